@@ -39,7 +39,7 @@ func TestWhomAReplyAddresses(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, tc.change, add)
+			w := newFixture(t, tc.change, add)
 			w.replies(tc.says, tc.calls...)
 			in := modelStep()
 			in.Answers = tc.answers
@@ -57,7 +57,7 @@ func TestWhomAReplyAddresses(t *testing.T) {
 }
 
 func TestReplyThatIsNothingButADirective(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.replies("<world>PASS</world>")
 	reply, err := w.callModel(modelStep())
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestReplyThatIsNothingButADirective(t *testing.T) {
 }
 
 func TestReplyThatWasCutOffStays(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.model.answer = func(ctx context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 		onDelta(llm.Delta{Text: "@assistant half <world>TO:carol</world>"})
 		w.interrupt(ctx)
@@ -110,7 +110,7 @@ func TestMemory(t *testing.T) {
 	model, err := openai.New(openai.Config{BaseURL: provider.URL, APIKey: "test"})
 	require.NoError(t, err)
 	registry := &edited{who: agent.Agent{Name: "assistant", Model: "fake/small", Instructions: "Be brief."}}
-	w := newWorld(t, func(c *activities.Config) {
+	w := newFixture(t, func(c *activities.Config) {
 		c.Agents, c.Models = registry, map[string]llm.Provider{"fake": model}
 	})
 	elsewhere := thread.Ref{Namespace: "ns", ThreadID: "t2"}

@@ -99,7 +99,7 @@ func TestTermsOfToday(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pay, agents := &raw{def: tool.Definition{Name: "pay"}, do: returns("paid")}, newRegistry("pay")
-			w := newWorld(t, func(c *activities.Config) { c.Agents = agents }, pay)
+			w := newFixture(t, func(c *activities.Config) { c.Agents = agents }, pay)
 			in := w.asked(call("c1", "pay", "{}"))
 			agents.who.ApprovalTerms = tc.today
 			approve := func(round int, names []string) {
@@ -138,7 +138,7 @@ func TestTermsOfToday(t *testing.T) {
 // covers it.
 func TestRevokedThoughCovered(t *testing.T) {
 	pay := &raw{def: tool.Definition{Name: "pay"}, do: returns("paid")}
-	w := newWorld(t, func(c *activities.Config) { c.Agents = newRegistry("pay") }, pay)
+	w := newFixture(t, func(c *activities.Config) { c.Agents = newRegistry("pay") }, pay)
 	in := w.asked(call("c1", "pay", "{}"), call("c2", "pay", "{}"))
 	made := event.Approval{Decision: event.DecisionApprove, By: "ann", ToolName: "pay", Digest: digestOf(t, "pay", "{}"), Definition: pay.def.Digest()}
 	given := made

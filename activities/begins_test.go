@@ -29,7 +29,7 @@ func (s *losing) Publish(ctx context.Context, key stream.Key, e stream.Entry) er
 }
 
 // pieces are the pieces of a message, with a star where it begins.
-func (w *world) pieces(messageID string) []string {
+func (w *fixture) pieces(messageID string) []string {
 	var out []string
 	for _, e := range w.live() {
 		if e.Event == nil || e.Event.MessageID != messageID {
@@ -59,27 +59,27 @@ func TestBegins(t *testing.T) {
 		}
 	}
 	t.Run("S3-52 the first piece, whatever it is", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		w.model.answer = says(0, llm.Delta{Thought: "hm"}, llm.Delta{Text: "a"}, llm.Delta{Text: "b"})
 		_, err := w.callModel(modelStep())
 		require.NoError(t, err)
 		require.Equal(t, []string{"thought 1 hm*", "stream 1 a", "stream 1 b"}, w.pieces("e1.0.1"))
 	})
 	t.Run("S3-52 that of each attempt", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		w.model.answer = says(1, llm.Delta{Text: "a"}, llm.Delta{Text: "b"})
 		require.NoError(t, w.retried(signals.ActivityCallModel, modelStep()))
 		require.Equal(t, []string{"stream 1 a*", "stream 1 b", "reset 2 ", "stream 2 a*", "stream 2 b"}, w.pieces("e1.0.1"))
 	})
 	t.Run("again, if the mark may be lost", func(t *testing.T) {
-		w := newWorld(t, func(c *activities.Config) { c.Stream = &losing{Stream: c.Stream, text: "b"} })
+		w := newFixture(t, func(c *activities.Config) { c.Stream = &losing{Stream: c.Stream, text: "b"} })
 		w.model.answer = says(0, llm.Delta{Thought: "hm"}, llm.Delta{Text: "a"}, llm.Delta{Text: "b"}, llm.Delta{Text: "c"})
 		_, err := w.callModel(modelStep())
 		require.NoError(t, err)
 		require.Equal(t, []string{"thought 1 hm*", "stream 1 a", "reset 1 ", "thought 1 hm*", "stream 1 ab", "stream 1 c"}, w.pieces("e1.0.1"))
 	})
 	t.Run("nothing else", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		w.model.answer = says(0)
 		_, err := w.callModel(modelStep())
 		require.NoError(t, err)

@@ -21,7 +21,7 @@ func TestToolResultInHistory(t *testing.T) {
 	) (string, error) {
 		return strings.Repeat("é", in.N), nil
 	})
-	w := newWorld(t, nil, repeat)
+	w := newFixture(t, nil, repeat)
 	in := w.asked(call("c1", "repeat", `{"n":10000}`))
 	for range 2 {
 		out, err := w.runTool(in)

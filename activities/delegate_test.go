@@ -27,7 +27,7 @@ func parent() thread.Parent {
 }
 
 // spoke stores messages in the thread of the sub-agent, by default of agents.
-func (w *world) spoke(messages ...event.Message) {
+func (w *fixture) spoke(messages ...event.Message) {
 	w.t.Helper()
 	var records []event.Record
 	for i, m := range messages {
@@ -47,7 +47,7 @@ func endStep(status signals.TurnStatus) thread.EndStep {
 	return thread.EndStep{Thread: subRef, Parent: parent(), EventID: "first", Status: status}
 }
 
-func (w *world) endDelegate(in thread.EndStep) (thread.EndReply, error) {
+func (w *fixture) endDelegate(in thread.EndStep) (thread.EndReply, error) {
 	w.t.Helper()
 	var out thread.EndReply
 	v, err := w.env.ExecuteActivity(signals.ActivityEndDelegate, in)
@@ -58,7 +58,7 @@ func (w *world) endDelegate(in thread.EndStep) (thread.EndReply, error) {
 }
 
 func TestEndDelegate(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.spoke(
 		event.Message{SenderType: event.CreatedByUser, SenderID: "assistant", Content: "do it"},
 		event.Message{Content: "Let me see. "},
@@ -89,7 +89,7 @@ func TestEndDelegate(t *testing.T) {
 }
 
 func TestWhatASubAgentHasSaid(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.spoke(event.Message{Content: "Let me see. "}, event.Message{ID: "hidden", Content: "a secret", Held: true}, event.Message{ID: "changed", Content: "rude"})
 	kept := event.Message{ID: "changed", SenderType: event.CreatedByAgent, AgentID: "bob", Content: "polite"}
 	_, err := w.store.Append(context.Background(), store.Key(subRef), store.Batch{Records: []event.Record{
@@ -105,7 +105,7 @@ func TestWhatASubAgentHasSaid(t *testing.T) {
 
 // TestLongTalk: a thread may have more messages than the store returns at once.
 func TestLongTalk(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	messages := make([]event.Message, store.MaxLimit+5)
 	for i := range messages {
 		messages[i].Content = "x"
@@ -131,7 +131,7 @@ func TestSubAgentThatDidNotAnswer(t *testing.T) {
 		{"its turn never came", signals.TurnExpired, "it waited too long", "", "Error: the sub-agent failed: it waited too long"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w := newFixture(t, nil)
 			if tc.said != "" {
 				w.spoke(event.Message{Content: tc.said})
 			}
@@ -156,7 +156,7 @@ func TestSubAgentThatDidNotAnswer(t *testing.T) {
 // TestEndOfABackgroundSubAgent: its workflow notifies the parent thread.
 func TestEndOfABackgroundSubAgent(t *testing.T) {
 	for said, want := range map[string]string{"All done.": `"All done."`, `{"ok":true}`: `{"ok":true}`, "": `""`} {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		if said != "" {
 			w.spoke(event.Message{Content: said})
 		}
@@ -167,7 +167,7 @@ func TestEndOfABackgroundSubAgent(t *testing.T) {
 		require.Equal(t, want, string(out.Result))
 		require.Empty(t, w.ids(), "its call has had its result")
 	}
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.spoke(event.Message{Content: strings.Repeat("x", signals.MaxPayload)})
 	in := endStep(signals.TurnCompleted)
 	in.Parent.Background = &event.Task{ID: "t1~t1"}
@@ -179,7 +179,7 @@ func TestEndOfABackgroundSubAgent(t *testing.T) {
 
 // TestAnswerThatComesTooLate: the call was interrupted and has a result.
 func TestAnswerThatComesTooLate(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.append(store.Batch{Records: []event.Record{message(event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", Content: thread.InterruptedText})}})
 	w.spoke(event.Message{Content: "Done."})
 	_, err := w.endDelegate(endStep(signals.TurnCompleted))
@@ -188,7 +188,7 @@ func TestAnswerThatComesTooLate(t *testing.T) {
 }
 
 func TestEndDelegateWhenTheStoreIsAway(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	require.NoError(t, w.store.Close())
 	_, err := w.endDelegate(endStep(signals.TurnCompleted))
 	app := appError(t, err)
@@ -199,7 +199,7 @@ func TestEndDelegateWhenTheStoreIsAway(t *testing.T) {
 // TestViewersAboveSeeWhatASubAgentSays: viewers of the parent thread see each piece as progress of
 // the call.
 func TestViewersAboveSeeWhatASubAgentSays(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.model.answer = func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 		onDelta(llm.Delta{Thought: "hm"})
 		onDelta(llm.Delta{Text: "Let me"})

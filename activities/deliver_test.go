@@ -24,7 +24,7 @@ func TestDeliver(t *testing.T) {
 	deliver := func(t *testing.T, d signals.Delivery, answer error) (signals.PostResult, error) {
 		t.Helper()
 		got = nil
-		w := newWorld(t, func(c *activities.Config) {
+		w := newFixture(t, func(c *activities.Config) {
 			c.Deliver = func(_ context.Context, d signals.Delivery) (signals.PostResult, error) {
 				got = append(got, d)
 				return signals.PostResult{EventID: d.Post.ID, Status: signals.PostQueued}, answer
@@ -78,7 +78,7 @@ func TestDeliver(t *testing.T) {
 		require.Empty(t, got)
 	})
 	t.Run("a worker that is not made for it says so", func(t *testing.T) {
-		_, err := newWorld(t, nil).env.ExecuteActivity(signals.ActivityDeliver, right)
+		_, err := newFixture(t, nil).env.ExecuteActivity(signals.ActivityDeliver, right)
 		app := appError(t, err)
 		require.Equal(t, thread.ErrTypeConfig, app.Type())
 		require.Contains(t, app.Message(), "activities.Config.Deliver is not set")

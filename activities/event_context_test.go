@@ -67,7 +67,7 @@ func observation() []llm.Message {
 var observedIDs = []string{uuid, uuid + ".observed", uuid + ".asked", uuid + ".asked.calls", "call_" + uuid + ".result"}
 
 // lastShown is the model's last context, without its instructions.
-func (w *world) lastShown() []llm.Message {
+func (w *fixture) lastShown() []llm.Message {
 	w.t.Helper()
 	require.NotEmpty(w.t, w.model.requests)
 	out := w.model.requests[len(w.model.requests)-1].Messages
@@ -78,7 +78,7 @@ func (w *world) lastShown() []llm.Message {
 }
 
 func TestObservation(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.append(store.Batch{Records: says("m1", "watch the files").Records})
 	_, err := w.callModel(observeStep(changed()))
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestObservation(t *testing.T) {
 }
 
 func TestObservationOfAnEventThatSaysLittle(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	in := observeStep(event.EnvEvent{ID: "e9", Type: "ping"})
 	in.Observe.Held, in.Observe.Since = 3, new(time.Date(2026, 2, 16, 11, 0, 0, 0, time.FixedZone("", 3600)))
 	_, err := w.callModel(in)
@@ -136,7 +136,7 @@ func TestObservationOfAnEventThatSaysLittle(t *testing.T) {
 
 // TestQueryKeepsItsPlace follows a run that calls a tool, and the turn after it.
 func TestQueryKeepsItsPlace(t *testing.T) {
-	w := newWorld(t, nil, add)
+	w := newFixture(t, nil, add)
 	in := observeStep(changed())
 	w.replies("", call("x", "add", `{"a":1,"b":2}`))
 	reply, err := w.callModel(in)
@@ -183,7 +183,7 @@ func TestQueryWithoutItsEvent(t *testing.T) {
 		{"nor anything of the run", 1, "hello query"},
 	} {
 		t.Run("S3-42 "+tt.name, func(t *testing.T) {
-			w := newWorld(t, func(c *activities.Config) {
+			w := newFixture(t, func(c *activities.Config) {
 				c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"add"}, Limits: agent.Limits{ContextMessages: tt.limit}}}
 			}, add)
 			in := observeStep(changed())
@@ -217,7 +217,7 @@ func TestQueryWithoutItsEvent(t *testing.T) {
 }
 
 func TestEventThatIsHandledAgain(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.replies("I saw it")
 	_, err := w.callModel(observeStep(changed()))
 	require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestEventThatIsHandledAgain(t *testing.T) {
 }
 
 func TestPromptsSteer(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	in := observeStep(changed())
 	in.Instructions = "You review code.\n\nSay what is wrong with the change."
 	_, err := w.callModel(in)
@@ -252,7 +252,7 @@ func TestPromptsSteer(t *testing.T) {
 
 func TestObservationIsStoredOnce(t *testing.T) {
 	t.Run("an attempt fails", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
 			if len(w.model.requests) < 3 {
 				return llm.Response{}, &llm.Error{Provider: "fake", Message: "cut", Retryable: true}
@@ -267,7 +267,7 @@ func TestObservationIsStoredOnce(t *testing.T) {
 		}
 	})
 	t.Run("the event was stored before", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		w.append(store.Batch{Records: []event.Record{envRecord(changed())}})
 		in := observeStep(changed())
 		in.Flush = thread.Flush{}
@@ -280,7 +280,7 @@ func TestObservationIsStoredOnce(t *testing.T) {
 		require.Equal(t, append(observedIDs[:5:5], uuid+".0.1.llm", uuid+".0.1", uuid+".0.1.final", uuid+".0.2.llm", uuid+".0.2", uuid+".0.2.final"), w.ids())
 	})
 	t.Run("the event is not there", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		in := observeStep(changed())
 		in.Flush = says("m1", "hello")
 		_, err := w.callModel(in)
@@ -289,7 +289,7 @@ func TestObservationIsStoredOnce(t *testing.T) {
 		require.Equal(t, []string{"m1"}, w.ids(), "what was handed over is stored all the same")
 	})
 	t.Run("the agent is not there", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		in := observeStep(changed())
 		in.Agent = "nobody"
 		_, err := w.callModel(in)
@@ -310,7 +310,7 @@ func TestObservationAsHooksHaveLeftIt(t *testing.T) {
 		"the decision is stored": {decision},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w := newFixture(t, nil)
 			in := observeStep(changed())
 			in.Observe.Type, in.Observe.Replaced = redacted.Type, true
 			if len(before) > 0 {
@@ -335,7 +335,7 @@ func TestObservationAsHooksHaveLeftIt(t *testing.T) {
 		"the decision cannot be read": {event.NewRecord(event.InterceptionID(uuid), event.TypeHook, "", "", time.Now(), "no decision")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w := newFixture(t, nil)
 			in := observeStep(changed())
 			in.Observe.Replaced = true
 			in.Flush.Records = append(in.Flush.Records, hook...)
@@ -347,7 +347,7 @@ func TestObservationAsHooksHaveLeftIt(t *testing.T) {
 }
 
 func TestOtherAgentsSeeThatAnEventWasObserved(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	_, err := w.callModel(observeStep(changed()))
 	require.NoError(t, err)
 	in := modelStep()
@@ -368,7 +368,7 @@ func TestProviderTakesObservation(t *testing.T) {
 	t.Cleanup(s.Close)
 	p, err := openai.New(openai.Config{BaseURL: s.URL, APIKey: "test"})
 	require.NoError(t, err)
-	w := newWorld(t, func(c *activities.Config) { c.Models["fake"] = p })
+	w := newFixture(t, func(c *activities.Config) { c.Models["fake"] = p })
 	e := changed()
 	e.Payload = json.RawMessage(`"` + strings.Repeat("é<", signals.MaxPayload/3-1) + `"`)
 	in := observeStep(e)

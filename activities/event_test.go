@@ -19,7 +19,7 @@ import (
 
 // ruled is a world with one rule, "f", that has a function. step lets it handle an event from the
 // thread.
-func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *world, step thread.EventStep) {
+func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *fixture, step thread.EventStep) {
 	t.Helper()
 	r := rule.Rule{Name: "f", Events: []string{"file.*"}, Priority: 20, Function: f}
 	for _, c := range change {
@@ -27,7 +27,7 @@ func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *world, ste
 	}
 	set, err := rule.NewSet(rule.Config{Rules: []rule.Rule{r}})
 	require.NoError(t, err)
-	w = newWorld(t, func(c *activities.Config) { c.Rules = set })
+	w = newFixture(t, func(c *activities.Config) { c.Rules = set })
 	spec := r.Spec()
 	return w, thread.EventStep{
 		Thread: ref, TraceID: "trace", EventID: uuid, Rule: "f", Timeout: spec.Timeout, MaxAttempts: spec.MaxAttempts,
@@ -35,7 +35,7 @@ func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *world, ste
 	}
 }
 
-func (w *world) handle(in thread.EventStep) error {
+func (w *fixture) handle(in thread.EventStep) error {
 	_, err := w.env.ExecuteActivity(signals.ActivityHandleEvent, in)
 	return err
 }
@@ -54,7 +54,7 @@ func TestRuleHandlesAnEvent(t *testing.T) {
 	var got event.EnvEvent
 	var about rule.Context
 	var stored []string
-	var w *world
+	var w *fixture
 	w, in := ruled(t, func(_ context.Context, c rule.Context, e event.EnvEvent) error {
 		got, about, stored = e, c, w.ids()
 		return nil
@@ -154,7 +154,7 @@ func TestAttemptsOfARule(t *testing.T) {
 }
 
 func TestRuleIsInterrupted(t *testing.T) {
-	var w *world
+	var w *fixture
 	w, in := ruled(t, func(ctx context.Context, _ rule.Context, _ event.EnvEvent) error {
 		w.interruptAs(ctx, "trace")
 		return ctx.Err()
@@ -166,7 +166,7 @@ func TestRuleIsInterrupted(t *testing.T) {
 
 // TestRuleThatIsInterruptedTooLate: a finished attempt stands.
 func TestRuleThatIsInterruptedTooLate(t *testing.T) {
-	var w *world
+	var w *fixture
 	w, in := ruled(t, func(ctx context.Context, _ rule.Context, _ event.EnvEvent) error {
 		w.interruptAs(ctx, "trace")
 		return nil

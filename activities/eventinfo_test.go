@@ -21,7 +21,7 @@ import (
 )
 
 // eventInfo runs the tool for an agent that does not list it.
-func (w *world) eventInfo(arguments string) event.Message {
+func (w *fixture) eventInfo(arguments string) event.Message {
 	w.t.Helper()
 	id := fmt.Sprintf("c%d", len(w.records()))
 	w.append(store.Batch{Records: []event.Record{message(event.Message{
@@ -35,7 +35,7 @@ func (w *world) eventInfo(arguments string) event.Message {
 }
 
 func TestEventInfo(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	hidden := event.EnvEvent{ID: "hidden", Type: "mail.received", Payload: json.RawMessage(`"a secret"`)}
 	shown := event.EnvEvent{Type: "mail.received", Payload: json.RawMessage(`"[redacted]"`)}
 	w.append(store.Batch{Records: []event.Record{
@@ -88,7 +88,7 @@ func TestEventInfo(t *testing.T) {
 // TestEventInfoIsBounded: events beyond the limit are omitted, and named.
 func TestEventInfoIsBounded(t *testing.T) {
 	const most = 64 << 10
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	sized := func(id string, size int) event.Record {
 		return envRecord(event.EnvEvent{ID: id, Type: "report", Payload: json.RawMessage(`"` + strings.Repeat(`\"`, size/2) + `"`)})
 	}
@@ -128,7 +128,7 @@ func TestEventInfoIsBounded(t *testing.T) {
 }
 
 func TestEventInfoIsPlanned(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	in := observeStep(changed())
 	in.Tools = &[]string{}
 	w.replies("", call("x", "get_event_info", `{"event_ids":["e2"]}`), call("y", "get_event_info", `{}`))
@@ -149,19 +149,19 @@ func TestEventInfoOfTheApplication(t *testing.T) {
 		) (string, error) {
 			return "its own", nil
 		})
-	w := newWorld(t, nil, own)
+	w := newFixture(t, nil, own)
 	require.Equal(t, "its own", w.eventInfo(`{"event_ids":["e2"]}`).Content)
 	_, err := w.callModel(observeStep(changed()))
 	require.NoError(t, err)
 	require.Equal(t, []string{"get_event_info"}, w.offered(), "it is not offered twice")
 	require.Equal(t, "The application's own.", w.model.requests[0].Tools[0].Description)
 
-	w = newWorld(t, func(c *activities.Config) { c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small"}} }, own)
+	w = newFixture(t, func(c *activities.Config) { c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small"}} }, own)
 	require.Contains(t, w.eventInfo(`{"event_ids":["e2"]}`).Content, "not found in this thread", "the others have the built-in one")
 }
 
 // offered are the names of the tools in the last model call.
-func (w *world) offered() []string {
+func (w *fixture) offered() []string {
 	names := []string{}
 	for _, t := range w.model.requests[len(w.model.requests)-1].Tools {
 		names = append(names, t.Name)
@@ -179,13 +179,13 @@ func TestEventInfoIsOffered(t *testing.T) {
 		}
 	}
 	t.Run("to an agent that lists it", func(t *testing.T) {
-		w := newWorld(t, lists("get_event_info", "add"))
+		w := newFixture(t, lists("get_event_info", "add"))
 		_, err := w.callModel(modelStep())
 		require.NoError(t, err)
 		require.Equal(t, []string{"get_event_info", "add"}, w.offered())
 	})
 	t.Run("to an agent that handles an event", func(t *testing.T) {
-		w := newWorld(t, lists("add"))
+		w := newFixture(t, lists("add"))
 		in := observeStep(changed())
 		in.Tools = &[]string{}
 		_, err := w.callModel(in)
@@ -193,7 +193,7 @@ func TestEventInfoIsOffered(t *testing.T) {
 		require.Equal(t, []string{"get_event_info"}, w.offered(), "providers refuse calls of tools that they do not know")
 	})
 	t.Run("also when the event has left the context", func(t *testing.T) {
-		w := newWorld(t, func(c *activities.Config) {
+		w := newFixture(t, func(c *activities.Config) {
 			c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Limits: agent.Limits{ContextMessages: 1}}}
 		})
 		_, err := w.callModel(observeStep(changed()))
@@ -202,7 +202,7 @@ func TestEventInfoIsOffered(t *testing.T) {
 		require.Equal(t, []string{"get_event_info"}, w.offered(), "it is how the agent learns of it")
 	})
 	t.Run("as long as the conversation has a call of it", func(t *testing.T) {
-		w := newWorld(t, lists("add"))
+		w := newFixture(t, lists("add"))
 		_, err := w.callModel(modelStep())
 		require.NoError(t, err)
 		require.Equal(t, []string{"add"}, w.offered())

@@ -53,7 +53,7 @@ func (m *model) Generate(ctx context.Context, req llm.Request, onDelta func(llm.
 }
 
 // world is the environment of activities.
-type world struct {
+type fixture struct {
 	t      *testing.T
 	all    *activities.Activities
 	env    *testsuite.TestActivityEnvironment
@@ -62,9 +62,9 @@ type world struct {
 	model  *model
 }
 
-func newWorld(t *testing.T, change func(*activities.Config), tools ...tool.Tool) *world {
+func newFixture(t *testing.T, change func(*activities.Config), tools ...tool.Tool) *fixture {
 	t.Helper()
-	w := &world{t: t, stream: memory.New(memory.Config{}), model: &model{}}
+	w := &fixture{t: t, stream: memory.New(memory.Config{}), model: &model{}}
 	var err error
 	w.store, err = sqlite.Open(context.Background(), sqlite.Config{})
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func modelStep() thread.ModelStep {
 	return thread.ModelStep{Thread: ref, TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ReplyTo: "e1", Step: 1, Flush: says("e1", "hello")}
 }
 
-func (w *world) callModel(in thread.ModelStep) (thread.ModelReply, error) {
+func (w *fixture) callModel(in thread.ModelStep) (thread.ModelReply, error) {
 	var out thread.ModelReply
 	v, err := w.env.ExecuteActivity(signals.ActivityCallModel, in)
 	if err == nil {
@@ -114,7 +114,7 @@ func (w *world) callModel(in thread.ModelStep) (thread.ModelReply, error) {
 	return out, err
 }
 
-func (w *world) runTool(in thread.ToolStep) (thread.ToolReply, error) {
+func (w *fixture) runTool(in thread.ToolStep) (thread.ToolReply, error) {
 	var out thread.ToolReply
 	v, err := w.env.ExecuteActivity(signals.ActivityRunTool, in)
 	if err == nil {
@@ -124,7 +124,7 @@ func (w *world) runTool(in thread.ToolStep) (thread.ToolReply, error) {
 }
 
 // retried runs an activity with Temporal's retries.
-func (w *world) retried(name string, in any) error {
+func (w *fixture) retried(name string, in any) error {
 	w.t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
@@ -143,7 +143,7 @@ func (w *world) retried(name string, in any) error {
 }
 
 // asked stores a reply with these calls and returns the step that runs the first.
-func (w *world) asked(calls ...event.ToolCall) thread.ToolStep {
+func (w *fixture) asked(calls ...event.ToolCall) thread.ToolStep {
 	w.t.Helper()
 	w.append(store.Batch{Records: []event.Record{message(event.Message{
 		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: calls,
@@ -157,20 +157,20 @@ func call(id, name, arguments string) event.ToolCall {
 	return event.ToolCall{ID: id, Function: event.Function{Name: name, Arguments: arguments}}
 }
 
-func (w *world) append(b store.Batch) {
+func (w *fixture) append(b store.Batch) {
 	w.t.Helper()
 	_, err := w.store.Append(context.Background(), store.Key(ref), b)
 	require.NoError(w.t, err)
 }
 
-func (w *world) records() []event.Record {
+func (w *fixture) records() []event.Record {
 	w.t.Helper()
 	out, err := w.store.Records(context.Background(), store.Key(ref), store.Query{})
 	require.NoError(w.t, err)
 	return out
 }
 
-func (w *world) ids() []string {
+func (w *fixture) ids() []string {
 	out := []string{}
 	for _, r := range w.records() {
 		out = append(out, r.ID)
@@ -178,7 +178,7 @@ func (w *world) ids() []string {
 	return out
 }
 
-func stored[T any](w *world, id string) T {
+func stored[T any](w *fixture, id string) T {
 	w.t.Helper()
 	var v T
 	for _, r := range w.records() {
@@ -191,7 +191,7 @@ func stored[T any](w *world, id string) T {
 	return v
 }
 
-func (w *world) toolLog(id string) store.ToolLog {
+func (w *fixture) toolLog(id string) store.ToolLog {
 	w.t.Helper()
 	log, err := w.store.ToolLog(context.Background(), store.Key(ref), id)
 	require.NoError(w.t, err)
@@ -199,7 +199,7 @@ func (w *world) toolLog(id string) store.ToolLog {
 }
 
 // live returns the entries of the live stream so far.
-func (w *world) live() []stream.Entry {
+func (w *fixture) live() []stream.Entry {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -216,9 +216,9 @@ func (w *world) live() []stream.Entry {
 }
 
 // interrupt notifies the running step and waits until it is cancelled.
-func (w *world) interrupt(ctx context.Context) { w.interruptAs(ctx, "e1") }
+func (w *fixture) interrupt(ctx context.Context) { w.interruptAs(ctx, "e1") }
 
-func (w *world) interruptAs(ctx context.Context, traceID string) {
+func (w *fixture) interruptAs(ctx context.Context, traceID string) {
 	_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{TraceID: "another"})
 	_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{TraceID: traceID})
 	<-ctx.Done()

@@ -20,7 +20,7 @@ func decided(on string, d event.Interception) event.Record {
 }
 
 func TestModelSeesMessagesAsHooksHaveLeftThem(t *testing.T) {
-	w := newWorld(t, nil, add)
+	w := newFixture(t, nil, add)
 	held := func(id, content string, calls ...event.ToolCall) event.Record {
 		return message(event.Message{
 			ID: id, SenderType: event.CreatedByAgent, SenderID: "assistant", AgentID: "assistant", Content: content, ToolCalls: calls, Held: true,
@@ -56,7 +56,7 @@ func TestModelSeesMessagesAsHooksHaveLeftThem(t *testing.T) {
 }
 
 func TestDecisionThatCannotBeRead(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.append(store.Batch{Records: []event.Record{
 		message(event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "ann", Content: "a secret"}),
 		event.NewRecord(event.InterceptionID("m1"), event.TypeHook, "", "", time.Now(), "no decision"),
@@ -70,7 +70,7 @@ func TestDecisionThatCannotBeRead(t *testing.T) {
 
 // TestMessageThatCannotBeRead: the thread continues without it.
 func TestMessageThatCannotBeRead(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	for i, payload := range []string{`"no message"`, `{"content":7}`, `[]`, strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)} {
 		w.append(store.Batch{Records: []event.Record{
 			message(event.Message{ID: fmt.Sprint("m", i), SenderType: event.CreatedByUser, SenderID: "ann", Content: fmt.Sprint("said ", i)}),

@@ -22,18 +22,18 @@ import (
 
 // hooked is a world with hooks and processors, and the step that runs all of them on a message of
 // ann's.
-func hooked(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) (*world, thread.HookStep) {
+func hooked(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) (*fixture, thread.HookStep) {
 	t.Helper()
 	set, err := hook.NewSet(hook.Config{Hooks: hooks, Processors: processors})
 	require.NoError(t, err)
-	w := newWorld(t, func(c *activities.Config) { c.Hooks = set })
+	w := newFixture(t, func(c *activities.Config) { c.Hooks = set })
 	return w, thread.HookStep{
 		Thread: ref, TraceID: "trace", EventID: "e1", EventType: event.TypeMessage, ParentEventID: "cause", Agent: "alice",
 		Hooks: set.Specs(), Flush: says("e1", "hello"),
 	}
 }
 
-func (w *world) runHooks(in thread.HookStep) (thread.HookReply, error) {
+func (w *fixture) runHooks(in thread.HookStep) (thread.HookReply, error) {
 	var out thread.HookReply
 	v, err := w.env.ExecuteActivity(signals.ActivityRunHooks, in)
 	if err == nil {
@@ -219,7 +219,7 @@ func TestHookThatDoesNotStop(t *testing.T) {
 }
 
 func TestHookIsInterrupted(t *testing.T) {
-	var w *world
+	var w *fixture
 	h := does("h", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
 		w.interruptAs(ctx, "trace")
 		return nil, ctx.Err()
@@ -241,7 +241,7 @@ func TestHookThatIsNotThere(t *testing.T) {
 		require.Equal(t, "a passed", outcomes(out))
 		require.Contains(t, out.Failed, "this worker does not have it; register it", "S0-23 the way out")
 	}
-	none := newWorld(t, nil)
+	none := newFixture(t, nil)
 	out, err := none.runHooks(in)
 	require.NoError(t, err)
 	require.Contains(t, out.Failed, "this worker does not have it")
@@ -402,7 +402,7 @@ func (downStore) RecordsByID(context.Context, store.Key, ...string) ([]event.Rec
 }
 
 func TestHooksWaitForTheStore(t *testing.T) {
-	w := newWorld(t, func(c *activities.Config) { c.Store = downStore{c.Store} })
+	w := newFixture(t, func(c *activities.Config) { c.Store = downStore{c.Store} })
 	_, err := w.runHooks(thread.HookStep{Thread: ref, EventID: "e1", EventType: event.TypeMessage, Flush: says("e1", "hello")})
 	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
 }

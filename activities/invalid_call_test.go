@@ -16,7 +16,7 @@ func TestUnfitCallNeverRuns(t *testing.T) {
 		def: tool.Definition{Name: "dangerous", Description: "d", Parameters: []byte(`{"type":"object"}`), NeedsApproval: true},
 		do:  func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{Output: "ran"}, nil },
 	}
-	w := newWorld(t, nil, dangerous)
+	w := newFixture(t, nil, dangerous)
 	in := w.asked(call("c1", "dangerous", `{}`))
 	in.Invalid = true
 	out, err := w.runTool(in)

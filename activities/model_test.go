@@ -21,7 +21,7 @@ import (
 )
 
 func TestReply(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	reply, err := w.callModel(modelStep())
 	require.NoError(t, err)
 	require.Equal(t, []string{"e1", "e1.0.1.llm", "e1.0.1", "e1.0.1.final"}, w.ids(), "S0-28 S0-29 S0-38")
@@ -48,7 +48,7 @@ func TestReply(t *testing.T) {
 }
 
 func TestReplyWithCalls(t *testing.T) {
-	w := newWorld(t, func(c *activities.Config) {
+	w := newFixture(t, func(c *activities.Config) {
 		c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Tools: []string{"add"}, Approvals: map[string]agent.Policy{"*": agent.PolicyAlways}}}
 	}, add)
 	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
@@ -78,7 +78,7 @@ func TestReplyWithCalls(t *testing.T) {
 }
 
 func TestCallIDsOfTheThreadAreNotUsedTwice(t *testing.T) {
-	w := newWorld(t, nil, add)
+	w := newFixture(t, nil, add)
 	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
 		return llm.Response{Type: llm.TypeToolCalls, ToolCalls: []event.ToolCall{call("c1", "add", `{"a":1,"b":2}`)}}, nil
 	}
@@ -94,7 +94,7 @@ func TestCallIDsOfTheThreadAreNotUsedTwice(t *testing.T) {
 }
 
 func TestReplyOfAnotherAttemptStands(t *testing.T) {
-	w := newWorld(t, nil, add)
+	w := newFixture(t, nil, add)
 	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
 		// While this attempt counted as lost, another one stored its reply.
 		w.append(store.Batch{Records: []event.Record{
@@ -111,7 +111,7 @@ func TestReplyOfAnotherAttemptStands(t *testing.T) {
 }
 
 func TestTranscript(t *testing.T) {
-	w := newWorld(t, nil, add)
+	w := newFixture(t, nil, add)
 	records := []event.Record{
 		message(event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "ann", Content: "hello all"}),
 		message(event.Message{ID: "m2", SenderType: event.CreatedByAgent, SenderID: "bob", AgentID: "bob", Content: "let me see", ToolCalls: []event.ToolCall{call("b1", "add", "{}")}}),
@@ -143,7 +143,7 @@ func TestTranscript(t *testing.T) {
 
 func TestInterruptedReplyKeepsPartialText(t *testing.T) {
 	for content, want := range map[string][]string{"half a sen": {"e1", "e1.0.1.llm", "e1.0.1"}, "": {"e1"}} {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		w.model.answer = func(ctx context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 			onDelta(llm.Delta{Text: content})
 			w.interrupt(ctx)
@@ -175,7 +175,7 @@ func TestModelErrors(t *testing.T) {
 		{"any other", errors.New("broken pipe"), 3, false, time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, retrying(llm.Retry{MaxAttempts: tc.attempts}))
+			w := newFixture(t, retrying(llm.Retry{MaxAttempts: tc.attempts}))
 			w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
 				return llm.Response{}, tc.err
 			}
@@ -213,7 +213,7 @@ func retrying(r llm.Retry) func(*activities.Config) {
 func TestOutage(t *testing.T) {
 	down := &llm.Error{Provider: "fake", StatusCode: 503, Message: "down", Retryable: true}
 	call := func(t *testing.T, r llm.Retry, err error, in thread.ModelStep) (thread.ModelReply, error) {
-		w := newWorld(t, retrying(r))
+		w := newFixture(t, retrying(r))
 		w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) { return llm.Response{}, err }
 		return w.callModel(in)
 	}
@@ -265,7 +265,7 @@ func TestOutage(t *testing.T) {
 }
 
 func TestRetryShowsAfresh(t *testing.T) {
-	w := newWorld(t, retrying(llm.Retry{MaxAttempts: 2}))
+	w := newFixture(t, retrying(llm.Retry{MaxAttempts: 2}))
 	calls := 0
 	w.model.answer = func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 		calls++
@@ -291,7 +291,7 @@ func TestRetryShowsAfresh(t *testing.T) {
 }
 
 func TestModelTakesTooLong(t *testing.T) {
-	w := newWorld(t, func(c *activities.Config) {
+	w := newFixture(t, func(c *activities.Config) {
 		c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Limits: agent.Limits{ModelTimeout: time.Millisecond}}}
 	})
 	w.model.answer = func(ctx context.Context, _ llm.Request, _ func(llm.Delta)) (llm.Response, error) {
@@ -305,7 +305,7 @@ func TestModelTakesTooLong(t *testing.T) {
 }
 
 func TestModelDriverPanics(t *testing.T) {
-	w := newWorld(t, retrying(llm.Retry{MaxAttempts: 1}))
+	w := newFixture(t, retrying(llm.Retry{MaxAttempts: 1}))
 	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) { panic("nil map") }
 	_, err := w.callModel(modelStep())
 	require.True(t, appError(t, err).NonRetryable(), "a driver that panics is not called for ever")
@@ -321,26 +321,26 @@ func (brokenRegistry) Agent(context.Context, string, string) (agent.Agent, error
 func TestConfigurationErrors(t *testing.T) {
 	in := modelStep()
 	in.Agent = "nobody"
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	_, err := w.callModel(in)
 	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
 	require.True(t, appError(t, err).NonRetryable())
 
 	for _, name := range []string{"small", "other/small"} {
-		w = newWorld(t, func(c *activities.Config) { c.Agents = agent.Fixed{{Name: "assistant", Model: name}} })
+		w = newFixture(t, func(c *activities.Config) { c.Agents = agent.Fixed{{Name: "assistant", Model: name}} })
 		_, err = w.callModel(modelStep())
 		require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
 		require.Contains(t, err.Error(), name)
 	}
 
-	w = newWorld(t, func(c *activities.Config) { c.Agents = brokenRegistry{} })
+	w = newFixture(t, func(c *activities.Config) { c.Agents = brokenRegistry{} })
 	_, err = w.callModel(modelStep())
 	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
 	require.False(t, appError(t, err).NonRetryable())
 }
 
 func TestRecordAndNotify(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	for range 2 {
 		_, err := w.env.ExecuteActivity(signals.ActivityRecord, thread.RecordStep{Thread: ref, Flush: thread.Flush{
 			Records: says("e1", "hello").Records, Row: &thread.Row{Title: "A title", Status: "open", Agents: []string{"bob"}},
@@ -358,7 +358,7 @@ func TestRecordAndNotify(t *testing.T) {
 // TestLateRetryOfARow: a step of a dead worker runs again after a later step has stored a newer row
 // of the thread.
 func TestLateRetryOfARow(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	opened := thread.Flush{Records: says("e1", "hello").Records, Row: &thread.Row{Number: 7, Title: "Old", Status: "open", Agents: []string{"alice", "bob"}}}
 	closed := thread.Flush{Row: &thread.Row{Number: 8, Title: "New", Status: "closed", Agents: []string{"alice", "bob", "carol"}, Metadata: json.RawMessage(`{"a":1}`)}}
 	stored := func(flush thread.Flush) store.Thread {
@@ -381,7 +381,7 @@ func TestLateRetryOfARow(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	for _, cfg := range []activities.Config{{}, {Agents: agent.Fixed{}}, {Agents: agent.Fixed{}, Store: newWorld(t, nil).store}} {
+	for _, cfg := range []activities.Config{{}, {Agents: agent.Fixed{}}, {Agents: agent.Fixed{}, Store: newFixture(t, nil).store}} {
 		_, err := activities.New(cfg)
 		require.ErrorContains(t, err, "is required")
 	}

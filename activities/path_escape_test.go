@@ -74,7 +74,7 @@ func TestBentPaths(t *testing.T) {
 		for _, runs := range []string{"write", "task"} {
 			t.Run("S4-93 "+name+": "+runs, func(t *testing.T) {
 				write := &raw{def: tool.Definition{Name: "write", PathArguments: []string{"path"}}, do: returns("written")}
-				w := newWorld(t, ruledAt(desk, c.rules...), write)
+				w := newFixture(t, ruledAt(desk, c.rules...), write)
 				arguments := asText(t, map[string]string{"path": c.path})
 				if runs == "task" {
 					_, err := w.runTask(w.taskStep(call("c1", "task", `{"tool":"write","arguments":`+arguments+`}`), "write"))
@@ -104,7 +104,7 @@ func TestBentPathOfADecision(t *testing.T) {
 	desk := realDir(t)
 	require.NoError(t, os.WriteFile(filepath.Join(desk, "file"), nil, 0o600))
 	write := &raw{def: tool.Definition{Name: "write", PathArguments: []string{"path"}, NeedsApproval: true}, do: returns("written")}
-	w := newWorld(t, ruledAt(desk), write)
+	w := newFixture(t, ruledAt(desk), write)
 	w.asked(call("c1", "write", `{"path":"x"}`))
 	check := func(args string) (out thread.CheckReply) {
 		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, thread.CheckStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Args: args})
@@ -118,11 +118,11 @@ func TestBentPathOfADecision(t *testing.T) {
 }
 
 // rooted is a world with a shell that works in a folder.
-func rooted(t *testing.T, root string) *world {
+func rooted(t *testing.T, root string) *fixture {
 	t.Helper()
 	sh, err := shell.New(shell.Config{Root: root})
 	require.NoError(t, err)
-	return newWorld(t, withOwnTools, sh)
+	return newFixture(t, withOwnTools, sh)
 }
 
 // TestChangedSinceAsked: people can edit a call or approve a pattern only for the directory and the
@@ -178,7 +178,7 @@ func TestLostWorkingDirectory(t *testing.T) {
 		"a rule for all of them": {rules: []approval.Rule{rule(approval.EffectDeny, "")}, denied: true},
 	} {
 		t.Run("S4-88 "+name, func(t *testing.T) {
-			w := newWorld(t, ruledAt(desk+"/file/x", c.rules...), note)
+			w := newFixture(t, ruledAt(desk+"/file/x", c.rules...), note)
 			w.asked(call("c1", "note", `{}`))
 			out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
 			require.NoError(t, err)

@@ -29,7 +29,7 @@ var long = tool.MustFunc("long", "Takes long.", func(context.Context, tool.Call,
 // planOf plans a call, and returns its result if it cannot run.
 func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (thread.PlannedCall, string) {
 	t.Helper()
-	w := newWorld(t, func(cfg *activities.Config) {
+	w := newFixture(t, func(cfg *activities.Config) {
 		withOwnTools(cfg)
 		if change != nil {
 			change(cfg)
@@ -171,7 +171,7 @@ func TestOwnToolsThatCannotRun(t *testing.T) {
 
 // TestOwnToolsAreForThoseThatListThem: agents have built-in tools only if they list them.
 func TestOwnToolsAreForThoseThatListThem(t *testing.T) {
-	w := newWorld(t, nil, add)
+	w := newFixture(t, nil, add)
 	for name, arguments := range map[string]string{
 		"call_agent": `{"agent":"bob","message":"x"}`, "call-agent": `{"agent":"bob","message":"x"}`, "task": `{"tool":"add"}`,
 		"list_tasks": `{}`, "get_task": `{"taskId":"t1"}`, "cancel_task": `{"taskId":"t1"}`,
@@ -209,7 +209,7 @@ func TestAgentMayNotAskOthersByATask(t *testing.T) {
 
 // TestModelsAreToldOfOwnTools: model calls describe them like other tools.
 func TestModelsAreToldOfOwnTools(t *testing.T) {
-	w := newWorld(t, withOwnTools, add)
+	w := newFixture(t, withOwnTools, add)
 	_, err := w.callModel(modelStep())
 	require.NoError(t, err)
 	var names []string

@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-func (w *world) planCalls(in thread.PlanStep) (thread.PlanReply, error) {
+func (w *fixture) planCalls(in thread.PlanStep) (thread.PlanReply, error) {
 	var out thread.PlanReply
 	v, err := w.env.ExecuteActivity(signals.ActivityPlanCalls, in)
 	if err == nil {
@@ -33,7 +33,7 @@ func cautious(c *activities.Config) {
 var quickly = &raw{def: tool.Definition{Name: "quickly", Quick: true}, do: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, nil }}
 
 // approve is the workflow's unstored record of an approval of a call of the tool "add".
-func approve(w *world, id string) thread.Flush {
+func approve(w *fixture, id string) thread.Flush {
 	w.t.Helper()
 	out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Only: []string{id}})
 	require.NoError(w.t, err)
@@ -44,7 +44,7 @@ func approve(w *world, id string) thread.Flush {
 }
 
 // editedCalls stores a reply with calls of which hooks have changed some.
-func editedCalls(w *world) (thread.PlanStep, event.Record) {
+func editedCalls(w *fixture) (thread.PlanStep, event.Record) {
 	w.asked(call("c1", "add", `{"a":1,"b":2}`), call("c2", "add", `{"a":1,"b":2}`), call("c3", "quickly", `{}`), call("c4", "nothing", `{}`), call("c5", "add", `{"a":1,"b":2}`))
 	decision := decided("e1.0.1.calls", event.Interception{Outcome: event.OutcomeReplaced, ToolCalls: []event.ToolCall{
 		call("c1", "add", `{"a":5,"b":5}`), call("c3", "quickly", `{}`), call("c4", "nothing", `{}`), call("c5", "add", `{"a":"x"}`),
@@ -56,7 +56,7 @@ func editedCalls(w *world) (thread.PlanStep, event.Record) {
 }
 
 func TestPlanOfEditedCalls(t *testing.T) {
-	w := newWorld(t, cautious, add, quickly)
+	w := newFixture(t, cautious, add, quickly)
 	in, _ := editedCalls(w)
 	out, err := w.planCalls(in)
 	require.NoError(t, err)
@@ -82,7 +82,7 @@ func TestPlanOfEditedCalls(t *testing.T) {
 }
 
 func TestPlanOfSomeCalls(t *testing.T) {
-	w := newWorld(t, cautious, add, quickly)
+	w := newFixture(t, cautious, add, quickly)
 	in, _ := editedCalls(w)
 	in.Only = []string{"c3"}
 	out, err := w.planCalls(in)
@@ -98,7 +98,7 @@ func TestPlanOfSomeCalls(t *testing.T) {
 }
 
 func TestPlanOfCallsThatHooksHaveLeft(t *testing.T) {
-	w := newWorld(t, cautious, add)
+	w := newFixture(t, cautious, add)
 	w.asked(call("c1", "add", `{"a":1,"b":2}`))
 	out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestPlanThatFails(t *testing.T) {
 		"a store that is down":      {func(c *activities.Config) { cautious(c); c.Store = downStore{c.Store} }, func(*thread.PlanStep) {}, thread.ErrTypeRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.change, add, quickly)
+			w := newFixture(t, tc.change, add, quickly)
 			in, _ := editedCalls(w)
 			tc.step(&in)
 			_, err := w.planCalls(in)
@@ -132,14 +132,14 @@ func TestPlanThatFails(t *testing.T) {
 
 // TestEditedCallRuns: the arguments of the decision run, not those of the message.
 func TestEditedCallRuns(t *testing.T) {
-	step := func(w *world, id string) (thread.ToolStep, event.Record) {
+	step := func(w *fixture, id string) (thread.ToolStep, event.Record) {
 		plan, decision := editedCalls(w)
 		return thread.ToolStep{
 			Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: plan.MessageID, ToolCallID: id, ToolName: "add", Edited: true,
 		}, decision
 	}
 	t.Run("S0-13 as it is stored", func(t *testing.T) {
-		w := newWorld(t, nil, add)
+		w := newFixture(t, nil, add)
 		in, decision := step(w, "c1")
 		w.append(store.Batch{Records: []event.Record{decision}})
 		out, err := w.runTool(in)
@@ -149,7 +149,7 @@ func TestEditedCallRuns(t *testing.T) {
 		require.Equal(t, `{"a":5,"b":5}`, string(w.toolLog("c1").Input), "S0-31 the log says what ran")
 	})
 	t.Run("S0-13 as it is handed over", func(t *testing.T) {
-		w := newWorld(t, nil, add)
+		w := newFixture(t, nil, add)
 		in, decision := step(w, "c1")
 		in.Flush.Records = []event.Record{decision}
 		_, err := w.runTool(in)
@@ -158,7 +158,7 @@ func TestEditedCallRuns(t *testing.T) {
 		require.Equal(t, []string{"e1.0.1", "e1.0.1.calls.hook", "c1.result"}, w.ids())
 	})
 	t.Run("S0-13 a call that was taken out does not run", func(t *testing.T) {
-		w := newWorld(t, nil, add)
+		w := newFixture(t, nil, add)
 		in, decision := step(w, "c2")
 		in.Flush.Records = []event.Record{decision}
 		_, err := w.runTool(in)
@@ -166,7 +166,7 @@ func TestEditedCallRuns(t *testing.T) {
 		require.NotContains(t, w.ids(), "c2.result")
 	})
 	t.Run("S4-93 a decision of nobody's is not looked for", func(t *testing.T) {
-		w := newWorld(t, nil, add)
+		w := newFixture(t, nil, add)
 		in, decision := step(w, "c1")
 		in.Edited = false
 		w.append(store.Batch{Records: []event.Record{decision}})
@@ -175,7 +175,7 @@ func TestEditedCallRuns(t *testing.T) {
 		require.Equal(t, "3", stored[event.Message](w, "c1.result").Content)
 	})
 	t.Run("a decision that changed nothing", func(t *testing.T) {
-		w := newWorld(t, nil, add)
+		w := newFixture(t, nil, add)
 		in, _ := step(w, "c1")
 		w.append(store.Batch{Records: []event.Record{decided("e1.0.1.calls", event.Interception{Outcome: event.OutcomePassed})}})
 		_, err := w.runTool(in)
@@ -183,7 +183,7 @@ func TestEditedCallRuns(t *testing.T) {
 		require.Equal(t, "3", stored[event.Message](w, "c1.result").Content)
 	})
 	t.Run("S2-51 it does not run again", func(t *testing.T) {
-		w := newWorld(t, nil, add)
+		w := newFixture(t, nil, add)
 		in, decision := step(w, "c1")
 		in.Flush.Records = []event.Record{decision}
 		for range 2 {
@@ -197,7 +197,7 @@ func TestEditedCallRuns(t *testing.T) {
 
 // TestToolsOfTheTurn: S2-25 a run may allow fewer tools than the agent has.
 func TestToolsOfTheTurn(t *testing.T) {
-	w := newWorld(t, nil, add, quickly)
+	w := newFixture(t, nil, add, quickly)
 	in := w.asked(call("c1", "add", `{"a":1,"b":2}`))
 	in.Tools = &[]string{"quickly", "other"}
 	out, err := w.runTool(in)

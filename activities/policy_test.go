@@ -31,7 +31,7 @@ func TestTermsOfBoth(t *testing.T) {
 		{"several have to, where one may", terms{Quorum: 2}, terms{Approvers: of("ann")}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, func(c *activities.Config) {
+			w := newFixture(t, func(c *activities.Config) {
 				withOwnTools(c)
 				c.ApprovalRules = []approval.Rule{
 					{Name: "tasks", Tools: of("task"), Effect: approval.EffectAsk, Terms: tc.task},

@@ -11,7 +11,7 @@ import (
 )
 
 func TestReplyThatSaysNothing(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
 		return llm.Response{Type: llm.TypeText, Usage: event.Usage{InputTokens: 3}}, nil
 	}

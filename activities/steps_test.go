@@ -17,7 +17,7 @@ import (
 )
 
 // replies makes the model reply with a text and tool calls.
-func (w *world) replies(content string, calls ...event.ToolCall) {
+func (w *fixture) replies(content string, calls ...event.ToolCall) {
 	w.model.answer = func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 		onDelta(llm.Delta{Thought: "hm"})
 		onDelta(llm.Delta{Text: content})
@@ -26,7 +26,7 @@ func (w *world) replies(content string, calls ...event.ToolCall) {
 }
 
 // shown are the pieces of replies that viewers have received.
-func (w *world) shown() []string {
+func (w *fixture) shown() []string {
 	var out []string
 	for _, e := range w.live() {
 		if e.Event != nil {
@@ -38,7 +38,7 @@ func (w *world) shown() []string {
 
 // TestHeldStep: a reply that hooks may see has neither its end nor its requests yet.
 func TestHeldStep(t *testing.T) {
-	w := newWorld(t, cautious, add)
+	w := newFixture(t, cautious, add)
 	in := modelStep()
 	in.Gated = true
 	w.replies("all said")
@@ -56,7 +56,7 @@ func TestHeldStep(t *testing.T) {
 }
 
 func TestQuietStep(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	in := modelStep()
 	in.Gated, in.Quiet = true, true
 	long := strings.Repeat("x", thread.MaxCarriedContent+1)
@@ -77,7 +77,7 @@ func TestQuietStep(t *testing.T) {
 }
 
 func TestQuietStepIsInterrupted(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newFixture(t, nil)
 	in := modelStep()
 	in.Gated, in.Quiet = true, true
 	w.model.answer = func(ctx context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
@@ -93,7 +93,7 @@ func TestQuietStepIsInterrupted(t *testing.T) {
 }
 
 func TestTunedStep(t *testing.T) {
-	w := newWorld(t, func(c *activities.Config) { c.Models["other"] = c.Models["fake"] })
+	w := newFixture(t, func(c *activities.Config) { c.Models["other"] = c.Models["fake"] })
 	in := modelStep()
 	in.Instructions, in.Model = "Be brief.", "other/large"
 	reply, err := w.callModel(in)
@@ -113,7 +113,7 @@ func TestTunedStep(t *testing.T) {
 }
 
 // inlineWorld is a world with one inline hook, and another for messages of people.
-func inlineWorld(t *testing.T, f hook.InlineFunc) (*world, []hook.Spec) {
+func inlineWorld(t *testing.T, f hook.InlineFunc) (*fixture, []hook.Spec) {
 	t.Helper()
 	guard := hook.Inline("guard", f)
 	guard.Filter.Agents = []string{"Assistant"}
@@ -121,7 +121,7 @@ func inlineWorld(t *testing.T, f hook.InlineFunc) (*world, []hook.Spec) {
 	bob.Filter.Agents = []string{"bob"}
 	set, err := hook.NewSet(hook.Config{Hooks: []hook.Hook{guard, bob}})
 	require.NoError(t, err)
-	return newWorld(t, func(c *activities.Config) { cautious(c); c.Hooks = set }, add), set.Specs()
+	return newFixture(t, func(c *activities.Config) { cautious(c); c.Hooks = set }, add), set.Specs()
 }
 
 // TestInlineHooksOfAReply: they run in the activity that creates the reply.

@@ -34,7 +34,7 @@ func returns(output string) func(context.Context, tool.Call) (tool.Result, error
 }
 
 // taskStep stores a reply with this call and returns the step that runs it as a task.
-func (w *world) taskStep(c event.ToolCall, runs string) thread.TaskStep {
+func (w *fixture) taskStep(c event.ToolCall, runs string) thread.TaskStep {
 	w.t.Helper()
 	w.asked(c)
 	return thread.TaskStep{Thread: ref, EventID: "e1", MessageID: "e1.0.1", Task: event.Task{
@@ -42,7 +42,7 @@ func (w *world) taskStep(c event.ToolCall, runs string) thread.TaskStep {
 	}}
 }
 
-func (w *world) runTask(in thread.TaskStep) (thread.TaskReply, error) {
+func (w *fixture) runTask(in thread.TaskStep) (thread.TaskReply, error) {
 	w.t.Helper()
 	var out thread.TaskReply
 	v, err := w.env.ExecuteActivity(signals.ActivityRunTask, in)
@@ -63,7 +63,7 @@ func TestRunTask(t *testing.T) {
 				got = c
 				return tool.Result{Output: `{"built":"x"}`}, nil
 			})
-			w := newWorld(t, withOwnTools, build)
+			w := newFixture(t, withOwnTools, build)
 			in := w.taskStep(c, "build")
 			out, err := w.runTask(in)
 			require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestToolCalledTask(t *testing.T) {
 	own := backgroundTool(func(_ context.Context, c tool.Call) (tool.Result, error) {
 		return tool.Result{Output: c.Arguments}, nil
 	}, func(d *tool.Definition) { d.Name = "task" })
-	w := newWorld(t, nil, own)
+	w := newFixture(t, nil, own)
 	out, err := w.runTask(w.taskStep(call("c1", "task", `{"list":["milk"]}`), "task"))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"list":["milk"]}`, string(out.Result))
@@ -146,7 +146,7 @@ func TestTaskEnds(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			build := backgroundTool(tc.do)
-			w := newWorld(t, nil, build)
+			w := newFixture(t, nil, build)
 			in := w.taskStep(call("c1", "build", "{}"), "build")
 			for range 2 {
 				out, err := w.runTask(in)
@@ -174,7 +174,7 @@ func TestTaskCannotRun(t *testing.T) {
 		{"S2-25 a tool that the turn does not allow", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *thread.TaskStep) { in.Tools = &[]string{} }, `Error: unknown tool "add"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, withOwnTools, add)
+			w := newFixture(t, withOwnTools, add)
 			in := w.taskStep(tc.call, tc.runs)
 			if tc.change != nil {
 				tc.change(&in)
@@ -186,7 +186,7 @@ func TestTaskCannotRun(t *testing.T) {
 			require.Equal(t, store.ToolFailed, w.toolLog("c1").Status)
 		})
 	}
-	w := newWorld(t, nil, add)
+	w := newFixture(t, nil, add)
 	in := w.taskStep(call("c1", "add", `{"a":1,"b":2}`), "add")
 	in.Task.ToolCallID = "c9"
 	_, err := w.runTask(in)
@@ -206,7 +206,7 @@ func TestTaskLostWithItsWorker(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			build := backgroundTool(returns("built"), tc.change)
-			w := newWorld(t, nil, build)
+			w := newFixture(t, nil, build)
 			in := w.taskStep(call("c1", "build", "{}"), "build")
 			w.append(store.Batch{ToolStart: &store.ToolLog{ToolCallID: "c1", ToolName: "build", StartedAt: time.Now(), Attempt: 1}})
 			out, err := w.runTask(in)
@@ -232,7 +232,7 @@ func TestTaskIsLookedAtBeforeItBegins(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			build, agents := backgroundTool(returns("built")), newRegistry("build")
-			w := newWorld(t, func(c *activities.Config) { c.Agents = agents; fault(c, agents) }, build)
+			w := newFixture(t, func(c *activities.Config) { c.Agents = agents; fault(c, agents) }, build)
 			in := w.taskStep(call("c1", "build", "{}"), "build")
 			in.DecisionID = "c1.decision"
 			w.append(store.Batch{Records: []event.Record{
@@ -249,7 +249,7 @@ func TestTaskIsLookedAtBeforeItBegins(t *testing.T) {
 	}
 	t.Run("one that has begun goes on", func(t *testing.T) {
 		build := backgroundTool(returns("built"), func(d *tool.Definition) { d.Idempotent = true })
-		w := newWorld(t, denyBuilds, build)
+		w := newFixture(t, denyBuilds, build)
 		in := w.taskStep(call("c1", "build", "{}"), "build")
 		w.append(store.Batch{ToolStart: &store.ToolLog{ToolCallID: "c1", ToolName: "build", StartedAt: time.Now(), Attempt: 1}})
 		_, err := w.runTask(in)
@@ -261,7 +261,7 @@ func TestTaskIsLookedAtBeforeItBegins(t *testing.T) {
 // TestTaskIsTakenAway: without the tool "task", the inner call is not checked against the policy.
 func TestTaskIsTakenAway(t *testing.T) {
 	build := backgroundTool(returns("built"))
-	w := newWorld(t, denyBuilds, build)
+	w := newFixture(t, denyBuilds, build)
 	out, err := w.runTask(w.taskStep(call("c1", "task", `{"tool":"build","arguments":{}}`), "build"))
 	require.NoError(t, err)
 	require.Equal(t, `Error: unknown tool "task"; the tools are [build]`, out.Error)
@@ -277,7 +277,7 @@ func TestAttemptsOfATask(t *testing.T) {
 	fails := backgroundTool(func(context.Context, tool.Call) (tool.Result, error) {
 		return tool.Result{}, tool.Retryable(errors.New("timeout"))
 	}, func(d *tool.Definition) { d.Idempotent, d.MaxAttempts = true, 2 })
-	w := newWorld(t, nil, fails)
+	w := newFixture(t, nil, fails)
 	require.NoError(t, w.retried(signals.ActivityRunTask, w.taskStep(call("c1", "build", "{}"), "build")))
 	require.EqualValues(t, 2, fails.runs.Load())
 	require.Equal(t, store.ToolFailed, w.toolLog("c1").Status)
@@ -288,7 +288,7 @@ func TestTaskTakesTooLong(t *testing.T) {
 		<-ctx.Done()
 		return tool.Result{Output: "half of it"}, ctx.Err()
 	}, func(d *tool.Definition) { d.Timeout = time.Millisecond })
-	w := newWorld(t, nil, slow)
+	w := newFixture(t, nil, slow)
 	out, err := w.runTask(w.taskStep(call("c1", "build", "{}"), "build"))
 	require.NoError(t, err)
 	require.Equal(t, "Error: the tool took longer than its limit of 1ms and was stopped.\nhalf of it", out.Error)
@@ -296,12 +296,12 @@ func TestTaskTakesTooLong(t *testing.T) {
 
 // TestTaskIsCancelled: an interrupt of the turn that started it does not cancel the task.
 func TestTaskIsCancelled(t *testing.T) {
-	var w *world
+	var w *fixture
 	slow := backgroundTool(func(ctx context.Context, c tool.Call) (tool.Result, error) {
 		w.interruptAs(ctx, c.TaskID) // after a notice for another
 		return tool.Result{Output: "half of it"}, ctx.Err()
 	})
-	w = newWorld(t, nil, slow)
+	w = newFixture(t, nil, slow)
 	out, err := w.runTask(w.taskStep(call("c1", "build", "{}"), "build"))
 	require.NoError(t, err)
 	require.Equal(t, thread.TaskReply{Cancelled: true, Error: "The task was cancelled.\nhalf of it"}, out)
@@ -311,7 +311,7 @@ func TestTaskIsCancelled(t *testing.T) {
 // TestLongResultOfATask: the log has all of it, the event a part.
 func TestLongResultOfATask(t *testing.T) {
 	long := strings.Repeat("é", signals.MaxPayload/2)
-	w := newWorld(t, nil, backgroundTool(returns(long)))
+	w := newFixture(t, nil, backgroundTool(returns(long)))
 	out, err := w.runTask(w.taskStep(call("c1", "build", "{}"), "build"))
 	require.NoError(t, err)
 	var cut struct {
@@ -327,7 +327,7 @@ func TestLongResultOfATask(t *testing.T) {
 	require.Less(t, len(out.Result), signals.MaxPayload/2)
 	require.Len(t, w.toolLog("c1").Output, len(long)+2)
 
-	w = newWorld(t, nil, backgroundTool(func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, errors.New(long) }))
+	w = newFixture(t, nil, backgroundTool(func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, errors.New(long) }))
 	out, err = w.runTask(w.taskStep(call("c1", "build", "{}"), "build"))
 	require.NoError(t, err)
 	require.Less(t, len(out.Error), 5<<10)
@@ -335,7 +335,7 @@ func TestLongResultOfATask(t *testing.T) {
 
 // TestProgressOfATask: viewers see it live, as an event of the task, and nothing is stored.
 func TestProgressOfATask(t *testing.T) {
-	w := newWorld(t, nil, backgroundTool(func(_ context.Context, c tool.Call) (tool.Result, error) {
+	w := newFixture(t, nil, backgroundTool(func(_ context.Context, c tool.Call) (tool.Result, error) {
 		c.Progress(map[string]int{"percent": 50})
 		c.Progress(func() {}) // not valid JSON
 		return tool.Result{Output: "built"}, nil

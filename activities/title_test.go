@@ -25,7 +25,7 @@ func titleStep() thread.TitleStep {
 	return thread.TitleStep{Thread: ref, RecordID: "t1.titled", Flush: says("e1", "Please plan a trip to Lisbon in May.")}
 }
 
-func (w *world) title(in thread.TitleStep) (thread.TitleReply, error) {
+func (w *fixture) title(in thread.TitleStep) (thread.TitleReply, error) {
 	var out thread.TitleReply
 	v, err := w.env.ExecuteActivity(signals.ActivityTitleThread, in)
 	if err == nil {
@@ -35,7 +35,7 @@ func (w *world) title(in thread.TitleStep) (thread.TitleReply, error) {
 }
 
 // row is the thread's row in the store.
-func (w *world) row() store.Thread {
+func (w *fixture) row() store.Thread {
 	w.t.Helper()
 	row, err := w.store.Thread(context.Background(), store.Key(ref))
 	require.NoError(w.t, err)
@@ -50,7 +50,7 @@ func replies(text string) func(context.Context, llm.Request, func(llm.Delta)) (l
 }
 
 func TestTitle(t *testing.T) {
-	w := newWorld(t, titles)
+	w := newFixture(t, titles)
 	pieces := false
 	w.model.answer = func(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 		pieces = onDelta != nil
@@ -83,7 +83,7 @@ func TestTitle(t *testing.T) {
 }
 
 func TestTitleIsOfWhatWasSaid(t *testing.T) {
-	w := newWorld(t, titles, add)
+	w := newFixture(t, titles, add)
 	w.model.answer = replies("A title of four")
 	hidden := message(event.Message{ID: "m0", SenderType: event.CreatedByUser, SenderID: "ann", Content: "the secret", Held: true})
 	refused := event.NewRecord(event.InterceptionID("m0"), event.TypeHook, "", "", hidden.CreatedAt, event.Interception{EventID: "m0", Outcome: event.OutcomeResponded})
@@ -122,7 +122,7 @@ func TestTitleWithoutTheModel(t *testing.T) {
 		"S4-103 its driver panics":                 func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) { panic("oh") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, titles)
+			w := newFixture(t, titles)
 			w.model.answer = answer
 			out, err := w.title(titleStep())
 			require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestTitleWithoutTheModel(t *testing.T) {
 		})
 	}
 	t.Run("S4-103 what was said first is not a person's", func(t *testing.T) {
-		w := newWorld(t, titles)
+		w := newFixture(t, titles)
 		w.model.answer = fails
 		in := titleStep()
 		in.Flush.Records = append([]event.Record{message(event.Message{ID: "m0", SenderType: event.CreatedByTool, SenderID: "clock", Content: "It is noon."})}, in.Flush.Records...)
@@ -142,7 +142,7 @@ func TestTitleWithoutTheModel(t *testing.T) {
 		require.Equal(t, fallback, out.Title)
 	})
 	t.Run("S4-103 nothing was said", func(t *testing.T) {
-		w := newWorld(t, titles)
+		w := newFixture(t, titles)
 		in := titleStep()
 		in.Flush = thread.Flush{}
 		out, err := w.title(in)
@@ -152,7 +152,7 @@ func TestTitleWithoutTheModel(t *testing.T) {
 		require.Empty(t, w.model.requests)
 	})
 	t.Run("S4-103 this worker has no model for it", func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		out, err := w.title(titleStep())
 		require.NoError(t, err)
 		require.Equal(t, fallback, out.Title)
@@ -164,7 +164,7 @@ func TestTitleOfSomebodyElseStays(t *testing.T) {
 	name := "Lisbon!"
 	byHand := store.Batch{Thread: &store.ThreadUpdate{Title: &name}}
 	t.Run("given before", func(t *testing.T) {
-		w := newWorld(t, titles)
+		w := newFixture(t, titles)
 		w.append(byHand)
 		out, err := w.title(titleStep())
 		require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestTitleOfSomebodyElseStays(t *testing.T) {
 		require.Empty(t, w.model.requests)
 	})
 	t.Run("given while the model thought", func(t *testing.T) {
-		w := newWorld(t, titles)
+		w := newFixture(t, titles)
 		w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) {
 			w.append(byHand)
 			return llm.Response{Content: "Trip to Lisbon"}, nil
@@ -187,7 +187,7 @@ func TestTitleOfSomebodyElseStays(t *testing.T) {
 }
 
 func TestTitleEndsWhenTheThreadStops(t *testing.T) {
-	w := newWorld(t, titles)
+	w := newFixture(t, titles)
 	w.model.answer = func(ctx context.Context, _ llm.Request, _ func(llm.Delta)) (llm.Response, error) {
 		// A notice without a turn is for all running steps.
 		_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{})
@@ -206,7 +206,7 @@ func TestTitleModel(t *testing.T) {
 		"/small":     `must be "provider/model"`,
 		"gone/small": `Config.TitleModel is "gone/small", which needs a provider "gone": add it to Config.Models, or leave TitleModel empty`,
 	} {
-		w := newWorld(t, nil)
+		w := newFixture(t, nil)
 		_, err := activities.New(activities.Config{
 			Agents: agent.Fixed{{Name: "assistant", Model: "fake/small"}}, Store: w.store, Stream: w.stream, Models: map[string]llm.Provider{"fake": w.model}, TitleModel: model,
 		})
@@ -216,7 +216,7 @@ func TestTitleModel(t *testing.T) {
 
 func TestRepliesSayThatThreadsAreNamed(t *testing.T) {
 	for want, change := range map[bool]func(*activities.Config){true: titles, false: nil} {
-		w := newWorld(t, change)
+		w := newFixture(t, change)
 		reply, err := w.callModel(modelStep())
 		require.NoError(t, err)
 		require.Equal(t, want, reply.Titles, "S4-102")
@@ -226,7 +226,7 @@ func TestRepliesSayThatThreadsAreNamed(t *testing.T) {
 // TestTitleAfterAnOutage: failed reads and writes are retried, and then there is one title.
 func TestTitleAfterAnOutage(t *testing.T) {
 	broken := &outage{failed: map[string]bool{}}
-	w := newWorld(t, func(c *activities.Config) {
+	w := newFixture(t, func(c *activities.Config) {
 		titles(c)
 		broken.Store, c.Store = c.Store, broken
 	})

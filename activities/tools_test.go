@@ -42,7 +42,7 @@ func (r *raw) Call(ctx context.Context, c tool.Call) (tool.Result, error) {
 }
 
 func TestToolRun(t *testing.T) {
-	w := newWorld(t, nil, add)
+	w := newFixture(t, nil, add)
 	in := w.asked(call("c1", "add", `{ "a":1, "b":2 }`))
 	in.Flush = says("e2", "meanwhile")
 	out, err := w.runTool(in)
@@ -64,7 +64,7 @@ func TestToolIsNotRunAgain(t *testing.T) {
 	echo := &raw{def: tool.Definition{Name: "echo"}, do: func(_ context.Context, c tool.Call) (tool.Result, error) {
 		return tool.Result{Output: c.Arguments, IsError: true}, nil
 	}}
-	w := newWorld(t, nil, echo)
+	w := newFixture(t, nil, echo)
 	in := w.asked(call("c1", "echo", `{"a": 1}`))
 	first, err := w.runTool(in)
 	require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestToolLostWithItsWorker(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pay := &raw{def: tc.def, do: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{Output: "paid"}, nil }}
-			w := newWorld(t, nil, pay)
+			w := newFixture(t, nil, pay)
 			in := w.asked(call("c1", "pay", "{}"))
 			w.append(store.Batch{ToolStart: &store.ToolLog{ToolCallID: "c1", ToolName: "pay", StartedAt: time.Now(), Attempt: 1}})
 			out, err := w.runTool(in)
@@ -124,7 +124,7 @@ func TestToolErrorsAreResults(t *testing.T) {
 		{"a panic", call("c1", "panics", "{}"), "Error: the tool panicked: nil map"},
 	} {
 		t.Run("S4-72 "+tc.name, func(t *testing.T) {
-			w := newWorld(t, nil, add, panics, fails)
+			w := newFixture(t, nil, add, panics, fails)
 			out, err := w.runTool(w.asked(tc.call))
 			require.NoError(t, err, "S1-25 the run goes on")
 			require.Equal(t, "failed", out.Status)
@@ -137,7 +137,7 @@ func TestToolErrorsAreResults(t *testing.T) {
 }
 
 func TestStoredCallRuns(t *testing.T) {
-	w := newWorld(t, nil, add)
+	w := newFixture(t, nil, add)
 	in := w.asked(call("c1", "add", `{"a":1,"b":2}`))
 	in.ToolCallID = "c9"
 	_, err := w.runTool(in)
@@ -149,7 +149,7 @@ func TestRetryableToolError(t *testing.T) {
 	do := func(context.Context, tool.Call) (tool.Result, error) {
 		return tool.Result{}, tool.Retryable(errors.New("timeout"))
 	}
-	w := newWorld(t, nil, &raw{def: tool.Definition{Name: "get", Idempotent: true}, do: do}, &raw{def: tool.Definition{Name: "pay"}, do: do},
+	w := newFixture(t, nil, &raw{def: tool.Definition{Name: "get", Idempotent: true}, do: do}, &raw{def: tool.Definition{Name: "pay"}, do: do},
 		&raw{def: tool.Definition{Name: "once", Idempotent: true, MaxAttempts: 1}, do: do})
 	_, err := w.runTool(w.asked(call("c1", "get", "{}"), call("c2", "pay", "{}"), call("c3", "once", "{}")))
 	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type())
@@ -165,20 +165,20 @@ func TestAttemptsOfIdempotentTool(t *testing.T) {
 	fails := &raw{def: tool.Definition{Name: "get", Idempotent: true, MaxAttempts: 2}, do: func(context.Context, tool.Call) (tool.Result, error) {
 		return tool.Result{}, tool.Retryable(errors.New("timeout"))
 	}}
-	w := newWorld(t, nil, fails)
+	w := newFixture(t, nil, fails)
 	require.NoError(t, w.retried(signals.ActivityRunTool, w.asked(call("c1", "get", "{}"))))
 	require.EqualValues(t, 2, fails.runs.Load())
 	require.Equal(t, "Error: timeout", stored[event.Message](w, "c1.result").Content)
 }
 
 func TestInterruptedTool(t *testing.T) {
-	var w *world
+	var w *fixture
 	slow := &raw{def: tool.Definition{Name: "slow"}, do: func(ctx context.Context, c tool.Call) (tool.Result, error) {
 		w.interrupt(ctx)
 		<-c.Exec.Signal()
 		return tool.Result{Output: "so far"}, ctx.Err()
 	}}
-	w = newWorld(t, nil, slow)
+	w = newFixture(t, nil, slow)
 	out, err := w.runTool(w.asked(call("c1", "slow", "{}")))
 	require.NoError(t, err)
 	require.Equal(t, "interrupted", out.Status)
@@ -191,7 +191,7 @@ func TestToolTakesTooLong(t *testing.T) {
 		<-ctx.Done()
 		return tool.Result{}, ctx.Err()
 	}}
-	w := newWorld(t, nil, slow)
+	w := newFixture(t, nil, slow)
 	out, err := w.runTool(w.asked(call("c1", "slow", "{}")))
 	require.NoError(t, err)
 	require.Equal(t, "failed", out.Status)
@@ -207,7 +207,7 @@ func TestToolProgress(t *testing.T) {
 		c.Progress(map[string]any{"percent": 100})
 		return tool.Result{Output: "done", Details: map[string]any{"exitCode": 0}}, nil
 	}}
-	w := newWorld(t, nil, steps)
+	w := newFixture(t, nil, steps)
 	in := w.asked(call("c1", "steps", "{}"))
 	_, err := w.runTool(in)
 	require.NoError(t, err)
@@ -234,7 +234,7 @@ func TestDetailsWithoutJSONForm(t *testing.T) {
 	odd := &raw{def: tool.Definition{Name: "odd", Quick: true}, do: func(context.Context, tool.Call) (tool.Result, error) {
 		return tool.Result{Output: "done", Details: map[string]any{"mean": math.NaN()}}, nil
 	}}
-	w := newWorld(t, nil, odd)
+	w := newFixture(t, nil, odd)
 	out, err := w.runTool(w.asked(call("c1", "odd", "{}")))
 	require.NoError(t, err)
 	require.Equal(t, "succeeded", out.Status)
@@ -242,7 +242,7 @@ func TestDetailsWithoutJSONForm(t *testing.T) {
 }
 
 func TestToolWaitsForItsRegistry(t *testing.T) {
-	w := newWorld(t, func(c *activities.Config) { c.Agents = brokenRegistry{} }, add)
+	w := newFixture(t, func(c *activities.Config) { c.Agents = brokenRegistry{} }, add)
 	_, err := w.runTool(w.asked(call("c1", "add", `{"a":1,"b":2}`)))
 	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type(), "an outage is no result")
 	require.Equal(t, []string{"e1.0.1"}, w.ids())

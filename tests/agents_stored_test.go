@@ -11,11 +11,11 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // callAPI sends a request, with a JSON body if there is one, and requires the status.
-func callAPI(w *world.World, method, path, body string, status int) string {
+func callAPI(w *harness.Harness, method, path, body string, status int) string {
 	w.T.Helper()
 	req, err := http.NewRequestWithContext(w.Ctx(), method, w.API.URL+path, strings.NewReader(body))
 	require.NoError(w.T, err)
@@ -30,7 +30,7 @@ func callAPI(w *world.World, method, path, body string, status int) string {
 }
 
 // shownLast returns the system message and the tool names of the last model call.
-func shownLast(w *world.World) (system string, tools []string) {
+func shownLast(w *harness.Harness) (system string, tools []string) {
 	w.T.Helper()
 	requests := w.Provider.Requests()
 	var body struct {
@@ -48,15 +48,15 @@ func shownLast(w *world.World) (system string, tools []string) {
 // TestStoredAgents defines agents over the API while a thread runs.
 func TestStoredAgents(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string]world.Options{"sqlite": {}, "postgres": {Postgres: true}} {
+	for name, options := range map[string]harness.Options{"sqlite": {}, "postgres": {Postgres: true}} {
 		t.Run("S4-47 S4-108 "+name, func(t *testing.T) {
 			options.Agents = []agent.Agent{{Name: "clerk", Model: "openai/stand-in", Instructions: "As configured.", Tools: []string{"note"}}}
-			storedAgents(t, world.New(t, options))
+			storedAgents(t, harness.New(t, options))
 		})
 	}
 }
 
-func storedAgents(t *testing.T, w *world.World) {
+func storedAgents(t *testing.T, w *harness.Harness) {
 	id := w.Open("clerk")
 	says := func(agent, text string) (system string, tools []string) {
 		t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -19,7 +19,7 @@ var camera = tool.Client(tool.Definition{Name: "camera", Description: "Takes a p
 
 // waitingIn waits until GET /v1/approvals lists n calls, and returns them by thread. A slow thread
 // may be missing for a moment, and if no other is listed the response is an error.
-func waitingIn(t *testing.T, w *world.World, n int) map[string]string {
+func waitingIn(t *testing.T, w *harness.Harness, n int) map[string]string {
 	t.Helper()
 	var out map[string]string
 	require.Eventually(t, func() bool {
@@ -43,7 +43,7 @@ func waitingIn(t *testing.T, w *world.World, n int) map[string]string {
 
 // TestApprovalsOverTheAPI decides on tool calls over HTTP.
 func TestApprovalsOverTheAPI(t *testing.T) {
-	w := world.New(t, world.Options{Tools: []tool.Tool{camera}, Agents: []agent.Agent{{
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{camera}, Agents: []agent.Agent{{
 		Name: "careful", Model: "openai/stand-in", Tools: []string{"note", "camera"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
 	}}})
 	const note = `use note {"text":"x"}`

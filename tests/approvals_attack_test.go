@@ -17,14 +17,14 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // TestDecisionsFromElsewhere decides on a call in threads where it does not wait.
 func TestDecisionsFromElsewhere(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c, other := o.talk(t), o.talk(t)
 	_, q := c.asks(`use spied {}`)
 	other.Say(other.id, "hello")
@@ -36,11 +36,11 @@ func TestDecisionsFromElsewhere(t *testing.T) {
 			other.signals(signals.SignalDecide, d)
 		}
 		require.Equal(t, []string{"not_pending", "not_pending", "not_pending"}, other.audited(3))
-		require.Empty(t, ofType(c.World, other.id, event.TypeApproval))
+		require.Empty(t, ofType(c.Harness, other.id, event.TypeApproval))
 		other.denied(`use spied {}`)
 	})
 	t.Run("S4-91 in a thread of the same name in another namespace, over the same store", func(t *testing.T) {
-		elsewhere := newOffice(t, world.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Store = o.Store }})
+		elsewhere := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Store = o.Store }})
 		elsewhere.Store = o.Store
 		twin := talk{elsewhere, t, c.id}
 		_, err := twin.Threads.Decide(twin.Ctx(), twin.id, approving(q))
@@ -58,13 +58,13 @@ func TestDecisionsFromElsewhere(t *testing.T) {
 // of the same name in another namespace.
 func TestGrantsOfOtherNamespaces(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
 	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 
-	elsewhere := newOffice(t, world.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Store = o.Store }})
+	elsewhere := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Store = o.Store }})
 	elsewhere.Store = o.Store
 	twin := talk{elsewhere, t, c.id}
 	require.NoError(t, twin.Threads.Open(twin.Ctx(), twin.id, signals.Start{}, nil))
@@ -79,7 +79,7 @@ func TestGrantsOfOtherNamespaces(t *testing.T) {
 // TestSwappedCalls decides on a call with the description of another one.
 func TestSwappedCalls(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}})
 	c := o.talk(t, "alice", "bob")
@@ -120,7 +120,7 @@ func TestSwappedCalls(t *testing.T) {
 // TestReplayedDecision repeats the decision of the first round in the second.
 func TestReplayedDecision(t *testing.T) {
 	s := newRedefined("spied", nil)
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
 	s.redefine(func(d *tool.Definition) { d.Description = "Does something else." })
 	c.decides(signals.DecideAccepted, approving(q))
@@ -141,7 +141,7 @@ func TestReplayedDecision(t *testing.T) {
 	c.completes(posted)
 	require.Len(t, s.seen(), 1)
 	require.Equal(t, []string{"mismatch", "mismatch"}, c.audited(2))
-	require.Len(t, approvalsOf(c.World, c.id, q.ToolCallID), 2, "one decision for each round")
+	require.Len(t, approvalsOf(c.Harness, c.id, q.ToolCallID), 2, "one decision for each round")
 }
 
 // TestLateDecisions decides on calls that already have their results.
@@ -151,21 +151,21 @@ func TestLateDecisions(t *testing.T) {
 	with := func(name string, terms approval.Terms) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: terms}
 	}
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		with("patient", approval.Terms{}), with("hasty", approval.Terms{Expires: time.Second}),
 		with("touchy", approval.Terms{Expires: time.Second, OnExpiry: approval.OnExpiryInterrupt}),
 	}})
 	tooLate := func(t *testing.T, c talk, q event.ApprovalRequest) {
 		t.Helper()
 		c.result(q)
-		kept := results(c.World, c.id)
+		kept := results(c.Harness, c.id)
 		c.decides(signals.DecideConflict, approving(q))
 		c.decides(signals.DecideConflict, granting(q))
 		c.decidesByHTTP(http.StatusConflict, signals.DecideConflict, approving(q))
 		c.signals(signals.SignalDecide, approving(q))
 		require.Equal(t, []string{"conflict"}, c.audited(1))
 		c.Say(c.id, "are you well?")
-		require.Equal(t, kept, results(c.World, c.id))
+		require.Equal(t, kept, results(c.Harness, c.id))
 	}
 	for _, name := range []string{"hasty", "touchy"} {
 		t.Run("after it expired: "+name, func(t *testing.T) {
@@ -178,19 +178,19 @@ func TestLateDecisions(t *testing.T) {
 		c := o.talk(t, "patient")
 		posted, q := c.asks(`use spied {}`)
 		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-		require.Equal(t, signals.TurnInterrupted, await(t, c.World, c.id, posted).Status)
+		require.Equal(t, signals.TurnInterrupted, await(t, c.Harness, c.id, posted).Status)
 		tooLate(t, c, q)
 	})
 	t.Run("after the thread was closed", func(t *testing.T) {
 		c := o.talk(t, "patient")
 		_, q := c.asks(`use spied {}`)
-		closed(t, c.World, c.id)
+		closed(t, c.Harness, c.id)
 		_, err := c.Threads.Decide(c.Ctx(), c.id, approving(q))
 		require.ErrorIs(t, err, signals.ErrThreadClosed)
-		status, problem := request(t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, bodyOf(approving(q)))
+		status, problem := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, bodyOf(approving(q)))
 		require.Equal(t, http.StatusConflict, status)
 		require.Contains(t, problem["detail"], "is closed")
-		requireSettled(t, c.World, c.id)
+		requireSettled(t, c.Harness, c.id)
 	})
 	require.Empty(t, s.seen())
 }
@@ -198,7 +198,7 @@ func TestLateDecisions(t *testing.T) {
 // TestConflictingDecisions approves and denies the same call concurrently.
 func TestConflictingDecisions(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
 	type said struct {
 		decision event.Decision
@@ -217,7 +217,7 @@ func TestConflictingDecisions(t *testing.T) {
 	wg.Wait()
 	close(all)
 	c.completes(posted)
-	stands := only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Decision
+	stands := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Decision
 	tally := map[said]int{}
 	for one := range all {
 		tally[one]++
@@ -230,14 +230,14 @@ func TestConflictingDecisions(t *testing.T) {
 // TestWhoMayDecideOnCalls: decisions of others than the approvers are rejected.
 func TestWhoMayDecideOnCalls(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: approval.Terms{Approvers: []string{"ann", "ben"}}},
 		{Name: "critic", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}})
 	c := o.talk(t, "clerk", "critic")
 	refused := func(q event.ApprovalRequest, who ...string) {
 		t.Helper()
-		before := len(ofType(c.World, c.id, event.TypeRejected))
+		before := len(ofType(c.Harness, c.id, event.TypeRejected))
 		for _, name := range who {
 			for _, d := range []signals.Decide{approving(q), denying(q)} {
 				d.By = name
@@ -268,7 +268,7 @@ func TestWhoMayDecideOnCalls(t *testing.T) {
 // TestSamePersonTwice: two approvals of one person do not make a quorum of two.
 func TestSamePersonTwice(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: approval.Terms{Quorum: 2}},
 	}}).talk(t)
 	posted, q := c.asks(`use spied {}`)

@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -33,7 +33,7 @@ func TestArgumentsAreCheckedFirst(t *testing.T) {
 		ran++
 		return "deployed", nil
 	}, tool.NeedsApproval("it deploys"))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{deploy}}).talk(t)
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{deploy}}).talk(t)
 	for arguments, problem := range map[string]string{
 		`{"target":7}`:                "target",
 		`{}`:                          "target",
@@ -44,7 +44,7 @@ func TestArgumentsAreCheckedFirst(t *testing.T) {
 		t.Run("S4-73 "+arguments, func(t *testing.T) {
 			out := c.Say(c.id, "use deploy "+arguments)
 			require.Equal(t, signals.TurnCompleted, out.Status)
-			answers := resultsOf(c.World, c.id, "deploy")
+			answers := resultsOf(c.Harness, c.id, "deploy")
 			last := answers[len(answers)-1]
 			require.True(t, last.IsError)
 			require.True(t, strings.HasPrefix(last.Content, "Error: Tool parameter validation failed for deploy: "), last.Content)
@@ -53,13 +53,13 @@ func TestArgumentsAreCheckedFirst(t *testing.T) {
 		})
 	}
 	require.Zero(t, ran)
-	require.Empty(t, ofType(c.World, c.id, event.TypeApprovalRequest), "nobody is asked what cannot run")
+	require.Empty(t, ofType(c.Harness, c.id, event.TypeApprovalRequest), "nobody is asked what cannot run")
 }
 
 // TestApprovalHasNoEnd: a call waits without a worker.
 func TestApprovalHasNoEnd(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval("it spies"))
-	o := newOffice(t, world.Options{NoWorker: true, Tools: []tool.Tool{s}})
+	o := newOffice(t, harness.Options{NoWorker: true, Tools: []tool.Tool{s}})
 	stop := o.StartWorker()
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"n":1}`)
@@ -88,12 +88,12 @@ func TestApprovalHasNoEnd(t *testing.T) {
 
 // TestApproveOnce: after an approval with scope once, the same call needs approval again.
 func TestApproveOnce(t *testing.T) {
-	c := newOffice(t, world.Options{}).talk(t)
+	c := newOffice(t, harness.Options{}).talk(t)
 	posted, q := c.asks(touches("once"))
 	c.decides(signals.DecideAccepted, approving(q))
 	c.completes(posted)
 	t.Run("S4-78 it runs, and the agent goes on", func(t *testing.T) {
-		require.Equal(t, "made\n", made(c.World, "once"))
+		require.Equal(t, "made\n", made(c.Harness, "once"))
 		messages := c.Messages(c.id)
 		require.Len(t, messages, 4)
 		require.Equal(t, q.ToolCallID, messages[2].ToolCallID, "its result is that of the call that was made")
@@ -105,19 +105,19 @@ func TestApproveOnce(t *testing.T) {
 		posted, next := c.asks(touches("once"))
 		require.NotEqual(t, q.ToolCallID, next.ToolCallID)
 		require.Equal(t, q.Digest, next.Digest, "it is the same")
-		require.Equal(t, "made\n", made(c.World, "once"), "and has not run")
+		require.Equal(t, "made\n", made(c.Harness, "once"), "and has not run")
 		c.decides(signals.DecideAlreadyResolved, approving(q))
 		c.undecided(next)
 		c.decides(signals.DecideAccepted, denying(next))
 		c.completes(posted)
-		require.Equal(t, "made\n", made(c.World, "once"))
+		require.Equal(t, "made\n", made(c.Harness, "once"))
 	})
 }
 
 // TestApproveForTheSession: an approval with scope session covers equal calls and no others.
 func TestApproveForTheSession(t *testing.T) {
 	s, other := newSpy("spied", tool.NeedsApproval("")), newSpy("other", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s, other}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s, other}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"a":1,"b":"x"}`)
 	granted := granting(q)
@@ -155,7 +155,7 @@ func TestApproveForTheSession(t *testing.T) {
 
 // TestDenialIsTold: the agent sees denials with and without a reason.
 func TestDenialIsTold(t *testing.T) {
-	c := newOffice(t, world.Options{}).talk(t)
+	c := newOffice(t, harness.Options{}).talk(t)
 	for reason, want := range map[string]string{"": thread.DeniedText, "not on a Friday": thread.DeniedText + " Reason: not on a Friday"} {
 		t.Run("S4-82 "+want, func(t *testing.T) {
 			posted, q := c.asks(touches("denied"))
@@ -165,7 +165,7 @@ func TestDenialIsTold(t *testing.T) {
 			c.completes(posted)
 			require.Equal(t, want, c.result(q).Content)
 			require.Contains(t, c.lastShown(), want, "the agent goes on, and knows")
-			require.Empty(t, made(c.World, "denied"))
+			require.Empty(t, made(c.Harness, "denied"))
 		})
 	}
 	require.Equal(t, "Tool execution was denied by the user.", thread.DeniedText)
@@ -174,7 +174,7 @@ func TestDenialIsTold(t *testing.T) {
 // TestApprovalsAreRecords: approvals are in the store and nowhere else.
 func TestApprovalsAreRecords(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
 	c.decides(signals.DecideAccepted, denying(q))
@@ -201,7 +201,7 @@ func TestApprovalsAreRecords(t *testing.T) {
 // TestStoredCallRuns: the description of a call in a decision does not change what runs.
 func TestStoredCallRuns(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"as":"stored"}`)
 	t.Run("S4-93 other arguments are a mismatch", func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestStoredCallRuns(t *testing.T) {
 // TestDecisionsAtOnce sends the same decision concurrently over every entry point.
 func TestDecisionsAtOnce(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
 	var wg sync.WaitGroup
 	outcomes := make(chan signals.DecideOutcome, 5)
@@ -253,9 +253,9 @@ func TestDecisionsAtOnce(t *testing.T) {
 	c.Say(c.id, "are you done?") // afterwards the thread has handled the last signal
 	t.Run("S4-94 the tool has run once", func(t *testing.T) {
 		require.Len(t, s.seen(), 1)
-		require.Len(t, toolLogs(c.World, c.id), 1)
-		require.Len(t, results(c.World, c.id), 1)
-		require.Len(t, approvalsOf(c.World, c.id, q.ToolCallID), 1)
+		require.Len(t, toolLogs(c.Harness, c.id), 1)
+		require.Len(t, results(c.Harness, c.id), 1)
+		require.Len(t, approvalsOf(c.Harness, c.id, q.ToolCallID), 1)
 	})
 	accepted := 0
 	for out := range outcomes {
@@ -265,14 +265,14 @@ func TestDecisionsAtOnce(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, accepted, 1, "S4-94 one decision stands")
-	require.Empty(t, ofType(c.World, c.id, event.TypeRejected), "saying the same twice is no mistake")
+	require.Empty(t, ofType(c.Harness, c.id, event.TypeRejected), "saying the same twice is no mistake")
 }
 
 // TestWhoAllowedWhat reads requests, decisions and results from the records.
 func TestWhoAllowedWhat(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	o := newOffice(t, world.Options{Agents: []agent.Agent{{
+	o := newOffice(t, harness.Options{Agents: []agent.Agent{{
 		Name: "careful", Model: "openai/stand-in", Tools: []string{"note"}, WorkingDirectory: dir,
 		Approvals:     map[string]agent.Policy{"note": agent.PolicyAlways},
 		ApprovalTerms: approval.Terms{Approvers: []string{"ann", "bob"}},
@@ -293,8 +293,8 @@ func TestWhoAllowedWhat(t *testing.T) {
 		}
 		require.Equal(t, []string{".request", ".decision", ".result"}, ids)
 	})
-	asked := world.Payload[event.ApprovalRequest](c.World, only(t, ofType(c.World, c.id, event.TypeApprovalRequest)))
-	decided := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
+	asked := harness.Payload[event.ApprovalRequest](c.Harness, only(t, ofType(c.Harness, c.id, event.TypeApprovalRequest)))
+	decided := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
 	t.Run("S4-95 who, when, how far, on what", func(t *testing.T) {
 		require.Equal(t, "ann", decided.By)
 		require.Equal(t, event.DecisionApprove, decided.Decision)
@@ -316,8 +316,8 @@ func TestWhoAllowedWhat(t *testing.T) {
 	})
 	t.Run("S4-95 what a grant covers says so", func(t *testing.T) {
 		c.runsUnasked(`use note {"text":"x"}`)
-		all := ofType(c.World, c.id, event.TypeApproval)
-		covered := world.Payload[event.Approval](c.World, all[len(all)-1])
+		all := ofType(c.Harness, c.id, event.TypeApproval)
+		covered := harness.Payload[event.Approval](c.Harness, all[len(all)-1])
 		require.Equal(t, q.ToolCallID, covered.Grant)
 		require.NotEqual(t, q.ToolCallID, covered.ToolCallID)
 		require.Equal(t, []any{"ann", event.DecisionApprove, event.ScopeOnce, decided.Digest}, []any{covered.By, covered.Decision, covered.Scope, covered.Digest})
@@ -327,7 +327,7 @@ func TestWhoAllowedWhat(t *testing.T) {
 // TestApprovedWorkGoesOn: the agent makes further calls after an approved one.
 func TestApprovedWorkGoesOn(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, first := c.asks(`use spied {"step":1}`, "then", `use note {"text":"between"}`, "then", `use spied {"step":3}`, "then", "all done")
 	c.decides(signals.DecideAccepted, approving(first))
 	var second event.ApprovalRequest
@@ -340,7 +340,7 @@ func TestApprovedWorkGoesOn(t *testing.T) {
 		return true
 	}, waitLong, waitTick)
 	t.Run("S4-96 S4-97 with calls that need no approval", func(t *testing.T) {
-		require.Equal(t, "noted: between", resultIn(t, c.World, c.id, "note").Content)
+		require.Equal(t, "noted: between", resultIn(t, c.Harness, c.id, "note").Content)
 		require.Equal(t, []string{`{"step":1}`}, argumentsSeen(s, c.id))
 	})
 	c.decides(signals.DecideAccepted, approving(second))
@@ -349,6 +349,6 @@ func TestApprovedWorkGoesOn(t *testing.T) {
 		require.Equal(t, []string{`{"step":1}`, `{"step":3}`}, argumentsSeen(s, c.id))
 		messages := c.Messages(c.id)
 		require.Equal(t, "all done", lastLine(messages[len(messages)-1].Content))
-		requireSettled(t, c.World, c.id)
+		requireSettled(t, c.Harness, c.id)
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -52,7 +52,7 @@ func commands(texts ...string) (out []string) {
 // TestGrantForTheSessionDoesNotWiden: a grant does not cover calls that look like the granted one.
 func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	const granted = `{"command":"cat Notes","path":"docs/a","n":1,"who":"café"}`
 	posted, q := c.asks("use spied " + granted)
 	c.decides(signals.DecideAccepted, granting(q))
@@ -76,7 +76,7 @@ func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
 	})
 	t.Run("one argument in two does not even ask", func(t *testing.T) {
 		c.runsUnasked("use spied " + change(`1`, `1,"command":"rm"`))
-		answers := resultsOf(c.World, c.id, "spied")
+		answers := resultsOf(c.Harness, c.id, "spied")
 		require.Contains(t, answers[len(answers)-1].Content, "command: is given twice")
 		require.Len(t, s.seen(), 1)
 	})
@@ -89,7 +89,7 @@ func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
 // TestGrantByPatternDoesNotWiden: a grant by pattern does not cover calls beside it.
 func TestGrantByPatternDoesNotWiden(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"command":"git log"}`)
 	d := approving(q)
@@ -127,7 +127,7 @@ func TestGrantByPatternDoesNotWiden(t *testing.T) {
 // TestGrantsAreOfOneAgent: a grant does not cover calls of another agent.
 func TestGrantsAreOfOneAgent(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}}).talk(t, "alice", "bob")
 	posted, q := c.asks("@alice", "use spied {}")
@@ -147,7 +147,7 @@ func TestToolChangesAfterApproval(t *testing.T) {
 	for name, change := range map[string]func(*tool.Definition){"its description": description, "its parameters": parameters} {
 		t.Run(name, func(t *testing.T) {
 			s := newRedefined("spied", nil)
-			c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+			c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 			posted, q := c.asks("use spied {}")
 			s.redefine(change)
 			c.decides(signals.DecideAccepted, granting(q))
@@ -200,7 +200,7 @@ func (b *barrier) hook() hook.Hook {
 // TestRevokedBeforeItRuns revokes an approval before the call has begun to run.
 func TestRevokedBeforeItRuns(t *testing.T) {
 	s, b := newSpy("spied", tool.NeedsApproval("")), newBarrier()
-	o := newOffice(t, world.Options{NoWorker: true, Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Hooks = []hook.Hook{b.hook()} }})
+	o := newOffice(t, harness.Options{NoWorker: true, Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Hooks = []hook.Hook{b.hook()} }})
 	stop := o.StartWorker()
 	t.Run("an approval, while no worker runs", func(t *testing.T) {
 		c := o.talk(t)
@@ -248,22 +248,22 @@ func TestRevokedBeforeItRuns(t *testing.T) {
 // TestDenyRuleAddedLater changes an agent's policy while its approved call waits to run.
 func TestDenyRuleAddedLater(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}}).talk(t, "clerk")
 	posted, q := c.asks("use spied {}")
-	callAPI(c.World, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],"approvalRules":[
+	callAPI(c.Harness, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],"approvalRules":[
 		{"name":"closed","effect":"deny","tools":["spied"],"reason":"nobody spies any more"}]}`, http.StatusCreated)
 	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 	require.Empty(t, s.seen(), "it was approved, but the rule wins")
 	require.Contains(t, c.result(q).Content, "nobody spies any more")
 	require.Contains(t, c.lastShown(), "nobody spies any more")
-	require.Equal(t, store.ToolDenied, only(t, toolLogs(c.World, c.id)).Status)
+	require.Equal(t, store.ToolDenied, only(t, toolLogs(c.Harness, c.id)).Status)
 
 	c.completes(c.post("use spied {}"))
 	require.Empty(t, s.seen(), "what was granted is denied as well")
-	callAPI(c.World, http.MethodDelete, "/v1/agents/clerk", "", http.StatusNoContent)
+	callAPI(c.Harness, http.MethodDelete, "/v1/agents/clerk", "", http.StatusNoContent)
 	c.runsUnasked("use spied {}")
 	require.Len(t, s.seen(), 1)
 }

@@ -11,17 +11,17 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // office is a world whose tool calls need approval. It checks that every transcript of its model is
 // valid for all providers.
-type office struct{ *world.World }
+type office struct{ *harness.Harness }
 
-func newOffice(t *testing.T, o world.Options) office {
+func newOffice(t *testing.T, o harness.Options) office {
 	t.Helper()
-	w := world.New(t, o)
+	w := harness.New(t, o)
 	t.Cleanup(func() { assert.Empty(t, w.Provider.Violations(), "every provider takes the transcripts") })
 	return office{w}
 }
@@ -71,10 +71,10 @@ func (c talk) rests() {
 // expire while a busy machine looks for it.
 func (c talk) expires(lines ...string) (out signals.TurnResult, q event.ApprovalRequest) {
 	c.t.Helper()
-	out = await(c.t, c.World, c.id, c.post(lines...))
-	asked := ofType(c.World, c.id, event.TypeApprovalRequest)
+	out = await(c.t, c.Harness, c.id, c.post(lines...))
+	asked := ofType(c.Harness, c.id, event.TypeApprovalRequest)
 	require.NotEmpty(c.t, asked, "nobody was asked: %s", lines)
-	return out, world.Payload[event.ApprovalRequest](c.World, asked[0])
+	return out, harness.Payload[event.ApprovalRequest](c.Harness, asked[0])
 }
 
 // over reports whether a turn has ended, as the thread's last.
@@ -134,7 +134,7 @@ func (c talk) decides(want signals.DecideOutcome, d signals.Decide) signals.Deci
 // decidesByHTTP decides over the API, and requires a status and an outcome.
 func (c talk) decidesByHTTP(status int, want signals.DecideOutcome, d signals.Decide) {
 	c.t.Helper()
-	got, out := request(c.t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+d.ToolCallID, bodyOf(d))
+	got, out := request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+d.ToolCallID, bodyOf(d))
 	require.Equal(c.t, status, got, out)
 	require.Equal(c.t, string(want), out["result"])
 }
@@ -167,16 +167,16 @@ func (c talk) signals(name string, payload any) {
 // completes waits until a turn has completed.
 func (c talk) completes(posted string) {
 	c.t.Helper()
-	out := await(c.t, c.World, c.id, posted)
+	out := await(c.t, c.Harness, c.id, posted)
 	require.Equal(c.t, signals.TurnCompleted, out.Status, out.Error)
 }
 
 // runsUnasked makes the agent call tools that need no approval.
 func (c talk) runsUnasked(lines ...string) {
 	c.t.Helper()
-	asked := len(ofType(c.World, c.id, event.TypeApprovalRequest))
+	asked := len(ofType(c.Harness, c.id, event.TypeApprovalRequest))
 	c.completes(c.post(lines...))
-	require.Len(c.t, ofType(c.World, c.id, event.TypeApprovalRequest), asked, "nobody is asked")
+	require.Len(c.t, ofType(c.Harness, c.id, event.TypeApprovalRequest), asked, "nobody is asked")
 }
 
 // denied makes the agent call one tool that needs approval, and denies it.
@@ -199,7 +199,7 @@ func (c talk) resultOf(call string) (found event.Message) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
 		var stored bool
-		found, stored = results(c.World, c.id)[call]
+		found, stored = results(c.Harness, c.id)[call]
 		return stored
 	}, waitLong, waitTick, "call %s has a result", call)
 	return found
@@ -209,14 +209,14 @@ func (c talk) resultOf(call string) (found event.Message) {
 func (c talk) undecided(q event.ApprovalRequest) {
 	c.t.Helper()
 	require.Equal(c.t, q.ToolCallID, c.AwaitApproval(c.id, 1)[0].ToolCallID)
-	require.Empty(c.t, approvalsOf(c.World, c.id, q.ToolCallID))
-	require.NotContains(c.t, results(c.World, c.id), q.ToolCallID)
+	require.Empty(c.t, approvalsOf(c.Harness, c.id, q.ToolCallID))
+	require.NotContains(c.t, results(c.Harness, c.id), q.ToolCallID)
 }
 
 // lastShown is the last model call's input.
 func (c talk) lastShown() string {
 	c.t.Helper()
-	calls := modelCalls(c.World)
+	calls := modelCalls(c.Harness)
 	require.NotEmpty(c.t, calls)
 	return calls[len(calls)-1].raw
 }
@@ -226,11 +226,11 @@ func (c talk) audited(n int) (problems []string) {
 	c.t.Helper()
 	var records []event.Record
 	require.Eventually(c.t, func() bool {
-		records = ofType(c.World, c.id, event.TypeRejected)
+		records = ofType(c.Harness, c.id, event.TypeRejected)
 		return len(records) >= n
 	}, waitLong, waitTick, "%d audit records", n)
 	for _, r := range records {
-		problems = append(problems, world.Payload[event.Rejected](c.World, r).Problem)
+		problems = append(problems, harness.Payload[event.Rejected](c.Harness, r).Problem)
 	}
 	require.Len(c.t, problems, n)
 	return problems

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -30,7 +30,7 @@ func newFiles(t *testing.T) files {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
 	}
 	s := newRedefined("work", func(d *tool.Definition) { d.PathArguments = []string{"path"} })
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"work"}, WorkingDirectory: dir},
 	}})
 	return files{o.talk(t), s, dir}
@@ -172,7 +172,7 @@ func TestPatternsGoByWhatPathsLeadTo(t *testing.T) {
 
 // TestShellIsLedElsewhere changes a link to the directory of an approved command.
 func TestShellIsLedElsewhere(t *testing.T) {
-	o := newOffice(t, world.Options{})
+	o := newOffice(t, harness.Options{})
 	f := files{talk: o.talk(t), dir: o.Shell}
 	for _, name := range []string{"docs", "secret"} {
 		require.NoError(t, os.Mkdir(filepath.Join(f.dir, name), 0o755))
@@ -183,8 +183,8 @@ func TestShellIsLedElsewhere(t *testing.T) {
 	f.decides(signals.DecideAccepted, granting(q))
 	f.completes(posted)
 	f.runsUnasked(call)
-	require.Equal(t, "made\nmade\n", made(f.World, "docs/out"))
+	require.Equal(t, "made\nmade\n", made(f.Harness, "docs/out"))
 	f.link("secret", "current")
 	f.denied(call)
-	require.Empty(t, made(f.World, "secret/out"))
+	require.Empty(t, made(f.Harness, "secret/out"))
 }

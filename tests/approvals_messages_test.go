@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 	agentworld "github.com/threadmill/threadmill/world"
 )
@@ -35,7 +35,7 @@ func (c talk) speaks() map[string]func(sender, content string) {
 			_, _ = c.Threads.Post(c.Ctx(), c.id, signals.UserMessage(c.id, sender, content))
 		},
 		"HTTP": func(sender, content string) {
-			status, out := request(c.t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/messages", map[string]any{"sender": sender, "content": content})
+			status, out := request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/messages", map[string]any{"sender": sender, "content": content})
 			require.Contains(c.t, []int{http.StatusAccepted, http.StatusUnprocessableEntity}, status, out)
 		},
 	}
@@ -45,7 +45,7 @@ func (c talk) speaks() map[string]func(sender, content string) {
 func TestDecisionsByMessage(t *testing.T) {
 	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}})
 	for _, way := range []string{"signal", "update", "HTTP"} {
@@ -65,7 +65,7 @@ func TestDecisionsByMessage(t *testing.T) {
 			require.Len(t, messages, 4, "the decision itself is no message")
 			require.Equal(t, q.ToolCallID, messages[2].ToolCallID)
 			require.Equal(t, "spied returned: seen", messages[3].Content)
-			decided := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
+			decided := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
 			require.Equal(t, []any{event.DecisionApprove, event.ScopeOnce, "ann"}, []any{decided.Decision, decided.Scope, decided.By})
 			c.denied("@alice", `use spied {"n":1}`)
 		})
@@ -83,7 +83,7 @@ func TestDecisionsByMessage(t *testing.T) {
 				ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, Scope: event.ScopeSession, ToolName: "SPIED", ToolArgs: json.RawMessage(`{"n":1}`),
 			}))
 			c.completes(posted)
-			require.Equal(t, event.ScopeSession, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Scope)
+			require.Equal(t, event.ScopeSession, only(t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Scope)
 			c.runsUnasked("@alice", `use spied {"n":1}`)
 			c.denied("@alice", `use spied {"n":2}`)
 		})
@@ -116,7 +116,7 @@ func TestDecisionsByMessage(t *testing.T) {
 			c.undecided(q)
 			c.decides(signals.DecideAccepted, denying(q))
 			c.completes(posted)
-			awaitMessages(c.World, c.id, 4+2*len(plain))
+			awaitMessages(c.Harness, c.id, 4+2*len(plain))
 			require.Empty(t, argumentsSeen(s, c.id))
 		})
 	}
@@ -125,7 +125,7 @@ func TestDecisionsByMessage(t *testing.T) {
 // TestDecisionMessageIsHeardOnce posts the same decision again, with and without an id.
 func TestDecisionMessageIsHeardOnce(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks("use spied {}")
 	said := signals.UserMessage(c.id, "ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, ToolName: "spied"}))
 	said.ID = "decision-1"
@@ -142,14 +142,14 @@ func TestDecisionMessageIsHeardOnce(t *testing.T) {
 	}
 	require.Equal(t, signals.TurnCompleted, c.Say(c.id, "are you done?").Status)
 	require.Len(t, s.seen(), 1)
-	require.Len(t, results(c.World, c.id), 1)
-	require.Empty(t, ofType(c.World, c.id, event.TypeRejected))
+	require.Len(t, results(c.Harness, c.id), 1)
+	require.Empty(t, ofType(c.Harness, c.id, event.TypeRejected))
 }
 
 // TestOnlyPeopleDecide: messages of agents, tools and the system do not decide.
 func TestOnlyPeopleDecide(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in"},
 	}}).talk(t, "alice", "bob")
 	posted, q := c.asks("@alice", "use spied {}")
@@ -171,15 +171,15 @@ func TestOnlyPeopleDecide(t *testing.T) {
 	c.decides(signals.DecideAccepted, denying(q))
 	c.completes(posted)
 	for _, id := range ids {
-		await(t, c.World, c.id, id)
+		await(t, c.Harness, c.id, id)
 	}
 	require.Empty(t, s.seen())
-	require.Len(t, approvalsOf(c.World, c.id, q.ToolCallID), 1)
+	require.Len(t, approvalsOf(c.Harness, c.id, q.ToolCallID), 1)
 }
 
 // TestWorldApprovesOnce decides like a program that sees a thread as a chat of a world.
 func TestWorldApprovesOnce(t *testing.T) {
-	o := newOffice(t, world.Options{})
+	o := newOffice(t, harness.Options{})
 	chats, err := agentworld.New(agentworld.Config{Client: o.Threads, Store: o.Store, Stream: o.Stream, Namespace: o.TaskQueue})
 	require.NoError(t, err)
 	t.Cleanup(chats.Stop)
@@ -214,7 +214,7 @@ func TestWorldApprovesOnce(t *testing.T) {
 		require.Equal(t, "shell_cmd", args.OriginalToolCall.Name)
 		require.Equal(t, event.ApprovalOptions(), args.Options)
 		require.False(t, request.ToolCallStatus[request.ToolCalls[0].ID].Complete)
-		require.Empty(t, made(c.World, "once"))
+		require.Empty(t, made(c.Harness, "once"))
 	})
 	_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{
 		ToolCallID: request.ToolCalls[0].ID, Decision: event.DecisionApprove, Scope: event.ScopeOnce, ToolName: args.OriginalToolCall.Name, ToolArgs: args.OriginalToolCall.Args,
@@ -225,20 +225,20 @@ func TestWorldApprovesOnce(t *testing.T) {
 			return m.ToolCallID == args.OriginalToolCall.ID && m.Role == event.RoleTool
 		})
 		require.Equal(t, "assistant", result.AgentID)
-		require.Equal(t, "made\n", made(c.World, "once"))
+		require.Equal(t, "made\n", made(c.Harness, "once"))
 	})
 	t.Run("S4-T22 the agent has the last word", func(t *testing.T) {
 		last := hears("a reply", func(m agentworld.Message) bool { return m.Role == event.RoleAssistant && len(m.ToolCalls) == 0 })
 		require.Contains(t, last.Content, "shell_cmd returned:")
 		require.Equal(t, c.id, last.ChatID)
-		require.Contains(t, results(c.World, c.id), args.OriginalToolCall.ID)
+		require.Contains(t, results(c.Harness, c.id), args.OriginalToolCall.ID)
 	})
 	t.Run("S4-T22 the same again asks again", func(t *testing.T) {
 		_, err := chats.PublishMessage(c.Ctx(), touches("once"), "human", c.id)
 		require.NoError(t, err)
 		again := hears("a request", requested)
 		require.NotEqual(t, request.ToolCalls[0].ID, again.ToolCalls[0].ID)
-		require.Equal(t, "made\n", made(c.World, "once"))
+		require.Equal(t, "made\n", made(c.Harness, "once"))
 		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: request.ToolCalls[0].ID, Decision: event.DecisionDeny, ToolName: "shell_cmd"}, c.id)
 		var refused *agentworld.DecisionError
 		require.ErrorAs(t, err, &refused)
@@ -246,6 +246,6 @@ func TestWorldApprovesOnce(t *testing.T) {
 		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: again.ToolCalls[0].ID, Decision: event.DecisionDeny, ToolName: "shell_cmd"}, c.id)
 		require.NoError(t, err)
 		hears("a reply", func(m agentworld.Message) bool { return m.Role == event.RoleAssistant && len(m.ToolCalls) == 0 })
-		require.Equal(t, "made\n", made(c.World, "once"))
+		require.Equal(t, "made\n", made(c.Harness, "once"))
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -42,7 +42,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 	on := func(name string, terms approval.Terms) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied", "photo"}, ApprovalTerms: terms}
 	}
-	o := newOffice(t, world.Options{NoWorker: true, Tools: append(clientTools(), s), Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{NoWorker: true, Tools: append(clientTools(), s), Agents: []agent.Agent{
 		on("plain", approval.Terms{}), on("brief", approval.Terms{Expires: 3 * time.Second}), on("several", approval.Terms{Quorum: 2}),
 	}})
 	stop := o.StartWorker()
@@ -52,8 +52,8 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 	}
 	// move makes the thread continue as new, once its history is long enough.
 	move := func(c talk) {
-		begun := run(c.World, c.id)
-		for run(c.World, c.id) == begun {
+		begun := run(c.Harness, c.id)
+		for run(c.Harness, c.id) == begun {
 			for range 100 {
 				c.signals(signals.SignalControl, signals.Control{Action: "dance"})
 			}
@@ -90,7 +90,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := o.talk(t, cmp.Or(tc.agent, "plain"))
-			viewer := watch(t, c.World, c.id, "")
+			viewer := watch(t, c.Harness, c.id, "")
 			posted := c.post(`use spied {"n":1}`, `use spied {"n":2}`)
 			asked := c.AwaitApproval(c.id, 2)
 			c.rests()
@@ -99,7 +99,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 			}
 			tc.decide(c, asked[0])
 			viewer.shows(t, asked[0].ToolCallID, tc.shown...)
-			watch(t, c.World, c.id, "").shows(t, asked[0].ToolCallID, tc.shown...)
+			watch(t, c.Harness, c.id, "").shows(t, asked[0].ToolCallID, tc.shown...)
 			waiting := c.AwaitApproval(c.id, 3-len(tc.shown))
 			require.Equal(t, asked[1].ToolCallID, waiting[len(waiting)-1].ToolCallID, "the other waits")
 			if tc.ran != "" {
@@ -109,16 +109,16 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 				c.decides(signals.DecideAccepted, denying(q))
 			}
 			c.completes(posted)
-			require.Len(t, ofType(c.World, c.id, event.TypeLLMCall), 2, "the agent goes on once")
-			requireSettled(t, c.World, c.id)
+			require.Len(t, ofType(c.Harness, c.id, event.TypeLLMCall), 2, "the agent goes on once")
+			requireSettled(t, c.Harness, c.id)
 		})
 	}
 	t.Run("expired", func(t *testing.T) {
 		c := o.talk(t, "brief")
-		viewer := watch(t, c.World, c.id, "")
+		viewer := watch(t, c.Harness, c.id, "")
 		posted := c.post(`use spied {"n":1}`, `use photo {}`)
 		call := c.awaitClient(1)[0]
-		asked := world.Payload[event.ApprovalRequest](c.World, only(t, ofType(c.World, c.id, event.TypeApprovalRequest)))
+		asked := harness.Payload[event.ApprovalRequest](c.Harness, only(t, ofType(c.Harness, c.id, event.TypeApprovalRequest)))
 		viewer.shows(t, asked.ToolCallID, both...)
 		require.Len(t, c.awaitClient(1), 1, "the other waits")
 		c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
@@ -126,7 +126,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 	})
 	t.Run("answered by a client", func(t *testing.T) {
 		c := o.talk(t, "plain")
-		viewer := watch(t, c.World, c.id, "")
+		viewer := watch(t, c.Harness, c.id, "")
 		posted := c.post(`use spied {"n":1}`, `use photo {}`)
 		call, asked := c.awaitClient(1)[0], c.AwaitApproval(c.id, 1)[0]
 		c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
@@ -139,7 +139,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		posted, q := c.asks(`use spied {"n":1}`)
 		c.decides(signals.DecideAccepted, granting(q))
 		c.completes(posted)
-		viewer := watch(t, c.World, c.id, "")
+		viewer := watch(t, c.Harness, c.id, "")
 		viewer.shows(t, q.ToolCallID, both...)
 		posted, other := c.asks(`use spied {"n":2}`)
 		c.signals(signals.SignalRevoke, signals.Revoke{ToolCallID: q.ToolCallID, By: "ann"})

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -30,7 +30,7 @@ func deploys() []approval.Rule {
 // could not have approved.
 func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 	s := newSpy("deploy", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"deploy"}, ApprovalRules: deploys()},
 	}})
 	to := func(where string) string { return `use deploy {"to":"` + where + `"}` }
@@ -93,7 +93,7 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 // TestTermsBecomeStricter changes the approvers after a call was approved or granted.
 func TestTermsBecomeStricter(t *testing.T) {
 	s := newSpy("deploy", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"deploy"}},
 	}}).talk(t, "clerk")
 	const call = `use deploy {"to":"test"}`
@@ -101,7 +101,7 @@ func TestTermsBecomeStricter(t *testing.T) {
 	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 	c.runsUnasked(call)
-	callAPI(c.World, http.MethodPut, "/v1/agents/clerk",
+	callAPI(c.Harness, http.MethodPut, "/v1/agents/clerk",
 		`{"model":"openai/stand-in","tools":["deploy"],"approvalTerms":{"approvers":["boss"]}}`, http.StatusCreated)
 	posted, q = c.asks(call)
 	require.Equal(t, []string{"boss"}, q.Approvers, "what ann has granted is not for her to grant any more")
@@ -119,7 +119,7 @@ func TestEditedCallsOfEveryKind(t *testing.T) {
 	agents := team("chore")
 	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}
 	chore := newSpy("chore", tool.Background(), tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Agents: agents, Tools: []tool.Tool{chore}})
+	o := newOffice(t, harness.Options{Agents: agents, Tools: []tool.Tool{chore}})
 	edits := func(c talk, line, args string) event.Message {
 		c.t.Helper()
 		posted, q := c.asks(line)
@@ -127,7 +127,7 @@ func TestEditedCallsOfEveryKind(t *testing.T) {
 		d.Args = json.RawMessage(args)
 		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
-		require.Equal(c.t, args, only(c.t, approvalsOf(c.World, c.id, q.ToolCallID)).Arguments)
+		require.Equal(c.t, args, only(c.t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Arguments)
 		return c.result(q)
 	}
 	const told = "A person has changed the arguments of this call to "
@@ -150,7 +150,7 @@ func TestEditedCallsOfEveryKind(t *testing.T) {
 
 // TestAgentsAboveDecideNothing: an agent cannot approve calls of its sub-agent.
 func TestAgentsAboveDecideNothing(t *testing.T) {
-	o := newOffice(t, world.Options{Agents: team()})
+	o := newOffice(t, harness.Options{Agents: team()})
 	for name, agents := range map[string][]string{"the default agent": nil, "an agent by name": {"assistant", "manager"}} {
 		t.Run(name, func(t *testing.T) {
 			c := o.talk(t, agents...)
@@ -159,12 +159,12 @@ func TestAgentsAboveDecideNothing(t *testing.T) {
 				d := approving(q)
 				d.By = by
 				c.decides(signals.DecideNotAllowed, d)
-				talk{o, t, sub(c.World, c.id, 1)}.decides(signals.DecideNotAllowed, d)
+				talk{o, t, sub(c.Harness, c.id, 1)}.decides(signals.DecideNotAllowed, d)
 			}
 			c.undecided(q)
 			c.decides(signals.DecideAccepted, denying(q))
 			c.completes(posted)
-			require.Empty(t, made(c.World, c.id))
+			require.Empty(t, made(c.Harness, c.id))
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -40,7 +40,7 @@ func has(t *testing.T, m map[string]any, want map[string]any, others ...string) 
 
 // TestStoredShapes reads a turn with an approval like a client of the API.
 func TestStoredShapes(t *testing.T) {
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	e := w.Post(id, `use shell_cmd {"command":"echo hi"}`)
 	call := w.AwaitApproval(id, 1)[0].ToolCallID
@@ -81,7 +81,7 @@ func TestStoredShapes(t *testing.T) {
 // TestProviderOnlyTalks: a provider does not run tools.
 func TestProviderOnlyTalks(t *testing.T) {
 	s := newSpy("spied")
-	w := world.New(t, world.Options{Tools: []tool.Tool{s}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: w.Provider.URL})
 	require.NoError(t, err)
 	var pieces string
@@ -110,7 +110,7 @@ func TestProviderOnlyTalks(t *testing.T) {
 }
 
 func TestReplyIsPublished(t *testing.T) {
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	view := watch(t, w, id, "")
 	w.Say(id, "hello")
@@ -147,7 +147,7 @@ func TestReplyIsPublished(t *testing.T) {
 // TestToolsRunByRegistry checks the input of a tool, and that agents have only their own tools.
 func TestToolsRunByRegistry(t *testing.T) {
 	s := newSpy("spied")
-	w := world.New(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "able", Model: "openai/stand-in", Tools: []string{"spied"}},
 		{Name: "plain", Model: "openai/stand-in", Tools: []string{"note"}},
 	}})
@@ -175,7 +175,7 @@ func TestToolsRunByRegistry(t *testing.T) {
 // TestEveryCallIsAnswered: every kind of failed call has a result.
 func TestEveryCallIsAnswered(t *testing.T) {
 	slow := newGate("slow")
-	w := world.New(t, world.Options{Tools: []tool.Tool{slow, failing}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow, failing}})
 	answered := func(t *testing.T, id string) {
 		requireSettled(t, w, id)
 		w.Provider.Reset()
@@ -235,7 +235,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 
 // TestDecisionsThatDoNotFit decides on calls that do not exist in the thread.
 func TestDecisionsThatDoNotFit(t *testing.T) {
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	mine, other := w.Open(), w.Open()
 	e := w.Post(mine, `use shell_cmd {"command":"touch ran"}`)
 	call := w.AwaitApproval(mine, 1)[0].ToolCallID
@@ -254,7 +254,7 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 	t.Run("S4-91 of a signal an audit record stays", func(t *testing.T) {
 		signal(t, w, other, map[string]any{"toolCallId": call, "decision": "approve", "by": "eve"})
 		require.Eventually(t, func() bool { return len(w.Records(other)) > len(before) }, waitLong, waitTick)
-		r := world.Payload[event.Rejected](w, only(t, w.Records(other)[len(before):]))
+		r := harness.Payload[event.Rejected](w, only(t, w.Records(other)[len(before):]))
 		require.Equal(t, "decide", r.Signal)
 		require.Equal(t, "not_pending", r.Problem)
 		require.Contains(t, r.Input, "eve")
@@ -278,7 +278,7 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 }
 
 // signal sends a decision like a plain client.
-func signal(t *testing.T, w *world.World, thread string, decision map[string]any) {
+func signal(t *testing.T, w *harness.Harness, thread string, decision map[string]any) {
 	t.Helper()
 	require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "", signals.SignalDecide, decision))
 }
@@ -286,7 +286,7 @@ func signal(t *testing.T, w *world.World, thread string, decision map[string]any
 // TestStoredArgumentsRun: the stored arguments run, whatever a decision says.
 func TestStoredArgumentsRun(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval("it spies"))
-	w := world.New(t, world.Options{Tools: []tool.Tool{s}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	id := w.Open()
 	e := w.Post(id, `use spied {"as":"stored"}`)
 	call := w.AwaitApproval(id, 1)[0]
@@ -304,10 +304,10 @@ func TestStoredArgumentsRun(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 		require.Equal(t, `{"as":"stored"}`, only(t, s.seen()).Arguments)
 		require.JSONEq(t, `{"as":"stored"}`, string(only(t, toolLogs(w, id)).Input))
-		request := world.Payload[event.ApprovalRequest](w, only(t, ofType(w, id, event.TypeApprovalRequest)))
+		request := harness.Payload[event.ApprovalRequest](w, only(t, ofType(w, id, event.TypeApprovalRequest)))
 		require.Equal(t, `{"as":"stored"}`, request.Arguments, "what was shown is what ran")
 		require.Equal(t, "it spies", request.Reason)
-		decided := world.Payload[event.Approval](w, only(t, ofType(w, id, event.TypeApproval)))
+		decided := harness.Payload[event.Approval](w, only(t, ofType(w, id, event.TypeApproval)))
 		require.Equal(t, "eve", decided.By)
 		require.Len(t, results(w, id), 1)
 	})
@@ -316,7 +316,7 @@ func TestStoredArgumentsRun(t *testing.T) {
 // TestManyDecisions: ten people approve the same call concurrently, over every entry point.
 func TestManyDecisions(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	w := world.New(t, world.Options{Tools: []tool.Tool{s}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	id := w.Open()
 	e := w.Post(id, `use spied {}`)
 	call := w.AwaitApproval(id, 1)[0].ToolCallID
@@ -365,7 +365,7 @@ func TestManyDecisions(t *testing.T) {
 // TestAnyToolCanAsk requires approval for every tool.
 func TestAnyToolCanAsk(t *testing.T) {
 	s := newSpy("spied")
-	w := world.New(t, world.Options{NoWorker: true, Tools: []tool.Tool{s}, Agents: []agent.Agent{{
+	w := harness.New(t, harness.Options{NoWorker: true, Tools: []tool.Tool{s}, Agents: []agent.Agent{{
 		Name: "careful", Model: "openai/stand-in", Tools: []string{"spied", "note", "current_time", "shell_cmd"},
 		Approvals: map[string]agent.Policy{"*": agent.PolicyAlways, "shell_cmd": agent.PolicyNever},
 	}}})

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -26,7 +26,7 @@ func TestTermsOfAsking(t *testing.T) {
 	on := func(name string, terms approval.Terms) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied", "note"}, ApprovalTerms: terms}
 	}
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		on("brief", approval.Terms{Expires: time.Second}),
 		on("touchy", approval.Terms{Expires: time.Second, OnExpiry: approval.OnExpiryInterrupt}),
 		on("eager", approval.Terms{Expires: 10 * time.Second, Remind: time.Second}),
@@ -53,7 +53,7 @@ func TestTermsOfAsking(t *testing.T) {
 		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
 		require.Empty(t, argumentsSeen(s, c.id))
-		all := approvalsOf(c.World, c.id, q.ToolCallID)
+		all := approvalsOf(c.Harness, c.id, q.ToolCallID)
 		require.Len(t, all, 2)
 		require.Equal(t, "ann", only(t, all[1].Votes).By, "the vote that it goes against is kept with it")
 		d.By = "ben"
@@ -81,12 +81,12 @@ func expiresDenied(t *testing.T, c talk) {
 	require.Equal(t, time.Second, q.ExpiresAt.Sub(q.RequestedAt))
 	require.Equal(t, "Nobody has decided on this call within 1s. It was not run.", c.result(q).Content)
 	require.Contains(t, c.lastShown(), "Nobody has decided on this call within 1s.", "the agent goes on, and knows")
-	decided := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
+	decided := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
 	require.Equal(t, event.DecisionExpired, decided.Decision)
 	require.Equal(t, "threadmill", decided.By)
 	require.Equal(t, q.Digest, decided.Digest)
 	require.False(t, decided.DecidedAt.Before(*q.ExpiresAt))
-	requireSettled(t, c.World, c.id)
+	requireSettled(t, c.Harness, c.id)
 }
 
 func expiresInterrupts(t *testing.T, c talk) {
@@ -94,8 +94,8 @@ func expiresInterrupts(t *testing.T, c talk) {
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Equal(t, "Nobody has decided on this call within 1s. It was not run.", c.result(q).Content)
 	require.NotContains(t, c.lastShown(), "Nobody has decided on this call", "the model is not called again")
-	require.Equal(t, event.DecisionExpired, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Decision)
-	requireSettled(t, c.World, c.id)
+	require.Equal(t, event.DecisionExpired, only(t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Decision)
+	requireSettled(t, c.Harness, c.id)
 	require.Equal(t, signals.TurnCompleted, c.Say(c.id, "hello").Status, "the thread goes on")
 }
 
@@ -103,10 +103,10 @@ func expiresReminded(t *testing.T, c talk) {
 	out, q := c.expires("use spied {}")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	want := []string{q.ToolCallID + ".request"}
-	all := ofType(c.World, c.id, event.TypeApprovalRequest)
+	all := ofType(c.Harness, c.id, event.TypeApprovalRequest)
 	for n, r := range all[1:] {
 		want = append(want, fmt.Sprintf("%s.reminder.%d", q.ToolCallID, n+1))
-		asked := world.Payload[event.ApprovalRequest](c.World, r)
+		asked := harness.Payload[event.ApprovalRequest](c.Harness, r)
 		require.Equal(t, n+1, asked.Reminder)
 		asked.Reminder, asked.RequestedAt, asked.ExpiresAt = 0, q.RequestedAt, q.ExpiresAt
 		require.Equal(t, q, asked, "it is the same request")
@@ -119,7 +119,7 @@ func expiresReminded(t *testing.T, c talk) {
 	// The next reminder is due a second after the last one, which may be late on a busy machine.
 	require.GreaterOrEqual(t, len(all), 1+2, "a reminder, and another one")
 	require.LessOrEqual(t, len(all), 1+9, "none after the end")
-	require.Equal(t, event.DecisionExpired, only(t, approvalsOf(c.World, c.id, q.ToolCallID)).Decision)
+	require.Equal(t, event.DecisionExpired, only(t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Decision)
 }
 
 func quorumApproves(t *testing.T, c talk, s *spy) {
@@ -134,7 +134,7 @@ func quorumApproves(t *testing.T, c talk, s *spy) {
 	c.completes(posted)
 	require.Equal(t, []string{`{}`}, argumentsSeen(s, c.id))
 
-	all := approvalsOf(c.World, c.id, q.ToolCallID)
+	all := approvalsOf(c.Harness, c.id, q.ToolCallID)
 	require.Len(t, all, 2)
 	require.Equal(t, 1, all[0].Missing, "a vote")
 	require.Equal(t, "ann", all[0].By)
@@ -146,11 +146,11 @@ func quorumApproves(t *testing.T, c talk, s *spy) {
 // TestTermsTightenedLater changes the approvers before an approved call runs.
 func TestTermsTightenedLater(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}}).talk(t, "clerk")
 	posted, q := c.asks("use spied {}")
-	callAPI(c.World, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],
+	callAPI(c.Harness, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],
 		"approvalTerms":{"approvers":["ann","eve"],"quorum":2}}`, http.StatusCreated)
 	d := approving(q)
 	d.By = "bob"
@@ -172,7 +172,7 @@ func TestTermsTightenedLater(t *testing.T) {
 // TestRulesOverArguments decides by rules over arguments.
 func TestRulesOverArguments(t *testing.T) {
 	s := newSpy("pay")
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) {
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{
 			{Name: "small", Tools: []string{"PAY"}, When: `args.amount < 10`, Effect: approval.EffectAllow},
 			{Name: "large", Tools: []string{"pay"}, When: `args.amount < 1000`, Effect: approval.EffectAsk, Reason: "it is a lot"},
@@ -194,11 +194,11 @@ func TestRulesOverArguments(t *testing.T) {
 	t.Run("denied: nobody is asked, and the model hears why", func(t *testing.T) {
 		c.runsUnasked(`use pay {"amount":1e3}`)
 		require.Len(t, s.seen(), 2)
-		answers := resultsOf(c.World, c.id, "pay")
+		answers := resultsOf(c.Harness, c.id, "pay")
 		last := answers[len(answers)-1]
 		require.Contains(t, last.Content, "nobody pays that")
 		require.Contains(t, c.lastShown(), "nobody pays that")
-		decided := only(t, approvalsOf(c.World, c.id, last.ToolCallID))
+		decided := only(t, approvalsOf(c.Harness, c.id, last.ToolCallID))
 		require.Equal(t, event.DecisionDeny, decided.Decision)
 		require.Equal(t, "policy huge", decided.By)
 		c.decides(signals.DecideConflict, signals.Decide{ToolCallID: last.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
@@ -217,16 +217,16 @@ func TestRulesOverArguments(t *testing.T) {
 // TestGrantCascades: approving one of several calls for the session runs the equal ones.
 func TestGrantCascades(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted := c.post(`use spied {"n":1}`, `use spied {"n":1}`, `use spied {"n":2}`)
 	waiting := c.AwaitApproval(c.id, 3)
 	first, second, other := waiting[0], waiting[1], waiting[2]
 	require.Equal(t, first.Digest, second.Digest)
 	c.decides(signals.DecideAccepted, granting(first))
 	require.Equal(t, other.ToolCallID, c.AwaitApproval(c.id, 1)[0].ToolCallID, "it is another call, and waits on")
-	require.Eventually(t, func() bool { return len(results(c.World, c.id)) == 2 }, waitLong, waitTick)
+	require.Eventually(t, func() bool { return len(results(c.Harness, c.id)) == 2 }, waitLong, waitTick)
 	require.Equal(t, []string{`{"n":1}`, `{"n":1}`}, argumentsSeen(s, c.id))
-	covered := only(t, approvalsOf(c.World, c.id, second.ToolCallID))
+	covered := only(t, approvalsOf(c.Harness, c.id, second.ToolCallID))
 	require.Equal(t, first.ToolCallID, covered.Grant)
 	require.Equal(t, "ann", covered.By)
 	c.decides(signals.DecideAlreadyResolved, approving(second))
@@ -238,7 +238,7 @@ func TestGrantCascades(t *testing.T) {
 
 // TestEditedArguments approves a call with other arguments.
 func TestEditedArguments(t *testing.T) {
-	c := newOffice(t, world.Options{Configure: func(cfg *threadmill.Config) {
+	c := newOffice(t, harness.Options{Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{{Name: "no removal", When: `args.command.contains("rm ")`, Effect: approval.EffectDeny, Reason: "nothing is removed"}}
 	}}).talk(t)
 	const stored, edited = `{"command":"echo stored | tee -a out"}`, `{"command":"echo edited | tee -a out"}`
@@ -261,8 +261,8 @@ func TestEditedArguments(t *testing.T) {
 	c.decides(signals.DecideAccepted, edit(edited))
 	c.completes(posted)
 	t.Run("they run in the place of its own", func(t *testing.T) {
-		require.Equal(t, "edited\n", made(c.World, "out"))
-		log := only(t, toolLogs(c.World, c.id))
+		require.Equal(t, "edited\n", made(c.Harness, "out"))
+		log := only(t, toolLogs(c.Harness, c.id))
 		require.JSONEq(t, edited, string(log.Input))
 		require.Equal(t, store.ToolSucceeded, log.Status)
 	})
@@ -270,9 +270,9 @@ func TestEditedArguments(t *testing.T) {
 		require.Equal(t, stored, only(t, c.Messages(c.id)[1].ToolCalls).Function.Arguments)
 	})
 	t.Run("the records have both", func(t *testing.T) {
-		asked := world.Payload[event.ApprovalRequest](c.World, only(t, ofType(c.World, c.id, event.TypeApprovalRequest)))
+		asked := harness.Payload[event.ApprovalRequest](c.Harness, only(t, ofType(c.Harness, c.id, event.TypeApprovalRequest)))
 		require.Equal(t, stored, asked.Arguments)
-		decided := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
+		decided := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
 		require.Equal(t, edited, decided.Arguments)
 		digest, err := approval.Call{Tool: "shell_cmd", Arguments: edited, WorkingDirectory: q.WorkingDirectory}.Digest()
 		require.NoError(t, err)
@@ -281,19 +281,19 @@ func TestEditedArguments(t *testing.T) {
 	})
 	t.Run("the model is told", func(t *testing.T) {
 		require.Contains(t, c.result(q).Content, "A person has changed the arguments of this call to "+edited)
-		require.Contains(t, modelCalls(c.World)[1].Messages[len(modelCalls(c.World)[1].Messages)-1].Content, edited)
+		require.Contains(t, modelCalls(c.Harness)[1].Messages[len(modelCalls(c.Harness)[1].Messages)-1].Content, edited)
 	})
 	t.Run("nothing else is granted", func(t *testing.T) {
 		c.denied("use shell_cmd " + stored)
 		c.denied("use shell_cmd " + edited)
-		require.Equal(t, "edited\n", made(c.World, "out"))
+		require.Equal(t, "edited\n", made(c.Harness, "out"))
 	})
 	t.Run("over the API", func(t *testing.T) {
 		posted, q := c.asks("use shell_cmd " + stored)
-		status, out := request(t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID,
+		status, out := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID,
 			map[string]any{"decision": "approve", "args": json.RawMessage(edited)})
 		require.Equal(t, http.StatusOK, status, out)
 		c.completes(posted)
-		require.Equal(t, "edited\nedited\n", made(c.World, "out"))
+		require.Equal(t, "edited\nedited\n", made(c.Harness, "out"))
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -31,7 +31,7 @@ func (c talk) happens(id, typ string) signals.TurnResult {
 // TestWhileACallWaits publishes events and posts messages while a call waits for approval.
 func TestWhileACallWaits(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: append(clientTools(), s)})
+	o := newOffice(t, harness.Options{Tools: append(clientTools(), s)})
 	for name, begin := range map[string]func(c talk) (posted, call string, end func()){
 		"for approval": func(c talk) (string, string, func()) {
 			posted, q := c.asks("use spied {}")
@@ -50,7 +50,7 @@ func TestWhileACallWaits(t *testing.T) {
 			shownPending := func(text string) {
 				t.Helper()
 				var told *shownMessage
-				last := modelCalls(c.World)[len(modelCalls(c.World))-1]
+				last := modelCalls(c.Harness)[len(modelCalls(c.Harness))-1]
 				for i, m := range last.Messages {
 					if m.ToolCallID == call {
 						told = &last.Messages[i]
@@ -71,7 +71,7 @@ func TestWhileACallWaits(t *testing.T) {
 				require.NotEmpty(t, out.Message.Content)
 				shownPending("hello")
 			}
-			require.NotContains(t, results(c.World, c.id), call, "and the call waits on")
+			require.NotContains(t, results(c.Harness, c.id), call, "and the call waits on")
 
 			end()
 			c.completes(posted)
@@ -83,7 +83,7 @@ func TestWhileACallWaits(t *testing.T) {
 				}
 			}
 			require.Equal(t, []string{"steers", call + ".result"}, order)
-			requireSettled(t, c.World, c.id)
+			requireSettled(t, c.Harness, c.id)
 		})
 	}
 }
@@ -92,7 +92,7 @@ func TestWhileACallWaits(t *testing.T) {
 // is no second request, and the call runs once.
 func TestSameCallWhileItWaits(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}}}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}}}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"a":1,"b":2}`)
 	c.completes(c.post(`use spied { "b": 2, "a": 1 }`))
@@ -104,7 +104,7 @@ func TestSameCallWhileItWaits(t *testing.T) {
 	out, err := happened.Result(c.Ctx())
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnCompleted, out.Status)
-	only(t, ofType(c.World, c.id, event.TypeApprovalRequest))
+	only(t, ofType(c.Harness, c.id, event.TypeApprovalRequest))
 
 	other := c.post(`use spied {"a":2}`)
 	require.Len(t, c.AwaitApproval(c.id, 2), 2, "another call asks")
@@ -115,7 +115,7 @@ func TestSameCallWhileItWaits(t *testing.T) {
 	}
 	c.completes(other)
 	require.Len(t, s.seen(), 1)
-	requireSettled(t, c.World, c.id)
+	requireSettled(t, c.Harness, c.id)
 }
 
 // TestOnWaiting covers onWaiting of agents and of posts.
@@ -124,7 +124,7 @@ func TestOnWaiting(t *testing.T) {
 	on := func(name string, o event.OnWaiting) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied"}, OnWaiting: o}
 	}
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		on("answers", ""), on("holds", event.OnWaitingHold), on("cancels", event.OnWaitingCancel),
 	}})
 	say := func(c talk, id, onWaiting string) {
@@ -132,7 +132,7 @@ func TestOnWaiting(t *testing.T) {
 		if onWaiting != "" {
 			body["onWaiting"] = onWaiting
 		}
-		status, out := request(c.t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/messages", body)
+		status, out := request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/messages", body)
 		require.Equal(c.t, http.StatusAccepted, status, out)
 	}
 	for _, tc := range []struct{ agent, post string }{{"holds", ""}, {"answers", "hold"}, {"cancels", "hold"}} {
@@ -147,7 +147,7 @@ func TestOnWaiting(t *testing.T) {
 			c.decides(signals.DecideAccepted, approving(q))
 			c.completes(posted)
 			c.completes("m2")
-			requireSettled(t, c.World, c.id)
+			requireSettled(t, c.Harness, c.id)
 		})
 	}
 	for _, tc := range []struct{ agent, post string }{{"cancels", ""}, {"answers", "cancel"}} {
@@ -155,24 +155,24 @@ func TestOnWaiting(t *testing.T) {
 			c := o.talk(t, tc.agent)
 			seen := len(s.seen())
 			posted, q := c.asks("use spied {}")
-			viewer := watch(t, c.World, c.id, "")
+			viewer := watch(t, c.Harness, c.id, "")
 			say(c, "m2", tc.post)
 			viewer.shows(t, q.ToolCallID, event.EventApproval, event.EventToolResult)
 			c.completes(posted)
 			c.completes("m2")
-			made := only(t, approvalsOf(c.World, c.id, q.ToolCallID))
+			made := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
 			require.Equal(t, event.DecisionDeny, made.Decision)
 			require.Contains(t, made.Reason, "m2")
 			require.Contains(t, c.result(q).Content, "because ann wrote a message instead")
 			require.Contains(t, c.lastShown(), "hello m2")
 			c.decides(signals.DecideConflict, approving(q))
 			require.Len(t, s.seen(), seen)
-			require.Len(t, ofType(c.World, c.id, event.TypeLLMCall), 2, "one reply answers both")
-			requireSettled(t, c.World, c.id)
+			require.Len(t, ofType(c.Harness, c.id, event.TypeLLMCall), 2, "one reply answers both")
+			requireSettled(t, c.Harness, c.id)
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		status, out := request(t, o.World, http.MethodPost, "/v1/threads/"+o.Open()+"/messages",
+		status, out := request(t, o.Harness, http.MethodPost, "/v1/threads/"+o.Open()+"/messages",
 			map[string]any{"sender": "ann", "content": "x", "onWaiting": "shout"})
 		require.Equal(t, http.StatusUnprocessableEntity, status, out)
 	})
@@ -181,7 +181,7 @@ func TestOnWaiting(t *testing.T) {
 // TestTwoTurnsWait: a grant in one waiting turn covers a call in another.
 func TestTwoTurnsWait(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}, Provider: llmtest.Config{Script: func(req llm.Request) string {
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Provider: llmtest.Config{Script: func(req llm.Request) string {
 		last := req.Messages[len(req.Messages)-1]
 		if last.Role == event.RoleUser && strings.Contains(last.Content, "Process event: file.changed") {
 			return `use spied {"n":"b"}`
@@ -200,14 +200,14 @@ func TestTwoTurnsWait(t *testing.T) {
 	c.completes(posted)
 	c.completes("changed")
 	require.Len(t, s.seen(), 2)
-	require.Equal(t, first.ToolCallID, only(t, approvalsOf(c.World, c.id, second.ToolCallID)).Grant)
-	requireSettled(t, c.World, c.id)
+	require.Equal(t, first.ToolCallID, only(t, approvalsOf(c.Harness, c.id, second.ToolCallID)).Grant)
+	requireSettled(t, c.Harness, c.id)
 }
 
 // TestWaitingIsListed lists pending requests across threads, and finds the threads in Temporal.
 func TestWaitingIsListed(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	first, second, quiet := o.talk(t), o.talk(t), o.talk(t)
 	quiet.Say(quiet.id, "hello")
 	first.hasStatus(signals.StatusOpen)
@@ -231,7 +231,7 @@ func TestWaitingIsListed(t *testing.T) {
 	_, three := second.asks("use spied {}")
 	second.hasStatus(signals.StatusWaitingApproval)
 	require.Equal(t, []string{second.id + " " + three.ToolCallID}, second.listed(1))
-	closed(t, second.World, second.id)
+	closed(t, second.Harness, second.id)
 	second.hasStatus(signals.StatusClosed)
 	require.Empty(t, second.listed(0))
 }
@@ -251,7 +251,7 @@ func (c talk) hasStatus(status string) {
 func (c talk) listed(n int) (calls []string) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
-		status, out := request(c.t, c.World, http.MethodGet, "/v1/approvals", nil)
+		status, out := request(c.t, c.Harness, http.MethodGet, "/v1/approvals", nil)
 		if status != http.StatusOK {
 			return false
 		}
@@ -281,31 +281,31 @@ func objects(t *testing.T, list any) (out []map[string]any) {
 // TestRevokedMeansStored: after the response to a revocation, no call runs by the grant.
 func TestRevokedMeansStored(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, world.Options{Tools: []tool.Tool{s}}).talk(t)
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	for n := range 3 {
 		call := fmt.Sprintf(`use spied {"n":%d}`, n)
 		posted, q := c.asks(call)
 		c.decides(signals.DecideAccepted, granting(q))
 		c.completes(posted)
 		path := "/v1/threads/" + c.id + "/grants"
-		_, out := request(t, c.World, http.MethodGet, path, nil)
+		_, out := request(t, c.Harness, http.MethodGet, path, nil)
 		require.Equal(t, q.ToolCallID, only(t, objects(c.t, out["grants"]))["id"])
 
-		status, out := request(t, c.World, http.MethodDelete, path+"/"+q.ToolCallID+"?by=ben&reason=too+wide", nil)
+		status, out := request(t, c.Harness, http.MethodDelete, path+"/"+q.ToolCallID+"?by=ben&reason=too+wide", nil)
 		require.Equal(t, http.StatusOK, status, out)
 		require.Equal(t, "accepted", out["result"])
-		all := approvalsOf(c.World, c.id, q.ToolCallID)
+		all := approvalsOf(c.Harness, c.id, q.ToolCallID)
 		require.Len(t, all, 2, "by now it is stored")
 		require.Equal(t, []any{event.DecisionRevoked, "ben", "too wide"}, []any{all[1].Decision, all[1].By, all[1].Reason})
-		_, out = request(t, c.World, http.MethodGet, path, nil)
+		_, out = request(t, c.Harness, http.MethodGet, path, nil)
 		require.Empty(t, out["grants"])
 		c.denied(call)
 
-		status, out = request(t, c.World, http.MethodDelete, path+"/"+q.ToolCallID, nil)
+		status, out = request(t, c.Harness, http.MethodDelete, path+"/"+q.ToolCallID, nil)
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, "already_resolved", out["result"])
 	}
-	status, out := request(t, c.World, http.MethodDelete, "/v1/threads/"+c.id+"/grants/call_of_nobody", nil)
+	status, out := request(t, c.Harness, http.MethodDelete, "/v1/threads/"+c.id+"/grants/call_of_nobody", nil)
 	require.Equal(t, http.StatusNotFound, status)
 	require.Equal(t, "not_pending", out["result"])
 	require.Len(t, s.seen(), 3)

@@ -13,13 +13,13 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestDecisionsThatAreWrong: the error of an invalid decision names the field, and the call still
 // waits.
 func TestDecisionsThatAreWrong(t *testing.T) {
-	o := newOffice(t, world.Options{Configure: func(cfg *threadmill.Config) {
+	o := newOffice(t, harness.Options{Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{{
 			Name: "no removal", When: `args.command.contains("rm ")`, Effect: approval.EffectDeny, Reason: "nothing is removed",
 		}}
@@ -79,7 +79,7 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 					body[field] = map[string]any{"pattern": d.Pattern, "args": d.Args, "reason": d.Reason, "round": d.Round}[field]
 				}
 			}
-			status, problem := request(t, c.World, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, body)
+			status, problem := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, body)
 			require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, status, problem)
 			require.Regexp(t, `body\.`+tc.field+`\b|(refused|message): ?`+tc.field+": ", fmt.Sprint(problem), "HTTP")
 

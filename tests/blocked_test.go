@@ -15,19 +15,19 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // requireBlocked runs two more turns in a thread: no model call contains any text of blocked, and
 // both contain all of passed.
-func requireBlocked(w *world.World, thread string, blocked []string, passed ...string) {
+func requireBlocked(w *harness.Harness, thread string, blocked []string, passed ...string) {
 	w.T.Helper()
 	requireBlockedFor(w, thread, "", blocked, passed...)
 }
 
 // requireBlockedFor is requireBlocked with an addressed agent, such as "@bob".
-func requireBlockedFor(w *world.World, thread, to string, blocked []string, passed ...string) {
+func requireBlockedFor(w *harness.Harness, thread, to string, blocked []string, passed ...string) {
 	w.T.Helper()
 	before := w.Provider.Calls()
 	for _, content := range []string{"and now", "and then"} {
@@ -61,13 +61,13 @@ func TestBlockedStaysBlocked(t *testing.T) {
 	const secret = "swordfish"
 	leaks := tool.MustFunc("leaks", "Tells the secret.", func(context.Context, tool.Call, struct{}) (string, error) { return secret, nil })
 	d := newDesk()
-	worlds := map[string]*world.World{}
+	worlds := map[string]*harness.Harness{}
 	for name, h := range map[string]hook.Hook{"function": d.hook("guard"), "inline": d.inline("guard")} {
 		h.OnFailure = hook.FailClosed
 		if h.Func != nil {
 			h.MaxAttempts = 1
 		}
-		worlds[name] = d.open(t, world.Options{Tools: []tool.Tool{leaks}, Configure: titled}, []hook.Hook{h}, d.processor("desk", event.TypeMessage))
+		worlds[name] = d.open(t, harness.Options{Tools: []tool.Tool{leaks}, Configure: titled}, []hook.Hook{h}, d.processor("desk", event.TypeMessage))
 	}
 	on := func(by event.CreatedBy, decide func(m event.MessageEvent, respond hook.Respond) (event.Event, error)) hook.Func {
 		return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
@@ -229,7 +229,7 @@ func TestBlockedStaysBlocked(t *testing.T) {
 }
 
 // requireTitled waits for a title of the thread without any text of blocked.
-func requireTitled(t *testing.T, w *world.World, thread, blocked string) {
+func requireTitled(t *testing.T, w *harness.Harness, thread, blocked string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		row, err := w.Store.Thread(w.Ctx(), w.Key(thread))
@@ -246,7 +246,7 @@ func requireTitled(t *testing.T, w *world.World, thread, blocked string) {
 // Go.
 func TestHookWorkflowDropsAndProduces(t *testing.T) {
 	t.Parallel()
-	r := newReview(t, world.Options{}, nil)
+	r := newReview(t, harness.Options{}, nil)
 	t.Run("drops", func(t *testing.T) {
 		id := r.Open("assistant")
 		posted := r.Post(id, "the word is swordfish")
@@ -256,7 +256,7 @@ func TestHookWorkflowDropsAndProduces(t *testing.T) {
 		require.Equal(t, signals.TurnUnanswered, out.Status, out.Error)
 		require.Equal(t, calls, r.Provider.Calls(), "no model is called")
 		require.Equal(t, event.OutcomeDropped, r.decisionOn(id, posted).Outcome)
-		require.Equal(t, event.ItemCompleted, itemOf(r.World, id, posted).Status)
+		require.Equal(t, event.ItemCompleted, itemOf(r.Harness, id, posted).Status)
 		r.requireBlocked(id, "swordfish")
 	})
 	t.Run("produces", func(t *testing.T) {
@@ -269,8 +269,8 @@ func TestHookWorkflowDropsAndProduces(t *testing.T) {
 		decided := r.decisionOn(id, posted)
 		require.Equal(t, event.OutcomeOverwritten, decided.Outcome)
 		require.Len(t, decided.Produced, 2)
-		require.Equal(t, event.ItemOverwritten, itemOf(r.World, id, posted).Status)
-		require.JSONEq(t, `{"by":"bob"}`, string(recordOf(r.World, id, decided.Produced[1]).Payload))
+		require.Equal(t, event.ItemOverwritten, itemOf(r.Harness, id, posted).Status)
+		require.JSONEq(t, `{"by":"bob"}`, string(recordOf(r.Harness, id, decided.Produced[1]).Payload))
 		r.requireBlocked(id, "swordfish", "this needs approval")
 	})
 	for problem, raw := range map[string]string{
@@ -297,12 +297,12 @@ func (r review) requireBlocked(thread, blocked string, passed ...string) {
 	before := r.Provider.Calls()
 	for _, content := range []string{"and now", "and then"} {
 		require.Equal(r.T, signals.TurnCompleted, r.says(thread, content, foreign.Ruling{}).Status)
-		last := modelCalls(r.World)[r.Provider.Calls()-1].raw
+		last := modelCalls(r.Harness)[r.Provider.Calls()-1].raw
 		for _, text := range passed {
 			require.Contains(r.T, last, text)
 		}
 	}
-	for _, call := range modelCalls(r.World)[before:] {
+	for _, call := range modelCalls(r.Harness)[before:] {
 		require.NotContains(r.T, call.raw, blocked)
 	}
 }

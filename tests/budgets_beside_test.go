@@ -11,16 +11,16 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestBudgetBesideAWait: an event that is handled while a call waits for approval costs the same as
 // alone, and the waiting turn costs no more.
 func TestBudgetBesideAWait(t *testing.T) {
-	if world.StickyOff() {
+	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	// publish returns when the event has been handled.
 	publish := func(id string) {
 		e := event.EnvEvent{ID: signals.NewEventID(), Type: "file.changed", Timestamp: 1, Payload: json.RawMessage("null")}
@@ -52,11 +52,11 @@ func TestBudgetBesideAWait(t *testing.T) {
 
 // TestBudgetTitle: a title is an activity and a change of the memo, once for each thread.
 func TestBudgetTitle(t *testing.T) {
-	if world.StickyOff() {
+	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
-	named := world.New(t, world.Options{Configure: func(cfg *threadmill.Config) { cfg.TitleModel = "openai/stand-in" }})
-	first := func(w *world.World, done func(signals.State) bool) cost {
+	named := harness.New(t, harness.Options{Configure: func(cfg *threadmill.Config) { cfg.TitleModel = "openai/stand-in" }})
+	first := func(w *harness.Harness, done func(signals.State) bool) cost {
 		for range 5 {
 			id := w.Open()
 			before := len(settle(w, id))
@@ -72,7 +72,7 @@ func TestBudgetTitle(t *testing.T) {
 		require.Fail(t, "the machine was too busy to measure a thread's first turn")
 		return cost{}
 	}
-	plain := first(world.New(t, world.Options{}), func(s signals.State) bool { return s.Usage.OutputTokens > 0 && s.Status == signals.ThreadIdle })
+	plain := first(harness.New(t, harness.Options{}), func(s signals.State) bool { return s.Usage.OutputTokens > 0 && s.Status == signals.ThreadIdle })
 	titled := first(named, func(s signals.State) bool { return s.Title != "" })
 	require.Equal(t, cost{plain.events + 7, plain.actions + 2}, titled)
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // TestBudgetsOfEvents checks the costs in docs/operations.md of events that rules handle without an
 // agent, and of background tasks.
 func TestBudgetsOfEvents(t *testing.T) {
-	if world.StickyOff() {
+	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
 	release := make(chan struct{})
@@ -33,7 +33,7 @@ func TestBudgetsOfEvents(t *testing.T) {
 		}
 		return "built", ctx.Err()
 	}, tool.Background())
-	w := world.New(t, world.Options{
+	w := harness.New(t, harness.Options{
 		Agents: []agent.Agent{{Name: "assistant", Model: "openai/stand-in", Tools: []string{"build", "list_tasks"}}},
 		Tools:  []tool.Tool{build},
 		Configure: func(cfg *threadmill.Config) {
@@ -110,7 +110,7 @@ func TestBudgetsOfEvents(t *testing.T) {
 
 // until acts, and waits for another event of a type in a thread's history. It does not poll for a
 // state that may be short.
-func until(w *world.World, thread string, typ enumspb.EventType, do func()) {
+func until(w *harness.Harness, thread string, typ enumspb.EventType, do func()) {
 	w.T.Helper()
 	count := func() (n int) {
 		for _, e := range historyOf(w, thread, "") {
@@ -126,7 +126,7 @@ func until(w *world.World, thread string, typ enumspb.EventType, do func()) {
 }
 
 // finals is the number of a thread's replies that have ended.
-func finals(w *world.World, thread string) int {
+func finals(w *harness.Harness, thread string) int {
 	records, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeFinal}})
 	if err != nil {
 		return 0

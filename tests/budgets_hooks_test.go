@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // ready waits until a thread has seen the start of its hook workflow: on a busy machine it might
@@ -81,7 +81,7 @@ func noting(c *threadmill.Config) hook.Processor {
 }
 
 // hookRuns returns the histories of the hook workflows whose starts are among events.
-func hookRuns(w *world.World, events []*history.HistoryEvent) (runs [][]*history.HistoryEvent) {
+func hookRuns(w *harness.Harness, events []*history.HistoryEvent) (runs [][]*history.HistoryEvent) {
 	w.T.Helper()
 	for _, e := range events {
 		if a := e.GetChildWorkflowExecutionStartedEventAttributes(); a.GetWorkflowType().GetName() == signals.HookWorkflow {
@@ -171,12 +171,12 @@ var hookShapes = []struct {
 
 // TestBudgetsOfHooks checks the costs of hooks and processors.
 func TestBudgetsOfHooks(t *testing.T) {
-	if world.StickyOff() {
+	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
 	for _, shape := range hookShapes {
 		t.Run(shape.name, func(t *testing.T) {
-			w := world.New(t, world.Options{Configure: shape.with})
+			w := harness.New(t, harness.Options{Configure: shape.with})
 			id := w.Open()
 			w.Say(id, "warm up")
 			added, children := measureHooked(t, w, id, func() {
@@ -199,7 +199,7 @@ func TestBudgetsOfHooks(t *testing.T) {
 }
 
 // measureHooked is [measure], with the histories of the turn's hook workflows.
-func measureHooked(t *testing.T, w *world.World, id string, turn func()) (thread []*history.HistoryEvent, children [][]*history.HistoryEvent) {
+func measureHooked(t *testing.T, w *harness.Harness, id string, turn func()) (thread []*history.HistoryEvent, children [][]*history.HistoryEvent) {
 	t.Helper()
 	for range 5 {
 		thread = measure(t, w, id, turn)

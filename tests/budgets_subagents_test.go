@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // patient is a model that waits until the parent thread has seen the start of its sub-agent: on a
@@ -33,12 +33,12 @@ func (p patient) Generate(ctx context.Context, req llm.Request, onDelta func(llm
 }
 
 // newPatientTeam builds a world whose helper is patient. The measured thread must be named.
-func newPatientTeam(t *testing.T) (w *world.World, measured *atomic.Value) {
+func newPatientTeam(t *testing.T) (w *harness.Harness, measured *atomic.Value) {
 	t.Helper()
 	measured = &atomic.Value{}
 	agents := team()
 	agents[2].Model = "patient/stand-in"
-	w = world.New(t, world.Options{Agents: agents, Configure: func(c *threadmill.Config) {
+	w = harness.New(t, harness.Options{Agents: agents, Configure: func(c *threadmill.Config) {
 		temporal, namespace := c.Temporal, c.Namespace
 		c.Models["patient"] = patient{c.Models["openai"], func(ctx context.Context) error {
 			tick := time.NewTicker(waitTick)
@@ -73,7 +73,7 @@ func started(events []*history.HistoryEvent) (n int) {
 }
 
 // subRuns returns the histories of the sub-agents whose starts are among events.
-func subRuns(w *world.World, events []*history.HistoryEvent) (runs [][]*history.HistoryEvent) {
+func subRuns(w *harness.Harness, events []*history.HistoryEvent) (runs [][]*history.HistoryEvent) {
 	w.T.Helper()
 	for _, e := range events {
 		a := e.GetChildWorkflowExecutionStartedEventAttributes()
@@ -98,7 +98,7 @@ const beginAndEnd = 6
 // TestBudgetsOfSubAgents checks the cost of a sub-agent in its parent thread, beside two model
 // calls, and in its own thread, beside its turn.
 func TestBudgetsOfSubAgents(t *testing.T) {
-	if world.StickyOff() {
+	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
 	w, measured := newPatientTeam(t)
@@ -131,7 +131,7 @@ func TestBudgetsOfSubAgents(t *testing.T) {
 // TestBudgetOfAnApprovalBelow bounds the cost of an approval request of a sub-agent and of the
 // decision in the parent thread. Concurrent events cost less.
 func TestBudgetOfAnApprovalBelow(t *testing.T) {
-	if world.StickyOff() {
+	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
 	w, measured := newPatientTeam(t)
@@ -154,7 +154,7 @@ func TestBudgetOfAnApprovalBelow(t *testing.T) {
 }
 
 // measureSubs is [measure], with the histories of the turn's sub-agents.
-func measureSubs(t *testing.T, w *world.World, id string, turn func()) (thread []*history.HistoryEvent, children [][]*history.HistoryEvent) {
+func measureSubs(t *testing.T, w *harness.Harness, id string, turn func()) (thread []*history.HistoryEvent, children [][]*history.HistoryEvent) {
 	t.Helper()
 	for range 5 {
 		thread = measure(t, w, id, turn)
@@ -171,10 +171,10 @@ func measureSubs(t *testing.T, w *world.World, id string, turn func()) (thread [
 // TestBudgetsOfHandledEvents: an environment event that an agent handles costs the same as a
 // message.
 func TestBudgetsOfHandledEvents(t *testing.T) {
-	if world.StickyOff() {
+	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	changed := func() signals.Post {
 		return signals.EnvPost(event.EnvEvent{ID: signals.NewEventID(), Type: "file.changed", Payload: []byte(`{"path":"a.go"}`), Timestamp: time.Now().UnixMilli()})
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // cost is the number of events that a turn adds to a thread's history, and of actions that Temporal
@@ -23,7 +23,7 @@ type cost struct{ events, actions int }
 
 // settle waits until the workflow task after a turn has completed, so that the turn's history is
 // complete.
-func settle(w *world.World, thread string) []*history.HistoryEvent {
+func settle(w *harness.Harness, thread string) []*history.HistoryEvent {
 	w.T.Helper()
 	var out []*history.HistoryEvent
 	require.Eventually(w.T, func() bool {
@@ -50,7 +50,7 @@ func taskOpen(events []*history.HistoryEvent) bool {
 }
 
 // awaitRest waits until a thread has handled everything so far. A query may be ahead of that.
-func awaitRest(w *world.World, thread string) {
+func awaitRest(w *harness.Harness, thread string) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool { return !taskOpen(historyOf(w, thread, "")) }, waitLong, waitTick)
 }
@@ -67,7 +67,7 @@ func stalled(events []*history.HistoryEvent) bool {
 
 // measure runs one turn in a thread, and returns the events that it adds to the thread's history. A
 // turn that stalled, or with which the thread continued as new, is followed by another.
-func measure(t *testing.T, w *world.World, thread string, turn func()) []*history.HistoryEvent {
+func measure(t *testing.T, w *harness.Harness, thread string, turn func()) []*history.HistoryEvent {
 	t.Helper()
 	for range 5 {
 		begun, before := run(w, thread), len(settle(w, thread))
@@ -115,13 +115,13 @@ func describe(events []*history.HistoryEvent) string {
 }
 
 func TestBudgets(t *testing.T) {
-	if world.StickyOff() {
+	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	// A waiting thread is marked by two upserts of search attributes. Without them, only the
 	// decision costs.
-	approved := func(w *world.World, decide func(id string, d signals.Decide)) func(id string) {
+	approved := func(w *harness.Harness, decide func(id string, d signals.Decide)) func(id string) {
 		return func(id string) {
 			w.Post(id, `use shell_cmd {"command":"true"}`)
 			call := w.AwaitApproval(id, 1)[0]
@@ -129,12 +129,12 @@ func TestBudgets(t *testing.T) {
 			decide(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 		}
 	}
-	bySignal := func(w *world.World) func(string, signals.Decide) {
+	bySignal := func(w *harness.Harness) func(string, signals.Decide) {
 		return func(id string, d signals.Decide) {
 			require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, d))
 		}
 	}
-	byUpdate := func(w *world.World) func(string, signals.Decide) {
+	byUpdate := func(w *harness.Harness) func(string, signals.Decide) {
 		return func(id string, d signals.Decide) {
 			_, err := w.Threads.Decide(w.Ctx(), id, d)
 			require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestBudgets(t *testing.T) {
 		turn func(thread string)
 		want cost
 	}
-	unlisted := world.New(t, world.Options{Configure: func(c *threadmill.Config) { c.UnlistedApprovals = true }})
+	unlisted := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.UnlistedApprovals = true }})
 	for _, tc := range []shape{
 		{"model, approved tool, model", approved(unlisted, bySignal(unlisted)), cost{26, 5}},
 		{"decided by update", approved(unlisted, byUpdate(unlisted)), cost{27, 5}},
@@ -185,7 +185,7 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-func requireCost(t *testing.T, w *world.World, turn func(thread string), want cost) {
+func requireCost(t *testing.T, w *harness.Harness, turn func(thread string), want cost) {
 	t.Helper()
 	id := w.Open()
 	w.Say(id, "warm up")
@@ -195,11 +195,11 @@ func requireCost(t *testing.T, w *world.World, turn func(thread string), want co
 
 // TestBudgetBytes: the cost of a step does not depend on the length of the conversation.
 func TestBudgetBytes(t *testing.T) {
-	if world.StickyOff() {
+	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
 	const young, old = 10, 330
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	turns := 0
 	say := func() {

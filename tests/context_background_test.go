@@ -11,13 +11,13 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // TestRetrievedText: a hook of model calls adds retrieved text to the conversation and the tools.
 func TestRetrievedText(t *testing.T) {
-	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) {
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
 		c.Hooks = []hook.Hook{hook.OnLLMCall("retrieve", func(ctx context.Context, call event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
 			messages, err := hook.DepsOf(ctx).Store.Messages(ctx, 1)
 			if err != nil {
@@ -41,7 +41,7 @@ func TestRetrievedText(t *testing.T) {
 // TestBackground queues background events before a person's message.
 func TestBackground(t *testing.T) {
 	hold := newGate("hold")
-	w := world.New(t, world.Options{Tools: []tool.Tool{hold.Tool}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{hold.Tool}})
 	id := w.Open()
 	w.Post(id, "use hold {}")
 	<-hold.reached

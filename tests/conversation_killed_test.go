@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/conversation"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -24,7 +24,7 @@ const conversations = 20
 // TestConversationKilled kills the worker between any two writes of a conversation: before the next
 // one, and after it but before anything has seen it. The result of the conversation is the same.
 func TestConversationKilled(t *testing.T) {
-	if testing.Short() || !world.StickyOff() {
+	if testing.Short() || !harness.StickyOff() {
 		t.Skip("takes minutes; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")
 	}
 	t.Parallel()
@@ -36,16 +36,16 @@ func TestConversationKilled(t *testing.T) {
 	}
 }
 
-func killedBetweenAll(t *testing.T, o world.Options) {
+func killedBetweenAll(t *testing.T, o harness.Options) {
 	s, gate := newScene(t), newTurnstile(t)
 	transcript, err := filepath.Abs(threeAgents)
 	require.NoError(t, err)
 	k := newKilling(t, s.options(o), func(v *victim) {
 		v.Hasty, v.Transcript, v.Reports = true, transcript, gate.URL
 	})
-	s.World = k.World
+	s.Harness = k.Harness
 	k.start(k.victim)
-	ctx, cancel := context.WithTimeout(t.Context(), 7*world.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 7*harness.Patience)
 	var playing sync.WaitGroup
 	defer playing.Wait()
 	defer cancel()

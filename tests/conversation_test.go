@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/conversation"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -25,7 +25,7 @@ const (
 )
 
 // keptIn are the stores in which the conversation is the same.
-var keptIn = map[string]world.Options{"sqlite": {}, "postgres": {Postgres: true}}
+var keptIn = map[string]harness.Options{"sqlite": {}, "postgres": {Postgres: true}}
 
 // TestConversation plays the conversation. The records and the model calls are always the same.
 func TestConversation(t *testing.T) {
@@ -36,8 +36,8 @@ func TestConversation(t *testing.T) {
 			s := newScene(t)
 			var published publications
 			o.Configure = func(c *threadmill.Config) { s.Configure(c, published.add) }
-			s.World = world.New(t, s.options(o))
-			ctx, cancel := context.WithTimeout(t.Context(), 4*world.Patience) // it has many turns
+			s.Harness = harness.New(t, s.options(o))
+			ctx, cancel := context.WithTimeout(t.Context(), 4*harness.Patience) // it has many turns
 			defer cancel()
 			require.NoError(t, s.Play(ctx, s.Threads, conversation.ThreadID))
 			t.Run("S4-33 S4-34 S4-35 S4-36 S4-38 S4-42 S4-44 S4-45 S4-50 S4-102 what is stored and shown", func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestConversation(t *testing.T) {
 // scene is a world in which the conversation is played.
 type scene struct {
 	*conversation.Transcript
-	*world.World
+	*harness.Harness
 	model *conversation.Model
 }
 
@@ -68,7 +68,7 @@ func newScene(t *testing.T) *scene {
 
 // options are those of a world whose model replies as in the transcript, and fails the test on
 // input that a provider would reject.
-func (s *scene) options(o world.Options) world.Options {
+func (s *scene) options(o harness.Options) harness.Options {
 	o.Provider.Script = s.model.Script
 	return o
 }
@@ -91,7 +91,7 @@ func (s *scene) said(ctx context.Context, thread string) (n int, err error) {
 // requireGolden compares the records of a thread with the expected ones.
 func (s *scene) requireGolden(t *testing.T, thread string) {
 	t.Helper()
-	settle(s.World, thread)
+	settle(s.Harness, thread)
 	require.Empty(t, s.Provider.Violations(), "every provider would take what the models are shown")
 	row, err := s.Store.Thread(s.Ctx(), s.Key(thread))
 	require.NoError(t, err)

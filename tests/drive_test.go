@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/cli"
 	"github.com/threadmill/threadmill/tests/internal/bare"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // driver is one way in which people use threads. All scenarios run over each.
@@ -25,7 +25,7 @@ type driver interface {
 	interrupt(t *testing.T, thread string)
 }
 
-func drivers(w *world.World) map[string]driver {
+func drivers(w *harness.Harness) map[string]driver {
 	return map[string]driver{
 		"bare client": bareDriver{w, bare.Client{Temporal: w.Temporal, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue}},
 		"http":        httpDriver{w},
@@ -34,7 +34,7 @@ func drivers(w *world.World) map[string]driver {
 }
 
 type bareDriver struct {
-	w *world.World
+	w *harness.Harness
 	c bare.Client
 }
 
@@ -52,7 +52,7 @@ func (d bareDriver) interrupt(t *testing.T, thread string) {
 	require.NoError(t, d.c.Control(d.w.Ctx(), thread, "interrupt"))
 }
 
-type httpDriver struct{ w *world.World }
+type httpDriver struct{ w *harness.Harness }
 
 func (d httpDriver) call(t *testing.T, method, path string, body any, want int) map[string]any {
 	t.Helper()
@@ -61,7 +61,7 @@ func (d httpDriver) call(t *testing.T, method, path string, body any, want int) 
 	return out
 }
 
-func request(t *testing.T, w *world.World, method, path string, body any) (int, map[string]any) {
+func request(t *testing.T, w *harness.Harness, method, path string, body any) (int, map[string]any) {
 	t.Helper()
 	var in bytes.Buffer
 	if body != nil {
@@ -97,7 +97,7 @@ func (d httpDriver) interrupt(t *testing.T, thread string) {
 	d.call(t, http.MethodPost, "/v1/threads/"+thread+"/interrupt", map[string]any{}, http.StatusAccepted)
 }
 
-type cliDriver struct{ w *world.World }
+type cliDriver struct{ w *harness.Harness }
 
 func (d cliDriver) run(t *testing.T, args ...string) string {
 	t.Helper()
@@ -127,16 +127,16 @@ func (d cliDriver) interrupt(t *testing.T, thread string) { d.run(t, "interrupt"
 // backends are the combinations of store and stream for all scenarios.
 var backends = []struct {
 	name    string
-	options world.Options
+	options harness.Options
 }{
-	{"sqlite and memory", world.Options{}},
-	{"postgres and nats", world.Options{Postgres: true, NATS: true}},
-	{"sqlite and nats", world.Options{NATS: true}},
-	{"postgres and memory", world.Options{Postgres: true}},
+	{"sqlite and memory", harness.Options{}},
+	{"postgres and nats", harness.Options{Postgres: true, NATS: true}},
+	{"sqlite and nats", harness.Options{NATS: true}},
+	{"postgres and memory", harness.Options{Postgres: true}},
 }
 
 // await waits for the end of a posted event's turn.
-func await(t *testing.T, w *world.World, thread, eventID string) signals.TurnResult {
+func await(t *testing.T, w *harness.Harness, thread, eventID string) signals.TurnResult {
 	t.Helper()
 	// An update can overtake a signal: the thread has the event only when it is stored.
 	require.Eventually(t, func() bool {

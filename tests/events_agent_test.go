@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -36,7 +36,7 @@ func wakes(name, events string, a rule.Agent) rule.Rule {
 
 // TestEventAgent covers rules with agents.
 func TestEventAgent(t *testing.T) {
-	w := ruled(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}},
+	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}},
 		wakes("files", "file.*", rule.Agent{SystemPrompt: "You are a file expert.", Prompt: "Say what has changed."}),
 		wakes("builds", "build.*", rule.Agent{Name: "bob", Prompt: "Look at the build."}))
 	t.Run("what it is shown", func(t *testing.T) { eventShown(t, w) })
@@ -50,7 +50,7 @@ func TestEventAgent(t *testing.T) {
 	t.Run("a model that fails can be asked again", func(t *testing.T) { eventRetried(t, w) })
 }
 
-func eventShown(t *testing.T, w *world.World) {
+func eventShown(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	say(w, thread, "hello")
 	before := w.Messages(thread)
@@ -80,7 +80,7 @@ func eventShown(t *testing.T, w *world.World) {
 		require.Empty(t, asked.Content)
 		call := only(t, asked.ToolCalls)
 		require.Equal(t, event.Function{Name: "get_event_info", Arguments: `{"event_ids":["` + e.ID + `"]}`}, call.Function)
-		stored := world.Payload[event.Message](w, recordOf(w, thread, e.ID+".asked"))
+		stored := harness.Payload[event.Message](w, recordOf(w, thread, e.ID+".asked"))
 		require.Equal(t, []event.ToolCall{{ID: "call_" + e.ID, Function: call.Function}}, stored.ToolCalls)
 		var wire struct {
 			Messages []struct {
@@ -95,7 +95,7 @@ func eventShown(t *testing.T, w *world.World) {
 	t.Run("S3-40 the event", func(t *testing.T) {
 		require.Equal(t, event.RoleTool, told.Role)
 		require.Equal(t, asked.ToolCalls[0].ID, told.ToolCallID, "which a provider may be given in a shorter form")
-		require.Equal(t, "call_"+e.ID, world.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).ToolCallID)
+		require.Equal(t, "call_"+e.ID, harness.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).ToolCallID)
 		requireSameJSON(t, []byte(`{"event_id":"`+e.ID+`","event_type":"file.changed","timestamp":1700000000123,"payload":`+string(e.Payload)+`,
 			"metadata":{"trigger_session_id":"`+thread+`","source":"env","env_name":"laptop","retries":2}}`), []byte(told.Content))
 	})
@@ -118,7 +118,7 @@ func eventShown(t *testing.T, w *world.World) {
 	})
 }
 
-func eventsApart(t *testing.T, w *world.World) {
+func eventsApart(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	w.Provider.Reset()
 	handle(w, thread, happened("file.changed", nil))
@@ -133,7 +133,7 @@ func eventsApart(t *testing.T, w *world.World) {
 	}, systems)
 }
 
-func eventFor(t *testing.T, w *world.World) {
+func eventFor(t *testing.T, w *harness.Harness) {
 	about := func(name, id string) func(*event.EnvEvent) {
 		return func(e *event.EnvEvent) { e.Metadata.TriggerAgentName, e.Metadata.TriggerAgentID = name, id }
 	}
@@ -155,7 +155,7 @@ func eventFor(t *testing.T, w *world.World) {
 	}
 }
 
-func eventAnswered(t *testing.T, w *world.World) {
+func eventAnswered(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	viewer, env := watch(t, w, thread, ""), watchEnv(t, w, thread)
 	e := asking("file.changed", "The file is fine.")
@@ -171,7 +171,7 @@ func eventAnswered(t *testing.T, w *world.World) {
 	}, env.until(t, event.TypeStreamCompleted))
 }
 
-func eventTools(t *testing.T, w *world.World) {
+func eventTools(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	out := handle(w, thread, asking("file.changed", "use note {\"text\":\"one\"}\nuse failing {\"how\":\"error\"}\nthen\nuse note {\"text\":\"two\"}\nthen\nall done"))
 	require.Equal(t, signals.TurnCompleted, out.Status)
@@ -183,7 +183,7 @@ func eventTools(t *testing.T, w *world.World) {
 	require.Equal(t, []string{"note", "risky", "failing", "get_event_info"}, last.offered(), "the stand-in calls any, other models only these")
 }
 
-func eventAsks(t *testing.T, w *world.World) {
+func eventAsks(t *testing.T, w *harness.Harness) {
 	thread, e := w.Open(), asking("file.changed", "use risky {}")
 	publish(w, thread, e)
 	request := w.AwaitApproval(thread, 1)[0]
@@ -200,7 +200,7 @@ func eventAsks(t *testing.T, w *world.World) {
 	})
 }
 
-func eventsLookedAt(t *testing.T, w *world.World) {
+func eventsLookedAt(t *testing.T, w *harness.Harness) {
 	thread, first := w.Open(), happened("file.changed", map[string]string{"path": "a.go"})
 	handle(w, thread, first)
 	out := handle(w, thread, asking("file.changed", `use get_event_info {"event_ids":["`+first.ID+`"]}`))
@@ -208,7 +208,7 @@ func eventsLookedAt(t *testing.T, w *world.World) {
 	require.Contains(t, out.Message.Content, `"payload":{"path":"a.go"}`)
 }
 
-func eventCut(t *testing.T, w *world.World) {
+func eventCut(t *testing.T, w *harness.Harness) {
 	thread, e := w.Open(), asking("file.changed", "count 5")
 	gate := w.Provider.Block(2)
 	publish(w, thread, e)
@@ -223,7 +223,7 @@ func eventCut(t *testing.T, w *world.World) {
 	require.Equal(t, "hello", say(w, thread, "hello").Message.Content)
 }
 
-func eventRetried(t *testing.T, w *world.World) {
+func eventRetried(t *testing.T, w *harness.Harness) {
 	thread, e := w.Open(), asking("file.changed", "The file is fine.")
 	w.Provider.Fail(failing400)
 	require.Equal(t, signals.TurnFailed, handle(w, thread, e).Status)
@@ -239,7 +239,7 @@ func eventRetried(t *testing.T, w *world.World) {
 // TestEventNowhere publishes events that name no thread.
 func TestEventNowhere(t *testing.T) {
 	log := &logbook{}
-	w := ruled(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})
+	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})
 	there := w.Open()
 	gone := w.Open()
 	closed(t, w, gone)

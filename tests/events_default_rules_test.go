@@ -13,14 +13,14 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // TestDefaultRules runs with the default rules only.
 func TestDefaultRules(t *testing.T) {
 	log := &logbook{}
-	w := ruled(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})
+	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})
 	t.Run("S3-26 S3-53 S3-session_rule_logs session.* is logged, and nothing else", func(t *testing.T) { defaultSession(t, w, log) })
 	for typ, prompt := range map[string]string{
 		event.TypeBackgroundTaskCompleted: rule.BackgroundTaskPrompt,
@@ -36,7 +36,7 @@ func TestDefaultRules(t *testing.T) {
 	t.Run("S3-25 X3 stream.* wakes nobody", func(t *testing.T) { defaultStream(t, w) })
 }
 
-func defaultSession(t *testing.T, w *world.World, log *logbook) {
+func defaultSession(t *testing.T, w *harness.Harness, log *logbook) {
 	calls := w.Provider.Calls()
 	thread := w.Open()
 	for _, typ := range []string{event.TypeSessionCreated, event.TypeSessionUpdated, event.TypeSessionDeleted} {
@@ -61,7 +61,7 @@ func defaultSession(t *testing.T, w *world.World, log *logbook) {
 	require.Equal(t, calls, w.Provider.Calls())
 }
 
-func defaultAgent(t *testing.T, w *world.World, typ, prompt string) {
+func defaultAgent(t *testing.T, w *harness.Harness, typ, prompt string) {
 	thread := w.Open()
 	w.Provider.Reset()
 	out := handle(w, thread, happened(typ, map[string]string{"taskId": "7"}))
@@ -71,7 +71,7 @@ func defaultAgent(t *testing.T, w *world.World, typ, prompt string) {
 	require.Len(t, w.Messages(thread), 4)
 }
 
-func defaultStream(t *testing.T, w *world.World) {
+func defaultStream(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	w.Provider.Reset()
 	for _, typ := range []string{event.TypeStreamStart, event.TypeStreamText, event.TypeStreamCompleted, event.TypeStreamError, "stream.of.thought"} {
@@ -100,7 +100,7 @@ func userQuery(content string, change ...func(*event.UserQuery)) event.EnvEvent 
 // TestUserQuery covers user_query events.
 func TestUserQuery(t *testing.T) {
 	agents := append(watchful(), agent.Agent{Name: "mute", Model: "nowhere/any"})
-	w := ruled(t, world.Options{Agents: agents, Tools: []tool.Tool{risky, failing}})
+	w := ruled(t, harness.Options{Agents: agents, Tools: []tool.Tool{risky, failing}})
 	t.Run("S3-30 S3-31 S3-user_query_rule_handles X5 it is a message of the user, once", func(t *testing.T) { queryAsked(t, w) })
 	t.Run("S3-32 no model is needed before somebody asks", func(t *testing.T) { queryLazily(t, w) })
 	t.Run("S3-33 tools, until a reply has none", func(t *testing.T) { queryTools(t, w) })
@@ -114,7 +114,7 @@ func TestUserQuery(t *testing.T) {
 	}
 }
 
-func queryAsked(t *testing.T, w *world.World) {
+func queryAsked(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	say(w, thread, "good morning")
 	w.Provider.Reset()
@@ -128,7 +128,7 @@ func queryAsked(t *testing.T, w *world.World) {
 	}
 	require.Equal(t, []string{"system: You help.", "user: good morning", "assistant: good morning", "user: what is new?"}, shown)
 	require.Equal(t, []string{"ann: good morning", "assistant: good morning", "carol: what is new?", "assistant: what is new?"}, saidIn(w, thread))
-	asked := world.Payload[event.Message](w, recordOf(w, thread, e.ID+".message"))
+	asked := harness.Payload[event.Message](w, recordOf(w, thread, e.ID+".message"))
 	require.Equal(t, event.Message{
 		ID: e.ID + ".message", ThreadID: thread, SenderID: "carol", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "what is new?",
 	}, asked)
@@ -141,7 +141,7 @@ func queryAsked(t *testing.T, w *world.World) {
 	})
 }
 
-func queryLazily(t *testing.T, w *world.World) {
+func queryLazily(t *testing.T, w *harness.Harness) {
 	w.Provider.Reset()
 	thread := w.Open("mute")
 	require.Equal(t, signals.TurnCompleted, handle(w, thread, happened(event.TypeSessionUpdated, nil)).Status)
@@ -153,7 +153,7 @@ func queryLazily(t *testing.T, w *world.World) {
 	require.Equal(t, 1, w.Provider.Calls())
 }
 
-func queryTools(t *testing.T, w *world.World) {
+func queryTools(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	w.Provider.Reset()
 	out := handle(w, thread, userQuery("use note {\"text\":\"one\"}\nuse failing {\"how\":\"error\"}\nthen\nuse note {\"text\":\"two\"}\nthen\nall done"))
@@ -169,7 +169,7 @@ func queryTools(t *testing.T, w *world.World) {
 	requireSettled(t, w, thread)
 }
 
-func queryElsewhere(t *testing.T, w *world.World) {
+func queryElsewhere(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	_, err := w.Threads.Post(w.Ctx(), thread, signals.EnvPost(userQuery("hello", func(q *event.UserQuery) { q.SessionID = "another" })))
 	require.ErrorContains(t, err, "payload.sessionId")
@@ -177,7 +177,7 @@ func queryElsewhere(t *testing.T, w *world.World) {
 	require.Len(t, published(w, thread), 1)
 }
 
-func queryRetried(t *testing.T, w *world.World) {
+func queryRetried(t *testing.T, w *harness.Harness) {
 	thread, e := w.Open(), userQuery("hello")
 	w.Provider.Fail(failing400)
 	require.Equal(t, signals.TurnFailed, handle(w, thread, e).Status)
@@ -189,7 +189,7 @@ func queryRetried(t *testing.T, w *world.World) {
 	require.Equal(t, []string{"user: hello", "assistant: hello"}, saidIn(w, thread))
 }
 
-func queryPrompted(t *testing.T, w *world.World, path string) {
+func queryPrompted(t *testing.T, w *harness.Harness, path string) {
 	thread := signals.NewID()
 	gate := w.Provider.Block(0)
 	status, answer := request(t, w, http.MethodPost, path+thread+"/prompt", map[string]string{"content": "well met"})

@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // ledger is the function of rules. It records its calls.
@@ -127,7 +127,7 @@ func (l *ledger) rule(name string, events ...string) rule.Rule {
 }
 
 // ruled builds a world with rules, and with a model that acts on events.
-func ruled(t *testing.T, o world.Options, rules ...rule.Rule) *world.World {
+func ruled(t *testing.T, o harness.Options, rules ...rule.Rule) *harness.Harness {
 	t.Helper()
 	o.Provider.Script = actOnEvents
 	configure := o.Configure
@@ -137,7 +137,7 @@ func ruled(t *testing.T, o world.Options, rules ...rule.Rule) *world.World {
 			configure(c)
 		}
 	}
-	return world.New(t, o)
+	return harness.New(t, o)
 }
 
 // actOnEvents is a model that follows the instruction in the payload of an event, such as {"do":
@@ -182,20 +182,20 @@ func happened(typ string, payload any, change ...func(*event.EnvEvent)) event.En
 func asking(typ, do string) event.EnvEvent { return happened(typ, map[string]string{"do": do}) }
 
 // handle publishes an event, and waits until everything that follows from it is stored.
-func handle(w *world.World, thread string, e event.EnvEvent) signals.TurnResult {
+func handle(w *harness.Harness, thread string, e event.EnvEvent) signals.TurnResult {
 	w.T.Helper()
 	return turn(w, thread, signals.EnvPost(e))
 }
 
 // signalled sends an event unchanged, like any Temporal client.
-func signalled(w *world.World, thread string, e any) {
+func signalled(w *harness.Harness, thread string, e any) {
 	w.T.Helper()
 	require.NoError(w.T, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "", signals.SignalPost, e))
 }
 
 // fence waits until a thread has handled everything that was published before. It is a signal,
 // because an update can overtake signals.
-func fence(w *world.World, thread string) {
+func fence(w *harness.Harness, thread string) {
 	w.T.Helper()
 	e := happened("fence", nil)
 	signalled(w, thread, e)
@@ -207,11 +207,11 @@ func fence(w *world.World, thread string) {
 }
 
 // published are a thread's stored environment events.
-func published(w *world.World, thread string) []event.EnvEvent {
+func published(w *harness.Harness, thread string) []event.EnvEvent {
 	w.T.Helper()
 	var out []event.EnvEvent
 	for _, r := range ofType(w, thread, event.TypeEnv) {
-		out = append(out, world.Payload[event.EnvEvent](w, r))
+		out = append(out, harness.Payload[event.EnvEvent](w, r))
 	}
 	return out
 }
@@ -257,7 +257,7 @@ func (l *logbook) lines(text string) []string {
 func (l *logbook) keep(t *testing.T, c *threadmill.Config) {
 	t.Helper()
 	c.Logger = slog.New(slog.NewJSONHandler(l, nil))
-	temporal, err := client.Dial(client.Options{HostPort: world.Temporal(t).Addr(), Logger: sdklog.NewStructuredLogger(c.Logger)})
+	temporal, err := client.Dial(client.Options{HostPort: harness.Temporal(t).Addr(), Logger: sdklog.NewStructuredLogger(c.Logger)})
 	require.NoError(t, err)
 	t.Cleanup(temporal.Close)
 	c.Temporal = temporal
@@ -267,7 +267,7 @@ func (l *logbook) keep(t *testing.T, c *threadmill.Config) {
 type envView struct{ *view }
 
 // watchEnv opens the stream of a thread's environment events.
-func watchEnv(t *testing.T, w *world.World, thread string) envView {
+func watchEnv(t *testing.T, w *harness.Harness, thread string) envView {
 	t.Helper()
 	return envView{watchAt(t, w, "/v1/threads/"+thread+"/events?view=env", "")}
 }

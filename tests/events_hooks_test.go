@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -28,7 +28,7 @@ func TestEventHooks(t *testing.T) {
 	files.Function, files.MaxAttempts = l.handle, 1
 	slow := l.rule("slow", "slow.*")
 	slow.Debounce = 100 * time.Millisecond
-	w := d.open(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
+	w := d.open(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
 		c.Rules = []rule.Rule{files, l.rule("moved", "moved.*"), slow}
 	}}, []hook.Hook{d.hook("function", "file.*", "slow.*", "message"), d.inline("inline", "file.*", "slow.*")})
 	for _, name := range []string{"function", "inline"} {
@@ -58,7 +58,7 @@ func onEnv(change func(e event.EnvEvent, respond hook.Respond) (event.Event, err
 	}
 }
 
-func eventChanged(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+func eventChanged(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
 	thread := w.Open()
 	d.set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
 		e.Payload = json.RawMessage(`{"path":"a.go","token":"[redacted]"}`)
@@ -91,7 +91,7 @@ func counting() hook.Func {
 	})
 }
 
-func eventChangedOnce(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+func eventChangedOnce(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("file.changed", nil)
 	d.set(thread, name, counting())
 	l.on(e.ID, func(context.Context, rule.Context, event.EnvEvent) error { return errors.New("not yet") })
@@ -103,11 +103,11 @@ func eventChangedOnce(t *testing.T, w *world.World, d *desk, l *ledger, name str
 	calls := l.calls(thread)
 	require.Len(t, calls, 2)
 	require.Equal(t, calls[0].event, calls[1].event)
-	shown := world.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).Content
+	shown := harness.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).Content
 	require.Contains(t, shown, `"payload":`+string(calls[0].event.Payload))
 }
 
-func eventChangedHeld(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+func eventChangedHeld(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("slow.news", nil)
 	d.set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
 		e.Payload = json.RawMessage(`"changed"`)
@@ -119,7 +119,7 @@ func eventChangedHeld(t *testing.T, w *world.World, d *desk, l *ledger, name str
 	require.Len(t, ofType(w, thread, event.TypeHook), 1, "it was asked once")
 }
 
-func eventRetyped(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+func eventRetyped(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("file.changed", nil)
 	d.set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
 		e.Type = "moved.here"
@@ -130,7 +130,7 @@ func eventRetyped(t *testing.T, w *world.World, d *desk, l *ledger, name string)
 	require.Empty(t, w.Messages(thread))
 }
 
-func eventTaken(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+func eventTaken(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("file.changed", nil)
 	d.set(thread, name, onEnv(func(_ event.EnvEvent, respond hook.Respond) (event.Event, error) {
 		respond(hook.Response{Content: "Nobody needs to look at that."})
@@ -143,7 +143,7 @@ func eventTaken(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
 	require.Equal(t, calls, w.Provider.Calls())
 }
 
-func eventHookFails(t *testing.T, w *world.World, d *desk, l *ledger, name string) {
+func eventHookFails(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("file.changed", nil)
 	d.set(thread, name, onEnv(func(event.EnvEvent, hook.Respond) (event.Event, error) {
 		return nil, errors.New("out of order")
@@ -166,7 +166,7 @@ func TestEventProcessors(t *testing.T) {
 	named := func(name, events, processor string) rule.Rule {
 		return rule.Rule{Name: name, Events: []string{events}, Priority: 30, Processor: processor}
 	}
-	w := d.open(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
+	w := d.open(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
 		c.Rules = []rule.Rule{named("orders", "order.*", "clerk"), named("lost", "lost.*", "nobody"), l.rule("own", "own.*")}
 	}}, []hook.Hook{d.hook("function", "order.*")}, d.processor("clerk", "another.type"), d.processor("own", "own.type"))
 	clerk := func(thread string) {

@@ -13,13 +13,13 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // awaitPublished waits until a thread has handled an event of a type that it has published itself,
 // and everything that follows from it is stored.
-func awaitPublished(w *world.World, thread, typ string) (event.EnvEvent, signals.TurnResult) {
+func awaitPublished(w *harness.Harness, thread, typ string) (event.EnvEvent, signals.TurnResult) {
 	w.T.Helper()
 	var e event.EnvEvent
 	require.Eventually(w.T, func() bool {
@@ -41,7 +41,7 @@ func TestObserve(t *testing.T) {
 		return "", errors.New("the disk is full")
 	}, tool.Background())
 	agents := []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"build", "broken", "note"}}}
-	w := ruled(t, world.Options{Agents: agents, Tools: []tool.Tool{build, broken}})
+	w := ruled(t, harness.Options{Agents: agents, Tools: []tool.Tool{build, broken}})
 
 	t.Run("S3-01 S3-A2 a long tool returns at once, and its end reaches the agent", func(t *testing.T) {
 		thread := w.Open()
@@ -91,7 +91,7 @@ func TestObserve(t *testing.T) {
 			e, out := awaitPublished(w, thread, tt.typ)
 			require.Equal(t, signals.TurnCompleted, out.Status)
 			require.Equal(t, "Process event: "+tt.typ, out.Message.Content)
-			told := world.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).Content
+			told := harness.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).Content
 			require.Contains(t, told, `"payload":`+string(e.Payload))
 		})
 	}
@@ -103,9 +103,9 @@ func TestToolEvents(t *testing.T) {
 	executed, broken := l.rule("executed", event.TypeToolExecuted), l.rule("broken", event.TypeToolError)
 	broken.Agent = &rule.Agent{Prompt: "Find another way."}
 	t.Run("S3-56 S3-57 viewers of environment events see them", func(t *testing.T) {
-		toolEventsShown(t, ruled(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}}))
+		toolEventsShown(t, ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}}))
 	})
-	w := ruled(t, world.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}}, executed, broken)
+	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}}, executed, broken)
 	t.Run("S3-57 a rule of one's own hears of success", func(t *testing.T) {
 		thread := w.Open()
 		say(w, thread, "use note {}")
@@ -142,7 +142,7 @@ func TestToolEvents(t *testing.T) {
 	})
 }
 
-func toolEventsShown(t *testing.T, w *world.World) {
+func toolEventsShown(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	env := watchEnv(t, w, thread)
 	say(w, thread, "use note {}\nuse failing {\"how\":\"error\"}")

@@ -13,31 +13,31 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // publisher is a way to publish an event to a thread. It returns the reason of a rejection.
-type publisher func(t *testing.T, w *world.World, thread string, e json.RawMessage) error
+type publisher func(t *testing.T, w *harness.Harness, thread string, e json.RawMessage) error
 
 // publishers are all ways, by name.
 var publishers = map[string]publisher{
 	"signal": bySignal,
-	"client": func(_ *testing.T, w *world.World, thread string, e json.RawMessage) error {
+	"client": func(_ *testing.T, w *harness.Harness, thread string, e json.RawMessage) error {
 		return byClient(w, thread, e)
 	},
-	"client, routed": func(_ *testing.T, w *world.World, _ string, e json.RawMessage) error { return byClient(w, "", e) },
-	"http": func(t *testing.T, w *world.World, thread string, e json.RawMessage) error {
+	"client, routed": func(_ *testing.T, w *harness.Harness, _ string, e json.RawMessage) error { return byClient(w, "", e) },
+	"http": func(t *testing.T, w *harness.Harness, thread string, e json.RawMessage) error {
 		return byHTTP(t, w, "/v1/threads/"+thread+"/events", e)
 	},
-	"http, to a thread that may be opened": func(t *testing.T, w *world.World, thread string, e json.RawMessage) error {
+	"http, to a thread that may be opened": func(t *testing.T, w *harness.Harness, thread string, e json.RawMessage) error {
 		return byHTTP(t, w, "/v1/threads/"+thread+"/events?open=true", e)
 	},
-	"http, routed": func(t *testing.T, w *world.World, _ string, e json.RawMessage) error {
+	"http, routed": func(t *testing.T, w *harness.Harness, _ string, e json.RawMessage) error {
 		return byHTTP(t, w, "/v1/events", e)
 	},
 }
 
-func byClient(w *world.World, thread string, raw json.RawMessage) error {
+func byClient(w *harness.Harness, thread string, raw json.RawMessage) error {
 	var e event.EnvEvent
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return err
@@ -47,18 +47,18 @@ func byClient(w *world.World, thread string, raw json.RawMessage) error {
 }
 
 // bySignal reads a rejection from the records: the sender of a signal gets no response.
-func bySignal(t *testing.T, w *world.World, thread string, raw json.RawMessage) error {
+func bySignal(t *testing.T, w *harness.Harness, thread string, raw json.RawMessage) error {
 	t.Helper()
 	before := len(ofType(w, thread, event.TypeRejected))
 	signalled(w, thread, raw)
 	fence(w, thread)
 	for _, r := range ofType(w, thread, event.TypeRejected)[before:] {
-		return fmt.Errorf("%s", world.Payload[event.Rejected](w, r).Problem)
+		return fmt.Errorf("%s", harness.Payload[event.Rejected](w, r).Problem)
 	}
 	return nil
 }
 
-func byHTTP(t *testing.T, w *world.World, path string, raw json.RawMessage) error {
+func byHTTP(t *testing.T, w *harness.Harness, path string, raw json.RawMessage) error {
 	t.Helper()
 	status, out := request(t, w, http.MethodPost, path, raw)
 	if status != http.StatusAccepted {
@@ -71,7 +71,7 @@ func byHTTP(t *testing.T, w *world.World, path string, raw json.RawMessage) erro
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
-	w := ruled(t, world.Options{}, l.rule("files", "file.*"), l.rule("fence", "fence"))
+	w := ruled(t, harness.Options{}, l.rule("files", "file.*"), l.rule("fence", "fence"))
 	for name, publish := range publishers {
 		t.Run(name, func(t *testing.T) {
 			t.Run("S3-03 S3-06 S3-59 S3-publish_success stored and handled as it is", func(t *testing.T) { publishedAsIs(t, w, l, publish) })
@@ -106,7 +106,7 @@ func whole(thread, id string) json.RawMessage {
 		"payload":{"path":"a <b> & \"c\".go","size":12345678901234567890,"none":null,"list":[1,2.0,true]}}`)
 }
 
-func publishedAsIs(t *testing.T, w *world.World, l *ledger, publish publisher) {
+func publishedAsIs(t *testing.T, w *harness.Harness, l *ledger, publish publisher) {
 	thread, id := w.Open(), signals.NewEventID()
 	raw := whole(thread, id)
 	require.NoError(t, publish(t, w, thread, raw))
@@ -130,7 +130,7 @@ func publishedAsIs(t *testing.T, w *world.World, l *ledger, publish publisher) {
 	requireSameJSON(t, raw, shown["file.changed"])
 }
 
-func publishedAgain(t *testing.T, w *world.World, l *ledger) {
+func publishedAgain(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, copied := w.Open(), w.Open()
 	for i := range 3 {
 		handle(w, thread, happened("file.changed", i))
@@ -154,7 +154,7 @@ func publishedAgain(t *testing.T, w *world.World, l *ledger) {
 }
 
 // eventsPage returns the types of those events in order, and the last event of each type.
-func eventsPage(t *testing.T, w *world.World, thread string) (types []string, last map[string]json.RawMessage) {
+func eventsPage(t *testing.T, w *harness.Harness, thread string) (types []string, last map[string]json.RawMessage) {
 	t.Helper()
 	last = map[string]json.RawMessage{}
 	for _, raw := range envEventsOf(t, w, thread) {
@@ -166,7 +166,7 @@ func eventsPage(t *testing.T, w *world.World, thread string) (types []string, la
 }
 
 // envEventsOf returns the environment events that a thread's API returns.
-func envEventsOf(t *testing.T, w *world.World, thread string) []json.RawMessage {
+func envEventsOf(t *testing.T, w *harness.Harness, thread string) []json.RawMessage {
 	t.Helper()
 	req, err := http.NewRequestWithContext(w.Ctx(), http.MethodGet, w.API.URL+"/v1/threads/"+thread+"/events?view=env&limit=1000", nil)
 	require.NoError(t, err)
@@ -180,7 +180,7 @@ func envEventsOf(t *testing.T, w *world.World, thread string) []json.RawMessage 
 	return page.Events
 }
 
-func publishRefused(t *testing.T, w *world.World, publish publisher) {
+func publishRefused(t *testing.T, w *harness.Harness, publish publisher) {
 	thread := w.Open()
 	for field, change := range map[string]string{
 		"type":            `"type":"message"`,
@@ -198,7 +198,7 @@ func publishRefused(t *testing.T, w *world.World, publish publisher) {
 	}
 }
 
-func publishedSources(t *testing.T, w *world.World, publish publisher) {
+func publishedSources(t *testing.T, w *harness.Harness, publish publisher) {
 	thread, want := w.Open(), []event.Source{}
 	for _, source := range []event.Source{event.SourceTool, event.SourceEnv, event.SourceUser, event.SourceSystem, event.SourceLLM} {
 		e := happened("file.changed", nil, func(e *event.EnvEvent) {
@@ -217,7 +217,7 @@ func publishedSources(t *testing.T, w *world.World, publish publisher) {
 	require.Equal(t, want, got)
 }
 
-func publishedDefaults(t *testing.T, w *world.World, publish publisher) {
+func publishedDefaults(t *testing.T, w *harness.Harness, publish publisher) {
 	thread, before := w.Open(), time.Now().UnixMilli()
 	require.NoError(t, publish(t, w, thread, json.RawMessage(`{"type":"file.changed","metadata":{"trigger_session_id":"`+thread+`"}}`)))
 	fence(w, thread)

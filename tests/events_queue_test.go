@@ -17,11 +17,11 @@ import (
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // publish publishes an event to a thread, and returns the result of its turn.
-func publish(w *world.World, thread string, e event.EnvEvent) string {
+func publish(w *harness.Harness, thread string, e event.EnvEvent) string {
 	w.T.Helper()
 	out, err := w.Threads.Publish(w.Ctx(), thread, e, threadclient.PublishOptions{})
 	require.NoError(w.T, err)
@@ -29,7 +29,7 @@ func publish(w *world.World, thread string, e event.EnvEvent) string {
 }
 
 // awaitEvent waits until everything that follows from a published event is stored.
-func awaitEvent(w *world.World, thread string, e event.EnvEvent) signals.TurnResult {
+func awaitEvent(w *harness.Harness, thread string, e event.EnvEvent) signals.TurnResult {
 	w.T.Helper()
 	return wholly(w, thread, w.Await(thread, e.ID))
 }
@@ -38,7 +38,7 @@ func awaitEvent(w *world.World, thread string, e event.EnvEvent) signals.TurnRes
 func TestEventQueue(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
-	w := ruled(t, world.Options{}, l.rule("files", "file.*"), l.rule("fence", "fence"))
+	w := ruled(t, harness.Options{}, l.rule("files", "file.*"), l.rule("fence", "fence"))
 	t.Run("S3-09 S3-10 S3-12 S3-22 S3-queue_prevents_concurrent one is handled, others wait", func(t *testing.T) { eventsWait(t, w, l) })
 	t.Run("S3-11 S3-12 S3-A4 S3-A5 S3-queue_processing many at once, each once and in order", func(t *testing.T) { eventsAtOnce(t, w, l) })
 	t.Run("S3-12 threads do not wait for each other", func(t *testing.T) { eventsElsewhere(t, w, l) })
@@ -47,7 +47,7 @@ func TestEventQueue(t *testing.T) {
 	t.Run("an interrupt ends its handling", func(t *testing.T) { eventInterrupted(t, w, l) })
 }
 
-func eventsWait(t *testing.T, w *world.World, l *ledger) {
+func eventsWait(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, first, second := w.Open(), happened("file.changed", 1), happened("file.changed", 2)
 	halt := l.halts(first.ID)
 	require.Equal(t, signals.PostQueued, publish(w, thread, first))
@@ -73,7 +73,7 @@ func eventsWait(t *testing.T, w *world.World, l *ledger) {
 	require.Len(t, published(w, thread), 3)
 }
 
-func eventsAtOnce(t *testing.T, w *world.World, l *ledger) {
+func eventsAtOnce(t *testing.T, w *harness.Harness, l *ledger) {
 	const publishers, each = 5, 20
 	thread := w.Open()
 	var wg sync.WaitGroup
@@ -104,7 +104,7 @@ func eventsAtOnce(t *testing.T, w *world.World, l *ledger) {
 	require.Equal(t, 1, l.together(thread))
 }
 
-func eventsElsewhere(t *testing.T, w *world.World, l *ledger) {
+func eventsElsewhere(t *testing.T, w *harness.Harness, l *ledger) {
 	busy, other, slow := w.Open(), w.Open(), happened("file.changed", nil)
 	halt := l.halts(slow.ID)
 	publish(w, busy, slow)
@@ -115,7 +115,7 @@ func eventsElsewhere(t *testing.T, w *world.World, l *ledger) {
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, busy, slow).Status)
 }
 
-func eventsByPriority(t *testing.T, w *world.World, l *ledger) {
+func eventsByPriority(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, first := w.Open(), happened("file.changed", nil)
 	halt := l.halts(first.ID)
 	publish(w, thread, first)
@@ -131,7 +131,7 @@ func eventsByPriority(t *testing.T, w *world.World, l *ledger) {
 	require.Equal(t, []string{first.ID, high.ID, low.ID}, l.handled(thread))
 }
 
-func eventsExpire(t *testing.T, w *world.World, l *ledger) {
+func eventsExpire(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, first := w.Open(), happened("file.changed", nil)
 	halt := l.halts(first.ID)
 	publish(w, thread, first)
@@ -147,11 +147,11 @@ func eventsExpire(t *testing.T, w *world.World, l *ledger) {
 	out := w.Await(thread, short.ID)
 	require.Equal(t, signals.TurnExpired, out.Status)
 	require.Equal(t, []string{first.ID, last.ID}, l.handled(thread))
-	require.Equal(t, string(event.ItemExpired), world.Payload[event.StatusChange](w, recordOf(w, thread, short.ID+".expired")).Status)
+	require.Equal(t, string(event.ItemExpired), harness.Payload[event.StatusChange](w, recordOf(w, thread, short.ID+".expired")).Status)
 	require.Len(t, published(w, thread), 2)
 }
 
-func eventInterrupted(t *testing.T, w *world.World, l *ledger) {
+func eventInterrupted(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, e := w.Open(), happened("file.changed", nil)
 	halt := l.halts(e.ID)
 	publish(w, thread, e)
@@ -170,7 +170,7 @@ func TestEventFails(t *testing.T) {
 	l, log := newLedger(), &logbook{}
 	once, twice, both := l.rule("once", "once.*"), l.rule("twice", "twice.*"), wakes("both", "both.*", rule.Agent{})
 	once.MaxAttempts, twice.MaxAttempts, both.MaxAttempts, both.Function = 1, 2, 1, l.handle
-	w := ruled(t, world.Options{Configure: func(c *threadmill.Config) { log.keep(t, c) }}, once, twice, both)
+	w := ruled(t, harness.Options{Configure: func(c *threadmill.Config) { log.keep(t, c) }}, once, twice, both)
 	fail := func(context.Context, rule.Context, event.EnvEvent) error { return errors.New("the disk is full") }
 	for name, act := range map[string]rule.Func{
 		"the disk is full":        fail,
@@ -187,7 +187,7 @@ func TestEventFails(t *testing.T) {
 			require.Contains(t, out.Error, "the function of rule once failed: "+name)
 			require.Equal(t, out.Error, failedEvent(w, thread, bad.ID).Error)
 			require.Equal(t, event.Failure{EventID: bad.ID, Error: out.Error, Retryable: true},
-				world.Payload[event.Failure](w, recordOf(w, thread, bad.ID+".error")))
+				harness.Payload[event.Failure](w, recordOf(w, thread, bad.ID+".error")))
 			line := only(t, slices.DeleteFunc(log.lines(bad.ID), func(line string) bool { return !strings.Contains(line, `"level":"ERROR","msg":"rule failed"`) }))
 			require.Contains(t, line, name)
 
@@ -240,7 +240,7 @@ func TestEventFails(t *testing.T) {
 // TestEventUnmatched: no rule matches the event.
 func TestEventUnmatched(t *testing.T) {
 	l, log := newLedger(), &logbook{}
-	w := ruled(t, world.Options{Configure: func(c *threadmill.Config) { log.keep(t, c) }},
+	w := ruled(t, harness.Options{Configure: func(c *threadmill.Config) { log.keep(t, c) }},
 		l.rule("fence", "fence"), rule.Rule{Name: rule.NameFallback, Events: []string{"*"}, Disabled: true})
 	t.Run("S3-13 S3-A3 S3-publish_unknown_type a warning, and no error", func(t *testing.T) {
 		thread, e := w.Open(), happened("moon.rises", 1)
@@ -249,7 +249,7 @@ func TestEventUnmatched(t *testing.T) {
 		require.Empty(t, out.Error)
 		require.Contains(t, only(t, log.lines("No rule matched for event: moon.rises")), `"level":"WARN"`)
 		require.Equal(t, event.StatusChange{Status: event.StatusUnmatched, Detail: "No rule matched for event: moon.rises"},
-			world.Payload[event.StatusChange](w, recordOf(w, thread, e.ID+".unmatched")))
+			harness.Payload[event.StatusChange](w, recordOf(w, thread, e.ID+".unmatched")))
 		require.Equal(t, e.Payload, only(t, published(w, thread)).Payload, "it is stored")
 		require.Empty(t, ofType(w, thread, event.TypeError))
 		require.Zero(t, w.Provider.Calls())
@@ -261,6 +261,6 @@ func TestEventUnmatched(t *testing.T) {
 		signalled(w, thread, map[string]any{"id": "x", "type": "moon.rises", "timestamp": "late", "metadata": map[string]any{}})
 		fence(w, thread)
 		require.Len(t, published(w, thread), 1)
-		require.Equal(t, signals.SignalPost, world.Payload[event.Rejected](w, only(t, ofType(w, thread, event.TypeRejected))).Signal)
+		require.Equal(t, signals.SignalPost, harness.Payload[event.Rejected](w, only(t, ofType(w, thread, event.TypeRejected))).Signal)
 	})
 }

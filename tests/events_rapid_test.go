@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -25,7 +25,7 @@ func awaitCalls(t *testing.T, l *ledger, thread string, n int) []handling {
 }
 
 // untilMoved publishes events to a thread until it has continued as new.
-func untilMoved(t *testing.T, w *world.World, thread, typ string) []event.EnvEvent {
+func untilMoved(t *testing.T, w *harness.Harness, thread, typ string) []event.EnvEvent {
 	t.Helper()
 	var events []event.EnvEvent
 	for began, end := run(w, thread), time.Now().Add(waitLong); run(w, thread) == began; {
@@ -38,7 +38,7 @@ func untilMoved(t *testing.T, w *world.World, thread, typ string) []event.EnvEve
 }
 
 // heldIn are the events that rules hold back in a thread.
-func heldIn(w *world.World, thread string) []signals.HeldEvents {
+func heldIn(w *harness.Harness, thread string) []signals.HeldEvents {
 	w.T.Helper()
 	state, err := w.Threads.State(w.Ctx(), thread)
 	require.NoError(w.T, err)
@@ -54,7 +54,7 @@ func TestRapidEvents(t *testing.T) {
 	l := newLedger()
 	files, alerts, endless := wakes("files", "file.*", rule.Agent{Prompt: "Look at the file."}), l.rule("alerts", "alert.*"), l.rule("endless", "endless.*")
 	files.Function, files.Debounce, alerts.Throttle, endless.Debounce = l.handle, hold, hold, 200*time.Millisecond
-	w := ruled(t, world.Options{}, files, alerts, endless)
+	w := ruled(t, harness.Options{}, files, alerts, endless)
 	t.Run("S3-61 a debounce handles the last of those that come fast", func(t *testing.T) { eventsDebounced(t, w, l) })
 	t.Run("S3-61 a throttle handles the first, and the last that follows", func(t *testing.T) { eventsThrottled(t, w, l) })
 	t.Run("S3-61 a debounce has an end", func(t *testing.T) { debounceEnds(t, w, l) })
@@ -63,7 +63,7 @@ func TestRapidEvents(t *testing.T) {
 }
 
 // rapid publishes n events in quick succession.
-func rapid(w *world.World, thread, typ string, n int) []event.EnvEvent {
+func rapid(w *harness.Harness, thread, typ string, n int) []event.EnvEvent {
 	w.T.Helper()
 	events := make([]event.EnvEvent, n)
 	for i := range events {
@@ -73,7 +73,7 @@ func rapid(w *world.World, thread, typ string, n int) []event.EnvEvent {
 	return events
 }
 
-func eventsDebounced(t *testing.T, w *world.World, l *ledger) {
+func eventsDebounced(t *testing.T, w *harness.Harness, l *ledger) {
 	thread := w.Open()
 	events := rapid(w, thread, "file.changed", 5)
 	first, last := events[0], events[4]
@@ -87,7 +87,7 @@ func eventsDebounced(t *testing.T, w *world.World, l *ledger) {
 	require.Empty(t, heldIn(w, thread))
 
 	t.Run("its agent knows of the others", func(t *testing.T) {
-		observed := world.Payload[event.Message](w, recordOf(w, thread, last.ID+".observed"))
+		observed := harness.Payload[event.Message](w, recordOf(w, thread, last.ID+".observed"))
 		require.Len(t, observed.Parts, 4)
 		require.Contains(t, observed.Parts[3].Text, "Held back before it: 4 events since ")
 		require.Len(t, w.Messages(thread), 4, "and is woken once")
@@ -98,7 +98,7 @@ func eventsDebounced(t *testing.T, w *world.World, l *ledger) {
 	})
 }
 
-func eventsThrottled(t *testing.T, w *world.World, l *ledger) {
+func eventsThrottled(t *testing.T, w *harness.Harness, l *ledger) {
 	thread := w.Open()
 	events := rapid(w, thread, "alert.fired", 5)
 	calls := awaitCalls(t, l, thread, 2)
@@ -116,7 +116,7 @@ func eventsThrottled(t *testing.T, w *world.World, l *ledger) {
 	})
 }
 
-func debounceEnds(t *testing.T, w *world.World, l *ledger) {
+func debounceEnds(t *testing.T, w *harness.Harness, l *ledger) {
 	thread := w.Open()
 	often := time.NewTicker(20 * time.Millisecond)
 	defer often.Stop()
@@ -130,7 +130,7 @@ func debounceEnds(t *testing.T, w *world.World, l *ledger) {
 	require.Greater(t, sent, 1)
 }
 
-func heldApart(t *testing.T, w *world.World, l *ledger) {
+func heldApart(t *testing.T, w *harness.Harness, l *ledger) {
 	one, other := w.Open(), w.Open()
 	file, alert := rapid(w, one, "file.changed", 2)[1], rapid(w, one, "alert.fired", 1)[0]
 	alone := rapid(w, other, "file.changed", 1)[0]
@@ -140,7 +140,7 @@ func heldApart(t *testing.T, w *world.World, l *ledger) {
 	require.Equal(t, []string{alone.ID}, l.handled(other))
 }
 
-func heldClosed(t *testing.T, w *world.World, l *ledger) {
+func heldClosed(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, e := w.Open(), happened("file.changed", nil)
 	require.Equal(t, signals.TurnHeld, handle(w, thread, e).Status)
 	closed(t, w, thread)
@@ -155,7 +155,7 @@ func TestRapidEventsLiveOn(t *testing.T) {
 	l := newLedger()
 	quiet, calm := l.rule("quiet", "quiet.*"), l.rule("calm", "calm.*")
 	quiet.Debounce, calm.Throttle = long, long
-	w := ruled(t, world.Options{NoWorker: true, Dynamic: shortRuns}, quiet, calm)
+	w := ruled(t, harness.Options{NoWorker: true, Dynamic: shortRuns}, quiet, calm)
 	stop := w.StartWorker()
 	thread := w.Open()
 
@@ -186,7 +186,7 @@ func TestRapidEventsLiveOn(t *testing.T) {
 // TestEventsLiveOn handles events across continue-as-new.
 func TestEventsLiveOn(t *testing.T) {
 	l := newLedger()
-	w := ruled(t, world.Options{NoWorker: true, Dynamic: shortRuns, Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
+	w := ruled(t, harness.Options{NoWorker: true, Dynamic: shortRuns, Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
 		c.StopTimeout = 10 * time.Millisecond
 	}}, l.rule("queued", "queued.*"))
 	stop := w.StartWorker()

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestRules publishes events of many types to one running thread, and checks which rule's function
@@ -25,7 +25,7 @@ func TestRules(t *testing.T) {
 	high, disabled, mains, fallback := l.rule("high", "prio.high"), l.rule("disabled", "github.*"), l.rule("mains", "github.push"), l.rule(rule.NameFallback, "*")
 	high.Priority, disabled.Priority, disabled.Disabled, mains.Priority, fallback.Priority = 40, 90, true, 50, 10
 	mains.Where = []rule.Condition{{Field: "payload.branch", Equals: "main"}, {Field: "metadata.source", Equals: "env"}}
-	w := ruled(t, world.Options{},
+	w := ruled(t, harness.Options{},
 		l.rule("exact", "file.changed"), l.rule("array", "build.started", "build.ended"), l.rule("prefix", "github.*"),
 		l.rule("low", "prio.*"), l.rule("equal", "prio.*"), high, disabled, mains, fallback)
 	thread := w.Open()
@@ -93,7 +93,7 @@ func TestRules(t *testing.T) {
 // TestRuleChanges: a thread keeps the rule with which it has started to handle an event.
 func TestRuleChanges(t *testing.T) {
 	l := newLedger()
-	w := ruled(t, world.Options{}, l.rule("files", "file.*"))
+	w := ruled(t, harness.Options{}, l.rule("files", "file.*"))
 	thread, e := w.Open(), happened("file.changed", nil)
 	halt := l.halts(e.ID)
 	publish(w, thread, e)
@@ -130,7 +130,7 @@ agents:
 	log := &logbook{}
 	source, err := config.Open(path, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
-	w := ruled(t, world.Options{Configure: func(c *threadmill.Config) { c.RuleSource = source }})
+	w := ruled(t, harness.Options{Configure: func(c *threadmill.Config) { c.RuleSource = source }})
 	thread := w.Open()
 	system := func() string {
 		t.Helper()

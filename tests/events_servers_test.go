@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestServers publishes to two servers, each with a worker and an API, over one store and one
@@ -33,7 +33,7 @@ func TestServers(t *testing.T) {
 				second = *c
 				second.Rules = rules(two)
 			}
-			w := world.New(t, o)
+			w := harness.New(t, o)
 			stop := w.StartWorker()
 			work(t, second)
 			other, err := threadmill.New(second)
@@ -46,7 +46,7 @@ func TestServers(t *testing.T) {
 			fence(w, w.Open())
 
 			t.Run("S3-60 each event is handled once, in one order, whoever it was published to", func(t *testing.T) {
-				serversShare(t, []*world.World{w, &elsewhere}, []*ledger{one, two})
+				serversShare(t, []*harness.Harness{w, &elsewhere}, []*ledger{one, two})
 			})
 			t.Run("S3-60 viewers of the one see what the other was told", func(t *testing.T) {
 				thread := w.Open()
@@ -65,7 +65,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-func serversShare(t *testing.T, servers []*world.World, ledgers []*ledger) {
+func serversShare(t *testing.T, servers []*harness.Harness, ledgers []*ledger) {
 	const threads, each = 8, 10
 	w := servers[0]
 	byBoth := make([]int, len(ledgers))

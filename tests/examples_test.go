@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestExamples runs every program in examples/ and compares its output with its output.txt; -update
@@ -51,13 +51,13 @@ func runExample(t *testing.T, name string) string {
 	taskQueue := "example-" + signals.NewID()
 	if name == "plain-temporal" {
 		// It has no worker.
-		taskQueue = world.New(t, world.Options{}).TaskQueue
+		taskQueue = harness.New(t, harness.Options{}).TaskQueue
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*waitLong)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "run", "./examples/"+name, "-task-queue", taskQueue)
 	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+world.Temporal(t).Addr(), "TEMPORAL_NAMESPACE=default",
+	cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+harness.Temporal(t).Addr(), "TEMPORAL_NAMESPACE=default",
 		"TEMPORAL_CONFIG_FILE="+filepath.Join(t.TempDir(), "none.toml"))
 	var out, problems strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &problems

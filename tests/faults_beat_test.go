@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestHeartbeats(t *testing.T) {
 	t.Parallel()
 	slow := newGate("slow")
-	w := world.New(t, world.Options{Tools: []tool.Tool{slow}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow}})
 	id := w.Open()
 	posted := w.Post(id, "use slow {}")
 	<-slow.reached

@@ -11,8 +11,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
 // TestFaultsOfHooks kills the worker with SIGKILL at every point of a turn with hooks: each
@@ -59,7 +59,7 @@ func (k *killing) awaitHookEvent(thread, eventID string, kind enumspb.EventType)
 func (k *killing) ends(thread, eventID string) signals.TurnResult {
 	k.T.Helper()
 	out := k.Await(thread, eventID)
-	settle(k.World, thread)
+	settle(k.Harness, thread)
 	return out
 }
 
@@ -69,7 +69,7 @@ func (k *killing) requireGuarded(t *testing.T, thread, eventID, want string, ask
 	t.Helper()
 	require.Equal(t, want, k.ends(thread, eventID).Message.Content)
 	require.Equal(t, asked, k.asked("guard", k.hookKey(thread, eventID, "guard")))
-	made := world.Payload[event.Interception](k.World, only(t, ofType(k.World, thread, event.TypeHook)))
+	made := harness.Payload[event.Interception](k.Harness, only(t, ofType(k.Harness, thread, event.TypeHook)))
 	require.Equal(t, eventID, made.EventID)
 	require.Equal(t, event.OutcomeReplaced, made.Outcome)
 	require.Equal(t, want, made.Message.Content)
@@ -77,7 +77,7 @@ func (k *killing) requireGuarded(t *testing.T, thread, eventID, want string, ask
 }
 
 func killedBefore(t *testing.T) {
-	k := newKilling(t, world.Options{}, guarded)
+	k := newKilling(t, harness.Options{}, guarded)
 	idle := k.victim
 	idle.Idle = true
 	k.start(idle)
@@ -94,7 +94,7 @@ func killedBefore(t *testing.T) {
 // killedBetween kills the worker when Temporal has the decision of the hooks, but the thread has
 // not seen it.
 func killedBetween(t *testing.T) {
-	k := newKilling(t, world.Options{}, guarded)
+	k := newKilling(t, harness.Options{}, guarded)
 	p := proc.NewProxy(t, k.victim.Temporal)
 	behind := k.victim
 	behind.Temporal = p.Addr
@@ -113,7 +113,7 @@ func killedBetween(t *testing.T) {
 
 // killedMeanwhile kills one worker while each of several threads is at another point.
 func killedMeanwhile(t *testing.T) {
-	k := newKilling(t, world.Options{}, guarded)
+	k := newKilling(t, harness.Options{}, guarded)
 	k.start(k.victim)
 	at := func(thread, content string, reached <-chan struct{}) {
 		t.Helper()
@@ -168,9 +168,9 @@ func (k *killing) requireSealed(t *testing.T, id string, asked int) event.Messag
 	require.Equal(t, resultID, messages[2].ID)
 	require.Equal(t, asked, k.asked("seal", k.hookKey(id, resultID, "seal")))
 	var made []event.Interception
-	for _, r := range ofType(k.World, id, event.TypeHook) {
+	for _, r := range ofType(k.Harness, id, event.TypeHook) {
 		if r.ID == event.InterceptionID(resultID) {
-			made = append(made, world.Payload[event.Interception](k.World, r))
+			made = append(made, harness.Payload[event.Interception](k.Harness, r))
 		}
 	}
 	require.Equal(t, event.OutcomeReplaced, only(t, made).Outcome)

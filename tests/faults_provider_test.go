@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestProviderFaults covers temporary and permanent failures of a model's provider.
@@ -56,7 +56,7 @@ func TestProviderFaults(t *testing.T) {
 	}
 	t.Run("slow", func(t *testing.T) {
 		t.Parallel()
-		w := world.New(t, world.Options{Provider: llmtest.Config{Delay: 200 * time.Millisecond}})
+		w := harness.New(t, harness.Options{Provider: llmtest.Config{Delay: 200 * time.Millisecond}})
 		id := w.Open()
 		require.Equal(t, signals.TurnCompleted, w.Say(id, "count 10").Status)
 		require.Equal(t, 1, w.Provider.Calls(), "who is slow is not asked again")
@@ -72,8 +72,8 @@ func TestProviderFaults(t *testing.T) {
 	}
 }
 
-func faultyProvider(t *testing.T, limit time.Duration) *world.World {
-	return world.New(t, world.Options{MaxModelAttempts: 3, Agents: []agent.Agent{{
+func faultyProvider(t *testing.T, limit time.Duration) *harness.Harness {
+	return harness.New(t, harness.Options{MaxModelAttempts: 3, Agents: []agent.Agent{{
 		Name: "assistant", Model: "openai/stand-in", Limits: agent.Limits{ModelTimeout: limit},
 	}}})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -121,7 +121,7 @@ func TestLostAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := world.New(t, world.Options{NoWorker: true})
+			w := harness.New(t, harness.Options{NoWorker: true})
 			u := &unreliable{Store: w.Store, lose: c.lose()}
 			once := newSpy("once")
 			workOn(t, w, u, once)
@@ -152,7 +152,7 @@ func TestLostAnswers(t *testing.T) {
 }
 
 // workOn runs a worker of a world on another store, with one tool.
-func workOn(t *testing.T, w *world.World, s store.Store, only tool.Tool) {
+func workOn(t *testing.T, w *harness.Harness, s store.Store, only tool.Tool) {
 	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: w.Provider.URL})
 	require.NoError(t, err)
 	runtime, err := threadmill.New(threadmill.Config{

@@ -22,8 +22,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
 // TestFaults kills the servers of a conversation at every point of a turn.
@@ -442,7 +442,7 @@ func (s stage) awaitRest(thread string) {
 func (s stage) dial() client.Client {
 	s.t.Helper()
 	c, err := client.Dial(client.Options{
-		HostPort: s.Temporal, Logger: log.NewStructuredLogger(world.Quiet),
+		HostPort: s.Temporal, Logger: log.NewStructuredLogger(harness.Quiet),
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: proc.Patience},
 	})
 	require.NoError(s.t, err)

@@ -11,12 +11,12 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 const (
-	waitLong = world.Patience
-	waitTick = world.Tick
+	waitLong = harness.Patience
+	waitTick = harness.Tick
 
 	// calm is a Config.StaleAfter for tests that count runs: longer than a machine stalls, so that
 	// no step counts as lost and runs twice. It is well below waitLong, because the server may give
@@ -25,7 +25,7 @@ const (
 )
 
 // awaitMessages waits until a thread has n messages.
-func awaitMessages(w *world.World, thread string, n int) {
+func awaitMessages(w *harness.Harness, thread string, n int) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
 		newest, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeMessage}, Limit: store.MaxLimit})

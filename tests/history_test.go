@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestHistoryIsTheEventLog: Temporal's history shows the messages, the calls and their results.
 func TestHistoryIsTheEventLog(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	w.Say(id, `use note {"text":"buy milk"}`)
 	seen := map[string]bool{}

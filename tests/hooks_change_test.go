@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -21,12 +21,12 @@ import (
 func TestHooksChangeEvents(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
-	w := d.open(t, world.Options{Tools: []tool.Tool{spied}},
+	w := d.open(t, harness.Options{Tools: []tool.Tool{spied}},
 		[]hook.Hook{d.hook("first"), d.inline("between"), d.hook("second"), d.hook("models", event.TypeLLMCall)},
 		d.processor("tickets", "ticket.opened"))
 
-	inline := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.inline("inline")})
-	for name, w := range map[string]*world.World{"first": w, "inline": inline} {
+	inline := d.open(t, harness.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.inline("inline")})
+	for name, w := range map[string]*harness.Harness{"first": w, "inline": inline} {
 		t.Run("S0-12 S0-T1 new content of a message, by "+name, func(t *testing.T) { hooksRewrite(t, d, w, name) })
 		t.Run("S0-13 S0-T3 edited arguments, and fewer calls, by "+name, func(t *testing.T) { hooksEditCalls(t, d, w, spied, name) })
 		t.Run("S0-13 a person is asked about edited arguments, by "+name, func(t *testing.T) { hooksEditAsked(t, d, w, name) })
@@ -105,7 +105,7 @@ func TestHooksChangeEvents(t *testing.T) {
 	t.Run("S2-18 a message that joins a turn", func(t *testing.T) { hooksSteered(t, d, w) })
 }
 
-func hooksRewrite(t *testing.T, d *desk, w *world.World, by string) {
+func hooksRewrite(t *testing.T, d *desk, w *harness.Harness, by string) {
 	id := w.Open("assistant")
 	d.set(id, by, saying(event.CreatedByUser, "1234", by+"-hidden"))
 	before := w.Provider.Calls()
@@ -125,7 +125,7 @@ func hooksRewrite(t *testing.T, d *desk, w *world.World, by string) {
 	}
 }
 
-func hooksEditCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string) {
+func hooksEditCalls(t *testing.T, d *desk, w *harness.Harness, spied *spy, by string) {
 	id, ran := w.Open("assistant"), len(spied.seen())
 	d.set(id, by, onCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
 		assert.Len(t, c.ToolCalls, 3)
@@ -161,7 +161,7 @@ func hooksEditCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string
 	}
 }
 
-func hooksEditAsked(t *testing.T, d *desk, w *world.World, by string) {
+func hooksEditAsked(t *testing.T, d *desk, w *harness.Harness, by string) {
 	edit := func(to string) hook.Func {
 		return onCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
 			c.ToolCalls[0].Function.Arguments = to
@@ -195,7 +195,7 @@ func hooksEditAsked(t *testing.T, d *desk, w *world.World, by string) {
 	require.Len(t, ofType(w, id, event.TypeApprovalRequest), 1, "and nobody is asked about them")
 }
 
-func hooksCustomInstead(t *testing.T, d *desk, w *world.World, what, says string) {
+func hooksCustomInstead(t *testing.T, d *desk, w *harness.Harness, what, says string) {
 	id := w.Open("assistant")
 	d.set(id, "first", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		if (entry{event: e}).what() != what {
@@ -223,7 +223,7 @@ func hooksCustomInstead(t *testing.T, d *desk, w *world.World, what, says string
 	requireSettled(t, w, id)
 }
 
-func hooksModelCall(t *testing.T, d *desk, w *world.World) {
+func hooksModelCall(t *testing.T, d *desk, w *harness.Harness) {
 	id := w.Open("assistant")
 	d.set(id, "models", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		call := e.(event.LLMCallEvent)
@@ -244,7 +244,7 @@ func hooksModelCall(t *testing.T, d *desk, w *world.World) {
 	require.Contains(t, calls[0].raw, `"model":"other"`)
 	require.NotContains(t, calls[1].raw, "Be brief.", "for this one call")
 	require.Contains(t, calls[1].raw, `"model":"stand-in"`)
-	record := world.Payload[event.LLMCall](w, ofType(w, id, event.TypeLLMCall)[0])
+	record := harness.Payload[event.LLMCall](w, ofType(w, id, event.TypeLLMCall)[0])
 	require.Equal(t, "openai/other", record.Model)
 
 	d.set(id, "models", func(_ context.Context, _ event.Event, respond hook.Respond) (event.Event, error) {
@@ -258,7 +258,7 @@ func hooksModelCall(t *testing.T, d *desk, w *world.World) {
 	require.Equal(t, "assistant: I am resting.", saidIn(w, id)[len(saidIn(w, id))-1])
 }
 
-func hooksSteered(t *testing.T, d *desk, w *world.World) {
+func hooksSteered(t *testing.T, d *desk, w *harness.Harness) {
 	id, slow := w.Open("assistant"), newHalt()
 	d.set(id, "first", slow.before("message tool", saying(event.CreatedByUser, "secret", "…")))
 	e := w.Post(id, "use note {}")

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -39,12 +39,12 @@ func TestHooksFail(t *testing.T) {
 	}
 	brief := with(d.hook("brief", "time.taken"), 1, hook.FailClosed)
 	brief.Timeout = 20 * time.Millisecond
-	w := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{
+	w := d.open(t, harness.Options{Tools: []tool.Tool{spied}}, []hook.Hook{
 		d.hook("first"), with(d.inline("inline-open", "message"), 0, hook.FailOpen),
 		with(d.hook("open"), 1, hook.FailOpen), brief, with(d.hook("patient"), 2, ""),
 		with(d.hook("strict"), 1, ""), with(d.hook("strict-models", event.TypeLLMCall), 1, ""), d.hook("last"),
 	})
-	inline := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{
+	inline := d.open(t, harness.Options{Tools: []tool.Tool{spied}}, []hook.Hook{
 		d.inline("strict"), with(d.inline("inline-open"), 0, hook.FailOpen), d.inline("last"), d.inline("strict-models", event.TypeLLMCall),
 	})
 	for what, says := range map[string]string{
@@ -90,7 +90,7 @@ func TestHooksFail(t *testing.T) {
 		require.Contains(t, failedEvent(w, id, "e1").Error, "20ms")
 	})
 	t.Run("S0-23 S2-35 a hook that panics has failed, and the worker lives", func(t *testing.T) {
-		for _, w := range []*world.World{w, inline} {
+		for _, w := range []*harness.Harness{w, inline} {
 			id := w.Open("assistant")
 			d.set(id, "strict", panics)
 			out := turn(w, id, message(id, "e1", "hello"))
@@ -125,7 +125,7 @@ func TestHooksFail(t *testing.T) {
 }
 
 // hooksFailOpen makes one of several hooks of a message fail.
-func hooksFailOpen(t *testing.T, d *desk, w *world.World, name string, rule hook.Func, hooks int) {
+func hooksFailOpen(t *testing.T, d *desk, w *harness.Harness, name string, rule hook.Func, hooks int) {
 	t.Helper()
 	id := w.Open("assistant")
 	d.set(id, name, rule)
@@ -146,7 +146,7 @@ func hooksFailOpen(t *testing.T, d *desk, w *world.World, name string, rule hook
 	require.Empty(t, ofType(w, id, event.TypeError))
 }
 
-func hooksFailClosed(t *testing.T, d *desk, w *world.World, spied *spy, what, says string) {
+func hooksFailClosed(t *testing.T, d *desk, w *harness.Harness, spied *spy, what, says string) {
 	const why = "no way"
 	name, id := "strict", w.Open("assistant")
 	if what == "llm_call" {
@@ -167,7 +167,7 @@ func hooksFailClosed(t *testing.T, d *desk, w *world.World, spied *spy, what, sa
 	state, err := w.Threads.State(w.Ctx(), id)
 	require.NoError(t, err)
 	require.Equal(t, it, only(t, state.Failed))
-	failure := world.Payload[event.Failure](w, only(t, ofType(w, id, event.TypeError)))
+	failure := harness.Payload[event.Failure](w, only(t, ofType(w, id, event.TypeError)))
 	require.Equal(t, "e1", failure.EventID)
 	require.Equal(t, out.Error, failure.Error)
 	require.True(t, failure.Retryable)
@@ -221,7 +221,7 @@ func uniqueIDs(records []event.Record) map[string]bool {
 	return out
 }
 
-func hooksTriedAgain(t *testing.T, d *desk, w *world.World) {
+func hooksTriedAgain(t *testing.T, d *desk, w *harness.Harness) {
 	id := w.Open("assistant")
 	failures := 1
 	d.set(id, "first", saying(event.CreatedByUser, "hello", "good day"))

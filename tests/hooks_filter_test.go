@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -54,7 +54,7 @@ func TestHookFilters(t *testing.T) {
 		"nothing-at-once": {hook.Filter{Types: []string{"tool_call"}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}, nil},
 		"elsewhere":       {hook.Filter{Namespaces: []string{"elsewhere"}}, nil},
 	}
-	w := d.open(t, world.Options{Tools: []tool.Tool{spied}, Agents: []agent.Agent{
+	w := d.open(t, harness.Options{Tools: []tool.Tool{spied}, Agents: []agent.Agent{
 		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note", "spied"}},
 		{Name: "bob", Model: "openai/stand-in", Tools: []string{"note"}},
 	}, Configure: func(c *threadmill.Config) {

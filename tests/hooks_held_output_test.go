@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 const (
@@ -55,7 +55,7 @@ func TestHeldOutput(t *testing.T) {
 	keeper.Filter = hook.Filter{Types: []string{"message"}, CreatedBy: []event.CreatedBy{event.CreatedByAgent}, Agents: []string{"guarded"}}
 	inline.Filter = keeper.Filter
 	inline.Filter.Agents = []string{"watched"}
-	w := d.open(t, world.Options{Agents: agents}, []hook.Hook{keeper, inline})
+	w := d.open(t, harness.Options{Agents: agents}, []hook.Hook{keeper, inline})
 
 	t.Run("whoever is not held is seen as it speaks", func(t *testing.T) {
 		id := w.Open("plain")
@@ -144,7 +144,7 @@ func TestHeldOutput(t *testing.T) {
 }
 
 // heldRedacted redacts an agent's reply, and checks it meanwhile.
-func heldRedacted(t *testing.T, w *world.World, id string, meanwhile func()) {
+func heldRedacted(t *testing.T, w *harness.Harness, id string, meanwhile func()) {
 	t.Helper()
 	view := watch(t, w, id, "")
 	post := message(id, "e1", heldSays)
@@ -167,7 +167,7 @@ func heldRedacted(t *testing.T, w *world.World, id string, meanwhile func()) {
 	require.NotContains(t, last, heldSecret)
 }
 
-func heldInterrupted(t *testing.T, d *desk, w *world.World) {
+func heldInterrupted(t *testing.T, d *desk, w *harness.Harness) {
 	interrupt := func(id string) {
 		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 	}

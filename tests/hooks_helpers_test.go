@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // desk has hooks and processors with separate rules for each thread of a test. It records their
@@ -145,7 +145,7 @@ func deskAgents(tools ...string) []agent.Agent {
 
 // open builds a world with a desk's hooks and processors. On a machine that stalls, no step counts
 // as lost and runs twice.
-func (d *desk) open(t *testing.T, o world.Options, hooks []hook.Hook, processors ...hook.Processor) *world.World {
+func (d *desk) open(t *testing.T, o harness.Options, hooks []hook.Hook, processors ...hook.Processor) *harness.Harness {
 	t.Helper()
 	if o.Agents == nil {
 		names := []string{}
@@ -161,7 +161,7 @@ func (d *desk) open(t *testing.T, o world.Options, hooks []hook.Hook, processors
 			configure(c)
 		}
 	}
-	return world.New(t, o)
+	return harness.New(t, o)
 }
 
 // onMessage is a rule for messages of one kind of sender.
@@ -231,13 +231,13 @@ func (h *halt) before(what string, rule hook.Func) hook.Func {
 }
 
 // say posts a person's message, and waits until its turn has ended and all of it is stored.
-func say(w *world.World, thread, content string) signals.TurnResult {
+func say(w *harness.Harness, thread, content string) signals.TurnResult {
 	w.T.Helper()
 	return wholly(w, thread, w.Say(thread, content))
 }
 
 // turn posts an event, and waits like say.
-func turn(w *world.World, thread string, p signals.Post) signals.TurnResult {
+func turn(w *harness.Harness, thread string, p signals.Post) signals.TurnResult {
 	w.T.Helper()
 	out, err := w.Threads.Turn(w.Ctx(), thread, p)
 	require.NoError(w.T, err)
@@ -245,7 +245,7 @@ func turn(w *world.World, thread string, p signals.Post) signals.TurnResult {
 }
 
 // wholly waits until all of a turn is stored.
-func wholly(w *world.World, thread string, out signals.TurnResult) signals.TurnResult {
+func wholly(w *harness.Harness, thread string, out signals.TurnResult) signals.TurnResult {
 	w.T.Helper()
 	if out.LastRecord != "" {
 		require.Eventually(w.T, func() bool {
@@ -257,16 +257,16 @@ func wholly(w *world.World, thread string, out signals.TurnResult) signals.TurnR
 }
 
 // decisionOn returns the decision on an event.
-func decisionOn(w *world.World, thread, eventID string) event.Interception {
+func decisionOn(w *harness.Harness, thread, eventID string) event.Interception {
 	w.T.Helper()
 	found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), event.InterceptionID(eventID))
 	require.NoError(w.T, err)
 	require.Len(w.T, found, 1, "a decision on event %s", eventID)
-	return world.Payload[event.Interception](w, found[0])
+	return harness.Payload[event.Interception](w, found[0])
 }
 
 // recordOf returns a record.
-func recordOf(w *world.World, thread, id string) event.Record {
+func recordOf(w *harness.Harness, thread, id string) event.Record {
 	w.T.Helper()
 	found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), id)
 	require.NoError(w.T, err)
@@ -275,7 +275,7 @@ func recordOf(w *world.World, thread, id string) event.Record {
 }
 
 // saidIn are a thread's stored messages: "ann: hello".
-func saidIn(w *world.World, thread string) []string {
+func saidIn(w *harness.Harness, thread string) []string {
 	w.T.Helper()
 	out := []string{}
 	for _, m := range w.Messages(thread) {
@@ -285,7 +285,7 @@ func saidIn(w *world.World, thread string) []string {
 }
 
 // modelsOf are the model calls whose messages contain text.
-func modelsOf(w *world.World, text string) []shown {
+func modelsOf(w *harness.Harness, text string) []shown {
 	w.T.Helper()
 	return slices.DeleteFunc(modelCalls(w), func(s shown) bool {
 		return !slices.ContainsFunc(s.Messages, func(m shownMessage) bool { return strings.Contains(m.Content, text) })
@@ -302,7 +302,7 @@ func custom(id, typ string, payload any) signals.Post {
 }
 
 // itemOf queries an event in a thread's queue.
-func itemOf(w *world.World, thread, eventID string) event.Item {
+func itemOf(w *harness.Harness, thread, eventID string) event.Item {
 	w.T.Helper()
 	it, err := w.Threads.Item(w.Ctx(), thread, eventID)
 	require.NoError(w.T, err)
@@ -310,7 +310,7 @@ func itemOf(w *world.World, thread, eventID string) event.Item {
 }
 
 // failedEvent returns an event that must have failed.
-func failedEvent(w *world.World, thread, eventID string) event.Item {
+func failedEvent(w *harness.Harness, thread, eventID string) event.Item {
 	w.T.Helper()
 	it := itemOf(w, thread, eventID)
 	require.Equal(w.T, event.ItemFailed, it.Status)
@@ -321,12 +321,12 @@ func failedEvent(w *world.World, thread, eventID string) event.Item {
 var failing400 = llmtest.Status(http.StatusBadRequest, "")
 
 // failedDecision is a decision that failed.
-func failedDecision(w *world.World, thread, eventID string) event.Interception {
+func failedDecision(w *harness.Harness, thread, eventID string) event.Interception {
 	w.T.Helper()
 	decisions := slices.DeleteFunc(ofType(w, thread, event.TypeHook), func(r event.Record) bool {
-		d := world.Payload[event.Interception](w, r)
+		d := harness.Payload[event.Interception](w, r)
 		return d.EventID != eventID || d.Outcome != event.OutcomeFailed
 	})
 	require.Len(w.T, decisions, 1)
-	return world.Payload[event.Interception](w, decisions[0])
+	return harness.Payload[event.Interception](w, decisions[0])
 }

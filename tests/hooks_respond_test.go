@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -21,13 +21,13 @@ import (
 func TestRespond(t *testing.T) {
 	t.Parallel()
 	d, spied, slow := newDesk(), newSpy("spied"), newGate("slow")
-	w := d.open(t, world.Options{Tools: []tool.Tool{spied, slow}, Agents: []agent.Agent{
+	w := d.open(t, harness.Options{Tools: []tool.Tool{spied, slow}, Agents: []agent.Agent{
 		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note", "spied", "slow"}},
 		{Name: "bob", Model: "openai/stand-in", Tools: []string{"note"}},
 	}}, []hook.Hook{d.hook("first"), d.inline("between"), d.hook("second"), d.hook("models", event.TypeLLMCall)})
-	inline := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.inline("inline")})
+	inline := d.open(t, harness.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.inline("inline")})
 
-	for name, w := range map[string]*world.World{"first": w, "inline": inline} {
+	for name, w := range map[string]*harness.Harness{"first": w, "inline": inline} {
 		t.Run("S0-15 S0-25 S0-T2 to a person's message, by "+name, func(t *testing.T) { respondToMessage(t, d, w, name) })
 		t.Run("S0-16 S0-25 S0-42 S0-T3 to a tool call, by "+name, func(t *testing.T) { respondToCalls(t, d, w, spied, name) })
 		t.Run("S0-22 S0-T4 to a tool's result, by "+name, func(t *testing.T) { respondToResult(t, d, w, spied, name) })
@@ -108,7 +108,7 @@ func eventIDs(book []entry) (ids []string) {
 	return ids
 }
 
-func respondToMessage(t *testing.T, d *desk, w *world.World, by string) {
+func respondToMessage(t *testing.T, d *desk, w *harness.Harness, by string) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
 	d.set(id, by, responding(event.CreatedByUser, hook.Response{Content: "I cannot help with that."}))
 	out := turn(w, id, message(id, "e1", "tell me the password"))
@@ -128,7 +128,7 @@ func respondToMessage(t *testing.T, d *desk, w *world.World, by string) {
 	requireBlocked(w, id, []string{"tell me the password"}, "I cannot help with that.")
 }
 
-func respondToCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string) {
+func respondToCalls(t *testing.T, d *desk, w *harness.Harness, spied *spy, by string) {
 	id, calls, ran := w.Open("assistant"), w.Provider.Calls(), len(spied.seen())
 	d.set(id, by, onCalls(func(_ event.ToolCallEvent, respond hook.Respond) event.Event {
 		respond(hook.Response{Content: "Tools are switched off.", SenderType: event.CreatedBySystem, SenderID: "guard"})
@@ -160,7 +160,7 @@ func respondToCalls(t *testing.T, d *desk, w *world.World, spied *spy, by string
 }
 
 // respondToResult responds to one of two results.
-func respondToResult(t *testing.T, d *desk, w *world.World, spied *spy, by string) {
+func respondToResult(t *testing.T, d *desk, w *harness.Harness, spied *spy, by string) {
 	id, calls, ran := w.Open("assistant"), w.Provider.Calls(), len(spied.seen())
 	d.set(id, by, onMessage(event.CreatedByTool, func(m event.MessageEvent, respond hook.Respond) event.Event {
 		if m.Message.SenderID == "note" {
@@ -198,7 +198,7 @@ func respondToResult(t *testing.T, d *desk, w *world.World, spied *spy, by strin
 	requireAnswered(t, modelCalls(w)[w.Provider.Calls()-1].Messages)
 }
 
-func respondOften(t *testing.T, d *desk, w *world.World, by string) {
+func respondOften(t *testing.T, d *desk, w *harness.Harness, by string) {
 	id := w.Open("assistant")
 	var responses []hook.Response
 	want := []string{"ann: hello"}
@@ -257,7 +257,7 @@ var speakers = []speaker{
 	},
 }
 
-func respondFrom(t *testing.T, d *desk, w *world.World, tt speaker) {
+func respondFrom(t *testing.T, d *desk, w *harness.Harness, tt speaker) {
 	id := w.Open("assistant", "bob")
 	tt.response.Content = "instead"
 	name := "first"
@@ -298,7 +298,7 @@ func respondFrom(t *testing.T, d *desk, w *world.World, tt speaker) {
 }
 
 // respondIsEvent: hooks see, change and respond to a response, and agents answer it.
-func respondIsEvent(t *testing.T, d *desk, w *world.World) {
+func respondIsEvent(t *testing.T, d *desk, w *harness.Harness) {
 	id, calls := w.Open("assistant", "bob"), w.Provider.Calls()
 	d.set(id, "first", onMessage(event.CreatedByUser, func(m event.MessageEvent, respond hook.Respond) event.Event {
 		if m.Message.SenderID == "ann" {
@@ -351,7 +351,7 @@ func respondIsEvent(t *testing.T, d *desk, w *world.World) {
 }
 
 // respondWhen responds to a result twice while another call still runs.
-func respondWhen(t *testing.T, d *desk, w *world.World, slow *gate) {
+func respondWhen(t *testing.T, d *desk, w *harness.Harness, slow *gate) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
 	d.set(id, "first", onMessage(event.CreatedByTool, func(m event.MessageEvent, respond hook.Respond) event.Event {
 		if m.Message.SenderID == "note" {
@@ -394,7 +394,7 @@ func respondWhen(t *testing.T, d *desk, w *world.World, slow *gate) {
 }
 
 // respondForEver responds to its own responses.
-func respondForEver(t *testing.T, d *desk, w *world.World, by string) {
+func respondForEver(t *testing.T, d *desk, w *harness.Harness, by string) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
 	d.set(id, by, responding(event.CreatedByUser, hook.Response{Content: "and again", SenderType: event.CreatedByUser, SenderID: "echo"}))
 	out := turn(w, id, message(id, "e1", "hello"))

@@ -18,7 +18,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/workflows"
 )
 
@@ -26,7 +26,7 @@ import (
 func TestHooksOutliveWorkers(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
-	w := d.open(t, world.Options{NoWorker: true, Configure: func(c *threadmill.Config) { c.StopTimeout = 10 * time.Millisecond }},
+	w := d.open(t, harness.Options{NoWorker: true, Configure: func(c *threadmill.Config) { c.StopTimeout = 10 * time.Millisecond }},
 		[]hook.Hook{d.hook("first"), d.inline("inline")})
 	play := func(t *testing.T, disturb func()) []string {
 		id := w.Open("assistant")
@@ -66,10 +66,10 @@ func TestHooksOutliveWorkers(t *testing.T) {
 			line := r.Type
 			switch r.Type {
 			case event.TypeMessage:
-				m := world.Payload[event.Message](w, r)
+				m := harness.Payload[event.Message](w, r)
 				line += fmt.Sprint(" ", m.SenderID, ": ", m.Content)
 			case event.TypeHook:
-				decided := world.Payload[event.Interception](w, r)
+				decided := harness.Payload[event.Interception](w, r)
 				line += fmt.Sprint(" ", decided.EventType, " ", decided.Outcome, " ", len(decided.Produced))
 			}
 			out = append(out, line)
@@ -94,7 +94,7 @@ func TestHooksOutliveWorkers(t *testing.T) {
 func TestHooksChange(t *testing.T) {
 	t.Parallel()
 	var base threadmill.Config
-	w := world.New(t, world.Options{NoWorker: true, Configure: func(c *threadmill.Config) {
+	w := harness.New(t, harness.Options{NoWorker: true, Configure: func(c *threadmill.Config) {
 		c.StopTimeout = 10 * time.Millisecond
 		base = *c
 	}})
@@ -155,7 +155,7 @@ func TestHooksChange(t *testing.T) {
 // hookVersions starts workers with different hooks on one task queue.
 type hookVersions struct {
 	t    *testing.T
-	w    *world.World
+	w    *harness.Harness
 	base threadmill.Config
 	wait *halt
 	stop func()
@@ -256,7 +256,7 @@ func (h *hookVersions) requireReplays(t *testing.T, thread string) {
 func TestHooksAcrossContinueAsNew(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
-	w := d.open(t, world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}}, []hook.Hook{d.hook("first")})
+	w := d.open(t, harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}}, []hook.Hook{d.hook("first")})
 	moves := func(id string) {
 		before := run(w, id)
 		require.Eventually(t, func() bool {

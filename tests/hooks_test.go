@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -21,10 +21,10 @@ import (
 func TestHooksSeeEvents(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
-	w := d.open(t, world.Options{Tools: []tool.Tool{spied}},
+	w := d.open(t, harness.Options{Tools: []tool.Tool{spied}},
 		[]hook.Hook{d.hook("first"), d.inline("between"), d.hook("second"), d.hook("models", event.TypeLLMCall)})
-	inline := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.inline("inline")})
-	bare := world.New(t, world.Options{Tools: []tool.Tool{spied}, Agents: deskAgents("spied")})
+	inline := d.open(t, harness.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.inline("inline")})
+	bare := harness.New(t, harness.Options{Tools: []tool.Tool{spied}, Agents: deskAgents("spied")})
 
 	t.Run("S0-08 S0-11 what returns nothing changes nothing", func(t *testing.T) { hooksPass(t, d, w, inline, bare) })
 	t.Run("S0-24 S0-30 S0-33 S2-18 once for each event, in a turn with everything", func(t *testing.T) { hooksOnce(t, d, w) })
@@ -53,7 +53,7 @@ func TestHooksSeeEvents(t *testing.T) {
 	})
 }
 
-func hooksPass(t *testing.T, d *desk, w, inline, bare *world.World) {
+func hooksPass(t *testing.T, d *desk, w, inline, bare *harness.Harness) {
 	const says = "hello\nuse spied {\"n\":1}\nuse note {\"text\":\"x\"}"
 	plain := bare.Open("assistant")
 	say(bare, plain, says)
@@ -71,7 +71,7 @@ func hooksPass(t *testing.T, d *desk, w, inline, bare *world.World) {
 		}
 		return nil, nil
 	}
-	passes := func(w *world.World, rules ...string) string {
+	passes := func(w *harness.Harness, rules ...string) string {
 		id, before := w.Open("assistant"), w.Provider.Calls()
 		for _, name := range rules {
 			d.set(id, name, spoil)
@@ -83,7 +83,7 @@ func hooksPass(t *testing.T, d *desk, w, inline, bare *world.World) {
 		require.Equal(t, there[0].Messages, here[0].Messages)
 		require.Len(t, here[1].Messages, len(there[1].Messages))
 		for _, r := range ofType(w, id, event.TypeHook) {
-			require.Equal(t, event.OutcomePassed, world.Payload[event.Interception](w, r).Outcome)
+			require.Equal(t, event.OutcomePassed, harness.Payload[event.Interception](w, r).Outcome)
 		}
 		return id
 	}
@@ -104,7 +104,7 @@ func sorted(transcript string) []string {
 	return slices.Sorted(strings.Lines(transcript))
 }
 
-func hooksOnce(t *testing.T, d *desk, w *world.World) {
+func hooksOnce(t *testing.T, d *desk, w *harness.Harness) {
 	id := w.Open("assistant")
 	require.Equal(t, signals.TurnCompleted, say(w, id, "hello\nuse spied {\"n\":1}\nuse note {}").Status)
 	require.Equal(t, signals.TurnUnanswered, turn(w, id, custom("c1", "ticket.opened", map[string]int{"n": 1})).Status)
@@ -131,7 +131,7 @@ func hooksOnce(t *testing.T, d *desk, w *world.World) {
 	}
 }
 
-func hooksOnceAgain(t *testing.T, d *desk, w *world.World) {
+func hooksOnceAgain(t *testing.T, d *desk, w *harness.Harness) {
 	id := w.Open("assistant")
 	d.set(id, "first", saying(event.CreatedByUser, "secret", "…"))
 	for eventID, says := range map[string]string{"changed": "the secret", "passed": "the news"} {
@@ -149,7 +149,7 @@ func hooksOnceAgain(t *testing.T, d *desk, w *world.World) {
 }
 
 // hooksBetween stops a turn in each of its hooks, and checks its state.
-func hooksBetween(t *testing.T, d *desk, w *world.World, spied *spy) {
+func hooksBetween(t *testing.T, d *desk, w *harness.Harness, spied *spy) {
 	id := w.Open("assistant")
 	before, ran := w.Provider.Calls(), len(spied.seen())
 	halts := map[string]*halt{}
@@ -218,7 +218,7 @@ func hooksBetween(t *testing.T, d *desk, w *world.World, spied *spy) {
 	requireSettled(t, w, id)
 }
 
-func hooksBeforeResponses(t *testing.T, d *desk, w *world.World) {
+func hooksBeforeResponses(t *testing.T, d *desk, w *harness.Harness) {
 	id, gone := w.Open("assistant"), newHalt()
 	said := make(chan struct{})
 	d.set(id, "first", func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {

@@ -17,12 +17,12 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // review is a world in which a foreign hook workflow decides on events.
 type review struct {
-	*world.World
+	*harness.Harness
 
 	// hook is its name as a hook.
 	hook string
@@ -31,7 +31,7 @@ type review struct {
 // reviewed is the hook that decides on messages of people.
 const reviewed = "review"
 
-func newReview(t *testing.T, o world.Options, change func(*hook.Hook)) review {
+func newReview(t *testing.T, o harness.Options, change func(*hook.Hook)) review {
 	t.Helper()
 	o.Configure = func(c *threadmill.Config) {
 		h := hook.InWorkflow(reviewed, foreign.Review, foreignQueue(c.TaskQueue))
@@ -44,7 +44,7 @@ func newReview(t *testing.T, o world.Options, change func(*hook.Hook)) review {
 		require.NoError(t, err)
 		t.Cleanup(stop)
 	}
-	return review{world.New(t, o), reviewed}
+	return review{harness.New(t, o), reviewed}
 }
 
 // workflowID is the id of an event's hook workflow.
@@ -90,17 +90,17 @@ func (r review) endsAs(workflowID string, as enumspb.WorkflowExecutionStatus) {
 // decisionOn waits for the record of the decision on an event.
 func (r review) decisionOn(thread, eventID string) event.Interception {
 	r.T.Helper()
-	return decisionIn(r.World, thread, event.InterceptionID(eventID))
+	return decisionIn(r.Harness, thread, event.InterceptionID(eventID))
 }
 
 // failureOn is [review.decisionOn] for a decision that failed its event.
 func (r review) failureOn(thread, eventID string) event.Interception {
 	r.T.Helper()
-	return decisionIn(r.World, thread, event.InterceptionID(eventID)+".failed")
+	return decisionIn(r.Harness, thread, event.InterceptionID(eventID)+".failed")
 }
 
 // decisionIn waits for a hook record.
-func decisionIn(w *world.World, thread, recordID string) event.Interception {
+func decisionIn(w *harness.Harness, thread, recordID string) event.Interception {
 	w.T.Helper()
 	var found []event.Record
 	require.Eventually(w.T, func() bool {
@@ -109,7 +109,7 @@ func decisionIn(w *world.World, thread, recordID string) event.Interception {
 		return err == nil && len(found) == 1
 	}, waitLong, waitTick, "record %s", recordID)
 	require.Equal(w.T, event.TypeHook, found[0].Type)
-	return world.Payload[event.Interception](w, found[0])
+	return harness.Payload[event.Interception](w, found[0])
 }
 
 // TestForeignImportsNothing: the hook workflow of these tests needs nothing of Threadmill.
@@ -126,7 +126,7 @@ func TestForeignImportsNothing(t *testing.T) {
 
 // TestHookWorkflow: a hook workflow decides that knows nothing of Threadmill.
 func TestHookWorkflow(t *testing.T) {
-	r := newReview(t, world.Options{}, nil)
+	r := newReview(t, harness.Options{}, nil)
 	id := r.Open()
 
 	t.Run("S0-11 it is given the event, and lets it pass", func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestHookWorkflow(t *testing.T) {
 		calls := r.Provider.Calls()
 		out := r.says(id, "my password is 1234", foreign.Ruling{Content: "my password is ****"})
 		require.Equal(t, "my password is ****", out.Message.Content)
-		shown := modelCalls(r.World)[calls]
+		shown := modelCalls(r.Harness)[calls]
 		require.Equal(t, "my password is ****", shown.Messages[len(shown.Messages)-1].Content)
 		require.NotContains(t, shown.raw, "1234")
 		stored, err := r.Store.RecordsByID(r.Ctx(), r.Key(id), out.EventID)
@@ -227,7 +227,7 @@ func (r review) input(thread, eventID string) string {
 func TestHookWorkflowFails(t *testing.T) {
 	t.Parallel()
 	t.Run("S0-23 closed: the event fails visibly, and can be retried", func(t *testing.T) {
-		r := newReview(t, world.Options{}, nil)
+		r := newReview(t, harness.Options{}, nil)
 		id := r.Open()
 		out := r.says(id, "hello", foreign.Ruling{Fail: "no quorum"})
 		require.Equal(t, signals.TurnFailed, out.Status)
@@ -243,7 +243,7 @@ func TestHookWorkflowFails(t *testing.T) {
 		require.Equal(t, event.OutcomePassed, r.decisionOn(id, out.EventID).Outcome, "the retry has a decision of its own")
 	})
 	t.Run("S0-23 open: it goes on without", func(t *testing.T) {
-		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.OnFailure = hook.FailOpen })
+		r := newReview(t, harness.Options{}, func(h *hook.Hook) { h.OnFailure = hook.FailOpen })
 		id := r.Open()
 		out := r.says(id, "hello", foreign.Ruling{Fail: "no quorum"})
 		require.Equal(t, "hello", out.Message.Content)
@@ -252,7 +252,7 @@ func TestHookWorkflowFails(t *testing.T) {
 		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.OutcomeFailed, Error: "no quorum", Attempts: 1}}, made.Hooks)
 	})
 	t.Run("S0-23 it is tried as often as it asks for", func(t *testing.T) {
-		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.MaxAttempts = 2 })
+		r := newReview(t, harness.Options{}, func(h *hook.Hook) { h.MaxAttempts = 2 })
 		id := r.Open()
 		posted := r.Post(id, "hello")
 		r.rule(id, posted, foreign.Ruling{Fail: "not yet"})
@@ -262,7 +262,7 @@ func TestHookWorkflowFails(t *testing.T) {
 		require.Equal(t, []event.HookOutcome{{Name: reviewed, Outcome: event.OutcomeReplaced, Attempts: 2}}, r.decisionOn(id, posted).Hooks)
 	})
 	t.Run("S0-23 it takes longer than it may", func(t *testing.T) {
-		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.Timeout = 500 * time.Millisecond })
+		r := newReview(t, harness.Options{}, func(h *hook.Hook) { h.Timeout = 500 * time.Millisecond })
 		id := r.Open()
 		out := r.Say(id, "hello")
 		require.Equal(t, signals.TurnFailed, out.Status)
@@ -274,7 +274,7 @@ func TestHookWorkflowFails(t *testing.T) {
 // TestVerdictsThatDoNotFit: a hook workflow returns an invalid event.
 func TestVerdictsThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	r := newReview(t, world.Options{}, nil)
+	r := newReview(t, harness.Options{}, nil)
 	id := r.Open()
 	message := func(fields string) string { return `{"event":{"type":"message","createdBy":"user",` + fields + `}}` }
 	for name, tc := range map[string]struct{ verdict, want string }{

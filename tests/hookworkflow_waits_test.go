@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // often makes threads continue as new after few events.
@@ -22,7 +22,7 @@ var often = map[string]any{"limit.historyCount.suggestContinueAsNew": 40}
 // move posts events until the thread has continued as new. It returns their number.
 func (r review) move(thread string) (posted int) {
 	r.T.Helper()
-	for begun := run(r.World, thread); run(r.World, thread) == begun; posted += 10 {
+	for begun := run(r.Harness, thread); run(r.Harness, thread) == begun; posted += 10 {
 		for range 10 {
 			_, err := r.Threads.PostSignal(r.Ctx(), thread, signals.Post{Type: "tick", Payload: []byte(`{}`)})
 			require.NoError(r.T, err)
@@ -34,7 +34,7 @@ func (r review) move(thread string) (posted int) {
 // idle waits until a thread has nothing left to do, and all of it is stored.
 func (r review) idle(thread string) {
 	r.T.Helper()
-	settle(r.World, thread)
+	settle(r.Harness, thread)
 }
 
 // terminate terminates a workflow like an operator.
@@ -52,8 +52,8 @@ func (r review) hooksOf(thread, eventID string) string {
 func (r review) requireDecidedOnce(t *testing.T, thread, eventID string) {
 	t.Helper()
 	r.decisionOn(thread, eventID)
-	require.Len(t, ofType(r.World, thread, event.TypeHook), 1)
-	require.Empty(t, ofType(r.World, thread, event.TypeRejected), "nobody has said anything that was not heard")
+	require.Len(t, ofType(r.Harness, thread, event.TypeHook), 1)
+	require.Empty(t, ofType(r.Harness, thread, event.TypeRejected), "nobody has said anything that was not heard")
 	for _, id := range []string{r.hooksOf(thread, eventID), r.workflowID(thread, eventID)} {
 		r.endsAs(id, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED) // they report to the thread before they end
 	}
@@ -64,7 +64,7 @@ func (r review) requireDecidedOnce(t *testing.T, thread, eventID string) {
 func TestHookWorkflowWaits(t *testing.T) {
 	t.Parallel()
 	t.Run("S2-51 the worker of the thread is restarted", func(t *testing.T) {
-		r := newReview(t, world.Options{NoWorker: true}, nil)
+		r := newReview(t, harness.Options{NoWorker: true}, nil)
 		stop := r.StartWorker()
 		id := r.Open()
 		posted := r.Post(id, "hello")
@@ -76,7 +76,7 @@ func TestHookWorkflowWaits(t *testing.T) {
 		r.requireDecidedOnce(t, id, posted)
 	})
 	t.Run("the thread moves, again and again", func(t *testing.T) {
-		r := newReview(t, world.Options{Dynamic: often}, nil)
+		r := newReview(t, harness.Options{Dynamic: often}, nil)
 		id := r.Open()
 		posted := r.Post(id, "hello")
 		r.arrived(id, posted)
@@ -87,19 +87,19 @@ func TestHookWorkflowWaits(t *testing.T) {
 		r.requireMoved(t, id, posted, ticks)
 	})
 	t.Run("the thread moves at a thousand events", func(t *testing.T) {
-		r := newReview(t, world.Options{}, nil)
+		r := newReview(t, harness.Options{}, nil)
 		id := r.Open()
 		posted := r.Post(id, "hello")
 		r.arrived(id, posted)
-		first := run(r.World, id)
+		first := run(r.Harness, id)
 		ticks := r.move(id)
-		require.GreaterOrEqual(t, len(historyOf(r.World, id, first)), 1000)
+		require.GreaterOrEqual(t, len(historyOf(r.Harness, id, first)), 1000)
 		r.requireMoved(t, id, posted, ticks)
 	})
 	t.Run("it decides while the thread moves", func(t *testing.T) {
-		r := newReview(t, world.Options{Dynamic: often}, nil)
+		r := newReview(t, harness.Options{Dynamic: often}, nil)
 		id := r.Open()
-		begun := run(r.World, id)
+		begun := run(r.Harness, id)
 		for i := range 5 {
 			said := fmt.Sprintf("message %d", i)
 			posted := r.Post(id, said)
@@ -117,9 +117,9 @@ func TestHookWorkflowWaits(t *testing.T) {
 			require.Equal(t, said+"!", r.Await(id, posted).Message.Content)
 		}
 		r.idle(id)
-		require.NotEqual(t, begun, run(r.World, id))
-		require.Len(t, ofType(r.World, id, event.TypeHook), 5)
-		require.Empty(t, ofType(r.World, id, event.TypeRejected))
+		require.NotEqual(t, begun, run(r.Harness, id))
+		require.Len(t, ofType(r.Harness, id, event.TypeHook), 5)
+		require.Empty(t, ofType(r.Harness, id, event.TypeRejected))
 	})
 }
 
@@ -132,12 +132,12 @@ func (r review) requireMoved(t *testing.T, id, posted string, ticks int) {
 	require.Equal(t, posted, state.Turn.EventID)
 	require.Zero(t, r.Provider.Calls())
 	r.rule(id, posted, foreign.Ruling{Content: "hello there"})
-	awaitMessages(r.World, id, 2)
+	awaitMessages(r.Harness, id, 2)
 	require.Equal(t, "hello there", r.Messages(id)[1].Content)
 	r.requireDecidedOnce(t, id, posted)
 	r.idle(id)
 	came := 0
-	for _, rec := range allRecords(r.World, id) {
+	for _, rec := range allRecords(r.Harness, id) {
 		if rec.Type == "tick" {
 			came++
 		}
@@ -150,11 +150,11 @@ func (r review) requireMoved(t *testing.T, id, posted string, ticks int) {
 func (r review) asksAgain(thread string) {
 	r.T.Helper()
 	require.Eventually(r.T, func() bool {
-		return slices.ContainsFunc(historyOf(r.World, thread, ""), func(e *history.HistoryEvent) bool {
+		return slices.ContainsFunc(historyOf(r.Harness, thread, ""), func(e *history.HistoryEvent) bool {
 			return e.GetEventType() == enumspb.EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_SIGNALED
 		})
 	}, waitLong, waitTick)
-	awaitRest(r.World, thread)
+	awaitRest(r.Harness, thread)
 }
 
 // moved is whether the thread of a test has continued as new before.
@@ -165,7 +165,7 @@ func TestHookWorkflowIsInterrupted(t *testing.T) {
 	t.Parallel()
 	for when, moves := range moved {
 		t.Run("interrupted"+when, func(t *testing.T) {
-			r := newReview(t, world.Options{Dynamic: often}, nil)
+			r := newReview(t, harness.Options{Dynamic: often}, nil)
 			id := r.Open()
 			posted := r.Post(id, "hello")
 			r.arrived(id, posted)
@@ -191,7 +191,7 @@ func TestHookWorkflowIsTerminated(t *testing.T) {
 	for when, moves := range moved {
 		for _, what := range []string{"the hook workflow", "the hook's own workflow"} {
 			t.Run("S0-23 "+what+" is terminated"+when, func(t *testing.T) {
-				r := newReview(t, world.Options{}, nil)
+				r := newReview(t, harness.Options{}, nil)
 				id := r.Open()
 				posted := r.Post(id, "hello")
 				r.arrived(id, posted)
@@ -219,7 +219,7 @@ func TestHookWorkflowIsTerminated(t *testing.T) {
 		}
 	}
 	t.Run("S0-23 a hook that fails open lets it pass", func(t *testing.T) {
-		r := newReview(t, world.Options{}, func(h *hook.Hook) { h.OnFailure = hook.FailOpen })
+		r := newReview(t, harness.Options{}, func(h *hook.Hook) { h.OnFailure = hook.FailOpen })
 		id := r.Open()
 		posted := r.Post(id, "hello")
 		r.arrived(id, posted)

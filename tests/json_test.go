@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -21,7 +21,7 @@ import (
 // only effect is an audit record, and the thread continues.
 func TestJSONOverTemporal(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
@@ -77,7 +77,7 @@ func TestJSONOverTemporal(t *testing.T) {
 // TestOneBadRecord stores unreadable records: they do not affect others.
 func TestOneBadRecord(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, world.Options{Tools: []tool.Tool{s}})
+	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
 	c.decides(signals.DecideAccepted, granting(q))
@@ -96,7 +96,7 @@ func TestOneBadRecord(t *testing.T) {
 	require.NoError(t, err)
 
 	for _, path := range []string{"", "/messages", "/approvals", "/grants", "/decisions", "/tasks", "/queue", "/world/messages"} {
-		status, out := request(t, c.World, "GET", "/v1/threads/"+c.id+path, nil)
+		status, out := request(t, c.Harness, "GET", "/v1/threads/"+c.id+path, nil)
 		require.Equal(t, 200, status, "%s: %v", path, out)
 	}
 	c.completes(c.post("hello"))

@@ -22,7 +22,7 @@ import (
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/webhook"
 )
 
@@ -78,7 +78,7 @@ func (s submission) request(ctx context.Context, api, thread, id, text string) (
 }
 
 // submit posts, and returns the response.
-func submit(t *testing.T, w *world.World, thread string, s submission, id, text string) (*http.Response, string) {
+func submit(t *testing.T, w *harness.Harness, thread string, s submission, id, text string) (*http.Response, string) {
 	t.Helper()
 	req, err := s.request(w.Ctx(), w.API.URL, thread, id, text)
 	require.NoError(t, err)
@@ -91,7 +91,7 @@ func submit(t *testing.T, w *world.World, thread string, s submission, id, text 
 }
 
 // insist repeats a post as long as it is rejected with Retry-After.
-func insist(t *testing.T, w *world.World, thread string, s submission, id, text string) (res *http.Response, body string) {
+func insist(t *testing.T, w *harness.Harness, thread string, s submission, id, text string) (res *http.Response, body string) {
 	t.Helper()
 	for later := true; later && w.Ctx().Err() == nil; {
 		res, body = submit(t, w, thread, s, id, text)
@@ -100,7 +100,7 @@ func insist(t *testing.T, w *world.World, thread string, s submission, id, text 
 	return res, body
 }
 
-func kept(t *testing.T, o world.Options) *world.World {
+func kept(t *testing.T, o harness.Options) *harness.Harness {
 	o.Configure = func(c *threadmill.Config) {
 		c.Rules = []rule.Rule{{Name: "log", Events: []string{"tick"}, Priority: 20}}
 		c.Webhooks = []webhook.Endpoint{{
@@ -108,12 +108,12 @@ func kept(t *testing.T, o world.Options) *world.World {
 			Event: webhook.Event{Type: "tick", Thread: "{payload.thread}", ID: "{payload.id}", Open: true},
 		}}
 	}
-	return world.New(t, o)
+	return harness.New(t, o)
 }
 
 // keptTexts counts the texts that a thread has stored as messages and events, and those in failed
 // events.
-func keptTexts(w *world.World, thread string) map[string]int {
+func keptTexts(w *harness.Harness, thread string) map[string]int {
 	w.T.Helper()
 	out := map[string]int{}
 	unqueued := map[string]string{}
@@ -121,14 +121,14 @@ func keptTexts(w *world.World, thread string) map[string]int {
 	for _, r := range allRecords(w, thread) {
 		switch r.Type {
 		case event.TypeMessage:
-			m := world.Payload[event.Message](w, r)
+			m := harness.Payload[event.Message](w, r)
 			if m.SenderType == event.CreatedByUser {
 				out[m.Content]++
 			}
 			done[r.ID] = true
 		case event.TypeEnv:
 			var text string
-			if e := world.Payload[event.EnvEvent](w, r); json.Unmarshal(e.Payload, &text) == nil {
+			if e := harness.Payload[event.EnvEvent](w, r); json.Unmarshal(e.Payload, &text) == nil {
 				out[text]++
 			} else {
 				var hook struct{ Text string }
@@ -137,7 +137,7 @@ func keptTexts(w *world.World, thread string) map[string]int {
 			}
 			done[r.ID] = true
 		case event.TypeUnqueued:
-			it := world.Payload[event.Unqueued](w, r).Event
+			it := harness.Payload[event.Unqueued](w, r).Event
 			var text string
 			require.NoError(w.T, json.Unmarshal(it.Payload, &text))
 			unqueued[it.ID] = text
@@ -157,7 +157,7 @@ func keptTexts(w *world.World, thread string) map[string]int {
 // others are rejected with the reason and Retry-After.
 func TestFullQueueMakesClientsWait(t *testing.T) {
 	t.Parallel()
-	w := kept(t, world.Options{})
+	w := kept(t, harness.Options{})
 	for name, s := range submissions {
 		t.Run(name, func(t *testing.T) {
 			id := w.Open()
@@ -198,7 +198,7 @@ func TestFullQueueMakesClientsWait(t *testing.T) {
 // returns with their content and can retry.
 func TestSignalsAreKept(t *testing.T) {
 	t.Parallel()
-	w := kept(t, world.Options{})
+	w := kept(t, harness.Options{})
 	for name, burst := range map[string]struct{ count, size int }{"large": {12, 200 << 10}, "small": {300, 6 << 10}} {
 		t.Run(name, func(t *testing.T) {
 			id := w.Open()
@@ -238,7 +238,7 @@ func TestSignalsAreKept(t *testing.T) {
 // TestPostsToAClosingThread: each post is stored with its content, or rejected with 409.
 func TestPostsToAClosingThread(t *testing.T) {
 	t.Parallel()
-	w := kept(t, world.Options{})
+	w := kept(t, harness.Options{})
 	id := w.Open()
 	w.Say(id, "hello")
 	const hands, each = 8, 12
@@ -283,7 +283,7 @@ func TestPostsToAClosingThread(t *testing.T) {
 	t.Logf("%d posts were accepted, %d came too late", len(taken), late)
 }
 
-func awaitStoredEnd(t *testing.T, w *world.World, thread string) {
+func awaitStoredEnd(t *testing.T, w *harness.Harness, thread string) {
 	t.Helper()
 	require.NoError(t, w.Temporal.GetWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "").Get(w.Ctx(), nil))
 	row, err := w.Store.Thread(w.Ctx(), w.Key(thread))
@@ -294,7 +294,7 @@ func awaitStoredEnd(t *testing.T, w *world.World, thread string) {
 // TestPostsWithoutAWorker: Temporal keeps accepted posts, in order, until a worker runs.
 func TestPostsWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	w := kept(t, world.Options{NoWorker: true})
+	w := kept(t, harness.Options{NoWorker: true})
 	id := signals.NewID()
 	res, body := submit(t, w, id, submissions["event that opens"], "e0", "e0")
 	require.Equal(t, http.StatusAccepted, res.StatusCode, body)
@@ -316,7 +316,7 @@ func TestPostsWithoutAWorker(t *testing.T) {
 // TestManyEventsFromManyConnections: each event is stored once, and those of a connection in order.
 func TestManyEventsFromManyConnections(t *testing.T) {
 	t.Parallel()
-	w := kept(t, world.Options{})
+	w := kept(t, harness.Options{})
 	id := w.Open()
 	const connections, each = 50, 40
 	var all sync.WaitGroup
@@ -353,7 +353,7 @@ func TestManyEventsFromManyConnections(t *testing.T) {
 // turns.
 func TestManyWaitAtOnce(t *testing.T) {
 	t.Parallel()
-	w := kept(t, world.Options{})
+	w := kept(t, harness.Options{})
 	id := w.Open()
 	gate := w.Provider.Block(0)
 	defer gate.Release()

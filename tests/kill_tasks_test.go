@@ -14,8 +14,8 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	"github.com/threadmill/threadmill/tests/internal/world"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -61,20 +61,20 @@ func withChores(v *victim) { v.Chores = true }
 func (k *killing) starts(t *testing.T, thread, says string) event.Task {
 	t.Helper()
 	require.NoError(t, k.Threads.Open(k.Ctx(), thread, signals.Start{}, nil))
-	return startTask(t, k.World, thread, says)
+	return startTask(t, k.Harness, thread, says)
 }
 
 // requireToldOnce checks that the agent has received the end of a task once, and has sent one
 // message about it, with a number of model calls.
 func (k *killing) requireToldOnce(t *testing.T, task event.Task, typ string, asked int) told {
 	t.Helper()
-	got := awaitTold(t, k.World, task)
+	got := awaitTold(t, k.Harness, task)
 	id := taskThread(t, task)
-	settle(k.World, id)
+	settle(k.Harness, id)
 	require.Equal(t, signals.TurnCompleted, got.turn.Status)
 	require.Equal(t, typ, got.event.Type)
-	require.Len(t, taskEvents(k.World, id), 1)
-	require.Equal(t, got.event.ID, taskEvents(k.World, id)[0].ID)
+	require.Len(t, taskEvents(k.Harness, id), 1)
+	require.Equal(t, got.event.ID, taskEvents(k.Harness, id)[0].ID)
 	var about []string
 	for _, m := range k.Messages(id) {
 		if strings.Contains(m.ID, got.event.ID) {
@@ -84,18 +84,18 @@ func (k *killing) requireToldOnce(t *testing.T, task event.Task, typ string, ask
 	require.Equal(t, []string{
 		event.ObservedID(got.event.ID), got.event.ID + ".asked", "call_" + got.event.ID + ".result", got.event.ID + ".0.1",
 	}, about, "it is shown once, and answered once")
-	require.Len(t, modelsOf(k.World, "Event ID: "+got.event.ID), asked)
-	requireSettled(t, k.World, id)
-	for _, r := range ofType(k.World, id, event.TypeTask) {
+	require.Len(t, modelsOf(k.Harness, "Event ID: "+got.event.ID), asked)
+	requireSettled(t, k.Harness, id)
+	for _, r := range ofType(k.Harness, id, event.TypeTask) {
 		require.Contains(t, []string{task.ID, task.ID + ".ended"}, r.ID)
 	}
-	require.Len(t, ofType(k.World, id, event.TypeTask), 2)
+	require.Len(t, ofType(k.Harness, id, event.TypeTask), 2)
 	return got
 }
 
 // tasksKilled kills one worker while each of several threads is at another point.
 func tasksKilled(t *testing.T) {
-	k := newKilling(t, world.Options{}, withChores)
+	k := newKilling(t, harness.Options{}, withChores)
 	k.start(k.victim)
 	slowly, again := k.hold("chore", "slowly"), k.hold("chore_again", "again")
 	running := k.starts(t, "running", `use chore {"how":"slowly"}`)
@@ -122,12 +122,12 @@ func tasksKilled(t *testing.T) {
 	complete(queued)
 	queue, err := k.Threads.Queue(k.Ctx(), "queued")
 	require.NoError(t, err)
-	require.Equal(t, endEventID(k.World, queued.ID), only(t, queue.Items).ID)
+	require.Equal(t, endEventID(k.Harness, queued.ID), only(t, queue.Items).ID)
 
 	k.worker.Kill()
 	during.Release()
 	before.Release()
-	require.Empty(t, taskEvents(k.World, "queued"), "nobody has heard of it yet")
+	require.Empty(t, taskEvents(k.Harness, "queued"), "nobody has heard of it yet")
 	k.start(k.victim)
 
 	t.Run("S2-51 while the tool runs: the outcome is unknown, and the agent is told so", func(t *testing.T) {
@@ -141,7 +141,7 @@ func tasksKilled(t *testing.T) {
 		require.Equal(t, 2, k.asked("chore_again", "again"))
 	})
 	t.Run("S2-51 while nothing runs: it waits on", func(t *testing.T) {
-		require.Equal(t, event.TaskRunning, taskOf(k.World, waiting.ID).State)
+		require.Equal(t, event.TaskRunning, taskOf(k.Harness, waiting.ID).State)
 		complete(waiting)
 		require.Equal(t, `"a kettle"`, string(k.requireToldOnce(t, waiting, event.TypeBackgroundTaskCompleted, 1).end.Result))
 	})
@@ -150,7 +150,7 @@ func tasksKilled(t *testing.T) {
 	})
 	t.Run("S2-51 between its end and the agent's turn: one turn, behind the one that was cut", func(t *testing.T) {
 		k.requireToldOnce(t, queued, event.TypeBackgroundTaskCompleted, 1)
-		said := saidIn(k.World, "queued")
+		said := saidIn(k.Harness, "queued")
 		at := slices.Index(said, "assistant: 1 2 3 4")
 		require.Positive(t, at)
 		require.Contains(t, said[at+1], "Observed event: background_task.completed")
@@ -160,7 +160,7 @@ func tasksKilled(t *testing.T) {
 // taskKilledBeforeReport kills the worker when Temporal has the tool's result, but the task's
 // workflow has not seen it.
 func taskKilledBeforeReport(t *testing.T) {
-	k := newKilling(t, world.Options{}, withChores)
+	k := newKilling(t, harness.Options{}, withChores)
 	held := k.startBehindProxy("done: quickly")
 	id := k.Open()
 	k.says(id, "e1", `use chore {"how":"quickly"}`)
@@ -168,7 +168,7 @@ func taskKilledBeforeReport(t *testing.T) {
 	task := k.childTask(t, id)
 	k.awaitEventOf(t, signals.TaskWorkflowID(k.TaskQueue, task.ID), enumspb.EVENT_TYPE_ACTIVITY_TASK_COMPLETED)
 	k.worker.Kill()
-	require.Empty(t, taskEvents(k.World, id))
+	require.Empty(t, taskEvents(k.Harness, id))
 	k.start(k.victim)
 	got := k.requireToldOnce(t, task, event.TypeBackgroundTaskCompleted, 1)
 	require.Equal(t, `"done: quickly"`, string(got.end.Result))
@@ -178,13 +178,13 @@ func taskKilledBeforeReport(t *testing.T) {
 // taskKilledBeforeThread kills the worker when Temporal has the report of a task, but the thread
 // has not seen it.
 func taskKilledBeforeThread(t *testing.T) {
-	k := newKilling(t, world.Options{}, withChores)
+	k := newKilling(t, harness.Options{}, withChores)
 	held := k.startBehindProxy("had not completed by its deadline")
 	task := k.starts(t, "t", "use errand_brief {}")
 	arrives(t, held, "the report")
 	k.awaitEventOf(t, signals.WorkflowID(k.TaskQueue, "t"), enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED)
 	k.worker.Kill()
-	require.Empty(t, taskEvents(k.World, "t"))
+	require.Empty(t, taskEvents(k.Harness, "t"))
 	k.start(k.victim)
 	got := k.requireToldOnce(t, task, event.TypeBackgroundTaskFailed, 1)
 	require.Contains(t, got.end.Error, "had not completed by its deadline")
@@ -192,7 +192,7 @@ func taskKilledBeforeThread(t *testing.T) {
 
 // taskKilledOften kills the worker whenever the tool runs, until it may run no more.
 func taskKilledOften(t *testing.T) {
-	k := newKilling(t, world.Options{}, withChores)
+	k := newKilling(t, harness.Options{}, withChores)
 	begun := k.hold("chore_again", "again")
 	k.start(k.victim)
 	task := k.starts(t, "t", `use chore_again {"how":"again"}`)
@@ -209,7 +209,7 @@ func taskKilledOften(t *testing.T) {
 // childTask is a thread's task, as Temporal knows it.
 func (k *killing) childTask(t *testing.T, thread string) event.Task {
 	t.Helper()
-	for _, e := range historyOf(k.World, thread, "") {
+	for _, e := range historyOf(k.Harness, thread, "") {
 		if child := e.GetStartChildWorkflowExecutionInitiatedEventAttributes(); child != nil {
 			return event.Task{ID: strings.TrimPrefix(child.GetWorkflowId(), signals.TaskWorkflowID(k.TaskQueue, ""))}
 		}

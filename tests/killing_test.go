@@ -15,8 +15,8 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
 // killing is a world whose worker is a separate process, which the test kills. Temporal, the
@@ -34,7 +34,7 @@ type killing struct {
 }
 
 // newKilling builds the world without a worker.
-func newKilling(t *testing.T, o world.Options, change func(*victim)) *killing {
+func newKilling(t *testing.T, o harness.Options, change func(*victim)) *killing {
 	t.Helper()
 	shares := victim{Store: filepath.Join(t.TempDir(), "shared.db")}
 	if o.Postgres {
@@ -44,7 +44,7 @@ func newKilling(t *testing.T, o world.Options, change func(*victim)) *killing {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	o.Postgres, o.NoWorker, o.Configure = false, true, func(c *threadmill.Config) { c.Store = store }
-	w := world.New(t, o)
+	w := harness.New(t, o)
 	w.Store = store
 	stop, err := foreign.Work(w.Temporal, foreignQueue(w.TaskQueue))
 	require.NoError(t, err)

@@ -9,11 +9,11 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // run is the id of the current run of a thread's workflow.
-func run(w *world.World, thread string) string {
+func run(w *harness.Harness, thread string) string {
 	w.T.Helper()
 	d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "")
 	require.NoError(w.T, err)
@@ -25,7 +25,7 @@ func run(w *world.World, thread string) string {
 func TestContinueAsNew(t *testing.T) {
 	t.Parallel()
 	const queued = 30
-	w := world.New(t, world.Options{NoWorker: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
+	w := harness.New(t, harness.Options{NoWorker: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
 	stop := w.StartWorker()
 	id := w.Open()
 	view := watch(t, w, id, "")

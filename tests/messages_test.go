@@ -20,13 +20,13 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // TestMessagesRefused posts invalid messages over every entry point.
 func TestMessagesRefused(t *testing.T) {
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	w.Say(id, "hello")
 	before, calls := w.Records(id), w.Provider.Calls()
@@ -73,7 +73,7 @@ func TestCallsInOneReply(t *testing.T) {
 	// The model's text is stored exactly, with its spaces and escapes.
 	const arguments = `{ "text" :  "a\u00e9 <&>",   "n":1.0e3}`
 	written := newSpy("written")
-	w := world.New(t, world.Options{Tools: []tool.Tool{written, failing}, NoWorker: true})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{written, failing}, NoWorker: true})
 	var during struct {
 		sync.Mutex
 		asked, events int
@@ -205,7 +205,7 @@ func TestCallsInOneReply(t *testing.T) {
 // TestModelIsShown checks the requests to the provider.
 func TestModelIsShown(t *testing.T) {
 	tools := []string{"current_time", "note"}
-	w := world.New(t, world.Options{Agents: []agent.Agent{
+	w := harness.New(t, harness.Options{Agents: []agent.Agent{
 		{Name: "scribe", Instructions: "You write down.", Model: "openai/stand-in", Tools: tools},
 	}})
 	id := w.Open()
@@ -293,7 +293,7 @@ func TestWhoAnswers(t *testing.T) {
 		{event.CreatedBySystem, "threadmill", "@alice hello", nil},
 	} {
 		t.Run(fmt.Sprintf("S0-26 S2-07 %s says %s", tc.from, tc.content), func(t *testing.T) {
-			w := world.New(t, world.Options{Agents: two})
+			w := harness.New(t, harness.Options{Agents: two})
 			id := w.Open("alice", "bob")
 			m := event.NewMessage{ThreadID: id, SenderID: tc.sender, SenderType: tc.from, Content: tc.content}
 			out, err := w.Threads.Turn(w.Ctx(), id, signals.NewPost("e1", m))
@@ -312,7 +312,7 @@ func TestWhoAnswers(t *testing.T) {
 		})
 	}
 	t.Run("S0-28 S0-35 an agent's message is stored before another answers it", func(t *testing.T) {
-		w := world.New(t, world.Options{Agents: two})
+		w := harness.New(t, harness.Options{Agents: two})
 		id := w.Open("alice", "bob")
 		// The result in alice's reply has bob's name at the beginning of a line.
 		w.Provider.Block(0).Release()
@@ -382,7 +382,7 @@ func (s *checkedStream) check() (entries int, early []string) {
 // TestStoredBeforeShown: viewers and models receive only what is stored.
 func TestStoredBeforeShown(t *testing.T) {
 	var live *checkedStream
-	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) {
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
 		live = &checkedStream{Stream: c.Stream, store: c.Store}
 		c.Stream = live
 	}})
@@ -427,12 +427,12 @@ func TestSameOrder(t *testing.T) {
 	t.Parallel()
 	const says = "think about it\nuse note {\"text\":\"a\"}\nuse note {\"text\":\"b\"}\nthen\nuse shell_cmd {\"command\":\"true\"}\nthen\ncount 20"
 	// order is the sequence of events without ids and times.
-	order := func(w *world.World, id string) []string {
+	order := func(w *harness.Harness, id string) []string {
 		var out []string
 		for _, r := range w.Records(id) {
 			line := r.Type
 			if r.Type == event.TypeMessage {
-				m := world.Payload[event.Message](w, r)
+				m := harness.Payload[event.Message](w, r)
 				line += " " + m.Role + " " + m.ToolName
 				if m.ToolName == "" { // results of a batch arrive in any order
 					line += m.Content
@@ -442,8 +442,8 @@ func TestSameOrder(t *testing.T) {
 		}
 		return out
 	}
-	play := func(t *testing.T, disturb func(w *world.World, at string)) []string {
-		w := world.New(t, world.Options{NoWorker: true})
+	play := func(t *testing.T, disturb func(w *harness.Harness, at string)) []string {
+		w := harness.New(t, harness.Options{NoWorker: true})
 		id := w.Open()
 		disturb(w, "begin")
 		w.Post(id, says)
@@ -459,14 +459,14 @@ func TestSameOrder(t *testing.T) {
 		return order(w, id)
 	}
 
-	want := play(t, func(w *world.World, at string) {
+	want := play(t, func(w *harness.Harness, at string) {
 		if at == "begin" {
 			w.StartWorker()
 		}
 	})
 	require.Len(t, want, 17, "%v", want)
 	t.Run("S0-36 the same again", func(t *testing.T) {
-		require.Equal(t, want, play(t, func(w *world.World, at string) {
+		require.Equal(t, want, play(t, func(w *harness.Harness, at string) {
 			if at == "begin" {
 				w.StartWorker()
 			}
@@ -474,13 +474,13 @@ func TestSameOrder(t *testing.T) {
 	})
 	t.Run("S0-36 with a new worker at each stage", func(t *testing.T) {
 		stop := func() {}
-		require.Equal(t, want, play(t, func(w *world.World, _ string) {
+		require.Equal(t, want, play(t, func(w *harness.Harness, _ string) {
 			stop()
 			stop = w.StartWorker()
 		}))
 	})
 	t.Run("S0-36 with a model that fails on the way", func(t *testing.T) {
-		require.Equal(t, want, play(t, func(w *world.World, at string) {
+		require.Equal(t, want, play(t, func(w *harness.Harness, at string) {
 			if at == "begin" {
 				w.Provider.Fail(llmtest.Drop(1))
 				w.StartWorker()
@@ -491,7 +491,7 @@ func TestSameOrder(t *testing.T) {
 
 // TestLongConversation mixes turns of every kind in one thread.
 func TestLongConversation(t *testing.T) {
-	w := world.New(t, world.Options{Tools: []tool.Tool{failing}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{failing}})
 	id := w.Open()
 	var want []string
 	for round := range 3 {
@@ -541,7 +541,7 @@ func TestLongConversation(t *testing.T) {
 // TestCrowdedThread: several people post to one thread at once.
 func TestCrowdedThread(t *testing.T) {
 	const people, posts = 4, 5
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	var wg sync.WaitGroup
 	for p := range people {

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -88,7 +88,7 @@ func (s shown) offered() (names []string) {
 }
 
 // modelCalls returns the input of each model call.
-func modelCalls(w *world.World) []shown {
+func modelCalls(w *harness.Harness) []shown {
 	w.T.Helper()
 	var out []shown
 	for _, r := range w.Provider.Requests() {
@@ -122,7 +122,7 @@ func requireAnswered(t *testing.T, messages []shownMessage) {
 }
 
 // ofType returns a thread's records of one type.
-func ofType(w *world.World, thread, typ string) []event.Record {
+func ofType(w *harness.Harness, thread, typ string) []event.Record {
 	w.T.Helper()
 	out, err := w.Store.Records(w.Ctx(), w.Key(thread), store.Query{Types: []string{typ}})
 	require.NoError(w.T, err)
@@ -130,7 +130,7 @@ func ofType(w *world.World, thread, typ string) []event.Record {
 }
 
 // newest returns a thread's last record.
-func newest(w *world.World, thread string) event.Record {
+func newest(w *harness.Harness, thread string) event.Record {
 	w.T.Helper()
 	records := w.Records(thread)
 	require.NotEmpty(w.T, records)
@@ -138,7 +138,7 @@ func newest(w *world.World, thread string) event.Record {
 }
 
 // toolLogs returns a thread's tool logs.
-func toolLogs(w *world.World, thread string) []store.ToolLog {
+func toolLogs(w *harness.Harness, thread string) []store.ToolLog {
 	w.T.Helper()
 	out, err := w.Store.ToolLogs(w.Ctx(), w.Key(thread))
 	require.NoError(w.T, err)
@@ -146,7 +146,7 @@ func toolLogs(w *world.World, thread string) []store.ToolLog {
 }
 
 // results returns the results of tool calls, by the calls' ids; none may have two.
-func results(w *world.World, thread string) map[string]event.Message {
+func results(w *harness.Harness, thread string) map[string]event.Message {
 	w.T.Helper()
 	out := map[string]event.Message{}
 	for _, m := range w.Messages(thread) {
@@ -160,7 +160,7 @@ func results(w *world.World, thread string) map[string]event.Message {
 }
 
 // requireSettled checks that every stored call of a thread has its one result.
-func requireSettled(t *testing.T, w *world.World, thread string) {
+func requireSettled(t *testing.T, w *harness.Harness, thread string) {
 	t.Helper()
 	have := results(w, thread)
 	asked := 0
@@ -175,7 +175,7 @@ func requireSettled(t *testing.T, w *world.World, thread string) {
 
 // closed closes a thread and returns all events that a late viewer receives. The stream of a closed
 // thread ends.
-func closed(t *testing.T, w *world.World, thread string) []string {
+func closed(t *testing.T, w *harness.Harness, thread string) []string {
 	t.Helper()
 	require.NoError(t, w.Threads.Control(w.Ctx(), thread, signals.Control{Action: signals.ControlClose, By: "ann"}))
 	require.Eventually(t, func() bool {
@@ -308,7 +308,7 @@ func only[T any](t *testing.T, list []T) T {
 	return list[0]
 }
 
-func approve(t *testing.T, w *world.World, thread, call string) signals.DecideOutcome {
+func approve(t *testing.T, w *harness.Harness, thread, call string) signals.DecideOutcome {
 	t.Helper()
 	out, err := w.Threads.Decide(w.Ctx(), thread, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, By: "ann"})
 	require.NoError(t, err)

@@ -12,14 +12,14 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestOutageOfAProvider: people see that a turn waits for its model, it continues after the outage,
 // and they can interrupt it.
 func TestOutageOfAProvider(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) {
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
 		c.ModelRetries = map[string]llm.Retry{"openai": {InitialInterval: 6 * time.Second}}
 	}})
 	down := llmtest.Status(http.StatusServiceUnavailable, "")

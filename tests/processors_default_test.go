@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -25,7 +25,7 @@ func TestProcessorsReplaceDefault(t *testing.T) {
 		p.ShouldProcess, p.ReplaceDefault = nil, true
 		return p
 	}
-	w := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.hook("first")},
+	w := d.open(t, harness.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.hook("first")},
 		replacing("tools", event.TypeToolCall), replacing("messages", "message"))
 	quiet := func(id string) {
 		d.make(id, "messages", nothing)
@@ -56,7 +56,7 @@ func TestToolsReplaced(t *testing.T) {
 	d, spied := newDesk(), newSpy("spied")
 	p := d.processor("sandbox", event.TypeToolCall)
 	p.ShouldProcess, p.ReplaceDefault = nil, true
-	w := d.open(t, world.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.hook("first")}, p)
+	w := d.open(t, harness.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.hook("first")}, p)
 	for name, rule := range map[string]hook.Func{
 		"as they are": nil,
 		"that a hook has changed": onCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
@@ -80,7 +80,7 @@ func TestToolsReplaced(t *testing.T) {
 	}
 }
 
-func processorsUrgent(t *testing.T, d *desk, w *world.World) {
+func processorsUrgent(t *testing.T, d *desk, w *harness.Harness) {
 	id, low := w.Open("assistant"), -1
 	urgent, late := system("urgent"), system("low")
 	five := 5
@@ -122,7 +122,7 @@ func personDecides(ctx workflow.Context, _ hook.Request) (hook.Verdict, error) {
 // TestOneMechanism responds to the same event in all three ways.
 func TestOneMechanism(t *testing.T) {
 	d := newDesk()
-	w := d.open(t, world.Options{Configure: func(c *threadmill.Config) {
+	w := d.open(t, harness.Options{Configure: func(c *threadmill.Config) {
 		person := hook.InWorkflow("person", waitForPerson, "")
 		person.Filter.Types = []string{"message"}
 		person.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}

@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -59,7 +59,7 @@ func TestProcessors(t *testing.T) {
 		},
 	}
 	approved := map[string]bool{}
-	w := d.open(t, world.Options{Tools: []tool.Tool{spied}},
+	w := d.open(t, harness.Options{Tools: []tool.Tool{spied}},
 		[]hook.Hook{d.hook("first"), d.hook("second"), d.inline("inline")},
 		one, d.processor("two", "message"), strict, d.processor("orders", "order.placed"), d.processor("bills", "bill.sent"),
 		d.processor("calls", event.TypeToolCall), d.processor("models", event.TypeLLMCall), typed,
@@ -186,7 +186,7 @@ func TestProcessors(t *testing.T) {
 	})
 }
 
-func processorsInOrder(t *testing.T, d *desk, w *world.World) {
+func processorsInOrder(t *testing.T, d *desk, w *harness.Harness) {
 	id, calls, wait := w.Open("assistant"), w.Provider.Calls(), newHalt()
 	d.set(id, "first", saying(event.CreatedByUser, "hello", "good day"))
 	d.set(id, "second", saying(event.CreatedByUser, "good day", "good evening"))
@@ -228,7 +228,7 @@ func processorsInOrder(t *testing.T, d *desk, w *world.World) {
 	}, outcomes)
 }
 
-func processorsDeps(t *testing.T, d *desk, w *world.World) {
+func processorsDeps(t *testing.T, d *desk, w *harness.Harness) {
 	id := "deps-of-processors"
 	require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{
 		Agents: []string{"assistant", "bob"}, Title: "A title", Metadata: json.RawMessage(`{"plan":"gold"}`),
@@ -280,7 +280,7 @@ func needingApproval(approved func(hook.Deps) bool) hook.Processor {
 	}
 }
 
-func processorsApprove(t *testing.T, w *world.World, approved map[string]bool) {
+func processorsApprove(t *testing.T, w *harness.Harness, approved map[string]bool) {
 	id := w.Open("assistant")
 	post := func(eventID string) signals.Post {
 		return signals.NewPost(eventID, event.NewMessage{
@@ -305,7 +305,7 @@ func processorsApprove(t *testing.T, w *world.World, approved map[string]bool) {
 	require.Equal(t, "no need", say(w, id, "no need").Message.Content)
 }
 
-func processorsCustom(t *testing.T, d *desk, w *world.World) {
+func processorsCustom(t *testing.T, d *desk, w *harness.Harness) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
 	var got []string
 	d.make(id, "orders", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
@@ -335,7 +335,7 @@ func processorsCustom(t *testing.T, d *desk, w *world.World) {
 	requireBlocked(w, id, []string{"2.50", "twelve"}, "order 12")
 }
 
-func processorsFail(t *testing.T, d *desk, w *world.World) {
+func processorsFail(t *testing.T, d *desk, w *harness.Harness) {
 	for what, broken := range map[string]maker{
 		"it panicked: at the disco": func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) { panic("at the disco") },
 		"no way": func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
@@ -374,7 +374,7 @@ func processorsFail(t *testing.T, d *desk, w *world.World) {
 }
 
 // processorsChain follows an event to another, to a message, to an agent's reply.
-func processorsChain(t *testing.T, d *desk, w *world.World) {
+func processorsChain(t *testing.T, d *desk, w *harness.Harness) {
 	id := w.Open("assistant")
 	d.make(id, "orders", func(_ context.Context, _ event.Event, _ hook.Deps) ([]hook.Produced, error) {
 		return []hook.Produced{hook.NewProduced("bill.sent", map[string]int{"n": 7})}, nil

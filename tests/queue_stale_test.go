@@ -17,14 +17,14 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
 // TestStaleAfter checks the bounds of the setting.
 func TestStaleAfter(t *testing.T) {
 	var base threadmill.Config
-	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) { base = *c }})
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { base = *c }})
 	for _, tt := range []struct {
 		limit time.Duration
 		fits  bool
@@ -48,7 +48,7 @@ func TestStaleAfter(t *testing.T) {
 }
 
 // silences are the heartbeat timeouts of a thread's steps.
-func silences(w *world.World, id string) (out []time.Duration) {
+func silences(w *harness.Harness, id string) (out []time.Duration) {
 	for _, e := range historyOf(w, id, "") {
 		if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
 			out = append(out, a.GetHeartbeatTimeout().AsDuration())
@@ -86,7 +86,7 @@ func TestStaleSteps(t *testing.T) {
 	})
 	slow.Filter.CreatedBy, slow.Timeout = []event.CreatedBy{event.CreatedByUser}, time.Hour
 	var base threadmill.Config
-	w := world.New(t, world.Options{NoWorker: true, Configure: func(c *threadmill.Config) {
+	w := harness.New(t, harness.Options{NoWorker: true, Configure: func(c *threadmill.Config) {
 		c.Hooks = []hook.Hook{slow}
 		base = *c
 	}})

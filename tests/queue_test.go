@@ -20,14 +20,14 @@ import (
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestQueue follows events through the queue.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
-	w := d.open(t, world.Options{}, []hook.Hook{d.hook("first")}, d.processor("orders", "order.placed"))
+	w := d.open(t, harness.Options{}, []hook.Hook{d.hook("first")}, d.processor("orders", "order.placed"))
 
 	t.Run("S2-36 S2-43 the fields of an event", func(t *testing.T) { queueFields(t, w) })
 	t.Run("S2-37 S2-44 S2-45 its statuses, as it is processed", func(t *testing.T) { queueStatuses(t, d, w) })
@@ -41,7 +41,7 @@ func TestQueue(t *testing.T) {
 }
 
 // busy keeps a thread busy until release is called, and returns the event that does.
-func busy(t *testing.T, w *world.World, id string) (eventID string, release func()) {
+func busy(t *testing.T, w *harness.Harness, id string) (eventID string, release func()) {
 	t.Helper()
 	gate := w.Provider.Block(0)
 	t.Cleanup(gate.Release)
@@ -51,7 +51,7 @@ func busy(t *testing.T, w *world.World, id string) (eventID string, release func
 }
 
 // add posts an event, and returns once it is in the queue.
-func add(w *world.World, id string, p signals.Post) string {
+func add(w *harness.Harness, id string, p signals.Post) string {
 	w.T.Helper()
 	out, err := w.Threads.Post(w.Ctx(), id, p)
 	require.NoError(w.T, err)
@@ -59,7 +59,7 @@ func add(w *world.World, id string, p signals.Post) string {
 	return out.EventID
 }
 
-func queueOf(w *world.World, id string) signals.Queue {
+func queueOf(w *harness.Harness, id string) signals.Queue {
 	w.T.Helper()
 	q, err := w.Threads.Queue(w.Ctx(), id)
 	require.NoError(w.T, err)
@@ -76,7 +76,7 @@ func idsOf(items []event.Item) []string {
 
 var ulid = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
 
-func queueFields(t *testing.T, w *world.World) {
+func queueFields(t *testing.T, w *harness.Harness) {
 	id := w.Open("assistant")
 	first, release := busy(t, w, id)
 	require.Regexp(t, ulid, first, "an id that the client makes")
@@ -116,7 +116,7 @@ func queueFields(t *testing.T, w *world.World) {
 	require.True(t, done.UpdatedAt.After(done.CreatedAt), "it tells of the last change")
 }
 
-func queueStatuses(t *testing.T, d *desk, w *world.World) {
+func queueStatuses(t *testing.T, d *desk, w *harness.Harness) {
 	id, wait := w.Open("assistant"), newHalt()
 	none, processing, err := w.Threads.Processing(w.Ctx(), id)
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func queueStatuses(t *testing.T, d *desk, w *world.World) {
 }
 
 // queueOrder posts events of mixed priorities at once, while a hook checks the queue at each event.
-func queueOrder(t *testing.T, d *desk, w *world.World) {
+func queueOrder(t *testing.T, d *desk, w *harness.Harness) {
 	id := w.Open("assistant")
 	_, release := busy(t, w, id)
 	priorities := []int{0, 5, -3, 5, 0, 10, -3, 5, 1 << 20, -1 << 20}
@@ -211,7 +211,7 @@ func queueOrder(t *testing.T, d *desk, w *world.World) {
 }
 
 // queueArrival posts by a signal and then by an update. Sometimes the thread receives both at once.
-func queueArrival(t *testing.T, w *world.World) {
+func queueArrival(t *testing.T, w *harness.Harness) {
 	for range 20 {
 		id := w.Open("assistant")
 		w.Post(id, "first")
@@ -224,7 +224,7 @@ func queueArrival(t *testing.T, w *world.World) {
 	requireBlocked(w, id, nil, "first", "second")
 }
 
-func queueExpires(t *testing.T, d *desk, w *world.World) {
+func queueExpires(t *testing.T, d *desk, w *harness.Harness) {
 	id := w.Open("assistant")
 	_, release := busy(t, w, id)
 	short, long := message(id, "short", "came too late"), message(id, "long", "in time")
@@ -241,14 +241,14 @@ func queueExpires(t *testing.T, d *desk, w *world.World) {
 	require.Contains(t, it.Error, "ttl of 1 ms")
 	require.NotContains(t, eventIDs(d.asked(id, "first")), "short", "no hook sees it")
 	requireBlocked(w, id, []string{"came too late"}, "in time")
-	status := world.Payload[event.StatusChange](w, recordOf(w, id, "short.expired"))
+	status := harness.Payload[event.StatusChange](w, recordOf(w, id, "short.expired"))
 	require.Equal(t, string(event.ItemExpired), status.Status)
 	again, err := w.Threads.Post(w.Ctx(), id, short)
 	require.NoError(t, err)
 	require.Equal(t, signals.PostDuplicate, again.Status)
 }
 
-func queueFails(t *testing.T, w *world.World) {
+func queueFails(t *testing.T, w *harness.Harness) {
 	id := w.Open("assistant")
 	for i, code := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden} {
 		w.Provider.Fail(llmtest.Status(code, "").WithError("bad", fmt.Sprint("reason ", i)))
@@ -292,7 +292,7 @@ func queueFails(t *testing.T, w *world.World) {
 	require.Len(t, w.Messages(id), 5)
 }
 
-func queueSetStatus(t *testing.T, d *desk, w *world.World) {
+func queueSetStatus(t *testing.T, d *desk, w *harness.Harness) {
 	id := w.Open("assistant")
 	_, release := busy(t, w, id)
 	set := func(eventID string, status event.ItemStatus) event.Item {
@@ -318,7 +318,7 @@ func queueSetStatus(t *testing.T, d *desk, w *world.World) {
 	}
 	by := 0
 	for _, r := range ofType(w, id, event.TypeStatus) {
-		if world.Payload[event.StatusChange](w, r).By == "ann" {
+		if harness.Payload[event.StatusChange](w, r).By == "ann" {
 			by++
 		}
 	}
@@ -350,7 +350,7 @@ func queueSetStatus(t *testing.T, d *desk, w *world.World) {
 	}
 }
 
-func queueSetProcessing(t *testing.T, w *world.World) {
+func queueSetProcessing(t *testing.T, w *harness.Harness) {
 	id := w.Open("assistant")
 	gate := w.Provider.Block(0)
 	t.Cleanup(gate.Release)
@@ -382,7 +382,7 @@ func queueSetProcessing(t *testing.T, w *world.World) {
 }
 
 // queueNamespaces has threads of one name in two namespaces, both served by one worker.
-func queueNamespaces(t *testing.T, w *world.World) {
+func queueNamespaces(t *testing.T, w *harness.Harness) {
 	id := w.Open("assistant")
 	other, err := threadclient.New(threadclient.Config{Temporal: w.Temporal, Namespace: w.TaskQueue + "-b", TaskQueue: w.TaskQueue})
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -25,7 +25,7 @@ var approvalLives = map[string]func(l lived){
 }
 
 // newApprovalWorld builds the world of these lives.
-func newApprovalWorld(t *testing.T, o world.Options) *world.World {
+func newApprovalWorld(t *testing.T, o harness.Options) *harness.Harness {
 	t.Helper()
 	o.Tools = []tool.Tool{tool.Client(tool.Definition{Name: "confirm", Description: "Asks in the browser.", Deadline: time.Hour})}
 	all := []string{"shell_cmd", "note", "confirm"}
@@ -52,11 +52,11 @@ func newApprovalWorld(t *testing.T, o world.Options) *world.World {
 			Name: "never-delete", Tools: []string{"shell_cmd"}, When: `args.command.contains("rm ")`, Effect: approval.EffectDeny, Reason: "nothing is deleted",
 		}}
 	}
-	return world.New(t, o)
+	return harness.New(t, o)
 }
 
 // recordApprovals runs these lives and stores their histories.
-func recordApprovals(t *testing.T, o world.Options) {
+func recordApprovals(t *testing.T, o harness.Options) {
 	for name, live := range approvalLives {
 		w := newApprovalWorld(t, o)
 		agents := []string{"assistant"}
@@ -180,8 +180,8 @@ func liveParked(l lived) {
 func liveParkedMoved(l lived) {
 	posted := l.Post(l.id, echo)
 	call := l.AwaitApproval(l.id, 1)[0]
-	first := run(l.World, l.id)
-	for n := 0; run(l.World, l.id) == first; n++ {
+	first := run(l.Harness, l.id)
+	for n := 0; run(l.Harness, l.id) == first; n++ {
 		l.turn("e"+strings.Repeat("x", n), "file.changed", `{}`)
 	}
 	l.decide(signals.DecideAccepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny})

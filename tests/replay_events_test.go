@@ -18,7 +18,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -108,7 +108,7 @@ func allWorkers(t *testing.T) map[string]*workflows.Workflows {
 }
 
 // newEventWorld builds a world with the rules and tools of the stored histories.
-func newEventWorld(t *testing.T, o world.Options) *world.World {
+func newEventWorld(t *testing.T, o harness.Options) *harness.Harness {
 	t.Helper()
 	o.Tools = recordedTools()
 	own := []string{
@@ -121,12 +121,12 @@ func newEventWorld(t *testing.T, o world.Options) *world.World {
 	o.Configure = func(c *threadmill.Config) {
 		c.Rules, c.Processors = recordedRules(), []hook.Processor{sorter()}
 	}
-	return world.New(t, o)
+	return harness.New(t, o)
 }
 
 // lived is a thread with events, tasks and sub-agents.
 type lived struct {
-	*world.World
+	*harness.Harness
 	id string
 }
 
@@ -158,16 +158,16 @@ func (l lived) calm() {
 		s, err := l.Threads.State(context.Background(), l.id)
 		return err == nil && s.Status == signals.ThreadIdle && s.QueueLength == 0 && len(s.Held) == 0 && s.Tasks == 0
 	}, waitLong, waitTick)
-	settle(l.World, l.id)
+	settle(l.Harness, l.id)
 }
 
 // moves makes the thread continue as new.
 func (l lived) moves() {
 	l.T.Helper()
-	first := run(l.World, l.id)
+	first := run(l.Harness, l.id)
 	require.Eventually(l.T, func() bool {
 		_, err := l.Threads.Post(l.Ctx(), l.id, signals.UserMessage(l.id, "ann", "more"))
-		return err == nil && run(l.World, l.id) != first
+		return err == nil && run(l.Harness, l.id) != first
 	}, waitLong, waitTick)
 }
 
@@ -270,7 +270,7 @@ func liveTasks(l lived) {
 func liveTaskMoved(l lived) {
 	l.say("use order {}")
 	l.moves()
-	settle(l.World, l.id)
+	settle(l.Harness, l.id)
 	out, err := l.Threads.CancelTask(l.Ctx(), signals.CancelTask{TaskID: l.running("order"), By: "ann"})
 	require.NoError(l.T, err)
 	require.Equal(l.T, signals.TaskAccepted, out.Result)
@@ -332,7 +332,7 @@ func liveSubTask(l lived) {
 
 // recordEvents runs each life once and stores the histories of the threads, their tasks and their
 // sub-agents.
-func recordEvents(t *testing.T, o world.Options) {
+func recordEvents(t *testing.T, o harness.Options) {
 	t.Helper()
 	w := newEventWorld(t, o)
 	for name, live := range eventLives {
@@ -349,7 +349,7 @@ func recordEvents(t *testing.T, o world.Options) {
 
 // storeStarted stores the histories of the tasks and sub-agents that a workflow has started,
 // recursively. n counts them.
-func storeStarted(t *testing.T, w *world.World, events []*history.HistoryEvent, name string, n int) int {
+func storeStarted(t *testing.T, w *harness.Harness, events []*history.HistoryEvent, name string, n int) int {
 	t.Helper()
 	for _, e := range events {
 		started := e.GetStartChildWorkflowExecutionInitiatedEventAttributes()

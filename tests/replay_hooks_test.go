@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // edited returns a message with another text, if it contains a word.
@@ -151,7 +151,7 @@ func workersOf(t *testing.T) map[string]*hook.Set {
 }
 
 // newRecordedWorld builds a world with the hooks of the stored histories.
-func newRecordedWorld(t *testing.T, o world.Options) review {
+func newRecordedWorld(t *testing.T, o harness.Options) review {
 	t.Helper()
 	o.Agents = []agent.Agent{{
 		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "shell_cmd", "current_time"},
@@ -162,7 +162,7 @@ func newRecordedWorld(t *testing.T, o world.Options) review {
 		require.NoError(t, err)
 		t.Cleanup(stop)
 	}
-	return review{world.New(t, o), reviewed}
+	return review{harness.New(t, o), reviewed}
 }
 
 // hookedLives are threads that cover hooks, processors and the queue.
@@ -221,7 +221,7 @@ func liveToolCalls(t *testing.T, r review, id string) {
 	r.Say(id, "use note {\"text\":\"this\"}\nuse note {\"text\":\"never\"}\nuse current_time {}")
 	r.Say(id, `use note {"text":"deny"}`)
 	posted := r.Post(id, `use shell_cmd {"command":"true this"}`)
-	approve(t, r.World, id, r.AwaitApproval(id, 1)[0].ToolCallID)
+	approve(t, r.Harness, id, r.AwaitApproval(id, 1)[0].ToolCallID)
 	r.Await(id, posted)
 }
 
@@ -242,7 +242,7 @@ func liveHookMoved(_ *testing.T, r review, id string) {
 	r.move(id)
 	r.asksAgain(id)
 	r.rule(id, "c1", foreign.Ruling{Respond: []foreign.Response{{Content: "a secret"}}})
-	awaitMessages(r.World, id, 1)
+	awaitMessages(r.Harness, id, 1)
 }
 
 // liveHookStopped interrupts a thread while hooks decide, in its first run and in another.
@@ -255,7 +255,7 @@ func liveHookStopped(t *testing.T, r review, id string) {
 			r.asksAgain(id)
 		}
 		require.NoError(t, r.Threads.Control(r.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-		settle(r.World, id)
+		settle(r.Harness, id)
 	}
 }
 
@@ -270,7 +270,7 @@ func liveHookGone(_ *testing.T, r review, id string) {
 		}
 		r.terminate(r.hooksOf(id, posted))
 		r.failureOn(id, posted)
-		settle(r.World, id)
+		settle(r.Harness, id)
 	}
 }
 
@@ -293,7 +293,7 @@ func liveStatuses(t *testing.T, r review, id string) {
 	set("c1", event.ItemPending)
 	r.arrived(id, "c1~1")
 	set("c1", event.ItemCompleted)
-	settle(r.World, id)
+	settle(r.Harness, id)
 }
 
 // liveSteered lets messages join a turn, once hooks have decided on them.
@@ -306,12 +306,12 @@ func liveSteered(t *testing.T, r review, id string) {
 		_, err := r.Threads.Post(r.Ctx(), id, p)
 		require.NoError(t, err)
 	}
-	approve(t, r.World, id, call.ToolCallID)
+	approve(t, r.Harness, id, call.ToolCallID)
 	r.Await(id, posted)
 }
 
 // storeHooks stores the hook workflows that a thread has started, one of each kind.
-func storeHooks(t *testing.T, w *world.World, thread, first, name string, stored map[string]bool) {
+func storeHooks(t *testing.T, w *harness.Harness, thread, first, name string, stored map[string]bool) {
 	t.Helper()
 	n := 0
 	for _, events := range runsOf(w, thread, first) {

@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/workflows"
 )
 
@@ -61,9 +61,9 @@ func replay(h *history.History, all *workflows.Workflows) error {
 }
 
 // lives are threads that cover everything that can happen to a thread.
-var lives = map[string]func(t *testing.T, w *world.World, id string){
-	"reply": func(_ *testing.T, w *world.World, id string) { w.Say(id, "hello") },
-	"tools": func(_ *testing.T, w *world.World, id string) {
+var lives = map[string]func(t *testing.T, w *harness.Harness, id string){
+	"reply": func(_ *testing.T, w *harness.Harness, id string) { w.Say(id, "hello") },
+	"tools": func(_ *testing.T, w *harness.Harness, id string) {
 		w.Say(id, "use note {}\nuse current_time {}\nuse nonsense {}")
 	},
 	"approvals": liveApprovals,
@@ -71,14 +71,14 @@ var lives = map[string]func(t *testing.T, w *world.World, id string){
 	"failure":   liveFailure,
 	"refusals":  liveRefusals,
 	"long":      liveLong,
-	"closed": func(t *testing.T, w *world.World, id string) {
+	"closed": func(t *testing.T, w *harness.Harness, id string) {
 		w.Post(id, `use shell_cmd {"command":"true"}`)
 		w.AwaitApproval(id, 1)
 		w.Post(id, "too late")
 		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlClose, By: "ann"}))
 		require.NoError(t, w.Temporal.GetWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "").Get(w.Ctx(), nil))
 	},
-	"cancelled": func(t *testing.T, w *world.World, id string) {
+	"cancelled": func(t *testing.T, w *harness.Harness, id string) {
 		w.Post(id, `use shell_cmd {"command":"true"}`)
 		w.AwaitApproval(id, 1)
 		require.NoError(t, w.Temporal.CancelWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), ""))
@@ -86,7 +86,7 @@ var lives = map[string]func(t *testing.T, w *world.World, id string){
 	},
 }
 
-func liveApprovals(t *testing.T, w *world.World, id string) {
+func liveApprovals(t *testing.T, w *harness.Harness, id string) {
 	for i, d := range []event.Decision{event.DecisionApprove, event.DecisionDeny} {
 		posted := w.Post(id, `use shell_cmd {"command":"true"}`)
 		call := w.AwaitApproval(id, 1)[0]
@@ -101,7 +101,7 @@ func liveApprovals(t *testing.T, w *world.World, id string) {
 	}
 }
 
-func liveInterrupt(t *testing.T, w *world.World, id string) {
+func liveInterrupt(t *testing.T, w *harness.Harness, id string) {
 	gate := w.Provider.Block(3)
 	defer gate.Release()
 	posted := w.Post(id, "count 100")
@@ -112,14 +112,14 @@ func liveInterrupt(t *testing.T, w *world.World, id string) {
 	w.Say(id, "go on")
 }
 
-func liveFailure(t *testing.T, w *world.World, id string) {
+func liveFailure(t *testing.T, w *harness.Harness, id string) {
 	w.Provider.Fail(llmtest.Status(400, ""))
 	require.Equal(t, signals.TurnFailed, w.Say(id, "hello").Status)
 	require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlRetry, By: "ann"}))
 	awaitMessages(w, id, 2)
 }
 
-func liveRefusals(t *testing.T, w *world.World, id string) {
+func liveRefusals(t *testing.T, w *harness.Harness, id string) {
 	workflowID := signals.WorkflowID(w.TaskQueue, id)
 	for name, payload := range map[string]any{signals.SignalPost: "nonsense", signals.SignalDecide: map[string]any{"toolCallId": "x"}, signals.SignalControl: []int{1}} {
 		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), workflowID, "", name, payload))
@@ -127,7 +127,7 @@ func liveRefusals(t *testing.T, w *world.World, id string) {
 	w.Say(id, "hello")
 }
 
-func liveLong(t *testing.T, w *world.World, id string) {
+func liveLong(t *testing.T, w *harness.Harness, id string) {
 	w.Post(id, `use shell_cmd {"command":"true"}`)
 	w.AwaitApproval(id, 1)
 	first := run(w, id)
@@ -144,8 +144,8 @@ func liveLong(t *testing.T, w *world.World, id string) {
 func record(t *testing.T) {
 	require.NoError(t, os.RemoveAll(shape))
 	require.NoError(t, os.MkdirAll(shape, 0o750))
-	o := world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 60}}
-	plain := world.New(t, o)
+	o := harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 60}}
+	plain := harness.New(t, o)
 	for name, live := range lives {
 		id := plain.Open("assistant")
 		first := run(plain, id)
@@ -156,18 +156,18 @@ func record(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(hookedLives)) {
 		r := newRecordedWorld(t, o)
 		id := r.Open("assistant", "critic")
-		first := run(r.World, id)
+		first := run(r.Harness, id)
 		hookedLives[name](t, r, id)
-		settle(r.World, id)
-		storeRuns(t, r.World, id, first, name)
-		storeHooks(t, r.World, id, first, name, stored)
+		settle(r.Harness, id)
+		storeRuns(t, r.Harness, id, first, name)
+		storeHooks(t, r.Harness, id, first, name, stored)
 	}
 	recordEvents(t, o)
 	recordApprovals(t, o)
 }
 
 // storeRuns stores all runs of a thread.
-func storeRuns(t *testing.T, w *world.World, id, first, name string) {
+func storeRuns(t *testing.T, w *harness.Harness, id, first, name string) {
 	t.Helper()
 	for i, events := range runsOf(w, id, first) {
 		file := name
@@ -189,7 +189,7 @@ func write(t *testing.T, name string, events []*history.HistoryEvent) {
 }
 
 // historyOf returns the events of one run of a thread's workflow; "" is the current one.
-func historyOf(w *world.World, thread, runID string) []*history.HistoryEvent {
+func historyOf(w *harness.Harness, thread, runID string) []*history.HistoryEvent {
 	w.T.Helper()
 	out, err := runHistory(w.Ctx(), w.Temporal, signals.WorkflowID(w.TaskQueue, thread), runID)
 	require.NoError(w.T, err)
@@ -197,7 +197,7 @@ func historyOf(w *world.World, thread, runID string) []*history.HistoryEvent {
 }
 
 // runsOf returns the events of a thread's workflow, run by run from a given one on.
-func runsOf(w *world.World, thread, runID string) (runs [][]*history.HistoryEvent) {
+func runsOf(w *harness.Harness, thread, runID string) (runs [][]*history.HistoryEvent) {
 	w.T.Helper()
 	for runID != "" {
 		events := historyOf(w, thread, runID)

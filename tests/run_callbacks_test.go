@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -54,7 +54,7 @@ func (c *tally) callbacks() threadmill.Callbacks {
 func TestRunCallbacks(t *testing.T) {
 	var hooked atomic.Int64
 	all, own := &tally{}, &tally{}
-	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) {
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
 		c.Callbacks = all.callbacks()
 		c.Hooks = []hook.Hook{hook.OnEvent("count", func(context.Context, event.Event, hook.Respond) (event.Event, error) {
 			hooked.Add(1)
@@ -133,7 +133,7 @@ func TestRunCallbacks(t *testing.T) {
 func TestCallbacksReplace(t *testing.T) {
 	hide := func(s string) string { return strings.ReplaceAll(s, "4711", "****") }
 	pay := newSpy("pay")
-	w := world.New(t, world.Options{Tools: []tool.Tool{pay}, Configure: func(c *threadmill.Config) {
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{pay}, Configure: func(c *threadmill.Config) {
 		c.Callbacks = threadmill.Callbacks{
 			OnToken: func(_ context.Context, s threadmill.TokenStream) *threadmill.TokenStream {
 				s.Token = hide(s.Token)
@@ -206,7 +206,7 @@ func TestCallbacksReplace(t *testing.T) {
 
 // TestPanickingCallbacks: a panic of a callback has no other effect.
 func TestPanickingCallbacks(t *testing.T) {
-	w := world.New(t, world.Options{Logger: slog.New(slog.DiscardHandler), Configure: func(c *threadmill.Config) {
+	w := harness.New(t, harness.Options{Logger: slog.New(slog.DiscardHandler), Configure: func(c *threadmill.Config) {
 		c.Callbacks.OnContent = func(context.Context, threadmill.ContentStream) *threadmill.ContentStream { panic("global") }
 	}})
 	own := &tally{}
@@ -235,7 +235,7 @@ func TestRunWithHooks(t *testing.T) {
 		return m, nil
 	})
 	redact.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent}
-	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) { c.Hooks = []hook.Hook{guard, redact} }})
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.Hooks = []hook.Hook{guard, redact} }})
 	id := w.Open()
 
 	t.Run("S0-15 S2-40 a response is the end of the run", func(t *testing.T) {

@@ -11,16 +11,16 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 func TestRunOptions(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, world.Options{Agents: []agent.Agent{
+	w := harness.New(t, harness.Options{Agents: []agent.Agent{
 		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note"}},
 		{Name: "other", Model: "openai/stand-in", Tools: []string{"note", "current_time"}},
 	}})
-	for name, run := range map[string]func(*testing.T, *world.World){
+	for name, run := range map[string]func(*testing.T, *harness.Harness){
 		"S2-25 ack":       runAcks,
 		"S2-25 signal":    runSignal,
 		"S2-25 ttl":       runExpires,
@@ -36,7 +36,7 @@ func TestRunOptions(t *testing.T) {
 }
 
 // occupied opens a thread with a turn in progress, until free is called.
-func occupied(t *testing.T, w *world.World) (id string, free func() *threadmill.Turn) {
+func occupied(t *testing.T, w *harness.Harness) (id string, free func() *threadmill.Turn) {
 	t.Helper()
 	gate := w.Provider.Block(0)
 	id = w.Open("assistant")
@@ -48,7 +48,7 @@ func occupied(t *testing.T, w *world.World) (id string, free func() *threadmill.
 	}
 }
 
-func runAcks(t *testing.T, w *world.World) {
+func runAcks(t *testing.T, w *harness.Harness) {
 	t.Run("immediate comes while the turn runs", func(t *testing.T) {
 		_, free := occupied(t, w) // it has returned
 		completes(t, free())
@@ -64,7 +64,7 @@ func runAcks(t *testing.T, w *world.World) {
 	})
 }
 
-func runSignal(t *testing.T, w *world.World) {
+func runSignal(t *testing.T, w *harness.Harness) {
 	t.Run("ends the turn and keeps what was said", func(t *testing.T) {
 		stop := make(chan struct{})
 		half := w.Provider.Block(3)
@@ -119,7 +119,7 @@ func runSignal(t *testing.T, w *world.World) {
 	})
 }
 
-func runExpires(t *testing.T, w *world.World) {
+func runExpires(t *testing.T, w *harness.Harness) {
 	id, free := occupied(t, w)
 	r := begin(w, id, "two", threadmill.SendOptions{TTL: time.Nanosecond})
 	first := free()
@@ -131,7 +131,7 @@ func runExpires(t *testing.T, w *world.World) {
 	completes(t, first)
 }
 
-func runOverrides(t *testing.T, w *world.World) {
+func runOverrides(t *testing.T, w *harness.Harness) {
 	id := w.Open("assistant")
 	r := begin(w, id, "hello", threadmill.SendOptions{Agents: []string{"other"}})
 	require.Equal(t, []string{"ann: hello", "other: hello"}, contentsOf(completes(t, r)), "agents")
@@ -153,7 +153,7 @@ func runOverrides(t *testing.T, w *world.World) {
 	}
 }
 
-func runElsewhere(t *testing.T, w *world.World) {
+func runElsewhere(t *testing.T, w *harness.Harness) {
 	another := w.TaskQueue + "-another"
 	r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: "elsewhere", Content: "hello"}, threadmill.SendOptions{Namespace: another})
 	require.NoError(t, err)
@@ -164,7 +164,7 @@ func runElsewhere(t *testing.T, w *world.World) {
 	require.ErrorIs(t, err, signals.ErrThreadNotFound, "S2-42 the runtime's own has no such thread")
 }
 
-func runByPriority(t *testing.T, w *world.World) {
+func runByPriority(t *testing.T, w *harness.Harness) {
 	id, free := occupied(t, w)
 	low := begin(w, id, "low", threadmill.SendOptions{})
 	high := begin(w, id, "high", threadmill.SendOptions{Priority: 5})
@@ -180,14 +180,14 @@ func runByPriority(t *testing.T, w *world.World) {
 	require.Equal(t, []string{"one", "high", "low"}, said)
 }
 
-func runRejected(t *testing.T, w *world.World) {
+func runRejected(t *testing.T, w *harness.Harness) {
 	id, free := occupied(t, w)
 	_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.SendOptions{OnBusy: signals.OnBusyReject})
 	require.ErrorIs(t, err, signals.ErrBusy)
 	completes(t, free())
 }
 
-func runUnanswered(t *testing.T, w *world.World) {
+func runUnanswered(t *testing.T, w *harness.Harness) {
 	id := w.Open()
 	r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{
 		ThreadID: id, SenderID: "clock", SenderType: event.CreatedBySystem, Content: "noon",
@@ -199,7 +199,7 @@ func runUnanswered(t *testing.T, w *world.World) {
 	require.Equal(t, []string{"clock: noon"}, contentsOf(runEvents(t, r)))
 }
 
-func runMistakes(t *testing.T, w *world.World) {
+func runMistakes(t *testing.T, w *harness.Harness) {
 	hello := event.NewMessage{ThreadID: "never", Content: "hello"}
 	for field, c := range map[string]struct {
 		m event.NewMessage

@@ -16,12 +16,12 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // begin sends a person's message.
-func begin(w *world.World, thread, content string, o threadmill.SendOptions) *threadmill.Turn {
+func begin(w *harness.Harness, thread, content string, o threadmill.SendOptions) *threadmill.Turn {
 	w.T.Helper()
 	r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: thread, SenderID: "ann", Content: content}, o)
 	require.NoError(w.T, err)
@@ -77,7 +77,7 @@ func contentsOf(events []event.AgentEvent) []string {
 func TestRun(t *testing.T) {
 	for _, b := range backends[:2] {
 		t.Run(b.name, func(t *testing.T) {
-			w := world.New(t, b.options)
+			w := harness.New(t, b.options)
 			t.Run("S2-19 S2-20 S2-21 with the pieces of text", func(t *testing.T) { runStreams(t, w) })
 			t.Run("S2-19 S2-21 live", func(t *testing.T) { runIsLive(t, w) })
 			t.Run("S2-10 S2-19 without them", func(t *testing.T) { runWhole(t, w) })
@@ -88,7 +88,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-func runStreams(t *testing.T, w *world.World) {
+func runStreams(t *testing.T, w *harness.Harness) {
 	id := w.Open()
 	var mu sync.Mutex
 	var called []event.AgentEvent
@@ -137,7 +137,7 @@ func runStreams(t *testing.T, w *world.World) {
 }
 
 // runIsLive reads the events of a turn whose model does not finish.
-func runIsLive(t *testing.T, w *world.World) {
+func runIsLive(t *testing.T, w *harness.Harness) {
 	half := w.Provider.Block(3)
 	called := make(chan struct{})
 	var once sync.Once
@@ -157,7 +157,7 @@ func runIsLive(t *testing.T, w *world.World) {
 	require.Equal(t, "1 2 3 4 5 6 7 8", pieces(completes(t, r)))
 }
 
-func runWhole(t *testing.T, w *world.World) {
+func runWhole(t *testing.T, w *harness.Harness) {
 	id := w.Open()
 	r := begin(w, id, "think hm\ncount 5", threadmill.SendOptions{})
 	events := completes(t, r)
@@ -165,7 +165,7 @@ func runWhole(t *testing.T, w *world.World) {
 	require.Equal(t, "assistant: 1 2 3 4 5", contentsOf(events)[1])
 }
 
-func runFails(t *testing.T, w *world.World) {
+func runFails(t *testing.T, w *harness.Harness) {
 	id := w.Open()
 	w.Provider.Fail(llmtest.Status(http.StatusBadRequest, "").WithError("bad", "no such thing"))
 	r := begin(w, id, "hello", threadmill.SendOptions{})
@@ -181,7 +181,7 @@ func runFails(t *testing.T, w *world.World) {
 }
 
 // runFailsBeforeOthers fails a turn whose last records are stored by the next turn.
-func runFailsBeforeOthers(t *testing.T, w *world.World) {
+func runFailsBeforeOthers(t *testing.T, w *harness.Harness) {
 	slow := w.Provider.Block(0)
 	w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
 	held := w.Provider.Block(0)
@@ -197,7 +197,7 @@ func runFailsBeforeOthers(t *testing.T, w *world.World) {
 	completes(t, second)
 }
 
-func runsApart(t *testing.T, w *world.World) {
+func runsApart(t *testing.T, w *harness.Harness) {
 	id := w.Open()
 	half := w.Provider.Block(2)
 	first := begin(w, id, "first has words", threadmill.SendOptions{Stream: true})
@@ -217,7 +217,7 @@ func runsApart(t *testing.T, w *world.World) {
 // TestRunIsSteered: a message joins the turn of another.
 func TestRunIsSteered(t *testing.T) {
 	slow := newGate("slow")
-	w := world.New(t, world.Options{Tools: []tool.Tool{slow}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow}})
 	id := w.Open()
 	first := begin(w, id, "use slow {}", threadmill.SendOptions{})
 	<-slow.reached
@@ -232,7 +232,7 @@ func TestRunIsSteered(t *testing.T) {
 // TestRunGoesOn continues the thread as new while a turn is followed.
 func TestRunGoesOn(t *testing.T) {
 	const steps = 20
-	w := world.New(t, world.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
+	w := harness.New(t, harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
 	r := begin(w, "", strings.Repeat("use note {}\nthen\n", steps)+"enough", threadmill.SendOptions{Stream: true})
 	before := run(w, r.ThreadID())
 	events := completes(t, r)
@@ -243,7 +243,7 @@ func TestRunGoesOn(t *testing.T) {
 
 // TestRunWithItsContext follows a turn only as long as its context lasts.
 func TestRunWithItsContext(t *testing.T) {
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	half := w.Provider.Block(2)
 	ctx, cancel := context.WithCancel(w.Ctx())
 	r, err := w.Runtime.Send(ctx, event.NewMessage{Content: "count 5"}, threadmill.SendOptions{Stream: true, EventID: "e1"})
@@ -269,7 +269,7 @@ func TestRunWithItsContext(t *testing.T) {
 
 // TestRunOpensThreads sends messages to threads that do not exist yet.
 func TestRunOpensThreads(t *testing.T) {
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	t.Run("S2-22 a message without a thread begins one", func(t *testing.T) {
 		r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{Content: "hello"}, threadmill.SendOptions{
 			Start: signals.Start{Title: "greetings", Agents: []string{"assistant"}},

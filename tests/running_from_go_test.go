@@ -18,7 +18,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // The code of docs/running-from-go.md.
@@ -87,7 +87,7 @@ var hideCards = threadmill.Callbacks{
 var cardNumber = regexp.MustCompile(`\b\d{16}\b`)
 
 func TestRunningFromGo(t *testing.T) {
-	w := world.New(t, world.Options{Configure: func(c *threadmill.Config) { c.Callbacks = hideCards }})
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.Callbacks = hideCards }})
 	t.Run("the document has the code of this file", func(t *testing.T) {
 		document, err := os.ReadFile("../docs/running-from-go.md")
 		require.NoError(t, err)
@@ -118,6 +118,6 @@ func TestRunningFromGo(t *testing.T) {
 			status, err := within(w.Ctx(), w.Runtime, thread, "hello", 100*time.Millisecond)
 			// On a machine that stalls, the limit may pass before anything is posted.
 			return !errors.Is(err, threadmill.ErrSignalled) && assert.NoError(t, err) && assert.Equal(t, signals.TurnInterrupted, status)
-		}, world.Patience, world.Tick)
+		}, harness.Patience, harness.Tick)
 	})
 }

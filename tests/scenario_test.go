@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestScenarios runs the main use cases on every combination of store and stream, over every entry
@@ -24,7 +24,7 @@ func TestScenarios(t *testing.T) {
 			o := b.options
 			// An interrupt does not wait for a heartbeat: here it could not arrive with one.
 			o.Deaf = true
-			w := world.New(t, o)
+			w := harness.New(t, o)
 			for how, d := range drivers(w) {
 				t.Run(how, func(t *testing.T) {
 					s := scenario{t, w, d, strings.ReplaceAll(how, " ", "-")}
@@ -43,7 +43,7 @@ func TestScenarios(t *testing.T) {
 
 type scenario struct {
 	t   *testing.T
-	w   *world.World
+	w   *harness.Harness
 	d   driver
 	how string
 }
@@ -144,7 +144,7 @@ func (s scenario) parallel(t *testing.T) {
 		s.w.Transcript(a), "messages to one thread are answered one at a time, in order")
 }
 
-func hundred(t *testing.T, w *world.World) {
+func hundred(t *testing.T, w *harness.Harness) {
 	const n = 100
 	var wg sync.WaitGroup
 	for i := range n {

@@ -17,12 +17,12 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // scheduled creates a schedule, by default one that posts a message each second and skips none. It
 // ends with the test.
-func scheduled(w *world.World, thread string, change ...func(*signals.Schedule)) string {
+func scheduled(w *harness.Harness, thread string, change ...func(*signals.Schedule)) string {
 	w.T.Helper()
 	s := signals.Schedule{ThreadID: thread, Every: signals.Duration(time.Second), Missed: signals.MissedAll, Message: &event.NewMessage{Content: "tick"}}
 	for _, c := range change {
@@ -39,7 +39,7 @@ func scheduled(w *world.World, thread string, change ...func(*signals.Schedule))
 }
 
 // awaitView waits until a schedule meets a condition, and returns it.
-func awaitView(w *world.World, id string, ok func(signals.ScheduleView) bool) (view signals.ScheduleView) {
+func awaitView(w *harness.Harness, id string, ok func(signals.ScheduleView) bool) (view signals.ScheduleView) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
 		var err error
@@ -49,7 +49,7 @@ func awaitView(w *world.World, id string, ok func(signals.ScheduleView) bool) (v
 	return view
 }
 
-func viewOf(w *world.World, id string) signals.ScheduleView {
+func viewOf(w *harness.Harness, id string) signals.ScheduleView {
 	w.T.Helper()
 	view, err := w.Threads.Schedule(w.Ctx(), id)
 	require.NoError(w.T, err)
@@ -58,7 +58,7 @@ func viewOf(w *world.World, id string) signals.ScheduleView {
 
 // trigger starts a run by hand, in a second without another run: two runs in the same second post
 // once.
-func trigger(w *world.World, id string) {
+func trigger(w *harness.Harness, id string) {
 	w.T.Helper()
 	var last time.Time
 	if recent := viewOf(w, id).Recent; len(recent) > 0 {
@@ -69,7 +69,7 @@ func trigger(w *world.World, id string) {
 }
 
 // ticks are the messages that schedules have posted to a thread.
-func ticks(w *world.World, thread string) []event.Message {
+func ticks(w *harness.Harness, thread string) []event.Message {
 	w.T.Helper()
 	var out []event.Message
 	for _, m := range w.Messages(thread) {
@@ -81,7 +81,7 @@ func ticks(w *world.World, thread string) []event.Message {
 }
 
 // awaitTicks waits until a thread has n messages of schedules.
-func awaitTicks(w *world.World, thread string, n int) []event.Message {
+func awaitTicks(w *harness.Harness, thread string, n int) []event.Message {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
 		records, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeMessage}})
@@ -106,7 +106,7 @@ func timeOf(t *testing.T, m event.Message) time.Time {
 }
 
 // requireEachSecond checks that messages have consecutive seconds, each with the id of its run.
-func requireEachSecond(t *testing.T, w *world.World, id string, messages []event.Message) {
+func requireEachSecond(t *testing.T, w *harness.Harness, id string, messages []event.Message) {
 	t.Helper()
 	for i, m := range messages {
 		require.Equal(t, id, m.Metadata[signals.MetadataScheduleID])
@@ -120,7 +120,7 @@ func requireEachSecond(t *testing.T, w *world.World, id string, messages []event
 
 func TestSchedule(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	t.Run("each second, until it is paused, and by hand", func(t *testing.T) { scheduleRuns(t, w) })
 	t.Run("so many runs and no more", func(t *testing.T) { scheduleEnds(t, w) })
 	t.Run("daily, where the people are", func(t *testing.T) { scheduleDaily(t, w) })
@@ -132,7 +132,7 @@ func TestSchedule(t *testing.T) {
 	t.Run("over HTTP", func(t *testing.T) { scheduleHTTP(t, w) })
 }
 
-func scheduleRuns(t *testing.T, w *world.World) {
+func scheduleRuns(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	id := scheduled(w, thread)
 	requireEachSecond(t, w, id, awaitTicks(w, thread, 3))
@@ -166,7 +166,7 @@ func scheduleRuns(t *testing.T, w *world.World) {
 
 // scheduleTwice makes Temporal repeat the runs of a paused schedule, and starts one of them by
 // hand.
-func scheduleTwice(t *testing.T, w *world.World, id, thread string, before []event.Message) {
+func scheduleTwice(t *testing.T, w *harness.Harness, id, thread string, before []event.Message) {
 	view := viewOf(w, id)
 	first, last := timeOf(t, before[0]), timeOf(t, before[len(before)-2])
 	handle := w.Temporal.ScheduleClient().GetHandle(w.Ctx(), signals.ScheduleID(w.TaskQueue, id))
@@ -192,7 +192,7 @@ func scheduleTwice(t *testing.T, w *world.World, id, thread string, before []eve
 	require.Len(t, ticks(w, thread), len(before))
 }
 
-func scheduleEnds(t *testing.T, w *world.World) {
+func scheduleEnds(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	id := scheduled(w, thread, func(s *signals.Schedule) { s.Remaining = 2 })
 	requireEachSecond(t, w, id, awaitTicks(w, thread, 2))
@@ -203,7 +203,7 @@ func scheduleEnds(t *testing.T, w *world.World) {
 	require.Len(t, awaitTicks(w, thread, 3), 3)
 }
 
-func scheduleDaily(t *testing.T, w *world.World) {
+func scheduleDaily(t *testing.T, w *harness.Harness) {
 	there, err := time.LoadLocation("America/New_York")
 	require.NoError(t, err)
 	asked := time.Now().In(there)
@@ -224,7 +224,7 @@ func scheduleDaily(t *testing.T, w *world.World) {
 	}
 }
 
-func scheduleReplaced(t *testing.T, w *world.World) {
+func scheduleReplaced(t *testing.T, w *harness.Harness) {
 	first, second := w.Open(), w.Open()
 	id := scheduled(w, first, func(s *signals.Schedule) { s.Paused, s.Note = true, "not yet" })
 	_, err := w.Threads.CreateSchedule(w.Ctx(), signals.Schedule{ID: id, ThreadID: first, Cron: []string{"@daily"}, Message: &event.NewMessage{Content: "hi"}})
@@ -242,7 +242,7 @@ func scheduleReplaced(t *testing.T, w *world.World) {
 	require.Empty(t, ticks(w, first))
 }
 
-func scheduleFails(t *testing.T, w *world.World) {
+func scheduleFails(t *testing.T, w *harness.Harness) {
 	closed := w.Open()
 	require.NoError(t, w.Threads.Control(w.Ctx(), closed, signals.Control{Action: signals.ControlClose, By: "ann"}))
 	require.Eventually(t, func() bool {
@@ -274,7 +274,7 @@ func scheduleFails(t *testing.T, w *world.World) {
 	require.Equal(t, []string{"assistant"}, state.Agents)
 }
 
-func scheduleEvent(t *testing.T, w *world.World) {
+func scheduleEvent(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	id := scheduled(w, thread, func(s *signals.Schedule) {
 		s.Message, s.Remaining = nil, 1
@@ -287,7 +287,7 @@ func scheduleEvent(t *testing.T, w *world.World) {
 	record := ofType(w, thread, event.TypeEnv)[0]
 	run := viewOf(w, id).Recent[0]
 	require.Equal(t, run.EventID, record.ID)
-	got := world.Payload[event.EnvEvent](w, record)
+	got := harness.Payload[event.EnvEvent](w, record)
 	require.Equal(t, "day.begun", got.Type)
 	require.Equal(t, run.ScheduledAt.UnixMilli(), got.Timestamp)
 	require.Equal(t, thread, got.Metadata.TriggerSessionID)
@@ -296,7 +296,7 @@ func scheduleEvent(t *testing.T, w *world.World) {
 	require.JSONEq(t, `{"n":1}`, string(got.Payload))
 }
 
-func scheduleNamespaces(t *testing.T, w *world.World) {
+func scheduleNamespaces(t *testing.T, w *harness.Harness) {
 	// In a visibility query, "_" might match any character.
 	other, err := threadclient.New(threadclient.Config{Temporal: w.Temporal, Namespace: w.TaskQueue + "_", TaskQueue: w.TaskQueue})
 	require.NoError(t, err)
@@ -321,7 +321,7 @@ func scheduleNamespaces(t *testing.T, w *world.World) {
 	}
 }
 
-func schedulePlain(t *testing.T, w *world.World) {
+func schedulePlain(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	handle, err := w.Temporal.ScheduleClient().Create(w.Ctx(), client.ScheduleOptions{
 		ID:   "schedule/" + w.TaskQueue + "/plain",
@@ -338,7 +338,7 @@ func schedulePlain(t *testing.T, w *world.World) {
 	require.Equal(t, thread, viewOf(w, "plain").ThreadID)
 }
 
-func scheduleHTTP(t *testing.T, w *world.World) {
+func scheduleHTTP(t *testing.T, w *harness.Harness) {
 	call := func(method, path, body string, out any) int {
 		req, err := http.NewRequestWithContext(w.Ctx(), method, w.API.URL+"/v1/schedules"+path, bytes.NewBufferString(body))
 		require.NoError(t, err)
@@ -372,7 +372,7 @@ func scheduleHTTP(t *testing.T, w *world.World) {
 // TestScheduleOutage: schedules run while there is no worker.
 func TestScheduleOutage(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, world.Options{NoWorker: true})
+	w := harness.New(t, harness.Options{NoWorker: true})
 	one, every := w.Open(), w.Open()
 	once := scheduled(w, one, func(s *signals.Schedule) { s.Missed = signals.MissedOnce })
 	all := scheduled(w, every)

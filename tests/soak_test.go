@@ -22,8 +22,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	"github.com/threadmill/threadmill/tests/internal/world"
 )
 
 // soakEnv is the variable with the duration of the soak, such as 1h. Without it, each kind of fault
@@ -77,7 +77,7 @@ func TestSoak(t *testing.T) {
 		s.proxy = proc.NewProxy(t, u.Host)
 		u.Host = s.proxy.Addr
 		own, err := server.Start(t.Context(), server.Config{
-			DataDir: t.TempDir(), Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: world.Quiet, LogLevel: silentServer,
+			DataDir: t.TempDir(), Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: harness.Quiet, LogLevel: silentServer,
 		})
 		require.NoError(t, err)
 		t.Cleanup(own.Stop)
@@ -200,7 +200,7 @@ func (s *soak) progress(began time.Time) {
 
 func (s *soak) dial() client.Client {
 	c, err := client.Dial(client.Options{
-		HostPort: s.server.Temporal, Logger: log.NewStructuredLogger(world.Quiet),
+		HostPort: s.server.Temporal, Logger: log.NewStructuredLogger(harness.Quiet),
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: proc.Patience},
 	})
 	require.NoError(s.t, err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // frame is one event of an SSE stream.
@@ -31,13 +31,13 @@ type view struct {
 }
 
 // watch opens the SSE stream of a thread, after lastID if it is set.
-func watch(t *testing.T, w *world.World, thread, lastID string) *view {
+func watch(t *testing.T, w *harness.Harness, thread, lastID string) *view {
 	t.Helper()
 	return watchAt(t, w, "/v1/threads/"+thread+"/events", lastID)
 }
 
 // watchAt opens the stream at a path.
-func watchAt(t *testing.T, w *world.World, path, lastID string) *view {
+func watchAt(t *testing.T, w *harness.Harness, path, lastID string) *view {
 	t.Helper()
 	ctx, cancel := context.WithCancel(w.Ctx())
 	t.Cleanup(cancel)
@@ -108,7 +108,7 @@ func message(thread, id, content string) signals.Post {
 	return p
 }
 
-func listRuns(w *world.World, thread string) *workflowservice.ListWorkflowExecutionsRequest {
+func listRuns(w *harness.Harness, thread string) *workflowservice.ListWorkflowExecutionsRequest {
 	return &workflowservice.ListWorkflowExecutionsRequest{
 		Query: fmt.Sprintf("WorkflowId = %q", signals.WorkflowID(w.TaskQueue, thread)),
 	}
@@ -121,7 +121,7 @@ func TestStreamCutAtRandom(t *testing.T) {
 	const tokens, cuts = 500, 100
 	for _, b := range backends[:2] {
 		t.Run(b.name, func(t *testing.T) {
-			w := world.New(t, b.options)
+			w := harness.New(t, b.options)
 			id := w.Open()
 			random := rand.New(rand.NewPCG(1, 2))
 			w.Post(id, fmt.Sprintf("count %d every 5ms", tokens))

@@ -22,7 +22,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // The seed makes the order of the events the same in each run.
@@ -48,7 +48,7 @@ func gusts(n int) (out []event.EnvEvent) {
 
 // blow publishes events by plain signals, from several goroutines. It returns the number of replies
 // in another thread meanwhile.
-func blow(w *world.World, thread string, events []event.EnvEvent) (answers int64) {
+func blow(w *harness.Harness, thread string, events []event.EnvEvent) (answers int64) {
 	w.T.Helper()
 	other := w.Open("assistant")
 	ctx := w.Ctx()
@@ -86,7 +86,7 @@ func blow(w *world.World, thread string, events []event.EnvEvent) (answers int64
 }
 
 // awaitCalm waits until a thread has nothing left to do, and holds nothing back.
-func awaitCalm(w *world.World, thread string) {
+func awaitCalm(w *harness.Harness, thread string) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
 		s, err := w.Threads.State(context.Background(), thread)
@@ -95,7 +95,7 @@ func awaitCalm(w *world.World, thread string) {
 }
 
 // landed are the events of a thread in Temporal's order, once each.
-func landed(w *world.World, thread, runID string) (ids []string) {
+func landed(w *harness.Harness, thread, runID string) (ids []string) {
 	w.T.Helper()
 	seen := map[string]bool{}
 	for _, events := range runsOf(w, thread, runID) {
@@ -117,7 +117,7 @@ func landed(w *world.World, thread, runID string) (ids []string) {
 
 // awakenings are the events that an agent handled, in order, and the number of events that they
 // represent.
-func awakenings(w *world.World, thread string) (ids []string, stand int) {
+func awakenings(w *harness.Harness, thread string) (ids []string, stand int) {
 	w.T.Helper()
 	held := regexp.MustCompile(`Held back before it: (\d+) event`)
 	for _, r := range allRecords(w, thread) {
@@ -126,7 +126,7 @@ func awakenings(w *world.World, thread string) (ids []string, stand int) {
 			continue
 		}
 		ids, stand = append(ids, id), stand+1
-		if m := held.FindStringSubmatch(world.Payload[event.Message](w, r).Content); m != nil {
+		if m := held.FindStringSubmatch(harness.Payload[event.Message](w, r).Content); m != nil {
 			n, err := strconv.Atoi(m[1])
 			require.NoError(w.T, err)
 			stand += n
@@ -136,7 +136,7 @@ func awakenings(w *world.World, thread string) (ids []string, stand int) {
 }
 
 // requireEach checks that each event is stored once, and none was rejected.
-func requireEach(t *testing.T, w *world.World, thread string, came []string) {
+func requireEach(t *testing.T, w *harness.Harness, thread string, came []string) {
 	t.Helper()
 	var got []string
 	for _, r := range allRecords(w, thread) {
@@ -153,7 +153,7 @@ func requireEach(t *testing.T, w *world.World, thread string, came []string) {
 
 // TestEventsInAStorm publishes hundreds of events to one thread concurrently, each of them twice.
 func TestEventsInAStorm(t *testing.T) {
-	if !world.StickyOff() {
+	if !harness.StickyOff() {
 		t.Skip("takes long; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")
 	}
 	if testing.Short() {
@@ -165,9 +165,9 @@ func TestEventsInAStorm(t *testing.T) {
 		return func(c *threadmill.Config) { c.Rules = []rule.Rule{r} }
 	}
 	// storm returns the published events, and the time until all are handled.
-	storm := func(t *testing.T, r rule.Rule, handled func() bool) (w *world.World, id string, came []string, took time.Duration) {
+	storm := func(t *testing.T, r rule.Rule, handled func() bool) (w *harness.Harness, id string, came []string, took time.Duration) {
 		t.Helper()
-		w = world.New(t, world.Options{Configure: watching(r)})
+		w = harness.New(t, harness.Options{Configure: watching(r)})
 		id = w.Open("assistant")
 		first := run(w, id)
 		began := time.Now()

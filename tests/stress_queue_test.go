@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // The seed makes the events and the times of the kills the same in each run; what they hit is not.
@@ -125,7 +125,7 @@ func (k *killing) restart() {
 // TestQueueInAStorm posts a thousand events to one thread concurrently, while its worker is killed
 // again and again: they are processed in order, once each.
 func TestQueueInAStorm(t *testing.T) {
-	if !world.StickyOff() {
+	if !harness.StickyOff() {
 		t.Skip("takes long; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")
 	}
 	if testing.Short() {
@@ -134,10 +134,10 @@ func TestQueueInAStorm(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(queueSeed, 0))
 	// A task that was lost with its worker is retried sooner than by default.
-	k := newKilling(t, world.Options{Dynamic: map[string]any{"history.defaultWorkflowTaskTimeout": 5 * time.Second}}, func(v *victim) { v.Hasty = true })
+	k := newKilling(t, harness.Options{Dynamic: map[string]any{"history.defaultWorkflowTaskTimeout": 5 * time.Second}}, func(v *victim) { v.Hasty = true })
 	k.start(k.victim)
 	id := k.Open()
-	first, kills := run(k.World, id), 0
+	first, kills := run(k.Harness, id), 0
 	kill := func() {
 		k.restart()
 		kills++
@@ -171,7 +171,7 @@ func TestQueueInAStorm(t *testing.T) {
 		kill()
 	}
 	k.rule(id, "b4", foreign.Ruling{})
-	settle(k.World, id)
+	settle(k.Harness, id)
 
 	require.Equal(t, 10, kills)
 	arrived, lost := k.arrivals(id, first)
@@ -195,7 +195,7 @@ func (k *killing) queueLength(thread string) int {
 // the number of its tasks that were lost with a worker.
 func (k *killing) arrivals(thread, runID string) (posts []signals.Post, lost int) {
 	k.T.Helper()
-	for _, events := range runsOf(k.World, thread, runID) {
+	for _, events := range runsOf(k.Harness, thread, runID) {
 		for _, e := range events {
 			if e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT {
 				lost++
@@ -261,7 +261,7 @@ func (k *killing) requireOrder(t *testing.T, thread string, want, expired []stri
 	t.Helper()
 	var got, gone []string
 	calls, made := 0, 0
-	for _, r := range allRecords(k.World, thread) {
+	for _, r := range allRecords(k.Harness, thread) {
 		late, isLate := strings.CutSuffix(r.ID, ".expired")
 		switch {
 		case isLate:
@@ -269,11 +269,11 @@ func (k *killing) requireOrder(t *testing.T, thread string, want, expired []stri
 		case r.Type == event.TypeLLMCall:
 			calls++
 		case r.Type == event.TypeHook && strings.HasSuffix(r.ID, ".hook"):
-			if world.Payload[event.Interception](k.World, r).Outcome == event.OutcomeOverwritten {
+			if harness.Payload[event.Interception](k.Harness, r).Outcome == event.OutcomeOverwritten {
 				made++
 			}
 		case r.Type == event.TypeMessage:
-			m := world.Payload[event.Message](k.World, r)
+			m := harness.Payload[event.Message](k.Harness, r)
 			if m.SenderType == event.CreatedByUser {
 				got = append(got, r.ID)
 				continue
@@ -291,7 +291,7 @@ func (k *killing) requireOrder(t *testing.T, thread string, want, expired []stri
 }
 
 // allRecords returns a thread's records, however many.
-func allRecords(w *world.World, thread string) (out []event.Record) {
+func allRecords(w *harness.Harness, thread string) (out []event.Record) {
 	w.T.Helper()
 	for after := int64(0); ; after = out[len(out)-1].Seq {
 		page, err := w.Store.Records(w.Ctx(), w.Key(thread), store.Query{After: after, Limit: store.MaxLimit})

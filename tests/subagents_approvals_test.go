@@ -13,14 +13,14 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // touches is a line that makes a sub-agent create a file, which needs approval.
 func touches(file string) string { return `use shell_cmd {"command":"echo made >> ` + file + `"}` }
 
 // made is the content of the file: a line for each run.
-func made(w *world.World, file string) string {
+func made(w *harness.Harness, file string) string {
 	w.T.Helper()
 	raw, err := os.ReadFile(w.Shell + "/" + file)
 	if os.IsNotExist(err) {
@@ -31,10 +31,10 @@ func made(w *world.World, file string) string {
 }
 
 // approvalsOf are a thread's decisions on a call.
-func approvalsOf(w *world.World, thread, toolCallID string) (out []event.Approval) {
+func approvalsOf(w *harness.Harness, thread, toolCallID string) (out []event.Approval) {
 	w.T.Helper()
 	for _, r := range ofType(w, thread, event.TypeApproval) {
-		if a := world.Payload[event.Approval](w, r); a.ToolCallID == toolCallID {
+		if a := harness.Payload[event.Approval](w, r); a.ToolCallID == toolCallID {
 			out = append(out, a)
 		}
 	}
@@ -42,7 +42,7 @@ func approvalsOf(w *world.World, thread, toolCallID string) (out []event.Approva
 }
 
 // awaitDecided waits until a thread has stored the decision on a call, once.
-func awaitDecided(w *world.World, thread, toolCallID string) event.Approval {
+func awaitDecided(w *harness.Harness, thread, toolCallID string) event.Approval {
 	w.T.Helper()
 	var found []event.Approval
 	require.Eventually(w.T, func() bool {
@@ -55,7 +55,7 @@ func awaitDecided(w *world.World, thread, toolCallID string) event.Approval {
 
 // TestApprovalOfASubAgent decides in the parent thread, over each entry point.
 func TestApprovalOfASubAgent(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	for how, d := range drivers(w) {
 		t.Run(how, func(t *testing.T) {
 			id := w.Open()
@@ -96,7 +96,7 @@ func TestApprovalOfASubAgent(t *testing.T) {
 // TestDecisionsOnSubAgents decides in the parent thread and in the sub-agent's own.
 func TestDecisionsOnSubAgents(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	// waiting begins a turn whose sub-agent waits for approval.
 	waiting := func(t *testing.T) (id, posted, call string) {
 		t.Helper()
@@ -178,7 +178,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		require.Eventually(t, func() bool { return len(ofType(w, id, event.TypeRejected)) == 2 }, waitLong, waitTick)
 		var problems []string
 		for _, r := range ofType(w, id, event.TypeRejected) {
-			problems = append(problems, world.Payload[event.Rejected](w, r).Problem)
+			problems = append(problems, harness.Payload[event.Rejected](w, r).Problem)
 		}
 		require.Equal(t, []string{string(signals.DecideMismatch), string(signals.DecideConflict)}, problems)
 		require.Empty(t, made(w, id), "the first decision that fits stands")
@@ -232,7 +232,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 
 // TestApprovalsOfMany: several sub-agents and the thread's own agent wait for approval at once.
 func TestApprovalsOfMany(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	posted := w.Post(id, asks("helper", touches(id+"-a"))+"\n"+asks("manager", touches(id+"-b"))+"\n"+touches(id+"-c"))
 	waiting := w.AwaitApproval(id, 3)
@@ -256,7 +256,7 @@ func TestApprovalsOfMany(t *testing.T) {
 
 // TestApprovalTwoLevelsDown: people decide in the top thread on a call of a sub-agent's sub-agent.
 func TestApprovalTwoLevelsDown(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	for name, decider := range map[string]int{"at the top": 0, "between": 1, "at the bottom": 2} {
 		t.Run(name, func(t *testing.T) {
 			id := w.Open()
@@ -280,7 +280,7 @@ func TestApprovalTwoLevelsDown(t *testing.T) {
 func TestApprovalOfTheCall(t *testing.T) {
 	agents := team()
 	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}
-	w := world.New(t, world.Options{Agents: agents})
+	w := harness.New(t, harness.Options{Agents: agents})
 	id := w.Open()
 	posted := w.Post(id, asks("helper", "hello"))
 	request := w.AwaitApproval(id, 1)[0]
@@ -303,7 +303,7 @@ func TestApprovalOfTheCall(t *testing.T) {
 // TestMessagesWhileASubAgentWaits posts to an agent whose sub-agent waits for approval, before and
 // after a restart of the worker.
 func TestMessagesWhileASubAgentWaits(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team(), NoWorker: true})
+	w := harness.New(t, harness.Options{Agents: team(), NoWorker: true})
 	stop := w.StartWorker()
 	id := w.Open()
 	posted := w.Post(id, asks("helper", touches(id)))

@@ -8,14 +8,14 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // TestPeopleSpeakToASubAgent posts to the thread of a sub-agent while it works.
 func TestPeopleSpeakToASubAgent(t *testing.T) {
 	g := newGate("wait")
-	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	id := w.Open()
 	posted := w.Post(id, asks("helper", "first", "use wait {}"))
 	arrives(t, g.reached, "the tool")
@@ -38,13 +38,13 @@ func TestPeopleSpeakToASubAgent(t *testing.T) {
 // stored there.
 func TestSubAgentOutlivesItsThread(t *testing.T) {
 	g := newGate("wait")
-	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	id := w.Open()
 	w.Post(id, asks("helper", "use wait {}", touches(id)))
 	arrives(t, g.reached, "the tool")
 	call := w.AwaitApproval(id, 1)[0].ToolCallID
 	below := sub(w, id, 1)
-	review{World: w}.terminate(signals.WorkflowID(w.TaskQueue, id))
+	review{Harness: w}.terminate(signals.WorkflowID(w.TaskQueue, id))
 	g.release()
 	require.Equal(t, signals.DecideAccepted, approve(t, w, below, call), "who asks is gone, who was asked is not")
 	awaitClosed(w, below)
@@ -66,7 +66,7 @@ func TestTasksOfASubAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate("wait", tc.options...)
-			w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+			w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 			id := w.Open()
 			require.Equal(t, signals.TurnCompleted, w.Say(id, asks("helper", "use wait {}")).Status)
 			below := sub(w, id, 1)
@@ -74,7 +74,7 @@ func TestTasksOfASubAgent(t *testing.T) {
 			g.release()
 			require.Eventually(t, func() bool {
 				tasks := ofType(w, below, event.TypeTask)
-				return len(tasks) == 2 && world.Payload[event.Task](w, tasks[1]).State == tc.want
+				return len(tasks) == 2 && harness.Payload[event.Task](w, tasks[1]).State == tc.want
 			}, waitLong, waitTick)
 		})
 	}

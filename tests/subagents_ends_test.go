@@ -14,14 +14,14 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // endsAs waits until the workflow of a thread has ended with a status.
-func endsAs(w *world.World, thread string, as enumspb.WorkflowExecutionStatus) {
+func endsAs(w *harness.Harness, thread string, as enumspb.WorkflowExecutionStatus) {
 	w.T.Helper()
-	review{World: w}.endsAs(signals.WorkflowID(w.TaskQueue, thread), as)
+	review{Harness: w}.endsAs(signals.WorkflowID(w.TaskQueue, thread), as)
 }
 
 // TestSubAgentIsStopped ends a sub-agent from its parent thread, in all ways, while its tool runs
@@ -29,7 +29,7 @@ func endsAs(w *world.World, thread string, as enumspb.WorkflowExecutionStatus) {
 func TestSubAgentIsStopped(t *testing.T) {
 	g := newGate("wait")
 	// Running steps do not learn of it by a heartbeat.
-	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}, Deaf: true})
+	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}, Deaf: true})
 	interrupt := func(id string) {
 		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 	}
@@ -111,7 +111,7 @@ func TestSubAgentIsStopped(t *testing.T) {
 func TestSubAgentIsLost(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait")
-	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	for name, tc := range map[string]struct {
 		end  func(below string) error
 		want []string
@@ -173,7 +173,7 @@ func TestSubAgentIsLost(t *testing.T) {
 // TestThreadThatBeginsAnew terminates a thread and opens it again: it numbers its sub-agents again,
 // and does not take an old answer for a new one.
 func TestThreadThatBeginsAnew(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	w.Say(id, asks("helper", "the first"))
 	awaitClosed(w, sub(w, id, 1))
@@ -200,7 +200,7 @@ func chain(depth int, last string) string {
 func TestLimitsOfSubAgents(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait")
-	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	t.Run("five in a row", func(t *testing.T) {
 		id := w.Open()
 		w.Say(id, chain(5, "the bottom"))
@@ -257,7 +257,7 @@ func TestBudgetsPassDown(t *testing.T) {
 	agents := team()
 	agents[0].Limits = agent.Limits{MaxSteps: 4}
 	agents[2].Limits = agent.Limits{MaxSteps: 10}
-	w := world.New(t, world.Options{Agents: agents})
+	w := harness.New(t, harness.Options{Agents: agents})
 	// steps makes n model calls: one for each tool, and one more.
 	steps := func(n int) string { return strings.Repeat("use note {}\nthen\n", n-1) + "done" }
 	t.Run("steps", func(t *testing.T) {
@@ -276,13 +276,13 @@ func TestBudgetsPassDown(t *testing.T) {
 	t.Run("its own limit holds as well", func(t *testing.T) {
 		agents := team()
 		agents[2].Limits = agent.Limits{MaxSteps: 2}
-		w := world.New(t, world.Options{Agents: agents})
+		w := harness.New(t, harness.Options{Agents: agents})
 		id := w.Open()
 		w.Say(id, asks("helper", steps(3)))
 		require.Contains(t, resultIn(t, w, id, "call-agent").Content, "Stopped after 2 model calls in one turn")
 	})
 	t.Run("tools", func(t *testing.T) {
-		w := world.New(t, world.Options{Agents: team()})
+		w := harness.New(t, harness.Options{Agents: team()})
 		id := w.Open()
 		p := signals.UserMessage(id, "ann", asks("manager", "use note {}\nthen\n"+asks("helper", "use note {}")))
 		p.Tools = &[]string{"call-agent"}
@@ -305,7 +305,7 @@ func TestBudgetsPassDown(t *testing.T) {
 
 // TestLongIDs: the sub-agents of a thread with an id of maximum length have unique ids.
 func TestLongIDs(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	id := strings.Repeat("x", 128)
 	require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{}, nil))
 	w.Say(id, asks("helper", "hello")+"\n"+asks("helper", "hello again"))
@@ -326,7 +326,7 @@ func TestLongIDs(t *testing.T) {
 
 // TestOnlyThreadsStartSubAgents: a client cannot start the workflow of a sub-agent.
 func TestOnlyThreadsStartSubAgents(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	run, err := w.Temporal.ExecuteWorkflow(w.Ctx(), client.StartWorkflowOptions{ID: signals.WorkflowID(w.TaskQueue, "by-hand"), TaskQueue: w.TaskQueue}, signals.DelegateWorkflow, json.RawMessage(`{}`))
 	require.NoError(t, err)
 	require.ErrorContains(t, run.Get(w.Ctx(), nil), "a sub-agent's thread is started by a thread, not by clients")

@@ -10,12 +10,12 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // requireSaid checks that the one turn of a thread has completed with one sub-agent and its answer.
-func requireSaid(t *testing.T, w *world.World, id, want string) {
+func requireSaid(t *testing.T, w *harness.Harness, id, want string) {
 	t.Helper()
 	awaitAnswer(w, id)
 	settle(w, id)
@@ -32,7 +32,7 @@ func requireSaid(t *testing.T, w *world.World, id, want string) {
 
 // awaitAnswer waits until a thread has replied after one call. It does not query the thread, which
 // remembers only the last turns.
-func awaitAnswer(w *world.World, thread string) {
+func awaitAnswer(w *harness.Harness, thread string) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool { return len(ofType(w, thread, event.TypeFinal)) == 1 }, waitLong, waitTick)
 	awaitMessages(w, thread, 4)
@@ -43,8 +43,8 @@ func awaitAnswer(w *world.World, thread string) {
 func TestThreadMovesBelowAndAbove(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait")
-	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}, Dynamic: often})
-	move := func(thread string) { review{World: w}.move(thread) }
+	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}, Dynamic: often})
+	move := func(thread string) { review{Harness: w}.move(thread) }
 	working := func(t *testing.T) (id, posted string) {
 		t.Helper()
 		id = w.Open()
@@ -91,7 +91,7 @@ func TestThreadMovesBelowAndAbove(t *testing.T) {
 	t.Run("the one above, and its sub-agent is terminated", func(t *testing.T) {
 		id, _ := working(t)
 		move(id)
-		review{World: w}.terminate(signals.WorkflowID(w.TaskQueue, sub(w, id, 1)))
+		review{Harness: w}.terminate(signals.WorkflowID(w.TaskQueue, sub(w, id, 1)))
 		move(id) // it checks immediately, not only after some time
 		awaitAnswer(w, id)
 		require.Equal(t, "Error: the sub-agent ended without an answer: it was terminated", resultIn(t, w, id, "call-agent").Content)
@@ -138,7 +138,7 @@ func TestThreadMovesBelowAndAbove(t *testing.T) {
 func TestSubAgentOutlivesWorkers(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait", tool.Idempotent(5))
-	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}, NoWorker: true})
+	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}, NoWorker: true})
 	stop := w.StartWorker()
 	t.Run("while it waits for approval", func(t *testing.T) {
 		id := w.Open()
@@ -166,7 +166,7 @@ func TestSubAgentOutlivesWorkers(t *testing.T) {
 // each call has one result, and nothing runs twice.
 func TestSubAgentSurvivesKills(t *testing.T) {
 	t.Parallel()
-	k := newKilling(t, world.Options{}, func(v *victim) { v.Team = true })
+	k := newKilling(t, harness.Options{}, func(v *victim) { v.Team = true })
 	k.start(k.victim)
 	at := func(thread, content string, reached <-chan struct{}) {
 		t.Helper()
@@ -196,21 +196,21 @@ func TestSubAgentSurvivesKills(t *testing.T) {
 	k.start(k.victim)
 
 	t.Run("while it speaks", func(t *testing.T) {
-		requireSaid(t, k.World, "speaking", "1 2 3 4 5 6")
+		requireSaid(t, k.Harness, "speaking", "1 2 3 4 5 6")
 	})
 	t.Run("while its tool runs: it is told that nobody knows what came of it", func(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, k.ends("tool", "tool-1").Status)
 		require.Equal(t, 1, k.asked("act", "slowly"), "it is not run again")
-		require.Contains(t, resultIn(t, k.World, sub(k.World, "tool", 1), "act").Content, "outcome is unknown")
-		require.Contains(t, resultIn(t, k.World, "tool", "call-agent").Content, "outcome is unknown")
+		require.Contains(t, resultIn(t, k.Harness, sub(k.Harness, "tool", 1), "act").Content, "outcome is unknown")
+		require.Contains(t, resultIn(t, k.Harness, "tool", "call-agent").Content, "outcome is unknown")
 	})
 	t.Run("while it waits for approval", func(t *testing.T) {
-		require.Equal(t, signals.DecideAccepted, approve(t, k.World, "asking", call))
-		requireSaid(t, k.World, "asking", "risk returned: acted: boldly")
+		require.Equal(t, signals.DecideAccepted, approve(t, k.Harness, "asking", call))
+		requireSaid(t, k.Harness, "asking", "risk returned: acted: boldly")
 		require.Equal(t, 1, k.asked("act", "boldly"))
 	})
 	t.Run("after it has answered", func(t *testing.T) {
-		requireSaid(t, k.World, "heard", "act returned: acted: quickly")
+		requireSaid(t, k.Harness, "heard", "act returned: acted: quickly")
 		require.Equal(t, 1, k.asked("act", "quickly"))
 	})
 }

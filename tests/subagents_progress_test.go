@@ -11,7 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -35,7 +35,7 @@ func TestProgressOfTools(t *testing.T) {
 		}
 		return "copied", nil
 	})
-	w := world.New(t, world.Options{
+	w := harness.New(t, harness.Options{
 		Tools: []tool.Tool{asksModel, copies},
 		Agents: []agent.Agent{{
 			Name: "assistant", Model: "openai/stand-in", Tools: []string{"shell_cmd", "llm_call", "FileTransfer"},

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // progressOf joins the texts that viewers received as progress of a tool. Each must be a bare
@@ -39,7 +39,7 @@ func TestSubAgentStreams(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			o := b.options
 			o.Agents = team()
-			w := world.New(t, o)
+			w := harness.New(t, o)
 			id := w.Open()
 			view := watch(t, w, id, "")
 			w.Provider.Block(0).Release()
@@ -113,7 +113,7 @@ func TestSubAgentStreams(t *testing.T) {
 }
 
 // closedStream returns the events that a late viewer of a closed thread receives.
-func closedStream(t *testing.T, w *world.World, thread string) (frames []frame) {
+func closedStream(t *testing.T, w *harness.Harness, thread string) (frames []frame) {
 	t.Helper()
 	awaitClosed(w, thread)
 	isClosed := func(f frame) bool {
@@ -128,7 +128,7 @@ func lastMessage(s shown) shownMessage { return s.Messages[len(s.Messages)-1] }
 
 // TestSubAgentsSpeakAtOnce asks two agents in one reply: each call has separate progress.
 func TestSubAgentsSpeakAtOnce(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	view := watch(t, w, id, "")
 	w.Post(id, asks("helper", "count 20")+"\n"+asks("manager", "count 25"))
@@ -151,7 +151,7 @@ func TestSubAgentsSpeakAtOnce(t *testing.T) {
 
 // TestUnknownSubAgent calls agents that do not exist.
 func TestUnknownSubAgent(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	for name, tc := range map[string]struct{ call, want string }{
 		"S1-32 an agent that is not there":   {asks("nobody", "hello"), `unknown agent: "nobody"`},
 		"S1-32 no agent":                     {`use call-agent {"agent":"","message":"hello"}`, "agent is required"},
@@ -178,7 +178,7 @@ func TestUnknownSubAgent(t *testing.T) {
 
 // TestSubAgentBeginsAnew aborts the sub-agent's reply: the result has the final text, once.
 func TestSubAgentBeginsAnew(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	w.Provider.Fail(llmtest.Fault{}, llmtest.Drop(3))
 	out := w.Say(id, asks("helper", "count 6")+"\nthen\nwell")
@@ -190,7 +190,7 @@ func TestSubAgentBeginsAnew(t *testing.T) {
 // TestSubAgentFails: a provider's error in a sub-agent is the result of the call, and the turn
 // continues.
 func TestSubAgentFails(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	w.Provider.Fail(llmtest.Fault{}, llmtest.Status(http.StatusBadRequest, "").WithError("policy", "not with me"))
 	out := w.Say(id, asks("helper", "count 6")+"\nthen\nso be it")

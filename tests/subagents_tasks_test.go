@@ -13,14 +13,14 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // TestSubAgentInTheBackground runs an agent while the thread continues.
 func TestSubAgentInTheBackground(t *testing.T) {
 	g := newGate("wait")
-	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	id := w.Open()
 	v := watch(t, w, id, "")
 	task := startTask(t, w, id, assigns("helper", "said so far", "use wait {}"))
@@ -81,7 +81,7 @@ func TestSubAgentInTheBackground(t *testing.T) {
 		all := event.Usage{}
 		for _, at := range []string{id, below} {
 			for _, r := range ofType(w, at, event.TypeLLMCall) {
-				all = all.Add(world.Payload[event.LLMCall](w, r).Usage)
+				all = all.Add(harness.Payload[event.LLMCall](w, r).Usage)
 			}
 		}
 		state, err := w.Threads.State(w.Ctx(), id)
@@ -93,7 +93,7 @@ func TestSubAgentInTheBackground(t *testing.T) {
 // TestApprovalInTheBackground: people decide on calls of a background agent while the thread itself
 // is idle.
 func TestApprovalInTheBackground(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	v := watch(t, w, id, "")
 	task := startTask(t, w, id, assigns("helper", touches(id)))
@@ -124,7 +124,7 @@ func TestApprovalInTheBackground(t *testing.T) {
 func TestApprovalOfAnAgentInTheBackground(t *testing.T) {
 	agents := team()
 	agents[0].Approvals = map[string]agent.Policy{"call_agent": agent.PolicyAlways}
-	w := world.New(t, world.Options{Agents: agents})
+	w := harness.New(t, harness.Options{Agents: agents})
 	id := w.Open()
 	posted := w.Post(id, assigns("helper", "hello"))
 	request := w.AwaitApproval(id, 1)[0]
@@ -140,7 +140,7 @@ func TestAgentInTheBackgroundEnds(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait")
 	broken := agent.Agent{Name: "broken", Model: "absent/any"}
-	w := world.New(t, world.Options{Agents: append(team("wait"), broken), Tools: []tool.Tool{g}})
+	w := harness.New(t, harness.Options{Agents: append(team("wait"), broken), Tools: []tool.Tool{g}})
 	waiting := func(t *testing.T) (string, event.Task) {
 		t.Helper()
 		id := w.Open()
@@ -198,7 +198,7 @@ func TestAgentInTheBackgroundEnds(t *testing.T) {
 	})
 	t.Run("an operator terminates its workflow", func(t *testing.T) {
 		id, task := waiting(t)
-		review{World: w}.terminate(signals.WorkflowID(w.TaskQueue, task.ThreadID))
+		review{Harness: w}.terminate(signals.WorkflowID(w.TaskQueue, task.ThreadID))
 		ended(t, id, task, event.TaskFailed, "terminated")
 	})
 	t.Run("its thread above is closed", func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestAgentInTheBackgroundEnds(t *testing.T) {
 func TestAgentInTheBackgroundNeedsThePermission(t *testing.T) {
 	agents := team()
 	agents[0].Tools = []string{"task"}
-	w := world.New(t, world.Options{Agents: agents})
+	w := harness.New(t, harness.Options{Agents: agents})
 	id := w.Open()
 	for says, want := range map[string]string{
 		assigns("helper", "hello"):                                    "that takes the tool call_agent",
@@ -245,14 +245,14 @@ func TestAgentInTheBackgroundNeedsThePermission(t *testing.T) {
 // task.
 func TestAgentInTheBackgroundLasts(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, world.Options{Agents: team(), NoWorker: true, Dynamic: often})
+	w := harness.New(t, harness.Options{Agents: team(), NoWorker: true, Dynamic: often})
 	stop := w.StartWorker()
 	id := w.Open()
 	task := startTask(t, w, id, assigns("helper", touches(id)))
 	call := w.AwaitApproval(id, 1)[0].ToolCallID
 	for range 2 {
-		review{World: w}.move(id)
-		review{World: w}.move(task.ThreadID)
+		review{Harness: w}.move(id)
+		review{Harness: w}.move(task.ThreadID)
 	}
 	stop()
 	stop = w.StartWorker()

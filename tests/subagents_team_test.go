@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // team are an agent that asks others, one that does the work, and one in between.
@@ -43,7 +43,7 @@ func uses(tool, who string, lines []string) string {
 }
 
 // subs are the threads of a thread's sub-agents, in the order of the calls.
-func subs(w *world.World, thread string) (ids []string) {
+func subs(w *harness.Harness, thread string) (ids []string) {
 	w.T.Helper()
 	found, err := w.Store.Threads(w.Ctx(), w.TaskQueue, store.ThreadPage{Limit: 200})
 	require.NoError(w.T, err)
@@ -58,7 +58,7 @@ func subs(w *world.World, thread string) (ids []string) {
 }
 
 // sub waits until a thread's nth sub-agent, from 1, has started, and returns its thread.
-func sub(w *world.World, thread string, number int) string {
+func sub(w *harness.Harness, thread string, number int) string {
 	w.T.Helper()
 	var ids []string
 	require.Eventually(w.T, func() bool {
@@ -69,13 +69,13 @@ func sub(w *world.World, thread string, number int) string {
 }
 
 // resultIn returns the one result of a tool in a thread.
-func resultIn(t *testing.T, w *world.World, thread, tool string) event.Message {
+func resultIn(t *testing.T, w *harness.Harness, thread, tool string) event.Message {
 	t.Helper()
 	return only(t, resultsOf(w, thread, tool))
 }
 
 // resultsOf returns the results of a tool in a thread, in order of arrival.
-func resultsOf(w *world.World, thread, tool string) []event.Message {
+func resultsOf(w *harness.Harness, thread, tool string) []event.Message {
 	w.T.Helper()
 	var out []event.Message
 	for _, m := range w.Messages(thread) {
@@ -87,7 +87,7 @@ func resultsOf(w *world.World, thread, tool string) []event.Message {
 }
 
 // awaitClosed waits until a sub-agent has ended, and all of its thread is stored.
-func awaitClosed(w *world.World, thread string) {
+func awaitClosed(w *harness.Harness, thread string) {
 	w.T.Helper()
 	require.Eventually(w.T, func() bool {
 		row, err := w.Store.Thread(w.Ctx(), w.Key(thread))

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -23,7 +23,7 @@ import (
 // entry point.
 func TestSubAgentThread(t *testing.T) {
 	g := newGate("wait")
-	w := world.New(t, world.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
+	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	id := w.Open()
 	posted := w.Post(id, `use call_agent {"agent":"HELPER","message":"use wait {}","title":"Waits for it"}`)
 	arrives(t, g.reached, "the tool")
@@ -146,7 +146,7 @@ func TestSubAgentThread(t *testing.T) {
 }
 
 // senders are the senders of a thread's messages, in order.
-func senders(w *world.World, thread string) (out []string) {
+func senders(w *harness.Harness, thread string) (out []string) {
 	w.T.Helper()
 	for _, m := range w.Messages(thread) {
 		out = append(out, m.SenderID)
@@ -156,14 +156,14 @@ func senders(w *world.World, thread string) (out []string) {
 
 // TestSubAgentsCount adds up the usage of sub-agents, and numbers their threads.
 func TestSubAgentsCount(t *testing.T) {
-	w := world.New(t, world.Options{Agents: team()})
+	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	w.Say(id, asks("helper", "count 10")+"\n"+asks("helper", "one two three"))
 	w.Say(id, asks("helper", "use note {}"))
 	all := event.Usage{}
 	for _, thread := range []string{id, sub(w, id, 1), sub(w, id, 2), sub(w, id, 3)} {
 		for _, r := range ofType(w, thread, event.TypeLLMCall) {
-			all = all.Add(world.Payload[event.LLMCall](w, r).Usage)
+			all = all.Add(harness.Payload[event.LLMCall](w, r).Usage)
 		}
 	}
 	require.Positive(t, all.OutputTokens)
@@ -191,7 +191,7 @@ func TestHooksOnSubAgents(t *testing.T) {
 		}
 		return nil, nil
 	}
-	w := d.open(t, world.Options{Agents: team()}, []hook.Hook{guard})
+	w := d.open(t, harness.Options{Agents: team()}, []hook.Hook{guard})
 	require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{}, nil))
 	d.set("below", "guard", saying(event.CreatedByAgent, "secret", "******"))
 	d.set(id, "guard", saying(event.CreatedByTool, "tell", "say"))

@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -29,7 +29,7 @@ func TestTaskApproval(t *testing.T) {
 		return a
 	}
 	const byTask = `use task {"tool":%q,"arguments":{"job":"a"}}`
-	w := openTasks(t, world.Options{Agents: []agent.Agent{
+	w := openTasks(t, harness.Options{Agents: []agent.Agent{
 		with("plain", nil),
 		with("strict", map[string]agent.Policy{"build": agent.PolicyAlways}),
 		with("wary", map[string]agent.Policy{"task": agent.PolicyAlways}),
@@ -86,7 +86,7 @@ func TestTaskApproval(t *testing.T) {
 	}
 }
 
-func taskUnasked(t *testing.T, w *world.World, work *jobs, who, says string) {
+func taskUnasked(t *testing.T, w *harness.Harness, work *jobs, who, says string) {
 	t.Helper()
 	task := startTask(t, w, w.Open(who), says)
 	work.of("a").begins(t)
@@ -99,8 +99,8 @@ func TestTaskHooks(t *testing.T) {
 	t.Parallel()
 	work, d := newJobs(), newDesk()
 	build := work.tool("build", tool.Background())
-	open := func(t *testing.T, h hook.Hook) *world.World {
-		return d.open(t, world.Options{Agents: []agent.Agent{taskAgent(build)}, Tools: []tool.Tool{build}}, []hook.Hook{h})
+	open := func(t *testing.T, h hook.Hook) *harness.Harness {
+		return d.open(t, harness.Options{Agents: []agent.Agent{taskAgent(build)}, Tools: []tool.Tool{build}}, []hook.Hook{h})
 	}
 	for kind, h := range map[string]hook.Hook{"in a workflow": d.hook("first"), "inline": d.inline("first")} {
 		w := open(t, h)

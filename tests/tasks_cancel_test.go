@@ -12,32 +12,32 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // canceller is one way for a person to cancel a task.
-type canceller func(t *testing.T, w *world.World, c signals.CancelTask) signals.TaskOutcome
+type canceller func(t *testing.T, w *harness.Harness, c signals.CancelTask) signals.TaskOutcome
 
 var cancellers = map[string]canceller{
-	"an update of a plain client": func(t *testing.T, w *world.World, c signals.CancelTask) signals.TaskOutcome {
+	"an update of a plain client": func(t *testing.T, w *harness.Harness, c signals.CancelTask) signals.TaskOutcome {
 		thread, _, _ := strings.Cut(c.TaskID, "~")
 		out, err := plainClient(w).Update(w.Ctx(), thread, "cancel_task", asObject(t, c))
 		require.NoError(t, err)
 		return signals.TaskOutcome(out["result"].(string))
 	},
-	"the Go client": func(t *testing.T, w *world.World, c signals.CancelTask) signals.TaskOutcome {
+	"the Go client": func(t *testing.T, w *harness.Harness, c signals.CancelTask) signals.TaskOutcome {
 		out, err := w.Threads.CancelTask(w.Ctx(), c)
 		require.NoError(t, err)
 		return out.Result
 	},
-	"HTTP": func(t *testing.T, w *world.World, c signals.CancelTask) signals.TaskOutcome {
+	"HTTP": func(t *testing.T, w *harness.Harness, c signals.CancelTask) signals.TaskOutcome {
 		status, out := request(t, w, http.MethodPost, "/v1/tasks/"+c.TaskID+"/cancel", map[string]any{"by": c.By, "reason": c.Reason})
 		result, _ := out["result"].(string)
 		require.Equal(t, map[string]int{"accepted": 200, "already_ended": 200, "conflict": 409}[result], status, out)
 		return signals.TaskOutcome(result)
 	},
-	"the command line": func(t *testing.T, w *world.World, c signals.CancelTask) signals.TaskOutcome {
+	"the command line": func(t *testing.T, w *harness.Harness, c signals.CancelTask) signals.TaskOutcome {
 		printed, _, problem := starter(w, "task", "cancel", c.TaskID, "--by", c.By, "--reason", c.Reason, "--json")
 		var out signals.CompleteTaskResult
 		require.NoError(t, json.Unmarshal([]byte(printed), &out), problem)
@@ -49,7 +49,7 @@ var cancellers = map[string]canceller{
 func TestTaskCancelled(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
-	w := openTasks(t, world.Options{}, work.tool("build", tool.Background()), handsOver("order", tool.Background()))
+	w := openTasks(t, harness.Options{}, work.tool("build", tool.Background()), handsOver("order", tool.Background()))
 	for by, cancel := range cancellers {
 		t.Run("X4 by "+by, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +115,7 @@ func taskNumber(t *testing.T, task event.Task) int {
 // TestTaskTools: an agent manages its tasks.
 func TestTaskTools(t *testing.T) {
 	t.Parallel()
-	w := openTasks(t, world.Options{}, handsOver("order", tool.Background()))
+	w := openTasks(t, harness.Options{}, handsOver("order", tool.Background()))
 	id := w.Open()
 	require.Contains(t, say(w, id, "use list_tasks {}").Message.Content, `{"tasks":[]}`)
 	first := startTask(t, w, id, "use order {}")
@@ -173,7 +173,7 @@ const maxTasks = 100
 // TestTooManyTasks starts more tasks than a thread may have.
 func TestTooManyTasks(t *testing.T) {
 	t.Parallel()
-	w := openTasks(t, world.Options{}, handsOver("order", tool.Background(), tool.Idempotent(0)))
+	w := openTasks(t, harness.Options{}, handsOver("order", tool.Background(), tool.Idempotent(0)))
 	id := w.Open()
 	out := say(w, id, strings.TrimSpace(strings.Repeat("use order {}\n", maxTasks+1)))
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
@@ -197,7 +197,7 @@ func TestTooManyTasks(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return len(taskEvents(w, id)) == maxTasks+1 }, waitLong, waitTick)
 		for _, task := range tasks[1:] {
-			e := world.Payload[event.EnvEvent](w, recordOf(w, id, endEventID(w, task.ID)))
+			e := harness.Payload[event.EnvEvent](w, recordOf(w, id, endEventID(w, task.ID)))
 			require.Equal(t, fmt.Sprintf("%q", task.ID), string(decode[event.TaskEnd](t, e.Payload).Result))
 		}
 		settle(w, id)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestTaskOfClosedThread(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
-	w := openTasks(t, world.Options{}, work.tool("build", tool.Background()), work.tool("keep", tool.Background(), tool.Detached()),
+	w := openTasks(t, harness.Options{}, work.tool("build", tool.Background()), work.tool("keep", tool.Background(), tool.Detached()),
 		handsOver("order", tool.Background()), handsOver("await", tool.Background(), tool.Detached()),
 		handsOver("brief", tool.Background(), tool.Detached(), tool.Deadline(time.Second)))
 	t.Run("cancelled, and stopped", func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTaskOfClosedThread(t *testing.T) {
 }
 
 // closeQuietly closes a thread and returns the number of its messages.
-func closeQuietly(t *testing.T, w *world.World, id string) int {
+func closeQuietly(t *testing.T, w *harness.Harness, id string) int {
 	t.Helper()
 	closed(t, w, id)
 	return len(w.Messages(id))
@@ -117,11 +117,11 @@ func closeQuietly(t *testing.T, w *world.World, id string) int {
 
 // requireOutlived waits until the end of a task is stored after its thread was closed. No agent
 // handles it.
-func requireOutlived(t *testing.T, w *world.World, task event.Task, state event.TaskState, messages int) event.TaskEnd {
+func requireOutlived(t *testing.T, w *harness.Harness, task event.Task, state event.TaskState, messages int) event.TaskEnd {
 	t.Helper()
 	id := taskThread(t, task)
 	require.Eventually(t, func() bool { return len(taskEvents(w, id)) == 1 }, waitLong, waitTick)
-	ended := world.Payload[event.Task](w, recordOf(w, id, task.ID+".ended"))
+	ended := harness.Payload[event.Task](w, recordOf(w, id, task.ID+".ended"))
 	require.Equal(t, state, ended.State)
 	require.NotNil(t, ended.EndedAt)
 	require.Len(t, w.Messages(id), messages)
@@ -139,7 +139,7 @@ func TestTaskEndedByOperator(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
 	tools := []tool.Tool{work.tool("build", tool.Background()), handsOver("order", tool.Background())}
-	w := openTasks(t, world.Options{}, tools...)
+	w := openTasks(t, harness.Options{}, tools...)
 	for what, says := range map[string]string{"runs": use("build", "a"), "waits to be completed from outside": "use order {}"} {
 		t.Run("X4 one that "+what+" is cancelled", func(t *testing.T) {
 			id := w.Open()
@@ -159,7 +159,7 @@ func TestTaskEndedByOperator(t *testing.T) {
 		requireEnded(t, w, task, event.TaskFailed)
 	})
 	t.Run("X4 one is terminated after its thread has moved, and can be cancelled", func(t *testing.T) {
-		w := openTasks(t, world.Options{Dynamic: often}, tools...)
+		w := openTasks(t, harness.Options{Dynamic: often}, tools...)
 		id := w.Open()
 		task := startTask(t, w, id, "use order {}")
 		for before := run(w, id); run(w, id) == before; {

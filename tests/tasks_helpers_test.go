@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -95,13 +95,13 @@ func handsOver(name string, opts ...tool.Option) tool.Tool {
 }
 
 // openTasks builds a world with one agent, which has these tools and those for tasks.
-func openTasks(t *testing.T, o world.Options, tools ...tool.Tool) *world.World {
+func openTasks(t *testing.T, o harness.Options, tools ...tool.Tool) *harness.Harness {
 	t.Helper()
 	o.Tools = append(tools, o.Tools...)
 	if o.Agents == nil {
 		o.Agents = []agent.Agent{taskAgent(o.Tools...)}
 	}
-	return world.New(t, o)
+	return harness.New(t, o)
 }
 
 func taskAgent(tools ...tool.Tool) agent.Agent {
@@ -114,7 +114,7 @@ func taskAgent(tools ...tool.Tool) agent.Agent {
 
 // startTask posts a message that starts one task, waits for the end of that turn, and returns the
 // task.
-func startTask(t *testing.T, w *world.World, thread, says string) event.Task {
+func startTask(t *testing.T, w *harness.Harness, thread, says string) event.Task {
 	t.Helper()
 	before := tasksOf(w, thread)
 	out := say(w, thread, says)
@@ -124,14 +124,14 @@ func startTask(t *testing.T, w *world.World, thread, says string) event.Task {
 	return after[len(after)-1]
 }
 
-func tasksOf(w *world.World, thread string) []event.Task {
+func tasksOf(w *harness.Harness, thread string) []event.Task {
 	w.T.Helper()
 	out, err := w.Threads.Tasks(w.Ctx(), thread)
 	require.NoError(w.T, err)
 	return out.Tasks
 }
 
-func taskOf(w *world.World, id string) event.Task {
+func taskOf(w *harness.Harness, id string) event.Task {
 	w.T.Helper()
 	out, err := w.Threads.Task(w.Ctx(), id)
 	require.NoError(w.T, err)
@@ -142,7 +142,7 @@ func taskOf(w *world.World, id string) event.Task {
 func use(toolName, jobName string) string { return fmt.Sprintf(`use %s {"job":%q}`, toolName, jobName) }
 
 // endEventID is the id of the event for the end of a task.
-func endEventID(w *world.World, taskID string) string {
+func endEventID(w *harness.Harness, taskID string) string {
 	return signals.EventID(w.TaskQueue, taskID, "ended")
 }
 
@@ -154,7 +154,7 @@ type told struct {
 }
 
 // awaitTold waits until the agent has received the end of a task, and has replied.
-func awaitTold(t *testing.T, w *world.World, task event.Task) told {
+func awaitTold(t *testing.T, w *harness.Harness, task event.Task) told {
 	t.Helper()
 	thread, _, err := signals.ParseTaskID(task.ID)
 	require.NoError(t, err)
@@ -162,17 +162,17 @@ func awaitTold(t *testing.T, w *world.World, task event.Task) told {
 	out := told{turn: wholly(w, thread, await(t, w, thread, id))}
 	record := recordOf(w, thread, id)
 	require.Equal(t, event.TypeEnv, record.Type)
-	out.event = world.Payload[event.EnvEvent](w, record)
+	out.event = harness.Payload[event.EnvEvent](w, record)
 	out.end = decode[event.TaskEnd](t, out.event.Payload)
 	return out
 }
 
 // taskEvents are a thread's stored events for the ends of tasks.
-func taskEvents(w *world.World, thread string) []event.EnvEvent {
+func taskEvents(w *harness.Harness, thread string) []event.EnvEvent {
 	w.T.Helper()
 	var out []event.EnvEvent
 	for _, r := range ofType(w, thread, event.TypeEnv) {
-		if e := world.Payload[event.EnvEvent](w, r); strings.HasPrefix(e.Type, "background_task.") {
+		if e := harness.Payload[event.EnvEvent](w, r); strings.HasPrefix(e.Type, "background_task.") {
 			out = append(out, e)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestTaskOutlivesTurn(t *testing.T) {
 	t.Parallel()
 	work, slow := newJobs(), newGate("slow")
-	w := openTasks(t, world.Options{}, work.tool("build", tool.Background()), slow)
+	w := openTasks(t, harness.Options{}, work.tool("build", tool.Background()), slow)
 	t.Run("S3-01 an interrupt ends the turn, and not the task", func(t *testing.T) {
 		id := w.Open()
 		posted := w.Post(id, use("build", "a")+"\nuse slow {}")
@@ -84,7 +84,7 @@ func TestTaskOutlivesTurn(t *testing.T) {
 func TestTaskOutlivesRuns(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
-	w := openTasks(t, world.Options{Dynamic: often}, work.tool("build", tool.Background()), handsOver("order", tool.Background()))
+	w := openTasks(t, harness.Options{Dynamic: often}, work.tool("build", tool.Background()), handsOver("order", tool.Background()))
 	id := w.Open()
 	built, ordered := startTask(t, w, id, use("build", "a")), startTask(t, w, id, "use order {}")
 	cancelled := startTask(t, w, id, "use order {}")
@@ -129,7 +129,7 @@ func TestTaskOutlivesRuns(t *testing.T) {
 func TestTaskOutlivesWorkers(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
-	o := world.Options{NoWorker: true, Configure: func(c *threadmill.Config) { c.StopTimeout = 10 * time.Millisecond }}
+	o := harness.Options{NoWorker: true, Configure: func(c *threadmill.Config) { c.StopTimeout = 10 * time.Millisecond }}
 	w := openTasks(t, o, work.tool("build", tool.Background()), work.tool("again", tool.Background(), tool.Idempotent(5)),
 		handsOver("order", tool.Background()))
 	stop := w.StartWorker()

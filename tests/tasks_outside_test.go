@@ -14,32 +14,32 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/cli"
 	"github.com/threadmill/threadmill/tests/internal/bare"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // completer is one way to complete a task from outside. It returns the outcome, or nothing without
 // a response.
-type completer func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome
+type completer func(t *testing.T, w *harness.Harness, c signals.CompleteTask) signals.TaskOutcome
 
 var completers = map[string]completer{
-	"a signal of a plain client": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+	"a signal of a plain client": func(t *testing.T, w *harness.Harness, c signals.CompleteTask) signals.TaskOutcome {
 		thread, _, _ := strings.Cut(c.TaskID, "~")
 		require.NoError(t, plainClient(w).Signal(w.Ctx(), thread, "complete_task", asObject(t, c)))
 		return ""
 	},
-	"an update of a plain client": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+	"an update of a plain client": func(t *testing.T, w *harness.Harness, c signals.CompleteTask) signals.TaskOutcome {
 		thread, _, _ := strings.Cut(c.TaskID, "~")
 		out, err := plainClient(w).Update(w.Ctx(), thread, "complete_task", asObject(t, c))
 		require.NoError(t, err)
 		return signals.TaskOutcome(out["result"].(string))
 	},
-	"the Go client": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+	"the Go client": func(t *testing.T, w *harness.Harness, c signals.CompleteTask) signals.TaskOutcome {
 		out, err := w.Threads.CompleteTask(w.Ctx(), c)
 		require.NoError(t, err)
 		return out.Result
 	},
-	"HTTP": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+	"HTTP": func(t *testing.T, w *harness.Harness, c signals.CompleteTask) signals.TaskOutcome {
 		body := asObject(t, c)
 		delete(body, "taskId")
 		status, out := request(t, w, http.MethodPost, "/v1/tasks/"+c.TaskID+"/complete", body)
@@ -47,7 +47,7 @@ var completers = map[string]completer{
 		require.Equal(t, map[string]int{"accepted": 200, "already_ended": 200, "conflict": 409, "not_found": 404}[result], status, out)
 		return signals.TaskOutcome(result)
 	},
-	"the command line": func(t *testing.T, w *world.World, c signals.CompleteTask) signals.TaskOutcome {
+	"the command line": func(t *testing.T, w *harness.Harness, c signals.CompleteTask) signals.TaskOutcome {
 		args := []string{"task", "complete", c.TaskID, "--by", c.By, "--json"}
 		if c.Error != "" {
 			args = append(args, "--error", c.Error)
@@ -62,7 +62,7 @@ var completers = map[string]completer{
 	},
 }
 
-func plainClient(w *world.World) bare.Client {
+func plainClient(w *harness.Harness) bare.Client {
 	return bare.Client{Temporal: w.Temporal, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue}
 }
 
@@ -75,7 +75,7 @@ func asObject(t *testing.T, v any) map[string]any {
 }
 
 // starter runs the command line client.
-func starter(w *world.World, args ...string) (printed string, code int, problem string) {
+func starter(w *harness.Harness, args ...string) (printed string, code int, problem string) {
 	var out, errs strings.Builder
 	args = append(args, "--address", w.Server.Addr(), "--api", w.API.URL, "--namespace", w.TaskQueue, "--task-queue", w.TaskQueue)
 	code = cli.Run(context.Background(), args, strings.NewReader(""), &out, &errs)
@@ -84,7 +84,7 @@ func starter(w *world.World, args ...string) (printed string, code int, problem 
 
 // TestTaskCompletedFromOutside ends tasks whose work is done elsewhere.
 func TestTaskCompletedFromOutside(t *testing.T) {
-	w := openTasks(t, world.Options{}, handsOver("order", tool.Background(), tool.Idempotent(0)))
+	w := openTasks(t, harness.Options{}, handsOver("order", tool.Background(), tool.Idempotent(0)))
 	for by, complete := range completers {
 		t.Run("S3-54 X4 by "+by, func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +99,7 @@ func TestTaskCompletedFromOutside(t *testing.T) {
 }
 
 // completedOnce ends a task in one way, again in the same way, and then in the other.
-func completedOnce(t *testing.T, w *world.World, complete completer, c signals.CompleteTask) {
+func completedOnce(t *testing.T, w *harness.Harness, complete completer, c signals.CompleteTask) {
 	id := w.Open()
 	task := startTask(t, w, id, "use order {}")
 	c.TaskID = task.ID
@@ -141,7 +141,7 @@ func completedOnce(t *testing.T, w *world.World, complete completer, c signals.C
 }
 
 // awaitEnd waits until the workflow of a task has ended.
-func awaitEnd(t *testing.T, w *world.World, task event.Task, status string) {
+func awaitEnd(t *testing.T, w *harness.Harness, task event.Task, status string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.TaskWorkflowID(w.TaskQueue, task.ID), "")
@@ -153,7 +153,7 @@ func awaitEnd(t *testing.T, w *world.World, task event.Task, status string) {
 func TestTaskCompletedFromOutsideWhileItRuns(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
-	w := openTasks(t, world.Options{}, work.tool("build", tool.Background()))
+	w := openTasks(t, harness.Options{}, work.tool("build", tool.Background()))
 	id := w.Open()
 	task := startTask(t, w, id, use("build", "a"))
 	work.of("a").begins(t)
@@ -172,7 +172,7 @@ func TestTaskCompletedFromOutsideWhileItRuns(t *testing.T) {
 func TestTaskIsLate(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
-	w := openTasks(t, world.Options{}, handsOver("order", tool.Background(), tool.Deadline(time.Second)),
+	w := openTasks(t, harness.Options{}, handsOver("order", tool.Background(), tool.Deadline(time.Second)),
 		// The tool has started by then, even on a busy machine.
 		work.tool("build", tool.Background(), tool.Deadline(10*time.Second), tool.Timeout(time.Hour)),
 		work.tool("brief", tool.Background(), tool.Timeout(200*time.Millisecond)))
@@ -206,7 +206,7 @@ func TestTaskIsLate(t *testing.T) {
 // TestTaskNotCompleted: invalid completions end no task.
 func TestTaskNotCompleted(t *testing.T) {
 	t.Parallel()
-	w := openTasks(t, world.Options{}, handsOver("order", tool.Background()), handsOver("now"))
+	w := openTasks(t, harness.Options{}, handsOver("order", tool.Background()), handsOver("now"))
 	id := w.Open()
 	task := startTask(t, w, id, "use order {}")
 	t.Run("a task that the thread does not have", func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestTaskNotCompleted(t *testing.T) {
 		require.Eventually(t, func() bool { return len(ofType(w, id, event.TypeRejected)) == len(want) }, waitLong, waitTick)
 		var problems []string
 		for _, r := range ofType(w, id, event.TypeRejected) {
-			field, _, _ := strings.Cut(world.Payload[event.Rejected](w, r).Problem, ":")
+			field, _, _ := strings.Cut(harness.Payload[event.Rejected](w, r).Problem, ":")
 			problems = append(problems, field)
 		}
 		require.ElementsMatch(t, want, problems, "a signal leaves word of it")

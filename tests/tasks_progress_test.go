@@ -9,7 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -42,7 +42,7 @@ func progressed(t *testing.T, f frame) (p event.TaskProgress, percent int) {
 
 func isProgress(f frame) bool { return f.event.Type == event.EventToolProgress }
 
-func taskShows(t *testing.T, w *world.World, work *jobs) {
+func taskShows(t *testing.T, w *harness.Harness, work *jobs) {
 	id := w.Open()
 	view := watch(t, w, id, "")
 	task := startTask(t, w, id, use("build", "a"))
@@ -118,7 +118,7 @@ func taskShows(t *testing.T, w *world.World, work *jobs) {
 	})
 }
 
-func taskShowsFromOutside(t *testing.T, w *world.World) {
+func taskShowsFromOutside(t *testing.T, w *harness.Harness) {
 	id := w.Open()
 	view := watch(t, w, id, "")
 	task := startTask(t, w, id, `use task {"tool":"order","title":"a kettle"}`)

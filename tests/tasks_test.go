@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
-	o := world.Options{Provider: llmtest.Config{Script: reacts(func(seen seenEvent) string {
+	o := harness.Options{Provider: llmtest.Config{Script: reacts(func(seen seenEvent) string {
 		if seen.EventType == event.TypeBackgroundTaskFailed {
 			return fmt.Sprintf("%s has failed: %s", seen.Payload.Title, seen.Payload.Error)
 		}
@@ -84,7 +84,7 @@ func taskThread(t *testing.T, task event.Task) string {
 }
 
 // requireStarted checks that a call has started a task, and that the agent has continued.
-func requireStarted(t *testing.T, w *world.World, id string, task event.Task, c taskStart) {
+func requireStarted(t *testing.T, w *harness.Harness, id string, task event.Task, c taskStart) {
 	t.Helper()
 	require.Equal(t, id, taskThread(t, task))
 	require.Equal(t, event.TaskRunning, task.State)
@@ -93,7 +93,7 @@ func requireStarted(t *testing.T, w *world.World, id string, task event.Task, c 
 	require.Equal(t, c.tool, task.Tool)
 	require.Equal(t, task.StartedAt.Add(c.deadline), task.Deadline)
 	require.Nil(t, task.EndedAt)
-	require.Equal(t, task, world.Payload[event.Task](w, recordOf(w, id, task.ID)))
+	require.Equal(t, task, harness.Payload[event.Task](w, recordOf(w, id, task.ID)))
 
 	messages := w.Messages(id)
 	require.Len(t, messages, 4, "the agent goes on at once: nothing has ended")
@@ -108,7 +108,7 @@ func requireStarted(t *testing.T, w *world.World, id string, task event.Task, c 
 
 // requireShownEnd checks that the agent received the end of a task as three messages and a query,
 // and that there are no other messages. It returns the agent's reply.
-func requireShownEnd(t *testing.T, w *world.World, id string, got told) event.Message {
+func requireShownEnd(t *testing.T, w *harness.Harness, id string, got told) event.Message {
 	t.Helper()
 	require.Equal(t, signals.TurnCompleted, got.turn.Status)
 	require.Equal(t, event.SourceTool, got.event.Metadata.Source)
@@ -136,17 +136,17 @@ func requireShownEnd(t *testing.T, w *world.World, id string, got told) event.Me
 }
 
 // requireEnded checks the state and the records of an ended task.
-func requireEnded(t *testing.T, w *world.World, task event.Task, state event.TaskState) event.Task {
+func requireEnded(t *testing.T, w *harness.Harness, task event.Task, state event.TaskState) event.Task {
 	t.Helper()
 	ended := taskOf(w, task.ID)
 	require.Equal(t, state, ended.State)
 	require.NotNil(t, ended.EndedAt)
 	require.False(t, ended.EndedAt.Before(task.StartedAt))
-	require.Equal(t, ended, world.Payload[event.Task](w, recordOf(w, taskThread(t, task), task.ID+".ended")))
+	require.Equal(t, ended, harness.Payload[event.Task](w, recordOf(w, taskThread(t, task), task.ID+".ended")))
 	return ended
 }
 
-func taskCompletes(t *testing.T, w *world.World, work *jobs, c taskStart) {
+func taskCompletes(t *testing.T, w *harness.Harness, work *jobs, c taskStart) {
 	id, j := w.Open(), work.of("completes: "+c.how)
 	task := startTask(t, w, id, c.with("completes: "+c.how))
 	requireStarted(t, w, id, task, c)
@@ -174,7 +174,7 @@ func taskCompletes(t *testing.T, w *world.World, work *jobs, c taskStart) {
 	require.Len(t, taskEvents(w, id), 1)
 }
 
-func taskFails(t *testing.T, w *world.World, work *jobs, c taskStart) {
+func taskFails(t *testing.T, w *harness.Harness, work *jobs, c taskStart) {
 	id, j := w.Open(), work.of("fails: "+c.how)
 	task := startTask(t, w, id, c.with("fails: "+c.how))
 	requireStarted(t, w, id, task, c)
@@ -188,7 +188,7 @@ func taskFails(t *testing.T, w *world.World, work *jobs, c taskStart) {
 	require.Len(t, taskEvents(w, id), 1)
 }
 
-func tasksTogether(t *testing.T, w *world.World, work *jobs) {
+func tasksTogether(t *testing.T, w *harness.Harness, work *jobs) {
 	id := w.Open()
 	out := say(w, id, use("build", "one")+"\n"+use("build", "two"))
 	require.Equal(t, signals.TurnCompleted, out.Status)
@@ -214,7 +214,7 @@ func tasksTogether(t *testing.T, w *world.World, work *jobs) {
 	requireSettled(t, w, id)
 }
 
-func taskEndsMeanwhile(t *testing.T, w *world.World, work *jobs) {
+func taskEndsMeanwhile(t *testing.T, w *harness.Harness, work *jobs) {
 	id := w.Open()
 	task := startTask(t, w, id, use("build", "meanwhile"))
 	work.of("meanwhile").begins(t)
@@ -236,7 +236,7 @@ func taskEndsMeanwhile(t *testing.T, w *world.World, work *jobs) {
 	require.Contains(t, said[6], "Observed event: background_task.completed")
 }
 
-func taskRefused(t *testing.T, w *world.World) {
+func taskRefused(t *testing.T, w *harness.Harness) {
 	for says, why := range map[string]string{
 		`use task {}`:                                      "unknown tool",
 		`use task {"tool":"nope"}`:                         "unknown tool",

@@ -9,7 +9,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 func isTurnEnded(f frame) bool { return f.event.EndsTurn() }
@@ -19,7 +19,7 @@ func isTurnEnded(f frame) bool { return f.event.EndsTurn() }
 func TestTurnEndIsAnnounced(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
-	w := d.open(t, world.Options{Agents: []agent.Agent{
+	w := d.open(t, harness.Options{Agents: []agent.Agent{
 		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note"}},
 		{Name: "bob", Model: "openai/stand-in", Tools: []string{"note"}},
 		{Name: "lost", Model: "nobody/model"},

@@ -12,13 +12,13 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // TestTokensAreNotKept streams a reply and looks for its tokens everywhere.
 func TestTokensAreNotKept(t *testing.T) {
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	view := watch(t, w, id, "")
 	half := w.Provider.Block(5)
@@ -65,7 +65,7 @@ func TestTokensAreNotKept(t *testing.T) {
 		require.Len(t, e.(event.ToolCallEvent).ToolCalls, 1)
 	})
 	t.Run("S2-10 a provider that does not stream gives the same message", func(t *testing.T) {
-		w := world.New(t, world.Options{Provider: llmtest.Config{NoStream: true}})
+		w := harness.New(t, harness.Options{Provider: llmtest.Config{NoStream: true}})
 		id := w.Open()
 		view := watch(t, w, id, "")
 		w.Say(id, "count 8")
@@ -78,7 +78,7 @@ func TestTokensAreNotKept(t *testing.T) {
 // TestSiblings runs a batch of calls, one of which is slow.
 func TestSiblings(t *testing.T) {
 	slow := newGate("slow")
-	w := world.New(t, world.Options{Tools: []tool.Tool{slow, failing}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow, failing}})
 	id := w.Open()
 	e := w.Post(id, "use slow {}\nuse failing {\"how\":\"error\"}\nuse note {\"text\":\"x\"}\nuse nothing {}")
 	<-slow.reached
@@ -110,7 +110,7 @@ func TestSiblings(t *testing.T) {
 }
 
 func TestUntilNoMoreCalls(t *testing.T) {
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	out := w.Say(id, strings.Repeat("use note {}\nuse note {}\nthen\n", 4)+"enough")
 	t.Run("S2-14 S0-34 model and tools take turns until a reply asks for none", func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestUntilNoMoreCalls(t *testing.T) {
 // TestModelCallIsRetried breaks the connection to the provider during a reply.
 func TestModelCallIsRetried(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	view := watch(t, w, id, "")
 	w.Provider.Fail(llmtest.Drop(4), llmtest.Status(503, "0"))
@@ -139,7 +139,7 @@ func TestModelCallIsRetried(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, "user ann: count 10\nassistant assistant: "+want+"\n", w.Transcript(id))
 		require.Equal(t, 3, w.Provider.Calls())
-		call := world.Payload[event.LLMCall](w, only(t, ofType(w, id, event.TypeLLMCall)))
+		call := harness.Payload[event.LLMCall](w, only(t, ofType(w, id, event.TypeLLMCall)))
 		require.Equal(t, 3, call.Attempt)
 		require.Len(t, ofType(w, id, event.TypeFinal), 1)
 	})
@@ -167,7 +167,7 @@ func TestModelCallIsRetried(t *testing.T) {
 func TestWorkerGoes(t *testing.T) {
 	t.Parallel()
 	slow, again := newGate("slow"), newGate("again", tool.Idempotent(0))
-	w := world.New(t, world.Options{NoWorker: true, Tools: []tool.Tool{slow, again}})
+	w := harness.New(t, harness.Options{NoWorker: true, Tools: []tool.Tool{slow, again}})
 	stop := w.StartWorker()
 	id := w.Open()
 	view := watch(t, w, id, "")
@@ -214,7 +214,7 @@ func TestWorkerGoes(t *testing.T) {
 
 // TestTheSameEventTwice repeats posts that the thread already has.
 func TestTheSameEventTwice(t *testing.T) {
-	w := world.New(t, world.Options{})
+	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	body := map[string]any{"id": "e1", "content": "use note {}", "sender": "ann"}
 	for range 5 {
@@ -228,7 +228,7 @@ func TestTheSameEventTwice(t *testing.T) {
 }
 
 // page reads a page of messages like a client of the API.
-func page(t *testing.T, w *world.World, thread string) []map[string]any {
+func page(t *testing.T, w *harness.Harness, thread string) []map[string]any {
 	t.Helper()
 	status, out := request(t, w, http.MethodGet, "/v1/threads/"+thread+"/messages?limit=100", nil)
 	require.Equal(t, http.StatusOK, status, out)

@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -51,7 +51,7 @@ func newWalk() *walk {
 // again, answer.
 func TestReferenceTurn(t *testing.T) {
 	wk := newWalk()
-	w := world.New(t, world.Options{Tools: []tool.Tool{wk}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{wk}})
 	id := w.Open()
 	view := watch(t, w, id, "")
 	w.Post(id, "think I should walk\nuse walk {}\nthen\nthink I am there\n\"done\" — naïve <b>\nsecond line")
@@ -137,7 +137,7 @@ func TestReferenceTurn(t *testing.T) {
 // TestEachTurnEnds ends turns in all ways, and reads the closed thread's stream.
 func TestEachTurnEnds(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, world.Options{
+	w := harness.New(t, harness.Options{
 		MaxModelAttempts: 2,
 		Tools:            []tool.Tool{failing},
 		Agents: []agent.Agent{{
@@ -225,7 +225,7 @@ func TestEachTurnEnds(t *testing.T) {
 func TestToolIsStopped(t *testing.T) {
 	g := newGate("wait")
 	// An interrupt does not wait for a heartbeat: here it could not arrive with one.
-	w := world.New(t, world.Options{Tools: []tool.Tool{g}, Deaf: true})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{g}, Deaf: true})
 	id := w.Open()
 	view := watch(t, w, id, "")
 	e := w.Post(id, "use wait {}")
@@ -284,7 +284,7 @@ func TestOneTrace(t *testing.T) {
 	const trace = "trace-of-ann"
 	traced, quick := newSpy("traced"), newSpy("quick", tool.Quick())
 	log := &lines{}
-	w := world.New(t, world.Options{
+	w := harness.New(t, harness.Options{
 		Tools: []tool.Tool{traced, quick, bareTool{}}, NoWorker: true,
 		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})

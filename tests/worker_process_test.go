@@ -29,7 +29,7 @@ import (
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -107,9 +107,9 @@ func workAsVictim(raw string) error {
 		return err
 	}
 	c, err := client.Dial(client.Options{
-		HostPort: v.Temporal, Logger: sdklog.NewStructuredLogger(world.Quiet),
+		HostPort: v.Temporal, Logger: sdklog.NewStructuredLogger(harness.Quiet),
 		// A proxy can read uncompressed data.
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: world.Patience, GrpcCompression: &client.GrpcCompressionNone{}},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: harness.Patience, GrpcCompression: &client.GrpcCompressionNone{}},
 	})
 	if err != nil {
 		return err
@@ -225,7 +225,7 @@ func (v victim) job() hook.Processor {
 	p := hook.Process("job", func(ctx context.Context, in payload, deps hook.Deps) ([]hook.Produced, error) {
 		return []hook.Produced{hook.Message(event.CreatedBySystem, "jobs", "made of "+in.Name)}, v.tell(ctx, "job", deps.Context.Key())
 	})
-	p.Timeout = world.Patience
+	p.Timeout = harness.Patience
 	return p
 }
 
@@ -235,8 +235,8 @@ func (v victim) hooks() []hook.Hook {
 	if !v.Guarded {
 		return []hook.Hook{barrier}
 	}
-	guard := hook.Hook{Name: "guard", Timeout: world.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByUser}}, Func: v.guard}
-	seal := hook.Hook{Name: "seal", Timeout: world.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByTool}}, Func: v.seal}
+	guard := hook.Hook{Name: "guard", Timeout: harness.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByUser}}, Func: v.guard}
+	seal := hook.Hook{Name: "seal", Timeout: harness.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByTool}}, Func: v.seal}
 	return []hook.Hook{guard, seal, barrier}
 }
 

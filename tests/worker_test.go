@@ -21,7 +21,7 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/store/postgres"
-	"github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // buildWorker builds the program, and returns its path.
@@ -207,7 +207,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 	provider := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(provider.Close)
 	env := []string{
-		"TEMPORAL_ADDRESS=" + world.Temporal(t).Addr(), "DATABASE_URL=" + database(t), "NATS_URL=" + testenv.NATS(t),
+		"TEMPORAL_ADDRESS=" + harness.Temporal(t).Addr(), "DATABASE_URL=" + database(t), "NATS_URL=" + testenv.NATS(t),
 		"OPENAI_API_KEY=test", "OPENAI_BASE_URL=" + provider.URL,
 	}
 	start := func(args ...string) *process {
@@ -260,7 +260,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 // TestWorkerAlone runs both roles in one process with a file and without NATS.
 func TestWorkerAlone(t *testing.T) {
 	t.Parallel()
-	path, address := buildWorker(t), "TEMPORAL_ADDRESS="+world.Temporal(t).Addr()
+	path, address := buildWorker(t), "TEMPORAL_ADDRESS="+harness.Temporal(t).Addr()
 	p := startProcess(t, path, []string{address}, "--sqlite", filepath.Join(t.TempDir(), "records.db"), "--task-queue", testenv.Name("q")).awaitReady()
 	require.Equal(t, "WARN", p.logged("NATS_URL is not set")["level"])
 	require.Contains(t, p.post("/v1/threads", `{"id":"`+testenv.Name("t")+`"}`, http.StatusCreated), `"status":"open"`)

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	worldtest "github.com/threadmill/threadmill/tests/internal/world"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/world"
 )
 
@@ -23,7 +23,7 @@ type heard struct {
 	all  []world.Event
 }
 
-func listen(t *testing.T, w *worldtest.World) *heard {
+func listen(t *testing.T, w *harness.Harness) *heard {
 	h := &heard{t: t, ctx: w.Ctx(), from: make(chan world.Event, 1000)}
 	t.Cleanup(w.Runtime.World().Subscribe(world.Sync(func(e world.Event) { h.from <- e })))
 	t.Cleanup(w.Runtime.World().Stop)
@@ -60,7 +60,7 @@ func (h *heard) find(is func(world.Event) bool) world.Event {
 
 // TestWorldApproval requests, approves and runs a call by the messages of a world.
 func TestWorldApproval(t *testing.T) {
-	w := worldtest.New(t, worldtest.Options{})
+	w := harness.New(t, harness.Options{})
 	h, chat := listen(t, w), "world-approval"
 	require.NoError(t, w.Runtime.World().Start(w.Ctx(), world.Chat{ID: chat, Agents: []string{"assistant"}}))
 	said, err := w.Runtime.World().PublishMessage(w.Ctx(), `use shell_cmd {"command":"echo hi"}`, "ann", chat)
@@ -121,7 +121,7 @@ func TestWorldApproval(t *testing.T) {
 
 // TestWorldSenders: agents and people post to one chat.
 func TestWorldSenders(t *testing.T) {
-	w := worldtest.New(t, worldtest.Options{Agents: []agent.Agent{{Name: "assistant", Model: "openai/stand-in"}, {Name: "user-support", Model: "openai/stand-in"}}})
+	w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: "openai/stand-in"}, {Name: "user-support", Model: "openai/stand-in"}}})
 	h, chat := listen(t, w), "world-senders"
 	require.NoError(t, w.Runtime.World().Start(w.Ctx(), world.Chat{ID: chat, Agents: []string{"assistant"}}))
 	t.Run("X9 an agent whose name begins with user is no person: nobody answers it unasked", func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 func isLocal(ctx context.Context) bool { return activity.GetInfo(ctx).IsLocalActivity }
 
 func TestApprovalAfterDays(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"), plain("c2"))
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
@@ -35,7 +35,7 @@ func TestApprovalAfterDays(t *testing.T) {
 }
 
 func TestDenial(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"))
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.decide("c1", event.DecisionDeny, "not today") })
@@ -49,7 +49,7 @@ func TestDenial(t *testing.T) {
 }
 
 func TestForeignDecisions(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"))
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
@@ -69,7 +69,7 @@ func TestForeignDecisions(t *testing.T) {
 }
 
 func TestInterruptWhileApprovalWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"), plain("c2"))
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.control(signals.ControlInterrupt) })
@@ -85,7 +85,7 @@ func TestInterruptWhileApprovalWaits(t *testing.T) {
 }
 
 func TestCloseWhileApprovalWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	w.then(func() { w.post("e1", "go"); w.post("e2", "waits") })
@@ -96,7 +96,7 @@ func TestCloseWhileApprovalWaits(t *testing.T) {
 }
 
 func TestCancelledWorkflowCloses(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"))
 	w.then(func() { w.post("e1", "go") })
 	w.then(w.CancelWorkflow)

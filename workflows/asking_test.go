@@ -27,7 +27,7 @@ func asksWith(id string, terms thread.ApprovalPlan) thread.PlannedCall {
 func (f *fakes) requestsOf() []string { return f.idsOf(event.TypeApprovalRequest) }
 
 // checks sets the responses to checks of decisions, and returns their inputs.
-func (w *world) checks(answer func(thread.CheckStep) thread.CheckReply) *[]thread.CheckStep {
+func (w *fixture) checks(answer func(thread.CheckStep) thread.CheckReply) *[]thread.CheckStep {
 	asked := &[]thread.CheckStep{}
 	w.RegisterActivityWithOptions(func(_ context.Context, in thread.CheckStep) (thread.CheckReply, error) {
 		*asked = append(*asked, in)
@@ -53,7 +53,7 @@ func TestRequestExpires(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.model = script(tc.calls...)
 			var turn *answer
 			w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "go")) })
@@ -80,13 +80,13 @@ func TestRequestExpires(t *testing.T) {
 func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(asksWith("c1", thread.ApprovalPlan{Expires: day, Remind: 23 * time.Hour}))
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
 	next := w.leave(workflows.Input{})
 	expires := *next.State.Turn.Runs[0].Calls[0].Requested.ExpiresAt
 
-	w = worldWith(t, f)
+	w = fixtureWith(t, f)
 	w.SetStartTime(expires.Add(-2 * time.Hour))
 	w.at = time.Hour - 2*time.Minute
 	w.then(func() { require.Empty(t, f.requestsOf()) })
@@ -101,7 +101,7 @@ func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 
 // TestReminders: reminders are stored when they are due, until there is a decision.
 func TestReminders(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asksWith("c1", thread.ApprovalPlan{Remind: time.Hour}))
 	w.then(func() { w.post("e1", "go") })
 	w.at = 2*time.Hour + 30*time.Minute
@@ -118,7 +118,7 @@ func TestReminders(t *testing.T) {
 // TestApprovalThatDoesNotHold: the step finds an invalid approval and people are asked again.
 // Earlier votes do not count.
 func TestApprovalThatDoesNotHold(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asksWith("c1", thread.ApprovalPlan{}))
 	tries := 0
 	w.RegisterActivityWithOptions(func(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
@@ -157,7 +157,7 @@ func TestGuardedTask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := asksWith("c1", thread.ApprovalPlan{})
 			p.By, p.Task = thread.ByTask, &thread.TaskPlan{Tool: "build", Deadline: time.Hour}
-			w := newWorld(t)
+			w := newFixture(t)
 			w.forward(signals.SignalTaskReport)
 			w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 				if in.EventID == "e1" {
@@ -188,7 +188,7 @@ func TestGuardedTask(t *testing.T) {
 
 // TestCascade: pending calls that a new grant covers run after another check.
 func TestCascade(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asksWith("c1", thread.ApprovalPlan{}), asksWith("c2", thread.ApprovalPlan{}), asksWith("c3", thread.ApprovalPlan{}))
 	w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
 		require.True(t, w.has("c1.decision"), "the grant is stored before")
@@ -222,12 +222,12 @@ func TestEditedArguments(t *testing.T) {
 		}
 		return thread.CheckReply{Guard: &thread.Guard{Digest: "digest of " + in.Args}}
 	}
-	for name, send := range map[string]func(*world, signals.Decide) *answer{
-		"by update": func(w *world, d signals.Decide) *answer { return w.update(signals.UpdateDecide, d) },
-		"by signal": func(w *world, d signals.Decide) *answer { w.SignalWorkflow(signals.SignalDecide, d); return nil },
+	for name, send := range map[string]func(*fixture, signals.Decide) *answer{
+		"by update": func(w *fixture, d signals.Decide) *answer { return w.update(signals.UpdateDecide, d) },
+		"by signal": func(w *fixture, d signals.Decide) *answer { w.SignalWorkflow(signals.SignalDecide, d); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.model = script(asksWith("c1", thread.ApprovalPlan{}))
 			asked := w.checks(check)
 			var refused, taken *answer
@@ -257,7 +257,7 @@ func TestEditedArguments(t *testing.T) {
 
 // TestVotes: each vote is stored immediately, and the last one lets the call run.
 func TestVotes(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asksWith("c1", thread.ApprovalPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))
 	vote := func(by string) *answer {
 		return w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: by})

@@ -21,9 +21,9 @@ func background(id string, detached bool) thread.PlannedCall {
 }
 
 // inBackground is a world whose agent starts a task on "go".
-func inBackground(t *testing.T, f *fakes, detached bool) *world {
+func inBackground(t *testing.T, f *fakes, detached bool) *fixture {
 	t.Helper()
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	w.SetDetachedChildWait(false)
 	w.forward(signals.SignalTaskReport)
 	w.OnRequestCancelExternalWorkflow(mock.Anything, mock.Anything, "").Return(gone).Maybe()

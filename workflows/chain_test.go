@@ -15,7 +15,7 @@ import (
 )
 
 // chain is a world in which bob works for the thread, and carol for bob; carol calls x1.
-func chain(t *testing.T) *world {
+func chain(t *testing.T) *fixture {
 	t.Helper()
 	carol := asked("c2")
 	carol.SubAgent = &thread.SubAgentPlan{Agent: "carol", Message: "do it"}

@@ -18,14 +18,14 @@ func atClient(id string) thread.PlannedCall {
 	return thread.PlannedCall{ID: id, Name: "open_file", By: thread.ByClient, Arguments: `{"path":"a.go"}`, ClientTime: time.Hour}
 }
 
-func (w *world) toolResult(r signals.ToolResult) { w.SignalWorkflow(signals.SignalToolResult, r) }
+func (w *fixture) toolResult(r signals.ToolResult) { w.SignalWorkflow(signals.SignalToolResult, r) }
 
 // TestClientRunsACall: by signal, and by update.
 func TestClientRunsACall(t *testing.T) {
 	res := signals.ToolResult{ToolCallID: "c1", Output: "package a", By: "editor"}
 	for _, name := range []string{signals.SignalToolResult, signals.UpdateToolResult + " by update"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.model = script(atClient("c1"))
 			var wrong, right, again, bad *answer
 			w.then(func() { w.post("e1", "go") })
@@ -68,7 +68,7 @@ func TestClientRunsACall(t *testing.T) {
 // TestNoClientRunsACall: the call fails after its timeout, and the model continues. Events are
 // handled meanwhile.
 func TestNoClientRunsACall(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(atClient("c1"))
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
@@ -85,12 +85,12 @@ func TestNoClientRunsACall(t *testing.T) {
 func TestClientRunsACallAfterTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(atClient("c1"))
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
 	next := w.leave(workflows.Input{})
 
-	w = worldWith(t, f)
+	w = fixtureWith(t, f)
 	w.then(func() {
 		require.Len(t, w.approvals().ClientCalls, 1)
 		w.toolResult(signals.ToolResult{ToolCallID: "c1", Output: "package a", By: "editor"})
@@ -101,7 +101,7 @@ func TestClientRunsACallAfterTheThreadHasMoved(t *testing.T) {
 }
 
 func TestInterruptWhileAClientRuns(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(atClient("c1"))
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.control(signals.ControlInterrupt) })
@@ -125,7 +125,7 @@ func (r *revoked) Complete(result any, err error) {
 // TestRevoke: the update returns once the revocation is stored: from then on nothing runs by the
 // approval.
 func TestRevoke(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(atClient("c1"))
 	one := &revoked{f: w.fakes}
 	var bad *answer
@@ -165,7 +165,7 @@ func TestSpokenDecisions(t *testing.T) {
 	require.NoError(t, err)
 	for _, by := range []string{"signal", "update"} {
 		t.Run("S4-15 S4-78 by "+by, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.model = askingFor(map[string]string{"e1": "c1"})
 			var answers []*answer
 			send := func(p signals.Post) {
@@ -196,7 +196,7 @@ func TestSpokenDecisions(t *testing.T) {
 		})
 	}
 	t.Run("S4-T11 an agent's is a message", func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.model = askingFor(map[string]string{"e1": "c1"})
 		w.then(func() { w.post("e1", "go") })
 		w.then(func() { w.SignalWorkflow(signals.SignalPost, say("d1", event.CreatedByAgent, content)) })
@@ -209,7 +209,7 @@ func TestSpokenDecisions(t *testing.T) {
 
 // ahead makes the model create a call and runs do before the thread has the call; then the thread
 // continues as new.
-func (w *world) ahead(call thread.PlannedCall, do func()) {
+func (w *fixture) ahead(call thread.PlannedCall, do func()) {
 	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.Step == 1 {
 			sent := make(chan struct{})
@@ -231,7 +231,7 @@ func TestResultAheadOfAThreadThatMoves(t *testing.T) {
 	for _, name := range []string{signals.SignalToolResult, signals.UpdateToolResult + " by update"} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakes(t)
-			w := worldWith(t, f)
+			w := fixtureWith(t, f)
 			var early *answer
 			w.ahead(atClient("c1"), func() {
 				if name == signals.SignalToolResult {
@@ -248,7 +248,7 @@ func TestResultAheadOfAThreadThatMoves(t *testing.T) {
 				require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, early.result)
 			}
 
-			w = worldWith(t, f)
+			w = fixtureWith(t, f)
 			w.then(func() {
 				require.Equal(t, signals.ThreadIdle, w.state().Status)
 				early = w.update(signals.UpdateToolResult, res)
@@ -265,7 +265,7 @@ func TestResultAheadOfAThreadThatMoves(t *testing.T) {
 // TestDecisionAheadOfAThreadThatMoves: the same for a decision by update.
 func TestDecisionAheadOfAThreadThatMoves(t *testing.T) {
 	f := newFakes(t)
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	var early *answer
 	w.ahead(asks("c1"), func() {
 		early = w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: "ann"})
@@ -274,6 +274,6 @@ func TestDecisionAheadOfAThreadThatMoves(t *testing.T) {
 	next := w.leave(workflows.Input{})
 	require.NoError(t, early.err)
 	require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, early.result)
-	worldWith(t, f).run(next)
+	fixtureWith(t, f).run(next)
 	require.Equal(t, []string{"c1"}, f.tools)
 }

@@ -33,9 +33,9 @@ func answering(_ context.Context, in thread.ModelStep) (thread.ModelReply, error
 }
 
 // delegating is a world whose agent makes these calls on "go". sub is the model of the sub-agents.
-func delegating(t *testing.T, f *fakes, sub func(context.Context, thread.ModelStep) (thread.ModelReply, error), calls ...thread.PlannedCall) *world {
+func delegating(t *testing.T, f *fakes, sub func(context.Context, thread.ModelStep) (thread.ModelReply, error), calls ...thread.PlannedCall) *fixture {
 	t.Helper()
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	w.SetDetachedChildWait(false)
 	w.forward(signals.SignalSubAgentApprovals, signals.SignalSubAgentDecision, signals.SignalSubAgentEnded)
 	f.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
@@ -151,9 +151,9 @@ func TestInterruptWhileASubAgentWorks(t *testing.T) {
 // TestSubAgentAsksPeople: they decide in the parent thread, in one of three ways.
 func TestSubAgentAsksPeople(t *testing.T) {
 	decide := signals.Decide{ToolCallID: "x1", Decision: event.DecisionApprove, By: "ann"}
-	for name, by := range map[string]func(t *testing.T, w *world){
-		"by signal": func(_ *testing.T, w *world) { w.SignalWorkflow(signals.SignalDecide, decide) },
-		"by update": func(t *testing.T, w *world) {
+	for name, by := range map[string]func(t *testing.T, w *fixture){
+		"by signal": func(_ *testing.T, w *fixture) { w.SignalWorkflow(signals.SignalDecide, decide) },
+		"by update": func(t *testing.T, w *fixture) {
 			other := decide
 			other.Agent = "eve"
 			mismatch, missing := w.update(signals.UpdateDecide, other), w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "x9", Decision: event.DecisionDeny, By: "ann"})
@@ -169,7 +169,7 @@ func TestSubAgentAsksPeople(t *testing.T) {
 				}, 20*time.Second)
 			}, 20*time.Second)
 		},
-		"below": func(t *testing.T, w *world) {
+		"below": func(t *testing.T, w *fixture) {
 			require.NoError(t, w.SignalWorkflowByID(subWorkflowID, signals.SignalDecide, decide))
 		},
 	} {
@@ -338,7 +338,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 	waits := func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		return script(asks("x1"))(ctx, in)
 	}
-	begin := func(w *world) {
+	begin := func(w *fixture) {
 		w.then(func() { w.post("go", "go") })
 		w.then(func() {
 			said := w.update(signals.UpdateTurn, says("m2", "hello?"))
@@ -372,12 +372,12 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 		w.run(workflows.Input{})
 		require.Contains(t, f.messages(), "c1.result: Tool execution was interrupted before it finished.")
 	})
-	for name, ends := range map[string]func(w *world){
-		"it answers after the thread has moved": func(w *world) {
+	for name, ends := range map[string]func(w *fixture){
+		"it answers after the thread has moved": func(w *fixture) {
 			w.SignalWorkflow(signals.SignalSubAgentDecision, thread.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1"})
 			w.SignalWorkflow(signals.SignalSubAgentEnded, thread.SubAgentEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted}})
 		},
-		"it is gone after the thread has moved": func(w *world) { w.decide("x1", event.DecisionApprove, "") },
+		"it is gone after the thread has moved": func(w *fixture) { w.decide("x1", event.DecisionApprove, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakes(t)

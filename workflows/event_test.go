@@ -19,7 +19,7 @@ import (
 )
 
 func TestEventWakesAnAgent(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.then(func() { w.publish(happens("e1", "file.changed", `{"path":"a.go"}`)) })
 	w.then(func() {
 		w.publish(happens("e1", "file.changed", `{"path":"b.go"}`))

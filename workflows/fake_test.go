@@ -240,27 +240,27 @@ func stored[T any](f *fakes, typ string) []T {
 }
 
 // world is a thread in the test environment.
-type world struct {
+type fixture struct {
 	*testsuite.TestWorkflowEnvironment
 	*fakes
 	at time.Duration
 }
 
-func newWorld(t *testing.T) *world { return worldWith(t, newFakes(t)) }
+func newFixture(t *testing.T) *fixture { return fixtureWith(t, newFakes(t)) }
 
-func worldWith(t *testing.T, f *fakes) *world { return hookedWorld(t, f, nil) }
+func fixtureWith(t *testing.T, f *fakes) *fixture { return hookedWorld(t, f, nil) }
 
 // hookedWorld is a world with hooks and processors.
-func hookedWorld(t *testing.T, f *fakes, set *hook.Set) *world {
+func hookedWorld(t *testing.T, f *fakes, set *hook.Set) *fixture {
 	t.Helper()
 	return worldOf(t, f, &workflows.Workflows{Hooks: set})
 }
 
-func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *world {
+func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *fixture {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	w := &world{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), fakes: f}
+	w := &fixture{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), fakes: f}
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.WorkflowID("ns", "t1"), TaskQueue: "q"})
 	require.NoError(t, w.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(searchattr.Open("ns", nil)...)))
 	w.SetTestTimeout(patience)
@@ -282,23 +282,23 @@ func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *world {
 }
 
 // then runs do a minute after the previous action, in the thread's time.
-func (w *world) then(do func()) {
+func (w *fixture) then(do func()) {
 	w.at += time.Minute
 	w.RegisterDelayedCallback(do, w.at)
 }
 
-func (w *world) post(id, content string) { w.SignalWorkflow(signals.SignalPost, says(id, content)) }
+func (w *fixture) post(id, content string) { w.SignalWorkflow(signals.SignalPost, says(id, content)) }
 
-func (w *world) control(action signals.ControlAction) {
+func (w *fixture) control(action signals.ControlAction) {
 	w.SignalWorkflow(signals.SignalControl, signals.Control{Action: action, By: "ann", Reason: "test"})
 }
 
-func (w *world) decide(id string, d event.Decision, reason string) {
+func (w *fixture) decide(id string, d event.Decision, reason string) {
 	w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: id, Decision: d, Reason: reason, By: "ann"})
 }
 
 // run runs the thread until it is closed, after all other actions.
-func (w *world) run(in workflows.Input) {
+func (w *fixture) run(in workflows.Input) {
 	w.t.Helper()
 	w.then(func() { w.control(signals.ControlClose) })
 	w.ExecuteWorkflow(signals.ThreadWorkflow, in)
@@ -308,14 +308,14 @@ func (w *world) run(in workflows.Input) {
 }
 
 // leave runs the thread until it continues as new, and returns the next input.
-func (w *world) leave(in workflows.Input) workflows.Input {
+func (w *fixture) leave(in workflows.Input) workflows.Input {
 	w.t.Helper()
 	w.ExecuteWorkflow(signals.ThreadWorkflow, in)
 	return w.continued()
 }
 
 // continued returns the input of a workflow that has continued as new.
-func (w *world) continued() workflows.Input {
+func (w *fixture) continued() workflows.Input {
 	w.t.Helper()
 	require.True(w.t, w.IsWorkflowCompleted())
 	var next *workflow.ContinueAsNewError
@@ -326,25 +326,25 @@ func (w *world) continued() workflows.Input {
 	return out
 }
 
-func (w *world) query(name string, out any) {
+func (w *fixture) query(name string, out any) {
 	w.t.Helper()
 	v, err := w.QueryWorkflow(name)
 	require.NoError(w.t, err)
 	require.NoError(w.t, v.Get(out))
 }
 
-func (w *world) state() (out signals.State) {
+func (w *fixture) state() (out signals.State) {
 	w.query(signals.QueryState, &out)
 	return out
 }
 
-func (w *world) approvals() (out signals.Approvals) {
+func (w *fixture) approvals() (out signals.Approvals) {
 	w.query(signals.QueryApprovals, &out)
 	return out
 }
 
 // update sends an update; its result is filled in later.
-func (w *world) update(name string, arg any) *answer {
+func (w *fixture) update(name string, arg any) *answer {
 	a := &answer{}
 	w.UpdateWorkflow(name, fmt.Sprintf("u%p", a), a, arg)
 	return a

@@ -68,7 +68,7 @@ func (f *fakes) endDelegate(_ context.Context, in thread.EndStep) (thread.EndRep
 }
 
 // ruledWorld is a world with rules.
-func ruledWorld(t *testing.T, f *fakes, rules ...rule.Rule) *world {
+func ruledWorld(t *testing.T, f *fakes, rules ...rule.Rule) *fixture {
 	t.Helper()
 	return worldOf(t, f, &workflows.Workflows{Rules: rulesOf(t, rules...)})
 }
@@ -91,7 +91,7 @@ func happens(id, typ, payload string) event.EnvEvent {
 }
 
 // publish sends an event as the input of signal "post".
-func (w *world) publish(e event.EnvEvent) { w.SignalWorkflow(signals.SignalPost, e) }
+func (w *fixture) publish(e event.EnvEvent) { w.SignalWorkflow(signals.SignalPost, e) }
 
 // heardOf are the events that agents handled, in order.
 func (f *fakes) heardOf() []string {
@@ -119,14 +119,14 @@ func (f *fakes) idsOf(typ string) []string {
 	return ids(slices.DeleteFunc(slices.Clone(f.records), func(r event.Record) bool { return r.Type != typ }))
 }
 
-func (w *world) tasks() (out signals.Tasks) {
+func (w *fixture) tasks() (out signals.Tasks) {
 	w.query(signals.QueryTasks, &out)
 	return out
 }
 
 // forward delivers signals from child workflows to the thread, which the test environment does not
 // do.
-func (w *world) forward(names ...string) {
+func (w *fixture) forward(names ...string) {
 	for _, name := range names {
 		w.OnSignalExternalWorkflow(mock.Anything, signals.WorkflowID("ns", "t1"), "", name, mock.Anything).
 			Return(func(_, _, _, name string, arg any) error {
@@ -152,7 +152,7 @@ func (b *inbox[T]) all() []T {
 }
 
 // box accepts the signals to a workflow that does not exist.
-func box[T any](w *world, workflowID, name string, err error) *inbox[T] {
+func box[T any](w *fixture, workflowID, name string, err error) *inbox[T] {
 	b := &inbox[T]{err: err}
 	w.OnSignalExternalWorkflow(mock.Anything, workflowID, "", name, mock.Anything).
 		Return(func(_, _, _, _ string, arg any) error {
@@ -173,7 +173,7 @@ func box[T any](w *world, workflowID, name string, err error) *inbox[T] {
 }
 
 // alone gives the workflow of the world another id than a thread's.
-func (w *world) alone(workflowID string) {
+func (w *fixture) alone(workflowID string) {
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflowID, TaskQueue: "q"})
 }
 

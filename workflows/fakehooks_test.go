@@ -177,7 +177,7 @@ func (p *persons) ask(ctx workflow.Context, r hook.Request) (hook.Verdict, error
 	return v, nil
 }
 
-func (p *persons) register(w *world) *persons {
+func (p *persons) register(w *fixture) *persons {
 	w.RegisterWorkflowWithOptions(p.ask, workflow.RegisterOptions{Name: askPerson})
 	return p
 }

@@ -23,7 +23,7 @@ func holding(debounce, throttle time.Duration) rule.Rule {
 }
 
 // timed records when agents handle events: "day.hour event +held".
-func (w *world) timed() *[]string {
+func (w *fixture) timed() *[]string {
 	began, noted := w.Now(), &[]string{}
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.Observe != nil {
@@ -36,7 +36,7 @@ func (w *world) timed() *[]string {
 }
 
 // publishAt publishes an event in the thread's time.
-func (w *world) publishAt(after time.Duration, id string) {
+func (w *fixture) publishAt(after time.Duration, id string) {
 	w.RegisterDelayedCallback(func() { w.publish(happens(id, "file.changed", `1`)) }, after)
 }
 

@@ -23,14 +23,14 @@ import (
 
 // hookRun is the hook workflow of one message, without a thread.
 type hookRun struct {
-	*world
+	*fixture
 	set *hook.Set
 	in  thread.HookStep
 }
 
 func newHearing(t *testing.T, set *hook.Set) *hookRun {
 	t.Helper()
-	h := &hookRun{world: hookedWorld(t, newFakes(t), set), set: set}
+	h := &hookRun{fixture: hookedWorld(t, newFakes(t), set), set: set}
 	h.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.HookWorkflowID("ns", "t1", "e1"), TaskQueue: "q"})
 	m := event.Message{ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "hello"}
 	h.in = thread.HookStep{
@@ -64,7 +64,7 @@ func TestHooksAreAskedInOrder(t *testing.T) {
 		}
 		return said{}
 	}
-	people := (&persons{}).register(h.world)
+	people := (&persons{}).register(h.fixture)
 	h.then(func() { h.says("p", hook.Verdict{Event: rawOf(t, message(event.CreatedByUser, "ann", "third"))}) })
 	d := h.decide()
 	require.Equal(t, []string{"e1: a, b", "e1: c, last"}, h.names(), "S2-33 functions that follow one another share an activity")
@@ -84,9 +84,9 @@ func TestHooksAreAskedInOrder(t *testing.T) {
 }
 
 // says sends a person's verdict to a hook workflow.
-func (w *world) says(name string, v hook.Verdict) { w.saysOn("e1", name, v) }
+func (w *fixture) says(name string, v hook.Verdict) { w.saysOn("e1", name, v) }
 
-func (w *world) saysOn(key, name string, v hook.Verdict) {
+func (w *fixture) saysOn(key, name string, v hook.Verdict) {
 	require.NoError(w.t, w.SignalWorkflowByID(signals.HookWorkflowID("ns", "t1", key)+"/"+name, signalSays, v))
 }
 
@@ -336,7 +336,7 @@ func TestHookWorkflowThatTakesTooLong(t *testing.T) {
 	// The test environment records the limit of a workflow beside its start, and would meanwhile
 	// skip to the next timer: here there is none.
 	h.SetWorkflowRunTimeout(0)
-	(&persons{}).register(h.world)
+	(&persons{}).register(h.fixture)
 	d := h.decide()
 	require.Equal(t, event.OutcomeFailed, d.Outcome)
 	require.Contains(t, d.Error, "it took longer than its limit of 1h0m0s (workflow ")
@@ -344,7 +344,7 @@ func TestHookWorkflowThatTakesTooLong(t *testing.T) {
 
 func TestHookWorkflowWaitsForDays(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{personHook("p")}))
-	(&persons{}).register(h.world)
+	(&persons{}).register(h.fixture)
 	h.at = 30 * 24 * time.Hour
 	h.then(func() { h.says("p", hook.Verdict{Responses: []hook.Response{{Content: "no"}}}) })
 	require.Equal(t, event.OutcomeResponded, h.decide().Outcome, "it has no limit unless it says so")
@@ -357,7 +357,7 @@ func TestModelCallHasNoRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHearing(t, setOf(t, []hook.Hook{personHook("p")}))
 			h.in.EventID, h.in.EventType, h.in.Event, h.in.Flush = "e1.0.1.llm", event.TypeLLMCall, rawOf(t, call), flush
-			people := (&persons{}).register(h.world)
+			people := (&persons{}).register(h.fixture)
 			h.then(func() { h.says("p", hook.Verdict{}) })
 			require.Equal(t, event.OutcomePassed, h.decide().Outcome)
 			require.JSONEq(t, string(rawOf(t, call)), string(people.requests[0].Event))
@@ -381,7 +381,7 @@ func TestHookWorkflowFails(t *testing.T) {
 
 func TestHookWorkflowIsCancelled(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{personHook("p"), function("c")}))
-	people := (&persons{}).register(h.world)
+	people := (&persons{}).register(h.fixture)
 	h.then(h.CancelWorkflow)
 	h.ExecuteWorkflow(signals.HookWorkflow, h.in)
 	require.ErrorContains(t, h.GetWorkflowError(), "canceled")
@@ -392,7 +392,7 @@ func TestHookWorkflowIsCancelled(t *testing.T) {
 // TestHookWorkflowReports: it sends its decision to a thread that has continued as new.
 func TestHookWorkflowReports(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{personHook("p")}))
-	(&persons{}).register(h.world)
+	(&persons{}).register(h.fixture)
 	var reported []thread.HookDecided
 	h.OnSignalExternalWorkflow(mock.Anything, signals.WorkflowID("ns", "t1"), "", signals.SignalHookDecided, mock.Anything).
 		Return(func(_, _, _, _ string, arg any) error {

@@ -31,12 +31,12 @@ func asMessage(t *testing.T, raw json.RawMessage) string {
 }
 
 // asking is a thread with a hook that asks a person about messages.
-func asking(t *testing.T) (*world, *persons) {
+func asking(t *testing.T) (*fixture, *persons) {
 	t.Helper()
 	return askingWith(t, newFakes(t))
 }
 
-func askingWith(t *testing.T, f *fakes) (*world, *persons) {
+func askingWith(t *testing.T, f *fakes) (*fixture, *persons) {
 	t.Helper()
 	person := personHook("person", event.TypeMessage)
 	person.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
@@ -129,7 +129,7 @@ func TestSteeringMessageGoesBackWhenTheTurnIsInterrupted(t *testing.T) {
 }
 
 // moved lets a thread continue as new while a person is asked about e1. It returns the next input.
-func moved(t *testing.T, w *world) workflows.Input {
+func moved(t *testing.T, w *fixture) workflows.Input {
 	t.Helper()
 	// The hook workflow outlives this run; the test has no next run.
 	w.SetDetachedChildWait(false)
@@ -154,7 +154,7 @@ func report(content string) thread.HookDecided {
 const hookID = "hook/ns/t1/e1"
 
 // onReport sets the result of requests for a report.
-func (w *world) onReport(err error) *atomic.Int32 {
+func (w *fixture) onReport(err error) *atomic.Int32 {
 	asked := &atomic.Int32{}
 	w.OnSignalExternalWorkflow(mock.Anything, hookID, "", signals.SignalReport, mock.Anything).
 		Return(func(_, _, _, _ string, _ any) error { asked.Add(1); return err })
@@ -242,12 +242,12 @@ func TestHookWorkflowIsGoneWhenTheThreadHasMoved(t *testing.T) {
 // TestInterruptEndsTheWholeTurn: an interrupt of a turn, by its event, without a name or by another
 // message, also ends the events derived from its event.
 func TestInterruptEndsTheWholeTurn(t *testing.T) {
-	for name, stop := range map[string]func(w *world){
-		"by its event": func(w *world) {
+	for name, stop := range map[string]func(w *fixture){
+		"by its event": func(w *fixture) {
 			w.SignalWorkflow(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, EventID: "e1", By: "ann", Reason: "test"})
 		},
-		"without a name": func(w *world) { w.control(signals.ControlInterrupt) },
-		"by a message": func(w *world) {
+		"without a name": func(w *fixture) { w.control(signals.ControlInterrupt) },
+		"by a message": func(w *fixture) {
 			p := says("e2", "wait")
 			p.OnBusy = signals.OnBusyInterrupt
 			w.SignalWorkflow(signals.SignalPost, p)
@@ -352,11 +352,11 @@ func TestHookWorkflowGoesLater(t *testing.T) {
 }
 
 func TestInterruptWhenTheThreadHasMoved(t *testing.T) {
-	for name, when := range map[string]func(w *world, next *workflows.Input){
-		"while it waits for the decision": func(w *world, _ *workflows.Input) {
+	for name, when := range map[string]func(w *fixture, next *workflows.Input){
+		"while it waits for the decision": func(w *fixture, _ *workflows.Input) {
 			w.then(func() { w.control(signals.ControlInterrupt) })
 		},
-		"before it has asked for it": func(_ *world, next *workflows.Input) {
+		"before it has asked for it": func(_ *fixture, next *workflows.Input) {
 			next.State.Turn.Interrupted = &signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "test"}
 		},
 	} {

@@ -35,7 +35,7 @@ func TestMalformedSignals(t *testing.T) {
 	for _, signal := range []string{signals.SignalPost, signals.SignalDecide, signals.SignalControl} {
 		for name, input := range inputs {
 			t.Run(signal+" "+name, func(t *testing.T) {
-				w := newWorld(t)
+				w := newFixture(t)
 				w.then(func() { w.SignalWorkflow(signal, input) })
 				w.then(func() {
 					rejected := stored[event.Rejected](w.fakes, event.TypeRejected)
@@ -54,7 +54,7 @@ func TestMalformedSignals(t *testing.T) {
 }
 
 func TestRefusedSignalsAreAudited(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.then(func() {
 		w.SignalWorkflow(signals.SignalPost, signals.Post{ID: "e1", Type: event.TypeToken, Payload: []byte(`{}`)})
 		w.SignalWorkflow(signals.SignalControl, signals.Control{Action: "dance"})
@@ -67,7 +67,7 @@ func TestRefusedSignalsAreAudited(t *testing.T) {
 }
 
 func TestStartRefused(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.ExecuteWorkflow(signals.ThreadWorkflow, workflows.Input{Start: signals.Start{Agents: []string{""}}})
 	require.True(t, w.IsWorkflowCompleted())
 	require.ErrorContains(t, w.GetWorkflowError(), "agents[0]")
@@ -82,7 +82,7 @@ func requireRefused(t *testing.T, typ string, err error) {
 }
 
 func TestUpdateValidators(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	busy := says("e9", "x")
@@ -124,7 +124,7 @@ func TestUpdateValidators(t *testing.T) {
 }
 
 func TestUpdateDecide(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"))
 	decide := func(d signals.Decide) *answer {
 		d.By = "ann"
@@ -159,7 +159,7 @@ func TestUpdateDecide(t *testing.T) {
 // TestDecisionByMessageAgain: a caller that waits for the turn of a deciding message learns that it
 // is completed, even if the same decision was made before.
 func TestDecisionByMessageAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"))
 	content, err := event.ToolResultData{ToolCallID: "c1", Decision: event.DecisionApprove}.Content("")
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestDecisionByMessageAgain(t *testing.T) {
 }
 
 func TestUpdateTurn(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"))
 	var first, again, late *answer
 	w.then(func() { first = w.update(signals.UpdateTurn, says("e1", "go")) })
@@ -199,7 +199,7 @@ func TestUpdateTurn(t *testing.T) {
 }
 
 func TestUpdateTurnOfForgottenEvent(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.then(func() {
 		for i := range 40 {
 			w.post("e"+strings.Repeat("x", i), "hello")
@@ -213,7 +213,7 @@ func TestUpdateTurnOfForgottenEvent(t *testing.T) {
 }
 
 func TestUpdatesOfClosingThread(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"))
 	var running, queued, late *answer
 	w.then(func() { running = w.update(signals.UpdateTurn, says("e1", "go")) })

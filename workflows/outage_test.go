@@ -14,7 +14,7 @@ import (
 )
 
 // outage makes the model fail until the given time in the world's clock, once a minute.
-func outage(w *world, lasts time.Duration) {
+func outage(w *fixture, lasts time.Duration) {
 	begun := w.Now()
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if now := w.Now(); now.Sub(begun) < lasts {
@@ -30,7 +30,7 @@ func outage(w *world, lasts time.Duration) {
 
 // TestLongOutage: a turn survives an outage of hours, and viewers see the outage.
 func TestLongOutage(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	outage(w, 3*time.Hour)
 	w.then(func() { w.post("e1", "hello") })
 	w.then(func() { w.post("e2", "anybody?") })
@@ -56,7 +56,7 @@ func TestLongOutage(t *testing.T) {
 func TestOutageIsInterrupted(t *testing.T) {
 	for _, action := range []signals.ControlAction{signals.ControlInterrupt, signals.ControlClose} {
 		t.Run(string(action), func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			outage(w, 100*time.Hour)
 			var turn *answer
 			w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "hello")) })
@@ -78,7 +78,7 @@ func TestOutageIsInterrupted(t *testing.T) {
 
 // TestOutageIsSteered: when a message joins the turn, the model is called immediately.
 func TestOutageIsSteered(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	begun := w.Now()
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.Outage == nil {

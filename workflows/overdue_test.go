@@ -23,14 +23,14 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 	}
 	edited := decided(event.DecisionApprove)
 	edited.Args = json.RawMessage(`{"command":"pwd"}`)
-	bySignal := func(d signals.Decide) func(*world) {
-		return func(w *world) { w.SignalWorkflow(signals.SignalDecide, d) }
+	bySignal := func(d signals.Decide) func(*fixture) {
+		return func(w *fixture) { w.SignalWorkflow(signals.SignalDecide, d) }
 	}
-	byUpdate := func(d signals.Decide) func(*world) { return func(w *world) { w.update(signals.UpdateDecide, d) } }
+	byUpdate := func(d signals.Decide) func(*fixture) { return func(w *fixture) { w.update(signals.UpdateDecide, d) } }
 	quorum := asksWith("c1", thread.ApprovalPlan{Quorum: 2})
 	for name, tc := range map[string]struct {
 		call thread.PlannedCall
-		do   func(*world)
+		do   func(*fixture)
 		want []string
 		runs bool
 	}{
@@ -42,17 +42,17 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 		"edited by update":        {asksWith("c1", thread.ApprovalPlan{}), byUpdate(edited), []string{"c1.decision", "c1.result"}, true},
 		"one of several, signal":  {quorum, bySignal(decided(event.DecisionApprove)), []string{"c1.decision.vote.1"}, false},
 		"one of several, update":  {quorum, byUpdate(decided(event.DecisionApprove)), []string{"c1.decision.vote.1"}, false},
-		"it expires":              {asksWith("c1", thread.ApprovalPlan{Expires: time.Minute + time.Second}), func(*world) {}, []string{"c1.decision", "c1.result"}, false},
-		"people are reminded":     {asksWith("c1", thread.ApprovalPlan{Remind: time.Minute + time.Second}), func(*world) {}, []string{"c1.reminder.1"}, false},
-		"an approval is revoked":  {asks("c1"), func(w *world) { w.SignalWorkflow(signals.SignalRevoke, signals.Revoke{ToolCallID: "c0", By: "ann"}) }, nil, false},
-		"a client answers":        {atClient("c1"), func(w *world) { w.toolResult(signals.ToolResult{ToolCallID: "c1", Output: "x", By: "editor"}) }, []string{"c1.client", "c1.result"}, false},
+		"it expires":              {asksWith("c1", thread.ApprovalPlan{Expires: time.Minute + time.Second}), func(*fixture) {}, []string{"c1.decision", "c1.result"}, false},
+		"people are reminded":     {asksWith("c1", thread.ApprovalPlan{Remind: time.Minute + time.Second}), func(*fixture) {}, []string{"c1.reminder.1"}, false},
+		"an approval is revoked":  {asks("c1"), func(w *fixture) { w.SignalWorkflow(signals.SignalRevoke, signals.Revoke{ToolCallID: "c0", By: "ann"}) }, nil, false},
+		"a client answers":        {atClient("c1"), func(w *fixture) { w.toolResult(signals.ToolResult{ToolCallID: "c1", Output: "x", By: "editor"}) }, []string{"c1.client", "c1.result"}, false},
 		"a signal is refused":     {asks("c1"), bySignal(signals.Decide{ToolCallID: "c9", Decision: event.DecisionDeny, By: "ann"}), nil, false},
-		"the thread has a title":  {asks("c1"), func(w *world) { w.update(signals.UpdateThread, signals.ThreadChange{Title: "new", By: "ann"}) }, nil, false},
-		"the policy denies it":    {thread.PlannedCall{ID: "c1", Name: "shell_cmd", Denied: "no", DeniedBy: "policy"}, func(*world) {}, []string{"c1.decision", "c1.result"}, false},
-		"a grant before it holds": {thread.PlannedCall{ID: "c1", Name: "shell_cmd", Grant: &thread.GrantedCall{ID: "c0", By: "ann"}}, func(*world) {}, []string{"c1.decision", "c1.result"}, true},
+		"the thread has a title":  {asks("c1"), func(w *fixture) { w.update(signals.UpdateThread, signals.ThreadChange{Title: "new", By: "ann"}) }, nil, false},
+		"the policy denies it":    {thread.PlannedCall{ID: "c1", Name: "shell_cmd", Denied: "no", DeniedBy: "policy"}, func(*fixture) {}, []string{"c1.decision", "c1.result"}, false},
+		"a grant before it holds": {thread.PlannedCall{ID: "c1", Name: "shell_cmd", Grant: &thread.GrantedCall{ID: "c0", By: "ann"}}, func(*fixture) {}, []string{"c1.decision", "c1.result"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.checks(func(thread.CheckStep) thread.CheckReply {
 				return thread.CheckReply{Guard: &thread.Guard{Digest: "pwd"}}
 			})
@@ -85,7 +85,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 	for _, leaving := range []bool{false, true} {
 		t.Run(fmt.Sprintf("leaving %t", leaving), func(t *testing.T) {
 			f := newFakes(t)
-			w := worldWith(t, f)
+			w := fixtureWith(t, f)
 			w.model = script(plain("long"), asks("c1"), asks("c2"), asks("c3"))
 			w.tool = func(_ context.Context, in thread.ToolStep) (thread.ToolReply, error) {
 				if in.ToolCallID == "long" {
@@ -102,7 +102,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 			in := workflows.Input{}
 			if leaving {
 				in = w.leave(in)
-				w = worldWith(t, f)
+				w = fixtureWith(t, f)
 			}
 			w.then(func() { w.decide("c3", event.DecisionDeny, "") })
 			w.run(in)
@@ -114,7 +114,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 
 // TestStoredWhileAModelSpeaks: records of other events are stored during the model call.
 func TestStoredWhileAModelSpeaks(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		w.SignalWorkflow(signals.SignalRevoke, signals.Revoke{ToolCallID: "c0", By: "ann"})
 		require.Eventually(t, func() bool { return len(stored[event.Approval](w.fakes, event.TypeApproval)) == 1 }, patience, time.Millisecond)

@@ -38,7 +38,7 @@ func (f *fakes) modelled() []string {
 
 // TestEventsWhileATurnWaits: they are handled; a message with hold waits.
 func TestEventsWhileATurnWaits(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
 	w.then(func() { w.post("m1", "go") })
 	w.then(func() {
@@ -70,14 +70,14 @@ func TestEventsWhileATurnWaits(t *testing.T) {
 func TestParkedTurnsMove(t *testing.T) {
 	f := newFakes(t)
 	f.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	w.then(func() { w.post("m1", "go") })
 	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
 	next := w.leave(workflows.Input{})
 	require.Len(t, next.State.Parked, 1)
 
-	w = worldWith(t, f)
+	w = fixtureWith(t, f)
 	w.then(func() { w.decide("c1", event.DecisionDeny, "") })
 	w.then(func() { w.decide("c2", event.DecisionDeny, "") })
 	w.run(next)
@@ -86,7 +86,7 @@ func TestParkedTurnsMove(t *testing.T) {
 
 // TestCloseWithParkedTurns: each of their calls gets a result.
 func TestCloseWithParkedTurns(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2", "v2": "c3"})
 	w.then(func() { w.post("m1", "go") })
 	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
@@ -98,7 +98,7 @@ func TestCloseWithParkedTurns(t *testing.T) {
 }
 
 // attributes are the search attributes that were set, in order.
-func (w *world) attributes() *[]temporal.SearchAttributes {
+func (w *fixture) attributes() *[]temporal.SearchAttributes {
 	set := &[]temporal.SearchAttributes{}
 	w.OnUpsertTypedSearchAttributes(mock.Anything).Run(func(args mock.Arguments) {
 		*set = append(*set, args.Get(0).(temporal.SearchAttributes))
@@ -110,7 +110,7 @@ func (w *world) attributes() *[]temporal.SearchAttributes {
 // whatever else it does.
 func TestWaitingThreadsAreFound(t *testing.T) {
 	status := temporal.NewSearchAttributeKeyKeyword(signals.AttributeStatus)
-	w := newWorld(t)
+	w := newFixture(t)
 	set := w.attributes()
 	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2", "m2": "c3"})
 	said := func() []string {
@@ -139,7 +139,7 @@ func TestWaitingThreadsAreFound(t *testing.T) {
 
 // TestUnlistedRequests: they do not change the search attribute.
 func TestUnlistedRequests(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	set := w.attributes()
 	w.model = script(asksWith("c1", thread.ApprovalPlan{Expires: time.Hour}))
 	w.then(func() { w.post("m1", "go") })
@@ -149,7 +149,7 @@ func TestUnlistedRequests(t *testing.T) {
 
 // TestInterruptAParkedTurn: the named turn ends, and the other one waits on.
 func TestInterruptAParkedTurn(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = askingFor(map[string]string{"m1": "c1", "v1": "c2"})
 	w.then(func() { w.post("m1", "go") })
 	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
@@ -170,7 +170,7 @@ func TestInterruptAParkedTurn(t *testing.T) {
 func TestMessagesWhileATurnWaits(t *testing.T) {
 	f := newFakes(t)
 	f.model = askingFor(map[string]string{"m1": "c1"})
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	var first, second *answer
 	w.then(func() { first = w.update(signals.UpdateTurn, says("m1", "go")) })
 	w.then(func() { second = w.update(signals.UpdateTurn, says("m2", "hello?")) })
@@ -184,7 +184,7 @@ func TestMessagesWhileATurnWaits(t *testing.T) {
 	next := w.leave(workflows.Input{})
 	require.Len(t, next.State.Parked, 1)
 
-	w = worldWith(t, f)
+	w = fixtureWith(t, f)
 	w.then(func() {
 		first = w.update(signals.UpdateTurn, says("m1", "go"))
 		second = w.update(signals.UpdateTurn, says("m3", "still there?"))
@@ -203,7 +203,7 @@ func TestMessagesWhileATurnWaits(t *testing.T) {
 // TestMessageCancelsWhatWaits: calls of the current turn, and of a turn that was set aside.
 func TestMessageCancelsWhatWaits(t *testing.T) {
 	for _, parked := range []bool{false, true} {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.onWaiting = event.OnWaitingCancel
 		w.model = askingFor(map[string]string{"m1": "c1"})
 		w.then(func() { w.post("m1", "go") })

@@ -14,7 +14,7 @@ import (
 )
 
 func TestSetStatusByUpdate(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(asks("c1"))
 	var waiting, processing, refused *answer
 	set := func(id string, st event.ItemStatus) *answer {
@@ -45,7 +45,7 @@ func TestSetStatusByUpdate(t *testing.T) {
 }
 
 func TestInterruptOfOneEvent(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	interrupt := func(id string) {
@@ -67,7 +67,7 @@ func TestInterruptOfOneEvent(t *testing.T) {
 
 // TestInterruptWithTheLastReply: a complete reply stands, even if an interrupt arrived with it.
 func TestInterruptWithTheLastReply(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.EventID == "e1" {
 			w.SignalWorkflowSkippingWorkflowTask(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, By: "ann"})

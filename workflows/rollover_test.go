@@ -16,7 +16,7 @@ import (
 
 // suggestWith makes one workflow task deliver both a signal and the server's suggestion to continue
 // as new.
-func (w *world) suggestWith(signal string, input any) {
+func (w *fixture) suggestWith(signal string, input any) {
 	w.SignalWorkflowSkippingWorkflowTask(signal, input)
 	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, time.Millisecond)
 }
@@ -31,7 +31,7 @@ func TestContinueAsNewWhileApprovalWaits(t *testing.T) {
 		return reply(in, "ok"), nil
 	}
 
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	var turn *answer
 	w.then(func() { turn = w.update(signals.UpdateTurn, says("e1", "go")) })
 	w.then(func() {
@@ -51,7 +51,7 @@ func TestContinueAsNewWhileApprovalWaits(t *testing.T) {
 	require.Equal(t, "A title", next.State.Title)
 	require.Empty(t, next.Start, "the state says it all")
 
-	w = worldWith(t, f)
+	w = fixtureWith(t, f)
 	var again, duplicate *answer
 	w.then(func() {
 		s := w.state()
@@ -77,7 +77,7 @@ func TestContinueAsNewWhileApprovalWaits(t *testing.T) {
 
 func TestContinueAsNewWaitsForTheRunningStep(t *testing.T) {
 	f := newFakes(t)
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	var turn *answer
 	asked := make(chan struct{})
 	f.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
@@ -101,7 +101,7 @@ func TestContinueAsNewWaitsForTheRunningStep(t *testing.T) {
 	require.Equal(t, signals.TurnContinues, turn.result.(signals.TurnResult).Status)
 	require.Empty(t, f.tools, "the next step is for the next run")
 
-	worldWith(t, f).run(next)
+	fixtureWith(t, f).run(next)
 	require.Equal(t, []string{"c1"}, f.tools)
 	require.Equal(t, []string{"e1: go", "e1.0.1: ", "c1.result: ran", "e1.0.2: done", "e2: later", "e2.0.1: done"}, f.messages())
 }
@@ -110,7 +110,7 @@ func TestContinueAsNewWaitsForTheRunningStep(t *testing.T) {
 func TestContinueAsNewStoresWhatWaits(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(asks("c1"))
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
 		for range 300 {
@@ -126,19 +126,19 @@ func TestContinueAsNewStoresWhatWaits(t *testing.T) {
 func TestInterruptAcrossContinueAsNew(t *testing.T) {
 	f := newFakes(t)
 	f.model = script(asks("c1"))
-	w := worldWith(t, f)
+	w := fixtureWith(t, f)
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
 		w.suggestWith(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, By: "ann"})
 	})
 	// The turn is reported, in whichever of the two runs it ends.
 	next := w.leave(workflows.Input{})
-	worldWith(t, f).run(next)
+	fixtureWith(t, f).run(next)
 	require.Equal(t, "c1.result: Tool execution was interrupted before it began: the tool did not run.", f.messages()[2])
 }
 
 func TestCancelledWithSeveralRuns(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	called := make(chan struct{})
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.Agent == "bob" {

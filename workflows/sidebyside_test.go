@@ -17,7 +17,7 @@ import (
 func TestSteerBesideAModelCall(t *testing.T) {
 	for name, tools := range map[string]bool{"which calls a tool": true, "which is its last": false} {
 		t.Run("a reply "+name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			inFlight, tookIn := make(chan struct{}), make(chan struct{})
 			w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 				switch {
@@ -54,7 +54,7 @@ func TestSteerBesideAModelCall(t *testing.T) {
 // TestHandOnBesideAWait: an agent that another one addresses answers immediately, while a third
 // waits for a person; environment events are handled too.
 func TestHandOnBesideAWait(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	asking := script(asks("c1"))
 	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		switch in.Agent {

@@ -16,15 +16,15 @@ import (
 
 // subWorld is a world with the thread of a sub-agent only. reports are its reports to the parent
 // thread; err is their result.
-func subWorld(t *testing.T, f *fakes, err error) (w *world, reports *inbox[thread.SubAgentEnded]) {
+func subWorld(t *testing.T, f *fakes, err error) (w *fixture, reports *inbox[thread.SubAgentEnded]) {
 	t.Helper()
-	w = worldWith(t, f)
+	w = fixtureWith(t, f)
 	w.alone(subWorkflowID)
 	return w, box[thread.SubAgentEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentEnded, err)
 }
 
 // asksBob is the input of a sub-agent's thread; with a deadline, it is a background task.
-func (w *world) asksBob(deadline time.Duration) workflows.Input {
+func (w *fixture) asksBob(deadline time.Duration) workflows.Input {
 	parent := &thread.Parent{
 		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", TraceID: "go", EventID: "go", Depth: 1,
 	}
@@ -42,7 +42,7 @@ func (w *world) asksBob(deadline time.Duration) workflows.Input {
 }
 
 // delegate runs the thread of a sub-agent until it ends.
-func (w *world) delegate(in workflows.Input) (thread.DelegateReply, error) {
+func (w *fixture) delegate(in workflows.Input) (thread.DelegateReply, error) {
 	w.t.Helper()
 	w.ExecuteWorkflow(signals.DelegateWorkflow, in)
 	require.True(w.t, w.IsWorkflowCompleted())
@@ -80,7 +80,7 @@ func TestClientsStartNoSubAgents(t *testing.T) {
 			require.Empty(t, w.types())
 		})
 	}
-	w := newWorld(t)
+	w := newFixture(t)
 	in := w.asksBob(0)
 	in.First = nil
 	w.run(in)
@@ -132,7 +132,7 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 
 // subMoves lets the thread of a sub-agent continue as new while it waits for approval. It returns
 // the next input.
-func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*world)) workflows.Input {
+func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*fixture)) workflows.Input {
 	t.Helper()
 	w, _ := subWorld(t, f, nil)
 	asked := box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
@@ -170,7 +170,7 @@ func TestSubAgentMoves(t *testing.T) {
 // TestSubAgentReportsToAThreadThatHasMoved: even if it has itself continued as new since the
 // request.
 func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
-	report := func(w *world) { w.SignalWorkflow(signals.SignalReport, nil) }
+	report := func(w *fixture) { w.SignalWorkflow(signals.SignalReport, nil) }
 	t.Run("asked in its first run", func(t *testing.T) {
 		f := newFakes(t)
 		w, reports := subWorld(t, f, nil)

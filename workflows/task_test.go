@@ -26,15 +26,15 @@ var gone = &temporal.UnknownExternalWorkflowExecutionError{}
 
 // taskWorld is a world with the workflow of a task only. reports are its reports to the thread; err
 // is their result.
-func taskWorld(t *testing.T, err error) (w *world, reports *inbox[thread.TaskReport]) {
+func taskWorld(t *testing.T, err error) (w *fixture, reports *inbox[thread.TaskReport]) {
 	t.Helper()
-	w = newWorld(t)
+	w = newFixture(t)
 	w.alone(taskWorkflowID)
 	return w, box[thread.TaskReport](w, signals.WorkflowID("ns", "t1"), signals.SignalTaskReport, err)
 }
 
 // runTaskFor runs the workflow of a task with this deadline.
-func (w *world) runTaskFor(deadline time.Duration) (thread.TaskReply, error) {
+func (w *fixture) runTaskFor(deadline time.Duration) (thread.TaskReply, error) {
 	w.t.Helper()
 	w.ExecuteWorkflow(signals.TaskWorkflow, thread.TaskStep{Thread: thread.Ref{Namespace: "ns", ThreadID: "t1"}, MessageID: "e1.0.1", Task: event.Task{
 		ID: taskID, Title: "Build it", Tool: "build", Agent: "alice", ToolCallID: "c1", TraceID: "e1", StartedAt: w.Now(), Deadline: w.Now().Add(deadline),
@@ -60,7 +60,7 @@ func told(t *testing.T, reports *inbox[thread.TaskReport]) []thread.TaskReport {
 	return all
 }
 
-func (w *world) complete(c signals.CompleteTask) { w.SignalWorkflow(signals.SignalCompleteTask, c) }
+func (w *fixture) complete(c signals.CompleteTask) { w.SignalWorkflow(signals.SignalCompleteTask, c) }
 
 func TestTaskWorkflow(t *testing.T) {
 	for _, tc := range []struct {

@@ -18,9 +18,9 @@ import (
 )
 
 // titled is a world with a title model. The activity returns the test's response.
-func titled(t *testing.T, answer func(context.Context, thread.TitleStep) (thread.TitleReply, error)) (w *world, memo *[]map[string]any) {
+func titled(t *testing.T, answer func(context.Context, thread.TitleStep) (thread.TitleReply, error)) (w *fixture, memo *[]map[string]any) {
 	t.Helper()
-	w = newWorld(t)
+	w = newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		out := reply(in, "ok")
 		out.Titles = true

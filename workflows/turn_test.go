@@ -18,7 +18,7 @@ import (
 )
 
 func TestPlainTurn(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.then(func() { w.post("e1", "hello") })
 	w.then(func() {
 		s := w.state()
@@ -33,7 +33,7 @@ func TestPlainTurn(t *testing.T) {
 }
 
 func TestFirstEvent(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	first := says("e1", "hello")
 	w.run(workflows.Input{Start: signals.Start{Agents: []string{"alice"}, Title: "A title", First: &first}})
 	require.Equal(t, []string{"e1: hello", "e1.0.1: ok"}, w.messages())
@@ -41,7 +41,7 @@ func TestFirstEvent(t *testing.T) {
 }
 
 func TestOneAtATimeInOrder(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.then(func() {
 		for _, id := range []string{"e1", "e2", "e3"} {
 			w.post(id, id)
@@ -53,7 +53,7 @@ func TestOneAtATimeInOrder(t *testing.T) {
 }
 
 func TestToolBatch(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(plain("c1"), quick("c2"), plain("c3"))
 	var together sync.WaitGroup
 	together.Add(2)
@@ -73,7 +73,7 @@ func TestToolBatch(t *testing.T) {
 }
 
 func TestQuickToolThatFailsRunsAsActivity(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(quick("c1"))
 	local := 0
 	w.tool = func(ctx context.Context, _ thread.ToolStep) (thread.ToolReply, error) {
@@ -91,7 +91,7 @@ func TestQuickToolThatFailsRunsAsActivity(t *testing.T) {
 }
 
 func TestToolRunLostForGood(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = script(plain("c1"))
 	w.tool = func(context.Context, thread.ToolStep) (thread.ToolReply, error) {
 		return thread.ToolReply{}, temporal.NewNonRetryableApplicationError("no such call", thread.ErrTypeConfig, nil)
@@ -102,7 +102,7 @@ func TestToolRunLostForGood(t *testing.T) {
 }
 
 func TestModelFailure(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	fail := true
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if fail {
@@ -128,7 +128,7 @@ func TestModelFailure(t *testing.T) {
 }
 
 func TestModelIsRetried(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	failures := 0
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if failures++; failures < 4 {
@@ -144,7 +144,7 @@ func TestModelIsRetried(t *testing.T) {
 }
 
 func TestStepLimit(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		return reply(in, "", plain(in.MessageID+"-call")), nil
 	}
@@ -189,7 +189,7 @@ func TestSteerAtStepLimit(t *testing.T) {
 }
 
 func TestInterruptWhileModelRuns(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.EventID != "e1" {
 			return reply(in, "ok"), nil
@@ -211,7 +211,7 @@ func TestInterruptWhileModelRuns(t *testing.T) {
 }
 
 func TestInterruptByMessage(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.EventID != "e1" {
 			return reply(in, "ok"), nil
@@ -228,7 +228,7 @@ func TestInterruptByMessage(t *testing.T) {
 }
 
 func TestSteer(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	w.then(func() { w.post("e1", "go") })
@@ -245,7 +245,7 @@ func TestSteer(t *testing.T) {
 }
 
 func TestSeveralAgents(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.Agent == "alice" {
 			return reply(in, "@bob you know this"), nil
@@ -259,7 +259,7 @@ func TestSeveralAgents(t *testing.T) {
 }
 
 func TestUnansweredEventIsStored(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.then(func() {
 		w.SignalWorkflow(signals.SignalPost, signals.Post{ID: "f1", Type: "file.changed", Payload: []byte(`{"path":"a"}`)})
 	})

@@ -50,7 +50,7 @@ func TestSignalsToAFullQueue(t *testing.T) {
 		"small": {300, 6 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			content := func(i int) string { return fmt.Sprintf("%d %s", i, strings.Repeat("x", burst.size)) }
 			w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 				for i := 0; i < burst.count && in.EventID == "slow"; i++ {
@@ -86,7 +86,7 @@ func TestSignalsToAFullQueue(t *testing.T) {
 
 // TestLargeSignalsBeforeTheNextRun: a burst of large signals is stored before continue-as-new.
 func TestLargeSignalsBeforeTheNextRun(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		w.SetContinueAsNewSuggested(true)
 		for i := range 12 {
@@ -106,7 +106,7 @@ func TestLargeSignalsBeforeTheNextRun(t *testing.T) {
 // TestSignalsToAClosingThread: signals that arrive while the thread closes become failed events,
 // too.
 func TestSignalsToAClosingThread(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		w.SignalWorkflowSkippingWorkflowTask(signals.SignalPost, says("before", "waits"))
 		w.SignalWorkflowSkippingWorkflowTask(signals.SignalControl, signals.Control{Action: signals.ControlClose, By: "ann"})
@@ -127,7 +127,7 @@ func TestSignalsToAClosingThread(t *testing.T) {
 }
 
 func TestPostBatch(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) { return reply(in, "ok"), nil }
 	busy := says("e4", "x")
 	busy.OnBusy = signals.OnBusyReject

@@ -27,7 +27,7 @@ const patience = time.Minute
 
 // threads stands in for the threads of Temporal: what it is sent it stores, as they do.
 type threads struct {
-	t      *bench
+	t      *fixture
 	mu     sync.Mutex
 	opens  []signals.Start
 	posts  []event.NewMessage
@@ -84,7 +84,7 @@ func (f *threads) State(context.Context, string) (signals.State, error) {
 }
 
 // bench is a world with what it stands on.
-type bench struct {
+type fixture struct {
 	*testing.T
 	ctx     context.Context
 	threads *threads
@@ -94,7 +94,7 @@ type bench struct {
 	log     *logBuffer
 }
 
-func newBench(t *testing.T, change ...func(*world.Config)) *bench {
+func newFixture(t *testing.T, change ...func(*world.Config)) *fixture {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	db, err := sqlite.Open(ctx, sqlite.Config{})
@@ -102,7 +102,7 @@ func newBench(t *testing.T, change ...func(*world.Config)) *bench {
 	t.Cleanup(func() { _ = db.Close() })
 	live := memory.New(memory.Config{})
 	t.Cleanup(func() { _ = live.Close() })
-	b := &bench{T: t, ctx: ctx, store: db, stream: live, log: &logBuffer{}}
+	b := &fixture{T: t, ctx: ctx, store: db, stream: live, log: &logBuffer{}}
 	b.threads = &threads{t: b}
 	cfg := world.Config{
 		Client: b.threads, Store: db, Stream: live, Namespace: "acme", Agents: agent.Fixed{{Name: "bot"}, {Name: "user-support"}},
@@ -118,13 +118,13 @@ func newBench(t *testing.T, change ...func(*world.Config)) *bench {
 }
 
 // start starts chat t1 with its agents.
-func (b *bench) start(agents ...string) {
+func (b *fixture) start(agents ...string) {
 	b.Helper()
 	require.NoError(b, b.world.Start(b.ctx, world.Chat{ID: "t1", Agents: agents}))
 }
 
 // put stores records, and says so.
-func (b *bench) put(id string, row store.ThreadUpdate, records ...event.Record) {
+func (b *fixture) put(id string, row store.ThreadUpdate, records ...event.Record) {
 	key := store.Key{Namespace: "acme", ThreadID: id}
 	out, err := b.store.Append(b.ctx, key, store.Batch{Records: records, Thread: &row})
 	if err == nil {
@@ -136,7 +136,7 @@ func (b *bench) put(id string, row store.ThreadUpdate, records ...event.Record) 
 }
 
 // piece publishes a live piece of chat t1.
-func (b *bench) piece(content string) {
+func (b *fixture) piece(content string) {
 	b.Helper()
 	key := stream.Key{Namespace: "acme", ThreadID: "t1"}
 	require.NoError(b, b.stream.Publish(b.ctx, key, stream.Entry{Begins: true, Event: &event.AgentEvent{
@@ -149,21 +149,21 @@ func record(id, typ string, payload any) event.Record {
 }
 
 // asks stores a request for the approval of call c1.
-func (b *bench) asks() {
+func (b *fixture) asks() {
 	b.put("t1", store.ThreadUpdate{}, record("c1.request", event.TypeApprovalRequest, event.ApprovalRequest{
 		ToolCallID: "c1", ToolName: "shell_cmd", Arguments: `{"command":"ls","env":{"list":[1,{"deep":true}]}}`, Agent: "bot", MessageID: "m1", WorkingDirectory: "/desk",
 	}))
 }
 
 // watch subscribes to all that a kind of subscription delivers.
-func watch[E any](b *bench, subscribe func(world.Handler[E]) func()) <-chan E {
+func watch[E any](b *fixture, subscribe func(world.Handler[E]) func()) <-chan E {
 	out := make(chan E, 1000)
 	b.Cleanup(subscribe(world.Sync(func(e E) { out <- e })))
 	return out
 }
 
 // next waits for the next event.
-func next[E any](b *bench, from <-chan E) E {
+func next[E any](b *fixture, from <-chan E) E {
 	b.Helper()
 	select {
 	case e := <-from:
@@ -193,7 +193,7 @@ func (l *logBuffer) String() string {
 }
 
 // await waits until the log has a text.
-func (b *bench) await(text string) {
+func (b *fixture) await(text string) {
 	b.Helper()
 	require.Eventually(b, func() bool { return strings.Contains(b.log.String(), text) }, patience, time.Millisecond, "the log has no %q", text)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func TestPublishMessage(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	messages := watch(b, b.world.SubscribeToMessages)
 	b.start("bot", "Planner")
 	t.Run("S4-01 one message event", func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestPublishMessage(t *testing.T) {
 
 func TestSender(t *testing.T) {
 	t.Run("X9 a chat that has stored nothing yet is asked", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.threads.agents = []string{"writer"}
 		_, err := b.world.PublishMessage(b.ctx, "hi", "Writer", "t2")
 		require.NoError(t, err)
@@ -101,13 +101,13 @@ func TestSender(t *testing.T) {
 		require.ErrorIs(t, err, signals.ErrThreadNotFound)
 	})
 	t.Run("X9 nobody is taken for a person while the registry does not answer", func(t *testing.T) {
-		b := newBench(t, func(c *world.Config) { c.Agents = down{} })
+		b := newFixture(t, func(c *world.Config) { c.Agents = down{} })
 		_, err := b.world.PublishMessage(b.ctx, "hi", "bot", "t1")
 		require.ErrorIs(t, err, errDown)
 		assert.Empty(t, b.threads.posts)
 	})
 	t.Run("X9 without a registry, by the chat", func(t *testing.T) {
-		b := newBench(t, func(c *world.Config) { c.Agents = nil })
+		b := newFixture(t, func(c *world.Config) { c.Agents = nil })
 		b.put("t1", store.ThreadUpdate{Agents: []string{"bot"}})
 		for _, sender := range []string{"bot", "user-support"} {
 			_, err := b.world.PublishMessage(b.ctx, "hi", sender, "t1")
@@ -127,7 +127,7 @@ func (down) Agent(context.Context, string, string) (agent.Agent, error) {
 }
 
 func TestPublishToolResult(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.start("bot")
 	b.asks()
 	messages := watch(b, b.world.SubscribeToMessages)
@@ -186,7 +186,7 @@ func TestPublishToolResult(t *testing.T) {
 }
 
 func TestDecisionsThatChangeNothing(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.start("bot")
 	approve := world.ToolResultData{ToolCallID: "c1", Decision: event.DecisionApprove, ToolName: "shell_cmd"}
 	for _, outcome := range []signals.DecideOutcome{signals.DecideMismatch, signals.DecideConflict, signals.DecideNotPending, signals.DecideNotAllowed} {

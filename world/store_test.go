@@ -41,7 +41,7 @@ func (s *failing) RecordsByID(ctx context.Context, key store.Key, ids ...string)
 
 func TestStoreFails(t *testing.T) {
 	var broken *failing
-	b := newBench(t, func(c *world.Config) {
+	b := newFixture(t, func(c *world.Config) {
 		broken = &failing{Store: c.Store}
 		c.Store = broken
 	})
@@ -70,7 +70,7 @@ func TestStoreFails(t *testing.T) {
 }
 
 func TestView(t *testing.T) {
-	b := newBench(t, func(c *world.Config) {
+	b := newFixture(t, func(c *world.Config) {
 		c.View = func(chatID string) func(context.Context, event.AgentEvent) event.AgentEvent {
 			assert.Equal(t, "t1", chatID)
 			return func(_ context.Context, e event.AgentEvent) event.AgentEvent {

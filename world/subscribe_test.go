@@ -19,7 +19,7 @@ import (
 )
 
 func TestHandlers(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.start("bot")
 	release := make(chan struct{})
 	var slow atomic.Int64
@@ -69,7 +69,7 @@ func TestHandlers(t *testing.T) {
 }
 
 func TestUnsubscribe(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.start("bot")
 	messages := watch(b, b.world.SubscribeToMessages)
 	var got atomic.Int64
@@ -101,7 +101,7 @@ func TestUnsubscribe(t *testing.T) {
 }
 
 func TestStreaming(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	pieces, events := watch(b, b.world.SubscribeToSSE), watch(b, b.world.Subscribe)
 	b.start("bot")
 	t.Run("S4-13 pieces come", func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestStreaming(t *testing.T) {
 }
 
 func TestLiveOnly(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.start("bot")
 	events := watch(b, b.world.Subscribe)
 	messages := watch(b, b.world.SubscribeToMessages)
@@ -198,7 +198,7 @@ func TestLiveOnly(t *testing.T) {
 }
 
 func TestStart(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	type heard struct{ agent, role, content string }
 	said, done := make(chan heard, 100), make(chan heard, 100)
 	note := func(to chan heard) world.AgentHandler {
@@ -241,7 +241,7 @@ func TestStart(t *testing.T) {
 
 // unheardOnceStopped starts a chat anew without the handlers that it had.
 func unheardOnceStopped(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	said := make(chan string, 10)
 	note := func(_ context.Context, _ string, m world.Message) error {
 		said <- m.Content
@@ -263,7 +263,7 @@ func unheardOnceStopped(t *testing.T) {
 
 // worldSubscribed subscribes the world, and ends that, while others listen.
 func worldSubscribed(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	messages, pieces := watch(b, b.world.SubscribeToMessages), watch(b, b.world.SubscribeToSSE)
 	b.start("bot")
 	unsubscribe := b.world.SubscribeWorldToMessages()
@@ -280,7 +280,7 @@ func worldSubscribed(t *testing.T) {
 }
 
 func TestStartWhileStopping(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	begun, stopping, stopped := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	require.NoError(t, b.world.Start(b.ctx, world.Chat{ID: "t1", Agents: []string{"bot"}, OnMessage: func(ctx context.Context, _ string, _ world.Message) error {
 		close(begun)
@@ -306,13 +306,13 @@ func TestStartWhileStopping(t *testing.T) {
 }
 
 func TestClosedChat(t *testing.T) {
-	var b *bench
+	var b *fixture
 	var begun, release chan struct{}
 	var heard chan string
 	var chat world.Chat
 	// closed has a chat of two messages that has been closed, while the handler is at the first.
 	closed := func(t *testing.T) {
-		b = newBench(t)
+		b = newFixture(t)
 		begun, release, heard = make(chan struct{}, 10), make(chan struct{}), make(chan string, 10)
 		chat = world.Chat{ID: "t1", Agents: []string{"bot"}, OnMessage: func(ctx context.Context, _ string, m world.Message) error {
 			begun <- struct{}{}
@@ -359,7 +359,7 @@ func TestClosedChat(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	for want, cfg := range map[string]world.Config{
 		"world: Config.Client is required":       {Store: b.store, Stream: b.stream},
 		"world: feed: Config.Store is required":  {Client: b.threads, Stream: b.stream},

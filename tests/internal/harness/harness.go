@@ -1,4 +1,4 @@
-package world
+package harness
 
 import (
 	"context"
@@ -82,7 +82,7 @@ const (
 )
 
 // World is a running Threadmill.
-type World struct {
+type Harness struct {
 	T         testing.TB
 	Temporal  client.Client
 	Server    *embedded.Server
@@ -141,15 +141,15 @@ func Temporal(t testing.TB) *embedded.Server {
 }
 
 // New builds a world that ends with the test.
-func New(t testing.TB, o Options) *World {
+func New(t testing.TB, o Options) *Harness {
 	t.Helper()
-	w := &World{T: t, Server: server(t, o), TaskQueue: fmt.Sprintf("test-%d", counter.Add(1))}
+	w := &Harness{T: t, Server: server(t, o), TaskQueue: fmt.Sprintf("test-%d", counter.Add(1))}
 	options := client.Options{
 		HostPort: w.Server.Addr(), Identity: "threadmill-tests", Logger: sdklog.NewStructuredLogger(Quiet),
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: Patience},
 	}
 	if o.Deaf {
-		options.Interceptors = []interceptor.ClientInterceptor{&deaf{}}
+		options.Interceptors = []interceptor.ClientInterceptor{&noCancel{}}
 	}
 	var err error
 	w.Temporal, err = client.Dial(options)
@@ -199,7 +199,7 @@ func New(t testing.TB, o Options) *World {
 }
 
 // StartWorker runs a worker until the test ends or stop is called.
-func (w *World) StartWorker() (stop func()) {
+func (w *Harness) StartWorker() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Runtime.Run(ctx) }()
@@ -257,19 +257,19 @@ func newStream(t testing.TB, o Options) stream.Stream {
 }
 
 // Ctx ends with the test, or after Patience.
-func (w *World) Ctx() context.Context {
+func (w *Harness) Ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	w.T.Cleanup(cancel)
 	return ctx
 }
 
 // Key is the key of a thread in the store.
-func (w *World) Key(thread string) store.Key {
+func (w *Harness) Key(thread string) store.Key {
 	return store.Key{Namespace: w.TaskQueue, ThreadID: thread}
 }
 
 // Open starts a thread.
-func (w *World) Open(agents ...string) string {
+func (w *Harness) Open(agents ...string) string {
 	w.T.Helper()
 	id := fmt.Sprintf("t%d", counter.Add(1))
 	require.NoError(w.T, w.Threads.Open(w.Ctx(), id, signals.Start{Agents: agents}, nil))
@@ -277,7 +277,7 @@ func (w *World) Open(agents ...string) string {
 }
 
 // Say posts a person's message and waits for the end of its turn.
-func (w *World) Say(thread, content string) signals.TurnResult {
+func (w *Harness) Say(thread, content string) signals.TurnResult {
 	w.T.Helper()
 	out, err := w.Threads.Turn(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
 	require.NoError(w.T, err)
@@ -285,7 +285,7 @@ func (w *World) Say(thread, content string) signals.TurnResult {
 }
 
 // Post signals a person's message, which costs the least history. The thread sends no response.
-func (w *World) Post(thread, content string) string {
+func (w *Harness) Post(thread, content string) string {
 	w.T.Helper()
 	id, err := w.Threads.PostSignal(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
 	require.NoError(w.T, err)
@@ -293,7 +293,7 @@ func (w *World) Post(thread, content string) string {
 }
 
 // Await waits for the end of a posted turn.
-func (w *World) Await(thread, eventID string) signals.TurnResult {
+func (w *Harness) Await(thread, eventID string) signals.TurnResult {
 	w.T.Helper()
 	p := signals.UserMessage(thread, "ann", "-")
 	p.ID = eventID
@@ -303,7 +303,7 @@ func (w *World) Await(thread, eventID string) signals.TurnResult {
 }
 
 // AwaitApproval waits until n calls wait for approval, and returns them.
-func (w *World) AwaitApproval(thread string, n int) []event.ApprovalRequest {
+func (w *Harness) AwaitApproval(thread string, n int) []event.ApprovalRequest {
 	w.T.Helper()
 	var out signals.Approvals
 	require.Eventually(w.T, func() bool {
@@ -315,7 +315,7 @@ func (w *World) AwaitApproval(thread string, n int) []event.ApprovalRequest {
 }
 
 // Records returns all records of a thread.
-func (w *World) Records(thread string) []event.Record {
+func (w *Harness) Records(thread string) []event.Record {
 	w.T.Helper()
 	out, err := w.Store.Records(w.Ctx(), w.Key(thread), store.Query{})
 	require.NoError(w.T, err)
@@ -323,7 +323,7 @@ func (w *World) Records(thread string) []event.Record {
 }
 
 // Transcript returns a thread's messages, one line each.
-func (w *World) Transcript(thread string) string {
+func (w *Harness) Transcript(thread string) string {
 	w.T.Helper()
 	var b strings.Builder
 	for _, m := range w.Messages(thread) {

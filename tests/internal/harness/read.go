@@ -1,4 +1,4 @@
-package world
+package harness
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 )
 
 // Messages returns a thread's messages.
-func (w *World) Messages(thread string) []event.Message {
+func (w *Harness) Messages(thread string) []event.Message {
 	w.T.Helper()
 	records, err := w.Store.Records(w.Ctx(), w.Key(thread), store.Query{Types: []string{event.TypeMessage}})
 	require.NoError(w.T, err)
@@ -22,7 +22,7 @@ func (w *World) Messages(thread string) []event.Message {
 }
 
 // Payload reads a record's payload.
-func Payload[T any](w *World, r event.Record) T {
+func Payload[T any](w *Harness, r event.Record) T {
 	w.T.Helper()
 	var v T
 	require.NoError(w.T, json.Unmarshal(r.Payload, &v))
@@ -30,7 +30,7 @@ func Payload[T any](w *World, r event.Record) T {
 }
 
 // Types returns the types of a thread's records, in order.
-func (w *World) Types(thread string) []string {
+func (w *Harness) Types(thread string) []string {
 	w.T.Helper()
 	var out []string
 	for _, r := range w.Records(thread) {
