@@ -65,13 +65,7 @@ func (p Post) validateHead() error {
 	if p.TTL < 0 || p.TTL > MaxTTL {
 		return event.FieldErrorf("ttl", "must be 0 to %d (milliseconds; 0 = no limit)", MaxTTL)
 	}
-	if err := checkIdentifier("traceId", p.TraceID); err != nil {
-		return err
-	}
-	if err := checkIdentifier("parentEventId", p.ParentEventID); err != nil {
-		return err
-	}
-	return checkTurn(p)
+	return firstOf(checkIdentifier("traceId", p.TraceID), checkIdentifier("parentEventId", p.ParentEventID), checkTurn(p))
 }
 
 // checkTurn checks the fields of a post that configure its turn.

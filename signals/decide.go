@@ -115,10 +115,7 @@ func (d Decide) Validate() error {
 	if d.Decision == event.DecisionDeny && d.Scope != "" && d.Scope != event.ScopeOnce {
 		return event.FieldErrorf("scope", "must be once for a denial; to deny later calls, write an approval rule")
 	}
-	if err := checkEdit(d); err != nil {
-		return err
-	}
-	return checkPattern(d)
+	return firstOf(checkEdit(d), checkPattern(d))
 }
 
 func checkEdit(d Decide) error {

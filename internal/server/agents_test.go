@@ -93,9 +93,9 @@ func TestAgents(t *testing.T) {
 	t.Run("one that is deleted lets the configured one show again", func(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, w.call("DELETE", "/v1/agents/BOT?by=ann", nil).status)
 		require.Equal(t, "configured", w.call("GET", "/v1/agents/bot", nil).body["source"])
-		got := w.call("DELETE", "/v1/agents/bot", nil).refused(t, 404, "change its configuration")
+		w.call("DELETE", "/v1/agents/bot", nil).refused(t, 404, "change its configuration")
 		require.Equal(t, http.StatusNoContent, w.call("DELETE", "/v1/agents/zoe?ifVersion=1", nil).status)
-		got = w.call("GET", "/v1/agents/zoe", nil)
+		got := w.call("GET", "/v1/agents/zoe", nil)
 		got.problem(t, 404)
 		require.Equal(t, `unknown agent: "zoe"; known are [Critic bot]`, got.body["detail"])
 		w.call("DELETE", "/v1/agents/zoe", nil).problem(t, 404)
@@ -146,11 +146,11 @@ func TestAgentDefinitionIsWhole(t *testing.T) {
 func TestAgentConflicts(t *testing.T) {
 	w := agentWorld(t)
 	model := func(n int) object { return object{"model": fmt.Sprintf("demo/%d", n)} }
-	got := w.call("PUT", "/v1/agents/bot?ifVersion=1", model(1)).refused(t, 409, "its newest version is 0, not 1")
+	w.call("PUT", "/v1/agents/bot?ifVersion=1", model(1)).refused(t, 409, "its newest version is 0, not 1")
 	w.putAgent("bot?ifVersion=0", model(1), 201)
 	w.call("PUT", "/v1/agents/bot?ifVersion=0", model(2)).problem(t, 409)
 	w.putAgent("bot?ifVersion=1", model(2), 200)
-	got = w.call("PUT", "/v1/agents/bot?ifVersion=1", model(2))
+	got := w.call("PUT", "/v1/agents/bot?ifVersion=1", model(2))
 	got.problem(t, 409)
 	require.Equal(t, `agent "bot" has been changed meanwhile: its newest version is 2, not 1; read the newest version and retry`, got.body["detail"])
 	w.call("DELETE", "/v1/agents/bot?ifVersion=1", nil).problem(t, 409)
