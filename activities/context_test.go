@@ -53,7 +53,7 @@ func resultOf(id, who, replyTo string) event.Message {
 
 // inRun is a step of alice in a thread with bob, answering replyTo.
 func inRun(messageID, replyTo string) thread.ModelStep {
-	return thread.ModelStep{Agent: "alice", Agents: []string{"alice", "bob"}, MessageID: messageID, ReplyTo: replyTo, EventID: replyTo}
+	return thread.ModelStep{RunStep: thread.RunStep{Agent: "alice", MessageID: messageID, EventID: replyTo}, Agents: []string{"alice", "bob"}, ReplyTo: replyTo}
 }
 
 // brief is a transcript in short: roles, with content or ids of calls.
@@ -128,7 +128,7 @@ func TestPrepare(t *testing.T) {
 		},
 		{
 			"S4-50 what it answers now, whomever that was to",
-			thread.ModelStep{Agents: []string{"alice", "bob"}, MessageID: "e1.0.1", ReplyTo: "m2", EventID: "m1"},
+			thread.ModelStep{RunStep: thread.RunStep{MessageID: "e1.0.1", EventID: "m1"}, Agents: []string{"alice", "bob"}, ReplyTo: "m2"},
 			said(human("m1", "@bob one"), says("m2", "bob", "m1", "two")),
 			[]string{"user: @bob one", "user: bob: two"},
 		},
@@ -180,7 +180,7 @@ func TestPrepare(t *testing.T) {
 		},
 		{
 			"nobody is named: all is for the one agent",
-			thread.ModelStep{MessageID: "e1.0.1", ReplyTo: "m3"},
+			thread.ModelStep{RunStep: thread.RunStep{MessageID: "e1.0.1"}, ReplyTo: "m3"},
 			said(human("m1", "@bob one"), says("m2", "guard", "m1", "no"), human("m3", "three")),
 			[]string{"user: @bob one", "user: guard: no", "user: three"},
 		},

@@ -40,9 +40,10 @@ func envRecord(e event.EnvEvent) event.Record {
 // observeStep is the first step of a run that handles an event.
 func observeStep(e event.EnvEvent) thread.ModelStep {
 	return thread.ModelStep{
-		Thread: ref, TraceID: "e1", EventID: e.ID, MessageID: e.ID + ".0.1", ReplyTo: event.ObservedID(e.ID), Step: 1,
+		RunStep: thread.RunStep{Thread: ref, TraceID: "e1", EventID: e.ID, MessageID: e.ID + ".0.1", Flush: thread.Flush{Records: []event.Record{envRecord(e)}}},
+		ReplyTo: event.ObservedID(e.ID),
+		Step:    1,
 		Observe: &thread.Observe{EventID: e.ID, Type: e.Type, Query: "Process event: " + e.Type},
-		Flush:   thread.Flush{Records: []event.Record{envRecord(e)}},
 	}
 }
 
@@ -145,7 +146,9 @@ func TestQueryKeepsItsPlace(t *testing.T) {
 	first := w.lastShown()
 	require.Equal(t, observation(), first)
 	_, err = w.runTool(thread.ToolStep{
-		Thread: ref, Agent: "assistant", TraceID: "e1", EventID: uuid, MessageID: in.MessageID, ToolCallID: id, ToolName: "add",
+		RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: uuid, MessageID: in.MessageID},
+		ToolCallID: id,
+		ToolName:   "add",
 	})
 	require.NoError(t, err)
 
@@ -192,7 +195,9 @@ func TestQueryWithoutItsEvent(t *testing.T) {
 			require.NoError(t, err)
 			id := reply.Calls[0].ID
 			_, err = w.runTool(thread.ToolStep{
-				Thread: ref, Agent: "assistant", TraceID: "e1", EventID: uuid, MessageID: in.MessageID, ToolCallID: id, ToolName: "add",
+				RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: uuid, MessageID: in.MessageID},
+				ToolCallID: id,
+				ToolName:   "add",
 			})
 			require.NoError(t, err)
 			in.MessageID, in.Step, in.Flush = uuid+".0.2", 2, says("m1", "hello")

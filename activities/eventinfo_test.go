@@ -28,7 +28,9 @@ func (w *fixture) eventInfo(arguments string) event.Message {
 		ID: "asks." + id, SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: []event.ToolCall{call(id, "get_event_info", arguments)},
 	})}})
 	_, err := w.runTool(thread.ToolStep{
-		Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "asks." + id, ToolCallID: id, ToolName: "get_event_info",
+		RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "asks." + id},
+		ToolCallID: id,
+		ToolName:   "get_event_info",
 	})
 	require.NoError(w.t, err)
 	return stored[event.Message](w, event.ResultID(id))

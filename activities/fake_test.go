@@ -102,7 +102,7 @@ func message(m event.Message) event.Record {
 }
 
 func modelStep() thread.ModelStep {
-	return thread.ModelStep{Thread: ref, TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ReplyTo: "e1", Step: 1, Flush: says("e1", "hello")}
+	return thread.ModelStep{RunStep: thread.RunStep{Thread: ref, TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", Flush: says("e1", "hello")}, ReplyTo: "e1", Step: 1}
 }
 
 func (w *fixture) callModel(in thread.ModelStep) (thread.ModelReply, error) {
@@ -149,7 +149,9 @@ func (w *fixture) asked(calls ...event.ToolCall) thread.ToolStep {
 		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: calls,
 	})}})
 	return thread.ToolStep{
-		Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", ToolCallID: calls[0].ID, ToolName: calls[0].Function.Name,
+		RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1"},
+		ToolCallID: calls[0].ID,
+		ToolName:   calls[0].Function.Name,
 	}
 }
 

@@ -91,7 +91,7 @@ func TestBentPaths(t *testing.T) {
 				require.Contains(t, said, c.says)
 				require.Equal(t, c.status == store.ToolSucceeded, write.runs.Load() == 1)
 
-				plan, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
+				plan, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
 				require.NoError(t, err)
 				require.Equal(t, c.status == store.ToolFailed, plan.Calls[0].Invalid)
 			})
@@ -136,7 +136,7 @@ func TestChangedSinceAsked(t *testing.T) {
 			c, desk, other := call("c1", "shell_cmd", `{"command":"touch file"}`), realDir(t), realDir(t)
 			w := rooted(t, desk)
 			w.asked(c)
-			plan, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
+			plan, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
 			require.NoError(t, err)
 			d.Thread, d.Agent, d.MessageID, d.ToolCallID, d.By, d.Guard = ref, "assistant", "e1.0.1", "c1", "ann", plan.Calls[0].Guard
 			for root, want := range map[string]string{
@@ -180,7 +180,7 @@ func TestLostWorkingDirectory(t *testing.T) {
 		t.Run("S4-88 "+name, func(t *testing.T) {
 			w := newFixture(t, ruledAt(desk+"/file/x", c.rules...), note)
 			w.asked(call("c1", "note", `{}`))
-			out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
+			out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
 			require.NoError(t, err)
 			got := out.Calls[0]
 			require.Equal(t, c.reason != "", got.NeedsApproval)
@@ -206,7 +206,7 @@ func TestGrantOfAnotherRoot(t *testing.T) {
 			t.Run("S4-93 "+name+": "+string(scope), func(t *testing.T) {
 				w := rooted(t, seen)
 				w.asked(c)
-				step := thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}}
+				step := thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}}
 				plan, err := w.planCalls(step)
 				require.NoError(t, err)
 				require.Equal(t, seen, plan.Calls[0].Guard.WorkingDirectory, "people see where it runs")

@@ -36,7 +36,7 @@ func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (th
 		}
 	}, add, risky, long)
 	step := w.asked(c)
-	out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{c.ID}})
+	out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{c.ID}})
 	require.NoError(t, err)
 	require.Len(t, out.Calls, 1)
 	p := out.Calls[0]
@@ -180,7 +180,7 @@ func TestOwnToolsAreForThoseThatListThem(t *testing.T) {
 			w.append(store.Batch{Records: []event.Record{message(event.Message{
 				ID: "m." + name, SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: []event.ToolCall{call("c."+name, name, arguments)},
 			})}})
-			out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "m." + name, Only: []string{"c." + name}})
+			out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "m." + name}, Only: []string{"c." + name}})
 			require.NoError(t, err)
 			require.True(t, out.Calls[0].Invalid)
 			require.Empty(t, out.Calls[0].By)

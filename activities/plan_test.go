@@ -35,7 +35,7 @@ var quickly = &raw{def: tool.Definition{Name: "quickly", Quick: true}, do: func(
 // approve is the workflow's unstored record of an approval of a call of the tool "add".
 func approve(w *fixture, id string) thread.Flush {
 	w.t.Helper()
-	out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Only: []string{id}})
+	out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1"}, Only: []string{id}})
 	require.NoError(w.t, err)
 	return thread.Flush{Records: []event.Record{event.NewRecord(id+".decision", event.TypeApproval, "trace", "e1", time.Now(), event.Approval{
 		ToolCallID: id, ToolName: "add", Agent: "assistant", Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann",
@@ -50,8 +50,8 @@ func editedCalls(w *fixture) (thread.PlanStep, event.Record) {
 		call("c1", "add", `{"a":5,"b":5}`), call("c3", "quickly", `{}`), call("c4", "nothing", `{}`), call("c5", "add", `{"a":"x"}`),
 	}})
 	return thread.PlanStep{
-		Thread: ref, Agent: "ASSISTANT", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Only: []string{"c1", "c3", "c4", "c5"},
-		Flush: thread.Flush{Records: []event.Record{decision}},
+		RunStep: thread.RunStep{Thread: ref, Agent: "ASSISTANT", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Flush: thread.Flush{Records: []event.Record{decision}}},
+		Only:    []string{"c1", "c3", "c4", "c5"},
 	}, decision
 }
 
@@ -100,7 +100,7 @@ func TestPlanOfSomeCalls(t *testing.T) {
 func TestPlanOfCallsThatHooksHaveLeft(t *testing.T) {
 	w := newFixture(t, cautious, add)
 	w.asked(call("c1", "add", `{"a":1,"b":2}`))
-	out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", Only: []string{"c1"}})
+	out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
 	require.NoError(t, err)
 	require.Equal(t, `{"a":1,"b":2}`, out.Calls[0].Arguments, "without a decision, the message says what runs")
 	require.Contains(t, w.ids(), "c1.request")
@@ -135,7 +135,10 @@ func TestEditedCallRuns(t *testing.T) {
 	step := func(w *fixture, id string) (thread.ToolStep, event.Record) {
 		plan, decision := editedCalls(w)
 		return thread.ToolStep{
-			Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: plan.MessageID, ToolCallID: id, ToolName: "add", Edited: true,
+			RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: plan.MessageID},
+			ToolCallID: id,
+			ToolName:   "add",
+			Edited:     true,
 		}, decision
 	}
 	t.Run("S0-13 as it is stored", func(t *testing.T) {

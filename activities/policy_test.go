@@ -39,7 +39,7 @@ func TestTermsOfBoth(t *testing.T) {
 				}
 			}, backgroundTool(returns("built")))
 			w.asked(call("c1", "task", `{"tool":"build","arguments":{}}`))
-			out, err := w.planCalls(thread.PlanStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", Only: of("c1")})
+			out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1"}, Only: of("c1")})
 			require.NoError(t, err)
 			planned := out.Calls[0]
 			if tc.want == nil {

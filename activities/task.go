@@ -24,9 +24,11 @@ import (
 // started it, so a retry finds it.
 func (a *Activities) runTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
 	run := &toolRun{a: a, background: true, attempt: int(activity.GetInfo(ctx).Attempt), started: time.Now(), in: thread.ToolStep{
-		Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID,
-		ToolCallID: in.Task.ToolCallID, ToolName: in.Task.Tool, Tools: in.Tools, Edited: in.Edited, DecisionID: in.DecisionID,
-		WorkingDirectory: in.WorkingDirectory,
+		RunStep:    thread.RunStep{Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID, Tools: in.Tools, WorkingDirectory: in.WorkingDirectory},
+		ToolCallID: in.Task.ToolCallID,
+		ToolName:   in.Task.Tool,
+		Edited:     in.Edited,
+		DecisionID: in.DecisionID,
 	}}
 	t := &taskRun{toolRun: run, task: in.Task}
 	if reply, done, err := t.before(ctx); done || err != nil {

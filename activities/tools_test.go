@@ -155,7 +155,7 @@ func TestRetryableToolError(t *testing.T) {
 	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type())
 	require.False(t, appError(t, err).NonRetryable())
 	for id, name := range map[string]string{"c2": "pay", "c3": "once"} {
-		out, err := w.runTool(thread.ToolStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: id, ToolName: name})
+		out, err := w.runTool(thread.ToolStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, ToolCallID: id, ToolName: name})
 		require.NoError(t, err)
 		require.Equal(t, "failed", out.Status, name)
 	}

@@ -97,12 +97,7 @@ func plannedLate(p PlannedCall) bool {
 
 // PlanStep returns the input of the planning of the run's calls.
 func (r *Run) PlanStep() PlanStep {
-	t, s := r.turn, r.turn.thread
-	return PlanStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID,
-		Root: t.foreign(), MessageID: r.MessageID, Only: r.Plan, Tools: t.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Flush(),
-		Pending: r.pendingCalls(),
-	}
+	return PlanStep{RunStep: r.step(r.MessageID), Only: r.Plan, Pending: r.pendingCalls()}
 }
 
 // Planned applies the plans of calls that hooks changed or created.

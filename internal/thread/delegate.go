@@ -49,7 +49,7 @@ type Parent struct {
 	TraceID string `json:"traceId"`
 	EventID string `json:"eventId"`
 
-	// Root has the meaning of [ModelStep.Root].
+	// Root has the meaning of [RunStep.Root].
 	Root string `json:"root,omitempty"`
 
 	// Depth is the number of ancestor threads. MaxSteps limits the model calls of each run of the

@@ -127,14 +127,27 @@ func (r *Run) AtLimit(now time.Time) bool {
 	return true
 }
 
+// step returns the inputs that the run's next step shares with others.
+func (r *Run) step(messageID string) RunStep {
+	t, s := r.turn, r.turn.thread
+	return RunStep{
+		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), MessageID: messageID,
+		Tools: t.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Flush(),
+	}
+}
+
 // NextModelStep returns the input of the run's next model call. specs are the registered hooks.
 func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
 	t, s := r.turn, r.turn.thread
 	r.takeMissed()
 	step := ModelStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID,
-		Root: t.foreign(), MessageID: r.messageID(), ReplyTo: r.ReplyTo, Step: r.Step + 1, Tools: t.Tools, Agents: s.Agents, Answers: r.Answers,
-		WorkingDirectory: s.workingDirectory(), OpenCalls: r.othersOpenCalls(), Pending: r.pendingCalls(), Flush: s.Flush(),
+		RunStep:   r.step(r.messageID()),
+		ReplyTo:   r.ReplyTo,
+		Step:      r.Step + 1,
+		Agents:    s.Agents,
+		Answers:   r.Answers,
+		OpenCalls: r.othersOpenCalls(),
+		Pending:   r.pendingCalls(),
 	}
 	if r.Outage == nil {
 		r.countCall()
@@ -291,7 +304,7 @@ func (t *Turn) notice(now time.Time, id string, text string) {
 
 // ToolStep returns the input of the activity that runs the call. specs are the registered hooks.
 func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
-	r, t, s := c.run, c.run.turn, c.run.turn.thread
+	r := c.run
 	matching := c.decidingOnResult(specs)
 	// If there are hooks of other kinds, the hook workflow runs the inline hooks too.
 	var inline []hook.Spec
@@ -301,9 +314,13 @@ func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
 	}
 	c.Undecided = len(matching) > len(inline)
 	step := ToolStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID,
-		Root: t.foreign(), MessageID: r.MessageID, ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Invalid: c.Plan.Invalid,
-		Tools: t.Tools, Edited: r.Edited, WorkingDirectory: s.workingDirectory(), Inline: inline, Undecided: c.Undecided, Flush: s.Flush(),
+		RunStep:    r.step(r.MessageID),
+		ToolCallID: c.Plan.ID,
+		ToolName:   c.Plan.Name,
+		Invalid:    c.Plan.Invalid,
+		Edited:     r.Edited,
+		Inline:     inline,
+		Undecided:  c.Undecided,
 	}
 	c.Started = true
 	if c.DecisionID != "" {

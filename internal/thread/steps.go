@@ -28,8 +28,8 @@ type LoadReply struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// ModelStep is the input of call_model. It contains references and no transcript.
-type ModelStep struct {
+// RunStep contains the inputs that the steps of a run have in common.
+type RunStep struct {
 	Thread Ref `json:"thread"`
 
 	// Agent is the name of the agent, "" for the default agent.
@@ -37,17 +37,28 @@ type ModelStep struct {
 	TraceID string `json:"traceId"`
 	EventID string `json:"eventId"`
 
-	// MessageID is the id of the reply. If a reply with this id is already stored, the activity
-	// returns it without calling the model.
+	// Root is the posted event that the turn belongs to, if it is not EventID.
+	Root string `json:"root,omitempty"`
+
+	// MessageID is the id of the reply, or of the reply that contains the calls.
 	MessageID string `json:"messageId"`
-	ReplyTo   string `json:"replyTo,omitempty"`
-	Step      int    `json:"step"`
 
 	// Tools restricts the tools that the agent may call. Nil = no restriction.
 	Tools *[]string `json:"tools,omitempty"`
 
-	// Root is the posted event that the turn belongs to, if it is not EventID.
-	Root string `json:"root,omitempty"`
+	// WorkingDirectory is the thread's working directory, if it has one.
+	WorkingDirectory string `json:"workingDirectory,omitempty"`
+
+	Flush Flush `json:"flush"`
+}
+
+// ModelStep is the input of call_model. It contains references and no transcript.
+type ModelStep struct {
+	// RunStep has the id of the reply. If a reply with this id is already stored, the activity
+	// returns it without calling the model.
+	RunStep
+	ReplyTo string `json:"replyTo,omitempty"`
+	Step    int    `json:"step"`
 
 	// Ends, if set, is the id of the record that announces the end of the turn. The activity stores
 	// it with a reply that has no tool calls and addresses nobody. Joined are the events that
@@ -74,9 +85,6 @@ type ModelStep struct {
 	// ids, so that the same call is not requested twice.
 	Pending map[string]string `json:"pending,omitempty"`
 
-	// WorkingDirectory is the thread's working directory, if it has one.
-	WorkingDirectory string `json:"workingDirectory,omitempty"`
-
 	// Gated means that hooks decide on the reply, so the thread records the end of the run and the
 	// approval requests. Quiet means that viewers do not see the reply until then, and that the
 	// result contains its full text. Inline are inline hooks for the activity to run; if set, no
@@ -96,8 +104,6 @@ type ModelStep struct {
 
 	// Observe is the environment event that the agent handles, if any.
 	Observe *Observe `json:"observe,omitempty"`
-
-	Flush Flush `json:"flush"`
 }
 
 // Observe is an environment event that an agent handles.
@@ -195,8 +201,7 @@ type TaskStep struct {
 	Task   event.Task `json:"task"`
 
 	// EventID is the event of the turn, and MessageID the reply that contains the call. Root has
-	// the meaning of
-	// [ModelStep.Root].
+	// the meaning of [RunStep.Root].
 	EventID   string `json:"eventId"`
 	Root      string `json:"root,omitempty"`
 	MessageID string `json:"messageId"`
@@ -254,24 +259,12 @@ type EventStep struct {
 
 // ToolStep is the input of run_tool.
 type ToolStep struct {
-	Thread  Ref    `json:"thread"`
-	Agent   string `json:"agent"`
-	TraceID string `json:"traceId"`
-	EventID string `json:"eventId"`
-
-	// Root has the meaning of [ModelStep.Root].
-	Root string `json:"root,omitempty"`
-
-	// MessageID is the reply that contains the call.
-	MessageID  string `json:"messageId"`
+	RunStep
 	ToolCallID string `json:"toolCallId"`
 	ToolName   string `json:"toolName"`
 
 	// Invalid is copied from the plan.
 	Invalid bool `json:"invalid,omitempty"`
-
-	// Tools restricts the tools that the agent may call. Nil = no restriction.
-	Tools *[]string `json:"tools,omitempty"`
 
 	// Edited means that a hook changed the calls. The record of its decision contains the call to
 	// run; it may be part of Flush.
@@ -279,17 +272,14 @@ type ToolStep struct {
 
 	// Guard is copied from the plan of an approved call. DecisionID is the record of the approval,
 	// which may be part of Flush.
-	Guard            *Guard `json:"guard,omitempty"`
-	DecisionID       string `json:"decisionId,omitempty"`
-	WorkingDirectory string `json:"workingDirectory,omitempty"`
+	Guard      *Guard `json:"guard,omitempty"`
+	DecisionID string `json:"decisionId,omitempty"`
 
 	// Inline are inline hooks for the activity to run on the result; if set, no other hooks match.
 	Inline []hook.Spec `json:"inline,omitempty"`
 
 	// Undecided means that hooks decide on the result after it is stored.
 	Undecided bool `json:"undecided,omitempty"`
-
-	Flush Flush `json:"flush"`
 }
 
 // ToolReply is the result of run_tool. Arguments and Result are only for readers of the history;
@@ -329,30 +319,18 @@ func CarryWhole(m event.Message) event.Message {
 // PlanStep is the input of plan_calls, which plans calls that hooks changed or created and stores
 // their approval requests.
 type PlanStep struct {
-	Thread  Ref    `json:"thread"`
-	Agent   string `json:"agent"`
-	TraceID string `json:"traceId"`
-	EventID string `json:"eventId"`
+	RunStep
 
-	// Root has the meaning of [ModelStep.Root].
-	Root string `json:"root,omitempty"`
-
-	// MessageID is the reply that contains the calls, Only the ids of the calls to plan.
-	MessageID string   `json:"messageId"`
-	Only      []string `json:"only"`
+	// Only are the ids of the calls to plan.
+	Only []string `json:"only"`
 
 	// Again means that the calls' approval requests are already stored, so the step stores none.
 	// Decisions maps the ids of calls to the records of their approvals.
-	Again            bool              `json:"again,omitempty"`
-	Decisions        map[string]string `json:"decisions,omitempty"`
-	WorkingDirectory string            `json:"workingDirectory,omitempty"`
-
-	// Tools restricts the tools that the agent may call. Nil = no restriction.
-	Tools *[]string `json:"tools,omitempty"`
+	Again     bool              `json:"again,omitempty"`
+	Decisions map[string]string `json:"decisions,omitempty"`
 
 	// Pending has the meaning of [ModelStep.Pending].
 	Pending map[string]string `json:"pending,omitempty"`
-	Flush   Flush             `json:"flush"`
 }
 
 // PlanReply is the result of plan_calls.
