@@ -65,8 +65,8 @@ func (f *follower) key() store.Key {
 // start opens the feed, so that no event is missed, posts the message and begins to follow it.
 func (f *follower) start(ctx context.Context) (*Turn, error) {
 	select {
-	case <-f.options.Signal:
-		return nil, ErrSignalled
+	case <-f.options.Interrupt:
+		return nil, ErrInterrupted
 	default:
 	}
 	if err := f.open(ctx); err != nil {
@@ -132,7 +132,7 @@ func (f *follower) follow(ctx context.Context) {
 		defer stop()
 		f.turn.result, f.turn.err = f.pending.Result(ctx)
 	})
-	waiting.Go(func() { f.watchSignal(turning) })
+	waiting.Go(func() { f.watchInterrupt(turning) })
 	err := f.deliver(ctx, turning)
 	if err != nil {
 		f.turn.events.close(err)
@@ -145,15 +145,15 @@ func (f *follower) follow(ctx context.Context) {
 	close(f.turn.ended)
 }
 
-// watchSignal interrupts the turn when the signal is closed.
-func (f *follower) watchSignal(turning context.Context) {
+// watchInterrupt interrupts the turn when SendOptions.Interrupt is closed.
+func (f *follower) watchInterrupt(turning context.Context) {
 	select {
 	case <-turning.Done():
 		return
-	case <-f.options.Signal:
+	case <-f.options.Interrupt:
 	}
 	ctl := signals.Control{
-		Action: signals.ControlInterrupt, EventID: f.post.ID, By: f.message.SenderID, Reason: "the signal of the turn was closed",
+		Action: signals.ControlInterrupt, EventID: f.post.ID, By: f.message.SenderID, Reason: "the sender interrupted the turn",
 	}
 	err := f.threads.Control(turning, f.message.ThreadID, ctl)
 	if err != nil && turning.Err() == nil {

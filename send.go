@@ -23,8 +23,8 @@ const (
 	AckOnComplete AckMode = "onComplete"
 )
 
-// ErrSignalled means that [SendOptions].Signal was closed before the message was sent.
-var ErrSignalled = errors.New("the signal was closed before the message was sent")
+// ErrInterrupted means that [SendOptions].Interrupt was closed before the message was sent.
+var ErrInterrupted = errors.New("the message was interrupted before it was sent")
 
 // SendOptions are the options of [Runtime.Send]. The zero value has the defaults.
 type SendOptions struct {
@@ -35,9 +35,9 @@ type SendOptions struct {
 	// Ack is the time at which Send returns. Default [AckImmediate].
 	Ack AckMode
 
-	// Signal, when closed, interrupts the turn or removes the message from the queue. Output up
+	// Interrupt, when closed, interrupts the turn or removes the message from the queue. Output up
 	// to then is kept.
-	Signal <-chan struct{}
+	Interrupt <-chan struct{}
 
 	// TTL is the maximum time that the message waits for its turn before it expires. It is
 	// rounded up to milliseconds. 0 = no limit.
@@ -146,7 +146,7 @@ func (t *Turn) Wait() (signals.TurnResult, error) {
 // ThreadID opens a new thread. SenderType defaults to user and SenderID to "user".
 //
 // A worker must run, in this process or another one. The end of ctx ends the watching, not the
-// turn: close [SendOptions].Signal to stop that. An error means that the message was not accepted.
+// turn: close [SendOptions].Interrupt to stop that. An error means that the message was not accepted.
 // It is an [*event.FieldError] or wraps an error of package signals, such as
 // [signals.ErrThreadClosed].
 func (r *Runtime) Send(ctx context.Context, m event.NewMessage, o SendOptions) (*Turn, error) {

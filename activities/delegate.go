@@ -97,7 +97,7 @@ func (a *Activities) storeAnswer(ctx context.Context, to thread.Parent, by threa
 		ToolCallID: to.ToolCallID, ToolName: to.ToolName, Agent: to.Agent, TraceID: to.TraceID,
 		Input: asJSON(by.ThreadID), Output: asJSON(text), Status: status, Attempt: 1, StartedAt: now, FinishedAt: &now,
 	}
-	record := event.NewRecord(id, event.TypeMessage, to.TraceID, to.EventID, now, m).In(thread.Of(to.Root, to.EventID))
+	record := event.NewRecord(id, event.TypeMessage, to.TraceID, to.EventID, now, m).In(thread.TurnEvent(to.Root, to.EventID))
 	if to.Undecided {
 		record = record.WithUndecided(event.TypeMessage)
 	}
@@ -150,6 +150,6 @@ func (s *parentViewers) progress(text string) (event.AgentEvent, error) {
 	}
 	data, err := json.Marshal(text)
 	return event.AgentEvent{
-		Type: event.EventToolProgress, EventID: thread.Of(s.to.Root, s.to.EventID), ToolName: s.to.ToolName, ToolCallID: s.to.ToolCallID, Agent: s.to.Agent, Data: data,
+		Type: event.EventToolProgress, EventID: thread.TurnEvent(s.to.Root, s.to.EventID), ToolName: s.to.ToolName, ToolCallID: s.to.ToolCallID, Agent: s.to.Agent, Data: data,
 	}, err
 }

@@ -17,7 +17,7 @@ import (
 
 func TestDeliver(t *testing.T) {
 	s := signals.Schedule{ThreadID: "t1", Message: &event.NewMessage{Content: "good morning"}}
-	right, err := s.Delivery(signals.Run{Namespace: "acme", ScheduleID: "daily", At: time.Unix(1700000000, 0).UTC()})
+	right, err := s.Delivery(signals.ScheduledRun{Namespace: "acme", ScheduleID: "daily", At: time.Unix(1700000000, 0).UTC()})
 	require.NoError(t, err)
 
 	var got []signals.Delivery

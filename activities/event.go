@@ -34,7 +34,7 @@ func (a *Activities) handleEvent(ctx context.Context, in thread.EventStep) error
 	switch {
 	case err == nil && in.Ends != "":
 		_, err = a.append(context.WithoutCancel(ctx), in.Thread, store.Batch{Records: []event.Record{
-			ended(in.Ends, thread.Of(in.Root, in.EventID), in.TraceID, nil, time.Now()),
+			ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, time.Now()),
 		}}, thread.Flush{})
 		return err
 	case err == nil:

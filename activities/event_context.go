@@ -114,11 +114,11 @@ func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now ti
 	var records []event.Record
 	for _, m := range messages {
 		m.ThreadID, m.Role = in.Thread.ThreadID, m.SenderType.Role()
-		records = append(records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, e.ID, now, m).In(thread.Of(in.Root, in.EventID)))
+		records = append(records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, e.ID, now, m).In(thread.TurnEvent(in.Root, in.EventID)))
 		if len(m.ToolCalls) > 0 {
 			// As for a model's reply: viewers receive the call before its result.
 			records = append(records, event.NewRecord(event.CallsID(m.ID), event.TypeToolCall, in.TraceID, e.ID, now,
-				event.ToolCallEvent{ThreadID: m.ThreadID, AgentName: agentName, ToolCalls: m.ToolCalls}).In(thread.Of(in.Root, in.EventID)))
+				event.ToolCallEvent{ThreadID: m.ThreadID, AgentName: agentName, ToolCalls: m.ToolCalls}).In(thread.TurnEvent(in.Root, in.EventID)))
 		}
 	}
 	return records

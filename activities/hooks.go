@@ -166,10 +166,10 @@ func limit(spec hook.Spec) time.Duration {
 // asker returns a hook or processor by name.
 func (a *Activities) asker(name string) (func(context.Context, event.Event, hook.Deps) (hook.Answer, error), bool) {
 	if h, ok := a.cfg.Hooks.Hook(name); ok && h.Workflow == nil {
-		return h.Ask, true
+		return h.Run, true
 	}
 	p, ok := a.cfg.Hooks.Processor(name)
-	return p.Ask, ok
+	return p.Run, ok
 }
 
 func (h *hookBatch) log(ctx context.Context, spec hook.Spec, deps hook.Deps, err error) {

@@ -108,7 +108,7 @@ func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error)
 	}
 	reply, err := c.reply(ctx, records)
 	if err == nil {
-		err = c.askMissing(ctx, records, reply)
+		err = c.storeMissingRequests(ctx, records, reply)
 	}
 	c.a.publish(ctx, c.in.Thread, stream.Entry{Stored: c.head})
 	return reply, true, err
@@ -125,7 +125,7 @@ func (c *modelCall) ids() []string {
 
 // askMissing stores the missing approval requests of calls: when the reply was generated, an
 // approval covered them that is no longer valid.
-func (c *modelCall) askMissing(ctx context.Context, records []event.Record, reply thread.ModelReply) error {
+func (c *modelCall) storeMissingRequests(ctx context.Context, records []event.Record, reply thread.ModelReply) error {
 	var batch store.Batch
 	for _, p := range reply.Calls {
 		if !p.NeedsApproval || c.in.Gated || reply.Gated {
@@ -189,13 +189,13 @@ func (c *modelCall) decide(out *thread.ModelReply, m event.Message) {
 	out.Gated = !out.MessageDecision.Silent || !out.CallsDecision.Silent
 }
 
-func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.Decision) {
+func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.HookDecision) {
 	about := hook.Subject{Namespace: c.in.Thread.Namespace, Type: event.TypeMessage, CreatedBy: event.CreatedByAgent, Agent: c.agent.Name}
 	info := hook.Context{
 		Namespace: c.in.Thread.Namespace, ThreadID: c.in.Thread.ThreadID, EventID: c.in.MessageID, TraceID: c.in.TraceID,
 		ParentEventID: c.in.EventID, Agent: c.agent.Name,
 	}
-	said := thread.Decision{Outcome: event.OutcomePassed, Silent: true}
+	said := thread.HookDecision{Outcome: event.OutcomePassed, Silent: true}
 	asked := said
 	if m.Content != "" {
 		said = thread.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info, thread.MessageEvent(m))
@@ -380,7 +380,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 		}
 	case !interrupted && !hold:
 		out = append(out, record(event.FinalID(c.in.MessageID), event.TypeFinal, final))
-		if c.in.Ends != "" && !c.handsOn(res.Content) {
+		if c.in.Ends != "" && !c.addressesAgents(res.Content) {
 			out = append(out, ended(c.in.Ends, c.eventID(), c.in.TraceID, c.in.Joined, now))
 		}
 	}
@@ -388,19 +388,19 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 }
 
 // handsOn reports whether a reply addresses agents of the thread, so the turn continues.
-func (c *modelCall) handsOn(content string) bool {
+func (c *modelCall) addressesAgents(content string) bool {
 	m := event.Message{SenderID: c.agent.Name, SenderType: event.CreatedByAgent, AgentID: c.agent.Name, Content: content}
 	return len(thread.Answering(c.in.Agents, thread.Carry(m))) > 0
 }
 
 // eventID returns the event whose turn the call belongs to.
-func (c *modelCall) eventID() string { return thread.Of(c.in.Root, c.in.EventID) }
+func (c *modelCall) eventID() string { return thread.TurnEvent(c.in.Root, c.in.EventID) }
 
 // undecided returns the types of the events in a reply that hooks have not decided on, or whose
 // decision is not recorded yet.
 func (c *modelCall) undecided(decided thread.ModelReply, m event.Message) []string {
 	var types []string
-	waits := func(typ string, by *thread.Decision, is bool) {
+	waits := func(typ string, by *thread.HookDecision, is bool) {
 		if is && (slices.Contains(c.in.Undecided, typ) || by != nil && !by.Silent) {
 			types = append(types, typ)
 		}

@@ -119,7 +119,7 @@ func (a *Activities) planCalls(ctx context.Context, in thread.PlanStep) (thread.
 			}
 		}
 		if p.NeedsApproval && !in.Again {
-			requests = append(requests, request(call, p, who.Name, in.MessageID, in.TraceID, in.EventID, now).In(thread.Of(in.Root, in.EventID)))
+			requests = append(requests, request(call, p, who.Name, in.MessageID, in.TraceID, in.EventID, now).In(thread.TurnEvent(in.Root, in.EventID)))
 		}
 		out.Calls = append(out.Calls, p)
 	}

@@ -235,7 +235,7 @@ func (p *planner) part(d tool.Definition, arguments string) (part, error) {
 func guardOf(c approval.Call) (thread.Guard, error) {
 	digest, err := c.Digest()
 	return thread.Guard{
-		Digest: digest, Definition: c.Definition, WorkingDirectory: c.WorkingDirectory, Arguments: thread.ArgumentsSum(c.Arguments),
+		Digest: digest, Definition: c.Definition, WorkingDirectory: c.WorkingDirectory, Arguments: thread.ArgumentsDigest(c.Arguments),
 	}, err
 }
 

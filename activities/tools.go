@@ -361,7 +361,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		ReplyToMessageID: r.in.MessageID, Metadata: res.Details,
 	}
 	reply := r.reply(string(status), m)
-	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m).In(thread.Of(r.in.Root, r.in.EventID))
+	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m).In(thread.TurnEvent(r.in.Root, r.in.EventID))
 	if r.in.Undecided || reply.Decision != nil && !reply.Decision.Silent {
 		record = record.WithUndecided(event.TypeMessage)
 	}
@@ -375,7 +375,7 @@ func (r *toolRun) progress(ctx context.Context) *progress {
 	return &progress{run: r, ctx: ctx, shown: func(data any) (event.AgentEvent, error) {
 		raw, err := json.Marshal(data)
 		e := exec.AdaptToolEvent(event.ToolEvent{Type: event.ToolProgress, ToolName: r.in.ToolName, Data: raw})
-		e.EventID, e.Agent, e.ToolCallID = thread.Of(r.in.Root, r.in.EventID), r.in.Agent, r.in.ToolCallID
+		e.EventID, e.Agent, e.ToolCallID = thread.TurnEvent(r.in.Root, r.in.EventID), r.in.Agent, r.in.ToolCallID
 		return e, err
 	}}
 }

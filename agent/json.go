@@ -85,7 +85,7 @@ func termsOf(t approval.Terms) *TermsDefinition {
 
 // Agent returns the agent that is defined. It rejects texts that are no durations, and empty
 // lists that would stand for all, with a [*event.FieldError]. Whether the agent is possible is
-// for [Check] to say.
+// for [Agent.Validate] to say.
 func (d Definition) Agent() (Agent, error) {
 	out := Agent{
 		Name: d.Name, Description: d.Description, Instructions: d.Instructions, Model: d.Model,

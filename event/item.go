@@ -182,7 +182,7 @@ func (u Usage) Add(v Usage) Usage {
 
 // StatusChange is the payload of a "status" record.
 type StatusChange struct {
-	// Status is one of the Item constants.
+	// Status is an [ItemStatus].
 	Status string   `json:"status"`
 	Agents []string `json:"agents,omitempty"`
 

@@ -41,14 +41,14 @@ type PanicError struct {
 func (e *PanicError) Error() string { return fmt.Sprintf("it panicked: %v", e.Value) }
 
 // AskInline runs an inline hook.
-func (h Hook) AskInline(c Context, e event.Event) (Answer, error) {
+func (h Hook) RunInline(c Context, e event.Event) (Answer, error) {
 	return ask(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Inline(c, e, respond) })
 }
 
 // Ask runs a hook that is a Go function, inline or not.
-func (h Hook) Ask(ctx context.Context, e event.Event, deps Deps) (Answer, error) {
+func (h Hook) Run(ctx context.Context, e event.Event, deps Deps) (Answer, error) {
 	if h.Inline != nil {
-		return h.AskInline(deps.Context, e)
+		return h.RunInline(deps.Context, e)
 	}
 	ctx = WithDeps(ctx, deps)
 	return ask(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Func(ctx, e, respond) })
@@ -162,7 +162,7 @@ func (v Verdict) Read(seen event.Event) (Answer, error) {
 }
 
 // Ask runs a processor.
-func (p Processor) Ask(ctx context.Context, e event.Event, deps Deps) (out Answer, err error) {
+func (p Processor) Run(ctx context.Context, e event.Event, deps Deps) (out Answer, err error) {
 	defer caught(&err)
 	if e, err = clone(e); err != nil {
 		return Answer{}, err

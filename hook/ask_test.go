@@ -24,8 +24,8 @@ func asked(t *testing.T, e event.Event, f func(e event.Event, respond hook.Respo
 		require.Equal(t, deps, hook.DepsOf(ctx))
 		return f(e, respond)
 	})
-	got, err := of.Ask(t.Context(), e, deps)
-	again, errAgain := inline.Ask(t.Context(), e, deps)
+	got, err := of.Run(t.Context(), e, deps)
+	again, errAgain := inline.Run(t.Context(), e, deps)
 	require.Equal(t, got, again)
 	require.Equal(t, err == nil, errAgain == nil)
 	return got, err

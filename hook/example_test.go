@@ -19,7 +19,7 @@ func said(by event.CreatedBy, sender, content string) event.MessageEvent {
 
 // show runs a hook as a thread does and prints its decision.
 func show(h hook.Hook, e event.Event) {
-	answer, err := h.Ask(context.Background(), e, hook.Deps{})
+	answer, err := h.Run(context.Background(), e, hook.Deps{})
 	if err != nil {
 		fmt.Println("failed:", err)
 		return
@@ -135,7 +135,7 @@ func ExampleDepsOf() {
 	})
 
 	deps := hook.Deps{Context: hook.Context{Hook: "audit", Namespace: "default", ThreadID: "t1", EventID: "e1", Attempt: 2}}
-	if _, err := audit.Ask(context.Background(), said(event.CreatedByUser, "ann", "hello"), deps); err != nil {
+	if _, err := audit.Run(context.Background(), said(event.CreatedByUser, "ann", "hello"), deps); err != nil {
 		fmt.Println(err)
 	}
 	// Output:
@@ -153,7 +153,7 @@ func ExampleProcess() {
 	})
 
 	placed := event.CustomEvent{Type: "order.placed", ThreadID: "t1", Payload: json.RawMessage(`{"customer": "ann", "item": "kettle"}`)}
-	answer, err := orders.Ask(context.Background(), placed, hook.Deps{})
+	answer, err := orders.Run(context.Background(), placed, hook.Deps{})
 	if err != nil {
 		fmt.Println(err)
 		return

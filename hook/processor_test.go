@@ -66,7 +66,7 @@ func TestAskProcessor(t *testing.T) {
 			return append([]hook.Produced(nil), made...), failure
 		},
 	}
-	ask := func() (hook.Answer, error) { return p.Ask(t.Context(), aCustom, hook.Deps{}) }
+	ask := func() (hook.Answer, error) { return p.Run(t.Context(), aCustom, hook.Deps{}) }
 
 	got, err := ask()
 	require.NoError(t, err)

@@ -149,7 +149,7 @@ func TestFunctionsDropAndProduce(t *testing.T) {
 			})
 			inline := hook.Inline("f", func(_ hook.Context, _ event.Event, respond hook.Respond) (event.Event, error) { return decide(respond) })
 			for _, h := range []hook.Hook{function, inline} {
-				got, err := h.Ask(t.Context(), aMessage, hook.Deps{})
+				got, err := h.Run(t.Context(), aMessage, hook.Deps{})
 				if tc.problem != "" {
 					require.ErrorContains(t, err, tc.problem)
 					continue

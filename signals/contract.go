@@ -337,7 +337,7 @@ const (
 	TurnHeld TurnStatus = "held"
 
 	// TurnContinues is not a result: the thread has continued as new, and the caller must repeat
-	// the update with the same event id. [Client.Turn] does so.
+	// the update with the same event id. Client.Turn of package threadclient does so.
 	TurnContinues TurnStatus = "continues"
 )
 

@@ -32,7 +32,7 @@ type Delivery struct {
 
 // Delivery returns the post of a run of the schedule. It reports the first invalid field as a
 // [*event.FieldError].
-func (s Schedule) Delivery(r Run) (Delivery, error) {
+func (s Schedule) Delivery(r ScheduledRun) (Delivery, error) {
 	d := Delivery{Namespace: r.Namespace, ThreadID: s.ThreadID, Open: s.Open, Agents: s.Agents}
 	if err := ValidateID("threadId", s.ThreadID); err != nil {
 		return d, err
@@ -52,7 +52,7 @@ func (s Schedule) Delivery(r Run) (Delivery, error) {
 }
 
 // eventPost returns the post of the schedule's event for a run.
-func (s Schedule) eventPost(r Run) (Post, error) {
+func (s Schedule) eventPost(r ScheduledRun) (Post, error) {
 	e := *s.Event
 	switch {
 	case e.ID != "":
@@ -89,7 +89,7 @@ func (s Schedule) eventPost(r Run) (Post, error) {
 }
 
 // messagePost returns the post of the schedule's message for a run.
-func (s Schedule) messagePost(r Run) (Post, error) {
+func (s Schedule) messagePost(r ScheduledRun) (Post, error) {
 	m := *s.Message
 	m.ThreadID, m.SenderID = cmp.Or(m.ThreadID, s.ThreadID), cmp.Or(m.SenderID, ScheduleSender)
 	m.SenderType = cmp.Or(m.SenderType, event.CreatedByUser)
@@ -115,7 +115,7 @@ func (s Schedule) messagePost(r Run) (Post, error) {
 type pair struct{ key, value string }
 
 // runMetadata returns the metadata that identifies a run. Ids and times need no escaping in JSON.
-func runMetadata(r Run) []pair {
+func runMetadata(r ScheduledRun) []pair {
 	return []pair{{MetadataScheduleID, r.ScheduleID}, {MetadataScheduledAt, r.At.Format(runTime)}}
 }
 

@@ -122,8 +122,8 @@ func parseScheduled(prefix, s string) (namespace, id string, err error) {
 	return namespace, id, ValidateID("id", id)
 }
 
-// Run is one run of a schedule.
-type Run struct {
+// ScheduledRun is one run of a schedule.
+type ScheduledRun struct {
 	Namespace  string
 	ScheduleID string
 
@@ -134,22 +134,22 @@ type Run struct {
 // runTime is Temporal's format for the time of a run, in UTC.
 const runTime = "2006-01-02T15:04:05Z"
 
-// ParseRun parses the workflow id of a run.
-func ParseRun(workflowID string) (Run, error) {
+// ParseScheduledRun parses the workflow id of a run.
+func ParseScheduledRun(workflowID string) (ScheduledRun, error) {
 	dash := len(workflowID) - len(runTime) - 1
 	if dash < 0 || workflowID[dash] != '-' {
-		return Run{}, fmt.Errorf("workflow id %q is not deliver/<namespace>/<schedule id>-<time>", workflowID)
+		return ScheduledRun{}, fmt.Errorf("workflow id %q is not deliver/<namespace>/<schedule id>-<time>", workflowID)
 	}
 	at, err := time.Parse(runTime, workflowID[dash+1:])
 	if err != nil {
-		return Run{}, fmt.Errorf("workflow id %q does not end with the time of a run: %w", workflowID, err)
+		return ScheduledRun{}, fmt.Errorf("workflow id %q does not end with the time of a run: %w", workflowID, err)
 	}
 	namespace, id, err := parseScheduled("deliver/", workflowID[:dash])
-	return Run{Namespace: namespace, ScheduleID: id, At: at}, err
+	return ScheduledRun{Namespace: namespace, ScheduleID: id, At: at}, err
 }
 
 // EventID returns the id of the run's post. It is the same for every retry, so the thread ignores
 // duplicates.
-func (r Run) EventID() string {
+func (r ScheduledRun) EventID() string {
 	return EventID(ScheduleID(r.Namespace, r.ScheduleID), r.At.Format(runTime))
 }

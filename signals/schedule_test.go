@@ -36,26 +36,26 @@ func TestScheduleIDs(t *testing.T) {
 		require.Error(t, err, wrong)
 	}
 
-	run, err := signals.ParseRun(signals.DeliverWorkflowID("acme", "s-1") + "-2026-01-02T08:30:00Z")
+	run, err := signals.ParseScheduledRun(signals.DeliverWorkflowID("acme", "s-1") + "-2026-01-02T08:30:00Z")
 	require.NoError(t, err)
-	require.Equal(t, signals.Run{Namespace: "acme", ScheduleID: "s-1", At: at}, run)
+	require.Equal(t, signals.ScheduledRun{Namespace: "acme", ScheduleID: "s-1", At: at}, run)
 	for _, wrong := range []string{
 		"", "deliver/acme/s1", "deliver/acme/s1-soon", "deliver/acme/s1-2026-01-02T08:30:99Z", "-2026-01-02T08:30:00Z",
 		"deliver/acme-2026-01-02T08:30:00Z", "thread/acme/s1-2026-01-02T08:30:00Z", "deliver/acme/s12026-01-02T08:30:00Z",
 	} {
-		_, err := signals.ParseRun(wrong)
+		_, err := signals.ParseScheduledRun(wrong)
 		require.Error(t, err, wrong)
 	}
 }
 
 func TestEventIDsOfRuns(t *testing.T) {
-	run := signals.Run{Namespace: "acme", ScheduleID: "s1", At: at}
+	run := signals.ScheduledRun{Namespace: "acme", ScheduleID: "s1", At: at}
 	require.NoError(t, signals.ValidateEventID("id", run.EventID()))
 	require.Equal(t, "c3b9471b-e7bf-5dc4-ad0d-df902aa1ca40", run.EventID(), "the same in every version: a run may be tried by another than the one before")
 	zone := run
 	zone.At = run.At.In(time.FixedZone("there", 3600)).UTC()
 	require.Equal(t, run.EventID(), zone.EventID())
-	for _, other := range []signals.Run{
+	for _, other := range []signals.ScheduledRun{
 		{Namespace: "acme", ScheduleID: "s1", At: at.Add(time.Second)},
 		{Namespace: "acme", ScheduleID: "s2", At: at},
 		{Namespace: "other", ScheduleID: "s1", At: at},
@@ -186,7 +186,7 @@ func TestCron(t *testing.T) {
 }
 
 func TestDelivery(t *testing.T) {
-	run := signals.Run{Namespace: "acme", ScheduleID: "s1", At: at}
+	run := signals.ScheduledRun{Namespace: "acme", ScheduleID: "s1", At: at}
 	t.Run("a message", func(t *testing.T) {
 		s := hourly(func(s *signals.Schedule) { s.Open, s.Agents = true, []string{"bob"} })
 		s.Message.Metadata = map[string]any{"ticket": "7"}

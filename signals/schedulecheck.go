@@ -50,7 +50,7 @@ func (s Schedule) Validate() error {
 		return err
 	}
 	// Any run will do: posts of different runs differ only in ids and times.
-	_, err := s.Delivery(Run{Namespace: DefaultNamespace, ScheduleID: s.ID, At: time.Unix(0, 0).UTC()})
+	_, err := s.Delivery(ScheduledRun{Namespace: DefaultNamespace, ScheduleID: s.ID, At: time.Unix(0, 0).UTC()})
 	return err
 }
 

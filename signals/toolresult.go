@@ -3,7 +3,7 @@ package signals
 import "github.com/threadmill/threadmill/event"
 
 // DecideOf returns the decision that a message contains, made by its sender: see
-// [event.ParseContent]. The caller must still validate it with [CheckDecide].
+// [event.ParseContent]. The caller must still validate it with [Decide.Validate].
 func DecideOf(m event.ToolResultMessage, sender string) Decide {
 	d := Decide{
 		Decision: m.Data.Decision, Scope: m.Data.Scope, By: sender, Agent: m.TargetAgentID,

@@ -69,7 +69,7 @@ func runSignal(t *testing.T, w *harness.Harness) {
 		stop := make(chan struct{})
 		half := w.Provider.Block(3)
 		id := w.Open()
-		r := begin(w, id, "one two three four five", threadmill.SendOptions{Stream: true, Signal: stop})
+		r := begin(w, id, "one two three four five", threadmill.SendOptions{Stream: true, Interrupt: stop})
 		heard := 0
 		for e, err := range r.Events() {
 			require.NoError(t, err)
@@ -101,7 +101,7 @@ func runSignal(t *testing.T, w *harness.Harness) {
 		id, free := occupied(t, w)
 		calls := w.Provider.Calls()
 		stop := make(chan struct{})
-		waiting := begin(w, id, "two", threadmill.SendOptions{Signal: stop})
+		waiting := begin(w, id, "two", threadmill.SendOptions{Interrupt: stop})
 		close(stop)
 		out, err := waiting.Wait()
 		require.NoError(t, err)
@@ -113,8 +113,8 @@ func runSignal(t *testing.T, w *harness.Harness) {
 		stop := make(chan struct{})
 		close(stop)
 		id := w.Open()
-		_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.SendOptions{Signal: stop})
-		require.ErrorIs(t, err, threadmill.ErrSignalled)
+		_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.SendOptions{Interrupt: stop})
+		require.ErrorIs(t, err, threadmill.ErrInterrupted)
 		require.Empty(t, w.Messages(id))
 	})
 }

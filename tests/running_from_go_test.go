@@ -67,8 +67,8 @@ func within(ctx context.Context, runtime *threadmill.Runtime, thread, question s
 	timer := time.AfterFunc(limit, func() { close(stop) })
 	defer timer.Stop()
 	turn, err := runtime.Send(ctx, event.NewMessage{ThreadID: thread, Content: question}, threadmill.SendOptions{
-		Signal: stop,
-		Ack:    threadmill.AckOnComplete,
+		Interrupt: stop,
+		Ack:       threadmill.AckOnComplete,
 	})
 	if err != nil {
 		return "", err
@@ -117,7 +117,7 @@ func TestRunningFromGo(t *testing.T) {
 		require.Eventually(t, func() bool {
 			status, err := within(w.Ctx(), w.Runtime, thread, "hello", 100*time.Millisecond)
 			// On a machine that stalls, the limit may pass before anything is posted.
-			return !errors.Is(err, threadmill.ErrSignalled) && assert.NoError(t, err) && assert.Equal(t, signals.TurnInterrupted, status)
+			return !errors.Is(err, threadmill.ErrInterrupted) && assert.NoError(t, err) && assert.Equal(t, signals.TurnInterrupted, status)
 		}, harness.Patience, harness.Tick)
 	})
 }

@@ -111,7 +111,7 @@ func requireEachSecond(t *testing.T, w *harness.Harness, id string, messages []e
 	for i, m := range messages {
 		require.Equal(t, id, m.Metadata[signals.MetadataScheduleID])
 		at := timeOf(t, m)
-		require.Equal(t, signals.Run{Namespace: w.TaskQueue, ScheduleID: id, At: at}.EventID(), m.ID)
+		require.Equal(t, signals.ScheduledRun{Namespace: w.TaskQueue, ScheduleID: id, At: at}.EventID(), m.ID)
 		if i > 0 {
 			require.Equal(t, time.Second, at.Sub(timeOf(t, messages[i-1])), "in order, and none is missing")
 		}

@@ -26,7 +26,7 @@ const (
 // non-retryable error if a retry cannot help.
 var retry = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second}
 
-func (t *activeTurn) callModel(ctx workflow.Context, r *thread.Run, step thread.ModelStep) (thread.ModelReply, error) {
+func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun, step thread.ModelStep) (thread.ModelReply, error) {
 	who := r.Agent
 	if who == "" {
 		who = "default agent"
@@ -56,7 +56,7 @@ func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call, step thread.T
 }
 
 // planCalls plans the calls that hooks changed or created.
-func (t *activeTurn) planCalls(ctx workflow.Context, r *thread.Run, step thread.PlanStep) (thread.PlanReply, error) {
+func (t *activeTurn) planCalls(ctx workflow.Context, r *thread.AgentRun, step thread.PlanStep) (thread.PlanReply, error) {
 	defer t.step()()
 	var reply thread.PlanReply
 	summary := fmt.Sprintf("%s · plan %d calls", r.Agent, len(step.Only))

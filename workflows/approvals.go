@@ -41,15 +41,15 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 	}
 }
 
-// earlyPatience is the time that a decision by update waits until the thread knows its call.
-const earlyPatience = 5 * time.Second
+// earlyDecisionTimeout is the time that a decision by update waits until the thread knows its call.
+const earlyDecisionTimeout = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
 	if _, _, below := t.state.ChildRequest(d.ToolCallID); below {
 		return children(t).decideForChild(ctx, d)
 	}
 	if t.state.IsEarly(d.ToolCallID) {
-		_, err := workflow.AwaitWithTimeout(ctx, earlyPatience, func() bool { return t.continuingAsNew || !t.state.IsEarly(d.ToolCallID) })
+		_, err := workflow.AwaitWithTimeout(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.IsEarly(d.ToolCallID) })
 		if err != nil {
 			return signals.DecideResult{}, err
 		}

@@ -19,7 +19,7 @@ import (
 func asksWith(id string, terms thread.ApprovalPlan) thread.PlannedCall {
 	p := asks(id)
 	p.Approval = &terms
-	p.Guard = &thread.Guard{Digest: "digest", Definition: "definition", Arguments: thread.ArgumentsSum(p.Arguments)}
+	p.Guard = &thread.Guard{Digest: "digest", Definition: "definition", Arguments: thread.ArgumentsDigest(p.Arguments)}
 	return p
 }
 

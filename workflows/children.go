@@ -30,7 +30,7 @@ func (t children) handlers() []handler {
 }
 
 // delegate starts a sub-agent, whose answer is the result of the call.
-func (t *activeTurn) delegate(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+func (t *activeTurn) delegate(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	if refusal := t.turn.CheckDelegate(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)
 		return
@@ -66,7 +66,7 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 // awaitSub waits for the answer of a sub-agent. It returns early when the turn is interrupted, when
 // the thread must continue as new, and when the thread has other work while the sub-agent waits for
 // people.
-func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	s := t.state
 	ended := func() bool { _, _, ok := s.SubAgentEnd(c.SubAgent); return ok }
 	if t.subs[c.SubAgent] != nil || ended() {
@@ -130,7 +130,7 @@ func (t *conversation) requestSubReports(ctx workflow.Context) {
 }
 
 // delegateTask starts a sub-agent as a background task.
-func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	s := t.state
 	if refusal := t.turn.CheckDelegate(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)

@@ -27,7 +27,7 @@ func (t clientCalls) toolResult(ctx workflow.Context, name string, r signals.Too
 
 func (t clientCalls) updateToolResult(ctx workflow.Context, r signals.ToolResult) (signals.DecideResult, error) {
 	if t.state.IsEarlyResult(r.ToolCallID) {
-		if _, err := awaitFor(ctx, earlyPatience, func() bool { return t.continuingAsNew || !t.state.IsEarlyResult(r.ToolCallID) }); err != nil {
+		if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.IsEarlyResult(r.ToolCallID) }); err != nil {
 			return signals.DecideResult{}, err
 		}
 	}

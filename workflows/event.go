@@ -52,7 +52,7 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 		return
 	}
 	switch h.Stage {
-	case thread.ByFunction:
+	case thread.HandlingFunction:
 		t.flushIfOverloaded(ctx)
 		step := t.turn.EventStep()
 		end := t.step()
@@ -69,19 +69,19 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 		}
 		s.Flushed(step.Flush)
 		t.turn.FunctionDone(ended)
-	case thread.ByProcessor:
+	case thread.HandlingProcessor:
 		d, ok := t.byProcessor(ctx, h.Rule)
 		if !ok {
 			return
 		}
 		t.turn.ApplyProcessorDecision(workflow.Now(ctx), d)
-	case thread.Handled:
+	case thread.HandlingDone:
 	}
 	t.log(ctx)
 }
 
 // byProcessor runs the processor that a rule names, regardless of the types that it declares.
-func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Decision, bool) {
+func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.HookDecision, bool) {
 	e := t.turn.RuleEvent()
 	if _, pending := t.turn.HooksPending(e); pending {
 		return t.resume(ctx, e)
@@ -90,14 +90,14 @@ func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Dec
 		if spec.Kind == hook.KindProcessor && spec.Name == by.Processor {
 			// No default processing follows, so a failure always fails the event.
 			spec.Filter, spec.OnFailure = hook.Filter{}, hook.FailClosed
-			return t.askHooks(ctx, e, []hook.Spec{spec})
+			return t.runHooks(ctx, e, []hook.Spec{spec})
 		}
 	}
-	return missing(by), true
+	return decisionForMissingProcessor(by), true
 }
 
-func missing(by rule.Spec) thread.Decision {
-	return thread.Decision{
+func decisionForMissingProcessor(by rule.Spec) thread.HookDecision {
+	return thread.HookDecision{
 		Outcome: event.OutcomeFailed, By: by.Name,
 		Error: fmt.Sprintf("rule %s names processor %q, which there is not; register it, or change the rule, and retry the event", by.Name, by.Processor),
 	}

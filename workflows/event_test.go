@@ -210,7 +210,7 @@ func TestProcessorOfARuleWhileTheThreadMoves(t *testing.T) {
 	w.then(func() { w.publish(happens("e1", "file.changed", `1`)) })
 	next := w.leave(workflows.Input{})
 	close(blocked)
-	require.Equal(t, thread.ByProcessor, next.State.Turn.Handling.Stage)
+	require.Equal(t, thread.HandlingProcessor, next.State.Turn.Handling.Stage)
 	require.Len(t, next.State.Turn.Intercepting, 1)
 
 	f.hook = nil
@@ -218,7 +218,7 @@ func TestProcessorOfARuleWhileTheThreadMoves(t *testing.T) {
 	asked := box[struct{}](w, signals.HookWorkflowID("ns", "t1", "e1.rule"), signals.SignalReport, nil)
 	w.then(func() {
 		require.NotEmpty(t, asked.all())
-		w.SignalWorkflow(signals.SignalHookDecided, thread.HookDecided{EventID: "e1.rule", Decision: thread.Decision{
+		w.SignalWorkflow(signals.SignalHookDecided, thread.HookDecided{EventID: "e1.rule", Decision: thread.HookDecision{
 			Outcome: event.OutcomeOverwritten, By: "sorter", Produced: []hook.Produced{hook.Message(event.CreatedByUser, "sorter", "sorted")},
 			Hooks: []event.HookOutcome{outcome("sorter", event.OutcomeOverwritten, 1)},
 		}})

@@ -58,7 +58,7 @@ type fakes struct {
 	// tool replaces a tool; by default it succeeds.
 	tool func(context.Context, thread.ToolStep) (thread.ToolReply, error)
 	// result is the decision of inline hooks on a tool's result; by default it passes.
-	result func(thread.ToolStep) *thread.Decision
+	result func(thread.ToolStep) *thread.HookDecision
 	// function replaces a rule's function; by default it succeeds.
 	function func(context.Context, thread.EventStep) error
 	// work replaces the run of a background task; by default it completes.

@@ -18,9 +18,9 @@ import (
 )
 
 // hook runs the hooks and processors of one event, in order, until one of them settles it.
-func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.Decision, error) {
+func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.HookDecision, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
-	h := &hookRun{in: in, decision: thread.Decision{Outcome: event.OutcomePassed}}
+	h := &hookRun{in: in, decision: thread.HookDecision{Outcome: event.OutcomePassed}}
 	for len(h.in.Hooks) > 0 && !h.settled() {
 		h.show(ctx)
 		var err error
@@ -30,7 +30,7 @@ func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.Decis
 			err = h.functions(ctx)
 		}
 		if err != nil {
-			return thread.Decision{}, err
+			return thread.HookDecision{}, err
 		}
 	}
 	if h.changed {
@@ -44,7 +44,7 @@ func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.Decis
 // hookRun is a run of the hooks of one event.
 type hookRun struct {
 	in       thread.HookStep
-	decision thread.Decision
+	decision thread.HookDecision
 	changed  bool
 	attempt  int
 }
@@ -82,7 +82,7 @@ func (h *hookRun) functions(ctx workflow.Context) error {
 		if i == 0 {
 			done.Attempts += h.attempt
 		}
-		h.took(batch[i], done)
+		h.apply(batch[i], done)
 	}
 	if len(reply.Done) > 0 {
 		h.attempt = 0
@@ -125,11 +125,11 @@ func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply
 }
 
 // took records the outcome of a hook.
-func (h *hookRun) took(spec hook.Spec, done event.HookOutcome) {
+func (h *hookRun) apply(spec hook.Spec, done event.HookOutcome) {
 	h.decision.Hooks = append(h.decision.Hooks, done)
 	switch done.Outcome {
 	case event.OutcomePassed:
-		if spec.ReplaceDefault && h.takes(spec) {
+		if spec.ReplaceDefault && h.handles(spec) {
 			h.decision.NoDefault, h.decision.By = true, spec.Name
 		}
 	case event.OutcomeReplaced:
@@ -144,7 +144,7 @@ func (h *hookRun) took(spec hook.Spec, done event.HookOutcome) {
 
 // takes reports whether a processor handles the current event: earlier hooks may have replaced the
 // event that it matched.
-func (h *hookRun) takes(spec hook.Spec) bool {
+func (h *hookRun) handles(spec hook.Spec) bool {
 	seen, err := event.Unmarshal(h.in.Event)
 	return err == nil && spec.Takes(seen)
 }
@@ -205,7 +205,7 @@ func (h *hookRun) workflow(ctx workflow.Context) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return h.failed(ctx, noVerdict(spec, err))
+		return h.failed(ctx, hookFailureReason(spec, err))
 	}
 	seen, err := event.Unmarshal(h.in.Event)
 	if err != nil {
@@ -223,13 +223,13 @@ func (h *hookRun) workflow(ctx workflow.Context) error {
 		h.in.Event = raw
 	}
 	h.decision.Responses, h.decision.Produced = answer.Responses, answer.Produced
-	h.took(spec, event.HookOutcome{Name: spec.Name, Outcome: answer.Outcome, Attempts: h.attempt + 1})
+	h.apply(spec, event.HookOutcome{Name: spec.Name, Outcome: answer.Outcome, Attempts: h.attempt + 1})
 	h.in.Hooks, h.attempt = h.in.Hooks[1:], 0
 	return nil
 }
 
-// noVerdict returns the reason why a hook workflow has not decided, for people.
-func noVerdict(spec hook.Spec, err error) string {
+// hookFailureReason returns the reason why a hook workflow has not decided, for people.
+func hookFailureReason(spec hook.Spec, err error) string {
 	var child *temporal.ChildWorkflowExecutionError
 	if errors.As(err, &child) {
 		if _, late := child.Unwrap().(*temporal.TimeoutError); late { //nolint:errorlint // further down it is that of an activity of its own

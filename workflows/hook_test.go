@@ -41,7 +41,7 @@ func newHearing(t *testing.T, set *hook.Set) *hookRun {
 	return h
 }
 
-func (h *hookRun) decide() (d thread.Decision) {
+func (h *hookRun) decide() (d thread.HookDecision) {
 	h.t.Helper()
 	h.ExecuteWorkflow(signals.HookWorkflow, h.in)
 	require.True(h.t, h.IsWorkflowCompleted())

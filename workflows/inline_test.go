@@ -93,10 +93,10 @@ func TestInlineHooksOfSteps(t *testing.T) {
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent, event.CreatedByTool}
 	f := newFakes(t)
 	w := hookedWorld(t, f, setOf(t, []hook.Hook{guard}))
-	replaced := func(e event.Event) *thread.Decision {
-		return &thread.Decision{Outcome: event.OutcomeReplaced, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.OutcomeReplaced}}, Event: rawOf(t, e)}
+	replaced := func(e event.Event) *thread.HookDecision {
+		return &thread.HookDecision{Outcome: event.OutcomeReplaced, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.OutcomeReplaced}}, Event: rawOf(t, e)}
 	}
-	pass := &thread.Decision{Outcome: event.OutcomePassed, Silent: true}
+	pass := &thread.HookDecision{Outcome: event.OutcomePassed, Silent: true}
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		require.Equal(t, "guard", thread.Names(in.Inline))
 		require.False(t, in.Gated, "nothing waits for hooks that are asked at once")
@@ -109,7 +109,7 @@ func TestInlineHooksOfSteps(t *testing.T) {
 		out.MessageDecision, out.CallsDecision, out.Gated = replaced(message(event.CreatedByAgent, "assistant", "well done")), pass, true
 		return out, nil
 	}
-	w.result = func(in thread.ToolStep) *thread.Decision {
+	w.result = func(in thread.ToolStep) *thread.HookDecision {
 		require.Equal(t, "guard", thread.Names(in.Inline))
 		return replaced(message(event.CreatedByTool, "note", "[gone]"))
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-var passed = thread.Decision{Outcome: event.OutcomePassed, Silent: true}
+var passed = thread.HookDecision{Outcome: event.OutcomePassed, Silent: true}
 
 // unmatched is the decision on an event that no hook or processor matches.
-var unmatched = thread.Decision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
+var unmatched = thread.HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
 // hookHandlers returns the handler for the reports of hook workflows.
 func (t *conversation) hookHandlers() []handler {
@@ -62,7 +62,7 @@ func plain(v any) (out any, err error) {
 // intercept lets the hooks and processors that match an event decide on it before it takes effect.
 // It returns false if the turn must stop first: it was interrupted, or the thread continues as new
 // and the next run receives the decision.
-func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread.Decision, bool) {
+func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread.HookDecision, bool) {
 	if _, pending := t.turn.HooksPending(e); pending {
 		return t.resume(ctx, e)
 	}
@@ -73,12 +73,12 @@ func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread
 	case e.Event != nil && thread.Only(hook.KindInline, matching):
 		return t.inline(ctx, e, matching), true
 	}
-	return t.askHooks(ctx, e, matching)
+	return t.runHooks(ctx, e, matching)
 }
 
 // decided is [activeTurn.intercept] for an event that the activity's inline hooks may already have
 // decided on.
-func (t *activeTurn) decided(ctx workflow.Context, by *thread.Decision, e thread.HookEvent) (thread.Decision, bool) {
+func (t *activeTurn) decided(ctx workflow.Context, by *thread.HookDecision, e thread.HookEvent) (thread.HookDecision, bool) {
 	if by != nil {
 		return *by, true
 	}
@@ -87,13 +87,13 @@ func (t *activeTurn) decided(ctx workflow.Context, by *thread.Decision, e thread
 
 // lastInline is the last decision of inline hooks that was more than a pass.
 type lastInline struct {
-	Key      string          `json:"key,omitempty"`
-	Decision thread.Decision `json:"decision"`
+	Key      string              `json:"key,omitempty"`
+	Decision thread.HookDecision `json:"decision"`
 }
 
 // inline runs inline hooks within this workflow. Only decisions other than a pass enter history: on
 // replay, an event without a recorded decision was passed.
-func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) thread.Decision {
+func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) thread.HookDecision {
 	decide := func(workflow.Context) any {
 		d := thread.Inline(t.hooks, specs, t.turn.Context(e), e.Event)
 		if d.Outcome == event.OutcomePassed && d.Silent {
@@ -115,7 +115,7 @@ func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []ho
 }
 
 // askHooks starts a hook workflow for an event and waits for its decision.
-func (t *activeTurn) askHooks(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) (thread.Decision, bool) {
+func (t *activeTurn) runHooks(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) (thread.HookDecision, bool) {
 	s := t.state
 	t.flushIfOverloaded(ctx)
 	defer t.step()()
@@ -132,18 +132,18 @@ func (t *activeTurn) askHooks(ctx workflow.Context, e thread.HookEvent, specs []
 	case t.interrupted(ctx):
 		cancel()
 		t.turn.HooksFinished(e)
-		return thread.Decision{}, false
+		return thread.HookDecision{}, false
 	case left:
-		return thread.Decision{}, false
+		return thread.HookDecision{}, false
 	}
-	var d thread.Decision
+	var d thread.HookDecision
 	err := child.Get(ctx, &d)
 	t.turn.HooksFinished(e)
 	if t.interrupted(ctx) {
-		return thread.Decision{}, false
+		return thread.HookDecision{}, false
 	}
 	if err != nil {
-		return lost(specs, err), true
+		return decisionForLostHooks(specs, err), true
 	}
 	s.Flushed(step.Flush)
 	return d, true
@@ -165,7 +165,7 @@ func (t *activeTurn) requestReport(ctx workflow.Context, e thread.HookEvent, chi
 }
 
 // resume waits for a decision that an earlier workflow run requested.
-func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.Decision, bool) {
+func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.HookDecision, bool) {
 	s := t.state
 	defer t.show(ctx)
 	defer t.step()()
@@ -177,16 +177,16 @@ func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.De
 		stopped, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		_ = workflow.RequestCancelExternalWorkflow(stopped, id, "").Get(stopped, nil)
-		return thread.Decision{}, false
+		return thread.HookDecision{}, false
 	case d != nil:
 		t.turn.HooksFinished(e)
 		return *d, true
 	case gone != nil:
 		pending := t.turn.PendingHooks(e, t.specs(ctx))
 		t.turn.HooksFinished(e)
-		return lost(pending, gone), true
+		return decisionForLostHooks(pending, gone), true
 	}
-	return thread.Decision{}, false
+	return thread.HookDecision{}, false
 }
 
 // The interval at which a thread that has continued as new checks that a hook workflow still
@@ -226,11 +226,11 @@ func (t *activeTurn) cancelOutstanding(ctx workflow.Context) {
 	}
 }
 
-// lost returns the decision for a hook workflow that ended without one, for example because it was
+// decisionForLostHooks returns the decision for a hook workflow that ended without one, for example because it was
 // terminated.
-func lost(specs []hook.Spec, err error) thread.Decision {
+func decisionForLostHooks(specs []hook.Spec, err error) thread.HookDecision {
 	why := thread.Why("the hook workflow ended without a decision: " + reason(err))
-	d := thread.Decision{Outcome: event.OutcomePassed}
+	d := thread.HookDecision{Outcome: event.OutcomePassed}
 	for _, spec := range specs {
 		d.Hooks = append(d.Hooks, event.HookOutcome{Name: spec.Name, Outcome: event.OutcomeFailed, Error: why})
 		if spec.OnFailure == hook.FailClosed && d.Error == "" {

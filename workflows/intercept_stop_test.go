@@ -145,7 +145,7 @@ func moved(t *testing.T, w *fixture) workflows.Input {
 
 // report is a hook workflow's report to a thread that has continued as new.
 func report(content string) thread.HookDecided {
-	return thread.HookDecided{EventID: "e1", Decision: thread.Decision{
+	return thread.HookDecided{EventID: "e1", Decision: thread.HookDecision{
 		Outcome: event.OutcomeResponded, By: "person", Responses: []hook.Response{{Content: content, SenderType: event.CreatedBySystem}},
 		Hooks: []event.HookOutcome{outcome("person", event.OutcomeResponded, 1)},
 	}}

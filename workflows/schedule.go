@@ -16,7 +16,7 @@ const deliverTimeout = 30 * time.Second
 // retries through outages, and fails if the thread will never accept the post.
 func deliver(ctx workflow.Context, s signals.Schedule) (signals.PostResult, error) {
 	var out signals.PostResult
-	run, err := signals.ParseRun(workflow.GetInfo(ctx).WorkflowExecution.ID)
+	run, err := signals.ParseScheduledRun(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {
 		return out, temporal.NewNonRetryableApplicationError("running a schedule: "+err.Error(), signals.RefusedType, err)
 	}

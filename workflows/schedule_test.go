@@ -45,7 +45,7 @@ func deliver(t *testing.T, workflowID string, s signals.Schedule, do func(contex
 func TestDeliverWorkflow(t *testing.T) {
 	const workflowID = "deliver/acme/daily-2026-01-02T08:00:00Z"
 	daily := signals.Schedule{ThreadID: "t1", Open: true, Agents: []string{"bob"}, Message: &event.NewMessage{Content: "good morning"}}
-	run := signals.Run{Namespace: "acme", ScheduleID: "daily", At: time.Date(2026, 1, 2, 8, 0, 0, 0, time.UTC)}
+	run := signals.ScheduledRun{Namespace: "acme", ScheduleID: "daily", At: time.Date(2026, 1, 2, 8, 0, 0, 0, time.UTC)}
 
 	t.Run("posts for its schedule and time", func(t *testing.T) {
 		var got signals.Delivery

@@ -24,7 +24,7 @@ func (t tasks) handlers() []handler {
 }
 
 // startTask starts a background task and sets the result of its call immediately.
-func (t *activeTurn) startTask(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+func (t *activeTurn) startTask(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	s := t.state
 	if refusal := s.CheckTask(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)
@@ -71,7 +71,7 @@ func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, ta
 }
 
 // answer sets the result of a call that the thread itself answers.
-func (t *activeTurn) answer(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+func (t *activeTurn) answer(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	if stop := c.Answer(workflow.Now(ctx), t.specs(ctx)...); stop != nil {
 		t.stopTask(ctx, *stop)
 	}

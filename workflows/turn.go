@@ -97,7 +97,7 @@ func (t *activeTurn) runs(ctx workflow.Context) {
 }
 
 // runAgent alternates model calls and tool calls of an agent, until a reply has no tool calls.
-func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.Run) {
+func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.AgentRun) {
 	s := t.state
 	for r.Phase != thread.PhaseDone {
 		t.show(ctx)
@@ -134,13 +134,13 @@ func (t *activeTurn) interrupted(ctx workflow.Context) bool {
 }
 
 // model makes one model call.
-func (t *activeTurn) model(ctx workflow.Context, r *thread.Run) {
+func (t *activeTurn) model(ctx workflow.Context, r *thread.AgentRun) {
 	s := t.state
 	if !t.awaitModel(ctx, r) {
 		return
 	}
 	// First, so that no message joins the turn and no hook runs for a call that is not made.
-	if r.AtLimit(workflow.Now(ctx)) || !t.steer(ctx) || !r.HooksDecided && !t.askModelCall(ctx, r) {
+	if r.AtLimit(workflow.Now(ctx)) || !t.steer(ctx) || !r.HooksDecided && !t.interceptModelCall(ctx, r) {
 		return
 	}
 	t.flushIfOverloaded(ctx)
@@ -165,7 +165,7 @@ func (t *activeTurn) model(ctx workflow.Context, r *thread.Run) {
 
 // awaitModel waits until the next attempt at a model that was unavailable; a message that joins the
 // turn ends the wait. It returns false if there is other work first.
-func (t *activeTurn) awaitModel(ctx workflow.Context, r *thread.Run) bool {
+func (t *activeTurn) awaitModel(ctx workflow.Context, r *thread.AgentRun) bool {
 	due := r.RetryDue(workflow.Now(ctx))
 	if due == 0 {
 		return true
@@ -194,13 +194,13 @@ func (t *activeTurn) steer(ctx workflow.Context) bool {
 }
 
 // askModelCall runs the hooks of a model call. It reports whether to make the call.
-func (t *activeTurn) askModelCall(ctx workflow.Context, r *thread.Run) bool {
+func (t *activeTurn) interceptModelCall(ctx workflow.Context, r *thread.AgentRun) bool {
 	d, ok := t.intercept(ctx, r.ModelCallEvent())
 	return ok && r.ApplyModelCallDecision(workflow.Now(ctx), d)
 }
 
 // plan plans the calls that hooks changed or created.
-func (t *activeTurn) plan(ctx workflow.Context, r *thread.Run) {
+func (t *activeTurn) plan(ctx workflow.Context, r *thread.AgentRun) {
 	s := t.state
 	t.flushIfOverloaded(ctx)
 	step := r.PlanStep()
@@ -220,24 +220,24 @@ func (t *activeTurn) plan(ctx workflow.Context, r *thread.Run) {
 // call completes one tool call: it waits for a decision if necessary, then runs the call. It
 // returns early when the turn is interrupted, and when the thread must continue as new or has other
 // work while the call waits.
-func (t *activeTurn) call(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+func (t *activeTurn) call(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	s := t.state
 	for again := true; again; {
-		if c.Stage == thread.Waiting {
-			err := workflow.Await(ctx, func() bool { return c.Stage != thread.Waiting || t.leaves(ctx) })
-			if err != nil || c.Stage == thread.Waiting {
+		if c.Stage == thread.CallWaiting {
+			err := workflow.Await(ctx, func() bool { return c.Stage != thread.CallWaiting || t.leaves(ctx) })
+			if err != nil || c.Stage == thread.CallWaiting {
 				return
 			}
 		}
-		again = c.Stage == thread.Ready && !t.interrupted(ctx) && !t.execute(ctx, r, c)
+		again = c.Stage == thread.CallReady && !t.interrupted(ctx) && !t.execute(ctx, r, c)
 	}
-	if c.Stage == thread.Delegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.CanPark() {
+	if c.Stage == thread.CallDelegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.CanPark() {
 		t.awaitSub(ctx, r, c)
 	}
-	if c.Stage == thread.AtClient {
-		_ = workflow.Await(ctx, func() bool { return c.Stage != thread.AtClient || t.leaves(ctx) })
+	if c.Stage == thread.CallAtClient {
+		_ = workflow.Await(ctx, func() bool { return c.Stage != thread.CallAtClient || t.leaves(ctx) })
 	}
-	if c.Stage == thread.Ran && !t.interrupted(ctx) {
+	if c.Stage == thread.CallRan && !t.interrupted(ctx) {
 		if d, ok := t.decided(ctx, c.Decision, c.ResultEvent()); ok {
 			c.ApplyResultDecision(workflow.Now(ctx), d)
 			t.toolDone(ctx, r, c)
@@ -254,7 +254,7 @@ func (t *activeTurn) leaves(ctx workflow.Context) bool {
 
 // execute runs a tool call. It returns false if the call did not run because its approval is no
 // longer valid; the call may then need another approval.
-func (t *activeTurn) execute(ctx workflow.Context, r *thread.Run, c *thread.Call) bool {
+func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) bool {
 	s := t.state
 	if c.Guarded() {
 		switch holds, ok := t.guard(ctx, r, c); {
@@ -298,7 +298,7 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.Run, c *thread.Call
 
 // callFailed sets an error as the result of a call that could not be run. The run continues, and
 // the model sees the error.
-func (t *activeTurn) callFailed(ctx workflow.Context, r *thread.Run, c *thread.Call, err error) {
+func (t *activeTurn) callFailed(ctx workflow.Context, r *thread.AgentRun, c *thread.Call, err error) {
 	if t.interrupted(ctx) {
 		return
 	}
@@ -309,7 +309,7 @@ func (t *activeTurn) callFailed(ctx workflow.Context, r *thread.Run, c *thread.C
 
 // guard checks the approval of a call that no activity checks. ok is false if there is nothing more
 // to do for the call.
-func (t *activeTurn) guard(ctx workflow.Context, r *thread.Run, c *thread.Call) (holds, ok bool) {
+func (t *activeTurn) guard(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) (holds, ok bool) {
 	s := t.state
 	t.flushIfOverloaded(ctx)
 	step := c.GuardStep()
@@ -323,7 +323,7 @@ func (t *activeTurn) guard(ctx workflow.Context, r *thread.Run, c *thread.Call) 
 }
 
 // toolDone publishes the end of a tool call, if a rule handles such events.
-func (t *activeTurn) toolDone(ctx workflow.Context, r *thread.Run, c *thread.Call) {
+func (t *activeTurn) toolDone(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	c.ToolDone(workflow.Now(ctx), t.rules(ctx))
 }
 

@@ -67,7 +67,7 @@ func (c *Call) accept(now time.Time) {
 func (c *Call) request(now time.Time) {
 	r := c.run
 	q := c.Plan.Request(r.Agent, r.MessageID, c.Plan.Arguments, now)
-	c.Stage, c.Requested, c.Plan.Arguments = Waiting, &q, ""
+	c.Stage, c.Requested, c.Plan.Arguments = CallWaiting, &q, ""
 	if c.Round > event.FirstRound {
 		q.Round = c.Round
 	}
@@ -84,7 +84,7 @@ func (c *Call) granted(now time.Time) {
 	g := c.Plan.Grant
 	made := c.approvalOf(now)
 	made.Decision, made.By, made.Grant = event.DecisionApprove, g.By, g.ID
-	c.Stage, c.DecisionID, c.RemindAt = Ready, event.DecisionID(c.Plan.ID, c.Round), nil
+	c.Stage, c.DecisionID, c.RemindAt = CallReady, event.DecisionID(c.Plan.ID, c.Round), nil
 	t.record(now, c.DecisionID, event.TypeApproval, made)
 	s.rememberSettled(c.Plan.ID, event.DecisionApprove)
 	if c.Requested != nil {
@@ -96,7 +96,7 @@ func (c *Call) granted(now time.Time) {
 // about to run. p is its new plan.
 func (c *Call) RequestAgain(now time.Time, p PlannedCall) {
 	t := c.run.turn
-	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage, c.Started = p, "", "", nil, Ready, false
+	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage, c.Started = p, "", "", nil, CallReady, false
 	c.Round = max(c.Round, event.FirstRound) + 1
 	if !p.NeedsApproval || p.Denied != "" {
 		c.accept(now)
@@ -147,10 +147,10 @@ func (c *Call) Guard(now time.Time, p PlannedCall) bool {
 }
 
 // waiters returns the run's waiting calls that a new grant may cover: those of the same tool.
-func (r *Run) waiters(granted *Call) []string {
+func (r *AgentRun) waiters(granted *Call) []string {
 	var ids []string
 	for _, c := range r.Calls {
-		if c.Stage == Waiting && c != granted && strings.EqualFold(c.Plan.Name, granted.Plan.Name) {
+		if c.Stage == CallWaiting && c != granted && strings.EqualFold(c.Plan.Name, granted.Plan.Name) {
 			ids = append(ids, c.Plan.ID)
 		}
 	}
@@ -190,7 +190,7 @@ func (ts *Turns) Cascading() *Turn {
 
 // NextCascade returns the run and the planning step of the turn's next cascade. ok is false if its
 // run is gone.
-func (t *Turn) NextCascade() (run *Run, step PlanStep, ok bool) {
+func (t *Turn) NextCascade() (run *AgentRun, step PlanStep, ok bool) {
 	next := t.Cascades[0]
 	for _, r := range t.Runs {
 		if r.Slot == next.Run {
@@ -207,17 +207,17 @@ func (t *Turn) Cascaded() { t.Cascades = slices.Delete(t.Cascades, 0, 1) }
 
 // Cover lets the calls run that a new grant covers, if their turn is still in progress. The other
 // calls keep waiting.
-func (r *Run) Cover(now time.Time, reply PlanReply) {
+func (r *AgentRun) Cover(now time.Time, reply PlanReply) {
 	t, s := r.turn, r.turn.thread
 	if t.Interrupted == nil && slices.Contains(s.turns(), t) {
 		r.cover(now, reply)
 	}
 }
 
-func (r *Run) cover(now time.Time, reply PlanReply) {
+func (r *AgentRun) cover(now time.Time, reply PlanReply) {
 	for _, p := range reply.Calls {
 		for _, c := range r.Calls {
-			if c.Plan.ID == p.ID && c.Stage == Waiting && p.Grant != nil && p.Denied == "" && !p.NeedsApproval {
+			if c.Plan.ID == p.ID && c.Stage == CallWaiting && p.Grant != nil && p.Denied == "" && !p.NeedsApproval {
 				c.Plan.Grant, c.Plan.Guard = p.Grant, p.Guard
 				c.granted(now)
 			}
@@ -245,11 +245,11 @@ func (ts *Turns) dueCalls() (at time.Time, ok bool) {
 		}
 	}
 	ts.eachCall(func(c *Call) {
-		if c.Stage == Waiting {
+		if c.Stage == CallWaiting {
 			sooner(c.Requested.ExpiresAt)
 			sooner(c.RemindAt)
 		}
-		if c.Stage == AtClient {
+		if c.Stage == CallAtClient {
 			sooner(&c.Client.ExpiresAt)
 		}
 	})
@@ -278,9 +278,9 @@ func (ts *Turns) releaseCalls(now time.Time) {
 			c.expireCall(now)
 		case c.run.turn.Interrupted != nil:
 			// The expiry ended the turn.
-		case c.Stage == Waiting && c.RemindAt != nil && !c.RemindAt.After(now):
+		case c.Stage == CallWaiting && c.RemindAt != nil && !c.RemindAt.After(now):
 			c.remind(now)
-		case c.Stage == AtClient && !c.Client.ExpiresAt.After(now):
+		case c.Stage == CallAtClient && !c.Client.ExpiresAt.After(now):
 			c.CallFailed(now, fmt.Sprintf("no client has answered the call within %s", c.Plan.ClientTime))
 		}
 	})
@@ -288,7 +288,7 @@ func (ts *Turns) releaseCalls(now time.Time) {
 
 // expired reports whether the approval request of a call has expired.
 func (c *Call) expired(now time.Time) bool {
-	return c.Stage == Waiting && c.Requested.ExpiresAt != nil && !c.Requested.ExpiresAt.After(now)
+	return c.Stage == CallWaiting && c.Requested.ExpiresAt != nil && !c.Requested.ExpiresAt.After(now)
 }
 
 func (c *Call) expireCall(now time.Time) {
@@ -326,7 +326,7 @@ func (ds *Decisions) Listable() bool {
 	}
 	listed := slices.ContainsFunc(s.SubAgents, func(sub SubAgent) bool { return sub.Listed && len(sub.Approvals) > 0 })
 	s.eachCall(func(c *Call) {
-		listed = listed || c.Stage == Waiting && c.listed()
+		listed = listed || c.Stage == CallWaiting && c.listed()
 	})
 	return listed
 }

@@ -73,7 +73,7 @@ func (c *Call) startTask(now time.Time, task event.Task) TaskStep {
 	s.watched[task.ID] = true
 	t.record(now, task.ID, event.TypeTask, task)
 	step := TaskStep{
-		Thread: s.Ref(), Task: task, EventID: t.Item.ID, Root: t.foreign(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
+		Thread: s.Ref(), Task: task, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
 		WorkingDirectory: s.workingDirectory(),
 	}
 	if c.Guarded() {
@@ -108,7 +108,7 @@ func (c *Call) Refused(now time.Time, why string) {
 // answered sets a result that the thread itself produced. Hooks decide on it next.
 func (c *Call) answered(now time.Time, text string, isError bool) {
 	t := c.run.turn
-	c.Stage, c.Failed, c.Undecided = Ran, isError, true
+	c.Stage, c.Failed, c.Undecided = CallRan, isError, true
 	t.recordUndecided(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(c.editedPrefix()+text, isError))
 }
 

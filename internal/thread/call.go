@@ -9,10 +9,10 @@ import (
 
 // Call is a tool call of a run.
 type Call struct {
-	run *Run
+	run *AgentRun
 
 	Plan      PlannedCall            `json:"plan"`
-	Stage     Stage                  `json:"stage"`
+	Stage     CallStage              `json:"stage"`
 	Requested *event.ApprovalRequest `json:"requested,omitempty"`
 
 	// Round counts the approval requests, from 1, and Reminders the reminders of the current one.
@@ -39,8 +39,8 @@ type Call struct {
 
 	// Failed reports whether the result is an error. Decision is the decision of inline hooks on
 	// the result.
-	Failed   bool      `json:"failed,omitempty"`
-	Decision *Decision `json:"decision,omitempty"`
+	Failed   bool          `json:"failed,omitempty"`
+	Decision *HookDecision `json:"decision,omitempty"`
 
 	// Undecided means that the result is stored before hooks decide on it.
 	Undecided bool `json:"undecided,omitempty"`
@@ -72,21 +72,21 @@ func EditedText(arguments string) string {
 	return fmt.Sprintf("(A person has changed the arguments of this call to %s)\n", arguments)
 }
 
-// Stage is the stage of a call.
-type Stage string
+// CallStage is the stage of a call.
+type CallStage string
 
 // The stages of a call.
 const (
-	// Waiting means that the call waits for a decision.
-	Waiting Stage = "waiting"
-	// Ready means that the call may run or is running.
-	Ready Stage = "ready"
-	// Delegated means that a sub-agent works on the call.
-	Delegated Stage = "delegated"
-	// AtClient means that the call waits for a connected client to run it.
-	AtClient Stage = "client"
-	// Ran means that the result is stored and hooks decide on it.
-	Ran Stage = "ran"
+	// CallWaiting means that the call waits for a decision.
+	CallWaiting CallStage = "waiting"
+	// CallReady means that the call may run or is running.
+	CallReady CallStage = "ready"
+	// CallDelegated means that a sub-agent works on the call.
+	CallDelegated CallStage = "delegated"
+	// CallAtClient means that the call waits for a connected client to run it.
+	CallAtClient CallStage = "client"
+	// CallRan means that the result is stored and hooks decide on it.
+	CallRan CallStage = "ran"
 	// CallSettled means that the call has its final result.
-	CallSettled Stage = "settled"
+	CallSettled CallStage = "settled"
 )

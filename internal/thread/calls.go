@@ -11,7 +11,7 @@ import (
 
 // ApplyCallsDecision applies the decision of hooks on the tool calls of a reply: the calls run, or
 // get results that say why they do not. Run.Plan names the calls that must be planned first.
-func (r *Run) ApplyCallsDecision(now time.Time, d Decision) {
+func (r *AgentRun) ApplyCallsDecision(now time.Time, d HookDecision) {
 	seen := r.CallsEvent()
 	d = r.turn.applyDecision(now, seen, d, &r.Deferred)
 	calls := r.Reply.Calls
@@ -35,7 +35,7 @@ func (r *Run) ApplyCallsDecision(now time.Time, d Decision) {
 }
 
 // by returns the name of the hook that changed an event.
-func by(d Decision) string {
+func by(d HookDecision) string {
 	for i := len(d.Hooks) - 1; i >= 0; i-- {
 		if d.Hooks[i].Outcome == event.OutcomeReplaced {
 			return d.Hooks[i].Name
@@ -45,7 +45,7 @@ func by(d Decision) string {
 }
 
 // answerCalls ends a run whose calls hooks answered instead: the calls get results and never run.
-func (r *Run) answerCalls(now time.Time, calls []PlannedCall, text string) {
+func (r *AgentRun) answerCalls(now time.Time, calls []PlannedCall, text string) {
 	r.refuse(now, calls, text)
 	r.Answered = true
 	r.release(now)
@@ -54,7 +54,7 @@ func (r *Run) answerCalls(now time.Time, calls []PlannedCall, text string) {
 }
 
 // refuse sets the results of calls that never run.
-func (r *Run) refuse(now time.Time, calls []PlannedCall, text string) {
+func (r *AgentRun) refuse(now time.Time, calls []PlannedCall, text string) {
 	for _, p := range calls {
 		(&Call{run: r, Plan: p}).settleWithoutRunning(now, text)
 	}
@@ -62,7 +62,7 @@ func (r *Run) refuse(now time.Time, calls []PlannedCall, text string) {
 
 // edit removes the calls that hooks removed, and marks the calls that they changed for planning. It
 // returns the remaining calls.
-func (r *Run) edit(now time.Time, got event.ToolCallEvent, d Decision) []PlannedCall {
+func (r *AgentRun) edit(now time.Time, got event.ToolCallEvent, d HookDecision) []PlannedCall {
 	r.Edited = true
 	var kept []PlannedCall
 	for _, p := range r.Reply.Calls {
@@ -77,7 +77,7 @@ func (r *Run) edit(now time.Time, got event.ToolCallEvent, d Decision) []Planned
 
 // begin starts calls. It marks them for planning first if hooks changed their arguments or if their
 // approval requests have not been recorded yet.
-func (r *Run) begin(now time.Time, calls []PlannedCall) {
+func (r *AgentRun) begin(now time.Time, calls []PlannedCall) {
 	r.Plan = nil
 	if len(calls) > 0 && (r.Edited || r.Gated && slices.ContainsFunc(calls, plannedLate)) {
 		for _, p := range calls {
@@ -96,28 +96,28 @@ func plannedLate(p PlannedCall) bool {
 }
 
 // PlanStep returns the input of the planning of the run's calls.
-func (r *Run) PlanStep() PlanStep {
+func (r *AgentRun) PlanStep() PlanStep {
 	return PlanStep{RunStep: r.step(r.MessageID), Only: r.Plan, Pending: r.pendingCalls()}
 }
 
 // Planned applies the plans of calls that hooks changed or created.
-func (r *Run) Planned(now time.Time, reply PlanReply) {
+func (r *AgentRun) Planned(now time.Time, reply PlanReply) {
 	s := r.turn.thread
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
 	r.planned(now, reply.Calls)
 }
 
 // PlanFailed ends a run whose calls cannot be planned, for example because its agent was removed.
-func (r *Run) PlanFailed(now time.Time, why string, retryable bool) {
+func (r *AgentRun) PlanFailed(now time.Time, why string, retryable bool) {
 	r.refuse(now, r.open(), "Error: "+why)
 	r.Fail(now, why, retryable)
 }
 
-func (r *Run) planned(now time.Time, calls []PlannedCall) {
+func (r *AgentRun) planned(now time.Time, calls []PlannedCall) {
 	s := r.turn.thread
 	r.Phase, r.Plan, r.Calls, r.Reply = PhaseTools, nil, nil, nil
 	for _, p := range calls {
-		c := &Call{run: r, Plan: p, Stage: Ready}
+		c := &Call{run: r, Plan: p, Stage: CallReady}
 		c.accept(now)
 		r.Calls = append(r.Calls, c)
 	}
@@ -128,7 +128,7 @@ func (r *Run) planned(now time.Time, calls []PlannedCall) {
 // with their results as if it had made the calls.
 func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 	s := t.thread
-	r := t.addRun(&Run{Agent: e.AgentName, Phase: PhaseCalls, ReplyTo: of})
+	r := t.addRun(&AgentRun{Agent: e.AgentName, Phase: PhaseCalls, ReplyTo: of})
 	r.MessageID = fmt.Sprintf("%s.%d.0", t.turnID(), r.Slot)
 	r.Reply = &ModelReply{Agent: e.AgentName, Message: event.Message{ID: r.MessageID}}
 	calls := make([]event.ToolCall, len(e.ToolCalls))
@@ -149,7 +149,7 @@ func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 
 // asOtherType returns the event to queue when hooks replaced an event by one of another type. It is
 // processed separately. Tool calls that replace an item are not queued: they run immediately.
-func (t *Turn) asOtherType(now time.Time, e HookEvent, d Decision) (Deferred, bool) {
+func (t *Turn) asOtherType(now time.Time, e HookEvent, d HookDecision) (Deferred, bool) {
 	s := t.thread
 	made := Deferred{ID: s.newID(now), By: by(d), Parent: e.ID, Hooked: true}
 	switch got := readEvent(d.Event).(type) {

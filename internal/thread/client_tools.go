@@ -19,7 +19,7 @@ func (c *Call) AskClient(now time.Time) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	// Apply results of earlier rounds first: they are about the call as it was then.
 	s.applyEarlyResults(now)
-	c.Stage = AtClient
+	c.Stage = CallAtClient
 	c.Client = &event.ClientCall{
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Arguments: c.Plan.Arguments, Agent: r.Agent, MessageID: r.MessageID,
 		RequestedAt: now, ExpiresAt: now.Add(c.Plan.ClientTime),
@@ -32,7 +32,7 @@ func (c *Call) AskClient(now time.Time) {
 func (ts *Turns) ClientCalls() []event.ClientCall {
 	out := []event.ClientCall{}
 	ts.eachCall(func(c *Call) {
-		if c.Stage == AtClient {
+		if c.Stage == CallAtClient {
 			out = append(out, *c.Client)
 		}
 	})
@@ -46,7 +46,7 @@ func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
 	found, waits := false, false
 	s.eachCall(func(c *Call) {
 		if c.Plan.ID == toolCallID {
-			found, waits = true, c.Plan.By == ByClient && c.Stage == Ready && c.Round <= event.FirstRound
+			found, waits = true, c.Plan.By == ByClient && c.Stage == CallReady && c.Round <= event.FirstRound
 		}
 	})
 	answered := func(x Settled) bool { return x.ToolCallID == answerKey(toolCallID) }
@@ -104,7 +104,7 @@ func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.D
 	s := ds.thread
 	var call *Call
 	s.eachCall(func(c *Call) {
-		if c.Stage == AtClient && c.Plan.ID == res.ToolCallID {
+		if c.Stage == CallAtClient && c.Plan.ID == res.ToolCallID {
 			call = c
 		}
 	})
@@ -120,7 +120,7 @@ func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.D
 	m := call.result(call.editedPrefix()+res.Output, res.IsError)
 	m.Metadata = map[string]any{"by": res.By}
 	call.run.turn.recordUndecided(now, m.ID, event.TypeMessage, m)
-	call.Stage, call.Failed, call.Undecided = Ran, res.IsError, true
+	call.Stage, call.Failed, call.Undecided = CallRan, res.IsError, true
 	ds.Settled = keepLast(append(ds.Settled, Settled{answerKey(res.ToolCallID), answerSum(res)}), maxDecided)
 	return signals.DecideAccepted
 }

@@ -270,7 +270,7 @@ func TestRetryOfAHeldEvent(t *testing.T) {
 			turn = next(t, s)
 			s.Turn.Enter(at(11), pass, tc.rule)
 			require.False(t, turn.Stage == ItemDebounced)
-			require.Equal(t, ByFunction, turn.Handling.Stage)
+			require.Equal(t, HandlingFunction, turn.Handling.Stage)
 			require.Equal(t, 1, turn.Item.Attempt)
 		})
 	}

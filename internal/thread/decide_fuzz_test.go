@@ -34,7 +34,7 @@ func FuzzDecision(f *testing.F) {
 		c := r.Calls[0]
 		s.TakeDecision(t0, d)
 		switch {
-		case c.Stage == Ready:
+		case c.Stage == CallReady:
 			if d.ToolCallID != "c1" || d.Decision != event.DecisionApprove || d.By == r.Agent || d.Checked() != "" || d.Round > 1 || c.DecisionID == "" {
 				t.Fatalf("%s lets the call run", payload)
 			}
@@ -44,7 +44,7 @@ func FuzzDecision(f *testing.F) {
 		if c.Plan.ID != "c1" || c.Requested.Arguments != `{"command":"rm"}` {
 			t.Fatalf("%s changes the call", payload)
 		}
-		if again := s.Decide(t0, d); again == signals.DecideAccepted && c.Stage != Waiting && len(s.ToCheck) == 0 && d.ToolCallID == "c1" && c.Requested.Quorum <= 1 {
+		if again := s.Decide(t0, d); again == signals.DecideAccepted && c.Stage != CallWaiting && len(s.ToCheck) == 0 && d.ToolCallID == "c1" && c.Requested.Quorum <= 1 {
 			t.Fatalf("%s is accepted twice", payload)
 		}
 	})

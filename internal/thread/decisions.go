@@ -21,8 +21,8 @@ type Decisions struct {
 
 	// EarlyDecisions are decisions that arrived before the thread knew their calls. EarlyResults
 	// are results of clients that arrived before their calls waited for them.
-	EarlyDecisions []signals.Decide     `json:"ahead,omitempty"`
-	EarlyResults   []signals.ToolResult `json:"aheadResults,omitempty"`
+	EarlyDecisions []signals.Decide     `json:"earlyDecisions,omitempty"`
+	EarlyResults   []signals.ToolResult `json:"earlyResults,omitempty"`
 
 	// ToCheck are decisions that must be validated before they take effect.
 	ToCheck []signals.Decide `json:"toCheck,omitempty"`
@@ -101,7 +101,7 @@ func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked Chec
 		return signals.DecideResult{Result: signals.DecideMismatch}
 	}
 	out = c.decide(now, d, checked)
-	if c.Stage == Ready && (d.Scope == event.ScopeSession || d.Scope == event.ScopePattern) {
+	if c.Stage == CallReady && (d.Scope == event.ScopeSession || d.Scope == event.ScopePattern) {
 		c.cascade()
 	}
 	return out
@@ -142,7 +142,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 	if d.Scope != "" {
 		made.Scope, made.Pattern, made.Rest = d.Scope, d.Pattern, checked.Rest
 	}
-	c.Stage, c.DecisionID = Ready, event.DecisionID(c.Plan.ID, c.Round)
+	c.Stage, c.DecisionID = CallReady, event.DecisionID(c.Plan.ID, c.Round)
 	c.decided(now, made)
 	return signals.DecideResult{Result: signals.DecideAccepted}
 }
@@ -158,7 +158,7 @@ func (c *Call) decided(now time.Time, made event.Approval) {
 
 // differs reports whether a decision describes a different call than the waiting one.
 func (c *Call) differs(d signals.Decide) bool {
-	if len(d.ToolArgs) > 0 && (c.Plan.Guard == nil || ArgumentsSum(string(d.ToolArgs)) != c.Plan.Guard.Arguments) {
+	if len(d.ToolArgs) > 0 && (c.Plan.Guard == nil || ArgumentsDigest(string(d.ToolArgs)) != c.Plan.Guard.Arguments) {
 		return true
 	}
 	return differs(d, *c.Requested)
@@ -210,7 +210,7 @@ func (ds *Decisions) IsEarly(toolCallID string) bool {
 	if s.Turn == nil || s.Turn.Interrupted != nil || ds.knows(toolCallID) {
 		return false
 	}
-	return slices.ContainsFunc(s.Turn.Runs, func(r *Run) bool {
+	return slices.ContainsFunc(s.Turn.Runs, func(r *AgentRun) bool {
 		return r.Phase == PhaseModel || r.Phase == PhaseReply || r.Phase == PhaseCalls
 	})
 }
@@ -305,7 +305,7 @@ func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked Che
 // waiting returns the call with this id if it waits for a decision, or nil.
 func (ts *Turns) waiting(toolCallID string) (found *Call) {
 	ts.eachCall(func(c *Call) {
-		if c.Plan.ID == toolCallID && c.Stage == Waiting {
+		if c.Plan.ID == toolCallID && c.Stage == CallWaiting {
 			found = c
 		}
 	})
@@ -333,7 +333,7 @@ func (ds *Decisions) Approvals() []event.ApprovalRequest {
 		out = append(out, sub.Approvals...)
 	}
 	s.eachCall(func(c *Call) {
-		if c.Stage == Waiting {
+		if c.Stage == CallWaiting {
 			out = append(out, *c.Requested)
 		}
 	})

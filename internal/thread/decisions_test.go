@@ -11,39 +11,41 @@ import (
 )
 
 // decides is the decision of one hook.
-func decides(name string, o event.Outcome) Decision {
-	return Decision{Outcome: o, By: name, Hooks: []event.HookOutcome{{Name: name, Outcome: o, Attempts: 1}}}
+func decides(name string, o event.Outcome) HookDecision {
+	return HookDecision{Outcome: o, By: name, Hooks: []event.HookOutcome{{Name: name, Outcome: o, Attempts: 1}}}
 }
 
-func responds(name string, responses ...hook.Response) Decision {
+func responds(name string, responses ...hook.Response) HookDecision {
 	d := decides(name, event.OutcomeResponded)
 	d.Responses = responses
 	return d
 }
 
 // answers is a response that only says something.
-func answers(name, content string) Decision { return responds(name, hook.Response{Content: content}) }
+func answers(name, content string) HookDecision {
+	return responds(name, hook.Response{Content: content})
+}
 
-func produces(name string, produced ...hook.Produced) Decision {
+func produces(name string, produced ...hook.Produced) HookDecision {
 	d := decides(name, event.OutcomeOverwritten)
 	d.Produced = produced
 	return d
 }
 
-func replaces(name string, e event.Event) Decision {
+func replaces(name string, e event.Event) HookDecision {
 	d := decides(name, event.OutcomeReplaced)
 	d.By, d.Event = "", rawJSON(e)
 	return d
 }
 
-func refuses(name, why string) Decision {
+func refuses(name, why string) HookDecision {
 	d := decides(name, event.OutcomeFailed)
 	d.Error = why
 	return d
 }
 
 // swallows is a processor in place of the default that makes nothing.
-func swallows(name string) Decision {
+func swallows(name string) HookDecision {
 	d := decides(name, event.OutcomePassed)
 	d.NoDefault = true
 	return d
@@ -82,7 +84,7 @@ func next(t *testing.T, s *State) *Turn {
 var watch = []hook.Spec{{Name: "watch", Kind: hook.KindFunc}}
 
 // reply gives the run a reply on which hooks have still to decide.
-func reply(t *testing.T, s *State, r *Run, specs []hook.Spec, content string, calls ...PlannedCall) ModelStep {
+func reply(t *testing.T, s *State, r *AgentRun, specs []hook.Spec, content string, calls ...PlannedCall) ModelStep {
 	t.Helper()
 	require.False(t, r.AtLimit(t0))
 	in := r.NextModelStep(specs)
@@ -98,7 +100,7 @@ func reply(t *testing.T, s *State, r *Run, specs []hook.Spec, content string, ca
 }
 
 // called is a run with calls on which hooks have still to decide.
-func called(t *testing.T, calls ...PlannedCall) (*State, *Run) {
+func called(t *testing.T, calls ...PlannedCall) (*State, *AgentRun) {
 	t.Helper()
 	s := newState()
 	r := begin(t, s, "e1", "go").Runs[0]

@@ -71,10 +71,10 @@ type ParentLink struct {
 
 	// Parent is set in a sub-agent's thread. Notices are pending notices for the parent thread.
 	Parent  *Parent        `json:"parent,omitempty"`
-	Notices []ParentNotice `json:"notes,omitempty"`
+	Notices []ParentNotice `json:"notices,omitempty"`
 }
 
-// Children contains the sub-agents that work for the thread. SubCount is the number of the last
+// Children contains the sub-agents that work for the thread. SubAgentCount is the number of the last
 // one.
 type Children struct {
 	thread *State
@@ -221,7 +221,7 @@ func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start DelegateStar
 	c.Undecided = len(c.decidingOnResult(specs)) > 0
 	threadID, start = c.newSubAgent()
 	s.SubAgents = append(s.SubAgents, SubAgent{ThreadID: threadID, ToolCallID: c.Plan.ID})
-	c.Stage, c.SubAgent = Delegated, threadID
+	c.Stage, c.SubAgent = CallDelegated, threadID
 	return threadID, start
 }
 
@@ -233,7 +233,7 @@ func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
 	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubAgentCount)
 	parent := Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
-		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Depth: 1, EditedPrefix: c.editedPrefix(), Undecided: c.Undecided,
+		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), Depth: 1, EditedPrefix: c.editedPrefix(), Undecided: c.Undecided,
 	}
 	if s.Parent != nil {
 		parent.Depth = s.Parent.Depth + 1
@@ -373,7 +373,7 @@ func (c *Call) SubAgentReplied(reply DelegateReply) {
 	s := c.run.turn.thread
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.dropSub(c.SubAgent)
-	c.Stage, c.Failed = Ran, reply.Failed
+	c.Stage, c.Failed = CallRan, reply.Failed
 }
 
 // dropSub removes a sub-agent that has ended, and its approval requests.
@@ -408,7 +408,7 @@ func (t *Turn) StopSubAgents() []string {
 
 // delegatedTo reports whether a call of the turn delegated to a sub-agent.
 func (t *Turn) delegatedTo(threadID string) bool {
-	return slices.ContainsFunc(t.Runs, func(r *Run) bool {
+	return slices.ContainsFunc(t.Runs, func(r *AgentRun) bool {
 		return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.SubAgent == threadID })
 	})
 }

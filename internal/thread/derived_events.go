@@ -68,7 +68,7 @@ func (t *Turn) depth() int {
 const maxType = 128
 
 // unstorable returns the reason why a store would reject an event that a decision derives, or "".
-func unstorable(d Decision) string {
+func unstorable(d HookDecision) string {
 	types := []string{}
 	for _, p := range d.Produced {
 		types = append(types, p.Type)
@@ -88,7 +88,7 @@ func unstorable(d Decision) string {
 }
 
 // tooMany returns the reason why a decision derives too many events, or "".
-func (t *Turn) tooMany(d Decision) string {
+func (t *Turn) tooMany(d HookDecision) string {
 	s := t.thread
 	n := len(d.Responses) + len(d.Produced)
 	if n == 0 {

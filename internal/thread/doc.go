@@ -20,7 +20,7 @@
 //   - [Outbox]: records that are not stored yet (outbox.go)
 //   - [Titling]: whether the thread needs a title (thread_update.go)
 //
-// A [Turn] consists of a [Run] for each agent that takes part, and a run of its tool calls, each a
+// A [Turn] consists of an [AgentRun] for each agent that takes part, and a run of its tool calls, each a
 // [Call]. The functions that change a turn, a run or a call are its methods.
 //
 // # A turn
@@ -33,7 +33,7 @@
 //	                             └─ failed, interrupted, step limit ─▶ done
 //
 // At each ◆, hooks and processors intercept an event ([HookEvent]) before it takes effect, and
-// their [Decision] says how the turn continues. The events that they derive from it are queued as
+// their [HookDecision] says how the turn continues. The events that they derive from it are queued as
 // separate items with the same trace ([Origin]); the turn of the posted event ends when all of them
 // are processed ([Root]).
 package thread

@@ -28,12 +28,12 @@ type HandlingStage string
 
 // The stages of a handling.
 const (
-	// ByFunction means that the rule's function must run.
-	ByFunction HandlingStage = "function"
-	// ByProcessor means that the rule's processor must decide.
-	ByProcessor HandlingStage = "processor"
-	// Handled means that only the agent's run remains.
-	Handled HandlingStage = "handled"
+	// HandlingFunction means that the rule's function must run.
+	HandlingFunction HandlingStage = "function"
+	// HandlingProcessor means that the rule's processor must decide.
+	HandlingProcessor HandlingStage = "processor"
+	// HandlingDone means that only the agent's run remains.
+	HandlingDone HandlingStage = "handled"
 )
 
 // Released describes the debounce or throttle of an event that is now handled.
@@ -145,7 +145,7 @@ func (s *State) logEvent(e event.EnvEvent) {
 }
 
 // env returns the turn's item as an environment event, with the changes of hooks.
-func (t *Turn) env(d Decision) (e event.EnvEvent, replaced, ok bool) {
+func (t *Turn) env(d HookDecision) (e event.EnvEvent, replaced, ok bool) {
 	e, ok = t.Item.Env()
 	if !ok {
 		return e, false, false
@@ -162,7 +162,7 @@ func (t *Turn) env(d Decision) (e event.EnvEvent, replaced, ok bool) {
 func (t *Turn) IsEnv() bool { return len(t.Item.Metadata) > 0 }
 
 // applyRule starts the rule that matches an environment event.
-func (t *Turn) applyRule(now time.Time, d Decision, rules []rule.Spec) {
+func (t *Turn) applyRule(now time.Time, d HookDecision, rules []rule.Spec) {
 	s := t.thread
 	e, replaced, _ := t.env(d)
 	spec, ok := t.ruleFor(e, rules)
@@ -181,12 +181,12 @@ func (t *Turn) applyRule(now time.Time, d Decision, rules []rule.Spec) {
 	if spec.Log {
 		s.logEvent(e)
 	}
-	t.Handling = &Handling{Rule: spec, Stage: Handled, Replaced: replaced}
+	t.Handling = &Handling{Rule: spec, Stage: HandlingDone, Replaced: replaced}
 	switch {
 	case spec.Function:
-		t.Handling.Stage = ByFunction
+		t.Handling.Stage = HandlingFunction
 	case spec.Processor != "":
-		t.Handling.Stage = ByProcessor
+		t.Handling.Stage = HandlingProcessor
 	case spec.Message:
 		t.queueUserQuery(now, e)
 	default:
@@ -235,7 +235,7 @@ func (t *Turn) startRuleAgent(e event.EnvEvent) {
 	if !ofAgents(e) {
 		s.resetTurnLimit(event.CreatedByTool)
 	}
-	r := t.addRun(&Run{
+	r := t.addRun(&AgentRun{
 		Agent: t.handlerOf(handler, e), Phase: PhaseModel, ReplyTo: event.ObservedID(t.Item.ID),
 		Instructions: joined(handler.SystemPrompt, handler.Prompt),
 		Observe:      &Observe{EventID: t.Item.ID, Type: e.Type, Query: "Process event: " + e.Type, Replaced: t.Handling.Replaced},
@@ -281,7 +281,7 @@ func joined(texts ...string) string {
 func (t *Turn) EventStep() EventStep {
 	s := t.thread
 	step := EventStep{
-		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), Rule: t.Handling.Rule.Name,
+		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), Rule: t.Handling.Rule.Name,
 		Timeout: t.Handling.Rule.Timeout, MaxAttempts: t.Handling.Rule.MaxAttempts, Flush: s.Flush(),
 	}
 	if t.Handling.Rule.Agent == nil {
@@ -293,7 +293,7 @@ func (t *Turn) EventStep() EventStep {
 // FunctionDone continues the turn after the function of a rule. ended reports whether the activity
 // stored the end of the turn.
 func (t *Turn) FunctionDone(ended bool) {
-	t.Handling.Stage, t.Ended = Handled, ended
+	t.Handling.Stage, t.Ended = HandlingDone, ended
 	e, _, _ := t.env(t.decision())
 	t.startRuleAgent(e)
 }
@@ -302,7 +302,7 @@ func (t *Turn) FunctionDone(ended bool) {
 // the thread continues with the next one.
 func (t *Turn) FunctionFailed(now time.Time, why string) {
 	s := t.thread
-	t.Handling.Stage = Handled
+	t.Handling.Stage = HandlingDone
 	s.logLine(LogError, "rule failed", "rule", t.Handling.Rule.Name, "event", t.Item.ID, "error", why)
 	t.failItem(now, Why(fmt.Sprintf("the function of rule %s failed: %s", t.Handling.Rule.Name, why)))
 }
@@ -318,8 +318,8 @@ func (t *Turn) RuleEvent() HookEvent {
 }
 
 // ApplyProcessorDecision applies the decision of a rule's processor.
-func (t *Turn) ApplyProcessorDecision(now time.Time, d Decision) {
-	t.Handling.Stage = Handled
+func (t *Turn) ApplyProcessorDecision(now time.Time, d HookDecision) {
+	t.Handling.Stage = HandlingDone
 	d = t.applyDecision(now, t.RuleEvent(), d, nil)
 	if d.Outcome == event.OutcomeFailed {
 		t.failItem(now, d.Error)
@@ -331,15 +331,15 @@ func (t *Turn) ApplyProcessorDecision(now time.Time, d Decision) {
 }
 
 // decision returns the decision of hooks on the turn's item.
-func (t *Turn) decision() Decision {
+func (t *Turn) decision() HookDecision {
 	if t.Replaced != nil {
-		return Decision{Outcome: event.OutcomeReplaced, Event: t.Replaced}
+		return HookDecision{Outcome: event.OutcomeReplaced, Event: t.Replaced}
 	}
-	return Decision{Outcome: event.OutcomePassed}
+	return HookDecision{Outcome: event.OutcomePassed}
 }
 
 // Unhandled reports whether the function or the processor of a rule has not finished.
-func (t *Turn) Unhandled() bool { return t.Handling != nil && t.Handling.Stage != Handled }
+func (t *Turn) Unhandled() bool { return t.Handling != nil && t.Handling.Stage != HandlingDone }
 
 // ToolDone publishes the end of a tool call, if an application rule names such events. The tool
 // calls of an agent that handles such an event are not published, or they could loop forever.

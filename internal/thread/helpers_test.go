@@ -51,7 +51,7 @@ func begin(t *testing.T, s *State, id, content string) *Turn {
 }
 
 // step takes the run's next model step and gives it a reply with these calls.
-func step(t *testing.T, s *State, r *Run, content string, calls ...PlannedCall) ModelStep {
+func step(t *testing.T, s *State, r *AgentRun, content string, calls ...PlannedCall) ModelStep {
 	t.Helper()
 	in, ok := s.stepped(t0, r)
 	require.True(t, ok)
@@ -127,7 +127,7 @@ func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Sec
 
 func name(i int) string { return fmt.Sprintf("e%d", i) }
 
-var pass = Decision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
+var pass = HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
 // entered begins the turn of an item that no hook sees.
 func (s *State) entered(now time.Time, q Queued) *Turn {
@@ -148,7 +148,7 @@ func (s *State) joined(now time.Time) bool {
 }
 
 // stepped returns the input of a model call that no hook sees.
-func (s *State) stepped(now time.Time, r *Run) (ModelStep, bool) {
+func (s *State) stepped(now time.Time, r *AgentRun) (ModelStep, bool) {
 	if r.AtLimit(now) {
 		return ModelStep{}, false
 	}
@@ -157,7 +157,7 @@ func (s *State) stepped(now time.Time, r *Run) (ModelStep, bool) {
 }
 
 // took takes in a reply that no hook sees.
-func (s *State) took(now time.Time, r *Run, reply ModelReply) {
+func (s *State) took(now time.Time, r *AgentRun, reply ModelReply) {
 	r.Replied(now, reply)
 	if r.Phase == PhaseReply {
 		r.ApplyReplyDecision(now, pass)
@@ -168,7 +168,7 @@ func (s *State) took(now time.Time, r *Run, reply ModelReply) {
 }
 
 // ran takes in a result that no hook sees.
-func (s *State) ran(now time.Time, r *Run, c *Call) {
+func (s *State) ran(now time.Time, r *AgentRun, c *Call) {
 	c.CallRan(ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
 	c.ApplyResultDecision(now, pass)
 }
@@ -192,7 +192,7 @@ func careful(id, command string, terms ApprovalPlan) PlannedCall {
 	args := fmt.Sprintf(`{"command":%q}`, command)
 	return PlannedCall{
 		ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: args, Reason: "it is a shell", Approval: &terms,
-		Guard: &Guard{Digest: "digest of " + command, Definition: "definition", WorkingDirectory: "/desk", Arguments: ArgumentsSum(args)},
+		Guard: &Guard{Digest: "digest of " + command, Definition: "definition", WorkingDirectory: "/desk", Arguments: ArgumentsDigest(args)},
 	}
 }
 
@@ -215,11 +215,11 @@ func saidBy(id string, by event.CreatedBy, sender, content string) signals.Post 
 }
 
 func subCall(id string) *Call {
-	return &Call{Stage: Ready, Plan: PlannedCall{ID: id, Name: "call_agent", By: ByAgent, SubAgent: &SubAgentPlan{Agent: "bob", Message: "do it"}}}
+	return &Call{Stage: CallReady, Plan: PlannedCall{ID: id, Name: "call_agent", By: ByAgent, SubAgent: &SubAgentPlan{Agent: "bob", Message: "do it"}}}
 }
 
 // tasking is a thread whose agent is in its turn, with nothing left to store.
-func tasking(t *testing.T) (*State, *Run) {
+func tasking(t *testing.T) (*State, *AgentRun) {
 	t.Helper()
 	s := newState("alice")
 	p := says("e1", "go")
@@ -288,7 +288,7 @@ func votes(by string, d event.Decision) signals.Decide {
 	return signals.Decide{ToolCallID: "c1", Decision: d, By: by, Reason: by + " says so"}
 }
 
-func waiting(t *testing.T, calls ...PlannedCall) (*State, *Run) {
+func waiting(t *testing.T, calls ...PlannedCall) (*State, *AgentRun) {
 	t.Helper()
 	s := newState()
 	r := begin(t, s, "e1", "go").Runs[0]

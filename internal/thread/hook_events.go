@@ -45,7 +45,7 @@ func (s *State) itemEvent(q *Queued, key string) HookEvent {
 }
 
 // ReplyEvent returns the run's reply for hooks.
-func (r *Run) ReplyEvent() HookEvent {
+func (r *AgentRun) ReplyEvent() HookEvent {
 	t := r.turn
 	m := r.Reply.Message
 	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.CreatedByAgent, event.RoleAssistant, r.Agent, r.ReplyTo
@@ -56,7 +56,7 @@ func (r *Run) ReplyEvent() HookEvent {
 }
 
 // CallsEvent returns the tool calls of the run's reply for hooks.
-func (r *Run) CallsEvent() HookEvent {
+func (r *AgentRun) CallsEvent() HookEvent {
 	t := r.turn
 	id := event.CallsID(r.MessageID)
 	e := HookEvent{ID: id, Key: id, Type: event.TypeToolCall, Parent: t.Item.ID, CreatedBy: event.CreatedByAgent, Agent: r.Agent}
@@ -83,7 +83,7 @@ func (c *Call) ResultEvent() HookEvent {
 }
 
 // ModelCallEvent returns the run's next model call for hooks.
-func (r *Run) ModelCallEvent() HookEvent {
+func (r *AgentRun) ModelCallEvent() HookEvent {
 	t, s := r.turn, r.turn.thread
 	id := event.LLMCallID(r.messageID())
 	return HookEvent{
@@ -94,7 +94,7 @@ func (r *Run) ModelCallEvent() HookEvent {
 
 // agentOf returns the name of the run's agent. Before the default agent's first reply, it is the
 // name under which the default agent replied last, if any.
-func (r *Run) agentOf() string {
+func (r *AgentRun) agentOf() string {
 	s := r.turn.thread
 	if r.Agent == "" {
 		return s.Default
@@ -113,7 +113,7 @@ func MessageEvent(m event.Message) event.MessageEvent {
 // end of the run (hold), hide the reply from viewers (quiet), run inline hooks itself (inline), and
 // mark the records of events that hooks decide on after they are stored (undecided). An unknown
 // agent name matches all hooks.
-func (r *Run) hookRequirements(specs []hook.Spec) (hold, quiet bool, inline []hook.Spec, undecided []string) {
+func (r *AgentRun) hookRequirements(specs []hook.Spec) (hold, quiet bool, inline []hook.Spec, undecided []string) {
 	s := r.turn.thread
 	saysAny, callsAny := false, false
 	agent := r.agentOf()

@@ -16,7 +16,7 @@ type Inbox struct {
 	Queue []Queued `json:"queue,omitempty"`
 
 	// Debounced are the events that rules debounce.
-	Debounced []Debounced `json:"held,omitempty"`
+	Debounced []Debounced `json:"debounced,omitempty"`
 
 	// Failed are the items that can be retried, oldest first. Ended are the last items that ended,
 	// without payloads.
@@ -24,7 +24,7 @@ type Inbox struct {
 	Ended  []event.Item `json:"ended,omitempty"`
 
 	// PostedIDs are the ids of the last posted events; posted is their index.
-	PostedIDs []string `json:"seen,omitempty"`
+	PostedIDs []string `json:"postedIds,omitempty"`
 	posted    map[string]bool
 }
 

@@ -353,7 +353,7 @@ func TestSteeredItem(t *testing.T) {
 		return s, q
 	}
 	for _, tc := range []struct {
-		decision Decision
+		decision HookDecision
 		status   event.ItemStatus
 		replyTo  string
 	}{

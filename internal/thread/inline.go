@@ -10,15 +10,15 @@ import (
 )
 
 // Inline runs inline hooks on an event, in order. It is deterministic.
-func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event) Decision {
-	d := Decision{Outcome: event.OutcomePassed, Silent: true}
+func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event) HookDecision {
+	d := HookDecision{Outcome: event.OutcomePassed, Silent: true}
 	for _, spec := range specs {
 		c.Hook, c.Attempt = spec.Name, 1
 		h, ok := hooks.Hook(spec.Name)
 		var answer hook.Answer
 		err := ErrUnregistered
 		if ok && h.Inline != nil {
-			answer, err = h.AskInline(c, seen)
+			answer, err = h.RunInline(c, seen)
 		}
 		done := event.HookOutcome{Name: spec.Name, Outcome: answer.Outcome}
 		if err != nil {
@@ -49,7 +49,7 @@ func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event
 // one.
 var ErrUnregistered = errors.New("this worker does not have it; register it, or retry the event once it is gone everywhere")
 
-func refused(d Decision, spec hook.Spec, why string) Decision {
+func refused(d HookDecision, spec hook.Spec, why string) HookDecision {
 	d.Outcome, d.By, d.Event = event.OutcomeFailed, spec.Name, nil
 	d.Error = fmt.Sprintf("hook %s failed: %s", spec.Name, why)
 	return d

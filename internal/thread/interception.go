@@ -98,8 +98,8 @@ type Intercepting struct {
 
 	// ReportRequested means that the hook workflow was asked to report by signal, because the
 	// thread continues as new. Decision is that report.
-	ReportRequested bool      `json:"reportRequested,omitempty"`
-	Decision        *Decision `json:"decision,omitempty"`
+	ReportRequested bool          `json:"reportRequested,omitempty"`
+	Decision        *HookDecision `json:"decision,omitempty"`
 }
 
 // Interceptions are the events of a turn that hook workflows decide on.
@@ -124,7 +124,7 @@ func (in *Interceptions) HooksStarted(e HookEvent, specs ...hook.Spec) {
 
 // HooksPending reports whether a hook workflow was started for an event and has not finished.
 // decision is its decision, if that has arrived by signal.
-func (in *Interceptions) HooksPending(e HookEvent) (decision *Decision, pending bool) {
+func (in *Interceptions) HooksPending(e HookEvent) (decision *HookDecision, pending bool) {
 	found := in.find(e.Key)
 	if found == nil {
 		return nil, false
@@ -207,10 +207,10 @@ func (in *Interceptions) find(key string) *Intercepting {
 // applyDecision applies the decision of hooks and processors on an event: it records the decision
 // and queues the derived events, or adds them to deferred if they wait for tool results. It returns
 // the decision, which fails if it exceeds a limit.
-func (t *Turn) applyDecision(now time.Time, e HookEvent, d Decision, deferred *[]Deferred) Decision {
+func (t *Turn) applyDecision(now time.Time, e HookEvent, d HookDecision, deferred *[]Deferred) HookDecision {
 	s := t.thread
 	if problem := cmp.Or(unstorable(d), t.tooMany(d)); problem != "" {
-		d = Decision{Outcome: event.OutcomeFailed, By: d.By, Hooks: d.Hooks, Error: problem}
+		d = HookDecision{Outcome: event.OutcomeFailed, By: d.By, Hooks: d.Hooks, Error: problem}
 	}
 	if d.Outcome == "" {
 		d.Outcome = event.OutcomePassed
@@ -353,7 +353,7 @@ func rawJSON(v any) json.RawMessage {
 }
 
 // stopped reports whether a decision ends the processing of the event itself.
-func (d Decision) stopped() bool {
+func (d HookDecision) stopped() bool {
 	return d.Outcome == event.OutcomeResponded || d.Outcome == event.OutcomeOverwritten || d.Outcome == event.OutcomeDropped || d.NoDefault && d.Outcome != event.OutcomeFailed
 }
 

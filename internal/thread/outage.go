@@ -23,13 +23,13 @@ type Outage struct {
 }
 
 // Unavailable records that the model of a run is unavailable.
-func (r *Run) Unavailable(o Outage) {
+func (r *AgentRun) Unavailable(o Outage) {
 	o.Error = Why(o.Error)
 	r.Outage, r.InFlight = &o, false
 }
 
 // RetryDue returns how long a run must wait before its next model call.
-func (r *Run) RetryDue(now time.Time) time.Duration {
+func (r *AgentRun) RetryDue(now time.Time) time.Duration {
 	if r.Outage == nil {
 		return 0
 	}
@@ -57,7 +57,7 @@ func (in *Inbox) joinsTurn(q Queued) bool {
 	return q.OnBusy == signals.OnBusySteer && q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil && !q.Unloaded
 }
 
-func (r *Run) retrying() *signals.Retrying {
+func (r *AgentRun) retrying() *signals.Retrying {
 	if r.Outage == nil {
 		return nil
 	}

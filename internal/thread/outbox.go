@@ -152,7 +152,7 @@ func (t *Turn) steps() (n int) {
 	return n
 }
 
-func (r *Run) steps() (n int, waits bool) {
+func (r *AgentRun) steps() (n int, waits bool) {
 	switch r.Phase {
 	case PhaseDone:
 		return 0, false
@@ -167,9 +167,9 @@ func (r *Run) steps() (n int, waits bool) {
 	}
 	for _, c := range r.Calls {
 		switch c.Stage {
-		case Ready, Ran:
+		case CallReady, CallRan:
 			n++
-		case Waiting, AtClient, Delegated:
+		case CallWaiting, CallAtClient, CallDelegated:
 			waits = true
 		case CallSettled:
 		}

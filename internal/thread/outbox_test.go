@@ -77,85 +77,85 @@ func TestOverdue(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		calls    []PlannedCall
-		then     func(*State, *Run)
+		then     func(*State, *AgentRun)
 		underWay int
 		leaving  bool
 		want     bool
 	}{
 		{name: "nothing has happened", calls: []PlannedCall{ask("c1")}},
-		{name: "the only call is denied: the model is next", calls: []PlannedCall{ask("c1")}, then: func(s *State, _ *Run) {
+		{name: "the only call is denied: the model is next", calls: []PlannedCall{ask("c1")}, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "the only call has one vote", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
+		{name: "the only call has one vote", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, votes("ann", event.DecisionApprove))
 		}},
-		{name: "one of two is denied", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *Run) {
+		{name: "one of two is denied", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "one of two is approved: it runs", calls: []PlannedCall{asks("c1"), ask("c2")}, then: func(s *State, _ *Run) {
+		{name: "one of two is approved: it runs", calls: []PlannedCall{asks("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionApprove))
 		}},
-		{name: "the other runs already", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
+		{name: "the other runs already", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "the other runs, and has taken it along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *Run) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
-			s.Flush()
-		}},
-		{name: "the step that took it along has failed", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *Run) {
+		{name: "the other runs, and has taken it along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Flush()
 		}},
-		{name: "the result of the other is next", calls: []PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *Run) {
+		{name: "the step that took it along has failed", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
+			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Flush()
+		}},
+		{name: "the result of the other is next", calls: []PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *AgentRun) {
 			r.Calls[1].CallRan(ToolReply{ToolCallID: "c2", Status: "succeeded"})
 			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "a client runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
+		{name: "a client runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
 			r.Calls[0].AskClient(t0)
 		}},
-		{name: "a sub-agent runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *Run) {
-			r.Calls[0].Stage = Delegated
+		{name: "a sub-agent runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
+			r.Calls[0].Stage = CallDelegated
 			s.Decide(t0, decision("c2", event.DecisionDeny))
 		}},
-		{name: "an approval is revoked", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
+		{name: "an approval is revoked", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Revoke(t0, signals.Revoke{ToolCallID: "c0", By: "ann"})
 		}},
-		{name: "the thread has a new title", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *Run) {
+		{name: "the thread has a new title", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Change(t0, signals.ThreadChange{Title: "new", By: "ann"})
 		}},
-		{name: "a new title that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *Run) {
+		{name: "a new title that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *AgentRun) {
 			s.Change(t0, signals.ThreadChange{Title: "new", By: "ann"})
 			s.Flush()
 		}},
-		{name: "another row than the one that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
+		{name: "another row than the one that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
 			s.changeRow(t0)
 			s.Flush()
 			s.changeRow(t0)
 		}},
-		{name: "the turn is interrupted: it ends", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, _ *Run) {
+		{name: "the turn is interrupted: it ends", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Interrupt(signals.Control{})
 		}},
-		{name: "the turn is interrupted, and a step has yet to hear it", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *Run) {
+		{name: "the turn is interrupted, and a step has yet to hear it", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Interrupt(signals.Control{})
 		}},
-		{name: "the thread leaves: it stores by itself", calls: []PlannedCall{ask("c1"), ask("c2")}, leaving: true, then: func(s *State, _ *Run) {
+		{name: "the thread leaves: it stores by itself", calls: []PlannedCall{ask("c1"), ask("c2")}, leaving: true, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "the thread leaves once a step has ended", calls: []PlannedCall{asks("c1"), runs("c2")}, leaving: true, underWay: 1, want: true, then: func(s *State, _ *Run) {
+		{name: "the thread leaves once a step has ended", calls: []PlannedCall{asks("c1"), runs("c2")}, leaving: true, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionApprove))
 		}},
-		{name: "a grant is looked for", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *Run) {
+		{name: "a grant is looked for", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *AgentRun) {
 			s.Decide(t0, decision("c1", event.DecisionDeny))
 			r.Calls[0].cascade()
 		}},
-		{name: "the model speaks", underWay: 1, want: true, calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
+		{name: "the model speaks", underWay: 1, want: true, calls: []PlannedCall{runs("c1")}, then: func(s *State, r *AgentRun) {
 			s.ran(t0, r, r.Calls[0])
 			r.ToolsDone(t0)
 			s.Reject(t0, "decide", 1, errors.New("no"))
 		}},
-		{name: "the model is about to speak", calls: []PlannedCall{runs("c1")}, then: func(s *State, r *Run) {
+		{name: "the model is about to speak", calls: []PlannedCall{runs("c1")}, then: func(s *State, r *AgentRun) {
 			s.ran(t0, r, r.Calls[0])
 			r.ToolsDone(t0)
 			s.Reject(t0, "decide", 1, errors.New("no"))

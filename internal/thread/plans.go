@@ -16,7 +16,7 @@ type PlannedCall struct {
 
 	// NeedsApproval means that a person must approve the call, given Arguments and Reason.
 	// Arguments over MaxCarriedContent are cut and say so; the approval_request record has them in
-	// full. Ask contains the options of the request.
+	// full. Approval contains the options of the request.
 	NeedsApproval bool          `json:"needsApproval,omitempty"`
 	Arguments     string        `json:"arguments,omitempty"`
 	Reason        string        `json:"reason,omitempty"`
@@ -95,7 +95,7 @@ type Guard struct {
 	Definition       string `json:"definition"`
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
 
-	// Arguments is the digest of the arguments alone: see [ArgumentsSum].
+	// Arguments is the digest of the arguments alone: see [ArgumentsDigest].
 	Arguments string `json:"arguments,omitempty"`
 }
 
@@ -166,13 +166,13 @@ type TitleReply struct {
 
 // sameArguments reports whether arguments are equal as JSON.
 func sameArguments(a, b string) bool {
-	sum := ArgumentsSum(a)
-	return sum != "" && sum == ArgumentsSum(b)
+	sum := ArgumentsDigest(a)
+	return sum != "" && sum == ArgumentsDigest(b)
 }
 
-// ArgumentsSum returns a digest of arguments that is equal for equal JSON. It is empty if the
+// ArgumentsDigest returns a digest of arguments that is equal for equal JSON. It is empty if the
 // arguments are not valid JSON.
-func ArgumentsSum(arguments string) string {
+func ArgumentsDigest(arguments string) string {
 	canonical, err := strictjson.Canonical(arguments)
 	if err != nil {
 		return ""

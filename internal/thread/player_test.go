@@ -65,12 +65,12 @@ type player struct {
 // flight is something that the workflow has started and that has not ended.
 type flight struct {
 	kind, key string
-	run       *Run
+	run       *AgentRun
 	call      *Call
 	flush     Flush
 	only      []string
 	seen      HookEvent
-	decided   func(Decision)
+	decided   func(HookDecision)
 	planned   func(PlanReply)
 	checked   func(CheckReply)
 	queued    *Queued
@@ -583,9 +583,9 @@ func (p *player) modelReply(c command, f *flight) ModelReply {
 
 // decision is what hooks have decided: "pass", "fail why", "respond text", "drop", "replace" and
 // "produce" with the event as JSON, or a whole decision as JSON.
-func (p *player) decision(c command) Decision {
+func (p *player) decision(c command) HookDecision {
 	by := "guard"
-	d := Decision{Outcome: event.OutcomePassed, By: by}
+	d := HookDecision{Outcome: event.OutcomePassed, By: by}
 	outcome := func(out event.Outcome, each event.Outcome) {
 		d.Outcome, d.Hooks = out, []event.HookOutcome{{Name: by, Outcome: each}}
 	}
@@ -628,10 +628,10 @@ func (p *player) decision(c command) Decision {
 }
 
 // passing is the decision where no hook has a say.
-var passing = Decision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
+var passing = HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
 // intercept lets hooks decide on an event. It reports whether something has happened.
-func (p *player) intercept(e HookEvent, by *Decision, q *Queued, then func(Decision)) bool {
+func (p *player) intercept(e HookEvent, by *HookDecision, q *Queued, then func(HookDecision)) bool {
 	if p.flying(func(f *flight) bool { return f.kind == "hook" && f.key == e.Key }) {
 		return false
 	}
@@ -653,10 +653,10 @@ func (p *player) intercept(e HookEvent, by *Decision, q *Queued, then func(Decis
 	return true
 }
 
-func (p *player) ask(e HookEvent, specs []hook.Spec, q *Queued, then func(Decision)) {
+func (p *player) ask(e HookEvent, specs []hook.Spec, q *Queued, then func(HookDecision)) {
 	step := p.s.Turn.HookStep(e, specs)
 	p.s.Turn.HooksStarted(e, specs...)
-	p.start(&flight{kind: "hook", key: e.Key, seen: e, flush: step.Flush, queued: q, decided: func(d Decision) {
+	p.start(&flight{kind: "hook", key: e.Key, seen: e, flush: step.Flush, queued: q, decided: func(d HookDecision) {
 		p.s.Turn.HooksFinished(e)
 		then(d)
 	}}, "hooks %s on %s %s", Names(specs), e.Key, short(step, "thread", "traceId", "hooks", "flush", "eventId"))
@@ -751,7 +751,7 @@ func (p *player) turn() bool {
 		if t.IsEnv() {
 			rules = p.rules
 		}
-		enter := func(d Decision) { s.Turn.Enter(p.now, d, rules...) }
+		enter := func(d HookDecision) { s.Turn.Enter(p.now, d, rules...) }
 		if d, seen := t.DecidedBefore(); seen {
 			enter(d)
 			return true
@@ -767,7 +767,7 @@ func (p *player) turn() bool {
 		}
 	}
 	if p.flying(func(f *flight) bool { return f.kind != "title" && f.kind != "check" }) ||
-		slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Phase != PhaseDone }) {
+		slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Phase != PhaseDone }) {
 		return false
 	}
 	for _, id := range s.Turn.StopSubAgents() {
@@ -797,26 +797,26 @@ func (p *player) handle(h *Handling) bool {
 	if p.flying(func(*flight) bool { return true }) {
 		return false
 	}
-	if h.Stage == ByFunction {
+	if h.Stage == HandlingFunction {
 		step := s.Turn.EventStep()
 		p.start(&flight{kind: "function", flush: step.Flush}, "function %s", short(step, stepNoise...))
 		return true
 	}
 	e := s.Turn.RuleEvent()
-	heard := func(d Decision) { s.Turn.ApplyProcessorDecision(p.now, d) }
+	heard := func(d HookDecision) { s.Turn.ApplyProcessorDecision(p.now, d) }
 	for _, spec := range p.specs {
 		if spec.Kind == hook.KindProcessor && spec.Name == h.Rule.Processor {
 			p.ask(e, []hook.Spec{spec}, nil, heard)
 			return true
 		}
 	}
-	heard(Decision{Outcome: event.OutcomeFailed, By: h.Rule.Name, Error: "no such processor"})
+	heard(HookDecision{Outcome: event.OutcomeFailed, By: h.Rule.Name, Error: "no such processor"})
 	return true
 }
 
 var stepNoise = []string{"thread", "traceId", "flush", "messageId", "version"}
 
-func (p *player) run(r *Run) bool {
+func (p *player) run(r *AgentRun) bool {
 	s, now := p.s, p.now
 	busy := p.flying(func(f *flight) bool { return f.run == r })
 	switch {
@@ -836,7 +836,7 @@ func (p *player) run(r *Run) bool {
 	case r.Phase == PhaseModel:
 		return p.model(r)
 	case r.Phase == PhaseReply:
-		return p.intercept(r.ReplyEvent(), r.Reply.MessageDecision, nil, func(d Decision) { r.ApplyReplyDecision(p.now, d) })
+		return p.intercept(r.ReplyEvent(), r.Reply.MessageDecision, nil, func(d HookDecision) { r.ApplyReplyDecision(p.now, d) })
 	case len(r.Plan) > 0:
 		step := r.PlanStep()
 		p.start(&flight{kind: "plan", run: r, flush: step.Flush, only: step.Only, planned: func(reply PlanReply) {
@@ -844,10 +844,10 @@ func (p *player) run(r *Run) bool {
 		}}, "plan %s", short(step, stepNoise...))
 		return true
 	}
-	return p.intercept(r.CallsEvent(), r.Reply.CallsDecision, nil, func(d Decision) { r.ApplyCallsDecision(p.now, d) })
+	return p.intercept(r.CallsEvent(), r.Reply.CallsDecision, nil, func(d HookDecision) { r.ApplyCallsDecision(p.now, d) })
 }
 
-func (p *player) model(r *Run) bool {
+func (p *player) model(r *AgentRun) bool {
 	s, now := p.s, p.now
 	if due := r.RetryDue(now); due > 0 && !s.HasSteered() {
 		return false
@@ -861,11 +861,11 @@ func (p *player) model(r *Run) bool {
 	p.show()
 	if q, ok := s.Turn.NextSteered(now); ok {
 		p.say("= %s joins", q.Item.ID)
-		return p.intercept(s.Turn.SteeredEvent(q), nil, &q, func(d Decision) { s.Turn.Join(p.now, q, d) })
+		return p.intercept(s.Turn.SteeredEvent(q), nil, &q, func(d HookDecision) { s.Turn.Join(p.now, q, d) })
 	}
 	if !r.HooksDecided {
 		if e := r.ModelCallEvent(); len(hook.Matching(p.specs, s.Subject(e))) > 0 || s.Turn.find(e.Key) != nil {
-			return p.intercept(e, nil, nil, func(d Decision) { r.ApplyModelCallDecision(p.now, d) })
+			return p.intercept(e, nil, nil, func(d HookDecision) { r.ApplyModelCallDecision(p.now, d) })
 		}
 		if !r.ApplyModelCallDecision(now, passing) {
 			return true
@@ -877,17 +877,17 @@ func (p *player) model(r *Run) bool {
 	return true
 }
 
-func (p *player) tools(r *Run) bool {
+func (p *player) tools(r *AgentRun) bool {
 	s, now := p.s, p.now
 	for _, c := range r.Calls {
 		if p.flying(func(f *flight) bool { return f.call == c }) {
 			continue
 		}
 		switch c.Stage {
-		case Ready:
+		case CallReady:
 			p.execute(r, c)
 			return true
-		case Delegated:
+		case CallDelegated:
 			if reply, gone, ok := s.SubAgentEnd(c.SubAgent); ok {
 				switch {
 				case reply == nil:
@@ -901,14 +901,14 @@ func (p *player) tools(r *Run) bool {
 				}
 				return true
 			}
-		case Ran:
-			if p.intercept(c.ResultEvent(), c.Decision, nil, func(d Decision) {
+		case CallRan:
+			if p.intercept(c.ResultEvent(), c.Decision, nil, func(d HookDecision) {
 				c.ApplyResultDecision(p.now, d)
 				c.ToolDone(p.now, p.rules)
 			}) {
 				return true
 			}
-		case Waiting, AtClient, CallSettled:
+		case CallWaiting, CallAtClient, CallSettled:
 		}
 	}
 	if slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage != CallSettled }) {
@@ -918,7 +918,7 @@ func (p *player) tools(r *Run) bool {
 	return true
 }
 
-func (p *player) execute(r *Run, c *Call) {
+func (p *player) execute(r *AgentRun, c *Call) {
 	s, now := p.s, p.now
 	if c.Guarded() && c.Plan.Guard.Digest != "looked at" {
 		step := c.GuardStep()

@@ -34,7 +34,7 @@ func (m *machine) open() map[string]bool {
 	for _, t := range m.s.turns() {
 		for _, r := range t.Runs {
 			for _, c := range r.Calls {
-				if c.Stage == Waiting || c.Stage == Ready || c.Stage == Delegated || c.Stage == AtClient {
+				if c.Stage == CallWaiting || c.Stage == CallReady || c.Stage == CallDelegated || c.Stage == CallAtClient {
 					open[c.Plan.ID] = true
 				}
 			}

@@ -106,7 +106,7 @@ func (m *machine) converse() {
 	}
 }
 
-func (m *machine) speak(r *Run, calls int) {
+func (m *machine) speak(r *AgentRun, calls int) {
 	c := m.crowd
 	if r.AtLimit(m.now) {
 		return
@@ -175,14 +175,14 @@ func (m *machine) effect() {
 		return
 	}
 	for _, r := range m.s.Turn.Runs {
-		if i := slices.IndexFunc(r.Calls, func(c *Call) bool { return c.Stage == Ready }); i >= 0 {
+		if i := slices.IndexFunc(r.Calls, func(c *Call) bool { return c.Stage == CallReady }); i >= 0 {
 			m.carryOut(r, r.Calls[i])
 			return
 		}
 	}
 }
 
-func (m *machine) carryOut(r *Run, c *Call) {
+func (m *machine) carryOut(r *AgentRun, c *Call) {
 	id := c.Plan.ID
 	if m.one(5) && m.crowd.rounds[id] < 4 {
 		again := m.plannedAs(id)
@@ -225,7 +225,7 @@ func (m *machine) goOn() {
 			continue
 		}
 		for _, c := range r.Calls {
-			if c.Stage == Ran {
+			if c.Stage == CallRan {
 				c.ApplyResultDecision(m.now, pass)
 			}
 		}

@@ -56,7 +56,7 @@ func (m *machine) handle() {
 	if t == nil || !t.Unhandled() || t.Interrupted != nil {
 		return
 	}
-	if t.Handling.Stage == ByProcessor {
+	if t.Handling.Stage == HandlingProcessor {
 		if d, ok := m.hears(m.s.Turn.RuleEvent()); ok {
 			m.s.Turn.ApplyProcessorDecision(m.now, d)
 		}
@@ -80,7 +80,7 @@ func (m *machine) release() {
 
 // startTask lets a call start a background task, which may be a sub-agent.
 func (m *machine) startTask() {
-	r, c := m.call(Ready)
+	r, c := m.call(CallReady)
 	if r == nil || m.s.CheckTask() != "" || m.s.Turn.CheckDelegate() != "" {
 		return
 	}
@@ -126,7 +126,7 @@ func (m *machine) endTask() {
 
 // delegate lets a call ask a sub-agent.
 func (m *machine) delegate() {
-	r, c := m.call(Ready)
+	r, c := m.call(CallReady)
 	if r == nil || m.s.Turn.CheckDelegate() != "" {
 		return
 	}
@@ -137,7 +137,7 @@ func (m *machine) delegate() {
 
 // subEnds lets a sub-agent answer, or be lost.
 func (m *machine) subEnds() {
-	r, c := m.call(Delegated)
+	r, c := m.call(CallDelegated)
 	if r == nil || m.s.Turn.Interrupted != nil {
 		return
 	}

@@ -24,7 +24,7 @@ func (m *machine) specs() []hook.Spec {
 }
 
 // decision draws what hooks make of an event; instead is what they may put in its place.
-func (m *machine) decision(instead ...event.Event) Decision {
+func (m *machine) decision(instead ...event.Event) HookDecision {
 	custom := event.CustomEvent{Type: "note.taken", ThreadID: "t1"}
 	switch m.rnd.IntN(20) {
 	case 0:
@@ -50,12 +50,12 @@ func (m *machine) decision(instead ...event.Event) Decision {
 
 // hears asks hooks about an event, by a hook workflow or not. It reports false when the
 // turn has to stop before they have decided.
-func (m *machine) hears(e HookEvent, instead ...event.Event) (Decision, bool) {
+func (m *machine) hears(e HookEvent, instead ...event.Event) (HookDecision, bool) {
 	if !m.hooked {
 		return pass, true
 	}
 	if m.s.Turn.Interrupted != nil {
-		return Decision{}, false
+		return HookDecision{}, false
 	}
 	d, asked := m.s.Turn.HooksPending(e)
 	if !asked && m.one(2) {
@@ -67,7 +67,7 @@ func (m *machine) hears(e HookEvent, instead ...event.Event) (Decision, bool) {
 		d, _ = m.s.Turn.HooksPending(e)
 	}
 	if d == nil {
-		return Decision{}, false
+		return HookDecision{}, false
 	}
 	m.s.Turn.HooksFinished(e)
 	return *d, true
@@ -122,7 +122,7 @@ func (m *machine) steer() bool {
 	}
 }
 
-func (m *machine) askModelCall(r *Run) bool {
+func (m *machine) askModelCall(r *AgentRun) bool {
 	d, ok := m.hears(r.ModelCallEvent(), event.LLMCallEvent{ThreadID: "t1", AgentName: r.agentOf(), Step: r.Step + 1, Instructions: "Be brief."})
 	if d.Outcome == event.OutcomeReplaced {
 		if _, ok := readEvent(d.Event).(event.LLMCallEvent); !ok {
@@ -211,7 +211,7 @@ func (m *machine) plan() {
 }
 
 func (m *machine) heardResult() {
-	r, c := m.call(Ran)
+	r, c := m.call(CallRan)
 	if r == nil {
 		return
 	}

@@ -77,11 +77,11 @@ func (m *machine) flush(f Flush) {
 func (m *machine) one(n int) bool { return m.rnd.IntN(n) == 0 }
 
 // run picks a run in this phase.
-func (m *machine) run(p Phase) *Run {
+func (m *machine) run(p Phase) *AgentRun {
 	if m.s.Turn == nil {
 		return nil
 	}
-	var in []*Run
+	var in []*AgentRun
 	for _, r := range m.s.Turn.Runs {
 		if r.Phase == p {
 			in = append(in, r)
@@ -93,7 +93,7 @@ func (m *machine) run(p Phase) *Run {
 	return in[m.rnd.IntN(len(in))]
 }
 
-func (m *machine) call(stage Stage) (*Run, *Call) {
+func (m *machine) call(stage CallStage) (*AgentRun, *Call) {
 	if r := m.run(PhaseTools); r != nil {
 		for _, c := range r.Calls {
 			if c.Stage == stage {
@@ -216,7 +216,7 @@ func (m *machine) model() {
 // stored keeps what a model call stores of its reply.
 func (m *machine) stored(in ModelStep, reply ModelReply) {
 	record := func(id, typ string, payload any) {
-		m.keep([]event.Record{event.NewRecord(id, typ, in.TraceID, in.EventID, m.now, payload).In(Of(in.Root, in.EventID))})
+		m.keep([]event.Record{event.NewRecord(id, typ, in.TraceID, in.EventID, m.now, payload).In(TurnEvent(in.Root, in.EventID))})
 	}
 	if reply.Message.Content != "" || len(reply.Calls) > 0 {
 		record(in.MessageID, event.TypeMessage, reply.Message)
@@ -224,13 +224,13 @@ func (m *machine) stored(in ModelStep, reply ModelReply) {
 	if len(reply.Calls) == 0 && !in.Gated && !reply.Gated {
 		record(in.MessageID+".final", event.TypeFinal, event.Final{})
 		if reply.Ended {
-			record(in.Ends, event.TypeTurnEnded, event.TurnEnded{EventID: Of(in.Root, in.EventID), Joined: in.Joined, Status: "completed"})
+			record(in.Ends, event.TypeTurnEnded, event.TurnEnded{EventID: TurnEvent(in.Root, in.EventID), Joined: in.Joined, Status: "completed"})
 		}
 	}
 }
 
 func (m *machine) tool() {
-	r, c := m.call(Ready)
+	r, c := m.call(CallReady)
 	if r == nil {
 		return
 	}
@@ -242,7 +242,7 @@ func (m *machine) tool() {
 		return
 	}
 	m.flush(in.Flush)
-	m.keep([]event.Record{event.NewRecord(event.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(Of(in.Root, in.EventID))})
+	m.keep([]event.Record{event.NewRecord(event.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(TurnEvent(in.Root, in.EventID))})
 	reply := ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if len(in.Inline) > 0 {
 		d := m.decision(saying(event.CreatedByTool, "note", "[gone]"))

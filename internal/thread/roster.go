@@ -31,10 +31,10 @@ func (ro *Roster) addressed(m event.Message) []string {
 // limit, it asks people to continue instead.
 func (t *Turn) address(now time.Time, agent string, m event.Message) {
 	s := t.thread
-	t.addressRun(now, Run{Agent: agent, ReplyTo: m.ID, Answers: s.participant(m)})
+	t.addressRun(now, AgentRun{Agent: agent, ReplyTo: m.ID, Answers: s.participant(m)})
 }
 
-func (t *Turn) addressRun(now time.Time, r Run) {
+func (t *Turn) addressRun(now time.Time, r AgentRun) {
 	s := t.thread
 	if n := s.LLMCalls[key(r.Agent)]; n >= s.turnLimit() {
 		t.notice(now, event.TurnLimitID(r.ReplyTo, key(r.Agent)), TurnLimitText(n))
@@ -74,7 +74,7 @@ type LateMessage struct {
 }
 
 // takeMissed makes the next reply answer the missed message.
-func (r *Run) takeMissed() {
+func (r *AgentRun) takeMissed() {
 	if r.Late != nil {
 		r.ReplyTo, r.Answers, r.Late = r.Late.ID, r.Late.Answers, nil
 	}
@@ -82,17 +82,17 @@ func (r *Run) takeMissed() {
 
 // answerMissed starts another run for the agent of a finished run, if a message joined the turn
 // during its last model call.
-func (r *Run) answerMissed(now time.Time) {
+func (r *AgentRun) answerMissed(now time.Time) {
 	t := r.turn
 	missed := r.Late
 	if r.Late = nil; missed == nil || r.Interrupted || t.Interrupted != nil {
 		return
 	}
-	t.addressRun(now, Run{Agent: r.Agent, ReplyTo: missed.ID, Answers: missed.Answers})
+	t.addressRun(now, AgentRun{Agent: r.Agent, ReplyTo: missed.ID, Answers: missed.Answers})
 }
 
 // routeReply starts runs for the agents that a final reply addresses.
-func (r *Run) routeReply(now time.Time, m event.Message) {
+func (r *AgentRun) routeReply(now time.Time, m event.Message) {
 	t, s := r.turn, r.turn.thread
 	m.SenderID, m.SenderType, m.AgentID = r.Agent, event.CreatedByAgent, r.Agent
 	for _, agent := range s.addressed(m) {
@@ -125,7 +125,7 @@ func (ro *Roster) resetTurnLimit(by event.CreatedBy) {
 }
 
 // countCall counts a model call of a run's agent, before the call.
-func (r *Run) countCall() {
+func (r *AgentRun) countCall() {
 	s := r.turn.thread
 	if s.LLMCalls == nil {
 		s.LLMCalls = map[string]int{}

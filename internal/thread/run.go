@@ -22,8 +22,8 @@ const (
 	PhaseDone  Phase = "done"
 )
 
-// Run is the part of one agent in a turn.
-type Run struct {
+// AgentRun is the part of one agent in a turn.
+type AgentRun struct {
 	turn *Turn
 
 	// Agent is the name by which the agent was addressed ("" for the default agent) until its first
@@ -86,7 +86,7 @@ type UndecidedReply struct {
 
 	// Gated means that the thread, and not the model's activity, records the end of the run. Quiet
 	// means that viewers do not see the reply until hooks have decided.
-	Gated bool `json:"held,omitempty"`
+	Gated bool `json:"gated,omitempty"`
 	Quiet bool `json:"quiet,omitempty"`
 
 	// Undecided are the types of the events in the reply that were stored before hooks decide.
@@ -117,7 +117,7 @@ type RunEnd struct {
 }
 
 // AtLimit ends a run that has reached its limit of model calls. It reports whether it did.
-func (r *Run) AtLimit(now time.Time) bool {
+func (r *AgentRun) AtLimit(now time.Time) bool {
 	if r.MaxSteps == 0 || r.Step < r.MaxSteps {
 		return false
 	}
@@ -128,16 +128,16 @@ func (r *Run) AtLimit(now time.Time) bool {
 }
 
 // step returns the inputs that the run's next step shares with others.
-func (r *Run) step(messageID string) RunStep {
+func (r *AgentRun) step(messageID string) RunStep {
 	t, s := r.turn, r.turn.thread
 	return RunStep{
-		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.foreign(), MessageID: messageID,
+		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: messageID,
 		Tools: t.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Flush(),
 	}
 }
 
 // NextModelStep returns the input of the run's next model call. specs are the registered hooks.
-func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
+func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
 	t, s := r.turn, r.turn.thread
 	r.takeMissed()
 	step := ModelStep{
@@ -172,7 +172,7 @@ func (r *Run) NextModelStep(specs []hook.Spec) ModelStep {
 
 // ApplyModelCallDecision applies the decision of hooks on a model call. It reports whether to make
 // the call.
-func (r *Run) ApplyModelCallDecision(now time.Time, d Decision) bool {
+func (r *AgentRun) ApplyModelCallDecision(now time.Time, d HookDecision) bool {
 	d = r.turn.applyDecision(now, r.ModelCallEvent(), d, nil)
 	switch {
 	case d.Outcome == event.OutcomeFailed:
@@ -190,12 +190,12 @@ func (r *Run) ApplyModelCallDecision(now time.Time, d Decision) bool {
 }
 
 // messageID returns the id of the run's next reply.
-func (r *Run) messageID() string {
+func (r *AgentRun) messageID() string {
 	return event.ReplyID(r.turn.turnID(), r.Slot, r.Step+1)
 }
 
 // Replied handles a model's reply. Hooks decide on it before it takes effect.
-func (r *Run) Replied(now time.Time, reply ModelReply) {
+func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
 	t, s := r.turn, r.turn.thread
 	if r.Agent == "" {
 		s.Default = reply.Agent
@@ -235,7 +235,7 @@ func (p *ParentLink) maxSteps(own int) int {
 
 // ApplyReplyDecision applies the decision of hooks on the text of a reply. Its tool calls are a
 // separate event.
-func (r *Run) ApplyReplyDecision(now time.Time, d Decision) {
+func (r *AgentRun) ApplyReplyDecision(now time.Time, d HookDecision) {
 	s := r.turn.thread
 	seen := r.ReplyEvent()
 	d = r.turn.applyDecision(now, seen, d, nil)
@@ -259,7 +259,7 @@ func (r *Run) ApplyReplyDecision(now time.Time, d Decision) {
 }
 
 // Decided reports whether hooks have already decided on the reply or its tool calls.
-func (r *Run) Decided() bool {
+func (r *AgentRun) Decided() bool {
 	switch r.Phase {
 	case PhaseReply:
 		return r.Reply.MessageDecision != nil
@@ -271,7 +271,7 @@ func (r *Run) Decided() bool {
 }
 
 // finish ends a run with its last reply.
-func (r *Run) finish(now time.Time, m event.Message) {
+func (r *AgentRun) finish(now time.Time, m event.Message) {
 	t := r.turn
 	held := r.Gated && !r.Interrupted
 	r.Phase, r.Reply = PhaseDone, nil
@@ -339,12 +339,12 @@ func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
 
 // CallRan records that a call's result is stored. Hooks decide on it next.
 func (c *Call) CallRan(reply ToolReply) {
-	c.Stage, c.Decision = Ran, reply.Decision
+	c.Stage, c.Decision = CallRan, reply.Decision
 	c.Failed = reply.Status != "succeeded"
 }
 
 // ApplyResultDecision applies the decision of hooks on a call's result.
-func (c *Call) ApplyResultDecision(now time.Time, d Decision) {
+func (c *Call) ApplyResultDecision(now time.Time, d HookDecision) {
 	r := c.run
 	seen := c.ResultEvent()
 	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
@@ -394,7 +394,7 @@ func (c *Call) result(text string, isError bool) event.Message {
 
 // ToolsDone continues the run with its next model call when every call has its result, unless hooks
 // answered instead.
-func (r *Run) ToolsDone(now time.Time) {
+func (r *AgentRun) ToolsDone(now time.Time) {
 	for _, c := range r.Calls {
 		if c.Stage != CallSettled {
 			return
@@ -412,7 +412,7 @@ func (r *Run) ToolsDone(now time.Time) {
 }
 
 // release queues the events that waited for the results of calls.
-func (r *Run) release(now time.Time) {
+func (r *AgentRun) release(now time.Time) {
 	for _, made := range r.Deferred {
 		r.turn.produce(now, made)
 	}
@@ -420,12 +420,12 @@ func (r *Run) release(now time.Time) {
 }
 
 // StopRun ends an interrupted run. Calls without a result get one.
-func (r *Run) StopRun(now time.Time) {
+func (r *AgentRun) StopRun(now time.Time) {
 	s := r.turn.thread
 	if r.Phase == PhaseReply && (!r.Gated || r.Decided()) {
 		// The reply was shown and no hook has to decide on it, so it stands and may be the final
 		// reply.
-		d := Decision{Outcome: event.OutcomePassed, Silent: true}
+		d := HookDecision{Outcome: event.OutcomePassed, Silent: true}
 		if r.Decided() {
 			d = *r.Reply.MessageDecision
 		}
@@ -438,11 +438,11 @@ func (r *Run) StopRun(now time.Time) {
 		if c.Stage == CallSettled {
 			continue
 		}
-		if c.Requested != nil && c.Stage == Waiting {
+		if c.Requested != nil && c.Stage == CallWaiting {
 			s.rememberSettled(c.Plan.ID, "")
 			s.notifyParentDecided(SubAgentDecision{ToolCallID: c.Plan.ID})
 		}
-		if c.Stage == Ran {
+		if c.Stage == CallRan {
 			if c.Decision != nil {
 				c.ApplyResultDecision(now, *c.Decision)
 			}
@@ -459,7 +459,7 @@ func (r *Run) StopRun(now time.Time) {
 }
 
 // open returns the calls of a reply that have not been started yet.
-func (r *Run) open() []PlannedCall {
+func (r *AgentRun) open() []PlannedCall {
 	if len(r.Plan) == 0 {
 		return r.Reply.Calls
 	}
@@ -467,7 +467,7 @@ func (r *Run) open() []PlannedCall {
 }
 
 // Fail ends a run with an error.
-func (r *Run) Fail(now time.Time, why string, retryable bool) {
+func (r *AgentRun) Fail(now time.Time, why string, retryable bool) {
 	t := r.turn
 	why = Why(why)
 	r.Phase, r.Error, r.Reply, r.Outage = PhaseDone, why, nil, nil

@@ -89,7 +89,7 @@ type ModelStep struct {
 	// approval requests. Quiet means that viewers do not see the reply until then, and that the
 	// result contains its full text. Inline are inline hooks for the activity to run; if set, no
 	// other hooks match.
-	Gated  bool        `json:"hold,omitempty"`
+	Gated  bool        `json:"gated,omitempty"`
 	Quiet  bool        `json:"quiet,omitempty"`
 	Inline []hook.Spec `json:"inline,omitempty"`
 
@@ -138,9 +138,9 @@ type ModelReply struct {
 
 	// MessageDecision and CallsDecision are the decisions of the inline hooks, if they ran. Gated
 	// means that the thread records the end of the run and the approval requests.
-	MessageDecision *Decision `json:"onMessage,omitempty"`
-	CallsDecision   *Decision `json:"onCalls,omitempty"`
-	Gated           bool      `json:"held,omitempty"`
+	MessageDecision *HookDecision `json:"messageDecision,omitempty"`
+	CallsDecision   *HookDecision `json:"callsDecision,omitempty"`
+	Gated           bool          `json:"gated,omitempty"`
 
 	// Ended means that the activity has stored the end of the turn.
 	Ended bool `json:"ended,omitempty"`
@@ -294,7 +294,7 @@ type ToolReply struct {
 	Truncated bool   `json:"truncated,omitempty"`
 
 	// Decision is the decision of the inline hooks on the result, if they ran.
-	Decision *Decision `json:"decision,omitempty"`
+	Decision *HookDecision `json:"decision,omitempty"`
 
 	// Status is the status in the tool log: succeeded, failed, interrupted, unknown or denied.
 	Status string `json:"status"`
@@ -383,8 +383,8 @@ type HookReply struct {
 	Failed string `json:"failed,omitempty"`
 }
 
-// Decision is the result of a hook workflow: the decision of hooks and processors on an event.
-type Decision struct {
+// HookDecision is the result of a hook workflow: the decision of hooks and processors on an event.
+type HookDecision struct {
 	Outcome event.Outcome `json:"outcome"`
 
 	// By is the hook that responded, produced events, dropped the event or failed.
@@ -411,8 +411,8 @@ type Decision struct {
 
 // HookDecided is the payload of signal "hook_decided".
 type HookDecided struct {
-	EventID  string   `json:"eventId"`
-	Decision Decision `json:"decision"`
+	EventID  string       `json:"eventId"`
+	Decision HookDecision `json:"decision"`
 }
 
 // RecordStep is the input of record, which stores records when no other activity does.
@@ -442,12 +442,12 @@ const (
 )
 
 // foreign returns the posted event that the turn belongs to, or "" if it is the turn's own item.
-func (t *Turn) foreign() string {
+func (t *Turn) rootIfOther() string {
 	if root := t.root(); root != t.Item.ID {
 		return root
 	}
 	return ""
 }
 
-// Of returns the event whose turn a step belongs to.
-func Of(root, eventID string) string { return cmp.Or(root, eventID) }
+// TurnEvent returns the event whose turn a step belongs to.
+func TurnEvent(root, eventID string) string { return cmp.Or(root, eventID) }

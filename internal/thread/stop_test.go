@@ -14,12 +14,12 @@ import (
 // TestStopInEveryPhase interrupts a run wherever it can be: each call that is stored has
 // exactly one result then, and viewers are told of exactly one end.
 func TestStopInEveryPhase(t *testing.T) {
-	start := func(t *testing.T) (*State, *Run) {
+	start := func(t *testing.T) (*State, *AgentRun) {
 		s := newState()
 		return s, begin(t, s, "e1", "go").Runs[0]
 	}
-	withReply := func(content string, specs []hook.Spec) func(*testing.T) (*State, *Run) {
-		return func(t *testing.T) (*State, *Run) {
+	withReply := func(content string, specs []hook.Spec) func(*testing.T) (*State, *AgentRun) {
+		return func(t *testing.T) (*State, *AgentRun) {
 			s, r := start(t)
 			reply(t, s, r, specs, content, runs("c1"), asks("c2"))
 			return s, r
@@ -27,16 +27,16 @@ func TestStopInEveryPhase(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		reach   func(*testing.T) (*State, *Run)
+		reach   func(*testing.T) (*State, *AgentRun)
 		results []string
 	}{
 		{"the model is asked", start, nil},
-		{"hooks decide on the model call", func(t *testing.T) (*State, *Run) {
+		{"hooks decide on the model call", func(t *testing.T) (*State, *AgentRun) {
 			s, r := start(t)
 			s.Turn.HooksStarted(r.ModelCallEvent(), watch...)
 			return s, r
 		}, nil},
-		{"hooks have decided on the model call", func(t *testing.T) (*State, *Run) {
+		{"hooks have decided on the model call", func(t *testing.T) (*State, *AgentRun) {
 			s, r := start(t)
 			require.True(t, r.ApplyModelCallDecision(t0, pass))
 			return s, r
@@ -44,32 +44,32 @@ func TestStopInEveryPhase(t *testing.T) {
 		{"hooks decide on the reply", withReply("let me see", watch), []string{"c1", "c2"}},
 		{"no hook may see the reply", withReply("let me see", nil), []string{"c1", "c2"}},
 		{"hooks decide on the calls", withReply("", watch), []string{"c1", "c2"}},
-		{"the calls are to be planned", func(t *testing.T) (*State, *Run) {
+		{"the calls are to be planned", func(t *testing.T) (*State, *AgentRun) {
 			s, r := withReply("", watch)(t)
 			r.ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c2")))
 			require.Equal(t, []string{"c2"}, r.Plan)
 			return s, r
 		}, []string{"c1", "c2"}},
-		{"the calls are planned", func(t *testing.T) (*State, *Run) {
+		{"the calls are planned", func(t *testing.T) (*State, *AgentRun) {
 			s, r := withReply("", watch)(t)
 			r.ApplyCallsDecision(t0, pass)
 			r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
 			return s, r
 		}, []string{"c1", "c2"}},
-		{"a person was asked, and a call has run", func(t *testing.T) (*State, *Run) {
+		{"a person was asked, and a call has run", func(t *testing.T) (*State, *AgentRun) {
 			s, r := withReply("", nil)(t)
 			r.ApplyCallsDecision(t0, pass)
 			r.Calls[0].CallRan(ToolReply{Status: "succeeded"})
-			require.Equal(t, []Stage{Ran, Waiting}, []Stage{r.Calls[0].Stage, r.Calls[1].Stage})
+			require.Equal(t, []CallStage{CallRan, CallWaiting}, []CallStage{r.Calls[0].Stage, r.Calls[1].Stage})
 			return s, r
 		}, []string{"c2"}},
-		{"a result was heard", func(t *testing.T) (*State, *Run) {
+		{"a result was heard", func(t *testing.T) (*State, *AgentRun) {
 			s, r := withReply("", nil)(t)
 			r.ApplyCallsDecision(t0, pass)
 			s.ran(t0, r, r.Calls[0])
 			return s, r
 		}, []string{"c2"}},
-		{"a hook has put calls in the place of the message", func(t *testing.T) (*State, *Run) {
+		{"a hook has put calls in the place of the message", func(t *testing.T) (*State, *AgentRun) {
 			s := newState()
 			turn := arrive(t, s, says("e1", "go"))
 			s.Turn.Enter(t0, replaces("route", calling("assistant", "x1")))
@@ -199,7 +199,7 @@ func TestInterruptWhileHooksDecideOnTheItem(t *testing.T) {
 
 // TestRetryAfterHooks: a decision is made once, also for an event that fails later.
 func TestRetryAfterHooks(t *testing.T) {
-	fail := func(t *testing.T, d Decision) *State {
+	fail := func(t *testing.T, d HookDecision) *State {
 		s := newState("alice", "bob")
 		turn := arrive(t, s, says("e1", "@alice hello"))
 		s.Turn.Enter(t0, d)
@@ -279,7 +279,7 @@ func TestRetryAfterHooks(t *testing.T) {
 // in one run of the workflow, and once with a new run after each step.
 func TestEveryPointSurvivesANewRun(t *testing.T) {
 	low := -3
-	first := func(s *State) *Run { return s.Turn.Runs[0] }
+	first := func(s *State) *AgentRun { return s.Turn.Runs[0] }
 	story := []func(t *testing.T, s *State){
 		func(t *testing.T, s *State) { post(t, s, says("e1", "@alice go")); post(t, s, says("e9", "waits")) },
 		func(t *testing.T, s *State) { next(t, s) },

@@ -25,7 +25,7 @@ type Turn struct {
 	Interceptions
 
 	// Runs are the runs of agents, in the order in which they were addressed.
-	Runs []*Run `json:"runs,omitempty"`
+	Runs []*AgentRun `json:"runs,omitempty"`
 
 	// Message is the item itself, if it is a message that hooks or processors derived.
 	Message *event.Message `json:"message,omitempty"`
@@ -114,7 +114,7 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 }
 
 // addRun appends a run to the turn.
-func (t *Turn) addRun(r *Run) *Run {
+func (t *Turn) addRun(r *AgentRun) *AgentRun {
 	r.turn, r.Slot = t, len(t.Runs)
 	t.Runs = append(t.Runs, r)
 	return r
@@ -142,16 +142,16 @@ func (in *Inbox) recordItemIn(now time.Time, eventID string, q *Queued) {
 
 // DecidedBefore returns the earlier decision of hooks on the turn's item, if this is a manual retry
 // of an item that they have already decided on.
-func (t *Turn) DecidedBefore() (Decision, bool) {
+func (t *Turn) DecidedBefore() (HookDecision, bool) {
 	if t.Hooked && t.Replaced != nil {
-		return Decision{Outcome: event.OutcomeReplaced, Event: t.Replaced}, true
+		return HookDecision{Outcome: event.OutcomeReplaced, Event: t.Replaced}, true
 	}
-	return Decision{Outcome: event.OutcomePassed}, t.Hooked
+	return HookDecision{Outcome: event.OutcomePassed}, t.Hooked
 }
 
 // Enter processes the turn's item as hooks have decided: each agent that it addresses gets a run.
 // rules are the registered rules, for an environment event.
-func (t *Turn) Enter(now time.Time, d Decision, rules ...rule.Spec) {
+func (t *Turn) Enter(now time.Time, d HookDecision, rules ...rule.Spec) {
 	s := t.thread
 	seen := t.ItemEvent()
 	unhandled := !t.Hooked && d.Unmatched
@@ -201,7 +201,7 @@ func (t *Turn) unhandled(now time.Time) {
 }
 
 // process is the default processing of an item.
-func (t *Turn) process(now time.Time, seen HookEvent, d Decision) {
+func (t *Turn) process(now time.Time, seen HookEvent, d HookDecision) {
 	s := t.thread
 	m := seen.message
 	if d.Outcome == event.OutcomeReplaced {
@@ -305,7 +305,7 @@ func (t *Turn) SteeredEvent(q Queued) HookEvent {
 }
 
 // Join adds a message to the turn as hooks have decided.
-func (t *Turn) Join(now time.Time, q Queued, d Decision) {
+func (t *Turn) Join(now time.Time, q Queued, d HookDecision) {
 	s := t.thread
 	d = t.applyDecision(now, t.SteeredEvent(q), d, nil)
 	t.joins(q)
@@ -342,7 +342,7 @@ func (t *Turn) Join(now time.Time, q Queued, d Decision) {
 // one of them and was not interrupted before.
 func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
 	for _, t := range ts.turns() {
-		if t.means(ctl) {
+		if t.matches(ctl) {
 			t.Interrupted = &ctl
 			current = current || t == ts.Turn
 		}
@@ -390,7 +390,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 
 // endInterrupted records who interrupted the turn, if it was interrupted before it was finished.
 func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
-	switch cut := t.Stage == ItemArrived || t.Cut || t.Unhandled() || slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.Interrupted }); {
+	switch cut := t.Stage == ItemArrived || t.Cut || t.Unhandled() || slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Interrupted }); {
 	case cut && t.Interrupted == nil:
 		// The running step was notified of the interrupt before the thread was.
 		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}

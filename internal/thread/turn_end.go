@@ -57,7 +57,7 @@ func (ts *Turns) announceUnprocessed(now time.Time, q Queued, out signals.TurnRe
 // endsWith returns the id of the record of the turn's end, if the turn would end with a reply of
 // the run that has no tool calls and addresses nobody. The model's activity then stores the record
 // with its reply.
-func (t *Turn) endsWith(r *Run) string {
+func (t *Turn) endsWith(r *AgentRun) string {
 	s := t.thread
 	if t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.rootOf(t.root()) != nil {
 		return ""

@@ -56,7 +56,7 @@ const (
 	doingDone  = "done"
 )
 
-func (r *Run) doing() string {
+func (r *AgentRun) doing() string {
 	switch r.Phase {
 	case PhaseModel:
 		if r.turn.find(r.ModelCallEvent().Key) == nil {
@@ -68,7 +68,7 @@ func (r *Run) doing() string {
 		}
 	case PhaseTools:
 		if slices.ContainsFunc(r.Calls, func(c *Call) bool {
-			return c.Stage == Waiting || c.Stage == Ready || c.Stage == Delegated || c.Stage == AtClient
+			return c.Stage == CallWaiting || c.Stage == CallReady || c.Stage == CallDelegated || c.Stage == CallAtClient
 		}) {
 			return doingTools
 		}
@@ -80,10 +80,10 @@ func (r *Run) doing() string {
 }
 
 // subs returns the threads of the sub-agents that the run waits for.
-func (r *Run) subs() []string {
+func (r *AgentRun) subs() []string {
 	var ids []string
 	for _, c := range r.Calls {
-		if c.Stage == Delegated {
+		if c.Stage == CallDelegated {
 			ids = append(ids, c.SubAgent)
 		}
 	}
@@ -92,7 +92,7 @@ func (r *Run) subs() []string {
 
 // unsettled returns the tools of the run's calls that have no result yet, or whose result waits for
 // hooks.
-func (r *Run) unsettled() []string {
+func (r *AgentRun) unsettled() []string {
 	var names []string
 	if r.Reply != nil && r.Phase != PhaseDone {
 		for _, c := range r.open() {

@@ -27,7 +27,7 @@ type Turns struct {
 
 	// AbandonedHooks are the events whose hook workflows may still report although the decision is
 	// no longer needed.
-	AbandonedHooks []string `json:"late,omitempty"`
+	AbandonedHooks []string `json:"abandonedHooks,omitempty"`
 
 	// Roots are the posted events whose derived events are not all processed.
 	Roots []Root `json:"roots,omitempty"`
@@ -112,19 +112,19 @@ func (t *Turn) waitsForPeople() bool {
 	return waits
 }
 
-func (r *Run) runWaits() bool {
+func (r *AgentRun) runWaits() bool {
 	waits := false
 	for _, c := range r.Calls {
 		switch c.Stage {
-		case Waiting, AtClient:
+		case CallWaiting, CallAtClient:
 			waits = true
-		case Delegated:
+		case CallDelegated:
 			if !c.waitsForSubAgent() {
 				return false
 			}
 			waits = true
 		case CallSettled:
-		case Ready, Ran:
+		case CallReady, CallRan:
 			return false
 		}
 	}
@@ -146,7 +146,7 @@ func (q *Queued) isEnv() bool {
 func (in *Inbox) waitsFor(q Queued, policy event.OnWaiting) bool {
 	s := in.thread
 	for _, t := range s.turns() {
-		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *Run) bool { return r.waits() && r.onWaiting(q) == policy }) {
+		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.waits() && r.onWaiting(q) == policy }) {
 			return true
 		}
 	}
@@ -155,7 +155,7 @@ func (in *Inbox) waitsFor(q Queued, policy event.OnWaiting) bool {
 
 // waits reports whether a call of the run waits for a person or a client, here or in a child
 // thread.
-func (r *Run) waits() bool {
+func (r *AgentRun) waits() bool {
 	return r.cancellable() || slices.ContainsFunc(r.Calls, (*Call).waitsForSubAgent)
 }
 
@@ -163,19 +163,19 @@ func (r *Run) waits() bool {
 func (c *Call) waitsForSubAgent() bool {
 	s := c.run.turn.thread
 	sub := s.sub(c.SubAgent)
-	return c.Stage == Delegated && sub != nil && len(sub.Approvals) > 0 && !sub.ended()
+	return c.Stage == CallDelegated && sub != nil && len(sub.Approvals) > 0 && !sub.ended()
 }
 
 // cancellable reports whether the run has calls that a message can cancel. Calls of sub-agents
 // cannot be cancelled.
-func (r *Run) cancellable() bool {
-	return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == Waiting || c.Stage == AtClient })
+func (r *AgentRun) cancellable() bool {
+	return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == CallWaiting || c.Stage == CallAtClient })
 }
 
 // onWaiting returns the effect of an item on a run that waits for people: the setting of its post
 // or, by default, of the run's agent. Only users' messages cancel, and events derived from the
 // turn's own root keep their order.
-func (r *Run) onWaiting(q Queued) event.OnWaiting {
+func (r *AgentRun) onWaiting(q Queued) event.OnWaiting {
 	t, s := r.turn, r.turn.thread
 	if q.Origin != nil && q.Origin.Root == t.root() {
 		return event.OnWaitingHold
@@ -222,17 +222,17 @@ func (in *Inbox) Supersede(now time.Time) {
 	}
 }
 
-func (r *Run) cancelCalls(now time.Time, q *Queued) {
+func (r *AgentRun) cancelCalls(now time.Time, q *Queued) {
 	by := q.Item
 	who := "somebody"
 	if by.Type == event.TypeMessage && q.newMessage().SenderID != "" {
 		who = q.newMessage().SenderID
 	}
 	for _, c := range r.Calls {
-		if c.Stage != Waiting && c.Stage != AtClient {
+		if c.Stage != CallWaiting && c.Stage != CallAtClient {
 			continue
 		}
-		if c.Stage == Waiting {
+		if c.Stage == CallWaiting {
 			made := c.approvalOf(now)
 			made.Decision, made.By, made.Votes = event.DecisionDeny, "threadmill", c.Votes
 			made.Reason = fmt.Sprintf("cancelled by event %s (onWaiting: cancel)", by.ID)
@@ -288,13 +288,13 @@ func (t *Turn) has(eventID string) bool {
 }
 
 // means reports whether a control applies to a turn.
-func (t *Turn) means(ctl signals.Control) bool {
+func (t *Turn) matches(ctl signals.Control) bool {
 	return t.Interrupted == nil && (ctl.EventID == "" || t.has(ctl.EventID))
 }
 
 // othersOpenCalls returns the calls of other runs, including those in parked turns, that have no
 // result yet.
-func (r *Run) othersOpenCalls() (ids []string) {
+func (r *AgentRun) othersOpenCalls() (ids []string) {
 	for _, t := range r.turn.thread.turns() {
 		for _, other := range t.Runs {
 			if other != r {
@@ -305,9 +305,9 @@ func (r *Run) othersOpenCalls() (ids []string) {
 	return ids
 }
 
-func (r *Run) openCalls() (ids []string) {
+func (r *AgentRun) openCalls() (ids []string) {
 	for _, c := range r.Calls {
-		if c.Stage != CallSettled && c.Stage != Ran {
+		if c.Stage != CallSettled && c.Stage != CallRan {
 			ids = append(ids, c.Plan.ID)
 		}
 	}
@@ -321,7 +321,7 @@ func (r *Run) openCalls() (ids []string) {
 
 // pendingCalls maps the digests of the calls of the run's agent in other runs that wait for
 // approval to their ids.
-func (r *Run) pendingCalls() map[string]string {
+func (r *AgentRun) pendingCalls() map[string]string {
 	var ids map[string]string
 	for _, t := range r.turn.thread.turns() {
 		for _, other := range t.Runs {
@@ -329,7 +329,7 @@ func (r *Run) pendingCalls() map[string]string {
 				continue
 			}
 			for _, c := range other.Calls {
-				if c.Stage != Waiting || c.Plan.Guard == nil {
+				if c.Stage != CallWaiting || c.Plan.Guard == nil {
 					continue
 				}
 				if ids == nil {

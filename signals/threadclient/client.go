@@ -54,7 +54,7 @@ func newClient(c *conn, l *lanes) *Client {
 func (c *Client) Namespace() string { return c.namespace }
 
 // Open starts a thread. With a post, the thread begins with it. A thread that
-// exists already gives ErrExists, one that was closed ErrClosed.
+// exists already gives [signals.ErrThreadExists], one that was closed [signals.ErrThreadClosed].
 func (c *Client) Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error {
 	if err := checkStart(threadID, start); err != nil {
 		return err

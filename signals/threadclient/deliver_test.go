@@ -18,7 +18,7 @@ import (
 )
 
 func TestDeliver(t *testing.T) {
-	run := signals.Run{Namespace: "other", ScheduleID: "daily", At: listStart}
+	run := signals.ScheduledRun{Namespace: "other", ScheduleID: "daily", At: listStart}
 	delivery := func(t *testing.T, change ...func(*signals.Schedule)) signals.Delivery {
 		d, err := daily(change...).Delivery(run)
 		require.NoError(t, err)

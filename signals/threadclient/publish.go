@@ -37,7 +37,7 @@ const PublishIgnored = "ignored"
 // metadata.source "env".
 //
 // An event that names no thread, or one that is not there or has been closed, is ignored,
-// and the result says so. For a threadID the error is ErrNotFound or ErrClosed then.
+// and the result says so. For a threadID the error is [signals.ErrThreadNotFound] or [signals.ErrThreadClosed].
 func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent, o PublishOptions) (PublishResult, error) {
 	routed := threadID == ""
 	if routed {

@@ -32,7 +32,7 @@ func (e *UnknownEventError) Error() string {
 func (e *UnknownEventError) Unwrap() error { return signals.ErrEventNotFound }
 
 // Prepare makes a post ready for a thread: it gets an id if it has none, and a message
-// whose payload leaves out its thread gets that. The error is that of [signals.CheckPost]:
+// whose payload leaves out its thread gets that. The error is that of [signals.Post.Validate]:
 // asked first, a signal, which nobody answers, is not sent in vain.
 func Prepare(threadID string, p *signals.Post) error {
 	if err := signals.ValidateID("threadId", threadID); err != nil {

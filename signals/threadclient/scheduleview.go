@@ -114,7 +114,7 @@ func (c *schedules) runs(actions []client.ScheduleActionResult) []signals.Schedu
 			WorkflowID: a.StartWorkflowResult.WorkflowID, RunID: a.StartWorkflowResult.FirstExecutionRunID,
 		}
 		// Temporal's own time of it has the jitter in it.
-		if r, err := signals.ParseRun(run.WorkflowID); err == nil {
+		if r, err := signals.ParseScheduledRun(run.WorkflowID); err == nil {
 			run.ScheduledAt, run.EventID = r.At, r.EventID()
 		}
 		out = append(out, run)

@@ -63,7 +63,7 @@ func TestSchedule(t *testing.T) {
 	require.NoError(t, err)
 	want := daily(func(s *signals.Schedule) { s.Note, s.Paused, s.Remaining = "for the team", true, 2 })
 	runAt := func(hour int) signals.ScheduleRun {
-		r := signals.Run{Namespace: "acme", ScheduleID: "daily", At: time.Date(2026, 1, 2, hour, 0, 0, 0, time.UTC)}
+		r := signals.ScheduledRun{Namespace: "acme", ScheduleID: "daily", At: time.Date(2026, 1, 2, hour, 0, 0, 0, time.UTC)}
 		text := r.At.Format(time.RFC3339)
 		return signals.ScheduleRun{
 			ScheduledAt: r.At, StartedAt: listStart.Add(time.Duration(hour-3) * time.Hour), EventID: r.EventID(),

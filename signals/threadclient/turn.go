@@ -28,7 +28,7 @@ func (c *Client) StartTurn(ctx context.Context, threadID string, p signals.Post)
 }
 
 // StartTurnOrOpen is [Client.StartTurn] for a thread that may not be there: then it is
-// opened. A thread that has been closed gives ErrClosed.
+// opened. A thread that was closed gives [signals.ErrThreadClosed].
 func (c *Client) StartTurnOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (*PendingTurn, error) {
 	if err := start.Validate(); err != nil {
 		return nil, err
