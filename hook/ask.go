@@ -40,12 +40,12 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("it panicked: %v", e.Value) }
 
-// AskInline runs an inline hook.
+// RunInline runs an inline hook.
 func (h Hook) RunInline(c Context, e event.Event) (Answer, error) {
 	return ask(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Inline(c, e, respond) })
 }
 
-// Ask runs a hook that is a Go function, inline or not.
+// Run runs a hook that is a Go function, inline or not.
 func (h Hook) Run(ctx context.Context, e event.Event, deps Deps) (Answer, error) {
 	if h.Inline != nil {
 		return h.RunInline(deps.Context, e)
@@ -161,7 +161,7 @@ func (v Verdict) Read(seen event.Event) (Answer, error) {
 	return v.answer(seen, got)
 }
 
-// Ask runs a processor.
+// Run runs a processor.
 func (p Processor) Run(ctx context.Context, e event.Event, deps Deps) (out Answer, err error) {
 	defer caught(&err)
 	if e, err = clone(e); err != nil {

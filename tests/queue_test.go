@@ -339,7 +339,7 @@ func queueSetStatus(t *testing.T, d *desk, w *harness.Harness) {
 		"cannot be set":          {EventID: "last", Status: event.ItemProcessing, By: "ann"},
 		"is not one of":          {EventID: "last", Status: "lost", By: "ann"},
 		"is completed already":   {EventID: "last", Status: event.ItemCompleted, By: "ann"},
-		"it is done with":        {EventID: "last", Status: event.ItemPending, By: "ann"},
+		"it has ended":        {EventID: "last", Status: event.ItemPending, By: "ann"},
 		"neither queued nor amo": {EventID: "nobody", Status: event.ItemCompleted, By: "ann"},
 	} {
 		before := len(w.Records(id))

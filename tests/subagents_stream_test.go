@@ -157,7 +157,7 @@ func TestUnknownSubAgent(t *testing.T) {
 		"S1-32 no agent":                     {`use call-agent {"agent":"","message":"hello"}`, "agent is required"},
 		"nothing to do":                      {`use call-agent {"agent":"helper","message":""}`, "message is required"},
 		"arguments that do not fit":          {`use call-agent {"agent":"helper"}`, "message"},
-		"more than can be asked":             {asks("helper", strings.Repeat("a", 128<<10-1)), "message is 131073 bytes as JSON, at most 131072"},
+		"more than can be asked":             {asks("helper", strings.Repeat("a", 128<<10-1)), "message is 131073 bytes as JSON, must be at most 131072"},
 		"more than can be asked, by escapes": {asks("helper", strings.Repeat(`"`, 60_000)+strings.Repeat("a", 20_000)), "message is 140002 bytes as JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {

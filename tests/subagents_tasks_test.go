@@ -229,7 +229,7 @@ func TestAgentInTheBackgroundNeedsThePermission(t *testing.T) {
 	id := w.Open()
 	for says, want := range map[string]string{
 		assigns("helper", "hello"):                                    "that takes the tool call_agent",
-		assigns("nobody", "hello"):                                    "cannot be asked",
+		assigns("nobody", "hello"):                                    "cannot be called",
 		`use task {"agent":"helper","tool":"note","message":"hello"}`: "exclude each other",
 	} {
 		say(w, id, says)

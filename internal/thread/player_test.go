@@ -342,10 +342,6 @@ func (p *player) post(c command) {
 	case err != nil && c.verb == "post-signal":
 		s.Reject(p.now, signals.SignalPost, post, err)
 		return
-	case err != nil && s.WasPosted(post.ID):
-		// The validator of the update has said so.
-		p.say("= duplicate")
-		return
 	case err != nil:
 		p.err(err)
 		return

@@ -25,8 +25,12 @@ type Incoming struct {
 	message *event.NewMessage
 }
 
-// Read validates and decodes a post, independent of the thread's state.
+// Read validates and decodes a post. It does not read a post whose id was posted before: only the id
+// of such a duplicate matters.
 func (in *Inbox) Read(p signals.Post) (Incoming, error) {
+	if p.ID != "" && in.WasPosted(p.ID) {
+		return Incoming{Post: p}, nil
+	}
 	m, err := p.Message(in.thread.ThreadID)
 	return Incoming{p, m}, err
 }
