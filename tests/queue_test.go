@@ -334,13 +334,13 @@ func queueSetStatus(t *testing.T, d *desk, w *harness.Harness) {
 	requireBlocked(w, id, blocked, "set to failed")
 
 	for name, c := range map[string]signals.SetStatus{
-		"eventId":                {Status: event.ItemCompleted, By: "ann"},
-		"by":                     {EventID: "last", Status: event.ItemFailed},
-		"cannot be set":          {EventID: "last", Status: event.ItemProcessing, By: "ann"},
-		"is not one of":          {EventID: "last", Status: "lost", By: "ann"},
-		"is completed already":   {EventID: "last", Status: event.ItemCompleted, By: "ann"},
-		"it has ended":        {EventID: "last", Status: event.ItemPending, By: "ann"},
-		"neither queued nor amo": {EventID: "nobody", Status: event.ItemCompleted, By: "ann"},
+		"eventId":              {Status: event.ItemCompleted, By: "ann"},
+		"by":                   {EventID: "last", Status: event.ItemFailed},
+		"cannot be set":        {EventID: "last", Status: event.ItemProcessing, By: "ann"},
+		"is not one of":        {EventID: "last", Status: "lost", By: "ann"},
+		"is completed already": {EventID: "last", Status: event.ItemCompleted, By: "ann"},
+		"it has ended":         {EventID: "last", Status: event.ItemPending, By: "ann"},
+		"neither queued nor a recently ended event": {EventID: "nobody", Status: event.ItemCompleted, By: "ann"},
 	} {
 		before := len(w.Records(id))
 		_, err := w.Threads.SetStatus(w.Ctx(), id, c)

@@ -228,7 +228,7 @@ func TestAgentInTheBackgroundNeedsThePermission(t *testing.T) {
 	w := harness.New(t, harness.Options{Agents: agents})
 	id := w.Open()
 	for says, want := range map[string]string{
-		assigns("helper", "hello"):                                    "that takes the tool call_agent",
+		assigns("helper", "hello"):                                    "that requires the tool call_agent",
 		assigns("nobody", "hello"):                                    "cannot be called",
 		`use task {"agent":"helper","tool":"note","message":"hello"}`: "exclude each other",
 	} {
