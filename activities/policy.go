@@ -58,30 +58,30 @@ func (p *planner) policy(ctx context.Context, out *thread.PlannedCall, parts ...
 		seen.Arguments = cmp.Or(one.resolved, seen.Arguments)
 		verdict = stricter(verdict, p.verdict(seen, one.definition))
 	}
-	switch verdict.Effect {
-	case approval.EffectDeny:
-		out.Denied, out.DeniedBy = cmp.Or(verdict.Reason, "no reason is given"), "policy "+verdict.Rule
-		return
-	case approval.EffectAsk:
-	case approval.EffectAllow:
-		return
-	}
 	whole := wholeOf(parts)
-	guard, err := guardOf(whole)
-	if err == nil {
-		out.Guard = &guard
-		err = p.read(ctx)
+	var earlier approval.History
+	if verdict.Effect != approval.EffectDeny && verdict.Effect != approval.EffectAllow {
+		guard, err := guardOf(whole)
+		if err == nil {
+			out.Guard = &guard
+			err = p.read(ctx)
+		}
+		if err != nil {
+			// A call that cannot be checked needs approval.
+			p.ask(out, parts[0], verdict, "earlier approvals could not be checked: "+err.Error())
+			return
+		}
+		earlier = *p.history
 	}
-	if err != nil {
-		// A call that cannot be checked needs approval.
-		p.ask(out, parts[0], verdict, "earlier approvals could not be checked: "+err.Error())
-		return
-	}
-	if g, ok := p.history.FindFor(whole, verdict.Terms); ok && !p.history.Revoked(out.ID) {
+	switch outcome := earlier.Check(out.ID, whole, verdict); {
+	case outcome.NeedsApproval:
+		p.ask(out, parts[0], verdict, "")
+	case outcome.Grant != nil:
+		g := outcome.Grant
 		out.Grant = &thread.GrantedCall{ID: g.ID, Scope: g.Scope, By: g.By}
-		return
+	case !outcome.CanExecute:
+		out.Denied, out.DeniedBy = outcome.Denied, "policy "+verdict.Rule
 	}
-	p.ask(out, parts[0], verdict, "")
 }
 
 // wholeOf merges the parts into the one call that people approve.
@@ -244,7 +244,7 @@ func (p *planner) read(ctx context.Context) error {
 	if p.history != nil || p.unread != nil {
 		return p.unread
 	}
-	records, err := p.a.approvals(ctx, p.ref)
+	records, err := store.AllRecords(ctx, p.a.cfg.Store, store.Key(p.ref), event.TypeApproval)
 	if err == nil {
 		history := approval.ReadHistory(records)
 		p.history = &history
@@ -254,21 +254,4 @@ func (p *planner) read(ctx context.Context) error {
 	}
 	p.unread = err
 	return err
-}
-
-// approvals returns a thread's approval records.
-func (a *Activities) approvals(ctx context.Context, ref thread.Ref) ([]event.Record, error) {
-	var out []event.Record
-	q := store.Query{Types: []string{event.TypeApproval}, Limit: store.MaxLimit}
-	for {
-		page, err := a.cfg.Store.Records(ctx, store.Key(ref), q)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, page...)
-		if len(page) < store.MaxLimit {
-			return out, nil
-		}
-		q.After = page[len(page)-1].Seq
-	}
 }

@@ -3,7 +3,6 @@ package approval
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -125,18 +124,8 @@ func (h *History) revoke(a event.Approval) {
 // counts as revoked.
 func (h History) Grants() []Grant { return slices.Clone(h.grants) }
 
-// FindSession returns the oldest grant that covers the call, if any.
-func (h History) FindSession(c Call) (Grant, bool) {
-	for _, g := range h.grants {
-		if g.Covers(c) {
-			return g, true
-		}
-	}
-	return Grant{}, false
-}
-
-// FindFor is [History.FindSession] for a call that needs approval on these terms: a grant by one
-// person does not count if several people, or others, must approve.
+// FindFor returns the oldest grant that covers a call which needs approval on these terms, if any: a
+// grant by one person does not count if several people, or others, must approve.
 func (h History) FindFor(c Call, t Terms) (Grant, bool) {
 	if t.Quorum > 1 {
 		return Grant{}, false
@@ -168,15 +157,4 @@ func (h History) Revoked(toolCallID string) bool { return h.calls[toolCallID].re
 // holds reports whether a grant has not been revoked.
 func (h History) holds(id string) bool {
 	return slices.ContainsFunc(h.grants, func(g Grant) bool { return g.ID == id && g.RevokedAt == nil })
-}
-
-// ConsumeOnce returns the history after the call has run.
-func (h History) ConsumeOnce(toolCallID string) History {
-	ran := maps.Clone(h.ran)
-	if ran == nil {
-		ran = map[string]bool{}
-	}
-	ran[toolCallID] = true
-	h.ran = ran
-	return h
 }

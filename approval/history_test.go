@@ -59,23 +59,13 @@ func TestFindOnce(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, once, got)
 	})
-	t.Run("S4-85 only while it is not consumed", func(t *testing.T) {
+	t.Run("S4-85 only until the call has run, S4-86 which consumes it", func(t *testing.T) {
 		_, ok := read(t, append(records(once), result("call_1"))).FindOnce("call_1")
 		require.False(t, ok)
 		_, ok = read(t, append(records(once), result("call_2"))).FindOnce("call_1")
 		require.True(t, ok, "another call has run")
 		_, ok = read(t, append([]event.Record{result("call_1")}, records(once)...)).FindOnce("call_1")
 		require.False(t, ok, "whatever the order")
-	})
-	t.Run("S4-86 consumed in advance", func(t *testing.T) {
-		h := read(t, records(once))
-		consumed := h.ConsumeOnce("call_1")
-		_, ok := consumed.FindOnce("call_1")
-		require.False(t, ok)
-		_, ok = h.FindOnce("call_1")
-		require.True(t, ok, "the history before is as it was")
-		_, ok = History{}.ConsumeOnce("call_1").FindOnce("call_1")
-		require.False(t, ok)
 	})
 	t.Run("S4-87 there is no state but the records", func(t *testing.T) {
 		stored := append(records(once), result("call_9"))
@@ -155,7 +145,7 @@ func TestFindOnce(t *testing.T) {
 	})
 }
 
-func TestFindSession(t *testing.T) {
+func TestFindGrant(t *testing.T) {
 	session := approvalOf(t, "call_1", shellCall(), event.ScopeSession)
 	revoked := event.Approval{ToolCallID: "call_1", Decision: event.DecisionRevoked, By: "bob", DecidedAt: then.Add(time.Minute)}
 	with := func(a event.Approval, change func(*event.Approval)) event.Approval {
@@ -165,14 +155,14 @@ func TestFindSession(t *testing.T) {
 
 	t.Run("S4-T18 a session approval is recorded, S4-84 and found", func(t *testing.T) {
 		h := read(t, append(records(session), result("call_1")))
-		g, ok := h.FindSession(shellCall())
+		g, ok := h.FindFor(shellCall(), Terms{})
 		require.True(t, ok, "that its own call has run changes nothing")
 		require.Equal(t, Grant{
 			ID: "call_1", Scope: event.ScopeSession, Agent: "assistant", ToolName: "shell_cmd", Digest: session.Digest, Definition: "sha256:d1",
 			WorkingDirectory: "/desk", By: "ann", GrantedAt: then,
 		}, g)
 		require.Equal(t, []Grant{g}, h.Grants())
-		_, ok = h.FindSession(shellCall(arguments(`{"command":"rm"}`)))
+		_, ok = h.FindFor(shellCall(arguments(`{"command":"rm"}`)), Terms{})
 		require.False(t, ok)
 	})
 	t.Run("it outlives another round of its own call", func(t *testing.T) {
@@ -181,20 +171,20 @@ func TestFindSession(t *testing.T) {
 		again := event.NewRecord("call_1.decision.2", event.TypeApproval, "", "", then, round)
 		again.Seq = 2
 		h := read(t, append(records(session), again))
-		_, ok := h.FindSession(shellCall())
+		_, ok := h.FindFor(shellCall(), Terms{})
 		require.True(t, ok, "the call was let through by it")
 		_, ok = h.FindOnce("call_1")
 		require.True(t, ok)
 	})
 	t.Run("S4-79 an approval for once covers no other call", func(t *testing.T) {
 		h := read(t, records(approvalOf(t, "call_1", shellCall(), event.ScopeOnce)))
-		_, ok := h.FindSession(shellCall())
+		_, ok := h.FindFor(shellCall(), Terms{})
 		require.False(t, ok)
 		require.Empty(t, h.Grants())
 	})
 	t.Run("revoked", func(t *testing.T) {
 		h := read(t, records(session, revoked))
-		_, ok := h.FindSession(shellCall())
+		_, ok := h.FindFor(shellCall(), Terms{})
 		require.False(t, ok)
 		require.Len(t, h.Grants(), 1, "it is still listed")
 		require.Equal(t, "bob", h.Grants()[0].RevokedBy)
@@ -208,20 +198,20 @@ func TestFindSession(t *testing.T) {
 		"an approval of before, without a digest": with(session, func(a *event.Approval) { a.Digest = "" }),
 	} {
 		t.Run("nothing is granted by "+name, func(t *testing.T) {
-			_, ok := read(t, records(a)).FindSession(shellCall())
+			_, ok := read(t, records(a)).FindFor(shellCall(), Terms{})
 			require.False(t, ok)
 		})
 	}
 	t.Run("what is decided on the same call later takes its place", func(t *testing.T) {
 		h := read(t, records(session, with(session, func(a *event.Approval) { a.Round, a.Decision, a.By = 2, event.DecisionDeny, "eve" })))
-		_, ok := h.FindSession(shellCall())
+		_, ok := h.FindFor(shellCall(), Terms{})
 		require.False(t, ok)
 		require.Equal(t, "eve", h.Grants()[0].RevokedBy)
 	})
 	t.Run("given again", func(t *testing.T) {
 		again := with(session, func(a *event.Approval) { a.Round, a.DecidedAt = 2, then.Add(time.Hour) })
 		h := read(t, records(session, revoked, again))
-		g, ok := h.FindSession(shellCall())
+		g, ok := h.FindFor(shellCall(), Terms{})
 		require.True(t, ok)
 		require.Equal(t, then.Add(time.Hour), g.GrantedAt)
 		require.Len(t, h.Grants(), 2)
@@ -230,7 +220,7 @@ func TestFindSession(t *testing.T) {
 	t.Run("of several the oldest that covers", func(t *testing.T) {
 		other := with(approvalOf(t, "call_0", shellCall(arguments(`{}`)), event.ScopeSession), func(a *event.Approval) { a.By = "bob" })
 		h := read(t, records(other, session, with(session, func(a *event.Approval) { a.ToolCallID = "call_2" })))
-		g, ok := h.FindSession(shellCall())
+		g, ok := h.FindFor(shellCall(), Terms{})
 		require.True(t, ok)
 		require.Equal(t, "call_1", g.ID)
 		require.Equal(t, []string{"call_0", "call_1", "call_2"}, []string{h.Grants()[0].ID, h.Grants()[1].ID, h.Grants()[2].ID})

@@ -21,6 +21,23 @@ type Reader interface {
 	RecordsByID(ctx context.Context, key Key, ids ...string) ([]event.Record, error)
 }
 
+// AllRecords returns all records of a thread that have one of the types, oldest first.
+func AllRecords(ctx context.Context, s Reader, key Key, types ...string) ([]event.Record, error) {
+	var all []event.Record
+	q := Query{Types: types, Limit: MaxLimit}
+	for {
+		page, err := s.Records(ctx, key, q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if q.Complete(page) {
+			return all, nil
+		}
+		q.After = page[len(page)-1].Seq
+	}
+}
+
 // Message is a message with the decisions of hooks.
 type Message struct {
 	// Message is the effective message: the stored one or its replacement. The content of a hidden

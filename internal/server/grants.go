@@ -53,7 +53,7 @@ func (h *approvalHandlers) listGrants(ctx context.Context, in *grantsInput) (*gr
 	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	records, err := h.approvalRecords(ctx, in.ID)
+	records, err := store.AllRecords(ctx, h.store, h.key(in.ID), event.TypeApproval)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
@@ -71,23 +71,6 @@ func (h *approvalHandlers) listGrants(ctx context.Context, in *grantsInput) (*gr
 	return out, nil
 }
 
-// approvalRecords are all of a thread's, in order.
-func (h *approvalHandlers) approvalRecords(ctx context.Context, threadID string) ([]event.Record, error) {
-	var all []event.Record
-	q := store.Query{Types: []string{event.TypeApproval}, Limit: store.MaxLimit}
-	for {
-		page, err := h.store.Records(ctx, h.key(threadID), q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if len(page) < q.Limit {
-			return all, nil
-		}
-		q.After = page[len(page)-1].Seq
-	}
-}
-
 func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*output[signals.DecideResult], error) {
 	by, err := actor(ctx, "query.by", in.By, byAPI)
 	if err != nil {
@@ -97,7 +80,7 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 		return nil, err
 	}
 	// A thread takes any revocation: which approvals there are, its records know.
-	records, err := h.approvalRecords(ctx, in.ID)
+	records, err := store.AllRecords(ctx, h.store, h.key(in.ID), event.TypeApproval)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
