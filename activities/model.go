@@ -174,7 +174,7 @@ func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.M
 			}
 			out.Usage, out.Model = call.Usage, call.Model
 		case event.TypeTurnEnded:
-			out.Ended = true
+			out.EndStored = true
 		}
 	}
 	return out, nil

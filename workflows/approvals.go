@@ -21,7 +21,7 @@ func (t approvals) handlers() []handler {
 		onUpdate(t.conversation, signals.UpdateDecide, "decide on a tool call", signals.Decide.Validate, t.updateDecide),
 		onUpdate(t.conversation, signals.UpdateRevoke, "take an approval back", signals.Revoke.Validate, t.updateRevoke),
 		onQuery(signals.QueryApprovals, "the tool calls that wait for approval, or for a client", func(workflow.Context) signals.Approvals {
-			return signals.Approvals{Approvals: t.state.Approvals(), ClientCalls: t.state.ClientCalls()}
+			return signals.Approvals{Approvals: t.state.Decisions.Approvals(), ClientCalls: t.state.Turns.ClientCalls()}
 		}),
 	}
 }
@@ -32,12 +32,12 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 		return
 	}
-	if _, _, below := t.state.ChildRequest(d.ToolCallID); below {
+	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
 		children(t).decideForChildBySignal(ctx, name, d)
 		return
 	}
-	if !t.state.IsEarly(d.ToolCallID) || !t.state.BufferEarly(d) {
-		t.state.TakeDecision(workflow.Now(ctx), d)
+	if !t.state.Decisions.IsEarly(d.ToolCallID) || !t.state.Decisions.BufferEarly(d) {
+		t.state.Decisions.TakeDecision(workflow.Now(ctx), d)
 	}
 }
 
@@ -45,41 +45,37 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 const earlyDecisionTimeout = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	if _, _, below := t.state.ChildRequest(d.ToolCallID); below {
+	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
 		return children(t).decideForChild(ctx, d)
 	}
-	if t.state.IsEarly(d.ToolCallID) {
-		_, err := workflow.AwaitWithTimeout(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.IsEarly(d.ToolCallID) })
+	if t.state.Decisions.IsEarly(d.ToolCallID) {
+		_, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.Decisions.IsEarly(d.ToolCallID) })
 		if err != nil {
 			return signals.DecideResult{}, err
 		}
-		if t.continuingAsNew && t.state.IsEarly(d.ToolCallID) && t.state.BufferEarly(d) {
+		if t.continuingAsNew && t.state.Decisions.IsEarly(d.ToolCallID) && t.state.Decisions.BufferEarly(d) {
 			// The next workflow run will know the call and apply the decision.
 			return signals.DecideResult{Result: signals.DecideAccepted}, nil
 		}
 	}
-	if err := t.state.CheckAlone(d); err != nil {
+	if err := t.state.Decisions.CheckAlone(d); err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}
 	checked := t.check(ctx, d)
 	if err := checked.Err(); err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}
-	return t.state.DecideChecked(workflow.Now(ctx), d, checked), nil
+	return t.state.Decisions.DecideChecked(workflow.Now(ctx), d, checked), nil
 }
 
 // check validates the edited arguments or the pattern of a decision, if it has any.
 func (t approvals) check(ctx workflow.Context, d signals.Decide) thread.CheckReply {
-	step, ok := t.state.Unchecked(d)
+	step, ok := t.state.Decisions.Unchecked(d)
 	if !ok {
 		return thread.CheckReply{}
 	}
 	var reply thread.CheckReply
-	err := workflow.ExecuteLocalActivity(local(ctx, "check a decision"), signals.ActivityCheckDecision, step).Get(ctx, &reply)
-	if err != nil && ctx.Err() == nil {
-		err = workflow.ExecuteActivity(bounded(ctx, "check a decision"), signals.ActivityCheckDecision, step).Get(ctx, &reply)
-	}
-	if err != nil {
+	if err := localFirst(ctx, bounded, "check a decision", signals.ActivityCheckDecision, step, &reply); err != nil {
 		why, _ := explain(err)
 		return thread.CheckReply{Field: d.Checked(), Problem: "could not be checked: " + why}
 	}
@@ -93,17 +89,17 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		s := t.state
-		due := func() bool { return len(s.ToCheck) > 0 || s.Cascading() != nil || s.Superseded() }
+		due := func() bool { return len(s.Decisions.ToCheck) > 0 || s.Turns.Cascading() != nil || s.Inbox.Superseded() }
 		for workflow.Await(ctx, due) == nil {
 			t.pendingSends++
-			s.Supersede(workflow.Now(ctx))
-			for len(s.ToCheck) > 0 {
-				d := s.ToCheck[0]
+			s.Inbox.Supersede(workflow.Now(ctx))
+			for len(s.Decisions.ToCheck) > 0 {
+				d := s.Decisions.ToCheck[0]
 				checked := t.check(ctx, d)
-				s.ToCheck = s.ToCheck[1:]
-				s.DecideOrReject(workflow.Now(ctx), d, checked)
+				s.Decisions.ToCheck = s.Decisions.ToCheck[1:]
+				s.Decisions.DecideOrReject(workflow.Now(ctx), d, checked)
 			}
-			for turn := s.Cascading(); turn != nil; turn = s.Cascading() {
+			for turn := s.Turns.Cascading(); turn != nil; turn = s.Turns.Cascading() {
 				t.cascade(ctx, turn)
 			}
 			t.pendingSends--
@@ -113,21 +109,17 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 
 // cascade checks waiting calls again that a new grant may cover.
 func (t approvals) cascade(ctx workflow.Context, turn *thread.Turn) {
-	s := t.state
-	// The activity reads the grant from the store.
-	t.flushIfOverloaded(ctx)
-	r, step, ok := turn.NextCascade()
-	if !ok {
+	r := turn.NextCascade()
+	if r == nil {
 		turn.Cascaded()
 		return
 	}
-	reply, err := (&activeTurn{t.conversation, turn}).planCalls(ctx, r, step)
+	reply, err := t.planCalls(ctx, r.CascadeStep)
 	turn.Cascaded()
 	if err != nil {
-		workflow.GetLogger(ctx).Warn("looking at calls that a new grant may cover", "thread", s.ThreadID, "error", err)
+		workflow.GetLogger(ctx).Warn("checking calls that a new grant may cover", "thread", t.state.ThreadID, "error", err)
 		return
 	}
-	s.Flushed(step.Flush)
 	r.Cover(workflow.Now(ctx), reply)
 }
 
@@ -136,15 +128,15 @@ func (t approvals) revoke(ctx workflow.Context, name string, v signals.Revoke) {
 		t.state.Reject(workflow.Now(ctx), name, v, err)
 		return
 	}
-	t.state.Revoke(workflow.Now(ctx), v)
+	t.state.Decisions.Revoke(workflow.Now(ctx), v)
 }
 
 // updateRevoke revokes an approval. It returns once the record is stored: from then on, no call
 // runs because of the approval.
 func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals.DecideResult, error) {
-	if id := t.state.Revoke(workflow.Now(ctx), v); t.state.Unwritten(id) {
+	if id := t.state.Decisions.Revoke(workflow.Now(ctx), v); t.state.Outbox.Unwritten(id) {
 		t.record(ctx)
-		if err := workflow.Await(ctx, func() bool { return !t.state.Unwritten(id) }); err != nil {
+		if err := workflow.Await(ctx, func() bool { return !t.state.Outbox.Unwritten(id) }); err != nil {
 			return signals.DecideResult{}, err
 		}
 	}
@@ -161,10 +153,10 @@ func (t approvals) postDecision(ctx workflow.Context, p thread.Incoming, d signa
 	case err != nil:
 		return signals.PostResult{}, err
 	case out.Result == signals.DecideAccepted:
-		t.state.RememberDecision(p)
+		t.state.Decisions.Remember(p)
 		return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
 	case out.Result == signals.DecideAlreadyResolved:
-		t.state.RememberDecision(p)
+		t.state.Decisions.Remember(p)
 		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, nil
 	}
 	return signals.PostResult{}, refuse(event.FieldErrorf("payload.content", "%s", "is a decision that has no effect: "+string(out.Result)))
@@ -175,10 +167,10 @@ func (t approvals) postDecision(ctx workflow.Context, p thread.Incoming, d signa
 func (t approvals) watchStatus(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "status", func(ctx workflow.Context) {
 		s := t.state
-		changed := func() bool { return s.Closing == nil && s.Listable() != s.Listed }
+		changed := func() bool { return s.Closing == nil && s.Decisions.Listable() != s.Decisions.Listed }
 		for workflow.Await(ctx, changed) == nil {
-			s.Listed = s.Listable()
-			if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Waiting(s.Listed)); err != nil {
+			s.Decisions.Listed = s.Decisions.Listable()
+			if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Waiting(s.Decisions.Listed)); err != nil {
 				workflow.GetLogger(ctx).Error("setting the search attribute of a thread that waits", "thread", s.ThreadID, "error", err)
 			}
 		}

@@ -84,7 +84,7 @@ func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
 	next := w.leave(workflows.Input{})
-	expires := *next.State.Turn.Runs[0].Calls[0].Requested.ExpiresAt
+	expires := *next.State.Turns.Current.Runs[0].Calls[0].Requested.ExpiresAt
 
 	w = fixtureWith(t, f)
 	w.SetStartTime(expires.Add(-2 * time.Hour))

@@ -184,7 +184,7 @@ func TestTaskAcrossContinueAsNew(t *testing.T) {
 	w.then(func() { w.post("go", "go") })
 	w.then(func() { w.suggestWith(signals.SignalPost, says("m1", "hello")) })
 	next := w.leave(workflows.Input{})
-	require.Len(t, next.State.Tasks, 1)
+	require.Len(t, next.State.Tasks.Running, 1)
 
 	w = inBackground(t, f, false)
 	dismissed := box[thread.TaskReport](w, taskWorkflowID, signals.SignalTaskReport, nil)
@@ -252,7 +252,7 @@ func TestOverdueTask(t *testing.T) {
 	w.then(func() { w.post("go", "go") })
 	w.then(func() { w.suggestWith(signals.SignalPost, says("m1", "hello")) })
 	next := w.leave(workflows.Input{})
-	deadline := next.State.Tasks[0].Deadline
+	deadline := next.State.Tasks.Running[0].Deadline
 
 	w = inBackground(t, f, false)
 	w.SetStartTime(deadline.Add(-day))

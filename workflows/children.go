@@ -23,7 +23,7 @@ func (t children) handlers() []handler {
 		onSignal(t.conversation, signals.SignalSubAgentApprovals, t.subAgentApprovals),
 		onSignal(t.conversation, signals.SignalSubAgentDecision, t.subAgentDecision),
 	}
-	if t.state.Parent != nil {
+	if t.state.ParentLink.Parent != nil {
 		all = append(all, handler{signal: signals.SignalReport, receive: subAgent(t).reportRequested})
 	}
 	return all
@@ -55,9 +55,9 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 	workflow.GoNamed(ctx, "sub-agent", func(ctx workflow.Context) {
 		var reply thread.DelegateReply
 		if err := child.Get(ctx, &reply); err != nil {
-			t.state.ApplySubAgentLoss(id, reason(err))
+			t.state.Children.ApplyLoss(id, reason(err))
 		} else {
-			t.state.ApplySubAgentEnd(workflow.Now(ctx), thread.SubAgentEnded{ThreadID: id, DelegateReply: reply})
+			t.state.Children.ApplyEnd(workflow.Now(ctx), thread.SubAgentEnded{ThreadID: id, DelegateReply: reply})
 		}
 		delete(t.subs, id)
 	})
@@ -68,17 +68,17 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 // people.
 func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	s := t.state
-	ended := func() bool { _, _, ok := s.SubAgentEnd(c.SubAgent); return ok }
+	ended := func() bool { _, _, ok := s.Children.End(c.SubAgent); return ok }
 	if t.subs[c.SubAgent] != nil || ended() {
-		_ = workflow.Await(ctx, func() bool { return ended() || t.rollover(ctx) || s.CanPark() })
+		_ = workflow.Await(ctx, func() bool { return ended() || t.rollover(ctx) || s.Turns.CanPark() })
 	} else {
 		to := signals.WorkflowID(s.Namespace, c.SubAgent)
-		gone := t.awaitReport(ctx, to, func() bool { return ended() || t.turn.Interrupted != nil || s.CanPark() })
+		gone := t.awaitReport(ctx, to, func() bool { return ended() || t.turn.Interrupted != nil || s.Turns.CanPark() })
 		if gone != nil {
-			s.ApplySubAgentLoss(c.SubAgent, reason(gone))
+			s.Children.ApplyLoss(c.SubAgent, reason(gone))
 		}
 	}
-	reply, gone, ok := s.SubAgentEnd(c.SubAgent)
+	reply, gone, ok := s.Children.End(c.SubAgent)
 	switch {
 	case !ok || t.interrupted(ctx):
 	case reply == nil:
@@ -110,25 +110,6 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start thread.De
 	return child, child.GetChildWorkflowExecution().Get(own, nil)
 }
 
-// requestSubReports asks the threads of sub-agents to report to the next workflow run.
-func (t *conversation) requestSubReports(ctx workflow.Context) {
-	ctx, cancel := workflow.NewDisconnectedContext(ctx)
-	defer cancel()
-	for _, id := range t.state.ReportsToRequest() {
-		child := t.subs[id]
-		if child == nil {
-			continue
-		}
-		if child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil) == nil {
-			t.state.MarkReportRequested(id)
-		}
-		if child.IsReady() {
-			// Only this run receives a result that was returned before the request.
-			_ = workflow.Await(ctx, func() bool { return t.subs[id] == nil })
-		}
-	}
-}
-
 // delegateTask starts a sub-agent as a background task.
 func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	s := t.state
@@ -140,7 +121,7 @@ func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.AgentRun, c *t
 	child, err := t.startSub(ctx, step.Task.ThreadID, start)
 	if err != nil {
 		c.TaskNotStarted(workflow.Now(ctx), step.Task, reason(err))
-		s.ForgetSubAgent(step.Task.ThreadID)
+		s.Children.Forget(step.Task.ThreadID)
 		return
 	}
 	c.TaskStarted(workflow.Now(ctx), step.Task)
@@ -162,20 +143,20 @@ func (t *conversation) cancelThread(ctx workflow.Context, threadID string) {
 }
 
 func (t children) subAgentEnded(ctx workflow.Context, _ string, e thread.SubAgentEnded) {
-	t.state.ApplySubAgentEnd(workflow.Now(ctx), e)
+	t.state.Children.ApplyEnd(workflow.Now(ctx), e)
 }
 
 func (t children) subAgentApprovals(_ workflow.Context, _ string, a thread.SubAgentApprovals) {
-	t.state.ApplySubAgentApprovals(a)
+	t.state.Children.ApplyApprovals(a)
 }
 
 func (t children) subAgentDecision(ctx workflow.Context, _ string, d thread.SubAgentDecision) {
-	t.state.ApplySubAgentDecision(workflow.Now(ctx), d)
+	t.state.Children.ApplyDecision(workflow.Now(ctx), d)
 }
 
 // decideForChild forwards a decision to the child thread of its call and returns the outcome.
 func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	id, out, err := t.state.ForwardDecision(workflow.Now(ctx), d)
+	id, out, err := t.state.Children.Forward(workflow.Now(ctx), d)
 	switch {
 	case err != nil:
 		return signals.DecideResult{}, refuse(err)
@@ -183,12 +164,12 @@ func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signal
 		return signals.DecideResult{Result: out}, nil
 	case out == signals.DecideAccepted && t.forwardDecision(ctx, id, d) != nil:
 		return signals.DecideResult{Result: signals.DecideNotPending}, nil
-	case t.state.NeedsSeveral(d.ToolCallID):
+	case t.state.Children.NeedsSeveral(d.ToolCallID):
 		// Only the child thread knows whether the decision settles the call.
 		return signals.DecideResult{Result: out}, nil
 	}
 	done, err := awaitFor(ctx, thread.ForwardTimeout, func() bool {
-		_, _, waits := t.state.ChildRequest(d.ToolCallID)
+		_, _, waits := t.state.Children.Request(d.ToolCallID)
 		return !waits
 	})
 	switch {
@@ -199,14 +180,14 @@ func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signal
 	}
 	if out != signals.DecideAccepted {
 		// Another decision was forwarded first.
-		return signals.DecideResult{Result: t.state.Decide(workflow.Now(ctx), d)}, nil
+		return signals.DecideResult{Result: t.state.Decisions.Decide(workflow.Now(ctx), d)}, nil
 	}
-	return signals.DecideResult{Result: t.state.ForwardedOutcome(d)}, nil
+	return signals.DecideResult{Result: t.state.Children.ForwardedOutcome(d)}, nil
 }
 
 // decideForChildBySignal is [children.decideForChild] for a decision by signal.
 func (t children) decideForChildBySignal(ctx workflow.Context, name string, d signals.Decide) {
-	id, out, err := t.state.ForwardDecision(workflow.Now(ctx), d)
+	id, out, err := t.state.Children.Forward(workflow.Now(ctx), d)
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 		return
@@ -224,11 +205,11 @@ func (t children) decideForChildBySignal(ctx workflow.Context, name string, d si
 func (t children) forwardDecision(ctx workflow.Context, threadID string, d signals.Decide) error {
 	err := t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), "", signals.SignalDecide, d))
 	if err != nil {
-		t.state.DecisionNotForwarded(threadID, d.ToolCallID)
+		t.state.Children.NotForwarded(threadID, d.ToolCallID)
 		if t.subs[threadID] == nil && ctx.Err() == nil {
 			// Handle the signals that it sent before it ended.
 			t.drain(ctx)
-			t.state.ApplySubAgentLoss(threadID, reason(err))
+			t.state.Children.ApplyLoss(threadID, reason(err))
 		}
 	}
 	return err

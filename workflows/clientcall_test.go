@@ -242,7 +242,7 @@ func TestResultAheadOfAThreadThatMoves(t *testing.T) {
 			})
 			w.then(func() { w.post("e1", "go") })
 			next := w.leave(workflows.Input{})
-			require.Equal(t, []signals.ToolResult{res}, next.State.EarlyResults)
+			require.Equal(t, []signals.ToolResult{res}, next.State.Decisions.EarlyResults)
 			if early != nil {
 				require.NoError(t, early.err)
 				require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted}, early.result)

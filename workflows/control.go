@@ -8,15 +8,17 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// controlHandlers returns the handlers that interrupt, close and change the thread.
-func (t *conversation) controlHandlers() []handler {
+// controls handles requests to interrupt, close and change the thread.
+type controls struct{ *conversation }
+
+func (t controls) handlers() []handler {
 	return []handler{
-		onSignal(t, signals.SignalControl, t.control),
-		onUpdate(t, signals.UpdateThread, "change the thread's title, agents or metadata", t.state.ValidateChange, t.updateThread),
+		onSignal(t.conversation, signals.SignalControl, t.control),
+		onUpdate(t.conversation, signals.UpdateThread, "change the thread's title, agents or metadata", t.state.ValidateChange, t.updateThread),
 	}
 }
 
-func (t *conversation) control(ctx workflow.Context, name string, c signals.Control) {
+func (t controls) control(ctx workflow.Context, name string, c signals.Control) {
 	err := c.Validate()
 	switch {
 	case err != nil:
@@ -29,7 +31,7 @@ func (t *conversation) control(ctx workflow.Context, name string, c signals.Cont
 			t.interrupt(c)
 		}
 	case c.Action == signals.ControlRetry:
-		err = t.state.Retry(workflow.Now(ctx), c)
+		err = t.state.Inbox.Retry(workflow.Now(ctx), c)
 	}
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, c, err)
@@ -39,9 +41,9 @@ func (t *conversation) control(ctx workflow.Context, name string, c signals.Cont
 // interruptEvent interrupts the turn of an event, or removes the event from the queue.
 func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) error {
 	switch {
-	case c.EventID == "" || t.state.InTurn(c.EventID):
+	case c.EventID == "" || t.state.Turns.InTurn(c.EventID):
 		t.interruptTurn(ctx, c)
-	case !t.state.Cancel(workflow.Now(ctx), c):
+	case !t.state.Inbox.Cancel(workflow.Now(ctx), c):
 		return event.FieldErrorf("eventId", "event %q is neither processed nor queued", c.EventID)
 	}
 	return nil
@@ -51,18 +53,18 @@ func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) e
 // its event from the queue.
 func (t *conversation) interruptTurn(ctx workflow.Context, c signals.Control) {
 	t.interrupt(c)
-	t.state.CancelDerived(workflow.Now(ctx), c)
+	t.state.Inbox.CancelDerived(workflow.Now(ctx), c)
 }
 
 // interrupt interrupts the turns that c names, and cancels the steps of the current one.
 func (t *conversation) interrupt(c signals.Control) {
-	if t.state.Interrupt(c) && t.stop != nil {
+	if t.state.Turns.Interrupt(c) && t.stop != nil {
 		t.stop()
 	}
 }
 
 // updateThread changes the thread itself.
-func (t *conversation) updateThread(ctx workflow.Context, c signals.ThreadChange) (signals.State, error) {
+func (t controls) updateThread(ctx workflow.Context, c signals.ThreadChange) (signals.State, error) {
 	s := t.state
 	// The thread may have been closed since the validation.
 	if err := s.ValidateChange(c); err != nil {
@@ -77,18 +79,18 @@ func (t *conversation) updateThread(ctx workflow.Context, c signals.ThreadChange
 }
 
 // describe updates the memo and the search attributes of a changed thread.
-func (t *conversation) describe(ctx workflow.Context, c signals.ThreadChange) error {
+func (t controls) describe(ctx workflow.Context, c signals.ThreadChange) error {
 	memo := map[string]any{}
 	if c.Title != "" {
 		memo[signals.MemoTitle] = c.Title
 	}
 	if len(c.Agents)+len(c.AddAgents)+len(c.RemoveAgents) > 0 {
-		memo[signals.MemoAgents] = t.state.Agents
-		if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Open(t.state.Namespace, t.state.Agents)...); err != nil {
+		memo[signals.MemoAgents] = t.state.Roster.Agents
+		if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Open(t.state.Namespace, t.state.Roster.Agents)...); err != nil {
 			return err
 		}
 		// The new attributes say that the thread is open.
-		t.state.Listed = false
+		t.state.Decisions.Listed = false
 	}
 	if len(memo) == 0 {
 		return nil

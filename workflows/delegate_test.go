@@ -205,9 +205,9 @@ func moving(t *testing.T, f *fakes) workflows.Input {
 	w.then(func() { w.post("go", "go") })
 	w.then(func() { w.suggestWith(signals.SignalPost, says("e2", "later")) })
 	next := w.leave(workflows.Input{})
-	require.Len(t, next.State.SubAgents, 1)
-	require.True(t, next.State.SubAgents[0].ReportRequested)
-	require.Len(t, next.State.SubAgents[0].Approvals, 1)
+	require.Len(t, next.State.Children.SubAgents, 1)
+	require.True(t, next.State.Children.SubAgents[0].ReportRequested)
+	require.Len(t, next.State.Children.SubAgents[0].Approvals, 1)
 	return next
 }
 
@@ -385,8 +385,8 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 			begin(w)
 			w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
 			next := w.leave(workflows.Input{})
-			require.Len(t, next.State.Parked, 1)
-			require.True(t, next.State.SubAgents[0].ReportRequested)
+			require.Len(t, next.State.Turns.Parked, 1)
+			require.True(t, next.State.Children.SubAgents[0].ReportRequested)
 
 			w = delegating(t, f, answering)
 			box[signals.Decide](w, subWorkflowID, signals.SignalDecide, gone)

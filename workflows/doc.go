@@ -4,14 +4,15 @@
 // # Where to begin
 //
 // The thread workflow reads from the top of Workflows.thread down: thread.go is its life cycle,
-// turn.go the steps of a turn, and intercept.go the interception of events by hooks before they
-// take effect. Each of the other concerns is a file with its signals, updates, queries and timers:
-// posts.go, control.go, approvals.go, clientcalls.go, tasks.go, children.go, title.go. handlers.go
-// registers them all.
+// turn.go the turn, steps.go its activities, intercept.go the interception of events by hooks before
+// they take effect, and rules.go the handling of environment events. Each of the other concerns is a
+// file with its signals, updates, queries and timers: posts.go, control.go, approvals.go,
+// client_calls.go, tasks.go, children.go, title.go. handlers.go registers them all. report.go is
+// what a thread and its child workflows do when the thread continues as new.
 //
-// The other workflows have their own files: hook.go runs the hooks of one event, task.go runs a
-// background task, delegate.go is the thread of a sub-agent, and schedule.go delivers the post of a
-// schedule.
+// The other workflows are in hook_workflow.go (the hooks of one event), task_workflow.go (a
+// background task), subagent_workflow.go (the thread of a sub-agent) and schedule_workflow.go (one
+// run of a schedule).
 //
 // # Coroutines
 //

@@ -210,8 +210,8 @@ func TestProcessorOfARuleWhileTheThreadMoves(t *testing.T) {
 	w.then(func() { w.publish(happens("e1", "file.changed", `1`)) })
 	next := w.leave(workflows.Input{})
 	close(blocked)
-	require.Equal(t, thread.HandlingProcessor, next.State.Turn.Handling.Stage)
-	require.Len(t, next.State.Turn.Intercepting, 1)
+	require.Equal(t, thread.HandlingProcessor, next.State.Turns.Current.Handling.Stage)
+	require.Len(t, next.State.Turns.Current.Intercepting, 1)
 
 	f.hook = nil
 	w = worldOf(t, f, set)

@@ -115,7 +115,7 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 		stored = append(stored, event.NewRecord(in.MessageID+".final", event.TypeFinal, in.TraceID, in.EventID, time.Now(), event.Final{}))
 		m := event.Message{SenderID: reply.Agent, SenderType: event.CreatedByAgent, AgentID: reply.Agent, Content: reply.Message.Content}
 		if in.Ends != "" && len(thread.Answering(in.Agents, m)) == 0 {
-			reply.Ended = true
+			reply.EndStored = true
 			stored = append(stored, event.NewRecord(in.Ends, event.TypeTurnEnded, in.TraceID, in.EventID, time.Now(),
 				event.TurnEnded{EventID: in.EventID, Joined: in.Joined, Status: "completed"}))
 		}

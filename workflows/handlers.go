@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -8,6 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -28,8 +30,8 @@ type handler struct {
 // this order.
 func (t *conversation) allHandlers() []handler {
 	return slices.Concat(
-		posts{t}.handlers(), approvals{t}.handlers(), clientCalls{t}.handlers(), t.controlHandlers(),
-		t.hookHandlers(), tasks{t}.handlers(), children{t}.handlers(), t.viewHandlers(),
+		posts{t}.handlers(), approvals{t}.handlers(), clientCalls{t}.handlers(), controls{t}.handlers(),
+		interceptions{t}.handlers(), tasks{t}.handlers(), children{t}.handlers(), views{t}.handlers(),
 	)
 }
 
@@ -114,8 +116,10 @@ func onQuery[R any](name, description string, answer func(workflow.Context) R) h
 	}}
 }
 
-// viewHandlers returns the handlers of queries about the thread's state.
-func (t *conversation) viewHandlers() []handler {
+// views answers queries about the thread's state.
+type views struct{ *conversation }
+
+func (t views) handlers() []handler {
 	return []handler{
 		onQuery(signals.QueryState, "what the thread is doing", func(ctx workflow.Context) signals.State {
 			v := t.state.View()
@@ -144,3 +148,18 @@ func refuse(err error) error {
 	}
 	return temporal.NewNonRetryableApplicationError(err.Error(), signals.RefusedType, nil)
 }
+
+// exact is external input that must pass [event.DecodeJSON]. Invalid input sets problem instead of
+// failing to decode, so an update is rejected, and a signal leaves an audit record, with the
+// reason.
+type exact[T any] struct {
+	value   T
+	problem error
+}
+
+func (in *exact[T]) UnmarshalJSON(data []byte) error {
+	in.problem = event.DecodeJSON("", data, &in.value)
+	return nil
+}
+
+func (in exact[T]) MarshalJSON() ([]byte, error) { return json.Marshal(in.value) }

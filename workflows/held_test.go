@@ -84,10 +84,10 @@ func TestHeldEventsAcrossContinueAsNew(t *testing.T) {
 	w.at = 2 * time.Hour
 	w.then(func() { w.suggestWith(signals.SignalPost, says("m1", "hello")) })
 	next := w.leave(workflows.Input{})
-	require.Len(t, next.State.Debounced, 1)
-	require.Equal(t, 2, next.State.Debounced[0].Count)
+	require.Len(t, next.State.Inbox.Debounced, 1)
+	require.Equal(t, 2, next.State.Inbox.Debounced[0].Count)
 
-	due := next.State.Debounced[0].Until
+	due := next.State.Inbox.Debounced[0].Until
 	w = ruledWorld(t, f, holding(day, 0))
 	w.SetStartTime(due.Add(-2 * time.Hour))
 	var at time.Time
@@ -117,7 +117,7 @@ func TestHeldEventIsDueWhileTheThreadMoves(t *testing.T) {
 	w.then(func() { w.suggestWith(signals.SignalPost, says("m1", "hello")) })
 	next := w.leave(workflows.Input{})
 	w = ruledWorld(t, f, holding(time.Hour, 0))
-	w.SetStartTime(next.State.Debounced[0].Until.Add(day))
+	w.SetStartTime(next.State.Inbox.Debounced[0].Until.Add(day))
 	w.then(func() { require.Equal(t, []string{"e1"}, f.heardOf()) })
 	w.run(next)
 }

@@ -242,14 +242,3 @@ func hookFailureReason(spec hook.Spec, err error) string {
 	}
 	return reason(err)
 }
-
-// report sends the decision to a thread that has continued as new.
-func (h *hookRun) report(ctx workflow.Context) error {
-	requests := workflow.GetSignalChannel(ctx, signals.SignalReport)
-	if !requests.ReceiveAsync(nil) {
-		return nil
-	}
-	to := signals.WorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID)
-	key := workflow.GetInfo(ctx).WorkflowExecution.ID[len(signals.HookWorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID, "")):]
-	return workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalHookDecided, thread.HookDecided{EventID: key, Decision: h.decision}).Get(ctx, nil)
-}

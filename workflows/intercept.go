@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -22,13 +21,15 @@ var passed = thread.HookDecision{Outcome: event.OutcomePassed, Silent: true}
 // unmatched is the decision on an event that no hook or processor matches.
 var unmatched = thread.HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
-// hookHandlers returns the handler for the reports of hook workflows.
-func (t *conversation) hookHandlers() []handler {
-	return []handler{onSignal(t, signals.SignalHookDecided, t.hookDecided)}
+// interceptions handles the reports of hook workflows.
+type interceptions struct{ *conversation }
+
+func (t interceptions) handlers() []handler {
+	return []handler{onSignal(t.conversation, signals.SignalHookDecided, t.hookDecided)}
 }
 
-func (t *conversation) hookDecided(ctx workflow.Context, name string, d thread.HookDecided) {
-	if err := t.state.HookDecided(d); err != nil {
+func (t interceptions) hookDecided(ctx workflow.Context, name string, d thread.HookDecided) {
+	if err := t.state.Turns.HookDecided(d); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 	}
 }
@@ -145,23 +146,8 @@ func (t *activeTurn) runHooks(ctx workflow.Context, e thread.HookEvent, specs []
 	if err != nil {
 		return decisionForLostHooks(specs, err), true
 	}
-	s.Flushed(step.Flush)
+	s.Outbox.Flushed(step.Flush)
 	return d, true
-}
-
-// requestReport asks a hook workflow to report to the next workflow run. It returns false if the
-// hook workflow has ended.
-func (t *activeTurn) requestReport(ctx workflow.Context, e thread.HookEvent, child workflow.ChildWorkflowFuture) bool {
-	ctx, cancel := workflow.NewDisconnectedContext(ctx)
-	defer cancel()
-	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
-		return false
-	}
-	if err := child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil); err != nil {
-		return false
-	}
-	t.turn.ReportRequested(e)
-	return !child.IsReady()
 }
 
 // resume waits for a decision that an earlier workflow run requested.
@@ -187,29 +173,6 @@ func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.Ho
 		return decisionForLostHooks(pending, gone), true
 	}
 	return thread.HookDecision{}, false
-}
-
-// The interval at which a thread that has continued as new checks that a hook workflow still
-// exists, since a terminated one does not report. It doubles from firstLook to lastLook.
-const (
-	firstLook = 10 * time.Second
-	lastLook  = time.Hour
-)
-
-// awaitReport waits until a hook workflow has reported or the thread must continue as new again. It
-// fails if the workflow is gone.
-func (t *activeTurn) awaitReport(ctx workflow.Context, id string, reported func() bool) error {
-	for wait := firstLook; ; wait = min(2*wait, lastLook) {
-		if err := workflow.SignalExternalWorkflow(ctx, id, "", signals.SignalReport, nil).Get(ctx, nil); err != nil {
-			// Handle the signals that it sent before it ended.
-			t.drain(ctx)
-			return err
-		}
-		done, err := workflow.AwaitWithTimeout(ctx, wait, func() bool { return reported() || t.rollover(ctx) })
-		if done || err != nil {
-			return nil
-		}
-	}
 }
 
 // cancelOutstanding cancels the sub-agents and hook workflows of earlier runs whose results are no

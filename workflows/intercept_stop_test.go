@@ -138,8 +138,8 @@ func moved(t *testing.T, w *fixture) workflows.Input {
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
 	next := w.leave(workflows.Input{})
 	require.Equal(t, signals.TurnContinues, turn.result.(signals.TurnResult).Status, "who waits is told to ask again")
-	require.NotNil(t, next.State.Turn)
-	require.Len(t, next.State.Turn.Intercepting, 1)
+	require.NotNil(t, next.State.Turns.Current)
+	require.Len(t, next.State.Turns.Current.Intercepting, 1)
 	return next
 }
 
@@ -214,7 +214,7 @@ func TestDecisionComesWhileTheThreadMoves(t *testing.T) {
 	w.onReport(nil)
 	w.then(func() { w.suggestWith(signals.SignalHookDecided, report("no")) })
 	next = w.leave(next)
-	require.NotNil(t, next.State.Turn.Intercepting[0].Decision)
+	require.NotNil(t, next.State.Turns.Current.Intercepting[0].Decision)
 
 	w, _ = askingWith(t, f)
 	w.onReport(errors.New("no such workflow"))
@@ -357,7 +357,7 @@ func TestInterruptWhenTheThreadHasMoved(t *testing.T) {
 			w.then(func() { w.control(signals.ControlInterrupt) })
 		},
 		"before it has asked for it": func(_ *fixture, next *workflows.Input) {
-			next.State.Turn.Interrupted = &signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "test"}
+			next.State.Turns.Current.Interrupted = &signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "test"}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -396,7 +396,7 @@ func TestThreadMovesTwiceWhileHooksDecide(t *testing.T) {
 	w.onReport(nil)
 	w.then(func() { w.suggestWith(signals.SignalPost, says("e3", "later")) })
 	next = w.leave(next)
-	require.Len(t, next.State.Turn.Intercepting, 1)
+	require.Len(t, next.State.Turns.Current.Intercepting, 1)
 
 	w, _ = askingWith(t, f)
 	w.onReport(nil)

@@ -75,7 +75,7 @@ func TestParkedTurnsMove(t *testing.T) {
 	w.then(func() { w.publish(happens("v1", "file.changed", `1`)) })
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
 	next := w.leave(workflows.Input{})
-	require.Len(t, next.State.Parked, 1)
+	require.Len(t, next.State.Turns.Parked, 1)
 
 	w = fixtureWith(t, f)
 	w.then(func() { w.decide("c1", event.DecisionDeny, "") })
@@ -182,7 +182,7 @@ func TestMessagesWhileATurnWaits(t *testing.T) {
 		w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"})
 	})
 	next := w.leave(workflows.Input{})
-	require.Len(t, next.State.Parked, 1)
+	require.Len(t, next.State.Turns.Parked, 1)
 
 	w = fixtureWith(t, f)
 	w.then(func() {

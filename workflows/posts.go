@@ -20,19 +20,19 @@ func (t posts) handlers() []handler {
 		onUpdate(t.conversation, signals.UpdatePost, "post an event", t.validatePost, t.updatePost),
 		onUpdate(t.conversation, signals.UpdatePostBatch, "post several events, in order", t.validatePostBatch, t.updatePostBatch),
 		onUpdate(t.conversation, signals.UpdateTurn, "post an event and wait for the end of its turn", t.validateTurn, t.updateTurn),
-		onUpdate(t.conversation, signals.UpdateSetStatus, "change the status of a queued event", t.state.ValidateSetStatus, t.updateSetStatus),
-		onQuery(signals.QueryQueue, "the events that wait, in order", func(workflow.Context) signals.Queue { return t.state.QueueView() }),
+		onUpdate(t.conversation, signals.UpdateSetStatus, "change the status of a queued event", t.state.Inbox.ValidateSetStatus, t.updateSetStatus),
+		onQuery(signals.QueryQueue, "the events that wait, in order", func(workflow.Context) signals.Queue { return t.state.Inbox.View() }),
 	}
 }
 
 func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
-	read, err := t.state.Read(p)
+	read, err := t.state.Inbox.Read(p)
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, p, err)
 		return
 	}
-	if d, ok := t.state.DecisionIn(read); ok {
-		t.state.RememberDecision(read)
+	if d, ok := t.state.Decisions.DecisionIn(read); ok {
+		t.state.Decisions.Remember(read)
 		approvals(t).decide(ctx, name, d)
 		return
 	}
@@ -40,7 +40,7 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 	switch {
 	case errors.Is(err, thread.ErrFull), errors.Is(err, thread.ErrClosed):
 		// The sender of a signal cannot be told to retry.
-		t.state.PostFailed(workflow.Now(ctx), read, err)
+		t.state.Inbox.PostFailed(workflow.Now(ctx), read, err)
 	case err != nil:
 		t.state.Reject(workflow.Now(ctx), name, p, err)
 	}
@@ -48,7 +48,7 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 
 // enqueue adds a post to the queue, and interrupts the current turn if the post requests it.
 func (t posts) enqueue(ctx workflow.Context, p thread.Incoming) (thread.Posted, error) {
-	posted, err := t.state.Post(workflow.Now(ctx), p)
+	posted, err := t.state.Inbox.Post(workflow.Now(ctx), p)
 	if posted.Interrupt {
 		t.interruptTurn(ctx, signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
 	}
@@ -56,7 +56,7 @@ func (t posts) enqueue(ctx workflow.Context, p thread.Incoming) (thread.Posted, 
 }
 
 func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
-	read, err := t.state.Read(p)
+	read, err := t.state.Inbox.Read(p)
 	if err != nil {
 		return signals.PostResult{}, refuse(err)
 	}
@@ -65,7 +65,7 @@ func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostRes
 
 // take enqueues a post, or applies the decision in it.
 func (t posts) take(ctx workflow.Context, read thread.Incoming) (signals.PostResult, error) {
-	if d, ok := t.state.DecisionIn(read); ok {
+	if d, ok := t.state.Decisions.DecisionIn(read); ok {
 		return approvals(t).postDecision(ctx, read, d)
 	}
 	posted, err := t.enqueue(ctx, read)
@@ -84,12 +84,12 @@ func (t posts) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signa
 	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
 	decisions := workflow.NewWaitGroup(ctx)
 	for i, p := range b.Posts {
-		read, err := t.state.Read(p)
+		read, err := t.state.Inbox.Read(p)
 		if err != nil {
 			out.Results[i] = outcome(signals.PostResult{}, refuse(err))
 			continue
 		}
-		if _, decides := t.state.DecisionIn(read); !decides {
+		if _, decides := t.state.Decisions.DecisionIn(read); !decides {
 			out.Results[i] = outcome(t.take(ctx, read))
 			continue
 		}
@@ -144,40 +144,40 @@ func (t posts) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnRes
 	var out signals.TurnResult
 	err := workflow.Await(ctx, func() bool {
 		var ended bool
-		out, ended = t.state.Outcome(p.ID)
-		return ended || t.continuingAsNew || !t.state.Awaits(p.ID)
+		out, ended = t.state.Turns.Outcome(p.ID)
+		return ended || t.continuingAsNew || !t.state.Turns.Awaits(p.ID)
 	})
 	switch {
 	case err != nil || out.Status != "":
 		return out, err
-	case !t.state.Awaits(p.ID):
+	case !t.state.Turns.Awaits(p.ID):
 		return out, refuse(signals.ErrProcessed)
 	}
 	return signals.TurnResult{EventID: p.ID, Status: signals.TurnContinues}, nil
 }
 
 func (t posts) validatePost(p signals.Post) error {
-	if t.state.WasPosted(p.ID) {
+	if t.state.Inbox.WasPosted(p.ID) {
 		return temporal.NewNonRetryableApplicationError("event "+p.ID+" was posted before", signals.DuplicateType, nil)
 	}
-	return refuse(t.state.ValidatePost(p))
+	return refuse(t.state.Inbox.ValidatePost(p))
 }
 
 func (t posts) validateTurn(p signals.Post) error {
 	if p.ID == "" {
 		return refuse(event.FieldErrorf("id", "is required to wait for a turn"))
 	}
-	if t.state.WasPosted(p.ID) {
-		if _, known := t.state.Outcome(p.ID); !known && !t.state.Awaits(p.ID) {
+	if t.state.Inbox.WasPosted(p.ID) {
+		if _, known := t.state.Turns.Outcome(p.ID); !known && !t.state.Turns.Awaits(p.ID) {
 			return refuse(signals.ErrProcessed)
 		}
 		return nil
 	}
-	return refuse(t.state.ValidatePost(p))
+	return refuse(t.state.Inbox.ValidatePost(p))
 }
 
 func (t posts) updateSetStatus(ctx workflow.Context, c signals.SetStatus) (signals.SetStatusResult, error) {
-	it, interrupt, err := t.state.SetStatus(workflow.Now(ctx), c)
+	it, interrupt, err := t.state.Inbox.SetStatus(workflow.Now(ctx), c)
 	if err != nil {
 		return signals.SetStatusResult{}, refuse(err)
 	}

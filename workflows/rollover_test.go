@@ -119,7 +119,7 @@ func TestContinueAsNewStoresWhatWaits(t *testing.T) {
 	})
 	w.then(func() { w.suggestWith(signals.SignalPost, says("e2", "later")) })
 	next := w.leave(workflows.Input{})
-	require.Empty(t, next.State.Pending)
+	require.Empty(t, next.State.Outbox.Pending)
 	require.Len(t, stored[event.Rejected](f, event.TypeRejected), 300)
 }
 

@@ -67,7 +67,7 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 			t.turn.FunctionFailed(workflow.Now(ctx), why)
 			break
 		}
-		s.Flushed(step.Flush)
+		s.Outbox.Flushed(step.Flush)
 		t.turn.FunctionDone(ended)
 	case thread.HandlingProcessor:
 		d, ok := t.byProcessor(ctx, h.Rule)

@@ -26,7 +26,20 @@ const (
 // non-retryable error if a retry cannot help.
 var retry = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second}
 
-func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun, step thread.ModelStep) (thread.ModelReply, error) {
+// localFirst runs an activity as a local activity, which is faster and cheaper. If that fails, it
+// runs it as an activity with these options: another worker may succeed.
+func localFirst(ctx workflow.Context, options func(workflow.Context, string) workflow.Context, summary, name string, step, reply any) error {
+	err := workflow.ExecuteLocalActivity(local(ctx, summary), name, step).Get(ctx, reply)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return workflow.ExecuteActivity(options(ctx, summary), name, step).Get(ctx, reply)
+}
+
+// callModel makes the run's next model call.
+func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (thread.ModelReply, error) {
+	t.flushIfOverloaded(ctx)
+	step := r.NextModelStep(t.specs(ctx))
 	who := r.Agent
 	if who == "" {
 		who = "default agent"
@@ -38,33 +51,34 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun, step th
 	defer t.step()()
 	var reply thread.ModelReply
 	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityCallModel, step).Get(ctx, &reply)
-	return reply, err
+	return reply, t.stored(step.Flush, err)
 }
 
-func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call, step thread.ToolStep) (thread.ToolReply, error) {
+// runTool runs a call's tool in an activity.
+func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call) (thread.ToolReply, error) {
+	t.flushIfOverloaded(ctx)
+	step := c.ToolStep(t.specs(ctx))
 	defer t.step()()
 	var reply thread.ToolReply
 	summary := fmt.Sprintf("%s · %s", step.Agent, c.Plan.Name)
+	var err error
 	if c.Plan.Quick {
-		err := workflow.ExecuteLocalActivity(local(ctx, summary), signals.ActivityRunTool, step).Get(ctx, &reply)
-		if err == nil || ctx.Err() != nil {
-			return reply, err
-		}
+		err = localFirst(ctx, activity, summary, signals.ActivityRunTool, step, &reply)
+	} else {
+		err = workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunTool, step).Get(ctx, &reply)
 	}
-	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunTool, step).Get(ctx, &reply)
-	return reply, err
+	return reply, t.stored(step.Flush, err)
 }
 
-// planCalls plans the calls that hooks changed or created.
-func (t *activeTurn) planCalls(ctx workflow.Context, r *thread.AgentRun, step thread.PlanStep) (thread.PlanReply, error) {
+// planCalls plans the calls of a run, or checks them again.
+func (t *conversation) planCalls(ctx workflow.Context, next func() thread.PlanStep) (thread.PlanReply, error) {
+	t.flushIfOverloaded(ctx)
+	step := next()
 	defer t.step()()
 	var reply thread.PlanReply
-	summary := fmt.Sprintf("%s · plan %d calls", r.Agent, len(step.Only))
-	err := workflow.ExecuteLocalActivity(local(ctx, summary), signals.ActivityPlanCalls, step).Get(ctx, &reply)
-	if err != nil && ctx.Err() == nil {
-		err = workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityPlanCalls, step).Get(ctx, &reply)
-	}
-	return reply, err
+	summary := fmt.Sprintf("%s · plan %d calls", step.Agent, len(step.Only))
+	err := localFirst(ctx, activity, summary, signals.ActivityPlanCalls, step, &reply)
+	return reply, t.stored(step.Flush, err)
 }
 
 // step counts a step that has received the unstored records. The caller must call end when the step
@@ -74,13 +88,22 @@ func (t *conversation) step() (end func()) {
 	return func() { t.stepsUnderWay-- }
 }
 
+// stored removes the records that a step has stored, unless the step failed. It returns the step's
+// error.
+func (t *conversation) stored(f thread.Flush, err error) error {
+	if err == nil {
+		t.state.Outbox.Flushed(f)
+	}
+	return err
+}
+
 // storeOverdue stores records immediately if viewers wait for them or there are too many, while the
 // thread waits for something else.
 func (t *conversation) storeOverdue(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "overdue", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		due := func() bool { return t.state.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Heavy() }
+		due := func() bool { return t.state.Turns.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Outbox.Heavy() }
 		for workflow.Await(ctx, due) == nil {
 			t.show(ctx)
 			t.record(ctx)
@@ -91,22 +114,18 @@ func (t *conversation) storeOverdue(ctx workflow.Context) {
 // record stores what no other activity stores. It retries through any outage of the store.
 func (t *conversation) record(ctx workflow.Context) {
 	for more := true; more; {
-		step := thread.RecordStep{Thread: t.state.Ref(), Flush: t.state.Flush()}
-		more = len(step.Flush.Records) < len(t.state.Pending)
-		err := workflow.ExecuteLocalActivity(local(ctx, "store records"), signals.ActivityRecord, step).Get(ctx, nil)
-		if err != nil {
-			err = workflow.ExecuteActivity(activity(ctx, "store records"), signals.ActivityRecord, step).Get(ctx, nil)
-		}
-		if err != nil {
+		step := thread.RecordStep{Thread: t.state.Ref(), Flush: t.state.Outbox.Flush()}
+		more = len(step.Flush.Records) < len(t.state.Outbox.Pending)
+		err := localFirst(ctx, activity, "store records", signals.ActivityRecord, step, nil)
+		if t.stored(step.Flush, err) != nil {
 			return
 		}
-		t.state.Flushed(step.Flush)
 	}
 }
 
 // flushIfOverloaded stores records first if the next step cannot take all of them.
 func (t *conversation) flushIfOverloaded(ctx workflow.Context) {
-	for t.state.Overloaded() && ctx.Err() == nil {
+	for t.state.Outbox.Overloaded() && ctx.Err() == nil {
 		t.record(ctx)
 	}
 }

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,7 +24,6 @@ func (w *Workflows) delegate(ctx workflow.Context, in input) (thread.DelegateRep
 	t := subAgent{c}
 	t.notifyParent(ctx)
 	t.watchDeadline(ctx)
-	t.over = t.state.AnswerStored
 	err = t.live(ctx, signals.DelegateWorkflow)
 	switch {
 	case temporal.IsCanceledError(err):
@@ -52,7 +50,7 @@ func (t subAgent) endLost(ctx workflow.Context, reply thread.DelegateReply, err 
 
 // watchDeadline cancels a sub-agent's work at the deadline of its task.
 func (t subAgent) watchDeadline(ctx workflow.Context) {
-	task := t.state.Parent.Background
+	task := t.state.ParentLink.Parent.Background
 	if task == nil {
 		return
 	}
@@ -62,27 +60,27 @@ func (t subAgent) watchDeadline(ctx workflow.Context) {
 			return
 		}
 		reason := fmt.Sprintf("it had not completed by its deadline, %s", deadline.UTC().Format(time.RFC3339))
-		c := signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: reason, EventID: t.state.FirstID()}
+		c := signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: reason, EventID: t.state.ParentLink.FirstID()}
 		_ = t.interruptEvent(ctx, c)
 	})
 }
 
 // notifyParent sends the notices about approval requests to the parent thread, in order.
 func (t subAgent) notifyParent(ctx workflow.Context) {
-	above := signals.WorkflowID(t.state.Namespace, t.state.Parent.ThreadID)
+	above := signals.WorkflowID(t.state.Namespace, t.state.ParentLink.Parent.ThreadID)
 	workflow.GoNamed(ctx, "notes", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		for workflow.Await(ctx, func() bool { return len(t.state.Notices) > 0 }) == nil {
+		for workflow.Await(ctx, func() bool { return len(t.state.ParentLink.Notices) > 0 }) == nil {
 			var sent workflow.Future
-			if note := t.state.Notices[0]; note.Approvals != nil {
+			if note := t.state.ParentLink.Notices[0]; note.Approvals != nil {
 				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubAgentApprovals, note.Approvals)
 			} else {
 				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubAgentDecision, note.Decided)
 			}
 			// A failure means that the parent thread is gone.
 			_ = sent.Get(ctx, nil)
-			t.state.NoticeSent()
+			t.state.ParentLink.NoticeSent()
 		}
 	})
 }
@@ -95,61 +93,22 @@ func (t subAgent) endDelegate(ctx workflow.Context) (thread.DelegateReply, error
 	s := t.state
 	t.drain(ctx)
 	// Before the thread is closed, since the outcome of its first turn is soon forgotten.
-	step := s.EndStep()
+	step := s.ParentLink.EndStep()
 	// The thread may have been closed before the sub-agent answered.
 	closed := s.Closing != nil
 	if !closed {
-		s.Closing = &signals.Control{Action: signals.ControlClose, By: s.Parent.Agent, Reason: "the sub-agent has answered"}
-		t.settle(ctx)
+		s.Closing = &signals.Control{Action: signals.ControlClose, By: s.ParentLink.Parent.Agent, Reason: "the sub-agent has answered"}
+		t.endWork(ctx)
 	}
-	step.Flush = s.Flush()
+	step.Flush = s.Outbox.Flush()
 	var end thread.EndReply
-	err := workflow.ExecuteLocalActivity(local(ctx, "answer"), signals.ActivityEndDelegate, step).Get(ctx, &end)
-	if err != nil {
-		err = workflow.ExecuteActivity(activity(ctx, "answer"), signals.ActivityEndDelegate, step).Get(ctx, &end)
-	}
-	if err != nil {
+	if err := t.stored(step.Flush, localFirst(ctx, activity, "answer", signals.ActivityEndDelegate, step, &end)); err != nil {
 		return t.endLost(ctx, thread.DelegateReply{Error: thread.Why(reason(err))}, err)
 	}
-	s.Flushed(step.Flush)
 	if !closed {
-		t.conclude(ctx)
+		t.finish(ctx)
 	}
-	_ = workflow.Await(ctx, func() bool { return len(s.Notices) == 0 })
+	_ = workflow.Await(ctx, func() bool { return len(s.ParentLink.Notices) == 0 })
 	reply := thread.DelegateReply{Status: step.Status, Usage: s.Usage, Answer: end.Answer, Truncated: end.Truncated, Failed: end.Failed, Result: end.Result, Error: end.Error}
 	return reply, t.reportToParent(ctx, reply)
-}
-
-// reportToParent reports by signal to a parent thread that has continued as new, or that does not
-// wait.
-func (t subAgent) reportToParent(ctx workflow.Context, reply thread.DelegateReply) error {
-	s := t.state
-	t.drain(ctx)
-	if !s.Parent.ReportRequested && s.Parent.Background == nil {
-		return nil
-	}
-	to := signals.WorkflowID(s.Namespace, s.Parent.ThreadID)
-	err := workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalSubAgentEnded, thread.SubAgentEnded{ThreadID: s.ThreadID, DelegateReply: reply}).Get(ctx, nil)
-	var gone *temporal.UnknownExternalWorkflowExecutionError
-	if !errors.As(err, &gone) {
-		return err
-	}
-	if s.Parent.Background == nil {
-		return nil
-	}
-	above := thread.Ref{Namespace: s.Namespace, ThreadID: s.Parent.ThreadID}
-	records := thread.TaskRecords(above, *s.Parent.Background, reply.Task(), workflow.Now(ctx))
-	if reply.Cancelled {
-		// The task was cancelled because the thread was closed, which is not an event.
-		records = records[:1]
-	}
-	step := thread.RecordStep{Thread: above, Flush: thread.Flush{Records: records}}
-	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, step).Get(ctx, nil)
-}
-
-// reportRequested handles the parent thread's request to report by signal.
-func (t subAgent) reportRequested(_ workflow.Context, c workflow.ReceiveChannel) bool {
-	heard := c.ReceiveAsync(nil)
-	t.state.Parent.ReportRequested = t.state.Parent.ReportRequested || heard
-	return heard
 }

@@ -29,8 +29,8 @@ func (w *fixture) asksBob(deadline time.Duration) workflows.Input {
 		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", TraceID: "go", EventID: "go", Depth: 1,
 	}
 	sub := thread.New("ns", subThread, signals.Start{}, w.Now())
-	sub.Parent = parent
-	post := signals.NewPost(sub.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.CreatedByUser, Content: "do it"})
+	sub.ParentLink.Parent = parent
+	post := signals.NewPost(sub.ParentLink.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.CreatedByUser, Content: "do it"})
 	in := workflows.Input{Start: signals.Start{Agents: []string{"bob"}, First: &post}, Parent: parent}
 	if deadline != 0 {
 		in.Parent.Background = &event.Task{
@@ -122,7 +122,7 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 	next := subMoves(t, f, 30*day)
 	w, reports := subWorld(t, f, nil)
 	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
-	deadline := next.State.Parent.Background.Deadline
+	deadline := next.State.ParentLink.Parent.Background.Deadline
 	w.SetStartTime(deadline.Add(-time.Hour))
 	_, err := w.delegate(next)
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*fi
 	require.Len(t, asked.all(), 1)
 	require.Equal(t, "x1", asked.all()[0].Request.ToolCallID)
 	require.Equal(t, subThread, asked.all()[0].ThreadID)
-	require.NotNil(t, next.State.Parent)
+	require.NotNil(t, next.State.ParentLink.Parent)
 	return next
 }
 

@@ -19,14 +19,14 @@ func (t tasks) handlers() []handler {
 		onSignal(t.conversation, signals.SignalTaskReport, t.taskReported),
 		onUpdate(t.conversation, signals.UpdateCompleteTask, "complete a background task", signals.CompleteTask.Validate, t.updateCompleteTask),
 		onUpdate(t.conversation, signals.UpdateCancelTask, "cancel a background task", signals.CancelTask.Validate, t.updateCancelTask),
-		onQuery(signals.QueryTasks, "the background tasks", func(workflow.Context) signals.Tasks { return t.state.TasksView() }),
+		onQuery(signals.QueryTasks, "the background tasks", func(workflow.Context) signals.Tasks { return t.state.Tasks.View() }),
 	}
 }
 
 // startTask starts a background task and sets the result of its call immediately.
 func (t *activeTurn) startTask(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	s := t.state
-	if refusal := s.CheckTask(); refusal != "" {
+	if refusal := s.Tasks.CheckLimit(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)
 		return
 	}
@@ -34,7 +34,7 @@ func (t *activeTurn) startTask(ctx workflow.Context, r *thread.AgentRun, c *thre
 		t.delegateTask(ctx, r, c)
 		return
 	}
-	if r.Edited && s.Unstored() {
+	if r.Edited && s.Outbox.Unstored() {
 		// The task's activity reads the decision of hooks from the store.
 		t.record(ctx)
 	}
@@ -65,8 +65,8 @@ func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, ta
 		t.drain(ctx)
 		why := "its workflow ended without a report: " + reason(err)
 		// A failure means that the task ended long ago.
-		_ = t.state.TaskReported(workflow.Now(ctx), thread.TaskReport{TaskID: task.ID, TaskReply: thread.TaskReply{Error: why}})
-		t.state.ForgetSubAgent(task.ThreadID)
+		_ = t.state.Tasks.Reported(workflow.Now(ctx), thread.TaskReport{TaskID: task.ID, TaskReply: thread.TaskReply{Error: why}})
+		t.state.Children.Forget(task.ThreadID)
 	})
 }
 
@@ -80,7 +80,7 @@ func (t *activeTurn) answer(ctx workflow.Context, r *thread.AgentRun, c *thread.
 // stopTask cancels the workflow of a task. It ignores one that has already ended.
 func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 	if task.ThreadID != "" {
-		t.state.ForgetSubAgent(task.ThreadID)
+		t.state.Children.Forget(task.ThreadID)
 		t.cancelThread(ctx, task.ThreadID)
 		return
 	}
@@ -90,7 +90,7 @@ func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 }
 
 func (t tasks) taskReported(ctx workflow.Context, name string, rep thread.TaskReport) {
-	if err := t.state.TaskReported(workflow.Now(ctx), rep); err != nil {
+	if err := t.state.Tasks.Reported(workflow.Now(ctx), rep); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, rep, err)
 	}
 }
@@ -98,7 +98,7 @@ func (t tasks) taskReported(ctx workflow.Context, name string, rep thread.TaskRe
 func (t tasks) completeTask(ctx workflow.Context, name string, c signals.CompleteTask) {
 	err := c.Validate()
 	if err == nil {
-		switch out := t.state.CompleteTask(workflow.Now(ctx), c); out.Result {
+		switch out := t.state.Tasks.Complete(workflow.Now(ctx), c); out.Result {
 		case signals.TaskAccepted:
 			t.dismissTask(ctx, out.Task)
 		case signals.TaskAlreadyEnded:
@@ -112,7 +112,7 @@ func (t tasks) completeTask(ctx workflow.Context, name string, c signals.Complet
 }
 
 func (t tasks) updateCompleteTask(ctx workflow.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error) {
-	out := t.state.CompleteTask(workflow.Now(ctx), c)
+	out := t.state.Tasks.Complete(workflow.Now(ctx), c)
 	if out.Result == signals.TaskAccepted {
 		t.dismissTask(ctx, out.Task)
 	}
@@ -120,7 +120,7 @@ func (t tasks) updateCompleteTask(ctx workflow.Context, c signals.CompleteTask) 
 }
 
 func (t tasks) updateCancelTask(ctx workflow.Context, c signals.CancelTask) (signals.CompleteTaskResult, error) {
-	out := t.state.CancelTask(workflow.Now(ctx), c, true)
+	out := t.state.Tasks.Cancel(workflow.Now(ctx), c, true)
 	if out.Result == signals.TaskAccepted {
 		t.stopTask(ctx, out.Task)
 	}

@@ -100,28 +100,44 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 	for {
 		_ = workflow.Await(ctx, t.hasWork)
 		// A cancelled workflow closes the thread, even if there is work left.
-		cancelled := ctx.Err()
-		switch {
+		switch cancelled := ctx.Err(); {
 		case cancelled != nil || t.state.Closing != nil:
 			t.close(ctx)
 			return cancelled
-		case t.over():
+		case t.state.ParentLink.AnswerStored():
 			return nil
 		case t.rollover(ctx):
 			return t.continueAsNew(ctx, typ)
-		case t.state.Park():
-		case t.state.Turn != nil:
-			(&activeTurn{t, t.state.Turn}).run(ctx)
-		case t.state.Unpark():
-		case t.state.Heavy():
-			t.record(ctx)
-		case t.load(ctx):
-		case t.begin(ctx):
-			(&activeTurn{t, t.state.Turn}).run(ctx)
-		case t.state.Unstored():
-			t.record(ctx)
 		}
+		t.act(ctx)
 		t.show(ctx)
+	}
+}
+
+// hasWork reports whether the thread has anything to do but wait.
+func (t *conversation) hasWork() bool {
+	s := t.state
+	return s.Closing != nil || s.Turns.Current != nil || s.Inbox.HasNext() || s.Outbox.Unstored() || s.ParentLink.AnswerStored()
+}
+
+// act takes the next action of the thread.
+func (t *conversation) act(ctx workflow.Context) {
+	s := t.state
+	switch s.NextAction(workflow.Now(ctx)) {
+	case thread.ActionPark:
+		s.Turns.Park()
+	case thread.ActionUnpark:
+		s.Turns.Unpark()
+	case thread.ActionBegin:
+		s.Turns.BeginNext(workflow.Now(ctx))
+		t.runTurn(ctx)
+	case thread.ActionRunTurn:
+		t.runTurn(ctx)
+	case thread.ActionLoad:
+		t.load(ctx)
+	case thread.ActionStore:
+		t.record(ctx)
+	case thread.ActionNone:
 	}
 }
 
@@ -144,9 +160,6 @@ type conversation struct {
 	// new.
 	continuingAsNew bool
 
-	// over reports whether the thread ends without being closed.
-	over func() bool
-
 	// subs are the running sub-agents that this workflow run started.
 	subs map[string]workflow.ChildWorkflowFuture
 
@@ -157,11 +170,9 @@ type conversation struct {
 	pendingSends int
 }
 
-func never() bool { return false }
-
 func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) {
 	if in.State != nil {
-		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, over: never}, nil
+		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules}, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {
@@ -170,8 +181,8 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if err := errors.Join(in.problem, in.Validate()); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
-	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks, ruleSet: w.Rules, over: never}
-	t.state.Parent = in.Parent
+	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks, ruleSet: w.Rules}
+	t.state.ParentLink.Parent = in.Parent
 	t.state.Number(workflow.Now(ctx))
 	if err := announce(ctx, t.state); err != nil {
 		return nil, err
@@ -186,51 +197,31 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 // announce sets the search attributes and the memo of a thread that a plain client started.
 func announce(ctx workflow.Context, s *thread.State) error {
 	if workflow.GetTypedSearchAttributes(ctx).Size() == 0 {
-		if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Open(s.Namespace, s.Agents)...); err != nil {
+		if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Open(s.Namespace, s.Roster.Agents)...); err != nil {
 			return fmt.Errorf("setting the search attributes of a thread: %w", err)
 		}
 	}
 	return nil
 }
 
-// hasWork reports whether the thread has anything to do but wait.
-func (t *conversation) hasWork() bool {
-	s := t.state
-	return s.Closing != nil || s.Turn != nil || s.HasNext() || s.Unstored() || t.over()
-}
-
-// load loads the content of the next event, if only the store has it. It reports whether it did.
-func (t *conversation) load(ctx workflow.Context) bool {
-	step, ok := t.state.NextStored(workflow.Now(ctx))
+// load loads the content of the next event, which only the store has.
+func (t *conversation) load(ctx workflow.Context) {
+	step, ok := t.state.Inbox.NextStored(workflow.Now(ctx))
 	if !ok {
-		return false
+		return
 	}
 	// The content may not have been stored yet.
 	t.record(ctx)
 	var content thread.LoadReply
-	err := workflow.ExecuteLocalActivity(local(ctx, "load an event"), signals.ActivityLoadEvent, step).Get(ctx, &content)
-	var app *temporal.ApplicationError
-	if err != nil && !(errors.As(err, &app) && app.Type() == thread.ErrTypeConfig) {
-		err = workflow.ExecuteActivity(activity(ctx, "load an event"), signals.ActivityLoadEvent, step).Get(ctx, &content)
-	}
+	err := localFirst(ctx, activity, "load an event", signals.ActivityLoadEvent, step, &content)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		why, _ := explain(err)
-		t.state.NotLoaded(workflow.Now(ctx), step.EventID, why)
+		t.state.Inbox.NotLoaded(workflow.Now(ctx), step.EventID, why)
 	default:
-		t.state.Loaded(step.EventID, content)
+		t.state.Inbox.Loaded(step.EventID, content)
 	}
-	return true
-}
-
-// begin starts the turn of the next event in the queue.
-func (t *conversation) begin(ctx workflow.Context) bool {
-	next, ok := t.state.Next(workflow.Now(ctx))
-	if ok {
-		t.state.Begin(workflow.Now(ctx), next)
-	}
-	return ok
 }
 
 // maxHistory is the length of history, in events, at which a thread continues as new if the server
@@ -249,8 +240,8 @@ func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
 	t.continuingAsNew = true
 	t.requestSubReports(ctx)
 	// What arrives during the last activity may again exceed the next run's input.
-	for again := true; again; again = t.state.Heavy() {
-		if t.state.Unstored() {
+	for again := true; again; again = t.state.Outbox.Heavy() {
+		if t.state.Outbox.Unstored() {
 			t.record(ctx)
 		}
 		if err := workflow.Await(ctx, func() bool { return t.sendsDrained(ctx) }); err != nil {
@@ -271,33 +262,33 @@ func (t *conversation) close(ctx workflow.Context) {
 	if t.state.Closing == nil {
 		t.state.Closing = &signals.Control{Action: signals.ControlClose, By: "temporal", Reason: "the workflow was cancelled"}
 	}
-	t.state.Interrupt(*t.state.Closing)
-	for t.state.Turn != nil || t.state.Unpark() {
-		(&activeTurn{t, t.state.Turn}).run(ctx)
+	t.state.Turns.Interrupt(*t.state.Closing)
+	for t.state.Turns.Current != nil || t.state.Turns.Unpark() {
+		t.runTurn(ctx)
 	}
-	t.settle(ctx)
+	t.endWork(ctx)
 	t.record(ctx)
-	t.conclude(ctx)
+	t.finish(ctx)
 }
 
-// settle ends the background tasks and sub-agents of a closed thread.
-func (t *conversation) settle(ctx workflow.Context) {
+// endWork ends the background tasks and sub-agents of a closed thread.
+func (t *conversation) endWork(ctx workflow.Context) {
 	t.lifecycle(ctx, event.TypeSessionDeleted, "")
-	for _, task := range t.state.CloseTasks(workflow.Now(ctx)) {
+	for _, task := range t.state.Tasks.Close(workflow.Now(ctx)) {
 		t.stopTask(ctx, task)
 	}
 	t.state.Close(workflow.Now(ctx))
 }
 
-// conclude ends a thread whose records are stored.
-func (t *conversation) conclude(ctx workflow.Context) {
+// finish ends a thread whose records are stored.
+func (t *conversation) finish(ctx workflow.Context) {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Closed()); err != nil {
 		workflow.GetLogger(ctx).Error("setting the search attribute of a closed thread", "thread", t.state.ThreadID, "error", err)
 	}
 	t.show(ctx)
 	_ = workflow.Await(ctx, func() bool { return t.sendsDrained(ctx) })
 	// Signals that arrived since the last records were stored.
-	for t.drain(ctx); t.state.Unstored(); t.drain(ctx) {
+	for t.drain(ctx); t.state.Outbox.Unstored(); t.drain(ctx) {
 		t.record(ctx)
 	}
 }
@@ -337,7 +328,7 @@ func (t *conversation) watchTime(ctx workflow.Context) {
 				return
 			}
 			t.state.Release(workflow.Now(ctx))
-			if s := t.state; s.Turn != nil && s.Turn.Interrupted != nil && t.stop != nil {
+			if s := t.state; s.Turns.Current != nil && s.Turns.Current.Interrupted != nil && t.stop != nil {
 				t.stop()
 			}
 		}

@@ -13,7 +13,7 @@ func (t *conversation) watchTitle(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "title", func(ctx workflow.Context) {
 		s := t.state
 		// A thread that continues as new tries it in its next run.
-		for workflow.Await(ctx, func() bool { return !t.continuingAsNew && s.WantsTitle() }) == nil {
+		for workflow.Await(ctx, func() bool { return !t.continuingAsNew && s.Titling.Due() }) == nil {
 			t.pendingSends++
 			t.title(ctx)
 			t.pendingSends--
@@ -23,7 +23,7 @@ func (t *conversation) watchTitle(ctx workflow.Context) {
 
 func (t *conversation) title(ctx workflow.Context) {
 	s := t.state
-	step := s.TitleStep(workflow.Now(ctx))
+	step := s.Titling.Step(workflow.Now(ctx))
 	var reply thread.TitleReply
 	own, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -31,14 +31,14 @@ func (t *conversation) title(ctx workflow.Context) {
 	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
 		// A thread that is closed or continues as new does not wait for the title. The next run
 		// tries again.
-		s.TitleTried = s.Closing != nil
+		s.Titling.Tried = s.Closing != nil
 		return
 	}
 	if err := found.Get(ctx, &reply); err != nil {
 		workflow.GetLogger(ctx).Warn("finding a title for a thread", "thread", s.ThreadID, "error", err)
 		return
 	}
-	if !s.Titled(reply) {
+	if !s.Titling.Apply(reply) {
 		return
 	}
 	if err := workflow.UpsertMemo(ctx, map[string]any{signals.MemoTitle: reply.Title}); err != nil {

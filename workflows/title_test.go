@@ -43,7 +43,7 @@ func TestTitleOfAThreadThatMoves(t *testing.T) {
 		// Records that must be stored before continue-as-new, while the title is generated.
 		w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"})
 	}, 90*time.Second)
-	require.False(t, w.leave(workflows.Input{}).State.TitleTried)
+	require.False(t, w.leave(workflows.Input{}).State.Titling.Tried)
 }
 
 func TestTitle(t *testing.T) {

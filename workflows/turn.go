@@ -18,7 +18,13 @@ type activeTurn struct {
 	turn *thread.Turn
 }
 
-// run continues the turn until all its runs are done, or until the thread must continue as new.
+// runTurn runs the current turn.
+func (t *conversation) runTurn(ctx workflow.Context) {
+	(&activeTurn{t, t.state.Turns.Current}).run(ctx)
+}
+
+// run continues the turn until all its runs are done, the thread must continue as new, or the turn
+// waits for people while the thread has other work.
 func (t *activeTurn) run(ctx workflow.Context) {
 	turnCtx, stop := workflow.WithCancel(ctx)
 	defer stop()
@@ -46,16 +52,11 @@ func (t *activeTurn) run(ctx workflow.Context) {
 	t.runs(turnCtx)
 	finished = true
 
-	if (t.turn.Stage == thread.ItemArrived || t.turn.Unhandled()) && t.turn.Interrupted == nil {
-		return
+	// Otherwise the thread parks the turn, or continues it in its next run.
+	if t.turn.Done() {
+		t.cancelOutstanding(ctx)
+		t.turn.End(workflow.Now(ctx))
 	}
-	for _, r := range t.turn.Runs {
-		if r.Phase != thread.PhaseDone {
-			return
-		}
-	}
-	t.cancelOutstanding(ctx)
-	t.turn.End(workflow.Now(ctx))
 }
 
 // enter processes the turn's item, once hooks have decided on it.
@@ -104,7 +105,7 @@ func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.AgentRun) {
 		switch {
 		case t.interrupted(ctx):
 			r.StopRun(workflow.Now(ctx))
-		case t.rollover(ctx) && !r.Decided(), s.CanPark():
+		case t.rollover(ctx) && !r.Decided(), s.Turns.CanPark():
 			return
 		case r.Phase == thread.PhaseModel:
 			t.model(ctx, r)
@@ -112,12 +113,12 @@ func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.AgentRun) {
 			if d, ok := t.decided(ctx, r.Reply.MessageDecision, r.ReplyEvent()); ok {
 				r.ApplyReplyDecision(workflow.Now(ctx), d)
 			}
-		case r.Phase == thread.PhaseCalls && len(r.Plan) > 0:
-			t.plan(ctx, r)
 		case r.Phase == thread.PhaseCalls:
 			if d, ok := t.decided(ctx, r.Reply.CallsDecision, r.CallsEvent()); ok {
 				r.ApplyCallsDecision(workflow.Now(ctx), d)
 			}
+		case r.Phase == thread.PhasePlan:
+			t.plan(ctx, r)
 		case r.Phase == thread.PhaseTools:
 			each(ctx, r.Calls, func(ctx workflow.Context, c *thread.Call) { t.call(ctx, r, c) })
 			r.ToolsDone(workflow.Now(ctx))
@@ -128,14 +129,13 @@ func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.AgentRun) {
 // interrupted reports whether the turn must end. Cancelling the workflow interrupts its turn.
 func (t *activeTurn) interrupted(ctx workflow.Context) bool {
 	if ctx.Err() != nil && t.turn.Interrupted == nil {
-		t.state.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "temporal", Reason: "the workflow was cancelled"})
+		t.state.Turns.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "temporal", Reason: "the workflow was cancelled"})
 	}
 	return t.turn.Interrupted != nil
 }
 
 // model makes one model call.
 func (t *activeTurn) model(ctx workflow.Context, r *thread.AgentRun) {
-	s := t.state
 	if !t.awaitModel(ctx, r) {
 		return
 	}
@@ -143,17 +143,13 @@ func (t *activeTurn) model(ctx workflow.Context, r *thread.AgentRun) {
 	if r.AtLimit(workflow.Now(ctx)) || !t.steer(ctx) || !r.HooksDecided && !t.interceptModelCall(ctx, r) {
 		return
 	}
-	t.flushIfOverloaded(ctx)
-	step := r.NextModelStep(t.specs(ctx))
-	reply, err := t.callModel(ctx, r, step)
+	reply, err := t.callModel(ctx, r)
 	// Signals that arrived during the call, such as an interrupt, take effect first.
 	t.drain(ctx)
 	switch {
 	case err == nil && reply.Outage != nil:
-		s.Flushed(step.Flush)
 		r.Unavailable(*reply.Outage)
 	case err == nil:
-		s.Flushed(step.Flush)
 		r.Replied(workflow.Now(ctx), reply)
 	case t.interrupted(ctx):
 		r.StopRun(workflow.Now(ctx))
@@ -170,7 +166,7 @@ func (t *activeTurn) awaitModel(ctx workflow.Context, r *thread.AgentRun) bool {
 	if due == 0 {
 		return true
 	}
-	elsewhere := func() bool { return t.state.HasSteered() || t.rollover(ctx) }
+	elsewhere := func() bool { return t.state.Inbox.HasSteered() || t.rollover(ctx) }
 	if _, err := awaitFor(ctx, due, elsewhere); err != nil {
 		return false
 	}
@@ -201,13 +197,9 @@ func (t *activeTurn) interceptModelCall(ctx workflow.Context, r *thread.AgentRun
 
 // plan plans the calls that hooks changed or created.
 func (t *activeTurn) plan(ctx workflow.Context, r *thread.AgentRun) {
-	s := t.state
-	t.flushIfOverloaded(ctx)
-	step := r.PlanStep()
-	reply, err := t.planCalls(ctx, r, step)
+	reply, err := t.planCalls(ctx, r.PlanStep)
 	switch {
 	case err == nil:
-		s.Flushed(step.Flush)
 		r.Planned(workflow.Now(ctx), reply)
 	case t.interrupted(ctx):
 		r.StopRun(workflow.Now(ctx))
@@ -231,7 +223,7 @@ func (t *activeTurn) call(ctx workflow.Context, r *thread.AgentRun, c *thread.Ca
 		}
 		again = c.Stage == thread.CallReady && !t.interrupted(ctx) && !t.execute(ctx, r, c)
 	}
-	if c.Stage == thread.CallDelegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.CanPark() {
+	if c.Stage == thread.CallDelegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.Turns.CanPark() {
 		t.awaitSub(ctx, r, c)
 	}
 	if c.Stage == thread.CallAtClient {
@@ -249,13 +241,12 @@ func (t *activeTurn) call(ctx workflow.Context, r *thread.AgentRun, c *thread.Ca
 // other work. It does not continue as new while steps are running, so the call may still be
 // decided.
 func (t *activeTurn) leaves(ctx workflow.Context) bool {
-	return t.stepsUnderWay == 0 && t.rollover(ctx) || t.state.CanPark()
+	return t.stepsUnderWay == 0 && t.rollover(ctx) || t.state.Turns.CanPark()
 }
 
 // execute runs a tool call. It returns false if the call did not run because its approval is no
 // longer valid; the call may then need another approval.
 func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) bool {
-	s := t.state
 	if c.Guarded() {
 		switch holds, ok := t.guard(ctx, r, c); {
 		case !ok:
@@ -278,16 +269,13 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread
 		c.AskClient(workflow.Now(ctx))
 		return true
 	}
-	t.flushIfOverloaded(ctx)
-	step := c.ToolStep(t.specs(ctx))
-	reply, err := t.runTool(ctx, c, step)
+	reply, err := t.runTool(ctx, c)
 	if err != nil {
 		// A tool's activity was awaited, so a cancelled one has never started.
 		c.Started = c.Plan.Quick || !temporal.IsCanceledError(err)
 		t.callFailed(ctx, r, c, err)
 		return true
 	}
-	s.Flushed(step.Flush)
 	if reply.Approval != nil {
 		c.RequestAgain(workflow.Now(ctx), *reply.Approval)
 		return false
@@ -310,15 +298,11 @@ func (t *activeTurn) callFailed(ctx workflow.Context, r *thread.AgentRun, c *thr
 // guard checks the approval of a call that no activity checks. ok is false if there is nothing more
 // to do for the call.
 func (t *activeTurn) guard(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) (holds, ok bool) {
-	s := t.state
-	t.flushIfOverloaded(ctx)
-	step := c.GuardStep()
-	reply, err := t.planCalls(ctx, r, step)
+	reply, err := t.planCalls(ctx, c.GuardStep)
 	if err != nil {
 		t.callFailed(ctx, r, c, err)
 		return false, false
 	}
-	s.Flushed(step.Flush)
 	return c.Guard(workflow.Now(ctx), reply.Calls[0]), true
 }
 

@@ -99,7 +99,7 @@ func TestLargeSignalsBeforeTheNextRun(t *testing.T) {
 	raw, err := json.Marshal(out)
 	require.NoError(t, err)
 	require.Less(t, len(raw), 2<<20, "Temporal takes no more")
-	require.Len(t, out.State.Failed, 9)
+	require.Len(t, out.State.Inbox.Failed, 9)
 	require.Len(t, stored[event.Unqueued](w.fakes, event.TypeUnqueued), 9)
 }
 

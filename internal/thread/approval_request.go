@@ -10,9 +10,6 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// expiredText is the result of a call whose approval request expired.
-const expiredText = "Nobody has decided on this call within %s. It was not run."
-
 // duplicateText is the result of a call that the agent has already made.
 const duplicateText = "Not run: this very call was made before, as call %s, and waits for a person. Its result comes later, in the conversation that it belongs to. Do not repeat it."
 
@@ -52,7 +49,7 @@ func (c *Call) accept(now time.Time) {
 		made := c.approvalOf(now)
 		made.Decision, made.By, made.Reason = event.DecisionDeny, p.DeniedBy, p.Denied
 		t.record(now, event.DecisionID(p.ID, c.Round), event.TypeApproval, made)
-		s.rememberSettled(p.ID, event.DecisionDeny)
+		s.Decisions.rememberSettled(p.ID, event.DecisionDeny)
 		c.settleWithoutRunning(now, DeniedByPolicy(p.Denied))
 	case p.Duplicate != "":
 		c.settleWithoutRunning(now, fmt.Sprintf(duplicateText, p.Duplicate))
@@ -86,9 +83,9 @@ func (c *Call) granted(now time.Time) {
 	made.Decision, made.By, made.Grant = event.DecisionApprove, g.By, g.ID
 	c.Stage, c.DecisionID, c.RemindAt = CallReady, event.DecisionID(c.Plan.ID, c.Round), nil
 	t.record(now, c.DecisionID, event.TypeApproval, made)
-	s.rememberSettled(c.Plan.ID, event.DecisionApprove)
+	s.Decisions.rememberSettled(c.Plan.ID, event.DecisionApprove)
 	if c.Requested != nil {
-		s.notifyParentDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+		s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	}
 }
 
@@ -166,7 +163,7 @@ type Cascade struct {
 // cascade schedules another check of the agent's waiting calls in all turns, because a grant may
 // cover them.
 func (c *Call) cascade() {
-	for _, t := range c.run.turn.thread.turns() {
+	for _, t := range c.run.turn.thread.Turns.all() {
 		for _, r := range t.Runs {
 			if t.Interrupted != nil || !strings.EqualFold(r.Agent, c.run.Agent) {
 				continue
@@ -180,7 +177,7 @@ func (c *Call) cascade() {
 
 // Cascading returns a turn with pending cascades, or nil.
 func (ts *Turns) Cascading() *Turn {
-	for _, t := range ts.turns() {
+	for _, t := range ts.all() {
 		if len(t.Cascades) > 0 {
 			return t
 		}
@@ -188,18 +185,21 @@ func (ts *Turns) Cascading() *Turn {
 	return nil
 }
 
-// NextCascade returns the run and the planning step of the turn's next cascade. ok is false if its
-// run is gone.
-func (t *Turn) NextCascade() (run *AgentRun, step PlanStep, ok bool) {
-	next := t.Cascades[0]
+// NextCascade returns the run of the turn's next cascade, or nil if that run is gone.
+func (t *Turn) NextCascade() *AgentRun {
 	for _, r := range t.Runs {
-		if r.Slot == next.Run {
-			step = r.PlanStep()
-			step.Only, step.Again = next.Calls, true
-			return r, step, true
+		if r.Slot == t.Cascades[0].Run {
+			return r
 		}
 	}
-	return nil, step, false
+	return nil
+}
+
+// CascadeStep returns the input of the planning step of a run's cascade, the next of its turn.
+func (r *AgentRun) CascadeStep() PlanStep {
+	step := r.PlanStep()
+	step.Only, step.Again = r.turn.Cascades[0].Calls, true
+	return step
 }
 
 // Cascaded removes the turn's first cascade.
@@ -209,7 +209,7 @@ func (t *Turn) Cascaded() { t.Cascades = slices.Delete(t.Cascades, 0, 1) }
 // calls keep waiting.
 func (r *AgentRun) Cover(now time.Time, reply PlanReply) {
 	t, s := r.turn, r.turn.thread
-	if t.Interrupted == nil && slices.Contains(s.turns(), t) {
+	if t.Interrupted == nil && slices.Contains(s.Turns.all(), t) {
 		r.cover(now, reply)
 	}
 }
@@ -236,96 +236,15 @@ func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 	return recordID
 }
 
-// dueCalls returns the time of the next reminder or expiry of a waiting call. ok is false if there
-// is none.
-func (ts *Turns) dueCalls() (at time.Time, ok bool) {
-	sooner := func(t *time.Time) {
-		if t != nil && (!ok || t.Before(at)) {
-			at, ok = *t, true
-		}
-	}
-	ts.eachCall(func(c *Call) {
-		if c.Stage == CallWaiting {
-			sooner(c.Requested.ExpiresAt)
-			sooner(c.RemindAt)
-		}
-		if c.Stage == CallAtClient {
-			sooner(&c.Client.ExpiresAt)
-		}
-	})
-	return at, ok
-}
-
-// eachCall visits the calls of all turns that were not interrupted. visit may change or end them.
-func (ts *Turns) eachCall(visit func(*Call)) {
-	for _, t := range slices.Clone(ts.turns()) {
-		if t.Interrupted != nil {
-			continue
-		}
-		for _, r := range t.Runs {
-			for _, c := range r.Calls {
-				visit(c)
-			}
-		}
-	}
-}
-
-// releaseCalls sends due reminders and ends the calls that have expired.
-func (ts *Turns) releaseCalls(now time.Time) {
-	ts.eachCall(func(c *Call) {
-		switch {
-		case c.expired(now):
-			c.expireCall(now)
-		case c.run.turn.Interrupted != nil:
-			// The expiry ended the turn.
-		case c.Stage == CallWaiting && c.RemindAt != nil && !c.RemindAt.After(now):
-			c.remind(now)
-		case c.Stage == CallAtClient && !c.Client.ExpiresAt.After(now):
-			c.CallFailed(now, fmt.Sprintf("no client has answered the call within %s", c.Plan.ClientTime))
-		}
-	})
-}
-
-// expired reports whether the approval request of a call has expired.
-func (c *Call) expired(now time.Time) bool {
-	return c.Stage == CallWaiting && c.Requested.ExpiresAt != nil && !c.Requested.ExpiresAt.After(now)
-}
-
-func (c *Call) expireCall(now time.Time) {
-	t, s := c.run.turn, c.run.turn.thread
-	made := c.approvalOf(now)
-	made.Decision, made.By, made.Votes = event.DecisionExpired, "threadmill", c.Votes
-	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.notifyParentDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
-	s.rememberSettled(c.Plan.ID, event.DecisionExpired)
-	text := fmt.Sprintf(expiredText, c.Plan.Approval.Expires)
-	c.settleWithoutRunning(now, text)
-	if c.Plan.Approval.EndsTurn {
-		s.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: text, EventID: t.Item.ID})
-	}
-}
-
-// remind repeats the approval request to those who have not decided yet.
-func (c *Call) remind(now time.Time) {
-	t := c.run.turn
-	c.Reminders++
-	at := now.Add(c.Plan.Approval.Remind)
-	c.RemindAt = &at
-	q := *c.Requested
-	q.Votes, q.Reminder = c.Votes, c.Reminders
-	t.record(now, event.RequestID(q), event.TypeApprovalRequest, q)
-	c.forwardRequest(q)
-}
-
 // Listable reports whether the thread's search attribute says that it waits for approval. A
 // sub-agent's thread is never listed; its parent thread is.
 func (ds *Decisions) Listable() bool {
 	s := ds.thread
-	if s.Parent != nil {
+	if s.ParentLink.Parent != nil {
 		return false
 	}
-	listed := slices.ContainsFunc(s.SubAgents, func(sub SubAgent) bool { return sub.Listed && len(sub.Approvals) > 0 })
-	s.eachCall(func(c *Call) {
+	listed := slices.ContainsFunc(s.Children.SubAgents, func(sub SubAgent) bool { return sub.Listed && len(sub.Approvals) > 0 })
+	s.Turns.eachCall(func(c *Call) {
 		listed = listed || c.Stage == CallWaiting && c.listed()
 	})
 	return listed

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 )
 
 // Call is a tool call of a run.
@@ -46,6 +47,25 @@ type Call struct {
 	Undecided bool `json:"undecided,omitempty"`
 }
 
+// CallStage is the stage of a call.
+type CallStage string
+
+// The stages of a call.
+const (
+	// CallWaiting means that the call waits for a decision.
+	CallWaiting CallStage = "waiting"
+	// CallReady means that the call may run or is running.
+	CallReady CallStage = "ready"
+	// CallDelegated means that a sub-agent works on the call.
+	CallDelegated CallStage = "delegated"
+	// CallAtClient means that the call waits for a connected client to run it.
+	CallAtClient CallStage = "client"
+	// CallRan means that the result is stored and hooks decide on it.
+	CallRan CallStage = "ran"
+	// CallSettled means that the call has its final result.
+	CallSettled CallStage = "settled"
+)
+
 // editedPrefix returns the text that precedes the result of a call whose arguments a person edited,
 // since the model sees only its own arguments.
 func (c *Call) editedPrefix() string {
@@ -72,21 +92,92 @@ func EditedText(arguments string) string {
 	return fmt.Sprintf("(A person has changed the arguments of this call to %s)\n", arguments)
 }
 
-// CallStage is the stage of a call.
-type CallStage string
+// ToolStep returns the input of the activity that runs the call. specs are the registered hooks.
+func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
+	r := c.run
+	matching := c.decidingOnResult(specs)
+	// If there are hooks of other kinds, the hook workflow runs the inline hooks too.
+	var inline []hook.Spec
+	if Only(hook.KindInline, matching) {
+		// Otherwise a hook workflow asks them all.
+		inline = matching
+	}
+	c.Undecided = len(matching) > len(inline)
+	step := ToolStep{
+		RunStep:    r.step(r.MessageID),
+		ToolCallID: c.Plan.ID,
+		ToolName:   c.Plan.Name,
+		Invalid:    c.Plan.Invalid,
+		Edited:     r.Edited,
+		Inline:     inline,
+		Undecided:  c.Undecided,
+	}
+	c.Started = true
+	if c.DecisionID != "" {
+		step.Guard, step.DecisionID = c.Plan.Guard, c.DecisionID
+	}
+	return step
+}
 
-// The stages of a call.
+// decidingOnResult returns the hooks that decide on a call's result.
+func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
+	r, s := c.run, c.run.turn.thread
+	return hook.Matching(specs, hook.Subject{
+		Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.CreatedByTool, Agent: r.Agent, Tools: []string{c.Plan.Name},
+	})
+}
+
+// CallRan records that a call's result is stored. Hooks decide on it next.
+func (c *Call) CallRan(reply ToolReply) {
+	c.Stage, c.Decision = CallRan, reply.Decision
+	c.Failed = reply.Status != "succeeded"
+}
+
+// ApplyResultDecision applies the decision of hooks on a call's result.
+func (c *Call) ApplyResultDecision(now time.Time, d HookDecision) {
+	r := c.run
+	seen := c.ResultEvent()
+	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
+	c.Stage, c.Decision = CallSettled, nil
+	switch {
+	case d.Outcome == event.OutcomeFailed:
+		if r.Refused == "" {
+			r.Refused = d.Error
+		}
+	case d.stopped():
+		r.Answered = true
+	}
+}
+
+// CallFailed sets an error as the result of a call that could not be completed.
+func (c *Call) CallFailed(now time.Time, why string) {
+	c.Failed = true
+	c.settleWithoutRunning(now, "Error: "+why)
+}
+
+// Results of calls that did not run, or did not finish.
 const (
-	// CallWaiting means that the call waits for a decision.
-	CallWaiting CallStage = "waiting"
-	// CallReady means that the call may run or is running.
-	CallReady CallStage = "ready"
-	// CallDelegated means that a sub-agent works on the call.
-	CallDelegated CallStage = "delegated"
-	// CallAtClient means that the call waits for a connected client to run it.
-	CallAtClient CallStage = "client"
-	// CallRan means that the result is stored and hooks decide on it.
-	CallRan CallStage = "ran"
-	// CallSettled means that the call has its final result.
-	CallSettled CallStage = "settled"
+	DeniedText      = "Tool execution was denied by the user."
+	InterruptedText = "Tool execution was interrupted before it finished."
+	NotBegunText    = "Tool execution was interrupted before it began: the tool did not run."
 )
+
+// settleWithoutRunning sets the result of a call that will not run.
+func (c *Call) settleWithoutRunning(now time.Time, text string) {
+	t, s := c.run.turn, c.run.turn.thread
+	c.Stage = CallSettled
+	if c.Client != nil {
+		// Remember the call, so that a late result of a client is recognised.
+		s.Decisions.Settled = keepLast(append(s.Decisions.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
+	}
+	t.record(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(text, true))
+}
+
+// result returns the message of a result that the thread itself produced.
+func (c *Call) result(text string, isError bool) event.Message {
+	r, s := c.run, c.run.turn.thread
+	return event.Message{
+		ID: event.ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.CreatedByTool, Role: event.RoleTool, Content: text,
+		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: isError, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
+	}
+}

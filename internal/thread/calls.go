@@ -78,8 +78,8 @@ func (r *AgentRun) edit(now time.Time, got event.ToolCallEvent, d HookDecision) 
 // begin starts calls. It marks them for planning first if hooks changed their arguments or if their
 // approval requests have not been recorded yet.
 func (r *AgentRun) begin(now time.Time, calls []PlannedCall) {
-	r.Plan = nil
 	if len(calls) > 0 && (r.Edited || r.Gated && slices.ContainsFunc(calls, plannedLate)) {
+		r.Phase = PhasePlan
 		for _, p := range calls {
 			r.Plan = append(r.Plan, p.ID)
 		}
@@ -103,7 +103,7 @@ func (r *AgentRun) PlanStep() PlanStep {
 // Planned applies the plans of calls that hooks changed or created.
 func (r *AgentRun) Planned(now time.Time, reply PlanReply) {
 	s := r.turn.thread
-	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
+	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.ParentLink.maxSteps(reply.MaxSteps), reply.OnWaiting
 	r.planned(now, reply.Calls)
 }
 
@@ -121,14 +121,14 @@ func (r *AgentRun) planned(now time.Time, calls []PlannedCall) {
 		c.accept(now)
 		r.Calls = append(r.Calls, c)
 	}
-	s.applyEarly(now)
+	s.Decisions.applyEarly(now)
 }
 
 // adopt starts a run for the tool calls with which hooks replaced a message. The agent continues
 // with their results as if it had made the calls.
 func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 	s := t.thread
-	r := t.addRun(&AgentRun{Agent: e.AgentName, Phase: PhaseCalls, ReplyTo: of})
+	r := t.addRun(&AgentRun{Agent: e.AgentName, Phase: PhasePlan, ReplyTo: of})
 	r.MessageID = fmt.Sprintf("%s.%d.0", t.turnID(), r.Slot)
 	r.Reply = &ModelReply{Agent: e.AgentName, Message: event.Message{ID: r.MessageID}}
 	calls := make([]event.ToolCall, len(e.ToolCalls))

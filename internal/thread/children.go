@@ -28,59 +28,13 @@ const (
 	maxRequestTotal     = 64 << 10
 )
 
-// Parent is the parent thread of a sub-agent.
-type Parent struct {
-	ThreadID string `json:"threadId"`
-
-	// Agent called the tool ToolName with ToolCallID in message MessageID.
-	Agent      string `json:"agent"`
-	ToolName   string `json:"toolName"`
-	ToolCallID string `json:"toolCallId"`
-	MessageID  string `json:"messageId"`
-
-	// EditedPrefix precedes the answer. It tells the agent that a person edited the arguments of
-	// its call.
-	EditedPrefix string `json:"editedPrefix,omitempty"`
-
-	// Undecided means that hooks of the parent thread decide on the answer.
-	Undecided bool `json:"undecided,omitempty"`
-
-	// TraceID and EventID identify the turn of the parent thread.
-	TraceID string `json:"traceId"`
-	EventID string `json:"eventId"`
-
-	// Root has the meaning of [RunStep.Root].
-	Root string `json:"root,omitempty"`
-
-	// Depth is the number of ancestor threads. MaxSteps limits the model calls of each run of the
-	// sub-agent, in addition to its own limit; 0 = no further limit.
-	Depth    int `json:"depth"`
-	MaxSteps int `json:"maxSteps,omitempty"`
-
-	// Background is the task that the sub-agent works on, if it works in the background.
-	Background *event.Task `json:"background,omitempty"`
-
-	// ReportRequested means that the parent thread has continued as new and must be notified of the
-	// sub-agent's end by signal.
-	ReportRequested bool `json:"reportRequested,omitempty"`
-}
-
-// ParentLink connects a sub-agent's thread to its parent thread.
-type ParentLink struct {
-	thread *State
-
-	// Parent is set in a sub-agent's thread. Notices are pending notices for the parent thread.
-	Parent  *Parent        `json:"parent,omitempty"`
-	Notices []ParentNotice `json:"notices,omitempty"`
-}
-
-// Children contains the sub-agents that work for the thread. SubAgentCount is the number of the last
+// Children contains the sub-agents that work for the thread. Count is the number of the last
 // one.
 type Children struct {
 	thread *State
 
-	SubAgents     []SubAgent `json:"subAgents,omitempty"`
-	SubAgentCount int        `json:"subAgentCount,omitempty"`
+	SubAgents []SubAgent `json:"subAgents,omitempty"`
+	Count     int        `json:"count,omitempty"`
 }
 
 // SubAgent is a sub-agent that works for the thread.
@@ -200,13 +154,13 @@ type SubAgentPlan struct {
 func (t *Turn) CheckDelegate() string {
 	s := t.thread
 	depth := 0
-	if s.Parent != nil {
-		depth = s.Parent.Depth
+	if s.ParentLink.Parent != nil {
+		depth = s.ParentLink.Parent.Depth
 	}
 	switch {
 	case depth >= maxSubDepth:
 		return fmt.Sprintf("Error: %d agents work for one another in a row, the limit. Do it yourself.", maxSubDepth)
-	case len(s.SubAgents) >= maxSubs:
+	case len(s.Children.SubAgents) >= maxSubs:
 		return fmt.Sprintf("Error: %d sub-agents work for this thread, the limit. Wait for one of them.", maxSubs)
 	case t.Delegated >= maxSubsInTurn:
 		return fmt.Sprintf("Error: %d sub-agents were started in this turn, which is the limit.", maxSubsInTurn)
@@ -220,23 +174,23 @@ func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start DelegateStar
 	s := c.run.turn.thread
 	c.Undecided = len(c.decidingOnResult(specs)) > 0
 	threadID, start = c.newSubAgent()
-	s.SubAgents = append(s.SubAgents, SubAgent{ThreadID: threadID, ToolCallID: c.Plan.ID})
+	s.Children.SubAgents = append(s.Children.SubAgents, SubAgent{ThreadID: threadID, ToolCallID: c.Plan.ID})
 	c.Stage, c.SubAgent = CallDelegated, threadID
 	return threadID, start
 }
 
 func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
-	s.SubAgentCount++
+	s.Children.Count++
 	t.Delegated++
 	t, plan := t, c.Plan.SubAgent
-	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.SubAgentCount)
+	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.Children.Count)
 	parent := Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
 		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), Depth: 1, EditedPrefix: c.editedPrefix(), Undecided: c.Undecided,
 	}
-	if s.Parent != nil {
-		parent.Depth = s.Parent.Depth + 1
+	if s.ParentLink.Parent != nil {
+		parent.Depth = s.ParentLink.Parent.Depth + 1
 	}
 	if r.MaxSteps > 0 {
 		parent.MaxSteps = max(r.MaxSteps-r.Step, 1)
@@ -258,52 +212,23 @@ func (c *Call) DelegateTask(now time.Time) (TaskStep, DelegateStart) {
 	threadID, start := c.newSubAgent()
 	task := c.newTask(now)
 	task.Title, task.SubAgent, task.ThreadID = start.Title, c.Plan.SubAgent.Agent, threadID
-	s.SubAgents = append(s.SubAgents, SubAgent{ThreadID: threadID, TaskID: task.ID})
+	s.Children.SubAgents = append(s.Children.SubAgents, SubAgent{ThreadID: threadID, TaskID: task.ID})
 	start.Parent.Background = &task
 	start.Parent.MaxSteps = 0
 	return c.startTask(now, task), start
 }
 
-// FirstID returns the id of the first event of a sub-agent's thread.
-func (p *ParentLink) FirstID() string {
-	s := p.thread
-	return firstID(s.Namespace, s.ThreadID, *p.Parent)
-}
-
-// firstID depends on the call: a thread that was terminated and opened again may reuse the numbers
-// of its sub-agents, and must not take an old answer for a new one.
-func firstID(namespace, threadID string, parent Parent) string {
-	return signals.EventID(namespace, threadID, "first", parent.ToolCallID)
-}
-
-// AnswerStored reports whether the sub-agent's turn has ended, or will never start because its
-// message was rejected.
-func (p *ParentLink) AnswerStored() bool {
-	s := p.thread
-	return len(s.turns()) == 0 && !s.Awaits(p.FirstID())
-}
-
 // SubAgentLost sets the result of a call whose sub-agent ended without an answer.
 func (c *Call) SubAgentLost(now time.Time, why string) {
 	s := c.run.turn.thread
-	s.dropSub(c.SubAgent)
+	s.Children.drop(c.SubAgent)
 	c.Refused(now, Why("Error: the sub-agent ended without an answer: "+why))
 }
 
-// ForgetSubAgent removes a sub-agent that was stopped.
-func (ch *Children) ForgetSubAgent(threadID string) { ch.dropSub(threadID) }
+// Forget removes a sub-agent that was stopped.
+func (ch *Children) Forget(threadID string) { ch.drop(threadID) }
 
-// EndStep returns the input of the activity that ends a sub-agent's thread.
-func (p *ParentLink) EndStep() EndStep {
-	s := p.thread
-	out, ended := s.Outcome(p.FirstID())
-	if !ended {
-		out = signals.TurnResult{EventID: p.FirstID(), Status: signals.TurnFailed, Error: "its thread has refused the message"}
-	}
-	return EndStep{Thread: s.Ref(), Parent: *p.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Flush()}
-}
-
-func (ch *Children) sub(threadID string) *SubAgent {
+func (ch *Children) find(threadID string) *SubAgent {
 	for i := range ch.SubAgents {
 		if ch.SubAgents[i].ThreadID == threadID {
 			return &ch.SubAgents[i]
@@ -314,19 +239,19 @@ func (ch *Children) sub(threadID string) *SubAgent {
 
 func (sub *SubAgent) ended() bool { return sub.Reply != nil || sub.Lost != "" }
 
-// SubAgentEnd returns the report of a sub-agent that a call waits for, or the reason why it will never
+// End returns the report of a sub-agent that a call waits for, or the reason why it will never
 // report. ok is false while the sub-agent works.
-func (ch *Children) SubAgentEnd(threadID string) (reply *DelegateReply, gone string, ok bool) {
-	sub := ch.sub(threadID)
+func (ch *Children) End(threadID string) (reply *DelegateReply, gone string, ok bool) {
+	sub := ch.find(threadID)
 	if sub == nil {
 		return nil, "it is not known any more", true
 	}
 	return sub.Reply, sub.Lost, sub.ended()
 }
 
-// ApplySubAgentLoss records that a sub-agent will never report.
-func (ch *Children) ApplySubAgentLoss(threadID, why string) {
-	if sub := ch.sub(threadID); sub != nil && sub.TaskID == "" && !sub.ended() {
+// ApplyLoss records that a sub-agent will never report.
+func (ch *Children) ApplyLoss(threadID, why string) {
+	if sub := ch.find(threadID); sub != nil && sub.TaskID == "" && !sub.ended() {
 		sub.Lost = why
 	}
 }
@@ -344,15 +269,15 @@ func (ch *Children) ReportsToRequest() (threadIDs []string) {
 
 // MarkReportRequested records that a sub-agent was asked to report by signal.
 func (ch *Children) MarkReportRequested(threadID string) {
-	if sub := ch.sub(threadID); sub != nil {
+	if sub := ch.find(threadID); sub != nil {
 		sub.ReportRequested = true
 	}
 }
 
-// ApplySubAgentEnd handles the report of a sub-agent's end by signal.
-func (ch *Children) ApplySubAgentEnd(now time.Time, e SubAgentEnded) {
+// ApplyEnd handles the report of a sub-agent's end by signal.
+func (ch *Children) ApplyEnd(now time.Time, e SubAgentEnded) {
 	s := ch.thread
-	sub := ch.sub(e.ThreadID)
+	sub := ch.find(e.ThreadID)
 	if sub == nil {
 		// It was interrupted, and nothing waits for it.
 		return
@@ -361,30 +286,30 @@ func (ch *Children) ApplySubAgentEnd(now time.Time, e SubAgentEnded) {
 		sub.Reply = &e.DelegateReply
 		return
 	}
-	if i := s.taskAt(sub.TaskID); i >= 0 {
-		s.endTask(now, i, e.Task())
+	if i := s.Tasks.index(sub.TaskID); i >= 0 {
+		s.Tasks.end(now, i, e.Task())
 	}
 	s.Usage = s.Usage.Add(e.Usage)
-	ch.dropSub(e.ThreadID)
+	ch.drop(e.ThreadID)
 }
 
 // SubAgentReplied continues a call whose sub-agent has stored its result.
 func (c *Call) SubAgentReplied(reply DelegateReply) {
 	s := c.run.turn.thread
 	s.Usage = s.Usage.Add(reply.Usage)
-	s.dropSub(c.SubAgent)
+	s.Children.drop(c.SubAgent)
 	c.Stage, c.Failed = CallRan, reply.Failed
 }
 
-// dropSub removes a sub-agent that has ended, and its approval requests.
-func (ch *Children) dropSub(threadID string) {
+// drop removes a sub-agent that has ended, and its approval requests.
+func (ch *Children) drop(threadID string) {
 	s := ch.thread
 	ch.SubAgents = slices.DeleteFunc(ch.SubAgents, func(sub SubAgent) bool {
 		if sub.ThreadID != threadID {
 			return false
 		}
 		for _, ask := range sub.Approvals {
-			s.notifyParentDecided(SubAgentDecision{ToolCallID: ask.ToolCallID})
+			s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: ask.ToolCallID})
 		}
 		return true
 	})
@@ -395,13 +320,13 @@ func (ch *Children) dropSub(threadID string) {
 func (t *Turn) StopSubAgents() []string {
 	s := t.thread
 	var stop []string
-	for _, sub := range s.SubAgents {
+	for _, sub := range s.Children.SubAgents {
 		if sub.TaskID == "" && t.delegatedTo(sub.ThreadID) {
 			stop = append(stop, sub.ThreadID)
 		}
 	}
 	for _, id := range stop {
-		s.dropSub(id)
+		s.Children.drop(id)
 	}
 	return stop
 }

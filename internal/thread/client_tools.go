@@ -18,14 +18,14 @@ import (
 func (c *Call) AskClient(now time.Time) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	// Apply results of earlier rounds first: they are about the call as it was then.
-	s.applyEarlyResults(now)
+	s.Decisions.applyEarlyResults(now)
 	c.Stage = CallAtClient
 	c.Client = &event.ClientCall{
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Arguments: c.Plan.Arguments, Agent: r.Agent, MessageID: r.MessageID,
 		RequestedAt: now, ExpiresAt: now.Add(c.Plan.ClientTime),
 	}
 	t.record(now, event.ClientCallID(c.Plan.ID), event.TypeClientCall, *c.Client)
-	s.applyEarlyResults(now)
+	s.Decisions.applyEarlyResults(now)
 }
 
 // ClientCalls returns the calls that wait for a connected client.
@@ -44,7 +44,7 @@ func (ts *Turns) ClientCalls() []event.ClientCall {
 func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
 	s := ds.thread
 	found, waits := false, false
-	s.eachCall(func(c *Call) {
+	s.Turns.eachCall(func(c *Call) {
 		if c.Plan.ID == toolCallID {
 			found, waits = true, c.Plan.By == ByClient && c.Stage == CallReady && c.Round <= event.FirstRound
 		}
@@ -103,7 +103,7 @@ func (ds *Decisions) applyEarlyResults(now time.Time) {
 func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.DecideOutcome {
 	s := ds.thread
 	var call *Call
-	s.eachCall(func(c *Call) {
+	s.Turns.eachCall(func(c *Call) {
 		if c.Stage == CallAtClient && c.Plan.ID == res.ToolCallID {
 			call = c
 		}

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -38,15 +37,15 @@ func (t *Turn) debounce(now time.Time, spec rule.Spec) bool {
 	if spec.Debounce == 0 && spec.Throttle == 0 {
 		return false
 	}
-	at := slices.IndexFunc(s.Debounced, func(h Debounced) bool { return h.Rule == spec.Name })
+	at := slices.IndexFunc(s.Inbox.Debounced, func(h Debounced) bool { return h.Rule == spec.Name })
 	if at < 0 {
-		s.Debounced = append(s.Debounced, Debounced{Rule: spec.Name, Throttle: spec.Throttle, Since: now, Until: now.Add(spec.Debounce + spec.Throttle)})
-		at = len(s.Debounced) - 1
+		s.Inbox.Debounced = append(s.Inbox.Debounced, Debounced{Rule: spec.Name, Throttle: spec.Throttle, Since: now, Until: now.Add(spec.Debounce + spec.Throttle)})
+		at = len(s.Inbox.Debounced) - 1
 		if spec.Throttle > 0 {
 			return false
 		}
 	}
-	h := &s.Debounced[at]
+	h := &s.Inbox.Debounced[at]
 	if h.Count == 0 {
 		h.Since = now
 	}
@@ -62,10 +61,10 @@ func (t *Turn) debounce(now time.Time, spec rule.Spec) bool {
 	}
 	last := t.queued(t.Item)
 	h.Last = &last
-	if s.debouncedBytes() > maxHeldBytes {
+	if s.Inbox.debouncedBytes() > maxHeldBytes {
 		// Above the limit, release all events immediately.
-		for i := range s.Debounced {
-			s.Debounced[i].Until = now
+		for i := range s.Inbox.Debounced {
+			s.Inbox.Debounced[i].Until = now
 		}
 	}
 	return true
@@ -101,59 +100,6 @@ func (in *Inbox) cancelDebounced(eventID string) (Queued, bool) {
 		return *h.Last, true
 	}
 	return Queued{}, false
-}
-
-// NextDue returns the next time at which the thread must act without an external event. ok is false
-// if there is none.
-func (s *State) NextDue() (at time.Time, ok bool) {
-	for _, h := range s.Debounced {
-		if !ok || h.Until.Before(at) {
-			at, ok = h.Until, true
-		}
-	}
-	if due, waits := s.dueCalls(); waits && (!ok || due.Before(at)) {
-		at, ok = due, true
-	}
-	for _, task := range s.Tasks {
-		if s.watched[task.ID] {
-			continue
-		}
-		if end := task.Deadline.Add(taskGrace); !ok || end.Before(at) {
-			at, ok = end, true
-		}
-	}
-	return at, ok
-}
-
-// Release queues the debounced events that are due, in order, and ends the calls and tasks whose
-// time is over.
-func (s *State) Release(now time.Time) {
-	s.failOverdueTasks(now)
-	s.releaseCalls(now)
-	kept := s.Debounced[:0:0]
-	var due []Debounced
-	for _, h := range s.Debounced {
-		if h.Until.After(now) {
-			kept = append(kept, h)
-		} else if h.Last != nil {
-			due = append(due, h)
-		}
-	}
-	slices.SortStableFunc(due, func(a, b Debounced) int { return a.Until.Compare(b.Until) })
-	for _, h := range due {
-		q := *h.Last
-		q.Released = &Released{Count: h.Count - 1, Since: h.Since, IDs: h.Before}
-		q.Item.Status, q.Item.UpdatedAt = event.ItemPending, now
-		// The TTL does not apply to the time of the debounce.
-		q.Item.TTL = 0
-		s.forgetOutcome(q.Item.ID)
-		s.Ended = slices.DeleteFunc(s.Ended, func(it event.Item) bool { return it.ID == q.Item.ID })
-		s.Queue = append(s.Queue, q.onItsOwn())
-		if h.Throttle > 0 {
-			kept = append(kept, Debounced{Rule: h.Rule, Throttle: h.Throttle, Since: now, Until: now.Add(h.Throttle)})
-		}
-	}
-	s.Debounced = kept
 }
 
 // viewDebounced returns the debounced events for query "state".

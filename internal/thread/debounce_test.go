@@ -50,13 +50,13 @@ func (c *clock) until(now time.Time) {
 // turns processes what waits.
 func (c *clock) turns(now time.Time) {
 	c.t.Helper()
-	for q, ok := c.s.Next(now); ok; q, ok = c.s.Next(now) {
-		turn := c.s.Begin(now, q)
+	for q, ok := c.s.Inbox.Next(now); ok; q, ok = c.s.Inbox.Next(now) {
+		turn := c.s.Turns.Begin(now, q)
 		d, known := turn.DecidedBefore()
 		if !known {
 			d = pass
 		}
-		c.s.Turn.Enter(now, d, c.rules...)
+		c.s.Turns.Current.Enter(now, d, c.rules...)
 		for _, r := range turn.Runs {
 			line := fmt.Sprintf("%gs %s", now.Sub(t0).Seconds(), turn.Item.ID)
 			if r.Observe.Held > 0 {
@@ -65,10 +65,10 @@ func (c *clock) turns(now time.Time) {
 			c.handled = append(c.handled, line)
 			r.Phase = PhaseDone
 		}
-		out := c.s.Turn.End(now)
+		out := c.s.Turns.Current.End(now)
 		require.Equal(c.t, len(turn.Runs) == 0, out.Status == signals.TurnHeld)
 	}
-	c.s.Flushed(c.s.Flush())
+	c.s.Outbox.Flushed(c.s.Outbox.Flush())
 	if c.moves {
 		c.s = copied(c.t, c.s)
 	}
@@ -119,12 +119,12 @@ func TestHold(t *testing.T) {
 				}
 				c.until(at(1000))
 				require.Equal(t, tc.want, c.handled)
-				require.Empty(t, c.s.Debounced, "nothing is left")
+				require.Empty(t, c.s.Inbox.Debounced, "nothing is left")
 				_, due := c.s.NextDue()
 				require.False(t, due)
-				require.Len(t, c.s.Ended, len(tc.at), "S2-37 each has one status")
+				require.Len(t, c.s.Inbox.Ended, len(tc.at), "S2-37 each has one status")
 				for i := range tc.at {
-					require.False(t, c.s.Awaits(name(i)))
+					require.False(t, c.s.Turns.Awaits(name(i)))
 				}
 			})
 		}
@@ -156,7 +156,7 @@ func TestReleaseAfterAnOutage(t *testing.T) {
 	c.post(0, happens("f1", "file.changed", `1`))
 	c.post(1, happens("g1", "git.push", `1`))
 	c.s.Release(at(100))
-	require.Equal(t, []string{"g1", "f1"}, ids(c.s.Ordered()))
+	require.Equal(t, []string{"g1", "f1"}, ids(c.s.Inbox.Ordered()))
 }
 
 func TestReleaseBeforeItsTime(t *testing.T) {
@@ -175,29 +175,29 @@ func TestHeldEvent(t *testing.T) {
 	turn := routed(t, s, p, debounced)
 	require.True(t, turn.Stage == ItemDebounced)
 	require.Nil(t, turn.Handling)
-	require.Equal(t, signals.TurnHeld, s.Turn.End(t0).Status)
+	require.Equal(t, signals.TurnHeld, s.Turns.Current.End(t0).Status)
 	require.Equal(t, signals.TurnHeld, ended(t, s, "e1").Status, "who waits is told")
-	require.Equal(t, []string{"t1.opened", "e1", "e1.held.turn_ended"}, recordIDs(s.Pending), "it is stored once")
-	s.Flushed(s.Flush())
+	require.Equal(t, []string{"t1.opened", "e1", "e1.held.turn_ended"}, recordIDs(s.Outbox.Pending), "it is stored once")
+	s.Outbox.Flushed(s.Outbox.Flush())
 	dup, err := postAt(s, at(1), p)
 	require.NoError(t, err)
 	require.True(t, dup.Duplicate, "S3-10 also while it is held back")
 
 	s.Release(at(10))
-	require.True(t, s.Awaits("e1"), "its turn is still to come")
+	require.True(t, s.Turns.Awaits("e1"), "its turn is still to come")
 	require.Equal(t, 1, occurrences(s, "e1"), "S2-37 it has one status")
-	q, ok := s.Next(at(3600))
+	q, ok := s.Inbox.Next(at(3600))
 	require.True(t, ok, "its ttl was that of the wait in the queue")
 	require.Equal(t, 7, q.Item.Priority)
-	turn = s.Begin(at(3600), q)
+	turn = s.Turns.Begin(at(3600), q)
 	d, known := turn.DecidedBefore()
 	require.True(t, known, "hooks have seen it")
-	s.Turn.Enter(at(3600), d, debounced)
+	s.Turns.Current.Enter(at(3600), d, debounced)
 	require.False(t, turn.Stage == ItemDebounced, "it is held back once")
 	require.Equal(t, "e1.0.1", turn.Runs[0].NextModelStep(nil).MessageID)
-	require.Empty(t, s.Pending, "it is stored already")
+	require.Empty(t, s.Outbox.Pending, "it is stored already")
 	turn.Runs[0].Phase = PhaseDone
-	s.Turn.End(at(3600))
+	s.Turns.Current.End(at(3600))
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
 }
 
@@ -207,27 +207,27 @@ func TestHeldEventOfAHook(t *testing.T) {
 	s := newState("alice")
 	arrive(t, s, says("e1", "hello"))
 	made := produces("guard", hookEvent("file.changed"))
-	s.Turn.Enter(t0, made)
-	s.Turn.End(t0)
+	s.Turns.Current.Enter(t0, made)
+	s.Turns.Current.End(t0)
 	turn := next(t, s)
-	s.Turn.Enter(t0, pass, debounced)
+	s.Turns.Current.Enter(t0, pass, debounced)
 	require.True(t, turn.Stage == ItemDebounced)
-	s.Turn.End(t0)
+	s.Turns.Current.End(t0)
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
-	require.Empty(t, s.Roots, "nobody waits for what is held back")
+	require.Empty(t, s.Turns.Roots, "nobody waits for what is held back")
 
 	s.Release(at(10))
 	turn = next(t, s)
-	s.Turn.Enter(at(10), pass, rule.Spec{Name: "p", Events: []string{"*"}, Processor: "sorter"})
-	s.Turn.ApplyProcessorDecision(at(10), produces("sorter", hookEvent("note.taken")))
-	s.Turn.End(at(10))
-	require.True(t, s.Awaits(turn.Item.ID), "what is made of it now belongs to its own turn")
-	require.False(t, s.Awaits("e1"), "which has ended")
+	s.Turns.Current.Enter(at(10), pass, rule.Spec{Name: "p", Events: []string{"*"}, Processor: "sorter"})
+	s.Turns.Current.ApplyProcessorDecision(at(10), produces("sorter", hookEvent("note.taken")))
+	s.Turns.Current.End(at(10))
+	require.True(t, s.Turns.Awaits(turn.Item.ID), "what is made of it now belongs to its own turn")
+	require.False(t, s.Turns.Awaits("e1"), "which has ended")
 	next(t, s)
-	s.Turn.Enter(at(10), pass)
-	s.Turn.End(at(10))
-	require.Empty(t, s.Roots)
-	require.False(t, s.Awaits(turn.Item.ID))
+	s.Turns.Current.Enter(at(10), pass)
+	s.Turns.Current.End(at(10))
+	require.Empty(t, s.Turns.Roots)
+	require.False(t, s.Turns.Awaits(turn.Item.ID))
 }
 
 // TestHeldEventIsHandledByTheRulesOfThatTime: rules may have changed meanwhile.
@@ -244,7 +244,7 @@ func TestHeldEventIsHandledByTheRulesOfThatTime(t *testing.T) {
 	require.Len(t, c.handled, 1)
 	c.s.Release(at(30))
 	turn := next(t, c.s)
-	c.s.Turn.Enter(at(30), pass)
+	c.s.Turns.Current.Enter(at(30), pass)
 	require.Nil(t, turn.Handling, "there is none any more")
 }
 
@@ -259,16 +259,16 @@ func TestRetryOfAHeldEvent(t *testing.T) {
 			s := newState("alice")
 			turn := routed(t, s, happens("e1", "file.changed", `1`), tc.rule)
 			if turn.Stage == ItemDebounced {
-				s.Turn.End(t0)
+				s.Turns.Current.End(t0)
 				s.Release(at(tc.released))
 				next(t, s)
-				s.Turn.Enter(at(tc.released), pass, tc.rule)
+				s.Turns.Current.Enter(at(tc.released), pass, tc.rule)
 			}
-			s.Turn.FunctionFailed(at(tc.released), "no")
-			s.Turn.End(at(tc.released))
-			require.NoError(t, s.Retry(at(11), signals.Control{}))
+			s.Turns.Current.FunctionFailed(at(tc.released), "no")
+			s.Turns.Current.End(at(tc.released))
+			require.NoError(t, s.Inbox.Retry(at(11), signals.Control{}))
 			turn = next(t, s)
-			s.Turn.Enter(at(11), pass, tc.rule)
+			s.Turns.Current.Enter(at(11), pass, tc.rule)
 			require.False(t, turn.Stage == ItemDebounced)
 			require.Equal(t, HandlingFunction, turn.Handling.Stage)
 			require.Equal(t, 1, turn.Item.Attempt)
@@ -282,14 +282,14 @@ func TestHeldEventsAreBounded(t *testing.T) {
 	s := newState("alice")
 	large := happens("e1", "file.changed", `"`+strings.Repeat("x", signals.MaxPayload-100)+`"`)
 	routed(t, s, large, debounced)
-	s.Turn.End(t0)
-	require.Zero(t, s.queued())
+	s.Turns.Current.End(t0)
+	require.Zero(t, s.Inbox.queued())
 	due, ok := s.NextDue()
 	require.True(t, ok)
 	require.Equal(t, t0, due)
 	s.Release(t0)
-	require.Empty(t, s.Debounced)
-	require.Equal(t, "e1", s.Queue[0].Item.ID)
+	require.Empty(t, s.Inbox.Debounced)
+	require.Equal(t, "e1", s.Inbox.Queue[0].Item.ID)
 	require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
 }
 
@@ -297,23 +297,23 @@ func TestHeldEventsAreBounded(t *testing.T) {
 func TestHeldEventIsCancelled(t *testing.T) {
 	s := newState("alice")
 	routed(t, s, happens("e1", "file.changed", `1`), debounced)
-	s.Turn.End(t0)
-	require.True(t, s.Cancel(at(1), signals.Control{Action: signals.ControlInterrupt, EventID: "e1"}))
-	require.Empty(t, s.Debounced)
+	s.Turns.Current.End(t0)
+	require.True(t, s.Inbox.Cancel(at(1), signals.Control{Action: signals.ControlInterrupt, EventID: "e1"}))
+	require.Empty(t, s.Inbox.Debounced)
 	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e1").Status)
 	s.Release(at(100))
-	require.Empty(t, s.Queue)
+	require.Empty(t, s.Inbox.Queue)
 }
 
 // TestCloseWithHeldEvents: they are in the store, and nothing else waits for them.
 func TestCloseWithHeldEvents(t *testing.T) {
 	s := newState("alice")
 	routed(t, s, happens("e1", "file.changed", `1`), debounced)
-	s.Turn.End(t0)
+	s.Turns.Current.End(t0)
 	s.Closing = &signals.Control{Action: signals.ControlClose}
 	s.Close(at(1))
 	require.Len(t, pending(s, event.TypeEnv), 1)
-	require.True(t, s.Idle())
+	require.True(t, s.Turns.Idle())
 	require.Equal(t, signals.TurnHeld, ended(t, s, "e1").Status)
 }
 
@@ -326,7 +326,7 @@ func TestIDsOfHeldEvents(t *testing.T) {
 	}
 	c.s.Release(at(10))
 	turn := next(t, c.s)
-	c.s.Turn.Enter(at(10), pass, debounced)
+	c.s.Turns.Current.Enter(at(10), pass, debounced)
 	o := turn.Runs[0].Observe
 	require.Equal(t, name(2*maxHeldIDs-1), o.EventID)
 	require.Equal(t, 2*maxHeldIDs-1, o.Held)
@@ -353,7 +353,7 @@ func TestHeldEventsThatAreTooMuch(t *testing.T) {
 // TestInterruptOfAHeldEvent: it is never handled, and what the rule does with others stays.
 func TestInterruptOfAHeldEvent(t *testing.T) {
 	stop := func(c *clock, id string) bool {
-		return c.s.Cancel(at(5), signals.Control{Action: signals.ControlInterrupt, EventID: id, By: "ann"})
+		return c.s.Inbox.Cancel(at(5), signals.Control{Action: signals.ControlInterrupt, EventID: id, By: "ann"})
 	}
 	t.Run("debounce", func(t *testing.T) {
 		c := &clock{t: t, s: newState("alice"), rules: []rule.Spec{debounced}}

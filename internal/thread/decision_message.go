@@ -9,18 +9,18 @@ import (
 // of an approval call. Messages of agents and tools are never decisions.
 func (ds *Decisions) DecisionIn(p Incoming) (signals.Decide, bool) {
 	s, m := ds.thread, p.message
-	if s.Closing != nil || m == nil || m.SenderType != event.CreatedByUser || p.ID != "" && s.WasPosted(p.ID) {
+	if s.Closing != nil || m == nil || m.SenderType != event.CreatedByUser || p.ID != "" && s.Inbox.WasPosted(p.ID) {
 		return signals.Decide{}, false
 	}
 	result, ok, _ := event.ParseContent(m.Content)
 	return signals.DecideOf(result, m.SenderID), ok
 }
 
-// RememberDecision remembers the id of a post that was a decision, so that duplicates are ignored.
-func (ds *Decisions) RememberDecision(p Incoming) {
+// Remember remembers the id of a post that was a decision, so that duplicates are ignored.
+func (ds *Decisions) Remember(p Incoming) {
 	s := ds.thread
 	if p.ID != "" {
-		s.rememberPosted(p.ID)
-		s.addOutcome(signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted})
+		s.Inbox.rememberPosted(p.ID)
+		s.Turns.addOutcome(signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted})
 	}
 }

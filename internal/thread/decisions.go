@@ -19,10 +19,10 @@ type Decisions struct {
 	// Settled are the outcomes of the last calls.
 	Settled []Settled `json:"settled,omitempty"`
 
-	// EarlyDecisions are decisions that arrived before the thread knew their calls. EarlyResults
+	// Early are decisions that arrived before the thread knew their calls. EarlyResults
 	// are results of clients that arrived before their calls waited for them.
-	EarlyDecisions []signals.Decide     `json:"earlyDecisions,omitempty"`
-	EarlyResults   []signals.ToolResult `json:"earlyResults,omitempty"`
+	Early        []signals.Decide     `json:"early,omitempty"`
+	EarlyResults []signals.ToolResult `json:"earlyResults,omitempty"`
 
 	// ToCheck are decisions that must be validated before they take effect.
 	ToCheck []signals.Decide `json:"toCheck,omitempty"`
@@ -45,7 +45,7 @@ func (ds *Decisions) Unchecked(d signals.Decide) (CheckStep, bool) {
 	if d.Checked() == "" {
 		return CheckStep{}, false
 	}
-	c := s.waiting(d.ToolCallID)
+	c := s.Turns.waiting(d.ToolCallID)
 	if c == nil || c.differs(d) {
 		return CheckStep{}, false
 	}
@@ -59,7 +59,7 @@ func (ds *Decisions) Unchecked(d signals.Decide) (CheckStep, bool) {
 // all of them must approve the same call.
 func (ds *Decisions) CheckAlone(d signals.Decide) error {
 	s := ds.thread
-	if c := s.waiting(d.ToolCallID); c != nil {
+	if c := s.Turns.waiting(d.ToolCallID); c != nil {
 		return checkAlone(d, *c.Requested)
 	}
 	return nil
@@ -83,7 +83,7 @@ func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
 // DecideChecked is [Decisions.Decide] with the result of the decision's validation.
 func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked CheckReply) (out signals.DecideResult) {
 	s := ds.thread
-	c := s.waiting(d.ToolCallID)
+	c := s.Turns.waiting(d.ToolCallID)
 	switch {
 	case c == nil:
 		return signals.DecideResult{Result: ds.settledAs(d)}
@@ -151,8 +151,8 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
 	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.notifyParentDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
-	s.rememberSettled(c.Plan.ID, made.Decision)
+	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+	s.Decisions.rememberSettled(c.Plan.ID, made.Decision)
 	c.RemindAt = nil
 }
 
@@ -207,17 +207,17 @@ func plain(raw json.RawMessage) string {
 // soon as the reply is stored, before the thread receives the reply.
 func (ds *Decisions) IsEarly(toolCallID string) bool {
 	s := ds.thread
-	if s.Turn == nil || s.Turn.Interrupted != nil || ds.knows(toolCallID) {
+	if s.Turns.Current == nil || s.Turns.Current.Interrupted != nil || ds.knows(toolCallID) {
 		return false
 	}
-	return slices.ContainsFunc(s.Turn.Runs, func(r *AgentRun) bool {
-		return r.Phase == PhaseModel || r.Phase == PhaseReply || r.Phase == PhaseCalls
+	return slices.ContainsFunc(s.Turns.Current.Runs, func(r *AgentRun) bool {
+		return r.Phase == PhaseModel || r.hasReply()
 	})
 }
 
 func (ds *Decisions) knows(toolCallID string) bool {
 	s := ds.thread
-	c := s.waiting(toolCallID)
+	c := s.Turns.waiting(toolCallID)
 	return c != nil || slices.ContainsFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == toolCallID })
 }
 
@@ -242,17 +242,17 @@ func (ds *Decisions) hasRoom(kept []signals.Decide, d signals.Decide) bool {
 
 // BufferEarly keeps a decision until its call is known. It reports whether there was room.
 func (ds *Decisions) BufferEarly(d signals.Decide) bool {
-	if !ds.hasRoom(ds.EarlyDecisions, d) {
+	if !ds.hasRoom(ds.Early, d) {
 		return false
 	}
-	ds.EarlyDecisions = append(ds.EarlyDecisions, d)
+	ds.Early = append(ds.Early, d)
 	return true
 }
 
 // applyEarly applies the early decisions and results whose calls are now known. It rejects those
 // whose calls can no longer appear.
 func (ds *Decisions) applyEarly(now time.Time) {
-	release(&ds.EarlyDecisions, func(d signals.Decide) bool { return ds.IsEarly(d.ToolCallID) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
+	release(&ds.Early, func(d signals.Decide) bool { return ds.IsEarly(d.ToolCallID) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
 	ds.applyEarlyResults(now)
 }
 
@@ -329,13 +329,25 @@ func (ds *Decisions) settledAs(d signals.Decide) signals.DecideOutcome {
 func (ds *Decisions) Approvals() []event.ApprovalRequest {
 	s := ds.thread
 	out := []event.ApprovalRequest{}
-	for _, sub := range s.SubAgents {
+	for _, sub := range s.Children.SubAgents {
 		out = append(out, sub.Approvals...)
 	}
-	s.eachCall(func(c *Call) {
+	s.Turns.eachCall(func(c *Call) {
 		if c.Stage == CallWaiting {
 			out = append(out, *c.Requested)
 		}
 	})
 	return out
+}
+
+// Settled is the outcome of a tool call that needed approval.
+type Settled struct {
+	ToolCallID string `json:"toolCallId"`
+
+	// Decision is empty if the call ended without a decision, by an interrupt.
+	Decision event.Decision `json:"decision,omitempty"`
+}
+
+func (ds *Decisions) rememberSettled(callID string, d event.Decision) {
+	ds.Settled = keepLast(append(ds.Settled, Settled{callID, d}), maxDecided)
 }

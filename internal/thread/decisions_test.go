@@ -75,9 +75,9 @@ func arrive(t *testing.T, s *State, p signals.Post) *Turn {
 // next begins the turn of the next event.
 func next(t *testing.T, s *State) *Turn {
 	t.Helper()
-	q, ok := s.Next(t0)
+	q, ok := s.Inbox.Next(t0)
 	require.True(t, ok, "nothing waits")
-	return s.Begin(t0, q)
+	return s.Turns.Begin(t0, q)
 }
 
 // watch is a hook that may see everything.
@@ -88,7 +88,7 @@ func reply(t *testing.T, s *State, r *AgentRun, specs []hook.Spec, content strin
 	t.Helper()
 	require.False(t, r.AtLimit(t0))
 	in := r.NextModelStep(specs)
-	s.Flushed(in.Flush)
+	s.Outbox.Flushed(in.Flush)
 	r.Replied(t0, ModelReply{
 		Agent: "assistant", Model: "demo/demo", MaxSteps: 3, Calls: calls,
 		Message: event.Message{
@@ -106,7 +106,7 @@ func called(t *testing.T, calls ...PlannedCall) (*State, *AgentRun) {
 	r := begin(t, s, "e1", "go").Runs[0]
 	reply(t, s, r, watch, "", calls...)
 	require.Equal(t, PhaseCalls, r.Phase)
-	s.Flushed(s.Flush())
+	s.Outbox.Flushed(s.Outbox.Flush())
 	return s, r
 }
 
@@ -130,27 +130,27 @@ func heardOn(t *testing.T, s *State, id string) event.Interception {
 	t.Helper()
 	for _, rec := range pending(s, event.TypeHook) {
 		if rec.ID == id {
-			require.Equal(t, s.Turn.Item.TraceID, rec.TraceID, "S2-40")
+			require.Equal(t, s.Turns.Current.Item.TraceID, rec.TraceID, "S2-40")
 			return payload[event.Interception](t, rec)
 		}
 	}
-	require.Fail(t, "there is no record "+id, "%v", recordIDs(s.Pending))
+	require.Fail(t, "there is no record "+id, "%v", recordIDs(s.Outbox.Pending))
 	return event.Interception{}
 }
 
 // outcome is how the turn of an event ended.
 func ended(t *testing.T, s *State, id string) signals.TurnResult {
 	t.Helper()
-	out, known := s.Outcome(id)
+	out, known := s.Turns.Outcome(id)
 	require.True(t, known, "the turn of %s has not ended", id)
-	require.False(t, s.Awaits(id))
+	require.False(t, s.Turns.Awaits(id))
 	return out
 }
 
 // finals are the records that tell viewers of an end.
 func terminals(s *State) []string {
 	out := []string{}
-	for _, r := range s.Pending {
+	for _, r := range s.Outbox.Pending {
 		if r.Type == event.TypeFinal || r.Type == event.TypeError {
 			out = append(out, r.ID)
 		}

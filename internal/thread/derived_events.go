@@ -94,14 +94,14 @@ func (t *Turn) tooMany(d HookDecision) string {
 	if n == 0 {
 		return ""
 	}
-	made, size := n, s.queued()
+	made, size := n, s.Inbox.queued()
 	for _, r := range d.Responses {
 		size += itemBytes + len(r.Content)
 	}
 	for _, p := range d.Produced {
 		size += itemBytes + len(p.Payload)
 	}
-	if root := s.rootOf(t.root()); root != nil {
+	if root := s.Turns.rootOf(t.root()); root != nil {
 		made += root.Derived
 	}
 	for _, r := range t.Runs {
@@ -153,8 +153,8 @@ func (t *Turn) speaker(e HookEvent, by string) string {
 			if agent != "" {
 				return agent
 			}
-			if s.Default != "" {
-				return s.Default
+			if s.Roster.Default != "" {
+				return s.Roster.Default
 			}
 		}
 	}
@@ -165,10 +165,10 @@ func (t *Turn) speaker(e HookEvent, by string) string {
 // event, and before posted events of the same priority.
 func (t *Turn) produce(now time.Time, made Deferred) {
 	s := t.thread
-	root := s.rootOf(t.root())
+	root := s.Turns.rootOf(t.root())
 	if root == nil {
-		s.Roots = append(s.Roots, Root{EventID: t.root(), TurnID: t.id(), TraceID: t.Item.TraceID})
-		root = &s.Roots[len(s.Roots)-1]
+		s.Turns.Roots = append(s.Turns.Roots, Root{EventID: t.root(), TurnID: t.id(), TraceID: t.Item.TraceID})
+		root = &s.Turns.Roots[len(s.Turns.Roots)-1]
 	}
 	root.Derived++
 	it := event.Item{
@@ -191,23 +191,23 @@ func (t *Turn) produce(now time.Time, made Deferred) {
 	if event.Background(it.Type) {
 		// Nothing waits for it, so it gets a separate turn.
 		q.Origin.Root = it.ID
-		s.Queue = append(s.Queue, q)
+		s.Inbox.Queue = append(s.Inbox.Queue, q)
 		return
 	}
 	at := 0
-	for i, other := range s.Queue {
+	for i, other := range s.Inbox.Queue {
 		if other.Origin != nil && other.Origin.Root == t.root() {
 			at = i + 1
 		}
 	}
-	s.Queue = slices.Insert(s.Queue, at, q)
+	s.Inbox.Queue = slices.Insert(s.Inbox.Queue, at, q)
 }
 
 // continueRoot merges the result of a turn into that of its root. It reports whether events derived
 // from the root are still to be processed.
 func (t *Turn) continueRoot(now time.Time, out signals.TurnResult, terminal bool) bool {
 	s := t.thread
-	root := s.rootOf(t.root())
+	root := s.Turns.rootOf(t.root())
 	if root == nil {
 		return false
 	}
@@ -220,11 +220,11 @@ func (t *Turn) continueRoot(now time.Time, out signals.TurnResult, terminal bool
 		root.join(before)
 	case t.Item.ID == root.EventID:
 		root.Result = out
-	case !s.Awaits(out.EventID): // otherwise it is processed again
+	case !s.Turns.Awaits(out.EventID): // otherwise it is processed again
 		root.join(out)
-		s.addOutcome(out)
+		s.Turns.addOutcome(out)
 	}
-	s.settleRoots(now)
+	s.Turns.settleRoots(now)
 	return true
 }
 
@@ -250,8 +250,8 @@ func (ts *Turns) settleRoots(now time.Time) {
 	kept := ts.Roots[:0:0]
 	var ended []Root
 	for _, r := range ts.Roots {
-		waits := slices.ContainsFunc(s.Queue, func(q Queued) bool { return q.holds(r.EventID) })
-		if !r.Ended || waits || slices.ContainsFunc(ts.turns(), func(t *Turn) bool { return t.root() == r.EventID }) {
+		waits := slices.ContainsFunc(s.Inbox.Queue, func(q Queued) bool { return q.holds(r.EventID) })
+		if !r.Ended || waits || slices.ContainsFunc(ts.all(), func(t *Turn) bool { return t.root() == r.EventID }) {
 			kept = append(kept, r)
 			continue
 		}
@@ -264,7 +264,7 @@ func (ts *Turns) settleRoots(now time.Time) {
 			if m := r.Result.Message; m != nil {
 				final.Agent, final.MessageID = m.AgentID, m.ID
 			}
-			s.recordIn(r.EventID, event.FinalID(r.TurnID), event.TypeFinal, r.TraceID, r.EventID, now, final)
+			s.Outbox.recordIn(r.EventID, event.FinalID(r.TurnID), event.TypeFinal, r.TraceID, r.EventID, now, final)
 		}
 		out := r.Result
 		out.EventID = r.EventID

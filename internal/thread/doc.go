@@ -8,20 +8,22 @@
 //
 // # Parts
 //
-// A state consists of parts. Each has its own fields and methods, and its own file:
+// A [State] consists of parts. Each has its own fields and methods:
 //
-//   - [Inbox]: events that are queued, debounced, failed or ended (inbox.go, post.go)
-//   - [Turns]: the current [Turn], turns that wait for people, and outcomes (turn.go, waiting.go)
+//   - [Inbox]: events that are queued, debounced, failed or ended (inbox.go, post.go, debounce.go)
+//   - [Turns]: the current [Turn], the turns that wait for people, and outcomes (turns.go,
+//     waiting.go)
 //   - [Decisions]: decisions of people and results of clients (decisions.go, client_tools.go)
-//   - [Background]: background tasks (background.go)
-//   - [Children] and [ParentLink]: the sub-agents of the thread, and the parent thread of a
-//     sub-agent's thread (delegate.go, subagent_approvals.go)
-//   - [Roster]: the agents, and the turn limit (roster.go, route.go, mention.go)
+//   - [Tasks]: background tasks (tasks.go)
+//   - [Children]: the sub-agents of the thread (children.go, subagent_approvals.go)
+//   - [ParentLink]: the parent thread, in a sub-agent's thread (parent.go)
+//   - [Roster]: the agents and their turn limits (roster.go, route.go, mention.go)
+//   - [Titling]: the generation of a title (titling.go)
 //   - [Outbox]: records that are not stored yet (outbox.go)
-//   - [Titling]: whether the thread needs a title (thread_update.go)
 //
-// A [Turn] consists of an [AgentRun] for each agent that takes part, and a run of its tool calls, each a
-// [Call]. The functions that change a turn, a run or a call are its methods.
+// A [Turn] consists of an [AgentRun] for each agent that takes part, and a run of its tool calls,
+// each a [Call]. The functions that change a turn, a run or a call are its methods. timers.go has
+// what happens to all of them when their time is over.
 //
 // # A turn
 //

@@ -119,7 +119,7 @@ func (s *State) Lifecycle(now time.Time, typ, recordID string, rules []rule.Spec
 	e := event.EnvEvent{
 		ID: signals.EventID(s.Namespace, s.ThreadID, typ, recordID, ""), Type: typ, Timestamp: now.UnixMilli(),
 		Metadata: event.EnvMetadata{TriggerSessionID: s.ThreadID, Source: event.SourceSystem},
-		Payload:  rawJSON(map[string]any{"sessionId": s.ThreadID, "title": s.Title, "agents": s.Agents}),
+		Payload:  rawJSON(map[string]any{"sessionId": s.ThreadID, "title": s.Title, "agents": s.Roster.Agents}),
 	}
 	spec, ok := rule.Match(rules, e)
 	switch {
@@ -129,7 +129,7 @@ func (s *State) Lifecycle(now time.Time, typ, recordID string, rules []rule.Spec
 			s.logEvent(e)
 		}
 	default:
-		s.publish(now, e, nil, e.ID, "")
+		s.Inbox.publish(now, e, nil, e.ID, "")
 	}
 }
 
@@ -218,9 +218,9 @@ func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 	t.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
 		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.CreatedByUser, Content: q.Content,
 	})})
-	for i := range s.Queue {
-		if s.Queue[i].Item.ID == id {
-			s.Queue[i].Agents = t.Agents
+	for i := range s.Inbox.Queue {
+		if s.Inbox.Queue[i].Item.ID == id {
+			s.Inbox.Queue[i].Agents = t.Agents
 		}
 	}
 }
@@ -233,7 +233,7 @@ func (t *Turn) startRuleAgent(e event.EnvEvent) {
 		return
 	}
 	if !ofAgents(e) {
-		s.resetTurnLimit(event.CreatedByTool)
+		s.Roster.resetTurnLimit(event.CreatedByTool)
 	}
 	r := t.addRun(&AgentRun{
 		Agent: t.handlerOf(handler, e), Phase: PhaseModel, ReplyTo: event.ObservedID(t.Item.ID),
@@ -261,14 +261,14 @@ func (t *Turn) handlerOf(a *rule.Agent, e event.EnvEvent) string {
 		return a.Name
 	}
 	for _, name := range []string{e.Metadata.TriggerAgentName, e.Metadata.TriggerAgentID} {
-		for _, agent := range s.Agents {
+		for _, agent := range s.Roster.Agents {
 			if name != "" && strings.EqualFold(agent, name) {
 				return agent
 			}
 		}
 	}
-	if len(s.Agents) > 0 {
-		return s.Agents[0]
+	if len(s.Roster.Agents) > 0 {
+		return s.Roster.Agents[0]
 	}
 	return ""
 }
@@ -282,7 +282,7 @@ func (t *Turn) EventStep() EventStep {
 	s := t.thread
 	step := EventStep{
 		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), Rule: t.Handling.Rule.Name,
-		Timeout: t.Handling.Rule.Timeout, MaxAttempts: t.Handling.Rule.MaxAttempts, Flush: s.Flush(),
+		Timeout: t.Handling.Rule.Timeout, MaxAttempts: t.Handling.Rule.MaxAttempts, Flush: s.Outbox.Flush(),
 	}
 	if t.Handling.Rule.Agent == nil {
 		step.Ends = t.endsWith(nil)
@@ -293,7 +293,7 @@ func (t *Turn) EventStep() EventStep {
 // FunctionDone continues the turn after the function of a rule. ended reports whether the activity
 // stored the end of the turn.
 func (t *Turn) FunctionDone(ended bool) {
-	t.Handling.Stage, t.Ended = HandlingDone, ended
+	t.Handling.Stage, t.EndStored = HandlingDone, ended
 	e, _, _ := t.env(t.decision())
 	t.startRuleAgent(e)
 }
@@ -338,8 +338,8 @@ func (t *Turn) decision() HookDecision {
 	return HookDecision{Outcome: event.OutcomePassed}
 }
 
-// Unhandled reports whether the function or the processor of a rule has not finished.
-func (t *Turn) Unhandled() bool { return t.Handling != nil && t.Handling.Stage != HandlingDone }
+// HandlingPending reports whether the function or the processor of a rule has not finished.
+func (t *Turn) HandlingPending() bool { return t.Handling != nil && t.Handling.Stage != HandlingDone }
 
 // ToolDone publishes the end of a tool call, if an application rule names such events. The tool
 // calls of an agent that handles such an event are not published, or they could loop forever.
@@ -359,6 +359,6 @@ func (c *Call) ToolDone(now time.Time, rules []rule.Spec) {
 		Payload:  rawJSON(map[string]any{"toolCallId": c.Plan.ID, "toolName": c.Plan.Name, "agent": r.Agent, "isError": c.Failed}),
 	}
 	if spec, ok := rule.Match(rules, e); ok && !spec.Default && named(spec, typ) {
-		s.publish(now, e, nil, t.Item.TraceID, t.Item.ID)
+		s.Inbox.publish(now, e, nil, t.Item.TraceID, t.Item.ID)
 	}
 }

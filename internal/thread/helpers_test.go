@@ -27,11 +27,11 @@ func says(id, content string) signals.Post {
 
 // postAt reads a post and adds it to the queue.
 func postAt(s *State, now time.Time, p signals.Post) (Posted, error) {
-	read, err := s.Read(p)
+	read, err := s.Inbox.Read(p)
 	if err != nil {
 		return Posted{}, err
 	}
-	return s.Post(now, read)
+	return s.Inbox.Post(now, read)
 }
 
 func post(t *testing.T, s *State, p signals.Post) Posted {
@@ -45,7 +45,7 @@ func post(t *testing.T, s *State, p signals.Post) Posted {
 func begin(t *testing.T, s *State, id, content string) *Turn {
 	t.Helper()
 	post(t, s, says(id, content))
-	item, ok := s.Next(t0)
+	item, ok := s.Inbox.Next(t0)
 	require.True(t, ok)
 	return s.entered(t0, item)
 }
@@ -55,14 +55,14 @@ func step(t *testing.T, s *State, r *AgentRun, content string, calls ...PlannedC
 	t.Helper()
 	in, ok := s.stepped(t0, r)
 	require.True(t, ok)
-	s.Flushed(in.Flush)
+	s.Outbox.Flushed(in.Flush)
 	name := r.Agent
 	if name == "" {
 		name = "assistant"
 	}
 	said := event.Message{SenderID: name, SenderType: event.CreatedByAgent, AgentID: name, Content: content}
 	s.took(t0, r, ModelReply{
-		Agent: name, Model: "demo/demo", MaxSteps: 3, Calls: calls, Ended: in.Ends != "" && len(calls) == 0 && len(Answering(in.Agents, said)) == 0,
+		Agent: name, Model: "demo/demo", MaxSteps: 3, Calls: calls, EndStored: in.Ends != "" && len(calls) == 0 && len(Answering(in.Agents, said)) == 0,
 		Message: event.Message{ID: in.MessageID, ThreadID: "t1", SenderID: name, SenderType: event.CreatedByAgent, Content: content, AgentID: name},
 	})
 	return in
@@ -77,7 +77,7 @@ func runs(id string) PlannedCall { return PlannedCall{ID: id, Name: "note"} }
 // pending returns the records of a type that wait to be stored.
 func pending(s *State, typ string) []event.Record {
 	var out []event.Record
-	for _, r := range s.Pending {
+	for _, r := range s.Outbox.Pending {
 		if r.Type == typ {
 			out = append(out, r)
 		}
@@ -131,8 +131,8 @@ var pass = HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: t
 
 // entered begins the turn of an item that no hook sees.
 func (s *State) entered(now time.Time, q Queued) *Turn {
-	t := s.Begin(now, q)
-	s.Turn.Enter(now, pass)
+	t := s.Turns.Begin(now, q)
+	s.Turns.Current.Enter(now, pass)
 	return t
 }
 
@@ -140,8 +140,8 @@ func (s *State) entered(now time.Time, q Queued) *Turn {
 // were any.
 func (s *State) joined(now time.Time) bool {
 	any := false
-	for q, ok := s.Turn.NextSteered(now); ok; q, ok = s.Turn.NextSteered(now) {
-		s.Turn.Join(now, q, pass)
+	for q, ok := s.Turns.Current.NextSteered(now); ok; q, ok = s.Turns.Current.NextSteered(now) {
+		s.Turns.Current.Join(now, q, pass)
 		any = true
 	}
 	return any
@@ -182,7 +182,7 @@ func hookEvent(typ string) hook.Produced {
 
 // of makes a call one of the first run of the current turn.
 func of(s *State, c *Call) *Call {
-	c.run = s.Turn.Runs[0]
+	c.run = s.Turns.Current.Runs[0]
 	return c
 }
 
@@ -225,9 +225,9 @@ func tasking(t *testing.T) (*State, *AgentRun) {
 	p := says("e1", "go")
 	p.TraceID = "trace"
 	arrive(t, s, p)
-	s.Turn.Enter(t0, pass)
-	s.Flushed(s.Flush())
-	r := s.Turn.Runs[0]
+	s.Turns.Current.Enter(t0, pass)
+	s.Outbox.Flushed(s.Outbox.Flush())
+	r := s.Turns.Current.Runs[0]
 	r.MessageID = "e1.0.1"
 	return s, r
 }
@@ -279,7 +279,7 @@ func woken(name string, events ...string) rule.Spec {
 func routed(t *testing.T, s *State, p signals.Post, rules ...rule.Spec) *Turn {
 	t.Helper()
 	turn := arrive(t, s, p)
-	s.Turn.Enter(t0, pass, rules...)
+	s.Turns.Current.Enter(t0, pass, rules...)
 	return turn
 }
 

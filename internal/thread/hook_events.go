@@ -31,7 +31,7 @@ func (s *State) itemEvent(q *Queued, key string) HookEvent {
 		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
 		return e
 	}
-	m := s.itemMessage(q)
+	m := s.Inbox.itemMessage(q)
 	e.CreatedBy, e.message, e.undecided = m.SenderType, m, true
 	switch m.SenderType {
 	case event.CreatedByAgent:
@@ -97,7 +97,7 @@ func (r *AgentRun) ModelCallEvent() HookEvent {
 func (r *AgentRun) agentOf() string {
 	s := r.turn.thread
 	if r.Agent == "" {
-		return s.Default
+		return s.Roster.Default
 	}
 	return r.Agent
 }

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -28,14 +29,82 @@ type Inbox struct {
 	posted    map[string]bool
 }
 
-// QueueView returns the result of query "queue".
-func (in *Inbox) QueueView() signals.Queue {
+// Queued is an item in the queue.
+type Queued struct {
+	Item   event.Item     `json:"item"`
+	OnBusy signals.OnBusy `json:"onBusy,omitempty"`
+
+	// OnWaiting is the post's setting for turns that wait for people.
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+	Options
+
+	// Origin is set if hooks or processors derived the item.
+	Origin *Origin `json:"origin,omitempty"`
+
+	// Hooked means that hooks have already decided on the item. Replaced is the event with which
+	// they replaced it.
+	Hooked   bool            `json:"hooked,omitempty"`
+	Replaced json.RawMessage `json:"replaced,omitempty"`
+
+	// Stored means that the item's record may be in the store, so it cannot be changed.
+	Stored bool `json:"stored,omitempty"`
+
+	message *event.NewMessage // the decoded payload, or nil
+}
+
+// newMessage returns the item's message. Its payload was validated when it was posted.
+func (q *Queued) newMessage() event.NewMessage {
+	if q.message == nil {
+		q.message = &event.NewMessage{}
+		_ = json.Unmarshal(q.Item.Payload, q.message)
+	}
+	return *q.message
+}
+
+// root returns the posted event that a queued item follows from.
+func (q Queued) root() string {
+	if q.Origin != nil {
+		return q.Origin.Root
+	}
+	return q.Item.ID
+}
+
+// as returns a copy with another item.
+func (q Queued) as(it event.Item) Queued {
+	q.Item = it
+	return q
+}
+
+// Options are the settings of a post for its turn.
+type Options struct {
+	// Agents answer instead of those that the message addresses. Empty = the thread's routing.
+	Agents []string `json:"agents,omitempty"`
+
+	// Tools restricts the tools that agents may call. Nil = no restriction.
+	Tools *[]string `json:"tools,omitempty"`
+
+	// Released is set if a rule has debounced or throttled the event.
+	Released *Released `json:"released,omitempty"`
+
+	// Rule is the name of the rule that handles the event, also in a retry.
+	Rule string `json:"rule,omitempty"`
+
+	// Recorded means that the event already has its record.
+	Recorded bool `json:"recorded,omitempty"`
+
+	// Unloaded means that only the store has the event's content. It is loaded before the event's
+	// turn.
+	Unloaded bool `json:"unloaded,omitempty"`
+}
+
+// View returns the result of query "queue".
+func (in *Inbox) View() signals.Queue {
 	s := in.thread
 	q := signals.Queue{Items: in.Ordered(), Failed: in.failed(), Ended: append([]event.Item{}, in.Ended...)}
-	if turns := s.turns(); len(turns) > 0 {
+	if turns := s.Turns.all(); len(turns) > 0 {
 		q.Processing = &turns[0].Item
 	}
-	for _, t := range s.Parked {
+	for _, t := range s.Turns.Parked {
 		if q.Processing != &t.Item {
 			q.Waiting = append(q.Waiting, t.Item)
 		}
@@ -100,7 +169,7 @@ func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
 	default:
 		return event.FieldErrorf("status", "%q is not one of pending, completed, failed, expired, overwritten", c.Status)
 	}
-	it, ok := in.QueueView().Find(c.EventID)
+	it, ok := in.View().Find(c.EventID)
 	switch {
 	case !ok:
 		return event.FieldErrorf("eventId", "%q is neither queued nor a recently ended event; records of older events are in the store", c.EventID)
@@ -119,7 +188,7 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 	if err := in.ValidateSetStatus(c); err != nil {
 		return event.Item{}, false, err
 	}
-	for _, t := range s.turns() {
+	for _, t := range s.Turns.all() {
 		if t.Item.ID == c.EventID {
 			t.SetStatus = &c
 			it = t.Item
@@ -133,7 +202,7 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 		}
 		if c.Status == event.ItemPending {
 			err := in.Retry(now, signals.Control{Action: signals.ControlRetry, EventID: c.EventID, By: c.By})
-			it, _ = in.QueueView().Find(c.EventID)
+			it, _ = in.View().Find(c.EventID)
 			return it, false, err
 		}
 		in.Failed = slices.Delete(in.Failed, i, i+1)
@@ -150,16 +219,6 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 	return event.Item{}, false, event.FieldErrorf("eventId", "is not known")
 }
 
-// setEnd sets the requested status of the item of a turn that was ended by hand.
-func (t *Turn) setEnd(now time.Time, it event.Item) {
-	s := t.thread
-	if t.SetStatus.Status != event.ItemPending {
-		s.setStatusOf(now, t.queued(it), *t.SetStatus)
-		return
-	}
-	s.requeue(now, t.queued(it), t.SetStatus.By)
-}
-
 // setStatusOf sets the status of an item that is not processed any further.
 func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event.Item {
 	s := in.thread
@@ -167,7 +226,7 @@ func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event
 	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
 	// Record the item in case its turn has never started.
 	in.recordItem(now, q.as(it))
-	s.recordIn(q.root(), event.StatusSetID(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
+	s.Outbox.recordIn(q.root(), event.StatusSetID(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
 	if q.Hooked && (c.Status == event.ItemOverwritten || c.Status == event.ItemExpired) {
 		s.record(event.WithdrawalID(it.ID), event.TypeHook, it.TraceID, it.ID, now,
@@ -185,12 +244,12 @@ func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event
 // derived events may still be pending.
 func (in *Inbox) endDropped(now time.Time, q Queued, out signals.TurnResult) {
 	s := in.thread
-	if root := s.rootOf(out.EventID); root != nil {
+	if root := s.Turns.rootOf(out.EventID); root != nil {
 		root.Result = out
 	} else {
-		s.announceUnprocessed(now, q, out)
+		s.Turns.announceUnprocessed(now, q, out)
 	}
-	s.settleRoots(now)
+	s.Turns.settleRoots(now)
 }
 
 // turnStatus returns the turn status of an event that ended without a turn.
@@ -221,18 +280,18 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 		return meant
 	})
 	if q, held := in.cancelDebounced(ctl.EventID); held {
-		s.forgetOutcome(q.Item.ID)
+		s.Turns.forgetOutcome(q.Item.ID)
 		taken = append(taken, q)
 	}
 	const why = "it was interrupted before its turn came"
-	if root := s.rootOf(ctl.EventID); root != nil && !waits && len(taken) > 0 {
+	if root := s.Turns.rootOf(ctl.EventID); root != nil && !waits && len(taken) > 0 {
 		root.join(signals.TurnResult{Status: signals.TurnInterrupted, Error: why})
 	}
 	for _, q := range taken {
 		it := q.Item
 		it.Status, it.UpdatedAt, it.Error = event.ItemCompleted, now, why
 		in.recordItem(now, q)
-		s.recordIn(q.root(), event.InterruptedID(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
+		s.Outbox.recordIn(q.root(), event.InterruptedID(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
 			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
 		in.rememberEnded(it)
 		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
@@ -243,7 +302,7 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 // CancelDerived removes from the queue the events derived from those of the turns that ctl interrupts.
 func (in *Inbox) CancelDerived(now time.Time, ctl signals.Control) {
 	s := in.thread
-	for _, t := range s.turns() {
+	for _, t := range s.Turns.all() {
 		if ctl.EventID == "" || t.has(ctl.EventID) {
 			made := ctl
 			made.EventID = t.root()
@@ -252,7 +311,57 @@ func (in *Inbox) CancelDerived(now time.Time, ctl signals.Control) {
 	}
 }
 
-// InTurn reports whether an event is the item of a turn in progress or has joined it.
-func (ts *Turns) InTurn(eventID string) bool {
-	return slices.ContainsFunc(ts.turns(), func(t *Turn) bool { return t.has(eventID) })
+// WasPosted reports whether the thread remembers an event with this id.
+func (in *Inbox) WasPosted(id string) bool {
+	if in.posted == nil {
+		in.posted = make(map[string]bool, len(in.PostedIDs))
+		for _, known := range in.PostedIDs {
+			in.posted[known] = true
+		}
+	}
+	return in.posted[id]
+}
+
+// rememberPosted adds an event to the posted events.
+func (in *Inbox) rememberPosted(id string) {
+	if in.WasPosted(id) {
+		return
+	}
+	in.posted[id] = true
+	in.PostedIDs = append(in.PostedIDs, id)
+	if n := len(in.PostedIDs) - maxPostedIDs; n > 0 {
+		delete(in.posted, in.PostedIDs[0])
+		in.PostedIDs = in.PostedIDs[n:]
+	}
+}
+
+// recordItem adds the record of an item, before hooks decide on it.
+func (in *Inbox) recordItem(now time.Time, q Queued) {
+	if !q.Unloaded {
+		in.recordItemIn(now, q.root(), &q)
+	}
+}
+
+func (in *Inbox) recordItemIn(now time.Time, eventID string, q *Queued) {
+	s, it := in.thread, q.Item
+	if it.Type == event.TypeMessage {
+		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, in.itemMessage(q))
+		return
+	}
+	if e, ok := it.Env(); ok {
+		s.recordUndecided(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, e)
+		return
+	}
+	s.Outbox.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
+}
+
+// unprocessed fails an event that was never processed. Its record has its content.
+func (in *Inbox) unprocessed(now time.Time, q Queued) {
+	s := in.thread
+	const why = "the thread was closed before its turn came"
+	in.recordItem(now, q)
+	it := q.Item
+	it.Status, it.Error, it.UpdatedAt = event.ItemFailed, why, now
+	in.fail(q.as(it).withoutContent())
+	s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
 }

@@ -22,15 +22,15 @@ func known(t *testing.T) *State {
 	p := says("expired", "x")
 	p.TTL = 1
 	post(t, s, p)
-	_, ok := s.Next(at(1))
+	_, ok := s.Inbox.Next(at(1))
 	require.False(t, ok)
 	begin(t, s, "failed", "x").Runs[0].Fail(t0, "no such model", false)
-	s.Turn.End(t0)
+	s.Turns.Current.End(t0)
 	arrive(t, s, says("completed", "x"))
-	s.Turn.Enter(t0, swallows("p"))
-	s.Turn.End(t0)
+	s.Turns.Current.Enter(t0, swallows("p"))
+	s.Turns.Current.End(t0)
 	post(t, s, says("overwritten", "x"))
-	_, _, err := s.SetStatus(t0, setTo("overwritten", event.ItemOverwritten))
+	_, _, err := s.Inbox.SetStatus(t0, setTo("overwritten", event.ItemOverwritten))
 	require.NoError(t, err)
 	begin(t, s, "processing", "x")
 	post(t, s, says("pending", "x"))
@@ -45,11 +45,11 @@ func TestSetStatusTransitions(t *testing.T) {
 		for _, to := range all {
 			t.Run("S2-46 "+string(from)+" to "+string(to), func(t *testing.T) {
 				s := known(t)
-				before, there := s.QueueView().Find(string(from))
+				before, there := s.Inbox.View().Find(string(from))
 				require.True(t, there)
 				require.Equal(t, from, before.Status)
 				state := asJSON(t, s)
-				it, interrupt, err := s.SetStatus(at(1), setTo(string(from), to))
+				it, interrupt, err := s.Inbox.SetStatus(at(1), setTo(string(from), to))
 				if !open[from] || to == event.ItemProcessing || to == from {
 					requireField(t, "status", err)
 					require.Equal(t, state, asJSON(t, s), "a refusal changes nothing")
@@ -59,26 +59,26 @@ func TestSetStatusTransitions(t *testing.T) {
 				require.Equal(t, to, it.Status)
 				require.Equal(t, from == event.ItemProcessing, interrupt)
 				if interrupt {
-					s.Interrupt(signals.Control{By: "ann"})
+					s.Turns.Interrupt(signals.Control{By: "ann"})
 					s = copied(t, s)
-					s.Turn.Runs[0].StopRun(at(1))
-					s.Turn.End(at(1))
+					s.Turns.Current.Runs[0].StopRun(at(1))
+					s.Turns.Current.End(at(1))
 				}
-				after, there := s.QueueView().Find(string(from))
+				after, there := s.Inbox.View().Find(string(from))
 				require.True(t, there)
 				require.Equal(t, to, after.Status)
-				require.Equal(t, to == event.ItemPending, s.Awaits(string(from)))
+				require.Equal(t, to == event.ItemPending, s.Turns.Awaits(string(from)))
 				require.Equal(t, 1, occurrences(s, string(from)), "S2-47 it is in one place")
 				if to == event.ItemPending {
 					require.Equal(t, 1, after.Attempt)
-					require.Empty(t, withEvent(s.Outcomes, string(from)), "how it ended is open again")
+					require.Empty(t, withEvent(s.Turns.Outcomes, string(from)), "how it ended is open again")
 					return
 				}
-				require.Len(t, withEvent(s.Outcomes, string(from)), 1)
+				require.Len(t, withEvent(s.Turns.Outcomes, string(from)), 1)
 				require.Equal(t, "test", after.Error)
 				status := pending(s, event.TypeStatus)
 				require.Contains(t, asJSON(t, payloads(t, status)), asJSON(t, event.StatusChange{Status: string(to), Detail: string(from), By: "ann"}), "who did it is kept")
-				require.Contains(t, recordIDs(s.Pending), string(from), "S2-46 the event itself is kept, though it was never processed")
+				require.Contains(t, recordIDs(s.Outbox.Pending), string(from), "S2-46 the event itself is kept, though it was never processed")
 			})
 		}
 	}
@@ -98,7 +98,7 @@ func occurrences(s *State, id string) int { return places(s)[id] }
 
 // places counts in how many places a thread has its events.
 func places(s *State) map[string]int {
-	v, n := s.QueueView(), map[string]int{}
+	v, n := s.Inbox.View(), map[string]int{}
 	for _, items := range [][]event.Item{v.Items, v.Waiting, v.Failed, v.Ended} {
 		for _, it := range items {
 			n[it.ID]++
@@ -126,13 +126,13 @@ func TestSetStatusRefused(t *testing.T) {
 		before := asJSON(t, s)
 		c := setTo("pending", event.ItemCompleted)
 		tc.change(&c)
-		_, _, err := s.SetStatus(t0, c)
+		_, _, err := s.Inbox.SetStatus(t0, c)
 		requireField(t, tc.field, err)
 		require.Equal(t, before, asJSON(t, s))
 	}
 	s := known(t)
 	s.Closing = &signals.Control{}
-	_, _, err := s.SetStatus(t0, setTo("pending", event.ItemCompleted))
+	_, _, err := s.Inbox.SetStatus(t0, setTo("pending", event.ItemCompleted))
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -142,14 +142,14 @@ func TestSetStatusOfWaitingEvent(t *testing.T) {
 	} {
 		s := newState()
 		post(t, s, says("e1", "x"))
-		_, _, err := s.SetStatus(t0, setTo("e1", st))
+		_, _, err := s.Inbox.SetStatus(t0, setTo("e1", st))
 		require.NoError(t, err)
-		require.Equal(t, signals.TurnResult{EventID: "e1", Status: want, Error: "test", LastRecord: s.Pending[len(s.Pending)-1].ID}, ended(t, s, "e1"), "who waits for its turn is told")
-		_, ok := s.Next(t0)
+		require.Equal(t, signals.TurnResult{EventID: "e1", Status: want, Error: "test", LastRecord: s.Outbox.Pending[len(s.Outbox.Pending)-1].ID}, ended(t, s, "e1"), "who waits for its turn is told")
+		_, ok := s.Inbox.Next(t0)
 		require.False(t, ok, "it is never processed")
 		if st == event.ItemFailed {
-			require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}), "S2-17")
-			require.True(t, s.Awaits("e1"))
+			require.NoError(t, s.Inbox.Retry(t0, signals.Control{EventID: "e1"}), "S2-17")
+			require.True(t, s.Turns.Awaits("e1"))
 		}
 	}
 }
@@ -157,20 +157,20 @@ func TestSetStatusOfWaitingEvent(t *testing.T) {
 func TestSetStatusWhileHooksDecide(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "x"))
-	s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...)
-	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.ItemPending))
+	s.Turns.Current.HooksStarted(s.Turns.Current.ItemEvent(), watch...)
+	_, interrupt, err := s.Inbox.SetStatus(t0, setTo("e1", event.ItemPending))
 	require.NoError(t, err)
 	require.True(t, interrupt)
-	s.Interrupt(signals.Control{})
-	require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
+	s.Turns.Interrupt(signals.Control{})
+	require.Equal(t, signals.TurnInterrupted, s.Turns.Current.End(t0).Status)
 	turn := next(t, s)
 	_, seen := turn.DecidedBefore()
 	require.False(t, seen, "they had not decided: they are asked anew")
-	require.Equal(t, "e1~1", s.Turn.ItemEvent().Key)
+	require.Equal(t, "e1~1", s.Turns.Current.ItemEvent().Key)
 	require.Empty(t, turn.Intercepting)
-	s.Turn.Enter(t0, pass)
+	s.Turns.Current.Enter(t0, pass)
 	step(t, s, turn.Runs[0], "fine")
-	s.Turn.End(t0)
+	s.Turns.Current.End(t0)
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
 }
 
@@ -179,12 +179,12 @@ func TestSetStatusTooLate(t *testing.T) {
 	s := newState()
 	r := begin(t, s, "e1", "x").Runs[0]
 	step(t, s, r, "all said")
-	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.ItemFailed))
+	_, interrupt, err := s.Inbox.SetStatus(t0, setTo("e1", event.ItemFailed))
 	require.NoError(t, err)
 	require.True(t, interrupt)
-	s.Interrupt(signals.Control{})
-	require.Equal(t, signals.TurnCompleted, s.Turn.End(t0).Status)
-	it, _ := s.QueueView().Find("e1")
+	s.Turns.Interrupt(signals.Control{})
+	require.Equal(t, signals.TurnCompleted, s.Turns.Current.End(t0).Status)
+	it, _ := s.Inbox.View().Find("e1")
 	require.Equal(t, event.ItemCompleted, it.Status)
 }
 
@@ -192,16 +192,16 @@ func TestCancel(t *testing.T) {
 	s := newState()
 	begin(t, s, "e1", "x")
 	post(t, s, says("e2", "waits"))
-	require.False(t, s.Cancel(t0, signals.Control{EventID: "e1"}), "it does not wait")
-	require.False(t, s.Cancel(t0, signals.Control{EventID: "e9"}))
-	require.True(t, s.Cancel(t0, signals.Control{EventID: "e2", By: "ann", Reason: "never mind"}))
+	require.False(t, s.Inbox.Cancel(t0, signals.Control{EventID: "e1"}), "it does not wait")
+	require.False(t, s.Inbox.Cancel(t0, signals.Control{EventID: "e9"}))
+	require.True(t, s.Inbox.Cancel(t0, signals.Control{EventID: "e2", By: "ann", Reason: "never mind"}))
 	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e2").Status)
-	it, _ := s.QueueView().Find("e2")
+	it, _ := s.Inbox.View().Find("e2")
 	require.Equal(t, event.ItemCompleted, it.Status)
 	require.NotEmpty(t, it.Error)
-	require.Contains(t, recordIDs(s.Pending), "e2", "what was said is kept")
-	require.Equal(t, event.StatusChange{Status: event.StatusInterrupted, By: "ann", Detail: "never mind"}, payload[event.StatusChange](t, s.Pending[len(s.Pending)-2]))
-	require.Empty(t, s.Queue)
+	require.Contains(t, recordIDs(s.Outbox.Pending), "e2", "what was said is kept")
+	require.Equal(t, event.StatusChange{Status: event.StatusInterrupted, By: "ann", Detail: "never mind"}, payload[event.StatusChange](t, s.Outbox.Pending[len(s.Outbox.Pending)-2]))
+	require.Empty(t, s.Inbox.Queue)
 	require.Equal(t, Posted{EventID: "e2", Duplicate: true}, post(t, s, says("e2", "waits")))
 }
 
@@ -210,19 +210,19 @@ func TestCancel(t *testing.T) {
 func TestCancelWhatWasMade(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "hello"))
-	s.Turn.Enter(t0, answers("guard", "one"))
+	s.Turns.Current.Enter(t0, answers("guard", "one"))
 	urgent := says("e2", "first")
 	urgent.Priority = 9
 	post(t, s, urgent)
-	s.Turn.End(t0)
+	s.Turns.Current.End(t0)
 	next(t, s)
-	require.Equal(t, "e2", s.Turn.Item.ID)
-	require.True(t, s.Awaits("e1"))
-	require.True(t, s.Cancel(t0, signals.Control{EventID: "e1", By: "ann"}))
-	require.Empty(t, s.Queue)
+	require.Equal(t, "e2", s.Turns.Current.Item.ID)
+	require.True(t, s.Turns.Awaits("e1"))
+	require.True(t, s.Inbox.Cancel(t0, signals.Control{EventID: "e1", By: "ann"}))
+	require.Empty(t, s.Inbox.Queue)
 	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e1").Status)
-	require.False(t, s.Awaits("e1"))
-	require.Empty(t, s.Roots)
+	require.False(t, s.Turns.Awaits("e1"))
+	require.Empty(t, s.Turns.Roots)
 }
 
 // TestInterruptEndsWhatWasMade: a turn is all that was made of its event, whichever part of
@@ -235,30 +235,30 @@ func TestInterruptEndsWhatWasMade(t *testing.T) {
 			stop := signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"}
 			if processed == "a part of it" {
 				arrive(t, s, says("e1", "hello"))
-				s.Turn.Enter(t0, responds("guard", three...))
-				s.Turn.End(t0)
+				s.Turns.Current.Enter(t0, responds("guard", three...))
+				s.Turns.Current.End(t0)
 				next(t, s)
-				s.Turn.Enter(t0, pass)
+				s.Turns.Current.Enter(t0, pass)
 			} else {
 				s, _ = called(t, runs("c1"), runs("c2"))
-				r := s.Turn.Runs[0]
+				r := s.Turns.Current.Runs[0]
 				r.ApplyCallsDecision(t0, pass)
 				r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
 				for i := range three {
 					three[i].EnqueueAfter = hook.EnqueueImmediately
 				}
 				r.Calls[0].ApplyResultDecision(t0, responds("guard", three...))
-				require.Len(t, s.Queue, 3)
+				require.Len(t, s.Inbox.Queue, 3)
 			}
 			post(t, s, says("e2", "of somebody else"))
-			s.Interrupt(stop)
-			s.CancelDerived(t0, stop)
-			require.Equal(t, []string{"e2"}, ids(s.Ordered()))
-			s.Turn.Runs[0].StopRun(t0)
-			s.Turn.End(t0)
+			s.Turns.Interrupt(stop)
+			s.Inbox.CancelDerived(t0, stop)
+			require.Equal(t, []string{"e2"}, ids(s.Inbox.Ordered()))
+			s.Turns.Current.Runs[0].StopRun(t0)
+			s.Turns.Current.End(t0)
 			out := ended(t, s, "e1")
 			require.Equal(t, signals.TurnInterrupted, out.Status)
-			require.Empty(t, s.Roots)
+			require.Empty(t, s.Turns.Roots)
 			require.Equal(t, "e2", next(t, s).Item.ID)
 		})
 	}
@@ -273,18 +273,18 @@ func TestInterruptWhileJoining(t *testing.T) {
 		p.OnBusy = signals.OnBusySteer
 		post(t, s, p)
 	}
-	q, ok := s.Turn.NextSteered(t0)
+	q, ok := s.Turns.Current.NextSteered(t0)
 	require.True(t, ok)
-	require.True(t, s.InTurn("e2"))
-	s.Interrupt(signals.Control{EventID: "e2", By: "ann", Reason: "never mind"})
-	s.Turn.PutBack(t0, q)
-	require.Equal(t, []string{"e3"}, ids(s.Ordered()))
+	require.True(t, s.Turns.InTurn("e2"))
+	s.Turns.Interrupt(signals.Control{EventID: "e2", By: "ann", Reason: "never mind"})
+	s.Turns.Current.PutBack(t0, q)
+	require.Equal(t, []string{"e3"}, ids(s.Inbox.Ordered()))
 	r.StopRun(t0)
-	s.Turn.End(t0)
+	s.Turns.Current.End(t0)
 	for _, id := range []string{"e1", "e2"} {
 		require.Equal(t, signals.TurnInterrupted, ended(t, s, id).Status)
 	}
-	require.True(t, s.Awaits("e3"))
+	require.True(t, s.Turns.Awaits("e3"))
 }
 
 // TestSteerWithOptions: what a post says about its turn holds for a turn of its own.
@@ -300,44 +300,44 @@ func TestSteerWithOptions(t *testing.T) {
 			p.OnBusy = signals.OnBusySteer
 			say(&p)
 			post(t, s, p)
-			_, ok := s.Turn.NextSteered(t0)
+			_, ok := s.Turns.Current.NextSteered(t0)
 			require.False(t, ok)
-			require.Equal(t, []string{"e2"}, ids(s.Ordered()))
+			require.Equal(t, []string{"e2"}, ids(s.Inbox.Ordered()))
 		})
 	}
 }
 
 func TestInTurn(t *testing.T) {
 	s := newState()
-	require.False(t, s.InTurn("e1"))
+	require.False(t, s.Turns.InTurn("e1"))
 	begin(t, s, "e1", "x")
 	p := says("e2", "joins")
 	p.OnBusy = signals.OnBusySteer
 	post(t, s, p)
-	require.False(t, s.InTurn("e2"))
+	require.False(t, s.Turns.InTurn("e2"))
 	require.True(t, s.joined(t0))
-	require.True(t, s.InTurn("e1"))
-	require.True(t, s.InTurn("e2"))
-	require.False(t, s.InTurn("e3"))
+	require.True(t, s.Turns.InTurn("e1"))
+	require.True(t, s.Turns.InTurn("e2"))
+	require.False(t, s.Turns.InTurn("e3"))
 }
 
 func TestEndedItems(t *testing.T) {
 	s := newState()
 	for i := range maxEnded + 3 {
 		arrive(t, s, says(name(i), "x"))
-		s.Turn.Enter(t0, swallows("p"))
-		s.Turn.End(t0)
+		s.Turns.Current.Enter(t0, swallows("p"))
+		s.Turns.Current.End(t0)
 	}
-	require.Len(t, s.Ended, maxEnded)
-	require.Equal(t, name(3), s.Ended[0].ID, "the oldest are forgotten")
-	require.Equal(t, name(maxEnded+2), s.Ended[maxEnded-1].ID)
-	for _, it := range s.Ended {
+	require.Len(t, s.Inbox.Ended, maxEnded)
+	require.Equal(t, name(3), s.Inbox.Ended[0].ID, "the oldest are forgotten")
+	require.Equal(t, name(maxEnded+2), s.Inbox.Ended[maxEnded-1].ID)
+	for _, it := range s.Inbox.Ended {
 		require.Nil(t, it.Payload, "payloads are in the store")
 		require.Equal(t, "e", it.TraceID[:1])
 	}
-	view := copied(t, s).QueueView()
-	require.Equal(t, asJSON(t, s.Ended), asJSON(t, view.Ended))
-	require.NotNil(t, newState().QueueView().Ended, "a list, also when it is empty")
+	view := copied(t, s).Inbox.View()
+	require.Equal(t, asJSON(t, s.Inbox.Ended), asJSON(t, view.Ended))
+	require.NotNil(t, newState().Inbox.View().Ended, "a list, also when it is empty")
 }
 
 // TestSteeredItem: who joins a turn has a place at every moment, and a status in the end.
@@ -348,7 +348,7 @@ func TestSteeredItem(t *testing.T) {
 		p := says("e2", "joins")
 		p.OnBusy = signals.OnBusySteer
 		post(t, s, p)
-		q, ok := s.Turn.NextSteered(t0)
+		q, ok := s.Turns.Current.NextSteered(t0)
 		require.True(t, ok)
 		return s, q
 	}
@@ -366,35 +366,35 @@ func TestSteeredItem(t *testing.T) {
 	} {
 		t.Run("S2-37 "+string(tc.decision.Outcome), func(t *testing.T) {
 			s, q := steered(t)
-			require.True(t, s.Awaits("e2"), "also while hooks decide on it")
+			require.True(t, s.Turns.Awaits("e2"), "also while hooks decide on it")
 			require.Equal(t, "e1", q.Item.TraceID, "S2-40")
-			s.Turn.Join(t0, q, tc.decision)
-			it, ok := s.QueueView().Find("e2")
+			s.Turns.Current.Join(t0, q, tc.decision)
+			it, ok := s.Inbox.View().Find("e2")
 			require.True(t, ok)
 			require.Equal(t, tc.status, it.Status)
 			require.Equal(t, 1, occurrences(s, "e2"))
-			require.Equal(t, tc.replyTo, s.Turn.Runs[0].ReplyTo)
-			require.Empty(t, s.Turn.Joining)
+			require.Equal(t, tc.replyTo, s.Turns.Current.Runs[0].ReplyTo)
+			require.Empty(t, s.Turns.Current.Joining)
 			if tc.status != event.ItemFailed {
-				require.True(t, s.Awaits("e2"))
+				require.True(t, s.Turns.Awaits("e2"))
 				return
 			}
 			out := ended(t, s, "e2")
 			require.Equal(t, signals.TurnFailed, out.Status, "S2-16")
 			require.Equal(t, "it broke", out.Error)
-			require.NoError(t, s.Retry(t0, signals.Control{EventID: "e2"}), "S2-17 nothing is lost")
-			step(t, s, s.Turn.Runs[0], "done")
-			s.Turn.End(t0)
+			require.NoError(t, s.Inbox.Retry(t0, signals.Control{EventID: "e2"}), "S2-17 nothing is lost")
+			step(t, s, s.Turns.Current.Runs[0], "done")
+			s.Turns.Current.End(t0)
 			require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status, "the turn itself has not failed")
 			require.Equal(t, "e2", next(t, s).Item.ID)
 		})
 	}
 	t.Run("S0-14 what became calls is run in the turn", func(t *testing.T) {
 		s, q := steered(t)
-		s.Turn.Join(t0, q, replaces("route", calling("assistant", "x1")))
-		require.Len(t, s.Turn.Runs, 2)
-		r := s.Turn.Runs[1]
-		require.Equal(t, PhaseCalls, r.Phase)
+		s.Turns.Current.Join(t0, q, replaces("route", calling("assistant", "x1")))
+		require.Len(t, s.Turns.Current.Runs, 2)
+		r := s.Turns.Current.Runs[1]
+		require.Equal(t, PhasePlan, r.Phase)
 		require.Len(t, r.Plan, 1)
 		said := pending(s, event.TypeMessage)
 		m := payload[event.Message](t, said[len(said)-1])
@@ -413,30 +413,30 @@ func TestSteeredItem(t *testing.T) {
 		put(1, "e2", "")
 		put(2, "e3", signals.OnBusySteer)
 		put(3, "e4", "")
-		q, ok := s.Turn.NextSteered(at(3))
+		q, ok := s.Turns.Current.NextSteered(at(3))
 		require.True(t, ok)
 		put(4, "e5", signals.OnBusyInterrupt)
-		s.Turn.PutBack(t0, q)
-		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Ordered()), "who interrupts is heard next")
+		s.Turns.Current.PutBack(t0, q)
+		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Inbox.Ordered()), "who interrupts is heard next")
 	})
 	t.Run("S2-50 it goes back when the turn stops before they have decided", func(t *testing.T) {
 		s, q := steered(t)
-		key := s.Turn.SteeredEvent(q).Key
-		s.Turn.PutBack(t0, q)
-		require.True(t, s.Awaits("e2"))
-		require.Empty(t, s.Turn.Joining)
+		key := s.Turns.Current.SteeredEvent(q).Key
+		s.Turns.Current.PutBack(t0, q)
+		require.True(t, s.Turns.Awaits("e2"))
+		require.Empty(t, s.Turns.Current.Joining)
 		s = copied(t, s)
-		q, ok := s.Turn.NextSteered(t0)
+		q, ok := s.Turns.Current.NextSteered(t0)
 		require.True(t, ok)
-		require.Equal(t, key, s.Turn.SteeredEvent(q).Key, "what the same turn has asked is heard in the next run")
-		s.Turn.PutBack(t0, q)
-		s.Interrupt(signals.Control{})
-		s.Turn.Runs[0].StopRun(t0)
-		s.Turn.End(t0)
+		require.Equal(t, key, s.Turns.Current.SteeredEvent(q).Key, "what the same turn has asked is heard in the next run")
+		s.Turns.Current.PutBack(t0, q)
+		s.Turns.Interrupt(signals.Control{})
+		s.Turns.Current.Runs[0].StopRun(t0)
+		s.Turns.Current.End(t0)
 		post(t, s, says("e3", "x"))
-		s.Queue[0].Item.Priority = -1
+		s.Inbox.Queue[0].Item.Priority = -1
 		require.Equal(t, "e3", next(t, s).Item.ID)
-		q, _ = s.Turn.NextSteered(t0)
-		require.NotEqual(t, key, s.Turn.SteeredEvent(q).Key, "another turn asks anew: the first hook workflow may still be on its way to its end")
+		q, _ = s.Turns.Current.NextSteered(t0)
+		require.NotEqual(t, key, s.Turns.Current.SteeredEvent(q).Key, "another turn asks anew: the first hook workflow may still be on its way to its end")
 	})
 }

@@ -76,7 +76,7 @@ func (t *Turn) HookStep(e HookEvent, specs []hook.Spec) HookStep {
 	s := t.thread
 	step := HookStep{
 		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: e.ID, EventType: e.Type, ParentEventID: e.Parent,
-		Agent: e.Agent, Hooks: specs, Flush: s.Flush(),
+		Agent: e.Agent, Hooks: specs, Flush: s.Outbox.Flush(),
 	}
 	step.Replaced = e.Changed
 	if e.Type == event.TypeLLMCall {
@@ -164,7 +164,7 @@ func (t *Turn) HooksFinished(e HookEvent) {
 	s := t.thread
 	t.Intercepting = slices.DeleteFunc(t.Intercepting, func(in Intercepting) bool {
 		if in.EventID == e.Key {
-			s.abandonHook(in)
+			s.Turns.abandonHook(in)
 		}
 		return in.EventID == e.Key
 	})
@@ -179,8 +179,8 @@ func (ts *Turns) abandonHook(in Intercepting) {
 // HookDecided handles a decision that arrived by signal.
 func (ts *Turns) HookDecided(d HookDecided) error {
 	var in *Intercepting
-	if ts.Turn != nil {
-		in = ts.Turn.find(d.EventID)
+	if ts.Current != nil {
+		in = ts.Current.find(d.EventID)
 	}
 	if late := slices.Index(ts.AbandonedHooks, d.EventID); in == nil && late >= 0 {
 		ts.AbandonedHooks = slices.Delete(ts.AbandonedHooks, late, late+1)
@@ -252,7 +252,7 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d HookDecision, deferre
 		id = event.FailedInterceptionID(e.Key)
 	}
 	write := !d.Silent && (len(d.Hooks) > 0 || rec.Message != nil)
-	if write || e.undecided && d.Outcome == event.OutcomePassed && !s.pass(e) {
+	if write || e.undecided && d.Outcome == event.OutcomePassed && !s.Outbox.pass(e) {
 		t.recordCausedBy(now, id, event.TypeHook, e.ID, rec)
 	}
 	return d

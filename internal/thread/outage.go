@@ -3,7 +3,6 @@ package thread
 import (
 	"time"
 
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -34,27 +33,6 @@ func (r *AgentRun) RetryDue(now time.Time) time.Duration {
 		return 0
 	}
 	return max(r.Outage.RetryAt.Sub(now), 0)
-}
-
-// HasSteered reports whether a queued message joins the turn.
-func (in *Inbox) HasSteered() bool {
-	for _, q := range in.Queue {
-		if in.joinsTurn(q) {
-			return true
-		}
-	}
-	return false
-}
-
-// joinsTurn reports whether a queued message joins the turn. A message that names its agents or
-// tools gets a turn of its own.
-func (in *Inbox) joinsTurn(q Queued) bool {
-	s := in.thread
-	if s.Turn.IsEnv() && len(s.Parked) > 0 && in.waitsFor(q, event.OnWaitingHold) {
-		// The message is for the waiting turn, not for the event that is handled meanwhile.
-		return false
-	}
-	return q.OnBusy == signals.OnBusySteer && q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil && !q.Unloaded
 }
 
 func (r *AgentRun) retrying() *signals.Retrying {

@@ -112,72 +112,9 @@ func (o *Outbox) Flushed(f Flush) {
 // Unstored reports whether anything is waiting to be stored.
 func (o *Outbox) Unstored() bool { return len(o.Pending) > 0 || o.Row != nil }
 
-// Overdue reports whether a separate activity must store something that viewers wait for: the
-// underWay running steps began earlier, and no step is about to begin. leaving means that no step
-// begins because the thread continues as new. Between turns, the thread stores everything.
-func (ts *Turns) Overdue(underWay int, leaving bool) bool {
-	s := ts.thread
-	switch {
-	case ts.Turn == nil || !s.Unstored() || underWay > 0 && !s.unsent():
-		return false
-	case leaving || ts.Turn.Interrupted != nil:
-		return underWay > 0
-	}
-	return ts.Turn.steps() <= underWay && !ts.CanPark()
-}
-
 // unsent reports whether anything is waiting to be stored that no running step has received.
 func (o *Outbox) unsent() bool {
 	return o.Row != o.rowInTransit || slices.ContainsFunc(o.Pending, func(r event.Record) bool { return !o.inTransit[r.ID] })
-}
-
-// steps counts the steps of the current turn that are running or about to begin. Calls that wait
-// for people, clients or sub-agents have none.
-func (t *Turn) steps() (n int) {
-	if len(t.Cascades) > 0 {
-		n++
-	}
-	if t.Stage == ItemArrived || t.Unhandled() {
-		return n + 1
-	}
-	waits := false
-	for _, r := range t.Runs {
-		steps, waiting := r.steps()
-		n += steps
-		waits = waits || waiting
-	}
-	if n == 0 && !waits {
-		return 1 // the turn ends
-	}
-	return n
-}
-
-func (r *AgentRun) steps() (n int, waits bool) {
-	switch r.Phase {
-	case PhaseDone:
-		return 0, false
-	case PhaseModel:
-		if r.Outage != nil {
-			return 0, true
-		}
-		return 1, false
-	case PhaseReply, PhaseCalls:
-		return 1, false
-	case PhaseTools:
-	}
-	for _, c := range r.Calls {
-		switch c.Stage {
-		case CallReady, CallRan:
-			n++
-		case CallWaiting, CallAtClient, CallDelegated:
-			waits = true
-		case CallSettled:
-		}
-	}
-	if n == 0 && !waits {
-		return 1, false // the model call is next
-	}
-	return n, waits
 }
 
 // Unwritten reports whether a record is waiting to be stored.
@@ -209,3 +146,8 @@ func (o *Outbox) unstored() int {
 }
 
 func recordBytes(r event.Record) int { return len(r.Payload) + 200 }
+
+// recordIn adds a record to the turn of an event.
+func (o *Outbox) recordIn(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
+	o.Pending = append(o.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID))
+}

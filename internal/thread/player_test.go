@@ -189,9 +189,9 @@ func (p *player) do(c command) {
 		if err := start.Validate(); err != nil {
 			p.say("= error: %v", err)
 		}
-		p.s.Flushed(p.s.Flush())
+		p.s.Outbox.Flushed(p.s.Outbox.Flush())
 	case "parent":
-		s.Parent = new(read(c, Parent{ThreadID: "t0", Agent: "alice", ToolName: "ask", ToolCallID: "c0", MessageID: "m0", TraceID: "e0", EventID: "e0", Depth: 1}))
+		s.ParentLink.Parent = new(read(c, Parent{ThreadID: "t0", Agent: "alice", ToolName: "ask", ToolCallID: "c0", MessageID: "m0", TraceID: "e0", EventID: "e0", Depth: 1}))
 	case "hooks":
 		p.specs = []hook.Spec{}
 		for name := range strings.FieldsSeq(c.id + " " + c.text) {
@@ -225,19 +225,19 @@ func (p *player) do(c command) {
 	case "post", "custom", "env", "post-signal":
 		p.post(c)
 	case "check-post":
-		p.err(s.ValidatePost(p.message(c)))
+		p.err(s.Inbox.ValidatePost(p.message(c)))
 	case "interrupt", "close", "retry":
 		ctl := signals.Control{Action: signals.ControlAction(c.verb), EventID: strings.TrimPrefix(c.id, "-"), By: "ann"}
 		p.control(read(c, ctl), c.text == "late")
 	case "set-status":
 		set := read(c, signals.SetStatus{EventID: c.id, Status: event.ItemStatus(c.text), By: "ann"})
-		it, interrupt, err := s.SetStatus(now, set)
+		it, interrupt, err := s.Inbox.SetStatus(now, set)
 		p.err(err)
 		if err == nil {
 			p.say("= %s", it.Status)
 		}
 		if interrupt {
-			s.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: set.By, Reason: set.Reason, EventID: set.EventID})
+			s.Turns.Interrupt(signals.Control{Action: signals.ControlInterrupt, By: set.By, Reason: set.Reason, EventID: set.EventID})
 			p.cut()
 		}
 	case "change":
@@ -250,53 +250,53 @@ func (p *player) do(c command) {
 	case "decide", "decide-signal":
 		p.decide(c)
 	case "revoke":
-		id := s.Revoke(now, read(c, signals.Revoke{ToolCallID: c.id, By: "ann"}))
-		p.say("= unwritten %v", s.Unwritten(id))
+		id := s.Decisions.Revoke(now, read(c, signals.Revoke{ToolCallID: c.id, By: "ann"}))
+		p.say("= unwritten %v", s.Outbox.Unwritten(id))
 	case "number":
 		s.Number(now)
 	case "not-passed":
-		s.DecisionNotForwarded(c.id, c.text)
+		s.Children.NotForwarded(c.id, c.text)
 	case "hooks-gone":
-		p.say("= asked %s", short(s.Turn.PendingHooks(s.Turn.ItemEvent(), p.specs)))
+		p.say("= asked %s", short(s.Turns.Current.PendingHooks(s.Turns.Current.ItemEvent(), p.specs)))
 	case "result":
-		p.say("= %s", s.ToolResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
+		p.say("= %s", s.Decisions.ToolResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
 	case "result-early":
-		p.say("= %s", s.BufferEarlyResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
+		p.say("= %s", s.Decisions.BufferEarlyResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
 	case "result-signal":
-		s.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
+		s.Decisions.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
 	case "task-report":
-		p.err(s.TaskReported(now, read(c, TaskReport{TaskID: c.id})))
+		p.err(s.Tasks.Reported(now, read(c, TaskReport{TaskID: c.id})))
 		p.cut()
 	case "complete-task":
-		out := s.CompleteTask(now, read(c, signals.CompleteTask{TaskID: c.id}))
+		out := s.Tasks.Complete(now, read(c, signals.CompleteTask{TaskID: c.id}))
 		p.say("= %s", out.Result)
 	case "cancel-task":
-		out := s.CancelTask(now, read(c, signals.CancelTask{TaskID: c.id, By: "ann"}), true)
+		out := s.Tasks.Cancel(now, read(c, signals.CancelTask{TaskID: c.id, By: "ann"}), true)
 		p.say("= %s", out.Result)
-		s.ForgetSubAgent(out.Task.ThreadID)
+		s.Children.Forget(out.Task.ThreadID)
 	case "sub-ended":
-		s.ApplySubAgentEnd(now, read(c, SubAgentEnded{ThreadID: c.id, DelegateReply: DelegateReply{Status: signals.TurnCompleted}}))
+		s.Children.ApplyEnd(now, read(c, SubAgentEnded{ThreadID: c.id, DelegateReply: DelegateReply{Status: signals.TurnCompleted}}))
 	case "sub-gone":
-		s.ApplySubAgentLoss(c.id, c.text)
+		s.Children.ApplyLoss(c.id, c.text)
 	case "sub-asks":
 		asks := SubAgentApprovals{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
 		asks.Listed = len(c.opts) > 0
-		s.ApplySubAgentApprovals(asks)
+		s.Children.ApplyApprovals(asks)
 	case "sub-asks-through":
 		call, agents, _ := strings.Cut(c.text, " ")
-		s.ApplySubAgentApprovals(SubAgentApprovals{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
+		s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
 	case "sub-decided":
-		s.ApplySubAgentDecision(now, read(c, SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
+		s.Children.ApplyDecision(now, read(c, SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
 	case "hook-decided":
-		p.err(s.HookDecided(HookDecided{EventID: c.id, Decision: p.decision(c)}))
+		p.err(s.Turns.HookDecided(HookDecided{EventID: c.id, Decision: p.decision(c)}))
 	case "reject":
 		s.Reject(now, c.id, c.text, errors.New("it cannot be read"))
 	case "flush":
-		f := s.Flush()
+		f := s.Outbox.Flush()
 		p.handed = append(p.handed, f)
 		p.say("= %s row %v", strings.Join(recordIDs(f.Records), " "), f.Row != nil)
 	case "flushed":
-		s.Flushed(p.handed[0])
+		s.Outbox.Flushed(p.handed[0])
 		p.handed = p.handed[1:]
 	default:
 		if !p.reply(c) {
@@ -337,7 +337,7 @@ func (p *player) message(c command) signals.Post {
 func (p *player) post(c command) {
 	post := p.message(c)
 	s := p.s
-	incoming, err := s.Read(post)
+	incoming, err := s.Inbox.Read(post)
 	switch {
 	case err != nil && c.verb == "post-signal":
 		s.Reject(p.now, signals.SignalPost, post, err)
@@ -346,16 +346,16 @@ func (p *player) post(c command) {
 		p.err(err)
 		return
 	}
-	if d, ok := s.DecisionIn(incoming); ok {
-		s.RememberDecision(incoming)
+	if d, ok := s.Decisions.DecisionIn(incoming); ok {
+		s.Decisions.Remember(incoming)
 		p.say("= a decision")
 		p.take(c.verb == "post-signal", d)
 		return
 	}
-	posted, err := s.Post(p.now, incoming)
+	posted, err := s.Inbox.Post(p.now, incoming)
 	switch {
 	case err != nil && c.verb == "post-signal" && (errors.Is(err, ErrFull) || errors.Is(err, ErrClosed)):
-		s.PostFailed(p.now, incoming, err)
+		s.Inbox.PostFailed(p.now, incoming, err)
 	case err != nil && c.verb == "post-signal":
 		s.Reject(p.now, signals.SignalPost, post, err)
 	case err != nil:
@@ -371,17 +371,17 @@ func (p *player) control(ctl signals.Control, late bool) {
 	s := p.s
 	switch {
 	case ctl.Action == signals.ControlRetry:
-		p.err(s.Retry(p.now, ctl))
+		p.err(s.Inbox.Retry(p.now, ctl))
 		return
 	case ctl.Action == signals.ControlClose:
 		ctl.EventID = ""
 		s.Closing = &ctl
-		s.Interrupt(ctl)
-	case ctl.EventID == "" || s.InTurn(ctl.EventID):
-		s.Interrupt(ctl)
-		s.CancelDerived(p.now, ctl)
+		s.Turns.Interrupt(ctl)
+	case ctl.EventID == "" || s.Turns.InTurn(ctl.EventID):
+		s.Turns.Interrupt(ctl)
+		s.Inbox.CancelDerived(p.now, ctl)
 	default:
-		p.say("= cancelled: %v", s.Cancel(p.now, ctl))
+		p.say("= cancelled: %v", s.Inbox.Cancel(p.now, ctl))
 	}
 	if !late {
 		p.cut()
@@ -391,16 +391,16 @@ func (p *player) control(ctl signals.Control, late bool) {
 // cut ends what an interrupted turn has in flight.
 func (p *player) cut() {
 	s := p.s
-	if s.Turn == nil || s.Turn.Interrupted == nil {
+	if s.Turns.Current == nil || s.Turns.Current.Interrupted == nil {
 		return
 	}
 	for _, f := range p.flights {
 		if f.kind == "hook" {
 			p.say("> cancel hooks on %s", f.key)
-			s.Turn.HooksFinished(f.seen)
+			s.Turns.Current.HooksFinished(f.seen)
 		}
 		if f.queued != nil {
-			s.Turn.PutBack(p.now, *f.queued)
+			s.Turns.Current.PutBack(p.now, *f.queued)
 		}
 	}
 	p.flights = slices.DeleteFunc(p.flights, func(f *flight) bool { return f.kind != "check" })
@@ -413,28 +413,28 @@ func (p *player) decide(c command) {
 
 func (p *player) take(signal bool, d signals.Decide) {
 	s := p.s
-	if _, _, below := s.ChildRequest(d.ToolCallID); below {
-		id, out, err := s.ForwardDecision(p.now, d)
+	if _, _, below := s.Children.Request(d.ToolCallID); below {
+		id, out, err := s.Children.Forward(p.now, d)
 		if p.err(err); err == nil {
 			p.say("= %s by %s", out, id)
 		}
 		return
 	}
-	if early := s.IsEarly(d.ToolCallID); signal {
-		if !early || !s.BufferEarly(d) {
-			s.TakeDecision(p.now, d)
+	if early := s.Decisions.IsEarly(d.ToolCallID); signal {
+		if !early || !s.Decisions.BufferEarly(d) {
+			s.Decisions.TakeDecision(p.now, d)
 		}
 		return
 	} else if early {
-		p.say("= early, held: %v", s.BufferEarly(d))
+		p.say("= early, held: %v", s.Decisions.BufferEarly(d))
 		return
 	}
-	if err := s.CheckAlone(d); err != nil {
+	if err := s.Decisions.CheckAlone(d); err != nil {
 		p.err(err)
 		return
 	}
-	answer := func(reply CheckReply) { p.say("= %s", short(s.DecideChecked(p.now, d, reply))) }
-	if step, ok := s.Unchecked(d); ok {
+	answer := func(reply CheckReply) { p.say("= %s", short(s.Decisions.DecideChecked(p.now, d, reply))) }
+	if step, ok := s.Decisions.Unchecked(d); ok {
 		p.start(&flight{kind: "check", key: d.ToolCallID, checked: answer}, "check %s %s", d.ToolCallID, short(step, "thread", "toolCallId"))
 		return
 	}
@@ -445,13 +445,13 @@ func (p *player) take(signal bool, d signals.Decide) {
 func (p *player) newRun() {
 	for _, f := range p.flights {
 		require.Contains(p.t, []string{"hook"}, f.kind, "a run waits for its steps before it ends")
-		p.s.Turn.ReportRequested(f.seen)
+		p.s.Turns.Current.ReportRequested(f.seen)
 		if f.queued != nil {
-			p.s.Turn.PutBack(p.now, *f.queued)
+			p.s.Turns.Current.PutBack(p.now, *f.queued)
 		}
 	}
-	for _, id := range p.s.ReportsToRequest() {
-		p.s.MarkReportRequested(id)
+	for _, id := range p.s.Children.ReportsToRequest() {
+		p.s.Children.MarkReportRequested(id)
 	}
 	p.flights = nil
 	p.s = copied(p.t, p.s)
@@ -474,14 +474,14 @@ func (p *player) land(kind, key string) *flight {
 	require.GreaterOrEqual(p.t, i, 0, "no %s %s is in flight", kind, key)
 	f := p.flights[i]
 	p.flights = slices.Delete(p.flights, i, i+1)
-	p.s.Flushed(f.flush)
+	p.s.Outbox.Flushed(f.flush)
 	return f
 }
 
 // reply ends what is in flight.
 func (p *player) reply(c command) bool {
 	s, now := p.s, p.now
-	interrupted := s.Turn != nil && s.Turn.Interrupted != nil
+	interrupted := s.Turns.Current != nil && s.Turns.Current.Interrupted != nil
 	switch c.verb {
 	case "reply":
 		f := p.land("model", strings.TrimSuffix(c.id, "-"))
@@ -525,17 +525,17 @@ func (p *player) reply(c command) bool {
 	case "function":
 		p.land("function", "")
 		if c.id == "fails" {
-			s.Turn.FunctionFailed(now, c.text)
+			s.Turns.Current.FunctionFailed(now, c.text)
 			return true
 		}
-		s.Turn.FunctionDone(c.text == "and ended")
+		s.Turns.Current.FunctionDone(c.text == "and ended")
 	case "loaded":
-		s.Loaded(p.land("load", "").key, read(c, LoadReply{}))
+		s.Inbox.Loaded(p.land("load", "").key, read(c, LoadReply{}))
 	case "not-loaded":
-		s.NotLoaded(now, p.land("load", "").key, c.id+" "+c.text)
+		s.Inbox.NotLoaded(now, p.land("load", "").key, c.id+" "+c.text)
 	case "title":
 		p.land("title", "")
-		p.say("= titled: %v", s.Titled(read(c, TitleReply{Title: strings.TrimSpace(c.id + " " + c.text)})))
+		p.say("= titled: %v", s.Titling.Apply(read(c, TitleReply{Title: strings.TrimSpace(c.id + " " + c.text)})))
 	default:
 		return false
 	}
@@ -573,7 +573,7 @@ func (p *player) modelReply(c command, f *flight) ModelReply {
 	}
 	delete(c.opts, "calls")
 	reply = read(c, reply)
-	reply.Ended = f.only[0] != "" && len(reply.Calls) == 0 && !f.run.Gated && len(Answering(p.s.Agents, reply.Message)) == 0
+	reply.EndStored = f.only[0] != "" && len(reply.Calls) == 0 && !f.run.Gated && len(Answering(p.s.Roster.Agents, reply.Message)) == 0
 	return reply
 }
 
@@ -632,14 +632,14 @@ func (p *player) intercept(e HookEvent, by *HookDecision, q *Queued, then func(H
 		return false
 	}
 	matching := e.Processing(hook.Matching(p.specs, p.s.Subject(e)))
-	d, asked := p.s.Turn.HooksPending(e)
+	d, asked := p.s.Turns.Current.HooksPending(e)
 	switch {
 	case by != nil:
 		then(*by)
 	case asked && d == nil:
 		return false
 	case asked:
-		p.s.Turn.HooksFinished(e)
+		p.s.Turns.Current.HooksFinished(e)
 		then(*d)
 	case len(matching) == 0:
 		then(passing)
@@ -650,10 +650,10 @@ func (p *player) intercept(e HookEvent, by *HookDecision, q *Queued, then func(H
 }
 
 func (p *player) ask(e HookEvent, specs []hook.Spec, q *Queued, then func(HookDecision)) {
-	step := p.s.Turn.HookStep(e, specs)
-	p.s.Turn.HooksStarted(e, specs...)
+	step := p.s.Turns.Current.HookStep(e, specs)
+	p.s.Turns.Current.HooksStarted(e, specs...)
 	p.start(&flight{kind: "hook", key: e.Key, seen: e, flush: step.Flush, queued: q, decided: func(d HookDecision) {
-		p.s.Turn.HooksFinished(e)
+		p.s.Turns.Current.HooksFinished(e)
 		then(d)
 	}}, "hooks %s on %s %s", Names(specs), e.Key, short(step, "thread", "traceId", "hooks", "flush", "eventId"))
 }
@@ -661,43 +661,44 @@ func (p *player) ask(e HookEvent, specs []hook.Spec, q *Queued, then func(HookDe
 // advance does the next thing that the workflow does by itself. It reports whether there was any.
 func (p *player) advance() bool {
 	s, now := p.s, p.now
-	if s.Overdue(len(p.flights), false) || s.Heavy() {
-		f := s.Flush()
+	if s.Turns.Overdue(len(p.flights), false) || s.Outbox.Heavy() {
+		f := s.Outbox.Flush()
 		p.show()
 		p.say("> store %s", strings.Join(recordIDs(f.Records), " "))
-		s.Flushed(f)
+		s.Outbox.Flushed(f)
 		return true
 	}
-	if s.Superseded() {
-		s.Supersede(now)
+	if s.Inbox.Superseded() {
+		s.Inbox.Supersede(now)
 		return true
 	}
-	if len(s.ToCheck) > 0 && !p.flying(func(f *flight) bool { return f.kind == "check" }) {
-		d := s.ToCheck[0]
+	if len(s.Decisions.ToCheck) > 0 && !p.flying(func(f *flight) bool { return f.kind == "check" }) {
+		d := s.Decisions.ToCheck[0]
 		p.start(&flight{kind: "check", key: d.ToolCallID, checked: func(reply CheckReply) {
-			s.ToCheck = s.ToCheck[1:]
-			s.DecideOrReject(now, d, reply)
+			s.Decisions.ToCheck = s.Decisions.ToCheck[1:]
+			s.Decisions.DecideOrReject(now, d, reply)
 		}}, "check %s", d.ToolCallID)
 		return true
 	}
-	if t := s.Cascading(); t != nil && !p.flying(func(f *flight) bool { return f.kind == "plan" }) {
-		r, step, ok := t.NextCascade()
-		if !ok {
+	if t := s.Turns.Cascading(); t != nil && !p.flying(func(f *flight) bool { return f.kind == "plan" }) {
+		r := t.NextCascade()
+		if r == nil {
 			t.Cascaded()
 			return true
 		}
+		step := r.CascadeStep()
 		p.start(&flight{kind: "plan", run: r, flush: step.Flush, only: step.Only, planned: func(reply PlanReply) {
 			t.Cascaded()
 			r.Cover(p.now, reply)
 		}}, "plan %s", short(step, stepNoise...))
 		return true
 	}
-	for len(s.Notices) > 0 {
-		p.say("> tell the parent %s", short(s.Notices[0]))
-		s.NoticeSent()
+	for len(s.ParentLink.Notices) > 0 {
+		p.say("> tell the parent %s", short(s.ParentLink.Notices[0]))
+		s.ParentLink.NoticeSent()
 	}
-	if s.WantsTitle() && !p.flying(func(f *flight) bool { return f.kind == "title" }) {
-		p.start(&flight{kind: "title"}, "title %s", short(s.TitleStep(now), "thread", "flush"))
+	if s.Titling.Due() && !p.flying(func(f *flight) bool { return f.kind == "title" }) {
+		p.start(&flight{kind: "title"}, "title %s", short(s.Titling.Step(now), "thread", "flush"))
 		return true
 	}
 	return p.live()
@@ -705,56 +706,56 @@ func (p *player) advance() bool {
 
 func (p *player) live() bool {
 	s, now := p.s, p.now
-	switch {
-	case s.Closing != nil && s.Turn == nil && !s.Unpark():
+	if s.Closing != nil && s.Turns.Current == nil && !s.Turns.Unpark() {
 		s.Lifecycle(now, event.TypeSessionDeleted, "", p.rules)
-		for _, task := range s.CloseTasks(now) {
+		for _, task := range s.Tasks.Close(now) {
 			p.say("> stop task %s", task.ID)
 		}
 		s.Close(now)
 		p.over = true
 		return true
-	case s.Park():
-		return true
-	case s.Turn != nil:
-		return p.turn()
-	case s.Unpark():
-		return true
-	case p.flying(func(f *flight) bool { return f.kind == "load" }):
-		return false
 	}
-	if step, ok := s.NextStored(now); ok {
+	switch s.NextAction(now) {
+	case ActionPark:
+		return s.Turns.Park()
+	case ActionUnpark:
+		return s.Turns.Unpark()
+	case ActionRunTurn:
+		return p.turn()
+	case ActionLoad:
+		if p.flying(func(f *flight) bool { return f.kind == "load" }) {
+			return false
+		}
+		step, _ := s.Inbox.NextStored(now)
 		p.start(&flight{kind: "load", key: step.EventID}, "load %s", step.EventID)
 		return true
+	case ActionBegin:
+		p.show()
+		s.Turns.BeginNext(now)
+		p.say("= begin %s", s.Turns.Current.Item.ID)
+		return true
+	case ActionStore, ActionNone:
 	}
 	p.show()
-	if !s.HasNext() {
-		return false
-	}
-	next, ok := s.Next(now)
-	if ok {
-		p.say("= begin %s", next.Item.ID)
-		s.Begin(now, next)
-	}
-	return ok
+	return false
 }
 
 func (p *player) turn() bool {
 	s := p.s
-	t := s.Turn
+	t := s.Turns.Current
 	if t.Stage == ItemArrived && t.Interrupted == nil {
 		var rules []rule.Spec
 		if t.IsEnv() {
 			rules = p.rules
 		}
-		enter := func(d HookDecision) { s.Turn.Enter(p.now, d, rules...) }
+		enter := func(d HookDecision) { s.Turns.Current.Enter(p.now, d, rules...) }
 		if d, seen := t.DecidedBefore(); seen {
 			enter(d)
 			return true
 		}
-		return p.intercept(s.Turn.ItemEvent(), nil, nil, enter)
+		return p.intercept(s.Turns.Current.ItemEvent(), nil, nil, enter)
 	}
-	if t.Unhandled() && t.Interrupted == nil {
+	if t.HandlingPending() && t.Interrupted == nil {
 		return p.handle(t.Handling)
 	}
 	for _, r := range t.Runs {
@@ -766,11 +767,11 @@ func (p *player) turn() bool {
 		slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Phase != PhaseDone }) {
 		return false
 	}
-	for _, id := range s.Turn.StopSubAgents() {
+	for _, id := range s.Turns.Current.StopSubAgents() {
 		p.say("> stop sub-agent %s", id)
 	}
 	p.show()
-	out := s.Turn.End(p.now)
+	out := s.Turns.Current.End(p.now)
 	p.show()
 	p.say("= turn %s", told(out))
 	return true
@@ -794,12 +795,12 @@ func (p *player) handle(h *Handling) bool {
 		return false
 	}
 	if h.Stage == HandlingFunction {
-		step := s.Turn.EventStep()
+		step := s.Turns.Current.EventStep()
 		p.start(&flight{kind: "function", flush: step.Flush}, "function %s", short(step, stepNoise...))
 		return true
 	}
-	e := s.Turn.RuleEvent()
-	heard := func(d HookDecision) { s.Turn.ApplyProcessorDecision(p.now, d) }
+	e := s.Turns.Current.RuleEvent()
+	heard := func(d HookDecision) { s.Turns.Current.ApplyProcessorDecision(p.now, d) }
 	for _, spec := range p.specs {
 		if spec.Kind == hook.KindProcessor && spec.Name == h.Rule.Processor {
 			p.ask(e, []hook.Spec{spec}, nil, heard)
@@ -818,12 +819,12 @@ func (p *player) run(r *AgentRun) bool {
 	switch {
 	case r.Phase == PhaseDone:
 		return false
-	case s.Turn.Interrupted != nil:
+	case s.Turns.Current.Interrupted != nil:
 		if !busy {
 			r.StopRun(now)
 		}
 		return !busy
-	case s.CanPark():
+	case s.Turns.CanPark():
 		return false
 	case r.Phase == PhaseTools:
 		return p.tools(r)
@@ -833,7 +834,7 @@ func (p *player) run(r *AgentRun) bool {
 		return p.model(r)
 	case r.Phase == PhaseReply:
 		return p.intercept(r.ReplyEvent(), r.Reply.MessageDecision, nil, func(d HookDecision) { r.ApplyReplyDecision(p.now, d) })
-	case len(r.Plan) > 0:
+	case r.Phase == PhasePlan:
 		step := r.PlanStep()
 		p.start(&flight{kind: "plan", run: r, flush: step.Flush, only: step.Only, planned: func(reply PlanReply) {
 			r.Planned(p.now, reply)
@@ -845,7 +846,7 @@ func (p *player) run(r *AgentRun) bool {
 
 func (p *player) model(r *AgentRun) bool {
 	s, now := p.s, p.now
-	if due := r.RetryDue(now); due > 0 && !s.HasSteered() {
+	if due := r.RetryDue(now); due > 0 && !s.Inbox.HasSteered() {
 		return false
 	}
 	if r.AtLimit(now) {
@@ -855,12 +856,12 @@ func (p *player) model(r *AgentRun) bool {
 		return false
 	}
 	p.show()
-	if q, ok := s.Turn.NextSteered(now); ok {
+	if q, ok := s.Turns.Current.NextSteered(now); ok {
 		p.say("= %s joins", q.Item.ID)
-		return p.intercept(s.Turn.SteeredEvent(q), nil, &q, func(d HookDecision) { s.Turn.Join(p.now, q, d) })
+		return p.intercept(s.Turns.Current.SteeredEvent(q), nil, &q, func(d HookDecision) { s.Turns.Current.Join(p.now, q, d) })
 	}
 	if !r.HooksDecided {
-		if e := r.ModelCallEvent(); len(hook.Matching(p.specs, s.Subject(e))) > 0 || s.Turn.find(e.Key) != nil {
+		if e := r.ModelCallEvent(); len(hook.Matching(p.specs, s.Subject(e))) > 0 || s.Turns.Current.find(e.Key) != nil {
 			return p.intercept(e, nil, nil, func(d HookDecision) { r.ApplyModelCallDecision(p.now, d) })
 		}
 		if !r.ApplyModelCallDecision(now, passing) {
@@ -884,7 +885,7 @@ func (p *player) tools(r *AgentRun) bool {
 			p.execute(r, c)
 			return true
 		case CallDelegated:
-			if reply, gone, ok := s.SubAgentEnd(c.SubAgent); ok {
+			if reply, gone, ok := s.Children.End(c.SubAgent); ok {
 				switch {
 				case reply == nil:
 					c.SubAgentLost(now, gone)
@@ -934,7 +935,7 @@ func (p *player) execute(r *AgentRun, c *Call) {
 	}
 	broken := p.broken
 	switch {
-	case c.Plan.By == ByTask && refuse(s.CheckTask()), c.Plan.SubAgent != nil && refuse(s.Turn.CheckDelegate()):
+	case c.Plan.By == ByTask && refuse(s.Tasks.CheckLimit()), c.Plan.SubAgent != nil && refuse(s.Turns.Current.CheckDelegate()):
 	case c.Plan.By == ByTask:
 		var step TaskStep
 		if c.Plan.SubAgent != nil {
@@ -947,7 +948,7 @@ func (p *player) execute(r *AgentRun, c *Call) {
 		p.say("> task %s", short(step, stepNoise...))
 		if p.broken = ""; broken != "" {
 			c.TaskNotStarted(now, step.Task, broken)
-			s.ForgetSubAgent(step.Task.ThreadID)
+			s.Children.Forget(step.Task.ThreadID)
 			return
 		}
 		c.TaskStarted(now, step.Task)
@@ -978,7 +979,7 @@ func (p *player) look(c command) {
 	case "details":
 		p.say("= %s", regexp.MustCompile(`\n+`).ReplaceAllString(s.Details(), "\n  "))
 	case "queue":
-		q := s.QueueView()
+		q := s.Inbox.View()
 		if q.Processing != nil {
 			p.say("= processing %s", q.Processing.ID)
 		}
@@ -991,29 +992,29 @@ func (p *player) look(c command) {
 			}
 		}
 	case "approvals":
-		for _, a := range s.Approvals() {
+		for _, a := range s.Decisions.Approvals() {
 			p.say("= %s", short(a))
 		}
 	case "clients":
-		for _, a := range s.ClientCalls() {
+		for _, a := range s.Turns.ClientCalls() {
 			p.say("= %s", short(a))
 		}
 	case "tasks":
-		p.say("= %s", short(s.TasksView()))
+		p.say("= %s", short(s.Tasks.View()))
 	case "outcome":
-		out, ok := s.Outcome(c.id)
-		p.say("= %s known %v last %s awaited %v", told(out), ok, out.LastRecord, s.Awaits(c.id))
+		out, ok := s.Turns.Outcome(c.id)
+		p.say("= %s known %v last %s awaited %v", told(out), ok, out.LastRecord, s.Turns.Awaits(c.id))
 	case "row":
-		p.say("= %s listed %v", short(s.Row, "number"), s.Listable())
+		p.say("= %s listed %v", short(s.Outbox.Row, "number"), s.Decisions.Listable())
 	case "below":
 		d := signals.Decide{ToolCallID: c.id, Decision: event.Decision(c.text)}
-		p.say("= %s, several %v", s.ForwardedOutcome(d), s.NeedsSeveral(c.id))
+		p.say("= %s, several %v", s.Children.ForwardedOutcome(d), s.Children.NeedsSeveral(c.id))
 	case "closed-task":
-		for _, r := range TaskRecords(s.Ref(), s.Tasks[0], read(c, TaskReply{}), p.now) {
+		for _, r := range TaskRecords(s.Ref(), s.Tasks.Running[0], read(c, TaskReply{}), p.now) {
 			p.say("= %s %s %s", r.ID, r.Type, short(r.Payload))
 		}
 	case "end-step":
-		p.say("= %v %s", s.AnswerStored(), short(s.EndStep(), "thread", "flush"))
+		p.say("= %v %s", s.ParentLink.AnswerStored(), short(s.ParentLink.EndStep(), "thread", "flush"))
 	default:
 		p.t.Fatalf("no such command: %s", c.verb)
 	}
@@ -1021,7 +1022,7 @@ func (p *player) look(c command) {
 
 // show prints the records, timers and log lines that have come since.
 func (p *player) show() {
-	for _, r := range p.s.Pending {
+	for _, r := range p.s.Outbox.Pending {
 		key := r.ID + r.Type + string(r.Payload)
 		if p.printed[key] {
 			continue

@@ -66,11 +66,11 @@ const itemBytes = 400
 // and the results of the turns that they belong to.
 func (in *Inbox) queued() int {
 	s := in.thread
-	n := len(s.Roots) * (itemBytes + maxCarriedOutcome)
+	n := len(s.Turns.Roots) * (itemBytes + maxCarriedOutcome)
 	for _, q := range in.Queue {
 		n += q.bytes()
 	}
-	for _, t := range s.turns() {
+	for _, t := range s.Turns.all() {
 		for _, r := range t.Runs {
 			for _, d := range r.Deferred {
 				n += itemBytes + len(d.Event.Payload)
@@ -118,7 +118,7 @@ func (in *Inbox) Post(now time.Time, p Incoming) (Posted, error) {
 	}
 	q := in.queue(now, p)
 	p.ID = q.Item.ID
-	if p.OnBusy == signals.OnBusyInterrupt && len(s.turns()) > 0 {
+	if p.OnBusy == signals.OnBusyInterrupt && len(s.Turns.all()) > 0 {
 		// An interrupting message goes before others of the same priority.
 		in.Queue = append([]Queued{q}, in.Queue...)
 		return Posted{EventID: p.ID, Interrupt: true}, nil
@@ -172,10 +172,10 @@ func (in *Inbox) PostFailed(now time.Time, p Incoming, problem error) {
 	}
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.ItemFailed, problem.Error(), now
-	s.recordIn(q.root(), event.UnqueuedID(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
-	s.recordIn(q.root(), event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
+	s.Outbox.recordIn(q.root(), event.UnqueuedID(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
+	s.Outbox.recordIn(q.root(), event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 	in.fail(q.as(it).withoutContent())
-	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
+	s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
 
 // maxAudit is the maximum size of the input in an audit record, in bytes.
@@ -221,7 +221,7 @@ func (in *Inbox) Next(now time.Time) (Queued, bool) {
 func (in *Inbox) pick(now time.Time) int {
 	s := in.thread
 	in.expire(now)
-	if len(s.Parked) > 0 {
+	if len(s.Turns.Parked) > 0 {
 		return in.nextPassingWaiting()
 	}
 	return in.best(func(*Queued) bool { return true })
@@ -256,7 +256,7 @@ func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
 		in.Queue = slices.Delete(in.Queue, i, i+1)
 		it := q.Item
 		it.Status, it.Error, it.UpdatedAt = event.ItemFailed, Why(why), now
-		s.recordIn(q.root(), event.ErrorID(event.TurnID(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
+		s.Outbox.recordIn(q.root(), event.ErrorID(event.TurnID(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
 			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 		in.fail(q.as(it))
 		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
@@ -267,7 +267,7 @@ func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
 func (in *Inbox) expire(now time.Time) {
 	s := in.thread
 	if !slices.ContainsFunc(in.Queue, func(q Queued) bool { return q.Item.TTL > 0 }) {
-		s.settleRoots(now)
+		s.Turns.settleRoots(now)
 		return
 	}
 	kept := in.Queue[:0:0]
@@ -276,8 +276,8 @@ func (in *Inbox) expire(now time.Time) {
 		if it.TTL > 0 && now.Sub(it.CreatedAt) > time.Duration(it.TTL)*time.Millisecond {
 			// Its message is not stored, since agents would see it.
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
-			s.recordIn(q.root(), event.ExpiredID(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.ItemExpired), Detail: detail})
-			s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
+			s.Outbox.recordIn(q.root(), event.ExpiredID(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.ItemExpired), Detail: detail})
+			s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
 			it.Status, it.Error, it.UpdatedAt = event.ItemExpired, detail, now
 			in.rememberEnded(it)
 			continue
@@ -285,7 +285,7 @@ func (in *Inbox) expire(now time.Time) {
 		kept = append(kept, q)
 	}
 	in.Queue = kept
-	s.settleRoots(now)
+	s.Turns.settleRoots(now)
 }
 
 // Ordered returns the queue in processing order.
@@ -328,14 +328,14 @@ func (in *Inbox) requeue(now time.Time, q Queued, by string) {
 	it.Attempt++
 	// The TTL does not apply to a manual retry.
 	it.TTL = 0
-	s.forgetOutcome(it.ID)
+	s.Turns.forgetOutcome(it.ID)
 	q = q.as(it)
-	if q.Origin != nil && s.rootOf(q.Origin.Root) == nil {
+	if q.Origin != nil && s.Turns.rootOf(q.Origin.Root) == nil {
 		// The turn that it was part of has ended.
 		q = q.onItsOwn()
 	}
 	in.Queue = append(in.Queue, q)
-	s.recordIn(q.root(), event.RetriedID(it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
+	s.Outbox.recordIn(q.root(), event.RetriedID(it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }
 

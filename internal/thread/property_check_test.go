@@ -14,7 +14,7 @@ import (
 // check is what holds at every moment.
 func (m *machine) check() {
 	seen := map[string]int{}
-	for _, r := range m.s.Pending {
+	for _, r := range m.s.Outbox.Pending {
 		seen[r.ID]++
 	}
 	for id := range m.store {
@@ -31,14 +31,14 @@ func (m *machine) check() {
 // open are the calls that have no result yet.
 func (m *machine) open() map[string]bool {
 	open := map[string]bool{}
-	for _, t := range m.s.turns() {
+	for _, t := range m.s.Turns.all() {
 		for _, r := range t.Runs {
 			for _, c := range r.Calls {
 				if c.Stage == CallWaiting || c.Stage == CallReady || c.Stage == CallDelegated || c.Stage == CallAtClient {
 					open[c.Plan.ID] = true
 				}
 			}
-			if r.Phase == PhaseReply || r.Phase == PhaseCalls {
+			if r.hasReply() {
 				for _, p := range r.open() {
 					open[p.ID] = true
 				}
@@ -62,7 +62,7 @@ func (m *machine) checkCalls(seen map[string]int) {
 
 // checkEvents: each event waits, is being processed, or has ended; and is in one place.
 func (m *machine) checkEvents(seen map[string]int) {
-	for _, q := range m.s.Queue {
+	for _, q := range m.s.Inbox.Queue {
 		id := q.Item.ID
 		if _, known := m.arrived[id]; !known {
 			m.arrived[id] = len(m.arrived)
@@ -70,7 +70,7 @@ func (m *machine) checkEvents(seen map[string]int) {
 		}
 	}
 	waits, held := map[string]int{}, places(m.s)
-	for _, q := range m.s.Queue {
+	for _, q := range m.s.Inbox.Queue {
 		waits[q.Item.ID]++
 	}
 	for _, id := range m.posted {
@@ -85,8 +85,8 @@ func (m *machine) checkEvents(seen map[string]int) {
 
 func (m *machine) checkEvent(id string, seen map[string]int, waits, places int) {
 	require.LessOrEqual(m.t, waits, 1, "event %s waits twice", id)
-	_, ended := m.s.Outcome(id)
-	awaits := m.s.Awaits(id)
+	_, ended := m.s.Turns.Outcome(id)
+	awaits := m.s.Turns.Awaits(id)
 	require.False(m.t, awaits && ended, "event %s awaits and has ended", id)
 	m.done[id] = !awaits && (ended || m.done[id])
 	require.True(m.t, awaits || m.done[id], "event %s is lost", id)
@@ -94,15 +94,15 @@ func (m *machine) checkEvent(id string, seen map[string]int, waits, places int) 
 		require.True(m.t, seen[id] > 0 || seen[id+".expired"] > 0, "event %s left no record", id)
 	}
 	require.LessOrEqual(m.t, places, 1, "S2-37 event %s has several statuses", id)
-	if !m.closed && len(m.s.Ended) < maxEnded && len(m.s.Failed) < maxFailed {
+	if !m.closed && len(m.s.Inbox.Ended) < maxEnded && len(m.s.Inbox.Failed) < maxFailed {
 		require.Equal(m.t, 1, places, "S2-37 event %s has no status", id)
 	}
 }
 
 // checkOrder is what holds of the event that is processed next, given those that waited.
 func (m *machine) checkOrder(q Queued, waiting []event.Item) {
-	for _, other := range m.s.Queue {
-		if len(m.s.Parked) > 0 && !m.s.mayPassWaiting(&other) {
+	for _, other := range m.s.Inbox.Queue {
+		if len(m.s.Turns.Parked) > 0 && !m.s.Inbox.mayPassWaiting(&other) {
 			continue // it waits for the turn that waits for people
 		}
 		require.LessOrEqual(m.t, other.Item.Priority, q.Item.Priority, "S2-38")
@@ -138,10 +138,10 @@ func (m *machine) checkEnds(t *Turn) int {
 		}
 		ends += want
 		got := 0
-		prefix := fmt.Sprintf("%s.%d.", m.s.Turn.turnID(), r.Slot)
-		all := append([]event.Record{}, m.s.Pending...)
+		prefix := fmt.Sprintf("%s.%d.", m.s.Turns.Current.turnID(), r.Slot)
+		all := append([]event.Record{}, m.s.Outbox.Pending...)
 		for id, r := range m.store {
-			if !containsRecord(m.s.Pending, id) {
+			if !containsRecord(m.s.Outbox.Pending, id) {
 				all = append(all, r)
 			}
 		}
@@ -153,7 +153,7 @@ func (m *machine) checkEnds(t *Turn) int {
 		if r.Interrupted && r.Error == "" {
 			got++ // the end of the turn writes it
 		}
-		require.Equal(m.t, want, got, "S1-23 run %d of %s: %+v", r.Slot, m.s.Turn.turnID(), r)
+		require.Equal(m.t, want, got, "S1-23 run %d of %s: %+v", r.Slot, m.s.Turns.Current.turnID(), r)
 	}
 	return ends
 }

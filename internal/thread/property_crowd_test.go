@@ -85,7 +85,7 @@ func (m *machine) say() {
 		m.posted = append(m.posted, p.ID)
 	}
 	if out.Interrupt {
-		m.s.Interrupt(signals.Control{Action: signals.ControlInterrupt})
+		m.s.Turns.Interrupt(signals.Control{Action: signals.ControlInterrupt})
 	}
 }
 
@@ -101,7 +101,7 @@ func (m *machine) observe() {
 
 // converse lets an agent speak: it calls tools, or turns to the others.
 func (m *machine) converse() {
-	if r := m.run(PhaseModel); r != nil && (m.s.Turn.Interrupted == nil || m.one(4)) {
+	if r := m.run(PhaseModel); r != nil && (m.s.Turns.Current.Interrupted == nil || m.one(4)) {
 		m.speak(r, m.rnd.IntN(3))
 	}
 }
@@ -116,7 +116,7 @@ func (m *machine) speak(r *AgentRun, calls int) {
 		r.Fail(m.now, "no", true)
 		return
 	}
-	if m.s.LLMCalls == nil {
+	if m.s.Roster.LLMCalls == nil {
 		c.talked = 0
 	}
 	in := r.NextModelStep(nil)
@@ -130,7 +130,7 @@ func (m *machine) speak(r *AgentRun, calls int) {
 	}
 	if calls == 0 {
 		reply.Message.Content = []string{"@alice what do you say?", "@bob what do you say?", "@bob\n@carol\n@alice hm", "all said"}[m.rnd.IntN(4)]
-		key := fmt.Sprintf("%s %s %s", m.s.Turn.turnID(), in.ReplyTo, strings.ToLower(r.Agent))
+		key := fmt.Sprintf("%s %s %s", m.s.Turns.Current.turnID(), in.ReplyTo, strings.ToLower(r.Agent))
 		require.NotContains(m.t, c.answered, key, "no agent answers a message twice: %s and", in.MessageID)
 		c.answered[key] = in.MessageID
 	}
@@ -171,10 +171,10 @@ func (m *machine) plannedAs(id string) PlannedCall {
 // asked about again.
 func (m *machine) effect() {
 	defer m.goOn()
-	if m.s.Turn == nil || m.s.Turn.Interrupted != nil {
+	if m.s.Turns.Current == nil || m.s.Turns.Current.Interrupted != nil {
 		return
 	}
-	for _, r := range m.s.Turn.Runs {
+	for _, r := range m.s.Turns.Current.Runs {
 		if i := slices.IndexFunc(r.Calls, func(c *Call) bool { return c.Stage == CallReady }); i >= 0 {
 			m.carryOut(r, r.Calls[i])
 			return
@@ -217,10 +217,10 @@ func (m *machine) carryOut(r *AgentRun, c *Call) {
 
 // goOn hears results, and sends runs back to their models.
 func (m *machine) goOn() {
-	if m.s.Turn == nil {
+	if m.s.Turns.Current == nil {
 		return
 	}
-	for _, r := range m.s.Turn.Runs {
+	for _, r := range m.s.Turns.Current.Runs {
 		if r.Phase != PhaseTools {
 			continue
 		}
@@ -245,10 +245,10 @@ func (m *machine) halt() {
 		return
 	}
 	ctl := signals.Control{Action: signals.ControlInterrupt}
-	if turns := m.s.turns(); len(turns) > 0 && m.one(2) {
+	if turns := m.s.Turns.all(); len(turns) > 0 && m.one(2) {
 		ctl.EventID = turns[m.rnd.IntN(len(turns))].Item.ID
 	}
-	m.s.Interrupt(ctl)
+	m.s.Turns.Interrupt(ctl)
 }
 
 // settle lets everything come to its end by itself: people decide, clients answer, and
@@ -258,7 +258,7 @@ func (m *machine) settle() {
 		before := m.moment()
 		m.lookAgain()
 		m.begin()
-		if r := m.run(PhaseModel); r != nil && m.s.Turn.Interrupted == nil {
+		if r := m.run(PhaseModel); r != nil && m.s.Turns.Current.Interrupted == nil {
 			m.speak(r, m.rnd.IntN(2))
 		}
 		m.goOn()
@@ -268,8 +268,8 @@ func (m *machine) settle() {
 			continue
 		}
 		m.check()
-		if len(m.s.Approvals())+len(m.s.ClientCalls()) == 0 {
-			require.True(m.t, m.s.Idle(), "something waits, and there is nothing to wait for: %s", before)
+		if len(m.s.Decisions.Approvals())+len(m.s.Turns.ClientCalls()) == 0 {
+			require.True(m.t, m.s.Turns.Idle(), "something waits, and there is nothing to wait for: %s", before)
 			return
 		}
 		m.satisfy()
@@ -279,15 +279,15 @@ func (m *machine) settle() {
 
 // satisfy gives one of all that wait for people or clients what it waits for.
 func (m *machine) satisfy() {
-	for _, t := range m.s.turns() {
+	for _, t := range m.s.Turns.all() {
 		require.True(m.t, t.waitsForPeople(), "the turn of %s can go on, and does not", t.Item.ID)
 	}
-	require.True(m.t, m.s.nextPassingWaiting() < 0 || len(m.s.Parked) == maxParked, "what happens is handled")
-	if all := m.s.ClientCalls(); len(all) > 0 {
-		require.Equal(m.t, signals.DecideAccepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
+	require.True(m.t, m.s.Inbox.nextPassingWaiting() < 0 || len(m.s.Turns.Parked) == maxParked, "what happens is handled")
+	if all := m.s.Turns.ClientCalls(); len(all) > 0 {
+		require.Equal(m.t, signals.DecideAccepted, m.s.Decisions.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
 		return
 	}
-	all := m.s.Approvals()
+	all := m.s.Decisions.Approvals()
 	q := all[m.rnd.IntN(len(all))]
 	for _, by := range []string{"ann", "bea"}[:max(q.Quorum, 1)] {
 		m.rule(q, by, event.DecisionApprove)
@@ -297,7 +297,7 @@ func (m *machine) satisfy() {
 // moment is where everything stands.
 func (m *machine) moment() string {
 	var out strings.Builder
-	for _, t := range m.s.turns() {
+	for _, t := range m.s.Turns.all() {
 		fmt.Fprintf(&out, "%s(%t):", t.Item.ID, t.Stage == ItemArrived)
 		for _, r := range t.Runs {
 			fmt.Fprintf(&out, " %s %d", r.Phase, r.Step)
@@ -306,7 +306,7 @@ func (m *machine) moment() string {
 			}
 		}
 	}
-	fmt.Fprintf(&out, "; %t, %d wait", m.s.Turn != nil, len(m.s.Queue))
+	fmt.Fprintf(&out, "; %t, %d wait", m.s.Turns.Current != nil, len(m.s.Inbox.Queue))
 	return out.String()
 }
 
@@ -321,7 +321,7 @@ func TestAnyCrowd(t *testing.T) {
 				m.now = m.now.Add(time.Duration(m.rnd.IntN(2000)) * time.Millisecond)
 				operations[m.rnd.IntN(len(operations))]()
 				m.check()
-				reached["parked"] += len(m.s.Parked)
+				reached["parked"] += len(m.s.Turns.Parked)
 			}
 			m.settle()
 			m.finish()

@@ -41,7 +41,7 @@ func (m *machine) happen() {
 		p.Type, p.Payload = event.TypeUserQuery, []byte(`{"content":"@bob hello"}`)
 	}
 	p.Priority, p.TTL = m.rnd.IntN(3), int64(m.rnd.IntN(2)*5000)
-	seen := m.s.WasPosted(p.ID)
+	seen := m.s.Inbox.WasPosted(p.ID)
 	out, err := postAt(m.s, m.now, p)
 	require.NoError(m.t, err)
 	require.Equal(m.t, seen, out.Duplicate, "S3-10")
@@ -52,23 +52,23 @@ func (m *machine) happen() {
 
 // handle lets the function or the processor of a rule act.
 func (m *machine) handle() {
-	t := m.s.Turn
-	if t == nil || !t.Unhandled() || t.Interrupted != nil {
+	t := m.s.Turns.Current
+	if t == nil || !t.HandlingPending() || t.Interrupted != nil {
 		return
 	}
 	if t.Handling.Stage == HandlingProcessor {
-		if d, ok := m.hears(m.s.Turn.RuleEvent()); ok {
-			m.s.Turn.ApplyProcessorDecision(m.now, d)
+		if d, ok := m.hears(m.s.Turns.Current.RuleEvent()); ok {
+			m.s.Turns.Current.ApplyProcessorDecision(m.now, d)
 		}
 		return
 	}
-	in := m.s.Turn.EventStep()
+	in := m.s.Turns.Current.EventStep()
 	m.flush(in.Flush)
 	if m.one(3) {
-		m.s.Turn.FunctionFailed(m.now, "no")
+		m.s.Turns.Current.FunctionFailed(m.now, "no")
 		return
 	}
-	m.s.Turn.FunctionDone(false)
+	m.s.Turns.Current.FunctionDone(false)
 }
 
 // release lets the thread do what is due.
@@ -81,7 +81,7 @@ func (m *machine) release() {
 // startTask lets a call start a background task, which may be a sub-agent.
 func (m *machine) startTask() {
 	r, c := m.call(CallReady)
-	if r == nil || m.s.CheckTask() != "" || m.s.Turn.CheckDelegate() != "" {
+	if r == nil || m.s.Tasks.CheckLimit() != "" || m.s.Turns.Current.CheckDelegate() != "" {
 		return
 	}
 	c.Plan.Task = &TaskPlan{Tool: "build", Deadline: time.Hour, Detached: m.one(2)}
@@ -103,21 +103,21 @@ func (m *machine) startTask() {
 
 // endTask ends a task in one of the ways in which one can, also one that has ended.
 func (m *machine) endTask() {
-	if m.s.TaskCount == 0 {
+	if m.s.Tasks.Count == 0 {
 		return
 	}
-	id := signals.TaskID("t1", m.rnd.IntN(m.s.TaskCount)+1)
+	id := signals.TaskID("t1", m.rnd.IntN(m.s.Tasks.Count)+1)
 	switch m.rnd.IntN(4) {
 	case 0:
-		_ = m.s.TaskReported(m.now, TaskReport{TaskID: id, TaskReply: TaskReply{Error: []string{"", "no"}[m.rnd.IntN(2)]}})
+		_ = m.s.Tasks.Reported(m.now, TaskReport{TaskID: id, TaskReply: TaskReply{Error: []string{"", "no"}[m.rnd.IntN(2)]}})
 	case 1:
-		m.s.CompleteTask(m.now, signals.CompleteTask{TaskID: id})
+		m.s.Tasks.Complete(m.now, signals.CompleteTask{TaskID: id})
 	case 2:
-		m.s.CancelTask(m.now, signals.CancelTask{TaskID: id, By: "ann"}, m.one(2))
+		m.s.Tasks.Cancel(m.now, signals.CancelTask{TaskID: id, By: "ann"}, m.one(2))
 	case 3:
-		for _, sub := range m.s.SubAgents {
+		for _, sub := range m.s.Children.SubAgents {
 			if sub.TaskID == id {
-				m.s.ApplySubAgentEnd(m.now, SubAgentEnded{ThreadID: sub.ThreadID})
+				m.s.Children.ApplyEnd(m.now, SubAgentEnded{ThreadID: sub.ThreadID})
 				return
 			}
 		}
@@ -127,7 +127,7 @@ func (m *machine) endTask() {
 // delegate lets a call ask a sub-agent.
 func (m *machine) delegate() {
 	r, c := m.call(CallReady)
-	if r == nil || m.s.Turn.CheckDelegate() != "" {
+	if r == nil || m.s.Turns.Current.CheckDelegate() != "" {
 		return
 	}
 	c.Plan.SubAgent = &SubAgentPlan{Agent: "bob", Message: "do it"}
@@ -138,7 +138,7 @@ func (m *machine) delegate() {
 // subEnds lets a sub-agent answer, or be lost.
 func (m *machine) subEnds() {
 	r, c := m.call(CallDelegated)
-	if r == nil || m.s.Turn.Interrupted != nil {
+	if r == nil || m.s.Turns.Current.Interrupted != nil {
 		return
 	}
 	if m.one(4) {
@@ -151,19 +151,19 @@ func (m *machine) subEnds() {
 
 // subAsks lets a sub-agent ask for an approval, and people decide.
 func (m *machine) subAsks() {
-	if len(m.s.SubAgents) == 0 {
+	if len(m.s.Children.SubAgents) == 0 {
 		return
 	}
-	id := m.s.SubAgents[m.rnd.IntN(len(m.s.SubAgents))].ThreadID
+	id := m.s.Children.SubAgents[m.rnd.IntN(len(m.s.Children.SubAgents))].ThreadID
 	callID := fmt.Sprintf("%s.x%d", id, m.rnd.IntN(3))
-	m.s.ApplySubAgentApprovals(wants(id, callID))
-	_, _, asks := m.s.ChildRequest(callID)
+	m.s.Children.ApplyApprovals(wants(id, callID))
+	_, _, asks := m.s.Children.Request(callID)
 	require.True(m.t, asks)
 	if m.one(2) {
 		m.asked[callID] = true
 		m.keep([]event.Record{event.NewRecord(event.ResultID(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
-		m.s.ApplySubAgentDecision(m.now, decided(id, callID, event.DecisionApprove))
-		_, _, asks = m.s.ChildRequest(callID)
+		m.s.Children.ApplyDecision(m.now, decided(id, callID, event.DecisionApprove))
+		_, _, asks = m.s.Children.Request(callID)
 		require.False(m.t, asks)
 	}
 }
@@ -172,23 +172,23 @@ func (m *machine) subAsks() {
 // waited for.
 func (m *machine) checkTasks(seen map[string]int) {
 	places := map[string]int{}
-	for _, task := range m.s.TasksView().Tasks {
+	for _, task := range m.s.Tasks.View().Tasks {
 		places[task.ID]++
 	}
 	for id := range m.tasks {
 		require.Positive(m.t, seen[id], "task %s left no record", id)
-		runs := m.s.taskAt(id) >= 0
+		runs := m.s.Tasks.index(id) >= 0
 		require.Equal(m.t, runs, seen[id+".ended"] == 0, "task %s", id)
-		if runs || len(m.s.TasksEnded) < maxTasksEnded {
+		if runs || len(m.s.Tasks.Ended) < maxTasksEnded {
 			require.Equal(m.t, 1, places[id], "task %s", id)
 		}
 	}
-	for _, sub := range m.s.SubAgents {
+	for _, sub := range m.s.Children.SubAgents {
 		if sub.TaskID != "" {
 			continue
 		}
-		require.NotNil(m.t, m.s.Turn, "nobody waits for %s", sub.ThreadID)
-		if m.s.Turn.Interrupted == nil {
+		require.NotNil(m.t, m.s.Turns.Current, "nobody waits for %s", sub.ThreadID)
+		if m.s.Turns.Current.Interrupted == nil {
 			require.Contains(m.t, m.open(), sub.ToolCallID, "nobody waits for %s", sub.ThreadID)
 		}
 	}

@@ -54,38 +54,38 @@ func (m *machine) hears(e HookEvent, instead ...event.Event) (HookDecision, bool
 	if !m.hooked {
 		return pass, true
 	}
-	if m.s.Turn.Interrupted != nil {
+	if m.s.Turns.Current.Interrupted != nil {
 		return HookDecision{}, false
 	}
-	d, asked := m.s.Turn.HooksPending(e)
+	d, asked := m.s.Turns.Current.HooksPending(e)
 	if !asked && m.one(2) {
 		return m.decision(instead...), true
 	}
-	m.s.Turn.HooksStarted(e, watch...)
+	m.s.Turns.Current.HooksStarted(e, watch...)
 	if d == nil && m.one(2) {
-		require.NoError(m.t, m.s.HookDecided(HookDecided{EventID: e.Key, Decision: m.decision(instead...)}))
-		d, _ = m.s.Turn.HooksPending(e)
+		require.NoError(m.t, m.s.Turns.HookDecided(HookDecided{EventID: e.Key, Decision: m.decision(instead...)}))
+		d, _ = m.s.Turns.Current.HooksPending(e)
 	}
 	if d == nil {
 		return HookDecision{}, false
 	}
-	m.s.Turn.HooksFinished(e)
+	m.s.Turns.Current.HooksFinished(e)
 	return *d, true
 }
 
 func (m *machine) enter() {
-	t := m.s.Turn
+	t := m.s.Turns.Current
 	if t == nil || t.Stage != ItemArrived || t.Interrupted != nil {
 		return
 	}
 	d, seen := t.DecidedBefore()
 	if !seen {
 		var ok bool
-		if d, ok = m.hears(m.s.Turn.ItemEvent(), saying(event.CreatedByUser, "ann", "@alice other"), calling("alice", "x1", "x2")); !ok {
+		if d, ok = m.hears(m.s.Turns.Current.ItemEvent(), saying(event.CreatedByUser, "ann", "@alice other"), calling("alice", "x1", "x2")); !ok {
 			return
 		}
 	}
-	m.s.Turn.Enter(m.now, d, m.rules()...)
+	m.s.Turns.Current.Enter(m.now, d, m.rules()...)
 	m.adopted()
 	if t.Stage == ItemDebounced {
 		m.end() // nothing comes between
@@ -94,7 +94,7 @@ func (m *machine) enter() {
 
 // adopted notes the calls that hooks have put in the place of messages.
 func (m *machine) adopted() {
-	for _, r := range m.s.Turn.Runs {
+	for _, r := range m.s.Turns.Current.Runs {
 		if r.Reply == nil {
 			continue
 		}
@@ -107,17 +107,17 @@ func (m *machine) adopted() {
 // steer lets messages join the turn. It reports false when one has to wait for hooks.
 func (m *machine) steer() bool {
 	for {
-		q, ok := m.s.Turn.NextSteered(m.now)
+		q, ok := m.s.Turns.Current.NextSteered(m.now)
 		if !ok {
 			return true
 		}
-		require.True(m.t, m.s.Awaits(q.Item.ID))
-		d, ok := m.hears(m.s.Turn.SteeredEvent(q), saying(event.CreatedByUser, "ann", "other"), calling("bob", "x3"))
+		require.True(m.t, m.s.Turns.Awaits(q.Item.ID))
+		d, ok := m.hears(m.s.Turns.Current.SteeredEvent(q), saying(event.CreatedByUser, "ann", "other"), calling("bob", "x3"))
 		if !ok {
-			m.s.Turn.PutBack(m.now, q)
+			m.s.Turns.Current.PutBack(m.now, q)
 			return false
 		}
-		m.s.Turn.Join(m.now, q, d)
+		m.s.Turns.Current.Join(m.now, q, d)
 		m.adopted()
 	}
 }
@@ -174,7 +174,7 @@ func (m *machine) heardReply() {
 
 func (m *machine) heardCalls() {
 	r := m.run(PhaseCalls)
-	if r == nil || len(r.Plan) > 0 {
+	if r == nil {
 		return
 	}
 	if r.Decided() {
@@ -188,8 +188,8 @@ func (m *machine) heardCalls() {
 }
 
 func (m *machine) plan() {
-	r := m.run(PhaseCalls)
-	if r == nil || len(r.Plan) == 0 {
+	r := m.run(PhasePlan)
+	if r == nil {
 		return
 	}
 	in := r.PlanStep()
@@ -225,11 +225,11 @@ func (m *machine) heardResult() {
 
 // some is an event that the thread may know.
 func (m *machine) some() string {
-	if all := m.s.QueueView().Items; len(all) > 0 && m.one(2) {
+	if all := m.s.Inbox.View().Items; len(all) > 0 && m.one(2) {
 		return all[m.rnd.IntN(len(all))].ID
 	}
-	if m.s.Turn != nil && m.one(3) {
-		return m.s.Turn.Item.ID
+	if m.s.Turns.Current != nil && m.one(3) {
+		return m.s.Turns.Current.Item.ID
 	}
 	return fmt.Sprintf("p%d", m.rnd.IntN(m.events()))
 }
@@ -241,29 +241,29 @@ func (m *machine) setStatus() {
 	all := []event.ItemStatus{event.ItemPending, event.ItemProcessing, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten}
 	id, st := m.some(), all[m.rnd.IntN(len(all))]
 	before := asJSON(m.t, m.s)
-	it, interrupt, err := m.s.SetStatus(m.now, setTo(id, st))
+	it, interrupt, err := m.s.Inbox.SetStatus(m.now, setTo(id, st))
 	if err != nil {
 		require.Equal(m.t, before, asJSON(m.t, m.s), "a refusal changes nothing")
 		return
 	}
 	require.Equal(m.t, st, it.Status)
 	if interrupt {
-		m.s.Interrupt(signals.Control{Action: signals.ControlInterrupt})
+		m.s.Turns.Interrupt(signals.Control{Action: signals.ControlInterrupt})
 	}
 }
 
 func (m *machine) cancel() {
 	if m.one(3) {
-		m.s.Cancel(m.now, signals.Control{Action: signals.ControlInterrupt, EventID: m.some()})
+		m.s.Inbox.Cancel(m.now, signals.Control{Action: signals.ControlInterrupt, EventID: m.some()})
 	}
 }
 
 // stop ends one of several runs of a turn that was interrupted.
 func (m *machine) stop() {
-	if m.s.Turn == nil || m.s.Turn.Interrupted == nil {
+	if m.s.Turns.Current == nil || m.s.Turns.Current.Interrupted == nil {
 		return
 	}
-	for _, r := range m.s.Turn.Runs {
+	for _, r := range m.s.Turns.Current.Runs {
 		if r.Phase != PhaseDone && m.one(2) {
 			r.StopRun(m.now)
 		}

@@ -70,7 +70,7 @@ func (m *machine) keep(records []event.Record) {
 
 func (m *machine) flush(f Flush) {
 	m.keep(f.Records)
-	m.s.Flushed(f)
+	m.s.Outbox.Flushed(f)
 }
 
 // one in n.
@@ -78,11 +78,11 @@ func (m *machine) one(n int) bool { return m.rnd.IntN(n) == 0 }
 
 // run picks a run in this phase.
 func (m *machine) run(p Phase) *AgentRun {
-	if m.s.Turn == nil {
+	if m.s.Turns.Current == nil {
 		return nil
 	}
 	var in []*AgentRun
-	for _, r := range m.s.Turn.Runs {
+	for _, r := range m.s.Turns.Current.Runs {
 		if r.Phase == p {
 			in = append(in, r)
 		}
@@ -136,7 +136,7 @@ func (m *machine) post() {
 	}
 	p.Priority = m.rnd.IntN(3)
 	p.TTL = int64(m.rnd.IntN(2) * 5000)
-	seen := m.s.WasPosted(p.ID)
+	seen := m.s.Inbox.WasPosted(p.ID)
 	out, err := postAt(m.s, m.now, p)
 	switch {
 	case err != nil:
@@ -148,24 +148,24 @@ func (m *machine) post() {
 		require.False(m.t, seen)
 		m.posted = append(m.posted, p.ID)
 		if out.Interrupt {
-			m.s.Interrupt(signals.Control{Action: signals.ControlInterrupt})
+			m.s.Turns.Interrupt(signals.Control{Action: signals.ControlInterrupt})
 		}
 	}
 }
 
 func (m *machine) begin() {
-	if m.s.Park(); m.s.Turn != nil || m.s.Unpark() {
+	if m.s.Turns.Park(); m.s.Turns.Current != nil || m.s.Turns.Unpark() {
 		return
 	}
-	waiting := m.s.Ordered()
-	q, ok := m.s.Next(m.now)
+	waiting := m.s.Inbox.Ordered()
+	q, ok := m.s.Inbox.Next(m.now)
 	if !ok {
 		return
 	}
 	m.checkOrder(q, waiting)
-	m.s.Begin(m.now, q)
+	m.s.Turns.Begin(m.now, q)
 	if !m.hooked {
-		m.s.Turn.Enter(m.now, pass, m.rules()...)
+		m.s.Turns.Current.Enter(m.now, pass, m.rules()...)
 	}
 }
 
@@ -199,7 +199,7 @@ func (m *machine) model() {
 	}
 	m.inline(in, &reply)
 	said := event.Message{SenderID: reply.Agent, SenderType: event.CreatedByAgent, AgentID: reply.Agent, Content: reply.Message.Content}
-	reply.Ended = in.Ends != "" && len(reply.Calls) == 0 && !reply.Gated && len(Answering(in.Agents, said)) == 0
+	reply.EndStored = in.Ends != "" && len(reply.Calls) == 0 && !reply.Gated && len(Answering(in.Agents, said)) == 0
 	m.stored(in, reply)
 	r.Replied(m.now, reply)
 	if m.hooked {
@@ -223,7 +223,7 @@ func (m *machine) stored(in ModelStep, reply ModelReply) {
 	}
 	if len(reply.Calls) == 0 && !in.Gated && !reply.Gated {
 		record(in.MessageID+".final", event.TypeFinal, event.Final{})
-		if reply.Ended {
+		if reply.EndStored {
 			record(in.Ends, event.TypeTurnEnded, event.TurnEnded{EventID: TurnEvent(in.Root, in.EventID), Joined: in.Joined, Status: "completed"})
 		}
 	}
@@ -257,11 +257,11 @@ func (m *machine) tool() {
 
 func (m *machine) decide() {
 	id := fmt.Sprintf("c%d", m.rnd.IntN(m.calls+1))
-	if approvals := m.s.Approvals(); len(approvals) > 0 && m.rnd.IntN(4) > 0 {
+	if approvals := m.s.Decisions.Approvals(); len(approvals) > 0 && m.rnd.IntN(4) > 0 {
 		id = approvals[0].ToolCallID
 	}
 	d := []event.Decision{event.DecisionApprove, event.DecisionDeny}[m.rnd.IntN(2)]
-	m.s.Decide(m.now, decision(id, d))
+	m.s.Decisions.Decide(m.now, decision(id, d))
 	if r := m.run(PhaseTools); r != nil {
 		r.ToolsDone(m.now)
 	}
@@ -269,13 +269,13 @@ func (m *machine) decide() {
 
 func (m *machine) interrupt() {
 	if m.one(4) && (!m.hooked || m.one(4)) {
-		m.s.Interrupt(signals.Control{Action: signals.ControlInterrupt})
+		m.s.Turns.Interrupt(signals.Control{Action: signals.ControlInterrupt})
 	}
 }
 
 func (m *machine) end() {
-	t := m.s.Turn
-	if t == nil || (t.Stage == ItemArrived || t.Unhandled()) && t.Interrupted == nil {
+	t := m.s.Turns.Current
+	if t == nil || (t.Stage == ItemArrived || t.HandlingPending()) && t.Interrupted == nil {
 		return
 	}
 	for _, r := range t.Runs {
@@ -288,13 +288,13 @@ func (m *machine) end() {
 		r.StopRun(m.now)
 	}
 	m.ended += m.checkEnds(t)
-	m.s.Turn.StopSubAgents()
-	m.s.Turn.End(m.now)
+	m.s.Turns.Current.StopSubAgents()
+	m.s.Turns.Current.End(m.now)
 }
 
-func (m *machine) retry() { _ = m.s.Retry(m.now, signals.Control{}) }
+func (m *machine) retry() { _ = m.s.Inbox.Retry(m.now, signals.Control{}) }
 
-func (m *machine) record() { m.flush(m.s.Flush()) }
+func (m *machine) record() { m.flush(m.s.Outbox.Flush()) }
 
 func (m *machine) reject() { m.s.Reject(m.now, "post", "x", event.ErrInvalid) }
 
@@ -304,18 +304,18 @@ func (m *machine) move() { m.s = copied(m.t, m.s.Carried()) }
 // finish closes the thread.
 func (m *machine) finish() {
 	m.s.Closing = &signals.Control{Action: signals.ControlClose}
-	m.s.Interrupt(*m.s.Closing)
-	for m.s.Turn != nil || m.s.Unpark() {
+	m.s.Turns.Interrupt(*m.s.Closing)
+	for m.s.Turns.Current != nil || m.s.Turns.Unpark() {
 		m.end()
 	}
-	m.s.CloseTasks(m.now)
+	m.s.Tasks.Close(m.now)
 	m.s.Close(m.now)
 	m.closed = true
 	m.record()
 	m.check()
-	require.True(m.t, m.s.Idle())
-	require.False(m.t, m.s.Unstored())
-	require.Empty(m.t, m.s.Roots, "every turn has ended")
+	require.True(m.t, m.s.Turns.Idle())
+	require.False(m.t, m.s.Outbox.Unstored())
+	require.Empty(m.t, m.s.Turns.Roots, "every turn has ended")
 	terminal := 0
 	for id, r := range m.store {
 		require.Equal(m.t, id, r.ID)

@@ -1,7 +1,7 @@
 package thread
 
 import (
-	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,12 +31,12 @@ func (ro *Roster) addressed(m event.Message) []string {
 // limit, it asks people to continue instead.
 func (t *Turn) address(now time.Time, agent string, m event.Message) {
 	s := t.thread
-	t.addressRun(now, AgentRun{Agent: agent, ReplyTo: m.ID, Answers: s.participant(m)})
+	t.addressRun(now, AgentRun{Agent: agent, ReplyTo: m.ID, Answers: s.Roster.participant(m)})
 }
 
 func (t *Turn) addressRun(now time.Time, r AgentRun) {
 	s := t.thread
-	if n := s.LLMCalls[key(r.Agent)]; n >= s.turnLimit() {
+	if n := s.Roster.LLMCalls[key(r.Agent)]; n >= s.Roster.turnLimit() {
 		t.notice(now, event.TurnLimitID(r.ReplyTo, key(r.Agent)), TurnLimitText(n))
 		return
 	}
@@ -44,58 +44,11 @@ func (t *Turn) addressRun(now time.Time, r AgentRun) {
 	t.addRun(&r)
 }
 
-// steer adds a message to the turn's runs, once per agent. A message that mentions agents is only
-// for them; those without a run get one.
-func (t *Turn) steer(now time.Time, m event.Message) {
-	s := t.thread
-	everybody := len(s.Agents) == 0 || len(t.Agents) > 0 || !HasMentionAtStart(m.Content)
-	to, joined := t.answering(m), []string(nil)
-	for _, r := range t.Runs {
-		if r.Phase == PhaseDone || hasName(joined, r.Agent) || !everybody && !hasName(to, r.Agent) {
-			continue
-		}
-		r.Late = &LateMessage{ID: m.ID, Answers: s.participant(m)}
-		if !r.InFlight && r.Phase != PhaseReply && r.Phase != PhaseCalls {
-			r.takeMissed()
-		}
-		joined = append(joined, r.Agent)
-	}
-	for _, agent := range to {
-		if !everybody && !hasName(joined, agent) {
-			t.address(now, agent, m)
-		}
-	}
-}
-
-// LateMessage is a message that a run has not answered yet, and the agent that wrote it, if any.
-type LateMessage struct {
-	ID      string `json:"id"`
-	Answers string `json:"answers,omitempty"`
-}
-
-// takeMissed makes the next reply answer the missed message.
-func (r *AgentRun) takeMissed() {
-	if r.Late != nil {
-		r.ReplyTo, r.Answers, r.Late = r.Late.ID, r.Late.Answers, nil
-	}
-}
-
-// answerMissed starts another run for the agent of a finished run, if a message joined the turn
-// during its last model call.
-func (r *AgentRun) answerMissed(now time.Time) {
-	t := r.turn
-	missed := r.Late
-	if r.Late = nil; missed == nil || r.Interrupted || t.Interrupted != nil {
-		return
-	}
-	t.addressRun(now, AgentRun{Agent: r.Agent, ReplyTo: missed.ID, Answers: missed.Answers})
-}
-
 // routeReply starts runs for the agents that a final reply addresses.
 func (r *AgentRun) routeReply(now time.Time, m event.Message) {
 	t, s := r.turn, r.turn.thread
 	m.SenderID, m.SenderType, m.AgentID = r.Agent, event.CreatedByAgent, r.Agent
-	for _, agent := range s.addressed(m) {
+	for _, agent := range s.Roster.addressed(m) {
 		if t.Interrupted != nil || m.Interrupted {
 			t.Cut = true
 			return
@@ -127,10 +80,10 @@ func (ro *Roster) resetTurnLimit(by event.CreatedBy) {
 // countCall counts a model call of a run's agent, before the call.
 func (r *AgentRun) countCall() {
 	s := r.turn.thread
-	if s.LLMCalls == nil {
-		s.LLMCalls = map[string]int{}
+	if s.Roster.LLMCalls == nil {
+		s.Roster.LLMCalls = map[string]int{}
 	}
-	s.LLMCalls[key(r.agentOf())]++
+	s.Roster.LLMCalls[key(r.agentOf())]++
 }
 
 // nameDefaultAgent moves the default agent's count to its name, once that is known.
@@ -150,16 +103,19 @@ func (ro *Roster) turnLimit() int {
 	return signals.DefaultTurnLimit
 }
 
-// maxDirectory is the maximum length of a working directory's path, in bytes.
-const maxDirectory = 4 << 10
-
-// workingDirectory returns the working directory in the thread's metadata, or "".
-func (s *State) workingDirectory() string {
-	var fields struct {
-		WorkingDirectory string `json:"workingDirectory"`
+// changed returns the agents after a change.
+func (ro *Roster) changed(c signals.ThreadChange) []string {
+	if len(c.Agents) > 0 {
+		return c.Agents
 	}
-	if len(s.Metadata) == 0 || json.Unmarshal(s.Metadata, &fields) != nil || len(fields.WorkingDirectory) > maxDirectory {
-		return ""
+	among := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(other string) bool { return strings.EqualFold(other, name) })
 	}
-	return fields.WorkingDirectory
+	out := slices.DeleteFunc(slices.Clone(ro.Agents), func(name string) bool { return among(c.RemoveAgents, name) })
+	for _, name := range c.AddAgents {
+		if !among(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }

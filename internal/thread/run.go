@@ -18,6 +18,8 @@ const (
 	// PhaseReply and PhaseCalls: hooks decide on the model's reply, then on its tool calls.
 	PhaseReply Phase = "reply"
 	PhaseCalls Phase = "calls"
+	// PhasePlan: the calls in Plan, which hooks changed or created, are planned.
+	PhasePlan  Phase = "plan"
 	PhaseTools Phase = "tools"
 	PhaseDone  Phase = "done"
 )
@@ -132,7 +134,7 @@ func (r *AgentRun) step(messageID string) RunStep {
 	t, s := r.turn, r.turn.thread
 	return RunStep{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: messageID,
-		Tools: t.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Flush(),
+		Tools: t.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Outbox.Flush(),
 	}
 }
 
@@ -144,7 +146,7 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
 		RunStep:   r.step(r.messageID()),
 		ReplyTo:   r.ReplyTo,
 		Step:      r.Step + 1,
-		Agents:    s.Agents,
+		Agents:    s.Roster.Agents,
 		Answers:   r.Answers,
 		OpenCalls: r.othersOpenCalls(),
 		Pending:   r.pendingCalls(),
@@ -163,7 +165,7 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
 	if o := r.Outage; o != nil {
 		step.Outage = &Outage{Since: o.Since, Attempts: o.Attempts}
 	}
-	step.Observe, step.Instructions, step.Parent = r.Observe, r.Instructions, s.Parent
+	step.Observe, step.Instructions, step.Parent = r.Observe, r.Instructions, s.ParentLink.Parent
 	if r.Next != nil {
 		step.Instructions, step.Model = joined(r.Instructions, r.Next.Instructions), r.Next.Model
 	}
@@ -198,17 +200,17 @@ func (r *AgentRun) messageID() string {
 func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
 	t, s := r.turn, r.turn.thread
 	if r.Agent == "" {
-		s.Default = reply.Agent
-		s.nameDefaultAgent(reply.Agent)
+		s.Roster.Default = reply.Agent
+		s.Roster.nameDefaultAgent(reply.Agent)
 	}
-	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.maxSteps(reply.MaxSteps), reply.OnWaiting
+	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.ParentLink.maxSteps(reply.MaxSteps), reply.OnWaiting
 	r.Step++
 	r.InFlight, r.Outage = false, nil
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.HooksDecided, r.Next, r.Edited, r.Plan = false, nil, false, nil
-	t.Ended = t.Ended || reply.Ended
+	t.EndStored = t.EndStored || reply.EndStored
 	s.Usage = s.Usage.Add(reply.Usage)
-	s.Titles = s.Titles || reply.Titles
+	s.Titling.Enabled = s.Titling.Enabled || reply.Titles
 	r.Interrupted = reply.Message.Interrupted
 	r.Gated = r.Gated || reply.Gated
 	r.Reply, r.Phase = &reply, PhaseReply
@@ -222,15 +224,6 @@ func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
 	default:
 		r.finish(now, reply.Message)
 	}
-}
-
-// maxSteps returns an agent's limit of model calls in this thread: its own limit or, if lower, the
-// limit of the parent thread.
-func (p *ParentLink) maxSteps(own int) int {
-	if p.Parent != nil && p.Parent.MaxSteps > 0 {
-		return min(own, p.Parent.MaxSteps)
-	}
-	return own
 }
 
 // ApplyReplyDecision applies the decision of hooks on the text of a reply. Its tool calls are a
@@ -264,8 +257,8 @@ func (r *AgentRun) Decided() bool {
 	case PhaseReply:
 		return r.Reply.MessageDecision != nil
 	case PhaseCalls:
-		return r.Reply.CallsDecision != nil && len(r.Plan) == 0
-	case PhaseModel, PhaseTools, PhaseDone:
+		return r.Reply.CallsDecision != nil
+	case PhaseModel, PhasePlan, PhaseTools, PhaseDone:
 	}
 	return false
 }
@@ -289,106 +282,8 @@ func (r *AgentRun) finish(now time.Time, m event.Message) {
 	if held {
 		t.record(now, event.FinalID(r.MessageID), event.TypeFinal, final)
 	}
-	if r.Final != nil && !t.Ended {
+	if r.Final != nil && !t.EndStored {
 		r.routeReply(now, m)
-	}
-}
-
-// notice records a system message of the thread itself.
-func (t *Turn) notice(now time.Time, id string, text string) {
-	s := t.thread
-	t.record(now, id, event.TypeMessage, event.Message{
-		ID: id, ThreadID: s.ThreadID, SenderID: "threadmill", SenderType: event.CreatedBySystem, Role: event.RoleSystem, Content: text,
-	})
-}
-
-// ToolStep returns the input of the activity that runs the call. specs are the registered hooks.
-func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
-	r := c.run
-	matching := c.decidingOnResult(specs)
-	// If there are hooks of other kinds, the hook workflow runs the inline hooks too.
-	var inline []hook.Spec
-	if Only(hook.KindInline, matching) {
-		// Otherwise a hook workflow asks them all.
-		inline = matching
-	}
-	c.Undecided = len(matching) > len(inline)
-	step := ToolStep{
-		RunStep:    r.step(r.MessageID),
-		ToolCallID: c.Plan.ID,
-		ToolName:   c.Plan.Name,
-		Invalid:    c.Plan.Invalid,
-		Edited:     r.Edited,
-		Inline:     inline,
-		Undecided:  c.Undecided,
-	}
-	c.Started = true
-	if c.DecisionID != "" {
-		step.Guard, step.DecisionID = c.Plan.Guard, c.DecisionID
-	}
-	return step
-}
-
-// decidingOnResult returns the hooks that decide on a call's result.
-func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
-	r, s := c.run, c.run.turn.thread
-	return hook.Matching(specs, hook.Subject{
-		Namespace: s.Namespace, Type: event.TypeMessage, CreatedBy: event.CreatedByTool, Agent: r.Agent, Tools: []string{c.Plan.Name},
-	})
-}
-
-// CallRan records that a call's result is stored. Hooks decide on it next.
-func (c *Call) CallRan(reply ToolReply) {
-	c.Stage, c.Decision = CallRan, reply.Decision
-	c.Failed = reply.Status != "succeeded"
-}
-
-// ApplyResultDecision applies the decision of hooks on a call's result.
-func (c *Call) ApplyResultDecision(now time.Time, d HookDecision) {
-	r := c.run
-	seen := c.ResultEvent()
-	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
-	c.Stage, c.Decision = CallSettled, nil
-	switch {
-	case d.Outcome == event.OutcomeFailed:
-		if r.Refused == "" {
-			r.Refused = d.Error
-		}
-	case d.stopped():
-		r.Answered = true
-	}
-}
-
-// CallFailed sets an error as the result of a call that could not be completed.
-func (c *Call) CallFailed(now time.Time, why string) {
-	c.Failed = true
-	c.settleWithoutRunning(now, "Error: "+why)
-}
-
-// Results of calls that did not run, or did not finish.
-const (
-	DeniedText      = "Tool execution was denied by the user."
-	InterruptedText = "Tool execution was interrupted before it finished."
-	NotBegunText    = "Tool execution was interrupted before it began: the tool did not run."
-)
-
-// settleWithoutRunning sets the result of a call that will not run.
-func (c *Call) settleWithoutRunning(now time.Time, text string) {
-	t, s := c.run.turn, c.run.turn.thread
-	c.Stage = CallSettled
-	if c.Client != nil {
-		// Remember the call, so that a late result of a client is recognised.
-		s.Settled = keepLast(append(s.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
-	}
-	t.record(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(text, true))
-}
-
-// result returns the message of a result that the thread itself produced.
-func (c *Call) result(text string, isError bool) event.Message {
-	r, s := c.run, c.run.turn.thread
-	return event.Message{
-		ID: event.ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.CreatedByTool, Role: event.RoleTool, Content: text,
-		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: isError, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
 	}
 }
 
@@ -439,8 +334,8 @@ func (r *AgentRun) StopRun(now time.Time) {
 			continue
 		}
 		if c.Requested != nil && c.Stage == CallWaiting {
-			s.rememberSettled(c.Plan.ID, "")
-			s.notifyParentDecided(SubAgentDecision{ToolCallID: c.Plan.ID})
+			s.Decisions.rememberSettled(c.Plan.ID, "")
+			s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID})
 		}
 		if c.Stage == CallRan {
 			if c.Decision != nil {
@@ -451,16 +346,21 @@ func (r *AgentRun) StopRun(now time.Time) {
 		}
 		c.settleWithoutRunning(now, c.cutOff())
 	}
-	if r.Phase == PhaseReply || r.Phase == PhaseCalls {
+	if r.hasReply() {
 		r.refuse(now, r.open(), NotBegunText)
 	}
 	r.release(now)
 	r.Phase, r.Interrupted, r.Reply, r.Outage = PhaseDone, true, nil, nil
 }
 
+// hasReply reports whether the run has a reply whose tool calls may not run yet.
+func (r *AgentRun) hasReply() bool {
+	return r.Phase == PhaseReply || r.Phase == PhaseCalls || r.Phase == PhasePlan
+}
+
 // open returns the calls of a reply that have not been started yet.
 func (r *AgentRun) open() []PlannedCall {
-	if len(r.Plan) == 0 {
+	if r.Phase != PhasePlan {
 		return r.Reply.Calls
 	}
 	return slices.DeleteFunc(slices.Clone(r.Reply.Calls), func(p PlannedCall) bool { return !slices.Contains(r.Plan, p.ID) })

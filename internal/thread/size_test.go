@@ -27,21 +27,21 @@ func TestHookedStateFitsIntoTheNextRun(t *testing.T) {
 	fill()
 	for range 3 {
 		turn := next(t, s)
-		s.Turn.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", long)))
+		s.Turns.Current.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", long)))
 		turn.Runs[0].Fail(t0, strings.Repeat("y", 100<<10), true)
 		require.Less(t, len(turn.Runs[0].Error), 5<<10)
-		s.Turn.End(t0)
-		s.Flushed(s.Flush())
+		s.Turns.Current.End(t0)
+		s.Outbox.Flushed(s.Outbox.Flush())
 		fill()
 	}
 	turn := next(t, s)
-	s.Turn.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", long)))
-	require.True(t, s.Heavy(), "what waits to be stored is stored before the next run begins")
-	s.Flushed(s.Flush())
+	s.Turns.Current.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", long)))
+	require.True(t, s.Outbox.Heavy(), "what waits to be stored is stored before the next run begins")
+	s.Outbox.Flushed(s.Outbox.Flush())
 	in := reply(t, s, turn.Runs[0], []hook.Spec{{Name: "i", HoldOutput: true}}, strings.Repeat("z", MaxWholeContent))
 	require.True(t, in.Quiet)
-	s.Turn.HooksStarted(turn.Runs[0].ReplyEvent(), watch...)
-	require.NoError(t, s.HookDecided(HookDecided{EventID: in.MessageID, Decision: replaces("guard", saying(event.CreatedByAgent, "assistant", long))}))
+	s.Turns.Current.HooksStarted(turn.Runs[0].ReplyEvent(), watch...)
+	require.NoError(t, s.Turns.HookDecided(HookDecided{EventID: in.MessageID, Decision: replaces("guard", saying(event.CreatedByAgent, "assistant", long))}))
 	fill()
 	require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
 }
@@ -58,9 +58,9 @@ func TestOverloaded(t *testing.T) {
 	for _, c := range r.Calls {
 		c.CallRan(ToolReply{Status: "succeeded"})
 		c.ApplyResultDecision(t0, replaces("guard", saying(event.CreatedByTool, "note", strings.Repeat("x", 200<<10))))
-		if s.Overloaded() {
+		if s.Outbox.Overloaded() {
 			stored++
-			s.Flushed(s.Flush())
+			s.Outbox.Flushed(s.Outbox.Flush())
 		}
 		require.Less(t, len(asJSON(t, c.ToolStep(nil))), 2<<20)
 	}
@@ -96,9 +96,9 @@ func TestLongFailuresFitIntoTheNextRun(t *testing.T) {
 	for range maxFailed {
 		r := begin(t, s, "", "x").Runs[0]
 		r.Fail(t0, strings.Repeat("y", 100<<10), true)
-		s.Turn.End(t0)
-		s.Flushed(s.Flush())
+		s.Turns.Current.End(t0)
+		s.Outbox.Flushed(s.Outbox.Flush())
 	}
-	require.Less(t, len(asJSON(t, s.Failed)), maxFailedBytes+maxFailed*itemBytes)
+	require.Less(t, len(asJSON(t, s.Inbox.Failed)), maxFailedBytes+maxFailed*itemBytes)
 	require.Less(t, len(asJSON(t, s.Carried())), 1<<20)
 }

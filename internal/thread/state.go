@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -30,23 +29,23 @@ const (
 	maxParkedBytes = 128 << 10
 )
 
-// State is the entire state of a thread workflow. Its parts have their own fields and methods;
-// State has the methods that need several parts.
+// State is the entire state of a thread workflow. Each part has its own file; a part whose decisions
+// depend on the others has a pointer to the state.
 type State struct {
 	Namespace string          `json:"namespace"`
 	ThreadID  string          `json:"threadId"`
 	Title     string          `json:"title,omitempty"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 
-	Roster
-	Inbox
-	Turns
-	Decisions
-	Background
-	Children
-	ParentLink
-	Titling
-	Outbox
+	Roster     Roster     `json:"roster"`
+	Inbox      Inbox      `json:"inbox"`
+	Turns      Turns      `json:"turns"`
+	Decisions  Decisions  `json:"decisions"`
+	Tasks      Tasks      `json:"tasks"`
+	Children   Children   `json:"children"`
+	ParentLink ParentLink `json:"parentLink"`
+	Titling    Titling    `json:"titling"`
+	Outbox     Outbox     `json:"outbox"`
 
 	Usage event.Usage `json:"usage"`
 
@@ -63,52 +62,6 @@ type State struct {
 	log []LogLine
 }
 
-// Queued is an item in the queue.
-type Queued struct {
-	Item   event.Item     `json:"item"`
-	OnBusy signals.OnBusy `json:"onBusy,omitempty"`
-
-	// OnWaiting is the post's setting for turns that wait for people.
-	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
-	Options
-
-	// Origin is set if hooks or processors derived the item.
-	Origin *Origin `json:"origin,omitempty"`
-
-	// Hooked means that hooks have already decided on the item. Replaced is the event with which
-	// they replaced it.
-	Hooked   bool            `json:"hooked,omitempty"`
-	Replaced json.RawMessage `json:"replaced,omitempty"`
-
-	// Stored means that the item's record may be in the store, so it cannot be changed.
-	Stored bool `json:"stored,omitempty"`
-
-	message *event.NewMessage // the decoded payload, or nil
-}
-
-// newMessage returns the item's message. Its payload was validated when it was posted.
-func (q *Queued) newMessage() event.NewMessage {
-	if q.message == nil {
-		q.message = &event.NewMessage{}
-		_ = json.Unmarshal(q.Item.Payload, q.message)
-	}
-	return *q.message
-}
-
-// as returns a copy with another item.
-func (q Queued) as(it event.Item) Queued {
-	q.Item = it
-	return q
-}
-
-// Settled is the outcome of a tool call that needed approval.
-type Settled struct {
-	ToolCallID string `json:"toolCallId"`
-
-	// Decision is empty if the call ended without a decision, by an interrupt.
-	Decision event.Decision `json:"decision,omitempty"`
-}
-
 // New returns the state of a new thread.
 func New(namespace, threadID string, start signals.Start, now time.Time) *State {
 	s := &State{
@@ -118,7 +71,7 @@ func New(namespace, threadID string, start signals.Start, now time.Time) *State 
 		Outbox: Outbox{Row: &Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata}},
 	}
 	s.bind()
-	s.Row.Number = s.nextRow(now)
+	s.Outbox.Row.Number = s.Outbox.nextRow(now)
 	s.record(event.OpenedID(s.ThreadID), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusOpened, Agents: start.Agents})
 	return s
@@ -136,9 +89,9 @@ func (s *State) UnmarshalJSON(data []byte) error {
 
 // bind connects the parts to the state.
 func (s *State) bind() {
-	s.Inbox.thread, s.Turns.thread, s.Decisions.thread, s.Background.thread = s, s, s, s
+	s.Inbox.thread, s.Turns.thread, s.Decisions.thread, s.Tasks.thread = s, s, s, s
 	s.Children.thread, s.ParentLink.thread, s.Titling.thread = s, s, s
-	for _, t := range s.turns() {
+	for _, t := range s.Turns.all() {
 		t.thread = s
 		for _, r := range t.Runs {
 			r.turn = t
@@ -156,173 +109,46 @@ var firstOpened = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 // same id: record ids depend on them.
 func (s *State) Number(opened time.Time) {
 	first := int(max(opened.Sub(firstOpened), 0) / time.Second)
-	s.TaskCount, s.SubAgentCount = first, first
+	s.Tasks.Count, s.Children.Count = first, first
 }
 
 // Ref returns the reference to the thread.
 func (s *State) Ref() Ref { return Ref{s.Namespace, s.ThreadID} }
 
-// Idle reports whether the thread has nothing to process.
-func (ts *Turns) Idle() bool {
-	s := ts.thread
-	return len(ts.turns()) == 0 && len(s.Queue) == 0
-}
-
-// Outcome returns the result of an event's turn, if it is known.
-func (ts *Turns) Outcome(eventID string) (signals.TurnResult, bool) {
-	for i := len(ts.Outcomes) - 1; i >= 0; i-- {
-		if ts.Outcomes[i].EventID == eventID {
-			return ts.Outcomes[i], true
-		}
-	}
-	return signals.TurnResult{}, false
-}
-
-// Awaits reports whether the event is queued or in progress, so its result is still to come.
-func (ts *Turns) Awaits(eventID string) bool {
-	s := ts.thread
-	for _, q := range s.Queue {
-		if q.Item.ID == eventID {
-			return true
-		}
-	}
-	for _, r := range ts.Roots {
-		if r.EventID == eventID || slices.Contains(r.Joined, eventID) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(ts.turns(), func(t *Turn) bool {
-		return t.Item.ID == eventID || slices.Contains(t.Steered, eventID) || slices.Contains(t.Joining, eventID)
-	})
-}
-
-// maxCarriedOutcome is the maximum length of a final message that an outcome carries over
-// continue-as-new, in bytes.
-const maxCarriedOutcome = 1 << 10
-
 // Carried returns the state that the next workflow run starts with.
 func (s *State) Carried() *State {
 	c := *s
-	c.Outcomes = append([]signals.TurnResult(nil), s.Outcomes...)
-	for i := range c.Outcomes {
-		carry(&c.Outcomes[i])
+	c.Turns.Outcomes = append([]signals.TurnResult(nil), s.Turns.Outcomes...)
+	for i := range c.Turns.Outcomes {
+		carry(&c.Turns.Outcomes[i])
 	}
-	c.Roots = append([]Root(nil), s.Roots...)
-	for i := range c.Roots {
-		carry(&c.Roots[i].Result)
+	c.Turns.Roots = append([]Root(nil), s.Turns.Roots...)
+	for i := range c.Turns.Roots {
+		carry(&c.Turns.Roots[i].Result)
 	}
 	return &c
 }
 
-func carry(out *signals.TurnResult) {
-	out.Message = carried(out.Message)
-	out.Replies = slices.Clone(out.Replies)
-	for i := range out.Replies {
-		out.Replies[i] = *carried(&out.Replies[i])
+// Close ends the thread. Events in the queue are recorded as failed.
+func (s *State) Close(now time.Time) {
+	for _, q := range s.Inbox.ordered() {
+		s.Inbox.unprocessed(now, q)
 	}
-}
-
-func carried(m *event.Message) *event.Message {
-	if m == nil || len(m.Content) <= maxCarriedOutcome {
-		return m
-	}
-	short := *m
-	short.Content, short.Truncated = cutText(m.Content, maxCarriedOutcome), true
-	return &short
+	s.Inbox.Queue, s.closed = nil, true
+	s.Turns.settleRoots(now)
+	s.record(event.ClosedID(s.ThreadID, s.newID(now)), event.TypeStatus, "", "", now,
+		event.StatusChange{Status: event.StatusClosed, By: s.Closing.By, Detail: s.Closing.Reason})
+	s.Outbox.changeRow(now).Status = "closed"
 }
 
 // recordUndecided adds the record of an event that models do not see until hooks have passed it:
-// see
-// [event.Record.WithUndecided].
+// see [event.Record.WithUndecided].
 func (s *State) recordUndecided(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
-	s.Pending = append(s.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
-}
-
-// record adds a record to the turn.
-func (t *Turn) record(now time.Time, id, typ string, payload any) {
-	t.recordCausedBy(now, id, typ, t.Item.ID, payload)
-}
-
-// recordCausedBy adds a record to the turn whose parent is not the turn's item.
-func (t *Turn) recordCausedBy(now time.Time, id, typ, parent string, payload any) {
-	t.thread.recordIn(t.root(), id, typ, t.Item.TraceID, parent, now, payload)
-}
-
-// recordUndecided adds the record of an event of the turn that models do not see until hooks have
-// passed it: see
-// [event.Record.WithUndecided].
-func (t *Turn) recordUndecided(now time.Time, id, typ string, payload any) {
-	t.thread.recordUndecided(t.root(), id, typ, t.Item.TraceID, t.Item.ID, now, payload)
+	s.Outbox.Pending = append(s.Outbox.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
 }
 
 func (s *State) record(id, typ, traceID, parent string, at time.Time, payload any) {
-	s.recordIn(s.eventOf(traceID, parent), id, typ, traceID, parent, at, payload)
-}
-
-// recordIn adds a record to the turn of an event.
-func (o *Outbox) recordIn(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
-	o.Pending = append(o.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID))
-}
-
-// eventOf returns the posted event of the turn in progress that has the trace or contains the
-// parent, or "".
-func (ts *Turns) eventOf(traceID, parent string) string {
-	for _, t := range ts.turns() {
-		if parent == t.Item.ID {
-			return t.root()
-		}
-	}
-	if t := ts.Turn; t != nil && traceID != "" && traceID == t.Item.TraceID {
-		return t.root()
-	}
-	return ""
-}
-
-func (ts *Turns) addOutcome(o signals.TurnResult) {
-	s := ts.thread
-	if n := len(s.Pending); n > 0 && o.LastRecord == "" {
-		o.LastRecord = s.Pending[n-1].ID
-	}
-	ts.Outcomes = keepLast(append(ts.Outcomes, o), maxOutcomes)
-}
-
-// forgetOutcome removes the outcome of an event that will be processed again.
-func (ts *Turns) forgetOutcome(eventID string) {
-	kept := ts.Outcomes[:0:0]
-	for _, o := range ts.Outcomes {
-		if o.EventID != eventID {
-			kept = append(kept, o)
-		}
-	}
-	ts.Outcomes = kept
-}
-
-func (ds *Decisions) rememberSettled(callID string, d event.Decision) {
-	ds.Settled = keepLast(append(ds.Settled, Settled{callID, d}), maxDecided)
-}
-
-// WasPosted reports whether the thread remembers an event with this id.
-func (in *Inbox) WasPosted(id string) bool {
-	if in.posted == nil {
-		in.posted = make(map[string]bool, len(in.PostedIDs))
-		for _, known := range in.PostedIDs {
-			in.posted[known] = true
-		}
-	}
-	return in.posted[id]
-}
-
-// rememberPosted adds an event to the posted events.
-func (in *Inbox) rememberPosted(id string) {
-	if in.WasPosted(id) {
-		return
-	}
-	in.posted[id] = true
-	in.PostedIDs = append(in.PostedIDs, id)
-	if n := len(in.PostedIDs) - maxPostedIDs; n > 0 {
-		delete(in.posted, in.PostedIDs[0])
-		in.PostedIDs = in.PostedIDs[n:]
-	}
+	s.Outbox.recordIn(s.Turns.eventOf(traceID, parent), id, typ, traceID, parent, at, payload)
 }
 
 // newID derives a ULID from the thread and a counter. It is deterministic.
@@ -362,4 +188,18 @@ func cutText(s string, n int) string {
 		n--
 	}
 	return strings.ToValidUTF8(s[:n], "")
+}
+
+// maxDirectory is the maximum length of a working directory's path, in bytes.
+const maxDirectory = 4 << 10
+
+// workingDirectory returns the working directory in the thread's metadata, or "".
+func (s *State) workingDirectory() string {
+	var fields struct {
+		WorkingDirectory string `json:"workingDirectory"`
+	}
+	if len(s.Metadata) == 0 || json.Unmarshal(s.Metadata, &fields) != nil || len(fields.WorkingDirectory) > maxDirectory {
+		return ""
+	}
+	return fields.WorkingDirectory
 }

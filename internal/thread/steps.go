@@ -1,7 +1,6 @@
 package thread
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -142,8 +141,8 @@ type ModelReply struct {
 	CallsDecision   *HookDecision `json:"callsDecision,omitempty"`
 	Gated           bool          `json:"gated,omitempty"`
 
-	// Ended means that the activity has stored the end of the turn.
-	Ended bool `json:"ended,omitempty"`
+	// EndStored means that the activity has stored the end of the turn.
+	EndStored bool `json:"endStored,omitempty"`
 
 	// Outage is set instead of a reply when the model is unavailable.
 	Outage *Outage `json:"outage,omitempty"`
@@ -440,14 +439,3 @@ const (
 	// ErrTypeRule means that the function of a rule failed.
 	ErrTypeRule = "rule"
 )
-
-// foreign returns the posted event that the turn belongs to, or "" if it is the turn's own item.
-func (t *Turn) rootIfOther() string {
-	if root := t.root(); root != t.Item.ID {
-		return root
-	}
-	return ""
-}
-
-// TurnEvent returns the event whose turn a step belongs to.
-func TurnEvent(root, eventID string) string { return cmp.Or(root, eventID) }

@@ -33,7 +33,7 @@ func TestStopInEveryPhase(t *testing.T) {
 		{"the model is asked", start, nil},
 		{"hooks decide on the model call", func(t *testing.T) (*State, *AgentRun) {
 			s, r := start(t)
-			s.Turn.HooksStarted(r.ModelCallEvent(), watch...)
+			s.Turns.Current.HooksStarted(r.ModelCallEvent(), watch...)
 			return s, r
 		}, nil},
 		{"hooks have decided on the model call", func(t *testing.T) (*State, *AgentRun) {
@@ -72,20 +72,20 @@ func TestStopInEveryPhase(t *testing.T) {
 		{"a hook has put calls in the place of the message", func(t *testing.T) (*State, *AgentRun) {
 			s := newState()
 			turn := arrive(t, s, says("e1", "go"))
-			s.Turn.Enter(t0, replaces("route", calling("assistant", "x1")))
+			s.Turns.Current.Enter(t0, replaces("route", calling("assistant", "x1")))
 			return s, turn.Runs[0]
 		}, []string{""}},
 	} {
 		t.Run("S4-71 "+tc.name, func(t *testing.T) {
 			s, _ := tc.reach(t)
-			s.Flushed(s.Flush())
+			s.Outbox.Flushed(s.Outbox.Flush())
 			s = copied(t, s)
-			r := s.Turn.Runs[0]
+			r := s.Turns.Current.Runs[0]
 			want := tc.results
 			if len(want) == 1 && want[0] == "" {
 				want = r.Plan
 			}
-			require.True(t, s.Interrupt(signals.Control{By: "ann"}))
+			require.True(t, s.Turns.Interrupt(signals.Control{By: "ann"}))
 			r.StopRun(t0)
 			require.Equal(t, PhaseDone, r.Phase)
 			require.Nil(t, r.Reply)
@@ -108,9 +108,9 @@ func TestStopInEveryPhase(t *testing.T) {
 				}
 			}
 			require.ElementsMatch(t, missing, got)
-			require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
+			require.Equal(t, signals.TurnInterrupted, s.Turns.Current.End(t0).Status)
 			require.Len(t, terminals(s), 1, "S1-37")
-			require.True(t, s.Idle())
+			require.True(t, s.Turns.Idle())
 		})
 	}
 }
@@ -123,10 +123,10 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "go").Runs[0]
 		reply(t, s, r, nil, "all said")
-		s.Flushed(s.Flush())
-		s.Interrupt(signals.Control{By: "ann"})
+		s.Outbox.Flushed(s.Outbox.Flush())
+		s.Turns.Interrupt(signals.Control{By: "ann"})
 		r.StopRun(t0)
-		out := s.Turn.End(t0)
+		out := s.Turns.Current.End(t0)
 		require.Equal(t, signals.TurnCompleted, out.Status, "there was nothing left to interrupt")
 		require.Equal(t, "all said", out.Message.Content)
 		require.Empty(t, terminals(s), "S1-23 the model call has written the end")
@@ -135,10 +135,10 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		s := newState("assistant", "bob")
 		r := begin(t, s, "e1", "@assistant go").Runs[0]
 		reply(t, s, r, nil, "@bob your turn")
-		s.Interrupt(signals.Control{By: "ann"})
+		s.Turns.Interrupt(signals.Control{By: "ann"})
 		r.StopRun(t0)
-		require.Len(t, s.Turn.Runs, 1)
-		require.Equal(t, signals.TurnInterrupted, s.Turn.End(t0).Status)
+		require.Len(t, s.Turns.Current.Runs, 1)
+		require.Equal(t, signals.TurnInterrupted, s.Turns.Current.End(t0).Status)
 		require.Empty(t, terminals(s))
 	})
 	t.Run("S0-24 what hooks have decided before that stands", func(t *testing.T) {
@@ -146,16 +146,16 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		r := begin(t, s, "e1", "go").Runs[0]
 		in := r.NextModelStep(inlineHooks)
 		require.NotEmpty(t, in.Inline)
-		s.Flushed(in.Flush)
+		s.Outbox.Flushed(in.Flush)
 		said := replaces("redact", saying(event.CreatedByAgent, "assistant", "[gone]"))
 		r.Replied(t0, ModelReply{
 			Agent: "assistant", MaxSteps: 3, MessageDecision: &said, CallsDecision: &pass, Gated: true,
 			Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "a secret"},
 		})
-		s.Interrupt(signals.Control{By: "ann"})
+		s.Turns.Interrupt(signals.Control{By: "ann"})
 		r.StopRun(t0)
 		require.Equal(t, "[gone]", heardOn(t, s, "e1.0.1.hook").Message.Content)
-		out := s.Turn.End(t0)
+		out := s.Turns.Current.End(t0)
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, "[gone]", out.Message.Content)
 		require.Len(t, terminals(s), 1)
@@ -165,7 +165,7 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		r.ApplyCallsDecision(t0, pass)
 		redacted := replaces("redact", saying(event.CreatedByTool, "note", "[gone]"))
 		r.Calls[0].CallRan(ToolReply{Status: "succeeded", Decision: &redacted})
-		s.Interrupt(signals.Control{By: "ann"})
+		s.Turns.Interrupt(signals.Control{By: "ann"})
 		r.StopRun(t0)
 		require.Equal(t, "[gone]", heardOn(t, s, "c1.result.hook").Message.Content)
 		require.Equal(t, map[string]string{"c2": NotBegunText}, results(t, s), "S4-71")
@@ -174,9 +174,9 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		s := newState()
 		r := begin(t, s, "e1", "go").Runs[0]
 		reply(t, s, r, watch, "all said")
-		s.Interrupt(signals.Control{By: "ann"})
+		s.Turns.Interrupt(signals.Control{By: "ann"})
 		r.StopRun(t0)
-		out := s.Turn.End(t0)
+		out := s.Turns.Current.End(t0)
 		require.Equal(t, signals.TurnInterrupted, out.Status)
 		require.Nil(t, out.Message)
 		require.Len(t, terminals(s), 1)
@@ -186,15 +186,15 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 func TestInterruptWhileHooksDecideOnTheItem(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "go"))
-	s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...)
-	s.Interrupt(signals.Control{By: "ann", Reason: "enough"})
-	out := s.Turn.End(t0)
+	s.Turns.Current.HooksStarted(s.Turns.Current.ItemEvent(), watch...)
+	s.Turns.Interrupt(signals.Control{By: "ann", Reason: "enough"})
+	out := s.Turns.Current.End(t0)
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Equal(t, "enough", out.Error)
-	it, _ := s.QueueView().Find("e1")
+	it, _ := s.Inbox.View().Find("e1")
 	require.Equal(t, event.ItemCompleted, it.Status)
-	require.Error(t, s.HookDecided(HookDecided{EventID: "e1", Decision: answers("guard", "late")}), "what is decided after that has no effect")
-	require.True(t, s.Idle())
+	require.Error(t, s.Turns.HookDecided(HookDecided{EventID: "e1", Decision: answers("guard", "late")}), "what is decided after that has no effect")
+	require.True(t, s.Turns.Idle())
 }
 
 // TestRetryAfterHooks: a decision is made once, also for an event that fails later.
@@ -202,21 +202,21 @@ func TestRetryAfterHooks(t *testing.T) {
 	fail := func(t *testing.T, d HookDecision) *State {
 		s := newState("alice", "bob")
 		turn := arrive(t, s, says("e1", "@alice hello"))
-		s.Turn.Enter(t0, d)
+		s.Turns.Current.Enter(t0, d)
 		for _, r := range turn.Runs {
 			r.Fail(t0, "no such model", false)
 		}
-		require.Equal(t, signals.TurnFailed, s.Turn.End(t0).Status)
-		s.Flushed(s.Flush())
+		require.Equal(t, signals.TurnFailed, s.Turns.Current.End(t0).Status)
+		s.Outbox.Flushed(s.Outbox.Flush())
 		s = copied(t, s)
-		require.NoError(t, s.Retry(t0, signals.Control{}))
+		require.NoError(t, s.Inbox.Retry(t0, signals.Control{}))
 		return copied(t, s)
 	}
 	again := func(t *testing.T, s *State) *Turn {
 		turn := next(t, s)
 		d, seen := turn.DecidedBefore()
 		require.True(t, seen, "S0-24 they are not asked again")
-		s.Turn.Enter(t0, d)
+		s.Turns.Current.Enter(t0, d)
 		require.Empty(t, pending(s, event.TypeHook), "S0-24 nothing is recorded twice")
 		return turn
 	}
@@ -232,44 +232,44 @@ func TestRetryAfterHooks(t *testing.T) {
 		long := saying(event.CreatedByUser, "ann", "@bob "+strings.Repeat("ü", 100<<10))
 		long.Message.Metadata = map[string]any{"a": strings.Repeat("x", 1000)}
 		s := fail(t, replaces("guard", long))
-		require.Less(t, len(s.Queue[0].Replaced), MaxCarriedContent+500, "all of it is in the store")
+		require.Less(t, len(s.Inbox.Queue[0].Replaced), MaxCarriedContent+500, "all of it is in the store")
 		require.Equal(t, "bob", again(t, s).Runs[0].Agent)
 	})
 	t.Run("a second time", func(t *testing.T) {
 		s := fail(t, replaces("guard", saying(event.CreatedByUser, "ann", "@bob hello")))
 		turn := again(t, s)
 		turn.Runs[0].Fail(t0, "no such model", false)
-		s.Turn.End(t0)
-		_, _, err := s.SetStatus(t0, setTo("e1", event.ItemPending))
+		s.Turns.Current.End(t0)
+		_, _, err := s.Inbox.SetStatus(t0, setTo("e1", event.ItemPending))
 		require.NoError(t, err)
 		require.Equal(t, "bob", again(t, s).Runs[0].Agent)
-		require.Equal(t, 2, s.Turn.Item.Attempt)
+		require.Equal(t, 2, s.Turns.Current.Item.Attempt)
 	})
 	t.Run("S2-46 also when it is put back while it is processed", func(t *testing.T) {
 		s := newState("alice", "bob")
 		arrive(t, s, says("e1", "@alice hello"))
-		s.Turn.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", "@bob hello")))
-		_, _, err := s.SetStatus(t0, setTo("e1", event.ItemPending))
+		s.Turns.Current.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", "@bob hello")))
+		_, _, err := s.Inbox.SetStatus(t0, setTo("e1", event.ItemPending))
 		require.NoError(t, err)
-		s.Interrupt(signals.Control{})
-		s.Turn.Runs[0].StopRun(t0)
-		s.Turn.End(t0)
-		s.Flushed(s.Flush())
+		s.Turns.Interrupt(signals.Control{})
+		s.Turns.Current.Runs[0].StopRun(t0)
+		s.Turns.Current.End(t0)
+		s.Outbox.Flushed(s.Outbox.Flush())
 		require.Equal(t, "bob", again(t, copied(t, s)).Runs[0].Agent)
 	})
 	t.Run("S0-23 but hooks that failed are asked again", func(t *testing.T) {
 		s := newState()
 		arrive(t, s, says("e1", "hello"))
-		s.Turn.Enter(t0, refuses("guard", "it broke"))
-		s.Turn.End(t0)
+		s.Turns.Current.Enter(t0, refuses("guard", "it broke"))
+		s.Turns.Current.End(t0)
 		require.Equal(t, []string{"e1.error"}, terminals(s))
-		require.NoError(t, s.Retry(t0, signals.Control{}))
+		require.NoError(t, s.Inbox.Retry(t0, signals.Control{}))
 		turn := next(t, s)
 		_, seen := turn.DecidedBefore()
 		require.False(t, seen)
-		require.Equal(t, "e1~1", s.Turn.ItemEvent().Key, "in a hook workflow of their own")
-		s.Turn.Enter(t0, answers("guard", "no"))
-		s.Turn.End(t0)
+		require.Equal(t, "e1~1", s.Turns.Current.ItemEvent().Key, "in a hook workflow of their own")
+		s.Turns.Current.Enter(t0, answers("guard", "no"))
+		s.Turns.Current.End(t0)
 		records := recordIDs(pending(s, event.TypeHook))
 		require.Equal(t, []string{"e1.hook.failed", "e1.hook"}, records, "the failure stays, the decision is the event's")
 	})
@@ -279,36 +279,36 @@ func TestRetryAfterHooks(t *testing.T) {
 // in one run of the workflow, and once with a new run after each step.
 func TestEveryPointSurvivesANewRun(t *testing.T) {
 	low := -3
-	first := func(s *State) *AgentRun { return s.Turn.Runs[0] }
+	first := func(s *State) *AgentRun { return s.Turns.Current.Runs[0] }
 	story := []func(t *testing.T, s *State){
 		func(t *testing.T, s *State) { post(t, s, says("e1", "@alice go")); post(t, s, says("e9", "waits")) },
 		func(t *testing.T, s *State) { next(t, s) },
-		func(_ *testing.T, s *State) { s.Turn.HooksStarted(s.Turn.ItemEvent(), watch...) },
+		func(_ *testing.T, s *State) { s.Turns.Current.HooksStarted(s.Turns.Current.ItemEvent(), watch...) },
 		func(t *testing.T, s *State) {
-			require.NoError(t, s.HookDecided(HookDecided{EventID: "e1", Decision: replaces("guard", saying(event.CreatedByUser, "ann", "@bob go"))}))
+			require.NoError(t, s.Turns.HookDecided(HookDecided{EventID: "e1", Decision: replaces("guard", saying(event.CreatedByUser, "ann", "@bob go"))}))
 		},
 		func(t *testing.T, s *State) {
-			d, asked := s.Turn.HooksPending(s.Turn.ItemEvent())
+			d, asked := s.Turns.Current.HooksPending(s.Turns.Current.ItemEvent())
 			require.True(t, asked)
-			s.Turn.HooksFinished(s.Turn.ItemEvent())
-			s.Turn.Enter(t0, *d)
+			s.Turns.Current.HooksFinished(s.Turns.Current.ItemEvent())
+			s.Turns.Current.Enter(t0, *d)
 		},
 		func(t *testing.T, s *State) {
 			p := says("e2", "and mind the gap")
 			p.OnBusy = signals.OnBusySteer
 			post(t, s, p)
-			q, ok := s.Turn.NextSteered(t0)
+			q, ok := s.Turns.Current.NextSteered(t0)
 			require.True(t, ok)
-			s.Turn.HooksStarted(s.Turn.SteeredEvent(q), watch...)
-			s.Turn.PutBack(t0, q)
+			s.Turns.Current.HooksStarted(s.Turns.Current.SteeredEvent(q), watch...)
+			s.Turns.Current.PutBack(t0, q)
 		},
 		func(t *testing.T, s *State) {
-			q, ok := s.Turn.NextSteered(t0)
+			q, ok := s.Turns.Current.NextSteered(t0)
 			require.True(t, ok)
-			_, asked := s.Turn.HooksPending(s.Turn.SteeredEvent(q))
+			_, asked := s.Turns.Current.HooksPending(s.Turns.Current.SteeredEvent(q))
 			require.True(t, asked)
-			s.Turn.HooksFinished(s.Turn.SteeredEvent(q))
-			s.Turn.Join(t0, q, decides("guard", event.OutcomePassed))
+			s.Turns.Current.HooksFinished(s.Turns.Current.SteeredEvent(q))
+			s.Turns.Current.Join(t0, q, decides("guard", event.OutcomePassed))
 		},
 		func(t *testing.T, s *State) {
 			require.True(t, first(s).ApplyModelCallDecision(t0, replaces("tune", event.LLMCallEvent{ThreadID: "t1", AgentName: "bob", Step: 1, Instructions: "Be brief."})))
@@ -317,9 +317,9 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 			in := reply(t, s, first(s), watch, "let me see", runs("c1"), asks("c2"), runs("c3"))
 			require.Equal(t, "Be brief.", in.Instructions)
 		},
-		func(_ *testing.T, s *State) { s.Turn.HooksStarted(first(s).ReplyEvent(), watch...) },
+		func(_ *testing.T, s *State) { s.Turns.Current.HooksStarted(first(s).ReplyEvent(), watch...) },
 		func(_ *testing.T, s *State) {
-			s.Turn.HooksFinished(first(s).ReplyEvent())
+			s.Turns.Current.HooksFinished(first(s).ReplyEvent())
 			first(s).ApplyReplyDecision(t0, replaces("guard", saying(event.CreatedByAgent, "assistant", "wait")))
 		},
 		func(_ *testing.T, s *State) {
@@ -331,31 +331,31 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 		func(_ *testing.T, s *State) {
 			first(s).Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
 		},
-		func(_ *testing.T, s *State) { s.Turn.HooksStarted(first(s).Calls[0].ResultEvent(), watch...) },
+		func(_ *testing.T, s *State) { s.Turns.Current.HooksStarted(first(s).Calls[0].ResultEvent(), watch...) },
 		func(_ *testing.T, s *State) {
 			c := first(s).Calls[0]
-			s.Turn.HooksFinished(c.ResultEvent())
+			s.Turns.Current.HooksFinished(c.ResultEvent())
 			c.ApplyResultDecision(t0, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.EnqueueImmediately}))
 		},
-		func(_ *testing.T, s *State) { s.Decide(t0, decision("c2", event.DecisionDeny)) },
+		func(_ *testing.T, s *State) { s.Decisions.Decide(t0, decision("c2", event.DecisionDeny)) },
 		func(_ *testing.T, s *State) { first(s).ToolsDone(t0) },
-		func(_ *testing.T, s *State) { s.Turn.End(t0) },
+		func(_ *testing.T, s *State) { s.Turns.Current.End(t0) },
 		func(t *testing.T, s *State) { next(t, s) },
 		func(_ *testing.T, s *State) {
-			s.Turn.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: []byte(`1`), Priority: &low}))
+			s.Turns.Current.Enter(t0, produces("p", hook.Produced{Type: "note.taken", Payload: []byte(`1`), Priority: &low}))
 		},
-		func(_ *testing.T, s *State) { s.Turn.End(t0) },
-		func(t *testing.T, s *State) { next(t, s); s.Turn.Enter(t0, pass); s.Turn.End(t0) },
+		func(_ *testing.T, s *State) { s.Turns.Current.End(t0) },
+		func(t *testing.T, s *State) { next(t, s); s.Turns.Current.Enter(t0, pass); s.Turns.Current.End(t0) },
 		func(t *testing.T, s *State) {
 			require.Equal(t, "e9", next(t, s).Item.ID)
-			s.Turn.Enter(t0, refuses("guard", "it broke"))
-			s.Turn.End(t0)
+			s.Turns.Current.Enter(t0, refuses("guard", "it broke"))
+			s.Turns.Current.End(t0)
 		},
 		func(t *testing.T, s *State) {
-			require.True(t, s.Awaits("e1"))
+			require.True(t, s.Turns.Awaits("e1"))
 			next(t, s)
-			s.Turn.Enter(t0, pass)
-			s.Turn.End(t0)
+			s.Turns.Current.Enter(t0, pass)
+			s.Turns.Current.End(t0)
 		},
 	}
 	one, many := newState("alice", "bob"), newState("alice", "bob")
@@ -368,6 +368,6 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 	require.Equal(t, signals.TurnCompleted, ended(t, one, "e1").Status)
 	require.Equal(t, signals.TurnCompleted, ended(t, one, "e2").Status)
 	require.Equal(t, signals.TurnFailed, ended(t, one, "e9").Status)
-	require.Empty(t, one.Queue)
-	require.Empty(t, one.Roots)
+	require.Empty(t, one.Inbox.Queue)
+	require.Empty(t, one.Turns.Roots)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ApplySubAgentApprovals handles an approval request of a sub-agent: it becomes an approval request of this
+// ApplyApprovals handles an approval request of a sub-agent: it becomes an approval request of this
 // thread too.
-func (ch *Children) ApplySubAgentApprovals(a SubAgentApprovals) {
+func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
 	s := ch.thread
-	sub := ch.sub(a.ThreadID)
+	sub := ch.find(a.ThreadID)
 	if sub == nil {
 		return
 	}
@@ -25,7 +25,7 @@ func (ch *Children) ApplySubAgentApprovals(a SubAgentApprovals) {
 		return
 	}
 	s.record(event.RequestID(a.Request), event.TypeApprovalRequest, ch.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
-	s.notifyParentOfApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
+	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
 		return
@@ -49,10 +49,10 @@ func (ch *Children) requestBytes() int {
 	return n
 }
 
-// ApplySubAgentDecision handles the notice that a call of a sub-agent no longer waits.
-func (ch *Children) ApplySubAgentDecision(now time.Time, d SubAgentDecision) {
+// ApplyDecision handles the notice that a call of a sub-agent no longer waits.
+func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
 	s := ch.thread
-	sub := ch.sub(d.ThreadID)
+	sub := ch.find(d.ThreadID)
 	if sub == nil {
 		return
 	}
@@ -69,17 +69,17 @@ func (ch *Children) ApplySubAgentDecision(now time.Time, d SubAgentDecision) {
 		d.Approval.ThreadID = cmp.Or(d.Approval.ThreadID, d.ThreadID)
 		s.record(event.DecisionID(d.ToolCallID, d.Approval.Round), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
 	}
-	s.rememberSettled(d.ToolCallID, decision)
-	s.notifyParentDecided(SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
+	s.Decisions.rememberSettled(d.ToolCallID, decision)
+	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 }
 
 // traceOf returns the trace of the call or task that a sub-agent works on.
 func (ch *Children) traceOf(sub *SubAgent) string {
 	s := ch.thread
-	if i := s.taskAt(sub.TaskID); i >= 0 {
-		return s.Tasks[i].TraceID
+	if i := s.Tasks.index(sub.TaskID); i >= 0 {
+		return s.Tasks.Running[i].TraceID
 	}
-	for _, t := range s.turns() {
+	for _, t := range s.Turns.all() {
 		if t.delegatedTo(sub.ThreadID) {
 			return t.Item.TraceID
 		}
@@ -87,9 +87,9 @@ func (ch *Children) traceOf(sub *SubAgent) string {
 	return ""
 }
 
-// ChildRequest returns the approval request for a sub-agent's call, and the child thread that sent
+// Request returns the approval request for a sub-agent's call, and the child thread that sent
 // it.
-func (ch *Children) ChildRequest(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
+func (ch *Children) Request(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
 	for _, sub := range ch.SubAgents {
 		for _, ask := range sub.Approvals {
 			if ask.ToolCallID == toolCallID {
@@ -103,13 +103,13 @@ func (ch *Children) ChildRequest(toolCallID string) (threadID string, request ev
 // ForwardTimeout is the time that a decision waits for the outcome in the child thread.
 const ForwardTimeout = 10 * time.Second
 
-// ForwardDecision decides whether to forward a decision to the child thread of its call: Accepted
+// Forward decides whether to forward a decision to the child thread of its call: Accepted
 // means to forward it. Signals between threads may arrive out of order, so only the first decision
 // is forwarded. The parent thread is not told if the child thread rejects it; if the call still
 // waits after [ForwardTimeout], another decision is forwarded.
-func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
+func (ch *Children) Forward(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
 	s := ch.thread
-	threadID, ask, ok := ch.ChildRequest(d.ToolCallID)
+	threadID, ask, ok := ch.Request(d.ToolCallID)
 	switch {
 	case !ok:
 		return "", signals.DecideNotPending, nil
@@ -117,7 +117,7 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 		// The child thread would reject it too, but without telling anyone. It compares what was
 		// cut here.
 		return threadID, signals.DecideMismatch, nil
-	case !s.mayDecide(d.By, ask) || ch.sub(threadID).isAgent(d.By):
+	case !s.Decisions.mayDecide(d.By, ask) || ch.find(threadID).isAgent(d.By):
 		return threadID, signals.DecideNotAllowed, nil
 	}
 	if err := checkAlone(d, ask); err != nil {
@@ -126,7 +126,7 @@ func (ch *Children) ForwardDecision(now time.Time, d signals.Decide) (threadID s
 	if field := d.Checked(); field != "" {
 		return threadID, "", event.FieldErrorf(field, "of a sub-agent's call must be decided in its own thread, %s", threadID)
 	}
-	sub := ch.sub(threadID)
+	sub := ch.find(threadID)
 	if ask.Quorum > 1 && d.Decision == event.DecisionApprove {
 		// All approvals are forwarded if several are required.
 		if slices.Contains(sub.Voted, vote(d)) {
@@ -165,14 +165,14 @@ func vote(d signals.Decide) string { return d.ToolCallID + "/" + d.By }
 // NeedsSeveral reports whether a sub-agent's call needs more than one approval, so a single
 // decision may not settle it.
 func (ch *Children) NeedsSeveral(toolCallID string) bool {
-	_, ask, _ := ch.ChildRequest(toolCallID)
+	_, ask, _ := ch.Request(toolCallID)
 	return ask.Quorum > 1
 }
 
-// DecisionNotForwarded undoes the forwarding of decisions on a call that could not be sent: the
+// NotForwarded undoes the forwarding of decisions on a call that could not be sent: the
 // child thread is gone.
-func (ch *Children) DecisionNotForwarded(threadID, toolCallID string) {
-	if sub := ch.sub(threadID); sub != nil {
+func (ch *Children) NotForwarded(threadID, toolCallID string) {
+	if sub := ch.find(threadID); sub != nil {
 		sub.forgetPassed(toolCallID)
 	}
 }
@@ -186,42 +186,19 @@ func (sub *SubAgent) forgetPassed(toolCallID string) {
 // ForwardedOutcome returns the outcome of a decision that was forwarded to a child thread.
 func (ch *Children) ForwardedOutcome(d signals.Decide) signals.DecideOutcome {
 	s := ch.thread
-	if out := s.settledAs(d); out != signals.DecideAlreadyResolved {
+	if out := s.Decisions.settledAs(d); out != signals.DecideAlreadyResolved {
 		return out
 	}
 	return signals.DecideAccepted
 }
 
-// ParentNotice is a notice of a sub-agent's thread for its parent thread.
-type ParentNotice struct {
-	Approvals *SubAgentApprovals `json:"approvals,omitempty"`
-	Decided   *SubAgentDecision  `json:"decided,omitempty"`
-}
-
-// forwardRequest sends an approval request to the parent thread, if there is one.
-func (c *Call) forwardRequest(q event.ApprovalRequest) {
-	s := c.run.turn.thread
-	s.notifyParentOfApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
-}
-
-// notifyParentOfApproval sends an approval request to the parent thread, with the names that may not
-// decide on it: the parent thread must reject their decisions, since it is not told when this
-// thread rejects them.
-func (p *ParentLink) notifyParentOfApproval(a SubAgentApprovals) {
-	s := p.thread
-	if p.Parent != nil {
-		a.Agents = withNames(a.Agents, s.agentNames()...)
-		p.Notices = append(p.Notices, ParentNotice{Approvals: &a})
-	}
-}
-
 // agentNames returns the names of the thread's agents and of all agents with a run in it.
 func (s *State) agentNames() []string {
-	names := append([]string{s.Default}, s.Agents...)
-	if s.Parent != nil {
-		names = append(names, s.Parent.Agent)
+	names := append([]string{s.Roster.Default}, s.Roster.Agents...)
+	if s.ParentLink.Parent != nil {
+		names = append(names, s.ParentLink.Parent.Agent)
 	}
-	for _, t := range s.turns() {
+	for _, t := range s.Turns.all() {
 		for _, r := range t.Runs {
 			names = append(names, r.Agent)
 		}
@@ -240,14 +217,3 @@ func withNames(list []string, names ...string) []string {
 	}
 	return out
 }
-
-func (p *ParentLink) notifyParentDecided(d SubAgentDecision) {
-	s := p.thread
-	if p.Parent != nil {
-		d.ThreadID = s.ThreadID
-		p.Notices = append(p.Notices, ParentNotice{Decided: &d})
-	}
-}
-
-// NoticeSent removes the first notice.
-func (p *ParentLink) NoticeSent() { p.Notices = slices.Delete(p.Notices, 0, 1) }

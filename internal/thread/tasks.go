@@ -21,27 +21,27 @@ const (
 	maxTasksListed = 20
 )
 
-// Background contains the thread's background tasks.
-type Background struct {
+// Tasks contains the thread's background tasks.
+type Tasks struct {
 	thread *State
 
-	// Tasks are the running tasks, TasksEnded the last ones that ended. TaskCount is the number of
+	// Running are the running tasks, Ended the last ones that ended. Count is the number of
 	// the last task.
-	Tasks      []event.Task `json:"tasks,omitempty"`
-	TasksEnded []event.Task `json:"tasksEnded,omitempty"`
-	TaskCount  int          `json:"taskCount,omitempty"`
+	Running []event.Task `json:"running,omitempty"`
+	Ended   []event.Task `json:"ended,omitempty"`
+	Count   int          `json:"count,omitempty"`
 
-	// TasksPassed are the events of failed tasks that hooks passed unchanged.
-	TasksPassed []string `json:"tasksPassed,omitempty"`
+	// Passed are the events of failed tasks that hooks passed unchanged.
+	Passed []string `json:"passed,omitempty"`
 
 	// watched are the tasks that this workflow run started: it is notified when their workflows
 	// end.
 	watched map[string]bool
 }
 
-// CheckTask returns the reason why no more background tasks can be started, or "".
-func (b *Background) CheckTask() string {
-	if len(b.Tasks) >= maxTasks {
+// CheckLimit returns the reason why no more background tasks can be started, or "".
+func (ta *Tasks) CheckLimit() string {
+	if len(ta.Running) >= maxTasks {
 		return fmt.Sprintf("Error: %d background tasks run in this thread, the limit. Wait for one of them, or cancel one.", maxTasks)
 	}
 	return ""
@@ -57,20 +57,20 @@ func (c *Call) StartTask(now time.Time) TaskStep {
 
 func (c *Call) newTask(now time.Time) event.Task {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
-	s.TaskCount++
+	s.Tasks.Count++
 	return event.Task{
-		ID: signals.TaskID(s.ThreadID, s.TaskCount), State: event.TaskRunning, Agent: r.Agent, ToolCallID: c.Plan.ID,
+		ID: signals.TaskID(s.ThreadID, s.Tasks.Count), State: event.TaskRunning, Agent: r.Agent, ToolCallID: c.Plan.ID,
 		TraceID: t.Item.TraceID, Detached: c.Plan.Task.Detached, StartedAt: now, Deadline: now.Add(c.Plan.Task.Deadline),
 	}
 }
 
 func (c *Call) startTask(now time.Time, task event.Task) TaskStep {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
-	s.Tasks = append(s.Tasks, task)
-	if s.watched == nil {
-		s.watched = map[string]bool{}
+	s.Tasks.Running = append(s.Tasks.Running, task)
+	if s.Tasks.watched == nil {
+		s.Tasks.watched = map[string]bool{}
 	}
-	s.watched[task.ID] = true
+	s.Tasks.watched[task.ID] = true
 	t.record(now, task.ID, event.TypeTask, task)
 	step := TaskStep{
 		Thread: s.Ref(), Task: task, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
@@ -93,10 +93,10 @@ func (c *Call) TaskStarted(now time.Time, task event.Task) {
 // TaskNotStarted removes a task whose workflow could not be started.
 func (c *Call) TaskNotStarted(now time.Time, task event.Task, why string) {
 	s := c.run.turn.thread
-	if i := s.taskAt(task.ID); i >= 0 {
-		s.settleTask(now, i, event.TaskFailed, why, "")
+	if i := s.Tasks.index(task.ID); i >= 0 {
+		s.Tasks.settle(now, i, event.TaskFailed, why, "")
 	}
-	s.dropSub(task.ThreadID)
+	s.Children.drop(task.ThreadID)
 	c.Refused(now, "Error: the task could not be started: "+why)
 }
 
@@ -112,32 +112,32 @@ func (c *Call) answered(now time.Time, text string, isError bool) {
 	t.recordUndecided(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(c.editedPrefix()+text, isError))
 }
 
-// TaskReported handles the report of a task's end. It does not change a task that has already
+// Reported handles the report of a task's end. It does not change a task that has already
 // ended.
-func (b *Background) TaskReported(now time.Time, rep TaskReport) error {
-	if i := b.taskAt(rep.TaskID); i >= 0 {
-		b.endTask(now, i, rep.TaskReply)
+func (ta *Tasks) Reported(now time.Time, rep TaskReport) error {
+	if i := ta.index(rep.TaskID); i >= 0 {
+		ta.end(now, i, rep.TaskReply)
 		return nil
 	}
-	if _, ended := b.endedTask(rep.TaskID); ended {
+	if _, ended := ta.findEnded(rep.TaskID); ended {
 		return nil
 	}
 	if rep.Task != nil && rep.Task.Detached && rep.Task.ID == rep.TaskID {
-		b.Tasks = append(b.Tasks, *rep.Task)
-		b.endTask(now, len(b.Tasks)-1, rep.TaskReply)
+		ta.Running = append(ta.Running, *rep.Task)
+		ta.end(now, len(ta.Running)-1, rep.TaskReply)
 		return nil
 	}
 	return fmt.Errorf("no background task %q in this thread", rep.TaskID)
 }
 
-// CompleteTask completes a task from outside its workflow.
-func (b *Background) CompleteTask(now time.Time, c signals.CompleteTask) signals.CompleteTaskResult {
-	if i := b.taskAt(c.TaskID); i >= 0 {
-		b.endTask(now, i, TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
-		task, _ := b.endedTask(c.TaskID)
+// Complete completes a task from outside its workflow.
+func (ta *Tasks) Complete(now time.Time, c signals.CompleteTask) signals.CompleteTaskResult {
+	if i := ta.index(c.TaskID); i >= 0 {
+		ta.end(now, i, TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
+		task, _ := ta.findEnded(c.TaskID)
 		return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
 	}
-	task, ended := b.endedTask(c.TaskID)
+	task, ended := ta.findEnded(c.TaskID)
 	switch {
 	case !ended:
 		return signals.CompleteTaskResult{Result: signals.TaskNotFound}
@@ -147,12 +147,12 @@ func (b *Background) CompleteTask(now time.Time, c signals.CompleteTask) signals
 	return signals.CompleteTaskResult{Result: signals.TaskConflict, Task: task}
 }
 
-// CancelTask cancels a task. tell notifies the thread's agents; an agent that cancels its own task
+// Cancel cancels a task. tell notifies the thread's agents; an agent that cancels its own task
 // is not notified.
-func (b *Background) CancelTask(now time.Time, c signals.CancelTask, tell bool) signals.CompleteTaskResult {
-	i := b.taskAt(c.TaskID)
+func (ta *Tasks) Cancel(now time.Time, c signals.CancelTask, tell bool) signals.CompleteTaskResult {
+	i := ta.index(c.TaskID)
 	if i < 0 {
-		task, ended := b.endedTask(c.TaskID)
+		task, ended := ta.findEnded(c.TaskID)
 		switch {
 		case !ended:
 			return signals.CompleteTaskResult{Result: signals.TaskNotFound}
@@ -165,30 +165,30 @@ func (b *Background) CancelTask(now time.Time, c signals.CancelTask, tell bool) 
 	if c.Reason != "" {
 		why += ": " + c.Reason
 	}
-	task := b.settleTask(now, i, event.TaskCancelled, why, c.By)
+	task := ta.settle(now, i, event.TaskCancelled, why, c.By)
 	if tell {
-		b.publishTaskEnd(now, task, event.TypeBackgroundTaskFailed, nil)
+		ta.publishEnd(now, task, event.TypeBackgroundTaskFailed, nil)
 	}
 	return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
 }
 
-func (b *Background) taskAt(id string) int {
-	return slices.IndexFunc(b.Tasks, func(t event.Task) bool { return t.ID == id })
+func (ta *Tasks) index(id string) int {
+	return slices.IndexFunc(ta.Running, func(t event.Task) bool { return t.ID == id })
 }
 
-func (b *Background) endedTask(id string) (event.Task, bool) {
-	for i := len(b.TasksEnded) - 1; i >= 0; i-- {
-		if b.TasksEnded[i].ID == id {
-			return b.TasksEnded[i], true
+func (ta *Tasks) findEnded(id string) (event.Task, bool) {
+	for i := len(ta.Ended) - 1; i >= 0; i-- {
+		if ta.Ended[i].ID == id {
+			return ta.Ended[i], true
 		}
 	}
 	return event.Task{}, false
 }
 
-// endTask ends a task and notifies the thread's agent.
-func (b *Background) endTask(now time.Time, i int, reply TaskReply) {
+// end ends a task and notifies the thread's agent.
+func (ta *Tasks) end(now time.Time, i int, reply TaskReply) {
 	state, typ := reply.state()
-	b.publishTaskEnd(now, b.settleTask(now, i, state, reply.Error, reply.By), typ, reply.Result)
+	ta.publishEnd(now, ta.settle(now, i, state, reply.Error, reply.By), typ, reply.Result)
 }
 
 // state returns the final state of a task and the type of the event that reports it.
@@ -202,26 +202,26 @@ func (r TaskReply) state() (event.TaskState, string) {
 	return event.TaskCompleted, event.TypeBackgroundTaskCompleted
 }
 
-// settleTask moves a task from the running to the ended tasks.
-func (b *Background) settleTask(now time.Time, i int, state event.TaskState, why, by string) event.Task {
-	s := b.thread
-	task := b.Tasks[i]
+// settle moves a task from the running to the ended tasks.
+func (ta *Tasks) settle(now time.Time, i int, state event.TaskState, why, by string) event.Task {
+	s := ta.thread
+	task := ta.Running[i]
 	task.State, task.Error, task.By, task.EndedAt = state, Why(why), by, &now
-	b.Tasks = slices.Delete(b.Tasks, i, i+1)
-	s.recordIn("", event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	ta.Running = slices.Delete(ta.Running, i, i+1)
+	s.Outbox.recordIn("", event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	kept := task
 	kept.Error = shortWhy(kept.Error)
-	b.TasksEnded = keepLast(append(b.TasksEnded, kept), maxTasksEnded)
+	ta.Ended = keepLast(append(ta.Ended, kept), maxTasksEnded)
 	return task
 }
 
-// publishTaskEnd publishes the event of a task's end.
-func (b *Background) publishTaskEnd(now time.Time, task event.Task, typ string, result json.RawMessage) {
-	s := b.thread
+// publishEnd publishes the event of a task's end.
+func (ta *Tasks) publishEnd(now time.Time, task event.Task, typ string, result json.RawMessage) {
+	s := ta.thread
 	short := task
 	short.Error = shortWhy(short.Error)
 	brief := TaskEvent(s.Ref(), short, typ, nil, now).Payload
-	s.publish(now, TaskEvent(s.Ref(), task, typ, result, now), brief, task.TraceID, task.ToolCallID)
+	s.Inbox.publish(now, TaskEvent(s.Ref(), task, typ, result, now), brief, task.TraceID, task.ToolCallID)
 }
 
 // TaskEvent returns the environment event of a task's end. Its id is derived from the task, so
@@ -265,19 +265,19 @@ func shortWhy(why string) string {
 
 const maxShortWhy = 512 // bytes
 
-// failOverdueTasks fails the tasks whose workflows have not reported in time, for example because
+// failOverdue fails the tasks whose workflows have not reported in time, for example because
 // they were terminated.
-func (b *Background) failOverdueTasks(now time.Time) {
-	s := b.thread
-	for i := 0; i < len(b.Tasks); {
-		task := b.Tasks[i]
-		if b.watched[task.ID] || task.Deadline.Add(taskGrace).After(now) {
+func (ta *Tasks) failOverdue(now time.Time) {
+	s := ta.thread
+	for i := 0; i < len(ta.Running); {
+		task := ta.Running[i]
+		if ta.watched[task.ID] || task.Deadline.Add(taskGrace).After(now) {
 			i++
 			continue
 		}
-		b.endTask(now, i, TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
+		ta.end(now, i, TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
 		if task.ThreadID != "" {
-			s.dropSub(task.ThreadID)
+			s.Children.drop(task.ThreadID)
 		}
 	}
 }
@@ -285,9 +285,9 @@ func (b *Background) failOverdueTasks(now time.Time) {
 // taskGrace is the time after a task's deadline within which its workflow must report.
 const taskGrace = 5 * time.Minute
 
-// TasksView returns the result of query "tasks".
-func (b *Background) TasksView() signals.Tasks {
-	return signals.Tasks{Tasks: append(append([]event.Task{}, b.TasksEnded...), b.Tasks...)}
+// View returns the result of query "tasks".
+func (ta *Tasks) View() signals.Tasks {
+	return signals.Tasks{Tasks: append(append([]event.Task{}, ta.Ended...), ta.Running...)}
 }
 
 // The tools for tasks that the thread itself runs.
@@ -301,18 +301,18 @@ const (
 // specs are the registered hooks.
 func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 	r, s := c.run, c.run.turn.thread
-	id := s.wholeTaskID(c.Plan.TaskID)
+	id := s.Tasks.fullID(c.Plan.TaskID)
 	switch c.Plan.Name {
 	case ToolListTasks:
 		// Keep the list short for the model.
-		list := signals.Tasks{Tasks: append(append([]event.Task{}, keepLast(s.TasksEnded, maxTasksListed)...), s.Tasks...)}
+		list := signals.Tasks{Tasks: append(append([]event.Task{}, keepLast(s.Tasks.Ended, maxTasksListed)...), s.Tasks.Running...)}
 		for i, task := range list.Tasks {
-			list.Tasks[i] = s.forModels(task, specs)
+			list.Tasks[i] = s.Tasks.forModels(task, specs)
 		}
 		c.answered(now, string(rawJSON(list)), false)
 		return nil
 	case ToolCancelTask:
-		out := s.CancelTask(now, signals.CancelTask{TaskID: id, By: cmp.Or(r.Agent, "agent")}, false)
+		out := s.Tasks.Cancel(now, signals.CancelTask{TaskID: id, By: cmp.Or(r.Agent, "agent")}, false)
 		switch out.Result {
 		case signals.TaskAccepted:
 			c.answered(now, fmt.Sprintf("Task %s was cancelled.", id), false)
@@ -324,9 +324,9 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 		}
 		return nil
 	}
-	for _, task := range s.TasksView().Tasks {
+	for _, task := range s.Tasks.View().Tasks {
 		if task.ID == id {
-			c.answered(now, string(rawJSON(s.forModels(task, specs))), false)
+			c.answered(now, string(rawJSON(s.Tasks.forModels(task, specs))), false)
 			return nil
 		}
 	}
@@ -336,18 +336,18 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 
 // forModels returns a task for models. The error is withheld unless hooks passed the event of the
 // failure unchanged.
-func (b *Background) forModels(task event.Task, specs []hook.Spec) event.Task {
-	s := b.thread
+func (ta *Tasks) forModels(task event.Task, specs []hook.Spec) event.Task {
+	s := ta.thread
 	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeBackgroundTaskFailed}
-	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(b.TasksPassed, taskEventID(s.Ref(), task)) {
+	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(ta.Passed, taskEventID(s.Ref(), task)) {
 		task.Error = "withheld"
 	}
 	return task
 }
 
-// wholeTaskID completes an abbreviated task id: agents may omit the thread id and the "~".
-func (b *Background) wholeTaskID(id string) string {
-	s := b.thread
+// fullID completes an abbreviated task id: agents may omit the thread id and the "~".
+func (ta *Tasks) fullID(id string) string {
+	s := ta.thread
 	if strings.Contains(id, "~") {
 		return id
 	}
@@ -358,16 +358,16 @@ func (c *Call) noTask(now time.Time) {
 	c.answered(now, fmt.Sprintf("Error: no task %.200q in this thread, or it ended long ago. Use %s.", c.Plan.TaskID, ToolListTasks), true)
 }
 
-// CloseTasks ends the tasks of a closed thread, except for detached ones. It returns the tasks to
+// Close ends the tasks of a closed thread, except for detached ones. It returns the tasks to
 // stop.
-func (b *Background) CloseTasks(now time.Time) []event.Task {
+func (ta *Tasks) Close(now time.Time) []event.Task {
 	var stop []event.Task
-	for i := 0; i < len(b.Tasks); {
-		if b.Tasks[i].Detached {
+	for i := 0; i < len(ta.Running); {
+		if ta.Running[i].Detached {
 			i++
 			continue
 		}
-		stop = append(stop, b.settleTask(now, i, event.TaskCancelled, "the thread was closed", ""))
+		stop = append(stop, ta.settle(now, i, event.TaskCancelled, "the thread was closed", ""))
 	}
 	return stop
 }

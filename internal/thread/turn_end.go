@@ -1,57 +1,30 @@
 package thread
 
 import (
+	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
 
-// announceEnd records the end of the turn of an event and of the events that joined it. It must be
-// the turn's last record.
-func (ts *Turns) announceEnd(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
-	s := ts.thread
-	out.LastRecord = event.TurnEndedID(turnID)
-	s.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
-		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error})
-	ts.addOutcomes(out, joined)
-}
-
-func (ts *Turns) addOutcomes(out signals.TurnResult, joined []string) {
-	ts.addOutcome(out)
-	for _, id := range joined {
-		out.EventID = id
-		ts.addOutcome(out)
-	}
-}
-
 // announceTurnEnd records the end of a turn, unless the activity of its last step has stored it.
 func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 	s := t.thread
 	switch id := t.id(); {
-	case t.Ended:
+	case t.EndStored:
 		out.LastRecord = event.TurnEndedID(id)
-		s.addOutcomes(out, t.Steered)
+		s.Turns.addOutcomes(out, t.Steered)
 	case t.Stage == ItemDebounced:
 		// The rule has not handled the event yet.
-		s.announceEnd(now, event.DebouncedTurnID(id), t.Item.TraceID, out, t.Steered)
+		s.Turns.announceEnd(now, event.DebouncedTurnID(id), t.Item.TraceID, out, t.Steered)
 	default:
-		s.announceEnd(now, id, t.Item.TraceID, out, t.Steered)
+		s.Turns.announceEnd(now, id, t.Item.TraceID, out, t.Steered)
 	}
-	if s.Awaits(t.Item.ID) {
+	if s.Turns.Awaits(t.Item.ID) {
 		// The event will be processed again, so callers keep waiting for its outcome.
-		s.forgetOutcome(t.Item.ID)
+		s.Turns.forgetOutcome(t.Item.ID)
 	}
-}
-
-// announceUnprocessed records the end of an event that had no turn.
-func (ts *Turns) announceUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
-	if q.Origin != nil && ts.rootOf(q.Origin.Root) != nil {
-		// The turn of the root ends when all of its events are processed.
-		ts.addOutcome(out)
-		return
-	}
-	ts.announceEnd(now, event.TurnID(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
 }
 
 // endsWith returns the id of the record of the turn's end, if the turn would end with a reply of
@@ -59,7 +32,7 @@ func (ts *Turns) announceUnprocessed(now time.Time, q Queued, out signals.TurnRe
 // with its reply.
 func (t *Turn) endsWith(r *AgentRun) string {
 	s := t.thread
-	if t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.rootOf(t.root()) != nil {
+	if t.Interrupted != nil || t.SetStatus != nil || t.Cut || t.Error != "" || len(t.Joining) > 0 || s.Turns.rootOf(t.root()) != nil {
 		return ""
 	}
 	for _, other := range t.Runs {
@@ -70,10 +43,137 @@ func (t *Turn) endsWith(r *AgentRun) string {
 	return event.TurnEndedID(t.turnID())
 }
 
-// root returns the posted event that a queued item follows from.
-func (q Queued) root() string {
-	if q.Origin != nil {
-		return q.Origin.Root
+// setEnd sets the requested status of the item of a turn that was ended by hand.
+func (t *Turn) setEnd(now time.Time, it event.Item) {
+	s := t.thread
+	if t.SetStatus.Status != event.ItemPending {
+		s.Inbox.setStatusOf(now, t.queued(it), *t.SetStatus)
+		return
 	}
-	return q.Item.ID
+	s.Inbox.requeue(now, t.queued(it), t.SetStatus.By)
+}
+
+// End ends the turn: it adds the outcome, the terminal records that no activity has stored and, if
+// the turn failed, the event that can be retried.
+func (t *Turn) End(now time.Time) signals.TurnResult {
+	s := t.thread
+	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Message}
+	if len(t.Runs) == 0 && t.Outcome != event.OutcomeResponded && t.Outcome != event.OutcomeOverwritten {
+		out.Status = signals.TurnUnanswered
+	}
+	if t.Stage == ItemUnhandled {
+		out.Status = signals.TurnUnhandled
+	}
+	switch {
+	case t.Stage == ItemDebounced:
+		out.Status = signals.TurnHeld
+	case t.Handling != nil && len(t.Runs) == 0:
+		out.Status = signals.TurnCompleted
+	}
+	t.endInterrupted(now, &out)
+	terminal := t.endRuns(now, &out)
+	if t.Error != "" {
+		out.Status, out.Error, terminal = signals.TurnFailed, t.Error, true
+	}
+	t.endItem(now, out)
+	if !terminal && len(t.Runs) > 0 && s.Turns.rootOf(t.root()) == nil {
+		// A processor replaced an agent's message, and nothing follows.
+		t.record(now, event.FinalID(t.turnID()), event.TypeFinal, event.Final{})
+	}
+	for _, in := range t.Intercepting {
+		s.Turns.abandonHook(in)
+	}
+	s.Turns.Current = nil
+	s.Decisions.applyEarly(now)
+	if !t.continueRoot(now, out, terminal) {
+		t.announceTurnEnd(now, out)
+	}
+	return out
+}
+
+// endInterrupted records who interrupted the turn, if it was interrupted before it was finished.
+func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
+	switch cut := t.Stage == ItemArrived || t.Cut || t.HandlingPending() || slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Interrupted }); {
+	case cut && t.Interrupted == nil:
+		// The running step was notified of the interrupt before the thread was.
+		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}
+	case !cut:
+		// The interrupt arrived after the turn was finished.
+		t.Interrupted, t.SetStatus = nil, nil
+	}
+	if t.Interrupted == nil {
+		return
+	}
+	out.Status, out.Error = signals.TurnInterrupted, t.Interrupted.Reason
+	t.record(now, event.InterruptedID(t.turnID()), event.TypeStatus,
+		event.StatusChange{Status: event.StatusInterrupted, By: t.Interrupted.By, Detail: t.Interrupted.Reason})
+}
+
+// endRuns merges the ends of the runs into the result. It reports whether viewers receive a final
+// or error record.
+func (t *Turn) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
+	for _, r := range t.Runs {
+		if r.Final != nil {
+			addReply(out, *r.Final)
+		}
+		switch {
+		case r.Error != "":
+			out.Status, out.Error, terminal = signals.TurnFailed, r.Error, true
+		case r.Interrupted:
+			terminal = true
+			t.record(now, event.FinalID(r.messageID()), event.TypeFinal,
+				event.Final{Agent: r.Agent, MessageID: r.MessageID})
+		case !r.Answered:
+			terminal = true
+		}
+	}
+	return terminal
+}
+
+// maxReplies is the maximum total length of a turn's replies, in bytes. Replies beyond it are
+// shortened.
+const maxReplies = 256 << 10
+
+// addReply adds a reply to the result of a turn.
+func addReply(out *signals.TurnResult, m event.Message) {
+	if before := out.Message; len(out.Replies) == 0 && before != nil && before.SenderType == event.CreatedByAgent {
+		out.Replies = []event.Message{*before}
+	}
+	size := len(m.Content)
+	for _, other := range out.Replies {
+		size += len(other.Content)
+	}
+	if size > maxReplies {
+		m = *carried(&m)
+	}
+	if len(out.Replies) > 0 {
+		out.Replies = append(out.Replies, m)
+	}
+	out.Message = &m
+}
+
+// endItem sets the final status of the item. A failed item can be retried.
+func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
+	s := t.thread
+	it := t.Item
+	it.Status, it.Error, it.UpdatedAt = event.ItemCompleted, out.Error, now
+	switch {
+	case t.SetStatus != nil:
+		t.setEnd(now, it)
+		return
+	case out.Status == signals.TurnFailed:
+		it.Status = event.ItemFailed
+		s.Inbox.fail(t.queued(it))
+		return
+	case t.Outcome == event.OutcomeOverwritten:
+		it.Status = event.ItemOverwritten
+	}
+	s.Inbox.rememberEnded(it)
+}
+
+// queued returns the turn's item for the queue, to be processed again.
+func (t *Turn) queued(it event.Item) Queued {
+	q := t.as(it)
+	q.Stored = true
+	return q
 }

@@ -12,23 +12,23 @@ import (
 func (s *State) View() signals.State {
 	v := signals.State{
 		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.ThreadIdle, Title: s.Title,
-		Agents: append([]string{}, s.Agents...), Metadata: s.Metadata, QueueLength: len(s.Queue),
-		Approvals: len(s.Approvals()), Failed: s.failed(), Usage: s.Usage,
-		Tasks: len(s.Tasks), Held: s.viewDebounced(), TurnLimit: s.turnLimit(), LLMCalls: s.LLMCalls,
+		Agents: append([]string{}, s.Roster.Agents...), Metadata: s.Metadata, QueueLength: len(s.Inbox.Queue),
+		Approvals: len(s.Decisions.Approvals()), Failed: s.Inbox.failed(), Usage: s.Usage,
+		Tasks: len(s.Tasks.Running), Held: s.Inbox.viewDebounced(), TurnLimit: s.Roster.turnLimit(), LLMCalls: s.Roster.LLMCalls,
 	}
 	switch {
 	case s.Closing != nil:
 		v.Status = signals.ThreadClosed
 	case v.Approvals > 0:
 		v.Status = signals.ThreadWaitingApproval
-	case len(s.turns()) > 0:
+	case len(s.Turns.all()) > 0:
 		v.Status = signals.ThreadRunning
 	}
-	if turns := s.turns(); len(turns) > 0 {
+	if turns := s.Turns.all(); len(turns) > 0 {
 		v.Turn = turns[0].viewTurn()
 	}
-	if s.Parent != nil {
-		v.Parent = s.Parent.ThreadID
+	if s.ParentLink.Parent != nil {
+		v.Parent = s.ParentLink.Parent.ThreadID
 	}
 	return v
 }
@@ -62,10 +62,8 @@ func (r *AgentRun) doing() string {
 		if r.turn.find(r.ModelCallEvent().Key) == nil {
 			return doingModel
 		}
-	case PhaseCalls:
-		if len(r.Plan) > 0 {
-			return doingTools
-		}
+	case PhasePlan:
+		return doingTools
 	case PhaseTools:
 		if slices.ContainsFunc(r.Calls, func(c *Call) bool {
 			return c.Stage == CallWaiting || c.Stage == CallReady || c.Stage == CallDelegated || c.Stage == CallAtClient
@@ -74,7 +72,7 @@ func (r *AgentRun) doing() string {
 		}
 	case PhaseDone:
 		return doingDone
-	case PhaseReply:
+	case PhaseReply, PhaseCalls:
 	}
 	return doingHooks
 }
@@ -132,19 +130,19 @@ func (s *State) Details() string {
 			fmt.Fprintf(&b, "\n- waits for hooks: %s on %s `%s`", strings.Join(d.Hooks, ", "), d.EventType, d.EventID)
 		}
 	}
-	for _, a := range s.Approvals() {
+	for _, a := range s.Decisions.Approvals() {
 		fmt.Fprintf(&b, "\n- waits for approval: `%s` (%s) since %s", a.ToolName, a.ToolCallID, a.RequestedAt.UTC().Format("2006-01-02 15:04:05Z"))
 	}
-	for _, c := range s.ClientCalls() {
+	for _, c := range s.Turns.ClientCalls() {
 		fmt.Fprintf(&b, "\n- waits for a client: `%s` (%s) until %s", c.ToolName, c.ToolCallID, c.ExpiresAt.UTC().Format("2006-01-02 15:04:05Z"))
 	}
-	for _, task := range s.Tasks {
+	for _, task := range s.Tasks.Running {
 		fmt.Fprintf(&b, "\n- task `%s` runs since %s: %s", task.ID, task.StartedAt.UTC().Format("2006-01-02 15:04:05Z"), task.Title)
 	}
 	for _, h := range v.Held {
 		fmt.Fprintf(&b, "\n- rule %s holds %d events back until %s", h.Rule, h.Count, h.Until.UTC().Format("15:04:05Z"))
 	}
-	for _, f := range s.Failed {
+	for _, f := range s.Inbox.Failed {
 		fmt.Fprintf(&b, "\n- failed: event %s: %s", f.Item.ID, f.Item.Error)
 	}
 	return b.String()

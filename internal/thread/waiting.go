@@ -17,42 +17,15 @@ import (
 // maxParked is the maximum number of parked turns.
 const maxParked = 8
 
-// Turns contains the turns in progress and the outcomes of those that have ended.
-type Turns struct {
-	thread *State
-
-	// Turn is the current turn. Parked are the turns that wait for people.
-	Turn   *Turn   `json:"turn,omitempty"`
-	Parked []*Turn `json:"parked,omitempty"`
-
-	// AbandonedHooks are the events whose hook workflows may still report although the decision is
-	// no longer needed.
-	AbandonedHooks []string `json:"abandonedHooks,omitempty"`
-
-	// Roots are the posted events whose derived events are not all processed.
-	Roots []Root `json:"roots,omitempty"`
-
-	// Outcomes are the results of the last turns.
-	Outcomes []signals.TurnResult `json:"outcomes,omitempty"`
-}
-
-// turns returns the turns in progress: the current one and the parked ones.
-func (ts *Turns) turns() []*Turn {
-	if ts.Turn == nil {
-		return ts.Parked
-	}
-	return append([]*Turn{ts.Turn}, ts.Parked...)
-}
-
 // CanPark reports whether the current turn only waits for people while there is other work: a
 // parked turn that can continue, or an item that may be processed meanwhile.
 func (ts *Turns) CanPark() bool {
 	s := ts.thread
-	t := ts.Turn
+	t := ts.Current
 	if t == nil || s.Closing != nil || !t.waitsForPeople() {
 		return false
 	}
-	return ts.unparks() >= 0 || s.nextPassingWaiting() >= 0 && ts.hasRoomFor(t)
+	return ts.unparks() >= 0 || s.Inbox.nextPassingWaiting() >= 0 && ts.hasRoomFor(t)
 }
 
 // hasRoomFor reports whether the turn can be parked. If not, events stay in the queue, whose size
@@ -73,18 +46,18 @@ func (ts *Turns) Park() bool {
 	if !ts.CanPark() {
 		return false
 	}
-	ts.Parked = append(ts.Parked, ts.Turn)
-	ts.Turn = nil
+	ts.Parked = append(ts.Parked, ts.Current)
+	ts.Current = nil
 	return true
 }
 
 // Unpark continues a parked turn that no longer waits for people.
 func (ts *Turns) Unpark() bool {
 	at := ts.unparks()
-	if ts.Turn != nil || at < 0 {
+	if ts.Current != nil || at < 0 {
 		return false
 	}
-	ts.Turn = ts.Parked[at]
+	ts.Current = ts.Parked[at]
 	ts.Parked = slices.Delete(ts.Parked, at, at+1)
 	return true
 }
@@ -96,7 +69,7 @@ func (ts *Turns) unparks() int {
 // waitsForPeople reports whether the turn can only continue when people have decided, here or in a
 // child thread, or clients have returned results.
 func (t *Turn) waitsForPeople() bool {
-	if t.Interrupted != nil || t.Stage == ItemArrived || t.Unhandled() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
+	if t.Interrupted != nil || t.Stage == ItemArrived || t.HandlingPending() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
 		return false
 	}
 	waits := false
@@ -145,7 +118,7 @@ func (q *Queued) isEnv() bool {
 // waitsFor reports whether the item affects a run that waits for people by the given policy.
 func (in *Inbox) waitsFor(q Queued, policy event.OnWaiting) bool {
 	s := in.thread
-	for _, t := range s.turns() {
+	for _, t := range s.Turns.all() {
 		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.waits() && r.onWaiting(q) == policy }) {
 			return true
 		}
@@ -162,7 +135,7 @@ func (r *AgentRun) waits() bool {
 // waitsForSubAgent reports whether a call waits for a sub-agent that waits for people.
 func (c *Call) waitsForSubAgent() bool {
 	s := c.run.turn.thread
-	sub := s.sub(c.SubAgent)
+	sub := s.Children.find(c.SubAgent)
 	return c.Stage == CallDelegated && sub != nil && len(sub.Approvals) > 0 && !sub.ended()
 }
 
@@ -181,7 +154,7 @@ func (r *AgentRun) onWaiting(q Queued) event.OnWaiting {
 		return event.OnWaitingHold
 	}
 	policy := cmp.Or(q.OnWaiting, r.OnWaiting, event.OnWaitingAnswer)
-	if policy == event.OnWaitingCancel && (!r.cancellable() || !s.fromPerson(q)) {
+	if policy == event.OnWaitingCancel && (!r.cancellable() || !s.Inbox.fromPerson(q)) {
 		return event.OnWaitingAnswer
 	}
 	return policy
@@ -208,7 +181,7 @@ func (in *Inbox) Supersede(now time.Time) {
 	s := in.thread
 	for i := range in.Queue {
 		q := in.Queue[i]
-		for _, t := range slices.Clone(s.turns()) {
+		for _, t := range slices.Clone(s.Turns.all()) {
 			if t.Interrupted != nil {
 				continue
 			}
@@ -246,12 +219,12 @@ func (r *AgentRun) cancelCalls(now time.Time, q *Queued) {
 // busy reports whether a post would have to wait for a turn in progress.
 func (in *Inbox) busy(p signals.Post) bool {
 	s := in.thread
-	if s.Idle() {
+	if s.Turns.Idle() {
 		return false
 	}
 	q := Queued{OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
-	free := s.Turn == nil || s.Turn.waitsForPeople() && s.hasRoomFor(s.Turn)
-	return !free || s.unparks() >= 0 || in.nextPassingWaiting() >= 0 || !in.mayPassWaiting(&q)
+	free := s.Turns.Current == nil || s.Turns.Current.waitsForPeople() && s.Turns.hasRoomFor(s.Turns.Current)
+	return !free || s.Turns.unparks() >= 0 || in.nextPassingWaiting() >= 0 || !in.mayPassWaiting(&q)
 }
 
 // nextPassingWaiting returns the index of the next item to process while turns wait for people, or
@@ -276,26 +249,16 @@ func (in *Inbox) best(may func(*Queued) bool) int {
 // continue.
 func (in *Inbox) HasNext() bool {
 	s := in.thread
-	if len(s.Parked) == 0 {
+	if len(s.Turns.Parked) == 0 {
 		return len(in.Queue) > 0
 	}
-	return s.unparks() >= 0 || in.nextPassingWaiting() >= 0
-}
-
-// has reports whether an event is the turn's item or its root, or has joined the turn.
-func (t *Turn) has(eventID string) bool {
-	return t.Item.ID == eventID || t.root() == eventID || slices.Contains(t.Steered, eventID) || slices.Contains(t.Joining, eventID)
-}
-
-// means reports whether a control applies to a turn.
-func (t *Turn) matches(ctl signals.Control) bool {
-	return t.Interrupted == nil && (ctl.EventID == "" || t.has(ctl.EventID))
+	return s.Turns.unparks() >= 0 || in.nextPassingWaiting() >= 0
 }
 
 // othersOpenCalls returns the calls of other runs, including those in parked turns, that have no
 // result yet.
 func (r *AgentRun) othersOpenCalls() (ids []string) {
-	for _, t := range r.turn.thread.turns() {
+	for _, t := range r.turn.thread.Turns.all() {
 		for _, other := range t.Runs {
 			if other != r {
 				ids = append(ids, other.openCalls()...)
@@ -311,7 +274,7 @@ func (r *AgentRun) openCalls() (ids []string) {
 			ids = append(ids, c.Plan.ID)
 		}
 	}
-	if r.Phase == PhaseReply || r.Phase == PhaseCalls {
+	if r.hasReply() {
 		for _, p := range r.Reply.Calls {
 			ids = append(ids, p.ID)
 		}
@@ -323,7 +286,7 @@ func (r *AgentRun) openCalls() (ids []string) {
 // approval to their ids.
 func (r *AgentRun) pendingCalls() map[string]string {
 	var ids map[string]string
-	for _, t := range r.turn.thread.turns() {
+	for _, t := range r.turn.thread.Turns.all() {
 		for _, other := range t.Runs {
 			if other == r || t.Interrupted != nil || !strings.EqualFold(other.agentOf(), r.agentOf()) {
 				continue
@@ -340,4 +303,67 @@ func (r *AgentRun) pendingCalls() map[string]string {
 		}
 	}
 	return ids
+}
+
+// Overdue reports whether a separate activity must store something that viewers wait for: the
+// underWay running steps began earlier, and no step is about to begin. leaving means that no step
+// begins because the thread continues as new. Between turns, the thread stores everything.
+func (ts *Turns) Overdue(underWay int, leaving bool) bool {
+	s := ts.thread
+	switch {
+	case ts.Current == nil || !s.Outbox.Unstored() || underWay > 0 && !s.Outbox.unsent():
+		return false
+	case leaving || ts.Current.Interrupted != nil:
+		return underWay > 0
+	}
+	return ts.Current.steps() <= underWay && !ts.CanPark()
+}
+
+// steps counts the steps of the current turn that are running or about to begin. Calls that wait
+// for people, clients or sub-agents have none.
+func (t *Turn) steps() (n int) {
+	if len(t.Cascades) > 0 {
+		n++
+	}
+	if t.Stage == ItemArrived || t.HandlingPending() {
+		return n + 1
+	}
+	waits := false
+	for _, r := range t.Runs {
+		steps, waiting := r.steps()
+		n += steps
+		waits = waits || waiting
+	}
+	if n == 0 && !waits {
+		return 1 // the turn ends
+	}
+	return n
+}
+
+func (r *AgentRun) steps() (n int, waits bool) {
+	switch r.Phase {
+	case PhaseDone:
+		return 0, false
+	case PhaseModel:
+		if r.Outage != nil {
+			return 0, true
+		}
+		return 1, false
+	case PhaseReply, PhaseCalls, PhasePlan:
+		return 1, false
+	case PhaseTools:
+	}
+	for _, c := range r.Calls {
+		switch c.Stage {
+		case CallReady, CallRan:
+			n++
+		case CallWaiting, CallAtClient, CallDelegated:
+			waits = true
+		case CallSettled:
+		}
+	}
+	if n == 0 && !waits {
+		return 1, false // the model call is next
+	}
+	return n, waits
 }

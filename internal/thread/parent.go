@@ -1,0 +1,137 @@
+package thread
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// ParentLink connects a sub-agent's thread to its parent thread.
+type ParentLink struct {
+	thread *State
+
+	// Parent is set in a sub-agent's thread. Notices are pending notices for the parent thread.
+	Parent  *Parent        `json:"parent,omitempty"`
+	Notices []ParentNotice `json:"notices,omitempty"`
+}
+
+// Parent is the parent thread of a sub-agent.
+type Parent struct {
+	ThreadID string `json:"threadId"`
+
+	// Agent called the tool ToolName with ToolCallID in message MessageID.
+	Agent      string `json:"agent"`
+	ToolName   string `json:"toolName"`
+	ToolCallID string `json:"toolCallId"`
+	MessageID  string `json:"messageId"`
+
+	// EditedPrefix precedes the answer. It tells the agent that a person edited the arguments of
+	// its call.
+	EditedPrefix string `json:"editedPrefix,omitempty"`
+
+	// Undecided means that hooks of the parent thread decide on the answer.
+	Undecided bool `json:"undecided,omitempty"`
+
+	// TraceID and EventID identify the turn of the parent thread.
+	TraceID string `json:"traceId"`
+	EventID string `json:"eventId"`
+
+	// Root has the meaning of [RunStep.Root].
+	Root string `json:"root,omitempty"`
+
+	// Depth is the number of ancestor threads. MaxSteps limits the model calls of each run of the
+	// sub-agent, in addition to its own limit; 0 = no further limit.
+	Depth    int `json:"depth"`
+	MaxSteps int `json:"maxSteps,omitempty"`
+
+	// Background is the task that the sub-agent works on, if it works in the background.
+	Background *event.Task `json:"background,omitempty"`
+
+	// ReportRequested means that the parent thread has continued as new and must be notified of the
+	// sub-agent's end by signal.
+	ReportRequested bool `json:"reportRequested,omitempty"`
+}
+
+// ParentNotice is a notice of a sub-agent's thread for its parent thread.
+type ParentNotice struct {
+	Approvals *SubAgentApprovals `json:"approvals,omitempty"`
+	Decided   *SubAgentDecision  `json:"decided,omitempty"`
+}
+
+// FirstID returns the id of the first event of a sub-agent's thread.
+func (p *ParentLink) FirstID() string {
+	s := p.thread
+	return firstID(s.Namespace, s.ThreadID, *p.Parent)
+}
+
+// firstID depends on the call: a thread that was terminated and opened again may reuse the numbers
+// of its sub-agents, and must not take an old answer for a new one.
+func firstID(namespace, threadID string, parent Parent) string {
+	return signals.EventID(namespace, threadID, "first", parent.ToolCallID)
+}
+
+// AnswerStored reports whether the sub-agent's turn has ended, or will never start because its
+// message was rejected.
+func (p *ParentLink) AnswerStored() bool {
+	s := p.thread
+	return p.Parent != nil && len(s.Turns.all()) == 0 && !s.Turns.Awaits(p.FirstID())
+}
+
+// EndStep returns the input of the activity that ends a sub-agent's thread.
+func (p *ParentLink) EndStep() EndStep {
+	s := p.thread
+	out, ended := s.Turns.Outcome(p.FirstID())
+	if !ended {
+		out = signals.TurnResult{EventID: p.FirstID(), Status: signals.TurnFailed, Error: "its thread has refused the message"}
+	}
+	return EndStep{Thread: s.Ref(), Parent: *p.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Outbox.Flush()}
+}
+
+// maxSteps returns an agent's limit of model calls in this thread: its own limit or, if lower, the
+// limit of the parent thread.
+func (p *ParentLink) maxSteps(own int) int {
+	if p.Parent != nil && p.Parent.MaxSteps > 0 {
+		return min(own, p.Parent.MaxSteps)
+	}
+	return own
+}
+
+// withParent adds the metadata that names the parent thread and call of a sub-agent.
+func (p *ParentLink) withParent(metadata json.RawMessage) json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	if p.Parent == nil || json.Unmarshal(metadata, &fields) != nil {
+		return metadata
+	}
+	fields[signals.MetadataParent], fields[signals.MetadataParentCall] = rawJSON(p.Parent.ThreadID), rawJSON(p.Parent.ToolCallID)
+	return rawJSON(fields)
+}
+
+// notifyApproval sends an approval request to the parent thread, with the names that may not
+// decide on it: the parent thread must reject their decisions, since it is not told when this
+// thread rejects them.
+func (p *ParentLink) notifyApproval(a SubAgentApprovals) {
+	s := p.thread
+	if p.Parent != nil {
+		a.Agents = withNames(a.Agents, s.agentNames()...)
+		p.Notices = append(p.Notices, ParentNotice{Approvals: &a})
+	}
+}
+
+func (p *ParentLink) notifyDecided(d SubAgentDecision) {
+	s := p.thread
+	if p.Parent != nil {
+		d.ThreadID = s.ThreadID
+		p.Notices = append(p.Notices, ParentNotice{Decided: &d})
+	}
+}
+
+// NoticeSent removes the first notice.
+func (p *ParentLink) NoticeSent() { p.Notices = slices.Delete(p.Notices, 0, 1) }
+
+// forwardRequest sends an approval request to the parent thread, if there is one.
+func (c *Call) forwardRequest(q event.ApprovalRequest) {
+	s := c.run.turn.thread
+	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
+}
