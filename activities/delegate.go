@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -86,7 +87,7 @@ func (a *Activities) storeAnswer(ctx context.Context, to thread.Parent, by threa
 	if failed {
 		status = store.ToolFailed
 	}
-	id := event.ResultID(to.ToolCallID)
+	id := recordid.Result(to.ToolCallID)
 	m := event.Message{
 		ID: id, ThreadID: to.ThreadID, SenderID: to.ToolName, SenderType: event.CreatedByTool, Role: event.RoleTool, Content: text,
 		ToolCallID: to.ToolCallID, ToolName: to.ToolName, IsError: failed, AgentID: to.Agent, ReplyToMessageID: to.MessageID,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 )
@@ -37,7 +38,7 @@ func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.
 		return nil, configError(err)
 	}
 	if !ok {
-		there, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), event.ObservedID(in.Observe.EventID))
+		there, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), recordid.Observed(in.Observe.EventID))
 		if err != nil {
 			return nil, readError(err)
 		}
@@ -58,7 +59,7 @@ func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.
 // observedBefore reads an event that an earlier step stored.
 func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (event.EnvEvent, error) {
 	id := in.Observe.EventID
-	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), id, event.InterceptionID(id), event.WithdrawalID(id))
+	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), id, recordid.Interception(id), recordid.Withdrawal(id))
 	if err != nil {
 		return event.EnvEvent{}, readError(err)
 	}
@@ -75,7 +76,7 @@ func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (e
 // observed finds the event among records. If hooks changed it, their decision must be among the
 // records too, since they may have hidden content from the model.
 func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, error) {
-	decisionID := event.InterceptionID(o.EventID)
+	decisionID := recordid.Interception(o.EventID)
 	var about []event.Record
 	decided := false
 	for _, r := range records {
@@ -96,19 +97,19 @@ func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, e
 // accept facts.
 func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now time.Time) []event.Record {
 	seen := observedTexts(*in.Observe, e)
-	call := event.ToolCall{ID: event.InfoCallID(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
+	call := event.ToolCall{ID: recordid.InfoCall(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
 	messages := []event.Message{
 		{
-			ID: event.ObservedID(e.ID), SenderID: cmp.Or(e.Metadata.EnvName, "environment"), SenderType: event.CreatedByUser,
+			ID: recordid.Observed(e.ID), SenderID: cmp.Or(e.Metadata.EnvName, "environment"), SenderType: event.CreatedByUser,
 			Content: strings.Join(seen, "\n"), Parts: event.TextParts(seen...),
 		},
 		{
-			ID: event.InfoRequestID(e.ID), SenderID: agentName, SenderType: event.CreatedByAgent, AgentID: agentName,
-			ToolCalls: []event.ToolCall{call}, ReplyToMessageID: event.ObservedID(e.ID),
+			ID: recordid.InfoRequest(e.ID), SenderID: agentName, SenderType: event.CreatedByAgent, AgentID: agentName,
+			ToolCalls: []event.ToolCall{call}, ReplyToMessageID: recordid.Observed(e.ID),
 		},
 		{
-			ID: event.ResultID(call.ID), SenderID: builtin.GetEventInfo, SenderType: event.CreatedByTool, AgentID: agentName,
-			Content: describeEvent(e), ToolCallID: call.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: event.InfoRequestID(e.ID),
+			ID: recordid.Result(call.ID), SenderID: builtin.GetEventInfo, SenderType: event.CreatedByTool, AgentID: agentName,
+			Content: describeEvent(e), ToolCallID: call.ID, ToolName: builtin.GetEventInfo, ReplyToMessageID: recordid.InfoRequest(e.ID),
 		},
 	}
 	var records []event.Record
@@ -117,7 +118,7 @@ func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now ti
 		records = append(records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, e.ID, now, m).In(thread.TurnEvent(in.Root, in.EventID)))
 		if len(m.ToolCalls) > 0 {
 			// As for a model's reply: viewers receive the call before its result.
-			records = append(records, event.NewRecord(event.CallsID(m.ID), event.TypeToolCall, in.TraceID, e.ID, now,
+			records = append(records, event.NewRecord(recordid.Calls(m.ID), event.TypeToolCall, in.TraceID, e.ID, now,
 				event.ToolCallEvent{ThreadID: m.ThreadID, AgentName: agentName, ToolCalls: m.ToolCalls}).In(thread.TurnEvent(in.Root, in.EventID)))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
@@ -41,7 +42,7 @@ func envRecord(e event.EnvEvent) event.Record {
 func observeStep(e event.EnvEvent) thread.ModelStep {
 	return thread.ModelStep{
 		RunStep: thread.RunStep{Thread: ref, TraceID: "e1", EventID: e.ID, MessageID: e.ID + ".0.1", Flush: thread.Flush{Records: []event.Record{envRecord(e)}}},
-		ReplyTo: event.ObservedID(e.ID),
+		ReplyTo: recordid.Observed(e.ID),
 		Step:    1,
 		Observe: &thread.Observe{EventID: e.ID, Type: e.Type, Query: "Process event: " + e.Type},
 	}
@@ -337,7 +338,7 @@ func TestObservationAsHooksHaveLeftIt(t *testing.T) {
 	}
 	for name, hook := range map[string][]event.Record{
 		"the decision is missing":     nil,
-		"the decision cannot be read": {event.NewRecord(event.InterceptionID(uuid), event.TypeHook, "", "", time.Now(), "no decision")},
+		"the decision cannot be read": {event.NewRecord(recordid.Interception(uuid), event.TypeHook, "", "", time.Now(), "no decision")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t, nil)

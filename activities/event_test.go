@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -77,7 +78,7 @@ func TestRuleHandlesWhatHooksHaveLeft(t *testing.T) {
 	})
 	left := changed()
 	left.Payload = json.RawMessage(`"[redacted]"`)
-	in.Flush.Records = append(in.Flush.Records, event.NewRecord(event.InterceptionID(uuid), event.TypeHook, "trace", uuid, time.Now(),
+	in.Flush.Records = append(in.Flush.Records, event.NewRecord(recordid.Interception(uuid), event.TypeHook, "trace", uuid, time.Now(),
 		event.Interception{EventID: uuid, EventType: left.Type, Outcome: event.OutcomeReplaced, Env: &left}))
 	require.NoError(t, w.handle(in))
 	requireEvent(t, left, got)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -89,7 +90,7 @@ func readEvents(ctx context.Context, s store.Reader, key store.Key, ids []string
 	for _, id := range ids {
 		// Other ids are not event ids, and stores may reject them.
 		if signals.ValidateEventID("event_ids", id) == nil {
-			wanted = append(wanted, id, event.InterceptionID(id), event.WithdrawalID(id))
+			wanted = append(wanted, id, recordid.Interception(id), recordid.Withdrawal(id))
 		}
 	}
 	if len(wanted) == 0 {
@@ -127,7 +128,7 @@ func envEvents(records []event.Record) map[string]event.EnvEvent {
 func passedEnv(r event.Record, e event.EnvEvent, records []event.Record) (event.EnvEvent, bool) {
 	passed := len(r.Undecided()) == 0
 	for _, about := range records {
-		if about.Type != event.TypeHook || about.ID != event.InterceptionID(r.ID) && about.ID != event.WithdrawalID(r.ID) {
+		if about.Type != event.TypeHook || about.ID != recordid.Interception(r.ID) && about.ID != recordid.Withdrawal(r.ID) {
 			continue
 		}
 		var decision event.Interception

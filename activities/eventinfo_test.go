@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
@@ -33,7 +34,7 @@ func (w *fixture) eventInfo(arguments string) event.Message {
 		ToolName:   "get_event_info",
 	})
 	require.NoError(w.t, err)
-	return stored[event.Message](w, event.ResultID(id))
+	return stored[event.Message](w, recordid.Result(id))
 }
 
 func TestEventInfo(t *testing.T) {

@@ -11,12 +11,13 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
 
 func decided(on string, d event.Interception) event.Record {
-	return event.NewRecord(event.InterceptionID(on), event.TypeHook, "e1", on, time.Now(), d)
+	return event.NewRecord(recordid.Interception(on), event.TypeHook, "e1", on, time.Now(), d)
 }
 
 func TestModelSeesMessagesAsHooksHaveLeftThem(t *testing.T) {
@@ -59,7 +60,7 @@ func TestDecisionThatCannotBeRead(t *testing.T) {
 	w := newFixture(t, nil)
 	w.append(store.Batch{Records: []event.Record{
 		message(event.Message{ID: "m1", SenderType: event.CreatedByUser, SenderID: "ann", Content: "a secret"}),
-		event.NewRecord(event.InterceptionID("m1"), event.TypeHook, "", "", time.Now(), "no decision"),
+		event.NewRecord(recordid.Interception("m1"), event.TypeHook, "", "", time.Now(), "no decision"),
 	}})
 	_, err := w.callModel(modelStep())
 	require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
@@ -201,7 +202,7 @@ func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.HookDeci
 		said = thread.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info, thread.MessageEvent(m))
 	}
 	if len(m.ToolCalls) > 0 {
-		about.Type, info.EventID = event.TypeToolCall, event.CallsID(c.in.MessageID)
+		about.Type, info.EventID = event.TypeToolCall, recordid.Calls(c.in.MessageID)
 		for _, call := range m.ToolCalls {
 			about.Tools = append(about.Tools, call.Function.Name)
 		}
@@ -219,7 +220,7 @@ func (c *modelCall) carry(m event.Message) event.Message {
 	return thread.Carry(m)
 }
 
-func (c *modelCall) llmCallID() string { return event.LLMCallID(c.in.MessageID) }
+func (c *modelCall) llmCallID() string { return recordid.LLMCall(c.in.MessageID) }
 
 // request returns the request to the model: the agent's instructions, the thread's newest messages
 // with the changes of hooks, and the agent's tools.
@@ -370,7 +371,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	}
 	switch {
 	case len(res.ToolCalls) > 0:
-		out = append(out, record(event.CallsID(c.in.MessageID), event.TypeToolCall, event.ToolCallEvent{
+		out = append(out, record(recordid.Calls(c.in.MessageID), event.TypeToolCall, event.ToolCallEvent{
 			ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: res.ToolCalls,
 		}))
 		for _, call := range res.ToolCalls {
@@ -379,7 +380,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 			}
 		}
 	case !interrupted && !hold:
-		out = append(out, record(event.FinalID(c.in.MessageID), event.TypeFinal, final))
+		out = append(out, record(recordid.Final(c.in.MessageID), event.TypeFinal, final))
 		if c.in.Ends != "" && !c.addressesAgents(res.Content) {
 			out = append(out, ended(c.in.Ends, c.eventID(), c.in.TraceID, c.in.Joined, now))
 		}

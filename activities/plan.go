@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 )
@@ -137,12 +138,12 @@ func (a *Activities) planCalls(ctx context.Context, in thread.PlanStep) (thread.
 // request returns the record of an approval request.
 func request(call event.ToolCall, p thread.PlannedCall, agentName, messageID, traceID, eventID string, now time.Time) event.Record {
 	q := p.Request(agentName, messageID, call.Function.Arguments, now)
-	return event.NewRecord(event.RequestID(q), event.TypeApprovalRequest, traceID, eventID, now, q)
+	return event.NewRecord(recordid.Request(q), event.TypeApprovalRequest, traceID, eventID, now, q)
 }
 
 // callsOf returns the calls of a stored message with the changes of hooks.
 func (a *Activities) callsOf(ctx context.Context, ref thread.Ref, messageID string) ([]event.ToolCall, error) {
-	decisionID := event.InterceptionID(event.CallsID(messageID))
+	decisionID := recordid.Interception(recordid.Calls(messageID))
 	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), messageID, decisionID)
 	if err != nil {
 		return nil, readError(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -46,7 +47,7 @@ func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (th
 	step.Invalid = true
 	_, err = w.runTool(step)
 	require.NoError(t, err)
-	m := stored[event.Message](w, event.ResultID(c.ID))
+	m := stored[event.Message](w, recordid.Result(c.ID))
 	require.True(t, m.IsError, "S1-32 S4-72")
 	return p, m.Content
 }

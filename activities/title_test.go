@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
@@ -86,7 +87,7 @@ func TestTitleIsOfWhatWasSaid(t *testing.T) {
 	w := newFixture(t, titles, add)
 	w.model.answer = replies("A title of four")
 	hidden := message(event.Message{ID: "m0", SenderType: event.CreatedByUser, SenderID: "ann", Content: "the secret", Held: true})
-	refused := event.NewRecord(event.InterceptionID("m0"), event.TypeHook, "", "", hidden.CreatedAt, event.Interception{EventID: "m0", Outcome: event.OutcomeResponded})
+	refused := event.NewRecord(recordid.Interception("m0"), event.TypeHook, "", "", hidden.CreatedAt, event.Interception{EventID: "m0", Outcome: event.OutcomeResponded})
 	records := []event.Record{
 		hidden, refused,
 		message(event.Message{ID: "m1", SenderType: event.CreatedBySystem, SenderID: "guard", Content: "refused"}),

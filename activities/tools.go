@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
@@ -144,10 +145,10 @@ func failure(err error) tool.Result {
 // load reads the stored call, and its result if there is one.
 func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	r.started = time.Now()
-	resultID := event.ResultID(r.in.ToolCallID)
+	resultID := recordid.Result(r.in.ToolCallID)
 	ids := []string{r.in.MessageID, resultID}
 	if r.in.Edited {
-		ids = append(ids, event.InterceptionID(event.CallsID(r.in.MessageID)))
+		ids = append(ids, recordid.Interception(recordid.Calls(r.in.MessageID)))
 	}
 	records, err := r.a.cfg.Store.RecordsByID(ctx, store.Key(r.in.Thread), ids...)
 	if err != nil {
@@ -354,7 +355,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		r.a.log.Warn("details of a tool's result are not valid JSON", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "error", err)
 		res.Details = nil
 	}
-	id := event.ResultID(r.in.ToolCallID)
+	id := recordid.Result(r.in.ToolCallID)
 	m := event.Message{
 		ID: id, ThreadID: r.in.Thread.ThreadID, SenderID: r.in.ToolName, SenderType: event.CreatedByTool, Role: event.RoleTool,
 		Content: res.Output, ToolCallID: r.in.ToolCallID, ToolName: r.in.ToolName, IsError: res.IsError, AgentID: r.in.Agent,

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // History contains the approvals in a thread's records. There is no other state.
@@ -45,7 +45,7 @@ func ReadHistory(records []event.Record) History {
 	for _, rec := range inOrder(records) {
 		switch rec.Type {
 		case event.TypeMessage:
-			if id, ok := strings.CutSuffix(rec.ID, resultSuffix); ok {
+			if id, ok := recordid.CallOfResult(rec.ID); ok {
 				h.ran[id] = true
 			}
 		case event.TypeApproval:
@@ -65,9 +65,6 @@ func ReadHistory(records []event.Record) History {
 
 // Unreadable returns the ids of unreadable approval records.
 func (h History) Unreadable() []string { return slices.Clone(h.unreadable) }
-
-// resultSuffix is the suffix of the id of a call's result.
-const resultSuffix = ".result"
 
 // inOrder sorts records by Seq. Records that are not stored yet have none and come last.
 func inOrder(records []event.Record) []event.Record {

@@ -96,3 +96,6 @@ type ClientCall struct {
 	RequestedAt time.Time `json:"requestedAt"`
 	ExpiresAt   time.Time `json:"expiresAt" doc:"When the call fails unless a client has answered"`
 }
+
+// FirstRound is the round of an approval request whose round is 0.
+const FirstRound = 1

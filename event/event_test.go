@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 func asJSON(t *testing.T, v any) string {
@@ -138,7 +139,7 @@ func TestReserved(t *testing.T) {
 }
 
 func TestInterception(t *testing.T) {
-	require.Equal(t, "e1.0.1.hook", event.InterceptionID("e1.0.1"))
+	require.Equal(t, "e1.0.1.hook", recordid.Interception("e1.0.1"))
 	for _, tc := range []struct {
 		name   string
 		in     event.Interception
@@ -193,7 +194,7 @@ func TestInterception(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			record := event.NewRecord(event.InterceptionID(tc.in.EventID), event.TypeHook, "", "", time.Unix(0, 0), tc.in)
+			record := event.NewRecord(recordid.Interception(tc.in.EventID), event.TypeHook, "", "", time.Unix(0, 0), tc.in)
 			require.Equal(t, tc.golden, string(record.Payload))
 			var back event.Interception
 			require.NoError(t, json.Unmarshal(record.Payload, &back))

@@ -287,7 +287,6 @@ type Unqueued struct {
 }
 
 // Interception is the payload of a "hook" record: the decision of hooks and processors on an event.
-// Its record id is [InterceptionID].
 type Interception struct {
 	// EventID is the record of the intercepted event, and EventType its type.
 	EventID   string  `json:"eventId"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // Content returns the payload of an event that a thread accepted and, for an environment event, its
@@ -28,7 +29,7 @@ func Content(ctx context.Context, s Reader, key Key, eventID string) (event.Item
 func Contents(ctx context.Context, s Reader, key Key, eventIDs ...string) (map[string]event.Item, error) {
 	ids := make([]string, 0, 2*len(eventIDs))
 	for _, id := range eventIDs {
-		ids = append(ids, id, event.UnqueuedID(id))
+		ids = append(ids, id, recordid.Unqueued(id))
 	}
 	records, err := s.RecordsByID(ctx, key, ids...)
 	if err != nil {
@@ -39,7 +40,7 @@ func Contents(ctx context.Context, s Reader, key Key, eventIDs ...string) (map[s
 		it, err := content(r)
 		switch {
 		case err == nil:
-			out[strings.TrimSuffix(r.ID, event.UnqueuedID(""))] = it
+			out[strings.TrimSuffix(r.ID, recordid.Unqueued(""))] = it
 		case len(eventIDs) == 1:
 			return nil, fmt.Errorf("record %s of type %s %w: %w", r.ID, r.Type, ErrUnreadable, err)
 		}

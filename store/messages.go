@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // ErrUnreadable means that a record's payload does not have the form of its type. A retry cannot
@@ -138,7 +139,7 @@ func decisionsOn(ctx context.Context, s Reader, key Key, records []event.Record)
 
 // decisionIDs returns the ids of the records that decide on a message.
 func decisionIDs(messageID string) []string {
-	return []string{event.InterceptionID(messageID), event.InterceptionID(event.CallsID(messageID)), event.WithdrawalID(messageID)}
+	return []string{recordid.Interception(messageID), recordid.Interception(recordid.Calls(messageID)), recordid.Withdrawal(messageID)}
 }
 
 // settle returns the effective message for a stored message and the decisions.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
@@ -55,7 +56,7 @@ func messageRecord(m event.Message) event.Record {
 
 func decision(on string, d event.Interception) event.Record {
 	d.EventID = on
-	return event.NewRecord(event.InterceptionID(on), event.TypeHook, "trace", on, time.Unix(1700000001, 0), d)
+	return event.NewRecord(recordid.Interception(on), event.TypeHook, "trace", on, time.Unix(1700000001, 0), d)
 }
 
 func text(id, content string) event.Message {
@@ -120,7 +121,7 @@ func TestMessagesOfAPage(t *testing.T) {
 	// The decision on the oldest is the newest record.
 	r := newReader(t, messageRecord(one), messageRecord(two), messageRecord(three),
 		event.NewRecord("x", "weather.changed", "", "", time.Unix(0, 0), 1),
-		event.NewRecord(event.InterceptionID("m2"), "mine", "", "", time.Unix(0, 0), 1),
+		event.NewRecord(recordid.Interception("m2"), "mine", "", "", time.Unix(0, 0), 1),
 		decision("m1", event.Interception{Outcome: event.OutcomeReplaced, Message: &changed}))
 	for _, tc := range []struct {
 		name string
@@ -176,7 +177,7 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 	}
 	for name, records := range map[string][]event.Record{
 		`message record "m"`:   {broken("m", event.TypeMessage)},
-		`hook record "m.hook"`: {messageRecord(text("m", "a secret")), broken(event.InterceptionID("m"), event.TypeHook)},
+		`hook record "m.hook"`: {messageRecord(text("m", "a secret")), broken(recordid.Interception("m"), event.TypeHook)},
 	} {
 		records = append([]event.Record{messageRecord(text("a", "before"))}, append(records, messageRecord(text("z", "after")))...)
 		got, err := store.Messages(t.Context(), newReader(t, records...), key, store.Query{})

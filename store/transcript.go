@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // WithheldText is the content of a withheld tool result.
@@ -180,7 +181,7 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []str
 		case d.EventType == event.TypeMessage:
 			want(d.EventID)
 		case d.EventType == event.TypeToolCall:
-			messageID, _ := event.ReplyOfCalls(d.EventID)
+			messageID, _ := recordid.ReplyOfCalls(d.EventID)
 			want(messageID)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -17,7 +18,7 @@ func undecided(m event.Message, types ...string) event.Record {
 }
 
 func withdrawal(of string) event.Record {
-	return event.NewRecord(event.WithdrawalID(of), event.TypeHook, "", of, time.Unix(0, 0), event.Interception{EventID: of, Outcome: event.OutcomeWithdrawn})
+	return event.NewRecord(recordid.Withdrawal(of), event.TypeHook, "", of, time.Unix(0, 0), event.Interception{EventID: of, Outcome: event.OutcomeWithdrawn})
 }
 
 func person(id, content string) event.Message {

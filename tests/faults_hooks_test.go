@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
@@ -164,12 +165,12 @@ func (k *killing) requireSealed(t *testing.T, id string, asked int) event.Messag
 	messages := k.Messages(id)
 	require.Len(t, messages, 4)
 	call := only(t, messages[1].ToolCalls)
-	resultID := event.ResultID(call.ID)
+	resultID := recordid.Result(call.ID)
 	require.Equal(t, resultID, messages[2].ID)
 	require.Equal(t, asked, k.asked("seal", k.hookKey(id, resultID, "seal")))
 	var made []event.Interception
 	for _, r := range ofType(k.Harness, id, event.TypeHook) {
-		if r.ID == event.InterceptionID(resultID) {
+		if r.ID == recordid.Interception(resultID) {
 			made = append(made, harness.Payload[event.Interception](k.Harness, r))
 		}
 	}

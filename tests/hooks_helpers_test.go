@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -259,7 +260,7 @@ func wholly(w *harness.Harness, thread string, out signals.TurnResult) signals.T
 // decisionOn returns the decision on an event.
 func decisionOn(w *harness.Harness, thread, eventID string) event.Interception {
 	w.T.Helper()
-	found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), event.InterceptionID(eventID))
+	found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), recordid.Interception(eventID))
 	require.NoError(w.T, err)
 	require.Len(w.T, found, 1, "a decision on event %s", eventID)
 	return harness.Payload[event.Interception](w, found[0])

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -90,13 +91,13 @@ func (r review) endsAs(workflowID string, as enumspb.WorkflowExecutionStatus) {
 // decisionOn waits for the record of the decision on an event.
 func (r review) decisionOn(thread, eventID string) event.Interception {
 	r.T.Helper()
-	return decisionIn(r.Harness, thread, event.InterceptionID(eventID))
+	return decisionIn(r.Harness, thread, recordid.Interception(eventID))
 }
 
 // failureOn is [review.decisionOn] for a decision that failed its event.
 func (r review) failureOn(thread, eventID string) event.Interception {
 	r.T.Helper()
-	return decisionIn(r.Harness, thread, event.InterceptionID(eventID)+".failed")
+	return decisionIn(r.Harness, thread, recordid.Interception(eventID)+".failed")
 }
 
 // decisionIn waits for a hook record.

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/history/v1"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
@@ -82,7 +83,7 @@ func (k *killing) requireToldOnce(t *testing.T, task event.Task, typ string, ask
 		}
 	}
 	require.Equal(t, []string{
-		event.ObservedID(got.event.ID), got.event.ID + ".asked", "call_" + got.event.ID + ".result", got.event.ID + ".0.1",
+		recordid.Observed(got.event.ID), got.event.ID + ".asked", "call_" + got.event.ID + ".result", got.event.ID + ".0.1",
 	}, about, "it is shown once, and answered once")
 	require.Len(t, modelsOf(k.Harness, "Event ID: "+got.event.ID), asked)
 	requireSettled(t, k.Harness, id)

@@ -11,7 +11,7 @@ import (
 var layers = [][]string{
 	{"internal/strictjson", "internal/guard", "internal/outage"},
 	{"event"},
-	{"internal/term", "internal/strictyaml"},
+	{"internal/term", "internal/strictyaml", "internal/recordid"},
 	{"approval"},
 	{"agent", "tool", "hook", "rule", "llm"},
 	{"store"},
@@ -73,7 +73,7 @@ var boundaries = []boundary{
 	{
 		name:  "S4-109 decisions are plain Go, without Temporal, I/O or chance",
 		rooms: []string{"internal/thread", "internal/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/strictjson", "internal/thread", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
+		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/thread", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{

@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
@@ -108,7 +109,7 @@ func TestTaskHooks(t *testing.T) {
 			id := w.Open()
 			d.set(id, "first", saying(event.CreatedByTool, "Started in the background", "Begun"))
 			task := startTask(t, w, id, use("build", "a"))
-			made := decisionOn(w, id, event.ResultID(task.ToolCallID))
+			made := decisionOn(w, id, recordid.Result(task.ToolCallID))
 			require.Equal(t, event.OutcomeReplaced, made.Outcome)
 			require.Contains(t, made.Message.Content, "Begun as task "+task.ID)
 			require.Contains(t, w.Messages(id)[3].Content, "Begun as task "+task.ID, "the model has seen what they made of it")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -99,7 +100,7 @@ func requireStarted(t *testing.T, w *harness.Harness, id string, task event.Task
 	require.Len(t, messages, 4, "the agent goes on at once: nothing has ended")
 	require.Equal(t, task.ToolCallID, only(t, messages[1].ToolCalls).ID)
 	result := messages[2]
-	require.Equal(t, event.ResultID(task.ToolCallID), result.ID)
+	require.Equal(t, recordid.Result(task.ToolCallID), result.ID)
 	require.False(t, result.IsError)
 	require.Contains(t, result.Content, "Started in the background as task "+task.ID+".")
 	require.Contains(t, messages[3].Content, task.ID, "the model has seen it")
@@ -115,7 +116,7 @@ func requireShownEnd(t *testing.T, w *harness.Harness, id string, got told) even
 	require.Equal(t, id, got.event.Metadata.TriggerSessionID)
 	require.Equal(t, "assistant", got.event.Metadata.TriggerAgentName)
 	messages := w.Messages(id)
-	at := slices.IndexFunc(messages, func(m event.Message) bool { return m.ID == event.ObservedID(got.event.ID) })
+	at := slices.IndexFunc(messages, func(m event.Message) bool { return m.ID == recordid.Observed(got.event.ID) })
 	require.Positive(t, at)
 	messages = messages[at:]
 	require.Contains(t, messages[0].Content, "Observed event: "+got.event.Type)

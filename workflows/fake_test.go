@@ -21,6 +21,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
@@ -109,7 +110,7 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 		for _, p := range reply.Calls {
 			calls.ToolCalls = append(calls.ToolCalls, event.ToolCall{ID: p.ID, Function: event.Function{Name: p.Name, Arguments: p.Arguments}})
 		}
-		stored = append(stored, event.NewRecord(event.CallsID(in.MessageID), event.TypeToolCall, in.TraceID, in.EventID, time.Now(), calls))
+		stored = append(stored, event.NewRecord(recordid.Calls(in.MessageID), event.TypeToolCall, in.TraceID, in.EventID, time.Now(), calls))
 	}
 	if len(reply.Calls) == 0 && !reply.Message.Interrupted && !in.Gated && !reply.Gated {
 		stored = append(stored, event.NewRecord(in.MessageID+".final", event.TypeFinal, in.TraceID, in.EventID, time.Now(), event.Final{}))
@@ -134,8 +135,8 @@ func (f *fakes) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolRep
 			return reply, err
 		}
 	}
-	f.flush(thread.Flush{}, event.NewRecord(event.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, time.Now(),
-		event.Message{ID: event.ResultID(in.ToolCallID), SenderType: event.CreatedByTool, ToolCallID: in.ToolCallID, Content: "ran"}))
+	f.flush(thread.Flush{}, event.NewRecord(recordid.Result(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, time.Now(),
+		event.Message{ID: recordid.Result(in.ToolCallID), SenderType: event.CreatedByTool, ToolCallID: in.ToolCallID, Content: "ran"}))
 	out := thread.ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if f.result != nil {
 		out.Decision = f.result(in)

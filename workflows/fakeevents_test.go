@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -60,7 +61,7 @@ func (f *fakes) endDelegate(_ context.Context, in thread.EndStep) (thread.EndRep
 		reply, err = f.end(in)
 	}
 	if err == nil && in.Parent.Background == nil {
-		id := event.ResultID(in.Parent.ToolCallID)
+		id := recordid.Result(in.Parent.ToolCallID)
 		f.flush(thread.Flush{}, event.NewRecord(id, event.TypeMessage, in.Parent.TraceID, in.Parent.EventID, time.Now(),
 			event.Message{ID: id, SenderType: event.CreatedByTool, ToolCallID: in.Parent.ToolCallID, Content: "answered: " + string(in.Status)}))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
@@ -187,7 +188,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if err := announce(ctx, t.state); err != nil {
 		return nil, err
 	}
-	t.lifecycle(ctx, event.TypeSessionCreated, event.OpenedID(t.state.ThreadID))
+	t.lifecycle(ctx, event.TypeSessionCreated, recordid.Opened(t.state.ThreadID))
 	if in.First != nil {
 		posts{t}.post(ctx, signals.SignalPost, *in.First)
 	}

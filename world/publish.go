@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -126,7 +127,7 @@ func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.
 	if got.Result != signals.DecideAccepted && got.Result != signals.DecideAlreadyResolved {
 		return Published{}, &DecisionError{ChatID: chatID, ToolCallID: d.ToolCallID, Outcome: got.Result}
 	}
-	return Published{MessageID: event.DecisionID(d.ToolCallID, d.Round), Result: got.Result, Missing: got.Missing}, nil
+	return Published{MessageID: recordid.Decision(d.ToolCallID, d.Round), Result: got.Result, Missing: got.Missing}, nil
 }
 
 // sender is the sender of a message with its kind.

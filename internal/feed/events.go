@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // Events are the agent events of a record. Types that viewers do not see (llm_call, rejected,
@@ -101,7 +102,7 @@ func toolCallEvents(r event.Record) []event.AgentEvent {
 }
 
 func callEvents(callsID, agent string, calls []event.ToolCall) []event.AgentEvent {
-	messageID, _ := event.ReplyOfCalls(callsID)
+	messageID, _ := recordid.ReplyOfCalls(callsID)
 	out := make([]event.AgentEvent, 0, len(calls))
 	for _, c := range calls {
 		out = append(out, event.AgentEvent{

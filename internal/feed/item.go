@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // Item is an event and the cursor behind it.
@@ -28,7 +29,7 @@ type Item struct {
 // MessageID is the id of the item's message. The end of an empty reply has none.
 func (i *Item) MessageID() string {
 	if i.Event.Type == event.EventFinal && i.Event.MessageID == "" && i.Record != nil {
-		return event.ReplyOfFinal(i.Record.ID)
+		return recordid.ReplyOfFinal(i.Record.ID)
 	}
 	return i.Event.MessageID
 }

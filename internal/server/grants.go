@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -111,7 +112,7 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 // decision is stored. Then they may have approved it anew, and only the thread knows.
 func (h *approvalHandlers) requestedAgain(ctx context.Context, threadID, toolCallID string, round int) (bool, error) {
 	next := event.ApprovalRequest{ToolCallID: toolCallID, Round: max(round, 1) + 1}
-	records, err := h.store.RecordsByID(ctx, h.key(threadID), event.RequestID(next))
+	records, err := h.store.RecordsByID(ctx, h.key(threadID), recordid.Request(next))
 	return len(records) > 0, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/server"
 )
 
@@ -21,7 +22,7 @@ func of(m event.Message) event.Record {
 
 func decided(on string, d event.Interception) event.Record {
 	d.EventID, d.EventType = on, event.TypeMessage
-	return event.NewRecord(event.InterceptionID(on), event.TypeHook, "trace", on, time.Unix(1700000001, 0), d)
+	return event.NewRecord(recordid.Interception(on), event.TypeHook, "trace", on, time.Unix(1700000001, 0), d)
 }
 
 func agentSays(id, content string, held bool) event.Message {

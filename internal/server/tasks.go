@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -154,7 +155,7 @@ func (h *taskHandlers) upToDate(ctx context.Context, threadID string, task event
 // storedTask finds a task in the store: seq is that of its newest record, 0 if there is
 // none. The error is a problem document.
 func (h *taskHandlers) storedTask(ctx context.Context, threadID, id string) (task event.Task, seq int64, err error) {
-	records, err := h.store.RecordsByID(ctx, h.key(threadID), id, event.TaskEndedID(id))
+	records, err := h.store.RecordsByID(ctx, h.key(threadID), id, recordid.TaskEnded(id))
 	if err != nil {
 		return task, 0, h.problem(ctx, threadID, err)
 	}

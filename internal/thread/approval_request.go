@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -48,7 +49,7 @@ func (c *Call) accept(now time.Time) {
 	case p.Denied != "":
 		made := c.approvalOf(now)
 		made.Decision, made.By, made.Reason = event.DecisionDeny, p.DeniedBy, p.Denied
-		t.record(now, event.DecisionID(p.ID, c.Round), event.TypeApproval, made)
+		t.record(now, recordid.Decision(p.ID, c.Round), event.TypeApproval, made)
 		s.Decisions.rememberSettled(p.ID, event.DecisionDeny)
 		c.settleWithoutRunning(now, DeniedByPolicy(p.Denied))
 	case p.Duplicate != "":
@@ -81,7 +82,7 @@ func (c *Call) granted(now time.Time) {
 	g := c.Plan.Grant
 	made := c.approvalOf(now)
 	made.Decision, made.By, made.Grant = event.DecisionApprove, g.By, g.ID
-	c.Stage, c.DecisionID, c.RemindAt = CallReady, event.DecisionID(c.Plan.ID, c.Round), nil
+	c.Stage, c.DecisionID, c.RemindAt = CallReady, recordid.Decision(c.Plan.ID, c.Round), nil
 	t.record(now, c.DecisionID, event.TypeApproval, made)
 	s.Decisions.rememberSettled(c.Plan.ID, event.DecisionApprove)
 	if c.Requested != nil {
@@ -101,7 +102,7 @@ func (c *Call) RequestAgain(now time.Time, p PlannedCall) {
 	}
 	c.request(now)
 	q := *c.Requested
-	t.record(now, event.RequestID(q), event.TypeApprovalRequest, q)
+	t.record(now, recordid.Request(q), event.TypeApprovalRequest, q)
 }
 
 // approvalOf returns an approval record with the fields that depend on the call.
@@ -229,7 +230,7 @@ func (r *AgentRun) cover(now time.Time, reply PlanReply) {
 // is checked immediately before they run. Revoke returns the id of the record.
 func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 	s := ds.thread
-	recordID = event.RevocationID(v.ToolCallID, s.newID(now))
+	recordID = recordid.Revocation(v.ToolCallID, s.newID(now))
 	s.record(recordID, event.TypeApproval, "", v.ToolCallID, now, event.Approval{
 		ToolCallID: v.ToolCallID, Decision: event.DecisionRevoked, Scope: event.ScopeOnce, By: v.By, Reason: v.Reason, DecidedAt: now,
 	})

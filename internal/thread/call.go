@@ -6,6 +6,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // Call is a tool call of a run.
@@ -170,14 +171,14 @@ func (c *Call) settleWithoutRunning(now time.Time, text string) {
 		// Remember the call, so that a late result of a client is recognised.
 		s.Decisions.Settled = keepLast(append(s.Decisions.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
 	}
-	t.record(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(text, true))
+	t.record(now, recordid.Result(c.Plan.ID), event.TypeMessage, c.result(text, true))
 }
 
 // result returns the message of a result that the thread itself produced.
 func (c *Call) result(text string, isError bool) event.Message {
 	r, s := c.run, c.run.turn.thread
 	return event.Message{
-		ID: event.ResultID(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.CreatedByTool, Role: event.RoleTool, Content: text,
+		ID: recordid.Result(c.Plan.ID), ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.CreatedByTool, Role: event.RoleTool, Content: text,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: isError, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
 	}
 }

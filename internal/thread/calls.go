@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // ApplyCallsDecision applies the decision of hooks on the tool calls of a reply: the calls run, or
@@ -143,7 +144,7 @@ func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 		ID: r.MessageID, ThreadID: s.ThreadID, SenderID: e.AgentName, SenderType: event.CreatedByAgent, Role: event.RoleAssistant,
 		ToolCalls: calls, AgentID: e.AgentName, ReplyToMessageID: of,
 	})
-	t.record(now, event.CallsID(r.MessageID), event.TypeToolCall,
+	t.record(now, recordid.Calls(r.MessageID), event.TypeToolCall,
 		event.ToolCallEvent{ThreadID: s.ThreadID, AgentName: e.AgentName, ToolCalls: calls})
 }
 

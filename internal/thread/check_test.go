@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -67,12 +68,12 @@ func TestPostRefused(t *testing.T) {
 
 func TestRecordIDsOfApprovals(t *testing.T) {
 	request := func(round, reminder int) string {
-		return event.RequestID(event.ApprovalRequest{ToolCallID: "c1", Round: round, Reminder: reminder})
+		return recordid.Request(event.ApprovalRequest{ToolCallID: "c1", Round: round, Reminder: reminder})
 	}
 	require.Equal(t, []string{"c1.request", "c1.request", "c1.request.2", "c1.reminder.1", "c1.reminder.3"},
 		[]string{request(0, 0), request(1, 0), request(2, 0), request(0, 1), request(2, 3)})
 	require.Equal(t, []string{"c1.decision", "c1.decision", "c1.decision.2"},
-		[]string{event.DecisionID("c1", 0), event.DecisionID("c1", 1), event.DecisionID("c1", 2)})
+		[]string{recordid.Decision("c1", 0), recordid.Decision("c1", 1), recordid.Decision("c1", 2)})
 }
 
 func TestTermsOfARequest(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -24,7 +25,7 @@ func (c *Call) AskClient(now time.Time) {
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Arguments: c.Plan.Arguments, Agent: r.Agent, MessageID: r.MessageID,
 		RequestedAt: now, ExpiresAt: now.Add(c.Plan.ClientTime),
 	}
-	t.record(now, event.ClientCallID(c.Plan.ID), event.TypeClientCall, *c.Client)
+	t.record(now, recordid.ClientCall(c.Plan.ID), event.TypeClientCall, *c.Client)
 	s.Decisions.applyEarlyResults(now)
 }
 
@@ -138,7 +139,7 @@ func (ds *Decisions) answeredAs(res signals.ToolResult) signals.DecideOutcome {
 }
 
 // answerKey returns the key of a client's result in Settled, distinct from that of a decision.
-func answerKey(toolCallID string) string { return event.ResultID(toolCallID) }
+func answerKey(toolCallID string) string { return recordid.Result(toolCallID) }
 
 func answerSum(res signals.ToolResult) event.Decision {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%t %s", res.IsError, res.Output))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -129,7 +130,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 		c.Votes = append(c.Votes, event.Vote{By: d.By, At: now, Reason: d.Reason})
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
-			t.record(now, event.VoteID(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
+			t.record(now, recordid.Vote(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
 			return signals.DecideResult{Result: signals.DecideAccepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes
@@ -142,7 +143,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 	if d.Scope != "" {
 		made.Scope, made.Pattern, made.Rest = d.Scope, d.Pattern, checked.Rest
 	}
-	c.Stage, c.DecisionID = CallReady, event.DecisionID(c.Plan.ID, c.Round)
+	c.Stage, c.DecisionID = CallReady, recordid.Decision(c.Plan.ID, c.Round)
 	c.decided(now, made)
 	return signals.DecideResult{Result: signals.DecideAccepted}
 }
@@ -150,7 +151,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 // decided records the end of an approval request.
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
-	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
+	t.record(now, recordid.Decision(c.Plan.ID, c.Round), event.TypeApproval, made)
 	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.Decisions.rememberSettled(c.Plan.ID, made.Decision)
 	c.RemindAt = nil

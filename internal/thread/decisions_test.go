@@ -7,6 +7,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -118,7 +119,7 @@ func results(t *testing.T, s *State) map[string]string {
 		if m := payload[event.Message](t, rec); m.ToolCallID != "" {
 			require.NotContains(t, out, m.ToolCallID, "S4-71 one result for each call")
 			require.True(t, m.IsError)
-			require.Equal(t, event.ResultID(m.ToolCallID), rec.ID)
+			require.Equal(t, recordid.Result(m.ToolCallID), rec.ID)
 			out[m.ToolCallID] = m.Content
 		}
 	}

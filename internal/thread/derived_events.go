@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -264,7 +265,7 @@ func (ts *Turns) settleRoots(now time.Time) {
 			if m := r.Result.Message; m != nil {
 				final.Agent, final.MessageID = m.AgentID, m.ID
 			}
-			s.Outbox.recordIn(r.EventID, event.FinalID(r.TurnID), event.TypeFinal, r.TraceID, r.EventID, now, final)
+			s.Outbox.recordIn(r.EventID, recordid.Final(r.TurnID), event.TypeFinal, r.TraceID, r.EventID, now, final)
 		}
 		out := r.Result
 		out.EventID = r.EventID

@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -168,7 +169,7 @@ func (t *Turn) applyRule(now time.Time, d HookDecision, rules []rule.Spec) {
 	spec, ok := t.ruleFor(e, rules)
 	if !ok {
 		s.logLine(LogWarn, "No rule matched for event: "+e.Type, "event", e.ID)
-		t.record(now, event.UnmatchedID(t.turnID()), event.TypeStatus,
+		t.record(now, recordid.Unmatched(t.turnID()), event.TypeStatus,
 			event.StatusChange{Status: event.StatusUnmatched, Detail: "No rule matched for event: " + e.Type})
 		return
 	}
@@ -214,7 +215,7 @@ func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 		return
 	}
 	// Hooks process the message like any other.
-	id := event.QueryMessageID(e.ID)
+	id := recordid.QueryMessage(e.ID)
 	t.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
 		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.CreatedByUser, Content: q.Content,
 	})})
@@ -236,7 +237,7 @@ func (t *Turn) startRuleAgent(e event.EnvEvent) {
 		s.Roster.resetTurnLimit(event.CreatedByTool)
 	}
 	r := t.addRun(&AgentRun{
-		Agent: t.handlerOf(handler, e), Phase: PhaseModel, ReplyTo: event.ObservedID(t.Item.ID),
+		Agent: t.handlerOf(handler, e), Phase: PhaseModel, ReplyTo: recordid.Observed(t.Item.ID),
 		Instructions: joined(handler.SystemPrompt, handler.Prompt),
 		Observe:      &Observe{EventID: t.Item.ID, Type: e.Type, Query: "Process event: " + e.Type, Replaced: t.Handling.Replaced},
 	})
@@ -311,7 +312,7 @@ func (t *Turn) FunctionFailed(now time.Time, why string) {
 // hooks' event.
 func (t *Turn) RuleEvent() HookEvent {
 	s := t.thread
-	e := s.itemEvent(&t.Queued, event.RuleID(t.turnID()))
+	e := s.itemEvent(&t.Queued, recordid.Rule(t.turnID()))
 	e.ByRule, e.undecided = true, false
 	_, e.Changed, _ = t.env(t.decision())
 	return e

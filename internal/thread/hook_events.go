@@ -5,6 +5,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // ItemEvent returns the turn's item for hooks.
@@ -58,7 +59,7 @@ func (r *AgentRun) ReplyEvent() HookEvent {
 // CallsEvent returns the tool calls of the run's reply for hooks.
 func (r *AgentRun) CallsEvent() HookEvent {
 	t := r.turn
-	id := event.CallsID(r.MessageID)
+	id := recordid.Calls(r.MessageID)
 	e := HookEvent{ID: id, Key: id, Type: event.TypeToolCall, Parent: t.Item.ID, CreatedBy: event.CreatedByAgent, Agent: r.Agent}
 	e.undecided = slices.Contains(r.Undecided, event.TypeToolCall)
 	for _, c := range r.Reply.Calls {
@@ -70,7 +71,7 @@ func (r *AgentRun) CallsEvent() HookEvent {
 // ResultEvent returns the result of a call for hooks.
 func (c *Call) ResultEvent() HookEvent {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
-	id := event.ResultID(c.Plan.ID)
+	id := recordid.Result(c.Plan.ID)
 	m := event.Message{
 		ID: id, ThreadID: s.ThreadID, SenderID: c.Plan.Name, SenderType: event.CreatedByTool, Role: event.RoleTool,
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, IsError: c.Failed, AgentID: r.Agent, ReplyToMessageID: r.MessageID,
@@ -85,7 +86,7 @@ func (c *Call) ResultEvent() HookEvent {
 // ModelCallEvent returns the run's next model call for hooks.
 func (r *AgentRun) ModelCallEvent() HookEvent {
 	t, s := r.turn, r.turn.thread
-	id := event.LLMCallID(r.messageID())
+	id := recordid.LLMCall(r.messageID())
 	return HookEvent{
 		ID: id, Key: id, Type: event.TypeLLMCall, Parent: t.Item.ID, CreatedBy: event.CreatedByAgent, Agent: r.agentOf(),
 		Event: event.LLMCallEvent{ThreadID: s.ThreadID, AgentName: r.agentOf(), Step: r.Step + 1},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -226,10 +227,10 @@ func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event
 	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
 	// Record the item in case its turn has never started.
 	in.recordItem(now, q.as(it))
-	s.Outbox.recordIn(q.root(), event.StatusSetID(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
+	s.Outbox.recordIn(q.root(), recordid.StatusSet(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
 	if q.Hooked && (c.Status == event.ItemOverwritten || c.Status == event.ItemExpired) {
-		s.record(event.WithdrawalID(it.ID), event.TypeHook, it.TraceID, it.ID, now,
+		s.record(recordid.Withdrawal(it.ID), event.TypeHook, it.TraceID, it.ID, now,
 			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.OutcomeWithdrawn, Hooks: []event.HookOutcome{}})
 	}
 	if c.Status == event.ItemFailed {
@@ -291,7 +292,7 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 		it := q.Item
 		it.Status, it.UpdatedAt, it.Error = event.ItemCompleted, now, why
 		in.recordItem(now, q)
-		s.Outbox.recordIn(q.root(), event.InterruptedID(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
+		s.Outbox.recordIn(q.root(), recordid.Interrupted(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
 			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
 		in.rememberEnded(it)
 		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})

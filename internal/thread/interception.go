@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // HookEvent is an event that hooks and processors decide on.
@@ -243,13 +244,13 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d HookDecision, deferre
 		m.Held = false
 		rec.Message, d.Silent = &m, false
 	}
-	id := event.InterceptionID(e.ID)
+	id := recordid.Interception(e.ID)
 	if e.ByRule {
-		id = event.InterceptionID(event.RuleID(e.ID))
+		id = recordid.Interception(recordid.Rule(e.ID))
 	}
 	if d.Outcome == event.OutcomeFailed {
 		// A retry may get another decision.
-		id = event.FailedInterceptionID(e.Key)
+		id = recordid.FailedInterception(e.Key)
 	}
 	write := !d.Silent && (len(d.Hooks) > 0 || rec.Message != nil)
 	if write || e.undecided && d.Outcome == event.OutcomePassed && !s.Outbox.pass(e) {

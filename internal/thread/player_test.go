@@ -19,6 +19,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -221,7 +222,7 @@ func (p *player) do(c command) {
 	case "breaks":
 		p.broken = c.id + " " + c.text
 	case "created":
-		s.Lifecycle(now, event.TypeSessionCreated, event.OpenedID(s.ThreadID), p.rules)
+		s.Lifecycle(now, event.TypeSessionCreated, recordid.Opened(s.ThreadID), p.rules)
 	case "post", "custom", "env", "post-signal":
 		p.post(c)
 	case "check-post":

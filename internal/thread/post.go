@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -172,8 +173,8 @@ func (in *Inbox) PostFailed(now time.Time, p Incoming, problem error) {
 	}
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.ItemFailed, problem.Error(), now
-	s.Outbox.recordIn(q.root(), event.UnqueuedID(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
-	s.Outbox.recordIn(q.root(), event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
+	s.Outbox.recordIn(q.root(), recordid.Unqueued(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
+	s.Outbox.recordIn(q.root(), recordid.Error(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 	in.fail(q.as(it).withoutContent())
 	s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
@@ -256,7 +257,7 @@ func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
 		in.Queue = slices.Delete(in.Queue, i, i+1)
 		it := q.Item
 		it.Status, it.Error, it.UpdatedAt = event.ItemFailed, Why(why), now
-		s.Outbox.recordIn(q.root(), event.ErrorID(event.TurnID(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
+		s.Outbox.recordIn(q.root(), recordid.Error(recordid.Turn(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
 			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 		in.fail(q.as(it))
 		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
@@ -276,7 +277,7 @@ func (in *Inbox) expire(now time.Time) {
 		if it.TTL > 0 && now.Sub(it.CreatedAt) > time.Duration(it.TTL)*time.Millisecond {
 			// Its message is not stored, since agents would see it.
 			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
-			s.Outbox.recordIn(q.root(), event.ExpiredID(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.ItemExpired), Detail: detail})
+			s.Outbox.recordIn(q.root(), recordid.Expired(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.ItemExpired), Detail: detail})
 			s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
 			it.Status, it.Error, it.UpdatedAt = event.ItemExpired, detail, now
 			in.rememberEnded(it)
@@ -335,7 +336,7 @@ func (in *Inbox) requeue(now time.Time, q Queued, by string) {
 		q = q.onItsOwn()
 	}
 	in.Queue = append(in.Queue, q)
-	s.Outbox.recordIn(q.root(), event.RetriedID(it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
+	s.Outbox.recordIn(q.root(), recordid.Retried(it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -51,7 +52,7 @@ func (m *machine) open() map[string]bool {
 func (m *machine) checkCalls(seen map[string]int) {
 	open := m.open()
 	for id := range m.asked {
-		results := seen[event.ResultID(id)]
+		results := seen[recordid.Result(id)]
 		if open[id] {
 			require.Zero(m.t, results, "call %s has a result and is open", id)
 		} else {

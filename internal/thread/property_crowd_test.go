@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -198,7 +199,7 @@ func (m *machine) carryOut(r *AgentRun, c *Call) {
 	}
 	require.True(m.t, !m.crowd.needs[id] || m.crowd.approved[id], "call %s runs without approval", id)
 	in := c.ToolStep(nil)
-	require.NotContains(m.t, m.store, event.ResultID(id), "S4-94 no call runs that has its result")
+	require.NotContains(m.t, m.store, recordid.Result(id), "S4-94 no call runs that has its result")
 	m.flush(in.Flush)
 	if m.crowd.needs[id] {
 		var made event.Approval
@@ -211,7 +212,7 @@ func (m *machine) carryOut(r *AgentRun, c *Call) {
 		c.AskClient(m.now)
 		return
 	}
-	m.keep([]event.Record{event.NewRecord(event.ResultID(id), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: id})})
+	m.keep([]event.Record{event.NewRecord(recordid.Result(id), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: id})})
 	m.s.ran(m.now, r, c)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -145,7 +146,7 @@ func (m *machine) subEnds() {
 		c.SubAgentLost(m.now, "gone")
 		return
 	}
-	m.keep([]event.Record{event.NewRecord(event.ResultID(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
+	m.keep([]event.Record{event.NewRecord(recordid.Result(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
 	c.SubAgentReplied(DelegateReply{Failed: m.one(3)})
 }
 
@@ -161,7 +162,7 @@ func (m *machine) subAsks() {
 	require.True(m.t, asks)
 	if m.one(2) {
 		m.asked[callID] = true
-		m.keep([]event.Record{event.NewRecord(event.ResultID(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
+		m.keep([]event.Record{event.NewRecord(recordid.Result(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
 		m.s.Children.ApplyDecision(m.now, decided(id, callID, event.DecisionApprove))
 		_, _, asks = m.s.Children.Request(callID)
 		require.False(m.t, asks)

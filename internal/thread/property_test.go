@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -235,14 +236,14 @@ func (m *machine) tool() {
 		return
 	}
 	in := c.ToolStep(m.specs())
-	require.NotContains(m.t, m.store, event.ResultID(in.ToolCallID), "no call runs that has its result")
+	require.NotContains(m.t, m.store, recordid.Result(in.ToolCallID), "no call runs that has its result")
 	if m.one(5) {
 		c.CallFailed(m.now, "lost")
 		r.ToolsDone(m.now)
 		return
 	}
 	m.flush(in.Flush)
-	m.keep([]event.Record{event.NewRecord(event.ResultID(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(TurnEvent(in.Root, in.EventID))})
+	m.keep([]event.Record{event.NewRecord(recordid.Result(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(TurnEvent(in.Root, in.EventID))})
 	reply := ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if len(in.Inline) > 0 {
 		d := m.decision(saying(event.CreatedByTool, "note", "[gone]"))
@@ -328,7 +329,7 @@ func (m *machine) finish() {
 	require.Equal(m.t, m.ended, terminal, "S1-23 one terminal record for each run")
 	m.checkTurnsEnded()
 	for id := range m.asked {
-		require.Contains(m.t, m.store, event.ResultID(id), "S4-71")
+		require.Contains(m.t, m.store, recordid.Result(id), "S4-71")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -37,7 +38,7 @@ func (t *Turn) address(now time.Time, agent string, m event.Message) {
 func (t *Turn) addressRun(now time.Time, r AgentRun) {
 	s := t.thread
 	if n := s.Roster.LLMCalls[key(r.Agent)]; n >= s.Roster.turnLimit() {
-		t.notice(now, event.TurnLimitID(r.ReplyTo, key(r.Agent)), TurnLimitText(n))
+		t.notice(now, recordid.TurnLimit(r.ReplyTo, key(r.Agent)), TurnLimitText(n))
 		return
 	}
 	r.Phase = PhaseModel

@@ -7,6 +7,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // Phase is the next step of a run.
@@ -124,7 +125,7 @@ func (r *AgentRun) AtLimit(now time.Time) bool {
 		return false
 	}
 	text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
-	r.turn.notice(now, event.StepLimitID(r.messageID()), text)
+	r.turn.notice(now, recordid.StepLimit(r.messageID()), text)
 	r.Fail(now, text, true)
 	return true
 }
@@ -193,7 +194,7 @@ func (r *AgentRun) ApplyModelCallDecision(now time.Time, d HookDecision) bool {
 
 // messageID returns the id of the run's next reply.
 func (r *AgentRun) messageID() string {
-	return event.ReplyID(r.turn.turnID(), r.Slot, r.Step+1)
+	return recordid.Reply(r.turn.turnID(), r.Slot, r.Step+1)
 }
 
 // Replied handles a model's reply. Hooks decide on it before it takes effect.
@@ -280,7 +281,7 @@ func (r *AgentRun) finish(now time.Time, m event.Message) {
 		r.Final, final.MessageID = &m, m.ID
 	}
 	if held {
-		t.record(now, event.FinalID(r.MessageID), event.TypeFinal, final)
+		t.record(now, recordid.Final(r.MessageID), event.TypeFinal, final)
 	}
 	if r.Final != nil && !t.EndStored {
 		r.routeReply(now, m)
@@ -371,6 +372,6 @@ func (r *AgentRun) Fail(now time.Time, why string, retryable bool) {
 	t := r.turn
 	why = Why(why)
 	r.Phase, r.Error, r.Reply, r.Outage = PhaseDone, why, nil, nil
-	t.record(now, event.ErrorID(r.messageID()), event.TypeError,
+	t.record(now, recordid.Error(r.messageID()), event.TypeError,
 		event.Failure{Agent: r.Agent, EventID: t.Item.ID, MessageID: r.messageID(), Error: why, Retryable: retryable})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -72,7 +73,7 @@ func New(namespace, threadID string, start signals.Start, now time.Time) *State 
 	}
 	s.bind()
 	s.Outbox.Row.Number = s.Outbox.nextRow(now)
-	s.record(event.OpenedID(s.ThreadID), event.TypeStatus, "", "", now,
+	s.record(recordid.Opened(s.ThreadID), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusOpened, Agents: start.Agents})
 	return s
 }
@@ -136,7 +137,7 @@ func (s *State) Close(now time.Time) {
 	}
 	s.Inbox.Queue, s.closed = nil, true
 	s.Turns.settleRoots(now)
-	s.record(event.ClosedID(s.ThreadID, s.newID(now)), event.TypeStatus, "", "", now,
+	s.record(recordid.Closed(s.ThreadID, s.newID(now)), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusClosed, By: s.Closing.By, Detail: s.Closing.Reason})
 	s.Outbox.changeRow(now).Status = "closed"
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -52,7 +53,7 @@ func (t *Turn) joins(q Queued) {
 // hooks decide again if the message joins another turn.
 func (t *Turn) SteeredEvent(q Queued) HookEvent {
 	s := t.thread
-	e := s.itemEvent(&q, event.SteerID(q.Item.ID, t.turnID()))
+	e := s.itemEvent(&q, recordid.Steer(q.Item.ID, t.turnID()))
 	e.stored = q.Stored || q.Item.Attempt > 0
 	return e
 }
@@ -66,9 +67,9 @@ func (t *Turn) Join(now time.Time, q Queued, d HookDecision) {
 	it.Status, it.UpdatedAt = event.ItemCompleted, now
 	if d.Outcome == event.OutcomeFailed {
 		it.Status, it.Error = event.ItemFailed, d.Error
-		s.Outbox.recordIn(it.ID, event.ErrorID(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
+		s.Outbox.recordIn(it.ID, recordid.Error(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
 		s.Inbox.fail(q.as(it))
-		s.Turns.announceEnd(now, event.TurnID(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
+		s.Turns.announceEnd(now, recordid.Turn(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
 		return
 	}
 	if d.Outcome == event.OutcomeOverwritten {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -24,7 +25,7 @@ func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
 	if known != (a.Request.Reminder > 0) {
 		return
 	}
-	s.record(event.RequestID(a.Request), event.TypeApprovalRequest, ch.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
+	s.record(recordid.Request(a.Request), event.TypeApprovalRequest, ch.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
 	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
@@ -67,7 +68,7 @@ func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
 		decision = d.Approval.Decision
 		// The grant applies to the sub-agent's thread.
 		d.Approval.ThreadID = cmp.Or(d.Approval.ThreadID, d.ThreadID)
-		s.record(event.DecisionID(d.ToolCallID, d.Approval.Round), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
+		s.record(recordid.Decision(d.ToolCallID, d.Approval.Round), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
 	}
 	s.Decisions.rememberSettled(d.ToolCallID, decision)
 	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})

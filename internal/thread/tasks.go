@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -109,7 +110,7 @@ func (c *Call) Refused(now time.Time, why string) {
 func (c *Call) answered(now time.Time, text string, isError bool) {
 	t := c.run.turn
 	c.Stage, c.Failed, c.Undecided = CallRan, isError, true
-	t.recordUndecided(now, event.ResultID(c.Plan.ID), event.TypeMessage, c.result(c.editedPrefix()+text, isError))
+	t.recordUndecided(now, recordid.Result(c.Plan.ID), event.TypeMessage, c.result(c.editedPrefix()+text, isError))
 }
 
 // Reported handles the report of a task's end. It does not change a task that has already
@@ -208,7 +209,7 @@ func (ta *Tasks) settle(now time.Time, i int, state event.TaskState, why, by str
 	task := ta.Running[i]
 	task.State, task.Error, task.By, task.EndedAt = state, Why(why), by, &now
 	ta.Running = slices.Delete(ta.Running, i, i+1)
-	s.Outbox.recordIn("", event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	s.Outbox.recordIn("", recordid.TaskEnded(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	kept := task
 	kept.Error = shortWhy(kept.Error)
 	ta.Ended = keepLast(append(ta.Ended, kept), maxTasksEnded)
@@ -246,7 +247,7 @@ func taskEventID(ref Ref, task event.Task) string {
 func TaskRecords(ref Ref, task event.Task, reply TaskReply, now time.Time) []event.Record {
 	state, typ := reply.state()
 	task.State, task.Error, task.By, task.EndedAt = state, Why(reply.Error), reply.By, &now
-	ended := event.NewRecord(event.TaskEndedID(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	ended := event.NewRecord(recordid.TaskEnded(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	if reply.Cancelled && !task.Detached {
 		// The task was cancelled because the thread was closed, which is not an event.
 		return []event.Record{ended}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -43,7 +44,7 @@ func (s *State) Change(now time.Time, c signals.ThreadChange) (recordID string) 
 		c.Metadata = s.ParentLink.withParent(c.Metadata)
 		s.Metadata, row.Metadata, what = c.Metadata, c.Metadata, append(what, "metadata")
 	}
-	recordID = event.UpdatedID(s.ThreadID, s.newID(now))
+	recordID = recordid.Updated(s.ThreadID, s.newID(now))
 	s.record(recordID, event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusUpdated, Agents: agents, Title: c.Title, Detail: strings.Join(what, ", "), By: c.By})
 	return recordID

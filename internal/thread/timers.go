@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -110,7 +111,7 @@ func (c *Call) expireCall(now time.Time) {
 	t, s := c.run.turn, c.run.turn.thread
 	made := c.approvalOf(now)
 	made.Decision, made.By, made.Votes = event.DecisionExpired, "threadmill", c.Votes
-	t.record(now, event.DecisionID(c.Plan.ID, c.Round), event.TypeApproval, made)
+	t.record(now, recordid.Decision(c.Plan.ID, c.Round), event.TypeApproval, made)
 	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.Decisions.rememberSettled(c.Plan.ID, event.DecisionExpired)
 	text := fmt.Sprintf(expiredText, c.Plan.Approval.Expires)
@@ -128,6 +129,6 @@ func (c *Call) remind(now time.Time) {
 	c.RemindAt = &at
 	q := *c.Requested
 	q.Votes, q.Reminder = c.Votes, c.Reminders
-	t.record(now, event.RequestID(q), event.TypeApprovalRequest, q)
+	t.record(now, recordid.Request(q), event.TypeApprovalRequest, q)
 	c.forwardRequest(q)
 }

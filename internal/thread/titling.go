@@ -3,7 +3,7 @@ package thread
 import (
 	"time"
 
-	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // Titling is the state of the thread's title.
@@ -30,7 +30,7 @@ func (ti *Titling) Due() bool {
 func (ti *Titling) Step(now time.Time) TitleStep {
 	s := ti.thread
 	ti.Tried = true
-	return TitleStep{Thread: s.Ref(), RecordID: event.TitledID(s.ThreadID, s.newID(now))}
+	return TitleStep{Thread: s.Ref(), RecordID: recordid.Titled(s.ThreadID, s.newID(now))}
 }
 
 // Apply applies a generated title. It reports whether the thread accepted it: it may have got

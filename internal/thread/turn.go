@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -142,7 +143,7 @@ func (t *Turn) recordUnhandled(now time.Time) {
 	s := t.thread
 	it := t.Item
 	s.logLine(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
-	t.record(now, event.UnhandledID(t.turnID()), event.TypeStatus, event.StatusChange{
+	t.record(now, recordid.Unhandled(t.turnID()), event.TypeStatus, event.StatusChange{
 		Status: event.StatusUnhandled,
 		Detail: fmt.Sprintf("nothing handles events of type %s: no hook or processor of the worker matches it; check the type, or register one", it.Type),
 	})
@@ -199,13 +200,13 @@ func distinct(names []string) (out []string) {
 // failItem ends the turn of an item before any agent ran.
 func (t *Turn) failItem(now time.Time, why string) {
 	t.Error = why
-	t.record(now, event.ErrorID(t.turnID()), event.TypeError,
+	t.record(now, recordid.Error(t.turnID()), event.TypeError,
 		event.Failure{EventID: t.Item.ID, Error: why, Retryable: true})
 }
 
 func (t *Turn) turnID() string { return t.id() }
 
-func (t *Turn) id() string { return event.TurnID(t.Item.ID, t.Item.Attempt) }
+func (t *Turn) id() string { return recordid.Turn(t.Item.ID, t.Item.Attempt) }
 
 // record adds a record to the turn.
 func (t *Turn) record(now time.Time, id, typ string, payload any) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -13,11 +14,11 @@ func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 	s := t.thread
 	switch id := t.id(); {
 	case t.EndStored:
-		out.LastRecord = event.TurnEndedID(id)
+		out.LastRecord = recordid.TurnEnded(id)
 		s.Turns.addOutcomes(out, t.Steered)
 	case t.Stage == ItemDebounced:
 		// The rule has not handled the event yet.
-		s.Turns.announceEnd(now, event.DebouncedTurnID(id), t.Item.TraceID, out, t.Steered)
+		s.Turns.announceEnd(now, recordid.DebouncedTurn(id), t.Item.TraceID, out, t.Steered)
 	default:
 		s.Turns.announceEnd(now, id, t.Item.TraceID, out, t.Steered)
 	}
@@ -40,7 +41,7 @@ func (t *Turn) endsWith(r *AgentRun) string {
 			return ""
 		}
 	}
-	return event.TurnEndedID(t.turnID())
+	return recordid.TurnEnded(t.turnID())
 }
 
 // setEnd sets the requested status of the item of a turn that was ended by hand.
@@ -78,7 +79,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 	t.endItem(now, out)
 	if !terminal && len(t.Runs) > 0 && s.Turns.rootOf(t.root()) == nil {
 		// A processor replaced an agent's message, and nothing follows.
-		t.record(now, event.FinalID(t.turnID()), event.TypeFinal, event.Final{})
+		t.record(now, recordid.Final(t.turnID()), event.TypeFinal, event.Final{})
 	}
 	for _, in := range t.Intercepting {
 		s.Turns.abandonHook(in)
@@ -105,7 +106,7 @@ func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
 		return
 	}
 	out.Status, out.Error = signals.TurnInterrupted, t.Interrupted.Reason
-	t.record(now, event.InterruptedID(t.turnID()), event.TypeStatus,
+	t.record(now, recordid.Interrupted(t.turnID()), event.TypeStatus,
 		event.StatusChange{Status: event.StatusInterrupted, By: t.Interrupted.By, Detail: t.Interrupted.Reason})
 }
 
@@ -121,7 +122,7 @@ func (t *Turn) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
 			out.Status, out.Error, terminal = signals.TurnFailed, r.Error, true
 		case r.Interrupted:
 			terminal = true
-			t.record(now, event.FinalID(r.messageID()), event.TypeFinal,
+			t.record(now, recordid.Final(r.messageID()), event.TypeFinal,
 				event.Final{Agent: r.Agent, MessageID: r.MessageID})
 		case !r.Answered:
 			terminal = true

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -157,7 +158,7 @@ func (ts *Turns) eventOf(traceID, parent string) string {
 // the turn's last record.
 func (ts *Turns) announceEnd(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
 	s := ts.thread
-	out.LastRecord = event.TurnEndedID(turnID)
+	out.LastRecord = recordid.TurnEnded(turnID)
 	s.Outbox.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
 		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error})
 	ts.addOutcomes(out, joined)
@@ -170,7 +171,7 @@ func (ts *Turns) announceUnprocessed(now time.Time, q Queued, out signals.TurnRe
 		ts.addOutcome(out)
 		return
 	}
-	ts.announceEnd(now, event.TurnID(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
+	ts.announceEnd(now, recordid.Turn(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
 }
 
 // eachCall visits the calls of all turns that were not interrupted. visit may change or end them.

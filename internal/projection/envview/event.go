@@ -8,6 +8,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -76,7 +77,7 @@ func (pr *projector) failure(item feed.Item, problem string) *event.EnvEvent {
 // result returns the event of a tool's result.
 func (pr *projector) result(item feed.Item) events {
 	e := item.Event
-	if e.ToolCallID == event.InfoCallID(item.Record.ParentEventID) {
+	if e.ToolCallID == recordid.InfoCall(item.Record.ParentEventID) {
 		// Not called by an agent: it shows the model the event of the turn.
 		return nil
 	}

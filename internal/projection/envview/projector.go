@@ -7,6 +7,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -26,7 +27,7 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 	case event.EventFinal:
 		return pr.emptyReply(ctx, item)
 	case event.EventToolCall:
-		if e.ToolCallID == event.InfoCallID(item.Record.ParentEventID) {
+		if e.ToolCallID == recordid.InfoCall(item.Record.ParentEventID) {
 			// Not called by an agent: it shows agents the event itself.
 			return nil, nil
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -74,7 +75,7 @@ func (pr *projector) decision(ctx context.Context, item feed.Item) (events, erro
 	status := msg.ToolCallStatus[msg.ToolCallID]
 	return events{
 		pr.worldMessageEvent(item, msg),
-		pr.statusUpdate(item, event.RequestID(q), msg.ToolCallID, status),
+		pr.statusUpdate(item, recordid.Request(q), msg.ToolCallID, status),
 		pr.statusUpdate(item, q.MessageID, q.ToolCallID, status),
 	}, nil
 }
@@ -89,7 +90,7 @@ func automaticDecision(a event.Approval, call string) string {
 
 // requestOf returns the request that a decision answers, if there was one.
 func (pr *projector) requestOf(ctx context.Context, a event.Approval) (q event.ApprovalRequest, found bool, err error) {
-	records, err := pr.Records(ctx, event.RequestID(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
+	records, err := pr.Records(ctx, recordid.Request(event.ApprovalRequest{ToolCallID: a.ToolCallID, Round: a.Round}))
 	if err != nil || len(records) == 0 {
 		return q, false, err
 	}
@@ -110,7 +111,7 @@ func decisionMessage(a event.Approval, q event.ApprovalRequest, messageID, chatI
 	id := event.ApprovalCallID(a.ToolCallID, a.Round)
 	return event.WorldMessage{
 		Sender: a.By, Content: text, Role: event.RoleTool, Timestamp: at, MessageID: messageID, ChatID: chatID,
-		AgentName: a.Agent, AgentID: a.Agent, ToolCallID: id, ReplyToMessageID: event.RequestID(q),
+		AgentName: a.Agent, AgentID: a.Agent, ToolCallID: id, ReplyToMessageID: recordid.Request(q),
 		ToolCallStatus: map[string]event.ToolCallStatus{id: {Complete: true, Result: result}},
 	}
 }
@@ -171,11 +172,11 @@ func (pr *projector) callStates(ctx context.Context, calls ...string) (map[strin
 	for round := 1; len(calls) > 0; round++ {
 		ids := make([]string, 0, 2*len(calls))
 		for _, call := range calls {
-			first := event.ResultID(call)
+			first := recordid.Result(call)
 			if round > 1 {
-				first = event.RequestID(event.ApprovalRequest{ToolCallID: call, Round: round})
+				first = recordid.Request(event.ApprovalRequest{ToolCallID: call, Round: round})
 			}
-			ids = append(ids, first, event.DecisionID(call, round))
+			ids = append(ids, first, recordid.Decision(call, round))
 		}
 		calls = nil
 		for some := range slices.Chunk(ids, store.MaxLimit) {

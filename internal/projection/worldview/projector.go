@@ -7,6 +7,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -66,7 +67,7 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 // isInfoCall reports whether a record is about a call that no agent made: it shows agents an event,
 // which people see as it is.
 func isInfoCall(r *event.Record, callID string, calls []event.ToolCall) bool {
-	id := event.InfoCallID(r.ParentEventID)
+	id := recordid.InfoCall(r.ParentEventID)
 	return callID == id || len(calls) == 1 && calls[0].ID == id
 }
 
@@ -171,7 +172,7 @@ func (pr *projector) final(ctx context.Context, item feed.Item) (events, error) 
 
 // callOf returns the model call of a message, if there is one.
 func (pr *projector) callOf(ctx context.Context, messageID string) (call event.LLMCall, there bool, err error) {
-	records, err := pr.Records(ctx, event.LLMCallID(messageID))
+	records, err := pr.Records(ctx, recordid.LLMCall(messageID))
 	if err != nil || len(records) == 0 {
 		return call, false, err
 	}

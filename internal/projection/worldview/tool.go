@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -20,8 +21,8 @@ func callsMessage(item feed.Item) string {
 	if msg, ok := resultMessage(item); ok {
 		return msg.ReplyToMessageID
 	}
-	id := strings.TrimSuffix(item.Record.ID, event.InterceptionID(""))
-	if reply, ok := event.ReplyOfCalls(id); ok {
+	id := strings.TrimSuffix(item.Record.ID, recordid.Interception(""))
+	if reply, ok := recordid.ReplyOfCalls(id); ok {
 		return reply
 	}
 	return ""
@@ -104,7 +105,7 @@ func (pr *projector) notRun(ctx context.Context, msg event.Message) (bool, error
 		// The tool log of a call that started a task belongs to the task, and may come later.
 		return false, nil
 	}
-	asked, err := pr.Records(ctx, event.ClientCallID(msg.ToolCallID))
+	asked, err := pr.Records(ctx, recordid.ClientCall(msg.ToolCallID))
 	if err != nil {
 		return false, err
 	}
@@ -125,7 +126,7 @@ func (pr *projector) runArguments(ctx context.Context, msg event.Message, approv
 		return approval.Arguments, nil
 	}
 	of := msg.ReplyToMessageID
-	records, err := pr.Records(ctx, of, event.InterceptionID(event.CallsID(of)))
+	records, err := pr.Records(ctx, of, recordid.Interception(recordid.Calls(of)))
 	if err != nil {
 		return "", err
 	}
