@@ -159,7 +159,7 @@ func (a *Activities) record(ctx context.Context, step thread.RecordStep) error {
 
 // notify tells the running steps of a turn to stop.
 func (a *Activities) notify(ctx context.Context, step thread.NotifyStep) error {
-	return a.cfg.Stream.Notify(ctx, stream.Key(step.Thread), stream.Notice{TraceID: step.TraceID, Reason: step.Reason})
+	return a.cfg.Stream.Notify(ctx, step.Thread, stream.Notice{TraceID: step.TraceID, Reason: step.Reason})
 }
 
 // append stores a batch after the workflow's unstored records, and notifies viewers.
@@ -171,7 +171,7 @@ func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Bat
 			batch.Thread.Title = &row.Title
 		}
 	}
-	done, err := a.cfg.Store.Append(ctx, store.Key(ref), batch)
+	done, err := a.cfg.Store.Append(ctx, ref, batch)
 	if err != nil {
 		return done, temporal.NewApplicationErrorWithCause("The store could not be written; the step is retried.", thread.ErrTypeRetry, err)
 	}
@@ -185,7 +185,7 @@ func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Bat
 // publish shows an entry to viewers. A failure delays viewers but loses no record, so it is only
 // logged. It reports whether this entry and earlier ones were lost.
 func (a *Activities) publish(ctx context.Context, ref thread.Ref, e stream.Entry) (lost bool) {
-	err := a.cfg.Stream.Publish(ctx, stream.Key(ref), e)
+	err := a.cfg.Stream.Publish(ctx, ref, e)
 	if err != nil && ctx.Err() == nil {
 		a.log.WarnContext(ctx, "publishing to the live stream", "thread", ref.ThreadID, "error", err)
 	}

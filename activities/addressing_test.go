@@ -114,7 +114,7 @@ func TestMemory(t *testing.T) {
 		c.Agents, c.Models = registry, map[string]llm.Provider{"fake": model}
 	})
 	elsewhere := thread.Ref{Namespace: "ns", ThreadID: "t2"}
-	_, err = w.store.Append(t.Context(), store.Key(elsewhere), store.Batch{Records: says("x1", "of another thread").Records})
+	_, err = w.store.Append(t.Context(), elsewhere, store.Batch{Records: says("x1", "of another thread").Records})
 	require.NoError(t, err)
 	in := modelStep()
 	in.Agents = []string{"assistant", "bob"}

@@ -10,7 +10,6 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
-	"github.com/threadmill/threadmill/store"
 )
 
 // replan plans an approved call again with the approved arguments. If the approval is no longer
@@ -59,7 +58,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 // decision reads the decision on a call.
 func (a *Activities) decision(ctx context.Context, ref thread.Ref, id string) (event.Approval, error) {
 	var out event.Approval
-	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), id)
+	records, err := a.cfg.Store.RecordsByID(ctx, ref, id)
 	switch {
 	case err != nil:
 		return out, readError(err)

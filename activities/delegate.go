@@ -65,7 +65,7 @@ func answerOf(in thread.EndStep, answer string) (text string, failed bool) {
 func (a *Activities) repliesIn(ctx context.Context, ref thread.Ref, traceID string) (string, error) {
 	var b strings.Builder
 	for q := (store.Query{}); ; {
-		page, err := store.Messages(ctx, a.cfg.Store, store.Key(ref), q)
+		page, err := store.Messages(ctx, a.cfg.Store, ref, q)
 		if err != nil {
 			return "", readError(err)
 		}
@@ -120,7 +120,7 @@ func (a *Activities) parentViewersOf(ctx context.Context, in thread.ModelStep) *
 		return nil
 	}
 	out := &parentViewers{a: a, to: *in.Parent, ref: thread.Ref{Namespace: in.Thread.Namespace, ThreadID: in.Parent.ThreadID}}
-	row, err := a.cfg.Store.Thread(ctx, store.Key(out.ref))
+	row, err := a.cfg.Store.Thread(ctx, out.ref)
 	if err != nil {
 		// Viewers receive the fragments, but may receive them again when they reconnect.
 		a.log.WarnContext(ctx, "reading the thread of a sub-agent's call", "thread", out.ref.ThreadID, "error", err)

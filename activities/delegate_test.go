@@ -39,7 +39,7 @@ func (w *fixture) spoke(messages ...event.Message) {
 		}
 		records = append(records, event.NewRecord(m.ID, event.TypeMessage, "e1", "", time.Now(), m))
 	}
-	_, err := w.store.Append(context.Background(), store.Key(subRef), store.Batch{Records: records})
+	_, err := w.store.Append(context.Background(), subRef, store.Batch{Records: records})
 	require.NoError(w.t, err)
 }
 
@@ -83,7 +83,7 @@ func TestEndDelegate(t *testing.T) {
 	require.Equal(t, store.ToolSucceeded, log.Status)
 	require.Equal(t, "assistant", log.Agent)
 	require.Equal(t, `"Let me see. Done."`, string(log.Output))
-	below, err := w.store.Records(context.Background(), store.Key(subRef), store.Query{Types: []string{event.TypeStatus}})
+	below, err := w.store.Records(context.Background(), subRef, store.Query{Types: []string{event.TypeStatus}})
 	require.NoError(t, err)
 	require.Len(t, below, 1, "what was handed over is stored where it belongs")
 }
@@ -92,7 +92,7 @@ func TestWhatASubAgentHasSaid(t *testing.T) {
 	w := newFixture(t, nil)
 	w.spoke(event.Message{Content: "Let me see. "}, event.Message{ID: "hidden", Content: "a secret", Held: true}, event.Message{ID: "changed", Content: "rude"})
 	kept := event.Message{ID: "changed", SenderType: event.CreatedByAgent, AgentID: "bob", Content: "polite"}
-	_, err := w.store.Append(context.Background(), store.Key(subRef), store.Batch{Records: []event.Record{
+	_, err := w.store.Append(context.Background(), subRef, store.Batch{Records: []event.Record{
 		decided("hidden", event.Interception{Outcome: event.OutcomeResponded}),
 		decided("changed", event.Interception{Outcome: event.OutcomeReplaced, Message: &kept}),
 		event.NewRecord("other", event.TypeMessage, "another", "", time.Now(), event.Message{ID: "other", SenderType: event.CreatedByAgent, Content: "to somebody else"}),

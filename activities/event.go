@@ -88,7 +88,7 @@ func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.
 
 // envEvent reads an environment event with the changes of hooks.
 func (a *Activities) envEvent(ctx context.Context, ref thread.Ref, eventID string) (event.EnvEvent, error) {
-	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), eventID, recordid.Interception(eventID), recordid.Withdrawal(eventID))
+	records, err := a.cfg.Store.RecordsByID(ctx, ref, eventID, recordid.Interception(eventID), recordid.Withdrawal(eventID))
 	if err != nil {
 		return event.EnvEvent{}, readError(err)
 	}

@@ -38,7 +38,7 @@ func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.
 		return nil, configError(err)
 	}
 	if !ok {
-		there, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), recordid.Observed(in.Observe.EventID))
+		there, err := a.cfg.Store.RecordsByID(ctx, in.Thread, recordid.Observed(in.Observe.EventID))
 		if err != nil {
 			return nil, readError(err)
 		}
@@ -59,7 +59,7 @@ func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.
 // observedBefore reads an event that an earlier step stored.
 func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (event.EnvEvent, error) {
 	id := in.Observe.EventID
-	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), id, recordid.Interception(id), recordid.Withdrawal(id))
+	records, err := a.cfg.Store.RecordsByID(ctx, in.Thread, id, recordid.Interception(id), recordid.Withdrawal(id))
 	if err != nil {
 		return event.EnvEvent{}, readError(err)
 	}

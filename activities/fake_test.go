@@ -161,13 +161,13 @@ func call(id, name, arguments string) event.ToolCall {
 
 func (w *fixture) append(b store.Batch) {
 	w.t.Helper()
-	_, err := w.store.Append(context.Background(), store.Key(ref), b)
+	_, err := w.store.Append(context.Background(), ref, b)
 	require.NoError(w.t, err)
 }
 
 func (w *fixture) records() []event.Record {
 	w.t.Helper()
-	out, err := w.store.Records(context.Background(), store.Key(ref), store.Query{})
+	out, err := w.store.Records(context.Background(), ref, store.Query{})
 	require.NoError(w.t, err)
 	return out
 }
@@ -195,7 +195,7 @@ func stored[T any](w *fixture, id string) T {
 
 func (w *fixture) toolLog(id string) store.ToolLog {
 	w.t.Helper()
-	log, err := w.store.ToolLog(context.Background(), store.Key(ref), id)
+	log, err := w.store.ToolLog(context.Background(), ref, id)
 	require.NoError(w.t, err)
 	return log
 }
@@ -205,7 +205,7 @@ func (w *fixture) live() []stream.Entry {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	sub, err := w.stream.Subscribe(ctx, stream.Key(ref), stream.From{})
+	sub, err := w.stream.Subscribe(ctx, ref, stream.From{})
 	require.NoError(w.t, err)
 	defer sub.Close()
 	var out []stream.Entry
@@ -221,8 +221,8 @@ func (w *fixture) live() []stream.Entry {
 func (w *fixture) interrupt(ctx context.Context) { w.interruptAs(ctx, "e1") }
 
 func (w *fixture) interruptAs(ctx context.Context, traceID string) {
-	_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{TraceID: "another"})
-	_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{TraceID: traceID})
+	_ = w.stream.Notify(context.Background(), ref, stream.Notice{TraceID: "another"})
+	_ = w.stream.Notify(context.Background(), ref, stream.Notice{TraceID: traceID})
 	<-ctx.Done()
 }
 

@@ -54,7 +54,7 @@ func (a *Activities) seen(ctx context.Context, in thread.HookStep) (event.Event,
 	if in.Replaced {
 		return a.envEvent(ctx, in.Thread, in.EventID)
 	}
-	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(in.Thread), in.EventID)
+	records, err := a.cfg.Store.RecordsByID(ctx, in.Thread, in.EventID)
 	if err != nil {
 		return nil, readError(err)
 	}
@@ -186,7 +186,7 @@ func (h *hookBatch) log(ctx context.Context, spec hook.Spec, deps hook.Deps, err
 
 // deps returns the dependencies of hooks.
 func (a *Activities) deps(ctx context.Context, in thread.HookStep) (hook.Deps, error) {
-	key := store.Key(in.Thread)
+	key := in.Thread
 	row, err := a.cfg.Store.Thread(ctx, key)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return hook.Deps{}, readError(err)

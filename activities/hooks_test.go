@@ -289,7 +289,7 @@ func TestWhatHooksSee(t *testing.T) {
 		require.NoError(t, err)
 		require.JSONEq(t, string(raw), string(out.Event), "what holds is reported, changed or not")
 	}
-	row, err := w.store.Thread(context.Background(), store.Key(ref))
+	row, err := w.store.Thread(context.Background(), ref)
 	require.NoError(t, err)
 	require.Equal(t, "A title", row.Title)
 

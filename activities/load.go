@@ -13,7 +13,7 @@ import (
 
 // loadEvent loads the content of an event that only the store has.
 func (a *Activities) loadEvent(ctx context.Context, step thread.LoadStep) (thread.LoadReply, error) {
-	it, err := store.Content(ctx, a.cfg.Store, store.Key(step.Thread), step.EventID)
+	it, err := store.Content(ctx, a.cfg.Store, step.Thread, step.EventID)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrUnreadable):
 		return thread.LoadReply{}, configError(fmt.Errorf("the content of event %s cannot be loaded: %w", step.EventID, err))

@@ -100,7 +100,7 @@ type modelCall struct {
 // stored returns the reply if it is already stored: an earlier attempt made this call, and its
 // result was lost.
 func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error) {
-	records, err := c.a.cfg.Store.RecordsByID(ctx, store.Key(c.in.Thread), c.ids()...)
+	records, err := c.a.cfg.Store.RecordsByID(ctx, c.in.Thread, c.ids()...)
 	if err != nil {
 		return thread.ModelReply{}, false, readError(err)
 	}
@@ -230,7 +230,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 		// The event of a retry may have been stored long ago.
 		question = append(question, c.in.ReplyTo)
 	}
-	messages, err := store.Transcript(ctx, c.a.cfg.Store, store.Key(c.in.Thread), c.agent.Limits.ContextMessages, question...)
+	messages, err := store.Transcript(ctx, c.a.cfg.Store, c.in.Thread, c.agent.Limits.ContextMessages, question...)
 	if err != nil {
 		return llm.Request{}, readError(err)
 	}

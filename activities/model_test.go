@@ -219,7 +219,7 @@ func TestOutage(t *testing.T) {
 	}
 	before := func(attempts int, ago time.Duration) thread.ModelStep {
 		in := modelStep()
-		in.Outage = &thread.Outage{Attempts: attempts, Since: time.Now().Add(-ago)}
+		in.Outage = &event.Retry{Attempts: attempts, Since: time.Now().Add(-ago)}
 		return in
 	}
 	t.Run("it waits longer each time", func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestOutage(t *testing.T) {
 		require.Equal(t, 5, out.Outage.Attempts)
 		require.Equal(t, "server_error", out.Outage.Class)
 		require.Equal(t, "fake answered 503: down", out.Outage.Error)
-		require.WithinDuration(t, time.Now().Add(16*time.Second), out.Outage.RetryAt, 5*time.Second)
+		require.WithinDuration(t, time.Now().Add(16*time.Second), out.Outage.NextAttemptAt, 5*time.Second)
 		require.WithinDuration(t, time.Now().Add(-time.Minute), out.Outage.Since, 5*time.Second)
 	})
 	t.Run("an outage of an hour is survived", func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestOutage(t *testing.T) {
 		out, err := call(t, llm.Retry{}, busy, modelStep())
 		require.NoError(t, err)
 		require.Equal(t, "rate_limit", out.Outage.Class)
-		require.WithinDuration(t, time.Now().Add(10*time.Minute), out.Outage.RetryAt, 5*time.Second)
+		require.WithinDuration(t, time.Now().Add(10*time.Minute), out.Outage.NextAttemptAt, 5*time.Second)
 		busy.RetryAfter = 3 * time.Hour
 		_, err = call(t, llm.Retry{}, busy, modelStep())
 		require.True(t, appError(t, err).NonRetryable(), "nobody waits beyond the limit")
@@ -348,7 +348,7 @@ func TestRecordAndNotify(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{"e1"}, w.ids())
-	row, err := w.store.Thread(context.Background(), store.Key(ref))
+	row, err := w.store.Thread(context.Background(), ref)
 	require.NoError(t, err)
 	require.Equal(t, "A title", row.Title)
 	_, err = w.env.ExecuteActivity(signals.ActivityNotify, thread.NotifyStep{Thread: ref, TraceID: "e1"})
@@ -364,7 +364,7 @@ func TestLateRetryOfARow(t *testing.T) {
 	stored := func(flush thread.Flush) store.Thread {
 		_, err := w.env.ExecuteActivity(signals.ActivityRecord, thread.RecordStep{Thread: ref, Flush: flush})
 		require.NoError(t, err)
-		row, err := w.store.Thread(context.Background(), store.Key(ref))
+		row, err := w.store.Thread(context.Background(), ref)
 		require.NoError(t, err)
 		return row
 	}

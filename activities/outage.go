@@ -49,7 +49,7 @@ func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, e
 	classified := errors.As(err, &e)
 	policy := c.retryPolicy(classified)
 	now, since, delay := time.Now(), time.Time{}, policy.Delay(c.attempt)
-	outage := thread.Outage{Attempts: c.attempt, Error: err.Error()}
+	outage := event.Retry{Attempts: c.attempt, Error: err.Error()}
 	if classified {
 		outage.Class, delay = e.Class(), max(delay, e.RetryAfter)
 	}
@@ -61,9 +61,9 @@ func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, e
 			since = since.Add(-policy.Delay(n))
 		}
 	}
-	outage.Since, outage.RetryAt = since.UTC(), now.Add(delay).UTC()
+	outage.Since, outage.NextAttemptAt = since.UTC(), now.Add(delay).UTC()
 	retry := (!classified || e.Retryable) && (policy.MaxAttempts == 0 || c.attempt < policy.MaxAttempts) &&
-		outage.RetryAt.Sub(since) <= policy.For
+		outage.NextAttemptAt.Sub(since) <= policy.For
 	c.a.log.Warn("model call failed", "thread", c.in.Thread.ThreadID, "agent", c.agent.Name, "event", c.in.EventID,
 		"traceId", c.in.TraceID, "attempt", c.attempt, "retryable", retry, "error", err)
 	if !retry {
@@ -82,12 +82,12 @@ func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, e
 		temporal.ApplicationErrorOptions{Cause: err, NextRetryDelay: delay})
 }
 
-func (c *modelCall) showRetry(ctx context.Context, o thread.Outage) {
+func (c *modelCall) showRetry(ctx context.Context, o event.Retry) {
 	c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &event.AgentEvent{
 		Type: event.EventStatus, EventID: c.eventID(), Agent: c.agent.Name,
 		Status: &event.StatusChange{
-			Status: event.StatusRetrying, Detail: fmt.Sprintf("%s (attempt %d, the next at %s)", o.Error, o.Attempts, o.RetryAt.Format("15:04:05Z")),
-			Retry: &event.Retry{Attempts: o.Attempts, Since: o.Since, Class: o.Class, NextAttemptAt: o.RetryAt},
+			Status: event.StatusRetrying, Detail: fmt.Sprintf("%s (attempt %d, the next at %s)", o.Error, o.Attempts, o.NextAttemptAt.Format("15:04:05Z")),
+			Retry: &o,
 		},
 	}})
 }

@@ -144,7 +144,7 @@ func request(call event.ToolCall, p thread.PlannedCall, agentName, messageID, tr
 // callsOf returns the calls of a stored message with the changes of hooks.
 func (a *Activities) callsOf(ctx context.Context, ref thread.Ref, messageID string) ([]event.ToolCall, error) {
 	decisionID := recordid.Interception(recordid.Calls(messageID))
-	records, err := a.cfg.Store.RecordsByID(ctx, store.Key(ref), messageID, decisionID)
+	records, err := a.cfg.Store.RecordsByID(ctx, ref, messageID, decisionID)
 	if err != nil {
 		return nil, readError(err)
 	}

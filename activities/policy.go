@@ -244,7 +244,7 @@ func (p *planner) read(ctx context.Context) error {
 	if p.history != nil || p.unread != nil {
 		return p.unread
 	}
-	records, err := store.AllRecords(ctx, p.a.cfg.Store, store.Key(p.ref), event.TypeApproval)
+	records, err := store.AllRecords(ctx, p.a.cfg.Store, p.ref, event.TypeApproval)
 	if err == nil {
 		history := approval.ReadHistory(records)
 		p.history = &history

@@ -32,7 +32,7 @@ type step struct {
 // live stream, on cancellation by the server, and after timeout.
 func (a *Activities) begin(ctx context.Context, ref thread.Ref, traceID string, timeout time.Duration) *step {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stopListening, err := a.cfg.Stream.Listen(ctx, stream.Key(ref), func(n stream.Notice) {
+	stopListening, err := a.cfg.Stream.Listen(ctx, ref, func(n stream.Notice) {
 		if n.TraceID == "" || n.TraceID == traceID {
 			cancel(errInterrupted)
 		}

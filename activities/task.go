@@ -49,7 +49,7 @@ type taskRun struct {
 // before returns the result of the task if an earlier attempt stored it. Otherwise it loads the
 // call, and determines whether an earlier attempt started the tool.
 func (t *taskRun) before(ctx context.Context) (thread.TaskReply, bool, error) {
-	log, err := t.a.cfg.Store.ToolLog(ctx, store.Key(t.in.Thread), t.in.ToolCallID)
+	log, err := t.a.cfg.Store.ToolLog(ctx, t.in.Thread, t.in.ToolCallID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:

@@ -59,7 +59,7 @@ func (a *Activities) titleThread(ctx context.Context, in thread.TitleStep) (thre
 // titleOf returns the thread's title. It is stored together with its record, so a retried activity
 // finds it.
 func (a *Activities) titleOf(ctx context.Context, ref thread.Ref) (string, error) {
-	row, err := a.cfg.Store.Thread(ctx, store.Key(ref))
+	row, err := a.cfg.Store.Thread(ctx, ref)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return "", nil
@@ -77,7 +77,7 @@ type statement struct {
 
 // opening returns the first messages of a thread, with the changes of hooks.
 func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, error) {
-	messages, err := store.Messages(ctx, a.cfg.Store, store.Key(ref), store.Query{Limit: titleMessages})
+	messages, err := store.Messages(ctx, a.cfg.Store, ref, store.Query{Limit: titleMessages})
 	if err != nil {
 		return nil, readError(err)
 	}

@@ -38,7 +38,7 @@ func (w *fixture) title(in thread.TitleStep) (thread.TitleReply, error) {
 // row is the thread's row in the store.
 func (w *fixture) row() store.Thread {
 	w.t.Helper()
-	row, err := w.store.Thread(context.Background(), store.Key(ref))
+	row, err := w.store.Thread(context.Background(), ref)
 	require.NoError(w.t, err)
 	return row
 }
@@ -191,7 +191,7 @@ func TestTitleEndsWhenTheThreadStops(t *testing.T) {
 	w := newFixture(t, titles)
 	w.model.answer = func(ctx context.Context, _ llm.Request, _ func(llm.Delta)) (llm.Response, error) {
 		// A notice without a turn is for all running steps.
-		_ = w.stream.Notify(context.Background(), stream.Key(ref), stream.Notice{})
+		_ = w.stream.Notify(context.Background(), ref, stream.Notice{})
 		<-ctx.Done()
 		return llm.Response{Content: "Half a"}, ctx.Err()
 	}

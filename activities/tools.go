@@ -150,7 +150,7 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	if r.in.Edited {
 		ids = append(ids, recordid.Interception(recordid.Calls(r.in.MessageID)))
 	}
-	records, err := r.a.cfg.Store.RecordsByID(ctx, store.Key(r.in.Thread), ids...)
+	records, err := r.a.cfg.Store.RecordsByID(ctx, r.in.Thread, ids...)
 	if err != nil {
 		return thread.ToolReply{}, false, readError(err)
 	}
@@ -228,7 +228,7 @@ func (r *toolRun) lost(ctx context.Context) (thread.ToolReply, bool, error) {
 	if r.attempt == 1 || r.def.Idempotent {
 		return thread.ToolReply{}, false, nil
 	}
-	_, err := r.a.cfg.Store.ToolLog(ctx, store.Key(r.in.Thread), r.in.ToolCallID)
+	_, err := r.a.cfg.Store.ToolLog(ctx, r.in.Thread, r.in.ToolCallID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return thread.ToolReply{}, false, nil

@@ -53,6 +53,15 @@ func (it Item) Env() (EnvEvent, bool) {
 	return e, true
 }
 
+// ThreadKey identifies a thread.
+type ThreadKey struct {
+	Namespace string `json:"namespace"`
+	ThreadID  string `json:"threadId"`
+}
+
+// String returns the key as namespace/threadID, for logs and errors.
+func (k ThreadKey) String() string { return k.Namespace + "/" + k.ThreadID }
+
 // Record is a stored event.
 type Record struct {
 	// ID is unique in the thread. The workflow derives it, so a retried activity finds the record
@@ -202,14 +211,17 @@ type StatusChange struct {
 	Retry *Retry `json:"retry,omitempty"`
 }
 
-// Retry describes the retries of a failed operation.
+// Retry describes a model call that has failed and is retried because the model is unavailable.
 type Retry struct {
 	// Attempts counts the failed attempts, Since is the time of the first.
 	Attempts int       `json:"attempts"`
 	Since    time.Time `json:"since"`
 
-	// Class is rate_limit, server_error or unreachable, or empty.
-	Class         string    `json:"class,omitempty"`
+	// Class is the class of the last failure: rate_limit, server_error or unreachable, or empty.
+	// Error describes it for people.
+	Class string `json:"class,omitempty"`
+	Error string `json:"error,omitempty"`
+
 	NextAttemptAt time.Time `json:"nextAttemptAt"`
 }
 

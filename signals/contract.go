@@ -455,20 +455,7 @@ type RunState struct {
 	Threads []string `json:"threads,omitempty"`
 
 	// Retrying is set while the model is unavailable.
-	Retrying *Retrying `json:"retrying,omitempty"`
-}
-
-// Retrying describes a model call that failed and will be retried.
-type Retrying struct {
-	// Since is the time of the first failed attempt, Attempts the number of failed attempts.
-	Since    time.Time `json:"since"`
-	Attempts int       `json:"attempts"`
-
-	// Class is the class of the last failure: rate_limit, server_error or unreachable. Error is for
-	// people.
-	Class         string    `json:"class,omitempty"`
-	Error         string    `json:"error"`
-	NextAttemptAt time.Time `json:"nextAttemptAt"`
+	Retrying *event.Retry `json:"retrying,omitempty"`
 }
 
 // Queue is the result of query "queue".

@@ -17,8 +17,8 @@ import (
 // ErrInvalid matches the error for data or a key that no driver can store. A retry cannot help.
 var ErrInvalid = errors.New("cannot be stored")
 
-// Validate returns an [ErrInvalid] error unless both parts of the key are set and [Storable].
-func (k Key) Validate() error {
+// ValidateKey returns an [ErrInvalid] error unless both parts of the key are set and [Storable].
+func ValidateKey(k Key) error {
 	if err := checkWord("namespace", k.Namespace); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func Storable(s string) bool {
 // JSON string of the same text; a ToolFinish without FinishedAt, to now, and without StartedAt, to
 // FinishedAt.
 func NormalizeBatch(key Key, b Batch) (Batch, error) {
-	if err := key.Validate(); err != nil {
+	if err := ValidateKey(key); err != nil {
 		return Batch{}, err
 	}
 	var err error

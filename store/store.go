@@ -10,12 +10,7 @@ import (
 )
 
 // Key identifies a thread.
-type Key struct {
-	Namespace string
-	ThreadID  string
-}
-
-func (k Key) String() string { return k.Namespace + "/" + k.ThreadID }
+type Key = event.ThreadKey
 
 // ErrNotFound means that a thread, an agent or a key does not exist.
 var ErrNotFound = errors.New("not found")

@@ -34,12 +34,7 @@ var (
 )
 
 // Key identifies a thread.
-type Key struct {
-	Namespace string
-	ThreadID  string
-}
-
-func (k Key) String() string { return k.Namespace + "/" + k.ThreadID }
+type Key = event.ThreadKey
 
 // Entry is an entry of a thread's live log: a piece for viewers, or a notice that records were
 // stored.

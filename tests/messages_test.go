@@ -354,7 +354,7 @@ func (s *checkedStream) Publish(ctx context.Context, key stream.Key, e stream.En
 }
 
 func (s *checkedStream) tooEarly(ctx context.Context, key stream.Key, e stream.Entry) string {
-	head, err := s.store.Thread(ctx, store.Key(key))
+	head, err := s.store.Thread(ctx, key)
 	switch {
 	case err != nil:
 		return err.Error()

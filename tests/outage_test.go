@@ -27,8 +27,8 @@ func TestOutageOfAProvider(t *testing.T) {
 	patient, hasty := w.Open(), w.Open()
 	view := watch(t, w, patient, "")
 	e, cut := w.Post(patient, "hello"), w.Post(hasty, "hello")
-	retrying := func(id string) *signals.Retrying {
-		var out *signals.Retrying
+	retrying := func(id string) *event.Retry {
+		var out *event.Retry
 		require.Eventually(t, func() bool {
 			s, err := w.Threads.State(w.Ctx(), id)
 			if err == nil && s.Turn != nil && len(s.Turn.Runs) > 0 {

@@ -18,7 +18,7 @@ func outage(w *fixture, lasts time.Duration) {
 	begun := w.Now()
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if now := w.Now(); now.Sub(begun) < lasts {
-			o := thread.Outage{Since: now, Attempts: 1, Class: "server_error", Error: "down", RetryAt: now.Add(time.Minute)}
+			o := event.Retry{Since: now, Attempts: 1, Class: "server_error", Error: "down", NextAttemptAt: now.Add(time.Minute)}
 			if in.Outage != nil {
 				o.Since, o.Attempts = in.Outage.Since, in.Outage.Attempts+1
 			}
@@ -82,7 +82,7 @@ func TestOutageIsSteered(t *testing.T) {
 	begun := w.Now()
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 		if in.Outage == nil {
-			return thread.ModelReply{Outage: &thread.Outage{Since: begun, Attempts: 1, Error: "down", RetryAt: w.Now().Add(time.Hour)}}, nil
+			return thread.ModelReply{Outage: &event.Retry{Since: begun, Attempts: 1, Error: "down", NextAttemptAt: w.Now().Add(time.Hour)}}, nil
 		}
 		return reply(in, "back"), nil
 	}

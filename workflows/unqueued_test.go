@@ -35,7 +35,7 @@ func (f *fakes) RecordsByID(_ context.Context, _ store.Key, ids ...string) (out 
 }
 
 func (f *fakes) loadEvent(ctx context.Context, in thread.LoadStep) (thread.LoadReply, error) {
-	it, err := store.Content(ctx, f, store.Key(in.Thread), in.EventID)
+	it, err := store.Content(ctx, f, in.Thread, in.EventID)
 	if err != nil {
 		return thread.LoadReply{}, temporal.NewNonRetryableApplicationError(err.Error(), thread.ErrTypeConfig, err)
 	}

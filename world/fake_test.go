@@ -128,7 +128,7 @@ func (b *fixture) put(id string, row store.ThreadUpdate, records ...event.Record
 	key := store.Key{Namespace: "acme", ThreadID: id}
 	out, err := b.store.Append(b.ctx, key, store.Batch{Records: records, Thread: &row})
 	if err == nil {
-		err = b.stream.Publish(b.ctx, stream.Key(key), stream.Entry{Stored: out.Head})
+		err = b.stream.Publish(b.ctx, key, stream.Entry{Stored: out.Head})
 	}
 	if err != nil {
 		panic(err)

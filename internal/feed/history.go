@@ -79,7 +79,7 @@ func finished(rec event.Record) event.AgentEvent {
 func (r *Reader) noteAttempts(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Grace)
 	defer cancel()
-	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{})
+	sub, err := r.cfg.Stream.Subscribe(ctx, r.key, stream.From{})
 	if err != nil {
 		return
 	}

@@ -290,7 +290,7 @@ func (r *Reader) check(ctx context.Context, now time.Time) error {
 
 // logEnd returns the offset of the newest entry of the log, or 0 if it is unknown.
 func (r *Reader) logEnd(ctx context.Context) int64 {
-	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{Now: true})
+	sub, err := r.cfg.Stream.Subscribe(ctx, r.key, stream.From{Now: true})
 	if err != nil {
 		return 0
 	}

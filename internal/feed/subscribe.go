@@ -51,7 +51,7 @@ func (r *Reader) beginNow(ctx context.Context) error {
 	if err := r.noteDelivered(ctx); err != nil {
 		return err
 	}
-	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{Now: true})
+	sub, err := r.cfg.Stream.Subscribe(ctx, r.key, stream.From{Now: true})
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (r *Reader) subscribe(ctx context.Context) error {
 		return err
 	}
 	fromStart := r.tail.read == 0
-	sub, err := r.cfg.Stream.Subscribe(ctx, stream.Key(r.key), stream.From{Offset: r.tail.read})
+	sub, err := r.cfg.Stream.Subscribe(ctx, r.key, stream.From{Offset: r.tail.read})
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (w *Thread) Append(records ...event.Record) int64 {
 
 // Publish publishes an entry to the log.
 func (w *Thread) Publish(e stream.Entry) {
-	require.NoError(w.T, w.Stream.Publish(w.Ctx, stream.Key(w.Key), e))
+	require.NoError(w.T, w.Stream.Publish(w.Ctx, w.Key, e))
 }
 
 // Word announces the records up to seq.

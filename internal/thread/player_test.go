@@ -496,7 +496,7 @@ func (p *player) reply(c command) bool {
 		f.run.Fail(now, c.text, c.id != "for-good")
 	case "model-out":
 		f := p.land("model", "")
-		f.run.Unavailable(read(c, Outage{Since: now, Attempts: 1, Error: c.id + " " + c.text, RetryAt: now.Add(time.Minute)}))
+		f.run.Unavailable(read(c, event.Retry{Since: now, Attempts: 1, Error: c.id + " " + c.text, NextAttemptAt: now.Add(time.Minute)}))
 	case "ran":
 		f := p.land("tool", c.id)
 		reply := read(c, ToolReply{ToolCallID: c.id, Status: "succeeded"})

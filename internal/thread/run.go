@@ -80,7 +80,7 @@ type ModelCall struct {
 	Late     *LateMessage `json:"late,omitempty"`
 
 	// Outage is set while the model is unavailable.
-	Outage *Outage `json:"outage,omitempty"`
+	Outage *event.Retry `json:"outage,omitempty"`
 }
 
 // UndecidedReply is a model's reply that hooks are deciding on.
@@ -164,13 +164,28 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
 	}
 	r.Gated, r.Quiet, r.Undecided = step.Gated, step.Quiet, step.Undecided
 	if o := r.Outage; o != nil {
-		step.Outage = &Outage{Since: o.Since, Attempts: o.Attempts}
+		step.Outage = &event.Retry{Since: o.Since, Attempts: o.Attempts}
 	}
 	step.Observe, step.Instructions, step.Parent = r.Observe, r.Instructions, s.ParentLink.Parent
 	if r.Next != nil {
 		step.Instructions, step.Model = joined(r.Instructions, r.Next.Instructions), r.Next.Model
 	}
 	return step
+}
+
+// Unavailable records that the model of a run is unavailable. Until the next attempt, no activity
+// runs: the thread waits on a timer and handles other events.
+func (r *AgentRun) Unavailable(o event.Retry) {
+	o.Error = Why(o.Error)
+	r.Outage, r.InFlight = &o, false
+}
+
+// RetryDue returns how long a run must wait before its next model call.
+func (r *AgentRun) RetryDue(now time.Time) time.Duration {
+	if r.Outage == nil {
+		return 0
+	}
+	return max(r.Outage.NextAttemptAt.Sub(now), 0)
 }
 
 // ApplyModelCallDecision applies the decision of hooks on a model call. It reports whether to make

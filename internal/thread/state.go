@@ -114,7 +114,7 @@ func (s *State) Number(opened time.Time) {
 }
 
 // Ref returns the reference to the thread.
-func (s *State) Ref() Ref { return Ref{s.Namespace, s.ThreadID} }
+func (s *State) Ref() Ref { return Ref{Namespace: s.Namespace, ThreadID: s.ThreadID} }
 
 // Carried returns the state that the next workflow run starts with.
 func (s *State) Carried() *State {

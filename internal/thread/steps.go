@@ -10,10 +10,7 @@ import (
 )
 
 // Ref is a reference to a thread.
-type Ref struct {
-	Namespace string `json:"namespace"`
-	ThreadID  string `json:"threadId"`
-}
+type Ref = event.ThreadKey
 
 // LoadStep is the input of load_event, which loads the content of an event that only the store has.
 type LoadStep struct {
@@ -66,7 +63,7 @@ type ModelStep struct {
 	Joined []string `json:"joined,omitempty"`
 
 	// Outage describes the failed attempts at this model call.
-	Outage *Outage `json:"outage,omitempty"`
+	Outage *event.Retry `json:"outage,omitempty"`
 
 	// Instructions and Model are changes of hooks for this call.
 	Instructions string `json:"instructions,omitempty"`
@@ -145,7 +142,7 @@ type ModelReply struct {
 	EndStored bool `json:"endStored,omitempty"`
 
 	// Outage is set instead of a reply when the model is unavailable.
-	Outage *Outage `json:"outage,omitempty"`
+	Outage *event.Retry `json:"outage,omitempty"`
 
 	// MaxSteps is the agent's current limit of model calls. OnWaiting is its setting for messages
 	// while its calls wait.

@@ -37,7 +37,7 @@ func (t *Turn) viewTurn() *signals.TurnState {
 	s := t.thread
 	v := &signals.TurnState{EventID: t.Item.ID, TraceID: t.Item.TraceID, StartedAt: t.StartedAt, Runs: []signals.RunState{}}
 	for _, r := range t.Runs {
-		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: r.doing(), Tools: r.unsettled(), Threads: r.subs(), Retrying: r.retrying()})
+		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: r.doing(), Tools: r.unsettled(), Threads: r.subs(), Retrying: r.Outage})
 	}
 	for _, in := range t.Intercepting {
 		v.Deciding = append(v.Deciding, signals.Deciding{

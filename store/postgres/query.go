@@ -132,7 +132,7 @@ func (s *Store) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, e
 
 // collect runs a query whose first arguments are the key. An impossible key finds nothing.
 func collect[T any](ctx context.Context, s *Store, key store.Key, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
-	if errors.Is(key.Validate(), store.ErrInvalid) {
+	if errors.Is(store.ValidateKey(key), store.ErrInvalid) {
 		return nil, nil
 	}
 	rows, err := s.pool.Query(ctx, query, append([]any{key.Namespace, key.ThreadID}, args...)...)
