@@ -35,7 +35,7 @@ func Unmatched(turnID string) string { return turnID + ".unmatched" }
 // Interrupted returns the id of the record that an event or its turn was interrupted.
 func Interrupted(turnID string) string { return turnID + ".interrupted" }
 
-// Error returns the id of the [Failure] record of an event, a turn or a model call.
+// Error returns the id of the [event.Failure] record of an event, a turn or a model call.
 func Error(id string) string { return id + ".error" }
 
 // Expired returns the id of the record that an event expired in the queue.

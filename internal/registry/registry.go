@@ -183,7 +183,7 @@ func entry(v store.AgentVersion) Entry {
 	return e
 }
 
-// Read returns the agent of a stored version. The error is a [*event.FieldError].
+// Read returns the agent of a stored version. The error is a *event.FieldError.
 func Read(v store.AgentVersion) (agent.Agent, error) {
 	var a agent.Agent
 	if err := json.Unmarshal(v.Definition, &a); err != nil {

@@ -186,7 +186,7 @@ func explainSchedule(doing, id string, err error) error {
 	return fmt.Errorf("%s schedule %q: %w", doing, id, err)
 }
 
-// Bounds of [Client.Schedules].
+// Bounds of Client.Schedules.
 const (
 	DefaultScheduleLimit = 100
 	MaxScheduleLimit     = 1000

@@ -109,7 +109,7 @@ func (a scheduleCommands) scheduleDoCommand(name, short, done string, do func(t 
 	}
 }
 
-// scheduleNoteCommand is a [app.scheduleDoCommand] with a note.
+// scheduleNoteCommand is a [scheduleCommands.scheduleDoCommand] with a note.
 func (a scheduleCommands) scheduleNoteCommand(name, short, done string, do func(t schedules, ctx context.Context, id, note string) error) *cobra.Command {
 	var note string
 	cmd := a.scheduleDoCommand(name, short, done, func(t schedules, ctx context.Context, id string) error {

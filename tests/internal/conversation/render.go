@@ -53,7 +53,7 @@ type Call struct {
 // value is normalized JSON on one line.
 type value struct{ v any }
 
-// MarshalYAML implements [yaml.Marshaler].
+// MarshalYAML implements yaml.Marshaler.
 func (v value) MarshalYAML() (any, error) {
 	var node yaml.Node
 	if err := node.Encode(v.v); err != nil {

@@ -53,7 +53,7 @@ type Deed struct {
 	Output string `yaml:"output"`
 }
 
-// UnmarshalYAML implements [yaml.Unmarshaler].
+// UnmarshalYAML implements yaml.Unmarshaler.
 func (l *Line) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.MappingNode || len(node.Content) != 2 {
 		return fmt.Errorf("line %d: must be one entry, who: what", node.Line)
