@@ -33,7 +33,7 @@ func TestHistoryCheck(t *testing.T) {
 		want    Outcome
 	}{
 		"S4-74 no approval is found":              {nil, shellCall(), ask, needs},
-		"a rule allows":                           {nil, shellCall(), Verdict{Effect: EffectAllow}, runs},
+		"S4-83 a rule allows":                     {nil, shellCall(), Verdict{Effect: EffectAllow}, runs},
 		"a rule denies what was approved":         {records(session), shellCall(), Verdict{Effect: EffectDeny, Reason: "Never."}, Outcome{Denied: "Never."}},
 		"a rule denies without a reason":          {nil, shellCall(), Verdict{Effect: EffectDeny}, Outcome{Denied: "no reason is given"}},
 		"S4-88 an unknown effect":                 {nil, shellCall(), Verdict{Effect: "x"}, needs},
