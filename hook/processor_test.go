@@ -52,7 +52,7 @@ func TestNewProducedPanics(t *testing.T) {
 	})
 }
 
-func TestAskProcessor(t *testing.T) {
+func TestRunProcessor(t *testing.T) {
 	problem := errors.New("no connection")
 	var made []hook.Produced
 	var failure, doubt error

@@ -204,9 +204,8 @@ func (t *Turn) failItem(now time.Time, why string) {
 		event.Failure{EventID: t.Item.ID, Error: why, Retryable: true})
 }
 
-func (t *Turn) turnID() string { return t.id() }
-
-func (t *Turn) id() string { return recordid.Turn(t.Item.ID, t.Item.Attempt) }
+// turnID returns the id of this attempt to process the item.
+func (t *Turn) turnID() string { return recordid.Turn(t.Item.ID, t.Item.Attempt) }
 
 // record adds a record to the turn.
 func (t *Turn) record(now time.Time, id, typ string, payload any) {

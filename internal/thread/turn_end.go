@@ -12,7 +12,7 @@ import (
 // announceTurnEnd records the end of a turn, unless the activity of its last step has stored it.
 func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 	s := t.thread
-	switch id := t.id(); {
+	switch id := t.turnID(); {
 	case t.EndStored:
 		out.LastRecord = recordid.TurnEnded(id)
 		s.Turns.addOutcomes(out, t.Steered)

@@ -31,7 +31,7 @@ func asked(t *testing.T, e event.Event, f func(e event.Event, respond hook.Respo
 	return got, err
 }
 
-func TestAskPasses(t *testing.T) {
+func TestRunPasses(t *testing.T) {
 	for _, e := range all {
 		got, err := asked(t, e, func(seen event.Event, _ hook.Respond) (event.Event, error) {
 			require.Equal(t, e, seen)
@@ -45,7 +45,7 @@ func TestAskPasses(t *testing.T) {
 	}
 }
 
-func TestAskReplaces(t *testing.T) {
+func TestRunReplaces(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		seen   event.Event
@@ -85,7 +85,7 @@ func TestAskReplaces(t *testing.T) {
 	require.Equal(t, `{"command":"ls"}`, aToolCall.ToolCalls[0].Function.Arguments, "the event that was seen stays as it is")
 }
 
-func TestAskRefuses(t *testing.T) {
+func TestRunRefuses(t *testing.T) {
 	calls := func(change func(*event.ToolCallEvent)) event.Event {
 		c := aToolCall
 		c.ToolCalls = append([]event.ToolCall(nil), c.ToolCalls...)
@@ -124,7 +124,7 @@ func TestAskRefuses(t *testing.T) {
 	}
 }
 
-func TestAskResponds(t *testing.T) {
+func TestRunResponds(t *testing.T) {
 	first, second := hook.Response{Content: "one"}, hook.Response{Content: "two", SenderType: event.CreatedBySystem}
 	var kept hook.Respond
 	got, err := asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
@@ -151,7 +151,7 @@ func TestAskResponds(t *testing.T) {
 	require.ErrorContains(t, err, "must be at most 262144")
 }
 
-func TestAskFails(t *testing.T) {
+func TestRunFails(t *testing.T) {
 	problem := errors.New("no connection")
 	_, err := asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
 		respond(hook.Response{Content: "said before it failed"})
@@ -163,6 +163,6 @@ func TestAskFails(t *testing.T) {
 	var panicked *hook.PanicError
 	require.ErrorAs(t, err, &panicked)
 	require.Equal(t, problem, panicked.Value)
-	require.Contains(t, panicked.Stack, "ask_test.go")
+	require.Contains(t, panicked.Stack, "run_test.go")
 	require.EqualError(t, panicked, "it panicked: no connection")
 }

@@ -1,0 +1,104 @@
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// MaxEvent is the maximum size of an event that a hook returns, and of all its responses or
+// produced events together, in bytes of JSON.
+const MaxEvent = 256 << 10
+
+// PanicError is the error of a hook or processor that panicked.
+type PanicError struct {
+	Value any
+	Stack string
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("it panicked: %v", e.Value) }
+
+// RunInline runs an inline hook.
+func (h Hook) RunInline(c Context, e event.Event) (Answer, error) {
+	return call(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Inline(c, e, respond) })
+}
+
+// Run runs a hook that is a Go function, inline or not.
+func (h Hook) Run(ctx context.Context, e event.Event, deps Deps) (Answer, error) {
+	if h.Inline != nil {
+		return h.RunInline(deps.Context, e)
+	}
+	ctx = WithDeps(ctx, deps)
+	return call(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Func(ctx, e, respond) })
+}
+
+// call calls a hook with a copy of the event, which the hook may change. Responses after the hook
+// has returned are ignored.
+func call(seen event.Event, f func(event.Event, Respond) (event.Event, error)) (out Answer, err error) {
+	defer caught(&err)
+	given, err := clone(seen)
+	if err != nil {
+		return Answer{}, err
+	}
+	var mu sync.Mutex
+	var responses []Response
+	closed := false
+	got, err := f(given, func(r Response) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !closed {
+			responses = append(responses, r)
+		}
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	closed = true
+	var v Verdict
+	var instead *decided
+	switch {
+	case errors.As(err, &instead):
+		v = instead.verdict
+	case err != nil:
+		return Answer{}, err
+	}
+	v.Responses = responses
+	return v.answer(seen, got)
+}
+
+func clone(e event.Event) (event.Event, error) {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("copying the event: %w", err)
+	}
+	return event.Unmarshal(raw)
+}
+
+func caught(err *error) {
+	if p := recover(); p != nil {
+		*err = &PanicError{p, string(debug.Stack())}
+	}
+}
+
+// Run runs a processor.
+func (p Processor) Run(ctx context.Context, e event.Event, deps Deps) (out Answer, err error) {
+	defer caught(&err)
+	if e, err = clone(e); err != nil {
+		return Answer{}, err
+	}
+	if p.ShouldProcess != nil {
+		wanted, err := p.ShouldProcess(ctx, e, deps)
+		if err != nil || !wanted {
+			return Answer{Outcome: event.OutcomePassed}, err
+		}
+	}
+	events, err := p.Process(ctx, e, deps)
+	if err != nil || len(events) == 0 {
+		return Answer{Outcome: event.OutcomePassed}, err
+	}
+	return produced(e, events)
+}
