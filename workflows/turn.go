@@ -100,7 +100,7 @@ func (t *activeTurn) runs(ctx workflow.Context) {
 // runAgent alternates model calls and tool calls of an agent, until a reply has no tool calls.
 func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.AgentRun) {
 	s := t.state
-	for r.Phase != thread.PhaseDone {
+	for !r.Done() {
 		t.show(ctx)
 		switch {
 		case t.interrupted(ctx):

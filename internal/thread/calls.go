@@ -48,9 +48,8 @@ func by(d HookDecision) string {
 // answerCalls ends a run whose calls hooks answered instead: the calls get results and never run.
 func (r *AgentRun) answerCalls(now time.Time, calls []PlannedCall, text string) {
 	r.refuse(now, calls, text)
-	r.Answered = true
 	r.release(now)
-	r.Phase, r.Reply = PhaseDone, nil
+	r.Phase, r.Reply = PhaseAnswered, nil
 	r.answerMissed(now)
 }
 

@@ -63,7 +63,7 @@ func (c *clock) turns(now time.Time) {
 				line += fmt.Sprintf(" +%d since %gs", r.Observe.Held, r.Observe.Since.Sub(t0).Seconds())
 			}
 			c.handled = append(c.handled, line)
-			r.Phase = PhaseDone
+			r.Phase = PhaseReplied
 		}
 		out := c.s.Turns.Current.End(now)
 		require.Equal(c.t, len(turn.Runs) == 0, out.Status == signals.TurnHeld)
@@ -196,7 +196,7 @@ func TestHeldEvent(t *testing.T) {
 	require.False(t, turn.Stage == ItemDebounced, "it is held back once")
 	require.Equal(t, "e1.0.1", turn.Runs[0].NextModelStep(nil).MessageID)
 	require.Empty(t, s.Outbox.Pending, "it is stored already")
-	turn.Runs[0].Phase = PhaseDone
+	turn.Runs[0].Phase = PhaseReplied
 	s.Turns.Current.End(at(3600))
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
 }

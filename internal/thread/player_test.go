@@ -765,7 +765,7 @@ func (p *player) turn() bool {
 		}
 	}
 	if p.flying(func(f *flight) bool { return f.kind != "title" && f.kind != "check" }) ||
-		slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Phase != PhaseDone }) {
+		slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return !r.Done() }) {
 		return false
 	}
 	for _, id := range s.Turns.Current.StopSubAgents() {
@@ -818,7 +818,7 @@ func (p *player) run(r *AgentRun) bool {
 	s, now := p.s, p.now
 	busy := p.flying(func(f *flight) bool { return f.run == r })
 	switch {
-	case r.Phase == PhaseDone:
+	case r.Done():
 		return false
 	case s.Turns.Current.Interrupted != nil:
 		if !busy {

@@ -134,7 +134,7 @@ func (m *machine) checkEnds(t *Turn) int {
 	ends := 0
 	for _, r := range t.Runs {
 		want := 1
-		if r.Answered && r.Error == "" && !r.Interrupted {
+		if r.Phase == PhaseAnswered {
 			want = 0
 		}
 		ends += want
@@ -151,7 +151,7 @@ func (m *machine) checkEnds(t *Turn) int {
 				got++
 			}
 		}
-		if r.Interrupted && r.Error == "" {
+		if r.Phase == PhaseInterrupted {
 			got++ // the end of the turn writes it
 		}
 		require.Equal(m.t, want, got, "S1-23 run %d of %s: %+v", r.Slot, m.s.Turns.Current.turnID(), r)

@@ -264,7 +264,7 @@ func (m *machine) stop() {
 		return
 	}
 	for _, r := range m.s.Turns.Current.Runs {
-		if r.Phase != PhaseDone && m.one(2) {
+		if !r.Done() && m.one(2) {
 			r.StopRun(m.now)
 		}
 	}

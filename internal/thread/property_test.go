@@ -280,7 +280,7 @@ func (m *machine) end() {
 		return
 	}
 	for _, r := range t.Runs {
-		if r.Phase == PhaseDone {
+		if r.Done() {
 			continue
 		}
 		if t.Interrupted == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 )
 
-// Phase is the next step of a run.
+// Phase is the next step of a run, or its end.
 type Phase string
 
 // The phases of a run.
@@ -22,7 +22,13 @@ const (
 	// PhasePlan: the calls in Plan, which hooks changed or created, are planned.
 	PhasePlan  Phase = "plan"
 	PhaseTools Phase = "tools"
-	PhaseDone  Phase = "done"
+
+	// The ends of a run: with a reply of the agent, with an answer of hooks instead, with an error,
+	// or by an interrupt.
+	PhaseReplied     Phase = "replied"
+	PhaseAnswered    Phase = "answered"
+	PhaseFailed      Phase = "failed"
+	PhaseInterrupted Phase = "interrupted"
 )
 
 // AgentRun is the part of one agent in a turn.
@@ -101,7 +107,8 @@ type UndecidedReply struct {
 	Plan   []string `json:"plan,omitempty"`
 }
 
-// HookAnswer is the state of a run that a hook answers instead of the agent.
+// HookAnswer is the state of a run that a hook answers instead of the agent. Its calls still get
+// their results.
 type HookAnswer struct {
 	Answered bool `json:"answered,omitempty"`
 
@@ -112,11 +119,20 @@ type HookAnswer struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// RunEnd is the end of a run: a final reply, an error or an interrupt.
+// RunEnd is the end of a run: its final reply, which may be cut off by an interrupt, or its error.
 type RunEnd struct {
-	Final       *event.Message `json:"final,omitempty"`
-	Error       string         `json:"error,omitempty"`
-	Interrupted bool           `json:"interrupted,omitempty"`
+	Final *event.Message `json:"final,omitempty"`
+	Error string         `json:"error,omitempty"`
+}
+
+// Done reports whether the run has ended.
+func (r *AgentRun) Done() bool {
+	switch r.Phase {
+	case PhaseReplied, PhaseAnswered, PhaseFailed, PhaseInterrupted:
+		return true
+	case PhaseModel, PhaseReply, PhaseCalls, PhasePlan, PhaseTools:
+	}
+	return false
 }
 
 // AtLimit ends a run that has reached its limit of model calls. It reports whether it did.
@@ -197,7 +213,7 @@ func (r *AgentRun) ApplyModelCallDecision(now time.Time, d HookDecision) bool {
 		r.Fail(now, d.Error, true)
 		return false
 	case d.stopped():
-		r.Phase, r.Answered = PhaseDone, true
+		r.Phase = PhaseAnswered
 		return false
 	}
 	r.HooksDecided, r.Next = true, nil
@@ -227,11 +243,10 @@ func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
 	t.EndStored = t.EndStored || reply.EndStored
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.Titling.Enabled = s.Titling.Enabled || reply.Titles
-	r.Interrupted = reply.Message.Interrupted
 	r.Gated = r.Gated || reply.Gated
 	r.Reply, r.Phase = &reply, PhaseReply
 	switch {
-	case r.Interrupted:
+	case reply.Message.Interrupted:
 		r.finish(now, reply.Message)
 	case reply.Message.Content != "":
 	case len(reply.Calls) > 0:
@@ -274,7 +289,7 @@ func (r *AgentRun) Decided() bool {
 		return r.Reply.MessageDecision != nil
 	case PhaseCalls:
 		return r.Reply.CallsDecision != nil
-	case PhaseModel, PhasePlan, PhaseTools, PhaseDone:
+	case PhaseModel, PhasePlan, PhaseTools, PhaseReplied, PhaseAnswered, PhaseFailed, PhaseInterrupted:
 	}
 	return false
 }
@@ -282,20 +297,23 @@ func (r *AgentRun) Decided() bool {
 // finish ends a run with its last reply.
 func (r *AgentRun) finish(now time.Time, m event.Message) {
 	t := r.turn
-	held := r.Gated && !r.Interrupted
-	r.Phase, r.Reply = PhaseDone, nil
+	r.Phase, r.Reply = PhaseReplied, nil
 	defer r.answerMissed(now)
-	if r.Answered {
+	switch {
+	case r.Answered:
+		r.Phase = PhaseAnswered
 		return
+	case m.Interrupted:
+		r.Phase = PhaseInterrupted
 	}
 	final := event.Final{Agent: r.Agent}
-	if m.Content != "" && !(r.Quiet && r.Interrupted) {
+	if m.Content != "" && !(r.Quiet && m.Interrupted) {
 		// Hide what hooks have not passed. A reply without content was not stored.
 		m = Carry(m)
 		m.Held = false
 		r.Final, final.MessageID = &m, m.ID
 	}
-	if held {
+	if r.Gated && !m.Interrupted {
 		t.record(now, recordid.Final(r.MessageID), event.TypeFinal, final)
 	}
 	if r.Final != nil && !t.EndStored {
@@ -317,7 +335,7 @@ func (r *AgentRun) ToolsDone(now time.Time) {
 	case r.Refused != "":
 		r.Fail(now, r.Refused, true)
 	case r.Answered:
-		r.Phase = PhaseDone
+		r.Phase = PhaseAnswered
 		r.answerMissed(now)
 	}
 }
@@ -341,7 +359,7 @@ func (r *AgentRun) StopRun(now time.Time) {
 			d = *r.Reply.MessageDecision
 		}
 		r.ApplyReplyDecision(now, d)
-		if r.Phase == PhaseDone {
+		if r.Done() {
 			return
 		}
 	}
@@ -366,7 +384,7 @@ func (r *AgentRun) StopRun(now time.Time) {
 		r.refuse(now, r.open(), NotBegunText)
 	}
 	r.release(now)
-	r.Phase, r.Interrupted, r.Reply, r.Outage = PhaseDone, true, nil, nil
+	r.Phase, r.Reply, r.Outage = PhaseInterrupted, nil, nil
 }
 
 // hasReply reports whether the run has a reply whose tool calls may not run yet.
@@ -386,7 +404,7 @@ func (r *AgentRun) open() []PlannedCall {
 func (r *AgentRun) Fail(now time.Time, why string, retryable bool) {
 	t := r.turn
 	why = Why(why)
-	r.Phase, r.Error, r.Reply, r.Outage = PhaseDone, why, nil, nil
+	r.Phase, r.Error, r.Reply, r.Outage = PhaseFailed, why, nil, nil
 	t.record(now, recordid.Error(r.messageID()), event.TypeError,
 		event.Failure{Agent: r.Agent, EventID: t.Item.ID, MessageID: r.messageID(), Error: why, Retryable: retryable})
 }

@@ -99,7 +99,7 @@ func (t *Turn) steer(now time.Time, m event.Message) {
 	everybody := len(s.Roster.Agents) == 0 || len(t.Agents) > 0 || !HasMentionAtStart(m.Content)
 	to, joined := t.answering(m), []string(nil)
 	for _, r := range t.Runs {
-		if r.Phase == PhaseDone || hasName(joined, r.Agent) || !everybody && !hasName(to, r.Agent) {
+		if r.Done() || hasName(joined, r.Agent) || !everybody && !hasName(to, r.Agent) {
 			continue
 		}
 		r.Late = &LateMessage{ID: m.ID, Answers: s.Roster.participant(m)}
@@ -133,7 +133,7 @@ func (r *AgentRun) takeMissed() {
 func (r *AgentRun) answerMissed(now time.Time) {
 	t := r.turn
 	missed := r.Late
-	if r.Late = nil; missed == nil || r.Interrupted || t.Interrupted != nil {
+	if r.Late = nil; missed == nil || r.Phase == PhaseInterrupted || t.Interrupted != nil {
 		return
 	}
 	t.addressRun(now, AgentRun{Agent: r.Agent, ReplyTo: missed.ID, Answers: missed.Answers})

@@ -86,7 +86,7 @@ func (t *Turn) Done() bool {
 	if t.Interrupted == nil && (t.Stage == ItemArrived || t.HandlingPending()) {
 		return false
 	}
-	return !slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Phase != PhaseDone })
+	return !slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return !r.Done() })
 }
 
 // DecidedBefore returns the earlier decision of hooks on the turn's item, if this is a manual retry

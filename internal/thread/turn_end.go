@@ -37,7 +37,7 @@ func (t *Turn) endsWith(r *AgentRun) string {
 		return ""
 	}
 	for _, other := range t.Runs {
-		if other != r && (other.Phase != PhaseDone || other.Error != "" || other.Interrupted) {
+		if other != r && other.Phase != PhaseReplied && other.Phase != PhaseAnswered {
 			return ""
 		}
 	}
@@ -94,7 +94,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 
 // endInterrupted records who interrupted the turn, if it was interrupted before it was finished.
 func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
-	switch cut := t.Stage == ItemArrived || t.Cut || t.HandlingPending() || slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Interrupted }); {
+	switch cut := t.Stage == ItemArrived || t.Cut || t.HandlingPending() || slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Phase == PhaseInterrupted }); {
 	case cut && t.Interrupted == nil:
 		// The running step was notified of the interrupt before the thread was.
 		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}
@@ -117,15 +117,16 @@ func (t *Turn) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
 		if r.Final != nil {
 			addReply(out, *r.Final)
 		}
-		switch {
-		case r.Error != "":
+		switch r.Phase {
+		case PhaseFailed:
 			out.Status, out.Error, terminal = signals.TurnFailed, r.Error, true
-		case r.Interrupted:
+		case PhaseInterrupted:
 			terminal = true
 			t.record(now, recordid.Final(r.messageID()), event.TypeFinal,
 				event.Final{Agent: r.Agent, MessageID: r.MessageID})
-		case !r.Answered:
+		case PhaseReplied:
 			terminal = true
+		case PhaseAnswered, PhaseModel, PhaseReply, PhaseCalls, PhasePlan, PhaseTools:
 		}
 	}
 	return terminal

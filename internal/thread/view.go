@@ -70,7 +70,7 @@ func (r *AgentRun) doing() string {
 		}) {
 			return doingTools
 		}
-	case PhaseDone:
+	case PhaseReplied, PhaseAnswered, PhaseFailed, PhaseInterrupted:
 		return doingDone
 	case PhaseReply, PhaseCalls:
 	}
@@ -92,7 +92,7 @@ func (r *AgentRun) subs() []string {
 // hooks.
 func (r *AgentRun) unsettled() []string {
 	var names []string
-	if r.Reply != nil && r.Phase != PhaseDone {
+	if r.Reply != nil && !r.Done() {
 		for _, c := range r.open() {
 			names = append(names, c.Name)
 		}

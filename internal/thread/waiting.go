@@ -74,7 +74,7 @@ func (t *Turn) waitsForPeople() bool {
 	}
 	waits := false
 	for _, r := range t.Runs {
-		if r.Phase == PhaseDone {
+		if r.Done() {
 			continue
 		}
 		if r.Phase != PhaseTools || !r.runWaits() {
@@ -342,7 +342,7 @@ func (t *Turn) steps() (n int) {
 
 func (r *AgentRun) steps() (n int, waits bool) {
 	switch r.Phase {
-	case PhaseDone:
+	case PhaseReplied, PhaseAnswered, PhaseFailed, PhaseInterrupted:
 		return 0, false
 	case PhaseModel:
 		if r.Outage != nil {
