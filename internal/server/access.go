@@ -21,14 +21,15 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// public stands for the role of a route that anybody may use. Its handler can ask for the
-// principal with [access.principal].
+// public is the role of routes without authentication. Their handlers may still ask for the
+// principal: see [access.principal].
 const public auth.Role = "public"
 
-// securityScheme is the name of API keys in the API's description.
+// securityScheme is the name of the API keys' scheme in the OpenAPI document.
 const securityScheme = "apiKey"
 
-// route says who may use a pattern of the mux. A pattern without one is closed to everybody.
+// route declares the role that a pattern of the mux requires. A pattern without a route rejects
+// every request.
 type route struct {
 	role auth.Role
 
@@ -36,27 +37,27 @@ type route struct {
 	refuse func(w http.ResponseWriter, status int, detail string)
 }
 
-// access decides who may use which route.
+// access authenticates and authorizes requests.
 type access struct {
 	authenticator auth.Authenticator // nil = anybody may do anything
 	namespace     string
 	interval      time.Duration
 	logger        *slog.Logger
 
-	// routes say who may use the patterns of the mux.
+	// routes maps the patterns of the mux to their routes.
 	routes map[string]route
 
-	// failing: the last request could not be authenticated, which is in the log.
+	// failing means that the authentication of the last request failed, which was logged.
 	failing atomic.Bool
 }
 
-// handle adds a handler that is none of huma's.
+// handle registers a handler that is not an operation of huma.
 func (a *access) handle(mux *http.ServeMux, to route, pattern string, handler http.HandlerFunc) {
 	a.routes[pattern] = to
 	mux.HandleFunc(pattern, handler)
 }
 
-// secure adds to an operation what it needs of a principal, and the errors of those who lack it.
+// secure adds the required role and the errors of authentication to an operation.
 func secure(op *huma.Operation, role auth.Role) {
 	if role == public {
 		op.Security = []map[string][]string{}
@@ -71,8 +72,8 @@ func secure(op *huma.Operation, role auth.Role) {
 	slices.Sort(op.Errors)
 }
 
-// authorize lets requests to a pattern through whose principal may use it, for as long as the
-// principal may.
+// authorize passes requests whose principals have the required role on to the mux, and cancels them
+// when their principals lose it.
 func (a *access) authorize(w http.ResponseWriter, r *http.Request, pattern string, next http.Handler) {
 	to, known := a.routes[pattern]
 	if to.refuse == nil {
@@ -98,11 +99,11 @@ func (a *access) authorize(w http.ResponseWriter, r *http.Request, pattern strin
 	next.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// requestKey is the key of the request in the context of a public route.
+// requestKey is the context key of the request of a public route.
 type requestKey struct{}
 
-// principal is who sends the request of a public route, who may be nobody. It fails if the
-// request has no role, with a problem document.
+// principal authenticates the request of a public route. Its principal may be anonymous. The error
+// is a problem document.
 func (a *access) principal(ctx context.Context, role auth.Role) (auth.Principal, error) {
 	r, ok := ctx.Value(requestKey{}).(*http.Request)
 	if !ok {
@@ -115,12 +116,13 @@ func (a *access) principal(ctx context.Context, role auth.Role) (auth.Principal,
 	return p, err
 }
 
-// forbiddenError says why a principal may not do what it wants to.
+// forbiddenError describes the role that a principal lacks.
 type forbiddenError struct{ detail string }
 
 func (e *forbiddenError) Error() string { return e.detail }
 
-// authenticate returns the principal of a request if it has the role, here.
+// authenticate returns the principal of a request, which must have the role in the server's
+// namespace.
 func (a *access) authenticate(r *http.Request, role auth.Role) (auth.Principal, error) {
 	if a.authenticator == nil {
 		return auth.Local(), nil
@@ -152,7 +154,7 @@ func who(p auth.Principal) string {
 	return fmt.Sprintf("%q", p.Name)
 }
 
-// denial is the status and the words of an error of authenticate.
+// denial returns the status and the text for an error of authenticate.
 func denial(err error) (status int, detail string) {
 	var forbidden *forbiddenError
 	switch {
@@ -164,7 +166,7 @@ func denial(err error) (status int, detail string) {
 	return http.StatusServiceUnavailable, "requests cannot be authenticated at the moment: the store of API keys does not answer"
 }
 
-// denialHeaders are the headers of such an answer.
+// denialHeaders returns the headers of a response to an unauthenticated request.
 func denialHeaders(status int) http.Header {
 	switch status {
 	case http.StatusUnauthorized:
@@ -181,15 +183,15 @@ func (a *access) deny(w http.ResponseWriter, to route, err error) {
 	to.refuse(w, status, detail)
 }
 
-// problemOf is such an answer as a problem document.
+// problemOf returns an error of authenticate as a problem document.
 func problemOf(err error) error {
 	status, detail := denial(err)
 	return huma.ErrorWithHeaders(huma.NewError(status, detail), denialHeaders(status))
 }
 
-// recheck authenticates a request again for as long as it lasts, and cancels it when its
-// principal may not use the route any more. A check that fails otherwise changes nothing: what
-// a stream or a thread says comes from the same store.
+// recheck authenticates a long request again at intervals, and cancels it when its principal has
+// lost the role. Other failures of a check are ignored: the request itself depends on the same
+// store.
 func (a *access) recheck(r *http.Request, role auth.Role, cancel context.CancelCauseFunc) (stop func()) {
 	if a.authenticator == nil {
 		return func() {}
@@ -217,14 +219,15 @@ func (a *access) recheck(r *http.Request, role auth.Role, cancel context.CancelC
 	}
 }
 
-// endedError is the cause of the end of a request whose principal has lost its access.
+// endedError is the cause with which a request is cancelled when its principal has lost the role.
 type endedError struct{ err error }
 
 func (e *endedError) Error() string { return e.err.Error() }
 func (e *endedError) Unwrap() error { return e.err }
 
-// actor is the name under which a request acts. A principal acts under its own: a request that
-// gives another is rejected. Without one the request says who acts, or else it is byDefault.
+// actor returns the name of the person or client that acts. It is the principal's name; a request
+// that states another name is rejected. Without a principal, it is the stated name or, by default,
+// byDefault.
 func actor(ctx context.Context, location, given, byDefault string) (string, error) {
 	name := auth.FromContext(ctx).Name
 	switch {
@@ -238,11 +241,10 @@ func actor(ctx context.Context, location, given, byDefault string) (string, erro
 	return name, nil
 }
 
-// publishedBy is the key of an environment event's metadata that names the principal who has
-// published it.
+// publishedBy is the metadata key of an environment event for the principal that published it.
 const publishedBy = "published_by"
 
-// attributed is an environment event that names its publisher.
+// attributed returns the environment event with its publisher in the metadata.
 func attributed(ctx context.Context, at string, e event.EnvEvent) (event.EnvEvent, error) {
 	name := auth.FromContext(ctx).Name
 	if name == "" {
@@ -270,7 +272,7 @@ func attributed(ctx context.Context, at string, e event.EnvEvent) (event.EnvEven
 	return e, err
 }
 
-// attributeSchedule makes the principal the sender of what a schedule posts.
+// attributeSchedule makes the principal the sender of a schedule's posts.
 func attributeSchedule(ctx context.Context, s *signals.Schedule) (err error) {
 	if s.Message != nil {
 		if s.Message.SenderID, err = actor(ctx, "body.message.sender", s.Message.SenderID, ""); err != nil {
@@ -283,7 +285,7 @@ func attributeSchedule(ctx context.Context, s *signals.Schedule) (err error) {
 	return err
 }
 
-// needs fails unless the principal has a role that only a part of the route needs.
+// needs returns an error unless the principal has a role that only a part of the route requires.
 func needs(ctx context.Context, role auth.Role, location string) error {
 	if p := auth.FromContext(ctx); p.Kind != "" && !p.Roles.Has(role) {
 		return refuse(http.StatusForbidden, location, fmt.Sprintf("needs the role %s; %s has %s", role, who(p), strings.Join(p.Roles.Strings(), ", ")))
@@ -291,7 +293,7 @@ func needs(ctx context.Context, role auth.Role, location string) error {
 	return nil
 }
 
-// actorIn sets a field of an object that names who acts. What is no object stays as it is.
+// actorIn sets the actor in a field of a JSON object. It does not change other JSON values.
 func actorIn(ctx context.Context, location, field string, object json.RawMessage) (json.RawMessage, error) {
 	if auth.FromContext(ctx).Name == "" {
 		return object, nil

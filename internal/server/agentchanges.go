@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// agentPoll is how often, at most, a stream of changes asks the store for new ones.
+// agentPoll is the minimum interval at which a stream of changes queries the store.
 const agentPoll = time.Second
 
 type agentChangesInput struct {
@@ -58,7 +58,7 @@ func (h *agentHandlers) agentChanges(ctx context.Context, in *agentChangesInput)
 	if stream {
 		limit = store.MaxLimit
 	}
-	// Before the answer begins, so that what fails is a problem document.
+	// Errors before the first byte of the response are problem documents.
 	changes, err := h.store.AgentChanges(ctx, h.namespace, after, limit)
 	if err != nil {
 		return nil, h.agentProblem(ctx, err)
@@ -79,7 +79,7 @@ func (h *agentHandlers) agentChanges(ctx context.Context, in *agentChangesInput)
 	return h.writePage("", page), nil
 }
 
-// sendAgentChanges writes changes until the client goes or the server closes.
+// sendAgentChanges writes changes until the client disconnects or the server closes.
 func (h *agentHandlers) sendAgentChanges(ctx context.Context, out *eventWriter, after int64, changes []store.AgentChange) {
 	poll := time.NewTicker(agentPoll)
 	defer poll.Stop()

@@ -22,8 +22,8 @@ type AgentPath struct {
 	Name string `path:"name" doc:"The agent's name, case-insensitive"`
 }
 
-// AgentEdit says who changes an agent, and which version. It stands in the query, so that
-// the body is a definition and nothing else.
+// AgentEdit names the author of a change and the expected version. It consists of query parameters,
+// since the body is the definition itself.
 type AgentEdit struct {
 	IfVersion string `query:"ifVersion" pattern:"^[0-9]{1,9}$" patternDescription:"a whole number" doc:"Only if this is the newest stored version; 0 if none is stored. Default: any version"`
 	By        string `query:"by" maxLength:"128" doc:"Who changes it; it is stored. Default: api"`
@@ -79,7 +79,7 @@ type agentVersionsOutput struct {
 	}
 }
 
-// agentHandlers serve the definitions of agents.
+// agentHandlers serve agent definitions.
 type agentHandlers struct {
 	*core
 	agents        *registry.Registry
@@ -171,11 +171,11 @@ func (h *agentHandlers) putAgent(ctx context.Context, in *putAgentInput) (*agent
 	return out, nil
 }
 
-// changesName is the last part of a path below /v1/agents, and so no name of an agent.
+// changesName is the path element of the changes below /v1/agents. It cannot be an agent's name.
 const changesName = "changes"
 
-// agent is the agent that a request defines. Its name is the path's, if the body does not
-// write it in another case.
+// agent returns the agent in the body. Its name is that of the path, in the spelling of the body if
+// they differ only in case.
 func (in *putAgentInput) agent() (agent.Agent, error) {
 	switch {
 	case strings.EqualFold(in.Name, changesName):
@@ -200,7 +200,7 @@ func (h *agentHandlers) deleteAgent(ctx context.Context, in *deleteAgentInput) (
 	return nil, h.agentProblem(ctx, err)
 }
 
-// notStored is the problem of an agent that is not stored, but perhaps configured.
+// notStored returns the problem of an agent that is not stored; it may be configured.
 func (h *agentHandlers) notStored(ctx context.Context, name string) error {
 	if _, err := h.agents.Find(ctx, h.namespace, name); err == nil {
 		return huma.Error404NotFound(fmt.Sprintf("agent %.128q is configured, not stored: change its configuration", name))
@@ -228,7 +228,7 @@ func (h *agentHandlers) listAgentVersions(ctx context.Context, in *agentVersions
 	return out, nil
 }
 
-// agentProblem turns the error of an operation on an agent into a problem document.
+// agentProblem converts the error of an operation on an agent to a problem document.
 func (c *core) agentProblem(ctx context.Context, err error) error {
 	var (
 		field    *event.FieldError

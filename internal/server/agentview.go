@@ -32,8 +32,8 @@ func (h *agentHandlers) agentDetail(e registry.Entry) agent.Detail {
 	return out
 }
 
-// agentWarnings says what an agent names that there is not. It may come with the next
-// release of the workers, so it is no mistake.
+// agentWarnings lists the tools and providers that an agent names and the workers do not have. They
+// are not errors, since the next release of the workers may have them.
 func (h *agentHandlers) agentWarnings(a agent.Agent) []string {
 	var out []string
 	provider, _, _ := strings.Cut(a.Model, "/")
@@ -51,8 +51,8 @@ func (h *agentHandlers) agentWarnings(a agent.Agent) []string {
 	return append(out, policyWarnings(a, slices.Concat(h.tools, a.Tools))...)
 }
 
-// policyWarnings says which policies and rules of an agent are for none of these tools, and
-// so guard nothing.
+// policyWarnings lists the policies and rules of an agent that match none of these tools and so
+// have no effect.
 func policyWarnings(a agent.Agent, tools []string) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(a.Approvals)) {
@@ -67,7 +67,7 @@ func policyWarnings(a agent.Agent, tools []string) []string {
 	}
 	for i, r := range a.ApprovalRules {
 		for j, name := range r.Tools {
-			// Rules do not tell names apart by their case.
+			// Rules match names case-insensitively.
 			if name != "*" && !slices.ContainsFunc(tools, func(tool string) bool { return strings.EqualFold(tool, name) }) {
 				out = append(out, fmt.Sprintf("approvalRules[%d].tools[%d]: there is no tool %q; the rule sees no call of it", i, j, name))
 			}

@@ -29,13 +29,13 @@ type decideInput struct {
 	Body decideBody
 }
 
-// decideBody is a [signals.Decide] without the call, which the path names.
+// decideBody is a [signals.Decide] without the call, which is in the path.
 type decideBody struct {
 	signals.Decide
 	ToolCallID string `json:"-"`
 }
 
-// Approvals is what the API needs of a client of threads for tool calls that wait.
+// Approvals is the part of the thread client for approvals and client calls.
 type Approvals interface {
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
 	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
@@ -44,7 +44,7 @@ type Approvals interface {
 	Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error)
 }
 
-// approvalHandlers serve tool calls that wait, and the decisions on them.
+// approvalHandlers serve pending tool calls and decisions on them.
 type approvalHandlers struct {
 	*lookup
 	approvals Approvals
@@ -100,7 +100,7 @@ func (h *approvalHandlers) decide(ctx context.Context, in *decideInput) (*output
 	})
 }
 
-// decision is what the thread is told.
+// decision returns the decision for the thread.
 func (in *decideInput) decision(ctx context.Context) (signals.Decide, error) {
 	d := in.Body.Decide
 	d.ToolCallID = in.ToolCallID
@@ -119,12 +119,12 @@ func (in *decideInput) decision(ctx context.Context) (signals.Decide, error) {
 	return d, d.Validate()
 }
 
-// outcomeProblem is a problem document that also says what became of the request.
+// outcomeProblem is a problem document with the outcome of the request.
 type outcomeProblem struct {
 	huma.ErrorModel
 	Result string `json:"result"`
 
-	// Task is as it stands, if the request is about one that the thread knows.
+	// Task is the current task, if the request concerns a task that the thread knows.
 	Task *event.Task `json:"task,omitempty"`
 }
 
@@ -132,8 +132,8 @@ func refuseOutcome[R ~string](status int, result R, task *event.Task, detail str
 	return &outcomeProblem{huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail}, string(result), task}
 }
 
-// refusals say by their outcome why requests about a tool call change nothing: formats for the call
-// and its thread.
+// refusals maps the outcomes of requests that change nothing to error formats, whose arguments are
+// the call and its thread.
 type refusals map[signals.DecideOutcome]string
 
 var decisionRefusals = refusals{
@@ -143,7 +143,7 @@ var decisionRefusals = refusals{
 	signals.DecideNotAllowed: "this person may not decide on tool call %[1]q: the request names its approvers, and agents of the thread never may",
 }
 
-// orRefused is err or, if there is none, the problem of a request that changes nothing.
+// orRefused returns err or, if it is nil, the problem of an outcome that changes nothing.
 func orRefused(err error, why refusals, call ToolCallPath, result signals.DecideOutcome) error {
 	status := http.StatusConflict
 	switch result {

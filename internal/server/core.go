@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// core is what all handlers share.
+// core contains what all handlers share.
 type core struct {
 	access       *access
 	api          huma.API
@@ -25,8 +25,7 @@ type core struct {
 // output is a response with a body.
 type output[T any] struct{ Body T }
 
-// register adds an operation that principals with the role may use, with the limits and errors
-// that all of them have.
+// register registers an operation for principals with the role, with the common limits and errors.
 func register[I, O any](c *core, role auth.Role, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
 	op.MaxBodyBytes = c.maxBody + 1 // the limit itself counts as exceeded
 	op.RejectUnknownQueryParameters = true
@@ -39,7 +38,7 @@ func (c *core) key(threadID string) store.Key {
 	return store.Key{Namespace: c.namespace, ThreadID: threadID}
 }
 
-// answer bounds how long a thread may take to answer.
+// answer limits the time in which a thread must answer.
 func (c *core) answer(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, c.answerWithin)
 }
@@ -55,7 +54,7 @@ func (c *core) writePage(id string, page any) *huma.StreamResponse {
 	}}
 }
 
-// ask makes a request of a thread, which has to answer in time. The error is a problem document.
+// ask sends a request to a thread, with a time limit. The error is a problem document.
 func ask[T any](ctx context.Context, c *core, threadID string, request func(context.Context) (T, error)) (*output[T], error) {
 	within, cancel := c.answer(ctx)
 	defer cancel()
@@ -63,17 +62,17 @@ func ask[T any](ctx context.Context, c *core, threadID string, request func(cont
 	return &output[T]{out}, c.problem(ctx, threadID, err)
 }
 
-// query is [ask] for a method of a client of threads.
+// query is [ask] for a method of the thread client without an input.
 func query[T any](ctx context.Context, c *core, threadID string, method func(context.Context, string) (T, error)) (*output[T], error) {
 	return ask(ctx, c, threadID, func(ctx context.Context) (T, error) { return method(ctx, threadID) })
 }
 
-// update is [ask] for a method of a client of threads with an input.
+// update is [ask] for a method of the thread client with an input.
 func update[I, T any](ctx context.Context, c *core, threadID string, method func(context.Context, string, I) (T, error), in I) (*output[T], error) {
 	return ask(ctx, c, threadID, func(ctx context.Context) (T, error) { return method(ctx, threadID, in) })
 }
 
-// nonNil is a list in JSON too when it is nil.
+// nonNil returns the list, or an empty one instead of nil, which JSON encodes as null.
 func nonNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}

@@ -34,7 +34,7 @@ const (
 	typeSSE  = "text/event-stream"
 )
 
-// eventHandlers serve the events of threads: pages and streams, in each view.
+// eventHandlers serve the events of threads as pages and streams, in each view.
 type eventHandlers struct {
 	*lookup
 	views   map[string]view
@@ -89,8 +89,8 @@ func (h *eventHandlers) events(ctx context.Context, in *eventsInput) (*huma.Stre
 	})
 }
 
-// cursor is where to begin; the header wins, since browsers repeat the query when
-// they reconnect.
+// cursor returns the cursor of a request. The header takes precedence, since browsers repeat the
+// query when they reconnect.
 func (in *eventsInput) cursor(v view) (projection.Cursor, error) {
 	for _, at := range []struct{ location, text string }{
 		{"header.Last-Event-ID", in.LastEventID}, {"query.lastEventId", in.LastID}, {"query.cursor", in.Cursor},
@@ -107,7 +107,7 @@ func (in *eventsInput) cursor(v view) (projection.Cursor, error) {
 	return projection.Cursor{}, nil
 }
 
-// resumes reports whether a place is named, be it the beginning.
+// resumes reports whether the request has a cursor, even that of the beginning.
 func (in *eventsInput) resumes() bool { return in.LastEventID+in.LastID+in.Cursor != "" }
 
 // wantsStream reports whether an Accept header prefers server-sent events to JSON.
@@ -134,8 +134,7 @@ func wantsStream(accept string) bool {
 	return sse > json || sse > 0 && sse == json && sseAt < jsonAt
 }
 
-// watch opens the reader before the answer begins, so that what fails is a problem
-// document.
+// watch opens the reader before the response begins, so that errors are problem documents.
 func (h *eventHandlers) watch(ctx context.Context, id string, v view, from projection.From) (*huma.StreamResponse, error) {
 	leave, err := h.viewers.enter()
 	if err != nil {
@@ -176,10 +175,10 @@ func noContent() *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { hctx.SetStatus(http.StatusNoContent) }}
 }
 
-// storeRetry is how long a stream waits before it asks a store again that was unavailable.
+// storeRetry is the interval at which a stream queries an unavailable store again.
 const storeRetry = time.Second
 
-// sleep reports whether the time has passed before the context ended.
+// sleep waits, and reports whether the context was still valid at the end.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -191,7 +190,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// send writes events until the client goes, the server closes or the thread ends.
+// send writes events until the client disconnects, the server closes or the thread ends.
 func (h *eventHandlers) send(ctx context.Context, id string, reader source, first []streamed, out *eventWriter) {
 	for _, e := range first {
 		if !out.event(e, !reader.Buffered()) {
@@ -208,14 +207,14 @@ func (h *eventHandlers) send(ctx context.Context, id string, reader source, firs
 				return
 			}
 		case errors.Is(err, feed.ErrIdle):
-			// Whatever a closing thread still had to say has come by now.
+			// The last events of a closing thread have arrived by then.
 			if closed || !out.heartbeat() {
 				return
 			}
 		case errors.Is(err, io.EOF), ctx.Err() != nil:
 			return
 		case errors.Is(err, store.ErrUnavailable):
-			// The viewer waits for the store as well: browsers give up on a 503.
+			// The stream waits for the store too: browsers do not reconnect after a 503.
 			if !out.heartbeat() || !sleep(ctx, storeRetry) {
 				return
 			}

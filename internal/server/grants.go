@@ -80,7 +80,7 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	// A thread takes any revocation: which approvals there are, its records know.
+	// A thread accepts any revocation: only its records tell which approvals exist.
 	records, err := store.AllRecords(ctx, h.store, h.key(in.ID), event.TypeApproval)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
@@ -101,24 +101,23 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 	return ask(ctx, h.core, in.ID, func(ctx context.Context) (signals.DecideResult, error) {
 		got, err := h.approvals.Revoke(ctx, in.ID, signals.Revoke{ToolCallID: in.ToolCallID, By: by, Reason: in.Reason})
 		if !holds && errors.Is(err, signals.ErrThreadClosed) {
-			// Nothing is on its way to the store any more.
+			// No record is on its way to the store.
 			got, err = signals.DecideAlreadyResolved, nil
 		}
 		return signals.DecideResult{Result: got}, orRefused(err, revocationRefusals, in.ToolCallPath, got)
 	})
 }
 
-// requestedAgain reports whether people were asked about a call after the last round on which a
-// decision is stored. Then they may have approved it anew, and only the thread knows.
+// requestedAgain reports whether approval of a call was requested again after the last stored
+// decision. If so, a newer decision may not be stored yet, and only the thread knows it.
 func (h *approvalHandlers) requestedAgain(ctx context.Context, threadID, toolCallID string, round int) (bool, error) {
 	next := event.ApprovalRequest{ToolCallID: toolCallID, Round: max(round, 1) + 1}
 	records, err := h.store.RecordsByID(ctx, h.key(threadID), recordid.Request(next))
 	return len(records) > 0, err
 }
 
-// approvalOf reports whether a call has been approved, whether that has not been revoked
-// since, and the last round that is decided on. A record that cannot be read is none of an
-// approval.
+// approvalOf reports whether a call was approved, whether the approval is still valid, and the last
+// round with a decision. It ignores unreadable records.
 func approvalOf(records []event.Record, toolCallID string) (approved, holds bool, round int) {
 	for _, r := range records {
 		var a event.Approval

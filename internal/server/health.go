@@ -20,7 +20,7 @@ type healthOutput struct {
 	Body         health
 }
 
-// health says which components answer.
+// health contains the status of each component.
 type health struct {
 	Status     string            `json:"status" enum:"ok,unavailable"`
 	Components map[string]string `json:"components,omitempty" doc:"ok, or what is wrong"`
@@ -33,7 +33,7 @@ const (
 	readyWithin = 2 * time.Second
 )
 
-// healthHandlers say whether the process and what it needs are up.
+// healthHandlers serve liveness and readiness.
 type healthHandlers struct {
 	*core
 	store      store.Store
@@ -56,8 +56,8 @@ func (h *healthHandlers) registerHealth() {
 	}, h.readyz)
 }
 
-// noteComponent logs that a component is unavailable once for each outage. That of the store
-// is logged by whoever calls it.
+// noteComponent logs the beginning and the end of a component's outage. The store's
+// outages are logged by [timedStore].
 func (h *healthHandlers) noteComponent(name string, err error) {
 	if name == "store" {
 		return

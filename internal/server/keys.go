@@ -45,7 +45,7 @@ type rotateKeyInput struct {
 	} `required:"false"`
 }
 
-// newKeyOutput has the token of a key, this once.
+// newKeyOutput contains the token of a new key, which is not shown again.
 type newKeyOutput struct {
 	CacheControl string `header:"Cache-Control"`
 	Body         auth.NewAPIKey
@@ -55,7 +55,7 @@ func newKey(k store.APIKey, token auth.Token) *newKeyOutput {
 	return &newKeyOutput{"no-store", auth.NewAPIKey{Key: auth.APIKey{APIKey: k, Source: auth.SourceStored}, Token: token.Reveal()}}
 }
 
-// maxOverlap bounds how long two secrets of a key are valid.
+// maxOverlap is the maximum time for which two secrets of a key are valid.
 const maxOverlap = 7 * 24 * time.Hour
 
 // keyHandlers serve API keys.
@@ -91,7 +91,7 @@ func (h *keyHandlers) registerKeys() {
 	}, h.revokeKey)
 }
 
-// keyRing is an authenticator that accepts API keys of the store.
+// keyRing is an authenticator that accepts stored API keys.
 type keyRing interface {
 	Configured() []auth.Key
 }
@@ -115,7 +115,7 @@ func (h *keyHandlers) listKeys(ctx context.Context, in *keysInput) (*keysOutput,
 	return out, nil
 }
 
-// configuredKeys are those that are valid in this namespace.
+// configuredKeys returns the configured keys that are valid in this namespace.
 func (h *keyHandlers) configuredKeys() []auth.Key {
 	ring, ok := h.access.authenticator.(keyRing)
 	if !ok {
@@ -162,7 +162,7 @@ func (h *keyHandlers) createKey(ctx context.Context, in *createKeyInput) (*newKe
 	return newKey(made, token), nil
 }
 
-// needKeyRing fails where keys of the store are not accepted: they would do nothing.
+// needKeyRing returns an error if the authenticator does not accept stored keys.
 func (h *keyHandlers) needKeyRing() error {
 	if _, ok := h.access.authenticator.(keyRing); !ok {
 		return huma.Error409Conflict("this server does not authenticate requests by API keys")
@@ -214,7 +214,7 @@ func unknownKey(id string) error {
 	return huma.Error404NotFound(fmt.Sprintf("there is no stored API key with the id %.64q, or it is revoked", id))
 }
 
-// keyProblem turns the error of an operation on one API key into a problem document.
+// keyProblem converts the error of an operation on an API key to a problem document.
 func (h *keyHandlers) keyProblem(ctx context.Context, id string, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return unknownKey(id)

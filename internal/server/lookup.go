@@ -21,11 +21,11 @@ type lookup struct {
 		State(ctx context.Context, threadID string) (signals.State, error)
 	}
 
-	// registry is nil where any agent will do.
+	// registry is nil if every agent name is valid.
 	registry agent.Source
 }
 
-// checkAgents checks a list of agents.
+// checkAgents validates a list of agents.
 func (l *lookup) checkAgents(ctx context.Context, location string, names []string) error {
 	for i, name := range names {
 		at := fmt.Sprintf("%s[%d]", location, i)
@@ -53,12 +53,12 @@ func (l *lookup) checkAgent(ctx context.Context, location, name string) error {
 	return nil
 }
 
-// checkID is for ids that the client makes up.
+// checkID validates an id that the client chose.
 func checkID(location, id string, check func(field, id string) error) error {
 	return refuseField(location, check("id", id))
 }
 
-// thread finds a thread in the store or, when it has stored nothing yet, by asking it.
+// thread returns a thread from the store or, if it has stored nothing yet, from the thread itself.
 func (l *lookup) thread(ctx context.Context, id string) (Thread, error) {
 	if signals.ValidateID("threadId", id) != nil {
 		return Thread{}, notFound(id)
@@ -77,8 +77,8 @@ func (l *lookup) thread(ctx context.Context, id string) (Thread, error) {
 	return stateView(state.Body), nil
 }
 
-// prepare adds the options to a post and checks it. The error is a problem document
-// that names the field of the body.
+// prepare adds the options to a post and validates it. The error is a problem document that names
+// the field of the body.
 func (l *lookup) prepare(ctx context.Context, threadID string, post *signals.Post, o PostOptions) error {
 	post.OnBusy, post.Priority, post.TTL = signals.OnBusy(o.OnBusy), o.Priority, o.TTL
 	post.OnWaiting, post.Agents, post.Tools = event.OnWaiting(o.OnWaiting), o.Agents, o.Tools

@@ -28,7 +28,7 @@ type postBody struct {
 	PostOptions
 }
 
-// postOutput answers a message: 202 with its event id, or 200 after the turn.
+// postOutput is the response to a message: 202 with its event id, or 200 after the turn.
 type postOutput struct {
 	Status int
 	Body   signals.TurnResult
@@ -47,7 +47,7 @@ type messagesOutput struct {
 	}
 }
 
-// Messenger is what the API needs of a client of threads for messages.
+// Messenger is the part of the thread client for messages.
 type Messenger interface {
 	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
 	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
@@ -104,7 +104,7 @@ func (h *messageHandlers) postMessage(ctx context.Context, in *postInput) (*post
 		case errors.Is(err, errTurnGoesOn):
 			err = nil
 		case errors.Is(err, signals.ErrProcessed):
-			// Not a 202: there is nothing to wait for.
+			// This is not a 202, since there is no turn to wait for.
 			out.Status, out.Body.Status, err = http.StatusOK, signals.ProcessedType, nil
 		}
 	} else {
@@ -113,11 +113,10 @@ func (h *messageHandlers) postMessage(ctx context.Context, in *postInput) (*post
 	return out, h.problem(ctx, in.ID, err)
 }
 
-// pageBytes is about how many bytes of messages a page has at most.
+// pageBytes is the approximate maximum size of a page of messages, in bytes.
 const pageBytes = 4 << 20
 
-// newPost makes the post of a person's message. at is where the message stands in
-// the request.
+// newPost returns the post of a person's message. at is the location of the message in the request.
 func newPost(ctx context.Context, threadID, at string, m NewMessage) (signals.Post, error) {
 	if event.Blank(m.Content) {
 		return signals.Post{}, refuse(http.StatusUnprocessableEntity, at+"content", "is required")
@@ -146,11 +145,11 @@ func tooLarge(location string, size int) error {
 		fmt.Sprintf("is too large: %d bytes as JSON, at most %d", size, signals.MaxPayload))
 }
 
-// errTurnGoesOn says that the turn takes longer than the server waits.
+// errTurnGoesOn means that the turn takes longer than the server waits.
 var errTurnGoesOn = errors.New("the turn goes on")
 
-// turn posts and waits for the turn. A turn may take long, a worker's first word may
-// not: after a while the thread is asked whether anybody is there.
+// turn posts the message and waits for its turn. A turn may take long, but a worker must answer
+// soon: after a while, turn checks that the thread has one.
 func (h *messageHandlers) turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
 	wait, cancel := context.WithTimeout(ctx, h.waitLimit)
 	defer cancel()
@@ -174,7 +173,7 @@ func (h *messageHandlers) turn(ctx context.Context, id string, p signals.Post) (
 			}
 			return end.result, end.err
 		case <-patience.C:
-			// Beside the wait: the turn may end before the thread answers.
+			// This runs concurrently, since the turn may end before the thread answers.
 			go func() { asked <- h.ask(wait, id) }()
 		case err := <-asked:
 			if err != nil {
@@ -184,7 +183,7 @@ func (h *messageHandlers) turn(ctx context.Context, id string, p signals.Post) (
 	}
 }
 
-// ask returns an error if nobody answers for the thread.
+// ask returns an error if no worker answers for the thread.
 func (h *messageHandlers) ask(ctx context.Context, id string) error {
 	within, cancel := h.answer(ctx)
 	defer cancel()
@@ -226,8 +225,8 @@ func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (
 	return out, nil
 }
 
-// pageStart is the record of a thread behind which a page begins, 0 for the first page. The cursor
-// is the seq of the last record of the page before.
+// pageStart is the record after which a page begins; 0 for the first page. The cursor is the seq of
+// the last record of the previous page.
 func (l *lookup) pageStart(ctx context.Context, in *messagesInput) (seq int64, err error) {
 	if in.Cursor != "" {
 		if seq, err = strconv.ParseInt(in.Cursor, 10, 64); err != nil || seq < 0 {

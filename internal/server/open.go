@@ -24,7 +24,7 @@ type openBody struct {
 	Message   *firstMessage  `json:"message,omitempty" doc:"The message that the thread begins with"`
 }
 
-// firstMessage is a message, or just its content as a string.
+// firstMessage is a message, or its content as a string.
 type firstMessage struct{ NewMessage }
 
 // NewMessage is a person's message.
@@ -76,7 +76,7 @@ func (h *threadHandlers) openThread(ctx context.Context, in *struct{ Body openBo
 	return out, nil
 }
 
-// startOf checks the body and makes the thread's input of it.
+// startOf validates the body and converts it to the thread's input.
 func (h *threadHandlers) startOf(ctx context.Context, body *openBody) (signals.Start, *signals.Post, error) {
 	start := signals.Start{TurnLimit: body.TurnLimit}
 	if body.ID == "" {
@@ -107,7 +107,7 @@ func (h *threadHandlers) startOf(ctx context.Context, body *openBody) (signals.S
 	return start, &post, err
 }
 
-// agentsOf are the agents that take part.
+// agentsOf returns the agents of the new thread.
 func (h *threadHandlers) agentsOf(ctx context.Context, body *openBody) ([]string, error) {
 	switch {
 	case body.Agent == "":
@@ -118,8 +118,8 @@ func (h *threadHandlers) agentsOf(ctx context.Context, body *openBody) ([]string
 	return []string{body.Agent}, h.checkAgent(ctx, "body.agent", body.Agent)
 }
 
-// storeThread gives the new thread its row, so that it is found at once. The thread
-// runs by now: without a row it is found by asking it.
+// storeThread stores the row of the new thread, so that lists contain it immediately. A failure is
+// not an error: the thread runs, and is found by a query.
 func (h *threadHandlers) storeThread(ctx context.Context, id string, start signals.Start) Thread {
 	row := &store.ThreadUpdate{Agents: start.Agents, Metadata: start.Metadata}
 	_, err := h.store.Append(ctx, h.key(id), store.Batch{Thread: row})

@@ -8,8 +8,8 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// withPayloads adds the payloads of ended events, which their thread does not keep, from the
-// store.
+// withPayloads adds the payloads of ended events from the store, since the thread does not keep
+// them.
 func (h *queueHandlers) withPayloads(ctx context.Context, threadID string, items ...event.Item) []event.Item {
 	var ids []string
 	for _, it := range items {
@@ -22,7 +22,7 @@ func (h *queueHandlers) withPayloads(ctx context.Context, threadID string, items
 	}
 	contents, err := store.Contents(ctx, h.store, h.key(threadID), ids...)
 	if err != nil {
-		// An outage of the store is logged once, where it begins.
+		// An outage of the store is logged once, when it begins.
 		if !errors.Is(err, store.ErrUnavailable) {
 			h.logger.Warn("the payloads of ended events are left out: the store does not have them", "thread", threadID, "error", err)
 		}

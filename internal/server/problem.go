@@ -19,12 +19,12 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// refuse makes the problem document of one field.
+// refuse returns the problem document of one field.
 func refuse(status int, location, problem string) error {
 	return huma.NewError(status, location+": "+problem, &huma.ErrorDetail{Location: location, Message: problem})
 }
 
-// refuseField is [refuse] for what a check of one value says.
+// refuseField is [refuse] for the error of validating one value.
 func refuseField(location string, err error) error {
 	if field, ok := errors.AsType[*event.FieldError](err); ok {
 		return refuse(http.StatusUnprocessableEntity, location, field.Problem)
@@ -32,7 +32,7 @@ func refuseField(location string, err error) error {
 	return err
 }
 
-// problem turns the error of an operation on a thread into a problem document.
+// problem converts the error of an operation on a thread to a problem document.
 func (c *core) problem(ctx context.Context, threadID string, err error) error {
 	var field *event.FieldError
 	var exhausted *serviceerror.ResourceExhausted
@@ -67,7 +67,7 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 	case errors.Is(err, stream.ErrClosed):
 		return huma.Error503ServiceUnavailable("the server is shutting down")
 	case errors.As(err, &exhausted):
-		// Temporal bounds the updates under way in one workflow, and its own load.
+		// Temporal limits the updates in progress of a workflow, and its own load.
 		return later(http.StatusServiceUnavailable, "1", fmt.Sprintf(
 			"thread %q has too many requests under way, or Temporal has: %s", threadID, exhausted.Message))
 	case unanswered(err), ctx.Err() != nil:
@@ -88,8 +88,8 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 	return huma.Error500InternalServerError("internal error; see the server log for request " + requestID(ctx))
 }
 
-// storeUnavailable is the problem of a request that the store does not answer. The outage is
-// logged once, not here.
+// storeUnavailable is the problem of a request while the store is unavailable, which is logged
+// elsewhere.
 func storeUnavailable(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return clientGone()
@@ -97,21 +97,20 @@ func storeUnavailable(ctx context.Context) error {
 	return later(http.StatusServiceUnavailable, "5", "the database cannot be reached, or does not answer in time")
 }
 
-// later makes the problem document of a request that succeeds when it is repeated, and says after
-// how many seconds.
+// later returns the problem document of a request that may succeed later, with the delay in
+// seconds.
 func later(status int, seconds, detail string) error {
 	return huma.ErrorWithHeaders(huma.NewError(status, detail), http.Header{"Retry-After": {seconds}})
 }
 
-// clientGone is a problem that nobody reads: its status is for the log only.
+// clientGone is the problem of a request whose client has disconnected; its status is for the log.
 func clientGone() error { return huma.NewError(499, "the client has gone") }
 
 func notFound(threadID string) error {
 	return huma.Error404NotFound(fmt.Sprintf("there is no thread %.128q", threadID))
 }
 
-// unanswered reports whether err says that a request to a thread found nobody to
-// answer it in time.
+// unanswered reports whether err means that no worker answered for the thread in time.
 func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
 		is[*serviceerror.DeadlineExceeded](err) || is[*serviceerror.Canceled](err) || is[*serviceerror.Unavailable](err) ||
@@ -123,8 +122,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// completeProblem completes the location of a field that is missing, and keeps what a
-// client sent out of the problem document, but for words.
+// completeProblem completes the location of a missing field, and removes the client's values from the
+// problem document, except for short ones.
 func completeProblem(_ huma.Context, _ string, v any) (any, error) {
 	model, ok := v.(*huma.ErrorModel)
 	if !ok {
@@ -150,7 +149,7 @@ func completeProblem(_ huma.Context, _ string, v any) (any, error) {
 
 const maxEchoed = 64
 
-// badCursor is the problem of a cursor that no page has given.
+// badCursor is the problem of an invalid cursor.
 const badCursor = "Invalid cursor; use the `next` value of a previous page"
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {
@@ -158,6 +157,6 @@ func writeProblem(w http.ResponseWriter, status int, detail string) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Del("Content-Length")
 	w.WriteHeader(status)
-	// The client may have gone: nothing to do then.
+	// An error means that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(&huma.ErrorModel{Title: http.StatusText(status), Status: status, Detail: detail})
 }

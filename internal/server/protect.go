@@ -22,10 +22,10 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// protect is around everything: a request id, refusal of requests for another host and of
-// those that another site makes a browser send, and an answer where a handler panics.
+// protect wraps the whole handler: it sets the request id, rejects requests for other hosts and
+// cross-site requests of browsers, and responds when a handler panics.
 func (a *access) protect(next http.Handler, allowedHosts []string) http.Handler {
-	// A web page can set the header that a proxy sets, but it knows no key.
+	// A web page can set the header of a proxy, but it does not have an API key.
 	_, trusts := a.authenticator.(interface{ TrustsHeader() string })
 	hosts := guard.Hosts{Allowed: allowedHosts, Authenticated: a.authenticator != nil && !trusts}
 	sameOrigin := http.NewCrossOriginProtection()
@@ -59,7 +59,7 @@ func (a *access) protect(next http.Handler, allowedHosts []string) http.Handler 
 	})
 }
 
-// unreadable reports whether people cannot see a character, or it is none.
+// unreadable reports whether a character is invisible or invalid.
 func unreadable(r rune) bool { return r == utf8.RuneError || !unicode.IsGraphic(r) }
 
 func (a *access) recovered(w *recorder, r *http.Request, p any) {
@@ -76,7 +76,7 @@ func (a *access) recovered(w *recorder, r *http.Request, p any) {
 	panic(http.ErrAbortHandler) // cut the connection: the answer is not whole
 }
 
-// recorder remembers whether an answer has begun.
+// recorder records whether the response has begun.
 type recorder struct {
 	http.ResponseWriter
 	status int
@@ -102,8 +102,7 @@ func (w *recorder) Write(data []byte) (int, error) {
 // Unwrap lets http.ResponseController flush.
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// explainUnmatched answers paths and methods that the mux does not know with problem
-// documents. All others are for those who may use them.
+// explainUnmatched responds to unknown paths and methods with problem documents.
 func (a *access) explainUnmatched(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, pattern := mux.Handler(r)
@@ -122,7 +121,7 @@ func (a *access) explainUnmatched(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// headerOnly takes an answer's status and header, and forgets its body.
+// headerOnly keeps the status and the header of a response, and discards its body.
 type headerOnly struct {
 	header http.Header
 	status int

@@ -30,12 +30,12 @@ type publishThreadInput struct {
 	Body publishBody
 }
 
-// Publisher is what the API needs of a client of threads for environment events.
+// Publisher is the part of the thread client for environment events.
 type Publisher interface {
 	Publish(ctx context.Context, threadID string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error)
 }
 
-// publishHandlers receive environment events.
+// publishHandlers serve the publication of environment events.
 type publishHandlers struct {
 	*core
 	threads Publisher
@@ -91,7 +91,7 @@ func (h *publishHandlers) publish(ctx context.Context, threadID string, body pub
 	return &output[threadclient.PublishResult]{result}, nil
 }
 
-// event is the event of the body. The error is an [*event.FieldError].
+// event returns the event in the body. The error is an [*event.FieldError].
 func (b publishBody) event() (event.EnvEvent, error) {
 	e := event.EnvEvent{ID: b.ID, Type: b.Type, Timestamp: b.Timestamp, Payload: b.Payload}
 	if b.Metadata == nil {

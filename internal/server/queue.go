@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// maybeItem is an item, or 204.
+// maybeItem is a response with an item, or 204.
 type maybeItem struct {
 	Status int
 	Body   *event.Item
@@ -26,7 +26,7 @@ type EventPath struct {
 	EventID string `path:"eventId" doc:"The event's id"`
 }
 
-// PostOptions say how an event is queued and who answers it.
+// PostOptions are the options of a posted event.
 type PostOptions struct {
 	OnBusy    string    `json:"onBusy,omitempty" enum:"enqueue,steer,interrupt,reject" doc:"What a message does to a turn in progress. Default: enqueue"`
 	OnWaiting string    `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a turn waits for a decision or a client: it is answered meanwhile, waits for the turn to end, or cancels the calls that wait. Default: as the agents that wait are configured"`
@@ -66,7 +66,7 @@ type retryInput struct {
 	} `required:"false"`
 }
 
-// Queues is what the API needs of a client of threads for their queues.
+// Queues is the part of the thread client for queues.
 type Queues interface {
 	Queue(ctx context.Context, threadID string) (signals.Queue, error)
 	Item(ctx context.Context, threadID, eventID string) (event.Item, error)
@@ -117,7 +117,7 @@ func (h *queueHandlers) registerQueue() {
 	}, h.retryItem)
 }
 
-// registerPlace registers the get of an event by its place in the queue.
+// registerPlace registers an operation that returns the event at a place of the queue.
 func (h *queueHandlers) registerPlace(id, path, summary string, place func(signals.Queue) *event.Item) {
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: id, Method: http.MethodGet, Path: path, Tags: []string{"queue"}, Summary: summary,
@@ -210,7 +210,7 @@ func (h *queueHandlers) retryItem(ctx context.Context, in *retryInput) (*output[
 	})
 }
 
-// changeItem answers with the item that change returns.
+// changeItem responds with the item that change returns.
 func (h *queueHandlers) changeItem(ctx context.Context, at EventPath, change func(context.Context) (event.Item, error)) (*output[event.Item], error) {
 	within, cancel := h.answer(ctx)
 	defer cancel()
@@ -221,7 +221,7 @@ func (h *queueHandlers) changeItem(ctx context.Context, at EventPath, change fun
 	if !errors.Is(err, signals.ErrRefused) {
 		return nil, h.problem(ctx, at.ID, err)
 	}
-	// A thread says in words only why it refuses: whether it knows the event is asked.
+	// The thread's error is only a text, so its queue tells whether it knows the event.
 	if _, missing := h.queues.Item(within, at.ID, at.EventID); errors.Is(missing, signals.ErrEventNotFound) {
 		return nil, h.problem(ctx, at.ID, missing)
 	}

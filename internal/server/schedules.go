@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// Schedules is what the API needs of a [threadclient.Client] for schedules.
+// Schedules is the part of a [threadclient.Client] for schedules.
 type Schedules interface {
 	CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error)
 	UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error)
@@ -128,8 +128,8 @@ func (h *scheduleHandlers) createSchedule(ctx context.Context, in *createSchedul
 	return &createScheduleOutput{Location: "/v1/schedules/" + made.ID, Body: h.created(within, made)}, nil
 }
 
-// created is a schedule that exists by now. If Temporal does not say any more when it runs,
-// that is left out: a request that has done its work does not fail.
+// created returns a schedule after its creation. If its next runs cannot be read, they are omitted,
+// since the request has succeeded.
 func (h *scheduleHandlers) created(ctx context.Context, schedule signals.Schedule) Schedule {
 	view, err := h.schedules.Schedule(ctx, schedule.ID)
 	if err != nil {
@@ -160,7 +160,7 @@ func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceSched
 	return &output[Schedule]{h.created(within, made)}, nil
 }
 
-// scheduleOf is the schedule of a body. The error is a problem document.
+// scheduleOf returns the schedule in a body. The error is a problem document.
 func (h *scheduleHandlers) scheduleOf(ctx context.Context, body NewSchedule) (signals.Schedule, error) {
 	schedule, err := body.schedule()
 	if err == nil {
@@ -197,8 +197,7 @@ func (h *scheduleHandlers) getSchedule(ctx context.Context, in *SchedulePath) (*
 	return &output[Schedule]{scheduleView(view)}, h.onSchedule(ctx, in.ID, err)
 }
 
-// changeSchedule handles a change that may carry a note, and answers with the schedule as
-// it stands then.
+// changeSchedule handles a change that may have a note, and responds with the changed schedule.
 func (h *scheduleHandlers) changeSchedule(change func(ctx context.Context, id, note string) error) func(context.Context, *noteInput) (*output[Schedule], error) {
 	return func(ctx context.Context, in *noteInput) (*output[Schedule], error) {
 		within, cancel := h.answer(ctx)
@@ -214,7 +213,7 @@ func (h *scheduleHandlers) changeSchedule(change func(ctx context.Context, id, n
 	}
 }
 
-// do handles a request that is answered without the schedule.
+// do handles a change whose response has no body.
 func (h *scheduleHandlers) do(request func(ctx context.Context, id string) error) func(context.Context, *SchedulePath) (*struct{}, error) {
 	return func(ctx context.Context, in *SchedulePath) (*struct{}, error) {
 		within, cancel := h.answer(ctx)
@@ -223,8 +222,8 @@ func (h *scheduleHandlers) do(request func(ctx context.Context, id string) error
 	}
 }
 
-// onSchedule is the problem of an operation on a schedule that the path names: an id that
-// is none is that of no schedule.
+// onSchedule converts the error of an operation on the schedule in the path to a problem document.
+// An invalid id is that of an unknown schedule.
 func (h *scheduleHandlers) onSchedule(ctx context.Context, id string, err error) error {
 	if field, ok := errors.AsType[*event.FieldError](err); ok && field.Field == "id" {
 		err = &threadclient.ScheduleError{ID: id, Err: signals.ErrScheduleNotFound}
@@ -232,7 +231,7 @@ func (h *scheduleHandlers) onSchedule(ctx context.Context, id string, err error)
 	return h.scheduleProblem(ctx, id, err)
 }
 
-// scheduleProblem turns the error of an operation on a schedule into a problem document.
+// scheduleProblem converts the error of an operation on a schedule to a problem document.
 func (h *scheduleHandlers) scheduleProblem(ctx context.Context, id string, err error) error {
 	var field *event.FieldError
 	var which *threadclient.ScheduleError

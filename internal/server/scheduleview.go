@@ -21,8 +21,7 @@ type Schedule struct {
 	Message *ScheduledMessage `json:"message,omitempty"`
 }
 
-// ScheduledEvent is the environment event of a schedule. Its runs give it an id and a
-// timestamp.
+// ScheduledEvent is the environment event of a schedule. Each run adds an id and a timestamp.
 type ScheduledEvent struct {
 	Type     string                     `json:"type" minLength:"1" maxLength:"128" doc:"Such as day.begun"`
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"trigger_agent_id, trigger_agent_name, env_name, source (default system), and any others; the run adds trigger_session_id, schedule_id and scheduled_at"`
@@ -37,7 +36,7 @@ type ScheduledMessage struct {
 	Metadata   map[string]any `json:"metadata,omitempty" doc:"Kept with the message and never shown to a model; the run adds schedule_id and scheduled_at"`
 }
 
-// schedule reads the body. The error is an [*event.FieldError].
+// schedule converts the body. The error is an [*event.FieldError].
 func (b NewSchedule) schedule() (signals.Schedule, error) {
 	s := b.Schedule
 	if m := b.Message; m != nil {
@@ -56,7 +55,7 @@ func (b NewSchedule) schedule() (signals.Schedule, error) {
 	return s, nil
 }
 
-// scheduleView is the schedule as the API shows it.
+// scheduleView converts a schedule to the form of the API.
 func scheduleView(v signals.ScheduleView) Schedule {
 	v.Next, v.Recent = nonNil(v.Next), nonNil(v.Recent)
 	out := Schedule{ScheduleView: v}
@@ -68,7 +67,7 @@ func scheduleView(v signals.ScheduleView) Schedule {
 		if string(e.Payload) == "null" {
 			out.Event.Payload = nil
 		}
-		// It has a JSON form, for Temporal has kept it.
+		// The metadata has a JSON form, since Temporal has stored it.
 		if raw, err := json.Marshal(e.Metadata); err == nil {
 			_ = json.Unmarshal(raw, &out.Event.Metadata)
 		}

@@ -38,8 +38,8 @@ const (
 	DefaultMaxViewers        = 10_000
 )
 
-// Threads is what the API needs of a [threadclient.Client]. Each group of operations has an
-// interface of its own.
+// Threads is the part of a [threadclient.Client] that the API needs, with an interface for each
+// group of operations.
 type Threads interface {
 	Lifecycle
 	Messenger
@@ -62,65 +62,64 @@ type Config struct {
 	// Namespace of the threads; it must be that of Threads. Default "default".
 	Namespace string
 
-	// Authenticator says who sends a request. Default: nobody is asked, and requests say who
-	// they are from.
+	// Authenticator authenticates requests. Default: no authentication; requests state who acts.
 	Authenticator auth.Authenticator
 
-	// AuthCheckInterval is how often a request that lasts is authenticated again. Default 3 s.
+	// AuthCheckInterval is the interval at which long requests are authenticated again. Default 3
+	// s.
 	AuthCheckInterval time.Duration
 
-	// Agents knows the agents that a thread can be opened with, but for those that the
-	// store keeps. Default: any name will do.
+	// Agents finds the agents with which a thread can be opened, in addition to stored agents.
+	// Default: every name is valid.
 	Agents agent.Source
 
-	// Tools and Models are the names of the tools and of the providers of models that the
-	// workers have: those who define agents are warned of others. Nil = not known here.
+	// Tools and Models are the names of the workers' tools and model providers. An agent definition
+	// that names others gets a warning. Nil = unknown.
 	Tools, Models []string
 
-	// View is what the viewers of a thread see: see [feed.Config]. Default: all as it is.
+	// View changes the events for viewers: see [feed.Config]. Default: no change.
 	View func(store.Key) feed.View
 
-	// Webhooks are served at /v1/webhooks/, and so are those of WebhookSource. Default: none.
+	// Webhooks, and those of WebhookSource, are served at /v1/webhooks/. Default: none.
 	Webhooks      []webhook.Endpoint
 	WebhookSource webhook.Source
 
-	// Ready adds components to /readyz beside store and stream, such as temporal; nil
-	// is an answer, an error is none. It gets two seconds.
+	// Ready adds components, such as temporal, to the store and the stream in /readyz. A component
+	// is ready if it returns nil within two seconds.
 	Ready func(ctx context.Context) map[string]error
 
-	// Closing ends the event streams when it is done; cancel it when the server shuts
-	// down (http.Server.RegisterOnShutdown). Default: they end with their connections.
+	// Closing ends the event streams when it is done; cancel it when the server shuts down
+	// (http.Server.RegisterOnShutdown). Default: they end with their connections.
 	Closing context.Context
 
-	// AllowedHosts are names by which requests may call the server, besides those that
-	// always may: see [guard.Hosts]. Default: none.
+	// AllowedHosts are further host names by which requests may reach the server: see
+	// [guard.Hosts]. Default: none.
 	AllowedHosts []string
 
-	// MaxBody bounds the body of a request, in bytes. Default 1 MiB.
+	// MaxBody is the maximum size of a request's body, in bytes. Default 1 MiB.
 	MaxBody int64
 
-	// MaxViewers bounds the event streams that are open at once: further ones get 503.
-	// Default 10,000.
+	// MaxViewers is the maximum number of open event streams; further ones get 503. Default 10,000.
 	MaxViewers int
 
-	// Limits bound how slow a client may be.
+	// Limits are the limits on slow clients.
 	Limits guard.Limits
 
-	// Heartbeat is the time between comments on a quiet event stream. Default 15 s.
+	// Heartbeat is the interval of comments on a quiet event stream. Default 15 s.
 	Heartbeat time.Duration
 
-	// AnswerWithin is how long a worker may take to answer, before the request fails
-	// with 503. Default 10 s.
+	// AnswerWithin is the time in which a worker must answer before the request fails with 503.
+	// Default 10 s.
 	AnswerWithin time.Duration
 
-	// WaitLimit is how long ?wait=true waits for a turn, before it is answered with
-	// 202. Default 10 minutes.
+	// WaitLimit is the time that ?wait=true waits for a turn before the response is 202. Default 10
+	// minutes.
 	WaitLimit time.Duration
 
-	// Version of the API's description. Default "dev".
+	// Version is the version in the OpenAPI document. Default "dev".
 	Version string
 
-	// Logger gets failures. Default: none.
+	// Logger logs failures. Default: none.
 	Logger *slog.Logger
 }
 
@@ -171,7 +170,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// New makes the handler of the API.
+// New returns the handler of the API.
 func New(cfg Config) (http.Handler, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -232,7 +231,8 @@ const openAPIPath = "/openapi"
 func describe(version string) huma.Config {
 	cfg := huma.DefaultConfig("Threadmill", version)
 	cfg.Info.Description = "Durable agent threads. Errors are RFC 9457 problem documents."
-	// Neither a docs page that loads scripts from elsewhere, nor $schema links in answers.
+	// The API has no docs page that loads scripts from elsewhere, and no $schema links in
+	// responses.
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = openAPIPath, "", "", nil
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{securityScheme: { //nolint:gosec // it has no credentials
 		Type: "http", Scheme: "bearer", BearerFormat: "tmk_<id>_<secret>",
@@ -240,7 +240,7 @@ func describe(version string) huma.Config {
 	}}
 	cfg.Transformers = []huma.Transformer{completeProblem}
 	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
-	// Metadata is one object with names of its own.
+	// Metadata may contain any names.
 	cfg.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[event.EnvMetadata](), reflect.TypeFor[map[string]any]())
 	strict := huma.DefaultJSONFormat
 	strict.Unmarshal = func(data []byte, v any) error { return event.DecodeJSON("", data, v) }
@@ -248,8 +248,7 @@ func describe(version string) huma.Config {
 	return cfg
 }
 
-// schemaNames are the schemas that are not called as their types are, whose packages say what
-// they are of.
+// schemaNames are the schemas whose names differ from those of their Go types.
 var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[event.Item]():             "QueueItem",
 	reflect.TypeFor[agent.Definition]():       "AgentDefinition",

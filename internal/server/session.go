@@ -20,15 +20,15 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// What a prompt is answered with. Clients of other servers with this route know these
-// words, and take an object with an error for a failure: there are no problem documents here.
+// The results of a prompt. Clients of other servers with this route expect these words, and an
+// object with an error instead of a problem document.
 const (
 	promptStarted   = "Processing started"
 	promptEmpty     = "Content is required"
 	promptNoSession = "Session support not available"
 )
 
-// promptPaths are the paths of the route, by the names of its operations.
+// promptPaths maps the names of the operations to the paths of the route.
 var promptPaths = map[string]string{"prompt": "/v1/sessions/{id}/prompt", "promptUnversioned": "/sessions/{id}/prompt"}
 
 // prompt is the body of POST /sessions/{id}/prompt.
@@ -36,14 +36,14 @@ type prompt struct {
 	Content string `json:"content" minLength:"1"`
 }
 
-// prompted answers a prompt.
+// prompted is the response to a prompt.
 type prompted struct {
 	Success   bool   `json:"success"`
 	SessionID string `json:"sessionId"`
 	Message   string `json:"message" example:"Processing started"`
 }
 
-// promptError says why there is no answer.
+// promptError is the response to a prompt that failed.
 type promptError struct {
 	Error string `json:"error"`
 }
@@ -54,8 +54,8 @@ type promptHandlers struct {
 	threads Publisher
 }
 
-// registerSessions registers the route by which a person's words become a user_query. It
-// is none of huma's, whose errors are problem documents.
+// registerSessions registers the route on which a person's prompt becomes a user_query. It is not
+// an operation of huma, whose errors are problem documents.
 func (h *promptHandlers) registerSessions(mux *http.ServeMux) {
 	for name, path := range promptPaths {
 		h.access.handle(mux, route{role: auth.RolePost, refuse: func(w http.ResponseWriter, status int, detail string) {
@@ -97,7 +97,8 @@ func (h *promptHandlers) prompt(w http.ResponseWriter, r *http.Request) {
 	h.answerPrompt(w, http.StatusOK, prompted{Success: true, SessionID: id, Message: promptStarted})
 }
 
-// publishQuery publishes what a person has said. A session that is not there begins with it.
+// publishQuery publishes the prompt of a person. It opens the session's thread if it does not
+// exist.
 func (h *promptHandlers) publishQuery(ctx context.Context, id, content string) error {
 	payload, err := json.Marshal(event.UserQuery{SessionID: id, Content: content})
 	if err != nil {
@@ -122,7 +123,7 @@ func (h *promptHandlers) publishQuery(ctx context.Context, id, content string) e
 	return err
 }
 
-// refusePrompt answers with what a problem document would say.
+// refusePrompt responds with the content of a problem document.
 func (h *promptHandlers) refusePrompt(w http.ResponseWriter, problem error) {
 	status, text := http.StatusInternalServerError, problem.Error()
 	if known, ok := errors.AsType[*huma.ErrorModel](problem); ok {
@@ -140,11 +141,11 @@ func (h *promptHandlers) refusePrompt(w http.ResponseWriter, problem error) {
 func (h *promptHandlers) answerPrompt(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(status)
-	// The client may have gone: nothing to do then.
+	// An error means that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// describePrompt adds a path that the mux serves to the API's description.
+// describePrompt adds a path of the mux to the OpenAPI document.
 func (h *promptHandlers) describePrompt(name, path string) {
 	registry := h.api.OpenAPI().Components.Schemas
 	content := func(of reflect.Type) map[string]*huma.MediaType {

@@ -13,10 +13,10 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-// retryAfter is how long a client waits before it reconnects, in milliseconds.
+// retryAfter is the delay before a client reconnects, in milliseconds.
 const retryAfter = "500"
 
-// viewers are the event streams that are open.
+// viewers counts and limits the open event streams.
 type viewers struct {
 	open      atomic.Int64
 	max       int
@@ -24,7 +24,7 @@ type viewers struct {
 	closing   context.Context //nolint:containedctx // the life of the server, not of a request
 }
 
-// enter counts a viewer, unless there are too many. Call leave when it has gone.
+// enter counts a viewer, unless there are too many. Call leave when the viewer disconnects.
 func (v *viewers) enter() (leave func(), err error) {
 	if v.open.Add(1) > int64(v.max) {
 		v.open.Add(-1)
@@ -33,8 +33,8 @@ func (v *viewers) enter() (leave func(), err error) {
 	return sync.OnceFunc(func() { v.open.Add(-1) }), nil
 }
 
-// stream answers with an event stream that send writes, until the client goes or the server closes.
-// now and start are those of [eventWriter.begin]; done is called at the end.
+// stream responds with an event stream that send writes, until the client disconnects or the server
+// closes. now and start are those of [eventWriter.begin]; done is called at the end.
 func (v *viewers) stream(now bool, start place, done func(), send func(ctx context.Context, out *eventWriter)) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		defer done()
@@ -49,20 +49,18 @@ func (v *viewers) stream(now bool, start place, done func(), send func(ctx conte
 	}}
 }
 
-// eventWriter writes server-sent events. Its methods return false when the client
-// has gone.
+// eventWriter writes server-sent events. Its methods return false when the client has disconnected.
 type eventWriter struct {
 	w   http.ResponseWriter
 	rc  *http.ResponseController
 	buf []byte
 }
 
-// keptBuffer is the largest event that is copied to a buffer, which a viewer keeps.
+// keptBuffer is the maximum size of the events that share a viewer's buffer, in bytes.
 const keptBuffer = 4 << 10
 
-// begin writes the header. A stream that starts now gets its place at once, in an
-// event without data, so that a client that is cut before the first event resumes
-// there.
+// begin writes the header. A stream that starts at the current end first sends an event without
+// data, whose id lets a client resume there even if it is disconnected before the first event.
 func (o *eventWriter) begin(now bool, start place) bool {
 	h := o.w.Header()
 	h.Set("Content-Type", typeSSE)
@@ -78,7 +76,7 @@ func (o *eventWriter) begin(now bool, start place) bool {
 	return o.write(true)
 }
 
-// event writes one event. Without flush more are about to follow.
+// event writes one event. Without flush, the caller is about to write more.
 func (o *eventWriter) event(e streamed, flush bool) bool {
 	data, err := json.Marshal(e.event)
 	if err != nil { // a piece whose data is no JSON; the next ones may be

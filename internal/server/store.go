@@ -11,15 +11,15 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// timedStore is a store whose calls fail with [store.ErrUnavailable] after a while, and
-// whose outages are logged once.
+// timedStore is a store with a time limit for each call, after which the call fails with
+// [store.ErrUnavailable]. It logs each outage once.
 type timedStore struct {
 	store.Store
 	within time.Duration
 	log    *outage.Log
 }
 
-// call makes one call of the store.
+// call calls the store.
 func call[T any](ctx context.Context, s *timedStore, do func(context.Context) (T, error)) (T, error) {
 	within, cancel := context.WithTimeout(ctx, s.within)
 	defer cancel()

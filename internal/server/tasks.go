@@ -46,7 +46,7 @@ type progressInput struct {
 	}
 }
 
-// Tasks is what the API needs of a client of threads for background tasks.
+// Tasks is the part of the thread client for background tasks.
 type Tasks interface {
 	Tasks(ctx context.Context, threadID string) (signals.Tasks, error)
 	Task(ctx context.Context, taskID string) (event.Task, error)
@@ -116,8 +116,8 @@ func (h *taskHandlers) getTask(ctx context.Context, in *TaskPath) (*output[event
 	return &output[event.Task]{task}, err
 }
 
-// task asks the thread for a task, and the store for one that the thread has forgotten,
-// or Temporal the thread. The error is a problem document.
+// task returns a task from its thread or, if the thread no longer knows it, from the store. The
+// error is a problem document.
 func (h *taskHandlers) task(ctx context.Context, id string) (event.Task, error) {
 	threadID, _, err := signals.ParseTaskID(id)
 	if err != nil {
@@ -139,8 +139,8 @@ func (h *taskHandlers) task(ctx context.Context, id string) (event.Task, error) 
 	return stored, problem
 }
 
-// upToDate brings a detached task up to date: if its thread was closed before it ended,
-// only the store knows that it has. The error is a problem document.
+// upToDate updates a detached task from the store if its thread was closed before the task ended.
+// The error is a problem document.
 func (h *taskHandlers) upToDate(ctx context.Context, threadID string, task event.Task) (event.Task, error) {
 	if !task.Detached || task.State.Ended() {
 		return task, nil
@@ -152,7 +152,7 @@ func (h *taskHandlers) upToDate(ctx context.Context, threadID string, task event
 	return stored, nil
 }
 
-// storedTask finds a task in the store: seq is that of its newest record, 0 if there is
+// storedTask returns a task from the store, and the seq of its newest record; 0 if the store has
 // none. The error is a problem document.
 func (h *taskHandlers) storedTask(ctx context.Context, threadID, id string) (task event.Task, seq int64, err error) {
 	records, err := h.store.RecordsByID(ctx, h.key(threadID), id, recordid.TaskEnded(id))
@@ -206,7 +206,7 @@ func (h *taskHandlers) cancelTask(ctx context.Context, in *cancelInput) (*output
 	})
 }
 
-// endTask answers with the outcome of an attempt to end a task in a state.
+// endTask responds with the outcome of a request to end a task.
 func (h *taskHandlers) endTask(ctx context.Context, id string, state event.TaskState, end func(context.Context) (signals.CompleteTaskResult, error)) (*output[signals.CompleteTaskResult], error) {
 	within, cancel := h.answer(ctx)
 	defer cancel()
@@ -229,8 +229,8 @@ func (h *taskHandlers) endTask(ctx context.Context, id string, state event.TaskS
 	return nil, h.problem(ctx, id, fmt.Errorf("ending task %q: unknown result %q", id, got.Result))
 }
 
-// storedEnd says what an attempt comes to when the thread is closed and the task does
-// not run any more: the store knows how it ended. If that is not so, the error is closed.
+// storedEnd returns the outcome of a request to end a task that has already ended, if its thread is
+// closed. Otherwise it returns the error closed.
 func (h *taskHandlers) storedEnd(ctx context.Context, id string, state event.TaskState, closed error) (signals.CompleteTaskResult, error) {
 	threadID, _, err := signals.ParseTaskID(id)
 	if err != nil {
@@ -250,7 +250,7 @@ func (h *taskHandlers) storedEnd(ctx context.Context, id string, state event.Tas
 
 func unknownTask(id string) string { return fmt.Sprintf("there is no task %.200q", id) }
 
-// taskProblem turns the error of an operation on a task into a problem document.
+// taskProblem converts the error of an operation on a task to a problem document.
 func (h *taskHandlers) taskProblem(ctx context.Context, id string, err error) error {
 	threadID, _, parseErr := signals.ParseTaskID(id)
 	if parseErr != nil {
@@ -270,8 +270,8 @@ func (h *taskHandlers) reportProgress(ctx context.Context, in *progressInput) (*
 	if err != nil {
 		return nil, huma.Error404NotFound(unknownTask(in.ID))
 	}
-	// The thread is not asked if the store knows the task: it would cost an action for
-	// each piece of progress.
+	// A task that the store knows is not requested from the thread, which would cost an action for
+	// each report of progress.
 	task, seq, err := h.storedTask(ctx, threadID, in.ID)
 	if err == nil && seq == 0 {
 		task, err = h.task(ctx, in.ID)

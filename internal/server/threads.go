@@ -22,7 +22,7 @@ type ThreadPath struct {
 	ID string `path:"id" doc:"The thread's id"`
 }
 
-// Thread is a thread as the API shows it: its row, and what only the thread itself knows.
+// Thread is a thread in the form of the API: its row, and its current state.
 type Thread struct {
 	store.Thread
 	Metadata  map[string]any `json:"metadata,omitempty"`
@@ -34,12 +34,12 @@ type Thread struct {
 func threadView(t store.Thread) Thread {
 	out := Thread{Thread: t, Metadata: metadataView(t.Metadata)}
 	out.Agents = append([]string{}, t.Agents...)
-	// The store keeps no more of what a thread works for than its metadata.
+	// The store has the parent thread only in the metadata.
 	out.Parent, _ = out.Metadata[signals.MetadataParent].(string)
 	return out
 }
 
-// stateView is a thread that has stored nothing yet, or of which the store knows nothing.
+// stateView returns a thread without a row from its state.
 func stateView(st signals.State) Thread {
 	out := Thread{
 		Thread: store.Thread{
@@ -79,7 +79,7 @@ type listOutput struct {
 	}
 }
 
-// Lifecycle is what the API needs of a client of threads to open, change and close them.
+// Lifecycle is the part of the thread client that opens, changes and closes threads.
 type Lifecycle interface {
 	Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error
 	Update(ctx context.Context, threadID string, c signals.ThreadChange) (signals.State, error)
@@ -139,8 +139,7 @@ func (h *threadHandlers) getThread(ctx context.Context, in *getInput) (*output[T
 	return &output[Thread]{stateOver(t, state.Body)}, nil
 }
 
-// stateOver is a thread by its own word, which goes before what is stored of it: that may
-// be a moment behind.
+// stateOver returns the row with the thread's current state, which is newer.
 func stateOver(stored Thread, state signals.State) Thread {
 	now := stateView(state)
 	now.Head, now.CreatedAt, now.UpdatedAt = stored.Head, stored.CreatedAt, stored.UpdatedAt
@@ -193,7 +192,7 @@ func (h *threadHandlers) closeThread(ctx context.Context, in *ThreadPath) (*stru
 	return nil, h.control(ctx, in.ID, signals.Control{Action: signals.ControlClose, By: by})
 }
 
-// byAPI is who acts when a request does not say.
+// byAPI is the default name of the client that acts.
 const byAPI = "api"
 
 type interruptInput struct {
@@ -222,7 +221,7 @@ func (h *threadHandlers) interruptThread(ctx context.Context, in *interruptInput
 	return nil, h.control(ctx, in.ID, c)
 }
 
-// control signals the thread; its workflow tells the steps that run.
+// control sends a control signal to the thread.
 func (h *threadHandlers) control(ctx context.Context, id string, c signals.Control) error {
 	within, cancel := h.answer(ctx)
 	defer cancel()

@@ -46,7 +46,7 @@ func (h *approvalHandlers) postToolResult(ctx context.Context, in *toolResultInp
 	})
 }
 
-// outputText is a result as the model reads it.
+// outputText returns a result in the form that the model reads.
 func outputText(output json.RawMessage) string {
 	var text string
 	if json.Unmarshal(output, &text) == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// view is a form of a thread's events, which clients choose by its name.
+// view is a form of a thread's events, which clients select by name.
 type view interface {
 	// page returns a page of stored events, for the body of a response.
 	page(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error)
@@ -23,7 +23,7 @@ type view interface {
 	// cursor parses the id of one of the view's events.
 	cursor(id string) (projection.Cursor, error)
 
-	// types are those of a page and of an event.
+	// types returns the Go types of a page and of an event.
 	types() (page, one reflect.Type)
 }
 
@@ -52,7 +52,7 @@ type source interface {
 	Buffered() bool
 	Close()
 
-	// begun is where the stream began.
+	// begun returns the cursor at which the stream began.
 	begun() place
 }
 
@@ -62,7 +62,7 @@ type place interface {
 	String() string
 }
 
-// streamed is an event on its way to a client.
+// streamed is an event for a client.
 type streamed struct {
 	id    string
 	event any
@@ -71,7 +71,7 @@ type streamed struct {
 	closed bool
 }
 
-// agentView is the view as agent events: those of the feed itself.
+// agentView is the view of agent events, the events of the feed itself.
 type agentView struct{ events *feed.Feed }
 
 func (v agentView) page(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error) {
@@ -92,7 +92,7 @@ func (v agentView) open(ctx context.Context, key store.Key, from projection.From
 	return agentSource{r}, err
 }
 
-// cursor rejects the ids of other views that lie between two agent events.
+// cursor rejects the ids of other views, which lie between two agent events.
 func (agentView) cursor(id string) (projection.Cursor, error) {
 	c, err := feed.ParseCursor(id)
 	return projection.Cursor{Cursor: c}, err
@@ -111,7 +111,7 @@ func (s agentSource) Next(ctx context.Context) (streamed, error) {
 
 func (s agentSource) begun() place { return s.Start() }
 
-// derivedView is a view whose events a projection derives.
+// derivedView is a view that a projection derives from the feed.
 type derivedView[E any] struct{ events projection.Projection[E] }
 
 func (v derivedView[E]) page(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error) {

@@ -25,7 +25,7 @@ type webhookInput struct {
 	header http.Header
 }
 
-// Resolve implements [huma.Resolver]: which headers count, the webhook says.
+// Resolve implements [huma.Resolver]. It keeps all headers: the endpoint selects them.
 func (in *webhookInput) Resolve(ctx huma.Context) []error {
 	in.header = http.Header{}
 	ctx.EachHeader(in.header.Add)
@@ -37,7 +37,7 @@ type webhookOutput struct {
 	Body   webhookAnswer
 }
 
-// webhookAnswer answers a request that has become an event, or a challenge.
+// webhookAnswer is the response to a request that has become an event, or to a challenge.
 type webhookAnswer struct {
 	EventID  string `json:"eventId,omitempty"`
 	ThreadID string `json:"threadId,omitempty"`
@@ -47,7 +47,7 @@ type webhookAnswer struct {
 	Challenge string `json:"challenge,omitempty" doc:"The challenge that Slack sends before events; there is no event then"`
 }
 
-// webhookHandlers receive requests of other systems.
+// webhookHandlers serve webhook requests.
 type webhookHandlers struct {
 	*core
 	threads Publisher
@@ -115,7 +115,7 @@ func (h *webhookHandlers) webhook(name string) (webhook.Endpoint, error) {
 	return webhook.Endpoint{}, huma.Error404NotFound(fmt.Sprintf("there is no webhook %.64q", name))
 }
 
-// refuseWebhook also logs, since whoever has set the webhook up does not see the answer.
+// refuseWebhook also logs the error, since the owner of the webhook does not see the response.
 func (h *webhookHandlers) refuseWebhook(ctx context.Context, source webhook.Endpoint, status int, err error) error {
 	h.logger.Warn("a webhook was refused", "webhook", source.Name, "request", requestID(ctx), "error", err)
 	if field, ok := errors.AsType[*event.FieldError](err); ok {

@@ -46,7 +46,7 @@ type worldMessagesOutput struct {
 	}
 }
 
-// worldHandlers serve threads as the chats of a world of agents.
+// worldHandlers serve threads as chats of a world of agents.
 type worldHandlers struct {
 	*lookup
 	world *world.World
@@ -111,7 +111,7 @@ func (h *worldHandlers) publishDecision(ctx context.Context, in *toolDecisionInp
 	})
 }
 
-// publishWorld publishes to a world, within the time that a thread has to answer.
+// publishWorld publishes to a world, with the time limit for answers.
 func (h *worldHandlers) publishWorld(ctx context.Context, id, content string, publish func(context.Context) (world.Published, error)) (*output[world.Published], error) {
 	if signals.ValidateID("threadId", id) != nil {
 		return nil, notFound(id)
