@@ -18,6 +18,9 @@ import (
 // docLink matches a link in a comment, such as [Name], [Type.Member] or [pkg.Type.Member].
 var docLink = regexp.MustCompile(`\[\*?([\w]+(?:\.\w+){0,2})\](?:[^(:\w]|$)`)
 
+// majorVersion matches the end of the path of a module after its first major version.
+var majorVersion = regexp.MustCompile(`/v\d+$`)
+
 // TestDocLinks: links in comments lead to declarations that exist.
 func TestDocLinks(t *testing.T) {
 	fset, files := token.NewFileSet(), map[string][]*ast.File{} // by the folder of the package
@@ -80,7 +83,7 @@ func packagesOf(files []*ast.File) map[string]string {
 	for _, file := range files {
 		for _, i := range file.Imports {
 			p, _ := strconv.Unquote(i.Path.Value)
-			name := strings.TrimPrefix(path.Base(p), "go-")
+			name := strings.TrimPrefix(path.Base(majorVersion.ReplaceAllString(p, "")), "go-")
 			if i.Name != nil {
 				name = i.Name.Name
 			}

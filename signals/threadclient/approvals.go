@@ -13,55 +13,54 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Decide decides on a tool call that waits. The result is the outcome and, of a call that needs
-// several approvals, how many are missing.
+// Decide sends a decision on a tool call. The result is its outcome and, for a call that needs
+// several approvals, the number that is missing.
 func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error) {
 	var out signals.DecideResult
 	err := c.update(ctx, threadID, signals.UpdateDecide, d, &out)
 	return out, err
 }
 
-// Revoke takes an approval back, with all that it grants, and returns what became of that.
-// It may be called again.
+// Revoke revokes an approval with its grant, and returns the outcome. It is idempotent.
 func (c *Client) Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error) {
 	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateRevoke, r)
 	return out.Result, err
 }
 
-// ToolResult answers a tool call that waits for a connected client, and returns what became
-// of the answer. It may be called again.
+// ToolResult sends the result of a tool call that a connected client ran, and returns the outcome.
+// It is idempotent.
 func (c *Client) ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error) {
 	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateToolResult, r)
 	return out.Result, err
 }
 
-// Approvals asks a thread for the tool calls that wait for people, or for a connected
-// client. Those of its sub-agents are among them.
+// Approvals returns the tool calls of a thread that wait for a person or a connected client,
+// including those of its sub-agents.
 func (c *Client) Approvals(ctx context.Context, threadID string) (signals.Approvals, error) {
 	return query[signals.Approvals](ctx, c, threadID, signals.QueryApprovals)
 }
 
-// Bounds of [ApprovalsQuery].Limit.
+// Limits of [ApprovalsQuery].Limit.
 const (
 	DefaultApprovalsLimit = 100
 	MaxApprovalsLimit     = 1000
 )
 
-// How threads and schedules are asked: so many at once, each with so long to answer.
+// Limits of queries to many threads or schedules: the number at the same time, and the time for
+// each.
 const (
 	askers    = 8
 	askWithin = 5 * time.Second
 )
 
-// ApprovalsQuery selects threads that wait for approval. The zero value is the newest of
-// them.
+// ApprovalsQuery selects threads that wait for approval. The zero value selects the newest.
 type ApprovalsQuery struct {
-	// Limit is how many threads are asked. 0 = [DefaultApprovalsLimit]; at most
+	// Limit is the maximum number of threads to query. 0 = [DefaultApprovalsLimit]; at most
 	// [MaxApprovalsLimit].
 	Limit int
 }
 
-// Waiting is what waits in the threads of a namespace, the longest first.
+// Waiting contains the waiting calls of the threads of a namespace, oldest first.
 type Waiting struct {
 	Approvals   []WaitingApproval `json:"approvals" nullable:"false" doc:"Calls that wait for a decision, the longest wait first"`
 	ClientCalls []WaitingCall     `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client, in threads that also wait for a decision"`
@@ -83,9 +82,9 @@ type WaitingCall struct {
 	Call     event.ClientCall `json:"call"`
 }
 
-// ListApprovals returns what waits in those threads of the client's namespace that wait for
-// approval. Visibility, which knows them, may lag behind by moments; what waits the threads
-// are asked themselves. The error is that of the first thread if none has answered.
+// ListApprovals returns the waiting calls of the threads in the client's namespace that wait for
+// approval. Visibility, which selects the threads, may lag by seconds; the calls come from the
+// threads themselves. If no thread answers, the error is that of the first one.
 func (c *Client) ListApprovals(ctx context.Context, q ApprovalsQuery) (Waiting, error) {
 	if q.Limit == 0 {
 		q.Limit = DefaultApprovalsLimit
@@ -93,7 +92,7 @@ func (c *Client) ListApprovals(ctx context.Context, q ApprovalsQuery) (Waiting, 
 	if q.Limit < 0 || q.Limit > MaxApprovalsLimit {
 		return Waiting{}, fmt.Errorf("listing approvals: limit is %d, must be 1 to %d threads", q.Limit, MaxApprovalsLimit)
 	}
-	// One more, to know whether there is one.
+	// One more than the limit shows whether there are more.
 	found, err := c.List(ctx, ListQuery{Waiting: true, Limit: q.Limit + 1})
 	if err != nil {
 		return Waiting{}, err
@@ -104,14 +103,14 @@ func (c *Client) ListApprovals(ctx context.Context, q ApprovalsQuery) (Waiting, 
 	return out, err
 }
 
-// asked is what a thread has answered.
+// asked is the answer of a thread.
 type asked struct {
 	thread Summary
 	answer signals.Approvals
 	err    error
 }
 
-// askAll asks threads for what waits in them.
+// askAll queries the waiting calls of threads.
 func (c *Client) askAll(ctx context.Context, found []Summary) []asked {
 	return mapped(found, func(s Summary) asked {
 		within, cancel := context.WithTimeout(ctx, askWithin)
@@ -121,7 +120,7 @@ func (c *Client) askAll(ctx context.Context, found []Summary) []asked {
 	})
 }
 
-// mapped returns what f makes of each item of a list, of [askers] at once.
+// mapped applies f to each item of a list, [askers] at a time.
 func mapped[T, U any](list []T, f func(T) U) []U {
 	out := make([]U, len(list))
 	free := make(chan struct{}, askers)
@@ -137,12 +136,12 @@ func mapped[T, U any](list []T, f func(T) U) []U {
 	return out
 }
 
-// gather makes one list of what threads have answered.
+// gather merges the answers of threads.
 func gather(answers []asked) (Waiting, error) {
 	out := Waiting{Approvals: []WaitingApproval{}, ClientCalls: []WaitingCall{}}
 	var failed error
 	for _, a := range answers {
-		// In one that has been closed meanwhile nothing waits any more.
+		// A thread that has been closed since has no waiting calls.
 		if a.err != nil && !errors.Is(a.err, signals.ErrThreadNotFound) && !errors.Is(a.err, signals.ErrThreadClosed) {
 			out.Unanswered = append(out.Unanswered, a.thread.ThreadID)
 			failed = cmp.Or(failed, a.err)
@@ -151,16 +150,16 @@ func gather(answers []asked) (Waiting, error) {
 	if failed != nil && len(out.Unanswered) == len(answers) {
 		return Waiting{}, failed
 	}
-	seen := lookOver(answers)
+	seen := newOverview(answers)
 	for _, a := range answers {
 		id, title := a.thread.ThreadID, a.thread.Title
 		for _, r := range a.answer.Approvals {
-			if !seen.above(id, r.ToolCallID) {
+			if !seen.shownAbove(id, r.ToolCallID) {
 				out.Approvals = append(out.Approvals, WaitingApproval{id, title, r})
 			}
 		}
 		for _, r := range a.answer.ClientCalls {
-			if !seen.above(id, r.ToolCallID) {
+			if !seen.shownAbove(id, r.ToolCallID) {
 				out.ClientCalls = append(out.ClientCalls, WaitingCall{id, title, r})
 			}
 		}
@@ -174,15 +173,15 @@ func gather(answers []asked) (Waiting, error) {
 	return out, nil
 }
 
-// overview knows which thread shows which calls. A thread shows those of its sub-agents
-// too, which are listed once: where the topmost thread shows them. Calls of threads that do
-// not work for each other are different ones, whatever their ids.
+// overview records which thread shows which calls. A thread also shows the calls of its sub-agents;
+// they are listed once, in the topmost thread. Calls of unrelated threads are different even if
+// their ids are equal.
 type overview struct {
 	calls   map[string]map[string]bool
 	parents map[string]string
 }
 
-func lookOver(answers []asked) overview {
+func newOverview(answers []asked) overview {
 	o := overview{calls: map[string]map[string]bool{}, parents: map[string]string{}}
 	for _, a := range answers {
 		calls := map[string]bool{}
@@ -197,10 +196,10 @@ func lookOver(answers []asked) overview {
 	return o
 }
 
-// above reports whether a thread that the given one works for shows a call.
-func (o overview) above(threadID, call string) bool {
+// shownAbove reports whether an ancestor of a thread shows a call.
+func (o overview) shownAbove(threadID, call string) bool {
 	up := o.parents[threadID]
-	// A memo can name any parent, but a chain has no more links than there are threads.
+	// A memo can name any parent, but a chain is no longer than the list of threads.
 	for links := 0; up != "" && up != threadID && links < len(o.parents); links++ {
 		if o.calls[up][call] {
 			return true

@@ -30,9 +30,9 @@ func staticSummary(threadID, title string) string {
 	return title
 }
 
-// EnsureAttributes registers the search attributes of threads with a Temporal
-// namespace that lacks them. Where the server does not allow that, as on Temporal
-// Cloud, the error says which to create.
+// EnsureAttributes registers the search attributes of threads with a Temporal namespace that lacks
+// them. If the server does not allow that, as on Temporal Cloud, the error names the attributes to
+// create.
 func EnsureAttributes(ctx context.Context, c client.Client, temporalNamespace string) error {
 	look := func() (attributes, error) { return knownAttributes(ctx, c, temporalNamespace) }
 	add := func(missing attributes) error {
@@ -50,8 +50,8 @@ func EnsureAttributes(ctx context.Context, c client.Client, temporalNamespace st
 
 type attributes = map[string]enumspb.IndexedValueType
 
-// ensureTries is how often attributes are looked for. The server refuses one of two
-// workers that register them at the same moment; at its next look they are there.
+// ensureTries is the number of attempts. If two workers register attributes at the same time, the
+// server rejects one of them; on its next attempt, the attributes exist.
 const ensureTries = 3
 
 func ensure(look func() (attributes, error), add func(missing attributes) error) error {
@@ -81,8 +81,8 @@ func ensure(look func() (attributes, error), add func(missing attributes) error)
 	}
 }
 
-// knownAttributes asks the operator service, which knows attributes by their names
-// on every server, and, where that is closed to clients, the workflow service.
+// knownAttributes returns the search attributes from the operator service, which knows them by name
+// on every server or, if clients may not use that, from the workflow service.
 func knownAttributes(ctx context.Context, c client.Client, temporalNamespace string) (attributes, error) {
 	listed, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: temporalNamespace})
 	if err == nil {

@@ -33,7 +33,7 @@ type Config struct {
 	TaskQueue string
 }
 
-// New makes a client for the threads of one namespace.
+// New returns a client for the threads of one namespace.
 func New(cfg Config) (*Client, error) {
 	if cfg.Temporal == nil {
 		return nil, errors.New("threadclient: Config.Temporal is required")
@@ -50,17 +50,17 @@ func newClient(c *conn, l *lanes) *Client {
 	return &Client{conn: c, posts: &posts{c, l}, schedules: &schedules{c}}
 }
 
-// Namespace is the namespace of the client's threads.
+// Namespace returns the namespace of the client's threads.
 func (c *Client) Namespace() string { return c.namespace }
 
-// Open starts a thread. With a post, the thread begins with it. A thread that
-// exists already gives [signals.ErrThreadExists], one that was closed [signals.ErrThreadClosed].
+// Open starts a thread, with its first post if there is one. The error wraps
+// [signals.ErrThreadExists] if the thread exists, and [signals.ErrThreadClosed] if it was closed.
 func (c *Client) Open(ctx context.Context, threadID string, start signals.Start, first *signals.Post) error {
 	if err := checkStart(threadID, start); err != nil {
 		return err
 	}
 	if first != nil {
-		// The thread begins with it, and could reject it only when it is open.
+		// A thread could reject its first post only after it has started.
 		if err := Prepare(threadID, first); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 	return nil
 }
 
-// checkStart checks with what a thread begins: its workflow would fail after it was started.
+// checkStart validates the input of a thread, whose workflow would otherwise fail after its start.
 func checkStart(threadID string, start signals.Start) error {
 	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
@@ -88,20 +88,20 @@ func checkStart(threadID string, start signals.Start) error {
 	return start.Validate()
 }
 
-// Post adds an event, a message or one of another type, to the queue of a thread, and
-// returns once the thread has accepted or rejected it. The error wraps [signals.ErrFull] if too
-// much waits in the thread, and [signals.ErrOverloaded] if too many posts of this process wait for
-// its answer: the same post is accepted later.
+// Post adds an event, such as a message, to the queue of a thread, and returns when the thread has
+// accepted or rejected it. The error wraps [signals.ErrFull] if the thread's queue is full, and
+// [signals.ErrOverloaded] if too many posts of this process wait for the thread; retry the same
+// post later.
 //
-// If the thread does not answer for some seconds, because no worker runs, Temporal keeps the post
-// as a signal, which the thread processes when it can. The status is "queued" then, also of a
-// duplicate, which changes nothing; a post that finds the queue full when it arrives becomes a
+// If the thread does not answer for some seconds because no worker runs, the post is sent as a
+// signal, which the thread processes later. The status is then "queued", even for a duplicate,
+// which is still ignored. If the queue is full when the signal is processed, the post becomes a
 // failed event that can be retried.
 func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
 	return c.post(ctx, threadID, p, nil)
 }
 
-// PostOrOpen is [Client.Post] to a thread that is opened first if it does not exist.
+// PostOrOpen is [Client.Post] to a thread that it opens if it does not exist.
 func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (signals.PostResult, error) {
 	if err := checkStart(threadID, start); err != nil {
 		return signals.PostResult{}, err
@@ -117,16 +117,16 @@ func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open
 	if err := named(&p); err != nil {
 		return signals.PostResult{}, err
 	}
-	// Its thread would reject it, and a signal could not say so.
+	// The thread would reject the post without telling the sender of a signal.
 	if err := p.Validate(threadID); err != nil {
 		return signals.PostResult{EventID: p.ID}, err
 	}
 	return c.posts.submit(ctx, threadID, p, open)
 }
 
-// PostSignal signals an event to a thread that exists, and returns its id as soon as Temporal has
-// it. A thread that cannot queue it, because too much waits or it is about to close, keeps it as a
-// failed event.
+// PostSignal posts an event by signal to an existing thread, and returns its id when Temporal has
+// stored the signal. If the thread cannot queue the event, because its queue is full or it is
+// closing, it keeps it as a failed event.
 func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post) (string, error) {
 	if err := named(&p); err != nil {
 		return "", err
@@ -134,10 +134,9 @@ func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post
 	return p.ID, c.signal(ctx, threadID, signals.SignalPost, p)
 }
 
-// Turn posts an event and waits until the turn that it triggers has ended, also
-// across continue-as-new. Posting an event that was posted before waits for its
-// turn and posts nothing; how a turn ended is kept for the last 32 events, after which the
-// error wraps [signals.ErrProcessed].
+// Turn posts an event and waits for the end of its turn, even across continue-as-new. For an event
+// that was posted before, it only waits for the turn. The results of the last 32 turns are kept;
+// for an older one, the error wraps [signals.ErrProcessed].
 func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error) {
 	if err := named(&p); err != nil {
 		return signals.TurnResult{}, err
@@ -145,7 +144,7 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 	slot := c.posts.takeTurn(threadID)
 	defer slot.leave()
 	if !slot.direct() {
-		// It takes its place in the queue before it waits.
+		// The post takes its place in the queue before the caller waits.
 		if _, err := c.Post(ctx, threadID, p); err != nil {
 			return signals.TurnResult{}, err
 		}
@@ -156,7 +155,7 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 	return c.await(ctx, threadID, p)
 }
 
-// await waits for the end of a turn by update "turn".
+// await waits for the end of a turn with update "turn".
 func (c *Client) await(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error) {
 	for {
 		var out signals.TurnResult
@@ -169,7 +168,7 @@ func (c *Client) await(ctx context.Context, threadID string, p signals.Post) (si
 	}
 }
 
-// Control interrupts, closes or retries.
+// Control interrupts a turn, closes the thread or retries an event.
 func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Control) error {
 	if err := ctl.Validate(); err != nil {
 		return err
@@ -177,39 +176,39 @@ func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Contr
 	return c.signal(ctx, threadID, signals.SignalControl, ctl)
 }
 
-// Update changes a thread: its title, agents, turn limit or metadata. It returns the thread's state.
+// Update changes a thread's title, agents, turn limit or metadata. It returns the thread's state.
 func (c *Client) Update(ctx context.Context, threadID string, change signals.ThreadChange) (signals.State, error) {
 	return ask[signals.State](ctx, c, threadID, signals.UpdateThread, change)
 }
 
-// State asks a thread for its state.
+// State returns the state of a thread.
 func (c *Client) State(ctx context.Context, threadID string) (signals.State, error) {
 	return query[signals.State](ctx, c, threadID, signals.QueryState)
 }
 
-// Summary is a thread as Temporal lists it.
+// Summary is a thread in Temporal's visibility.
 type Summary struct {
 	ThreadID string `json:"threadId"`
 
 	// Status is "open" or "closed".
 	Status string `json:"status"`
 
-	// Waiting says that it waits for approval. Such a thread is open.
+	// Waiting reports whether the thread is open and waits for approval.
 	Waiting bool `json:"waitingApproval,omitempty"`
 
 	Title  string   `json:"title,omitempty"`
 	Agents []string `json:"agents,omitempty"`
 
-	// Parent is the thread for which this one works, if it is that of a sub-agent.
+	// Parent is the parent thread of a sub-agent's thread.
 	Parent string `json:"parent,omitempty"`
 
-	// StartTime is when the thread's current run began: its opening, or the last
-	// time it continued as new.
+	// StartTime is the start of the thread's current run: when it was opened or last continued as
+	// new.
 	StartTime time.Time `json:"startTime"`
 }
 
-// named makes sure that a post has an id, and one that the thread will take: a
-// signal that it rejects would only leave an audit record.
+// named gives a post an id if it has none, and validates it: a signal that the thread rejects would
+// only leave an audit record.
 func named(p *signals.Post) error {
 	if p.ID == "" {
 		p.ID = signals.NewID()

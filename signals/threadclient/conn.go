@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// conn is how threads of one namespace are reached.
+// conn connects to the threads of one namespace.
 type conn struct {
 	temporal  client.Client
 	namespace string
@@ -27,7 +27,7 @@ func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb
 		TaskQueue:                c.taskQueue,
 		WorkflowIDReusePolicy:    policy,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		// The default answers an id that is taken with that workflow, silently.
+		// By default, Temporal returns the existing workflow without an error.
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            staticSummary(threadID, start.Title),
 		Memo:                                     memo(start.Title, start.Agents),
@@ -36,7 +36,7 @@ func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb
 	return opts
 }
 
-// signalOrOpen signals an event to a thread, which is started first if it does not exist.
+// signalOrOpen posts an event by signal to a thread, which it starts if it does not exist.
 func (c *conn) signalOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) error {
 	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED
@@ -68,7 +68,7 @@ func (c *conn) update(ctx context.Context, threadID, name string, arg, out any) 
 		return err
 	}
 	err := c.sendUpdate(ctx, threadID, c.updateOptions(threadID, name, arg), nil, out)
-	return c.explain(ctx, name, threadID, c.reasoned(ctx, threadID, err))
+	return c.explain(ctx, name, threadID, c.withReason(ctx, threadID, err))
 }
 
 func (c *conn) updateOptions(threadID, name string, arg any) client.UpdateWorkflowOptions {
@@ -89,7 +89,7 @@ func (c *conn) query(ctx context.Context, threadID, name string, out any) error 
 	return c.explain(ctx, name, threadID, err)
 }
 
-// ask sends an update that is valid, and returns its result.
+// ask sends a valid update and returns its result.
 func ask[T any](ctx context.Context, c *Client, threadID, name string, in interface{ Validate() error }) (out T, err error) {
 	if err = in.Validate(); err == nil {
 		err = c.update(ctx, threadID, name, in, &out)
@@ -97,7 +97,7 @@ func ask[T any](ctx context.Context, c *Client, threadID, name string, in interf
 	return out, err
 }
 
-// query asks a thread by a query.
+// query queries a thread.
 func query[T any](ctx context.Context, c *Client, threadID, name string) (out T, err error) {
 	err = c.query(ctx, threadID, name, &out)
 	return out, err
@@ -109,7 +109,7 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// explain turns Temporal's errors into this package's.
+// explain converts an error of Temporal to one of this package.
 func (c *conn) explain(ctx context.Context, name, threadID string, err error) error {
 	if err == nil {
 		return nil
@@ -127,13 +127,15 @@ func (c *conn) explain(ctx context.Context, name, threadID string, err error) er
 	return fmt.Errorf("%s to thread %q: %w", name, threadID, err)
 }
 
-// rejections are the errors for the types of error with which a thread rejects an update.
+// rejections maps the types of the application errors with which a thread rejects an update to
+// errors.
 var rejections = map[string]error{
 	signals.ClosedType: signals.ErrThreadClosed, signals.BusyType: signals.ErrBusy,
 	signals.FullType: signals.ErrFull, signals.ProcessedType: signals.ErrProcessed,
 }
 
-// rejection is the error for the type of error with which a thread rejects an update, or nil.
+// rejection returns the error for the type of the application error with which a thread rejected an
+// update, or nil.
 func rejection(name, threadID, typ, message string) error {
 	if typ == signals.RefusedType {
 		return fmt.Errorf("%s to thread %q: %w: %s", name, threadID, signals.ErrRefused, message)
@@ -144,7 +146,7 @@ func rejection(name, threadID, typ, message string) error {
 	return nil
 }
 
-// sendUpdate sends an update, with open to a thread that it opens if need be.
+// sendUpdate sends an update. With open, it starts the thread if it does not exist.
 func (c *conn) sendUpdate(ctx context.Context, threadID string, opts client.UpdateWorkflowOptions, open *signals.Start, out any) error {
 	h, err := c.startUpdate(ctx, threadID, opts, open)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Deliver posts what a run of a schedule delivers, whichever namespace it is for. Doing it
-// again is a duplicate, which changes nothing. It is activities.Config.Deliver.
+// Deliver posts the delivery of a schedule's run, in any namespace. It is idempotent. Use it as
+// activities.Config.Deliver.
 func (c *Client) Deliver(ctx context.Context, d signals.Delivery) (signals.PostResult, error) {
 	if err := signals.ValidateID("namespace", d.Namespace); err != nil {
 		return signals.PostResult{}, err
@@ -18,6 +18,6 @@ func (c *Client) Deliver(ctx context.Context, d signals.Delivery) (signals.PostR
 	if !d.Open || !errors.Is(err, signals.ErrThreadNotFound) && !errors.Is(err, signals.ErrThreadClosed) {
 		return out, err
 	}
-	// Not there; or its workflow has failed, and it can begin again.
+	// The thread does not exist, or its workflow failed and can be started again.
 	return in.PostOrOpen(ctx, d.ThreadID, signals.Start{Agents: d.Agents}, d.Post)
 }

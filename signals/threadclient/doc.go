@@ -1,7 +1,6 @@
-// Package threadclient is a typed client for threads over a Temporal client. It adds nothing
-// that another Temporal client could not do with the contract of package signals, and spells
-// out the errors, the wait for a turn across continue-as-new, and the search attributes that
-// a Temporal namespace needs.
+// Package threadclient is a typed client for threads over a Temporal client. It does nothing that
+// another Temporal client could not do with the contract of package signals. It adds typed errors,
+// the wait for a turn across continue-as-new, and the registration of search attributes.
 //
 // The methods of a [Client], by concern:
 //

@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Bounds of [ListQuery].Limit.
+// Limits of [ListQuery].Limit.
 const (
 	DefaultListLimit = 100
 	MaxListLimit     = 10_000
@@ -24,28 +24,27 @@ const (
 	listPage = 500
 )
 
-// ListQuery selects threads. The zero value is the open threads of the client's
-// namespace.
+// ListQuery selects threads. The zero value selects the open threads of the client's namespace.
 type ListQuery struct {
-	// All lists closed threads too.
+	// All also selects closed threads.
 	All bool
 
-	// Waiting: only threads that wait for approval. It goes before All.
+	// Waiting selects only threads that wait for approval. It takes precedence over All.
 	Waiting bool
 
-	// Agent: only threads in which this agent takes part. Empty = all.
+	// Agent selects only threads with this agent. Empty = all threads.
 	Agent string
 
-	// Default: Agent is the default agent, which threads without named agents have.
+	// Default means that Agent is the default agent, so threads without named agents have it.
 	Default bool
 
-	// Limit bounds the result. 0 = [DefaultListLimit]; at most [MaxListLimit].
+	// Limit is the maximum number of threads. 0 = [DefaultListLimit]; at most [MaxListLimit].
 	Limit int
 }
 
-// List returns threads of the client's namespace as Temporal's visibility knows
-// them, each once, the newest first. Visibility may lag behind by moments, and
-// forgets closed threads when their retention ends.
+// List returns threads of the client's namespace from Temporal's visibility, each once, the newest
+// first. Visibility may lag by seconds, and does not have closed threads after the retention
+// period.
 func (c *Client) List(ctx context.Context, q ListQuery) ([]Summary, error) {
 	if q.Limit == 0 {
 		q.Limit = DefaultListLimit
@@ -67,7 +66,7 @@ func (c *Client) List(ctx context.Context, q ListQuery) ([]Summary, error) {
 }
 
 func (c *Client) visibilityQuery(q ListQuery) string {
-	// A run that continued as new is not the thread, only a part of its past.
+	// A run that continued as new is a part of the thread's past.
 	status := `ExecutionStatus != "ContinuedAsNew"`
 	if !q.All || q.Waiting {
 		status = `ExecutionStatus = "Running"`
@@ -90,7 +89,7 @@ func (c *Client) visibilityQuery(q ListQuery) string {
 	return strings.Join(terms, " AND ")
 }
 
-// scan reads pages until limit threads are found.
+// scan reads pages until it has limit threads.
 func (c *Client) scan(ctx context.Context, query string, limit int) ([]Summary, error) {
 	found := make([]Summary, 0, min(limit, listPage))
 	place := map[string]int{}
@@ -121,8 +120,8 @@ func (c *Client) scan(ctx context.Context, query string, limit int) ([]Summary, 
 	}
 }
 
-// newer says whether a, of two runs of one thread, is what the thread is now: a
-// thread that failed can be opened again.
+// newer reports whether a is the newer of two runs of one thread. A thread that failed can be
+// opened again.
 func newer(a, b Summary) bool {
 	if (a.Status == signals.StatusOpen) != (b.Status == signals.StatusOpen) {
 		return a.Status == signals.StatusOpen
@@ -153,8 +152,7 @@ func summary(info *workflowpb.WorkflowExecutionInfo) (Summary, error) {
 	return s, err
 }
 
-// decode reads one field, if it is there. A list of one keyword may come as the
-// keyword itself.
+// decode decodes a field, if it is set. A list of one keyword may be encoded as the keyword.
 func decode(fields map[string]*commonpb.Payload, name string, out any) error {
 	p, ok := fields[name]
 	if !ok {

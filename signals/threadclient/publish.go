@@ -12,14 +12,14 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// PublishOptions say how an environment event reaches its thread.
+// PublishOptions are options of [Client.Publish].
 type PublishOptions struct {
 	// Open opens the thread with Start if it does not exist.
 	Open  bool
 	Start signals.Start
 }
 
-// PublishResult says what became of an environment event.
+// PublishResult is the result of [Client.Publish].
 type PublishResult struct {
 	EventID  string `json:"eventId"`
 	ThreadID string `json:"threadId,omitempty" doc:"The thread that the event is for, if it names one"`
@@ -27,17 +27,17 @@ type PublishResult struct {
 	Warning  string `json:"warning,omitempty"`
 }
 
-// PublishIgnored is the status of an event that no thread was given. The others are those
-// of [signals.PostResult].
+// PublishIgnored is the status of an event that has no open thread. The others are those of
+// [signals.PostResult].
 const PublishIgnored = "ignored"
 
-// Publish gives an environment event to a thread. Without a threadID that is the one which
-// the event's metadata names as trigger_session_id. What the event leaves out has a
-// default: id a new UUID, timestamp now, metadata.trigger_session_id the thread,
-// metadata.source "env".
+// Publish posts an environment event to a thread: to threadID or, if that is empty, to the thread
+// in the event's trigger_session_id. Defaults: the id is a new UUID, the timestamp is now,
+// metadata.trigger_session_id is the thread, and metadata.source is "env".
 //
-// An event that names no thread, or one that is not there or has been closed, is ignored,
-// and the result says so. For a threadID the error is [signals.ErrThreadNotFound] or [signals.ErrThreadClosed].
+// An event without threadID is ignored if its thread does not exist or is closed: see
+// [PublishIgnored]. With threadID, the error wraps [signals.ErrThreadNotFound] or
+// [signals.ErrThreadClosed].
 func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent, o PublishOptions) (PublishResult, error) {
 	routed := threadID == ""
 	if routed {
@@ -79,8 +79,8 @@ func (c *Client) publish(ctx context.Context, threadID string, p signals.Post, o
 	return result.Status, err
 }
 
-// preparedEvent makes the post of an event, with its defaults, and checks it. routed says
-// that the event itself names the thread, if any.
+// preparedEvent returns the post of an event with its defaults, after validation. routed reports
+// whether the event itself names the thread.
 func preparedEvent(threadID string, routed bool, e event.EnvEvent) (signals.Post, error) {
 	if e.ID == "" {
 		e.ID = signals.NewEventID()

@@ -11,12 +11,12 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// UnknownEventError says that a thread does not know an event: it never had it, or it
-// was processed long ago. It wraps [signals.ErrEventNotFound].
+// UnknownEventError means that a thread does not know an event: it was never posted, or it was
+// processed long ago. It wraps [signals.ErrEventNotFound].
 type UnknownEventError struct {
 	ThreadID string
 
-	// EventID is empty where the event that failed last was asked for, and none has.
+	// EventID is empty if the last failed event was requested and no event has failed.
 	EventID string
 }
 
@@ -31,9 +31,9 @@ func (e *UnknownEventError) Error() string {
 // Unwrap returns signals.ErrEventNotFound.
 func (e *UnknownEventError) Unwrap() error { return signals.ErrEventNotFound }
 
-// Prepare makes a post ready for a thread: it gets an id if it has none, and a message
-// whose payload leaves out its thread gets that. The error is that of [signals.Post.Validate]:
-// asked first, a signal, which nobody answers, is not sent in vain.
+// Prepare completes and validates a post: it sets a missing id, and the thread of a message. The
+// error is that of [signals.Post.Validate]. A caller that posts by signal should use it, since the
+// thread cannot answer.
 func Prepare(threadID string, p *signals.Post) error {
 	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
@@ -47,8 +47,8 @@ func Prepare(threadID string, p *signals.Post) error {
 	return p.Validate(threadID)
 }
 
-// addressed names the thread in the payload of a message that does not. What is no
-// message stays as it is.
+// addressed sets the thread in the payload of a message without one. It does not change other
+// payloads.
 func addressed(threadID string, payload json.RawMessage) json.RawMessage {
 	if bytes.Equal(bytes.TrimSpace(payload), []byte("null")) {
 		return nil
@@ -69,8 +69,8 @@ func addressed(threadID string, payload json.RawMessage) json.RawMessage {
 	return whole
 }
 
-// Queue asks a thread for its queue: what is being processed, what waits in the order of
-// its processing, what failed, and the last that ended. [Client.Post] adds to it, events of any type.
+// Queue returns the queue of a thread: the event that is being processed, the waiting events in
+// order, failed events and the last ones that ended. [Client.Post] adds events.
 func (c *Client) Queue(ctx context.Context, threadID string) (signals.Queue, error) {
 	out, err := query[signals.Queue](ctx, c, threadID, signals.QueryQueue)
 	if err != nil {
@@ -84,8 +84,8 @@ func (c *Client) Queue(ctx context.Context, threadID string) (signals.Queue, err
 	return out, nil
 }
 
-// Item asks a thread for one event of its queue, whatever its status. The error is an
-// [*UnknownEventError] if the thread does not know the event, or no longer.
+// Item returns one event of a thread's queue, whatever its status. The error is an
+// [*UnknownEventError] if the thread does not know the event.
 func (c *Client) Item(ctx context.Context, threadID, eventID string) (event.Item, error) {
 	q, err := c.Queue(ctx, threadID)
 	if err != nil {
@@ -98,8 +98,7 @@ func (c *Client) Item(ctx context.Context, threadID, eventID string) (event.Item
 	return item, nil
 }
 
-// Processing asks a thread for the event that it is processing; there is one at most.
-// Without one it returns false.
+// Processing returns the event that a thread is processing. ok is false if there is none.
 func (c *Client) Processing(ctx context.Context, threadID string) (event.Item, bool, error) {
 	q, err := c.Queue(ctx, threadID)
 	if err != nil || q.Processing == nil {
@@ -108,28 +107,27 @@ func (c *Client) Processing(ctx context.Context, threadID string) (event.Item, b
 	return *q.Processing, true, nil
 }
 
-// Next asks a thread for the event that it will process next: of those that wait, the
-// one of the highest priority that came first and whose time has not run out. If none
-// waits it returns false.
+// Next returns the event that a thread will process next: the oldest of the waiting events with the
+// highest priority whose TTL is not over. ok is false if there is none.
 func (c *Client) Next(ctx context.Context, threadID string) (event.Item, bool, error) {
 	q, err := c.Queue(ctx, threadID)
 	it, ok := q.Next(time.Now())
 	return it, ok, err
 }
 
-// SetStatus changes the status of a queued event by hand, and returns the event as it
-// stands then; [signals.SetStatus] says what each status does. The error wraps
-// [signals.ErrRefused] if the thread does not know the event or the change is impossible.
+// SetStatus changes the status of a queued event by hand, and returns the changed event: see
+// [signals.SetStatus]. The error wraps [signals.ErrRefused] if the thread does not know the event
+// or the change is impossible.
 func (c *Client) SetStatus(ctx context.Context, threadID string, s signals.SetStatus) (event.Item, error) {
 	var out signals.SetStatusResult
 	err := c.update(ctx, threadID, signals.UpdateSetStatus, s, &out)
 	return out.Item, err
 }
 
-// Retry processes a failed event again, the one that failed last if eventID is empty,
-// and returns the event as it stands then. By is who wants it, and required. The error
-// is an [*UnknownEventError] if the thread does not know the event or none has failed,
-// and wraps [signals.ErrRefused] if it has not failed.
+// Retry queues a failed event again, or the one that failed last if eventID is empty, and returns
+// the event. by is the person who retries; it is required. The error is an [*UnknownEventError] if
+// the thread does not know the event or none has failed, and wraps [signals.ErrRefused] if the
+// event has not failed.
 func (c *Client) Retry(ctx context.Context, threadID, eventID, by string) (event.Item, error) {
 	q, err := c.Queue(ctx, threadID)
 	if err != nil {
@@ -143,7 +141,7 @@ func (c *Client) Retry(ctx context.Context, threadID, eventID, by string) (event
 	case !known:
 		return item, &UnknownEventError{ThreadID: threadID, EventID: eventID}
 	case item.Status != event.ItemFailed:
-		// Pending would interrupt an event that is being processed: no retry.
+		// Setting an event in progress to pending would interrupt it.
 		return item, fmt.Errorf("retrying event %q of thread %q: %w: it is %s, and only a failed event is retried",
 			eventID, threadID, signals.ErrRefused, item.Status)
 	}

@@ -8,18 +8,17 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// How long an update is sent again: at most 9 times, over about 5 s.
+// Limits of the attempts to send an update: at most 9 retries, over about 5 s.
 const (
 	firstPause = 20 * time.Millisecond
 	lastPause  = time.Second
 	maxSends   = 10
 )
 
-// retryUpdate sends an update, and sends it again while the server answers that the thread was
-// not ready: the workflow task that had taken the update was refused as a whole, as when
-// a signal arrives just when a thread continues as new. Whatever the thread did with such
-// an update is undone, so that nothing happens twice; Temporal leaves it to the client to
-// send it again.
+// retryUpdate sends an update, and retries while the server answers that the workflow was not
+// ready: the server rejected the workflow task with the update, for example because a signal
+// arrived just when the thread continued as new. The effects of that task are discarded, so nothing
+// happens twice; Temporal leaves the retry to the client.
 func retryUpdate(ctx context.Context, send func() (client.WorkflowUpdateHandle, error)) (client.WorkflowUpdateHandle, error) {
 	pause := firstPause
 	for sends := 1; ; sends++ {

@@ -16,8 +16,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ScheduleError says that a schedule is not there, or is there already: errors.Is(err,
-// [signals.ErrScheduleNotFound]) or errors.Is(err, [signals.ErrScheduleExists]).
+// ScheduleError means that a schedule does not exist, or exists already. It wraps
+// [signals.ErrScheduleNotFound] or [signals.ErrScheduleExists].
 type ScheduleError struct {
 	ID  string
 	Err error
@@ -33,11 +33,11 @@ func (e *ScheduleError) Error() string {
 // Unwrap returns signals.ErrScheduleNotFound or signals.ErrScheduleExists.
 func (e *ScheduleError) Unwrap() error { return e.Err }
 
-// schedules are the methods of a [Client] on schedules.
+// schedules contains the methods of a [Client] for schedules.
 type schedules struct{ *conn }
 
-// CreateSchedule creates a schedule and returns it with its id and defaults. The error is
-// an [*event.FieldError], or a [*ScheduleError] if there is one of that id.
+// CreateSchedule creates a schedule and returns it with its id and defaults. The error is an
+// [*event.FieldError], or a [*ScheduleError] if the id exists.
 func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
 	s = s.WithDefaults()
 	if err := s.Validate(); err != nil {
@@ -52,10 +52,9 @@ func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (sig
 	return s, explainSchedule("creating", s.ID, err)
 }
 
-// UpdateSchedule replaces a schedule as a whole: what is left out gets its default, and a
-// schedule that is paused goes on unless s is. Its runs so far stay as they are. The error
-// is an [*event.FieldError], or a [*ScheduleError] if there is no such schedule. Of
-// updates at the same time the last one wins.
+// UpdateSchedule replaces a schedule: omitted fields get their defaults, and a paused schedule
+// resumes unless s is paused. Its past runs are kept. The error is an [*event.FieldError], or a
+// [*ScheduleError] if the schedule does not exist. The last of concurrent updates wins.
 func (c *schedules) UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
 	if s.ID == "" {
 		return s, event.FieldErrorf("id", "is required: the id of the schedule to replace")
@@ -72,7 +71,7 @@ func (c *schedules) UpdateSchedule(ctx context.Context, s signals.Schedule) (sig
 	return s, explainSchedule("replacing", s.ID, err)
 }
 
-// Schedule returns a schedule as it stands, and what became of its last runs.
+// Schedule returns a schedule with the outcomes of its last runs.
 func (c *schedules) Schedule(ctx context.Context, id string) (signals.ScheduleView, error) {
 	view, err := c.describe(ctx, id)
 	if err != nil {
@@ -86,8 +85,7 @@ func (c *schedules) Schedule(ctx context.Context, id string) (signals.ScheduleVi
 	return view, nil
 }
 
-// PauseSchedule stops a schedule until it is resumed. A note replaces that of the
-// schedule; without one, it stays.
+// PauseSchedule pauses a schedule. An empty note keeps the current one.
 func (c *schedules) PauseSchedule(ctx context.Context, id, note string) error {
 	note, err := c.note(ctx, id, note, "paused")
 	if err != nil {
@@ -96,8 +94,8 @@ func (c *schedules) PauseSchedule(ctx context.Context, id, note string) error {
 	return explainSchedule("pausing", id, c.schedule(ctx, id).Pause(ctx, client.SchedulePauseOptions{Note: note}))
 }
 
-// ResumeSchedule lets a schedule go on that was paused. The times that have passed are not
-// made up for. A note replaces that of the schedule; without one, it stays.
+// ResumeSchedule resumes a paused schedule. It does not make up for runs whose time has passed. An
+// empty note keeps the current one.
 func (c *schedules) ResumeSchedule(ctx context.Context, id, note string) error {
 	note, err := c.note(ctx, id, note, "resumed")
 	if err != nil {
@@ -106,7 +104,7 @@ func (c *schedules) ResumeSchedule(ctx context.Context, id, note string) error {
 	return explainSchedule("resuming", id, c.schedule(ctx, id).Unpause(ctx, client.ScheduleUnpauseOptions{Note: note}))
 }
 
-// note is what Temporal is given with a change, which may not be empty.
+// note returns the note for Temporal, which must not be empty.
 func (c *schedules) note(ctx context.Context, id, note, fallback string) (string, error) {
 	if err := signals.ValidateID("id", id); err != nil {
 		return "", err
@@ -121,9 +119,8 @@ func (c *schedules) note(ctx context.Context, id, note, fallback string) (string
 	return fallback, err
 }
 
-// TriggerSchedule starts a run now, also of a schedule that is paused or has no runs left;
-// it begins once the run in progress, if there is one, is done. Two in the same second,
-// with that of the schedule itself, have the effect of one.
+// TriggerSchedule starts a run now, even of a schedule that is paused or has no runs left. It waits
+// for a run in progress. Two runs in the same second count as one.
 func (c *schedules) TriggerSchedule(ctx context.Context, id string) error {
 	if err := signals.ValidateID("id", id); err != nil {
 		return err
@@ -132,7 +129,7 @@ func (c *schedules) TriggerSchedule(ctx context.Context, id string) error {
 	return explainSchedule("triggering", id, err)
 }
 
-// DeleteSchedule deletes a schedule. A run that has begun goes on.
+// DeleteSchedule deletes a schedule. A run in progress continues.
 func (c *schedules) DeleteSchedule(ctx context.Context, id string) error {
 	if err := signals.ValidateID("id", id); err != nil {
 		return err
@@ -144,7 +141,7 @@ func (c *schedules) schedule(ctx context.Context, id string) client.ScheduleHand
 	return c.temporal.ScheduleClient().GetHandle(ctx, signals.ScheduleID(c.namespace, id))
 }
 
-// temporalSchedule is what Temporal is told of a schedule.
+// temporalSchedule converts a schedule to Temporal's form.
 func (c *schedules) temporalSchedule(s signals.Schedule) *client.Schedule {
 	spec := &client.ScheduleSpec{
 		CronExpressions: s.Cron, TimeZoneName: s.Timezone, Jitter: time.Duration(s.Jitter), StartAt: s.StartAt, EndAt: s.EndAt,
@@ -153,7 +150,7 @@ func (c *schedules) temporalSchedule(s signals.Schedule) *client.Schedule {
 		spec.Intervals = []client.ScheduleIntervalSpec{{Every: time.Duration(s.Every), Offset: time.Duration(s.Offset)}}
 	}
 	state := &client.ScheduleState{Note: s.Note, Paused: s.Paused, LimitedActions: s.Remaining != 0, RemainingActions: s.Remaining}
-	// Temporal changes these; those in the input of the runs would be of the past.
+	// Temporal changes these fields, so the input of the runs omits them.
 	s.Note, s.Paused, s.Remaining = "", false, 0
 	action := &client.ScheduleWorkflowAction{
 		ID: signals.DeliverWorkflowID(c.namespace, s.ID), Workflow: signals.DeliverWorkflow, Args: []any{s}, TaskQueue: c.taskQueue,
@@ -170,7 +167,7 @@ func (c *schedules) temporalSchedule(s signals.Schedule) *client.Schedule {
 	return &client.Schedule{Action: action, Spec: spec, Policy: policy, State: state}
 }
 
-// explainSchedule turns Temporal's errors into this package's.
+// explainSchedule converts an error of Temporal to one of this package.
 func explainSchedule(doing, id string, err error) error {
 	var invalid *serviceerror.InvalidArgument
 	switch {
@@ -186,15 +183,14 @@ func explainSchedule(doing, id string, err error) error {
 	return fmt.Errorf("%s schedule %q: %w", doing, id, err)
 }
 
-// Bounds of Client.Schedules.
+// Limits of Client.Schedules.
 const (
 	DefaultScheduleLimit = 100
 	MaxScheduleLimit     = 1000
 )
 
-// Schedules returns the schedules of the client's namespace, by their ids; at most limit,
-// by default [DefaultScheduleLimit]. Temporal's visibility, which may lag behind by
-// moments, says which there are.
+// Schedules returns the schedules of the client's namespace, ordered by id: at most limit, by
+// default [DefaultScheduleLimit]. They come from Temporal's visibility, which may lag by seconds.
 func (c *schedules) Schedules(ctx context.Context, limit int) ([]signals.ScheduleView, error) {
 	if limit == 0 {
 		limit = DefaultScheduleLimit

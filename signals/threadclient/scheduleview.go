@@ -16,8 +16,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// scheduleIDs asks visibility for the schedules of the namespace. In its query, some
-// characters of an id stand for any.
+// scheduleIDs returns the ids of the namespace's schedules from visibility. It filters them again,
+// since some characters of an id are wildcards in the query.
 func (c *schedules) scheduleIDs(ctx context.Context, limit int) ([]string, error) {
 	query := fmt.Sprintf("ScheduleId STARTS_WITH %q", signals.ScheduleID(c.namespace, ""))
 	it, err := c.temporal.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: min(limit, listPage), Query: query})
@@ -37,11 +37,10 @@ func (c *schedules) scheduleIDs(ctx context.Context, limit int) ([]string, error
 	return ids, nil
 }
 
-// errForeign says that something else than this client made a schedule.
+// errForeign means that a schedule was not created by this client.
 var errForeign = errors.New("it is not one of Threadmill's")
 
-// describeAll asks for several schedules. Those that were deleted meanwhile are left out,
-// and foreign ones.
+// describeAll describes schedules. It omits those that were deleted meanwhile, and foreign ones.
 func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.ScheduleView, error) {
 	type described struct {
 		view signals.ScheduleView
@@ -63,7 +62,7 @@ func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.Sc
 	return out, nil
 }
 
-// describe asks for a schedule. What became of its runs is not in the answer.
+// describe returns a schedule without the outcomes of its runs.
 func (c *schedules) describe(ctx context.Context, id string) (signals.ScheduleView, error) {
 	if err := signals.ValidateID("id", id); err != nil {
 		return signals.ScheduleView{}, err
@@ -73,7 +72,7 @@ func (c *schedules) describe(ctx context.Context, id string) (signals.ScheduleVi
 		return signals.ScheduleView{}, explainSchedule("asking for", id, err)
 	}
 	view := signals.ScheduleView{
-		// A list in JSON too.
+		// JSON encodes an empty list and not null.
 		Next: append([]time.Time{}, d.Info.NextActionTimes...), Done: len(d.Info.NextActionTimes) == 0,
 		Recent: c.runs(d.Info.RecentActions),
 		Runs:   d.Info.NumActions, LateRuns: d.Info.NumActionsMissedCatchupWindow, OverlappedRuns: d.Info.NumActionsSkippedOverlap,
@@ -89,7 +88,7 @@ func (c *schedules) describe(ctx context.Context, id string) (signals.ScheduleVi
 	return view, nil
 }
 
-// content is the schedule that the runs are given.
+// content returns the schedule in the input of the runs.
 func content(action client.ScheduleAction) (signals.Schedule, error) {
 	var s signals.Schedule
 	start, ok := action.(*client.ScheduleWorkflowAction)
@@ -113,7 +112,7 @@ func (c *schedules) runs(actions []client.ScheduleActionResult) []signals.Schedu
 			ScheduledAt: a.ScheduleTime, StartedAt: a.ActualTime,
 			WorkflowID: a.StartWorkflowResult.WorkflowID, RunID: a.StartWorkflowResult.FirstExecutionRunID,
 		}
-		// Temporal's own time of it has the jitter in it.
+		// Temporal's own time includes the jitter.
 		if r, err := signals.ParseScheduledRun(run.WorkflowID); err == nil {
 			run.ScheduledAt, run.EventID = r.At, r.EventID()
 		}
@@ -122,7 +121,7 @@ func (c *schedules) runs(actions []client.ScheduleActionResult) []signals.Schedu
 	return out
 }
 
-// outcome asks what became of a run.
+// outcome sets the outcome of a run.
 func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, run.WorkflowID, run.RunID)
 	if is[*serviceerror.NotFound](err) {
@@ -145,7 +144,7 @@ func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error
 	return ctx.Err()
 }
 
-// runStatuses are the words for the states in which a run can be.
+// runStatuses maps Temporal's workflow statuses to statuses of a run.
 var runStatuses = map[enumspb.WorkflowExecutionStatus]string{
 	enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:    "running",
 	enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:  "completed",

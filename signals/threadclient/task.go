@@ -13,8 +13,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// UnknownTaskError says that a thread does not know a background task: it never had it, or
-// it ended long ago. It wraps [signals.ErrTaskNotFound].
+// UnknownTaskError means that a thread does not know a background task: it never existed, or it
+// ended long ago. It wraps [signals.ErrTaskNotFound].
 type UnknownTaskError struct {
 	ThreadID string
 	TaskID   string
@@ -28,8 +28,8 @@ func (e *UnknownTaskError) Error() string {
 // Unwrap returns signals.ErrTaskNotFound.
 func (e *UnknownTaskError) Unwrap() error { return signals.ErrTaskNotFound }
 
-// Tasks asks a thread for its background tasks: those that run, and the last that have
-// ended. A thread that is closed tells how they stood when it was.
+// Tasks returns the background tasks of a thread: the running ones, and the last ones that ended.
+// For a closed thread, they are as they were when it was closed.
 func (c *Client) Tasks(ctx context.Context, threadID string) (signals.Tasks, error) {
 	out, err := query[signals.Tasks](ctx, c, threadID, signals.QueryTasks)
 	if err == nil && out.Tasks == nil {
@@ -38,8 +38,8 @@ func (c *Client) Tasks(ctx context.Context, threadID string) (signals.Tasks, err
 	return out, err
 }
 
-// Task asks the thread of a task for it. The error is an [*UnknownTaskError] if the thread
-// does not know the task, or no longer.
+// Task returns a background task. The error is an [*UnknownTaskError] if its thread does not know
+// it.
 func (c *Client) Task(ctx context.Context, taskID string) (event.Task, error) {
 	threadID, _, err := signals.ParseTaskID(taskID)
 	if err != nil {
@@ -55,12 +55,12 @@ func (c *Client) Task(ctx context.Context, taskID string) (event.Task, error) {
 	return event.Task{}, &UnknownTaskError{ThreadID: threadID, TaskID: taskID}
 }
 
-// CompleteTask ends a background task with a result or an error, and returns what became
-// of that. It may be called again: a task ends once.
+// CompleteTask completes a background task with a result or an error, and returns the outcome. It
+// is idempotent.
 //
-// A detached task goes on when its thread is closed. Such a task is told by a signal, which
-// Temporal accepts without an answer of the task: what it was told first holds. If the task
-// has ended too, the error wraps [signals.ErrThreadClosed].
+// A detached task continues when its thread is closed. It is then completed by signal, without an
+// answer: the first completion is effective. If the task has ended too, the error wraps
+// [signals.ErrThreadClosed].
 func (c *Client) CompleteTask(ctx context.Context, in signals.CompleteTask) (signals.CompleteTaskResult, error) {
 	if err := in.Validate(); err != nil {
 		return signals.CompleteTaskResult{}, err
@@ -74,11 +74,10 @@ func (c *Client) CompleteTask(ctx context.Context, in signals.CompleteTask) (sig
 	})
 }
 
-// CancelTask cancels a background task, and returns what became of that. It may be called
-// again.
+// CancelTask cancels a background task, and returns the outcome. It is idempotent.
 //
-// A detached task of a thread that is closed is cancelled through Temporal, which keeps
-// neither By nor Reason. If the task has ended too, the error wraps [signals.ErrThreadClosed].
+// A detached task of a closed thread is cancelled by Temporal, which does not store By and Reason.
+// If the task has ended too, the error wraps [signals.ErrThreadClosed].
 func (c *Client) CancelTask(ctx context.Context, in signals.CancelTask) (signals.CompleteTaskResult, error) {
 	if err := in.Validate(); err != nil {
 		return signals.CompleteTaskResult{}, err
@@ -89,8 +88,8 @@ func (c *Client) CancelTask(ctx context.Context, in signals.CancelTask) (signals
 	})
 }
 
-// cancelWorkflow cancels a workflow. For Temporal that is a success also when it has ended
-// already, in whatever way.
+// cancelWorkflow cancels a workflow. Temporal does not report an error if the workflow has already
+// ended.
 func (c *conn) cancelWorkflow(ctx context.Context, id string) error {
 	if err := c.temporal.CancelWorkflow(ctx, id, ""); err != nil {
 		return err
@@ -107,8 +106,8 @@ func (c *conn) cancelWorkflow(ctx context.Context, id string) error {
 	}
 }
 
-// endTask asks the thread by an update. If that is closed, or so long ago that Temporal has
-// forgotten it, direct tells the workflow of a detached task.
+// endTask sends an update to the thread. If the thread is closed or unknown to Temporal, direct
+// sends the request to the workflow of a detached task.
 func (c *Client) endTask(ctx context.Context, update string, in any, end event.Task, direct func(workflowID string) error) (signals.CompleteTaskResult, error) {
 	var out signals.CompleteTaskResult
 	threadID, _, err := signals.ParseTaskID(end.ID)
@@ -124,13 +123,13 @@ func (c *Client) endTask(ctx context.Context, update string, in any, end event.T
 	case is[*UnknownTaskError](err):
 		return signals.CompleteTaskResult{Result: signals.TaskNotFound}, nil
 	case errors.Is(err, signals.ErrThreadNotFound), errors.Is(err, signals.ErrThreadClosed):
-		// Nobody remembers the task, but it may run: its workflow knows.
+		// The thread is forgotten, but the task may run.
 		task = event.Task{ID: end.ID}
 	case err != nil:
 		return out, err
 	case task.State.Ended() || !task.Detached:
-		// Closing the thread ends it, if nothing has before. A word to its workflow might
-		// still be accepted, and come to nothing.
+		// The end of the thread ends the task. Its workflow might still accept a signal, without
+		// effect.
 		return out, gone
 	}
 	err = direct(signals.TaskWorkflowID(c.namespace, end.ID))

@@ -10,25 +10,25 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// PendingTurn is the turn of an event that a thread has taken.
+// PendingTurn is the turn of an event that a thread has accepted.
 type PendingTurn struct {
 	client   *Client
 	threadID string
 	post     signals.Post
 
-	// update is nil while the turn is only posted, because others' turns are waited for.
+	// update is nil if the event is only posted, while the caller waits for a free update.
 	update client.WorkflowUpdateHandle
 	slot   *turnSlot
 }
 
-// StartTurn posts an event like [Client.Turn], but returns as soon as the thread has
-// taken it. The error says why it has not, as that of [Client.Post] does.
+// StartTurn posts an event like [Client.Turn], but returns when the thread has accepted it. The
+// error is that of [Client.Post].
 func (c *Client) StartTurn(ctx context.Context, threadID string, p signals.Post) (*PendingTurn, error) {
 	return c.startTurn(ctx, threadID, nil, p)
 }
 
-// StartTurnOrOpen is [Client.StartTurn] for a thread that may not be there: then it is
-// opened. A thread that was closed gives [signals.ErrThreadClosed].
+// StartTurnOrOpen is [Client.StartTurn] for a thread that it opens if it does not exist. For a
+// closed thread, the error wraps [signals.ErrThreadClosed].
 func (c *Client) StartTurnOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) (*PendingTurn, error) {
 	if err := start.Validate(); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 		return nil, err
 	}
 	t := &PendingTurn{client: c, threadID: threadID, post: p, slot: c.posts.takeTurn(threadID)}
-	// Nobody may ask for the result.
+	// The caller may never ask for the result.
 	context.AfterFunc(ctx, t.slot.leave)
 	var err error
 	if t.slot.direct() {
@@ -52,7 +52,7 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 		if err == nil {
 			err = refusal(t.update)
 		}
-		err = c.explain(ctx, signals.UpdateTurn, threadID, c.reasoned(ctx, threadID, err))
+		err = c.explain(ctx, signals.UpdateTurn, threadID, c.withReason(ctx, threadID, err))
 	} else {
 		_, err = c.post(ctx, threadID, p, open)
 	}
@@ -63,9 +63,8 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 	return t, nil
 }
 
-// refusal returns the error with which an update has ended already. The handle does not
-// say whether its outcome is known, but with a context that is over it does not ask the
-// server for it either.
+// refusal returns the error with which an update has already ended. The handle does not tell
+// whether its outcome is known, but with a cancelled context it does not ask the server.
 func refusal(update client.WorkflowUpdateHandle) error {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -76,11 +75,10 @@ func refusal(update client.WorkflowUpdateHandle) error {
 	return err
 }
 
-// EventID is the id of the event.
+// EventID returns the id of the event.
 func (t *PendingTurn) EventID() string { return t.post.ID }
 
-// Result waits until the turn has ended, also across continue-as-new. It may be called
-// again.
+// Result waits for the end of the turn, even across continue-as-new. It may be called repeatedly.
 func (t *PendingTurn) Result(ctx context.Context) (signals.TurnResult, error) {
 	defer t.slot.leave()
 	var out signals.TurnResult
@@ -94,7 +92,7 @@ func (t *PendingTurn) Result(ctx context.Context) (signals.TurnResult, error) {
 		out, err = t.client.await(ctx, t.threadID, t.post)
 	}
 	if over := ctx.Err(); err != nil && over != nil {
-		// Temporal's word for it is another.
+		// Temporal has another error for it.
 		err = fmt.Errorf("waiting for the turn of event %q in thread %q: %w", t.post.ID, t.threadID, over)
 	}
 	return out, err

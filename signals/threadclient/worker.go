@@ -11,20 +11,20 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// recentPoll is how long ago a worker that runs has asked for work at the latest: its polls
-// last up to a minute.
+// recentPoll is the maximum time since the last poll of a running worker: a poll lasts up to a
+// minute.
 const recentPoll = 90 * time.Second
 
-// Workers says who works on a thread.
+// Workers describes the workers of a thread.
 type Workers struct {
-	// TaskQueue is that of the thread or, if there is no such thread, of new ones.
+	// TaskQueue is the task queue of the thread or, if the thread does not exist, of new threads.
 	TaskQueue string
 
-	// Polled: a worker has asked for work there within the last 90 seconds.
+	// Polled means that a worker has polled the task queue within the last 90 seconds.
 	Polled bool
 }
 
-// Workers asks Temporal, which needs no worker for it, who works on a thread. An empty id is a
+// Workers returns the workers of a thread from Temporal, without asking them. An empty id means a
 // thread that does not exist.
 func (c *Client) Workers(ctx context.Context, threadID string) (Workers, error) {
 	out := Workers{TaskQueue: c.taskQueue}

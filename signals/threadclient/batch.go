@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Bounds of the posts of one process that wait to be sent. Further ones get
+// Limits of the posts of one process that wait to be sent. Beyond them, the error wraps
 // [signals.ErrOverloaded].
 const (
 	maxLanePosts = 1024
@@ -22,53 +22,52 @@ const (
 )
 
 const (
-	// sendWithin is how long a batch may take: a thread that can be processed answers in
-	// milliseconds.
+	// sendWithin is the time limit of a batch. A thread with a worker answers in milliseconds.
 	sendWithin = 10 * time.Second
 
-	// answerPatience is how long a post waits for its thread's answer before Temporal keeps it as
-	// a signal instead.
+	// answerPatience is the time after which a post that its thread has not answered is sent as a
+	// signal.
 	answerPatience = 3 * time.Second
 
-	// turnsInFlight is how many updates "turn" one process has under way in one thread. Temporal
-	// takes 10 updates at once, from all processes together.
+	// turnsInFlight is the maximum number of updates "turn" of this process in one thread. Temporal
+	// accepts 10 updates at the same time, of all processes together.
 	turnsInFlight = 4
 
-	// turnPatience is how long a caller waits for others' turns to end before it waits beside them.
+	// turnPatience is the time that a caller waits for a free update before it waits without one.
 	turnPatience = 30 * time.Second
 )
 
-// lanes are the ways of one process to its threads, by workflow id.
+// lanes contains the lanes of a process, by workflow id.
 type lanes struct {
 	mu    sync.Mutex
 	of    map[string]*lane
 	bytes int
 }
 
-// lane takes the posts of one process to one thread, one update at a time: what arrives
-// meanwhile goes together in the next one. Temporal bounds the updates under way in a workflow,
-// and each update costs the thread a workflow task.
+// lane batches the posts of one process to one thread. It sends one update at a time, and posts
+// that arrive meanwhile are sent together in the next one: Temporal limits the updates in progress
+// of a workflow, and each update costs the thread a workflow task.
 type lane struct {
-	waiting []*posting
+	waiting []*pendingPost
 	bytes   int
 
-	// sentAt is when the update under way was sent, zero if there is none.
+	// sentAt is the time at which the update in progress was sent; zero if there is none.
 	sentAt time.Time
 
-	// seen is how the thread was found when it did not answer.
-	seeing sync.Mutex
-	seen   condition
+	// seen is the last diagnosis of the thread when it did not answer.
+	diagnosing sync.Mutex
+	diagnosis  diagnosis
 
-	// turns are the updates "turn" under way.
+	// turns limits the updates "turn" in progress.
 	turns chan struct{}
 	users int
 }
 
-// posting is a post that waits for its thread's answer.
-type posting struct {
+// pendingPost is a post that waits for the answer of its thread.
+type pendingPost struct {
 	post signals.Post
 
-	// open is how the thread is opened if it does not exist; nil = it must exist.
+	// open is the input for a thread that does not exist yet; nil = the thread must exist.
 	open *signals.Start
 	done chan posted // takes one
 }
@@ -78,7 +77,7 @@ type posted struct {
 	err    error
 }
 
-// enter returns the lane to a thread. leave releases it.
+// enter returns the lane of a thread. The caller must release it with leave.
 func (l *lanes) enter(workflowID string) *lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,9 +98,9 @@ func (l *lanes) leave(workflowID string, ln *lane) {
 	}
 }
 
-// add puts a post behind those that wait. It reports whether the caller has to start sending,
-// and how long the update under way has been without an answer.
-func (l *lanes) add(ln *lane, p *posting) (send bool, silent time.Duration, err error) {
+// add appends a post to the waiting ones. It reports whether the caller must start the sender, and
+// for how long the update in progress has had no answer.
+func (l *lanes) add(ln *lane, p *pendingPost) (send bool, silent time.Duration, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	size := p.post.Size()
@@ -116,8 +115,8 @@ func (l *lanes) add(ln *lane, p *posting) (send bool, silent time.Duration, err 
 	return false, time.Since(ln.sentAt), nil
 }
 
-// withdraw takes a post out of those that wait, if it has not been sent.
-func (l *lanes) withdraw(ln *lane, p *posting) {
+// withdraw removes a waiting post that has not been sent.
+func (l *lanes) withdraw(ln *lane, p *pendingPost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.Index(ln.waiting, p); i >= 0 {
@@ -126,13 +125,13 @@ func (l *lanes) withdraw(ln *lane, p *posting) {
 	}
 }
 
-func (l *lanes) release(ln *lane, p *posting) {
+func (l *lanes) release(ln *lane, p *pendingPost) {
 	ln.bytes, l.bytes = ln.bytes-p.post.Size(), l.bytes-p.post.Size()
 }
 
-// next takes the posts of the next update: those in front that open the thread, or those that
-// do not.
-func (l *lanes) next(ln *lane) []*posting {
+// next removes the posts of the next update: the first ones that open the thread, or the first ones
+// that do not.
+func (l *lanes) next(ln *lane) []*pendingPost {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n, size := 0, 0
@@ -155,28 +154,28 @@ func (l *lanes) next(ln *lane) []*posting {
 	return batch
 }
 
-// posts sends what is posted to threads.
+// posts sends posts to threads.
 type posts struct {
 	*conn
 	lanes *lanes
 }
 
-// submit posts by update, together with what others post at the same time. The post of a caller
-// whose context ends before it was sent is not sent.
+// submit sends a post by update, in a batch with other waiting posts. It does not send a post whose
+// context has ended before.
 //
-// A thread that does not answer, because no worker runs, is sent a signal instead: Temporal keeps
-// it, and a thread never drops a signal that is a valid post.
+// If the thread does not answer because no worker runs, submit sends a signal instead: Temporal
+// stores it, and a thread never drops a signal that is a valid post.
 func (c *posts) submit(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
 	id := signals.WorkflowID(c.namespace, threadID)
 	ln := c.lanes.enter(id)
 	defer c.lanes.leave(id, ln)
-	in := &posting{post: p, open: open, done: make(chan posted, 1)}
+	in := &pendingPost{post: p, open: open, done: make(chan posted, 1)}
 	send, silent, err := c.lanes.add(ln, in)
 	if err != nil {
 		return signals.PostResult{}, fmt.Errorf("%s to thread %q: %w", signals.UpdatePost, threadID, err)
 	}
 	if send {
-		// The sender works for those that come later, too.
+		// The sender also sends posts that arrive later, so it does not end with ctx.
 		c.lanes.enter(id)
 		go func() {
 			defer c.lanes.leave(id, ln)
@@ -197,36 +196,36 @@ func (c *posts) submit(ctx context.Context, threadID string, p signals.Post, ope
 			if !unanswered(out.err) || p.OnBusy == signals.OnBusyReject {
 				return out.result, out.err
 			}
-			return c.leaveSignal(ctx, threadID, p, open, ln.look(c.conn, threadID), out.err)
+			return c.postBySignal(ctx, threadID, p, open, ln.diagnose(c.conn, threadID), out.err)
 		case <-ctx.Done():
 			c.lanes.withdraw(ln, in)
 			err := ctx.Err()
 			if !errors.Is(err, context.Canceled) {
-				err = &UnansweredError{ThreadID: threadID, Reason: ln.look(c.conn, threadID).reason, Err: err}
+				err = &UnansweredError{ThreadID: threadID, Reason: ln.diagnose(c.conn, threadID).reason, Err: err}
 			}
 			return signals.PostResult{}, c.explain(ctx, signals.UpdatePost, threadID, err)
 		case <-timer.C:
-			// A signal could not say that the thread is busy. What cannot be looked at may be
-			// slow only: the update goes on.
-			if state := ln.look(c.conn, threadID); p.OnBusy != signals.OnBusyReject && state.reachable && !state.working {
+			// The sender of a signal would not learn that the thread is busy. A thread without a
+			// diagnosis may only be slow: the update continues.
+			if state := ln.diagnose(c.conn, threadID); p.OnBusy != signals.OnBusyReject && state.reachable && !state.working {
 				c.lanes.withdraw(ln, in)
-				return c.leaveSignal(ctx, threadID, p, open, state, context.DeadlineExceeded)
+				return c.postBySignal(ctx, threadID, p, open, state, context.DeadlineExceeded)
 			}
-			timer.Reset(lookAgain)
+			timer.Reset(diagnosisAge)
 		}
 	}
 }
 
-// Bounds of the history of a thread that does not answer, up to which it is left signals. Temporal
-// terminates a workflow at about 50 MiB.
+// Limits on the history of a thread that does not answer, up to which posts are sent as signals.
+// Temporal terminates a workflow at about 50 MiB.
 const (
 	maxSilentEvents = 5000
 	maxSilentBytes  = 16 << 20
 )
 
-// leaveSignal lets Temporal keep a post for a thread for which no worker runs. silence is the error
-// of the update.
-func (c *posts) leaveSignal(ctx context.Context, threadID string, p signals.Post, open *signals.Start, state condition, silence error) (signals.PostResult, error) {
+// postBySignal sends a post as a signal to a thread without a worker. silence is the error of the
+// update.
+func (c *posts) postBySignal(ctx context.Context, threadID string, p signals.Post, open *signals.Start, state diagnosis, silence error) (signals.PostResult, error) {
 	var err error
 	switch {
 	case ctx.Err() != nil || !state.reachable || state.working || state.historyEvents > maxSilentEvents || state.historyBytes > maxSilentBytes:
@@ -245,8 +244,8 @@ func (c *posts) leaveSignal(ctx context.Context, threadID string, p signals.Post
 	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
 }
 
-// send sends one batch and tells each of its posts what became of it.
-func (c *posts) send(threadID string, batch []*posting) {
+// send sends one batch and returns the result of each post to its caller.
+func (c *posts) send(threadID string, batch []*pendingPost) {
 	ctx, cancel := context.WithTimeout(context.Background(), sendWithin)
 	defer cancel()
 	results, err := c.sendBatch(ctx, threadID, batch)
@@ -262,9 +261,9 @@ func (c *posts) send(threadID string, batch []*posting) {
 	}
 }
 
-// sendBatch sends one update. A single post needs no batch: it looks in Temporal's Web UI as what
-// it is.
-func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting) ([]signals.PostOutcome, error) {
+// sendBatch sends one update. A single post is sent by update "post", which is easier to read in
+// Temporal's Web UI.
+func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*pendingPost) ([]signals.PostOutcome, error) {
 	if len(batch) == 1 {
 		opts := c.updateOptions(threadID, signals.UpdatePost, batch[0].post)
 		var out signals.PostResult
@@ -273,7 +272,7 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting
 			return []signals.PostOutcome{{EventID: batch[0].post.ID, Status: signals.PostDuplicate}}, nil
 		}
 		if err != nil {
-			return nil, c.explain(ctx, signals.UpdatePost, threadID, c.reasoned(ctx, threadID, err))
+			return nil, c.explain(ctx, signals.UpdatePost, threadID, c.withReason(ctx, threadID, err))
 		}
 		return []signals.PostOutcome{{EventID: out.EventID, Status: out.Status}}, nil
 	}
@@ -287,10 +286,10 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*posting
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == signals.NothingPostedType {
 		err = app.Details(&out)
 	}
-	return out.Results, c.explain(ctx, signals.UpdatePostBatch, threadID, c.reasoned(ctx, threadID, err))
+	return out.Results, c.explain(ctx, signals.UpdatePostBatch, threadID, c.withReason(ctx, threadID, err))
 }
 
-// outcome is the result of a post of a batch as that of update "post".
+// outcome converts the result of a post in a batch to that of update "post".
 func outcome(threadID, eventID string, o signals.PostOutcome) (signals.PostResult, error) {
 	if o.Status == signals.PostQueued || o.Status == signals.PostDuplicate {
 		return signals.PostResult{EventID: o.EventID, Status: o.Status}, nil
@@ -298,8 +297,8 @@ func outcome(threadID, eventID string, o signals.PostOutcome) (signals.PostResul
 	return signals.PostResult{EventID: eventID}, rejection(signals.UpdatePost, threadID, o.Status, o.Error)
 }
 
-// takeTurn bounds the updates "turn" of this process in a thread. A caller that may not send its
-// own at once posts first, and then waits. It calls leave when its update has ended.
+// takeTurn reserves one of the updates "turn" of this process in a thread. A caller that does not
+// get one first posts, and then waits for one. It must call leave at the end.
 func (c *posts) takeTurn(threadID string) *turnSlot {
 	id := signals.WorkflowID(c.namespace, threadID)
 	t := &turnSlot{lane: c.lanes.enter(id)}
@@ -319,7 +318,7 @@ func (c *posts) takeTurn(threadID string) *turnSlot {
 	return t
 }
 
-// turnSlot is a caller's place among those that wait for turns of a thread.
+// turnSlot is the reservation of an update "turn".
 type turnSlot struct {
 	lane  *lane
 	leave func()
@@ -328,7 +327,7 @@ type turnSlot struct {
 	taken, left bool
 }
 
-// take takes a place that has become free, unless nobody waits for it any more.
+// take uses a free slot, or returns it if the caller has left.
 func (t *turnSlot) take() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -339,14 +338,14 @@ func (t *turnSlot) take() {
 	t.taken = true
 }
 
-// direct reports whether the update can be sent at once.
+// direct reports whether the caller has a slot.
 func (t *turnSlot) direct() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.taken
 }
 
-// wait waits for one of the updates under way to end, for a while.
+// wait waits for a free slot, at most turnPatience.
 func (t *turnSlot) wait(ctx context.Context) error {
 	if t.direct() {
 		return nil

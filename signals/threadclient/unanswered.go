@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// UnansweredError says that a thread did not answer, and why, as far as Temporal knows.
+// UnansweredError means that a thread did not answer, with the reason as far as Temporal knows.
 type UnansweredError struct {
 	ThreadID string
 	Reason   string
@@ -26,56 +26,57 @@ func (e *UnansweredError) Error() string {
 // Unwrap returns the error of the request.
 func (e *UnansweredError) Unwrap() error { return e.Err }
 
-// unanswered reports whether a request found nobody to answer it in time.
+// unanswered reports whether err means that a request was not answered in time.
 func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || is[*serviceerror.DeadlineExceeded](err) || is[*serviceerror.Unavailable](err) ||
 		is[*serviceerror.FailedPrecondition](err) || is[*serviceerror.WorkflowNotReady](err)
 }
 
 const (
-	// askWhy bounds how long it takes to find a reason.
-	askWhy = time.Second
+	// diagnoseWithin is the time limit for finding the reason.
+	diagnoseWithin = time.Second
 
-	// lookAgain is for how long a reason holds.
-	lookAgain = time.Second
+	// diagnosisAge is the time for which a reason is valid.
+	diagnosisAge = time.Second
 
-	// pollWithin is how often a worker polls at least: one that polled longer ago has gone.
+	// pollWithin is the maximum interval between polls of a running worker.
 	pollWithin = 70 * time.Second
 )
 
-// reasoned adds to the error of an update that was not answered why that is.
-func (c *conn) reasoned(ctx context.Context, threadID string, err error) error {
+// withReason adds the reason to the error of an unanswered update.
+func (c *conn) withReason(ctx context.Context, threadID string, err error) error {
 	if err == nil || !unanswered(err) || errors.Is(ctx.Err(), context.Canceled) || is[*UnansweredError](err) {
 		return err
 	}
-	return &UnansweredError{ThreadID: threadID, Reason: c.look(threadID).reason, Err: err}
+	return &UnansweredError{ThreadID: threadID, Reason: c.diagnose(threadID).reason, Err: err}
 }
 
-// condition is how a thread is found that does not answer.
-type condition struct {
+// diagnosis is the state of a thread that does not answer.
+type diagnosis struct {
 	at time.Time
 
-	// reachable says that Temporal answers, working that a worker has a workflow task of the thread.
+	// reachable means that Temporal answers, and working that a worker has a workflow task of the
+	// thread.
 	reachable, working bool
 	reason             string
 
 	historyEvents, historyBytes int64
 }
 
-// look finds out how a thread is that does not answer, once for all who wait for it.
-func (ln *lane) look(c *conn, threadID string) condition {
-	ln.seeing.Lock()
-	defer ln.seeing.Unlock()
-	if time.Since(ln.seen.at) > lookAgain {
-		ln.seen = c.look(threadID)
+// diagnose determines why a thread does not answer, once for all callers that wait for it.
+func (ln *lane) diagnose(c *conn, threadID string) diagnosis {
+	ln.diagnosing.Lock()
+	defer ln.diagnosing.Unlock()
+	if time.Since(ln.diagnosis.at) > diagnosisAge {
+		ln.diagnosis = c.diagnose(threadID)
 	}
-	return ln.seen
+	return ln.diagnosis
 }
 
-func (c *conn) look(threadID string) condition {
-	ctx, cancel := context.WithTimeout(context.Background(), askWhy)
+func (c *conn) diagnose(threadID string) diagnosis {
+	ctx, cancel := context.WithTimeout(context.Background(), diagnoseWithin)
 	defer cancel()
-	out := condition{at: time.Now(), reason: "Temporal cannot be reached"}
+	out := diagnosis{at: time.Now(), reason: "Temporal cannot be reached"}
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, signals.WorkflowID(c.namespace, threadID), "")
 	queue := c.taskQueue
 	switch {
