@@ -23,9 +23,9 @@ import (
 
 // Types of a [Provider].
 const (
-	// OpenAI is OpenAI, and everything that speaks its protocol.
+	// OpenAI is OpenAI, and every provider with the same protocol.
 	OpenAI = "openai"
-	// Demo is the offline stand-in.
+	// Demo is the offline demo model.
 	Demo = "demo"
 )
 
@@ -35,114 +35,109 @@ const (
 	CurrentTime = "current_time"
 )
 
-// Config is what a file declares, checked as a whole.
+// Config is the validated content of a file.
 type Config struct {
-	// Agents in the order of the file: the first one is the default agent. Limits of
-	// the file are part of each agent; those that are zero have agent's defaults.
+	// Agents are in the order of the file: the first one is the default agent. The file's limits
+	// are part of each agent; the defaults of zero limits are those of package agent.
 	Agents agent.Fixed
 
-	// Models are the providers that the file declares or its agents use, in order of
-	// their names. One that no agent uses is left out if a variable of it is not set.
+	// Models are the providers that the file declares or its agents use, ordered by name. A
+	// provider that no agent uses is omitted if one of its variables is not set.
 	Models []Provider
 
-	// TitleModel, "provider/model", gives threads without a title one. Empty = none does.
+	// TitleModel, "provider/model", generates titles for threads without one. Empty = no titles.
 	TitleModel string
 
 	Tools Tools
 
-	// Hooks are workflows that see events, in the order in which they are asked.
+	// Hooks are hook workflows, in the order in which they run.
 	Hooks []hook.Hook
 
-	// Rules say what becomes of environment events, beside the default rules.
+	// Rules handle environment events, in addition to the default rules.
 	Rules []rule.Rule
 
-	// ApprovalRules look at the tool calls of all agents, before the agents' own.
+	// ApprovalRules apply to the tool calls of all agents, before the agents' own rules.
 	ApprovalRules []approval.Rule
 
-	// Webhooks are the sources of webhooks.
+	// Webhooks are the endpoints of webhooks.
 	Webhooks []webhook.Endpoint
 
-	// APIKeys are those of the file.
+	// APIKeys are the API keys in the file.
 	APIKeys []auth.Key
 
-	// StaleAfter is how long a running step may be silent before it is run again. Zero
-	// is the runtime's default.
+	// StaleAfter is the time after which a silent step is retried. 0 = the runtime's default.
 	StaleAfter time.Duration
 
-	// AllowedHosts are names by which requests may call the API.
+	// AllowedHosts are the host names by which requests may reach the API.
 	AllowedHosts []string
 
-	// Files are the paths that were read, the configuration itself first. Empty
-	// without a file.
+	// Files are the paths of the files, the configuration itself first. Nil without a file.
 	Files []string
 }
 
-// Provider describes a provider of models. Two values that are equal describe the
-// same provider.
+// Provider describes a model provider. Equal values describe the same provider.
 type Provider struct {
-	// Name is what stands before the slash in an agent's model.
+	// Name is the part of an agent's model before the slash.
 	Name string
 
 	// Type is [OpenAI] or [Demo].
 	Type string
 
-	// BaseURL "" is the provider's own address.
+	// BaseURL is the address; empty = the provider's own.
 	BaseURL string
 
-	// APIKey "" calls without a key.
+	// APIKey is the key; empty = calls without a key.
 	APIKey Secret
 
-	// Retry says how calls that fail are made again.
+	// Retry is the retry policy of model calls.
 	Retry llm.Retry
 }
 
-// Tools describes the built-in tools, and those of connected clients.
+// Tools describes the built-in tools and the tools of connected clients.
 type Tools struct {
 	Shell Shell
 	Clock Clock
 
-	// Client are tools of connected clients, which run their calls.
+	// Client are the tools that connected clients run.
 	Client []tool.Definition
 }
 
-// Shell describes shell_cmd. A zero field has the tool's default.
+// Shell configures shell_cmd. Zero fields have the tool's defaults.
 type Shell struct {
-	// Root is the directory that commands start in, an absolute path when the
-	// configuration came from a file.
+	// Root is the working directory of commands, absolute if the configuration is a file's.
 	Root string
 
-	// Timeout of one command.
+	// Timeout is the time limit of a command.
 	Timeout time.Duration
 
-	// MaxOutput and MaxProgress are bytes per stream.
+	// MaxOutput and MaxProgress are limits for each output stream, in bytes.
 	MaxOutput   int
 	MaxProgress int
 
-	// Env names the variables that a command sees besides the usual ones.
+	// Env are the names of further environment variables for commands.
 	Env []string
 
-	// Runner is the program that runs a command line, with its arguments. Empty = sh -c.
+	// Runner is the program, with arguments, that runs a command line. Empty = sh -c.
 	Runner []string
 }
 
-// Clock describes current_time.
+// Clock configures current_time.
 type Clock struct {
-	// Timezone is the zone of calls that name none. Nil is UTC.
+	// Timezone is the default time zone. Nil = UTC.
 	Timezone *time.Location
 }
 
-// DefaultRoot is where shell_cmd works, relative to the folder of the file, or to
-// the working directory without one.
+// DefaultRoot is the default working directory of shell_cmd, relative to the folder of the file or,
+// without a file, to the working directory of the program.
 const DefaultRoot = "workspace"
 
-// Secret is a string that does not show itself when it is printed, logged or
-// encoded.
+// Secret is a string that is hidden when it is printed, logged or encoded.
 type Secret string
 
-// Reveal returns the secret itself.
+// Reveal returns the secret text.
 func (s Secret) Reveal() string { return string(s) }
 
-// String returns stars, or nothing if there is no secret.
+// String returns stars, or "" if the secret is empty.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -159,8 +154,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // LogValue hides the secret from slog.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// Provider returns the provider of a model written "provider/model", and the name
-// of the model.
+// Provider returns the provider of a model "provider/model", and the model's name.
 func (c *Config) Provider(model string) (p Provider, name string, ok bool) {
 	prefix, name, _ := strings.Cut(model, "/")
 	i, ok := slices.BinarySearchFunc(c.Models, prefix, func(p Provider, name string) int { return cmp.Compare(p.Name, name) })
@@ -170,22 +164,22 @@ func (c *Config) Provider(model string) (p Provider, name string, ok bool) {
 	return c.Models[i], name, true
 }
 
-// Option sets what few need.
+// Option configures [Load] and [Parse].
 type Option func(*document)
 
 // Env replaces the environment, for tests. Default [os.Getenv].
 func Env(getenv func(string) string) Option { return func(d *document) { d.getenv = getenv } }
 
-// KnownTools names tools besides the built-in ones that an agent may have.
+// KnownTools adds the names of tools that agents may use.
 func KnownTools(names ...string) Option {
 	return func(d *document) { d.tools = append(d.tools, names...) }
 }
 
-// ThreadsQueue names the task queue of the threads, which no hook workflow can have.
+// ThreadsQueue is the task queue of the threads, which hook workflows must not use.
 func ThreadsQueue(name string) Option { return func(d *document) { d.taskQueue = name } }
 
-// Load reads the file at path. Every mistake in it is an [*Error]; several are
-// joined, in order of their lines.
+// Load reads the file at path. Each mistake is an [*Error]; several are joined, in order of their
+// lines.
 func Load(path string, opts ...Option) (*Config, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -195,8 +189,7 @@ func Load(path string, opts ...Option) (*Config, error) {
 	return c, err
 }
 
-// load also returns the files that were looked for, whether or not there is an
-// error.
+// load also returns the files that it tried to read, even with an error.
 func load(name, abs string, opts []Option) (*Config, []file, error) {
 	main := readFile(abs)
 	if main.err != nil {
@@ -211,8 +204,7 @@ func load(name, abs string, opts []Option) (*Config, []file, error) {
 	return c, files, nil
 }
 
-// Parse reads data as if it stood in a file. Errors call it name; paths in it are
-// relative to dir.
+// Parse reads data as the content of a file. name is the file in errors; paths are relative to dir.
 func Parse(name string, data []byte, dir string, opts ...Option) (*Config, error) {
 	c, files, err := parse(name, data, dir, opts)
 	if err != nil {

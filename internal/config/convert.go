@@ -24,8 +24,8 @@ import (
 	"github.com/threadmill/threadmill/webhook"
 )
 
-// config decodes the file, and checks what its fields say of each other. Agents come late: they
-// refer to the rest, and hooks and rules to them.
+// config decodes the file and validates references between its parts. Agents are converted after
+// the parts to which they refer, and before hooks and rules, which refer to agents.
 func (d *document) config(root ast.Node) *Config {
 	var f configFile
 	d.decode(root, "", reflect.ValueOf(&f).Elem(), fieldRule{})
@@ -54,7 +54,7 @@ func (d *document) config(root ast.Node) *Config {
 	return c
 }
 
-// uniqueName reports a name that is taken. Lines has those of names so far.
+// uniqueName reports a duplicate name. lines maps the previous names to their lines.
 func (d *document) uniqueName(path, what, name string, lines map[string]int) {
 	path += ".name"
 	if line, taken := lines[name]; taken {
@@ -64,7 +64,7 @@ func (d *document) uniqueName(path, what, name string, lines map[string]int) {
 	}
 }
 
-// knownTools reports names that no tool has, besides those that are also allowed.
+// knownTools reports names of unknown tools, except those in also.
 func (d *document) knownTools(path string, names []string, also ...string) {
 	for i, name := range names {
 		if name != "" && !slices.Contains(d.tools, name) && !slices.Contains(also, name) {
@@ -81,7 +81,7 @@ func (d *document) knownAgents(path string, names []string, agents agent.Fixed, 
 	}
 }
 
-// knownAgent reports a name that no agent has, unless the agents have errors themselves.
+// knownAgent reports the name of an unknown agent, unless the agents themselves have errors.
 func (d *document) knownAgent(path, name string, agents agent.Fixed) {
 	var names []string
 	for _, a := range agents {
@@ -107,7 +107,7 @@ func (d *document) builtInTools(t toolsEntry) Tools {
 	return Tools{Shell: shell, Clock: clock}
 }
 
-// clientTools are those that agents may then have.
+// clientTools converts the tools of connected clients, which agents may use.
 func (d *document) clientTools(entries []clientEntry) []tool.Definition {
 	var tools []tool.Definition
 	for i, e := range entries {
@@ -130,7 +130,7 @@ func (d *document) clientTools(entries []clientEntry) []tool.Definition {
 	return tools
 }
 
-// pathArguments must be among the parameters.
+// pathArguments reports path arguments that are not parameters.
 func (d *document) pathArguments(path string, e clientEntry) {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -151,7 +151,7 @@ func (d *document) pathArguments(path string, e clientEntry) {
 	}
 }
 
-// schema decodes a JSON Schema, which is YAML as well.
+// schema decodes a JSON Schema, written as YAML.
 func (d *document) schema(n ast.Node, path string) json.RawMessage {
 	if d.describe(n) != "a mapping" {
 		d.wrongType(n, path, "a JSON Schema: a mapping, with type: object")
@@ -203,7 +203,8 @@ func (d *document) agents(entries []agentEntry, limits agent.Limits, models *mod
 	return agents
 }
 
-// toolsOfAgent checks the names of tools, and that policies and rules are for tools of the agent.
+// toolsOfAgent validates the names of tools, and that policies and rules concern tools of the
+// agent.
 func (d *document) toolsOfAgent(path string, a agent.Agent) {
 	d.knownTools(path+".tools", a.Tools)
 	own := slices.Clone(a.Tools)
@@ -246,7 +247,7 @@ func (d *document) instructions(path string, e agentEntry) string {
 	}
 	name := e.InstructionsFile
 	file := readFile(d.relative(name))
-	// Also if it cannot be read: a Source waits for it to come back.
+	// An unreadable file counts too: a Source waits until it is readable again.
 	d.files = append(d.files, file)
 	switch {
 	case file.err != nil:
@@ -259,7 +260,7 @@ func (d *document) instructions(path string, e agentEntry) string {
 	return file.data
 }
 
-// approvalRules have unique names, which are stored with what the rules decide.
+// approvalRules converts rules, whose names must be unique: they are stored with decisions.
 func (d *document) approvalRules(list string, rules []approval.Rule) []approval.Rule {
 	lines := map[string]int{}
 	for i := range rules {
@@ -287,7 +288,7 @@ func (d *document) hooks(hooks []hook.Hook, agents agent.Fixed) []hook.Hook {
 	return hooks
 }
 
-// filter reports a filter that no event can match: nobody would notice that the hook never runs.
+// filter reports a filter that no event can match, since its hook would never run.
 func (d *document) filter(path string, f hook.Filter) {
 	const why = "people and the system have no agent, only calls and their results have tools, and custom events have neither, nor a creator"
 	switch {
@@ -304,7 +305,7 @@ func (d *document) filter(path string, f hook.Filter) {
 	}
 }
 
-// selects reports whether there can be an event that a filter selects.
+// selects reports whether an event can match a filter.
 func selects(f hook.Filter) bool {
 	by, namespace := "", ""
 	if len(f.Agents) > 0 {
@@ -386,7 +387,8 @@ func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhoo
 		}
 		d.uniqueName(path, "webhook", s.Name, lines)
 		d.knownAgents(path+".event.agents", e.Event.Agents, agents)
-		// A switch that failed to decode may have been on: then nothing else is missing.
+		// A switch that could not be decoded may have been on, so nothing else is reported as
+		// missing.
 		s.Unsigned = s.Unsigned || d.failed[path+".unsigned"]
 		s.Event.Open = s.Event.Open || d.failed[path+".event.open"]
 		if !s.Unsigned && !d.has(path+".signature") {
@@ -406,7 +408,7 @@ func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhoo
 	return sources
 }
 
-// secret returns what a variable is set to.
+// secret returns the value of a variable.
 func (d *document) secret(path, name string) string {
 	secret := strings.TrimSpace(d.getenv(name))
 	if name != "" && secret == "" {

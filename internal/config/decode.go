@@ -17,13 +17,13 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Bounds of the values in schemas and conditions, of which aliases can make many.
+// Limits of the values in schemas and conditions, which aliases can multiply.
 const (
 	maxValues = 10_000 // of a file
 	maxDepth  = 20
 )
 
-// fieldRule says what a field takes beyond its Go type.
+// fieldRule restricts the values of a field beyond its Go type.
 type fieldRule struct {
 	required string // what an error says if the field is missing
 	unset    string // what leaving the field out means
@@ -42,8 +42,9 @@ type fieldRule struct {
 // size is a number of bytes.
 type size int
 
-// decode sets v to the value of a node, and reports each error with its place. The decoder of
-// the YAML library reports one error for a file, and takes 7 for text and "7" for a number.
+// decode sets v to the value of a node, and reports each error with its position. It replaces the
+// decoder of the YAML library, which reports only one error per file, and accepts 7 as text and "7"
+// as a number.
 func (d *document) decode(n ast.Node, path string, v reflect.Value, r fieldRule) {
 	node := d.resolve(n)
 	if _, empty := node.(*ast.NullNode); empty && (r.null != "" || typeName(v) != "") {
@@ -99,7 +100,7 @@ func (d *document) decodeNull(n ast.Node, path string, v reflect.Value, r fieldR
 	}
 }
 
-// typeName is that of a scalar, for people; empty for all others.
+// typeName names the type of a scalar for people; "" for other nodes.
 func typeName(v reflect.Value) string {
 	switch v.Kind() { //nolint:exhaustive // no other kind is that of a scalar
 	case reflect.Bool:
@@ -126,8 +127,7 @@ func (d *document) wrongType(n ast.Node, path, want string) {
 	d.fail(d.places[path], path, KindType, "is %s, must be %s", is, want)
 }
 
-// at keeps where the value of a path stands. A block has no place of its own worth pointing at;
-// it gets that of its key.
+// at records the position of the value at a path. The position of a block is that of its key.
 func (d *document) at(n ast.Node, path string, key *token.Position) {
 	at := key
 	switch of := d.resolve(n).(type) {
@@ -152,7 +152,7 @@ type entry struct {
 	node      ast.Node
 }
 
-// entries returns the fields of a mapping, each once. An empty value is an empty mapping.
+// entries returns the fields of a mapping, without duplicates. An empty value is an empty mapping.
 func (d *document) entries(n ast.Node, path string) []entry {
 	m, ok := d.resolve(n).(*ast.MappingNode)
 	if !ok {
@@ -223,7 +223,7 @@ func (d *document) decodeStruct(n ast.Node, path string, v reflect.Value, r fiel
 	}
 }
 
-// fieldsOf returns the fields of a mapping that is decoded into a struct, and their names in order.
+// fieldsOf returns the fields of the mapping for a struct, and their names in order.
 func fieldsOf(t reflect.Type) (known []string, fields map[string]reflect.StructField) {
 	fields = map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -235,7 +235,7 @@ func fieldsOf(t reflect.Type) (known []string, fields map[string]reflect.StructF
 	return known, fields
 }
 
-// ruleOf is the rule of a field of a struct, or of a struct that it embeds.
+// ruleOf returns the rule of a field of a struct or of an embedded struct.
 func ruleOf(t reflect.Type, f reflect.StructField) fieldRule {
 	if len(f.Index) > 1 {
 		t = t.Field(f.Index[0]).Type
@@ -243,7 +243,7 @@ func ruleOf(t reflect.Type, f reflect.StructField) fieldRule {
 	return fieldRules[t.String()+"."+f.Name]
 }
 
-// fieldName is the name in the file: that of the Go field, unless a tag says otherwise.
+// fieldName returns the name of a Go field in the file: that of the tag, if it has one.
 func fieldName(f reflect.StructField) string {
 	if tag, ok := f.Tag.Lookup("yaml"); ok {
 		return tag
@@ -313,7 +313,7 @@ func (d *document) decodeList(n ast.Node, path string, v reflect.Value, r fieldR
 	}
 }
 
-// text is not empty, and one of a few if its type says so.
+// text decodes a text that must not be empty, and must be one of the enum if its type has one.
 func (d *document) text(n ast.Node, path string, t reflect.Type, r fieldRule) string {
 	s, known := "", enums[t]
 	switch n := n.(type) {
@@ -359,7 +359,7 @@ func (d *document) text(n ast.Node, path string, t reflect.Type, r fieldRule) st
 	return ""
 }
 
-// number is exact for every whole number that is within bounds anywhere in the file.
+// number decodes a number exactly, for every whole number within the limits of the file.
 func (d *document) number(n ast.Node, path string, r fieldRule, whole bool) float64 {
 	f, unbounded, want := math.NaN(), r.min == 0 && r.max == 0, "a number"
 	if whole {
@@ -400,7 +400,7 @@ func (d *document) outOfBounds(is, path, bounds, unset string) {
 	d.fail(d.places[path], path, KindInvalid, "is %s, must be %s%s", is, bounds, unset)
 }
 
-// duration reads 30s, or 10m. A least one of 0 is exclusive.
+// duration decodes a duration such as 30s or 10m. A minimum of 0 is exclusive.
 func (d *document) duration(n ast.Node, path string, r fieldRule) time.Duration {
 	switch n := n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode:
@@ -427,7 +427,7 @@ func (d *document) duration(n ast.Node, path string, r fieldRule) time.Duration 
 	return 0
 }
 
-// short is the duration without its zeros: 10m, not 10m0s.
+// short formats a duration without trailing zeros: 10m, not 10m0s.
 func short(t time.Duration) string { return signals.Duration(t).String() }
 
 var units = []struct {
@@ -435,7 +435,7 @@ var units = []struct {
 	bytes int
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"KB", 1000}, {"MB", 1000 * 1000}, {"B", 1}}
 
-// size reads 64KiB, or a plain number of bytes.
+// size decodes a size such as 64KiB, or a number of bytes.
 func (d *document) size(n ast.Node, path string, r fieldRule) float64 {
 	s := ""
 	switch n := n.(type) {
@@ -476,7 +476,7 @@ func bytesText(n int) string {
 	return strconv.Itoa(n) + "B"
 }
 
-// decodeAny reads any value that has a JSON form.
+// decodeAny decodes any value with a JSON form.
 func (d *document) decodeAny(n ast.Node, path string, v reflect.Value) {
 	before := d.values
 	if out := d.json(n, path, maxDepth); out != nil {
@@ -527,7 +527,7 @@ func (d *document) json(n ast.Node, path string, depth int) any {
 	return nil
 }
 
-// scalar is text, or a number that is too large for the parser, which takes it for text.
+// scalar returns a text, or a number that is too large for the parser, which returns it as text.
 func scalar(n *ast.StringNode) any {
 	number := json.Number(n.Value)
 	if _, err := json.Marshal(number); err != nil || n.Value == "" || n.GetToken().Type != token.StringType {

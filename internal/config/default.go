@@ -7,18 +7,18 @@ import (
 	"github.com/threadmill/threadmill/agent"
 )
 
-// DefaultModel is OpenAI's model that [Default] uses.
+// DefaultModel is the OpenAI model of [Default].
 const DefaultModel = "gpt-4.1-mini"
 
-// DefaultInstructions are the instructions of [Default]'s agent.
+// DefaultInstructions are the instructions of the agent of [Default].
 const DefaultInstructions = `You are a helpful assistant. Answer in the language of the person who asks, briefly and to the point; say so when you do not know something.
 
 You can run commands with shell_cmd, in a working directory on the server; a person is asked before each one. Use it when the answer depends on files or on what a program prints, not for what you know anyway. If a command is denied, do not try it again in another form: ask, or go on without it. Use current_time when the date or the time matters.`
 
-// Default is the configuration without a file: one agent, "assistant", with the
-// built-in tools. Its model is THREADMILL_MODEL (default [DefaultModel]) of OpenAI,
-// or of what OPENAI_BASE_URL names, if that or OPENAI_API_KEY is set, and the
-// offline stand-in otherwise. An error names the variable that is wrong.
+// Default returns the configuration without a file: one agent, "assistant", with the built-in
+// tools. If OPENAI_API_KEY or OPENAI_BASE_URL is set, its model is THREADMILL_MODEL (default
+// [DefaultModel]) at OpenAI or that address; otherwise it is the offline demo model. An error names
+// the invalid variable.
 func Default(getenv func(string) string) (*Config, error) {
 	key, base := strings.TrimSpace(getenv(EnvAPIKey)), strings.TrimSpace(getenv(EnvBaseURL))
 	model := strings.TrimSpace(getenv(EnvModel))
@@ -33,7 +33,7 @@ func Default(getenv func(string) string) (*Config, error) {
 	case model == "":
 		model = DefaultModel
 	case base == "":
-		// Elsewhere, a model may well be called openai/….
+		// At other addresses, the name of a model may begin with openai/.
 		model = strings.TrimPrefix(model, OpenAI+"/")
 	}
 	if base != "" {
@@ -43,7 +43,7 @@ func Default(getenv func(string) string) (*Config, error) {
 	}
 	c.Models = []Provider{p}
 	if p.Type == Demo {
-		// It costs nothing. Whether to pay a provider for titles is for a file to say.
+		// The demo model's titles are free. Paid titles must be configured in a file.
 		c.TitleModel = p.Name + "/" + model
 	}
 	c.Agents = agent.Fixed{{

@@ -1,16 +1,15 @@
-// Package config reads the file in which people who write no Go declare their
-// agents, the workflows of theirs that are hooks, and rules for environment events.
+// Package config reads the configuration file, in which people who do not write Go declare their
+// agents, models, hook workflows and rules for environment events.
 //
-// [Load] returns what the file says as plain values: [agent.Agent] for each agent,
-// [hook.Hook] for each hook workflow, and a description of each provider of models and
-// of each built-in tool, from which the caller builds them. [Default] is the configuration without a file.
-// [Source] follows a file, so that an edited prompt applies to the next model call.
+// [Load] returns the content of the file as plain values: an [agent.Agent] for each agent, a
+// [hook.Hook] for each hook workflow, and descriptions of the model providers and built-in tools,
+// which the caller constructs. [Default] is the configuration without a file. [Source] follows a
+// file, so that an edited prompt applies to the next model call.
 //
-// Nothing is guessed: a field that is not known, a name that nothing has, a value
-// that is out of bounds, or a variable that is not set is an [*Error] with its place
-// in the file, and all of them are reported together. [Explain] prints them with
-// the lines in question.
+// The file is strict: each unknown field or name, value outside its limits and unset variable is an
+// [*Error] with its position in the file, and all errors are reported together. [Explain] formats
+// them with the lines of the file.
 //
-// Keys never stand in the file, only the names of the variables that hold them.
-// What is printed of a file, or of a [Config], shows no key.
+// The file contains no keys, only the names of environment variables with keys. Errors and printed
+// values of a [Config] do not show keys.
 package config

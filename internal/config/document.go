@@ -17,30 +17,30 @@ import (
 	"github.com/threadmill/threadmill/internal/strictyaml"
 )
 
-// document is a file while it is read. It collects every mistake.
+// document is a file while it is decoded. It collects all errors.
 type document struct {
 	name   string
 	dir    string
 	getenv func(string) string
 	tools  []string
 
-	// taskQueue is that of the threads, if it is known.
+	// taskQueue is the task queue of the threads, if it is known.
 	taskQueue string
 
 	lines   []string
 	anchors map[string]ast.Node
 
-	// keys and places are where the keys and the values of the file stand, by path.
+	// keys and places are the positions of the keys and the values, by path.
 	keys, places map[string]*token.Position
 
-	// failed are the paths that have an error, or that an unknown field may have meant.
+	// failed are the paths with an error, or for which an unknown field may be a misspelling.
 	failed map[string]bool
 
 	values int // read for schemas and conditions
 	files  []file
 	errs   []*Error
 
-	// secrets are values that no excerpt may show.
+	// secrets are values that excerpts must not show.
 	secrets []string
 }
 
@@ -116,28 +116,28 @@ func (a anchors) Visit(n ast.Node) ast.Visitor {
 	return a
 }
 
-// start is the first character of the file.
+// start is the position of the first character of the file.
 var start = &token.Position{Line: 1, Column: 1}
 
-// mergeKey stands for fields that are in another mapping.
+// mergeKey is the key that merges the fields of another mapping.
 const mergeKey = "<<"
 
-// fail reports an error, whatever else is reported of its path.
+// fail reports an error, even if its path already has one.
 func (d *document) fail(at *token.Position, path string, kind Kind, format string, args ...any) {
 	d.failed[path] = true
 	d.report(at, path, kind, format, args...)
 }
 
 func (d *document) report(at *token.Position, path string, kind Kind, format string, args ...any) {
-	// The scanner may see the end of a file behind its last line.
+	// The scanner may put the end of a file after its last line.
 	line, column := min(max(at.Line, 1), len(d.lines)), max(at.Column, 1)
 	d.errs = append(d.errs, &Error{
 		File: d.name, Line: line, Column: column, Path: path, Kind: kind, Problem: fmt.Sprintf(format, args...),
 	})
 }
 
-// fieldErrorf reports an error in a value that was decoded, unless the value or what is around
-// it has one already: then the value is not what the file says.
+// fieldErrorf reports an error in a decoded value, unless the value, or a value around it, already
+// has one: then it is not what the file says.
 func (d *document) fieldErrorf(path string, kind Kind, format string, args ...any) {
 	merged := kind == KindMissing && d.failed[join(parent(path), mergeKey)]
 	if !merged && !d.hasFailed(path) {
@@ -145,7 +145,7 @@ func (d *document) fieldErrorf(path string, kind Kind, format string, args ...an
 	}
 }
 
-// keyErrorf is [document.fieldErrorf] at the place of the key.
+// keyErrorf is [document.fieldErrorf] at the position of the key.
 func (d *document) keyErrorf(path string, kind Kind, format string, args ...any) {
 	if !d.hasFailed(path) {
 		d.fail(d.keys[path], path, kind, format, args...)
@@ -161,7 +161,7 @@ func (d *document) hasFailed(path string) bool {
 	return d.failed[""]
 }
 
-// failedBelow reports an error in the value at path or in anything inside or around it.
+// failedBelow reports whether the value at path, or a value in it or around it, has an error.
 func (d *document) failedBelow(path string) bool {
 	if d.hasFailed(path) {
 		return true
@@ -174,10 +174,10 @@ func (d *document) failedBelow(path string) bool {
 	return false
 }
 
-// has reports whether the file sets the field.
+// has reports whether the file sets a field.
 func (d *document) has(path string) bool { return d.places[path] != nil }
 
-// placeOf is where the value of a path stands, or of the nearest one around it.
+// placeOf returns the position of the value at a path, or of the nearest value around it.
 func (d *document) placeOf(path string) *token.Position {
 	for ; path != ""; path = parent(path) {
 		if at, ok := d.places[path]; ok {
@@ -196,7 +196,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// invalid reports whether err is one, and puts it to its place: it names a field inside of path.
+// invalid reports whether err is an error of a field within path, and adds its position.
 func (d *document) invalid(path string, err error) bool {
 	field, ok := errors.AsType[*event.FieldError](err)
 	if !ok {
@@ -221,7 +221,7 @@ func place(n ast.Node) *token.Position {
 	return &token.Position{Line: 1, Column: 1}
 }
 
-// resolve looks through anchors and aliases; nil if an alias names nothing.
+// resolve follows anchors and aliases. It returns nil if an alias is undefined.
 func (d *document) resolve(n ast.Node) ast.Node {
 	for range 16 { // an alias may stand for an alias, but not for itself
 		switch of := n.(type) {
@@ -236,7 +236,7 @@ func (d *document) resolve(n ast.Node) ast.Node {
 	return nil
 }
 
-// describe says what a value is, for people.
+// describe describes a value for people.
 func (d *document) describe(n ast.Node) string {
 	switch n := d.resolve(n).(type) {
 	case nil:

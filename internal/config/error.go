@@ -31,21 +31,21 @@ const (
 
 // Error is one mistake in a file.
 type Error struct {
-	// File, Line and Column (both from 1, in characters) are its place.
+	// File, Line and Column (both from 1, in characters) are its position.
 	File   string
 	Line   int
 	Column int
 
-	// Path is the field, such as "agents[0].limits.maxSteps". Empty for a mistake of
-	// the file as a whole, or of its syntax.
+	// Path is the field, such as "agents[0].limits.maxSteps". Empty for an error of the whole file
+	// or of its syntax.
 	Path string
 
 	Kind Kind
 
-	// Problem says what is wrong and the way out, in one line.
+	// Problem states the problem and its solution in one line.
 	Problem string
 
-	// Excerpt is the line in question, with keys made unreadable. May be empty.
+	// Excerpt is the line with the error, without keys. May be empty.
 	Excerpt string
 }
 
@@ -57,9 +57,8 @@ func (e *Error) Error() string {
 	return place + e.Path + ": " + e.Problem
 }
 
-// Explain returns err for people: each mistake on a line of its own, followed by
-// the line of the file with a mark below the place. Errors of another kind are
-// returned as they are.
+// Explain formats errors for people: each [*Error] on its own line, followed by the line of the
+// file with a mark at the position. It returns other errors unchanged.
 func Explain(err error) string {
 	var b strings.Builder
 	for _, e := range all(err) {
@@ -85,7 +84,7 @@ func all(err error) []error {
 	return []error{err}
 }
 
-// err joins the mistakes, in order of their place.
+// err joins the errors, in order of their positions.
 func (d *document) err() error {
 	slices.SortStableFunc(d.errs, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -98,11 +97,11 @@ func (d *document) err() error {
 	return errors.Join(joined...)
 }
 
-// maxExcerpt bounds an excerpt, in characters.
+// maxExcerpt is the maximum length of an excerpt, in characters.
 const maxExcerpt = 160
 
-// What looks like a key where the syntax is too broken to tell, and a password in
-// an address. The last group is hidden.
+// Text that looks like a key in a file with invalid syntax, and passwords in addresses. The last
+// group is hidden.
 var (
 	secretField = regexp.MustCompile(`(?i)(?:key|token|secret|password)["']?\s*:\s*([^\s,}].*)`)
 	userInfo    = regexp.MustCompile(`://([^/@\s]+)@`)
@@ -137,5 +136,5 @@ func hide(line string, what *regexp.Regexp) string {
 	return line[:at[2]] + stars(line[at[2]:at[3]]) + line[at[3]:]
 }
 
-// stars keeps the length, so that the mark stays below its place.
+// stars keeps the length, so that the mark remains at its position.
 func stars(s string) string { return strings.Repeat("*", utf8.RuneCountInString(s)) }

@@ -22,7 +22,7 @@ import (
 	"github.com/threadmill/threadmill/webhook"
 )
 
-// configFile is the file as it is written.
+// configFile is the form of the file.
 type configFile struct {
 	Version       any
 	Models        map[string]providerEntry
@@ -39,7 +39,8 @@ type configFile struct {
 	HTTP          httpEntry
 }
 
-// Entries have the fields of what they declare, but for those that a file writes in another form.
+// Entries have the fields of the types that they declare, except for those with another form in
+// files.
 type agentEntry struct {
 	agent.Agent
 	InstructionsFile string
@@ -95,8 +96,8 @@ type temporalEntry struct{ StaleAfter time.Duration }
 
 type httpEntry struct{ AllowedHosts []string }
 
-// Bounds. Those of agents, tools and hooks are the bounds of the packages that enforce them, and
-// those of staleAfter are the runtime's, which tests compare.
+// Limits. Those of agents, tools and hooks are declared in the packages that enforce them; those of
+// staleAfter equal the runtime's, as tests check.
 const (
 	maxSteps        = 1000
 	maxModelTimeout = time.Hour
@@ -122,7 +123,7 @@ const (
 	notNull    = "write exists: false for a field that does not exist, or is null"
 )
 
-// fieldRules are those of the fields, by type and field in Go.
+// fieldRules are the rules of fields, by Go type and field.
 var fieldRules = map[string]fieldRule{
 	"config.configFile.Agents":        {required: needsAgent, nonEmpty: needsAgent, null: needsAgent},
 	"config.configFile.ApprovalRules": {max: approval.MaxRules},
@@ -217,7 +218,7 @@ var fieldRules = map[string]fieldRule{
 	"config.httpEntry.AllowedHosts":   {check: hostProblem},
 }
 
-// enums are the texts of the types that have a few.
+// enums are the values of enum types.
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[providerType]():      {OpenAI, Demo},
 	reflect.TypeFor[agent.Policy]():      {string(agent.PolicyNever), string(agent.PolicyAlways), string(agent.PolicyDeny)},
@@ -250,7 +251,7 @@ func toolNameProblem(s string) string {
 	return fmt.Sprintf("%q: use 1 to 64 letters, digits, _ and -", s)
 }
 
-// variableProblem does not repeat the text, which may be the secret itself.
+// variableProblem returns the problem without the text, which may be the secret itself.
 func variableProblem(example string) func(string) string {
 	return func(s string) string {
 		if variable.MatchString(s) {
@@ -302,7 +303,7 @@ func problem(err error) string {
 	return ""
 }
 
-// moment reads a day, which begins in UTC, or a time.
+// moment decodes a date, which begins at midnight UTC, or a time.
 func moment(s string) (time.Time, error) {
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
 		return t, nil
@@ -320,8 +321,8 @@ func momentProblem(s string) string {
 
 var builtInTypes = []string{event.TypeMessage, event.TypeToolCall, event.TypeLLMCall}
 
-// eventTypeProblem looks at a type, or at a pattern that ends in a star. Any name may be a custom
-// type, but one that looks like a built-in one is more likely a mistake.
+// eventTypeProblem validates an event type, or a pattern that ends in a star. Any name may be a
+// custom type, but a name like that of a built-in type is probably a mistake.
 func eventTypeProblem(s string) string {
 	prefix, wild := strings.CutSuffix(s, "*")
 	switch {

@@ -7,19 +7,18 @@ import (
 	"os"
 )
 
-// maxFile bounds a file, in bytes.
+// maxFile is the maximum size of a file, in bytes.
 const maxFile = 1 << 20
 
-// file is what a file held when it was read. Changes are found by content and not by
-// time and size: an edit that keeps the size can fall into the same tick of the file
-// system's clock, and would be missed for good.
+// file is the content of a file when it was read. Changes are detected by content, since an edit
+// may keep the size and fall into the same tick of the file system's clock.
 type file struct {
 	path string
 	data string
 	err  error
 }
 
-// readFile does not repeat the path in the error.
+// readFile returns errors without the path.
 func readFile(path string) file {
 	data, err := readBounded(path)
 	return file{path: path, data: string(data), err: err}

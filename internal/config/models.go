@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// Variables that are read without being named in the file.
+// Environment variables that apply without being named in the file.
 const (
 	EnvAPIKey  = "OPENAI_API_KEY"
 	EnvBaseURL = "OPENAI_BASE_URL"
@@ -21,14 +21,14 @@ const (
 
 const official = "https://api.openai.com/"
 
-// Only capitals, so that a key that stands here by mistake is not taken for a name.
+// Only capitals are valid, so that a key in this place is not taken for a name.
 var (
 	variable     = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 	anyVariable  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	providerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 )
 
-// models are the providers of a file.
+// models are the model providers of a file.
 type models struct {
 	doc   *document
 	byKey map[string]*provider
@@ -39,21 +39,20 @@ type provider struct {
 	declared bool
 	used     bool
 
-	// implicit says that it has its key and address from the usual variables.
+	// implicit means that the key and the address come from the usual variables.
 	implicit bool
 
-	// absent are the variables that are not set. That matters only once an agent uses
-	// the provider.
+	// absent are unset variables. They are an error only if an agent uses the provider.
 	absent []absent
 }
 
-// absent is a variable that is not set, and the field that names it, if one does.
+// absent is an unset variable, and the field that names it, if there is one.
 type absent struct {
 	path string
 	name string
 }
 
-// builtIn are the providers that need no entry.
+// builtIn are the providers that need no declaration.
 func (d *document) builtIn() *models {
 	openai := &provider{Provider: Provider{Name: OpenAI, Type: OpenAI}}
 	openai.fromEnvironment(d)
@@ -113,8 +112,8 @@ func (m *models) add(name string, e providerEntry) {
 	}
 }
 
-// secretVariable is the field that names the variable in a part of the file where what is
-// misspelt may be a secret. Empty elsewhere.
+// secretVariable returns the field that names the variable, for a part of the file in which a
+// misspelt field may contain a secret; "" for other parts.
 func secretVariable(path string) string {
 	switch part, _, _ := strings.Cut(strings.ReplaceAll(path, "[", "."), "."); part {
 	case "models":
@@ -127,7 +126,7 @@ func secretVariable(path string) string {
 
 var secretNames = map[string]bool{"apikey": true, "secret": true, "secrets": true}
 
-// hide keeps a value out of excerpts where it may be a secret, and reports whether it may.
+// hide hides a value from excerpts if it may be a secret, and reports whether it may be.
 func (d *document) hide(n ast.Node, path string) bool {
 	if secretVariable(path) == "" {
 		return false
@@ -136,7 +135,7 @@ func (d *document) hide(n ast.Node, path string) bool {
 	return true
 }
 
-// conceal keeps a value out of excerpts, unless it is a word that is no secret.
+// conceal hides a value from excerpts, unless it is a word that cannot be a secret.
 func (d *document) conceal(n ast.Node) { ast.Walk(hider{d}, d.resolve(n)) }
 
 type hider struct{ doc *document }
@@ -154,7 +153,7 @@ func (h hider) Visit(n ast.Node) ast.Visitor {
 	return h
 }
 
-// variable returns what the variable that a field names is set to.
+// variable returns the value of the variable that a field names.
 func (p *provider) variable(d *document, path, name string) string {
 	s := strings.TrimSpace(d.getenv(name))
 	if s == "" {
@@ -163,9 +162,9 @@ func (p *provider) variable(d *document, path, name string) string {
 	return s
 }
 
-// fromEnvironment is what a provider gets that says nothing of key and address:
-// what OpenAI's own programs read. A key never goes to an address of the file
-// unless the file says so.
+// fromEnvironment sets the key and the address of a provider that declares neither, from the
+// variables of OpenAI's own programs. A key is sent to an address in the file only if the file says
+// so.
 func (p *provider) fromEnvironment(d *document) {
 	p.implicit = true
 	p.APIKey = Secret(strings.TrimSpace(d.getenv(EnvAPIKey)))
@@ -175,7 +174,7 @@ func (p *provider) fromEnvironment(d *document) {
 	}
 }
 
-// urlProblem does not repeat the address, which may hold a password.
+// urlProblem returns the problem without the address, which may contain a password.
 func urlProblem(s string) string {
 	u, err := url.Parse(s)
 	switch {
@@ -189,7 +188,7 @@ func urlProblem(s string) string {
 	return ""
 }
 
-// use notes that the field at path has this model.
+// use records that the field at path names this model.
 func (m *models) use(path, s string) {
 	if s == "" {
 		return
@@ -218,7 +217,7 @@ func example(p *provider) string {
 	return "gpt-4.1-mini"
 }
 
-// mark reports what a provider lacks with its first use.
+// mark reports what a provider lacks at its first use.
 func (m *models) mark(p *provider, path string) {
 	if p.used {
 		return

@@ -17,19 +17,17 @@ import (
 	"github.com/threadmill/threadmill/webhook"
 )
 
-// checkEvery is how often, at most, a [Source] looks at its files.
+// checkEvery is the minimum interval at which a [Source] checks its files.
 const checkEvery = time.Second
 
-// Source is an [agent.Source] that follows a file. Whoever asks it for an agent
-// gets the agent as the file has it, at most a second late; so an edited prompt
-// applies to the next model call.
+// Source is an [agent.Source] that follows a file: it returns agents as in the file, at most a
+// second old, so an edited prompt applies to the next model call.
 //
-// It is a [rule.Source] as well: an edited rule applies to the next event.
+// It is also a [rule.Source]: an edited rule applies to the next event.
 //
-// A file that becomes broken, or goes away, changes nothing: agents and rules stay as
-// they were, and the mistakes are logged once. Providers and tools are as they
-// were at the start: a change of those is logged and needs a restart, and an agent
-// that uses a provider which is new or has changed counts as a mistake.
+// If the file becomes invalid or unreadable, the last valid agents and rules remain, and the errors
+// are logged once. Providers and tools do not change until a restart: a change is logged, and an
+// agent that uses a new or changed provider is an error.
 type Source struct {
 	path string
 	abs  string
@@ -50,7 +48,7 @@ var (
 	_ rule.Source  = (*Source)(nil)
 )
 
-// Open loads the file at path and follows it. A nil log discards.
+// Open loads the file at path and follows it. A nil log discards messages.
 func Open(path string, log *slog.Logger, opts ...Option) (*Source, error) {
 	return open(path, log, time.Now, opts)
 }
@@ -59,7 +57,7 @@ func open(path string, log *slog.Logger, now func() time.Time, opts []Option) (*
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	// The working directory may change; the file does not.
+	// The path stays valid if the working directory changes.
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
@@ -71,8 +69,7 @@ func open(path string, log *slog.Logger, now func() time.Time, opts []Option) (*
 	return &Source{path: path, abs: abs, opts: opts, log: log, now: now, checked: now(), current: c, files: files}, nil
 }
 
-// Agent implements [agent.Source]. The file's agents are the same in every
-// namespace.
+// Agent implements [agent.Source]. All namespaces have the file's agents.
 func (s *Source) Agent(ctx context.Context, namespace, name string) (agent.Agent, error) {
 	return s.Config().Agents.Agent(ctx, namespace, name)
 }
@@ -82,20 +79,20 @@ func (s *Source) Agents(ctx context.Context, namespace string) ([]agent.Agent, e
 	return s.Config().Agents.Agents(ctx, namespace)
 }
 
-// Rules implements [rule.Source]. The file's rules are the same in every namespace.
+// Rules implements [rule.Source]. All namespaces have the file's rules.
 func (s *Source) Rules() []rule.Rule { return s.Config().Rules }
 
-// Webhooks returns the sources of webhooks as the file has them. They must not be changed.
+// Webhooks returns the current endpoints. The caller must not change them.
 func (s *Source) Webhooks() []webhook.Endpoint { return s.Config().Webhooks }
 
-// APIKeys returns the API keys as the file has them. They must not be changed.
+// APIKeys returns the current API keys. The caller must not change them.
 func (s *Source) APIKeys() []auth.Key { return s.Config().APIKeys }
 
-// Config returns the newest configuration without mistakes. It must not be changed.
+// Config returns the last valid configuration. The caller must not change it.
 func (s *Source) Config() *Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// A clock that was set back must not stop the checks.
+	// A clock that is set back must not stop the checks.
 	if since := s.now().Sub(s.checked); since >= checkEvery || since < 0 {
 		s.checked = s.now()
 		if slices.ContainsFunc(s.files, file.changed) {
@@ -119,7 +116,7 @@ func (s *Source) reload() {
 	s.log.Info("the configuration was read again", "file", s.path, "agents", len(c.Agents), "rules", len(c.Rules))
 }
 
-// adopt keeps what needs a restart as it was.
+// adopt keeps the parts that need a restart.
 func (s *Source) adopt(c *Config) error {
 	for _, a := range c.Agents {
 		now, _, _ := c.Provider(a.Model)
@@ -138,7 +135,7 @@ func (s *Source) adopt(c *Config) error {
 	return nil
 }
 
-// needRestart lists the parts of the file that are as they were until a restart.
+// needRestart lists the changed parts of the file that need a restart.
 func (s *Source) needRestart(c *Config) string {
 	var parts []string
 	for _, part := range []struct {
@@ -160,8 +157,7 @@ func (s *Source) needRestart(c *Config) string {
 	return strings.Join(parts, ", ")
 }
 
-// sameProviders reports whether no provider is new or has changed. One that is
-// gone does no harm.
+// sameProviders reports whether no provider was added or changed. A removed one is harmless.
 func sameProviders(list, before []Provider) bool {
 	known := make(map[Provider]bool, len(before))
 	for _, p := range before {
