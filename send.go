@@ -46,8 +46,7 @@ type SendOptions struct {
 	// Priority is the message's priority in the thread's queue, higher first. Default 0.
 	Priority int
 
-	// OnBusy is the effect of the message on a turn in progress. Default
-	// [signals.OnBusyEnqueue].
+	// OnBusy is the effect of the message on a turn in progress. Default [signals.OnBusyEnqueue].
 	OnBusy signals.OnBusy
 
 	// OnWaiting is the effect of the message on turns that wait for people. Default: that of the

@@ -103,10 +103,10 @@ func (v view) ofRun(m store.Message) bool {
 	return v.own(m) && (strings.HasPrefix(m.Record.ID, run) || strings.HasPrefix(m.ReplyToMessageID, run))
 }
 
-// chronological returns the messages, given newest first, in the order of the context, oldest first. That is
-// the order in which they were stored, except that the agent's messages in other runs since the
-// question of this run precede the question: a model continues at the end of the conversation,
-// which must not be its own message.
+// chronological returns the messages, given newest first, in the order of the context, oldest
+// first. That is the order in which they were stored, except that the agent's messages in other
+// runs since the question of this run precede the question: a model continues at the end of the
+// conversation, which must not be its own message.
 func (v view) chronological(newest []store.Message) []store.Message {
 	all := slices.Clone(newest)
 	slices.Reverse(all)

@@ -52,7 +52,7 @@ func (m *model) Generate(ctx context.Context, req llm.Request, onDelta func(llm.
 	return m.answer(ctx, req, onDelta)
 }
 
-// world is the environment of activities.
+// fixture is the environment of activities.
 type fixture struct {
 	t      *testing.T
 	all    *activities.Activities

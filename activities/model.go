@@ -124,7 +124,7 @@ func (c *modelCall) ids() []string {
 	return ids
 }
 
-// askMissing stores the missing approval requests of calls: when the reply was generated, an
+// storeMissingRequests stores the missing approval requests of calls: when the reply was generated, an
 // approval covered them that is no longer valid.
 func (c *modelCall) storeMissingRequests(ctx context.Context, records []event.Record, reply thread.ModelReply) error {
 	var batch store.Batch
@@ -388,7 +388,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	return out
 }
 
-// handsOn reports whether a reply addresses agents of the thread, so the turn continues.
+// addressesAgents reports whether a reply addresses agents of the thread, so the turn continues.
 func (c *modelCall) addressesAgents(content string) bool {
 	m := event.Message{SenderID: c.agent.Name, SenderType: event.CreatedByAgent, AgentID: c.agent.Name, Content: content}
 	return len(thread.Answering(c.in.Agents, thread.Carry(m))) > 0

@@ -44,8 +44,7 @@ type Agent struct {
 	ApprovalTerms approval.Terms
 
 	// OnWaiting says how the thread handles a user's message while a call of the agent waits for
-	// people. Default
-	// [event.OnWaitingAnswer]. A post can override it.
+	// people. Default [event.OnWaitingAnswer]. A post can override it.
 	OnWaiting event.OnWaiting
 
 	// WorkingDirectory is the directory of the agent's tools. The thread's metadata

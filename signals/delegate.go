@@ -8,8 +8,8 @@ const DelegateWorkflow = "delegate"
 const (
 	// SignalSubAgentEnded reports to the parent thread how a sub-agent ended.
 	SignalSubAgentEnded = "subagent_ended"
-	// SignalSubAgentApprovals reports to the parent thread that a call of the sub-agent needs approval, and
-	// SignalSubAgentDecision that it no longer does.
+	// SignalSubAgentApprovals reports to the parent thread that a call of the sub-agent needs
+	// approval, and SignalSubAgentDecision that it no longer does.
 	SignalSubAgentApprovals = "subagent_approvals"
 	SignalSubAgentDecision  = "subagent_decision"
 

@@ -17,8 +17,7 @@
 // "rejected" record; an invalid update is rejected before it reaches history.
 //
 // Three payloads are about tool calls: [Decide] approves or denies a call, [Revoke] revokes an
-// approval, and
-// [ToolResult] returns the result of a call that a client ran. Each is a signal, and an update that returns the
-// outcome. [ThreadChange] changes the agents of a thread, its title, metadata and turn limit.
-// docs/temporal-contract.md describes the whole contract with examples.
+// approval, and [ToolResult] returns the result of a call that a client ran. Each is a signal, and
+// an update that returns the outcome. [ThreadChange] changes the agents of a thread, its title,
+// metadata and turn limit. docs/temporal-contract.md describes the whole contract with examples.
 package signals

@@ -240,7 +240,7 @@ func stored[T any](f *fakes, typ string) []T {
 	return out
 }
 
-// world is a thread in the test environment.
+// fixture is a thread in the test environment.
 type fixture struct {
 	*testsuite.TestWorkflowEnvironment
 	*fakes

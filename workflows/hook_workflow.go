@@ -124,7 +124,7 @@ func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply
 	return reply, err
 }
 
-// took records the outcome of a hook.
+// apply records the outcome of a hook.
 func (h *hookRun) apply(spec hook.Spec, done event.HookOutcome) {
 	h.decision.Hooks = append(h.decision.Hooks, done)
 	switch done.Outcome {
@@ -142,7 +142,7 @@ func (h *hookRun) apply(spec hook.Spec, done event.HookOutcome) {
 	}
 }
 
-// takes reports whether a processor handles the current event: earlier hooks may have replaced the
+// handles reports whether a processor handles the current event: earlier hooks may have replaced the
 // event that it matched.
 func (h *hookRun) handles(spec hook.Spec) bool {
 	seen, err := event.Unmarshal(h.in.Event)

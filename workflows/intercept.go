@@ -115,7 +115,7 @@ func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []ho
 	return passed
 }
 
-// askHooks starts a hook workflow for an event and waits for its decision.
+// runHooks starts a hook workflow for an event and waits for its decision.
 func (t *activeTurn) runHooks(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) (thread.HookDecision, bool) {
 	s := t.state
 	t.flushIfOverloaded(ctx)
@@ -189,8 +189,8 @@ func (t *activeTurn) cancelOutstanding(ctx workflow.Context) {
 	}
 }
 
-// decisionForLostHooks returns the decision for a hook workflow that ended without one, for example because it was
-// terminated.
+// decisionForLostHooks returns the decision for a hook workflow that ended without one, for example
+// because it was terminated.
 func decisionForLostHooks(specs []hook.Spec, err error) thread.HookDecision {
 	why := thread.Why("the hook workflow ended without a decision: " + reason(err))
 	d := thread.HookDecision{Outcome: event.OutcomePassed}

@@ -134,9 +134,8 @@ func (t posts) validatePostBatch(b signals.PostBatch) error {
 }
 
 // updateTurn waits for the end of an event's turn, and posts the event if the thread does not have
-// it yet. It returns
-// [signals.TurnContinues] only immediately before the thread continues as new, so that a caller that repeats the
-// update reaches the next run.
+// it yet. It returns [signals.TurnContinues] only immediately before the thread continues as new,
+// so that a caller that repeats the update reaches the next run.
 func (t posts) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnResult, error) {
 	if _, err := t.updatePost(ctx, p); err != nil {
 		return signals.TurnResult{}, err

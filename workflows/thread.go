@@ -55,8 +55,7 @@ type Workflows struct {
 	Rules *rule.Set
 
 	// StaleAfter is the time after which a silent step counts as lost with its worker and is
-	// retried. Default
-	// [DefaultStaleAfter].
+	// retried. Default [DefaultStaleAfter].
 	StaleAfter time.Duration
 }
 
@@ -299,12 +298,12 @@ func (t *conversation) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, t.state.Details())
 }
 
-// awaitFor waits until a condition holds or the time is over, and reports whether the condition
+// awaitFor waits until a condition holds or the timeout is over, and reports whether the condition
 // holds. Unlike workflow.AwaitWithTimeout, it cancels its timer.
-func awaitFor(ctx workflow.Context, patience time.Duration, holds func() bool) (bool, error) {
+func awaitFor(ctx workflow.Context, timeout time.Duration, holds func() bool) (bool, error) {
 	timed, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	timer := workflow.NewTimer(timed, patience)
+	timer := workflow.NewTimer(timed, timeout)
 	err := workflow.Await(ctx, func() bool { return holds() || timer.IsReady() })
 	return holds(), err
 }

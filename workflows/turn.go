@@ -189,7 +189,7 @@ func (t *activeTurn) steer(ctx workflow.Context) bool {
 	}
 }
 
-// askModelCall runs the hooks of a model call. It reports whether to make the call.
+// interceptModelCall runs the hooks of a model call. It reports whether to make the call.
 func (t *activeTurn) interceptModelCall(ctx workflow.Context, r *thread.AgentRun) bool {
 	d, ok := t.intercept(ctx, r.ModelCallEvent())
 	return ok && r.ApplyModelCallDecision(workflow.Now(ctx), d)

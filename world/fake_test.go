@@ -83,7 +83,7 @@ func (f *threads) State(context.Context, string) (signals.State, error) {
 	return signals.State{Agents: f.agents}, f.stateErr
 }
 
-// bench is a world with what it stands on.
+// fixture is a world with what it stands on.
 type fixture struct {
 	*testing.T
 	ctx     context.Context

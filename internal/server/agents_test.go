@@ -23,7 +23,7 @@ func agentWorld(t *testing.T, change ...func(*server.Config)) *world {
 	return newWorld(t, append([]func(*server.Config){func(c *server.Config) { c.Agents = helpers }}, change...)...)
 }
 
-// put stores an agent and returns the answer.
+// putAgent stores an agent and returns the answer.
 func (w *world) putAgent(path string, body any, status int) answer {
 	w.t.Helper()
 	got := w.call("PUT", "/v1/agents/"+path, body)

@@ -132,7 +132,7 @@ func (o target) url(params map[string]string) string {
 	return path
 }
 
-// call sends the request of an operation, changed by header, which may be pairs.
+// attack sends the request of an operation, changed by header, which may be pairs.
 func (w *world) attack(o target, path, body string, header ...string) answer {
 	w.t.Helper()
 	if o.content == "" {

@@ -140,12 +140,17 @@ func (h *eventHandlers) watch(ctx context.Context, id string, v view, from proje
 	if err != nil {
 		return nil, err
 	}
+	done, streaming := leave, false
+	defer func() {
+		if !streaming {
+			done()
+		}
+	}()
 	reader, err := v.open(ctx, h.key(id), from)
 	if err != nil {
-		leave()
 		return nil, h.problem(ctx, id, err)
 	}
-	done := func() {
+	done = func() {
 		reader.Close()
 		leave()
 	}
@@ -155,9 +160,6 @@ func (h *eventHandlers) watch(ctx context.Context, id string, v view, from proje
 		for errors.Is(err, feed.ErrIdle) { // opening took long; nobody waits for a heartbeat yet
 			e, err = reader.Next(ctx)
 		}
-		if err != nil {
-			done()
-		}
 		if errors.Is(err, io.EOF) {
 			return noContent(), nil
 		}
@@ -166,6 +168,7 @@ func (h *eventHandlers) watch(ctx context.Context, id string, v view, from proje
 		}
 		first = []streamed{e}
 	}
+	streaming = true
 	return h.viewers.stream(from.Now, reader.begun(), done, func(ctx context.Context, out *eventWriter) {
 		h.send(ctx, id, reader, first, out)
 	}), nil

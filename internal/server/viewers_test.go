@@ -198,7 +198,7 @@ func withOutage(t *testing.T, change ...func(*server.Config)) (*world, *outage, 
 	return w, o, log
 }
 
-// watch opens a stream of events, which ends with the test.
+// viewer opens a stream of events, which ends with the test.
 func (w *world) viewer(path string, header ...string) *http.Response {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.ctx, "GET", w.url+path, nil)

@@ -139,7 +139,7 @@ func heardOn(t *testing.T, s *State, id string) event.Interception {
 	return event.Interception{}
 }
 
-// outcome is how the turn of an event ended.
+// ended is how the turn of an event ended.
 func ended(t *testing.T, s *State, id string) signals.TurnResult {
 	t.Helper()
 	out, known := s.Turns.Outcome(id)
@@ -148,7 +148,7 @@ func ended(t *testing.T, s *State, id string) signals.TurnResult {
 	return out
 }
 
-// finals are the records that tell viewers of an end.
+// terminals are the records that tell viewers of an end.
 func terminals(s *State) []string {
 	out := []string{}
 	for _, r := range s.Outbox.Pending {

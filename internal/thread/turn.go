@@ -229,7 +229,7 @@ func (t *Turn) has(eventID string) bool {
 	return t.Item.ID == eventID || t.root() == eventID || slices.Contains(t.Steered, eventID) || slices.Contains(t.Joining, eventID)
 }
 
-// means reports whether a control applies to a turn.
+// matches reports whether a control applies to a turn.
 func (t *Turn) matches(ctl signals.Control) bool {
 	return t.Interrupted == nil && (ctl.EventID == "" || t.has(ctl.EventID))
 }
@@ -242,7 +242,7 @@ func (t *Turn) notice(now time.Time, id string, text string) {
 	})
 }
 
-// foreign returns the posted event that the turn belongs to, or "" if it is the turn's own item.
+// rootIfOther returns the posted event that the turn belongs to, or "" if it is the turn's own item.
 func (t *Turn) rootIfOther() string {
 	if root := t.root(); root != t.Item.ID {
 		return root

@@ -49,8 +49,7 @@ type Config struct {
 	Retention time.Duration
 
 	// MaxBytes is the maximum memory of the log of all threads in NATS; the oldest entries are
-	// removed first. Default
-	// [DefaultMaxBytes], at least [MinMaxBytes].
+	// removed first. Default [DefaultMaxBytes], at least [MinMaxBytes].
 	MaxBytes int64
 
 	// Replicas is the number of replicas in a cluster: 1, 3 or 5. Default 1.
