@@ -2,6 +2,8 @@ module github.com/threadmill/threadmill
 
 go 1.26.8
 
+ignore node_modules
+
 require (
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/danielgtaylor/huma/v2 v2.37.2

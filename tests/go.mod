@@ -2,6 +2,8 @@ module github.com/threadmill/threadmill/tests
 
 go 1.26.8
 
+ignore node_modules
+
 require (
 	github.com/stretchr/testify v1.12.1
 	github.com/threadmill/threadmill v0.0.0

@@ -49,15 +49,21 @@ func provide(t testing.TB, word, name, env string, start func() (string, error))
 		return url
 	}
 	url, err := start()
+	present(t, word, name, "set "+env+", or install it", err)
+	return url
+}
+
+// present skips the test if err says that something is absent, and fails it if the test must not be
+// skipped, or for other errors.
+func present(t testing.TB, word, name, remedy string, err error) {
+	t.Helper()
 	switch {
 	case err == nil:
-		return url
 	case errors.Is(err, errAbsent) && !required(word):
-		t.Skipf("%s not present: set %s, or install it (%v)", name, env, err)
+		t.Skipf("%s not present: %s (%v)", name, remedy, err)
 	default:
 		t.Fatalf("%s: %v", name, err)
 	}
-	return ""
 }
 
 func required(word string) bool {

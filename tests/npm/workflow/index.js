@@ -1,0 +1,3 @@
+export function getWorkflowMetadata() {
+  throw new Error("there is no workflow runtime in these tests");
+}
