@@ -110,6 +110,10 @@ type Config struct {
 	// Default: no further names.
 	AllowedHosts []string
 
+	// AllowedOrigins are the origins, such as "https://app.example", whose web pages may call
+	// Handler from a browser (CORS). Default: only the pages that Handler serves itself.
+	AllowedOrigins []string
+
 	// Namespace is the namespace of the threads that Client and Handler serve. Default "default".
 	// Workers serve all namespaces.
 	Namespace string
@@ -211,7 +215,7 @@ func New(cfg Config) (*Runtime, error) {
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(),
 		Authenticator: cfg.Authenticator, Tools: append(builtin.Names(), tools.Names()...), Models: slices.Sorted(maps.Keys(cfg.Models)),
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
-		AllowedHosts: cfg.AllowedHosts,
+		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins,
 	})
 	return r, err
 }

@@ -27,7 +27,7 @@ type Definition struct {
 	OnWaiting        event.OnWaiting   `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a call of the agent waits for a decision or a client. Default: answer"`
 	WorkingDirectory string            `json:"workingDirectory,omitempty" doc:"Where its tools work; workingDirectory in a thread's metadata takes precedence"`
 	AutoMention      *bool             `json:"autoMention,omitempty" doc:"Whether an answer to another agent that mentions no agent begins with a mention of that agent. Default: true"`
-	Limits           *LimitsDefinition `json:"limits,omitempty"`
+	Limits           *LimitsDefinition `json:"limits,omitempty" doc:"Bounds of a turn and of a model call"`
 }
 
 // RuleDefinition is the JSON form of an [approval.Rule].
@@ -36,9 +36,9 @@ type RuleDefinition struct {
 	Tools  []string         `json:"tools,omitzero" doc:"The tools whose calls it looks at. Default: all"`
 	Agents []string         `json:"agents,omitzero" doc:"The agents whose calls it looks at. Default: all"`
 	When   string           `json:"when,omitempty" doc:"A CEL expression that is true for the calls to match. Default: all"`
-	Effect approval.Effect  `json:"effect,omitempty" required:"true" enum:"allow,ask,deny"`
+	Effect approval.Effect  `json:"effect,omitempty" required:"true" enum:"allow,ask,deny" doc:"What happens to a call that matches"`
 	Reason string           `json:"reason,omitempty" doc:"For the person who decides, or the model whose call is denied"`
-	Terms  *TermsDefinition `json:"terms,omitempty"`
+	Terms  *TermsDefinition `json:"terms,omitempty" doc:"Who may decide, and how long they have"`
 }
 
 // TermsDefinition is the JSON form of [approval.Terms].

@@ -9,19 +9,19 @@ import (
 // Grant is an approval that covers more calls than the one it was given for.
 type Grant struct {
 	ID               string            `json:"id" doc:"The tool call it was given for"`
-	Scope            event.Scope       `json:"scope" enum:"session,pattern"`
+	Scope            event.Scope       `json:"scope" enum:"session,pattern" doc:"The calls that the grant covers"`
 	Agent            string            `json:"agent" doc:"The agent whose calls it covers"`
 	ToolName         string            `json:"toolName" doc:"The tool whose calls it covers"`
 	Digest           string            `json:"digest,omitempty" doc:"With scope session: digest of tool, arguments and working directory"`
 	Pattern          map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name"`
 	Rest             string            `json:"rest,omitempty" doc:"With scope pattern: digest of tool, working directory and all other arguments"`
 	Definition       string            `json:"definition,omitempty" doc:"Digest of the tool's definition: when that changes, the grant covers nothing"`
-	WorkingDirectory string            `json:"workingDirectory,omitempty"`
-	Reason           string            `json:"reason,omitempty"`
+	WorkingDirectory string            `json:"workingDirectory,omitempty" doc:"Where the calls work, if that is known"`
+	Reason           string            `json:"reason,omitempty" doc:"Why, as the approver wrote"`
 	By               string            `json:"by" doc:"Who gave it"`
-	GrantedAt        time.Time         `json:"grantedAt"`
+	GrantedAt        time.Time         `json:"grantedAt" doc:"When it was granted"`
 	RevokedAt        *time.Time        `json:"revokedAt,omitempty" doc:"Since when it covers nothing"`
-	RevokedBy        string            `json:"revokedBy,omitempty"`
+	RevokedBy        string            `json:"revokedBy,omitempty" doc:"Who revoked it"`
 }
 
 // grantOf returns the grant of an approval, if it has one.

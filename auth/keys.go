@@ -47,7 +47,7 @@ const (
 
 // NewAPIKey is an API key with its secret, after it was created or rotated.
 type NewAPIKey struct {
-	Key   APIKey `json:"key"`
+	Key   APIKey `json:"key" doc:"The key, without its secret"`
 	Token string `json:"token" doc:"The secret. Only its hash is stored: it is not shown again"`
 }
 

@@ -40,6 +40,7 @@ type options struct {
 	uiAddr       string
 	config       string
 	hosts        []string
+	origins      []string
 	memory       bool
 	logLevel     slog.Level
 	auth         program.AuthFlags
@@ -69,6 +70,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.temporalAddr, "temporal", embedded.DefaultAddr, "host:port of Temporal")
 	f.StringVar(&o.uiAddr, "ui", defaultUI, `host:port of Temporal's Web UI; "" is none`)
 	f.StringSliceVar(&o.hosts, "allowed-hosts", nil, "names by which requests may call the API and Temporal's Web UI, besides localhost and addresses ("+program.EnvAllowedHosts+")")
+	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins, such as http://localhost:5173, whose web pages may call the API ("+program.EnvAllowedOrigins+")")
 	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: ./"+defaultConfig+", if there is one)")
 	f.BoolVar(&o.memory, "memory", false, "keep everything in memory: nothing is left in the end")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelWarn, "debug, info, warn or error")

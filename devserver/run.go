@@ -121,7 +121,7 @@ func (s *server) openFolder(context.Context) error {
 
 func (s *server) load(context.Context) (err error) {
 	s.settings, err = program.Load(program.SettingsConfig{
-		File: s.config, AllowedHosts: s.hosts, Workspace: filepath.Join(s.data, workspaceFolder), Logger: s.log,
+		File: s.config, AllowedHosts: s.hosts, AllowedOrigins: s.origins, Workspace: filepath.Join(s.data, workspaceFolder), Logger: s.log,
 	})
 	return err
 }

@@ -11,11 +11,11 @@ import (
 // base protocol; the others extend it. [AgentEvent.MarshalJSON] omits the fields that a type does
 // not have.
 type AgentEvent struct {
-	Type       AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,status,reset,gap"`
+	Type       AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,status,reset,gap" doc:"The kind of the event, which says what fields it has"`
 	EventID    string           `json:"eventId,omitempty" doc:"The event whose turn this is part of: the id under which it was posted. A message that joined a turn has the id of that turn's event"`
 	CreatedAt  time.Time        `json:"createdAt,omitzero" doc:"When it was stored. Live events have none"`
 	Content    string           `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
-	ToolName   string           `json:"toolName,omitempty"`
+	ToolName   string           `json:"toolName,omitempty" doc:"The tool that is called"`
 	ToolArgs   string           `json:"toolArgs,omitempty" doc:"Of tool_call: the raw JSON arguments"`
 	Data       json.RawMessage  `json:"data,omitempty" doc:"Of tool_progress: any JSON"`
 	Output     string           `json:"output,omitempty" doc:"Of tool_result"`
@@ -23,7 +23,7 @@ type AgentEvent struct {
 	Error      string           `json:"error,omitempty" doc:"Of error"`
 	MessageID  string           `json:"messageId,omitempty" doc:"The message that the event belongs to. Of thought, stream and reset: the one that the piece is part of; a message event with this id supersedes its pieces. Of tool calls, results and approvals: the reply that asks for them. Of final: the reply that ended the run of the agent; of error: the one that failed"`
 	Attempt    int              `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message, from 1. A reset begins one: pieces of earlier attempts are void"`
-	Agent      string           `json:"agent,omitempty"`
+	Agent      string           `json:"agent,omitempty" doc:"The agent whose run it belongs to"`
 	ToolCallID string           `json:"toolCallId,omitempty" doc:"A tool_call or tool_result with a known id supersedes that one: a hook has changed it"`
 	Message    *Message         `json:"message,omitempty" doc:"A message with a known id supersedes that one: a hook has changed it"`
 	Request    *ApprovalRequest `json:"request,omitempty" doc:"Of approval_request: a call waits for a decision, at the first request, in a new round or at a reminder"`
@@ -122,7 +122,7 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 
 // PagedEvent is a stored [AgentEvent] on a page, with its place.
 type PagedEvent struct {
-	ID string `json:"id" doc:"Where a page or a stream can begin: cursor, lastEventId, Last-Event-ID"`
+	ID string `json:"id" doc:"On a page, the place of the event: what cursor, lastEventId and Last-Event-ID take. On a stream it is the id of the server-sent event instead"`
 	AgentEvent
 }
 

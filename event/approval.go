@@ -5,8 +5,8 @@ import "time"
 // ApprovalRequest is a tool call that waits for a decision: the payload of an
 // "approval_request" record. A reminder, or another round, is another record of it.
 type ApprovalRequest struct {
-	ToolCallID       string     `json:"toolCallId"`
-	ToolName         string     `json:"toolName"`
+	ToolCallID       string     `json:"toolCallId" doc:"The call that waits"`
+	ToolName         string     `json:"toolName" doc:"The tool that is called"`
 	Arguments        string     `json:"arguments" doc:"The raw JSON of the stored call. Above 16 KiB they are shortened and marked as such; the thread's events have them whole"`
 	Agent            string     `json:"agent" doc:"The agent that made the call"`
 	MessageID        string     `json:"messageId,omitempty" doc:"The reply that holds the call"`
@@ -14,7 +14,7 @@ type ApprovalRequest struct {
 	Digest           string     `json:"digest,omitempty" doc:"Digest of tool, arguments and working directory: what is to be approved"`
 	Definition       string     `json:"definition,omitempty" doc:"Digest of the tool's definition at that time"`
 	Reason           string     `json:"reason,omitempty" doc:"Why a decision is needed"`
-	RequestedAt      time.Time  `json:"requestedAt"`
+	RequestedAt      time.Time  `json:"requestedAt" doc:"When the decision was requested"`
 	Round            int        `json:"round,omitempty" doc:"Counts the requests for the same call, from 2: an approval that no longer holds when the call is to run is requested again. A decision must name the round"`
 	Approvers        []string   `json:"approvers,omitempty" doc:"The only people who may decide. Left out: anybody"`
 	Quorum           int        `json:"quorum,omitempty" doc:"How many have to approve, if more than one. One denial denies"`
@@ -25,24 +25,24 @@ type ApprovalRequest struct {
 
 // Vote is one of several approvals that a call requires.
 type Vote struct {
-	By     string    `json:"by"`
-	At     time.Time `json:"at"`
-	Reason string    `json:"reason,omitempty"`
+	By     string    `json:"by" doc:"Who approved"`
+	At     time.Time `json:"at" doc:"When"`
+	Reason string    `json:"reason,omitempty" doc:"Why, as the approver wrote"`
 }
 
 // Approval is a decision on a tool call: the payload of an "approval" record.
 type Approval struct {
-	ToolCallID       string            `json:"toolCallId"`
-	ToolName         string            `json:"toolName"`
+	ToolCallID       string            `json:"toolCallId" doc:"The call that was decided on"`
+	ToolName         string            `json:"toolName" doc:"The tool that is called"`
 	Agent            string            `json:"agent" doc:"The agent that made the call"`
 	Decision         Decision          `json:"decision" enum:"approve,deny,expired,revoked" doc:"expired: the request expired without a decision. revoked: the approval and its grant are no longer valid"`
-	Scope            Scope             `json:"scope" enum:"once,session,pattern"`
-	Reason           string            `json:"reason,omitempty"`
+	Scope            Scope             `json:"scope" enum:"once,session,pattern" doc:"The calls that the decision covers: this call; the same call in this thread; or calls that match the pattern"`
+	Reason           string            `json:"reason,omitempty" doc:"Why, as the approver wrote"`
 	By               string            `json:"by" doc:"Who decided"`
-	DecidedAt        time.Time         `json:"decidedAt"`
+	DecidedAt        time.Time         `json:"decidedAt" doc:"When"`
 	Digest           string            `json:"digest,omitempty" doc:"Digest of tool, arguments and working directory: what was decided on"`
 	Definition       string            `json:"definition,omitempty" doc:"Digest of the tool's definition"`
-	WorkingDirectory string            `json:"workingDirectory,omitempty"`
+	WorkingDirectory string            `json:"workingDirectory,omitempty" doc:"Where the call works, if that is known"`
 	Round            int               `json:"round,omitempty" doc:"The round of the request, from 2"`
 	Arguments        string            `json:"arguments,omitempty" doc:"The arguments that ran instead of the call's own, which the stored call keeps"`
 	Pattern          map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name"`
@@ -88,12 +88,12 @@ const (
 // ClientCall is a tool call that waits for a connected client to run it: the payload of a
 // "client_call" record.
 type ClientCall struct {
-	ToolCallID  string    `json:"toolCallId"`
-	ToolName    string    `json:"toolName"`
+	ToolCallID  string    `json:"toolCallId" doc:"The call that waits"`
+	ToolName    string    `json:"toolName" doc:"The tool to run"`
 	Arguments   string    `json:"arguments" doc:"The raw JSON of the stored call"`
 	Agent       string    `json:"agent" doc:"The agent that made the call"`
 	MessageID   string    `json:"messageId,omitempty" doc:"The reply that holds the call"`
-	RequestedAt time.Time `json:"requestedAt"`
+	RequestedAt time.Time `json:"requestedAt" doc:"When clients were asked to run it"`
 	ExpiresAt   time.Time `json:"expiresAt" doc:"When the call fails unless a client has answered"`
 }
 

@@ -22,17 +22,17 @@ const (
 // Item is an event in a thread's queue.
 type Item struct {
 	ID            string          `json:"id" doc:"Idempotency key: a post with a known id changes nothing"`
-	ThreadID      string          `json:"threadId"`
+	ThreadID      string          `json:"threadId" doc:"The thread whose queue has the event"`
 	Type          string          `json:"type" doc:"message, or a custom type"`
 	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: threadId, senderId, senderType and content; of other types, any JSON"`
-	Status        ItemStatus      `json:"status" enum:"pending,processing,completed,failed,expired,overwritten"`
+	Status        ItemStatus      `json:"status" enum:"pending,processing,completed,failed,expired,overwritten" doc:"Where the event is in its life"`
 	Priority      int             `json:"priority" doc:"Higher first, ties in order of arrival"`
 	TTL           int64           `json:"ttl,omitempty" doc:"Milliseconds from createdAt after which a pending event expires. Left out: no limit"`
 	TraceID       string          `json:"traceId" doc:"Shared by everything that follows from one event"`
 	ParentEventID string          `json:"parentEventId,omitempty" doc:"The event that caused this one"`
-	Namespace     string          `json:"namespace"`
-	CreatedAt     time.Time       `json:"createdAt"`
-	UpdatedAt     time.Time       `json:"updatedAt"`
+	Namespace     string          `json:"namespace" doc:"The namespace of the thread"`
+	CreatedAt     time.Time       `json:"createdAt" doc:"When the event was posted"`
+	UpdatedAt     time.Time       `json:"updatedAt" doc:"When its status changed last"`
 	Timestamp     int64           `json:"timestamp,omitempty" doc:"Of an environment event: when it happened, in milliseconds since 1970"`
 	Metadata      json.RawMessage `json:"metadata,omitempty" doc:"Of an environment event: what it is about"`
 	Attempt       int             `json:"attempt,omitempty" doc:"How often it was retried by hand"`
@@ -192,37 +192,37 @@ func (u Usage) Add(v Usage) Usage {
 // StatusChange is the payload of a "status" record.
 type StatusChange struct {
 	// Status is an [ItemStatus].
-	Status string   `json:"status"`
-	Agents []string `json:"agents,omitempty"`
+	Status string   `json:"status" enum:"opened,updated,closed,turn_ended,interrupted,pending,completed,failed,expired,overwritten,retried,unmatched,unhandled,intercepted,retrying" doc:"What happened: opened, updated and closed to the thread, interrupted and turn_ended to a turn, retrying to a model call, the others to the event"`
+	Agents []string `json:"agents,omitempty" doc:"On updated: the agents of the thread, if they changed. On opened: the agents"`
 
 	// Title is the thread's new title, on "updated", if the title changed.
-	Title  string `json:"title,omitempty"`
-	Detail string `json:"detail,omitempty"`
-	By     string `json:"by,omitempty"`
+	Title  string `json:"title,omitempty" doc:"On updated: the new title, if it changed"`
+	Detail string `json:"detail,omitempty" doc:"More for people. On turn_ended: the error of the turn, if it has one"`
+	By     string `json:"by,omitempty" doc:"Who caused it, if a person did"`
 
 	// Turn is the result of the turn, on "turn_ended": completed, failed, interrupted, expired,
 	// held or unanswered. Detail contains the error, if any. Joined are the ids of the events that
 	// joined the turn.
-	Turn   string   `json:"turn,omitempty"`
-	Joined []string `json:"joined,omitempty"`
+	Turn   string   `json:"turn,omitempty" enum:"completed,failed,interrupted,expired,held,unanswered" doc:"On turn_ended: how the turn ended"`
+	Joined []string `json:"joined,omitempty" doc:"On turn_ended: the ids of the events that joined the turn"`
 
 	// Retry says, on "retrying", how often the model call has failed and when the next attempt
 	// starts.
-	Retry *Retry `json:"retry,omitempty"`
+	Retry *Retry `json:"retry,omitempty" doc:"On retrying: how often the model call has failed, and when the next attempt starts"`
 }
 
 // Retry describes a model call that has failed and is retried because the model is unavailable.
 type Retry struct {
 	// Attempts counts the failed attempts, Since is the time of the first.
-	Attempts int       `json:"attempts"`
-	Since    time.Time `json:"since"`
+	Attempts int       `json:"attempts" doc:"How many attempts have failed"`
+	Since    time.Time `json:"since" doc:"When the first attempt failed"`
 
 	// Class is the class of the last failure: rate_limit, server_error or unreachable, or empty.
 	// Error describes it for people.
-	Class string `json:"class,omitempty"`
-	Error string `json:"error,omitempty"`
+	Class string `json:"class,omitempty" enum:"rate_limit,server_error,unreachable" doc:"The kind of the last failure, if it is known"`
+	Error string `json:"error,omitempty" doc:"The last failure, for people"`
 
-	NextAttemptAt time.Time `json:"nextAttemptAt"`
+	NextAttemptAt time.Time `json:"nextAttemptAt" doc:"When the next attempt starts"`
 }
 
 // The values of [StatusChange.Status].

@@ -89,64 +89,64 @@ func (m NewMessage) Validate() error {
 
 // Message is a message as stored and as sent to API clients.
 type Message struct {
-	ID         string    `json:"id"`
-	ThreadID   string    `json:"threadId"`
-	SenderID   string    `json:"senderId"`
-	SenderType CreatedBy `json:"senderType"`
+	ID         string    `json:"id" doc:"The id of the message, which its event and its record share"`
+	ThreadID   string    `json:"threadId" doc:"The thread that the message belongs to"`
+	SenderID   string    `json:"senderId" doc:"Who sent the message: the name of a person, an agent or a tool"`
+	SenderType CreatedBy `json:"senderType" enum:"user,agent,tool,system" doc:"The kind of the sender"`
 
 	// Role is the role of the sender in a model's transcript: user, assistant, tool or system.
-	Role    string `json:"role"`
-	Content string `json:"content"`
+	Role    string `json:"role" enum:"user,assistant,tool,system" doc:"The role of the sender in a model's transcript"`
+	Content string `json:"content" doc:"The text"`
 
 	// Parts are the text parts of the message, if models receive them separately. Content then
 	// contains all parts, one per line.
-	Parts []Part `json:"parts,omitempty"`
+	Parts []Part `json:"parts,omitempty" doc:"The texts, if models receive them as separate parts. The content then has all of them, one per line"`
 
 	// ToolCalls are the tool calls in an agent's reply.
-	ToolCalls []ToolCall `json:"toolCalls,omitempty"`
+	ToolCalls []ToolCall `json:"toolCalls,omitempty" doc:"The tool calls of an agent's reply"`
 
 	// ToolCallID, ToolName and IsError describe a tool result.
-	ToolCallID string `json:"toolCallId,omitempty"`
-	ToolName   string `json:"toolName,omitempty"`
-	IsError    bool   `json:"isError,omitempty"`
+	ToolCallID string `json:"toolCallId,omitempty" doc:"Of a tool's result: the call"`
+	ToolName   string `json:"toolName,omitempty" doc:"Of a tool's result: the tool"`
+	IsError    bool   `json:"isError,omitempty" doc:"Of a tool's result: the tool failed"`
 
 	// AgentID is the agent that wrote the message or, for a tool result, that made the call. Empty
 	// for messages of users.
-	AgentID string `json:"agentId,omitempty"`
+	AgentID string `json:"agentId,omitempty" doc:"The agent that wrote the message or, for a tool's result, that made the call. Left out for messages of users"`
 
 	// ReplyToMessageID is the message that this one answers.
-	ReplyToMessageID string `json:"replyToMessageId,omitempty"`
+	ReplyToMessageID string `json:"replyToMessageId,omitempty" doc:"The message that this one answers"`
 
 	// Interrupted marks a partial reply: the model call was cut off.
-	Interrupted bool `json:"interrupted,omitempty"`
+	Interrupted bool `json:"interrupted,omitempty" doc:"The reply is partial: the model call was cut off"`
 
 	// Held marks an agent's reply that is not shown until hooks have decided on it. Their decision
 	// contains the message that viewers see.
-	Held bool `json:"held,omitempty"`
+	Held bool `json:"held,omitempty" doc:"The reply is not shown until hooks have decided on it"`
 
 	// Truncated marks a copy whose content was shortened. The stored message is complete.
-	Truncated bool `json:"truncated,omitempty"`
+	Truncated bool `json:"truncated,omitempty" doc:"The content of this copy was shortened. The stored message is complete"`
 
-	Metadata map[string]any `json:"metadata,omitempty"`
+	Metadata map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the message. Models never see it"`
 
 	// CreatedAt is when the message was stored. It is set only in events for viewers; elsewhere,
 	// see
 	// [Record.CreatedAt].
-	CreatedAt time.Time `json:"createdAt,omitzero"`
+	CreatedAt time.Time `json:"createdAt,omitzero" doc:"When the message was stored"`
 }
 
 // StoredMessage is a message with its place in the thread.
 type StoredMessage struct {
 	Message
-	Seq       int64     `json:"seq"`
-	CreatedAt time.Time `json:"createdAt"`
+	Seq       int64     `json:"seq" doc:"The number of the message's record in the thread, from 1, in order. There are gaps, since other records lie between messages"`
+	CreatedAt time.Time `json:"createdAt" doc:"When the message was stored"`
 }
 
 // Part is a piece of a message, in OpenAI's shape.
 type Part struct {
 	// Type is "text".
-	Type string `json:"type"`
-	Text string `json:"text"`
+	Type string `json:"type" enum:"text" doc:"The kind of the part"`
+	Text string `json:"text" doc:"The text"`
 }
 
 // PartText is the type of a text [Part].
@@ -187,12 +187,12 @@ func (c CreatedBy) Role() string {
 // ToolCall is a tool call of a model, in OpenAI's format. Arguments remains the unparsed string
 // that the model wrote, in the store, in events and in callbacks.
 type ToolCall struct {
-	ID       string   `json:"id"`
-	Function Function `json:"function"`
+	ID       string   `json:"id" doc:"The id of the call, unique in its thread"`
+	Function Function `json:"function" doc:"What is called"`
 }
 
 // Function is the name and the raw JSON arguments of a [ToolCall].
 type Function struct {
-	Name      string `json:"name"`
-	Arguments string `json:"arguments"`
+	Name      string `json:"name" doc:"The name of the tool"`
+	Arguments string `json:"arguments" doc:"The arguments as the model wrote them: the text of a JSON object, if the model made no mistake"`
 }

@@ -10,17 +10,17 @@ import (
 type Task struct {
 	ID         string     `json:"id" doc:"Unique in the namespace: the thread's id, ~t and a number in base 36"`
 	Title      string     `json:"title,omitempty" doc:"For people: what it is about"`
-	State      TaskState  `json:"state" enum:"running,completed,failed,cancelled"`
-	Tool       string     `json:"tool,omitempty"`
+	State      TaskState  `json:"state" enum:"running,completed,failed,cancelled" doc:"Whether the task runs, or how it ended"`
+	Tool       string     `json:"tool,omitempty" doc:"The tool that started the task"`
 	Agent      string     `json:"agent" doc:"The agent that started it"`
 	ToolCallID string     `json:"toolCallId" doc:"The call that started it"`
 	TraceID    string     `json:"traceId" doc:"Trace of the turn in which it was started"`
 	SubAgent   string     `json:"subAgent,omitempty" doc:"The sub-agent that does the work, if one does"`
 	ThreadID   string     `json:"threadId,omitempty" doc:"The sub-agent's thread"`
 	Detached   bool       `json:"detached,omitempty" doc:"The task outlives its thread"`
-	StartedAt  time.Time  `json:"startedAt"`
+	StartedAt  time.Time  `json:"startedAt" doc:"When it started"`
 	Deadline   time.Time  `json:"deadline" doc:"When it fails unless it has ended"`
-	EndedAt    *time.Time `json:"endedAt,omitempty"`
+	EndedAt    *time.Time `json:"endedAt,omitempty" doc:"When it ended"`
 	By         string     `json:"by,omitempty" doc:"Who completed or cancelled it from outside"`
 	Error      string     `json:"error,omitempty" doc:"Why it failed or was cancelled"`
 }

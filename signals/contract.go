@@ -233,7 +233,7 @@ func NewPost(id string, m event.NewMessage) Post {
 
 // PostResult is the result of update "post".
 type PostResult struct {
-	EventID string `json:"eventId"`
+	EventID string `json:"eventId" doc:"The id of the event: the given one, or a new one"`
 	Status  string `json:"status" enum:"queued,duplicate" doc:"duplicate: the thread already has this id, and nothing was added"`
 }
 
@@ -343,7 +343,7 @@ const (
 
 // TurnResult is the result of update "turn".
 type TurnResult struct {
-	EventID string          `json:"eventId"`
+	EventID string          `json:"eventId" doc:"The event whose turn it is"`
 	Status  TurnStatus      `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired, unanswered or unhandled; processed if that is no longer kept"`
 	Message *event.Message  `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
 	Replies []event.Message `json:"replies,omitempty" doc:"The final messages of all agents that took part, if there are several; message is the last of them"`
@@ -505,7 +505,7 @@ type SetStatus struct {
 
 	// By is required; the HTTP API fills it in.
 	By     string `json:"by" required:"false" maxLength:"128" doc:"Who does it; it is stored. Default: api"`
-	Reason string `json:"reason,omitempty" maxLength:"1000"`
+	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why, for people: the error of the event"`
 }
 
 // SetStatusResult is the result of update "set_status".

@@ -25,7 +25,7 @@ const (
 // "decide".
 type Decide struct {
 	ToolCallID string         `json:"toolCallId"`
-	Decision   event.Decision `json:"decision" enum:"approve,deny"`
+	Decision   event.Decision `json:"decision" enum:"approve,deny" doc:"What is decided on the call"`
 	Scope      event.Scope    `json:"scope,omitempty" enum:"once,session,pattern" doc:"How far an approval reaches: this call; the same call again, by the same agent in this thread; or calls that match the pattern. Default: once. A denial is for once"`
 	Reason     string         `json:"reason,omitempty" maxLength:"4096" doc:"Of a denial: the agent is told"`
 
@@ -59,7 +59,7 @@ func (d Decide) Checked() string {
 
 // DecideResult is the result of updates "decide", "revoke" and "tool_result".
 type DecideResult struct {
-	Result  DecideOutcome `json:"result" enum:"accepted,already_resolved"`
+	Result  DecideOutcome `json:"result" enum:"accepted,already_resolved" doc:"already_resolved if the same was decided before"`
 	Missing int           `json:"missing,omitempty" doc:"How many more have to approve: the call still waits"`
 }
 

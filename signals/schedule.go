@@ -83,17 +83,17 @@ type ScheduleView struct {
 	Runs           int           `json:"runs" doc:"Number of runs that began"`
 	LateRuns       int           `json:"lateRuns,omitempty" doc:"Number of runs skipped because they would have been too late"`
 	OverlappedRuns int           `json:"overlappedRuns,omitempty" doc:"Number of runs skipped because another was still in progress"`
-	CreatedAt      time.Time     `json:"createdAt,omitzero"`
-	UpdatedAt      time.Time     `json:"updatedAt,omitzero"`
+	CreatedAt      time.Time     `json:"createdAt,omitzero" doc:"When the schedule was created"`
+	UpdatedAt      time.Time     `json:"updatedAt,omitzero" doc:"When it was changed last"`
 }
 
 // ScheduleRun is a run of a schedule.
 type ScheduleRun struct {
 	ScheduledAt time.Time `json:"scheduledAt" doc:"Its time, without jitter, or when it was started by hand"`
-	StartedAt   time.Time `json:"startedAt"`
+	StartedAt   time.Time `json:"startedAt" doc:"When the run started"`
 	EventID     string    `json:"eventId" doc:"The id of the event or message that it posts"`
-	WorkflowID  string    `json:"workflowId"`
-	RunID       string    `json:"runId"`
+	WorkflowID  string    `json:"workflowId" doc:"The workflow of the run"`
+	RunID       string    `json:"runId" doc:"The run of the workflow"`
 	Status      string    `json:"status,omitempty" enum:"running,completed,failed,timed_out,canceled,terminated" doc:"Left out in lists, and once Temporal has deleted the run"`
 	Error       string    `json:"error,omitempty" doc:"Why it failed"`
 }

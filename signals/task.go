@@ -58,7 +58,7 @@ type CompleteTask struct {
 
 // CompleteTaskResult is the result of updates "complete_task" and "cancel_task".
 type CompleteTaskResult struct {
-	Result TaskOutcome `json:"result" enum:"accepted,already_ended"`
+	Result TaskOutcome `json:"result" enum:"accepted,already_ended" doc:"already_ended if the task had ended in the same way before"`
 	Task   event.Task  `json:"task" doc:"The task after the request"`
 }
 
@@ -83,7 +83,7 @@ type CancelTask struct {
 
 	// By is required; the HTTP API fills it in.
 	By     string `json:"by" required:"false" maxLength:"128" doc:"Who cancels it; it is stored. Required where the server does not authenticate requests"`
-	Reason string `json:"reason,omitempty" maxLength:"4096"`
+	Reason string `json:"reason,omitempty" maxLength:"4096" doc:"Why, for people"`
 }
 
 // Tasks is the result of query "tasks".

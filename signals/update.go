@@ -20,7 +20,7 @@ const (
 // ThreadChange changes a thread: the payload of update "update_thread". Empty fields leave the
 // thread unchanged.
 type ThreadChange struct {
-	Title        string          `json:"title,omitempty" maxLength:"400"`
+	Title        string          `json:"title,omitempty" maxLength:"400" doc:"A new title"`
 	Agents       []string        `json:"agents,omitempty" maxItems:"100" doc:"The thread's agents from the next turn on. They replace all current ones"`
 	AddAgents    []string        `json:"addAgents,omitempty" maxItems:"100" doc:"Agents to add. Cannot be combined with agents"`
 	RemoveAgents []string        `json:"removeAgents,omitempty" maxItems:"100" doc:"Agents to remove, except the last one. Cannot be combined with agents"`

@@ -81,11 +81,11 @@ type AgentVersion struct {
 // without gaps, in commit order: a reader that has seen n never finds a late n-1.
 type AgentChange struct {
 	Seq     int64           `json:"seq" doc:"From 1, without gaps, in order"`
-	Type    AgentChangeType `json:"type" enum:"agent.created,agent.updated,agent.deleted"`
-	Name    string          `json:"name"`
-	Version int             `json:"version"`
-	By      string          `json:"by,omitempty"`
-	At      time.Time       `json:"at"`
+	Type    AgentChangeType `json:"type" enum:"agent.created,agent.updated,agent.deleted" doc:"What happened to the agent"`
+	Name    string          `json:"name" doc:"The name of the agent"`
+	Version int             `json:"version" doc:"The version that the change made"`
+	By      string          `json:"by,omitempty" doc:"Who changed it"`
+	At      time.Time       `json:"at" doc:"When"`
 }
 
 // AgentChangeType is the type of a change of an agent.

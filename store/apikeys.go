@@ -42,20 +42,20 @@ type APIKey struct {
 	ID        string   `json:"id,omitempty" doc:"The public part of the key. A configured key has none"`
 	Name      string   `json:"name" doc:"The name of the principal: sender and by of the requests that carry the key"`
 	Namespace string   `json:"namespace,omitempty" doc:"The only namespace in which the key is valid. Left out: any"`
-	Roles     []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,admin"`
+	Roles     []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,admin" doc:"What requests with the key may do"`
 
 	// Hash is that of the whole key. PreviousHash is that of the key before the last rotation,
 	// which is valid until PreviousUntil.
 	Hash         string `json:"-"`
 	PreviousHash string `json:"-"`
 
-	CreatedAt     time.Time `json:"createdAt,omitzero"`
-	CreatedBy     string    `json:"createdBy,omitempty"`
+	CreatedAt     time.Time `json:"createdAt,omitzero" doc:"When the key was created"`
+	CreatedBy     string    `json:"createdBy,omitempty" doc:"Who created it"`
 	ExpiresAt     time.Time `json:"expiresAt,omitzero" doc:"Left out: never"`
-	RotatedAt     time.Time `json:"rotatedAt,omitzero"`
+	RotatedAt     time.Time `json:"rotatedAt,omitzero" doc:"When its secret was replaced last"`
 	PreviousUntil time.Time `json:"previousUntil,omitzero" doc:"Until when the key before the last rotation is valid"`
-	RevokedAt     time.Time `json:"revokedAt,omitzero"`
-	RevokedBy     string    `json:"revokedBy,omitempty"`
+	RevokedAt     time.Time `json:"revokedAt,omitzero" doc:"When it was revoked"`
+	RevokedBy     string    `json:"revokedBy,omitempty" doc:"Who revoked it"`
 }
 
 // NormalizeAPIKey returns the key in the form that every driver stores, or an [ErrInvalid] error.

@@ -137,15 +137,15 @@ const MaxLimit = 1000
 
 // Thread is a thread's row.
 type Thread struct {
-	ID        string          `json:"id"`
-	Namespace string          `json:"namespace"`
-	Title     string          `json:"title,omitempty"`
-	Status    string          `json:"status" enum:"open,closed"`
-	Agents    []string        `json:"agents" nullable:"false"`
+	ID        string          `json:"id" doc:"The id of the thread"`
+	Namespace string          `json:"namespace" doc:"The namespace of the server"`
+	Title     string          `json:"title,omitempty" doc:"The title, once there is one"`
+	Status    string          `json:"status" enum:"open,closed" doc:"closed threads can be read, and nothing more"`
+	Agents    []string        `json:"agents" nullable:"false" doc:"The agents that answer. Empty: the default agent"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 	Head      int64           `json:"head" doc:"Seq of the newest record"`
-	CreatedAt time.Time       `json:"createdAt,omitzero"`
-	UpdatedAt time.Time       `json:"updatedAt,omitzero"`
+	CreatedAt time.Time       `json:"createdAt,omitzero" doc:"When the thread was opened"`
+	UpdatedAt time.Time       `json:"updatedAt,omitzero" doc:"When its last record was stored"`
 }
 
 // Statuses of a thread's row.

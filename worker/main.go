@@ -36,6 +36,7 @@ type options struct {
 	http      string
 	config    string
 	hosts     []string
+	origins   []string
 	profile   string
 	sqlite    string
 	taskQueue string
@@ -73,6 +74,7 @@ processes. /healthz and /readyz are served in every role.`,
 	f.StringVar(&o.http, "http", ":8080", "host:port of the API, or of /healthz and /readyz alone")
 	o.auth.Register(f)
 	f.StringSliceVar(&o.hosts, "allowed-hosts", nil, "names by which requests may call the API, besides localhost and addresses ("+program.EnvAllowedHosts+")")
+	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins, such as https://app.example, whose web pages may call the API ("+program.EnvAllowedOrigins+")")
 	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: one agent, by the environment)")
 	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
 	f.StringVar(&o.sqlite, "sqlite", "", "keep records in this file instead of PostgreSQL: for one machine")

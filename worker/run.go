@@ -30,7 +30,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err := o.checkServers(os.Getenv); err != nil {
 		return err
 	}
-	settings, err := program.Load(program.SettingsConfig{File: o.config, AllowedHosts: o.hosts, TaskQueue: o.taskQueue, Logger: log})
+	settings, err := program.Load(program.SettingsConfig{File: o.config, AllowedHosts: o.hosts, AllowedOrigins: o.origins, TaskQueue: o.taskQueue, Logger: log})
 	if err != nil {
 		return err
 	}

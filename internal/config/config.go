@@ -71,6 +71,9 @@ type Config struct {
 	// AllowedHosts are the host names by which requests may reach the API.
 	AllowedHosts []string
 
+	// AllowedOrigins are the origins whose web pages may call the API.
+	AllowedOrigins []string
+
 	// Files are the paths of the files, the configuration itself first. Nil without a file.
 	Files []string
 }

@@ -94,7 +94,7 @@ type keyEntry struct {
 
 type temporalEntry struct{ StaleAfter time.Duration }
 
-type httpEntry struct{ AllowedHosts []string }
+type httpEntry struct{ AllowedHosts, AllowedOrigins []string }
 
 // Limits. Those of agents, tools and hooks are declared in the packages that enforce them; those of
 // staleAfter equal the runtime's, as tests check.
@@ -216,6 +216,7 @@ var fieldRules = map[string]fieldRule{
 
 	"config.temporalEntry.StaleAfter": {min: float64(minStaleAfter), max: float64(maxStaleAfter), unset: "the default, 12s"},
 	"config.httpEntry.AllowedHosts":   {check: hostProblem},
+	"config.httpEntry.AllowedOrigins": {check: func(s string) string { return problem(guard.Origins{s}.Validate()) }},
 }
 
 // enums are the values of enum types.

@@ -130,7 +130,7 @@ func (s *Source) adopt(c *Config) error {
 	}
 	s.warned = changed
 	c.Models, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Tools, s.current.Hooks, s.current.StaleAfter
-	c.AllowedHosts = s.current.AllowedHosts
+	c.AllowedHosts, c.AllowedOrigins = s.current.AllowedHosts, s.current.AllowedOrigins
 	c.TitleModel, c.ApprovalRules = s.current.TitleModel, s.current.ApprovalRules
 	return nil
 }
@@ -148,7 +148,7 @@ func (s *Source) needRestart(c *Config) string {
 		{"hooks", reflect.DeepEqual(c.Hooks, s.current.Hooks)},
 		{"approvalRules", reflect.DeepEqual(c.ApprovalRules, s.current.ApprovalRules)},
 		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter},
-		{"settings of HTTP", slices.Equal(c.AllowedHosts, s.current.AllowedHosts)},
+		{"settings of HTTP", slices.Equal(c.AllowedHosts, s.current.AllowedHosts) && slices.Equal(c.AllowedOrigins, s.current.AllowedOrigins)},
 	} {
 		if !part.same {
 			parts = append(parts, part.name)

@@ -44,6 +44,10 @@ type SettingsConfig struct {
 	// those of File.
 	AllowedHosts []string
 
+	// AllowedOrigins are the values of --allowed-origins. Default: those of [EnvAllowedOrigins], or
+	// else those of File.
+	AllowedOrigins []string
+
 	// Getenv defaults to os.Getenv.
 	Getenv func(string) string
 
@@ -76,11 +80,18 @@ type Settings struct {
 
 	// AllowedHosts are the names by which requests may call the listeners.
 	AllowedHosts []string
+
+	// AllowedOrigins are the origins whose web pages may call the API.
+	AllowedOrigins []string
 }
 
 // EnvAllowedHosts is the variable with the names by which requests may call the listeners,
 // separated by commas.
 const EnvAllowedHosts = "THREADMILL_ALLOWED_HOSTS"
+
+// EnvAllowedOrigins is the variable with the origins whose web pages may call the API, separated by
+// commas.
+const EnvAllowedOrigins = "THREADMILL_ALLOWED_ORIGINS"
 
 // Load reads the configuration and constructs its parts, and creates the working directory of
 // shell_cmd.
@@ -104,7 +115,12 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	}
 	s.Agents, s.Hooks, s.StaleAfter = c.Agents, c.Hooks, c.StaleAfter
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
-	if s.AllowedHosts, err = allowedHosts(cfg, c.AllowedHosts); err != nil {
+	if s.AllowedHosts, err = chosen("--allowed-hosts", cfg.AllowedHosts, EnvAllowedHosts, cfg.Getenv, c.AllowedHosts,
+		func(list []string) error { return guard.Hosts{Allowed: list}.Validate() }); err != nil {
+		return s, err
+	}
+	if s.AllowedOrigins, err = chosen("--allowed-origins", cfg.AllowedOrigins, EnvAllowedOrigins, cfg.Getenv, c.AllowedOrigins,
+		func(list []string) error { return guard.Origins(list).Validate() }); err != nil {
 		return s, err
 	}
 	s.Models, s.ModelRetries = map[string]llm.Provider{}, map[string]llm.Retry{}
@@ -118,10 +134,12 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	return s, err
 }
 
-func allowedHosts(cfg SettingsConfig, inFile []string) ([]string, error) {
-	name, list := "--allowed-hosts", cfg.AllowedHosts
-	if env := cfg.Getenv(EnvAllowedHosts); len(list) == 0 && env != "" {
-		name, list = EnvAllowedHosts, strings.Split(env, ",")
+// chosen returns the list of a flag, or else that of an environment variable, or else that of the
+// file, which was validated with the file.
+func chosen(flag string, list []string, variable string, getenv func(string) string, inFile []string, validate func([]string) error) ([]string, error) {
+	name := flag
+	if env := getenv(variable); len(list) == 0 && env != "" {
+		name, list = variable, strings.Split(env, ",")
 	}
 	if len(list) == 0 {
 		return inFile, nil
@@ -129,7 +147,7 @@ func allowedHosts(cfg SettingsConfig, inFile []string) ([]string, error) {
 	for i := range list {
 		list[i] = strings.TrimSpace(list[i])
 	}
-	if err := (guard.Hosts{Allowed: list}).Validate(); err != nil {
+	if err := validate(list); err != nil {
 		return nil, Usagef("%s: %w", name, err)
 	}
 	return list, nil
@@ -140,7 +158,7 @@ func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.AgentSource, cfg.Models, cfg.Tools, cfg.ModelRetries = s.AgentSource, s.Models, s.Tools, s.ModelRetries
 	cfg.TitleModel, cfg.ApprovalRules = s.TitleModel, s.ApprovalRules
 	cfg.Hooks, cfg.StaleAfter = s.Hooks, s.StaleAfter
-	cfg.AllowedHosts = s.AllowedHosts
+	cfg.AllowedHosts, cfg.AllowedOrigins = s.AllowedHosts, s.AllowedOrigins
 	cfg.RuleSource, cfg.WebhookSource = s.RuleSource, s.WebhookSource
 }
 

@@ -26,7 +26,7 @@ type agentChangesInput struct {
 
 // agentChangePage is a page of changes.
 type agentChangePage struct {
-	Changes []store.AgentChange `json:"changes" nullable:"false"`
+	Changes []store.AgentChange `json:"changes" nullable:"false" doc:"The changes, the oldest first"`
 	Next    int64               `json:"next,omitempty" doc:"The after of the next page, if there may be one"`
 }
 

@@ -58,7 +58,7 @@ type deleteAgentInput struct {
 type agentVersionsInput struct {
 	AgentPath
 	Before int `query:"before" minimum:"1" doc:"The next of the previous page. Default: the newest"`
-	Limit  int `query:"limit" minimum:"1" maximum:"100" default:"20"`
+	Limit  int `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"Of a page"`
 }
 
 type agentsOutput struct {

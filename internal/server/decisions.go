@@ -15,13 +15,13 @@ import (
 
 // Decision is an approval with its place in the thread.
 type Decision struct {
-	Seq int64 `json:"seq"`
+	Seq int64 `json:"seq" doc:"The number of the decision's record in the thread, from 1, in order"`
 	event.Approval
 }
 
 type decisionsOutput struct {
 	Body struct {
-		Decisions []Decision `json:"decisions" nullable:"false"`
+		Decisions []Decision `json:"decisions" nullable:"false" doc:"The decisions, the oldest first"`
 		Next      string     `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 	}
 }

@@ -3,15 +3,37 @@ package server
 import (
 	"embed"
 	"net/http"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
 )
 
 //go:embed docs
 var docs embed.FS
 
-// registerDocs serves a page that shows /openapi.json and needs nothing from elsewhere.
+// registerDocs serves the OpenAPI document in its four forms, and a page that shows it and needs
+// nothing from elsewhere.
 func (c *core) registerDocs(mux *http.ServeMux) {
-	for _, format := range []string{".json", ".yaml", "-3.0.json", "-3.0.yaml"} {
-		c.access.routes["GET "+openAPIPath+format] = route{role: public} // which huma serves
+	doc := document(c.api.OpenAPI())
+	for _, form := range []struct {
+		path, contentType string
+		marshal           func(*huma.OpenAPI) ([]byte, error)
+	}{
+		{"/openapi.json", "application/openapi+json", (*huma.OpenAPI).MarshalJSON},
+		{"/openapi.yaml", "application/openapi+yaml", (*huma.OpenAPI).YAML},
+		{"/openapi-3.0.json", "application/openapi+json", func(doc *huma.OpenAPI) ([]byte, error) { return doc.Downgrade() }},
+		{"/openapi-3.0.yaml", "application/openapi+yaml", (*huma.OpenAPI).DowngradeYAML},
+	} {
+		content := sync.OnceValues(func() ([]byte, error) { return form.marshal(doc) })
+		c.access.handle(mux, route{role: public}, "GET "+form.path, func(w http.ResponseWriter, _ *http.Request) {
+			data, err := content()
+			if err != nil {
+				panic(err)
+			}
+			w.Header().Set("Content-Type", form.contentType)
+			// The client may have gone: nothing to do then.
+			_, _ = w.Write(data)
+		})
 	}
 	for path, file := range map[string]struct{ name, contentType string }{
 		"GET /docs":          {"docs/index.html", "text/html; charset=utf-8"},

@@ -46,8 +46,8 @@ func (h *eventHandlers) registerEvents() {
 	pages, ones := &huma.Schema{}, &huma.Schema{}
 	for _, name := range []string{"agent", "env", "world"} {
 		page, one := h.views[name].types()
-		pages.OneOf = append(pages.OneOf, registry.Schema(page, true, ""))
-		ones.OneOf = append(ones.OneOf, registry.Schema(one, true, ""))
+		pages.AnyOf = append(pages.AnyOf, registry.Schema(page, true, ""))
+		ones.AnyOf = append(ones.AnyOf, registry.Schema(one, true, ""))
 	}
 	op := huma.Operation{
 		OperationID: "events", Method: http.MethodGet, Path: "/v1/threads/{id}/events", Tags: []string{"events"},

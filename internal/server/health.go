@@ -22,7 +22,7 @@ type healthOutput struct {
 
 // health contains the status of each component.
 type health struct {
-	Status     string            `json:"status" enum:"ok,unavailable"`
+	Status     string            `json:"status" enum:"ok,unavailable" doc:"unavailable if any component is"`
 	Components map[string]string `json:"components,omitempty" doc:"ok, or what is wrong"`
 }
 
@@ -46,13 +46,14 @@ func (h *healthHandlers) registerHealth() {
 	tags := []string{"health"}
 	register(h.core, public, huma.Operation{
 		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: tags,
-		Summary: "The process is up",
+		Summary: "The process is up", Errors: []int{http.StatusMisdirectedRequest},
 	}, func(context.Context, *struct{}) (*healthOutput, error) {
 		return &healthOutput{Status: http.StatusOK, CacheControl: "no-store", Body: health{Status: up}}, nil
 	})
 	register(h.core, public, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
 		Summary: "Store, stream and Temporal answer", Description: "503 with the same body when one does not. Components are listed for principals with the role read.",
+		Errors: []int{http.StatusMisdirectedRequest},
 	}, h.readyz)
 }
 

@@ -36,13 +36,13 @@ type postOutput struct {
 
 type messagesInput struct {
 	ThreadPath
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Of a page"`
 	Cursor string `query:"cursor" doc:"The next of the previous page"`
 }
 
 type messagesOutput struct {
 	Body struct {
-		Messages []event.StoredMessage `json:"messages" nullable:"false"`
+		Messages []event.StoredMessage `json:"messages" nullable:"false" doc:"The messages, the oldest first"`
 		Next     string                `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 	}
 }

@@ -29,7 +29,7 @@ type firstMessage struct{ NewMessage }
 
 // NewMessage is a person's message.
 type NewMessage struct {
-	Content string `json:"content" minLength:"1"`
+	Content string `json:"content" minLength:"1" doc:"The text"`
 	ID      string `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new ULID"`
 	Sender  string `json:"sender,omitempty" maxLength:"128" doc:"The sender. Default: user"`
 }

@@ -24,11 +24,13 @@ func requestID(ctx context.Context) string {
 
 // protect wraps the whole handler: it sets the request id, rejects requests for other hosts and
 // cross-site requests of browsers, and responds when a handler panics.
-func (a *access) protect(next http.Handler, allowedHosts []string) http.Handler {
+func (a *access) protect(next http.Handler, allowedHosts []string, origins guard.Origins) http.Handler {
 	// A web page can set the header of a proxy, but it does not have an API key.
 	_, trusts := a.authenticator.(interface{ TrustsHeader() string })
 	hosts := guard.Hosts{Allowed: allowedHosts, Authenticated: a.authenticator != nil && !trusts}
-	sameOrigin := http.NewCrossOriginProtection()
+	next = origins.Handler(readable(next), func(w http.ResponseWriter, err error) {
+		writeProblem(w, http.StatusForbidden, "requests from other sites are refused: "+err.Error())
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := signals.NewID()
 		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
@@ -47,15 +49,18 @@ func (a *access) protect(next http.Handler, allowedHosts []string) http.Handler 
 			writeProblem(rec, http.StatusMisdirectedRequest, err.Error())
 			return
 		}
-		if err := sameOrigin.Check(r); err != nil {
-			writeProblem(rec, http.StatusForbidden, "requests from other sites are refused: "+err.Error())
-			return
-		}
-		if at := strings.IndexFunc(r.URL.Path, unreadable); at >= 0 {
-			writeProblem(rec, http.StatusBadRequest, fmt.Sprintf("the path contains %+q, which identifiers cannot contain", []rune(r.URL.Path[at:])[0]))
-			return
-		}
 		next.ServeHTTP(rec, r)
+	})
+}
+
+// readable rejects requests whose path contains invisible characters.
+func readable(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if at := strings.IndexFunc(r.URL.Path, unreadable); at >= 0 {
+			writeProblem(w, http.StatusBadRequest, fmt.Sprintf("the path contains %+q, which identifiers cannot contain", []rune(r.URL.Path[at:])[0]))
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

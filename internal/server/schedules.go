@@ -46,7 +46,7 @@ type noteInput struct {
 }
 
 type schedulesInput struct {
-	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many to list at most"`
 }
 
 type createScheduleOutput struct {
@@ -56,7 +56,7 @@ type createScheduleOutput struct {
 
 type schedulesOutput struct {
 	Body struct {
-		Schedules []Schedule `json:"schedules" nullable:"false"`
+		Schedules []Schedule `json:"schedules" nullable:"false" doc:"The schedules, by id"`
 	}
 }
 

@@ -11,14 +11,14 @@ import (
 type NewSchedule struct {
 	signals.Schedule
 	Event   *ScheduledEvent   `json:"event,omitempty" doc:"An environment event, which rules route"`
-	Message *ScheduledMessage `json:"message,omitempty"`
+	Message *ScheduledMessage `json:"message,omitempty" doc:"The message that each run posts. Either message or event is required"`
 }
 
 // Schedule is a [signals.ScheduleView] with an event and a message as in [NewSchedule].
 type Schedule struct {
 	signals.ScheduleView
 	Event   *ScheduledEvent   `json:"event,omitempty" doc:"An environment event, which rules route"`
-	Message *ScheduledMessage `json:"message,omitempty"`
+	Message *ScheduledMessage `json:"message,omitempty" doc:"The message that each run posts. Either message or event is required"`
 }
 
 // ScheduledEvent is the environment event of a schedule. Each run adds an id and a timestamp.
@@ -30,7 +30,7 @@ type ScheduledEvent struct {
 
 // ScheduledMessage is the message of a schedule.
 type ScheduledMessage struct {
-	Content    string         `json:"content" minLength:"1"`
+	Content    string         `json:"content" minLength:"1" doc:"The text"`
 	Sender     string         `json:"sender,omitempty" maxLength:"128" doc:"The sender. Default: schedule"`
 	SenderType string         `json:"senderType,omitempty" enum:"user,agent,tool,system" doc:"Default: user"`
 	Metadata   map[string]any `json:"metadata,omitempty" doc:"Kept with the message and never shown to a model; the run adds schedule_id and scheduled_at"`

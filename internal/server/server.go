@@ -96,6 +96,10 @@ type Config struct {
 	// [guard.Hosts]. Default: none.
 	AllowedHosts []string
 
+	// AllowedOrigins are the origins whose web pages may call the API: see [guard.Origins]. Default:
+	// none but the server's own.
+	AllowedOrigins []string
+
 	// MaxBody is the maximum size of a request's body, in bytes. Default 1 MiB.
 	MaxBody int64
 
@@ -152,6 +156,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if err := (guard.Hosts{Allowed: c.AllowedHosts}).Validate(); err != nil {
 		return c, fmt.Errorf("server: Config.AllowedHosts: %w", err)
+	}
+	if err := guard.Origins(c.AllowedOrigins).Validate(); err != nil {
+		return c, fmt.Errorf("server: Config.AllowedOrigins: %w", err)
 	}
 	if c.Closing == nil {
 		c.Closing = context.Background()
@@ -223,23 +230,28 @@ func New(cfg Config) (http.Handler, error) {
 	(&keyHandlers{c, cfg.Store}).registerKeys()
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready}).registerHealth()
 	c.registerDocs(mux)
-	return cfg.Limits.Handler(a.protect(a.explainUnmatched(mux), cfg.AllowedHosts)), nil
+	return cfg.Limits.Handler(a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)), nil
 }
 
-const openAPIPath = "/openapi"
+// schemaPrefix begins the references to schemas.
+const schemaPrefix = "#/components/schemas/"
 
 func describe(version string) huma.Config {
 	cfg := huma.DefaultConfig("Threadmill", version)
-	cfg.Info.Description = "Durable agent threads. Errors are RFC 9457 problem documents."
+	cfg.Info.Description = introduction
+	cfg.Info.License = &huma.License{Name: "MIT", Identifier: "MIT"}
+	cfg.Servers = []*huma.Server{{URL: "/", Description: "The server that serves this document"}}
+	cfg.Security = []map[string][]string{{securityScheme: {}}}
+	cfg.Tags = tags
 	// The API has no docs page that loads scripts from elsewhere, and no $schema links in
 	// responses.
-	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = openAPIPath, "", "", nil
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath, cfg.CreateHooks = "", "", "", nil
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{securityScheme: { //nolint:gosec // it has no credentials
 		Type: "http", Scheme: "bearer", BearerFormat: "tmk_<id>_<secret>",
 		Description: "An API key, if the server requires one. Each operation names the role it needs.",
 	}}
 	cfg.Transformers = []huma.Transformer{completeProblem}
-	cfg.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	cfg.Components.Schemas = huma.NewMapRegistry(schemaPrefix, schemaName)
 	// Metadata may contain any names.
 	cfg.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[event.EnvMetadata](), reflect.TypeFor[map[string]any]())
 	strict := huma.DefaultJSONFormat
@@ -263,6 +275,40 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[page[event.WorldEvent]](): "WorldPage",
 }
 
+// bodyNames are the schemas of bodies whose names would say less.
+var bodyNames = map[string]string{
+	"AddBody":                 "NewQueueItem",
+	"AgentVersionsOutputBody": "AgentVersionPage",
+	"AgentsOutputBody":        "AgentList",
+	"CancelInputBody":         "TaskCancellation",
+	"CompleteInputBody":       "TaskCompletion",
+	"CreateKeyInputBody":      "APIKeyRequest",
+	"DecideBody":              "DecisionRequest",
+	"DecisionsOutputBody":     "DecisionPage",
+	"GrantsOutputBody":        "GrantList",
+	"InterruptInputBody":      "Interrupt",
+	"KeysOutputBody":          "APIKeyList",
+	"ListOutputBody":          "ThreadPage",
+	"MessagesOutputBody":      "MessagePage",
+	"NoteInputBody":           "ScheduleNote",
+	"OpenBody":                "NewThread",
+	"OpenOutputBody":          "OpenedThread",
+	"PostBody":                "MessagePost",
+	"ProgressInputBody":       "TaskProgressReport",
+	"PublishBody":             "EnvEventPost",
+	"RetryInputBody":          "QueueRetry",
+	"RotateKeyInputBody":      "APIKeyRotation",
+	"SchedulesOutputBody":     "ScheduleList",
+	"StatusInputBody":         "QueueItemStatus",
+	"ToolDecisionInputBody":   "WorldDecision",
+	"ToolResultInputBody":     "ClientResult",
+	"UpdateInputBody":         "ThreadUpdate",
+	"WorldMessageInputBody":   "NewWorldMessage",
+	"WorldMessagesOutputBody": "WorldMessagePage",
+	"ErrorModel":              "Problem",
+	"ErrorDetail":             "ProblemDetail",
+}
+
 func schemaName(t reflect.Type, hint string) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -270,5 +316,6 @@ func schemaName(t reflect.Type, hint string) string {
 	if name, ok := schemaNames[t]; ok {
 		return name
 	}
-	return huma.DefaultSchemaNamer(t, hint)
+	name := huma.DefaultSchemaNamer(t, hint)
+	return cmp.Or(bodyNames[name], name)
 }

@@ -33,19 +33,19 @@ var promptPaths = map[string]string{"prompt": "/v1/sessions/{id}/prompt", "promp
 
 // prompt is the body of POST /sessions/{id}/prompt.
 type prompt struct {
-	Content string `json:"content" minLength:"1"`
+	Content string `json:"content" minLength:"1" doc:"The text of the person"`
 }
 
 // prompted is the response to a prompt.
 type prompted struct {
-	Success   bool   `json:"success"`
-	SessionID string `json:"sessionId"`
-	Message   string `json:"message" example:"Processing started"`
+	Success   bool   `json:"success" doc:"Always true"`
+	SessionID string `json:"sessionId" doc:"The thread to which it was published"`
+	Message   string `json:"message" example:"Processing started" doc:"What happens now, for people"`
 }
 
 // promptError is the response to a prompt that failed.
 type promptError struct {
-	Error string `json:"error"`
+	Error string `json:"error" doc:"What is wrong, and how to mend it"`
 }
 
 // promptHandlers serve the route of prompts.

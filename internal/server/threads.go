@@ -25,7 +25,7 @@ type ThreadPath struct {
 // Thread is a thread in the form of the API: its row, and its current state.
 type Thread struct {
 	store.Thread
-	Metadata  map[string]any `json:"metadata,omitempty"`
+	Metadata  map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the thread"`
 	Parent    string         `json:"parent,omitempty" doc:"The thread for which this one works, if it is that of a sub-agent: parentThreadId of its metadata"`
 	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many model calls an agent may make until the next user message or environment event. With state=true, or after a change"`
 	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The model calls of each agent since then. As turnLimit"`
@@ -68,13 +68,13 @@ type getInput struct {
 
 type listInput struct {
 	Status string `query:"status" enum:"open,closed" doc:"Only threads of this status"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Of a page"`
 	Cursor string `query:"cursor" doc:"The next of the previous page"`
 }
 
 type listOutput struct {
 	Body struct {
-		Threads []Thread `json:"threads" nullable:"false"`
+		Threads []Thread `json:"threads" nullable:"false" doc:"The threads, the most recently active first"`
 		Next    string   `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 	}
 }
@@ -199,7 +199,7 @@ type interruptInput struct {
 	ThreadPath
 	Body *struct {
 		By      string `json:"by,omitempty" maxLength:"128" doc:"Default: api"`
-		Reason  string `json:"reason,omitempty" maxLength:"1000"`
+		Reason  string `json:"reason,omitempty" maxLength:"1000" doc:"Why, for people"`
 		EventID string `json:"eventId,omitempty" maxLength:"128" doc:"Only this event: its turn ends, or it is taken out of the queue. Default: the current turn, whatever it is"`
 	} `required:"false"`
 }

@@ -38,7 +38,7 @@ func newViews(events *feed.Feed, records store.Store) map[string]view {
 
 // page is a page of stored events.
 type page[E any] struct {
-	Events      []E    `json:"events" nullable:"false"`
+	Events      []E    `json:"events" nullable:"false" doc:"The events, the oldest first"`
 	Next        string `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 	LastEventID string `json:"lastEventId,omitempty" doc:"Where a stream continues after these events"`
 }

@@ -39,8 +39,8 @@ type webhookOutput struct {
 
 // webhookAnswer is the response to a request that has become an event, or to a challenge.
 type webhookAnswer struct {
-	EventID  string `json:"eventId,omitempty"`
-	ThreadID string `json:"threadId,omitempty"`
+	EventID  string `json:"eventId,omitempty" doc:"The event that the thread received"`
+	ThreadID string `json:"threadId,omitempty" doc:"The thread that received it"`
 	Status   string `json:"status,omitempty" doc:"queued, or duplicate if the thread already has the event; ignored has a warning"`
 	Warning  string `json:"warning,omitempty" doc:"Why the event is ignored"`
 

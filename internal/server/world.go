@@ -30,7 +30,7 @@ type toolDecisionInput struct {
 	Body struct {
 		AgentID          string          `json:"agentId,omitempty" doc:"If given, the call must be this agent's"`
 		ToolCallID       string          `json:"tool_call_id" minLength:"1" doc:"The id of the call, or of the request for its approval"`
-		Decision         string          `json:"decision" enum:"approve,deny"`
+		Decision         string          `json:"decision" enum:"approve,deny" doc:"What is decided on the call"`
 		Scope            string          `json:"scope,omitempty" enum:"once,session" doc:"Default: once"`
 		ToolName         string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 		ToolArgs         json.RawMessage `json:"toolArgs,omitempty" doc:"If given, the call's arguments must be these. They never replace them"`
@@ -41,7 +41,7 @@ type toolDecisionInput struct {
 
 type worldMessagesOutput struct {
 	Body struct {
-		Messages []event.WorldMessage `json:"messages" nullable:"false"`
+		Messages []event.WorldMessage `json:"messages" nullable:"false" doc:"The messages, the oldest first"`
 		Next     string               `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 	}
 }

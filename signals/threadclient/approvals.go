@@ -72,14 +72,14 @@ type Waiting struct {
 type WaitingApproval struct {
 	ThreadID string                `json:"threadId" doc:"Where to decide on it. Of a sub-agent's call: the thread for which it works"`
 	Title    string                `json:"title,omitempty" doc:"The thread's title"`
-	Request  event.ApprovalRequest `json:"request"`
+	Request  event.ApprovalRequest `json:"request" doc:"What waits"`
 }
 
 // WaitingCall is a tool call that waits for a connected client to run it.
 type WaitingCall struct {
 	ThreadID string           `json:"threadId" doc:"Where to answer it"`
 	Title    string           `json:"title,omitempty" doc:"The thread's title"`
-	Call     event.ClientCall `json:"call"`
+	Call     event.ClientCall `json:"call" doc:"What waits"`
 }
 
 // ListApprovals returns the waiting calls of the threads in the client's namespace that wait for

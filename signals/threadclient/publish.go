@@ -21,10 +21,10 @@ type PublishOptions struct {
 
 // PublishResult is the result of [Client.Publish].
 type PublishResult struct {
-	EventID  string `json:"eventId"`
+	EventID  string `json:"eventId" doc:"The id of the event: the given one, or a new one"`
 	ThreadID string `json:"threadId,omitempty" doc:"The thread that the event is for, if it names one"`
 	Status   string `json:"status" enum:"queued,duplicate,ignored" doc:"duplicate: the thread already has this id; ignored: warning says why"`
-	Warning  string `json:"warning,omitempty"`
+	Warning  string `json:"warning,omitempty" doc:"Why the event is ignored"`
 }
 
 // PublishIgnored is the status of an event that has no open thread. The others are those of
