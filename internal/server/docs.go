@@ -48,7 +48,7 @@ func (c *core) registerDocs(mux *http.ServeMux) {
 			h := w.Header()
 			h.Set("Content-Type", file.contentType)
 			h.Set("Cache-Control", "no-cache")
-			h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'")
+			h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'")
 			// The client may have gone: nothing to do then.
 			_, _ = w.Write(content)
 		})
