@@ -141,6 +141,7 @@ type Thread struct {
 	Namespace string          `json:"namespace" doc:"The namespace of the server"`
 	Title     string          `json:"title,omitempty" doc:"The title, once there is one"`
 	Status    string          `json:"status" enum:"open,closed" doc:"closed threads can be read, and nothing more"`
+	Activity  Activity        `json:"activity,omitempty" enum:"idle,running,waiting,failing" doc:"Of an open thread: waiting for a person to approve a call, failing because its last turn failed, running, or idle"`
 	Agents    []string        `json:"agents" nullable:"false" doc:"The agents that answer. Empty: the default agent"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 	Head      int64           `json:"head" doc:"Seq of the newest record"`
@@ -171,6 +172,13 @@ type ThreadUpdate struct {
 type ThreadPage struct {
 	// Status selects threads with this status. Empty = all.
 	Status string
+
+	// Activity selects open threads with this activity. Empty = all.
+	Activity Activity
+
+	// Search selects threads whose id, title or agents contain the text, or one of whose messages
+	// does, as hooks left it. Case does not matter in ASCII. Empty = all.
+	Search string
 
 	// Limit is the maximum number of threads. Default 50, at most 200.
 	Limit int

@@ -41,8 +41,22 @@ const (
 		), moved AS (
 			UPDATE threads SET head = head + (SELECT count(*) FROM added), updated_at = greatest(updated_at, now())
 			WHERE namespace = $1 AND id = $2 AND EXISTS (SELECT FROM added)
+		), changes AS (
+			SELECT c.* FROM unnest($11::text[], $12::text[], $13::text[], $14::text[], $15::bool[]) AS c (record, kind, id, event_id, ends)
+			JOIN added ON added.id = c.record
+		), begun AS (
+			INSERT INTO thread_marks (namespace, thread_id, kind, id, event_id)
+			SELECT $1, $2, kind, id, event_id FROM changes WHERE NOT ends ON CONFLICT DO NOTHING
+		), ended AS (
+			DELETE FROM thread_marks m USING changes c WHERE c.ends AND m.namespace = $1 AND m.thread_id = $2 AND m.kind = c.kind
+				AND CASE WHEN c.id = '' THEN c.event_id IN ('', m.event_id) ELSE m.id = c.id END
 		)
 		SELECT id, seq FROM added`
+
+	// Activities come in the order of [store.ActivityOf].
+	setActivity = `UPDATE threads SET activity = coalesce(
+			(SELECT kind FROM thread_marks WHERE namespace = $1 AND thread_id = $2 ORDER BY array_position($3::text[], kind) LIMIT 1), 'idle')
+		WHERE namespace = $1 AND id = $2`
 
 	updateThread = `UPDATE threads t SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata,
 			update_number = n.update_number, updated_at = greatest(t.updated_at, now())
@@ -185,7 +199,12 @@ func (a *appending) addRecords(records []event.Record, once string) {
 		}
 		return err
 	})
-	a.queue(addRecords, ids, types, traces, parents, events, times, payloads, once).Query(func(rows pgx.Rows) error {
+	var marks marks
+	for _, c := range store.MarkChanges(records) {
+		marks.add(c)
+	}
+	a.queue(addRecords, ids, types, traces, parents, events, times, payloads, once,
+		marks.records, marks.kinds, marks.ids, marks.events, marks.ends).Query(func(rows pgx.Rows) error {
 		var id string
 		var seq int64
 		_, err := pgx.ForEachRow(rows, []any{&id, &seq}, func() error {
@@ -194,6 +213,20 @@ func (a *appending) addRecords(records []event.Record, once string) {
 		})
 		return err
 	})
+	if len(marks.records) > 0 {
+		a.queue(setActivity, store.Activities)
+	}
+}
+
+// marks are changes of marks as columns.
+type marks struct {
+	records, kinds, ids, events []string
+	ends                        []bool
+}
+
+func (m *marks) add(c store.MarkChange) {
+	m.records, m.kinds = append(m.records, c.RecordID), append(m.kinds, string(c.Kind))
+	m.ids, m.events, m.ends = append(m.ids, c.ID), append(m.events, c.EventID), append(m.ends, c.Ends)
 }
 
 func (a *appending) addTool(sql string, l *store.ToolLog, changed *bool) {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	selectThread  = `SELECT namespace, id, title, status, agents, metadata, head, created_at, updated_at FROM threads`
+	selectThread  = `SELECT namespace, id, title, status, activity, agents, metadata, head, created_at, updated_at FROM threads`
 	recordColumns = `id, seq, type, payload, trace_id, parent_event_id, event_id, created_at`
 	selectRecord  = `SELECT ` + recordColumns + ` FROM records`
 	selectTool    = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
@@ -34,9 +34,25 @@ const (
 	oneThread = selectThread + ` WHERE namespace = $1 AND id = $2`
 	allTools  = selectTool + ` WHERE namespace = $1 AND thread_id = $2 ORDER BY started_at, tool_call_id`
 
+	// shown selects the messages that viewers see: records of messages on which hooks have not
+	// decided otherwise, and those in the records of decisions. r is the record, $8 the pattern.
+	shown = `CASE r.type WHEN 'hook' THEN (r.payload->'outcome')::text IN ('"passed"', '"replaced"')
+			AND (r.payload->'message'->'content')::text ILIKE $8
+		ELSE (r.payload->'content')::text ILIKE $8 AND r.payload->'held' IS NULL AND NOT EXISTS (
+			SELECT 1 FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id
+			AND h.id IN (r.id || '.hook', r.id || '.withdrawn') AND h.type = 'hook'
+			AND ((h.payload->'outcome')::text <> '"passed"' OR h.payload->'message' IS NOT NULL)) END`
+
 	// The first page has a cursor too, so that it uses the same index.
 	activeThreads = selectThread + ` WHERE namespace = $1 AND ($2::text IS NULL OR status = $2)
-		AND (updated_at, id) < (coalesce($4, 'infinity'::timestamptz), $5) ORDER BY updated_at DESC, id DESC LIMIT $3`
+		AND ($6::text IS NULL OR status = 'open' AND activity = $6)
+		AND (updated_at, id) < (coalesce($4, 'infinity'::timestamptz), $5)`
+	byUpdate = ` ORDER BY updated_at DESC, id DESC LIMIT $3`
+
+	// A message is searched as hooks left it: what they have decided on is in their own records.
+	found = ` AND (id ILIKE $7 OR title ILIKE $7 OR array_to_string(agents, ' ') ILIKE $7 OR EXISTS (
+			SELECT 1 FROM records r WHERE r.namespace = threads.namespace AND r.thread_id = threads.id
+			AND r.type IN ('message', 'hook') AND r.payload::text ILIKE $8 AND ` + shown + `))`
 )
 
 // Records implements [store.Store].
@@ -88,14 +104,18 @@ func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error)
 // Threads implements [store.Store].
 func (s *Store) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
 	page = page.WithDefaults()
-	if !store.Storable(namespace) || !store.Storable(page.Status) || !store.Storable(page.CursorID) {
+	if !store.Storable(namespace) || !store.Storable(page.Status) || !store.Storable(page.CursorID) || !store.Storable(page.Search) {
 		return nil, nil
 	}
 	var before *time.Time
 	if page.CursorID != "" {
 		before = &page.CursorUpdatedAt
 	}
-	rows, err := s.pool.Query(ctx, activeThreads, namespace, textOrNull(page.Status), page.Limit, before, page.CursorID)
+	query, args := activeThreads, []any{namespace, textOrNull(page.Status), page.Limit, before, page.CursorID, textOrNull(string(page.Activity))}
+	if page.Search != "" {
+		query, args = query+found, append(args, store.Pattern(page.Search), store.JSONPattern(page.Search))
+	}
+	rows, err := s.pool.Query(ctx, query+byUpdate, args...)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, classify(err))
 	}
@@ -162,9 +182,9 @@ func scanRecord(row pgx.CollectableRow) (event.Record, error) {
 
 func scanThread(row pgx.CollectableRow) (store.Thread, error) {
 	var t store.Thread
-	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Agents, (*[]byte)(&t.Metadata), &t.Head, &t.CreatedAt, &t.UpdatedAt)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &t.Agents, (*[]byte)(&t.Metadata), &t.Head, &t.CreatedAt, &t.UpdatedAt)
 	t.CreatedAt, t.UpdatedAt = t.CreatedAt.UTC(), t.UpdatedAt.UTC()
-	return t, err
+	return t.Normalize(), err
 }
 
 func scanTool(row pgx.CollectableRow) (store.ToolLog, error) {

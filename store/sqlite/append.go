@@ -18,14 +18,15 @@ type writes struct {
 	thread, addThread, setThread, setNumber *sql.Stmt
 	record, addRecord                       *sql.Stmt
 	tool, addTool, setTool                  *sql.Stmt
+	addMark, endMarks, marks                *sql.Stmt
 }
 
 func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 	return prepare(ctx, db, map[**sql.Stmt]string{
 		&w.thread: selectThread + ` WHERE namespace = ? AND id = ?`,
-		&w.addThread: `INSERT INTO threads (title, status, agents, metadata, head, updated_at, created_at, update_number, namespace, id)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&w.setThread: `UPDATE threads SET title = ?, status = ?, agents = ?, metadata = ?, head = ?, updated_at = ?
+		&w.addThread: `INSERT INTO threads (title, status, activity, agents, metadata, head, updated_at, created_at, update_number, namespace, id)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&w.setThread: `UPDATE threads SET title = ?, status = ?, activity = ?, agents = ?, metadata = ?, head = ?, updated_at = ?
 			WHERE namespace = ? AND id = ?`,
 		&w.setNumber: `UPDATE threads SET update_number = ?1 WHERE namespace = ?2 AND id = ?3 AND update_number < ?1`,
 		&w.record:    selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id = ?`,
@@ -36,6 +37,10 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 			output, status, attempt, started_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		&w.setTool: `UPDATE tool_logs SET output = ?, status = ?, attempt = ?, finished_at = ?
 			WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
+		&w.addMark: `INSERT INTO thread_marks (namespace, thread_id, kind, id, event_id) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		&w.endMarks: `DELETE FROM thread_marks WHERE namespace = ? AND thread_id = ? AND kind = ?
+			AND iif(?4 = '', ?5 IN ('', event_id), id = ?4)`,
+		&w.marks: `SELECT DISTINCT kind FROM thread_marks WHERE namespace = ? AND thread_id = ?`,
 	})
 }
 
@@ -49,7 +54,7 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
 	}
-	a := appending{Tx: tx, writes: &s.write, key: key}
+	a := appending{Tx: tx, writes: &s.write, key: key, added: map[string]bool{}}
 	if err := a.run(ctx, batch); err != nil {
 		return store.Appended{}, errors.Join(fmt.Errorf("sqlite: appending to %s: %w", key, classify(err)), rollback(tx))
 	}
@@ -77,6 +82,9 @@ type appending struct {
 	// number is the number of the update.
 	number int64
 
+	// added are the ids of the new records.
+	added map[string]bool
+
 	// missing means that the thread has no row yet, changed that its row must be written.
 	missing, changed bool
 }
@@ -90,6 +98,9 @@ func (a *appending) run(ctx context.Context, b store.Batch) error {
 		return err
 	}
 	if err := a.addRecords(ctx, records); err != nil {
+		return err
+	}
+	if err := a.changeMarks(ctx, records); err != nil {
 		return err
 	}
 	if err := a.startTool(ctx, b.ToolStart); err != nil {
@@ -109,7 +120,7 @@ func (a *appending) load(ctx context.Context) error {
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		a.missing = true
-		a.row = store.Thread{Namespace: a.key.Namespace, ID: a.key.ThreadID, Status: store.ThreadOpen, Agents: []string{}}
+		a.row = store.Thread{Namespace: a.key.Namespace, ID: a.key.ThreadID, Status: store.ThreadOpen, Activity: store.ActivityIdle, Agents: []string{}}
 	case err != nil:
 		return fmt.Errorf("reading the thread: %w", err)
 	default:
@@ -162,10 +173,38 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) erro
 				return fmt.Errorf("reading the stored record %q: %w", r.ID, err)
 			}
 		} else {
-			a.row.Head, a.changed = r.Seq, true
+			a.row.Head, a.changed, a.added[r.ID] = r.Seq, true, true
 		}
 		a.result.Records = append(a.result.Records, r)
 	}
+	return nil
+}
+
+// changeMarks applies the changes of marks by new records, and derives the thread's activity.
+func (a *appending) changeMarks(ctx context.Context, records []event.Record) error {
+	changed := false
+	for _, c := range store.MarkChanges(records) {
+		if !a.added[c.RecordID] {
+			continue
+		}
+		stmt := a.addMark
+		if c.Ends {
+			stmt = a.endMarks
+		}
+		_, err := a.StmtContext(ctx, stmt).ExecContext(ctx, a.key.Namespace, a.key.ThreadID, string(c.Kind), c.ID, c.EventID)
+		if err != nil {
+			return fmt.Errorf("marking what record %q begins or ends: %w", c.RecordID, err)
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	kinds, err := collect(ctx, a.StmtContext(ctx, a.marks), scanActivity, a.key.Namespace, a.key.ThreadID)
+	if err != nil {
+		return fmt.Errorf("reading the marks of the thread: %w", err)
+	}
+	a.row.Activity = store.ActivityOf(kinds)
 	return nil
 }
 
@@ -290,7 +329,7 @@ func (a *appending) save(ctx context.Context) error {
 		return err
 	}
 	now := max(time.Now().UnixMicro(), a.row.UpdatedAt.UnixMicro())
-	args := []any{a.row.Title, a.row.Status, string(agents), text(a.row.Metadata), a.row.Head, now}
+	args := []any{a.row.Title, a.row.Status, string(a.row.Activity), string(agents), text(a.row.Metadata), a.row.Head, now}
 	stmt := a.setThread
 	if a.missing {
 		stmt = a.addThread

@@ -24,8 +24,10 @@ func TestPlans(t *testing.T) {
 		&r.newestOf:    ordered,
 		&r.recordsByID: "(namespace=? AND thread_id=? AND id=?)",
 		&r.thread:      "(namespace=? AND id=?)",
-		&r.threads:     "USING INDEX threads_by_activity (namespace=? AND ",
-		&r.threadsOf:   "USING INDEX threads_by_activity (namespace=? AND ",
+		&r.threads:     "USING INDEX threads_by_update (namespace=? AND ",
+		&r.threadsOf:   "USING INDEX threads_by_update (namespace=? AND ",
+		&r.threadsIn:   "USING INDEX threads_by_activity (namespace=? AND status=? AND activity=? AND ",
+		&r.found:       "USING INDEX threads_by_update (namespace=? AND ",
 		&r.tool:        "(namespace=? AND thread_id=? AND tool_call_id=?)",
 		&r.tools:       "(namespace=? AND thread_id=?)",
 	} {

@@ -14,18 +14,29 @@ import (
 )
 
 const (
-	selectThread = `SELECT namespace, id, title, status, agents, metadata, head, created_at, updated_at FROM threads`
+	selectThread = `SELECT namespace, id, title, status, activity, agents, metadata, head, created_at, updated_at FROM threads`
 	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
 	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
 )
 
+// shown selects the messages that viewers see: records of messages on which hooks have not decided
+// otherwise, and those in the records of decisions. r is the record, ?6 the pattern.
+const shown = `CASE r.type WHEN 'hook' THEN json_extract(r.payload, '$.outcome') IN ('passed', 'replaced')
+		AND json_extract(r.payload, '$.message.content') LIKE ?6 ESCAPE '\'
+	ELSE json_extract(r.payload, '$.content') LIKE ?6 ESCAPE '\'
+		AND json_extract(r.payload, '$.held') IS NULL AND NOT EXISTS (
+		SELECT 1 FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id
+		AND h.id IN (r.id || '.hook', r.id || '.withdrawn') AND h.type = 'hook'
+		AND (json_extract(h.payload, '$.outcome') <> 'passed' OR json_extract(h.payload, '$.message') IS NOT NULL)) END`
+
 // reads are the queries. Lists of values are one JSON array. SQLite reads the value of a bare
 // "LIMIT ?" and prepares the statement again when it changes: hence "? + 0".
 type reads struct {
-	records, recordsOf, newest, newestOf *sql.Stmt
-	recordsByID                          *sql.Stmt
-	thread, threads, threadsOf           *sql.Stmt
-	tool, tools                          *sql.Stmt
+	records, recordsOf, newest, newestOf  *sql.Stmt
+	recordsByID                           *sql.Stmt
+	thread, threads, threadsOf, threadsIn *sql.Stmt
+	found                                 *sql.Stmt
+	tool, tools                           *sql.Stmt
 }
 
 func (r *reads) prepare(ctx context.Context, db *sql.DB) error { return prepare(ctx, db, r.queries()) }
@@ -36,6 +47,12 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		ofTypes = ` AND type IN (SELECT value FROM json_each(?))`
 		threads = selectThread + ` WHERE namespace = ? AND (updated_at, id) < (?, ?)`
 		active  = ` ORDER BY updated_at DESC, id DESC LIMIT ? + 0`
+		// A message is searched as hooks left it: what they have decided on is in their own records.
+		found = ` AND (?4 = '' OR status = ?4) AND (?5 = '' OR status = 'open' AND activity = ?5)
+			AND (id LIKE ?6 ESCAPE '\' OR title LIKE ?6 ESCAPE '\' OR agents LIKE ?7 ESCAPE '\' OR EXISTS (
+				SELECT 1 FROM records r WHERE r.namespace = threads.namespace AND r.thread_id = threads.id
+				AND r.type IN ('message', 'hook') AND r.payload LIKE ?7 ESCAPE '\' AND ` + shown + `))
+			ORDER BY updated_at DESC, id DESC LIMIT ?8 + 0`
 	)
 	return map[**sql.Stmt]string{
 		&r.records:   records + ` ORDER BY seq LIMIT ? + 0`,
@@ -48,6 +65,8 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		&r.thread:    selectThread + ` WHERE namespace = ? AND id = ?`,
 		&r.threads:   threads + active,
 		&r.threadsOf: threads + ` AND status = ?` + active,
+		&r.threadsIn: threads + ` AND status = 'open' AND activity = ?` + active,
+		&r.found:     threads + found,
 		&r.tool:      selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
 		&r.tools:     selectTool + ` WHERE namespace = ? AND thread_id = ? ORDER BY started_at, tool_call_id`,
 	}
@@ -107,7 +126,7 @@ func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("sqlite: thread %s: %w", key, classify(notFound(err)))
 	}
-	return t, nil
+	return t.Normalize(), nil
 }
 
 // Threads implements [store.Store].
@@ -118,12 +137,24 @@ func (s *Store) Threads(ctx context.Context, namespace string, page store.Thread
 		before = page.CursorUpdatedAt.UnixMicro()
 	}
 	stmt, args := s.read.threads, []any{namespace, before, page.CursorID}
-	if page.Status != "" {
+	switch {
+	case !store.Storable(page.Search):
+		return nil, nil
+	case page.Search != "":
+		stmt, args = s.read.found, append(args, page.Status, string(page.Activity), store.Pattern(page.Search), store.JSONPattern(page.Search))
+	case page.Activity != "" && page.Status == store.ThreadClosed:
+		return nil, nil
+	case page.Activity != "":
+		stmt, args = s.read.threadsIn, append(args, string(page.Activity))
+	case page.Status != "":
 		stmt, args = s.read.threadsOf, append(args, page.Status)
 	}
 	threads, err := collect(ctx, stmt, scanThread, append(args, page.Limit)...)
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: threads of %q: %w", namespace, classify(err))
+	}
+	for i := range threads {
+		threads[i] = threads[i].Normalize()
 	}
 	return threads, nil
 }
@@ -188,7 +219,7 @@ func scanThread(row scanner) (store.Thread, error) {
 		agents           []byte
 		created, updated int64
 	)
-	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &agents, (*[]byte)(&t.Metadata), &t.Head, &created, &updated)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Head, &created, &updated)
 	if err != nil {
 		return t, err
 	}
@@ -196,6 +227,8 @@ func scanThread(row scanner) (store.Thread, error) {
 	err = json.Unmarshal(agents, &t.Agents)
 	return t, err
 }
+
+func scanActivity(row scanner) (a store.Activity, err error) { return a, row.Scan(&a) }
 
 func scanTool(row scanner) (store.ToolLog, error) {
 	var (

@@ -59,7 +59,7 @@ func testThreadUpdate(t *testing.T, s store.Store) {
 		change func(*store.Thread)
 	}{
 		"title":    {store.ThreadUpdate{Title: &none}, func(r *store.Thread) { r.Title = "" }},
-		"status":   {store.ThreadUpdate{Status: store.ThreadOpen}, func(r *store.Thread) { r.Status = store.ThreadOpen }},
+		"status":   {store.ThreadUpdate{Status: store.ThreadOpen}, func(r *store.Thread) { r.Status, r.Activity = store.ThreadOpen, store.ActivityIdle }},
 		"agents":   {store.ThreadUpdate{Agents: []string{"critic"}}, func(r *store.Thread) { r.Agents = []string{"critic"} }},
 		"metadata": {store.ThreadUpdate{Metadata: json.RawMessage(`[]`)}, func(r *store.Thread) { r.Metadata = json.RawMessage(`[]`) }},
 	} {

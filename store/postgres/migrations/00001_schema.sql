@@ -7,6 +7,7 @@ CREATE TABLE threads (
     id            text NOT NULL COLLATE "C",
     title         text NOT NULL DEFAULT '',
     status        text NOT NULL DEFAULT 'open',
+    activity      text NOT NULL DEFAULT 'idle',
     agents        text[] NOT NULL DEFAULT '{}',
     metadata      json,
     head          bigint NOT NULL DEFAULT 0,
@@ -16,7 +17,19 @@ CREATE TABLE threads (
     PRIMARY KEY (namespace, id)
 );
 
-CREATE INDEX threads_by_activity ON threads (namespace, updated_at DESC, id DESC);
+CREATE INDEX threads_by_update ON threads (namespace, updated_at DESC, id DESC);
+CREATE INDEX threads_by_activity ON threads (namespace, status, activity, updated_at DESC, id DESC);
+
+-- What the thread has begun and not ended: its activity is derived from it. id is an event or a tool
+-- call, event_id the event whose turn it belongs to.
+CREATE TABLE thread_marks (
+    namespace text NOT NULL COLLATE "C",
+    thread_id text NOT NULL COLLATE "C",
+    kind      text NOT NULL,
+    id        text NOT NULL COLLATE "C",
+    event_id  text NOT NULL COLLATE "C",
+    PRIMARY KEY (namespace, thread_id, kind, id)
+);
 
 -- event_id is the event whose turn the record belongs to, empty outside turns.
 CREATE TABLE records (

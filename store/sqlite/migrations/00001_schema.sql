@@ -6,6 +6,7 @@ CREATE TABLE threads (
     id            TEXT NOT NULL,
     title         TEXT NOT NULL DEFAULT '',
     status        TEXT NOT NULL DEFAULT 'open',
+    activity      TEXT NOT NULL DEFAULT 'idle',
     agents        TEXT NOT NULL DEFAULT '[]',
     metadata      TEXT,
     head          INTEGER NOT NULL DEFAULT 0,
@@ -15,7 +16,19 @@ CREATE TABLE threads (
     PRIMARY KEY (namespace, id)
 ) STRICT;
 
-CREATE INDEX threads_by_activity ON threads (namespace, updated_at DESC, id DESC);
+CREATE INDEX threads_by_update ON threads (namespace, updated_at DESC, id DESC);
+CREATE INDEX threads_by_activity ON threads (namespace, status, activity, updated_at DESC, id DESC);
+
+-- What the thread has begun and not ended: its activity is derived from it. id is an event or a tool
+-- call, event_id the event whose turn it belongs to.
+CREATE TABLE thread_marks (
+    namespace TEXT NOT NULL,
+    thread_id TEXT NOT NULL,
+    kind      TEXT NOT NULL,
+    id        TEXT NOT NULL,
+    event_id  TEXT NOT NULL,
+    PRIMARY KEY (namespace, thread_id, kind, id)
+) STRICT, WITHOUT ROWID;
 
 -- event_id is the event whose turn the record belongs to, empty outside turns.
 CREATE TABLE records (
