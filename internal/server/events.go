@@ -26,6 +26,7 @@ type eventsInput struct {
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
 	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, published ones and all others in that form; world: the events of a world of agents. Default: agent"`
 	Cursor      string `query:"cursor" doc:"For pages: the next of the previous page, or the id of any event"`
+	Before      string `query:"before" doc:"For pages of agent events: the previous of the page that follows, or end for the newest events. Such a page ends before it, and its limit counts records, of which some have no event"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
 }
 
@@ -78,15 +79,35 @@ func (h *eventHandlers) events(ctx context.Context, in *eventsInput) (*huma.Stre
 		return nil, err
 	}
 	if !wantsStream(in.Accept) {
-		page, err := view.page(ctx, h.key(in.ID), at, in.Limit)
-		if err != nil {
-			return nil, h.problem(ctx, in.ID, err)
-		}
-		return h.writePage(in.ID, page), nil
+		return h.page(ctx, in, view, at)
 	}
 	return h.watch(ctx, in.ID, view, projection.From{
 		Cursor: at, Now: in.From == "now" && !in.resumes(), Finite: thread.Status == store.ThreadClosed,
 	})
+}
+
+func (h *eventHandlers) page(ctx context.Context, in *eventsInput, view view, at projection.Cursor) (*huma.StreamResponse, error) {
+	read := view.page
+	if in.Before != "" {
+		read = view.before
+		switch {
+		case in.resumes():
+			return nil, refuse(http.StatusBadRequest, "query.before", "is for pages that end at an event; cursor and lastEventId are for those that begin after one")
+		case in.Before != "end":
+			var err error
+			if at, err = view.cursor(in.Before); err != nil {
+				return nil, refuse(http.StatusBadRequest, "query.before", err.Error())
+			}
+		}
+	}
+	page, err := read(ctx, h.key(in.ID), at, in.Limit)
+	if err != nil {
+		return nil, h.problem(ctx, in.ID, err)
+	}
+	if page == nil {
+		return nil, refuse(http.StatusBadRequest, "query.before", "is for agent events only: omit view")
+	}
+	return h.writePage(in.ID, page), nil
 }
 
 // cursor returns the cursor of a request. The header takes precedence, since browsers repeat the

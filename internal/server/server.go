@@ -211,7 +211,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
 
-	(&threadHandlers{l, cfg.Threads}).registerThreads()
+	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
 	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
 	(&eventHandlers{l, newViews(events, cfg.Store), v}).registerEvents()
@@ -288,7 +288,6 @@ var bodyNames = map[string]string{
 	"GrantsOutputBody":        "GrantList",
 	"InterruptInputBody":      "Interrupt",
 	"KeysOutputBody":          "APIKeyList",
-	"ListOutputBody":          "ThreadPage",
 	"MessagesOutputBody":      "MessagePage",
 	"NoteInputBody":           "ScheduleNote",
 	"OpenBody":                "NewThread",

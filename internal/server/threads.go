@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -67,16 +68,21 @@ type getInput struct {
 }
 
 type listInput struct {
-	Status string `query:"status" enum:"open,closed" doc:"Only threads of this status"`
+	Accept      string `header:"Accept" hidden:"true"`
+	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream after this event"`
+
+	Status   string `query:"status" enum:"open,closed" doc:"Only threads of this status"`
+	Activity string `query:"activity" enum:"idle,running,waiting,failing" doc:"Only open threads with this activity"`
+	Search   string `query:"q" maxLength:"200" doc:"Only threads whose id, title, agents or messages contain this text"`
+
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Of a page"`
 	Cursor string `query:"cursor" doc:"The next of the previous page"`
 }
 
-type listOutput struct {
-	Body struct {
-		Threads []Thread `json:"threads" nullable:"false" doc:"The threads, the most recently active first"`
-		Next    string   `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
-	}
+// threadPage is a page of threads.
+type threadPage struct {
+	Threads []Thread `json:"threads" nullable:"false" doc:"The threads, the most recently active first"`
+	Next    string   `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 }
 
 // Lifecycle is the part of the thread client that opens, changes and closes threads.
@@ -91,10 +97,12 @@ type Lifecycle interface {
 type threadHandlers struct {
 	*lookup
 	threads Lifecycle
+	viewers *viewers
 }
 
 func (h *threadHandlers) registerThreads() {
 	tags := []string{"threads"}
+	registry := h.api.OpenAPI().Components.Schemas
 	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "openThread", Method: http.MethodPost, Path: "/v1/threads", Tags: tags,
 		Summary: "Open a thread", DefaultStatus: http.StatusCreated,
@@ -102,7 +110,14 @@ func (h *threadHandlers) registerThreads() {
 	}, h.openThread)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listThreads", Method: http.MethodGet, Path: "/v1/threads", Tags: tags,
-		Summary: "List threads, the most recently active first",
+		Summary: "List threads, or watch them change",
+		Description: "The most recently active first. With Accept: text/event-stream a stream of server-sent events, at most a second late: the data of " +
+			"each is a thread that was opened or changed, whatever the other parameters say. A thread may be sent twice.",
+		Errors: []int{400, 503},
+		Responses: map[string]*huma.Response{"200": {Description: "Threads", Content: map[string]*huma.MediaType{
+			typeJSON: {Schema: registry.Schema(reflect.TypeFor[threadPage](), true, "")},
+			typeSSE:  {Schema: registry.Schema(reflect.TypeFor[Thread](), true, "")},
+		}}},
 	}, h.listThreads)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "getThread", Method: http.MethodGet, Path: "/v1/threads/{id}", Tags: tags,
@@ -142,12 +157,15 @@ func (h *threadHandlers) getThread(ctx context.Context, in *getInput) (*output[T
 // stateOver returns the row with the thread's current state, which is newer.
 func stateOver(stored Thread, state signals.State) Thread {
 	now := stateView(state)
-	now.Head, now.CreatedAt, now.UpdatedAt = stored.Head, stored.CreatedAt, stored.UpdatedAt
+	now.Head, now.Activity, now.CreatedAt, now.UpdatedAt = stored.Head, stored.Activity, stored.CreatedAt, stored.UpdatedAt
 	return now
 }
 
-func (h *threadHandlers) listThreads(ctx context.Context, in *listInput) (*listOutput, error) {
-	page := store.ThreadPage{Status: in.Status, Limit: in.Limit}
+func (h *threadHandlers) listThreads(ctx context.Context, in *listInput) (*huma.StreamResponse, error) {
+	if wantsStream(in.Accept) {
+		return h.watchThreads(ctx, in)
+	}
+	page := store.ThreadPage{Status: in.Status, Activity: store.Activity(in.Activity), Search: in.Search, Limit: in.Limit}
 	if in.Cursor != "" {
 		var ok bool
 		if page.CursorUpdatedAt, page.CursorID, ok = parseThreadCursor(in.Cursor); !ok {
@@ -158,16 +176,15 @@ func (h *threadHandlers) listThreads(ctx context.Context, in *listInput) (*listO
 	if err != nil {
 		return nil, h.problem(ctx, "", err)
 	}
-	out := &listOutput{}
-	out.Body.Threads = make([]Thread, 0, len(threads))
+	out := threadPage{Threads: make([]Thread, 0, len(threads))}
 	for _, t := range threads {
-		out.Body.Threads = append(out.Body.Threads, threadView(t))
+		out.Threads = append(out.Threads, threadView(t))
 	}
 	if len(threads) == in.Limit {
 		last := threads[len(threads)-1]
-		out.Body.Next = threadCursor(last.UpdatedAt, last.ID)
+		out.Next = threadCursor(last.UpdatedAt, last.ID)
 	}
-	return out, nil
+	return h.writePage("", out), nil
 }
 
 func threadCursor(at time.Time, id string) string {

@@ -17,6 +17,10 @@ type view interface {
 	// page returns a page of stored events, for the body of a response.
 	page(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error)
 
+	// before returns a page of the newest stored events before one of them, or of all if the
+	// cursor is zero. It is nil if the view has no such pages.
+	before(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error)
+
 	// open opens a stream of events.
 	open(ctx context.Context, key store.Key, from projection.From) (source, error)
 
@@ -40,6 +44,7 @@ func newViews(events *feed.Feed, records store.Store) map[string]view {
 type page[E any] struct {
 	Events      []E    `json:"events" nullable:"false" doc:"The events, the oldest first"`
 	Next        string `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
+	Previous    string `json:"previous,omitempty" doc:"With before: the before of the previous page, if there is one"`
 	LastEventID string `json:"lastEventId,omitempty" doc:"Where a stream continues after these events"`
 }
 
@@ -87,6 +92,21 @@ func (v agentView) page(ctx context.Context, key store.Key, at projection.Cursor
 	return out, err
 }
 
+func (v agentView) before(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error) {
+	found, err := v.events.Before(ctx, key, at.Cursor, limit)
+	out := page[event.PagedEvent]{Events: []event.PagedEvent{}}
+	for _, item := range found.Items {
+		out.add(event.PagedEvent{ID: item.Cursor.String(), AgentEvent: item.Event}, item.Cursor.String())
+	}
+	if found.Previous != nil {
+		out.Previous = found.Previous.String()
+	}
+	if !found.End.IsZero() {
+		out.LastEventID = found.End.String()
+	}
+	return out, err
+}
+
 func (v agentView) open(ctx context.Context, key store.Key, from projection.From) (source, error) {
 	r, err := v.events.Open(ctx, key, feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite})
 	return agentSource{r}, err
@@ -124,6 +144,10 @@ func (v derivedView[E]) page(ctx context.Context, key store.Key, at projection.C
 		out.Next = next.String()
 	}
 	return out, err
+}
+
+func (derivedView[E]) before(context.Context, store.Key, projection.Cursor, int) (any, error) {
+	return nil, nil
 }
 
 func (v derivedView[E]) open(ctx context.Context, key store.Key, from projection.From) (source, error) {
