@@ -35,7 +35,7 @@ func (a *Activities) handleEvent(ctx context.Context, in thread.EventStep) error
 	switch {
 	case err == nil && in.Ends != "":
 		_, err = a.append(context.WithoutCancel(ctx), in.Thread, store.Batch{Records: []event.Record{
-			ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, time.Now()),
+			ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, in.Rule, time.Now()),
 		}}, thread.Flush{})
 		return err
 	case err == nil:
@@ -53,10 +53,11 @@ func (a *Activities) handleEvent(ctx context.Context, in thread.EventStep) error
 		temporal.ApplicationErrorOptions{NonRetryable: attempt >= in.MaxAttempts, Cause: err})
 }
 
-// ended returns the record that announces the end of a completed turn.
-func ended(id, eventID, traceID string, joined []string, at time.Time) event.Record {
+// ended returns the record that announces the end of a completed turn, whose event a rule may have
+// handled.
+func ended(id, eventID, traceID string, joined []string, byRule string, at time.Time) event.Record {
 	return event.NewRecord(id, event.TypeTurnEnded, traceID, eventID, at, event.TurnEnded{
-		EventID: eventID, Joined: joined, Status: string(signals.TurnCompleted),
+		EventID: eventID, Joined: joined, Status: string(signals.TurnCompleted), Rule: byRule,
 	}).In(eventID)
 }
 

@@ -66,21 +66,21 @@ func (k ThreadKey) String() string { return k.Namespace + "/" + k.ThreadID }
 type Record struct {
 	// ID is unique in the thread. The workflow derives it, so a retried activity finds the record
 	// that its first attempt stored.
-	ID string `json:"id"`
+	ID string `json:"id" doc:"Unique in the thread"`
 
 	// Seq is the number of the record in the thread, from 1, without gaps. The store assigns it.
-	Seq  int64  `json:"seq"`
-	Type string `json:"type"`
+	Seq  int64  `json:"seq" doc:"The number of the record in the thread, from 1, without gaps"`
+	Type string `json:"type" doc:"What the payload is"`
 
 	// Payload of a "message" is a [Message]. This package declares the payloads of the other types.
-	Payload json.RawMessage `json:"payload"`
+	Payload json.RawMessage `json:"payload" doc:"What happened, in the form of the type"`
 
-	TraceID       string `json:"traceId,omitempty"`
-	ParentEventID string `json:"parentEventId,omitempty"`
+	TraceID       string `json:"traceId,omitempty" doc:"The trace of the turn, which sub-agents and the events that it caused share"`
+	ParentEventID string `json:"parentEventId,omitempty" doc:"The record or event that caused this one"`
 
 	// EventID is the posted event whose turn the record belongs to. Empty outside turns.
-	EventID   string    `json:"eventId,omitempty"`
-	CreatedAt time.Time `json:"createdAt"`
+	EventID   string    `json:"eventId,omitempty" doc:"The posted event whose turn the record belongs to"`
+	CreatedAt time.Time `json:"createdAt" doc:"When it was stored"`
 }
 
 // NewRecord returns a record with payload as JSON. It panics if payload cannot be marshalled, which
@@ -206,6 +206,9 @@ type StatusChange struct {
 	Turn   string   `json:"turn,omitempty" enum:"completed,failed,interrupted,expired,held,unanswered" doc:"On turn_ended: how the turn ended"`
 	Joined []string `json:"joined,omitempty" doc:"On turn_ended: the ids of the events that joined the turn"`
 
+	// Rule is the name of the rule that handled the turn's event, on "turn_ended".
+	Rule string `json:"rule,omitempty" doc:"On turn_ended: the rule that handled the environment event of the turn"`
+
 	// Retry says, on "retrying", how often the model call has failed and when the next attempt
 	// starts.
 	Retry *Retry `json:"retry,omitempty" doc:"On retrying: how often the model call has failed, and when the next attempt starts"`
@@ -265,6 +268,9 @@ type TurnEnded struct {
 	// unanswered. Error says why the turn did not complete.
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
+
+	// Rule is the name of the rule that handled the turn's environment event, if one did.
+	Rule string `json:"rule,omitempty"`
 }
 
 // Failure is the payload of an "error" record: a turn failed.

@@ -10,8 +10,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// decisionEvents returns the events of a decision of hooks: the changed message or calls, and a
-// status that names the hooks and their actions.
+// decisionEvents returns the events of a decision of hooks: the changed message, calls or
+// environment event, and a status that names the hooks and their actions.
 func decisionEvents(r event.Record) []event.AgentEvent {
 	var d event.Interception
 	if json.Unmarshal(r.Payload, &d) != nil || isSilent(d) {
@@ -20,6 +20,9 @@ func decisionEvents(r event.Record) []event.AgentEvent {
 	var out []event.AgentEvent
 	if m, ok := shown(d); ok {
 		out = append(out, messageEvent(m))
+	}
+	if d.Env != nil {
+		out = append(out, event.AgentEvent{Type: event.EventEnvironment, Env: d.Env})
 	}
 	out = append(out, callEvents(d.EventID, d.Agent, d.ToolCalls)...)
 	return append(out, event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{

@@ -11,8 +11,8 @@ import (
 // custom types) have none, and neither have records with the payload of another type, nor messages
 // that are held until hooks decide.
 //
-// The record of a decision of hooks contains the changed message or calls, which supersede those
-// with the same message id or tool call id.
+// The record of a decision of hooks contains the changed message, calls or environment event, which
+// supersede those with the same id.
 //
 // Every event names the event of its turn, the message and the agent, if there are any, and the
 // time at which it was stored.
@@ -44,6 +44,10 @@ func eventsOf(r event.Record) []event.AgentEvent {
 		return one(r, func(p event.ClientCall) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventClientCall, Agent: p.Agent, ToolCallID: p.ToolCallID, ClientCall: &p}
 		})
+	case event.TypeEnv:
+		return one(r, func(p event.EnvEvent) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventEnvironment, Env: &p}
+		})
 	case event.TypeStatus:
 		return one(r, func(p event.StatusChange) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventStatus, Status: &p}
@@ -59,7 +63,7 @@ func eventsOf(r event.Record) []event.AgentEvent {
 	case event.TypeTurnEnded:
 		return one(r, func(p event.TurnEnded) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{
-				Status: event.StatusTurnEnded, Turn: p.Status, Detail: p.Error, Joined: p.Joined,
+				Status: event.StatusTurnEnded, Turn: p.Status, Detail: p.Error, Joined: p.Joined, Rule: p.Rule,
 			}}
 		})
 	}

@@ -86,12 +86,12 @@ func TestEnvStream(t *testing.T) {
 	})
 	t.Run("S3-51 S3-existing_emit_unchanged others get what they always did", func(t *testing.T) {
 		var got []string
-		for range 7 {
+		for range 8 {
 			var e event.AgentEvent
 			require.NoError(t, json.Unmarshal([]byte(plain.mustNext().data), &e))
 			got = append(got, string(e.Type))
 		}
-		assert.Equal(t, []string{"status", "message", "stream", "stream", "thought", "message", "final"}, got)
+		assert.Equal(t, []string{"status", "environment", "message", "stream", "stream", "thought", "message", "final"}, got)
 		assert.Equal(t, "1", w.watch("t1", "?view=agent", "").mustNext().id)
 	})
 	w.append("t1", closedBatch())

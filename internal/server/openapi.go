@@ -128,6 +128,7 @@ var agentEventDocs = map[event.AgentEventType]string{
 	event.EventApprovalRequest: "A call waits for a decision of people.",
 	event.EventApproval:        "A decision on a call.",
 	event.EventClientCall:      "A call waits for a connected client to run it.",
+	event.EventEnvironment:     "Something happened outside the thread. Rules decide what the thread does with it.",
 	event.EventStatus:          "The thread, a turn or an event of the queue has changed.",
 	event.EventReset:           "A reply begins again: its pieces of earlier attempts are void.",
 	event.EventGap:             "Live pieces were lost. The messages that they belong to follow whole. With the id 0: the store has lost records, and all that remain follow; discard what was shown.",
@@ -237,5 +238,7 @@ var tags = []*huma.Tag{
 	{Name: "webhooks", Description: "Deliveries of other systems."},
 	{Name: "world", Description: "The message protocol of worlds of agents."},
 	{Name: "keys", Description: "API keys."},
+	{Name: "rules", Description: "What handles the events of a thread's environment."},
+	{Name: "server", Description: "The server itself, and what it renders for pages."},
 	{Name: "health", Description: "Whether the server works."},
 }

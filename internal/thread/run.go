@@ -176,7 +176,7 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
 	if step.Ends = t.endsWith(r); step.Gated || step.Ends == "" {
 		step.Ends = ""
 	} else {
-		step.Joined = t.Steered
+		step.Joined, step.HandledBy = t.Steered, t.handledBy()
 	}
 	r.Gated, r.Quiet, r.Undecided = step.Gated, step.Quiet, step.Undecided
 	if o := r.Outage; o != nil {

@@ -58,9 +58,10 @@ type ModelStep struct {
 
 	// Ends, if set, is the id of the record that announces the end of the turn. The activity stores
 	// it with a reply that has no tool calls and addresses nobody. Joined are the events that
-	// joined the turn.
-	Ends   string   `json:"ends,omitempty"`
-	Joined []string `json:"joined,omitempty"`
+	// joined the turn, HandledBy is the rule that handles its environment event.
+	Ends      string   `json:"ends,omitempty"`
+	Joined    []string `json:"joined,omitempty"`
+	HandledBy string   `json:"handledBy,omitempty"`
 
 	// Outage describes the failed attempts at this model call.
 	Outage *event.Retry `json:"outage,omitempty"`

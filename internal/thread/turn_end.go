@@ -28,6 +28,14 @@ func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 	}
 }
 
+// handledBy returns the name of the rule that handles the turn's event, or "".
+func (t *Turn) handledBy() string {
+	if t.Handling == nil {
+		return ""
+	}
+	return t.Handling.Rule.Name
+}
+
 // endsWith returns the id of the record of the turn's end, if the turn would end with a reply of
 // the run that has no tool calls and addresses nobody. The model's activity then stores the record
 // with its reply.
@@ -58,7 +66,7 @@ func (t *Turn) setEnd(now time.Time, it event.Item) {
 // the turn failed, the event that can be retried.
 func (t *Turn) End(now time.Time) signals.TurnResult {
 	s := t.thread
-	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Message}
+	out := signals.TurnResult{EventID: t.Item.ID, Status: signals.TurnCompleted, Message: t.Message, Rule: t.handledBy()}
 	if len(t.Runs) == 0 && t.Outcome != event.OutcomeResponded && t.Outcome != event.OutcomeOverwritten {
 		out.Status = signals.TurnUnanswered
 	}

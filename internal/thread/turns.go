@@ -160,7 +160,7 @@ func (ts *Turns) announceEnd(now time.Time, turnID, traceID string, out signals.
 	s := ts.thread
 	out.LastRecord = recordid.TurnEnded(turnID)
 	s.Outbox.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
-		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error})
+		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error, Rule: out.Rule})
 	ts.addOutcomes(out, joined)
 }
 

@@ -195,7 +195,7 @@ func (s *session) event(e event.AgentEvent) {
 		s.status(e)
 	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress, event.EventClientCall:
 		s.active = true
-	case event.EventToolResult, event.EventReset, event.EventGap:
+	case event.EventToolResult, event.EventEnvironment, event.EventReset, event.EventGap:
 	}
 	s.print(s.view.Event(e))
 	s.settleAsk(resultOf(e), everyRound)

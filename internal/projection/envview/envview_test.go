@@ -100,7 +100,7 @@ func TestEnvView(t *testing.T) {
 		for _, i := range items {
 			assert.NotEmpty(t, i.Event.Type)
 		}
-		assert.Len(t, items, 10)
+		assert.Len(t, items, 11)
 		page, _, err := w.Feed.Page(w.Ctx, w.Key, feed.Cursor{}, 100)
 		require.NoError(t, err)
 		for i := range page {

@@ -38,8 +38,13 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 		return events{pr.failure(item, e.Error)}, nil
 	case event.EventStatus:
 		return pr.status(item), nil
+	case event.EventEnvironment:
+		return pr.environment(item), nil
 	case "":
-		return pr.stored(item.Record), nil
+		if item.Record.Type == event.TypeLLMCall {
+			pr.NoteCall(item.Record)
+		}
+		return nil, nil
 	default: // approvals concern people who decide, client calls the clients that run them
 		return nil, nil
 	}
@@ -63,19 +68,12 @@ func (pr *projector) live(item feed.Item) events {
 	}
 }
 
-// stored returns the events of a record without agent events.
-func (pr *projector) stored(r *event.Record) events {
-	switch r.Type {
-	case event.TypeEnv:
-		var e event.EnvEvent
-		if json.Unmarshal(r.Payload, &e) != nil || pr.ofResult(e) {
-			return nil
-		}
-		return events{&e}
-	case event.TypeLLMCall:
-		pr.NoteCall(r)
+// environment returns an environment event as it was published.
+func (pr *projector) environment(item feed.Item) events {
+	if item.Record.Type == event.TypeHook || pr.ofResult(*item.Event.Env) {
+		return nil
 	}
-	return nil
+	return events{item.Event.Env}
 }
 
 // piece returns the events of live text. The first piece of an attempt begins the message.

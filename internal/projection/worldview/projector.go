@@ -57,8 +57,13 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 		return events{pr.system(item, e.Error)}, nil
 	case event.EventStatus:
 		return pr.status(item), nil
+	case event.EventEnvironment:
+		return pr.environment(item), nil
 	case "":
-		return pr.stored(item), nil
+		if item.Record.Type == event.TypeLLMCall {
+			pr.NoteCall(item.Record)
+		}
+		return nil, nil
 	default:
 		return nil, nil
 	}
@@ -96,18 +101,13 @@ func (pr *projector) live(item feed.Item) events {
 	}
 }
 
-// stored returns the events of a record without agent events.
-func (pr *projector) stored(item feed.Item) events {
-	switch item.Record.Type {
-	case event.TypeEnv:
-		var e event.EnvEvent
-		if json.Unmarshal(item.Record.Payload, &e) == nil {
-			return events{pr.activity(item, e.Type, string(e.Metadata.Source), e.ID)}
-		}
-	case event.TypeLLMCall:
-		pr.NoteCall(item.Record)
+// environment returns the events of an environment event.
+func (pr *projector) environment(item feed.Item) events {
+	if item.Record.Type == event.TypeHook {
+		return nil // the event is known
 	}
-	return nil
+	e := item.Event.Env
+	return events{pr.activity(item, e.Type, string(e.Metadata.Source), e.ID)}
 }
 
 // message returns the events of a whole message. A model's message stands between its start, if the

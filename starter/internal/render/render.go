@@ -113,6 +113,10 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 		if e.ClientCall != nil {
 			r.clientCall(*e.ClientCall)
 		}
+	case event.EventEnvironment:
+		if e.Env != nil {
+			r.line(dim, "· event "+visible(e.Env.Type)+suffix(": ", shorten(oneLine(visible(string(e.Env.Payload))), 200)))
+		}
 	case event.EventStatus:
 		if e.Status != nil {
 			r.status(*e.Status)
