@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -129,6 +130,10 @@ type Config struct {
 	// retries unfinished steps. Default 10 seconds.
 	StopTimeout time.Duration
 
+	// TemporalUI is the address of Temporal's Web UI, such as "http://127.0.0.1:8233", to which the
+	// page links. Default: no links.
+	TemporalUI string
+
 	// StaleAfter is the time after which a running step without heartbeats counts as lost with its
 	// worker and is retried. Default 12 seconds, at least 10.
 	StaleAfter time.Duration
@@ -215,9 +220,17 @@ func New(cfg Config) (*Runtime, error) {
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(),
 		Authenticator: cfg.Authenticator, Tools: append(builtin.Names(), tools.Names()...), Models: slices.Sorted(maps.Keys(cfg.Models)),
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
-		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins,
+		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: rules,
 	})
 	return r, err
+}
+
+// workflowsURL returns the address of the list of workflows in Temporal's Web UI.
+func (cfg *Config) workflowsURL() string {
+	if cfg.TemporalUI == "" {
+		return ""
+	}
+	return cfg.TemporalUI + "/namespaces/" + url.PathEscape(cfg.TemporalNamespace) + "/workflows"
 }
 
 // minStaleAfter is more than running steps are ever silent: they beat every 4 seconds,

@@ -210,6 +210,7 @@ func (s *server) newRuntime(context.Context) (err error) {
 		StopTimeout: drainWithin, Logger: s.log,
 	}
 	s.settings.Apply(&cfg)
+	cfg.TemporalUI = s.temporal.UIURL()
 	cfg.Authenticator = s.authenticator
 	s.runtime, err = threadmill.New(cfg)
 	return err

@@ -83,12 +83,12 @@ type Agent struct {
 	// Name is the name of the agent. Default: the agent in the event's metadata (trigger_agent_name
 	// or trigger_agent_id) if it is an agent of the thread, otherwise the thread's first agent or
 	// the default agent.
-	Name string `json:"name,omitempty"`
+	Name string `json:"name,omitempty" doc:"The agent. Default: the one that the event names, or else the first of the thread"`
 
 	// Prompt says how to handle the event, and SystemPrompt describes the agent's role. Both are
 	// added to the agent's instructions while it handles the event.
-	Prompt       string `json:"prompt,omitempty"`
-	SystemPrompt string `json:"systemPrompt,omitempty"`
+	Prompt       string `json:"prompt,omitempty" doc:"How to handle the event"`
+	SystemPrompt string `json:"systemPrompt,omitempty" doc:"The role of the agent"`
 }
 
 // Condition is a condition on one field of an event. Exactly one of the tests is set. For a missing
@@ -96,23 +96,23 @@ type Agent struct {
 type Condition struct {
 	// Field is a dotted path into the event: "payload.branch", "metadata.source", "type",
 	// "payload.commits.0.author".
-	Field string `json:"field"`
+	Field string `json:"field" doc:"A dotted path into the event, such as payload.branch"`
 
 	// Equals and Not compare with any JSON value, In with several.
-	Equals any   `json:"equals,omitempty"`
-	Not    any   `json:"not,omitempty"`
-	In     []any `json:"in,omitempty"`
+	Equals any   `json:"equals,omitempty" doc:"The field has this value"`
+	Not    any   `json:"not,omitempty" doc:"The field does not have this value"`
+	In     []any `json:"in,omitempty" doc:"The field has one of these values"`
 
 	// Above and Below compare numbers.
-	Above *float64 `json:"above,omitempty"`
-	Below *float64 `json:"below,omitempty"`
+	Above *float64 `json:"above,omitempty" doc:"The field is a number above this"`
+	Below *float64 `json:"below,omitempty" doc:"The field is a number below this"`
 
 	// Prefix and Contains search in strings; Contains also searches in arrays.
-	Prefix   string `json:"prefix,omitempty"`
-	Contains any    `json:"contains,omitempty"`
+	Prefix   string `json:"prefix,omitempty" doc:"The field is a text that begins with this"`
+	Contains any    `json:"contains,omitempty" doc:"The field is a text or a list that contains this"`
 
 	// Exists tests whether the field exists and is not null.
-	Exists *bool `json:"exists,omitempty"`
+	Exists *bool `json:"exists,omitempty" doc:"Whether the field exists and is not null"`
 }
 
 // Spec is the serializable description of a rule that a thread uses.

@@ -68,6 +68,9 @@ type Config struct {
 	// StaleAfter is the time after which a silent step is retried. 0 = the runtime's default.
 	StaleAfter time.Duration
 
+	// TemporalUI is the address of Temporal's Web UI.
+	TemporalUI string
+
 	// AllowedHosts are the host names by which requests may reach the API.
 	AllowedHosts []string
 

@@ -92,7 +92,10 @@ type keyEntry struct {
 	ExpiresAt notInFile
 }
 
-type temporalEntry struct{ StaleAfter time.Duration }
+type temporalEntry struct {
+	StaleAfter time.Duration
+	UI         string
+}
 
 type httpEntry struct{ AllowedHosts, AllowedOrigins []string }
 
@@ -215,6 +218,7 @@ var fieldRules = map[string]fieldRule{
 	"config.keyEntry.Expires":   {check: momentProblem},
 
 	"config.temporalEntry.StaleAfter": {min: float64(minStaleAfter), max: float64(maxStaleAfter), unset: "the default, 12s"},
+	"config.temporalEntry.UI":         {check: func(s string) string { return problem(guard.Origins{s}.Validate()) }},
 	"config.httpEntry.AllowedHosts":   {check: hostProblem},
 	"config.httpEntry.AllowedOrigins": {check: func(s string) string { return problem(guard.Origins{s}.Validate()) }},
 }

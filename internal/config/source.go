@@ -130,6 +130,7 @@ func (s *Source) adopt(c *Config) error {
 	}
 	s.warned = changed
 	c.Models, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Tools, s.current.Hooks, s.current.StaleAfter
+	c.TemporalUI = s.current.TemporalUI
 	c.AllowedHosts, c.AllowedOrigins = s.current.AllowedHosts, s.current.AllowedOrigins
 	c.TitleModel, c.ApprovalRules = s.current.TitleModel, s.current.ApprovalRules
 	return nil
@@ -147,7 +148,7 @@ func (s *Source) needRestart(c *Config) string {
 		{"tools", reflect.DeepEqual(c.Tools, s.current.Tools)},
 		{"hooks", reflect.DeepEqual(c.Hooks, s.current.Hooks)},
 		{"approvalRules", reflect.DeepEqual(c.ApprovalRules, s.current.ApprovalRules)},
-		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter},
+		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter && c.TemporalUI == s.current.TemporalUI},
 		{"settings of HTTP", slices.Equal(c.AllowedHosts, s.current.AllowedHosts) && slices.Equal(c.AllowedOrigins, s.current.AllowedOrigins)},
 	} {
 		if !part.same {

@@ -78,6 +78,9 @@ type Settings struct {
 	Hooks      []hook.Hook
 	StaleAfter time.Duration
 
+	// TemporalUI is the address of Temporal's Web UI.
+	TemporalUI string
+
 	// AllowedHosts are the names by which requests may call the listeners.
 	AllowedHosts []string
 
@@ -113,7 +116,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	if err := s.addKeys(cfg.Getenv(EnvAPIKeys)); err != nil {
 		return s, err
 	}
-	s.Agents, s.Hooks, s.StaleAfter = c.Agents, c.Hooks, c.StaleAfter
+	s.Agents, s.Hooks, s.StaleAfter, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.TemporalUI
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
 	if s.AllowedHosts, err = chosen("--allowed-hosts", cfg.AllowedHosts, EnvAllowedHosts, cfg.Getenv, c.AllowedHosts,
 		func(list []string) error { return guard.Hosts{Allowed: list}.Validate() }); err != nil {
@@ -157,7 +160,7 @@ func chosen(flag string, list []string, variable string, getenv func(string) str
 func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.AgentSource, cfg.Models, cfg.Tools, cfg.ModelRetries = s.AgentSource, s.Models, s.Tools, s.ModelRetries
 	cfg.TitleModel, cfg.ApprovalRules = s.TitleModel, s.ApprovalRules
-	cfg.Hooks, cfg.StaleAfter = s.Hooks, s.StaleAfter
+	cfg.Hooks, cfg.StaleAfter, cfg.TemporalUI = s.Hooks, s.StaleAfter, s.TemporalUI
 	cfg.AllowedHosts, cfg.AllowedOrigins = s.AllowedHosts, s.AllowedOrigins
 	cfg.RuleSource, cfg.WebhookSource = s.RuleSource, s.WebhookSource
 }

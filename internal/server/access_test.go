@@ -95,11 +95,12 @@ func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "
 // promises; an operation that is missing here fails the test.
 var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
-	auth.RoleRead: "agentChanges events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getTask getThread listAgentVersions listAgents " +
-		"listAllApprovals listApprovals listDecisions listGrants listMessages listSchedules listTasks listThreads listWorldMessages",
+	auth.RoleRead: "agentChanges events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
+		"listAgents listAllApprovals listApprovals listDecisions listGrants listMessages listRules listSchedules listTasks listThreads listWorldMessages " +
+		"renderMarkdown testRules",
 	auth.RolePost:    "completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
-	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule interruptThread pauseSchedule replaceSchedule resumeSchedule " +
+	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule interruptThread listRecords pauseSchedule replaceSchedule resumeSchedule " +
 		"retryEvent setEventStatus triggerSchedule updateThread",
 	auth.RoleAdmin: "createKey deleteAgent listKeys putAgent revokeKey rotateKey",
 }
@@ -161,7 +162,7 @@ func TestOperationsNeedTheirRoles(t *testing.T) {
 
 func TestPublicRoutes(t *testing.T) {
 	w := newWorld(t, withBadges)
-	for _, path := range []string{"/docs", "/docs/docs.js", "/docs/docs.css", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/openapi-3.0.yaml"} {
+	for _, path := range []string{"/docs", "/docs/docs.js", "/docs/docs.css", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/openapi-3.0.yaml", "/", "/page/app.js", "/page/client/threadmill.js"} {
 		assert.Equal(t, http.StatusOK, w.call("GET", path, nil).status, path)
 	}
 	w.call("GET", "/nothing", nil).problem(t, http.StatusNotFound)

@@ -18,8 +18,10 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/markdown"
 	"github.com/threadmill/threadmill/internal/outage"
 	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -120,6 +122,13 @@ type Config struct {
 	// minutes.
 	WaitLimit time.Duration
 
+	// WorkflowsURL is the address of the list of workflows in Temporal's Web UI, to which the page
+	// links. Default: no links.
+	WorkflowsURL string
+
+	// Rules are the rules that route environment events. Nil means the default rules.
+	Rules *rule.Set
+
 	// Version is the version in the OpenAPI document. Default "dev".
 	Version string
 
@@ -214,7 +223,9 @@ func New(cfg Config) (http.Handler, error) {
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
 	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
-	(&eventHandlers{l, newViews(events, cfg.Store), v}).registerEvents()
+	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v}
+	eventsOf.registerEvents()
+	eventsOf.registerRecords()
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
@@ -229,7 +240,11 @@ func New(cfg Config) (http.Handler, error) {
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
 	(&keyHandlers{c, cfg.Store}).registerKeys()
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready}).registerHealth()
+	(&infoHandlers{c, cfg.Version, cfg.WorkflowsURL}).registerInfo()
+	(&ruleHandlers{c, cfg.Rules}).registerRules()
+	c.registerMarkdown()
 	c.registerDocs(mux)
+	c.registerPage(mux)
 	return cfg.Limits.Handler(a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)), nil
 }
 
@@ -263,6 +278,7 @@ func describe(version string) huma.Config {
 // schemaNames are the schemas whose names differ from those of their Go types.
 var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[event.Item]():             "QueueItem",
+	reflect.TypeFor[markdown.Node]():          "MarkdownNode",
 	reflect.TypeFor[agent.Definition]():       "AgentDefinition",
 	reflect.TypeFor[agent.RuleDefinition]():   "AgentApprovalRule",
 	reflect.TypeFor[agent.TermsDefinition]():  "AgentApprovalTerms",
@@ -280,6 +296,11 @@ var bodyNames = map[string]string{
 	"AddBody":                 "NewQueueItem",
 	"AgentVersionsOutputBody": "AgentVersionPage",
 	"AgentsOutputBody":        "AgentList",
+	"MarkdownInputBody":       "MarkdownTexts",
+	"MarkdownOutputBody":      "MarkdownDocuments",
+	"RecordsOutputBody":       "RecordPage",
+	"RulesOutputBody":         "RuleList",
+	"RuleTestOutputBody":      "RuleTest",
 	"CancelInputBody":         "TaskCancellation",
 	"CompleteInputBody":       "TaskCompletion",
 	"CreateKeyInputBody":      "APIKeyRequest",

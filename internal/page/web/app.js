@@ -1,0 +1,171 @@
+// The page: its parts, what the address shows, the theme, the connection and the API key.
+
+import "./approvals.js";
+import "./agents.js";
+import "./inbox.js";
+import "./rules.js";
+import "./thread.js";
+import { APIError } from "./client/threadmill.js";
+import { ask } from "./thread.js";
+import { button, fill, h } from "./dom.js";
+import { client, load, myName, server, setMyName, signedIn, signIn, signOut } from "./session.js";
+
+/** @typedef {import("./client/threadmill.js").StreamState} StreamState */
+
+const THEME = "threadmill.theme";
+
+/** The parts besides threads: name, label, element. */
+const PARTS = /** @type {const} */ ([["approvals", "Approvals", "tm-approvals"], ["agents", "Agents", "tm-agents"], ["rules", "Rules", "tm-rules"], ["schedules", "Schedules", "tm-schedules"]]);
+
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+const list = /** @type {HTMLElement} */ (document.getElementById("list"));
+const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
+const tools = /** @type {HTMLElement} */ (document.getElementById("tools"));
+const badge = h("span", { class: "count", hidden: true });
+const connection = h("span", { class: "connection", role: "status" });
+
+/** What the address says: the part, and what of it. */
+function route() {
+  const [, part = "", ...rest] = location.hash.replace(/^#/, "").split("/");
+  return { part, rest: rest.map(decodeURIComponent) };
+}
+
+/** @type {import("./thread.js").ThreadView | undefined} */
+let shown;
+
+function show() {
+  const { part, rest } = route();
+  const [id = "", anchor = ""] = rest;
+  const inThreads = part === "" || part === "threads" || part === "new";
+  document.body.dataset.part = part === "threads" && id ? "thread" : part === "" || part === "threads" ? "list" : part;
+  for (const link of nav.querySelectorAll("a")) {
+    if ((link.dataset.part === "threads") === inThreads && (inThreads || link.dataset.part === part)) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  /** @type {any} */ (list.querySelector("tm-inbox"))?.select(part === "threads" ? id : "");
+  document.title = "Threadmill";
+  if (part === "threads" && id) {
+    if (shown?.isConnected && shown.threadId === id) return shown.show(anchor);
+    shown = /** @type {import("./thread.js").ThreadView} */ (h("tm-thread", { threadId: id, anchor }));
+    return fill(main, shown);
+  }
+  shown = undefined;
+  if (part === "new") return fill(main, h("tm-new-thread"));
+  const known = PARTS.find(([name]) => name === part);
+  if (known) return fill(main, h("div", { class: "page" }, h(known[2], { agent: id })));
+  return fill(main, h("div", { class: "welcome" }, h("h1", null, "Threadmill"), h("p", null, "Choose a thread, or open a new one."), h("p", { class: "hint" },
+    h("kbd", null, "/"), " search · ", h("kbd", null, "n"), " new thread · ", h("kbd", null, "g"), " approvals · ", h("kbd", null, "?"), " keys")));
+}
+
+/** The state of each stream. @type {Map<EventTarget | null, { state: StreamState, error?: Error }>} */
+const states = new Map();
+
+document.addEventListener("connection", (e) => {
+  const { detail, target } = /** @type {CustomEvent} */ (e);
+  states.set(target, detail);
+  for (const element of states.keys()) if (element instanceof Node && !element.isConnected) states.delete(element);
+  const lost = [...states.values()].some((s) => s.state === "waiting");
+  const denied = [...states.values()].find((s) => s.error instanceof APIError && s.error.status === 401);
+  connection.className = `connection ${lost ? "lost" : "live"}`;
+  fill(connection, lost ? "Reconnecting…" : "Live");
+  connection.title = lost ? "The connection was lost. What you miss follows when it is back." : "Changes appear as they happen";
+  if (denied) signInDialog("Your API key is not valid any more.");
+});
+
+let signingIn = false;
+
+/** @param {string} why */
+async function signInDialog(why) {
+  if (signingIn) return;
+  signingIn = true;
+  const key = h("input", { type: "password", autocomplete: "off", required: true, "aria-label": "API key" });
+  await ask(h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "API key"), h("p", null, why), h("label", null, "Key", key),
+    h("p", { class: "hint" }, "It stays in this tab until you close it."), h("button", { class: "primary" }, "Continue"))));
+  signingIn = false;
+  if (key.value) signIn(key.value.trim());
+  start();
+}
+
+function showTools() {
+  const theme = document.documentElement.dataset.theme ?? "auto";
+  fill(tools, connection,
+    server.name
+      ? h("span", { class: "me", title: `Roles: ${server.roles.join(", ")}` }, server.name)
+      : h("input", { class: "me", value: myName(), placeholder: "Your name", "aria-label": "Your name", maxLength: 64, onchange: (/** @type {Event} */ e) => setMyName(/** @type {HTMLInputElement} */ (e.target).value.trim()) }),
+    signedIn() && button("Sign out", () => { signOut(); location.reload(); }, { class: "quiet" }),
+    h("a", { href: "/docs", title: "The API" }, "API"),
+    button({ auto: "◐", light: "☀", dark: "☾" }[theme] ?? "◐", () => {
+      setTheme({ auto: "light", light: "dark", dark: "auto" }[theme] ?? "auto");
+      showTools();
+    }, { class: "quiet", "aria-label": `Theme: ${theme}`, title: `Theme: ${theme}` }));
+}
+
+/** @param {string} theme */
+function setTheme(theme) {
+  localStorage.setItem(THEME, theme);
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+}
+
+async function count() {
+  try {
+    const { approvals } = await client.waiting({ limit: 200 });
+    badge.hidden = approvals.length === 0;
+    fill(badge, approvals.length);
+    badge.title = `${approvals.length} waiting`;
+  } catch {
+    // The next change counts again.
+  }
+}
+
+let counting = 0;
+document.addEventListener("threads-changed", () => {
+  clearTimeout(counting);
+  counting = window.setTimeout(count, 300);
+});
+
+document.addEventListener("keydown", (e) => {
+  const target = /** @type {HTMLElement} */ (e.target);
+  if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
+  switch (e.key) {
+    case "/":
+      /** @type {HTMLElement | null} */ (list.querySelector("input[type=search]"))?.focus();
+      break;
+    case "n":
+      location.hash = "#/new";
+      break;
+    case "g":
+      location.hash = "#/approvals";
+      break;
+    case "?":
+      ask(h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Keys"), h("dl", { class: "facts" },
+        [["/", "search threads"], ["n", "new thread"], ["g", "approvals"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
+          .map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]).flat()), h("button", { class: "primary" }, "Close"))));
+      break;
+    default:
+      return;
+  }
+  e.preventDefault();
+});
+
+async function start() {
+  try {
+    await load();
+  } catch (error) {
+    if (error instanceof APIError && (error.status === 401 || error.status === 403)) {
+      return signInDialog(error.status === 403 ? error.message : "This server requires an API key.");
+    }
+    fill(main, h("div", { class: "welcome" }, h("h1", null, "No connection"), h("p", { role: "alert" }, /** @type {Error} */ (error).message), button("Try again", start)));
+    setTimeout(start, 3000);
+    return;
+  }
+  showTools();
+  fill(nav, h("a", { href: "#/", "data-part": "threads" }, "Threads"), PARTS.map(([name, label]) => h("a", { href: `#/${name}`, "data-part": name }, label, name === "approvals" && [" ", badge])));
+  fill(list, h("tm-inbox"));
+  show();
+  count();
+}
+
+addEventListener("hashchange", show);
+setTheme(localStorage.getItem(THEME) ?? "auto");
+start();

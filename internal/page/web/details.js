@@ -1,0 +1,115 @@
+// What is beside a thread: why a line came to be, and the thread's queue, tasks, grants and metadata.
+
+import { showGrants } from "./approvals.js";
+import { act, ago, button, cut, fill, h, pretty, time } from "./dom.js";
+import { client, may, myName } from "./session.js";
+
+/** @import { Thread } from "./client/threadmill.js" */
+/** @import { Line } from "./timeline.js" */
+
+/** @param {string} title @param {() => void} close */
+function sideHeader(title, close) {
+  return h("header", { class: "row" }, h("h2", { class: "grow" }, title), button("×", close, { class: "quiet", "aria-label": "Close the details" }));
+}
+
+/** @param {[string, any][]} facts */
+function list(facts) {
+  return h("dl", { class: "facts" }, facts.filter(([, value]) => value !== undefined && value !== "" && value !== null)
+    .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]).flat());
+}
+
+/**
+ * Shows the chain of causes of a line.
+ * @param {Element} side @param {string} threadId @param {Line} line @param {() => void} close
+ */
+export async function showWhy(side, threadId, line, close) {
+  const body = h("div", null, h("p", { class: "hint" }, "Loading…"));
+  fill(side, sideHeader("Why did this happen?", close), body);
+  if (!may("operate")) {
+    fill(body, list([["Turn", line.eventId], ["Agent", line.agent], ["Reply", line.messageId]]), h("p", { class: "hint" }, "The records behind it need a key with the role operate."));
+    return;
+  }
+  const ids = new Set([line.eventId, `${line.eventId}.hook`, line.messageId, `${line.messageId}.llm`, `${line.messageId}.hook`, `${line.messageId}.calls`,
+    `${line.messageId}.calls.hook`, line.callId && `${line.callId}.result`, line.callId && `${line.callId}.result.hook`].flatMap((id) => (id === undefined || id.startsWith("undefined") ? [] : [id])));
+  await act(null, async () => {
+    const { records } = await client.request("GET", `/v1/threads/${encodeURIComponent(threadId)}/records`, { query: { id: [...ids] } });
+    const cause = records.find((/** @type {any} */ r) => r.id === line.eventId);
+    fill(body, h("ol", { class: "causes" },
+      cause?.parentEventId && h("li", null, "Caused by ", h("code", null, cause.parentEventId)),
+      records.map((/** @type {any} */ r) => h("li", null, because(r), h("span", { class: "hint" }, " ", time(r.createdAt)),
+        h("details", null, h("summary", null, `Record ${r.seq}`), h("pre", { class: "code", tabIndex: 0 }, pretty(r)))))),
+    list([["Turn", line.eventId], ["Trace", cause?.traceId]]));
+  });
+}
+
+/** A sentence on a record. @param {any} r */
+function because(r) {
+  const p = r.payload;
+  switch (r.type) {
+    case "message":
+      if (p.senderType === "tool") return `${p.toolName} returned${p.isError ? " an error" : ""}: ${cut(p.content, 80)}`;
+      return `${p.senderId} wrote: ${cut(p.content || "(tool calls only)", 80)}`;
+    case "llm_call":
+      return [`${p.agent} asked ${p.model} with ${p.messages} messages: ${p.usage.inputTokens} tokens in`, p.usage.cachedTokens && ` (${p.usage.cachedTokens} cached)`,
+        `, ${p.usage.outputTokens} out`, `, ${(p.durationMs / 1000).toFixed(1)} s`, p.attempt > 1 && `, attempt ${p.attempt}`, p.finishReason && `, ${p.finishReason}`].filter(Boolean).join("");
+    case "tool_call":
+      return `${p.agentName} called ${p.toolCalls.map((/** @type {any} */ c) => c.function.name).join(", ")}`;
+    case "hook":
+      return `Hooks: ${(p.hooks ?? []).map((/** @type {any} */ one) => `${one.name} ${one.outcome}${one.error ? ` (${one.error})` : ""}`).join(", ") || p.outcome}`;
+    case "env":
+      return `Event ${p.type} from ${p.metadata?.source ?? "the environment"}`;
+  }
+  return r.type;
+}
+
+/**
+ * Shows what the thread has beside its lines.
+ * @param {Element} side @param {Thread} thread @param {"thread" | "queue"} part @param {() => void} close
+ */
+export function showDetails(side, thread, part, close) {
+  const queue = h("section"), tasks = h("section"), grants = h("section");
+  fill(side, sideHeader(part === "queue" ? "Queue" : "Thread", close),
+    h("section", null, list([["Id", h("code", null, thread.id)], ["Status", thread.status], ["Opened", time(thread.createdAt)], ["Active", thread.updatedAt && ago(thread.updatedAt)],
+      ["Agents", thread.agents.join(", ")], ["Records", thread.head.toLocaleString()], ["Metadata", thread.metadata && h("pre", { class: "code", tabIndex: 0 }, pretty(thread.metadata))]])),
+    h("h3", null, "Queue"), queue, h("h3", null, "Background tasks"), tasks, h("h3", null, "Grants"), grants);
+  showQueue(thread.id, queue);
+  act(null, async () => {
+    const found = await client.request("GET", `/v1/threads/${encodeURIComponent(thread.id)}/tasks`);
+    fill(tasks, found.tasks.length === 0 ? h("p", { class: "hint" }, "None.") : h("ul", { class: "plain" }, found.tasks.map((/** @type {any} */ t) => h("li", null,
+      h("span", { class: `badge ${t.state}` }, t.state), " ", t.title || t.tool || t.subAgent, h("span", { class: "hint" }, " ", time(t.startedAt)),
+      t.error && h("p", { class: "error" }, t.error),
+      t.state === "running" && may("operate") && button("Cancel", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+        await client.request("POST", `/v1/tasks/${encodeURIComponent(t.id)}/cancel`, { body: { by: myName() || undefined } });
+        showDetails(side, thread, part, close);
+      }), { class: "quiet danger" })))));
+  });
+  act(null, () => showGrants(thread.id, grants));
+}
+
+/** @param {string} id @param {Element} place */
+async function showQueue(id, place) {
+  const path = `/v1/threads/${encodeURIComponent(id)}/queue`;
+  await act(null, async () => {
+    const queue = await client.request("GET", path);
+    /** @param {any} item @param {string} state @param {...any} controls */
+    const row = (item, state, ...controls) => h("li", { class: "queue-item" }, h("span", { class: `badge ${state}` }, state), " ",
+      cut(item.payload?.content ?? item.type, 80), item.priority !== 0 && h("span", { class: "badge" }, `priority ${item.priority}`),
+      item.error && h("p", { class: "error" }, item.error), may("operate") && h("span", { class: "row" }, controls));
+    /** @param {string} label @param {() => Promise<unknown>} action */
+    const control = (label, action) => button(label, (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+      await action();
+      await showQueue(id, place);
+    }), { class: "quiet" });
+    /** @param {any} item */
+    const drop = (item) => control("Drop", () => client.interrupt(id, { eventId: item.id, by: myName() || undefined, reason: "dropped from the queue" }));
+    const rows = [
+      queue.processing && row(queue.processing, "processing"),
+      ...(queue.waiting ?? []).map((/** @type {any} */ i) => row(i, "waiting")),
+      ...queue.items.map((/** @type {any} */ i) => row(i, "pending", drop(i))),
+      ...queue.failed.map((/** @type {any} */ i) => row(i, "failed",
+        control("Retry", () => client.request("POST", `${path}/${encodeURIComponent(i.id)}/retry`, { body: { by: myName() || undefined } })),
+        control("Drop", () => client.request("PATCH", `${path}/${encodeURIComponent(i.id)}`, { body: { status: "completed", by: myName() || undefined, reason: "dropped" } })))),
+    ].filter(Boolean);
+    fill(place, rows.length === 0 ? h("p", { class: "hint" }, "Empty.") : h("ul", { class: "plain" }, rows), button("Refresh", () => showQueue(id, place), { class: "quiet" }));
+  });
+}

@@ -1,0 +1,277 @@
+// How the lines of a thread look.
+
+import { approvalCard, decisionText } from "./approvals.js";
+import { act, button, copyButton, cut, fill, h, hue, markdown, pretty, time, visible } from "./dom.js";
+import { client, may, myName } from "./session.js";
+import { isWaiting, settled } from "./timeline.js";
+
+/** @import { Line } from "./timeline.js" */
+
+/**
+ * @typedef {object} Context
+ * @property {string} threadId
+ * @property {boolean} nested Whether the thread is shown within another.
+ * @property {(line: Line) => void} why Shows why a line came to be.
+ * @property {(eventId: string) => boolean} failed Whether a turn has failed and can be retried.
+ */
+
+/** Results that are longer than this are folded further. */
+const LONG = 1200;
+
+/** Renders Markdown of lines that come into view. */
+const seen = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting) continue;
+    seen.unobserve(target);
+    markdown(target, /** @type {any} */ (target).source);
+  }
+}, { rootMargin: "600px" });
+
+/** Makes the element of a line. @param {Line} line @param {Context} context */
+export function lineElement(line, context) {
+  const element = h(line.kind === "tool" ? "section" : "article", { class: `line ${line.kind}`, tabIndex: -1 });
+  if (!context.nested) element.id = `line-${line.key}`;
+  /** @type {any} */ (element).line = line;
+  showLine(element, line, context);
+  return element;
+}
+
+/** Shows a line again after a change. @param {HTMLElement} element @param {Line} line @param {Context} context */
+export function showLine(element, line, context) {
+  const state = /** @type {any} */ (element);
+  if (state.version === line.version && state.line === line) return;
+  state.line = line;
+  state.version = line.version;
+  element.dataset.kind = line.kind;
+  element.dataset.agent = line.agent ?? "";
+  switch (line.kind) {
+    case "message":
+      return showMessage(element, line, context);
+    case "tool":
+      return showTool(element, line, context);
+    case "status":
+      return showStatus(element, line, context);
+    case "error":
+      fill(element, h("p", { class: "error", role: "alert" }, h("strong", null, line.agent ?? "Error"), ": ", line.text), retry(line, context), actions(line, context));
+      return;
+    case "event":
+      return showEvent(element, line, context);
+    case "gap":
+      fill(element, h("p", { class: "hint" }, line.text));
+  }
+}
+
+/** @param {Line} line @param {Context} context */
+function actions(line, context) {
+  return h("span", { class: "actions" },
+    line.place && !context.nested && h("a", { href: `#/threads/${encodeURIComponent(context.threadId)}/${encodeURIComponent(line.key)}`, title: "Permalink", "aria-label": "Permalink" }, "#"),
+    line.eventId && button("Why?", () => context.why(line), { class: "quiet", title: "Why did this happen?" }));
+}
+
+/** @param {Line} line @param {Context} context */
+function retry(line, context) {
+  const id = line.eventId;
+  if (!id || !context.failed(id) || !may("operate")) return undefined;
+  return button("Retry", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () =>
+    client.request("POST", `/v1/threads/${encodeURIComponent(context.threadId)}/queue/${encodeURIComponent(id)}/retry`, { body: { by: myName() || undefined } })));
+}
+
+/** @param {HTMLElement} element @param {Line} line @param {Context} context */
+function showMessage(element, line, context) {
+  const state = /** @type {any} */ (element);
+  element.className = `line message ${line.role} ${line.state}`;
+  if (line.agent) element.classList.add(`hue-${hue(line.agent)}`);
+  if (!state.body) {
+    state.who = h("strong", { class: "who" });
+    state.when = h("span", { class: "when" });
+    state.thought = h("pre", { class: "thought-text", tabIndex: 0 });
+    state.thoughts = h("details", { class: "thought", hidden: true }, h("summary", null, "Thoughts"), state.thought);
+    state.body = h("div", { class: "body" });
+    state.foot = h("div", { class: "foot" });
+    fill(element, h("header", null, state.who, state.when), state.thoughts, state.body, state.foot);
+  }
+  fill(state.who, line.agent ?? line.sender ?? line.role);
+  fill(state.when, time(line.createdAt), actions(line, context));
+  state.thoughts.hidden = !line.thought;
+  if (line.thought) {
+    append(state.thought, line.thought);
+    // Thoughts are open while there is nothing else to read.
+    if (!state.thoughts.touched) {
+      state.thoughts.open = line.state === "streaming" && !line.text;
+      state.thoughts.querySelector("summary").onclick ??= () => (state.thoughts.touched = true);
+    }
+  }
+  if (line.state === "streaming" || line.state === "failed") {
+    state.body.setAttribute("data-text", "");
+    append(state.body, line.text ?? "");
+  } else if (state.body.source !== line.text) {
+    state.body.source = line.text;
+    state.body.setAttribute("data-text", "");
+    append(state.body, line.text ?? "");
+    seen.unobserve(state.body);
+    if (line.text) seen.observe(state.body);
+  }
+  fill(state.foot,
+    line.state === "streaming" && !line.text && !line.thought && h("span", { class: "hint" }, "…"),
+    line.state === "interrupted" && h("span", { class: "badge" }, "interrupted"),
+    line.error && h("p", { class: "error", role: "alert" }, line.error),
+    (line.error || line.state === "failed") && retry(line, context));
+}
+
+/** Shows text that only grows, without building it again. @param {HTMLElement} element @param {string} text */
+function append(element, text) {
+  const state = /** @type {any} */ (element);
+  if (state.piece?.parentNode === element && text.startsWith(state.written)) {
+    state.piece.appendData(visible(text.slice(state.written.length)));
+  } else {
+    state.piece = document.createTextNode(visible(text));
+    element.replaceChildren(state.piece);
+  }
+  state.written = text;
+}
+
+/** @param {Line} line */
+function toolState(line) {
+  const decided = settled(line);
+  if (line.output !== undefined) {
+    if (decided?.decision === "deny") return "denied";
+    if (decided?.decision === "expired") return "expired";
+    return line.failed ? "failed" : "done";
+  }
+  if (isWaiting(line)) return "waiting";
+  if (line.call) return "waits for a client";
+  return line.progress ? "running" : "called";
+}
+
+/** The first argument of a call, for its summary. @param {string} [args] */
+function gist(args) {
+  try {
+    const values = Object.values(JSON.parse(args ?? "{}"));
+    return values.map((v) => (typeof v === "string" ? v : JSON.stringify(v))).join(" · ");
+  } catch {
+    return args ?? "";
+  }
+}
+
+/** @param {HTMLElement} element @param {Line} line @param {Context} context */
+function showTool(element, line, context) {
+  const state = /** @type {any} */ (element);
+  const now = toolState(line);
+  element.className = `line tool ${now.replaceAll(" ", "-")}`;
+  if (line.agent) element.classList.add(`hue-${hue(line.agent)}`);
+  if (!state.details) {
+    state.summary = h("summary", { onclick: () => (state.touched = true) });
+    state.args = h("pre", { class: "code args", tabIndex: 0, "aria-label": "Arguments" });
+    state.progress = h("pre", { class: "progress", tabIndex: 0, "aria-label": "Progress", hidden: true });
+    state.decisions = h("div", { class: "decisions" });
+    state.result = h("div", { class: "result" });
+    state.child = h("div");
+    state.details = h("details", null, state.summary, h("div", { class: "tool-body" }, state.args, state.decisions, state.progress, state.child, state.result));
+    fill(element, state.details);
+  }
+  fill(state.summary,
+    h("span", { class: "state", title: now }, now),
+    h("code", { class: "tool-name" }, line.name),
+    h("span", { class: "gist" }, cut(gist(line.args), 120)),
+    h("span", { class: "when" }, line.agent, " ", time(line.createdAt), actions(line, context)));
+  state.args.hidden = line.args === undefined || now === "waiting"; // the card shows them
+  if (state.argsText !== line.args) {
+    state.argsText = line.args;
+    fill(state.args, pretty(line.args ?? ""));
+  }
+  if (line.progress) {
+    state.progress.hidden = false;
+    append(state.progress, line.progress.join(line.name === "call_agent" || line.name === "shell_cmd" ? "" : "\n"));
+    state.progress.scrollTop = state.progress.scrollHeight;
+  }
+  // Approvals are opened once: what a person is about to decide on stays as it is.
+  const asked = isWaiting(line) ? JSON.stringify(line.request) : "";
+  if (state.asked !== asked || asked === "") {
+    state.asked = asked;
+    fill(state.decisions,
+      asked !== "" && line.request && approvalCard(context.threadId, line.request),
+      (line.decisions ?? []).map((d) => h("p", { class: `decision ${d.decision}` }, decisionText(d), " ", time(d.decidedAt),
+        d.arguments && line.args !== d.arguments && h("details", null, h("summary", null, "Edited arguments"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.arguments))))));
+  }
+  if (line.output !== undefined && state.output !== line.output) {
+    state.output = line.output;
+    const text = pretty(line.output);
+    const whole = h("pre", { class: line.failed ? "output failed" : "output", tabIndex: 0, "aria-label": "Result" }, text.length > LONG ? `${text.slice(0, LONG)}…` : text);
+    fill(state.result, whole, h("div", { class: "row" },
+      text.length > LONG && button(`Show all ${text.length.toLocaleString()} characters`, (e) => {
+        fill(whole, text);
+        /** @type {HTMLElement} */ (e.currentTarget).remove();
+      }, { class: "quiet" }),
+      copyButton("Copy", () => line.output ?? "")));
+  }
+  if (!context.nested && isSubAgent(line) && !state.sub) {
+    state.sub = button("Show the sub-agent's thread", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => showChild(state, line, context)), { class: "quiet" });
+    fill(state.child, state.sub);
+  }
+  if (!state.touched) state.details.open = now === "waiting" || now === "running" || now === "waits for a client";
+}
+
+/** @param {Line} line */
+function isSubAgent(line) {
+  return line.name === "call_agent" || line.name === "call-agent";
+}
+
+/** Shows the thread of a sub-agent within its call. @param {any} state @param {Line} line @param {Context} context */
+async function showChild(state, line, context) {
+  for (let cursor = ""; ; ) {
+    const page = await client.threads({ q: `${context.threadId}.s`.slice(0, 200), limit: 200, cursor });
+    const child = page.threads.find((t) => t.parent === context.threadId && t.metadata?.parentToolCallId === line.callId);
+    if (child) {
+      const view = h("tm-thread", { nested: true });
+      /** @type {any} */ (view).threadId = child.id;
+      fill(state.child, h("p", { class: "row" }, h("a", { href: `#/threads/${encodeURIComponent(child.id)}` }, child.title || child.id)), view);
+      return;
+    }
+    if (!page.next) throw new Error("The sub-agent's thread was not found: the call may not have started yet.");
+    cursor = page.next;
+  }
+}
+
+/** @param {HTMLElement} element @param {Line} line @param {Context} context */
+function showStatus(element, line, context) {
+  const s = /** @type {NonNullable<Line["status"]>} */ (line.status);
+  const failed = s.status === "turn_ended" && s.turn === "failed";
+  element.className = `line status ${failed ? "failed" : s.status}`;
+  fill(element, h("p", null, statusText(s), " ", time(line.createdAt)), failed && retry(line, context), actions(line, context));
+}
+
+/** @param {NonNullable<Line["status"]>} s */
+export function statusText(s) {
+  const detail = s.detail ? `: ${s.detail}` : "";
+  const by = s.by ? ` by ${s.by}` : "";
+  switch (s.status) {
+    case "opened":
+      return `Thread opened${s.agents?.length ? ` with ${s.agents.join(", ")}` : ""}`;
+    case "updated":
+      return ["Thread changed", by, s.title && `: titled “${s.title}”`, s.agents && `: agents are now ${s.agents.join(", ") || "the default one"}`].filter(Boolean).join("");
+    case "closed":
+      return `Thread closed${by}${detail}`;
+    case "turn_ended":
+      return `The turn ${/** @type {Record<string, string>} */ ({ failed: "failed", interrupted: "was interrupted", expired: "expired before its turn" })[s.turn ?? ""] ?? `ended: ${s.turn}`}${detail}`;
+    case "interrupted":
+      return `Interrupted${by}${detail}`;
+    case "intercepted":
+      return `Hook${detail}`;
+    case "retried":
+      return `Retried${by}`;
+    case "unmatched":
+      return `No rule matches the event${detail}`;
+  }
+  return `Event ${s.status}${by}${detail}`;
+}
+
+/** @param {HTMLElement} element @param {Line} line @param {Context} context */
+function showEvent(element, line, context) {
+  const e = /** @type {NonNullable<Line["event"]>} */ (line.event);
+  const source = /** @type {any} */ (e.metadata)?.source ?? "env";
+  fill(element, h("details", null,
+    h("summary", null, h("span", { class: "state" }, "event"), h("code", { class: "tool-name" }, e.type), h("span", { class: "gist" }, cut(JSON.stringify(e.payload ?? null), 120)),
+      line.rule && h("span", { class: "badge" }, `rule ${line.rule}`),
+      h("span", { class: "when" }, source, " ", time(line.createdAt), actions(line, context))),
+    h("pre", { class: "code", tabIndex: 0 }, pretty({ payload: e.payload, metadata: e.metadata }))));
+}

@@ -1,0 +1,101 @@
+// Rules, with a tester, and schedules.
+
+import { act, ago, button, fill, h, notify, pretty } from "./dom.js";
+import { client, may } from "./session.js";
+
+class Rules extends HTMLElement {
+  connectedCallback() {
+    const list = h("div"), result = h("div", { role: "status" });
+    const type = h("input", { value: "file.changed", "aria-label": "Type of the event", class: "code" });
+    const payload = h("textarea", { rows: 4, value: '{"path": "README.md"}', class: "code", spellcheck: false, "aria-label": "Payload as JSON" });
+    const metadata = h("textarea", { rows: 2, value: "{}", class: "code", spellcheck: false, "aria-label": "Metadata as JSON" });
+    const test = button("Test", () => act(test, async () => {
+      const tested = await client.request("POST", "/v1/rules/test", { body: { type: type.value, payload: JSON.parse(payload.value || "null"), metadata: JSON.parse(metadata.value || "{}") } });
+      fill(result,
+        h("p", null, tested.rule ? ["Handled by ", h("strong", null, tested.rule.name), ": ", does(tested.rule)] : "No rule matches: the event is stored with a warning."),
+        h("ul", { class: "plain" }, tested.rules.map((/** @type {any} */ r) => h("li", { class: r.matches ? "match" : "no-match" }, r.matches ? "✓ " : "✗ ", h("code", null, r.name), " ",
+          r.matches ? (r.name === tested.rule?.name ? "matches, and handles it" : "matches, but another has priority")
+            : r.type ? ["the type matches, but not ", h("code", null, conditionText(r.failed))] : "is for other types"))));
+    }), { class: "primary" });
+    fill(this, h("header", { class: "page-header" }, h("h1", null, "Rules")),
+      h("section", { class: "card wide" }, h("h2", null, "Which rule would match?"), h("p", { class: "hint" }, "Nothing is published."),
+        h("label", null, "Type", type), h("label", null, "Payload", payload), h("label", null, "Metadata", metadata), h("div", { class: "row" }, test), result),
+      list);
+    act(null, async () => {
+      const { rules } = await client.request("GET", "/v1/rules");
+      fill(list, h("div", { class: "scroll-x" }, h("table", null, h("thead", null, h("tr", null, ["Rule", "Events", "Conditions", "Priority", "What it does"].map((t) => h("th", { scope: "col" }, t)))),
+        h("tbody", null, rules.map((/** @type {any} */ r) => h("tr", null,
+          h("td", null, h("strong", null, r.name), r.default && h("span", { class: "badge" }, "default")), h("td", null, r.events.map((/** @type {string} */ e) => [h("code", null, e), " "]).flat()),
+          h("td", null, (r.where ?? []).map((/** @type {any} */ c) => h("div", null, h("code", null, conditionText(c))))), h("td", null, r.priority), h("td", null, does(r))))))));
+    });
+  }
+}
+
+/** @param {any} c */
+function conditionText(c) {
+  const { field, ...test } = c;
+  return `${field} ${Object.entries(test).map(([name, value]) => `${name} ${JSON.stringify(value)}`).join(", ")}`;
+}
+
+/** @param {any} r */
+function does(r) {
+  return [
+    r.debounce && `waits until none came for ${r.debounce}`, r.throttle && `at most one in ${r.throttle}`, r.log && "writes it to the log", r.function && "calls a function",
+    r.processor && `processor ${r.processor}`, r.agent && `asks ${r.agent.name || "the agent of the event"}`, r.message && "makes it a message",
+  ].filter(Boolean).join(", ") || "stores it";
+}
+
+customElements.define("tm-rules", Rules);
+
+class Schedules extends HTMLElement {
+  connectedCallback() {
+    this.list = h("div");
+    fill(this, h("header", { class: "page-header" }, h("h1", null, "Schedules"), may("operate") && button("New schedule", () => this.#edit(undefined), { class: "primary" })), this.list);
+    this.#load();
+  }
+
+  #load() {
+    return act(null, async () => {
+      const { schedules } = await client.request("GET", "/v1/schedules");
+      /** @param {any} s @param {string} verb @param {string} label */
+      const control = (s, verb, label) => button(label, (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+        await client.request("POST", `/v1/schedules/${encodeURIComponent(s.id)}/${verb}`, { body: verb === "trigger" ? undefined : {} });
+        notify(verb === "trigger" ? "It runs now." : "Done.");
+        await this.#load();
+      }), { class: "quiet" });
+      fill(/** @type {Element} */ (this.list), schedules.length === 0 ? h("p", { class: "hint" }, "There are no schedules.") : h("div", { class: "cards" }, schedules.map((/** @type {any} */ s) => h("article", { class: "card" },
+        h("h2", null, s.id, " ", s.paused && h("span", { class: "badge" }, "paused"), s.done && h("span", { class: "badge" }, "done")),
+        h("p", null, s.message ? `“${s.message.content}”` : `Event ${s.event?.type}`, " to ", h("a", { href: `#/threads/${encodeURIComponent(s.threadId)}` }, s.threadId)),
+        h("p", { class: "hint" }, [...(s.cron ?? []), s.every && `every ${s.every}`].filter(Boolean).join(", "), s.timezone && ` (${s.timezone})`, s.next[0] && ` · next ${ago(s.next[0])}`, ` · ${s.runs} runs`),
+        s.recent.filter((/** @type {any} */ r) => r.error).slice(-1).map((/** @type {any} */ r) => h("p", { class: "error" }, r.error)),
+        may("operate") && h("div", { class: "row" }, control(s, s.paused ? "resume" : "pause", s.paused ? "Resume" : "Pause"), control(s, "trigger", "Run now"), button("Edit", () => this.#edit(s), { class: "quiet" }),
+          button("Delete", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+            await client.request("DELETE", `/v1/schedules/${encodeURIComponent(s.id)}`);
+            await this.#load();
+          }), { class: "quiet danger" }))))));
+    });
+  }
+
+  /** @param {any} s */
+  #edit(s) {
+    const { next, recent, runs, createdAt, updatedAt, done, lateRuns, overlappedRuns, ...spec } = s ?? { id: "", threadId: "", cron: ["0 9 * * 1-5"], timezone: "UTC", open: true, message: { content: "" } };
+    const text = h("textarea", { value: pretty(spec), rows: 14, class: "code", spellcheck: false, "aria-label": "Schedule as JSON" });
+    const error = h("p", { class: "error", role: "alert", hidden: true });
+    const save = button("Save", async () => {
+      try {
+        const body = JSON.parse(text.value);
+        if (body.id === "") delete body.id;
+        await (s ? client.request("PUT", `/v1/schedules/${encodeURIComponent(s.id)}`, { body }) : client.request("POST", "/v1/schedules", { body }));
+        notify("The schedule is saved.");
+        await this.#load();
+      } catch (problem) {
+        error.hidden = false;
+        fill(error, /** @type {Error} */ (problem).message);
+      }
+    }, { class: "primary" });
+    fill(/** @type {Element} */ (this.list), h("section", { class: "card wide" }, h("h2", null, s ? `Edit ${s.id}` : "New schedule"), text, error, h("div", { class: "row" }, save, button("Cancel", () => this.#load()))));
+    text.focus();
+  }
+}
+
+customElements.define("tm-schedules", Schedules);

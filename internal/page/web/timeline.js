@@ -1,0 +1,366 @@
+// The lines of a thread, made of its events. It has no effects: thread.js shows the lines.
+
+/** @import { AgentEvent } from "./client/threadmill.js" */
+/** @import { components } from "./client/api.js" */
+/** @typedef {components["schemas"]["ApprovalRequest"]} ApprovalRequest */
+/** @typedef {components["schemas"]["Approval"]} Approval */
+/** @typedef {components["schemas"]["ClientCall"]} ClientCall */
+/** @typedef {components["schemas"]["StatusChange"]} StatusChange */
+
+/**
+ * @typedef {object} Line
+ * @property {string} key Unique among the lines, and the same in every view of the thread.
+ * @property {"message" | "tool" | "status" | "error" | "gap" | "event"} kind
+ * @property {number} version Grows with each change.
+ * @property {string} [place] The place of the line's first stored event, for permalinks.
+ * @property {string} [eventId] The event of the turn.
+ * @property {string} [agent]
+ * @property {string} [createdAt]
+ * @property {string} [text] Of a message, a status, an error or a gap.
+ * @property {string} [sender]
+ * @property {string} [role] Of a message: user, assistant or system.
+ * @property {string} [messageId]
+ * @property {string} [thought]
+ * @property {number} [attempt]
+ * @property {"streaming" | "stored" | "final" | "interrupted" | "failed"} [state] Of a message.
+ * @property {string} [error] Why a message failed.
+ * @property {string} [callId] Of a tool call.
+ * @property {string} [name]
+ * @property {string} [args]
+ * @property {string[]} [progress]
+ * @property {string} [output]
+ * @property {boolean} [failed] Of a tool call: its result is an error.
+ * @property {ApprovalRequest} [request]
+ * @property {Approval[]} [decisions]
+ * @property {ClientCall} [call]
+ * @property {StatusChange} [status]
+ * @property {components["schemas"]["EnvEvent"]} [event]
+ * @property {string} [rule] The rule that handled the event.
+ */
+
+/**
+ * @typedef {object} Turn
+ * @property {string} id The event.
+ * @property {string} text What it is about.
+ * @property {boolean} begun Whether an agent has begun to work on it.
+ */
+
+/** The most pieces of progress that a call keeps. */
+const MAX_PROGRESS = 500;
+
+export class Timeline {
+  constructor() {
+    /** @type {Line[]} */
+    this.lines = [];
+    /** @type {Map<string, Line>} */
+    this.byKey = new Map();
+    /** The turns that have not ended, in order. @type {Map<string, Turn>} */
+    this.turns = new Map();
+    /** Turns that failed and were not retried. @type {Set<string>} */
+    this.failed = new Set();
+    /** Turns that have ended. @type {Set<string>} */
+    this.ended = new Set();
+    /** Turns that failed once, and were retried or set by hand. @type {Set<string>} */
+    this.settled = new Set();
+    /** @type {Set<string>} */
+    this.agents = new Set();
+    /** Model calls that are retried, by event. @type {Map<string, NonNullable<StatusChange["retry"]>>} */
+    this.retrying = new Map();
+    this.closed = false;
+  }
+
+  /** The turn in progress: the first that an agent works on, or else the first. */
+  get current() {
+    const turns = [...this.turns.values()];
+    return turns.find((t) => t.begun) ?? turns[0];
+  }
+
+  /** The calls that wait for a person. */
+  get waiting() {
+    return this.lines.filter((l) => l.kind === "tool" && isWaiting(l));
+  }
+
+  /**
+   * Applies an event and returns the lines that it changed.
+   * @param {AgentEvent} e
+   * @param {string} [place] Of a stored event.
+   * @returns {Line[]}
+   */
+  apply(e, place) {
+    const stored = e.createdAt !== undefined ? place : undefined;
+    if (e.agent) this.agents.add(e.agent);
+    const turn = e.eventId ? this.turns.get(e.eventId) : undefined;
+    if (turn && e.agent) turn.begun = true;
+    if (e.eventId && e.type !== "status") this.retrying.delete(e.eventId);
+    if (isShownEvent(e)) return [];
+    switch (e.type) {
+      case "message":
+        return this.#message(e, stored);
+      case "stream":
+      case "thought":
+        return this.#piece(e);
+      case "reset":
+        return this.#reset(e);
+      case "final":
+        return this.#change(messageKey(e.messageId), (l) => (l.state = l.state === "interrupted" ? l.state : "final"));
+      case "error":
+        return this.#error(e, stored);
+      case "tool_call":
+        return this.#tool(e, stored, (l) => Object.assign(l, { name: e.toolName, args: e.toolArgs }));
+      case "tool_progress":
+        return this.#tool(e, stored, (l) => {
+          l.progress = [...(l.progress ?? []), typeof e.data === "string" ? e.data : JSON.stringify(e.data)].slice(-MAX_PROGRESS);
+        });
+      case "tool_result":
+        return this.#tool(e, stored, (l) => Object.assign(l, { output: e.output, failed: e.isError === true }));
+      case "approval_request":
+        return this.#tool({ ...e, toolCallId: e.request.toolCallId, toolName: e.request.toolName }, stored, (l) => {
+          l.request = e.request;
+          l.args ??= e.request.arguments;
+        });
+      case "approval":
+        return this.#tool({ ...e, toolCallId: e.approval.toolCallId, toolName: e.approval.toolName }, stored, (l) => {
+          l.decisions = [...(l.decisions ?? []), e.approval];
+          if (l.request && e.approval.votes) l.request = { ...l.request, votes: e.approval.votes };
+        });
+      case "client_call":
+        return this.#tool({ ...e, toolCallId: e.call.toolCallId, toolName: e.call.toolName }, stored, (l) => {
+          l.call = e.call;
+          l.args ??= e.call.arguments;
+        });
+      case "status":
+        return this.#status(e, stored);
+      case "environment":
+        return this.#environment(e, stored);
+      case "gap":
+        return this.#add({ key: `gap:${place ?? this.lines.length}`, kind: "gap", version: 0, text: e.detail ?? "Some live output was lost. The complete messages follow." });
+    }
+    return []; // a type of a later version
+  }
+
+  /**
+   * Puts the lines of earlier events before these. Lines that both have, such as a call and its result,
+   * become one.
+   * @param {Timeline} earlier
+   * @returns {{ added: Line[], merged: Line[] }} The lines to show before the others, and those among
+   * them that were shown already.
+   */
+  prepend(earlier) {
+    /** @type {Line[]} */
+    const merged = [];
+    for (const line of earlier.lines) {
+      const known = this.byKey.get(line.key);
+      if (known) {
+        merged.push(known);
+        const { decisions } = line;
+        for (const [field, value] of Object.entries(known)) {
+          if (value !== undefined && field !== "place" && field !== "createdAt") /** @type {any} */ (line)[field] = value;
+        }
+        line.decisions = decisions && known.decisions ? [...decisions, ...known.decisions] : (decisions ?? known.decisions);
+      }
+      this.byKey.set(line.key, line);
+    }
+    this.lines = [...earlier.lines, ...this.lines.filter((line) => !merged.includes(line))];
+    this.turns = new Map([...[...earlier.turns].filter(([id]) => !this.ended.has(id)), ...this.turns]);
+    for (const id of earlier.failed) if (!this.settled.has(id)) this.failed.add(id);
+    for (const agent of earlier.agents) this.agents.add(agent);
+    for (const id of earlier.ended) this.ended.add(id);
+    for (const id of earlier.settled) this.settled.add(id);
+    return { added: earlier.lines, merged };
+  }
+
+  /** @param {Line} line */
+  #add(line) {
+    const known = this.byKey.get(line.key);
+    if (known) {
+      Object.assign(known, line, { version: known.version + 1 });
+      return [known];
+    }
+    this.byKey.set(line.key, line);
+    this.lines.push(line);
+    return [line];
+  }
+
+  /** @param {string} key @param {(line: Line) => void} change */
+  #change(key, change) {
+    const line = this.byKey.get(key);
+    if (!line) return [];
+    change(line);
+    line.version++;
+    return [line];
+  }
+
+  /** @param {Extract<AgentEvent, { type: "message" }>} e @param {string} [place] */
+  #message(e, place) {
+    const m = e.message;
+    if (e.eventId === m.id && m.senderType !== "agent") this.turns.set(m.id, { id: m.id, text: m.content, begun: false });
+    const known = this.byKey.get(messageKey(m.id));
+    // A reply that only calls tools says nothing.
+    if (m.content === "" && m.senderType === "agent" && !known?.thought) {
+      if (!known) return [];
+      this.byKey.delete(known.key);
+      this.lines.splice(this.lines.indexOf(known), 1);
+      return [known];
+    }
+    return this.#add({
+      key: messageKey(m.id), kind: "message", version: 0, messageId: m.id, place: known?.place ?? place, eventId: e.eventId, createdAt: e.createdAt,
+      agent: m.senderType === "agent" ? (e.agent ?? m.senderId) : undefined, sender: m.senderId, role: m.role, text: m.content, error: undefined,
+      state: m.interrupted ? "interrupted" : known?.state === "final" ? "final" : "stored",
+    });
+  }
+
+  /** @param {Extract<AgentEvent, { type: "stream" | "thought" }>} e */
+  #piece(e) {
+    const key = messageKey(e.messageId);
+    let line = this.byKey.get(key);
+    if (!line) {
+      [line] = this.#add({
+        key, kind: "message", version: 0, messageId: e.messageId, eventId: e.eventId, agent: e.agent, sender: e.agent, role: "assistant",
+        text: "", thought: "", attempt: e.attempt, state: "streaming",
+      });
+    }
+    if (line.state !== "streaming" || (e.attempt ?? 0) < (line.attempt ?? 0)) return [];
+    line.attempt = e.attempt;
+    if (e.type === "thought") line.thought = (line.thought ?? "") + e.content;
+    else line.text = (line.text ?? "") + e.content;
+    line.version++;
+    return [line];
+  }
+
+  /** @param {Extract<AgentEvent, { type: "reset" }>} e */
+  #reset(e) {
+    return this.#change(messageKey(e.messageId), (l) => {
+      if (l.state === "stored" || l.state === "final") return;
+      Object.assign(l, { text: "", thought: "", attempt: e.attempt, state: "streaming", error: undefined });
+    });
+  }
+
+  /** @param {Extract<AgentEvent, { type: "error" }>} e @param {string} [place] */
+  #error(e, place) {
+    const changed = this.#change(messageKey(e.messageId), (l) => Object.assign(l, { state: "failed", error: e.error }));
+    if (changed.length > 0) return changed;
+    return this.#add({
+      key: `x:${place ?? e.eventId}`, kind: "error", version: 0, place, eventId: e.eventId, agent: e.agent, createdAt: e.createdAt, text: e.error,
+    });
+  }
+
+  /**
+   * @param {{ toolCallId?: string, toolName: string, eventId?: string, agent?: string, messageId?: string, createdAt?: string }} e
+   * @param {string | undefined} place
+   * @param {(line: Line) => void} change
+   */
+  #tool(e, place, change) {
+    const key = `t:${e.toolCallId ?? e.toolName}`;
+    if (!this.byKey.has(key)) {
+      this.#add({
+        key, kind: "tool", version: 0, callId: e.toolCallId, name: e.toolName, place, eventId: e.eventId, agent: e.agent,
+        messageId: e.messageId, createdAt: e.createdAt,
+      });
+    }
+    return this.#change(key, change);
+  }
+
+  /** @param {Extract<AgentEvent, { type: "environment" }>} e @param {string} [place] */
+  #environment(e, place) {
+    const key = eventKey(e.event.id);
+    const known = this.byKey.get(key);
+    if (!known && e.eventId) this.turns.set(e.eventId, { id: e.eventId, text: e.event.type, begun: false });
+    return this.#add({
+      key, kind: "event", version: 0, place: known?.place ?? place, eventId: e.eventId, createdAt: known?.createdAt ?? e.createdAt, event: e.event,
+    });
+  }
+
+  /** @param {Extract<AgentEvent, { type: "status" }>} e @param {string} [place] */
+  #status(e, place) {
+    const s = e.status;
+    switch (s.status) {
+      case "retrying":
+        if (e.eventId && s.retry) this.retrying.set(e.eventId, s.retry);
+        return [];
+      case "turn_ended":
+        return this.#turnEnded(e, place);
+      case "closed":
+        this.closed = true;
+        break;
+      case "retried":
+        if (e.eventId) {
+          this.failed.delete(e.eventId);
+          this.settled.add(e.eventId);
+          this.ended.delete(e.eventId);
+          this.turns.set(e.eventId, { id: e.eventId, text: this.byKey.get(messageKey(e.eventId))?.text ?? "", begun: false });
+        }
+        break;
+      case "completed":
+      case "expired":
+      case "overwritten":
+        if (e.eventId) {
+          this.failed.delete(e.eventId);
+          this.settled.add(e.eventId);
+          this.turns.delete(e.eventId);
+        }
+    }
+    return this.#add({
+      key: `s:${place ?? `${e.eventId}.${s.status}`}`, kind: "status", version: 0, place, eventId: e.eventId, agent: e.agent, createdAt: e.createdAt, status: s,
+    });
+  }
+
+  /** @param {Extract<AgentEvent, { type: "status" }>} e @param {string} [place] */
+  #turnEnded(e, place) {
+    const s = e.status;
+    const ended = [e.eventId, ...(s.joined ?? [])].filter((id) => id !== undefined);
+    for (const id of ended) {
+      this.turns.delete(id);
+      this.ended.add(id);
+      this.retrying.delete(id);
+    }
+    /** @type {Line[]} */
+    const changed = [];
+    for (const line of this.lines) {
+      if (line.eventId && ended.includes(line.eventId) && line.state === "streaming") {
+        line.state = s.turn === "failed" ? "failed" : "interrupted";
+        line.version++;
+        changed.push(line);
+      }
+    }
+    for (const id of ended) {
+      changed.push(...this.#change(eventKey(id), (l) => {
+        if (s.rule) l.rule = s.rule;
+      }));
+    }
+    if (s.turn === "completed" || s.turn === "unanswered" || s.turn === "held") return changed;
+    if (s.turn === "failed" && e.eventId) this.failed.add(e.eventId);
+    return changed.concat(this.#add({
+      key: `s:${place ?? `${e.eventId}.ended`}`, kind: "status", version: 0, place, eventId: e.eventId, createdAt: e.createdAt, status: s,
+    }));
+  }
+}
+
+/** @param {string} [id] */
+function messageKey(id) {
+  return `m:${id}`;
+}
+
+/**
+ * Whether an event only shows an agent an environment event, which people see as it is.
+ * @param {AgentEvent} e
+ */
+function isShownEvent(e) {
+  const id = e.type === "message" ? e.message.id : e.type === "tool_call" || e.type === "tool_result" ? e.messageId : undefined;
+  return id !== undefined && (id === `${e.eventId}.observed` || id === `${e.eventId}.asked`);
+}
+
+/** @param {string} id */
+function eventKey(id) {
+  return `e:${id}`;
+}
+
+/** The last decision that settles the call, if there is one. @param {Line} line */
+export function settled(line) {
+  const last = line.decisions?.findLast((d) => d.decision !== "revoked" && !d.missing);
+  return last && (last.round ?? 0) >= (line.request?.round ?? 0) ? last : undefined;
+}
+
+/** Whether a call waits for a person. @param {Line} line */
+export function isWaiting(line) {
+  return line.request !== undefined && line.output === undefined && settled(line) === undefined;
+}

@@ -1,0 +1,132 @@
+package server_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/page"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/rule"
+)
+
+func TestPage(t *testing.T) {
+	w := newWorld(t)
+	index := w.call("GET", "/", nil)
+	require.Equal(t, http.StatusOK, index.status)
+	assert.Equal(t, "text/html; charset=utf-8", index.header.Get("Content-Type"))
+	assert.Contains(t, index.text, "/page/app.js")
+	w.call("GET", "/page/none.js", nil).problem(t, http.StatusNotFound)
+	w.call("GET", "/page/", nil).problem(t, http.StatusNotFound)
+
+	for _, f := range page.Files() {
+		path := f.Pattern[len("GET "):]
+		if path == "/{$}" {
+			path = "/"
+		}
+		t.Run(path, func(t *testing.T) {
+			got := w.call("GET", path, nil, "Accept-Encoding", "identity")
+			require.Equal(t, http.StatusOK, got.status)
+			assert.NotContains(t, got.text, "https://", "nothing is loaded from elsewhere")
+			policy := got.header.Get("Content-Security-Policy")
+			assert.Contains(t, policy, "default-src 'none'")
+			assert.Contains(t, policy, "script-src 'self'")
+			assert.NotContains(t, policy, "unsafe")
+			assert.Equal(t, "nosniff", got.header.Get("X-Content-Type-Options"))
+			again := w.call("GET", path, nil, "If-None-Match", got.header.Get("Etag"))
+			assert.Equal(t, http.StatusNotModified, again.status)
+			assert.Empty(t, again.text)
+			compressed := w.call("GET", path, nil, "Accept-Encoding", "gzip")
+			assert.Equal(t, "gzip", compressed.header.Get("Content-Encoding"))
+		})
+	}
+}
+
+func TestServerInfo(t *testing.T) {
+	w := newWorld(t, withBadges, func(c *server.Config) {
+		c.Version, c.WorkflowsURL = "1.2.3", "http://127.0.0.1/namespaces/default/workflows"
+	})
+	got := w.call("GET", "/v1/server", nil, bearer("ann read post")...)
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	assert.Equal(t, object{
+		"version": "1.2.3", "namespace": "default", "workflows": "http://127.0.0.1/namespaces/default/workflows",
+		"name": "ann", "roles": []any{"read", "post"},
+	}, got.body)
+	got = w.call("GET", "/v1/server", nil, bearer("eve admin")...)
+	assert.Equal(t, []any{"read", "post", "approve", "operate", "admin"}, got.body["roles"], "an admin may do everything")
+}
+
+func TestMarkdown(t *testing.T) {
+	w := newWorld(t)
+	got := w.call("POST", "/v1/markdown", object{"texts": []string{"**a**", "", "<script>alert(1)</script>"}})
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	strong := object{"tag": "strong", "children": []any{object{"text": "a"}}}
+	assert.Equal(t, []any{object{"tag": "p", "children": []any{strong}}, object{"text": "\n"}}, got.body["documents"].([]any)[0])
+	assert.Equal(t, []any{}, got.body["documents"].([]any)[1])
+	assert.NotContains(t, got.text, `"tag":"script"`)
+	w.call("POST", "/v1/markdown", object{"texts": make([]string, 201)}).problem(t, 422)
+}
+
+func TestRecords(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.put("t1", decisions()...)
+	ids := func(target string) (ids []string, next any) {
+		got := w.call("GET", "/v1/threads/t1/records"+target, nil)
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		for _, r := range got.body["records"].([]any) {
+			ids = append(ids, r.(object)["id"].(string))
+		}
+		return ids, got.body["next"]
+	}
+	first, next := ids("?limit=4")
+	assert.Equal(t, []string{"m1", "m2", "m3", "m4"}, first)
+	require.IsType(t, "", next)
+	second, _ := ids("?limit=4&cursor=" + next.(string))
+	assert.Equal(t, []string{"m5", "m6", "m2.hook", "m3.hook"}, second)
+	hooks, next := ids("?type=" + event.TypeHook + "&limit=100")
+	assert.Len(t, hooks, 5)
+	assert.Nil(t, next, "that was the last page")
+	some, _ := ids("?id=m3,m1,none")
+	assert.ElementsMatch(t, []string{"m1", "m3"}, some)
+	w.call("GET", "/v1/threads/none/records", nil).problem(t, 404)
+	assert.Equal(t, []string{"query.limit"}, w.call("GET", "/v1/threads/t1/records?limit=0", nil).problem(t, 422))
+}
+
+func TestRules(t *testing.T) {
+	set, err := rule.NewSet(rule.Config{Rules: []rule.Rule{{
+		Name: "big", Events: []string{"file.*"}, Priority: 30, Log: true,
+		Where: []rule.Condition{{Field: "payload.size", Equals: "big"}},
+	}}})
+	require.NoError(t, err)
+	w := newWorld(t, func(c *server.Config) { c.Rules = set })
+	got := w.call("GET", "/v1/rules", nil)
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	var names []string
+	for _, r := range got.body["rules"].([]any) {
+		names = append(names, r.(object)["name"].(string))
+	}
+	assert.Contains(t, names, "big")
+	assert.Contains(t, names, "fallback")
+
+	test := func(size string) object {
+		got := w.call("POST", "/v1/rules/test", object{"type": "file.changed", "payload": object{"size": size}})
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		return got.body
+	}
+	assert.Equal(t, "big", test("big")["rule"].(object)["name"])
+	small := test("small")
+	assert.Equal(t, "fallback", small["rule"].(object)["name"])
+	for _, r := range small["rules"].([]any) {
+		if tested := r.(object); tested["name"] == "big" {
+			assert.Equal(t, true, tested["type"])
+			assert.Equal(t, false, tested["matches"])
+			assert.Equal(t, "payload.size", tested["failed"].(object)["field"])
+		}
+	}
+	assert.Empty(t, w.threads.posts, "nothing is published")
+	assert.Equal(t, []string{"body.type"}, w.call("POST", "/v1/rules/test", object{"payload": 1}).problem(t, 422))
+}

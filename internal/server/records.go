@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+type recordsInput struct {
+	ThreadPath
+	IDs    []string `query:"id" maxItems:"100" doc:"Only the records with these ids, in one page"`
+	Types  []string `query:"type" maxItems:"50" doc:"Only records of these types, such as llm_call and hook"`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
+	Cursor int64    `query:"cursor" minimum:"0" doc:"The next of the previous page"`
+}
+
+type recordsOutput struct {
+	Body struct {
+		Records []event.Record `json:"records" nullable:"false" doc:"The records, the oldest first"`
+		Next    string         `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
+	}
+}
+
+func (h *eventHandlers) registerRecords() {
+	register(h.core, auth.RoleOperate, huma.Operation{
+		OperationID: "listRecords", Method: http.MethodGet, Path: "/v1/threads/{id}/records", Tags: []string{"events"},
+		Summary: "List the records of a thread as they are stored, the oldest first",
+		Description: "The records behind the events, with those that viewers do not see: model calls (llm_call), decisions of hooks (hook), and the " +
+			"originals of what hooks changed, held back or dropped.",
+		Errors: []int{404, 503},
+	}, h.listRecords)
+}
+
+func (h *eventHandlers) listRecords(ctx context.Context, in *recordsInput) (*recordsOutput, error) {
+	if _, err := h.thread(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	out := &recordsOutput{}
+	if len(in.IDs) > 0 {
+		records, err := h.store.RecordsByID(ctx, h.key(in.ID), in.IDs...)
+		out.Body.Records = nonNil(records)
+		return out, h.problem(ctx, in.ID, err)
+	}
+	records, err := h.store.Records(ctx, h.key(in.ID), store.Query{After: in.Cursor, Types: in.Types, Limit: in.Limit + 1})
+	if err != nil {
+		return nil, h.problem(ctx, in.ID, err)
+	}
+	if len(records) > in.Limit {
+		records = records[:in.Limit]
+		out.Body.Next = strconv.FormatInt(records[in.Limit-1].Seq, 10)
+	}
+	out.Body.Records = nonNil(records)
+	return out, nil
+}
