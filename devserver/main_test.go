@@ -32,7 +32,7 @@ func TestMemory(t *testing.T) {
 	require.Contains(t, r.block, " --api "+r.api)
 
 	t.Run("everything answers", func(t *testing.T) {
-		for _, url := range []string{r.row("API") + "/readyz", r.row("API docs"), r.row("Temporal UI")} {
+		for _, url := range []string{r.row("Page"), r.row("API") + "/readyz", r.row("API docs"), r.row("Temporal UI")} {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 			require.NoError(t, err)
 			res, err := http.DefaultClient.Do(req)

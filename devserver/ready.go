@@ -84,6 +84,7 @@ func (s *server) announce(out io.Writer) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
+	row("Page", "%s", s.web.URL())
 	row("API", "%s", s.web.URL())
 	row("API docs", "%s/docs", s.web.URL())
 	if url := s.temporal.UIURL(); url != "" {

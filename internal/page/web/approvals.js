@@ -58,7 +58,9 @@ export function approvalCard(threadId, request) {
       }));
       if (result.missing) notify(`Your approval counts. ${result.missing} more needed.`);
       card.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
-      if (!result.missing) card.classList.add("decided");
+      if (result.missing) return menu();
+      card.classList.add("decided");
+      fill(place);
     } catch (error) {
       refusal.hidden = false;
       fill(refusal, /** @type {Error} */ (error).message);
@@ -249,7 +251,9 @@ class Approvals extends HTMLElement {
       return;
     }
     // On the card itself, keys are those of its buttons.
-    if (at >= 0 && document.activeElement === cards[at]) cards[at].querySelector(".approval")?.dispatchEvent(new KeyboardEvent("keydown", { key: e.key }));
+    if (at < 0 || document.activeElement !== cards[at]) return;
+    const handled = cards[at].querySelector(".approval")?.dispatchEvent(new KeyboardEvent("keydown", { key: e.key, cancelable: true })) === false;
+    if (handled) e.preventDefault(); // or the key would be typed into the form that it opens
   }
 }
 

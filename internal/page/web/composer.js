@@ -27,7 +27,7 @@ export class Composer extends HTMLElement {
   connectedCallback() {
     this.text = h("textarea", {
       rows: 1, placeholder: "Write a message", "aria-label": "Message", value: drafts.get(this.threadId) ?? "",
-      role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": "mentions",
+      "aria-autocomplete": "list", "aria-controls": "mentions",
       oninput: () => this.#input(), onkeydown: (/** @type {KeyboardEvent} */ e) => this.#key(e), onblur: () => setTimeout(() => this.#complete([]), 150),
     });
     this.list = h("ul", { class: "mentions", id: "mentions", role: "listbox", "aria-label": "Agents", hidden: true });
@@ -89,7 +89,6 @@ export class Composer extends HTMLElement {
     if (!this.list || !this.text) return;
     this.#selected = 0;
     this.list.hidden = names.length === 0;
-    this.text.setAttribute("aria-expanded", String(names.length > 0));
     fill(this.list, names.map((name, i) => h("li", {
       role: "option", id: `mention-${i}`, "aria-selected": String(i === 0), onmousedown: (/** @type {Event} */ e) => { e.preventDefault(); this.#mention(name); },
     }, `@${name}`)));
@@ -133,10 +132,18 @@ export class Composer extends HTMLElement {
     }
   }
 
+  /** @param {string} value */
+  #set(value) {
+    if (this.text) this.text.value = value;
+    drafts.set(this.threadId, value);
+    this.#size();
+  }
+
   async #send() {
     const text = /** @type {HTMLTextAreaElement} */ (this.text);
     const content = text.value;
     if (content.trim() === "" || this.sending) return;
+    this.#set(""); // what is written meanwhile is the next message
     this.sending = true;
     // A repeated attempt has the same id, so that the message is posted once.
     if (this.failed?.content !== content) this.failed = { content, id: crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random().toString(36).slice(2)}` };
@@ -144,12 +151,10 @@ export class Composer extends HTMLElement {
     try {
       await client.post(this.threadId, { id: this.failed.id, content, sender: myName() || undefined, onBusy: this.#busy ? this.#onBusy : undefined });
       this.failed = undefined;
-      if (text.value === content) text.value = "";
-      drafts.set(this.threadId, text.value);
       /** @type {HTMLElement} */ (this.error).hidden = true;
-      this.#size();
       this.dispatchEvent(new CustomEvent("posted"));
     } catch (error) {
+      this.#set([content, text.value].filter(Boolean).join("\n"));
       fill(/** @type {Element} */ (this.error), `Not sent: ${/** @type {Error} */ (error).message}`);
       /** @type {HTMLElement} */ (this.error).hidden = false;
     } finally {

@@ -140,7 +140,7 @@ function toolState(line) {
   }
   if (isWaiting(line)) return "waiting";
   if (line.call) return "waits for a client";
-  return line.progress ? "running" : "called";
+  return "using";
 }
 
 /** The first argument of a call, for its summary. @param {string} [args] */
@@ -167,13 +167,14 @@ function showTool(element, line, context) {
     state.result = h("div", { class: "result" });
     state.child = h("div");
     state.details = h("details", null, state.summary, h("div", { class: "tool-body" }, state.args, state.decisions, state.progress, state.child, state.result));
-    fill(element, state.details);
+    state.when = h("span", { class: "when" });
+    fill(element, state.details, state.when);
   }
+  fill(state.when, line.agent, " ", time(line.createdAt), actions(line, context));
   fill(state.summary,
     h("span", { class: "state", title: now }, now),
     h("code", { class: "tool-name" }, line.name),
-    h("span", { class: "gist" }, cut(gist(line.args), 120)),
-    h("span", { class: "when" }, line.agent, " ", time(line.createdAt), actions(line, context)));
+    h("span", { class: "gist" }, cut(gist(line.args), 120)));
   state.args.hidden = line.args === undefined || now === "waiting"; // the card shows them
   if (state.argsText !== line.args) {
     state.argsText = line.args;
@@ -208,7 +209,7 @@ function showTool(element, line, context) {
     state.sub = button("Show the sub-agent's thread", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => showChild(state, line, context)), { class: "quiet" });
     fill(state.child, state.sub);
   }
-  if (!state.touched) state.details.open = now === "waiting" || now === "running" || now === "waits for a client";
+  if (!state.touched) state.details.open = now === "waiting" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
 }
 
 /** @param {Line} line */
@@ -271,7 +272,7 @@ function showEvent(element, line, context) {
   const source = /** @type {any} */ (e.metadata)?.source ?? "env";
   fill(element, h("details", null,
     h("summary", null, h("span", { class: "state" }, "event"), h("code", { class: "tool-name" }, e.type), h("span", { class: "gist" }, cut(JSON.stringify(e.payload ?? null), 120)),
-      line.rule && h("span", { class: "badge" }, `rule ${line.rule}`),
-      h("span", { class: "when" }, source, " ", time(line.createdAt), actions(line, context))),
-    h("pre", { class: "code", tabIndex: 0 }, pretty({ payload: e.payload, metadata: e.metadata }))));
+      line.rule && h("span", { class: "badge" }, `rule ${line.rule}`)),
+    h("pre", { class: "code", tabIndex: 0 }, pretty({ payload: e.payload, metadata: e.metadata }))),
+  h("span", { class: "when" }, source, " ", time(line.createdAt), actions(line, context)));
 }

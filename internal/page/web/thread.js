@@ -244,7 +244,7 @@ export class ThreadView extends HTMLElement {
   #scrolled() {
     const s = /** @type {HTMLElement} */ (this.scroller);
     this.#stuck = s.scrollHeight - s.scrollTop - s.clientHeight < NEAR;
-    if (this.#stuck && this.newest) this.newest.hidden = true;
+    if (this.newest) this.newest.hidden = this.#stuck;
   }
 
   #showActivity() {
