@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/clients/typescript"
 	"github.com/threadmill/threadmill/event"
@@ -313,6 +316,33 @@ func TestPageApprovals(t *testing.T) {
 	p.enter(".choice input", "not today")
 	assert.Contains(t, result(ids[2]).Content, "not today")
 	p.until(`document.querySelector("#nav .count").hidden`)
+}
+
+// TestEventSourceExample uses the chat in one HTML file, which another origin serves.
+func TestEventSourceExample(t *testing.T) {
+	site := httptest.NewServer(http.FileServer(http.Dir("../examples/eventsource")))
+	defer site.Close()
+	w := harness.New(t, harness.Options{
+		Agents: []agent.Agent{{
+			Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
+		}},
+		Configure: func(c *threadmill.Config) { c.AllowedOrigins = []string{site.URL} },
+	})
+	b := newBrowser(t)
+	p := b.open(site.URL + "/?api=" + url.QueryEscape(w.API.URL))
+	p.until(`location.hash !== ""`)
+	p.enter("#text", `use note {"text":"milk"}`)
+	p.click("button", "approve")
+	p.sees(".message", "noted: milk")
+	p.until(`document.querySelector("button") === null`)
+	p.enter("#text", "and <b>hello</b>")
+	p.sees(".message", "and <b>hello</b>")
+	all := `[...document.querySelectorAll(".message")].map((m) => m.textContent).join("|")`
+	p.until(`document.querySelectorAll(".message").length === 5`)
+	before := evaluate[string](p, all)
+	p.do(chromedp.Reload())
+	p.until(`document.querySelectorAll(".message").length === 5`)
+	assert.Equal(t, before, evaluate[string](p, all))
 }
 
 // TestPageAccessible checks each part of the page with axe.

@@ -18,9 +18,8 @@ import (
 // Projector derives events for one viewer of a thread, from its items in their order. The events of
 // an item depend on the records up to it only, so they are the same on each read.
 //
-// Beside the items of agent events it gets the records of environment events, and those of model
-// calls, each right before the model's reply. Model calls have no place of their own: Project must
-// return nothing for them.
+// Beside the items of agent events it gets the records of model calls, each right before the model's
+// reply. Model calls have no place of their own: Project must return nothing for them.
 type Projector[E any] interface {
 	Project(ctx context.Context, item feed.Item) (Events[E], error)
 }
@@ -33,7 +32,7 @@ type Events[E any] []*E
 const MaxEvents = 8
 
 // records are the types that projectors get beside agent events.
-var records = []string{event.TypeEnv, event.TypeLLMCall}
+var records = []string{event.TypeLLMCall}
 
 // isModelCall reports whether an item only informs about the following one.
 func isModelCall(item feed.Item) bool {

@@ -96,12 +96,12 @@ func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "
 var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
 	auth.RoleRead: "agentChanges events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
-		"listAgents listAllApprovals listApprovals listDecisions listGrants listMessages listRules listSchedules listTasks listThreads listWorldMessages " +
-		"renderMarkdown testRules",
-	auth.RolePost:    "completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
+		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listMessages listRules listSchedules listTasks listThreads listWorldMessages " +
+		"renderMarkdown resumeChat testRules",
+	auth.RolePost:    "chat completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
 	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule interruptThread listRecords pauseSchedule replaceSchedule resumeSchedule " +
-		"retryEvent setEventStatus triggerSchedule updateThread",
+		"retryEvent setEventStatus stopChat triggerSchedule updateThread",
 	auth.RoleAdmin: "createKey deleteAgent listKeys putAgent revokeKey rotateKey",
 }
 
@@ -128,7 +128,10 @@ func TestOperationsNeedTheirRoles(t *testing.T) {
 			denied := func(status int, header ...string) {
 				got := w.call(op.method, op.target(), body, header...)
 				require.Equal(t, status, got.status, got.text)
-				if strings.HasPrefix(op.id, "prompt") {
+				if strings.Contains(strings.ToLower(op.id), "chat") {
+					assert.NotEmpty(t, got.text)
+					assert.Equal(t, "text/plain; charset=utf-8", got.header.Get("Content-Type"))
+				} else if strings.HasPrefix(op.id, "prompt") {
 					assert.NotEmpty(t, got.body["error"])
 					assert.Equal(t, "application/json", got.header.Get("Content-Type"))
 				} else {
@@ -150,7 +153,11 @@ func TestOperationsNeedTheirRoles(t *testing.T) {
 					denied(http.StatusForbidden, bearer("ann "+string(role))...)
 					continue
 				}
-				got := w.call(op.method, op.target(), body, bearer("ann "+string(role))...)
+				also := ""
+				if op.id == "chat" {
+					also = " read" // the response is a stream
+				}
+				got := w.call(op.method, op.target(), body, bearer("ann "+string(role)+also)...)
 				assert.NotContains(t, []int{http.StatusUnauthorized, http.StatusForbidden}, got.status, "%s: %s", role, got.text)
 			}
 		})

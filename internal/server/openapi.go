@@ -238,6 +238,7 @@ var tags = []*huma.Tag{
 	{Name: "webhooks", Description: "Deliveries of other systems."},
 	{Name: "world", Description: "The message protocol of worlds of agents."},
 	{Name: "keys", Description: "API keys."},
+	{Name: "chat", Description: "Threads as chats of the AI SDK: useChat and other clients of UI message streams."},
 	{Name: "rules", Description: "What handles the events of a thread's environment."},
 	{Name: "server", Description: "The server itself, and what it renders for pages."},
 	{Name: "health", Description: "Whether the server works."},

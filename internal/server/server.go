@@ -229,6 +229,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
+	(&chatHandlers{l, cfg.Threads, events, v}).registerChat()
 	approvals := &approvalHandlers{l, cfg.Threads}
 	approvals.registerApprovals()
 	approvals.registerGrants()

@@ -1,0 +1,108 @@
+package uistream_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/uistream"
+)
+
+func newTurn() *uistream.Turn {
+	return uistream.NewTurn(uistream.Config{ThreadID: "t", EventID: "e", MessageID: "e", Static: []string{"known"}})
+}
+
+// chunks applies events of the turn "e" and returns the chunks, one line each.
+func chunks(t *testing.T, turn *uistream.Turn, events ...event.AgentEvent) string {
+	t.Helper()
+	var lines []string
+	for _, e := range events {
+		e.EventID = "e"
+		for _, c := range turn.Apply(e) {
+			data, err := json.Marshal(c)
+			require.NoError(t, err)
+			lines = append(lines, string(data))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func piece(content string, attempt int) event.AgentEvent {
+	return event.AgentEvent{Type: event.EventStream, MessageID: "r", Agent: "bot", Content: content, Attempt: attempt}
+}
+
+func said(content string) event.AgentEvent {
+	return event.AgentEvent{Type: event.EventMessage, MessageID: "r", Agent: "bot", Message: &event.Message{ID: "r", SenderType: event.CreatedByAgent, Content: content}}
+}
+
+func ended(turn, detail string) event.AgentEvent {
+	return event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusTurnEnded, Turn: turn, Detail: detail}}
+}
+
+func TestTextArrivesOnce(t *testing.T) {
+	const begins = `{"type":"start-step"}` + "\n" + `{"type":"data-agent","data":{"name":"bot"}}` + "\n" + `{"type":"text-start","id":"r"}` + "\n"
+	for name, c := range map[string]struct {
+		events []event.AgentEvent
+		want   string
+	}{
+		"whole":       {[]event.AgentEvent{said("ab")}, `{"type":"text-delta","id":"r","delta":"ab"}` + "\n" + `{"type":"text-end","id":"r"}`},
+		"in pieces":   {[]event.AgentEvent{piece("a", 1), piece("b", 1), said("ab")}, `{"type":"text-delta","id":"r","delta":"a"}` + "\n" + `{"type":"text-delta","id":"r","delta":"b"}` + "\n" + `{"type":"text-end","id":"r"}`},
+		"with a rest": {[]event.AgentEvent{piece("a", 1), said("ab")}, `{"type":"text-delta","id":"r","delta":"a"}` + "\n" + `{"type":"text-delta","id":"r","delta":"b"}` + "\n" + `{"type":"text-end","id":"r"}`},
+		"late pieces": {[]event.AgentEvent{said("ab"), piece("b", 1)}, `{"type":"text-delta","id":"r","delta":"ab"}` + "\n" + `{"type":"text-end","id":"r"}`},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, begins+c.want, chunks(t, newTurn(), c.events...)) })
+	}
+}
+
+func TestTextThatIsVoid(t *testing.T) {
+	turn := newTurn()
+	chunks(t, turn, piece("a", 1))
+	again := chunks(t, turn, event.AgentEvent{Type: event.EventReset, MessageID: "r", Attempt: 2}, piece("old", 1), piece("b", 2), said("b"))
+	assert.Equal(t, `{"type":"text-end","id":"r"}
+{"type":"data-reset","id":"r","data":{"attempt":2,"messageId":"r"}}
+{"type":"text-start","id":"r"}
+{"type":"text-delta","id":"r","delta":"b"}
+{"type":"text-end","id":"r"}`, again)
+	assert.Contains(t, chunks(t, turn, said("changed by a hook")), `"data-changed"`)
+}
+
+func TestTurnWaits(t *testing.T) {
+	call := event.AgentEvent{Type: event.EventToolCall, MessageID: "r", Agent: "bot", ToolCallID: "c", ToolName: "known", ToolArgs: `{"a":1}`}
+	other := event.AgentEvent{Type: event.EventToolCall, MessageID: "r", Agent: "bot", ToolCallID: "d", ToolName: "other", ToolArgs: `no JSON`}
+	request := event.AgentEvent{Type: event.EventApprovalRequest, Request: &event.ApprovalRequest{ToolCallID: "c"}}
+	turn := newTurn()
+	out := chunks(t, turn, call, other)
+	assert.Contains(t, out, `{"type":"tool-input-available","toolCallId":"c","toolName":"known","input":{"a":1}}`)
+	assert.Contains(t, out, `{"type":"tool-input-error","toolCallId":"d","toolName":"other","dynamic":true,"input":"no JSON"`)
+	chunks(t, turn, request)
+	assert.False(t, turn.Waits(), "another call runs")
+	chunks(t, turn, event.AgentEvent{Type: event.EventToolResult, ToolCallID: "d", Output: "failed", IsError: true})
+	assert.True(t, turn.Waits())
+	chunks(t, turn, event.AgentEvent{Type: event.EventApproval, Approval: &event.Approval{ToolCallID: "c", Decision: event.DecisionApprove, Missing: 1}})
+	assert.True(t, turn.Waits(), "one more has to approve")
+	out = chunks(t, turn, event.AgentEvent{Type: event.EventApproval, Approval: &event.Approval{ToolCallID: "c", Decision: event.DecisionDeny}},
+		event.AgentEvent{Type: event.EventToolResult, ToolCallID: "c", Output: "denied", IsError: true})
+	assert.Contains(t, out, `{"type":"tool-output-denied","toolCallId":"c"}`)
+	assert.NotContains(t, out, "tool-output-error", "the denial has said it")
+	assert.False(t, turn.Waits())
+}
+
+func TestTurnEnds(t *testing.T) {
+	for turn, want := range map[string]string{
+		"completed":   `{"type":"finish","finishReason":"stop","messageMetadata":{"turn":"completed"}}`,
+		"failed":      `{"type":"error","errorText":"why"}` + "\n" + `{"type":"finish","finishReason":"error","messageMetadata":{"turn":"failed"}}`,
+		"interrupted": `{"type":"abort","reason":"why"}` + "\n" + `{"type":"finish","finishReason":"other","messageMetadata":{"turn":"interrupted"}}`,
+	} {
+		one := newTurn()
+		assert.Equal(t, want, chunks(t, one, ended(turn, "why")))
+		assert.True(t, one.Ended())
+		assert.Empty(t, chunks(t, one, said("late")))
+	}
+	other := said("of another turn")
+	other.EventID = "f"
+	assert.Empty(t, newTurn().Apply(other))
+}

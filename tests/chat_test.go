@@ -1,0 +1,47 @@
+package tests
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestAISDK talks to threads with the AI SDK's own clients: tests/npm/aisdk.mjs has the scenarios.
+func TestAISDK(t *testing.T) {
+	ask := tool.MustFunc("ask", "Asks.", func(_ context.Context, _ tool.Call, in struct {
+		Text string `json:"text"`
+	},
+	) (string, error) {
+		return "asked: " + in.Text, nil
+	})
+	locate := tool.Client(tool.Definition{Name: "locate", Description: "Where the person is."})
+	scenarios := []string{
+		"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
+	}
+	for _, version := range []string{"ai6", "ai7"} {
+		for _, scenario := range scenarios {
+			t.Run(version+" "+scenario, func(t *testing.T) {
+				t.Parallel()
+				assistant := func(name string) agent.Agent {
+					return agent.Agent{
+						Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate"},
+						Approvals: map[string]agent.Policy{"ask": agent.PolicyAlways},
+					}
+				}
+				w := harness.New(t, harness.Options{
+					Tools: []tool.Tool{ask, locate}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: 1,
+				})
+				if scenario == "error" {
+					w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
+				}
+				output(t, testenv.Node(t, "aisdk.mjs", version, w.API.URL, scenario))
+			})
+		}
+	}
+}
