@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// TestAISDK talks to threads with the AI SDK's own clients: tests/npm/aisdk.mjs has the scenarios.
-func TestAISDK(t *testing.T) {
+// chats starts a harness for the scenarios of a client, with two agents.
+func chats(t *testing.T, scenario string) *harness.Harness {
 	ask := tool.MustFunc("ask", "Asks.", func(_ context.Context, _ tool.Call, in struct {
 		Text string `json:"text"`
 	},
@@ -21,27 +21,45 @@ func TestAISDK(t *testing.T) {
 		return "asked: " + in.Text, nil
 	})
 	locate := tool.Client(tool.Definition{Name: "locate", Description: "Where the person is."})
-	scenarios := []string{
-		"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
+	assistant := func(name string) agent.Agent {
+		return agent.Agent{
+			Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate"},
+			Approvals: map[string]agent.Policy{"ask": agent.PolicyAlways},
+		}
 	}
+	w := harness.New(t, harness.Options{
+		Tools: []tool.Tool{ask, locate}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: 1,
+	})
+	if scenario == "error" {
+		w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
+	}
+	return w
+}
+
+// TestAISDK talks to threads with the AI SDK's own clients: tests/npm/aisdk.mjs has the scenarios.
+func TestAISDK(t *testing.T) {
 	for _, version := range []string{"ai6", "ai7"} {
-		for _, scenario := range scenarios {
+		for _, scenario := range []string{
+			"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
+		} {
 			t.Run(version+" "+scenario, func(t *testing.T) {
 				t.Parallel()
-				assistant := func(name string) agent.Agent {
-					return agent.Agent{
-						Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate"},
-						Approvals: map[string]agent.Policy{"ask": agent.PolicyAlways},
-					}
-				}
-				w := harness.New(t, harness.Options{
-					Tools: []tool.Tool{ask, locate}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: 1,
-				})
-				if scenario == "error" {
-					w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
-				}
+				w := chats(t, scenario)
 				output(t, testenv.Node(t, "aisdk.mjs", version, w.API.URL, scenario))
 			})
 		}
+	}
+}
+
+// TestAGUI talks to threads with AG-UI's own client: tests/npm/agui.mjs has the scenarios.
+func TestAGUI(t *testing.T) {
+	for _, scenario := range []string{
+		"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume",
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			w := chats(t, scenario)
+			output(t, testenv.Node(t, "agui.mjs", w.API.URL, scenario))
+		})
 	}
 }

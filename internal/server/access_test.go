@@ -95,10 +95,10 @@ func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "
 // promises; an operation that is missing here fails the test.
 var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
-	auth.RoleRead: "agentChanges events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
+	auth.RoleRead: "agentChanges chatConnect events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
 		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listMessages listRules listSchedules listTasks listThreads listWorldMessages " +
 		"renderMarkdown resumeChat testRules",
-	auth.RolePost:    "chat completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
+	auth.RolePost:    "chat chatRun completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
 	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule interruptThread listRecords pauseSchedule replaceSchedule resumeSchedule " +
 		"retryEvent setEventStatus stopChat triggerSchedule updateThread",
@@ -154,7 +154,7 @@ func TestOperationsNeedTheirRoles(t *testing.T) {
 					continue
 				}
 				also := ""
-				if op.id == "chat" {
+				if op.id == "chat" || op.id == "chatRun" {
 					also = " read" // the response is a stream
 				}
 				got := w.call(op.method, op.target(), body, bearer("ann "+string(role)+also)...)

@@ -45,6 +45,8 @@ type target struct {
 // bodies are requests that the schema alone cannot make right.
 var bodies = map[string]string{
 	"chat":            `{"id":"none","trigger":"regenerate-message","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`,
+	"chatRun":         `{"threadId":"none","runId":"r","resume":[{"interruptId":"none","status":"cancelled"}]}`,
+	"chatConnect":     `{"threadId":"none","runId":"r"}`,
 	"publish":         `{"type":"x","metadata":{"trigger_session_id":"none"}}`,
 	"cancelTask":      `{"by":"ann"}`,
 	"addToQueue":      `{"type":"message","payload":{"threadId":"none","senderId":"ann","senderType":"user","content":"x"}}`,

@@ -123,15 +123,8 @@ func (h *chatHandlers) chat(ctx context.Context, in *chatInput) (*huma.StreamRes
 	if err := needs(ctx, auth.RoleRead, "the stream"); err != nil {
 		return textOf(err), nil
 	}
-	// Pages of other origins may send other types without asking first.
-	if media, _, err := mime.ParseMediaType(in.ContentType); in.ContentType != "" && (err != nil || media != typeJSON) {
-		return textOf(huma.Error415UnsupportedMediaType("the Content-Type has to be application/json")), nil
-	}
-	if len(in.RawBody) == 0 {
-		return textOf(huma.Error400BadRequest("the body is missing")), nil
-	}
 	var body chatRequest
-	if err := event.DecodeJSON("", in.RawBody, &body); err != nil {
+	if err := in.decode(&body); err != nil {
 		return textOf(h.problem(ctx, "", err)), nil
 	}
 	out, err := h.respond(ctx, &body)
@@ -139,6 +132,18 @@ func (h *chatHandlers) chat(ctx context.Context, in *chatInput) (*huma.StreamRes
 		return textOf(h.problem(ctx, body.ID, err)), nil
 	}
 	return out, nil
+}
+
+// decode reads the body into v. Pages of other origins may send other types than JSON without asking
+// first.
+func (in *chatInput) decode(v any) error {
+	if media, _, err := mime.ParseMediaType(in.ContentType); in.ContentType != "" && (err != nil || media != typeJSON) {
+		return huma.Error415UnsupportedMediaType("the Content-Type has to be application/json")
+	}
+	if len(in.RawBody) == 0 {
+		return huma.Error400BadRequest("the body is missing")
+	}
+	return event.DecodeJSON("", in.RawBody, v)
 }
 
 // textOf responds with a problem as text.
@@ -210,7 +215,7 @@ func (h *chatHandlers) say(ctx context.Context, body *chatRequest, id, content s
 	if err := h.prepare(ctx, body.ID, &post, options); err != nil {
 		return nil, err
 	}
-	at, err := h.post(ctx, body, post)
+	at, err := h.post(ctx, body.ID, body.Agents, post)
 	if err != nil {
 		return nil, err
 	}
@@ -219,26 +224,26 @@ func (h *chatHandlers) say(ctx context.Context, body *chatRequest, id, content s
 
 // post posts a message, and opens the thread if there is none. It returns the thread's end before
 // the message.
-func (h *chatHandlers) post(ctx context.Context, body *chatRequest, post signals.Post) (feed.Cursor, error) {
+func (h *chatHandlers) post(ctx context.Context, id string, agents []string, post signals.Post) (feed.Cursor, error) {
 	within, cancel := h.answer(ctx)
 	defer cancel()
-	thread, err := h.store.Thread(ctx, h.key(body.ID))
+	thread, err := h.store.Thread(ctx, h.key(id))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		if err := h.checkAgents(ctx, "agents", body.Agents); err != nil {
+		if err := h.checkAgents(ctx, "agents", agents); err != nil {
 			return feed.Cursor{}, err
 		}
-		if err = h.threads.Open(within, body.ID, signals.Start{Agents: body.Agents}, &post); err == nil || !errors.Is(err, signals.ErrThreadExists) {
+		if err = h.threads.Open(within, id, signals.Start{Agents: agents}, &post); err == nil || !errors.Is(err, signals.ErrThreadExists) {
 			return feed.Cursor{}, err
 		}
 	case err != nil:
 		return feed.Cursor{}, err
 	}
 	at := feed.Cursor{Seq: thread.Head}
-	result, err := h.threads.Post(within, body.ID, post)
+	result, err := h.threads.Post(within, id, post)
 	if err == nil && result.Status == signals.PostDuplicate {
 		var known *event.Record
-		if known, err = h.record(ctx, body.ID, post.ID); known != nil {
+		if known, err = h.record(ctx, id, post.ID); known != nil {
 			at = feed.Cursor{Seq: known.Seq - 1}
 		}
 	}
@@ -302,30 +307,34 @@ func (h *chatHandlers) goOn(ctx context.Context, body *chatRequest, m chatMessag
 			return nil, refuse(http.StatusUnprocessableEntity, "messages.metadata.place", err.Error())
 		}
 	}
-	if err := h.settle(ctx, body, m.Parts); err != nil {
+	settled, err := h.settle(ctx, body, m.Parts)
+	if err != nil {
 		return nil, err
 	}
-	return h.stream(ctx, body, answer{messageID: messageID, eventID: record.EventID, from: feed.Cursor{Seq: record.Seq - 1}, after: after})
+	return h.stream(ctx, body, answer{
+		messageID: messageID, eventID: record.EventID, from: feed.Cursor{Seq: record.Seq - 1}, after: after, settled: settled, before: thread.Head,
+	})
 }
 
-// settle decides on the calls that wait, as the parts say.
-func (h *chatHandlers) settle(ctx context.Context, body *chatRequest, parts []chatPart) error {
+// settle decides on the calls that wait, as the parts say, and returns those on which it did.
+func (h *chatHandlers) settle(ctx context.Context, body *chatRequest, parts []chatPart) (settled []string, err error) {
 	by, err := actor(ctx, "sender", body.Sender, byAPI)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	waiting, err := h.threads.Approvals(within, body.ID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range parts {
 		for _, r := range waiting.Approvals {
 			if r.ToolCallID == p.ToolCallID && p.State == "approval-responded" && p.Approval != nil && p.Approval.Approved != nil {
 				if err := h.decide(within, body.ID, r, p, by); err != nil {
-					return err
+					return nil, err
 				}
+				settled = append(settled, r.ToolCallID)
 			}
 		}
 		for _, c := range waiting.ClientCalls {
@@ -335,12 +344,13 @@ func (h *chatHandlers) settle(ctx context.Context, body *chatRequest, parts []ch
 					result.Output, result.IsError = p.ErrorText, true
 				}
 				if _, err := h.threads.ToolResult(within, body.ID, result); err != nil {
-					return err
+					return nil, err
 				}
+				settled = append(settled, c.ToolCallID)
 			}
 		}
 	}
-	return nil
+	return settled, nil
 }
 
 // decide decides on a call. What the person saw has to be what is stored.
@@ -414,11 +424,20 @@ func (h *chatHandlers) current(ctx context.Context, id string) (*huma.StreamResp
 	if record == nil {
 		return noContent(), nil // it has just begun, and nothing is stored
 	}
-	// A turn that others joined goes on in the message that answers the last of them.
-	at := answer{messageID: eventID, eventID: record.EventID, from: feed.Cursor{Seq: record.Seq - 1}}
-	records, err := h.store.Records(ctx, h.key(id), store.Query{After: record.Seq, Types: []string{event.TypeMessage}})
+	at, err := h.lastIn(ctx, id, record)
 	if err != nil {
 		return nil, err
+	}
+	return h.stream(ctx, &chatRequest{ID: id}, at)
+}
+
+// lastIn returns the last assistant message of the turn that began with a record.
+func (h *chatHandlers) lastIn(ctx context.Context, id string, record *event.Record) (answer, error) {
+	// A turn that others joined goes on in the message that answers the last of them.
+	at := answer{messageID: record.ID, eventID: record.EventID, from: feed.Cursor{Seq: record.Seq - 1}}
+	records, err := h.store.Records(ctx, h.key(id), store.Query{After: record.Seq, Types: []string{event.TypeMessage}})
+	if err != nil {
+		return at, err
 	}
 	for _, r := range records {
 		var m event.Message
@@ -426,5 +445,5 @@ func (h *chatHandlers) current(ctx context.Context, id string) (*huma.StreamResp
 			at.messageID, at.from = m.ID, feed.Cursor{Seq: r.Seq - 1}
 		}
 	}
-	return h.stream(ctx, &chatRequest{ID: id}, at)
+	return at, nil
 }

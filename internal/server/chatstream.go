@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -24,15 +25,39 @@ type answer struct {
 
 	// from is where its events begin. Those up to after are known to the client.
 	from, after feed.Cursor
+
+	// settled are the calls that the client has settled with its request, before is the record
+	// before that. The turn does not wait while their decisions and results are still to come.
+	settled []string
+	before  int64
 }
 
-// stream opens the reader before the response begins, so that errors have a status.
+// wire writes the chunks of a turn in the form of a protocol.
+type wire struct {
+	header map[string]string
+	encode func(uistream.Chunk) []any
+	end    string // after everything
+}
+
+// aiSDK is the form of the AI SDK.
+var aiSDK = wire{
+	header: map[string]string{"X-Vercel-Ai-Ui-Message-Stream": "v1"},
+	encode: func(c uistream.Chunk) []any { return []any{c} },
+	end:    "data: [DONE]\n\n",
+}
+
+// stream streams a turn for the AI SDK.
 func (h *chatHandlers) stream(ctx context.Context, body *chatRequest, at answer) (*huma.StreamResponse, error) {
+	return h.streamAs(ctx, aiSDK, body.ID, body.Tools, at)
+}
+
+// streamAs opens the reader before the response begins, so that errors have a status.
+func (h *chatHandlers) streamAs(ctx context.Context, as wire, threadID string, static []string, at answer) (*huma.StreamResponse, error) {
 	leave, err := h.viewers.enter()
 	if err != nil {
 		return nil, err
 	}
-	reader, err := h.feed.Open(ctx, h.key(body.ID), feed.From{Cursor: at.from})
+	reader, err := h.feed.Open(ctx, h.key(threadID), feed.From{Cursor: at.from})
 	if err != nil {
 		leave()
 		return nil, err
@@ -48,14 +73,16 @@ func (h *chatHandlers) stream(ctx context.Context, body *chatRequest, at answer)
 		header.Set("Content-Type", typeSSE)
 		header.Set("Cache-Control", "no-cache")
 		header.Set("X-Accel-Buffering", "no")
-		header.Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
+		for name, value := range as.header {
+			header.Set(name, value)
+		}
 		w.WriteHeader(http.StatusOK)
 		s := &chatStream{
-			answer: at, reader: reader, out: &eventWriter{w: w, rc: http.NewResponseController(w)},
-			cfg: uistream.Config{ThreadID: body.ID, EventID: at.eventID, MessageID: at.messageID, Static: body.Tools},
+			answer: at, wire: as, reader: reader, out: &eventWriter{w: w, rc: http.NewResponseController(w)},
+			cfg: uistream.Config{ThreadID: threadID, EventID: at.eventID, MessageID: at.messageID, Static: static},
 		}
 		if err := s.run(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errGone) {
-			h.logger.Warn("chat stream ends; the client resumes", "thread", body.ID, "error", err)
+			h.logger.Warn("chat stream ends; the client resumes", "thread", threadID, "error", err)
 		}
 	}}, nil
 }
@@ -66,6 +93,7 @@ var errGone = errors.New("the client has gone")
 // chatStream writes one assistant message.
 type chatStream struct {
 	answer
+	wire
 	cfg    uistream.Config
 	turn   *uistream.Turn
 	reader *feed.Reader
@@ -126,6 +154,9 @@ func (s *chatStream) apply(item feed.Item) (over bool, err error) {
 	if e.EndsTurn() && e.EventID == s.cfg.EventID {
 		s.live = true // what waits for it must end in any case
 	}
+	if (e.Type == event.EventApproval || e.Type == event.EventToolResult) && item.Cursor.Seq > s.before {
+		s.settled = slices.DeleteFunc(s.settled, func(id string) bool { return id == e.ToolCallID })
+	}
 	chunks := s.turn.Apply(e)
 	if s.live = s.live || item.Cursor.Seq > s.after.Seq; s.live {
 		if err := s.write(chunks); err != nil {
@@ -136,7 +167,7 @@ func (s *chatStream) apply(item feed.Item) (over bool, err error) {
 	if s.turn.Ended() {
 		return true, s.done()
 	}
-	if s.live && e.EventID == s.cfg.EventID && s.turn.Waits() && item.Cursor != s.after && !s.reader.Buffered() {
+	if s.live && s.turn.Waits() && item.Cursor != s.after && item.Cursor.Seq >= s.before && len(s.settled) == 0 && !s.reader.Buffered() {
 		if err := s.write(s.turn.Pause(item.Cursor.String())); err != nil {
 			return true, err
 		}
@@ -147,13 +178,15 @@ func (s *chatStream) apply(item feed.Item) (over bool, err error) {
 
 func (s *chatStream) write(chunks []uistream.Chunk) error {
 	for i, c := range chunks {
-		data, err := json.Marshal(c)
-		if err != nil {
-			return err
-		}
-		s.out.buf = append(append(append(s.out.buf[:0], "data: "...), data...), "\n\n"...)
-		if !s.out.write(i == len(chunks)-1) {
-			return errGone
+		for _, e := range s.encode(c) {
+			data, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			s.out.buf = append(append(append(s.out.buf[:0], "data: "...), data...), "\n\n"...)
+			if !s.out.write(i == len(chunks)-1) {
+				return errGone
+			}
 		}
 	}
 	return nil
@@ -161,7 +194,7 @@ func (s *chatStream) write(chunks []uistream.Chunk) error {
 
 // done writes the end of the stream.
 func (s *chatStream) done() error {
-	s.out.buf = append(s.out.buf[:0], "data: [DONE]\n\n"...)
+	s.out.buf = append(s.out.buf[:0], s.end...)
 	s.out.write(true)
 	return nil
 }

@@ -229,7 +229,9 @@ func New(cfg Config) (http.Handler, error) {
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
-	(&chatHandlers{l, cfg.Threads, events, v}).registerChat()
+	chat := &chatHandlers{l, cfg.Threads, events, v}
+	chat.registerChat()
+	(&aguiHandlers{chat}).registerAGUI()
 	approvals := &approvalHandlers{l, cfg.Threads}
 	approvals.registerApprovals()
 	approvals.registerGrants()

@@ -20,6 +20,9 @@ type Chunk struct {
 	Transient       bool            `json:"transient,omitempty"`
 	Data            any             `json:"data,omitempty"`
 	MessageMetadata *UIMetadata     `json:"messageMetadata,omitempty"`
+
+	// Reply is the reply that a tool call belongs to. The AI SDK does not have it.
+	Reply string `json:"-"`
 }
 
 // UIMetadata is the metadata of a message.

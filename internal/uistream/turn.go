@@ -258,7 +258,7 @@ func (t *Turn) call(e event.AgentEvent) []Chunk {
 	out = append(out, r.close()...)
 	r.whole = true
 	t.callOf(e.ToolCallID)
-	c := Chunk{Type: "tool-input-available", ToolCallID: e.ToolCallID, ToolName: e.ToolName, Dynamic: !slices.Contains(t.cfg.Static, e.ToolName)}
+	c := Chunk{Type: "tool-input-available", ToolCallID: e.ToolCallID, ToolName: e.ToolName, Reply: e.MessageID, Dynamic: !slices.Contains(t.cfg.Static, e.ToolName)}
 	if c.Input = json.RawMessage(e.ToolArgs); !json.Valid(c.Input) {
 		c.Type, c.Input, c.ErrorText = "tool-input-error", quoted(e.ToolArgs), "the arguments are not JSON"
 	}

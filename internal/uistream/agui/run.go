@@ -1,0 +1,233 @@
+// Package agui writes the turns of a thread as runs of AG-UI 1.0, made of the chunks of package
+// uistream.
+package agui
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/uistream"
+)
+
+// Event is an event of AG-UI.
+type Event struct {
+	Type            string          `json:"type"`
+	ThreadID        string          `json:"threadId,omitempty"`
+	RunID           string          `json:"runId,omitempty"`
+	ProtocolVersion string          `json:"protocolVersion,omitempty"`
+	MessageID       string          `json:"messageId,omitempty"`
+	Role            string          `json:"role,omitempty"`
+	Name            string          `json:"name,omitempty"`
+	Delta           string          `json:"delta,omitempty"`
+	ToolCallID      string          `json:"toolCallId,omitempty"`
+	ToolCallName    string          `json:"toolCallName,omitempty"`
+	ParentMessageID string          `json:"parentMessageId,omitempty"`
+	Content         *string         `json:"content,omitempty"`
+	Value           any             `json:"value,omitempty"`
+	Message         string          `json:"message,omitempty"`
+	Messages        *[]*Message     `json:"messages,omitempty"`
+	Snapshot        json.RawMessage `json:"snapshot,omitempty"`
+	Outcome         *Outcome        `json:"outcome,omitempty"`
+}
+
+// Outcome says why a run ended.
+type Outcome struct {
+	Type               string      `json:"type"`
+	PendingToolCallIDs []string    `json:"pendingToolCallIds,omitempty"`
+	Interrupts         []Interrupt `json:"interrupts,omitempty"`
+}
+
+// Interrupt is a decision that a run waits for.
+type Interrupt struct {
+	ID             string          `json:"id"`
+	Reason         string          `json:"reason"`
+	Message        string          `json:"message,omitempty"`
+	ToolCallID     string          `json:"toolCallId"`
+	ResponseSchema json.RawMessage `json:"responseSchema"`
+	ExpiresAt      string          `json:"expiresAt,omitempty"`
+	Metadata       any             `json:"metadata,omitempty"`
+}
+
+// answerSchema describes the payload that answers an interrupt.
+const answerSchema = `{"type":"object","properties":{"approved":{"type":"boolean"},"reason":{"type":"string"},` +
+	`"editedArgs":{"type":"object"},"scope":{"enum":["once","session","pattern"]},"pattern":{"type":"object"}},"required":["approved"]}`
+
+// Run writes one run.
+type Run struct {
+	threadID, runID string
+	known           map[string]bool // messages and calls that the client has
+	agent           string
+	parts           map[string]int // text and reasoning messages of a reply
+	open            map[string]string
+	waiting         []*event.ApprovalRequest
+	calls           []string // without a result, in order
+}
+
+// NewRun returns a run whose client has the messages and tool calls with these ids.
+func NewRun(threadID, runID string, known map[string]bool) *Run {
+	return &Run{threadID: threadID, runID: runID, known: known, parts: map[string]int{}, open: map[string]string{}}
+}
+
+// Events returns the events of a chunk.
+func (r *Run) Events(c uistream.Chunk) []Event {
+	switch c.Type {
+	case "start":
+		return []Event{{Type: "RUN_STARTED", ThreadID: r.threadID, RunID: r.runID, ProtocolVersion: "1.0"}}
+	case "start-step", "finish-step", "abort":
+		return nil
+	case "data-agent":
+		r.agent = c.Data.(map[string]string)["name"]
+		return nil
+	case "text-start":
+		return r.begin(c.ID, Event{Type: "TEXT_MESSAGE_START", Role: "assistant", Name: r.agent})
+	case "text-delta":
+		return r.piece(c.ID, Event{Type: "TEXT_MESSAGE_CONTENT", Delta: c.Delta})
+	case "text-end":
+		return r.piece(c.ID, Event{Type: "TEXT_MESSAGE_END"})
+	case "reasoning-start":
+		id := c.ID + ".thought"
+		return append(r.begin(id, Event{Type: "REASONING_START"}), r.piece(id, Event{Type: "REASONING_MESSAGE_START", Role: "reasoning"})...)
+	case "reasoning-delta":
+		return r.piece(c.ID+".thought", Event{Type: "REASONING_MESSAGE_CONTENT", Delta: c.Delta})
+	case "reasoning-end":
+		id := c.ID + ".thought"
+		return append(r.piece(id, Event{Type: "REASONING_MESSAGE_END"}), r.piece(id, Event{Type: "REASONING_END"})...)
+	case "tool-input-available", "tool-input-error":
+		return r.call(c)
+	case "tool-output-available":
+		return r.result(c.ToolCallID, text(c.Output))
+	case "tool-output-error":
+		return r.result(c.ToolCallID, c.ErrorText)
+	case "tool-output-denied":
+		return r.result(c.ToolCallID, "denied")
+	case "tool-approval-request":
+		return nil // data-approval has more
+	case "data-approval":
+		r.waiting = append(r.waiting, c.Data.(*event.ApprovalRequest))
+		return nil
+	case "error":
+		return []Event{{Type: "RUN_ERROR", Message: c.ErrorText}}
+	case "finish":
+		return r.finish(c)
+	}
+	if name, isData := strings.CutPrefix(c.Type, "data-"); isData {
+		return []Event{{Type: "CUSTOM", Name: "threadmill." + name, Value: c.Data}}
+	}
+	return nil
+}
+
+// begin opens a message under an id that the run has not used yet.
+func (r *Run) begin(id string, e Event) []Event {
+	r.parts[id]++
+	e.MessageID = id
+	if n := r.parts[id]; n > 1 {
+		e.MessageID = fmt.Sprintf("%s.%d", id, n)
+	}
+	r.open[id] = e.MessageID
+	if r.known[e.MessageID] {
+		return nil
+	}
+	return []Event{e}
+}
+
+func (r *Run) piece(id string, e Event) []Event {
+	e.MessageID = r.open[id]
+	if r.known[e.MessageID] || strings.HasSuffix(e.Type, "_CONTENT") && e.Delta == "" {
+		return nil
+	}
+	return []Event{e}
+}
+
+func (r *Run) call(c uistream.Chunk) []Event {
+	for _, id := range r.calls {
+		if id == c.ToolCallID {
+			return []Event{{Type: "CUSTOM", Name: "threadmill.call-changed", Value: map[string]any{"toolCallId": c.ToolCallID, "input": c.Input}}}
+		}
+	}
+	r.calls = append(r.calls, c.ToolCallID)
+	if r.known[c.ToolCallID] {
+		return nil
+	}
+	out := []Event{{Type: "TOOL_CALL_START", ToolCallID: c.ToolCallID, ToolCallName: c.ToolName, ParentMessageID: c.Reply}}
+	if args := text(c.Input); args != "" {
+		out = append(out, Event{Type: "TOOL_CALL_ARGS", ToolCallID: c.ToolCallID, Delta: args})
+	}
+	return append(out, Event{Type: "TOOL_CALL_END", ToolCallID: c.ToolCallID})
+}
+
+func (r *Run) result(callID, content string) []Event {
+	kept := r.calls[:0:0]
+	for _, id := range r.calls {
+		if id != callID {
+			kept = append(kept, id)
+		}
+	}
+	r.calls = kept
+	id := ResultID(callID)
+	if r.known[id] {
+		return nil
+	}
+	return []Event{{Type: "TOOL_CALL_RESULT", MessageID: id, ToolCallID: callID, Content: &content, Role: "tool"}}
+}
+
+// ResultID returns the id of the message with the result of a call.
+func ResultID(callID string) string { return callID + ".result" }
+
+func (r *Run) finish(c uistream.Chunk) []Event {
+	out := Event{Type: "RUN_FINISHED", ThreadID: r.threadID, RunID: r.runID, Outcome: &Outcome{Type: "success"}}
+	switch {
+	case c.FinishReason == "error":
+		return nil // RUN_ERROR was the end
+	case c.MessageMetadata != nil && c.MessageMetadata.Turn == "interrupted":
+		out.Outcome.Type = "cancelled"
+	case c.FinishReason == "tool-calls":
+		for _, q := range r.waiting {
+			if r.waits(q) {
+				out.Outcome.Type = "interrupt"
+				out.Outcome.Interrupts = append(out.Outcome.Interrupts, interrupt(q))
+			}
+		}
+		if out.Outcome.Type == "success" {
+			out.Outcome.PendingToolCallIDs = r.calls
+		}
+	}
+	return []Event{out}
+}
+
+// waits reports whether a request is the last one of a call without a result.
+func (r *Run) waits(q *event.ApprovalRequest) bool {
+	var last *event.ApprovalRequest
+	for _, other := range r.waiting {
+		if other.ToolCallID == q.ToolCallID {
+			last = other
+		}
+	}
+	for _, id := range r.calls {
+		if id == q.ToolCallID {
+			return last == q
+		}
+	}
+	return false
+}
+
+func interrupt(q *event.ApprovalRequest) Interrupt {
+	i := Interrupt{
+		ID: q.ToolCallID, Reason: "tool_approval", Message: q.Agent + " wants to call " + q.ToolName, ToolCallID: q.ToolCallID,
+		ResponseSchema: json.RawMessage(answerSchema), Metadata: map[string]any{"request": q},
+	}
+	if q.ExpiresAt != nil {
+		i.ExpiresAt = q.ExpiresAt.UTC().Format("2006-01-02T15:04:05.000Z")
+	}
+	return i
+}
+
+// text returns a JSON string's text, or other JSON as it is.
+func text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}

@@ -1,0 +1,70 @@
+package agui_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/uistream"
+	"github.com/threadmill/threadmill/internal/uistream/agui"
+)
+
+// events returns the events of chunks, one line each.
+func events(t *testing.T, run *agui.Run, chunks ...uistream.Chunk) string {
+	t.Helper()
+	var lines []string
+	for _, c := range chunks {
+		for _, e := range run.Events(c) {
+			data, err := json.Marshal(e)
+			require.NoError(t, err)
+			lines = append(lines, string(data))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+var reply = []uistream.Chunk{
+	{Type: "start"},
+	{Type: "start-step"},
+	{Type: "data-agent", Data: map[string]string{"name": "bot"}},
+	{Type: "text-start", ID: "r"},
+	{Type: "text-delta", ID: "r", Delta: "a"},
+	{Type: "text-delta", ID: "r"},
+	{Type: "text-end", ID: "r"},
+}
+
+func TestText(t *testing.T) {
+	run := agui.NewRun("t", "run", nil)
+	assert.Equal(t, `{"type":"RUN_STARTED","threadId":"t","runId":"run","protocolVersion":"1.0"}
+{"type":"TEXT_MESSAGE_START","messageId":"r","role":"assistant","name":"bot"}
+{"type":"TEXT_MESSAGE_CONTENT","messageId":"r","delta":"a"}
+{"type":"TEXT_MESSAGE_END","messageId":"r"}`, events(t, run, reply...))
+	assert.Contains(t, events(t, run, uistream.Chunk{Type: "text-start", ID: "r"}), `"messageId":"r.2"`, "ids are used once")
+	known := agui.NewRun("t", "run", map[string]bool{"r": true})
+	assert.Equal(t, `{"type":"RUN_STARTED","threadId":"t","runId":"run","protocolVersion":"1.0"}`, events(t, known, reply...), "the client has it")
+}
+
+func TestOutcomes(t *testing.T) {
+	call := uistream.Chunk{Type: "tool-input-available", ToolCallID: "c", ToolName: "f", Input: json.RawMessage(`{}`), Reply: "r"}
+	request := uistream.Chunk{Type: "data-approval", ID: "c", Data: &event.ApprovalRequest{ToolCallID: "c", ToolName: "f", Agent: "bot"}}
+	done := uistream.Chunk{Type: "tool-output-available", ToolCallID: "c", Output: json.RawMessage(`"x"`)}
+	pause := uistream.Chunk{Type: "finish", FinishReason: "tool-calls"}
+	for name, c := range map[string]struct {
+		chunks []uistream.Chunk
+		want   string
+	}{
+		"success":       {[]uistream.Chunk{{Type: "finish", FinishReason: "stop"}}, `"outcome":{"type":"success"}`},
+		"cancelled":     {[]uistream.Chunk{{Type: "abort"}, {Type: "finish", FinishReason: "other", MessageMetadata: &uistream.UIMetadata{Turn: "interrupted"}}}, `"outcome":{"type":"cancelled"}`},
+		"interrupt":     {[]uistream.Chunk{call, request, pause}, `"outcome":{"type":"interrupt","interrupts":[{"id":"c","reason":"tool_approval","message":"bot wants to call f"`},
+		"frontend tool": {[]uistream.Chunk{call, pause}, `"outcome":{"type":"success","pendingToolCallIds":["c"]}`},
+		"decided":       {[]uistream.Chunk{call, request, done, {Type: "finish", FinishReason: "stop"}}, `"outcome":{"type":"success"}`},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Contains(t, events(t, agui.NewRun("t", "run", nil), c.chunks...), c.want) })
+	}
+	failed := events(t, agui.NewRun("t", "run", nil), uistream.Chunk{Type: "error", ErrorText: "why"}, uistream.Chunk{Type: "finish", FinishReason: "error"})
+	assert.Equal(t, `{"type":"RUN_ERROR","message":"why"}`, failed, "nothing follows an error")
+}

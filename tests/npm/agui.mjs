@@ -1,0 +1,152 @@
+// Talks to a thread with @ag-ui/client. It fails unless a page would show the right thing.
+//
+//   node agui.mjs <base URL> <scenario>
+
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { HttpAgent } from "@ag-ui/client";
+
+const [base, scenario] = process.argv.slice(2);
+
+function agent(threadId, initialMessages = []) {
+  const events = [];
+  const one = new HttpAgent({ url: `${base}/v1/ag-ui`, threadId, initialMessages });
+  one.subscribe({ onEvent: ({ event }) => void events.push(event) });
+  one.events = events;
+  return one;
+}
+
+let ids = 0;
+const say = (one, content, options = {}) => {
+  one.addMessage({ id: `${one.threadId}-${++ids}`, role: "user", content });
+  return one.runAgent(options);
+};
+
+async function until(condition) {
+  for (const end = Date.now() + 60_000; !(await condition()); await sleep(10)) assert.ok(Date.now() < end, `not reached: ${condition}`);
+}
+
+/** What a person sees. */
+const view = (messages) => messages.filter((m) => m.role !== "reasoning" && m.role !== "activity").map((m) => [m.role, m.content || "", (m.toolCalls ?? []).map((c) => `${c.function.name} ${c.function.arguments}`).join(), m.toolCallId ?? ""].join("|"));
+
+class Connecting extends HttpAgent {
+  connect(input) {
+    return new HttpAgent({ url: `${this.url}/connect`, headers: this.headers }).run(input);
+  }
+}
+
+/** The messages as a client has them that connects now. */
+async function connected(threadId) {
+  const one = new Connecting({ url: `${base}/v1/ag-ui`, threadId });
+  one.events = [];
+  one.subscribe({ onEvent: ({ event }) => void one.events.push(event) });
+  await one.connectAgent();
+  return one;
+}
+
+const last = (one) => one.events.findLast((e) => e.type === "RUN_FINISHED");
+
+const scenarios = {
+  async reply() {
+    const one = agent("reply");
+    await say(one, "think about it\nhello **you**");
+    assert.equal(one.messages.at(-1).content, "hello **you**");
+    assert.equal(one.messages.find((m) => m.role === "reasoning")?.content, "about it");
+    assert.equal(last(one).outcome.type, "success");
+    await say(one, "and again");
+    assert.equal(one.messages.at(-1).content, "and again");
+    assert.deepEqual(view((await connected("reply")).messages), view(one.messages));
+  },
+
+  async tools() {
+    const one = agent("tools");
+    await say(one, 'use note {"text":"a"}\nuse nothing {}\nthen\ndone');
+    const lines = view(one.messages);
+    assert.match(lines[1], /^assistant\|\|note {"text":"a"},nothing {}/);
+    assert.match(lines.slice(2, 4).join(), /noted: a/);
+    assert.match(lines.slice(2, 4).join(), /unknown tool/);
+    assert.deepEqual(view((await connected("tools")).messages), view(one.messages));
+  },
+
+  async interrupt() {
+    const one = agent("interrupt");
+    await say(one, 'use ask {"text":"a"}\nuse ask {"text":"b"}\nthen\ndone');
+    const [first, second] = one.pendingInterrupts;
+    assert.equal(first.metadata.request.toolName, "ask");
+    await one.runAgent({ resume: [
+      { interruptId: first.id, status: "resolved", payload: { approved: true, editedArgs: { text: "edited" } } },
+      { interruptId: second.id, status: "cancelled", payload: { reason: "not b" } },
+    ] });
+    const shown = view(one.messages).join("\n");
+    assert.match(shown, /asked: edited/);
+    assert.match(shown, /denied/);
+    assert.equal(one.pendingInterrupts.length, 0);
+    assert.equal(one.events.filter((e) => e.type === "TOOL_CALL_START").length, 2, "nothing is sent twice");
+    assert.equal(last(one).outcome.type, "success");
+    assert.deepEqual(view((await connected("interrupt")).messages), view(one.messages));
+  },
+
+  async "interrupt elsewhere"() {
+    const one = agent("elsewhere");
+    await say(one, 'use ask {"text":"a"}\nthen\ndone');
+    const [pending] = one.pendingInterrupts;
+    const decided = await fetch(`${base}/v1/threads/elsewhere/approvals/${pending.toolCallId}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ decision: "approve", by: "bob" }) });
+    assert.equal(decided.status, 200);
+    await until(async () => view((await connected("elsewhere")).messages).some((l) => l.includes("done")));
+    await one.runAgent({ resume: [{ interruptId: pending.id, status: "resolved", payload: { approved: false } }] });
+    assert.match(view(one.messages).join("\n"), /asked: a/);
+    assert.match(one.messages.at(-1).content, /done/);
+  },
+
+  async "client tool"() {
+    const one = agent("client");
+    await say(one, "use locate {}\nthen\nfound");
+    const [callId] = last(one).outcome.pendingToolCallIds;
+    one.addMessage({ id: "where", role: "tool", toolCallId: callId, content: '{"city":"Bern"}' });
+    await one.runAgent();
+    assert.match(one.messages.at(-1).content, /found/);
+    assert.match(one.messages.at(-1).content, /Bern/);
+  },
+
+  async agents() {
+    const one = agent("agents");
+    await say(one, "hello", { forwardedProps: { agents: ["assistant", "second"] } });
+    assert.deepEqual(one.messages.filter((m) => m.role === "assistant").map((m) => m.name).sort(), ["assistant", "second"]);
+  },
+
+  async error() {
+    const one = agent("error");
+    await say(one, "fail").catch(() => {});
+    assert.match(one.events.find((e) => e.type === "RUN_ERROR").message, /400/);
+    const bad = await fetch(`${base}/v1/ag-ui`, { method: "POST", headers: { "content-type": "application/json" }, body: '{"threadId":"a/b"}' });
+    assert.equal(bad.status, 422);
+    assert.doesNotMatch(await bad.text(), /[{}]/);
+    const empty = await fetch(`${base}/v1/ag-ui`, { method: "POST", headers: { "content-type": "application/json" }, body: '{"threadId":"error","messages":[]}' });
+    assert.equal(empty.status, 422);
+  },
+
+  async cancelled() {
+    const one = agent("cancelled");
+    const run = say(one, "count 10000 every 20ms");
+    await until(() => / 5 /.test(one.messages.at(-1)?.content ?? ""));
+    assert.equal((await fetch(`${base}/v1/chat/cancelled/stop`, { method: "POST" })).status, 202);
+    await run;
+    assert.equal(last(one).outcome.type, "cancelled");
+    assert.match(one.messages.at(-1).content, /^1 2 3 4 5/);
+  },
+
+  async resume() {
+    const one = agent("resume");
+    const run = say(one, "use note {\"text\":\"a\"}\nthen\ncount 100 every 20ms");
+    await until(() => / 10 /.test(one.messages.at(-1)?.content ?? ""));
+    one.abortRun();
+    await run;
+    const tabs = await Promise.all([connected("resume"), connected("resume")]);
+    for (const tab of tabs) assert.match(tab.messages.at(-1).content, /98 99 100$/);
+    assert.deepEqual(view(tabs[0].messages), view((await connected("resume")).messages));
+  },
+};
+
+await scenarios[scenario]();
+console.log("ok");
+process.exit(0);
