@@ -23,15 +23,22 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 	locate := tool.Client(tool.Definition{Name: "locate", Description: "Where the person is."})
 	assistant := func(name string) agent.Agent {
 		return agent.Agent{
-			Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate"},
+			Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate", "call_agent"},
 			Approvals: map[string]agent.Policy{"ask": agent.PolicyAlways},
 		}
 	}
+	attempts := 1
+	if scenario == "retried call" {
+		attempts = 2
+	}
 	w := harness.New(t, harness.Options{
-		Tools: []tool.Tool{ask, locate}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: 1,
+		Tools: []tool.Tool{ask, locate}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
 	})
-	if scenario == "error" {
+	switch scenario {
+	case "error":
 		w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
+	case "retried call":
+		w.Provider.Fail(llmtest.Drop(10))
 	}
 	return w
 }
@@ -41,6 +48,7 @@ func TestAISDK(t *testing.T) {
 	for _, version := range []string{"ai6", "ai7"} {
 		for _, scenario := range []string{
 			"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
+			"workflow", "retried call",
 		} {
 			t.Run(version+" "+scenario, func(t *testing.T) {
 				t.Parallel()
@@ -54,7 +62,7 @@ func TestAISDK(t *testing.T) {
 // TestAGUI talks to threads with AG-UI's own client: tests/npm/agui.mjs has the scenarios.
 func TestAGUI(t *testing.T) {
 	for _, scenario := range []string{
-		"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume",
+		"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume", "cuts", "sub-agent",
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()

@@ -29,6 +29,15 @@ type Cursor struct {
 // IsZero reports whether c is the beginning.
 func (c Cursor) IsZero() bool { return c == Cursor{} }
 
+// MarshalText returns the form that [ParseCursor] reads.
+func (c Cursor) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText is [ParseCursor].
+func (c *Cursor) UnmarshalText(text []byte) (err error) {
+	*c, err = ParseCursor(string(text))
+	return err
+}
+
 func (c Cursor) String() string {
 	b := strconv.AppendInt(make([]byte, 0, 32), c.Seq, 10)
 	if c.Part > 0 {

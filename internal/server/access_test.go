@@ -128,7 +128,7 @@ func TestOperationsNeedTheirRoles(t *testing.T) {
 			denied := func(status int, header ...string) {
 				got := w.call(op.method, op.target(), body, header...)
 				require.Equal(t, status, got.status, got.text)
-				if strings.Contains(strings.ToLower(op.id), "chat") {
+				if strings.Contains(strings.ToLower(op.id), "chat") && op.id != "listChatMessages" {
 					assert.NotEmpty(t, got.text)
 					assert.Equal(t, "text/plain; charset=utf-8", got.header.Get("Content-Type"))
 				} else if strings.HasPrefix(op.id, "prompt") {

@@ -3,8 +3,9 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
-	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -61,43 +62,35 @@ type resumePayload struct {
 }
 
 func (h *aguiHandlers) registerAGUI() {
-	registry := h.api.OpenAPI().Components.Schemas
-	events := map[string]*huma.Response{"200": {Description: "The events of a run", Content: map[string]*huma.MediaType{typeSSE: {Schema: &huma.Schema{Type: huma.TypeString}}}}}
-	body := &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{typeJSON: {Schema: registry.Schema(reflect.TypeFor[runInput](), true, "RunInput")}}}
-	for path, op := range map[string]huma.Operation{
-		"/v1/ag-ui": {
-			OperationID: "chatRun", Summary: "Run a thread from AG-UI",
-			Description: "Posts the last message of the user, or takes decisions and results, and responds with the events of the run. Errors are text.",
+	for _, one := range []struct {
+		path, id, summary, description string
+		role                           auth.Role
+		handler                        func(context.Context, *runInput) (*huma.StreamResponse, error)
+	}{
+		{
+			"/v1/ag-ui", "chatRun", "Run a thread from AG-UI",
+			"Posts the last message of the user, or takes decisions and results, and responds with the events of the run. Errors are text.", auth.RolePost, h.run,
 		},
-		"/v1/ag-ui/connect": {
-			OperationID: "chatConnect", Summary: "Connect AG-UI to a thread",
-			Description: "A snapshot of the thread's messages, and the run in progress, if there is one. Errors are text.",
+		{
+			"/v1/ag-ui/connect", "chatConnect", "Connect AG-UI to a thread",
+			"Snapshots of the thread and its messages, and the run in progress, if there is one. Errors are text.", auth.RoleRead, h.connect,
 		},
 	} {
-		handler, role := h.run, auth.RolePost
-		if op.OperationID == "chatConnect" {
-			handler, role = h.connect, auth.RoleRead
-		}
-		op.Method, op.Path, op.Tags, op.SkipValidateBody = http.MethodPost, path, []string{"chat"}, true
-		op.Responses, op.Errors = map[string]*huma.Response{"200": events["200"]}, []int{400, 404, 409, 413, 415, 422, 429, 503}
-		register(h.core, role, op, func(ctx context.Context, in *chatInput) (*huma.StreamResponse, error) {
+		registerChat(h.core, one.role, huma.Operation{
+			OperationID: one.id, Method: http.MethodPost, Path: one.path, Tags: []string{"chat"}, Summary: one.summary, Description: one.description,
+			Responses: map[string]*huma.Response{"200": h.eventStream("The events of a run")}, Errors: []int{400, 404, 409, 413, 415, 422, 429, 503},
+		}, func(ctx context.Context, in *chatInput) (*huma.StreamResponse, error) {
 			var input runInput
-			if problem := in.decode(&input); problem != nil {
-				return textOf(h.problem(ctx, "", problem)), nil
+			if err := in.decode(&input); err != nil {
+				return nil, err
 			}
 			if err := checkID("threadId", input.ThreadID, signals.ValidateID); err != nil {
-				return textOf(h.problem(ctx, "", err)), nil
+				return nil, err
 			}
-			out, err := handler(ctx, &input)
-			if err != nil {
-				return textOf(h.problem(ctx, input.ThreadID, err)), nil
-			}
-			return out, nil
+			out, err := one.handler(ctx, &input)
+			return out, h.problem(ctx, input.ThreadID, err)
 		})
-		h.api.OpenAPI().Paths[path].Post.RequestBody = body
-		to := h.access.routes["POST "+path]
-		to.refuse = writeText
-		h.access.routes["POST "+path] = to
+		describeBody[runInput](h.core, one.path, "RunInput")
 	}
 }
 
@@ -144,23 +137,78 @@ func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, err
 	}
-	record, settled, err := h.answerCalls(ctx, in)
+	answers, err := in.answers()
 	if err != nil {
 		return nil, err
 	}
-	if record == nil {
+	settled, err := h.settle(ctx, in.ThreadID, in.Props.Sender, answers)
+	if err != nil {
+		return nil, err
+	}
+	call := ""
+	switch {
+	case len(settled) > 0:
+		call = settled[len(settled)-1]
+	case len(in.Resume) > 0: // a repeated answer shows what has become of its call
+		call = in.Resume[len(in.Resume)-1].InterruptID
+	default:
 		return nil, refuse(http.StatusUnprocessableEntity, "messages", "has nothing new: end with a message of the user, answer a call that waits for the client, or resume an interrupt")
+	}
+	record, err := h.turnOf(ctx, in.ThreadID, call)
+	if err != nil {
+		return nil, err
 	}
 	at, err := h.lastIn(ctx, in.ThreadID, record)
 	if err != nil {
 		return nil, err
 	}
-	at.settled, at.before = settled, thread.Head
-	return h.streamAs(ctx, in.wire(in.known()), in.ThreadID, nil, at)
+	at.Settled, at.Before = settled, thread.Head
+	return h.show(ctx, in, at, in.known())
+}
+
+// show streams a run whose client has these messages and calls.
+func (h *aguiHandlers) show(ctx context.Context, in *runInput, at answer, known map[string]bool, before ...agui.Event) (*huma.StreamResponse, error) {
+	return h.streamAs(ctx, in.wire(known, before...), uistream.Config{ThreadID: in.ThreadID, EventID: at.EventID, MessageID: at.MessageID}, at)
+}
+
+// answers returns what the client says about calls.
+func (in *runInput) answers() ([]callAnswer, error) {
+	var out []callAnswer
+	for _, entry := range in.Resume {
+		d := &signals.Decide{Decision: event.DecisionDeny, Reason: entry.Payload.Reason}
+		if entry.Status == "resolved" && entry.Payload.Approved {
+			d.Decision, d.Scope, d.Pattern, d.Args = event.DecisionApprove, entry.Payload.Scope, entry.Payload.Pattern, entry.Payload.EditedArgs
+		}
+		out = append(out, callAnswer{callID: entry.InterruptID, decision: d})
+	}
+	for _, m := range in.Messages {
+		if m.Role != "tool" {
+			continue
+		}
+		content, err := m.text()
+		if err != nil {
+			return nil, err
+		}
+		result := &signals.ToolResult{Output: content}
+		if m.Error != "" {
+			result.Output, result.IsError = m.Error, true
+		}
+		out = append(out, callAnswer{callID: m.ToolCallID, result: result})
+	}
+	return out, nil
 }
 
 // start posts a message of the user.
 func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*huma.StreamResponse, error) {
+	open, err := h.interrupt(ctx, in, m.ID)
+	if err != nil {
+		return nil, err
+	}
+	if open != nil {
+		return in.wire(nil).whole(uistream.Chunk{Type: "start"}, uistream.Chunk{Type: "error", ErrorText: fmt.Sprintf(
+			"%s waits for a decision on its call of %s: answer the interrupt %s with resume, or say in forwardedProps.onWaiting what becomes of it",
+			open.Agent, open.ToolName, open.ToolCallID)}), nil
+	}
 	content, err := m.text()
 	if err != nil {
 		return nil, err
@@ -178,7 +226,32 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	if err != nil {
 		return nil, err
 	}
-	return h.streamAs(ctx, in.wire(in.known()), in.ThreadID, nil, answer{messageID: post.ID, from: at})
+	return h.show(ctx, in, answer{MessageID: post.ID, From: at}, in.known())
+}
+
+// interrupt returns a request that waits for a decision, if the client does not say what becomes of it
+// when there is new input. A message that the thread has is not new.
+func (h *aguiHandlers) interrupt(ctx context.Context, in *runInput, messageID string) (*event.ApprovalRequest, error) {
+	if in.Props.OnWaiting != "" {
+		return nil, nil
+	}
+	thread, err := h.store.Thread(ctx, h.key(in.ThreadID))
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && thread.Activity != store.ActivityWaiting:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if known, err := h.record(ctx, in.ThreadID, messageID); err != nil || known != nil {
+		return nil, err
+	}
+	within, cancel := h.answer(ctx)
+	defer cancel()
+	waiting, err := h.threads.Approvals(within, in.ThreadID)
+	if err != nil || len(waiting.Approvals) == 0 {
+		return nil, err
+	}
+	return &waiting.Approvals[0], nil
 }
 
 // text returns the text of a message.
@@ -200,59 +273,6 @@ func (m runMessage) text() (string, error) {
 	return text, nil
 }
 
-// answerCalls takes decisions and results. It returns the first record of the turn that goes on, and
-// the calls that it settled: what is repeated, or was decided elsewhere, changes nothing.
-func (h *aguiHandlers) answerCalls(ctx context.Context, in *runInput) (turn *event.Record, settled []string, err error) {
-	by, err := actor(ctx, "sender", in.Props.Sender, byAPI)
-	if err != nil {
-		return nil, nil, err
-	}
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	waiting, err := h.threads.Approvals(within, in.ThreadID)
-	if err != nil {
-		return nil, nil, err
-	}
-	call := ""
-	for _, entry := range in.Resume {
-		call = entry.InterruptID
-		for _, r := range waiting.Approvals {
-			if r.ToolCallID == entry.InterruptID {
-				if err := h.decideEntry(within, in.ThreadID, r, entry, by); err != nil {
-					return nil, nil, err
-				}
-				settled = append(settled, r.ToolCallID)
-			}
-		}
-	}
-	for _, m := range in.Messages {
-		if m.Role != "tool" {
-			continue
-		}
-		for _, c := range waiting.ClientCalls {
-			if c.ToolCallID == m.ToolCallID {
-				content, err := m.text()
-				if err != nil {
-					return nil, nil, err
-				}
-				result := signals.ToolResult{ToolCallID: c.ToolCallID, Output: content, By: by}
-				if m.Error != "" {
-					result.Output, result.IsError = m.Error, true
-				}
-				if _, err := h.threads.ToolResult(within, in.ThreadID, result); err != nil {
-					return nil, nil, err
-				}
-				call, settled = c.ToolCallID, append(settled, c.ToolCallID)
-			}
-		}
-	}
-	if call == "" {
-		return nil, nil, nil
-	}
-	turn, err = h.turnOf(ctx, in.ThreadID, call)
-	return turn, settled, err
-}
-
 // turnOf returns the first record of the turn of a tool call.
 func (h *aguiHandlers) turnOf(ctx context.Context, threadID, callID string) (*event.Record, error) {
 	records, err := h.store.Records(ctx, h.key(threadID), store.Query{Types: []string{event.TypeApprovalRequest, event.TypeClientCall}, Newest: true, Limit: 1000})
@@ -270,24 +290,10 @@ func (h *aguiHandlers) turnOf(ctx context.Context, threadID, callID string) (*ev
 	return nil, refuse(http.StatusNotFound, "resume.interruptId", "is no call of this thread")
 }
 
-func (h *aguiHandlers) decideEntry(ctx context.Context, threadID string, r event.ApprovalRequest, entry resumeEntry, by string) error {
-	if err := needs(ctx, auth.RoleApprove, "a decision"); err != nil {
-		return err
-	}
-	d := signals.Decide{ToolCallID: r.ToolCallID, Decision: event.DecisionDeny, Reason: entry.Payload.Reason, By: by, Round: r.Round}
-	if entry.Status == "resolved" && entry.Payload.Approved {
-		d.Decision, d.Scope, d.Pattern, d.Args = event.DecisionApprove, entry.Payload.Scope, entry.Payload.Pattern, entry.Payload.EditedArgs
-	}
-	if err := d.Validate(); err != nil {
-		return err
-	}
-	got, err := h.threads.Decide(ctx, threadID, d)
-	return orRefused(err, decisionRefusals, ToolCallPath{ThreadPath{threadID}, r.ToolCallID}, got.Result)
-}
-
 // connect sends the messages of the thread, and goes on with the turn in progress.
 func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamResponse, error) {
-	if _, err := h.thread(ctx, in.ThreadID); err != nil {
+	thread, err := h.thread(ctx, in.ThreadID)
+	if err != nil {
 		return nil, err
 	}
 	page, err := h.feed.Before(ctx, h.key(in.ThreadID), feed.Cursor{}, maxPage)
@@ -296,39 +302,16 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	}
 	snapshot := snapshotOf(in.ThreadID, page.Items)
 	list := snapshot.List()
-	before := agui.Event{Type: "MESSAGES_SNAPSHOT", Messages: &list}
+	before := []agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread}}, {Type: "MESSAGES_SNAPSHOT", Messages: &list}}
 	known := (&runInput{Messages: messagesOf(list)}).known()
-	state, err := query(ctx, h.core, in.ThreadID, h.threads.State)
-	if err != nil {
+	at, err := h.turnInProgress(ctx, in.ThreadID)
+	switch {
+	case err != nil:
 		return nil, err
+	case at == nil:
+		return in.wire(nil, before...).whole(uistream.Chunk{Type: "start"}, uistream.Chunk{Type: "finish"}), nil
 	}
-	if state.Body.Turn != nil {
-		record, err := h.record(ctx, in.ThreadID, state.Body.Turn.EventID)
-		if err != nil {
-			return nil, err
-		}
-		if record != nil {
-			at, err := h.lastIn(ctx, in.ThreadID, record)
-			if err != nil {
-				return nil, err
-			}
-			return h.streamAs(ctx, in.wire(known, before), in.ThreadID, nil, at)
-		}
-	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
-		hctx.SetHeader("Content-Type", typeSSE)
-		hctx.SetStatus(http.StatusOK)
-		w := in.wire(nil, before)
-		for _, c := range append(uistream.Begin(uistream.Config{}), uistream.Chunk{Type: "finish"}) {
-			for _, e := range w.encode(c) {
-				data, err := json.Marshal(e)
-				if err != nil {
-					return
-				}
-				_, _ = hctx.BodyWriter().Write([]byte("data: " + string(data) + "\n\n")) // the client may have gone
-			}
-		}
-	}}, nil
+	return h.show(ctx, in, *at, known, before...)
 }
 
 // maxPage is the number of records that a snapshot is made of.
@@ -347,7 +330,7 @@ func snapshotOf(threadID string, items []feed.Item) *agui.Messages {
 		if e.EventID == "" {
 			continue
 		}
-		if e.Type == event.EventMessage && e.Message.SenderType == event.CreatedByUser && e.Message.ID != e.EventID+".observed" {
+		if e.Type == event.EventMessage && uistream.Said(e.EventID, e.Message) {
 			out.Said(e.Message.ID, e.Message.SenderID, e.Message.Content)
 		}
 		of, known := turns[e.EventID]

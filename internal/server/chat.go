@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -37,6 +38,8 @@ type chatRequest struct {
 	Agents    []string      `json:"agents,omitempty" doc:"The agents of a new thread. Default: the default agent"`
 	Tools     []string      `json:"tools,omitempty" doc:"The tools whose parts are tool-<name>. Those of others are dynamic-tool"`
 	Sender    string        `json:"sender,omitempty" doc:"Who writes or decides, without API keys. Default: user"`
+	Version   int           `json:"version,omitempty" minimum:"6" maximum:"7" doc:"The version of the AI SDK. Default: 6. Version 7 can take text back when a model call is retried"`
+	Indexed   bool          `json:"indexed,omitempty" doc:"Whether the stream can be resumed at any chunk, as WorkflowChatTransport does: replies arrive whole"`
 	PostOptions
 }
 
@@ -64,6 +67,12 @@ type chatInput struct {
 	RawBody     []byte `contentType:"application/json"`
 }
 
+type resumeInput struct {
+	ThreadPath
+	StartIndex int `query:"startIndex" minimum:"-1" default:"-1" doc:"How many chunks of an indexed stream the client has, with the run that x-workflow-run-id named in place of the id. -1 = the stream is not indexed"`
+	Version    int `query:"version" minimum:"6" maximum:"7" default:"6" doc:"The version of the AI SDK"`
+}
+
 type chatMessagesInput struct {
 	ThreadPath
 	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"200" doc:"The most records to read, from the thread's end"`
@@ -75,40 +84,56 @@ type chatMessagesOutput struct {
 	}
 }
 
-// chatPatterns are the routes whose errors are text, which the AI SDK shows to people as it is.
-var chatPatterns = []string{"POST /v1/chat", "GET /v1/chat/{id}/stream", "POST /v1/chat/{id}/stop", "GET /v1/chat/{id}/messages"}
-
 func (h *chatHandlers) registerChat() {
 	tags := []string{"chat"}
-	registry := h.api.OpenAPI().Components.Schemas
-	stream := map[string]*huma.Response{"200": {Description: "A UI message stream", Content: map[string]*huma.MediaType{typeSSE: {Schema: &huma.Schema{Type: huma.TypeString}}}}}
-	register(h.core, auth.RolePost, huma.Operation{
+	stream := h.eventStream("A UI message stream")
+	registerChat(h.core, auth.RolePost, huma.Operation{
 		OperationID: "chat", Method: http.MethodPost, Path: "/v1/chat", Tags: tags, Summary: "Talk to a thread from the AI SDK",
 		Description: "The response is the UI message stream of the turn. It finishes with the turn, or when the turn waits for a person or for the client. Errors are text.",
-		Responses:   stream, Errors: []int{400, 404, 409, 413, 422, 429, 503},
-		SkipValidateBody: true, // clients add fields
+		Responses:   map[string]*huma.Response{"200": stream}, Errors: []int{400, 404, 409, 413, 415, 422, 429, 503},
 	}, h.chat)
-	h.api.OpenAPI().Paths["/v1/chat"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-		typeJSON: {Schema: registry.Schema(reflect.TypeFor[chatRequest](), true, "ChatRequest")},
-	}}
-	register(h.core, auth.RoleRead, huma.Operation{
+	describeBody[chatRequest](h.core, "/v1/chat", "ChatRequest")
+	registerChat(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "resumeChat", Method: http.MethodGet, Path: "/v1/chat/{id}/stream", Tags: tags, Summary: "Resume the stream of a chat",
-		Description: "The message of the turn in progress, from its beginning. 204 without a turn. Errors are text.",
-		Responses:   map[string]*huma.Response{"200": stream["200"], "204": {Description: "No turn is in progress"}}, Errors: []int{503},
+		Description: "The message of the turn in progress, from its beginning; 204 without a turn. With startIndex, a run from that chunk on. Errors are text.",
+		Responses:   map[string]*huma.Response{"200": stream, "204": {Description: "No turn is in progress"}}, Errors: []int{404, 422, 503},
 	}, h.resume)
-	register(h.core, auth.RoleOperate, huma.Operation{
+	registerChat(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "stopChat", Method: http.MethodPost, Path: "/v1/chat/{id}/stop", Tags: tags, Summary: "Stop the turn of a chat",
 		Description: "Unlike closing the connection, which stops nothing. Errors are text.", DefaultStatus: http.StatusAccepted, Errors: []int{404, 409, 503},
 	}, h.stop)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listChatMessages", Method: http.MethodGet, Path: "/v1/chat/{id}/messages", Tags: tags, Summary: "List the messages of a chat",
-		Description: "As useChat takes them: a turn of agents is one assistant message. Errors are text.", Errors: []int{404, 503},
+		Description: "As useChat takes them: a turn of agents is one assistant message.", Errors: []int{404, 503},
 	}, h.messages)
-	for _, pattern := range chatPatterns {
-		to := h.access.routes[pattern]
-		to.refuse = writeText
-		h.access.routes[pattern] = to
-	}
+}
+
+// registerChat adds an operation whose errors are text, which frontends show to people as it is. Clients
+// may add fields to its body.
+func registerChat[I any](c *core, role auth.Role, op huma.Operation, handler func(context.Context, *I) (*huma.StreamResponse, error)) {
+	op.SkipValidateBody = true
+	register(c, role, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
+		out, err := handler(ctx, in)
+		if err != nil {
+			return textOf(c.problem(ctx, "", err)), nil
+		}
+		return out, nil
+	})
+	pattern := op.Method + " " + op.Path
+	to := c.access.routes[pattern]
+	to.refuse = writeText
+	c.access.routes[pattern] = to
+}
+
+// describeBody describes a body that is decoded by hand.
+func describeBody[T any](c *core, path, name string) {
+	c.api.OpenAPI().Paths[path].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		typeJSON: {Schema: c.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, name)},
+	}}
+}
+
+func (c *core) eventStream(description string) *huma.Response {
+	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{typeSSE: {Schema: &huma.Schema{Type: huma.TypeString}}}}
 }
 
 // writeText writes an error as text.
@@ -121,17 +146,14 @@ func writeText(w http.ResponseWriter, status int, detail string) {
 
 func (h *chatHandlers) chat(ctx context.Context, in *chatInput) (*huma.StreamResponse, error) {
 	if err := needs(ctx, auth.RoleRead, "the stream"); err != nil {
-		return textOf(err), nil
+		return nil, err
 	}
 	var body chatRequest
 	if err := in.decode(&body); err != nil {
-		return textOf(h.problem(ctx, "", err)), nil
+		return nil, err
 	}
 	out, err := h.respond(ctx, &body)
-	if err != nil {
-		return textOf(h.problem(ctx, body.ID, err)), nil
-	}
-	return out, nil
+	return out, h.problem(ctx, body.ID, err)
 }
 
 // decode reads the body into v. Pages of other origins may send other types than JSON without asking
@@ -219,7 +241,7 @@ func (h *chatHandlers) say(ctx context.Context, body *chatRequest, id, content s
 	if err != nil {
 		return nil, err
 	}
-	return h.stream(ctx, body, answer{messageID: post.ID, from: at})
+	return h.stream(ctx, body, answer{MessageID: post.ID, From: at})
 }
 
 // post posts a message, and opens the thread if there is none. It returns the thread's end before
@@ -270,8 +292,6 @@ func (h *chatHandlers) regenerate(ctx context.Context, body *chatRequest, last c
 	if record == nil || record.Type != event.TypeMessage || json.Unmarshal(record.Payload, &m) != nil || m.SenderType != event.CreatedByUser {
 		return nil, refuse(http.StatusNotFound, "messages", "does not end with a message of the user that the thread has")
 	}
-	within, cancel := h.answer(ctx)
-	defer cancel()
 	by, err := actor(ctx, "sender", body.Sender, byAPI)
 	if err != nil {
 		return nil, err
@@ -280,10 +300,18 @@ func (h *chatHandlers) regenerate(ctx context.Context, body *chatRequest, last c
 	if err != nil {
 		return nil, err
 	}
-	if _, err = h.threads.Retry(within, body.ID, last.ID, by); err == nil {
-		return h.stream(ctx, body, answer{messageID: last.ID, eventID: last.ID, from: feed.Cursor{Seq: thread.Head}})
+	within, cancel := h.answer(ctx)
+	defer cancel()
+	item, err := h.threads.Retry(within, body.ID, last.ID, by)
+	switch {
+	case err == nil:
+		return h.stream(ctx, body, answer{MessageID: last.ID, EventID: last.ID, From: feed.Cursor{Seq: thread.Head}})
+	case errors.Is(err, signals.ErrRefused) && (item.Status == event.ItemPending || item.Status == event.ItemProcessing):
+		return h.stream(ctx, body, answer{MessageID: last.ID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}})
+	case errors.Is(err, signals.ErrRefused), errors.Is(err, signals.ErrEventNotFound): // it was answered
+		return h.say(ctx, body, "", m.Content)
 	}
-	return h.say(ctx, body, "", m.Content)
+	return nil, err
 }
 
 // goOn takes the decisions and results in an assistant message, and streams how its turn goes on.
@@ -307,74 +335,107 @@ func (h *chatHandlers) goOn(ctx context.Context, body *chatRequest, m chatMessag
 			return nil, refuse(http.StatusUnprocessableEntity, "messages.metadata.place", err.Error())
 		}
 	}
-	settled, err := h.settle(ctx, body, m.Parts)
+	settled, err := h.settle(ctx, body.ID, body.Sender, m.answers())
 	if err != nil {
 		return nil, err
 	}
 	return h.stream(ctx, body, answer{
-		messageID: messageID, eventID: record.EventID, from: feed.Cursor{Seq: record.Seq - 1}, after: after, settled: settled, before: thread.Head,
+		MessageID: messageID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}, After: after, Settled: settled, Before: thread.Head,
 	})
 }
 
-// settle decides on the calls that wait, as the parts say, and returns those on which it did.
-func (h *chatHandlers) settle(ctx context.Context, body *chatRequest, parts []chatPart) (settled []string, err error) {
-	by, err := actor(ctx, "sender", body.Sender, byAPI)
+// answers returns what the message says about calls. What the person saw of a call has to be what is
+// stored.
+func (m chatMessage) answers() []callAnswer {
+	var out []callAnswer
+	for _, p := range m.Parts {
+		a := callAnswer{callID: p.ToolCallID}
+		switch {
+		case p.State == "approval-responded" && p.Approval != nil && p.Approval.Approved != nil:
+			a.decision = &signals.Decide{Decision: event.DecisionDeny, Reason: p.Approval.Reason, ToolArgs: p.Input}
+			if *p.Approval.Approved {
+				a.decision.Decision = event.DecisionApprove
+			}
+		case p.State == "output-available":
+			a.result = &signals.ToolResult{Output: outputText(p.Output)}
+		case p.State == "output-error":
+			a.result = &signals.ToolResult{Output: p.ErrorText, IsError: true}
+		default:
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// callAnswer is what a client says about a call: a decision, or the result of a tool that it runs.
+type callAnswer struct {
+	callID   string
+	decision *signals.Decide
+	result   *signals.ToolResult
+}
+
+// settle takes the answers to calls that wait for them, and returns those calls. Answers to others
+// are repeated, or late, and change nothing.
+func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answers []callAnswer) (settled []string, err error) {
+	by, err := actor(ctx, "sender", sender, byAPI)
 	if err != nil {
 		return nil, err
 	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
-	waiting, err := h.threads.Approvals(within, body.ID)
+	waiting, err := h.threads.Approvals(within, threadID)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range parts {
-		for _, r := range waiting.Approvals {
-			if r.ToolCallID == p.ToolCallID && p.State == "approval-responded" && p.Approval != nil && p.Approval.Approved != nil {
-				if err := h.decide(within, body.ID, r, p, by); err != nil {
-					return nil, err
-				}
-				settled = append(settled, r.ToolCallID)
+	for _, a := range answers {
+		switch {
+		case a.decision != nil:
+			i := slices.IndexFunc(waiting.Approvals, func(r event.ApprovalRequest) bool { return r.ToolCallID == a.callID })
+			if i < 0 {
+				continue
 			}
-		}
-		for _, c := range waiting.ClientCalls {
-			if c.ToolCallID == p.ToolCallID && (p.State == "output-available" || p.State == "output-error") {
-				result := signals.ToolResult{ToolCallID: c.ToolCallID, Output: outputText(p.Output), By: by}
-				if p.State == "output-error" {
-					result.Output, result.IsError = p.ErrorText, true
-				}
-				if _, err := h.threads.ToolResult(within, body.ID, result); err != nil {
-					return nil, err
-				}
-				settled = append(settled, c.ToolCallID)
+			a.decision.By, a.decision.Round = by, waiting.Approvals[i].Round
+			err = h.decide(within, threadID, a)
+		case a.result != nil:
+			if !slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.callID }) {
+				continue
 			}
+			a.result.ToolCallID, a.result.By = a.callID, by
+			if len(a.result.Output) > signals.MaxPayload {
+				return nil, tooLarge("messages", len(a.result.Output))
+			}
+			_, err = h.threads.ToolResult(within, threadID, *a.result)
 		}
+		if err != nil {
+			return nil, err
+		}
+		settled = append(settled, a.callID)
 	}
 	return settled, nil
 }
 
-// decide decides on a call. What the person saw has to be what is stored.
-func (h *chatHandlers) decide(ctx context.Context, threadID string, r event.ApprovalRequest, p chatPart, by string) error {
+func (h *chatHandlers) decide(ctx context.Context, threadID string, a callAnswer) error {
 	if err := needs(ctx, auth.RoleApprove, "a decision"); err != nil {
 		return err
 	}
-	d := signals.Decide{ToolCallID: r.ToolCallID, Decision: event.DecisionDeny, Reason: p.Approval.Reason, By: by, Round: r.Round, ToolArgs: p.Input}
-	if *p.Approval.Approved {
-		d.Decision = event.DecisionApprove
+	a.decision.ToolCallID = a.callID
+	if err := a.decision.Validate(); err != nil {
+		return err
 	}
-	got, err := h.threads.Decide(ctx, threadID, d)
-	return orRefused(err, decisionRefusals, ToolCallPath{ThreadPath{threadID}, r.ToolCallID}, got.Result)
+	got, err := h.threads.Decide(ctx, threadID, *a.decision)
+	return orRefused(err, decisionRefusals, ToolCallPath{ThreadPath{threadID}, a.callID}, got.Result)
 }
 
 func (h *chatHandlers) stop(ctx context.Context, in *ThreadPath) (*huma.StreamResponse, error) {
 	by, err := actor(ctx, "sender", "", byAPI)
-	if err == nil {
-		within, cancel := h.answer(ctx)
-		defer cancel()
-		err = h.threads.Control(within, in.ID, signals.Control{Action: signals.ControlInterrupt, By: by})
-	}
 	if err != nil {
-		return textOf(h.problem(ctx, in.ID, err)), nil
+		return nil, err
+	}
+	within, cancel := h.answer(ctx)
+	defer cancel()
+	if err := h.threads.Control(within, in.ID, signals.Control{Action: signals.ControlInterrupt, By: by}); err != nil {
+		return nil, h.problem(ctx, in.ID, err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { hctx.SetStatus(http.StatusAccepted) }}, nil
 }
@@ -396,53 +457,61 @@ func (h *chatHandlers) messages(ctx context.Context, in *chatMessagesInput) (*ch
 	return out, nil
 }
 
-// resume streams the message of the turn in progress.
-func (h *chatHandlers) resume(ctx context.Context, in *ThreadPath) (*huma.StreamResponse, error) {
-	out, err := h.current(ctx, in.ID)
-	if err != nil {
-		return textOf(h.problem(ctx, in.ID, err)), nil
+// resume streams the message of the turn in progress, or a run from one of its chunks on.
+func (h *chatHandlers) resume(ctx context.Context, in *resumeInput) (*huma.StreamResponse, error) {
+	body := &chatRequest{ID: in.ID, Version: in.Version, Indexed: in.StartIndex >= 0}
+	if run, isRun := strings.CutPrefix(in.ID, runPrefix); isRun {
+		known, err := parseRun(run)
+		if err != nil {
+			return nil, err
+		}
+		body.ID, body.Tools, known.Skip = known.ThreadID, known.Tools, max(in.StartIndex, 0)
+		out, err := h.stream(ctx, body, known.answer)
+		return out, h.problem(ctx, body.ID, err)
 	}
-	return out, nil
-}
-
-func (h *chatHandlers) current(ctx context.Context, id string) (*huma.StreamResponse, error) {
-	if _, err := h.store.Thread(ctx, h.key(id)); errors.Is(err, store.ErrNotFound) {
-		return noContent(), nil // a new chat
-	}
-	state, err := query(ctx, h.core, id, h.threads.State)
-	if err != nil {
-		return nil, err
-	}
-	if state.Body.Turn == nil {
+	at, err := h.turnInProgress(ctx, in.ID)
+	switch {
+	case err != nil:
+		return nil, h.problem(ctx, in.ID, err)
+	case at == nil && body.Indexed:
+		return aiSDK.whole(uistream.Chunk{Type: "finish"}), nil // its client takes 204 for an error
+	case at == nil:
 		return noContent(), nil
 	}
-	eventID := state.Body.Turn.EventID
-	record, err := h.record(ctx, id, eventID)
-	if err != nil {
+	at.Skip = max(in.StartIndex, 0)
+	out, err := h.stream(ctx, body, *at)
+	return out, h.problem(ctx, in.ID, err)
+}
+
+// turnInProgress returns the last assistant message of the turn in progress, or nil without a turn.
+func (h *chatHandlers) turnInProgress(ctx context.Context, id string) (*answer, error) {
+	if _, err := h.store.Thread(ctx, h.key(id)); errors.Is(err, store.ErrNotFound) {
+		return nil, nil // a new chat
+	}
+	state, err := query(ctx, h.core, id, h.threads.State)
+	if err != nil || state.Body.Turn == nil {
 		return nil, err
 	}
-	if record == nil {
-		return noContent(), nil // it has just begun, and nothing is stored
+	record, err := h.record(ctx, id, state.Body.Turn.EventID)
+	if err != nil || record == nil {
+		return nil, err // a turn that has just begun has nothing stored
 	}
 	at, err := h.lastIn(ctx, id, record)
-	if err != nil {
-		return nil, err
-	}
-	return h.stream(ctx, &chatRequest{ID: id}, at)
+	return &at, err
 }
 
 // lastIn returns the last assistant message of the turn that began with a record.
 func (h *chatHandlers) lastIn(ctx context.Context, id string, record *event.Record) (answer, error) {
 	// A turn that others joined goes on in the message that answers the last of them.
-	at := answer{messageID: record.ID, eventID: record.EventID, from: feed.Cursor{Seq: record.Seq - 1}}
+	at := answer{MessageID: record.ID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}}
 	records, err := h.store.Records(ctx, h.key(id), store.Query{After: record.Seq, Types: []string{event.TypeMessage}})
 	if err != nil {
 		return at, err
 	}
 	for _, r := range records {
 		var m event.Message
-		if r.EventID == record.EventID && json.Unmarshal(r.Payload, &m) == nil && m.SenderType == event.CreatedByUser && m.ID != record.EventID+".observed" {
-			at.messageID, at.from = m.ID, feed.Cursor{Seq: r.Seq - 1}
+		if r.EventID == record.EventID && json.Unmarshal(r.Payload, &m) == nil && uistream.Said(r.EventID, &m) {
+			at.MessageID, at.From = m.ID, feed.Cursor{Seq: r.Seq - 1}
 		}
 	}
 	return at, nil

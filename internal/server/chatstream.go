@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -14,22 +16,55 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/uistream"
+	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
 // answer is the assistant message that a stream shows.
 type answer struct {
-	// messageID is the posted message that it answers, eventID the event of the turn: "" until the
+	// MessageID is the posted message that it answers, EventID the event of the turn: "" until the
 	// thread has it.
-	messageID, eventID string
+	MessageID string `json:"m"`
+	EventID   string `json:"e,omitempty"`
 
-	// from is where its events begin. Those up to after are known to the client.
-	from, after feed.Cursor
+	// From is where its events begin. Those up to After are known to the client.
+	From  feed.Cursor `json:"f,omitzero"`
+	After feed.Cursor `json:"a,omitzero"`
 
-	// settled are the calls that the client has settled with its request, before is the record
+	// Settled are the calls that the client has settled with its request, Before is the record
 	// before that. The turn does not wait while their decisions and results are still to come.
-	settled []string
-	before  int64
+	Settled []string `json:"s,omitempty"`
+	Before  int64    `json:"b,omitempty"`
+
+	// Skip is the number of chunks that the client has of an indexed stream.
+	Skip int `json:"-"`
+}
+
+// run is an answer whose stream can be resumed at any chunk. Its id has all that the stream depends on,
+// so that each API process can resume it.
+type run struct {
+	answer
+	ThreadID string   `json:"t"`
+	Tools    []string `json:"tools,omitempty"`
+}
+
+// runPrefix begins the id of a run, and no id of a thread.
+const runPrefix = "~"
+
+func (r run) id() string {
+	data, _ := json.Marshal(r) // it has only strings and numbers
+	return runPrefix + base64.RawURLEncoding.EncodeToString(data)
+}
+
+func parseRun(id string) (r run, err error) {
+	data, err := base64.RawURLEncoding.DecodeString(id)
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil || r.MessageID == "" || signals.ValidateID("threadId", r.ThreadID) != nil {
+		return r, refuse(http.StatusNotFound, "id", "is neither a thread nor a run that x-workflow-run-id named")
+	}
+	return r, nil
 }
 
 // wire writes the chunks of a turn in the form of a protocol.
@@ -37,6 +72,9 @@ type wire struct {
 	header map[string]string
 	encode func(uistream.Chunk) []any
 	end    string // after everything
+
+	// indexed means that each reader gets the same chunks: those of records, nothing live.
+	indexed bool
 }
 
 // aiSDK is the form of the AI SDK.
@@ -48,27 +86,42 @@ var aiSDK = wire{
 
 // stream streams a turn for the AI SDK.
 func (h *chatHandlers) stream(ctx context.Context, body *chatRequest, at answer) (*huma.StreamResponse, error) {
-	return h.streamAs(ctx, aiSDK, body.ID, body.Tools, at)
+	as := aiSDK
+	if as.indexed = body.Indexed; as.indexed {
+		as.header = maps.Clone(as.header)
+		as.header["X-Workflow-Run-Id"] = run{answer: at, ThreadID: body.ID, Tools: body.Tools}.id()
+	}
+	return h.streamAs(ctx, as, uistream.Config{ThreadID: body.ID, EventID: at.EventID, MessageID: at.MessageID, Static: body.Tools, Version: body.Version}, at)
 }
 
 // streamAs opens the reader before the response begins, so that errors have a status.
-func (h *chatHandlers) streamAs(ctx context.Context, as wire, threadID string, static []string, at answer) (*huma.StreamResponse, error) {
+func (h *chatHandlers) streamAs(ctx context.Context, as wire, cfg uistream.Config, at answer) (*huma.StreamResponse, error) {
 	leave, err := h.viewers.enter()
 	if err != nil {
 		return nil, err
 	}
-	reader, err := h.feed.Open(ctx, h.key(threadID), feed.From{Cursor: at.from})
+	reader, err := h.feed.Open(ctx, h.key(cfg.ThreadID), feed.From{Cursor: at.From})
 	if err != nil {
 		leave()
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+	return as.response(func(ctx context.Context, out *eventWriter) {
 		defer leave()
 		defer reader.Close()
-		r, w := humago.Unwrap(hctx)
-		ctx, cancel := context.WithCancel(r.Context())
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(h.viewers.closing, cancel)()
+		s := &chatStream{answer: at, wire: as, reader: reader, out: out, cfg: cfg}
+		if err := s.run(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errGone) {
+			h.logger.Warn("chat stream ends; the client resumes", "thread", cfg.ThreadID, "error", err)
+		}
+	}), nil
+}
+
+// response is a response whose body a function writes.
+func (as wire) response(body func(context.Context, *eventWriter)) *huma.StreamResponse {
+	return &huma.StreamResponse{Body: func(hctx huma.Context) {
+		r, w := humago.Unwrap(hctx)
 		header := w.Header()
 		header.Set("Content-Type", typeSSE)
 		header.Set("Cache-Control", "no-cache")
@@ -77,14 +130,15 @@ func (h *chatHandlers) streamAs(ctx context.Context, as wire, threadID string, s
 			header.Set(name, value)
 		}
 		w.WriteHeader(http.StatusOK)
-		s := &chatStream{
-			answer: at, wire: as, reader: reader, out: &eventWriter{w: w, rc: http.NewResponseController(w)},
-			cfg: uistream.Config{ThreadID: threadID, EventID: at.eventID, MessageID: at.messageID, Static: static},
-		}
-		if err := s.run(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errGone) {
-			h.logger.Warn("chat stream ends; the client resumes", "thread", threadID, "error", err)
-		}
-	}}, nil
+		body(r.Context(), &eventWriter{w: w, rc: http.NewResponseController(w)})
+	}}
+}
+
+// whole is a response of these chunks only.
+func (as wire) whole(chunks ...uistream.Chunk) *huma.StreamResponse {
+	return as.response(func(_ context.Context, out *eventWriter) {
+		_ = (&chatStream{wire: as, out: out}).finish(chunks) // the client may have gone
+	})
 }
 
 // errGone means that the client has disconnected.
@@ -103,7 +157,7 @@ type chatStream struct {
 
 func (s *chatStream) run(ctx context.Context) error {
 	s.turn = uistream.NewTurn(s.cfg)
-	s.live = s.after.IsZero()
+	s.live = s.After.IsZero()
 	if err := s.write(uistream.Begin(s.cfg)); err != nil {
 		return err
 	}
@@ -134,9 +188,12 @@ func (s *chatStream) run(ctx context.Context) error {
 // apply writes the chunks of an item. It reports whether the stream is over.
 func (s *chatStream) apply(item feed.Item) (over bool, err error) {
 	e := item.Event
+	if s.indexed && item.Record == nil {
+		return false, nil
+	}
 	if s.cfg.EventID == "" {
 		switch {
-		case e.Type == event.EventMessage && e.MessageID == s.messageID, e.EndsTurn() && e.EventID == s.messageID:
+		case e.Type == event.EventMessage && e.MessageID == s.MessageID, e.EndsTurn() && e.EventID == s.MessageID:
 			s.cfg.EventID = e.EventID
 			s.turn = uistream.NewTurn(s.cfg)
 		default:
@@ -144,40 +201,49 @@ func (s *chatStream) apply(item feed.Item) (over bool, err error) {
 		}
 	}
 	// The answer to a message that joined the turn is another assistant message.
-	if e.Type == event.EventMessage && e.EventID == s.cfg.EventID && e.Message.SenderType == event.CreatedByUser && e.MessageID != s.messageID &&
-		e.MessageID != e.EventID+".observed" && e.MessageID != e.EventID {
-		if err := s.write([]uistream.Chunk{{Type: "finish-step"}, {Type: "finish", FinishReason: "other"}}); err != nil {
-			return true, err
-		}
-		return true, s.done()
+	if e.Type == event.EventMessage && e.EventID == s.cfg.EventID && e.MessageID != s.MessageID && e.MessageID != e.EventID && uistream.Said(e.EventID, e.Message) {
+		return true, s.finish([]uistream.Chunk{{Type: "finish-step"}, {Type: "finish", FinishReason: "other"}})
 	}
 	if e.EndsTurn() && e.EventID == s.cfg.EventID {
 		s.live = true // what waits for it must end in any case
 	}
-	if (e.Type == event.EventApproval || e.Type == event.EventToolResult) && item.Cursor.Seq > s.before {
-		s.settled = slices.DeleteFunc(s.settled, func(id string) bool { return id == e.ToolCallID })
+	if (e.Type == event.EventApproval || e.Type == event.EventToolResult) && item.Cursor.Seq > s.Before {
+		s.Settled = slices.DeleteFunc(s.Settled, func(id string) bool { return id == e.ToolCallID })
 	}
 	chunks := s.turn.Apply(e)
-	if s.live = s.live || item.Cursor.Seq > s.after.Seq; s.live {
+	if s.live = s.live || item.Cursor.Seq > s.After.Seq; s.live {
 		if err := s.write(chunks); err != nil {
 			return true, err
 		}
 	}
-	s.live = s.live || item.Cursor == s.after
+	s.live = s.live || item.Cursor == s.After
 	if s.turn.Ended() {
 		return true, s.done()
 	}
-	if s.live && s.turn.Waits() && item.Cursor != s.after && item.Cursor.Seq >= s.before && len(s.settled) == 0 && !s.reader.Buffered() {
-		if err := s.write(s.turn.Pause(item.Cursor.String())); err != nil {
-			return true, err
+	if s.live && s.turn.Waits() && item.Cursor != s.After && item.Cursor.Seq >= s.Before && len(s.Settled) == 0 && !s.reader.Buffered() {
+		pause := s.turn.Pause(item.Cursor.String())
+		if s.indexed {
+			pause = pause[len(pause)-1:] // a reader that comes later has what follows in its place
 		}
-		return true, s.done()
+		return true, s.finish(pause)
 	}
 	return false, nil
 }
 
+// finish writes the last chunks.
+func (s *chatStream) finish(chunks []uistream.Chunk) error {
+	if err := s.write(chunks); err != nil {
+		return err
+	}
+	return s.done()
+}
+
 func (s *chatStream) write(chunks []uistream.Chunk) error {
 	for i, c := range chunks {
+		if s.Skip > 0 {
+			s.Skip--
+			continue
+		}
 		for _, e := range s.encode(c) {
 			data, err := json.Marshal(e)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // Messages are the messages of a thread, made of its events.
@@ -34,7 +35,7 @@ func (m *Messages) Apply(e event.AgentEvent) {
 	if e.EventID == "" {
 		return
 	}
-	if e.Type == event.EventMessage && e.Message.SenderType != event.CreatedByAgent && e.Message.Role == event.RoleUser && !observed(e) {
+	if e.Type == event.EventMessage && Said(e.EventID, e.Message) {
 		m.said(e)
 		return
 	}
@@ -47,8 +48,11 @@ func (m *Messages) Apply(e event.AgentEvent) {
 	}
 }
 
-// observed reports whether a message only shows agents an environment event.
-func observed(e event.AgentEvent) bool { return e.Message.ID == e.EventID+".observed" }
+// Said reports whether a message of an event was posted, and does not only show agents an environment
+// event.
+func Said(eventID string, m *event.Message) bool {
+	return m.SenderType != event.CreatedByAgent && m.Role == event.RoleUser && m.ID != recordid.Observed(eventID)
+}
 
 // said adds a message of a person. The answer to it is another assistant message, also if it joined
 // a turn.

@@ -19,6 +19,9 @@ type Config struct {
 
 	// Static are the tools that the frontend declares. All others are dynamic.
 	Static []string
+
+	// Version is that of the AI SDK: 6 or 7. Version 7 can take text back.
+	Version int
 }
 
 // AssistantID returns the id of the assistant message that answers a posted message.
@@ -30,6 +33,8 @@ type Turn struct {
 	ended bool
 
 	agent   string           // who spoke last
+	step    string           // the reply that the last step is of
+	mixed   bool             // whether that step has parts of others
 	replies map[string]*text // by message id
 	calls   map[string]*call // by tool call id
 }
@@ -113,6 +118,7 @@ func (t *Turn) Apply(e event.AgentEvent) []Chunk {
 		t.callOf(e.ClientCall.ToolCallID).waits = true
 		return nil
 	case event.EventEnvironment:
+		t.mixed = true
 		return []Chunk{{Type: "data-event", ID: e.Env.ID, Data: e.Env}}
 	case event.EventError:
 		return append(t.closed(e.MessageID), Chunk{Type: "data-error", ID: e.MessageID, Data: map[string]string{"agent": e.Agent, "error": e.Error}})
@@ -129,6 +135,7 @@ func (t *Turn) Apply(e event.AgentEvent) []Chunk {
 // reply returns the text of a reply, with the chunks that begin its step.
 func (t *Turn) reply(id, agent string) (*text, []Chunk) {
 	if r := t.replies[id]; r != nil {
+		t.mixed = t.mixed || id != t.step
 		return r, t.speaks(agent)
 	}
 	var out []Chunk
@@ -136,7 +143,7 @@ func (t *Turn) reply(id, agent string) (*text, []Chunk) {
 		out = append(out, Chunk{Type: "finish-step"})
 	}
 	r := &text{partID: id}
-	t.replies[id] = r
+	t.replies[id], t.step, t.mixed = r, id, false
 	return r, append(append(out, Chunk{Type: "start-step"}), t.speaks(agent)...)
 }
 
@@ -208,8 +215,17 @@ func (t *Turn) closed(messageID string) []Chunk {
 	return r.close()
 }
 
-// reset begins the text of a reply again. The AI SDK 6 cannot take text back: a data-reset part says
-// that the text before it is void.
+// void takes back the text of a reply. The AI SDK 6 cannot, nor can 7 if its step has other parts: a
+// data-reset part says that the text before it is void.
+func (t *Turn) void(r *text, id, agent string) []Chunk {
+	if t.cfg.Version >= 7 && t.step == id && !t.mixed {
+		t.agent = "" // its part has gone too
+		return append([]Chunk{{Type: "reset-step"}}, t.speaks(agent)...)
+	}
+	return []Chunk{{Type: "data-reset", ID: id, Data: map[string]any{"messageId": id, "attempt": r.attempt}}}
+}
+
+// reset begins the text of a reply again.
 func (t *Turn) reset(e event.AgentEvent) []Chunk {
 	r := t.replies[e.MessageID]
 	if r == nil || r.whole || e.Attempt <= r.attempt {
@@ -219,7 +235,7 @@ func (t *Turn) reset(e event.AgentEvent) []Chunk {
 	out := r.close()
 	r.attempt, r.sent = e.Attempt, ""
 	if said {
-		out = append(out, Chunk{Type: "data-reset", ID: e.MessageID, Data: map[string]any{"messageId": e.MessageID, "attempt": e.Attempt}})
+		out = append(out, t.void(r, e.MessageID, e.Agent)...)
 	}
 	return out
 }
@@ -237,7 +253,7 @@ func (t *Turn) message(e event.AgentEvent) []Chunk {
 		out = append(out, r.say(rest)...)
 	case !isRest:
 		// A hook has changed what was streamed.
-		out = append(append(out, r.close()...), Chunk{Type: "data-reset", ID: m.ID, Data: map[string]any{"messageId": m.ID, "attempt": r.attempt}})
+		out = append(append(out, r.close()...), t.void(r, m.ID, e.Agent)...)
 		out = append(out, r.say(m.Content)...)
 	}
 	r.sent, r.whole = m.Content, true

@@ -106,3 +106,28 @@ func TestTurnEnds(t *testing.T) {
 	other.EventID = "f"
 	assert.Empty(t, newTurn().Apply(other))
 }
+
+func TestVersion7TakesTextBack(t *testing.T) {
+	newTurn := func() *uistream.Turn {
+		return uistream.NewTurn(uistream.Config{ThreadID: "t", EventID: "e", MessageID: "e", Version: 7})
+	}
+	reset := event.AgentEvent{Type: event.EventReset, MessageID: "r", Agent: "bot", Attempt: 2}
+	turn := newTurn()
+	chunks(t, turn, piece("a", 1))
+	assert.Equal(t, `{"type":"text-end","id":"r"}
+{"type":"reset-step"}
+{"type":"data-agent","data":{"name":"bot"}}`, chunks(t, turn, reset))
+
+	other := piece("x", 1)
+	other.MessageID, other.Agent = "other", "other"
+	for name, more := range map[string]event.AgentEvent{
+		"a later step of another agent": other,
+		"an event of the world":         {Type: event.EventEnvironment, Env: &event.EnvEvent{ID: "w"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			turn := newTurn()
+			chunks(t, turn, piece("a", 1), more)
+			assert.Contains(t, chunks(t, turn, reset), "data-reset", "the step has more than the reply")
+		})
+	}
+}

@@ -8,9 +8,9 @@ import { HttpAgent } from "@ag-ui/client";
 
 const [base, scenario] = process.argv.slice(2);
 
-function agent(threadId, initialMessages = []) {
+function agent(threadId, options = {}) {
   const events = [];
-  const one = new HttpAgent({ url: `${base}/v1/ag-ui`, threadId, initialMessages });
+  const one = new Connecting({ url: `${base}/v1/ag-ui`, threadId, ...options });
   one.subscribe({ onEvent: ({ event }) => void events.push(event) });
   one.events = events;
   return one;
@@ -31,7 +31,7 @@ const view = (messages) => messages.filter((m) => m.role !== "reasoning" && m.ro
 
 class Connecting extends HttpAgent {
   connect(input) {
-    return new HttpAgent({ url: `${this.url}/connect`, headers: this.headers }).run(input);
+    return new HttpAgent({ url: `${this.url}/connect`, headers: this.headers, fetch: this.fetch }).run(input);
   }
 }
 
@@ -72,6 +72,9 @@ const scenarios = {
     const one = agent("interrupt");
     await say(one, 'use ask {"text":"a"}\nuse ask {"text":"b"}\nthen\ndone');
     const [first, second] = one.pendingInterrupts;
+    const other = agent("interrupt");
+    await say(other, "and another thing");
+    assert.match(other.events.find((e) => e.type === "RUN_ERROR").message, /waits for a decision on its call of ask/);
     assert.equal(first.metadata.request.toolName, "ask");
     await one.runAgent({ resume: [
       { interruptId: first.id, status: "resolved", payload: { approved: true, editedArgs: { text: "edited" } } },
@@ -114,6 +117,21 @@ const scenarios = {
     assert.deepEqual(one.messages.filter((m) => m.role === "assistant").map((m) => m.name).sort(), ["assistant", "second"]);
   },
 
+  async "sub-agent"() {
+    const one = agent("parent");
+    await say(one, 'use call_agent {"agent":"second","message":"look into it"}\nuse call_agent {"agent":"nobody","message":"look"}\nuse ask {"text":"a"}\nthen\ndone');
+    await one.runAgent({ resume: one.pendingInterrupts.map((i) => ({ interruptId: i.id, status: "resolved", payload: { approved: true } })) });
+    assert.match(view(one.messages).join("\n"), /look into it/);
+    const subs = one.events.filter((e) => e.type.startsWith("SUBAGENT"));
+    assert.deepEqual([...new Set(subs.filter((e) => e.type === "SUBAGENT_STARTED").map((e) => e.name))], ["second", "nobody"]);
+    assert.ok(subs.some((e) => e.type === "SUBAGENT_FINISHED" && e.outcome.type === "success"));
+    assert.ok(subs.some((e) => e.type === "SUBAGENT_ERROR" && /nobody/.test(e.message)));
+    assert.ok(one.messages.find((m) => m.toolCalls?.some((c) => c.id === subs[0].parentToolCallId)));
+    const other = await connected("parent");
+    assert.deepEqual(view(other.messages), view(one.messages));
+    assert.equal(other.state.thread.id, "parent");
+  },
+
   async error() {
     const one = agent("error");
     await say(one, "fail").catch(() => {});
@@ -133,6 +151,32 @@ const scenarios = {
     await run;
     assert.equal(last(one).outcome.type, "cancelled");
     assert.match(one.messages.at(-1).content, /^1 2 3 4 5/);
+  },
+
+  async cuts() {
+    let cuts = 0;
+    const wire = async (url, init) => {
+      const response = await fetch(url, init);
+      if (cuts >= 100) return response;
+      let left = Math.floor(Math.random() * 20_000);
+      return new Response(response.body.pipeThrough(new TransformStream({
+        transform(piece, controller) {
+          controller.enqueue(piece.slice(0, Math.max(0, left)));
+          left -= piece.length;
+          if (left < 0) {
+            cuts++;
+            controller.terminate();
+          }
+        },
+      })), response);
+    };
+    const one = agent("cuts", { fetch: wire });
+    await say(one, 'use note {"text":"a"}\nthen\nthink so\ncount 1500 every 4ms\nuse note {"text":"b"}\nthen\nend').catch(() => {});
+    while (last(one) === undefined) await one.connectAgent().catch(() => {});
+    const whole = await connected("cuts");
+    assert.ok(cuts > 20, `${cuts} cuts`);
+    assert.match(JSON.stringify(one.messages), /1498 1499 1500/);
+    assert.deepEqual(view(one.messages), view(whole.messages));
   },
 
   async resume() {

@@ -29,11 +29,47 @@ class Chat extends AbstractChat {
 const seen = [];
 
 function chat(id, options = {}) {
-  const { body = {}, messages, fetch: wire, ...rest } = options;
+  const { body = {}, messages, fetch: wire, transport, ...rest } = options;
   return new Chat({
-    id, messages, transport: new DefaultChatTransport({ api: `${base}/v1/chat`, body, fetch: wire }),
+    id, messages, transport: transport ?? new DefaultChatTransport({ api: `${base}/v1/chat`, body, fetch: wire }),
     onData: (part) => seen.push(part), onError: (e) => seen.push({ type: "error", message: e.message }), ...rest,
   });
+}
+
+/** The transport that resumes at each chunk. */
+async function workflow(options = {}) {
+  const { WorkflowChatTransport } = await import("@ai-sdk/workflow/client");
+  return new WorkflowChatTransport({
+    api: `${base}/v1/chat`,
+    prepareSendMessagesRequest: ({ id, messages, trigger, messageId, body }) => ({
+      headers: { "content-type": "application/json" }, body: { ...body, id, messages, trigger, messageId, indexed: true },
+    }),
+    ...options,
+  });
+}
+
+/** A fetch whose responses are cut at random points, the first 100 times. */
+function scissors(span = undefined) {
+  const it = { cuts: 0, size: 0 };
+  it.fetch = async (url, init) => {
+    const response = await fetch(url, init);
+    if (response.status !== 200 || it.cuts >= 100) return response;
+    let left = Math.floor(Math.random() * (span ?? it.size + 2000));
+    let got = 0;
+    return new Response(response.body.pipeThrough(new TransformStream({
+      transform(piece, controller) {
+        got += piece.length;
+        it.size = Math.max(it.size, got);
+        controller.enqueue(piece.slice(0, Math.max(0, left)));
+        left -= piece.length;
+        if (left < 0) {
+          it.cuts++;
+          controller.error(new TypeError("the connection was cut"));
+        }
+      },
+    })), response);
+  };
+  return it;
 }
 
 /** Loads the messages as a page does when it is opened. */
@@ -44,7 +80,7 @@ async function reload(id) {
 }
 
 async function until(condition) {
-  for (const end = Date.now() + 60_000; !(await condition()); await sleep(10)) assert.ok(Date.now() < end, `not reached: ${condition}`);
+  for (const end = Date.now() + 10_000; !(await condition()); await sleep(10)) assert.ok(Date.now() < end, `not reached: ${condition}`);
 }
 
 /** What a person sees of messages. */
@@ -239,26 +275,8 @@ const scenarios = {
   },
 
   async cuts() {
-    let cuts = 0, size = 0;
-    const wire = async (url, init) => {
-      const response = await fetch(url, init);
-      if (response.status !== 200 || cuts >= 100) return response;
-      let left = Math.floor(Math.random() * (size + 2000));
-      let got = 0;
-      return new Response(response.body.pipeThrough(new TransformStream({
-        transform(piece, controller) {
-          got += piece.length;
-          size = Math.max(size, got);
-          controller.enqueue(piece.slice(0, Math.max(0, left)));
-          left -= piece.length;
-          if (left < 0) {
-            cuts++;
-            controller.error(new TypeError("the connection was cut"));
-          }
-        },
-      })), response);
-    };
-    const c = chat("cuts", { fetch: wire });
+    const wire = scissors();
+    const c = chat("cuts", { fetch: wire.fetch });
     const whole = chat("cuts");
     const text = 'use note {"text":"a"}\nthen\nthink so\ncount 1500 every 4ms\nuse note {"text":"b"}\nthen\nend';
     const sent = c.sendMessage({ text });
@@ -268,10 +286,63 @@ const scenarios = {
     await sent;
     while (c.status !== "ready") await c.resumeStream();
     await follow;
-    assert.ok(cuts > 20, `${cuts} cuts`);
+    assert.ok(wire.cuts > 20, `${wire.cuts} cuts`);
     assert.deepEqual(view(c.messages), view(whole.messages));
     assert.match(JSON.stringify(view(c.messages)), /1498 1499 1500/);
     await same(c);
+  },
+
+  async workflow() {
+    console.error = () => {}; // the transport reports each cut there
+    const wire = scissors(600);
+    const c = chat("workflow", {
+      transport: await workflow({ fetch: wire.fetch, maxConsecutiveErrors: 1000 }), sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+    });
+    const line = (i) => `use note {"text":"${i}"}\nuse nothing {}\nthen\n`;
+    const lines = Array.from({ length: 10 }, (_, i) => line(i)).join("");
+    await c.sendMessage({ text: `think so\n${lines}count 50 every 10ms\nuse ask {"text":"a"}\nthen\n${lines}end` });
+    assert.equal(c.status, "ready", c.error?.message);
+    const request = c.lastMessage.parts.find((p) => p.state === "approval-requested");
+    await c.addToolApprovalResponse({ id: request.approval.id, approved: true });
+    await until(() => c.status !== "streaming" && c.status !== "submitted" && c.lastMessage.parts.some((p) => p.text?.endsWith("\nend")));
+    assert.equal(c.status, "ready", c.error?.message);
+    assert.equal(c.messages.length, 2);
+    assert.match(JSON.stringify(view(c.messages)), / 48 49 50/);
+    assert.equal(c.lastMessage.parts.filter((p) => p.type === "text" && p.text.endsWith("\nend")).length, 1);
+    assert.ok(wire.cuts >= 20, `${wire.cuts} cuts`);
+    await same(c);
+
+    const idle = chat("workflow", { messages: await reload("workflow"), transport: await workflow() });
+    await idle.resumeStream();
+    assert.deepEqual([idle.status, idle.messages.length], ["ready", 2], idle.error?.message);
+    const sent = c.sendMessage({ text: "count 50 every 20ms" });
+    await until(async () => (await reload("workflow")).length >= 3);
+    const tab = chat("workflow", { messages: await reload("workflow"), transport: await workflow() });
+    await tab.resumeStream();
+    await sent;
+    await same(c);
+    assert.deepEqual(view(tab.messages), view(c.messages));
+    for (const id of ["~", "~e30", "~bnVsbA", `~${btoa('{"t":"workflow","m":"x","f":"-1"}')}`, `~${btoa('{"t":"../x","m":"x"}')}`, `~${btoa('{"t":"workflow","m":"x","f":{"Seq":-1}}')}`]) {
+      const response = await fetch(`${base}/v1/chat/${id}/stream?startIndex=0`);
+      assert.equal(response.status, 404, id);
+      assert.match(await response.text(), /x-workflow-run-id/);
+    }
+    for (const query of ["startIndex=-2", "startIndex=x", "startIndex=99999999999999999999", "version=5"]) assert.equal((await fetch(`${base}/v1/chat/workflow/stream?${query}`)).status, 422, query);
+  },
+
+  async "retried call"() {
+    const c = chat("retried", { body: { version: Number(version.slice(2)) } });
+    await c.sendMessage({ text: "count 30 every 5ms" });
+    assert.equal(c.status, "ready", c.error?.message);
+    const whole = `text ${Array.from({ length: 30 }, (_, i) => i + 1).join(" ")}`;
+    const { parts } = c.lastMessage;
+    if (version === "ai7") {
+      assert.deepEqual(view(c.messages)[1].parts, [whole], "what was said before is taken back");
+      assert.deepEqual(parts.filter((p) => p.type === "data-agent").map((p) => p.data.name), ["assistant"]);
+    } else {
+      assert.equal(view(c.messages)[1].parts.at(-1), whole);
+      assert.ok(parts.findIndex((p) => p.type === "data-reset") < parts.findLastIndex((p) => p.type === "text"), "what stands before it is void");
+    }
   },
 
   async steer() {

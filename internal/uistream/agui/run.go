@@ -5,31 +5,36 @@ package agui
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/uistream"
 )
 
 // Event is an event of AG-UI.
 type Event struct {
-	Type            string          `json:"type"`
-	ThreadID        string          `json:"threadId,omitempty"`
-	RunID           string          `json:"runId,omitempty"`
-	ProtocolVersion string          `json:"protocolVersion,omitempty"`
-	MessageID       string          `json:"messageId,omitempty"`
-	Role            string          `json:"role,omitempty"`
-	Name            string          `json:"name,omitempty"`
-	Delta           string          `json:"delta,omitempty"`
-	ToolCallID      string          `json:"toolCallId,omitempty"`
-	ToolCallName    string          `json:"toolCallName,omitempty"`
-	ParentMessageID string          `json:"parentMessageId,omitempty"`
-	Content         *string         `json:"content,omitempty"`
-	Value           any             `json:"value,omitempty"`
-	Message         string          `json:"message,omitempty"`
-	Messages        *[]*Message     `json:"messages,omitempty"`
-	Snapshot        json.RawMessage `json:"snapshot,omitempty"`
-	Outcome         *Outcome        `json:"outcome,omitempty"`
+	Type            string      `json:"type"`
+	ThreadID        string      `json:"threadId,omitempty"`
+	RunID           string      `json:"runId,omitempty"`
+	ProtocolVersion string      `json:"protocolVersion,omitempty"`
+	MessageID       string      `json:"messageId,omitempty"`
+	Role            string      `json:"role,omitempty"`
+	Name            string      `json:"name,omitempty"`
+	Delta           string      `json:"delta,omitempty"`
+	ToolCallID      string      `json:"toolCallId,omitempty"`
+	ToolCallName    string      `json:"toolCallName,omitempty"`
+	ParentMessageID string      `json:"parentMessageId,omitempty"`
+	Content         *string     `json:"content,omitempty"`
+	Value           any         `json:"value,omitempty"`
+	Message         string      `json:"message,omitempty"`
+	Messages        *[]*Message `json:"messages,omitempty"`
+	Snapshot        any         `json:"snapshot,omitempty"`
+	Outcome         *Outcome    `json:"outcome,omitempty"`
+
+	SubagentRunID    string `json:"subagentRunId,omitempty"`
+	ParentToolCallID string `json:"parentToolCallId,omitempty"`
 }
 
 // Outcome says why a run ended.
@@ -63,6 +68,7 @@ type Run struct {
 	open            map[string]string
 	waiting         []*event.ApprovalRequest
 	calls           []string // without a result, in order
+	subAgents       []string // calls of sub-agents that go on
 }
 
 // NewRun returns a run whose client has the messages and tool calls with these ids.
@@ -97,11 +103,11 @@ func (r *Run) Events(c uistream.Chunk) []Event {
 	case "tool-input-available", "tool-input-error":
 		return r.call(c)
 	case "tool-output-available":
-		return r.result(c.ToolCallID, text(c.Output))
+		return append(r.subAgentEnds(c.ToolCallID, ""), r.result(c.ToolCallID, text(c.Output))...)
 	case "tool-output-error":
-		return r.result(c.ToolCallID, c.ErrorText)
+		return append(r.subAgentEnds(c.ToolCallID, c.ErrorText), r.result(c.ToolCallID, c.ErrorText)...)
 	case "tool-output-denied":
-		return r.result(c.ToolCallID, "denied")
+		return append(r.subAgentEnds(c.ToolCallID, "denied"), r.result(c.ToolCallID, "denied")...)
 	case "tool-approval-request":
 		return nil // data-approval has more
 	case "data-approval":
@@ -141,30 +147,45 @@ func (r *Run) piece(id string, e Event) []Event {
 }
 
 func (r *Run) call(c uistream.Chunk) []Event {
-	for _, id := range r.calls {
-		if id == c.ToolCallID {
-			return []Event{{Type: "CUSTOM", Name: "threadmill.call-changed", Value: map[string]any{"toolCallId": c.ToolCallID, "input": c.Input}}}
-		}
+	if slices.Contains(r.calls, c.ToolCallID) {
+		return []Event{{Type: "CUSTOM", Name: "threadmill.call-changed", Value: map[string]any{"toolCallId": c.ToolCallID, "input": c.Input}}}
 	}
 	r.calls = append(r.calls, c.ToolCallID)
+	begins := r.subAgentBegins(c)
 	if r.known[c.ToolCallID] {
-		return nil
+		return begins
 	}
 	out := []Event{{Type: "TOOL_CALL_START", ToolCallID: c.ToolCallID, ToolCallName: c.ToolName, ParentMessageID: c.Reply}}
 	if args := text(c.Input); args != "" {
 		out = append(out, Event{Type: "TOOL_CALL_ARGS", ToolCallID: c.ToolCallID, Delta: args})
 	}
-	return append(out, Event{Type: "TOOL_CALL_END", ToolCallID: c.ToolCallID})
+	return append(append(out, Event{Type: "TOOL_CALL_END", ToolCallID: c.ToolCallID}), begins...)
+}
+
+// subAgentBegins announces the sub-agent that a call asks.
+func (r *Run) subAgentBegins(c uistream.Chunk) []Event {
+	var asked builtin.AgentArguments
+	if c.ToolName != builtin.CallAgent && c.ToolName != builtin.CallAgentHyphen || r.known[ResultID(c.ToolCallID)] || json.Unmarshal(c.Input, &asked) != nil || asked.Agent == "" {
+		return nil
+	}
+	r.subAgents = append(r.subAgents, c.ToolCallID)
+	return []Event{{Type: "SUBAGENT_STARTED", SubagentRunID: c.ToolCallID, Name: asked.Agent, ParentToolCallID: c.ToolCallID, ParentMessageID: c.Reply}}
+}
+
+func (r *Run) subAgentEnds(callID, problem string) []Event {
+	i := slices.Index(r.subAgents, callID)
+	if i < 0 {
+		return nil
+	}
+	r.subAgents = slices.Delete(r.subAgents, i, i+1)
+	if problem != "" {
+		return []Event{{Type: "SUBAGENT_ERROR", SubagentRunID: callID, Message: problem}}
+	}
+	return []Event{{Type: "SUBAGENT_FINISHED", SubagentRunID: callID, Outcome: &Outcome{Type: "success"}}}
 }
 
 func (r *Run) result(callID, content string) []Event {
-	kept := r.calls[:0:0]
-	for _, id := range r.calls {
-		if id != callID {
-			kept = append(kept, id)
-		}
-	}
-	r.calls = kept
+	r.calls = slices.DeleteFunc(r.calls, func(id string) bool { return id == callID })
 	id := ResultID(callID)
 	if r.known[id] {
 		return nil
@@ -193,7 +214,11 @@ func (r *Run) finish(c uistream.Chunk) []Event {
 			out.Outcome.PendingToolCallIDs = r.calls
 		}
 	}
-	return []Event{out}
+	var all []Event
+	for _, id := range r.subAgents { // a sub-agent goes on in another run
+		all = append(all, Event{Type: "SUBAGENT_FINISHED", SubagentRunID: id, Outcome: &Outcome{Type: "suspended"}})
+	}
+	return append(all, out)
 }
 
 // waits reports whether a request is the last one of a call without a result.
@@ -204,12 +229,7 @@ func (r *Run) waits(q *event.ApprovalRequest) bool {
 			last = other
 		}
 	}
-	for _, id := range r.calls {
-		if id == q.ToolCallID {
-			return last == q
-		}
-	}
-	return false
+	return last == q && slices.Contains(r.calls, q.ToolCallID)
 }
 
 func interrupt(q *event.ApprovalRequest) Interrupt {

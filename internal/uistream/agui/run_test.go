@@ -68,3 +68,18 @@ func TestOutcomes(t *testing.T) {
 	failed := events(t, agui.NewRun("t", "run", nil), uistream.Chunk{Type: "error", ErrorText: "why"}, uistream.Chunk{Type: "finish", FinishReason: "error"})
 	assert.Equal(t, `{"type":"RUN_ERROR","message":"why"}`, failed, "nothing follows an error")
 }
+
+func TestSubAgents(t *testing.T) {
+	call := uistream.Chunk{Type: "tool-input-available", ToolCallID: "c", ToolName: "call_agent", Input: json.RawMessage(`{"agent":"helper"}`), Reply: "r"}
+	run := agui.NewRun("t", "run", nil)
+	assert.Contains(t, events(t, run, call), `{"type":"SUBAGENT_STARTED","name":"helper","parentMessageId":"r","subagentRunId":"c","parentToolCallId":"c"}`)
+	assert.Contains(t, events(t, run, uistream.Chunk{Type: "finish", FinishReason: "tool-calls"}), `{"type":"SUBAGENT_FINISHED","outcome":{"type":"suspended"},"subagentRunId":"c"}`)
+
+	run = agui.NewRun("t", "run", map[string]bool{"c": true})
+	assert.Contains(t, events(t, run, call), "SUBAGENT_STARTED", "each run says what goes on")
+	assert.Contains(t, events(t, run, uistream.Chunk{Type: "tool-output-error", ToolCallID: "c", ErrorText: "why"}), `{"type":"SUBAGENT_ERROR","message":"why","subagentRunId":"c"}`)
+	assert.NotContains(t, events(t, run, uistream.Chunk{Type: "finish"}), "SUBAGENT")
+
+	done := agui.NewRun("t", "run", map[string]bool{"c": true, agui.ResultID("c"): true})
+	assert.Empty(t, events(t, done, call, uistream.Chunk{Type: "tool-output-available", ToolCallID: "c", Output: json.RawMessage(`"x"`)}))
+}
