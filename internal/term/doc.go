@@ -3,6 +3,5 @@
 // escapes, so that neither a model nor another user can move the cursor, clear the screen,
 // reorder a line or hide part of it.
 //
-// The only way past that is a [Style], of which there is a fixed set, and
-// [Writer.EraseLine].
+// The only way past that is a [Style], of which there is a fixed set.
 package term

@@ -18,11 +18,15 @@ const (
 	Green
 	Yellow
 	Cyan
+
+	// Prose is Markdown. A [Writer] writes it as it is. An empty span of it ends the text: what
+	// follows is another one.
+	Prose
 )
 
 const reset = "\x1b[0m"
 
-var codes = [...]string{"", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"}
+var codes = [...]string{"", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m", ""}
 
 // Span is a piece of text in one style. The text is untrusted.
 type Span struct {
@@ -68,22 +72,24 @@ func (w *Writer) Write(p []byte) (int, error) {
 func (w *Writer) Print(t Text) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out strings.Builder
-	for _, s := range t {
-		if code := codes[s.Style]; w.color && code != "" {
-			out.WriteString(code + w.escape(s.Text) + reset)
-		} else {
-			out.WriteString(w.escape(s.Text))
-		}
-	}
-	_, err := io.WriteString(w.out, out.String())
+	_, err := io.WriteString(w.out, w.render(t, w.color))
 	return err
 }
 
-// EraseLine erases the line on which the cursor is, which must be a terminal's.
-func (w *Writer) EraseLine() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, err := io.WriteString(w.out, "\r\x1b[K")
-	return err
+// Render returns text as a [Writer] would write it.
+func Render(t Text, color bool) string {
+	var e escaper
+	return e.render(t, color)
+}
+
+func (e *escaper) render(t Text, color bool) string {
+	var out strings.Builder
+	for _, s := range t {
+		if code := codes[s.Style]; color && code != "" {
+			out.WriteString(code + e.escape(s.Text) + reset)
+		} else {
+			out.WriteString(e.escape(s.Text))
+		}
+	}
+	return out.String()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/console"
 )
 
 const (
@@ -45,6 +46,10 @@ func (a chatCommands) chatCommand() *cobra.Command {
 		Long: `Talk to a thread's agents: tokens as they come, tool calls as they run, approvals
 asked at the prompt. Without a thread id a new thread is opened. /help lists the
 commands. Ctrl-C interrupts the turn that runs; at rest, or twice, it leaves.
+
+On a terminal you can write while the agents do: Alt-Enter begins another line, the arrow
+keys recall what you wrote, Tab completes @names and commands. What you send during a turn
+is queued behind it; /steer sends it into the turn.
 
 Works over pipes too: then each message waits until the turn before it has ended, and
 the program leaves when its input and the last turn have ended.`,
@@ -97,6 +102,11 @@ func (a chatCommands) chat(ctx context.Context, c chatting, id string, isNew boo
 	}
 	defer hangUp()
 	s.threads = t
+	if a.screen != nil {
+		s.console = console.Start(console.Options{In: a.keys, Out: a.screen, Color: a.color, Commands: commandNames()})
+		s.lines = s.console.Lines()
+		defer s.console.Close()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := s.enter(ctx, start, isNew, c.create); err != nil {
@@ -105,7 +115,11 @@ func (a chatCommands) chat(ctx context.Context, c chatting, id string, isNew boo
 	interrupts, stop := a.interrupts()
 	defer stop()
 	go s.follow(ctx)
-	go readLines(ctx, a.stdin, s.lines)
+	if s.console == nil {
+		lines := make(chan string)
+		s.lines = lines
+		go readLines(ctx, a.stdin, lines)
+	}
 	return s.loop(ctx, interrupts)
 }
 
@@ -128,8 +142,7 @@ func (a chatCommands) newSession(c chatting, id string) (*session, signals.Start
 	}
 	return &session{
 		app: a.app, stream: stream, thread: id, again: c.again, me: me, settle: a.settle,
-		screen: screen{out: a.stdout, view: r, interactive: a.terminal},
-		input:  input{lines: make(chan string)}, questions: questions{decided: map[string]int{}},
+		screen: screen{out: a.stdout, view: r}, questions: questions{decided: map[string]int{}}, title: start.Title, names: start.Agents,
 		items: make(chan event.AgentEvent), done: make(chan func()),
 		own: map[string]int{}, lost: map[string]bool{}, swallow: map[string]int{},
 	}, start, nil
@@ -166,7 +179,10 @@ func (s *session) resume(ctx context.Context) error {
 		return signals.ErrThreadClosed
 	}
 	s.print(s.view.Note(stateLines(state)[0] + " · /help lists the commands"))
-	s.active = state.Turn != nil
+	s.title, s.names = state.Title, state.Agents
+	if state.Turn != nil {
+		s.begin()
+	}
 	messages, err := s.stream.Messages(ctx, s.thread)
 	if err != nil && !api.IsNotFound(err) {
 		s.print(s.view.Warn("earlier messages are not available yet: " + s.app.explain(err)))
@@ -196,6 +212,9 @@ func (s *session) showTail(messages []event.StoredMessage) {
 		messages = messages[earlier:]
 	}
 	for _, m := range messages {
+		if m.SenderID == s.me && m.SenderType == event.CreatedByUser && s.console != nil {
+			s.console.Remember([]string{m.Content})
+		}
 		s.print(s.view.Event(event.AgentEvent{Type: event.EventMessage, Message: &m.Message}))
 	}
 }

@@ -43,8 +43,10 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr *term.Writer
 
-	// terminal means that input and output are a terminal: prompts make sense.
-	terminal bool
+	// keys and screen are stdin and stdout if both are a terminal: prompts make sense. color allows
+	// styles there.
+	keys, screen *os.File
+	color        bool
 
 	// dial connects to Temporal.
 	dial func(ctx context.Context, c connection) (threads, func(), error)
@@ -68,10 +70,12 @@ type app struct {
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	color := isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	a := &app{
-		stdin: stdin, stdout: term.New(stdout, color), stderr: term.New(stderr, false),
+		stdin: stdin, stdout: term.New(stdout, color), stderr: term.New(stderr, false), color: color,
 		dial: dialTemporal, interrupts: osInterrupts, settle: settleTime,
 	}
-	a.terminal = isTerminal(stdin) && isTerminal(stdout)
+	if isTerminal(stdin) && isTerminal(stdout) && os.Getenv("TERM") != "dumb" {
+		a.keys, a.screen = stdin.(*os.File), stdout.(*os.File)
+	}
 	return a.run(ctx, args)
 }
 

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/vt"
+	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 
@@ -24,6 +26,9 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
+
+// tick is the interval at which tests look again.
+const tick = 5 * time.Millisecond
 
 // patience is the longest wait of a test for an expected event.
 const patience = time.Minute
@@ -65,6 +70,19 @@ type world struct {
 	schedules schedulesFake
 	refuses   bool // rejects posts
 	polled    bool // by a worker
+}
+
+// posted are the posts so far, controlled the controls.
+func (w *world) posted() []signals.Post {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.posts)
+}
+
+func (w *world) controlled() []signals.Control {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.controls)
 }
 
 func newWorld(t *testing.T) *world {
@@ -418,24 +436,85 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// terminal is a terminal with a program on it.
+type terminal struct {
+	keys, program *os.File // its two ends
+
+	mu       sync.Mutex
+	emulator *vt.Emulator
+}
+
+const (
+	columns = 100
+	rows    = 200
+)
+
+func (w *world) terminal() *terminal {
+	w.t.Setenv("TERM", "xterm-256color")
+	keys, program, err := pty.Open()
+	require.NoError(w.t, err)
+	require.NoError(w.t, pty.Setsize(keys, &pty.Winsize{Cols: columns, Rows: rows}))
+	it := &terminal{keys: keys, program: program, emulator: vt.NewEmulator(columns, rows)}
+	go func() { _, _ = io.Copy(it, keys) }()
+	go func() { _, _ = io.Copy(keys, it.emulator) }() // its answers to questions
+	w.t.Cleanup(func() {
+		assertNoError(w.t, program.Close())
+		assertNoError(w.t, keys.Close())
+		assertNoError(w.t, it.emulator.Close())
+	})
+	return it
+}
+
+func (t *terminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.emulator.Write(p)
+}
+
+// String returns what a person sees.
+func (t *terminal) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return trimmed(t.emulator.String())
+}
+
+// trimmed returns text without spaces before the ends of its lines.
+func trimmed(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " \r")
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
 // program is a run of the command line.
 type program struct {
-	t          *testing.T
-	out, err   *output
-	in         *io.PipeWriter
+	t   *testing.T
+	out interface {
+		io.Writer
+		fmt.Stringer
+	}
+	err        *output
+	onTerminal bool
+	in         io.WriteCloser
 	interrupts chan os.Signal
 	exit       chan int
 }
 
 // start runs the command line in the world, as ann.
-func (w *world) start(terminal bool, args ...string) *program {
+func (w *world) start(onTerminal bool, args ...string) *program {
 	w.t.Setenv("USER", "ann")
 	r, in := io.Pipe()
-	p := &program{t: w.t, out: &output{}, err: &output{}, in: in, interrupts: make(chan os.Signal), exit: make(chan int, 1)}
+	p := &program{t: w.t, out: &output{}, err: &output{}, onTerminal: onTerminal, in: in, interrupts: make(chan os.Signal), exit: make(chan int, 1)}
 	a := &app{
-		stdin: r, stdout: term.New(p.out, false), stderr: term.New(p.err, false), terminal: terminal, settle: w.settle,
+		stdin: r, stdout: term.New(p.out, false), stderr: term.New(p.err, false), settle: w.settle,
 		dial:       func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
 		interrupts: func() (<-chan os.Signal, func()) { return p.interrupts, func() {} },
+	}
+	if onTerminal {
+		it := w.terminal()
+		p.out, p.in = it, it.keys
+		a.stdin, a.stdout, a.keys, a.screen = it.program, term.New(it.program, false), it.program, it.program
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*patience)
 	w.t.Cleanup(func() {
@@ -443,18 +522,27 @@ func (w *world) start(terminal bool, args ...string) *program {
 		assertNoError(w.t, r.Close())
 	})
 	go func() { p.exit <- a.run(ctx, append([]string{"--api", w.url}, args...)) }()
+	if onTerminal {
+		p.shows("›") // before that, the terminal itself takes the keys
+	}
 	return p
 }
 
 func (p *program) types(text string) {
 	p.t.Helper()
+	if p.onTerminal {
+		text = strings.ReplaceAll(text, "\n", "\r") // Enter
+	}
 	_, err := io.WriteString(p.in, text)
 	require.NoError(p.t, err)
 }
 
 func (p *program) shows(text string) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return strings.Contains(p.out.String(), text) }, patience, 5*time.Millisecond,
+	if p.onTerminal {
+		text = trimmed(text)
+	}
+	require.Eventually(p.t, func() bool { return strings.Contains(p.out.String(), text) }, patience, tick,
 		"want %q in:\n%s", text, p.out)
 }
 
@@ -463,6 +551,11 @@ func (p *program) exits(code int) {
 	select {
 	case got := <-p.exit:
 		require.Equal(p.t, code, got, "stderr: %s\nstdout: %s", p.err, p.out)
+		if it, ok := p.out.(*terminal); ok { // the shell goes on
+			_, err := io.WriteString(it.program, "$ ")
+			require.NoError(p.t, err)
+			require.Eventually(p.t, func() bool { return strings.HasSuffix(p.out.String(), "\n$") }, patience, tick, "%s", p.out)
+		}
 	case <-time.After(patience):
 		require.Fail(p.t, "it does not end", "stdout: %s", p.out)
 	}

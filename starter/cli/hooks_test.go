@@ -188,7 +188,7 @@ come back with: starter chat t1 --api `+w.url+"\n", out)
 		p.types("/quit\n")
 		p.exits(exitOK)
 		require.NotContains(t, p.out.String(), "1234", "what was replaced is not shown to those who are not available yet")
-		require.Equal(t, 1, strings.Count(p.out.String(), "my password is …"))
+		require.Equal(t, 1, strings.Count(p.out.String(), "my password is …"), p.out.String())
 		require.Equal(t, 1, strings.Count(p.out.String(), "it is …"))
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/console"
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
@@ -39,33 +40,34 @@ type session struct {
 	noStream bool
 	lost     map[string]bool // servers that do not respond
 
+	title string
+	names []string // of the agents
+
 	own     map[string]int // texts sent from here that have not come back
 	swallow map[string]int // errors that were shown before they arrive as events
 }
 
-// screen is the state of the chat's output.
+// screen is the chat's output.
 type screen struct {
-	out         *term.Writer
-	view        *render.Renderer
-	interactive bool
-	prompted    bool
+	out     *term.Writer
+	view    *render.Renderer
+	console *console.Console // nil over pipes
 }
 
-// print writes text in place of the prompt, which follows it again.
+// print writes text, on a terminal above the input line.
 func (s *screen) print(text term.Text) {
-	if len(text) == 0 {
-		return
+	switch {
+	case len(text) == 0:
+	case s.console != nil:
+		s.console.Print(text)
+	default:
+		_ = s.out.Print(text)
 	}
-	if s.prompted {
-		_ = s.out.EraseLine()
-		s.prompted = false
-	}
-	_ = s.out.Print(text)
 }
 
 // input has the lines that a person types.
 type input struct {
-	lines   chan string
+	lines   <-chan string
 	backlog *string // a line that waits until the turn has ended
 	eof     bool
 }
@@ -84,26 +86,40 @@ type progress struct {
 	settling []ended // own turns that have ended, whose replies have not arrived
 	retrying bool    // a retried event is being processed
 	active   bool    // according to events a turn is in progress, whoever started it
-	stopping bool    // the turn has been interrupted from here
-	changing bool    // a hook has changed a message; its status event follows
+	since    time.Time
+	stopping bool // the turn has been interrupted from here
+	changing bool // a hook has changed a message; its status event follows
 	ends     ends
 }
 
 // ends counts the ends of turns and replies that have been shown.
 type ends struct{ errors, cuts, finals int }
 
+// begin sets the state at the beginning of a turn.
+func (p *progress) begin() {
+	if !p.active {
+		p.active, p.since = true, time.Now()
+	}
+}
+
 // atRest sets the state after the end of a turn.
-func (p *progress) atRest() { p.active, p.retrying, p.stopping = false, false, false }
+func (p *progress) atRest() {
+	p.active, p.retrying, p.stopping = false, false, false
+	p.since = time.Now() // of the next one in the queue
+}
 
 type request = event.ApprovalRequest
 
 // loop runs the chat until it ends.
 func (s *session) loop(ctx context.Context, interrupts <-chan os.Signal) error {
+	var stops <-chan os.Signal
+	if s.console != nil {
+		stops = s.console.Interrupts()
+	}
 	for !s.over() {
-		s.prompt()
+		s.showStatus()
 		select {
 		case line, ok := <-s.next():
-			s.prompted = false
 			if !ok {
 				s.eof = true
 				break
@@ -114,6 +130,8 @@ func (s *session) loop(ctx context.Context, interrupts <-chan os.Signal) error {
 		case outcome := <-s.done:
 			outcome()
 		case <-interrupts:
+			s.interrupted(ctx)
+		case <-stops:
 			s.interrupted(ctx)
 		case <-ctx.Done():
 			s.quit = true
@@ -134,7 +152,7 @@ func (s *session) over() bool {
 	if s.quit || s.closed {
 		return true
 	}
-	return s.eof && s.backlog == nil && (s.interactive || s.ready())
+	return s.eof && s.backlog == nil && (s.console != nil || s.ready())
 }
 
 func (s *session) busy() bool {
@@ -143,11 +161,14 @@ func (s *session) busy() bool {
 
 // ready reports whether the next line can be processed now.
 func (s *session) ready() bool {
-	return s.interactive || !s.busy() || len(s.asks) > 0 && s.deciding == 0
+	return s.console != nil || !s.busy() || len(s.asks) > 0 && s.deciding == 0
 }
 
 // accept handles a line of input.
 func (s *session) accept(ctx context.Context, line string) {
+	if s.console != nil && strings.TrimSpace(line) != "" {
+		s.print(s.view.Echo(s.prompt(), line))
+	}
 	if s.ready() || immediate(line) {
 		s.line(ctx, line)
 		return
@@ -194,7 +215,7 @@ func (s *session) event(e event.AgentEvent) {
 	case event.EventStatus:
 		s.status(e)
 	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress, event.EventClientCall:
-		s.active = true
+		s.begin()
 	case event.EventToolResult, event.EventEnvironment, event.EventReset, event.EventGap:
 	}
 	s.print(s.view.Event(e))
@@ -220,6 +241,13 @@ func (s *session) status(e event.AgentEvent) {
 	case event.StatusInterrupted:
 		s.atRest()
 		s.ends.cuts++
+	case event.StatusOpened, event.StatusUpdated:
+		if e.Status.Title != "" {
+			s.title = e.Status.Title
+		}
+		if len(e.Status.Agents) > 0 {
+			s.names = e.Status.Agents
+		}
 	case event.StatusClosed:
 		s.closed = true
 	case event.StatusTurnEnded:
@@ -246,7 +274,7 @@ func (s *session) isOwn(m *event.Message) bool {
 		return false
 	}
 	s.own[m.Content]--
-	if !s.interactive {
+	if s.console == nil {
 		return false
 	}
 	s.view.MarkSeen(*m)
@@ -288,31 +316,40 @@ func (s *session) hand(ctx context.Context, outcome func()) {
 	}
 }
 
-// prompt shows the prompt when it is a person's turn.
-func (s *session) prompt() {
-	if !s.interactive || s.prompted || s.eof {
+// prompt stands before the input.
+func (s *session) prompt() string {
+	if len(s.asks) > 0 {
+		return "allow? › "
+	}
+	return "› "
+}
+
+// showStatus shows what the thread is doing around the input.
+func (s *session) showStatus() {
+	if s.console == nil {
 		return
 	}
-	text := "› "
-	switch resting := !s.busy() && !s.active; {
-	case len(s.asks) > 0 && s.view.AtLineStart():
-		text = "allow? › "
-	case len(s.asks) > 0 || !resting:
-		return
-	default:
-		// The person may type, even if further events arrive.
-		s.print(s.view.Break())
+	at := console.Status{Prompt: s.prompt(), Title: s.thread, Names: s.names}
+	if s.title != "" {
+		at.Title = s.title + " · " + s.thread
 	}
-	s.prompted = true
-	fmt.Fprint(s.out, text)
+	switch {
+	case len(s.lost) > 0:
+		at.Busy = lostText
+	case s.stopping:
+		at.Busy = "stopping · Ctrl-C again leaves"
+	case len(s.asks) > 0:
+	case s.busy() || s.active:
+		at.Busy, at.Since = "working · Ctrl-C stops", s.since
+		if waiting := s.turns - 1; waiting > 0 {
+			at.Busy = fmt.Sprintf("working, %d queued · Ctrl-C stops", waiting)
+		}
+	}
+	s.console.SetStatus(at)
 }
 
 // leave prints the command that returns to the chat.
 func (s *session) leave() error {
-	if s.prompted {
-		fmt.Fprintln(s.out)
-		s.prompted = false
-	}
 	s.print(s.view.Break())
 	if !s.closed {
 		text := "come back with: " + s.again
@@ -321,7 +358,7 @@ func (s *session) leave() error {
 		}
 		s.print(s.view.Note(text))
 	}
-	if s.failed && !s.interactive {
+	if s.failed && s.console == nil {
 		return silentError{}
 	}
 	return nil

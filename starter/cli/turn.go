@@ -23,6 +23,7 @@ type ended struct {
 }
 
 const helpText = `/help               this
+/steer text         say it into the turn in progress, without waiting for its end
 /interrupt          stop the turn; what was said so far is kept
 /approvals          tool calls that wait for an answer
 /state              what the thread is doing
@@ -30,10 +31,21 @@ const helpText = `/help               this
 /quit               leave; the thread stays
 //text              send a message that begins with a slash`
 
+// commandNames returns the commands of the help.
+func commandNames() []string {
+	var names []string
+	for line := range strings.SplitSeq(helpText, "\n") {
+		if name := strings.Fields(line)[0]; name != "//text" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // immediate reports commands that do not wait for the end of the turn.
 func immediate(line string) bool {
-	switch strings.TrimSpace(line) {
-	case "/help", "/interrupt", "/approvals", "/state":
+	switch name, _, _ := strings.Cut(strings.TrimSpace(line), " "); name {
+	case "/help", "/interrupt", "/approvals", "/state", "/steer":
 		return true
 	}
 	return false
@@ -44,6 +56,8 @@ func (s *session) command(ctx context.Context, text string) {
 	switch name {
 	case "/help":
 		s.print(s.view.Note(strings.Split(helpText, "\n")...))
+	case "/steer":
+		s.post(ctx, strings.TrimSpace(arg), signals.OnBusySteer)
 	case "/interrupt":
 		s.control(ctx, signals.ControlInterrupt)
 	case "/approvals":
@@ -59,13 +73,23 @@ func (s *session) command(ctx context.Context, text string) {
 	}
 }
 
-// send posts a message and waits, beside the loop, for the end of its turn.
+// send posts a message, behind the turn in progress.
 func (s *session) send(ctx context.Context, text string) {
+	if s.console != nil && len(s.asks) == 0 && (s.active || s.turns > 0) {
+		s.print(s.view.Note("queued: it is answered after this turn; /steer text is said into it"))
+	}
+	s.post(ctx, text, "")
+}
+
+// post posts a message and waits, beside the loop, for the end of its turn.
+func (s *session) post(ctx context.Context, text string, busy signals.OnBusy) {
 	post, err := newMessage(s.thread, s.me, text)
 	if err != nil {
 		s.print(s.view.Fail(err.Error()))
 		return
 	}
+	post.OnBusy = busy
+	s.begin()
 	s.turns++
 	s.own[text]++
 	end := ended{before: s.ends}

@@ -93,7 +93,7 @@ func (r *Renderer) span(m *message, s span) {
 	if r.owner != m || m.mode != event.EventStream {
 		r.heading(m)
 	}
-	r.write(plain, s.text)
+	r.write(prose, s.text)
 	m.mode, m.begun = event.EventStream, true
 }
 
@@ -219,7 +219,7 @@ func (r *Renderer) complete(m *message, msg event.Message) {
 		r.closeThought(m)
 		r.line(yellow, "↻ the complete reply:")
 		r.heading(m)
-		r.write(plain, msg.Content)
+		r.write(prose, msg.Content)
 	}
 	r.closeThought(m)
 	if msg.Interrupted {
@@ -254,7 +254,11 @@ func (r *Renderer) block(s style, msg event.Message, news novel) {
 	if msg.Content == "" {
 		r.write(dim, "(nothing)")
 	}
-	r.write(plain, msg.Content)
+	if msg.SenderType == event.CreatedByAgent {
+		r.write(prose, msg.Content)
+	} else {
+		r.write(plain, msg.Content)
+	}
 	if msg.Truncated {
 		r.write(dim, " … [shortened; `starter show` shows all of it]")
 	}

@@ -58,6 +58,7 @@ type Renderer struct {
 
 	// open means that the current line has text; owner is the message of that text.
 	open  bool
+	prose bool // whether it is Markdown, which has not ended
 	owner *message
 
 	// live are the messages in progress; front is the one being written. ended are those whose turn
@@ -132,6 +133,15 @@ func (r *Renderer) Note(lines ...string) term.Text {
 	for _, line := range lines {
 		r.line(dim, line)
 	}
+	return r.take()
+}
+
+// Echo returns what a person has entered at a prompt.
+func (r *Renderer) Echo(prompt, text string) term.Text {
+	r.leave()
+	r.write(dim, prompt)
+	r.write(bold, strings.ReplaceAll(text, "\n", "\n  "))
+	r.endLine()
 	return r.take()
 }
 

@@ -17,6 +17,7 @@ const (
 	green  = term.Green
 	yellow = term.Yellow
 	cyan   = term.Cyan
+	prose  = term.Prose
 )
 
 // write adds text to the output unchanged: [term.Writer] escapes control characters.
@@ -24,7 +25,7 @@ func (r *Renderer) write(s style, text string) {
 	if text == "" {
 		return
 	}
-	r.out = append(r.out, term.Span{Style: s, Text: text})
+	r.out, r.prose = append(r.out, term.Span{Style: s, Text: text}), s == prose
 	r.open = !strings.HasSuffix(text, "\n")
 }
 
@@ -37,6 +38,9 @@ func (r *Renderer) line(s style, text string) {
 
 // leave ends the line of the message in front, whose text continues under a new heading.
 func (r *Renderer) leave() {
+	if r.prose {
+		r.out, r.prose = append(r.out, term.Span{Style: prose}), false
+	}
 	r.endLine()
 	r.owner = nil
 }

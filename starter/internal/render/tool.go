@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
@@ -14,8 +15,24 @@ type card struct {
 	id   string
 	name string
 
-	// partial is an incomplete line of progress.
+	// partial is an incomplete line of progress, shown are the complete ones.
 	partial string
+	shown   map[string]int
+}
+
+// has reports whether all lines of text have been shown as progress.
+func (c *card) has(text string) bool {
+	left := maps.Clone(c.shown)
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if left[line] == 0 {
+			return false
+		}
+		left[line]--
+	}
+	return true
 }
 
 // callText returns a call for people.
@@ -91,6 +108,10 @@ func (r *Renderer) progress(e event.AgentEvent) {
 }
 
 func (r *Renderer) progressLine(c *card, line string) {
+	if c.shown == nil {
+		c.shown = map[string]int{}
+	}
+	c.shown[line]++
 	r.line(dim, "│ "+shorten(r.label(c)+line, r.opts.Width))
 }
 
@@ -146,7 +167,14 @@ func (r *Renderer) result(id, name, output string, isError bool) {
 	r.write(s, lead+mark+visible(name))
 	r.write(dim, suffix(" ", head))
 	r.endLine()
-	r.resultBody(body, isError)
+	if body = resultLines(body); !c.has(body) {
+		r.resultBody(body, isError)
+	}
+}
+
+// resultLines returns a result as lines.
+func resultLines(body string) string {
+	return strings.Trim(strings.ReplaceAll(body, "\r\n", "\n"), "\n")
 }
 
 // resultForm distinguishes the results of a call.
@@ -157,7 +185,6 @@ func (r *Renderer) resultBody(body string, isError bool) {
 	if isError {
 		s = red
 	}
-	body = strings.Trim(strings.ReplaceAll(body, "\r\n", "\n"), "\n")
 	if body == "" {
 		return
 	}
