@@ -51,17 +51,33 @@ type Writer struct {
 	out   io.Writer
 	color bool
 
-	mu sync.Mutex
+	mu     sync.Mutex
+	before []func()
 	escaper
 }
 
 // New makes a writer to out, with styles if color is set.
 func New(out io.Writer, color bool) *Writer { return &Writer{out: out, color: color} }
 
+// Before adds what is called once, before the next text is written.
+func (w *Writer) Before(call func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.before = append(w.before, call)
+}
+
+func (w *Writer) first() {
+	for _, call := range w.before {
+		call()
+	}
+	w.before = nil
+}
+
 // Write writes untrusted text.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.first()
 	if _, err := io.WriteString(w.out, w.escape(string(p))); err != nil {
 		return 0, err
 	}
@@ -72,6 +88,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 func (w *Writer) Print(t Text) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.first()
 	_, err := io.WriteString(w.out, w.render(t, w.color))
 	return err
 }

@@ -57,7 +57,7 @@ func (a agentCommands) agentShowCommand() *cobra.Command {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				one, err := stored.Agent(ctx, args[0])
 				if err != nil {
-					return err
+					return nearAgent(ctx, stored, args[0], err)
 				}
 				text, err := render.Agent(one, render.TableOptions{})
 				return a.show(one, err, text, "")
@@ -178,7 +178,7 @@ func (a agentCommands) agentDeleteCommand() *cobra.Command {
 		Short: "Delete a stored agent; a configured one of that name shows again",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
-				return a.show(nil, stored.DeleteAgent(ctx, args[0], change), line("%s deleted", args[0]), "")
+				return a.show(nil, nearAgent(ctx, stored, args[0], stored.DeleteAgent(ctx, args[0], change)), line("%s deleted", args[0]), "")
 			})
 		},
 	}
@@ -197,6 +197,7 @@ func (a agentCommands) agentHistoryCommand() *cobra.Command {
 			}
 			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
 				versions, err := stored.AgentVersions(ctx, args[0], limit)
+				err = nearAgent(ctx, stored, args[0], err)
 				return a.show(map[string]any{"versions": versions}, err, render.AgentVersions(versions, render.TableOptions{}), "")
 			})
 		},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"os/user"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -48,6 +50,9 @@ type app struct {
 	keys, screen *os.File
 	color        bool
 
+	// progress is stderr if it is a terminal.
+	progress io.Writer
+
 	// dial connects to Temporal.
 	dial func(ctx context.Context, c connection) (threads, func(), error)
 
@@ -72,6 +77,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	a := &app{
 		stdin: stdin, stdout: term.New(stdout, color), stderr: term.New(stderr, false), color: color,
 		dial: dialTemporal, interrupts: osInterrupts, settle: settleTime,
+	}
+	if isTerminal(stderr) && os.Getenv("TERM") != "dumb" {
+		a.progress = stderr
 	}
 	if isTerminal(stdin) && isTerminal(stdout) && os.Getenv("TERM") != "dumb" {
 		a.keys, a.screen = stdin.(*os.File), stdout.(*os.File)
@@ -112,6 +120,7 @@ Temporal is found by --address, a profile, or the TEMPORAL_* environment (defaul
 localhost:7233, namespace default); the HTTP API, needed for live output and stored
 messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or the file of
 --api-key-file, if it wants one. "go run ./devserver" starts both.`,
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -135,6 +144,21 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 	)
 	explainArguments(root)
 	return root
+}
+
+// version returns the version of the module, or the commit from which it was built.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	of := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (of == "" || of == "(devel)") {
+			of = "commit " + s.Value
+		}
+	}
+	return cmp.Or(of, "(devel)") + " " + info.GoVersion
 }
 
 // usageError is a mistake in the arguments that a command found.

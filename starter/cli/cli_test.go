@@ -334,9 +334,46 @@ func TestWatch(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, len(w.events))
 	for i, line := range lines {
-		want, err := json.Marshal(w.events[i])
+		want, err := json.Marshal(map[string]any{"id": w.ids[i], "event": w.events[i]})
 		require.NoError(t, err)
 		require.JSONEq(t, string(want), line)
+	}
+	require.Equal(t, strings.Join(lines[2:], "\n"), strings.TrimSpace(w.ok("watch", "t1", "--json", "--after", w.ids[1])), "it goes on behind an id")
+}
+
+func TestTimestamps(t *testing.T) {
+	w := newWorld(t)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)
+	m := &event.Message{ID: "m1", SenderID: "ann", SenderType: event.CreatedByUser, Content: "hello\nyou"}
+	w.record(event.AgentEvent{Type: event.EventMessage, Message: m, CreatedAt: at})
+	w.record(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusClosed}, CreatedAt: at.Add(time.Minute)})
+	require.Equal(t, "2026-01-02 03:04:05 ann › hello\nyou\n2026-01-02 03:05:05 · thread closed\n", w.ok("watch", "t1", "--timestamps"))
+}
+
+func TestVersion(t *testing.T) {
+	require.Regexp(t, `^starter version \S+ go1\.\d+`, newWorld(t).ok("--version"))
+}
+
+func TestMisspelledNames(t *testing.T) {
+	w := newWorld(t)
+	w.listed = []threadclient.Summary{{ThreadID: "gone-2"}, {ThreadID: "other"}, {ThreadID: "gome"}}
+	for args, want := range map[string]string{
+		"send gone hi":           "did you mean gome, gone-2?",
+		"chat gone":              "did you mean gome, gone-2?",
+		"open --agent nobody":    "known are [demo]",
+		"open --agent oter":      `no agent "oter"; did you mean other?`,
+		"agents show dmo":        "did you mean demo?",
+		"agents history dmeo":    "did you mean demo?",
+		"agents delete othe":     "did you mean other?",
+		"schedul list":           "did you mean schedule?",
+		"agents shwo demo":       "did you mean show?",
+		"send gone hi --timeotu": "unknown flag: --timeotu",
+	} {
+		t.Run(args, func(t *testing.T) {
+			code, _, errs := w.run("", strings.Fields(args)...)
+			require.NotEqual(t, exitOK, code)
+			require.Contains(t, errs, want)
+		})
 	}
 }
 

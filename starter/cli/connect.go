@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/starter/internal/console"
 )
 
 // The environment variables of this program besides Temporal's.
@@ -112,11 +113,18 @@ func (e *dialError) Unwrap() error { return e.err }
 func (a *app) withThreads(ctx context.Context, wait bool, fn func(ctx context.Context, t threads) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
+	arrived := a.waitFor("waiting for Temporal")
 	t, hangUp, err := a.dial(ctx, a.flags)
+	arrived()
 	if err != nil {
 		return err
 	}
 	defer hangUp()
+	what := "waiting for the thread"
+	if wait {
+		what = "waiting for the end of the turn"
+	}
+	defer a.waitFor(what)()
 	if wait {
 		return a.diagnosed(ctx, t, fn(ctx, t))
 	}
@@ -157,7 +165,20 @@ func (a *app) onAPI(ctx context.Context, fn func(ctx context.Context, stored *ap
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
 	defer cancel()
+	defer a.waitFor("waiting for the API")()
 	return fn(ctx, stored)
+}
+
+// waitFor shows on a terminal what is being waited for, until done is called or something is
+// printed.
+func (a *app) waitFor(what string) (done func()) {
+	if a.progress == nil {
+		return func() {}
+	}
+	stop := console.Wait(a.progress, what)
+	a.stdout.Before(stop)
+	a.stderr.Before(stop)
+	return stop
 }
 
 // withAPI is [app.onAPI] for a thread with a valid id. Errors name the thread.

@@ -98,9 +98,10 @@ type workers interface {
 	Workers(ctx context.Context, threadID string) (threadclient.Workers, error)
 }
 
-// diagnosed finds out why no worker responded, if that is the error.
-func (a *app) diagnosed(ctx context.Context, t workers, err error) error {
-	if err == nil || refusal(err) || !noWorker(err) || ctx.Err() != nil {
+// diagnosed finds out why no worker responded, and which threads have names like one that does not
+// exist, if that is the error.
+func (a *app) diagnosed(ctx context.Context, t threads, err error) error {
+	if err = nearThread(ctx, t, err); err == nil || refusal(err) || !noWorker(err) || ctx.Err() != nil {
 		return err
 	}
 	id := ""
@@ -138,7 +139,7 @@ func (a *app) explainThread(err error) string {
 	case errors.As(err, &task):
 		return fmt.Sprintf(`%v; "starter task list %s" shows those that it knows`, task, id)
 	case errors.Is(err, signals.ErrThreadNotFound) || api.IsNotFound(err):
-		return fmt.Sprintf(`there is no thread %q in namespace %q: "starter list" shows the threads, "starter open %s" makes it`, id, a.flags.namespace, id)
+		return fmt.Sprintf(`there is no thread %q in namespace %q: "starter list" shows the threads, "starter open %s" makes it%s`, id, a.flags.namespace, id, didYouMean(nearNames(err)))
 	case errors.Is(err, signals.ErrThreadClosed):
 		return fmt.Sprintf(`thread %q is closed: "starter show %s" reads it, "starter open" makes a new one`, id, id)
 	case errors.Is(err, signals.ErrThreadExists):

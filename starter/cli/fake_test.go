@@ -185,6 +185,12 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 // serveAgent knows all agents except "nobody".
 func (w *world) serveAgent(rw http.ResponseWriter, name string) {
+	name, _, _ = strings.Cut(name, "/")
+	if slices.Contains([]string{"oter", "dmo", "dmeo", "othe"}, name) {
+		rw.WriteHeader(http.StatusNotFound)
+		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"detail": fmt.Sprintf("no agent %q", name)}))
+		return
+	}
 	if name != "nobody" {
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"name": name, "source": "configured"}))
 		return

@@ -152,8 +152,12 @@ func TestWatchEnv(t *testing.T) {
 		out := w.ok("watch", "t1", "--view", "env", "--json")
 		lines := strings.Split(strings.TrimSpace(out), "\n")
 		require.Len(t, lines, 4)
-		var got event.EnvEvent
+		var got struct {
+			ID    string
+			Event event.EnvEvent
+		}
 		require.NoError(t, json.Unmarshal([]byte(lines[0]), &got))
-		require.Equal(t, parts[0][0], got)
+		require.Equal(t, parts[0][0], got.Event)
+		require.NotEmpty(t, got.ID)
 	})
 }

@@ -68,7 +68,7 @@ func (a *app) checkAgents(ctx context.Context, flag string, names ...string) err
 		switch {
 		case err == nil:
 		case api.IsNotFound(err) && errors.As(err, &status):
-			return usagef("--%s: %s", flag, status.Detail)
+			return usagef("--%s: %s%s", flag, status.Detail, didYouMean(nearNames(nearAgent(ctx, stored, name, err))))
 		default:
 			a.warn("could not check whether the agents exist: %s", a.explain(err))
 			return nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -25,7 +26,8 @@ const (
 var errClosed = errors.New("the thread has been closed")
 
 func (a threadCommands) watchCommand() *cobra.Command {
-	var from, thoughts, view string
+	var from, after, thoughts, view string
+	var times bool
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "watch <thread>",
 		Short: "Show what happens in a thread, until it is closed",
@@ -46,16 +48,18 @@ func (a threadCommands) watchCommand() *cobra.Command {
 			if _, err := a.renderer(thoughts); err != nil {
 				return err
 			}
-			v := viewer{app: a.app, thread: args[0], env: view == viewEnv, thoughts: render.Thoughts(thoughts)}
+			v := viewer{app: a.app, thread: args[0], env: view == viewEnv, thoughts: render.Thoughts(thoughts), times: times}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
-			return about(args[0], v.watch(ctx, stream, from == "now"))
+			return about(args[0], v.watch(ctx, stream, api.WatchOptions{Now: from == "now", After: after}))
 		},
 	})
 	cmd.Flags().StringVar(&from, "from", "start", "where to begin: start or now")
+	cmd.Flags().StringVar(&after, "after", "", "begin after the event with this id, which --json prints; overrides --from")
+	cmd.Flags().BoolVar(&times, "timestamps", false, "begin lines with the time of their event")
 	cmd.Flags().StringVar(&view, "view", viewAgent, "what to show: agent (what people and agents say and do) or env (all of it as environment events)")
 	cmd.Flags().StringVar(&thoughts, "thoughts", string(render.Show), "what to do with thoughts: show, collapse or hide")
-	cmd.Flags().Lookup("json").Usage = "print the events as JSON, one a line"
+	cmd.Flags().Lookup("json").Usage = "print the events as JSON, one a line: {\"id\": …, \"event\": …}; --after goes on behind an id"
 	return cmd
 }
 
@@ -71,18 +75,14 @@ type viewer struct {
 	thread   string
 	env      bool
 	thoughts render.Thoughts
+	times    bool
 }
 
-func (v viewer) watch(ctx context.Context, stream *api.Client, now bool) error {
-	r := render.New(render.Options{Thoughts: v.thoughts, Hints: true, ThreadID: v.thread})
-	opts := api.WatchOptions{
-		Now:      now,
-		Env:      v.env,
-		FailFast: true,
-		Missing:  v.exists,
-		Lost:     func(error) { v.note(r, lostText) },
-		Back:     func() { v.note(r, backText) },
-	}
+func (v viewer) watch(ctx context.Context, stream *api.Client, opts api.WatchOptions) error {
+	r := render.New(render.Options{Thoughts: v.thoughts, Hints: true, ThreadID: v.thread, Times: v.times})
+	opts.Env, opts.FailFast, opts.Missing = v.env, true, v.exists
+	opts.Lost = func(error) { v.note(r, lostText) }
+	opts.Back = func() { v.note(r, backText) }
 	err := stream.Watch(ctx, v.thread, opts, func(item api.Item) error { return v.show(r, item) })
 	if !v.app.json {
 		v.app.print(r.Break())
@@ -108,7 +108,7 @@ func (v viewer) show(r *render.Renderer, item api.Item) error {
 	var err error
 	switch {
 	case v.app.json:
-		_, err = fmt.Fprintln(v.app.stdout, term.Line(string(item.Raw)))
+		err = v.line(item)
 	case v.env:
 		err = v.app.stdout.Print(r.EnvEvent(item.Env))
 	default:
@@ -117,6 +117,19 @@ func (v viewer) show(r *render.Renderer, item api.Item) error {
 	if err == nil && isClosing(item) {
 		return errClosed
 	}
+	return err
+}
+
+// line writes an event as a line of JSON.
+func (v viewer) line(item api.Item) error {
+	raw, err := json.Marshal(struct {
+		ID    string          `json:"id,omitempty"`
+		Event json.RawMessage `json:"event"`
+	}{item.ID, item.Raw})
+	if err != nil {
+		return fmt.Errorf("event %s: %w", item.ID, err)
+	}
+	_, err = fmt.Fprintln(v.app.stdout, term.Line(string(raw)))
 	return err
 }
 

@@ -43,6 +43,9 @@ type Options struct {
 	// Width is the maximum length of a tool card's lines, in characters. Default 160.
 	Width int
 
+	// Times begins lines with the time of their event.
+	Times bool
+
 	// Location is the time zone of times. Default: local.
 	Location *time.Location
 
@@ -55,6 +58,9 @@ type Options struct {
 type Renderer struct {
 	opts Options
 	out  term.Text
+
+	// at is the time of the event, if lines begin with it.
+	at string
 
 	// open means that the current line has text; owner is the message of that text.
 	open  bool
@@ -82,6 +88,7 @@ func New(opts Options) *Renderer {
 
 // Event returns the text for the next event of the thread.
 func (r *Renderer) Event(e event.AgentEvent) term.Text {
+	r.setTime(e.CreatedAt)
 	switch e.Type {
 	case event.EventThought, event.EventStream:
 		r.piece(e)
@@ -126,6 +133,17 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 		r.line(yellow, "… some streamed output was lost; the complete messages follow")
 	}
 	return r.take()
+}
+
+// setTime sets the time of the next lines. Live events have none: they happen now.
+func (r *Renderer) setTime(at time.Time) {
+	if !r.opts.Times {
+		return
+	}
+	if at.IsZero() {
+		at = time.Now()
+	}
+	r.at = at.In(r.opts.Location).Format(time.DateTime) + " "
 }
 
 // Note returns lines from the program itself.

@@ -25,6 +25,9 @@ func (r *Renderer) write(s style, text string) {
 	if text == "" {
 		return
 	}
+	if r.at != "" && !r.open && r.owner == nil {
+		r.out = append(r.out, term.Span{Style: dim, Text: r.at})
+	}
 	r.out, r.prose = append(r.out, term.Span{Style: s, Text: text}), s == prose
 	r.open = !strings.HasSuffix(text, "\n")
 }
