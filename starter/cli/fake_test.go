@@ -466,7 +466,7 @@ func (w *world) terminal() *terminal {
 	w.t.Cleanup(func() {
 		assertNoError(w.t, program.Close())
 		assertNoError(w.t, keys.Close())
-		assertNoError(w.t, it.emulator.Close())
+		assertNoError(w.t, it.emulator.InputPipe().(io.Closer).Close()) // Emulator.Close races with its Read
 	})
 	return it
 }
