@@ -146,12 +146,19 @@ func (p *tab) click(selector, text string) {
 	evaluate[chromedp.Void](p, find+".click()")
 }
 
-// enter inserts a text into the element that a selector describes, and presses Enter.
-func (p *tab) enter(selector, text string) {
+// fill inserts a text into the element that a selector describes.
+func (p *tab) fill(selector, text string) {
 	p.t.Helper()
 	p.do(chromedp.WaitVisible(selector), chromedp.Focus(selector), func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
 		return cdp.Call(ctx, target, input.InsertText, input.InsertTextParams{Text: text})
-	}, stroke("Enter", "\r", 13))
+	})
+}
+
+// enter inserts a text into the element that a selector describes, and presses Enter.
+func (p *tab) enter(selector, text string) {
+	p.t.Helper()
+	p.fill(selector, text)
+	p.do(stroke("Enter", "\r", 13))
 }
 
 // stroke presses a key as a person does: what the page prevents does not happen.

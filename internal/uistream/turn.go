@@ -133,10 +133,10 @@ func (t *Turn) Apply(e event.AgentEvent) []Chunk {
 }
 
 // reply returns the text of a reply, with the chunks that begin its step.
-func (t *Turn) reply(id, agent string) (*text, []Chunk) {
+func (t *Turn) reply(id string) (*text, []Chunk) {
 	if r := t.replies[id]; r != nil {
 		t.mixed = t.mixed || id != t.step
-		return r, t.speaks(agent)
+		return r, nil
 	}
 	var out []Chunk
 	if !slices.ContainsFunc(slices.Collect(maps.Values(t.replies)), func(r *text) bool { return r.open || r.thought }) && len(t.replies) > 0 {
@@ -144,20 +144,24 @@ func (t *Turn) reply(id, agent string) (*text, []Chunk) {
 	}
 	r := &text{partID: id}
 	t.replies[id], t.step, t.mixed = r, id, false
-	return r, append(append(out, Chunk{Type: "start-step"}), t.speaks(agent)...)
+	return r, append(out, Chunk{Type: "start-step"})
 }
 
-// speaks names the agent of the following parts, if another one spoke before.
-func (t *Turn) speaks(agent string) []Chunk {
-	if agent == "" || agent == t.agent {
-		return nil
+// named names the agent before the first of the chunks that begins a part, if another one spoke
+// before.
+func (t *Turn) named(agent string, chunks []Chunk) []Chunk {
+	i := slices.IndexFunc(chunks, func(c Chunk) bool {
+		return strings.HasSuffix(c.Type, "-start") || strings.HasPrefix(c.Type, "tool-input-") || strings.HasPrefix(c.Type, "data-")
+	})
+	if i < 0 || agent == "" || agent == t.agent {
+		return chunks
 	}
 	t.agent = agent
-	return []Chunk{{Type: "data-agent", Data: map[string]string{"name": agent}}}
+	return slices.Insert(chunks, i, Chunk{Type: "data-agent", Data: map[string]string{"name": agent}})
 }
 
 func (t *Turn) thought(e event.AgentEvent) []Chunk {
-	r, out := t.reply(e.MessageID, e.Agent)
+	r, out := t.reply(e.MessageID)
 	if r.whole || e.Attempt < r.attempt {
 		return out
 	}
@@ -166,16 +170,16 @@ func (t *Turn) thought(e event.AgentEvent) []Chunk {
 		r.thought = true
 		out = append(out, Chunk{Type: "reasoning-start", ID: r.partID})
 	}
-	return append(out, Chunk{Type: "reasoning-delta", ID: r.partID, Delta: e.Content})
+	return t.named(e.Agent, append(out, Chunk{Type: "reasoning-delta", ID: r.partID, Delta: e.Content}))
 }
 
 func (t *Turn) piece(e event.AgentEvent) []Chunk {
-	r, out := t.reply(e.MessageID, e.Agent)
+	r, out := t.reply(e.MessageID)
 	if r.whole || e.Attempt < r.attempt {
 		return out
 	}
 	r.attempt = e.Attempt
-	return append(out, r.say(e.Content)...)
+	return t.named(e.Agent, append(out, r.say(e.Content)...))
 }
 
 // say adds to the text of a reply.
@@ -217,10 +221,10 @@ func (t *Turn) closed(messageID string) []Chunk {
 
 // void takes back the text of a reply. The AI SDK 6 cannot, nor can 7 if its step has other parts: a
 // data-reset part says that the text before it is void.
-func (t *Turn) void(r *text, id, agent string) []Chunk {
+func (t *Turn) void(r *text, id string) []Chunk {
 	if t.cfg.Version >= 7 && t.step == id && !t.mixed {
 		t.agent = "" // its part has gone too
-		return append([]Chunk{{Type: "reset-step"}}, t.speaks(agent)...)
+		return []Chunk{{Type: "reset-step"}}
 	}
 	return []Chunk{{Type: "data-reset", ID: id, Data: map[string]any{"messageId": id, "attempt": r.attempt}}}
 }
@@ -235,7 +239,7 @@ func (t *Turn) reset(e event.AgentEvent) []Chunk {
 	out := r.close()
 	r.attempt, r.sent = e.Attempt, ""
 	if said {
-		out = append(out, t.void(r, e.MessageID, e.Agent)...)
+		out = append(out, t.void(r, e.MessageID)...)
 	}
 	return out
 }
@@ -245,7 +249,7 @@ func (t *Turn) message(e event.AgentEvent) []Chunk {
 	if m.SenderType != event.CreatedByAgent {
 		return nil // people's messages are messages of their own
 	}
-	r, out := t.reply(m.ID, e.Agent)
+	r, out := t.reply(m.ID)
 	switch rest, isRest := strings.CutPrefix(m.Content, r.sent); {
 	case r.whole && r.sent != m.Content:
 		out = append(out, Chunk{Type: "data-changed", ID: m.ID, Data: map[string]string{"messageId": m.ID, "text": m.Content}})
@@ -253,11 +257,11 @@ func (t *Turn) message(e event.AgentEvent) []Chunk {
 		out = append(out, r.say(rest)...)
 	case !isRest:
 		// A hook has changed what was streamed.
-		out = append(append(out, r.close()...), t.void(r, m.ID, e.Agent)...)
+		out = append(append(out, r.close()...), t.void(r, m.ID)...)
 		out = append(out, r.say(m.Content)...)
 	}
 	r.sent, r.whole = m.Content, true
-	return append(out, r.close()...)
+	return t.named(e.Agent, append(out, r.close()...))
 }
 
 func (t *Turn) callOf(id string) *call {
@@ -270,7 +274,7 @@ func (t *Turn) callOf(id string) *call {
 }
 
 func (t *Turn) call(e event.AgentEvent) []Chunk {
-	r, out := t.reply(e.MessageID, e.Agent)
+	r, out := t.reply(e.MessageID)
 	out = append(out, r.close()...)
 	r.whole = true
 	t.callOf(e.ToolCallID)
@@ -278,7 +282,7 @@ func (t *Turn) call(e event.AgentEvent) []Chunk {
 	if c.Input = json.RawMessage(e.ToolArgs); !json.Valid(c.Input) {
 		c.Type, c.Input, c.ErrorText = "tool-input-error", quoted(e.ToolArgs), "the arguments are not JSON"
 	}
-	return append(out, c)
+	return t.named(e.Agent, append(out, c))
 }
 
 func (t *Turn) result(e event.AgentEvent) []Chunk {

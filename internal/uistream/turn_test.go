@@ -116,7 +116,9 @@ func TestVersion7TakesTextBack(t *testing.T) {
 	chunks(t, turn, piece("a", 1))
 	assert.Equal(t, `{"type":"text-end","id":"r"}
 {"type":"reset-step"}
-{"type":"data-agent","data":{"name":"bot"}}`, chunks(t, turn, reset))
+{"type":"data-agent","data":{"name":"bot"}}
+{"type":"text-start","id":"r"}
+{"type":"text-delta","id":"r","delta":"b"}`, chunks(t, turn, reset, piece("b", 2)))
 
 	other := piece("x", 1)
 	other.MessageID, other.Agent = "other", "other"
@@ -130,4 +132,25 @@ func TestVersion7TakesTextBack(t *testing.T) {
 			assert.Contains(t, chunks(t, turn, reset), "data-reset", "the step has more than the reply")
 		})
 	}
+}
+
+func TestAgentsAreNamedWhereTheirPartsBegin(t *testing.T) {
+	of := func(e event.AgentEvent) event.AgentEvent {
+		e.MessageID, e.Agent = "o", "other"
+		if e.Message != nil {
+			e.Message.ID = "o"
+		}
+		return e
+	}
+	assert.Equal(t, `{"type":"start-step"}
+{"type":"data-agent","data":{"name":"bot"}}
+{"type":"text-start","id":"r"}
+{"type":"text-delta","id":"r","delta":"a"}
+{"type":"start-step"}
+{"type":"data-agent","data":{"name":"other"}}
+{"type":"text-start","id":"o"}
+{"type":"text-delta","id":"o","delta":"x"}
+{"type":"text-delta","id":"r","delta":"b"}
+{"type":"text-end","id":"o"}
+{"type":"text-end","id":"r"}`, chunks(t, newTurn(), piece("a", 1), of(piece("x", 1)), piece("b", 1), of(said("x")), said("ab")))
 }
