@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -316,6 +318,37 @@ func TestPageApprovals(t *testing.T) {
 	p.enter(".choice input", "not today")
 	assert.Contains(t, result(ids[2]).Content, "not today")
 	p.until(`document.querySelector("#nav .count").hidden`)
+}
+
+// TestFirstSession does what docs/first-session.md says.
+func TestFirstSession(t *testing.T) {
+	text, err := os.ReadFile("../docs/first-session.md")
+	require.NoError(t, err)
+	definition := regexp.MustCompile("(?s)```json\n(.*?)\n```").FindSubmatch(text)
+	require.NotNil(t, definition)
+	w := harness.New(t, harness.Options{Agents: []agent.Agent{{
+		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"shell_cmd"}, Approvals: map[string]agent.Policy{"shell_cmd": agent.PolicyAlways},
+	}}})
+	p := newBrowser(t).open(w.API.URL)
+	p.click("a, button", "New")
+	p.enter(".new-thread textarea", `use shell_cmd {"command": "date"}`)
+	p.click(".approval button", "Approve")
+	p.sees("tm-thread", "exit")
+	p.until(`!document.body.textContent.includes("Nothing has happened here yet")`)
+
+	p.click("a", "Agents")
+	p.click("button", "New agent")
+	p.fill("input[aria-label=Name]", "greeter")
+	evaluate[chromedp.Void](p, fmt.Sprintf("document.querySelector('textarea[aria-label=\"Definition as JSON\"]').value = %q", strings.ReplaceAll(string(definition[1]), "demo/demo", "openai/stand-in")))
+	p.click("button", "Save")
+	p.sees("tm-agents h2", "greeter")
+
+	p.click("a", "Threads")
+	p.click("a, button", "New")
+	p.click(".new-thread label", "greeter")
+	p.enter(".new-thread textarea", "Welcome to my team!")
+	p.until(`document.querySelectorAll("tm-thread .message").length >= 2 || [...document.querySelectorAll("tm-thread")].some((e) => e.textContent.split("Welcome to my team!").length > 2)`)
+	p.sees("tm-thread", "greeter")
 }
 
 // TestEventSourceExample uses the chat in one HTML file, which another origin serves.

@@ -162,6 +162,7 @@ export class ThreadView extends HTMLElement {
       } else this.#build([line]);
     }
     this.#changed.clear();
+    if (this.#previous === undefined && this.top?.firstChild) this.#showTop(); // something has happened
     this.#showActivity();
     if (stuck) this.#toEnd();
     else if (this.newest) this.newest.hidden = false;
