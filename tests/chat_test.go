@@ -71,3 +71,11 @@ func TestAGUI(t *testing.T) {
 		})
 	}
 }
+
+// TestPageClient cuts the connection of the page's client at 100 random points: it shows the same as
+// one without cuts.
+func TestPageClient(t *testing.T) {
+	t.Parallel()
+	w := chats(t, "cuts")
+	output(t, testenv.Node(t, "client.mjs", w.API.URL))
+}
