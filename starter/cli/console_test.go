@@ -80,6 +80,7 @@ func TestTabCompletes(t *testing.T) {
 	w := newWorld(t)
 	w.state.Agents = []string{"planner", "publisher", "reviewer"}
 	p := w.start(true, "chat", "t1")
+	p.shows("›\nt1") // it knows the agents
 	p.presses("hello @re\t")
 	p.shows("› hello @reviewer ")
 	p.presses("and @p\t")
