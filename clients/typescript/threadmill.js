@@ -227,15 +227,13 @@ export class Client {
         if (last !== "") headers["Last-Event-ID"] = last;
         const response = await this.#send(path, { headers, signal: attempt.signal, cache: "no-store" }, query);
         onState("open");
-        let ended = false;
         for await (const { id, data } of serverSentEvents(response, stop)) {
           failures = 0;
           const event = JSON.parse(data);
           onEvent(event, id);
           if (id !== "") last = id;
-          ended ||= ends(event);
+          if (ends(event)) return onState("closed");
         }
-        if (ended) return onState("closed");
         throw new APIError(0, { detail: "The connection was cut" });
       } catch (error) {
         if (signal?.aborted) break;

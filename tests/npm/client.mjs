@@ -16,7 +16,7 @@ let cuts = 0;
 async function cutting(url, init) {
   const response = await fetch(url, init);
   if (cuts >= 100 || !String(url).endsWith("/events")) return response;
-  let left = Math.floor(Math.random() * 12_000);
+  let left = Math.floor(Math.random() * 8000);
   return new Response(response.body.pipeThrough(new TransformStream({
     transform(piece, controller) {
       controller.enqueue(piece.slice(0, Math.max(0, left)));
@@ -41,14 +41,14 @@ async function shown(client) {
 const whole = new Client({ baseURL });
 await whole.openThread({ id: "cuts", agents: ["assistant"] });
 const views = [new Client({ baseURL }), new Client({ baseURL, fetch: cutting })].map(shown);
-for (const content of ['use note {"text":"a"}\nthen\nthink so\ncount 600 every 4ms\nuse note {"text":"b"}\nthen\nend', "count 200 every 4ms"]) {
+for (const content of ['use note {"text":"a"}\nthen\nthink so\ncount 1000 every 4ms\nuse note {"text":"b"}\nthen\nend', "count 500 every 4ms"]) {
   const turn = await whole.request("POST", "/v1/threads/cuts/messages", { query: { wait: true }, body: { content } });
   assert.equal(turn.status, "completed");
 }
 await whole.request("DELETE", "/v1/threads/cuts");
 const [all, cut] = await Promise.all(views);
 assert.ok(cuts > 50, `${cuts} cuts`);
-assert.match(JSON.stringify(all), /598 599 600/);
+assert.match(JSON.stringify(all), /998 999 1000/);
 assert.deepEqual(cut, all);
 console.log("ok");
 process.exit(0);
