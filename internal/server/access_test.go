@@ -96,7 +96,7 @@ func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "
 var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
 	auth.RoleRead: "agentChanges chatConnect events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
-		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listMessages listRules listSchedules listTasks listThreads listWorldMessages " +
+		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listMessages listRules listSchedules listTasks listThreads listWebhooks listWorldMessages " +
 		"renderMarkdown resumeChat testRules",
 	auth.RolePost:    "chat chatRun completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",

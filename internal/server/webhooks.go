@@ -64,6 +64,46 @@ func (h *webhookHandlers) registerWebhooks() {
 			"where the server wants API keys.",
 		Errors: []int{400, 401, 403, 404, 409, 413, 429, 503},
 	}, h.receiveWebhook)
+	register(h.core, auth.RoleRead, huma.Operation{
+		OperationID: "listWebhooks", Method: http.MethodGet, Path: "/v1/webhooks", Tags: []string{"webhooks"},
+		Summary: "List the webhooks", Description: "Those of the server that answers. Secrets are not told.",
+	}, h.listWebhooks)
+}
+
+// Webhook is a webhook as clients see it, without its secrets.
+type Webhook struct {
+	Name      string   `json:"name" doc:"Unique among the webhooks"`
+	Path      string   `json:"path" doc:"Where the other system sends its requests"`
+	Signature string   `json:"signature" enum:"github,stripe,slack,hmac,unsigned" doc:"How its requests are signed. unsigned ones need an API key"`
+	Secrets   int      `json:"secrets" doc:"How many secrets are valid"`
+	Type      string   `json:"type" doc:"Template of the event's type"`
+	Thread    string   `json:"thread" doc:"Template of the thread's id"`
+	EventID   string   `json:"eventId,omitempty" doc:"Template of the event's id. Default: the sender's id, or one that is derived from the body"`
+	Open      bool     `json:"open,omitempty" doc:"Whether an event opens a thread that does not exist"`
+	Agents    []string `json:"agents,omitempty" doc:"The agents of a thread that it opens"`
+}
+
+type webhooksOutput struct {
+	Body struct {
+		Webhooks []Webhook `json:"webhooks" nullable:"false" doc:"By name"`
+	}
+}
+
+func (h *webhookHandlers) listWebhooks(context.Context, *struct{}) (*webhooksOutput, error) {
+	out := &webhooksOutput{}
+	out.Body.Webhooks = []Webhook{}
+	for _, e := range h.all() {
+		w := Webhook{
+			Name: e.Name, Path: "/v1/webhooks/" + e.Name, Signature: string(e.Signature.Scheme), Secrets: len(e.Secrets),
+			Type: e.Event.Type, Thread: e.Event.Thread, EventID: e.Event.ID, Open: e.Event.Open, Agents: e.Event.Agents,
+		}
+		if e.Unsigned {
+			w.Signature = "unsigned"
+		}
+		out.Body.Webhooks = append(out.Body.Webhooks, w)
+	}
+	slices.SortFunc(out.Body.Webhooks, func(a, b Webhook) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
 }
 
 func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) (*webhookOutput, error) {
@@ -104,11 +144,16 @@ func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) 
 	}}, h.problem(ctx, threadID, err)
 }
 
-func (h *webhookHandlers) webhook(name string) (webhook.Endpoint, error) {
-	all := h.own
-	if h.source != nil {
-		all = slices.Concat(all, h.source.Webhooks())
+// all returns the configured webhooks.
+func (h *webhookHandlers) all() []webhook.Endpoint {
+	if h.source == nil {
+		return h.own
 	}
+	return slices.Concat(h.own, h.source.Webhooks())
+}
+
+func (h *webhookHandlers) webhook(name string) (webhook.Endpoint, error) {
+	all := h.all()
 	if i := slices.IndexFunc(all, func(w webhook.Endpoint) bool { return w.Name == name }); i >= 0 {
 		return all[i], nil
 	}

@@ -267,3 +267,16 @@ func TestSlackWebhook(t *testing.T) {
 		require.Len(t, h.publishing.got, 1)
 	})
 }
+
+func TestWebhooksAreListed(t *testing.T) {
+	unsigned := webhook.Endpoint{Name: "alerts", Unsigned: true, Event: webhook.Event{Type: "alert", Thread: "ops", Open: true, Agents: []string{"bot"}}}
+	w := newWorld(t, func(c *server.Config) {
+		c.Threads, c.Webhooks = &publishing{threads: &threads{}}, []webhook.Endpoint{github, unsigned}
+	})
+	got := w.call("GET", "/v1/webhooks", nil)
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	assert.JSONEq(t, `{"webhooks":[
+		{"name":"alerts","path":"/v1/webhooks/alerts","signature":"unsigned","secrets":0,"type":"alert","thread":"ops","open":true,"agents":["bot"]},
+		{"name":"github","path":"/v1/webhooks/github","signature":"github","secrets":1,"type":"github.{header.X-GitHub-Event}","thread":"{payload.repository.full_name}","eventId":"{source}-{payload.n}"}
+	]}`, got.text)
+}

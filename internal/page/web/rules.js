@@ -5,7 +5,7 @@ import { client, may } from "./session.js";
 
 class Rules extends HTMLElement {
   connectedCallback() {
-    const list = h("div"), result = h("div", { role: "status" });
+    const list = h("div"), webhooks = h("div"), result = h("div", { role: "status" });
     const type = h("input", { value: "file.changed", "aria-label": "Type of the event", class: "code" });
     const payload = h("textarea", { rows: 4, value: '{"path": "README.md"}', class: "code", spellcheck: false, "aria-label": "Payload as JSON" });
     const metadata = h("textarea", { rows: 2, value: "{}", class: "code", spellcheck: false, "aria-label": "Metadata as JSON" });
@@ -20,13 +20,20 @@ class Rules extends HTMLElement {
     fill(this, h("header", { class: "page-header" }, h("h1", null, "Rules")),
       h("section", { class: "card wide" }, h("h2", null, "Which rule would match?"), h("p", { class: "hint" }, "Nothing is published."),
         h("label", null, "Type", type), h("label", null, "Payload", payload), h("label", null, "Metadata", metadata), h("div", { class: "row" }, test), result),
-      list);
+      list, webhooks);
     act(null, async () => {
       const { rules } = await client.request("GET", "/v1/rules");
       fill(list, h("div", { class: "scroll-x" }, h("table", null, h("thead", null, h("tr", null, ["Rule", "Events", "Conditions", "Priority", "What it does"].map((t) => h("th", { scope: "col" }, t)))),
         h("tbody", null, rules.map((/** @type {any} */ r) => h("tr", null,
           h("td", null, h("strong", null, r.name), r.default && h("span", { class: "badge" }, "default")), h("td", null, r.events.map((/** @type {string} */ e) => [h("code", null, e), " "]).flat()),
           h("td", null, (r.where ?? []).map((/** @type {any} */ c) => h("div", null, h("code", null, conditionText(c))))), h("td", null, r.priority), h("td", null, does(r))))))));
+      const hooks = (await client.request("GET", "/v1/webhooks")).webhooks;
+      fill(webhooks, h("h2", null, "Webhooks"), hooks.length === 0 ? h("p", { class: "hint" }, "No webhooks are configured.")
+        : h("div", { class: "scroll-x" }, h("table", null, h("thead", null, h("tr", null, ["Webhook", "URL for the other system", "Signed", "Event", "Thread"].map((t) => h("th", { scope: "col" }, t)))),
+          h("tbody", null, hooks.map((/** @type {any} */ w) => h("tr", null,
+            h("td", null, h("strong", null, w.name)), h("td", null, h("code", null, location.origin + w.path)),
+            h("td", null, w.signature === "unsigned" ? "no: it needs an API key" : [w.signature, h("span", { class: "sub" }, `${w.secrets} ${w.secrets === 1 ? "secret" : "secrets"}`)]),
+            h("td", null, h("code", null, w.type)), h("td", null, h("code", null, w.thread), w.open && h("span", { class: "sub" }, "opened if it does not exist"))))))));
     });
   }
 }
