@@ -159,6 +159,9 @@ func (c SetStatus) Validate() error {
 	if c.By == "" {
 		return event.FieldErrorf("by", "is required: the person who changes the status")
 	}
+	if c.Priority != nil && c.Status != event.ItemPending {
+		return event.FieldErrorf("priority", "applies to the status pending only")
+	}
 	return firstOf(event.ValidateName("by", c.By), checkReason(c.Reason))
 }
 

@@ -498,11 +498,15 @@ func (q Queue) Next(now time.Time) (event.Item, bool) {
 //
 //   - pending: a failed event is retried; the turn of the current event is interrupted and the event
 //     is processed again.
+//   - pending with a priority: an event that waits moves to another place in the queue.
 //   - completed, failed, expired, overwritten: a pending event is never processed; the turn of the
 //     current event is interrupted; a failed event can no longer be retried.
 type SetStatus struct {
 	EventID string           `json:"eventId"`
-	Status  event.ItemStatus `json:"status" enum:"pending,completed,failed,expired,overwritten" doc:"pending processes the event again; the others end it"`
+	Status  event.ItemStatus `json:"status" enum:"pending,completed,failed,expired,overwritten" doc:"pending processes the event again, or moves it in the queue; the others end it"`
+
+	// Priority is the new priority of an event that waits or failed. Nil = unchanged.
+	Priority *int `json:"priority,omitempty" doc:"With pending: the new priority of an event that waits or failed. Higher first. Default: unchanged"`
 
 	// By is required; the HTTP API fills it in.
 	By     string `json:"by" required:"false" maxLength:"128" doc:"Who does it; it is stored. Default: api"`

@@ -320,6 +320,35 @@ func TestPageApprovals(t *testing.T) {
 	p.until(`document.querySelector("#nav .count").hidden`)
 }
 
+// TestPageQueue moves what waits.
+func TestPageQueue(t *testing.T) {
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	w.Post(id, "count 100000 every 20ms")
+	for _, text := range []string{"one", "two", "three"} {
+		w.Post(id, text)
+	}
+	p := newBrowser(t).open(w.API.URL + "/#/threads/" + id)
+	p.click("button", "Details")
+	row := func(n int) string { return fmt.Sprintf(".queue-item:nth-child(%d)", n) } // the first one is being processed
+	p.sees(row(2), "one")
+	p.click(row(4)+" button", "First")
+	p.sees(row(2), "three")
+	p.click(row(2)+" button", "Last")
+	p.sees(row(4), "three")
+	p.click(row(3)+" button", "Drop")
+	p.until(`document.querySelectorAll(".queue-item").length === 3`)
+	queue, err := w.Threads.Queue(w.Ctx(), id)
+	require.NoError(t, err)
+	var waiting []string
+	for _, it := range queue.Items {
+		waiting = append(waiting, string(it.Payload))
+	}
+	require.Len(t, waiting, 2)
+	assert.Contains(t, waiting[0], `"one"`)
+	assert.Contains(t, waiting[1], `"three"`)
+}
+
 // TestFirstSession does what docs/first-session.md says.
 func TestFirstSession(t *testing.T) {
 	text, err := os.ReadFile("../docs/first-session.md")

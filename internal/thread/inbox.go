@@ -2,6 +2,7 @@ package thread
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -174,7 +175,9 @@ func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
 	switch {
 	case !ok:
 		return event.FieldErrorf("eventId", "%q is neither queued nor a recently ended event; records of older events are in the store", c.EventID)
-	case it.Status == c.Status:
+	case c.Priority != nil && it.Status == event.ItemProcessing:
+		return event.FieldErrorf("priority", "of event %q cannot change: it is being processed", c.EventID)
+	case it.Status == c.Status && c.Priority == nil:
 		return event.FieldErrorf("status", "of event %q is %s already", c.EventID, c.Status)
 	case it.Status != event.ItemPending && it.Status != event.ItemProcessing && it.Status != event.ItemFailed:
 		return event.FieldErrorf("status", "of event %q is %s: it has ended; post it again under another id", c.EventID, it.Status)
@@ -202,6 +205,9 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 			continue
 		}
 		if c.Status == event.ItemPending {
+			if c.Priority != nil {
+				in.Failed[i].Item.Priority = *c.Priority
+			}
 			err := in.Retry(now, signals.Control{Action: signals.ControlRetry, EventID: c.EventID, By: c.By})
 			it, _ = in.View().Find(c.EventID)
 			return it, false, err
@@ -211,6 +217,9 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 	}
 	for i, q := range in.Queue {
 		if q.Item.ID == c.EventID {
+			if c.Status == event.ItemPending {
+				return in.move(now, &in.Queue[i], c), false, nil
+			}
 			in.Queue = slices.Delete(in.Queue, i, i+1)
 			it = in.setStatusOf(now, q, c)
 			in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
@@ -218,6 +227,15 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 		}
 	}
 	return event.Item{}, false, event.FieldErrorf("eventId", "is not known")
+}
+
+// move gives an event that waits another priority.
+func (in *Inbox) move(now time.Time, q *Queued, c signals.SetStatus) event.Item {
+	s := in.thread
+	q.Item.Priority, q.Item.UpdatedAt = *c.Priority, now
+	s.Outbox.recordIn(q.root(), recordid.StatusSet(q.Item.ID, s.newID(now)), event.TypeStatus, q.Item.TraceID, q.Item.ID, now,
+		event.StatusChange{Status: string(event.ItemPending), Detail: fmt.Sprintf("%s priority %d", q.Item.ID, q.Item.Priority), By: c.By})
+	return q.Item
 }
 
 // setStatusOf sets the status of an item that is not processed any further.

@@ -121,6 +121,10 @@ func TestSetStatusRefused(t *testing.T) {
 		{"reason", func(c *signals.SetStatus) { c.Reason = strings.Repeat("x", 4097) }},
 		{"status", func(c *signals.SetStatus) { c.Status = "" }},
 		{"status", func(c *signals.SetStatus) { c.Status = "done" }},
+		{"priority", func(c *signals.SetStatus) { c.Priority = new(int) }},
+		{"priority", func(c *signals.SetStatus) {
+			c.EventID, c.Status, c.Priority = "processing", event.ItemPending, new(int)
+		}},
 	} {
 		s := known(t)
 		before := asJSON(t, s)
@@ -152,6 +156,38 @@ func TestSetStatusOfWaitingEvent(t *testing.T) {
 			require.True(t, s.Turns.Awaits("e1"))
 		}
 	}
+}
+
+func TestMoveInTheQueue(t *testing.T) {
+	s := newState()
+	for _, id := range []string{"e1", "e2", "e3"} {
+		post(t, s, says(id, "x"))
+	}
+	move := func(id string, priority int) event.Item {
+		c := setTo(id, event.ItemPending)
+		c.Priority = &priority
+		it, interrupt, err := s.Inbox.SetStatus(t0, c)
+		require.NoError(t, err)
+		require.False(t, interrupt)
+		return it
+	}
+	order := func() (ids []string) {
+		for _, it := range s.Inbox.Ordered() {
+			ids = append(ids, it.ID)
+		}
+		return ids
+	}
+	require.Equal(t, 1, move("e3", 1).Priority)
+	require.Equal(t, []string{"e3", "e1", "e2"}, order())
+	move("e1", -1)
+	require.Equal(t, []string{"e3", "e2", "e1"}, order())
+	last := s.Outbox.Pending[len(s.Outbox.Pending)-1]
+	require.JSONEq(t, `{"status":"pending","detail":"e1 priority -1","by":"ann"}`, string(last.Payload), "who moved it is stored")
+
+	_, _, err := s.Inbox.SetStatus(t0, setTo("e2", event.ItemFailed))
+	require.NoError(t, err)
+	require.Equal(t, 7, move("e2", 7).Priority, "a failed event is retried at its new place")
+	require.Equal(t, []string{"e2", "e3", "e1"}, order())
 }
 
 func TestSetStatusWhileHooksDecide(t *testing.T) {

@@ -76,6 +76,7 @@ var settable = []event.ItemStatus{event.ItemPending, event.ItemCompleted, event.
 
 func (a queueCommands) queueSetStatusCommand() *cobra.Command {
 	var change signals.SetStatus
+	var priority int
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "set-status <thread> <eventId> <status>",
 		Short: "Give an event another status by hand",
@@ -83,9 +84,13 @@ func (a queueCommands) queueSetStatusCommand() *cobra.Command {
 
 An event that waits and is given another status than pending is never processed; the turn
 of the one that is being processed is interrupted. pending processes a failed event
-again, and the one that is being processed once more.`,
+again, and the one that is being processed once more; with --priority, it moves one that
+waits.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change.EventID, change.Status = args[1], event.ItemStatus(args[2])
+			if cmd.Flags().Changed("priority") {
+				change.Priority = &priority
+			}
 			if !slices.Contains(settable, change.Status) {
 				return usagef("the status is %q, must be pending, completed, failed, expired or overwritten", args[2])
 			}
@@ -97,6 +102,7 @@ again, and the one that is being processed once more.`,
 	})
 	byFlag(cmd, "by", &change.By, "who does it", actor)
 	cmd.Flags().StringVar(&change.Reason, "reason", "", "why")
+	cmd.Flags().IntVar(&priority, "priority", 0, "with pending: the new priority of an event that waits or failed; higher first (default: unchanged)")
 	return cmd
 }
 

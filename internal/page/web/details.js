@@ -102,10 +102,14 @@ async function showQueue(id, place) {
     }), { class: "quiet" });
     /** @param {any} item */
     const drop = (item) => control("Drop", () => client.interrupt(id, { eventId: item.id, by: myName() || undefined, reason: "dropped from the queue" }));
+    /** @param {any} item @param {string} label @param {number} priority */
+    const move = (item, label, priority) => control(label, () => client.request("PATCH", `${path}/${encodeURIComponent(item.id)}`, { body: { status: "pending", priority, by: myName() || undefined } }));
+    const first = queue.items[0], last = queue.items.at(-1);
     const rows = [
       queue.processing && row(queue.processing, "processing"),
       ...(queue.waiting ?? []).map((/** @type {any} */ i) => row(i, "waiting")),
-      ...queue.items.map((/** @type {any} */ i) => row(i, "pending", drop(i))),
+      ...queue.items.map((/** @type {any} */ i) => row(i, "pending",
+        i !== first && move(i, "First", first.priority + 1), i !== last && move(i, "Last", last.priority - 1), drop(i))),
       ...queue.failed.map((/** @type {any} */ i) => row(i, "failed",
         control("Retry", () => client.request("POST", `${path}/${encodeURIComponent(i.id)}/retry`, { body: { by: myName() || undefined } })),
         control("Drop", () => client.request("PATCH", `${path}/${encodeURIComponent(i.id)}`, { body: { status: "completed", by: myName() || undefined, reason: "dropped" } })))),
