@@ -329,7 +329,7 @@ func TestPageQueue(t *testing.T) {
 		w.Post(id, text)
 	}
 	p := newBrowser(t).open(w.API.URL + "/#/threads/" + id)
-	p.click("button", "Details")
+	p.click("button", "3 queued")
 	row := func(n int) string { return fmt.Sprintf(".queue-item:nth-child(%d)", n) } // the first one is being processed
 	p.sees(row(2), "one")
 	p.click(row(4)+" button", "First")
@@ -347,6 +347,8 @@ func TestPageQueue(t *testing.T) {
 	require.Len(t, waiting, 2)
 	assert.Contains(t, waiting[0], `"one"`)
 	assert.Contains(t, waiting[1], `"three"`)
+	p.enter("tm-composer textarea", "four")
+	p.sees(".activity button", "3 queued")
 }
 
 // TestFirstSession does what docs/first-session.md says.

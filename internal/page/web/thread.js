@@ -38,6 +38,9 @@ export class ThreadView extends HTMLElement {
   #aborted = new AbortController();
   #stuck = true;
   #filter = { agent: "", kind: "" };
+  /** What waits for its turn: nothing of it is stored yet. @type {any[]} */
+  #queued = [];
+  #queueTimer = 0;
 
   connectedCallback() {
     this.lines = h("div", { class: "lines", role: "log", "aria-label": "Thread", "aria-live": "off" });
@@ -55,7 +58,10 @@ export class ThreadView extends HTMLElement {
       this.composer = /** @type {import("./composer.js").Composer} */ (h("tm-composer", { threadId: this.threadId, busy: () => this.#timeline.current !== undefined }));
       this.side = h("aside", { class: "side", hidden: true, "aria-label": "Details" });
       fill(this, h("div", { class: "thread-main" }, this.heading, this.scroller, this.newest, this.activity, this.composer), this.side);
-      this.composer.addEventListener("posted", () => this.#toEnd());
+      this.composer.addEventListener("posted", () => {
+        this.#toEnd();
+        this.#lookAtQueue();
+      });
     }
     const more = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#earlier(), { root: this.nested ? null : this.scroller, rootMargin: "800px" });
     more.observe(this.top);
@@ -70,6 +76,7 @@ export class ThreadView extends HTMLElement {
   disconnectedCallback() {
     this.#follower?.stop();
     this.#aborted.abort();
+    clearTimeout(this.#queueTimer);
     this.more?.disconnect();
     this.grown?.disconnect();
     cancelAnimationFrame(this.#frame);
@@ -94,6 +101,7 @@ export class ThreadView extends HTMLElement {
       this.#showTop();
       this.#showHeader();
       this.#showActivity();
+      this.#lookAtQueue();
       if (this.anchor) await this.#find(this.anchor);
       else this.#toEnd();
       this.#follow(page.lastEventId ?? "");
@@ -130,6 +138,7 @@ export class ThreadView extends HTMLElement {
       this.#showTop();
     }
     for (const line of this.#timeline.apply(e, id)) this.#changed.add(line);
+    if (e.type === "status" || (e.type === "message" && e.message.senderType !== "agent")) this.#lookAtQueue();
     if (e.type === "status") {
       if (this.#thread && e.status.status === "updated") {
         this.#thread = { ...this.#thread, title: e.status.title ?? this.#thread.title, agents: e.status.agents ?? this.#thread.agents };
@@ -248,18 +257,33 @@ export class ThreadView extends HTMLElement {
     if (this.newest) this.newest.hidden = this.#stuck;
   }
 
+  /** Looks soon at what waits, once for several changes. */
+  #lookAtQueue() {
+    if (this.nested) return;
+    clearTimeout(this.#queueTimer);
+    this.#queueTimer = window.setTimeout(async () => {
+      if (this.#timeline.current === undefined) this.#queued = [];
+      else {
+        try {
+          this.#queued = (await client.request("GET", `/v1/threads/${encodeURIComponent(this.threadId)}/queue`, { signal: this.#aborted.signal })).items;
+        } catch { /* no worker answers now; the next change asks again */ }
+      }
+      this.#showActivity();
+    }, 200);
+  }
+
   #showActivity() {
     const turn = this.#timeline.current;
     if (!this.activity || this.nested) return;
     const waiting = this.#timeline.waiting;
-    const more = this.#timeline.turns.size - 1;
+    const queued = this.#queued.filter((item) => !this.#timeline.turns.has(item.id));
     const retry = turn && this.#timeline.retrying.get(turn.id);
     fill(this.activity, turn && h("div", { class: "row" },
       h("span", { class: waiting.length > 0 ? "pulse waiting" : "pulse", "aria-hidden": "true" }),
       h("span", { class: "grow" }, waiting.length > 0 ? `Waits for a decision on ${waiting.map((l) => l.name).join(", ")}` : retry
         ? `The model call failed ${retry.attempts} times${retry.error ? ` (${cut(retry.error, 80)})` : ""}; it is tried again`
         : "Working", `: “${cut(turn.text || "an event", 60)}”`,
-      more > 0 && button(`${more} queued`, () => this.#details("queue"), { class: "quiet" })),
+      queued.length > 0 && button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => cut(item.payload?.content ?? item.type, 60)).join("\n") })),
       may("operate") && button(`Stop “${cut(turn.text || "the event", 24)}”`, (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () =>
         client.interrupt(this.threadId, { eventId: turn.id, by: myName() || undefined })), { class: "danger" })));
     this.composer?.showBusy(turn !== undefined);
