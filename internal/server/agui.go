@@ -76,7 +76,7 @@ func (h *aguiHandlers) registerAGUI() {
 			"Snapshots of the thread and its messages, and the run in progress, if there is one. Errors are text.", auth.RoleRead, h.connect,
 		},
 	} {
-		registerChat(h.core, one.role, huma.Operation{
+		registerText(h.core, one.role, huma.Operation{
 			OperationID: one.id, Method: http.MethodPost, Path: one.path, Tags: []string{"chat"}, Summary: one.summary, Description: one.description,
 			Responses: map[string]*huma.Response{"200": h.eventStream("The events of a run")}, Errors: []int{400, 404, 409, 413, 415, 422, 429, 503},
 		}, func(ctx context.Context, in *chatInput) (*huma.StreamResponse, error) {

@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -87,18 +86,18 @@ type chatMessagesOutput struct {
 func (h *chatHandlers) registerChat() {
 	tags := []string{"chat"}
 	stream := h.eventStream("A UI message stream")
-	registerChat(h.core, auth.RolePost, huma.Operation{
+	registerText(h.core, auth.RolePost, huma.Operation{
 		OperationID: "chat", Method: http.MethodPost, Path: "/v1/chat", Tags: tags, Summary: "Talk to a thread from the AI SDK",
 		Description: "The response is the UI message stream of the turn. It finishes with the turn, or when the turn waits for a person or for the client. Errors are text.",
 		Responses:   map[string]*huma.Response{"200": stream}, Errors: []int{400, 404, 409, 413, 415, 422, 429, 503},
 	}, h.chat)
 	describeBody[chatRequest](h.core, "/v1/chat", "ChatRequest")
-	registerChat(h.core, auth.RoleRead, huma.Operation{
+	registerText(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "resumeChat", Method: http.MethodGet, Path: "/v1/chat/{id}/stream", Tags: tags, Summary: "Resume the stream of a chat",
 		Description: "The message of the turn in progress, from its beginning; 204 without a turn. With startIndex, a run from that chunk on. Errors are text.",
 		Responses:   map[string]*huma.Response{"200": stream, "204": {Description: "No turn is in progress"}}, Errors: []int{404, 422, 503},
 	}, h.resume)
-	registerChat(h.core, auth.RoleOperate, huma.Operation{
+	registerText(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "stopChat", Method: http.MethodPost, Path: "/v1/chat/{id}/stop", Tags: tags, Summary: "Stop the turn of a chat",
 		Description: "Unlike closing the connection, which stops nothing. Errors are text.", DefaultStatus: http.StatusAccepted, Errors: []int{404, 409, 503},
 	}, h.stop)
@@ -108,9 +107,9 @@ func (h *chatHandlers) registerChat() {
 	}, h.messages)
 }
 
-// registerChat adds an operation whose errors are text, which frontends show to people as it is. Clients
+// registerText adds an operation whose errors are text, which frontends show to people as it is. Clients
 // may add fields to its body.
-func registerChat[I any](c *core, role auth.Role, op huma.Operation, handler func(context.Context, *I) (*huma.StreamResponse, error)) {
+func registerText[I any](c *core, role auth.Role, op huma.Operation, handler func(context.Context, *I) (*huma.StreamResponse, error)) {
 	op.SkipValidateBody = true
 	register(c, role, op, func(ctx context.Context, in *I) (*huma.StreamResponse, error) {
 		out, err := handler(ctx, in)
@@ -342,89 +341,6 @@ func (h *chatHandlers) goOn(ctx context.Context, body *chatRequest, m chatMessag
 	return h.stream(ctx, body, answer{
 		MessageID: messageID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}, After: after, Settled: settled, Before: thread.Head,
 	})
-}
-
-// answers returns what the message says about calls. What the person saw of a call has to be what is
-// stored.
-func (m chatMessage) answers() []callAnswer {
-	var out []callAnswer
-	for _, p := range m.Parts {
-		a := callAnswer{callID: p.ToolCallID}
-		switch {
-		case p.State == "approval-responded" && p.Approval != nil && p.Approval.Approved != nil:
-			a.decision = &signals.Decide{Decision: event.DecisionDeny, Reason: p.Approval.Reason, ToolArgs: p.Input}
-			if *p.Approval.Approved {
-				a.decision.Decision = event.DecisionApprove
-			}
-		case p.State == "output-available":
-			a.result = &signals.ToolResult{Output: outputText(p.Output)}
-		case p.State == "output-error":
-			a.result = &signals.ToolResult{Output: p.ErrorText, IsError: true}
-		default:
-			continue
-		}
-		out = append(out, a)
-	}
-	return out
-}
-
-// callAnswer is what a client says about a call: a decision, or the result of a tool that it runs.
-type callAnswer struct {
-	callID   string
-	decision *signals.Decide
-	result   *signals.ToolResult
-}
-
-// settle takes the answers to calls that wait for them, and returns those calls. Answers to others
-// are repeated, or late, and change nothing.
-func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answers []callAnswer) (settled []string, err error) {
-	by, err := actor(ctx, "sender", sender, byAPI)
-	if err != nil {
-		return nil, err
-	}
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	waiting, err := h.threads.Approvals(within, threadID)
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range answers {
-		switch {
-		case a.decision != nil:
-			i := slices.IndexFunc(waiting.Approvals, func(r event.ApprovalRequest) bool { return r.ToolCallID == a.callID })
-			if i < 0 {
-				continue
-			}
-			a.decision.By, a.decision.Round = by, waiting.Approvals[i].Round
-			err = h.decide(within, threadID, a)
-		case a.result != nil:
-			if !slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.callID }) {
-				continue
-			}
-			a.result.ToolCallID, a.result.By = a.callID, by
-			if len(a.result.Output) > signals.MaxPayload {
-				return nil, tooLarge("messages", len(a.result.Output))
-			}
-			_, err = h.threads.ToolResult(within, threadID, *a.result)
-		}
-		if err != nil {
-			return nil, err
-		}
-		settled = append(settled, a.callID)
-	}
-	return settled, nil
-}
-
-func (h *chatHandlers) decide(ctx context.Context, threadID string, a callAnswer) error {
-	if err := needs(ctx, auth.RoleApprove, "a decision"); err != nil {
-		return err
-	}
-	a.decision.ToolCallID = a.callID
-	if err := a.decision.Validate(); err != nil {
-		return err
-	}
-	got, err := h.threads.Decide(ctx, threadID, *a.decision)
-	return orRefused(err, decisionRefusals, ToolCallPath{ThreadPath{threadID}, a.callID}, got.Result)
 }
 
 func (h *chatHandlers) stop(ctx context.Context, in *ThreadPath) (*huma.StreamResponse, error) {

@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"slices"
+
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// answers returns what the message says about calls. What the person saw of a call has to be what is
+// stored.
+func (m chatMessage) answers() []callAnswer {
+	var out []callAnswer
+	for _, p := range m.Parts {
+		a := callAnswer{callID: p.ToolCallID}
+		switch {
+		case p.State == "approval-responded" && p.Approval != nil && p.Approval.Approved != nil:
+			a.decision = &signals.Decide{Decision: event.DecisionDeny, Reason: p.Approval.Reason, ToolArgs: p.Input}
+			if *p.Approval.Approved {
+				a.decision.Decision = event.DecisionApprove
+			}
+		case p.State == "output-available":
+			a.result = &signals.ToolResult{Output: outputText(p.Output)}
+		case p.State == "output-error":
+			a.result = &signals.ToolResult{Output: p.ErrorText, IsError: true}
+		default:
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// callAnswer is what a client says about a call: a decision, or the result of a tool that it runs.
+type callAnswer struct {
+	callID   string
+	decision *signals.Decide
+	result   *signals.ToolResult
+}
+
+// settle takes the answers to calls that wait for them, and returns those calls. Answers to others
+// are repeated, or late, and change nothing.
+func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answers []callAnswer) (settled []string, err error) {
+	by, err := actor(ctx, "sender", sender, byAPI)
+	if err != nil {
+		return nil, err
+	}
+	within, cancel := h.answer(ctx)
+	defer cancel()
+	waiting, err := h.threads.Approvals(within, threadID)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		switch {
+		case a.decision != nil:
+			i := slices.IndexFunc(waiting.Approvals, func(r event.ApprovalRequest) bool { return r.ToolCallID == a.callID })
+			if i < 0 {
+				continue
+			}
+			a.decision.By, a.decision.Round = by, waiting.Approvals[i].Round
+			err = h.decide(within, threadID, a)
+		case a.result != nil:
+			if !slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.callID }) {
+				continue
+			}
+			a.result.ToolCallID, a.result.By = a.callID, by
+			if len(a.result.Output) > signals.MaxPayload {
+				return nil, tooLarge("messages", len(a.result.Output))
+			}
+			_, err = h.threads.ToolResult(within, threadID, *a.result)
+		}
+		if err != nil {
+			return nil, err
+		}
+		settled = append(settled, a.callID)
+	}
+	return settled, nil
+}
+
+func (h *chatHandlers) decide(ctx context.Context, threadID string, a callAnswer) error {
+	if err := needs(ctx, auth.RoleApprove, "a decision"); err != nil {
+		return err
+	}
+	a.decision.ToolCallID = a.callID
+	if err := a.decision.Validate(); err != nil {
+		return err
+	}
+	got, err := h.threads.Decide(ctx, threadID, *a.decision)
+	return orRefused(err, decisionRefusals, ToolCallPath{ThreadPath{threadID}, a.callID}, got.Result)
+}
