@@ -65,20 +65,21 @@ func TestCodeIsNotDivided(t *testing.T) {
 
 func TestProse(t *testing.T) {
 	for name, c := range map[string]struct{ source, want string }{
-		"heading":        {"# A title", "demo ›\nA title"},
-		"numbers":        {"3. a\n4. b", "demo ›\n3. a\n4. b"},
-		"nested list":    {"- a\n  - b\n- c", "demo ›\n• a\n  • b\n• c"},
-		"loose list":     {"- a\n\n  more\n- b", "demo ›\n• a\n\n  more\n• b"},
-		"quote":          {"> a\n> b", "demo ›\n│ a\n│ b"},
-		"link":           {"see [docs](https://example.com/x) and https://example.com", "demo › see docs (https://example.com/x)\nand https://example.com"},
-		"script":         {"<script>alert(1)</script> [x](javascript:alert(1))", "demo › <script>alert(1)</script>\n[x](javascript:alert(1))"},
-		"table":          {"| a | bb |\n|---|---|\n| ccc | d |", "demo ›\na   │ bb\n────┼───\nccc │ d"},
-		"rule":           {"a\n\n---\n\nb", "demo › a\n\n───\n\nb"},
-		"line feeds":     {"a\nb", "demo › a\nb"},
-		"long":           {"one two three four five six seven eight nine ten", "demo › one two three four five six seven\neight nine ten"},
-		"escape":         {"\x1b[31mred\u202e", `demo › \u001b[31mred\u202e`},
-		"entity":         {"&#27;[31mred &#x202e;", `demo › \u001b[31mred \u202e`},
-		"code in a line": {"use `a  b`", "demo › use a  b"},
+		"heading":                 {"# A title", "demo ›\nA title"},
+		"numbers":                 {"3. a\n4. b", "demo ›\n3. a\n4. b"},
+		"nested list":             {"- a\n  - b\n- c", "demo ›\n• a\n  • b\n• c"},
+		"loose list":              {"- a\n\n  more\n- b", "demo ›\n• a\n\n  more\n• b"},
+		"quote":                   {"> a\n> b", "demo ›\n│ a\n│ b"},
+		"link":                    {"see [docs](https://example.com/x) and https://example.com", "demo › see docs (https://example.com/x)\nand https://example.com"},
+		"script":                  {"<script>alert(1)</script> [x](javascript:alert(1))", "demo › <script>alert(1)</script>\n[x](javascript:alert(1))"},
+		"table":                   {"| a | bb |\n|---|---|\n| ccc | d |", "demo ›\na   │ bb\n────┼───\nccc │ d"},
+		"rule":                    {"a\n\n---\n\nb", "demo › a\n\n───\n\nb"},
+		"line feeds":              {"a\nb", "demo › a\nb"},
+		"long":                    {"one two three four five six seven eight nine ten", "demo › one two three four five six seven\neight nine ten"},
+		"escape":                  {"\x1b[31mred\u202e", `demo › \u001b[31mred\u202e`},
+		"entity":                  {"&#27;[31mred &#x202e;", `demo › \u001b[31mred \u202e`},
+		"code in a line":          {"use `a  b`", "demo › use a  b"},
+		"words of several styles": {"one two three four five six s**even**. eight", "demo › one two three four five six\nseven. eight"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lines []string

@@ -245,28 +245,35 @@ func textOf(nodes []markdown.Node) string {
 // width returns the number of cells that text takes.
 func width(text term.Text) int { return ansi.StringWidth(term.Render(text, false)) }
 
-// wrap breaks text at line feeds, and between words where it exceeds the width.
+// wrap breaks text at line feeds, and behind spaces where it exceeds the width.
 func wrap(text term.Text, limit int) []term.Text {
 	lines := []term.Text{nil}
+	var word term.Text // up to its spaces, in one style or several
 	used := 0
-	add := func(s term.Span, cells int) {
-		lines[len(lines)-1] = append(lines[len(lines)-1], s)
+	end := func() {
+		cells := width(word)
+		if limit > 0 && used > 0 && used+ansi.StringWidth(strings.TrimRight(term.Render(word, false), " ")) > limit {
+			lines, used = append(lines, nil), 0
+		}
+		lines[len(lines)-1] = append(lines[len(lines)-1], word...)
 		used += cells
+		word = nil
 	}
 	for _, s := range text {
 		for i, part := range strings.Split(s.Text, "\n") {
 			if i > 0 {
+				end()
 				lines, used = append(lines, nil), 0
 			}
-			for _, word := range words(part) {
-				cells := ansi.StringWidth(term.Render(term.Text{{Text: word}}, false))
-				if limit > 0 && used > 0 && used+ansi.StringWidth(strings.TrimRight(word, " ")) > limit {
-					lines, used = append(lines, nil), 0
+			for _, piece := range words(part) {
+				word = append(word, term.Span{Style: s.Style, Text: piece})
+				if strings.HasSuffix(piece, " ") {
+					end()
 				}
-				add(term.Span{Style: s.Style, Text: word}, cells)
 			}
 		}
 	}
+	end()
 	return lines
 }
 
