@@ -105,6 +105,16 @@ func TestTitlesAreVisible(t *testing.T) {
 	p.exits(exitOK)
 }
 
+func TestRefusedMessageLeavesNothingToWaitFor(t *testing.T) {
+	w := newWorld(t)
+	w.refuses = true
+	p := w.start(true, "chat", "t1")
+	p.types("hello\n")
+	p.shows("› hello\nerror: post to thread \"t1\": refused: no\n›\nt1")
+	p.presses(ctrlD)
+	p.exits(exitOK)
+}
+
 func TestMarkdownIsRendered(t *testing.T) {
 	w := newWorld(t)
 	p := w.start(true, "chat", "t1")

@@ -296,6 +296,9 @@ func (w *world) Turn(ctx context.Context, id string, p signals.Post) (signals.Tu
 	if err := w.known(id); err != nil {
 		return result, err
 	}
+	if w.refuses {
+		return result, fmt.Errorf("post to thread %q: %w: no", id, signals.ErrRefused)
+	}
 	var m event.NewMessage
 	require.NoError(w.t, json.Unmarshal(p.Payload, &m))
 	var again bool

@@ -108,6 +108,9 @@ func (s *session) post(ctx context.Context, text string, busy signals.OnBusy) {
 func (s *session) turnEnded(ctx context.Context, end ended, err error) {
 	s.failed = err != nil || end.result.Status == signals.TurnFailed
 	if err != nil {
+		if s.turns == 0 {
+			s.atRest()
+		}
 		s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
 		s.closed = s.closed || errors.Is(err, signals.ErrThreadClosed)
 		return
