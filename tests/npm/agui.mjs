@@ -66,6 +66,7 @@ const scenarios = {
     assert.match(lines.slice(2, 4).join(), /noted: a/);
     assert.match(lines.slice(2, 4).join(), /unknown tool/);
     assert.deepEqual(view((await connected("tools")).messages), view(one.messages));
+    assert.equal(one.messages.find((m) => m.toolCalls?.length > 0).name, "assistant");
   },
 
   async interrupt() {

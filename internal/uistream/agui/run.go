@@ -155,7 +155,11 @@ func (r *Run) call(c uistream.Chunk) []Event {
 	if r.known[c.ToolCallID] {
 		return begins
 	}
-	out := []Event{{Type: "TOOL_CALL_START", ToolCallID: c.ToolCallID, ToolCallName: c.ToolName, ParentMessageID: c.Reply}}
+	var out []Event
+	if r.agent != "" && c.Reply != "" && r.parts[c.Reply] == 0 { // a reply without text says whose it is
+		out = append(r.begin(c.Reply, Event{Type: "TEXT_MESSAGE_START", Role: "assistant", Name: r.agent}), r.piece(c.Reply, Event{Type: "TEXT_MESSAGE_END"})...)
+	}
+	out = append(out, Event{Type: "TOOL_CALL_START", ToolCallID: c.ToolCallID, ToolCallName: c.ToolName, ParentMessageID: c.Reply})
 	if args := text(c.Input); args != "" {
 		out = append(out, Event{Type: "TOOL_CALL_ARGS", ToolCallID: c.ToolCallID, Delta: args})
 	}

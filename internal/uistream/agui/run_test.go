@@ -83,3 +83,18 @@ func TestSubAgents(t *testing.T) {
 	done := agui.NewRun("t", "run", map[string]bool{"c": true, agui.ResultID("c"): true})
 	assert.Empty(t, events(t, done, call, uistream.Chunk{Type: "tool-output-available", ToolCallID: "c", Output: json.RawMessage(`"x"`)}))
 }
+
+func TestCallsWithoutTextSayWhoseTheyAre(t *testing.T) {
+	agent := uistream.Chunk{Type: "data-agent", Data: map[string]string{"name": "bot"}}
+	call := func(id string) uistream.Chunk {
+		return uistream.Chunk{Type: "tool-input-available", ToolCallID: id, ToolName: "f", Input: json.RawMessage(`{}`), Reply: "r"}
+	}
+	run := agui.NewRun("t", "run", nil)
+	assert.Equal(t, `{"type":"TEXT_MESSAGE_START","messageId":"r","role":"assistant","name":"bot"}
+{"type":"TEXT_MESSAGE_END","messageId":"r"}
+{"type":"TOOL_CALL_START","toolCallId":"c","toolCallName":"f","parentMessageId":"r"}
+{"type":"TOOL_CALL_ARGS","delta":"{}","toolCallId":"c"}
+{"type":"TOOL_CALL_END","toolCallId":"c"}`, events(t, run, agent, call("c")))
+	assert.NotContains(t, events(t, run, call("d")), "TEXT_MESSAGE", "once")
+	assert.NotContains(t, events(t, agui.NewRun("t", "run", map[string]bool{"r": true}), agent, call("c")), "TEXT_MESSAGE", "the client has it")
+}
