@@ -320,6 +320,25 @@ func TestPageApprovals(t *testing.T) {
 	p.until(`document.querySelector("#nav .count").hidden`)
 }
 
+// TestPageAgentsSideBySide watches two agents that write at the same time.
+func TestPageAgentsSideBySide(t *testing.T) {
+	one := func(name string) agent.Agent {
+		return agent.Agent{Name: name, Instructions: "You help.", Model: "openai/stand-in"}
+	}
+	w := harness.New(t, harness.Options{Agents: []agent.Agent{one("planner"), one("reviewer")}})
+	id := w.Open("planner", "reviewer")
+	p := newBrowser(t).open(w.API.URL + "/#/threads/" + id)
+	p.enter("tm-composer textarea", "count 300 every 20ms")
+	beside := `(() => {
+		const [a, b, ...more] = [...document.querySelectorAll(".message[data-beside]")].map((m) => m.getBoundingClientRect());
+		return more.length === 0 && b?.top === a?.top && b?.left > a?.right;
+	})()`
+	p.until(beside)
+	p.sees(".message", "298 299 300")
+	p.until(`document.querySelectorAll(".message.streaming").length === 0`)
+	p.until(beside) // they stay where they were read
+}
+
 // TestPageQueue moves what waits.
 func TestPageQueue(t *testing.T) {
 	w := harness.New(t, harness.Options{})

@@ -16,6 +16,9 @@ const PAGE = 200;
 /** How near the end, in pixels, new lines keep the end in view. */
 const NEAR = 80;
 
+/** How many of the newest lines can stand side by side. */
+const MAX_BESIDE = 12;
+
 export class ThreadView extends HTMLElement {
   threadId = "";
   /** The key of the line to show first. */
@@ -171,6 +174,7 @@ export class ThreadView extends HTMLElement {
       } else this.#build([line]);
     }
     this.#changed.clear();
+    this.#beside();
     if (this.#previous === undefined && this.top?.firstChild) this.#showTop(); // something has happened
     this.#showActivity();
     if (stuck) this.#toEnd();
@@ -187,6 +191,21 @@ export class ThreadView extends HTMLElement {
       added.append(element);
     }
     this.lines?.insertBefore(added, before);
+  }
+
+  /** Puts messages side by side that agents write at the same time. They stay where they were read. */
+  #beside() {
+    /** @type {Line[]} */
+    let group = [];
+    const place = () => {
+      if (new Set(group.map((line) => line.agent)).size > 1) for (const line of group) this.#elements.get(line.key)?.setAttribute("data-beside", "");
+      group = [];
+    };
+    for (const line of this.#timeline.lines.slice(-MAX_BESIDE)) {
+      if (line.kind === "message" && (line.state === "streaming" || this.#elements.get(line.key)?.hasAttribute("data-beside"))) group.push(line);
+      else place();
+    }
+    place();
   }
 
   #showTop() {
