@@ -109,7 +109,7 @@ func (a chatCommands) chat(ctx context.Context, c chatting, id string, isNew boo
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := s.enter(ctx, start, isNew, c.create); err != nil {
+	if err := s.interruptibly(ctx, func(ctx context.Context) error { return s.enter(ctx, start, isNew, c.create) }); err != nil {
 		return a.diagnosed(ctx, t, about(id, err))
 	}
 	interrupts, stop := a.interrupts()
@@ -146,6 +146,22 @@ func (a chatCommands) newSession(c chatting, id string) (*session, signals.Start
 		items: make(chan event.AgentEvent), done: make(chan func()),
 		own: map[string]int{}, lost: map[string]bool{}, swallow: map[string]int{},
 	}, start, nil
+}
+
+// interruptibly calls do, whose context ends with Ctrl-C.
+func (s *session) interruptibly(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if s.console != nil { // on which Ctrl-C is a key, not a signal
+		go func() {
+			select {
+			case <-s.console.Interrupts():
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return do(ctx)
 }
 
 // enter opens the thread, or shows its current state.

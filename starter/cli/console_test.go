@@ -115,6 +115,14 @@ func TestRefusedMessageLeavesNothingToWaitFor(t *testing.T) {
 	p.exits(exitOK)
 }
 
+func TestInterruptBeforeTheThreadAnswers(t *testing.T) {
+	w := newWorld(t)
+	p := w.start(true, "chat", "slow")
+	p.presses(ctrlC)
+	p.exits(exitFailed)
+	require.Equal(t, "starter: stopped\n", p.err.String())
+}
+
 func TestMarkdownIsRendered(t *testing.T) {
 	w := newWorld(t)
 	p := w.start(true, "chat", "t1")

@@ -406,7 +406,11 @@ func (w *world) Control(_ context.Context, id string, c signals.Control) error {
 	return nil
 }
 
-func (w *world) State(_ context.Context, id string) (signals.State, error) {
+func (w *world) State(ctx context.Context, id string) (signals.State, error) {
+	if id == "slow" {
+		<-ctx.Done()
+		return signals.State{}, ctx.Err()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state, w.known(id)
@@ -563,7 +567,7 @@ func (p *program) exits(code int) {
 		if it, ok := p.out.(*terminal); ok { // the shell goes on
 			_, err := io.WriteString(it.program, "$ ")
 			require.NoError(p.t, err)
-			require.Eventually(p.t, func() bool { return strings.HasSuffix(p.out.String(), "\n$") }, patience, tick, "%s", p.out)
+			require.Eventually(p.t, func() bool { return strings.HasSuffix("\n"+p.out.String(), "\n$") }, patience, tick, "%s", p.out)
 		}
 	case <-time.After(patience):
 		require.Fail(p.t, "it does not end", "stdout: %s", p.out)
