@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -130,8 +131,14 @@ func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamRespo
 	if err := needs(ctx, auth.RoleRead, "the stream"); err != nil {
 		return nil, err
 	}
-	if n := len(in.Messages); n > 0 && in.Messages[n-1].Role == "user" && len(in.Resume) == 0 {
-		return h.start(ctx, in, in.Messages[n-1])
+	if n := len(in.Messages); n > 0 && in.Messages[n-1].Role == "user" {
+		last := in.Messages[n-1]
+		if len(in.Resume) == 0 {
+			return h.start(ctx, in, last)
+		}
+		if known, err := h.record(ctx, in.ThreadID, last.ID); err != nil || known == nil {
+			return nil, cmp.Or(err, refuse(http.StatusUnprocessableEntity, "messages", "ends with a new message beside the answers in resume: send it in a run of its own, after them"))
+		}
 	}
 	thread, err := h.store.Thread(ctx, h.key(in.ThreadID))
 	if err != nil {

@@ -376,16 +376,19 @@ func (h *chatHandlers) messages(ctx context.Context, in *chatMessagesInput) (*ch
 // resume streams the message of the turn in progress, or a run from one of its chunks on.
 func (h *chatHandlers) resume(ctx context.Context, in *resumeInput) (*huma.StreamResponse, error) {
 	body := &chatRequest{ID: in.ID, Version: in.Version, Indexed: in.StartIndex >= 0}
-	if run, isRun := strings.CutPrefix(in.ID, runPrefix); isRun {
-		known, err := parseRun(run)
+	if id, isRun := strings.CutPrefix(in.ID, runPrefix); isRun {
+		known, err := parseRun(id)
 		if err != nil {
 			return nil, err
 		}
-		body.ID, body.Tools, known.Skip = known.ThreadID, known.Tools, max(in.StartIndex, 0)
+		body.ID, body.Tools, body.Indexed, known.Skip = known.ThreadID, known.Tools, true, max(in.StartIndex, 0)
 		out, err := h.stream(ctx, body, known.answer)
 		return out, h.problem(ctx, body.ID, err)
 	}
 	at, err := h.turnInProgress(ctx, in.ID)
+	if err == nil && at == nil && in.StartIndex > 0 { // it has ended since the client lost it
+		at, err = h.lastTurn(ctx, in.ID)
+	}
 	switch {
 	case err != nil:
 		return nil, h.problem(ctx, in.ID, err)
@@ -411,6 +414,20 @@ func (h *chatHandlers) turnInProgress(ctx context.Context, id string) (*answer, 
 	record, err := h.record(ctx, id, state.Body.Turn.EventID)
 	if err != nil || record == nil {
 		return nil, err // a turn that has just begun has nothing stored
+	}
+	at, err := h.lastIn(ctx, id, record)
+	return &at, err
+}
+
+// lastTurn returns the last assistant message of the thread, or nil without one.
+func (h *chatHandlers) lastTurn(ctx context.Context, id string) (*answer, error) {
+	newest, err := h.store.Records(ctx, h.key(id), store.Query{Types: []string{event.TypeMessage}, Newest: true, Limit: 1})
+	if err != nil || len(newest) == 0 {
+		return nil, err
+	}
+	record, err := h.record(ctx, id, newest[0].EventID)
+	if err != nil || record == nil {
+		return nil, err
 	}
 	at, err := h.lastIn(ctx, id, record)
 	return &at, err

@@ -234,7 +234,7 @@ func (in *Inbox) move(now time.Time, q *Queued, c signals.SetStatus) event.Item 
 	s := in.thread
 	q.Item.Priority, q.Item.UpdatedAt = *c.Priority, now
 	s.Outbox.recordIn(q.root(), recordid.StatusSet(q.Item.ID, s.newID(now)), event.TypeStatus, q.Item.TraceID, q.Item.ID, now,
-		event.StatusChange{Status: string(event.ItemPending), Detail: fmt.Sprintf("%s priority %d", q.Item.ID, q.Item.Priority), By: c.By})
+		event.StatusChange{Status: string(event.ItemPending), Detail: fmt.Sprintf("priority %d", q.Item.Priority), By: c.By})
 	return q.Item
 }
 

@@ -182,7 +182,7 @@ func TestMoveInTheQueue(t *testing.T) {
 	move("e1", -1)
 	require.Equal(t, []string{"e3", "e2", "e1"}, order())
 	last := s.Outbox.Pending[len(s.Outbox.Pending)-1]
-	require.JSONEq(t, `{"status":"pending","detail":"e1 priority -1","by":"ann"}`, string(last.Payload), "who moved it is stored")
+	require.JSONEq(t, `{"status":"pending","detail":"priority -1","by":"ann"}`, string(last.Payload), "who moved it is stored")
 
 	_, _, err := s.Inbox.SetStatus(t0, setTo("e2", event.ItemFailed))
 	require.NoError(t, err)

@@ -382,7 +382,8 @@ func TestWatchWhatIsNotThere(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(srv.Close)
 	w.url = srv.URL
-	w.fails(exitFailed, `there is no thread "gone"`, "watch", "gone")
+	w.listed = []threadclient.Summary{{ThreadID: "gome"}}
+	w.fails(exitFailed, `there is no thread "gone" in namespace "default": "starter list" shows the threads, "starter open gone" makes it; did you mean gome?`, "watch", "gone")
 	w.url = "http://" + nobody
 	errs := w.fails(exitFailed, "the Threadmill API does not answer at "+w.url+`: start it with "go run ./devserver"`, "watch", "t1")
 	require.Equal(t, 1, strings.Count(errs, "\n"))

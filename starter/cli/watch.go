@@ -100,7 +100,7 @@ func (v viewer) exists(ctx context.Context) error {
 		if err == nil && state.Status == signals.ThreadClosed {
 			return signals.ErrThreadClosed
 		}
-		return err
+		return about(v.thread, err)
 	})
 }
 

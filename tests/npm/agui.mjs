@@ -77,6 +77,7 @@ const scenarios = {
     await say(other, "and another thing");
     assert.match(other.events.find((e) => e.type === "RUN_ERROR").message, /waits for a decision on its call of ask/);
     assert.equal(first.metadata.request.toolName, "ask");
+    await assert.rejects(other.runAgent({ resume: [{ interruptId: first.id, status: "cancelled" }] }), /send it in a run of its own/, "no message is lost");
     await one.runAgent({ resume: [
       { interruptId: first.id, status: "resolved", payload: { approved: true, editedArgs: { text: "edited" } } },
       { interruptId: second.id, status: "cancelled", payload: { reason: "not b" } },

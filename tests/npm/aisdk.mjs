@@ -317,9 +317,11 @@ const scenarios = {
     assert.deepEqual([idle.status, idle.messages.length], ["ready", 2], idle.error?.message);
     const sent = c.sendMessage({ text: "count 50 every 20ms" });
     await until(async () => (await reload("workflow")).length >= 3);
-    const tab = chat("workflow", { messages: await reload("workflow"), transport: await workflow() });
+    const tabWire = scissors(300);
+    const tab = chat("workflow", { messages: await reload("workflow"), transport: await workflow({ fetch: tabWire.fetch, maxConsecutiveErrors: 1000 }) });
     await tab.resumeStream();
     await sent;
+    assert.ok(tabWire.cuts > 0);
     await same(c);
     assert.deepEqual(view(tab.messages), view(c.messages));
     for (const id of ["~", "~e30", "~bnVsbA", `~${btoa('{"t":"workflow","m":"x","f":"-1"}')}`, `~${btoa('{"t":"../x","m":"x"}')}`, `~${btoa('{"t":"workflow","m":"x","f":{"Seq":-1}}')}`]) {

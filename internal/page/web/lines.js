@@ -260,6 +260,8 @@ export function statusText(s) {
       return `Hook${detail}`;
     case "retried":
       return `Retried${by}`;
+    case "pending":
+      return `Moved in the queue${by}${detail}`;
     case "unmatched":
       return `No rule matches the event${detail}`;
   }

@@ -141,7 +141,8 @@ export class ThreadView extends HTMLElement {
       this.#showTop();
     }
     for (const line of this.#timeline.apply(e, id)) this.#changed.add(line);
-    if (e.type === "status" || (e.type === "message" && e.message.senderType !== "agent")) this.#lookAtQueue();
+    // Messages leave the queue when their turn begins; statuses tell what was moved, dropped or ended.
+    if (e.type === "status" || (e.type === "message" && e.message.senderType === "user")) this.#lookAtQueue();
     if (e.type === "status") {
       if (this.#thread && e.status.status === "updated") {
         this.#thread = { ...this.#thread, title: e.status.title ?? this.#thread.title, agents: e.status.agents ?? this.#thread.agents };

@@ -16,7 +16,7 @@ func TestWait(t *testing.T) {
 		assert.Empty(t, out.String(), "it was there at once")
 
 		stop := Wait(&out, "waiting\x1b[2J")
-		time.Sleep(waitBefore + time.Millisecond)
+		<-time.After(waitBefore + time.Millisecond)
 		synctest.Wait()
 		assert.Contains(t, out.String(), `waiting\u001b[2J · 1 s`)
 		stop()

@@ -264,6 +264,8 @@ func (r *Renderer) status(s event.StatusChange) {
 		text = "thread closed"
 	case event.StatusRetried:
 		text = "tried again"
+	case string(event.ItemPending):
+		text = "moved in the queue"
 	case event.StatusUpdated:
 		r.line(dim, "· "+cmp.Or(oneLine(s.Detail), "thread")+" set"+suffix(" by ", visible(s.By))+suffix(": ", visible(cmp.Or(strings.Join(s.Agents, ", "), s.Title))))
 		return
