@@ -6,6 +6,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
@@ -27,7 +28,7 @@ func prepare(who agent.Agent, in thread.ModelStep, newest []store.Message) []llm
 		if !v.concerns(m) {
 			continue
 		}
-		if shown, ok := asSeenBy(who.Name, m.Message); ok && !blank(shown) {
+		if shown, ok := modelcontext.SeenBy(who.Name, m.Message); ok && !blank(shown) {
 			out = append(out, shown)
 		}
 	}
@@ -90,7 +91,7 @@ func (v view) asks(m store.Message) bool {
 // question returns the question of the run in the form for the model.
 func (v view) question(messages []store.Message) llm.Message {
 	if i := slices.IndexFunc(messages, v.asks); i >= 0 {
-		if m, ok := asSeenBy(v.name, messages[i].Message); ok && m.Role == event.RoleUser && !blank(m) {
+		if m, ok := modelcontext.SeenBy(v.name, messages[i].Message); ok && m.Role == event.RoleUser && !blank(m) {
 			return m
 		}
 	}
@@ -145,58 +146,10 @@ func (v view) chronological(newest []store.Message) []store.Message {
 	return slices.Concat(before, all[asked:asked+1], after)
 }
 
-// asSeenBy returns a message in the form for one agent's model.
-func asSeenBy(agentName string, m event.Message) (llm.Message, bool) {
-	own := strings.EqualFold(m.AgentID, agentName)
-	switch m.SenderType {
-	case event.CreatedByUser:
-		return llm.Message{Role: event.RoleUser, Name: m.SenderID, Content: m.Content, Parts: partTexts(m)}, true
-	case event.CreatedBySystem:
-		return llm.Message{Role: event.RoleSystem, Content: m.Content}, true
-	case event.CreatedByAgent:
-		if own {
-			return llm.Message{Role: event.RoleAssistant, Content: m.Content, ToolCalls: byTools(m.ToolCalls)}, true
-		}
-		return llm.Message{Role: event.RoleUser, Name: m.SenderID, Content: m.SenderID + ": " + m.Content}, m.Content != ""
-	case event.CreatedByTool:
-		if m.ToolCallID == "" {
-			return llm.Message{Role: event.RoleUser, Name: m.SenderID, Content: m.SenderID + ": " + m.Content}, true
-		}
-		return llm.Message{Role: event.RoleTool, Content: m.Content, ToolCallID: m.ToolCallID, IsError: m.IsError}, own
-	}
-	return llm.Message{}, false
-}
-
 // blank reports whether a message is empty, which providers reject. Replies and results are handled
 // by [llm.Repair].
 func blank(m llm.Message) bool {
 	return (m.Role == event.RoleUser || m.Role == event.RoleSystem) && strings.TrimSpace(m.Content) == ""
-}
-
-// clientCall is the prefix of calls that clients show, such as client.requestApproval. No tool has
-// such a name.
-const clientCall = "client."
-
-// byTools returns the calls that tools run. Models do not see the others.
-func byTools(calls []event.ToolCall) []event.ToolCall {
-	var out []event.ToolCall
-	for _, call := range calls {
-		if !strings.HasPrefix(call.Function.Name, clientCall) {
-			out = append(out, call)
-		}
-	}
-	return out
-}
-
-// partTexts returns the text parts of a message, if it has parts.
-func partTexts(m event.Message) []string {
-	var texts []string
-	for _, p := range m.Parts {
-		if p.Type == event.PartText {
-			texts = append(texts, p.Text)
-		}
-	}
-	return texts
 }
 
 // Placeholders where providers require a message that is not the model's.

@@ -19,6 +19,8 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/modelcontext"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
@@ -110,8 +112,43 @@ func (w *fixture) callModel(in thread.ModelStep) (thread.ModelReply, error) {
 	v, err := w.env.ExecuteActivity(signals.ActivityCallModel, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
+		w.reproduces(in)
 	}
 	return out, err
+}
+
+// reproduces checks that the record of a model call tells what the model saw.
+func (w *fixture) reproduces(in thread.ModelStep) {
+	w.t.Helper()
+	records, err := w.store.RecordsByID(context.Background(), in.Thread, recordid.LLMCall(in.MessageID))
+	require.NoError(w.t, err)
+	var call event.LLMCall
+	if len(records) == 0 {
+		return // interrupted before the first word
+	}
+	require.NoError(w.t, json.Unmarshal(records[0].Payload, &call))
+	if call.Context == nil {
+		return // stored by the test
+	}
+	req, exact, err := modelcontext.Reproduce(context.Background(), w.store, in.Thread, call)
+	require.NoError(w.t, err)
+	require.True(w.t, exact)
+	w.model.mu.Lock()
+	defer w.model.mu.Unlock()
+	var made []string
+	for _, r := range w.model.requests {
+		made = append(made, encoded(w.t, r))
+	}
+	if len(made) > 0 { // the test may have a provider of its own
+		require.Contains(w.t, made, encoded(w.t, req))
+	}
+}
+
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
 }
 
 func (w *fixture) runTool(in thread.ToolStep) (thread.ToolReply, error) {
@@ -172,10 +209,13 @@ func (w *fixture) records() []event.Record {
 	return out
 }
 
+// ids are the ids of the records, without what model calls have in common.
 func (w *fixture) ids() []string {
 	out := []string{}
 	for _, r := range w.records() {
-		out = append(out, r.ID)
+		if r.Type != event.TypePrompt {
+			out = append(out, r.ID)
+		}
 	}
 	return out
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
@@ -84,6 +85,10 @@ type modelCall struct {
 	attempt int
 	started time.Time
 	context []llm.Message
+
+	// saw is what the model sees, and common what this call has in common with others.
+	saw    *event.ModelContext
+	common llm.Request
 
 	// thought and text are what viewers have received. begun reports whether they have received
 	// anything.
@@ -225,12 +230,12 @@ func (c *modelCall) llmCallID() string { return recordid.LLMCall(c.in.MessageID)
 // request returns the request to the model: the agent's instructions, the thread's newest messages
 // with the changes of hooks, and the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
-	var question []string
+	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages}
 	if c.in.Observe == nil {
 		// The event of a retry may have been stored long ago.
-		question = append(question, c.in.ReplyTo)
+		at.Question = c.in.ReplyTo
 	}
-	messages, err := store.Transcript(ctx, c.a.cfg.Store, c.in.Thread, c.agent.Limits.ContextMessages, question...)
+	messages, err := modelcontext.Transcript(ctx, c.a.cfg.Store, c.in.Thread, at)
 	if err != nil {
 		return llm.Request{}, readError(err)
 	}
@@ -239,10 +244,12 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 	if len(tools) > 0 {
 		c.context = withToolRules(c.agent, c.context)
 	}
-	return llm.Request{
+	req := llm.Request{
 		Model: model, Messages: c.context, Tools: tools,
 		Temperature: c.agent.Temperature, MaxOutputTokens: c.agent.MaxOutputTokens, ReasoningEffort: c.agent.ReasoningEffort,
-	}, nil
+	}
+	c.saw, c.common = modelcontext.Describe(c.agent.Name, req, messages, at)
+	return req, nil
 }
 
 func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm.Request) (thread.ModelReply, error) {
@@ -351,9 +358,9 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	record := func(id, typ string, payload any) event.Record {
 		return event.NewRecord(id, typ, c.in.TraceID, c.in.EventID, now, payload).In(c.eventID())
 	}
-	out := []event.Record{record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
+	out := []event.Record{record(c.saw.Prompt, event.TypePrompt, c.common), record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
 		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
-		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(),
+		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw,
 	})}
 	final := event.Final{Agent: c.agent.Name}
 	hold := c.in.Gated

@@ -10,6 +10,7 @@ import (
 const (
 	TypeMessage         = "message"
 	TypeLLMCall         = "llm_call"
+	TypePrompt          = "prompt"
 	TypeToolCall        = "tool_call"
 	TypeApprovalRequest = "approval_request"
 	TypeApproval        = "approval"
@@ -48,7 +49,7 @@ const (
 // Applications may use any other type.
 func Reserved(typ string) bool {
 	switch typ {
-	case TypeLLMCall, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
+	case TypeLLMCall, TypePrompt, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
 		TypeError, TypeRejected, TypeUnqueued, TypeHook, TypeToken, TypeEnv, TypeTask, TypeClientCall, TypeTurnEnded:
 		return true
 	}

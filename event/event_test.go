@@ -122,7 +122,7 @@ func TestEventRefused(t *testing.T) {
 func TestReserved(t *testing.T) {
 	own := map[string]bool{event.TypeToolCall: true, event.TypeLLMCall: true} // hooks see these too
 	for _, typ := range []string{
-		event.TypeLLMCall, event.TypeToolCall, event.TypeApprovalRequest, event.TypeApproval, event.TypeStatus, event.TypeFinal,
+		event.TypeLLMCall, event.TypePrompt, event.TypeToolCall, event.TypeApprovalRequest, event.TypeApproval, event.TypeStatus, event.TypeFinal,
 		event.TypeError, event.TypeRejected, event.TypeHook, event.TypeToken,
 	} {
 		require.True(t, event.Reserved(typ), typ)

@@ -169,14 +169,45 @@ type LLMCall struct {
 
 	// DurationMS is the time from the request to the last token, in milliseconds.
 	DurationMS int64 `json:"durationMs"`
+
+	// Context tells what the model saw.
+	Context *ModelContext `json:"context,omitempty"`
+}
+
+// ModelContext tells what a model saw in one call, without a copy of the thread's messages.
+type ModelContext struct {
+	// Prompt is the id of the "prompt" record: what the agent's calls have in common. Its payload is
+	// the request with the model, the instructions, the tools and the parameters, but without the
+	// conversation.
+	Prompt string `json:"prompt"`
+
+	// Head, Limit and Question select the transcript: the newest Limit messages when Head was the
+	// Seq of the thread's newest record, and the message with the id Question, however old.
+	Head     int64  `json:"head"`
+	Limit    int    `json:"limit"`
+	Question string `json:"question,omitempty"`
+
+	// Parts are the conversation, in order.
+	Parts []ContextPart `json:"parts"`
+
+	// Digest is the SHA-256 of the conversation. It tells whether it is reproduced exactly.
+	Digest string `json:"digest"`
+}
+
+// ContextPart is a part of a conversation: either the messages of the transcript from the Seq First
+// to the Seq Last, or one message that the transcript does not have.
+type ContextPart struct {
+	First   int64           `json:"first,omitempty"`
+	Last    int64           `json:"last,omitempty"`
+	Message json.RawMessage `json:"message,omitempty"`
 }
 
 // Usage counts tokens.
 type Usage struct {
-	InputTokens     int `json:"inputTokens"`
-	OutputTokens    int `json:"outputTokens"`
-	ReasoningTokens int `json:"reasoningTokens,omitempty"`
-	CachedTokens    int `json:"cachedTokens,omitempty"`
+	InputTokens     int `json:"inputTokens" doc:"Of the request"`
+	OutputTokens    int `json:"outputTokens" doc:"Of the reply, with its thoughts"`
+	ReasoningTokens int `json:"reasoningTokens,omitempty" doc:"Of the thoughts"`
+	CachedTokens    int `json:"cachedTokens,omitempty" doc:"Of the request, those that the provider had cached"`
 }
 
 // Add returns the sum of u and v.

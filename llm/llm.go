@@ -22,50 +22,49 @@ type Provider interface {
 // Request is the request of one model call.
 type Request struct {
 	// Model is the provider's name of the model, without the prefix "provider/".
-	Model    string
-	Messages []Message
-	Tools    []Tool
+	Model    string    `json:"model" doc:"The provider's name of the model"`
+	Messages []Message `json:"messages" nullable:"false" doc:"The conversation, the oldest message first"`
+	Tools    []Tool    `json:"tools,omitempty" doc:"The tools that the model could call"`
 
 	// Temperature is the sampling temperature. Nil = the provider's default.
-	Temperature *float64
+	Temperature *float64 `json:"temperature,omitempty" doc:"The sampling temperature. Missing: the provider's default"`
 
 	// MaxOutputTokens limits the response. 0 = the provider's default.
-	MaxOutputTokens int
+	MaxOutputTokens int `json:"maxOutputTokens,omitempty" doc:"The limit of the response. Missing: the provider's default"`
 
 	// ReasoningEffort is passed to the provider unchanged: low, medium, high or a value of its own.
 	// Empty = the provider's default.
-	ReasoningEffort string
+	ReasoningEffort string `json:"reasoningEffort,omitempty" doc:"As the provider names it. Missing: the provider's default"`
 }
 
 // Message is a message of the transcript that a model sees. It contains only the fields that
 // providers accept: no ids, thread or custom fields.
 type Message struct {
-	// Role is system, user, assistant or tool.
-	Role    string
-	Content string
+	Role    string `json:"role" enum:"system,user,assistant,tool" doc:"Who speaks"`
+	Content string `json:"content" doc:"The text"`
 
 	// Parts are the texts that a user's Content consists of, one line each, for providers that
 	// accept messages in parts. Others use Content.
-	Parts []string
+	Parts []string `json:"parts,omitempty" doc:"The texts that content consists of, for providers that accept messages in parts"`
 
 	// Name distinguishes participants with the same role, if the provider supports it.
-	Name string
+	Name string `json:"name,omitempty" doc:"The participant, among those with the same role"`
 
 	// ToolCalls are the calls of an assistant message. A tool message must answer each of them.
-	ToolCalls []event.ToolCall
+	ToolCalls []event.ToolCall `json:"toolCalls,omitempty" doc:"The calls of an assistant message"`
 
 	// ToolCallID is the call that a tool message answers. IsError reports that the call failed.
-	ToolCallID string
-	IsError    bool
+	ToolCallID string `json:"toolCallId,omitempty" doc:"The call that a tool message answers"`
+	IsError    bool   `json:"isError,omitempty" doc:"Whether the call failed"`
 }
 
 // Tool describes a tool to a model.
 type Tool struct {
-	Name        string
-	Description string
+	Name        string `json:"name" doc:"The name of the tool"`
+	Description string `json:"description" doc:"What the tool does"`
 
 	// Parameters is the JSON Schema of the arguments, of type object.
-	Parameters json.RawMessage
+	Parameters json.RawMessage `json:"parameters" doc:"The JSON Schema of the arguments"`
 }
 
 // Delta is a piece of a response: either text or reasoning.

@@ -97,14 +97,15 @@ func (m Message) place() int64 {
 	return m.Record.Seq
 }
 
-// Transcript returns the newest messages that models may see, at most limit, newest first, in the
-// form of
-// [Message.ForModels]. It includes the messages with the ids in also, however old.
+// Transcript returns the newest messages that models may see when head is the Seq of the thread's
+// newest record, at most limit, newest first, in the form of [Message.ForModels]. It includes the
+// messages with the ids in also, however old. Later records change nothing: the same arguments
+// return the same messages.
 //
 // It needs one query, and more if many messages were not passed or were passed late.
-func Transcript(ctx context.Context, s Reader, key Key, limit int, also ...string) ([]Message, error) {
-	t := transcript{found: decisions{}, seen: map[string]bool{}}
-	q := Query{Types: []string{event.TypeMessage, event.TypeHook}, Newest: true, Limit: min(max(limit, 1), MaxLimit)}
+func Transcript(ctx context.Context, s Reader, key Key, head int64, limit int, also ...string) ([]Message, error) {
+	t := transcript{head: head, found: decisions{}, seen: map[string]bool{}}
+	q := Query{Before: head + 1, Types: []string{event.TypeMessage, event.TypeHook}, Newest: true, Limit: min(max(limit, 1), MaxLimit)}
 	for {
 		page, err := s.Records(ctx, key, q)
 		if err != nil {
@@ -136,8 +137,10 @@ func newest(shown []Message, limit int, also []string) []Message {
 	return out
 }
 
-// transcript contains the decisions, the ids of messages, and the visible messages that were read.
+// transcript contains the decisions, the ids of messages, and the visible messages that were read,
+// up to the record head.
 type transcript struct {
+	head  int64
 	found decisions
 	seen  map[string]bool
 	shown []Message
@@ -194,7 +197,7 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []str
 		if err != nil {
 			return err
 		}
-		t.add(records)
+		t.add(slices.DeleteFunc(records, func(r event.Record) bool { return r.Seq > t.head }))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func person(id, content string) event.Message {
 // transcript is what models are shown: id, text, and the arguments of calls, the oldest first.
 func transcript(t *testing.T, r store.Reader, limit int, also ...string) (out []string) {
 	t.Helper()
-	got, err := store.Transcript(t.Context(), r, key, limit, also...)
+	got, err := store.Transcript(t.Context(), r, key, math.MaxInt64-1, limit, also...)
 	require.NoError(t, err)
 	for _, m := range slices.Backward(got) {
 		line := m.Record.ID + " " + m.Content
@@ -127,7 +128,7 @@ func TestTranscriptOfCalls(t *testing.T) {
 	}
 	t.Run("a result that is withheld", func(t *testing.T) {
 		result := event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", Content: "secret", ReplyToMessageID: "m"}
-		got, err := store.Transcript(t.Context(), newReader(t, undecided(result, event.TypeMessage)), key, 10)
+		got, err := store.Transcript(t.Context(), newReader(t, undecided(result, event.TypeMessage)), key, math.MaxInt64-1, 10)
 		require.NoError(t, err)
 		require.Len(t, got, 1, "its call is not left without a result")
 		require.Equal(t, store.WithheldText, got[0].Content)
@@ -162,4 +163,33 @@ func TestTranscriptOfAFlood(t *testing.T) {
 	plain := newReader(t, records[:2]...)
 	transcript(t, plain, 2)
 	require.Equal(t, 1, plain.queries, "one query where nothing was blocked")
+}
+
+// TestTranscriptAtARecord: what comes later changes nothing.
+func TestTranscriptAtARecord(t *testing.T) {
+	changed := person("m2", "changed")
+	records := []event.Record{
+		messageRecord(person("m1", "one")), undecided(person("m2", "two"), event.TypeMessage), messageRecord(person("m3", "three")),
+		decision("m2", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomeReplaced, Message: &changed}),
+		messageRecord(person("m4", "four")), withdrawal("m2"), withdrawal("m1"), messageRecord(person("m5", "five")),
+	}
+	whole := newReader(t, records...)
+	for head := range len(records) {
+		for _, limit := range []int{1, 2, 10} {
+			for _, also := range []string{"", "m2", "m5"} {
+				then, err := store.Transcript(t.Context(), newReader(t, records[:head+1]...), key, int64(head+1), limit, also)
+				require.NoError(t, err)
+				now, err := store.Transcript(t.Context(), whole, key, int64(head+1), limit, also)
+				require.NoError(t, err)
+				require.Equal(t, contentOf(then), contentOf(now), "head %d, limit %d, also %s", head+1, limit, also)
+			}
+		}
+	}
+}
+
+func contentOf(messages []store.Message) (out []string) {
+	for _, m := range messages {
+		out = append(out, m.Content)
+	}
+	return out
 }

@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"signals"},
 	{"internal/searchattr"},
 	{"webhook"},
-	{"internal/thread", "internal/knowledge", "internal/builtin", "internal/registry"},
+	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/registry"},
 	{"signals/threadclient"},
 	{"activities"},
 	{"workflows"},
@@ -73,7 +73,7 @@ var boundaries = []boundary{
 	{
 		name:  "S4-109 decisions are plain Go, without Temporal, I/O or chance",
 		rooms: []string{"internal/thread", "internal/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/thread", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
+		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/thread", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{

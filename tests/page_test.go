@@ -336,6 +336,33 @@ func TestPageAgentsSideBySide(t *testing.T) {
 	p.until(beside) // they stay where they were read
 }
 
+// TestPageModelCall asks what the model saw.
+func TestPageModelCall(t *testing.T) {
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	w.Say(id, "hello")
+	w.Say(id, "use note {\"text\":\"<b>x</b>\"}\nthen\ndone")
+	p := newBrowser(t).open(threadPage(w.API.URL, id))
+	p.click(".message.final:last-of-type button, .message.final ~ .message.final button", "Why?")
+	p.click(".side button", "What the model saw")
+	p.sees(".side .facts", "openai/stand-in")
+	p.sees(".side h3", "Conversation (6)")
+	saw := evaluate[[]string](p, `[...document.querySelectorAll("ol.saw summary")].map((s) => s.textContent)`)
+	require.Len(t, saw, 6)
+	assert.Equal(t, "system You help. Rules for tools:", strings.Join(strings.Fields(saw[0])[:6], " "))
+	assert.Contains(t, saw[3], "use note")
+	assert.NotContains(t, saw[3], "new", "the step before had it")
+	assert.Contains(t, saw[4], "new note")
+	assert.Contains(t, saw[5], "noted: <b>x</b>")
+	p.sees(".side summary", "Notes a text.")
+	p.click(".side button", "‹ Step 1")
+	p.sees(".side h3", "Conversation (4)")
+	p.click(".side button", "Step 2 ›")
+	p.sees(".side h3", "Conversation (6)")
+	p.click(".side button", "‹ Why?")
+	p.sees(".side h2", "Why did this happen?")
+}
+
 // TestPageQueue moves what waits.
 func TestPageQueue(t *testing.T) {
 	w := harness.New(t, harness.Options{})
@@ -413,16 +440,33 @@ func TestPageAccessible(t *testing.T) {
 	w.Post(id, `use shell_cmd {"command":"ls"}`)
 	w.AwaitApproval(id, 1)
 	b := newBrowser(t)
+	thread := "threads/" + id
 	for _, theme := range []string{"light", "dark"} {
-		for _, part := range []string{"", "threads/" + id, "new", "approvals", "agents", "agents/assistant", "rules", "schedules"} {
-			t.Run(theme+" "+part, func(t *testing.T) {
+		for _, part := range []struct {
+			name, path string
+			open       func(*tab) // of a thread
+		}{
+			{"inbox", "", nil},
+			{"thread", thread, func(p *tab) { p.click("button", "Details") }},
+			{"model call", thread, func(p *tab) {
+				p.click(".message.final button", "Why?")
+				p.click(".side button", "What the model saw")
+			}},
+			{"new", "new", nil},
+			{"approvals", "approvals", nil},
+			{"agents", "agents", nil},
+			{"agent", "agents/assistant", nil},
+			{"rules", "rules", nil},
+			{"schedules", "schedules", nil},
+		} {
+			t.Run(theme+" "+part.name, func(t *testing.T) {
 				b := &browser{t: t, ctx: b.ctx}
-				p := b.open(w.API.URL + "/#/" + part)
+				p := b.open(w.API.URL + "/#/" + part.path)
 				p.until(`document.querySelector(".connection.live") !== null && !document.body.innerText.includes("Loading…")`)
 				evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
-				if part == "threads/"+id {
+				if part.path == thread {
 					p.until(`document.querySelector(".approval") !== null`)
-					p.click("button", "Details")
+					part.open(p)
 					p.until(`document.querySelector(".side h3") !== null`)
 					evaluate[chromedp.Void](p, `document.querySelectorAll("details").forEach((d) => (d.open = true))`)
 				}

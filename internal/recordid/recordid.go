@@ -73,6 +73,9 @@ func Reply(turnID string, run, step int) string { return fmt.Sprintf("%s.%d.%d",
 // LLMCall returns the id of the record of the model call that generated a reply.
 func LLMCall(replyID string) string { return replyID + ".llm" }
 
+// Prompt returns the id of the record of what requests to models have in common, by its digest.
+func Prompt(digest string) string { return "prompt." + digest }
+
 // Calls returns the id of the tool_call event of a reply.
 func Calls(replyID string) string { return replyID + callsSuffix }
 

@@ -100,7 +100,7 @@ var roleTable = map[auth.Role]string{
 		"renderMarkdown resumeChat testRules",
 	auth.RolePost:    "chat chatRun completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
-	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule interruptThread listRecords pauseSchedule replaceSchedule resumeSchedule " +
+	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule getModelCall interruptThread listRecords pauseSchedule replaceSchedule resumeSchedule " +
 		"retryEvent setEventStatus stopChat triggerSchedule updateThread",
 	auth.RoleAdmin: "createKey deleteAgent listKeys putAgent revokeKey rotateKey",
 }

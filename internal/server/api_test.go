@@ -390,7 +390,7 @@ func TestDescription(t *testing.T) {
 		"post /v1/webhooks/{source}",
 		"get /v1/agents", "get /v1/agents/{name}", "put /v1/agents/{name}", "delete /v1/agents/{name}", "get /v1/agents/{name}/versions", "get /v1/agents/changes",
 		"post /v1/chat", "post /v1/ag-ui", "post /v1/ag-ui/connect", "get /v1/chat/{id}/stream", "post /v1/chat/{id}/stop", "get /v1/chat/{id}/messages",
-		"get /v1/server", "post /v1/markdown", "get /v1/threads/{id}/records", "get /v1/rules", "post /v1/rules/test", "get /v1/webhooks",
+		"get /v1/server", "post /v1/markdown", "get /v1/threads/{id}/records", "get /v1/threads/{id}/model-calls/{messageId}", "get /v1/rules", "post /v1/rules/test", "get /v1/webhooks",
 		"get /v1/keys", "post /v1/keys", "post /v1/keys/{id}/rotate", "delete /v1/keys/{id}",
 	}, got)
 	post := api.body["paths"].(object)["/v1/threads/{id}/messages"].(object)["post"].(object)["responses"].(object)

@@ -2,14 +2,18 @@ package server_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/page"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 )
 
@@ -94,6 +98,38 @@ func TestRecords(t *testing.T) {
 	assert.ElementsMatch(t, []string{"m1", "m3"}, some)
 	w.call("GET", "/v1/threads/none/records", nil).problem(t, 404)
 	assert.Equal(t, []string{"query.limit"}, w.call("GET", "/v1/threads/t1/records?limit=0", nil).problem(t, 422))
+}
+
+func TestModelCall(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	req := llm.Request{Model: "small", Messages: []llm.Message{{Role: "system", Content: "Be brief."}, {Role: "user", Content: "hello"}}}
+	saw, common := modelcontext.Describe("bot", req, nil, event.ModelContext{Head: 1, Limit: 1})
+	call := event.LLMCall{Agent: "bot", Model: "openai/small", MessageID: "e1.0.1", Step: 1, Attempt: 2, Context: saw}
+	other := call
+	other.Context = &event.ModelContext{Prompt: saw.Prompt, Head: 1, Limit: 1, Parts: []event.ContextPart{{First: 7, Last: 9}}, Digest: saw.Digest}
+	at := time.Unix(0, 0)
+	w.put("t1", event.NewRecord(saw.Prompt, event.TypePrompt, "", "", at, common),
+		event.NewRecord("e1.0.1.llm", event.TypeLLMCall, "", "", at, call),
+		event.NewRecord("old.llm", event.TypeLLMCall, "", "", at, event.LLMCall{MessageID: "old"}),
+		event.NewRecord("other.llm", event.TypeLLMCall, "", "", at, other),
+		event.NewRecord("e2.llm", event.TypeStatus, "", "", at, event.StatusChange{}))
+	got := w.call("GET", "/v1/threads/t1/model-calls/e1.0.1", nil)
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	assert.Equal(t, true, got.body["exact"])
+	assert.InDelta(t, 2, got.body["attempt"], 0)
+	assert.Equal(t, []any{object{"role": "system", "content": "Be brief."}, object{"role": "user", "content": "hello"}}, got.body["request"].(object)["messages"])
+	got = w.call("GET", "/v1/threads/t1/model-calls/other", nil)
+	assert.Equal(t, false, got.body["exact"], "messages are missing")
+	for path, problem := range map[string]string{
+		"t1/model-calls/e2":     `no model call of thread "t1" generated a message "e2"`,
+		"t1/model-calls/none":   `no model call of thread "t1" generated a message "none"`,
+		"t1/model-calls/old":    `the record of the model call for message "old" does not tell what the model saw`,
+		"none/model-calls/none": `there is no thread "none"`,
+	} {
+		w.call("GET", "/v1/threads/"+path, nil).problem(t, 404)
+		assert.Contains(t, w.call("GET", "/v1/threads/"+path, nil).text, strings.ReplaceAll(problem, `"`, `\"`))
+	}
 }
 
 func TestRules(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/internal/markdown"
 	"github.com/threadmill/threadmill/internal/outage"
 	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -226,6 +227,7 @@ func New(cfg Config) (http.Handler, error) {
 	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v}
 	eventsOf.registerEvents()
 	eventsOf.registerRecords()
+	eventsOf.registerModelCalls()
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
@@ -280,6 +282,10 @@ func describe(version string) huma.Config {
 
 // schemaNames are the schemas whose names differ from those of their Go types.
 var schemaNames = map[reflect.Type]string{
+	reflect.TypeFor[llm.Message]():            "ModelMessage",
+	reflect.TypeFor[llm.Request]():            "ModelRequest",
+	reflect.TypeFor[llm.Tool]():               "ModelTool",
+	reflect.TypeFor[modelCallView]():          "ModelCall",
 	reflect.TypeFor[event.Item]():             "QueueItem",
 	reflect.TypeFor[markdown.Node]():          "MarkdownNode",
 	reflect.TypeFor[agent.Definition]():       "AgentDefinition",

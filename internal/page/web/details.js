@@ -1,22 +1,12 @@
 // What is beside a thread: why a line came to be, and the thread's queue, tasks, grants and metadata.
 
 import { showGrants } from "./approvals.js";
-import { act, ago, button, cut, fill, h, pretty, time } from "./dom.js";
+import { act, ago, button, cut, facts, fill, h, pretty, sideHeader, time } from "./dom.js";
+import { showModelCall } from "./modelcall.js";
 import { client, may, myName } from "./session.js";
 
 /** @import { Thread } from "./client/threadmill.js" */
 /** @import { Line } from "./timeline.js" */
-
-/** @param {string} title @param {() => void} close */
-function sideHeader(title, close) {
-  return h("header", { class: "row" }, h("h2", { class: "grow" }, title), button("×", close, { class: "quiet", "aria-label": "Close the details" }));
-}
-
-/** @param {[string, any][]} facts */
-function list(facts) {
-  return h("dl", { class: "facts" }, facts.filter(([, value]) => value !== undefined && value !== "" && value !== null)
-    .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]).flat());
-}
 
 /**
  * Shows the chain of causes of a line.
@@ -26,7 +16,7 @@ export async function showWhy(side, threadId, line, close) {
   const body = h("div", null, h("p", { class: "hint" }, "Loading…"));
   fill(side, sideHeader("Why did this happen?", close), body);
   if (!may("operate")) {
-    fill(body, list([["Turn", line.eventId], ["Agent", line.agent], ["Reply", line.messageId]]), h("p", { class: "hint" }, "The records behind it need a key with the role operate."));
+    fill(body, facts([["Turn", line.eventId], ["Agent", line.agent], ["Reply", line.messageId]]), h("p", { class: "hint" }, "The records behind it need a key with the role operate."));
     return;
   }
   const ids = new Set([line.eventId, `${line.eventId}.hook`, line.messageId, `${line.messageId}.llm`, `${line.messageId}.hook`, `${line.messageId}.calls`,
@@ -37,8 +27,9 @@ export async function showWhy(side, threadId, line, close) {
     fill(body, h("ol", { class: "causes" },
       cause?.parentEventId && h("li", null, "Caused by ", h("code", null, cause.parentEventId)),
       records.map((/** @type {any} */ r) => h("li", null, because(r), h("span", { class: "hint" }, " ", time(r.createdAt)),
+        r.type === "llm_call" && r.payload.context && h("p", null, button("What the model saw", () => showModelCall(side, threadId, r.payload.messageId, close, () => showWhy(side, threadId, line, close)))),
         h("details", null, h("summary", null, `Record ${r.seq}`), h("pre", { class: "code", tabIndex: 0 }, pretty(r)))))),
-    list([["Turn", line.eventId], ["Trace", cause?.traceId]]));
+    facts([["Turn", line.eventId], ["Trace", cause?.traceId]]));
   });
 }
 
@@ -69,7 +60,7 @@ function because(r) {
 export function showDetails(side, thread, part, close) {
   const queue = h("section"), tasks = h("section"), grants = h("section");
   fill(side, sideHeader(part === "queue" ? "Queue" : "Thread", close),
-    h("section", null, list([["Id", h("code", null, thread.id)], ["Status", thread.status], ["Opened", time(thread.createdAt)], ["Active", thread.updatedAt && ago(thread.updatedAt)],
+    h("section", null, facts([["Id", h("code", null, thread.id)], ["Status", thread.status], ["Opened", time(thread.createdAt)], ["Active", thread.updatedAt && ago(thread.updatedAt)],
       ["Agents", thread.agents.join(", ")], ["Records", thread.head.toLocaleString()], ["Metadata", thread.metadata && h("pre", { class: "code", tabIndex: 0 }, pretty(thread.metadata))]])),
     h("h3", null, "Queue"), queue, h("h3", null, "Background tasks"), tasks, h("h3", null, "Grants"), grants);
   showQueue(thread.id, queue);

@@ -183,6 +183,17 @@ export function button(label, onclick, props = {}) {
   return h("button", { type: "button", onclick, ...props }, label);
 }
 
+/** The header of what is beside a thread. @param {string} title @param {() => void} close */
+export function sideHeader(title, close) {
+  return h("header", { class: "row" }, h("h2", { class: "grow" }, title), button("×", close, { class: "quiet", "aria-label": "Close the details" }));
+}
+
+/** A list of names and values, without those that are missing. @param {[string, any][]} list */
+export function facts(list) {
+  return h("dl", { class: "facts" }, list.filter(([, value]) => value !== undefined && value !== "" && value !== null)
+    .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]).flat());
+}
+
 /** Copies text and says so on the button. @param {string} label @param {() => string} text */
 export function copyButton(label, text) {
   const element = button(label, async () => {

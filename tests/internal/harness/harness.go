@@ -2,6 +2,8 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -23,6 +25,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
@@ -159,6 +162,7 @@ func New(t testing.TB, o Options) *Harness {
 	w.Provider = llmtest.NewServer(o.Provider)
 	t.Cleanup(w.Provider.Close)
 	w.Store, w.Stream = newStore(t, o), newStream(t, o)
+	t.Cleanup(w.reproduceModelCalls)
 	w.Shell = t.TempDir()
 
 	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: w.Provider.URL})
@@ -312,6 +316,32 @@ func (w *Harness) AwaitApproval(thread string, n int) []event.ApprovalRequest {
 		return err == nil && len(out.Approvals) == n
 	}, Patience, Tick)
 	return out.Approvals
+}
+
+// reproduceModelCalls checks of the newest model calls of every thread that their records tell what
+// the model saw, when everything has happened that could confuse them.
+func (w *Harness) reproduceModelCalls() {
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	threads, err := w.Store.Threads(ctx, w.TaskQueue, store.ThreadPage{Limit: 50})
+	for _, thread := range threads {
+		var records []event.Record
+		records, err = w.Store.Records(ctx, w.Key(thread.ID), store.Query{Types: []string{event.TypeLLMCall}, Newest: true, Limit: 20})
+		for _, r := range records {
+			var call event.LLMCall
+			if json.Unmarshal(r.Payload, &call) != nil {
+				continue // the test has broken it
+			}
+			_, exact, err := modelcontext.Reproduce(ctx, w.Store, w.Key(thread.ID), call)
+			if !errors.Is(err, store.ErrUnavailable) {
+				require.NoError(w.T, err)
+				require.True(w.T, exact, "what the model saw for %s of thread %s", call.MessageID, thread.ID)
+			}
+		}
+	}
+	if !errors.Is(err, store.ErrUnavailable) {
+		require.NoError(w.T, err)
+	}
 }
 
 // Records returns all records of a thread.
