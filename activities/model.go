@@ -358,10 +358,10 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	record := func(id, typ string, payload any) event.Record {
 		return event.NewRecord(id, typ, c.in.TraceID, c.in.EventID, now, payload).In(c.eventID())
 	}
-	out := []event.Record{record(c.saw.Prompt, event.TypePrompt, c.common), record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
+	out := []event.Record{record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
 		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
 		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw,
-	})}
+	}), record(c.saw.Prompt, event.TypePrompt, c.common)}
 	final := event.Final{Agent: c.agent.Name}
 	hold := c.in.Gated
 	if res.Content != "" || len(res.ToolCalls) > 0 {

@@ -140,7 +140,7 @@ func TestLostAnswers(t *testing.T) {
 				require.Equal(t, "seen", messages[2].Content)
 			}
 			require.Equal(t, []string{
-				event.TypeStatus, event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeToolCall,
+				event.TypeStatus, event.TypeMessage, event.TypeLLMCall, event.TypePrompt, event.TypeMessage, event.TypeToolCall,
 				event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeFinal, event.TypeTurnEnded,
 			}, w.Types(id), "the same order as if nothing had been lost")
 			requireSettled(t, w, id)

@@ -81,7 +81,7 @@ func TestHooksOutliveWorkers(t *testing.T) {
 	}
 	stop := w.StartWorker()
 	want := play(t, nil)
-	require.Len(t, want, 16, strings.Join(want, "\n"))
+	require.Len(t, want, 17, strings.Join(want, "\n"))
 	t.Run("S0-36 S0-24 S2-51 the same order, and one effect each, with a new worker in mid-hook", func(t *testing.T) {
 		require.Equal(t, want, play(t, func() {
 			stop()

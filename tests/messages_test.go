@@ -464,7 +464,7 @@ func TestSameOrder(t *testing.T) {
 			w.StartWorker()
 		}
 	})
-	require.Len(t, want, 17, "%v", want)
+	require.Len(t, want, 18, "%v", want)
 	t.Run("S0-36 the same again", func(t *testing.T) {
 		require.Equal(t, want, play(t, func(w *harness.Harness, at string) {
 			if at == "begin" {

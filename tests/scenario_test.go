@@ -88,7 +88,7 @@ func (s scenario) approval(t *testing.T) {
 	require.Contains(t, messages[2].Content, "approved")
 	require.Contains(t, messages[3].Content, "shell_cmd returned:")
 	require.Equal(t, []string{
-		event.TypeStatus, event.TypeMessage, event.TypePrompt, event.TypeLLMCall, event.TypeMessage, event.TypeToolCall, event.TypeApprovalRequest,
+		event.TypeStatus, event.TypeMessage, event.TypeLLMCall, event.TypePrompt, event.TypeMessage, event.TypeToolCall, event.TypeApprovalRequest,
 		event.TypeApproval, event.TypeMessage, event.TypeLLMCall, event.TypeMessage, event.TypeFinal, event.TypeTurnEnded,
 	}, s.w.Types(id), "S4-95: request, decision and result are in history")
 }

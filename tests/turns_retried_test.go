@@ -42,7 +42,7 @@ func TestTokensAreNotKept(t *testing.T) {
 		require.Equal(t, 8, count(frames, event.EventStream))
 	})
 	t.Run("S2-01 messages and model calls are records, S2-02 tokens are not", func(t *testing.T) {
-		require.Equal(t, []string{event.TypeStatus, event.TypeMessage, event.TypePrompt, event.TypeLLMCall, event.TypeMessage, event.TypeFinal, event.TypeTurnEnded}, w.Types(id))
+		require.Equal(t, []string{event.TypeStatus, event.TypeMessage, event.TypeLLMCall, event.TypePrompt, event.TypeMessage, event.TypeFinal, event.TypeTurnEnded}, w.Types(id))
 		for _, r := range w.Records(id) {
 			require.NotContains(t, string(r.Payload), "one two\"", "nor what was thought")
 		}

@@ -139,9 +139,9 @@ type normaliser struct {
 	counts map[string]int
 }
 
-// varying are the fields with times and attempts.
+// varying are the fields with times, attempts, and what depends on the order of parallel agents.
 var varying = []string{
-	"createdAt", "requestedAt", "decidedAt", "grantedAt", "expiresAt", "timestamp", "durationMs", "attempt",
+	"createdAt", "requestedAt", "decidedAt", "grantedAt", "expiresAt", "timestamp", "durationMs", "attempt", "context",
 }
 
 // made matches generated ids and digests.
