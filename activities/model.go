@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,6 +87,9 @@ type modelCall struct {
 	started time.Time
 	context []llm.Message
 
+	// opaque are the opaque parts of the run's earlier replies, by their ids.
+	opaque map[string]*event.Opaque
+
 	// saw is what the model sees, and common what this call has in common with others.
 	saw    *event.ModelContext
 	common llm.Request
@@ -103,11 +107,23 @@ type modelCall struct {
 }
 
 // stored returns the reply if it is already stored: an earlier attempt made this call, and its
-// result was lost.
+// result was lost. It also reads what the run's earlier calls left for this one.
 func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error) {
-	records, err := c.a.cfg.Store.RecordsByID(ctx, c.in.Thread, c.ids()...)
+	found, err := c.a.cfg.Store.RecordsByID(ctx, c.in.Thread, append(c.earlier(), c.ids()...)...)
 	if err != nil {
 		return thread.ModelReply{}, false, readError(err)
+	}
+	var records []event.Record
+	c.opaque = map[string]*event.Opaque{}
+	for _, r := range found {
+		if slices.Contains(c.ids(), r.ID) {
+			records = append(records, r)
+			continue
+		}
+		var earlier event.LLMCall
+		if json.Unmarshal(r.Payload, &earlier) == nil && earlier.Opaque != nil {
+			c.opaque[earlier.MessageID] = earlier.Opaque
+		}
 	}
 	if len(records) == 0 {
 		return thread.ModelReply{}, false, nil
@@ -125,6 +141,15 @@ func (c *modelCall) ids() []string {
 	ids := []string{c.in.MessageID, c.llmCallID()}
 	if c.in.Ends != "" {
 		ids = append(ids, c.in.Ends)
+	}
+	return ids
+}
+
+// earlier returns the ids of the records of the run's earlier model calls.
+func (c *modelCall) earlier() (ids []string) {
+	run := c.in.MessageID[:strings.LastIndex(c.in.MessageID, ".")+1]
+	for step := 1; step < c.in.Step; step++ {
+		ids = append(ids, recordid.LLMCall(run+strconv.Itoa(step)))
 	}
 	return ids
 }
@@ -244,12 +269,29 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 	if len(tools) > 0 {
 		c.context = withToolRules(c.agent, c.context)
 	}
+	c.giveBack(messages)
 	req := llm.Request{
 		Model: model, Messages: c.context, Tools: tools,
 		Temperature: c.agent.Temperature, MaxOutputTokens: c.agent.MaxOutputTokens, ReasoningEffort: c.agent.ReasoningEffort,
 	}
 	c.saw, c.common = modelcontext.Describe(c.agent.Name, req, messages, at)
 	return req, nil
+}
+
+// giveBack adds their opaque parts to the run's earlier replies, unless hooks have changed them. Such
+// a reply is known by its calls: one without calls ends the run.
+func (c *modelCall) giveBack(messages []store.Message) {
+	byCall := map[string]*event.Opaque{}
+	for _, m := range messages {
+		if o := c.opaque[m.Record.ID]; o != nil && len(m.ToolCalls) > 0 && m.Intact() {
+			byCall[m.ToolCalls[0].ID] = o
+		}
+	}
+	for i, m := range c.context {
+		if len(m.ToolCalls) > 0 {
+			c.context[i].Opaque = byCall[m.ToolCalls[0].ID]
+		}
+	}
 }
 
 func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm.Request) (thread.ModelReply, error) {
@@ -360,7 +402,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	}
 	out := []event.Record{record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
 		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
-		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw,
+		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw, Opaque: res.Opaque,
 	}), record(c.saw.Prompt, event.TypePrompt, c.common)}
 	final := event.Final{Agent: c.agent.Name}
 	hold := c.in.Gated

@@ -172,6 +172,33 @@ type LLMCall struct {
 
 	// Context tells what the model saw.
 	Context *ModelContext `json:"context,omitempty"`
+
+	// Opaque are the parts of the reply that only its model can read.
+	Opaque *Opaque `json:"opaque,omitempty"`
+}
+
+// Opaque are parts of a reply that only the model that wrote it can read, such as the signatures of
+// its thoughts or its encrypted reasoning. A driver sends them back to their origin only.
+type Opaque struct {
+	Origin Origin          `json:"origin"`
+	Data   json.RawMessage `json:"data"`
+}
+
+// Origin is the origin of opaque parts: no other provider, model or account accepts them.
+type Origin struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+
+	// Key identifies the account, without disclosing its key.
+	Key string `json:"key"`
+}
+
+// Of returns the data of opaque parts from an origin, or nil.
+func (o *Opaque) Of(origin Origin) json.RawMessage {
+	if o == nil || o.Origin != origin {
+		return nil
+	}
+	return o.Data
 }
 
 // ModelContext tells what a model saw in one call, without a copy of the thread's messages.

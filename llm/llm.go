@@ -56,6 +56,10 @@ type Message struct {
 	// ToolCallID is the call that a tool message answers. IsError reports that the call failed.
 	ToolCallID string `json:"toolCallId,omitempty" doc:"The call that a tool message answers"`
 	IsError    bool   `json:"isError,omitempty" doc:"Whether the call failed"`
+
+	// Opaque are the parts of an assistant message that only its model can read. A driver sends
+	// them back if they have its own origin, and otherwise ignores them.
+	Opaque *event.Opaque `json:"-"`
 }
 
 // Tool describes a tool to a model.
@@ -94,9 +98,21 @@ type Response struct {
 	// Model is the provider's name of the model that responded.
 	Model string
 
-	// FinishReason is the provider's finish reason.
+	// FinishReason is one of the Finish constants, or the provider's own word.
 	FinishReason string
+
+	// Opaque are the parts of the reply that only its model can read.
+	Opaque *event.Opaque
 }
+
+// Reasons why a reply ended.
+const (
+	FinishStop      = "stop"
+	FinishToolCalls = "tool_calls"
+
+	// FinishLength: the reply reached the limit of its tokens.
+	FinishLength = "length"
+)
 
 // Error is a failed model call.
 type Error struct {
@@ -107,6 +123,9 @@ type Error struct {
 	// Code is the provider's error code, if any.
 	Code    string
 	Message string
+
+	// ContextOverflow reports that the request does not fit into the model's context.
+	ContextOverflow bool
 
 	// Retryable reports whether a retry of the same call may succeed.
 	Retryable bool
@@ -125,6 +144,9 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Cause }
+
+// CodeRefusal is the Code of an [Error] of a model that refuses to answer.
+const CodeRefusal = "refusal"
 
 // RetryableStatus reports whether a retry of a request may succeed after a response with this HTTP
 // status: 408, 409, 429 and all 5xx.

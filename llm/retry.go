@@ -81,9 +81,12 @@ func (r Retry) Delay(failed int) time.Duration {
 	return time.Duration(d)
 }
 
-// Class classifies the error: rate_limit, unreachable (no response), server_error or refused.
+// Class classifies the error: context_overflow, rate_limit, unreachable (no response), server_error
+// or refused.
 func (e *Error) Class() string {
 	switch {
+	case e.ContextOverflow:
+		return "context_overflow"
 	case e.StatusCode == 429:
 		return "rate_limit"
 	case e.StatusCode == 0:

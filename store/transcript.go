@@ -37,6 +37,11 @@ func (m Message) ForModels() (event.Message, bool) {
 	return out, said || len(out.ToolCalls) > 0
 }
 
+// Intact reports whether models see the message as it was stored.
+func (m Message) Intact() bool {
+	return m.Content == m.stored.Content && slices.Equal(m.ToolCalls, m.stored.ToolCalls)
+}
+
 // said returns the message without its tool calls.
 func (m Message) said() (event.Message, bool) {
 	switch d := m.decided.Interception; {

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -32,17 +32,10 @@ func callAPI(w *harness.Harness, method, path, body string, status int) string {
 // shownLast returns the system message and the tool names of the last model call.
 func shownLast(w *harness.Harness) (system string, tools []string) {
 	w.T.Helper()
-	requests := w.Provider.Requests()
-	var body struct {
-		Messages []struct{ Role, Content string }
-		Tools    []struct{ Function struct{ Name string } }
-	}
-	require.NoError(w.T, json.Unmarshal(requests[len(requests)-1].Body, &body))
-	require.Equal(w.T, "system", body.Messages[0].Role)
-	for _, t := range body.Tools {
-		tools = append(tools, t.Function.Name)
-	}
-	return body.Messages[0].Content, tools
+	calls := modelCalls(w)
+	last := calls[len(calls)-1]
+	require.Equal(w.T, event.RoleSystem, last.Messages[0].Role)
+	return last.Messages[0].Content, last.offered()
 }
 
 // TestStoredAgents defines agents over the API while a thread runs.

@@ -49,7 +49,7 @@ func TestWhileACallWaits(t *testing.T) {
 			posted, call, end := begin(c)
 			shownPending := func(text string) {
 				t.Helper()
-				var told *shownMessage
+				var told *llm.Message
 				last := modelCalls(c.Harness)[len(modelCalls(c.Harness))-1]
 				for i, m := range last.Messages {
 					if m.ToolCallID == call {

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -162,7 +163,7 @@ func queryTools(t *testing.T, w *harness.Harness) {
 	require.Len(t, calls, 3)
 	for i, results := range []int{0, 2, 3} {
 		requireAnswered(t, calls[i].Messages)
-		told := slices.DeleteFunc(slices.Clone(calls[i].Messages), func(m shownMessage) bool { return m.Role != event.RoleTool })
+		told := slices.DeleteFunc(slices.Clone(calls[i].Messages), func(m llm.Message) bool { return m.Role != event.RoleTool })
 		require.Len(t, told, results)
 		require.Equal(t, 1, strings.Count(calls[i].raw, "all done"), "S3-31 X5 it is asked once")
 	}

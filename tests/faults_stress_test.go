@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -172,8 +171,7 @@ func (s stage) requireConversation(db store.Store, thread string) (hits int) {
 func (s stage) requireModelCalls(thread string) (hits int) {
 	shortest, requests, steps := 0, 0, map[int]string{}
 	for _, r := range s.provider.Requests() {
-		var q shown
-		require.NoError(s.t, json.Unmarshal(r.Body, &q))
+		q := r.Conversation
 		require.Equal(s.t, event.RoleSystem, q.Messages[0].Role, "the rules for tools")
 		if !strings.Contains(q.Messages[1].Content, thread+".0 ") {
 			continue

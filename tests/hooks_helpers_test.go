@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -289,7 +290,7 @@ func saidIn(w *harness.Harness, thread string) []string {
 func modelsOf(w *harness.Harness, text string) []shown {
 	w.T.Helper()
 	return slices.DeleteFunc(modelCalls(w), func(s shown) bool {
-		return !slices.ContainsFunc(s.Messages, func(m shownMessage) bool { return strings.Contains(m.Content, text) })
+		return !slices.ContainsFunc(s.Messages, func(m llm.Message) bool { return strings.Contains(m.Content, text) })
 	})
 }
 

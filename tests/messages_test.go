@@ -235,10 +235,9 @@ func TestModelIsShown(t *testing.T) {
 		requireAnswered(t, last.Messages)
 		require.Len(t, last.Tools, len(tools))
 		for i, name := range tools {
-			require.Equal(t, "function", last.Tools[i].Type)
-			require.Equal(t, name, last.Tools[i].Function.Name)
-			require.NotEmpty(t, last.Tools[i].Function.Description)
-			require.Contains(t, string(last.Tools[i].Function.Parameters), `"object"`)
+			require.Equal(t, name, last.Tools[i].Name)
+			require.NotEmpty(t, last.Tools[i].Description)
+			require.Contains(t, string(last.Tools[i].Parameters), `"object"`)
 		}
 	})
 	t.Run("S0-27 nothing of Threadmill's own is in the history", func(t *testing.T) {

@@ -3,7 +3,6 @@ package tests
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -23,54 +23,8 @@ import (
 
 // shown is the input of one model call.
 type shown struct {
-	Messages []shownMessage `json:"messages"`
-	Tools    []struct {
-		Type     string `json:"type"`
-		Function struct {
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Parameters  json.RawMessage `json:"parameters"`
-		} `json:"function"`
-	} `json:"tools"`
+	llm.Request
 	raw string
-}
-
-type shownMessage struct {
-	Role       string           `json:"role"`
-	Name       string           `json:"name"`
-	Content    string           `json:"content"`
-	ToolCallID string           `json:"tool_call_id"`
-	ToolCalls  []event.ToolCall `json:"tool_calls"`
-
-	// Parts are the texts of a content with several parts. Content joins them.
-	Parts []string `json:"-"`
-}
-
-// UnmarshalJSON reads a content of either form.
-func (m *shownMessage) UnmarshalJSON(data []byte) error {
-	type fields shownMessage
-	whole := struct {
-		*fields
-		Content json.RawMessage `json:"content"`
-	}{fields: (*fields)(m)}
-	if err := json.Unmarshal(data, &whole); err != nil {
-		return err
-	}
-	if len(whole.Content) == 0 {
-		return nil
-	}
-	if whole.Content[0] != '[' {
-		return json.Unmarshal(whole.Content, &m.Content)
-	}
-	var parts []event.Part
-	if err := json.Unmarshal(whole.Content, &parts); err != nil {
-		return err
-	}
-	for _, p := range parts {
-		m.Parts = append(m.Parts, p.Text)
-	}
-	m.Content = strings.Join(m.Parts, "\n")
-	return nil
 }
 
 // instructions are the first system message, without the rules for tools at its end.
@@ -82,7 +36,7 @@ func (s shown) instructions() string {
 // offered are the names of the tools in the call.
 func (s shown) offered() (names []string) {
 	for _, one := range s.Tools {
-		names = append(names, one.Function.Name)
+		names = append(names, one.Name)
 	}
 	return names
 }
@@ -92,16 +46,14 @@ func modelCalls(w *harness.Harness) []shown {
 	w.T.Helper()
 	var out []shown
 	for _, r := range w.Provider.Requests() {
-		s := shown{raw: string(r.Body)}
-		require.NoError(w.T, json.Unmarshal(r.Body, &s))
-		out = append(out, s)
+		out = append(out, shown{r.Conversation, string(r.Body)})
 	}
 	return out
 }
 
 // requireAnswered checks a rule of every provider: the messages after one with calls are the
 // results of these calls, one each.
-func requireAnswered(t *testing.T, messages []shownMessage) {
+func requireAnswered(t *testing.T, messages []llm.Message) {
 	t.Helper()
 	for i := 0; i < len(messages); i++ {
 		var asked, answered []string

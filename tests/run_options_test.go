@@ -147,7 +147,7 @@ func runOverrides(t *testing.T, w *harness.Harness) {
 		completes(t, begin(w, id, "hello", threadmill.SendOptions{Agents: []string{"other"}, Tools: c.tools}))
 		var shown []string
 		for _, tool := range only(t, modelCalls(w)).Tools {
-			shown = append(shown, tool.Function.Name)
+			shown = append(shown, tool.Name)
 		}
 		require.ElementsMatch(t, c.want, shown, "tools: %s", name)
 	}

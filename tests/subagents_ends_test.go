@@ -295,7 +295,7 @@ func TestBudgetsPassDown(t *testing.T) {
 		require.Len(t, calls, 2+3+2)
 		for _, call := range calls {
 			for _, offered := range call.Tools {
-				require.Equal(t, "call-agent", offered.Function.Name, "to a model in %s", call.raw)
+				require.Equal(t, "call-agent", offered.Name, "to a model in %s", call.raw)
 			}
 		}
 		w.Say(id, asks("helper", "use note {}"))

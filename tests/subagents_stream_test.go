@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -124,7 +125,7 @@ func closedStream(t *testing.T, w *harness.Harness, thread string) (frames []fra
 	return view.until(t, isClosed)
 }
 
-func lastMessage(s shown) shownMessage { return s.Messages[len(s.Messages)-1] }
+func lastMessage(s shown) llm.Message { return s.Messages[len(s.Messages)-1] }
 
 // TestSubAgentsSpeakAtOnce asks two agents in one reply: each call has separate progress.
 func TestSubAgentsSpeakAtOnce(t *testing.T) {

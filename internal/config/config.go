@@ -25,6 +25,10 @@ import (
 const (
 	// OpenAI is OpenAI, and every provider with the same protocol.
 	OpenAI = "openai"
+	// Anthropic is Anthropic's Messages API.
+	Anthropic = "anthropic"
+	// Google is Google's Gemini API.
+	Google = "google"
 	// Demo is the offline demo model.
 	Demo = "demo"
 )
@@ -86,7 +90,7 @@ type Provider struct {
 	// Name is the part of an agent's model before the slash.
 	Name string
 
-	// Type is [OpenAI] or [Demo].
+	// Type is [OpenAI], [Anthropic], [Google] or [Demo].
 	Type string
 
 	// BaseURL is the address; empty = the provider's own.

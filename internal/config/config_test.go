@@ -236,6 +236,18 @@ func TestKey(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []Provider{{Name: "demo", Type: Demo}, {Name: "openai", Type: OpenAI, APIKey: "sk-1"}}, c.Models)
 	})
+	t.Run("each provider has its own variables", func(t *testing.T) {
+		c, err := Parse("f", []byte("models: {claude: {type: anthropic}}\nagents: [{name: a, model: claude/x}, {name: b, model: google/y}]\n"),
+			"", Env(env(EnvAPIKey, "sk-1", "ANTHROPIC_API_KEY", "sk-2", "GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1")))
+		require.NoError(t, err)
+		require.Equal(t, []Provider{
+			{Name: "claude", Type: Anthropic, APIKey: "sk-2"}, {Name: "google", Type: Google, BaseURL: "http://127.0.0.1:1"},
+		}, c.Models)
+		_, err = Parse("f", []byte("agents: [{name: a, model: anthropic/x}]\n"), "", Env(env(EnvAPIKey, "sk-1")))
+		require.ErrorContains(t, err, "the environment variable ANTHROPIC_API_KEY is not set")
+		_, err = Parse("f", []byte("models: {c: {type: anthropic, baseURL: \"https://api.anthropic.com\"}}\nagents: [{name: a, model: c/x}]\n"), "", Env(env()))
+		require.ErrorContains(t, err, "add apiKeyEnv: ANTHROPIC_API_KEY")
+	})
 	t.Run("openai and demo need no entry", func(t *testing.T) {
 		c, err := Parse("f", []byte("agents: [{name: a, model: openai/x}]\n"), "", Env(env(EnvAPIKey, "sk-1")))
 		require.NoError(t, err)
@@ -333,6 +345,9 @@ func TestDefault(t *testing.T) {
 			Provider{Name: "openai", Type: OpenAI, BaseURL: "http://127.0.0.1:1/v1"},
 			"",
 		},
+		{"Anthropic", []string{"ANTHROPIC_API_KEY", "sk-2"}, "anthropic/claude-sonnet-4-6", Provider{Name: "anthropic", Type: Anthropic, APIKey: "sk-2"}, ""},
+		{"Google and a model", []string{"GEMINI_API_KEY", "sk-3", EnvModel, "gemini-3-pro"}, "google/gemini-3-pro", Provider{Name: "google", Type: Google, APIKey: "sk-3"}, ""},
+		{"the first of two", []string{"GEMINI_API_KEY", "sk-3", EnvAPIKey, "sk-1"}, "openai/" + DefaultModel, Provider{Name: "openai", Type: OpenAI, APIKey: "sk-1"}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Default(env(c.env...))

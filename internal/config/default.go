@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -16,30 +17,36 @@ const DefaultInstructions = `You are a helpful assistant. Answer in the language
 You can run commands with shell_cmd, in a working directory on the server; a person is asked before each one. Use it when the answer depends on files or on what a program prints, not for what you know anyway. If a command is denied, do not try it again in another form: ask, or go on without it. Use current_time when the date or the time matters.`
 
 // Default returns the configuration without a file: one agent, "assistant", with the built-in
-// tools. If OPENAI_API_KEY or OPENAI_BASE_URL is set, its model is THREADMILL_MODEL (default
-// [DefaultModel]) at OpenAI or that address; otherwise it is the offline demo model. An error names
-// the invalid variable.
+// tools. Its model is one of the first provider whose key or address is set: OpenAI
+// (OPENAI_API_KEY, OPENAI_BASE_URL), Anthropic (ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL) or Google
+// (GEMINI_API_KEY, GOOGLE_GEMINI_BASE_URL). THREADMILL_MODEL names the model. Without a provider, it
+// is the offline demo model. An error names the invalid variable.
 func Default(getenv func(string) string) (*Config, error) {
-	key, base := strings.TrimSpace(getenv(EnvAPIKey)), strings.TrimSpace(getenv(EnvBaseURL))
 	model := strings.TrimSpace(getenv(EnvModel))
 	c := &Config{Tools: Tools{Shell: Shell{Root: DefaultRoot}}}
-	p := Provider{Name: OpenAI, Type: OpenAI, BaseURL: strings.TrimRight(base, "/"), APIKey: Secret(key)}
+	p := Provider{Name: Demo, Type: Demo}
+	for _, s := range services {
+		key, base := strings.TrimSpace(getenv(s.key)), strings.TrimSpace(getenv(s.base))
+		if key == "" && base == "" {
+			continue
+		}
+		if problem := urlProblem(base); base != "" && problem != "" {
+			return nil, fmt.Errorf("%s %s", s.base, problem)
+		}
+		p = Provider{Name: s.kind, Type: s.kind, BaseURL: strings.TrimRight(base, "/"), APIKey: Secret(key)}
+		if base == "" {
+			// At other addresses, the name of a model may begin with openai/.
+			model = strings.TrimPrefix(model, s.kind+"/")
+		}
+		model = cmp.Or(model, s.model)
+		break
+	}
 	switch {
-	case key == "" && base == "" && model != "":
+	case p.Type == Demo && model != "":
 		return nil, fmt.Errorf("%s is %q, but neither %s nor %s is set: set one of them, or unset %[1]s to use the offline stand-in",
 			EnvModel, model, EnvAPIKey, EnvBaseURL)
-	case key == "" && base == "":
-		p, model = Provider{Name: Demo, Type: Demo}, Demo
-	case model == "":
-		model = DefaultModel
-	case base == "":
-		// At other addresses, the name of a model may begin with openai/.
-		model = strings.TrimPrefix(model, OpenAI+"/")
-	}
-	if base != "" {
-		if problem := urlProblem(base); problem != "" {
-			return nil, fmt.Errorf("%s %s", EnvBaseURL, problem)
-		}
+	case p.Type == Demo:
+		model = Demo
 	}
 	c.Models = []Provider{p}
 	if p.Type == Demo {

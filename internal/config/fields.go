@@ -131,7 +131,7 @@ var fieldRules = map[string]fieldRule{
 	"config.configFile.Agents":        {required: needsAgent, nonEmpty: needsAgent, null: needsAgent},
 	"config.configFile.ApprovalRules": {max: approval.MaxRules},
 
-	"config.providerEntry.Type":       {required: "write type: openai (OpenAI, and everything compatible with it) or type: demo"},
+	"config.providerEntry.Type":       {required: "write type: openai (OpenAI, and everything compatible with it), anthropic, google or demo"},
 	"config.providerEntry.APIKeyEnv":  {check: variableProblem(EnvAPIKey), secret: true},
 	"config.providerEntry.BaseURL":    {check: urlProblem},
 	"config.providerEntry.BaseURLEnv": {check: variableProblem(EnvBaseURL)},
@@ -225,7 +225,7 @@ var fieldRules = map[string]fieldRule{
 
 // enums are the values of enum types.
 var enums = map[reflect.Type][]string{
-	reflect.TypeFor[providerType]():      {OpenAI, Demo},
+	reflect.TypeFor[providerType]():      types(),
 	reflect.TypeFor[agent.Policy]():      {string(agent.PolicyNever), string(agent.PolicyAlways), string(agent.PolicyDeny)},
 	reflect.TypeFor[approval.Effect]():   {string(approval.EffectAllow), string(approval.EffectAsk), string(approval.EffectDeny)},
 	reflect.TypeFor[approval.OnExpiry](): {string(approval.OnExpiryDeny), string(approval.OnExpiryInterrupt)},

@@ -19,7 +19,42 @@ const (
 	EnvModel   = "THREADMILL_MODEL"
 )
 
-const official = "https://api.openai.com/"
+// service is what is particular to a type of providers.
+type service struct {
+	kind string
+
+	// key and base are the variables of the provider's own programs.
+	key, base string
+
+	// official is the address of the provider itself, and model one of its models.
+	official, model string
+}
+
+// services are the types of providers that are called over HTTP.
+var services = []service{
+	{OpenAI, EnvAPIKey, EnvBaseURL, "https://api.openai.com/", DefaultModel},
+	{Anthropic, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "claude-sonnet-4-6"},
+	{Google, "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", "gemini-2.5-flash"},
+}
+
+// serviceOf returns the service of a type. The zero service is that of the demo model.
+func serviceOf(kind string) service {
+	for _, s := range services {
+		if s.kind == kind {
+			return s
+		}
+	}
+	return service{}
+}
+
+// types are all types of providers.
+func types() []string {
+	out := make([]string, 0, len(services)+1)
+	for _, s := range services {
+		out = append(out, s.kind)
+	}
+	return append(out, Demo)
+}
 
 // Only capitals are valid, so that a key in this place is not taken for a name.
 var (
@@ -54,12 +89,13 @@ type absent struct {
 
 // builtIn are the providers that need no declaration.
 func (d *document) builtIn() *models {
-	openai := &provider{Provider: Provider{Name: OpenAI, Type: OpenAI}}
-	openai.fromEnvironment(d)
-	return &models{doc: d, byKey: map[string]*provider{
-		OpenAI: openai,
-		Demo:   {Provider: Provider{Name: Demo, Type: Demo}},
-	}}
+	m := &models{doc: d, byKey: map[string]*provider{Demo: {Provider: Provider{Name: Demo, Type: Demo}}}}
+	for _, s := range services {
+		p := &provider{Provider: Provider{Name: s.kind, Type: s.kind}}
+		p.fromEnvironment(d)
+		m.byKey[s.kind] = p
+	}
+	return m
 }
 
 type providerType string
@@ -96,15 +132,15 @@ func (m *models) add(name string, e providerEntry) {
 		m.doc.keyErrorf(env, KindInvalid, "baseURL is set as well: keep one of them")
 	case m.doc.has(literal):
 		p.BaseURL = strings.TrimRight(e.BaseURL, "/")
-		if strings.HasPrefix(p.BaseURL, official) && !m.doc.has(key) {
-			m.doc.fieldErrorf(literal, KindMissing, "OpenAI itself needs a key: add apiKeyEnv: %s", EnvAPIKey)
+		if s := serviceOf(p.Type); strings.HasPrefix(p.BaseURL, s.official) && !m.doc.has(key) {
+			m.doc.fieldErrorf(literal, KindMissing, "the provider itself needs a key: add apiKeyEnv: %s", s.key)
 		}
 	case e.BaseURLEnv != "":
 		p.BaseURL = strings.TrimRight(p.variable(m.doc, env, e.BaseURLEnv), "/")
 		if problem := urlProblem(p.BaseURL); problem != "" && p.BaseURL != "" {
 			m.doc.fieldErrorf(env, KindInvalid, "%s %s", e.BaseURLEnv, problem)
 		}
-	case !m.doc.has(key) && p.Type == OpenAI:
+	case !m.doc.has(key) && p.Type != "":
 		p.fromEnvironment(m.doc)
 	}
 	if e.APIKeyEnv != "" {
@@ -146,7 +182,7 @@ func (h hider) Visit(n ast.Node) ast.Visitor {
 	case nil:
 		return nil
 	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode:
-		if s := n.GetToken().Value; s != "" && s != OpenAI && s != Demo && !variable.MatchString(s) {
+		if s := n.GetToken().Value; s != "" && !slices.Contains(types(), s) && !variable.MatchString(s) {
 			h.doc.secrets = append(h.doc.secrets, s)
 		}
 	}
@@ -163,14 +199,15 @@ func (p *provider) variable(d *document, path, name string) string {
 }
 
 // fromEnvironment sets the key and the address of a provider that declares neither, from the
-// variables of OpenAI's own programs. A key is sent to an address in the file only if the file says
+// variables of the provider's own programs. A key is sent to an address in the file only if the file says
 // so.
 func (p *provider) fromEnvironment(d *document) {
 	p.implicit = true
-	p.APIKey = Secret(strings.TrimSpace(d.getenv(EnvAPIKey)))
-	p.BaseURL = strings.TrimSpace(d.getenv(EnvBaseURL))
+	s := serviceOf(p.Type)
+	p.APIKey = Secret(strings.TrimSpace(d.getenv(s.key)))
+	p.BaseURL = strings.TrimSpace(d.getenv(s.base))
 	if p.APIKey == "" && p.BaseURL == "" {
-		p.absent = append(p.absent, absent{name: EnvAPIKey})
+		p.absent = append(p.absent, absent{name: s.key})
 	}
 }
 
@@ -211,10 +248,7 @@ func (m *models) use(path, s string) {
 }
 
 func example(p *provider) string {
-	if p.Type == Demo {
-		return "demo"
-	}
-	return "gpt-4.1-mini"
+	return cmp.Or(serviceOf(p.Type).model, Demo)
 }
 
 // mark reports what a provider lacks at its first use.
@@ -226,14 +260,14 @@ func (m *models) mark(p *provider, path string) {
 	for _, a := range p.absent {
 		if p.implicit {
 			m.doc.fieldErrorf(path, KindUnset, "the environment variable %s is not set, and provider %q takes its key from there: "+
-				"set it, or set %s to use another address, or use demo/demo to try without a model", a.name, p.Name, EnvBaseURL)
+				"set it, or set %s to use another address, or use demo/demo to try without a model", a.name, p.Name, serviceOf(p.Type).base)
 			continue
 		}
 		m.doc.fieldErrorf(a.path, KindUnset, "the environment variable %s is not set, and an agent uses this provider: set it before starting", a.name)
 	}
 	if p.implicit && p.BaseURL != "" {
 		if problem := urlProblem(p.BaseURL); problem != "" {
-			m.doc.fieldErrorf(path, KindInvalid, "%s %s", EnvBaseURL, problem)
+			m.doc.fieldErrorf(path, KindInvalid, "%s %s", serviceOf(p.Type).base, problem)
 		}
 	}
 }

@@ -17,7 +17,9 @@ import (
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/anthropic"
 	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/google"
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -204,6 +206,10 @@ func provider(p config.Provider) (llm.Provider, error) {
 		return demo.New(demo.Config{}), nil
 	case config.OpenAI:
 		return openai.New(openai.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL})
+	case config.Anthropic:
+		return anthropic.New(anthropic.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL})
+	case config.Google:
+		return google.New(google.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL})
 	}
 	return nil, fmt.Errorf("type %q is unknown", p.Type)
 }

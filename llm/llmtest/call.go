@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -23,59 +22,38 @@ type call struct {
 
 	w       http.ResponseWriter
 	r       *http.Request
-	request wireRequest
+	wire    wire
 	written int // chunks of text and reasoning
 }
 
-type wireRequest struct {
-	Model         string        `json:"model"`
-	Stream        bool          `json:"stream"`
-	Messages      []wireMessage `json:"messages"`
-	StreamOptions struct {
-		IncludeUsage bool `json:"include_usage"`
-	} `json:"stream_options"`
-}
+// wire is a request in the protocol of a provider, and the protocol of its response.
+type wire interface {
+	// problem returns the reason why the provider rejects the request, or "".
+	problem() string
 
-type wireMessage struct {
-	Role       string          `json:"role"`
-	Content    json.RawMessage `json:"content"`
-	ToolCallID string          `json:"tool_call_id"`
-	ToolCalls  []struct {
-		ID       string         `json:"id"`
-		Function event.Function `json:"function"`
-	} `json:"tool_calls"`
-}
+	// request returns the conversation of a request.
+	request() llm.Request
 
-type wirePart struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
+	// streams reports whether the request asks for a stream.
+	streams() bool
 
-func (q wireRequest) request() llm.Request {
-	out := llm.Request{Model: q.Model}
-	for _, m := range q.Messages {
-		msg := llm.Message{Role: m.Role, Content: contentText(m.Content), ToolCallID: m.ToolCallID}
-		for _, c := range m.ToolCalls {
-			msg.ToolCalls = append(msg.ToolCalls, event.ToolCall{ID: c.ID, Function: c.Function})
-		}
-		out.Messages = append(out.Messages, msg)
-	}
-	return out
-}
+	// eventName returns the name of the events with pieces of text, if events have names.
+	eventName() string
 
-// contentText returns the text of a content, which is a string or a list of parts, one line each.
-func contentText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var parts []wirePart
-	_ = json.Unmarshal(raw, &parts) // any other content has no text
-	texts := make([]string, len(parts))
-	for i, p := range parts {
-		texts[i] = p.Text
-	}
-	return strings.Join(texts, "\n")
+	// failure returns the body of an error.
+	failure(f Fault) object
+
+	// broken returns the body of a success without a reply, for requests that are not streamed.
+	broken() object
+
+	// whole returns the body of a reply that is not streamed.
+	whole(c *call, reply script.Reply) object
+
+	// begin, piece and end write the parts of a stream. fail ends it with an error.
+	begin(c *call, reply script.Reply)
+	piece(c *call, p script.Piece)
+	end(c *call, reply script.Reply)
+	fail(c *call)
 }
 
 // gone is the panic that ends a call whose client or server is gone, or that a fault ended.
@@ -90,11 +68,12 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		}
 	}()
 	c.w, c.r = w, r
-	if err := json.Unmarshal(body, &c.request); err != nil || c.request.Model == "" {
-		c.fault = invalid("the body is not a request with a model")
+	if err := json.Unmarshal(body, c.wire); err != nil || c.wire.request().Model == "" {
+		c.fault = invalid(fmt.Sprintf("the body is not a request with a model: %v", err))
 	} else {
-		c.check(c.number, c.request.request().Messages)
-		if problem := c.request.problem(); problem != "" && c.fault.kind != answer {
+		c.read(c.number, c.wire.request())
+		c.check(c.number, c.wire.request().Messages)
+		if problem := c.wire.problem(); problem != "" && c.fault.kind != answer {
 			c.fault = invalid(problem)
 		}
 	}
@@ -102,16 +81,18 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		c.refuse()
 		return
 	}
-	reply := script.Run(c.scripted(c.request.request()), true)
+	reply := script.Run(c.scripted(c.wire.request()), true)
 	for i := range reply.Calls { // unique even if two agents send the same request
 		reply.Calls[i].ID += fmt.Sprintf("_%d", c.number)
 	}
-	if c.request.Stream && !c.config.NoStream {
+	if c.streaming() {
 		c.stream(reply)
 		return
 	}
 	c.whole(reply)
 }
+
+func (c *call) streaming() bool { return c.wire.streams() && !c.config.NoStream }
 
 // scripted returns the request with [Config].Script applied to the last user message.
 func (c *call) scripted(req llm.Request) llm.Request {
@@ -132,15 +113,7 @@ func (c *call) refuse() {
 	for name, values := range c.fault.header {
 		c.w.Header()[name] = values
 	}
-	c.writeJSON(c.fault.status, object{"error": c.errorObject()})
-}
-
-func (c *call) errorObject() object {
-	e := object{"message": c.fault.message, "type": "error", "param": nil, "code": nil}
-	if c.fault.code != "" {
-		e["code"] = c.fault.code
-	}
-	return e
+	c.writeJSON(c.fault.status, c.wire.failure(c.fault))
 }
 
 func (c *call) writeJSON(status int, body any) {
@@ -172,7 +145,7 @@ func (c *call) wait(ready <-chan struct{}) {
 }
 
 func (c *call) fail() {
-	whole := !c.request.Stream || c.config.NoStream
+	whole := !c.streaming()
 	switch c.fault.kind {
 	case drop:
 		panic(http.ErrAbortHandler)
@@ -180,19 +153,19 @@ func (c *call) fail() {
 		c.wait(nil)
 	case endEarly:
 		if whole {
-			c.writeJSON(http.StatusOK, object{"object": "chat.completion", "choices": []any{}})
+			c.writeJSON(http.StatusOK, c.wire.broken())
 		}
 	case malformed:
 		if whole {
 			_, _ = c.w.Write([]byte(`{"choices": [`))
 		} else {
-			c.event(`{"choices": [`)
+			c.event(c.wire.eventName(), `{"choices": [`)
 		}
 	case streamError:
 		if whole {
-			c.writeJSON(http.StatusOK, object{"error": c.errorObject()})
+			c.writeJSON(http.StatusOK, c.wire.failure(c.fault))
 		} else {
-			c.json(object{"error": c.errorObject()})
+			c.wire.fail(c)
 		}
 	case none, answer:
 		return
@@ -200,9 +173,12 @@ func (c *call) fail() {
 	panic(gone{})
 }
 
-// event writes one event of a stream.
-func (c *call) event(data string) {
-	if _, err := fmt.Fprintf(c.w, "data: %s\n\n", data); err != nil {
+// event writes one event of a stream. Protocols with named events read the name.
+func (c *call) event(name, data string) {
+	if name != "" {
+		name = "event: " + name + "\n"
+	}
+	if _, err := fmt.Fprintf(c.w, "%sdata: %s\n\n", name, data); err != nil {
 		panic(gone{})
 	}
 	if err := http.NewResponseController(c.w).Flush(); err != nil {
@@ -210,51 +186,26 @@ func (c *call) event(data string) {
 	}
 }
 
-func (c *call) json(v any) {
+func (c *call) json(name string, v any) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
-	c.event(string(data))
-}
-
-func (c *call) delta(delta object, finish any) {
-	c.json(c.envelope("chat.completion.chunk", object{"choices": []any{
-		object{"index": 0, "delta": delta, "finish_reason": finish},
-	}}))
-}
-
-func (c *call) envelope(kind string, fields object) object {
-	fields["id"] = fmt.Sprintf("chatcmpl-%d", c.number)
-	fields["object"] = kind
-	fields["created"] = time.Now().Unix()
-	fields["model"] = c.request.Model
-	return fields
+	c.event(name, string(data))
 }
 
 func (c *call) stream(reply script.Reply) {
 	c.w.Header().Set("Content-Type", "text/event-stream")
-	c.delta(object{"role": "assistant", "content": ""}, nil)
+	c.wire.begin(c, reply)
 	for _, p := range reply.Pieces {
 		c.pass()
 		c.pause(p.Wait + c.config.Delay)
 		c.record(Chunk{Call: c.number, Text: p.Text, Thought: p.Thought, At: time.Now()})
-		if p.Thought != "" {
-			c.delta(object{c.config.ReasoningField: p.Thought}, nil)
-		} else {
-			c.delta(object{"content": p.Text}, nil)
-		}
+		c.wire.piece(c, p)
 		c.written++
 	}
 	c.pass()
-	for i, tc := range reply.Calls {
-		c.streamCall(i, tc)
-	}
-	c.delta(object{}, finishReason(reply))
-	if c.request.StreamOptions.IncludeUsage {
-		c.json(c.envelope("chat.completion.chunk", object{"choices": []any{}, "usage": usageObject(reply.Usage)}))
-	}
-	c.event("[DONE]")
+	c.wire.end(c, reply)
 }
 
 func (c *call) pause(d time.Duration) {
@@ -267,67 +218,30 @@ func (c *call) pause(d time.Duration) {
 	c.wait(ready)
 }
 
-// streamCall streams a tool call in three pieces.
-func (c *call) streamCall(index int, tc event.ToolCall) {
-	args := tc.Function.Arguments
-	half := len(args) / 2
-	for half > 0 && args[half]&0xC0 == 0x80 { // not within a rune
-		half--
-	}
-	for i, piece := range []string{"", args[:half], args[half:]} {
-		function := object{"arguments": piece}
-		out := object{"function": function}
-		if i == 0 || c.config.Sloppy {
-			function["name"] = tc.Function.Name
-		}
-		if !c.config.Sloppy {
-			out["index"] = index
-			if i == 0 {
-				out["id"], out["type"] = tc.ID, "function"
-			}
-		}
-		c.delta(object{"tool_calls": []any{out}}, nil)
-	}
-}
-
 func (c *call) whole(reply script.Reply) {
 	c.pass()
-	var text, thought strings.Builder
 	for _, p := range reply.Pieces {
 		c.pause(p.Wait)
-		text.WriteString(p.Text)
-		thought.WriteString(p.Thought)
 	}
 	c.written = len(reply.Pieces)
 	c.pass()
-	message := object{"role": "assistant", "content": text.String()}
-	if thought.Len() > 0 {
-		message[c.config.ReasoningField] = thought.String()
-	}
-	if len(reply.Calls) > 0 {
-		var calls []any
-		for _, tc := range reply.Calls {
-			calls = append(calls, object{"id": tc.ID, "type": "function", "function": tc.Function})
-		}
-		message["tool_calls"] = calls
-	}
-	c.writeJSON(http.StatusOK, c.envelope("chat.completion", object{
-		"choices": []any{object{"index": 0, "message": message, "finish_reason": finishReason(reply)}},
-		"usage":   usageObject(reply.Usage),
-	}))
+	c.writeJSON(http.StatusOK, c.wire.whole(c, reply))
 }
 
-func finishReason(reply script.Reply) string {
-	if len(reply.Calls) > 0 {
-		return "tool_calls"
+// joinedPieces returns the text and the reasoning of a reply.
+func joinedPieces(reply script.Reply) (text, thought string) {
+	for _, p := range reply.Pieces {
+		text += p.Text
+		thought += p.Thought
 	}
-	return "stop"
+	return text, thought
 }
 
-func usageObject(u event.Usage) object {
-	return object{
-		"prompt_tokens": u.InputTokens, "completion_tokens": u.OutputTokens, "total_tokens": u.InputTokens + u.OutputTokens,
-		"prompt_tokens_details":     object{"cached_tokens": u.CachedTokens},
-		"completion_tokens_details": object{"reasoning_tokens": u.ReasoningTokens},
+// halves splits arguments as a stream does, not within a rune.
+func halves(s string) (string, string) {
+	half := len(s) / 2
+	for half > 0 && s[half]&0xC0 == 0x80 {
+		half--
 	}
+	return s[:half], s[half:]
 }

@@ -47,10 +47,13 @@ type Config struct {
 	T testing.TB
 }
 
-// Server is an HTTP server with OpenAI's protocol. See [NewServer].
+// Server is an HTTP server with the protocols of all providers. See [NewServer].
 type Server struct {
-	// URL is the base URL for clients, with the version: http://127.0.0.1:1234/v1.
+	// URL is the base URL for clients of OpenAI, with the version: http://127.0.0.1:1234/v1.
 	URL string
+
+	// Root is the base URL for clients of Anthropic and Google, which add the version.
+	Root string
 
 	config Config
 	http   *http.Server
@@ -71,6 +74,10 @@ type Request struct {
 	Header http.Header
 	Body   json.RawMessage
 	At     time.Time
+
+	// Conversation is what the request shows the model, whatever its protocol: the messages and the
+	// tools. It is empty if the server cannot read the request.
+	Conversation llm.Request
 }
 
 // Chunk is a piece of text or reasoning that the server has streamed.
@@ -98,9 +105,12 @@ func NewServer(config Config) *Server {
 	if err != nil {
 		panic(fmt.Sprintf("llmtest: cannot listen on %s: %v", config.Addr, err))
 	}
-	s := &Server{config: config, closed: make(chan struct{}), URL: "http://" + l.Addr().String() + "/v1"}
+	s := &Server{config: config, closed: make(chan struct{}), Root: "http://" + l.Addr().String()}
+	s.URL = s.Root + "/v1"
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", s.complete)
+	mux.HandleFunc("POST /v1/chat/completions", s.serve("Authorization", "Bearer ", func(*http.Request) wire { return &chatRequest{} }))
+	mux.HandleFunc("POST /v1/messages", s.serve("X-Api-Key", "", newMessagesRequest))
+	mux.HandleFunc("POST /v1beta/models/{method}", s.serve("X-Goog-Api-Key", "", newContentRequest))
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -151,6 +161,15 @@ func (s *Server) Violations() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.violations)
+}
+
+// read records what a call shows the model, unless [Server.Reset] has removed the call.
+func (s *Server) read(number int, shown llm.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := number - 1; i < len(s.requests) {
+		s.requests[i].Conversation = shown
+	}
 }
 
 // check validates the transcript of a call by the rules of all providers.
@@ -205,16 +224,20 @@ func (g *Gate) Reached() <-chan struct{} { return g.reached }
 // Release continues the reply. It may be called early, and more than once.
 func (g *Gate) Release() { g.once.Do(func() { close(g.open) }) }
 
-func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
+// serve returns the handler of a protocol. The API key is in a header, after a prefix.
+func (s *Server) serve(header, prefix string, protocol func(*http.Request) wire) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		c := s.begin(r, body)
+		c.wire = protocol(r)
+		if s.config.APIKey != "" && r.Header.Get(header) != prefix+s.config.APIKey {
+			c.fault = Fault{kind: answer, status: http.StatusUnauthorized, code: "invalid_api_key", message: "Incorrect API key provided"}
+		}
+		c.serve(w, r, body)
 	}
-	c := s.begin(r, body)
-	if s.config.APIKey != "" && r.Header.Get("Authorization") != "Bearer "+s.config.APIKey {
-		c.fault = Fault{kind: answer, status: http.StatusUnauthorized, code: "invalid_api_key", message: "Incorrect API key provided"}
-	}
-	c.serve(w, r, body)
 }
 
 // begin records a call, and assigns its fault and its gate.

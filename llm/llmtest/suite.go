@@ -1,7 +1,9 @@
 package llmtest
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,14 +16,20 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
+// Traits are the differences between providers that the suite allows for.
+type Traits struct {
+	// ObjectArguments: the protocol carries the arguments of calls as objects, so a model cannot
+	// write other ones.
+	ObjectArguments bool
+}
+
 // Run is the conformance suite of [llm.Provider]. The provider must reply like the offline model
-// without its greeting. Drivers of OpenAI's protocol call the server s; other drivers use a server
-// of their own.
-func Run(t *testing.T, provider func(t *testing.T, s *Server) llm.Provider) {
+// without its greeting, by calling the server s or otherwise.
+func Run(t *testing.T, traits Traits, provider func(t *testing.T, s *Server) llm.Provider) {
 	t.Helper()
-	s := NewServer(Config{})
+	s := NewServer(Config{T: t})
 	t.Cleanup(s.Close)
-	u := &suite{provider: provider(t, s)}
+	u := &suite{traits: traits, provider: provider(t, s)}
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T)
@@ -46,7 +54,10 @@ func Run(t *testing.T, provider func(t *testing.T, s *Server) llm.Provider) {
 	}
 }
 
-type suite struct{ provider llm.Provider }
+type suite struct {
+	traits   Traits
+	provider llm.Provider
+}
 
 // request returns a request with a script as the first message of a thread, and with the tools of
 // the suite's scripts.
@@ -88,23 +99,41 @@ func (u *suite) text(t *testing.T) {
 }
 
 func (u *suite) toolCalls(t *testing.T) {
-	resp, _ := u.ask(t, request("one moment\nuse read {\"path\": \"ä.txt\"}\nuse read {\"path\": \"ä.txt\"}\nuse files.write not json\nuse now"))
+	resp, _ := u.ask(t, request("one moment\nuse read {\"path\": \"ä.txt\"}\nuse read {\"path\": \"ä.txt\"}\nuse files.write "+u.arguments("not json")+"\nuse now"))
 	require.Equal(t, llm.TypeToolCalls, resp.Type)
 	require.Equal(t, "one moment", resp.Content)
 	require.Equal(t, "tool_calls", resp.FinishReason)
 	require.Equal(t, []event.Function{
-		{Name: "read", Arguments: `{"path": "ä.txt"}`},
-		{Name: "read", Arguments: `{"path": "ä.txt"}`},
-		{Name: "files.write", Arguments: `not json`},
+		{Name: "read", Arguments: `{"path":"ä.txt"}`},
+		{Name: "read", Arguments: `{"path":"ä.txt"}`},
+		{Name: "files.write", Arguments: u.arguments("not json")},
 		{Name: "now", Arguments: `{}`},
 	}, functions(resp))
 }
 
+// arguments returns arguments that the model can write: an object if it must.
+func (u *suite) arguments(s string) string {
+	if u.traits.ObjectArguments {
+		return `{"invalid":1}`
+	}
+	return s
+}
+
+// functions returns the calls of a reply, with compact arguments.
 func functions(r llm.Response) (out []event.Function) {
 	for _, c := range r.ToolCalls {
+		c.Function.Arguments = compact(c.Function.Arguments)
 		out = append(out, c.Function)
 	}
 	return out
+}
+
+func compact(s string) string {
+	var out bytes.Buffer
+	if json.Compact(&out, []byte(s)) != nil {
+		return s
+	}
+	return out.String()
 }
 
 const markup = `Let me see. <function_calls>
@@ -142,7 +171,7 @@ func (u *suite) invalidMarkup(t *testing.T) {
 
 func (u *suite) joined(t *testing.T) {
 	for _, script := range []string{
-		" a < b <function <functio n_calls>\n\n c ", "count 300", "think it over\nyes and no", "", "use now",
+		" a < b <function <functio n_calls>\n\n c ", "count 300", "think it over\nyes and no", "use now",
 		"x <function_calls>{\"name\": \"now\"}</function_calls>\n\n y", "<function_calls>{\"name\": \"now\"}",
 	} {
 		resp, deltas := u.ask(t, request(script))
@@ -190,26 +219,27 @@ func (u *suite) caller(t *testing.T) {
 // answered appends a reply and the results of its calls to the messages.
 func answered(req llm.Request, resp llm.Response) llm.Request {
 	req.Messages = append(slices.Clone(req.Messages), llm.Message{
-		Role: event.RoleAssistant, Content: resp.Content, ToolCalls: resp.ToolCalls,
+		Role: event.RoleAssistant, Content: resp.Content, ToolCalls: resp.ToolCalls, Opaque: resp.Opaque,
 	})
 	for _, c := range resp.ToolCalls {
 		req.Messages = append(req.Messages, llm.Message{
-			Role: event.RoleTool, Name: c.Function.Name, ToolCallID: c.ID, Content: "got " + c.Function.Arguments,
+			Role: event.RoleTool, Name: c.Function.Name, ToolCallID: c.ID, Content: "got " + compact(c.Function.Arguments),
 		})
 	}
 	return req
 }
 
 func (u *suite) round(t *testing.T) {
-	req := request("use read {\"path\": \"a\"}\nuse now\nthen\nuse read {broken\nthen\nall done")
+	broken := u.arguments("{broken")
+	req := request("think well\nuse read {\"path\": \"a\"}\nuse now\nthen\nuse read " + broken + "\nthen\nall done")
 	first, _ := u.ask(t, req)
 	req = answered(req, first)
 	second, _ := u.ask(t, req)
-	require.Equal(t, "read returned: got {\"path\": \"a\"}\nnow returned: got {}", second.Content)
-	require.Equal(t, []event.Function{{Name: "read", Arguments: "{broken"}}, functions(second))
+	require.Equal(t, "read returned: got {\"path\":\"a\"}\nnow returned: got {}", second.Content)
+	require.Equal(t, []event.Function{{Name: "read", Arguments: broken}}, functions(second))
 	third, _ := u.ask(t, answered(req, second))
 	require.Equal(t, llm.TypeText, third.Type)
-	require.Equal(t, "read returned: got {broken\nall done", third.Content)
+	require.Equal(t, "read returned: got "+broken+"\nall done", third.Content)
 }
 
 func (u *suite) reasoning(t *testing.T) {

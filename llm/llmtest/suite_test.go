@@ -1,26 +1,98 @@
 package llmtest_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/anthropic"
 	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/google"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
 )
 
 func TestDemo(t *testing.T) {
-	llmtest.Run(t, func(*testing.T, *llmtest.Server) llm.Provider {
+	llmtest.Run(t, llmtest.Traits{}, func(*testing.T, *llmtest.Server) llm.Provider {
 		return demo.New(demo.Config{Quiet: true})
 	})
 }
 
-func TestOpenAI(t *testing.T) {
-	llmtest.Run(t, func(t *testing.T, s *llmtest.Server) llm.Provider {
-		p, err := openai.New(openai.Config{BaseURL: s.URL, APIKey: "test"})
-		require.NoError(t, err)
-		return p
-	})
+func newOpenAI(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+	t.Helper()
+	p, err := openai.New(openai.Config{BaseURL: s.URL, APIKey: key})
+	require.NoError(t, err)
+	return p
+}
+
+func newAnthropic(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+	t.Helper()
+	p, err := anthropic.New(anthropic.Config{BaseURL: s.Root, APIKey: key})
+	require.NoError(t, err)
+	return p
+}
+
+func newGoogle(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+	t.Helper()
+	p, err := google.New(google.Config{BaseURL: s.Root, APIKey: key})
+	require.NoError(t, err)
+	return p
+}
+
+func TestOpenAI(t *testing.T)    { llmtest.RunHTTP(t, llmtest.Traits{}, newOpenAI) }
+func TestAnthropic(t *testing.T) { llmtest.RunHTTP(t, llmtest.Traits{}, newAnthropic) }
+func TestGoogle(t *testing.T) {
+	llmtest.RunHTTP(t, llmtest.Traits{ObjectArguments: true}, newGoogle)
+}
+
+// TestSwitching goes from one provider, model and account to the next at every step, in the middle
+// of turns with tools and thoughts. The servers reject signatures of another origin, and calls and
+// thoughts without the signatures that they require.
+func TestSwitching(t *testing.T) {
+	s := llmtest.NewServer(llmtest.Config{T: t})
+	type model struct {
+		provider     llm.Provider
+		name, effort string
+	}
+	models := []model{
+		{newOpenAI(t, s, "one"), "gpt-5", "low"},
+		{newAnthropic(t, s, "one"), "claude-sonnet-4-5", "low"},
+		{newAnthropic(t, s, "two"), "claude-sonnet-4-5", "2048"},
+		{newAnthropic(t, s, "one"), "claude-opus-4-8", "high"},
+		{newGoogle(t, s, "one"), "gemini-3-pro", "low"},
+		{newGoogle(t, s, "two"), "gemini-3-pro", ""},
+		{newGoogle(t, s, "one"), "gemini-2.5-flash", "high"},
+	}
+	tools := []llm.Tool{{Name: "read"}, {Name: "now"}}
+	script := "think of it\nlook\nuse read {\"path\":\"a\"}\nuse now\nthen\nthink again\nuse now\nthen\nuse read {}\nthen\nthink last\nuse now\nthen\nthink\ndone"
+	// Every pair of models, with one to three steps between the switches.
+	for first := range models {
+		for stride := range 3 * len(models) {
+			t.Run(fmt.Sprint(first, " ", stride), func(t *testing.T) {
+				messages := []llm.Message{{Role: event.RoleSystem, Content: "You help."}}
+				step := 0
+				for turn := range 2 {
+					messages = append(messages, llm.Message{Role: event.RoleUser, Name: "ann", Content: script})
+					for {
+						m := models[(first+(step/(1+stride%3))*(1+stride/3))%len(models)]
+						resp, err := m.provider.Generate(t.Context(), llm.Request{
+							Model: m.name, ReasoningEffort: m.effort, Messages: llm.Repair(messages), Tools: tools,
+						}, func(llm.Delta) {})
+						require.NoError(t, err, "turn %d, step %d, %s", turn, step, m.name)
+						step++
+						messages = append(messages, llm.Message{Role: event.RoleAssistant, Content: resp.Content, ToolCalls: resp.ToolCalls, Opaque: resp.Opaque})
+						for _, c := range resp.ToolCalls {
+							messages = append(messages, llm.Message{Role: event.RoleTool, ToolCallID: c.ID, Content: "here"})
+						}
+						if len(resp.ToolCalls) == 0 {
+							break
+						}
+					}
+				}
+			})
+		}
+	}
 }

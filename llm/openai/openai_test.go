@@ -400,8 +400,8 @@ func TestNew(t *testing.T) {
 	for field, config := range map[string]openai.Config{
 		"APIKey":         {},
 		"BaseURL":        {BaseURL: "localhost:11434"},
-		"Timeouts.Start": {APIKey: key, Timeouts: openai.Timeouts{Start: -1}},
-		"Timeouts.Idle":  {APIKey: key, Timeouts: openai.Timeouts{Idle: -1}},
+		"Timeouts.Start": {APIKey: key, Timeouts: llm.Timeouts{Start: -1}},
+		"Timeouts.Idle":  {APIKey: key, Timeouts: llm.Timeouts{Idle: -1}},
 	} {
 		_, err := openai.New(config)
 		require.ErrorContains(t, err, field+": ")

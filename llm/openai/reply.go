@@ -1,12 +1,14 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/internal/driver"
 )
 
 // chunk is a piece of a stream, which has a delta, or a complete reply, which has a message.
@@ -93,43 +95,29 @@ func (a *arguments) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// reply collects the pieces of one reply and passes them to onDelta.
+// reply collects the chunks of one reply.
 type reply struct {
-	onDelta       func(llm.Delta)
-	cleaner       llm.Cleaner
-	text, thought strings.Builder
-	calls         calls
-	chosen        bool // a choice has arrived, so this is a reply
-	finishReason  string
-	model         string
-	usage         event.Usage
+	*driver.Reply
+	calls  calls
+	chosen bool // a choice has arrived, so this is a reply
 }
 
-func newReply(onDelta func(llm.Delta)) *reply {
-	if onDelta == nil {
-		onDelta = func(llm.Delta) {}
-	}
-	return &reply{onDelta: onDelta}
-}
-
-func (r *reply) empty() bool {
-	return r.text.Len() == 0 && r.thought.Len() == 0 && len(r.calls.list) == 0
-}
+func (r *reply) empty() bool { return r.Silent() && len(r.calls.list) == 0 }
 
 // take adds a chunk of JSON.
 func (r *reply) take(raw []byte) error {
 	var c chunk
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return &unreadableError{err}
+		return &driver.Unreadable{Err: err}
 	}
 	if e := readError(c.Error); e != nil {
 		return e
 	}
 	if c.Model != "" {
-		r.model = c.Model
+		r.Model = c.Model
 	}
 	if u := c.Usage; u != nil {
-		r.usage = event.Usage{
+		r.Usage = event.Usage{
 			InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens,
 			ReasoningTokens: u.CompletionDetails.ReasoningTokens,
 			CachedTokens:    max(u.PromptDetails.CachedTokens, u.CacheHitTokens),
@@ -146,51 +134,19 @@ func (r *reply) take(raw []byte) error {
 		r.part(ch.Delta)
 		r.part(ch.Message)
 		if ch.FinishReason != "" {
-			r.finishReason = ch.FinishReason
+			r.FinishReason = ch.FinishReason
 		}
 	}
 	return nil
 }
 
 func (r *reply) part(p part) {
-	thought := p.ReasoningContent
-	if thought == "" {
-		thought = p.Reasoning
-	}
-	if thought != "" {
-		r.thought.WriteString(string(thought))
-		r.onDelta(llm.Delta{Thought: string(thought)})
-	}
-	if p.Content != "" {
-		r.say(r.cleaner.Feed(string(p.Content)))
-	}
-	if p.Refusal != "" {
-		r.say(r.cleaner.Feed(string(p.Refusal)))
-	}
+	r.Think(string(cmp.Or(p.ReasoningContent, p.Reasoning)))
+	r.Say(string(p.Content))
+	r.Say(string(p.Refusal))
 	for _, c := range p.ToolCalls {
 		r.calls.add(c)
 	}
-}
-
-func (r *reply) say(s string) {
-	if s != "" {
-		r.text.WriteString(s)
-		r.onDelta(llm.Delta{Text: s})
-	}
-}
-
-func (r *reply) finish() llm.Response {
-	rest, written := r.cleaner.Close()
-	r.say(rest)
-	resp := llm.Response{
-		Type: llm.TypeText, Content: r.text.String(), Thought: r.thought.String(),
-		ToolCalls: append(r.calls.finish(), written...),
-		Usage:     r.usage, Model: r.model, FinishReason: r.finishReason,
-	}
-	if len(resp.ToolCalls) > 0 {
-		resp.Type = llm.TypeToolCalls
-	}
-	return resp
 }
 
 // calls assembles tool calls from their pieces.

@@ -58,19 +58,19 @@ func TestSilence(t *testing.T) {
 		stop = `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}`
 		done = "data: [DONE]"
 	)
-	short := openai.Timeouts{Start: time.Minute, Idle: time.Second}
+	short := llm.Timeouts{Start: time.Minute, Idle: time.Second}
 	for _, tt := range []struct {
 		name     string
-		timeouts openai.Timeouts
+		timeouts llm.Timeouts
 		server   paced
 		viewer   time.Duration // the time that onDelta takes
 		content  string
 		problem  string
 		took     time.Duration
 	}{
-		{"no answer", openai.Timeouts{}, paced{header: time.Hour}, 0, "", "openai: nothing arrived for 10m0s", 10 * time.Minute},
+		{"no answer", llm.Timeouts{}, paced{header: time.Hour}, 0, "", "openai: nothing arrived for 10m0s", 10 * time.Minute},
 		{"headers only", short, paced{chunks: []pacedChunk{{time.Hour, text}}}, 0, "", "openai: nothing arrived for 1m0s", time.Minute},
-		{"a pause in the reply", openai.Timeouts{}, paced{chunks: []pacedChunk{{0, text}, {time.Hour, text}}}, 0, "a", "openai: nothing arrived for 5m0s", 5 * time.Minute},
+		{"a pause in the reply", llm.Timeouts{}, paced{chunks: []pacedChunk{{0, text}, {time.Hour, text}}}, 0, "a", "openai: nothing arrived for 5m0s", 5 * time.Minute},
 		{"just quick enough", short, paced{chunks: []pacedChunk{{59 * time.Second, text}, {900 * time.Millisecond, text}, {900 * time.Millisecond, stop}}}, 0, "aa", "", 60800 * time.Millisecond},
 		{"comments are a sign of life", short, paced{chunks: []pacedChunk{{0, text}, {900 * time.Millisecond, ": wait"}, {900 * time.Millisecond, stop}}}, 0, "a", "", 1800 * time.Millisecond},
 		{"a finished stream may end, for its connection's sake", short, paced{chunks: []pacedChunk{{0, text}, {0, stop}, {0, done}, {50 * time.Millisecond, ": bye"}}}, 0, "a", "", 50 * time.Millisecond},

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,8 @@ import (
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/anthropic"
+	"github.com/threadmill/threadmill/llm/google"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/signals"
@@ -143,6 +146,23 @@ func Temporal(t testing.TB) *embedded.Server {
 	return shared
 }
 
+// Protocol returns the protocol that the provider "openai" speaks: openai, anthropic or google. CI
+// runs the suite with each of them, since it makes no difference to a thread.
+func Protocol() string { return cmp.Or(os.Getenv("THREADMILL_TEST_PROVIDER"), "openai") }
+
+// newModels returns the providers of the suite: "openai" speaks [Protocol], the others what they are
+// named after.
+func newModels(s *llmtest.Server) (map[string]llm.Provider, error) {
+	o, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL})
+	a, err2 := anthropic.New(anthropic.Config{APIKey: "test", BaseURL: s.Root})
+	g, err3 := google.New(google.Config{APIKey: "test", BaseURL: s.Root})
+	models := map[string]llm.Provider{"openai": o, "anthropic": a, "google": g}
+	if models["openai"] = models[Protocol()]; models["openai"] == nil {
+		return nil, fmt.Errorf("THREADMILL_TEST_PROVIDER: %q is none", Protocol())
+	}
+	return models, errors.Join(err, err2, err3)
+}
+
 // New builds a world that ends with the test.
 func New(t testing.TB, o Options) *Harness {
 	t.Helper()
@@ -165,7 +185,7 @@ func New(t testing.TB, o Options) *Harness {
 	t.Cleanup(w.reproduceModelCalls)
 	w.Shell = t.TempDir()
 
-	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: w.Provider.URL})
+	models, err := newModels(w.Provider)
 	require.NoError(t, err)
 	sh, err := shell.New(shell.Config{Root: w.Shell})
 	require.NoError(t, err)
@@ -185,7 +205,7 @@ func New(t testing.TB, o Options) *Harness {
 	}
 	w.config = threadmill.Config{
 		Temporal: w.Temporal, Store: w.Store, Stream: w.Stream, Agents: o.Agents, Tools: tools,
-		Models: map[string]llm.Provider{"openai": model}, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue,
+		Models: models, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue,
 		ModelRetries: map[string]llm.Retry{"openai": {MaxAttempts: o.MaxModelAttempts}}, StopTimeout: time.Second, Logger: o.Logger,
 	}
 	if o.Configure != nil {

@@ -1,0 +1,132 @@
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/option"
+
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/internal/driver"
+)
+
+const officialURL = "https://api.anthropic.com"
+
+// Config configures the driver. Only APIKey is required, and only for Anthropic itself.
+type Config struct {
+	// APIKey is sent in the header X-Api-Key. Errors never contain it.
+	APIKey string
+
+	// BaseURL is the address of the server, without the version. Default:
+	// https://api.anthropic.com.
+	BaseURL string
+
+	// Name is the name of the provider in errors. Default "anthropic".
+	Name string
+
+	// MaxOutputTokens limits replies to requests without a limit, which the API requires. Default:
+	// 32,000; 8,192 for Claude 3.5 and 4,096 for Claude 3.
+	MaxOutputTokens int
+
+	// Cache is how long Anthropic caches the conversation: "5m", "1h" or "off". Default "5m".
+	// Writing to the cache costs a quarter more than plain input, reading from it a tenth.
+	Cache string
+
+	// HTTPClient sends the requests. Default: a separate client without a timeout.
+	HTTPClient *http.Client
+
+	Timeouts llm.Timeouts
+}
+
+// Provider calls the models of one server. It is safe for concurrent use.
+type Provider struct {
+	endpoint  driver.Endpoint
+	maxTokens int
+	cache     string
+	client    sdk.Client
+}
+
+var _ llm.Provider = (*Provider)(nil)
+
+// New returns a driver. It does not connect to the server.
+func New(config Config) (*Provider, error) {
+	p := &Provider{maxTokens: config.MaxOutputTokens, cache: config.Cache, endpoint: driver.Endpoint{
+		Name: config.Name, APIKey: config.APIKey, BaseURL: config.BaseURL, HTTPClient: config.HTTPClient, Timeouts: config.Timeouts,
+	}}
+	if err := p.endpoint.Complete("anthropic", officialURL); err != nil {
+		return nil, fmt.Errorf("anthropic: %w", err)
+	}
+	switch {
+	case config.MaxOutputTokens < 0:
+		return nil, errors.New("anthropic: MaxOutputTokens: must not be negative")
+	case config.Cache != "" && config.Cache != "5m" && config.Cache != "1h" && config.Cache != "off":
+		return nil, fmt.Errorf("anthropic: Cache: %q must be 5m, 1h or off", config.Cache)
+	}
+	p.client = sdk.NewClient(
+		option.WithoutEnvironmentDefaults(), // the environment may belong to another account
+		option.WithBaseURL(p.endpoint.BaseURL), option.WithAPIKey(config.APIKey), option.WithMaxRetries(0),
+		option.WithHTTPClient(p.endpoint.Client(body)),
+	)
+	return p, nil
+}
+
+func body(x *driver.Exchange, _ string, resp *http.Response) error {
+	resp.Body = x.Watch(resp.Body)
+	return nil
+}
+
+// Generate calls the model. It always streams the reply, since Anthropic limits other requests.
+func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	return p.endpoint.Generate(ctx, req, onDelta, p.send, said)
+}
+
+func (p *Provider) send(ctx context.Context, c *driver.Call) error {
+	origin := p.endpoint.Origin("anthropic", c.Request.Model)
+	r := &reply{Reply: c.Reply, origin: origin}
+	s := p.client.Messages.NewStreaming(ctx, p.params(c.Request, c.Names, origin))
+	defer func() { _ = s.Close() }() // the reply is complete, or has failed already
+	for s.Next() {
+		if err := r.take(s.Current()); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	var syntax *json.SyntaxError
+	switch err := s.Err(); {
+	case errors.As(err, &syntax):
+		return &driver.Unreadable{Err: syntax}
+	case err != nil:
+		return err
+	}
+	return r.finish(&p.endpoint)
+}
+
+// said returns what Anthropic says in an error, or nil.
+func said(_ *driver.Exchange, err error) *driver.Said {
+	var api *sdk.Error
+	if !errors.As(err, &api) {
+		return nil
+	}
+	var in struct {
+		Error struct {
+			Type    string `json:"type"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal([]byte(api.RawJSON()), &in) != nil || in.Error.Message == "" {
+		return &driver.Said{Message: driver.Shorten(api.RawJSON())}
+	}
+	return &driver.Said{Status: statuses[in.Error.Type], Kind: in.Error.Type, Message: driver.Shorten(in.Error.Message)}
+}
+
+// statuses are those of errors in the middle of a stream.
+var statuses = map[string]int{
+	"invalid_request_error": 400, "authentication_error": 401, "permission_error": 403, "not_found_error": 404,
+	"request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504, "overloaded_error": 529,
+}

@@ -1,0 +1,134 @@
+package anthropic
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/internal/driver"
+)
+
+// reply collects the events of one reply.
+type reply struct {
+	*driver.Reply
+	origin event.Origin
+	blocks []*replyBlock
+	reason sdk.StopReason
+	why    sdk.RefusalStopDetails
+	ended  bool
+}
+
+// replyBlock is a block of the reply. redacted is the data of a redacted thought.
+type replyBlock struct {
+	kind, id, name, redacted     string
+	thought, signature, argument strings.Builder
+}
+
+// take adds an event.
+func (r *reply) take(e sdk.MessageStreamEventUnion) error {
+	switch e.Type {
+	case "message_start":
+		u := e.Message.Usage
+		r.Model = string(e.Message.Model)
+		r.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
+	case "content_block_start":
+		b := e.ContentBlock
+		begun := &replyBlock{kind: b.Type, id: b.ID, name: b.Name, redacted: b.Data}
+		r.blocks = append(r.blocks, begun)
+		begun.thought.WriteString(b.Thinking)
+		begun.signature.WriteString(b.Signature)
+		r.Think(b.Thinking)
+		r.Say(b.Text)
+	case "content_block_delta":
+		if e.Index < 0 || int(e.Index) >= len(r.blocks) {
+			return &driver.Unreadable{Err: errNoBlock}
+		}
+		r.delta(r.blocks[e.Index], e.Delta)
+	case "message_delta":
+		r.reason, r.why = e.Delta.StopReason, e.Delta.StopDetails
+		u := e.Usage
+		if u.JSON.InputTokens.Valid() {
+			r.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
+		}
+		r.Usage.OutputTokens, r.Usage.ReasoningTokens = int(u.OutputTokens), int(u.OutputTokensDetails.ThinkingTokens)
+	case "message_stop":
+		r.ended = true
+	}
+	return nil
+}
+
+// count counts the tokens of the request, in which Anthropic does not include those of the cache.
+func (r *reply) count(input, read, written int64) {
+	r.Usage.InputTokens, r.Usage.CachedTokens = int(input+read+written), int(read)
+}
+
+func (r *reply) delta(b *replyBlock, d sdk.MessageStreamEventUnionDelta) {
+	switch d.Type {
+	case "text_delta":
+		r.Say(d.Text)
+	case "thinking_delta":
+		b.thought.WriteString(d.Thinking)
+		r.Think(d.Thinking)
+	case "signature_delta":
+		b.signature.WriteString(d.Signature)
+	case "input_json_delta":
+		b.argument.WriteString(d.PartialJSON)
+	}
+}
+
+// finish completes the reply, or says why there is none.
+func (r *reply) finish(e *driver.Endpoint) error {
+	switch {
+	case !r.ended:
+		return driver.ErrBrokenOff
+	case r.reason == sdk.StopReasonRefusal:
+		return e.Refused(cmp.Or(string(r.why.Category), "refusal"), r.why.Explanation)
+	}
+	r.FinishReason = cmp.Or(finishReasons[r.reason], string(r.reason))
+	var order []any // of thoughts, the text and calls
+	thinks := false
+	for _, b := range r.blocks {
+		switch b.kind {
+		case "thinking":
+			thinks = true
+			order = append(order, map[string]string{"type": b.kind, "thinking": b.thought.String(), "signature": b.signature.String()})
+		case "redacted_thinking":
+			thinks = true
+			order = append(order, map[string]string{"type": b.kind, "data": b.redacted})
+		case "text":
+			if !slices.Contains(order, any(textMark)) {
+				order = append(order, textMark)
+			}
+		case "tool_use":
+			order = append(order, len(r.Calls))
+			arguments := b.argument.String()
+			if strings.TrimSpace(arguments) == "" {
+				arguments = "{}"
+			}
+			r.Calls = append(r.Calls, event.ToolCall{ID: b.id, Function: event.Function{Name: b.name, Arguments: arguments}})
+		}
+	}
+	if !thinks {
+		return nil
+	}
+	data, err := json.Marshal(order)
+	if err != nil {
+		return &driver.Unreadable{Err: err}
+	}
+	r.Opaque = &event.Opaque{Origin: r.origin, Data: data}
+	return nil
+}
+
+// finishReasons are the reasons that have another name here.
+var finishReasons = map[sdk.StopReason]string{
+	sdk.StopReasonEndTurn: llm.FinishStop, sdk.StopReasonStopSequence: llm.FinishStop, sdk.StopReasonToolUse: llm.FinishToolCalls,
+	sdk.StopReasonMaxTokens: llm.FinishLength, sdk.StopReasonModelContextWindowExceeded: llm.FinishLength,
+}
+
+var errNoBlock = errors.New("a piece belongs to no block")

@@ -1,0 +1,169 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+
+	sdk "github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/internal/driver"
+)
+
+func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event.Origin) sdk.MessageNewParams {
+	system, turns := driver.Turns(req.Messages)
+	out := sdk.MessageNewParams{Model: sdk.Model(req.Model), MaxTokens: int64(p.limit(req))}
+	if system != "" {
+		out.System = []sdk.TextBlockParam{{Text: system}}
+	}
+	if p.cache != "off" {
+		out.CacheControl = sdk.CacheControlEphemeralParam{TTL: sdk.CacheControlEphemeralTTL(p.cache)}
+	}
+	for _, t := range req.Tools {
+		tool := sdk.ToolParam{Name: names.Wire(t.Name), InputSchema: param.Override[sdk.ToolInputSchemaParam](driver.Parameters(t.Parameters))}
+		if t.Description != "" {
+			tool.Description = sdk.String(t.Description)
+		}
+		out.Tools = append(out.Tools, sdk.ToolUnionParam{OfTool: &tool})
+	}
+	signed := true
+	asked := driver.Asked(turns)
+	for i, t := range turns {
+		var content []sdk.ContentBlockParamUnion
+		for _, m := range t.Messages {
+			var opaque json.RawMessage
+			if i > asked {
+				// Earlier thoughts need not be sent back.
+				opaque = m.Opaque.Of(origin)
+			}
+			signed = signed && (!t.Model || i < asked || opaque != nil)
+			content = append(content, blocks(m, names, opaque)...)
+		}
+		role := sdk.MessageParamRoleUser
+		if t.Model {
+			role = sdk.MessageParamRoleAssistant
+		}
+		out.Messages = append(out.Messages, sdk.MessageParam{Role: role, Content: content})
+	}
+	think(&out, req, signed)
+	return out
+}
+
+// think turns thoughts on. With a budget, all replies of the turn must begin with a thought of the
+// model, so a turn that another model has begun continues without thoughts.
+func think(out *sdk.MessageNewParams, req llm.Request, signed bool) {
+	budget, isNumber := budgets[req.ReasoningEffort], false
+	if n, err := strconv.Atoi(req.ReasoningEffort); err == nil {
+		budget, isNumber = n, true
+	}
+	switch {
+	case req.ReasoningEffort == "":
+	case !isNumber && !budgetModel.MatchString(req.Model):
+		out.Thinking = sdk.ThinkingConfigParamUnion{OfAdaptive: &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}}
+		out.OutputConfig.Effort = sdk.OutputConfigEffort(req.ReasoningEffort)
+		return
+	case signed:
+		const least = 1024
+		budget = max(budget, least)
+		out.Thinking = sdk.ThinkingConfigParamOfEnabled(int64(budget))
+		if out.MaxTokens <= int64(budget) {
+			out.MaxTokens += int64(budget) // the budget is part of the limit
+		}
+		return
+	}
+	if req.Temperature != nil {
+		out.Temperature = sdk.Float(*req.Temperature)
+	}
+}
+
+// budgets are the budgets, in tokens, of models that know no effort.
+var budgets = map[string]int{"low": 2048, "medium": 8192, "high": 24576, "xhigh": 31999, "max": 31999}
+
+// budgetModel matches the models that know no effort: all before Claude 4.6.
+var budgetModel = regexp.MustCompile(`claude-(3|(opus|sonnet|haiku)-4(-[0-5])?(-\d{6,}|@|$))`)
+
+// limit returns the limit of a reply's tokens.
+func (p *Provider) limit(req llm.Request) int {
+	switch {
+	case req.MaxOutputTokens > 0:
+		return req.MaxOutputTokens
+	case p.maxTokens > 0:
+		return p.maxTokens
+	case strings.Contains(req.Model, "claude-3-5"):
+		return 8192
+	case claude3.MatchString(req.Model):
+		return 4096
+	}
+	return 32000
+}
+
+var claude3 = regexp.MustCompile(`claude-3-(opus|sonnet|haiku)`)
+
+// textMark stands for the text in the data of opaque parts. Numbers stand for calls, and objects are
+// thoughts.
+const textMark = "text"
+
+// blocks returns the content of a message, with the thoughts in opaque.
+func blocks(m llm.Message, names *driver.ToolNames, opaque json.RawMessage) []sdk.ContentBlockParamUnion {
+	switch m.Role {
+	case event.RoleTool:
+		result := sdk.ToolResultBlockParam{ToolUseID: driver.CallID(m.ToolCallID), IsError: sdk.Bool(m.IsError)}
+		if strings.TrimSpace(m.Content) != "" {
+			result.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: m.Content}}}
+		}
+		return []sdk.ContentBlockParamUnion{{OfToolResult: &result}}
+	case event.RoleAssistant:
+		return assistant(m, names, opaque)
+	}
+	return []sdk.ContentBlockParamUnion{sdk.NewTextBlock(m.Content)}
+}
+
+func assistant(m llm.Message, names *driver.ToolNames, opaque json.RawMessage) []sdk.ContentBlockParamUnion {
+	var order []json.RawMessage
+	_ = json.Unmarshal(opaque, &order) // nil, or the driver's own
+	var out []sdk.ContentBlockParamUnion
+	said := strings.TrimSpace(m.Content) == ""
+	called := map[int]bool{}
+	say := func() {
+		if !said {
+			said = true
+			out = append(out, sdk.NewTextBlock(m.Content))
+		}
+	}
+	call := func(i int) {
+		if i >= 0 && i < len(m.ToolCalls) && !called[i] {
+			called[i] = true
+			c := m.ToolCalls[i]
+			out = append(out, sdk.NewToolUseBlock(driver.CallID(c.ID), driver.ObjectArguments(c.Function.Arguments), names.Wire(c.Function.Name)))
+		}
+	}
+	for _, one := range order {
+		var index int
+		switch {
+		case string(one) == `"`+textMark+`"`:
+			say()
+		case json.Unmarshal(one, &index) == nil:
+			call(index)
+		default:
+			out = append(out, thought(one))
+		}
+	}
+	say()
+	for i := range m.ToolCalls {
+		call(i)
+	}
+	return out
+}
+
+func thought(raw json.RawMessage) sdk.ContentBlockParamUnion {
+	var in struct{ Type, Thinking, Signature, Data string }
+	_ = json.Unmarshal(raw, &in) // the driver's own
+	if in.Type == "redacted_thinking" {
+		return sdk.NewRedactedThinkingBlock(in.Data)
+	}
+	return sdk.NewThinkingBlock(in.Signature, in.Thinking)
+}

@@ -1,0 +1,136 @@
+package google
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+
+	sdk "google.golang.org/genai"
+
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/internal/driver"
+)
+
+const officialURL = "https://generativelanguage.googleapis.com"
+
+// Config configures the driver. Only APIKey is required, and only for Google itself.
+type Config struct {
+	// APIKey is sent in the header X-Goog-Api-Key. Errors never contain it.
+	APIKey string
+
+	// BaseURL is the address of the server, without the version. Default:
+	// https://generativelanguage.googleapis.com.
+	BaseURL string
+
+	// Name is the name of the provider in errors. Default "google".
+	Name string
+
+	// HTTPClient sends the requests. Default: a separate client without a timeout.
+	HTTPClient *http.Client
+
+	Timeouts llm.Timeouts
+}
+
+// Provider calls the models of one server. It is safe for concurrent use.
+type Provider struct {
+	endpoint driver.Endpoint
+	client   *sdk.Client
+}
+
+var _ llm.Provider = (*Provider)(nil)
+
+// New returns a driver. It does not connect to the server.
+func New(config Config) (*Provider, error) {
+	p := &Provider{endpoint: driver.Endpoint{
+		Name: config.Name, APIKey: config.APIKey, BaseURL: config.BaseURL, HTTPClient: config.HTTPClient, Timeouts: config.Timeouts,
+	}}
+	err := p.endpoint.Complete("google", officialURL)
+	if err == nil {
+		key := config.APIKey
+		if key == "" {
+			key = "none" // the SDK requires one, and would look for it in the environment
+		}
+		p.client, err = sdk.NewClient(context.Background(), &sdk.ClientConfig{
+			APIKey: key, Backend: sdk.BackendGeminiAPI, HTTPClient: p.endpoint.Client(body),
+			HTTPOptions: sdk.HTTPOptions{BaseURL: p.endpoint.BaseURL},
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("google: %w", err)
+	}
+	return p, nil
+}
+
+// Generate calls the model. It always streams the reply.
+func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	return p.endpoint.Generate(ctx, req, onDelta, p.send, said)
+}
+
+func (p *Provider) send(ctx context.Context, c *driver.Call) error {
+	origin := p.endpoint.Origin("google", c.Request.Model)
+	contents, config := request(c.Request, c.Names, origin)
+	q := &quiet{}
+	r := &reply{Reply: c.Reply, origin: origin}
+	next, stop := iter.Pull2(p.client.Models.GenerateContentStream(context.WithValue(ctx, quietKey{}, q), c.Request.Model, contents, config))
+	defer stop()
+	for {
+		resp, ok, err := chunk(next)
+		switch {
+		case q.err != nil: // the last chunk is incomplete
+			return q.err
+		case err != nil:
+			return readable(err)
+		case !ok:
+			return r.finish()
+		}
+		if err := r.take(resp, &p.endpoint); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// chunk returns the next chunk. The SDK panics at chunks with fields of another type.
+func chunk(next func() (*sdk.GenerateContentResponse, error, bool)) (resp *sdk.GenerateContentResponse, ok bool, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errForm
+		}
+	}()
+	resp, err, ok = next()
+	return resp, ok, err
+}
+
+var errForm = &driver.Unreadable{Err: errors.New("a chunk does not have the form of the protocol")}
+
+// readable returns err, or that the reply is not readable.
+func readable(err error) error {
+	var (
+		syntax *json.SyntaxError
+		form   *json.UnmarshalTypeError
+	)
+	if errors.As(err, &syntax) || errors.As(err, &form) {
+		return errForm
+	}
+	return err
+}
+
+// said returns what Google says in an error, or nil.
+func said(_ *driver.Exchange, err error) *driver.Said {
+	var (
+		api sdk.APIError
+		own *driver.Said
+	)
+	if errors.As(err, &own) {
+		return own
+	}
+	if !errors.As(err, &api) {
+		return nil
+	}
+	return &driver.Said{Status: api.Code, Kind: api.Status, Message: driver.Shorten(api.Message)}
+}

@@ -1,0 +1,120 @@
+package google
+
+import (
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"strings"
+
+	sdk "google.golang.org/genai"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/internal/driver"
+)
+
+func request(req llm.Request, names *driver.ToolNames, origin event.Origin) ([]*sdk.Content, *sdk.GenerateContentConfig) {
+	system, turns := driver.Turns(req.Messages)
+	config := &sdk.GenerateContentConfig{MaxOutputTokens: int32(min(req.MaxOutputTokens, 1<<30)), ThinkingConfig: thinking(req)}
+	if system != "" {
+		config.SystemInstruction = &sdk.Content{Parts: []*sdk.Part{{Text: system}}}
+	}
+	if req.Temperature != nil {
+		config.Temperature = sdk.Ptr(float32(*req.Temperature))
+	}
+	if len(req.Tools) > 0 {
+		tool := &sdk.Tool{}
+		for _, t := range req.Tools {
+			tool.FunctionDeclarations = append(tool.FunctionDeclarations, &sdk.FunctionDeclaration{
+				Name: names.Wire(t.Name), Description: t.Description, ParametersJsonSchema: driver.Parameters(t.Parameters),
+			})
+		}
+		config.Tools = []*sdk.Tool{tool}
+	}
+	var contents []*sdk.Content
+	called := map[string]string{}
+	asked := driver.Asked(turns)
+	for i, t := range turns {
+		content := &sdk.Content{Role: sdk.RoleUser}
+		if t.Model {
+			content.Role = sdk.RoleModel
+		}
+		for _, m := range t.Messages {
+			for _, c := range m.ToolCalls {
+				called[c.ID] = names.Wire(c.Function.Name)
+			}
+			var signed signatures
+			if i > asked { // earlier signatures need not be sent back
+				_ = json.Unmarshal(m.Opaque.Of(origin), &signed) // nil, or the driver's own
+			}
+			content.Parts = append(content.Parts, parts(m, names, called, signed, i > asked && signsCalls.MatchString(req.Model))...)
+		}
+		contents = append(contents, content)
+	}
+	return contents, config
+}
+
+// parts returns the content of a message. called are the names of the calls before it. If sign is
+// set, the model requires a signature at the first call.
+func parts(m llm.Message, names *driver.ToolNames, called map[string]string, signed signatures, sign bool) (out []*sdk.Part) {
+	if m.Role == event.RoleTool {
+		key := "output"
+		if m.IsError {
+			key = "error"
+		}
+		return []*sdk.Part{{FunctionResponse: &sdk.FunctionResponse{
+			ID: driver.CallID(m.ToolCallID), Name: called[m.ToolCallID], Response: map[string]any{key: m.Content},
+		}}}
+	}
+	if strings.TrimSpace(m.Content) != "" {
+		out = append(out, &sdk.Part{Text: m.Content, ThoughtSignature: signed.Text})
+	}
+	for i, c := range m.ToolCalls {
+		part := &sdk.Part{ThoughtSignature: signed.Calls[i], FunctionCall: &sdk.FunctionCall{
+			ID: driver.CallID(c.ID), Name: names.Wire(c.Function.Name), Args: arguments(c.Function.Arguments),
+		}}
+		if sign && i == 0 && part.ThoughtSignature == nil {
+			part.ThoughtSignature = []byte(noSignature)
+		}
+		out = append(out, part)
+	}
+	return out
+}
+
+// noSignature is the signature that Google documents for calls that the model did not make.
+const noSignature = "skip_thought_signature_validator"
+
+// signsCalls matches the models that require signatures: all but Gemini 1 and 2.
+var signsCalls = regexp.MustCompile(`^(?:models/)?(?:gemini-(?:[3-9]|\d\d)|[^g]|g[^e])`)
+
+func arguments(s string) map[string]any {
+	out := map[string]any{}
+	_ = json.Unmarshal(driver.ObjectArguments(s), &out) // it is an object
+	return out
+}
+
+// thinking returns the configuration of thoughts, or nil for models without them.
+func thinking(req llm.Request) *sdk.ThinkingConfig {
+	if !thinks.MatchString(req.Model) {
+		return nil
+	}
+	out := &sdk.ThinkingConfig{IncludeThoughts: true}
+	switch n, err := strconv.ParseInt(req.ReasoningEffort, 10, 32); {
+	case err == nil:
+		out.ThinkingBudget = sdk.Ptr(int32(n))
+	case req.ReasoningEffort == "":
+	case strings.Contains(req.Model, "gemini-2.5"):
+		if budget, ok := budgets[req.ReasoningEffort]; ok {
+			out.ThinkingBudget = &budget
+		}
+	default:
+		out.ThinkingLevel = sdk.ThinkingLevel(strings.ToUpper(req.ReasoningEffort))
+	}
+	return out
+}
+
+// thinks matches the models with thoughts.
+var thinks = regexp.MustCompile(`gemini-(2\.5|[3-9]|\d\d)`)
+
+// budgets are the budgets, in tokens, of models that know no level.
+var budgets = map[string]int32{"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}

@@ -1,0 +1,103 @@
+package driver
+
+import (
+	"context"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+)
+
+// Call is one call of a model.
+type Call struct {
+	Request  llm.Request
+	Names    *ToolNames
+	Exchange *Exchange
+	Reply    *Reply
+
+	// Stream reports whether the caller wants pieces.
+	Stream bool
+}
+
+// Generate makes a call. send sends the request and adds what arrives to the reply. said returns what
+// the server says in an error of send, or nil.
+func (e *Endpoint) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta),
+	send func(context.Context, *Call) error, said func(*Exchange, error) *Said,
+) (llm.Response, error) {
+	inner, x, done := NewExchange(ctx)
+	defer done()
+	c := &Call{Request: req, Names: NewToolNames(req.Tools), Exchange: x, Reply: newReply(onDelta), Stream: onDelta != nil}
+	err := send(inner, c)
+	resp := c.Reply.response()
+	if resp.Model == "" {
+		resp.Model = req.Model
+	}
+	if err != nil {
+		resp.Type, resp.ToolCalls, resp.Opaque = llm.TypeText, nil, nil
+		if refusal, ok := err.(*llm.Error); ok { //nolint:errorlint // the driver made it
+			return resp, refusal
+		}
+		return resp, e.Classify(ctx, inner, x, err, said(x, err))
+	}
+	c.Names.Restore(resp.ToolCalls)
+	llm.AssignIDs(resp.ToolCalls, req.Messages)
+	return resp, nil
+}
+
+// Reply collects the pieces of a reply and passes them to onDelta.
+type Reply struct {
+	Calls        []event.ToolCall
+	Usage        event.Usage
+	Model        string
+	FinishReason string
+	Opaque       *event.Opaque
+
+	onDelta       func(llm.Delta)
+	cleaner       llm.Cleaner
+	text, thought strings.Builder
+}
+
+func newReply(onDelta func(llm.Delta)) *Reply {
+	if onDelta == nil {
+		onDelta = func(llm.Delta) {}
+	}
+	return &Reply{onDelta: onDelta}
+}
+
+// Silent reports whether neither text nor thoughts have arrived.
+func (r *Reply) Silent() bool { return r.text.Len() == 0 && r.thought.Len() == 0 }
+
+// Think adds a piece of reasoning.
+func (r *Reply) Think(s string) {
+	if s != "" {
+		r.thought.WriteString(s)
+		r.onDelta(llm.Delta{Thought: s})
+	}
+}
+
+// Say adds a piece of text.
+func (r *Reply) Say(s string) {
+	if s != "" {
+		r.say(r.cleaner.Feed(s))
+	}
+}
+
+func (r *Reply) say(clean string) {
+	if clean != "" {
+		r.text.WriteString(clean)
+		r.onDelta(llm.Delta{Text: clean})
+	}
+}
+
+func (r *Reply) response() llm.Response {
+	rest, written := r.cleaner.Close()
+	r.say(rest)
+	resp := llm.Response{
+		Type: llm.TypeText, Content: r.text.String(), Thought: r.thought.String(), ToolCalls: append(r.Calls, written...),
+		Usage: r.Usage, Model: r.Model, FinishReason: r.FinishReason, Opaque: r.Opaque,
+	}
+	if len(resp.ToolCalls) > 0 {
+		resp.Type = llm.TypeToolCalls
+	}
+	return resp
+}

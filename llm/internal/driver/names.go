@@ -1,0 +1,123 @@
+package driver
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+)
+
+// maxCallID is the maximum length of a tool call's id that OpenAI accepts, in bytes.
+const maxCallID = 40
+
+// CallID returns an id of a tool call that every provider accepts. It is deterministic, so calls and
+// their results still match. Ids in replies remain unchanged.
+func CallID(id string) string {
+	if len(id) <= maxCallID && !notInName.MatchString(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:16])
+}
+
+// Arguments returns the arguments of a past call as JSON, because some servers parse them and reject
+// requests with invalid ones.
+func Arguments(s string) string {
+	if json.Valid([]byte(s)) {
+		return s
+	}
+	return invalidArguments(s)
+}
+
+// ObjectArguments returns the arguments of a past call as a JSON object, for providers that accept
+// nothing else.
+func ObjectArguments(s string) json.RawMessage {
+	var object map[string]json.RawMessage
+	if json.Unmarshal([]byte(s), &object) == nil && object != nil {
+		return json.RawMessage(s)
+	}
+	return json.RawMessage(invalidArguments(s))
+}
+
+func invalidArguments(s string) string {
+	b, _ := json.Marshal(map[string]string{"invalidJson": s}) // strings can always be marshalled
+	return string(b)
+}
+
+// Parameters returns the schema of a tool's arguments.
+func Parameters(schema json.RawMessage) json.RawMessage {
+	if len(schema) == 0 {
+		return json.RawMessage(`{"type":"object","properties":{}}`)
+	}
+	return schema
+}
+
+const maxName = 64
+
+var (
+	notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+	letter    = regexp.MustCompile(`^[a-zA-Z_]`)
+)
+
+// Sanitize returns a name that every provider accepts.
+func Sanitize(name string) string {
+	name = notInName.ReplaceAllString(strings.TrimSpace(name), "_")
+	if name != "" && !letter.MatchString(name) {
+		name = "_" + name // Google accepts no digit or hyphen there
+	}
+	return name[:min(len(name), maxName)]
+}
+
+// ToolNames maps the names of tools to names that every provider accepts, and back.
+type ToolNames struct{ there, back map[string]string }
+
+// NewToolNames returns the names of a request's tools.
+func NewToolNames(tools []llm.Tool) *ToolNames {
+	n := &ToolNames{there: map[string]string{}, back: map[string]string{}}
+	for _, t := range tools { // valid names remain unchanged
+		if Sanitize(t.Name) == t.Name {
+			n.there[t.Name], n.back[t.Name] = t.Name, t.Name
+		}
+	}
+	for _, t := range tools {
+		if _, ok := n.there[t.Name]; ok {
+			continue
+		}
+		wire := n.free(Sanitize(t.Name))
+		n.there[t.Name], n.back[wire] = wire, t.Name
+	}
+	return n
+}
+
+func (n *ToolNames) free(name string) string {
+	candidate := name
+	for i := 2; ; i++ {
+		if _, taken := n.back[candidate]; !taken {
+			return candidate
+		}
+		suffix := fmt.Sprintf("_%d", i)
+		candidate = name[:min(len(name), maxName-len(suffix))] + suffix
+	}
+}
+
+// Wire returns the name that a provider accepts.
+func (n *ToolNames) Wire(name string) string {
+	if w, ok := n.there[name]; ok {
+		return w
+	}
+	return Sanitize(name)
+}
+
+// Restore replaces the names in calls by the original names of the tools.
+func (n *ToolNames) Restore(calls []event.ToolCall) {
+	for i := range calls {
+		if name, ok := n.back[calls[i].Function.Name]; ok {
+			calls[i].Function.Name = name
+		}
+	}
+}

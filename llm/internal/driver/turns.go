@@ -1,0 +1,73 @@
+package driver
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+)
+
+// Turn is a sequence of messages of one side: the model, or people and tools.
+type Turn struct {
+	Model    bool
+	Messages []llm.Message
+}
+
+// Turns returns the system message, or "", and the turns of a conversation for providers with two
+// roles. See [llm.SystemFirst]. Messages without content are left out.
+func Turns(messages []llm.Message) (system string, turns []Turn) {
+	messages = llm.SystemFirst(messages)
+	if len(messages) > 0 && messages[0].Role == event.RoleSystem {
+		system, messages = messages[0].Content, messages[1:]
+	}
+	messages = slices.DeleteFunc(slices.Clone(messages), func(m llm.Message) bool {
+		return strings.TrimSpace(m.Content) == "" && len(m.ToolCalls) == 0 && m.Role != event.RoleTool
+	})
+	for _, m := range named(messages) {
+		model := m.Role == event.RoleAssistant
+		if len(turns) == 0 || turns[len(turns)-1].Model != model {
+			turns = append(turns, Turn{Model: model})
+		}
+		last := &turns[len(turns)-1]
+		last.Messages = append(last.Messages, m)
+	}
+	return system, turns
+}
+
+// named says who speaks, if there are several people: these providers have no field for names.
+func named(messages []llm.Message) []llm.Message {
+	names := map[string]bool{}
+	for _, m := range messages {
+		if m.Role == event.RoleUser && m.Name != "" {
+			names[m.Name] = true
+		}
+	}
+	if len(names) < 2 {
+		return messages
+	}
+	out := make([]llm.Message, 0, len(messages))
+	for _, m := range messages {
+		if prefix := m.Name + ": "; m.Role == event.RoleUser && m.Name != "" && !strings.HasPrefix(m.Content, prefix) {
+			m.Content = prefix + m.Content
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// Asked returns the index of the turn that the model answers: what comes after it are replies with
+// tool calls, and their results.
+func Asked(turns []Turn) int {
+	for i := len(turns) - 1; i >= 0; i-- {
+		if turns[i].Model {
+			continue
+		}
+		for _, m := range turns[i].Messages {
+			if m.Role != event.RoleTool {
+				return i
+			}
+		}
+	}
+	return -1
+}

@@ -1,0 +1,272 @@
+package llmtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/internal/script"
+)
+
+// contentRequest is a request in Google's protocol.
+type contentRequest struct {
+	Contents []content `json:"contents"`
+	System   *content  `json:"systemInstruction"`
+	Tools    []struct {
+		Functions []struct {
+			Name        string          `json:"name"`
+			Description string          `json:"description"`
+			Parameters  json.RawMessage `json:"parametersJsonSchema"`
+		} `json:"functionDeclarations"`
+	} `json:"tools"`
+
+	model, account string
+}
+
+type content struct {
+	Role  string        `json:"role"`
+	Parts []contentPart `json:"parts"`
+}
+
+type contentPart struct {
+	Text      string        `json:"text"`
+	Thought   bool          `json:"thought"`
+	Signature string        `json:"thoughtSignature"`
+	Call      *functionCall `json:"functionCall"`
+	Response  *struct {
+		ID       string                     `json:"id"`
+		Name     string                     `json:"name"`
+		Response map[string]json.RawMessage `json:"response"`
+	} `json:"functionResponse"`
+}
+
+type functionCall struct {
+	ID   string         `json:"id"`
+	Name string         `json:"name"`
+	Args map[string]any `json:"args"`
+}
+
+// arguments returns the arguments of a call, which the protocol omits if there are none.
+func (f *functionCall) arguments() string {
+	if f.Args == nil {
+		return "{}"
+	}
+	raw, _ := json.Marshal(f.Args) // it was JSON
+	return string(raw)
+}
+
+func newContentRequest(r *http.Request) wire {
+	model, _, _ := strings.Cut(r.PathValue("method"), ":")
+	return &contentRequest{model: model, account: r.Header.Get("X-Goog-Api-Key")}
+}
+
+func (c content) text() string {
+	var texts []string
+	for _, p := range c.Parts {
+		if p.Text != "" && !p.Thought {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+func (q *contentRequest) request() llm.Request {
+	out := llm.Request{Model: q.model}
+	if q.System != nil {
+		out.Messages = append(out.Messages, llm.Message{Role: event.RoleSystem, Content: q.System.text()})
+	}
+	for _, c := range q.Contents {
+		reply := llm.Message{Role: event.RoleAssistant, Content: c.text()}
+		for _, p := range c.Parts {
+			switch {
+			case p.Call != nil:
+				reply.ToolCalls = append(reply.ToolCalls, event.ToolCall{ID: p.Call.ID, Function: event.Function{Name: p.Call.Name, Arguments: p.Call.arguments()}})
+			case p.Response != nil:
+				var text string
+				raw, failed := p.Response.Response["error"]
+				if !failed {
+					raw = p.Response.Response["output"]
+				}
+				_ = json.Unmarshal(raw, &text) // other output has no text
+				out.Messages = append(out.Messages, llm.Message{Role: event.RoleTool, ToolCallID: p.Response.ID, Content: text, IsError: failed})
+			case c.Role == event.RoleUser:
+				out.Messages = append(out.Messages, llm.Message{Role: event.RoleUser, Content: p.Text})
+			}
+		}
+		if c.Role != event.RoleUser {
+			out.Messages = append(out.Messages, reply)
+		}
+	}
+	for _, t := range q.Tools {
+		for _, f := range t.Functions {
+			out.Tools = append(out.Tools, llm.Tool{Name: f.Name, Description: f.Description, Parameters: f.Parameters})
+		}
+	}
+	return out
+}
+
+func (q *contentRequest) streams() bool { return true }
+
+var functionName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)
+
+// problem returns the reason why Google rejects the request, or "".
+func (q *contentRequest) problem() string {
+	if len(q.Contents) == 0 {
+		return "contents is not specified"
+	}
+	for _, t := range q.Tools {
+		for i, f := range t.Functions {
+			if !functionName.MatchString(f.Name) {
+				return fmt.Sprintf("tools[0].function_declarations[%d].name: invalid function name %q", i, f.Name)
+			}
+		}
+	}
+	role := event.RoleUser
+	var calls []string
+	for i, c := range q.Contents {
+		if c.Role != role {
+			return fmt.Sprintf("contents[%d].role: please use alternating user and model roles, beginning with user", i)
+		}
+		if problem := c.problem(&calls); problem != "" {
+			return fmt.Sprintf("contents[%d]%s", i, problem)
+		}
+		role = map[string]string{event.RoleUser: "model", "model": event.RoleUser}[role]
+	}
+	if role == event.RoleUser {
+		return "contents: the last content must be of the user"
+	}
+	return q.signatureProblem()
+}
+
+// problem validates a content against the function calls of the one before it, and collects its own.
+func (c content) problem(calls *[]string) string {
+	if len(c.Parts) == 0 {
+		return ".parts: must not be empty"
+	}
+	var responses, own []string
+	for i, p := range c.Parts {
+		switch {
+		case p.Response != nil && c.Role == event.RoleUser:
+			responses = append(responses, p.Response.Name)
+		case p.Call != nil && c.Role == "model":
+			if !functionName.MatchString(p.Call.Name) {
+				return fmt.Sprintf(".parts[%d].function_call: needs a valid name", i)
+			}
+			own = append(own, p.Call.Name)
+		case p.Call != nil || p.Response != nil:
+			return fmt.Sprintf(".parts[%d]: function calls are of the model, and responses of the user", i)
+		case p.Text == "" && p.Signature == "":
+			return fmt.Sprintf(".parts[%d].data: required oneof field 'data' must have one initialized field", i)
+		}
+	}
+	if fmt.Sprint(responses) != fmt.Sprint(*calls) {
+		return ": please ensure that the function response parts are those of the function call parts of the function call turn"
+	}
+	*calls = own
+	return ""
+}
+
+// anySignature are the values that Google documents for calls without a signature.
+var anySignature = map[string]bool{
+	"skip_thought_signature_validator":             true,
+	"c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=": true,
+}
+
+// oldGemini matches the models that do not require signatures.
+var oldGemini = regexp.MustCompile(`^gemini-[12]`)
+
+// signatureProblem: in the turn that is going on, the first call of each reply has a signature, and
+// every signature is the model's own.
+func (q *contentRequest) signatureProblem() string {
+	for i := len(q.Contents) - 1; i >= 0; i-- {
+		c := q.Contents[i]
+		if c.Role == event.RoleUser {
+			if c.text() != "" {
+				return ""
+			}
+			continue
+		}
+		first := true
+		for _, p := range c.Parts {
+			if p.Call == nil {
+				continue
+			}
+			valid := p.Signature == signed(q.model, q.account, p.Call.Name) || anySignature[p.Signature]
+			if first && p.Signature == "" && !oldGemini.MatchString(q.model) {
+				return "Function call is missing a thought_signature in functionCall parts: " + p.Call.Name
+			}
+			if p.Signature != "" && !valid {
+				return "Invalid thought signature of " + p.Call.Name
+			}
+			first = false
+		}
+	}
+	return ""
+}
+
+func (q *contentRequest) failure(f Fault) object {
+	status := f.code
+	if status == "" {
+		status = map[int]string{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE"}[f.status]
+	}
+	e := object{"message": f.message, "status": status}
+	if f.status != 0 {
+		e["code"] = f.status
+	}
+	return object{"error": e}
+}
+
+func (q *contentRequest) fail(c *call) { c.json("", q.failure(c.fault)) }
+
+func (q *contentRequest) eventName() string { return "" }
+
+func (q *contentRequest) broken() object { return object{} }
+
+func (q *contentRequest) whole(*call, script.Reply) object { return object{} }
+
+func (q *contentRequest) begin(*call, script.Reply) {}
+
+func (q *contentRequest) candidate(c *call, finish string, usage object, parts ...any) {
+	candidate := object{"index": 0, "content": object{"role": "model", "parts": parts}}
+	if finish != "" {
+		candidate["finishReason"] = finish
+	}
+	chunk := object{"candidates": []any{candidate}, "modelVersion": q.model, "responseId": fmt.Sprintf("response-%d", c.number)}
+	if usage != nil {
+		chunk["usageMetadata"] = usage
+	}
+	c.json("", chunk)
+}
+
+func (q *contentRequest) piece(c *call, p script.Piece) {
+	if p.Thought != "" {
+		q.candidate(c, "", nil, object{"text": p.Thought, "thought": true})
+		return
+	}
+	q.candidate(c, "", nil, object{"text": p.Text})
+}
+
+func (q *contentRequest) end(c *call, reply script.Reply) {
+	for i, tc := range reply.Calls {
+		args := json.RawMessage(tc.Function.Arguments)
+		var fields map[string]any
+		if json.Unmarshal(args, &fields) != nil {
+			// The model cannot write such a call in this protocol.
+			q.candidate(c, "MALFORMED_FUNCTION_CALL", nil)
+			return
+		}
+		part := object{"functionCall": object{"name": tc.Function.Name, "args": args}}
+		if i == 0 {
+			part["thoughtSignature"] = signed(q.model, q.account, tc.Function.Name)
+		}
+		q.candidate(c, "", nil, part)
+	}
+	q.candidate(c, "STOP", object{
+		"promptTokenCount": reply.Usage.InputTokens, "candidatesTokenCount": reply.Usage.OutputTokens - reply.Usage.ReasoningTokens,
+		"thoughtsTokenCount": reply.Usage.ReasoningTokens, "totalTokenCount": reply.Usage.InputTokens + reply.Usage.OutputTokens,
+	}, object{"text": ""})
+}

@@ -1,0 +1,140 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+// switched are models of each provider, with what makes them think.
+var switched = []string{"openai/gpt-5", "anthropic/claude-sonnet-4-5", "google/gemini-3-pro", "anthropic/claude-opus-4-8", "google/gemini-2.5-flash"}
+
+// TestProviders runs turns with each provider. The servers reject what the real ones reject.
+func TestProviders(t *testing.T) {
+	t.Parallel()
+	for _, model := range []string{"openai/gpt-5", "anthropic/claude-sonnet-4-5", "google/gemini-3-pro"} {
+		t.Run("S4-63 "+model, func(t *testing.T) {
+			t.Parallel()
+			w := harness.New(t, harness.Options{Agents: []agent.Agent{
+				{Name: "scribe", Instructions: "You write down.", Model: model, Tools: []string{"note", "current_time"}, ReasoningEffort: "low"},
+				{Name: "talker", Instructions: "You talk.", Model: model},
+			}})
+			id := w.Open("scribe", "talker")
+			view := watch(t, w, id, "")
+			p := signals.NewPost("e1", event.NewMessage{
+				ThreadID: id, SenderID: "ann", SenderType: event.CreatedByUser, Metadata: map[string]any{"secret": "kept-from-models"},
+				Content: "@scribe\nthink of milk\nuse note {\"text\":\"milk\"}\nuse note {}\nthen\nthink of the time\nuse current_time {}\nthen\nthink well\none two three",
+			})
+			out, err := w.Threads.Turn(w.Ctx(), id, p)
+			require.NoError(t, err)
+			require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+			require.Contains(t, out.Message.Content, "one two three")
+			calls := modelCalls(w)
+			require.Len(t, calls, 3)
+			t.Run("S4-55 custom fields stay here", func(t *testing.T) {
+				for _, c := range calls {
+					require.NotContains(t, c.raw, "kept-from-models")
+					require.NotContains(t, c.raw, id)
+					requireAnswered(t, c.Messages)
+				}
+			})
+			t.Run("S4-58 S4-60 pieces come in order, under the id of the message", func(t *testing.T) {
+				last := w.Messages(id)[6]
+				require.Equal(t, last.Content, streamed(view.until(t, isFinal), last.ID))
+			})
+			t.Run("S4-57 S4-62 tools can be left out, and their rules are then", func(t *testing.T) {
+				require.Equal(t, []string{"note", "current_time"}, calls[0].offered())
+				require.Contains(t, calls[0].Messages[0].Content, "Rules for tools:")
+				w.Provider.Reset()
+				say(w, id, "@talker\nhello")
+				last := only(t, modelCalls(w))
+				require.Empty(t, last.Tools)
+				require.Equal(t, "You talk.", last.Messages[0].Content)
+			})
+			t.Run("thoughts are sent back to the model", func(t *testing.T) {
+				var kept int
+				for _, r := range ofType(w, id, event.TypeLLMCall) {
+					call := harness.Payload[event.LLMCall](w, r)
+					if call.Opaque != nil {
+						kept++
+						require.Equal(t, model, call.Opaque.Origin.Provider+"/"+call.Opaque.Origin.Model)
+						var data any
+						require.NoError(t, json.Unmarshal(call.Opaque.Data, &data))
+					}
+				}
+				switch model {
+				case "openai/gpt-5":
+					require.Zero(t, kept, "Chat Completions has none")
+				case "anthropic/claude-sonnet-4-5":
+					require.Equal(t, 3, kept)
+					require.Contains(t, calls[1].raw, `"thinking":"of milk"`)
+				default:
+					require.Equal(t, 2, kept)
+					require.Contains(t, calls[1].raw, "thoughtSignature")
+					require.NotContains(t, calls[1].raw, "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=", "it has its own")
+				}
+			})
+		})
+	}
+}
+
+// TestProviderSwitches changes the provider at every model call, in the middle of turns with tools
+// and thoughts.
+func TestProviderSwitches(t *testing.T) {
+	t.Parallel()
+	var w *harness.Harness
+	w = harness.New(t, harness.Options{
+		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/gpt-5", ReasoningEffort: "low", Tools: []string{"note"}}},
+		Configure: func(c *threadmill.Config) {
+			c.Hooks = []hook.Hook{hook.OnLLMCall("switch", func(_ context.Context, call event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
+				call.Model = switched[w.Provider.Calls()%len(switched)]
+				return call, nil
+			})}
+		},
+	})
+	id := w.Open()
+	var asked string
+	for i := range 12 {
+		asked += fmt.Sprintf("think of %d\nuse note {\"text\":\"%d\"}\nuse note {}\nthen\n", i, i)
+	}
+	for range 2 {
+		out := w.Say(id, asked+"think well\ndone")
+		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	}
+	models := map[string]int{}
+	for _, r := range ofType(w, id, event.TypeLLMCall) {
+		models[harness.Payload[event.LLMCall](w, r).Model]++
+	}
+	for _, model := range switched {
+		require.GreaterOrEqual(t, models[model], 5, "%v", models)
+	}
+}
+
+// TestProviderRefusals: what no retry can change fails at once, and says why.
+func TestProviderRefusals(t *testing.T) {
+	t.Parallel()
+	for _, model := range []string{"openai/gpt-5", "anthropic/claude-sonnet-4-5", "google/gemini-3-pro"} {
+		t.Run(model, func(t *testing.T) {
+			t.Parallel()
+			w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: model}}})
+			id := w.Open()
+			w.Provider.Fail(llmtest.Status(400, "").WithError("", "prompt is too long: 210000 tokens > 200000 maximum"))
+			out := w.Say(id, "hello")
+			require.Equal(t, signals.TurnFailed, out.Status)
+			require.Contains(t, out.Error, "prompt is too long")
+			require.Equal(t, 1, w.Provider.Calls())
+			require.Equal(t, signals.TurnCompleted, w.Say(id, "and now").Status)
+		})
+	}
+}
