@@ -129,6 +129,9 @@ func TestCallsInOneReply(t *testing.T) {
 		require.Len(t, fields["toolCalls"], 3)
 	})
 	t.Run("S0-05 arguments stay the string that the model wrote", func(t *testing.T) {
+		if harness.Protocol() == "google" {
+			t.Skip("the protocol carries objects")
+		}
 		require.Equal(t, arguments, calls[0].Function.Arguments, "in the store")
 		require.Equal(t, arguments, only(t, written.seen()).Arguments, "for the tool")
 		var again []string
@@ -137,7 +140,9 @@ func TestCallsInOneReply(t *testing.T) {
 				again = append(again, c.Function.Arguments)
 			}
 		}
-		require.Contains(t, again, arguments, "for the model")
+		if harness.Protocol() == "openai" { // the others carry objects
+			require.Contains(t, again, arguments, "for the model")
+		}
 		_, page := request(t, w, http.MethodGet, "/v1/threads/"+id+"/messages", nil)
 		answered := page["messages"].([]any)[1].(map[string]any)["toolCalls"].([]any)[0].(map[string]any)
 		require.Equal(t, arguments, answered["function"].(map[string]any)["arguments"], "for clients")

@@ -131,6 +131,11 @@ func runStreams(t *testing.T, w *harness.Harness) {
 	t.Run("S2-53 no token is stored", func(t *testing.T) {
 		require.Empty(t, ofType(w, id, event.TypeToken))
 		for _, rec := range w.Records(id) {
+			if rec.Type == event.TypeLLMCall { // its opaque parts are the model's own, such as signed thoughts
+				call := harness.Payload[event.LLMCall](w, rec)
+				call.Opaque = nil
+				rec = event.NewRecord(rec.ID, rec.Type, "", "", rec.CreatedAt, call)
+			}
 			require.NotContains(t, string(rec.Payload), `"hm"`)
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -68,11 +70,16 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		}
 	}()
 	c.w, c.r = w, r
-	if err := json.Unmarshal(body, c.wire); err != nil || c.wire.request().Model == "" {
+	var shown llm.Request
+	err := json.Unmarshal(body, c.wire)
+	if err == nil {
+		shown = c.named(c.wire.request())
+	}
+	if shown.Model == "" {
 		c.fault = invalid(fmt.Sprintf("the body is not a request with a model: %v", err))
 	} else {
-		c.read(c.number, c.wire.request())
-		c.check(c.number, c.wire.request().Messages)
+		c.read(c.number, shown)
+		c.check(c.number, shown.Messages)
 		if problem := c.wire.problem(); problem != "" && c.fault.kind != answer {
 			c.fault = invalid(problem)
 		}
@@ -81,7 +88,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		c.refuse()
 		return
 	}
-	reply := script.Run(c.scripted(c.wire.request()), true)
+	reply := script.Run(c.scripted(shown), true)
 	for i := range reply.Calls { // unique even if two agents send the same request
 		reply.Calls[i].ID += fmt.Sprintf("_%d", c.number)
 	}
@@ -94,12 +101,24 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 
 func (c *call) streaming() bool { return c.wire.streams() && !c.config.NoStream }
 
+// named returns the request with the names of [Config].People apart from their words.
+func (c *call) named(req llm.Request) llm.Request {
+	for i, m := range req.Messages {
+		name, words, found := strings.Cut(m.Content, ": ")
+		if found && m.Role == event.RoleUser && m.Name == "" && slices.Contains(c.config.People, name) {
+			req.Messages[i].Name, req.Messages[i].Content = name, words
+		}
+	}
+	return req
+}
+
 // scripted returns the request with [Config].Script applied to the last user message.
 func (c *call) scripted(req llm.Request) llm.Request {
 	if c.config.Script == nil {
 		return req
 	}
 	todo := c.config.Script(req)
+	req.Messages = slices.Clone(req.Messages) // Requests returns them as they were sent
 	for i := len(req.Messages) - 1; i >= 0 && todo != ""; i-- {
 		if req.Messages[i].Role == event.RoleUser {
 			req.Messages[i].Content = todo

@@ -41,6 +41,11 @@ type Config struct {
 	// on the whole request. "" keeps the message. Default: always the message.
 	Script func(llm.Request) string
 
+	// People are the names that may stand before the words of a message where a protocol has no field
+	// for names: "ann: hello". [Request].Conversation and the script have the name apart. Default:
+	// such words are left as they are.
+	People []string
+
 	// T is a test that fails when a request contains a transcript that a provider would reject, see
 	// [ValidateTranscript]. The end of the test closes the server. Default: violations are only
 	// recorded, see [Server.Violations].

@@ -178,7 +178,10 @@ func New(t testing.TB, o Options) *Harness {
 	w.Temporal, err = client.Dial(options)
 	require.NoError(t, err)
 	t.Cleanup(w.Temporal.Close)
-	o.Provider.T = t // checks that every transcript is valid for all providers
+	o.Provider.T = t            // checks that every transcript is valid for all providers
+	if Protocol() != "openai" { // which has a field for names
+		o.Provider.People = []string{"ann", "carol", "user", "api", "desk", "laptop"}
+	}
 	w.Provider = llmtest.NewServer(o.Provider)
 	t.Cleanup(w.Provider.Close)
 	w.Store, w.Stream = newStore(t, o), newStream(t, o)
