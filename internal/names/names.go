@@ -46,9 +46,20 @@ func (k Known) Agent(a agent.Agent) Problems {
 		}
 	}
 	for i, r := range a.ApprovalRules {
+		at := fmt.Sprintf("approvalRules[%d]", i)
 		for j, name := range r.Tools {
 			if name != "*" && !slices.Contains(own, name) {
-				out = append(out, problem(fmt.Sprintf("approvalRules[%d].tools[%d]", i, j), "%s", k.notOwn(name, own)))
+				out = append(out, problem(fmt.Sprintf("%s.tools[%d]", at, j), "%s", k.notOwn(name, own)))
+			}
+		}
+		for _, name := range approval.ToolsIn(r.When) {
+			if !slices.Contains(own, name) {
+				out = append(out, problem(at+".when", "compares tool with %q: %s", name, k.notOwn(name, own)))
+			}
+		}
+		for j, name := range r.Agents {
+			if name != "*" && !strings.EqualFold(name, a.Name) {
+				out = append(out, problem(fmt.Sprintf("%s.agents[%d]", at, j), "is %q, but the rules of an agent look at its own calls only: omit agents", name))
 			}
 		}
 	}
@@ -90,6 +101,11 @@ func (k Known) Rules(rules []approval.Rule) Problems {
 		at := fmt.Sprintf("approvalRules[%d].", i)
 		out = append(out, k.tools(at+"tools", r.Tools, "*")...)
 		out = append(out, k.agents(at+"agents", r.Agents, "*")...)
+		for _, name := range approval.ToolsIn(r.When) {
+			if k.Tools != nil && !slices.Contains(k.Tools, name) {
+				out = append(out, problem(at+"when", "compares tool with %q: %s", name, unknown("tool", name, k.Tools)))
+			}
+		}
 	}
 	return out
 }

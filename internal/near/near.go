@@ -20,12 +20,12 @@ func To(name string, known []string) []string {
 	word := Plain(name)
 	size := len([]rune(word))
 	limit := min(size/3+1, most)
-	distance := func(other string) int { return Distance(name, other) }
+	apart := func(other string) int { return levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(other)) }
 	out := slices.DeleteFunc(slices.Clone(known), func(other string) bool {
 		begins := size > 2 && strings.HasPrefix(Plain(other), word)
-		return word == "" || !begins && distance(other) > limit
+		return word == "" || !begins && Distance(name, other) > limit
 	})
-	slices.SortStableFunc(out, func(a, b string) int { return distance(a) - distance(b) })
+	slices.SortStableFunc(out, func(a, b string) int { return apart(a) - apart(b) })
 	return out[:min(len(out), most)]
 }
 
