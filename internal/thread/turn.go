@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -173,9 +174,36 @@ func (t *Turn) process(now time.Time, seen HookEvent, d HookDecision) {
 	}
 	m.ID = t.Item.ID
 	s.Roster.resetTurnLimit(m.SenderType)
-	for _, agent := range t.answering(m) {
+	agents := t.answering(m)
+	for _, agent := range agents {
 		t.address(now, agent, m)
 	}
+	if len(agents) == 0 && m.SenderType == event.CreatedByUser {
+		t.recordUnanswered(now, m)
+	}
+}
+
+// recordUnanswered records that a person's message addresses none of the thread's agents.
+func (t *Turn) recordUnanswered(now time.Time, m event.Message) {
+	t.record(now, recordid.Unanswered(t.turnID()), event.TypeStatus, event.StatusChange{
+		Status: event.StatusUnanswered, Detail: unansweredText(m.Content, t.thread.Roster.Agents),
+	})
+}
+
+// unansweredText names what a message mentions, and who could answer.
+func unansweredText(content string, agents []string) string {
+	const most = 10
+	short := func(names []string) string {
+		if len(names) > most {
+			return strings.Join(names[:most], ", ") + ", …"
+		}
+		return strings.Join(names, ", ")
+	}
+	named := Mentions(content)
+	if len(named) == 0 {
+		return "the message addresses no agent: a mention counts at the start of a line; the agents are " + short(agents)
+	}
+	return fmt.Sprintf("no agent of the thread is named %s; the agents are %s", short(named), short(agents))
 }
 
 // answering returns the agents that answer a message.
