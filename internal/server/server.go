@@ -219,6 +219,8 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Agents != nil {
 		l.registry = agents
 	}
+	keys := &keyHandlers{c, cfg.Store}
+	a.names = names{cfg.Namespace, agents, keys.keys}
 	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
 
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
@@ -243,7 +245,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
-	(&keyHandlers{c, cfg.Store}).registerKeys()
+	keys.registerKeys()
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready}).registerHealth()
 	(&infoHandlers{c, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
