@@ -147,7 +147,7 @@ func TestProgramsAreShared(t *testing.T) {
 	require.NoError(t, err)
 	again, err := compiled(`args.shared == 1`)
 	require.NoError(t, err)
-	require.Same(t, first, again)
+	require.Same(t, first.program, again.program)
 
 	in := input(shellCall(arguments(`{"n":7}`)))
 	var wait sync.WaitGroup

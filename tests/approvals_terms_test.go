@@ -174,7 +174,7 @@ func TestRulesOverArguments(t *testing.T) {
 	s := newSpy("pay")
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{
-			{Name: "small", Tools: []string{"PAY"}, When: `args.amount < 10`, Effect: approval.EffectAllow},
+			{Name: "small", Tools: []string{"pay"}, When: `args.amount < 10`, Effect: approval.EffectAllow},
 			{Name: "large", Tools: []string{"pay"}, When: `args.amount < 1000`, Effect: approval.EffectAsk, Reason: "it is a lot"},
 			{Name: "huge", When: `has(args.amount) && args.amount >= 1000`, Effect: approval.EffectDeny, Reason: "nobody pays that"},
 		}

@@ -77,7 +77,8 @@ type Config struct {
 	Agents agent.Source
 
 	// Tools and Models are the names of the workers' tools and model providers. An agent definition
-	// that names others gets a warning. Nil = unknown.
+	// that names another tool is rejected, and one that names another provider gets a warning. Nil =
+	// unknown.
 	Tools, Models []string
 
 	// View changes the events for viewers: see [feed.Config]. Default: no change.
@@ -194,7 +195,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	cfg.Store = &timedStore{Store: cfg.Store, within: cfg.AnswerWithin, log: outage.New(cfg.Logger, "store")}
-	agents := registry.New(cfg.Agents, cfg.Store)
+	agents := registry.New(cfg.Agents, cfg.Store, cfg.Tools)
 	events, err := feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
 	})
