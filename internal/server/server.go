@@ -51,6 +51,7 @@ type Threads interface {
 	Approvals
 	Tasks
 	Schedules
+	Workers
 	world.Threads
 }
 
@@ -244,8 +245,9 @@ func New(cfg Config) (http.Handler, error) {
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
 	(&keyHandlers{c, cfg.Store}).registerKeys()
-	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready}).registerHealth()
-	(&infoHandlers{c, cfg.Version, cfg.WorkflowsURL}).registerInfo()
+	workers := newWorkerWatch(cfg.Threads)
+	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
+	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
 	c.registerMarkdown()
 	c.registerDocs(mux)
