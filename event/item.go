@@ -173,6 +173,10 @@ type LLMCall struct {
 	// Context tells what the model saw.
 	Context *ModelContext `json:"context,omitempty"`
 
+	// RejectedCalls is the number of tool calls at the end of the reply that exceed the agent's limit.
+	// They do not run, and have errors as their results.
+	RejectedCalls int `json:"rejectedCalls,omitempty"`
+
 	// Opaque are the parts of the reply that only its model can read.
 	Opaque *Opaque `json:"opaque,omitempty"`
 }

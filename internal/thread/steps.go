@@ -175,12 +175,12 @@ func CarryText(text string) (carried string, truncated bool) {
 	return cutText(text, MaxCarriedContent), true
 }
 
-// CarryArguments returns a call's arguments for history.
-func CarryArguments(arguments string) string {
-	if len(arguments) <= MaxCarriedContent {
+// CarryArguments returns a call's arguments for history, cut to limit bytes.
+func CarryArguments(arguments string, limit int) string {
+	if len(arguments) <= limit {
 		return arguments
 	}
-	return fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them whole)", cutText(arguments, MaxCarriedContent), len(arguments))
+	return fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them whole)", cutText(arguments, limit), len(arguments))
 }
 
 // TaskPlan is the background task that a call starts.

@@ -45,9 +45,15 @@ func (e *Endpoint) Classify(ctx, inner context.Context, x *Exchange, err error, 
 	out := &llm.Error{Provider: e.Name}
 	var (
 		silence    *silenceError
+		tooLarge   *llm.Error
+		redirect   *redirectError
 		unreadable *Unreadable
 	)
 	switch {
+	case errors.As(context.Cause(inner), &tooLarge):
+		return tooLarge
+	case errors.As(err, &redirect):
+		out.StatusCode, out.Message = x.Status, redirect.Error()
 	case errors.As(context.Cause(inner), &silence):
 		out.Message, out.Retryable, out.Cause = silence.Error(), true, silence
 	case said != nil:
