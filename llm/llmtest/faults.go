@@ -32,6 +32,9 @@ func RunHTTP(t *testing.T, traits Traits, build Build) {
 		{"a stream that breaks", f.broken},
 		{"nobody answers", f.unreachable},
 		{"a call that ends while it waits", f.waiting},
+		{"a redirect", f.redirect},
+		{"a reply that is too large", f.tooLarge},
+		{"an error that is too large", f.largeError},
 	} {
 		t.Run(tt.name, tt.test)
 	}
