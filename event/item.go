@@ -344,6 +344,9 @@ type Failure struct {
 	MessageID string `json:"messageId,omitempty"`
 	Error     string `json:"error"`
 
+	// Class is the class of a failed model call, such as context_overflow, if it is known.
+	Class string `json:"class,omitempty"`
+
 	// Retryable reports whether a retry may succeed without any change.
 	Retryable bool `json:"retryable"`
 }
