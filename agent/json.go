@@ -54,7 +54,7 @@ type TermsDefinition struct {
 type LimitsDefinition struct {
 	MaxSteps        int    `json:"maxSteps,omitempty" minimum:"0" maximum:"1000" doc:"Model calls in one turn. Default, and 0: 25"`
 	ModelTimeout    string `json:"modelTimeout,omitempty" doc:"For one model call, such as 90s, at most 1h. Default: 10m"`
-	ContextMessages int    `json:"contextMessages,omitempty" minimum:"0" maximum:"100000" doc:"How many of the newest messages the model is shown. Default, and 0: 200"`
+	ContextMessages int    `json:"contextMessages,omitempty" minimum:"0" maximum:"100000" doc:"How many of the newest messages the model is shown, besides all messages of the running turn. Default, and 0: 200"`
 }
 
 // Definition returns the agent's JSON form.
