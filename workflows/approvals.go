@@ -88,10 +88,13 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		s := t.state
-		due := func() bool { return len(s.Decisions.ToCheck) > 0 || s.Turns.Cascading() != nil || s.Inbox.Superseded() }
+		supersedes := func() bool { _, ok := s.Inbox.Superseding(); return ok }
+		due := func() bool { return len(s.Decisions.ToCheck) > 0 || s.Turns.Cascading() != nil || supersedes() }
 		for workflow.Await(ctx, due) == nil {
 			t.pendingSends++
-			s.Inbox.Supersede(workflow.Now(ctx))
+			for q, ok := s.Inbox.Superseding(); ok; q, ok = s.Inbox.Superseding() {
+				t.affect(ctx, q)
+			}
 			for len(s.Decisions.ToCheck) > 0 {
 				d := s.Decisions.ToCheck[0]
 				checked := t.check(ctx, d)

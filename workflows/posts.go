@@ -41,11 +41,11 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 	}
 }
 
-// enqueue adds a post to the queue, and interrupts the current turn if the post requests it.
+// enqueue adds a post to the queue, and lets it interrupt the turns in progress if it requests that.
 func (t posts) enqueue(ctx workflow.Context, p thread.Incoming) (thread.Posted, error) {
 	posted, err := t.state.Inbox.Post(workflow.Now(ctx), p)
-	if posted.Interrupt {
-		t.interruptTurn(ctx, signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
+	if posted.Interrupts != nil {
+		t.affect(ctx, *posted.Interrupts)
 	}
 	return posted, err
 }

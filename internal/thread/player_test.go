@@ -74,6 +74,7 @@ type flight struct {
 	planned   func(PlanReply)
 	checked   func(CheckReply)
 	queued    *Queued
+	ahead     *Turn
 }
 
 // command is one line: a verb, words, options as key=value, text, and JSON behind " // ".
@@ -356,8 +357,8 @@ func (p *player) post(c command) {
 		p.err(err)
 	case posted.Duplicate:
 		p.say("= duplicate")
-	case posted.Interrupt:
-		p.control(signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID}, false)
+	case posted.Interrupts != nil:
+		p.affect(*posted.Interrupts)
 	}
 }
 
@@ -389,6 +390,9 @@ func (p *player) cut() {
 		return
 	}
 	for _, f := range p.flights {
+		if f.ahead != nil {
+			continue
+		}
 		if f.kind == "hook" {
 			p.say("> cancel hooks on %s", f.key)
 			s.Turns.Current.HooksFinished(f.seen)
@@ -397,7 +401,7 @@ func (p *player) cut() {
 			s.Turns.Current.PutBack(p.now, *f.queued)
 		}
 	}
-	p.flights = slices.DeleteFunc(p.flights, func(f *flight) bool { return f.kind != "check" })
+	p.flights = slices.DeleteFunc(p.flights, func(f *flight) bool { return f.kind != "check" && f.ahead == nil })
 }
 
 func (p *player) decide(c command) {
