@@ -291,7 +291,7 @@ func TestEditedArguments(t *testing.T) {
 	t.Run("over the API", func(t *testing.T) {
 		posted, q := c.asks("use shell_cmd " + stored)
 		status, out := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID,
-			map[string]any{"decision": "approve", "args": json.RawMessage(edited)})
+			map[string]any{"by": "ann", "decision": "approve", "args": json.RawMessage(edited)})
 		require.Equal(t, http.StatusOK, status, out)
 		c.completes(posted)
 		require.Equal(t, "edited\nedited\n", made(c.Harness, "out"))

@@ -51,6 +51,7 @@ type Threads interface {
 	Approvals
 	Tasks
 	Schedules
+	Workers
 	world.Threads
 }
 
@@ -220,6 +221,8 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Agents != nil {
 		l.registry = agents
 	}
+	keys := &keyHandlers{c, cfg.Store}
+	a.identities = identities{cfg.Namespace, agents, keys.keys}
 	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
 
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
@@ -244,9 +247,10 @@ func New(cfg Config) (http.Handler, error) {
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
-	(&keyHandlers{c, cfg.Store}).registerKeys()
-	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready}).registerHealth()
-	(&infoHandlers{c, cfg.Version, cfg.WorkflowsURL}).registerInfo()
+	keys.registerKeys()
+	workers := newWorkerWatch(cfg.Threads)
+	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
+	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
 	c.registerMarkdown()
 	c.registerDocs(mux)
