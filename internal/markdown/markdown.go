@@ -38,7 +38,7 @@ const maxDepth = 64
 
 var (
 	converter = goldmark.New(
-		goldmark.WithExtensions(extension.Linkify, extension.Strikethrough, extension.TaskList,
+		goldmark.WithExtensions(extension.Linkify, strikethrough{}, extension.TaskList,
 			extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), highlighting.NewHighlighting(
 				highlighting.WithFormatOptions(chromahtml.WithClasses(true), chromahtml.PreventSurroundingPre(false)),
 			)),
