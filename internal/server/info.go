@@ -15,7 +15,7 @@ type ServerInfo struct {
 	Namespace string   `json:"namespace" doc:"The namespace of all threads that the server serves"`
 	Workflows string   `json:"workflows,omitempty" doc:"The address of the list of workflows in Temporal's Web UI, if the server knows it. A thread is at this address, a slash and its workflow id, thread/<namespace>/<thread id>, percent-encoded"`
 	Name      string   `json:"name,omitempty" doc:"The name of the client's API key or user"`
-	Roles     []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,admin" doc:"What the client may do. admin implies all others"`
+	Roles     []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,send-as,admin" doc:"What the client may do. admin implies all others"`
 }
 
 // infoHandlers serve what a client needs to know of the server.
