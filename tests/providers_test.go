@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/history/v1"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -129,12 +131,29 @@ func TestProviderRefusals(t *testing.T) {
 			t.Parallel()
 			w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: model}}})
 			id := w.Open()
+			v := watch(t, w, id, "")
 			w.Provider.Fail(llmtest.Status(400, "").WithError("", "prompt is too long: 210000 tokens > 200000 maximum"))
 			out := w.Say(id, "hello")
 			require.Equal(t, signals.TurnFailed, out.Status)
 			require.Contains(t, out.Error, "prompt is too long")
+			require.Equal(t, llm.ClassContextOverflow, out.Class)
+			failed := harness.Payload[event.Failure](w, only(t, ofType(w, id, event.TypeError)))
+			require.Equal(t, llm.ClassContextOverflow, failed.Class)
+			shown := v.until(t, func(f frame) bool { return f.event.Type == event.EventError })
+			require.Equal(t, llm.ClassContextOverflow, shown[len(shown)-1].event.Class)
+			require.Contains(t, failureTypes(historyOf(w, id, "")), "model.context_overflow")
 			require.Equal(t, 1, w.Provider.Calls())
 			require.Equal(t, signals.TurnCompleted, w.Say(id, "and now").Status)
 		})
 	}
+}
+
+// failureTypes returns the types of the errors of failed activities.
+func failureTypes(events []*history.HistoryEvent) (types []string) {
+	for _, e := range events {
+		if f := e.GetActivityTaskFailedEventAttributes().GetFailure(); f != nil {
+			types = append(types, f.GetApplicationFailureInfo().GetType())
+		}
+	}
+	return types
 }

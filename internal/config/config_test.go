@@ -294,6 +294,9 @@ func TestBoundsAreThoseOfAgent(t *testing.T) {
 	}{
 		{"maxSteps", agent.Limits{MaxSteps: maxSteps}, agent.Limits{MaxSteps: maxSteps + 1}},
 		{"modelTimeout", agent.Limits{ModelTimeout: maxModelTimeout}, agent.Limits{ModelTimeout: maxModelTimeout + 1}},
+		{"maxToolCalls", agent.Limits{MaxToolCalls: maxToolCalls}, agent.Limits{MaxToolCalls: maxToolCalls + 1}},
+		{"maxReplyBytes", agent.Limits{MaxReplyBytes: maxReplyBytes}, agent.Limits{MaxReplyBytes: maxReplyBytes + 1}},
+		{"the least of maxReplyBytes", agent.Limits{MaxReplyBytes: minReplyBytes}, agent.Limits{MaxReplyBytes: minReplyBytes - 1}},
 	} {
 		require.NoError(t, agent.Agent{Name: "a", Model: "m/m", Limits: c.ok}.Validate(), c.name)
 		require.Error(t, agent.Agent{Name: "a", Model: "m/m", Limits: c.over}.Validate(), c.name)

@@ -181,6 +181,8 @@ func (d *document) agents(entries []agentEntry, limits agent.Limits, models *mod
 			MaxSteps:        cmp.Or(e.Limits.MaxSteps, limits.MaxSteps),
 			ModelTimeout:    cmp.Or(e.Limits.ModelTimeout, limits.ModelTimeout),
 			ContextMessages: cmp.Or(e.Limits.ContextMessages, limits.ContextMessages),
+			MaxToolCalls:    cmp.Or(e.Limits.MaxToolCalls, limits.MaxToolCalls),
+			MaxReplyBytes:   cmp.Or(e.Limits.MaxReplyBytes, limits.MaxReplyBytes),
 		}
 		if e.WorkingDirectory != "" {
 			a.WorkingDirectory = d.relative(e.WorkingDirectory)

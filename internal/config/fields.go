@@ -107,6 +107,9 @@ const (
 	maxModelTimeout = time.Hour
 	maxContext      = 100_000
 	maxOutputTokens = 10_000_000
+	maxToolCalls    = 256
+	minReplyBytes   = 1 << 10
+	maxReplyBytes   = 8 << 20
 
 	maxShellTimeout = 12 * time.Hour
 	minOutput       = 256
@@ -154,6 +157,8 @@ var fieldRules = map[string]fieldRule{
 	"agent.Limits.MaxSteps":        {min: 1, max: maxSteps, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxSteps)},
 	"agent.Limits.ModelTimeout":    {max: float64(maxModelTimeout), unset: byDefault(agent.DefaultModelTimeout)},
 	"agent.Limits.ContextMessages": {min: 1, max: maxContext, unset: fmt.Sprintf("the default, %d", agent.DefaultContextMessages)},
+	"agent.Limits.MaxToolCalls":    {min: 1, max: maxToolCalls, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxToolCalls)},
+	"agent.Limits.MaxReplyBytes":   {min: minReplyBytes, max: maxReplyBytes, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxReplyBytes)},
 
 	"approval.Rule.Name":       {required: "people see it, and it is stored with each decision of the rule"},
 	"approval.Rule.Effect":     {required: "allow, ask or deny"},

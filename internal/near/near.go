@@ -20,7 +20,9 @@ func To(name string, known []string) []string {
 	word := Plain(name)
 	size := len([]rune(word))
 	limit := min(size/3+1, most)
-	apart := func(other string) int { return levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(other)) }
+	apart := func(other string) int {
+		return levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(other))
+	}
 	out := slices.DeleteFunc(slices.Clone(known), func(other string) bool {
 		begins := size > 2 && strings.HasPrefix(Plain(other), word)
 		return word == "" || !begins && Distance(name, other) > limit

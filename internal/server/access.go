@@ -41,7 +41,7 @@ type access struct {
 	namespace     string
 	interval      time.Duration
 	logger        *slog.Logger
-	names         names
+	identities    identities
 
 	// routes maps the patterns of the mux to their routes.
 	routes map[string]route
@@ -146,7 +146,7 @@ func (a *access) authenticate(r *http.Request, role auth.Role) (auth.Principal, 
 		// Readers do not speak, and administrators may resolve the conflict of names.
 		return p, nil
 	}
-	err = a.names.validateKey(r.Context(), p.Name)
+	err = a.identities.validateKey(r.Context(), p.Name)
 	if is[*event.FieldError](err) {
 		err = &forbiddenError{who(p) + " cannot act, since an agent has its name: rename one of them"}
 	}

@@ -178,7 +178,7 @@ func TestPublicRoutes(t *testing.T) {
 
 	assert.Equal(t, object{"status": "ok"}, w.call("GET", "/readyz", nil).body, "no details for strangers")
 	assert.Equal(t, object{"status": "ok"}, w.call("GET", "/readyz", nil, bearer("ann post")...).body)
-	assert.Equal(t, object{"store": "ok", "stream": "ok"}, w.call("GET", "/readyz", nil, bearer("ann read")...).body["components"])
+	assert.Equal(t, object{"store": "ok", "stream": "ok", "worker": "ok"}, w.call("GET", "/readyz", nil, bearer("ann read")...).body["components"])
 	assert.Equal(t, object{"status": "ok"}, w.call("GET", "/readyz", nil, bearer("broken")...).body)
 }
 

@@ -48,17 +48,17 @@ func person(ctx context.Context, location, given string) (string, error) {
 	return name, nil
 }
 
-// names keeps the names of principals and of agents apart: whoever had the name of an agent would
+// identities keeps the names of principals and of agents apart: whoever had the name of an agent would
 // speak as that agent.
-type names struct {
+type identities struct {
 	namespace string
 	agents    *registry.Registry
 	keys      func(context.Context) ([]auth.APIKey, error)
 }
 
 // validateKey returns an error if an agent has the name of a new API key.
-func (n names) validateKey(ctx context.Context, name string) error {
-	_, err := n.agents.Find(ctx, n.namespace, name)
+func (i identities) validateKey(ctx context.Context, name string) error {
+	_, err := i.agents.Find(ctx, i.namespace, name)
 	switch {
 	case err == nil:
 		return event.FieldErrorf("name", "%q is the name of an agent: choose another one", name)
@@ -69,8 +69,8 @@ func (n names) validateKey(ctx context.Context, name string) error {
 }
 
 // validateAgent returns an error if a valid API key has the name of an agent.
-func (n names) validateAgent(ctx context.Context, name string) error {
-	keys, err := n.keys(ctx)
+func (i identities) validateAgent(ctx context.Context, name string) error {
+	keys, err := i.keys(ctx)
 	if err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func (h *agentHandlers) putAgent(ctx context.Context, in *putAgentInput) (*agent
 	if err != nil {
 		return nil, h.agentProblem(ctx, err)
 	}
-	if err := h.access.names.validateAgent(ctx, a.Name); err != nil {
+	if err := h.access.identities.validateAgent(ctx, a.Name); err != nil {
 		return nil, h.agentProblem(ctx, err)
 	}
 	e, created, err := h.agents.Save(ctx, h.namespace, a, change)

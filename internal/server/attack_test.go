@@ -245,6 +245,10 @@ func (r reads) Item(ctx ctx, id, eventID string) (event.Item, error) {
 	return r.fake.Item(ctx, id, eventID)
 }
 
+func (r reads) Workers(ctx ctx, id string) (threadclient.Workers, error) {
+	return r.fake.Workers(ctx, id)
+}
+
 func (r reads) Approvals(ctx ctx, id string) (signals.Approvals, error) {
 	return r.fake.Approvals(ctx, id)
 }

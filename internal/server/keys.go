@@ -153,7 +153,7 @@ func (h *keyHandlers) createKey(ctx context.Context, in *createKeyInput) (*newKe
 	case slices.ContainsFunc(h.configuredKeys(), func(c auth.Key) bool { return strings.EqualFold(c.Name, k.Name) }):
 		return nil, huma.Error409Conflict(fmt.Sprintf("an API key %q is configured: choose another name", k.Name))
 	}
-	if err := h.access.names.validateKey(ctx, k.Name); err != nil {
+	if err := h.access.identities.validateKey(ctx, k.Name); err != nil {
 		return nil, h.problem(ctx, "", err)
 	}
 	if k.CreatedBy, err = actor(ctx, "", "", byAPI); err != nil {

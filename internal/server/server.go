@@ -51,6 +51,7 @@ type Threads interface {
 	Approvals
 	Tasks
 	Schedules
+	Workers
 	world.Threads
 }
 
@@ -221,7 +222,7 @@ func New(cfg Config) (http.Handler, error) {
 		l.registry = agents
 	}
 	keys := &keyHandlers{c, cfg.Store}
-	a.names = names{cfg.Namespace, agents, keys.keys}
+	a.identities = identities{cfg.Namespace, agents, keys.keys}
 	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
 
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
@@ -247,8 +248,9 @@ func New(cfg Config) (http.Handler, error) {
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
 	keys.registerKeys()
-	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready}).registerHealth()
-	(&infoHandlers{c, cfg.Version, cfg.WorkflowsURL}).registerInfo()
+	workers := newWorkerWatch(cfg.Threads)
+	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
+	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
 	c.registerMarkdown()
 	c.registerDocs(mux)
