@@ -256,9 +256,9 @@ func (c *modelCall) carry(m event.Message) event.Message {
 func (c *modelCall) llmCallID() string { return recordid.LLMCall(c.in.MessageID) }
 
 // request returns the request to the model: the agent's instructions, the thread's newest messages
-// with the changes of hooks, and the agent's tools.
+// and all of the turn with the changes of hooks, and the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
-	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages}
+	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID()}
 	if c.in.Observe == nil {
 		// The event of a retry may have been stored long ago.
 		at.Question = c.in.ReplyTo

@@ -80,7 +80,8 @@ type Limits struct {
 	// ModelTimeout is the limit of one model call. Default 10 minutes.
 	ModelTimeout time.Duration
 
-	// ContextMessages is the maximum number of messages in a model's context. Default 200.
+	// ContextMessages is the number of the thread's newest messages in a model's context. The messages,
+	// calls and results of the running turn are always in it. Default 200.
 	ContextMessages int
 
 	// MaxToolCalls is the maximum number of tool calls in one reply. Further calls of the reply do not

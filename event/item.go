@@ -212,10 +212,12 @@ type ModelContext struct {
 	// conversation.
 	Prompt string `json:"prompt"`
 
-	// Head, Limit and Question select the transcript: the newest Limit messages when Head was the
-	// Seq of the thread's newest record, and the message with the id Question, however old.
+	// Head, Limit, Turn and Question select the transcript: the newest Limit messages when Head was
+	// the Seq of the thread's newest record and, however old, the messages of the turn of the event
+	// Turn and the message with the id Question.
 	Head     int64  `json:"head"`
 	Limit    int    `json:"limit"`
+	Turn     string `json:"turn,omitempty"`
 	Question string `json:"question,omitempty"`
 
 	// Parts are the conversation, in order.

@@ -180,7 +180,10 @@ func (t *activeTurn) steer(ctx workflow.Context) bool {
 		if !ok {
 			return true
 		}
-		d, ok := t.intercept(ctx, t.turn.SteeredEvent(q))
+		d, ok := q.DecidedBefore()
+		if !ok {
+			d, ok = t.intercept(ctx, t.turn.SteeredEvent(q))
+		}
 		if !ok {
 			t.turn.PutBack(workflow.Now(ctx), q)
 			return false

@@ -274,15 +274,6 @@ func TestSecretStaysHidden(t *testing.T) {
 	require.Empty(t, Secret("").String())
 }
 
-func TestKnownTools(t *testing.T) {
-	const file = "agents: [{name: a, model: demo/demo, tools: [weather]}]"
-	_, err := Parse("f", []byte(file), "", Env(env()))
-	require.ErrorContains(t, err, `agents[0].tools[0]: unknown tool "weather"`)
-	c, err := Parse("f", []byte(file), "", Env(env()), KnownTools("weather"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"weather"}, c.Agents[0].Tools)
-}
-
 func TestLoadWithoutFile(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"))
 	require.ErrorIs(t, err, os.ErrNotExist)

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/near"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -346,7 +347,7 @@ func eventTypeProblem(s string) string {
 		return fmt.Sprintf("hooks do not receive %q, which the thread records itself; they receive message, tool_call, llm_call and custom types", s)
 	}
 	for _, known := range builtInTypes {
-		if distance(plain(s), plain(known)) <= 1 {
+		if near.Distance(s, known) <= 1 {
 			return fmt.Sprintf("%q is not a type of a thread; did you mean %q? (write a custom type of that name as %[1]s*)", s, known)
 		}
 	}

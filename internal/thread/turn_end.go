@@ -92,8 +92,10 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 	for _, in := range t.Intercepting {
 		s.Turns.abandonHook(in)
 	}
-	s.Turns.Current = nil
-	s.Decisions.applyEarly(now)
+	if s.Turns.Current == t {
+		s.Turns.Current = nil
+		s.Decisions.applyEarly(now)
+	}
 	if !t.continueRoot(now, out, terminal) {
 		t.announceTurnEnd(now, out)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,6 +84,8 @@ func (v viewer) watch(ctx context.Context, stream *api.Client, opts api.WatchOpt
 	opts.Env, opts.FailFast, opts.Missing = v.env, true, v.exists
 	opts.Lost = func(error) { v.note(r, lostText) }
 	opts.Back = func() { v.note(r, backText) }
+	stop := v.app.mind(ctx, stream.Workers, func(problem string) { v.app.warn("%s", cmp.Or(problem, againText)) })
+	defer stop()
 	err := stream.Watch(ctx, v.thread, opts, func(item api.Item) error { return v.show(r, item) })
 	if !v.app.json {
 		v.app.print(r.Break())
