@@ -303,6 +303,10 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 		// An earlier attempt may have shown a part of its reply.
 		c.reset(ctx)
 	}
+	if !c.in.Quiet {
+		// Viewers learn of the reply before the provider does.
+		c.piece(ctx, llm.Delta{})
+	}
 	c.started = time.Now()
 	step := a.begin(ctx, c.in.Thread, c.in.TraceID, c.agent.Limits.ModelTimeout)
 	defer step.done()

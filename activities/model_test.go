@@ -288,7 +288,7 @@ func TestRetryShowsAfresh(t *testing.T) {
 			shown = append(shown, fmt.Sprintf("%s %d", e.Event.Type, e.Event.Attempt))
 		}
 	}
-	require.Equal(t, []string{"stream 1", "reset 2", "stream 2"}, shown)
+	require.Equal(t, []string{"stream 1", "stream 1", "reset 2", "stream 2", "stream 2"}, shown)
 	require.Equal(t, 2, stored[event.LLMCall](w, "e1.0.2.llm").Attempt)
 }
 

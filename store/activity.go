@@ -22,7 +22,7 @@ const (
 	// ActivityRunning means that an event waits for its turn, or its turn has not ended.
 	ActivityRunning Activity = "running"
 
-	// ActivityUnanswered means that the last message of a person addresses no agent of the thread.
+	// ActivityUnanswered means that the last message of a person mentions no agent of the thread.
 	ActivityUnanswered Activity = "unanswered"
 
 	// ActivityIdle means that nothing is left to do.

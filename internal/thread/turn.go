@@ -187,20 +187,20 @@ func (t *Turn) process(now time.Time, seen HookEvent, d HookDecision) {
 	for _, agent := range agents {
 		t.address(now, agent, m)
 	}
-	if len(agents) == 0 && m.SenderType == event.CreatedByUser {
-		t.recordUnanswered(now, m)
+	if mentioned := Mentions(m.Content); len(agents) == 0 && len(mentioned) > 0 && m.SenderType == event.CreatedByUser {
+		t.recordUnanswered(now, mentioned)
 	}
 }
 
-// recordUnanswered records that a person's message addresses none of the thread's agents.
-func (t *Turn) recordUnanswered(now time.Time, m event.Message) {
+// recordUnanswered records that a person's message mentions none of the thread's agents.
+func (t *Turn) recordUnanswered(now time.Time, mentioned []string) {
 	t.record(now, recordid.Unanswered(t.turnID()), event.TypeStatus, event.StatusChange{
-		Status: event.StatusUnanswered, Detail: unansweredText(m.Content, t.thread.Roster.Agents),
+		Status: event.StatusUnanswered, Detail: unansweredText(mentioned, t.thread.Roster.Agents),
 	})
 }
 
 // unansweredText names what a message mentions, and who could answer.
-func unansweredText(content string, agents []string) string {
+func unansweredText(mentioned, agents []string) string {
 	const most = 10
 	short := func(names []string) string {
 		if len(names) > most {
@@ -208,11 +208,7 @@ func unansweredText(content string, agents []string) string {
 		}
 		return strings.Join(names, ", ")
 	}
-	named := Mentions(content)
-	if len(named) == 0 {
-		return "the message addresses no agent: a mention counts at the start of a line; the agents are " + short(agents)
-	}
-	return fmt.Sprintf("no agent of the thread is named %s; the agents are %s", short(named), short(agents))
+	return fmt.Sprintf("no agent of the thread is named %s; the agents are %s", short(mentioned), short(agents))
 }
 
 // answering returns the agents that answer a message.

@@ -352,6 +352,10 @@ func TestWatch(t *testing.T) {
 		require.JSONEq(t, string(want), line)
 	}
 	require.Equal(t, strings.Join(lines[2:], "\n"), strings.TrimSpace(w.ok("watch", "t1", "--json", "--after", w.ids[1])), "it goes on behind an id")
+
+	last := w.ids[len(w.ids)-1]
+	require.Equal(t, closedText+"\n", w.ok("watch", "t1", "--after", last), "there is nothing behind the end")
+	require.Empty(t, w.ok("watch", "t1", "--json", "--after", last))
 }
 
 func TestTimestamps(t *testing.T) {

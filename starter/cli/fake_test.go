@@ -231,6 +231,10 @@ func assertNoError(t *testing.T, err error) {
 }
 
 func (w *world) serveEvents(rw http.ResponseWriter, r *http.Request) {
+	if n := len(w.ids); n > 0 && r.Header.Get("Last-Event-ID") == w.ids[n-1] && w.events[n-1].Status != nil && w.events[n-1].Status.Status == event.StatusClosed {
+		rw.WriteHeader(http.StatusNoContent)
+		return
+	}
 	rw.Header().Set("Content-Type", "text/event-stream")
 	if http.NewResponseController(rw).Flush() != nil {
 		return // the program has ended meanwhile

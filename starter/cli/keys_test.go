@@ -89,7 +89,7 @@ func TestKeyCommands(t *testing.T) {
 	generated := w.ok("keys", "generate")
 	require.Regexp(t, `^secret  tmk_\w+\nhash    sha256:[0-9a-f]{64}$`, generated)
 
-	_, err := w.db.SaveAgent(t.Context(), "default", store.AgentVersion{Name: "clerk", Definition: []byte(`{"model":"demo/demo"}`), By: "ann"}, -1)
+	_, err = w.db.SaveAgent(t.Context(), "default", store.AgentVersion{Name: "clerk", Definition: []byte(`{"model":"demo/demo"}`), By: "ann"}, -1)
 	require.NoError(t, err)
 	for name, args := range map[string][]string{
 		"an agent's":    {"keys", "create", "Clerk", "--roles", "read", "--sqlite", w.file},

@@ -53,7 +53,7 @@ func (a threadCommands) listCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&q.All, "all", false, "closed threads too")
 	cmd.Flags().BoolVar(&q.Waiting, "waiting", false, "only threads that wait for approval")
 	cmd.Flags().BoolVar(&failed, "failed", false, "only threads whose last turn failed")
-	cmd.Flags().BoolVar(&unanswered, "unanswered", false, "only threads whose last message addresses no agent")
+	cmd.Flags().BoolVar(&unanswered, "unanswered", false, "only threads whose last message mentions no agent")
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only threads of this agent")
 	cmd.Flags().IntVar(&q.Limit, "limit", threadclient.DefaultListLimit, "how many at most")
 	return cmd
