@@ -55,6 +55,8 @@ type LimitsDefinition struct {
 	MaxSteps        int    `json:"maxSteps,omitempty" minimum:"0" maximum:"1000" doc:"Model calls in one turn. Default, and 0: 25"`
 	ModelTimeout    string `json:"modelTimeout,omitempty" doc:"For one model call, such as 90s, at most 1h. Default: 10m"`
 	ContextMessages int    `json:"contextMessages,omitempty" minimum:"0" maximum:"100000" doc:"How many of the newest messages the model is shown, besides all messages of the running turn. Default, and 0: 200"`
+	MaxToolCalls    int    `json:"maxToolCalls,omitempty" minimum:"0" maximum:"256" doc:"Tool calls of one reply; further ones get an error as their result. Default, and 0: 64"`
+	MaxReplyBytes   int    `json:"maxReplyBytes,omitempty" minimum:"0" maximum:"8388608" doc:"The size of one reply, at least 1024: text, thoughts and tool calls. A model call with a larger one fails. Default, and 0: 2097152"`
 }
 
 // Definition returns the agent's JSON form.
@@ -71,7 +73,7 @@ func (a Agent) Definition() Definition {
 		out.AutoMention = new(bool)
 	}
 	if a.Limits != (Limits{}) {
-		out.Limits = &LimitsDefinition{a.Limits.MaxSteps, durationText(a.Limits.ModelTimeout), a.Limits.ContextMessages}
+		out.Limits = &LimitsDefinition{a.Limits.MaxSteps, durationText(a.Limits.ModelTimeout), a.Limits.ContextMessages, a.Limits.MaxToolCalls, a.Limits.MaxReplyBytes}
 	}
 	return out
 }
@@ -103,7 +105,7 @@ func (d Definition) Agent() (Agent, error) {
 	}
 	out.ApprovalTerms = wrong.terms("approvalTerms.", d.ApprovalTerms)
 	if l := d.Limits; l != nil {
-		out.Limits = Limits{MaxSteps: l.MaxSteps, ModelTimeout: wrong.duration("limits.modelTimeout", l.ModelTimeout), ContextMessages: l.ContextMessages}
+		out.Limits = Limits{MaxSteps: l.MaxSteps, ModelTimeout: wrong.duration("limits.modelTimeout", l.ModelTimeout), ContextMessages: l.ContextMessages, MaxToolCalls: l.MaxToolCalls, MaxReplyBytes: l.MaxReplyBytes}
 	}
 	if wrong.err != nil {
 		return Agent{}, wrong.err

@@ -173,6 +173,10 @@ type LLMCall struct {
 	// Context tells what the model saw.
 	Context *ModelContext `json:"context,omitempty"`
 
+	// RejectedCalls is the number of tool calls at the end of the reply that exceed the agent's limit.
+	// They do not run, and have errors as their results.
+	RejectedCalls int `json:"rejectedCalls,omitempty"`
+
 	// Opaque are the parts of the reply that only its model can read.
 	Opaque *Opaque `json:"opaque,omitempty"`
 }
@@ -341,6 +345,9 @@ type Failure struct {
 	// MessageID is the reply that failed, if a model call failed.
 	MessageID string `json:"messageId,omitempty"`
 	Error     string `json:"error"`
+
+	// Class is the class of a failed model call, such as context_overflow, if it is known.
+	Class string `json:"class,omitempty"`
 
 	// Retryable reports whether a retry may succeed without any change.
 	Retryable bool `json:"retryable"`

@@ -3,6 +3,7 @@ package tests
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -142,6 +143,16 @@ func (p *process) post(path, body string, want int) string {
 	return string(data)
 }
 
+func (p *process) get(path string) string {
+	p.t.Helper()
+	res, err := http.Get(p.url + path)
+	require.NoError(p.t, err)
+	defer res.Body.Close()
+	data, err := io.ReadAll(res.Body)
+	require.NoError(p.t, err)
+	return string(data)
+}
+
 // watch reads the data lines of a thread's event stream until it ends.
 func (p *process) watch(thread string) (lines <-chan string, end <-chan error) {
 	p.t.Helper()
@@ -213,9 +224,15 @@ func TestWorkerAndAPIApart(t *testing.T) {
 	start := func(args ...string) *process {
 		return startProcess(t, path, env, append([]string{"--task-queue", queue, "--namespace", queue}, args...)...)
 	}
-	worker := start("--roles", "worker")
 	api := start("--roles", "api").awaitReady()
-	worker.awaitReady()
+	t.Run("without a worker, the API is degraded", func(t *testing.T) {
+		require.Contains(t, api.get("/readyz"), `"status":"degraded"`)
+		require.Contains(t, api.get("/readyz"), fmt.Sprintf(`no worker has polled task queue \"%s\" since 20`, queue))
+		require.Contains(t, api.get("/v1/server"), `"polled":false,"since":"20`)
+	})
+	worker := start("--roles", "worker").awaitReady()
+	require.Eventually(t, func() bool { return strings.Contains(api.get("/readyz"), `"worker":"ok"`) }, waitLong, waitTick)
+	require.Contains(t, api.get("/v1/server"), `"polled":true`)
 
 	t.Run("the worker serves its health and nothing else", func(t *testing.T) {
 		require.Equal(t, http.StatusOK, worker.status("/healthz"))

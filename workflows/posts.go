@@ -31,11 +31,6 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 		t.state.Reject(workflow.Now(ctx), name, p, err)
 		return
 	}
-	if d, ok := t.state.Decisions.DecisionIn(read); ok {
-		t.state.Decisions.Remember(read)
-		approvals(t).decide(ctx, name, d)
-		return
-	}
 	_, err = t.enqueue(ctx, read)
 	switch {
 	case errors.Is(err, thread.ErrFull), errors.Is(err, thread.ErrClosed):
@@ -60,14 +55,6 @@ func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostRes
 	if err != nil {
 		return signals.PostResult{}, refuse(err)
 	}
-	return t.take(ctx, read)
-}
-
-// take enqueues a post, or applies the decision in it.
-func (t posts) take(ctx workflow.Context, read thread.Incoming) (signals.PostResult, error) {
-	if d, ok := t.state.Decisions.DecisionIn(read); ok {
-		return approvals(t).postDecision(ctx, read, d)
-	}
 	posted, err := t.enqueue(ctx, read)
 	switch {
 	case err != nil:
@@ -78,28 +65,12 @@ func (t posts) take(ctx workflow.Context, read thread.Incoming) (signals.PostRes
 	return signals.PostResult{EventID: posted.EventID, Status: signals.PostQueued}, nil
 }
 
-// updatePostBatch handles the posts of a batch in order. Decisions among them are handled
-// concurrently.
+// updatePostBatch handles the posts of a batch in order.
 func (t posts) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signals.PostBatchResult, error) {
 	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
-	decisions := workflow.NewWaitGroup(ctx)
 	for i, p := range b.Posts {
-		read, err := t.state.Inbox.Read(p)
-		if err != nil {
-			out.Results[i] = outcome(signals.PostResult{}, refuse(err))
-			continue
-		}
-		if _, decides := t.state.Decisions.DecisionIn(read); !decides {
-			out.Results[i] = outcome(t.take(ctx, read))
-			continue
-		}
-		decisions.Add(1)
-		workflow.GoNamed(ctx, "decision "+p.ID, func(ctx workflow.Context) {
-			defer decisions.Done()
-			out.Results[i] = outcome(t.take(ctx, read))
-		})
+		out.Results[i] = outcome(t.updatePost(ctx, p))
 	}
-	decisions.Wait(ctx)
 	return out, nil
 }
 

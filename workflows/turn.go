@@ -155,7 +155,7 @@ func (t *activeTurn) model(ctx workflow.Context, r *thread.AgentRun) {
 		r.StopRun(workflow.Now(ctx))
 	default:
 		why, retryable := explain(err)
-		r.Fail(workflow.Now(ctx), why, retryable)
+		r.ModelFailed(workflow.Now(ctx), why, classOf(err), retryable)
 	}
 }
 
@@ -330,6 +330,15 @@ func each[T any](ctx workflow.Context, items []T, f func(workflow.Context, T)) {
 		})
 	}
 	wg.Wait(ctx)
+}
+
+// classOf returns the class of a failed model call, or "".
+func classOf(err error) string {
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) {
+		return ""
+	}
+	return thread.ModelErrorClass(app.Type())
 }
 
 // explain returns the reason of a step's failure for people, and whether a retry may help.

@@ -4,20 +4,15 @@ package markdown
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"regexp"
 	"strings"
 
-	chromahtml "github.com/alecthomas/chroma/v2/formatters/html"
 	"github.com/microcosm-cc/bluemonday"
-	"github.com/yuin/goldmark"
-	highlighting "github.com/yuin/goldmark-highlighting/v2"
 	"github.com/yuin/goldmark/ast"
-	"github.com/yuin/goldmark/extension"
 	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/renderer"
-	"github.com/yuin/goldmark/renderer/html"
+	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 	nethtml "golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -36,17 +31,7 @@ type Node struct {
 // maxDepth is the maximum depth of elements. What is deeper becomes text.
 const maxDepth = 64
 
-var (
-	converter = goldmark.New(
-		goldmark.WithExtensions(extension.Linkify, extension.Strikethrough, extension.TaskList,
-			extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)), highlighting.NewHighlighting(
-				highlighting.WithFormatOptions(chromahtml.WithClasses(true), chromahtml.PreventSurroundingPre(false)),
-			)),
-		// The priority is above that of the default renderer, which omits raw HTML.
-		goldmark.WithRendererOptions(html.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(asText{}, 100))),
-	)
-	policy = newPolicy()
-)
+var policy = newPolicy()
 
 func newPolicy() *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
@@ -62,20 +47,33 @@ func newPolicy() *bluemonday.Policy {
 }
 
 // Render renders Markdown. Raw HTML is text, and images are links, so that nothing is loaded from
-// elsewhere. Characters that nobody can see are written as escapes.
-func Render(source string) ([]Node, error) {
-	var out bytes.Buffer
-	if err := converter.Convert([]byte(term.Escape(source)), &out); err != nil {
-		return nil, fmt.Errorf("rendering Markdown: %w", err)
+// elsewhere. Characters that nobody can see are written as escapes. A text that exceeds the limits of
+// a [Budget] becomes plain text.
+func Render(source string) []Node { return NewBudget().Render(source) }
+
+// Render renders one of the texts that share the budget.
+func (b *Budget) Render(source string) []Node {
+	source = term.Escape(source)
+	if !b.parse(len(source)) {
+		return plain(source)
 	}
-	clean := policy.SanitizeReader(&out)
-	parsed, err := nethtml.ParseFragment(clean, &nethtml.Node{Type: nethtml.ElementNode, Data: "div", DataAtom: atom.Div})
+	limits := newMeter(b)
+	root := converter.Parser().Parse(text.NewReader([]byte(source)), limits.option())
+	out := &limited{left: b.output}
+	err := converter.Renderer().Render(out, []byte(source), root)
+	if limits.exceeded || err != nil || out.exceeded {
+		return plain(source)
+	}
+	b.output = out.left
+	parsed, err := nethtml.ParseFragment(policy.SanitizeReader(&out.buffer), &nethtml.Node{Type: nethtml.ElementNode, Data: "div", DataAtom: atom.Div})
 	if err != nil {
-		// The parser refuses what is nested too deep.
-		return []Node{{Tag: "p", Children: []Node{{Text: term.Escape(source)}}}}, nil
+		return plain(source) // it is nested too deep
 	}
-	return nodes(parsed, 0), nil
+	return nodes(parsed, 0)
 }
+
+// plain returns a text as it is.
+func plain(source string) []Node { return []Node{{Tag: "pre", Children: []Node{{Text: source}}}} }
 
 func nodes(from []*nethtml.Node, depth int) []Node {
 	var out []Node
@@ -92,7 +90,7 @@ func nodes(from []*nethtml.Node, depth int) []Node {
 
 func element(n *nethtml.Node, depth int) Node {
 	if depth == maxDepth {
-		return Node{Text: text(n)}
+		return Node{Text: textOf(n)}
 	}
 	out := Node{Tag: n.Data}
 	for _, a := range n.Attr {
@@ -109,8 +107,8 @@ func element(n *nethtml.Node, depth int) Node {
 	return out
 }
 
-// text returns the text of a tree, however deep.
-func text(n *nethtml.Node) string {
+// textOf returns the text of a tree, however deep.
+func textOf(n *nethtml.Node) string {
 	var out strings.Builder
 	for d := range n.Descendants() {
 		if d.Type == nethtml.TextNode {

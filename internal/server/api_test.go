@@ -353,13 +353,31 @@ func TestHealth(t *testing.T) {
 	assert.Equal(t, http.StatusOK, w.call("GET", "/healthz", nil).status)
 	ready := w.call("GET", "/readyz", nil)
 	assert.Equal(t, http.StatusOK, ready.status)
-	assert.Equal(t, object{"status": "ok", "components": object{"store": "ok", "stream": "ok", "temporal": "ok"}}, ready.body)
+	assert.Equal(t, object{"status": "ok", "components": object{"store": "ok", "stream": "ok", "temporal": "ok", "worker": "ok"}}, ready.body)
 	broken = errors.New("secret address refused")
 	ready = w.call("GET", "/readyz", nil)
 	assert.Equal(t, http.StatusServiceUnavailable, ready.status)
-	assert.Equal(t, object{"store": "ok", "stream": "ok", "temporal": "unavailable"}, ready.body["components"])
+	assert.Equal(t, object{"store": "ok", "stream": "ok", "temporal": "unavailable", "worker": "ok"}, ready.body["components"])
 	require.NoError(t, w.stream.Close())
 	assert.Equal(t, "unavailable", w.call("GET", "/readyz", nil).body["components"].(object)["stream"])
+}
+
+// TestHealthWithoutWorker: the API keeps what is posted, so that it is ready, and says that nobody
+// works on it.
+func TestHealthWithoutWorker(t *testing.T) {
+	w := newWorld(t)
+	w.threads.idle, w.threads.lastPoll = true, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ready := w.call("GET", "/readyz", nil)
+	assert.Equal(t, http.StatusOK, ready.status)
+	assert.Equal(t, "degraded", ready.body["status"])
+	assert.Equal(t, `no worker has polled task queue "threadmill" since 2026-01-02T03:04:05Z: posts wait for one`, ready.body["components"].(object)["worker"])
+	assert.Equal(t, object{"taskQueue": "threadmill", "polled": false, "since": "2026-01-02T03:04:05Z"}, w.call("GET", "/v1/server", nil).body["worker"])
+
+	w = newWorld(t)
+	assert.Equal(t, object{"taskQueue": "threadmill", "polled": true}, w.call("GET", "/v1/server", nil).body["worker"])
+	w = newWorld(t)
+	w.threads.idle = true
+	assert.NotEmpty(t, w.call("GET", "/v1/server", nil).body["worker"].(object)["since"], "it is at least since now")
 }
 
 func TestDescription(t *testing.T) {

@@ -44,20 +44,22 @@ type target struct {
 
 // bodies are requests that the schema alone cannot make right.
 var bodies = map[string]string{
-	"chat":            `{"id":"none","trigger":"regenerate-message","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`,
-	"chatRun":         `{"threadId":"none","runId":"r","resume":[{"interruptId":"none","status":"cancelled"}]}`,
-	"chatConnect":     `{"threadId":"none","runId":"r"}`,
-	"publish":         `{"type":"x","metadata":{"trigger_session_id":"none"}}`,
-	"cancelTask":      `{"by":"ann"}`,
-	"addToQueue":      `{"type":"message","payload":{"threadId":"none","senderId":"ann","senderType":"user","content":"x"}}`,
-	"createKey":       `{"name":"ann","roles":["read"]}`,
-	"createSchedule":  `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
-	"postToolResult":  `{"output":"x"}`,
-	"putAgent":        `{"model":"demo/demo"}`,
-	"receiveWebhook":  `{"x":1}`,
-	"replaceSchedule": `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
-	"setEventStatus":  `{"status":"overwritten"}`,
-	"updateThread":    `{"title":"x"}`,
+	"chat":              `{"id":"none","trigger":"regenerate-message","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`,
+	"chatRun":           `{"threadId":"none","runId":"r","resume":[{"interruptId":"none","status":"cancelled"}]}`,
+	"chatConnect":       `{"threadId":"none","runId":"r"}`,
+	"publish":           `{"type":"x","metadata":{"trigger_session_id":"none"}}`,
+	"cancelTask":        `{"by":"ann"}`,
+	"addToQueue":        `{"type":"message","payload":{"threadId":"none","senderId":"ann","senderType":"user","content":"x"}}`,
+	"decide":            `{"decision":"deny","by":"ann"}`,
+	"publishToolResult": `{"tool_call_id":"c1","decision":"deny","by":"ann"}`,
+	"createKey":         `{"name":"ann","roles":["read"]}`,
+	"createSchedule":    `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
+	"postToolResult":    `{"output":"x"}`,
+	"putAgent":          `{"model":"demo/demo"}`,
+	"receiveWebhook":    `{"x":1}`,
+	"replaceSchedule":   `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
+	"setEventStatus":    `{"status":"overwritten"}`,
+	"updateThread":      `{"title":"x"}`,
 }
 
 // targets reads the operations from the document that the server serves. A parameter or a body
@@ -241,6 +243,10 @@ func (r reads) Tasks(ctx ctx, id string) (signals.Tasks, error) { return r.fake.
 func (r reads) Task(ctx ctx, id string) (event.Task, error)     { return r.fake.Task(ctx, id) }
 func (r reads) Item(ctx ctx, id, eventID string) (event.Item, error) {
 	return r.fake.Item(ctx, id, eventID)
+}
+
+func (r reads) Workers(ctx ctx, id string) (threadclient.Workers, error) {
+	return r.fake.Workers(ctx, id)
 }
 
 func (r reads) Approvals(ctx ctx, id string) (signals.Approvals, error) {

@@ -36,7 +36,7 @@ type chatRequest struct {
 	MessageID string        `json:"messageId,omitempty" doc:"The message that is answered again, or that goes on"`
 	Agents    []string      `json:"agents,omitempty" doc:"The agents of a new thread. Default: the default agent"`
 	Tools     []string      `json:"tools,omitempty" doc:"The tools whose parts are tool-<name>. Those of others are dynamic-tool"`
-	Sender    string        `json:"sender,omitempty" doc:"Who writes or decides, without API keys. Default: user"`
+	Sender    string        `json:"sender,omitempty" doc:"Who writes or decides, without API keys. A decision needs a name. Default: user"`
 	Version   int           `json:"version,omitempty" minimum:"6" maximum:"7" doc:"The version of the AI SDK. Default: 6. Version 7 can take text back when a model call is retried"`
 	Indexed   bool          `json:"indexed,omitempty" doc:"Whether the stream can be resumed at any chunk, as WorkflowChatTransport does: replies arrive whole"`
 	PostOptions
@@ -55,7 +55,7 @@ type chatPart struct {
 	Text       string               `json:"text,omitempty" doc:"Of text"`
 	State      string               `json:"state,omitempty" doc:"Of a tool: approval-responded, output-available or output-error count"`
 	ToolCallID string               `json:"toolCallId,omitempty" doc:"Of a tool"`
-	Input      json.RawMessage      `json:"input,omitempty" doc:"Of a tool: the arguments that the person saw. A decision on others is refused"`
+	Input      json.RawMessage      `json:"input,omitempty" doc:"Of a tool: the arguments that the person saw. A decision needs them, and one on others is refused"`
 	Output     json.RawMessage      `json:"output,omitempty" doc:"Of a tool that the client runs"`
 	ErrorText  string               `json:"errorText,omitempty" doc:"Of a tool that the client runs"`
 	Approval   *uistream.UIApproval `json:"approval,omitempty" doc:"Of a tool"`
@@ -334,7 +334,11 @@ func (h *chatHandlers) goOn(ctx context.Context, body *chatRequest, m chatMessag
 			return nil, refuse(http.StatusUnprocessableEntity, "messages.metadata.place", err.Error())
 		}
 	}
-	settled, err := h.settle(ctx, body.ID, body.Sender, m.answers())
+	answers, err := m.answers()
+	if err != nil {
+		return nil, err
+	}
+	settled, err := h.settle(ctx, body.ID, body.Sender, answers)
 	if err != nil {
 		return nil, err
 	}

@@ -22,13 +22,14 @@ type healthOutput struct {
 
 // health contains the status of each component.
 type health struct {
-	Status     string            `json:"status" enum:"ok,unavailable" doc:"unavailable if any component is"`
+	Status     string            `json:"status" enum:"ok,degraded,unavailable" doc:"unavailable if a component is. degraded: requests are accepted, but no worker runs the threads"`
 	Components map[string]string `json:"components,omitempty" doc:"ok, or what is wrong"`
 }
 
 const (
-	up   = "ok"
-	down = "unavailable"
+	up       = "ok"
+	degraded = "degraded"
+	down     = "unavailable"
 
 	readyWithin = 2 * time.Second
 )
@@ -39,6 +40,7 @@ type healthHandlers struct {
 	store      store.Store
 	stream     stream.Stream
 	ready      func(ctx context.Context) map[string]error
+	workers    *workerWatch
 	components sync.Map // the *outage.Log of each component, by its name
 }
 
@@ -52,7 +54,9 @@ func (h *healthHandlers) registerHealth() {
 	})
 	register(h.core, public, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
-		Summary: "Store, stream and Temporal answer", Description: "503 with the same body when one does not. Components are listed for principals with the role read.",
+		Summary: "Store, stream and Temporal answer, and a worker runs the threads",
+		Description: "503 with the same body when a component does not answer. Without a worker the status is degraded, with 200: posts are kept until there is one. " +
+			"Components are listed for principals with the role read.",
 		Errors: []int{http.StatusMisdirectedRequest},
 	}, h.readyz)
 }
@@ -84,6 +88,8 @@ func (h *healthHandlers) readyz(ctx context.Context, _ *struct{}) (*healthOutput
 		}
 		return h.ready(ctx)
 	})
+	worker := make(chan *WorkerStatus, 1)
+	go func() { worker <- h.workers.find(ctx) }()
 	out := &healthOutput{Status: http.StatusOK, CacheControl: "no-store", Body: health{Status: up, Components: map[string]string{}}}
 	_, unknown := h.access.principal(ctx, auth.RoleRead)
 	for range cap(answers) {
@@ -93,6 +99,12 @@ func (h *healthHandlers) readyz(ctx context.Context, _ *struct{}) (*healthOutput
 			if err != nil {
 				out.Status, out.Body.Status, out.Body.Components[name] = http.StatusServiceUnavailable, down, down
 			}
+		}
+	}
+	if found := <-worker; found != nil {
+		out.Body.Components["worker"] = found.String()
+		if !found.Polled && out.Body.Status == up {
+			out.Body.Status = degraded
 		}
 	}
 	if unknown != nil {

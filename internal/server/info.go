@@ -11,16 +11,18 @@ import (
 
 // ServerInfo is what a client needs to know of the server and of itself.
 type ServerInfo struct {
-	Version   string   `json:"version" doc:"The version of Threadmill"`
-	Namespace string   `json:"namespace" doc:"The namespace of all threads that the server serves"`
-	Workflows string   `json:"workflows,omitempty" doc:"The address of the list of workflows in Temporal's Web UI, if the server knows it. A thread is at this address, a slash and its workflow id, thread/<namespace>/<thread id>, percent-encoded"`
-	Name      string   `json:"name,omitempty" doc:"The name of the client's API key or user"`
-	Roles     []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,admin" doc:"What the client may do. admin implies all others"`
+	Version   string        `json:"version" doc:"The version of Threadmill"`
+	Namespace string        `json:"namespace" doc:"The namespace of all threads that the server serves"`
+	Workflows string        `json:"workflows,omitempty" doc:"The address of the list of workflows in Temporal's Web UI, if the server knows it. A thread is at this address, a slash and its workflow id, thread/<namespace>/<thread id>, percent-encoded"`
+	Worker    *WorkerStatus `json:"worker,omitempty" doc:"Whether a worker runs the threads. Absent if Temporal does not answer"`
+	Name      string        `json:"name,omitempty" doc:"The name of the client's API key or user"`
+	Roles     []string      `json:"roles" nullable:"false" enum:"read,post,approve,operate,send-as,admin" doc:"What the client may do. admin implies all others"`
 }
 
 // infoHandlers serve what a client needs to know of the server.
 type infoHandlers struct {
 	*core
+	workers            *workerWatch
 	version, workflows string
 }
 
@@ -37,7 +39,9 @@ func (h *infoHandlers) getServer(ctx context.Context, _ *struct{}) (*output[Serv
 	if roles.Has(auth.RoleAdmin) {
 		roles = auth.AllRoles()
 	}
-	return &output[ServerInfo]{ServerInfo{
-		Version: h.version, Namespace: h.namespace, Workflows: h.workflows, Name: p.Name, Roles: roles.Strings(),
-	}}, nil
+	info := ServerInfo{Version: h.version, Namespace: h.namespace, Workflows: h.workflows, Name: p.Name, Roles: roles.Strings()}
+	within, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	info.Worker = h.workers.find(within)
+	return &output[ServerInfo]{info}, nil
 }

@@ -34,12 +34,9 @@ func (c *core) registerMarkdown() {
 func (c *core) renderMarkdown(_ context.Context, in *markdownInput) (*markdownOutput, error) {
 	out := &markdownOutput{}
 	out.Body.Documents = make([][]markdown.Node, len(in.Body.Texts))
+	budget := markdown.NewBudget()
 	for i, text := range in.Body.Texts {
-		nodes, err := markdown.Render(text)
-		if err != nil {
-			return nil, err
-		}
-		out.Body.Documents[i] = nonNil(nodes)
+		out.Body.Documents[i] = nonNil(budget.Render(text))
 	}
 	return out, nil
 }

@@ -57,10 +57,10 @@ func TestServerInfo(t *testing.T) {
 	require.Equal(t, http.StatusOK, got.status, got.text)
 	assert.Equal(t, object{
 		"version": "1.2.3", "namespace": "default", "workflows": "http://127.0.0.1/namespaces/default/workflows",
-		"name": "ann", "roles": []any{"read", "post"},
+		"name": "ann", "roles": []any{"read", "post"}, "worker": object{"taskQueue": "threadmill", "polled": true},
 	}, got.body)
 	got = w.call("GET", "/v1/server", nil, bearer("eve admin")...)
-	assert.Equal(t, []any{"read", "post", "approve", "operate", "admin"}, got.body["roles"], "an admin may do everything")
+	assert.Equal(t, []any{"read", "post", "approve", "operate", "send-as", "admin"}, got.body["roles"], "an admin may do everything")
 }
 
 func TestMarkdown(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream"
@@ -51,6 +52,12 @@ type threads struct {
 	limit      int            // the turn limit of every thread
 	calls      map[string]int // and the LLM calls of their agents
 	duplicate  bool           // what is posted was posted before
+	idle       bool           // no worker polls
+	lastPoll   time.Time
+}
+
+func (f *threads) Workers(context.Context, string) (threadclient.Workers, error) {
+	return threadclient.Workers{TaskQueue: "threadmill", Polled: !f.idle, LastPoll: f.lastPoll}, nil
 }
 
 func (f *threads) check(id string) error {

@@ -347,12 +347,6 @@ func (p *player) post(c command) {
 		p.err(err)
 		return
 	}
-	if d, ok := s.Decisions.DecisionIn(incoming); ok {
-		s.Decisions.Remember(incoming)
-		p.say("= a decision")
-		p.take(c.verb == "post-signal", d)
-		return
-	}
 	posted, err := s.Inbox.Post(p.now, incoming)
 	switch {
 	case err != nil && c.verb == "post-signal" && (errors.Is(err, ErrFull) || errors.Is(err, ErrClosed)):

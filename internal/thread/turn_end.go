@@ -129,7 +129,7 @@ func (t *Turn) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
 		}
 		switch r.Phase {
 		case PhaseFailed:
-			out.Status, out.Error, terminal = signals.TurnFailed, r.Error, true
+			out.Status, out.Error, out.Class, terminal = signals.TurnFailed, r.Error, r.Class, true
 		case PhaseInterrupted:
 			terminal = true
 			t.record(now, recordid.Final(r.messageID()), event.TypeFinal,

@@ -22,6 +22,10 @@ type Workers struct {
 
 	// Polled means that a worker has polled the task queue within the last 90 seconds.
 	Polled bool
+
+	// LastPoll is the time at which a worker began its last poll. Temporal forgets it after some
+	// minutes; then it is zero.
+	LastPoll time.Time
 }
 
 // Workers returns the workers of a thread from Temporal, without asking them. An empty id means a
@@ -42,7 +46,10 @@ func (c *Client) Workers(ctx context.Context, threadID string) (Workers, error) 
 		return out, fmt.Errorf("describing task queue %q: %w", out.TaskQueue, err)
 	}
 	for _, p := range queue.GetPollers() {
-		out.Polled = out.Polled || time.Since(p.GetLastAccessTime().AsTime()) < recentPoll
+		if at := p.GetLastAccessTime().AsTime(); at.After(out.LastPoll) {
+			out.LastPoll = at
+		}
 	}
+	out.Polled = time.Since(out.LastPoll) < recentPoll
 	return out, nil
 }

@@ -42,9 +42,11 @@ func TestWorkers(t *testing.T) {
 	}
 	polled("other", time.Second)
 	polled(c.taskQueue, time.Hour)
-	for id, want := range map[string]Workers{"t1": {"other", true}, "t2": {c.taskQueue, false}, "": {c.taskQueue, false}} {
+	for id, want := range map[string]Workers{"t1": {TaskQueue: "other", Polled: true}, "t2": {TaskQueue: c.taskQueue}, "": {TaskQueue: c.taskQueue}} {
 		got, err := c.Workers(t.Context(), id)
 		require.NoError(t, err)
+		require.False(t, got.LastPoll.IsZero())
+		got.LastPoll = time.Time{}
 		require.Equal(t, want, got, "the queue of the thread, and only workers that still run")
 	}
 }

@@ -13,12 +13,8 @@ import (
 // prose returns Markdown as lines of at most width cells. lead stands before it: on its first line if
 // that is a paragraph, and on a line of its own otherwise.
 func prose(source string, lead term.Text, width int) []term.Text {
-	nodes, err := markdown.Render(source)
-	if err != nil {
-		nodes = []markdown.Node{{Tag: "p", Children: []markdown.Node{{Text: source}}}}
-	}
 	w := writer{width: width}
-	w.blocks(nodes, lead)
+	w.blocks(markdown.Render(source), lead)
 	return w.lines
 }
 

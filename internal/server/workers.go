@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// Workers is the part of the thread client that looks for workers.
+type Workers interface {
+	Workers(ctx context.Context, threadID string) (threadclient.Workers, error)
+}
+
+// WorkerStatus tells whether the threads of the server can go on.
+type WorkerStatus struct {
+	TaskQueue string    `json:"taskQueue" doc:"The task queue of the threads"`
+	Polled    bool      `json:"polled" doc:"Whether a worker polls it. A worker that stops without notice counts for another 90 seconds"`
+	Since     time.Time `json:"since,omitzero" doc:"Without a worker: since when, as far as the server knows"`
+}
+
+func (s WorkerStatus) String() string {
+	if s.Polled {
+		return up
+	}
+	return fmt.Sprintf("no worker has polled task queue %q since %s: posts wait for one", s.TaskQueue, s.Since.UTC().Format(time.RFC3339))
+}
+
+// workersFor is the time for which the answer of Temporal is valid.
+const workersFor = 2 * time.Second
+
+// workerWatch knows whether a worker polls. All requests share one answer of Temporal.
+type workerWatch struct {
+	client Workers
+	turn   chan struct{} // the right to ask; it guards the fields below
+	asked  time.Time
+	last   *WorkerStatus // nil if Temporal did not answer
+	since  time.Time     // when there was no worker for the first time, as far as Temporal does not know
+}
+
+func newWorkerWatch(client Workers) *workerWatch {
+	return &workerWatch{client: client, turn: make(chan struct{}, 1)}
+}
+
+// find returns nil if Temporal does not answer.
+func (w *workerWatch) find(ctx context.Context) *WorkerStatus {
+	select {
+	case w.turn <- struct{}{}:
+		defer func() { <-w.turn }()
+	case <-ctx.Done():
+		return nil
+	}
+	if time.Since(w.asked) < workersFor {
+		return w.last
+	}
+	found, err := w.client.Workers(ctx, "")
+	w.asked, w.last = time.Now(), nil
+	if err != nil {
+		return nil
+	}
+	switch {
+	case found.Polled:
+		w.since = time.Time{}
+	case !found.LastPoll.IsZero():
+		w.since = found.LastPoll
+	case w.since.IsZero():
+		w.since = w.asked
+	}
+	w.last = &WorkerStatus{TaskQueue: found.TaskQueue, Polled: found.Polled, Since: w.since}
+	return w.last
+}
