@@ -37,17 +37,17 @@ func isTool(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() =
 
 // textsIn returns a constant text, or those of a list.
 func textsIn(e ast.Expr) []string {
-	switch e.Kind() {
-	case ast.LiteralKind:
-		if text, ok := e.AsLiteral().(types.String); ok {
-			return []string{string(text)}
-		}
-	case ast.ListKind:
+	if e.Kind() == ast.ListKind {
 		var out []string
 		for _, one := range e.AsList().Elements() {
 			out = append(out, textsIn(one)...)
 		}
 		return out
+	}
+	if e.Kind() == ast.LiteralKind {
+		if text, ok := e.AsLiteral().(types.String); ok {
+			return []string{string(text)}
+		}
 	}
 	return nil
 }
