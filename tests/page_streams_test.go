@@ -71,7 +71,9 @@ func TestPageClosedSubAgent(t *testing.T) {
 	id := w.Open()
 	w.Say(id, `use call_agent {"agent":"helper","message":"hello","title":"Helps"}`+"\nthen\ndone")
 	below := sub(w, id, 1)
-	require.NoError(t, w.Threads.Control(w.Ctx(), below, signals.Control{Action: signals.ControlClose, By: "ann"}))
+	if err := w.Threads.Control(w.Ctx(), below, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+		require.ErrorIs(t, err, signals.ErrThreadClosed) // by its parent
+	}
 	require.Eventually(t, func() bool {
 		thread, err := w.Store.Thread(w.Ctx(), w.Key(below))
 		return err == nil && thread.Status == store.ThreadClosed

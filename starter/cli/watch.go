@@ -21,6 +21,8 @@ import (
 const (
 	lostText = "connection lost, reconnecting…"
 	backText = "connected again"
+
+	closedText = "the thread is closed, and there is nothing more to show"
 )
 
 // errClosed ends a watch of a closed thread.
@@ -89,6 +91,10 @@ func (v viewer) watch(ctx context.Context, stream *api.Client, opts api.WatchOpt
 	err := stream.Watch(ctx, v.thread, opts, func(item api.Item) error { return v.show(r, item) })
 	if !v.app.json {
 		v.app.print(r.Break())
+	}
+	if errors.Is(err, api.ErrClosed) { // without an event that says so
+		v.note(r, closedText)
+		return nil
 	}
 	if errors.Is(err, errClosed) || errors.Is(err, context.Canceled) {
 		return nil

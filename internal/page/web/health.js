@@ -8,7 +8,7 @@ import { client } from "./session.js";
 const EVERY = 20_000;
 
 /** Words for people. @type {Record<string, string>} */
-const NAMES = { store: "The store", stream: "The live stream", temporal: "Temporal", worker: "No worker answers" };
+const NAMES = { store: "The store", stream: "The live stream", temporal: "Temporal", worker: "Nothing is answered now" };
 
 let timer = 0;
 
@@ -21,13 +21,14 @@ export async function watchHealth() {
 
 /** What is not ok, with the reason. @returns {Promise<[string, string][]>} */
 async function components() {
+  /** @type {{ components?: Record<string, string> }} */
+  let health = {};
   try {
-    await client.request("GET", "/readyz");
-    return [];
+    health = await client.request("GET", "/readyz");
   } catch (error) {
-    const known = error instanceof APIError ? /** @type {any} */ (error.problem).components : undefined;
-    return Object.entries(known ?? {}).filter(([, state]) => state !== "ok");
+    if (error instanceof APIError) health = /** @type {any} */ (error.problem);
   }
+  return Object.entries(health.components ?? {}).filter(([, state]) => state !== "ok");
 }
 
 /** @param {[string, string][]} wrong */
