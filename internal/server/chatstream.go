@@ -129,8 +129,9 @@ func (as wire) response(body func(context.Context, *eventWriter)) *huma.StreamRe
 		for name, value := range as.header {
 			header.Set(name, value)
 		}
+		releaseSlots(r.Context())
 		w.WriteHeader(http.StatusOK)
-		body(r.Context(), &eventWriter{w: w, rc: http.NewResponseController(w)})
+		body(asStream(r.Context()), &eventWriter{w: w, rc: http.NewResponseController(w)})
 	}}
 }
 

@@ -194,7 +194,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Store = &timedStore{Store: cfg.Store, within: cfg.AnswerWithin, log: outage.New(cfg.Logger, "store")}
+	cfg.Store = newTimedStore(cfg.Store, cfg.AnswerWithin, outage.New(cfg.Logger, "store"))
 	agents := registry.New(cfg.Agents, cfg.Store)
 	events, err := feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
@@ -210,7 +210,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	a := &access{
-		authenticator: cfg.Authenticator, namespace: cfg.Namespace, interval: cfg.AuthCheckInterval, logger: cfg.Logger, routes: map[string]route{},
+		authenticator: cfg.Authenticator, namespace: cfg.Namespace, interval: cfg.AuthCheckInterval, logger: cfg.Logger, slots: newSlots(cfg.AnswerWithin), routes: map[string]route{},
 	}
 	c := &core{
 		access: a, api: humago.New(mux, describe(cfg.Version)), namespace: cfg.Namespace,
