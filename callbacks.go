@@ -131,6 +131,9 @@ func (v *callbackView) see(ctx context.Context, e event.AgentEvent) event.AgentE
 }
 
 func (v *callbackView) piece(ctx context.Context, e event.AgentEvent) event.AgentEvent {
+	if e.Content == "" {
+		return e // it only announces the reply
+	}
 	t := TokenStream{ThreadID: v.threadID, AgentName: e.Agent, MessageID: e.MessageID, Attempt: e.Attempt, Thought: e.Type == event.EventThought}
 	v.open[e.MessageID] = t
 	t.Token = e.Content

@@ -20,8 +20,8 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/llm"
@@ -55,7 +55,7 @@ type Config struct {
 	Agents []agent.Agent
 
 	// AgentSource replaces Agents if they change at run time. If it implements [agent.Lister], the
-	// API lists its agents.
+	// API lists its agents. New does not check names of its agents; Run logs those that do not exist.
 	AgentSource agent.Source
 
 	// Models are the model providers, by the name before the slash in an agent's model.
@@ -65,8 +65,13 @@ type Config struct {
 	// Default: no titles.
 	TitleModel string
 
-	// Tools are all tools. An agent uses those that it names.
+	// Tools are all tools. An agent uses those that it names. Agents, hooks and approval rules must not
+	// name tools that do not exist.
 	Tools []tool.Tool
+
+	// ToolsElsewhere declares that other processes run the tools and processors, while this one only
+	// serves Handler. The workers then check their names.
+	ToolsElsewhere bool
 
 	// Hooks intercept every event of every thread before it has any effect, in this order.
 	Hooks []hook.Hook
@@ -152,6 +157,7 @@ type Runtime struct {
 	activities *activities.Activities
 	workflows  workflows.Workflows
 	rules      *rule.Set
+	known      names.Known
 	client     *threadclient.Client
 	feed       *feed.Feed
 	world      *world.World
@@ -177,7 +183,6 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store)
 	tools, err := tool.NewSet(cfg.Tools...)
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
@@ -193,7 +198,12 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config: %w", err)
 	}
-	r := &Runtime{cfg: cfg, rules: rules, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, StaleAfter: cfg.StaleAfter}}
+	known := cfg.known(tools, hooks)
+	if err := cfg.checkNames(known); err != nil {
+		return nil, err
+	}
+	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known.Tools)
+	r := &Runtime{cfg: cfg, rules: rules, known: known, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, StaleAfter: cfg.StaleAfter}}
 	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue})
 	if err != nil {
 		return nil, err
@@ -218,7 +228,7 @@ func New(cfg Config) (*Runtime, error) {
 	r.closeStreams = closeStreams
 	r.handler, err = server.New(server.Config{
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(),
-		Authenticator: cfg.Authenticator, Tools: append(builtin.Names(), tools.Names()...), Models: slices.Sorted(maps.Keys(cfg.Models)),
+		Authenticator: cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)),
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: rules,
 	})
@@ -259,6 +269,7 @@ func (cfg *Config) setDefaults() error {
 		cfg.Stream = memory.New(memory.Config{})
 	}
 	if cfg.AgentSource != nil {
+		cfg.Agents = nil
 		return nil
 	}
 	if len(cfg.Agents) == 0 {
@@ -292,6 +303,9 @@ func (r *Runtime) Publish(ctx context.Context, e event.EnvEvent) (threadclient.P
 // RegisterRule adds a rule, which applies from the next event on: to those that this
 // process handles. The error says which field is wrong, or that the name is taken.
 func (r *Runtime) RegisterRule(one rule.Rule) error {
+	if err := r.known.Rule(one).First(); err != nil {
+		return fmt.Errorf("threadmill: %w", err)
+	}
 	if err := r.rules.Register(one); err != nil {
 		return fmt.Errorf("threadmill: %w", err)
 	}
@@ -325,6 +339,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 		}
 		return err
 	}
+	r.warnOfAgents(ctx)
 	if r.cfg.DisableStickyCache {
 		worker.SetStickyWorkflowCacheSize(0)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -83,6 +84,9 @@ type Activities struct {
 	cfg   Config
 	log   *slog.Logger
 	grace time.Duration
+
+	// missing are the tools of agents that were logged as missing.
+	missing sync.Map
 }
 
 // New returns the activities, or an error that names an invalid field.

@@ -16,7 +16,6 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
-	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -195,13 +194,13 @@ func TestEventInfoIsOffered(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"get_event_info"}, w.offered(), "providers refuse calls of tools that they do not know")
 	})
-	t.Run("also when the event has left the context", func(t *testing.T) {
+	t.Run("also when the context is small", func(t *testing.T) {
 		w := newFixture(t, func(c *activities.Config) {
 			c.Agents = agent.Fixed{{Name: "assistant", Model: "fake/small", Limits: agent.Limits{ContextMessages: 1}}}
 		})
 		_, err := w.callModel(observeStep(changed()))
 		require.NoError(t, err)
-		require.Equal(t, []llm.Message{observation()[3]}, w.lastShown())
+		require.Equal(t, observation(), w.lastShown())
 		require.Equal(t, []string{"get_event_info"}, w.offered(), "it is how the agent learns of it")
 	})
 	t.Run("as long as the conversation has a call of it", func(t *testing.T) {

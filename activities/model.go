@@ -2,8 +2,6 @@ package activities
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -186,15 +184,20 @@ func (c *modelCall) storeMissingRequests(ctx context.Context, records []event.Re
 func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.ModelReply, error) {
 	out := thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, OnWaiting: c.agent.OnWaiting, Titles: c.a.cfg.TitleModel != ""}
 	out.Message = event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID}
-	for _, r := range records {
+	rejected := 0
+	for _, r := range records { // that of the model call precedes the message
 		switch r.Type {
 		case event.TypeMessage:
+			if r.ID != c.in.MessageID {
+				continue // the result of a rejected call
+			}
 			var m event.Message
 			if err := json.Unmarshal(r.Payload, &m); err != nil {
 				return out, configError(fmt.Errorf("reading stored message %s: %w", r.ID, err))
 			}
-			for _, call := range m.ToolCalls {
-				out.Calls = append(out.Calls, c.planner.plan(ctx, call))
+			var size argumentBytes
+			for _, call := range m.ToolCalls[:max(0, len(m.ToolCalls)-rejected)] {
+				out.Calls = append(out.Calls, size.bound(c.planner.plan(ctx, call), call))
 			}
 			out.Message = c.carry(m)
 			c.decide(&out, m)
@@ -203,7 +206,7 @@ func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.M
 			if err := json.Unmarshal(r.Payload, &call); err != nil {
 				return out, configError(fmt.Errorf("reading stored record %s: %w", r.ID, err))
 			}
-			out.Usage, out.Model = call.Usage, call.Model
+			out.Usage, out.Model, rejected = call.Usage, call.Model, call.RejectedCalls
 		case event.TypeTurnEnded:
 			out.EndStored = true
 		}
@@ -253,9 +256,9 @@ func (c *modelCall) carry(m event.Message) event.Message {
 func (c *modelCall) llmCallID() string { return recordid.LLMCall(c.in.MessageID) }
 
 // request returns the request to the model: the agent's instructions, the thread's newest messages
-// with the changes of hooks, and the agent's tools.
+// and all of the turn with the changes of hooks, and the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
-	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages}
+	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID()}
 	if c.in.Observe == nil {
 		// The event of a retry may have been stored long ago.
 		at.Question = c.in.ReplyTo
@@ -272,7 +275,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 	c.giveBack(messages)
 	req := llm.Request{
 		Model: model, Messages: c.context, Tools: tools,
-		Temperature: c.agent.Temperature, MaxOutputTokens: c.agent.MaxOutputTokens, ReasoningEffort: c.agent.ReasoningEffort,
+		Temperature: c.agent.Temperature, MaxOutputTokens: c.agent.MaxOutputTokens, ReasoningEffort: c.agent.ReasoningEffort, MaxReplyBytes: c.agent.Limits.MaxReplyBytes,
 	}
 	c.saw, c.common = modelcontext.Describe(c.agent.Name, req, messages, at)
 	return req, nil
@@ -300,12 +303,25 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 		// An earlier attempt may have shown a part of its reply.
 		c.reset(ctx)
 	}
+	if !c.in.Quiet {
+		// Viewers learn of the reply before the provider does.
+		c.piece(ctx, llm.Delta{})
+	}
 	c.started = time.Now()
 	step := a.begin(ctx, c.in.Thread, c.in.TraceID, c.agent.Limits.ModelTimeout)
 	defer step.done()
-	res, err := c.safely(step.ctx, provider, req, func(d llm.Delta) { c.show(ctx, d) })
+	size, limit := 0, req.MaxReplyBytes
+	res, err := c.safely(step.ctx, provider, req, func(d llm.Delta) {
+		if size += len(d.Text) + len(d.Thought); size <= limit {
+			c.show(ctx, d)
+			return
+		}
+		step.cancel(errTooLarge)
+	})
 	cause := context.Cause(step.ctx)
 	switch {
+	case errors.Is(cause, errTooLarge), err == nil && replyBytes(res) > limit:
+		return c.failed(ctx, llm.NewReplyTooLarge(c.agent.Model, "the reply", limit))
 	case err == nil:
 		return c.keep(ctx, res, false)
 	case errors.Is(cause, errInterrupted):
@@ -320,6 +336,15 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 		return thread.ModelReply{}, temporal.NewApplicationErrorWithCause("The worker stopped during the model call; the step is retried.", thread.ErrTypeRetry, cause)
 	}
 	return c.failed(ctx, err)
+}
+
+// replyBytes returns the size of a reply.
+func replyBytes(res llm.Response) int {
+	n := len(res.Content) + len(res.Thought)
+	for _, call := range res.ToolCalls {
+		n += len(call.Function.Name) + len(call.Function.Arguments)
+	}
+	return n
 }
 
 // safely calls the model. A driver that panics has failed.
@@ -380,9 +405,10 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 		m := event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID, Interrupted: true}
 		return thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, Message: m, Usage: res.Usage}, nil
 	}
-	c.nameCalls(res.ToolCalls)
+	var over excess
+	res.ToolCalls, over = c.bound(res.ToolCalls)
 	res = c.addressed(ctx, res, interrupted)
-	done, err := c.a.append(ctx, c.in.Thread, store.Batch{Once: c.llmCallID(), Records: c.records(ctx, res, interrupted)}, thread.Flush{})
+	done, err := c.a.append(ctx, c.in.Thread, store.Batch{Once: c.llmCallID(), Records: c.records(ctx, res, over, interrupted)}, thread.Flush{})
 	if err != nil {
 		return thread.ModelReply{}, err
 	}
@@ -390,7 +416,7 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 	return c.reply(ctx, done.Records)
 }
 
-func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted bool) []event.Record {
+func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, interrupted bool) []event.Record {
 	now := time.Now()
 	model := c.agent.Model
 	if res.Model != "" {
@@ -403,6 +429,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 	out := []event.Record{record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
 		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
 		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw, Opaque: res.Opaque,
+		RejectedCalls: over.rejected,
 	}), record(c.saw.Prompt, event.TypePrompt, c.common)}
 	final := event.Final{Agent: c.agent.Name}
 	hold := c.in.Gated
@@ -423,8 +450,10 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, interrupted b
 		out = append(out, record(recordid.Calls(c.in.MessageID), event.TypeToolCall, event.ToolCallEvent{
 			ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: res.ToolCalls,
 		}))
-		for _, call := range res.ToolCalls {
-			if p := c.planner.plan(ctx, call); p.NeedsApproval && !hold {
+		out = append(out, over.results(c, res.ToolCalls, now)...)
+		var size argumentBytes
+		for _, call := range res.ToolCalls[:len(res.ToolCalls)-over.rejected] {
+			if p := size.bound(c.planner.plan(ctx, call), call); p.NeedsApproval && !hold {
 				out = append(out, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, now).In(c.eventID()))
 			}
 		}
@@ -458,16 +487,6 @@ func (c *modelCall) undecided(decided thread.ModelReply, m event.Message) []stri
 	waits(event.TypeMessage, decided.MessageDecision, m.Content != "")
 	waits(event.TypeToolCall, decided.CallsDecision, len(m.ToolCalls) > 0)
 	return types
-}
-
-// nameCalls gives each call an id that is unique in the thread, since some providers number the
-// calls of each reply. Results, approvals and logs refer to this id, and all providers accept its
-// form.
-func (c *modelCall) nameCalls(calls []event.ToolCall) {
-	for i := range calls {
-		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", c.in.Thread.Namespace, c.in.Thread.ThreadID, c.in.MessageID, i))
-		calls[i].ID = "call_" + hex.EncodeToString(sum[:12])
-	}
 }
 
 // agentError: an unknown agent is a configuration error; any other error of the registry is

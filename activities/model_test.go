@@ -168,11 +168,13 @@ func TestModelErrors(t *testing.T) {
 		attempts     int
 		nonRetryable bool
 		delay        time.Duration
+		errorType    string
 	}{
-		{"refused", &llm.Error{Provider: "fake", StatusCode: 401, Message: "bad key"}, 3, true, 0},
-		{"overloaded", &llm.Error{Provider: "fake", StatusCode: 429, Message: "slow down", Retryable: true, RetryAfter: 4 * time.Second}, 3, false, 4 * time.Second},
-		{"overloaded too often", &llm.Error{Provider: "fake", StatusCode: 503, Message: "down", Retryable: true}, 1, true, 0},
-		{"any other", errors.New("broken pipe"), 3, false, time.Second},
+		{"refused", &llm.Error{Provider: "fake", StatusCode: 401, Message: "bad key"}, 3, true, 0, "model.refused"},
+		{"overloaded", &llm.Error{Provider: "fake", StatusCode: 429, Message: "slow down", Retryable: true, RetryAfter: 4 * time.Second}, 3, false, 4 * time.Second, "model.rate_limit"},
+		{"overloaded too often", &llm.Error{Provider: "fake", StatusCode: 503, Message: "down", Retryable: true}, 1, true, 0, "model.server_error"},
+		{"too long", &llm.Error{Provider: "fake", StatusCode: 400, Message: "too long", ContextOverflow: true}, 3, true, 0, "model.context_overflow"},
+		{"any other", errors.New("broken pipe"), 3, false, time.Second, "model"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newFixture(t, retrying(llm.Retry{MaxAttempts: tc.attempts}))
@@ -181,7 +183,7 @@ func TestModelErrors(t *testing.T) {
 			}
 			_, err := w.callModel(modelStep())
 			app := appError(t, err)
-			require.Equal(t, thread.ErrTypeModel, app.Type())
+			require.Equal(t, tc.errorType, app.Type())
 			require.Equal(t, tc.nonRetryable, app.NonRetryable())
 			require.Equal(t, tc.delay, app.NextRetryDelay())
 			require.Contains(t, app.Message(), tc.err.Error())
@@ -286,7 +288,7 @@ func TestRetryShowsAfresh(t *testing.T) {
 			shown = append(shown, fmt.Sprintf("%s %d", e.Event.Type, e.Event.Attempt))
 		}
 	}
-	require.Equal(t, []string{"stream 1", "reset 2", "stream 2"}, shown)
+	require.Equal(t, []string{"stream 1", "stream 1", "reset 2", "stream 2", "stream 2"}, shown)
 	require.Equal(t, 2, stored[event.LLMCall](w, "e1.0.2.llm").Attempt)
 }
 

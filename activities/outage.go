@@ -71,14 +71,14 @@ func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, e
 		if c.attempt > 1 {
 			message = fmt.Sprintf("%s (gave up after %d attempts)", message, c.attempt)
 		}
-		return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, thread.ErrTypeModel,
+		return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, thread.ModelErrorType(outage.Class),
 			temporal.ApplicationErrorOptions{Cause: err, NonRetryable: true})
 	}
 	c.showRetry(ctx, outage)
 	if delay > soon {
 		return thread.ModelReply{Outage: &outage}, nil
 	}
-	return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(err.Error(), thread.ErrTypeModel,
+	return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(err.Error(), thread.ModelErrorType(outage.Class),
 		temporal.ApplicationErrorOptions{Cause: err, NextRetryDelay: delay})
 }
 

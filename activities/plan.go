@@ -19,13 +19,18 @@ import (
 func (p *planner) plan(ctx context.Context, call event.ToolCall) thread.PlannedCall {
 	out, parts, err := p.draft(ctx, call)
 	if err != nil {
-		return thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Invalid: true, Quick: true}
+		return invalidCall(call)
 	}
 	p.policy(ctx, &out, parts...)
 	if out.NeedsApproval && out.Guard != nil && p.pending[out.Guard.Digest] != "" {
 		out.NeedsApproval, out.Duplicate = false, p.pending[out.Guard.Digest]
 	}
 	return out
+}
+
+// invalidCall returns the plan of a call that cannot run.
+func invalidCall(call event.ToolCall) thread.PlannedCall {
+	return thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Invalid: true, Quick: true}
 }
 
 // draft returns the plan of a call before approvals are checked, and its parts. The error, for the
@@ -104,6 +109,7 @@ func (a *Activities) planCalls(ctx context.Context, in thread.PlanStep) (thread.
 	}
 	out := thread.PlanReply{Agent: who.Name, Model: who.Model, MaxSteps: who.Limits.WithDefaults().MaxSteps, OnWaiting: who.OnWaiting}
 	var requests []event.Record
+	var size argumentBytes
 	now := time.Now()
 	planner := a.planner(in.Thread, who, in.WorkingDirectory)
 	if !in.Again {
@@ -119,6 +125,7 @@ func (a *Activities) planCalls(ctx context.Context, in thread.PlanStep) (thread.
 				return thread.PlanReply{}, err
 			}
 		}
+		p = size.bound(p, call)
 		if p.NeedsApproval && !in.Again {
 			requests = append(requests, request(call, p, who.Name, in.MessageID, in.TraceID, in.EventID, now).In(thread.TurnEvent(in.Root, in.EventID)))
 		}

@@ -149,7 +149,7 @@ func sooner(a, b time.Duration) time.Duration {
 // ask marks the call as one that needs approval.
 func (p *planner) ask(out *thread.PlannedCall, found part, v approval.Verdict, why string) {
 	out.NeedsApproval, out.Grant = true, nil
-	out.Arguments = thread.CarryArguments(found.call.Arguments)
+	out.Arguments = thread.CarryArguments(found.call.Arguments, thread.MaxCarriedContent)
 	out.Reason = sentence(v.Reason, why)
 	out.Approval = &thread.ApprovalPlan{
 		Approvers: v.Terms.Approvers, Quorum: v.Terms.Quorum, Expires: v.Terms.Expires, Remind: v.Terms.Remind,

@@ -58,25 +58,29 @@ func TestBegins(t *testing.T) {
 			return out, nil
 		}
 	}
-	t.Run("S3-52 the first piece, whatever it is", func(t *testing.T) {
+	t.Run("S3-52 S4-54 the announcement, before the provider is asked", func(t *testing.T) {
 		w := newFixture(t, nil)
-		w.model.answer = says(0, llm.Delta{Thought: "hm"}, llm.Delta{Text: "a"}, llm.Delta{Text: "b"})
+		reply := says(0, llm.Delta{Thought: "hm"}, llm.Delta{Text: "a"}, llm.Delta{Text: "b"})
+		w.model.answer = func(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+			require.Equal(t, []string{"stream 1 *"}, w.pieces("e1.0.1"))
+			return reply(ctx, req, onDelta)
+		}
 		_, err := w.callModel(modelStep())
 		require.NoError(t, err)
-		require.Equal(t, []string{"thought 1 hm*", "stream 1 a", "stream 1 b"}, w.pieces("e1.0.1"))
+		require.Equal(t, []string{"stream 1 *", "thought 1 hm", "stream 1 a", "stream 1 b"}, w.pieces("e1.0.1"))
 	})
 	t.Run("S3-52 that of each attempt", func(t *testing.T) {
 		w := newFixture(t, nil)
 		w.model.answer = says(1, llm.Delta{Text: "a"}, llm.Delta{Text: "b"})
 		require.NoError(t, w.retried(signals.ActivityCallModel, modelStep()))
-		require.Equal(t, []string{"stream 1 a*", "stream 1 b", "reset 2 ", "stream 2 a*", "stream 2 b"}, w.pieces("e1.0.1"))
+		require.Equal(t, []string{"stream 1 *", "stream 1 a", "stream 1 b", "reset 2 ", "stream 2 *", "stream 2 a", "stream 2 b"}, w.pieces("e1.0.1"))
 	})
 	t.Run("again, if the mark may be lost", func(t *testing.T) {
 		w := newFixture(t, func(c *activities.Config) { c.Stream = &losing{Stream: c.Stream, text: "b"} })
 		w.model.answer = says(0, llm.Delta{Thought: "hm"}, llm.Delta{Text: "a"}, llm.Delta{Text: "b"}, llm.Delta{Text: "c"})
 		_, err := w.callModel(modelStep())
 		require.NoError(t, err)
-		require.Equal(t, []string{"thought 1 hm*", "stream 1 a", "reset 1 ", "thought 1 hm*", "stream 1 ab", "stream 1 c"}, w.pieces("e1.0.1"))
+		require.Equal(t, []string{"stream 1 *", "thought 1 hm", "stream 1 a", "reset 1 ", "thought 1 hm*", "stream 1 ab", "stream 1 c"}, w.pieces("e1.0.1"))
 	})
 	t.Run("nothing else", func(t *testing.T) {
 		w := newFixture(t, nil)
@@ -86,7 +90,7 @@ func TestBegins(t *testing.T) {
 		words := w.live()
 		require.NotEmpty(t, words)
 		for _, e := range words {
-			require.False(t, e.Begins, "the word of a record begins nothing")
+			require.Equal(t, e.Event != nil, e.Begins, "the word of a record begins nothing")
 		}
 	})
 }

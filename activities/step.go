@@ -20,12 +20,15 @@ var (
 	errShutdown = errors.New("the worker is shutting down")
 	// errTimeout is the cause when the step exceeds its own time limit.
 	errTimeout = errors.New("time limit reached")
+	// errTooLarge is the cause when a model's reply exceeds its limit.
+	errTooLarge = errors.New("the reply is too large")
 )
 
 // step is a running model call or tool call. Its context is cancelled with one of the causes above.
 type step struct {
-	ctx  context.Context
-	done func()
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   func()
 }
 
 // begin starts a step: it sends heartbeats while the step runs, and cancels it on a notice from the
@@ -45,7 +48,7 @@ func (a *Activities) begin(ctx context.Context, ref thread.Ref, traceID string, 
 	ended := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(ctx, cancel, timeout, ended) })
-	return &step{ctx: inner, done: func() {
+	return &step{ctx: inner, cancel: cancel, done: func() {
 		close(ended)
 		watching.Wait()
 		stopListening()

@@ -25,11 +25,11 @@ func (w *fixture) replies(content string, calls ...event.ToolCall) {
 	}
 }
 
-// shown are the pieces of replies that viewers have received.
+// shown are the pieces of replies that viewers have received. It leaves out announcements of replies.
 func (w *fixture) shown() []string {
 	var out []string
 	for _, e := range w.live() {
-		if e.Event != nil {
+		if e.Event != nil && !e.Begins {
 			out = append(out, string(e.Event.Type))
 		}
 	}

@@ -41,6 +41,8 @@ func (a *Activities) toolsOf(who agent.Agent) []llm.Tool {
 	for _, name := range who.Tools {
 		if t, ok := a.lookup(name); ok {
 			out = append(out, described(t))
+		} else if _, known := a.missing.LoadOrStore(who.Name+" "+name, true); !known {
+			a.log.Warn("the agent names a tool that does not exist: calls of it fail", "agent", who.Name, "tool", name)
 		}
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
 )
 
 // Agent is a named role in a thread.
@@ -79,8 +80,17 @@ type Limits struct {
 	// ModelTimeout is the limit of one model call. Default 10 minutes.
 	ModelTimeout time.Duration
 
-	// ContextMessages is the maximum number of messages in a model's context. Default 200.
+	// ContextMessages is the number of the thread's newest messages in a model's context. The messages,
+	// calls and results of the running turn are always in it. Default 200.
 	ContextMessages int
+
+	// MaxToolCalls is the maximum number of tool calls in one reply. Further calls of the reply do not
+	// run, and have errors as their results. Default 64.
+	MaxToolCalls int
+
+	// MaxReplyBytes is the maximum size of one reply: its text, thoughts and tool calls. A model call
+	// with a larger reply fails. Default 2 MiB.
+	MaxReplyBytes int
 }
 
 // Defaults of [Limits].
@@ -88,6 +98,8 @@ const (
 	DefaultMaxSteps        = 25
 	DefaultModelTimeout    = 10 * time.Minute
 	DefaultContextMessages = 200
+	DefaultMaxToolCalls    = 64
+	DefaultMaxReplyBytes   = llm.DefaultMaxReplyBytes
 )
 
 // WithDefaults returns l with the defaults of zero fields.
@@ -100,6 +112,12 @@ func (l Limits) WithDefaults() Limits {
 	}
 	if l.ContextMessages == 0 {
 		l.ContextMessages = DefaultContextMessages
+	}
+	if l.MaxToolCalls == 0 {
+		l.MaxToolCalls = DefaultMaxToolCalls
+	}
+	if l.MaxReplyBytes == 0 {
+		l.MaxReplyBytes = DefaultMaxReplyBytes
 	}
 	return l
 }

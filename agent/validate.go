@@ -18,6 +18,9 @@ const (
 	maxMaxSteps        = 1000
 	maxModelTimeout    = time.Hour
 	maxContextMessages = 100_000
+	maxMaxToolCalls    = 256
+	minMaxReplyBytes   = 1 << 10
+	maxMaxReplyBytes   = 8 << 20
 	maxTools           = 500
 )
 
@@ -46,6 +49,10 @@ func (a Agent) Validate() error {
 		return event.FieldErrorf("limits.modelTimeout", "is %s, must be positive and at most 1h", a.Limits.ModelTimeout)
 	case a.Limits.ContextMessages < 0 || a.Limits.ContextMessages > maxContextMessages:
 		return event.FieldErrorf("limits.contextMessages", "is %d, must be 1 to %d (or 0 for the default, %d)", a.Limits.ContextMessages, maxContextMessages, DefaultContextMessages)
+	case a.Limits.MaxToolCalls < 0 || a.Limits.MaxToolCalls > maxMaxToolCalls:
+		return event.FieldErrorf("limits.maxToolCalls", "is %d, must be 1 to %d (or 0 for the default, %d)", a.Limits.MaxToolCalls, maxMaxToolCalls, DefaultMaxToolCalls)
+	case a.Limits.MaxReplyBytes != 0 && (a.Limits.MaxReplyBytes < minMaxReplyBytes || a.Limits.MaxReplyBytes > maxMaxReplyBytes):
+		return event.FieldErrorf("limits.maxReplyBytes", "is %d, must be %d to %d (or 0 for the default, %d)", a.Limits.MaxReplyBytes, minMaxReplyBytes, maxMaxReplyBytes, DefaultMaxReplyBytes)
 	case a.OnWaiting != "" && !a.OnWaiting.Valid():
 		return event.FieldErrorf("onWaiting", "is %q, must be answer, hold or cancel", a.OnWaiting)
 	}

@@ -55,6 +55,7 @@ type cache struct {
 
 type entry struct {
 	program cel.Program
+	tools   []string // see [ToolsIn]
 	err     error
 }
 
@@ -63,34 +64,34 @@ type entry struct {
 const maxCached = 1000
 
 // compiled returns the program of an expression, or the error and its position.
-func compiled(when string) (cel.Program, error) {
+func compiled(when string) (entry, error) {
 	if len(when) > MaxWhen {
-		return nil, fmt.Errorf("it is %d bytes, must be at most %d", len(when), MaxWhen)
+		return entry{}, fmt.Errorf("it is %d bytes, must be at most %d", len(when), MaxWhen)
 	}
 	programs.mu.Lock()
 	defer programs.mu.Unlock()
 	known, ok := programs.entries[when]
 	if !ok {
-		known.program, known.err = compile(when)
+		known = compile(when)
 		if len(programs.entries) >= maxCached {
 			clear(programs.entries)
 		}
 		programs.entries[strings.Clone(when)] = known
 	}
-	return known.program, known.err
+	return known, known.err
 }
 
-func compile(when string) (cel.Program, error) {
+func compile(when string) entry {
 	env, err := language()
 	if err != nil {
-		return nil, err
+		return entry{err: err}
 	}
 	ast, issues := env.Compile(when)
 	if issues.Err() != nil {
-		return nil, explain(issues)
+		return entry{err: explain(issues)}
 	}
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("it is %s, must be true or false: compare it with something", t)
+		return entry{err: fmt.Errorf("it is %s, must be true or false: compare it with something", t)}
 	}
 	program, err := env.Program(ast,
 		cel.EvalOptions(cel.OptOptimize), // compiles constant regular expressions, so errors in them are reported
@@ -98,9 +99,9 @@ func compile(when string) (cel.Program, error) {
 		cel.InterruptCheckFrequency(checkTime),
 	)
 	if err != nil {
-		return nil, errors.New(oneLineOf(err.Error())) // an invalid constant, such as a pattern or a time
+		return entry{err: errors.New(oneLineOf(err.Error()))} // an invalid constant, such as a pattern or a time
 	}
-	return program, nil
+	return entry{program: program, tools: toolsIn(ast)}
 }
 
 // explain returns the first problem and its position.
@@ -157,13 +158,13 @@ func (a activation) evaluate(when string) (bool, error) {
 	if a.err != nil {
 		return false, a.err
 	}
-	program, err := compiled(when)
+	known, err := compiled(when)
 	if err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), maxTime)
 	defer cancel()
-	out, _, err := program.ContextEval(ctx, a.variables)
+	out, _, err := known.program.ContextEval(ctx, a.variables)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return false, fmt.Errorf("it takes longer than %s", maxTime)

@@ -53,6 +53,7 @@ func TestCheck(t *testing.T) {
 
 		"approver twice":    {terms(Terms{Approvers: []string{"ann", "ann"}}), "terms.approvers[1]", `"ann" is duplicated`},
 		"approver nobody":   {terms(Terms{Approvers: []string{""}}), "terms.approvers[0]", "is required"},
+		"approver unnamed":  {terms(Terms{Approvers: []string{"Human"}}), "terms.approvers[0]", `"Human" identifies nobody`},
 		"approver in space": {terms(Terms{Approvers: []string{"ann "}}), "terms.approvers[0]", "ends with a space: remove it"},
 		"approver unseen":   {terms(Terms{Approvers: []string{"ann\u200b"}}), "terms.approvers[0]", "contains U+200B, which cannot be seen"},
 		"quorum below":      {terms(Terms{Quorum: -1}), "terms.quorum", "is -1, must be 1 to 100"},
@@ -146,7 +147,7 @@ func TestProgramsAreShared(t *testing.T) {
 	require.NoError(t, err)
 	again, err := compiled(`args.shared == 1`)
 	require.NoError(t, err)
-	require.Same(t, first, again)
+	require.Same(t, first.program, again.program)
 
 	in := input(shellCall(arguments(`{"n":7}`)))
 	var wait sync.WaitGroup

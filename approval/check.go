@@ -122,6 +122,9 @@ func (t Terms) Validate() error {
 		if err := event.ValidateName(field, who); err != nil {
 			return err
 		}
+		if event.Anonymous(who) {
+			return event.FieldErrorf(field, "%q identifies nobody: name people, as their API keys or a proxy do", who)
+		}
 		if slices.Contains(t.Approvers[:i], who) {
 			return event.FieldErrorf(field, "%q is duplicated and counts once: remove one", who)
 		}

@@ -30,13 +30,19 @@ const (
 	// schedules.
 	RoleOperate Role = "operate"
 
+	// RoleSendAs allows posting messages whose sender type is agent, tool or system, which models
+	// trust in other ways than those of people.
+	RoleSendAs Role = "send-as"
+
 	// RoleAdmin allows everything, including the management of agents and API keys, which no other
 	// role allows.
 	RoleAdmin Role = "admin"
 )
 
 // AllRoles returns all roles.
-func AllRoles() []Role { return []Role{RoleRead, RolePost, RoleApprove, RoleOperate, RoleAdmin} }
+func AllRoles() []Role {
+	return []Role{RoleRead, RolePost, RoleApprove, RoleOperate, RoleSendAs, RoleAdmin}
+}
 
 // Roles is a set of roles.
 type Roles []Role
@@ -161,9 +167,6 @@ func (p *proxy) Authenticate(r *http.Request) (Principal, error) {
 	return Principal{Name: names[0], Roles: Roles{RoleAdmin}, Kind: KindProxy}, nil
 }
 
-// reserved are sender names that Threadmill uses itself or for clients without a name.
-var reserved = []string{"system", "world", "user", "human", "agent", "tool", "api", "schedule", "threadmill", "llm"}
-
 // MaxName is the maximum length of a name, in bytes: the same as of a sender.
 const MaxName = 128
 
@@ -172,7 +175,7 @@ func ValidateName(field, name string) error {
 	switch {
 	case len(name) > MaxName:
 		return event.FieldErrorf(field, "is %d bytes long, must be at most %d", len(name), MaxName)
-	case slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) }):
+	case event.Anonymous(name):
 		return event.FieldErrorf(field, "%q is reserved: choose another name", name)
 	}
 	return event.ValidateName(field, name)

@@ -21,6 +21,7 @@ type AgentEvent struct {
 	Output     string           `json:"output,omitempty" doc:"Of tool_result"`
 	IsError    bool             `json:"isError,omitempty" doc:"Of tool_result"`
 	Error      string           `json:"error,omitempty" doc:"Of error"`
+	Class      string           `json:"class,omitempty" enum:"context_overflow,reply_too_large,rate_limit,server_error,unreachable,refused" doc:"Of error: the kind of the failure of a model call, if it is known"`
 	MessageID  string           `json:"messageId,omitempty" doc:"The message that the event belongs to. Of thought, stream and reset: the one that the piece is part of; a message event with this id supersedes its pieces. Of tool calls, results and approvals: the reply that asks for them. Of final: the reply that ended the run of the agent; of error: the one that failed"`
 	Attempt    int              `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message, from 1. A reset begins one: pieces of earlier attempts are void"`
 	Agent      string           `json:"agent,omitempty" doc:"The agent whose run it belongs to"`
@@ -103,7 +104,7 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 	case EventToolResult:
 		out.ToolName, out.Output, out.IsError, out.ToolCallID = &e.ToolName, &e.Output, e.IsError, e.ToolCallID
 	case EventError:
-		out.Error = &e.Error
+		out.Error, out.Class = &e.Error, e.Class
 	case EventMessage:
 		out.Message = e.Message
 	case EventApprovalRequest:

@@ -173,6 +173,10 @@ type LLMCall struct {
 	// Context tells what the model saw.
 	Context *ModelContext `json:"context,omitempty"`
 
+	// RejectedCalls is the number of tool calls at the end of the reply that exceed the agent's limit.
+	// They do not run, and have errors as their results.
+	RejectedCalls int `json:"rejectedCalls,omitempty"`
+
 	// Opaque are the parts of the reply that only its model can read.
 	Opaque *Opaque `json:"opaque,omitempty"`
 }
@@ -208,10 +212,12 @@ type ModelContext struct {
 	// conversation.
 	Prompt string `json:"prompt"`
 
-	// Head, Limit and Question select the transcript: the newest Limit messages when Head was the
-	// Seq of the thread's newest record, and the message with the id Question, however old.
+	// Head, Limit, Turn and Question select the transcript: the newest Limit messages when Head was
+	// the Seq of the thread's newest record and, however old, the messages of the turn of the event
+	// Turn and the message with the id Question.
 	Head     int64  `json:"head"`
 	Limit    int    `json:"limit"`
+	Turn     string `json:"turn,omitempty"`
 	Question string `json:"question,omitempty"`
 
 	// Parts are the conversation, in order.
@@ -339,6 +345,9 @@ type Failure struct {
 	// MessageID is the reply that failed, if a model call failed.
 	MessageID string `json:"messageId,omitempty"`
 	Error     string `json:"error"`
+
+	// Class is the class of a failed model call, such as context_overflow, if it is known.
+	Class string `json:"class,omitempty"`
 
 	// Retryable reports whether a retry may succeed without any change.
 	Retryable bool `json:"retryable"`

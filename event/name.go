@@ -1,6 +1,7 @@
 package event
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -48,6 +49,15 @@ func ValidateName(field, s string) error {
 		return FieldErrorf(field, "ends with a space: remove it")
 	}
 	return nil
+}
+
+// anonymous are the names that Threadmill uses itself, or for senders without a name.
+var anonymous = []string{"system", "world", "user", "human", "agent", "tool", "api", "schedule", "threadmill", "llm"}
+
+// Anonymous reports whether a name, ignoring case, is one that Threadmill uses itself or for senders
+// without a name. It identifies nobody: no API key, approver or vote has it.
+func Anonymous(name string) bool {
+	return slices.ContainsFunc(anonymous, func(r string) bool { return strings.EqualFold(r, name) })
 }
 
 // ValidateLine reports, as a [*FieldError], why s is not a valid title or other single line of text:

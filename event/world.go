@@ -115,7 +115,7 @@ type OriginalToolCall struct {
 // ApprovalOptions returns the possible answers to an approval request.
 func ApprovalOptions() []string { return []string{"deny", "approve_once", "approve_session"} }
 
-// WorldSSE is a fragment of a reply, its start or its end.
+// WorldSSE is a fragment of a reply, its start, its reset or its end.
 type WorldSSE struct {
 	AgentName string       `json:"agentName"`
 	Type      WorldSSEType `json:"type"`
@@ -132,10 +132,11 @@ type WorldSSE struct {
 // WorldSSEType is the type of a [WorldSSE].
 type WorldSSEType string
 
-// The types of a [WorldSSE]. A start invalidates the earlier chunks of the message.
+// The types of a [WorldSSE]. A message has one start and one end. A reset invalidates its earlier chunks.
 const (
 	WorldSSEStart WorldSSEType = "start"
 	WorldSSEChunk WorldSSEType = "chunk"
+	WorldSSEReset WorldSSEType = "reset"
 	WorldSSEEnd   WorldSSEType = "end"
 )
 

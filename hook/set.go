@@ -122,3 +122,14 @@ func (s *Spec) setDefaults() {
 		s.MaxAttempts = DefaultMaxAttempts
 	}
 }
+
+// Processors returns the names of the processors, in the order in which they run.
+func (s *Set) Processors() []string {
+	out := []string{}
+	for _, spec := range s.Specs() {
+		if spec.Kind == KindProcessor {
+			out = append(out, spec.Name)
+		}
+	}
+	return out
+}

@@ -35,7 +35,20 @@ type Request struct {
 	// ReasoningEffort is passed to the provider unchanged: low, medium, high or a value of its own.
 	// Empty = the provider's default.
 	ReasoningEffort string `json:"reasoningEffort,omitempty" doc:"As the provider names it. Missing: the provider's default"`
+	// MaxReplyBytes is the maximum size of the response: its text, thoughts, tool calls and opaque
+	// parts. Providers count a piece as at least [MinPieceBytes], and fail with [CodeReplyTooLarge].
+	// 0 = [DefaultMaxReplyBytes].
+	MaxReplyBytes int `json:"-"`
 }
+
+// Limits of responses.
+const (
+	// DefaultMaxReplyBytes exceeds what the models of today can write.
+	DefaultMaxReplyBytes = 2 << 20
+
+	// MinPieceBytes bounds the number of pieces of a response of limited size.
+	MinPieceBytes = 8
+)
 
 // Message is a message of the transcript that a model sees. It contains only the fields that
 // providers accept: no ids, thread or custom fields.
@@ -147,6 +160,16 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // CodeRefusal is the Code of an [Error] of a model that refuses to answer.
 const CodeRefusal = "refusal"
+
+// CodeReplyTooLarge is the Code of an [Error] of a model whose response exceeds
+// [Request].MaxReplyBytes.
+const CodeReplyTooLarge = "reply_too_large"
+
+// NewReplyTooLarge returns the error of a model whose response exceeds a limit in bytes. what names
+// the part of the response that the limit applies to.
+func NewReplyTooLarge(provider, what string, limit int) *Error {
+	return &Error{Provider: provider, Code: CodeReplyTooLarge, Message: fmt.Sprintf("%s is larger than %d bytes (limits.maxReplyBytes of the agent)", what, limit)}
+}
 
 // RetryableStatus reports whether a retry of a request may succeed after a response with this HTTP
 // status: 408, 409, 429 and all 5xx.

@@ -43,7 +43,7 @@ func NewInvalidCall(problem, text string) event.ToolCall {
 // before a block from the text after it.
 type Cleaner struct {
 	pending  []byte // undecided text or, inside a block, its content
-	searched int    // the length of the part of pending that does not contain the end of the block
+	searched int    // the length of the part of pending that does not contain the next tag
 	inside   bool
 	started  bool // some text was returned
 	gap      bool // the last input was a block
@@ -97,20 +97,22 @@ func (c *Cleaner) step(out *strings.Builder) bool {
 		c.endBlock(c.pending[:i], c.pending[i+len(blockClose):])
 		return true
 	}
-	before, after, found := bytes.Cut(c.pending, []byte(blockOpen))
-	if found {
-		if c.started || !blank(before) {
+	// Outside a block, what was searched is whitespace at the start of the response.
+	if i := bytes.Index(c.pending[c.searched:], []byte(blockOpen)); i >= 0 {
+		i += c.searched
+		if before := c.pending[:i]; c.started || !blank(before[c.searched:]) {
 			c.pass(out, before)
 		}
-		c.pending, c.searched, c.inside = after, 0, true
+		c.pending, c.searched, c.inside = c.pending[i+len(blockOpen):], 0, true
 		return true
 	}
 	keep := len(c.pending) - tagPrefix(c.pending)
-	if !c.started && blank(c.pending[:keep]) {
+	if !c.started && blank(c.pending[c.searched:keep]) {
+		c.searched = keep
 		return false
 	}
 	c.pass(out, c.pending[:keep])
-	c.pending = c.pending[keep:]
+	c.pending, c.searched = c.pending[keep:], 0
 	return false
 }
 
@@ -137,7 +139,7 @@ func (c *Cleaner) endBlock(block, after []byte) {
 		calls = []event.ToolCall{NewInvalidCall(err.Error(), string(block))}
 	}
 	c.calls = append(c.calls, calls...)
-	c.pending, c.inside, c.gap = after, false, true
+	c.pending, c.searched, c.inside, c.gap = after, 0, false, true
 }
 
 // tagPrefix returns the length of the longest suffix of text that may begin a block.

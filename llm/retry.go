@@ -81,18 +81,33 @@ func (r Retry) Delay(failed int) time.Duration {
 	return time.Duration(d)
 }
 
-// Class classifies the error: context_overflow, rate_limit, unreachable (no response), server_error
-// or refused.
+// The classes of failed model calls.
+const (
+	// ClassContextOverflow: the request does not fit into the model's context.
+	ClassContextOverflow = "context_overflow"
+	// ClassReplyTooLarge: the response is larger than [Request].MaxReplyBytes.
+	ClassReplyTooLarge = CodeReplyTooLarge
+	ClassRateLimit     = "rate_limit"
+	ClassServerError   = "server_error"
+	// ClassUnreachable: there is no response, or it broke off.
+	ClassUnreachable = "unreachable"
+	// ClassRefused: the provider rejects the request, or the model refuses to answer.
+	ClassRefused = "refused"
+)
+
+// Class returns the class of the error: one of the Class constants.
 func (e *Error) Class() string {
 	switch {
 	case e.ContextOverflow:
-		return "context_overflow"
+		return ClassContextOverflow
+	case e.Code == CodeReplyTooLarge:
+		return ClassReplyTooLarge
 	case e.StatusCode == 429:
-		return "rate_limit"
+		return ClassRateLimit
+	case e.StatusCode != 0 && !RetryableStatus(e.StatusCode), e.StatusCode == 0 && !e.Retryable:
+		return ClassRefused
 	case e.StatusCode == 0:
-		return "unreachable"
-	case RetryableStatus(e.StatusCode):
-		return "server_error"
+		return ClassUnreachable
 	}
-	return "refused"
+	return ClassServerError
 }

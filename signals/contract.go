@@ -348,6 +348,7 @@ type TurnResult struct {
 	Message *event.Message  `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
 	Replies []event.Message `json:"replies,omitempty" doc:"The final messages of all agents that took part, if there are several; message is the last of them"`
 	Error   string          `json:"error,omitempty" doc:"Why the turn failed"`
+	Class   string          `json:"class,omitempty" enum:"context_overflow,reply_too_large,rate_limit,server_error,unreachable,refused" doc:"The kind of the failure, if a model call failed and it is known"`
 	Rule    string          `json:"rule,omitempty" doc:"The rule that handled the environment event of the turn"`
 
 	// LastRecord is the id of the turn's last record, if that was still to be stored when

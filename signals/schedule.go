@@ -80,6 +80,7 @@ type ScheduleView struct {
 	Next           []time.Time   `json:"next" nullable:"false" doc:"The next times, at most ten; of a paused schedule, as if it were not"`
 	Done           bool          `json:"done,omitempty" doc:"No times or runs remain. Temporal deletes such a schedule after a week"`
 	Recent         []ScheduleRun `json:"recent" nullable:"false" doc:"The last runs, at most ten, the newest last"`
+	Failing        *ScheduleRun  `json:"failing,omitempty" doc:"The last run that has ended, if it failed"`
 	Runs           int           `json:"runs" doc:"Number of runs that began"`
 	LateRuns       int           `json:"lateRuns,omitempty" doc:"Number of runs skipped because they would have been too late"`
 	OverlappedRuns int           `json:"overlappedRuns,omitempty" doc:"Number of runs skipped because another was still in progress"`

@@ -42,7 +42,7 @@ type APIKey struct {
 	ID        string   `json:"id,omitempty" doc:"The public part of the key. A configured key has none"`
 	Name      string   `json:"name" doc:"The name of the principal: sender and by of the requests that carry the key"`
 	Namespace string   `json:"namespace,omitempty" doc:"The only namespace in which the key is valid. Left out: any"`
-	Roles     []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,admin" doc:"What requests with the key may do"`
+	Roles     []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,send-as,admin" doc:"What requests with the key may do"`
 
 	// Hash is that of the whole key. PreviousHash is that of the key before the last rotation,
 	// which is valid until PreviousUntil.

@@ -112,6 +112,9 @@ type Query struct {
 	// Types selects records of these types. Empty = all.
 	Types []string
 
+	// EventID selects records of this event's turn: see [event.Record].EventID. Empty = all.
+	EventID string
+
 	// Limit is the maximum number of records. 0 = 1000, which is the maximum.
 	Limit int
 

@@ -102,50 +102,92 @@ func (m Message) place() int64 {
 	return m.Record.Seq
 }
 
-// Transcript returns the newest messages that models may see when head is the Seq of the thread's
-// newest record, at most limit, newest first, in the form of [Message.ForModels]. It includes the
-// messages with the ids in also, however old. Later records change nothing: the same arguments
-// return the same messages.
+// Window selects messages of a thread for models.
+type Window struct {
+	// Head is the Seq of the thread's newest record. Later records change nothing.
+	Head int64
+
+	// Limit is the number of the newest messages.
+	Limit int
+
+	// EventID selects all messages of this event's turn, however old. Empty = none.
+	EventID string
+
+	// Also is the id of another message, however old. Empty = none.
+	Also string
+}
+
+// keeps reports whether the window contains a message. newer is the number of newer messages.
+func (w Window) keeps(m Message, newer int) bool {
+	return newer < w.Limit || w.Also != "" && m.Record.ID == w.Also || w.EventID != "" && m.Record.EventID == w.EventID
+}
+
+// Transcript returns the messages in a window that models may see, newest first, in the form of
+// [Message.ForModels]. The same window always returns the same messages.
 //
-// It needs one query, and more if many messages were not passed or were passed late.
-func Transcript(ctx context.Context, s Reader, key Key, head int64, limit int, also ...string) ([]Message, error) {
-	t := transcript{head: head, found: decisions{}, seen: map[string]bool{}}
-	q := Query{Before: head + 1, Types: []string{event.TypeMessage, event.TypeHook}, Newest: true, Limit: min(max(limit, 1), MaxLimit)}
+// It needs one query, and more if many messages were not passed or were passed late, or if the
+// turn began before the newest messages.
+func Transcript(ctx context.Context, s Reader, key Key, w Window) ([]Message, error) {
+	t := transcript{Window: w, found: decisions{}, seen: map[string]bool{}}
+	q := Query{Before: w.Head + 1, Types: []string{event.TypeMessage, event.TypeHook}, Newest: true, Limit: min(max(w.Limit, 1), MaxLimit)}
+	whole := false
 	for {
 		page, err := s.Records(ctx, key, q)
 		if err != nil {
 			return nil, err
 		}
 		t.add(page)
-		if q.Complete(page) || len(t.shown) >= limit {
+		if whole = q.Complete(page); whole || len(t.shown) >= w.Limit {
 			break
 		}
 		q.Before, q.Limit = page[len(page)-1].Seq, MaxLimit
 	}
-	if err := t.complete(ctx, s, key, also); err != nil {
+	older := []string{w.Also}
+	// A message is the first record of its turn.
+	if w.EventID != "" && !whole && !t.seen[w.EventID] {
+		ids, err := turnMessages(ctx, s, key, w)
+		if err != nil {
+			return nil, err
+		}
+		older = append(older, ids...)
+	}
+	if err := t.complete(ctx, s, key, older); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(t.shown, func(a, b Message) int {
 		return -cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(a.Record.Seq, b.Record.Seq))
 	})
-	return newest(t.shown, limit, also), nil
-}
-
-// newest returns the first limit messages, and those with the ids in also.
-func newest(shown []Message, limit int, also []string) []Message {
-	out := shown[:0]
-	for i, m := range shown {
-		if i < limit || slices.Contains(also, m.Record.ID) {
+	out := t.shown[:0]
+	for i, m := range t.shown {
+		if w.keeps(m, i) {
 			out = append(out, m)
 		}
 	}
-	return out
+	return out, nil
+}
+
+// turnMessages returns the ids of the messages of the turn in a window.
+func turnMessages(ctx context.Context, s Reader, key Key, w Window) (ids []string, err error) {
+	q := Query{Before: w.Head + 1, Types: []string{event.TypeMessage}, EventID: w.EventID, Limit: MaxLimit}
+	for {
+		page, err := s.Records(ctx, key, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page {
+			ids = append(ids, r.ID)
+		}
+		if q.Complete(page) {
+			return ids, nil
+		}
+		q.After = page[len(page)-1].Seq
+	}
 }
 
 // transcript contains the decisions, the ids of messages, and the visible messages that were read,
-// up to the record head.
+// up to the head of the window.
 type transcript struct {
-	head  int64
+	Window
 	found decisions
 	seen  map[string]bool
 	shown []Message
@@ -173,8 +215,8 @@ func (t *transcript) add(records []event.Record) {
 }
 
 // complete reads the messages that were passed within the records read so far but stored before
-// them, and those with the ids in also.
-func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []string) error {
+// them, and those with the ids in older.
+func (t *transcript) complete(ctx context.Context, s Reader, key Key, older []string) error {
 	var ids []string
 	want := func(messageID string) {
 		if messageID != "" && !t.seen[messageID] {
@@ -193,7 +235,7 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []str
 			want(messageID)
 		}
 	}
-	for _, id := range also {
+	for _, id := range older {
 		want(id)
 	}
 	// The chunk size keeps the four records of a message together.
@@ -202,7 +244,7 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, also []str
 		if err != nil {
 			return err
 		}
-		t.add(slices.DeleteFunc(records, func(r event.Record) bool { return r.Seq > t.head }))
+		t.add(slices.DeleteFunc(records, func(r event.Record) bool { return r.Seq > t.Head }))
 	}
 	return nil
 }

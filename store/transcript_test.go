@@ -27,9 +27,15 @@ func person(id, content string) event.Message {
 }
 
 // transcript is what models are shown: id, text, and the arguments of calls, the oldest first.
-func transcript(t *testing.T, r store.Reader, limit int, also ...string) (out []string) {
+func transcript(t *testing.T, r store.Reader, limit int) []string {
 	t.Helper()
-	got, err := store.Transcript(t.Context(), r, key, math.MaxInt64-1, limit, also...)
+	return inWindow(t, r, store.Window{Limit: limit})
+}
+
+func inWindow(t *testing.T, r store.Reader, w store.Window) (out []string) {
+	t.Helper()
+	w.Head = math.MaxInt64 - 1
+	got, err := store.Transcript(t.Context(), r, key, w)
 	require.NoError(t, err)
 	for _, m := range slices.Backward(got) {
 		line := m.Record.ID + " " + m.Content
@@ -128,7 +134,7 @@ func TestTranscriptOfCalls(t *testing.T) {
 	}
 	t.Run("a result that is withheld", func(t *testing.T) {
 		result := event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", Content: "secret", ReplyToMessageID: "m"}
-		got, err := store.Transcript(t.Context(), newReader(t, undecided(result, event.TypeMessage)), key, math.MaxInt64-1, 10)
+		got, err := store.Transcript(t.Context(), newReader(t, undecided(result, event.TypeMessage)), key, store.Window{Head: math.MaxInt64 - 1, Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, got, 1, "its call is not left without a result")
 		require.Equal(t, store.WithheldText, got[0].Content)
@@ -147,7 +153,10 @@ func TestTranscriptOfLateDecisions(t *testing.T) {
 	r := newReader(t, records...)
 	require.Equal(t, []string{"m1 plain", "m2 plain", "m3 plain", "m4 plain", "m5 plain", "m0 retried", "m6 plain"}, transcript(t, r, 10))
 	require.Equal(t, []string{"m5 plain", "m0 retried", "m6 plain"}, transcript(t, r, 3), "also when its record is out of reach")
-	require.Equal(t, []string{"m1 plain", "m0 retried", "m6 plain"}, transcript(t, r, 2, "m1", "never", "gone"), "what is asked for is there, if it was passed")
+	require.Equal(t, []string{"m1 plain", "m0 retried", "m6 plain"}, inWindow(t, r, store.Window{Limit: 2, Also: "m1"}), "what is asked for is there")
+	for _, id := range []string{"never", "gone"} {
+		require.Equal(t, []string{"m0 retried", "m6 plain"}, inWindow(t, r, store.Window{Limit: 2, Also: id}), "if it was passed")
+	}
 }
 
 // TestTranscriptOfAFlood: what is not shown takes no place.
@@ -169,7 +178,7 @@ func TestTranscriptOfAFlood(t *testing.T) {
 func TestTranscriptAtARecord(t *testing.T) {
 	changed := person("m2", "changed")
 	records := []event.Record{
-		messageRecord(person("m1", "one")), undecided(person("m2", "two"), event.TypeMessage), messageRecord(person("m3", "three")),
+		messageRecord(person("m1", "one")), undecided(person("m2", "two"), event.TypeMessage).In("m2"), messageRecord(person("m3", "three")).In("m2"),
 		decision("m2", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomeReplaced, Message: &changed}),
 		messageRecord(person("m4", "four")), withdrawal("m2"), withdrawal("m1"), messageRecord(person("m5", "five")),
 	}
@@ -177,14 +186,46 @@ func TestTranscriptAtARecord(t *testing.T) {
 	for head := range len(records) {
 		for _, limit := range []int{1, 2, 10} {
 			for _, also := range []string{"", "m2", "m5"} {
-				then, err := store.Transcript(t.Context(), newReader(t, records[:head+1]...), key, int64(head+1), limit, also)
+				w := store.Window{Head: int64(head + 1), Limit: limit, EventID: "m2", Also: also}
+				then, err := store.Transcript(t.Context(), newReader(t, records[:head+1]...), key, w)
 				require.NoError(t, err)
-				now, err := store.Transcript(t.Context(), whole, key, int64(head+1), limit, also)
+				now, err := store.Transcript(t.Context(), whole, key, w)
 				require.NoError(t, err)
 				require.Equal(t, contentOf(then), contentOf(now), "head %d, limit %d, also %s", head+1, limit, also)
 			}
 		}
 	}
+}
+
+// TestTranscriptOfATurn: the messages of the turn are in its transcript, however old, as hooks left
+// them.
+func TestTranscriptOfATurn(t *testing.T) {
+	changed := person("turn.2", "changed")
+	records := []event.Record{
+		messageRecord(person("before", "earlier")),
+		messageRecord(person("turn", "question")).In("turn"), undecided(person("turn.1", "blocked"), event.TypeMessage).In("turn"),
+		undecided(person("turn.2", "raw"), event.TypeMessage).In("turn"),
+		decision("turn.2", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomeReplaced, Message: &changed}).In("turn"),
+	}
+	for i := range store.MaxLimit + 200 {
+		records = append(records, messageRecord(person(fmt.Sprint("turn.result", i), "result")).In("turn"))
+	}
+	for i := range 101 {
+		records = append(records, messageRecord(person(fmt.Sprint("x", i), "other")).In(fmt.Sprint("x", i)))
+	}
+	r := newReader(t, records...)
+	want := []string{"turn question"}
+	for i := range store.MaxLimit + 200 {
+		want = append(want, fmt.Sprintf("turn.result%d result", i))
+	}
+	want = append(want, "turn.2 changed", "x99 other", "x100 other")
+	require.ElementsMatch(t, want, inWindow(t, r, store.Window{Limit: 2, EventID: "turn"}))
+	require.Equal(t, want[len(want)-2:], inWindow(t, r, store.Window{Limit: 2}))
+	require.Equal(t, want[len(want)-2:], inWindow(t, r, store.Window{Limit: 2, EventID: "none"}))
+
+	r.queries = 0
+	inWindow(t, r, store.Window{Limit: 2, EventID: "x99"})
+	require.Equal(t, 1, r.queries, "one query where the turn is within the newest messages")
 }
 
 func contentOf(messages []store.Message) (out []string) {

@@ -51,7 +51,8 @@ type Entry struct {
 	// Event is the piece: an event of type thought, stream, tool_progress or reset.
 	Event *event.AgentEvent `json:"event,omitempty"`
 
-	// Begins marks the first piece of an attempt at a message. It may be repeated after a loss.
+	// Begins marks the first piece of an attempt at a message, which is empty and precedes the call of
+	// the model. It may be repeated after a loss.
 	Begins bool `json:"begins,omitempty"`
 
 	// Stored is set instead of Event: all records up to this Seq are in the store.

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -36,6 +37,27 @@ func shownLast(w *harness.Harness) (system string, tools []string) {
 	last := calls[len(calls)-1]
 	require.Equal(w.T, event.RoleSystem, last.Messages[0].Role)
 	return last.Messages[0].Content, last.offered()
+}
+
+// TestStoredAgentWhoseToolIsGone: a release has renamed a tool that a stored agent names. Its calls fail,
+// and run nothing.
+func TestStoredAgentWhoseToolIsGone(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	callAPI(w, "PUT", "/v1/agents/clerk", `{"model": "openai/stand-in", "tools": ["note", "refund"]}`, 422)
+	definition := `{"name":"clerk","model":"openai/stand-in","tools":["note","refund"],"approvals":{"refund":"always"}}`
+	_, err := w.Store.SaveAgent(w.Ctx(), w.TaskQueue, store.AgentVersion{Name: "clerk", Definition: []byte(definition)}, -1)
+	require.NoError(t, err)
+	id := w.Open("clerk")
+	require.Equal(t, signals.TurnCompleted, w.Say(id, "use refund {}").Status)
+	var results []string
+	for _, m := range w.Messages(id) {
+		if m.SenderType == event.CreatedByTool {
+			results = append(results, m.Content)
+		}
+	}
+	require.Len(t, results, 1)
+	require.Contains(t, results[0], `unknown tool "refund"`)
 }
 
 // TestStoredAgents defines agents over the API while a thread runs.

@@ -24,36 +24,43 @@ func (c talk) spoken(agentID string, d event.ToolResultData) string {
 	return content
 }
 
-// speaks are the ways in which people can post a message, without waiting for a reply.
-func (c talk) speaks() map[string]func(sender, content string) {
+// speaks are the ways in which people can post a message to a world.
+func (c talk) speaks(chats *agentworld.World) map[string]func(sender, content string) {
 	return map[string]func(sender, content string){
-		"signal": func(sender, content string) {
-			c.signals(signals.SignalPost, signals.UserMessage(c.id, sender, content))
-		},
-		"update": func(sender, content string) {
-			// A decision without effect is rejected: the test checks its effect.
-			_, _ = c.Threads.Post(c.Ctx(), c.id, signals.UserMessage(c.id, sender, content))
+		"Go": func(sender, content string) {
+			// A decision without effect is an error: the test checks its effect.
+			_, _ = chats.PublishMessage(c.Ctx(), content, sender, c.id)
 		},
 		"HTTP": func(sender, content string) {
-			status, out := request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/messages", map[string]any{"sender": sender, "content": content})
-			require.Contains(c.t, []int{http.StatusAccepted, http.StatusUnprocessableEntity}, status, out)
+			status, out := request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/world/messages", map[string]any{"sender": sender, "content": content})
+			require.Contains(c.t, []int{http.StatusAccepted, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity}, status, out)
 		},
 	}
 }
 
-// TestDecisionsByMessage decides by messages of __type tool_result, over each entry point.
+// worldOf returns the chats of a world on the office's threads.
+func worldOf(t *testing.T, o office) *agentworld.World {
+	t.Helper()
+	chats, err := agentworld.New(agentworld.Config{Client: o.Threads, Store: o.Store, Stream: o.Stream, Namespace: o.TaskQueue})
+	require.NoError(t, err)
+	t.Cleanup(chats.Stop)
+	return chats
+}
+
+// TestDecisionsByMessage decides by messages of __type tool_result to a world.
 func TestDecisionsByMessage(t *testing.T) {
 	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}})
-	for _, way := range []string{"signal", "update", "HTTP"} {
+	chats := worldOf(t, o)
+	for _, way := range []string{"Go", "HTTP"} {
 		begins := func(t *testing.T) (c talk, posted string, q event.ApprovalRequest, say func(sender, content string)) {
 			t.Helper()
 			c = o.talk(t, "alice", "bob")
 			posted, q = c.asks("@alice", `use spied {"n":1}`)
-			return c, posted, q, c.speaks()[way]
+			return c, posted, q, c.speaks(chats)[way]
 		}
 		t.Run(way+": S4-T13 S4-T14 S4-T16 S4-T19 an approval runs the call, once, and the agent goes on", func(t *testing.T) {
 			c, posted, q, say := begins(t)
@@ -103,9 +110,6 @@ func TestDecisionsByMessage(t *testing.T) {
 			say("ann", c.spoken("alice", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionDeny, ToolName: "spied"}))
 			c.completes(posted)
 			require.Empty(t, argumentsSeen(s, c.id))
-			if way == "signal" { // the others return the error to the caller
-				c.audited(8)
-			}
 		})
 		t.Run(way+": S4-T11 what is no decision waits, and is answered", func(t *testing.T) {
 			c, posted, q, say := begins(t)
@@ -122,32 +126,9 @@ func TestDecisionsByMessage(t *testing.T) {
 	}
 }
 
-// TestDecisionMessageIsHeardOnce posts the same decision again, with and without an id.
-func TestDecisionMessageIsHeardOnce(t *testing.T) {
-	s := newSpy("spied", tool.NeedsApproval(""))
-	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
-	posted, q := c.asks("use spied {}")
-	said := signals.UserMessage(c.id, "ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, ToolName: "spied"}))
-	said.ID = "decision-1"
-	out, err := c.Threads.Post(c.Ctx(), c.id, said)
-	require.NoError(t, err)
-	require.Equal(t, signals.PostResult{EventID: "decision-1", Status: signals.PostQueued}, out)
-	c.completes(posted)
-	for _, id := range []string{"decision-1", "decision-2"} {
-		said.ID = id
-		out, err := c.Threads.Post(c.Ctx(), c.id, said)
-		require.NoError(t, err)
-		require.Equal(t, signals.PostDuplicate, out.Status)
-		c.signals(signals.SignalPost, said)
-	}
-	require.Equal(t, signals.TurnCompleted, c.Say(c.id, "are you done?").Status)
-	require.Len(t, s.seen(), 1)
-	require.Len(t, results(c.Harness, c.id), 1)
-	require.Empty(t, ofType(c.Harness, c.id, event.TypeRejected))
-}
-
-// TestOnlyPeopleDecide: messages of agents, tools and the system do not decide.
-func TestOnlyPeopleDecide(t *testing.T) {
+// TestTextDecidesNothing posts decisions as texts to a thread itself, for each kind of sender: only
+// worlds read texts.
+func TestTextDecidesNothing(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in"},
@@ -156,18 +137,29 @@ func TestOnlyPeopleDecide(t *testing.T) {
 	content := c.spoken("alice", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, ToolName: "spied"})
 	var ids []string
 	for _, m := range []event.NewMessage{
+		{SenderType: event.CreatedByUser, SenderID: "ann"},
 		{SenderType: event.CreatedByAgent, SenderID: "bob"},
 		{SenderType: event.CreatedByAgent, SenderID: "alice"},
 		{SenderType: event.CreatedByTool, SenderID: "spied"},
 		{SenderType: event.CreatedBySystem, SenderID: "system"},
 	} {
 		m.ThreadID, m.Content = c.id, content
-		out, err := c.Threads.Post(c.Ctx(), c.id, signals.NewPost("", m))
-		require.NoError(t, err)
-		ids = append(ids, out.EventID)
-		c.signals(signals.SignalPost, signals.NewPost("", m))
-		c.undecided(q)
+		for _, sends := range []func(p signals.Post){
+			func(p signals.Post) { c.signals(signals.SignalPost, p) },
+			func(p signals.Post) {
+				_, err := c.Threads.Post(c.Ctx(), c.id, p)
+				require.NoError(t, err)
+			},
+		} {
+			id := signals.NewID()
+			sends(signals.NewPost(id, m))
+			ids = append(ids, id)
+			c.undecided(q)
+		}
 	}
+	status, out := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/messages", map[string]any{"sender": "ann", "content": content})
+	require.Equal(t, http.StatusAccepted, status, out)
+	ids = append(ids, out["eventId"].(string))
 	c.decides(signals.DecideAccepted, denying(q))
 	c.completes(posted)
 	for _, id := range ids {
@@ -180,9 +172,7 @@ func TestOnlyPeopleDecide(t *testing.T) {
 // TestWorldApprovesOnce decides like a program that sees a thread as a chat of a world.
 func TestWorldApprovesOnce(t *testing.T) {
 	o := newOffice(t, harness.Options{})
-	chats, err := agentworld.New(agentworld.Config{Client: o.Threads, Store: o.Store, Stream: o.Stream, Namespace: o.TaskQueue})
-	require.NoError(t, err)
-	t.Cleanup(chats.Stop)
+	chats := worldOf(t, o)
 	heard := make(chan agentworld.Message, 100)
 	chats.SubscribeToMessages(agentworld.Sync(func(m agentworld.Message) { heard <- m }))
 	c := talk{o, t, signals.NewID()}
@@ -205,7 +195,7 @@ func TestWorldApprovesOnce(t *testing.T) {
 		return len(m.ToolCalls) == 1 && m.ToolCalls[0].Function.Name == event.RequestApproval
 	}
 
-	_, err = chats.PublishMessage(c.Ctx(), touches("once"), "human", c.id)
+	_, err := chats.PublishMessage(c.Ctx(), touches("once"), "human", c.id)
 	require.NoError(t, err)
 	request := hears("a request", requested)
 	var args event.RequestApprovalArgs

@@ -245,7 +245,7 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 	for _, id := range []string{call, "call_nobody_knows"} {
 		t.Run("S4-91 nothing is changed by "+map[bool]string{true: "another thread's call", false: "an unknown call"}[id == call], func(t *testing.T) {
 			require.Equal(t, signals.DecideNotPending, approve(t, w, other, id))
-			status, problem := request(t, w, http.MethodPost, "/v1/threads/"+other+"/approvals/"+id, map[string]any{"decision": "approve"})
+			status, problem := request(t, w, http.MethodPost, "/v1/threads/"+other+"/approvals/"+id, map[string]any{"by": "ann", "decision": "approve"})
 			require.Equal(t, http.StatusNotFound, status, problem)
 			require.Equal(t, "not_pending", problem["result"])
 			require.Equal(t, before, w.Records(other))
@@ -292,7 +292,7 @@ func TestStoredArgumentsRun(t *testing.T) {
 	call := w.AwaitApproval(id, 1)[0]
 	t.Run("S4-93 the API takes no other call", func(t *testing.T) {
 		status, problem := request(t, w, http.MethodPost, "/v1/threads/"+id+"/approvals/"+call.ToolCallID,
-			map[string]any{"decision": "approve", "toolArgs": map[string]any{"as": "told"}})
+			map[string]any{"by": "ann", "decision": "approve", "toolArgs": map[string]any{"as": "told"}})
 		require.Equal(t, http.StatusConflict, status)
 		require.Equal(t, "mismatch", problem["result"])
 		require.Empty(t, s.seen())
@@ -336,7 +336,7 @@ func TestManyDecisions(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			_, out := request(t, w, http.MethodPost, "/v1/threads/"+id+"/approvals/"+call, map[string]any{"decision": "approve"})
+			_, out := request(t, w, http.MethodPost, "/v1/threads/"+id+"/approvals/"+call, map[string]any{"by": "ann", "decision": "approve"})
 			tally(signals.DecideOutcome(fmt.Sprint(out["result"])))
 		})
 	}

@@ -174,7 +174,7 @@ func TestRulesOverArguments(t *testing.T) {
 	s := newSpy("pay")
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{
-			{Name: "small", Tools: []string{"PAY"}, When: `args.amount < 10`, Effect: approval.EffectAllow},
+			{Name: "small", Tools: []string{"pay"}, When: `args.amount < 10`, Effect: approval.EffectAllow},
 			{Name: "large", Tools: []string{"pay"}, When: `args.amount < 1000`, Effect: approval.EffectAsk, Reason: "it is a lot"},
 			{Name: "huge", When: `has(args.amount) && args.amount >= 1000`, Effect: approval.EffectDeny, Reason: "nobody pays that"},
 		}
@@ -291,7 +291,7 @@ func TestEditedArguments(t *testing.T) {
 	t.Run("over the API", func(t *testing.T) {
 		posted, q := c.asks("use shell_cmd " + stored)
 		status, out := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID,
-			map[string]any{"decision": "approve", "args": json.RawMessage(edited)})
+			map[string]any{"by": "ann", "decision": "approve", "args": json.RawMessage(edited)})
 		require.Equal(t, http.StatusOK, status, out)
 		c.completes(posted)
 		require.Equal(t, "edited\nedited\n", made(c.Harness, "out"))

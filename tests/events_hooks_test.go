@@ -159,6 +159,18 @@ func eventHookFails(t *testing.T, w *harness.Harness, d *desk, l *ledger, name s
 	require.Equal(t, []string{"files"}, l.by(e.ID))
 }
 
+// lateRules is a source whose rules come at run time, when no name is checked.
+type lateRules struct{ rules atomic.Pointer[[]rule.Rule] }
+
+func (l *lateRules) set(rules ...rule.Rule) { l.rules.Store(&rules) }
+
+func (l *lateRules) Rules() []rule.Rule {
+	if now := l.rules.Load(); now != nil {
+		return *now
+	}
+	return nil
+}
+
 // TestEventProcessors: rules name processors.
 func TestEventProcessors(t *testing.T) {
 	t.Parallel()
@@ -166,8 +178,9 @@ func TestEventProcessors(t *testing.T) {
 	named := func(name, events, processor string) rule.Rule {
 		return rule.Rule{Name: name, Events: []string{events}, Priority: 30, Processor: processor}
 	}
+	late := &lateRules{}
 	w := d.open(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
-		c.Rules = []rule.Rule{named("orders", "order.*", "clerk"), named("lost", "lost.*", "nobody"), l.rule("own", "own.*")}
+		c.Rules, c.RuleSource = []rule.Rule{named("orders", "order.*", "clerk"), l.rule("own", "own.*")}, late
 	}}, []hook.Hook{d.hook("function", "order.*")}, d.processor("clerk", "another.type"), d.processor("own", "own.type"))
 	clerk := func(thread string) {
 		d.make(thread, "clerk", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
@@ -219,10 +232,11 @@ func TestEventProcessors(t *testing.T) {
 		require.Equal(t, "The kettle is on its way.", awaitEvent(w, thread, e).Message.Content)
 	})
 	t.Run("one that there is not", func(t *testing.T) {
+		late.set(named("lost", "lost.*", "nobody"))
 		thread := w.Open()
 		out := handle(w, thread, happened("lost.and.found", nil))
 		require.Equal(t, signals.TurnFailed, out.Status)
-		require.Contains(t, out.Error, `rule lost names processor "nobody", which there is not`)
+		require.Contains(t, out.Error, `rule lost names processor "nobody", which does not exist`)
 		require.Equal(t, "hello", say(w, thread, "hello").Message.Content, "the thread goes on")
 	})
 	t.Run("a processor of the event's type comes before rules", func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 // layers are the layers of the root module, from the bottom up: a package imports packages of its
 // own line and of those above it.
 var layers = [][]string{
-	{"internal/strictjson", "internal/guard", "internal/outage"},
+	{"internal/strictjson", "internal/guard", "internal/near", "internal/outage"},
 	{"event"},
 	{"internal/term", "internal/strictyaml", "internal/recordid"},
 	{"approval"},
@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"signals"},
 	{"internal/searchattr"},
 	{"webhook"},
-	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/registry"},
+	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry"},
 	{"signals/threadclient"},
 	{"activities"},
 	{"workflows"},

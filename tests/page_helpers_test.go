@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
@@ -47,8 +48,14 @@ func newBrowser(t testing.TB) *browser {
 	return &browser{t: t, ctx: ctx}
 }
 
-// open opens a page in a new tab of 1280 by 800 pixels.
+// open opens a page in a new tab of 1280 by 800 pixels, for a person whose name it knows.
 func (b *browser) open(address string) *tab {
+	b.t.Helper()
+	return b.openAs("ann", address)
+}
+
+// openAs is open for another person. Without a name, the page asks for it.
+func (b *browser) openAs(name, address string) *tab {
 	b.t.Helper()
 	ctx, closed := chromedp.NewContext(b.ctx)
 	b.t.Cleanup(closed)
@@ -82,6 +89,14 @@ func (b *browser) open(address string) *tab {
 			b.t.Logf("the page showed: %s", page.body())
 		}
 	})
+	if name != "" {
+		page.do(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+			_, err := cdp.Call(ctx, target, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{
+				Source: fmt.Sprintf(`if (location.protocol.startsWith("http")) localStorage.setItem("threadmill.name", %q)`, name),
+			})
+			return chromedp.Void{}, err
+		})
+	}
 	page.do(chromedp.Navigate(address))
 	return page
 }
@@ -138,10 +153,10 @@ func (p *tab) sees(selector, text string) {
 	p.until(fmt.Sprintf("[...document.querySelectorAll(%q)].some((e) => e.textContent.includes(%q))", selector, text))
 }
 
-// click clicks on the first visible element that a selector and a text describe.
+// click clicks on the first element that a selector and a text describe, visible and not disabled.
 func (p *tab) click(selector, text string) {
 	p.t.Helper()
-	find := fmt.Sprintf("[...document.querySelectorAll(%q)].find((e) => e.checkVisibility() && e.textContent.includes(%q))", selector, text)
+	find := fmt.Sprintf("[...document.querySelectorAll(%q)].find((e) => e.checkVisibility() && !e.disabled && e.textContent.includes(%q))", selector, text)
 	p.until(find + " !== undefined")
 	evaluate[chromedp.Void](p, find+".click()")
 }
@@ -177,6 +192,34 @@ func stroke(name, text string, code int64) chromedp.Action[chromedp.Void] {
 func (p *tab) press(letter string) {
 	p.t.Helper()
 	p.do(stroke(letter, letter, int64(strings.ToUpper(letter)[0])))
+}
+
+// keyDown presses the key of a letter and does not release it, or sends what the keyboard repeats while it is held.
+func keyDown(letter string, again bool) chromedp.Action[chromedp.Void] {
+	press := input.DispatchKeyEventParams{
+		Type: input.DispatchKeyEventTypeKeyDown, Key: letter, Text: letter, WindowsVirtualKeyCode: int64(strings.ToUpper(letter)[0]), AutoRepeat: &again,
+	}
+	if letter == "Enter" {
+		press.Text, press.WindowsVirtualKeyCode = "\r", 13
+	}
+	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		return cdp.Call(ctx, target, input.DispatchKeyEvent, press)
+	}
+}
+
+// hold repeats a key that is held.
+func (p *tab) hold(key string, times int) {
+	p.t.Helper()
+	for range times {
+		p.do(keyDown(key, true))
+	}
+}
+
+// decide presses a key once the card that has the focus accepts keys.
+func (p *tab) decide(letter string) {
+	p.t.Helper()
+	p.until(`document.activeElement.closest(".approval[data-keys]:not(.decided)") !== null`)
+	p.press(letter)
 }
 
 // threadPage returns the address of a thread on the page.

@@ -296,12 +296,10 @@ func TestPageApprovals(t *testing.T) {
 		return out
 	}
 	p.press("j")
-	p.press("a")
+	p.decide("a")
 	assert.Equal(t, "noted: 0", result(ids[0]).Content)
 	p.until(`document.querySelectorAll("tm-approvals .approval:not(.decided)").length === 2`)
-	focused := `document.activeElement.matches(".waiting:not(:has(.decided))")`
-	p.until(focused) // the next one
-	p.press("e")
+	p.decide("e") // the next one has the focus
 	p.until(`document.querySelector(".choice textarea") !== null`)
 	evaluate[chromedp.Void](p, `(() => { const t = document.querySelector(".choice textarea"); t.value = '{"text":"edited"}'; t.dispatchEvent(new Event("input")); })()`)
 	p.sees(".diff", "edited")
@@ -309,8 +307,7 @@ func TestPageApprovals(t *testing.T) {
 	assert.Contains(t, result(ids[1]).Content, "noted: edited")
 	p.until(`document.querySelectorAll("tm-approvals .approval:not(.decided)").length === 1`)
 	p.press("j")
-	p.until(focused)
-	p.press("d")
+	p.decide("d")
 	p.until(`document.querySelector(".choice input") !== null`)
 	p.enter(".choice input", "not today")
 	assert.Contains(t, result(ids[2]).Content, "not today")

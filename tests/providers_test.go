@@ -4,14 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/history/v1"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -129,12 +132,82 @@ func TestProviderRefusals(t *testing.T) {
 			t.Parallel()
 			w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: model}}})
 			id := w.Open()
+			v := watch(t, w, id, "")
 			w.Provider.Fail(llmtest.Status(400, "").WithError("", "prompt is too long: 210000 tokens > 200000 maximum"))
 			out := w.Say(id, "hello")
 			require.Equal(t, signals.TurnFailed, out.Status)
 			require.Contains(t, out.Error, "prompt is too long")
+			require.Equal(t, llm.ClassContextOverflow, out.Class)
+			failed := harness.Payload[event.Failure](w, only(t, ofType(w, id, event.TypeError)))
+			require.Equal(t, llm.ClassContextOverflow, failed.Class)
+			shown := v.until(t, func(f frame) bool { return f.event.Type == event.EventError })
+			require.Equal(t, llm.ClassContextOverflow, shown[len(shown)-1].event.Class)
+			require.Contains(t, failureTypes(historyOf(w, id, "")), "model.context_overflow")
 			require.Equal(t, 1, w.Provider.Calls())
 			require.Equal(t, signals.TurnCompleted, w.Say(id, "and now").Status)
 		})
 	}
+}
+
+// failureTypes returns the types of the errors of failed activities.
+func failureTypes(events []*history.HistoryEvent) (types []string) {
+	for _, e := range events {
+		if f := e.GetActivityTaskFailedEventAttributes().GetFailure(); f != nil {
+			types = append(types, f.GetApplicationFailureInfo().GetType())
+		}
+	}
+	return types
+}
+
+// TestReplyIsAnnounced: viewers of a world learn of a reply before the provider does, with every
+// provider. A message has one start, however often the model is called for it.
+func TestReplyIsAnnounced(t *testing.T) {
+	t.Parallel()
+	for _, model := range []string{"openai/gpt-5", "anthropic/claude-sonnet-4-5", "google/gemini-3-pro"} {
+		t.Run("S4-54 S4-60 "+model, func(t *testing.T) {
+			t.Parallel()
+			w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: model, Tools: []string{"note"}}}})
+			id := w.Open()
+			v := watchAt(t, w, "/v1/threads/"+id+"/events?view=world", "")
+			gate := w.Provider.Block(0)
+			defer gate.Release()
+			w.Provider.Fail(llmtest.Drop(2), llmtest.Status(429, "1"))
+			w.Post(id, "one two three")
+			require.Equal(t, []string{"start"}, repliesOf(t, v, 1), "the provider has said nothing yet")
+			gate.Release()
+			require.Equal(t, []string{"chunk", "chunk", "reset", "reset", "chunk", "chunk", "chunk", "end"}, repliesOf(t, v, 8))
+			require.Equal(t, 3, w.Provider.Calls())
+
+			w.Provider.Fail(llmtest.Status(429, "1"), llmtest.Status(401, ""))
+			w.Post(id, "one two three")
+			require.Equal(t, []string{"start", "reset"}, repliesOf(t, v, 2), "also of one that does not come")
+
+			t.Run("S4-59 a reply with tool calls has an end too", func(t *testing.T) {
+				w.Post(id, "use note {}\nthen\ndone")
+				require.Equal(t, []string{"start", "end", "start"}, repliesOf(t, v, 3))
+			})
+		})
+	}
+}
+
+// repliesOf reads n events of replies, and returns their types.
+func repliesOf(t *testing.T, v *view, n int) (types []string) {
+	t.Helper()
+	for len(types) < n {
+		line, err := v.lines.ReadString('\n')
+		require.NoError(t, err)
+		data, ok := strings.CutPrefix(line, "data:")
+		if !ok {
+			continue
+		}
+		var e struct {
+			Type event.WorldEventType `json:"type"`
+			Data event.WorldSSE       `json:"data"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(data), &e))
+		if e.Type == event.WorldSSEEvent {
+			types = append(types, string(e.Data.Type))
+		}
+	}
+	return types
 }

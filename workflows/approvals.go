@@ -5,7 +5,6 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
@@ -89,10 +88,13 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		s := t.state
-		due := func() bool { return len(s.Decisions.ToCheck) > 0 || s.Turns.Cascading() != nil || s.Inbox.Superseded() }
+		supersedes := func() bool { _, ok := s.Inbox.Superseding(); return ok }
+		due := func() bool { return len(s.Decisions.ToCheck) > 0 || s.Turns.Cascading() != nil || supersedes() }
 		for workflow.Await(ctx, due) == nil {
 			t.pendingSends++
-			s.Inbox.Supersede(workflow.Now(ctx))
+			for q, ok := s.Inbox.Superseding(); ok; q, ok = s.Inbox.Superseding() {
+				t.affect(ctx, q)
+			}
 			for len(s.Decisions.ToCheck) > 0 {
 				d := s.Decisions.ToCheck[0]
 				checked := t.check(ctx, d)
@@ -141,25 +143,6 @@ func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals
 		}
 	}
 	return signals.DecideResult{Result: signals.DecideAccepted}, nil
-}
-
-// postDecision handles a decision that arrived as a message.
-func (t approvals) postDecision(ctx workflow.Context, p thread.Incoming, d signals.Decide) (signals.PostResult, error) {
-	if err := d.Validate(); err != nil {
-		return signals.PostResult{}, refuse(err)
-	}
-	out, err := t.updateDecide(ctx, d)
-	switch {
-	case err != nil:
-		return signals.PostResult{}, err
-	case out.Result == signals.DecideAccepted:
-		t.state.Decisions.Remember(p)
-		return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
-	case out.Result == signals.DecideAlreadyResolved:
-		t.state.Decisions.Remember(p)
-		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, nil
-	}
-	return signals.PostResult{}, refuse(event.FieldErrorf("payload.content", "%s", "is a decision that has no effect: "+string(out.Result)))
 }
 
 // watchStatus keeps the search attribute that says whether the thread waits for approval up to

@@ -156,26 +156,6 @@ func TestUpdateDecide(t *testing.T) {
 	require.Equal(t, []string{"c1"}, w.tools, "S4-94")
 }
 
-// TestDecisionByMessageAgain: a caller that waits for the turn of a deciding message learns that it
-// is completed, even if the same decision was made before.
-func TestDecisionByMessageAgain(t *testing.T) {
-	w := newFixture(t)
-	w.model = script(asks("c1"))
-	content, err := event.ToolResultData{ToolCallID: "c1", Decision: event.DecisionApprove}.Content("")
-	require.NoError(t, err)
-	answers := map[string]*answer{}
-	w.then(func() { w.post("e1", "go") })
-	for _, id := range []string{"d1", "d2", "d1"} {
-		w.then(func() { answers[id] = w.update(signals.UpdateTurn, says(id, content)) })
-	}
-	w.run(workflows.Input{})
-	for id, a := range answers {
-		require.NoError(t, errors.Join(a.rejected, a.err), id)
-		require.Equal(t, signals.TurnCompleted, a.result.(signals.TurnResult).Status, id)
-	}
-	require.Equal(t, []string{"c1"}, w.tools)
-}
-
 func TestUpdateTurn(t *testing.T) {
 	w := newFixture(t)
 	w.model = script(asks("c1"))

@@ -31,11 +31,6 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 		t.state.Reject(workflow.Now(ctx), name, p, err)
 		return
 	}
-	if d, ok := t.state.Decisions.DecisionIn(read); ok {
-		t.state.Decisions.Remember(read)
-		approvals(t).decide(ctx, name, d)
-		return
-	}
 	_, err = t.enqueue(ctx, read)
 	switch {
 	case errors.Is(err, thread.ErrFull), errors.Is(err, thread.ErrClosed):
@@ -46,11 +41,11 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 	}
 }
 
-// enqueue adds a post to the queue, and interrupts the current turn if the post requests it.
+// enqueue adds a post to the queue, and lets it interrupt the turns in progress if it requests that.
 func (t posts) enqueue(ctx workflow.Context, p thread.Incoming) (thread.Posted, error) {
 	posted, err := t.state.Inbox.Post(workflow.Now(ctx), p)
-	if posted.Interrupt {
-		t.interruptTurn(ctx, signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID})
+	if posted.Interrupts != nil {
+		t.affect(ctx, *posted.Interrupts)
 	}
 	return posted, err
 }
@@ -59,14 +54,6 @@ func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostRes
 	read, err := t.state.Inbox.Read(p)
 	if err != nil {
 		return signals.PostResult{}, refuse(err)
-	}
-	return t.take(ctx, read)
-}
-
-// take enqueues a post, or applies the decision in it.
-func (t posts) take(ctx workflow.Context, read thread.Incoming) (signals.PostResult, error) {
-	if d, ok := t.state.Decisions.DecisionIn(read); ok {
-		return approvals(t).postDecision(ctx, read, d)
 	}
 	posted, err := t.enqueue(ctx, read)
 	switch {
@@ -78,28 +65,12 @@ func (t posts) take(ctx workflow.Context, read thread.Incoming) (signals.PostRes
 	return signals.PostResult{EventID: posted.EventID, Status: signals.PostQueued}, nil
 }
 
-// updatePostBatch handles the posts of a batch in order. Decisions among them are handled
-// concurrently.
+// updatePostBatch handles the posts of a batch in order.
 func (t posts) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signals.PostBatchResult, error) {
 	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
-	decisions := workflow.NewWaitGroup(ctx)
 	for i, p := range b.Posts {
-		read, err := t.state.Inbox.Read(p)
-		if err != nil {
-			out.Results[i] = outcome(signals.PostResult{}, refuse(err))
-			continue
-		}
-		if _, decides := t.state.Decisions.DecisionIn(read); !decides {
-			out.Results[i] = outcome(t.take(ctx, read))
-			continue
-		}
-		decisions.Add(1)
-		workflow.GoNamed(ctx, "decision "+p.ID, func(ctx workflow.Context) {
-			defer decisions.Done()
-			out.Results[i] = outcome(t.take(ctx, read))
-		})
+		out.Results[i] = outcome(t.updatePost(ctx, p))
 	}
-	decisions.Wait(ctx)
 	return out, nil
 }
 

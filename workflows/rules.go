@@ -99,6 +99,6 @@ func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Hoo
 func decisionForMissingProcessor(by rule.Spec) thread.HookDecision {
 	return thread.HookDecision{
 		Outcome: event.OutcomeFailed, By: by.Name,
-		Error: fmt.Sprintf("rule %s names processor %q, which there is not; register it, or change the rule, and retry the event", by.Name, by.Processor),
+		Error: fmt.Sprintf("rule %s names processor %q, which does not exist; register it, or change the rule, and retry the event", by.Name, by.Processor),
 	}
 }

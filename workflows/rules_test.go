@@ -183,7 +183,7 @@ func TestProcessorOfARule(t *testing.T) {
 		failed := w.state().Failed
 		require.Len(t, failed, 2)
 		require.Contains(t, failed[0].Error, "sorter failed: it broke")
-		require.Equal(t, `rule q names processor "none", which there is not; register it, or change the rule, and retry the event`, failed[1].Error)
+		require.Equal(t, `rule q names processor "none", which does not exist; register it, or change the rule, and retry the event`, failed[1].Error)
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"e1: overwritten", "e2: failed", "e3: passed"}, w.heard())

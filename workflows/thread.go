@@ -93,6 +93,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 		return err
 	}
 	t.watchTime(ctx)
+	t.watchAhead(ctx)
 	approvals{t}.watchDecisions(ctx)
 	approvals{t}.watchStatus(ctx)
 	t.watchTitle(ctx)

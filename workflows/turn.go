@@ -155,7 +155,7 @@ func (t *activeTurn) model(ctx workflow.Context, r *thread.AgentRun) {
 		r.StopRun(workflow.Now(ctx))
 	default:
 		why, retryable := explain(err)
-		r.Fail(workflow.Now(ctx), why, retryable)
+		r.ModelFailed(workflow.Now(ctx), why, classOf(err), retryable)
 	}
 }
 
@@ -180,7 +180,10 @@ func (t *activeTurn) steer(ctx workflow.Context) bool {
 		if !ok {
 			return true
 		}
-		d, ok := t.intercept(ctx, t.turn.SteeredEvent(q))
+		d, ok := q.DecidedBefore()
+		if !ok {
+			d, ok = t.intercept(ctx, t.turn.SteeredEvent(q))
+		}
 		if !ok {
 			t.turn.PutBack(workflow.Now(ctx), q)
 			return false
@@ -327,6 +330,15 @@ func each[T any](ctx workflow.Context, items []T, f func(workflow.Context, T)) {
 		})
 	}
 	wg.Wait(ctx)
+}
+
+// classOf returns the class of a failed model call, or "".
+func classOf(err error) string {
+	var app *temporal.ApplicationError
+	if !errors.As(err, &app) {
+		return ""
+	}
+	return thread.ModelErrorClass(app.Type())
 }
 
 // explain returns the reason of a step's failure for people, and whether a retry may help.

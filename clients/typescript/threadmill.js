@@ -25,7 +25,8 @@
 /**
  * @typedef {"connecting" | "open" | "waiting" | "closed"} StreamState
  * connecting: a request is sent; open: events arrive as they happen; waiting: the connection was lost
- * and is tried again; closed: the stream has ended.
+ * and is tried again; closed: the stream has ended and is not tried again, because its thread is closed,
+ * the signal has ended it, or the server refused it, which is then the error.
  */
 
 /**
@@ -162,7 +163,7 @@ export class Client {
 
   /**
    * Watches a thread, and resumes after each cut exactly where it was, until the thread is closed or
-   * the signal ends the stream.
+   * the signal ends the stream. A closed thread ends the stream as soon as everything was received.
    * @param {string} id The thread.
    * @param {StreamOptions<AgentEvent>} options
    * @returns {Promise<void>}
@@ -226,6 +227,7 @@ export class Client {
         const headers = { Accept: "text/event-stream" };
         if (last !== "") headers["Last-Event-ID"] = last;
         const response = await this.#send(path, { headers, signal: attempt.signal, cache: "no-store" }, query);
+        if (response.status === 204) return onState("closed");
         onState("open");
         for await (const { id, data } of serverSentEvents(response, stop)) {
           failures = 0;

@@ -3,7 +3,11 @@
 
 import { ThreadAgent } from "./agent.js";
 
-const api = new URLSearchParams(location.search).get("api") ?? "http://localhost:8080";
+const query = new URLSearchParams(location.search);
+const api = query.get("api") ?? "http://localhost:8080";
+
+// Decisions need the name of a person. A server with API keys knows it by the key.
+const forwardedProps = { sender: query.get("name") ?? "guest" };
 const $ = (id) => document.getElementById(id);
 
 // One thread for each address: a reload, and another tab with the same address, show the same.
@@ -55,7 +59,7 @@ function ask(interrupts) {
     const answer = (payload) => {
       answers.set(id, { interruptId: id, status: "resolved", payload });
       place.remove();
-      if (answers.size === interrupts.length) run(() => agent.runAgent({ resume: [...answers.values()] }));
+      if (answers.size === interrupts.length) run(() => agent.runAgent({ forwardedProps, resume: [...answers.values()] }));
     };
     place.append(
       element("button", { onclick: () => answer({ approved: true }) }, "Approve"),
@@ -71,7 +75,7 @@ $("form").onsubmit = (e) => {
   if (content === "") return;
   $("text").value = "";
   agent.addMessage({ id: crypto.randomUUID(), role: "user", content });
-  run(() => agent.runAgent());
+  run(() => agent.runAgent({ forwardedProps }));
 };
 $("stop").onclick = () => agent.stop().catch((error) => fail(error.message));
 

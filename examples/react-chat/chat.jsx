@@ -6,7 +6,11 @@ import { DefaultChatTransport, getToolName, isToolUIPart, lastAssistantMessageIs
 import { useEffect, useRef, useState } from "react";
 import { createRoot } from "react-dom/client";
 
-const api = (new URLSearchParams(location.search).get("api") ?? "http://localhost:8080") + "/v1";
+const query = new URLSearchParams(location.search);
+const api = (query.get("api") ?? "http://localhost:8080") + "/v1";
+
+// Decisions need the name of a person. A server with API keys knows it by the key.
+const sender = query.get("name") ?? "guest";
 
 // One thread for each address: a reload, and another tab with the same address, show the same.
 if (!location.hash) location.hash = crypto.randomUUID();
@@ -49,7 +53,7 @@ function Chat({ agents, initial }) {
     resume: true, // goes on where the turn is
     transport: new DefaultChatTransport({
       api: api + "/chat",
-      body: { version: 7 },
+      body: { version: 7, sender },
       prepareReconnectToStreamRequest: () => ({ api: `${api}/chat/${id}/stream?version=7` }),
     }),
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/tool"
@@ -174,16 +175,26 @@ func (c *Config) Provider(model string) (p Provider, name string, ok bool) {
 	return c.Models[i], name, true
 }
 
+// builtInTools returns the names of the tools that exist without the file.
+func builtInTools() []string { return append([]string{ShellCmd, CurrentTime}, builtin.Names()...) }
+
+// names returns the names of tools and agents to which its parts may refer.
+func (c *Config) names() names.Known {
+	out := names.Known{Tools: builtInTools()}
+	for _, d := range c.Tools.Client {
+		out.Tools = append(out.Tools, d.Name)
+	}
+	for _, a := range c.Agents {
+		out.Agents = append(out.Agents, a.Name)
+	}
+	return out
+}
+
 // Option configures [Load] and [Parse].
 type Option func(*document)
 
 // Env replaces the environment, for tests. Default [os.Getenv].
 func Env(getenv func(string) string) Option { return func(d *document) { d.getenv = getenv } }
-
-// KnownTools adds the names of tools that agents may use.
-func KnownTools(names ...string) Option {
-	return func(d *document) { d.tools = append(d.tools, names...) }
-}
 
 // ThreadsQueue is the task queue of the threads, which hook workflows must not use.
 func ThreadsQueue(name string) Option { return func(d *document) { d.taskQueue = name } }
@@ -225,7 +236,7 @@ func Parse(name string, data []byte, dir string, opts ...Option) (*Config, error
 }
 
 func parse(name string, data []byte, dir string, opts []Option) (*Config, []file, error) {
-	d := &document{name: name, dir: dir, getenv: os.Getenv, tools: append([]string{ShellCmd, CurrentTime}, builtin.Names()...)}
+	d := &document{name: name, dir: dir, getenv: os.Getenv, tools: builtInTools()}
 	for _, opt := range opts {
 		opt(d)
 	}

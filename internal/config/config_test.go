@@ -274,15 +274,6 @@ func TestSecretStaysHidden(t *testing.T) {
 	require.Empty(t, Secret("").String())
 }
 
-func TestKnownTools(t *testing.T) {
-	const file = "agents: [{name: a, model: demo/demo, tools: [weather]}]"
-	_, err := Parse("f", []byte(file), "", Env(env()))
-	require.ErrorContains(t, err, `agents[0].tools[0]: unknown tool "weather"`)
-	c, err := Parse("f", []byte(file), "", Env(env()), KnownTools("weather"))
-	require.NoError(t, err)
-	require.Equal(t, []string{"weather"}, c.Agents[0].Tools)
-}
-
 func TestLoadWithoutFile(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"))
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -303,6 +294,9 @@ func TestBoundsAreThoseOfAgent(t *testing.T) {
 	}{
 		{"maxSteps", agent.Limits{MaxSteps: maxSteps}, agent.Limits{MaxSteps: maxSteps + 1}},
 		{"modelTimeout", agent.Limits{ModelTimeout: maxModelTimeout}, agent.Limits{ModelTimeout: maxModelTimeout + 1}},
+		{"maxToolCalls", agent.Limits{MaxToolCalls: maxToolCalls}, agent.Limits{MaxToolCalls: maxToolCalls + 1}},
+		{"maxReplyBytes", agent.Limits{MaxReplyBytes: maxReplyBytes}, agent.Limits{MaxReplyBytes: maxReplyBytes + 1}},
+		{"the least of maxReplyBytes", agent.Limits{MaxReplyBytes: minReplyBytes}, agent.Limits{MaxReplyBytes: minReplyBytes - 1}},
 	} {
 		require.NoError(t, agent.Agent{Name: "a", Model: "m/m", Limits: c.ok}.Validate(), c.name)
 		require.Error(t, agent.Agent{Name: "a", Model: "m/m", Limits: c.over}.Validate(), c.name)

@@ -19,6 +19,8 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/names"
+	"github.com/threadmill/threadmill/internal/near"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
@@ -41,15 +43,12 @@ func (d *document) config(root ast.Node) *Config {
 	c.Agents = d.agents(f.Agents, f.Limits, models)
 	models.use("titleModel", f.TitleModel)
 	c.TitleModel, c.Models = f.TitleModel, models.result()
-	c.Hooks = d.hooks(f.Hooks, c.Agents)
-	c.Rules = d.rules(f.Rules, c.Agents)
+	known := d.known(c.Agents)
+	c.Hooks = d.hooks(f.Hooks, known)
+	c.Rules = d.rules(f.Rules, known)
 	c.ApprovalRules = d.approvalRules("approvalRules", f.ApprovalRules)
-	for i, r := range c.ApprovalRules {
-		path := fmt.Sprintf("approvalRules[%d].", i)
-		d.knownTools(path+"tools", r.Tools, "*")
-		d.knownAgents(path+"agents", r.Agents, c.Agents, "*")
-	}
-	c.Webhooks = d.webhooks(f.Webhooks, c.Agents)
+	d.references("", known.Rules(c.ApprovalRules))
+	c.Webhooks = d.webhooks(f.Webhooks, known)
 	c.APIKeys = d.apiKeys(f.APIKeys)
 	return c
 }
@@ -64,34 +63,26 @@ func (d *document) uniqueName(path, what, name string, lines map[string]int) {
 	}
 }
 
-// knownTools reports names of unknown tools, except those in also.
-func (d *document) knownTools(path string, names []string, also ...string) {
-	for i, name := range names {
-		if name != "" && !slices.Contains(d.tools, name) && !slices.Contains(also, name) {
-			d.fieldErrorf(fmt.Sprintf("%s[%d]", path, i), KindReference, "unknown tool %q; %s", name, suggest(name, d.tools))
-		}
-	}
-}
-
-func (d *document) knownAgents(path string, names []string, agents agent.Fixed, also ...string) {
-	for i, name := range names {
-		if !slices.Contains(also, name) {
-			d.knownAgent(fmt.Sprintf("%s[%d]", path, i), name, agents)
-		}
-	}
-}
-
-// knownAgent reports the name of an unknown agent, unless the agents themselves have errors.
-func (d *document) knownAgent(path, name string, agents agent.Fixed) {
-	var names []string
+// known returns the names that exist. Agents with errors are not known.
+func (d *document) known(agents agent.Fixed) names.Known {
+	out := names.Known{Tools: d.tools}
 	for _, a := range agents {
-		if a.Name == "" || strings.EqualFold(a.Name, name) {
-			return
+		if a.Name == "" {
+			return names.Known{Tools: d.tools}
 		}
-		names = append(names, a.Name)
+		out.Agents = append(out.Agents, a.Name)
 	}
-	if name != "" && names != nil {
-		d.fieldErrorf(path, KindReference, "unknown agent %q; %s", name, suggest(name, names))
+	return out
+}
+
+// references reports wrong names in the part of the file at a path.
+func (d *document) references(path string, problems names.Problems) {
+	for _, p := range problems {
+		if strings.HasPrefix(p.Field, "approvals.") {
+			d.keyErrorf(join(path, p.Field), KindReference, "%s", p.Problem)
+		} else {
+			d.fieldErrorf(join(path, p.Field), KindReference, "%s", p.Problem)
+		}
 	}
 }
 
@@ -146,7 +137,7 @@ func (d *document) pathArguments(path string, e clientEntry) {
 		case len(known) == 0:
 			d.fieldErrorf(at, KindReference, "the parameters have no properties: declare %q there", name)
 		default:
-			d.fieldErrorf(at, KindReference, "the parameters have no property %q; %s", name, suggest(name, known))
+			d.fieldErrorf(at, KindReference, "the parameters have no property %q; %s", name, near.Suggest(name, known))
 		}
 	}
 }
@@ -190,48 +181,24 @@ func (d *document) agents(entries []agentEntry, limits agent.Limits, models *mod
 			MaxSteps:        cmp.Or(e.Limits.MaxSteps, limits.MaxSteps),
 			ModelTimeout:    cmp.Or(e.Limits.ModelTimeout, limits.ModelTimeout),
 			ContextMessages: cmp.Or(e.Limits.ContextMessages, limits.ContextMessages),
+			MaxToolCalls:    cmp.Or(e.Limits.MaxToolCalls, limits.MaxToolCalls),
+			MaxReplyBytes:   cmp.Or(e.Limits.MaxReplyBytes, limits.MaxReplyBytes),
 		}
 		if e.WorkingDirectory != "" {
 			a.WorkingDirectory = d.relative(e.WorkingDirectory)
 		}
-		d.toolsOfAgent(path, a)
+		d.references(path, d.known(nil).Agent(a))
+		for i := range a.ApprovalRules {
+			if at := fmt.Sprintf("%s.approvalRules[%d].agents", path, i); d.has(at) {
+				d.keyErrorf(at, KindUnknown, "unknown field; the rules of an agent look at its own calls only")
+			}
+		}
 		if !d.failedBelow(path + ".approvalTerms") {
 			d.invalid(path+".approvalTerms", a.ApprovalTerms.Validate())
 		}
 		agents = append(agents, a)
 	}
 	return agents
-}
-
-// toolsOfAgent validates the names of tools, and that policies and rules concern tools of the
-// agent.
-func (d *document) toolsOfAgent(path string, a agent.Agent) {
-	d.knownTools(path+".tools", a.Tools)
-	own := slices.Clone(a.Tools)
-	for _, name := range a.Tools {
-		own = append(own, nearest(name, d.tools)) // the policy of a misspelt tool is no second mistake
-	}
-	for name := range a.Approvals {
-		switch at := path + ".approvals." + name; {
-		case name == "*" || slices.Contains(own, name):
-		case !slices.Contains(d.tools, name):
-			d.keyErrorf(at, KindReference, `unknown tool; %s ("*" is for all others)`, suggest(name, d.tools))
-		default:
-			d.keyErrorf(at, KindReference, "the agent does not have this tool: add it to the agent's tools or remove the policy")
-		}
-	}
-	for i, r := range a.ApprovalRules {
-		at := fmt.Sprintf("%s.approvalRules[%d]", path, i)
-		if d.has(at + ".agents") {
-			d.keyErrorf(at+".agents", KindUnknown, "unknown field; the rules of an agent look at its own calls only")
-		}
-		d.knownTools(at+".tools", r.Tools, "*")
-		for i, name := range r.Tools {
-			if name != "" && name != "*" && !slices.Contains(own, name) {
-				d.fieldErrorf(fmt.Sprintf("%s.tools[%d]", at, i), KindReference, "the agent does not have the tool %q: add it to the agent's tools or remove it here", name)
-			}
-		}
-	}
 }
 
 func (d *document) instructions(path string, e agentEntry) string {
@@ -273,7 +240,7 @@ func (d *document) approvalRules(list string, rules []approval.Rule) []approval.
 	return rules
 }
 
-func (d *document) hooks(hooks []hook.Hook, agents agent.Fixed) []hook.Hook {
+func (d *document) hooks(hooks []hook.Hook, known names.Known) []hook.Hook {
 	lines := map[string]int{}
 	for i, h := range hooks {
 		path := fmt.Sprintf("hooks[%d]", i)
@@ -281,8 +248,7 @@ func (d *document) hooks(hooks []hook.Hook, agents agent.Fixed) []hook.Hook {
 		if h.Workflow != nil && d.taskQueue != "" && h.Workflow.TaskQueue == d.taskQueue {
 			d.fieldErrorf(path+".workflow.taskQueue", KindInvalid, "%q is where the threads themselves run, and no worker there knows the workflow: give its worker another task queue", d.taskQueue)
 		}
-		d.knownTools(path+".filter.tools", h.Filter.Tools)
-		d.knownAgents(path+".filter.agents", h.Filter.Agents, agents)
+		d.references(path, known.Filter(h.Filter))
 		d.filter(path+".filter", h.Filter)
 	}
 	return hooks
@@ -331,16 +297,14 @@ func selects(f hook.Filter) bool {
 	})
 }
 
-func (d *document) rules(entries []ruleEntry, agents agent.Fixed) []rule.Rule {
+func (d *document) rules(entries []ruleEntry, known names.Known) []rule.Rule {
 	rules := make([]rule.Rule, len(entries))
 	valid := make([]bool, len(entries))
 	for i, e := range entries {
 		path := fmt.Sprintf("rules[%d]", i)
 		rules[i] = e.Rule
 		rules[i].Disabled = e.Enabled != nil && !*e.Enabled
-		if e.Agent != nil {
-			d.knownAgent(path+".agent.name", e.Agent.Name, agents)
-		}
+		d.references(path, known.Rule(e.Rule))
 		for j, c := range e.Where {
 			if at := fmt.Sprintf("%s.where[%d]", path, j); !d.failedBelow(at) {
 				d.invalid(at, c.Validate())
@@ -370,7 +334,7 @@ func (d *document) rules(entries []ruleEntry, agents agent.Fixed) []rule.Rule {
 	return rules
 }
 
-func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhook.Endpoint {
+func (d *document) webhooks(entries []webhookEntry, known names.Known) []webhook.Endpoint {
 	var sources []webhook.Endpoint
 	lines := map[string]int{}
 	for i, e := range entries {
@@ -386,7 +350,7 @@ func (d *document) webhooks(entries []webhookEntry, agents agent.Fixed) []webhoo
 			}
 		}
 		d.uniqueName(path, "webhook", s.Name, lines)
-		d.knownAgents(path+".event.agents", e.Event.Agents, agents)
+		d.references(path, known.Webhook(e.Event.Agents))
 		// A switch that could not be decoded may have been on, so nothing else is reported as
 		// missing.
 		s.Unsigned = s.Unsigned || d.failed[path+".unsigned"]

@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/threadmill/threadmill/internal/near"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -201,8 +202,8 @@ func (d *document) decodeStruct(n ast.Node, path string, v reflect.Value, r fiel
 		f, ok := fields[e.key]
 		if !ok {
 			d.unknownField(e, path, known)
-			if name := nearest(e.key, known); name != "" {
-				meant = append(meant, join(path, name))
+			if names := near.To(e.key, known); len(names) > 0 {
+				meant = append(meant, join(path, names[0]))
 			}
 			continue
 		}
@@ -261,12 +262,12 @@ func fieldName(f reflect.StructField) string {
 func (d *document) unknownField(e entry, path string, known []string) {
 	at := d.keys[e.path]
 	d.hide(e.node, e.path)
-	if variable := secretVariable(path); variable != "" && secretNames[plain(e.key)] {
+	if variable := secretVariable(path); variable != "" && secretNames[near.Plain(e.key)] {
 		d.fail(at, e.path, KindSecret, "must not stand in the file, where it is copied and committed: "+
 			"put it into an environment variable and write %s: NAME_OF_THE_VARIABLE", variable)
 		return
 	}
-	d.fail(at, e.path, KindUnknown, "unknown field; %s", suggest(e.key, known))
+	d.fail(at, e.path, KindUnknown, "unknown field; %s", near.Suggest(e.key, known))
 }
 
 func (d *document) decodeMap(n ast.Node, path string, v reflect.Value) {
@@ -347,7 +348,7 @@ func (d *document) text(n ast.Node, path string, t reflect.Type, r fieldRule) st
 		if problem = fmt.Sprintf("%q is not known", s); d.hide(n, path) {
 			problem = "is not known"
 		}
-		d.fail(d.places[path], path, KindInvalid, "%s; %s", problem, suggest(s, known))
+		d.fail(d.places[path], path, KindInvalid, "%s; %s", problem, near.Suggest(s, known))
 	case r.check != nil:
 		if problem = r.check(s); problem == "" {
 			return s

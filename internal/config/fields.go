@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/near"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -106,6 +107,9 @@ const (
 	maxModelTimeout = time.Hour
 	maxContext      = 100_000
 	maxOutputTokens = 10_000_000
+	maxToolCalls    = 256
+	minReplyBytes   = 1 << 10
+	maxReplyBytes   = 8 << 20
 
 	maxShellTimeout = 12 * time.Hour
 	minOutput       = 256
@@ -153,6 +157,8 @@ var fieldRules = map[string]fieldRule{
 	"agent.Limits.MaxSteps":        {min: 1, max: maxSteps, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxSteps)},
 	"agent.Limits.ModelTimeout":    {max: float64(maxModelTimeout), unset: byDefault(agent.DefaultModelTimeout)},
 	"agent.Limits.ContextMessages": {min: 1, max: maxContext, unset: fmt.Sprintf("the default, %d", agent.DefaultContextMessages)},
+	"agent.Limits.MaxToolCalls":    {min: 1, max: maxToolCalls, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxToolCalls)},
+	"agent.Limits.MaxReplyBytes":   {min: minReplyBytes, max: maxReplyBytes, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxReplyBytes)},
 
 	"approval.Rule.Name":       {required: "people see it, and it is stored with each decision of the rule"},
 	"approval.Rule.Effect":     {required: "allow, ask or deny"},
@@ -341,7 +347,7 @@ func eventTypeProblem(s string) string {
 		return fmt.Sprintf("hooks do not receive %q, which the thread records itself; they receive message, tool_call, llm_call and custom types", s)
 	}
 	for _, known := range builtInTypes {
-		if distance(plain(s), plain(known)) <= 1 {
+		if near.Distance(s, known) <= 1 {
 			return fmt.Sprintf("%q is not a type of a thread; did you mean %q? (write a custom type of that name as %[1]s*)", s, known)
 		}
 	}

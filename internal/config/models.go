@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/threadmill/threadmill/internal/near"
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -241,7 +242,7 @@ func (m *models) use(path, s string) {
 	case model == "":
 		fail(KindInvalid, "%q does not say the model: write it as provider/model, such as openai/gpt-4.1-mini", s)
 	case !known:
-		fail(KindReference, "unknown provider %q; %s (providers are declared under models)", name, suggest(name, m.names()))
+		fail(KindReference, "unknown provider %q; %s (providers are declared under models)", name, near.Suggest(name, m.names()))
 	default:
 		m.mark(p, path)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/webhook"
 )
@@ -133,6 +134,27 @@ func (s *Source) adopt(c *Config) error {
 	c.TemporalUI = s.current.TemporalUI
 	c.AllowedHosts, c.AllowedOrigins = s.current.AllowedHosts, s.current.AllowedOrigins
 	c.TitleModel, c.ApprovalRules = s.current.TitleModel, s.current.ApprovalRules
+	return fits(c)
+}
+
+// fits reports names in the agents, or in the rules and hooks of the process, that mean nothing to each
+// other. Under another name, an agent would escape them.
+func fits(c *Config) error {
+	known := c.names()
+	problems := known.Rules(c.ApprovalRules)
+	for i, h := range c.Hooks {
+		for _, p := range known.Filter(h.Filter) {
+			problems = append(problems, &event.FieldError{Field: fmt.Sprintf("hooks[%d].%s", i, p.Field), Problem: p.Problem})
+		}
+	}
+	for i, a := range c.Agents {
+		for _, p := range known.Agent(a) {
+			problems = append(problems, &event.FieldError{Field: fmt.Sprintf("agents[%d].%s", i, p.Field), Problem: p.Problem})
+		}
+	}
+	if err := problems.First(); err != nil {
+		return fmt.Errorf("agents do not fit what the process started with, so a restart is required: %w", err)
+	}
 	return nil
 }
 

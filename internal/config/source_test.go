@@ -262,3 +262,20 @@ func TestOpenRefusesMistakes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, s.Config().Agents, 1)
 }
+
+// TestSourceKeepsAgentsUnderTheirRules: approval rules and tools apply from the start on, so an agent or
+// a tool with another name waits for the restart.
+func TestSourceKeepsAgentsUnderTheirRules(t *testing.T) {
+	file := func(agent, tool string) string {
+		return "agents: [{name: " + agent + ", model: demo/demo, tools: [" + tool + "], instructions: " + agent + " " + tool + "}]\n" +
+			"tools: {client: [{name: " + tool + "}]}\n" +
+			"approvalRules: [{name: ask, agents: [" + agent + "], tools: [" + tool + "], effect: ask}]\n"
+	}
+	f := follow(t, file("clerk", "refund"))
+	f.write(f.path, file("cashier", "refund"))
+	require.Equal(t, "clerk refund", f.later().Instructions)
+	require.Contains(t, f.log.String(), `approvalRules[0].agents[0]: unknown agent \"clerk\"`)
+	f.write(f.path, file("clerk", "pay_back"))
+	require.Equal(t, "clerk refund", f.later().Instructions)
+	require.Contains(t, f.log.String(), `agents[0].tools[0]: unknown tool \"pay_back\"`)
+}

@@ -58,7 +58,7 @@ func eventsOf(r event.Record) []event.AgentEvent {
 		})
 	case event.TypeError:
 		return one(r, func(p event.Failure) event.AgentEvent {
-			return event.AgentEvent{Type: event.EventError, Agent: p.Agent, MessageID: p.MessageID, Error: p.Error}
+			return event.AgentEvent{Type: event.EventError, Agent: p.Agent, MessageID: p.MessageID, Error: p.Error, Class: p.Class}
 		})
 	case event.TypeTurnEnded:
 		return one(r, func(p event.TurnEnded) event.AgentEvent {

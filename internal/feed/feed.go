@@ -95,6 +95,9 @@ type From struct {
 	// Whole omits pieces of text: messages arrive whole.
 	Whole bool
 
+	// Starts delivers the empty piece that announces an attempt at a message.
+	Starts bool
+
 	// Records are types of records without agent events that are delivered too, each as an item
 	// whose event has no type.
 	Records []string

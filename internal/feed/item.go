@@ -21,8 +21,8 @@ type Item struct {
 	// Begins marks the first piece of an attempt at a message, for the reader's viewer.
 	Begins bool
 
-	// Streamed is the highest attempt of whose pieces the viewer had any, as far as the live log is
-	// kept. 0 = none.
+	// Streamed is the highest attempt at the item's message of whose earlier pieces the viewer had
+	// any, as far as the live log is kept. 0 = none.
 	Streamed int
 }
 

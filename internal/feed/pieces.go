@@ -72,6 +72,9 @@ func isContent(e *event.AgentEvent) bool {
 	return e.MessageID != "" && (e.Type == event.EventStream || e.Type == event.EventThought)
 }
 
+// announces reports whether a piece only announces an attempt at a message, before the model is called.
+func announces(e *event.AgentEvent) bool { return isContent(e) && e.Content == "" }
+
 // isText reports whether a piece is text of a message, or voids such text.
 func isText(e *event.AgentEvent) bool {
 	return e.Type == event.EventStream || e.Type == event.EventThought || e.Type == event.EventReset

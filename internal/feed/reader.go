@@ -19,6 +19,7 @@ type Reader struct {
 	key     store.Key
 	view    View
 	whole   bool
+	starts  bool
 	records []string
 	start   Cursor
 
@@ -44,7 +45,7 @@ const noEnd = math.MaxInt64
 // Open opens a reader of a thread's sequence. It does not check that the thread exists.
 func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, error) {
 	r := &Reader{
-		cfg: &f.cfg, key: key, view: f.View(key), whole: from.Whole, records: from.Records,
+		cfg: &f.cfg, key: key, view: f.View(key), whole: from.Whole, starts: from.Starts, records: from.Records,
 		start: from.Cursor, at: positionOf(from.Cursor), pieces: newPieces(), end: end{from.Finite, noEnd},
 	}
 	r.pieces.complete = from.Cursor.IsZero() && !from.Now
@@ -208,9 +209,12 @@ func (r *Reader) deliverEntry(ctx context.Context) error {
 	if e.Event == nil {
 		return nil
 	}
-	begins := r.pieces.begins(e.Event, e.Begins)
-	if r.pieces.note(e.Event) && !(r.whole && isText(e.Event)) {
-		r.buffer.push(Item{Cursor: r.at.cursor(), Event: *e.Event, TraceID: e.TraceID, Begins: begins})
+	item := Item{
+		Cursor: r.at.cursor(), Event: *e.Event, TraceID: e.TraceID,
+		Begins: r.pieces.begins(e.Event, e.Begins), Streamed: r.pieces.streamed[e.Event.MessageID],
+	}
+	if r.pieces.note(e.Event) && !(r.whole && isText(e.Event)) && (r.starts || !announces(e.Event)) {
+		r.buffer.push(item)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ var converter = goldmark.New(
 			util.Prioritized(counted{parser.NewAutoLinkParser()}, 300),
 			util.Prioritized(counted{parser.NewRawHTMLParser()}, 400),
 			util.Prioritized(counted{parser.NewEmphasisParser()}, 500),
-			util.Prioritized(counted{extension.NewStrikethroughParser()}, 500),
+			util.Prioritized(counted{doubleTilde{extension.NewStrikethroughParser()}}, 500),
 			util.Prioritized(extension.NewLinkifyParser(), 999),
 		),
 		parser.WithParagraphTransformers(

@@ -37,6 +37,7 @@ func TestRender(t *testing.T) {
 		"3. x":                          "[ol start=3 \n[li x]\n]\n",
 		"- [x] done":                    "[ul \n[li ☑ done]\n]\n",
 		"~~no~~ `code`":                 "[p [del no] [code code]]\n",
+		"t1~ab and t1~cd, ~/a ~/b":      "[p t1~ab and t1~cd, ~/a ~/b]\n",
 		"[a](https://example.com/?q=1)": "[p [a href=https://example.com/?q=1 a]]\n",
 		"https://example.com":           "[p [a href=https://example.com https://example.com]]\n",
 		"|a|b|\n|:-|-:|\n|1|2|":         "[table \n[thead \n[tr \n[th align=left a]\n[th align=right b]\n]\n]\n[tbody \n[tr \n[td align=left 1]\n[td align=right 2]\n]\n]\n]\n",

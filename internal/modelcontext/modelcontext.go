@@ -33,10 +33,7 @@ func Describe(agentName string, req llm.Request, newest []store.Message, at even
 
 // Transcript returns the messages that at selects, newest first.
 func Transcript(ctx context.Context, s store.Reader, key store.Key, at event.ModelContext) ([]store.Message, error) {
-	if at.Question == "" {
-		return store.Transcript(ctx, s, key, at.Head, at.Limit)
-	}
-	return store.Transcript(ctx, s, key, at.Head, at.Limit, at.Question)
+	return store.Transcript(ctx, s, key, store.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question})
 }
 
 // parts refers to shown where the conversation repeats it.

@@ -225,12 +225,20 @@ func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
 	switch {
 	case err == nil:
 		list = append(list, cmd)
-	case slices.ContainsFunc(c.Agents, func(a agent.Agent) bool { return slices.Contains(a.Tools, config.ShellCmd) }):
+	case named(c, config.ShellCmd):
 		return nil, Usagef("tools.shell_cmd: %w", err)
 	default:
-		log.Info("shell_cmd is not available; no agent lists it", "error", err)
+		log.Info("shell_cmd is not available; nothing names it", "error", err)
 	}
 	return list, nil
+}
+
+// named reports whether an agent, an approval rule or a hook names a tool.
+func named(c *config.Config, name string) bool {
+	has := func(names []string) bool { return slices.Contains(names, name) }
+	return slices.ContainsFunc(c.Agents, func(a agent.Agent) bool { return has(a.Tools) }) ||
+		slices.ContainsFunc(c.ApprovalRules, func(r approval.Rule) bool { return has(r.Tools) }) ||
+		slices.ContainsFunc(c.Hooks, func(h hook.Hook) bool { return has(h.Filter.Tools) })
 }
 
 func shellTool(s config.Shell) (tool.Tool, error) {

@@ -76,7 +76,7 @@ type From struct {
 
 // Open opens a reader of a thread's events. It does not check that the thread exists.
 func (p Projection[E]) Open(ctx context.Context, key store.Key, from From) (*Reader[E], error) {
-	r, err := p.Feed.Open(ctx, key, feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite, Records: records})
+	r, err := p.Feed.Open(ctx, key, feed.From{Cursor: from.Cursor.Cursor, Now: from.Now, Finite: from.Finite, Starts: true, Records: records})
 	if err != nil {
 		return nil, err
 	}

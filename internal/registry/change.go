@@ -29,9 +29,12 @@ type Change struct {
 
 // Save stores a definition, which applies from the next model call on. Created reports that none
 // was stored before. Saving the newest definition again makes no new version. Errors are those of
-// [agent.Agent.Validate], a [*TooLargeError], or the store's.
+// [agent.Agent.Validate], an event.FieldError about a name, a [*TooLargeError], or the store's.
 func (r *Registry) Save(ctx context.Context, namespace string, a agent.Agent, c Change) (e Entry, created bool, err error) {
 	if err := a.Validate(); err != nil {
+		return Entry{}, false, err
+	}
+	if err := r.known.Agent(a).First(); err != nil {
 		return Entry{}, false, err
 	}
 	definition, err := a.MarshalJSON()

@@ -15,7 +15,7 @@ import (
 
 func TestSave(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept)
+	r := registry.New(configured, kept, nil)
 	save := func(text string, after int) (registry.Entry, bool) {
 		t.Helper()
 		e, created, err := r.Save(t.Context(), ns, edited("clerk", text), registry.Change{By: "ann", After: after})
@@ -51,7 +51,7 @@ func TestSave(t *testing.T) {
 
 func TestSaveRefused(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept)
+	r := registry.New(configured, kept, nil)
 	bad := edited("clerk", "x")
 	bad.Limits.MaxSteps = 5000
 	_, _, err := r.Save(t.Context(), ns, bad, registry.Change{After: -1})
@@ -67,7 +67,7 @@ func TestSaveRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, changes)
 
-	_, _, err = registry.New(configured, broken{}).Save(t.Context(), ns, edited("clerk", "x"), registry.Change{After: -1})
+	_, _, err = registry.New(configured, broken{}, nil).Save(t.Context(), ns, edited("clerk", "x"), registry.Change{After: -1})
 	require.ErrorIs(t, err, errDown)
 }
 
@@ -86,7 +86,7 @@ func (o *overtaken) SaveAgent(ctx context.Context, namespace string, v store.Age
 
 func TestSaveOvertaken(t *testing.T) {
 	kept := &overtaken{Store: newStore(t)}
-	r := registry.New(agent.Fixed{}, kept)
+	r := registry.New(agent.Fixed{}, kept, nil)
 	put(t, kept, edited("clerk", "one"))
 	kept.quicker = func() { put(t, kept.Store, edited("clerk", "theirs")) }
 	_, _, err := r.Save(t.Context(), ns, edited("clerk", "mine"), registry.Change{After: 1})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -41,6 +42,7 @@ type Entry struct {
 type Registry struct {
 	configured agent.Source
 	kept       store.Agents
+	known      names.Known
 }
 
 var (
@@ -48,12 +50,13 @@ var (
 	_ agent.Lister = (*Registry)(nil)
 )
 
-// New returns a registry. Configured may be nil; if it is a Registry, New returns it.
-func New(configured agent.Source, kept store.Agents) *Registry {
+// New returns a registry. Configured may be nil; if it is a Registry, New returns it. Tools are the
+// names of the tools that agents may have; nil = not known.
+func New(configured agent.Source, kept store.Agents, tools []string) *Registry {
 	if r, ok := configured.(*Registry); ok {
 		return r
 	}
-	return &Registry{configured: configured, kept: kept}
+	return &Registry{configured: configured, kept: kept, known: names.Known{Tools: tools}}
 }
 
 // Agent implements [agent.Source]. The default agent is the configured one, with its stored
@@ -89,7 +92,7 @@ func (r *Registry) Find(ctx context.Context, namespace, name string) (Entry, err
 	case err != nil:
 		return Entry{}, err
 	}
-	return Entry{Agent: configured, Source: Configured}, nil
+	return checked(Entry{Agent: configured, Source: Configured}), nil
 }
 
 func (r *Registry) base(ctx context.Context, namespace, name string) (agent.Agent, error) {
@@ -142,7 +145,7 @@ func (r *Registry) List(ctx context.Context, namespace string) ([]Entry, error) 
 	}
 	out := make([]Entry, 0, len(configured)+len(kept))
 	for _, a := range configured {
-		out = append(out, Entry{Agent: a, Source: Configured})
+		out = append(out, checked(Entry{Agent: a, Source: Configured}))
 	}
 	for _, v := range kept {
 		at := slices.IndexFunc(configured, func(a agent.Agent) bool { return strings.EqualFold(a.Name, v.Name) })
@@ -180,6 +183,19 @@ func entry(v store.AgentVersion) Entry {
 		return e
 	}
 	e.Agent = a
+	return checked(e)
+}
+
+// checked rejects an agent with a policy for a tool that the agent does not have: it may be meant for
+// one that the agent does have. Tools that do not exist are no danger: calls of them fail.
+func checked(e Entry) Entry {
+	if err := (names.Known{}).Agent(e.Agent).First(); err != nil {
+		of := "the configuration"
+		if e.Source == Stored {
+			of = fmt.Sprintf("version %d in the store", e.Version)
+		}
+		e.Agent, e.Problem = agent.Agent{Name: e.Name}, fmt.Errorf("agent %q, %s: %w", e.Name, of, err)
+	}
 	return e
 }
 

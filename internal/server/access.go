@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // public is the role of routes without authentication. Their handlers may still ask for the
@@ -44,6 +42,7 @@ type access struct {
 	interval      time.Duration
 	logger        *slog.Logger
 	slots         *slots
+	identities    identities
 
 	// routes maps the patterns of the mux to their routes.
 	routes map[string]route
@@ -144,8 +143,15 @@ func (a *access) authenticate(r *http.Request, role auth.Role) (auth.Principal, 
 		return p, &forbiddenError{fmt.Sprintf("%s belongs to another namespace than this API", who(p))}
 	case !p.Roles.Has(role):
 		return p, &forbiddenError{fmt.Sprintf("this needs the role %s; %s has %s", role, who(p), cmp.Or(strings.Join(p.Roles.Strings(), ", "), "none"))}
+	case p.Name == "" || role == auth.RoleRead || role == auth.RoleAdmin:
+		// Readers do not speak, and administrators may resolve the conflict of names.
+		return p, nil
 	}
-	return p, nil
+	err = a.identities.validateKey(r.Context(), p.Name)
+	if is[*event.FieldError](err) {
+		err = &forbiddenError{who(p) + " cannot act, since an agent has its name: rename one of them"}
+	}
+	return p, err
 }
 
 func who(p auth.Principal) string {
@@ -225,99 +231,3 @@ type endedError struct{ err error }
 
 func (e *endedError) Error() string { return e.err.Error() }
 func (e *endedError) Unwrap() error { return e.err }
-
-// actor returns the name of the person or client that acts. It is the principal's name; a request
-// that states another name is rejected. Without a principal, it is the stated name or, by default,
-// byDefault.
-func actor(ctx context.Context, location, given, byDefault string) (string, error) {
-	name := auth.FromContext(ctx).Name
-	switch {
-	case name == "" && given == "":
-		return byDefault, nil
-	case name == "":
-		return given, refuseField(location, event.ValidateName("", given))
-	case given != "" && given != name:
-		return "", refuse(http.StatusForbidden, location, fmt.Sprintf("must be %q, the authenticated principal; omit it", name))
-	}
-	return name, nil
-}
-
-// publishedBy is the metadata key of an environment event for the principal that published it.
-const publishedBy = "published_by"
-
-// attributed returns the environment event with its publisher in the metadata.
-func attributed(ctx context.Context, at string, e event.EnvEvent) (event.EnvEvent, error) {
-	name := auth.FromContext(ctx).Name
-	if name == "" {
-		return e, nil
-	}
-	given := ""
-	if raw, ok := e.Metadata.Extra[publishedBy]; ok && json.Unmarshal(raw, &given) != nil {
-		return e, refuse(http.StatusUnprocessableEntity, at+"metadata."+publishedBy, "must be text")
-	}
-	if _, err := actor(ctx, at+"metadata."+publishedBy, given, ""); err != nil {
-		return e, err
-	}
-	raw, err := json.Marshal(name)
-	if err != nil {
-		return e, err
-	}
-	e.Metadata.Extra = maps.Clone(e.Metadata.Extra)
-	if e.Metadata.Extra == nil {
-		e.Metadata.Extra = map[string]json.RawMessage{}
-	}
-	e.Metadata.Extra[publishedBy] = raw
-	if e.Type == event.TypeUserQuery {
-		e.Payload, err = actorIn(ctx, at+"payload", "userId", e.Payload)
-	}
-	return e, err
-}
-
-// attributeSchedule makes the principal the sender of a schedule's posts.
-func attributeSchedule(ctx context.Context, s *signals.Schedule) (err error) {
-	if s.Message != nil {
-		if s.Message.SenderID, err = actor(ctx, "body.message.sender", s.Message.SenderID, ""); err != nil {
-			return err
-		}
-	}
-	if s.Event != nil {
-		*s.Event, err = attributed(ctx, "body.event.", *s.Event)
-	}
-	return err
-}
-
-// needs returns an error unless the principal has a role that only a part of the route requires.
-func needs(ctx context.Context, role auth.Role, location string) error {
-	if p := auth.FromContext(ctx); p.Kind != "" && !p.Roles.Has(role) {
-		return refuse(http.StatusForbidden, location, fmt.Sprintf("needs the role %s; %s has %s", role, who(p), strings.Join(p.Roles.Strings(), ", ")))
-	}
-	return nil
-}
-
-// actorIn sets the actor in a field of a JSON object. It does not change other JSON values.
-func actorIn(ctx context.Context, location, field string, object json.RawMessage) (json.RawMessage, error) {
-	if auth.FromContext(ctx).Name == "" {
-		return object, nil
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(object, &fields) != nil || fields == nil {
-		return object, nil
-	}
-	given := ""
-	for key, raw := range fields {
-		switch {
-		case key == field && string(raw) != "null" && json.Unmarshal(raw, &given) != nil:
-			return nil, refuse(http.StatusUnprocessableEntity, location+"."+field, "must be text")
-		case key != field && strings.EqualFold(key, field):
-			return nil, refuse(http.StatusUnprocessableEntity, location, fmt.Sprintf("unknown field %.64q: it is written %s", key, field))
-		}
-	}
-	name, err := actor(ctx, location+"."+field, given, "")
-	if err != nil {
-		return nil, err
-	}
-	if fields[field], err = json.Marshal(name); err != nil {
-		return nil, err
-	}
-	return json.Marshal(fields)
-}

@@ -22,6 +22,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/webhook"
 )
 
@@ -253,6 +254,72 @@ func TestActors(t *testing.T) {
 	published := w.threads.events.posts["t1"][0]
 	assert.JSONEq(t, `{"sessionId":"t1","content":"x","userId":"ann"}`, string(published.Payload))
 	assert.Contains(t, string(published.Metadata), `"published_by":"ann"`)
+}
+
+// TestSenderTypes: only the role send-as sends messages that are not a person's.
+func TestSenderTypes(t *testing.T) {
+	w := newWorld(t, withBadges)
+	w.threads.schedules.has = map[string]signals.ScheduleView{}
+	require.Equal(t, http.StatusCreated, w.call("POST", "/v1/threads", object{"id": "t1"}, bearer("ann post")...).status)
+	schedule := func(sender string) object {
+		return object{"threadId": "t1", "every": "1h", "message": object{"content": "x", "senderType": sender}}
+	}
+	for _, c := range []struct {
+		method, path, location string
+		body                   func(sender string) object
+	}{
+		{"POST", "/v1/threads/t1/queue", "body.payload.senderType", func(sender string) object {
+			return object{"type": "message", "payload": object{"senderType": sender, "content": "x"}}
+		}},
+		{"POST", "/v1/schedules", "body.message.senderType", schedule},
+		{"PUT", "/v1/schedules/s1", "body.message.senderType", schedule},
+	} {
+		for _, sender := range []string{"agent", "tool", "system"} {
+			got := w.call(c.method, c.path, c.body(sender), bearer("ann read post approve operate")...)
+			assert.Equal(t, []string{c.location}, got.problem(t, http.StatusForbidden), got.text)
+		}
+	}
+	require.Empty(t, w.threads.posts)
+	for _, sender := range []string{"user", "agent", "tool", "system"} {
+		w.call("POST", "/v1/threads/t1/queue", object{"type": "message", "payload": object{"senderType": sender, "content": "x"}}, bearer("ann operate send-as")...).ok(t, http.StatusAccepted)
+		w.call("POST", "/v1/schedules", schedule(sender), bearer("ann operate send-as")...).ok(t, http.StatusCreated)
+	}
+	require.Len(t, w.threads.posts, 4)
+}
+
+// TestNamesOfKeysAndAgents: nobody has the name of an agent, whichever came first.
+func TestNamesOfKeysAndAgents(t *testing.T) {
+	configured := auth.TokenFor("ci")
+	w := newWorld(t, func(c *server.Config) {
+		keys, err := auth.NewKeys(auth.KeysConfig{Store: c.Store, Keys: []auth.Key{{Name: "ci", Roles: auth.Roles{auth.RoleAdmin}, Hash: configured.Hash()}}})
+		require.NoError(t, err)
+		c.Authenticator = keys
+	})
+	root := bearer(configured.Reveal())
+	create := func(name string, roles ...string) answer {
+		return w.call("POST", "/v1/keys", object{"name": name, "roles": roles}, root...)
+	}
+	secret := func(got answer) []string { return bearer(got.ok(t, http.StatusCreated).body["token"].(string)) }
+	ann := secret(create("ann", "read", "post", "approve", "operate", "send-as"))
+	assert.Equal(t, []string{"body.name"}, create("BOT", "post").problem(t, 422), "a configured agent")
+	w.call("PUT", "/v1/agents/clerk", object{"model": "demo/demo"}, root...).ok(t, http.StatusCreated)
+	assert.Equal(t, []string{"body.name"}, create("clerk", "post").problem(t, 422), "a stored agent")
+	for _, name := range []string{"Ann", "ci"} {
+		assert.Equal(t, []string{"path.name"}, w.call("PUT", "/v1/agents/"+name, object{"model": "demo/demo"}, root...).problem(t, 422), name)
+	}
+
+	// An agent that another way has given the name, such as the configuration of a worker.
+	_, err := w.store.SaveAgent(w.ctx, "default", store.AgentVersion{Name: "Ann", Definition: []byte(`{"name":"Ann","model":"demo/demo"}`), By: "x"}, -1)
+	require.NoError(t, err)
+	for _, o := range operations(t, w) {
+		if o.role == auth.RoleRead || o.role == auth.RoleAdmin || o.role == "" {
+			continue
+		}
+		got := w.call(o.method, o.target(), object{}, ann...)
+		assert.Equal(t, http.StatusForbidden, got.status, o.id)
+		assert.Contains(t, got.text, "an agent has its name", o.id)
+	}
+	w.call("GET", "/v1/threads", nil, ann...).ok(t, http.StatusOK)
 }
 
 // TestPartsNeedTheirRoles: what a route does on demand needs the role of that as well.

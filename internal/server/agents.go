@@ -105,7 +105,7 @@ func (h *agentHandlers) registerAgents() {
 		Summary: "Store an agent's definition, replacing the previous one",
 		Description: "It takes effect with the next model call, also in running threads, and overrides a configured agent of the same name. " +
 			"Omitted fields get their defaults. Storing the current definition again makes no new version. " +
-			"Tools and providers of models are not made by it: warnings say which the workers do not have.",
+			"Its tools must exist, and its policies and rules must name its tools. Warnings say which provider or tool the workers do not have.",
 		Errors:    []int{400, 409, 413, 503},
 		Responses: map[string]*huma.Response{"201": {Description: "Created: none was stored before"}},
 	}, h.putAgent)
@@ -158,6 +158,9 @@ func (h *agentHandlers) putAgent(ctx context.Context, in *putAgentInput) (*agent
 	}
 	a, err := in.agent()
 	if err != nil {
+		return nil, h.agentProblem(ctx, err)
+	}
+	if err := h.access.identities.validateAgent(ctx, a.Name); err != nil {
 		return nil, h.agentProblem(ctx, err)
 	}
 	e, created, err := h.agents.Save(ctx, h.namespace, a, change)

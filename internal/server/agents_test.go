@@ -205,36 +205,54 @@ func TestAgentMistakes(t *testing.T) {
 }
 
 func TestAgentWarnings(t *testing.T) {
-	body := object{"model": "acme/large", "tools": []string{"clock", "rm"}}
+	body := object{"model": "acme/large", "tools": []string{"clock"}}
 	t.Run("of what the workers do not have", func(t *testing.T) {
 		w := agentWorld(t, func(c *server.Config) { c.Tools, c.Models = []string{"clock"}, []string{"demo"} })
-		want := []any{
-			`model: there is no provider "acme", so that the agent cannot answer; there are demo`,
-			`tools[1]: there is no tool "rm"; the agent does without`,
-		}
+		want := []any{`model: there is no provider "acme", so that the agent cannot answer; there are demo`}
 		require.Equal(t, want, w.putAgent("bot", body, 201).body["warnings"])
 		require.Equal(t, want, w.call("GET", "/v1/agents/bot", nil).body["warnings"])
 		require.NotContains(t, w.putAgent("bot", object{"model": "demo/x", "tools": []string{"clock"}}, 200).body, "warnings")
 	})
-	t.Run("of policies and rules that are for no tool", func(t *testing.T) {
-		w := agentWorld(t, func(c *server.Config) { c.Tools = []string{"clock", "task"} })
-		got := w.putAgent("bot", object{
-			"model": "demo/x", "tools": []string{"clock", "rm"},
-			"approvals": object{"*": "always", "Clock": "deny", "clok": "deny", "rm": "deny", "task": "never"},
-			"approvalRules": []object{
-				{"name": "a", "effect": "deny", "tools": []string{"CLOCK", "clok", "*"}},
-				{"name": "b", "effect": "deny", "tools": []string{"rm", "task"}},
-			},
-		}, 201)
-		require.Equal(t, []any{
-			`tools[1]: there is no tool "rm"; the agent does without`,
-			`approvals.Clock: there is no tool "Clock"; the policy is for no call. Upper and lower case differ here, and the tool is called "clock"`,
-			`approvals.clok: there is no tool "clok"; the policy is for no call`,
-			`approvalRules[0].tools[1]: there is no tool "clok"; the rule sees no call of it`,
-		}, got.body["warnings"], "rm is the agent's own, and of that it is warned once")
+	t.Run("of a tool that is gone", func(t *testing.T) {
+		w := agentWorld(t, func(c *server.Config) { c.Tools = []string{"clock"} })
+		definition := `{"name":"bot","model":"demo/x","tools":["clack"],"approvals":{"clack":"always"}}`
+		_, err := w.store.SaveAgent(w.ctx, "default", store.AgentVersion{Name: "bot", Definition: []byte(definition)}, -1)
+		require.NoError(t, err)
+		require.Equal(t, []any{`tools[0]: unknown tool "clack"; did you mean "clock"?; calls of it fail`}, w.call("GET", "/v1/agents/bot", nil).body["warnings"])
 	})
 	t.Run("none, where that is not known", func(t *testing.T) {
 		require.NotContains(t, agentWorld(t).putAgent("bot", body, 201).body, "warnings")
+	})
+}
+
+// TestAgentNames: names that mean nothing are not stored, and a stored policy for a tool that the agent
+// does not have keeps the agent from running.
+func TestAgentNames(t *testing.T) {
+	for name, c := range map[string]struct {
+		body           object
+		location, says string
+	}{
+		"a tool":                {object{"tools": []string{"clock", "clok"}}, "body.tools[1]", `unknown tool "clok"; did you mean "clock"?`},
+		"a policy":              {object{"tools": []string{"clock"}, "approvals": object{"Clock": "deny"}}, "body.approvals.Clock", "(upper and lower case differ)"},
+		"a policy for no own":   {object{"tools": []string{"clock"}, "approvals": object{"task": "deny"}}, "body.approvals.task", "the agent does not have the tool"},
+		"a rule":                {object{"tools": []string{"clock"}, "approvalRules": []object{{"name": "a", "effect": "deny", "tools": []string{"*", "clok"}}}}, "body.approvalRules[0].tools[1]", `did you mean "clock"?`},
+		"a rule for an other's": {object{"approvalRules": []object{{"name": "a", "effect": "deny", "agents": []string{"zoe"}}}}, "body.approvalRules[0].agents[0]", "its own calls only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := agentWorld(t, func(c *server.Config) { c.Tools = []string{"clock", "task"} })
+			c.body["model"] = "demo/x"
+			got := w.call("PUT", "/v1/agents/bot", c.body)
+			got.refused(t, 422, c.says)
+			require.Contains(t, got.text, c.location)
+			require.Equal(t, "configured", w.call("GET", "/v1/agents/bot", nil).body["source"], "nothing is stored")
+		})
+	}
+	t.Run("as stored by others", func(t *testing.T) {
+		w := agentWorld(t)
+		definition := `{"name":"bot","model":"demo/x","tools":["pay_back"],"approvals":{"refund":"always"}}`
+		_, err := w.store.SaveAgent(w.ctx, "default", store.AgentVersion{Name: "bot", Definition: []byte(definition)}, -1)
+		require.NoError(t, err)
+		require.Contains(t, w.call("GET", "/v1/agents/bot", nil).body["problem"], `approvals.refund: unknown tool "refund"`)
 	})
 }
 

@@ -2,11 +2,11 @@ package server
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/store"
 )
@@ -32,46 +32,16 @@ func (h *agentHandlers) agentDetail(e registry.Entry) agent.Detail {
 	return out
 }
 
-// agentWarnings lists the tools and providers that an agent names and the workers do not have. They
-// are not errors, since the next release of the workers may have them.
+// agentWarnings lists the tools and providers that an agent names and the workers do not have, or no
+// longer.
 func (h *agentHandlers) agentWarnings(a agent.Agent) []string {
 	var out []string
 	provider, _, _ := strings.Cut(a.Model, "/")
 	if h.models != nil && !slices.Contains(h.models, provider) {
 		out = append(out, fmt.Sprintf("model: there is no provider %q, so that the agent cannot answer; there are %s", provider, strings.Join(h.models, ", ")))
 	}
-	if h.tools == nil {
-		return out
-	}
-	for i, name := range a.Tools {
-		if !slices.Contains(h.tools, name) {
-			out = append(out, fmt.Sprintf("tools[%d]: there is no tool %q; the agent does without", i, name))
-		}
-	}
-	return append(out, policyWarnings(a, slices.Concat(h.tools, a.Tools))...)
-}
-
-// policyWarnings lists the policies and rules of an agent that match none of these tools and so
-// have no effect.
-func policyWarnings(a agent.Agent, tools []string) []string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(a.Approvals)) {
-		if name == "*" || slices.Contains(tools, name) {
-			continue
-		}
-		warning := fmt.Sprintf("approvals.%s: there is no tool %q; the policy is for no call", name, name)
-		if at := slices.IndexFunc(tools, func(tool string) bool { return strings.EqualFold(tool, name) }); at >= 0 {
-			warning += fmt.Sprintf(". Upper and lower case differ here, and the tool is called %q", tools[at])
-		}
-		out = append(out, warning)
-	}
-	for i, r := range a.ApprovalRules {
-		for j, name := range r.Tools {
-			// Rules match names case-insensitively.
-			if name != "*" && !slices.ContainsFunc(tools, func(tool string) bool { return strings.EqualFold(tool, name) }) {
-				out = append(out, fmt.Sprintf("approvalRules[%d].tools[%d]: there is no tool %q; the rule sees no call of it", i, j, name))
-			}
-		}
+	for _, p := range (names.Known{Tools: h.tools}).Agent(a) {
+		out = append(out, fmt.Sprintf("%s: %s; calls of it fail", p.Field, p.Problem))
 	}
 	return out
 }

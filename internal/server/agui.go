@@ -26,14 +26,14 @@ type aguiHandlers struct{ *chatHandlers }
 type runInput struct {
 	ThreadID string        `json:"threadId" doc:"The thread, which is opened if it does not exist"`
 	RunID    string        `json:"runId" doc:"The run; the events repeat it"`
-	Messages []runMessage  `json:"messages,omitempty" doc:"The client's messages. The last one is posted if it is the user's; results of calls that wait for the client are taken. The client does not get again what is in them"`
-	Resume   []resumeEntry `json:"resume,omitempty" doc:"Answers to interrupts"`
+	Messages []runMessage  `json:"messages,omitempty" maxItems:"10000" doc:"The client's messages. The last one is posted if it is the user's; results of calls that wait for the client are taken. The client does not get again what is in them"`
+	Resume   []resumeEntry `json:"resume,omitempty" maxItems:"1000" doc:"Answers to interrupts"`
 	Props    runProps      `json:"forwardedProps,omitempty" doc:"Options of the post"`
 }
 
 type runProps struct {
-	Agents []string `json:"agents,omitempty" doc:"The agents of a new thread. Default: the default agent"`
-	Sender string   `json:"sender,omitempty" doc:"Who writes or decides, without API keys. Default: user"`
+	Agents []string `json:"agents,omitempty" maxItems:"100" doc:"The agents of a new thread. Default: the default agent"`
+	Sender string   `json:"sender,omitempty" doc:"Who writes or decides, without API keys. A decision needs a name. Default: user"`
 	PostOptions
 }
 
@@ -45,7 +45,7 @@ type runMessage struct {
 	Error      string          `json:"error,omitempty" doc:"Of a result: why the call failed"`
 	ToolCalls  []struct {
 		ID string `json:"id" doc:"The call"`
-	} `json:"toolCalls,omitempty" doc:"Of an assistant message"`
+	} `json:"toolCalls,omitempty" maxItems:"1000" doc:"Of an assistant message"`
 }
 
 type resumeEntry struct {
@@ -55,12 +55,18 @@ type resumeEntry struct {
 }
 
 type resumePayload struct {
-	Approved   bool              `json:"approved" doc:"Whether the call may run"`
+	Approved   *bool             `json:"approved,omitempty" doc:"Whether the call may run. Required with the status resolved"`
 	Reason     string            `json:"reason,omitempty" doc:"Why; the agent is told of a denial"`
 	EditedArgs json.RawMessage   `json:"editedArgs,omitempty" doc:"The arguments that run instead"`
 	Scope      event.Scope       `json:"scope,omitempty" doc:"once, session or pattern. Default: once"`
 	Pattern    map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument"`
 }
+
+// The statuses of a [resumeEntry].
+const (
+	resolved  = "resolved"
+	cancelled = "cancelled"
+)
 
 func (h *aguiHandlers) registerAGUI() {
 	for _, one := range []struct {
@@ -181,12 +187,22 @@ func (h *aguiHandlers) show(ctx context.Context, in *runInput, at answer, known 
 // answers returns what the client says about calls.
 func (in *runInput) answers() ([]callAnswer, error) {
 	var out []callAnswer
-	for _, entry := range in.Resume {
+	for i, entry := range in.Resume {
+		at := fmt.Sprintf("resume[%d].", i)
+		approved := entry.Payload.Approved
+		switch {
+		case entry.Status != resolved && entry.Status != cancelled:
+			return nil, refuse(http.StatusUnprocessableEntity, at+"status", fmt.Sprintf("%.32q is neither %s nor %s", entry.Status, resolved, cancelled))
+		case entry.Status == resolved && approved == nil:
+			return nil, refuse(http.StatusUnprocessableEntity, at+"payload.approved", "is required with the status resolved")
+		case entry.Status == cancelled && approved != nil && *approved:
+			return nil, refuse(http.StatusUnprocessableEntity, at+"payload.approved", "is true, but the status cancelled denies")
+		}
 		d := &signals.Decide{Decision: event.DecisionDeny, Reason: entry.Payload.Reason}
-		if entry.Status == "resolved" && entry.Payload.Approved {
+		if approved != nil && *approved {
 			d.Decision, d.Scope, d.Pattern, d.Args = event.DecisionApprove, entry.Payload.Scope, entry.Payload.Pattern, entry.Payload.EditedArgs
 		}
-		out = append(out, callAnswer{callID: entry.InterruptID, decision: d})
+		out = append(out, callAnswer{id: entry.InterruptID, decision: d})
 	}
 	for _, m := range in.Messages {
 		if m.Role != "tool" {
@@ -200,7 +216,7 @@ func (in *runInput) answers() ([]callAnswer, error) {
 		if m.Error != "" {
 			result.Output, result.IsError = m.Error, true
 		}
-		out = append(out, callAnswer{callID: m.ToolCallID, result: result})
+		out = append(out, callAnswer{id: m.ToolCallID, result: result})
 	}
 	return out, nil
 }
@@ -214,7 +230,7 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	if open != nil {
 		return in.wire(nil).whole(uistream.Chunk{Type: "start"}, uistream.Chunk{Type: "error", ErrorText: fmt.Sprintf(
 			"%s waits for a decision on its call of %s: answer the interrupt %s with resume, or say in forwardedProps.onWaiting what becomes of it",
-			open.Agent, open.ToolName, open.ToolCallID)}), nil
+			open.Agent, open.ToolName, uistream.ApprovalID(open))}), nil
 	}
 	content, err := m.text()
 	if err != nil {
@@ -267,9 +283,12 @@ func (m runMessage) text() (string, error) {
 	if json.Unmarshal(m.Content, &text) == nil {
 		return text, nil
 	}
-	var parts []struct{ Type, Text string }
-	if json.Unmarshal(m.Content, &parts) != nil {
-		return "", refuse(http.StatusUnprocessableEntity, "messages.content", "is neither text nor parts")
+	var parts []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if err := event.DecodeJSON("content", m.Content, &parts); err != nil {
+		return "", refuse(http.StatusUnprocessableEntity, "messages.content", "is neither text nor parts: "+err.Error())
 	}
 	for _, p := range parts {
 		if p.Type != "text" {
@@ -287,11 +306,11 @@ func (h *aguiHandlers) turnOf(ctx context.Context, threadID, callID string) (*ev
 		return nil, err
 	}
 	for _, r := range records {
-		var p struct {
-			ToolCallID string `json:"toolCallId"`
-		}
-		if json.Unmarshal(r.Payload, &p) == nil && p.ToolCallID == callID {
-			return h.record(ctx, threadID, r.EventID)
+		var p event.ApprovalRequest // a client call has its id in the same field
+		if json.Unmarshal(r.Payload, &p) == nil && (p.ToolCallID == callID || uistream.ApprovalID(&p) == callID) {
+			if turn, err := h.record(ctx, threadID, r.EventID); turn != nil || err != nil {
+				return turn, err
+			}
 		}
 	}
 	return nil, refuse(http.StatusNotFound, "resume.interruptId", "is no call of this thread")

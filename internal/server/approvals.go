@@ -68,7 +68,7 @@ func (h *approvalHandlers) registerApprovals() {
 		Summary: "Approve or deny a tool call",
 		Description: "Repeating a decision is already_resolved. A call with a conflicting decision, or that is not the one that " +
 			"the request describes, is a 409; one on which this person may not decide is a 403. The problem document then has " +
-			"result: conflict, mismatch or not_allowed. by is the name of the API key, or without one what the client says.",
+			"result: conflict, mismatch or not_allowed. by is the name of the API key; without one it is required.",
 		Errors: []int{400, 403, 404, 409, 413, 503},
 	}, h.decide)
 }
@@ -105,7 +105,7 @@ func (in *decideInput) decision(ctx context.Context) (signals.Decide, error) {
 	d := in.Body.Decide
 	d.ToolCallID = in.ToolCallID
 	var err error
-	if d.By, err = actor(ctx, "body.by", d.By, byAPI); err != nil {
+	if d.By, err = person(ctx, "body.by", d.By); err != nil {
 		return d, err
 	}
 	var text *string

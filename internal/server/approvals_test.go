@@ -121,12 +121,13 @@ func TestApprovals(t *testing.T) {
 	says := func() signals.Decide { return w.threads.approvals.decided[len(w.threads.approvals.decided)-1] }
 	assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.DecisionDeny, Reason: "no", By: "ann"}, says())
 	w.threads.approvals.outcome = signals.DecideAccepted
-	w.call("POST", path, object{"decision": "approve"})
-	assert.Equal(t, "api", says().By)
+	for _, by := range []any{nil, "", "api", "Human", "threadmill"} {
+		assert.Equal(t, []string{"body.by"}, w.call("POST", path, object{"decision": "approve", "by": by}).problem(t, 422), by)
+	}
 	assert.Equal(t, []string{"body.decision"}, w.call("POST", path, object{"decision": "maybe"}).problem(t, 422))
 	assert.Equal(t, []string{"body.scope"}, w.call("POST", path, object{"decision": "deny", "scope": "ever"}).problem(t, 422))
-	w.call("POST", "/v1/threads/nobody/approvals/c1", object{"decision": "deny"}).problem(t, 404)
-	w.call("POST", "/v1/threads/gone/approvals/c1", object{"decision": "deny"}).problem(t, 409)
+	w.call("POST", "/v1/threads/nobody/approvals/c1", object{"decision": "deny", "by": "ann"}).problem(t, 404)
+	w.call("POST", "/v1/threads/gone/approvals/c1", object{"decision": "deny", "by": "ann"}).problem(t, 409)
 }
 
 func TestDecideInFull(t *testing.T) {
@@ -147,41 +148,41 @@ func TestDecideInFull(t *testing.T) {
 		}, says())
 	})
 	t.Run("a pattern", func(t *testing.T) {
-		w.call("POST", path, object{"decision": "approve", "scope": "pattern", "pattern": object{"path": "docs/**"}}).ok(t, http.StatusOK)
+		w.call("POST", path, object{"by": "ann", "decision": "approve", "scope": "pattern", "pattern": object{"path": "docs/**"}}).ok(t, http.StatusOK)
 		assert.Equal(t, event.ScopePattern, says().Scope)
 		assert.Equal(t, map[string]string{"path": "docs/**"}, says().Pattern)
 	})
 	t.Run("S4-93 other arguments, to the letter", func(t *testing.T) {
-		w.call("POST", path, `{"decision":"approve","args":{"n":1.50,"big":12345678901234567890}}`).ok(t, http.StatusOK)
+		w.call("POST", path, `{"by":"ann","decision":"approve","args":{"n":1.50,"big":12345678901234567890}}`).ok(t, http.StatusOK)
 		assert.Equal(t, `{"n":1.50,"big":12345678901234567890}`, string(says().Args))
 	})
 	t.Run("arguments as the request has them", func(t *testing.T) {
-		w.call("POST", path, object{"decision": "approve", "toolArgs": `{"command":"ls"}`}).ok(t, http.StatusOK)
+		w.call("POST", path, object{"by": "ann", "decision": "approve", "toolArgs": `{"command":"ls"}`}).ok(t, http.StatusOK)
 		assert.Equal(t, `{"command":"ls"}`, string(says().ToolArgs))
 	})
 	t.Run("one of several", func(t *testing.T) {
 		w.threads.approvals.missing = 2
-		assert.JSONEq(t, `{"result":"accepted","missing":2}`, w.call("POST", path, object{"decision": "approve"}).text)
+		assert.JSONEq(t, `{"result":"accepted","missing":2}`, w.call("POST", path, object{"by": "ann", "decision": "approve"}).text)
 	})
 	sent := len(w.threads.approvals.decided)
 	for name, test := range map[string]struct {
 		body     any
 		location string
 	}{
-		"a denial is for once":              {object{"decision": "deny", "scope": "session"}, "body.scope"},
-		"a pattern without globs":           {object{"decision": "approve", "scope": "pattern"}, "body.pattern"},
-		"globs without the scope":           {object{"decision": "approve", "pattern": object{"a": "b"}}, "body.pattern"},
-		"an empty glob":                     {object{"decision": "approve", "scope": "pattern", "pattern": object{"a": ""}}, "body.pattern.a"},
-		"arguments of a denial":             {object{"decision": "deny", "args": object{}}, "body.args"},
-		"arguments that are granted":        {object{"decision": "approve", "scope": "session", "args": object{}}, "body.args"},
-		"arguments that are no object":      {object{"decision": "approve", "args": []int{1}}, "body.args"},
-		"arguments that are too many":       {object{"decision": "approve", "args": object{"a": strings.Repeat("x", 64<<10)}}, "body.args"},
-		"arguments as text that is no JSON": {object{"decision": "approve", "toolArgs": "ls -l"}, "body.toolArgs"},
-		"arguments that are null":           {object{"decision": "approve", "toolArgs": nil}, "body.toolArgs"},
-		"arguments as empty text":           {object{"decision": "approve", "toolArgs": ""}, "body.toolArgs"},
-		"a round before the first":          {object{"decision": "approve", "round": -1}, "body.round"},
+		"a denial is for once":              {object{"by": "ann", "decision": "deny", "scope": "session"}, "body.scope"},
+		"a pattern without globs":           {object{"by": "ann", "decision": "approve", "scope": "pattern"}, "body.pattern"},
+		"globs without the scope":           {object{"by": "ann", "decision": "approve", "pattern": object{"a": "b"}}, "body.pattern"},
+		"an empty glob":                     {object{"by": "ann", "decision": "approve", "scope": "pattern", "pattern": object{"a": ""}}, "body.pattern.a"},
+		"arguments of a denial":             {object{"by": "ann", "decision": "deny", "args": object{}}, "body.args"},
+		"arguments that are granted":        {object{"by": "ann", "decision": "approve", "scope": "session", "args": object{}}, "body.args"},
+		"arguments that are no object":      {object{"by": "ann", "decision": "approve", "args": []int{1}}, "body.args"},
+		"arguments that are too many":       {object{"by": "ann", "decision": "approve", "args": object{"a": strings.Repeat("x", 64<<10)}}, "body.args"},
+		"arguments as text that is no JSON": {object{"by": "ann", "decision": "approve", "toolArgs": "ls -l"}, "body.toolArgs"},
+		"arguments that are null":           {object{"by": "ann", "decision": "approve", "toolArgs": nil}, "body.toolArgs"},
+		"arguments as empty text":           {object{"by": "ann", "decision": "approve", "toolArgs": ""}, "body.toolArgs"},
+		"a round before the first":          {object{"by": "ann", "decision": "approve", "round": -1}, "body.round"},
 		"a name that is too long":           {object{"decision": "approve", "by": strings.Repeat("é", 101)}, "body.by"},
-		"a field that is not known":         {object{"decision": "approve", "argz": object{}}, "body.argz"},
+		"a field that is not known":         {object{"by": "ann", "decision": "approve", "argz": object{}}, "body.argz"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, []string{test.location}, w.call("POST", path, test.body).problem(t, 422))
@@ -190,7 +191,7 @@ func TestDecideInFull(t *testing.T) {
 	}
 	t.Run("what the thread refuses says why", func(t *testing.T) {
 		w.threads.approvals.refusing = signals.ErrRefused
-		w.call("POST", path, object{"decision": "approve", "args": object{"x": 1}}).problem(t, 422)
+		w.call("POST", path, object{"by": "ann", "decision": "approve", "args": object{"x": 1}}).problem(t, 422)
 	})
 }
 

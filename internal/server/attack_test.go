@@ -44,20 +44,22 @@ type target struct {
 
 // bodies are requests that the schema alone cannot make right.
 var bodies = map[string]string{
-	"chat":            `{"id":"none","trigger":"regenerate-message","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`,
-	"chatRun":         `{"threadId":"none","runId":"r","resume":[{"interruptId":"none","status":"cancelled"}]}`,
-	"chatConnect":     `{"threadId":"none","runId":"r"}`,
-	"publish":         `{"type":"x","metadata":{"trigger_session_id":"none"}}`,
-	"cancelTask":      `{"by":"ann"}`,
-	"addToQueue":      `{"type":"message","payload":{"threadId":"none","senderId":"ann","senderType":"user","content":"x"}}`,
-	"createKey":       `{"name":"ann","roles":["read"]}`,
-	"createSchedule":  `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
-	"postToolResult":  `{"output":"x"}`,
-	"putAgent":        `{"model":"demo/demo"}`,
-	"receiveWebhook":  `{"x":1}`,
-	"replaceSchedule": `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
-	"setEventStatus":  `{"status":"overwritten"}`,
-	"updateThread":    `{"title":"x"}`,
+	"chat":              `{"id":"none","trigger":"regenerate-message","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`,
+	"chatRun":           `{"threadId":"none","runId":"r","resume":[{"interruptId":"none","status":"cancelled"}]}`,
+	"chatConnect":       `{"threadId":"none","runId":"r"}`,
+	"publish":           `{"type":"x","metadata":{"trigger_session_id":"none"}}`,
+	"cancelTask":        `{"by":"ann"}`,
+	"addToQueue":        `{"type":"message","payload":{"threadId":"none","senderId":"ann","senderType":"user","content":"x"}}`,
+	"decide":            `{"decision":"deny","by":"ann"}`,
+	"publishToolResult": `{"tool_call_id":"c1","decision":"deny","by":"ann"}`,
+	"createKey":         `{"name":"ann","roles":["read"]}`,
+	"createSchedule":    `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
+	"postToolResult":    `{"output":"x"}`,
+	"putAgent":          `{"model":"demo/demo"}`,
+	"receiveWebhook":    `{"x":1}`,
+	"replaceSchedule":   `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
+	"setEventStatus":    `{"status":"overwritten"}`,
+	"updateThread":      `{"title":"x"}`,
 }
 
 // targets reads the operations from the document that the server serves. A parameter or a body

@@ -1,22 +1,30 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/uistream"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // answers returns what the message says about calls. What the person saw of a call has to be what is
 // stored.
-func (m chatMessage) answers() []callAnswer {
+func (m chatMessage) answers() ([]callAnswer, error) {
 	var out []callAnswer
-	for _, p := range m.Parts {
-		a := callAnswer{callID: p.ToolCallID}
+	for i, p := range m.Parts {
+		a := callAnswer{id: p.ToolCallID}
 		switch {
 		case p.State == "approval-responded" && p.Approval != nil && p.Approval.Approved != nil:
+			if len(p.Input) == 0 || string(p.Input) == "null" {
+				return nil, refuse(http.StatusUnprocessableEntity, fmt.Sprintf("messages.parts[%d].input", i), "is required with a decision: the arguments that the person saw")
+			}
+			a.id = cmp.Or(p.Approval.ID, p.ToolCallID)
 			a.decision = &signals.Decide{Decision: event.DecisionDeny, Reason: p.Approval.Reason, ToolArgs: p.Input}
 			if *p.Approval.Approved {
 				a.decision.Decision = event.DecisionApprove
@@ -30,12 +38,13 @@ func (m chatMessage) answers() []callAnswer {
 		}
 		out = append(out, a)
 	}
-	return out
+	return out, nil
 }
 
 // callAnswer is what a client says about a call: a decision, or the result of a tool that it runs.
 type callAnswer struct {
-	callID   string
+	// id is that of the request of a decision, see [uistream.ApprovalID], or that of a call.
+	id       string
 	decision *signals.Decide
 	result   *signals.ToolResult
 }
@@ -43,10 +52,6 @@ type callAnswer struct {
 // settle takes the answers to calls that wait for them, and returns those calls. Answers to others
 // are repeated, or late, and change nothing.
 func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answers []callAnswer) (settled []string, err error) {
-	by, err := actor(ctx, "sender", sender, byAPI)
-	if err != nil {
-		return nil, err
-	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	waiting, err := h.threads.Approvals(within, threadID)
@@ -56,17 +61,20 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 	for _, a := range answers {
 		switch {
 		case a.decision != nil:
-			i := slices.IndexFunc(waiting.Approvals, func(r event.ApprovalRequest) bool { return r.ToolCallID == a.callID })
+			i := slices.IndexFunc(waiting.Approvals, func(r event.ApprovalRequest) bool { return uistream.ApprovalID(&r) == a.id })
 			if i < 0 {
 				continue
 			}
-			a.decision.By, a.decision.Round = by, waiting.Approvals[i].Round
-			err = h.decide(within, threadID, a)
+			a.id, a.decision.Round = waiting.Approvals[i].ToolCallID, waiting.Approvals[i].Round
+			err = h.decide(within, threadID, sender, a)
 		case a.result != nil:
-			if !slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.callID }) {
+			if !slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.id }) {
 				continue
 			}
-			a.result.ToolCallID, a.result.By = a.callID, by
+			a.result.ToolCallID = a.id
+			if a.result.By, err = actor(ctx, "sender", sender, byAPI); err != nil {
+				return nil, err
+			}
 			if len(a.result.Output) > signals.MaxPayload {
 				return nil, tooLarge("messages", len(a.result.Output))
 			}
@@ -75,19 +83,22 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 		if err != nil {
 			return nil, err
 		}
-		settled = append(settled, a.callID)
+		settled = append(settled, a.id)
 	}
 	return settled, nil
 }
 
-func (h *chatHandlers) decide(ctx context.Context, threadID string, a callAnswer) error {
+func (h *chatHandlers) decide(ctx context.Context, threadID, sender string, a callAnswer) (err error) {
 	if err := needs(ctx, auth.RoleApprove, "a decision"); err != nil {
 		return err
 	}
-	a.decision.ToolCallID = a.callID
+	a.decision.ToolCallID = a.id
+	if a.decision.By, err = person(ctx, "sender", sender); err != nil {
+		return err
+	}
 	if err := a.decision.Validate(); err != nil {
 		return err
 	}
 	got, err := h.threads.Decide(ctx, threadID, *a.decision)
-	return orRefused(err, decisionRefusals, ToolCallPath{ThreadPath{threadID}, a.callID}, got.Result)
+	return orRefused(err, decisionRefusals, ToolCallPath{ThreadPath{threadID}, a.id}, got.Result)
 }

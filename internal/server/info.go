@@ -16,7 +16,7 @@ type ServerInfo struct {
 	Workflows string        `json:"workflows,omitempty" doc:"The address of the list of workflows in Temporal's Web UI, if the server knows it. A thread is at this address, a slash and its workflow id, thread/<namespace>/<thread id>, percent-encoded"`
 	Worker    *WorkerStatus `json:"worker,omitempty" doc:"Whether a worker runs the threads. Absent if Temporal does not answer"`
 	Name      string        `json:"name,omitempty" doc:"The name of the client's API key or user"`
-	Roles     []string      `json:"roles" nullable:"false" enum:"read,post,approve,operate,admin" doc:"What the client may do. admin implies all others"`
+	Roles     []string      `json:"roles" nullable:"false" enum:"read,post,approve,operate,send-as,admin" doc:"What the client may do. admin implies all others"`
 }
 
 // infoHandlers serve what a client needs to know of the server.

@@ -33,7 +33,7 @@ type keysOutput struct {
 type createKeyInput struct {
 	Body struct {
 		Name      string    `json:"name" minLength:"1" maxLength:"128" doc:"The sender and the by of the requests that carry the key. Names are case-insensitive"`
-		Roles     []string  `json:"roles" maxItems:"5" enum:"read,post,approve,operate,admin" doc:"What the key may do, at least one role. admin implies all others"`
+		Roles     []string  `json:"roles" maxItems:"6" enum:"read,post,approve,operate,send-as,admin" doc:"What the key may do, at least one role. admin implies all others"`
 		ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"Default: never"`
 	}
 }
@@ -97,22 +97,30 @@ type keyRing interface {
 }
 
 func (h *keyHandlers) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
-	stored, err := h.store.APIKeys(ctx, h.namespace)
+	all, err := h.keys(ctx)
 	if err != nil {
 		return nil, h.problem(ctx, "", err)
 	}
 	out := &keysOutput{}
-	out.Body.Keys = []auth.APIKey{}
+	out.Body.Keys = slices.DeleteFunc(all, func(k auth.APIKey) bool { return !in.Revoked && !k.RevokedAt.IsZero() })
+	return out, nil
+}
+
+// keys returns the configured and the stored keys, those that were revoked included.
+func (h *keyHandlers) keys(ctx context.Context) ([]auth.APIKey, error) {
+	stored, err := h.store.APIKeys(ctx, h.namespace)
+	if err != nil {
+		return nil, err
+	}
+	all := []auth.APIKey{}
 	for _, k := range h.configuredKeys() {
 		shown := store.APIKey{Name: k.Name, Namespace: k.Namespace, Roles: k.Roles.Strings(), ExpiresAt: k.ExpiresAt}
-		out.Body.Keys = append(out.Body.Keys, auth.APIKey{APIKey: shown, Source: auth.SourceConfigured})
+		all = append(all, auth.APIKey{APIKey: shown, Source: auth.SourceConfigured})
 	}
 	for _, k := range stored {
-		if in.Revoked || k.RevokedAt.IsZero() {
-			out.Body.Keys = append(out.Body.Keys, auth.APIKey{APIKey: k, Source: auth.SourceStored})
-		}
+		all = append(all, auth.APIKey{APIKey: k, Source: auth.SourceStored})
 	}
-	return out, nil
+	return all, nil
 }
 
 // configuredKeys returns the configured keys that are valid in this namespace.
@@ -144,6 +152,9 @@ func (h *keyHandlers) createKey(ctx context.Context, in *createKeyInput) (*newKe
 		return nil, refuse(http.StatusUnprocessableEntity, "body.expiresAt", "is in the past")
 	case slices.ContainsFunc(h.configuredKeys(), func(c auth.Key) bool { return strings.EqualFold(c.Name, k.Name) }):
 		return nil, huma.Error409Conflict(fmt.Sprintf("an API key %q is configured: choose another name", k.Name))
+	}
+	if err := h.access.identities.validateKey(ctx, k.Name); err != nil {
+		return nil, h.problem(ctx, "", err)
 	}
 	if k.CreatedBy, err = actor(ctx, "", "", byAPI); err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func TestServerInfo(t *testing.T) {
 		"name": "ann", "roles": []any{"read", "post"}, "worker": object{"taskQueue": "threadmill", "polled": true},
 	}, got.body)
 	got = w.call("GET", "/v1/server", nil, bearer("eve admin")...)
-	assert.Equal(t, []any{"read", "post", "approve", "operate", "admin"}, got.body["roles"], "an admin may do everything")
+	assert.Equal(t, []any{"read", "post", "approve", "operate", "send-as", "admin"}, got.body["roles"], "an admin may do everything")
 }
 
 func TestMarkdown(t *testing.T) {

@@ -45,7 +45,7 @@ type addInput struct {
 type addBody struct {
 	ID            string          `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new ULID"`
 	Type          string          `json:"type" minLength:"1" maxLength:"128" doc:"message, or a custom type; not one that the thread makes itself"`
-	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: senderId, senderType (user, agent, tool or system), content and, optionally, metadata; threadId may be left out. Of other types, any JSON. At most 256 KiB"`
+	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: senderId, senderType (user; agent, tool and system need the role send-as), content and, optionally, metadata; threadId may be left out. Of other types, any JSON. At most 256 KiB"`
 	TraceID       string          `json:"traceId,omitempty" maxLength:"128" doc:"Default: the event's id"`
 	ParentEventID string          `json:"parentEventId,omitempty" maxLength:"128" doc:"The event that caused this one"`
 	PostOptions
@@ -180,6 +180,11 @@ func (h *queueHandlers) addToQueue(ctx context.Context, in *addInput) (*output[s
 	}
 	if err := h.prepare(ctx, in.ID, &post, in.Body.PostOptions); err != nil {
 		return nil, err
+	}
+	if m, err := post.Message(in.ID); err == nil && m != nil {
+		if err := sendAs(ctx, "body.payload.senderType", m.SenderType); err != nil {
+			return nil, err
+		}
 	}
 	return update(ctx, h.core, in.ID, h.queues.Post, post)
 }

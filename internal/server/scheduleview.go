@@ -32,7 +32,7 @@ type ScheduledEvent struct {
 type ScheduledMessage struct {
 	Content    string         `json:"content" minLength:"1" doc:"The text"`
 	Sender     string         `json:"sender,omitempty" maxLength:"128" doc:"The sender. Default: schedule"`
-	SenderType string         `json:"senderType,omitempty" enum:"user,agent,tool,system" doc:"Default: user"`
+	SenderType string         `json:"senderType,omitempty" enum:"user,agent,tool,system" doc:"Default: user. The others need the role send-as"`
 	Metadata   map[string]any `json:"metadata,omitempty" doc:"Kept with the message and never shown to a model; the run adds schedule_id and scheduled_at"`
 }
 

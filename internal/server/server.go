@@ -78,7 +78,8 @@ type Config struct {
 	Agents agent.Source
 
 	// Tools and Models are the names of the workers' tools and model providers. An agent definition
-	// that names others gets a warning. Nil = unknown.
+	// that names another tool is rejected, and one that names another provider gets a warning. Nil =
+	// unknown.
 	Tools, Models []string
 
 	// View changes the events for viewers: see [feed.Config]. Default: no change.
@@ -195,7 +196,7 @@ func New(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	cfg.Store = newTimedStore(cfg.Store, cfg.AnswerWithin, outage.New(cfg.Logger, "store"))
-	agents := registry.New(cfg.Agents, cfg.Store)
+	agents := registry.New(cfg.Agents, cfg.Store, cfg.Tools)
 	events, err := feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
 	})
@@ -220,6 +221,8 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Agents != nil {
 		l.registry = agents
 	}
+	keys := &keyHandlers{c, cfg.Store}
+	a.identities = identities{cfg.Namespace, agents, keys.keys}
 	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
 
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
@@ -232,7 +235,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
-	chat := &chatHandlers{l, cfg.Threads, events, v}
+	chat := &chatHandlers{l, cfg.Threads, events, v, cfg.WaitLimit}
 	chat.registerChat()
 	(&aguiHandlers{chat}).registerAGUI()
 	approvals := &approvalHandlers{l, cfg.Threads}
@@ -244,7 +247,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
-	(&keyHandlers{c, cfg.Store}).registerKeys()
+	keys.registerKeys()
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()

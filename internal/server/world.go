@@ -35,7 +35,7 @@ type toolDecisionInput struct {
 		ToolName         string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 		ToolArgs         json.RawMessage `json:"toolArgs,omitempty" doc:"If given, the call's arguments must be these. They never replace them"`
 		WorkingDirectory string          `json:"workingDirectory,omitempty" doc:"If given, the call must work there"`
-		By               string          `json:"by,omitempty" maxLength:"200" doc:"Who decides; it is stored. The name of the API key, or without one what the client sends. Default: human"`
+		By               string          `json:"by,omitempty" maxLength:"200" doc:"Who decides; it is stored. The name of the API key; required without one"`
 	}
 }
 
@@ -55,7 +55,7 @@ type worldHandlers struct {
 func (h *worldHandlers) registerWorld() {
 	tags := []string{"world"}
 	decides := "A decision that does not fit the call is a 409, one by a person who may not decide is a 403, and the problem document has result. " +
-		"sender and by are the name of the API key, or without one what the client says."
+		"sender and by are the name of the API key, or without one what the client says; a decision needs one."
 	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "publishMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/world/messages", Tags: tags,
 		Summary: "Publish a message in a world", DefaultStatus: http.StatusAccepted,
@@ -89,6 +89,9 @@ func (h *worldHandlers) publishMessage(ctx context.Context, in *worldMessageInpu
 		if err := needs(ctx, auth.RoleApprove, "body.content"); err != nil {
 			return nil, err
 		}
+		if _, err := person(ctx, "body.sender", in.Body.Sender); err != nil {
+			return nil, err
+		}
 	}
 	return h.publishWorld(ctx, in.ID, in.Body.Content, func(ctx context.Context) (world.Published, error) {
 		return h.world.Publish(ctx, world.NewMessage{
@@ -99,7 +102,7 @@ func (h *worldHandlers) publishMessage(ctx context.Context, in *worldMessageInpu
 
 func (h *worldHandlers) publishDecision(ctx context.Context, in *toolDecisionInput) (*output[world.Published], error) {
 	b := in.Body
-	by, err := actor(ctx, "body.by", b.By, world.Human)
+	by, err := person(ctx, "body.by", b.By)
 	if err != nil {
 		return nil, err
 	}

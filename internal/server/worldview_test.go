@@ -56,7 +56,7 @@ func TestPublishMessage(t *testing.T) {
 	})
 	t.Run("S4-91 one that changes nothing", func(t *testing.T) {
 		w.threads.approvals.outcome = signals.DecideNotPending
-		got := w.call("POST", path, object{"content": `{"__type":"tool_result","tool_call_id":"c1","content":{"decision":"deny"}}`})
+		got := w.call("POST", path, object{"sender": "ann", "content": `{"__type":"tool_result","tool_call_id":"c1","content":{"decision":"deny"}}`})
 		got.problem(t, 404)
 		assert.Equal(t, "not_pending", got.body["result"])
 	})
@@ -70,7 +70,8 @@ func TestPublishMessage(t *testing.T) {
 		"a bad id":              {object{"content": "x", "messageId": "a.b"}, 422, "body.messageId"},
 		"unknown field":         {object{"content": "x", "role": "tool"}, 422, "body.role"},
 		"too large":             {object{"content": strings.Repeat("x", signals.MaxPayload+1)}, 413, "body"},
-		"a decision of nothing": {object{"content": `{"__type":"tool_result","tool_call_id":"c1","content":"yes"}`}, 422, "body.decision"},
+		"a decision of nobody":  {object{"content": `{"__type":"tool_result","tool_call_id":"c1","content":{"decision":"deny"}}`}, 422, "body.sender"},
+		"a decision of nothing": {object{"sender": "ann", "content": `{"__type":"tool_result","tool_call_id":"c1","content":"yes"}`}, 422, "body.decision"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := w.call("POST", path, test.body)
@@ -88,7 +89,7 @@ func TestPublishToolResult(t *testing.T) {
 	w.open("t1")
 	const path = "/v1/threads/t1/world/tool-results"
 	body := func(change object) object {
-		out := object{"agentId": "bot", "tool_call_id": "c1", "decision": "approve", "toolName": "shell_cmd"}
+		out := object{"agentId": "bot", "tool_call_id": "c1", "decision": "approve", "toolName": "shell_cmd", "by": "ann"}
 		for k, v := range change {
 			out[k] = v
 		}
@@ -110,9 +111,9 @@ func TestPublishToolResult(t *testing.T) {
 	})
 	t.Run("S4-T8 as little as a denial", func(t *testing.T) {
 		w.threads.approvals.outcome, w.threads.approvals.missing = signals.DecideAlreadyResolved, 0
-		got := w.call("POST", path, object{"tool_call_id": "c1", "decision": "deny"})
+		got := w.call("POST", path, object{"tool_call_id": "c1", "decision": "deny", "by": "ann"})
 		assert.Equal(t, object{"messageId": "c1.decision", "result": "already_resolved"}, got.body)
-		assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.DecisionDeny, By: "human"}, w.threads.approvals.decided[1])
+		assert.Equal(t, signals.Decide{ToolCallID: "c1", Decision: event.DecisionDeny, By: "ann"}, w.threads.approvals.decided[1])
 	})
 	for outcome, status := range map[signals.DecideOutcome]int{
 		signals.DecideConflict: 409, signals.DecideMismatch: 409, signals.DecideNotPending: 404, signals.DecideNotAllowed: 403,

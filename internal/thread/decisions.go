@@ -174,10 +174,14 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 }
 
 // mayDecide reports whether a person may decide on a call: they must be one of its approvers, if it
-// has any, and not an agent.
+// has any, and not an agent. If several people must approve, each needs a name, since nothing tells
+// whether two votes without a name are those of two people.
 func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest) bool {
 	s := ds.thread
 	if len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by) {
+		return false
+	}
+	if q.Quorum > 1 && event.Anonymous(by) {
 		return false
 	}
 	return !SamePerson(q.Agent, by) && !s.isAgent(by)

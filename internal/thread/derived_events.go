@@ -235,7 +235,7 @@ func (r *Root) join(out signals.TurnResult) {
 		addReply(&r.Result, m)
 	}
 	if out.Status == signals.TurnFailed || out.Status == signals.TurnInterrupted {
-		r.Result.Status, r.Result.Error = out.Status, out.Error
+		r.Result.Status, r.Result.Error, r.Result.Class = out.Status, out.Error, out.Class
 	}
 }
 

@@ -247,9 +247,8 @@ func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event
 	in.recordItem(now, q.as(it))
 	s.Outbox.recordIn(q.root(), recordid.StatusSet(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
-	if q.Hooked && (c.Status == event.ItemOverwritten || c.Status == event.ItemExpired) {
-		s.record(recordid.Withdrawal(it.ID), event.TypeHook, it.TraceID, it.ID, now,
-			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.OutcomeWithdrawn, Hooks: []event.HookOutcome{}})
+	if c.Status == event.ItemOverwritten || c.Status == event.ItemExpired {
+		in.withdraw(now, q)
 	}
 	if c.Status == event.ItemFailed {
 		in.fail(q.as(it))
@@ -257,6 +256,14 @@ func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event
 	}
 	in.rememberEnded(it)
 	return it
+}
+
+// withdraw hides the message of an item that hooks have passed.
+func (in *Inbox) withdraw(now time.Time, q Queued) {
+	if it := q.Item; q.Hooked {
+		in.thread.record(recordid.Withdrawal(it.ID), event.TypeHook, it.TraceID, it.ID, now,
+			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.OutcomeWithdrawn, Hooks: []event.HookOutcome{}})
+	}
 }
 
 // endDropped ends an event that was removed from the queue. If it was to be processed again, its
@@ -354,9 +361,9 @@ func (in *Inbox) rememberPosted(id string) {
 	}
 }
 
-// recordItem adds the record of an item, before hooks decide on it.
+// recordItem adds the record of an item, before hooks decide on it, unless it was added before.
 func (in *Inbox) recordItem(now time.Time, q Queued) {
-	if !q.Unloaded {
+	if !q.Unloaded && !(q.Stored && q.Item.Attempt == 0) {
 		in.recordItemIn(now, q.root(), &q)
 	}
 }

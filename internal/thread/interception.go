@@ -183,6 +183,11 @@ func (ts *Turns) HookDecided(d HookDecided) error {
 	if ts.Current != nil {
 		in = ts.Current.find(d.EventID)
 	}
+	for _, t := range ts.Deciding {
+		if in == nil {
+			in = t.find(d.EventID)
+		}
+	}
 	if late := slices.Index(ts.AbandonedHooks, d.EventID); in == nil && late >= 0 {
 		ts.AbandonedHooks = slices.Delete(ts.AbandonedHooks, late, late+1)
 		return nil

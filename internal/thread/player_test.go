@@ -74,6 +74,7 @@ type flight struct {
 	planned   func(PlanReply)
 	checked   func(CheckReply)
 	queued    *Queued
+	ahead     *Turn
 }
 
 // command is one line: a verb, words, options as key=value, text, and JSON behind " // ".
@@ -346,12 +347,6 @@ func (p *player) post(c command) {
 		p.err(err)
 		return
 	}
-	if d, ok := s.Decisions.DecisionIn(incoming); ok {
-		s.Decisions.Remember(incoming)
-		p.say("= a decision")
-		p.take(c.verb == "post-signal", d)
-		return
-	}
 	posted, err := s.Inbox.Post(p.now, incoming)
 	switch {
 	case err != nil && c.verb == "post-signal" && (errors.Is(err, ErrFull) || errors.Is(err, ErrClosed)):
@@ -362,8 +357,8 @@ func (p *player) post(c command) {
 		p.err(err)
 	case posted.Duplicate:
 		p.say("= duplicate")
-	case posted.Interrupt:
-		p.control(signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + posted.EventID}, false)
+	case posted.Interrupts != nil:
+		p.affect(*posted.Interrupts)
 	}
 }
 
@@ -395,6 +390,9 @@ func (p *player) cut() {
 		return
 	}
 	for _, f := range p.flights {
+		if f.ahead != nil {
+			continue
+		}
 		if f.kind == "hook" {
 			p.say("> cancel hooks on %s", f.key)
 			s.Turns.Current.HooksFinished(f.seen)
@@ -403,7 +401,7 @@ func (p *player) cut() {
 			s.Turns.Current.PutBack(p.now, *f.queued)
 		}
 	}
-	p.flights = slices.DeleteFunc(p.flights, func(f *flight) bool { return f.kind != "check" })
+	p.flights = slices.DeleteFunc(p.flights, func(f *flight) bool { return f.kind != "check" && f.ahead == nil })
 }
 
 func (p *player) decide(c command) {

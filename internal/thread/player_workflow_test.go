@@ -20,6 +20,10 @@ import (
 func (p *player) newRun() {
 	for _, f := range p.flights {
 		require.Contains(p.t, []string{"hook"}, f.kind, "a run waits for its steps before it ends")
+		if f.ahead != nil {
+			f.ahead.ReportRequested(f.seen)
+			continue
+		}
 		p.s.Turns.Current.ReportRequested(f.seen)
 		if f.queued != nil {
 			p.s.Turns.Current.PutBack(p.now, *f.queued)
@@ -233,6 +237,51 @@ func (p *player) ask(e HookEvent, specs []hook.Spec, q *Queued, then func(HookDe
 	}}, "hooks %s on %s %s", Names(specs), e.Key, short(step, "thread", "traceId", "hooks", "flush", "eventId"))
 }
 
+// affect lets a message affect the turns in progress once hooks have passed it.
+func (p *player) affect(q Queued) {
+	if len(p.s.Turns.Ahead(q, p.specs)) == 0 {
+		p.takeEffect(q)
+		return
+	}
+	p.s.Turns.BeginAhead(p.now, q)
+}
+
+func (p *player) takeEffect(q Queued) {
+	if ctl, ok := InterruptBy(q); ok {
+		p.control(ctl, false)
+	}
+	p.s.Inbox.Supersede(p.now, q)
+}
+
+// decideAhead does the next thing for a message that hooks decide on ahead of its turn.
+func (p *player) decideAhead(t *Turn) bool {
+	e := t.ItemEvent()
+	decided := func(d HookDecision) {
+		t.HooksFinished(e)
+		if q, effective := t.DecidedAhead(p.now, d); effective {
+			p.takeEffect(q)
+		}
+	}
+	d, asked := t.HooksPending(e)
+	switch {
+	case !t.IsQueued():
+		p.say("> cancel hooks on %s", e.Key)
+		p.flights = slices.DeleteFunc(p.flights, func(f *flight) bool { return f.ahead == t })
+		t.GiveUpAhead()
+	case d != nil:
+		decided(*d)
+	case asked:
+		return false
+	default:
+		specs := p.s.Turns.Ahead(t.Queued, p.specs)
+		step := t.HookStep(e, specs)
+		t.HooksStarted(e, specs...)
+		p.start(&flight{kind: "hook", key: e.Key, seen: e, flush: step.Flush, ahead: t, decided: decided},
+			"hooks %s on %s ahead %s", Names(specs), e.Key, short(step, "thread", "traceId", "hooks", "flush", "eventId"))
+	}
+	return true
+}
+
 // advance does the next thing that the workflow does by itself. It reports whether there was any.
 func (p *player) advance() bool {
 	s, now := p.s, p.now
@@ -243,9 +292,14 @@ func (p *player) advance() bool {
 		s.Outbox.Flushed(f)
 		return true
 	}
-	if s.Inbox.Superseded() {
-		s.Inbox.Supersede(now)
+	if q, ok := s.Inbox.Superseding(); ok {
+		p.affect(q)
 		return true
+	}
+	for _, t := range s.Turns.Deciding {
+		if p.decideAhead(t) {
+			return true
+		}
 	}
 	if len(s.Decisions.ToCheck) > 0 && !p.flying(func(f *flight) bool { return f.kind == "check" }) {
 		d := s.Decisions.ToCheck[0]
@@ -433,7 +487,11 @@ func (p *player) model(r *AgentRun) bool {
 	p.show()
 	if q, ok := s.Turns.Current.NextSteered(now); ok {
 		p.say("= %s joins", q.Item.ID)
-		return p.intercept(s.Turns.Current.SteeredEvent(q), nil, &q, func(d HookDecision) { s.Turns.Current.Join(p.now, q, d) })
+		var by *HookDecision
+		if d, ok := q.DecidedBefore(); ok {
+			by = &d
+		}
+		return p.intercept(s.Turns.Current.SteeredEvent(q), by, &q, func(d HookDecision) { s.Turns.Current.Join(p.now, q, d) })
 	}
 	if !r.HooksDecided {
 		if e := r.ModelCallEvent(); len(hook.Matching(p.specs, s.Subject(e))) > 0 || s.Turns.Current.find(e.Key) != nil {

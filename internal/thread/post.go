@@ -103,8 +103,9 @@ type Posted struct {
 	EventID   string
 	Duplicate bool
 
-	// Interrupt requests the end of the current turn.
-	Interrupt bool
+	// Interrupts is the queued message if it interrupts the turns in progress, once hooks have
+	// passed it.
+	Interrupts *Queued
 }
 
 // Post adds an event to the queue, unless its id was posted before. A rejected post changes
@@ -122,7 +123,7 @@ func (in *Inbox) Post(now time.Time, p Incoming) (Posted, error) {
 	if p.OnBusy == signals.OnBusyInterrupt && len(s.Turns.all()) > 0 {
 		// An interrupting message goes before others of the same priority.
 		in.Queue = append([]Queued{q}, in.Queue...)
-		return Posted{EventID: p.ID, Interrupt: true}, nil
+		return Posted{EventID: p.ID, Interrupts: &q}, nil
 	}
 	in.Queue = append(in.Queue, q)
 	return Posted{EventID: p.ID}, nil
@@ -225,7 +226,7 @@ func (in *Inbox) pick(now time.Time) int {
 	if len(s.Turns.Parked) > 0 {
 		return in.nextPassingWaiting()
 	}
-	return in.best(func(*Queued) bool { return true })
+	return in.best(everything)
 }
 
 // NextStored returns the step that loads the next item's content, if only the store has it.
@@ -265,25 +266,36 @@ func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
 	}
 }
 
+// expires returns the time at which a queued item expires. ok is false if it has no TTL.
+func (q Queued) expires() (at time.Time, ok bool) {
+	return q.Item.CreatedAt.Add(time.Duration(q.Item.TTL) * time.Millisecond), q.Item.TTL > 0
+}
+
+// expire removes the items whose TTL is over.
 func (in *Inbox) expire(now time.Time) {
 	s := in.thread
-	if !slices.ContainsFunc(in.Queue, func(q Queued) bool { return q.Item.TTL > 0 }) {
+	over := func(q Queued) bool {
+		at, ok := q.expires()
+		return ok && !now.Before(at)
+	}
+	if !slices.ContainsFunc(in.Queue, over) {
 		s.Turns.settleRoots(now)
 		return
 	}
 	kept := in.Queue[:0:0]
 	for _, q := range in.Queue {
-		it := q.Item
-		if it.TTL > 0 && now.Sub(it.CreatedAt) > time.Duration(it.TTL)*time.Millisecond {
-			// Its message is not stored, since agents would see it.
-			detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
-			s.Outbox.recordIn(q.root(), recordid.Expired(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.ItemExpired), Detail: detail})
-			s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
-			it.Status, it.Error, it.UpdatedAt = event.ItemExpired, detail, now
-			in.rememberEnded(it)
+		if !over(q) {
+			kept = append(kept, q)
 			continue
 		}
-		kept = append(kept, q)
+		// Its message is not stored, since agents would see it.
+		it := q.Item
+		detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
+		s.Outbox.recordIn(q.root(), recordid.Expired(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.ItemExpired), Detail: detail})
+		in.withdraw(now, q)
+		s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
+		it.Status, it.Error, it.UpdatedAt = event.ItemExpired, detail, now
+		in.rememberEnded(it)
 	}
 	in.Queue = kept
 	s.Turns.settleRoots(now)

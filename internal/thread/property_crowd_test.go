@@ -85,7 +85,7 @@ func (m *machine) say() {
 	if !out.Duplicate {
 		m.posted = append(m.posted, p.ID)
 	}
-	if out.Interrupt {
+	if out.Interrupts != nil {
 		m.s.Turns.Interrupt(signals.Control{Action: signals.ControlInterrupt})
 	}
 }

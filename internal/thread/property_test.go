@@ -148,7 +148,7 @@ func (m *machine) post() {
 	default:
 		require.False(m.t, seen)
 		m.posted = append(m.posted, p.ID)
-		if out.Interrupt {
+		if out.Interrupts != nil {
 			m.s.Turns.Interrupt(signals.Control{Action: signals.ControlInterrupt})
 		}
 	}

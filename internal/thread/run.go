@@ -119,10 +119,12 @@ type HookAnswer struct {
 	Refused string `json:"refused,omitempty"`
 }
 
-// RunEnd is the end of a run: its final reply, which may be cut off by an interrupt, or its error.
+// RunEnd is the end of a run: its final reply, which may be cut off by an interrupt, or its error and
+// the class of the failed model call.
 type RunEnd struct {
 	Final *event.Message `json:"final,omitempty"`
 	Error string         `json:"error,omitempty"`
+	Class string         `json:"class,omitempty"`
 }
 
 // Done reports whether the run has ended.
@@ -402,9 +404,14 @@ func (r *AgentRun) open() []PlannedCall {
 
 // Fail ends a run with an error.
 func (r *AgentRun) Fail(now time.Time, why string, retryable bool) {
+	r.ModelFailed(now, why, "", retryable)
+}
+
+// ModelFailed ends a run whose model call failed. class is the class of the failure, if it is known.
+func (r *AgentRun) ModelFailed(now time.Time, why, class string, retryable bool) {
 	t := r.turn
 	why = Why(why)
-	r.Phase, r.Error, r.Reply, r.Outage = PhaseFailed, why, nil, nil
+	r.Phase, r.Error, r.Class, r.Reply, r.Outage = PhaseFailed, why, class, nil, nil
 	t.record(now, recordid.Error(r.messageID()), event.TypeError,
-		event.Failure{Agent: r.Agent, EventID: t.Item.ID, MessageID: r.messageID(), Error: why, Retryable: retryable})
+		event.Failure{Agent: r.Agent, EventID: t.Item.ID, MessageID: r.messageID(), Error: why, Class: class, Retryable: retryable})
 }

@@ -92,7 +92,7 @@ func (s *State) UnmarshalJSON(data []byte) error {
 func (s *State) bind() {
 	s.Inbox.thread, s.Turns.thread, s.Decisions.thread, s.Tasks.thread = s, s, s, s
 	s.Children.thread, s.ParentLink.thread, s.Titling.thread = s, s, s
-	for _, t := range s.Turns.all() {
+	for _, t := range append(s.Turns.all(), s.Turns.Deciding...) {
 		t.thread = s
 		for _, r := range t.Runs {
 			r.turn = t

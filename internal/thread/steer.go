@@ -19,7 +19,9 @@ func (t *Turn) NextSteered(now time.Time) (Queued, bool) {
 		}
 		s.Inbox.Queue = slices.Delete(s.Inbox.Queue, i, i+1)
 		q.Item.TraceID = t.Item.TraceID
-		s.Inbox.recordItemIn(now, t.root(), &q)
+		if !q.Hooked {
+			s.Inbox.recordItemIn(now, t.root(), &q)
+		}
 		t.Joining = append(t.Joining, q.Item.ID)
 		return q, true
 	}
@@ -61,7 +63,9 @@ func (t *Turn) SteeredEvent(q Queued) HookEvent {
 // Join adds a message to the turn as hooks have decided.
 func (t *Turn) Join(now time.Time, q Queued, d HookDecision) {
 	s := t.thread
-	d = t.applyDecision(now, t.SteeredEvent(q), d, nil)
+	if !q.Hooked {
+		d = t.applyDecision(now, t.SteeredEvent(q), d, nil)
+	}
 	t.joins(q)
 	it := q.Item
 	it.Status, it.UpdatedAt = event.ItemCompleted, now
@@ -157,5 +161,5 @@ func (in *Inbox) joinsTurn(q Queued) bool {
 		// The message is for the waiting turn, not for the event that is handled meanwhile.
 		return false
 	}
-	return q.OnBusy == signals.OnBusySteer && q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil && !q.Unloaded
+	return q.OnBusy == signals.OnBusySteer && !s.Turns.decidesOn(&q) && q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil && !q.Unloaded
 }

@@ -3,6 +3,7 @@ package thread
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -175,12 +176,12 @@ func CarryText(text string) (carried string, truncated bool) {
 	return cutText(text, MaxCarriedContent), true
 }
 
-// CarryArguments returns a call's arguments for history.
-func CarryArguments(arguments string) string {
-	if len(arguments) <= MaxCarriedContent {
+// CarryArguments returns a call's arguments for history, cut to limit bytes.
+func CarryArguments(arguments string, limit int) string {
+	if len(arguments) <= limit {
 		return arguments
 	}
-	return fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them whole)", cutText(arguments, MaxCarriedContent), len(arguments))
+	return fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them whole)", cutText(arguments, limit), len(arguments))
 }
 
 // TaskPlan is the background task that a call starts.
@@ -428,7 +429,8 @@ type NotifyStep struct {
 // Types of the application errors of activities. The workflow depends on these types and never on
 // messages.
 const (
-	// ErrTypeModel means that the model provider rejected the request or failed too often.
+	// ErrTypeModel means that the model provider rejected the request or failed too often. See
+	// [ModelErrorType].
 	ErrTypeModel = "model"
 	// ErrTypeConfig means that an agent, model or tool is not configured as the step requires.
 	ErrTypeConfig = "config"
@@ -437,3 +439,21 @@ const (
 	// ErrTypeRule means that the function of a rule failed.
 	ErrTypeRule = "rule"
 )
+
+// ModelErrorType returns the type of the error of a failed model call, such as
+// "model.context_overflow". class is its class, if it is known.
+func ModelErrorType(class string) string {
+	if class == "" {
+		return ErrTypeModel
+	}
+	return ErrTypeModel + "." + class
+}
+
+// ModelErrorClass returns the class from a type of [ModelErrorType], or "".
+func ModelErrorClass(errorType string) string {
+	class, ok := strings.CutPrefix(errorType, ErrTypeModel+".")
+	if !ok {
+		return ""
+	}
+	return class
+}

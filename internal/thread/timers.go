@@ -18,6 +18,11 @@ func (s *State) NextDue() (at time.Time, ok bool) {
 			at, ok = h.Until, true
 		}
 	}
+	for _, q := range s.Inbox.Queue {
+		if end, expires := q.expires(); expires && (!ok || end.Before(at)) {
+			at, ok = end, true
+		}
+	}
 	if due, waits := s.Turns.dueCalls(); waits && (!ok || due.Before(at)) {
 		at, ok = due, true
 	}
@@ -32,9 +37,10 @@ func (s *State) NextDue() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Release queues the debounced events that are due, in order, and ends the calls and tasks whose
-// time is over.
+// Release queues the debounced events that are due, in order, and ends the queued events, calls and
+// tasks whose time is over.
 func (s *State) Release(now time.Time) {
+	s.Inbox.expire(now)
 	s.Tasks.failOverdue(now)
 	s.Turns.releaseCalls(now)
 	kept := s.Inbox.Debounced[:0:0]

@@ -55,6 +55,9 @@ type Turn struct {
 	// Error is the reason why the item failed before any agent ran.
 	Error string `json:"error,omitempty"`
 
+	// awaited means that this workflow run awaits the decision of hooks ahead of the turn.
+	awaited bool
+
 	// Handling is the state of the rule that handles the item, if it is an environment event.
 	Handling *Handling `json:"handling,omitempty"`
 }
@@ -89,13 +92,13 @@ func (t *Turn) Done() bool {
 	return !slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return !r.Done() })
 }
 
-// DecidedBefore returns the earlier decision of hooks on the turn's item, if this is a manual retry
-// of an item that they have already decided on.
-func (t *Turn) DecidedBefore() (HookDecision, bool) {
-	if t.Hooked && t.Replaced != nil {
-		return HookDecision{Outcome: event.OutcomeReplaced, Event: t.Replaced}, true
+// DecidedBefore returns the earlier decision of hooks on an item, if they have already decided on it:
+// ahead of its turn, or before a manual retry.
+func (q *Queued) DecidedBefore() (HookDecision, bool) {
+	if q.Hooked && q.Replaced != nil {
+		return HookDecision{Outcome: event.OutcomeReplaced, Event: q.Replaced}, true
 	}
-	return HookDecision{Outcome: event.OutcomePassed}, t.Hooked
+	return HookDecision{Outcome: event.OutcomePassed}, q.Hooked
 }
 
 // Enter processes the turn's item as hooks have decided: each agent that it addresses gets a run.
@@ -107,20 +110,11 @@ func (t *Turn) Enter(now time.Time, d HookDecision, rules ...rule.Spec) {
 	if !t.Hooked {
 		d = t.applyDecision(now, seen, d, nil)
 	}
-	t.Stage, t.Outcome = ItemEntered, d.Outcome
-	if d.Outcome == event.OutcomeFailed {
-		t.failItem(now, d.Error)
+	if t.settle(now, d) {
 		return
 	}
-	if d.Outcome == event.OutcomeReplaced {
-		t.Replaced = remembered(d.Event)
-	}
-	t.Hooked = true
 	if d.Outcome == event.OutcomePassed && t.Item.Type == event.TypeBackgroundTaskFailed {
 		s.Tasks.Passed = keepLast(append(s.Tasks.Passed, t.Item.ID), maxTasksEnded)
-	}
-	if d.stopped() {
-		return
 	}
 	if calls, ok := readEvent(d.Event).(event.ToolCallEvent); ok && t.IsEnv() {
 		t.adopt(now, t.Item.ID, calls)
@@ -136,6 +130,21 @@ func (t *Turn) Enter(now time.Time, d HookDecision, rules ...rule.Spec) {
 		return
 	}
 	t.process(now, seen, d)
+}
+
+// settle takes in the decision of hooks on the turn's item. It reports whether the decision ends the
+// processing of the item.
+func (t *Turn) settle(now time.Time, d HookDecision) bool {
+	t.Stage, t.Outcome = ItemEntered, d.Outcome
+	if d.Outcome == event.OutcomeFailed {
+		t.failItem(now, d.Error)
+		return true
+	}
+	if d.Outcome == event.OutcomeReplaced {
+		t.Replaced = remembered(d.Event)
+	}
+	t.Hooked = true
+	return d.stopped()
 }
 
 // recordUnhandled records and logs that nothing handles a custom event.

@@ -92,8 +92,10 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 	for _, in := range t.Intercepting {
 		s.Turns.abandonHook(in)
 	}
-	s.Turns.Current = nil
-	s.Decisions.applyEarly(now)
+	if s.Turns.Current == t {
+		s.Turns.Current = nil
+		s.Decisions.applyEarly(now)
+	}
 	if !t.continueRoot(now, out, terminal) {
 		t.announceTurnEnd(now, out)
 	}
@@ -127,7 +129,7 @@ func (t *Turn) endRuns(now time.Time, out *signals.TurnResult) (terminal bool) {
 		}
 		switch r.Phase {
 		case PhaseFailed:
-			out.Status, out.Error, terminal = signals.TurnFailed, r.Error, true
+			out.Status, out.Error, out.Class, terminal = signals.TurnFailed, r.Error, r.Class, true
 		case PhaseInterrupted:
 			terminal = true
 			t.record(now, recordid.Final(r.messageID()), event.TypeFinal,

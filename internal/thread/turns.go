@@ -17,6 +17,10 @@ type Turns struct {
 	Current *Turn   `json:"current,omitempty"`
 	Parked  []*Turn `json:"parked,omitempty"`
 
+	// Deciding are the turns of queued messages that hooks decide on ahead of their turns: see
+	// [Turns.BeginAhead].
+	Deciding []*Turn `json:"deciding,omitempty"`
+
 	// AbandonedHooks are the events whose hook workflows may still report although the decision is
 	// no longer needed.
 	AbandonedHooks []string `json:"abandonedHooks,omitempty"`

@@ -26,6 +26,9 @@ func (s *State) View() signals.State {
 	}
 	if turns := s.Turns.all(); len(turns) > 0 {
 		v.Turn = turns[0].viewTurn()
+		for _, t := range s.Turns.Deciding {
+			v.Turn.Deciding = append(v.Turn.Deciding, t.viewDeciding()...)
+		}
 	}
 	if s.ParentLink.Parent != nil {
 		v.Parent = s.ParentLink.Parent.ThreadID
@@ -34,18 +37,23 @@ func (s *State) View() signals.State {
 }
 
 func (t *Turn) viewTurn() *signals.TurnState {
-	s := t.thread
 	v := &signals.TurnState{EventID: t.Item.ID, TraceID: t.Item.TraceID, StartedAt: t.StartedAt, Runs: []signals.RunState{}}
 	for _, r := range t.Runs {
 		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: r.doing(), Tools: r.unsettled(), Threads: r.subs(), Retrying: r.Outage})
 	}
+	v.Deciding = t.viewDeciding()
+	return v
+}
+
+func (t *Turn) viewDeciding() (out []signals.Deciding) {
+	s := t.thread
 	for _, in := range t.Intercepting {
-		v.Deciding = append(v.Deciding, signals.Deciding{
+		out = append(out, signals.Deciding{
 			EventID: in.Record, EventType: in.Type, Hooks: append([]string{}, in.Hooks...),
 			WorkflowID: signals.HookWorkflowID(s.Namespace, s.ThreadID, in.EventID),
 		})
 	}
-	return v
+	return out
 }
 
 // The values of [signals.RunState.Doing].

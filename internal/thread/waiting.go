@@ -105,9 +105,10 @@ func (r *AgentRun) runWaits() bool {
 }
 
 // mayPassWaiting reports whether an item may be processed while turns wait for people. Environment
-// events always may; messages may unless a waiting agent or the post says otherwise.
+// events always may; messages may unless a waiting agent or the post says otherwise. Items must not
+// overtake a message that hooks decide on.
 func (in *Inbox) mayPassWaiting(q *Queued) bool {
-	return q.isEnv() || !in.waitsFor(*q, event.OnWaitingHold) && !in.waitsFor(*q, event.OnWaitingCancel)
+	return q.isEnv() || in.thread.Turns.decidesOn(q) || !in.waitsFor(*q, event.OnWaitingHold) && !in.waitsFor(*q, event.OnWaitingCancel)
 }
 
 // isEnv reports whether an item is an environment event other than a user_query.
@@ -170,25 +171,30 @@ func (in *Inbox) fromPerson(q Queued) bool {
 // cancelledText is the result of a call that a message cancelled.
 const cancelledText = "This call was cancelled before anybody had decided on it, because %s wrote a message instead. It was not run."
 
-// Superseded reports whether a queued message cancels calls that wait for people.
-func (in *Inbox) Superseded() bool {
-	return slices.ContainsFunc(in.Queue, func(q Queued) bool { return in.waitsFor(q, event.OnWaitingCancel) })
+// Superseding returns a queued message that cancels calls that wait for people, unless hooks are
+// deciding on it.
+func (in *Inbox) Superseding() (Queued, bool) {
+	for _, q := range in.Queue {
+		if in.waitsFor(q, event.OnWaitingCancel) && !in.thread.Turns.decidesOn(&q) {
+			return q, true
+		}
+	}
+	return Queued{}, false
 }
 
-// Supersede cancels the calls that queued messages cancel. The first of the messages joins the turn
-// that continues, unless it names its agents or tools.
-func (in *Inbox) Supersede(now time.Time) {
+// Supersede cancels the calls that a queued message cancels. The message joins the turn that
+// continues, unless it names its agents or tools.
+func (in *Inbox) Supersede(now time.Time, q Queued) {
 	s := in.thread
-	for i := range in.Queue {
-		q := in.Queue[i]
-		for _, t := range slices.Clone(s.Turns.all()) {
-			if t.Interrupted != nil {
-				continue
-			}
-			for _, r := range t.Runs {
-				if r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel {
-					r.cancelCalls(now, &in.Queue[i])
-					in.Queue[i].OnBusy = signals.OnBusySteer
+	for _, t := range slices.Clone(s.Turns.all()) {
+		if t.Interrupted != nil {
+			continue
+		}
+		for _, r := range t.Runs {
+			if r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel {
+				r.cancelCalls(now, &q)
+				if at := in.index(q.Item.ID); at >= 0 {
+					in.Queue[at].OnBusy = signals.OnBusySteer
 				}
 			}
 		}
@@ -224,7 +230,7 @@ func (in *Inbox) busy(p signals.Post) bool {
 	}
 	q := Queued{OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
 	free := s.Turns.Current == nil || s.Turns.Current.waitsForPeople() && s.Turns.hasRoomFor(s.Turns.Current)
-	return !free || s.Turns.unparks() >= 0 || in.nextPassingWaiting() >= 0 || !in.mayPassWaiting(&q)
+	return !free || len(s.Turns.Deciding) > 0 || s.Turns.unparks() >= 0 || in.nextPassingWaiting() >= 0 || !in.mayPassWaiting(&q)
 }
 
 // nextPassingWaiting returns the index of the next item to process while turns wait for people, or
@@ -234,6 +240,7 @@ func (in *Inbox) nextPassingWaiting() int {
 }
 
 // best returns the index of the oldest item with the highest priority that may be processed, or -1.
+// Nothing overtakes a message that hooks decide on.
 func (in *Inbox) best(may func(*Queued) bool) int {
 	best := -1
 	for i := range in.Queue {
@@ -242,15 +249,20 @@ func (in *Inbox) best(may func(*Queued) bool) int {
 			best = i
 		}
 	}
+	if best >= 0 && in.thread.Turns.decidesOn(&in.Queue[best]) {
+		return -1
+	}
 	return best
 }
+
+func everything(*Queued) bool { return true }
 
 // HasNext reports whether there is something to process: an item, or a parked turn that can
 // continue.
 func (in *Inbox) HasNext() bool {
 	s := in.thread
 	if len(s.Turns.Parked) == 0 {
-		return len(in.Queue) > 0
+		return in.best(everything) >= 0
 	}
 	return s.Turns.unparks() >= 0 || in.nextPassingWaiting() >= 0
 }
@@ -315,6 +327,8 @@ func (ts *Turns) Overdue(underWay int, leaving bool) bool {
 		return false
 	case leaving || ts.Current.Interrupted != nil:
 		return underWay > 0
+	case slices.ContainsFunc(ts.Deciding, func(t *Turn) bool { return len(t.Intercepting) == 0 }):
+		return false
 	}
 	return ts.Current.steps() <= underWay && !ts.CanPark()
 }

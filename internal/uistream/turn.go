@@ -301,6 +301,15 @@ func (t *Turn) result(e event.AgentEvent) []Chunk {
 	return []Chunk{{Type: "tool-output-available", ToolCallID: e.ToolCallID, Output: out}}
 }
 
+// ApprovalID returns the id of a request for a decision. An answer to a request that has been
+// replaced, such as one for arguments that have changed, has the id of that one.
+func ApprovalID(r *event.ApprovalRequest) string {
+	if r.Round <= event.FirstRound {
+		return r.ToolCallID
+	}
+	return event.ApprovalCallID(r.ToolCallID, r.Round)
+}
+
 func (t *Turn) request(r *event.ApprovalRequest) []Chunk {
 	c, known := t.calls[r.ToolCallID]
 	if !known || c.settled {
@@ -308,7 +317,7 @@ func (t *Turn) request(r *event.ApprovalRequest) []Chunk {
 	}
 	c.waits = true
 	return []Chunk{
-		{Type: "tool-approval-request", ToolCallID: r.ToolCallID, ApprovalID: r.ToolCallID},
+		{Type: "tool-approval-request", ToolCallID: r.ToolCallID, ApprovalID: ApprovalID(r)},
 		{Type: "data-approval", ID: r.ToolCallID, Data: r},
 	}
 }

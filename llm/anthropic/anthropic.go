@@ -75,7 +75,7 @@ func New(config Config) (*Provider, error) {
 }
 
 func body(x *driver.Exchange, _ string, resp *http.Response) error {
-	resp.Body = x.Watch(resp.Body)
+	resp.Body = x.Watch(resp.Body, driver.Events)
 	return nil
 }
 

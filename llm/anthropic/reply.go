@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -39,6 +38,9 @@ func (r *reply) take(e sdk.MessageStreamEventUnion) error {
 		r.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
 	case "content_block_start":
 		b := e.ContentBlock
+		if !r.Count(len(b.ID) + len(b.Name) + len(b.Data) + len(b.Signature)) {
+			return nil
+		}
 		begun := &replyBlock{kind: b.Type, id: b.ID, name: b.Name, redacted: b.Data}
 		r.blocks = append(r.blocks, begun)
 		begun.thought.WriteString(b.Thinking)
@@ -76,9 +78,13 @@ func (r *reply) delta(b *replyBlock, d sdk.MessageStreamEventUnionDelta) {
 		b.thought.WriteString(d.Thinking)
 		r.Think(d.Thinking)
 	case "signature_delta":
-		b.signature.WriteString(d.Signature)
+		if r.Count(len(d.Signature)) {
+			b.signature.WriteString(d.Signature)
+		}
 	case "input_json_delta":
-		b.argument.WriteString(d.PartialJSON)
+		if r.Count(len(d.PartialJSON)) {
+			b.argument.WriteString(d.PartialJSON)
+		}
 	}
 }
 
@@ -92,7 +98,7 @@ func (r *reply) finish(e *driver.Endpoint) error {
 	}
 	r.FinishReason = cmp.Or(finishReasons[r.reason], string(r.reason))
 	var order []any // of thoughts, the text and calls
-	thinks := false
+	thinks, speaks := false, false
 	for _, b := range r.blocks {
 		switch b.kind {
 		case "thinking":
@@ -102,8 +108,8 @@ func (r *reply) finish(e *driver.Endpoint) error {
 			thinks = true
 			order = append(order, map[string]string{"type": b.kind, "data": b.redacted})
 		case "text":
-			if !slices.Contains(order, any(textMark)) {
-				order = append(order, textMark)
+			if !speaks {
+				speaks, order = true, append(order, textMark)
 			}
 		case "tool_use":
 			order = append(order, len(r.Calls))

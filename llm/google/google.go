@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
+	"strings"
+	"time"
 
 	sdk "google.golang.org/genai"
 
@@ -132,5 +134,19 @@ func said(_ *driver.Exchange, err error) *driver.Said {
 	if !errors.As(err, &api) {
 		return nil
 	}
-	return &driver.Said{Status: api.Code, Kind: api.Status, Message: driver.Shorten(api.Message)}
+	return &driver.Said{Status: api.Code, Kind: api.Status, Message: driver.Shorten(api.Message), RetryAfter: retryDelay(api.Details)}
+}
+
+// retryDelay returns the delay before a retry in the details of an error. 0 = none.
+func retryDelay(details []map[string]any) time.Duration {
+	for _, d := range details {
+		if kind, _ := d["@type"].(string); !strings.HasSuffix(kind, "google.rpc.RetryInfo") {
+			continue
+		}
+		text, _ := d["retryDelay"].(string)
+		if delay, err := time.ParseDuration(text); err == nil && delay > 0 {
+			return delay
+		}
+	}
+	return 0
 }

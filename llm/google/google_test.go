@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -193,4 +194,33 @@ func encode(t *testing.T, v any) string {
 	b, err := json.Marshal(v)
 	require.NoError(t, err)
 	return string(b)
+}
+
+func TestRetryInfo(t *testing.T) {
+	for details, want := range map[string]time.Duration{
+		`[{"@type":"type.googleapis.com/google.rpc.Help"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]`: 34500 * time.Millisecond,
+		`[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"9000000s"}]`:                                              24 * time.Hour,
+		`[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"soon"}]`:                                                  0,
+		`[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":7}]`:                                                       0,
+		`[{"@type":"type.googleapis.com/google.rpc.Help","retryDelay":"34.5s"}]`:                                                      0,
+	} {
+		body := `{"error":{"code":429,"message":"You exceeded your current quota.","status":"RESOURCE_EXHAUSTED","details":` + details + `}}`
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, body)
+		}))
+		t.Cleanup(s.Close)
+		refused, err := google.New(google.Config{BaseURL: s.URL, APIKey: "not-a-real-key"})
+		require.NoError(t, err)
+		streaming, _ := answering(t, parts(`{"text":"hi"}`, ""), body)
+		for _, p := range []*google.Provider{refused, streaming} {
+			_, err = p.Generate(t.Context(), request(), nil)
+			var e *llm.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, 429, e.StatusCode)
+			require.True(t, e.Retryable)
+			require.Equal(t, want, e.RetryAfter, details)
+		}
+	}
 }

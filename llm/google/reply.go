@@ -73,6 +73,9 @@ func (r *reply) take(c *sdk.GenerateContentResponse, e *driver.Endpoint) error {
 }
 
 func (r *reply) part(p *sdk.Part) error {
+	if len(p.ThoughtSignature) > 0 && !r.Count(len(p.ThoughtSignature)) {
+		return nil
+	}
 	switch {
 	case p.FunctionCall != nil:
 		if len(p.ThoughtSignature) > 0 {
@@ -87,6 +90,9 @@ func (r *reply) part(p *sdk.Part) error {
 		}
 		if p.FunctionCall.Args == nil {
 			arguments = []byte("{}")
+		}
+		if !r.Count(len(p.FunctionCall.ID) + len(p.FunctionCall.Name) + len(arguments)) {
+			return nil
 		}
 		r.Calls = append(r.Calls, event.ToolCall{ID: p.FunctionCall.ID, Function: event.Function{Name: p.FunctionCall.Name, Arguments: string(arguments)}})
 	case p.Thought:

@@ -19,7 +19,7 @@ type quietKey struct{}
 
 func body(x *driver.Exchange, _ string, resp *http.Response) error {
 	if q, ok := resp.Request.Context().Value(quietKey{}).(*quiet); ok {
-		q.Reader = x.Watch(resp.Body)
+		q.Reader = x.Watch(resp.Body, driver.Events)
 		resp.Body = q
 	}
 	return nil

@@ -3,6 +3,7 @@ package llmtest
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -70,6 +71,11 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		}
 	}()
 	c.w, c.r = w, r
+	if c.fault.gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		out := compressed(w)
+		defer out.Close()
+		c.w = out
+	}
 	var shown llm.Request
 	err := json.Unmarshal(body, c.wire)
 	if err == nil {
@@ -186,10 +192,41 @@ func (c *call) fail() {
 		} else {
 			c.wire.fail(c)
 		}
+	case flood:
+		c.flood(whole)
+	case endless:
+		c.endless()
 	case none, answer:
 		return
 	}
 	panic(gone{})
+}
+
+// flood writes the text of the fault.
+func (c *call) flood(whole bool) {
+	if whole {
+		piece := script.Piece{Text: strings.Repeat(c.fault.piece, c.fault.times)}
+		c.writeJSON(http.StatusOK, c.wire.whole(c, script.Reply{Pieces: []script.Piece{piece}}))
+		return
+	}
+	for range c.fault.times {
+		c.wire.piece(c, script.Piece{Text: c.fault.piece})
+	}
+}
+
+// endless writes the beginning of a chunk.
+func (c *call) endless() {
+	c.write(`data: {"`)
+	kib := strings.Repeat("x", 1<<10)
+	for range c.fault.times {
+		c.write(kib)
+	}
+}
+
+func (c *call) write(text string) {
+	if _, err := io.WriteString(c.w, text); err != nil {
+		panic(gone{})
+	}
 }
 
 // event writes one event of a stream. Protocols with named events read the name.
@@ -197,9 +234,7 @@ func (c *call) event(name, data string) {
 	if name != "" {
 		name = "event: " + name + "\n"
 	}
-	if _, err := fmt.Fprintf(c.w, "%sdata: %s\n\n", name, data); err != nil {
-		panic(gone{})
-	}
+	c.write(name + "data: " + data + "\n\n")
 	if err := http.NewResponseController(c.w).Flush(); err != nil {
 		panic(gone{})
 	}

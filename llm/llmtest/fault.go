@@ -11,6 +11,9 @@ type Fault struct {
 	code    string
 	message string
 	header  http.Header
+	piece   string
+	times   int
+	gzip    bool
 }
 
 type faultKind int
@@ -23,6 +26,8 @@ const (
 	hang
 	malformed
 	streamError
+	flood
+	endless
 )
 
 // Status responds with an HTTP status and an error in OpenAI's format. If retryAfter is not empty,
@@ -51,6 +56,26 @@ func Malformed(n int) Fault { return Fault{kind: malformed, after: n} }
 // StreamError writes n chunks, then an error with this code and message.
 func StreamError(n int, code, message string) Fault {
 	return Fault{kind: streamError, after: n, code: code, message: message}
+}
+
+// Flood writes n chunks of the reply, then a text many times, one chunk each. A reply that is not
+// streamed has them in its one text.
+func Flood(n int, text string, times int) Fault {
+	return Fault{kind: flood, after: n, piece: text, times: times}
+}
+
+// Endless writes n chunks, then one that does not end before times KiB.
+func Endless(n, times int) Fault { return Fault{kind: endless, after: n, times: times} }
+
+// Redirect responds with a redirect to another address.
+func Redirect(status int, location string) Fault {
+	return Status(status, "").WithHeader("Location", location)
+}
+
+// Compressed compresses the response, if the client accepts that.
+func (f Fault) Compressed() Fault {
+	f.gzip = true
+	return f
 }
 
 // WithHeader adds a header to the response of [Status].

@@ -32,6 +32,9 @@ func RunHTTP(t *testing.T, traits Traits, build Build) {
 		{"a stream that breaks", f.broken},
 		{"nobody answers", f.unreachable},
 		{"a call that ends while it waits", f.waiting},
+		{"a redirect", f.redirect},
+		{"a reply that is too large", f.tooLarge},
+		{"an error that is too large", f.largeError},
 	} {
 		t.Run(tt.name, tt.test)
 	}
@@ -79,6 +82,9 @@ func (f faults) statuses(t *testing.T) {
 		{"not found", Status(404, ""), 404, false, 0},
 		{"too many", Status(429, "7"), 429, true, 7 * time.Second},
 		{"too many, in milliseconds", Status(429, "7").WithHeader("Retry-After-Ms", "1500"), 429, true, 1500 * time.Millisecond},
+		{"too many, in words", Status(429, "").WithError("", "Limit reached. Please try again in 1m2.5s."), 429, true, 62500 * time.Millisecond},
+		{"too many, in other words", Status(429, "").WithError("", "Please retry after 6 seconds."), 429, true, 6 * time.Second},
+		{"too many, the header counts", Status(429, "7").WithError("", "Please try again in 20s."), 429, true, 7 * time.Second},
 		{"server error", Status(500, ""), 500, true, 0},
 		{"unavailable", Status(503, "2"), 503, true, 2 * time.Second},
 		{"overloaded", Status(529, ""), 529, true, 0},
@@ -111,6 +117,20 @@ func (f faults) wrongKey(t *testing.T) {
 func (f faults) overflow(t *testing.T) {
 	s, p := f.start(t, Config{})
 	for _, message := range []string{
+		"input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length or `max_tokens` and try again",
+		"Your input exceeds the context window of this model. Please adjust your input and try again.",
+		"Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000 tokens. Please reduce the length of the messages.",
+		"This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+		"Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+		"Invalid request: Your request exceeded model token limit: 262144",
+		"Range of input length should be [1, 30720]",
+		"'max_tokens' or 'max_completion_tokens' is too large: 2000. This model's maximum context length is 4096 tokens and your request has 2104 input tokens (2000 > 4096 - 2104).",
+		"The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+		"max_tokens must be at least 1, got -300.",
+		"request (10000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+		"prompt too long; exceeded max context length by 12 tokens",
+		"The number of tokens to keep from the initial prompt is greater than the context length.",
+		"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens and 100 `max_new_tokens`",
 		"This model's maximum context length is 128000 tokens. However, your messages resulted in 130000 tokens.",
 		"prompt is too long: 210000 tokens > 200000 maximum",
 		"The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
@@ -122,9 +142,27 @@ func (f faults) overflow(t *testing.T) {
 		require.False(t, e.Retryable)
 		require.Equal(t, "context_overflow", e.Class())
 	}
-	s.Fail(Status(400, "").WithError("", "temperature: must be at most 2"))
-	_, err := p.Generate(t.Context(), request("hello"), nil)
-	require.False(t, failure(t, err).ContextOverflow)
+	for _, fault := range []Fault{
+		Status(413, ""), Status(422, "").WithError("", "prompt is too long"), Status(500, "").WithError("", "Context size has been exceeded."),
+		Status(429, "1").WithError("", "Request too large for gpt-4o in organization org on tokens per min (TPM): Limit 30000, Requested 40000."),
+		StreamError(1, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+	} {
+		s.Fail(fault)
+		_, err := p.Generate(t.Context(), request("hello"), func(llm.Delta) {})
+		e := failure(t, err)
+		require.True(t, e.ContextOverflow, e.Message)
+		require.False(t, e.Retryable)
+	}
+	for _, fault := range []Fault{
+		Status(400, "").WithError("", "temperature: must be at most 2"),
+		Status(400, "").WithError("", "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for this model"),
+		Status(429, "1").WithError("", "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000, Requested 4000. Please try again in 6s."),
+		Status(503, "").WithError("", "too many tokens in the queue"),
+	} {
+		s.Fail(fault)
+		_, err := p.Generate(t.Context(), request("hello"), nil)
+		require.False(t, failure(t, err).ContextOverflow)
+	}
 }
 
 func (f faults) broken(t *testing.T) {

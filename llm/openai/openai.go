@@ -115,6 +115,9 @@ func (p *Provider) whole(ctx context.Context, wire sdk.ChatCompletionRequest, b 
 	if err := r.take(b.whole); err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if !r.chosen {
 		return driver.ErrBrokenOff
 	}

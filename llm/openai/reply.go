@@ -145,56 +145,65 @@ func (r *reply) part(p part) {
 	r.Say(string(p.Content))
 	r.Say(string(p.Refusal))
 	for _, c := range p.ToolCalls {
-		r.calls.add(c)
+		if r.Count(len(c.ID) + len(c.Function.Name) + len(c.Function.Arguments)) {
+			r.calls.add(c)
+		}
 	}
 }
 
 // calls assembles tool calls from their pieces.
-type calls struct{ list []*partialCall }
+type calls struct {
+	list []*partialCall
+
+	// byIndex and byID have the last call with an index or an id.
+	byIndex map[int]*partialCall
+	byID    map[string]*partialCall
+}
+
+// maxCallName is the length of a name, in bytes, from which on further pieces are ignored.
+const maxCallName = 256
 
 type partialCall struct {
-	index     *int
 	id, name  string
 	arguments strings.Builder
+	shape     shape
 }
 
 func (c *calls) add(p callPart) {
 	call := c.find(p)
 	if call == nil {
-		call = &partialCall{index: p.Index, id: p.ID, name: p.Function.Name}
+		call = &partialCall{id: p.ID, name: p.Function.Name}
 		c.list = append(c.list, call)
-	} else if p.Function.Name != call.name {
+	} else if p.Function.Name != call.name && len(call.name) <= maxCallName {
 		call.name += p.Function.Name
 	}
 	if call.id == "" {
 		call.id = p.ID
 	}
 	call.arguments.WriteString(string(p.Function.Arguments))
+	call.shape.add(string(p.Function.Arguments))
+	if c.byIndex == nil {
+		c.byIndex, c.byID = map[int]*partialCall{}, map[string]*partialCall{}
+	}
+	if p.Index != nil {
+		c.byIndex[*p.Index] = call
+	}
+	c.byID[call.id] = call
 }
 
 // find returns the call that a piece continues, or nil if the piece begins a new one. The protocol
 // identifies calls by index, but some servers send none, or always 0.
 func (c *calls) find(p callPart) *partialCall {
-	for i := len(c.list) - 1; i >= 0; i-- {
-		call := c.list[i]
-		switch {
-		case p.Index != nil:
-			if call.index != nil && *call.index == *p.Index {
-				return call.unless(call.ended(p))
-			}
-		case p.ID != "":
-			if call.id == p.ID {
-				return call
-			}
-		default:
-			return call.unless(call.ended(p))
-		}
+	var call *partialCall
+	switch {
+	case p.Index != nil:
+		call = c.byIndex[*p.Index]
+	case p.ID != "":
+		return c.byID[p.ID]
+	case len(c.list) > 0:
+		call = c.list[len(c.list)-1]
 	}
-	return nil
-}
-
-func (call *partialCall) unless(ended bool) *partialCall {
-	if ended {
+	if call == nil || call.ended(p) {
 		return nil
 	}
 	return call
@@ -213,8 +222,36 @@ func (call *partialCall) ended(p callPart) bool {
 	if p.Function.Name != call.name && (call.arguments.Len() > 0 || p.Index == nil) && call.name != "" {
 		return true
 	}
-	return json.Valid([]byte(call.arguments.String()))
+	return call.shape.complete()
 }
+
+// shape follows the brackets of JSON that arrives in pieces.
+type shape struct {
+	depth           int
+	begun           bool
+	inText, escaped bool
+}
+
+func (s *shape) add(piece string) {
+	for i := range len(piece) {
+		switch b := piece[i]; {
+		case s.escaped:
+			s.escaped = false
+		case s.inText:
+			s.escaped, s.inText = b == '\\', b != '"'
+		case b == '"':
+			s.inText = true
+		case b == '{' || b == '[':
+			s.depth++
+			s.begun = true
+		case b == '}' || b == ']':
+			s.depth--
+		}
+	}
+}
+
+// complete reports whether all brackets are closed.
+func (s *shape) complete() bool { return s.begun && s.depth <= 0 && !s.inText }
 
 func (c *calls) finish() []event.ToolCall {
 	var out []event.ToolCall

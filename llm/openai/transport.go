@@ -32,7 +32,7 @@ func body(x *driver.Exchange, media string, resp *http.Response) error {
 	case media == "application/json":
 		return b.asStream(resp)
 	}
-	watched := x.Watch(resp.Body)
+	watched := x.Watch(resp.Body, driver.Lines)
 	resp.Body = &eventBody{reply: b, body: watched, lines: bufio.NewReader(watched)}
 	return nil
 }
@@ -40,7 +40,7 @@ func body(x *driver.Exchange, media string, resp *http.Response) error {
 // readWhole stores the body and replaces it by an empty object, since the SDK would lose fields
 // that it does not know.
 func (b *replyBody) readWhole(resp *http.Response) error {
-	whole, err := io.ReadAll(resp.Body)
+	whole, err := b.exchange.ReadAll(resp.Body)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (b *replyBody) readWhole(resp *http.Response) error {
 
 // asStream converts the body to a stream of one chunk, for servers that do not stream.
 func (b *replyBody) asStream(resp *http.Response) error {
-	whole, err := io.ReadAll(resp.Body)
+	whole, err := b.exchange.ReadAll(resp.Body)
 	if err != nil {
 		return err
 	}

@@ -82,6 +82,9 @@ func (c *schedules) Schedule(ctx context.Context, id string) (signals.ScheduleVi
 			return view, fmt.Errorf("asking for the runs of schedule %q: %w", id, err)
 		}
 	}
+	if view.Failing, err = c.failing(ctx, view.Recent); err != nil {
+		return view, fmt.Errorf("asking for the last run of schedule %q: %w", id, err)
+	}
 	return view, nil
 }
 
@@ -189,7 +192,7 @@ const (
 	MaxScheduleLimit     = 1000
 )
 
-// Schedules returns the schedules of the client's namespace, ordered by id: at most limit, by
+// Schedules returns the schedules of the client's namespace, with the last run if that failed, ordered by id: at most limit, by
 // default [DefaultScheduleLimit]. They come from Temporal's visibility, which may lag by seconds.
 func (c *schedules) Schedules(ctx context.Context, limit int) ([]signals.ScheduleView, error) {
 	if limit == 0 {

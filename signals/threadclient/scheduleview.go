@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -49,6 +50,9 @@ func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.Sc
 	out := make([]signals.ScheduleView, 0, len(ids))
 	for _, d := range mapped(ids, func(id string) described {
 		view, err := c.describe(ctx, id)
+		if err == nil {
+			view.Failing, err = c.failing(ctx, view.Recent)
+		}
 		return described{view, err}
 	}) {
 		switch {
@@ -119,6 +123,25 @@ func (c *schedules) runs(actions []client.ScheduleActionResult) []signals.Schedu
 		out = append(out, run)
 	}
 	return out
+}
+
+// failing returns the last run that has ended, if it failed. It does not change the runs.
+func (c *schedules) failing(ctx context.Context, runs []signals.ScheduleRun) (*signals.ScheduleRun, error) {
+	for _, run := range slices.Backward(runs) {
+		if run.Status == "" {
+			if err := c.outcome(ctx, &run); err != nil {
+				return nil, err
+			}
+		}
+		switch run.Status {
+		case runStatuses[enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING]:
+		case "", runStatuses[enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED]:
+			return nil, nil // without a status, Temporal has deleted it and the earlier ones
+		default:
+			return &run, nil
+		}
+	}
+	return nil, nil
 }
 
 // outcome sets the outcome of a run.

@@ -74,7 +74,7 @@ func TestSchedule(t *testing.T) {
 	closed.Status, closed.Error, runs.Status = "failed", `thread "t1" is closed`, "running"
 	require.Equal(t, signals.ScheduleView{
 		Schedule: want, Next: []time.Time{listStart.Add(time.Hour)}, Recent: []signals.ScheduleRun{forgotten, closed, runs},
-		Runs: 5, LateRuns: 1, OverlappedRuns: 3, CreatedAt: listStart,
+		Failing: &closed, Runs: 5, LateRuns: 1, OverlappedRuns: 3, CreatedAt: listStart,
 	}, got)
 }
 
@@ -130,8 +130,13 @@ func TestSchedules(t *testing.T) {
 		h.On("Describe", mock.Anything).Return(d, err).Once()
 		schedules.On("GetHandle", mock.Anything, "schedule/acme/"+id).Return(h).Once()
 	}
+	ended := func(m *mocks.Client, status enumspb.WorkflowExecutionStatus) {
+		m.On("DescribeWorkflowExecution", mock.Anything, "deliver/acme/daily-2026-01-02T05:00:00Z", mock.Anything).Return(
+			&workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: status}}, nil)
+	}
 	t.Run("those of the namespace, by their ids", func(t *testing.T) {
-		c, _, schedules := scheduleClient(t)
+		c, m, schedules := scheduleClient(t)
+		ended(m, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT)
 		asked := entries(t, schedules, "schedule/acme/b", "schedule/acme_2/x", "schedule/acme/gone", "schedule/acme/foreign", "schedule/acme/a", "nightly")
 		foreign := dailyDescribed(t)
 		foreign.Schedule.Action = &client.ScheduleWorkflowAction{Workflow: "backup"}
@@ -144,11 +149,15 @@ func TestSchedules(t *testing.T) {
 		require.Len(t, got, 2)
 		require.Equal(t, "a", got[0].ID)
 		require.Equal(t, "b", got[1].ID)
+		require.Equal(t, "timed_out", got[0].Failing.Status)
+		require.Equal(t, got[0].Recent[2].RunID, got[0].Failing.RunID)
+		require.Empty(t, got[0].Recent[2].Status)
 		require.Equal(t, `ScheduleId STARTS_WITH "schedule/acme/"`, asked.Query)
 		require.Equal(t, DefaultScheduleLimit, asked.PageSize)
 	})
 	t.Run("up to a limit", func(t *testing.T) {
-		c, _, schedules := scheduleClient(t)
+		c, m, schedules := scheduleClient(t)
+		ended(m, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 		var ids []string
 		for i := range 30 {
 			ids = append(ids, "schedule/acme/s"+strconv.Itoa(i))
@@ -160,6 +169,7 @@ func TestSchedules(t *testing.T) {
 		got, err := c.Schedules(t.Context(), 20)
 		require.NoError(t, err)
 		require.Len(t, got, 20)
+		require.Nil(t, got[19].Failing, "the last run that has ended did not fail")
 		require.Equal(t, 20, asked.PageSize)
 	})
 	t.Run("none", func(t *testing.T) {

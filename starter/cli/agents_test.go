@@ -32,7 +32,7 @@ func newAgentsWorld(t *testing.T) *agentsWorld {
 	live := memory.New(memory.Config{})
 	t.Cleanup(func() { require.NoError(t, live.Close()) })
 	handler, err := server.New(server.Config{
-		Threads: struct{ server.Threads }{}, Store: db, Stream: live, Tools: []string{"current_time"},
+		Threads: struct{ server.Threads }{}, Store: db, Stream: live, Tools: []string{"current_time"}, Models: []string{"demo"},
 		Agents: agent.Fixed{{Name: "helper", Model: "demo/demo", Description: "repeats what it is told"}},
 	})
 	require.NoError(t, err)
@@ -103,10 +103,10 @@ func TestAgentCommands(t *testing.T) {
 		require.Contains(t, w.ok("", "list", "--json"), `"source": "configured"`)
 	})
 	t.Run("warnings", func(t *testing.T) {
-		code, out, errs := w.agents(`{"name": "clerk", "model": "demo/small", "tools": ["rm"]}`, "set", "-f", "-")
+		code, out, errs := w.agents(`{"name": "clerk", "model": "dmeo/small"}`, "set", "-f", "-")
 		require.Equal(t, exitOK, code)
 		require.Equal(t, "clerk version 4\n", out)
-		require.Equal(t, "warning: tools[0]: there is no tool \"rm\"; the agent does without\n", errs)
+		require.Equal(t, "warning: model: there is no provider \"dmeo\", so that the agent cannot answer; there are demo\n", errs)
 	})
 	t.Run("delete and history", func(t *testing.T) {
 		require.Equal(t, "clerk deleted\n", w.ok("", "delete", "clerk", "--if-version", "4"))
@@ -134,6 +134,7 @@ func TestAgentCommandMistakes(t *testing.T) {
 		{"no history", "", "history nobody", exitFailed, `no agent "nobody" is stored`},
 		{"conflict", clerkYAML, "set -f - --if-version 0", exitFailed, `its newest version is 1, not 0`},
 		{"a field", "name: x\nmodel: demo/demo\nprompt: y", "set -f -", exitFailed, "body.prompt"},
+		{"a tool", "name: x\nmodel: demo/demo\ntools: [rm]", "set -f -", exitFailed, `body.tools[0]: unknown tool "rm"`},
 		{"no file", "", "set", exitUsage, "--file is required"},
 		{"no such file", "", "set -f /nonexistent", exitUsage, "no such file"},
 		{"no YAML", "name: [", "set -f -", exitUsage, "-: "},

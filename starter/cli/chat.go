@@ -252,7 +252,14 @@ func (s *session) follow(ctx context.Context) {
 			return ctx.Err()
 		}
 	})
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, api.ErrClosed): // the event that says so was shown before
+		s.hand(ctx, func() {
+			s.closed = true
+			s.print(s.view.Warn(closedText))
+		})
+	default:
 		s.hand(ctx, func() {
 			s.noStream = true
 			s.print(s.view.Fail("no live output: " + s.app.explain(err)))

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -339,6 +340,10 @@ func TestWatch(t *testing.T) {
 		require.JSONEq(t, string(want), line)
 	}
 	require.Equal(t, strings.Join(lines[2:], "\n"), strings.TrimSpace(w.ok("watch", "t1", "--json", "--after", w.ids[1])), "it goes on behind an id")
+
+	last := w.ids[len(w.ids)-1]
+	require.Equal(t, closedText+"\n", w.ok("watch", "t1", "--after", last), "there is nothing behind the end")
+	require.Empty(t, w.ok("watch", "t1", "--json", "--after", last))
 }
 
 func TestTimestamps(t *testing.T) {
@@ -421,12 +426,55 @@ func TestHelp(t *testing.T) {
 // worker.
 func TestNobodyAnswers(t *testing.T) {
 	w := newWorld(t)
+	w.polled = false
 	w.fails(exitFailed, `no worker runs on task queue "queue of silent": start one with "go run ./worker --task-queue 'queue of silent'"`, "queue", "show", "silent", "e1")
 	w.polled = true
 	w.fails(exitFailed, `the worker on task queue "queue of silent" did not answer in time: it is busy or has just stopped`, "update", "silent", "--title", "new")
 	p := w.start(false, "chat", "silent")
 	p.exits(exitFailed)
 	require.Contains(t, p.err.String(), `task queue "queue of silent"`)
+}
+
+// TestNobodyWorks: commands that wait say that no worker runs, and wait on.
+func TestNobodyWorks(t *testing.T) {
+	says := func(p *program, text fmt.Stringer, want string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(text.String(), want) }, patience, tick, "want %q in:\n%s", want, text)
+	}
+	const missing = `task queue "queue of t1" has no worker: none polls it, and messages wait for one; start one with "go run ./worker --task-queue 'queue of t1'"`
+	t.Run("send", func(t *testing.T) {
+		w := newWorld(t)
+		w.polled = false
+		p := w.start(false, "send", "t1", "wait", "--wait")
+		says(p, p.err, missing+"\n")
+		w.change(func() { w.polled = true })
+		says(p, p.err, againText+"\n")
+		w.change(func() { w.controls = append(w.controls, signals.Control{}) })
+		p.exits(exitFailed)
+		require.Equal(t, 1, strings.Count(p.err.String(), missing), "it is said once")
+	})
+	t.Run("chat", func(t *testing.T) {
+		w := newWorld(t)
+		w.polled = false
+		p := w.start(false, "chat", "t1")
+		p.types("wait\n")
+		p.shows(missing)
+		w.change(func() { w.polled = true })
+		p.shows(againText)
+		p.types("/interrupt\n/quit\n")
+		p.exits(exitOK)
+		require.Equal(t, 1, strings.Count(p.out.String(), missing))
+	})
+	t.Run("watch", func(t *testing.T) {
+		w := newWorld(t)
+		w.polled = false
+		p := w.start(false, "watch", "t1")
+		says(p, p.err, `task queue "common" has no worker: none has polled it since `)
+		w.change(func() { w.polled = true })
+		says(p, p.err, againText+"\n")
+		w.record(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusClosed}})
+		p.exits(exitOK)
+	})
 }
 
 // TestAgentsAreTakenUnchecked: a command that Temporal can answer needs no API.

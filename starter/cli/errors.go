@@ -78,19 +78,14 @@ type unansweredError struct {
 func (e *unansweredError) Error() string { return e.err.Error() }
 func (e *unansweredError) Unwrap() error { return e.err }
 
-// explain names the command that starts a worker. A devserver has its own worker, so it is not the
-// devserver.
+// explain names the command that starts a worker.
 func (e *unansweredError) explain(address string) string {
 	queue := e.workers.TaskQueue
 	if e.workers.Polled {
 		return fmt.Sprintf("Temporal at %s accepted the request, but the worker on task queue %q did not answer in time: it is busy or has just stopped; try again, or wait longer with --timeout",
 			address, queue)
 	}
-	command := "go run ./worker"
-	if queue != signals.DefaultTaskQueue {
-		command += " --task-queue " + shellWord(queue)
-	}
-	return fmt.Sprintf("Temporal at %s accepted the request, but no worker runs on task queue %q: start one with %q", address, queue, command)
+	return fmt.Sprintf("Temporal at %s accepted the request, but no worker runs on task queue %q: start one with %q", address, queue, startWorker(queue))
 }
 
 // workers reports on the workers of threads.

@@ -86,7 +86,7 @@ func (w *world) controlled() []signals.Control {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, settle: patience, changed: make(chan struct{}), decisions: map[string]signals.Decide{}}
+	w := &world{t: t, polled: true, settle: patience, changed: make(chan struct{}), decisions: map[string]signals.Decide{}}
 	w.state = signals.State{ThreadID: "t1", Status: signals.ThreadIdle, Agents: []string{"demo"}}
 	srv := httptest.NewServer(w)
 	w.url = srv.URL
@@ -164,6 +164,11 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.change(func() { w.refused++ })
 		}
 		http.Error(rw, "down", http.StatusServiceUnavailable)
+	case r.URL.Path == "/v1/server":
+		w.mu.Lock()
+		polled := w.polled
+		w.mu.Unlock()
+		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"worker": map[string]any{"taskQueue": "common", "polled": polled, "since": time.Now()}}))
 	case r.URL.Path == "/v1/agents":
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"agents": []map[string]any{{"name": "demo", "default": true}, {"name": "other"}}}))
 	case strings.HasPrefix(r.URL.Path, "/v1/agents/"):
@@ -206,6 +211,10 @@ func assertNoError(t *testing.T, err error) {
 }
 
 func (w *world) serveEvents(rw http.ResponseWriter, r *http.Request) {
+	if n := len(w.ids); n > 0 && r.Header.Get("Last-Event-ID") == w.ids[n-1] && w.events[n-1].Status != nil && w.events[n-1].Status.Status == event.StatusClosed {
+		rw.WriteHeader(http.StatusNoContent)
+		return
+	}
 	rw.Header().Set("Content-Type", "text/event-stream")
 	if http.NewResponseController(rw).Flush() != nil {
 		return // the program has ended meanwhile
@@ -417,6 +426,8 @@ func (w *world) State(ctx context.Context, id string) (signals.State, error) {
 }
 
 func (w *world) Workers(_ context.Context, id string) (threadclient.Workers, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return threadclient.Workers{TaskQueue: "queue of " + id, Polled: w.polled}, nil
 }
 
@@ -520,7 +531,7 @@ func (w *world) start(onTerminal bool, args ...string) *program {
 	r, in := io.Pipe()
 	p := &program{t: w.t, out: &output{}, err: &output{}, onTerminal: onTerminal, in: in, interrupts: make(chan os.Signal), exit: make(chan int, 1)}
 	a := &app{
-		stdin: r, stdout: term.New(p.out, false), stderr: term.New(p.err, false), settle: w.settle,
+		stdin: r, stdout: term.New(p.out, false), stderr: term.New(p.err, false), settle: w.settle, mindEvery: tick,
 		dial:       func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
 		interrupts: func() (<-chan os.Signal, func()) { return p.interrupts, func() {} },
 	}

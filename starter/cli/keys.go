@@ -143,9 +143,16 @@ func openKeyStore(ctx context.Context, file string, database bool) (store.Store,
 	return db, nil
 }
 
-func (a keyCommands) createStoredKey(ctx context.Context, db store.APIKeys, name string, roles auth.Roles, expires *time.Time) (auth.NewAPIKey, error) {
+func (a keyCommands) createStoredKey(ctx context.Context, db store.Store, name string, roles auth.Roles, expires *time.Time) (auth.NewAPIKey, error) {
 	by, err := actor("")
 	if err != nil {
+		return auth.NewAPIKey{}, err
+	}
+	kept, err := db.Agent(ctx, a.flags.namespace, name)
+	switch {
+	case err == nil && !kept.Deleted:
+		return auth.NewAPIKey{}, usagef("%q is the name of an agent: choose another name for the key", name)
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return auth.NewAPIKey{}, err
 	}
 	id, token := auth.NewToken()

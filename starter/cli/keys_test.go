@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream/memory"
 )
@@ -20,6 +21,7 @@ import (
 // keysWorld has an API that requires keys, and the file of its store.
 type keysWorld struct {
 	*world
+	db        store.Store
 	file, api string
 }
 
@@ -38,7 +40,7 @@ func newKeysWorld(t *testing.T) *keysWorld {
 	require.NoError(t, err)
 	srv := httptest.NewServer(handler)
 	t.Cleanup(srv.Close)
-	return &keysWorld{world: newWorld(t), file: file, api: srv.URL}
+	return &keysWorld{world: newWorld(t), db: db, file: file, api: srv.URL}
 }
 
 func (w *keysWorld) starter(args ...string) (code int, stdout, stderr string) {
@@ -87,7 +89,10 @@ func TestKeyCommands(t *testing.T) {
 	generated := w.ok("keys", "generate")
 	require.Regexp(t, `^secret  tmk_\w+\nhash    sha256:[0-9a-f]{64}$`, generated)
 
+	_, err = w.db.SaveAgent(t.Context(), "default", store.AgentVersion{Name: "clerk", Definition: []byte(`{"model":"demo/demo"}`), By: "ann"}, -1)
+	require.NoError(t, err)
 	for name, args := range map[string][]string{
+		"an agent's":    {"keys", "create", "Clerk", "--roles", "read", "--sqlite", w.file},
 		"no roles":      {"keys", "create", "x"},
 		"unknown role":  {"keys", "create", "x", "--roles", "root"},
 		"reserved":      {"keys", "create", "system", "--roles", "read"},

@@ -3,11 +3,9 @@ package cli
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
+	"github.com/threadmill/threadmill/internal/near"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -33,8 +31,8 @@ func didYouMean(near []string) string {
 
 // misspelled adds the names to an error that are near the one it is about.
 func misspelled(err error, name string, known []string) error {
-	if near := near(name, known); len(near) > 0 {
-		return &misspelledError{err, near}
+	if names := near.To(name, known); len(names) > 0 {
+		return &misspelledError{err, names}
 	}
 	return err
 }
@@ -45,21 +43,6 @@ func nearNames(err error) []string {
 		return with.near
 	}
 	return nil
-}
-
-// near returns the names that differ from name in a few letters, or only begin with it, the nearest
-// first.
-func near(name string, known []string) []string {
-	const most = 3 // names
-	distance := func(other string) int {
-		return levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(other))
-	}
-	out := slices.DeleteFunc(slices.Clone(known), func(other string) bool {
-		begins := len(name) > 2 && strings.HasPrefix(strings.ToLower(other), strings.ToLower(name))
-		return name == "" || !begins && distance(other) > min(len(name)/2, 3)
-	})
-	slices.SortStableFunc(out, func(a, b string) int { return distance(a) - distance(b) })
-	return out[:min(len(out), most)]
 }
 
 // nearThread adds the threads to an error whose ids are near the one it is about.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,6 +128,8 @@ func (a messageCommands) send(ctx context.Context, t threads, s sending, thread 
 // not process the event again.
 func (a messageCommands) await(ctx context.Context, t threads, s sending, thread string, post signals.Post) error {
 	var result signals.TurnResult
+	stop := a.mindThread(ctx, t, thread, func(problem string) { a.warn("%s", cmp.Or(problem, againText)) })
+	defer stop()
 	err := persist(ctx, func(ctx context.Context) (err error) {
 		result, err = t.Turn(ctx, thread, post)
 		return err

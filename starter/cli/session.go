@@ -34,11 +34,13 @@ type session struct {
 	items chan event.AgentEvent
 	done  chan func()
 
-	quit     bool
-	failed   bool // the last turn failed
-	closed   bool
-	noStream bool
-	lost     map[string]bool // servers that do not respond
+	quit   bool
+	failed bool // the last turn failed
+	closed bool
+
+	workerless bool // no worker runs the thread
+	noStream   bool
+	lost       map[string]bool // servers that do not respond
 
 	title string
 	names []string // of the agents
@@ -306,6 +308,17 @@ func (s *session) setLost(server string, gone bool) {
 	case before && !after:
 		s.print(s.view.Note(backText))
 	}
+}
+
+// setWorkerless shows that no worker runs the thread, or that one does again, once.
+func (s *session) setWorkerless(problem string) {
+	switch gone := problem != ""; {
+	case gone && !s.workerless:
+		s.print(s.view.Warn(problem))
+	case !gone && s.workerless:
+		s.print(s.view.Note(againText))
+	}
+	s.workerless = problem != ""
 }
 
 // hand passes outcome to the loop.

@@ -249,6 +249,10 @@ func (s *session) beside(ctx context.Context, op func(context.Context) error, th
 
 // persist repeats op while Temporal does not respond, and reports that.
 func (s *session) persist(ctx context.Context, op func(context.Context) error) error {
+	stop := s.app.mindThread(ctx, s.threads, s.thread, func(problem string) {
+		s.hand(ctx, func() { s.setWorkerless(problem) })
+	})
+	defer stop()
 	told := false
 	err := persist(ctx, op, func(error) {
 		told = true

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,8 @@ import (
 const (
 	lostText = "connection lost, reconnecting…"
 	backText = "connected again"
+
+	closedText = "the thread is closed, and there is nothing more to show"
 )
 
 // errClosed ends a watch of a closed thread.
@@ -83,9 +86,15 @@ func (v viewer) watch(ctx context.Context, stream *api.Client, opts api.WatchOpt
 	opts.Env, opts.FailFast, opts.Missing = v.env, true, v.exists
 	opts.Lost = func(error) { v.note(r, lostText) }
 	opts.Back = func() { v.note(r, backText) }
+	stop := v.app.mind(ctx, stream.Workers, func(problem string) { v.app.warn("%s", cmp.Or(problem, againText)) })
+	defer stop()
 	err := stream.Watch(ctx, v.thread, opts, func(item api.Item) error { return v.show(r, item) })
 	if !v.app.json {
 		v.app.print(r.Break())
+	}
+	if errors.Is(err, api.ErrClosed) { // without an event that says so
+		v.note(r, closedText)
+		return nil
 	}
 	if errors.Is(err, errClosed) || errors.Is(err, context.Canceled) {
 		return nil

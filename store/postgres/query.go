@@ -20,14 +20,14 @@ const (
 
 	recordsBetween = selectRecord + ` WHERE namespace = $1 AND thread_id = $2 AND seq > $3 AND seq < $4
 		AND ($5::text[] IS NULL OR type = ANY($5))`
-	oldest = recordsBetween + ` ORDER BY seq LIMIT $6`
-	newest = recordsBetween + ` ORDER BY seq DESC LIMIT $6`
+	ofEvent = ` AND event_id = $7`
+	inOrder = ` ORDER BY seq %s LIMIT $6`
 
 	// The bytes are the payloads before each record.
 	bounded = `SELECT ` + recordColumns + ` FROM (
 			SELECT *, sum(octet_length(payload::text)) OVER (ORDER BY seq %[2]s) - octet_length(payload::text) AS bytes
 			FROM (%[1]s) AS page
-		) AS counted WHERE bytes < $7 ORDER BY seq %[2]s`
+		) AS counted WHERE bytes < $%[3]d ORDER BY seq %[2]s`
 
 	recordsByID = `SELECT r.* FROM (SELECT DISTINCT unnest($3::text[]) AS id) AS wanted, LATERAL (` + selectRecord + `
 		WHERE namespace = $1 AND thread_id = $2 AND records.id = wanted.id LIMIT 1) AS r ORDER BY r.seq`
@@ -58,17 +58,26 @@ const (
 // Records implements [store.Store].
 func (s *Store) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
 	q = q.WithDefaults()
-	query, order := oldest, "ASC"
+	if !store.Storable(q.EventID) {
+		return nil, nil
+	}
+	query, order := recordsBetween, "ASC"
 	if q.Newest {
-		query, order = newest, "DESC"
+		order = "DESC"
 	}
 	var types []string
 	if len(q.Types) > 0 {
 		types = storable(q.Types)
 	}
 	args := []any{q.After, q.Before, types, q.Limit}
+	if q.EventID != "" {
+		query, args = query+ofEvent, append(args, q.EventID)
+	}
+	query += fmt.Sprintf(inOrder, order)
 	if q.MaxBytes > 0 {
-		query, args = fmt.Sprintf(bounded, query, order), append(args, q.MaxBytes)
+		args = append(args, q.MaxBytes)
+		// The thread's key precedes the arguments.
+		query = fmt.Sprintf(bounded, query, order, len(args)+2)
 	}
 	records, err := collect(ctx, s, key, scanRecord, query, args...)
 	if err != nil {

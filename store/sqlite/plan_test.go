@@ -18,18 +18,20 @@ func TestPlans(t *testing.T) {
 	queries := r.queries()
 	const ordered = "(namespace=? AND thread_id=? AND seq>? AND seq<?)"
 	for stmt, want := range map[**sql.Stmt]string{
-		&r.records:     ordered,
-		&r.recordsOf:   ordered,
-		&r.newest:      ordered,
-		&r.newestOf:    ordered,
-		&r.recordsByID: "(namespace=? AND thread_id=? AND id=?)",
-		&r.thread:      "(namespace=? AND id=?)",
-		&r.threads:     "USING INDEX threads_by_update (namespace=? AND ",
-		&r.threadsOf:   "USING INDEX threads_by_update (namespace=? AND ",
-		&r.threadsIn:   "USING INDEX threads_by_activity (namespace=? AND status=? AND activity=? AND ",
-		&r.found:       "USING INDEX threads_by_update (namespace=? AND ",
-		&r.tool:        "(namespace=? AND thread_id=? AND tool_call_id=?)",
-		&r.tools:       "(namespace=? AND thread_id=?)",
+		&r.records:       ordered,
+		&r.recordsOf:     ordered,
+		&r.newest:        ordered,
+		&r.newestOf:      ordered,
+		&r.ofEvent:       "USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=? AND seq>? AND seq<?)",
+		&r.newestOfEvent: "USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=? AND seq>? AND seq<?)",
+		&r.recordsByID:   "(namespace=? AND thread_id=? AND id=?)",
+		&r.thread:        "(namespace=? AND id=?)",
+		&r.threads:       "USING INDEX threads_by_update (namespace=? AND ",
+		&r.threadsOf:     "USING INDEX threads_by_update (namespace=? AND ",
+		&r.threadsIn:     "USING INDEX threads_by_activity (namespace=? AND status=? AND activity=? AND ",
+		&r.found:         "USING INDEX threads_by_update (namespace=? AND ",
+		&r.tool:          "(namespace=? AND thread_id=? AND tool_call_id=?)",
+		&r.tools:         "(namespace=? AND thread_id=?)",
 	} {
 		query := queries[stmt]
 		plan := explain(t, s.reader, query)

@@ -33,6 +33,7 @@ const shown = `CASE r.type WHEN 'hook' THEN json_extract(r.payload, '$.outcome')
 // "LIMIT ?" and prepares the statement again when it changes: hence "? + 0".
 type reads struct {
 	records, recordsOf, newest, newestOf  *sql.Stmt
+	ofEvent, newestOfEvent                *sql.Stmt
 	recordsByID                           *sql.Stmt
 	thread, threads, threadsOf, threadsIn *sql.Stmt
 	found                                 *sql.Stmt
@@ -45,6 +46,8 @@ func (r *reads) queries() map[**sql.Stmt]string {
 	const (
 		records = selectRecord + ` WHERE namespace = ? AND thread_id = ? AND seq > ? AND seq < ?`
 		ofTypes = ` AND type IN (SELECT value FROM json_each(?))`
+		ofEvent = selectRecord + ` WHERE namespace = ?1 AND thread_id = ?2 AND seq > ?3 AND seq < ?4 AND event_id = ?5
+			AND (?6 IS NULL OR type IN (SELECT value FROM json_each(?6)))`
 		threads = selectThread + ` WHERE namespace = ? AND (updated_at, id) < (?, ?)`
 		active  = ` ORDER BY updated_at DESC, id DESC LIMIT ? + 0`
 		// A message is searched as hooks left it: what they have decided on is in their own records.
@@ -55,10 +58,12 @@ func (r *reads) queries() map[**sql.Stmt]string {
 			ORDER BY updated_at DESC, id DESC LIMIT ?8 + 0`
 	)
 	return map[**sql.Stmt]string{
-		&r.records:   records + ` ORDER BY seq LIMIT ? + 0`,
-		&r.recordsOf: records + ofTypes + ` ORDER BY seq LIMIT ? + 0`,
-		&r.newest:    records + ` ORDER BY seq DESC LIMIT ? + 0`,
-		&r.newestOf:  records + ofTypes + ` ORDER BY seq DESC LIMIT ? + 0`,
+		&r.records:       records + ` ORDER BY seq LIMIT ? + 0`,
+		&r.recordsOf:     records + ofTypes + ` ORDER BY seq LIMIT ? + 0`,
+		&r.newest:        records + ` ORDER BY seq DESC LIMIT ? + 0`,
+		&r.newestOf:      records + ofTypes + ` ORDER BY seq DESC LIMIT ? + 0`,
+		&r.ofEvent:       ofEvent + ` ORDER BY seq LIMIT ?7 + 0`,
+		&r.newestOfEvent: ofEvent + ` ORDER BY seq DESC LIMIT ?7 + 0`,
 		// The plus keeps SQLite from reading the whole thread in the order of seq.
 		&r.recordsByID: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id IN (SELECT value FROM json_each(?))
 			ORDER BY +seq`,
@@ -89,7 +94,14 @@ func (s *Store) Records(ctx context.Context, key store.Key, q store.Query) ([]ev
 	if q.Newest {
 		stmt = s.read.newest
 	}
-	if len(q.Types) > 0 {
+	switch {
+	case q.EventID != "":
+		stmt = s.read.ofEvent
+		if q.Newest {
+			stmt = s.read.newestOfEvent
+		}
+		args = append(args, q.EventID, listOrNull(q.Types))
+	case len(q.Types) > 0:
 		stmt = s.read.recordsOf
 		if q.Newest {
 			stmt = s.read.newestOf
@@ -273,6 +285,14 @@ func list(values []string) string {
 	}
 	raw, _ := json.Marshal(storable)
 	return string(raw)
+}
+
+// listOrNull returns [list] of the values, or NULL if there are none.
+func listOrNull(values []string) any {
+	if len(values) == 0 {
+		return nil
+	}
+	return list(values)
 }
 
 func notFound(err error) error {

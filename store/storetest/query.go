@@ -17,7 +17,7 @@ import (
 func testQuery(t *testing.T, s store.Store) {
 	add(t, s, key, store.Batch{Records: []event.Record{
 		typed("1", "message"), typed("2", "llm_call"), typed("3", "message"),
-		typed("4", "tool_call"), typed("5", "message"), typed("6", "final"),
+		typed("4", "tool_call").In("a"), typed("5", "message").In("a"), typed("6", "final").In("a"),
 	}})
 	for name, test := range map[string]struct {
 		query store.Query
@@ -38,6 +38,11 @@ func testQuery(t *testing.T, s store.Store) {
 		"two types, after":       {store.Query{Types: []string{"final", "message"}, After: 3}, []string{"5", "6"}},
 		"types, limit":           {store.Query{Types: []string{"message"}, Limit: 2}, []string{"1", "3"}},
 		"types, newest, limit":   {store.Query{Types: []string{"message"}, Newest: true, Limit: 2}, []string{"5", "3"}},
+		"event":                  {store.Query{EventID: "a"}, []string{"4", "5", "6"}},
+		"event, types, newest":   {store.Query{EventID: "a", Types: []string{"final", "message"}, Newest: true, Limit: 1}, []string{"6"}},
+		"event, between, bytes":  {store.Query{EventID: "a", After: 4, Before: 7, MaxBytes: 1}, []string{"5"}},
+		"unknown event":          {store.Query{EventID: "x"}, []string{}},
+		"event that cannot be":   {store.Query{EventID: "a\x00"}, []string{}},
 		"unknown type":           {store.Query{Types: []string{"x"}}, []string{}},
 		"type that cannot exist": {store.Query{Types: []string{"a\x00", "\xff", "final"}}, []string{"6"}},
 	} {

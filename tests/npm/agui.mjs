@@ -78,7 +78,26 @@ const scenarios = {
     assert.match(other.events.find((e) => e.type === "RUN_ERROR").message, /waits for a decision on its call of ask/);
     assert.equal(first.metadata.request.toolName, "ask");
     await assert.rejects(other.runAgent({ resume: [{ interruptId: first.id, status: "cancelled" }] }), /send it in a run of its own/, "no message is lost");
-    await one.runAgent({ resume: [
+    for (const [answer, field] of [
+      [{ payload: { approved: true } }, "status"],
+      [{ status: "Resolved", payload: { approved: true } }, "status"],
+      [{ status: "resolved" }, "payload.approved"],
+      [{ status: "cancelled", payload: { approved: true } }, "payload.approved"],
+      [{ status: "resolved", payload: { approved: false, APPROVED: true } }, "APPROVED"],
+      [{ status: "resolved", payload: { approved: true }, sender: null }, "sender"],
+    ]) {
+      const { sender = "ann", ...entry } = answer;
+      const refused = await fetch(`${base}/v1/ag-ui`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({
+        threadId: "interrupt", runId: "forged", resume: [{ interruptId: first.id, ...entry }], forwardedProps: { sender: sender ?? undefined },
+      }) });
+      assert.equal(refused.status, 422, field);
+      assert.ok((await refused.text()).includes(field), field);
+    }
+    const twice = await fetch(`${base}/v1/ag-ui`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({
+      threadId: "interrupt", runId: "twice", messages: [{ id: "twice", role: "user", content: [{ type: "text", text: "seen", TEXT: "stored" }] }], forwardedProps: { onWaiting: "answer" },
+    }) });
+    assert.equal(twice.status, 422, await twice.text());
+    await one.runAgent({ forwardedProps: { sender: "ann" }, resume: [
       { interruptId: first.id, status: "resolved", payload: { approved: true, editedArgs: { text: "edited" } } },
       { interruptId: second.id, status: "cancelled", payload: { reason: "not b" } },
     ] });
@@ -122,7 +141,7 @@ const scenarios = {
   async "sub-agent"() {
     const one = agent("parent");
     await say(one, 'use call_agent {"agent":"second","message":"look into it"}\nuse call_agent {"agent":"nobody","message":"look"}\nuse ask {"text":"a"}\nthen\ndone');
-    await one.runAgent({ resume: one.pendingInterrupts.map((i) => ({ interruptId: i.id, status: "resolved", payload: { approved: true } })) });
+    await one.runAgent({ forwardedProps: { sender: "ann" }, resume: one.pendingInterrupts.map((i) => ({ interruptId: i.id, status: "resolved", payload: { approved: true } })) });
     assert.match(view(one.messages).join("\n"), /look into it/);
     const subs = one.events.filter((e) => e.type.startsWith("SUBAGENT"));
     assert.deepEqual([...new Set(subs.filter((e) => e.type === "SUBAGENT_STARTED").map((e) => e.name))], ["second", "nobody"]);

@@ -1,4 +1,4 @@
-// Watches a thread with the page's client and its timeline, cut at 100 random points, and without cuts.
+// Watches a thread with the page's client and its timeline, cut at 100 random points, without cuts, and after its end.
 //
 //   node client.mjs <base URL>
 
@@ -46,6 +46,10 @@ for (const content of ['use note {"text":"a"}\nthen\nthink so\ncount 1000 every 
   assert.equal(turn.status, "completed");
 }
 await whole.request("DELETE", "/v1/threads/cuts");
+const late = [];
+const end = await whole.eventsBefore("cuts", {});
+await whole.watch("cuts", { lastEventId: end.lastEventId, onEvent: assert.fail, onState: (state) => late.push(state) });
+assert.deepEqual(late, ["connecting", "closed"], "a closed thread is not asked again");
 const [all, cut] = await Promise.all(views);
 assert.ok(cuts > 50, `${cuts} cuts`);
 assert.match(JSON.stringify(all), /998 999 1000/);

@@ -1,8 +1,9 @@
 // Agents: listed, their definitions shown and edited, versions compared.
 
-import { diff } from "./approvals.js";
+import { diff } from "./diff.js";
 import { act, button, fill, h, notify, pretty, time } from "./dom.js";
-import { client, may, myName } from "./session.js";
+import { person } from "./person.js";
+import { client, may } from "./session.js";
 
 class Agents extends HTMLElement {
   agent = "";
@@ -56,7 +57,7 @@ class Agents extends HTMLElement {
     const save = button("Save", async () => {
       try {
         await client.request("PUT", `/v1/agents/${encodeURIComponent(name.value)}`, {
-          body: JSON.parse(text.value), query: { by: myName() || undefined, ifVersion: detail ? detail.version : undefined },
+          body: JSON.parse(text.value), query: { by: await person(), ifVersion: detail ? detail.version : undefined },
         });
         notify("The agent is saved. It answers from the next turn on.");
         fill(/** @type {Element} */ (this.one));

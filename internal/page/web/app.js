@@ -4,11 +4,14 @@ import "./approvals.js";
 import "./agents.js";
 import "./inbox.js";
 import "./rules.js";
+import "./schedules.js";
 import "./thread.js";
 import { APIError } from "./client/threadmill.js";
-import { ask } from "./thread.js";
+import { ask } from "./dialog.js";
 import { button, fill, h } from "./dom.js";
-import { client, load, myName, server, setMyName, signedIn, signIn, signOut } from "./session.js";
+import { watchHealth } from "./health.js";
+import { changeName, myName } from "./person.js";
+import { client, load, server, signedIn, signIn, signOut } from "./session.js";
 
 /** @typedef {import("./client/threadmill.js").StreamState} StreamState */
 
@@ -62,7 +65,8 @@ const states = new Map();
 
 document.addEventListener("connection", (e) => {
   const { detail, target } = /** @type {CustomEvent} */ (e);
-  states.set(target, detail);
+  if (detail.state === "closed" && !detail.error) states.delete(target); // a thread that is closed has no more to follow
+  else states.set(target, detail);
   for (const element of states.keys()) if (element instanceof Node && !element.isConnected) states.delete(element);
   const lost = [...states.values()].some((s) => s.state === "waiting");
   const denied = [...states.values()].find((s) => s.error instanceof APIError && s.error.status === 401);
@@ -91,7 +95,7 @@ function showTools() {
   fill(tools, connection,
     server.name
       ? h("span", { class: "me", title: `Roles: ${server.roles.join(", ")}` }, server.name)
-      : h("input", { class: "me", value: myName(), placeholder: "Your name", "aria-label": "Your name", maxLength: 64, onchange: (/** @type {Event} */ e) => setMyName(/** @type {HTMLInputElement} */ (e.target).value.trim()) }),
+      : button(myName() || "Your name", changeName, { class: "me quiet", title: myName() ? `You are ${myName()}. Change your name` : "Say who you are" }),
     signedIn() && button("Sign out", () => { signOut(); location.reload(); }, { class: "quiet" }),
     h("a", { href: "/docs", title: "The API" }, "API"),
     button({ auto: "◐", light: "☀", dark: "☾" }[theme] ?? "◐", () => {
@@ -126,7 +130,7 @@ document.addEventListener("threads-changed", () => {
 
 document.addEventListener("keydown", (e) => {
   const target = /** @type {HTMLElement} */ (e.target);
-  if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
+  if (e.repeat || e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
   switch (e.key) {
     case "/":
       /** @type {HTMLElement | null} */ (list.querySelector("input[type=search]"))?.focus();
@@ -164,8 +168,11 @@ async function start() {
   fill(list, h("tm-inbox"));
   show();
   count();
+  watchHealth();
 }
 
+document.addEventListener("name-changed", showTools);
+addEventListener("storage", showTools); // another tab changed the name
 addEventListener("hashchange", show);
 setTheme(localStorage.getItem(THEME) ?? "auto");
 start();

@@ -1,7 +1,8 @@
 // Where a person writes.
 
 import { button, fill, h } from "./dom.js";
-import { client, may, myName } from "./session.js";
+import { person } from "./person.js";
+import { client, may } from "./session.js";
 
 /** What a message does to a turn in progress. */
 const ON_BUSY = /** @type {const} */ ({
@@ -128,7 +129,7 @@ export class Composer extends HTMLElement {
     }
     if (e.key === "Enter" && !e.shiftKey) {
       e.preventDefault();
-      this.#send();
+      if (!e.repeat) this.#send();
     }
   }
 
@@ -149,12 +150,13 @@ export class Composer extends HTMLElement {
     if (this.failed?.content !== content) this.failed = { content, id: crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random().toString(36).slice(2)}` };
     /** @type {HTMLButtonElement} */ (this.button).disabled = true;
     try {
-      await client.post(this.threadId, { id: this.failed.id, content, sender: myName() || undefined, onBusy: this.#busy ? this.#onBusy : undefined });
+      await client.post(this.threadId, { id: this.failed.id, content, sender: await person(), onBusy: this.#busy ? this.#onBusy : undefined });
       this.failed = undefined;
       /** @type {HTMLElement} */ (this.error).hidden = true;
       this.dispatchEvent(new CustomEvent("posted"));
     } catch (error) {
       this.#set([content, text.value].filter(Boolean).join("\n"));
+      if (/** @type {Error} */ (error).name === "AbortError") return;
       fill(/** @type {Element} */ (this.error), `Not sent: ${/** @type {Error} */ (error).message}`);
       /** @type {HTMLElement} */ (this.error).hidden = false;
     } finally {

@@ -1,9 +1,10 @@
 // What is beside a thread: why a line came to be, and the thread's queue, tasks, grants and metadata.
 
-import { showGrants } from "./approvals.js";
+import { showGrants } from "./grants.js";
 import { act, ago, button, cut, facts, fill, h, pretty, sideHeader, time } from "./dom.js";
 import { showModelCall } from "./modelcall.js";
-import { client, may, myName } from "./session.js";
+import { person } from "./person.js";
+import { client, may } from "./session.js";
 
 /** @import { Thread } from "./client/threadmill.js" */
 /** @import { Line } from "./timeline.js" */
@@ -70,7 +71,7 @@ export function showDetails(side, thread, part, close) {
       h("span", { class: `badge ${t.state}` }, t.state), " ", t.title || t.tool || t.subAgent, h("span", { class: "hint" }, " ", time(t.startedAt)),
       t.error && h("p", { class: "error" }, t.error),
       t.state === "running" && may("operate") && button("Cancel", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
-        await client.request("POST", `/v1/tasks/${encodeURIComponent(t.id)}/cancel`, { body: { by: myName() || undefined } });
+        await client.request("POST", `/v1/tasks/${encodeURIComponent(t.id)}/cancel`, { body: { by: await person() } });
         showDetails(side, thread, part, close);
       }), { class: "quiet danger" })))));
   });
@@ -92,9 +93,9 @@ async function showQueue(id, place) {
       await showQueue(id, place);
     }), { class: "quiet" });
     /** @param {any} item */
-    const drop = (item) => control("Drop", () => client.interrupt(id, { eventId: item.id, by: myName() || undefined, reason: "dropped from the queue" }));
+    const drop = (item) => control("Drop", async () => client.interrupt(id, { eventId: item.id, by: await person(), reason: "dropped from the queue" }));
     /** @param {any} item @param {string} label @param {number} priority */
-    const move = (item, label, priority) => control(label, () => client.request("PATCH", `${path}/${encodeURIComponent(item.id)}`, { body: { status: "pending", priority, by: myName() || undefined } }));
+    const move = (item, label, priority) => control(label, async () => client.request("PATCH", `${path}/${encodeURIComponent(item.id)}`, { body: { status: "pending", priority, by: await person() } }));
     const first = queue.items[0], last = queue.items.at(-1);
     const rows = [
       queue.processing && row(queue.processing, "processing"),
@@ -102,8 +103,8 @@ async function showQueue(id, place) {
       ...queue.items.map((/** @type {any} */ i) => row(i, "pending",
         i !== first && move(i, "First", first.priority + 1), i !== last && move(i, "Last", last.priority - 1), drop(i))),
       ...queue.failed.map((/** @type {any} */ i) => row(i, "failed",
-        control("Retry", () => client.request("POST", `${path}/${encodeURIComponent(i.id)}/retry`, { body: { by: myName() || undefined } })),
-        control("Drop", () => client.request("PATCH", `${path}/${encodeURIComponent(i.id)}`, { body: { status: "completed", by: myName() || undefined, reason: "dropped" } })))),
+        control("Retry", async () => client.request("POST", `${path}/${encodeURIComponent(i.id)}/retry`, { body: { by: await person() } })),
+        control("Drop", async () => client.request("PATCH", `${path}/${encodeURIComponent(i.id)}`, { body: { status: "completed", by: await person(), reason: "dropped" } })))),
     ].filter(Boolean);
     fill(place, rows.length === 0 ? h("p", { class: "hint" }, "Empty.") : h("ul", { class: "plain" }, rows), button("Refresh", () => showQueue(id, place), { class: "quiet" }));
   });

@@ -220,14 +220,14 @@ export function notify(text, kind = "info") {
   setTimeout(() => notice.remove(), kind === "error" ? 12_000 : 4000);
 }
 
-/** Runs an action of a button: disables it meanwhile, and shows why it failed. @param {HTMLElement | null} element @param {() => Promise<unknown>} action */
+/** Runs an action of a button: disables it meanwhile, and shows why it failed, unless the person gave it up. @param {HTMLElement | null} element @param {() => Promise<unknown>} action */
 export async function act(element, action) {
   const control = /** @type {HTMLButtonElement | null} */ (element);
   if (control) control.disabled = true;
   try {
     return await action();
   } catch (error) {
-    notify(/** @type {Error} */ (error).message, "error");
+    if (/** @type {Error} */ (error).name !== "AbortError") notify(/** @type {Error} */ (error).message, "error");
     return undefined;
   } finally {
     if (control) control.disabled = false;

@@ -1,7 +1,9 @@
 // The list of threads, as an inbox: what needs a person first. It follows the changes of all threads.
 
 import { act, ago, button, fill, h } from "./dom.js";
-import { client, Follower, may, myName } from "./session.js";
+import { Follower } from "./follower.js";
+import { person } from "./person.js";
+import { client, may } from "./session.js";
 
 /** @import { Thread } from "./client/threadmill.js" */
 
@@ -179,14 +181,14 @@ class NewThread extends HTMLElement {
     const text = h("textarea", { rows: 4, "aria-label": "Message", placeholder: "What should they do?" });
     const open = button("Open the thread", () => act(open, async () => {
       const chosen = [...agents.querySelectorAll("input:checked")].map((i) => /** @type {HTMLInputElement} */ (i).value);
-      const message = text.value.trim() === "" ? undefined : { content: text.value, sender: myName() || undefined };
+      const message = text.value.trim() === "" ? undefined : { content: text.value, sender: await person() };
       const thread = await client.openThread(/** @type {any} */ ({ agents: chosen.length > 0 ? chosen : undefined, message }));
       location.hash = `#/threads/${encodeURIComponent(thread.id)}`;
     }), { class: "primary" });
     text.addEventListener("keydown", (e) => {
       if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
       e.preventDefault();
-      open.click();
+      if (!e.repeat) open.click();
     });
     fill(this, h("div", { class: "new-thread" }, h("h1", null, "New thread"), h("p", { class: "hint" }, "Choose one agent or several, or none for the default one."), agents, text, h("div", { class: "row" }, open)));
     text.focus();

@@ -1,9 +1,11 @@
 // How the lines of a thread look.
 
-import { approvalCard, decisionText } from "./approvals.js";
+import { approvalCard, decisionText } from "./approval.js";
 import { act, button, copyButton, cut, fill, h, hue, markdown, pretty, time, visible } from "./dom.js";
-import { client, may, myName } from "./session.js";
-import { isWaiting, settled } from "./timeline.js";
+import { outputOf } from "./output.js";
+import { person } from "./person.js";
+import { client, may } from "./session.js";
+import { isFailure, isWaiting, requestOf, settled } from "./timeline.js";
 
 /** @import { Line } from "./timeline.js" */
 
@@ -12,7 +14,7 @@ import { isWaiting, settled } from "./timeline.js";
  * @property {string} threadId
  * @property {boolean} nested Whether the thread is shown within another.
  * @property {(line: Line) => void} why Shows why a line came to be.
- * @property {(eventId: string) => boolean} failed Whether a turn has failed and can be retried.
+ * @property {(line: Line) => boolean} retriable Whether the line is the place to retry a failed turn.
  */
 
 /** Results that are longer than this are folded further. */
@@ -71,9 +73,9 @@ function actions(line, context) {
 /** @param {Line} line @param {Context} context */
 function retry(line, context) {
   const id = line.eventId;
-  if (!id || !context.failed(id) || !may("operate")) return undefined;
-  return button("Retry", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () =>
-    client.request("POST", `/v1/threads/${encodeURIComponent(context.threadId)}/queue/${encodeURIComponent(id)}/retry`, { body: { by: myName() || undefined } })));
+  if (!id || !context.retriable(line) || !may("operate")) return undefined;
+  return button("Retry", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () =>
+    client.request("POST", `/v1/threads/${encodeURIComponent(context.threadId)}/queue/${encodeURIComponent(id)}/retry`, { body: { by: await person() } })));
 }
 
 /** @param {HTMLElement} element @param {Line} line @param {Context} context */
@@ -163,10 +165,11 @@ function showTool(element, line, context) {
     state.summary = h("summary", { onclick: () => (state.touched = true) });
     state.args = h("pre", { class: "code args", tabIndex: 0, "aria-label": "Arguments" });
     state.progress = h("pre", { class: "progress", tabIndex: 0, "aria-label": "Progress", hidden: true });
+    state.asked = h("div");
     state.decisions = h("div", { class: "decisions" });
     state.result = h("div", { class: "result" });
     state.child = h("div");
-    state.details = h("details", null, state.summary, h("div", { class: "tool-body" }, state.args, state.decisions, state.progress, state.child, state.result));
+    state.details = h("details", null, state.summary, h("div", { class: "tool-body" }, state.args, state.asked, state.decisions, state.progress, state.child, state.result));
     state.when = h("span", { class: "when" });
     fill(element, state.details, state.when);
   }
@@ -180,36 +183,45 @@ function showTool(element, line, context) {
     state.argsText = line.args;
     fill(state.args, pretty(line.args ?? ""));
   }
-  if (line.progress) {
-    state.progress.hidden = false;
-    append(state.progress, line.progress.join(line.name === "call_agent" || line.name === "shell_cmd" ? "" : "\n"));
-    state.progress.scrollTop = state.progress.scrollHeight;
-  }
-  // Approvals are opened once: what a person is about to decide on stays as it is.
-  const asked = isWaiting(line) ? JSON.stringify(line.request) : "";
-  if (state.asked !== asked || asked === "") {
-    state.asked = asked;
-    fill(state.decisions,
-      asked !== "" && line.request && approvalCard(context.threadId, line.request),
-      (line.decisions ?? []).map((d) => h("p", { class: `decision ${d.decision}` }, decisionText(d), " ", time(d.decidedAt),
-        d.arguments && line.args !== d.arguments && h("details", null, h("summary", null, "Edited arguments"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.arguments))))));
-  }
+  if (line.progress) showProgress(state, line);
+  const request = isWaiting(line) ? requestOf(line) : undefined;
+  if (!request) state.card = undefined;
+  else if (state.card) state.card.show(request);
+  else state.card = approvalCard(context.threadId, request);
+  if (state.asked.firstChild !== (state.card ?? null)) fill(state.asked, state.card);
+  fill(state.decisions, (line.decisions ?? []).map((d) => h("p", { class: `decision ${d.decision}` }, decisionText(d), " ", time(d.decidedAt),
+    d.arguments && line.args !== d.arguments && h("details", null, h("summary", null, "Edited arguments"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.arguments))))));
   if (line.output !== undefined && state.output !== line.output) {
     state.output = line.output;
-    const text = pretty(line.output);
-    const whole = h("pre", { class: line.failed ? "output failed" : "output", tabIndex: 0, "aria-label": "Result" }, text.length > LONG ? `${text.slice(0, LONG)}…` : text);
-    fill(state.result, whole, h("div", { class: "row" },
-      text.length > LONG && button(`Show all ${text.length.toLocaleString()} characters`, (e) => {
-        fill(whole, text);
-        /** @type {HTMLElement} */ (e.currentTarget).remove();
-      }, { class: "quiet" }),
-      copyButton("Copy", () => line.output ?? "")));
+    const { text, error, rest } = outputOf(line.output);
+    fill(state.result, text !== "" && longText(text, line.failed ? "output failed" : "output", "Result"), error !== "" && longText(error, "output stderr", "Standard error"),
+      h("div", { class: "row" }, rest !== "" && h("span", { class: "hint" }, rest), copyButton("Copy", () => line.output ?? "")));
   }
   if (!context.nested && isSubAgent(line) && !state.sub) {
     state.sub = button("Show the sub-agent's thread", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => showChild(state, line, context)), { class: "quiet" });
     fill(state.child, state.sub);
   }
   if (!state.touched) state.details.open = now === "waiting" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
+}
+
+/** Adds the pieces of progress that are new. @param {any} state @param {Line} line */
+function showProgress(state, line) {
+  const { progress = [], progressed = 0 } = line;
+  state.progress.hidden = false;
+  const added = progress.slice(Math.max(0, progress.length - (progressed - (state.progressed ?? 0))));
+  state.progress.append(...added.map((p) => h("span", { class: p.error ? "stderr" : undefined }, p.text)));
+  while (state.progress.childElementCount > progress.length) state.progress.firstElementChild.remove();
+  state.progressed = progressed;
+  state.progress.scrollTop = state.progress.scrollHeight;
+}
+
+/** Text that is folded if it is long. @param {string} text @param {string} kind @param {string} label */
+function longText(text, kind, label) {
+  const whole = h("pre", { class: kind, tabIndex: 0, "aria-label": label }, text.length > LONG ? `${text.slice(0, LONG)}…` : text);
+  return h("div", null, whole, text.length > LONG && button(`Show all ${text.length.toLocaleString()} characters`, (e) => {
+    fill(whole, text);
+    /** @type {HTMLElement} */ (e.currentTarget).remove();
+  }, { class: "quiet" }));
 }
 
 /** @param {Line} line */
@@ -236,9 +248,10 @@ async function showChild(state, line, context) {
 /** @param {HTMLElement} element @param {Line} line @param {Context} context */
 function showStatus(element, line, context) {
   const s = /** @type {NonNullable<Line["status"]>} */ (line.status);
-  const failed = s.status === "turn_ended" && s.turn === "failed";
+  const failed = isFailure(s);
   element.className = `line status ${failed ? "failed" : s.status}`;
-  fill(element, h("p", null, statusText(s), " ", time(line.createdAt)), failed && retry(line, context), actions(line, context));
+  const text = context.nested && s.status === "closed" ? `The sub-agent's thread was closed${s.by ? ` by ${s.by}` : ""}` : statusText(s);
+  fill(element, h("p", null, text, " ", time(line.createdAt)), failed && retry(line, context), actions(line, context));
 }
 
 /** @param {NonNullable<Line["status"]>} s */
@@ -253,6 +266,7 @@ export function statusText(s) {
     case "closed":
       return `Thread closed${by}${detail}`;
     case "turn_ended":
+      if (s.turn === "unanswered") return `No agent answered${detail}`;
       return `The turn ${/** @type {Record<string, string>} */ ({ failed: "failed", interrupted: "was interrupted", expired: "expired before its turn" })[s.turn ?? ""] ?? `ended: ${s.turn}`}${detail}`;
     case "interrupted":
       return `Interrupted${by}${detail}`;

@@ -4,7 +4,10 @@ import "./composer.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { showDetails, showWhy } from "./details.js";
 import { lineElement, showLine, statusText } from "./lines.js";
-import { client, Follower, may, myName, workflowURL } from "./session.js";
+import { ask, confirmed } from "./dialog.js";
+import { Follower } from "./follower.js";
+import { person } from "./person.js";
+import { client, may, workflowURL } from "./session.js";
 import { Timeline } from "./timeline.js";
 
 /** @import { AgentEvent, Thread } from "./client/threadmill.js" */
@@ -88,7 +91,10 @@ export class ThreadView extends HTMLElement {
   get #context() {
     return {
       threadId: this.threadId, nested: this.nested, why: (/** @type {Line} */ line) => this.#why(line),
-      failed: (/** @type {string} */ id) => this.#timeline.failed.has(id),
+      retriable: (/** @type {Line} */ line) => {
+        const { failed, errors } = this.#timeline;
+        return failed.has(line.eventId ?? "") && (errors.get(line.eventId ?? "") ?? line.key) === line.key;
+      },
     };
   }
 
@@ -305,8 +311,13 @@ export class ThreadView extends HTMLElement {
         : "Working", `: “${cut(turn.text || "an event", 60)}”`,
       queued.length > 0 && button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => cut(item.payload?.content ?? item.type, 60)).join("\n") })),
       may("operate") && button(`Stop “${cut(turn.text || "the event", 24)}”`, (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () =>
-        client.interrupt(this.threadId, { eventId: turn.id, by: myName() || undefined })), { class: "danger" })));
+        this.#stop(turn.id)), { class: "danger" })));
     this.composer?.showBusy(turn !== undefined);
+  }
+
+  /** @param {string} eventId */
+  async #stop(eventId) {
+    return client.interrupt(this.threadId, { eventId, by: await person() });
   }
 
   #showHeader() {
@@ -354,24 +365,20 @@ export class ThreadView extends HTMLElement {
   #hide(element, line) {
     const { agent, kind } = this.#filter;
     const kinds = kind === "status" ? ["status", "error", "gap"] : [kind];
-    element.hidden = (agent !== "" && line.agent !== undefined && line.agent !== agent) || (kind !== "" && !kinds.includes(line.kind));
+    element.hidden = (line.repeats !== undefined && kind !== "status") || (agent !== "" && line.agent !== undefined && line.agent !== agent) || (kind !== "" && !kinds.includes(line.kind));
   }
 
   async #rename() {
     const title = h("input", { value: this.#thread?.title ?? "", maxLength: 200, "aria-label": "Title" });
     const dialog = h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Rename the thread"), title,
       h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "" }, "Cancel"))));
-    await ask(dialog);
-    if (dialog.returnValue !== "save") return;
-    await act(null, () => client.request("PATCH", `/v1/threads/${encodeURIComponent(this.threadId)}`, { body: { title: title.value, by: myName() || undefined } }));
+    if ((await ask(dialog)) !== "save") return;
+    await act(null, async () => client.request("PATCH", `/v1/threads/${encodeURIComponent(this.threadId)}`, { body: { title: title.value, by: await person() } }));
   }
 
   async #close() {
-    const dialog = h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Close the thread?"),
-      h("p", null, "It settles what is pending, and then accepts nothing more. It can still be read."),
-      h("div", { class: "row" }, h("button", { value: "close", class: "danger" }, "Close it"), h("button", { value: "" }, "Cancel"))));
-    await ask(dialog);
-    if (dialog.returnValue === "close") await act(null, () => client.request("DELETE", `/v1/threads/${encodeURIComponent(this.threadId)}`));
+    if (!(await confirmed("Close the thread?", "It settles what is pending, and then accepts nothing more. It can still be read.", "Close it"))) return;
+    await act(null, () => client.request("DELETE", `/v1/threads/${encodeURIComponent(this.threadId)}`));
   }
 
   /** @param {"json" | "markdown"} form */
@@ -412,18 +419,6 @@ export class ThreadView extends HTMLElement {
     if (this.side) this.side.hidden = true;
     this.classList.remove("with-side");
   }
-}
-
-/** Shows a dialog until it is closed. @param {HTMLDialogElement} dialog */
-export function ask(dialog) {
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => {
-      dialog.remove();
-      resolve(undefined);
-    });
-    document.body.append(dialog);
-    dialog.showModal();
-  });
 }
 
 /** @param {Line} line */

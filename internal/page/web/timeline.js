@@ -27,7 +27,8 @@
  * @property {string} [callId] Of a tool call.
  * @property {string} [name]
  * @property {string} [args]
- * @property {string[]} [progress]
+ * @property {Piece[]} [progress] Its newest pieces.
+ * @property {number} [progressed] How many pieces there were.
  * @property {string} [output]
  * @property {boolean} [failed] Of a tool call: its result is an error.
  * @property {ApprovalRequest} [request]
@@ -36,6 +37,13 @@
  * @property {StatusChange} [status]
  * @property {components["schemas"]["EnvEvent"]} [event]
  * @property {string} [rule] The rule that handled the event.
+ * @property {string} [repeats] Of the status of a failed turn: the key of the line that shows the error already.
+ */
+
+/**
+ * @typedef {object} Piece A piece of a tool's progress.
+ * @property {string} text
+ * @property {boolean} [error] Whether it is what a command wrote to its standard error.
  */
 
 /**
@@ -62,11 +70,14 @@ export class Timeline {
     this.ended = new Set();
     /** Turns that failed once, and were retried or set by hand. @type {Set<string>} */
     this.settled = new Set();
+    /** The last line that shows an error of a turn, by event. @type {Map<string, string>} */
+    this.errors = new Map();
     /** @type {Set<string>} */
     this.agents = new Set();
     /** Model calls that are retried, by event. @type {Map<string, NonNullable<StatusChange["retry"]>>} */
     this.retrying = new Map();
-    this.closed = false;
+    /** Events on which hooks decided: a status says how. @type {Set<string>} */
+    this.intercepted = new Set();
   }
 
   /** The turn in progress: the first that an agent works on, or else the first. */
@@ -109,7 +120,8 @@ export class Timeline {
         return this.#tool(e, stored, (l) => Object.assign(l, { name: e.toolName, args: e.toolArgs }));
       case "tool_progress":
         return this.#tool(e, stored, (l) => {
-          l.progress = [...(l.progress ?? []), typeof e.data === "string" ? e.data : JSON.stringify(e.data)].slice(-MAX_PROGRESS);
+          l.progress = [...(l.progress ?? []), pieceOf(e)].slice(-MAX_PROGRESS);
+          l.progressed = (l.progressed ?? 0) + 1;
         });
       case "tool_result":
         return this.#tool(e, stored, (l) => Object.assign(l, { output: e.output, failed: e.isError === true }));
@@ -121,7 +133,6 @@ export class Timeline {
       case "approval":
         return this.#tool({ ...e, toolCallId: e.approval.toolCallId, toolName: e.approval.toolName }, stored, (l) => {
           l.decisions = [...(l.decisions ?? []), e.approval];
-          if (l.request && e.approval.votes) l.request = { ...l.request, votes: e.approval.votes };
         });
       case "client_call":
         return this.#tool({ ...e, toolCallId: e.call.toolCallId, toolName: e.call.toolName }, stored, (l) => {
@@ -166,6 +177,13 @@ export class Timeline {
     for (const agent of earlier.agents) this.agents.add(agent);
     for (const id of earlier.ended) this.ended.add(id);
     for (const id of earlier.settled) this.settled.add(id);
+    for (const [id, key] of earlier.errors) if (!this.errors.has(id)) this.errors.set(id, key);
+    for (const line of this.lines) {
+      if (line.status && isFailure(line.status) && !line.repeats && earlier.errors.has(line.eventId ?? "")) {
+        line.repeats = earlier.errors.get(line.eventId ?? "");
+        line.version++;
+      }
+    }
     return { added: earlier.lines, merged };
   }
 
@@ -238,9 +256,11 @@ export class Timeline {
   /** @param {Extract<AgentEvent, { type: "error" }>} e @param {string} [place] */
   #error(e, place) {
     const changed = this.#change(messageKey(e.messageId), (l) => Object.assign(l, { state: "failed", error: e.error }));
+    const key = changed.length > 0 ? messageKey(e.messageId) : `x:${place ?? e.eventId}`;
+    if (e.eventId) this.errors.set(e.eventId, key);
     if (changed.length > 0) return changed;
     return this.#add({
-      key: `x:${place ?? e.eventId}`, kind: "error", version: 0, place, eventId: e.eventId, agent: e.agent, createdAt: e.createdAt, text: e.error,
+      key, kind: "error", version: 0, place, eventId: e.eventId, agent: e.agent, createdAt: e.createdAt, text: e.error,
     });
   }
 
@@ -279,12 +299,13 @@ export class Timeline {
         return [];
       case "turn_ended":
         return this.#turnEnded(e, place);
-      case "closed":
-        this.closed = true;
+      case "intercepted":
+        if (e.eventId) this.intercepted.add(e.eventId);
         break;
       case "retried":
         if (e.eventId) {
           this.failed.delete(e.eventId);
+          this.errors.delete(e.eventId);
           this.settled.add(e.eventId);
           this.ended.delete(e.eventId);
           this.turns.set(e.eventId, { id: e.eventId, text: this.byKey.get(messageKey(e.eventId))?.text ?? "", begun: false });
@@ -327,10 +348,11 @@ export class Timeline {
         if (s.rule) l.rule = s.rule;
       }));
     }
-    if (s.turn === "completed" || s.turn === "unanswered" || s.turn === "held") return changed;
+    if (s.turn === "completed" || s.turn === "held" || (s.turn === "unanswered" && this.intercepted.has(e.eventId ?? ""))) return changed;
     if (s.turn === "failed" && e.eventId) this.failed.add(e.eventId);
     return changed.concat(this.#add({
       key: `s:${place ?? `${e.eventId}.ended`}`, kind: "status", version: 0, place, eventId: e.eventId, createdAt: e.createdAt, status: s,
+      repeats: isFailure(s) ? this.errors.get(e.eventId ?? "") : undefined,
     }));
   }
 }
@@ -352,6 +374,42 @@ function isShownEvent(e) {
 /** @param {string} id */
 function eventKey(id) {
   return `e:${id}`;
+}
+
+/** @param {Extract<AgentEvent, { type: "tool_progress" }>} e @returns {Piece} */
+function pieceOf({ data, toolName }) {
+  const { subtype, content } = /** @type {any} */ (data ?? {});
+  if (typeof content === "string" && (subtype === "stdout_chunk" || subtype === "stderr_chunk")) return { text: content, error: subtype === "stderr_chunk" };
+  // What a sub-agent says comes in fragments; every other piece is a line.
+  if (typeof data === "string") return { text: toolName === "call_agent" ? data : `${data}\n` };
+  return { text: `${JSON.stringify(data)}\n` };
+}
+
+/** Whether a status is the end of a failed turn. @param {StatusChange} s */
+export function isFailure(s) {
+  return s.status === "turn_ended" && s.turn === "failed";
+}
+
+/** Whether two names are those of the same person. @param {string} a @param {string} b */
+export function samePerson(a, b) {
+  return a.trim().toLowerCase() === b.trim().toLowerCase();
+}
+
+/**
+ * The request of a call with all approvals so far: those that the request had when it was stored or
+ * repeated, and those that came since.
+ * @param {Line} line @returns {ApprovalRequest | undefined}
+ */
+export function requestOf(line) {
+  const { request } = line;
+  if (!request || (request.quorum ?? 1) < 2) return request;
+  const votes = [...(request.votes ?? [])];
+  for (const d of line.decisions ?? []) {
+    if (d.missing && d.decision === "approve" && (d.round ?? 0) === (request.round ?? 0) && !votes.some((v) => samePerson(v.by, d.by))) {
+      votes.push({ by: d.by, at: d.decidedAt, reason: d.reason });
+    }
+  }
+  return { ...request, votes };
 }
 
 /** The last decision that settles the call, if there is one. @param {Line} line */

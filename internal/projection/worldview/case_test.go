@@ -248,18 +248,20 @@ func TestWorldOfPieces(t *testing.T) {
 	w := newThread(t, feedtest.Options{Stream: feedtest.NewMarking})
 	head := w.StoreAll(feedtest.Said("go"))
 	r := w.Open(projection.From{})
+	w.Piece(head, "m1", 1, "")
 	w.Piece(head, "m1", 1, "old")
 	w.Publish(stream.Entry{After: head, Event: &event.AgentEvent{
 		Type: event.EventStatus, Agent: "bot", Status: &event.StatusChange{Status: event.StatusRetrying, Detail: "busy"},
 	}})
 	w.Publish(feedtest.Reset(head, "m1", 2))
+	w.Piece(head, "m1", 2, "")
 	w.Piece(head, "m1", 2, "new")
 	w.StoreAll(feedtest.CallOf("m1", 2), feedtest.Message("m1", "new"), feedtest.Closed())
 	items := w.UntilClosed(r)
 	assert.Equal(t, []string{
 		"message user said go go", "sse start m1", "sse chunk m1 old", "activity retrying bot busy",
-		"sse start m1", "sse start m1", "sse chunk m1 new", "sse end m1", "message assistant m1 new", "crud update chat t1",
-	}, tell(items), "a start makes void what came before")
+		"sse reset m1", "sse chunk m1 new", "sse end m1", "message assistant m1 new", "crud update chat t1",
+	}, tell(items), "a message has one start, and a reset makes void what came before")
 	w.CheckCuts(items, same)
 }
 

@@ -62,11 +62,16 @@ func (pr *projector) sse(item feed.Item, data event.WorldSSE) *event.WorldEvent 
 	return pr.event(item, event.WorldSSEEvent, string(data.Type), data)
 }
 
-// start returns the start of a message. Its id is the same whether pieces or the whole message
-// follow.
-func (pr *projector) start(item feed.Item, messageID string, attempt int) *event.WorldEvent {
+// begin returns the start of a message or, if the viewer has pieces of an earlier attempt at it, its
+// reset. The id is the same whether pieces or the whole message follow.
+func (pr *projector) begin(item feed.Item, messageID string, attempt int) *event.WorldEvent {
+	if item.Streamed > 0 {
+		out := pr.sse(item, event.WorldSSE{Type: event.WorldSSEReset, MessageID: messageID})
+		out.ID = pr.id(out.Type, string(event.WorldSSEReset), messageID, strconv.Itoa(attempt))
+		return out
+	}
 	out := pr.sse(item, event.WorldSSE{Type: event.WorldSSEStart, MessageID: messageID})
-	out.ID = pr.id(out.Type, string(event.WorldSSEStart), messageID, strconv.Itoa(attempt))
+	out.ID = pr.id(out.Type, string(event.WorldSSEStart), messageID)
 	return out
 }
 

@@ -82,14 +82,17 @@ func (pr *projector) live(item feed.Item) events {
 	case event.EventThought, event.EventStream:
 		out := make(events, 2)
 		if item.Begins {
-			out[0] = pr.start(item, e.MessageID, e.Attempt)
+			out[0] = pr.begin(item, e.MessageID, e.Attempt)
 		}
 		if e.Type == event.EventStream && e.Content != "" {
 			out[1] = pr.sse(item, event.WorldSSE{Type: event.WorldSSEChunk, Content: e.Content, MessageID: e.MessageID})
 		}
 		return out
 	case event.EventReset:
-		return events{pr.sse(item, event.WorldSSE{Type: event.WorldSSEStart, MessageID: e.MessageID})}
+		if e.Attempt > item.Streamed {
+			return nil // its first piece follows
+		}
+		return events{pr.sse(item, event.WorldSSE{Type: event.WorldSSEReset, MessageID: e.MessageID})}
 	case event.EventToolProgress:
 		return events{pr.tool(item, event.WorldToolProgress, event.WorldToolCall{Progress: orNull(e.Data)})}
 	case event.EventGap:
@@ -126,7 +129,7 @@ func (pr *projector) message(ctx context.Context, item feed.Item) (events, error
 func (pr *projector) reply(item feed.Item, msg event.Message, attempt int, usage event.Usage) events {
 	out := make(events, 3)
 	if item.Streamed < attempt {
-		out[0] = pr.start(item, msg.ID, attempt)
+		out[0] = pr.begin(item, msg.ID, attempt)
 	}
 	out[1], out[2] = pr.end(item, msg.ID, usage), pr.messageEvent(item, msg)
 	return out
@@ -164,7 +167,7 @@ func (pr *projector) final(ctx context.Context, item feed.Item) (events, error) 
 		return out, err
 	}
 	if item.Streamed < attempt {
-		out[0] = pr.start(item, id, attempt)
+		out[0] = pr.begin(item, id, attempt)
 	}
 	out[1] = pr.end(item, id, pr.Call.Usage)
 	return out, nil

@@ -238,7 +238,7 @@ func (r *Run) waits(q *event.ApprovalRequest) bool {
 
 func interrupt(q *event.ApprovalRequest) Interrupt {
 	i := Interrupt{
-		ID: q.ToolCallID, Reason: "tool_approval", Message: q.Agent + " wants to call " + q.ToolName, ToolCallID: q.ToolCallID,
+		ID: uistream.ApprovalID(q), Reason: "tool_approval", Message: q.Agent + " wants to call " + q.ToolName, ToolCallID: q.ToolCallID,
 		ResponseSchema: json.RawMessage(answerSchema), Metadata: map[string]any{"request": q},
 	}
 	if q.ExpiresAt != nil {

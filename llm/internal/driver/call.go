@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -24,10 +25,14 @@ type Call struct {
 func (e *Endpoint) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta),
 	send func(context.Context, *Call) error, said func(*Exchange, error) *Said,
 ) (llm.Response, error) {
-	inner, x, done := NewExchange(ctx)
+	limit := cmp.Or(req.MaxReplyBytes, llm.DefaultMaxReplyBytes)
+	inner, x, done := newExchange(ctx, e.Name, limit)
 	defer done()
-	c := &Call{Request: req, Names: NewToolNames(req.Tools), Exchange: x, Reply: newReply(onDelta), Stream: onDelta != nil}
+	c := &Call{Request: req, Names: NewToolNames(req.Tools), Exchange: x, Reply: newReply(x, onDelta), Stream: onDelta != nil}
 	err := send(inner, c)
+	if err == nil && c.Reply.over {
+		err = context.Cause(inner)
+	}
 	resp := c.Reply.response()
 	if resp.Model == "" {
 		resp.Model = req.Model
@@ -52,16 +57,34 @@ type Reply struct {
 	FinishReason string
 	Opaque       *event.Opaque
 
+	exchange      *Exchange
 	onDelta       func(llm.Delta)
 	cleaner       llm.Cleaner
 	text, thought strings.Builder
+
+	// size is the size of what has arrived. over means that it exceeds the limit.
+	size int
+	over bool
 }
 
-func newReply(onDelta func(llm.Delta)) *Reply {
+func newReply(x *Exchange, onDelta func(llm.Delta)) *Reply {
 	if onDelta == nil {
 		onDelta = func(llm.Delta) {}
 	}
-	return &Reply{onDelta: onDelta}
+	return &Reply{exchange: x, onDelta: onDelta}
+}
+
+// Count adds the sizes of pieces to that of the reply. If the reply exceeds its limit, Count ends the
+// exchange and returns false. [Reply.Think] and [Reply.Say] count what they add.
+func (r *Reply) Count(sizes ...int) bool {
+	for _, n := range sizes {
+		r.size += max(n, llm.MinPieceBytes)
+	}
+	if !r.over && r.size > r.exchange.limit {
+		r.over = true
+		_ = r.exchange.exceeded("the reply", r.exchange.limit)
+	}
+	return !r.over
 }
 
 // Silent reports whether neither text nor thoughts have arrived.
@@ -69,7 +92,7 @@ func (r *Reply) Silent() bool { return r.text.Len() == 0 && r.thought.Len() == 0
 
 // Think adds a piece of reasoning.
 func (r *Reply) Think(s string) {
-	if s != "" {
+	if s != "" && r.Count(len(s)) {
 		r.thought.WriteString(s)
 		r.onDelta(llm.Delta{Thought: s})
 	}
@@ -77,7 +100,7 @@ func (r *Reply) Think(s string) {
 
 // Say adds a piece of text.
 func (r *Reply) Say(s string) {
-	if s != "" {
+	if s != "" && r.Count(len(s)) {
 		r.say(r.cleaner.Feed(s))
 	}
 }

@@ -21,6 +21,9 @@ type Said struct {
 	Status     int
 	Kind, Code string
 	Message    string
+
+	// RetryAfter is the delay before a retry that the error itself contains. 0 = none.
+	RetryAfter time.Duration
 }
 
 func (e *Said) Error() string { return e.Message }
@@ -45,9 +48,15 @@ func (e *Endpoint) Classify(ctx, inner context.Context, x *Exchange, err error, 
 	out := &llm.Error{Provider: e.Name}
 	var (
 		silence    *silenceError
+		tooLarge   *llm.Error
+		redirect   *redirectError
 		unreadable *Unreadable
 	)
 	switch {
+	case errors.As(context.Cause(inner), &tooLarge):
+		return tooLarge
+	case errors.As(err, &redirect):
+		out.StatusCode, out.Message = x.Status, redirect.Error()
 	case errors.As(context.Cause(inner), &silence):
 		out.Message, out.Retryable, out.Cause = silence.Error(), true, silence
 	case said != nil:
@@ -83,20 +92,58 @@ func (x *Exchange) refused(out *llm.Error, said *Said) {
 	out.ContextOverflow = overflows(out.StatusCode, said)
 	out.Retryable = !out.ContextOverflow && !unpaid(said) &&
 		(llm.RetryableStatus(out.StatusCode) || streaming && out.StatusCode == 0 && !hopeless(said))
-	if out.Retryable && !streaming {
+	if !out.Retryable {
+		return
+	}
+	if !streaming {
 		out.RetryAfter = retryAfter(x.Header, time.Now())
+	}
+	if out.RetryAfter == 0 {
+		out.RetryAfter = min(cmp.Or(said.RetryAfter, retryIn(said.Message)), maxRetryAfter)
 	}
 }
 
-// tooLong matches what servers say about requests that do not fit into the model's context.
-var tooLong = regexp.MustCompile(`(?i)context.?(length|window|size)|prompt is too long|input is too long|input token count|(too many|maximum number of) (input )?tokens|maximum context`)
+// tooLong matches what servers say about requests that do not fit into the model's context: those of
+// Anthropic, OpenAI, Google, xAI, Mistral, Moonshot, Alibaba and Cohere, and vLLM, llama.cpp, Ollama, LM
+// Studio and TGI.
+var tooLong = regexp.MustCompile(`(?i)` + strings.Join([]string{
+	`context.?(length|window|size|limit)`, `maximum (context|prompt length|model length|input length)`, `(prompt|input) (is )?too long`,
+	`input (token count|length)`, `prompt token count`, `input tokens exceed`, `(too many|maximum number of) (input )?tokens`,
+	`model token limit`, `too large for model with`, `prompt exceeds`, `reduce the length of (the|your) (messages|prompt|input)`,
+	"`inputs` tokens \\+", `max_tokens.? must be at least 1, got -`,
+}, "|"))
+
+// tooLargeForQuota matches what OpenAI and Groq say about requests that exceed what an account may
+// send in a minute, so no retry succeeds.
+var tooLargeForQuota = regexp.MustCompile(`(?i)request too large for`)
 
 // overflows reports whether a request does not fit into the model's context.
 func overflows(status int, e *Said) bool {
-	if e.is("context_length_exceeded") || status == http.StatusRequestEntityTooLarge {
+	switch {
+	case e.is("context_length_exceeded", "exceed_context_size_error", "request_too_large"), status == http.StatusRequestEntityTooLarge:
 		return true
+	case status == http.StatusTooManyRequests:
+		return tooLargeForQuota.MatchString(e.Message)
+	case status == 0, status == http.StatusBadRequest, status == http.StatusUnprocessableEntity, status == http.StatusInternalServerError:
+		return tooLong.MatchString(e.Message)
 	}
-	return (status == http.StatusBadRequest || e.is("invalid_request_error")) && tooLong.MatchString(e.Message)
+	return false
+}
+
+// retryText matches the delays in messages, such as "Please try again in 1m2.5s".
+var retryText = regexp.MustCompile(`(?i)\b(?:try again|retry) (?:in|after) ((?:[0-9.]+(?:ms|h|m|s))+|[0-9]+ seconds)`)
+
+// retryIn returns the delay before a retry that a message contains. 0 = none.
+func retryIn(message string) time.Duration {
+	m := retryText.FindStringSubmatch(message)
+	if m == nil {
+		return 0
+	}
+	d, err := time.ParseDuration(strings.Replace(m[1], " seconds", "s", 1))
+	if err != nil {
+		return 0
+	}
+	return d
 }
 
 func (e *Said) is(words ...string) bool {

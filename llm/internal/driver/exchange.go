@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,15 +23,39 @@ type Exchange struct {
 	sent     bool
 	cancel   context.CancelCauseFunc
 	timeouts llm.Timeouts
+
+	// provider is the name of the provider in errors, and limit the maximum size of the reply.
+	provider string
+	limit    int
+}
+
+// Limits of what is received, as multiples of the maximum size of the reply.
+const (
+	// pieceFactor is for one piece of a stream and for a reply that is not streamed, since JSON
+	// escapes characters.
+	pieceFactor = 4
+
+	// streamFactor is for a whole stream, which may contain one token in each piece.
+	streamFactor = 64
+)
+
+// maxErrorBytes is how much of an error's body is read.
+const maxErrorBytes = 64 << 10
+
+// exceeded ends the exchange, because a part of the reply is too large.
+func (x *Exchange) exceeded(what string, limit int) error {
+	err := llm.NewReplyTooLarge(x.provider, what, limit)
+	x.cancel(err)
+	return err
 }
 
 type exchangeKey struct{}
 
-// NewExchange returns an exchange and the context for its requests. done must be called after the
-// exchange.
-func NewExchange(ctx context.Context) (inner context.Context, x *Exchange, done func()) {
+// newExchange returns an exchange with a limit for its reply, and the context for its requests. done
+// must be called after the exchange.
+func newExchange(ctx context.Context, provider string, limit int) (inner context.Context, x *Exchange, done func()) {
 	inner, cancel := context.WithCancelCause(ctx)
-	x = &Exchange{cancel: cancel}
+	x = &Exchange{cancel: cancel, provider: provider, limit: limit}
 	return context.WithValue(inner, exchangeKey{}, x), x, func() { cancel(nil) }
 }
 
@@ -46,7 +71,8 @@ func (x *Exchange) Within(d time.Duration) (stop func() bool) {
 // Body replaces the body of a successful response. media is its type, without parameters.
 type Body func(x *Exchange, media string, resp *http.Response) error
 
-// transport fills the exchange, and ends calls to servers that no longer respond.
+// transport fills the exchange, limits what is read, and ends calls to servers that no longer respond. It
+// follows no redirects, which would send the conversation to a server that nobody has configured.
 type transport struct {
 	base     http.RoundTripper
 	timeouts llm.Timeouts
@@ -65,7 +91,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x.Status, x.Header = resp.StatusCode, resp.Header
-	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
+	switch {
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		resp.Body.Close()
+		return nil, redirected(resp)
+	case resp.StatusCode < 200 || resp.StatusCode >= 300:
+		resp.Body = limited{io.LimitReader(x.Watch(resp.Body, Lines), maxErrorBytes), resp.Body}
 		return resp, nil // the SDK parses errors
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // a body without a type is parsed anyway
@@ -80,16 +111,54 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Reader is the body of a stream. It ends the exchange when nothing arrives in time, which applies
-// only to reads: a slow onDelta does not count.
-type Reader struct {
-	x     *Exchange
-	body  io.ReadCloser
-	begun bool
+// limited is the beginning of a body.
+type limited struct {
+	io.Reader
+	io.Closer
 }
 
-// Watch returns the body of a stream in which silence ends the exchange.
-func (x *Exchange) Watch(body io.ReadCloser) *Reader { return &Reader{x: x, body: body} }
+// redirectError is a response that redirects the request.
+type redirectError struct{ host string }
+
+func redirected(resp *http.Response) *redirectError {
+	if to, err := resp.Location(); err == nil && to.Host != "" {
+		return &redirectError{to.Host}
+	}
+	return &redirectError{"an unknown address"}
+}
+
+func (e *redirectError) Error() string {
+	return "the server redirects to " + e.host + ", and calls follow no redirects; check the BaseURL"
+}
+
+// Framing says how a protocol separates the pieces of a stream.
+type Framing int
+
+// The values of [Framing]: pieces are lines, or they end with an empty line.
+const (
+	Lines Framing = iota
+	Events
+)
+
+// Reader is the body of a stream. It ends the exchange when nothing arrives in time, which applies
+// only to reads: a slow onDelta does not count. It also ends the exchange if a piece or the whole
+// stream is too large.
+type Reader struct {
+	x       *Exchange
+	body    io.ReadCloser
+	framing Framing
+	begun   bool
+
+	// total and piece are the sizes of the stream and of its last piece. text means that the last
+	// line is not empty.
+	total, piece int
+	text         bool
+}
+
+// Watch returns the body of a stream in which silence and excess end the exchange.
+func (x *Exchange) Watch(body io.ReadCloser, framing Framing) *Reader {
+	return &Reader{x: x, body: body, framing: framing}
+}
 
 func (r *Reader) Read(p []byte) (int, error) {
 	limit := r.x.timeouts.Idle
@@ -100,7 +169,42 @@ func (r *Reader) Read(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	stop()
 	r.begun = r.begun || n > 0
+	if tooLarge := r.count(p[:n]); tooLarge != nil {
+		return 0, tooLarge
+	}
 	return n, err
+}
+
+func (r *Reader) count(data []byte) error {
+	r.total += len(data)
+	if limit := r.x.limit * streamFactor; r.total > limit {
+		return r.x.exceeded("the stream of the reply", limit)
+	}
+	for line := range bytes.Lines(data) {
+		r.piece += len(line)
+		r.text = r.text || len(bytes.TrimRight(line, "\r\n")) > 0
+		if line[len(line)-1] != '\n' {
+			continue
+		}
+		if r.framing == Lines || !r.text {
+			r.piece = 0
+		}
+		r.text = false
+	}
+	if limit := r.x.limit * pieceFactor; r.piece > limit {
+		return r.x.exceeded("a piece of the reply", limit)
+	}
+	return nil
+}
+
+// ReadAll reads the body of a reply that is not streamed.
+func (x *Exchange) ReadAll(body io.Reader) ([]byte, error) {
+	limit := x.limit * pieceFactor
+	whole, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
+	if err == nil && len(whole) > limit {
+		err = x.exceeded("the body of the reply", limit)
+	}
+	return whole, err
 }
 
 // Close implements [io.Closer].

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -26,9 +27,9 @@ func CallID(id string) string {
 }
 
 // Arguments returns the arguments of a past call as JSON, because some servers parse them and reject
-// requests with invalid ones.
+// requests with invalid or deeply nested ones.
 func Arguments(s string) string {
-	if json.Valid([]byte(s)) {
+	if strictjson.Check([]byte(s)) == nil {
 		return s
 	}
 	return invalidArguments(s)
@@ -38,7 +39,7 @@ func Arguments(s string) string {
 // nothing else.
 func ObjectArguments(s string) json.RawMessage {
 	var object map[string]json.RawMessage
-	if json.Unmarshal([]byte(s), &object) == nil && object != nil {
+	if strictjson.Check([]byte(s)) == nil && json.Unmarshal([]byte(s), &object) == nil && object != nil {
 		return json.RawMessage(s)
 	}
 	return json.RawMessage(invalidArguments(s))

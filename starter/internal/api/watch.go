@@ -14,6 +14,9 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
+// ErrClosed ends a watch of a closed thread whose events have all arrived.
+var ErrClosed = errors.New("the thread is closed")
+
 // WatchOptions configure the start of a watch and its handling of failures.
 type WatchOptions struct {
 	// After is the id of the last known event. Empty = none.
@@ -53,8 +56,8 @@ type Item struct {
 }
 
 // Watch calls fn for the events of a thread, each once and in order, until ctx ends or fn returns
-// an error; either is returned. It restores lost connections. It also ends with a response that a
-// retry cannot change, as a [*StatusError].
+// an error; either is returned. It restores lost connections. It also ends with [ErrClosed], and with
+// a response that a retry cannot change, as a [*StatusError].
 func (c *Client) Watch(ctx context.Context, threadID string, opts WatchOptions, fn func(Item) error) error {
 	w := &watch{client: c, thread: threadID, opts: opts, fn: fn, last: opts.After, delay: c.cfg.MinDelay, base: c.cfg.MinDelay}
 	for {
@@ -114,7 +117,11 @@ func (w *watch) connect(ctx context.Context) error {
 		return connectError{err}
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNoContent:
+		return ErrClosed
+	default:
 		return connectError{problem(resp)}
 	}
 	w.connected()
@@ -175,7 +182,7 @@ func (w *watch) judge(ctx context.Context, err error) error {
 	if errors.As(err, &handler) {
 		return handler.error
 	}
-	if errors.Is(err, errTooLarge) {
+	if errors.Is(err, errTooLarge) || errors.Is(err, ErrClosed) {
 		return err
 	}
 	var failed connectError

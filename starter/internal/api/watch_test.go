@@ -117,6 +117,22 @@ func TestWatchCutAnywhere(t *testing.T) {
 	}
 }
 
+func TestWatchClosed(t *testing.T) {
+	asked := 0
+	c := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if r.Header.Get("Last-Event-ID") == "7" {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		fmt.Fprint(w, frameText(entry{"7", `{"type":"final"}`}))
+	}))
+	got, err := collect(testContext(t), c, WatchOptions{}, 2)
+	require.ErrorIs(t, err, ErrClosed)
+	require.Len(t, got, 1)
+	require.Equal(t, 2, asked)
+}
+
 // The server determines ids: several events of a record have <seq>.<n>.
 func TestWatchTakesIDsAsTheyAre(t *testing.T) {
 	var asked []string

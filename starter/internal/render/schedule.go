@@ -30,6 +30,8 @@ func scheduleState(s signals.ScheduleView) string {
 		return "done"
 	case s.Paused:
 		return "paused"
+	case s.Failing != nil:
+		return "failing"
 	}
 	return "active"
 }

@@ -47,6 +47,8 @@ CREATE TABLE records (
     UNIQUE (namespace, thread_id, id)
 );
 
+CREATE INDEX records_by_event ON records (namespace, thread_id, event_id, seq);
+
 CREATE TABLE tool_logs (
     namespace    text        NOT NULL COLLATE "C",
     thread_id    text        NOT NULL COLLATE "C",

@@ -46,6 +46,8 @@ CREATE TABLE records (
     UNIQUE (namespace, thread_id, id)
 ) STRICT;
 
+CREATE INDEX records_by_event ON records (namespace, thread_id, event_id, seq);
+
 CREATE TABLE tool_logs (
     namespace    TEXT    NOT NULL,
     thread_id    TEXT    NOT NULL,

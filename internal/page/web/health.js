@@ -1,0 +1,41 @@
+// What the server says is wrong with it: without a worker, for example, nothing answers.
+
+import { fill, h } from "./dom.js";
+import { APIError } from "./client/threadmill.js";
+import { client } from "./session.js";
+
+/** How often the page asks, in milliseconds. */
+const EVERY = 20_000;
+
+/** Words for people. @type {Record<string, string>} */
+const NAMES = { store: "The store", stream: "The live stream", temporal: "Temporal", worker: "Nothing is answered now" };
+
+let timer = 0;
+
+/** Asks now, and from time to time while the page is visible. */
+export async function watchHealth() {
+  clearTimeout(timer);
+  if (document.visibilityState === "visible") show(await components());
+  timer = window.setTimeout(watchHealth, EVERY);
+}
+
+/** What is not ok, with the reason. @returns {Promise<[string, string][]>} */
+async function components() {
+  /** @type {{ components?: Record<string, string> }} */
+  let health = {};
+  try {
+    health = await client.request("GET", "/readyz");
+  } catch (error) {
+    if (error instanceof APIError) health = /** @type {any} */ (error.problem);
+  }
+  return Object.entries(health.components ?? {}).filter(([, state]) => state !== "ok");
+}
+
+/** @param {[string, string][]} wrong */
+function show(wrong) {
+  const place = /** @type {HTMLElement} */ (document.getElementById("health"));
+  place.hidden = wrong.length === 0;
+  fill(place, wrong.map(([name, state]) => h("p", null, h("strong", null, NAMES[name] ?? name), `: ${state}`)));
+}
+
+document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && watchHealth());

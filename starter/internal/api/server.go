@@ -1,0 +1,24 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// Workers returns the workers of the API's threads. If the API does not know, they count as present.
+func (c *Client) Workers(ctx context.Context) (threadclient.Workers, error) {
+	out, err := call[struct {
+		Worker *struct {
+			TaskQueue string    `json:"taskQueue"`
+			Polled    bool      `json:"polled"`
+			Since     time.Time `json:"since"`
+		} `json:"worker"`
+	}](ctx, c, http.MethodGet, c.url(nil, "server"), nil, "reading the state of the server")
+	if err != nil || out.Worker == nil {
+		return threadclient.Workers{Polled: true}, err
+	}
+	return threadclient.Workers{TaskQueue: out.Worker.TaskQueue, Polled: out.Worker.Polled, LastPoll: out.Worker.Since}, nil
+}
