@@ -201,10 +201,13 @@ func migrate(ctx context.Context, db *sql.DB, logger *slog.Logger) error {
 		return fmt.Errorf("migrations: %w", err)
 	}
 	sources := provider.ListSources()
-	if err := checkVersion(ctx, db, sources[len(sources)-1].Version); err != nil {
-		return err
-	}
 	for range migrationTries {
+		if err = checkVersion(ctx, db, sources[len(sources)-1].Version); err != nil {
+			if _, old := errors.AsType[*store.VersionError](err); old {
+				return err
+			}
+			continue
+		}
 		var results []*goose.MigrationResult
 		if results, err = provider.Up(ctx); err == nil {
 			for _, r := range results {
