@@ -221,7 +221,7 @@ func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (
 			h.logger.Warn("a message cannot be read, and is left out", "thread", in.ID, "record", m.Record.ID, "error", m.Problem)
 		}
 		if !m.Hidden {
-			shown := event.StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt}
+			shown := event.StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt, Outcome: m.Outcome()}
 			out.Body.Messages = append(out.Body.Messages, shown)
 		}
 	}
