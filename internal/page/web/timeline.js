@@ -325,6 +325,11 @@ export class Timeline {
     });
   }
 
+  /** Whether an event was a person's message on which no hook decided: those decisions have a status. @param {string} id */
+  #unanswered(id) {
+    return !this.intercepted.has(id) && (this.byKey.get(messageKey(id))?.role ?? "user") === "user";
+  }
+
   /** @param {Extract<AgentEvent, { type: "status" }>} e @param {string} [place] */
   #turnEnded(e, place) {
     const s = e.status;
@@ -348,7 +353,7 @@ export class Timeline {
         if (s.rule) l.rule = s.rule;
       }));
     }
-    if (s.turn === "completed" || s.turn === "held" || (s.turn === "unanswered" && this.intercepted.has(e.eventId ?? ""))) return changed;
+    if (s.turn === "completed" || s.turn === "held" || (s.turn === "unanswered" && !this.#unanswered(e.eventId ?? ""))) return changed;
     if (s.turn === "failed" && e.eventId) this.failed.add(e.eventId);
     return changed.concat(this.#add({
       key: `s:${place ?? `${e.eventId}.ended`}`, kind: "status", version: 0, place, eventId: e.eventId, createdAt: e.createdAt, status: s,
