@@ -101,7 +101,9 @@ func TestNamesAreChecked(t *testing.T) {
 			`Config.Hooks[0] (audit): filter.tools[0]: unknown tool "refund\u200b"; did you mean "refund"? (yours has a character that is not visible)`,
 		},
 		"an expression": {
-			func(c *threadmill.Config) { c.ApprovalRules[0].When = `tool in ["refund", "refnd"] && args.amount > 10` },
+			func(c *threadmill.Config) {
+				c.ApprovalRules[0].When = `tool in ["refund", "refnd"] && args.amount > 10`
+			},
 			`Config.ApprovalRules: approvalRules[0].when: compares tool with "refnd": unknown tool "refnd"; did you mean "refund"?`,
 		},
 		"an expression of the agent": {
@@ -127,7 +129,9 @@ func TestNamesAreChecked(t *testing.T) {
 			`Config.Rules[0] (order.paid): agent.name: unknown agent "clerc"; did you mean "clerk"?`,
 		},
 		"the processor of a rule": {
-			func(c *threadmill.Config) { c.Rules[0] = rule.Rule{Priority: 11, Events: []string{"order.paid"}, Processor: "pay"} },
+			func(c *threadmill.Config) {
+				c.Rules[0] = rule.Rule{Priority: 11, Events: []string{"order.paid"}, Processor: "pay"}
+			},
 			`Config.Rules[0] (order.paid): processor: unknown processor "pay"; none exists`,
 		},
 		"the agent of a webhook": {

@@ -306,6 +306,9 @@ const (
 	// StatusUnhandled means that no hook or processor matched a custom event.
 	StatusUnhandled = "unhandled"
 
+	// StatusUnanswered means that a person's message mentions none of the thread's agents.
+	StatusUnanswered = "unanswered"
+
 	// StatusIntercepted means that hooks or processors decided on an event.
 	StatusIntercepted = "intercepted"
 

@@ -22,12 +22,15 @@ const (
 	// ActivityRunning means that an event waits for its turn, or its turn has not ended.
 	ActivityRunning Activity = "running"
 
+	// ActivityUnanswered means that the last message of a person mentions no agent of the thread.
+	ActivityUnanswered Activity = "unanswered"
+
 	// ActivityIdle means that nothing is left to do.
 	ActivityIdle Activity = "idle"
 )
 
 // Activities are all activities but [ActivityIdle], in the order in which they apply.
-var Activities = []Activity{ActivityWaiting, ActivityFailing, ActivityRunning}
+var Activities = []Activity{ActivityWaiting, ActivityFailing, ActivityRunning, ActivityUnanswered}
 
 // ActivityOf returns the activity of a thread with marks of these kinds.
 func ActivityOf(kinds []Activity) Activity {
@@ -140,7 +143,7 @@ func turnEnded(r event.Record) []MarkChange {
 	case string(event.ItemFailed):
 		changes = append(changes, begin(ActivityFailing, t.EventID, t.EventID))
 	case string(event.ItemCompleted):
-		changes = append(changes, end(ActivityFailing, "", ""))
+		changes = append(changes, end(ActivityFailing, "", ""), end(ActivityUnanswered, "", ""))
 	}
 	return changes
 }
@@ -152,7 +155,9 @@ func statusChanged(r event.Record) []MarkChange {
 	}
 	switch s.Status {
 	case event.StatusClosed:
-		return []MarkChange{end(ActivityRunning, "", ""), end(ActivityWaiting, "", ""), end(ActivityFailing, "", "")}
+		return []MarkChange{end(ActivityRunning, "", ""), end(ActivityWaiting, "", ""), end(ActivityFailing, "", ""), end(ActivityUnanswered, "", "")}
+	case event.StatusUnanswered:
+		return []MarkChange{begin(ActivityUnanswered, r.EventID, r.EventID)}
 	case event.StatusRetried:
 		return []MarkChange{end(ActivityFailing, r.EventID, ""), begin(ActivityRunning, r.EventID, r.EventID)}
 	case string(event.ItemCompleted), string(event.ItemExpired), string(event.ItemOverwritten):

@@ -144,7 +144,7 @@ type Thread struct {
 	Namespace string          `json:"namespace" doc:"The namespace of the server"`
 	Title     string          `json:"title,omitempty" doc:"The title, once there is one"`
 	Status    string          `json:"status" enum:"open,closed" doc:"closed threads can be read, and nothing more"`
-	Activity  Activity        `json:"activity,omitempty" enum:"idle,running,waiting,failing" doc:"Of an open thread: waiting for a person to approve a call, failing because its last turn failed, running, or idle"`
+	Activity  Activity        `json:"activity,omitempty" enum:"idle,running,waiting,failing,unanswered" doc:"Of an open thread: waiting for a person to approve a call, failing because its last turn failed, running, unanswered because the last message mentions no agent, or idle"`
 	Agents    []string        `json:"agents" nullable:"false" doc:"The agents that answer. Empty: the default agent"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 	Head      int64           `json:"head" doc:"Seq of the newest record"`

@@ -29,6 +29,9 @@ func DebouncedTurn(turnID string) string { return turnID + ".held" }
 // Unhandled returns the id of the record that nothing handled a custom event.
 func Unhandled(turnID string) string { return turnID + ".unhandled" }
 
+// Unanswered returns the id of the record that no agent answers a message.
+func Unanswered(turnID string) string { return turnID + ".unanswered" }
+
 // Unmatched returns the id of the record that no rule matched an environment event.
 func Unmatched(turnID string) string { return turnID + ".unmatched" }
 

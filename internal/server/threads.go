@@ -72,7 +72,7 @@ type listInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream after this event"`
 
 	Status   string `query:"status" enum:"open,closed" doc:"Only threads of this status"`
-	Activity string `query:"activity" enum:"idle,running,waiting,failing" doc:"Only open threads with this activity"`
+	Activity string `query:"activity" enum:"idle,running,waiting,failing,unanswered" doc:"Only open threads with this activity"`
 	Search   string `query:"q" maxLength:"200" doc:"Only threads whose id, title, agents or messages contain this text"`
 
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Of a page"`

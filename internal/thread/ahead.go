@@ -80,12 +80,12 @@ func (t *Turn) GiveUpAhead() {
 func (t *Turn) DecidedAhead(now time.Time, d HookDecision) (q Queued, effective bool) {
 	s := t.thread
 	t.GiveUpAhead()
-	at := s.Inbox.index(t.Item.ID)
-	if at < 0 {
+	if !t.IsQueued() {
 		return Queued{}, false
 	}
 	d = t.applyDecision(now, t.ItemEvent(), d, nil)
 	over := t.settle(now, d)
+	at := s.Inbox.index(t.Item.ID) // behind what the hooks made of it
 	s.Inbox.Queue[at].Hooked, s.Inbox.Queue[at].Replaced = t.Hooked, t.Replaced
 	q = s.Inbox.Queue[at]
 	if over {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -182,9 +183,32 @@ func (t *Turn) process(now time.Time, seen HookEvent, d HookDecision) {
 	}
 	m.ID = t.Item.ID
 	s.Roster.resetTurnLimit(m.SenderType)
-	for _, agent := range t.answering(m) {
+	agents := t.answering(m)
+	for _, agent := range agents {
 		t.address(now, agent, m)
 	}
+	if mentioned := Mentions(m.Content); len(agents) == 0 && len(mentioned) > 0 && m.SenderType == event.CreatedByUser {
+		t.recordUnanswered(now, mentioned)
+	}
+}
+
+// recordUnanswered records that a person's message mentions none of the thread's agents.
+func (t *Turn) recordUnanswered(now time.Time, mentioned []string) {
+	t.record(now, recordid.Unanswered(t.turnID()), event.TypeStatus, event.StatusChange{
+		Status: event.StatusUnanswered, Detail: unansweredText(mentioned, t.thread.Roster.Agents),
+	})
+}
+
+// unansweredText names what a message mentions, and who could answer.
+func unansweredText(mentioned, agents []string) string {
+	const most = 10
+	short := func(names []string) string {
+		if len(names) > most {
+			return strings.Join(names[:most], ", ") + ", …"
+		}
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("no agent of the thread is named %s; the agents are %s", short(mentioned), short(agents))
 }
 
 // answering returns the agents that answer a message.

@@ -344,7 +344,7 @@ func (t *Turn) status(s *event.StatusChange) []Chunk {
 	case event.StatusTurnEnded:
 	case event.StatusRetrying:
 		return []Chunk{{Type: "data-status", Transient: true, Data: s}}
-	case event.StatusIntercepted:
+	case event.StatusIntercepted, event.StatusUnanswered:
 		return []Chunk{{Type: "data-status", Data: s}}
 	default:
 		return nil

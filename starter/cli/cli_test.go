@@ -228,7 +228,7 @@ func TestList(t *testing.T) {
 	w := newWorld(t)
 	out := w.ok("list", "--all", "--agent", "demo")
 	require.Equal(t, `THREAD  STATUS  STARTED              AGENTS      TITLE
-t2      open    2026-01-02 03:04:05  demo,other  Two lines
+t2      failed  2026-01-02 03:04:05  demo,other  Two lines
 t1      closed  2026-01-01 03:04:05  (default)   -
 `, out)
 	require.Equal(t, threadclient.ListQuery{All: true, Agent: "demo", Default: true, Limit: threadclient.DefaultListLimit}, w.query)
@@ -238,6 +238,18 @@ t1      closed  2026-01-01 03:04:05  (default)   -
 	var listed struct{ Threads []threadclient.Summary }
 	require.NoError(t, json.Unmarshal([]byte(out), &listed))
 	require.Len(t, listed.Threads, 2)
+	require.Contains(t, out, `"activity": "failing"`)
+
+	require.Regexp(t, `^THREAD .*\nt0 +failed .* About t0\nt2 +failed .* About t2\n$`, w.ok("list", "--failed"), "every page, and of this namespace only")
+	require.Regexp(t, `^THREAD .*\nt1 +unanswered .*\nt3 +unanswered .*\n$`, w.ok("list", "--unanswered"))
+	require.Equal(t, 2, strings.Count(w.ok("list", "--failed", "--limit", "1"), "\n"), "a head and a thread")
+	code, _, errs := w.run("", "list", "--failed", "--all")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, "--failed and --unanswered exclude each other")
+	w.url = "http://" + nobody
+	_, out, errs = w.run("", "list")
+	require.Contains(t, out, "t2      open")
+	require.Contains(t, errs, "the list does not tell which threads failed: the Threadmill API does not answer")
 }
 
 // TestListOfNone: an empty list names what it would list.
@@ -267,9 +279,9 @@ func TestListSubAgents(t *testing.T) {
 		{ThreadID: "t1", Status: "open", StartTime: started},
 	}
 	out := w.ok("list")
-	require.Equal(t, `THREAD  PARENT  STATUS  STARTED              AGENTS     TITLE
-t1.s1   t1      open    2026-01-02 03:04:05  reader     reader for demo
-t1      -       open    2026-01-02 03:04:05  (default)  -
+	require.Equal(t, `THREAD  PARENT  STATUS      STARTED              AGENTS     TITLE
+t1.s1   t1      open        2026-01-02 03:04:05  reader     reader for demo
+t1      -       unanswered  2026-01-02 03:04:05  (default)  -
 `, out)
 	_, out, _ = w.run("", "list", "--json")
 	require.Contains(t, out, `"parent": "t1"`)

@@ -169,6 +169,8 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		polled := w.polled
 		w.mu.Unlock()
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"worker": map[string]any{"taskQueue": "common", "polled": polled, "since": time.Now()}}))
+	case r.URL.Path == "/v1/threads":
+		w.serveThreads(rw, r)
 	case r.URL.Path == "/v1/agents":
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"agents": []map[string]any{{"name": "demo", "default": true}, {"name": "other"}}}))
 	case strings.HasPrefix(r.URL.Path, "/v1/agents/"):
@@ -186,6 +188,24 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	default:
 		http.NotFound(rw, r)
 	}
+}
+
+// serveThreads serves a page of two threads, or a second page of one, of an activity.
+func (w *world) serveThreads(rw http.ResponseWriter, r *http.Request) {
+	row := func(id string) map[string]any {
+		return map[string]any{"id": id, "namespace": "default", "status": "open", "title": "About " + id, "createdAt": "2026-01-02T03:04:05Z"}
+	}
+	page := map[string]any{"threads": []any{row("t0"), map[string]any{"id": "elsewhere", "namespace": "other"}}, "next": "2"}
+	if r.URL.Query().Get("limit") == "1" {
+		page = map[string]any{"threads": []any{row("t0")}, "next": "2"}
+	}
+	switch q := r.URL.Query(); {
+	case q.Get("cursor") == "2":
+		page = map[string]any{"threads": []any{row("t2")}}
+	case q.Get("activity") == "unanswered":
+		page = map[string]any{"threads": []any{row("t1"), row("t3")}}
+	}
+	assertNoError(w.t, json.NewEncoder(rw).Encode(page))
 }
 
 // serveAgent knows all agents except "nobody".

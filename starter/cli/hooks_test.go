@@ -82,6 +82,16 @@ func (w *world) finishRedacted() {
 	w.record(event.AgentEvent{Type: event.EventFinal})
 }
 
+// TestShowUnanswered shows which message nobody answered, and why.
+func TestShowUnanswered(t *testing.T) {
+	w := newWorld(t)
+	w.say("m1", "ann", event.CreatedByUser, "@nobody hi")
+	w.record(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusUnanswered, Detail: "no agent of the thread is named nobody"}})
+	require.Contains(t, w.ok("show", "t1"), "ann › @nobody hi\n· nobody answers: no agent of the thread is named nobody\n")
+	_, out, _ := w.run("", "show", "t1", "--json")
+	require.Contains(t, out, `"status": "unanswered"`)
+}
+
 func TestShowDecisions(t *testing.T) {
 	w := newWorld(t)
 	w.say("m1", "ann", event.CreatedByUser, "my password is 1234")

@@ -39,6 +39,8 @@ type session struct {
 	closed bool
 
 	workerless bool // no worker runs the thread
+
+	unanswered map[string]bool // events of which the person was told that nobody answers
 	noStream   bool
 	lost       map[string]bool // servers that do not respond
 
@@ -215,6 +217,9 @@ func (s *session) event(e event.AgentEvent) {
 		s.atRest()
 		s.ends.finals++
 	case event.EventStatus:
+		if e.Status != nil && e.Status.Status == event.StatusUnanswered && s.told(e.EventID) {
+			return
+		}
 		s.status(e)
 	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress, event.EventClientCall:
 		s.begin()
@@ -257,6 +262,13 @@ func (s *session) status(e event.AgentEvent) {
 	case event.StatusIntercepted:
 		s.changing = false
 	}
+}
+
+// told reports whether the person was told before that nobody answers an event.
+func (s *session) told(eventID string) bool {
+	before := s.unanswered[eventID]
+	s.unanswered[eventID] = true
+	return before
 }
 
 func (s *session) failure(e event.AgentEvent) {

@@ -17,10 +17,12 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
+	"github.com/threadmill/threadmill/store"
 )
 
 func (a threadCommands) listCommand() *cobra.Command {
 	var q threadclient.ListQuery
+	var failed, unanswered bool
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "list",
 		Short: "List the open threads, the newest first",
@@ -28,20 +30,89 @@ func (a threadCommands) listCommand() *cobra.Command {
 			if q.Limit < 1 || q.Limit > threadclient.MaxListLimit {
 				return usagef("--limit is %d, must be 1 to %d", q.Limit, threadclient.MaxListLimit)
 			}
+			switch {
+			case failed && unanswered || (failed || unanswered) && (q.All || q.Waiting || q.Agent != ""):
+				return usagef("--failed and --unanswered exclude each other, and --all, --waiting and --agent")
+			case failed:
+				return a.listByActivity(cmd.Context(), store.ActivityFailing, q.Limit, "no thread has failed")
+			case unanswered:
+				return a.listByActivity(cmd.Context(), store.ActivityUnanswered, q.Limit, "no thread has an unanswered message")
+			}
 			if err := a.knowAgent(cmd.Context(), &q); err != nil {
 				return err
 			}
 			return a.withThreads(cmd.Context(), false, func(ctx context.Context, t threads) error {
 				found, err := t.List(ctx, q)
-				return a.show(map[string]any{"threads": found}, err, render.Threads(found, render.TableOptions{}), "%s in namespace %q", none(q), a.flags.namespace)
+				if err != nil {
+					return err
+				}
+				return a.showThreads(a.withActivity(ctx, found), none(q))
 			})
 		},
 	})
 	cmd.Flags().BoolVar(&q.All, "all", false, "closed threads too")
 	cmd.Flags().BoolVar(&q.Waiting, "waiting", false, "only threads that wait for approval")
+	cmd.Flags().BoolVar(&failed, "failed", false, "only threads whose last turn failed")
+	cmd.Flags().BoolVar(&unanswered, "unanswered", false, "only threads whose last message mentions no agent")
 	cmd.Flags().StringVar(&q.Agent, "agent", "", "only threads of this agent")
 	cmd.Flags().IntVar(&q.Limit, "limit", threadclient.DefaultListLimit, "how many at most")
 	return cmd
+}
+
+func (a threadCommands) showThreads(found []render.Thread, none string) error {
+	return a.show(map[string]any{"threads": found}, nil, render.Threads(found, render.TableOptions{}), "%s in namespace %q", none, a.flags.namespace)
+}
+
+// withActivity adds what only the API knows, and Temporal's visibility does not: the threads that failed
+// or were not answered. The API may be down.
+func (a threadCommands) withActivity(ctx context.Context, found []threadclient.Summary) []render.Thread {
+	out := make([]render.Thread, len(found))
+	at := map[string]int{}
+	for i, one := range found {
+		out[i].Summary, at[one.ThreadID] = one, i
+	}
+	if len(found) == 0 {
+		return out
+	}
+	for _, activity := range []store.Activity{store.ActivityUnanswered, store.ActivityFailing} {
+		all, err := a.threadsBy(ctx, activity, threadclient.MaxListLimit)
+		if err != nil {
+			a.warn("the list does not tell which threads failed: %s", a.explain(err))
+			return out
+		}
+		for _, one := range all {
+			if i, listed := at[one.ID]; listed {
+				out[i].Activity = activity
+			}
+		}
+	}
+	return out
+}
+
+// threadsBy returns the open threads of the namespace with an activity.
+func (a threadCommands) threadsBy(ctx context.Context, activity store.Activity, limit int) ([]api.Thread, error) {
+	stored, err := a.api()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	defer cancel()
+	all, err := stored.Threads(ctx, activity, limit)
+	return slices.DeleteFunc(all, func(t api.Thread) bool { return t.Namespace != a.flags.namespace }), err
+}
+
+func (a threadCommands) listByActivity(ctx context.Context, activity store.Activity, limit int, none string) error {
+	all, err := a.threadsBy(ctx, activity, limit)
+	if err != nil {
+		return err
+	}
+	out := []render.Thread{}
+	for _, t := range all {
+		out = append(out, render.Thread{Activity: activity, Summary: threadclient.Summary{
+			ThreadID: t.ID, Status: t.Status, Title: t.Title, Agents: t.Agents, Parent: t.Parent, StartTime: t.CreatedAt,
+		}})
+	}
+	return a.showThreads(out, none)
 }
 
 // knowAgent looks up the exact name of a query's agent, and whether it is the default agent, which
@@ -89,7 +160,8 @@ type shown struct {
 	Pending []event.ApprovalRequest `json:"approvals"`
 	Calls   []event.ClientCall      `json:"clientCalls"`
 
-	// Messages are the messages as changed by hooks; Decisions are the decisions of hooks.
+	// Messages are the messages as changed by hooks; Decisions are those of hooks, and that no agent
+	// answers a message.
 	Messages  []event.StoredMessage `json:"messages"`
 	Decisions []api.Decision        `json:"decisions"`
 }
@@ -164,7 +236,7 @@ func (a threadCommands) printShown(out shown) {
 	decided := out.Decisions
 	showDecisions := func(before int64) {
 		for ; len(decided) > 0 && decided[0].Seq < before; decided = decided[1:] {
-			status := &event.StatusChange{Status: event.StatusIntercepted, Detail: decided[0].Detail}
+			status := &event.StatusChange{Status: decided[0].Status, Detail: decided[0].Detail}
 			a.print(r.Event(event.AgentEvent{Type: event.EventStatus, Status: status}))
 		}
 	}

@@ -195,7 +195,11 @@ func (s *session) finish(result signals.TurnResult) {
 		s.atRest()
 	}
 	switch result.Status {
-	case signals.TurnUnanswered, signals.TurnUnhandled, signals.TurnExpired, signals.TurnHeld:
+	case signals.TurnUnanswered:
+		if !s.told(result.EventID) {
+			s.print(s.view.Warn(turnText(result)))
+		}
+	case signals.TurnUnhandled, signals.TurnExpired, signals.TurnHeld:
 		s.print(s.view.Warn(turnText(result)))
 	case signals.TurnCompleted, signals.TurnFailed, signals.TurnInterrupted, signals.TurnContinues:
 	}

@@ -58,6 +58,10 @@ func testActivity(t *testing.T, s store.Store) {
 		{"a turn in one transaction", []event.Record{posted("e3", "x"), requested("e3", "c3"), ended("e3", "completed")}, store.ActivityIdle},
 		{"a failure in one transaction", []event.Record{posted("e4", "x"), ended("e4", "failed")}, store.ActivityFailing},
 		{"a later turn", []event.Record{posted("e5", "x"), ended("e5", "completed")}, store.ActivityIdle},
+		{"a mention of nobody", []event.Record{posted("u1", "@nobody hi"), status("u1.unanswered", "u1", event.StatusUnanswered)}, store.ActivityRunning},
+		{"its end", []event.Record{ended("u1", "unanswered")}, store.ActivityUnanswered},
+		{"a failure after it", []event.Record{posted("u2", "x"), ended("u2", "failed")}, store.ActivityFailing},
+		{"an answer", []event.Record{posted("u3", "x"), ended("u3", "completed")}, store.ActivityIdle},
 		{"messages that join a turn", []event.Record{posted("e6", "x"), posted("e7", "y"), posted("e8", "z")}, store.ActivityRunning},
 		{"their end", []event.Record{ended("e6", "completed", "e7", "e8")}, store.ActivityIdle},
 		{"a result without a decision", []event.Record{requested("e9", "c9"), event.NewRecord("c9.result", event.TypeMessage, "e9", "e9", start,
@@ -106,13 +110,14 @@ func listed(t *testing.T, s store.Store, page store.ThreadPage) []string {
 func testThreadsByActivity(t *testing.T, s store.Store) {
 	add(t, s, in("idle"), store.Batch{})
 	add(t, s, in("failing"), store.Batch{Records: []event.Record{ended("e", "failed")}})
+	add(t, s, in("unanswered"), store.Batch{Records: []event.Record{status("e.unanswered", "e", event.StatusUnanswered), ended("e", "unanswered")}})
 	add(t, s, in("waiting1"), store.Batch{Records: []event.Record{requested("e", "c")}})
 	add(t, s, in("running"), store.Batch{Records: []event.Record{posted("e", "x")}})
 	add(t, s, in("waiting2"), store.Batch{Records: []event.Record{requested("e", "c")}})
 	add(t, s, in("closed"), store.Batch{Records: []event.Record{requested("e", "c")}, Thread: &store.ThreadUpdate{Status: store.ThreadClosed}})
 	for activity, want := range map[store.Activity][]string{
-		store.ActivityIdle: {"idle"}, store.ActivityFailing: {"failing"}, store.ActivityRunning: {"running"},
-		store.ActivityWaiting: {"waiting2", "waiting1"}, "": {"closed", "waiting2", "running", "waiting1", "failing", "idle"}, "other": {},
+		store.ActivityIdle: {"idle"}, store.ActivityFailing: {"failing"}, store.ActivityUnanswered: {"unanswered"}, store.ActivityRunning: {"running"},
+		store.ActivityWaiting: {"waiting2", "waiting1"}, "": {"closed", "waiting2", "running", "waiting1", "unanswered", "failing", "idle"}, "other": {},
 	} {
 		require.Equal(t, want, listed(t, s, store.ThreadPage{Activity: activity}), activity)
 	}

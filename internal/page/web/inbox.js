@@ -20,7 +20,7 @@ const TABS = [
 const PAGE = 100;
 
 /** Words for people. @type {Record<string, string>} */
-const ACTIVITY = { waiting: "needs a decision", failing: "failed", running: "running", idle: "" };
+const ACTIVITY = { waiting: "needs a decision", failing: "failed", running: "running", unanswered: "nobody answers", idle: "" };
 
 class Inbox extends HTMLElement {
   #tab = "all";

@@ -262,6 +262,8 @@ func (r *Renderer) status(s event.StatusChange) {
 	case event.StatusClosed:
 		r.endAll()
 		text = "thread closed"
+	case event.StatusUnanswered:
+		text = "nobody answers"
 	case event.StatusRetried:
 		text = "tried again"
 	case string(event.ItemPending):
