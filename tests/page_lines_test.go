@@ -111,9 +111,12 @@ func TestPageUnanswered(t *testing.T) {
 	id := w.Open("assistant")
 	p := newBrowser(t).open(threadPage(w.API.URL, id))
 	p.enter("tm-composer textarea", "@human are you there?")
-	p.sees(".lines .status", "No agent answered")
+	p.sees(".lines .status", "No agent answers")
 	p.do(chromedp.Reload())
-	p.sees(".lines .status", "No agent answered")
+	p.sees(".lines .status", "No agent answers")
+	p.click(".tabs button", "Unanswered")
+	p.sees(".thread-row.unanswered .title", id)
+	p.sees(".thread-row.unanswered .state", "nobody answers")
 }
 
 // TestPageSchedules shows a schedule that fails, and asks before it deletes one.

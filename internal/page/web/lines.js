@@ -266,7 +266,6 @@ export function statusText(s) {
     case "closed":
       return `Thread closed${by}${detail}`;
     case "turn_ended":
-      if (s.turn === "unanswered") return `No agent answered: the message addresses none${detail}`;
       return `The turn ${/** @type {Record<string, string>} */ ({ failed: "failed", interrupted: "was interrupted", expired: "expired before its turn" })[s.turn ?? ""] ?? `ended: ${s.turn}`}${detail}`;
     case "interrupted":
       return `Interrupted${by}${detail}`;
@@ -276,6 +275,8 @@ export function statusText(s) {
       return `Retried${by}`;
     case "pending":
       return `Moved in the queue${by}${detail}`;
+    case "unanswered":
+      return `No agent answers${detail}`;
     case "unmatched":
       return `No rule matches the event${detail}`;
   }

@@ -76,8 +76,6 @@ export class Timeline {
     this.agents = new Set();
     /** Model calls that are retried, by event. @type {Map<string, NonNullable<StatusChange["retry"]>>} */
     this.retrying = new Map();
-    /** Events on which hooks decided: a status says how. @type {Set<string>} */
-    this.intercepted = new Set();
   }
 
   /** The turn in progress: the first that an agent works on, or else the first. */
@@ -299,9 +297,6 @@ export class Timeline {
         return [];
       case "turn_ended":
         return this.#turnEnded(e, place);
-      case "intercepted":
-        if (e.eventId) this.intercepted.add(e.eventId);
-        break;
       case "retried":
         if (e.eventId) {
           this.failed.delete(e.eventId);
@@ -323,11 +318,6 @@ export class Timeline {
     return this.#add({
       key: `s:${place ?? `${e.eventId}.${s.status}`}`, kind: "status", version: 0, place, eventId: e.eventId, agent: e.agent, createdAt: e.createdAt, status: s,
     });
-  }
-
-  /** Whether an event was a person's message on which no hook decided: those decisions have a status. @param {string} id */
-  #unanswered(id) {
-    return !this.intercepted.has(id) && (this.byKey.get(messageKey(id))?.role ?? "user") === "user";
   }
 
   /** @param {Extract<AgentEvent, { type: "status" }>} e @param {string} [place] */
@@ -353,7 +343,7 @@ export class Timeline {
         if (s.rule) l.rule = s.rule;
       }));
     }
-    if (s.turn === "completed" || s.turn === "held" || (s.turn === "unanswered" && !this.#unanswered(e.eventId ?? ""))) return changed;
+    if (s.turn === "completed" || s.turn === "unanswered" || s.turn === "held") return changed;
     if (s.turn === "failed" && e.eventId) this.failed.add(e.eventId);
     return changed.concat(this.#add({
       key: `s:${place ?? `${e.eventId}.ended`}`, kind: "status", version: 0, place, eventId: e.eventId, createdAt: e.createdAt, status: s,
