@@ -85,3 +85,12 @@ func TestPageClosedSubAgent(t *testing.T) {
 	p.sees(".message.final .body", "and you?")
 	p.sees("#tools .connection", "Live")
 }
+
+// TestPageNoWorker shows that nothing can be answered, and that it can again.
+func TestPageNoWorker(t *testing.T) {
+	w := harness.New(t, harness.Options{NoWorker: true})
+	p := newBrowser(t).open(w.API.URL)
+	p.sees("#health", "no worker has polled")
+	w.StartWorker()
+	p.until(`document.querySelector("#health").hidden`)
+}
