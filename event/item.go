@@ -256,7 +256,7 @@ func (u Usage) Add(v Usage) Usage {
 // StatusChange is the payload of a "status" record.
 type StatusChange struct {
 	// Status is an [ItemStatus].
-	Status string   `json:"status" enum:"opened,updated,closed,turn_ended,interrupted,pending,completed,failed,expired,overwritten,retried,unmatched,unhandled,intercepted,retrying" doc:"What happened: opened, updated and closed to the thread, interrupted and turn_ended to a turn, retrying to a model call, the others to the event"`
+	Status string   `json:"status" enum:"opened,updated,closed,turn_ended,interrupted,pending,completed,failed,expired,overwritten,retried,unmatched,unhandled,unanswered,intercepted,retrying" doc:"What happened: opened, updated and closed to the thread, interrupted and turn_ended to a turn, retrying to a model call, the others to the event"`
 	Agents []string `json:"agents,omitempty" doc:"On updated: the agents of the thread, if they changed. On opened: the agents"`
 
 	// Title is the thread's new title, on "updated", if the title changed.

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -71,9 +70,6 @@ func TestPageClosedSubAgent(t *testing.T) {
 	id := w.Open()
 	w.Say(id, `use call_agent {"agent":"helper","message":"hello","title":"Helps"}`+"\nthen\ndone")
 	below := sub(w, id, 1)
-	if err := w.Threads.Control(w.Ctx(), below, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		require.ErrorIs(t, err, signals.ErrThreadClosed) // by its parent
-	}
 	require.Eventually(t, func() bool {
 		thread, err := w.Store.Thread(w.Ctx(), w.Key(below))
 		return err == nil && thread.Status == store.ThreadClosed
@@ -88,4 +84,13 @@ func TestPageClosedSubAgent(t *testing.T) {
 	p.enter("tm-composer textarea", "and you?")
 	p.sees(".message.final .body", "and you?")
 	p.sees("#tools .connection", "Live")
+}
+
+// TestPageNoWorker shows that nothing can be answered, and that it can again.
+func TestPageNoWorker(t *testing.T) {
+	w := harness.New(t, harness.Options{NoWorker: true})
+	p := newBrowser(t).open(w.API.URL)
+	p.sees("#health", "no worker has polled")
+	w.StartWorker()
+	p.until(`document.querySelector("#health").hidden`)
 }

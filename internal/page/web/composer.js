@@ -61,7 +61,7 @@ export class Composer extends HTMLElement {
     if (!this.text || !this.button) return;
     const reason = this.shut ? "The thread is closed" : may("post") ? "" : "Your key does not allow you to post";
     this.text.disabled = this.button.disabled = reason !== "";
-    this.text.placeholder = reason || "Write a message, @ to name an agent";
+    this.text.placeholder = reason || "Write a message, or @agent";
   }
 
   /** @param {boolean} busy */

@@ -12,6 +12,7 @@ const TABS = [
   ["all", "All", () => true, {}],
   ["waiting", "Needs me", (t) => t.activity === "waiting", { activity: "waiting" }],
   ["failing", "Failing", (t) => t.activity === "failing", { activity: "failing" }],
+  ["unanswered", "Unanswered", (t) => t.activity === "unanswered", { activity: "unanswered" }],
   ["running", "Running", (t) => t.activity === "running", { activity: "running" }],
   ["idle", "Idle", (t) => t.activity === "idle", { activity: "idle" }],
   ["closed", "Closed", (t) => t.status === "closed", { status: "closed" }],

@@ -171,7 +171,7 @@ function showTool(element, line, context) {
     state.child = h("div");
     state.details = h("details", null, state.summary, h("div", { class: "tool-body" }, state.args, state.asked, state.decisions, state.progress, state.child, state.result));
     state.when = h("span", { class: "when" });
-    fill(element, state.details, state.when);
+    fill(element, state.when, state.details);
   }
   fill(state.when, line.agent, " ", time(line.createdAt), actions(line, context));
   fill(state.summary,
@@ -266,7 +266,6 @@ export function statusText(s) {
     case "closed":
       return `Thread closed${by}${detail}`;
     case "turn_ended":
-      if (s.turn === "unanswered") return `No agent answered${detail}`;
       return `The turn ${/** @type {Record<string, string>} */ ({ failed: "failed", interrupted: "was interrupted", expired: "expired before its turn" })[s.turn ?? ""] ?? `ended: ${s.turn}`}${detail}`;
     case "interrupted":
       return `Interrupted${by}${detail}`;
@@ -276,6 +275,8 @@ export function statusText(s) {
       return `Retried${by}`;
     case "pending":
       return `Moved in the queue${by}${detail}`;
+    case "unanswered":
+      return `No agent answers${detail}`;
     case "unmatched":
       return `No rule matches the event${detail}`;
   }
@@ -286,9 +287,9 @@ export function statusText(s) {
 function showEvent(element, line, context) {
   const e = /** @type {NonNullable<Line["event"]>} */ (line.event);
   const source = /** @type {any} */ (e.metadata)?.source ?? "env";
-  fill(element, h("details", null,
-    h("summary", null, h("span", { class: "state" }, "event"), h("code", { class: "tool-name" }, e.type), h("span", { class: "gist" }, cut(JSON.stringify(e.payload ?? null), 120)),
-      line.rule && h("span", { class: "badge" }, `rule ${line.rule}`)),
-    h("pre", { class: "code", tabIndex: 0 }, pretty({ payload: e.payload, metadata: e.metadata }))),
-  h("span", { class: "when" }, source, " ", time(line.createdAt), actions(line, context)));
+  fill(element, h("span", { class: "when" }, source, " ", time(line.createdAt), actions(line, context)),
+    h("details", null,
+      h("summary", null, h("span", { class: "state" }, "event"), h("code", { class: "tool-name" }, e.type), h("span", { class: "gist" }, cut(JSON.stringify(e.payload ?? null), 120)),
+        line.rule && h("span", { class: "badge" }, `rule ${line.rule}`)),
+      h("pre", { class: "code", tabIndex: 0 }, pretty({ payload: e.payload, metadata: e.metadata }))));
 }

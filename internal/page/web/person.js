@@ -10,6 +10,8 @@ const NAME = "threadmill.name";
 /** The longest name, in characters. */
 const MAX = 64;
 
+const TITLE = "What is your name?", WHY = "Messages, decisions and changes carry it, so that others see who acted.";
+
 /** The person's name, or "" if nobody gave it yet. */
 export function myName() {
   return server.name || localStorage.getItem(NAME) || "";
@@ -23,14 +25,15 @@ let asking;
  * @returns {Promise<string>} Rejects with an AbortError if the person does not give it: then nothing is done.
  */
 export async function person() {
-  const name = myName() || (await (asking ??= askName("What is your name?", "Messages, decisions and changes carry it, so that others see who acted.")));
+  const name = myName() || (await (asking ??= askName(TITLE, WHY)));
   if (!name) throw new DOMException("Nothing was done, because nobody gave a name.", "AbortError");
   return name;
 }
 
 /** Asks for another name. */
 export function changeName() {
-  return (asking ??= askName("Change your name", "What you did so far keeps the old one."));
+  const why = myName() ? "What you did so far keeps the old one." : WHY;
+  return (asking ??= askName(myName() ? "Change your name" : TITLE, why));
 }
 
 /** @param {string} title @param {string} why @returns {Promise<string>} The name, or "". */

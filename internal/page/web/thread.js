@@ -310,8 +310,10 @@ export class ThreadView extends HTMLElement {
         ? `The model call failed ${retry.attempts} times${retry.error ? ` (${cut(retry.error, 80)})` : ""}; it is tried again`
         : "Working", `: “${cut(turn.text || "an event", 60)}”`,
       queued.length > 0 && button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => cut(item.payload?.content ?? item.type, 60)).join("\n") })),
-      may("operate") && button(`Stop “${cut(turn.text || "the event", 24)}”`, (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () =>
-        this.#stop(turn.id)), { class: "danger" })));
+      may("operate") && h("button", {
+        type: "button", class: "danger", "aria-label": `Stop “${cut(turn.text || "the event", 24)}”`,
+        onclick: (/** @type {Event} */ e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#stop(turn.id)),
+      }, "Stop", h("span", { class: "what" }, ` “${cut(turn.text || "the event", 24)}”`))));
     this.composer?.showBusy(turn !== undefined);
   }
 

@@ -76,8 +76,6 @@ export class Timeline {
     this.agents = new Set();
     /** Model calls that are retried, by event. @type {Map<string, NonNullable<StatusChange["retry"]>>} */
     this.retrying = new Map();
-    /** Events on which hooks decided: a status says how. @type {Set<string>} */
-    this.intercepted = new Set();
   }
 
   /** The turn in progress: the first that an agent works on, or else the first. */
@@ -299,9 +297,6 @@ export class Timeline {
         return [];
       case "turn_ended":
         return this.#turnEnded(e, place);
-      case "intercepted":
-        if (e.eventId) this.intercepted.add(e.eventId);
-        break;
       case "retried":
         if (e.eventId) {
           this.failed.delete(e.eventId);
@@ -348,7 +343,7 @@ export class Timeline {
         if (s.rule) l.rule = s.rule;
       }));
     }
-    if (s.turn === "completed" || s.turn === "held" || (s.turn === "unanswered" && this.intercepted.has(e.eventId ?? ""))) return changed;
+    if (s.turn === "completed" || s.turn === "unanswered" || s.turn === "held") return changed;
     if (s.turn === "failed" && e.eventId) this.failed.add(e.eventId);
     return changed.concat(this.#add({
       key: `s:${place ?? `${e.eventId}.ended`}`, kind: "status", version: 0, place, eventId: e.eventId, createdAt: e.createdAt, status: s,

@@ -1,0 +1,93 @@
+// The parts of the page that need no browser.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Attention, READING } from "../../internal/page/web/attention.js";
+import { isWaiting, requestOf, Timeline } from "../../internal/page/web/timeline.js";
+
+test("a key counts once what it decides was in view and focused for a while", () => {
+  let now = 0;
+  const attention = new Attention(() => now);
+  const accepts = (repeat = false) => attention.accepts({ repeat });
+  attention.setFocused(true);
+  now += READING;
+  assert.ok(!accepts(), "it is not in view");
+  attention.setVisible(true);
+  now += READING - 1;
+  assert.ok(!attention.seen);
+  now += 1;
+  assert.ok(attention.seen);
+  assert.ok(accepts());
+  assert.ok(!accepts(true), "the key is held");
+  attention.restart();
+  assert.ok(!accepts(), "there is something else to read");
+  now += READING;
+  attention.setFocused(false);
+  assert.ok(attention.seen && !accepts());
+  attention.setFocused(true);
+  attention.setFocused(true);
+  now += READING;
+  attention.setFocused(true);
+  assert.ok(accepts(), "the focus has not moved since");
+  attention.setVisible(false);
+  assert.ok(!attention.seen && !accepts());
+});
+
+const request = { toolCallId: "c", toolName: "pay", arguments: "{}", agent: "a", quorum: 3, requestedAt: "2026-01-01T00:00:00Z" };
+const asks = (change = {}) => ({ type: "approval_request", eventId: "e", request: { ...request, ...change } });
+const approves = (by, missing, change = {}) => ({ type: "approval", eventId: "e", approval: { toolCallId: "c", toolName: "pay", agent: "a", decision: "approve", scope: "once", by, missing, decidedAt: "2026-01-01T00:00:00Z", ...change } });
+
+/** The lines of events, and those of the same events read in two pages. */
+function* read(events) {
+  for (let cut = 0; cut <= events.length; cut++) {
+    const later = new Timeline(), earlier = new Timeline();
+    events.slice(cut).forEach((e, i) => later.apply(e, String(cut + i)));
+    events.slice(0, cut).forEach((e, i) => earlier.apply(e, String(i)));
+    later.prepend(earlier);
+    yield later;
+  }
+}
+
+test("votes add up, whatever the order of pages and reminders", () => {
+  const voters = (timeline) => requestOf(timeline.byKey.get("t:c")).votes.map((v) => v.by);
+  for (const timeline of read([asks(), approves("ann", 2), approves(" Ben", 1)])) assert.deepEqual(voters(timeline), ["ann", " Ben"]);
+  const reminded = new Timeline();
+  for (const e of [asks(), approves("ann", 2), asks({ reminder: 1, votes: [{ by: "Ann" }] }), approves("ben", 1)]) reminded.apply(e, "1");
+  assert.deepEqual(voters(reminded), ["Ann", "ben"]);
+  assert.ok(isWaiting(reminded.byKey.get("t:c")));
+  reminded.apply(asks({ round: 2 }), "2");
+  assert.deepEqual(voters(reminded), [], "another round begins without votes");
+  reminded.apply(approves("cleo", undefined, { round: 2 }), "3");
+  assert.ok(!isWaiting(reminded.byKey.get("t:c")));
+});
+
+test("a failed turn is shown once, and once more if its retry fails", () => {
+  const failed = (n) => [
+    { type: "error", eventId: "e", error: `failure ${n}`, createdAt: "2026-01-01T00:00:00Z" },
+    { type: "status", eventId: "e", status: { status: "turn_ended", turn: "failed", detail: `failure ${n}` }, createdAt: "2026-01-01T00:00:00Z" },
+  ];
+  const message = { type: "message", eventId: "e", message: { id: "e", senderType: "user", senderId: "ann", role: "user", content: "hi" } };
+  const shown = (timeline) => timeline.lines.filter((l) => !l.repeats && (l.kind === "error" || l.status?.turn === "failed")).map((l) => l.key);
+  for (const timeline of read([message, ...failed(1)])) {
+    assert.equal(shown(timeline).length, 1);
+    assert.equal(timeline.errors.get("e"), shown(timeline)[0], "where it can be retried");
+    assert.ok(timeline.failed.has("e"));
+  }
+  for (const timeline of read([message, ...failed(1), { type: "status", eventId: "e", status: { status: "retried" } }, ...failed(2)])) assert.equal(shown(timeline).length, 2);
+  const silent = new Timeline();
+  silent.apply(failed(1)[1], "1");
+  assert.equal(shown(silent).length, 1, "without an error, the status says it");
+});
+
+test("the output of a command is text", () => {
+  const timeline = new Timeline();
+  const says = (data, toolName = "shell_cmd") => timeline.apply({ type: "tool_progress", toolCallId: toolName, toolName, data }, "1");
+  says({ subtype: "stdout_chunk", content: "a\n" });
+  says({ subtype: "stderr_chunk", content: "b" });
+  assert.deepEqual(timeline.byKey.get("t:shell_cmd").progress, [{ text: "a\n", error: false }, { text: "b", error: true }]);
+  says("half", "call_agent");
+  says("half", "copy");
+  says({ done: 1 }, "copy");
+  assert.deepEqual(timeline.byKey.get("t:call_agent").progress, [{ text: "half" }]);
+  assert.deepEqual(timeline.byKey.get("t:copy").progress, [{ text: "half\n" }, { text: '{"done":1}\n' }]);
+});
