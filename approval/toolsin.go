@@ -36,18 +36,16 @@ func toolsIn(parsed *cel.Ast) []string {
 func isTool(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "tool" }
 
 // textsIn returns a constant text, or those of a list.
-func textsIn(e ast.Expr) []string {
+func textsIn(e ast.Expr) (out []string) {
 	if e.Kind() == ast.ListKind {
-		var out []string
 		for _, one := range e.AsList().Elements() {
 			out = append(out, textsIn(one)...)
 		}
-		return out
 	}
 	if e.Kind() == ast.LiteralKind {
 		if text, ok := e.AsLiteral().(types.String); ok {
-			return []string{string(text)}
+			out = append(out, string(text))
 		}
 	}
-	return nil
+	return out
 }
