@@ -136,7 +136,7 @@ func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (th
 		return thread.CheckReply{}, err
 	}
 	if _, ok := a.toolOf(who, stored.Function.Name); !ok {
-		return thread.CheckReply{Field: "toolCallId", Problem: fmt.Sprintf("the tool %q is there no more", stored.Function.Name)}, nil
+		return thread.CheckReply{Field: "toolCallId", Problem: fmt.Sprintf("the tool %q no longer exists", stored.Function.Name)}, nil
 	}
 	p := a.planner(in.Thread, who, in.WorkingDirectory)
 	if in.Guard != nil && !p.isStill(ctx, stored, *in.Guard) {

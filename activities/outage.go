@@ -49,7 +49,11 @@ func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, e
 	classified := errors.As(err, &e)
 	policy := c.retryPolicy(classified)
 	now, since, delay := time.Now(), time.Time{}, policy.Delay(c.attempt)
-	outage := event.Retry{Attempts: c.attempt, Error: err.Error()}
+	message, cause := thread.Why(err.Error()), err
+	if message != err.Error() {
+		cause = nil // history would contain all of it
+	}
+	outage := event.Retry{Attempts: c.attempt, Error: message}
 	if classified {
 		outage.Class, delay = e.Class(), max(delay, e.RetryAfter)
 	}
@@ -65,21 +69,20 @@ func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, e
 	retry := (!classified || e.Retryable) && (policy.MaxAttempts == 0 || c.attempt < policy.MaxAttempts) &&
 		outage.NextAttemptAt.Sub(since) <= policy.For
 	c.a.log.Warn("model call failed", "thread", c.in.Thread.ThreadID, "agent", c.agent.Name, "event", c.in.EventID,
-		"traceId", c.in.TraceID, "attempt", c.attempt, "retryable", retry, "error", err)
+		"traceId", c.in.TraceID, "attempt", c.attempt, "retryable", retry, "error", message)
 	if !retry {
-		message := err.Error()
 		if c.attempt > 1 {
 			message = fmt.Sprintf("%s (gave up after %d attempts)", message, c.attempt)
 		}
 		return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, thread.ModelErrorType(outage.Class),
-			temporal.ApplicationErrorOptions{Cause: err, NonRetryable: true})
+			temporal.ApplicationErrorOptions{Cause: cause, NonRetryable: true})
 	}
 	c.showRetry(ctx, outage)
 	if delay > soon {
 		return thread.ModelReply{Outage: &outage}, nil
 	}
-	return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(err.Error(), thread.ModelErrorType(outage.Class),
-		temporal.ApplicationErrorOptions{Cause: err, NextRetryDelay: delay})
+	return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, thread.ModelErrorType(outage.Class),
+		temporal.ApplicationErrorOptions{Cause: cause, NextRetryDelay: delay})
 }
 
 func (c *modelCall) showRetry(ctx context.Context, o event.Retry) {

@@ -37,7 +37,7 @@ type ownPlan struct {
 	runs      *tool.Definition
 	arguments string
 
-	// asks is the registered name of the agent that a sub-agent call names.
+	// agent is the registered name of the agent that a sub-agent call names.
 	agent string
 }
 

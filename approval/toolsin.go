@@ -36,16 +36,18 @@ func toolsIn(parsed *cel.Ast) []string {
 func isTool(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "tool" }
 
 // textsIn returns a constant text, or those of a list.
-func textsIn(e ast.Expr) (out []string) {
+func textsIn(e ast.Expr) []string {
 	if e.Kind() == ast.ListKind {
+		var out []string
 		for _, one := range e.AsList().Elements() {
 			out = append(out, textsIn(one)...)
 		}
+		return out
 	}
 	if e.Kind() == ast.LiteralKind {
 		if text, ok := e.AsLiteral().(types.String); ok {
-			out = append(out, string(text))
+			return []string{string(text)}
 		}
 	}
-	return out
+	return nil
 }

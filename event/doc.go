@@ -1,7 +1,7 @@
 // Package event is the vocabulary of Threadmill: the events that a thread processes, the messages
 // and tool calls they carry, the records in the store, and the agent events that viewers receive.
 //
-// It imports the standard library only, so every other package and any client can use it. JSON
+// Besides the standard library, it imports internal/strictjson only, so every other package and any client can use it. JSON
 // names are camelCase; the fields of a tool call keep OpenAI's names.
 //
 // Three types are easily confused:

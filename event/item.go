@@ -36,7 +36,7 @@ type Item struct {
 	Timestamp     int64           `json:"timestamp,omitempty" doc:"Of an environment event: when it happened, in milliseconds since 1970"`
 	Metadata      json.RawMessage `json:"metadata,omitempty" doc:"Of an environment event: what it is about"`
 	Attempt       int             `json:"attempt,omitempty" doc:"How often it was retried by hand"`
-	Error         string          `json:"error,omitempty" doc:"Why it failed, expired, or was given its status by hand"`
+	Error         string          `json:"error,omitempty" doc:"Why it failed, expired, was handled by nothing, or was given its status by hand"`
 }
 
 // Env returns the item as an environment event. ok is false if it is not one.

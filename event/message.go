@@ -140,6 +140,9 @@ type StoredMessage struct {
 	Message
 	Seq       int64     `json:"seq" doc:"The number of the message's record in the thread, from 1, in order. There are gaps, since other records lie between messages"`
 	CreatedAt time.Time `json:"createdAt" doc:"When the message was stored"`
+
+	// Outcome is the decision on the message, empty if it was passed unchanged.
+	Outcome string `json:"outcome,omitempty" enum:"replaced,responded,overwritten,dropped,withdrawn,undecided" doc:"Unless hooks passed the message unchanged: what they did with it; withdrawn if its status was set by hand, undecided if they have not decided. Models see a replaced message as it is shown, and none of the others"`
 }
 
 // Part is a piece of a message, in OpenAI's shape.

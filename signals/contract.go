@@ -463,7 +463,7 @@ type RunState struct {
 // Queue is the result of query "queue".
 type Queue struct {
 	Processing *event.Item  `json:"processing,omitempty" doc:"The event that is being processed, if there is one"`
-	Waiting    []event.Item `json:"waiting,omitempty" doc:"Further events whose turns wait for people"`
+	Waiting    []event.Item `json:"waiting,omitempty" doc:"Further events, whose turns wait for people while another event is processed"`
 	Items      []event.Item `json:"items" nullable:"false" doc:"Pending events, in the order in which they will be processed"`
 	Failed     []event.Item `json:"failed" nullable:"false" doc:"Failed events that can be retried, the newest last"`
 	Ended      []event.Item `json:"ended" nullable:"false" doc:"The last 32 ended events, the newest last. The thread keeps no payloads of them; its records have all events"`
@@ -484,8 +484,8 @@ func (q Queue) Find(eventID string) (event.Item, bool) {
 	return event.Item{}, false
 }
 
-// Next returns the item that is processed next: the first of Items that has not expired. The thread
-// marks expired items only when it reaches them.
+// Next returns the item that is processed next: the first of Items that has not expired. Items expire
+// on time, but not while no worker runs.
 func (q Queue) Next(now time.Time) (event.Item, bool) {
 	for _, it := range q.Items {
 		if it.TTL == 0 || now.Sub(it.CreatedAt) <= time.Duration(it.TTL)*time.Millisecond {

@@ -28,6 +28,9 @@ var (
 	ErrOverloaded = errors.New("too many posts are waiting for the thread")
 	// ErrBusy means that a turn is in progress and the post's onBusy is [OnBusyReject].
 	ErrBusy = errors.New("a turn is in progress")
+	// ErrEarly means that the thread does not know the tool call yet, and may learn of it: people see
+	// an approval request as soon as it is stored. The caller can retry.
+	ErrEarly = errors.New("the thread does not know this tool call yet, and a model call is in progress: try again")
 	// ErrProcessed means that the event was processed too long ago for the thread to remember the
 	// result of its turn. The thread's records contain it.
 	ErrProcessed = errors.New("the event was processed long ago, and how its turn ended is no longer kept: read the thread's records")
@@ -42,6 +45,9 @@ const (
 	BusyType      = "busy"
 	DuplicateType = "duplicate"
 	FullType      = "full"
+
+	// EarlyType is the type of [ErrEarly].
+	EarlyType = "early"
 
 	// ProcessedType is the type of [ErrProcessed].
 	ProcessedType = "processed"

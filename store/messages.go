@@ -69,6 +69,20 @@ type Message struct {
 	broken bool
 }
 
+// Outcome returns the outcome of hooks on the message: empty if they passed it unchanged, and
+// "undecided" if they have not decided, or failed.
+func (m Message) Outcome() string {
+	switch d := m.decided.Interception; {
+	case m.withdrawn.Interception != nil:
+		return string(event.OutcomeWithdrawn)
+	case d == nil && m.waited(event.TypeMessage):
+		return "undecided"
+	case d != nil && d.Outcome != event.OutcomePassed:
+		return string(d.Outcome)
+	}
+	return ""
+}
+
 // decision is an [event.Interception] and the Seq of its record. An unreadable decision has a
 // problem and counts as a failed hook.
 type decision struct {

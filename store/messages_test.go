@@ -54,6 +54,24 @@ func messageRecord(m event.Message) event.Record {
 	return event.NewRecord(m.ID, event.TypeMessage, "trace", "", time.Unix(1700000000, 0), m)
 }
 
+// TestOutcome: people see what hooks did with a message.
+func TestOutcome(t *testing.T) {
+	changed := person("m", "changed")
+	for want, records := range map[string][]event.Record{
+		"":            {undecided(person("m", "x"), event.TypeMessage), decision("m", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomePassed})},
+		"undecided":   {undecided(person("m", "x"), event.TypeMessage)},
+		"overwritten": {messageRecord(person("m", "x")), decision("m", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomeOverwritten})},
+		"replaced":    {messageRecord(person("m", "x")), decision("m", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomeReplaced, Message: &changed})},
+		"withdrawn":   {messageRecord(person("m", "x")), withdrawal("m")},
+	} {
+		all, err := store.Messages(t.Context(), newReader(t, records...), key, store.Query{})
+		require.NoError(t, err)
+		require.Equal(t, want, all[0].Outcome())
+		_, seen := all[0].ForModels()
+		require.Equal(t, want == "" || want == "replaced", seen, "as models see it")
+	}
+}
+
 func decision(on string, d event.Interception) event.Record {
 	d.EventID = on
 	return event.NewRecord(recordid.Interception(on), event.TypeHook, "trace", on, time.Unix(1700000001, 0), d)

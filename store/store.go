@@ -20,9 +20,32 @@ var ErrNotFound = errors.New("not found")
 var ErrUnavailable = errors.New("store is unavailable")
 
 // Unavailable returns err as an [ErrUnavailable] error with the same message.
-func Unavailable(err error) error { return &unavailableError{err} }
+func Unavailable(err error) error { return &unavailableError{err: err} }
 
-type unavailableError struct{ err error }
+// UnavailableBecause is [Unavailable] with a reason that tells nothing but what an operator must do.
+func UnavailableBecause(reason Reason, err error) error { return &unavailableError{reason, err} }
+
+// Reason is why a store is unavailable.
+type Reason string
+
+// Reasons that a store knows.
+const (
+	ReasonFull     Reason = "the disk or the database is full"
+	ReasonReadOnly Reason = "the database accepts no writes"
+)
+
+// ReasonOf returns the reason of an [ErrUnavailable] error, if it has one.
+func ReasonOf(err error) Reason {
+	if e, ok := errors.AsType[*unavailableError](err); ok {
+		return e.reason
+	}
+	return ""
+}
+
+type unavailableError struct {
+	reason Reason
+	err    error
+}
 
 func (e *unavailableError) Error() string { return e.err.Error() }
 
@@ -59,7 +82,7 @@ type Store interface {
 	// APIKeys stores API keys that are created at run time.
 	APIKeys
 
-	// Ping reports whether the store is available.
+	// Ping reports whether the store is available, for reading and for writing.
 	Ping(ctx context.Context) error
 
 	Close() error

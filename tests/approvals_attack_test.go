@@ -145,6 +145,8 @@ func TestReplayedDecision(t *testing.T) {
 }
 
 // TestLateDecisions decides on calls that already have their results.
+//
+//ci:replayed
 func TestLateDecisions(t *testing.T) {
 	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))

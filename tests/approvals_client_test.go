@@ -73,6 +73,8 @@ func (c talk) answered(call event.ClientCall, output string, isError bool) {
 }
 
 // TestClientRunsTools lets a connected client run calls.
+//
+//ci:replayed
 func TestClientRunsTools(t *testing.T) {
 	o := newOffice(t, harness.Options{NoWorker: true, Tools: clientTools()})
 	stop := o.StartWorker()

@@ -230,6 +230,8 @@ func TestStoredCallRuns(t *testing.T) {
 }
 
 // TestDecisionsAtOnce sends the same decision concurrently over every entry point.
+//
+//ci:replayed
 func TestDecisionsAtOnce(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)

@@ -115,6 +115,8 @@ func TestTermsBecomeStricter(t *testing.T) {
 
 // TestEditedCallsOfEveryKind edits calls that run outside a tool activity: the model sees the
 // arguments that ran.
+//
+//ci:replayed
 func TestEditedCallsOfEveryKind(t *testing.T) {
 	agents := team("chore")
 	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}

@@ -314,6 +314,8 @@ func TestStoredArgumentsRun(t *testing.T) {
 }
 
 // TestManyDecisions: ten people approve the same call concurrently, over every entry point.
+//
+//ci:replayed
 func TestManyDecisions(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})

@@ -215,6 +215,8 @@ func TestRulesOverArguments(t *testing.T) {
 }
 
 // TestGrantCascades: approving one of several calls for the session runs the equal ones.
+//
+//ci:replayed
 func TestGrantCascades(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)

@@ -119,6 +119,8 @@ func TestSameCallWhileItWaits(t *testing.T) {
 }
 
 // TestOnWaiting covers onWaiting of agents and of posts.
+//
+//ci:replayed
 func TestOnWaiting(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	on := func(name string, o event.OnWaiting) agent.Agent {
@@ -179,6 +181,8 @@ func TestOnWaiting(t *testing.T) {
 }
 
 // TestTwoTurnsWait: a grant in one waiting turn covers a call in another.
+//
+//ci:replayed
 func TestTwoTurnsWait(t *testing.T) {
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Provider: llmtest.Config{Script: func(req llm.Request) string {

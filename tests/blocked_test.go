@@ -244,6 +244,8 @@ func requireTitled(t *testing.T, w *harness.Harness, thread, blocked string) {
 
 // TestHookWorkflowDropsAndProduces: hook workflows that wait have the same decisions as hooks in
 // Go.
+//
+//ci:replayed
 func TestHookWorkflowDropsAndProduces(t *testing.T) {
 	t.Parallel()
 	r := newReview(t, harness.Options{}, nil)

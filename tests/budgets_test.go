@@ -114,6 +114,7 @@ func describe(events []*history.HistoryEvent) string {
 	return strings.Join(names, "\n")
 }
 
+//ci:replayed
 func TestBudgets(t *testing.T) {
 	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")

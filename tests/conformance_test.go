@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 	t.Run("every row stands there once", func(t *testing.T) {
 		require.Empty(t, missingRows(rows, lists, namedRows))
 	})
-	t.Run("what is done has a test that says so", func(t *testing.T) {
+	t.Run("what is done has a test that says so, and nothing else has one", func(t *testing.T) {
 		sources, err := readTests(os.DirFS(".."))
 		require.NoError(t, err)
 		require.Contains(t, sources.folders, "TestConformance", "the sources of tests are found")
@@ -95,6 +95,8 @@ func TestConformanceIsWatched(t *testing.T) {
 		"S0-01: nothing in TestOne's folder has the row in its name",
 		"S3-name: done, but no test is named",
 	}, sources.unproved(rows))
+	sources.names["S0-03"] = map[string]bool{"llm": true}
+	require.Contains(t, sources.unproved(rows), "S0-03: later: more, but a test in llm has the row in its name")
 	rows[0].tests = []string{"TestGone"}
 	require.Contains(t, sources.unproved(rows), "S0-01: there is no test TestGone")
 }
@@ -179,10 +181,14 @@ type testSources struct {
 	names map[string]map[string]bool
 }
 
-// unproved lists the rows that are done without a test that proves it.
+// unproved lists the rows that are done without a test that proves it, and those that come later
+// though a test has them in its name.
 func (s testSources) unproved(rows []row) []string {
 	var found []string
 	for _, r := range rows {
+		if folders := slices.Sorted(maps.Keys(s.names[r.id])); strings.HasPrefix(r.state, stateLater) && len(folders) > 0 {
+			found = append(found, fmt.Sprintf("%s: %s, but a test in %s has the row in its name", r.id, r.state, folders[0]))
+		}
 		if r.state != stateDone {
 			continue
 		}

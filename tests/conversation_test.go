@@ -28,6 +28,8 @@ const (
 var keptIn = map[string]harness.Options{"sqlite": {}, "postgres": {Postgres: true}}
 
 // TestConversation plays the conversation. The records and the model calls are always the same.
+//
+//ci:replayed
 func TestConversation(t *testing.T) {
 	t.Parallel()
 	for name, o := range keptIn {

@@ -172,6 +172,8 @@ func (l *lateRules) Rules() []rule.Rule {
 }
 
 // TestEventProcessors: rules name processors.
+//
+//ci:replayed
 func TestEventProcessors(t *testing.T) {
 	t.Parallel()
 	d, l := newDesk(), newLedger()

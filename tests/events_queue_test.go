@@ -35,6 +35,8 @@ func awaitEvent(w *harness.Harness, thread string, e event.EnvEvent) signals.Tur
 }
 
 // TestEventQueue: events are handled one at a time.
+//
+//ci:replayed
 func TestEventQueue(t *testing.T) {
 	t.Parallel()
 	l := newLedger()

@@ -49,6 +49,8 @@ func heldIn(w *harness.Harness, thread string) []signals.HeldEvents {
 const hold = 2 * time.Second
 
 // TestRapidEvents covers debounce and throttle.
+//
+//ci:replayed
 func TestRapidEvents(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
@@ -149,6 +151,8 @@ func heldClosed(t *testing.T, w *harness.Harness, l *ledger) {
 }
 
 // TestRapidEventsLiveOn holds back events across continue-as-new and a restart of the worker.
+//
+//ci:replayed
 func TestRapidEventsLiveOn(t *testing.T) {
 	t.Parallel()
 	const long = 2 * hold

@@ -18,6 +18,8 @@ import (
 )
 
 // TestHooksChangeEvents replaces events.
+//
+//ci:replayed
 func TestHooksChangeEvents(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")

@@ -23,7 +23,7 @@ var verdicts = map[string]struct {
 }{
 	"pass":    {func(context.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil }, true, signals.TurnCompleted},
 	"replace": {saying(event.CreatedByUser, "stop", "please stop"), true, signals.TurnCompleted},
-	"drop":    {func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	"drop": {func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		if (entry{event: e}).what() == "message user" {
 			return nil, hook.Drop()
 		}

@@ -30,6 +30,8 @@ func failsOn(what string) hook.Func {
 var panics = onMessage(event.CreatedByUser, func(event.MessageEvent, hook.Respond) event.Event { panic("at the disco") })
 
 // TestHooksFail covers every failure of hooks.
+//
+//ci:replayed
 func TestHooksFail(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")

@@ -18,6 +18,8 @@ import (
 )
 
 // TestRespond responds to events in place of their default processing.
+//
+//ci:replayed
 func TestRespond(t *testing.T) {
 	t.Parallel()
 	d, spied, slow := newDesk(), newSpy("spied"), newGate("slow")

@@ -23,6 +23,8 @@ import (
 )
 
 // TestHooksOutliveWorkers replaces the worker while hooks decide.
+//
+//ci:replayed
 func TestHooksOutliveWorkers(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -91,6 +93,8 @@ func TestHooksOutliveWorkers(t *testing.T) {
 }
 
 // TestHooksChange runs one thread on workers with different hooks.
+//
+//ci:replayed
 func TestHooksChange(t *testing.T) {
 	t.Parallel()
 	var base threadmill.Config
@@ -253,6 +257,8 @@ func (h *hookVersions) requireReplays(t *testing.T, thread string) {
 }
 
 // TestHooksAcrossContinueAsNew continues a thread as new while a hook decides.
+//
+//ci:replayed
 func TestHooksAcrossContinueAsNew(t *testing.T) {
 	t.Parallel()
 	d := newDesk()

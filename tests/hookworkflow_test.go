@@ -126,6 +126,8 @@ func TestForeignImportsNothing(t *testing.T) {
 }
 
 // TestHookWorkflow: a hook workflow decides that knows nothing of Threadmill.
+//
+//ci:replayed
 func TestHookWorkflow(t *testing.T) {
 	r := newReview(t, harness.Options{}, nil)
 	id := r.Open()
@@ -225,6 +227,8 @@ func (r review) input(thread, eventID string) string {
 }
 
 // TestHookWorkflowFails: a hook workflow ends without a decision.
+//
+//ci:replayed
 func TestHookWorkflowFails(t *testing.T) {
 	t.Parallel()
 	t.Run("S0-23 closed: the event fails visibly, and can be retried", func(t *testing.T) {

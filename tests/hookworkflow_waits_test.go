@@ -61,6 +61,8 @@ func (r review) requireDecidedOnce(t *testing.T, thread, eventID string) {
 
 // TestHookWorkflowWaits: a hook workflow waits for a person, whatever happens to the thread
 // meanwhile.
+//
+//ci:replayed
 func TestHookWorkflowWaits(t *testing.T) {
 	t.Parallel()
 	t.Run("S2-51 the worker of the thread is restarted", func(t *testing.T) {
@@ -161,6 +163,8 @@ func (r review) asksAgain(thread string) {
 var moved = map[string]bool{"": false, " after the thread has moved": true}
 
 // TestHookWorkflowIsInterrupted interrupts a turn while a hook workflow waits.
+//
+//ci:replayed
 func TestHookWorkflowIsInterrupted(t *testing.T) {
 	t.Parallel()
 	for when, moves := range moved {
@@ -186,6 +190,8 @@ func TestHookWorkflowIsInterrupted(t *testing.T) {
 }
 
 // TestHookWorkflowIsTerminated terminates hook workflows like an operator.
+//
+//ci:replayed
 func TestHookWorkflowIsTerminated(t *testing.T) {
 	t.Parallel()
 	for when, moves := range moved {

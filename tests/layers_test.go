@@ -56,7 +56,7 @@ type boundary struct {
 
 var boundaries = []boundary{
 	{
-		name:  "the vocabulary needs the standard library only",
+		name:  "the vocabulary needs the standard library and strict JSON only",
 		rooms: []string{"event", "internal/strictjson"},
 		only:  []string{"event", "internal/strictjson"},
 	},

@@ -22,6 +22,8 @@ func run(w *harness.Harness, thread string) string {
 
 // TestContinueAsNew continues a thread as new several times, while a call waits for approval,
 // messages wait in the queue, a caller waits for a turn, a viewer watches, and the worker restarts.
+//
+//ci:replayed
 func TestContinueAsNew(t *testing.T) {
 	t.Parallel()
 	const queued = 30

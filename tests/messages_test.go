@@ -494,6 +494,8 @@ func TestSameOrder(t *testing.T) {
 }
 
 // TestLongConversation mixes turns of every kind in one thread.
+//
+//ci:replayed
 func TestLongConversation(t *testing.T) {
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{failing}})
 	id := w.Open()

@@ -18,6 +18,8 @@ import (
 )
 
 // TestProcessorsReplaceDefault: a processor replaces the built-in processing, whatever it produces.
+//
+//ci:replayed
 func TestProcessorsReplaceDefault(t *testing.T) {
 	d, spied := newDesk(), newSpy("spied")
 	replacing := func(name, typ string) hook.Processor {

@@ -35,6 +35,8 @@ func system(content string) hook.Produced {
 }
 
 // TestProcessors replaces default processing by processors.
+//
+//ci:replayed
 func TestProcessors(t *testing.T) {
 	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")

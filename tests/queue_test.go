@@ -24,6 +24,8 @@ import (
 )
 
 // TestQueue follows events through the queue.
+//
+//ci:replayed
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	d := newDesk()

@@ -220,6 +220,8 @@ func runsApart(t *testing.T, w *harness.Harness) {
 }
 
 // TestRunIsSteered: a message joins the turn of another.
+//
+//ci:replayed
 func TestRunIsSteered(t *testing.T) {
 	slow := newGate("slow")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow}})

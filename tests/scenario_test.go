@@ -17,6 +17,8 @@ import (
 
 // TestScenarios runs the main use cases on every combination of store and stream, over every entry
 // point.
+//
+//ci:replayed
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {

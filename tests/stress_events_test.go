@@ -152,6 +152,8 @@ func requireEach(t *testing.T, w *harness.Harness, thread string, came []string)
 }
 
 // TestEventsInAStorm publishes hundreds of events to one thread concurrently, each of them twice.
+//
+//ci:replayed
 func TestEventsInAStorm(t *testing.T) {
 	if !harness.StickyOff() {
 		t.Skip("takes long; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")

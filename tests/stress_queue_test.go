@@ -124,6 +124,8 @@ func (k *killing) restart() {
 
 // TestQueueInAStorm posts a thousand events to one thread concurrently, while its worker is killed
 // again and again: they are processed in order, once each.
+//
+//ci:replayed
 func TestQueueInAStorm(t *testing.T) {
 	if !harness.StickyOff() {
 		t.Skip("takes long; it runs where every task is replayed: THREADMILL_STICKY=off go test -timeout 20m ./tests/...")

@@ -54,6 +54,8 @@ func awaitDecided(w *harness.Harness, thread, toolCallID string) event.Approval 
 }
 
 // TestApprovalOfASubAgent decides in the parent thread, over each entry point.
+//
+//ci:replayed
 func TestApprovalOfASubAgent(t *testing.T) {
 	w := harness.New(t, harness.Options{Agents: team()})
 	for how, d := range drivers(w) {
@@ -255,6 +257,8 @@ func TestApprovalsOfMany(t *testing.T) {
 }
 
 // TestApprovalTwoLevelsDown: people decide in the top thread on a call of a sub-agent's sub-agent.
+//
+//ci:replayed
 func TestApprovalTwoLevelsDown(t *testing.T) {
 	w := harness.New(t, harness.Options{Agents: team()})
 	for name, decider := range map[string]int{"at the top": 0, "between": 1, "at the bottom": 2} {

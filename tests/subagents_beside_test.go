@@ -36,6 +36,8 @@ func TestPeopleSpeakToASubAgent(t *testing.T) {
 
 // TestSubAgentOutlivesItsThread terminates the parent thread: the sub-agent's answer is still
 // stored there.
+//
+//ci:replayed
 func TestSubAgentOutlivesItsThread(t *testing.T) {
 	g := newGate("wait")
 	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})

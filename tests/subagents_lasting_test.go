@@ -40,6 +40,8 @@ func awaitAnswer(w *harness.Harness, thread string) {
 
 // TestThreadMovesBelowAndAbove continues parent and child threads as new while one works for the
 // other.
+//
+//ci:replayed
 func TestThreadMovesBelowAndAbove(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait")
@@ -135,6 +137,8 @@ func TestThreadMovesBelowAndAbove(t *testing.T) {
 }
 
 // TestSubAgentOutlivesWorkers restarts the worker while a sub-agent works.
+//
+//ci:replayed
 func TestSubAgentOutlivesWorkers(t *testing.T) {
 	t.Parallel()
 	g := newGate("wait", tool.Idempotent(5))

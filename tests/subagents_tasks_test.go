@@ -18,6 +18,8 @@ import (
 )
 
 // TestSubAgentInTheBackground runs an agent while the thread continues.
+//
+//ci:replayed
 func TestSubAgentInTheBackground(t *testing.T) {
 	g := newGate("wait")
 	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})

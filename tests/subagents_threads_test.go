@@ -21,6 +21,8 @@ import (
 
 // TestSubAgentThread looks at the thread of a sub-agent, during and after its work, over every
 // entry point.
+//
+//ci:replayed
 func TestSubAgentThread(t *testing.T) {
 	g := newGate("wait")
 	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
@@ -175,6 +177,8 @@ func TestSubAgentsCount(t *testing.T) {
 
 // TestHooksOnSubAgents: hooks see the messages of a sub-agent, and its answer as the result of the
 // call.
+//
+//ci:replayed
 func TestHooksOnSubAgents(t *testing.T) {
 	t.Parallel()
 	d := newDesk()

@@ -46,6 +46,8 @@ var cancellers = map[string]canceller{
 }
 
 // TestTaskCancelled cancels tasks in every way.
+//
+//ci:replayed
 func TestTaskCancelled(t *testing.T) {
 	t.Parallel()
 	work := newJobs()

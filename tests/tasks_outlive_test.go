@@ -15,6 +15,8 @@ import (
 )
 
 // TestTaskOutlivesTurn interrupts the turn that has started a task.
+//
+//ci:replayed
 func TestTaskOutlivesTurn(t *testing.T) {
 	t.Parallel()
 	work, slow := newJobs(), newGate("slow")
@@ -81,6 +83,8 @@ func TestTaskOutlivesTurn(t *testing.T) {
 }
 
 // TestTaskOutlivesRuns continues the thread of tasks as new.
+//
+//ci:replayed
 func TestTaskOutlivesRuns(t *testing.T) {
 	t.Parallel()
 	work := newJobs()
@@ -126,6 +130,8 @@ func TestTaskOutlivesRuns(t *testing.T) {
 }
 
 // TestTaskOutlivesWorkers stops the worker while tasks run, and starts another.
+//
+//ci:replayed
 func TestTaskOutlivesWorkers(t *testing.T) {
 	t.Parallel()
 	work := newJobs()

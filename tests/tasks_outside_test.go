@@ -169,6 +169,8 @@ func TestTaskCompletedFromOutsideWhileItRuns(t *testing.T) {
 }
 
 // TestTaskIsLate lets tasks reach their deadlines.
+//
+//ci:replayed
 func TestTaskIsLate(t *testing.T) {
 	t.Parallel()
 	work := newJobs()

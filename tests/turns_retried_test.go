@@ -76,6 +76,8 @@ func TestTokensAreNotKept(t *testing.T) {
 }
 
 // TestSiblings runs a batch of calls, one of which is slow.
+//
+//ci:replayed
 func TestSiblings(t *testing.T) {
 	slow := newGate("slow")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow, failing}})

@@ -135,6 +135,8 @@ func TestReferenceTurn(t *testing.T) {
 }
 
 // TestEachTurnEnds ends turns in all ways, and reads the closed thread's stream.
+//
+//ci:replayed
 func TestEachTurnEnds(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{

@@ -56,6 +56,11 @@ func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals
 			// The next workflow run will know the call and apply the decision.
 			return signals.DecideResult{Result: signals.DecideAccepted}, nil
 		}
+		if t.state.Decisions.IsEarly(d.ToolCallID) {
+			// A step that has stored its reply can take long to return, for example if the live stream is
+			// unavailable or its worker has died.
+			return signals.DecideResult{}, refuse(signals.ErrEarly)
+		}
 	}
 	if err := t.state.Decisions.CheckAlone(d); err != nil {
 		return signals.DecideResult{}, refuse(err)

@@ -35,5 +35,8 @@ func (t clientCalls) updateToolResult(ctx workflow.Context, r signals.ToolResult
 		// The next workflow run will make the call wait for the client, and apply the result.
 		return signals.DecideResult{Result: t.state.Decisions.BufferEarlyResult(r)}, nil
 	}
+	if t.state.Decisions.IsEarlyResult(r.ToolCallID) {
+		return signals.DecideResult{}, refuse(signals.ErrEarly)
+	}
 	return signals.DecideResult{Result: t.state.Decisions.ToolResult(workflow.Now(ctx), r)}, nil
 }

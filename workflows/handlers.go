@@ -143,6 +143,8 @@ func refuse(err error) error {
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.FullType, nil)
 	case errors.Is(err, signals.ErrProcessed):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ProcessedType, nil)
+	case errors.Is(err, signals.ErrEarly):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.EarlyType, nil)
 	case errors.Is(err, thread.ErrBusy):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.BusyType, nil)
 	}

@@ -15,7 +15,7 @@ const (
 	readBytes = 256 << 10
 
 	// PageBytes is the approximate maximum size of the records of a page.
-	PageBytes = 4 << 20
+	PageBytes = 1 << 20
 )
 
 // Page returns at most limit events after a cursor, from the store only, and the cursor of the last

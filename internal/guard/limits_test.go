@@ -77,6 +77,7 @@ func TestWriteTimeout(t *testing.T) {
 	serve := func(timeout time.Duration) (*httptest.Server, <-chan error) {
 		wrote := make(chan error, 1)
 		srv := httptest.NewServer(guard.Limits{WriteTimeout: timeout}.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_ = http.NewResponseController(w).Flush() // what follows is written directly
 			_, err := io.WriteString(w, large)
 			wrote <- err
 		})))
@@ -94,6 +95,19 @@ func TestWriteTimeout(t *testing.T) {
 		srv, wrote := serve(100 * time.Millisecond)
 		request(srv)
 		require.ErrorIs(t, <-wrote, os.ErrDeadlineExceeded)
+	})
+	t.Run("a client that does not read a response that is held", func(t *testing.T) {
+		wrote := make(chan error, 1)
+		srv := httptest.NewServer(guard.Limits{WriteTimeout: 100 * time.Millisecond}.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, err := io.WriteString(w, large)
+			wrote <- err
+		})))
+		defer srv.Close() // it waits for the end of the response
+		conn := request(srv)
+		require.NoError(t, <-wrote, "the handler does not wait for the client")
+		srv.Close()
+		read, err := io.Copy(io.Discard, conn)
+		require.Less(t, read, int64(size), err)
 	})
 	t.Run("a client that reads slowly", func(t *testing.T) {
 		const timeout = time.Second
@@ -137,4 +151,80 @@ func TestWriteTimeout(t *testing.T) {
 			<-time.After(2 * time.Millisecond) // the deadline of the response passes
 		}
 	})
+}
+
+// TestMemory: when responses take too much memory, clients that read nothing make room for others.
+func TestMemory(t *testing.T) {
+	const size = 16 << 20
+	large := strings.Repeat("x", size)
+	ended := make(chan struct{}, 100)
+	limits := guard.Limits{WriteTimeout: patience, ResponseMemory: 3 * size}
+	srv := httptest.NewUnstartedServer(limits.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, large)
+	})))
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			ended <- struct{}{}
+		}
+	}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	for range 5 {
+		conn := dial(t, srv)
+		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+	}
+	for range 3 {
+		res, err := http.Get(srv.URL)
+		require.NoError(t, err)
+		got, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		require.NoError(t, res.Body.Close())
+		require.Equal(t, http.StatusOK, res.StatusCode)
+		require.Len(t, got, size)
+	}
+	<-ended // one of those that read nothing
+
+	t.Run("no room", func(t *testing.T) {
+		srv := httptest.NewServer(guard.Limits{ResponseMemory: size}.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "1")
+			_, _ = io.WriteString(w, large)
+			_, _ = io.WriteString(w, "more")
+		})))
+		defer srv.Close()
+		res, err := http.Get(srv.URL)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
+		require.Equal(t, "1", res.Header.Get("Retry-After"))
+	})
+}
+
+// TestBodyMemory: when requests take too much memory, clients that send nothing make room for others.
+func TestBodyMemory(t *testing.T) {
+	const size = 1 << 20
+	limits := guard.Limits{BodyTimeout: patience, RequestMemory: 6 * size}
+	read := make(chan struct{}, 100)
+	srv := httptest.NewServer(limits.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		for buf := make([]byte, 64<<10); ; {
+			if _, err := io.ReadFull(r.Body, buf); err != nil {
+				return
+			}
+			read <- struct{}{}
+		}
+	})))
+	t.Cleanup(srv.Close)
+	for range 3 {
+		conn := dial(t, srv)
+		_, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", 2*size, strings.Repeat("x", size))
+		require.NoError(t, err)
+		for range size >> 16 {
+			<-read
+		}
+	}
+	res, err := http.Post(srv.URL, "text/plain", strings.NewReader(strings.Repeat("x", size)))
+	require.NoError(t, err)
+	require.NoError(t, res.Body.Close())
+	require.Equal(t, http.StatusOK, res.StatusCode)
 }

@@ -2,6 +2,7 @@ package program
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -30,6 +31,9 @@ func OpenPostgres(ctx context.Context, databaseURL string, log *slog.Logger) (st
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
 	s, err := postgres.Open(ctx, postgres.Config{URL: databaseURL, Logger: log})
+	if _, old := errors.AsType[*store.VersionError](err); old {
+		return nil, fmt.Errorf("%s: %w", EnvDatabaseURL, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; check that PostgreSQL runs there and that the variable is right", EnvDatabaseURL, err)
 	}

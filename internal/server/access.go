@@ -41,6 +41,7 @@ type access struct {
 	namespace     string
 	interval      time.Duration
 	logger        *slog.Logger
+	slots         *slots
 	identities    identities
 
 	// routes maps the patterns of the mux to their routes.
@@ -95,7 +96,7 @@ func (a *access) authorize(w http.ResponseWriter, r *http.Request, pattern strin
 	ctx, cancel := context.WithCancelCause(auth.NewContext(r.Context(), p))
 	defer cancel(nil)
 	defer a.recheck(r, to.role, cancel)()
-	next.ServeHTTP(w, r.WithContext(ctx))
+	a.slots.serve(w, r.WithContext(ctx), slotsOf[pattern], to, next)
 }
 
 // requestKey is the context key of the request of a public route.

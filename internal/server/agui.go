@@ -26,13 +26,13 @@ type aguiHandlers struct{ *chatHandlers }
 type runInput struct {
 	ThreadID string        `json:"threadId" doc:"The thread, which is opened if it does not exist"`
 	RunID    string        `json:"runId" doc:"The run; the events repeat it"`
-	Messages []runMessage  `json:"messages,omitempty" doc:"The client's messages. The last one is posted if it is the user's; results of calls that wait for the client are taken. The client does not get again what is in them"`
-	Resume   []resumeEntry `json:"resume,omitempty" doc:"Answers to interrupts"`
+	Messages []runMessage  `json:"messages,omitempty" maxItems:"10000" doc:"The client's messages. The last one is posted if it is the user's; results of calls that wait for the client are taken. The client does not get again what is in them"`
+	Resume   []resumeEntry `json:"resume,omitempty" maxItems:"1000" doc:"Answers to interrupts"`
 	Props    runProps      `json:"forwardedProps,omitempty" doc:"Options of the post"`
 }
 
 type runProps struct {
-	Agents []string `json:"agents,omitempty" doc:"The agents of a new thread. Default: the default agent"`
+	Agents []string `json:"agents,omitempty" maxItems:"100" doc:"The agents of a new thread. Default: the default agent"`
 	Sender string   `json:"sender,omitempty" doc:"Who writes or decides, without API keys. A decision needs a name. Default: user"`
 	PostOptions
 }
@@ -45,7 +45,7 @@ type runMessage struct {
 	Error      string          `json:"error,omitempty" doc:"Of a result: why the call failed"`
 	ToolCalls  []struct {
 		ID string `json:"id" doc:"The call"`
-	} `json:"toolCalls,omitempty" doc:"Of an assistant message"`
+	} `json:"toolCalls,omitempty" maxItems:"1000" doc:"Of an assistant message"`
 }
 
 type resumeEntry struct {

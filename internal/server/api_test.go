@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 )
 
 type object = map[string]any
@@ -360,6 +361,25 @@ func TestHealth(t *testing.T) {
 	assert.Equal(t, object{"store": "ok", "stream": "ok", "temporal": "unavailable", "worker": "ok"}, ready.body["components"])
 	require.NoError(t, w.stream.Close())
 	assert.Equal(t, "unavailable", w.call("GET", "/readyz", nil).body["components"].(object)["stream"])
+}
+
+// brokenStore is a store whose Ping fails.
+type brokenStore struct {
+	store.Store
+	err error
+}
+
+func (s brokenStore) Ping(context.Context) error { return s.err }
+
+// TestHealthOfFullStore: the reason is for operators, the error may contain secrets.
+func TestHealthOfFullStore(t *testing.T) {
+	w := newWorld(t, func(c *server.Config) {
+		c.Store = brokenStore{c.Store, fmt.Errorf("ping: %w", store.UnavailableBecause(store.ReasonFull, errors.New("secret path")))}
+	})
+	ready := w.call("GET", "/readyz", nil)
+	assert.Equal(t, http.StatusServiceUnavailable, ready.status)
+	assert.Equal(t, "unavailable: the disk or the database is full", ready.body["components"].(object)["store"])
+	assert.NotContains(t, ready.text, "secret")
 }
 
 // TestHealthWithoutWorker: the API keeps what is posted, so that it is ready, and says that nobody

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -26,16 +28,19 @@ type chatHandlers struct {
 	threads Threads
 	feed    *feed.Feed
 	viewers *viewers
+
+	// waitLimit is the time after which a stream ends if no worker has taken its message.
+	waitLimit time.Duration
 }
 
 // chatRequest is the body of POST /v1/chat, as useChat sends it. Clients may add fields.
 type chatRequest struct {
 	ID        string        `json:"id" doc:"The chat: the id of the thread, which is opened if it does not exist"`
-	Messages  []chatMessage `json:"messages" doc:"The client's messages. Only the last one is read: a message of the user is posted; decisions and results in an assistant message are taken if their calls wait for them"`
+	Messages  []chatMessage `json:"messages" maxItems:"10000" doc:"The client's messages. Only the last one is read: a message of the user is posted; decisions and results in an assistant message are taken if their calls wait for them"`
 	Trigger   string        `json:"trigger,omitempty" enum:"submit-message,regenerate-message" doc:"What the client wants. Default: submit-message"`
 	MessageID string        `json:"messageId,omitempty" doc:"The message that is answered again, or that goes on"`
-	Agents    []string      `json:"agents,omitempty" doc:"The agents of a new thread. Default: the default agent"`
-	Tools     []string      `json:"tools,omitempty" doc:"The tools whose parts are tool-<name>. Those of others are dynamic-tool"`
+	Agents    []string      `json:"agents,omitempty" maxItems:"100" doc:"The agents of a new thread. Default: the default agent"`
+	Tools     []string      `json:"tools,omitempty" maxItems:"256" doc:"The tools whose parts are tool-<name>. Those of others are dynamic-tool"`
 	Sender    string        `json:"sender,omitempty" doc:"Who writes or decides, without API keys. A decision needs a name. Default: user"`
 	Version   int           `json:"version,omitempty" minimum:"6" maximum:"7" doc:"The version of the AI SDK. Default: 6. Version 7 can take text back when a model call is retried"`
 	Indexed   bool          `json:"indexed,omitempty" doc:"Whether the stream can be resumed at any chunk, as WorkflowChatTransport does: replies arrive whole"`
@@ -47,7 +52,7 @@ type chatMessage struct {
 	ID       string               `json:"id" doc:"Idempotency key of a message of the user"`
 	Role     string               `json:"role" doc:"user or assistant"`
 	Metadata *uistream.UIMetadata `json:"metadata,omitempty" doc:"place, as the stream's finish gave it: where the message goes on"`
-	Parts    []chatPart           `json:"parts" doc:"The parts"`
+	Parts    []chatPart           `json:"parts" maxItems:"1000" doc:"The parts"`
 }
 
 type chatPart struct {
@@ -164,7 +169,10 @@ func (in *chatInput) decode(v any) error {
 	if len(in.RawBody) == 0 {
 		return huma.Error400BadRequest("the body is missing")
 	}
-	return event.DecodeJSON("", in.RawBody, v)
+	if err := event.DecodeJSON("", in.RawBody, v); err != nil {
+		return err
+	}
+	return checkItems("", reflect.ValueOf(v))
 }
 
 // textOf responds with a problem as text.
@@ -193,6 +201,9 @@ func (h *chatHandlers) respond(ctx context.Context, body *chatRequest) (*huma.St
 	}
 	if len(body.Messages) == 0 {
 		return nil, refuse(http.StatusUnprocessableEntity, "messages", "is empty: send at least the last message")
+	}
+	if size := len(strings.Join(body.Tools, "")); body.Indexed && size > maxRunTools {
+		return nil, refuse(http.StatusUnprocessableEntity, "tools", fmt.Sprintf("are %d bytes, and a run, whose id names them, may have %d", size, maxRunTools))
 	}
 	last := body.Messages[len(body.Messages)-1]
 	switch {
@@ -384,6 +395,9 @@ func (h *chatHandlers) resume(ctx context.Context, in *resumeInput) (*huma.Strea
 		known, err := parseRun(id)
 		if err != nil {
 			return nil, err
+		}
+		if err := h.checkRun(ctx, known); err != nil {
+			return nil, h.problem(ctx, known.ThreadID, err)
 		}
 		body.ID, body.Tools, body.Indexed, known.Skip = known.ThreadID, known.Tools, true, max(in.StartIndex, 0)
 		out, err := h.stream(ctx, body, known.answer)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -67,6 +68,29 @@ func parseRun(id string) (r run, err error) {
 	return r, nil
 }
 
+// maxRunTools is the maximum size of the names of tools in the id of a run. Clients accept headers of some
+// KiB.
+const maxRunTools = 4 << 10
+
+// checkRun returns an error unless the thread of a run has its message, and has had it in the event of the
+// run: the stream of any other would wait for ever.
+func (h *chatHandlers) checkRun(ctx context.Context, r run) error {
+	if _, err := h.thread(ctx, r.ThreadID); err != nil {
+		return err
+	}
+	record, err := h.record(ctx, r.ThreadID, r.MessageID)
+	switch {
+	case err != nil:
+		return err
+	case record != nil && (r.EventID == "" || r.EventID == record.EventID):
+		return nil
+	case record != nil || r.EventID != "":
+		return refuse(http.StatusNotFound, "id", "is no run of this thread")
+	}
+	_, err = ask(ctx, h.core, r.ThreadID, func(ctx context.Context) (event.Item, error) { return h.threads.Item(ctx, r.ThreadID, r.MessageID) })
+	return err
+}
+
 // wire writes the chunks of a turn in the form of a protocol.
 type wire struct {
 	header map[string]string
@@ -100,7 +124,14 @@ func (h *chatHandlers) streamAs(ctx context.Context, as wire, cfg uistream.Confi
 	if err != nil {
 		return nil, err
 	}
-	reader, err := h.feed.Open(ctx, h.key(cfg.ThreadID), feed.From{Cursor: at.From})
+	stored, err := h.store.Thread(ctx, h.key(cfg.ThreadID))
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil // its first message waits for a worker
+	}
+	var reader *feed.Reader
+	if err == nil {
+		reader, err = h.feed.Open(ctx, h.key(cfg.ThreadID), feed.From{Cursor: at.From, Finite: stored.Status == store.ThreadClosed})
+	}
 	if err != nil {
 		leave()
 		return nil, err
@@ -112,6 +143,9 @@ func (h *chatHandlers) streamAs(ctx context.Context, as wire, cfg uistream.Confi
 		defer cancel()
 		defer context.AfterFunc(h.viewers.closing, cancel)()
 		s := &chatStream{answer: at, wire: as, reader: reader, out: out, cfg: cfg}
+		if stored.ID == "" {
+			s.until = time.Now().Add(h.waitLimit)
+		}
 		if err := s.run(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errGone) {
 			h.logger.Warn("chat stream ends; the client resumes", "thread", cfg.ThreadID, "error", err)
 		}
@@ -129,8 +163,9 @@ func (as wire) response(body func(context.Context, *eventWriter)) *huma.StreamRe
 		for name, value := range as.header {
 			header.Set(name, value)
 		}
+		releaseSlots(r.Context())
 		w.WriteHeader(http.StatusOK)
-		body(r.Context(), &eventWriter{w: w, rc: http.NewResponseController(w)})
+		body(asStream(r.Context()), &eventWriter{w: w, rc: http.NewResponseController(w)})
 	}}
 }
 
@@ -153,6 +188,10 @@ type chatStream struct {
 	reader *feed.Reader
 	out    *eventWriter
 	live   bool // whether the client does not have what follows
+	closed bool // the thread is
+
+	// until is when the stream of a thread that has stored nothing ends.
+	until time.Time
 }
 
 func (s *chatStream) run(ctx context.Context) error {
@@ -164,6 +203,10 @@ func (s *chatStream) run(ctx context.Context) error {
 	for {
 		item, err := s.reader.Next(ctx)
 		switch {
+		case errors.Is(err, feed.ErrIdle) && s.closed:
+			return s.done() // the last events of a closing thread have arrived by then
+		case errors.Is(err, feed.ErrIdle) && !s.until.IsZero() && time.Now().After(s.until):
+			return s.finish([]uistream.Chunk{{Type: "error", ErrorText: "no worker has taken the message yet: it is kept, and is answered when there is one"}})
 		case errors.Is(err, feed.ErrIdle):
 			if !s.out.heartbeat() {
 				return errGone
@@ -179,6 +222,7 @@ func (s *chatStream) run(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
+		s.closed, s.until = s.closed || item.Closes(), time.Time{}
 		if over, err := s.apply(item); over || err != nil {
 			return err
 		}

@@ -40,14 +40,15 @@ func (h *approvalHandlers) listDecisions(ctx context.Context, in *messagesInput)
 	if err != nil {
 		return nil, err
 	}
-	records, err := h.store.Records(ctx, h.key(in.ID), store.Query{After: after, Types: []string{event.TypeApproval}, Limit: in.Limit + 1})
+	q := store.Query{After: after, Types: []string{event.TypeApproval}, Limit: in.Limit + 1, MaxBytes: pageBytes}
+	records, err := h.store.Records(ctx, h.key(in.ID), q)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
 	out := &decisionsOutput{}
-	if len(records) > in.Limit {
-		records = records[:in.Limit]
-		out.Body.Next = strconv.FormatInt(records[in.Limit-1].Seq, 10)
+	if !q.Complete(records) {
+		records = records[:min(len(records), in.Limit)]
+		out.Body.Next = strconv.FormatInt(records[len(records)-1].Seq, 10)
 	}
 	out.Body.Decisions = make([]Decision, 0, len(records))
 	for _, r := range records {

@@ -98,6 +98,9 @@ func (h *healthHandlers) readyz(ctx context.Context, _ *struct{}) (*healthOutput
 			h.noteComponent(name, err)
 			if err != nil {
 				out.Status, out.Body.Status, out.Body.Components[name] = http.StatusServiceUnavailable, down, down
+				if reason := store.ReasonOf(err); reason != "" {
+					out.Body.Components[name] = down + ": " + string(reason)
+				}
 			}
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -95,6 +97,7 @@ func (h *messageHandlers) postMessage(ctx context.Context, in *postInput) (*post
 	}
 	out := &postOutput{Status: http.StatusAccepted, Body: signals.TurnResult{EventID: post.ID}}
 	if in.Wait {
+		guard.ForgetBody(ctx)
 		var turn signals.TurnResult
 		turn, err = h.turn(ctx, in.ID, post)
 		switch {
@@ -114,7 +117,7 @@ func (h *messageHandlers) postMessage(ctx context.Context, in *postInput) (*post
 }
 
 // pageBytes is the approximate maximum size of a page of messages, in bytes.
-const pageBytes = 4 << 20
+const pageBytes = feed.PageBytes
 
 // newPost returns the post of a person's message. at is the location of the message in the request.
 func newPost(ctx context.Context, threadID, at string, m NewMessage) (signals.Post, error) {
@@ -218,7 +221,7 @@ func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (
 			h.logger.Warn("a message cannot be read, and is left out", "thread", in.ID, "record", m.Record.ID, "error", m.Problem)
 		}
 		if !m.Hidden {
-			shown := event.StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt}
+			shown := event.StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt, Outcome: m.Outcome()}
 			out.Body.Messages = append(out.Body.Messages, shown)
 		}
 	}

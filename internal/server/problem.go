@@ -57,6 +57,9 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 	case errors.Is(err, signals.ErrFull):
 		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
 			"the queue of thread %q is full; retry when it has processed some events", threadID))
+	case errors.Is(err, signals.ErrEarly):
+		return later(http.StatusServiceUnavailable, "1", fmt.Sprintf(
+			"thread %q does not know this tool call yet, and a model call is in progress; retry", threadID))
 	case errors.Is(err, signals.ErrOverloaded):
 		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
 			"too many posts wait for thread %q; retry", threadID))

@@ -47,13 +47,14 @@ func (h *eventHandlers) listRecords(ctx context.Context, in *recordsInput) (*rec
 		out.Body.Records = nonNil(records)
 		return out, h.problem(ctx, in.ID, err)
 	}
-	records, err := h.store.Records(ctx, h.key(in.ID), store.Query{After: in.Cursor, Types: in.Types, Limit: in.Limit + 1})
+	q := store.Query{After: in.Cursor, Types: in.Types, Limit: in.Limit + 1, MaxBytes: pageBytes}
+	records, err := h.store.Records(ctx, h.key(in.ID), q)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
-	if len(records) > in.Limit {
-		records = records[:in.Limit]
-		out.Body.Next = strconv.FormatInt(records[in.Limit-1].Seq, 10)
+	if !q.Complete(records) {
+		records = records[:min(len(records), in.Limit)]
+		out.Body.Next = strconv.FormatInt(records[len(records)-1].Seq, 10)
 	}
 	out.Body.Records = nonNil(records)
 	return out, nil

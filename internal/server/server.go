@@ -195,7 +195,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Store = &timedStore{Store: cfg.Store, within: cfg.AnswerWithin, log: outage.New(cfg.Logger, "store")}
+	cfg.Store = newTimedStore(cfg.Store, cfg.AnswerWithin, outage.New(cfg.Logger, "store"))
 	agents := registry.New(cfg.Agents, cfg.Store, cfg.Tools)
 	events, err := feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
@@ -211,7 +211,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	mux := http.NewServeMux()
 	a := &access{
-		authenticator: cfg.Authenticator, namespace: cfg.Namespace, interval: cfg.AuthCheckInterval, logger: cfg.Logger, routes: map[string]route{},
+		authenticator: cfg.Authenticator, namespace: cfg.Namespace, interval: cfg.AuthCheckInterval, logger: cfg.Logger, slots: newSlots(cfg.AnswerWithin), routes: map[string]route{},
 	}
 	c := &core{
 		access: a, api: humago.New(mux, describe(cfg.Version)), namespace: cfg.Namespace,
@@ -235,7 +235,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
-	chat := &chatHandlers{l, cfg.Threads, events, v}
+	chat := &chatHandlers{l, cfg.Threads, events, v, cfg.WaitLimit}
 	chat.registerChat()
 	(&aguiHandlers{chat}).registerAGUI()
 	approvals := &approvalHandlers{l, cfg.Threads}

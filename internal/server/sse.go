@@ -41,6 +41,8 @@ func (v *viewers) stream(now bool, start place, done func(), send func(ctx conte
 		r, w := humago.Unwrap(hctx)
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
+		ctx = asStream(ctx)
+		releaseSlots(ctx)
 		defer context.AfterFunc(v.closing, cancel)()
 		out := &eventWriter{w: w, rc: http.NewResponseController(w)}
 		if out.begin(now, start) {

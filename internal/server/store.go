@@ -17,7 +17,22 @@ type timedStore struct {
 	store.Store
 	within time.Duration
 	log    *outage.Log
+
+	// streams has a place for each stream that reads records: fewer than a store has connections, so
+	// that many streams that catch up leave one to other requests.
+	streams chan struct{}
 }
+
+const readingStreams = 3
+
+func newTimedStore(s store.Store, within time.Duration, log *outage.Log) *timedStore {
+	return &timedStore{Store: s, within: within, log: log, streams: make(chan struct{}, readingStreams)}
+}
+
+type streamKey struct{}
+
+// asStream marks the context of a stream.
+func asStream(ctx context.Context) context.Context { return context.WithValue(ctx, streamKey{}, true) }
 
 // call calls the store.
 func call[T any](ctx context.Context, s *timedStore, do func(context.Context) (T, error)) (T, error) {
@@ -42,6 +57,14 @@ func (s *timedStore) Append(ctx context.Context, key store.Key, b store.Batch) (
 }
 
 func (s *timedStore) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+	if ctx.Value(streamKey{}) != nil {
+		select {
+		case s.streams <- struct{}{}:
+			defer func() { <-s.streams }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	return call(ctx, s, func(ctx context.Context) ([]event.Record, error) { return s.Store.Records(ctx, key, q) })
 }
 

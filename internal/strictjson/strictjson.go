@@ -2,7 +2,7 @@
 //
 // A value that is checked must be the value that runs. JSON leaves duplicate names and
 // broken Unicode to each reader, package json ignores the case of names, and deep nesting
-// exhausts whoever reads it later. All of these are errors here.
+// exhausts the stack of a later reader. All of these are errors here.
 package strictjson
 
 import (

@@ -169,8 +169,8 @@ func (t *Turn) applyRule(now time.Time, d HookDecision, rules []rule.Spec) {
 	spec, ok := t.ruleFor(e, rules)
 	if !ok {
 		s.logLine(LogWarn, "No rule matched for event: "+e.Type, "event", e.ID)
-		t.record(now, recordid.Unmatched(t.turnID()), event.TypeStatus,
-			event.StatusChange{Status: event.StatusUnmatched, Detail: "No rule matched for event: " + e.Type})
+		t.Unhandled = "No rule matched for event: " + e.Type
+		t.record(now, recordid.Unmatched(t.turnID()), event.TypeStatus, event.StatusChange{Status: event.StatusUnmatched, Detail: t.Unhandled})
 		return
 	}
 	// A manual retry is not debounced.

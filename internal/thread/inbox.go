@@ -108,7 +108,9 @@ func (in *Inbox) View() signals.Queue {
 	}
 	for _, t := range s.Turns.Parked {
 		if q.Processing != &t.Item {
-			q.Waiting = append(q.Waiting, t.Item)
+			it := t.Item
+			it.Status = event.ItemPending
+			q.Waiting = append(q.Waiting, it)
 		}
 	}
 	return q
@@ -172,6 +174,9 @@ func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
 		return event.FieldErrorf("status", "%q is not one of pending, completed, failed, expired, overwritten", c.Status)
 	}
 	it, ok := in.View().Find(c.EventID)
+	if slices.ContainsFunc(s.Turns.all(), func(t *Turn) bool { return t.Item.ID == c.EventID }) {
+		it.Status = event.ItemProcessing
+	}
 	switch {
 	case !ok:
 		return event.FieldErrorf("eventId", "%q is neither queued nor a recently ended event; records of older events are in the store", c.EventID)

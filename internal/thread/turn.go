@@ -53,6 +53,9 @@ type Turn struct {
 	// EndStored means that the last step of the turn stored the record of its end.
 	EndStored bool `json:"endStored,omitempty"`
 
+	// Unhandled is the reason why nothing handles the item.
+	Unhandled string `json:"unhandled,omitempty"`
+
 	// Error is the reason why the item failed before any agent ran.
 	Error string `json:"error,omitempty"`
 
@@ -153,10 +156,8 @@ func (t *Turn) recordUnhandled(now time.Time) {
 	s := t.thread
 	it := t.Item
 	s.logLine(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
-	t.record(now, recordid.Unhandled(t.turnID()), event.TypeStatus, event.StatusChange{
-		Status: event.StatusUnhandled,
-		Detail: fmt.Sprintf("nothing handles events of type %s: no hook or processor of the worker matches it; check the type, or register one", it.Type),
-	})
+	t.Unhandled = fmt.Sprintf("nothing handles events of type %s: no hook or processor of the worker matches it; check the type, or register one", it.Type)
+	t.record(now, recordid.Unhandled(t.turnID()), event.TypeStatus, event.StatusChange{Status: event.StatusUnhandled, Detail: t.Unhandled})
 }
 
 // process is the default processing of an item.

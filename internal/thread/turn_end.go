@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -168,7 +169,7 @@ func addReply(out *signals.TurnResult, m event.Message) {
 func (t *Turn) endItem(now time.Time, out signals.TurnResult) {
 	s := t.thread
 	it := t.Item
-	it.Status, it.Error, it.UpdatedAt = event.ItemCompleted, out.Error, now
+	it.Status, it.Error, it.UpdatedAt = event.ItemCompleted, cmp.Or(out.Error, t.Unhandled), now
 	switch {
 	case t.SetStatus != nil:
 		t.setEnd(now, it)

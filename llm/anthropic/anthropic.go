@@ -120,9 +120,9 @@ func said(_ *driver.Exchange, err error) *driver.Said {
 		} `json:"error"`
 	}
 	if json.Unmarshal([]byte(api.RawJSON()), &in) != nil || in.Error.Message == "" {
-		return &driver.Said{Message: driver.Shorten(api.RawJSON())}
+		return &driver.Said{Message: api.RawJSON()}
 	}
-	return &driver.Said{Status: statuses[in.Error.Type], Kind: in.Error.Type, Message: driver.Shorten(in.Error.Message)}
+	return &driver.Said{Status: statuses[in.Error.Type], Kind: in.Error.Type, Message: in.Error.Message}
 }
 
 // statuses are those of errors in the middle of a stream.

@@ -134,7 +134,7 @@ func said(_ *driver.Exchange, err error) *driver.Said {
 	if !errors.As(err, &api) {
 		return nil
 	}
-	return &driver.Said{Status: api.Code, Kind: api.Status, Message: driver.Shorten(api.Message), RetryAfter: retryDelay(api.Details)}
+	return &driver.Said{Status: api.Code, Kind: api.Status, Message: api.Message, RetryAfter: retryDelay(api.Details)}
 }
 
 // retryDelay returns the delay before a retry in the details of an error. 0 = none.

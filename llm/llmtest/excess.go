@@ -1,6 +1,7 @@
 package llmtest
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -88,16 +90,44 @@ func (f faults) tooLarge(t *testing.T) {
 // largeError: of an error's body, only the beginning is read and shown.
 func (f faults) largeError(t *testing.T) {
 	s, p := f.start(t, Config{})
-	for _, fault := range []Fault{Status(500, ""), Status(500, "").Compressed()} {
+	long := "out of order " + strings.Repeat("x", 10<<20)
+	for _, fault := range []Fault{Status(500, "").WithError("", long), Status(500, "").WithError("", long).Compressed(), StreamError(0, "", long[:1<<20])} {
 		both(t, func(t *testing.T, onDelta func(llm.Delta)) {
 			s.Reset()
-			s.Fail(fault.WithError("", "out of order "+strings.Repeat("x", 10<<20)))
+			s.Fail(fault)
 			_, err := p.Generate(t.Context(), request("hello"), onDelta)
 			e := failure(t, err)
-			require.Equal(t, 500, e.StatusCode)
 			require.True(t, e.Retryable)
 			require.Contains(t, e.Message, "out of order")
-			require.Less(t, len(e.Message), 1000)
+			require.Less(t, len(e.Message)+len(e.Code), 1000)
+			require.True(t, e.Cause == nil || len(e.Cause.Error()) < 1000)
 		})
+	}
+	// A part of the key is a secret too.
+	s.Reset()
+	s.Fail(Status(401, "").WithError("", strings.Repeat("x", 490)+key))
+	_, err := p.Generate(t.Context(), request("hello"), nil)
+	require.NotContains(t, failure(t, err).Message, key[:5])
+}
+
+// deepArguments: providers reject what nests too deeply, for as long as it is in the transcript.
+func (f faults) deepArguments(t *testing.T) {
+	s, p := f.start(t, Config{})
+	for _, arguments := range []string{
+		`{"a":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}", strings.Repeat("[", 5000), `{"a":1,"a":2}`,
+	} {
+		s.Reset()
+		req := request("hello")
+		req.Messages = append(req.Messages,
+			llm.Message{Role: event.RoleAssistant, ToolCalls: []event.ToolCall{{ID: "call_1", Function: event.Function{Name: "now", Arguments: arguments}}}},
+			llm.Message{Role: event.RoleTool, ToolCallID: "call_1", Content: "Error: invalid", IsError: true})
+		_, err := p.Generate(t.Context(), req, nil)
+		require.NoError(t, err)
+		messages := s.Requests()[0].Conversation.Messages
+		sent := messages[len(messages)-2].ToolCalls[0].Function.Arguments
+		require.NoError(t, event.ValidateJSON("arguments", []byte(sent)))
+		var in map[string]string
+		require.NoError(t, json.Unmarshal([]byte(sent), &in))
+		require.Equal(t, map[string]string{"invalidJson": arguments}, in)
 	}
 }

@@ -35,6 +35,7 @@ func RunHTTP(t *testing.T, traits Traits, build Build) {
 		{"a redirect", f.redirect},
 		{"a reply that is too large", f.tooLarge},
 		{"an error that is too large", f.largeError},
+		{"arguments that nest too deeply", f.deepArguments},
 	} {
 		t.Run(tt.name, tt.test)
 	}

@@ -27,9 +27,9 @@ func readError(raw json.RawMessage) *driver.Said {
 		return &driver.Said{Message: plain}
 	}
 	if json.Unmarshal(raw, &in) != nil || in.Message == nil {
-		return &driver.Said{Message: driver.Shorten(string(raw))}
+		return &driver.Said{Message: string(raw)}
 	}
-	e := &driver.Said{Kind: in.Type, Message: driver.Shorten(fmt.Sprint(in.Message)), Status: in.Status}
+	e := &driver.Said{Kind: in.Type, Message: fmt.Sprint(in.Message), Status: in.Status}
 	switch code := in.Code.(type) {
 	case string:
 		e.Code = code
@@ -56,10 +56,10 @@ func readErrorBody(body []byte) *driver.Said {
 			}
 		}
 		if in.Message != "" {
-			return &driver.Said{Message: driver.Shorten(in.Message)}
+			return &driver.Said{Message: in.Message}
 		}
 	}
-	return &driver.Said{Message: driver.Shorten(string(body))}
+	return &driver.Said{Message: string(body)}
 }
 
 // said returns what the server says in an error, or nil. Errors of the SDK contain complete responses.
@@ -71,7 +71,7 @@ func said(_ *driver.Exchange, err error) *driver.Said {
 	)
 	switch {
 	case errors.As(err, &api):
-		return &driver.Said{Kind: api.Type, Code: codeText(api.Code), Message: driver.Shorten(api.Message)}
+		return &driver.Said{Kind: api.Type, Code: codeText(api.Code), Message: api.Message}
 	case errors.As(err, &request):
 		return readErrorBody(request.Body)
 	case errors.As(err, &described):

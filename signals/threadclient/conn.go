@@ -131,7 +131,7 @@ func (c *conn) explain(ctx context.Context, name, threadID string, err error) er
 // errors.
 var rejections = map[string]error{
 	signals.ClosedType: signals.ErrThreadClosed, signals.BusyType: signals.ErrBusy,
-	signals.FullType: signals.ErrFull, signals.ProcessedType: signals.ErrProcessed,
+	signals.FullType: signals.ErrFull, signals.ProcessedType: signals.ErrProcessed, signals.EarlyType: signals.ErrEarly,
 }
 
 // rejection returns the error for the type of the application error with which a thread rejected an

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+
+	"github.com/threadmill/threadmill/store"
 )
 
 //go:embed migrations/*.sql
@@ -53,6 +55,10 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
+	sources := provider.ListSources()
+	if err := checkVersion(ctx, pool, sources[len(sources)-1].Version); err != nil {
+		return err
+	}
 	results, err := provider.Up(ctx)
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
@@ -61,6 +67,21 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, logger *slog.Logger) error
 		logger.DebugContext(ctx, "migrated the store", "migration", r.Source.Path, "duration", r.Duration)
 	}
 	return nil
+}
+
+// checkVersion returns an error if a program that knows a version of the schema is too old for the
+// database.
+func checkVersion(ctx context.Context, pool *pgxpool.Pool, program int64) error {
+	var exists bool
+	if err := pool.QueryRow(ctx, `SELECT to_regclass('compatibility') IS NOT NULL`).Scan(&exists); err != nil || !exists {
+		return err
+	}
+	var database, lowest int64
+	err := pool.QueryRow(ctx, `SELECT (SELECT max(version_id) FROM threadmill_migrations), lowest_version FROM compatibility`).Scan(&database, &lowest)
+	if err != nil {
+		return err
+	}
+	return store.CheckVersion(database, lowest, program)
 }
 
 // migrationLock lets one process at a time migrate a schema. Goose's own lock polls every few

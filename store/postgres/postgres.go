@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -33,7 +35,8 @@ const maxConns = 10_000
 
 // Store is a [store.Store] in PostgreSQL.
 type Store struct {
-	pool *pgxpool.Pool
+	pool   *pgxpool.Pool
+	probed atomic.Pointer[time.Time] // the last Ping that has written
 }
 
 var _ store.Store = (*Store)(nil)
@@ -99,11 +102,22 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 	return migrate(ctx, pool, logger)
 }
 
-// Ping checks that the server responds.
+// probeEvery is the minimum interval between two writes of Ping that succeed.
+const probeEvery = time.Second
+
+// Ping checks that the server responds, and accepts writes.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.pool.Ping(ctx); err != nil {
-		return fmt.Errorf("postgres: ping: %w", classify(err))
+	now := time.Now()
+	if last := s.probed.Load(); last != nil && now.Sub(*last) < probeEvery {
+		if err := s.pool.Ping(ctx); err != nil {
+			return fmt.Errorf("postgres: ping: %w", classify(err))
+		}
+		return nil
 	}
+	if _, err := s.pool.Exec(ctx, `UPDATE write_probe SET written_at = now()`); err != nil {
+		return fmt.Errorf("postgres: ping: writing: %w", classify(err))
+	}
+	s.probed.Store(&now)
 	return nil
 }
 

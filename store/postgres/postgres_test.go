@@ -116,6 +116,41 @@ func TestReadCommittedWhateverTheDefault(t *testing.T) {
 	storetest.RunShared(t, stores...)
 }
 
+// TestReadOnly: a server that accepts no writes, such as a former primary, is unavailable, and says why.
+func TestReadOnly(t *testing.T) {
+	name := schema(t)
+	require.NoError(t, open(t, name, 0).Ping(t.Context()))
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: with(t, "default_transaction_read_only", "on"), Schema: name})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	for range 2 {
+		err = s.Ping(t.Context())
+		require.ErrorIs(t, err, store.ErrUnavailable)
+		require.Equal(t, store.ReasonReadOnly, store.ReasonOf(err))
+	}
+	_, err = s.Append(t.Context(), key, store.Batch{})
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	_, err = s.Threads(t.Context(), key.Namespace, store.ThreadPage{})
+	require.NoError(t, err, "it can be read")
+}
+
+// TestOlderProgram: a program that does not know what a migration has changed does not start; one
+// that the migration allows does.
+func TestOlderProgram(t *testing.T) {
+	name := schema(t)
+	require.NoError(t, open(t, name, 0).Close())
+	tables := pgx.Identifier{name}.Sanitize()
+	exec(t, testenv.Postgres(t), `INSERT INTO `+tables+`.threadmill_migrations (version_id, is_applied) VALUES (1000, true)`)
+	require.NoError(t, open(t, name, 0).Close(), "while workers are replaced, the previous version works with the new tables")
+
+	exec(t, testenv.Postgres(t), `UPDATE `+tables+`.compatibility SET lowest_version = 900`)
+	_, err := postgres.Open(t.Context(), postgres.Config{URL: testenv.Postgres(t), Schema: name})
+	var old *store.VersionError
+	require.ErrorAs(t, err, &old)
+	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 2}, *old)
+	require.ErrorContains(t, err, "start a newer version of Threadmill")
+}
+
 // A failure in the last statement of an append undoes the first.
 func TestFailedAppendLeavesNothing(t *testing.T) {
 	name := schema(t)

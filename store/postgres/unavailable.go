@@ -15,9 +15,29 @@ import (
 // classify marks errors of an unreachable server as [store.ErrUnavailable].
 func classify(err error) error {
 	if unavailable(err) {
-		return store.Unavailable(err)
+		return store.UnavailableBecause(reason(err), err)
 	}
 	return err
+}
+
+// Error codes of PostgreSQL.
+const (
+	readOnly = "25006"
+	diskFull = "53100"
+)
+
+func reason(err error) store.Reason {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return ""
+	}
+	switch server.Code {
+	case diskFull:
+		return store.ReasonFull
+	case readOnly:
+		return store.ReasonReadOnly
+	}
+	return ""
 }
 
 func unavailable(err error) bool {
@@ -32,8 +52,8 @@ func unavailable(err error) bool {
 	case errors.As(err, &connect):
 		return true
 	case errors.As(err, &server):
-		// Lost connections, too many connections, a full disk, and a shutdown.
-		return strings.HasPrefix(server.Code, "08") || strings.HasPrefix(server.Code, "53") || strings.HasPrefix(server.Code, "57P")
+		// Lost connections, too many connections, a full disk, a shutdown, and a server that is a replica now.
+		return server.Code == readOnly || strings.HasPrefix(server.Code, "08") || strings.HasPrefix(server.Code, "53") || strings.HasPrefix(server.Code, "57P")
 	}
 	return errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver "sqlite"
@@ -53,6 +55,8 @@ type Store struct {
 
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
+
+	probed atomic.Pointer[time.Time] // the last Ping that has written
 
 	closing  sync.Once
 	closeErr error
@@ -196,7 +200,14 @@ func migrate(ctx context.Context, db *sql.DB, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
+	sources := provider.ListSources()
 	for range migrationTries {
+		if err = checkVersion(ctx, db, sources[len(sources)-1].Version); err != nil {
+			if _, old := errors.AsType[*store.VersionError](err); old {
+				return err
+			}
+			continue
+		}
 		var results []*goose.MigrationResult
 		if results, err = provider.Up(ctx); err == nil {
 			for _, r := range results {
@@ -208,12 +219,45 @@ func migrate(ctx context.Context, db *sql.DB, logger *slog.Logger) error {
 	return fmt.Errorf("migrations: %w", err)
 }
 
-// Ping checks that the database responds.
+// checkVersion returns an error if a program that knows a version of the schema is too old for the
+// database.
+func checkVersion(ctx context.Context, db *sql.DB, program int64) error {
+	var exists bool
+	if err := db.QueryRowContext(ctx, `SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'compatibility'`).Scan(&exists); err != nil || !exists {
+		return err
+	}
+	var database, lowest int64
+	if err := db.QueryRowContext(ctx, `SELECT (SELECT max(version_id) FROM threadmill_migrations), lowest_version FROM compatibility`).Scan(&database, &lowest); err != nil {
+		return err
+	}
+	return store.CheckVersion(database, lowest, program)
+}
+
+const (
+	// probeBytes is what Ping writes: several pages, which have to be found first.
+	probeBytes = 16 << 10
+
+	// probeEvery is the minimum interval between two probes that succeed.
+	probeEvery = time.Second
+)
+
+// Ping checks that the database responds, and has room.
 func (s *Store) Ping(ctx context.Context) error {
 	var one int
 	if err := s.reader.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
 		return fmt.Errorf("sqlite: ping: %w", classify(err))
 	}
+	now := time.Now()
+	if last := s.probed.Load(); last != nil && now.Sub(*last) < probeEvery {
+		return nil
+	}
+	// What is deleted in a transaction of its own takes no room, and the next probe has to find some.
+	for _, write := range []string{`INSERT INTO write_probe (data) VALUES (zeroblob(?1))`, `DELETE FROM write_probe WHERE ?1 > 0`} {
+		if _, err := s.writer.ExecContext(ctx, write, probeBytes); err != nil {
+			return fmt.Errorf("sqlite: ping: writing: %w", classify(err))
+		}
+	}
+	s.probed.Store(&now)
 	return nil
 }
 

@@ -3,6 +3,8 @@ package sqlite_test
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"database/sql"
 	"fmt"
 	"os"
 	"os/exec"
@@ -100,6 +102,51 @@ func TestOpenErrors(t *testing.T) {
 
 // envVictim makes the test binary the process to kill.
 const envVictim = "THREADMILL_TEST_SQLITE_VICTIM"
+
+// TestDiskFull: a store without room for another record is unavailable, and says why.
+func TestDiskFull(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	key := store.Key{Namespace: "n", ThreadID: "t"}
+	fill := func() error {
+		big := event.NewRecord("", event.TypeMessage, "trace", "", time.Unix(1, 0), strings.Repeat("x", 100<<10))
+		big.ID = rand.Text()
+		_, err := s.Append(t.Context(), key, store.Batch{Records: []event.Record{big}})
+		return err
+	}
+	require.NoError(t, fill())
+	require.NoError(t, sqlite.LimitPages(t.Context(), s, 0))
+	require.ErrorIs(t, fill(), store.ErrUnavailable)
+	err := s.Ping(t.Context())
+	require.ErrorIs(t, err, store.ErrUnavailable)
+	require.Equal(t, store.ReasonFull, store.ReasonOf(err))
+	_, err = s.Thread(t.Context(), key)
+	require.NoError(t, err, "it can be read")
+
+	require.NoError(t, sqlite.LimitPages(t.Context(), s, 1_000_000))
+	require.NoError(t, s.Ping(t.Context()), "as soon as there is room")
+	require.NoError(t, fill())
+}
+
+// TestOlderProgram: a program that does not know what a migration has changed does not start; one
+// that the migration allows does.
+func TestOlderProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	require.NoError(t, open(t, path).Close())
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `INSERT INTO threadmill_migrations (version_id, is_applied) VALUES (1000, 1)`)
+	require.NoError(t, err)
+	require.NoError(t, open(t, path).Close(), "while workers are replaced, the previous version works with the new tables")
+
+	_, err = db.ExecContext(t.Context(), `UPDATE compatibility SET lowest_version = 900`)
+	require.NoError(t, err)
+	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	var old *store.VersionError
+	require.ErrorAs(t, err, &old)
+	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 2}, *old)
+	require.ErrorContains(t, err, "start a newer version of Threadmill")
+}
 
 func TestKilledProcessLosesNothing(t *testing.T) {
 	key := store.Key{Namespace: "n", ThreadID: "t"}

@@ -14,9 +14,23 @@ import (
 // [store.ErrUnavailable].
 func classify(err error) error {
 	if unavailable(err) {
-		return store.Unavailable(err)
+		return store.UnavailableBecause(reason(err), err)
 	}
 	return err
+}
+
+func reason(err error) store.Reason {
+	var failed *sqlite.Error
+	if !errors.As(err, &failed) {
+		return ""
+	}
+	switch failed.Code() & 0xff {
+	case sqlite3.SQLITE_FULL:
+		return store.ReasonFull
+	case sqlite3.SQLITE_READONLY:
+		return store.ReasonReadOnly
+	}
+	return ""
 }
 
 func unavailable(err error) bool {
@@ -28,7 +42,7 @@ func unavailable(err error) bool {
 		return false
 	}
 	switch failed.Code() & 0xff {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN:
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY:
 		return true
 	}
 	return false

@@ -28,12 +28,14 @@ type Said struct {
 
 func (e *Said) Error() string { return e.Message }
 
-// Shorten limits a message.
-func Shorten(s string) string {
-	const most = 500
-	s = strings.TrimSpace(s)
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
+// maxMessage is the maximum length of a message, in bytes.
+const maxMessage = 500
+
+// shown returns a message without the API key, and cut to its maximum length. Nothing may cut it before.
+func (e *Endpoint) shown(s string) string {
+	s = strings.TrimSpace(e.redact(s))
+	if len(s) > maxMessage {
+		return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 	}
 	return s
 }
@@ -70,7 +72,10 @@ func (e *Endpoint) Classify(ctx, inner context.Context, x *Exchange, err error, 
 	default:
 		out.Message, out.Retryable, out.Cause = "the connection failed: "+err.Error(), true, err
 	}
-	out.Message = e.redact(out.Message)
+	if out.Cause != nil && len(out.Cause.Error()) > maxMessage {
+		out.Cause = nil
+	}
+	out.Message, out.Code = e.shown(out.Message), e.shown(out.Code)
 	return out
 }
 
@@ -190,7 +195,7 @@ func number(s string, unit time.Duration) (time.Duration, bool) {
 func (e *Endpoint) Refused(reason, explanation string) error {
 	message := "the model refuses to answer (" + reason + ")"
 	if explanation != "" {
-		message += ": " + Shorten(explanation)
+		message += ": " + explanation
 	}
-	return &llm.Error{Provider: e.Name, Code: llm.CodeRefusal, Message: e.redact(message)}
+	return &llm.Error{Provider: e.Name, Code: llm.CodeRefusal, Message: e.shown(message)}
 }

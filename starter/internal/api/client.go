@@ -173,6 +173,12 @@ func (c *Client) exchange(ctx context.Context, method string, u *url.URL, in, ou
 	return nil
 }
 
+// direct sends requests to the configured server only, and without an overall timeout, because streams
+// last.
+var direct = &http.Client{CheckRedirect: func(to *http.Request, _ []*http.Request) error {
+	return fmt.Errorf("the server redirects to %s, and requests follow no redirects: use that address", to.URL.Host)
+}}
+
 // send returns any response of the API.
 func (c *Client) send(ctx context.Context, method string, u *url.URL, header http.Header, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
@@ -186,7 +192,7 @@ func (c *Client) send(ctx context.Context, method string, u *url.URL, header htt
 	if c.cfg.Key != "" {
 		header.Set("Authorization", "Bearer "+c.cfg.Key)
 	}
-	resp, err := http.DefaultClient.Do(req) // without an overall timeout, because streams last
+	resp, err := direct.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
