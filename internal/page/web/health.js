@@ -4,8 +4,8 @@ import { fill, h } from "./dom.js";
 import { APIError } from "./client/threadmill.js";
 import { client } from "./session.js";
 
-/** How often the page asks, in milliseconds. */
-const EVERY = 20_000;
+/** How often the page asks, in milliseconds, and how often while something is wrong. */
+const EVERY = 20_000, SOON = 3000;
 
 /** Words for people. @type {Record<string, string>} */
 const NAMES = { store: "The store", stream: "The live stream", temporal: "Temporal", worker: "Nothing is answered now" };
@@ -15,8 +15,10 @@ let timer = 0;
 /** Asks now, and from time to time while the page is visible. */
 export async function watchHealth() {
   clearTimeout(timer);
-  if (document.visibilityState === "visible") show(await components());
-  timer = window.setTimeout(watchHealth, EVERY);
+  const wrong = document.visibilityState === "visible" ? await components() : [];
+  show(wrong);
+  clearTimeout(timer);
+  timer = window.setTimeout(watchHealth, wrong.length > 0 ? SOON : EVERY);
 }
 
 /** What is not ok, with the reason. @returns {Promise<[string, string][]>} */
