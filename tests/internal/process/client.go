@@ -51,7 +51,7 @@ func (d *Devserver) Say(thread, text string) {
 func (d *Devserver) Approve(thread, call string) string {
 	d.t.Helper()
 	var out struct{ Result string }
-	status := d.Try(d.t.Context(), http.MethodPost, "/v1/threads/"+thread+"/approvals/"+call, map[string]any{"decision": "approve"}, &out)
+	status := d.Try(d.t.Context(), http.MethodPost, "/v1/threads/"+thread+"/approvals/"+call, map[string]any{"decision": "approve", "by": "ann"}, &out)
 	require.Equal(d.t, http.StatusOK, status)
 	return out.Result
 }
