@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -154,6 +155,9 @@ func (v victim) runtime(c client.Client, logger *slog.Logger) (*threadmill.Runti
 	}
 	if v.Team {
 		cfg.Agents, cfg.Tools = team("act", "risk"), append(cfg.Tools, v.risk())
+		for i := range cfg.Agents {
+			cfg.Agents[i].Tools = slices.DeleteFunc(cfg.Agents[i].Tools, func(name string) bool { return name == "note" || name == "shell_cmd" })
+		}
 	}
 	if v.Chores {
 		cfg.Agents[0].Tools, cfg.Tools = []string{"chore", "chore_again", "errand", "errand_brief"}, append(cfg.Tools, v.chores()...)
