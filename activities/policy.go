@@ -125,7 +125,7 @@ func both(a, b approval.Verdict) approval.Verdict {
 	case len(t.Approvers) == 0:
 		t.Approvers = b.Terms.Approvers
 	case len(b.Terms.Approvers) > 0:
-		t.Approvers = slices.DeleteFunc(slices.Clone(t.Approvers), func(name string) bool { return !slices.Contains(b.Terms.Approvers, name) })
+		t.Approvers = slices.DeleteFunc(slices.Clone(t.Approvers), func(name string) bool { return !b.Terms.MayApprove(name) })
 	}
 	t.Quorum = max(t.Quorum, b.Terms.Quorum)
 	if !anybody && len(t.Approvers) < max(t.Quorum, 1) {

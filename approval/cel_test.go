@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 		"nested":              {when(strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200)), "when", "expression recursion limit exceeded"},
 		"long":                {when(strings.Repeat(" ", MaxWhen) + "true"), "when", "it is 4100 bytes, must be at most 4096"},
 
-		"approver twice":    {terms(Terms{Approvers: []string{"ann", "ann"}}), "terms.approvers[1]", `"ann" is duplicated`},
+		"approver twice":    {terms(Terms{Approvers: []string{"ann", "Ann"}}), "terms.approvers[1]", `"Ann" is duplicated`},
 		"approver nobody":   {terms(Terms{Approvers: []string{""}}), "terms.approvers[0]", "is required"},
 		"approver unnamed":  {terms(Terms{Approvers: []string{"Human"}}), "terms.approvers[0]", `"Human" identifies nobody`},
 		"approver in space": {terms(Terms{Approvers: []string{"ann "}}), "terms.approvers[0]", "ends with a space: remove it"},

@@ -125,7 +125,7 @@ func (t Terms) Validate() error {
 		if event.Anonymous(who) {
 			return event.FieldErrorf(field, "%q identifies nobody: name people, as their API keys or a proxy do", who)
 		}
-		if slices.Contains(t.Approvers[:i], who) {
+		if slices.ContainsFunc(t.Approvers[:i], func(name string) bool { return strings.EqualFold(name, who) }) {
 			return event.FieldErrorf(field, "%q is duplicated and counts once: remove one", who)
 		}
 	}

@@ -128,7 +128,7 @@ func (h History) FindFor(c Call, t Terms) (Grant, bool) {
 		return Grant{}, false
 	}
 	for _, g := range h.grants {
-		if g.Covers(c) && (len(t.Approvers) == 0 || slices.Contains(t.Approvers, g.By)) {
+		if g.Covers(c) && t.MayApprove(g.By) {
 			return g, true
 		}
 	}

@@ -1,6 +1,8 @@
 package approval
 
 import (
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -75,6 +77,11 @@ const (
 // IsZero reports whether all terms have their zero value.
 func (t Terms) IsZero() bool {
 	return len(t.Approvers) == 0 && t.Quorum == 0 && t.Expires == 0 && t.Remind == 0 && t.OnExpiry == ""
+}
+
+// MayApprove reports whether a person is one of the approvers, ignoring case.
+func (t Terms) MayApprove(name string) bool {
+	return len(t.Approvers) == 0 || slices.ContainsFunc(t.Approvers, func(other string) bool { return strings.EqualFold(other, name) })
 }
 
 // Verdict is the decision of rules on a call.

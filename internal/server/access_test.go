@@ -209,6 +209,7 @@ func TestActors(t *testing.T) {
 		{"PATCH", "/v1/threads/t1", "body.by", object{"title": "x", "by": "eve"}},
 		{"POST", "/v1/threads/t1/approvals/c1", "body.by", object{"decision": "approve", "by": "eve"}},
 		{"DELETE", "/v1/threads/t1/grants/c1?by=eve", "query.by", nil},
+		{"DELETE", "/v1/threads/t1?by=eve", "query.by", nil},
 		{"POST", "/v1/threads/t1/tool-calls/c1/result", "body.by", object{"output": "x", "by": "eve"}},
 		{"POST", "/v1/threads/t1/events", "body.metadata.published_by", object{"type": "x", "metadata": object{"published_by": "eve"}}},
 		{"POST", "/v1/threads/t1/events", "body.payload.userId", object{"type": "user_query", "payload": object{"userId": "eve", "content": "x"}}},

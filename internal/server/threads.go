@@ -201,8 +201,13 @@ func parseThreadCursor(text string) (at time.Time, id string, ok bool) {
 	return time.UnixMicro(n).UTC(), id, ok && err == nil && signals.ValidateID("id", id) == nil
 }
 
-func (h *threadHandlers) closeThread(ctx context.Context, in *ThreadPath) (*struct{}, error) {
-	by, err := actor(ctx, "", "", byAPI)
+type closeInput struct {
+	ThreadPath
+	By string `query:"by" maxLength:"128" doc:"Who closes it; it is stored. Default: api"`
+}
+
+func (h *threadHandlers) closeThread(ctx context.Context, in *closeInput) (*struct{}, error) {
+	by, err := actor(ctx, "query.by", in.By, byAPI)
 	if err != nil {
 		return nil, err
 	}

@@ -111,8 +111,8 @@ type SubAgentApprovals struct {
 	Agents []string `json:"agents,omitempty"`
 }
 
-// SubAgentDecision is the payload of signal "subagent_decision". Approval is nil if the call no
-// longer waits although nobody decided.
+// SubAgentDecision is the payload of signal "subagent_decision". An Approval with Missing is a vote;
+// the call still waits. Approval is nil if the call no longer waits although nobody decided.
 type SubAgentDecision struct {
 	ThreadID   string          `json:"threadId"`
 	ToolCallID string          `json:"toolCallId"`

@@ -131,6 +131,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
 			t.record(now, recordid.Vote(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
+			t.thread.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 			return signals.DecideResult{Result: signals.DecideAccepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes
@@ -178,7 +179,7 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 // whether two votes without a name are those of two people.
 func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest) bool {
 	s := ds.thread
-	if len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by) {
+	if len(q.Approvers) > 0 && !slices.ContainsFunc(q.Approvers, func(name string) bool { return SamePerson(name, by) }) {
 		return false
 	}
 	if q.Quorum > 1 && event.Anonymous(by) {

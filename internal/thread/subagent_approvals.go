@@ -50,7 +50,7 @@ func (ch *Children) requestBytes() int {
 	return n
 }
 
-// ApplyDecision handles the notice that a call of a sub-agent no longer waits.
+// ApplyDecision handles the notice of a vote on a call of a sub-agent, or that it no longer waits.
 func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
 	s := ch.thread
 	sub := ch.find(d.ThreadID)
@@ -61,13 +61,25 @@ func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
 	if at < 0 {
 		return
 	}
+	if d.Approval != nil {
+		// The grant applies to the sub-agent's thread.
+		d.Approval.ThreadID = cmp.Or(d.Approval.ThreadID, d.ThreadID)
+	}
+	if d.Approval != nil && d.Approval.Missing > 0 {
+		q := &sub.Approvals[at]
+		if slices.ContainsFunc(q.Votes, func(v event.Vote) bool { return SamePerson(v.By, d.Approval.By) }) {
+			return
+		}
+		q.Votes = append(q.Votes, event.Vote{By: d.Approval.By, At: d.Approval.DecidedAt, Reason: d.Approval.Reason})
+		s.record(recordid.Vote(d.ToolCallID, d.Approval.Round, len(q.Votes)), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
+		s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
+		return
+	}
 	sub.Approvals = slices.Delete(sub.Approvals, at, at+1)
 	sub.forgetPassed(d.ToolCallID)
 	var decision event.Decision
 	if d.Approval != nil {
 		decision = d.Approval.Decision
-		// The grant applies to the sub-agent's thread.
-		d.Approval.ThreadID = cmp.Or(d.Approval.ThreadID, d.ThreadID)
 		s.record(recordid.Decision(d.ToolCallID, d.Approval.Round), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
 	}
 	s.Decisions.rememberSettled(d.ToolCallID, decision)

@@ -380,7 +380,7 @@ export class ThreadView extends HTMLElement {
 
   async #close() {
     if (!(await confirmed("Close the thread?", "It settles what is pending, and then accepts nothing more. It can still be read.", "Close it"))) return;
-    await act(null, () => client.request("DELETE", `/v1/threads/${encodeURIComponent(this.threadId)}`));
+    await act(null, async () => client.request("DELETE", `/v1/threads/${encodeURIComponent(this.threadId)}`, { query: { by: await person() } }));
   }
 
   /** @param {"json" | "markdown"} form */
