@@ -31,7 +31,7 @@ const (
 	RoleOperate Role = "operate"
 
 	// RoleSendAs allows posting messages whose sender type is agent, tool or system, which models
-	// trust in other ways than those of people.
+	// trust differently from messages of people.
 	RoleSendAs Role = "send-as"
 
 	// RoleAdmin allows everything, including the management of agents and API keys, which no other

@@ -1,8 +1,8 @@
 // Package event is the vocabulary of Threadmill: the events that a thread processes, the messages
 // and tool calls they carry, the records in the store, and the agent events that viewers receive.
 //
-// Besides the standard library, it imports internal/strictjson only, so every other package and any client can use it. JSON
-// names are camelCase; the fields of a tool call keep OpenAI's names.
+// It imports only the standard library and internal/strictjson, so every other package and any client
+// can use it. JSON names are camelCase; the fields of a tool call keep OpenAI's names.
 //
 // Three types are easily confused:
 //

@@ -22,7 +22,8 @@ var ErrUnavailable = errors.New("store is unavailable")
 // Unavailable returns err as an [ErrUnavailable] error with the same message.
 func Unavailable(err error) error { return &unavailableError{err: err} }
 
-// UnavailableBecause is [Unavailable] with a reason that tells nothing but what an operator must do.
+// UnavailableBecause is [Unavailable] with a reason, which may be shown to anybody: it contains no
+// details of the database.
 func UnavailableBecause(reason Reason, err error) error { return &unavailableError{reason, err} }
 
 // Reason is why a store is unavailable.

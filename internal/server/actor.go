@@ -48,8 +48,8 @@ func person(ctx context.Context, location, given string) (string, error) {
 	return name, nil
 }
 
-// identities keeps the names of principals and of agents apart: whoever had the name of an agent would
-// speak as that agent.
+// identities keeps the names of principals and of agents apart: a principal with the name of an agent
+// would speak as that agent.
 type identities struct {
 	namespace string
 	agents    *registry.Registry

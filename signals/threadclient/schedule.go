@@ -192,8 +192,9 @@ const (
 	MaxScheduleLimit     = 1000
 )
 
-// Schedules returns the schedules of the client's namespace, with the last run if that failed, ordered by id: at most limit, by
-// default [DefaultScheduleLimit]. They come from Temporal's visibility, which may lag by seconds.
+// Schedules returns the schedules of the client's namespace, ordered by id: at most limit, by default
+// [DefaultScheduleLimit]. Each has its last run if that failed. They come from Temporal's visibility,
+// which may lag by seconds.
 func (c *schedules) Schedules(ctx context.Context, limit int) ([]signals.ScheduleView, error) {
 	if limit == 0 {
 		limit = DefaultScheduleLimit
