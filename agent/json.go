@@ -20,9 +20,9 @@ type Definition struct {
 	Temperature      *float64          `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"Default: the provider's"`
 	MaxOutputTokens  int               `json:"maxOutputTokens,omitempty" minimum:"0" doc:"Of one reply. Default, and 0: the provider's"`
 	ReasoningEffort  string            `json:"reasoningEffort,omitempty" doc:"low, medium, high or a value of the provider. Default: the provider's"`
-	Tools            []string          `json:"tools,omitempty" maxItems:"256" doc:"The names of the tools that it may call. Default: none"`
+	Tools            []string          `json:"tools,omitempty" maxItems:"500" doc:"The names of the tools that it may call. Default: none"`
 	Approvals        map[string]Policy `json:"approvals,omitempty" doc:"never, always or deny by tool name; * is for all others. Default: as the tool declares"`
-	ApprovalRules    []RuleDefinition  `json:"approvalRules,omitempty" maxItems:"256" doc:"Look at the arguments of calls before approvals do. A rule that denies always wins"`
+	ApprovalRules    []RuleDefinition  `json:"approvalRules,omitempty" maxItems:"1000" doc:"Look at the arguments of calls before approvals do. A rule that denies always wins"`
 	ApprovalTerms    *TermsDefinition  `json:"approvalTerms,omitempty" doc:"How approvals are requested where a rule has no terms"`
 	OnWaiting        event.OnWaiting   `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a call of the agent waits for a decision or a client. Default: answer"`
 	WorkingDirectory string            `json:"workingDirectory,omitempty" doc:"Where its tools work; workingDirectory in a thread's metadata takes precedence"`
@@ -33,8 +33,8 @@ type Definition struct {
 // RuleDefinition is the JSON form of an [approval.Rule].
 type RuleDefinition struct {
 	Name   string           `json:"name,omitempty" required:"true" doc:"Shown to people, and stored with the rule's decisions; unique"`
-	Tools  []string         `json:"tools,omitzero" maxItems:"256" doc:"The tools whose calls it looks at. Default: all"`
-	Agents []string         `json:"agents,omitzero" maxItems:"256" doc:"The agents whose calls it looks at. Default: all"`
+	Tools  []string         `json:"tools,omitzero" maxItems:"1000" doc:"The tools whose calls it looks at. Default: all"`
+	Agents []string         `json:"agents,omitzero" maxItems:"1000" doc:"The agents whose calls it looks at. Default: all"`
 	When   string           `json:"when,omitempty" doc:"A CEL expression that is true for the calls to match. Default: all"`
 	Effect approval.Effect  `json:"effect,omitempty" required:"true" enum:"allow,ask,deny" doc:"What happens to a call that matches"`
 	Reason string           `json:"reason,omitempty" doc:"For the person who decides, or the model whose call is denied"`
@@ -43,7 +43,7 @@ type RuleDefinition struct {
 
 // TermsDefinition is the JSON form of [approval.Terms].
 type TermsDefinition struct {
-	Approvers []string          `json:"approvers,omitzero" maxItems:"256" doc:"The only people who may decide. Default: anybody"`
+	Approvers []string          `json:"approvers,omitzero" maxItems:"100" doc:"The only people who may decide. Default: anybody"`
 	Quorum    int               `json:"quorum,omitempty" minimum:"0" doc:"How many have to approve. Default: 1"`
 	Expires   string            `json:"expires,omitempty" doc:"After how long a request ends without a decision, such as 30m. Default: never"`
 	Remind    string            `json:"remind,omitempty" doc:"How often people are reminded until then, such as 10m. Default: never"`

@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Human is the default sender of decisions.
+// Human is the sender of decisions of [World.PublishToolResult], and over HTTP of messages without one.
 const Human = "human"
 
 // Senders that are neither agents nor people.

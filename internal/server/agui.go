@@ -49,7 +49,7 @@ type runMessage struct {
 }
 
 type resumeEntry struct {
-	InterruptID string        `json:"interruptId" doc:"The interrupt: the tool call"`
+	InterruptID string        `json:"interruptId" doc:"The interrupt's id, as its run gave it"`
 	Status      string        `json:"status" enum:"resolved,cancelled" doc:"cancelled denies"`
 	Payload     resumePayload `json:"payload,omitempty" doc:"The decision"`
 }
