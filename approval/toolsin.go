@@ -20,6 +20,12 @@ func ToolsIn(when string) []string {
 }
 
 func toolsIn(parsed *cel.Ast) []string {
+	own := ast.MatchDescendants(ast.NavigateAST(parsed.NativeRep()), func(e ast.NavigableExpr) bool {
+		return e.Kind() == ast.ComprehensionKind && (e.AsComprehension().IterVar() == "tool" || e.AsComprehension().IterVar2() == "tool")
+	})
+	if len(own) > 0 {
+		return nil // the name is that of a variable of the expression
+	}
 	var out []string
 	comparisons := ast.MatchDescendants(ast.NavigateAST(parsed.NativeRep()), func(e ast.NavigableExpr) bool {
 		return e.Kind() == ast.CallKind && slices.Contains([]string{operators.Equals, operators.NotEquals, operators.In}, e.AsCall().FunctionName())

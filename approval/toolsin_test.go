@@ -18,6 +18,7 @@ func TestToolsIn(t *testing.T) {
 		`"refund" != tool && true`:    {"refund"},
 		`tool in ["refund", "order"]`: {"refund", "order"},
 		`tool in args.tools`:          nil,
+		`args.tools.exists(tool, tool == "hammer")`:                                 nil,
 		`has(args.x) ? tool == agent : (tool == "a" || ["b"].exists(x, tool == x))`: {"a"},
 	} {
 		require.Equal(t, want, approval.ToolsIn(when), when)

@@ -99,7 +99,8 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 	t.watchTitle(ctx)
 	t.storeOverdue(ctx)
 	for {
-		_ = workflow.Await(ctx, t.hasWork)
+		// Hooks that decide ahead of a turn report to the next run of the workflow.
+		_ = workflow.Await(ctx, func() bool { return t.hasWork() || len(t.state.Turns.Deciding) > 0 && t.rollover(ctx) })
 		// A cancelled workflow closes the thread, even if there is work left.
 		switch cancelled := ctx.Err(); {
 		case cancelled != nil || t.state.Closing != nil:

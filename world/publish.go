@@ -130,6 +130,12 @@ func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.
 	return Published{MessageID: recordid.Decision(d.ToolCallID, d.Round), Result: got.Result, Missing: got.Missing}, nil
 }
 
+// SenderType returns the type with which messages of a sender are stored in a chat.
+func (w *World) SenderType(ctx context.Context, name, chatID string) (event.CreatedBy, error) {
+	by, err := w.sender(ctx, name, chatID)
+	return by.kind, err
+}
+
 // sender is the sender of a message with its kind.
 type sender struct {
 	id   string

@@ -190,7 +190,7 @@ func TestMemory(t *testing.T) {
 		srv := httptest.NewServer(guard.Limits{ResponseMemory: size}.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1")
 			_, _ = io.WriteString(w, large)
-			_, _ = io.WriteString(w, "more")
+			_, _ = io.WriteString(w, large[:32<<10])
 		})))
 		defer srv.Close()
 		res, err := http.Get(srv.URL)
@@ -198,6 +198,17 @@ func TestMemory(t *testing.T) {
 		defer res.Body.Close()
 		require.Equal(t, http.StatusServiceUnavailable, res.StatusCode)
 		require.Equal(t, "1", res.Header.Get("Retry-After"))
+	})
+	t.Run("no room, for the result of a change", func(t *testing.T) {
+		srv := httptest.NewServer(guard.Limits{ResponseMemory: 1}.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, "done")
+		})))
+		defer srv.Close()
+		res, err := http.Get(srv.URL)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		require.Equal(t, http.StatusAccepted, res.StatusCode)
 	})
 }
 

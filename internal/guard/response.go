@@ -16,6 +16,10 @@ const (
 	streamBytes = 4
 )
 
+// freeBytes are held without room. A request that has changed something has a small response, which must
+// not become an error: the client would do it again.
+const freeBytes = 16 << 10
+
 // timedWriter holds a response until it is complete or flushed. What it writes then has a deadline for
 // each part.
 type timedWriter struct {
@@ -26,6 +30,7 @@ type timedWriter struct {
 	body    *holder
 
 	status  int
+	size    int
 	chunks  [][]byte
 	held    *holder
 	direct  bool // it writes without holding anything
@@ -52,10 +57,12 @@ func (w *timedWriter) Write(data []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	if w.full || !w.held.reserve(w.ctx, len(data)) {
+	counted := max(w.size+len(data)-freeBytes, 0) - max(w.size-freeBytes, 0)
+	if w.full || counted > 0 && !w.held.reserve(w.ctx, counted) {
 		w.full = true
 		return 0, io.ErrShortWrite
 	}
+	w.size += len(data)
 	for rest := data; len(rest) > 0; {
 		last := len(w.chunks) - 1
 		if last < 0 || len(w.chunks[last]) == writeChunk {
@@ -105,9 +112,10 @@ func (w *timedWriter) drain() error {
 	if w.status != 0 {
 		w.ResponseWriter.WriteHeader(w.status)
 	}
+	// Clients that read slowly make room like those that do not read.
+	w.held.wait(true)
 	for len(w.chunks) > 0 {
 		chunk := w.chunks[0]
-		w.held.wait(true)
 		w.extend()
 		_, err := w.ResponseWriter.Write(chunk)
 		if err != nil {

@@ -95,6 +95,16 @@ func (r *Registry) Find(ctx context.Context, namespace, name string) (Entry, err
 	return checked(Entry{Agent: configured, Source: Configured}), nil
 }
 
+// Has reports whether an agent has this name. While the store is unavailable, it knows the configured
+// agents only.
+func (r *Registry) Has(ctx context.Context, namespace, name string) bool {
+	if kept, err := r.kept.Agent(ctx, namespace, name); err == nil && !kept.Deleted {
+		return true
+	}
+	_, err := r.base(ctx, namespace, name)
+	return err == nil
+}
+
 func (r *Registry) base(ctx context.Context, namespace, name string) (agent.Agent, error) {
 	if r.configured == nil {
 		return agent.Agent{}, fmt.Errorf("%w: %q; none is configured", agent.ErrUnknown, name)

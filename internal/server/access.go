@@ -16,7 +16,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/event"
 )
 
 // public is the role of routes without authentication. Their handlers may still ask for the
@@ -147,11 +146,10 @@ func (a *access) authenticate(r *http.Request, role auth.Role) (auth.Principal, 
 		// Readers do not speak, and administrators may resolve the conflict of names.
 		return p, nil
 	}
-	err = a.identities.validateKey(r.Context(), p.Name)
-	if is[*event.FieldError](err) {
-		err = &forbiddenError{who(p) + " cannot act, since an agent has its name: rename one of them"}
+	if a.identities.validateKey(r.Context(), p.Name) != nil {
+		return p, &forbiddenError{who(p) + " cannot act, since an agent has its name: rename one of them"}
 	}
-	return p, err
+	return p, nil
 }
 
 func who(p auth.Principal) string {

@@ -286,6 +286,14 @@ func TestSenderTypes(t *testing.T) {
 		w.call("POST", "/v1/schedules", schedule(sender), bearer("ann operate send-as")...).ok(t, http.StatusCreated)
 	}
 	require.Len(t, w.threads.posts, 4)
+	t.Run("an agent of the thread that is configured nowhere", func(t *testing.T) {
+		require.Equal(t, http.StatusCreated, w.call("POST", "/v1/threads", object{"id": "t2"}, bearer("ann post")...).status)
+		_, err := w.store.Append(w.ctx, store.Key{Namespace: "default", ThreadID: "t2"}, store.Batch{Thread: &store.ThreadUpdate{Agents: []string{"bob"}}})
+		require.NoError(t, err)
+		const path = "/v1/threads/t2/world/messages"
+		assert.Equal(t, []string{"body.sender"}, w.call("POST", path, object{"content": "x"}, bearer("bob post")...).problem(t, http.StatusForbidden))
+		w.call("POST", path, object{"content": "x"}, bearer("bob post send-as")...).ok(t, http.StatusAccepted)
+	})
 }
 
 // TestNamesOfKeysAndAgents: nobody has the name of an agent, whichever came first.

@@ -3,14 +3,12 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/registry"
@@ -58,14 +56,10 @@ type identities struct {
 
 // validateKey returns an error if an agent has the name of a new API key.
 func (i identities) validateKey(ctx context.Context, name string) error {
-	_, err := i.agents.Find(ctx, i.namespace, name)
-	switch {
-	case err == nil:
+	if i.agents.Has(ctx, i.namespace, name) {
 		return event.FieldErrorf("name", "%q is the name of an agent: choose another one", name)
-	case errors.Is(err, agent.ErrUnknown):
-		return nil
 	}
-	return err
+	return nil
 }
 
 // validateAgent returns an error if a valid API key has the name of an agent.

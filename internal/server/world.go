@@ -94,6 +94,13 @@ func (h *worldHandlers) publishMessage(ctx context.Context, in *worldMessageInpu
 		}
 	}
 	return h.publishWorld(ctx, in.ID, in.Body.Content, func(ctx context.Context) (world.Published, error) {
+		kind, err := h.world.SenderType(ctx, sender, in.ID)
+		if err == nil {
+			err = sendAs(ctx, "body.sender", kind)
+		}
+		if err != nil {
+			return world.Published{}, err
+		}
 		return h.world.Publish(ctx, world.NewMessage{
 			Content: in.Body.Content, Sender: sender, ChatID: in.ID, MessageID: in.Body.MessageID,
 		})

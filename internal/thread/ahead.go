@@ -29,7 +29,7 @@ func (ts *Turns) Ahead(q Queued, specs []hook.Spec) []hook.Spec {
 func (ts *Turns) BeginAhead(now time.Time, q Queued) *Turn {
 	s := ts.thread
 	root := q.root()
-	if joined := s.Inbox.cancels(q); joined != nil {
+	if joined := s.Inbox.cancels(q); joined != nil && q.mayJoin() {
 		q.Item.TraceID, root = joined.Item.TraceID, joined.root()
 	}
 	s.Inbox.recordItemIn(now, root, &q)

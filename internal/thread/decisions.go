@@ -210,14 +210,15 @@ func plain(raw json.RawMessage) string {
 }
 
 // IsEarly reports whether a decision may arrive before its call: people see an approval request as
-// soon as the reply is stored, before the thread receives the reply.
+// soon as the reply is stored, before the thread receives the reply. No reply is stored during an outage
+// of the model.
 func (ds *Decisions) IsEarly(toolCallID string) bool {
 	s := ds.thread
 	if s.Turns.Current == nil || s.Turns.Current.Interrupted != nil || ds.knows(toolCallID) {
 		return false
 	}
 	return slices.ContainsFunc(s.Turns.Current.Runs, func(r *AgentRun) bool {
-		return r.Phase == PhaseModel || r.hasReply()
+		return r.Phase == PhaseModel && r.Outage == nil || r.hasReply()
 	})
 }
 

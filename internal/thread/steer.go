@@ -161,5 +161,10 @@ func (in *Inbox) joinsTurn(q Queued) bool {
 		// The message is for the waiting turn, not for the event that is handled meanwhile.
 		return false
 	}
-	return q.OnBusy == signals.OnBusySteer && !s.Turns.decidesOn(&q) && q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil && !q.Unloaded
+	return q.OnBusy == signals.OnBusySteer && !s.Turns.decidesOn(&q) && q.mayJoin() && !q.Unloaded
+}
+
+// mayJoin reports whether the item is a message that can join another turn.
+func (q *Queued) mayJoin() bool {
+	return q.Item.Type == event.TypeMessage && len(q.Agents) == 0 && q.Tools == nil
 }

@@ -236,7 +236,11 @@ func (in *Inbox) busy(p signals.Post) bool {
 // nextPassingWaiting returns the index of the next item to process while turns wait for people, or
 // -1.
 func (in *Inbox) nextPassingWaiting() int {
-	return in.best(in.mayPassWaiting)
+	if next := in.best(in.mayPassWaiting); next >= 0 {
+		return next
+	}
+	// A message that hooks decide on, perhaps for days, holds up other messages only.
+	return in.best((*Queued).isEnv)
 }
 
 // best returns the index of the oldest item with the highest priority that may be processed, or -1.
