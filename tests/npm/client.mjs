@@ -46,11 +46,11 @@ for (const content of ['use note {"text":"a"}\nthen\nthink so\ncount 1000 every 
   assert.equal(turn.status, "completed");
 }
 await whole.request("DELETE", "/v1/threads/cuts");
+const [all, cut] = await Promise.all(views); // which end when it is closed
 const late = [];
 const end = await whole.eventsBefore("cuts", {});
-await whole.watch("cuts", { lastEventId: end.lastEventId, onEvent: assert.fail, onState: (state) => late.push(state) });
+await whole.watch("cuts", { lastEventId: end.lastEventId, onEvent: (event) => late.push(event.type), onState: (state) => late.push(state) });
 assert.deepEqual(late, ["connecting", "closed"], "a closed thread is not asked again");
-const [all, cut] = await Promise.all(views);
 assert.ok(cuts > 50, `${cuts} cuts`);
 assert.match(JSON.stringify(all), /998 999 1000/);
 assert.deepEqual(cut, all);
