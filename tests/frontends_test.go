@@ -95,6 +95,7 @@ func TestReactExample(t *testing.T) {
 
 	second := b.open(evaluate[string](p, "location.href"))
 	second.sees(".message:last-of-type", "no more eggs")
+	second.sees("h1", "live")
 	p.enter("form input", "@planner count 10000 every 20ms")
 	p.sees(".message:last-of-type .text", "5 6 7")
 	second.sees(".message:last-of-type .text", "5 6 7")

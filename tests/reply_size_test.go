@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"runtime"
+	"runtime/debug"
 	"runtime/metrics"
 	"strings"
 	"testing"
@@ -15,16 +17,21 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
-// maxHeap is the maximum memory, in bytes, of the live and dead objects of the test process, which is server and
-// provider as well.
+// maxHeap is the maximum memory, in bytes, by which the live and dead objects of the test process grow. It is
+// server and provider as well.
 const maxHeap = 1 << 30
 
-// heapPeak measures the heap until the function that it returns is called, which returns the maximum.
+// heapPeak measures the heap until the function that it returns is called, which returns its maximal growth.
 func heapPeak() func() uint64 {
+	// Objects of other tests must not keep this test's dead ones alive.
+	percent := debug.SetGCPercent(10)
+	runtime.GC()
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	base := sample[0].Value.Uint64()
 	stop, peak := make(chan struct{}), make(chan uint64)
 	go func() {
 		var most uint64
-		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for {
@@ -40,7 +47,8 @@ func heapPeak() func() uint64 {
 	}()
 	return func() uint64 {
 		close(stop)
-		return <-peak
+		debug.SetGCPercent(percent)
+		return max(<-peak, base) - base
 	}
 }
 

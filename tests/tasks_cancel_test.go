@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -177,8 +178,10 @@ func TestTooManyTasks(t *testing.T) {
 	t.Parallel()
 	w := openTasks(t, harness.Options{}, handsOver("order", tool.Background(), tool.Idempotent(0)))
 	id := w.Open()
-	out := say(w, id, strings.TrimSpace(strings.Repeat("use order {}\n", maxTasks+1)))
-	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	for _, n := range []int{agent.DefaultMaxToolCalls, maxTasks + 1 - agent.DefaultMaxToolCalls} {
+		out := say(w, id, strings.TrimSpace(strings.Repeat("use order {}\n", n)))
+		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	}
 	tasks := tasksOf(w, id)
 	require.Len(t, tasks, maxTasks)
 	refused := slices.DeleteFunc(w.Messages(id), func(m event.Message) bool { return !m.IsError })

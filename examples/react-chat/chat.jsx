@@ -22,13 +22,16 @@ async function get(path) {
   return response.json();
 }
 
-/** Shows what others write: useChat itself follows only what this tab has sent. */
+/** Shows what others write: useChat itself follows only what this tab has sent. Returns whether it does so now. */
 function useFollow({ messages, setMessages, resumeStream }, busy) {
   const [others, setOthers] = useState(0);
+  const [live, setLive] = useState(false);
   const known = useRef(new Set());
   known.current = new Set(messages.map((m) => m.id));
   useEffect(() => {
     const events = new EventSource(`${api}/threads/${id}/events?from=now`); // reconnects by itself
+    events.onopen = () => setLive(true);
+    events.onerror = () => setLive(false);
     events.onmessage = ({ data }) => {
       const { type, message } = JSON.parse(data);
       if (type === "message" && message.senderType === "user" && !known.current.has(message.id)) setOthers((n) => n + 1);
@@ -43,6 +46,7 @@ function useFollow({ messages, setMessages, resumeStream }, busy) {
       resumeStream();
     });
   }, [others, busy]);
+  return live;
 }
 
 function Chat({ agents, initial }) {
@@ -60,7 +64,7 @@ function Chat({ agents, initial }) {
   });
   const { messages, sendMessage, regenerate, addToolApprovalResponse, status, error } = chat;
   const busy = status === "submitted" || status === "streaming";
-  useFollow(chat, busy);
+  const live = useFollow(chat, busy);
 
   function send(event) {
     event.preventDefault();
@@ -71,7 +75,7 @@ function Chat({ agents, initial }) {
 
   return (
     <>
-      <h1>Threadmill and React</h1>
+      <h1>Threadmill and React {live && <small>live</small>}</h1>
       <p className="note">With {agents.join(" and ")}. Address one of them with @name.</p>
       {messages.map((message) => (
         <section key={message.id} className="message" data-role={message.role}>
