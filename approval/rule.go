@@ -2,7 +2,6 @@ package approval
 
 import (
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -79,9 +78,9 @@ func (t Terms) IsZero() bool {
 	return len(t.Approvers) == 0 && t.Quorum == 0 && t.Expires == 0 && t.Remind == 0 && t.OnExpiry == ""
 }
 
-// MayApprove reports whether a person is one of the approvers, ignoring case.
+// MayApprove reports whether a person is one of the approvers, by the exact name.
 func (t Terms) MayApprove(name string) bool {
-	return len(t.Approvers) == 0 || slices.ContainsFunc(t.Approvers, func(other string) bool { return strings.EqualFold(other, name) })
+	return len(t.Approvers) == 0 || slices.Contains(t.Approvers, name)
 }
 
 // Verdict is the decision of rules on a call.

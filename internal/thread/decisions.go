@@ -179,7 +179,7 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 // whether two votes without a name are those of two people.
 func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest) bool {
 	s := ds.thread
-	if len(q.Approvers) > 0 && !slices.ContainsFunc(q.Approvers, func(name string) bool { return SamePerson(name, by) }) {
+	if len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by) {
 		return false
 	}
 	if q.Quorum > 1 && event.Anonymous(by) {

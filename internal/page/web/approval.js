@@ -134,7 +134,7 @@ export class ApprovalCard extends HTMLElement {
     }, label, h("kbd", { "aria-hidden": "true" }, key));
     const focused = /** @type {HTMLElement | null} */ (this.place.querySelector("button:focus"))?.dataset.key;
     if (!may("approve")) return fill(this.place, h("p", { class: "hint" }, "Your key does not allow you to decide."));
-    if (me !== "" && request.approvers && !request.approvers.some((one) => samePerson(one, me))) {
+    if (me !== "" && request.approvers && !request.approvers.includes(me)) {
       return fill(this.place, h("p", { class: "hint" }, `Only ${request.approvers.join(", ")} may decide.`));
     }
     fill(this.place,
