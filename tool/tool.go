@@ -95,6 +95,9 @@ type Call struct {
 	// Exec contains the trace id and the cancellation signal.
 	Exec event.ExecutionContext
 
+	// Input contains a person's answers, if the call has returned [InputRequired] before.
+	Input *Input
+
 	// Progress shows data, any value that can be marshalled to JSON, to viewers. It never blocks
 	// for long, and the data is not stored. It is never nil when Threadmill calls the tool.
 	Progress func(data any)
