@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/hook"
@@ -16,6 +18,9 @@ import (
 // come at run time.
 func (cfg *Config) known(tools *tool.Set, hooks *hook.Set) names.Known {
 	var out names.Known
+	if cfg.Models != nil {
+		out.Fallbacks = append([]string{}, slices.Sorted(maps.Keys(cfg.Fallbacks))...)
+	}
 	if !cfg.ToolsElsewhere {
 		out.Tools, out.Processors = append(builtin.Names(), tools.Names()...), hooks.Processors()
 	}

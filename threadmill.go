@@ -61,7 +61,11 @@ type Config struct {
 	// Models are the model providers, by the name before the slash in an agent's model.
 	Models map[string]llm.Provider
 
-	// TitleModel, "provider/model", generates titles of 3 to 6 words for idle threads without one.
+	// Fallbacks are chains of models, by names without a slash that an agent or TitleModel may name
+	// instead of a model. If a model of the chain fails, the next one is called: see [llm.Fallback].
+	Fallbacks map[string]llm.Fallback
+
+	// TitleModel, "provider/model" or the name of a chain, generates titles of 3 to 6 words for idle threads without one.
 	// Default: no titles.
 	TitleModel string
 
@@ -138,6 +142,10 @@ type Config struct {
 	// ModelRetries are the retry policies of model calls, by the names of Models. Default: retry
 	// for 2 hours, see [llm.Retry].
 	ModelRetries map[string]llm.Retry
+
+	// ModelLimits limit the calls of providers, by the names of Models, by all workers together. The
+	// calls then run on a task queue of their own, see docs/models.md. Default: no limits.
+	ModelLimits map[string]llm.Limits
 
 	// StopTimeout is the time that a stopping worker waits for running steps. Another worker
 	// retries unfinished steps. Default 10 seconds.
@@ -220,7 +228,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	r.activities, err = activities.New(activities.Config{
-		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, Hooks: hooks, Rules: rules,
+		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, Hooks: hooks, Rules: rules,
 		ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
@@ -239,7 +247,7 @@ func New(cfg Config) (*Runtime, error) {
 	r.closeStreams = closeStreams
 	r.handler, err = server.New(server.Config{
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(),
-		Authenticator: cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)),
+		Authenticator: cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: known.Fallbacks,
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: rules,
 	})

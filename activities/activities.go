@@ -34,6 +34,9 @@ type Config struct {
 	// Models maps provider names, the part before the slash in an agent's model, to providers.
 	Models map[string]llm.Provider
 
+	// Fallbacks are chains of models, by names that agents use as their model.
+	Fallbacks map[string]llm.Fallback
+
 	// Tools are all tools. An agent uses those that it names.
 	Tools *tool.Set
 
@@ -56,6 +59,12 @@ type Config struct {
 	// ModelRetries maps the names of Models to the retry policies of failed calls. Default: see
 	// [llm.Retry].
 	ModelRetries map[string]llm.Retry
+
+	// ModelQueues are the task queues of limited providers, by the names of Models. A call of such a
+	// provider returns the queue if it arrives on another one. Used is told the tokens of each
+	// successful call. Default: no limits.
+	ModelQueues map[string]string
+	Used        func(provider string, tokens int)
 
 	// StopTimeout is how long a step continues when its worker stops; then the step fails, and
 	// another worker retries it. The worker must wait slightly longer. Default 10 seconds.
@@ -85,6 +94,9 @@ type Activities struct {
 	log   *slog.Logger
 	grace time.Duration
 
+	// down are the models of fallback chains that have just failed.
+	down breaker
+
 	// missing are the tools of agents that were logged as missing.
 	missing sync.Map
 }
@@ -111,10 +123,8 @@ func New(cfg Config) (*Activities, error) {
 			return nil, fmt.Errorf("activities: Config.ModelRetries[%q].%w", name, err)
 		}
 	}
-	if cfg.TitleModel != "" {
-		if _, _, err := titleModel(cfg.TitleModel, cfg.Models); err != nil {
-			return nil, fmt.Errorf("activities: %w", err)
-		}
+	if err := cfg.checkModels(); err != nil {
+		return nil, fmt.Errorf("activities: %w", err)
 	}
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = DefaultStopTimeout

@@ -51,28 +51,19 @@ func (a *Activities) callModel(ctx context.Context, in thread.ModelStep) (thread
 	if reply, ok, err := call.stored(ctx); ok || err != nil {
 		return reply, err
 	}
-	provider, model, err := a.provider(who)
+	call.choose()
+	if route := a.route(ctx, call.agent.Model); route != nil {
+		return thread.ModelReply{Route: route}, nil
+	}
+	provider, model, err := a.cfg.provider(call.agent.Model)
 	if err != nil {
-		return thread.ModelReply{}, configError(err)
+		return thread.ModelReply{}, configError(fmt.Errorf("agent %q: %w", who.Name, err))
 	}
 	req, err := call.request(ctx, model)
 	if err != nil {
 		return thread.ModelReply{}, err
 	}
 	return call.generate(ctx, provider, req)
-}
-
-// provider returns the provider of an agent's model, and the model's name without the provider.
-func (a *Activities) provider(who agent.Agent) (llm.Provider, string, error) {
-	name, model, ok := strings.Cut(who.Model, "/")
-	if !ok {
-		return nil, "", fmt.Errorf(`agent %q: model %q must be "provider/model"`, who.Name, who.Model)
-	}
-	p, ok := a.cfg.Models[name]
-	if !ok {
-		return nil, "", fmt.Errorf("agent %q: model %q needs a provider %q, which is not configured", who.Name, who.Model, name)
-	}
-	return p, model, nil
 }
 
 // modelCall is one model call.
@@ -97,11 +88,27 @@ type modelCall struct {
 	thought, text strings.Builder
 	begun         bool
 
+	// choices are the models that may make the call, and failed those that have failed or are
+	// skipped.
+	choices choices
+	failed  []event.FailedModel
+
 	// planner plans the calls of the reply.
 	planner *planner
 
 	// parent shows the reply to viewers of the parent thread, for a sub-agent.
 	parent *parentViewers
+}
+
+// choose chooses the model of the call.
+func (c *modelCall) choose() {
+	next := ""
+	if c.in.Outage != nil {
+		next, c.failed = c.in.Outage.Next, c.in.Outage.Failed
+	}
+	c.choices = c.a.choose(c.agent.Model, next, c.in.Route)
+	c.agent.Model = c.choices.model()
+	c.failed = failures(c.failed, c.choices.skipped...)
 }
 
 // stored returns the reply if it is already stored: an earlier attempt made this call, and its
@@ -311,7 +318,11 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 	step := a.begin(ctx, c.in.Thread, c.in.TraceID, c.agent.Limits.ModelTimeout)
 	defer step.done()
 	size, limit := 0, req.MaxReplyBytes
+	began := step.within(c.choices.firstToken())
 	res, err := c.safely(step.ctx, provider, req, func(d llm.Delta) {
+		if began(); d == (llm.Delta{}) {
+			return
+		}
 		if size += len(d.Text) + len(d.Thought); size <= limit {
 			c.show(ctx, d)
 			return
@@ -321,21 +332,28 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 	cause := context.Cause(step.ctx)
 	switch {
 	case errors.Is(cause, errTooLarge), err == nil && replyBytes(res) > limit:
-		return c.failed(ctx, llm.NewReplyTooLarge(c.agent.Model, "the reply", limit))
+		return c.fail(ctx, llm.NewReplyTooLarge(c.agent.Model, "the reply", limit))
 	case err == nil:
+		c.a.down.answered(c.agent.Model)
+		c.a.used(c.agent.Model, res.Usage)
 		return c.keep(ctx, res, false)
+	case errors.Is(cause, errSlow):
+		return c.fail(ctx, &llm.Error{
+			Provider: c.agent.Model, Retryable: true, Slow: true, Cause: err,
+			Message: fmt.Sprintf("no part of the reply within %s (firstToken of the chain)", c.choices.firstToken()),
+		})
 	case errors.Is(cause, errInterrupted):
 		res.ToolCalls = nil
 		return c.keep(ctx, res, true)
 	case errors.Is(cause, errTimeout):
-		return c.failed(ctx, &llm.Error{
+		return c.fail(ctx, &llm.Error{
 			Provider: c.agent.Model, Retryable: true, Cause: err,
 			Message: fmt.Sprintf("no complete reply within %s (limits.modelTimeout of agent %s)", c.agent.Limits.ModelTimeout, c.agent.Name),
 		})
 	case cause != nil:
 		return thread.ModelReply{}, temporal.NewApplicationErrorWithCause("The worker stopped during the model call; the step is retried.", thread.ErrTypeRetry, cause)
 	}
-	return c.failed(ctx, err)
+	return c.fail(ctx, err)
 }
 
 // replyBytes returns the size of a reply.
@@ -429,7 +447,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 	out := []event.Record{record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
 		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
 		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw, Opaque: res.Opaque,
-		RejectedCalls: over.rejected,
+		RejectedCalls: over.rejected, Failed: c.failed,
 	}), record(c.saw.Prompt, event.TypePrompt, c.common)}
 	final := event.Final{Agent: c.agent.Name}
 	hold := c.in.Gated

@@ -2,11 +2,12 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
@@ -42,19 +43,18 @@ func (c *modelCall) retryPolicy(classified bool) llm.Retry {
 	return r
 }
 
-// failed decides how to retry a failed call: soon by Temporal, later by the thread, or not at all.
-// Viewers are notified.
-func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, error) {
-	var e *llm.Error
-	classified := errors.As(err, &e)
-	policy := c.retryPolicy(classified)
+// fail decides how to continue after a failed call: with the next model of the chain, soon by
+// Temporal, later by the thread, or not at all. Viewers are notified.
+func (c *modelCall) fail(ctx context.Context, err error) (thread.ModelReply, error) {
+	e := asError(err)
+	policy := c.retryPolicy(e != nil)
 	now, since, delay := time.Now(), time.Time{}, policy.Delay(c.attempt)
 	message, cause := thread.Why(err.Error()), err
 	if message != err.Error() {
 		cause = nil // history would contain all of it
 	}
 	outage := event.Retry{Attempts: c.attempt, Error: message}
-	if classified {
+	if e != nil {
 		outage.Class, delay = e.Class(), max(delay, e.RetryAfter)
 	}
 	if c.in.Outage != nil {
@@ -65,11 +65,26 @@ func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, e
 			since = since.Add(-policy.Delay(n))
 		}
 	}
+	chained, attempts := false, c.attempt
+	if len(c.choices.models) > 1 {
+		here := int(activity.GetInfo(ctx).Attempt)
+		outage.Failed = failures(c.failed, event.FailedModel{Model: c.agent.Model, Attempts: here, Class: outage.Class, Error: message})
+		attempts = outage.Failed[slices.IndexFunc(outage.Failed, func(f event.FailedModel) bool { return f.Model == c.agent.Model })].Attempts
+		if e != nil {
+			chained = c.choices.triggers(e, max(policy.Delay(here), e.RetryAfter))
+		}
+	}
+	if chained {
+		c.a.fell(c.choices, e, message)
+		if outage.Next = c.choices.next(); outage.Next != "" {
+			delay = 0
+		}
+	}
 	outage.Since, outage.NextAttemptAt = since.UTC(), now.Add(delay).UTC()
-	retry := (!classified || e.Retryable) && (policy.MaxAttempts == 0 || c.attempt < policy.MaxAttempts) &&
+	retry := outage.Next != "" || (e == nil || e.Retryable) && (policy.MaxAttempts == 0 || attempts < policy.MaxAttempts) &&
 		outage.NextAttemptAt.Sub(since) <= policy.For
 	c.a.log.Warn("model call failed", "thread", c.in.Thread.ThreadID, "agent", c.agent.Name, "event", c.in.EventID,
-		"traceId", c.in.TraceID, "attempt", c.attempt, "retryable", retry, "error", message)
+		"traceId", c.in.TraceID, "model", c.agent.Model, "attempt", c.attempt, "retryable", retry, "next", outage.Next, "error", message)
 	if !retry {
 		if c.attempt > 1 {
 			message = fmt.Sprintf("%s (gave up after %d attempts)", message, c.attempt)
@@ -78,7 +93,11 @@ func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, e
 			temporal.ApplicationErrorOptions{Cause: cause, NonRetryable: true})
 	}
 	c.showRetry(ctx, outage)
-	if delay > soon {
+	if outage.Next != "" && !c.in.Quiet {
+		// The next model may have to wait for its turn.
+		c.reset(ctx)
+	}
+	if chained || delay > soon {
 		return thread.ModelReply{Outage: &outage}, nil
 	}
 	return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, thread.ModelErrorType(outage.Class),
@@ -86,11 +105,12 @@ func (c *modelCall) failed(ctx context.Context, err error) (thread.ModelReply, e
 }
 
 func (c *modelCall) showRetry(ctx context.Context, o event.Retry) {
+	detail := fmt.Sprintf("%s (attempt %d, the next at %s)", o.Error, o.Attempts, o.NextAttemptAt.Format("15:04:05Z"))
+	if o.Next != "" {
+		detail = fmt.Sprintf("%s failed (%s); %s is called instead", c.agent.Model, o.Error, o.Next)
+	}
 	c.a.publish(ctx, c.in.Thread, stream.Entry{After: c.head, TraceID: c.in.TraceID, Event: &event.AgentEvent{
 		Type: event.EventStatus, EventID: c.eventID(), Agent: c.agent.Name,
-		Status: &event.StatusChange{
-			Status: event.StatusRetrying, Detail: fmt.Sprintf("%s (attempt %d, the next at %s)", o.Error, o.Attempts, o.NextAttemptAt.Format("15:04:05Z")),
-			Retry: &o,
-		},
+		Status: &event.StatusChange{Status: event.StatusRetrying, Detail: detail, Retry: &o},
 	}})
 }

@@ -20,6 +20,8 @@ var (
 	errShutdown = errors.New("the worker is shutting down")
 	// errTimeout is the cause when the step exceeds its own time limit.
 	errTimeout = errors.New("time limit reached")
+	// errSlow is the cause when no part of a model's reply arrives in time.
+	errSlow = errors.New("no part of the reply in time")
 	// errTooLarge is the cause when a model's reply exceeds its limit.
 	errTooLarge = errors.New("the reply is too large")
 )
@@ -54,6 +56,15 @@ func (a *Activities) begin(ctx context.Context, ref thread.Ref, traceID string, 
 		stopListening()
 		cancel(nil)
 	}}
+}
+
+// within cancels the step unless began is called within limit. 0 = no limit.
+func (s *step) within(limit time.Duration) (began func()) {
+	if limit == 0 {
+		return func() {}
+	}
+	late := time.AfterFunc(limit, func() { s.cancel(errSlow) })
+	return func() { late.Stop() }
 }
 
 func (a *Activities) watch(ctx context.Context, cancel context.CancelCauseFunc, timeout time.Duration, ended <-chan struct{}) {

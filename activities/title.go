@@ -47,7 +47,7 @@ func (a *Activities) titleThread(ctx context.Context, in thread.TitleStep) (thre
 	if err != nil {
 		return thread.TitleReply{}, err
 	}
-	if out.Title == "" {
+	if out.Title == "" && out.Route == nil {
 		out.Title = plainTitle(statements)
 	}
 	if out.Title == "" {
@@ -99,7 +99,11 @@ func isStatement(m event.Message) bool {
 // askForTitle calls the model. There is no title if the call fails or returns nothing usable. An
 // error means that another worker must retry the step.
 func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, statements []statement) (thread.TitleReply, error) {
-	provider, model, err := titleModel(a.cfg.TitleModel, a.cfg.Models)
+	c := a.choose(a.cfg.TitleModel, "", in.Route)
+	if route := a.route(ctx, c.model()); route != nil {
+		return thread.TitleReply{Route: route}, nil
+	}
+	provider, model, err := a.cfg.provider(c.model())
 	if err != nil {
 		// This worker's configuration differs from that of the worker that requested the title.
 		a.log.WarnContext(ctx, "generating a title failed", "thread", in.Thread.ThreadID, "error", err)
@@ -114,10 +118,25 @@ func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, state
 	case errors.Is(context.Cause(step.ctx), errShutdown):
 		return thread.TitleReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while it generated a title; the step is retried.", thread.ErrTypeRetry, errShutdown)
 	case err != nil:
-		a.log.WarnContext(ctx, "generating a title failed", "thread", in.Thread.ThreadID, "model", a.cfg.TitleModel, "error", err)
-		return thread.TitleReply{}, nil
+		a.log.WarnContext(ctx, "generating a title failed", "thread", in.Thread.ThreadID, "model", c.model(), "error", err)
+		return a.titleByNext(c, err), nil
 	}
+	a.used(c.model(), res.Usage)
 	return thread.TitleReply{Title: modelTitle(res.Content), Usage: res.Usage}, nil
+}
+
+// titleByNext returns the route to the next model of the chain, if there is one for such a failure.
+func (a *Activities) titleByNext(c choices, err error) thread.TitleReply {
+	e := asError(err)
+	if e == nil || !c.triggers(e, maxDown) {
+		return thread.TitleReply{}
+	}
+	a.fell(c, e, thread.Why(err.Error()))
+	next := c.next()
+	if next == "" {
+		return thread.TitleReply{}
+	}
+	return thread.TitleReply{Route: &thread.Route{Model: next, TaskQueue: a.modelQueue(next)}}
 }
 
 // generateWhole calls a model without streaming. A driver that panics has failed.
@@ -160,17 +179,4 @@ func (a *Activities) keepTitle(ctx context.Context, in thread.TitleStep, out thr
 		return thread.TitleReply{}, err
 	}
 	return out, nil
-}
-
-// titleModel returns the provider and the name of the model for titles.
-func titleModel(name string, models map[string]llm.Provider) (llm.Provider, string, error) {
-	prefix, model, ok := strings.Cut(name, "/")
-	if !ok || prefix == "" || model == "" {
-		return nil, "", fmt.Errorf(`Config.TitleModel is %q, must be "provider/model", such as "openai/gpt-4.1-mini"`, name)
-	}
-	p, ok := models[prefix]
-	if !ok {
-		return nil, "", fmt.Errorf("Config.TitleModel is %q, which needs a provider %q: add it to Config.Models, or leave TitleModel empty", name, prefix)
-	}
-	return p, model, nil
 }

@@ -17,6 +17,7 @@ const (
 	maxMaxOutputTokens = 10_000_000
 	maxMaxSteps        = 1000
 	maxModelTimeout    = time.Hour
+	maxModel           = 256 // bytes
 	maxContextMessages = 100_000
 	maxMaxToolCalls    = 256
 	minMaxReplyBytes   = 1 << 10
@@ -29,7 +30,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 // Validate reports the first invalid field, as a [*event.FieldError] with its place:
 // limits.maxSteps, approvalRules[1].when.
 func (a Agent) Validate() error {
-	provider, model, _ := strings.Cut(a.Model, "/")
+	provider, model, slash := strings.Cut(a.Model, "/")
 	switch {
 	case a.Name == "":
 		return event.FieldErrorf("name", "is required")
@@ -37,8 +38,8 @@ func (a Agent) Validate() error {
 		return event.FieldErrorf("name", "%q must be 1 to 64 letters, digits, - and _, beginning with a letter or digit", a.Name)
 	case a.Model == "":
 		return event.FieldErrorf("model", `is required, as "provider/model"`)
-	case provider == "" || model == "":
-		return event.FieldErrorf("model", `%.128q is not of the form "provider/model"`, a.Model)
+	case slash && (provider == "" || model == ""), len(a.Model) > maxModel:
+		return event.FieldErrorf("model", `%.128q is neither of the form "provider/model" nor the name of a fallback chain`, a.Model)
 	case a.Temperature != nil && !(*a.Temperature >= 0 && *a.Temperature <= maxTemperature):
 		return event.FieldErrorf("temperature", "is %g, must be 0 to %d", *a.Temperature, maxTemperature)
 	case a.MaxOutputTokens < 0 || a.MaxOutputTokens > maxMaxOutputTokens:

@@ -177,8 +177,24 @@ type LLMCall struct {
 	// They do not run, and have errors as their results.
 	RejectedCalls int `json:"rejectedCalls,omitempty"`
 
+	// Failed are the models of a fallback chain that were to reply before this one.
+	Failed []FailedModel `json:"failed,omitempty"`
+
 	// Opaque are the parts of the reply that only its model can read.
 	Opaque *Opaque `json:"opaque,omitempty"`
+}
+
+// FailedModel is a model of a fallback chain that failed, so that another one was called.
+type FailedModel struct {
+	Model string `json:"model" doc:"The model, after the name of its provider"`
+
+	// Attempts is the number of failed attempts of this call. Zero = the model was skipped, since it
+	// had failed for another call.
+	Attempts int `json:"attempts,omitempty" doc:"How many attempts of this call failed. Missing: the model was skipped, since it had just failed for another call"`
+
+	// Class and Error are those of the last failure.
+	Class string `json:"class,omitempty" enum:"rate_limit,server_error,unreachable,slow" doc:"The kind of the last failure"`
+	Error string `json:"error,omitempty" doc:"The last failure, for people"`
 }
 
 // Opaque are parts of a reply that only the model that wrote it can read, such as the signatures of
@@ -284,12 +300,17 @@ type Retry struct {
 	Attempts int       `json:"attempts" doc:"How many attempts have failed"`
 	Since    time.Time `json:"since" doc:"When the first attempt failed"`
 
-	// Class is the class of the last failure: rate_limit, server_error or unreachable, or empty.
-	// Error describes it for people.
-	Class string `json:"class,omitempty" enum:"rate_limit,server_error,unreachable" doc:"The kind of the last failure, if it is known"`
+	// Class is the class of the last failure: rate_limit, server_error, unreachable or slow, or
+	// empty. Error describes it for people.
+	Class string `json:"class,omitempty" enum:"rate_limit,server_error,unreachable,slow" doc:"The kind of the last failure, if it is known"`
 	Error string `json:"error,omitempty" doc:"The last failure, for people"`
 
 	NextAttemptAt time.Time `json:"nextAttemptAt" doc:"When the next attempt starts"`
+
+	// Next is the model of the next attempt, if the last failure makes a fallback chain go on to
+	// it. Failed are the models of the chain that have failed so far.
+	Next   string        `json:"next,omitempty" doc:"The model of the next attempt, if a fallback chain goes on to another one"`
+	Failed []FailedModel `json:"failed,omitempty" doc:"The models of the fallback chain that have failed"`
 }
 
 // The values of [StatusChange.Status].

@@ -84,7 +84,8 @@ type Tool struct {
 	Parameters json.RawMessage `json:"parameters" doc:"The JSON Schema of the arguments"`
 }
 
-// Delta is a piece of a response: either text or reasoning.
+// Delta is a piece of a response: either text or reasoning. An empty one reports that the response
+// has begun otherwise, such as with a tool call.
 type Delta struct {
 	Text    string
 	Thought string
@@ -139,6 +140,9 @@ type Error struct {
 
 	// ContextOverflow reports that the request does not fit into the model's context.
 	ContextOverflow bool
+
+	// Slow reports that no part of the reply has arrived within [Fallback].FirstToken.
+	Slow bool
 
 	// Retryable reports whether a retry of the same call may succeed.
 	Retryable bool

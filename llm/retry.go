@@ -91,6 +91,8 @@ const (
 	ClassServerError   = "server_error"
 	// ClassUnreachable: there is no response, or it broke off.
 	ClassUnreachable = "unreachable"
+	// ClassSlow: no part of the response has arrived in time: see [Fallback].FirstToken.
+	ClassSlow = "slow"
 	// ClassRefused: the provider rejects the request, or the model refuses to answer.
 	ClassRefused = "refused"
 )
@@ -102,6 +104,8 @@ func (e *Error) Class() string {
 		return ClassContextOverflow
 	case e.Code == CodeReplyTooLarge:
 		return ClassReplyTooLarge
+	case e.Slow:
+		return ClassSlow
 	case e.StatusCode == 429:
 		return ClassRateLimit
 	case e.StatusCode != 0 && !RetryableStatus(e.StatusCode), e.StatusCode == 0 && !e.Retryable:

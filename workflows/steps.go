@@ -1,10 +1,14 @@
 package workflows
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -49,9 +53,22 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (thread
 		summary = fmt.Sprintf("%s · %s · step %d · %d tokens so far", who, r.Model, step.Step, t.state.Usage.InputTokens+t.state.Usage.OutputTokens)
 	}
 	defer t.step()()
-	var reply thread.ModelReply
-	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityCallModel, step).Get(ctx, &reply)
-	return reply, t.stored(step.Flush, err)
+	for queue := t.state.ModelQueues[r.Agent]; ; {
+		var reply thread.ModelReply
+		options := onModelQueue(activity(ctx, summary), queue, t.state.Namespace)
+		err := workflow.ExecuteActivity(options, signals.ActivityCallModel, step).Get(ctx, &reply)
+		if queue != "" && unserved(err) {
+			// The provider may no longer be limited.
+			queue, step.Route = "", nil
+			continue
+		}
+		if t.stored(step.Flush, err) != nil || reply.Route == nil {
+			return reply, err
+		}
+		queue = reply.Route.TaskQueue
+		t.state.Route(r.Agent, queue)
+		step.Route, step.Flush = reply.Route, thread.Flush{}
+	}
 }
 
 // runTool runs a call's tool in an activity.
@@ -156,6 +173,44 @@ func activity(ctx workflow.Context, summary string) workflow.Context {
 		WaitForCancellation: true,
 		Summary:             brief(summary),
 	})
+}
+
+// unserved reports whether no worker began a step of a model queue in time.
+func unserved(err error) bool {
+	var timeout *temporal.TimeoutError
+	return errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
+}
+
+// servedWithin is the time after which a step that waits on a model queue asks again where to run.
+const servedWithin = 10 * time.Minute
+
+// onModelQueue sets the task queue of a model call. On a queue of its own, the tenants take turns.
+func onModelQueue(ctx workflow.Context, queue, tenant string) workflow.Context {
+	if queue == "" {
+		return ctx
+	}
+	ctx = workflow.WithTaskQueue(ctx, queue)
+	ctx = workflow.WithScheduleToStartTimeout(ctx, servedWithin)
+	priority := workflow.GetActivityOptions(ctx).Priority
+	priority.FairnessKey = fairnessKey(tenant)
+	return workflow.WithPriority(ctx, priority)
+}
+
+// fairnessKey returns the fairness key of a namespace of Threadmill.
+func fairnessKey(tenant string) string {
+	const limit = 64 // bytes, the server's limit
+	if len(tenant) <= limit {
+		return tenant
+	}
+	sum := sha256.Sum256([]byte(tenant))
+	return hex.EncodeToString(sum[:])
+}
+
+func queueOf(r *thread.Route) string {
+	if r == nil {
+		return ""
+	}
+	return r.TaskQueue
 }
 
 // onQueue sets the task queue of an activity. Empty = the workflow's.

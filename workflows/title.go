@@ -27,16 +27,11 @@ func (t *conversation) title(ctx workflow.Context) {
 	var reply thread.TitleReply
 	own, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	found := workflow.ExecuteActivity(lowPriorityOptions(own, "title"), signals.ActivityTitleThread, step)
-	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
-		// A thread that is closed or continues as new does not wait for the title. The next run
-		// tries again.
-		s.Titling.Tried = s.Closing != nil
-		return
-	}
-	if err := found.Get(ctx, &reply); err != nil {
-		workflow.GetLogger(ctx).Warn("finding a title for a thread", "thread", s.ThreadID, "error", err)
-		return
+	for again := true; again; again = reply.Route != nil {
+		if !t.findTitle(ctx, own, step, &reply) {
+			return
+		}
+		step.Route, step.Flush = reply.Route, thread.Flush{}
 	}
 	if !s.Titling.Apply(reply) {
 		return
@@ -45,4 +40,24 @@ func (t *conversation) title(ctx workflow.Context) {
 		workflow.GetLogger(ctx).Warn("setting the memo of a thread", "thread", s.ThreadID, "error", err)
 	}
 	t.lifecycle(ctx, event.TypeSessionUpdated, step.RecordID)
+}
+
+// findTitle generates a title in an activity, whose context is own. It reports whether there is a
+// reply.
+func (t *conversation) findTitle(ctx, own workflow.Context, step thread.TitleStep, reply *thread.TitleReply) bool {
+	s := t.state
+	*reply = thread.TitleReply{}
+	options := onModelQueue(lowPriorityOptions(own, "title"), queueOf(step.Route), s.Namespace)
+	found := workflow.ExecuteActivity(options, signals.ActivityTitleThread, step)
+	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
+		// A thread that is closed or continues as new does not wait for the title. The next run
+		// tries again.
+		s.Titling.Tried = s.Closing != nil
+		return false
+	}
+	if err := found.Get(ctx, reply); err != nil {
+		workflow.GetLogger(ctx).Warn("finding a title for a thread", "thread", s.ThreadID, "error", err)
+		return false
+	}
+	return true
 }

@@ -32,6 +32,8 @@ const (
 	Google = "google"
 	// Demo is the offline demo model.
 	Demo = "demo"
+	// Fallback is a chain of models and no provider.
+	Fallback = "fallback"
 )
 
 // Names of the built-in tools.
@@ -50,7 +52,10 @@ type Config struct {
 	// provider that no agent uses is omitted if one of its variables is not set.
 	Models []Provider
 
-	// TitleModel, "provider/model", generates titles for threads without one. Empty = no titles.
+	// Fallbacks are the fallback chains of models, by name.
+	Fallbacks map[string]llm.Fallback
+
+	// TitleModel, "provider/model" or a chain, generates titles for threads without one. Empty = no titles.
 	TitleModel string
 
 	Tools Tools
@@ -100,8 +105,9 @@ type Provider struct {
 	// APIKey is the key; empty = calls without a key.
 	APIKey Secret
 
-	// Retry is the retry policy of model calls.
-	Retry llm.Retry
+	// Retry is the retry policy of model calls, and Limits limit their rate.
+	Retry  llm.Retry
+	Limits llm.Limits
 }
 
 // Tools describes the built-in tools and the tools of connected clients.

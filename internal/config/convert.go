@@ -40,6 +40,8 @@ func (d *document) config(root ast.Node) *Config {
 	for name, entry := range f.Models {
 		models.add(name, entry)
 	}
+	models.useChains()
+	c.Fallbacks = models.chains
 	c.Agents = d.agents(f.Agents, f.Limits, models)
 	models.use("titleModel", f.TitleModel)
 	c.TitleModel, c.Models = f.TitleModel, models.result()

@@ -140,6 +140,13 @@ var fieldRules = map[string]fieldRule{
 	"config.providerEntry.BaseURL":    {check: urlProblem},
 	"config.providerEntry.BaseURLEnv": {check: variableProblem(EnvBaseURL)},
 
+	"llm.Limits.RequestsPerMinute": {min: 1, max: llm.MaxRequestsPerMinute, unset: "no limit"},
+	"llm.Limits.TokensPerMinute":   {min: 1, max: llm.MaxTokensPerMinute, unset: "no limit"},
+	"llm.Fallback.Chain":           {},
+	"llm.Fallback.On":              {},
+	"llm.Fallback.FirstToken":      {min: float64(llm.MinFirstToken), max: float64(llm.MaxFirstToken), unset: "no limit"},
+	"llm.Fallback.ReturnAfter":     {min: float64(llm.MinReturnAfter), max: float64(llm.MaxReturnAfter), unset: byDefault(llm.DefaultReturnAfter)},
+
 	"llm.Retry.For":             {max: float64(llm.MaxRetryFor), unset: byDefault(llm.DefaultRetryFor)},
 	"llm.Retry.InitialInterval": {min: float64(llm.MinRetryInterval), max: float64(llm.MaxRetryInterval), unset: byDefault(llm.DefaultRetryInitial)},
 	"llm.Retry.MaxInterval":     {min: float64(llm.MinRetryInterval), max: float64(llm.MaxRetryInterval), unset: byDefault(llm.DefaultRetryInterval)},
@@ -232,6 +239,7 @@ var fieldRules = map[string]fieldRule{
 // enums are the values of enum types.
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[providerType]():      types(),
+	reflect.TypeFor[llm.Trigger]():       {string(llm.OnOverload), string(llm.OnOutage), string(llm.OnSlow)},
 	reflect.TypeFor[agent.Policy]():      {string(agent.PolicyNever), string(agent.PolicyAlways), string(agent.PolicyDeny)},
 	reflect.TypeFor[approval.Effect]():   {string(approval.EffectAllow), string(approval.EffectAsk), string(approval.EffectDeny)},
 	reflect.TypeFor[approval.OnExpiry](): {string(approval.OnExpiryDeny), string(approval.OnExpiryInterrupt)},

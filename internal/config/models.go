@@ -2,6 +2,8 @@ package config
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -54,7 +56,7 @@ func types() []string {
 	for _, s := range services {
 		out = append(out, s.kind)
 	}
-	return append(out, Demo)
+	return append(out, Demo, Fallback)
 }
 
 // Only capitals are valid, so that a key in this place is not taken for a name.
@@ -66,8 +68,9 @@ var (
 
 // models are the model providers of a file.
 type models struct {
-	doc   *document
-	byKey map[string]*provider
+	doc    *document
+	byKey  map[string]*provider
+	chains map[string]llm.Fallback
 }
 
 type provider struct {
@@ -90,7 +93,7 @@ type absent struct {
 
 // builtIn are the providers that need no declaration.
 func (d *document) builtIn() *models {
-	m := &models{doc: d, byKey: map[string]*provider{Demo: {Provider: Provider{Name: Demo, Type: Demo}}}}
+	m := &models{doc: d, chains: map[string]llm.Fallback{}, byKey: map[string]*provider{Demo: {Provider: Provider{Name: Demo, Type: Demo}}}}
 	for _, s := range services {
 		p := &provider{Provider: Provider{Name: s.kind, Type: s.kind}}
 		p.fromEnvironment(d)
@@ -107,6 +110,63 @@ type providerEntry struct {
 	BaseURL    string
 	BaseURLEnv string
 	Retry      llm.Retry
+	Limits     llm.Limits
+	llm.Fallback
+}
+
+// chainFields are the fields of a fallback chain, and providerFields those of a provider.
+var (
+	chainFields    = []string{"chain", "on", "firstToken", "returnAfter"}
+	providerFields = []string{"apiKeyEnv", "baseURL", "baseURLEnv", "retry", "limits"}
+)
+
+// forbid reports fields that an entry of another type has.
+func (m *models) forbid(path, problem string, fields []string) {
+	for _, field := range fields {
+		if m.doc.has(path + "." + field) {
+			m.doc.keyErrorf(path+"."+field, KindInvalid, "%s", problem)
+		}
+	}
+}
+
+// addChain adds a fallback chain. Its models are checked once all providers are known.
+func (m *models) addChain(name string, e providerEntry) {
+	path := "models." + name
+	m.forbid(path, "is a field of providers: a fallback chain has chain, on, firstToken and returnAfter", providerFields)
+	if _, builtIn := m.byKey[name]; builtIn {
+		m.doc.keyErrorf(path, KindInvalid, "a provider has this name: give the chain another one")
+		return
+	}
+	m.chains[name] = e.Fallback
+}
+
+// useChains checks the models of all chains.
+func (m *models) useChains() {
+	for _, name := range slices.Sorted(maps.Keys(m.chains)) {
+		path, f := "models."+name, m.chains[name]
+		nested := false
+		for i, model := range f.Chain {
+			at := fmt.Sprintf("%s.chain[%d]", path, i)
+			if _, chain := m.chains[model]; chain {
+				m.doc.fieldErrorf(at, KindInvalid, "%q is a chain itself, and a chain contains no other chain: write its models", model)
+				nested = true
+				continue
+			}
+			m.use(at, model)
+		}
+		if err := f.Validate(); err != nil && !nested {
+			field, problem := fieldOf(err)
+			m.doc.fieldErrorf(path+"."+field, KindInvalid, "%s", problem)
+		}
+	}
+}
+
+// fieldOf splits an error that begins with the name of a Go field.
+func fieldOf(err error) (field, problem string) {
+	text := err.Error()
+	end := strings.IndexAny(text, ": ")
+	field, problem = text[:end], strings.TrimLeft(text[end:], ": ")
+	return strings.ToLower(field[:1]) + field[1:], problem
 }
 
 func (m *models) add(name string, e providerEntry) {
@@ -115,7 +175,12 @@ func (m *models) add(name string, e providerEntry) {
 		m.doc.keyErrorf(path, KindInvalid, "use 1 to 64 letters, digits, -, _ and ., beginning with a letter or digit")
 		return
 	}
-	p := &provider{Provider: Provider{Name: name, Type: string(e.Type), Retry: e.Retry}, declared: true}
+	if e.Type == Fallback {
+		m.addChain(name, e)
+		return
+	}
+	m.forbid(path, "is a field of a chain: write type: fallback, or remove it", chainFields)
+	p := &provider{Provider: Provider{Name: name, Type: string(e.Type), Retry: e.Retry, Limits: e.Limits}, declared: true}
 	m.byKey[name] = p
 	literal, env, key := path+".baseURL", path+".baseURLEnv", path+".apiKeyEnv"
 	if d := e.Retry.WithDefaults(); e.Retry.MaxInterval > 0 && e.Retry.MaxInterval < d.InitialInterval {
@@ -235,8 +300,11 @@ func (m *models) use(path, s string) {
 	name, model, ok := strings.Cut(s, "/")
 	p, known := m.byKey[name]
 	switch {
+	case !ok && m.isChain(s):
 	case !ok && known:
 		fail(KindInvalid, "%q is only the provider: add the model, as in %s/%s", s, s, example(p))
+	case !ok && len(m.chains) > 0:
+		fail(KindReference, "unknown fallback chain %q; %s; or write it as provider/model, such as openai/%s", s, near.Suggest(s, slices.Collect(maps.Keys(m.chains))), s)
 	case !ok:
 		fail(KindInvalid, "%q does not say the provider: write it as provider/model, such as openai/%s", s, s)
 	case model == "":
@@ -246,6 +314,11 @@ func (m *models) use(path, s string) {
 	default:
 		m.mark(p, path)
 	}
+}
+
+func (m *models) isChain(name string) bool {
+	_, ok := m.chains[name]
+	return ok
 }
 
 func example(p *provider) string {

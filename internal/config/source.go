@@ -130,7 +130,7 @@ func (s *Source) adopt(c *Config) error {
 		s.log.Warn(changed+" have changed: restart to apply that", "file", s.path)
 	}
 	s.warned = changed
-	c.Models, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Tools, s.current.Hooks, s.current.StaleAfter
+	c.Models, c.Fallbacks, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Fallbacks, s.current.Tools, s.current.Hooks, s.current.StaleAfter
 	c.TemporalUI = s.current.TemporalUI
 	c.AllowedHosts, c.AllowedOrigins = s.current.AllowedHosts, s.current.AllowedOrigins
 	c.TitleModel, c.ApprovalRules = s.current.TitleModel, s.current.ApprovalRules
@@ -165,7 +165,7 @@ func (s *Source) needRestart(c *Config) string {
 		name string
 		same bool
 	}{
-		{"models", sameProviders(c.Models, s.current.Models)},
+		{"models", sameProviders(c.Models, s.current.Models) && reflect.DeepEqual(c.Fallbacks, s.current.Fallbacks)},
 		{"settings of titles", c.TitleModel == s.current.TitleModel},
 		{"tools", reflect.DeepEqual(c.Tools, s.current.Tools)},
 		{"hooks", reflect.DeepEqual(c.Hooks, s.current.Hooks)},

@@ -22,6 +22,9 @@ type Known struct {
 	Tools      []string
 	Agents     []string
 	Processors []string
+
+	// Fallbacks are the fallback chains of models.
+	Fallbacks []string
 }
 
 // Problems are the wrong names in a part of a configuration, by their fields within it.
@@ -35,10 +38,10 @@ func (p Problems) First() error {
 	return p[0]
 }
 
-// Agent reports names in an agent: of its tools, and of tools in its policies and rules, which must
+// Agent reports names in an agent: of its fallback chain, of its tools, and of tools in its policies and rules, which must
 // be tools of the agent. A policy for another tool would protect nothing.
 func (k Known) Agent(a agent.Agent) Problems {
-	out := k.tools("tools", a.Tools)
+	out := append(k.model(a.Model), k.tools("tools", a.Tools)...)
 	own := k.toolsOf(a)
 	for _, name := range slices.Sorted(maps.Keys(a.Approvals)) {
 		if name != "*" && !slices.Contains(own, name) {
@@ -64,6 +67,17 @@ func (k Known) Agent(a agent.Agent) Problems {
 		}
 	}
 	return out
+}
+
+// model reports the name of an unknown fallback chain.
+func (k Known) model(model string) Problems {
+	if k.Fallbacks == nil || strings.Contains(model, "/") || slices.Contains(k.Fallbacks, model) {
+		return nil
+	}
+	if len(k.Fallbacks) == 0 {
+		return Problems{problem("model", `%q does not say the provider: write it as provider/model, such as openai/%[1]s`, model)}
+	}
+	return Problems{problem("model", "%s; or write it as provider/model", unknown("fallback chain", model, k.Fallbacks))}
 }
 
 // toolsOf returns the tools that an agent may call: a policy for either name of call_agent counts

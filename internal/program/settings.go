@@ -64,6 +64,8 @@ type Settings struct {
 	AgentSource  agent.Source
 	Models       map[string]llm.Provider
 	ModelRetries map[string]llm.Retry
+	ModelLimits  map[string]llm.Limits
+	Fallbacks    map[string]llm.Fallback
 	Tools        []tool.Tool
 
 	TitleModel string
@@ -128,8 +130,12 @@ func Load(cfg SettingsConfig) (Settings, error) {
 		func(list []string) error { return guard.Origins(list).Validate() }); err != nil {
 		return s, err
 	}
-	s.Models, s.ModelRetries = map[string]llm.Provider{}, map[string]llm.Retry{}
+	s.Models, s.ModelRetries, s.ModelLimits = map[string]llm.Provider{}, map[string]llm.Retry{}, map[string]llm.Limits{}
+	s.Fallbacks = c.Fallbacks
 	for _, p := range c.Models {
+		if p.Limits != (llm.Limits{}) {
+			s.ModelLimits[p.Name] = p.Limits
+		}
 		s.ModelRetries[p.Name] = p.Retry
 		if s.Models[p.Name], err = provider(p); err != nil {
 			return s, Usagef("models.%s: %w", p.Name, err)
@@ -161,6 +167,7 @@ func chosen(flag string, list []string, variable string, getenv func(string) str
 // Apply copies the settings into the configuration of a runtime.
 func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.AgentSource, cfg.Models, cfg.Tools, cfg.ModelRetries = s.AgentSource, s.Models, s.Tools, s.ModelRetries
+	cfg.ModelLimits, cfg.Fallbacks = s.ModelLimits, s.Fallbacks
 	cfg.TitleModel, cfg.ApprovalRules = s.TitleModel, s.ApprovalRules
 	cfg.Hooks, cfg.StaleAfter, cfg.TemporalUI = s.Hooks, s.StaleAfter, s.TemporalUI
 	cfg.AllowedHosts, cfg.AllowedOrigins = s.AllowedHosts, s.AllowedOrigins

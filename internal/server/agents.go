@@ -82,10 +82,11 @@ type agentVersionsOutput struct {
 // agentHandlers serve agent definitions.
 type agentHandlers struct {
 	*core
-	agents        *registry.Registry
-	store         store.Store
-	viewers       *viewers
-	tools, models []string // nil = not known
+	agents  *registry.Registry
+	store   store.Store
+	viewers *viewers
+
+	tools, models, fallbacks []string // nil = not known
 }
 
 func (h *agentHandlers) registerAgents() {

@@ -36,11 +36,11 @@ func (h *agentHandlers) agentDetail(e registry.Entry) agent.Detail {
 // longer.
 func (h *agentHandlers) agentWarnings(a agent.Agent) []string {
 	var out []string
-	provider, _, _ := strings.Cut(a.Model, "/")
-	if h.models != nil && !slices.Contains(h.models, provider) {
+	provider, _, slash := strings.Cut(a.Model, "/")
+	if slash && h.models != nil && !slices.Contains(h.models, provider) {
 		out = append(out, fmt.Sprintf("model: there is no provider %q, so that the agent cannot answer; there are %s", provider, strings.Join(h.models, ", ")))
 	}
-	for _, p := range (names.Known{Tools: h.tools}).Agent(a) {
+	for _, p := range (names.Known{Tools: h.tools, Fallbacks: h.fallbacks}).Agent(a) {
 		out = append(out, fmt.Sprintf("%s: %s; calls of it fail", p.Field, p.Problem))
 	}
 	return out

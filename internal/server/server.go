@@ -82,6 +82,9 @@ type Config struct {
 	// unknown.
 	Tools, Models []string
 
+	// Fallbacks are the names of the workers' fallback chains of models.
+	Fallbacks []string
+
 	// View changes the events for viewers: see [feed.Config]. Default: no change.
 	View func(store.Key) feed.View
 
@@ -243,7 +246,7 @@ func New(cfg Config) (http.Handler, error) {
 	approvals.registerGrants()
 	approvals.registerDecisions()
 	approvals.registerToolResults()
-	(&agentHandlers{c, agents, cfg.Store, v, cfg.Tools, cfg.Models}).registerAgents()
+	(&agentHandlers{c, agents, cfg.Store, v, cfg.Tools, cfg.Models, cfg.Fallbacks}).registerAgents()
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()

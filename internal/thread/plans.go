@@ -158,6 +158,9 @@ type TitleStep struct {
 	// RecordID is the id of the status record of the title. Flush is stored before it.
 	RecordID string `json:"recordId"`
 	Flush    Flush  `json:"flush"`
+
+	// Route has the meaning of [ModelStep.Route].
+	Route *Route `json:"route,omitempty"`
 }
 
 // TitleReply is the result of title_thread. Title is empty if there was nothing to generate it
@@ -165,6 +168,9 @@ type TitleStep struct {
 type TitleReply struct {
 	Title string      `json:"title,omitempty"`
 	Usage event.Usage `json:"usage"`
+
+	// Route is set instead of a title when another model, or another task queue, makes the call.
+	Route *Route `json:"route,omitempty"`
 }
 
 // sameArguments reports whether arguments are equal as JSON.

@@ -182,7 +182,7 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
 	}
 	r.Gated, r.Quiet, r.Undecided = step.Gated, step.Quiet, step.Undecided
 	if o := r.Outage; o != nil {
-		step.Outage = &event.Retry{Since: o.Since, Attempts: o.Attempts}
+		step.Outage = &event.Retry{Since: o.Since, Attempts: o.Attempts, Next: o.Next, Failed: o.Failed}
 	}
 	step.Observe, step.Instructions, step.Parent = r.Observe, r.Instructions, s.ParentLink.Parent
 	if r.Next != nil {
@@ -195,7 +195,22 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
 // runs: the thread waits on a timer and handles other events.
 func (r *AgentRun) Unavailable(o event.Retry) {
 	o.Error = Why(o.Error)
+	for i := range o.Failed {
+		o.Failed[i].Error = Why(o.Failed[i].Error)
+	}
 	r.Outage, r.InFlight = &o, false
+}
+
+// Route notes the task queue of an agent's model calls. Empty = the thread's.
+func (s *State) Route(agent, queue string) {
+	if queue == "" {
+		delete(s.ModelQueues, agent)
+		return
+	}
+	if s.ModelQueues == nil {
+		s.ModelQueues = map[string]string{}
+	}
+	s.ModelQueues[agent] = queue
 }
 
 // RetryDue returns how long a run must wait before its next model call.

@@ -50,6 +50,10 @@ type State struct {
 
 	Usage event.Usage `json:"usage"`
 
+	// ModelQueues are the task queues of the last model calls of agents, by the names by which they
+	// are addressed, of those whose calls do not run on the thread's.
+	ModelQueues map[string]string `json:"modelQueues,omitempty"`
+
 	// Derived is the number of ids that the thread has derived.
 	Derived int64 `json:"derived,omitempty"`
 

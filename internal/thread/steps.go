@@ -67,6 +67,9 @@ type ModelStep struct {
 	// Outage describes the failed attempts at this model call.
 	Outage *event.Retry `json:"outage,omitempty"`
 
+	// Route is the route of the call, if an activity on another task queue has returned it.
+	Route *Route `json:"route,omitempty"`
+
 	// Instructions and Model are changes of hooks for this call.
 	Instructions string `json:"instructions,omitempty"`
 	Model        string `json:"model,omitempty"`
@@ -102,6 +105,15 @@ type ModelStep struct {
 
 	// Observe is the environment event that the agent handles, if any.
 	Observe *Observe `json:"observe,omitempty"`
+}
+
+// Route says where a model call runs, when an activity on another task queue has chosen the model.
+type Route struct {
+	// Model is the chosen model, "provider/model".
+	Model string `json:"model"`
+
+	// TaskQueue is the task queue of the model's provider. Empty = the thread's.
+	TaskQueue string `json:"taskQueue,omitempty"`
 }
 
 // Observe is an environment event that an agent handles.
@@ -142,6 +154,9 @@ type ModelReply struct {
 
 	// EndStored means that the activity has stored the end of the turn.
 	EndStored bool `json:"endStored,omitempty"`
+
+	// Route is set instead of a reply when another task queue makes the call.
+	Route *Route `json:"route,omitempty"`
 
 	// Outage is set instead of a reply when the model is unavailable.
 	Outage *event.Retry `json:"outage,omitempty"`

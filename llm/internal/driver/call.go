@@ -65,6 +65,9 @@ type Reply struct {
 	// size is the size of what has arrived. over means that it exceeds the limit.
 	size int
 	over bool
+
+	// begun means that onDelta was called.
+	begun bool
 }
 
 func newReply(x *Exchange, onDelta func(llm.Delta)) *Reply {
@@ -79,6 +82,10 @@ func newReply(x *Exchange, onDelta func(llm.Delta)) *Reply {
 func (r *Reply) Count(sizes ...int) bool {
 	for _, n := range sizes {
 		r.size += max(n, llm.MinPieceBytes)
+	}
+	if !r.begun {
+		r.begun = true
+		r.onDelta(llm.Delta{})
 	}
 	if !r.over && r.size > r.exchange.limit {
 		r.over = true

@@ -1,0 +1,45 @@
+package activities
+
+import (
+	"context"
+	"strings"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+)
+
+// providerOf returns the name of a model's provider.
+func providerOf(model string) string {
+	name, _, _ := strings.Cut(model, "/")
+	return name
+}
+
+// modelQueue returns the task queue of a model's calls. Empty = the thread's.
+func (a *Activities) modelQueue(model string) string { return a.cfg.ModelQueues[providerOf(model)] }
+
+// route returns the route of a call of a model, unless it runs on the right task queue.
+func (a *Activities) route(ctx context.Context, model string) *thread.Route {
+	want, here := a.modelQueue(model), activity.GetInfo(ctx).TaskQueue
+	if want == here || want == "" && !a.isModelQueue(here) {
+		return nil
+	}
+	return &thread.Route{Model: model, TaskQueue: want}
+}
+
+func (a *Activities) isModelQueue(queue string) bool {
+	for _, q := range a.cfg.ModelQueues {
+		if q == queue {
+			return true
+		}
+	}
+	return false
+}
+
+// used reports the tokens of a successful call of a limited provider.
+func (a *Activities) used(model string, u event.Usage) {
+	if provider := providerOf(model); a.cfg.Used != nil && a.cfg.ModelQueues[provider] != "" {
+		a.cfg.Used(provider, u.InputTokens+u.OutputTokens)
+	}
+}
