@@ -228,7 +228,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
 	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
-	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v}
+	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v, cfg.Threads}
 	eventsOf.registerEvents()
 	eventsOf.registerRecords()
 	eventsOf.registerModelCalls()
@@ -255,7 +255,11 @@ func New(cfg Config) (http.Handler, error) {
 	c.registerMarkdown()
 	c.registerDocs(mux)
 	c.registerPage(mux)
-	return cfg.Limits.Handler(a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)), nil
+	handler := a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)
+	if err := registerMCP(c, mux, handler, v, cfg); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return cfg.Limits.Handler(handler), nil
 }
 
 // schemaPrefix begins the references to schemas.
