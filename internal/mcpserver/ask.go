@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/threadmill/threadmill/auth"
@@ -19,13 +20,22 @@ type askArgs struct {
 	Wait      int    `json:"waitSeconds,omitempty" jsonschema:"How long to wait for the end of the turn, in seconds, at most the server's limit. Default: 50" minimum:"1" maximum:"3600"`
 }
 
+// askRoles are those of several requests: without the second, a message would be posted whose answer
+// cannot be read.
+var askRoles = []auth.Role{auth.RolePost, auth.RoleRead}
+
 func (s *server) askTool() tool {
 	return define("ask_agent", "Ask an agent",
 		"Sends a message to an agent and waits for the end of its turn. The result has the agent's answer, and the thread in which the conversation can continue. "+
 			"An agent may work for minutes or wait for a person. Then the status is running or waiting_for_approval, and wait_for_turn continues with the thread and event of the result. "+
 			"Cancelling the call or losing the connection ends the wait, never the turn. Progress is reported line by line.",
-		adds, false, []auth.Role{auth.RolePost, auth.RoleRead},
+		adds, false, askRoles,
 		func(ctx context.Context, c *call, in askArgs) (turnResult, error) {
+			if roles := s.roles(ctx); roles != nil {
+				if role := lacks(roles, askRoles); role != "" {
+					return turnResult{}, fmt.Errorf("not permitted: this needs the role %s", role)
+				}
+			}
 			thread, eventID, err := s.say(ctx, in)
 			if err != nil {
 				return turnResult{}, err

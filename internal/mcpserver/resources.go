@@ -35,11 +35,6 @@ func (s *server) addResources(to *mcp.Server) {
 		resource(func(ctx context.Context, id string) (any, error) { return s.read(ctx, readArgs{Thread: id}) }))
 }
 
-func removeResources(from *mcp.Server) {
-	from.RemoveResources(agentsURI, threadsURI)
-	from.RemoveResourceTemplates(agentTemplate, threadTemplate)
-}
-
 // resource returns the handler of a resource whose content is JSON. read receives the last element of
 // the address.
 func resource(read func(ctx context.Context, name string) (any, error)) mcp.ResourceHandler {

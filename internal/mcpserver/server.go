@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -35,8 +36,9 @@ type Config struct {
 	// Version is the version in the server's description. Default "dev".
 	Version string
 
-	// GetSessionID returns the id of a new session. Default: a random one.
-	GetSessionID func() string
+	// Roles returns the roles of the client of a request, or nil if they are not known. Tools that they
+	// cannot use are not listed. Default: not known.
+	Roles func(ctx context.Context) auth.Roles
 
 	Logger *slog.Logger
 }
@@ -46,6 +48,7 @@ type server struct {
 	api       *api.Client
 	waitLimit time.Duration
 	closing   context.Context //nolint:containedctx // the life of the process, not of a request
+	roles     func(context.Context) auth.Roles
 }
 
 const instructions = `Threadmill runs durable agents. A thread is a conversation with one or more agents; a turn is everything that follows from one message.
@@ -57,31 +60,60 @@ func New(cfg Config) *mcp.Server {
 	if cfg.Closing == nil {
 		cfg.Closing = context.Background()
 	}
-	h := &server{api: cfg.API, waitLimit: cmp.Or(cfg.WaitLimit, DefaultWaitLimit), closing: cfg.Closing}
+	if cfg.Roles == nil {
+		cfg.Roles = func(context.Context) auth.Roles { return nil }
+	}
+	h := &server{api: cfg.API, waitLimit: cmp.Or(cfg.WaitLimit, DefaultWaitLimit), closing: cfg.Closing, roles: cfg.Roles}
 	s := mcp.NewServer(
 		&mcp.Implementation{Name: "threadmill", Title: "Threadmill", Version: cmp.Or(cfg.Version, "dev")},
-		&mcp.ServerOptions{Instructions: instructions, Logger: cfg.Logger, Capabilities: &mcp.ServerCapabilities{}, GetSessionID: cfg.GetSessionID},
+		&mcp.ServerOptions{Instructions: instructions, Logger: cfg.Logger, Capabilities: &mcp.ServerCapabilities{}, SetCacheable: private},
 	)
+	needed := map[string][]auth.Role{}
 	for _, t := range h.tools() {
 		s.AddTool(t.Tool, t.handle)
+		needed[t.Name] = t.roles
 	}
 	h.addResources(s)
+	s.AddReceivingMiddleware(h.listed(needed))
 	return s
 }
 
-// Restrict removes the tools and resources that a client with these roles can never use.
-func Restrict(s *mcp.Server, roles auth.Roles) {
-	var names []string
-	for _, t := range (&server{}).tools() {
-		for _, role := range t.roles {
-			if !roles.Has(role) {
-				names = append(names, t.Name)
-				break
+// private says that results are for the client alone.
+func private(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" }
+
+// listed leaves out of lists what the roles of the client can never use. A call of it is an error of the
+// tool, as the API explains it.
+func (s *server) listed(needed map[string][]auth.Role) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			result, err := next(ctx, method, req)
+			roles := s.roles(ctx)
+			if err != nil || roles == nil {
+				return result, err
 			}
+			switch list := result.(type) {
+			case *mcp.ListToolsResult:
+				list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool { return lacks(roles, needed[t.Name]) != "" })
+			case *mcp.ListResourcesResult:
+				if !roles.Has(auth.RoleRead) {
+					list.Resources = []*mcp.Resource{}
+				}
+			case *mcp.ListResourceTemplatesResult:
+				if !roles.Has(auth.RoleRead) {
+					list.ResourceTemplates = []*mcp.ResourceTemplate{}
+				}
+			}
+			return result, err
 		}
 	}
-	s.RemoveTools(names...)
-	if !roles.Has(auth.RoleRead) {
-		removeResources(s)
+}
+
+// lacks returns a role that is needed and missing, or "".
+func lacks(roles auth.Roles, needed []auth.Role) auth.Role {
+	for _, role := range needed {
+		if !roles.Has(role) {
+			return role
+		}
 	}
+	return ""
 }

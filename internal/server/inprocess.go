@@ -13,6 +13,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/guard"
 )
 
@@ -30,6 +31,15 @@ func withOrigin(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return next(ctx, method, req)
 	}
+}
+
+// originRoles returns the roles of the client that called.
+func originRoles(ctx context.Context) auth.Roles {
+	r, ok := ctx.Value(originKey{}).(*http.Request)
+	if !ok {
+		return nil
+	}
+	return auth.FromContext(r.Context()).Roles
 }
 
 // inProcess sends requests to the API within the process, with the credentials of the origin.

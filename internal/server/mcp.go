@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
@@ -35,11 +34,10 @@ const statelessFrom = "2026-07-28"
 // mcpHandlers serve the tools and resources of package mcpserver to MCP clients.
 type mcpHandlers struct {
 	*core
-	cfg     mcpserver.Config
 	viewers *viewers
 
-	sessions, stateless *mcpServers
-	stateful, single    http.Handler
+	sessions         *mcp.Server
+	stateful, single http.Handler
 }
 
 // registerMCP registers /mcp. handler serves the requests that the tools make.
@@ -50,10 +48,15 @@ func registerMCP(c *core, mux *http.ServeMux, handler http.Handler, v *viewers, 
 	}
 	// What the SDK logs concerns clients.
 	logger := slog.New(quiet{cfg.Logger.Handler()})
-	h := &mcpHandlers{core: c, viewers: v, cfg: mcpserver.Config{
-		API: local, WaitLimit: cfg.WaitLimit, Closing: cfg.Closing, Version: cfg.Version, Logger: logger,
-	}}
-	h.sessions, h.stateless = &mcpServers{cfg: h.cfg}, &mcpServers{cfg: h.cfg}
+	serve := func() *mcp.Server {
+		s := mcpserver.New(mcpserver.Config{
+			API: local, WaitLimit: cfg.WaitLimit, Closing: cfg.Closing, Version: cfg.Version, Logger: logger, Roles: originRoles,
+		})
+		s.AddReceivingMiddleware(withOrigin)
+		return s
+	}
+	h := &mcpHandlers{core: c, viewers: v, sessions: serve()}
+	stateless := serve()
 	events := mcp.NewMemoryEventStore(nil)
 	events.SetMaxBytes(replayBytes)
 	common := mcp.StreamableHTTPOptions{
@@ -63,8 +66,8 @@ func registerMCP(c *core, mux *http.ServeMux, handler http.Handler, v *viewers, 
 	withSessions, without := common, common
 	withSessions.EventStore, withSessions.SessionTimeout = events, sessionIdle
 	without.Stateless, without.PropagateRequestCancellation = true, true
-	h.stateful = bound(mcp.NewStreamableHTTPHandler(h.sessions.serverFor, &withSessions))
-	h.single = bound(mcp.NewStreamableHTTPHandler(h.stateless.serverFor, &without))
+	h.stateful = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return h.sessions }, &withSessions))
+	h.single = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return stateless }, &without))
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		c.access.handle(mux, route{role: anyRole}, method+" /mcp", h.serve)
 	}
@@ -92,7 +95,7 @@ func (h *mcpHandlers) serve(w http.ResponseWriter, r *http.Request) {
 		h.single.ServeHTTP(w, r)
 		return
 	}
-	if r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "" && h.sessions.count() >= maxSessions {
+	if r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "" && h.full() {
 		w.Header().Set("Retry-After", "60")
 		writeProblem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d MCP sessions are open, which is the most that this server serves", maxSessions))
 		return
@@ -100,43 +103,13 @@ func (h *mcpHandlers) serve(w http.ResponseWriter, r *http.Request) {
 	h.stateful.ServeHTTP(w, r)
 }
 
-// mcpServers are the servers of one generation of the protocol, one for each set of roles that see
-// other tools.
-type mcpServers struct {
-	cfg mcpserver.Config
-
-	mu  sync.Mutex
-	all map[[3]bool]*mcp.Server
-}
-
-func (s *mcpServers) serverFor(r *http.Request) *mcp.Server {
-	roles := auth.FromContext(r.Context()).Roles
-	key := [3]bool{roles.Has(auth.RoleRead), roles.Has(auth.RolePost), roles.Has(auth.RoleApprove)}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.all[key]; known != nil {
-		return known
+// full reports whether there are too many sessions.
+func (h *mcpHandlers) full() bool {
+	n := 0
+	for range h.sessions.Sessions() {
+		n++
 	}
-	made := mcpserver.New(s.cfg)
-	mcpserver.Restrict(made, roles)
-	made.AddReceivingMiddleware(withOrigin)
-	if s.all == nil {
-		s.all = map[[3]bool]*mcp.Server{}
-	}
-	s.all[key] = made
-	return made
-}
-
-// count returns the number of open sessions.
-func (s *mcpServers) count() (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, one := range s.all {
-		for range one.Sessions() {
-			n++
-		}
-	}
-	return n
+	return n >= maxSessions
 }
 
 // originOf is the name under which the information about a token has the request.
