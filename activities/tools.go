@@ -55,9 +55,8 @@ func described(t tool.Tool) llm.Tool {
 
 // runTool runs one stored tool call and stores its result.
 func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
-	if in.Edited || in.DecisionID != "" {
-		// The decisions of hooks and people on the calls may be among the workflow's unstored
-		// records.
+	if in.Edited || in.DecisionID != "" || in.Answered > 0 {
+		// The decisions and the input of people and hooks may be among the workflow's unstored records.
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 			return thread.ToolReply{}, err
 		}
@@ -102,10 +101,17 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 	if err := run.edit(ctx); err != nil {
 		return thread.ToolReply{}, err
 	}
+	answers, again, err := run.input(ctx)
+	switch {
+	case err != nil:
+		return thread.ToolReply{}, err
+	case again != nil:
+		return run.ask(ctx, again)
+	}
 	if reply, done, err := run.start(ctx); done || err != nil {
 		return reply, err
 	}
-	return run.call(ctx, t)
+	return run.call(ctx, t, answers)
 }
 
 // invalidCall returns the result of a call that cannot run.
@@ -147,8 +153,8 @@ func failure(err error) tool.Result {
 // load reads the stored call, and its result if there is one.
 func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	r.started = time.Now()
-	resultID := recordid.Result(r.in.ToolCallID)
-	ids := []string{r.in.MessageID, resultID}
+	resultID, inputID := recordid.Result(r.in.ToolCallID), r.inputRequestID()
+	ids := []string{r.in.MessageID, resultID, inputID}
 	if r.in.Edited {
 		ids = append(ids, recordid.Interception(recordid.Calls(r.in.MessageID)))
 	}
@@ -157,10 +163,14 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 		return thread.ToolReply{}, false, readError(err)
 	}
 	var calls []event.ToolCall
-	var result *event.Record
+	var result, input *event.Record
 	for i, rec := range records {
-		if rec.ID == resultID {
+		switch rec.ID {
+		case resultID:
 			result = &records[i]
+			continue
+		case inputID:
+			input = &records[i]
 			continue
 		}
 		if calls, err = edited(calls, rec); err != nil {
@@ -172,8 +182,15 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 			r.stored = call
 		}
 	}
-	if result != nil {
+	switch {
+	case result != nil:
 		return r.resume(ctx, *result)
+	case input != nil:
+		if _, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush); err != nil {
+			return thread.ToolReply{}, true, err
+		}
+		reply, err := asked(*input)
+		return reply, true, err
 	}
 	if r.stored.ID == "" {
 		return thread.ToolReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", r.in.ToolCallID, r.in.MessageID))
@@ -230,9 +247,9 @@ func (r *toolRun) lost(ctx context.Context) (thread.ToolReply, bool, error) {
 	if r.attempt == 1 || r.def.Idempotent {
 		return thread.ToolReply{}, false, nil
 	}
-	_, err := r.a.cfg.Store.ToolLog(ctx, r.in.Thread, r.in.ToolCallID)
+	log, err := r.a.cfg.Store.ToolLog(ctx, r.in.Thread, r.in.ToolCallID)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound), err == nil && log.Status == store.ToolWaiting:
 		return thread.ToolReply{}, false, nil
 	case err != nil:
 		return thread.ToolReply{}, false, readError(err)
@@ -268,17 +285,21 @@ func (r *toolRun) log(status store.ToolStatus) store.ToolLog {
 }
 
 // call runs the tool and stores its result.
-func (r *toolRun) call(ctx context.Context, t tool.Tool) (thread.ToolReply, error) {
+func (r *toolRun) call(ctx context.Context, t tool.Tool, answers *tool.Input) (thread.ToolReply, error) {
 	step := r.a.begin(ctx, r.in.Thread, r.in.TraceID, r.def.Timeout)
 	defer step.done()
 	progress := r.progress(ctx)
 	res, err := r.within(step.ctx, t, tool.Call{
 		ID: r.in.ToolCallID, Arguments: r.arguments(), Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID,
 		Agent: r.in.Agent, WorkingDirectory: r.dir, Attempt: r.attempt, Exec: event.NewExecutionContext(step.ctx, r.in.TraceID), Progress: progress.publish,
+		Input: answers,
 	})
 	progress.stop()
 	cause := context.Cause(step.ctx)
+	need, asks := errors.AsType[*tool.InputRequired](err)
 	switch {
+	case asks && cause == nil:
+		return r.ask(ctx, need)
 	case err == nil && cause == nil, err == nil && !res.IsError:
 		return r.finish(ctx, status(res), res)
 	case errors.Is(cause, errInterrupted):
