@@ -99,7 +99,7 @@ var roleTable = map[auth.Role]string{
 	auth.RoleRead: "agentChanges chatConnect events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
 		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listMessages listRules listSchedules listTasks listThreads listWebhooks listWorldMessages " +
 		"renderMarkdown resumeChat testRules",
-	auth.RolePost:    "chat chatRun completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
+	auth.RolePost:    "answerInput chat chatRun completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
 	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule getModelCall interruptThread listRecords pauseSchedule replaceSchedule resumeSchedule " +
 		"retryEvent setEventStatus stopChat triggerSchedule updateThread",

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -31,8 +32,11 @@ func (m chatMessage) answers() ([]callAnswer, error) {
 			}
 		case p.State == "output-available":
 			a.result = &signals.ToolResult{Output: outputText(p.Output)}
+			a.input = &inputPayload{}
+			_ = event.DecodeJSON("output", p.Output, a.input) // an output of a tool may have any form
 		case p.State == "output-error":
 			a.result = &signals.ToolResult{Output: p.ErrorText, IsError: true}
+			a.input = &inputPayload{Action: event.InputCancel}
 		default:
 			continue
 		}
@@ -47,6 +51,28 @@ type callAnswer struct {
 	id       string
 	decision *signals.Decide
 	result   *signals.ToolResult
+
+	// input is the answer if the call waits for input, and then neither decision nor result.
+	input *inputPayload
+}
+
+// inputPayload is a client's answer to a request for input: to its only question, or to each, by id.
+type inputPayload struct {
+	Action  event.InputAction            `json:"action,omitempty" enum:"accept,decline,cancel" doc:"Of an answer to a request for input with one question, or to all of them alike"`
+	Content json.RawMessage              `json:"content,omitempty" doc:"With the action accept: the values"`
+	Answers map[string]event.InputAnswer `json:"answers,omitempty" doc:"Of an answer to several questions: an answer for each, by its id"`
+}
+
+// answers returns the answer to each question.
+func (p inputPayload) answers(q event.InputRequest) map[string]event.InputAnswer {
+	if p.Answers != nil {
+		return p.Answers
+	}
+	out := map[string]event.InputAnswer{}
+	for _, question := range q.Questions {
+		out[question.ID] = event.InputAnswer{Action: p.Action, Content: p.Content}
+	}
+	return out
 }
 
 // settle takes the answers to calls that wait for them, and returns those calls. Answers to others
@@ -59,7 +85,12 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 		return nil, err
 	}
 	for _, a := range answers {
+		asked := slices.IndexFunc(waiting.Inputs, func(q event.InputRequest) bool { return uistream.InputID(q) == a.id })
 		switch {
+		case asked >= 0 && a.input != nil:
+			q := waiting.Inputs[asked]
+			a.id = q.ToolCallID
+			err = h.answerInput(within, threadID, sender, q, *a.input)
 		case a.decision != nil:
 			i := slices.IndexFunc(waiting.Approvals, func(r event.ApprovalRequest) bool { return uistream.ApprovalID(&r) == a.id })
 			if i < 0 {
@@ -79,6 +110,8 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 				return nil, tooLarge("messages", len(a.result.Output))
 			}
 			_, err = h.threads.ToolResult(within, threadID, *a.result)
+		default:
+			continue
 		}
 		if err != nil {
 			return nil, err
@@ -86,6 +119,16 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 		settled = append(settled, a.id)
 	}
 	return settled, nil
+}
+
+func (h *chatHandlers) answerInput(ctx context.Context, threadID, sender string, q event.InputRequest, p inputPayload) error {
+	a := signals.InputAnswers{ToolCallID: q.ToolCallID, Round: q.Round, Answers: p.answers(q)}
+	var err error
+	if a.By, err = actor(ctx, "sender", sender, byAPI); err != nil {
+		return err
+	}
+	got, err := sendInput(ctx, h.threads, threadID, a)
+	return orRefused(err, inputRefusals, ToolCallPath{ThreadPath{threadID}, q.ToolCallID}, got)
 }
 
 func (h *chatHandlers) decide(ctx context.Context, threadID, sender string, a callAnswer) (err error) {

@@ -128,6 +128,8 @@ var agentEventDocs = map[event.AgentEventType]string{
 	event.EventApprovalRequest: "A call waits for a decision of people.",
 	event.EventApproval:        "A decision on a call.",
 	event.EventClientCall:      "A call waits for a connected client to run it.",
+	event.EventInputRequest:    "A call waits for a person's input.",
+	event.EventInputReceived:   "A person's input, with which the call continues.",
 	event.EventEnvironment:     "Something happened outside the thread. Rules decide what the thread does with it.",
 	event.EventStatus:          "The thread, a turn or an event of the queue has changed.",
 	event.EventReset:           "A reply begins again: its pieces of earlier attempts are void.",

@@ -243,6 +243,7 @@ func New(cfg Config) (http.Handler, error) {
 	approvals.registerGrants()
 	approvals.registerDecisions()
 	approvals.registerToolResults()
+	approvals.registerInputs()
 	(&agentHandlers{c, agents, cfg.Store, v, cfg.Tools, cfg.Models}).registerAgents()
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
@@ -336,6 +337,7 @@ var bodyNames = map[string]string{
 	"StatusInputBody":         "QueueItemStatus",
 	"ToolDecisionInputBody":   "WorldDecision",
 	"ToolResultInputBody":     "ClientResult",
+	"AnswerInputInputBody":    "InputAnswers",
 	"UpdateInputBody":         "ThreadUpdate",
 	"WorldMessageInputBody":   "NewWorldMessage",
 	"WorldMessagesOutputBody": "WorldMessagePage",

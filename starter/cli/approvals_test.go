@@ -23,6 +23,8 @@ type approvalsFake struct {
 	query   threadclient.ApprovalsQuery
 	missing int
 	results []signals.ToolResult
+	inputs  []event.InputRequest
+	answers []signals.InputAnswers
 	grants  string
 	revoked []string
 }
@@ -55,10 +57,15 @@ func (w *world) ToolResult(_ context.Context, id string, r signals.ToolResult) (
 	return outcomeOf(r.ToolCallID), w.known(id)
 }
 
+func (w *world) AnswerInput(_ context.Context, id string, a signals.InputAnswers) (signals.DecideOutcome, error) {
+	w.change(func() { w.approvals.answers = append(w.approvals.answers, a) })
+	return outcomeOf(a.ToolCallID), w.known(id)
+}
+
 func (w *world) Approvals(_ context.Context, id string) (signals.Approvals, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return signals.Approvals{Approvals: w.waiting, ClientCalls: w.approvals.calls}, w.known(id)
+	return signals.Approvals{Approvals: w.waiting, ClientCalls: w.approvals.calls, Inputs: w.approvals.inputs}, w.known(id)
 }
 
 func (w *world) ListApprovals(_ context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
