@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/uistream"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -85,24 +86,30 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 		return nil, err
 	}
 	for _, a := range answers {
-		asked := slices.IndexFunc(waiting.Inputs, func(q event.InputRequest) bool { return uistream.InputID(q) == a.id })
-		switch {
-		case asked >= 0 && a.input != nil:
-			q := waiting.Inputs[asked]
-			a.id = q.ToolCallID
-			err = h.answerInput(within, threadID, sender, q, *a.input)
-		case a.decision != nil:
-			i := slices.IndexFunc(waiting.Approvals, func(r event.ApprovalRequest) bool { return uistream.ApprovalID(&r) == a.id })
-			if i < 0 {
-				continue
+		taken := false
+		var asked *event.InputRequest
+		if a.input != nil {
+			if asked, err = h.asked(within, threadID, waiting, a.id); err != nil {
+				return nil, err
 			}
-			a.id, a.decision.Round = waiting.Approvals[i].ToolCallID, waiting.Approvals[i].Round
+		}
+		switch {
+		case asked != nil:
+			a.id, taken = asked.ToolCallID, true
+			err = h.answerInput(within, threadID, sender, *asked, *a.input)
+		case a.decision != nil:
+			request, open, problem := h.requested(within, threadID, waiting, a.id)
+			if problem != nil || !open {
+				err = problem
+				break
+			}
+			a.id, a.decision.Round, taken = request.ToolCallID, request.Round, true
 			err = h.decide(within, threadID, sender, a)
 		case a.result != nil:
 			if !slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.id }) {
-				continue
+				break
 			}
-			a.result.ToolCallID = a.id
+			a.result.ToolCallID, taken = a.id, true
 			if a.result.By, err = actor(ctx, "sender", sender, byAPI); err != nil {
 				return nil, err
 			}
@@ -110,15 +117,56 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 				return nil, tooLarge("messages", len(a.result.Output))
 			}
 			_, err = h.threads.ToolResult(within, threadID, *a.result)
-		default:
-			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		settled = append(settled, a.id)
+		if taken {
+			settled = append(settled, a.id)
+		}
 	}
 	return settled, nil
+}
+
+// asked returns the open request for input with an id, or nil. The thread learns of a request a moment
+// after people see it: until then, it is open if the store has it and no answer.
+func (h *chatHandlers) asked(ctx context.Context, threadID string, waiting signals.Approvals, id string) (*event.InputRequest, error) {
+	for _, q := range waiting.Inputs {
+		if uistream.InputID(q) == id {
+			return &q, nil
+		}
+	}
+	record, err := h.record(ctx, threadID, id)
+	if err != nil || record == nil || record.Type != event.TypeInputRequest {
+		return nil, err
+	}
+	var q event.InputRequest
+	if err := json.Unmarshal(record.Payload, &q); err != nil {
+		return nil, err
+	}
+	open, err := h.open(ctx, threadID, id, recordid.InputReceived(q.ToolCallID, q.Round), recordid.Result(q.ToolCallID))
+	if err != nil || !open {
+		return nil, err
+	}
+	return &q, nil
+}
+
+// requested is [chatHandlers.asked] for approval requests.
+func (h *chatHandlers) requested(ctx context.Context, threadID string, waiting signals.Approvals, id string) (q event.ApprovalRequest, open bool, err error) {
+	for _, q := range waiting.Approvals {
+		if uistream.ApprovalID(&q) == id {
+			return q, true, nil
+		}
+	}
+	q.ToolCallID, q.Round = event.ParseApprovalCallID(id)
+	open, err = h.open(ctx, threadID, recordid.Request(q), recordid.Decision(q.ToolCallID, q.Round), recordid.Result(q.ToolCallID))
+	return q, open, err
+}
+
+// open reports whether the store has a request and none of the records that end it.
+func (h *chatHandlers) open(ctx context.Context, threadID, request string, ends ...string) (bool, error) {
+	records, err := h.store.RecordsByID(ctx, h.key(threadID), append(ends, request)...)
+	return err == nil && len(records) == 1 && records[0].ID == request, err
 }
 
 func (h *chatHandlers) answerInput(ctx context.Context, threadID, sender string, q event.InputRequest, p inputPayload) error {

@@ -32,7 +32,6 @@ func (a approvalCommands) answerCommand() *cobra.Command {
 with the values. A question about an address is answered without values, once its page has been visited.`,
 		Example: `  starter answer t1 call_1 day=monday seats=2
   starter answer t1 call_1 --decline`,
-		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
 				waiting, err := t.Approvals(ctx, args[0])
