@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -89,16 +90,17 @@ func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 	r := &reply{Reply: c.Reply, origin: origin}
 	s := p.client.Messages.NewStreaming(ctx, p.params(c.Request, c.Names, origin))
 	defer func() { _ = s.Close() }() // the reply is complete, or has failed already
-	for s.Next() {
-		if err := r.take(s.Current()); err != nil {
-			return err
+	err := driver.Receive(ctx, func() (event sdk.MessageStreamEventUnion, err error) {
+		switch {
+		case s.Next():
+			return s.Current(), nil
+		case s.Err() != nil:
+			return event, s.Err()
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
+		return event, io.EOF
+	}, r.take)
 	var syntax *json.SyntaxError
-	switch err := s.Err(); {
+	switch {
 	case errors.As(err, &syntax):
 		return &driver.Unreadable{Err: syntax}
 	case err != nil:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"strings"
@@ -78,34 +79,31 @@ func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 	r := &reply{Reply: c.Reply, origin: origin}
 	next, stop := iter.Pull2(p.client.Models.GenerateContentStream(context.WithValue(ctx, quietKey{}, q), c.Request.Model, contents, config))
 	defer stop()
-	for {
-		resp, ok, err := chunk(next)
-		switch {
-		case q.err != nil: // the last chunk is incomplete
-			return q.err
-		case err != nil:
-			return readable(err)
-		case !ok:
-			return r.finish()
+	err := driver.Receive(ctx, func() (*sdk.GenerateContentResponse, error) {
+		resp, err := chunk(next)
+		if q.err != nil { // the last chunk is incomplete
+			err = q.err
 		}
-		if err := r.take(resp, &p.endpoint); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+		return resp, err
+	}, func(resp *sdk.GenerateContentResponse) error { return r.take(resp, &p.endpoint) })
+	if err != nil {
+		return readable(err)
 	}
+	return r.finish()
 }
 
-// chunk returns the next chunk. The SDK panics at chunks with fields of another type.
-func chunk(next func() (*sdk.GenerateContentResponse, error, bool)) (resp *sdk.GenerateContentResponse, ok bool, err error) {
+// chunk returns the next chunk, or [io.EOF]. The SDK panics at chunks with fields of another type.
+func chunk(next func() (*sdk.GenerateContentResponse, error, bool)) (resp *sdk.GenerateContentResponse, err error) {
 	defer func() {
 		if recover() != nil {
 			err = errForm
 		}
 	}()
-	resp, err, ok = next()
-	return resp, ok, err
+	resp, err, ok := next()
+	if !ok {
+		return nil, io.EOF
+	}
+	return resp, err
 }
 
 var errForm = &driver.Unreadable{Err: errors.New("a chunk does not have the form of the protocol")}

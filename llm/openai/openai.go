@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,23 +29,32 @@ type Config struct {
 	// Name is the name of the provider in errors. Default "openai".
 	Name string
 
+	// Summary is the kind of summary of its reasoning that a model writes as its thought, for the
+	// Responses API: auto, concise, detailed or [SummaryOff]. Default auto. OpenAI lets only verified
+	// organizations see the summaries of some models.
+	Summary string
+
 	// HTTPClient sends the requests. Default: a separate client without a timeout.
 	HTTPClient *http.Client
 
 	Timeouts llm.Timeouts
 }
 
-// Provider calls the models of one server. It is safe for concurrent use.
+// SummaryOff is the [Config].Summary for models that must not be asked for summaries.
+const SummaryOff = "off"
+
+// Provider calls the models of one server by the Chat Completions API. It is safe for concurrent use.
 type Provider struct {
 	endpoint driver.Endpoint
 	client   *sdk.Client
+	summary  string
 }
 
 var _ llm.Provider = (*Provider)(nil)
 
 // New returns a driver. It does not connect to the server.
 func New(config Config) (*Provider, error) {
-	p := &Provider{endpoint: driver.Endpoint{
+	p := &Provider{summary: config.Summary, endpoint: driver.Endpoint{
 		Name: config.Name, APIKey: config.APIKey, BaseURL: config.BaseURL, HTTPClient: config.HTTPClient, Timeouts: config.Timeouts,
 	}}
 	if err := p.endpoint.Complete("openai", officialURL); err != nil {
@@ -85,26 +93,17 @@ func (p *Provider) stream(ctx context.Context, wire sdk.ChatCompletionRequest, b
 		return err
 	}
 	defer s.Close()
-	for {
+	err = driver.Receive(ctx, func() ([]byte, error) {
 		raw, err := s.RecvRaw()
-		switch {
-		case errors.Is(err, io.EOF):
-			if r.FinishReason == "" && (!b.done || r.empty()) {
-				return driver.ErrBrokenOff
-			}
-			return nil
-		case err != nil && ctx.Err() == nil && r.FinishReason != "":
-			return nil // only the usage is missing
-		case err != nil:
-			return err
+		if err != nil && ctx.Err() == nil && r.FinishReason != "" {
+			return nil, io.EOF // only the usage is missing
 		}
-		if err := r.take(raw); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+		return raw, err
+	}, r.take)
+	if err == nil && r.FinishReason == "" && (!b.done || r.empty()) {
+		return driver.ErrBrokenOff
 	}
+	return err
 }
 
 func (p *Provider) whole(ctx context.Context, wire sdk.ChatCompletionRequest, b *replyBody, r *reply) error {
