@@ -19,9 +19,6 @@ func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event
 	if system != "" {
 		out.System = []sdk.TextBlockParam{{Text: system}}
 	}
-	if p.cache != "off" {
-		out.CacheControl = sdk.CacheControlEphemeralParam{TTL: sdk.CacheControlEphemeralTTL(p.cache)}
-	}
 	for _, t := range req.Tools {
 		tool := sdk.ToolParam{Name: names.Wire(t.Name), InputSchema: param.Override[sdk.ToolInputSchemaParam](driver.Parameters(t.Parameters))}
 		if t.Description != "" {
@@ -47,8 +44,20 @@ func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event
 		}
 		out.Messages = append(out.Messages, sdk.MessageParam{Role: role, Content: content})
 	}
+	p.mark(out.Messages)
 	think(&out, req, signed)
 	return out
+}
+
+// mark asks for the cache of the conversation up to its last block. The clouds know no other way.
+func (p *Provider) mark(messages []sdk.MessageParam) {
+	if p.cache == "off" || len(messages) == 0 {
+		return
+	}
+	content := messages[len(messages)-1].Content
+	if at := content[len(content)-1].GetCacheControl(); at != nil {
+		*at = sdk.CacheControlEphemeralParam{TTL: sdk.CacheControlEphemeralTTL(p.cache)}
+	}
 }
 
 // think turns thoughts on. With a budget, all replies of the turn must begin with a thought of the

@@ -23,6 +23,10 @@ type Config struct {
 	// http://localhost:11434/v1. Default: https://api.openai.com/v1.
 	BaseURL string
 
+	// Azure calls the deployments of a resource of Azure OpenAI. BaseURL is then its address, such as
+	// https://my-resource.openai.azure.com, and APIKey is sent in the header api-key.
+	Azure *Azure
+
 	// Organization is the OpenAI organization id, for accounts with several.
 	Organization string
 
@@ -47,6 +51,7 @@ const SummaryOff = "off"
 type Provider struct {
 	endpoint driver.Endpoint
 	client   *sdk.Client
+	azure    *Azure
 	summary  string
 }
 
@@ -57,16 +62,24 @@ func New(config Config) (*Provider, error) {
 	p := &Provider{summary: config.Summary, endpoint: driver.Endpoint{
 		Name: config.Name, APIKey: config.APIKey, BaseURL: config.BaseURL, HTTPClient: config.HTTPClient, Timeouts: config.Timeouts,
 	}}
-	if err := p.endpoint.Complete("openai", officialURL); err != nil {
+	var c sdk.ClientConfig
+	var err error
+	if p.azure = config.Azure; p.azure != nil {
+		c, err = p.azureConfig()
+	} else {
+		err = p.endpoint.Complete("openai", officialURL)
+		c = sdk.DefaultConfig(config.APIKey)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("openai: %w", err)
 	}
-	c := sdk.DefaultConfig(config.APIKey)
 	c.BaseURL, c.OrgID, c.HTTPClient = p.endpoint.BaseURL, config.Organization, p.endpoint.Client(body)
 	p.client = sdk.NewClientWithConfig(c)
 	return p, nil
 }
 
-func (p *Provider) official() bool { return p.endpoint.BaseURL == officialURL }
+// official reports whether the server is OpenAI's own, or Azure's.
+func (p *Provider) official() bool { return p.azure != nil || p.endpoint.BaseURL == officialURL }
 
 // Generate calls the model. It streams the reply if onDelta is set.
 func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {

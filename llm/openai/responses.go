@@ -54,7 +54,7 @@ func (p *Responses) send(ctx context.Context, c *driver.Call) error {
 
 func (p *Responses) responsesRequest(req llm.Request, names *driver.ToolNames, origin event.Origin) sdk.CreateResponseRequest {
 	store := false
-	out := sdk.CreateResponseRequest{Model: req.Model, Store: &store, Input: p.input(req, names, origin)}
+	out := sdk.CreateResponseRequest{Model: p.deployed(req.Model), Store: &store, Input: p.input(req, names, origin)}
 	if req.MaxOutputTokens > 0 {
 		out.MaxOutputTokens = max(req.MaxOutputTokens, minOutputTokens)
 	}
