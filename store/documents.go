@@ -25,6 +25,9 @@ type Documents interface {
 	// Documents returns the documents of a kind, by name, at most [MaxLimit].
 	Documents(ctx context.Context, namespace, kind string) ([]Document, error)
 
+	// DocumentNamespaces returns the namespaces that have documents of a kind, in order.
+	DocumentNamespaces(ctx context.Context, kind string) ([]string, error)
+
 	// DeleteDocument deletes a document; after is as for PutDocument, but never 0. If there is none, it
 	// returns ErrNotFound.
 	DeleteDocument(ctx context.Context, namespace, kind, name string, after int) error

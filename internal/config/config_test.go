@@ -159,7 +159,7 @@ func TestFull(t *testing.T) {
 				Env: map[string]Secret{"HOME": "/home/x", "TOKEN": "sk-1"}, Headers: map[string]Secret{},
 			},
 			{
-				Name: "hub", Description: "The hub.", URL: "https://mcp.example.com/mcp?x=1", TaskQueue: "far", Namespaces: []string{"red"},
+				Name: "hub", Description: "The hub.", URL: "https://mcp.example.com/mcp?x=1", TaskQueue: "far",
 				Env: map[string]Secret{}, Headers: map[string]Secret{"Authorization": "sk-1"},
 			},
 		},

@@ -189,11 +189,10 @@ var fieldRules = map[string]fieldRule{
 	"config.mcpEntry.Command":     {nonEmpty: "write the program and its arguments, such as [npx, -y, some-server]"},
 	"config.mcpEntry.Env":         {secret: true, check: passedProblem},
 	"config.mcpEntry.EnvFrom":     {secret: true, check: variableProblem("GITHUB_TOKEN")},
-	"config.mcpEntry.URL":         {check: MCPURLProblem},
+	"config.mcpEntry.URL":         {check: tool.ServerURLProblem},
 	"config.mcpEntry.HeadersEnv":  {secret: true, check: variableProblem("GITHUB_AUTHORIZATION")},
-	"config.mcpEntry.Tools":       {nonEmpty: omitIt + "for all", check: MCPGlobProblem},
-	"config.mcpEntry.Timeout":     {max: float64(maxMCPTimeout), unset: "the default, 2m"},
-	"config.mcpEntry.Namespaces":  {nonEmpty: omitIt + "for all", check: namespaceProblem},
+	"config.mcpEntry.Tools":       {nonEmpty: omitIt + "for all", check: quotedProblem(tool.ServerToolsProblem)},
+	"config.mcpEntry.Timeout":     {max: float64(tool.MaxServerTimeout), unset: "the default, 2m"},
 
 	"hook.Hook.Name":          {required: "every hook needs one", check: checkIdentifier},
 	"hook.Hook.Workflow":      {required: "say which workflow decides, by its type and taskQueue"},
@@ -281,6 +280,16 @@ func variableProblem(example string) func(string) string {
 			return ""
 		}
 		return "must be the name of an environment variable (capitals, digits and _), such as " + example + ", not its value"
+	}
+}
+
+// quotedProblem adds the text to its problem.
+func quotedProblem(check func(string) string) func(string) string {
+	return func(s string) string {
+		if problem := check(s); problem != "" {
+			return fmt.Sprintf("%q %s", s, problem)
+		}
+		return ""
 	}
 }
 

@@ -2,20 +2,16 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
-	"path"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/names"
+	"github.com/threadmill/threadmill/tool"
 )
 
 // MCPServer describes an MCP server. It has either a command, or an address.
@@ -43,9 +39,6 @@ type MCPServer struct {
 
 	// TaskQueue is the task queue whose workers connect to the server. Empty = all workers.
 	TaskQueue string
-
-	// Namespaces are those whose threads may use the server. Empty = all.
-	Namespaces []string
 }
 
 // MCPAPI says which servers may be declared through the API.
@@ -73,17 +66,10 @@ type mcpEntry struct {
 	Trusted     bool
 	Timeout     time.Duration
 	TaskQueue   string
-	Namespaces  []string
 }
 
-// Limits of MCP servers, which the runtime's equal.
-const (
-	maxMCPServers = 100
-	maxMCPTimeout = 12 * time.Hour
-)
-
-// MCPNameForm is the form of the names of MCP servers.
-var MCPNameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,23}$`)
+// maxMCPServers is the maximum number of servers.
+const maxMCPServers = 100
 
 // mcpServers converts the MCP servers, whose tools agents may use.
 func (d *document) mcpServers(entries map[string]mcpEntry) []MCPServer {
@@ -94,8 +80,8 @@ func (d *document) mcpServers(entries map[string]mcpEntry) []MCPServer {
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		at := "mcp." + name
-		if !MCPNameForm.MatchString(name) {
-			d.keyErrorf(at, KindInvalid, "use 1 to 24 small letters, digits and -, beginning with a letter or digit: tools are named server__tool")
+		if problem := tool.ServerNameProblem(name); problem != "" {
+			d.keyErrorf(at, KindInvalid, "%s", problem)
 			continue
 		}
 		// Even of a server with mistakes, agents may name the tools.
@@ -122,7 +108,7 @@ func (d *document) mcpServer(at, name string, e mcpEntry) MCPServer {
 	d.mcpTransport(at, e)
 	s := MCPServer{
 		Name: name, Description: e.Description, Command: e.Command, URL: e.URL, Tools: e.Tools, Trusted: e.Trusted,
-		Timeout: e.Timeout, TaskQueue: e.TaskQueue, Namespaces: e.Namespaces,
+		Timeout: e.Timeout, TaskQueue: e.TaskQueue,
 		Env: map[string]Secret{}, Headers: map[string]Secret{},
 	}
 	if len(e.Command) > 0 {
@@ -146,7 +132,7 @@ func (d *document) mcpServer(at, name string, e mcpEntry) MCPServer {
 	}
 	for _, header := range slices.Sorted(maps.Keys(e.HeadersEnv)) {
 		field := at + ".headersEnv." + header
-		if problem := MCPHeaderProblem(header); problem != "" {
+		if problem := tool.ServerHeaderProblem(header); problem != "" {
 			d.keyErrorf(field, KindInvalid, "%s", problem)
 			continue
 		}
@@ -179,38 +165,4 @@ func (d *document) mcpTransport(at string, e mcpEntry) {
 	default:
 		d.fieldErrorf(command, KindMissing, "is missing, and so is url: write the command that starts the server, or the address at which it runs")
 	}
-}
-
-// MCPURLProblem returns what is wrong with the address of a server, without the address.
-func MCPURLProblem(s string) string {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return "must be a web address, such as https://mcp.example.com/mcp"
-	case u.User != nil:
-		return "must not hold a user or password: use headersEnv"
-	case u.Fragment != "":
-		return "must not have a part after #"
-	}
-	return ""
-}
-
-// MCPHeaderProblem returns what is wrong with the name of a header.
-func MCPHeaderProblem(name string) string {
-	if !httpguts.ValidHeaderFieldName(name) {
-		return "is no name of an HTTP header"
-	}
-	switch http.CanonicalHeaderKey(name) {
-	case "Host", "Content-Type", "Content-Length", "Accept", "Connection", "Transfer-Encoding", "Mcp-Session-Id", "Mcp-Protocol-Version":
-		return "is a header that the protocol sets itself"
-	}
-	return ""
-}
-
-// MCPGlobProblem returns what is wrong with a pattern for the names of tools.
-func MCPGlobProblem(s string) string {
-	if _, err := path.Match(s, ""); err != nil || strings.ContainsAny(s, "/ ") {
-		return fmt.Sprintf("%q is not a pattern for the server's own names of tools, such as read_*", s)
-	}
-	return ""
 }

@@ -163,6 +163,10 @@ func (s *timedStore) Documents(ctx context.Context, namespace, kind string) ([]s
 	})
 }
 
+func (s *timedStore) DocumentNamespaces(ctx context.Context, kind string) ([]string, error) {
+	return call(ctx, s, func(ctx context.Context) ([]string, error) { return s.Store.DocumentNamespaces(ctx, kind) })
+}
+
 func (s *timedStore) DeleteDocument(ctx context.Context, namespace, kind, name string, after int) error {
 	_, err := call(ctx, s, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.Store.DeleteDocument(ctx, namespace, kind, name, after)

@@ -17,6 +17,8 @@ const (
 	oneDocument       = existingDocuments + ` AND name = $3`
 	allDocuments      = existingDocuments + ` ORDER BY name LIMIT $3`
 
+	documentNamespaces = `SELECT DISTINCT namespace FROM documents WHERE kind = $1 AND content IS NOT NULL ORDER BY namespace`
+
 	putDocument = `INSERT INTO documents AS d (namespace, kind, name, version, content, changed_by, changed_at)
 		SELECT $1, $2, $3, 1, $4::text::json, $5, clock_timestamp()
 		WHERE $6::bigint <= 0 OR EXISTS (SELECT FROM documents WHERE namespace = $1 AND kind = $2 AND name = $3)
@@ -65,6 +67,22 @@ func (s *Store) Documents(ctx context.Context, namespace, kind string) ([]store.
 	found, err := pgx.CollectRows(rows, scanDocument)
 	if err != nil {
 		return nil, documentError("reading", namespace, kind, "*", err)
+	}
+	return found, nil
+}
+
+// DocumentNamespaces implements [store.Documents].
+func (s *Store) DocumentNamespaces(ctx context.Context, kind string) ([]string, error) {
+	if !store.Storable(kind) {
+		return nil, nil
+	}
+	rows, err := s.pool.Query(ctx, documentNamespaces, kind)
+	if err != nil {
+		return nil, documentError("reading", "*", kind, "*", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, documentError("reading", "*", kind, "*", err)
 	}
 	return found, nil
 }

@@ -14,7 +14,7 @@ const documentColumns = `kind, name, version, content, changed_by, changed_at`
 
 // documentReads are the queries for documents, documentWrites the statements that change them.
 type documentReads struct {
-	one, all *sql.Stmt
+	one, all, namespaces *sql.Stmt
 }
 
 type documentWrites struct {
@@ -26,6 +26,8 @@ func (r *documentReads) queries() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{
 		&r.one: existing + ` AND name = ?`,
 		&r.all: existing + ` ORDER BY name LIMIT ? + 0`,
+
+		&r.namespaces: `SELECT DISTINCT namespace FROM documents WHERE kind = ? AND content IS NOT NULL ORDER BY namespace`,
 	}
 }
 
@@ -74,6 +76,18 @@ func (s *Store) Documents(ctx context.Context, namespace, kind string) ([]store.
 	found, err := collect(ctx, s.readDocuments.all, scanDocument, namespace, kind, store.MaxLimit)
 	if err != nil {
 		return nil, documentError("reading", namespace, kind, "*", err)
+	}
+	return found, nil
+}
+
+// DocumentNamespaces implements [store.Documents].
+func (s *Store) DocumentNamespaces(ctx context.Context, kind string) ([]string, error) {
+	found, err := collect(ctx, s.readDocuments.namespaces, func(row scanner) (namespace string, err error) {
+		err = row.Scan(&namespace)
+		return namespace, err
+	}, kind)
+	if err != nil {
+		return nil, documentError("reading", "*", kind, "*", err)
 	}
 	return found, nil
 }

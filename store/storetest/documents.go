@@ -145,7 +145,13 @@ func testDocumentNamespaces(t *testing.T, s store.Store) {
 		require.NoError(t, err)
 		require.Equal(t, saved[i], found)
 	}
+	in, err := s.DocumentNamespaces(t.Context(), "note")
+	require.NoError(t, err)
+	require.Equal(t, []string{"", ns, "else"}, in)
 	require.NoError(t, s.DeleteDocument(t.Context(), "else", "note", "a", -1))
+	in, err = s.DocumentNamespaces(t.Context(), "note")
+	require.NoError(t, err)
+	require.Equal(t, []string{"", ns}, in)
 	found, err := s.Document(t.Context(), ns, "note", "a")
 	require.NoError(t, err)
 	require.Equal(t, saved[0], found)
