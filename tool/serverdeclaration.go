@@ -169,10 +169,11 @@ func (d ServerDeclaration) validateText() error {
 	return nil
 }
 
-// ReadServerDeclaration reads a stored declaration.
+// ReadServerDeclaration reads a stored declaration. Unknown fields are an error: what a newer version wrote
+// there might be what makes the declaration harmless.
 func ReadServerDeclaration(raw json.RawMessage) (ServerDeclaration, error) {
 	var d ServerDeclaration
-	if err := event.DecodeJSON("", raw, &d); err != nil {
+	if err := event.DecodeKnownJSON("", raw, &d); err != nil {
 		return ServerDeclaration{}, err
 	}
 	return d, d.Validate()
