@@ -52,7 +52,7 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 	if err != nil {
 		return out, nil, err
 	}
-	out.Quick = d.Quick
+	out.Quick, out.TaskQueue = d.Quick, d.TaskQueue
 	parts := []part{outer}
 	if d.Background {
 		out.By, out.Task = thread.ByTask, taskPlan(d, "")

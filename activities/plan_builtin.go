@@ -146,7 +146,7 @@ func (a *Activities) mayAsk(who agent.Agent) (tool.Definition, bool) {
 }
 
 func taskPlan(d tool.Definition, title string) *thread.TaskPlan {
-	return &thread.TaskPlan{Tool: d.Name, Title: cmp.Or(shortTitle(title), d.Name), Deadline: d.Deadline, Detached: d.Detached}
+	return &thread.TaskPlan{Tool: d.Name, Title: cmp.Or(shortTitle(title), d.Name), Deadline: d.Deadline, Detached: d.Detached, TaskQueue: d.TaskQueue}
 }
 
 const maxTaskTitle = 200 // bytes

@@ -191,6 +191,9 @@ type TaskPlan struct {
 	Title    string        `json:"title,omitempty"`
 	Deadline time.Duration `json:"deadline"`
 	Detached bool          `json:"detached,omitempty"`
+
+	// TaskQueue is the task queue of the activity that runs the tool. Empty = the thread's.
+	TaskQueue string `json:"taskQueue,omitempty"`
 }
 
 // TaskStep is the input of the workflow of a background task, and of its activity.
@@ -212,6 +215,9 @@ type TaskStep struct {
 	Guard            *Guard `json:"guard,omitempty"`
 	DecisionID       string `json:"decisionId,omitempty"`
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
+
+	// TaskQueue is copied from the plan.
+	TaskQueue string `json:"taskQueue,omitempty"`
 }
 
 // TaskReply is the result of run_task.
