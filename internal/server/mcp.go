@@ -28,7 +28,7 @@ type ToolServers interface {
 	Restart(ctx context.Context, namespace, name string) error
 
 	// Refresh reads the servers of a namespace, after one was declared.
-	Refresh(namespace string)
+	Refresh(ctx context.Context, namespace string)
 }
 
 // MCPServer is an MCP server without what its tools take.
@@ -248,7 +248,7 @@ func (h *mcpHandlers) put(ctx context.Context, in *putMCPInput) (*mcpServerOutpu
 		return nil, h.mcpProblem(ctx, in.Name, err)
 	}
 	h.logger.Info("MCP server declared", "server", d.Name, "version", d.Version, "by", d.By)
-	h.refresh()
+	h.refresh(ctx)
 	s, err := h.find(ctx, in.Name)
 	if err != nil {
 		return nil, err
@@ -260,9 +260,9 @@ func (h *mcpHandlers) put(ctx context.Context, in *putMCPInput) (*mcpServerOutpu
 	return out, nil
 }
 
-func (h *mcpHandlers) refresh() {
+func (h *mcpHandlers) refresh(ctx context.Context) {
 	if h.servers != nil {
-		h.servers.Refresh(h.namespace)
+		h.servers.Refresh(ctx, h.namespace)
 	}
 }
 
@@ -282,7 +282,7 @@ func (h *mcpHandlers) remove(ctx context.Context, in *deleteMCPInput) (*struct{}
 		return nil, h.mcpProblem(ctx, in.Name, err)
 	}
 	h.logger.Info("MCP server removed", "server", in.Name, "by", auth.FromContext(ctx).Name)
-	h.refresh()
+	h.refresh(ctx)
 	return nil, nil
 }
 

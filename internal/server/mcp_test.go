@@ -31,7 +31,7 @@ func (s *toolServers) Restart(_ context.Context, _, name string) error {
 	return nil
 }
 
-func (s *toolServers) Refresh(string) { s.refreshed++ }
+func (s *toolServers) Refresh(context.Context, string) { s.refreshed++ }
 
 func withServers(s *toolServers, permitted toolserver.Permission) func(*server.Config) {
 	return func(c *server.Config) {
