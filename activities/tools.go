@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,37 +20,10 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/internal/thread"
-	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/tool"
 )
-
-// toolOf returns a tool that the agent may call.
-func (a *Activities) toolOf(who agent.Agent, name string) (tool.Tool, bool) {
-	if !slices.Contains(who.Tools, name) {
-		return a.builtIn(name)
-	}
-	return a.lookup(name)
-}
-
-// toolsOf describes an agent's tools for its model.
-func (a *Activities) toolsOf(who agent.Agent) []llm.Tool {
-	var out []llm.Tool
-	for _, name := range who.Tools {
-		if t, ok := a.lookup(name); ok {
-			out = append(out, described(t))
-		} else if _, known := a.missing.LoadOrStore(who.Name+" "+name, true); !known {
-			a.log.Warn("the agent names a tool that does not exist: calls of it fail", "agent", who.Name, "tool", name)
-		}
-	}
-	return out
-}
-
-func described(t tool.Tool) llm.Tool {
-	d := t.Definition()
-	return llm.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters}
-}
 
 // runTool runs one stored tool call and stores its result.
 func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
@@ -75,15 +47,15 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 		return run.finish(ctx, store.ToolFailed, failure(err))
 	}
 	who = allowed(who, in.Tools)
-	t, ok := a.toolOf(who, in.ToolName)
+	planner := a.planner(ctx, in.Thread, who, in.WorkingDirectory)
+	t, ok := planner.tools.lookup(in.ToolName)
 	if !ok {
-		return run.finish(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", in.ToolName, who.Tools)))
+		return run.finish(ctx, store.ToolFailed, failure(planner.tools.unknown(in.ToolName)))
 	}
 	run.def = t.Definition().WithDefaults()
 	if in.Invalid {
-		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, who))
+		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, planner))
 	}
-	planner := a.planner(in.Thread, who, in.WorkingDirectory)
 	run.dir = planner.dir
 	if reply, lost, err := run.lost(ctx); lost || err != nil {
 		return reply, err
@@ -92,7 +64,7 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 	case err != nil:
 		return thread.ToolReply{}, err
 	case found.invalid:
-		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, who))
+		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, planner))
 	case found.refused != "":
 		return run.finish(ctx, store.ToolDenied, tool.Result{Output: found.refused, IsError: true})
 	case found.ask != nil:
@@ -115,8 +87,8 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 }
 
 // invalidCall returns the result of a call that cannot run.
-func (r *toolRun) invalidCall(ctx context.Context, who agent.Agent) tool.Result {
-	if _, _, err := r.a.planner(r.in.Thread, who, r.in.WorkingDirectory).draft(ctx, r.stored); err != nil {
+func (r *toolRun) invalidCall(ctx context.Context, p *planner) tool.Result {
+	if _, _, err := p.draft(ctx, r.stored); err != nil {
 		return failure(err)
 	}
 	return failure(fmt.Errorf("the tool %q was not ready when it was called; call it again", r.in.ToolName))

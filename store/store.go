@@ -83,6 +83,9 @@ type Store interface {
 	// APIKeys stores API keys that are created at run time.
 	APIKeys
 
+	// Documents stores what belongs to the server rather than to a thread.
+	Documents
+
 	// Ping reports whether the store is available, for reading and for writing.
 	Ping(ctx context.Context) error
 
