@@ -234,7 +234,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
 	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
-	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v}
+	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v, cfg.Threads}
 	eventsOf.registerEvents()
 	eventsOf.registerRecords()
 	eventsOf.registerModelCalls()
@@ -255,7 +255,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
 	keys.registerKeys()
-	(&mcpHandlers{c, cfg.ToolServers, cfg.Declared}).registerMCP()
+	(&mcpServerHandlers{c, cfg.ToolServers, cfg.Declared}).registerMCP()
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
@@ -263,7 +263,11 @@ func New(cfg Config) (http.Handler, error) {
 	c.registerMarkdown()
 	c.registerDocs(mux)
 	c.registerPage(mux)
-	return cfg.Limits.Handler(a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)), nil
+	handler := a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)
+	if err := registerMCP(c, mux, handler, v, cfg); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return cfg.Limits.Handler(handler), nil
 }
 
 // schemaPrefix begins the references to schemas.
