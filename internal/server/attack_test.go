@@ -55,6 +55,7 @@ var bodies = map[string]string{
 	"createKey":         `{"name":"ann","roles":["read"]}`,
 	"createSchedule":    `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
 	"postToolResult":    `{"output":"x"}`,
+	"answerInput":       `{"answers":{"q":{"action":"cancel"}},"by":"ann"}`,
 	"putAgent":          `{"model":"demo/demo"}`,
 	"receiveWebhook":    `{"x":1}`,
 	"replaceSchedule":   `{"threadId":"none","every":"1h","message":{"content":"x"}}`,

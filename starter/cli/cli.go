@@ -140,7 +140,7 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 	root.AddCommand(
 		thread.openCommand(), message.sendCommand(), chatCommands{a}.chatCommand(), thread.watchCommand(), thread.showCommand(), thread.listCommand(),
 		approval.approvalsCommand(), approval.decideCommand("approve"), approval.decideCommand("deny"),
-		approval.grantsCommand(), approval.revokeCommand(), approval.toolResultCommand(),
+		approval.grantsCommand(), approval.revokeCommand(), approval.toolResultCommand(), approval.answerCommand(),
 		thread.updateCommand(), thread.interruptCommand(), thread.closeCommand(),
 		queue.retryCommand(), queue.queueCommand(), message.publishCommand(),
 		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), keyCommands{a}.keysCommand(),

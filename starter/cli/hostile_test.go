@@ -191,6 +191,10 @@ func (h *hostile) Decide(context.Context, string, signals.Decide) (signals.Decid
 	return answer[signals.DecideResult](h)
 }
 
+func (h *hostile) AnswerInput(context.Context, string, signals.InputAnswers) (signals.DecideOutcome, error) {
+	return answer[signals.DecideOutcome](h)
+}
+
 func (h *hostile) ToolResult(context.Context, string, signals.ToolResult) (signals.DecideOutcome, error) {
 	return answer[signals.DecideOutcome](h)
 }
