@@ -121,6 +121,17 @@ func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) 
 	return call[signals.DecideResult](ctx, c, http.MethodPost, c.url(nil, "threads", threadID, "approvals", d.ToolCallID), body, "deciding on call %q", d.ToolCallID)
 }
 
+// AnswerInput answers a tool call that waits for input.
+func (c *Client) AnswerInput(ctx context.Context, threadID string, a signals.InputAnswers) (signals.DecideResult, error) {
+	body := struct {
+		signals.InputAnswers
+		ToolCallID string `json:"toolCallId,omitempty"`
+		By         string `json:"by,omitempty"`
+	}{InputAnswers: a, By: a.By}
+	u := c.url(nil, "threads", threadID, "tool-calls", a.ToolCallID, "input")
+	return call[signals.DecideResult](ctx, c, http.MethodPost, u, body, "answering call %q", a.ToolCallID)
+}
+
 // Roles returns the roles of the client's API key.
 func (c *Client) Roles(ctx context.Context) (auth.Roles, error) {
 	out, err := call[struct {

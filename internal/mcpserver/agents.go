@@ -47,6 +47,6 @@ func (s *server) agents(ctx context.Context) (agentList, error) {
 // tools returns all tools, in the order of their use.
 func (s *server) tools() []tool {
 	return []tool{
-		s.askTool(), s.waitTool(), s.agentsTool(), s.listTool(), s.openTool(), s.postTool(), s.readTool(), s.approvalsTool(), s.decideTool(),
+		s.askTool(), s.waitTool(), s.agentsTool(), s.listTool(), s.openTool(), s.postTool(), s.readTool(), s.approvalsTool(), s.decideTool(), s.answerTool(),
 	}
 }

@@ -38,7 +38,8 @@ type approvalsArgs struct {
 }
 
 type approvalList struct {
-	Approvals []approval `json:"approvals" jsonschema:"The calls, the longest wait first"`
+	Approvals []approval `json:"approvals" jsonschema:"The calls on which somebody has to decide, the longest wait first"`
+	Inputs    []input    `json:"inputs,omitempty" jsonschema:"The calls whose questions somebody has to answer: for answer_input"`
 	More      bool       `json:"more,omitempty" jsonschema:"Whether more calls wait than are listed"`
 }
 
@@ -46,7 +47,7 @@ type approvalList struct {
 const maxApprovals = 50
 
 func (s *server) approvalsTool() tool {
-	return define("list_approvals", "List approvals", "Lists the tool calls that wait for the decision of a person.",
+	return define("list_approvals", "List approvals", "Lists the tool calls that wait for a person: for a decision, or for input.",
 		reads, true, []auth.Role{auth.RoleRead},
 		func(ctx context.Context, _ *call, in approvalsArgs) (approvalList, error) {
 			out := approvalList{Approvals: []approval{}}
@@ -55,11 +56,17 @@ func (s *server) approvalsTool() tool {
 				for _, r := range all.Approvals {
 					out.add(in.Thread, r)
 				}
+				for _, q := range all.Inputs {
+					out.ask(in.Thread, q)
+				}
 				return out, problem(err, "thread")
 			}
 			all, err := s.api.AllApprovals(ctx)
 			for _, w := range all.Approvals {
 				out.add(w.ThreadID, w.Request)
+			}
+			for _, w := range all.Inputs {
+				out.ask(w.ThreadID, w.Request)
 			}
 			out.More = out.More || all.More || len(all.Unanswered) > 0
 			return out, problem(err, "thread")

@@ -27,7 +27,7 @@ var askRoles = []auth.Role{auth.RolePost, auth.RoleRead}
 func (s *server) askTool() tool {
 	return define("ask_agent", "Ask an agent",
 		"Sends a message to an agent and waits for the end of its turn. The result has the agent's answer, and the thread in which the conversation can continue. "+
-			"An agent may work for minutes or wait for a person. Then the status is running or waiting_for_approval, and wait_for_turn continues with the thread and event of the result. "+
+			"An agent may work for minutes or wait for a person. Then the status is running, waiting_for_approval or waiting_for_input, and wait_for_turn continues with the thread and event of the result. "+
 			"Cancelling the call or losing the connection ends the wait, never the turn. Progress is reported line by line.",
 		adds, false, askRoles,
 		func(ctx context.Context, c *call, in askArgs) (turnResult, error) {

@@ -14,6 +14,7 @@ import (
 const (
 	statusCompleted = "completed"
 	statusWaiting   = "waiting_for_approval"
+	statusInput     = "waiting_for_input"
 	statusRunning   = "running"
 	statusFailed    = "failed"
 )
@@ -33,7 +34,7 @@ type turn struct {
 
 	said    map[string]reply // the last message of each agent
 	replies []reply          // those that ended a run
-	waiting map[string]bool  // calls that may wait for a decision
+	waiting map[string]bool  // calls that may wait for a person
 	failure string
 	ended   *event.StatusChange
 	line    string
@@ -90,6 +91,12 @@ func (t *turn) fold(e event.AgentEvent) string {
 		}
 		delete(t.waiting, e.Approval.ToolCallID)
 		return fmt.Sprintf("%s: %s by %s", e.Approval.ToolName, e.Approval.Decision, e.Approval.By)
+	case event.EventInputRequest:
+		t.waiting[e.Input.ToolCallID] = true
+		return fmt.Sprintf("%s waits for input to %s", e.Input.Agent, e.Input.ToolName)
+	case event.EventInputReceived:
+		delete(t.waiting, e.Received.ToolCallID)
+		return fmt.Sprintf("%s has the input of %s", e.Received.ToolName, e.Received.By)
 	case event.EventClientCall:
 		return fmt.Sprintf("waits for a client to run %s", e.ClientCall.ToolName)
 	case event.EventReset:

@@ -14,13 +14,14 @@ import (
 
 // turnResult is the state of a turn.
 type turnResult struct {
-	Status    string     `json:"status" enum:"completed,waiting_for_approval,running,failed" jsonschema:"completed: text has the answer. waiting_for_approval: approvals have the calls on which a person has to decide. running: the turn goes on without the caller. failed: error says why"`
+	Status    string     `json:"status" enum:"completed,waiting_for_approval,waiting_for_input,running,failed" jsonschema:"completed: text has the answer. waiting_for_approval: approvals have the calls on which a person has to decide. waiting_for_input: inputs have the questions that a person has to answer. running: the turn goes on without the caller. failed: error says why"`
 	Thread    string     `json:"thread" jsonschema:"The thread: for wait_for_turn, and for further messages of the same conversation"`
 	Event     string     `json:"event" jsonschema:"The event of the message: for wait_for_turn"`
 	Text      string     `json:"text,omitempty" jsonschema:"The final message of the turn. Of several agents, each after its name"`
 	Truncated bool       `json:"truncated,omitempty" jsonschema:"Whether the text was cut: read_thread has more of it"`
 	Replies   []reply    `json:"replies,omitempty" jsonschema:"The final messages of the agents, if several answered"`
 	Approvals []approval `json:"approvals,omitempty" jsonschema:"The calls that wait for a decision"`
+	Inputs    []input    `json:"inputs,omitempty" jsonschema:"The calls that wait for a person's input"`
 	Outcome   string     `json:"outcome,omitempty" jsonschema:"How the turn ended: completed, failed, interrupted, expired or unanswered"`
 	Error     string     `json:"error,omitempty" jsonschema:"Why the turn failed"`
 	Next      string     `json:"next,omitempty" jsonschema:"How to continue, if the turn has not ended"`
@@ -108,13 +109,13 @@ func (w *waiter) follow(ctx context.Context) (turnResult, error) {
 			if w.turn.ended != nil {
 				return w.turn.result(w.result()), nil
 			}
-			if e.Type == event.EventApprovalRequest && len(w.turn.waiting) > 0 {
+			if (e.Type == event.EventApprovalRequest || e.Type == event.EventInputRequest) && len(w.turn.waiting) > 0 {
 				settle.Reset(settleTime)
 			}
 			alive.Reset(aliveEvery)
 		case <-settle.C:
-			if waiting := w.approvals(ctx, settle); len(waiting) > 0 {
-				return w.decision(waiting), nil
+			if out := w.pending(ctx, settle); out.Status != "" {
+				return out, nil
 			}
 		case <-alive.C:
 			w.call.progress(ctx, "still running")
@@ -124,34 +125,36 @@ func (w *waiter) follow(ctx context.Context) (turnResult, error) {
 	}
 }
 
-// approvals returns the calls of the turn that wait for a decision. Others may have been read from the
-// past.
-func (w *waiter) approvals(ctx context.Context, again *time.Timer) []approval {
+// pending returns the result of a turn whose calls wait for a person, or one without a status: what was
+// read from the past may not wait any more.
+func (w *waiter) pending(ctx context.Context, again *time.Timer) turnResult {
+	out := w.turn.texts(w.result())
 	if len(w.turn.waiting) == 0 {
-		return nil
+		return out
 	}
 	all, err := w.api.Approvals(ctx, w.thread)
 	if err != nil {
 		again.Reset(askAgain)
-		return nil
+		return out
 	}
 	waiting := map[string]bool{}
-	var out []approval
+	how := ""
+	for _, q := range all.Inputs {
+		if w.turn.waiting[q.ToolCallID] {
+			waiting[q.ToolCallID] = true
+			out.Status, how = statusInput, "A person has to answer the questions: with answer_input, if that is the caller."
+			out.Inputs = append(out.Inputs, inputOf(w.thread, q))
+		}
+	}
 	for _, r := range all.Approvals {
 		if w.turn.waiting[r.ToolCallID] {
 			waiting[r.ToolCallID] = true
-			out = append(out, approvalOf(w.thread, r))
+			out.Status, how = statusWaiting, "A person has to decide: with decide_approval, if that is the caller."
+			out.Approvals = append(out.Approvals, approvalOf(w.thread, r))
 		}
 	}
 	w.turn.waiting = waiting
-	return out
-}
-
-// decision returns the result of a turn that waits for a decision.
-func (w *waiter) decision(waiting []approval) turnResult {
-	out := w.turn.texts(w.result())
-	out.Status, out.Approvals = statusWaiting, waiting
-	out.Next = fmt.Sprintf("A person has to decide. If that is the caller, use decide_approval. Then call wait_for_turn with thread %q and event %q for the result.", w.thread, w.turn.event)
+	out.Next = fmt.Sprintf("%s Then call wait_for_turn with thread %q and event %q for the result.", how, w.thread, w.turn.event)
 	return out
 }
 

@@ -268,6 +268,32 @@ func TestMCPApprovals(t *testing.T) {
 	})
 }
 
+// TestMCPInputs: a call that waits for a person's input is answered by a client.
+func TestMCPInputs(t *testing.T) {
+	w := newWorld(t, withBadges)
+	w.threads.approvals.outcome = signals.DecideAccepted
+	request := event.InputRequest{ToolCallID: "c1", ToolName: "book", Agent: "bot", Round: 1, Questions: []event.InputQuestion{
+		{ID: "q1", Kind: event.InputForm, Message: "How many?", Schema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)},
+	}}
+	w.threads.posted = func(id string, p signals.Post) {
+		w.question(id, p)
+		w.put(id, in(p.ID, record(event.TypeInputRequest, request), "c1.input"))
+		w.threads.approvals.waiting.Inputs = []event.InputRequest{request}
+	}
+	c := w.mcpClient(t, generations[0], "ann read post")
+	got := c.call("ask_agent", object{"message": "hello"}).ok()
+	require.Equal(t, "waiting_for_input", got["status"])
+	waiting := got["inputs"].([]any)
+	require.Equal(t, "How many?", waiting[0].(object)["questions"].([]any)[0].(object)["message"])
+	require.Equal(t, waiting, c.call("list_approvals", object{"thread": got["thread"]}).ok()["inputs"])
+	answer := func(n any) toolResult {
+		return c.call("answer_input", object{"thread": got["thread"], "toolCallId": "c1", "answers": object{"q1": object{"action": "accept", "content": object{"n": n}}}})
+	}
+	answer("three").fails("answers.q1.content")
+	require.Equal(t, "accepted", answer(3).ok()["result"])
+	require.Equal(t, "ann", w.threads.approvals.inputs[0].By)
+}
+
 // TestMCPTurns: how turns end.
 func TestMCPTurns(t *testing.T) {
 	w := newWorld(t)
@@ -395,11 +421,12 @@ func (c *mcpClient) toolsOf() []string {
 
 func TestMCPRoles(t *testing.T) {
 	reading := []string{"list_agents", "list_approvals", "list_threads", "read_thread", "wait_for_turn"}
-	posting := []string{"open_thread", "post_message"}
+	posting := []string{"answer_input", "open_thread", "post_message"}
 	calls := map[string]object{
 		"ask_agent": {"message": "x"}, "open_thread": {}, "post_message": {"thread": "t1", "message": "x"}, "read_thread": {"thread": "t1"},
 		"list_threads": {}, "list_agents": {}, "list_approvals": {}, "wait_for_turn": {"thread": "t1", "event": "e1"},
 		"decide_approval": {"thread": "t1", "toolCallId": "c1", "decision": "deny"},
+		"answer_input":    {"thread": "t1", "toolCallId": "c1", "answers": object{"q1": object{"action": "accept", "content": object{}}}},
 	}
 	eachGeneration(t, func(t *testing.T, version string) {
 		for roles, want := range map[string][]string{
@@ -504,14 +531,14 @@ func TestMCPHints(t *testing.T) {
 	eachGeneration(t, func(t *testing.T, version string) {
 		list, err := w.mcpClient(t, version, "").ListTools(t.Context(), nil)
 		require.NoError(t, err)
-		require.Len(t, list.Tools, 9)
+		require.Len(t, list.Tools, 10)
 		for _, tool := range list.Tools {
 			hints := tool.Annotations
 			assert.NotEmpty(t, tool.Title, tool.Name)
 			assert.NotEmpty(t, tool.Description, tool.Name)
 			assert.Equal(t, slices.Contains([]string{"list_agents", "list_approvals", "list_threads", "read_thread", "wait_for_turn"}, tool.Name), hints.ReadOnlyHint, tool.Name)
 			assert.Equal(t, tool.Name == "decide_approval", *hints.DestructiveHint, tool.Name)
-			assert.Equal(t, hints.ReadOnlyHint || tool.Name == "decide_approval", hints.IdempotentHint, tool.Name)
+			assert.Equal(t, hints.ReadOnlyHint || slices.Contains([]string{"decide_approval", "answer_input"}, tool.Name), hints.IdempotentHint, tool.Name)
 			input := tool.InputSchema.(object)
 			assert.Equal(t, false, input["additionalProperties"], tool.Name)
 			output := tool.OutputSchema.(object)
@@ -610,7 +637,7 @@ func TestMCPCancel(t *testing.T) {
 		c := w.mcpClient(t, version, "")
 		_, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "ask_agent", Arguments: object{"message": "hello"}})
 		require.ErrorIs(t, err, context.Canceled)
-		require.Len(t, c.toolsOf(), 9, "the session goes on")
+		require.Len(t, c.toolsOf(), 10, "the session goes on")
 		require.Empty(t, w.threads.ctls)
 	})
 }

@@ -53,9 +53,9 @@ type threads struct {
 	calls      map[string]int // and the LLM calls of their agents
 	duplicate  bool           // what is posted was posted before
 
-	posted func(id string, p signals.Post) // what follows from a message
-	idle       bool           // no worker polls
-	lastPoll   time.Time
+	posted   func(id string, p signals.Post) // what follows from a message
+	idle     bool                            // no worker polls
+	lastPoll time.Time
 }
 
 func (f *threads) Workers(context.Context, string) (threadclient.Workers, error) {
