@@ -87,19 +87,19 @@ func (s *server) listed(needed map[string][]auth.Role) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			result, err := next(ctx, method, req)
-			roles := s.roles(ctx)
-			if err != nil || roles == nil {
-				return result, err
+			may := func(needed ...auth.Role) bool {
+				roles := s.roles(ctx)
+				return roles == nil || lacks(roles, needed) == ""
 			}
 			switch list := result.(type) {
 			case *mcp.ListToolsResult:
-				list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool { return lacks(roles, needed[t.Name]) != "" })
+				list.Tools = slices.DeleteFunc(slices.Clone(list.Tools), func(t *mcp.Tool) bool { return !may(needed[t.Name]...) })
 			case *mcp.ListResourcesResult:
-				if !roles.Has(auth.RoleRead) {
+				if !may(auth.RoleRead) {
 					list.Resources = []*mcp.Resource{}
 				}
 			case *mcp.ListResourceTemplatesResult:
-				if !roles.Has(auth.RoleRead) {
+				if !may(auth.RoleRead) {
 					list.ResourceTemplates = []*mcp.ResourceTemplate{}
 				}
 			}

@@ -79,8 +79,8 @@ type waiter struct {
 func (w *waiter) watch(ctx context.Context) (<-chan event.AgentEvent, <-chan error) {
 	events, done := make(chan event.AgentEvent), make(chan error, 1)
 	opts := api.WatchOptions{
-		Event: w.turn.event,
-		Lost:  func(err error) { w.call.progress(ctx, problem(err, "event").Error()) },
+		Event: w.turn.event, FailFast: true,
+		Lost: func(err error) { w.call.progress(ctx, problem(err, "event").Error()) },
 	}
 	go func() {
 		done <- w.api.Watch(ctx, w.thread, opts, func(item api.Item) error {
