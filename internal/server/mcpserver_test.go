@@ -201,8 +201,9 @@ func TestMCPRequestIDs(t *testing.T) {
 	w.threads.duplicate = false
 
 	open := object{"requestId": "33333333-4444"}
-	require.Equal(t, c.call("open_thread", open).ok(), c.call("open_thread", open).ok())
-	require.NotEqual(t, first["thread"], c.call("open_thread", open).ok()["thread"])
+	opened := c.call("open_thread", open).ok()
+	require.Equal(t, opened, c.call("open_thread", open).ok())
+	require.NotEqual(t, first["thread"], opened["thread"])
 }
 
 // TestMCPProgress: a long call tells what happens, survives the time of the wait, and is picked up by
