@@ -42,6 +42,13 @@ func (cfg *Config) stepQueues(tools *tool.Set) []string {
 			queues = append(queues, queue)
 		}
 	}
+	if servers, ok := cfg.ToolSource.(interface{ TaskQueues() []string }); ok {
+		for _, queue := range servers.TaskQueues() {
+			if queue != cfg.TaskQueue && !slices.Contains(queues, queue) {
+				queues = append(queues, queue)
+			}
+		}
+	}
 	return queues
 }
 
@@ -62,6 +69,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	if r.cfg.DisableStickyCache {
 		worker.SetStickyWorkflowCacheSize(0)
 	}
+	defer r.runTools(ctx)() // after the last step, which may need a tool
 	fatal := make(chan error, 1)
 	var started []worker.Worker
 	defer func() { stopAll(started) }()

@@ -73,6 +73,12 @@ type Config struct {
 	// name tools that do not exist.
 	Tools []tool.Tool
 
+	// ToolSource provides further tools, which exist only at run time, such as a *mcp.Manager of package
+	// tool/mcp for the tools of MCP servers. If it has a method Run(context.Context) error, [Runtime.Run]
+	// runs it until the last step has ended. If it knows the states of servers, Handler serves them at
+	// /v1/mcp. Default: none.
+	ToolSource tool.Source
+
 	// ToolsElsewhere declares that other processes run the tools and processors, while this one only
 	// serves Handler. The workers then check their names.
 	ToolsElsewhere bool
@@ -221,14 +227,14 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.checkNames(known); err != nil {
 		return nil, err
 	}
-	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known.Tools)
+	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known)
 	r := &Runtime{cfg: cfg, rules: rules, known: known, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, StaleAfter: cfg.StaleAfter}}
 	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: cfg.stepQueues(tools)})
 	if err != nil {
 		return nil, err
 	}
 	r.activities, err = activities.New(activities.Config{
-		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, Hooks: hooks, Rules: rules,
+		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: rules,
 		ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
@@ -245,7 +251,9 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	closing, closeStreams := context.WithCancel(context.Background())
 	r.closeStreams = closeStreams
+	toolServers, declared := cfg.toolServers()
 	r.handler, err = server.New(server.Config{
+		ToolServers: toolServers, Declared: declared,
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(),
 		Authenticator: cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: known.Fallbacks,
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,

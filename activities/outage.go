@@ -93,7 +93,7 @@ func (c *modelCall) fail(ctx context.Context, err error) (thread.ModelReply, err
 			temporal.ApplicationErrorOptions{Cause: cause, NonRetryable: true})
 	}
 	c.showRetry(ctx, outage)
-	if outage.Next != "" && !c.in.Quiet {
+	if outage.Next != "" && c.thought.Len()+c.text.Len() > 0 {
 		// The next model may have to wait for its turn.
 		c.reset(ctx)
 	}

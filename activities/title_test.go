@@ -202,10 +202,10 @@ func TestTitleEndsWhenTheThreadStops(t *testing.T) {
 
 func TestTitleModel(t *testing.T) {
 	for model, problem := range map[string]string{
-		"small":      `Config.TitleModel is "small", must be "provider/model"`,
+		"small":      `Config.TitleModel: model "small" must be "provider/model"`,
 		"fake/":      `must be "provider/model"`,
 		"/small":     `must be "provider/model"`,
-		"gone/small": `Config.TitleModel is "gone/small", which needs a provider "gone": add it to Config.Models, or leave TitleModel empty`,
+		"gone/small": `Config.TitleModel: model "gone/small" needs a provider "gone", which is not configured; set it right, or leave it empty`,
 	} {
 		w := newFixture(t, nil)
 		_, err := activities.New(activities.Config{

@@ -136,7 +136,7 @@ func TestValidate(t *testing.T) {
 	require.NoError(t, good.Validate())
 	for field, change := range map[string]func(*agent.Agent){
 		"name":                   func(a *agent.Agent) { a.Name = "two words" },
-		"model":                  func(a *agent.Agent) { a.Model = "gpt" },
+		"model":                  func(a *agent.Agent) { a.Model = "gpt/" },
 		"temperature":            func(a *agent.Agent) { hot := 2.5; a.Temperature = &hot },
 		"maxOutputTokens":        func(a *agent.Agent) { a.MaxOutputTokens = -1 },
 		"tools":                  func(a *agent.Agent) { a.Tools = make([]string, 501) },

@@ -36,12 +36,15 @@ func (d *document) config(root ast.Node) *Config {
 	}
 	c := &Config{StaleAfter: f.Temporal.StaleAfter, TemporalUI: f.Temporal.UI, AllowedHosts: f.HTTP.AllowedHosts, AllowedOrigins: f.HTTP.AllowedOrigins, Tools: d.builtInTools(f.Tools)}
 	c.Tools.Client = d.clientTools(f.Tools.Client)
+	c.MCP, c.MCPAPI = d.mcpServers(f.MCP), d.mcpAPI(f.MCPAPI)
 	models := d.builtIn()
 	for name, entry := range f.Models {
 		models.add(name, entry)
 	}
 	models.useChains()
-	c.Fallbacks = models.chains
+	if len(models.chains) > 0 {
+		c.Fallbacks = models.chains
+	}
 	c.Agents = d.agents(f.Agents, f.Limits, models)
 	models.use("titleModel", f.TitleModel)
 	c.TitleModel, c.Models = f.TitleModel, models.result()

@@ -88,7 +88,7 @@ func TestTitlesApply(t *testing.T) {
 	require.NoError(t, err)
 	cfg.TitleModel = "gone/small"
 	_, err = threadmill.New(cfg)
-	require.ErrorContains(t, err, `Config.TitleModel is "gone/small", which needs a provider "gone"`)
+	require.ErrorContains(t, err, `Config.TitleModel: model "gone/small" needs a provider "gone"`)
 }
 
 // TestBoundsAreThoseOfTheRuntime: the runtime accepts all values that the file allows.

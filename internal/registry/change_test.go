@@ -9,13 +9,14 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	known "github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/store"
 )
 
 func TestSave(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept, nil)
+	r := registry.New(configured, kept, known.Known{})
 	save := func(text string, after int) (registry.Entry, bool) {
 		t.Helper()
 		e, created, err := r.Save(t.Context(), ns, edited("clerk", text), registry.Change{By: "ann", After: after})
@@ -51,7 +52,7 @@ func TestSave(t *testing.T) {
 
 func TestSaveRefused(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept, nil)
+	r := registry.New(configured, kept, known.Known{})
 	bad := edited("clerk", "x")
 	bad.Limits.MaxSteps = 5000
 	_, _, err := r.Save(t.Context(), ns, bad, registry.Change{After: -1})
@@ -67,7 +68,7 @@ func TestSaveRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, changes)
 
-	_, _, err = registry.New(configured, broken{}, nil).Save(t.Context(), ns, edited("clerk", "x"), registry.Change{After: -1})
+	_, _, err = registry.New(configured, broken{}, known.Known{}).Save(t.Context(), ns, edited("clerk", "x"), registry.Change{After: -1})
 	require.ErrorIs(t, err, errDown)
 }
 
@@ -86,7 +87,7 @@ func (o *overtaken) SaveAgent(ctx context.Context, namespace string, v store.Age
 
 func TestSaveOvertaken(t *testing.T) {
 	kept := &overtaken{Store: newStore(t)}
-	r := registry.New(agent.Fixed{}, kept, nil)
+	r := registry.New(agent.Fixed{}, kept, known.Known{})
 	put(t, kept, edited("clerk", "one"))
 	kept.quicker = func() { put(t, kept.Store, edited("clerk", "theirs")) }
 	_, _, err := r.Save(t.Context(), ns, edited("clerk", "mine"), registry.Change{After: 1})

@@ -50,13 +50,13 @@ var (
 	_ agent.Lister = (*Registry)(nil)
 )
 
-// New returns a registry. Configured may be nil; if it is a Registry, New returns it. Tools are the
-// names of the tools that agents may have; nil = not known.
-func New(configured agent.Source, kept store.Agents, tools []string) *Registry {
+// New returns a registry. Configured may be nil; if it is a Registry, New returns it. Known are
+// the names that agents may use.
+func New(configured agent.Source, kept store.Agents, known names.Known) *Registry {
 	if r, ok := configured.(*Registry); ok {
 		return r
 	}
-	return &Registry{configured: configured, kept: kept, known: names.Known{Tools: tools}}
+	return &Registry{configured: configured, kept: kept, known: names.Known{Tools: known.Tools, Fallbacks: known.Fallbacks}}
 }
 
 // Agent implements [agent.Source]. The default agent is the configured one, with its stored

@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	known "github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -59,7 +60,7 @@ func edited(name, text string) agent.Agent {
 
 func TestStoredBeforeConfigured(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept, nil)
+	r := registry.New(configured, kept, known.Known{})
 	require.Equal(t, "configured", instructions(t, r, "clerk"))
 
 	put(t, kept, edited("Clerk", "stored"))
@@ -80,8 +81,8 @@ func TestStoredBeforeConfigured(t *testing.T) {
 
 func TestFreshAgent(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept, nil)
-	another := registry.New(configured, kept, nil) // another process
+	r := registry.New(configured, kept, known.Known{})
+	another := registry.New(configured, kept, known.Known{}) // another process
 	t.Run("S4-47 an edited prompt applies to the next call", func(t *testing.T) {
 		for _, text := range []string{"one", "two", "three"} {
 			put(t, kept, edited("clerk", text))
@@ -102,7 +103,7 @@ func TestFreshAgent(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept, nil)
+	r := registry.New(configured, kept, known.Known{})
 	put(t, kept, edited("planner", "plan"))
 	_, err := r.Agent(t.Context(), ns, "nobody")
 	require.ErrorIs(t, err, agent.ErrUnknown)
@@ -113,7 +114,7 @@ func TestUnknown(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept, nil)
+	r := registry.New(configured, kept, known.Known{})
 	put(t, kept, edited("clerk", "one"))
 	v := put(t, kept, edited("clerk", "two"))
 	found, err := r.Find(t.Context(), ns, "CLERK")
@@ -133,7 +134,7 @@ func names(entries []registry.Entry) (out []string) {
 
 func TestList(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept, nil)
+	r := registry.New(configured, kept, known.Known{})
 	list := func(r *registry.Registry) []string {
 		t.Helper()
 		all, err := r.List(t.Context(), ns)
@@ -149,9 +150,9 @@ func TestList(t *testing.T) {
 	agents, err := r.Agents(t.Context(), ns)
 	require.NoError(t, err)
 	require.Equal(t, []agent.Agent{configured[0], edited("critic", "x"), edited("adam", "x"), edited("zoe", "x")}, agents)
-	require.Equal(t, []string{"stored adam", "stored critic", "stored zoe"}, list(registry.New(nil, kept, nil)))
-	require.Equal(t, []string{"stored adam", "stored critic", "stored zoe"}, list(registry.New(agent.Fixed{}, kept, nil)))
-	require.Equal(t, []string{"configured clerk", "stored adam", "stored critic", "stored zoe"}, list(registry.New(silent{configured}, kept, nil)),
+	require.Equal(t, []string{"stored adam", "stored critic", "stored zoe"}, list(registry.New(nil, kept, known.Known{})))
+	require.Equal(t, []string{"stored adam", "stored critic", "stored zoe"}, list(registry.New(agent.Fixed{}, kept, known.Known{})))
+	require.Equal(t, []string{"configured clerk", "stored adam", "stored critic", "stored zoe"}, list(registry.New(silent{configured}, kept, known.Known{})),
 		"a registry that cannot list has its default agent")
 }
 
@@ -164,7 +165,7 @@ func (s silent) Agent(ctx context.Context, namespace, name string) (agent.Agent,
 
 func TestDefinitionThatCannotBeRead(t *testing.T) {
 	kept := newStore(t)
-	r := registry.New(configured, kept, nil)
+	r := registry.New(configured, kept, known.Known{})
 	for problem, definition := range map[string]string{
 		"approvalGuards: is not known": `{"name": "clerk", "model": "demo/demo", "approvalGuards": ["no rm"]}`,
 		"limits.maxSteps: is 5000":     `{"name": "clerk", "model": "demo/demo", "limits": {"maxSteps": 5000}}`,
@@ -211,8 +212,8 @@ func (downRegistry) Agent(context.Context, string, string) (agent.Agent, error) 
 
 func TestDown(t *testing.T) {
 	for name, r := range map[string]*registry.Registry{
-		"the store":         registry.New(configured, broken{}, nil),
-		"the configuration": registry.New(downRegistry{}, newStore(t), nil),
+		"the store":         registry.New(configured, broken{}, known.Known{}),
+		"the configuration": registry.New(downRegistry{}, newStore(t), known.Known{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, asked := range []string{"", "clerk", "nobody"} {
@@ -226,11 +227,11 @@ func TestDown(t *testing.T) {
 			require.ErrorIs(t, err, errDown)
 		})
 	}
-	_, err := registry.New(nil, newStore(t), nil).Agent(t.Context(), ns, "")
+	_, err := registry.New(nil, newStore(t), known.Known{}).Agent(t.Context(), ns, "")
 	require.ErrorIs(t, err, agent.ErrUnknown)
 }
 
 func TestNewOfARegistry(t *testing.T) {
-	r := registry.New(configured, newStore(t), nil)
-	require.Same(t, r, registry.New(r, newStore(t), nil))
+	r := registry.New(configured, newStore(t), known.Known{})
+	require.Same(t, r, registry.New(r, newStore(t), known.Known{}))
 }

@@ -190,7 +190,7 @@ func TestAgentMistakes(t *testing.T) {
 		})
 	}
 	good := object{"model": "demo/demo"}
-	require.Equal(t, []string{"body.model"}, w.call("PUT", "/v1/agents/bot", object{"model": "demo"}).problem(t, 422))
+	require.Equal(t, []string{"body.model"}, w.call("PUT", "/v1/agents/bot", object{"model": "demo/"}).problem(t, 422))
 	for _, path := range []string{"two%20words", "-x", "changes", "Changes", strings.Repeat("x", 65)} {
 		require.Equal(t, []string{"path.name"}, w.call("PUT", "/v1/agents/"+path, good).problem(t, 422), path)
 	}

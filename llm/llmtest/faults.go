@@ -32,6 +32,7 @@ func RunHTTP(t *testing.T, traits Traits, build Build) {
 		{"a stream that breaks", f.broken},
 		{"nobody answers", f.unreachable},
 		{"a call that ends while it waits", f.waiting},
+		{"a reply that only calls a tool", f.begins},
 		{"a redirect", f.redirect},
 		{"a reply that is too large", f.tooLarge},
 		{"an error that is too large", f.largeError},
@@ -203,6 +204,18 @@ func (f faults) unreachable(t *testing.T) {
 		require.True(t, e.Retryable)
 		require.Equal(t, "unreachable", e.Class())
 	})
+}
+
+// begins: the caller learns that a reply has begun, although it has no text.
+func (f faults) begins(t *testing.T) {
+	_, p := f.start(t, Config{})
+	req := request(`use now {}`)
+	req.Tools = []llm.Tool{{Name: "now", Description: "Tells the time.", Parameters: []byte(`{"type":"object","properties":{}}`)}}
+	var got []llm.Delta
+	resp, err := p.Generate(t.Context(), req, func(d llm.Delta) { got = append(got, d) })
+	require.NoError(t, err)
+	require.Len(t, resp.ToolCalls, 1)
+	require.NotEmpty(t, got)
 }
 
 func (f faults) waiting(t *testing.T) {

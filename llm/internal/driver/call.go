@@ -80,12 +80,21 @@ func newReply(x *Exchange, onDelta func(llm.Delta)) *Reply {
 // Count adds the sizes of pieces to that of the reply. If the reply exceeds its limit, Count ends the
 // exchange and returns false. [Reply.Think] and [Reply.Say] count what they add.
 func (r *Reply) Count(sizes ...int) bool {
-	for _, n := range sizes {
-		r.size += max(n, llm.MinPieceBytes)
-	}
+	r.begin()
+	return r.count(sizes...)
+}
+
+// begin tells the caller once that the reply has begun.
+func (r *Reply) begin() {
 	if !r.begun {
 		r.begun = true
 		r.onDelta(llm.Delta{})
+	}
+}
+
+func (r *Reply) count(sizes ...int) bool {
+	for _, n := range sizes {
+		r.size += max(n, llm.MinPieceBytes)
 	}
 	if !r.over && r.size > r.exchange.limit {
 		r.over = true
@@ -99,7 +108,8 @@ func (r *Reply) Silent() bool { return r.text.Len() == 0 && r.thought.Len() == 0
 
 // Think adds a piece of reasoning.
 func (r *Reply) Think(s string) {
-	if s != "" && r.Count(len(s)) {
+	if s != "" && r.count(len(s)) {
+		r.begun = true
 		r.thought.WriteString(s)
 		r.onDelta(llm.Delta{Thought: s})
 	}
@@ -107,13 +117,15 @@ func (r *Reply) Think(s string) {
 
 // Say adds a piece of text.
 func (r *Reply) Say(s string) {
-	if s != "" && r.Count(len(s)) {
+	if s != "" && r.count(len(s)) {
 		r.say(r.cleaner.Feed(s))
+		r.begin() // with markup that the cleaner holds back
 	}
 }
 
 func (r *Reply) say(clean string) {
 	if clean != "" {
+		r.begun = true
 		r.text.WriteString(clean)
 		r.onDelta(llm.Delta{Text: clean})
 	}
