@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,7 +36,7 @@ func (cfg *Config) checkQueues() error {
 
 // stepQueues returns the task queues, besides that of the threads, on which steps of threads run.
 func (cfg *Config) stepQueues(tools *tool.Set) []string {
-	var queues []string
+	queues := slices.Sorted(maps.Values(cfg.modelQueues()))
 	for _, name := range tools.Names() {
 		t, _ := tools.Lookup(name)
 		if queue := t.Definition().TaskQueue; queue != "" && queue != cfg.TaskQueue && !slices.Contains(queues, queue) {
@@ -73,13 +74,32 @@ func (r *Runtime) Run(ctx context.Context) error {
 	fatal := make(chan error, 1)
 	var started []worker.Worker
 	defer func() { stopAll(started) }()
-	for _, queue := range r.queues() {
-		w := r.newWorker(queue, fatal)
-		if err := w.Start(); err != nil {
-			return fmt.Errorf("starting the worker of task queue %q: %w", queue, err)
+	start := func(queues []string) error {
+		for _, queue := range queues {
+			w := r.newWorker(queue, fatal)
+			if err := w.Start(); err != nil {
+				return fmt.Errorf("starting the worker of task queue %q: %w", queue, err)
+			}
+			started = append(started, w)
+			r.cfg.Logger.Info("worker runs", "taskQueue", queue)
 		}
-		started = append(started, w)
-		r.cfg.Logger.Info("worker runs", "taskQueue", queue)
+		return nil
+	}
+	if err := start(r.queues()); err != nil {
+		return err
+	}
+	if queues := r.modelQueues(); len(queues) > 0 {
+		// The queues are limited before their first call.
+		if err := r.limits.apply(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		defer r.limits.follow(ctx)()
+		if err := start(queues); err != nil {
+			return err
+		}
 	}
 	select {
 	case <-ctx.Done():
@@ -95,6 +115,14 @@ func (r *Runtime) queues() []string {
 		return r.cfg.ToolQueues
 	}
 	return append([]string{r.cfg.TaskQueue}, r.cfg.ToolQueues...)
+}
+
+// modelQueues returns the task queues of limited model providers that Run serves.
+func (r *Runtime) modelQueues() []string {
+	if r.cfg.OnlyToolQueues {
+		return nil
+	}
+	return slices.Sorted(maps.Values(r.cfg.modelQueues()))
 }
 
 // newWorker returns the worker of a task queue. Only the task queue of the threads has workflows.

@@ -21,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/modellimit"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/server"
@@ -177,6 +178,7 @@ type Config struct {
 type Runtime struct {
 	cfg        Config
 	activities *activities.Activities
+	limits     *modelLimits
 	workflows  workflows.Workflows
 	rules      *rule.Set
 	known      names.Known
@@ -205,7 +207,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	if err := cfg.checkQueues(); err != nil {
+	if err := errors.Join(cfg.checkQueues(), cfg.checkLimits()); err != nil {
 		return nil, err
 	}
 	tools, err := tool.NewSet(cfg.Tools...)
@@ -233,7 +235,9 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.limits = &modelLimits{cfg: &r.cfg, used: map[string]modellimit.Usage{}}
 	r.activities, err = activities.New(activities.Config{
+		ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: r.cfg.setQueueLimit,
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: rules,
 		ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,

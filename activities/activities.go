@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/modellimit"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
@@ -69,6 +70,9 @@ type Config struct {
 	// successful call. Default: no limits.
 	ModelQueues map[string]string
 	Used        func(provider string, tokens int)
+
+	// LimitQueue sets the rate limit of a task queue. Default: that fails.
+	LimitQueue func(context.Context, modellimit.Step) error
 
 	// StopTimeout is how long a step continues when its worker stops; then the step fails, and
 	// another worker retries it. The worker must wait slightly longer. Default 10 seconds.
@@ -163,6 +167,7 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityTitleThread:   a.titleThread,
 		signals.ActivityEndDelegate:   a.endDelegate,
 		signals.ActivityRunTask:       a.runTask,
+		signals.ActivitySetQueueLimit: a.setQueueLimit,
 		signals.ActivityDeliver:       a.deliver,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})

@@ -2,11 +2,13 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"go.temporal.io/sdk/activity"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/modellimit"
 	"github.com/threadmill/threadmill/internal/thread"
 )
 
@@ -35,6 +37,14 @@ func (a *Activities) isModelQueue(queue string) bool {
 		}
 	}
 	return false
+}
+
+// setQueueLimit sets the rate limit of the task queue of a model provider.
+func (a *Activities) setQueueLimit(ctx context.Context, step modellimit.Step) error {
+	if a.cfg.LimitQueue == nil {
+		return configError(errors.New("this worker cannot limit task queues"))
+	}
+	return a.cfg.LimitQueue(ctx, step)
 }
 
 // used reports the tokens of a successful call of a limited provider.

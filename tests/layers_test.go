@@ -20,7 +20,7 @@ var layers = [][]string{
 	{"signals"},
 	{"internal/searchattr"},
 	{"webhook"},
-	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/toolserver"},
+	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/toolserver", "internal/modellimit"},
 	{"signals/threadclient"},
 	{"activities"},
 	{"workflows"},

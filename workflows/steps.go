@@ -63,6 +63,9 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (thread
 			continue
 		}
 		if t.stored(step.Flush, err) != nil || reply.Route == nil {
+			if queue != "" && reply.Agent != "" {
+				t.state.Route(reply.Agent, queue) // later steps have its registered name
+			}
 			return reply, err
 		}
 		queue = reply.Route.TaskQueue

@@ -73,6 +73,7 @@ func (w *Workflows) Register(r Registrar) {
 	r.RegisterWorkflowWithOptions(w.hook, workflow.RegisterOptions{Name: signals.HookWorkflow})
 	r.RegisterWorkflowWithOptions(deliver, workflow.RegisterOptions{Name: signals.DeliverWorkflow})
 	r.RegisterWorkflowWithOptions(w.delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})
+	r.RegisterWorkflowWithOptions(modelLimit, workflow.RegisterOptions{Name: signals.ModelLimitWorkflow})
 	r.RegisterWorkflowWithOptions(w.task, workflow.RegisterOptions{Name: signals.TaskWorkflow})
 }
 

@@ -19,6 +19,9 @@ var tuning = map[string]any{
 	"matching.numTaskqueueReadPartitions":  1,
 	"matching.numTaskqueueWritePartitions": 1,
 
+	// On the task queue of a limited model provider, tenants take turns.
+	"matching.enableFairness": true,
+
 	// A client that waits for a result is woken by a notification, which the server drops when two
 	// coincide (about one turn in 300 on a busy machine). The client then waits for this interval,
 	// 20 s by default.
