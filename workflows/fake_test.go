@@ -100,7 +100,7 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 	if f.model != nil {
 		reply, err = f.model(ctx, in)
 	}
-	if err != nil || reply.Outage != nil {
+	if err != nil || reply.Outage != nil || reply.Route != nil {
 		return reply, err
 	}
 	reply.OnWaiting = f.onWaiting

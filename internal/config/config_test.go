@@ -223,9 +223,26 @@ func TestExample(t *testing.T) {
 			lines = append(lines, line)
 		}
 		require.Positive(t, uncommented)
-		_, err = Parse("example", []byte(strings.Join(lines, "\n")), dir, Env(env(EnvAPIKey, "sk-1", "MODELS_KEY", "k", "GITHUB_WEBHOOK_SECRET", "s")))
+		_, err = Parse("example", []byte(strings.Join(lines, "\n")), dir, Env(env(EnvAPIKey, "sk-1", "ANTHROPIC_API_KEY", "k", "MODELS_KEY", "k", "GITHUB_WEBHOOK_SECRET", "s")))
 		require.NoError(t, err)
 	})
+}
+
+func TestFallback(t *testing.T) {
+	c, err := Parse("f", []byte(`
+models:
+  local: {type: demo, limits: {requestsPerMinute: 60, tokensPerMinute: 1000}}
+  main: {type: fallback, chain: [local/a, demo/b], on: [slow, outage], firstToken: 20s, returnAfter: 2m}
+titleModel: main
+agents: [{name: a, model: main}]
+`), "", Env(env()))
+	require.NoError(t, err)
+	require.Equal(t, map[string]llm.Fallback{"main": {
+		Chain: []string{"local/a", "demo/b"}, On: []llm.Trigger{llm.OnSlow, llm.OnOutage}, FirstToken: 20 * time.Second, ReturnAfter: 2 * time.Minute,
+	}}, c.Fallbacks)
+	require.Equal(t, "main", c.Agents[0].Model)
+	local, _, _ := c.Provider("local/a")
+	require.Equal(t, llm.Limits{RequestsPerMinute: 60, TokensPerMinute: 1000}, local.Limits)
 }
 
 func TestKey(t *testing.T) {

@@ -342,7 +342,7 @@ func (m *models) mark(p *provider, path string) {
 				"set it, or set %s to use another address, or use demo/demo to try without a model", a.name, p.Name, serviceOf(p.Type).base)
 			continue
 		}
-		m.doc.fieldErrorf(a.path, KindUnset, "the environment variable %s is not set, and an agent uses this provider: set it before starting", a.name)
+		m.doc.fieldErrorf(a.path, KindUnset, "the environment variable %s is not set, and an agent or a chain uses this provider: set it before starting", a.name)
 	}
 	if p.implicit && p.BaseURL != "" {
 		if problem := urlProblem(p.BaseURL); problem != "" {

@@ -28,12 +28,15 @@ type modelCallOutput struct {
 }
 
 type modelCallView struct {
-	Agent        string      `json:"agent" doc:"The agent that replied"`
-	Model        string      `json:"model" doc:"The model that replied, after the name of its provider"`
-	MessageID    string      `json:"messageId" doc:"The id of the reply"`
-	Step         int         `json:"step" doc:"The number of the call in the agent's run, from 1"`
-	Attempt      int         `json:"attempt" doc:"The attempt that succeeded, from 1"`
-	Usage        event.Usage `json:"usage" doc:"The tokens of the call"`
+	Agent     string      `json:"agent" doc:"The agent that replied"`
+	Model     string      `json:"model" doc:"The model that replied, after the name of its provider"`
+	MessageID string      `json:"messageId" doc:"The id of the reply"`
+	Step      int         `json:"step" doc:"The number of the call in the agent's run, from 1"`
+	Attempt   int         `json:"attempt" doc:"The attempt that succeeded, from 1"`
+	Usage     event.Usage `json:"usage" doc:"The tokens of the call"`
+
+	Failed []event.FailedModel `json:"failed,omitempty" doc:"The models of the fallback chain that were to reply before this one"`
+
 	DurationMS   int64       `json:"durationMs" doc:"The time from the request to the last token, in milliseconds"`
 	FinishReason string      `json:"finishReason,omitempty" doc:"Why the reply ended, as the provider names it"`
 	CreatedAt    time.Time   `json:"createdAt" doc:"When the reply was stored"`
@@ -75,6 +78,6 @@ func (h *eventHandlers) getModelCall(ctx context.Context, in *modelCallInput) (*
 	}
 	return &modelCallOutput{modelCallView{
 		Agent: call.Agent, Model: call.Model, MessageID: call.MessageID, Step: call.Step, Attempt: call.Attempt, Usage: call.Usage,
-		DurationMS: call.DurationMS, FinishReason: call.FinishReason, CreatedAt: records[0].CreatedAt, Request: req, Exact: exact,
+		DurationMS: call.DurationMS, FinishReason: call.FinishReason, Failed: call.Failed, CreatedAt: records[0].CreatedAt, Request: req, Exact: exact,
 	}}, nil
 }

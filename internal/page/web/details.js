@@ -43,7 +43,7 @@ function because(r) {
       return `${p.senderId} wrote: ${cut(p.content || "(tool calls only)", 80)}`;
     case "llm_call":
       return [`${p.agent} asked ${p.model} with ${p.messages} messages: ${p.usage.inputTokens} tokens in`, p.usage.cachedTokens && ` (${p.usage.cachedTokens} cached)`,
-        `, ${p.usage.outputTokens} out`, `, ${(p.durationMs / 1000).toFixed(1)} s`, p.attempt > 1 && `, attempt ${p.attempt}`, p.finishReason && `, ${p.finishReason}`].filter(Boolean).join("");
+        `, ${p.usage.outputTokens} out`, `, ${(p.durationMs / 1000).toFixed(1)} s`, p.attempt > 1 && `, attempt ${p.attempt}`, p.failed && `, instead of ${p.failed.map((/** @type {any} */ f) => `${f.model} (${f.error})`).join(", ")}`, p.finishReason && `, ${p.finishReason}`].filter(Boolean).join("");
     case "tool_call":
       return `${p.agentName} called ${p.toolCalls.map((/** @type {any} */ c) => c.function.name).join(", ")}`;
     case "hook":

@@ -281,6 +281,9 @@ func (r *Renderer) status(s event.StatusChange) {
 		return
 	case event.StatusRetrying:
 		text = "the model is called again"
+		if s.Retry != nil && s.Retry.Next != "" {
+			text = "another model is called"
+		}
 	case event.StatusTurnEnded:
 		r.endAll()
 		return

@@ -209,3 +209,11 @@ func TestNotesBreakLines(t *testing.T) {
 	require.Equal(t, "\n", r.Break().String())
 	require.Empty(t, r.Break())
 }
+
+// TestFallback: one line says which model failed, and which one replies instead.
+func TestFallback(t *testing.T) {
+	got := shown(false, New(Options{}).Event(event.AgentEvent{Type: event.EventStatus, Status: &event.StatusChange{
+		Status: event.StatusRetrying, Detail: "a/b failed (overloaded); c/d is called instead", Retry: &event.Retry{Next: "c/d"},
+	}}))
+	require.Equal(t, "· another model is called: a/b failed (overloaded); c/d is called instead\n", got)
+}
