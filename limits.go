@@ -148,11 +148,11 @@ func (m *modelLimits) report(ctx context.Context, provider string, used modellim
 }
 
 // setQueueLimit sets the rate limit of a task queue of activities.
-func (cfg *Config) setQueueLimit(ctx context.Context, step modellimit.Step) error {
+func (cfg *Config) setQueueLimit(ctx context.Context, queue string, perMinute float64, reason string) error {
 	_, err := cfg.Temporal.WorkflowService().UpdateTaskQueueConfig(ctx, &workflowservice.UpdateTaskQueueConfigRequest{
-		Namespace: cfg.TemporalNamespace, Identity: "threadmill", TaskQueue: step.TaskQueue, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
+		Namespace: cfg.TemporalNamespace, Identity: "threadmill", TaskQueue: queue, TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY,
 		UpdateQueueRateLimit: &workflowservice.UpdateTaskQueueConfigRequest_RateLimitUpdate{
-			RateLimit: &taskqueuepb.RateLimit{RequestsPerSecond: float32(step.PerMinute / 60)}, Reason: step.Reason,
+			RateLimit: &taskqueuepb.RateLimit{RequestsPerSecond: float32(perMinute / 60)}, Reason: reason,
 		},
 	})
 	var old *serviceerror.Unimplemented

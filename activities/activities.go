@@ -15,7 +15,6 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/modellimit"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
@@ -71,8 +70,8 @@ type Config struct {
 	ModelQueues map[string]string
 	Used        func(provider string, tokens int)
 
-	// LimitQueue sets the rate limit of a task queue. Default: that fails.
-	LimitQueue func(context.Context, modellimit.Step) error
+	// LimitQueue sets the rate limit of a task queue, in tasks per minute. Default: that fails.
+	LimitQueue func(ctx context.Context, queue string, perMinute float64, reason string) error
 
 	// StopTimeout is how long a step continues when its worker stops; then the step fails, and
 	// another worker retries it. The worker must wait slightly longer. Default 10 seconds.

@@ -44,7 +44,7 @@ func (a *Activities) setQueueLimit(ctx context.Context, step modellimit.Step) er
 	if a.cfg.LimitQueue == nil {
 		return configError(errors.New("this worker cannot limit task queues"))
 	}
-	return a.cfg.LimitQueue(ctx, step)
+	return a.cfg.LimitQueue(ctx, step.TaskQueue, step.PerMinute, step.Reason)
 }
 
 // used reports the tokens of a successful call of a limited provider.
