@@ -93,13 +93,13 @@ func (f Fallback) Validate() error {
 	case len(f.Chain) < MinChain || len(f.Chain) > MaxChain:
 		return fmt.Errorf("Chain has %d models, must have %d to %d", len(f.Chain), MinChain, MaxChain) //nolint:staticcheck // the name of the field
 	case f.FirstToken != 0 && (f.FirstToken < MinFirstToken || f.FirstToken > MaxFirstToken):
-		return fmt.Errorf("FirstToken is %s, must be %s to %s", f.FirstToken, MinFirstToken, MaxFirstToken) //nolint:staticcheck // the name of the field
+		return fmt.Errorf("FirstToken is %s, must be %s to %s", f.FirstToken, MinFirstToken, MaxFirstToken)
 	case f.FirstToken == 0 && slices.Contains(f.On, OnSlow):
-		return fmt.Errorf("FirstToken is required with the trigger %q", OnSlow) //nolint:staticcheck // the name of the field
+		return fmt.Errorf("FirstToken is required with the trigger %q", OnSlow)
 	case f.FirstToken != 0 && !slices.Contains(d.On, OnSlow):
-		return fmt.Errorf("FirstToken has no effect without the trigger %q in On", OnSlow) //nolint:staticcheck // the name of the field
+		return fmt.Errorf("FirstToken has no effect without the trigger %q in On", OnSlow)
 	case d.ReturnAfter < MinReturnAfter || d.ReturnAfter > MaxReturnAfter:
-		return fmt.Errorf("ReturnAfter is %s, must be %s to %s", f.ReturnAfter, MinReturnAfter, MaxReturnAfter) //nolint:staticcheck // the name of the field
+		return fmt.Errorf("ReturnAfter is %s, must be %s to %s", f.ReturnAfter, MinReturnAfter, MaxReturnAfter)
 	}
 	return nil
 }

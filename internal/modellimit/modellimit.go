@@ -34,8 +34,8 @@ type Usage struct {
 
 // State is the state of the owner of a limit.
 type State struct {
-	Provider  string     `json:"provider"`
-	TaskQueue string     `json:"taskQueue"`
+	Provider  string `json:"provider"`
+	TaskQueue string `json:"taskQueue"`
 	Limits    Limits `json:"limits"`
 
 	// Recent are the last reports with usage, the newest last.
