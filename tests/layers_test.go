@@ -11,7 +11,7 @@ import (
 var layers = [][]string{
 	{"internal/strictjson", "internal/guard", "internal/near", "internal/outage"},
 	{"event"},
-	{"internal/term", "internal/strictyaml", "internal/recordid"},
+	{"internal/term", "internal/strictyaml", "internal/recordid", "internal/process"},
 	{"approval"},
 	{"agent", "tool", "hook", "rule", "llm"},
 	{"store"},

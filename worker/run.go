@@ -69,6 +69,9 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker),
 	}
 	settings.Apply(&cfg)
+	if err := settings.ConnectMCP(&cfg); err != nil {
+		return err
+	}
 	cfg.Authenticator = authenticate
 	if len(settings.Hooks) > 0 && o.has(roleWorker) {
 		log.Info("hook workflows decide on events; each needs a worker on its task queue", "hooks", settings.WhichHooks())

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -29,6 +30,22 @@ func (s *toolServers) States(context.Context, string) ([]tool.ServerState, error
 func (s *toolServers) Restart(_ context.Context, _, name string) error {
 	s.restarted = append(s.restarted, name)
 	return nil
+}
+
+func (s *toolServers) Prompts(context.Context, string, string) ([]tool.ServerPrompt, error) {
+	return []tool.ServerPrompt{{Name: "review"}}, nil
+}
+
+func (s *toolServers) Prompt(_ context.Context, _, _, name string, arguments map[string]string) (tool.ServerPromptText, error) {
+	return tool.ServerPromptText{Messages: []tool.ServerPromptMessage{{Role: "user", Text: name + " " + arguments["file"]}}}, nil
+}
+
+func (s *toolServers) Resources(context.Context, string, string) ([]tool.ServerResource, error) {
+	return nil, errors.New("the MCP server does not run in this process")
+}
+
+func (s *toolServers) ReadResource(_ context.Context, _, _, uri string) ([]tool.ServerContent, error) {
+	return []tool.ServerContent{{URI: uri, Text: "the text"}}, nil
 }
 
 func (s *toolServers) Refresh(context.Context, string) { s.refreshed++ }
@@ -73,13 +90,21 @@ func TestMCPServers(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, w.call("POST", "/v1/mcp/files/restart", nil).status)
 	require.Equal(t, []string{"files"}, s.restarted)
 
+	require.Equal(t, object{"prompts": []any{object{"name": "review"}}}, w.call("GET", "/v1/mcp/files/prompts", nil).body)
+	require.Equal(t, object{"messages": []any{object{"role": "user", "text": "review a.go"}}},
+		w.call("POST", "/v1/mcp/files/prompts/review", object{"arguments": object{"file": "a.go"}}).body)
+	require.Equal(t, object{"contents": []any{object{"uri": "file:///a", "text": "the text"}}}, w.call("GET", "/v1/mcp/files/resource?uri=file:///a", nil).body)
+	elsewhere := w.call("GET", "/v1/mcp/files/resources", nil)
+	elsewhere.problem(t, http.StatusServiceUnavailable)
+	require.Contains(t, elsewhere.text, "does not run in this process")
+
 	declare["timeout"] = "1m"
 	w.call("PUT", "/v1/mcp/hub?ifVersion=3", declare).problem(t, http.StatusConflict)
 	require.Equal(t, http.StatusOK, w.call("PUT", "/v1/mcp/hub?ifVersion=1", declare).status)
 	w.call("DELETE", "/v1/mcp/hub?ifVersion=1", nil).problem(t, http.StatusConflict)
 	require.Equal(t, http.StatusNoContent, w.call("DELETE", "/v1/mcp/hub", nil).status)
 	require.Len(t, w.call("GET", "/v1/mcp", nil).body["servers"], 1)
-	for _, c := range []struct{ method, path string }{{"GET", "hub"}, {"DELETE", "hub"}, {"POST", "hub/restart"}, {"DELETE", "files"}} {
+	for _, c := range []struct{ method, path string }{{"GET", "hub"}, {"DELETE", "hub"}, {"POST", "hub/restart"}, {"DELETE", "files"}, {"GET", "hub/prompts"}, {"GET", "hub/resource?uri=x"}} {
 		w.call(c.method, "/v1/mcp/"+c.path, nil).problem(t, http.StatusNotFound)
 	}
 }

@@ -27,6 +27,13 @@ type ToolServers interface {
 	// Restart asks the workers that run a server to connect to it again.
 	Restart(ctx context.Context, namespace, name string) error
 
+	// Prompts, Prompt, Resources and ReadResource ask a server itself. Only a process that runs the server
+	// can.
+	Prompts(ctx context.Context, namespace, server string) ([]tool.ServerPrompt, error)
+	Prompt(ctx context.Context, namespace, server, name string, arguments map[string]string) (tool.ServerPromptText, error)
+	Resources(ctx context.Context, namespace, server string) ([]tool.ServerResource, error)
+	ReadResource(ctx context.Context, namespace, server, uri string) ([]tool.ServerContent, error)
+
 	// Refresh reads the servers of a namespace, after one was declared.
 	Refresh(ctx context.Context, namespace string)
 }
@@ -138,6 +145,7 @@ func (h *mcpServerHandlers) registerMCP() {
 		Description: "The workers that run it end the connection, and its program if it is one, and connect again within seconds. Running calls fail.",
 		Errors:      []int{404, 503},
 	}, h.restart)
+	h.registerContent(one, tags)
 }
 
 // states returns the servers, with those that are declared and that the workers do not know yet, or cannot

@@ -1,6 +1,7 @@
 package toolserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,12 +38,30 @@ func (c *Catalog) Load(ctx context.Context, namespace string) ([]tool.ServerStat
 
 // Save replaces a state, by its namespace and name.
 func (c *Catalog) Save(ctx context.Context, state tool.ServerState) error {
-	raw, err := json.Marshal(state)
+	raw, err := encode(state)
+	for err == nil && len(raw) > store.MaxDocument && len(state.Tools) > 0 {
+		if len(state.Problems) == 0 || state.Problems[len(state.Problems)-1].Subject != tooLarge.Subject {
+			state.Problems = append(state.Problems[:len(state.Problems):len(state.Problems)], tooLarge)
+		}
+		state.Tools = state.Tools[:len(state.Tools)/2]
+		raw, err = encode(state)
+	}
 	if err != nil {
 		return fmt.Errorf("the state of MCP server %q: %w", state.Name, err)
 	}
 	_, err = c.documents.PutDocument(ctx, state.Namespace, store.Document{Kind: kindState, Name: state.Name, Content: raw, By: state.Worker}, -1)
 	return err
+}
+
+// tooLarge is the problem of a state of which only some tools are stored.
+var tooLarge = tool.ServerProblem{Subject: "tools/list", Reason: "the tools are too large to be shared by processes: only the first are"}
+
+func encode(state tool.ServerState) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // a third of the size, of what is full of angle brackets
+	err := enc.Encode(state)
+	return bytes.TrimSpace(out.Bytes()), err
 }
 
 // Delete removes the state of a server, if there is one.
