@@ -25,8 +25,15 @@ func TestMatchTool(t *testing.T) {
 	}
 	require.True(t, event.MatchTool("files__*", "files__*"))
 	for _, c := range [][2]string{
-		{"files__*", "files2__read"}, {"files__*", "files_read"}, {"files__*", "files__"}, {"files__*", "Files__read"}, {"*", "read"},
-		{"files__read*", "files__read_all"}, {"files__read", "files__read_all"}, {"files__read", "files__*"}, {"f*", "files__read"},
+		{"files__*", "files2__read"},
+		{"files__*", "files_read"},
+		{"files__*", "files__"},
+		{"files__*", "Files__read"},
+		{"*", "read"},
+		{"files__read*", "files__read_all"},
+		{"files__read", "files__read_all"},
+		{"files__read", "files__*"},
+		{"f*", "files__read"},
 	} {
 		require.False(t, event.MatchTool(c[0], c[1]), "%v", c)
 	}

@@ -28,11 +28,17 @@ func TestServerTools(t *testing.T) {
 	}{
 		"unknown server": {known, agent.Agent{Tools: []string{"file__*"}}, `tools[0]: unknown MCP server "file" of the tool "file__*"; did you mean "files"?`},
 		"no server":      {names.Known{Tools: []string{"clock"}}, agent.Agent{Tools: []string{"files__read"}}, `tools[0]: unknown MCP server "files" of the tool "files__read"; none exists`},
-		"not the agent's": {known, agent.Agent{Tools: []string{"files__*"}, Approvals: map[string]agent.Policy{"web__get": agent.PolicyAlways}},
-			`approvals.web__get: the agent does not have the tool "web__get": add it to the agent's tools or remove it here ("*" is for all others)`},
+		"not the agent's": {
+			known,
+			agent.Agent{Tools: []string{"files__*"}, Approvals: map[string]agent.Policy{"web__get": agent.PolicyAlways}},
+			`approvals.web__get: the agent does not have the tool "web__get": add it to the agent's tools or remove it here ("*" is for all others)`,
+		},
 		"not a pattern": {known, agent.Agent{Tools: []string{"files_*"}}, `tools[0]: unknown tool "files_*"; did you mean "files__*"?`},
-		"one mistake": {known, agent.Agent{Tools: []string{"file__*"}, Approvals: map[string]agent.Policy{"files__read": agent.PolicyAlways}},
-			`tools[0]: unknown MCP server "file" of the tool "file__*"; did you mean "files"?`},
+		"one mistake": {
+			known,
+			agent.Agent{Tools: []string{"file__*"}, Approvals: map[string]agent.Policy{"files__read": agent.PolicyAlways}},
+			`tools[0]: unknown MCP server "file" of the tool "file__*"; did you mean "files"?`,
+		},
 	} {
 		problems := tt.known.Agent(tt.agent)
 		require.Len(t, problems, 1, name)

@@ -201,8 +201,9 @@ func TestMCPRequestIDs(t *testing.T) {
 	w.threads.duplicate = false
 
 	open := object{"requestId": "33333333-4444"}
-	require.Equal(t, c.call("open_thread", open).ok(), c.call("open_thread", open).ok())
-	require.NotEqual(t, first["thread"], c.call("open_thread", open).ok()["thread"])
+	opened := c.call("open_thread", open).ok()
+	require.Equal(t, opened, c.call("open_thread", open).ok())
+	require.NotEqual(t, first["thread"], opened["thread"])
 }
 
 // TestMCPProgress: a long call tells what happens, survives the time of the wait, and is picked up by
@@ -653,4 +654,24 @@ type panickingStore struct{ store.Store }
 
 func (panickingStore) Threads(context.Context, string, store.ThreadPage) ([]store.Thread, error) {
 	panic("the store is broken")
+}
+
+// TestEventsFromAnEvent: a stream begins with a posted event, wherever it is.
+func TestEventsFromAnEvent(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.put("t1", said("before"), in("e1", said("question"), "e1"), said("after"))
+	first := func(query string) string {
+		t.Helper()
+		return w.watch("t1", query, "").mustNext().data
+	}
+	require.Contains(t, first("?event=e1"), "question")
+	require.Contains(t, first("?event=e1&lastEventId=0"), "before", "a cursor takes precedence")
+	w.threads.queue.has.Items = []event.Item{{ID: "e2", Status: event.ItemPending}}
+	queued := w.watch("t1", "?event=e2", "")
+	w.put("t1", in("e2", said("from the queue"), "e2"))
+	require.Contains(t, queued.mustNext().data, "from the queue")
+	w.put("t1", in("e3", record(event.TypeTurnEnded, event.TurnEnded{EventID: "e3", Status: "expired"}), recordid.TurnEnded("e3")))
+	require.Contains(t, first("?event=e3"), "expired", "it has left no other record")
+	w.call("GET", "/v1/threads/t1/events?event=none", nil, "Accept", "text/event-stream").problem(t, http.StatusNotFound)
 }
