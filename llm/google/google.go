@@ -81,7 +81,7 @@ func New(config Config) (*Provider, error) {
 
 func (p *Provider) onVertex(at gcp.Place) error {
 	if p.endpoint.APIKey != "" {
-		return errors.New("APIKey: must not be set with Vertex, which takes Google's application default credentials") //nolint:staticcheck // the name of the field
+		return errors.New("APIKey: must not be set with Vertex, which takes Google's application default credentials")
 	}
 	if err := at.Validate(); err != nil {
 		return fmt.Errorf("Vertex.%w", err)

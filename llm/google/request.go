@@ -100,7 +100,7 @@ func thinking(req llm.Request) *sdk.ThinkingConfig {
 	gemini25 := strings.Contains(req.Model, "gemini-2.5")
 	switch effort := driver.ReadEffort(req.ReasoningEffort, budgets); {
 	case effort.Number, gemini25 && effort.Budget > 0:
-		out.ThinkingBudget = sdk.Ptr(int32(effort.Budget)) //nolint:gosec // it was read as one
+		out.ThinkingBudget = sdk.Ptr(int32(effort.Budget))
 	case effort.Word != "" && !gemini25:
 		out.ThinkingLevel = sdk.ThinkingLevel(strings.ToUpper(effort.Word))
 	}

@@ -17,7 +17,7 @@ func strictly(data []byte, v any) error {
 		return nil
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return errors.New("Unknown parameter: " + name) //nolint:staticcheck // a provider's own words
+		return errors.New("Unknown parameter: " + name)
 	}
 	return fmt.Errorf("cannot be read: %w", err)
 }

@@ -32,21 +32,21 @@ func (p *Provider) azureConfig() (sdk.ClientConfig, error) {
 	var none sdk.ClientConfig
 	switch {
 	case p.endpoint.BaseURL == "":
-		return none, errors.New("BaseURL: is required for Azure: the address of the resource, such as " + example) //nolint:staticcheck // the name of the field
+		return none, errors.New("BaseURL: is required for Azure: the address of the resource, such as " + example)
 	case p.endpoint.APIKey == "":
-		return none, errors.New("APIKey: is required for Azure") //nolint:staticcheck // the name of the field
+		return none, errors.New("APIKey: is required for Azure")
 	case p.azure.APIVersion == "":
-		return none, errors.New("Azure.APIVersion: is required, such as 2024-10-21") //nolint:staticcheck // the name of the field
+		return none, errors.New("Azure.APIVersion: is required, such as 2024-10-21")
 	case !azureVersion.MatchString(p.azure.APIVersion):
-		return none, fmt.Errorf("Azure.APIVersion: %q is none: write one such as 2024-10-21 or 2025-04-01-preview", p.azure.APIVersion) //nolint:staticcheck // the name of the field
+		return none, fmt.Errorf("Azure.APIVersion: %q is none: write one such as 2024-10-21 or 2025-04-01-preview", p.azure.APIVersion)
 	case p.azure.Deployment != "" && !azureDeployment.MatchString(p.azure.Deployment):
-		return none, fmt.Errorf("Azure.Deployment: %q is not the name of a deployment", p.azure.Deployment) //nolint:staticcheck // the name of the field
+		return none, fmt.Errorf("Azure.Deployment: %q is not the name of a deployment", p.azure.Deployment)
 	}
 	if err := p.endpoint.Complete("openai", example); err != nil {
 		return none, err
 	}
 	if u, err := url.Parse(p.endpoint.BaseURL); err != nil || strings.Contains(u.Path, "/openai") {
-		return none, errors.New("BaseURL: must be the address of the Azure resource, without /openai and what follows: " + example) //nolint:staticcheck // the name of the field
+		return none, errors.New("BaseURL: must be the address of the Azure resource, without /openai and what follows: " + example)
 	}
 	c := sdk.DefaultAzureConfig(p.endpoint.APIKey, p.endpoint.BaseURL)
 	c.APIVersion = p.azure.APIVersion

@@ -15,7 +15,7 @@
 //   - No process of the command outlives the call, even one that starts its own session: on timeout,
 //     on cancellation, at the end, and when the worker dies, remaining processes get SIGTERM and, 2
 //     seconds later, SIGKILL. On systems other than Linux this applies only to the command's process
-//     group, and not when the worker is killed.
+//     group, and not when the worker is killed. Package internal/process describes how.
 //   - Output is bounded in memory, in the result and on the live stream.
 //
 // # Limits
@@ -24,12 +24,6 @@
 // outside Root, and stop other processes of that user. Two options restrict it: [ProtectProcess]
 // protects the environment and the memory of the worker, and Config.Runner runs commands as another
 // user or in a container.
-//
-// # Supervisors
-//
-// On Linux a command runs under a supervisor, which is the worker's own program, started again from
-// /proc/self/exe under another name. The init function of this package takes over there, before
-// main. A supervisor has the environment of its command and nothing else of the worker.
 //
 // The tool needs a Unix system.
 package shell

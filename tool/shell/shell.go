@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/process"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -34,9 +35,13 @@ const (
 var DefaultRunner = []string{"sh", "-c"}
 
 // DefaultEnv names the environment variables that a command sees.
-var DefaultEnv = []string{
-	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ", "TMPDIR",
-}
+var DefaultEnv = process.DefaultEnv
+
+// ProtectProcess makes the calling process unreadable for other processes of its user: commands
+// cannot read its environment or memory in /proc, attach to it, or make it dump core. Call it at
+// the start of a worker that has keys in its environment. On systems other than Linux it returns
+// [errors.ErrUnsupported].
+func ProtectProcess() error { return process.Protect() }
 
 // Config configures the tool.
 type Config struct {
@@ -99,7 +104,7 @@ const (
 func New(cfg Config) (tool.Tool, error) { return newTool(cfg, grace) }
 
 func newTool(cfg Config, grace time.Duration) (tool.Tool, error) {
-	if !supported {
+	if !process.Supported {
 		return nil, errors.New("shell: the tool needs a Unix system")
 	}
 	cfg, err := cfg.complete()
@@ -235,29 +240,31 @@ func outside(named string) error {
 func (s *shell) run(ctx context.Context, command, dir string, progress func(any)) (Output, error) {
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	p, err := newProcesses(limited, s.argv(command, dir), s.grace)
+	p, err := process.New(limited, s.argv(command, dir), s.grace)
 	if err != nil {
 		return Output{}, fmt.Errorf("the command could not be started: %w", withoutPath(err))
 	}
 	show := serial(progress)
 	stdout := newCapture(Stdout, s.cfg, show)
 	stderr := newCapture(Stderr, s.cfg, show)
-	p.cmd.Dir, p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = dir, s.environment(), stdout, stderr
-	err = p.run()
-	if p.cmd.ProcessState == nil {
+	p.Cmd.Dir, p.Cmd.Env, p.Cmd.Stdout, p.Cmd.Stderr = dir, process.Environment(s.cfg.Env...), stdout, stderr
+	if err = p.Start(); err == nil {
+		err = p.Wait()
+	}
+	if p.Cmd.ProcessState == nil {
 		return Output{}, fmt.Errorf("the command could not be started: %w", withoutPath(err))
 	}
 	stdout.flush()
 	stderr.flush()
-	out := Output{ExitCode: exitStatus(p.cmd.ProcessState.Sys())}
+	out := Output{ExitCode: process.ExitStatus(p.Cmd.ProcessState.Sys())}
 	out.Stdout, out.StdoutTruncated = stdout.text()
 	out.Stderr, out.StderrTruncated = stderr.text()
 	var exit *exec.ExitError
 	switch {
-	case p.stopped() && ctx.Err() != nil:
+	case p.Stopped() && ctx.Err() != nil:
 		out.Error = "stopped before it ended"
 		return out, fmt.Errorf("the command was stopped: %w", context.Cause(ctx))
-	case p.stopped():
+	case p.Stopped():
 		out.Error = fmt.Sprintf("stopped: it took longer than %s", s.cfg.Timeout)
 	case err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
 		out.Error = withoutPath(err).Error()
@@ -283,18 +290,6 @@ func result(out Output) (tool.Result, error) {
 		Output:  string(text),
 		IsError: out.ExitCode != 0 || out.Error != "",
 	}, nil
-}
-
-func (s *shell) environment() []string {
-	var env []string
-	for _, list := range [][]string{DefaultEnv, s.cfg.Env} {
-		for _, name := range list {
-			if value, ok := os.LookupEnv(name); ok {
-				env = append(env, name+"="+value)
-			}
-		}
-	}
-	return env
 }
 
 func withoutPath(err error) error {

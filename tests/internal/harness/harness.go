@@ -226,6 +226,15 @@ func New(t testing.TB, o Options) *Harness {
 	return w
 }
 
+// Beside returns another runtime of the same threads, as another process would have it.
+func (w *Harness) Beside(configure func(*threadmill.Config)) *threadmill.Runtime {
+	cfg := w.config
+	configure(&cfg)
+	r, err := threadmill.New(cfg)
+	require.NoError(w.T, err)
+	return r
+}
+
 // StartWorker runs a worker until the test ends or stop is called.
 func (w *Harness) StartWorker() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())

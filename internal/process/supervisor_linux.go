@@ -1,4 +1,4 @@
-package shell
+package process
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 
 const (
 	// supervisorName is argument 0 of a supervisor.
-	supervisorName = "threadmill-shell-supervisor"
+	supervisorName = "threadmill-supervisor"
 
 	// lifelineFD is the first of exec.Cmd.ExtraFiles.
 	lifelineFD = 3
@@ -30,7 +30,7 @@ const (
 )
 
 // droppedCapabilities would allow a command of a worker that runs as root to read the memory of the
-// worker in spite of [ProtectProcess].
+// worker in spite of [Protect].
 var droppedCapabilities = []uintptr{unix.CAP_SYS_PTRACE, unix.CAP_PERFMON, unix.CAP_SYS_ADMIN, unix.CAP_CHECKPOINT_RESTORE}
 
 // A supervisor needs no separate program on the machine: the worker starts itself again, and this
@@ -81,7 +81,7 @@ func supervise(graceText string, argv []string) int {
 		case err != nil: // no descendant remains
 			return code
 		case ended == pid:
-			code = exitStatus(status)
+			code = ExitStatus(status)
 			stop()
 		}
 	}
@@ -97,14 +97,9 @@ func startCommand(argv []string) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	input, err := os.Open(os.DevNull)
-	if err != nil {
-		return 0, err
-	}
-	defer input.Close()
-	return syscall.ForkExec(path, argv, &syscall.ProcAttr{ //nolint:gosec // running commands is the purpose of the tool
+	return syscall.ForkExec(path, argv, &syscall.ProcAttr{ //nolint:gosec // running commands is the purpose of the package
 		Env:   os.Environ(),
-		Files: []uintptr{input.Fd(), os.Stdout.Fd(), os.Stderr.Fd()},
+		Files: []uintptr{os.Stdin.Fd(), os.Stdout.Fd(), os.Stderr.Fd()},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})
 }

@@ -1,11 +1,11 @@
 //go:build unix
 
-package shell
+package process
 
 import "syscall"
 
-// exitStatus returns the exit code, or 128 plus the number of the signal that ended the process.
-func exitStatus(sys any) int {
+// ExitStatus returns the exit code of [os.ProcessState].Sys, or 128 plus the number of the signal that ended the process.
+func ExitStatus(sys any) int {
 	ws, ok := sys.(syscall.WaitStatus)
 	switch {
 	case !ok:

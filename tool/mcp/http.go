@@ -1,0 +1,153 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	dialTimeout      = 10 * time.Second
+	idleTimeout      = 90 * time.Second
+	maxErrorBody     = 64 << 10
+	maxRedirects     = 5
+	maxServerHeaders = 256 << 10
+)
+
+// remote is the HTTP side of a connection.
+type remote struct {
+	server Server
+	base   *http.Transport
+	origin string
+
+	// login is set while the server rejects requests for lack of a login.
+	login atomic.Bool
+}
+
+// newRemote returns the HTTP side of a connection. public forbids private addresses.
+func newRemote(s Server, public bool) *remote {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	proxy := http.ProxyFromEnvironment
+	if public {
+		dialer.ControlContext = refusePrivate
+		proxy = nil // a proxy would resolve the name
+	}
+	r := &remote{server: s, base: &http.Transport{
+		Proxy: proxy, DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTimeout,
+		IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: 4, MaxResponseHeaderBytes: maxServerHeaders,
+	}}
+	if u, err := url.Parse(s.URL); err == nil {
+		r.origin = originOf(u)
+	}
+	return r
+}
+
+func originOf(u *url.URL) string { return strings.ToLower(u.Scheme + "://" + u.Host) }
+
+func (r *remote) client() *http.Client {
+	return &http.Client{
+		Transport: r,
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if originOf(req.URL) != r.origin {
+				return fmt.Errorf("the server redirects to another host, %.100q: name its address in url", req.URL.Host)
+			}
+			if len(via) >= maxRedirects {
+				return errors.New("the server redirects too often")
+			}
+			return nil
+		},
+	}
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
+	// Handlers of logins use other hosts, which must not get the headers.
+	if originOf(req.URL) == r.origin {
+		req = req.Clone(req.Context())
+		for name, value := range r.server.Headers {
+			if http.CanonicalHeaderKey(name) == "Host" {
+				req.Host = string(value)
+			}
+			req.Header.Set(name, string(value))
+		}
+	}
+	res, err := r.base.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	switch res.StatusCode {
+	case http.StatusUnauthorized:
+		r.login.Store(true)
+	default:
+		if res.StatusCode < http.StatusBadRequest {
+			r.login.Store(false)
+		}
+	}
+	b := &body{ReadCloser: res.Body, meter: newMeter(messageRate, messageBurst, byteRate, byteBurst), left: -1}
+	switch {
+	case res.StatusCode >= http.StatusMultipleChoices:
+		b.left = maxErrorBody
+	case !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"):
+		b.left = maxMessage
+	}
+	res.Body = b
+	return res, nil
+}
+
+func (r *remote) close() { r.base.CloseIdleConnections() }
+
+// refusePrivate fails for addresses that are not public. It sees the address that the name was resolved
+// to, so a name cannot change its address afterwards.
+func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return err
+	}
+	if !public(ip.Unmap().WithZone("")) {
+		return fmt.Errorf("%s is an address of a private network, which servers that a namespace declares must not use", ip)
+	}
+	return nil
+}
+
+var notPublic = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),   // shared by carriers
+	netip.MustParsePrefix("192.0.0.0/24"),    // protocols
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved
+	netip.MustParsePrefix("64:ff9b::/96"),    // IPv4 behind NAT64
+	netip.MustParsePrefix("64:ff9b:1::/48"),  // the same, local
+	netip.MustParsePrefix("2002::/16"),       // IPv4 behind 6to4
+	netip.MustParsePrefix("2001:0000::/32"),  // IPv4 behind Teredo
+	netip.MustParsePrefix("100::/64"),        // discarded
+	netip.MustParsePrefix("2001:db8::/32"),   // documentation
+	netip.MustParsePrefix("fec0::/10"),       // site-local
+	netip.MustParsePrefix("::/96"),           // IPv4-compatible
+	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
+	netip.MustParsePrefix("198.51.100.0/24"), // documentation
+	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
+}
+
+func public(ip netip.Addr) bool {
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLinkLocalUnicast() || ip.IsLoopback() {
+		return false
+	}
+	for _, p := range notPublic {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	return true
+}

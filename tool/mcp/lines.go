@@ -1,0 +1,136 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+const (
+	// maxMessage is the maximum size of one message of a server.
+	maxMessage = 10 << 20
+
+	// The rate at which messages are read. What is faster waits in the pipe or on the network.
+	messageRate, messageBurst = 1000, 5000
+	byteRate, byteBurst       = 8 << 20, 64 << 20
+)
+
+var errTooLarge = fmt.Errorf("the server sent a message of more than %d MiB", maxMessage>>20)
+
+// meter slows a stream down that floods.
+type meter struct {
+	now           func() time.Time
+	sleep         func(time.Duration)
+	last          time.Time
+	lines, bytes  float64
+	lineRate      float64
+	byteRate      float64
+	lineCapacity  float64
+	bytesCapacity float64
+}
+
+func newMeter(lineRate, lineBurst, byteRate, byteBurst float64) *meter {
+	return &meter{
+		now: time.Now, sleep: time.Sleep, lines: lineBurst, bytes: byteBurst,
+		lineRate: lineRate, lineCapacity: lineBurst, byteRate: byteRate, bytesCapacity: byteBurst,
+	}
+}
+
+// take waits until the stream may continue after these bytes and lines.
+func (m *meter) take(bytes, lines int) {
+	now := m.now()
+	if !m.last.IsZero() {
+		passed := now.Sub(m.last).Seconds()
+		m.lines = min(m.lines+passed*m.lineRate, m.lineCapacity)
+		m.bytes = min(m.bytes+passed*m.byteRate, m.bytesCapacity)
+	}
+	m.last = now
+	m.lines -= float64(lines)
+	m.bytes -= float64(bytes)
+	if wait := max(-m.lines/m.lineRate, -m.bytes/m.byteRate); wait > 0 {
+		m.sleep(time.Duration(wait * float64(time.Second)))
+	}
+}
+
+// messages reads the messages of a program from its stdout, one a line. Programs also print other
+// things there; other receives those lines. Only one goroutine may read.
+type messages struct {
+	in    *bufio.Reader
+	meter *meter
+	other func(line []byte)
+	rest  []byte
+	err   error
+}
+
+func newMessages(in io.Reader, other func([]byte)) *messages {
+	return &messages{in: bufio.NewReaderSize(in, 64<<10), meter: newMeter(messageRate, messageBurst, byteRate, byteBurst), other: other}
+}
+
+func (m *messages) Read(p []byte) (int, error) {
+	for len(m.rest) == 0 {
+		if m.err != nil {
+			return 0, m.err
+		}
+		m.rest, m.err = m.line()
+	}
+	n := copy(p, m.rest)
+	m.rest = m.rest[n:]
+	return n, nil
+}
+
+// line returns the next message, or nothing for a line that is none.
+func (m *messages) line() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := m.in.ReadSlice('\n')
+		if len(line)+len(part) > maxMessage {
+			return nil, errTooLarge
+		}
+		m.meter.take(len(part), 0)
+		line = append(line, part...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		m.meter.take(0, 1)
+		text := bytes.TrimSpace(line)
+		if len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(text) {
+			return append(text, '\n'), err
+		}
+		if len(text) > 0 {
+			m.other(text)
+		}
+		return nil, err
+	}
+}
+
+// body is the body of a response, slowed down and bounded.
+type body struct {
+	io.ReadCloser
+	meter *meter
+
+	// left is how much may follow; negative = any amount.
+	left int64
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		// There may be nothing more.
+		if n, err := b.ReadCloser.Read(p[:min(1, len(p))]); n == 0 {
+			return 0, err
+		}
+		return 0, errTooLarge
+	}
+	if b.left > 0 {
+		p = p[:min(int64(len(p)), b.left)]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left > 0 {
+		b.left -= int64(n)
+	}
+	b.meter.take(n, bytes.Count(p[:n], []byte{'\n'}))
+	return n, err
+}

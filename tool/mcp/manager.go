@@ -1,0 +1,370 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/threadmill/threadmill/tool"
+)
+
+const (
+	// sourceTTL is how long the servers of a namespace are used before the source is asked again.
+	sourceTTL = 3 * time.Second
+
+	// catalogTTL is how long states that other processes have stored are used.
+	catalogTTL = time.Second
+
+	// firstListWait is how long the tools of a server that has never been listed are waited for.
+	firstListWait = 5 * time.Second
+)
+
+// Manager connects to MCP servers and provides their tools. It implements [tool.Source].
+type Manager struct {
+	cfg Config
+
+	mu          sync.Mutex
+	running     context.Context // set by Run
+	namespaces  map[string]*namespace
+	connections map[key]*connection
+	ending      sync.WaitGroup
+}
+
+// namespace is what a namespace declares at run time, and what the catalog knows about it.
+type namespace struct {
+	mu       sync.Mutex
+	readAt   time.Time
+	declared []declaration
+	loadedAt time.Time
+	states   []State
+}
+
+// declaration is a declared server.
+type declaration struct {
+	key    key
+	server Server
+	source bool
+	err    error // why the server cannot be used
+}
+
+// New returns a manager. It connects to nothing before Run.
+func New(cfg Config) (*Manager, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	return &Manager{cfg: cfg, namespaces: map[string]*namespace{"": {}}, connections: map[key]*connection{}}, nil
+}
+
+// Run keeps the local servers connected until ctx is done. When it returns, no process of a server
+// remains. Run can be called once.
+func (m *Manager) Run(ctx context.Context) error {
+	m.mu.Lock()
+	if m.running != nil {
+		m.mu.Unlock()
+		return errors.New("mcp: Run was called twice")
+	}
+	m.running = ctx
+	m.mu.Unlock()
+	ticker := time.NewTicker(sourceTTL)
+	defer ticker.Stop()
+	for {
+		m.mu.Lock()
+		known := slices.Collect(maps.Keys(m.namespaces))
+		connections := slices.Collect(maps.Values(m.connections))
+		m.mu.Unlock()
+		for _, ns := range known {
+			m.reconcile(ctx, ns)
+		}
+		for _, c := range connections {
+			c.follow(ctx)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			m.ending.Wait()
+			return nil
+		}
+	}
+}
+
+// Refresh reads what a namespace declares again, at once.
+func (m *Manager) Refresh(ctx context.Context, namespace string) {
+	ns := m.namespace(namespace)
+	ns.mu.Lock()
+	ns.readAt, ns.loadedAt = time.Time{}, time.Time{}
+	ns.mu.Unlock()
+	m.reconcile(ctx, namespace)
+}
+
+func (m *Manager) namespace(name string) *namespace {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ns, known := m.namespaces[name]
+	if !known {
+		ns = &namespace{}
+		m.namespaces[name] = ns
+	}
+	return ns
+}
+
+// declarations returns the servers of a namespace itself: those for all namespaces have the namespace "".
+func (m *Manager) declarations(ctx context.Context, name string) ([]declaration, error) {
+	if name == "" {
+		var out []declaration
+		for _, s := range m.cfg.Servers {
+			out = append(out, declaration{key: key{"", s.Name}, server: s})
+		}
+		return out, nil
+	}
+	if m.cfg.Source == nil {
+		return nil, nil
+	}
+	ns := m.namespace(name)
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	if time.Since(ns.readAt) < sourceTTL {
+		return ns.declared, nil
+	}
+	servers, err := m.cfg.Source.Servers(ctx, name)
+	if err != nil {
+		return ns.declared, fmt.Errorf("reading the MCP servers of namespace %q: %w", name, err)
+	}
+	ns.declared, ns.readAt = nil, time.Now()
+	taken := map[string]bool{}
+	for _, s := range servers {
+		d := declaration{key: key{name, s.Name}, server: s.WithDefaults(), source: true, err: s.Validate()}
+		switch {
+		case d.err != nil:
+		case taken[s.Name]:
+			continue
+		case slices.ContainsFunc(m.cfg.Servers, func(o Server) bool { return o.Name == s.Name }):
+			d.err = fmt.Errorf("the name %q belongs to a server for all namespaces: choose another", s.Name)
+		case len(s.Command) > 0 && !m.cfg.SourceCommands:
+			d.err = errors.New("programs are not permitted here: only servers with a url can be declared at run time")
+		}
+		taken[s.Name] = true
+		ns.declared = append(ns.declared, d)
+	}
+	return ns.declared, nil
+}
+
+// reconcile starts and stops connections, so that they are those to the declared servers.
+func (m *Manager) reconcile(ctx context.Context, name string) {
+	declared, err := m.declarations(ctx, name)
+	if err != nil {
+		m.cfg.Logger.Warn("MCP servers cannot be read", "err", err)
+		return
+	}
+	m.mu.Lock()
+	running := m.running
+	if running == nil || running.Err() != nil {
+		m.mu.Unlock()
+		return
+	}
+	want := map[key]declaration{}
+	for _, d := range declared {
+		if d.err == nil && m.cfg.Local(d.server) {
+			want[d.key] = d
+		}
+	}
+	var removed []*connection
+	for k, c := range m.connections {
+		if k.namespace != name {
+			continue
+		}
+		if d, keep := want[k]; keep && reflect.DeepEqual(d.server, c.server) {
+			delete(want, k)
+			continue
+		}
+		delete(m.connections, k)
+		removed = append(removed, c)
+		c.cancel()
+	}
+	for k, d := range want {
+		c := newConnection(m.cfg, k, d.server, d.source)
+		var connected context.Context
+		connected, c.cancel = context.WithCancel(running)
+		m.connections[k] = c
+		m.ending.Add(1)
+		before := slices.DeleteFunc(slices.Clone(removed), func(o *connection) bool { return o.key != k })
+		go func() {
+			defer m.ending.Done()
+			for _, old := range before {
+				<-old.stopped
+			}
+			c.run(connected)
+		}()
+	}
+	m.mu.Unlock()
+	for _, c := range removed {
+		if slices.ContainsFunc(declared, func(d declaration) bool { return d.key == c.key }) {
+			continue
+		}
+		<-c.stopped
+		if err := m.cfg.Catalog.Delete(ctx, c.key.namespace, c.key.name); err != nil {
+			m.cfg.Logger.Warn("the state of a removed MCP server could not be deleted", "mcpServer", c.key.name, "err", err)
+		}
+	}
+}
+
+// all returns the servers that a namespace can use, ordered by name.
+func (m *Manager) all(ctx context.Context, namespace string) ([]declaration, error) {
+	out, _ := m.declarations(ctx, "")
+	var err error
+	if namespace != "" {
+		var own []declaration
+		own, err = m.declarations(ctx, namespace)
+		out = append(out, own...)
+		m.reconcile(ctx, namespace)
+	}
+	slices.SortStableFunc(out, func(a, b declaration) int { return strings.Compare(a.key.name, b.key.name) })
+	return out, err
+}
+
+func (m *Manager) connection(k key) *connection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.connections[k]
+}
+
+// stored returns the states of a namespace in the catalog.
+func (m *Manager) stored(ctx context.Context, name string) ([]State, error) {
+	ns := m.namespace(name)
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	if time.Since(ns.loadedAt) < catalogTTL {
+		return ns.states, nil
+	}
+	states, err := m.cfg.Catalog.Load(ctx, name)
+	if err != nil {
+		return ns.states, fmt.Errorf("reading the states of MCP servers: %w", err)
+	}
+	ns.states, ns.loadedAt = states, time.Now()
+	return states, nil
+}
+
+// state returns what is known about a server.
+func (m *Manager) state(ctx context.Context, d declaration) (State, error) {
+	if d.err != nil {
+		s := unknown(d.key, d.server, tool.ServerFailed)
+		s.Error = line(d.err.Error(), maxError)
+		return s, nil
+	}
+	if c := m.connection(d.key); c != nil {
+		return c.snapshot(), nil
+	}
+	states, err := m.stored(ctx, d.key.namespace)
+	for _, s := range states {
+		if s.Name == d.key.name {
+			return s, err
+		}
+	}
+	return unknown(d.key, d.server, tool.ServerUnknown), err
+}
+
+// States returns the states of all servers that a namespace can use, ordered by name.
+func (m *Manager) States(ctx context.Context, namespace string) ([]State, error) {
+	declared, err := m.all(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]State, 0, len(declared))
+	for _, d := range declared {
+		s, err := m.state(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		s.Tools = slices.Clone(s.Tools)
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// ErrNoServer means that a namespace has no server of a name.
+var ErrNoServer = errors.New("there is no such MCP server")
+
+func (m *Manager) find(ctx context.Context, namespace, name string) (declaration, error) {
+	declared, err := m.all(ctx, namespace)
+	if i := slices.IndexFunc(declared, func(d declaration) bool { return d.key.name == name && d.err == nil }); i >= 0 {
+		return declared[i], nil
+	}
+	if err != nil {
+		return declaration{}, err
+	}
+	return declaration{}, fmt.Errorf("%w: %.40q", ErrNoServer, name)
+}
+
+// Restart connects to a server again, in the process that runs it.
+func (m *Manager) Restart(ctx context.Context, namespace, name string) error {
+	d, err := m.find(ctx, namespace, name)
+	if err != nil {
+		return err
+	}
+	if c := m.connection(d.key); c != nil {
+		c.restart()
+		return nil
+	}
+	return m.cfg.Catalog.RequestRestart(ctx, d.key.namespace, d.key.name)
+}
+
+// Tools implements [tool.Source]. Tools that a server has listed are provided also while it is down.
+func (m *Manager) Tools(ctx context.Context, namespace string, patterns []string) []tool.Tool {
+	declared, err := m.all(ctx, namespace)
+	if err != nil {
+		m.cfg.Logger.Warn("MCP servers cannot be read", "err", err)
+	}
+	var out []tool.Tool
+	for _, d := range declared {
+		if d.err != nil || !mayMatch(patterns, d.key.name) {
+			continue
+		}
+		m.awaitFirstList(ctx, d.key)
+		s, err := m.state(ctx, d)
+		if err != nil {
+			m.cfg.Logger.Warn("the state of an MCP server cannot be read", "mcpServer", d.key.name, "err", err)
+		}
+		for _, t := range s.Tools {
+			if matches(patterns, t.Name) {
+				out = append(out, &serverTool{m: m, declaration: d, tool: t, definition: definition(d.server, t)})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b tool.Tool) int { return strings.Compare(a.Definition().Name, b.Definition().Name) })
+	return out
+}
+
+func mayMatch(patterns []string, server string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return strings.HasPrefix(p, server+separator) })
+}
+
+// awaitFirstList waits a short time for the tools of a server that starts and has never been listed.
+func (m *Manager) awaitFirstList(ctx context.Context, k key) {
+	c := m.connection(k)
+	if c == nil {
+		return
+	}
+	timer := time.NewTimer(firstListWait)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		listed, status, changed := c.state.ListedAt, c.state.Status, c.changed
+		c.mu.Unlock()
+		if listed != nil || status != tool.ServerConnecting {
+			return
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
