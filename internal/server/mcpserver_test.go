@@ -201,8 +201,9 @@ func TestMCPRequestIDs(t *testing.T) {
 	w.threads.duplicate = false
 
 	open := object{"requestId": "33333333-4444"}
-	require.Equal(t, c.call("open_thread", open).ok(), c.call("open_thread", open).ok())
-	require.NotEqual(t, first["thread"], c.call("open_thread", open).ok()["thread"])
+	opened := c.call("open_thread", open).ok()
+	require.Equal(t, opened, c.call("open_thread", open).ok())
+	require.NotEqual(t, first["thread"], opened["thread"])
 }
 
 // TestMCPProgress: a long call tells what happens, survives the time of the wait, and is picked up by
@@ -623,6 +624,27 @@ func TestMCPCloses(t *testing.T) {
 		got := w.mcpClient(t, version, "").call("ask_agent", object{"message": "hello"}).ok()
 		require.Equal(t, "running", got["status"])
 	})
+}
+
+// TestMCPBatch: a request with very many calls makes no more than a few of them at once.
+func TestMCPBatch(t *testing.T) {
+	w := newWorld(t, func(c *server.Config) { c.WaitLimit = time.Second })
+	w.open("t1")
+	w.put("t1", in("e1", said("question"), "e1"))
+	var calls []object
+	for i := range 200 {
+		calls = append(calls, object{"jsonrpc": "2.0", "id": i + 1, "method": "tools/call", "params": object{"name": "wait_for_turn", "arguments": object{"thread": "t1", "event": "e1"}}})
+	}
+	body, err := json.Marshal(calls)
+	require.NoError(t, err)
+	id := w.mcpClient(t, "2025-03-26", "").ID()
+	got := w.call("POST", "/mcp", string(body), "Mcp-Session-Id", id, "Accept", "application/json, text/event-stream")
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	require.Equal(t, 200, strings.Count(got.text, `"jsonrpc"`))
+	waited, rejected := strings.Count(got.text, `"next":"The turn goes on`), strings.Count(got.text, "32 calls are in progress")
+	require.Equal(t, 200, waited+rejected, got.text)
+	require.GreaterOrEqual(t, waited, 32)
+	require.NotZero(t, rejected)
 }
 
 // TestMCPCancel: cancelling a call ends the wait, and does nothing to the thread.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,7 +80,7 @@ func TestMCPWithoutServer(t *testing.T) {
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/agents", func(w http.ResponseWriter, r *http.Request) {
-		require.Empty(t, r.Header.Get("Authorization"))
+		assert.Empty(t, r.Header.Get("Authorization"))
 		_, _ = io.WriteString(w, `{"agents":[{"name":"bot"}]}`)
 	})
 	mux.HandleFunc("GET /v1/server", func(w http.ResponseWriter, _ *http.Request) {
@@ -108,7 +109,7 @@ func TestMCPEndsInACall(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
-		require.NoError(t, http.NewResponseController(w).Flush())
+		assert.NoError(t, http.NewResponseController(w).Flush())
 		close(waiting)
 		<-r.Context().Done()
 	}))
