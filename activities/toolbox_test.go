@@ -132,9 +132,9 @@ func TestToolGone(t *testing.T) {
 	require.Equal(t, `Error: the tool "files__list" does not exist any more: the MCP server "files" does not offer it, or has been removed; the tools are [files__read]`, reply.Result)
 }
 
-// TestS4_56ChangedToolAsksAgain: an approval is for the tool that people saw. A description or a schema
+// TestChangedToolAsksAgain: an approval is for the tool that people saw. A description or a schema
 // that changes afterwards, before the call runs or after a grant for the session, asks again.
-func TestS4_56ChangedToolAsksAgain(t *testing.T) {
+func TestChangedToolAsksAgain(t *testing.T) {
 	definition := tool.Definition{Name: "files__write", Description: "Writes.", Parameters: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}}}`)}
 	tighter := definition
 	tighter.Parameters = json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string"}}}`)

@@ -39,7 +39,7 @@ func (s *server) waitTool() tool {
 			"Returns the same result as ask_agent. It changes nothing, and may be called as often as needed.",
 		reads, true, []auth.Role{auth.RoleRead},
 		func(ctx context.Context, c *call, in waitArgs) (turnResult, error) {
-			return s.wait(ctx, c, in.Thread, in.Event, s.limit(in.Wait))
+			return s.wait(ctx, c, turnOf{in.Thread, in.Event, time.Now()}, s.limit(in.Wait))
 		})
 }
 
@@ -58,12 +58,18 @@ const (
 	askAgain = 2 * time.Second
 )
 
-// wait follows a turn until it ends or waits for a decision, or the time is over.
-func (s *server) wait(ctx context.Context, c *call, thread, eventID string, limit time.Duration) (turnResult, error) {
+// turnOf identifies a turn. The client knows what happened in it before since.
+type turnOf struct {
+	thread, event string
+	since         time.Time
+}
+
+// wait follows a turn until it ends or waits for a person, or the time is over.
+func (s *server) wait(ctx context.Context, c *call, of turnOf, limit time.Duration) (turnResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	w := &waiter{server: s, call: c, turn: newTurn(eventID), thread: thread}
+	w := &waiter{server: s, call: c, turn: newTurn(of.event), thread: of.thread, since: of.since}
 	return w.follow(ctx)
 }
 
@@ -73,6 +79,7 @@ type waiter struct {
 	call   *call
 	turn   *turn
 	thread string
+	since  time.Time
 }
 
 // watch reads the events from that of the turn on.
@@ -105,7 +112,9 @@ func (w *waiter) follow(ctx context.Context) (turnResult, error) {
 	for {
 		select {
 		case e := <-events:
-			w.call.progress(ctx, w.turn.apply(e))
+			if line := w.turn.apply(e); e.CreatedAt.IsZero() || e.CreatedAt.After(w.since) {
+				w.call.progress(ctx, line)
+			}
 			if w.turn.ended != nil {
 				return w.turn.result(w.result()), nil
 			}

@@ -414,7 +414,6 @@ var needed = map[string][]string{
 // arguments are values for the arguments of a command's usage.
 var arguments = map[string]string{"task": "t1~t1", "status": "pending", "type": "message"}
 
-// local are commands without requests.
 // local are the commands that contact no server for this input. The input of mcp is that of a program.
 var local = []string{"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate", "mcp"}
 

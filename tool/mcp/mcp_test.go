@@ -100,11 +100,15 @@ func simple() *sdk.Server {
 }
 
 func serve(name string) int {
+	server := simple()
 	switch name {
-	case "simple":
-		if err := simple().Run(context.Background(), &sdk.StdioTransport{}); err != nil {
-			return 1
-		}
+	case "odd":
+		return odd()
+	case "booking":
+		server = booking()
+	}
+	if err := server.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+		return 1
 	}
 	return 0
 }
