@@ -2,6 +2,9 @@ package mcp_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -105,8 +108,17 @@ func serve(name string) int {
 		if err := simple().Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 			return 1
 		}
+	case "mute":
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	default:
+		rawServer(name).serve(os.Stdin)
 	}
 	return 0
+}
+
+func hashOf(own string) string {
+	sum := sha256.Sum256([]byte(own))
+	return hex.EncodeToString(sum[:])[:8]
 }
 
 // TestTransports: tools of servers of both generations can be called over both transports.
