@@ -18,6 +18,7 @@ func (cfg *Config) known(tools *tool.Set, hooks *hook.Set) names.Known {
 	var out names.Known
 	if !cfg.ToolsElsewhere {
 		out.Tools, out.Processors = append(builtin.Names(), tools.Names()...), hooks.Processors()
+		out.Tools = append(out.Tools, cfg.serverTools()...)
 	}
 	for _, a := range cfg.Agents {
 		out.Agents = append(out.Agents, a.Name)

@@ -69,6 +69,12 @@ type Config struct {
 	// name tools that do not exist.
 	Tools []tool.Tool
 
+	// ToolSource provides further tools, which exist only at run time, such as a *mcp.Manager of package
+	// tool/mcp for the tools of MCP servers. If it has a method Run(context.Context) error, [Runtime.Run]
+	// runs it until the last step has ended. If it knows the states of servers, Handler serves them at
+	// /v1/mcp. Default: none.
+	ToolSource tool.Source
+
 	// ToolsElsewhere declares that other processes run the tools and processors, while this one only
 	// serves Handler. The workers then check their names.
 	ToolsElsewhere bool
@@ -127,6 +133,14 @@ type Config struct {
 	// TaskQueue is the task queue of the threads. Default "threadmill".
 	TaskQueue string
 
+	// ToolQueues are further task queues that Run serves, for tools that declare them:
+	// [tool.Definition].TaskQueue. Default: none, and such calls wait for a worker that does.
+	ToolQueues []string
+
+	// OnlyToolQueues makes Run serve ToolQueues alone: this process runs tools for threads whose
+	// workers run elsewhere.
+	OnlyToolQueues bool
+
 	// ModelRetries are the retry policies of model calls, by the names of Models. Default: retry
 	// for 2 hours, see [llm.Retry].
 	ModelRetries map[string]llm.Retry
@@ -183,6 +197,9 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
+	if err := cfg.checkQueues(); err != nil {
+		return nil, err
+	}
 	tools, err := tool.NewSet(cfg.Tools...)
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
@@ -204,12 +221,12 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known.Tools)
 	r := &Runtime{cfg: cfg, rules: rules, known: known, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, StaleAfter: cfg.StaleAfter}}
-	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue})
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: cfg.stepQueues(tools)})
 	if err != nil {
 		return nil, err
 	}
 	r.activities, err = activities.New(activities.Config{
-		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, Hooks: hooks, Rules: rules,
+		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: rules,
 		ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
@@ -226,7 +243,9 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	closing, closeStreams := context.WithCancel(context.Background())
 	r.closeStreams = closeStreams
+	toolServers, declared := cfg.toolServers()
 	r.handler, err = server.New(server.Config{
+		ToolServers: toolServers, Declared: declared,
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(),
 		Authenticator: cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)),
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
@@ -324,53 +343,5 @@ func (r *Runtime) Register(w worker.Registry) {
 	r.activities.Register(w)
 	if r.cfg.RegisterWith != nil {
 		r.cfg.RegisterWith(w)
-	}
-}
-
-// reportWithin is the time in which a step that StopTimeout has ended reports its end.
-const reportWithin = 5 * time.Second
-
-// Run runs a worker until ctx ends, and then waits up to [Config].StopTimeout for running steps. It
-// first registers the search attributes of threads with Temporal. The end of ctx is no error.
-func (r *Runtime) Run(ctx context.Context) error {
-	if err := threadclient.EnsureAttributes(ctx, r.cfg.Temporal, r.cfg.TemporalNamespace); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
-	r.warnOfAgents(ctx)
-	if r.cfg.DisableStickyCache {
-		worker.SetStickyWorkflowCacheSize(0)
-	}
-	fatal := make(chan error, 1)
-	w := worker.New(r.cfg.Temporal, r.cfg.TaskQueue, worker.Options{
-		// The default pollers prefer the sticky queue and starve new threads.
-		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
-		ActivityTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
-		WorkerStopTimeout:          r.cfg.StopTimeout + reportWithin,
-
-		MaxHeartbeatThrottleInterval: activities.HeartbeatThrottle,
-		// A workflow task takes milliseconds, but a busy machine may pause for longer than the
-		// SDK's limit of one second, and a false deadlock costs history.
-		DeadlockDetectionTimeout: 5 * time.Second,
-		OnFatalError: func(err error) {
-			select {
-			case fatal <- err:
-			default:
-			}
-		},
-	})
-	r.Register(w)
-	if err := w.Start(); err != nil {
-		return fmt.Errorf("starting the worker: %w", err)
-	}
-	defer w.Stop()
-	r.cfg.Logger.Info("worker runs", "taskQueue", r.cfg.TaskQueue)
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-fatal:
-		return fmt.Errorf("the worker stopped: %w", err)
 	}
 }

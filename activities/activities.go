@@ -37,6 +37,10 @@ type Config struct {
 	// Tools are all tools. An agent uses those that it names.
 	Tools *tool.Set
 
+	// ToolSource provides further tools, which exist only at run time. Default: none. A tool of Tools
+	// takes precedence over one of the same name.
+	ToolSource tool.Source
+
 	// Hooks are the application's hooks and processors.
 	Hooks *hook.Set
 

@@ -135,10 +135,10 @@ func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (th
 	if err != nil {
 		return thread.CheckReply{}, err
 	}
-	if _, ok := a.toolOf(who, stored.Function.Name); !ok {
+	p := a.planner(ctx, in.Thread, who, in.WorkingDirectory)
+	if _, ok := p.tools.lookup(stored.Function.Name); !ok {
 		return thread.CheckReply{Field: "toolCallId", Problem: fmt.Sprintf("the tool %q no longer exists", stored.Function.Name)}, nil
 	}
-	p := a.planner(in.Thread, who, in.WorkingDirectory)
 	if in.Guard != nil && !p.isStill(ctx, stored, *in.Guard) {
 		return thread.CheckReply{
 			Field:   "toolCallId",

@@ -51,7 +51,7 @@ func (a *Activities) builtIn(name string) (tool.Tool, bool) {
 // tools describes the tools of the model call. Providers reject earlier calls of tools that are not
 // described.
 func (c *modelCall) tools() []llm.Tool {
-	tools := c.a.toolsOf(c.agent)
+	tools := c.planner.tools.described()
 	if slices.ContainsFunc(tools, func(t llm.Tool) bool { return t.Name == builtin.GetEventInfo }) {
 		return tools
 	}

@@ -45,7 +45,7 @@ func (a *Activities) callModel(ctx context.Context, in thread.ModelStep) (thread
 	}
 	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
-	call.planner = a.planner(in.Thread, who, in.WorkingDirectory)
+	call.planner = a.planner(ctx, in.Thread, who, in.WorkingDirectory)
 	call.planner.pending = in.Pending
 	call.parent = a.parentViewersOf(ctx, in)
 	if reply, ok, err := call.stored(ctx); ok || err != nil {

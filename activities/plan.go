@@ -37,9 +37,9 @@ func invalidCall(call event.ToolCall) thread.PlannedCall {
 // model, says why the call cannot run.
 func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.PlannedCall, []part, error) {
 	out, arguments := thread.PlannedCall{ID: call.ID, Name: call.Function.Name}, call.Function.Arguments
-	t, ok := p.a.toolOf(p.who, out.Name)
+	t, ok := p.tools.lookup(out.Name)
 	if !ok {
-		return out, nil, fmt.Errorf("unknown tool %q; the tools are %v", out.Name, p.who.Tools)
+		return out, nil, p.tools.unknown(out.Name)
 	}
 	d := t.Definition().WithDefaults()
 	if err := d.ValidateArguments(arguments); err != nil {
@@ -52,7 +52,7 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 	if err != nil {
 		return out, nil, err
 	}
-	out.Quick = d.Quick
+	out.Quick, out.TaskQueue = d.Quick, d.TaskQueue
 	parts := []part{outer}
 	if d.Background {
 		out.By, out.Task = thread.ByTask, taskPlan(d, "")
@@ -61,7 +61,7 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 		out.By, out.ClientTime, out.Arguments = thread.ByClient, d.Deadline, arguments
 	}
 	if _, own := t.(byThread); own {
-		todo, err := p.a.planOwn(ctx, p.ref, p.who, call)
+		todo, err := p.planOwn(ctx, call)
 		if err != nil {
 			return out, nil, err
 		}
@@ -111,7 +111,7 @@ func (a *Activities) planCalls(ctx context.Context, in thread.PlanStep) (thread.
 	var requests []event.Record
 	var size argumentBytes
 	now := time.Now()
-	planner := a.planner(in.Thread, who, in.WorkingDirectory)
+	planner := a.planner(ctx, in.Thread, who, in.WorkingDirectory)
 	if !in.Again {
 		planner.pending = in.Pending
 	}
@@ -194,7 +194,7 @@ func (a *Activities) agentFor(ctx context.Context, ref thread.Ref, name string, 
 // allowed removes the tools that a turn does not allow.
 func allowed(who agent.Agent, tools *[]string) agent.Agent {
 	if tools != nil {
-		who.Tools = slices.DeleteFunc(slices.Clone(who.Tools), func(name string) bool { return !slices.Contains(*tools, name) })
+		who.Tools = event.CommonTools(who.Tools, *tools)
 	}
 	return who
 }

@@ -42,7 +42,7 @@ type ownPlan struct {
 }
 
 // planOwn plans a call that the thread itself runs. The error is for the model.
-func (a *Activities) planOwn(ctx context.Context, ref thread.Ref, who agent.Agent, call event.ToolCall) (ownPlan, error) {
+func (p *planner) planOwn(ctx context.Context, call event.ToolCall) (ownPlan, error) {
 	var out ownPlan
 	out.By = thread.ByThread
 	raw := []byte(call.Function.Arguments)
@@ -58,10 +58,10 @@ func (a *Activities) planOwn(ctx context.Context, ref thread.Ref, who agent.Agen
 			return out, err
 		}
 		out.By = thread.ByAgent
-		err := a.planAgent(ctx, ref, &out, in)
+		err := p.a.planAgent(ctx, p.ref, &out, in)
 		return out, err
 	case builtin.Task:
-		return a.planTask(ctx, ref, who, raw)
+		return p.planTask(ctx, raw)
 	}
 	return out, nil
 }
@@ -102,7 +102,7 @@ func jsonText(s string) []byte {
 }
 
 // planTask plans a background task: a tool or a sub-agent.
-func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Agent, raw []byte) (ownPlan, error) {
+func (p *planner) planTask(ctx context.Context, raw []byte) (ownPlan, error) {
 	var out ownPlan
 	var in builtin.TaskArguments
 	if err := strictjson.Decode(raw, &in, 0); err != nil {
@@ -113,20 +113,20 @@ func (a *Activities) planTask(ctx context.Context, ref thread.Ref, who agent.Age
 		if in.Tool != "" {
 			return out, errors.New("tool and agent exclude each other: a task runs one of them")
 		}
-		delegator, ok := a.mayAsk(who)
+		delegator, ok := p.a.mayAsk(p.who)
 		if !ok {
-			return out, fmt.Errorf("agent %q cannot be called: that requires the tool %s; your tools are %v", in.Agent, builtin.CallAgent, who.Tools)
+			return out, fmt.Errorf("agent %q cannot be called: that requires the tool %s; your tools are %v", in.Agent, builtin.CallAgent, p.tools.names())
 		}
 		out.runs, out.Task = &delegator, &thread.TaskPlan{Title: shortTitle(in.Title), Deadline: tool.DefaultDeadline}
 		delegated := builtin.AgentArguments{Agent: in.Agent, Message: in.Message, Title: in.Title}
 		// Text can always be marshalled.
 		inner, _ := json.Marshal(delegated)
 		out.arguments = string(inner)
-		return out, a.planAgent(ctx, ref, &out, delegated)
+		return out, p.a.planAgent(ctx, p.ref, &out, delegated)
 	}
-	t, ok := a.toolOf(who, in.Tool)
+	t, ok := p.tools.lookup(in.Tool)
 	if _, own := t.(byThread); !ok || own {
-		return out, fmt.Errorf("unknown tool %q: a task runs one of your other tools, which are %v, or an agent", in.Tool, who.Tools)
+		return out, fmt.Errorf("unknown tool %q: a task runs one of your other tools, which are %v, or an agent", in.Tool, p.tools.names())
 	}
 	d := t.Definition().WithDefaults()
 	out.runs, out.Task = &d, taskPlan(d, in.Title)
@@ -146,7 +146,7 @@ func (a *Activities) mayAsk(who agent.Agent) (tool.Definition, bool) {
 }
 
 func taskPlan(d tool.Definition, title string) *thread.TaskPlan {
-	return &thread.TaskPlan{Tool: d.Name, Title: cmp.Or(shortTitle(title), d.Name), Deadline: d.Deadline, Detached: d.Detached}
+	return &thread.TaskPlan{Tool: d.Name, Title: cmp.Or(shortTitle(title), d.Name), Deadline: d.Deadline, Detached: d.Detached, TaskQueue: d.TaskQueue}
 }
 
 const maxTaskTitle = 200 // bytes

@@ -24,6 +24,9 @@ type planner struct {
 	ref thread.Ref
 	who agent.Agent
 
+	// tools are the agent's tools.
+	tools toolbox
+
 	// place is the directory of the calls. If it is empty, a tool may have its own.
 	place
 
@@ -35,8 +38,8 @@ type planner struct {
 	unread  error
 }
 
-func (a *Activities) planner(ref thread.Ref, who agent.Agent, directory string) *planner {
-	return &planner{a: a, ref: ref, who: who, place: placeOf(cmp.Or(directory, who.WorkingDirectory))}
+func (a *Activities) planner(ctx context.Context, ref thread.Ref, who agent.Agent, directory string) *planner {
+	return &planner{a: a, ref: ref, who: who, tools: a.toolbox(ctx, ref.Namespace, who), place: placeOf(cmp.Or(directory, who.WorkingDirectory))}
 }
 
 // part is a tool call to be checked: the call itself or, for a background task, the call that it

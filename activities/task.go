@@ -111,14 +111,15 @@ func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
 		return thread.TaskReply{}, agentError(err)
 	}
 	who = allowed(who, t.in.Tools)
-	found, err := t.recheck(ctx, t.a.planner(t.in.Thread, who, t.in.WorkingDirectory))
+	p := t.a.planner(ctx, t.in.Thread, who, t.in.WorkingDirectory)
+	found, err := t.recheck(ctx, p)
 	if err != nil {
 		return thread.TaskReply{}, err
 	}
 	t.stored = withArguments(t.stored, t.edited)
 	switch {
 	case found.invalid:
-		return t.end(ctx, store.ToolFailed, t.invalidCall(ctx, who))
+		return t.end(ctx, store.ToolFailed, t.invalidCall(ctx, p))
 	case found.refused != "":
 		return t.end(ctx, store.ToolDenied, tool.Result{Output: found.refused, IsError: true})
 	}
@@ -126,9 +127,9 @@ func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
 	if err != nil {
 		return t.end(ctx, store.ToolFailed, failure(err))
 	}
-	todo, ok := t.a.toolOf(who, name)
+	todo, ok := p.tools.lookup(name)
 	if !ok {
-		return t.end(ctx, store.ToolFailed, unknownTool(name, who))
+		return t.end(ctx, store.ToolFailed, failure(p.tools.unknown(name)))
 	}
 	t.stored.Function.Arguments = arguments
 	t.def = todo.Definition().WithDefaults()
@@ -157,17 +158,13 @@ func (t *taskRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 }
 
 // invalidCall returns the result of a task whose call no longer matches the agent's tools.
-func (t *taskRun) invalidCall(ctx context.Context, who agent.Agent) tool.Result {
-	called, ok := t.a.toolOf(who, t.stored.Function.Name)
+func (t *taskRun) invalidCall(ctx context.Context, p *planner) tool.Result {
+	called, ok := p.tools.lookup(t.stored.Function.Name)
 	if !ok {
-		return unknownTool(t.stored.Function.Name, who)
+		return failure(p.tools.unknown(t.stored.Function.Name))
 	}
 	t.def = called.Definition().WithDefaults()
-	return t.toolRun.invalidCall(ctx, who)
-}
-
-func unknownTool(name string, who agent.Agent) tool.Result {
-	return failure(fmt.Errorf("unknown tool %q; the tools are %v", name, who.Tools))
+	return t.toolRun.invalidCall(ctx, p)
 }
 
 // unwrap returns the tool that the call runs and its arguments: a call of the tool "task" names

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,43 +20,15 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/internal/thread"
-	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/tool"
 )
 
-// toolOf returns a tool that the agent may call.
-func (a *Activities) toolOf(who agent.Agent, name string) (tool.Tool, bool) {
-	if !slices.Contains(who.Tools, name) {
-		return a.builtIn(name)
-	}
-	return a.lookup(name)
-}
-
-// toolsOf describes an agent's tools for its model.
-func (a *Activities) toolsOf(who agent.Agent) []llm.Tool {
-	var out []llm.Tool
-	for _, name := range who.Tools {
-		if t, ok := a.lookup(name); ok {
-			out = append(out, described(t))
-		} else if _, known := a.missing.LoadOrStore(who.Name+" "+name, true); !known {
-			a.log.Warn("the agent names a tool that does not exist: calls of it fail", "agent", who.Name, "tool", name)
-		}
-	}
-	return out
-}
-
-func described(t tool.Tool) llm.Tool {
-	d := t.Definition()
-	return llm.Tool{Name: d.Name, Description: d.Description, Parameters: d.Parameters}
-}
-
 // runTool runs one stored tool call and stores its result.
 func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
-	if in.Edited || in.DecisionID != "" {
-		// The decisions of hooks and people on the calls may be among the workflow's unstored
-		// records.
+	if in.Edited || in.DecisionID != "" || in.Answered > 0 {
+		// The decisions and the input of people and hooks may be among the workflow's unstored records.
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 			return thread.ToolReply{}, err
 		}
@@ -76,15 +47,15 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 		return run.finish(ctx, store.ToolFailed, failure(err))
 	}
 	who = allowed(who, in.Tools)
-	t, ok := a.toolOf(who, in.ToolName)
+	planner := a.planner(ctx, in.Thread, who, in.WorkingDirectory)
+	t, ok := planner.tools.lookup(in.ToolName)
 	if !ok {
-		return run.finish(ctx, store.ToolFailed, failure(fmt.Errorf("unknown tool %q; the tools are %v", in.ToolName, who.Tools)))
+		return run.finish(ctx, store.ToolFailed, failure(planner.tools.unknown(in.ToolName)))
 	}
 	run.def = t.Definition().WithDefaults()
 	if in.Invalid {
-		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, who))
+		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, planner))
 	}
-	planner := a.planner(in.Thread, who, in.WorkingDirectory)
 	run.dir = planner.dir
 	if reply, lost, err := run.lost(ctx); lost || err != nil {
 		return reply, err
@@ -93,7 +64,7 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 	case err != nil:
 		return thread.ToolReply{}, err
 	case found.invalid:
-		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, who))
+		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, planner))
 	case found.refused != "":
 		return run.finish(ctx, store.ToolDenied, tool.Result{Output: found.refused, IsError: true})
 	case found.ask != nil:
@@ -102,15 +73,22 @@ func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.To
 	if err := run.edit(ctx); err != nil {
 		return thread.ToolReply{}, err
 	}
+	answers, again, err := run.input(ctx)
+	switch {
+	case err != nil:
+		return thread.ToolReply{}, err
+	case again != nil:
+		return run.ask(ctx, again)
+	}
 	if reply, done, err := run.start(ctx); done || err != nil {
 		return reply, err
 	}
-	return run.call(ctx, t)
+	return run.call(ctx, t, answers)
 }
 
 // invalidCall returns the result of a call that cannot run.
-func (r *toolRun) invalidCall(ctx context.Context, who agent.Agent) tool.Result {
-	if _, _, err := r.a.planner(r.in.Thread, who, r.in.WorkingDirectory).draft(ctx, r.stored); err != nil {
+func (r *toolRun) invalidCall(ctx context.Context, p *planner) tool.Result {
+	if _, _, err := p.draft(ctx, r.stored); err != nil {
 		return failure(err)
 	}
 	return failure(fmt.Errorf("the tool %q was not ready when it was called; call it again", r.in.ToolName))
@@ -147,8 +125,8 @@ func failure(err error) tool.Result {
 // load reads the stored call, and its result if there is one.
 func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	r.started = time.Now()
-	resultID := recordid.Result(r.in.ToolCallID)
-	ids := []string{r.in.MessageID, resultID}
+	resultID, inputID := recordid.Result(r.in.ToolCallID), r.inputRequestID()
+	ids := []string{r.in.MessageID, resultID, inputID}
 	if r.in.Edited {
 		ids = append(ids, recordid.Interception(recordid.Calls(r.in.MessageID)))
 	}
@@ -157,10 +135,14 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 		return thread.ToolReply{}, false, readError(err)
 	}
 	var calls []event.ToolCall
-	var result *event.Record
+	var result, input *event.Record
 	for i, rec := range records {
-		if rec.ID == resultID {
+		switch rec.ID {
+		case resultID:
 			result = &records[i]
+			continue
+		case inputID:
+			input = &records[i]
 			continue
 		}
 		if calls, err = edited(calls, rec); err != nil {
@@ -172,8 +154,15 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 			r.stored = call
 		}
 	}
-	if result != nil {
+	switch {
+	case result != nil:
 		return r.resume(ctx, *result)
+	case input != nil:
+		if _, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush); err != nil {
+			return thread.ToolReply{}, true, err
+		}
+		reply, err := asked(*input)
+		return reply, true, err
 	}
 	if r.stored.ID == "" {
 		return thread.ToolReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", r.in.ToolCallID, r.in.MessageID))
@@ -230,9 +219,9 @@ func (r *toolRun) lost(ctx context.Context) (thread.ToolReply, bool, error) {
 	if r.attempt == 1 || r.def.Idempotent {
 		return thread.ToolReply{}, false, nil
 	}
-	_, err := r.a.cfg.Store.ToolLog(ctx, r.in.Thread, r.in.ToolCallID)
+	log, err := r.a.cfg.Store.ToolLog(ctx, r.in.Thread, r.in.ToolCallID)
 	switch {
-	case errors.Is(err, store.ErrNotFound):
+	case errors.Is(err, store.ErrNotFound), err == nil && log.Status == store.ToolWaiting:
 		return thread.ToolReply{}, false, nil
 	case err != nil:
 		return thread.ToolReply{}, false, readError(err)
@@ -268,17 +257,21 @@ func (r *toolRun) log(status store.ToolStatus) store.ToolLog {
 }
 
 // call runs the tool and stores its result.
-func (r *toolRun) call(ctx context.Context, t tool.Tool) (thread.ToolReply, error) {
+func (r *toolRun) call(ctx context.Context, t tool.Tool, answers *tool.Input) (thread.ToolReply, error) {
 	step := r.a.begin(ctx, r.in.Thread, r.in.TraceID, r.def.Timeout)
 	defer step.done()
 	progress := r.progress(ctx)
 	res, err := r.within(step.ctx, t, tool.Call{
 		ID: r.in.ToolCallID, Arguments: r.arguments(), Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID,
 		Agent: r.in.Agent, WorkingDirectory: r.dir, Attempt: r.attempt, Exec: event.NewExecutionContext(step.ctx, r.in.TraceID), Progress: progress.publish,
+		Input: answers,
 	})
 	progress.stop()
 	cause := context.Cause(step.ctx)
+	need, asks := errors.AsType[*tool.InputRequired](err)
 	switch {
+	case asks && cause == nil:
+		return r.ask(ctx, need)
 	case err == nil && cause == nil, err == nil && !res.IsError:
 		return r.finish(ctx, status(res), res)
 	case errors.Is(cause, errInterrupted):

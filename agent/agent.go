@@ -30,11 +30,13 @@ type Agent struct {
 	MaxOutputTokens int
 	ReasoningEffort string
 
-	// Tools are the names of the tools that the agent may call.
+	// Tools are the names of the tools that the agent may call. "server__*" stands for all tools of an
+	// MCP server.
 	Tools []string
 
-	// Approvals maps the names of tools to their approval policies; "*" applies to all others. A
-	// tool without a policy here follows its own NeedsApproval.
+	// Approvals maps the names of tools to their approval policies; "server__*" applies to all other
+	// tools of an MCP server, and "*" to all others. A tool without a policy here follows its own
+	// NeedsApproval.
 	Approvals map[string]Policy
 
 	// ApprovalRules are evaluated before Approvals, and after the rules of the runtime. A rule that
@@ -127,6 +129,11 @@ func (l Limits) WithDefaults() Limits {
 func (a Agent) Approval(toolName string, toolAsks bool) Policy {
 	if p, ok := a.Approvals[toolName]; ok {
 		return p
+	}
+	if server, ok := event.ToolServer(toolName); ok {
+		if p, ok := a.Approvals[event.ToolPattern(server)]; ok {
+			return p
+		}
 	}
 	if p, ok := a.Approvals["*"]; ok {
 		return p

@@ -47,3 +47,14 @@ func TestLimitsWithDefaults(t *testing.T) {
 	set := agent.Limits{MaxSteps: 1, ModelTimeout: time.Second, ContextMessages: 2, MaxToolCalls: 3, MaxReplyBytes: 4096}
 	require.Equal(t, set, set.WithDefaults())
 }
+
+func TestApprovalOfServers(t *testing.T) {
+	a := agent.Agent{Approvals: map[string]agent.Policy{
+		"files__read": agent.PolicyNever, "files__*": agent.PolicyAlways, "web__*": agent.PolicyDeny, "*": agent.PolicyNever,
+	}}
+	for tool, want := range map[string]agent.Policy{
+		"files__read": agent.PolicyNever, "files__write": agent.PolicyAlways, "web__get": agent.PolicyDeny, "clock": agent.PolicyNever, "file__x": agent.PolicyNever,
+	} {
+		require.Equal(t, want, a.Approval(tool, true), tool)
+	}
+}

@@ -75,10 +75,10 @@ func (r Rule) Validate() error {
 	case r.Effect != EffectAsk && !r.Terms.IsZero():
 		return event.FieldErrorf("terms", "require the effect ask: other effects request no approval")
 	}
-	if err := checkNames("tools", r.Tools); err != nil {
+	if err := checkNames("tools", r.Tools, event.IsToolPattern); err != nil {
 		return err
 	}
-	if err := checkNames("agents", r.Agents); err != nil {
+	if err := checkNames("agents", r.Agents, func(string) bool { return false }); err != nil {
 		return err
 	}
 	if err := r.checkWhen(); err != nil {
@@ -100,12 +100,12 @@ func (r Rule) checkWhen() error {
 // nameForm is the form of the names of tools and agents.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-func checkNames(field string, names []string) error {
+func checkNames(field string, names []string, pattern func(string) bool) error {
 	if len(names) > maxNames {
 		return event.FieldErrorf(field, "has %d names, must have at most %d", len(names), maxNames)
 	}
 	for i, name := range names {
-		if name != "*" && !nameForm.MatchString(name) {
+		if name != "*" && !nameForm.MatchString(name) && !pattern(name) {
 			return event.FieldErrorf(fmt.Sprintf("%s[%d]", field, i), `%q is neither a name (1 to 64 letters, digits, _ and -) nor "*", which stands for all`, name)
 		}
 	}

@@ -3,6 +3,8 @@ package approval
 import (
 	"fmt"
 	"slices"
+
+	"github.com/threadmill/threadmill/event"
 )
 
 // Decide evaluates rules for a call. A rule that denies always wins. A rule that cannot be
@@ -54,10 +56,12 @@ func (r *Rule) verdict() Verdict {
 }
 
 // looksAt reports whether the rule applies to the call's tool and agent.
-func (r *Rule) looksAt(c Call) bool { return named(r.Tools, c.Tool) && named(r.Agents, c.Agent) }
+func (r *Rule) looksAt(c Call) bool {
+	return named(r.Tools, c.Tool, event.MatchTool) && named(r.Agents, c.Agent, func(a, b string) bool { return a == b })
+}
 
-func named(names []string, name string) bool {
-	return len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return n == "*" || sameName(n, name) })
+func named(names []string, name string, match func(pattern, name string) bool) bool {
+	return len(names) == 0 || slices.ContainsFunc(names, func(n string) bool { return n == "*" || match(lower(n), lower(name)) })
 }
 
 // matches reports whether the rule's condition is true. Rules that [ValidateRules] rejects cannot be

@@ -75,6 +75,22 @@ func TestDecide(t *testing.T) {
 
 // FuzzDecide: whatever rules and arguments say, there is a verdict. None that [ValidateRules] takes
 // runs what it could not evaluate.
+func TestDecideOnServers(t *testing.T) {
+	rules := []Rule{
+		{Name: "write", Tools: []string{"files__write"}, Effect: EffectDeny},
+		{Name: "files", Tools: []string{"FILES__*"}, Effect: EffectAsk},
+		{Name: "all", Tools: []string{"*"}, Effect: EffectAllow},
+	}
+	require.NoError(t, ValidateRules(rules))
+	for tool, want := range map[string]string{"files__write": "write", "files__Read": "files", "files_read": "all", "file__read": "all"} {
+		require.Equal(t, want, Decide(rules, Call{Tool: tool, Arguments: "{}"}).Rule, tool)
+	}
+	for _, names := range [][]string{{"files*"}, {"__*"}, {"my_files__*"}} {
+		require.Error(t, Rule{Name: "r", Effect: EffectAsk, Tools: names}.Validate(), names)
+	}
+	require.Error(t, Rule{Name: "r", Effect: EffectAsk, Agents: []string{"files__*"}}.Validate())
+}
+
 func FuzzDecide(f *testing.F) {
 	for _, seed := range [][2]string{
 		{`args.command.startsWith("git ")`, `{"command":"git status"}`},

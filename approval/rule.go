@@ -24,7 +24,7 @@ type Rule struct {
 	Name string
 
 	// Tools and Agents are the names of tools and agents that the rule applies to, ignoring case.
-	// Empty, or containing "*" = all.
+	// Empty, or containing "*" = all. Among Tools, "server__*" stands for all tools of an MCP server.
 	Tools  []string
 	Agents []string
 

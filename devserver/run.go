@@ -210,6 +210,9 @@ func (s *server) newRuntime(context.Context) (err error) {
 		StopTimeout: drainWithin, Logger: s.log,
 	}
 	s.settings.Apply(&cfg)
+	if err := s.settings.ConnectMCP(&cfg); err != nil {
+		return err
+	}
 	cfg.TemporalUI = s.temporal.UIURL()
 	cfg.Authenticator = s.authenticator
 	s.runtime, err = threadmill.New(cfg)

@@ -11,7 +11,7 @@ import (
 // base protocol; the others extend it. [AgentEvent.MarshalJSON] omits the fields that a type does
 // not have.
 type AgentEvent struct {
-	Type       AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,environment,status,reset,gap" doc:"The kind of the event, which says what fields it has"`
+	Type       AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,input_request,input_received,environment,status,reset,gap" doc:"The kind of the event, which says what fields it has"`
 	EventID    string           `json:"eventId,omitempty" doc:"The event whose turn this is part of: the id under which it was posted. A message that joined a turn has the id of that turn's event"`
 	CreatedAt  time.Time        `json:"createdAt,omitzero" doc:"When it was stored. Live events have none"`
 	Content    string           `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
@@ -30,6 +30,8 @@ type AgentEvent struct {
 	Request    *ApprovalRequest `json:"request,omitempty" doc:"Of approval_request: a call waits for a decision, at the first request, in a new round or at a reminder"`
 	Approval   *Approval        `json:"approval,omitempty" doc:"Of approval: the decision on a call. While missing is not 0 the call still waits"`
 	ClientCall *ClientCall      `json:"call,omitempty" doc:"Of client_call: a call waits for a connected client to run it"`
+	Input      *InputRequest    `json:"input,omitempty" doc:"Of input_request: a call waits for a person's input"`
+	Received   *InputReceived   `json:"received,omitempty" doc:"Of input_received: the input, with which the call continues"`
 	Env        *EnvEvent        `json:"event,omitempty" doc:"Of environment: the event. One with a known id supersedes that one: a hook has changed it"`
 	Status     *StatusChange    `json:"status,omitempty" doc:"Of status. turn_ended announces the end of a turn, once, after its last record: turn says how it ended. When its status is intercepted, detail says what hooks did"`
 	Detail     string           `json:"detail,omitempty" doc:"Of gap: what was lost"`
@@ -52,6 +54,8 @@ const (
 	EventApprovalRequest AgentEventType = "approval_request"
 	EventApproval        AgentEventType = "approval"
 	EventClientCall      AgentEventType = "client_call"
+	EventInputRequest    AgentEventType = "input_request"
+	EventInputReceived   AgentEventType = "input_received"
 	EventEnvironment     AgentEventType = "environment"
 	EventStatus          AgentEventType = "status"
 	EventReset           AgentEventType = "reset"
@@ -113,6 +117,10 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 		out.Approval = e.Approval
 	case EventClientCall:
 		out.ClientCall = e.ClientCall
+	case EventInputRequest:
+		out.Input = e.Input
+	case EventInputReceived:
+		out.Received = e.Received
 	case EventEnvironment:
 		out.Env = e.Env
 	case EventStatus:

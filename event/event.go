@@ -22,7 +22,13 @@ const (
 
 	// TypeClientCall is the record of a tool call that waits for a connected client to run it.
 	TypeClientCall = "client_call"
-	TypeError      = "error"
+
+	// TypeInputRequest is the record of a tool call that waits for a person's input, and
+	// TypeInputReceived that of the input.
+	TypeInputRequest  = "input_request"
+	TypeInputReceived = "input_received"
+
+	TypeError = "error"
 
 	// TypeRejected is the audit record of a signal that failed validation.
 	TypeRejected = "rejected"
@@ -50,7 +56,8 @@ const (
 func Reserved(typ string) bool {
 	switch typ {
 	case TypeLLMCall, TypePrompt, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
-		TypeError, TypeRejected, TypeUnqueued, TypeHook, TypeToken, TypeEnv, TypeTask, TypeClientCall, TypeTurnEnded:
+		TypeError, TypeRejected, TypeUnqueued, TypeHook, TypeToken, TypeEnv, TypeTask, TypeClientCall,
+		TypeInputRequest, TypeInputReceived, TypeTurnEnded:
 		return true
 	}
 	return false

@@ -35,10 +35,6 @@ type InputRequest struct {
 	Round       int             `json:"round" doc:"Counts the requests of the same call, from 1. An answer names the round"`
 	Questions   []InputQuestion `json:"questions" nullable:"false" doc:"The questions. An answer answers all of them"`
 	RequestedAt time.Time       `json:"requestedAt" doc:"When the tool asked"`
-	ExpiresAt   *time.Time      `json:"expiresAt,omitempty" doc:"When the request is cancelled without an answer. Missing: never"`
-
-	// State belongs to the tool, which receives it again with the answer.
-	State string `json:"state,omitempty" doc:"Belongs to the tool"`
 }
 
 // InputAction is what a person does with a question.
@@ -55,4 +51,36 @@ const (
 type InputAnswer struct {
 	Action  InputAction     `json:"action" enum:"accept,decline,cancel" doc:"accept answers the question, decline refuses to, and cancel leaves it open"`
 	Content json.RawMessage `json:"content,omitempty" doc:"With accept and kind form: the values, an object that matches the schema"`
+}
+
+// InputReceived is a person's answer to an [InputRequest]: the payload of an "input_received" record.
+type InputReceived struct {
+	ToolCallID string                 `json:"toolCallId" doc:"The call that waited"`
+	ToolName   string                 `json:"toolName" doc:"The tool that asked"`
+	Agent      string                 `json:"agent" doc:"The agent that made the call"`
+	Round      int                    `json:"round" doc:"The request that is answered"`
+	Answers    map[string]InputAnswer `json:"answers" doc:"The answers, by the ids of the questions"`
+	By         string                 `json:"by" doc:"Who answered"`
+	ReceivedAt time.Time              `json:"receivedAt" doc:"When"`
+}
+
+// Validate reports why an answer is invalid for every question.
+func (a InputAnswer) Validate(field string) error {
+	switch a.Action {
+	case InputAccept:
+		if len(a.Content) == 0 {
+			return nil
+		}
+		var object map[string]json.RawMessage
+		if err := DecodeJSON(field+".content", a.Content, &object); err != nil || object == nil {
+			return FieldErrorf(field+".content", "must be an object with the values")
+		}
+		return nil
+	case InputDecline, InputCancel:
+		if len(a.Content) > 0 {
+			return FieldErrorf(field+".content", "belongs to the action accept only")
+		}
+		return nil
+	}
+	return FieldErrorf(field+".action", "%q is not one of accept, decline, cancel", a.Action)
 }

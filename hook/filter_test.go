@@ -60,6 +60,13 @@ func TestFilter(t *testing.T) {
 	}
 }
 
+func TestFilterOfServers(t *testing.T) {
+	called := hook.Subject{Type: event.TypeToolCall, CreatedBy: event.CreatedByAgent, Tools: []string{"clock", "files__read"}}
+	require.True(t, hook.Filter{Tools: []string{"files__*"}}.Matches(called))
+	require.True(t, hook.Filter{Tools: []string{"files__read"}}.Matches(called))
+	require.False(t, hook.Filter{Tools: []string{"file__*", "*", "files__write"}}.Matches(called))
+}
+
 func TestMatching(t *testing.T) {
 	require.Empty(t, hook.Matching(nil, hook.Subject{Type: event.TypeMessage}), "S0-08 none is declared")
 	var specs []hook.Spec

@@ -67,8 +67,8 @@ type Filter struct {
 	// Agents are the agents that made the reply or the tool calls or, for a tool result, the call.
 	Agents []string `json:"agents,omitempty"`
 
-	// Tools are the tools that are called or that returned the result. One of several calls is
-	// enough.
+	// Tools are the tools that are called or that returned the result; "server__*" stands for all tools
+	// of an MCP server. One of several calls is enough.
 	Tools []string `json:"tools,omitempty"`
 
 	// Namespaces are Threadmill namespaces.

@@ -48,7 +48,7 @@ func (f Filter) Matches(s Subject) bool {
 	return f.matchesType(s.Type) &&
 		(len(f.CreatedBy) == 0 || slices.Contains(f.CreatedBy, s.CreatedBy)) &&
 		(len(f.Agents) == 0 || containsFold(f.Agents, s.Agent)) &&
-		(len(f.Tools) == 0 || slices.ContainsFunc(s.Tools, func(t string) bool { return slices.Contains(f.Tools, t) })) &&
+		(len(f.Tools) == 0 || slices.ContainsFunc(s.Tools, func(t string) bool { return event.MatchTools(f.Tools, t) })) &&
 		(len(f.Namespaces) == 0 || slices.Contains(f.Namespaces, s.Namespace))
 }
 

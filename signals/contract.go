@@ -209,8 +209,8 @@ type Post struct {
 	// thread. Empty = the thread's routing.
 	Agents []string `json:"agents,omitempty"`
 
-	// Tools restricts the tools that agents may call in this turn. Nil = no restriction; empty = no
-	// tools.
+	// Tools restricts the tools that agents may call in this turn; "server__*" stands for all tools of
+	// an MCP server. Nil = no restriction; empty = no tools.
 	Tools *[]string `json:"tools,omitempty"`
 }
 

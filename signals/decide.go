@@ -2,6 +2,7 @@ package signals
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/threadmill/threadmill/event"
@@ -16,6 +17,10 @@ const (
 	// SignalToolResult and UpdateToolResult have a [ToolResult] as payload.
 	SignalToolResult = "tool_result"
 	UpdateToolResult = "tool_result"
+
+	// SignalAnswerInput and UpdateAnswerInput have an [InputAnswers] as payload.
+	SignalAnswerInput = "answer_input"
+	UpdateAnswerInput = "answer_input"
 
 	// ActivityCheckDecision validates the edited arguments or the pattern of a decision.
 	ActivityCheckDecision = "check_decision"
@@ -57,7 +62,7 @@ func (d Decide) Checked() string {
 	return ""
 }
 
-// DecideResult is the result of updates "decide", "revoke" and "tool_result".
+// DecideResult is the result of updates "decide", "revoke", "tool_result" and "answer_input".
 type DecideResult struct {
 	Result  DecideOutcome `json:"result" enum:"accepted,already_resolved" doc:"already_resolved if the same was decided before"`
 	Missing int           `json:"missing,omitempty" doc:"How many more have to approve: the call still waits"`
@@ -209,10 +214,57 @@ func (r ToolResult) Validate() error {
 	return event.ValidateName("by", r.By)
 }
 
+// InputAnswers is a person's input for a tool call that waits for it: the payload of signal and update
+// "answer_input".
+type InputAnswers struct {
+	ToolCallID string `json:"toolCallId"`
+
+	// Round is that of the request. 0 = 1.
+	Round   int                          `json:"round,omitempty" minimum:"0" doc:"The round of the request. Default: 1"`
+	Answers map[string]event.InputAnswer `json:"answers" doc:"An answer for each question, by its id"`
+
+	// By is required; the HTTP API fills it in.
+	By string `json:"by" required:"false" maxLength:"200" doc:"Who answers; it is stored. The name of the API key, or without one what the client sends. Default: api"`
+}
+
+// Bounds of [InputAnswers].
+const (
+	MaxInputQuestions = 20
+	MaxInputBytes     = 64 << 10
+)
+
+// Validate reports the first invalid field. It does not know the questions.
+func (a InputAnswers) Validate() error {
+	switch {
+	case a.ToolCallID == "":
+		return event.FieldErrorf("toolCallId", "is required")
+	case a.By == "":
+		return event.FieldErrorf("by", "is required: the person who answers")
+	case a.Round < 0:
+		return event.FieldErrorf("round", "must not be negative")
+	case len(a.Answers) == 0:
+		return event.FieldErrorf("answers", "is required: an answer for each question, by its id")
+	case len(a.Answers) > MaxInputQuestions:
+		return event.FieldErrorf("answers", "has %d entries, must have at most %d", len(a.Answers), MaxInputQuestions)
+	}
+	size := 0
+	for _, id := range slices.Sorted(maps.Keys(a.Answers)) {
+		one := a.Answers[id]
+		if size += len(id) + len(one.Content); size > MaxInputBytes {
+			return event.FieldErrorf("answers", "is larger than %d bytes", MaxInputBytes)
+		}
+		if err := one.Validate("answers." + id); err != nil {
+			return err
+		}
+	}
+	return event.ValidateName("by", a.By)
+}
+
 // Approvals is the result of query "approvals".
 type Approvals struct {
 	Approvals   []event.ApprovalRequest `json:"approvals" nullable:"false" doc:"Calls that wait for a decision"`
 	ClientCalls []event.ClientCall      `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client to run them"`
+	Inputs      []event.InputRequest    `json:"inputs" nullable:"false" doc:"Calls that wait for a person's input"`
 }
 
 // Bounds of a thread's turn limit.

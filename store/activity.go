@@ -113,6 +113,16 @@ func changesOf(r event.Record) []MarkChange {
 		if json.Unmarshal(r.Payload, &q) == nil {
 			return []MarkChange{begin(ActivityWaiting, q.ToolCallID, r.EventID)}
 		}
+	case event.TypeInputRequest:
+		var q event.InputRequest
+		if json.Unmarshal(r.Payload, &q) == nil {
+			return []MarkChange{begin(ActivityWaiting, q.ToolCallID, r.EventID)}
+		}
+	case event.TypeInputReceived:
+		var a event.InputReceived
+		if json.Unmarshal(r.Payload, &a) == nil {
+			return []MarkChange{end(ActivityWaiting, a.ToolCallID, "")}
+		}
 	case event.TypeApproval:
 		var a event.Approval
 		if json.Unmarshal(r.Payload, &a) == nil && a.Missing == 0 && a.Decision != event.DecisionRevoked {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,8 @@ var ErrConflict = errors.New("has been changed meanwhile")
 
 // ConflictError is the error of a change to a version that is not the newest.
 type ConflictError struct {
+	// Kind is the kind of a document. Empty: an agent.
+	Kind string
 	Name string
 
 	// After is the version to be changed, Newest the newest version. 0 = none.
@@ -22,7 +25,7 @@ type ConflictError struct {
 }
 
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("agent %q %v: its newest version is %d, not %d", e.Name, ErrConflict, e.Newest, e.After)
+	return fmt.Sprintf("%s %q %v: its newest version is %d, not %d", cmp.Or(e.Kind, "agent"), e.Name, ErrConflict, e.Newest, e.After)
 }
 
 // Unwrap makes errors.Is(err, ErrConflict) true.

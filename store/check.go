@@ -169,7 +169,7 @@ func checkFinish(given *ToolLog) (*ToolLog, error) {
 		return nil, err
 	}
 	switch l.Status {
-	case ToolSucceeded, ToolFailed, ToolDenied, ToolInterrupted, ToolUnknown, ToolPending:
+	case ToolSucceeded, ToolFailed, ToolDenied, ToolInterrupted, ToolUnknown, ToolPending, ToolWaiting:
 	default:
 		return nil, invalid("toolFinish %q: %q is no status of a finished call", l.ToolCallID, l.Status)
 	}

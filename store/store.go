@@ -83,6 +83,9 @@ type Store interface {
 	// APIKeys stores API keys that are created at run time.
 	APIKeys
 
+	// Documents stores what belongs to the server rather than to a thread.
+	Documents
+
 	// Ping reports whether the store is available, for reading and for writing.
 	Ping(ctx context.Context) error
 
@@ -102,11 +105,12 @@ type Batch struct {
 	Thread *ThreadUpdate
 
 	// ToolStart stores the start of a tool call, unless the call already has a log, which is then
-	// returned in Appended.ToolLog with Started false.
+	// returned in Appended.ToolLog with Started false. The log of a call that waited for input starts
+	// again.
 	ToolStart *ToolLog
 
 	// ToolFinish completes the log of a call, by ToolCallID, or creates it. It does not change a
-	// finished log.
+	// finished log, unless the call waited for input.
 	ToolFinish *ToolLog
 }
 
@@ -241,6 +245,9 @@ const (
 	ToolDenied      ToolStatus = "denied"
 	ToolInterrupted ToolStatus = "interrupted"
 	ToolUnknown     ToolStatus = "unknown"
+
+	// ToolWaiting means that the tool asked for input of a person, with which it runs again.
+	ToolWaiting ToolStatus = "waiting"
 
 	// ToolPending means that the call continues as a background task that is completed from
 	// outside.

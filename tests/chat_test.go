@@ -23,7 +23,7 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 	locate := tool.Client(tool.Definition{Name: "locate", Description: "Where the person is."})
 	assistant := func(name string) agent.Agent {
 		return agent.Agent{
-			Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate", "call_agent"},
+			Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate", "call_agent", "book"},
 			Approvals: map[string]agent.Policy{"ask": agent.PolicyAlways},
 		}
 	}
@@ -32,7 +32,7 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 		attempts = 2
 	}
 	w := harness.New(t, harness.Options{
-		Tools: []tool.Tool{ask, locate}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
+		Tools: []tool.Tool{ask, locate, &booking{}}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
 	})
 	switch scenario {
 	case "error":
@@ -48,7 +48,7 @@ func TestAISDK(t *testing.T) {
 	for _, version := range []string{"ai6", "ai7"} {
 		for _, scenario := range []string{
 			"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
-			"workflow", "retried call",
+			"workflow", "retried call", "input",
 		} {
 			t.Run(version+" "+scenario, func(t *testing.T) {
 				t.Parallel()
@@ -62,7 +62,7 @@ func TestAISDK(t *testing.T) {
 // TestAGUI talks to threads with AG-UI's own client: tests/npm/agui.mjs has the scenarios.
 func TestAGUI(t *testing.T) {
 	for _, scenario := range []string{
-		"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume", "cuts", "sub-agent",
+		"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume", "cuts", "sub-agent", "input",
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,13 +21,25 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
+// providers has a model of each provider.
+var providers = []string{"openai/gpt-5", "openai-responses/gpt-5", "anthropic/claude-sonnet-4-5", "google/gemini-3-pro"}
+
 // switched are models of each provider, with what makes them think.
-var switched = []string{"openai/gpt-5", "anthropic/claude-sonnet-4-5", "google/gemini-3-pro", "anthropic/claude-opus-4-8", "google/gemini-2.5-flash"}
+var switched = append(slices.Clone(providers), "anthropic/claude-opus-4-8", "openai-responses/gpt-5.1", "google/gemini-2.5-flash")
+
+// protocolOf returns the protocol that a model's provider speaks, and the provider's name of the model.
+func protocolOf(model string) (protocol, name string) {
+	protocol, name, _ = strings.Cut(model, "/")
+	if protocol == "openai" {
+		protocol = harness.Protocol()
+	}
+	return protocol, name
+}
 
 // TestProviders runs turns with each provider. The servers reject what the real ones reject.
 func TestProviders(t *testing.T) {
 	t.Parallel()
-	for _, model := range []string{"openai/gpt-5", "anthropic/claude-sonnet-4-5", "google/gemini-3-pro"} {
+	for _, model := range providers {
 		t.Run("S4-63 "+model, func(t *testing.T) {
 			t.Parallel()
 			w := harness.New(t, harness.Options{Agents: []agent.Agent{
@@ -66,20 +79,26 @@ func TestProviders(t *testing.T) {
 				require.Equal(t, "You talk.", last.Messages[0].Content)
 			})
 			t.Run("thoughts are sent back to the model", func(t *testing.T) {
+				protocol, name := protocolOf(model)
 				var kept int
 				for _, r := range ofType(w, id, event.TypeLLMCall) {
 					call := harness.Payload[event.LLMCall](w, r)
 					if call.Opaque != nil {
 						kept++
-						require.Equal(t, model, call.Opaque.Origin.Provider+"/"+call.Opaque.Origin.Model)
+						require.Equal(t, protocol, call.Opaque.Origin.Provider)
+						require.Equal(t, name, call.Opaque.Origin.Model)
 						var data any
 						require.NoError(t, json.Unmarshal(call.Opaque.Data, &data))
 					}
 				}
-				switch model {
-				case "openai/gpt-5":
+				switch protocol {
+				case "openai":
 					require.Zero(t, kept, "Chat Completions has none")
-				case "anthropic/claude-sonnet-4-5":
+				case "openai-responses":
+					require.Equal(t, 3, kept)
+					require.Contains(t, calls[1].raw, `"summary":[{"text":"of milk","type":"summary_text"}]`)
+					require.Contains(t, calls[1].raw, `"encrypted_content":"`)
+				case "anthropic":
 					require.Equal(t, 3, kept)
 					require.Contains(t, calls[1].raw, `"thinking":"of milk"`)
 				default:
@@ -127,7 +146,7 @@ func TestProviderSwitches(t *testing.T) {
 // TestProviderRefusals: what no retry can change fails at once, and says why.
 func TestProviderRefusals(t *testing.T) {
 	t.Parallel()
-	for _, model := range []string{"openai/gpt-5", "anthropic/claude-sonnet-4-5", "google/gemini-3-pro"} {
+	for _, model := range providers {
 		t.Run(model, func(t *testing.T) {
 			t.Parallel()
 			w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: model}}})
@@ -163,7 +182,7 @@ func failureTypes(events []*history.HistoryEvent) (types []string) {
 // provider. A message has one start, however often the model is called for it.
 func TestReplyIsAnnounced(t *testing.T) {
 	t.Parallel()
-	for _, model := range []string{"openai/gpt-5", "anthropic/claude-sonnet-4-5", "google/gemini-3-pro"} {
+	for _, model := range providers {
 		t.Run("S4-54 S4-60 "+model, func(t *testing.T) {
 			t.Parallel()
 			w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: model, Tools: []string{"note"}}}})

@@ -51,6 +51,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, workAsVictim(raw))
 		os.Exit(1)
 	}
+	if dir := os.Getenv(shelfEnv); dir != "" {
+		if err := serveShelf(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

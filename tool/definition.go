@@ -21,10 +21,18 @@ const (
 	maxAttempts = 100
 )
 
+// TaskQueueForm describes the names that [ValidTaskQueue] accepts.
+const TaskQueueForm = "must be 1 to 200 letters, digits and any of _-./"
+
+var queueForm = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,200}$`)
+
+// ValidTaskQueue reports whether a task queue may have this name.
+func ValidTaskQueue(name string) bool { return queueForm.MatchString(name) }
+
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// WithDefaults returns d with the defaults of zero fields. A quick tool becomes idempotent, and a
-// tool that is not idempotent has one attempt.
+// WithDefaults returns d with the defaults of zero fields. A quick tool becomes idempotent, and is
+// no longer quick if it has a task queue. A tool that is not idempotent has one attempt.
 func (d Definition) WithDefaults() Definition {
 	if d.Deadline == 0 {
 		d.Deadline = DefaultDeadline
@@ -36,7 +44,7 @@ func (d Definition) WithDefaults() Definition {
 		}
 	}
 	if d.Quick {
-		d.Idempotent = true
+		d.Idempotent, d.Quick = true, d.TaskQueue == ""
 	}
 	switch {
 	case !d.Idempotent:
@@ -65,6 +73,10 @@ func (d Definition) Validate() error {
 		return fmt.Errorf("tool %q: background and quick exclude each other: a quick tool is not worth a task", d.Name)
 	case d.Client && (d.Background || d.Quick):
 		return fmt.Errorf("tool %q: client excludes background and quick: it does not run here", d.Name)
+	case d.Client && d.TaskQueue != "":
+		return fmt.Errorf("tool %q: client excludes taskQueue: no worker runs it", d.Name)
+	case !ValidTaskQueue(d.TaskQueue) && d.TaskQueue != "":
+		return fmt.Errorf("tool %q: taskQueue is %q, %s", d.Name, d.TaskQueue, TaskQueueForm)
 	case d.MaxAttempts < 0 || d.MaxAttempts > maxAttempts:
 		return fmt.Errorf("tool %q: maxAttempts is %d, must be 1 to %d (or 0 for the default, %d)",
 			d.Name, d.MaxAttempts, maxAttempts, DefaultMaxAttempts)

@@ -97,6 +97,11 @@ func Quick() Option {
 	return func(c *config) { c.definition.Quick, c.definition.Idempotent = true, true }
 }
 
+// OnTaskQueue makes the calls run on a task queue of their own: see [Definition].TaskQueue.
+func OnTaskQueue(queue string) Option {
+	return func(c *config) { c.definition.TaskQueue = queue }
+}
+
 // Background makes calls return immediately and run as background tasks.
 func Background() Option {
 	return func(c *config) { c.definition.Background = true }

@@ -37,3 +37,26 @@ type Source interface {
 	// pattern is a name, or "server__*" for all tools of a server.
 	Tools(ctx context.Context, namespace string, patterns []string) []Tool
 }
+
+// CheckQuestion reports why a question cannot be asked.
+func CheckQuestion(q event.InputQuestion) error {
+	if q.Kind != event.InputForm || len(q.Schema) == 0 {
+		return nil
+	}
+	_, err := newChecker(q.ID, q.Schema)
+	return err
+}
+
+// CheckAnswer reports why an answer does not match the schema of its question, as an
+// [*ArgumentError] of the question.
+func CheckAnswer(q event.InputQuestion, a event.InputAnswer) error {
+	if q.Kind != event.InputForm || len(q.Schema) == 0 || a.Action != event.InputAccept {
+		return nil
+	}
+	c, err := newChecker(q.ID, q.Schema)
+	if err != nil {
+		return err
+	}
+	_, err = c.check(string(a.Content))
+	return err
+}

@@ -57,6 +57,11 @@ type Definition struct {
 	// "tool_result", within Deadline. [Tool].Call is then never called. See [Client].
 	Client bool
 
+	// TaskQueue is the task queue on which the calls run, for a tool that only some workers can run:
+	// those that serve it (threadmill.Config.ToolQueues). A call of a quick tool then runs as an
+	// activity. Default: the task queue of the thread.
+	TaskQueue string
+
 	// PathArguments are the names of arguments that are file paths. Approvals apply to the resolved
 	// paths, relative to the working directory or, without one, to PathRoot, which approvers then
 	// see as the working directory. Calls with paths that are ambiguous or cannot be resolved are

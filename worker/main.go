@@ -3,6 +3,7 @@
 //
 //	worker --config threadmill.yaml
 //	worker --roles api --http :8080
+//	worker --roles tools --tool-queues gpu
 //
 // It finds Temporal by the standard TEMPORAL_* environment and profiles, PostgreSQL by DATABASE_URL
 // and NATS by NATS_URL. See docs/configuration.md.
@@ -15,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +30,10 @@ func main() { os.Exit(program.Main(command())) }
 const (
 	roleWorker = "worker"
 	roleAPI    = "api"
+	roleTools  = "tools"
 )
+
+var roles = []string{roleWorker, roleAPI, roleTools}
 
 // options are the flags.
 type options struct {
@@ -40,6 +45,7 @@ type options struct {
 	profile   string
 	sqlite    string
 	taskQueue string
+	tools     []string
 	namespace string
 	drain     time.Duration
 	logFormat string
@@ -51,8 +57,8 @@ func command() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{
 		Use:   "worker",
-		Short: "Run threads, serve their API, or both",
-		Long: `Run threads, serve their API, or both.
+		Short: "Run threads or tools, serve the API, or all of it",
+		Long: `Run threads, serve their API, or both; or run tools alone, on task queues of their own.
 
 Temporal is found by the TEMPORAL_* environment and profiles, PostgreSQL by
 DATABASE_URL, and NATS by NATS_URL, which is needed when the roles are separate
@@ -70,7 +76,7 @@ processes. /healthz and /readyz are served in every role.`,
 		return run(cmd.Context(), *o, log)
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.roles, "roles", []string{roleWorker, roleAPI}, "what this process does")
+	f.StringSliceVar(&o.roles, "roles", []string{roleWorker, roleAPI}, "what this process does: worker, api, or tools for --tool-queues alone")
 	f.StringVar(&o.http, "http", ":8080", "host:port of the API, or of /healthz and /readyz alone")
 	o.auth.Register(f)
 	f.StringSliceVar(&o.hosts, "allowed-hosts", nil, "names by which requests may call the API, besides localhost and addresses ("+program.EnvAllowedHosts+")")
@@ -79,6 +85,7 @@ processes. /healthz and /readyz are served in every role.`,
 	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
 	f.StringVar(&o.sqlite, "sqlite", "", "keep records in this file instead of PostgreSQL: for one machine")
 	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")
+	f.StringSliceVar(&o.tools, "tool-queues", nil, "further task queues to serve, for tools that declare one")
 	f.StringVar(&o.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads that the API serves")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long running steps may take to finish on SIGTERM")
 	f.StringVar(&o.logFormat, "log-format", program.LogText, "text or json")
@@ -88,12 +95,17 @@ processes. /healthz and /readyz are served in every role.`,
 
 func (o *options) check() error {
 	for _, role := range o.roles {
-		if role != roleWorker && role != roleAPI {
-			return program.Usagef("--roles: %q is neither %s nor %s", role, roleWorker, roleAPI)
+		if !slices.Contains(roles, role) {
+			return program.Usagef("--roles: %q is none of %s", role, strings.Join(roles, ", "))
 		}
 	}
-	if len(o.roles) == 0 {
-		return program.Usagef("--roles: name at least one of %s and %s", roleWorker, roleAPI)
+	switch runs := o.has(roleWorker) || o.has(roleTools); {
+	case len(o.roles) == 0:
+		return program.Usagef("--roles: name at least one of %s", strings.Join(roles, ", "))
+	case o.has(roleTools) && len(o.tools) == 0:
+		return program.Usagef("--tool-queues: name the task queues for --roles %s", roleTools)
+	case len(o.tools) > 0 && !runs:
+		return program.Usagef("--tool-queues: needs --roles %s or %s", roleWorker, roleTools)
 	}
 	if o.drain <= 0 {
 		return program.Usagef("--drain: %s must be more than 0", o.drain)

@@ -66,8 +66,12 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	cfg := threadmill.Config{
 		Temporal: temporal, TemporalNamespace: namespace, Store: records, Stream: live,
 		Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Logger: log,
+		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker),
 	}
 	settings.Apply(&cfg)
+	if err := settings.ConnectMCP(&cfg); err != nil {
+		return err
+	}
 	cfg.Authenticator = authenticate
 	if len(settings.Hooks) > 0 && o.has(roleWorker) {
 		log.Info("hook workflows decide on events; each needs a worker on its task queue", "hooks", settings.WhichHooks())
@@ -97,7 +101,7 @@ func serve(ctx context.Context, o options, runtime *threadmill.Runtime, l net.Li
 	web := program.Serve(l, handler, runtime.CloseStreams, log)
 	var worker *program.Worker
 	var workerFailed <-chan error
-	if o.has(roleWorker) {
+	if o.has(roleWorker) || o.has(roleTools) {
 		worker = program.StartWorker(runtime)
 		workerFailed = worker.Failed()
 	}

@@ -19,8 +19,8 @@ func (t approvals) handlers() []handler {
 		onSignal(t.conversation, signals.SignalRevoke, t.revoke),
 		onUpdate(t.conversation, signals.UpdateDecide, "decide on a tool call", signals.Decide.Validate, t.updateDecide),
 		onUpdate(t.conversation, signals.UpdateRevoke, "take an approval back", signals.Revoke.Validate, t.updateRevoke),
-		onQuery(signals.QueryApprovals, "the tool calls that wait for approval, or for a client", func(workflow.Context) signals.Approvals {
-			return signals.Approvals{Approvals: t.state.Decisions.Approvals(), ClientCalls: t.state.Turns.ClientCalls()}
+		onQuery(signals.QueryApprovals, "the tool calls that wait for approval, for a client or for input", func(workflow.Context) signals.Approvals {
+			return signals.Approvals{Approvals: t.state.Decisions.Approvals(), ClientCalls: t.state.Turns.ClientCalls(), Inputs: t.state.Turns.InputRequests()}
 		}),
 	}
 }

@@ -65,7 +65,7 @@ func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call) (thread.ToolR
 	if c.Plan.Quick {
 		err = localFirst(ctx, activity, summary, signals.ActivityRunTool, step, &reply)
 	} else {
-		err = workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunTool, step).Get(ctx, &reply)
+		err = workflow.ExecuteActivity(onQueue(activity(ctx, summary), c.Plan.TaskQueue), signals.ActivityRunTool, step).Get(ctx, &reply)
 	}
 	return reply, t.stored(step.Flush, err)
 }
@@ -156,6 +156,14 @@ func activity(ctx workflow.Context, summary string) workflow.Context {
 		WaitForCancellation: true,
 		Summary:             brief(summary),
 	})
+}
+
+// onQueue sets the task queue of an activity. Empty = the workflow's.
+func onQueue(ctx workflow.Context, queue string) workflow.Context {
+	if queue == "" {
+		return ctx
+	}
+	return workflow.WithTaskQueue(ctx, queue)
 }
 
 // bounded returns the options of an activity that fails after a while, because a caller waits for

@@ -78,7 +78,7 @@ func (j *job) work(ctx workflow.Context) (thread.TaskReply, error) {
 	left := j.in.Task.Deadline.Sub(workflow.Now(ctx))
 	running, stop := workflow.WithCancel(ctx)
 	defer stop()
-	ran := workflow.ExecuteActivity(activity(running, j.in.Task.Title), signals.ActivityRunTask, j.in)
+	ran := workflow.ExecuteActivity(onQueue(activity(running, j.in.Task.Title), j.in.TaskQueue), signals.ActivityRunTask, j.in)
 	inTime, err := workflow.AwaitWithTimeout(ctx, left, func() bool { return j.over() || ran.IsReady() })
 	if err != nil {
 		// The activity's context is cancelled too.

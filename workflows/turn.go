@@ -212,15 +212,16 @@ func (t *activeTurn) plan(ctx workflow.Context, r *thread.AgentRun) {
 	}
 }
 
-// call completes one tool call: it waits for a decision if necessary, then runs the call. It
+// call completes one tool call: it waits for a decision or for input if necessary, then runs the call. It
 // returns early when the turn is interrupted, and when the thread must continue as new or has other
 // work while the call waits.
 func (t *activeTurn) call(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
 	s := t.state
+	asks := func() bool { return c.Stage == thread.CallWaiting || c.Stage == thread.CallAtInput }
 	for again := true; again; {
-		if c.Stage == thread.CallWaiting {
-			err := workflow.Await(ctx, func() bool { return c.Stage != thread.CallWaiting || t.leaves(ctx) })
-			if err != nil || c.Stage == thread.CallWaiting {
+		if asks() {
+			err := workflow.Await(ctx, func() bool { return !asks() || t.leaves(ctx) })
+			if err != nil || asks() {
 				return
 			}
 		}
@@ -247,8 +248,8 @@ func (t *activeTurn) leaves(ctx workflow.Context) bool {
 	return t.stepsUnderWay == 0 && t.rollover(ctx) || t.state.Turns.CanPark()
 }
 
-// execute runs a tool call. It returns false if the call did not run because its approval is no
-// longer valid; the call may then need another approval.
+// execute runs a tool call. It returns false if the call needs people first: another approval, because
+// the one that it had is no longer valid, or input that the tool asks for.
 func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) bool {
 	if c.Guarded() {
 		switch holds, ok := t.guard(ctx, r, c); {
@@ -281,6 +282,10 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread
 	}
 	if reply.Approval != nil {
 		c.RequestAgain(workflow.Now(ctx), *reply.Approval)
+		return false
+	}
+	if reply.Input != nil {
+		c.AskInput(workflow.Now(ctx), *reply.Input)
 		return false
 	}
 	c.CallRan(reply)

@@ -199,6 +199,17 @@ export class Client {
   }
 
   /**
+   * Answers a tool call that asks for input.
+   * @param {string} id The thread.
+   * @param {string} toolCallId
+   * @param {components["schemas"]["InputAnswers"]} answers
+   * @returns {Promise<DecideResult>}
+   */
+  answerInput(id, toolCallId, answers) {
+    return this.request("POST", threadPath(id, "tool-calls", toolCallId, "input"), { body: answers });
+  }
+
+  /**
    * Interrupts the turn of an event, or the current one.
    * @param {string} id The thread.
    * @param {components["schemas"]["Interrupt"]} [what]

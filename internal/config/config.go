@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/names"
@@ -54,6 +55,11 @@ type Config struct {
 	TitleModel string
 
 	Tools Tools
+
+	// MCP are the MCP servers, ordered by name, and MCPAPI says which ones may be declared through the
+	// API.
+	MCP    []MCPServer
+	MCPAPI MCPAPI
 
 	// Hooks are hook workflows, in the order in which they run.
 	Hooks []hook.Hook
@@ -183,6 +189,12 @@ func (c *Config) names() names.Known {
 	out := names.Known{Tools: builtInTools()}
 	for _, d := range c.Tools.Client {
 		out.Tools = append(out.Tools, d.Name)
+	}
+	for _, s := range c.MCP {
+		out.Tools = append(out.Tools, event.ToolPattern(s.Name))
+	}
+	if c.MCPAPI.Servers {
+		out.Tools = append(out.Tools, names.AnyServer)
 	}
 	for _, a := range c.Agents {
 		out.Agents = append(out.Agents, a.Name)

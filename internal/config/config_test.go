@@ -106,13 +106,17 @@ func TestErrorTexts(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		require.Equal(t, want.kind, e.Kind, text)
 	}
-	_, err := Parse("f", []byte(anAgent+"models:\n  m: {type: openai, token: hunter2}"), "", Env(env()))
+	_, err := Parse("f", []byte(anAgent+"mcp:\n  hub: {url: https://x.example, headers: {A: hunter2}}"), "", Env(env()))
+	require.Equal(t, "f:3:33: mcp.hub.headers: must not stand in the file, where it is copied and committed: "+
+		"put it into an environment variable and write headersEnv: NAME_OF_THE_VARIABLE\n"+
+		"    3 |   hub: {url: https://x.example, headers: {A: *******}}\n      |                                 ^", Explain(err))
+	_, err = Parse("f", []byte(anAgent+"models:\n  m: {type: openai, token: hunter2}"), "", Env(env()))
 	require.Equal(t, "f:3:21: models.m.token: unknown field; known are apiKeyEnv, baseURL, baseURLEnv, retry, type\n"+
 		"    3 |   m: {type: openai, token: ********\n      |                     ^", Explain(err))
 }
 
 func TestFull(t *testing.T) {
-	c, err := Load("testdata/full.yaml", Env(env("TEST_KEY", "sk-1", "TEST_URL", "https://models.example/v1")))
+	c, err := Load("testdata/full.yaml", Env(env("TEST_KEY", "sk-1", "TEST_URL", "https://models.example/v1", "HOME", "/home/x")))
 	require.NoError(t, err)
 	dir, err := filepath.Abs("testdata")
 	require.NoError(t, err)
@@ -149,6 +153,17 @@ func TestFull(t *testing.T) {
 			},
 			Clock: Clock{Timezone: berlin},
 		},
+		MCP: []MCPServer{
+			{
+				Name: "files", Command: []string{"npx", "-y", "server-filesystem", "./workspace"}, Dir: dir, Tools: []string{"read_*"}, Trusted: true, Timeout: 30 * time.Second,
+				Env: map[string]Secret{"HOME": "/home/x", "TOKEN": "sk-1"}, Headers: map[string]Secret{},
+			},
+			{
+				Name: "hub", Description: "The hub.", URL: "https://mcp.example.com/mcp?x=1", TaskQueue: "far",
+				Env: map[string]Secret{}, Headers: map[string]Secret{"Authorization": "sk-1"},
+			},
+		},
+		MCPAPI: MCPAPI{Servers: true, Commands: true},
 		Hooks: []hook.Hook{
 			{
 				Name: "guard", Workflow: &hook.Workflow{Type: "BlockPrompt", TaskQueue: "guards"},

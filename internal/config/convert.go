@@ -36,6 +36,7 @@ func (d *document) config(root ast.Node) *Config {
 	}
 	c := &Config{StaleAfter: f.Temporal.StaleAfter, TemporalUI: f.Temporal.UI, AllowedHosts: f.HTTP.AllowedHosts, AllowedOrigins: f.HTTP.AllowedOrigins, Tools: d.builtInTools(f.Tools)}
 	c.Tools.Client = d.clientTools(f.Tools.Client)
+	c.MCP, c.MCPAPI = d.mcpServers(f.MCP), d.mcpAPI(f.MCPAPI)
 	models := d.builtIn()
 	for name, entry := range f.Models {
 		models.add(name, entry)

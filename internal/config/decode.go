@@ -72,7 +72,7 @@ func (d *document) decode(n ast.Node, path string, v reflect.Value, r fieldRule)
 	case reflect.Struct:
 		d.decodeStruct(n, path, v, r)
 	case reflect.Map:
-		d.decodeMap(n, path, v)
+		d.decodeMap(n, path, v, r)
 	case reflect.Slice:
 		d.decodeList(n, path, v, r)
 	case reflect.String:
@@ -262,7 +262,7 @@ func fieldName(f reflect.StructField) string {
 func (d *document) unknownField(e entry, path string, known []string) {
 	at := d.keys[e.path]
 	d.hide(e.node, e.path)
-	if variable := secretVariable(path); variable != "" && secretNames[near.Plain(e.key)] {
+	if variable := secretVariable(path); variable != "" && (secretNames[near.Plain(e.key)] || mcpSecrets[near.Plain(e.key)] && strings.HasPrefix(path, "mcp.")) {
 		d.fail(at, e.path, KindSecret, "must not stand in the file, where it is copied and committed: "+
 			"put it into an environment variable and write %s: NAME_OF_THE_VARIABLE", variable)
 		return
@@ -270,11 +270,11 @@ func (d *document) unknownField(e entry, path string, known []string) {
 	d.fail(at, e.path, KindUnknown, "unknown field; %s", near.Suggest(e.key, known))
 }
 
-func (d *document) decodeMap(n ast.Node, path string, v reflect.Value) {
+func (d *document) decodeMap(n ast.Node, path string, v reflect.Value, r fieldRule) {
 	v.Set(reflect.MakeMap(v.Type()))
 	for _, e := range d.entries(n, path) {
 		item := reflect.New(v.Type().Elem()).Elem()
-		d.decode(e.node, e.path, item, fieldRule{})
+		d.decode(e.node, e.path, item, fieldRule{check: r.check})
 		if item.Kind() == reflect.Struct || !d.failed[e.path] {
 			v.SetMapIndex(reflect.ValueOf(e.key), item)
 		}

@@ -30,6 +30,8 @@ type configFile struct {
 	TitleModel    string
 	Agents        []agentEntry
 	Tools         toolsEntry
+	MCP           map[string]mcpEntry
+	MCPAPI        MCPAPI `yaml:"mcpApi"`
 	Limits        agent.Limits
 	Hooks         []hook.Hook
 	Rules         []ruleEntry
@@ -183,6 +185,15 @@ var fieldRules = map[string]fieldRule{
 	"tool.Definition.Deadline":       {max: float64(maxClientDeadline), unset: byDefault(tool.DefaultDeadline)},
 	"tool.Definition.ApprovalReason": {text: true},
 
+	"config.mcpEntry.Description": {text: true},
+	"config.mcpEntry.Command":     {nonEmpty: "write the program and its arguments, such as [npx, -y, some-server]"},
+	"config.mcpEntry.Env":         {secret: true, check: passedProblem},
+	"config.mcpEntry.EnvFrom":     {secret: true, check: variableProblem("GITHUB_TOKEN")},
+	"config.mcpEntry.URL":         {check: tool.ServerURLProblem},
+	"config.mcpEntry.HeadersEnv":  {secret: true, check: variableProblem("GITHUB_AUTHORIZATION")},
+	"config.mcpEntry.Tools":       {nonEmpty: omitIt + "for all", check: quotedProblem(tool.ServerToolsProblem)},
+	"config.mcpEntry.Timeout":     {max: float64(tool.MaxServerTimeout), unset: "the default, 2m"},
+
 	"hook.Hook.Name":          {required: "every hook needs one", check: checkIdentifier},
 	"hook.Hook.Workflow":      {required: "say which workflow decides, by its type and taskQueue"},
 	"hook.Workflow.Type":      {required: "write the name of the workflow, as its worker registers it"},
@@ -270,6 +281,24 @@ func variableProblem(example string) func(string) string {
 		}
 		return "must be the name of an environment variable (capitals, digits and _), such as " + example + ", not its value"
 	}
+}
+
+// quotedProblem adds the text to its problem.
+func quotedProblem(check func(string) string) func(string) string {
+	return func(s string) string {
+		if problem := check(s); problem != "" {
+			return fmt.Sprintf("%q %s", s, problem)
+		}
+		return ""
+	}
+}
+
+// passedProblem returns the problem without the text, which may contain a value.
+func passedProblem(s string) string {
+	if anyVariable.MatchString(s) {
+		return ""
+	}
+	return "must be the name of an environment variable (letters, digits and _) that is passed on as it is; one with another name goes into envFrom"
 }
 
 func anyVariableProblem(s string) string {

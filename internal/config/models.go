@@ -157,11 +157,16 @@ func secretVariable(path string) string {
 		return "apiKeyEnv"
 	case "webhooks", "apiKeys":
 		return "secretEnv"
+	case "mcp":
+		return "headersEnv"
 	}
 	return ""
 }
 
 var secretNames = map[string]bool{"apikey": true, "secret": true, "secrets": true}
+
+// mcpSecrets are further names of fields that would hold a secret of an MCP server.
+var mcpSecrets = map[string]bool{"headers": true, "authorization": true, "token": true, "password": true}
 
 // hide hides a value from excerpts if it may be a secret, and reports whether it may be.
 func (d *document) hide(n ast.Node, path string) bool {

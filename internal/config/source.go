@@ -131,6 +131,7 @@ func (s *Source) adopt(c *Config) error {
 	}
 	s.warned = changed
 	c.Models, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Tools, s.current.Hooks, s.current.StaleAfter
+	c.MCP, c.MCPAPI = s.current.MCP, s.current.MCPAPI
 	c.TemporalUI = s.current.TemporalUI
 	c.AllowedHosts, c.AllowedOrigins = s.current.AllowedHosts, s.current.AllowedOrigins
 	c.TitleModel, c.ApprovalRules = s.current.TitleModel, s.current.ApprovalRules
@@ -168,6 +169,7 @@ func (s *Source) needRestart(c *Config) string {
 		{"models", sameProviders(c.Models, s.current.Models)},
 		{"settings of titles", c.TitleModel == s.current.TitleModel},
 		{"tools", reflect.DeepEqual(c.Tools, s.current.Tools)},
+		{"mcp", reflect.DeepEqual(c.MCP, s.current.MCP) && c.MCPAPI == s.current.MCPAPI},
 		{"hooks", reflect.DeepEqual(c.Hooks, s.current.Hooks)},
 		{"approvalRules", reflect.DeepEqual(c.ApprovalRules, s.current.ApprovalRules)},
 		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter && c.TemporalUI == s.current.TemporalUI},

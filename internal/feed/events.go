@@ -44,6 +44,14 @@ func eventsOf(r event.Record) []event.AgentEvent {
 		return one(r, func(p event.ClientCall) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventClientCall, Agent: p.Agent, ToolCallID: p.ToolCallID, ClientCall: &p}
 		})
+	case event.TypeInputRequest:
+		return one(r, func(p event.InputRequest) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventInputRequest, Agent: p.Agent, MessageID: p.MessageID, ToolCallID: p.ToolCallID, Input: &p}
+		})
+	case event.TypeInputReceived:
+		return one(r, func(p event.InputReceived) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventInputReceived, Agent: p.Agent, ToolCallID: p.ToolCallID, Received: &p}
+		})
 	case event.TypeEnv:
 		return one(r, func(p event.EnvEvent) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventEnvironment, Env: &p}

@@ -53,7 +53,7 @@ func (o Origins) Handler(next http.Handler, refuse func(http.ResponseWriter, err
 		AllowedOrigins: o,
 		AllowedMethods: []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
 		AllowedHeaders: []string{"*"},
-		ExposedHeaders: []string{"Location", "Retry-After", "X-Request-Id", "X-Workflow-Run-Id", "X-Vercel-Ai-Ui-Message-Stream"},
+		ExposedHeaders: []string{"Location", "Retry-After", "X-Request-Id", "X-Workflow-Run-Id", "Mcp-Session-Id", "X-Vercel-Ai-Ui-Message-Stream"},
 		MaxAge:         int(preflightAge.Seconds()),
 	}).Handler(checked)
 }

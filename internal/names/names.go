@@ -19,6 +19,8 @@ import (
 
 // Known are the names that exist. A nil list is not known: names in it are not checked.
 type Known struct {
+	// Tools are the names of tools, the pattern "server__*" of each MCP server, and [AnyServer] if
+	// further servers can be declared at run time.
 	Tools      []string
 	Agents     []string
 	Processors []string
@@ -41,19 +43,19 @@ func (k Known) Agent(a agent.Agent) Problems {
 	out := k.tools("tools", a.Tools)
 	own := k.toolsOf(a)
 	for _, name := range slices.Sorted(maps.Keys(a.Approvals)) {
-		if name != "*" && !slices.Contains(own, name) {
+		if name != "*" && !has(own, name) {
 			out = append(out, problem("approvals."+name, `%s ("*" is for all others)`, k.notOwn(name, own)))
 		}
 	}
 	for i, r := range a.ApprovalRules {
 		at := fmt.Sprintf("approvalRules[%d]", i)
 		for j, name := range r.Tools {
-			if name != "*" && !slices.Contains(own, name) {
+			if name != "*" && !has(own, name) {
 				out = append(out, problem(fmt.Sprintf("%s.tools[%d]", at, j), "%s", k.notOwn(name, own)))
 			}
 		}
 		for _, name := range approval.ToolsIn(r.When) {
-			if !slices.Contains(own, name) {
+			if !has(own, name) {
 				out = append(out, problem(at+".when", "compares tool with %q: %s", name, k.notOwn(name, own)))
 			}
 		}
@@ -72,8 +74,11 @@ func (k Known) Agent(a agent.Agent) Problems {
 func (k Known) toolsOf(a agent.Agent) []string {
 	own := append(slices.Clone(a.Tools), builtin.GetEventInfo)
 	for _, name := range a.Tools {
-		if k.Tools != nil && !slices.Contains(k.Tools, name) {
+		if k.Tools != nil && !k.hasTool(name) {
 			own = append(own, near.To(name, k.Tools)...)
+			if server, ok := event.ToolServer(name); ok {
+				own = append(own, patterns(near.To(server, k.servers()))...)
+			}
 		}
 	}
 	if slices.Contains(own, builtin.CallAgent) || slices.Contains(own, builtin.CallAgentHyphen) {
@@ -84,14 +89,14 @@ func (k Known) toolsOf(a agent.Agent) []string {
 
 // notOwn describes the name of a tool that an agent does not have.
 func (k Known) notOwn(name string, own []string) string {
-	if slices.Contains(k.Tools, name) {
+	if k.Tools != nil && k.hasTool(name) {
 		return fmt.Sprintf("the agent does not have the tool %q: add it to the agent's tools or remove it here", name)
 	}
 	known := k.Tools
 	if known == nil {
 		known = own
 	}
-	return unknown("tool", name, known)
+	return unknownTool(name, known)
 }
 
 // Rules reports names in approval rules for all agents.
@@ -102,15 +107,15 @@ func (k Known) Rules(rules []approval.Rule) Problems {
 		out = append(out, k.tools(at+"tools", r.Tools, "*")...)
 		out = append(out, k.agents(at+"agents", r.Agents, "*")...)
 		for _, name := range approval.ToolsIn(r.When) {
-			if k.Tools != nil && !slices.Contains(k.Tools, name) {
-				out = append(out, problem(at+"when", "compares tool with %q: %s", name, unknown("tool", name, k.Tools)))
+			if k.Tools != nil && !k.hasTool(name) {
+				out = append(out, problem(at+"when", "compares tool with %q: %s", name, unknownTool(name, k.Tools)))
 			}
 		}
 	}
 	return out
 }
 
-// Filter reports names in the filter of a hook. They are whole names: a filter has no patterns.
+// Filter reports names in the filter of a hook.
 func (k Known) Filter(f hook.Filter) Problems {
 	return append(k.tools("filter.tools", f.Tools), k.agents("filter.agents", f.Agents)...)
 }
@@ -133,8 +138,8 @@ func (k Known) Webhook(agents []string) Problems { return k.agents("event.agents
 func (k Known) tools(field string, names []string, also ...string) Problems {
 	var out Problems
 	for i, name := range names {
-		if k.Tools != nil && name != "" && !slices.Contains(also, name) && !slices.Contains(k.Tools, name) {
-			out = append(out, problem(fmt.Sprintf("%s[%d]", field, i), "%s", unknown("tool", name, k.Tools)))
+		if k.Tools != nil && name != "" && !slices.Contains(also, name) && !k.hasTool(name) {
+			out = append(out, problem(fmt.Sprintf("%s[%d]", field, i), "%s", unknownTool(name, k.Tools)))
 		}
 	}
 	return out
@@ -165,4 +170,45 @@ func problem(field, format string, args ...any) *event.FieldError {
 
 func unknown(what, name string, known []string) string {
 	return fmt.Sprintf("unknown %s %q; %s", what, name, near.Suggest(name, known))
+}
+
+// AnyServer among the known tools stands for the tools of all MCP servers, also of those that are not
+// declared yet.
+const AnyServer = "*__*"
+
+// hasTool reports whether a tool exists, or a tool that a pattern stands for.
+func (k Known) hasTool(name string) bool {
+	_, ofServer := event.ToolServer(name)
+	return has(k.Tools, name) || ofServer && slices.Contains(k.Tools, AnyServer)
+}
+
+// has reports whether tools, names and patterns, and a name or a pattern have a tool in common.
+func has(tools []string, name string) bool { return len(event.CommonTools(tools, []string{name})) > 0 }
+
+// servers returns the known MCP servers.
+func (k Known) servers() []string { return serversIn(k.Tools) }
+
+func serversIn(tools []string) (servers []string) {
+	for _, name := range tools {
+		if server, ok := event.ToolServer(name); ok && event.IsToolPattern(name) {
+			servers = append(servers, server)
+		}
+	}
+	return servers
+}
+
+func patterns(servers []string) (patterns []string) {
+	for _, server := range servers {
+		patterns = append(patterns, event.ToolPattern(server))
+	}
+	return patterns
+}
+
+func unknownTool(name string, known []string) string {
+	if server, ok := event.ToolServer(name); ok {
+		if servers := serversIn(known); !slices.Contains(servers, server) {
+			return fmt.Sprintf("unknown MCP server %q of the tool %q; %s", server, name, near.Suggest(server, servers))
+		}
+	}
+	return unknown("tool", name, known)
 }

@@ -66,6 +66,10 @@ type Settings struct {
 	ModelRetries map[string]llm.Retry
 	Tools        []tool.Tool
 
+	// MCP are the MCP servers, and MCPAPI says which ones may be declared through the API.
+	MCP    []config.MCPServer
+	MCPAPI config.MCPAPI
+
 	TitleModel string
 
 	ApprovalRules []approval.Rule
@@ -88,6 +92,8 @@ type Settings struct {
 
 	// AllowedOrigins are the origins whose web pages may call the API.
 	AllowedOrigins []string
+
+	getenv func(string) string
 }
 
 // EnvAllowedHosts is the variable with the names by which requests may call the listeners,
@@ -110,7 +116,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	if cfg.TaskQueue == "" {
 		cfg.TaskQueue = signals.DefaultTaskQueue
 	}
-	s := Settings{}
+	s := Settings{getenv: cfg.Getenv}
 	c, err := s.read(cfg)
 	if err != nil {
 		return s, err
@@ -120,6 +126,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	}
 	s.Agents, s.Hooks, s.StaleAfter, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.TemporalUI
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
+	s.MCP, s.MCPAPI = c.MCP, c.MCPAPI
 	if s.AllowedHosts, err = chosen("--allowed-hosts", cfg.AllowedHosts, EnvAllowedHosts, cfg.Getenv, c.AllowedHosts,
 		func(list []string) error { return guard.Hosts{Allowed: list}.Validate() }); err != nil {
 		return s, err

@@ -132,6 +132,16 @@ func CallOfResult(id string) (toolCallID string, ok bool) { return strings.CutSu
 // ClientCall returns the id of the [event.ClientCall] record of a tool call.
 func ClientCall(toolCallID string) string { return toolCallID + ".client" }
 
+// InputRequest returns the id of the record of a tool's request for input. Rounds count from 1.
+func InputRequest(toolCallID string, round int) string {
+	return fmt.Sprintf("%s.input.%d", toolCallID, round)
+}
+
+// InputReceived returns the id of the record of the answer to a request of [InputRequest].
+func InputReceived(toolCallID string, round int) string {
+	return fmt.Sprintf("%s.received.%d", toolCallID, round)
+}
+
 // Request returns the id of the record of an approval request or a reminder.
 func Request(q event.ApprovalRequest) string {
 	switch {

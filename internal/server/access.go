@@ -22,6 +22,10 @@ import (
 // principal: see [access.principal].
 const public auth.Role = "public"
 
+// anyRole is the role of routes that every principal may use, and that check the roles of what they
+// do themselves.
+const anyRole auth.Role = "any"
+
 // securityScheme is the name of the API keys' scheme in the OpenAPI document.
 const securityScheme = "apiKey"
 
@@ -140,9 +144,9 @@ func (a *access) authenticate(r *http.Request, role auth.Role) (auth.Principal, 
 	switch {
 	case p.Namespace != "" && p.Namespace != a.namespace:
 		return p, &forbiddenError{fmt.Sprintf("%s belongs to another namespace than this API", who(p))}
-	case !p.Roles.Has(role):
+	case role != anyRole && !p.Roles.Has(role):
 		return p, &forbiddenError{fmt.Sprintf("this needs the role %s; %s has %s", role, who(p), cmp.Or(strings.Join(p.Roles.Strings(), ", "), "none"))}
-	case p.Name == "" || role == auth.RoleRead || role == auth.RoleAdmin:
+	case p.Name == "" || role == auth.RoleRead || role == auth.RoleAdmin || role == anyRole:
 		// Readers do not speak, and administrators may resolve the conflict of names.
 		return p, nil
 	}

@@ -96,14 +96,14 @@ func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "
 // promises; an operation that is missing here fails the test.
 var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
-	auth.RoleRead: "agentChanges chatConnect events getAgent getCurrentEvent getEvent getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
-		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listMessages listRules listSchedules listTasks listThreads listWebhooks listWorldMessages " +
+	auth.RoleRead: "agentChanges chatConnect events getAgent getCurrentEvent getEvent getMCPServer getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
+		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listMCPPrompts listMCPResources listMCPServers listMessages listRules listSchedules listTasks listThreads listWebhooks listWorldMessages " +
 		"renderMarkdown resumeChat testRules",
-	auth.RolePost:    "chat chatRun completeTask openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
+	auth.RolePost:    "answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
-	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule getModelCall interruptThread listRecords pauseSchedule replaceSchedule resumeSchedule " +
+	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule getModelCall interruptThread listRecords pauseSchedule readMCPResource replaceSchedule restartMCPServer resumeSchedule " +
 		"retryEvent setEventStatus stopChat triggerSchedule updateThread",
-	auth.RoleAdmin: "createKey deleteAgent listKeys putAgent revokeKey rotateKey",
+	auth.RoleAdmin: "createKey deleteAgent deleteMCPServer listKeys putAgent putMCPServer revokeKey rotateKey",
 }
 
 // TestOperationsNeedTheirRoles calls every operation of the API's description without

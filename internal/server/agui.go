@@ -55,11 +55,12 @@ type resumeEntry struct {
 }
 
 type resumePayload struct {
-	Approved   *bool             `json:"approved,omitempty" doc:"Whether the call may run. Required with the status resolved"`
+	Approved   *bool             `json:"approved,omitempty" doc:"Whether the call may run. Required with the status resolved, unless the interrupt asks for input"`
 	Reason     string            `json:"reason,omitempty" doc:"Why; the agent is told of a denial"`
 	EditedArgs json.RawMessage   `json:"editedArgs,omitempty" doc:"The arguments that run instead"`
 	Scope      event.Scope       `json:"scope,omitempty" doc:"once, session or pattern. Default: once"`
 	Pattern    map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument"`
+	inputPayload
 }
 
 // The statuses of a [resumeEntry].
@@ -193,16 +194,23 @@ func (in *runInput) answers() ([]callAnswer, error) {
 		switch {
 		case entry.Status != resolved && entry.Status != cancelled:
 			return nil, refuse(http.StatusUnprocessableEntity, at+"status", fmt.Sprintf("%.32q is neither %s nor %s", entry.Status, resolved, cancelled))
-		case entry.Status == resolved && approved == nil:
+		case entry.Status == resolved && approved == nil && entry.Payload.Action == "" && entry.Payload.Answers == nil:
 			return nil, refuse(http.StatusUnprocessableEntity, at+"payload.approved", "is required with the status resolved")
 		case entry.Status == cancelled && approved != nil && *approved:
 			return nil, refuse(http.StatusUnprocessableEntity, at+"payload.approved", "is true, but the status cancelled denies")
 		}
 		d := &signals.Decide{Decision: event.DecisionDeny, Reason: entry.Payload.Reason}
-		if approved != nil && *approved {
+		switch {
+		case entry.Status == resolved && approved == nil:
+			d = nil // an answer to a request for input
+		case approved != nil && *approved:
 			d.Decision, d.Scope, d.Pattern, d.Args = event.DecisionApprove, entry.Payload.Scope, entry.Payload.Pattern, entry.Payload.EditedArgs
 		}
-		out = append(out, callAnswer{id: entry.InterruptID, decision: d})
+		input := entry.Payload.inputPayload
+		if entry.Status == cancelled {
+			input = inputPayload{Action: event.InputCancel}
+		}
+		out = append(out, callAnswer{id: entry.InterruptID, decision: d, input: &input})
 	}
 	for _, m := range in.Messages {
 		if m.Role != "tool" {
@@ -227,10 +235,9 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	if err != nil {
 		return nil, err
 	}
-	if open != nil {
+	if open != "" {
 		return in.wire(nil).whole(uistream.Chunk{Type: "start"}, uistream.Chunk{Type: "error", ErrorText: fmt.Sprintf(
-			"%s waits for a decision on its call of %s: answer the interrupt %s with resume, or say in forwardedProps.onWaiting what becomes of it",
-			open.Agent, open.ToolName, uistream.ApprovalID(open))}), nil
+			"%s with resume, or say in forwardedProps.onWaiting what becomes of it", open)}), nil
 	}
 	content, err := m.text()
 	if err != nil {
@@ -252,29 +259,36 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	return h.show(ctx, in, answer{MessageID: post.ID, From: at}, in.known())
 }
 
-// interrupt returns a request that waits for a decision, if the client does not say what becomes of it
+// interrupt says which request waits for an answer, if the client does not say what becomes of it
 // when there is new input. A message that the thread has is not new.
-func (h *aguiHandlers) interrupt(ctx context.Context, in *runInput, messageID string) (*event.ApprovalRequest, error) {
+func (h *aguiHandlers) interrupt(ctx context.Context, in *runInput, messageID string) (string, error) {
 	if in.Props.OnWaiting != "" {
-		return nil, nil
+		return "", nil
 	}
 	thread, err := h.store.Thread(ctx, h.key(in.ThreadID))
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && thread.Activity != store.ActivityWaiting:
-		return nil, nil
+		return "", nil
 	case err != nil:
-		return nil, err
+		return "", err
 	}
 	if known, err := h.record(ctx, in.ThreadID, messageID); err != nil || known != nil {
-		return nil, err
+		return "", err
 	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	waiting, err := h.threads.Approvals(within, in.ThreadID)
-	if err != nil || len(waiting.Approvals) == 0 {
-		return nil, err
+	switch {
+	case err != nil:
+		return "", err
+	case len(waiting.Approvals) > 0:
+		q := &waiting.Approvals[0]
+		return fmt.Sprintf("%s waits for a decision on its call of %s: answer the interrupt %s", q.Agent, q.ToolName, uistream.ApprovalID(q)), nil
+	case len(waiting.Inputs) > 0:
+		q := waiting.Inputs[0]
+		return fmt.Sprintf("the tool %s of %s waits for input: answer the interrupt %s", q.ToolName, q.Agent, uistream.InputID(q)), nil
 	}
-	return &waiting.Approvals[0], nil
+	return "", nil
 }
 
 // text returns the text of a message.
@@ -301,13 +315,13 @@ func (m runMessage) text() (string, error) {
 
 // turnOf returns the first record of the turn of a tool call.
 func (h *aguiHandlers) turnOf(ctx context.Context, threadID, callID string) (*event.Record, error) {
-	records, err := h.store.Records(ctx, h.key(threadID), store.Query{Types: []string{event.TypeApprovalRequest, event.TypeClientCall}, Newest: true, Limit: 1000})
+	records, err := h.store.Records(ctx, h.key(threadID), store.Query{Types: []string{event.TypeApprovalRequest, event.TypeClientCall, event.TypeInputRequest}, Newest: true, Limit: 1000})
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range records {
-		var p event.ApprovalRequest // a client call has its id in the same field
-		if json.Unmarshal(r.Payload, &p) == nil && (p.ToolCallID == callID || uistream.ApprovalID(&p) == callID) {
+		var p event.ApprovalRequest // the others have the call's id in the same field
+		if json.Unmarshal(r.Payload, &p) == nil && (p.ToolCallID == callID || r.ID == callID || uistream.ApprovalID(&p) == callID) {
 			if turn, err := h.record(ctx, threadID, r.EventID); turn != nil || err != nil {
 				return turn, err
 			}

@@ -41,6 +41,7 @@ type Approvals interface {
 	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
 	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
 	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
+	AnswerInput(ctx context.Context, threadID string, a signals.InputAnswers) (signals.DecideOutcome, error)
 	Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error)
 }
 
@@ -54,14 +55,14 @@ func (h *approvalHandlers) registerApprovals() {
 	tags := []string{"approvals"}
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listAllApprovals", Method: http.MethodGet, Path: "/v1/approvals", Tags: tags,
-		Summary: "List the tool calls that wait for a decision, of all threads",
+		Summary: "List the tool calls that wait for a person, of all threads",
 		Description: "Threads that began to wait just now may be missing. A call of a sub-agent is listed once, " +
 			"in the thread for which it works. The API queries each thread, which needs a running worker.",
 		Errors: []int{503},
 	}, h.listAllApprovals)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listApprovals", Method: http.MethodGet, Path: "/v1/threads/{id}/approvals", Tags: tags,
-		Summary: "List the tool calls that wait for a decision, or for a client", Errors: []int{404, 503},
+		Summary: "List the tool calls that wait for a decision, for a client or for input", Errors: []int{404, 503},
 	}, h.listApprovals)
 	register(h.core, auth.RoleApprove, huma.Operation{
 		OperationID: "decide", Method: http.MethodPost, Path: "/v1/threads/{id}/approvals/{toolCallId}", Tags: tags,
@@ -76,7 +77,7 @@ func (h *approvalHandlers) registerApprovals() {
 func (h *approvalHandlers) listAllApprovals(ctx context.Context, in *allApprovalsInput) (*output[threadclient.Waiting], error) {
 	return ask(ctx, h.core, "", func(ctx context.Context) (threadclient.Waiting, error) {
 		waiting, err := h.approvals.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: in.Limit})
-		waiting.Approvals, waiting.ClientCalls = nonNil(waiting.Approvals), nonNil(waiting.ClientCalls)
+		waiting.Approvals, waiting.ClientCalls, waiting.Inputs = nonNil(waiting.Approvals), nonNil(waiting.ClientCalls), nonNil(waiting.Inputs)
 		return waiting, err
 	})
 }
@@ -84,7 +85,7 @@ func (h *approvalHandlers) listAllApprovals(ctx context.Context, in *allApproval
 func (h *approvalHandlers) listApprovals(ctx context.Context, in *ThreadPath) (*output[signals.Approvals], error) {
 	return ask(ctx, h.core, in.ID, func(ctx context.Context) (signals.Approvals, error) {
 		list, err := h.approvals.Approvals(ctx, in.ID)
-		list.Approvals, list.ClientCalls = nonNil(list.Approvals), nonNil(list.ClientCalls)
+		list.Approvals, list.ClientCalls, list.Inputs = nonNil(list.Approvals), nonNil(list.ClientCalls), nonNil(list.Inputs)
 		return list, err
 	})
 }

@@ -27,6 +27,7 @@ type approvalsFake struct {
 	decided  []signals.Decide
 	revoked  []signals.Revoke
 	results  []signals.ToolResult
+	inputs   []signals.InputAnswers
 	outcome  signals.DecideOutcome
 	missing  int
 	refusing error
@@ -47,6 +48,11 @@ func (f *threads) Revoke(_ context.Context, id string, r signals.Revoke) (signal
 
 func (f *threads) ToolResult(_ context.Context, id string, r signals.ToolResult) (signals.DecideOutcome, error) {
 	f.approvals.results = append(f.approvals.results, r)
+	return f.approvals.outcome, f.said(id)
+}
+
+func (f *threads) AnswerInput(_ context.Context, id string, a signals.InputAnswers) (signals.DecideOutcome, error) {
+	f.approvals.inputs = append(f.approvals.inputs, a)
 	return f.approvals.outcome, f.said(id)
 }
 
@@ -94,15 +100,15 @@ func TestApprovals(t *testing.T) {
 	w := newWorld(t)
 	w.open("t1")
 	w.threads.known["gone"] = false
-	assert.Equal(t, object{"approvals": []any{}, "clientCalls": []any{}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
+	assert.Equal(t, object{"approvals": []any{}, "clientCalls": []any{}, "inputs": []any{}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
 	w.threads.approvals.waiting.Approvals = []event.ApprovalRequest{{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: "{}", Agent: "bot", RequestedAt: asked}}
 	assert.Equal(t, object{"approvals": []any{object{
 		"toolCallId": "c1", "toolName": "shell_cmd", "arguments": "{}", "agent": "bot", "requestedAt": "2023-11-14T22:13:20Z",
-	}}, "clientCalls": []any{}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
+	}}, "clientCalls": []any{}, "inputs": []any{}}, w.call("GET", "/v1/threads/t1/approvals", nil).body)
 	w.call("GET", "/v1/threads/nobody/approvals", nil).problem(t, 404)
 	t.Run("S4-77 all that is known of what waits", func(t *testing.T) {
 		w.threads.approvals.waiting = signals.Approvals{Approvals: []event.ApprovalRequest{wantsTwo}, ClientCalls: []event.ClientCall{wantsPhoto}}
-		assert.JSONEq(t, `{"approvals":[`+wantsTwoJSON+`],"clientCalls":[`+wantsPhotoJSON+`]}`, w.call("GET", "/v1/threads/t1/approvals", nil).text)
+		assert.JSONEq(t, `{"approvals":[`+wantsTwoJSON+`],"clientCalls":[`+wantsPhotoJSON+`],"inputs":[]}`, w.call("GET", "/v1/threads/t1/approvals", nil).text)
 	})
 
 	const path = "/v1/threads/t1/approvals/c1"
@@ -197,7 +203,7 @@ func TestDecideInFull(t *testing.T) {
 
 func TestAllApprovals(t *testing.T) {
 	w := newWorld(t)
-	assert.Equal(t, object{"approvals": []any{}, "clientCalls": []any{}}, w.call("GET", "/v1/approvals", nil).body)
+	assert.Equal(t, object{"approvals": []any{}, "clientCalls": []any{}, "inputs": []any{}}, w.call("GET", "/v1/approvals", nil).body)
 	assert.Equal(t, 100, w.threads.approvals.asked.Limit)
 	t.Run("S4-77 of every thread", func(t *testing.T) {
 		w.threads.approvals.all = threadclient.Waiting{
@@ -207,7 +213,7 @@ func TestAllApprovals(t *testing.T) {
 		}
 		got := w.call("GET", "/v1/approvals?limit=7", nil)
 		assert.JSONEq(t, `{"approvals":[{"threadId":"t1","title":"Files","request":`+wantsTwoJSON+`}],
-			"clientCalls":[{"threadId":"t2","call":`+wantsPhotoJSON+`}],"unanswered":["t3"],"more":true}`, got.text)
+			"clientCalls":[{"threadId":"t2","call":`+wantsPhotoJSON+`}],"inputs":[],"unanswered":["t3"],"more":true}`, got.text)
 		assert.Equal(t, 7, w.threads.approvals.asked.Limit)
 	})
 	for _, limit := range []string{"0", "1001", "x"} {

@@ -55,6 +55,7 @@ var bodies = map[string]string{
 	"createKey":         `{"name":"ann","roles":["read"]}`,
 	"createSchedule":    `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
 	"postToolResult":    `{"output":"x"}`,
+	"answerInput":       `{"answers":{"q":{"action":"cancel"}},"by":"ann"}`,
 	"putAgent":          `{"model":"demo/demo"}`,
 	"receiveWebhook":    `{"x":1}`,
 	"replaceSchedule":   `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
@@ -91,10 +92,14 @@ func targets(t testing.TB, w *world) []target {
 		for method, op := range methods {
 			o := target{id: op.OperationID, method: strings.ToUpper(method), path: at}
 			for _, p := range more.Paths[at][method].Parameters {
-				if p.In == "path" {
+				switch {
+				case p.In == "path":
 					require.Equal(t, "string", p.Schema.Type, "%s: parameter %s: say in targets how to make one", o.id, p.Name)
 					o.params = append(o.params, p.Name)
-				} else {
+				case p.In == "query" && p.Required:
+					require.NotContains(t, o.path, "?", "%s: parameter %s: say in targets how to make one", o.id, p.Name)
+					o.path += "?" + p.Name + "=none"
+				default:
 					require.False(t, p.Required, "%s: parameter %s: say in targets how to make one", o.id, p.Name)
 				}
 			}
@@ -302,7 +307,11 @@ func TestAttackBodies(t *testing.T) {
 	w := newWorld(t, untouchable, withWebhook, func(c *server.Config) { c.MaxBody = limit })
 	for _, o := range targets(t, w) {
 		t.Run(o.id, func(t *testing.T) {
-			got := w.attack(o, o.url(nil)+"?surely-unknown=1", o.body)
+			unknown := "?surely-unknown=1"
+			if strings.Contains(o.path, "?") {
+				unknown = "&" + unknown[1:]
+			}
+			got := w.attack(o, o.url(nil)+unknown, o.body)
 			requireRejected(t, o, got, http.StatusUnprocessableEntity)
 			if o.content == "" {
 				return

@@ -3,12 +3,14 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/uistream"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -31,8 +33,11 @@ func (m chatMessage) answers() ([]callAnswer, error) {
 			}
 		case p.State == "output-available":
 			a.result = &signals.ToolResult{Output: outputText(p.Output)}
+			a.input = &inputPayload{}
+			_ = event.DecodeJSON("output", p.Output, a.input) // an output of a tool may have any form
 		case p.State == "output-error":
 			a.result = &signals.ToolResult{Output: p.ErrorText, IsError: true}
+			a.input = &inputPayload{Action: event.InputCancel}
 		default:
 			continue
 		}
@@ -47,6 +52,28 @@ type callAnswer struct {
 	id       string
 	decision *signals.Decide
 	result   *signals.ToolResult
+
+	// input is the answer if the call waits for input, and then neither decision nor result.
+	input *inputPayload
+}
+
+// inputPayload is a client's answer to a request for input: to its only question, or to each, by id.
+type inputPayload struct {
+	Action  event.InputAction            `json:"action,omitempty" enum:"accept,decline,cancel" doc:"Of an answer to a request for input with one question, or to all of them alike"`
+	Content json.RawMessage              `json:"content,omitempty" doc:"With the action accept: the values"`
+	Answers map[string]event.InputAnswer `json:"answers,omitempty" doc:"Of an answer to several questions: an answer for each, by its id"`
+}
+
+// answers returns the answer to each question.
+func (p inputPayload) answers(q event.InputRequest) map[string]event.InputAnswer {
+	if p.Answers != nil {
+		return p.Answers
+	}
+	out := map[string]event.InputAnswer{}
+	for _, question := range q.Questions {
+		out[question.ID] = event.InputAnswer{Action: p.Action, Content: p.Content}
+	}
+	return out
 }
 
 // settle takes the answers to calls that wait for them, and returns those calls. Answers to others
@@ -59,19 +86,30 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 		return nil, err
 	}
 	for _, a := range answers {
-		switch {
-		case a.decision != nil:
-			i := slices.IndexFunc(waiting.Approvals, func(r event.ApprovalRequest) bool { return uistream.ApprovalID(&r) == a.id })
-			if i < 0 {
-				continue
+		taken := false
+		var asked *event.InputRequest
+		if a.input != nil {
+			if asked, err = h.asked(within, threadID, waiting, a.id); err != nil {
+				return nil, err
 			}
-			a.id, a.decision.Round = waiting.Approvals[i].ToolCallID, waiting.Approvals[i].Round
+		}
+		switch {
+		case asked != nil:
+			a.id, taken = asked.ToolCallID, true
+			err = h.answerInput(within, threadID, sender, *asked, *a.input)
+		case a.decision != nil:
+			request, open, problem := h.requested(within, threadID, waiting, a.id)
+			if problem != nil || !open {
+				err = problem
+				break
+			}
+			a.id, a.decision.Round, taken = request.ToolCallID, request.Round, true
 			err = h.decide(within, threadID, sender, a)
 		case a.result != nil:
 			if !slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.id }) {
-				continue
+				break
 			}
-			a.result.ToolCallID = a.id
+			a.result.ToolCallID, taken = a.id, true
 			if a.result.By, err = actor(ctx, "sender", sender, byAPI); err != nil {
 				return nil, err
 			}
@@ -83,9 +121,62 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 		if err != nil {
 			return nil, err
 		}
-		settled = append(settled, a.id)
+		if taken {
+			settled = append(settled, a.id)
+		}
 	}
 	return settled, nil
+}
+
+// asked returns the open request for input with an id, or nil. The thread learns of a request a moment
+// after people see it: until then, it is open if the store has it and no answer.
+func (h *chatHandlers) asked(ctx context.Context, threadID string, waiting signals.Approvals, id string) (*event.InputRequest, error) {
+	for _, q := range waiting.Inputs {
+		if uistream.InputID(q) == id {
+			return &q, nil
+		}
+	}
+	record, err := h.record(ctx, threadID, id)
+	if err != nil || record == nil || record.Type != event.TypeInputRequest {
+		return nil, err
+	}
+	var q event.InputRequest
+	if err := json.Unmarshal(record.Payload, &q); err != nil {
+		return nil, err
+	}
+	open, err := h.open(ctx, threadID, id, recordid.InputReceived(q.ToolCallID, q.Round), recordid.Result(q.ToolCallID))
+	if err != nil || !open {
+		return nil, err
+	}
+	return &q, nil
+}
+
+// requested is [chatHandlers.asked] for approval requests.
+func (h *chatHandlers) requested(ctx context.Context, threadID string, waiting signals.Approvals, id string) (q event.ApprovalRequest, open bool, err error) {
+	for _, q := range waiting.Approvals {
+		if uistream.ApprovalID(&q) == id {
+			return q, true, nil
+		}
+	}
+	q.ToolCallID, q.Round = event.ParseApprovalCallID(id)
+	open, err = h.open(ctx, threadID, recordid.Request(q), recordid.Decision(q.ToolCallID, q.Round), recordid.Result(q.ToolCallID))
+	return q, open, err
+}
+
+// open reports whether the store has a request and none of the records that end it.
+func (h *chatHandlers) open(ctx context.Context, threadID, request string, ends ...string) (bool, error) {
+	records, err := h.store.RecordsByID(ctx, h.key(threadID), append(ends, request)...)
+	return err == nil && len(records) == 1 && records[0].ID == request, err
+}
+
+func (h *chatHandlers) answerInput(ctx context.Context, threadID, sender string, q event.InputRequest, p inputPayload) error {
+	a := signals.InputAnswers{ToolCallID: q.ToolCallID, Round: q.Round, Answers: p.answers(q)}
+	var err error
+	if a.By, err = actor(ctx, "sender", sender, byAPI); err != nil {
+		return err
+	}
+	got, err := sendInput(ctx, h.threads, threadID, a)
+	return orRefused(err, inputRefusals, ToolCallPath{ThreadPath{threadID}, q.ToolCallID}, got)
 }
 
 func (h *chatHandlers) decide(ctx context.Context, threadID, sender string, a callAnswer) (err error) {

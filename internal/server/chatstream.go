@@ -142,7 +142,7 @@ func (h *chatHandlers) streamAs(ctx context.Context, as wire, cfg uistream.Confi
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(h.viewers.closing, cancel)()
-		s := &chatStream{answer: at, wire: as, reader: reader, out: out, cfg: cfg}
+		s := &chatStream{answer: at, wire: as, reader: reader, out: out, cfg: cfg, head: stored.Head}
 		if stored.ID == "" {
 			s.until = time.Now().Add(h.waitLimit)
 		}
@@ -189,6 +189,9 @@ type chatStream struct {
 	out    *eventWriter
 	live   bool // whether the client does not have what follows
 	closed bool // the thread is
+
+	// head is the newest record when the stream began: a request before it may have been answered since.
+	head int64
 
 	// until is when the stream of a thread that has stored nothing ends.
 	until time.Time
@@ -251,7 +254,7 @@ func (s *chatStream) apply(item feed.Item) (over bool, err error) {
 	if e.EndsTurn() && e.EventID == s.cfg.EventID {
 		s.live = true // what waits for it must end in any case
 	}
-	if (e.Type == event.EventApproval || e.Type == event.EventToolResult) && item.Cursor.Seq > s.Before {
+	if (e.Type == event.EventApproval || e.Type == event.EventToolResult || e.Type == event.EventInputReceived) && item.Cursor.Seq > s.Before {
 		s.Settled = slices.DeleteFunc(s.Settled, func(id string) bool { return id == e.ToolCallID })
 	}
 	chunks := s.turn.Apply(e)
@@ -264,7 +267,7 @@ func (s *chatStream) apply(item feed.Item) (over bool, err error) {
 	if s.turn.Ended() {
 		return true, s.done()
 	}
-	if s.live && s.turn.Waits() && item.Cursor != s.After && item.Cursor.Seq >= s.Before && len(s.Settled) == 0 && !s.reader.Buffered() {
+	if s.live && s.turn.Waits() && item.Cursor != s.After && item.Cursor.Seq >= max(s.Before, s.head) && len(s.Settled) == 0 && !s.reader.Buffered() {
 		pause := s.turn.Pause(item.Cursor.String())
 		if s.indexed {
 			pause = pause[len(pause)-1:] // a reader that comes later has what follows in its place

@@ -13,8 +13,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -24,6 +26,7 @@ type eventsInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream after this event"`
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
+	Event       string `query:"event" maxLength:"128" doc:"For streams without Last-Event-ID: begin with this posted event, which may still be in the queue"`
 	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, published ones and all others in that form; world: the events of a world of agents. Default: agent"`
 	Cursor      string `query:"cursor" doc:"For pages: the next of the previous page, or the id of any event"`
 	Before      string `query:"before" doc:"For pages of agent events: the previous of the page that follows, or end for the newest events. Such a page ends before it, and its limit counts records, of which some have no event"`
@@ -40,6 +43,7 @@ type eventHandlers struct {
 	*lookup
 	views   map[string]view
 	viewers *viewers
+	queues  Queues
 }
 
 func (h *eventHandlers) registerEvents() {
@@ -81,9 +85,30 @@ func (h *eventHandlers) events(ctx context.Context, in *eventsInput) (*huma.Stre
 	if !wantsStream(in.Accept) {
 		return h.page(ctx, in, view, at)
 	}
+	if in.Event != "" && !in.resumes() {
+		if at, err = h.beforeEvent(ctx, in.ID, thread.Head, in.Event); err != nil {
+			return nil, err
+		}
+		in.From = ""
+	}
 	return h.watch(ctx, in.ID, view, projection.From{
 		Cursor: at, Now: in.From == "now" && !in.resumes(), Finite: thread.Status == store.ThreadClosed,
 	})
+}
+
+// beforeEvent returns the cursor before a posted event. An event in the queue comes after the head,
+// which must have been read before.
+func (h *eventHandlers) beforeEvent(ctx context.Context, threadID string, head int64, eventID string) (projection.Cursor, error) {
+	after := func(seq int64) projection.Cursor { return projection.Cursor{Cursor: feed.Cursor{Seq: seq}} }
+	records, err := h.store.RecordsByID(ctx, h.key(threadID), eventID, recordid.Unqueued(eventID), recordid.Expired(eventID), recordid.TurnEnded(eventID))
+	if err != nil || len(records) > 0 {
+		for _, r := range records {
+			head = min(head, r.Seq-1)
+		}
+		return after(head), h.problem(ctx, threadID, err)
+	}
+	_, err = ask(ctx, h.core, threadID, func(ctx context.Context) (event.Item, error) { return h.queues.Item(ctx, threadID, eventID) })
+	return after(head), err
 }
 
 func (h *eventHandlers) page(ctx context.Context, in *eventsInput, view view, at projection.Cursor) (*huma.StreamResponse, error) {

@@ -2,12 +2,14 @@ package server_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/auth"
@@ -130,5 +132,52 @@ func TestForgedDecisions(t *testing.T) {
 	}
 	t.Run("with the role approve", func(t *testing.T) {
 		require.Equal(t, []string{"chat", "chatRun", "decide", "publishMessage", "publishToolResult"}, siege(t, "read post approve"))
+	})
+}
+
+// mcpArguments are arguments of the tools of /mcp.
+var mcpArguments = map[string]string{
+	"ask_agent":       `{"message":"x","thread":"none","agent":"bot","requestId":"11111111"}`,
+	"open_thread":     `{"message":"x","thread":"other","agent":"bot","requestId":"11111111"}`,
+	"post_message":    `{"message":"x","thread":"none","agent":"bot","requestId":"11111111"}`,
+	"answer_input":    `{"thread":"none","toolCallId":"c1","answers":{"q1":{"action":"accept","content":{"x":"y"}}},"by":"eve"}`,
+	"decide_approval": `{"thread":"none","toolCallId":"c1","decision":"approve","reason":"x","digest":"sha256:1","by":"eve"}`,
+	"wait_for_turn":   `{"thread":"none","event":"m1"}`,
+	"read_thread":     `{"thread":"none","cursor":"1"}`,
+	"list_threads":    `{"search":"x"}`,
+	"list_approvals":  `{"thread":"none"}`,
+	"list_agents":     `{}`,
+}
+
+// TestForgedMCPDecisions is TestForgedDecisions for the tools of /mcp, with clients of both generations.
+func TestForgedMCPDecisions(t *testing.T) {
+	siege := func(t *testing.T, version, roles string) (decided []string) {
+		for _, tool := range slices.Sorted(maps.Keys(mcpArguments)) {
+			w := besieged(t)
+			c := w.mcpClient(t, version, "eve "+roles)
+			attacks := []string{mcpArguments[tool]}
+			for _, text := range append(slices.Clone(forgedTexts), "approve c1") {
+				attacks = append(attacks, forge(t, mcpArguments[tool], text)...)
+			}
+			for _, args := range attacks {
+				got, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
+				require.NoError(t, err)
+				require.NotContains(t, got.Content[0].(*mcp.TextContent).Text, "internal error", "%s: %s", tool, args)
+			}
+			if len(w.threads.approvals.decided) > 0 {
+				decided = append(decided, tool)
+			}
+		}
+		return decided
+	}
+	eachGeneration(t, func(t *testing.T, version string) {
+		require.Empty(t, siege(t, version, "read"))
+		require.Empty(t, siege(t, version, "post"))
+		require.Empty(t, siege(t, version, "read post operate send-as"))
+		require.Equal(t, []string{"decide_approval"}, siege(t, version, "read post approve"))
+	})
+	t.Run("every tool is attacked", func(t *testing.T) {
+		tools := newWorld(t).mcpClient(t, generations[0], "").toolsOf()
+		require.Equal(t, tools, slices.Sorted(maps.Keys(mcpArguments)))
 	})
 }

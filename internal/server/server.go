@@ -21,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/internal/markdown"
 	"github.com/threadmill/threadmill/internal/outage"
 	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -81,6 +82,11 @@ type Config struct {
 	// that names another tool is rejected, and one that names another provider gets a warning. Nil =
 	// unknown.
 	Tools, Models []string
+
+	// ToolServers are the MCP servers of the workers, and Declared those that are declared at run time.
+	// Default: none.
+	ToolServers ToolServers
+	Declared    *toolserver.Registry
 
 	// View changes the events for viewers: see [feed.Config]. Default: no change.
 	View func(store.Key) feed.View
@@ -228,7 +234,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
 	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
-	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v}
+	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v, cfg.Threads}
 	eventsOf.registerEvents()
 	eventsOf.registerRecords()
 	eventsOf.registerModelCalls()
@@ -243,11 +249,13 @@ func New(cfg Config) (http.Handler, error) {
 	approvals.registerGrants()
 	approvals.registerDecisions()
 	approvals.registerToolResults()
+	approvals.registerInputs()
 	(&agentHandlers{c, agents, cfg.Store, v, cfg.Tools, cfg.Models}).registerAgents()
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
 	keys.registerKeys()
+	(&mcpServerHandlers{c, cfg.ToolServers, cfg.Declared}).registerMCP()
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
@@ -255,7 +263,11 @@ func New(cfg Config) (http.Handler, error) {
 	c.registerMarkdown()
 	c.registerDocs(mux)
 	c.registerPage(mux)
-	return cfg.Limits.Handler(a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)), nil
+	handler := a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)
+	if err := registerMCP(c, mux, handler, v, cfg); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return cfg.Limits.Handler(handler), nil
 }
 
 // schemaPrefix begins the references to schemas.
@@ -334,8 +346,10 @@ var bodyNames = map[string]string{
 	"RotateKeyInputBody":      "APIKeyRotation",
 	"SchedulesOutputBody":     "ScheduleList",
 	"StatusInputBody":         "QueueItemStatus",
+	"McpServersOutputBody":    "MCPServerList",
 	"ToolDecisionInputBody":   "WorldDecision",
 	"ToolResultInputBody":     "ClientResult",
+	"AnswerInputInputBody":    "InputAnswers",
 	"UpdateInputBody":         "ThreadUpdate",
 	"WorldMessageInputBody":   "NewWorldMessage",
 	"WorldMessagesOutputBody": "WorldMessagePage",

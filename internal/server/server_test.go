@@ -52,8 +52,10 @@ type threads struct {
 	limit      int            // the turn limit of every thread
 	calls      map[string]int // and the LLM calls of their agents
 	duplicate  bool           // what is posted was posted before
-	idle       bool           // no worker polls
-	lastPoll   time.Time
+
+	posted   func(id string, p signals.Post) // what follows from a message
+	idle     bool                            // no worker polls
+	lastPoll time.Time
 }
 
 func (f *threads) Workers(context.Context, string) (threadclient.Workers, error) {
@@ -86,6 +88,9 @@ func (f *threads) Open(_ context.Context, id string, start signals.Start, first 
 	start.First = first
 	f.known[id] = true
 	f.opens = append(f.opens, start)
+	if f.posted != nil && first != nil {
+		f.posted(id, *first)
+	}
 	return nil
 }
 
@@ -98,6 +103,9 @@ func (f *threads) Post(_ context.Context, id string, p signals.Post) (signals.Po
 	f.posts = append(f.posts, p)
 	if f.duplicate {
 		return signals.PostResult{EventID: p.ID, Status: signals.PostDuplicate}, f.check(id)
+	}
+	if f.posted != nil {
+		f.posted(id, p)
 	}
 	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, f.check(id)
 }

@@ -144,3 +144,32 @@ func (s *timedStore) RevokeAPIKey(ctx context.Context, namespace, id, by string)
 func (s *timedStore) HasAPIKeys(ctx context.Context) (bool, error) {
 	return call(ctx, s, s.Store.HasAPIKeys)
 }
+
+func (s *timedStore) PutDocument(ctx context.Context, namespace string, d store.Document, after int) (store.Document, error) {
+	return call(ctx, s, func(ctx context.Context) (store.Document, error) {
+		return s.Store.PutDocument(ctx, namespace, d, after)
+	})
+}
+
+func (s *timedStore) Document(ctx context.Context, namespace, kind, name string) (store.Document, error) {
+	return call(ctx, s, func(ctx context.Context) (store.Document, error) {
+		return s.Store.Document(ctx, namespace, kind, name)
+	})
+}
+
+func (s *timedStore) Documents(ctx context.Context, namespace, kind string) ([]store.Document, error) {
+	return call(ctx, s, func(ctx context.Context) ([]store.Document, error) {
+		return s.Store.Documents(ctx, namespace, kind)
+	})
+}
+
+func (s *timedStore) DocumentNamespaces(ctx context.Context, kind string) ([]string, error) {
+	return call(ctx, s, func(ctx context.Context) ([]string, error) { return s.Store.DocumentNamespaces(ctx, kind) })
+}
+
+func (s *timedStore) DeleteDocument(ctx context.Context, namespace, kind, name string, after int) error {
+	_, err := call(ctx, s, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.Store.DeleteDocument(ctx, namespace, kind, name, after)
+	})
+	return err
+}

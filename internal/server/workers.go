@@ -15,7 +15,8 @@ type Workers interface {
 
 // WorkerStatus tells whether the threads of the server can go on.
 type WorkerStatus struct {
-	TaskQueue string    `json:"taskQueue" doc:"The task queue of the threads"`
+	TaskQueue string    `json:"taskQueue" doc:"The task queue of the threads or, with steps, of some of their steps"`
+	Steps     bool      `json:"steps,omitempty" doc:"Threads run, but some of their steps wait for a worker on this task queue"`
 	Polled    bool      `json:"polled" doc:"Whether a worker polls it. A worker that stops without notice counts for another 90 seconds"`
 	Since     time.Time `json:"since,omitzero" doc:"Without a worker: since when, as far as the server knows"`
 }
@@ -24,7 +25,11 @@ func (s WorkerStatus) String() string {
 	if s.Polled {
 		return up
 	}
-	return fmt.Sprintf("no worker has polled task queue %q since %s: posts wait for one", s.TaskQueue, s.Since.UTC().Format(time.RFC3339))
+	waiting := "posts wait"
+	if s.Steps {
+		waiting = "the steps of threads that need it wait"
+	}
+	return fmt.Sprintf("no worker has polled task queue %q since %s: %s for one", s.TaskQueue, s.Since.UTC().Format(time.RFC3339), waiting)
 }
 
 // workersFor is the time for which the answer of Temporal is valid.
@@ -67,6 +72,6 @@ func (w *workerWatch) find(ctx context.Context) *WorkerStatus {
 	case w.since.IsZero():
 		w.since = w.asked
 	}
-	w.last = &WorkerStatus{TaskQueue: found.TaskQueue, Polled: found.Polled, Since: w.since}
+	w.last = &WorkerStatus{TaskQueue: found.TaskQueue, Steps: found.Steps, Polled: found.Polled, Since: w.since}
 	return w.last
 }

@@ -237,7 +237,7 @@ func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 	return recordID
 }
 
-// Listable reports whether the thread's search attribute says that it waits for approval. A
+// Listable reports whether the thread's search attribute says that it waits for a person. A
 // sub-agent's thread is never listed; its parent thread is.
 func (ds *Decisions) Listable() bool {
 	s := ds.thread
@@ -246,7 +246,7 @@ func (ds *Decisions) Listable() bool {
 	}
 	listed := slices.ContainsFunc(s.Children.SubAgents, func(sub SubAgent) bool { return sub.Listed && len(sub.Approvals) > 0 })
 	s.Turns.eachCall(func(c *Call) {
-		listed = listed || c.Stage == CallWaiting && c.listed()
+		listed = listed || c.Stage == CallWaiting && c.listed() || c.Stage == CallAtInput
 	})
 	return listed
 }

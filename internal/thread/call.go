@@ -36,6 +36,11 @@ type Call struct {
 	// Client is the record that asks connected clients to run the call.
 	Client *event.ClientCall `json:"client,omitempty"`
 
+	// Input is the request for a person's input that the call waits for. Answered is the round of the
+	// last one that was answered, 0 if none was.
+	Input    *event.InputRequest `json:"input,omitempty"`
+	Answered int                 `json:"answered,omitempty"`
+
 	// SubAgent is the thread of the sub-agent that works on the call.
 	SubAgent string `json:"subAgent,omitempty"`
 
@@ -61,6 +66,8 @@ const (
 	CallDelegated CallStage = "delegated"
 	// CallAtClient means that the call waits for a connected client to run it.
 	CallAtClient CallStage = "client"
+	// CallAtInput means that the call waits for a person's input, and runs again with it.
+	CallAtInput CallStage = "input"
 	// CallRan means that the result is stored and hooks decide on it.
 	CallRan CallStage = "ran"
 	// CallSettled means that the call has its final result.
@@ -113,7 +120,7 @@ func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
 		Inline:     inline,
 		Undecided:  c.Undecided,
 	}
-	c.Started = true
+	c.Started, step.Answered = true, c.Answered
 	if c.DecisionID != "" {
 		step.Guard, step.DecisionID = c.Plan.Guard, c.DecisionID
 	}
@@ -140,6 +147,7 @@ func (c *Call) ApplyResultDecision(now time.Time, d HookDecision) {
 	seen := c.ResultEvent()
 	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
 	c.Stage, c.Decision = CallSettled, nil
+	c.run.turn.thread.Decisions.applyEarlyInputs(now)
 	switch {
 	case d.Outcome == event.OutcomeFailed:
 		if r.Refused == "" {
@@ -166,7 +174,8 @@ const (
 // settleWithoutRunning sets the result of a call that will not run.
 func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	t, s := c.run.turn, c.run.turn.thread
-	c.Stage = CallSettled
+	c.Stage, c.Input = CallSettled, nil
+	s.Decisions.applyEarlyInputs(now)
 	if c.Client != nil {
 		// Remember the call, so that a late result of a client is recognised.
 		s.Decisions.Settled = keepLast(append(s.Decisions.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)

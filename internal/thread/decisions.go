@@ -25,6 +25,9 @@ type Decisions struct {
 	Early        []signals.Decide     `json:"early,omitempty"`
 	EarlyResults []signals.ToolResult `json:"earlyResults,omitempty"`
 
+	// EarlyInputs are answers that arrived before the thread knew their requests.
+	EarlyInputs []signals.InputAnswers `json:"earlyInputs,omitempty"`
+
 	// ToCheck are decisions that must be validated before they take effect.
 	ToCheck []signals.Decide `json:"toCheck,omitempty"`
 

@@ -46,6 +46,9 @@ type PlannedCall struct {
 	// Quick runs the call as a local activity.
 	Quick bool `json:"quick,omitempty"`
 
+	// TaskQueue is the task queue of the activity that runs the call or its task. Empty = the thread's.
+	TaskQueue string `json:"taskQueue,omitempty"`
+
 	// By says who runs the call, if not an activity of the turn. Task is the background task that
 	// it starts, TaskID the task that it is about, and SubAgent the sub-agent that it delegates to.
 	By       RunBy         `json:"by,omitempty"`

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,6 +151,20 @@ func read[T any](c command, v T) T {
 	return v
 }
 
+// answers is "answer c1 q=accept round=2 by=ann // {"q":{"content":…}}".
+func (p *player) answers(c command) signals.InputAnswers {
+	a := signals.InputAnswers{ToolCallID: c.id, Answers: map[string]event.InputAnswer{}, By: cmp.Or(c.opts["by"], "ann")}
+	a.Round, _ = strconv.Atoi(c.opts["round"])
+	for _, pair := range strings.Fields(c.text) {
+		id, action, _ := strings.Cut(pair, ":")
+		a.Answers[id] = event.InputAnswer{Action: event.InputAction(action)}
+		if action == string(event.InputAccept) && len(c.raw) > 0 {
+			a.Answers[id] = event.InputAnswer{Action: event.InputAccept, Content: c.raw}
+		}
+	}
+	return a
+}
+
 func (p *player) play(t *testing.T, input string) string {
 	p.t = t
 	p.out.Reset()
@@ -265,6 +280,12 @@ func (p *player) do(c command) {
 		p.say("= %s", s.Decisions.BufferEarlyResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
 	case "result-signal":
 		s.Decisions.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
+	case "answer":
+		out, err := s.Decisions.AnswerInput(now, p.answers(c))
+		p.err(err)
+		p.say("= %s", out)
+	case "answer-signal":
+		s.Decisions.TakeInput(now, p.answers(c))
 	case "task-report":
 		p.err(s.Tasks.Reported(now, read(c, TaskReport{TaskID: c.id})))
 		p.cut()

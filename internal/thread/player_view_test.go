@@ -43,6 +43,10 @@ func (p *player) look(c command) {
 		for _, a := range s.Turns.ClientCalls() {
 			p.say("= %s", short(a))
 		}
+	case "inputs":
+		for _, q := range s.Turns.InputRequests() {
+			p.say("= %s", short(q))
+		}
 	case "tasks":
 		p.say("= %s", short(s.Tasks.View()))
 	case "outcome":

@@ -82,6 +82,10 @@ func (p *player) reply(c command) bool {
 			f.call.RequestAgain(now, *reply.Approval)
 			return true
 		}
+		if reply.Input != nil {
+			f.call.AskInput(now, *reply.Input)
+			return true
+		}
 		f.call.CallRan(reply)
 	case "tool-fails":
 		f := p.land("tool", c.id)

@@ -191,6 +191,9 @@ type TaskPlan struct {
 	Title    string        `json:"title,omitempty"`
 	Deadline time.Duration `json:"deadline"`
 	Detached bool          `json:"detached,omitempty"`
+
+	// TaskQueue is the task queue of the activity that runs the tool. Empty = the thread's.
+	TaskQueue string `json:"taskQueue,omitempty"`
 }
 
 // TaskStep is the input of the workflow of a background task, and of its activity.
@@ -212,6 +215,9 @@ type TaskStep struct {
 	Guard            *Guard `json:"guard,omitempty"`
 	DecisionID       string `json:"decisionId,omitempty"`
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
+
+	// TaskQueue is copied from the plan.
+	TaskQueue string `json:"taskQueue,omitempty"`
 }
 
 // TaskReply is the result of run_task.
@@ -273,6 +279,10 @@ type ToolStep struct {
 	Guard      *Guard `json:"guard,omitempty"`
 	DecisionID string `json:"decisionId,omitempty"`
 
+	// Answered is the round of the last request for input that was answered, 0 if none was. The
+	// record of the answer may be part of Flush.
+	Answered int `json:"answered,omitempty"`
+
 	// Inline are inline hooks for the activity to run on the result; if set, no other hooks match.
 	Inline []hook.Spec `json:"inline,omitempty"`
 
@@ -299,6 +309,9 @@ type ToolReply struct {
 
 	// Approval is the call's new plan if the call did not run because its approval is no longer valid.
 	Approval *PlannedCall `json:"approval,omitempty"`
+
+	// Input is set instead of a result if the tool needs input of a person before it can continue.
+	Input *event.InputRequest `json:"input,omitempty"`
 }
 
 // MaxWholeContent is the maximum length in history of a message's text that hooks hold back, in

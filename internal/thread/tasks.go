@@ -75,7 +75,7 @@ func (c *Call) startTask(now time.Time, task event.Task) TaskStep {
 	t.record(now, task.ID, event.TypeTask, task)
 	step := TaskStep{
 		Thread: s.Ref(), Task: task, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
-		WorkingDirectory: s.workingDirectory(),
+		WorkingDirectory: s.workingDirectory(), TaskQueue: c.Plan.Task.TaskQueue,
 	}
 	if c.Guarded() {
 		// The step that checked the approval again has stored the decision.

@@ -19,7 +19,7 @@ func (s *State) View() signals.State {
 	switch {
 	case s.Closing != nil:
 		v.Status = signals.ThreadClosed
-	case v.Approvals > 0:
+	case v.Approvals+len(s.Turns.InputRequests()) > 0:
 		v.Status = signals.ThreadWaitingApproval
 	case len(s.Turns.all()) > 0:
 		v.Status = signals.ThreadRunning
@@ -74,7 +74,7 @@ func (r *AgentRun) doing() string {
 		return doingTools
 	case PhaseTools:
 		if slices.ContainsFunc(r.Calls, func(c *Call) bool {
-			return c.Stage == CallWaiting || c.Stage == CallReady || c.Stage == CallDelegated || c.Stage == CallAtClient
+			return c.waitsForPeople() || c.Stage == CallReady || c.Stage == CallDelegated
 		}) {
 			return doingTools
 		}
@@ -143,6 +143,9 @@ func (s *State) Details() string {
 	}
 	for _, c := range s.Turns.ClientCalls() {
 		fmt.Fprintf(&b, "\n- waits for a client: `%s` (%s) until %s", c.ToolName, c.ToolCallID, c.ExpiresAt.UTC().Format("2006-01-02 15:04:05Z"))
+	}
+	for _, q := range s.Turns.InputRequests() {
+		fmt.Fprintf(&b, "\n- waits for input: `%s` (%s) since %s", q.ToolName, q.ToolCallID, q.RequestedAt.UTC().Format("2006-01-02 15:04:05Z"))
 	}
 	for _, task := range s.Tasks.Running {
 		fmt.Fprintf(&b, "\n- task `%s` runs since %s: %s", task.ID, task.StartedAt.UTC().Format("2006-01-02 15:04:05Z"), task.Title)

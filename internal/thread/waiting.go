@@ -85,11 +85,16 @@ func (t *Turn) waitsForPeople() bool {
 	return waits
 }
 
+// waitsForPeople reports whether a call waits for a decision, a client or input.
+func (c *Call) waitsForPeople() bool {
+	return c.Stage == CallWaiting || c.Stage == CallAtClient || c.Stage == CallAtInput
+}
+
 func (r *AgentRun) runWaits() bool {
 	waits := false
 	for _, c := range r.Calls {
 		switch c.Stage {
-		case CallWaiting, CallAtClient:
+		case CallWaiting, CallAtClient, CallAtInput:
 			waits = true
 		case CallDelegated:
 			if !c.waitsForSubAgent() {
@@ -143,7 +148,7 @@ func (c *Call) waitsForSubAgent() bool {
 // cancellable reports whether the run has calls that a message can cancel. Calls of sub-agents
 // cannot be cancelled.
 func (r *AgentRun) cancellable() bool {
-	return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.Stage == CallWaiting || c.Stage == CallAtClient })
+	return slices.ContainsFunc(r.Calls, func(c *Call) bool { return c.waitsForPeople() })
 }
 
 // onWaiting returns the effect of an item on a run that waits for people: the setting of its post
@@ -208,7 +213,7 @@ func (r *AgentRun) cancelCalls(now time.Time, q *Queued) {
 		who = q.newMessage().SenderID
 	}
 	for _, c := range r.Calls {
-		if c.Stage != CallWaiting && c.Stage != CallAtClient {
+		if !c.waitsForPeople() {
 			continue
 		}
 		if c.Stage == CallWaiting {
@@ -375,7 +380,7 @@ func (r *AgentRun) steps() (n int, waits bool) {
 		switch c.Stage {
 		case CallReady, CallRan:
 			n++
-		case CallWaiting, CallAtClient, CallDelegated:
+		case CallWaiting, CallAtClient, CallAtInput, CallDelegated:
 			waits = true
 		case CallSettled:
 		}

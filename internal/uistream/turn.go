@@ -48,7 +48,10 @@ type text struct {
 	whole         bool   // the stored message has been sent
 }
 
-type call struct{ waits, settled bool }
+type call struct {
+	waits, settled bool
+	input          string // the question that it waits for, see InputID
+}
 
 // NewTurn returns a turn without events.
 func NewTurn(cfg Config) *Turn {
@@ -117,6 +120,10 @@ func (t *Turn) Apply(e event.AgentEvent) []Chunk {
 	case event.EventClientCall:
 		t.callOf(e.ClientCall.ToolCallID).waits = true
 		return nil
+	case event.EventInputRequest:
+		return t.question(e)
+	case event.EventInputReceived:
+		return t.answer(e.Received)
 	case event.EventEnvironment:
 		t.mixed = true
 		return []Chunk{{Type: "data-event", ID: e.Env.ID, Data: e.Env}}
@@ -291,14 +298,15 @@ func (t *Turn) result(e event.AgentEvent) []Chunk {
 		return nil // of a call that was denied, or a second result
 	}
 	c.settled = true
+	unanswered := c.withdrawn()
 	if e.IsError {
-		return []Chunk{{Type: "tool-output-error", ToolCallID: e.ToolCallID, ErrorText: e.Output}}
+		return append(unanswered, Chunk{Type: "tool-output-error", ToolCallID: e.ToolCallID, ErrorText: e.Output})
 	}
 	out := json.RawMessage(e.Output)
 	if !json.Valid(out) {
 		out = quoted(e.Output)
 	}
-	return []Chunk{{Type: "tool-output-available", ToolCallID: e.ToolCallID, Output: out}}
+	return append(unanswered, Chunk{Type: "tool-output-available", ToolCallID: e.ToolCallID, Output: out})
 }
 
 // ApprovalID returns the id of a request for a decision. An answer to a request that has been

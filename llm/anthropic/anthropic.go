@@ -1,10 +1,12 @@
 package anthropic
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -36,10 +38,26 @@ type Config struct {
 	// Writing to the cache costs a quarter more than plain input, reading from it a tenth.
 	Cache string
 
+	// Platform is a cloud that serves the models instead of Anthropic. The packages llm/anthropic/bedrock
+	// and llm/anthropic/vertex set it.
+	Platform *Platform
+
 	// HTTPClient sends the requests. Default: a separate client without a timeout.
 	HTTPClient *http.Client
 
 	Timeouts llm.Timeouts
+}
+
+// Platform is a cloud that serves Anthropic's models.
+type Platform struct {
+	// BaseURL is the address of the cloud. Default of [Config].BaseURL.
+	BaseURL string
+
+	// Account identifies the account, whose credentials Options add to requests.
+	Account string
+
+	// Options are options of the SDK.
+	Options []option.RequestOption
 }
 
 // Provider calls the models of one server. It is safe for concurrent use.
@@ -57,25 +75,40 @@ func New(config Config) (*Provider, error) {
 	p := &Provider{maxTokens: config.MaxOutputTokens, cache: config.Cache, endpoint: driver.Endpoint{
 		Name: config.Name, APIKey: config.APIKey, BaseURL: config.BaseURL, HTTPClient: config.HTTPClient, Timeouts: config.Timeouts,
 	}}
-	if err := p.endpoint.Complete("anthropic", officialURL); err != nil {
+	official := officialURL
+	if config.Platform != nil {
+		official, p.endpoint.Account = config.Platform.BaseURL, config.Platform.Account
+	}
+	if err := p.endpoint.Complete("anthropic", official); err != nil {
 		return nil, fmt.Errorf("anthropic: %w", err)
 	}
 	switch {
+	case config.Platform != nil && config.APIKey != "":
+		return nil, errors.New("anthropic: APIKey: must not be set for a cloud, which has credentials of its own")
 	case config.MaxOutputTokens < 0:
 		return nil, errors.New("anthropic: MaxOutputTokens: must not be negative")
 	case config.Cache != "" && config.Cache != "5m" && config.Cache != "1h" && config.Cache != "off":
 		return nil, fmt.Errorf("anthropic: Cache: %q must be 5m, 1h or off", config.Cache)
 	}
-	p.client = sdk.NewClient(
+	options := []option.RequestOption{
 		option.WithoutEnvironmentDefaults(), // the environment may belong to another account
-		option.WithBaseURL(p.endpoint.BaseURL), option.WithAPIKey(config.APIKey), option.WithMaxRetries(0),
-		option.WithHTTPClient(p.endpoint.Client(body)),
-	)
+		option.WithMaxRetries(0), option.WithHTTPClient(p.endpoint.Client(body)),
+	}
+	if config.Platform != nil {
+		options = append(options, config.Platform.Options...)
+	} else {
+		options = append(options, option.WithAPIKey(config.APIKey))
+	}
+	p.client = sdk.NewClient(append(options, option.WithBaseURL(p.endpoint.BaseURL))...)
 	return p, nil
 }
 
-func body(x *driver.Exchange, _ string, resp *http.Response) error {
-	resp.Body = x.Watch(resp.Body, driver.Events)
+func body(x *driver.Exchange, media string, resp *http.Response) error {
+	framing := driver.Events
+	if media == "application/vnd.amazon.eventstream" {
+		framing = driver.Frames
+	}
+	resp.Body = x.Watch(resp.Body, framing)
 	return nil
 }
 
@@ -89,16 +122,17 @@ func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 	r := &reply{Reply: c.Reply, origin: origin}
 	s := p.client.Messages.NewStreaming(ctx, p.params(c.Request, c.Names, origin))
 	defer func() { _ = s.Close() }() // the reply is complete, or has failed already
-	for s.Next() {
-		if err := r.take(s.Current()); err != nil {
-			return err
+	err := driver.Receive(ctx, func() (event sdk.MessageStreamEventUnion, err error) {
+		switch {
+		case s.Next():
+			return s.Current(), nil
+		case s.Err() != nil:
+			return event, s.Err()
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
+		return event, io.EOF
+	}, r.take)
 	var syntax *json.SyntaxError
-	switch err := s.Err(); {
+	switch {
 	case errors.As(err, &syntax):
 		return &driver.Unreadable{Err: syntax}
 	case err != nil:
@@ -116,17 +150,24 @@ func said(_ *driver.Exchange, err error) *driver.Said {
 	var in struct {
 		Error struct {
 			Type    string `json:"type"`
+			Status  string `json:"status"` // of Google's errors
 			Message string `json:"message"`
 		} `json:"error"`
+		Message string `json:"message"` // of Amazon's errors
 	}
-	if json.Unmarshal([]byte(api.RawJSON()), &in) != nil || in.Error.Message == "" {
+	if json.Unmarshal([]byte(api.RawJSON()), &in) != nil || in.Error.Message == "" && in.Message == "" {
 		return &driver.Said{Message: api.RawJSON()}
 	}
-	return &driver.Said{Status: statuses[in.Error.Type], Kind: in.Error.Type, Message: in.Error.Message}
+	kind := cmp.Or(in.Error.Type, in.Error.Status)
+	return &driver.Said{Status: statuses[kind], Kind: kind, Message: cmp.Or(in.Error.Message, in.Message)}
 }
 
 // statuses are those of errors in the middle of a stream.
 var statuses = map[string]int{
 	"invalid_request_error": 400, "authentication_error": 401, "permission_error": 403, "not_found_error": 404,
 	"request_too_large": 413, "rate_limit_error": 429, "api_error": 500, "timeout_error": 504, "overloaded_error": 529,
+
+	// Amazon's:
+	"validationException": 400, "throttlingException": 429, "modelStreamErrorException": 424, "internalServerException": 500,
+	"serviceUnavailableException": 503, "modelTimeoutException": 408,
 }

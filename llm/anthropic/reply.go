@@ -2,7 +2,6 @@ package anthropic
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"strings"
 
@@ -97,38 +96,29 @@ func (r *reply) finish(e *driver.Endpoint) error {
 		return e.Refused(cmp.Or(string(r.why.Category), "refusal"), r.why.Explanation)
 	}
 	r.FinishReason = cmp.Or(finishReasons[r.reason], string(r.reason))
-	var order []any // of thoughts, the text and calls
-	thinks, speaks := false, false
+	var order driver.Layout
 	for _, b := range r.blocks {
 		switch b.kind {
 		case "thinking":
-			thinks = true
-			order = append(order, map[string]string{"type": b.kind, "thinking": b.thought.String(), "signature": b.signature.String()})
+			order.Part(thought{Type: b.kind, Thinking: b.thought.String(), Signature: b.signature.String()})
 		case "redacted_thinking":
-			thinks = true
-			order = append(order, map[string]string{"type": b.kind, "data": b.redacted})
+			order.Part(thought{Type: b.kind, Data: b.redacted})
 		case "text":
-			if !speaks {
-				speaks, order = true, append(order, textMark)
-			}
+			order.Text()
 		case "tool_use":
-			order = append(order, len(r.Calls))
-			arguments := b.argument.String()
-			if strings.TrimSpace(arguments) == "" {
-				arguments = "{}"
-			}
-			r.Calls = append(r.Calls, event.ToolCall{ID: b.id, Function: event.Function{Name: b.name, Arguments: arguments}})
+			order.Call(len(r.Calls))
+			r.Calls = append(r.Calls, event.ToolCall{ID: b.id, Function: event.Function{Name: b.name, Arguments: driver.Written(b.argument.String())}})
 		}
 	}
-	if !thinks {
-		return nil
-	}
-	data, err := json.Marshal(order)
-	if err != nil {
-		return &driver.Unreadable{Err: err}
-	}
-	r.Opaque = &event.Opaque{Origin: r.origin, Data: data}
-	return nil
+	return r.SealLayout(r.origin, &order)
+}
+
+// thought is a thinking block, or a redacted one, as the API wants it back.
+type thought struct {
+	Type      string `json:"type"`
+	Thinking  string `json:"thinking,omitempty"`
+	Signature string `json:"signature,omitempty"`
+	Data      string `json:"data,omitempty"`
 }
 
 // finishReasons are the reasons that have another name here.

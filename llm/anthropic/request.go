@@ -3,7 +3,6 @@ package anthropic
 import (
 	"encoding/json"
 	"regexp"
-	"strconv"
 	"strings"
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
@@ -20,9 +19,6 @@ func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event
 	if system != "" {
 		out.System = []sdk.TextBlockParam{{Text: system}}
 	}
-	if p.cache != "off" {
-		out.CacheControl = sdk.CacheControlEphemeralParam{TTL: sdk.CacheControlEphemeralTTL(p.cache)}
-	}
 	for _, t := range req.Tools {
 		tool := sdk.ToolParam{Name: names.Wire(t.Name), InputSchema: param.Override[sdk.ToolInputSchemaParam](driver.Parameters(t.Parameters))}
 		if t.Description != "" {
@@ -31,16 +27,15 @@ func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event
 		out.Tools = append(out.Tools, sdk.ToolUnionParam{OfTool: &tool})
 	}
 	signed := true
-	asked := driver.Asked(turns)
-	for i, t := range turns {
+	for _, t := range turns {
 		var content []sdk.ContentBlockParamUnion
 		for _, m := range t.Messages {
 			var opaque json.RawMessage
-			if i > asked {
+			if t.Running {
 				// Earlier thoughts need not be sent back.
 				opaque = m.Opaque.Of(origin)
 			}
-			signed = signed && (!t.Model || i < asked || opaque != nil)
+			signed = signed && (!t.Model || !t.Running || opaque != nil)
 			content = append(content, blocks(m, names, opaque)...)
 		}
 		role := sdk.MessageParamRoleUser
@@ -49,26 +44,35 @@ func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event
 		}
 		out.Messages = append(out.Messages, sdk.MessageParam{Role: role, Content: content})
 	}
+	p.mark(out.Messages)
 	think(&out, req, signed)
 	return out
+}
+
+// mark asks for the cache of the conversation up to its last block. The clouds know no other way.
+func (p *Provider) mark(messages []sdk.MessageParam) {
+	if p.cache == "off" || len(messages) == 0 {
+		return
+	}
+	content := messages[len(messages)-1].Content
+	if at := content[len(content)-1].GetCacheControl(); at != nil {
+		*at = sdk.CacheControlEphemeralParam{TTL: sdk.CacheControlEphemeralTTL(p.cache)}
+	}
 }
 
 // think turns thoughts on. With a budget, all replies of the turn must begin with a thought of the
 // model, so a turn that another model has begun continues without thoughts.
 func think(out *sdk.MessageNewParams, req llm.Request, signed bool) {
-	budget, isNumber := budgets[req.ReasoningEffort], false
-	if n, err := strconv.Atoi(req.ReasoningEffort); err == nil {
-		budget, isNumber = n, true
-	}
+	effort := driver.ReadEffort(req.ReasoningEffort, budgets)
 	switch {
 	case req.ReasoningEffort == "":
-	case !isNumber && !budgetModel.MatchString(req.Model):
+	case !effort.Number && !budgetModel.MatchString(req.Model):
 		out.Thinking = sdk.ThinkingConfigParamUnion{OfAdaptive: &sdk.ThinkingConfigAdaptiveParam{Display: sdk.ThinkingConfigAdaptiveDisplaySummarized}}
-		out.OutputConfig.Effort = sdk.OutputConfigEffort(req.ReasoningEffort)
+		out.OutputConfig.Effort = sdk.OutputConfigEffort(effort.Word)
 		return
 	case signed:
 		const least = 1024
-		budget = max(budget, least)
+		budget := max(effort.Budget, least)
 		out.Thinking = sdk.ThinkingConfigParamOfEnabled(int64(budget))
 		if out.MaxTokens <= int64(budget) {
 			out.MaxTokens += int64(budget) // the budget is part of the limit
@@ -103,16 +107,12 @@ func (p *Provider) limit(req llm.Request) int {
 
 var claude3 = regexp.MustCompile(`claude-3-(opus|sonnet|haiku)`)
 
-// textMark stands for the text in the data of opaque parts. Numbers stand for calls, and objects are
-// thoughts.
-const textMark = "text"
-
 // blocks returns the content of a message, with the thoughts in opaque.
 func blocks(m llm.Message, names *driver.ToolNames, opaque json.RawMessage) []sdk.ContentBlockParamUnion {
 	switch m.Role {
 	case event.RoleTool:
 		result := sdk.ToolResultBlockParam{ToolUseID: driver.CallID(m.ToolCallID), IsError: sdk.Bool(m.IsError)}
-		if strings.TrimSpace(m.Content) != "" {
+		if !driver.Blank(m.Content) {
 			result.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: m.Content}}}
 		}
 		return []sdk.ContentBlockParamUnion{{OfToolResult: &result}}
@@ -122,45 +122,20 @@ func blocks(m llm.Message, names *driver.ToolNames, opaque json.RawMessage) []sd
 	return []sdk.ContentBlockParamUnion{sdk.NewTextBlock(m.Content)}
 }
 
-func assistant(m llm.Message, names *driver.ToolNames, opaque json.RawMessage) []sdk.ContentBlockParamUnion {
-	var order []json.RawMessage
-	_ = json.Unmarshal(opaque, &order) // nil, or the driver's own
-	var out []sdk.ContentBlockParamUnion
-	said := strings.TrimSpace(m.Content) == ""
-	called := map[int]bool{}
-	say := func() {
-		if !said {
-			said = true
-			out = append(out, sdk.NewTextBlock(m.Content))
-		}
-	}
-	call := func(i int) {
-		if i >= 0 && i < len(m.ToolCalls) && !called[i] {
-			called[i] = true
-			c := m.ToolCalls[i]
-			out = append(out, sdk.NewToolUseBlock(driver.CallID(c.ID), driver.ObjectArguments(c.Function.Arguments), names.Wire(c.Function.Name)))
-		}
-	}
-	for _, one := range order {
-		var index int
-		switch {
-		case string(one) == `"`+textMark+`"`:
-			say()
-		case json.Unmarshal(one, &index) == nil:
-			call(index)
-		default:
-			out = append(out, thought(one))
-		}
-	}
-	say()
-	for i := range m.ToolCalls {
-		call(i)
-	}
+func assistant(m llm.Message, names *driver.ToolNames, opaque json.RawMessage) (out []sdk.ContentBlockParamUnion) {
+	add := func(block sdk.ContentBlockParamUnion) { out = append(out, block) }
+	driver.Assistant{
+		Text: func(text string) { add(sdk.NewTextBlock(text)) },
+		Call: func(c event.ToolCall) {
+			add(sdk.NewToolUseBlock(driver.CallID(c.ID), driver.ObjectArguments(c.Function.Arguments), names.Wire(c.Function.Name)))
+		},
+		Part: func(part json.RawMessage) { add(thinking(part)) },
+	}.Walk(m, opaque)
 	return out
 }
 
-func thought(raw json.RawMessage) sdk.ContentBlockParamUnion {
-	var in struct{ Type, Thinking, Signature, Data string }
+func thinking(raw json.RawMessage) sdk.ContentBlockParamUnion {
+	var in thought
 	_ = json.Unmarshal(raw, &in) // the driver's own
 	if in.Type == "redacted_thinking" {
 		return sdk.NewRedactedThinkingBlock(in.Data)

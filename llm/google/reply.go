@@ -120,10 +120,5 @@ func (r *reply) finish() error {
 	if r.signatures.Text == nil && r.signatures.Calls == nil {
 		return nil
 	}
-	data, err := json.Marshal(r.signatures)
-	if err != nil {
-		return &driver.Unreadable{Err: err}
-	}
-	r.Opaque = &event.Opaque{Origin: r.origin, Data: data}
-	return nil
+	return r.Seal(r.origin, r.signatures)
 }

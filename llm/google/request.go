@@ -3,7 +3,6 @@ package google
 import (
 	"encoding/json"
 	"regexp"
-	"strconv"
 	"strings"
 
 	sdk "google.golang.org/genai"
@@ -33,8 +32,7 @@ func request(req llm.Request, names *driver.ToolNames, origin event.Origin) ([]*
 	}
 	var contents []*sdk.Content
 	called := map[string]string{}
-	asked := driver.Asked(turns)
-	for i, t := range turns {
+	for _, t := range turns {
 		content := &sdk.Content{Role: sdk.RoleUser}
 		if t.Model {
 			content.Role = sdk.RoleModel
@@ -44,10 +42,10 @@ func request(req llm.Request, names *driver.ToolNames, origin event.Origin) ([]*
 				called[c.ID] = names.Wire(c.Function.Name)
 			}
 			var signed signatures
-			if i > asked { // earlier signatures need not be sent back
+			if t.Running { // earlier signatures need not be sent back
 				_ = json.Unmarshal(m.Opaque.Of(origin), &signed) // nil, or the driver's own
 			}
-			content.Parts = append(content.Parts, parts(m, names, called, signed, i > asked && signsCalls.MatchString(req.Model))...)
+			content.Parts = append(content.Parts, parts(m, names, called, signed, t.Running && signsCalls.MatchString(req.Model))...)
 		}
 		contents = append(contents, content)
 	}
@@ -66,7 +64,7 @@ func parts(m llm.Message, names *driver.ToolNames, called map[string]string, sig
 			ID: driver.CallID(m.ToolCallID), Name: called[m.ToolCallID], Response: map[string]any{key: m.Content},
 		}}}
 	}
-	if strings.TrimSpace(m.Content) != "" {
+	if !driver.Blank(m.Content) {
 		out = append(out, &sdk.Part{Text: m.Content, ThoughtSignature: signed.Text})
 	}
 	for i, c := range m.ToolCalls {
@@ -99,16 +97,12 @@ func thinking(req llm.Request) *sdk.ThinkingConfig {
 		return nil
 	}
 	out := &sdk.ThinkingConfig{IncludeThoughts: true}
-	switch n, err := strconv.ParseInt(req.ReasoningEffort, 10, 32); {
-	case err == nil:
-		out.ThinkingBudget = sdk.Ptr(int32(n))
-	case req.ReasoningEffort == "":
-	case strings.Contains(req.Model, "gemini-2.5"):
-		if budget, ok := budgets[req.ReasoningEffort]; ok {
-			out.ThinkingBudget = &budget
-		}
-	default:
-		out.ThinkingLevel = sdk.ThinkingLevel(strings.ToUpper(req.ReasoningEffort))
+	gemini25 := strings.Contains(req.Model, "gemini-2.5")
+	switch effort := driver.ReadEffort(req.ReasoningEffort, budgets); {
+	case effort.Number, gemini25 && effort.Budget > 0:
+		out.ThinkingBudget = sdk.Ptr(int32(effort.Budget))
+	case effort.Word != "" && !gemini25:
+		out.ThinkingLevel = sdk.ThinkingLevel(strings.ToUpper(effort.Word))
 	}
 	return out
 }
@@ -117,4 +111,4 @@ func thinking(req llm.Request) *sdk.ThinkingConfig {
 var thinks = regexp.MustCompile(`gemini-(2\.5|[3-9]|\d\d)`)
 
 // budgets are the budgets, in tokens, of models that know no level.
-var budgets = map[string]int32{"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}
+var budgets = map[string]int{"minimal": 512, "low": 1024, "medium": 8192, "high": 24576}

@@ -62,7 +62,8 @@ type wire interface {
 // gone is the panic that ends a call whose client or server is gone, or that a fault ended.
 type gone struct{}
 
-func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
+// serve answers a request that was read into c.wire. unread is the problem with its fields, or nil.
+func (c *call) serve(w http.ResponseWriter, r *http.Request, unread error) {
 	defer func() {
 		if v := recover(); v != nil {
 			if _, ok := v.(gone); !ok {
@@ -76,17 +77,17 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, body []byte) {
 		defer out.Close()
 		c.w = out
 	}
-	var shown llm.Request
-	err := json.Unmarshal(body, c.wire)
-	if err == nil {
-		shown = c.named(c.wire.request())
-	}
+	shown := c.named(c.wire.request())
 	if shown.Model == "" {
-		c.fault = invalid(fmt.Sprintf("the body is not a request with a model: %v", err))
+		c.fault = invalid(fmt.Sprintf("the body is not a request with a model: %v", unread))
 	} else {
 		c.read(c.number, shown)
 		c.check(c.number, shown.Messages)
-		if problem := c.wire.problem(); problem != "" && c.fault.kind != answer {
+		problem := c.wire.problem()
+		if unread != nil {
+			problem = unread.Error()
+		}
+		if problem != "" && c.fault.kind != answer {
 			c.fault = invalid(problem)
 		}
 	}

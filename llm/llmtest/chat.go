@@ -16,19 +16,29 @@ import (
 )
 
 type chatRequest struct {
-	Model    string        `json:"model"`
-	Stream   bool          `json:"stream"`
-	Messages []chatMessage `json:"messages"`
-	Tools    []struct {
-		Function struct {
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Parameters  json.RawMessage `json:"parameters"`
-		} `json:"function"`
-	} `json:"tools"`
+	Model       string        `json:"model"`
+	Stream      bool          `json:"stream"`
+	Messages    []chatMessage `json:"messages"`
+	Tools       []chatTool    `json:"tools"`
+	Temperature *float64      `json:"temperature"`
+	MaxTokens   int           `json:"max_tokens"`
+	Effort      string        `json:"reasoning_effort"`
+
+	MaxCompletionTokens int `json:"max_completion_tokens"`
+
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
+}
+
+type chatTool struct {
+	Type     string `json:"type"`
+	Function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+		Strict      bool            `json:"strict"`
+	} `json:"function"`
 }
 
 type chatMessage struct {
@@ -37,6 +47,7 @@ type chatMessage struct {
 	Content    json.RawMessage `json:"content"`
 	ToolCallID string          `json:"tool_call_id"`
 	ToolCalls  []struct {
+		Type     string         `json:"type"`
 		ID       string         `json:"id"`
 		Function event.Function `json:"function"`
 	} `json:"tool_calls"`
@@ -46,6 +57,8 @@ type chatPart struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
 }
+
+func newChatRequest(*http.Request) wire { return &chatRequest{} }
 
 func (q *chatRequest) request() llm.Request {
 	out := llm.Request{Model: q.Model}
@@ -87,6 +100,20 @@ func invalid(problem string) Fault {
 // problem returns the reason why providers reject the conversation, or "". Each tool call needs a
 // result directly after its message, and no other results are valid.
 func (q *chatRequest) problem() string {
+	plain := !thinkingModel.MatchString(q.Model) || plainModel.MatchString(q.Model)
+	switch {
+	case len(q.Messages) == 0:
+		return "messages: must not be empty"
+	case !plain && q.MaxTokens > 0:
+		return "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+	case !plain && q.Temperature != nil && *q.Temperature != 1:
+		return "Unsupported value: 'temperature' does not support this value with this model."
+	}
+	for i, t := range q.Tools {
+		if t.Type != "function" || !toolName.MatchString(t.Function.Name) || !isObjectSchema(t.Function.Parameters) {
+			return fmt.Sprintf("tools[%d].function: needs a name of 1 to 64 letters, digits, _ and -, and a schema of type object", i)
+		}
+	}
 	open := map[string]bool{}
 	for i, m := range q.Messages {
 		at := fmt.Sprintf("messages[%d]", i)
@@ -134,6 +161,8 @@ func (m chatMessage) problem() string {
 	}
 	for i, c := range m.ToolCalls {
 		switch {
+		case c.Type != "function":
+			return fmt.Sprintf(".tool_calls[%d].type: %q must be function", i, c.Type)
 		case c.ID == "" || len(c.ID) > maxCallID:
 			return fmt.Sprintf(".tool_calls[%d].id: %q must have 1 to %d characters", i, c.ID, maxCallID)
 		case !toolName.MatchString(c.Function.Name):

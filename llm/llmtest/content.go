@@ -23,6 +23,15 @@ type contentRequest struct {
 			Parameters  json.RawMessage `json:"parametersJsonSchema"`
 		} `json:"functionDeclarations"`
 	} `json:"tools"`
+	Config struct {
+		Temperature     *float64 `json:"temperature"`
+		MaxOutputTokens int      `json:"maxOutputTokens"`
+		Thinking        *struct {
+			Include bool   `json:"includeThoughts"`
+			Budget  *int   `json:"thinkingBudget"`
+			Level   string `json:"thinkingLevel"`
+		} `json:"thinkingConfig"`
+	} `json:"generationConfig"`
 
 	model, account string
 }
@@ -61,7 +70,7 @@ func (f *functionCall) arguments() string {
 
 func newContentRequest(r *http.Request) wire {
 	model, _, _ := strings.Cut(r.PathValue("method"), ":")
-	return &contentRequest{model: model, account: r.Header.Get("X-Goog-Api-Key")}
+	return &contentRequest{model: model, account: account(r)}
 }
 
 func (c content) text() string {

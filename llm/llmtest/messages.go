@@ -20,9 +20,13 @@ type messagesRequest struct {
 	System      blocks   `json:"system"`
 	Temperature *float64 `json:"temperature"`
 	Thinking    struct {
-		Type   string `json:"type"`
-		Budget int    `json:"budget_tokens"`
+		Type    string `json:"type"`
+		Budget  int    `json:"budget_tokens"`
+		Display string `json:"display"`
 	} `json:"thinking"`
+	OutputConfig struct {
+		Effort string `json:"effort"`
+	} `json:"output_config"`
 	Messages []struct {
 		Role    string `json:"role"`
 		Content blocks `json:"content"`
@@ -32,6 +36,7 @@ type messagesRequest struct {
 		Description string          `json:"description"`
 		InputSchema json.RawMessage `json:"input_schema"`
 	} `json:"tools"`
+	Cache *cacheControl `json:"cache_control"`
 
 	account string // signs thoughts
 
@@ -39,6 +44,11 @@ type messagesRequest struct {
 	kind    string
 	index   int
 	thought strings.Builder
+}
+
+type cacheControl struct {
+	Type string `json:"type"`
+	TTL  string `json:"ttl"`
 }
 
 // blocks is a text or a list of blocks.
@@ -55,6 +65,8 @@ type block struct {
 	ToolUseID string          `json:"tool_use_id"`
 	Content   json.RawMessage `json:"content"`
 	IsError   bool            `json:"is_error"`
+	Data      string          `json:"data"`
+	Cache     *cacheControl   `json:"cache_control"`
 }
 
 func (b *blocks) UnmarshalJSON(data []byte) error {
@@ -63,7 +75,7 @@ func (b *blocks) UnmarshalJSON(data []byte) error {
 		*b = blocks{{Type: "text", Text: text}}
 		return nil
 	}
-	return json.Unmarshal(data, (*[]block)(b))
+	return strictly(data, (*[]block)(b))
 }
 
 func (b blocks) text() string {
@@ -77,7 +89,7 @@ func (b blocks) text() string {
 }
 
 func newMessagesRequest(r *http.Request) wire {
-	return &messagesRequest{account: r.Header.Get("X-Api-Key")}
+	return &messagesRequest{account: account(r)}
 }
 
 func (q *messagesRequest) request() llm.Request {

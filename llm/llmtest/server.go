@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -113,9 +114,10 @@ func NewServer(config Config) *Server {
 	s := &Server{config: config, closed: make(chan struct{}), Root: "http://" + l.Addr().String()}
 	s.URL = s.Root + "/v1"
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", s.serve("Authorization", "Bearer ", func(*http.Request) wire { return &chatRequest{} }))
-	mux.HandleFunc("POST /v1/messages", s.serve("X-Api-Key", "", newMessagesRequest))
-	mux.HandleFunc("POST /v1beta/models/{method}", s.serve("X-Goog-Api-Key", "", newContentRequest))
+	mux.HandleFunc("POST /v1/chat/completions", s.serve(newChatRequest))
+	mux.HandleFunc("POST /v1/responses", s.serve(newResponsesRequest))
+	mux.HandleFunc("POST /v1/messages", s.serve(newMessagesRequest))
+	mux.HandleFunc("POST /v1beta/models/{method}", s.serve(newContentRequest))
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -229,8 +231,8 @@ func (g *Gate) Reached() <-chan struct{} { return g.reached }
 // Release continues the reply. It may be called early, and more than once.
 func (g *Gate) Release() { g.once.Do(func() { close(g.open) }) }
 
-// serve returns the handler of a protocol. The API key is in a header, after a prefix.
-func (s *Server) serve(header, prefix string, protocol func(*http.Request) wire) http.HandlerFunc {
+// serve returns the handler of a protocol.
+func (s *Server) serve(protocol func(*http.Request) wire) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -238,11 +240,26 @@ func (s *Server) serve(header, prefix string, protocol func(*http.Request) wire)
 		}
 		c := s.begin(r, body)
 		c.wire = protocol(r)
-		if s.config.APIKey != "" && r.Header.Get(header) != prefix+s.config.APIKey {
+		unread := strictly(body, c.wire)
+		if unread != nil {
+			c.wire = protocol(r)
+			_ = json.Unmarshal(body, c.wire) // unread says why not
+		}
+		if s.config.APIKey != "" && account(r) != s.config.APIKey {
 			c.fault = Fault{kind: answer, status: http.StatusUnauthorized, code: "invalid_api_key", message: "Incorrect API key provided"}
 		}
-		c.serve(w, r, body)
+		c.serve(w, r, unread)
 	}
+}
+
+// account returns the API key of a request, whatever the header that has it.
+func account(r *http.Request) string {
+	for _, header := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
+		if key := r.Header.Get(header); key != "" {
+			return key
+		}
+	}
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
 
 // begin records a call, and assigns its fault and its gate.

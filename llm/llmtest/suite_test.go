@@ -28,6 +28,13 @@ func newOpenAI(t *testing.T, s *llmtest.Server, key string) llm.Provider {
 	return p
 }
 
+func newResponses(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+	t.Helper()
+	p, err := openai.NewResponses(openai.Config{BaseURL: s.URL, APIKey: key})
+	require.NoError(t, err)
+	return p
+}
+
 func newAnthropic(t *testing.T, s *llmtest.Server, key string) llm.Provider {
 	t.Helper()
 	p, err := anthropic.New(anthropic.Config{BaseURL: s.Root, APIKey: key})
@@ -43,6 +50,7 @@ func newGoogle(t *testing.T, s *llmtest.Server, key string) llm.Provider {
 }
 
 func TestOpenAI(t *testing.T)    { llmtest.RunHTTP(t, llmtest.Traits{}, newOpenAI) }
+func TestResponses(t *testing.T) { llmtest.RunHTTP(t, llmtest.Traits{}, newResponses) }
 func TestAnthropic(t *testing.T) { llmtest.RunHTTP(t, llmtest.Traits{}, newAnthropic) }
 func TestGoogle(t *testing.T) {
 	llmtest.RunHTTP(t, llmtest.Traits{ObjectArguments: true}, newGoogle)
@@ -59,9 +67,12 @@ func TestSwitching(t *testing.T) {
 	}
 	models := []model{
 		{newOpenAI(t, s, "one"), "gpt-5", "low"},
+		{newResponses(t, s, "one"), "gpt-5", "high"},
 		{newAnthropic(t, s, "one"), "claude-sonnet-4-5", "low"},
 		{newAnthropic(t, s, "two"), "claude-sonnet-4-5", "2048"},
 		{newAnthropic(t, s, "one"), "claude-opus-4-8", "high"},
+		{newResponses(t, s, "two"), "gpt-5", ""},
+		{newResponses(t, s, "one"), "gpt-4.1", ""},
 		{newGoogle(t, s, "one"), "gemini-3-pro", "low"},
 		{newGoogle(t, s, "two"), "gemini-3-pro", ""},
 		{newGoogle(t, s, "one"), "gemini-2.5-flash", "high"},

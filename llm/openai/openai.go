@@ -2,7 +2,6 @@ package openai
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,11 +23,20 @@ type Config struct {
 	// http://localhost:11434/v1. Default: https://api.openai.com/v1.
 	BaseURL string
 
+	// Azure calls the deployments of a resource of Azure OpenAI. BaseURL is then its address, such as
+	// https://my-resource.openai.azure.com, and APIKey is sent in the header api-key.
+	Azure *Azure
+
 	// Organization is the OpenAI organization id, for accounts with several.
 	Organization string
 
 	// Name is the name of the provider in errors. Default "openai".
 	Name string
+
+	// Summary is the kind of summary of its reasoning that a model writes as its thought, for the
+	// Responses API: auto, concise, detailed or [SummaryOff]. Default auto. OpenAI lets only verified
+	// organizations see the summaries of some models.
+	Summary string
 
 	// HTTPClient sends the requests. Default: a separate client without a timeout.
 	HTTPClient *http.Client
@@ -36,29 +44,42 @@ type Config struct {
 	Timeouts llm.Timeouts
 }
 
-// Provider calls the models of one server. It is safe for concurrent use.
+// SummaryOff is the [Config].Summary for models that must not be asked for summaries.
+const SummaryOff = "off"
+
+// Provider calls the models of one server by the Chat Completions API. It is safe for concurrent use.
 type Provider struct {
 	endpoint driver.Endpoint
 	client   *sdk.Client
+	azure    *Azure
+	summary  string
 }
 
 var _ llm.Provider = (*Provider)(nil)
 
 // New returns a driver. It does not connect to the server.
 func New(config Config) (*Provider, error) {
-	p := &Provider{endpoint: driver.Endpoint{
+	p := &Provider{summary: config.Summary, endpoint: driver.Endpoint{
 		Name: config.Name, APIKey: config.APIKey, BaseURL: config.BaseURL, HTTPClient: config.HTTPClient, Timeouts: config.Timeouts,
 	}}
-	if err := p.endpoint.Complete("openai", officialURL); err != nil {
+	var c sdk.ClientConfig
+	var err error
+	if p.azure = config.Azure; p.azure != nil {
+		c, err = p.azureConfig()
+	} else {
+		err = p.endpoint.Complete("openai", officialURL)
+		c = sdk.DefaultConfig(config.APIKey)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("openai: %w", err)
 	}
-	c := sdk.DefaultConfig(config.APIKey)
 	c.BaseURL, c.OrgID, c.HTTPClient = p.endpoint.BaseURL, config.Organization, p.endpoint.Client(body)
 	p.client = sdk.NewClientWithConfig(c)
 	return p, nil
 }
 
-func (p *Provider) official() bool { return p.endpoint.BaseURL == officialURL }
+// official reports whether the server is OpenAI's own, or Azure's.
+func (p *Provider) official() bool { return p.azure != nil || p.endpoint.BaseURL == officialURL }
 
 // Generate calls the model. It streams the reply if onDelta is set.
 func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
@@ -85,26 +106,17 @@ func (p *Provider) stream(ctx context.Context, wire sdk.ChatCompletionRequest, b
 		return err
 	}
 	defer s.Close()
-	for {
+	err = driver.Receive(ctx, func() ([]byte, error) {
 		raw, err := s.RecvRaw()
-		switch {
-		case errors.Is(err, io.EOF):
-			if r.FinishReason == "" && (!b.done || r.empty()) {
-				return driver.ErrBrokenOff
-			}
-			return nil
-		case err != nil && ctx.Err() == nil && r.FinishReason != "":
-			return nil // only the usage is missing
-		case err != nil:
-			return err
+		if err != nil && ctx.Err() == nil && r.FinishReason != "" {
+			return nil, io.EOF // only the usage is missing
 		}
-		if err := r.take(raw); err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+		return raw, err
+	}, r.take)
+	if err == nil && r.FinishReason == "" && (!b.done || r.empty()) {
+		return driver.ErrBrokenOff
 	}
+	return err
 }
 
 func (p *Provider) whole(ctx context.Context, wire sdk.ChatCompletionRequest, b *replyBody, r *reply) error {

@@ -263,10 +263,7 @@ func (c *calls) finish() []event.ToolCall {
 			out = append(out, call)
 			continue
 		}
-		if strings.TrimSpace(args) == "" {
-			args = "{}"
-		}
-		out = append(out, event.ToolCall{ID: p.id, Function: event.Function{Name: p.name, Arguments: args}})
+		out = append(out, event.ToolCall{ID: p.id, Function: event.Function{Name: p.name, Arguments: driver.Written(args)}})
 	}
 	return out
 }

@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"cmp"
 	"math"
 	"regexp"
+	"strings"
 
 	sdk "github.com/sashabaranov/go-openai"
 
@@ -13,12 +15,7 @@ import (
 
 func (p *Provider) request(req llm.Request, names *driver.ToolNames) sdk.ChatCompletionRequest {
 	out := sdk.ChatCompletionRequest{Model: req.Model, ReasoningEffort: req.ReasoningEffort}
-	messages := req.Messages
-	if !p.official() {
-		// Only OpenAI itself is known to accept system messages at any position.
-		messages = llm.SystemFirst(messages)
-	}
-	for _, m := range messages {
+	for _, m := range p.ordered(req.Messages) {
 		if wire, ok := message(m, names); ok {
 			out.Messages = append(out.Messages, wire)
 		}
@@ -42,6 +39,20 @@ func (p *Provider) request(req llm.Request, names *driver.ToolNames) sdk.ChatCom
 	return out
 }
 
+// ordered returns messages with the system messages where the server accepts them: only OpenAI itself is
+// known to accept them at any position.
+func (p *Provider) ordered(messages []llm.Message) []llm.Message {
+	if p.official() {
+		return messages
+	}
+	return llm.SystemFirst(messages)
+}
+
+// thinks reports whether a model writes thoughts.
+func thinks(model string) bool {
+	return reasoningModel.MatchString(model) && !strings.Contains(model, "gpt-5-chat")
+}
+
 // reasoningModel also matches names with a vendor prefix, such as openai/o3-mini.
 var reasoningModel = regexp.MustCompile(`^(.*/)?(o[1-9]|gpt-([5-9]|[1-9][0-9]))`)
 
@@ -49,10 +60,7 @@ var reasoningModel = regexp.MustCompile(`^(.*/)?(o[1-9]|gpt-([5-9]|[1-9][0-9]))`
 func message(m llm.Message, names *driver.ToolNames) (sdk.ChatCompletionMessage, bool) {
 	out := sdk.ChatCompletionMessage{Role: m.Role, Content: m.Content}
 	if m.Role == event.RoleTool {
-		out.ToolCallID = driver.CallID(m.ToolCallID)
-		if out.Content == "" { // the SDK omits empty content, which servers reject
-			out.Content = "(no output)"
-		}
+		out.ToolCallID, out.Content = driver.CallID(m.ToolCallID), output(m.Content)
 		return out, true
 	}
 	if m.Role == event.RoleUser {
@@ -67,6 +75,9 @@ func message(m llm.Message, names *driver.ToolNames) (sdk.ChatCompletionMessage,
 	}
 	return out, out.Content != "" || len(out.MultiContent) > 0 || len(out.ToolCalls) > 0
 }
+
+// output returns the result of a call, which servers reject if it is empty.
+func output(content string) string { return cmp.Or(content, "(no output)") }
 
 // content returns the content of a user message, as text or as parts.
 func content(m llm.Message) (string, []sdk.ChatMessagePart) {

@@ -34,6 +34,13 @@ func (c *Client) ToolResult(ctx context.Context, threadID string, r signals.Tool
 	return out.Result, err
 }
 
+// AnswerInput sends a person's input for a tool call that waits for it, and returns the outcome. It is
+// idempotent.
+func (c *Client) AnswerInput(ctx context.Context, threadID string, a signals.InputAnswers) (signals.DecideOutcome, error) {
+	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateAnswerInput, a)
+	return out.Result, err
+}
+
 // Approvals returns the tool calls of a thread that wait for a person or a connected client,
 // including those of its sub-agents.
 func (c *Client) Approvals(ctx context.Context, threadID string) (signals.Approvals, error) {
@@ -64,6 +71,7 @@ type ApprovalsQuery struct {
 type Waiting struct {
 	Approvals   []WaitingApproval `json:"approvals" nullable:"false" doc:"Calls that wait for a decision, the longest wait first"`
 	ClientCalls []WaitingCall     `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client, in threads that also wait for a decision"`
+	Inputs      []WaitingInput    `json:"inputs" nullable:"false" doc:"Calls that wait for a person's input, the longest wait first"`
 	Unanswered  []string          `json:"unanswered,omitempty" doc:"Waiting threads that did not answer in time"`
 	More        bool              `json:"more,omitempty" doc:"More threads wait than were asked"`
 }
@@ -80,6 +88,13 @@ type WaitingCall struct {
 	ThreadID string           `json:"threadId" doc:"Where to answer it"`
 	Title    string           `json:"title,omitempty" doc:"The thread's title"`
 	Call     event.ClientCall `json:"call" doc:"What waits"`
+}
+
+// WaitingInput is a tool call that waits for a person's input.
+type WaitingInput struct {
+	ThreadID string             `json:"threadId" doc:"Where to answer it"`
+	Title    string             `json:"title,omitempty" doc:"The thread's title"`
+	Request  event.InputRequest `json:"request" doc:"What the tool asks"`
 }
 
 // ListApprovals returns the waiting calls of the threads in the client's namespace that wait for
@@ -138,7 +153,7 @@ func mapped[T, U any](list []T, f func(T) U) []U {
 
 // gather merges the answers of threads.
 func gather(answers []asked) (Waiting, error) {
-	out := Waiting{Approvals: []WaitingApproval{}, ClientCalls: []WaitingCall{}}
+	out := Waiting{Approvals: []WaitingApproval{}, ClientCalls: []WaitingCall{}, Inputs: []WaitingInput{}}
 	var failed error
 	for _, a := range answers {
 		// A thread that has been closed since has no waiting calls.
@@ -163,7 +178,13 @@ func gather(answers []asked) (Waiting, error) {
 				out.ClientCalls = append(out.ClientCalls, WaitingCall{id, title, r})
 			}
 		}
+		for _, r := range a.answer.Inputs {
+			out.Inputs = append(out.Inputs, WaitingInput{id, title, r})
+		}
 	}
+	slices.SortStableFunc(out.Inputs, func(a, b WaitingInput) int {
+		return a.Request.RequestedAt.Compare(b.Request.RequestedAt)
+	})
 	slices.SortStableFunc(out.Approvals, func(a, b WaitingApproval) int {
 		return a.Request.RequestedAt.Compare(b.Request.RequestedAt)
 	})

@@ -97,7 +97,7 @@ func TestListApprovals(t *testing.T) {
 		lists(m)
 		got, err := c.ListApprovals(t.Context(), ApprovalsQuery{})
 		require.NoError(t, err)
-		require.Equal(t, Waiting{Approvals: []WaitingApproval{}, ClientCalls: []WaitingCall{}}, got)
+		require.Equal(t, Waiting{Approvals: []WaitingApproval{}, ClientCalls: []WaitingCall{}, Inputs: []WaitingInput{}}, got)
 	})
 	t.Run("a sub-agent's call once, in the topmost thread", func(t *testing.T) {
 		c, m := listClient(t)

@@ -31,6 +31,9 @@ type Config struct {
 
 	// TaskQueue where new threads run. Default "threadmill".
 	TaskQueue string
+
+	// StepQueues are further task queues on which steps of threads run, for [Client.Workers].
+	StepQueues []string
 }
 
 // New returns a client for the threads of one namespace.
@@ -43,7 +46,7 @@ func New(cfg Config) (*Client, error) {
 	if err := signals.ValidateID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
-	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue}, &lanes{of: map[string]*lane{}}), nil
+	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues}, &lanes{of: map[string]*lane{}}), nil
 }
 
 func newClient(c *conn, l *lanes) *Client {

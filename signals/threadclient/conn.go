@@ -16,9 +16,10 @@ import (
 
 // conn connects to the threads of one namespace.
 type conn struct {
-	temporal  client.Client
-	namespace string
-	taskQueue string
+	temporal   client.Client
+	namespace  string
+	taskQueue  string
+	stepQueues []string
 }
 
 func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb.WorkflowIdReusePolicy) client.StartWorkflowOptions {

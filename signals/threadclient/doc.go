@@ -8,7 +8,7 @@
 //   - messages and other events: Post, PostOrOpen, PostSignal, Publish
 //   - turns: Turn, StartTurn, StartTurnOrOpen
 //   - the queue: Queue, Item, Processing, Next, SetStatus, Retry
-//   - approvals: Approvals, ListApprovals, Decide, Revoke, ToolResult
+//   - approvals: Approvals, ListApprovals, Decide, Revoke, ToolResult, AnswerInput
 //   - background tasks: Tasks, Task, CompleteTask, CancelTask
 //   - schedules: CreateSchedule, UpdateSchedule, Schedule, Schedules, PauseSchedule,
 //     ResumeSchedule, TriggerSchedule, DeleteSchedule

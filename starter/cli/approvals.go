@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +21,7 @@ type approvals interface {
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
 	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
 	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
+	AnswerInput(ctx context.Context, threadID string, a signals.InputAnswers) (signals.DecideOutcome, error)
 	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
 }
 
@@ -29,8 +32,8 @@ func (a approvalCommands) approvalsCommand() *cobra.Command {
 	var q threadclient.ApprovalsQuery
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "approvals [thread]",
-		Short: "List the tool calls that wait for approval, or for a client; without a thread, of all threads",
-		Long: `List the tool calls that wait for approval, or for a connected client to run them.
+		Short: "List the tool calls that wait for approval, for input or for a client; without a thread, of all threads",
+		Long: `List the tool calls that wait for approval, for a person's input, or for a connected client to run them.
 
 Of one thread, arguments are shown whole. Without a thread, all threads that wait are asked,
 the longest wait first; a call of a sub-agent is listed once, in the thread for which it works.
@@ -62,6 +65,9 @@ func (a approvalCommands) threadApprovals(ctx context.Context, t approvals, thre
 	for _, c := range found.ClientCalls {
 		waiting.ClientCalls = append(waiting.ClientCalls, threadclient.WaitingCall{ThreadID: thread, Call: c})
 	}
+	for _, q := range found.Inputs {
+		waiting.Inputs = append(waiting.Inputs, threadclient.WaitingInput{ThreadID: thread, Request: q})
+	}
 	return a.show(found, err, waitingText(waiting, 0), "no tool calls wait in thread %q", thread)
 }
 
@@ -86,11 +92,8 @@ func (a approvalCommands) allApprovals(ctx context.Context, t approvals, q threa
 
 func waitingText(found threadclient.Waiting, width int) string {
 	opts := render.TableOptions{Width: width}
-	approvals, clients := render.Approvals(found.Approvals, opts), render.ClientCalls(found.ClientCalls, opts)
-	if approvals != "" && clients != "" {
-		approvals += "\n"
-	}
-	return approvals + clients
+	tables := []string{render.Approvals(found.Approvals, opts), render.Inputs(found.Inputs, opts), render.ClientCalls(found.ClientCalls, opts)}
+	return strings.Join(slices.DeleteFunc(tables, func(table string) bool { return table == "" }), "\n")
 }
 
 func (a approvalCommands) toolResultCommand() *cobra.Command {

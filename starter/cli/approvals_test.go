@@ -23,6 +23,8 @@ type approvalsFake struct {
 	query   threadclient.ApprovalsQuery
 	missing int
 	results []signals.ToolResult
+	inputs  []event.InputRequest
+	answers []signals.InputAnswers
 	grants  string
 	revoked []string
 }
@@ -55,10 +57,15 @@ func (w *world) ToolResult(_ context.Context, id string, r signals.ToolResult) (
 	return outcomeOf(r.ToolCallID), w.known(id)
 }
 
+func (w *world) AnswerInput(_ context.Context, id string, a signals.InputAnswers) (signals.DecideOutcome, error) {
+	w.change(func() { w.approvals.answers = append(w.approvals.answers, a) })
+	return outcomeOf(a.ToolCallID), w.known(id)
+}
+
 func (w *world) Approvals(_ context.Context, id string) (signals.Approvals, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return signals.Approvals{Approvals: w.waiting, ClientCalls: w.approvals.calls}, w.known(id)
+	return signals.Approvals{Approvals: w.waiting, ClientCalls: w.approvals.calls, Inputs: w.approvals.inputs}, w.known(id)
 }
 
 func (w *world) ListApprovals(_ context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
@@ -345,4 +352,46 @@ func TestWaitingThreads(t *testing.T) {
 	var all shown
 	require.NoError(t, json.Unmarshal([]byte(out), &all))
 	require.Equal(t, "call_2", all.Calls[0].ToolCallID)
+}
+
+func TestAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.approvals.inputs = []event.InputRequest{
+		{ToolCallID: "call_1", ToolName: "book", Agent: "bot", Round: 1, RequestedAt: askedAt, Questions: []event.InputQuestion{{
+			ID: "when", Kind: event.InputForm, Message: "When?\x1b[31m",
+			Schema: json.RawMessage(`{"type":"object","properties":{"day":{"type":"string"},"seats":{"type":"integer","title":"How many"}},"required":["day"]}`),
+		}}},
+		{ToolCallID: "again", ToolName: "pay", Agent: "bot", Round: 2, RequestedAt: askedAt, Questions: []event.InputQuestion{
+			{ID: "a", Kind: event.InputURL, Message: "Pay", URL: "https://pay.example"}, {ID: "b", Kind: event.InputForm, Message: "Why?"},
+		}},
+	}
+	out := w.ok("approvals", "t1")
+	require.Contains(t, out, "CALL THAT ASKS")
+	require.Contains(t, out, "day (string); seats (integer), optional: How many")
+	require.NotContains(t, out, "\x1b[31m")
+
+	require.Equal(t, "accepted\n", w.ok("answer", "t1", "call_1", "day=next monday", "seats=2"))
+	require.JSONEq(t, `{"result":"already_resolved"}`, w.ok("answer", "t1", "again", "--question", "b", "reason=fun", "--json", "--by", "bob"))
+	w.ok("answer", "t1", "call_1", "--decline")
+	w.ok("answer", "t1", "again", "--cancel")
+	require.Equal(t, []signals.InputAnswers{
+		{ToolCallID: "call_1", Round: 1, By: "ann", Answers: map[string]event.InputAnswer{"when": {Action: event.InputAccept, Content: json.RawMessage(`{"day":"next monday","seats":2}`)}}},
+		{ToolCallID: "again", Round: 2, By: "bob", Answers: map[string]event.InputAnswer{"a": {Action: event.InputDecline}, "b": {Action: event.InputAccept, Content: json.RawMessage(`{"reason":"fun"}`)}}},
+		{ToolCallID: "call_1", Round: 1, By: "ann", Answers: map[string]event.InputAnswer{"when": {Action: event.InputDecline}}},
+		{ToolCallID: "again", Round: 2, By: "ann", Answers: map[string]event.InputAnswer{"a": {Action: event.InputCancel}, "b": {Action: event.InputCancel}}},
+	}, w.approvals.answers)
+	for args, want := range map[string]string{
+		"call_1 seats=2":            "day: is required",
+		"call_1 day=x seats=two":    "seats: must be an integer",
+		"call_1 day":                `"day" must be field=value`,
+		"call_1 day=x --decline":    "--decline takes no values",
+		"again reason=x":            "--question is \"\", must be one of a, b",
+		"again --question a x=y":    "visit it, and answer without values",
+		"call_1 --decline --cancel": "exclude each other",
+		"call_9 day=x":              `no tool call "call_9" waits for input`,
+	} {
+		_, _, errs := w.run("", append([]string{"answer", "t1"}, strings.Fields(args)...)...)
+		require.Contains(t, errs, want, args)
+	}
+	require.Len(t, w.approvals.answers, 4)
 }

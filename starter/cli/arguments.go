@@ -45,7 +45,7 @@ func checkArguments(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) < len(takes) && strings.HasPrefix(takes[len(args)], "<"):
 		return fmt.Errorf("%s takes %s: missing %s", name, form, takes[len(args)])
-	case len(args) <= len(takes):
+	case len(args) <= len(takes), strings.HasSuffix(cmd.Use, "…]"):
 		return nil
 	case cmd.HasSubCommands():
 		return unknownCommand(cmd, args[0])

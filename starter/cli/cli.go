@@ -45,6 +45,9 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr *term.Writer
 
+	// raw is stdout as it is, for other programs.
+	raw io.Writer
+
 	// keys and screen are stdin and stdout if both are a terminal: prompts make sense. color allows
 	// styles there.
 	keys, screen *os.File
@@ -78,7 +81,7 @@ type app struct {
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	color := isTerminal(stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	a := &app{
-		stdin: stdin, stdout: term.New(stdout, color), stderr: term.New(stderr, false), color: color,
+		stdin: stdin, raw: stdout, stdout: term.New(stdout, color), stderr: term.New(stderr, false), color: color,
 		dial: dialTemporal, interrupts: osInterrupts, settle: settleTime,
 	}
 	if isTerminal(stderr) && os.Getenv("TERM") != "dumb" {
@@ -140,10 +143,10 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 	root.AddCommand(
 		thread.openCommand(), message.sendCommand(), chatCommands{a}.chatCommand(), thread.watchCommand(), thread.showCommand(), thread.listCommand(),
 		approval.approvalsCommand(), approval.decideCommand("approve"), approval.decideCommand("deny"),
-		approval.grantsCommand(), approval.revokeCommand(), approval.toolResultCommand(),
+		approval.grantsCommand(), approval.revokeCommand(), approval.toolResultCommand(), approval.answerCommand(),
 		thread.updateCommand(), thread.interruptCommand(), thread.closeCommand(),
 		queue.retryCommand(), queue.queueCommand(), message.publishCommand(),
-		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), keyCommands{a}.keysCommand(),
+		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(),
 	)
 	explainArguments(root)
 	return root

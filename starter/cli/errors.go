@@ -13,9 +13,9 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
 // threadError is an error about a thread.
@@ -81,6 +81,9 @@ func (e *unansweredError) Unwrap() error { return e.err }
 // explain names the command that starts a worker.
 func (e *unansweredError) explain(address string) string {
 	queue := e.workers.TaskQueue
+	if e.workers.Steps {
+		return fmt.Sprintf("Temporal at %s accepted the request, but a step of the thread waits for a worker on task queue %q: start one that serves it", address, queue)
+	}
 	if e.workers.Polled {
 		return fmt.Sprintf("Temporal at %s accepted the request, but the worker on task queue %q did not answer in time: it is busy or has just stopped; try again, or wait longer with --timeout",
 			address, queue)

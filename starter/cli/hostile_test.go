@@ -191,6 +191,10 @@ func (h *hostile) Decide(context.Context, string, signals.Decide) (signals.Decid
 	return answer[signals.DecideResult](h)
 }
 
+func (h *hostile) AnswerInput(context.Context, string, signals.InputAnswers) (signals.DecideOutcome, error) {
+	return answer[signals.DecideOutcome](h)
+}
+
 func (h *hostile) ToolResult(context.Context, string, signals.ToolResult) (signals.DecideOutcome, error) {
 	return answer[signals.DecideOutcome](h)
 }
@@ -410,8 +414,8 @@ var needed = map[string][]string{
 // arguments are values for the arguments of a command's usage.
 var arguments = map[string]string{"task": "t1~t1", "status": "pending", "type": "message"}
 
-// local are commands without requests.
-var local = []string{"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate"}
+// local are the commands that contact no server for this input. The input of mcp is that of a program.
+var local = []string{"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate", "mcp"}
 
 func commands(root *cobra.Command) (all []*cobra.Command) {
 	for _, c := range root.Commands() {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/starter/internal/api"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"

@@ -58,6 +58,9 @@ func workerless(found threadclient.Workers) string {
 	if !found.LastPoll.IsZero() {
 		since = "has polled it since " + found.LastPoll.Local().Format(time.TimeOnly)
 	}
+	if found.Steps {
+		return fmt.Sprintf("task queue %q has no worker: none %s, and a step of the thread waits for one; start a worker that serves it (--tool-queues, or limits of a model)", found.TaskQueue, since)
+	}
 	return fmt.Sprintf("task queue %q has no worker: none %s, and messages wait for one; start one with %q", found.TaskQueue, since, startWorker(found.TaskQueue))
 }
 

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/near"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/starter/internal/api"
 )
 
 // misspelledError is an error about a name that is near others.

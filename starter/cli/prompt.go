@@ -22,6 +22,9 @@ type questions struct {
 	asks     []request      // the first is the current question
 	decided  map[string]int // the last settled round of each call
 	deciding int
+
+	// inputs are the open requests for input, the oldest first.
+	inputs []event.InputRequest
 }
 
 // add queues a question, and reports whether it is now the current one.
@@ -147,13 +150,13 @@ func (s *session) listApprovals(ctx context.Context) {
 		waiting, err = s.threads.Approvals(ctx, s.thread)
 		return err
 	}, func() {
-		if len(waiting.Approvals)+len(waiting.ClientCalls) == 0 {
+		if len(waiting.Approvals)+len(waiting.ClientCalls)+len(waiting.Inputs) == 0 {
 			s.print(s.view.Note("nothing waits for an answer"))
 			return
 		}
 		s.showWaiting(waiting)
 		if len(s.asks) == 0 {
-			s.print(s.view.Note(fmt.Sprintf("%d waiting, for others", len(waiting.Approvals)+len(waiting.ClientCalls))))
+			s.print(s.view.Note(fmt.Sprintf("%d waiting, for others", len(waiting.Approvals)+len(waiting.ClientCalls)+len(waiting.Inputs))))
 			return
 		}
 		s.print(s.view.Note(fmt.Sprintf("%d waiting", len(waiting.Approvals))))
@@ -165,6 +168,11 @@ func (s *session) listApprovals(ctx context.Context) {
 func (s *session) showWaiting(waiting signals.Approvals) {
 	for _, req := range waiting.Approvals {
 		s.ask(req)
+	}
+	for _, q := range waiting.Inputs {
+		e := event.AgentEvent{Type: event.EventInputRequest, Input: &q}
+		s.asksInput(e)
+		s.print(s.view.Event(e))
 	}
 	for _, call := range waiting.ClientCalls {
 		s.print(s.view.Event(event.AgentEvent{Type: event.EventClientCall, ClientCall: &call}))

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/console"
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
@@ -165,7 +165,7 @@ func (s *session) busy() bool {
 
 // ready reports whether the next line can be processed now.
 func (s *session) ready() bool {
-	return s.console != nil || !s.busy() || len(s.asks) > 0 && s.deciding == 0
+	return s.console != nil || !s.busy() || len(s.asks)+len(s.inputs) > 0 && s.deciding == 0
 }
 
 // accept handles a line of input.
@@ -221,12 +221,18 @@ func (s *session) event(e event.AgentEvent) {
 			return
 		}
 		s.status(e)
+	case event.EventInputRequest:
+		s.begin()
+		s.asksInput(e)
+	case event.EventInputReceived:
+		s.settleInput(e.ToolCallID)
 	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress, event.EventClientCall:
 		s.begin()
 	case event.EventToolResult, event.EventEnvironment, event.EventReset, event.EventGap:
 	}
 	s.print(s.view.Event(e))
 	s.settleAsk(resultOf(e), everyRound)
+	s.settleInput(resultOf(e))
 }
 
 // resultOf returns the id of the tool call whose result e is.

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/starter/internal/api"
 	"github.com/threadmill/threadmill/starter/internal/render"
 	"github.com/threadmill/threadmill/store"
 )
@@ -159,6 +159,7 @@ type shown struct {
 	State   signals.State           `json:"state"`
 	Pending []event.ApprovalRequest `json:"approvals"`
 	Calls   []event.ClientCall      `json:"clientCalls"`
+	Inputs  []event.InputRequest    `json:"inputs"`
 
 	// Messages are the messages as changed by hooks; Decisions are those of hooks, and that no agent
 	// answers a message.
@@ -184,7 +185,7 @@ func (a threadCommands) showCommand() *cobra.Command {
 
 // showThread prints the state even if the messages are not available.
 func (a threadCommands) showThread(ctx context.Context, t threads, stored *api.Client, thread string) error {
-	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Messages: []event.StoredMessage{}, Decisions: []api.Decision{}}
+	out := shown{Pending: []event.ApprovalRequest{}, Calls: []event.ClientCall{}, Inputs: []event.InputRequest{}, Messages: []event.StoredMessage{}, Decisions: []api.Decision{}}
 	var err error
 	if out.State, err = t.State(ctx, thread); err != nil {
 		return err
@@ -195,6 +196,7 @@ func (a threadCommands) showThread(ctx context.Context, t threads, stored *api.C
 			return err
 		}
 		out.Pending, out.Calls = append(out.Pending, waiting.Approvals...), append(out.Calls, waiting.ClientCalls...)
+		out.Inputs = append(out.Inputs, waiting.Inputs...)
 	}
 	problem := out.read(ctx, stored, thread)
 	if a.json {
@@ -247,6 +249,9 @@ func (a threadCommands) printShown(out shown) {
 	showDecisions(math.MaxInt64)
 	for _, p := range out.Pending {
 		a.print(r.Event(event.AgentEvent{Type: event.EventApprovalRequest, Request: &p}))
+	}
+	for _, q := range out.Inputs {
+		a.print(r.Event(event.AgentEvent{Type: event.EventInputRequest, Input: &q}))
 	}
 	for _, c := range out.Calls {
 		a.print(r.Event(event.AgentEvent{Type: event.EventClientCall, ClientCall: &c}))

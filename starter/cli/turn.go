@@ -26,6 +26,8 @@ const helpText = `/help               this
 /steer text         say it into the turn in progress, without waiting for its end
 /interrupt          stop the turn; what was said so far is kept
 /approvals          tool calls that wait for an answer
+/answer field=value …   answer a tool that asks for input
+/decline            decline to answer it
 /state              what the thread is doing
 /retry [eventId]    process what failed last, or that event, again
 /quit               leave; the thread stays
@@ -45,7 +47,7 @@ func commandNames() []string {
 // immediate reports commands that do not wait for the end of the turn.
 func immediate(line string) bool {
 	switch name, _, _ := strings.Cut(strings.TrimSpace(line), " "); name {
-	case "/help", "/interrupt", "/approvals", "/state", "/steer":
+	case "/help", "/interrupt", "/approvals", "/state", "/steer", "/answer", "/decline":
 		return true
 	}
 	return false
@@ -62,6 +64,10 @@ func (s *session) command(ctx context.Context, text string) {
 		s.control(ctx, signals.ControlInterrupt)
 	case "/approvals":
 		s.listApprovals(ctx)
+	case "/answer":
+		s.answerInput(ctx, answering{}, arg)
+	case "/decline":
+		s.answerInput(ctx, answering{decline: true}, "")
 	case "/state":
 		s.showState(ctx)
 	case "/retry":

@@ -80,7 +80,10 @@ const (
 			WHERE namespace = $1 AND id = $2 AND updated_at < now() AND EXISTS (SELECT FROM changed)
 		) SELECT count(*) FROM changed`
 
-	startTool = `WITH changed AS (` + addTool + `DO NOTHING RETURNING 1)` + touch
+	// startTool starts the log of a call that waited for input again.
+	startTool = `WITH changed AS (` + addTool + `DO UPDATE SET output = NULL, status = excluded.status, finished_at = NULL,
+			attempt = excluded.attempt
+		WHERE tool_logs.status = 'waiting' RETURNING 1)` + touch
 
 	finishTool = `WITH changed AS (` + addTool + `DO UPDATE SET output = excluded.output, status = excluded.status,
 			finished_at = excluded.finished_at, attempt = greatest(tool_logs.attempt, excluded.attempt)

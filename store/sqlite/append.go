@@ -216,12 +216,18 @@ func (a *appending) startTool(ctx context.Context, l *store.ToolLog) error {
 	if err != nil {
 		return err
 	}
-	if stored == nil {
+	switch {
+	case stored == nil:
 		if err := a.insertTool(ctx, l); err != nil {
 			return err
 		}
+		a.result.Started, stored = true, l
+	case stored.Status == store.ToolWaiting:
+		stored.Output, stored.Status, stored.FinishedAt, stored.Attempt = nil, l.Status, nil, l.Attempt
+		if err := a.updateTool(ctx, stored); err != nil {
+			return err
+		}
 		a.result.Started = true
-		stored = l
 	}
 	a.result.ToolLog = stored
 	return nil
@@ -243,12 +249,9 @@ func (a *appending) finishTool(ctx context.Context, l *store.ToolLog) error {
 	case stored.FinishedAt == nil:
 		stored.Output, stored.Status, stored.FinishedAt = l.Output, l.Status, l.FinishedAt
 		stored.Attempt = max(stored.Attempt, l.Attempt)
-		_, err := a.StmtContext(ctx, a.setTool).ExecContext(ctx, text(stored.Output), string(stored.Status), stored.Attempt,
-			micros(stored.FinishedAt), a.key.Namespace, a.key.ThreadID, l.ToolCallID)
-		if err != nil {
-			return fmt.Errorf("finishing tool log %q: %w", l.ToolCallID, err)
+		if err := a.updateTool(ctx, stored); err != nil {
+			return err
 		}
-		a.changed = true
 	}
 	a.result.ToolLog = stored
 	return nil
@@ -263,6 +266,16 @@ func (a *appending) toolLog(ctx context.Context, id string) (*store.ToolLog, err
 		return nil, fmt.Errorf("reading tool log %q: %w", id, err)
 	}
 	return &l, nil
+}
+
+func (a *appending) updateTool(ctx context.Context, l *store.ToolLog) error {
+	_, err := a.StmtContext(ctx, a.setTool).ExecContext(ctx, text(l.Output), string(l.Status), l.Attempt,
+		micros(l.FinishedAt), a.key.Namespace, a.key.ThreadID, l.ToolCallID)
+	if err != nil {
+		return fmt.Errorf("updating tool log %q: %w", l.ToolCallID, err)
+	}
+	a.changed = true
+	return nil
 }
 
 func (a *appending) insertTool(ctx context.Context, l *store.ToolLog) error {

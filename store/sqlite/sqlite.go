@@ -53,6 +53,9 @@ type Store struct {
 	writeKeys keyWrites
 	readKeys  keyReads
 
+	writeDocuments documentWrites
+	readDocuments  documentReads
+
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
 
@@ -113,12 +116,12 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	if err := s.read.prepare(ctx, s.reader); err != nil {
 		return nil, err
 	}
-	for _, queries := range []map[**sql.Stmt]string{s.writeAgents.queries(), s.writeKeys.queries()} {
+	for _, queries := range []map[**sql.Stmt]string{s.writeAgents.queries(), s.writeKeys.queries(), s.writeDocuments.queries()} {
 		if err := prepare(ctx, s.writer, queries); err != nil {
 			return nil, err
 		}
 	}
-	for _, queries := range []map[**sql.Stmt]string{s.readAgents.queries(), s.readKeys.queries()} {
+	for _, queries := range []map[**sql.Stmt]string{s.readAgents.queries(), s.readKeys.queries(), s.readDocuments.queries()} {
 		if err := prepare(ctx, s.reader, queries); err != nil {
 			return nil, err
 		}

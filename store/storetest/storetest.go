@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"S0-31 tool log keeps raw input and output", testToolLog},
 		{"tool start is stored once", testToolStart},
 		{"tool start at once is stored once", testToolStartConcurrent},
+		{"a tool call that waited for input starts again", testToolWaits},
 		{"tool finish is stored once", testToolFinish},
 		{"tool finish without start makes the log", testToolFinishAlone},
 		{"tool logs by start", testToolLogs},
@@ -56,7 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ping and close", testClose},
 		{"S4-108 memory is of one agent in one thread", testMemory},
 	}
-	for _, test := range slices.Concat(tests, activities, agents, apiKeys) {
+	for _, test := range slices.Concat(tests, activities, agents, apiKeys, documents) {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}
 }

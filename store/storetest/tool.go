@@ -69,6 +69,28 @@ func testToolStart(t *testing.T, s store.Store) {
 	require.Len(t, third.Records, 1, "the rest of the batch is stored all the same")
 }
 
+func testToolWaits(t *testing.T, s store.Store) {
+	begin := toolLog("call")
+	add(t, s, key, store.Batch{ToolStart: &begin})
+	waiting := finishOf("call", store.ToolWaiting, `"asked"`)
+	require.Equal(t, store.ToolWaiting, add(t, s, key, store.Batch{ToolFinish: &waiting}).ToolLog.Status)
+
+	again := toolLog("call")
+	again.Attempt = 2
+	a := add(t, s, key, store.Batch{ToolStart: &again})
+	require.True(t, a.Started, "a call that waited for input runs again")
+	want := *a.ToolLog
+	require.Equal(t, store.ToolStarted, want.Status)
+	require.Equal(t, 2, want.Attempt)
+	require.Nil(t, want.FinishedAt)
+	require.Empty(t, want.Output)
+	require.Equal(t, want, stored(t, s, "call"))
+	require.False(t, add(t, s, key, store.Batch{ToolStart: &again}).Started, "once")
+
+	end := finishOf("call", store.ToolSucceeded, `1`)
+	require.Equal(t, store.ToolSucceeded, add(t, s, key, store.Batch{ToolFinish: &end}).ToolLog.Status)
+}
+
 func testToolStartConcurrent(t *testing.T, s store.Store) {
 	type outcome struct {
 		appended store.Appended

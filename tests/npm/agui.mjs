@@ -132,6 +132,36 @@ const scenarios = {
     assert.match(one.messages.at(-1).content, /Bern/);
   },
 
+  async input() {
+    const one = agent("input");
+    await say(one, "use book {}\nthen\ndone");
+    const [when] = last(one).outcome.interrupts;
+    assert.deepEqual([when.reason, when.message], ["input_required", "When do you come?"]);
+    assert.deepEqual(when.responseSchema.properties.content.required, ["day"]);
+    assert.ok(!JSON.stringify(one.messages).includes("request_input"), "the interrupt is the question");
+    const busy = new Connecting({ url: `${base}/v1/ag-ui`, threadId: "input" });
+    let refusal = "";
+    busy.subscribe({ onEvent: ({ event }) => void (refusal += event.type === "RUN_ERROR" ? event.message : "") });
+    busy.addMessage({ id: "new", role: "user", content: "hello?" });
+    await busy.runAgent().catch(() => {});
+    assert.match(refusal, /waits for input/);
+    const answer = (i, payload) => one.runAgent({ forwardedProps: { sender: "ann" }, resume: [{ interruptId: i.id, status: payload ? "resolved" : "cancelled", payload }] });
+    await answer(when, { action: "accept", content: { day: "monday" } });
+    const [pay] = last(one).outcome.interrupts;
+    assert.match(pay.message, /Please pay. https:\/\/pay.example\/42/);
+    assert.deepEqual(last(await connected("input")).outcome.interrupts.map((i) => i.id), [pay.id]);
+    await answer(pay, { action: "accept" });
+    assert.equal(last(one).outcome.type, "success");
+    assert.match(view(one.messages).join("\n"), /booked: secret state.*paid: accept/);
+    assert.match(one.messages.at(-1).content, /done/);
+    assert.deepEqual(view((await connected("input")).messages), view(one.messages));
+
+    const other = agent("cancelled-input");
+    await say(other, "use book {}\nthen\ndone");
+    await other.runAgent({ forwardedProps: { sender: "ann" }, resume: [{ interruptId: last(other).outcome.interrupts[0].id, status: "cancelled" }] });
+    assert.match(view(other.messages).join("\n"), /not booked: cancel/);
+  },
+
   async agents() {
     const one = agent("agents");
     await say(one, "hello", { forwardedProps: { agents: ["assistant", "second"] } });

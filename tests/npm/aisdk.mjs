@@ -213,6 +213,41 @@ const scenarios = {
     await same(c);
   },
 
+  async input() {
+    const c = chat("input", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+    await c.sendMessage({ text: "use book {}\nthen\ndone" });
+    const open = () => c.lastMessage.parts.find((p) => p.toolName === "request_input" && p.state === "input-available");
+    const asked = () => open().input.questions[0];
+    assert.equal(asked().message, "When do you come?");
+    assert.deepEqual(asked().schema.required, ["day"]);
+    await same(c);
+    // Another tab answers, and a reload has the next question.
+    const tab = chat("input", { messages: await reload("input"), sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+    c.addToolOutput({ tool: "request_input", toolCallId: open().toolCallId, output: { action: "accept", content: { day: "monday" } } });
+    await until(() => c.status === "ready" && open() && asked().url === "https://pay.example/42");
+    await tab.resumeStream();
+    await same(tab);
+    c.addToolOutput({ tool: "request_input", toolCallId: open().toolCallId, output: { action: "accept" } });
+    await until(() => c.status === "ready" && view(c.messages)[1].parts.some((p) => p.startsWith("text")));
+    assert.equal(c.messages.length, 2, "the same message goes on");
+    assert.match(JSON.stringify(c.lastMessage.parts.find((p) => p.toolName === "book").output), /booked: secret state.*paid: accept/);
+    assert.match(JSON.stringify(view(c.messages)[1].parts), /text .*done/);
+    await until(async () => /done/.test(JSON.stringify(view(await reload("input")))));
+
+    const declined = chat("declined", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+    await declined.sendMessage({ text: "use book {}\nthen\ndone" });
+    const part = declined.lastMessage.parts.find((p) => p.toolName === "request_input");
+    const late = structuredClone(declined.messages);
+    const wrong = structuredClone(declined.messages);
+    Object.assign(wrong[1].parts.find((p) => p.toolName === "request_input"), { state: "output-available", output: { action: "accept", content: { day: "sunday" } } });
+    const refused = await fetch(`${base}/v1/chat`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id: "declined", sender: "ann", messages: wrong, trigger: "submit-message" }) });
+    assert.equal(refused.status, 422);
+    assert.match(await refused.text(), /day: must be one of/);
+    declined.addToolOutput({ tool: "request_input", toolCallId: part.toolCallId, state: "output-error", errorText: "no" });
+    await until(() => declined.status === "ready" && JSON.stringify(declined.lastMessage.parts).includes("not booked: cancel"));
+    assert.equal(late.length, 2);
+  },
+
   async agents() {
     const c = chat("agents", { body: { agents: ["assistant", "second"] } });
     await c.sendMessage({ text: "hello" });

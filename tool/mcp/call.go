@@ -35,9 +35,6 @@ type serverTool struct {
 // Definition implements [tool.Tool].
 func (t *serverTool) Definition() tool.Definition { return t.definition }
 
-// TaskQueue returns the task queue of the workers that run the server. Empty = any worker.
-func (t *serverTool) TaskQueue() string { return t.declaration.server.TaskQueue }
-
 // Call implements [tool.Tool].
 func (t *serverTool) Call(ctx context.Context, call tool.Call) (tool.Result, error) {
 	var wrong *tool.ArgumentError

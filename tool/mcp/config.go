@@ -255,11 +255,15 @@ func setDefault[T comparable](v *T, def T) {
 	}
 }
 
-// The types of states, which the API also uses.
 type (
-	State   = tool.ServerState
-	Status  = tool.ServerStatus
-	Tool    = tool.ServerTool
-	Hints   = tool.ServerHints
+	// State is [tool.ServerState].
+	State = tool.ServerState
+	// Status is [tool.ServerStatus].
+	Status = tool.ServerStatus
+	// Tool is [tool.ServerTool].
+	Tool = tool.ServerTool
+	// Hints is [tool.ServerHints].
+	Hints = tool.ServerHints
+	// Problem is [tool.ServerProblem].
 	Problem = tool.ServerProblem
 )

@@ -222,7 +222,7 @@ func offer(server Server, named *names, t *sdk.Tool) (Tool, error) {
 func definition(server Server, t Tool) tool.Definition {
 	d := tool.Definition{
 		Name: t.Name, Description: t.Description, Parameters: t.Parameters,
-		Timeout: server.Timeout + connectWait + slack,
+		Timeout: server.Timeout + connectWait + slack, TaskQueue: server.TaskQueue,
 	}
 	if d.Description == "" {
 		d.Description = t.Title

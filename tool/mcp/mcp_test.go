@@ -104,8 +104,12 @@ func simple() *sdk.Server {
 
 func serve(name string) int {
 	switch name {
-	case "simple":
-		if err := simple().Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+	case "simple", "booking":
+		server := simple()
+		if name == "booking" {
+			server = booking()
+		}
+		if err := server.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 			return 1
 		}
 	case "mute":

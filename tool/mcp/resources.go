@@ -19,12 +19,16 @@ const (
 	methodReadResource  = "resources/read"
 )
 
-// The types of what servers have besides tools, which the API also uses.
 type (
-	Resource      = tool.ServerResource
-	Content       = tool.ServerContent
-	Prompt        = tool.ServerPrompt
-	PromptText    = tool.ServerPromptText
+	// Resource is [tool.ServerResource].
+	Resource = tool.ServerResource
+	// Content is [tool.ServerContent].
+	Content = tool.ServerContent
+	// Prompt is [tool.ServerPrompt].
+	Prompt = tool.ServerPrompt
+	// PromptText is [tool.ServerPromptText].
+	PromptText = tool.ServerPromptText
+	// PromptMessage is [tool.ServerPromptMessage].
 	PromptMessage = tool.ServerPromptMessage
 )
 

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// newProtocol is the first version without sessions.
-	newProtocol = "2026-07-28"
 
 	// oldProtocol is the last version before.
 	oldProtocol = "2025-11-25"
@@ -144,9 +142,6 @@ func (s *session) hello() *sdk.InitializeResult {
 	}
 	return &sdk.InitializeResult{}
 }
-
-// stateless reports whether the server speaks the new protocol.
-func (s *session) stateless() bool { return s.hello().ProtocolVersion >= newProtocol }
 
 func (s *session) capabilities() *sdk.ServerCapabilities {
 	if c := s.hello().Capabilities; c != nil {

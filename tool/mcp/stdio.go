@@ -129,18 +129,6 @@ func (p *program) close() {
 	<-p.ended
 }
 
-// how tells how the program ended, if it ends soon.
-func (p *program) how() string {
-	timer := time.NewTimer(stopGrace)
-	defer timer.Stop()
-	select {
-	case <-p.ended:
-		return p.exit
-	case <-timer.C:
-		return ""
-	}
-}
-
 // readLog reads stderr. A program that floods it is slowed down.
 func (p *program) readLog(stderr io.Reader) {
 	const rate, burst = 1 << 20, 4 << 20

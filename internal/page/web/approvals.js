@@ -2,6 +2,7 @@
 
 import { approvalCard } from "./approval.js";
 import { ago, fill, h, pretty } from "./dom.js";
+import { inputCard } from "./input.js";
 import { client } from "./session.js";
 
 /** @import { ApprovalCard } from "./approval.js" */
@@ -42,9 +43,10 @@ class Approvals extends HTMLElement {
     clearTimeout(this.#timer);
     this.#timer = window.setTimeout(() => this.#refresh(), 15_000);
     try {
-      const { approvals, clientCalls, unanswered } = await client.waiting({ limit: 200 });
+      const { approvals, clientCalls, inputs, unanswered } = await client.waiting({ limit: 200 });
       fill(/** @type {Element} */ (this.state),
-        approvals.length + clientCalls.length === 0 ? "Nothing waits for you." : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
+        approvals.length + clientCalls.length + inputs.length === 0 ? "Nothing waits for you." : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
+        inputs.length > 0 && ` ${inputs.length} ${inputs.length === 1 ? "call asks" : "calls ask"} for input.`,
         unanswered && unanswered.length > 0 && ` ${unanswered.length} threads did not answer.`);
       /** @type {Map<string, HTMLElement>} */
       const cards = new Map();
@@ -53,6 +55,10 @@ class Approvals extends HTMLElement {
         const known = this.#cards.get(key);
         if (known) /** @type {ApprovalCard} */ (known.querySelector("tm-approval")).show(request);
         cards.set(key, known ?? item(threadId, title, approvalCard(threadId, request)));
+      }
+      for (const { threadId, title, request } of inputs) {
+        const key = JSON.stringify([threadId, request.toolCallId, "input", request.round]);
+        cards.set(key, this.#cards.get(key) ?? item(threadId, title, inputCard(threadId, request)));
       }
       for (const { threadId, title, call } of clientCalls) {
         const key = JSON.stringify([threadId, call.toolCallId]);

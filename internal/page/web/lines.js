@@ -2,10 +2,11 @@
 
 import { approvalCard, decisionText } from "./approval.js";
 import { act, button, copyButton, cut, fill, h, hue, markdown, pretty, time, visible } from "./dom.js";
+import { inputCard } from "./input.js";
 import { outputOf } from "./output.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
-import { isFailure, isWaiting, requestOf, settled } from "./timeline.js";
+import { inputOf, isFailure, isWaiting, requestOf, settled } from "./timeline.js";
 
 /** @import { Line } from "./timeline.js" */
 
@@ -141,6 +142,7 @@ function toolState(line) {
     return line.failed ? "failed" : "done";
   }
   if (isWaiting(line)) return "waiting";
+  if (inputOf(line)) return "asks";
   if (line.call) return "waits for a client";
   return "using";
 }
@@ -166,10 +168,12 @@ function showTool(element, line, context) {
     state.args = h("pre", { class: "code args", tabIndex: 0, "aria-label": "Arguments" });
     state.progress = h("pre", { class: "progress", tabIndex: 0, "aria-label": "Progress", hidden: true });
     state.asked = h("div");
+    state.question = h("div");
+    state.answers = h("div", { class: "decisions" });
     state.decisions = h("div", { class: "decisions" });
     state.result = h("div", { class: "result" });
     state.child = h("div");
-    state.details = h("details", null, state.summary, h("div", { class: "tool-body" }, state.args, state.asked, state.decisions, state.progress, state.child, state.result));
+    state.details = h("details", null, state.summary, h("div", { class: "tool-body" }, state.args, state.asked, state.decisions, state.question, state.answers, state.progress, state.child, state.result));
     state.when = h("span", { class: "when" });
     fill(element, state.when, state.details);
   }
@@ -191,6 +195,12 @@ function showTool(element, line, context) {
   if (state.asked.firstChild !== (state.card ?? null)) fill(state.asked, state.card);
   fill(state.decisions, (line.decisions ?? []).map((d) => h("p", { class: `decision ${d.decision}` }, decisionText(d), " ", time(d.decidedAt),
     d.arguments && line.args !== d.arguments && h("details", null, h("summary", null, "Edited arguments"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.arguments))))));
+  const input = inputOf(line);
+  if (input && state.input !== input.round) fill(state.question, inputCard(context.threadId, input));
+  else if (!input) fill(state.question);
+  state.input = input?.round;
+  fill(state.answers, (line.inputs ?? []).map((a) => h("p", { class: "decision" }, `Answered by ${a.by}`, " ", time(a.receivedAt),
+    h("details", null, h("summary", null, "Answer"), h("pre", { class: "code", tabIndex: 0 }, pretty(a.answers))))));
   if (line.output !== undefined && state.output !== line.output) {
     state.output = line.output;
     const { text, error, rest } = outputOf(line.output);
@@ -201,7 +211,7 @@ function showTool(element, line, context) {
     state.sub = button("Show the sub-agent's thread", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => showChild(state, line, context)), { class: "quiet" });
     fill(state.child, state.sub);
   }
-  if (!state.touched) state.details.open = now === "waiting" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
+  if (!state.touched) state.details.open = now === "waiting" || now === "asks" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
 }
 
 /** Adds the pieces of progress that are new. @param {any} state @param {Line} line */

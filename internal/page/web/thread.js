@@ -306,7 +306,7 @@ export class ThreadView extends HTMLElement {
     const retry = turn && this.#timeline.retrying.get(turn.id);
     fill(this.activity, turn && h("div", { class: "row" },
       h("span", { class: waiting.length > 0 ? "pulse waiting" : "pulse", "aria-hidden": "true" }),
-      h("span", { class: "grow" }, waiting.length > 0 ? `Waits for a decision on ${waiting.map((l) => l.name).join(", ")}` : retry
+      h("span", { class: "grow" }, waiting.length > 0 ? `Waits for people: ${waiting.map((l) => l.name).join(", ")}` : retry
         ? `The model call failed ${retry.attempts} times${retry.error ? ` (${cut(retry.error, 80)})` : ""}; it is tried again`
         : "Working", `: “${cut(turn.text || "an event", 60)}”`,
       queued.length > 0 && button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => cut(item.payload?.content ?? item.type, 60)).join("\n") })),

@@ -5,6 +5,8 @@
 /** @typedef {components["schemas"]["ApprovalRequest"]} ApprovalRequest */
 /** @typedef {components["schemas"]["Approval"]} Approval */
 /** @typedef {components["schemas"]["ClientCall"]} ClientCall */
+/** @typedef {components["schemas"]["InputRequest"]} InputRequest */
+/** @typedef {components["schemas"]["InputReceived"]} InputReceived */
 /** @typedef {components["schemas"]["StatusChange"]} StatusChange */
 
 /**
@@ -34,6 +36,8 @@
  * @property {ApprovalRequest} [request]
  * @property {Approval[]} [decisions]
  * @property {ClientCall} [call]
+ * @property {InputRequest} [input] The last request for input.
+ * @property {InputReceived[]} [inputs] The answers.
  * @property {StatusChange} [status]
  * @property {components["schemas"]["EnvEvent"]} [event]
  * @property {string} [rule] The rule that handled the event.
@@ -86,7 +90,7 @@ export class Timeline {
 
   /** The calls that wait for a person. */
   get waiting() {
-    return this.lines.filter((l) => l.kind === "tool" && isWaiting(l));
+    return this.lines.filter((l) => l.kind === "tool" && (isWaiting(l) || inputOf(l)));
   }
 
   /**
@@ -137,6 +141,10 @@ export class Timeline {
           l.call = e.call;
           l.args ??= e.call.arguments;
         });
+      case "input_request":
+        return this.#tool({ ...e, toolCallId: e.input.toolCallId, toolName: e.input.toolName }, stored, (l) => (l.input = e.input));
+      case "input_received":
+        return this.#tool({ ...e, toolCallId: e.received.toolCallId, toolName: e.received.toolName }, stored, (l) => (l.inputs = [...(l.inputs ?? []), e.received]));
       case "status":
         return this.#status(e, stored);
       case "environment":
@@ -161,11 +169,12 @@ export class Timeline {
       const known = this.byKey.get(line.key);
       if (known) {
         merged.push(known);
-        const { decisions } = line;
+        const { decisions, inputs } = line;
         for (const [field, value] of Object.entries(known)) {
           if (value !== undefined && field !== "place" && field !== "createdAt") /** @type {any} */ (line)[field] = value;
         }
         line.decisions = decisions && known.decisions ? [...decisions, ...known.decisions] : (decisions ?? known.decisions);
+        line.inputs = inputs && known.inputs ? [...inputs, ...known.inputs] : (inputs ?? known.inputs);
       }
       this.byKey.set(line.key, line);
     }
@@ -405,6 +414,12 @@ export function requestOf(line) {
     }
   }
   return { ...request, votes };
+}
+
+/** The request for input that a call waits for. @param {Line} line */
+export function inputOf(line) {
+  const { input, inputs = [], output } = line;
+  return input && output === undefined && !inputs.some((a) => a.round >= input.round) ? input : undefined;
 }
 
 /** The last decision that settles the call, if there is one. @param {Line} line */

@@ -53,6 +53,10 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 		return pr.decision(ctx, item)
 	case event.EventClientCall:
 		return events{pr.activity(item, "client-call", e.Agent, e.ClientCall.ToolName+" ("+e.ToolCallID+")")}, nil
+	case event.EventInputRequest:
+		return events{pr.activity(item, "input-request", e.Agent, e.Input.ToolName+" ("+e.ToolCallID+")")}, nil
+	case event.EventInputReceived:
+		return events{pr.activity(item, "input-received", e.Agent, e.Received.ToolName+" ("+e.ToolCallID+")")}, nil
 	case event.EventError:
 		return events{pr.system(item, e.Error)}, nil
 	case event.EventStatus:

@@ -67,6 +67,7 @@ type Run struct {
 	parts           map[string]int // text and reasoning messages of a reply
 	open            map[string]string
 	waiting         []*event.ApprovalRequest
+	inputs          []*event.InputRequest
 	calls           []string // without a result, in order
 	subAgents       []string // calls of sub-agents that go on
 }
@@ -100,12 +101,19 @@ func (r *Run) Events(c uistream.Chunk) []Event {
 	case "reasoning-end":
 		id := c.ID + ".thought"
 		return append(r.piece(id, Event{Type: "REASONING_MESSAGE_END"}), r.piece(id, Event{Type: "REASONING_END"})...)
+	case "data-input":
+		r.inputs = append(r.inputs, c.Data.(*event.InputRequest))
+		return nil
 	case "tool-input-available", "tool-input-error":
+		if c.ToolName == uistream.RequestInput && r.asks(c.ToolCallID) {
+			return nil // the interrupt has it
+		}
 		return r.call(c)
-	case "tool-output-available":
-		return append(r.subAgentEnds(c.ToolCallID, ""), r.result(c.ToolCallID, text(c.Output))...)
-	case "tool-output-error":
-		return append(r.subAgentEnds(c.ToolCallID, c.ErrorText), r.result(c.ToolCallID, c.ErrorText)...)
+	case "tool-output-available", "tool-output-error":
+		if r.answered(c.ToolCallID) {
+			return nil
+		}
+		return r.output(c)
 	case "tool-output-denied":
 		return append(r.subAgentEnds(c.ToolCallID, "denied"), r.result(c.ToolCallID, "denied")...)
 	case "tool-approval-request":
@@ -122,6 +130,14 @@ func (r *Run) Events(c uistream.Chunk) []Event {
 		return []Event{{Type: "CUSTOM", Name: "threadmill." + name, Value: c.Data}}
 	}
 	return nil
+}
+
+func (r *Run) output(c uistream.Chunk) []Event {
+	content := text(c.Output)
+	if c.Type == "tool-output-error" {
+		content = c.ErrorText
+	}
+	return append(r.subAgentEnds(c.ToolCallID, c.ErrorText), r.result(c.ToolCallID, content)...)
 }
 
 // begin opens a message under an id that the run has not used yet.
@@ -213,6 +229,10 @@ func (r *Run) finish(c uistream.Chunk) []Event {
 				out.Outcome.Type = "interrupt"
 				out.Outcome.Interrupts = append(out.Outcome.Interrupts, interrupt(q))
 			}
+		}
+		for _, q := range r.inputs {
+			out.Outcome.Type = "interrupt"
+			out.Outcome.Interrupts = append(out.Outcome.Interrupts, inputInterrupt(q))
 		}
 		if out.Outcome.Type == "success" {
 			out.Outcome.PendingToolCallIDs = r.calls

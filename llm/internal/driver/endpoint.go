@@ -25,6 +25,9 @@ type Endpoint struct {
 	BaseURL    string
 	HTTPClient *http.Client
 	Timeouts   llm.Timeouts
+
+	// Account identifies the account where a cloud's credentials take the place of the API key.
+	Account string
 }
 
 // Complete validates the endpoint and sets defaults: a name, and the address of the provider itself,
@@ -41,7 +44,7 @@ func (e *Endpoint) Complete(name, official string) error {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("BaseURL: must be an http or https address such as %s", official)
 	}
-	if e.APIKey == "" && e.BaseURL == official {
+	if e.APIKey == "" && e.Account == "" && e.BaseURL == official {
 		return fmt.Errorf("APIKey: is required for %s; set it, or BaseURL for another server", u.Host)
 	}
 	for _, t := range []struct {
@@ -89,17 +92,8 @@ func newTransport() http.RoundTripper {
 // Origin returns the origin of the opaque parts of replies: the provider with its protocol, the
 // model, and the account, without its key.
 func (e *Endpoint) Origin(protocol, model string) event.Origin {
-	sum := sha256.Sum256([]byte(e.BaseURL + "\n" + e.APIKey))
+	sum := sha256.Sum256([]byte(e.BaseURL + "\n" + e.APIKey + e.Account))
 	return event.Origin{Provider: protocol, Model: model, Key: hex.EncodeToString(sum[:6])}
-}
-
-// redact removes the API key from a text. A key below 8 characters may be an ordinary word and
-// remains.
-func (e *Endpoint) redact(s string) string {
-	if len(e.APIKey) < 8 {
-		return s
-	}
-	return strings.ReplaceAll(s, e.APIKey, "[key]")
 }
 
 // ErrNoAPI means that a web page came instead of a reply.

@@ -31,9 +31,9 @@ func (e *Said) Error() string { return e.Message }
 // maxMessage is the maximum length of a message, in bytes.
 const maxMessage = 500
 
-// shown returns a message without the API key, and cut to its maximum length. Nothing may cut it before.
-func (e *Endpoint) shown(s string) string {
-	s = strings.TrimSpace(e.redact(s))
+// shown returns a message without the credentials, and cut to its maximum length. Nothing may cut it before.
+func (e *Endpoint) shown(s string, secrets ...string) string {
+	s = strings.TrimSpace(redact(s, append(secrets, e.APIKey)...))
 	if len(s) > maxMessage {
 		return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 	}
@@ -53,6 +53,7 @@ func (e *Endpoint) Classify(ctx, inner context.Context, x *Exchange, err error, 
 		tooLarge   *llm.Error
 		redirect   *redirectError
 		unreadable *Unreadable
+		keyless    *CredentialsError
 	)
 	switch {
 	case errors.As(context.Cause(inner), &tooLarge):
@@ -67,6 +68,8 @@ func (e *Endpoint) Classify(ctx, inner context.Context, x *Exchange, err error, 
 		out.Message = ErrNoAPI.Error()
 	case errors.Is(err, ErrBrokenOff), errors.As(err, &unreadable):
 		out.Message, out.Retryable, out.Cause = err.Error(), true, err
+	case errors.As(err, &keyless):
+		out.Message, out.Retryable, out.Cause = keyless.Error(), keyless.Transient, keyless
 	case !x.sent:
 		out.Message, out.Cause = "the request is not valid: "+err.Error(), err
 	default:
@@ -75,7 +78,7 @@ func (e *Endpoint) Classify(ctx, inner context.Context, x *Exchange, err error, 
 	if out.Cause != nil && len(out.Cause.Error()) > maxMessage {
 		out.Cause = nil
 	}
-	out.Message, out.Code = e.shown(out.Message), e.shown(out.Code)
+	out.Message, out.Code = e.shown(out.Message, x.secrets...), e.shown(out.Code, x.secrets...)
 	return out
 }
 

@@ -3,6 +3,7 @@ package driver
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +20,9 @@ type Exchange struct {
 	Status int
 	Header http.Header
 
-	// sent means that the request has left the SDK.
+	// sent means that the request has left the SDK, with these credentials.
 	sent     bool
+	secrets  []string
 	cancel   context.CancelCauseFunc
 	timeouts llm.Timeouts
 
@@ -84,7 +86,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return t.base.RoundTrip(req)
 	}
-	x.sent, x.timeouts = true, t.timeouts
+	x.sent, x.timeouts, x.secrets = true, t.timeouts, secretsOf(req.Header)
 	defer x.Within(t.timeouts.Start)()
 	resp, err := t.base.RoundTrip(req)
 	if err != nil {
@@ -134,10 +136,12 @@ func (e *redirectError) Error() string {
 // Framing says how a protocol separates the pieces of a stream.
 type Framing int
 
-// The values of [Framing]: pieces are lines, or they end with an empty line.
+// The values of [Framing]: pieces are lines, they end with an empty line, or they begin with their
+// length, in four bytes.
 const (
 	Lines Framing = iota
 	Events
+	Frames
 )
 
 // Reader is the body of a stream. It ends the exchange when nothing arrives in time, which applies
@@ -153,6 +157,10 @@ type Reader struct {
 	// line is not empty.
 	total, piece int
 	text         bool
+
+	// left is what is missing of the last frame, and length is the beginning of its length.
+	left   int
+	length []byte
 }
 
 // Watch returns the body of a stream in which silence and excess end the exchange.
@@ -180,6 +188,10 @@ func (r *Reader) count(data []byte) error {
 	if limit := r.x.limit * streamFactor; r.total > limit {
 		return r.x.exceeded("the stream of the reply", limit)
 	}
+	if r.framing == Frames {
+		r.frames(data)
+		data = nil
+	}
 	for line := range bytes.Lines(data) {
 		r.piece += len(line)
 		r.text = r.text || len(bytes.TrimRight(line, "\r\n")) > 0
@@ -195,6 +207,25 @@ func (r *Reader) count(data []byte) error {
 		return r.x.exceeded("a piece of the reply", limit)
 	}
 	return nil
+}
+
+// frames sets piece to the size of the largest frame that begins in data.
+func (r *Reader) frames(data []byte) {
+	const lengthSize = 4
+	r.piece = 0
+	for len(data) > 0 {
+		if r.left > 0 {
+			n := min(r.left, len(data))
+			r.left, data = r.left-n, data[n:]
+			continue
+		}
+		n := min(lengthSize-len(r.length), len(data))
+		r.length, data = append(r.length, data[:n]...), data[n:]
+		if len(r.length) == lengthSize {
+			size := int(binary.BigEndian.Uint32(r.length))
+			r.piece, r.left, r.length = max(r.piece, size), max(size-lengthSize, 0), r.length[:0]
+		}
+	}
 }
 
 // ReadAll reads the body of a reply that is not streamed.

@@ -26,6 +26,14 @@ func CallID(id string) string {
 	return "call_" + hex.EncodeToString(sum[:16])
 }
 
+// Written returns the arguments of a call as the model wrote them, or an empty object if it wrote none.
+func Written(arguments string) string {
+	if Blank(arguments) {
+		return "{}"
+	}
+	return arguments
+}
+
 // Arguments returns the arguments of a past call as JSON, because some servers parse them and reject
 // requests with invalid or deeply nested ones.
 func Arguments(s string) string {

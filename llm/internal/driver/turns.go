@@ -12,6 +12,10 @@ import (
 type Turn struct {
 	Model    bool
 	Messages []llm.Message
+
+	// Running means that the turn comes after the one that the model answers: it consists of replies
+	// with tool calls, or of their results.
+	Running bool
 }
 
 // Turns returns the system message, or "", and the turns of a conversation for providers with two
@@ -22,12 +26,13 @@ func Turns(messages []llm.Message) (system string, turns []Turn) {
 		system, messages = messages[0].Content, messages[1:]
 	}
 	messages = slices.DeleteFunc(slices.Clone(messages), func(m llm.Message) bool {
-		return strings.TrimSpace(m.Content) == "" && len(m.ToolCalls) == 0 && m.Role != event.RoleTool
+		return Blank(m.Content) && len(m.ToolCalls) == 0 && m.Role != event.RoleTool
 	})
-	for _, m := range named(messages) {
+	asked := Asked(messages)
+	for i, m := range Named(messages) {
 		model := m.Role == event.RoleAssistant
 		if len(turns) == 0 || turns[len(turns)-1].Model != model {
-			turns = append(turns, Turn{Model: model})
+			turns = append(turns, Turn{Model: model, Running: i > asked})
 		}
 		last := &turns[len(turns)-1]
 		last.Messages = append(last.Messages, m)
@@ -35,8 +40,8 @@ func Turns(messages []llm.Message) (system string, turns []Turn) {
 	return system, turns
 }
 
-// named says who speaks, if there are several people: these providers have no field for names.
-func named(messages []llm.Message) []llm.Message {
+// Named says who speaks, if there are several people: these providers have no field for names.
+func Named(messages []llm.Message) []llm.Message {
 	names := map[string]bool{}
 	for _, m := range messages {
 		if m.Role == event.RoleUser && m.Name != "" {
@@ -56,18 +61,16 @@ func named(messages []llm.Message) []llm.Message {
 	return out
 }
 
-// Asked returns the index of the turn that the model answers: what comes after it are replies with
-// tool calls, and their results.
-func Asked(turns []Turn) int {
-	for i := len(turns) - 1; i >= 0; i-- {
-		if turns[i].Model {
-			continue
-		}
-		for _, m := range turns[i].Messages {
-			if m.Role != event.RoleTool {
-				return i
-			}
+// Asked returns the index of the message that the model answers, or -1: what comes after it are replies
+// with tool calls, and their results.
+func Asked(messages []llm.Message) int {
+	for i, m := range slices.Backward(messages) {
+		if m.Role != event.RoleAssistant && m.Role != event.RoleTool {
+			return i
 		}
 	}
 	return -1
 }
+
+// Blank reports whether a text has no visible character.
+func Blank(s string) bool { return strings.TrimSpace(s) == "" }

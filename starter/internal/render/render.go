@@ -121,6 +121,14 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 		if e.ClientCall != nil {
 			r.clientCall(*e.ClientCall)
 		}
+	case event.EventInputRequest:
+		if e.Input != nil {
+			r.input(*e.Input)
+		}
+	case event.EventInputReceived:
+		if e.Received != nil {
+			r.received(*e.Received)
+		}
 	case event.EventEnvironment:
 		if e.Env != nil {
 			r.line(dim, "· event "+visible(e.Env.Type)+suffix(": ", shorten(oneLine(visible(string(e.Env.Payload))), 200)))

@@ -146,21 +146,22 @@ func Temporal(t testing.TB) *embedded.Server {
 	return shared
 }
 
-// Protocol returns the protocol that the provider "openai" speaks: openai, anthropic or google. CI
-// runs the suite with each of them, since it makes no difference to a thread.
+// Protocol returns the protocol that the provider "openai" speaks: openai, openai-responses, anthropic or
+// google. CI runs the suite with each of them, since it makes no difference to a thread.
 func Protocol() string { return cmp.Or(os.Getenv("THREADMILL_TEST_PROVIDER"), "openai") }
 
 // newModels returns the providers of the suite: "openai" speaks [Protocol], the others what they are
 // named after.
 func newModels(s *llmtest.Server) (map[string]llm.Provider, error) {
 	o, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL})
+	r, err4 := openai.NewResponses(openai.Config{APIKey: "test", BaseURL: s.URL})
 	a, err2 := anthropic.New(anthropic.Config{APIKey: "test", BaseURL: s.Root})
 	g, err3 := google.New(google.Config{APIKey: "test", BaseURL: s.Root})
-	models := map[string]llm.Provider{"openai": o, "anthropic": a, "google": g}
+	models := map[string]llm.Provider{"openai": o, "openai-responses": r, "anthropic": a, "google": g}
 	if models["openai"] = models[Protocol()]; models["openai"] == nil {
 		return nil, fmt.Errorf("THREADMILL_TEST_PROVIDER: %q is none", Protocol())
 	}
-	return models, errors.Join(err, err2, err3)
+	return models, errors.Join(err, err2, err3, err4)
 }
 
 // New builds a world that ends with the test.
@@ -223,6 +224,15 @@ func New(t testing.TB, o Options) *Harness {
 		w.StartWorker()
 	}
 	return w
+}
+
+// Beside returns another runtime of the same threads, as another process would have it.
+func (w *Harness) Beside(configure func(*threadmill.Config)) *threadmill.Runtime {
+	cfg := w.config
+	configure(&cfg)
+	r, err := threadmill.New(cfg)
+	require.NoError(w.T, err)
+	return r
 }
 
 // StartWorker runs a worker until the test ends or stop is called.

@@ -35,6 +35,12 @@ func BuildWorker(t testing.TB) string {
 	return build(t, "worker")
 }
 
+// BuildStarter builds the command line, like [Build].
+func BuildStarter(t testing.TB) string {
+	t.Helper()
+	return build(t, "starter")
+}
+
 func build(t testing.TB, program string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), program)

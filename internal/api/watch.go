@@ -26,6 +26,9 @@ type WatchOptions struct {
 	// first record.
 	Now bool
 
+	// Event starts with this posted event, unless After is set. It overrides Now.
+	Event string
+
 	// Env watches environment events, not agent events.
 	Env bool
 
@@ -106,6 +109,8 @@ func (w *watch) connect(ctx context.Context) error {
 	switch {
 	case w.last != "":
 		header.Set("Last-Event-ID", w.last)
+	case w.opts.Event != "":
+		query.Set("event", w.opts.Event)
 	case w.opts.Now:
 		query.Set("from", "now")
 	}

@@ -67,6 +67,9 @@ type Config struct {
 	// Key is the API key. Default: none.
 	Key string
 
+	// Do sends requests. Default: an [http.Client] that follows no redirects.
+	Do func(*http.Request) (*http.Response, error)
+
 	// Idle is the time without data, heartbeats included, after which a stream is opened again.
 	// Default 45 s.
 	Idle time.Duration
@@ -86,6 +89,9 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	cfg.Base, cfg.Namespace = cmp.Or(cfg.Base, DefaultBase), cmp.Or(cfg.Namespace, signals.DefaultNamespace)
 	cfg.Idle = cmp.Or(cfg.Idle, 45*time.Second)
+	if cfg.Do == nil {
+		cfg.Do = direct.Do
+	}
 	cfg.MinDelay, cfg.MaxDelay = cmp.Or(cfg.MinDelay, 100*time.Millisecond), cmp.Or(cfg.MaxDelay, 5*time.Second)
 	base, err := url.Parse(strings.TrimRight(cfg.Base, "/"))
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
@@ -192,7 +198,7 @@ func (c *Client) send(ctx context.Context, method string, u *url.URL, header htt
 	if c.cfg.Key != "" {
 		header.Set("Authorization", "Bearer "+c.cfg.Key)
 	}
-	resp, err := direct.Do(req)
+	resp, err := c.cfg.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}

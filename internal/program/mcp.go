@@ -1,0 +1,195 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/internal/toolserver"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/tool/mcp"
+)
+
+// namespacesEvery is the interval at which a worker looks for namespaces that declare servers.
+const namespacesEvery = 3 * time.Second
+
+// mcpServers connects threads to MCP servers: those of the configuration, and those that are declared at run
+// time.
+type mcpServers struct {
+	*mcp.Manager
+	configured []mcp.Server
+	declared   *toolserver.Registry
+	catalog    *toolserver.Catalog
+	log        *slog.Logger
+}
+
+// ConnectMCP adds the MCP servers of the settings to the configuration of a runtime, which has its store
+// and task queues. A worker connects to the servers of the task queues that it serves.
+func (s Settings) ConnectMCP(cfg *threadmill.Config) error {
+	if len(s.MCP) == 0 && !s.MCPAPI.Servers {
+		return nil
+	}
+	var servers []mcp.Server
+	var names []string
+	for _, one := range s.MCP {
+		servers, names = append(servers, configuredServer(one)), append(names, one.Name)
+	}
+	m := &mcpServers{
+		configured: servers, catalog: toolserver.NewCatalog(cfg.Store), log: cmp.Or(cfg.Logger, slog.Default()),
+		declared: toolserver.NewRegistry(cfg.Store, toolserver.Permission(s.MCPAPI), names),
+	}
+	queues := slices.Clone(cfg.ToolQueues)
+	if !cfg.OnlyToolQueues {
+		queues = append(queues, "", cmp.Or(cfg.TaskQueue, signals.DefaultTaskQueue))
+	}
+	host, _ := os.Hostname()
+	var err error
+	m.Manager, err = mcp.New(mcp.Config{
+		Servers: servers, Source: declaredServers{m.declared, s.getenv, m.log}, SourceCommands: s.MCPAPI.Commands, SourcePrivate: s.MCPAPI.PrivateAddresses,
+		Catalog: m.catalog, Local: func(s mcp.Server) bool { return slices.Contains(queues, s.TaskQueue) },
+		Worker: fmt.Sprintf("%d@%s", os.Getpid(), host), Logger: m.log,
+	})
+	if err != nil {
+		return Usagef("mcp: %w", err)
+	}
+	cfg.ToolSource = m
+	return nil
+}
+
+func configuredServer(s config.MCPServer) mcp.Server {
+	return mcp.Server{
+		Name: s.Name, Description: s.Description, Command: s.Command, Dir: s.Dir, Env: revealed(s.Env), URL: s.URL, Headers: revealed(s.Headers),
+		Tools: s.Tools, Trusted: s.Trusted, Timeout: s.Timeout, TaskQueue: s.TaskQueue,
+	}
+}
+
+func revealed(secrets map[string]config.Secret) map[string]mcp.Secret {
+	if len(secrets) == 0 {
+		return nil
+	}
+	out := make(map[string]mcp.Secret, len(secrets))
+	for name, secret := range secrets {
+		out[name] = mcp.Secret(secret.Reveal())
+	}
+	return out
+}
+
+// Run keeps the connections until ctx ends.
+func (m *mcpServers) Run(ctx context.Context) error {
+	if m.declared.Permitted().Servers {
+		watching := make(chan struct{})
+		go func() {
+			defer close(watching)
+			m.watchNamespaces(ctx)
+		}()
+		defer func() { <-watching }()
+	}
+	return m.Manager.Run(ctx)
+}
+
+// watchNamespaces connects to the servers of namespaces that nobody has asked for yet.
+func (m *mcpServers) watchNamespaces(ctx context.Context) {
+	known := map[string]bool{}
+	ticker := time.NewTicker(namespacesEvery)
+	defer ticker.Stop()
+	for {
+		namespaces, err := m.declared.Namespaces(ctx)
+		if err != nil && ctx.Err() == nil {
+			m.log.Warn("the namespaces with MCP servers cannot be read", "error", err)
+		}
+		for _, namespace := range namespaces {
+			if !known[namespace] {
+				known[namespace] = true
+				m.Refresh(ctx, namespace)
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Restart asks all workers that run a server to connect to it again, this one included.
+func (m *mcpServers) Restart(ctx context.Context, namespace, name string) error {
+	if m.declared.Configured(name) {
+		namespace = ""
+	}
+	return m.catalog.RequestRestart(ctx, namespace, name)
+}
+
+// ServerNames returns the names of the configured servers.
+func (m *mcpServers) ServerNames() []string {
+	names := make([]string, len(m.configured))
+	for i, s := range m.configured {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// TaskQueues returns the task queues on which tools of the configured servers run.
+func (m *mcpServers) TaskQueues() []string {
+	var queues []string
+	for _, s := range m.configured {
+		if s.TaskQueue != "" && !slices.Contains(queues, s.TaskQueue) {
+			queues = append(queues, s.TaskQueue)
+		}
+	}
+	return queues
+}
+
+// Declared returns the servers that are declared at run time.
+func (m *mcpServers) Declared() *toolserver.Registry { return m.declared }
+
+// declaredServers are the declared servers of a namespace, with the secrets of this process.
+type declaredServers struct {
+	registry *toolserver.Registry
+	getenv   func(string) string
+	log      *slog.Logger
+}
+
+// Servers implements [mcp.Source].
+func (d declaredServers) Servers(ctx context.Context, namespace string) ([]mcp.Server, error) {
+	declared, err := d.registry.Usable(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	servers := make([]mcp.Server, 0, len(declared))
+	for _, one := range declared {
+		servers = append(servers, mcp.Server{
+			Name: one.Name, Description: one.Description, URL: one.URL, Headers: d.secrets(one.Name, one.HeadersEnv),
+			Command: one.Command, Env: d.secrets(one.Name, one.EnvFrom), Dir: one.Dir,
+			Tools: one.Tools, Trusted: one.Trusted, Timeout: one.CallTimeout(), TaskQueue: one.TaskQueue,
+		})
+	}
+	return servers, nil
+}
+
+// secrets reads variables of the environment. [tool.ServerDeclaration] permits those only whose names begin
+// with [tool.SecretPrefix]. Without one of them, the server itself says what it lacks.
+func (d declaredServers) secrets(server string, variables map[string]string) map[string]mcp.Secret {
+	if len(variables) == 0 {
+		return nil
+	}
+	out := make(map[string]mcp.Secret, len(variables))
+	for name, variable := range variables {
+		value := strings.TrimSpace(d.getenv(variable))
+		if value == "" {
+			d.log.Debug("an environment variable of an MCP server is not set", "mcpServer", server, "variable", variable)
+			continue
+		}
+		out[name] = mcp.Secret(value)
+	}
+	return out
+}
+
+var _ tool.Source = (*mcpServers)(nil)

@@ -1,0 +1,143 @@
+package thread
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// AskInput makes a call wait for a person's input. It first applies early answers.
+func (c *Call) AskInput(now time.Time, q event.InputRequest) {
+	c.Stage, c.Input = CallAtInput, &q
+	c.run.turn.thread.Decisions.applyEarlyInputs(now)
+}
+
+// InputRequests returns the requests for input that wait for a person.
+func (ts *Turns) InputRequests() []event.InputRequest {
+	out := []event.InputRequest{}
+	ts.eachCall(func(c *Call) {
+		if c.Stage == CallAtInput {
+			out = append(out, *c.Input)
+		}
+	})
+	return out
+}
+
+// IsEarlyInput reports whether an answer may arrive before its request: people see a request as soon
+// as the running call has stored it, before the thread receives it.
+func (ds *Decisions) IsEarlyInput(a signals.InputAnswers) bool {
+	early := false
+	ds.thread.Turns.eachCall(func(c *Call) {
+		if c.Plan.ID == a.ToolCallID && c.Stage == CallReady && c.Started {
+			early = roundOf(a) == c.Answered+1
+		}
+	})
+	return early
+}
+
+func roundOf(a signals.InputAnswers) int { return max(a.Round, event.FirstRound) }
+
+// TakeInput applies an answer that was sent by signal. One that changes nothing leaves an audit
+// record.
+func (ds *Decisions) TakeInput(now time.Time, a signals.InputAnswers) {
+	s := ds.thread
+	if ds.IsEarlyInput(a) && ds.BufferEarlyInput(a) {
+		return
+	}
+	out, err := ds.AnswerInput(now, a)
+	if err == nil && out != signals.DecideAccepted && out != signals.DecideAlreadyResolved {
+		err = errors.New(string(out))
+	}
+	if err != nil {
+		s.Reject(now, signals.SignalAnswerInput, a, err)
+	}
+}
+
+// BufferEarlyInput keeps an answer until its request is known. It reports whether there was room.
+func (ds *Decisions) BufferEarlyInput(a signals.InputAnswers) bool {
+	size := len(rawJSON(a))
+	for _, kept := range ds.EarlyInputs {
+		size += len(rawJSON(kept))
+	}
+	if len(ds.EarlyInputs) >= maxEarly || size > maxDecisionBytes {
+		return false
+	}
+	ds.EarlyInputs = append(ds.EarlyInputs, a)
+	return true
+}
+
+func (ds *Decisions) applyEarlyInputs(now time.Time) {
+	release(&ds.EarlyInputs, ds.IsEarlyInput, func(a signals.InputAnswers) { ds.TakeInput(now, a) })
+}
+
+// AnswerInput gives a call the input for which it waits, so that it runs again. If no such call waits,
+// it changes nothing and returns the reason. The error names a question without an answer, or an
+// answer without a question.
+func (ds *Decisions) AnswerInput(now time.Time, a signals.InputAnswers) (signals.DecideOutcome, error) {
+	s := ds.thread
+	var c *Call
+	s.Turns.eachCall(func(one *Call) {
+		if one.Stage == CallAtInput && one.Plan.ID == a.ToolCallID {
+			c = one
+		}
+	})
+	switch {
+	case c == nil || roundOf(a) < c.Input.Round:
+		return ds.inputReceivedAs(a), nil
+	case roundOf(a) > c.Input.Round:
+		return signals.DecideNotPending, nil
+	case s.isAgent(a.By):
+		return signals.DecideNotAllowed, nil
+	}
+	if err := checkAnswers(c.Input.Questions, a.Answers); err != nil {
+		return "", err
+	}
+	id := recordid.InputReceived(c.Plan.ID, c.Input.Round)
+	c.run.turn.record(now, id, event.TypeInputReceived, event.InputReceived{
+		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: c.run.Agent, Round: c.Input.Round, Answers: a.Answers, By: a.By, ReceivedAt: now,
+	})
+	c.Stage, c.Answered, c.Input = CallReady, c.Input.Round, nil
+	ds.Settled = keepLast(append(ds.Settled, Settled{id, inputSum(a)}), maxDecided)
+	return signals.DecideAccepted, nil
+}
+
+// checkAnswers reports the first question without an answer, and the first answer without a question.
+func checkAnswers(questions []event.InputQuestion, answers map[string]event.InputAnswer) error {
+	for _, q := range questions {
+		a, ok := answers[q.ID]
+		switch {
+		case !ok:
+			return event.FieldErrorf("answers."+q.ID, "is required: the answer to %q", q.Message)
+		case a.Action == event.InputAccept && q.Kind == event.InputForm && len(a.Content) == 0:
+			return event.FieldErrorf("answers."+q.ID+".content", "is required with the action accept: the values")
+		}
+	}
+	if len(answers) > len(questions) {
+		return event.FieldErrorf("answers", "has an answer to a question that was not asked")
+	}
+	return nil
+}
+
+// inputReceivedAs returns the outcome of an answer for which no call waits.
+func (ds *Decisions) inputReceivedAs(a signals.InputAnswers) signals.DecideOutcome {
+	id := recordid.InputReceived(a.ToolCallID, roundOf(a))
+	at := slices.IndexFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == id })
+	switch {
+	case at < 0:
+		return signals.DecideNotPending
+	case ds.Settled[at].Decision == inputSum(a):
+		return signals.DecideAlreadyResolved
+	}
+	return signals.DecideConflict
+}
+
+func inputSum(a signals.InputAnswers) event.Decision {
+	sum := sha256.Sum256(rawJSON(a.Answers))
+	return event.Decision(hex.EncodeToString(sum[:8]))
+}

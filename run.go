@@ -1,0 +1,135 @@
+package threadmill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/worker"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// checkQueues reports the first invalid or repeated task queue.
+func (cfg *Config) checkQueues() error {
+	for i, queue := range cfg.ToolQueues {
+		switch {
+		case !tool.ValidTaskQueue(queue):
+			return fmt.Errorf("threadmill: Config.ToolQueues[%d] is %q, %s", i, queue, tool.TaskQueueForm)
+		case queue == cfg.TaskQueue:
+			return fmt.Errorf("threadmill: Config.ToolQueues[%d] is %q, the task queue of the threads, which runs tools anyway", i, queue)
+		case slices.Contains(cfg.ToolQueues[:i], queue):
+			return fmt.Errorf("threadmill: Config.ToolQueues[%d]: %q is there twice", i, queue)
+		}
+	}
+	if cfg.OnlyToolQueues && len(cfg.ToolQueues) == 0 {
+		return errors.New("threadmill: Config.OnlyToolQueues needs Config.ToolQueues: there is no queue to serve")
+	}
+	return nil
+}
+
+// stepQueues returns the task queues, besides that of the threads, on which steps of threads run.
+func (cfg *Config) stepQueues(tools *tool.Set) []string {
+	var queues []string
+	for _, name := range tools.Names() {
+		t, _ := tools.Lookup(name)
+		if queue := t.Definition().TaskQueue; queue != "" && queue != cfg.TaskQueue && !slices.Contains(queues, queue) {
+			queues = append(queues, queue)
+		}
+	}
+	if servers, ok := cfg.ToolSource.(interface{ TaskQueues() []string }); ok {
+		for _, queue := range servers.TaskQueues() {
+			if queue != cfg.TaskQueue && !slices.Contains(queues, queue) {
+				queues = append(queues, queue)
+			}
+		}
+	}
+	return queues
+}
+
+// reportWithin is the time in which a step that StopTimeout has ended reports its end.
+const reportWithin = 5 * time.Second
+
+// Run runs a worker for each task queue until ctx ends, and then waits up to [Config].StopTimeout
+// for running steps. It first registers the search attributes of threads with Temporal. The end of
+// ctx is no error.
+func (r *Runtime) Run(ctx context.Context) error {
+	if err := threadclient.EnsureAttributes(ctx, r.cfg.Temporal, r.cfg.TemporalNamespace); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	r.warnOfAgents(ctx)
+	if r.cfg.DisableStickyCache {
+		worker.SetStickyWorkflowCacheSize(0)
+	}
+	defer r.runTools(ctx)() // after the last step, which may need a tool
+	fatal := make(chan error, 1)
+	var started []worker.Worker
+	defer func() { stopAll(started) }()
+	for _, queue := range r.queues() {
+		w := r.newWorker(queue, fatal)
+		if err := w.Start(); err != nil {
+			return fmt.Errorf("starting the worker of task queue %q: %w", queue, err)
+		}
+		started = append(started, w)
+		r.cfg.Logger.Info("worker runs", "taskQueue", queue)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-fatal:
+		return fmt.Errorf("the worker stopped: %w", err)
+	}
+}
+
+// queues returns the task queues that Run serves.
+func (r *Runtime) queues() []string {
+	if r.cfg.OnlyToolQueues {
+		return r.cfg.ToolQueues
+	}
+	return append([]string{r.cfg.TaskQueue}, r.cfg.ToolQueues...)
+}
+
+// newWorker returns the worker of a task queue. Only the task queue of the threads has workflows.
+func (r *Runtime) newWorker(queue string, fatal chan<- error) worker.Worker {
+	w := worker.New(r.cfg.Temporal, queue, worker.Options{
+		// The default pollers prefer the sticky queue and starve new threads.
+		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
+		ActivityTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
+		DisableWorkflowWorker:      queue != r.cfg.TaskQueue,
+		WorkerStopTimeout:          r.cfg.StopTimeout + reportWithin,
+
+		MaxHeartbeatThrottleInterval: activities.HeartbeatThrottle,
+		// A workflow task takes milliseconds, but a busy machine may pause for longer than the
+		// SDK's limit of one second, and a false deadlock costs history.
+		DeadlockDetectionTimeout: 5 * time.Second,
+		OnFatalError: func(err error) {
+			select {
+			case fatal <- err:
+			default:
+			}
+		},
+	})
+	if queue == r.cfg.TaskQueue {
+		r.Register(w)
+	} else {
+		r.activities.Register(w)
+	}
+	return w
+}
+
+// stopAll stops the workers at the same time: each waits for its running steps.
+func stopAll(workers []worker.Worker) {
+	var wg sync.WaitGroup
+	for _, w := range workers {
+		wg.Go(w.Stop)
+	}
+	wg.Wait()
+}

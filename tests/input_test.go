@@ -1,0 +1,208 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
+)
+
+const daySchema = `{"type":"object","properties":{"day":{"type":"string","enum":["monday","tuesday"],"title":"Which day?"},"seats":{"type":"integer","minimum":1}},"required":["day"],"additionalProperties":false}`
+
+// booking is a tool that asks for a day, and then asks the person to pay at an address.
+type booking struct{ runs atomic.Int32 }
+
+func (b *booking) Definition() tool.Definition {
+	return tool.Definition{Name: "book", Description: "Books a table.", Parameters: json.RawMessage(`{"type":"object"}`)}
+}
+
+func (b *booking) Call(_ context.Context, call tool.Call) (tool.Result, error) {
+	b.runs.Add(1)
+	if call.Input == nil {
+		return tool.Result{}, &tool.InputRequired{State: "secret state", Questions: []event.InputQuestion{
+			{ID: "when", Kind: event.InputForm, Message: "When do you come?", Schema: json.RawMessage(daySchema)},
+		}}
+	}
+	if a, asked := call.Input.Answers["when"]; asked {
+		if a.Action != event.InputAccept {
+			return tool.Result{Output: "not booked: " + string(a.Action)}, nil
+		}
+		return tool.Result{}, &tool.InputRequired{State: call.Input.State + ", " + string(a.Content), Questions: []event.InputQuestion{
+			{ID: "pay", Kind: event.InputURL, Message: "Please pay.", URL: "https://pay.example/42"},
+		}}
+	}
+	return tool.Result{Output: "booked: " + call.Input.State + ", paid: " + string(call.Input.Answers["pay"].Action)}, nil
+}
+
+func accepted(content string) event.InputAnswer {
+	a := event.InputAnswer{Action: event.InputAccept}
+	if content != "" {
+		a.Content = json.RawMessage(content)
+	}
+	return a
+}
+
+// asksInput makes the agent call the tool, and returns its question.
+func (c talk) asksInput() (posted string, q event.InputRequest) {
+	c.t.Helper()
+	posted = c.post("use book {}")
+	return posted, c.awaitInput(1)
+}
+
+func (c talk) awaitInput(round int) (q event.InputRequest) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		out, err := c.Threads.Approvals(c.Ctx(), c.id)
+		if err != nil || len(out.Inputs) != 1 {
+			return false
+		}
+		q = out.Inputs[0]
+		return q.Round == round
+	}, waitLong, waitTick, "a question of round %d", round)
+	return q
+}
+
+func (c talk) answersInput(want signals.DecideOutcome, q event.InputRequest, answers map[string]event.InputAnswer) {
+	c.t.Helper()
+	got, err := c.Threads.AnswerInput(c.Ctx(), c.id, signals.InputAnswers{ToolCallID: q.ToolCallID, Round: q.Round, Answers: answers, By: "ann"})
+	require.NoError(c.t, err)
+	require.Equal(c.t, want, got)
+}
+
+// TestToolsAskPeople lets a tool ask for input. Nothing runs while it waits, and the tool runs again with
+// the answer.
+//
+//ci:replayed
+func TestToolsAskPeople(t *testing.T) {
+	book := &booking{}
+	o := newOffice(t, harness.Options{NoWorker: true, Tools: []tool.Tool{book}})
+	stop := o.StartWorker()
+	t.Run("two questions, across a new worker", func(t *testing.T) {
+		c := o.talk(t)
+		before := book.runs.Load()
+		posted, q := c.asksInput()
+		require.Equal(t, []string{"book", "assistant", "When do you come?"}, []string{q.ToolName, q.Agent, q.Questions[0].Message})
+		require.JSONEq(t, daySchema, string(q.Questions[0].Schema))
+		require.Eventually(t, func() bool {
+			row, err := c.Store.Thread(c.Ctx(), c.Key(c.id))
+			return err == nil && row.Activity == store.ActivityWaiting
+		}, waitLong, waitTick)
+		require.Equal(t, store.ToolWaiting, only(t, toolLogs(c.Harness, c.id)).Status)
+		state, err := c.Threads.State(c.Ctx(), c.id)
+		require.NoError(t, err)
+		require.Equal(t, signals.ThreadWaitingApproval, state.Status)
+		require.Eventually(t, func() bool {
+			all, err := c.Threads.ListApprovals(c.Ctx(), threadclient.ApprovalsQuery{})
+			return err == nil && len(all.Inputs) == 1 && all.Inputs[0].ThreadID == c.id
+		}, waitLong, waitTick, "it is listed")
+
+		stop()
+		stop = o.StartWorker()
+		c.answersInput(signals.DecideAccepted, q, map[string]event.InputAnswer{"when": accepted(`{"day":"monday"}`)})
+		pay := c.awaitInput(2)
+		require.Equal(t, "https://pay.example/42", pay.Questions[0].URL)
+		c.answersInput(signals.DecideAlreadyResolved, q, map[string]event.InputAnswer{"when": accepted(`{"day":"monday"}`)})
+		c.answersInput(signals.DecideConflict, q, map[string]event.InputAnswer{"when": {Action: event.InputDecline}})
+		c.answersInput(signals.DecideAccepted, pay, map[string]event.InputAnswer{"pay": accepted("")})
+		c.completes(posted)
+		require.Equal(t, `booked: secret state, {"day":"monday"}, paid: accept`, c.resultOf(q.ToolCallID).Content)
+		require.EqualValues(t, 3, book.runs.Load()-before)
+		require.Equal(t, store.ToolSucceeded, only(t, toolLogs(c.Harness, c.id)).Status)
+		requireSettled(t, c.Harness, c.id)
+		frames := watch(t, c.Harness, c.id, "").until(t, func(f frame) bool { return f.event.EndsTurn() })
+		shown, err := json.Marshal(frames)
+		require.NoError(t, err)
+		require.NotContains(t, string(shown), `"state":"secret`, "the state belongs to the tool")
+	})
+	t.Run("over the API, with values that do not fit", func(t *testing.T) {
+		c := o.talk(t)
+		posted, q := c.asksInput()
+		path := "/v1/threads/" + c.id + "/tool-calls/" + q.ToolCallID + "/input"
+		for body, want := range map[string]string{
+			`{"answers":{"when":{"action":"accept","content":{"day":"sunday"}}},"by":"ann"}`: "day: must be one of",
+			`{"answers":{"when":{"action":"accept","content":{"seats":0}}},"by":"ann"}`:      "day: is required",
+			`{"answers":{"when":{"action":"accept"}},"by":"ann"}`:                            "answers.when.content",
+			`{"answers":{"other":{"action":"decline"}},"by":"ann"}`:                          "answers.when: is required",
+			`{"answers":{},"by":"ann"}`:                                                      "answers: is required",
+			`{"answers":{"when":{"action":"decline","content":{}}},"by":"ann"}`:              "belongs to the action accept",
+		} {
+			status, out := request(t, c.Harness, http.MethodPost, path, json.RawMessage(body))
+			require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", body, out)
+			require.Contains(t, fmt.Sprint(out), want, body)
+		}
+		status, out := request(t, c.Harness, http.MethodPost, path, map[string]any{"round": 2, "answers": map[string]any{"when": map[string]any{"action": "decline"}}})
+		require.Equal(t, http.StatusNotFound, status, fmt.Sprint(out))
+		status, out = request(t, c.Harness, http.MethodPost, path, map[string]any{"answers": map[string]any{"when": map[string]any{"action": "decline"}}, "by": "assistant"})
+		require.Equal(t, http.StatusForbidden, status, fmt.Sprint(out))
+		status, out = request(t, c.Harness, http.MethodPost, path, map[string]any{"answers": map[string]any{"when": map[string]any{"action": "decline"}}, "by": "ann"})
+		require.Equal(t, http.StatusOK, status, fmt.Sprint(out))
+		c.completes(posted)
+		require.Equal(t, "not booked: decline", c.resultOf(q.ToolCallID).Content)
+	})
+	t.Run("by a signal with values that do not fit: it asks again", func(t *testing.T) {
+		c := o.talk(t)
+		_, q := c.asksInput()
+		before := book.runs.Load()
+		c.signals(signals.SignalAnswerInput, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": accepted(`{"day":"sunday"}`)}, By: "ann"})
+		again := c.awaitInput(2)
+		require.Contains(t, again.Questions[0].Message, "When do you come?\n\nThe last answer was not valid: day: must be one of")
+		require.Equal(t, before, book.runs.Load(), "the tool does not see it")
+		c.answersInput(signals.DecideAccepted, again, map[string]event.InputAnswer{"when": {Action: event.InputCancel}})
+		require.Eventually(t, func() bool { return len(results(c.Harness, c.id)) == 1 }, waitLong, waitTick)
+	})
+	t.Run("interrupted", func(t *testing.T) {
+		c := o.talk(t)
+		_, q := c.asksInput()
+		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
+		require.Eventually(t, func() bool { return len(results(c.Harness, c.id)) == 1 }, waitLong, waitTick)
+		got, err := c.Threads.AnswerInput(c.Ctx(), c.id, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": accepted(`{"day":"monday"}`)}, By: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, signals.DecideNotPending, got)
+		requireSettled(t, c.Harness, c.id)
+	})
+	stop()
+}
+
+// TestPageInput answers a tool's questions in the page: in the thread, and in the list of what waits.
+func TestPageInput(t *testing.T) {
+	w := harness.New(t, harness.Options{
+		Tools:  []tool.Tool{&booking{}},
+		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"book"}}},
+	})
+	id := w.Open()
+	w.Post(id, "use book {}")
+	b := newBrowser(t)
+	p := b.open(threadPage(w.API.URL, id))
+	p.sees(".approval.input .reason", "When do you come?")
+	evaluate[struct{}](p, `(() => {
+		const form = document.querySelector(".approval.input");
+		form.querySelector("select").value = "1";
+		form.querySelector("input[type=number]").value = "0";
+		return {};
+	})()`)
+	p.click(".approval.input button", "Send")
+	p.until(`document.querySelector(".approval.input :invalid") !== null`)
+	evaluate[struct{}](p, `(() => { document.querySelector(".approval.input input[type=number]").value = "2"; return {}; })()`)
+	p.click(".approval.input button", "Send")
+
+	list := b.open(w.API.URL + "/#/approvals")
+	list.sees(".approval.input .reason", "Please pay.")
+	require.Equal(t, "https://pay.example/42", evaluate[string](list, `document.querySelector(".approval.input a").href`))
+	list.click(".approval.input button", "I have done this")
+	p.sees(".line.tool .result", `booked: secret state, {"day":"tuesday","seats":2}, paid: accept`)
+	list.sees("tm-approvals [role=status]", "Nothing waits for you.")
+	assert.NotEmpty(t, p.lines())
+}

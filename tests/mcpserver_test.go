@@ -1,0 +1,123 @@
+package tests
+
+import (
+	"context"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/llm/llmtest"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
+)
+
+// TestMCPClients uses the MCP server with the clients of npm, over HTTP and over stdio with "starter
+// mcp": tests/npm/mcp.mjs has the scenarios.
+func TestMCPClients(t *testing.T) {
+	starter := proc.BuildStarter(t)
+	for _, client := range []string{"sdk", "client"} {
+		for _, transport := range []string{"http", "stdio"} {
+			for _, scenario := range []string{"ask", "approval", "input", "running", "cut"} {
+				if transport == "stdio" && scenario == "cut" {
+					continue
+				}
+				t.Run(client+" "+transport+" "+scenario, func(t *testing.T) {
+					t.Parallel()
+					w := chats(t, scenario)
+					output(t, testenv.Node(t, "mcp.mjs", client, transport, w.API.URL, scenario, starter))
+				})
+			}
+		}
+	}
+}
+
+// mcpPassed are the scenarios of the conformance suite that need no tools of its own.
+var mcpPassed = []string{
+	"server-initialize", "logging-set-level", "ping", "tools-list", "server-sse-multiple-streams", "resources-list", "prompts-list", "dns-rebinding-protection",
+}
+
+// TestMCPConformance runs the server suite of @modelcontextprotocol/conformance.
+func TestMCPConformance(t *testing.T) {
+	t.Parallel()
+	w := chats(t, "conformance")
+	failures, err := filepath.Abs("npm/mcp-expected-failures.yml")
+	require.NoError(t, err)
+	out := string(output(t, testenv.Node(t, "node_modules/@modelcontextprotocol/conformance/dist/index.js",
+		"server", "--url", w.API.URL+"/mcp", "--suite", "all", "--expected-failures", failures, "--output-dir", t.TempDir())))
+	for _, name := range mcpPassed {
+		require.Regexp(t, `✓ `+regexp.QuoteMeta(name)+`: [1-9]`, out)
+	}
+}
+
+// mcpConnect connects to an MCP server.
+func mcpConnect(t *testing.T, transport mcp.Transport, version string) *mcp.ClientSession {
+	t.Helper()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+func mcpCall(ctx context.Context, session *mcp.ClientSession, name string, args map[string]any) (map[string]any, error) {
+	got, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: args})
+	if err != nil {
+		return nil, err
+	}
+	if got.IsError {
+		return map[string]any{"error": got.Content[0].(*mcp.TextContent).Text}, nil
+	}
+	return got.StructuredContent.(map[string]any), nil
+}
+
+// TestMCPKilled kills the server in the middle of calls. Over HTTP, the turn is picked up by thread and
+// event; "starter mcp" survives the server, and its call too.
+func TestMCPKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a devserver")
+	}
+	t.Parallel()
+	starter := proc.BuildStarter(t)
+	provider := llmtest.NewServer(llmtest.Config{T: t})
+	t.Cleanup(provider.Close)
+	d := proc.New(t, proc.Options{Binary: proc.Build(t), Env: []string{"OPENAI_API_KEY=test", "OPENAI_BASE_URL=" + provider.URL}})
+	d.Start()
+	overHTTP := mcpConnect(t, &mcp.StreamableClientTransport{Endpoint: d.URL + "/mcp"}, "2025-11-25")
+	cmd := exec.Command(starter, "mcp", "--api", d.URL)
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	overStdio := mcpConnect(t, &mcp.CommandTransport{Command: cmd}, "")
+
+	type result struct {
+		out map[string]any
+		err error
+	}
+	done := map[*mcp.ClientSession]chan result{overHTTP: make(chan result, 1), overStdio: make(chan result, 1)}
+	for session, thread := range map[*mcp.ClientSession]string{overHTTP: "http", overStdio: "stdio"} {
+		_, err := mcpCall(t.Context(), session, "open_thread", map[string]any{"thread": thread})
+		require.NoError(t, err)
+		go func() {
+			out, err := mcpCall(t.Context(), session, "ask_agent", map[string]any{"thread": thread, "message": "count 100 every 50ms", "requestId": "request-" + thread})
+			done[session] <- result{out, err}
+		}()
+		require.Eventually(t, func() bool { return len(d.Messages(thread)) > 0 }, proc.Patience, proc.Tick)
+	}
+	d.Kill()
+	cut := <-done[overHTTP]
+	require.Error(t, cut.err, "the connection has gone")
+	d.Start()
+
+	stayed := <-done[overStdio]
+	require.NoError(t, stayed.err)
+	require.Equal(t, "completed", stayed.out["status"], stayed.out)
+
+	again := mcpConnect(t, &mcp.StreamableClientTransport{Endpoint: d.URL + "/mcp"}, "2026-07-28")
+	out, err := mcpCall(t.Context(), again, "wait_for_turn", map[string]any{"thread": "http", "event": "request-http"})
+	require.NoError(t, err)
+	require.Equal(t, "completed", out["status"], out)
+	require.Contains(t, out["text"], "98 99 100")
+	require.Equal(t, http.StatusOK, d.Try(t.Context(), http.MethodGet, "/v1/threads/http", nil, nil))
+}

@@ -1,0 +1,60 @@
+package threadmill
+
+import (
+	"context"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/names"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/toolserver"
+)
+
+// serverTools returns patterns for the tools of the source's servers. A source that does not say which
+// servers it has may have any.
+func (cfg *Config) serverTools() []string {
+	if cfg.ToolSource == nil {
+		return nil
+	}
+	known, ok := cfg.ToolSource.(interface{ ServerNames() []string })
+	if !ok {
+		return []string{names.AnyServer}
+	}
+	var patterns []string
+	for _, server := range known.ServerNames() {
+		patterns = append(patterns, event.ToolPattern(server))
+	}
+	if _, declared := cfg.toolServers(); declared != nil && declared.Permitted().Servers {
+		patterns = append(patterns, names.AnyServer)
+	}
+	return patterns
+}
+
+// toolServers returns what the API shows of the source's servers.
+func (cfg *Config) toolServers() (server.ToolServers, *toolserver.Registry) {
+	servers, _ := cfg.ToolSource.(server.ToolServers)
+	var declared *toolserver.Registry
+	if d, ok := cfg.ToolSource.(interface{ Declared() *toolserver.Registry }); ok {
+		declared = d.Declared()
+	}
+	return servers, declared
+}
+
+// runTools runs the source of tools, if it runs, until the returned function is called.
+func (r *Runtime) runTools(ctx context.Context) (stop func()) {
+	source, ok := r.cfg.ToolSource.(interface{ Run(context.Context) error })
+	if !ok {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := source.Run(ctx); err != nil {
+			r.cfg.Logger.Error("the source of tools has stopped: calls of its tools fail", "error", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}

@@ -1,0 +1,48 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// inputs handles the input of people for tool calls that wait for it.
+type inputs struct{ *conversation }
+
+func (t inputs) handlers() []handler {
+	return []handler{
+		onSignal(t.conversation, signals.SignalAnswerInput, t.answer),
+		onUpdate(t.conversation, signals.UpdateAnswerInput, "answer a tool call that asks for input", signals.InputAnswers.Validate, t.updateAnswer),
+	}
+}
+
+// answer handles an answer by signal.
+func (t inputs) answer(ctx workflow.Context, name string, a signals.InputAnswers) {
+	if err := a.Validate(); err != nil {
+		t.state.Reject(workflow.Now(ctx), name, a, err)
+		return
+	}
+	t.state.Decisions.TakeInput(workflow.Now(ctx), a)
+}
+
+func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (signals.DecideResult, error) {
+	ds := &t.state.Decisions
+	if ds.IsEarlyInput(a) {
+		if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !ds.IsEarlyInput(a) }); err != nil {
+			return signals.DecideResult{}, err
+		}
+	}
+	switch {
+	case !ds.IsEarlyInput(a):
+	case t.continuingAsNew && ds.BufferEarlyInput(a):
+		// The next workflow run will know the request and apply the answer.
+		return signals.DecideResult{Result: signals.DecideAccepted}, nil
+	default:
+		return signals.DecideResult{}, refuse(signals.ErrEarly)
+	}
+	out, err := ds.AnswerInput(workflow.Now(ctx), a)
+	if err != nil {
+		return signals.DecideResult{}, refuse(err)
+	}
+	return signals.DecideResult{Result: out}, nil
+}
