@@ -79,7 +79,7 @@ func unknown(k key, s Server, status Status) State {
 
 // secrets replaces the secrets of a server in texts.
 func secrets(s Server) *strings.Replacer {
-	const short = 4 // shorter values would also hide other things
+	const short = 7 // shorter values would also hide other things
 	var pairs []string
 	for _, values := range []map[string]Secret{s.Env, s.Headers} {
 		for _, value := range values {
@@ -268,7 +268,7 @@ func (c *connection) refresh(s *session) error {
 	l, err := s.list(ctx, c.server)
 	if err != nil {
 		if s.ctx.Err() == nil && ctx.Err() != nil {
-			return fmt.Errorf("it did not list its tools within %s: %w", c.server.StartTimeout, context.DeadlineExceeded)
+			return caused{fmt.Errorf("it did not list its tools within %s", c.server.StartTimeout), context.DeadlineExceeded}
 		}
 		return err
 	}

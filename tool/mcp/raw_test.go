@@ -279,6 +279,7 @@ func oddTools() string {
 		`{"name":"enum","inputSchema":{"type":"object","properties":{"a":{"enum":["\u202e"]}}}}`,
 		`{"name":"fat","inputSchema":{"type":"object","description":"` + strings.Repeat("x", 1<<20) + `"}}`,
 		`{"name":"fatenum","inputSchema":{"type":"object","properties":{"a":{"const":"` + strings.Repeat("x", 1<<20) + `"}}}}`,
+		`{"name":"hiddenloop","inputSchema":{"type":"object","properties":{"default":{"$ref":"#"},"enum":{"allOf":[{"$ref":"#/properties/enum"}]}}}}`,
 		`null`,
 	}
 	return "[" + strings.Join(list, ",") + "]"

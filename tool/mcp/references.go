@@ -18,7 +18,7 @@ const maxExpanded = 10_000
 // to a schema that contains them: below them, arguments are not validated here, but by the server.
 func acyclic(root map[string]any) error {
 	w := &walk{root: root, open: map[string]bool{}, sizes: map[string]int{}}
-	size, err := w.size("#", root)
+	size, err := w.size("#", root, false)
 	if err == nil && size > maxExpanded {
 		err = errTooComplex
 	}
@@ -35,9 +35,16 @@ type walk struct {
 	sizes map[string]int
 }
 
-// size returns the number of parts of the value at a path.
-func (w *walk) size(path string, value any) (int, error) {
-	if size, known := w.sizes[path]; known {
+// containers are the keywords whose values map names to schemas.
+var containers = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+
+// size returns the number of parts of the value at a path. Names are not keywords in a container.
+func (w *walk) size(path string, value any, container bool) (int, error) {
+	memo := path
+	if container {
+		memo = " " + path
+	}
+	if size, known := w.sizes[memo]; known {
 		return size, nil
 	}
 	w.open[path] = true
@@ -53,16 +60,25 @@ func (w *walk) size(path string, value any) (int, error) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			var err error
-			switch name {
+			keyword := name
+			if container {
+				keyword = ""
+			}
+			switch keyword {
 			case "enum", "const", "default", "examples":
+			case "type":
+				err = checkType(v[name])
+				if err == nil {
+					err = add(w.size(path+"/"+name, v[name], slices.Contains(containers, keyword)))
+				}
 			case "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$id":
-				if _, keyword := v[name].(string); keyword {
+				if _, text := v[name].(string); text {
 					err = fmt.Errorf("uses %s, which is not supported", name)
 				}
 			case "$ref":
 				err = add(w.reference(v))
 			default:
-				err = add(w.size(path+"/"+name, v[name]))
+				err = add(w.size(path+"/"+name, v[name], slices.Contains(containers, keyword)))
 			}
 			if err != nil {
 				return 0, err
@@ -70,13 +86,29 @@ func (w *walk) size(path string, value any) (int, error) {
 		}
 	case []any:
 		for i, item := range v {
-			if err := add(w.size(path+"/"+strconv.Itoa(i), item)); err != nil {
+			if err := add(w.size(path+"/"+strconv.Itoa(i), item, false)); err != nil {
 				return 0, err
 			}
 		}
 	}
-	w.sizes[path] = total
+	w.sizes[memo] = total
 	return total, nil
+}
+
+var types = []string{"null", "boolean", "object", "array", "number", "string", "integer"}
+
+// checkType fails for types that do not exist: providers of models reject all tools because of one.
+func checkType(value any) error {
+	named := []any{value}
+	if list, ok := value.([]any); ok {
+		named = list
+	}
+	for _, one := range named {
+		if text, ok := one.(string); ok && !slices.Contains(types, text) {
+			return fmt.Errorf("has the unknown type %.40q", text)
+		}
+	}
+	return nil
 }
 
 func (w *walk) reference(schema map[string]any) (int, error) {
@@ -92,7 +124,7 @@ func (w *walk) reference(schema map[string]any) (int, error) {
 		delete(schema, "$ref")
 		return 0, nil
 	}
-	return w.size(path, target)
+	return w.size(path, target, false)
 }
 
 // resolve finds what a reference refers to, and its path.
