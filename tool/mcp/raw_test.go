@@ -115,6 +115,9 @@ func rawServer(name string) *raw {
 		r.call = func(r *raw, c rawCall) {
 			r.line(`{"jsonrpc":"2.0","id":%s,"result":{"content":[`, c.id)
 		}
+	case "environment":
+		fmt.Fprintln(os.Stderr, "token:", os.Getenv("TOKEN"))
+		r.call = func(r *raw, c rawCall) { r.text(c.id, strings.Join(os.Environ(), "\n")) }
 	case "chatty":
 		r.line("Server is starting …")
 	case "broken-envelope":
