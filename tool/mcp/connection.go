@@ -179,7 +179,9 @@ func (c *connection) once(ctx context.Context, legacy *bool) (err error) {
 	s, err := open(ctx, o)
 	defer s.close()
 	if err != nil {
-		*legacy = !*legacy
+		if s.unasked(err) {
+			*legacy = !*legacy
+		}
 		return c.reason(s, err)
 	}
 	if err := c.refresh(s); err != nil {

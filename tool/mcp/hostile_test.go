@@ -100,6 +100,10 @@ func TestHostileLists(t *testing.T) {
 		require.Contains(t, s.Error, "exit code 127")
 		require.Contains(t, s.Log, "no-such-program-anywhere")
 	})
+	t.Run("death by the new protocol", func(t *testing.T) {
+		m, _ := hostile(t, "old")
+		require.Equal(t, 1, ready(t, m, "raw").Restarts)
+	})
 	t.Run("other lines on stdout", func(t *testing.T) {
 		m, _ := hostile(t, "chatty")
 		s := ready(t, m, "raw")
@@ -130,7 +134,7 @@ func TestOddTools(t *testing.T) {
 	require.Contains(t, names, "raw__loop")
 	require.Contains(t, names, "raw__tree")
 	require.Contains(t, names, "raw__fat", "long prose is cut")
-	require.Len(t, names, 9, "%v", slices.Sorted(maps.Keys(names)))
+	require.Len(t, names, 10, "%v", slices.Sorted(maps.Keys(names)))
 	problems := map[string]string{}
 	for _, p := range s.Problems {
 		problems[p.Subject] = p.Reason
@@ -148,12 +152,13 @@ func TestOddTools(t *testing.T) {
 		"bomb":       "too complex",
 		"remote":     "refers to another document",
 		"lost":       "has a reference that leads nowhere",
+		"decoy":      "has a reference that leads nowhere",
 		"enum":       "has a value with control characters",
 		"fatenum":    "must have at most 65536",
 	} {
 		require.Contains(t, problems[subject], want, "%q in %v", subject, problems)
 	}
-	for _, name := range []string{"raw__loop", "raw__tree", "raw__hiddenloop"} {
+	for _, name := range []string{"raw__loop", "raw__tree", "raw__hiddenloop", "raw__anchor"} {
 		out := tooltest.Run(t, find(t, m, name), `{"left":{"right":{"left":{}}},"default":{"default":{}},"enum":{"enum":1}}`)
 		require.NoError(t, out.Err)
 		require.Equal(t, "done", out.Result.Output)

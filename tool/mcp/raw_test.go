@@ -20,6 +20,8 @@ type raw struct {
 	tools string // the JSON of the list
 	call  func(r *raw, c rawCall)
 
+	deaf bool // it dies of the new protocol
+
 	// note handles notifications and responses.
 	note func(r *raw, line string)
 
@@ -82,6 +84,8 @@ func (r *raw) serve(in io.Reader) {
 		}
 		id := string(msg.ID)
 		switch {
+		case r.deaf && msg.Method == "server/discover":
+			os.Exit(1)
 		case msg.Method == "initialize":
 			r.result(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"raw","version":"1"},"instructions":"Use me.\u001b[2J"}`)
 		case msg.Method == "tools/list":
@@ -118,6 +122,8 @@ func rawServer(name string) *raw {
 	case "environment":
 		fmt.Fprintln(os.Stderr, "token:", os.Getenv("TOKEN"))
 		r.call = func(r *raw, c rawCall) { r.text(c.id, strings.Join(os.Environ(), "\n")) }
+	case "old":
+		r.deaf = true
 	case "chatty":
 		r.line("Server is starting …")
 	case "broken-envelope":
@@ -283,6 +289,8 @@ func oddTools() string {
 		`{"name":"fat","inputSchema":{"type":"object","description":"` + strings.Repeat("x", 1<<20) + `"}}`,
 		`{"name":"fatenum","inputSchema":{"type":"object","properties":{"a":{"const":"` + strings.Repeat("x", 1<<20) + `"}}}}`,
 		`{"name":"hiddenloop","inputSchema":{"type":"object","properties":{"default":{"$ref":"#"},"enum":{"allOf":[{"$ref":"#/properties/enum"}]}}}}`,
+		`{"name":"anchor","inputSchema":{"type":"object","properties":{"a":{"$ref":"#there"}},"$defs":{"x":{"$anchor":"there","properties":{"b":{"$ref":"#there"}}}}}}`,
+		`{"name":"decoy","inputSchema":{"type":"object","default":{"$anchor":"a"},"allOf":[{"$anchor":"a","allOf":[{"$ref":"#a"}]}]}}`,
 		`null`,
 	}
 	return "[" + strings.Join(list, ",") + "]"

@@ -33,6 +33,9 @@ type walk struct {
 	// open are the paths that contain the current one, also by reference.
 	open  map[string]bool
 	sizes map[string]int
+
+	// anchors are the paths of named schemas, once they are needed.
+	anchors map[string]string
 }
 
 // containers are the keywords whose values map names to schemas.
@@ -71,7 +74,7 @@ func (w *walk) size(path string, value any, container bool) (int, error) {
 				if err == nil {
 					err = add(w.size(path+"/"+name, v[name], slices.Contains(containers, keyword)))
 				}
-			case "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$id":
+			case "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$id":
 				if _, text := v[name].(string); text {
 					err = fmt.Errorf("uses %s, which is not supported", name)
 				}
@@ -134,8 +137,18 @@ func (w *walk) resolve(ref string) (string, any, error) {
 		return "", nil, errors.New("refers to another document")
 	}
 	pointer, err := url.PathUnescape(fragment)
-	if err != nil || pointer != "" && pointer[0] != '/' {
-		return "", nil, errors.New("has a reference that is not a path")
+	if err == nil && pointer != "" && pointer[0] != '/' {
+		if w.anchors == nil {
+			w.anchors = map[string]string{}
+			w.findAnchors("", w.root)
+		}
+		var found bool
+		if pointer, found = w.anchors[pointer]; !found || pointer == twice {
+			return "", nil, errLost
+		}
+	}
+	if err != nil {
+		return "", nil, errLost
 	}
 	path, value := "#", any(w.root)
 	if pointer == "" {
@@ -153,9 +166,36 @@ func (w *walk) resolve(ref string) (string, any, error) {
 			}
 		}
 		if !found {
-			return "", nil, errors.New("has a reference that leads nowhere")
+			return "", nil, errLost
 		}
 		path += "/" + name
 	}
 	return path, value, nil
+}
+
+// twice marks an anchor that is ambiguous: the validator may find another schema than the one that was
+// checked here.
+const twice = "twice"
+
+var errLost = errors.New("has a reference that leads nowhere")
+
+// findAnchors finds the schemas below a pointer that have names.
+func (w *walk) findAnchors(pointer string, value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if name, ok := v["$anchor"].(string); ok {
+			pointer := pointer
+			if _, known := w.anchors[name]; known {
+				pointer = twice
+			}
+			w.anchors[name] = pointer
+		}
+		for name, field := range v {
+			w.findAnchors(pointer+"/"+strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1"), field)
+		}
+	case []any:
+		for i, item := range v {
+			w.findAnchors(pointer+"/"+strconv.Itoa(i), item)
+		}
+	}
 }

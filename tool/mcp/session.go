@@ -96,13 +96,13 @@ func open(ctx context.Context, o opened) (*session, error) {
 	case r := <-connected:
 		if r.err != nil {
 			if connecting.Err() != nil && s.ctx.Err() == nil {
-				return s, fmt.Errorf("it did not answer within %s", o.server.StartTimeout)
+				return s, silent(o.server)
 			}
 			return s, r.err
 		}
 		s.client = r.client
 	case <-connecting.Done():
-		return s, fmt.Errorf("it did not answer within %s", o.server.StartTimeout)
+		return s, silent(o.server)
 	}
 	go func() {
 		s.err = s.client.Wait()
@@ -110,6 +110,15 @@ func open(ctx context.Context, o opened) (*session, error) {
 		s.cancel(errors.New("the connection has ended"))
 	}()
 	return s, nil
+}
+
+func silent(server Server) error {
+	return caused{fmt.Errorf("it did not answer within %s", server.StartTimeout), context.DeadlineExceeded}
+}
+
+// unasked reports whether a server may have failed to start because it was asked for the new protocol.
+func (s *session) unasked(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || s.program != nil && errors.Is(err, sdk.ErrConnectionClosed)
 }
 
 func (s *session) options() *sdk.ClientOptions {
