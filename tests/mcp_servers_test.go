@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -122,11 +124,18 @@ func (s shelf) processes() (pids []int) {
 }
 
 func (s shelf) connect(cfg *threadmill.Config, file string) {
+	require.NoError(s.t, connectShelf(cfg, file, s.dir))
+}
+
+// connectShelf adds the servers of a file to a configuration, as the programs do.
+func connectShelf(cfg *threadmill.Config, file, dir string) error {
 	settings, err := program.Load(program.SettingsConfig{File: file, Logger: harness.Quiet, Getenv: func(name string) string {
-		return map[string]string{"SHELF_DIR": s.dir, "MCP_SHELF": s.dir}[name]
+		return map[string]string{"SHELF_DIR": dir, "MCP_SHELF": dir}[name]
 	}})
-	require.NoError(s.t, err)
-	require.NoError(s.t, settings.ConnectMCP(cfg))
+	if err != nil {
+		return err
+	}
+	return settings.ConnectMCP(cfg)
 }
 
 // serverAPI calls the API.
@@ -348,4 +357,26 @@ func TestMCPWorkers(t *testing.T) {
 	c := w.talk(t)
 	c.runsUnasked(`use shelf__put {"name":"a"}`)
 	require.Equal(t, "put", lastResult(c, "shelf__put").Content)
+}
+
+// TestMCPWorkerKilled: a worker that is killed leaves no process of a server.
+func TestMCPWorkerKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("programs are supervised on Linux")
+	}
+	t.Parallel()
+	s := newShelf(t)
+	w := harness.New(t, harness.Options{NoWorker: true})
+	self, err := os.Executable()
+	require.NoError(t, err)
+	worker := exec.CommandContext(w.Ctx(), self)
+	worker.Env = append(os.Environ(), victim{
+		Temporal: w.Server.Addr(), Queue: w.TaskQueue, Store: filepath.Join(t.TempDir(), "own.db"), Provider: w.Provider.URL, Shelf: s.config(""), ShelfDir: s.dir,
+	}.env())
+	worker.Stderr = os.Stderr
+	require.NoError(t, worker.Start())
+	require.Eventually(t, func() bool { return len(s.processes()) == 1 }, harness.Patience, harness.Tick)
+	require.NoError(t, worker.Process.Kill())
+	_ = worker.Wait()
+	require.Eventually(t, func() bool { return len(s.processes()) == 0 }, harness.Patience, harness.Tick)
 }

@@ -100,6 +100,9 @@ type victim struct {
 	// Chores gives its agent background tools.
 	Chores bool
 
+	// Shelf is the configuration of an MCP server, and ShelfDir its folder.
+	Shelf, ShelfDir string
+
 	// Transcript is the file of a conversation with its agents and tools.
 	Transcript string
 
@@ -175,6 +178,11 @@ func (v victim) runtime(c client.Client, logger *slog.Logger) (*threadmill.Runti
 	}
 	if v.Chores {
 		cfg.Agents[0].Tools, cfg.Tools = []string{"chore", "chore_again", "errand", "errand_brief"}, append(cfg.Tools, v.chores()...)
+	}
+	if v.Shelf != "" {
+		if err := connectShelf(&cfg, v.Shelf, v.ShelfDir); err != nil {
+			return nil, err
+		}
 	}
 	if v.Transcript != "" {
 		if err := v.plays(&cfg); err != nil {

@@ -170,7 +170,7 @@ func (c *Client) exchange(ctx context.Context, method string, u *url.URL, in, ou
 	switch {
 	case resp.StatusCode/100 != 2:
 		return problem(resp)
-	case resp.StatusCode == http.StatusNoContent:
+	case resp.StatusCode == http.StatusNoContent, resp.ContentLength == 0:
 		return nil
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(out); err != nil {

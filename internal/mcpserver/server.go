@@ -74,7 +74,7 @@ func New(cfg Config) *mcp.Server {
 		needed[t.Name] = t.roles
 	}
 	h.addResources(s)
-	s.AddReceivingMiddleware(h.listed(needed))
+	s.AddReceivingMiddleware(limited, h.listed(needed))
 	return s
 }
 

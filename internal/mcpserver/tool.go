@@ -53,7 +53,7 @@ func define[In, Out any](name, title, description string, does effect, idempoten
 			return nil, ctx.Err() // nobody waits for the result
 		}
 		if err != nil {
-			return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: cut(explain(err), maxError)}}}, nil
+			return failure(err), nil
 		}
 		data, err := json.Marshal(result)
 		if err != nil {
@@ -61,6 +61,11 @@ func define[In, Out any](name, title, description string, does effect, idempoten
 		}
 		return &mcp.CallToolResult{StructuredContent: json.RawMessage(data), Content: []mcp.Content{&mcp.TextContent{Text: string(data)}}}, nil
 	}}
+}
+
+// failure is the result of a call that failed.
+func failure(err error) *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: cut(explain(err), maxError)}}}
 }
 
 // decode reads the arguments of a call. Its error names the argument.

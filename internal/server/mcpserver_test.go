@@ -626,6 +626,27 @@ func TestMCPCloses(t *testing.T) {
 	})
 }
 
+// TestMCPBatch: a request with very many calls makes no more than a few of them at once.
+func TestMCPBatch(t *testing.T) {
+	w := newWorld(t, func(c *server.Config) { c.WaitLimit = time.Second })
+	w.open("t1")
+	w.put("t1", in("e1", said("question"), "e1"))
+	var calls []object
+	for i := range 200 {
+		calls = append(calls, object{"jsonrpc": "2.0", "id": i + 1, "method": "tools/call", "params": object{"name": "wait_for_turn", "arguments": object{"thread": "t1", "event": "e1"}}})
+	}
+	body, err := json.Marshal(calls)
+	require.NoError(t, err)
+	id := w.mcpClient(t, "2025-03-26", "").ID()
+	got := w.call("POST", "/mcp", string(body), "Mcp-Session-Id", id, "Accept", "application/json, text/event-stream")
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	require.Equal(t, 200, strings.Count(got.text, `"jsonrpc"`))
+	waited, rejected := strings.Count(got.text, `"next":"The turn goes on`), strings.Count(got.text, "32 calls are in progress")
+	require.Equal(t, 200, waited+rejected, got.text)
+	require.GreaterOrEqual(t, waited, 32)
+	require.NotZero(t, rejected)
+}
+
 // TestMCPCancel: cancelling a call ends the wait, and does nothing to the thread.
 func TestMCPCancel(t *testing.T) {
 	eachGeneration(t, func(t *testing.T, version string) {

@@ -45,7 +45,7 @@ func (p *Provider) azureConfig() (sdk.ClientConfig, error) {
 	if err := p.endpoint.Complete("openai", example); err != nil {
 		return none, err
 	}
-	if strings.Contains(p.endpoint.BaseURL, "/openai") {
+	if u, err := url.Parse(p.endpoint.BaseURL); err != nil || strings.Contains(u.Path, "/openai") {
 		return none, errors.New("BaseURL: must be the address of the Azure resource, without /openai and what follows: " + example)
 	}
 	c := sdk.DefaultAzureConfig(p.endpoint.APIKey, p.endpoint.BaseURL)

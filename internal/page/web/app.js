@@ -5,6 +5,7 @@ import "./agents.js";
 import "./inbox.js";
 import "./rules.js";
 import "./schedules.js";
+import "./servers.js";
 import "./thread.js";
 import { APIError } from "./client/threadmill.js";
 import { ask } from "./dialog.js";
@@ -18,7 +19,7 @@ import { client, load, server, signedIn, signIn, signOut } from "./session.js";
 const THEME = "threadmill.theme";
 
 /** The parts besides threads: name, label, element. */
-const PARTS = /** @type {const} */ ([["approvals", "Approvals", "tm-approvals"], ["agents", "Agents", "tm-agents"], ["rules", "Rules", "tm-rules"], ["schedules", "Schedules", "tm-schedules"]]);
+const PARTS = /** @type {const} */ ([["approvals", "Approvals", "tm-approvals"], ["agents", "Agents", "tm-agents"], ["servers", "MCP servers", "tm-servers"], ["rules", "Rules", "tm-rules"], ["schedules", "Schedules", "tm-schedules"]]);
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const list = /** @type {HTMLElement} */ (document.getElementById("list"));

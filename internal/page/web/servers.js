@@ -1,0 +1,84 @@
+// MCP servers: their states, tools and problems; restarted, declared and removed.
+
+import { confirmed } from "./dialog.js";
+import { act, ago, button, fill, h, notify, pretty, time } from "./dom.js";
+import { person } from "./person.js";
+import { client, may } from "./session.js";
+
+/** What the states of a server are called. @type {Record<string, string>} */
+const STATES = { unknown: "not reported yet", connecting: "connecting", ready: "ready", failed: "failed", stopped: "stopped", needs_login: "needs a login" };
+
+/** @param {any} hints */
+const effect = (hints) => (hints.readOnly ? "reads only" : hints.destructive ? "may change or delete" : "adds");
+
+class Servers extends HTMLElement {
+  connectedCallback() {
+    this.one = h("div");
+    this.list = h("div");
+    this.add = h("span");
+    fill(this, h("header", { class: "page-header" }, h("h1", null, "MCP servers"), button("Reload", () => this.#load(), { class: "quiet" }), this.add), this.one, this.list);
+    this.#load();
+  }
+
+  #load() {
+    return act(null, async () => {
+      const { servers, permissions } = await client.request("GET", "/v1/mcp");
+      fill(/** @type {Element} */ (this.add), may("admin") && permissions.servers && button("Add a server", () => this.#edit(undefined), { class: "primary" }));
+      fill(/** @type {Element} */ (this.list), servers.length === 0 ? h("p", { class: "hint" }, "There are no MCP servers.") : servers.map((/** @type {any} */ s) => this.#card(s)));
+    });
+  }
+
+  /** @param {any} s */
+  #card(s) {
+    const kind = s.status === "ready" ? "completed" : s.status === "failed" || s.status === "needs_login" ? "failed" : "running";
+    return h("section", { class: s.status === "failed" ? "card wide failing" : "card wide" },
+      h("header", { class: "row" }, h("h2", { class: "grow" }, s.name, " ", h("span", { class: `badge ${kind}` }, STATES[s.status] ?? s.status), s.trusted && h("span", { class: "badge" }, "trusted")),
+        may("operate") && button("Restart", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+          await client.request("POST", `/v1/mcp/${encodeURIComponent(s.name)}/restart`);
+          notify("It restarts within seconds.");
+        }), { class: "quiet" }),
+        may("admin") && s.source === "declared" && button("Edit", () => act(null, async () => this.#edit(await client.request("GET", `/v1/mcp/${encodeURIComponent(s.name)}`))), { class: "quiet" }),
+        may("admin") && s.source === "declared" && button("Remove…", () => this.#remove(s.name), { class: "quiet danger" })),
+      s.description && h("p", null, s.description),
+      h("p", { class: "hint" }, h("code", null, s.address || s.transport), ` · ${s.source}`, s.serverName && ` · ${s.serverName} ${s.serverVersion ?? ""}`, s.since && [" · since ", time(s.since)], s.restarts > 0 && ` · ${s.restarts} restarts`),
+      s.error && h("p", { class: "error" }, s.error, s.nextAttempt && ` (next attempt ${ago(s.nextAttempt)})`),
+      (s.problems ?? []).map((/** @type {any} */ p) => h("p", { class: "error" }, `${p.subject}: ${p.reason}`)),
+      s.tools.length > 0 && h("details", { open: s.tools.length <= 10 }, h("summary", null, `${s.tools.length} ${s.tools.length === 1 ? "tool" : "tools"}`),
+        h("div", { class: "scroll-x" }, h("table", null, h("thead", null, h("tr", null, ["Tool", "Description", "It says that it"].map((t) => h("th", { scope: "col" }, t)))),
+          h("tbody", null, s.tools.map((/** @type {any} */ t) => h("tr", null, h("td", null, h("code", null, t.name)),
+            h("td", null, t.description, t.changedAt && h("span", { class: "sub" }, "changed ", time(t.changedAt))), h("td", null, effect(t.hints)))))))));
+  }
+
+  /** @param {string} name */
+  async #remove(name) {
+    if (!(await confirmed(`Remove the server ${name}?`, "Agents lose its tools. Calls of them fail.", "Remove it"))) return;
+    await act(null, async () => {
+      await client.request("DELETE", `/v1/mcp/${encodeURIComponent(name)}`);
+      await this.#load();
+    });
+  }
+
+  /** @param {any} s */
+  #edit(s) {
+    const name = h("input", { value: s?.name ?? "", required: true, readOnly: s !== undefined, "aria-label": "Name" });
+    const text = h("textarea", { value: pretty(s?.declaration ?? { url: "", headersEnv: {} }), rows: 10, class: "code", spellcheck: false, "aria-label": "Declaration as JSON" });
+    const error = h("p", { class: "error", role: "alert", hidden: true });
+    const save = button("Save", async () => {
+      try {
+        await client.request("PUT", `/v1/mcp/${encodeURIComponent(name.value)}`, { body: JSON.parse(text.value), query: { by: await person(), ifVersion: s?.version ?? 0 } });
+        notify("The server is declared. Workers connect within seconds.");
+        fill(/** @type {Element} */ (this.one));
+        await this.#load();
+      } catch (problem) {
+        error.hidden = false;
+        fill(error, /** @type {Error} */ (problem).message);
+      }
+    }, { class: "primary" });
+    fill(/** @type {Element} */ (this.one), h("section", { class: "card wide" }, h("h2", null, s ? `Edit ${s.name}` : "Add a server"),
+      h("p", { class: "hint" }, "Secrets stay in environment variables of the workers, whose names begin with MCP_."),
+      h("label", null, "Name", name), h("label", null, "Declaration", text), error, h("div", { class: "row" }, save, button("Cancel", () => fill(/** @type {Element} */ (this.one))))));
+    name.focus();
+  }
+}
+
+customElements.define("tm-servers", Servers);
