@@ -36,7 +36,10 @@ func runMCPClient(url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	done := make(chan error, 1)
 	go func() { done <- m.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	defer func() {
+		cancel()
+		<-done
+	}()
 	for {
 		states, err := m.States(ctx, "default")
 		if err != nil {
@@ -365,4 +368,3 @@ func TestMCPGoEverything(t *testing.T) {
 }
 
 var mcpGoValues = []string{`{"name":"Ann","confirm":true,"ok":true,"color":"red","step1":"a","step2":"b"}`, `{"name":"Ann","color":"red","confirm":true}`, `{"name":"Ann","color":"red","confirm":true}`}
-

@@ -197,6 +197,17 @@ func TestCancelIsSent(t *testing.T) {
 	}, patience, time.Millisecond)
 }
 
+// TestFullPipe: a call returns in time although the server does not read it.
+func TestFullPipe(t *testing.T) {
+	m, _ := hostile(t, "full", timeout(300*time.Millisecond))
+	ready(t, m, "raw")
+	do := find(t, m, "raw__do")
+	require.Error(t, tooltest.Run(t, do, `{}`).Err)
+	out := tooltest.Run(t, do, `{"text":"`+strings.Repeat("x", 1<<20)+`"}`)
+	require.ErrorContains(t, out.Err, "did not answer within 300ms")
+	requireOther(t, m)
+}
+
 // TestFlood: a server that floods stderr, progress and log messages is slowed down, and its answer arrives.
 func TestFlood(t *testing.T) {
 	m, _ := hostile(t, "flood")

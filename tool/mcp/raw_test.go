@@ -20,6 +20,7 @@ type raw struct {
 	tools string // the JSON of the list
 	call  func(r *raw, c rawCall)
 
+	once bool // it reads nothing after the first call
 	deaf bool // it dies of the new protocol
 
 	// note handles notifications and responses.
@@ -92,6 +93,9 @@ func (r *raw) serve(in io.Reader) {
 			r.result(id, `{"tools":`+r.tools+`}`)
 		case msg.Method == "tools/call":
 			go r.call(r, rawCall{id, msg.Params.Name, string(msg.Params.Meta.Token), msg.Params.Arguments})
+			if r.once {
+				select {}
+			}
 		case msg.Method == "ping":
 			r.result(id, `{}`)
 		case msg.Method != "" && id != "":
@@ -122,6 +126,9 @@ func rawServer(name string) *raw {
 	case "environment":
 		fmt.Fprintln(os.Stderr, "token:", os.Getenv("TOKEN"))
 		r.call = func(r *raw, c rawCall) { r.text(c.id, strings.Join(os.Environ(), "\n")) }
+	case "full":
+		r.call = func(r *raw, _ rawCall) { select {} }
+		r.once = true
 	case "old":
 		r.deaf = true
 	case "chatty":
