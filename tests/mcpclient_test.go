@@ -38,7 +38,7 @@ func runMCPClient(url string) error {
 	go func() { done <- m.Run(ctx) }()
 	defer func() {
 		cancel()
-		<-done
+		_ = <-done
 	}()
 	for {
 		states, err := m.States(ctx, "default")
