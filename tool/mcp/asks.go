@@ -156,7 +156,7 @@ func (s *session) elicit(ctx context.Context, req *sdk.ElicitRequest) (*sdk.Elic
 	for i, stored := range call.answers {
 		if stored.Question == k {
 			call.answers = call.answers[i+1:]
-			return stored.result(), nil
+			return formResult(req.Params, stored.Answer), nil
 		}
 	}
 	if call.asked == nil {
@@ -173,7 +173,14 @@ type storedAnswer struct {
 	Answer   event.InputAnswer `json:"answer"`
 }
 
-func (a storedAnswer) result() *sdk.ElicitResult { return elicitResult(a.Answer) }
+// formResult returns an answer as a server gets it. The SDK adds the defaults of a form to its values.
+func formResult(q *sdk.ElicitParams, a event.InputAnswer) *sdk.ElicitResult {
+	r := elicitResult(a)
+	if r.Content == nil && a.Action == event.InputAccept && q.Mode != "url" {
+		r.Content = map[string]any{}
+	}
+	return r
+}
 
 func elicitResult(a event.InputAnswer) *sdk.ElicitResult {
 	r := &sdk.ElicitResult{Action: string(a.Action)}

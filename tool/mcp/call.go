@@ -19,6 +19,12 @@ const (
 	// returnWithin is how soon a call returns after it was cancelled.
 	returnWithin = time.Second
 
+	// settleTime is how long a call that failed waits for the end of its connection to be known.
+	settleTime = 200 * time.Millisecond
+
+	// rejectedByTransport is the code of the SDK's own error for a request that HTTP did not carry.
+	rejectedByTransport = -32005
+
 	// A server that is too busy for a call is asked again a few times.
 	maxBusy   = 3
 	busyDelay = 500 * time.Millisecond
@@ -141,6 +147,8 @@ func (r *toolCall) on(parent context.Context, s *session) (tool.Result, error) {
 	switch {
 	case errors.As(err, &rpc) && rpc.Code == sdk.CodeURLElicitationRequired:
 		return tool.Result{}, r.askURLs(rpc.Data)
+	case err != nil && errors.Is(context.Cause(ctx), errTogether):
+		return tool.Result{}, r.failed(errTogether.Error(), unclear)
 	case err != nil:
 		return tool.Result{}, r.failure(parent, limited, s, err)
 	case res.NeedsInput():
@@ -220,8 +228,6 @@ func (r *toolCall) failure(parent, limited context.Context, s *session, err erro
 	switch {
 	case parent.Err() != nil:
 		return caused{r.failed("the call was cancelled", unclear), context.Cause(parent)}
-	case errors.Is(err, errTogether):
-		return r.failed(err.Error(), unclear)
 	case errors.Is(err, errWaited):
 		return r.failed(err.Error(), notCalled)
 	case errors.Is(err, errBusy):
@@ -234,9 +240,12 @@ func (r *toolCall) failure(parent, limited context.Context, s *session, err erro
 		return tool.Retryable(r.failed(errLogin.Error(), notCalled))
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return tool.Retryable(r.failed("the server cannot be reached: "+dial.Error(), notCalled))
+	case errors.As(err, &rpc) && rpc.Code == rejectedByTransport:
+		_, reason, _ := strings.Cut(err.Error(), rpc.Message+": ")
+		return tool.Retryable(r.failed("the server did not answer correctly: "+reason, unclear))
 	case errors.As(err, &rpc):
 		return r.failed(fmt.Sprintf("the server answered with an error: %s (%d)", rpc.Message, rpc.Code), rpcEffect(rpc.Code))
-	case s.ctx.Err() != nil || errors.Is(err, sdk.ErrConnectionClosed):
+	case errors.Is(err, sdk.ErrConnectionClosed) || s.endsWithin(settleTime):
 		return tool.Retryable(r.failed("the connection ended during the call: "+r.ended(s), unclear))
 	}
 	return r.failed("the server did not answer correctly: "+err.Error(), unclear)

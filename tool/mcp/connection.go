@@ -33,7 +33,8 @@ const (
 	refreshBurst  = 5
 	refreshRefill = 30 * time.Second
 
-	saveTimeout, savePause = 10 * time.Second, 500 * time.Millisecond
+	// States are stored after a short pause, and after a longer one if that fails.
+	saveTimeout, savePause, saveRetry = 10 * time.Second, 500 * time.Millisecond, 10 * time.Second
 )
 
 // connection keeps one server connected.
@@ -79,7 +80,7 @@ func unknown(k key, s Server, status Status) State {
 
 // secrets replaces the secrets of a server in texts.
 func secrets(s Server) *strings.Replacer {
-	const short = 4 // shorter values would also hide other things
+	const short = 7 // shorter values would also hide other things
 	var pairs []string
 	for _, values := range []map[string]Secret{s.Env, s.Headers} {
 		for _, value := range values {
@@ -179,7 +180,9 @@ func (c *connection) once(ctx context.Context, legacy *bool) (err error) {
 	s, err := open(ctx, o)
 	defer s.close()
 	if err != nil {
-		*legacy = !*legacy
+		if s.unasked(err) {
+			*legacy = !*legacy
+		}
 		return c.reason(s, err)
 	}
 	if err := c.refresh(s); err != nil {
@@ -268,7 +271,7 @@ func (c *connection) refresh(s *session) error {
 	l, err := s.list(ctx, c.server)
 	if err != nil {
 		if s.ctx.Err() == nil && ctx.Err() != nil {
-			return fmt.Errorf("it did not list its tools within %s: %w", c.server.StartTimeout, context.DeadlineExceeded)
+			return caused{fmt.Errorf("it did not list its tools within %s", c.server.StartTimeout), context.DeadlineExceeded}
 		}
 		return err
 	}
@@ -337,10 +340,7 @@ func (c *connection) update(change func(*State), status Status) {
 	close(c.changed)
 	c.changed = make(chan struct{})
 	c.mu.Unlock()
-	select {
-	case c.dirty <- struct{}{}:
-	default:
-	}
+	c.touch()
 }
 
 func (c *connection) snapshot() State {
@@ -381,12 +381,17 @@ func (c *connection) save(ctx context.Context) {
 	for {
 		select {
 		case <-c.dirty:
-			c.saveNow(ctx)
 		case <-ctx.Done():
 			c.saveLast(ctx)
 			return
 		}
-		timer := time.NewTimer(savePause)
+		pause := savePause
+		if err := c.saveNow(ctx); err != nil {
+			c.log.Warn("the state of an MCP server could not be stored", "err", err)
+			pause = saveRetry
+			c.touch()
+		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -395,12 +400,17 @@ func (c *connection) save(ctx context.Context) {
 	}
 }
 
-func (c *connection) saveNow(ctx context.Context) {
+func (c *connection) saveNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	if err := c.cfg.Catalog.Save(ctx, c.snapshot()); err != nil {
-		c.log.Warn("the state of an MCP server could not be stored", "err", err)
-		c.update(func(*State) {}, "") // try again
+	return c.cfg.Catalog.Save(ctx, c.snapshot())
+}
+
+// touch makes the state be stored.
+func (c *connection) touch() {
+	select {
+	case c.dirty <- struct{}{}:
+	default:
 	}
 }
 

@@ -2,7 +2,7 @@
 // of the protocol up to 2026-07-28, over stdio and streamable HTTP.
 //
 //	servers, err := mcp.New(mcp.Config{Servers: []mcp.Server{
-//		{Name: "files", Command: []string{"npx", "-y", "@modelcontextprotocol/server-filesystem@2026.7.10", "/srv/data"}},
+//		{Name: "files", Command: []string{"npx", "-y", "@modelcontextprotocol/server-filesystem", "/srv/data"}},
 //		{Name: "tracker", URL: "https://tracker.example/mcp", Headers: map[string]mcp.Secret{"Authorization": "Bearer …"}},
 //	}})
 //	go servers.Run(ctx)
@@ -14,7 +14,8 @@
 //
 // [Manager.Run] keeps one connection to each local server, shared by all calls. A connection that ends is
 // made again after a delay that doubles from half a second to a minute, with jitter. [Manager.States]
-// tells what each server is doing and offers. The [Catalog] keeps that for all processes, so tools
+// tells what each server is doing and offers. The servers that a namespace declares are connected when somebody
+// uses the namespace, and disconnected when nobody has for an hour. The [Catalog] keeps that for all processes, so tools
 // are offered also while their server is down.
 //
 //	connecting ──▶ ready ──▶ failed ──▶ connecting …

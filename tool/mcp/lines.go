@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,6 +65,7 @@ type messages struct {
 	other func(line []byte)
 	rest  []byte
 	err   error
+	cause atomic.Pointer[error]
 }
 
 func newMessages(in io.Reader, other func([]byte)) *messages {
@@ -88,6 +90,7 @@ func (m *messages) line() ([]byte, error) {
 	for {
 		part, err := m.in.ReadSlice('\n')
 		if len(line)+len(part) > maxMessage {
+			m.cause.Store(&errTooLarge)
 			return nil, errTooLarge
 		}
 		m.meter.take(len(part), 0)
@@ -105,6 +108,14 @@ func (m *messages) line() ([]byte, error) {
 		}
 		return nil, err
 	}
+}
+
+// broken returns the error because of which nothing more is read, unless the program ended.
+func (m *messages) broken() error {
+	if err := m.cause.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // body is the body of a response, slowed down and bounded.

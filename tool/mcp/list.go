@@ -113,16 +113,14 @@ func (s *session) listTools(ctx context.Context, server Server, l *lists) error 
 	// The order of a list must not decide which of two names gets a hash.
 	slices.SortStableFunc(found, func(a, b *sdk.Tool) int { return strings.Compare(a.Name, b.Name) })
 	named, size, left := newNames(server.Name), 0, 0
-	var last string
-	for _, t := range found {
+	for i, t := range found {
 		if !wanted(server.Tools, t.Name) {
 			continue
 		}
-		if t.Name == last {
+		if i > 0 && t.Name == found[i-1].Name {
 			l.problem(t.Name, "a second tool has the same name; it is left out")
 			continue
 		}
-		last = t.Name
 		if len(l.tools) >= server.MaxTools {
 			left++
 			continue

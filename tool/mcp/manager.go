@@ -21,13 +21,17 @@ const (
 	// catalogTTL is how long states that other processes have stored are used.
 	catalogTTL = time.Second
 
+	// idleAfter is how long the servers of a namespace that nobody uses stay connected.
+	idleAfter = time.Hour
+
 	// firstListWait is how long the tools of a server that has never been listed are waited for.
 	firstListWait = 5 * time.Second
 )
 
 // Manager connects to MCP servers and provides their tools. It implements [tool.Source].
 type Manager struct {
-	cfg Config
+	cfg       Config
+	idleAfter time.Duration
 
 	mu          sync.Mutex
 	running     context.Context // set by Run
@@ -38,6 +42,8 @@ type Manager struct {
 
 // namespace is what a namespace declares at run time, and what the catalog knows about it.
 type namespace struct {
+	usedAt time.Time // the lock of the manager protects it
+
 	mu       sync.Mutex
 	readAt   time.Time
 	declared []declaration
@@ -59,7 +65,7 @@ func New(cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Manager{cfg: cfg, namespaces: map[string]*namespace{"": {}}, connections: map[key]*connection{}}, nil
+	return &Manager{cfg: cfg, idleAfter: idleAfter, namespaces: map[string]*namespace{"": {}}, connections: map[key]*connection{}}, nil
 }
 
 // Run keeps the local servers connected until ctx is done. When it returns, no process of a server
@@ -80,7 +86,9 @@ func (m *Manager) Run(ctx context.Context) error {
 		connections := slices.Collect(maps.Values(m.connections))
 		m.mu.Unlock()
 		for _, ns := range known {
-			m.reconcile(ctx, ns)
+			if !m.forget(ns) {
+				m.reconcile(ctx, ns)
+			}
 		}
 		for _, c := range connections {
 			c.follow(ctx)
@@ -96,6 +104,7 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // Refresh reads what a namespace declares again, at once.
 func (m *Manager) Refresh(ctx context.Context, namespace string) {
+	m.used(namespace)
 	ns := m.namespace(namespace)
 	ns.mu.Lock()
 	ns.readAt, ns.loadedAt = time.Time{}, time.Time{}
@@ -112,6 +121,31 @@ func (m *Manager) namespace(name string) *namespace {
 		m.namespaces[name] = ns
 	}
 	return ns
+}
+
+// used notes that somebody uses a namespace.
+func (m *Manager) used(name string) {
+	ns := m.namespace(name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ns.usedAt = time.Now()
+}
+
+// forget ends the connections of a namespace that nobody has used for long, and reports whether it did.
+func (m *Manager) forget(name string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if name == "" || time.Since(m.namespaces[name].usedAt) < m.idleAfter {
+		return false
+	}
+	delete(m.namespaces, name)
+	for k, c := range m.connections {
+		if k.namespace == name {
+			delete(m.connections, k)
+			c.cancel()
+		}
+	}
+	return true
 }
 
 // declarations returns the servers of a namespace itself: those for all namespaces have the namespace "".
@@ -220,6 +254,7 @@ func (m *Manager) all(ctx context.Context, namespace string) ([]declaration, err
 	var err error
 	if namespace != "" {
 		var own []declaration
+		m.used(namespace)
 		own, err = m.declarations(ctx, namespace)
 		out = append(out, own...)
 		m.reconcile(ctx, namespace)

@@ -2,6 +2,9 @@ package mcp_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,8 +23,8 @@ const patience = time.Minute
 
 // TestMain runs a server instead of the tests if the environment names one.
 func TestMain(m *testing.M) {
-	if name := os.Getenv("MCP_TEST_SERVER"); name != "" {
-		os.Exit(serve(name))
+	if len(os.Args) == 3 && os.Args[1] == "serve" {
+		os.Exit(serve(os.Args[2]))
 	}
 	os.Exit(m.Run())
 }
@@ -32,7 +35,7 @@ func program(name, server string) mcp.Server {
 	if err != nil {
 		panic(err)
 	}
-	return mcp.Server{Name: name, Command: []string{self}, Env: map[string]mcp.Secret{"MCP_TEST_SERVER": mcp.Secret(server)}, Trusted: true}
+	return mcp.Server{Name: name, Command: []string{self, "serve", server}, Trusted: true}
 }
 
 // run starts a manager until the end of the test.
@@ -100,17 +103,33 @@ func simple() *sdk.Server {
 }
 
 func serve(name string) int {
-	server := simple()
 	switch name {
-	case "odd":
-		return odd()
-	case "booking":
-		server = booking()
-	}
-	if err := server.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
-		return 1
+	case "simple", "booking":
+		server := simple()
+		if name == "booking" {
+			server = booking()
+		}
+		if err := server.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+			return 1
+		}
+	case "worker":
+		forks := program("raw", "forks")
+		m, err := mcp.New(mcp.Config{Servers: []mcp.Server{forks}})
+		if err != nil {
+			return 1
+		}
+		_ = m.Run(context.Background())
+	case "mute":
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	default:
+		rawServer(name).serve(os.Stdin)
 	}
 	return 0
+}
+
+func hashOf(own string) string {
+	sum := sha256.Sum256([]byte(own))
+	return hex.EncodeToString(sum[:])[:8]
 }
 
 // TestTransports: tools of servers of both generations can be called over both transports.

@@ -18,7 +18,7 @@ const maxExpanded = 10_000
 // to a schema that contains them: below them, arguments are not validated here, but by the server.
 func acyclic(root map[string]any) error {
 	w := &walk{root: root, open: map[string]bool{}, sizes: map[string]int{}}
-	size, err := w.size("#", root)
+	size, err := w.size("#", root, false)
 	if err == nil && size > maxExpanded {
 		err = errTooComplex
 	}
@@ -33,11 +33,21 @@ type walk struct {
 	// open are the paths that contain the current one, also by reference.
 	open  map[string]bool
 	sizes map[string]int
+
+	// anchors are the paths of named schemas, once they are needed.
+	anchors map[string]string
 }
 
-// size returns the number of parts of the value at a path.
-func (w *walk) size(path string, value any) (int, error) {
-	if size, known := w.sizes[path]; known {
+// containers are the keywords whose values map names to schemas.
+var containers = []string{"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+
+// size returns the number of parts of the value at a path. Names are not keywords in a container.
+func (w *walk) size(path string, value any, container bool) (int, error) {
+	memo := path
+	if container {
+		memo = " " + path
+	}
+	if size, known := w.sizes[memo]; known {
 		return size, nil
 	}
 	w.open[path] = true
@@ -53,16 +63,25 @@ func (w *walk) size(path string, value any) (int, error) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			var err error
-			switch name {
+			keyword := name
+			if container {
+				keyword = ""
+			}
+			switch keyword {
 			case "enum", "const", "default", "examples":
-			case "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$id":
-				if _, keyword := v[name].(string); keyword {
+			case "type":
+				err = checkType(v[name])
+				if err == nil {
+					err = add(w.size(path+"/"+name, v[name], slices.Contains(containers, keyword)))
+				}
+			case "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor", "$id":
+				if _, text := v[name].(string); text {
 					err = fmt.Errorf("uses %s, which is not supported", name)
 				}
 			case "$ref":
 				err = add(w.reference(v))
 			default:
-				err = add(w.size(path+"/"+name, v[name]))
+				err = add(w.size(path+"/"+name, v[name], slices.Contains(containers, keyword)))
 			}
 			if err != nil {
 				return 0, err
@@ -70,13 +89,29 @@ func (w *walk) size(path string, value any) (int, error) {
 		}
 	case []any:
 		for i, item := range v {
-			if err := add(w.size(path+"/"+strconv.Itoa(i), item)); err != nil {
+			if err := add(w.size(path+"/"+strconv.Itoa(i), item, false)); err != nil {
 				return 0, err
 			}
 		}
 	}
-	w.sizes[path] = total
+	w.sizes[memo] = total
 	return total, nil
+}
+
+var types = []string{"null", "boolean", "object", "array", "number", "string", "integer"}
+
+// checkType fails for types that do not exist: providers of models reject all tools because of one.
+func checkType(value any) error {
+	named := []any{value}
+	if list, ok := value.([]any); ok {
+		named = list
+	}
+	for _, one := range named {
+		if text, ok := one.(string); ok && !slices.Contains(types, text) {
+			return fmt.Errorf("has the unknown type %.40q", text)
+		}
+	}
+	return nil
 }
 
 func (w *walk) reference(schema map[string]any) (int, error) {
@@ -92,7 +127,7 @@ func (w *walk) reference(schema map[string]any) (int, error) {
 		delete(schema, "$ref")
 		return 0, nil
 	}
-	return w.size(path, target)
+	return w.size(path, target, false)
 }
 
 // resolve finds what a reference refers to, and its path.
@@ -102,8 +137,18 @@ func (w *walk) resolve(ref string) (string, any, error) {
 		return "", nil, errors.New("refers to another document")
 	}
 	pointer, err := url.PathUnescape(fragment)
-	if err != nil || pointer != "" && pointer[0] != '/' {
-		return "", nil, errors.New("has a reference that is not a path")
+	if err == nil && pointer != "" && pointer[0] != '/' {
+		if w.anchors == nil {
+			w.anchors = map[string]string{}
+			w.findAnchors("", w.root)
+		}
+		var found bool
+		if pointer, found = w.anchors[pointer]; !found || pointer == twice {
+			return "", nil, errLost
+		}
+	}
+	if err != nil {
+		return "", nil, errLost
 	}
 	path, value := "#", any(w.root)
 	if pointer == "" {
@@ -121,9 +166,36 @@ func (w *walk) resolve(ref string) (string, any, error) {
 			}
 		}
 		if !found {
-			return "", nil, errors.New("has a reference that leads nowhere")
+			return "", nil, errLost
 		}
 		path += "/" + name
 	}
 	return path, value, nil
+}
+
+// twice marks an anchor that is ambiguous: the validator may find another schema than the one that was
+// checked here.
+const twice = "twice"
+
+var errLost = errors.New("has a reference that leads nowhere")
+
+// findAnchors finds the schemas below a pointer that have names.
+func (w *walk) findAnchors(pointer string, value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		if name, ok := v["$anchor"].(string); ok {
+			pointer := pointer
+			if _, known := w.anchors[name]; known {
+				pointer = twice
+			}
+			w.anchors[name] = pointer
+		}
+		for name, field := range v {
+			w.findAnchors(pointer+"/"+strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1"), field)
+		}
+	case []any:
+		for i, item := range v {
+			w.findAnchors(pointer+"/"+strconv.Itoa(i), item)
+		}
+	}
 }

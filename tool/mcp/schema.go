@@ -35,6 +35,9 @@ func parameters(schema any) (json.RawMessage, error) {
 	}
 	root := cleaned.(map[string]any)
 	delete(root, "$id") // references are within the schema
+	if _, err := encodeSchema(root); err != nil {
+		return nil, err
+	}
 	if err := acyclic(root); err != nil {
 		return nil, fmt.Errorf("its inputSchema %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,6 @@ import (
 )
 
 const (
-
 	// oldProtocol is the last version before.
 	oldProtocol = "2025-11-25"
 
@@ -96,13 +96,13 @@ func open(ctx context.Context, o opened) (*session, error) {
 	case r := <-connected:
 		if r.err != nil {
 			if connecting.Err() != nil && s.ctx.Err() == nil {
-				return s, fmt.Errorf("it did not answer within %s", o.server.StartTimeout)
+				return s, silent(o.server)
 			}
 			return s, r.err
 		}
 		s.client = r.client
 	case <-connecting.Done():
-		return s, fmt.Errorf("it did not answer within %s", o.server.StartTimeout)
+		return s, silent(o.server)
 	}
 	go func() {
 		s.err = s.client.Wait()
@@ -110,6 +110,15 @@ func open(ctx context.Context, o opened) (*session, error) {
 		s.cancel(errors.New("the connection has ended"))
 	}()
 	return s, nil
+}
+
+func silent(server Server) error {
+	return caused{fmt.Errorf("it did not answer within %s", server.StartTimeout), context.DeadlineExceeded}
+}
+
+// unasked reports whether a server may have failed to start because it was asked for the new protocol.
+func (s *session) unasked(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || s.program != nil && errors.Is(err, sdk.ErrConnectionClosed)
 }
 
 func (s *session) options() *sdk.ClientOptions {
@@ -153,18 +162,31 @@ func (s *session) capabilities() *sdk.ServerCapabilities {
 // needsLogin reports whether the server rejected the last request for lack of a login.
 func (s *session) needsLogin() bool { return s.remote != nil && s.remote.login.Load() }
 
+// endsWithin reports whether the session ends soon, or has ended.
+func (s *session) endsWithin(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-s.ctx.Done():
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // why tells why the connection has ended or could not be established. Call it before close, which ends
 // the program.
 func (s *session) why(err error) string {
-	if s.program != nil && !errors.Is(err, errTooLarge) {
-		select {
-		case <-s.program.ended:
-		case <-time.After(stopGrace / 2):
+	if s.program != nil {
+		if broken := s.program.in.broken(); broken != nil {
+			return broken.Error()
 		}
-		select {
-		case <-s.program.ended:
-			return s.program.exit
-		default:
+		if err == nil || errors.Is(err, sdk.ErrConnectionClosed) || errors.Is(err, io.EOF) {
+			select {
+			case <-s.program.ended:
+				return s.program.exit
+			case <-time.After(stopGrace / 2):
+			}
 		}
 	}
 	if err == nil {

@@ -31,6 +31,7 @@ type program struct {
 	command *process.Command
 	kill    context.CancelFunc
 	stdin   *os.File
+	in      *messages
 	log     *tail
 	ended   chan struct{} // closed when no process remains
 	exit    string        // how it ended, once it has
@@ -67,7 +68,7 @@ func startProgram(s Server, log *tail) (*program, sdk.Transport, error) {
 	for _, childs := range []*os.File{in[0], out[1], stderr[1]} {
 		_ = childs.Close()
 	}
-	p := &program{command: command, kill: kill, stdin: in[1], log: log, ended: make(chan struct{})}
+	p := &program{command: command, kill: kill, stdin: in[1], in: newMessages(out[0], log.line), log: log, ended: make(chan struct{})}
 	logged := make(chan struct{})
 	go func() {
 		defer close(logged)
@@ -82,7 +83,7 @@ func startProgram(s Server, log *tail) (*program, sdk.Transport, error) {
 		p.exit = exitText(command, err)
 	}()
 	return p, &sdk.IOTransport{
-		Reader:        readCloser{newMessages(out[0], log.line), out[0]},
+		Reader:        readCloser{p.in, out[0]},
 		Writer:        patientWriter{in[1]},
 		MaxLineLength: maxMessage + 1<<10,
 	}, nil

@@ -53,7 +53,7 @@ func marked(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	mark := fmt.Sprintf("\n[… cut: the result has %d bytes, of which only the first %d are shown …]", len(text), limit)
+	mark := fmt.Sprintf("\n[… cut: this is only the beginning of %d bytes …]", len(text))
 	return truncate(text, max(limit-len(mark), 0)) + mark
 }
 
