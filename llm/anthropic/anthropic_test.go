@@ -56,9 +56,10 @@ func request() llm.Request {
 }
 
 func TestUsage(t *testing.T) {
-	p, _ := answering(t, anthropic.Config{}, start, text, hi, ended("max_tokens"), stop)
+	p, body := answering(t, anthropic.Config{}, start, text, hi, ended("max_tokens"), stop)
 	resp, err := p.Generate(t.Context(), request(), nil)
 	require.NoError(t, err)
+	require.Contains(t, encode(t, *body), `"cache_control":{"ttl":"5m","type":"ephemeral"}`, "by default")
 	require.Equal(t, event.Usage{InputTokens: 130, CachedTokens: 100, OutputTokens: 30, ReasoningTokens: 12}, resp.Usage, "input with what was cached")
 	require.Equal(t, llm.FinishLength, resp.FinishReason)
 	require.Equal(t, "claude-x", resp.Model)

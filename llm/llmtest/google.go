@@ -29,6 +29,9 @@ var serviceKey = sync.OnceValue(func() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: data}))
 })
 
+// RevokedAccount is the service account that gets no tokens.
+const RevokedAccount = "revoked"
+
 // GoogleCredentials returns the path of a file with the credentials of a service account, for
 // GOOGLE_APPLICATION_CREDENTIALS. The server issues its tokens, which are the name of the account.
 func (s *Server) GoogleCredentials(t testing.TB, account string) string {
@@ -59,7 +62,7 @@ func serveToken(w http.ResponseWriter, r *http.Request) {
 		payload, _ := base64.RawURLEncoding.DecodeString(parts[1]) // nothing else has an issuer
 		_ = json.Unmarshal(payload, &claims)
 	}
-	if claims.Issuer == "" || !strings.Contains(claims.Scope, "cloud-platform") {
+	if claims.Issuer == "" || claims.Issuer == RevokedAccount || !strings.Contains(claims.Scope, "cloud-platform") {
 		w.WriteHeader(http.StatusBadRequest)
 		_ = json.NewEncoder(w).Encode(object{"error": "invalid_grant", "error_description": "Invalid JWT"}) // the client may be gone
 		return
