@@ -111,7 +111,7 @@ func TestErrorTexts(t *testing.T) {
 		"put it into an environment variable and write headersEnv: NAME_OF_THE_VARIABLE\n"+
 		"    3 |   hub: {url: https://x.example, headers: {A: *******}}\n      |                                 ^", Explain(err))
 	_, err = Parse("f", []byte(anAgent+"models:\n  m: {type: openai, token: hunter2}"), "", Env(env()))
-	require.Equal(t, "f:3:21: models.m.token: unknown field; known are apiKeyEnv, baseURL, baseURLEnv, retry, type\n"+
+	require.Equal(t, "f:3:21: models.m.token: unknown field; known are apiKeyEnv, apiVersion, baseURL, baseURLEnv, deployment, project, reasoningSummary, region, retry, type\n"+
 		"    3 |   m: {type: openai, token: ********\n      |                     ^", Explain(err))
 }
 
@@ -139,6 +139,7 @@ func TestFull(t *testing.T) {
 			{Name: "bare", Model: "demo/demo", Limits: agent.Limits{MaxSteps: 20, ContextMessages: 50}},
 		},
 		TitleModel: "local/org/small:1b",
+		Keys:       map[string]string{"openai": "TEST_KEY"},
 		Models: []Provider{
 			{Name: "demo", Type: Demo},
 			{Name: "local", Type: OpenAI, BaseURL: "http://127.0.0.1:11434/v1"},

@@ -178,7 +178,7 @@ func TestRequest(t *testing.T) {
 		"messages": [
 			{"role": "user", "content": [{"type": "text", "text": "ann: hello"}, {"type": "text", "text": "bob: me too"}, {"type": "text", "text": "[System message]\nnoted"}]},
 			{"role": "assistant", "content": [{"type": "tool_use", "id": "`+id+`", "name": "files_read", "input": {"invalidJson": "[1]"}}]},
-			{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "`+id+`", "is_error": true, "cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
+			{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "`+id+`", "is_error": true, "content": [{"type": "text", "text": "(no output)"}], "cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
 		]
 	}`, encode(t, *body))
 }
