@@ -154,7 +154,7 @@ func TestProviderSwitches(t *testing.T) {
 			require.True(t, paths[path] || protocol == "openai" && harness.Protocol() != "openai", path)
 		}
 	})
-	t.Run("S4-55 each gets its own thoughts back, within the turn", func(t *testing.T) {
+	t.Run("each gets its own thoughts back, within the turn", func(t *testing.T) {
 		back := map[string]int{}
 		for _, c := range modelCalls(w) {
 			for _, field := range []string{`"encrypted_content":"`, `"signature":"`, `"thoughtSignature":"`} {

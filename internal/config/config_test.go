@@ -224,7 +224,7 @@ func TestExample(t *testing.T) {
 			lines = append(lines, line)
 		}
 		require.Positive(t, uncommented)
-		_, err = Parse("example", []byte(strings.Join(lines, "\n")), dir, Env(env(EnvAPIKey, "sk-1", "MODELS_KEY", "k", "GITHUB_WEBHOOK_SECRET", "s", "HUB_AUTHORIZATION", "k")))
+		_, err = Parse("example", []byte(strings.Join(lines, "\n")), dir, Env(env(EnvAPIKey, "sk-1", "MODELS_KEY", "k", "AZURE_OPENAI_API_KEY", "k", "GITHUB_WEBHOOK_SECRET", "s", "HUB_AUTHORIZATION", "k")))
 		require.NoError(t, err)
 	})
 }

@@ -126,8 +126,11 @@ func (m *models) place(p *provider, path string, place Place) {
 		name  string
 		value *string
 	}{
-		{"region", &p.Region}, {"project", &p.Project}, {"apiVersion", &p.APIVersion},
-		{"deployment", &p.Deployment}, {"reasoningSummary", &p.ReasoningSummary},
+		{"region", &p.Region},
+		{"project", &p.Project},
+		{"apiVersion", &p.APIVersion},
+		{"deployment", &p.Deployment},
+		{"reasoningSummary", &p.ReasoningSummary},
 	} {
 		i := slices.IndexFunc(s.settings, func(one setting) bool { return one.field == f.name })
 		at := path + "." + f.name

@@ -41,7 +41,8 @@ func TestClouds(t *testing.T) {
 		},
 		{"Claude on Vertex", "type: anthropic-vertex, region: us-east5, project: project-1", nil, Provider{Type: AnthropicVertex, Place: Place{Region: "us-east5", Project: "project-1"}}},
 		{
-			"Gemini on Vertex", "type: google-vertex", []string{"GOOGLE_CLOUD_PROJECT", "project-1", "GOOGLE_CLOUD_LOCATION", "global", "GEMINI_API_KEY", "sk-1"},
+			"Gemini on Vertex", "type: google-vertex",
+			[]string{"GOOGLE_CLOUD_PROJECT", "project-1", "GOOGLE_CLOUD_LOCATION", "global", "GEMINI_API_KEY", "sk-1"},
 			Provider{Type: GoogleVertex, Place: Place{Region: "global", Project: "project-1"}},
 		},
 		{"Responses", "type: openai-responses, reasoningSummary: off", []string{"OPENAI_API_KEY", "sk-1"}, Provider{Type: OpenAIResponses, APIKey: "sk-1", Place: Place{ReasoningSummary: "off"}}},

@@ -79,8 +79,11 @@ func (a *advised) credentials() string {
 func (a *advised) place(word string) string {
 	var fields []string
 	for _, f := range []struct{ name, value string }{
-		{"region", a.settings.Region}, {"project", a.settings.Project}, {"deployment", a.settings.Deployment},
-		{"apiVersion", a.settings.APIVersion}, {"baseURL", a.settings.BaseURL},
+		{"region", a.settings.Region},
+		{"project", a.settings.Project},
+		{"deployment", a.settings.Deployment},
+		{"apiVersion", a.settings.APIVersion},
+		{"baseURL", a.settings.BaseURL},
 	} {
 		if f.value != "" {
 			fields = append(fields, fmt.Sprintf("%s (%s)", a.field(f.name), f.value))

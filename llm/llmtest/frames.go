@@ -19,8 +19,8 @@ const (
 
 // prelude returns the beginning of a frame of a size.
 func prelude(size, headers int) []byte {
-	out := binary.BigEndian.AppendUint32(nil, uint32(size))   //nolint:gosec // a few bytes
-	out = binary.BigEndian.AppendUint32(out, uint32(headers)) //nolint:gosec // a few bytes
+	out := binary.BigEndian.AppendUint32(nil, uint32(size))
+	out = binary.BigEndian.AppendUint32(out, uint32(headers))
 	return binary.BigEndian.AppendUint32(out, checksum(out))  // of what precedes
 }
 

@@ -28,13 +28,13 @@ var (
 func (p Place) Validate() error {
 	switch {
 	case p.Region == "":
-		return errors.New("Region: is required, such as us-east5 or global")
+		return errors.New("Region: is required, such as us-east5 or global") //nolint:staticcheck // the name of the field
 	case !region.MatchString(p.Region):
-		return fmt.Errorf("Region: %q is none: write one such as us-east5 or global", p.Region)
+		return fmt.Errorf("Region: %q is none: write one such as us-east5 or global", p.Region) //nolint:staticcheck // the name of the field
 	case p.Project == "":
-		return errors.New("Project: is required, the id of a Google Cloud project")
+		return errors.New("Project: is required, the id of a Google Cloud project") //nolint:staticcheck // the name of the field
 	case !project.MatchString(p.Project):
-		return fmt.Errorf("Project: %q is not the id of a Google Cloud project, such as my-project-123", p.Project)
+		return fmt.Errorf("Project: %q is not the id of a Google Cloud project, such as my-project-123", p.Project) //nolint:staticcheck // the name of the field
 	}
 	return nil
 }
