@@ -21,7 +21,7 @@ const (
 func prelude(size, headers int) []byte {
 	out := binary.BigEndian.AppendUint32(nil, uint32(size))
 	out = binary.BigEndian.AppendUint32(out, uint32(headers))
-	return binary.BigEndian.AppendUint32(out, checksum(out))  // of what precedes
+	return binary.BigEndian.AppendUint32(out, checksum(out)) // of what precedes
 }
 
 func checksum(data []byte) uint32 { return crc32.ChecksumIEEE(data) }
