@@ -248,7 +248,7 @@ func (a InputAnswers) Validate() error {
 		return event.FieldErrorf("answers", "has %d entries, must have at most %d", len(a.Answers), MaxInputQuestions)
 	}
 	size := 0
-	for _, id := range slices.Sorted(maps.Keys(a.Answers)) {
+	for _, id := range sortedIDs(a.Answers) {
 		one := a.Answers[id]
 		if size += len(id) + len(one.Content); size > MaxInputBytes {
 			return event.FieldErrorf("answers", "is larger than %d bytes", MaxInputBytes)
@@ -259,6 +259,12 @@ func (a InputAnswers) Validate() error {
 	}
 	return event.ValidateName("by", a.By)
 }
+
+// sortedIDs returns the ids of the questions in order, so that a workflow reports the same mistake on each
+// replay.
+//
+//workflowcheck:ignore
+func sortedIDs(answers map[string]event.InputAnswer) []string { return slices.Sorted(maps.Keys(answers)) }
 
 // Approvals is the result of query "approvals".
 type Approvals struct {

@@ -34,11 +34,16 @@ const shelfEnv = "THREADMILL_TESTS_SHELF"
 // serveShelf runs the server: a shelf of notes, which a call can kill. Its folder contains the description
 // of "put", which may change between two starts, and the ids of its processes.
 func serveShelf(dir string) error {
-	about, err := os.ReadFile(filepath.Join(dir, "about"))
+	files, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("process-%d", os.Getpid())), nil, 0o600); err != nil {
+	defer files.Close()
+	about, err := files.ReadFile("about")
+	if err != nil {
+		return err
+	}
+	if err := files.WriteFile(fmt.Sprintf("process-%d", os.Getpid()), nil, 0o600); err != nil {
 		return err
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "shelf", Version: "1"}, nil)
@@ -57,17 +62,17 @@ func serveShelf(dir string) error {
 				}
 			}
 			for in.Name == "slow" { // until the test has seen the progress
-				if _, err := os.Stat(filepath.Join(dir, "note-slow")); err == nil {
+				if _, err := files.Stat("note-slow"); err == nil {
 					break
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			text, err := os.ReadFile(filepath.Join(dir, "note-"+filepath.Base(in.Name)))
+			text, err := files.ReadFile("note-" + in.Name)
 			return nil, note{string(text)}, err
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "put", Description: string(about)},
 		func(_ context.Context, _ *mcp.CallToolRequest, in named) (*mcp.CallToolResult, any, error) {
-			err := os.WriteFile(filepath.Join(dir, "note-"+filepath.Base(in.Name)), []byte("a note"), 0o600)
+			err := files.WriteFile("note-"+in.Name, []byte("a note"), 0o600)
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "put"}}}, nil, err
 		})
 	mcp.AddTool(s, &mcp.Tool{Name: "collapse", Description: "Collapses."},

@@ -49,7 +49,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	if err := os.WriteFile(filepath.Join(folder, "plan.txt"), []byte("Ship on Friday."), 0o600); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ class Servers extends HTMLElement {
   /** @param {any} s */
   #edit(s) {
     const name = h("input", { value: s?.name ?? "", required: true, readOnly: s !== undefined, "aria-label": "Name" });
-    const text = h("textarea", { value: pretty(s?.declaration ?? { url: "https://", headersEnv: {} }), rows: 10, class: "code", spellcheck: false, "aria-label": "Declaration as JSON" });
+    const text = h("textarea", { value: pretty(s?.declaration ?? { url: "", headersEnv: {} }), rows: 10, class: "code", spellcheck: false, "aria-label": "Declaration as JSON" });
     const error = h("p", { class: "error", role: "alert", hidden: true });
     const save = button("Save", async () => {
       try {
