@@ -4,6 +4,7 @@
 // executes tools, publishes events, accesses storage or checks approvals; and it never retries:
 // Temporal does, depending on the [Error].
 //
-// Drivers are subpackages of this package: llm/openai for OpenAI and compatible servers, llm/demo
-// for an offline model.
+// Drivers are subpackages of this package: llm/openai for OpenAI and compatible servers, llm/anthropic and
+// llm/google for Anthropic and Google, and llm/demo for an offline model. They also call the models on
+// Azure, Amazon Bedrock and Vertex AI.
 package llm

@@ -264,7 +264,9 @@ func (a InputAnswers) Validate() error {
 // replay.
 //
 //workflowcheck:ignore
-func sortedIDs(answers map[string]event.InputAnswer) []string { return slices.Sorted(maps.Keys(answers)) }
+func sortedIDs(answers map[string]event.InputAnswer) []string {
+	return slices.Sorted(maps.Keys(answers))
+}
 
 // Approvals is the result of query "approvals".
 type Approvals struct {

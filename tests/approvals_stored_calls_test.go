@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -190,6 +191,9 @@ func TestEveryCallIsAnswered(t *testing.T) {
 		{"a panic", `use failing {"how":"panic"}`, "at the disco"},
 		{"a result that says so", `use failing {"how":"luck"}`, "no luck"},
 	} {
+		if !json.Valid([]byte(tc.says[strings.Index(tc.says, "{"):])) && harness.Protocol() == "google" {
+			continue // whose protocol has no such arguments
+		}
 		t.Run("S4-71 S4-72 X11 "+tc.name, func(t *testing.T) {
 			id := w.Open()
 			out := w.Say(id, tc.says+"\nuse note {}")

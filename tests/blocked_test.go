@@ -51,7 +51,10 @@ func requireBlockedFor(w *harness.Harness, thread, to string, blocked []string, 
 	}
 }
 
-func asksForTitle(s shown) bool { return s.Messages[0].Content == llm.TitleInstructions }
+// asksForTitle reports whether a call is for a title. One that arrives just now shows nothing yet.
+func asksForTitle(s shown) bool {
+	return len(s.Messages) > 0 && s.Messages[0].Content == llm.TitleInstructions
+}
 
 // TestBlockedStaysBlocked blocks an event in every way, and checks all later model calls, including
 // that for the title.

@@ -68,6 +68,17 @@ func folder(path string) string {
 	return short
 }
 
+// importers lists, in order, the packages of the root module that import a package, or one inside it,
+// and are not inside it.
+func (g graph) importers(path string) (out []string) {
+	for _, pkg := range g.own() {
+		if !inside(pkg, []string{path}) && slices.ContainsFunc(g[pkg], func(next string) bool { return inside(next, []string{path}) }) {
+			out = append(out, pkg)
+		}
+	}
+	return out
+}
+
 // breaches lists, in order, the paths by which packages reach forbidden ones.
 func (g graph) breaches(b boundary) []string {
 	found := map[string]bool{}

@@ -116,6 +116,14 @@ func TestLayers(t *testing.T) {
 	for _, b := range boundaries {
 		t.Run(b.name, func(t *testing.T) { require.Empty(t, g.breaches(b)) })
 	}
+	t.Run("the SDKs of clouds reach only those who ask for a cloud", func(t *testing.T) {
+		for sdk, importer := range map[string]string{
+			"github.com/aws": "llm/anthropic/bedrock", "github.com/anthropics/anthropic-sdk-go/bedrock": "llm/anthropic/bedrock", "golang.org/x/oauth2": "llm/anthropic/vertex",
+			"llm/anthropic/bedrock": "internal/program", "llm/anthropic/vertex": "internal/program",
+		} {
+			require.Equal(t, []string{importer}, g.importers(sdk), sdk)
+		}
+	})
 	t.Run("S4-109 imports go one way", func(t *testing.T) { require.Empty(t, g.upward(layers)) })
 }
 

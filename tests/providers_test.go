@@ -111,8 +111,8 @@ func TestProviders(t *testing.T) {
 	}
 }
 
-// TestProviderSwitches changes the provider at every model call, in the middle of turns with tools
-// and thoughts.
+// TestProviderSwitches changes the provider at every model call of one conversation, in the middle of
+// turns with parallel tools and thoughts. Each server rejects what the real one rejects.
 func TestProviderSwitches(t *testing.T) {
 	t.Parallel()
 	var w *harness.Harness
@@ -126,11 +126,13 @@ func TestProviderSwitches(t *testing.T) {
 		},
 	})
 	id := w.Open()
+	view := watch(t, w, id, "")
+	const turns, rounds = 3, 12
 	var asked string
-	for i := range 12 {
+	for i := range rounds {
 		asked += fmt.Sprintf("think of %d\nuse note {\"text\":\"%d\"}\nuse note {}\nthen\n", i, i)
 	}
-	for range 2 {
+	for range turns {
 		out := w.Say(id, asked+"think well\ndone")
 		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	}
@@ -138,9 +140,49 @@ func TestProviderSwitches(t *testing.T) {
 	for _, r := range ofType(w, id, event.TypeLLMCall) {
 		models[harness.Payload[event.LLMCall](w, r).Model]++
 	}
-	for _, model := range switched {
-		require.GreaterOrEqual(t, models[model], 3, "%v", models)
-	}
+	t.Run("S4-63 every provider goes on with what the others began", func(t *testing.T) {
+		for _, model := range switched {
+			require.GreaterOrEqual(t, models[model], 5, "%v", models)
+		}
+		require.Equal(t, turns*(rounds+1), w.Provider.Calls(), "each request is accepted the first time")
+		paths := map[string]bool{}
+		for _, r := range w.Provider.Requests() {
+			path, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(r.URL, "/v1beta"), "/v1"), "/gemini")
+			paths[path] = true
+		}
+		for path, protocol := range map[string]string{"/chat/completions": "openai", "/responses": "openai-responses", "/messages": "anthropic", "/models": "google"} {
+			require.True(t, paths[path] || protocol == "openai" && harness.Protocol() != "openai", path)
+		}
+	})
+	t.Run("each gets its own thoughts back, within the turn", func(t *testing.T) {
+		back := map[string]int{}
+		for _, c := range modelCalls(w) {
+			for _, field := range []string{`"encrypted_content":"`, `"signature":"`, `"thoughtSignature":"`} {
+				if strings.Contains(c.raw, field) {
+					back[field]++
+				}
+			}
+			requireAnswered(t, c.Messages)
+		}
+		require.Len(t, back, 3, "%v", back)
+	})
+	t.Run("S4-58 S4-60 viewers see the thoughts of all", func(t *testing.T) {
+		var thoughts strings.Builder
+		finals := 0
+		for _, f := range view.until(t, func(f frame) bool {
+			if isFinal(f) {
+				finals++
+			}
+			return finals == turns
+		}) {
+			if f.event.Type == event.EventThought {
+				thoughts.WriteString(f.event.Content)
+			}
+		}
+		for i := range rounds {
+			require.GreaterOrEqual(t, strings.Count(thoughts.String(), fmt.Sprintf("of %d", i)), turns)
+		}
+	})
 }
 
 // TestProviderRefusals: what no retry can change fails at once, and says why.

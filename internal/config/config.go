@@ -27,10 +27,20 @@ import (
 const (
 	// OpenAI is OpenAI, and every provider with the same protocol.
 	OpenAI = "openai"
+	// OpenAIResponses is OpenAI's Responses API.
+	OpenAIResponses = "openai-responses"
+	// OpenAIAzure and OpenAIResponsesAzure are the two APIs of OpenAI on Azure.
+	OpenAIAzure          = "openai-azure"
+	OpenAIResponsesAzure = "openai-responses-azure"
 	// Anthropic is Anthropic's Messages API.
 	Anthropic = "anthropic"
+	// AnthropicBedrock and AnthropicVertex are Anthropic's models on Amazon Bedrock and on Vertex AI.
+	AnthropicBedrock = "anthropic-bedrock"
+	AnthropicVertex  = "anthropic-vertex"
 	// Google is Google's Gemini API.
 	Google = "google"
+	// GoogleVertex is Gemini on Vertex AI.
+	GoogleVertex = "google-vertex"
 	// Demo is the offline demo model.
 	Demo = "demo"
 	// Fallback is a chain of models and no provider.
@@ -58,6 +68,10 @@ type Config struct {
 
 	// TitleModel, "provider/model" or a chain, generates titles for threads without one. Empty = no titles.
 	TitleModel string
+
+	// Keys are the names of the environment variables with the keys of providers, by the name of the
+	// provider.
+	Keys map[string]string
 
 	Tools Tools
 
@@ -102,7 +116,7 @@ type Provider struct {
 	// Name is the part of an agent's model before the slash.
 	Name string
 
-	// Type is [OpenAI], [Anthropic], [Google] or [Demo].
+	// Type is the kind of service: a constant, such as [OpenAI].
 	Type string
 
 	// BaseURL is the address; empty = the provider's own.
@@ -114,6 +128,23 @@ type Provider struct {
 	// Retry is the retry policy of model calls, and Limits limit their rate.
 	Retry  llm.Retry
 	Limits llm.Limits
+
+	Place
+}
+
+// Place are settings of particular types of providers. Fields are empty for the others.
+type Place struct {
+	// Region is the region of Bedrock or Vertex AI, and Project the id of a Google Cloud project.
+	Region  string
+	Project string
+
+	// APIVersion is the version of Azure's API, and Deployment the deployment that all calls go to; empty =
+	// the one that has the name of the model.
+	APIVersion string
+	Deployment string
+
+	// ReasoningSummary is the kind of the summaries of thoughts; empty = the default.
+	ReasoningSummary string
 }
 
 // Tools describes the built-in tools and the tools of connected clients.

@@ -111,7 +111,7 @@ func TestErrorTexts(t *testing.T) {
 		"put it into an environment variable and write headersEnv: NAME_OF_THE_VARIABLE\n"+
 		"    3 |   hub: {url: https://x.example, headers: {A: *******}}\n      |                                 ^", Explain(err))
 	_, err = Parse("f", []byte(anAgent+"models:\n  m: {type: openai, token: hunter2}"), "", Env(env()))
-	require.Equal(t, "f:3:21: models.m.token: unknown field; known are apiKeyEnv, baseURL, baseURLEnv, chain, firstToken, limits, on, retry, returnAfter, type\n"+
+	require.Equal(t, "f:3:21: models.m.token: unknown field; known are apiKeyEnv, apiVersion, baseURL, baseURLEnv, chain, deployment, firstToken, limits, on, project, reasoningSummary, region, retry, returnAfter, type\n"+
 		"    3 |   m: {type: openai, token: ********\n      |                     ^", Explain(err))
 }
 
@@ -139,6 +139,7 @@ func TestFull(t *testing.T) {
 			{Name: "bare", Model: "demo/demo", Limits: agent.Limits{MaxSteps: 20, ContextMessages: 50}},
 		},
 		TitleModel: "local/org/small:1b",
+		Keys:       map[string]string{"openai": "TEST_KEY"},
 		Models: []Provider{
 			{Name: "demo", Type: Demo},
 			{Name: "local", Type: OpenAI, BaseURL: "http://127.0.0.1:11434/v1"},
@@ -223,7 +224,7 @@ func TestExample(t *testing.T) {
 			lines = append(lines, line)
 		}
 		require.Positive(t, uncommented)
-		_, err = Parse("example", []byte(strings.Join(lines, "\n")), dir, Env(env(EnvAPIKey, "sk-1", "ANTHROPIC_API_KEY", "k", "MODELS_KEY", "k", "GITHUB_WEBHOOK_SECRET", "s", "HUB_AUTHORIZATION", "k")))
+		_, err = Parse("example", []byte(strings.Join(lines, "\n")), dir, Env(env(EnvAPIKey, "sk-1", "ANTHROPIC_API_KEY", "k", "MODELS_KEY", "k", "AZURE_OPENAI_API_KEY", "k", "GITHUB_WEBHOOK_SECRET", "s", "HUB_AUTHORIZATION", "k")))
 		require.NoError(t, err)
 	})
 }

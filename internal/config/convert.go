@@ -47,7 +47,8 @@ func (d *document) config(root ast.Node) *Config {
 	}
 	c.Agents = d.agents(f.Agents, f.Limits, models)
 	models.use("titleModel", f.TitleModel)
-	c.TitleModel, c.Models = f.TitleModel, models.result()
+	c.TitleModel = f.TitleModel
+	c.Models, c.Keys = models.result()
 	known := d.known(c.Agents)
 	c.Hooks = d.hooks(f.Hooks, known)
 	c.Rules = d.rules(f.Rules, known)

@@ -27,7 +27,7 @@ func Default(getenv func(string) string) (*Config, error) {
 	p := Provider{Name: Demo, Type: Demo}
 	for _, s := range services {
 		key, base := strings.TrimSpace(getenv(s.key)), strings.TrimSpace(getenv(s.base))
-		if key == "" && base == "" {
+		if s.cloud || key == "" && base == "" {
 			continue
 		}
 		if problem := urlProblem(base); base != "" && problem != "" {
@@ -39,6 +39,9 @@ func Default(getenv func(string) string) (*Config, error) {
 			model = strings.TrimPrefix(model, s.kind+"/")
 		}
 		model = cmp.Or(model, s.model)
+		if key != "" {
+			c.Keys = map[string]string{s.kind: s.key}
+		}
 		break
 	}
 	switch {

@@ -137,7 +137,7 @@ var fieldRules = map[string]fieldRule{
 	"config.configFile.Agents":        {required: needsAgent, nonEmpty: needsAgent, null: needsAgent},
 	"config.configFile.ApprovalRules": {max: approval.MaxRules},
 
-	"config.providerEntry.Type":       {required: "write type: openai (OpenAI, and everything compatible with it), anthropic, google or demo"},
+	"config.providerEntry.Type":       {required: "write type: openai (OpenAI, and everything compatible with it), openai-responses, anthropic, google or demo, or a cloud: openai-azure, openai-responses-azure, anthropic-bedrock, anthropic-vertex or google-vertex"},
 	"config.providerEntry.APIKeyEnv":  {check: variableProblem(EnvAPIKey), secret: true},
 	"config.providerEntry.BaseURL":    {check: urlProblem},
 	"config.providerEntry.BaseURLEnv": {check: variableProblem(EnvBaseURL)},

@@ -22,43 +22,6 @@ const (
 	EnvModel   = "THREADMILL_MODEL"
 )
 
-// service is what is particular to a type of providers.
-type service struct {
-	kind string
-
-	// key and base are the variables of the provider's own programs.
-	key, base string
-
-	// official is the address of the provider itself, and model one of its models.
-	official, model string
-}
-
-// services are the types of providers that are called over HTTP.
-var services = []service{
-	{OpenAI, EnvAPIKey, EnvBaseURL, "https://api.openai.com/", DefaultModel},
-	{Anthropic, "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com", "claude-sonnet-4-6"},
-	{Google, "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", "gemini-2.5-flash"},
-}
-
-// serviceOf returns the service of a type. The zero service is that of the demo model.
-func serviceOf(kind string) service {
-	for _, s := range services {
-		if s.kind == kind {
-			return s
-		}
-	}
-	return service{}
-}
-
-// types are all types of providers.
-func types() []string {
-	out := make([]string, 0, len(services)+1)
-	for _, s := range services {
-		out = append(out, s.kind)
-	}
-	return append(out, Demo, Fallback)
-}
-
 // Only capitals are valid, so that a key in this place is not taken for a name.
 var (
 	variable     = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
@@ -81,20 +44,28 @@ type provider struct {
 	// implicit means that the key and the address come from the usual variables.
 	implicit bool
 
+	// keyName is the variable with the key.
+	keyName string
+
 	// absent are unset variables. They are an error only if an agent uses the provider.
 	absent []absent
 }
 
-// absent is an unset variable, and the field that names it, if there is one.
+// absent is an unset variable, and the field that names it, if there is one. With a problem, it is a
+// field that is missing.
 type absent struct {
-	path string
-	name string
+	path    string
+	name    string
+	problem string
 }
 
 // builtIn are the providers that need no declaration.
 func (d *document) builtIn() *models {
 	m := &models{doc: d, chains: map[string]llm.Fallback{}, byKey: map[string]*provider{Demo: {Provider: Provider{Name: Demo, Type: Demo}}}}
 	for _, s := range services {
+		if s.cloud {
+			continue
+		}
 		p := &provider{Provider: Provider{Name: s.kind, Type: s.kind}}
 		p.fromEnvironment(d)
 		m.byKey[s.kind] = p
@@ -112,12 +83,13 @@ type providerEntry struct {
 	Retry      llm.Retry
 	Limits     llm.Limits
 	llm.Fallback
+	Place
 }
 
 // chainFields are the fields of a fallback chain, and providerFields those of a provider.
 var (
 	chainFields    = []string{"chain", "on", "firstToken", "returnAfter"}
-	providerFields = []string{"apiKeyEnv", "baseURL", "baseURLEnv", "retry", "limits"}
+	providerFields = []string{"apiKeyEnv", "baseURL", "baseURLEnv", "retry", "limits", "region", "project", "apiVersion", "deployment", "reasoningSummary"}
 )
 
 // forbid reports fields that an entry of another type has.
@@ -193,12 +165,13 @@ func (m *models) add(name string, e providerEntry) {
 				m.doc.keyErrorf(field, KindInvalid, "a provider of type demo takes nothing else: remove the field")
 			}
 		}
+		m.place(p, path, e.Place)
 		return
 	case m.doc.has(literal) && m.doc.has(env):
 		m.doc.keyErrorf(env, KindInvalid, "baseURL is set as well: keep one of them")
 	case m.doc.has(literal):
 		p.BaseURL = strings.TrimRight(e.BaseURL, "/")
-		if s := serviceOf(p.Type); strings.HasPrefix(p.BaseURL, s.official) && !m.doc.has(key) {
+		if s := serviceOf(p.Type); s.key != "" && strings.HasPrefix(p.BaseURL, s.official) && !m.doc.has(key) {
 			m.doc.fieldErrorf(literal, KindMissing, "the provider itself needs a key: add apiKeyEnv: %s", s.key)
 		}
 	case e.BaseURLEnv != "":
@@ -210,8 +183,9 @@ func (m *models) add(name string, e providerEntry) {
 		p.fromEnvironment(m.doc)
 	}
 	if e.APIKeyEnv != "" {
-		p.APIKey = Secret(p.variable(m.doc, key, e.APIKeyEnv))
+		p.APIKey, p.keyName = Secret(p.variable(m.doc, key, e.APIKeyEnv)), e.APIKeyEnv
 	}
+	m.place(p, path, e.Place)
 }
 
 // secretVariable returns the field that names the variable, for a part of the file in which a
@@ -264,7 +238,7 @@ func (h hider) Visit(n ast.Node) ast.Visitor {
 func (p *provider) variable(d *document, path, name string) string {
 	s := strings.TrimSpace(d.getenv(name))
 	if s == "" {
-		p.absent = append(p.absent, absent{path, name})
+		p.absent = append(p.absent, absent{path: path, name: name})
 	}
 	return s
 }
@@ -275,9 +249,12 @@ func (p *provider) variable(d *document, path, name string) string {
 func (p *provider) fromEnvironment(d *document) {
 	p.implicit = true
 	s := serviceOf(p.Type)
-	p.APIKey = Secret(strings.TrimSpace(d.getenv(s.key)))
+	if s.key == "" {
+		return
+	}
+	p.APIKey, p.keyName = Secret(strings.TrimSpace(d.getenv(s.key))), s.key
 	p.BaseURL = strings.TrimSpace(d.getenv(s.base))
-	if p.APIKey == "" && p.BaseURL == "" {
+	if p.APIKey == "" && p.BaseURL == "" && !s.cloud {
 		p.absent = append(p.absent, absent{name: s.key})
 	}
 }
@@ -337,6 +314,10 @@ func (m *models) mark(p *provider, path string) {
 	}
 	p.used = true
 	for _, a := range p.absent {
+		if a.problem != "" {
+			m.doc.fieldErrorf(a.path, KindMissing, "%s, and an agent uses this provider", a.problem)
+			continue
+		}
 		if p.implicit {
 			m.doc.fieldErrorf(path, KindUnset, "the environment variable %s is not set, and provider %q takes its key from there: "+
 				"set it, or set %s to use another address, or use demo/demo to try without a model", a.name, p.Name, serviceOf(p.Type).base)
@@ -359,13 +340,17 @@ func (m *models) names() []string {
 	return names
 }
 
-func (m *models) result() []Provider {
-	var list []Provider
+// result returns the providers, and the variables with their keys.
+func (m *models) result() (list []Provider, keys map[string]string) {
+	keys = map[string]string{}
 	for _, p := range m.byKey {
 		if (p.declared || p.used) && len(p.absent) == 0 {
 			list = append(list, p.Provider)
+			if p.APIKey != "" {
+				keys[p.Name] = p.keyName
+			}
 		}
 	}
 	slices.SortFunc(list, func(a, b Provider) int { return cmp.Compare(a.Name, b.Name) })
-	return list
+	return list, keys
 }

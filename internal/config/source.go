@@ -132,7 +132,7 @@ func (s *Source) adopt(c *Config) error {
 	s.warned = changed
 	c.Models, c.Fallbacks, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Fallbacks, s.current.Tools, s.current.Hooks, s.current.StaleAfter
 	c.MCP, c.MCPAPI = s.current.MCP, s.current.MCPAPI
-	c.TemporalUI = s.current.TemporalUI
+	c.TemporalUI, c.Keys = s.current.TemporalUI, s.current.Keys
 	c.AllowedHosts, c.AllowedOrigins = s.current.AllowedHosts, s.current.AllowedOrigins
 	c.TitleModel, c.ApprovalRules = s.current.TitleModel, s.current.ApprovalRules
 	return fits(c)

@@ -17,10 +17,6 @@ import (
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/anthropic"
-	"github.com/threadmill/threadmill/llm/demo"
-	"github.com/threadmill/threadmill/llm/google"
-	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
@@ -144,7 +140,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 			s.ModelLimits[p.Name] = p.Limits
 		}
 		s.ModelRetries[p.Name] = p.Retry
-		if s.Models[p.Name], err = provider(p); err != nil {
+		if s.Models[p.Name], err = provider(p, c.Keys[p.Name]); err != nil {
 			return s, Usagef("models.%s: %w", p.Name, err)
 		}
 	}
@@ -212,20 +208,6 @@ func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 	}
 	s.AgentSource, s.RuleSource, s.WebhookSource, s.KeySource = source, source, source, source
 	return source.Config(), nil
-}
-
-func provider(p config.Provider) (llm.Provider, error) {
-	switch p.Type {
-	case config.Demo:
-		return demo.New(demo.Config{}), nil
-	case config.OpenAI:
-		return openai.New(openai.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL})
-	case config.Anthropic:
-		return anthropic.New(anthropic.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL})
-	case config.Google:
-		return google.New(google.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL})
-	}
-	return nil, fmt.Errorf("type %q is unknown", p.Type)
 }
 
 // tools returns the tools of connected clients and all built-in ones: an edit of the file may add a

@@ -72,7 +72,7 @@ var _ llm.Provider = (*Provider)(nil)
 
 // New returns a driver. It does not connect to the server.
 func New(config Config) (*Provider, error) {
-	p := &Provider{maxTokens: config.MaxOutputTokens, cache: config.Cache, endpoint: driver.Endpoint{
+	p := &Provider{maxTokens: config.MaxOutputTokens, cache: cmp.Or(config.Cache, "5m"), endpoint: driver.Endpoint{
 		Name: config.Name, APIKey: config.APIKey, BaseURL: config.BaseURL, HTTPClient: config.HTTPClient, Timeouts: config.Timeouts,
 	}}
 	official := officialURL

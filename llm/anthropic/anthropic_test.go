@@ -56,9 +56,10 @@ func request() llm.Request {
 }
 
 func TestUsage(t *testing.T) {
-	p, _ := answering(t, anthropic.Config{}, start, text, hi, ended("max_tokens"), stop)
+	p, body := answering(t, anthropic.Config{}, start, text, hi, ended("max_tokens"), stop)
 	resp, err := p.Generate(t.Context(), request(), nil)
 	require.NoError(t, err)
+	require.Contains(t, encode(t, *body), `"cache_control":{"ttl":"5m","type":"ephemeral"}`, "by default")
 	require.Equal(t, event.Usage{InputTokens: 130, CachedTokens: 100, OutputTokens: 30, ReasoningTokens: 12}, resp.Usage, "input with what was cached")
 	require.Equal(t, llm.FinishLength, resp.FinishReason)
 	require.Equal(t, "claude-x", resp.Model)
@@ -177,7 +178,7 @@ func TestRequest(t *testing.T) {
 		"messages": [
 			{"role": "user", "content": [{"type": "text", "text": "ann: hello"}, {"type": "text", "text": "bob: me too"}, {"type": "text", "text": "[System message]\nnoted"}]},
 			{"role": "assistant", "content": [{"type": "tool_use", "id": "`+id+`", "name": "files_read", "input": {"invalidJson": "[1]"}}]},
-			{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "`+id+`", "is_error": true, "cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
+			{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "`+id+`", "is_error": true, "content": [{"type": "text", "text": "(no output)"}], "cache_control": {"type": "ephemeral", "ttl": "1h"}}]}
 		]
 	}`, encode(t, *body))
 }

@@ -111,9 +111,10 @@ var claude3 = regexp.MustCompile(`claude-3-(opus|sonnet|haiku)`)
 func blocks(m llm.Message, names *driver.ToolNames, opaque json.RawMessage) []sdk.ContentBlockParamUnion {
 	switch m.Role {
 	case event.RoleTool:
-		result := sdk.ToolResultBlockParam{ToolUseID: driver.CallID(m.ToolCallID), IsError: sdk.Bool(m.IsError)}
-		if !driver.Blank(m.Content) {
-			result.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: m.Content}}}
+		// Anthropic rejects errors without a text.
+		result := sdk.ToolResultBlockParam{
+			ToolUseID: driver.CallID(m.ToolCallID), IsError: sdk.Bool(m.IsError),
+			Content: []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: driver.Output(m.Content)}}},
 		}
 		return []sdk.ContentBlockParamUnion{{OfToolResult: &result}}
 	case event.RoleAssistant:

@@ -217,7 +217,11 @@ func (c *call) flood(whole bool) {
 
 // endless writes the beginning of a chunk.
 func (c *call) endless() {
-	c.write(`data: {"`)
+	begin := `data: {"`
+	if _, ok := c.wire.(framed); ok {
+		begin = string(prelude(c.fault.times<<10, 0))
+	}
+	c.write(begin)
 	kib := strings.Repeat("x", 1<<10)
 	for range c.fault.times {
 		c.write(kib)
@@ -232,10 +236,14 @@ func (c *call) write(text string) {
 
 // event writes one event of a stream. Protocols with named events read the name.
 func (c *call) event(name, data string) {
-	if name != "" {
-		name = "event: " + name + "\n"
+	if _, ok := c.wire.(framed); ok {
+		c.write(string(frame(name, data)))
+	} else {
+		if name != "" {
+			name = "event: " + name + "\n"
+		}
+		c.write(name + "data: " + data + "\n\n")
 	}
-	c.write(name + "data: " + data + "\n\n")
 	if err := http.NewResponseController(c.w).Flush(); err != nil {
 		panic(gone{})
 	}
@@ -250,7 +258,11 @@ func (c *call) json(name string, v any) {
 }
 
 func (c *call) stream(reply script.Reply) {
-	c.w.Header().Set("Content-Type", "text/event-stream")
+	media := "text/event-stream"
+	if _, ok := c.wire.(framed); ok {
+		media = "application/vnd.amazon.eventstream"
+	}
+	c.w.Header().Set("Content-Type", media)
 	c.wire.begin(c, reply)
 	for _, p := range reply.Pieces {
 		c.pass()

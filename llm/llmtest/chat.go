@@ -142,10 +142,15 @@ func unanswered(at string, open map[string]bool) string {
 	return fmt.Sprintf("%s: tool calls before it have no answer: %q", at, slices.Sorted(maps.Keys(open)))
 }
 
+var participant = regexp.MustCompile(`^[^\s<|\\/>]{1,64}$`)
+
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // problem returns the reason why providers reject the message, or "".
 func (m chatMessage) problem() string {
+	if m.Name != "" && !participant.MatchString(m.Name) {
+		return fmt.Sprintf(".name: %q must match %s", m.Name, participant)
+	}
 	switch m.Role {
 	case event.RoleSystem, event.RoleUser, event.RoleTool:
 		if len(m.ToolCalls) > 0 {

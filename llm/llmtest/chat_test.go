@@ -23,6 +23,17 @@ func TestProtocol(t *testing.T) {
 	call := func(id, name string) string {
 		return `{"role":"assistant","tool_calls":[{"id":"` + id + `","type":"function","function":{"name":"` + name + `","arguments":"{}"}}]}`
 	}
+	for fields, problem := range map[string]string{
+		`"model":"m","messages":[]`: "messages: must not be empty",
+		`"model":"m","messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}]`:              "tools[0].function: ",
+		`"model":"m","messages":[` + user + `],"tools":[{"function":{"name":"f","parameters":{"type":"object"}}}]`: "tools[0].function: ",
+		`"model":"m","messages":[` + user + `],"top_k":1`:                                                          "Unknown parameter",
+		`"model":"gpt-5","messages":[` + user + `],"max_tokens":5`:                                                 "'max_tokens' is not supported",
+		`"model":"gpt-5","messages":[` + user + `],"temperature":.5`:                                               "'temperature' does not support",
+	} {
+		status, body := posted(t, s.URL+"/chat/completions", strings.Replace("{"+fields+"}", ":.5", ":0.5", 1), nil)
+		requireProblem(t, problem, status, body)
+	}
 	for _, tt := range []struct {
 		name, messages, problem string
 	}{
@@ -44,6 +55,9 @@ func TestProtocol(t *testing.T) {
 		{"no parts", `{"role":"user","content":[]}`, "messages[0].content: is neither"},
 		{"a part without text", `{"role":"user","content":[{"type":"text"}]}`, "messages[0].content[0]: "},
 		{"a part of another type", `{"role":"user","content":[{"type":"image_url","text":"x"}]}`, "messages[0].content[0]: "},
+		{"a name with a space", `{"role":"user","content":"x","name":"ann m"}`, "messages[0].name: "},
+		{"a field that is none", `{"role":"user","content":"x","parts":[]}`, `Unknown parameter: "parts"`},
+		{"calls without a type", strings.Replace(call("a", "f"), `"type":"function",`, "", 1), "messages[0].tool_calls[0].type: "},
 		{"a role that is none", `{"role":"event","content":"x"}`, `messages[0].role: "event"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
@@ -119,103 +118,6 @@ func (q *contentRequest) request() llm.Request {
 }
 
 func (q *contentRequest) streams() bool { return true }
-
-var functionName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)
-
-// problem returns the reason why Google rejects the request, or "".
-func (q *contentRequest) problem() string {
-	if len(q.Contents) == 0 {
-		return "contents is not specified"
-	}
-	for _, t := range q.Tools {
-		for i, f := range t.Functions {
-			if !functionName.MatchString(f.Name) {
-				return fmt.Sprintf("tools[0].function_declarations[%d].name: invalid function name %q", i, f.Name)
-			}
-		}
-	}
-	role := event.RoleUser
-	var calls []string
-	for i, c := range q.Contents {
-		if c.Role != role {
-			return fmt.Sprintf("contents[%d].role: please use alternating user and model roles, beginning with user", i)
-		}
-		if problem := c.problem(&calls); problem != "" {
-			return fmt.Sprintf("contents[%d]%s", i, problem)
-		}
-		role = map[string]string{event.RoleUser: "model", "model": event.RoleUser}[role]
-	}
-	if role == event.RoleUser {
-		return "contents: the last content must be of the user"
-	}
-	return q.signatureProblem()
-}
-
-// problem validates a content against the function calls of the one before it, and collects its own.
-func (c content) problem(calls *[]string) string {
-	if len(c.Parts) == 0 {
-		return ".parts: must not be empty"
-	}
-	var responses, own []string
-	for i, p := range c.Parts {
-		switch {
-		case p.Response != nil && c.Role == event.RoleUser:
-			responses = append(responses, p.Response.Name)
-		case p.Call != nil && c.Role == "model":
-			if !functionName.MatchString(p.Call.Name) {
-				return fmt.Sprintf(".parts[%d].function_call: needs a valid name", i)
-			}
-			own = append(own, p.Call.Name)
-		case p.Call != nil || p.Response != nil:
-			return fmt.Sprintf(".parts[%d]: function calls are of the model, and responses of the user", i)
-		case p.Text == "" && p.Signature == "":
-			return fmt.Sprintf(".parts[%d].data: required oneof field 'data' must have one initialized field", i)
-		}
-	}
-	if fmt.Sprint(responses) != fmt.Sprint(*calls) {
-		return ": please ensure that the function response parts are those of the function call parts of the function call turn"
-	}
-	*calls = own
-	return ""
-}
-
-// anySignature are the values that Google documents for calls without a signature.
-var anySignature = map[string]bool{
-	"skip_thought_signature_validator":             true,
-	"c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=": true,
-}
-
-// oldGemini matches the models that do not require signatures.
-var oldGemini = regexp.MustCompile(`^gemini-[12]`)
-
-// signatureProblem: in the turn that is going on, the first call of each reply has a signature, and
-// every signature is the model's own.
-func (q *contentRequest) signatureProblem() string {
-	for i := len(q.Contents) - 1; i >= 0; i-- {
-		c := q.Contents[i]
-		if c.Role == event.RoleUser {
-			if c.text() != "" {
-				return ""
-			}
-			continue
-		}
-		first := true
-		for _, p := range c.Parts {
-			if p.Call == nil {
-				continue
-			}
-			valid := p.Signature == signed(q.model, q.account, p.Call.Name) || anySignature[p.Signature]
-			if first && p.Signature == "" && !oldGemini.MatchString(q.model) {
-				return "Function call is missing a thought_signature in functionCall parts: " + p.Call.Name
-			}
-			if p.Signature != "" && !valid {
-				return "Invalid thought signature of " + p.Call.Name
-			}
-			first = false
-		}
-	}
-	return ""
-}
 
 func (q *contentRequest) failure(f Fault) object {
 	status := f.code

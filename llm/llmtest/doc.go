@@ -1,9 +1,10 @@
 // Package llmtest tests drivers of language models and code that calls models.
 //
-// [NewServer] starts an HTTP server with OpenAI's protocol that serves an offline model without a
-// greeting. The last user message is the model's script, unless [Config].Script provides one; the
-// language is documented at llm/demo. Like OpenAI, the server rejects requests that break the rules
-// of the protocol: a tool call without a result, a result without a call, an id that is too long.
+// [NewServer] starts an HTTP server with the protocols of OpenAI (Chat Completions and Responses), Anthropic
+// and Google, and of Azure, Amazon Bedrock and Vertex AI, that serves an offline model without a greeting. The last user message is the model's script, unless [Config].Script provides one; the
+// language is documented at llm/demo. Like the providers, the server rejects requests that
+// break the rules of the protocol: a tool call without a result, a result without a call, the signature of
+// another model, an unknown field, missing credentials.
 // Tests can inject faults ([Server.Fail]), pause a reply ([Server.Block]), and read the requests
 // and the streamed chunks with their times.
 //

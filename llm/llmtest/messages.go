@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
@@ -122,89 +121,6 @@ func (q *messagesRequest) request() llm.Request {
 }
 
 func (q *messagesRequest) streams() bool { return q.Stream }
-
-var (
-	toolUseID     = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
-	longToolName  = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
-	thinkingKinds = map[string]bool{"thinking": true, "redacted_thinking": true}
-)
-
-const minThinking = 1024
-
-// problem returns the reason why Anthropic rejects the request, or "".
-func (q *messagesRequest) problem() string {
-	switch {
-	case q.MaxTokens < 1:
-		return "max_tokens: Field required"
-	case len(q.Messages) == 0:
-		return "messages: at least one message is required"
-	case q.Messages[0].Role != event.RoleUser:
-		return "messages: first message must use the \"user\" role"
-	case q.Messages[len(q.Messages)-1].Role != event.RoleUser:
-		return "messages: the conversation must end with a user message"
-	case q.Thinking.Type == "enabled" && (q.Thinking.Budget < minThinking || q.Thinking.Budget >= q.MaxTokens):
-		return "thinking.budget_tokens: must be at least 1024 and less than max_tokens"
-	case q.Thinking.Type != "" && q.Temperature != nil && *q.Temperature != 1:
-		return "temperature: may only be set to 1 when thinking is enabled"
-	}
-	for i, t := range q.Tools {
-		var schema struct{ Type string }
-		if !longToolName.MatchString(t.Name) || json.Unmarshal(t.InputSchema, &schema) != nil || schema.Type != "object" {
-			return fmt.Sprintf("tools.%d: name must match %s, and input_schema must be of type object", i, longToolName)
-		}
-	}
-	for i, m := range q.Messages {
-		if problem := q.messageProblem(m.Role, m.Content); problem != "" {
-			return fmt.Sprintf("messages.%d.%s", i, problem)
-		}
-	}
-	return q.thinkingProblem()
-}
-
-func (q *messagesRequest) messageProblem(role string, content blocks) string {
-	if len(content) == 0 {
-		return "content: must not be empty"
-	}
-	for i, b := range content {
-		at := fmt.Sprintf("content.%d", i)
-		switch {
-		case b.Type == "text" && strings.TrimSpace(b.Text) == "":
-			return at + ": text content blocks must contain non-whitespace text"
-		case b.Type == "tool_use":
-			var input map[string]any
-			if role != event.RoleAssistant || !toolUseID.MatchString(b.ID) || !longToolName.MatchString(b.Name) || json.Unmarshal(b.Input, &input) != nil {
-				return at + ".tool_use: needs an id, a name and an input of type object"
-			}
-		case b.Type == "tool_result" && role != event.RoleUser:
-			return at + ": tool_result blocks can only be in user messages"
-		case b.Type == "thinking" && b.Signature != signed(q.Model, q.account, b.Thinking):
-			return at + ": Invalid `signature` in `thinking` block"
-		case thinkingKinds[b.Type] && role != event.RoleAssistant:
-			return at + ": thinking blocks can only be in assistant messages"
-		case b.Type != "text" && b.Type != "tool_result" && !thinkingKinds[b.Type]:
-			return at + ".type: unknown block " + b.Type
-		}
-	}
-	return ""
-}
-
-// thinkingProblem: with a thinking budget, the replies of the turn that is going on begin with a
-// thought.
-func (q *messagesRequest) thinkingProblem() string {
-	if q.Thinking.Type != "enabled" {
-		return ""
-	}
-	for i := len(q.Messages) - 1; i >= 0; i-- {
-		m := q.Messages[i]
-		if m.Role == event.RoleUser && m.Content[0].Type != "tool_result" {
-			return ""
-		}
-		if m.Role == event.RoleAssistant && !thinkingKinds[m.Content[0].Type] {
-			return fmt.Sprintf("messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`", i, m.Content[0].Type)
-		}
-	}
-	return ""
-}
 
 func (q *messagesRequest) failure(f Fault) object {
 	kind := f.code

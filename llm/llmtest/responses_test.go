@@ -78,12 +78,7 @@ func TestResponsesProtocol(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			status, body := send(t, tt.fields, tt.input)
-			if tt.problem == "" {
-				require.Equal(t, http.StatusOK, status, body)
-				return
-			}
-			require.Equal(t, http.StatusBadRequest, status, body)
-			require.Contains(t, body, tt.problem)
+			requireProblem(t, tt.problem, status, body)
 		})
 	}
 }

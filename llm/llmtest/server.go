@@ -58,7 +58,7 @@ type Server struct {
 	// URL is the base URL for clients of OpenAI, with the version: http://127.0.0.1:1234/v1.
 	URL string
 
-	// Root is the base URL for clients of Anthropic and Google, which add the version.
+	// Root is the base URL for clients of Anthropic, Google and the clouds, which add the version.
 	Root string
 
 	config Config
@@ -77,6 +77,8 @@ type Server struct {
 
 // Request is a request that the server has received.
 type Request struct {
+	// URL is the path with the query, as it was sent.
+	URL    string
 	Header http.Header
 	Body   json.RawMessage
 	At     time.Time
@@ -118,6 +120,7 @@ func NewServer(config Config) *Server {
 	mux.HandleFunc("POST /v1/responses", s.serve(newResponsesRequest))
 	mux.HandleFunc("POST /v1/messages", s.serve(newMessagesRequest))
 	mux.HandleFunc("POST /v1beta/models/{method}", s.serve(newContentRequest))
+	s.clouds(mux)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() {
 		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -231,8 +234,8 @@ func (g *Gate) Reached() <-chan struct{} { return g.reached }
 // Release continues the reply. It may be called early, and more than once.
 func (g *Gate) Release() { g.once.Do(func() { close(g.open) }) }
 
-// serve returns the handler of a protocol.
-func (s *Server) serve(protocol func(*http.Request) wire) http.HandlerFunc {
+// serve returns the handler of a protocol. Each of checks may deny a request.
+func (s *Server) serve(protocol func(*http.Request) wire, checks ...func(*http.Request) *Fault) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -248,16 +251,24 @@ func (s *Server) serve(protocol func(*http.Request) wire) http.HandlerFunc {
 		if s.config.APIKey != "" && account(r) != s.config.APIKey {
 			c.fault = Fault{kind: answer, status: http.StatusUnauthorized, code: "invalid_api_key", message: "Incorrect API key provided"}
 		}
+		for _, check := range checks {
+			if fault := check(r); fault != nil {
+				c.fault = *fault
+			}
+		}
 		c.serve(w, r, unread)
 	}
 }
 
-// account returns the API key of a request, whatever the header that has it.
+// account returns the API key of a request, or who has signed it.
 func account(r *http.Request) string {
-	for _, header := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
+	for _, header := range []string{"X-Api-Key", "X-Goog-Api-Key", "Api-Key"} {
 		if key := r.Header.Get(header); key != "" {
 			return key
 		}
+	}
+	if signed := signature.FindStringSubmatch(r.Header.Get("Authorization")); signed != nil {
+		return signed[1]
 	}
 	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
@@ -266,7 +277,7 @@ func account(r *http.Request) string {
 func (s *Server) begin(r *http.Request, body []byte) *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.requests = append(s.requests, Request{Header: r.Header.Clone(), Body: body, At: time.Now()})
+	s.requests = append(s.requests, Request{URL: r.RequestURI, Header: r.Header.Clone(), Body: body, At: time.Now()})
 	c := &call{Server: s, number: len(s.requests)}
 	if len(s.faults) > 0 {
 		c.fault, s.faults = s.faults[0], s.faults[1:]

@@ -9,6 +9,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/anthropic"
+	"github.com/threadmill/threadmill/llm/anthropic/bedrock"
+	"github.com/threadmill/threadmill/llm/anthropic/vertex"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/llm/google"
 	"github.com/threadmill/threadmill/llm/llmtest"
@@ -47,6 +49,53 @@ func newGoogle(t *testing.T, s *llmtest.Server, key string) llm.Provider {
 	p, err := google.New(google.Config{BaseURL: s.Root, APIKey: key})
 	require.NoError(t, err)
 	return p
+}
+
+func newAzure(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+	t.Helper()
+	p, err := openai.New(openai.Config{BaseURL: s.Root, APIKey: key, Azure: &openai.Azure{APIVersion: "2024-10-21"}})
+	require.NoError(t, err)
+	return p
+}
+
+func newAzureResponses(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+	t.Helper()
+	p, err := openai.NewResponses(openai.Config{BaseURL: s.Root, APIKey: key, Azure: &openai.Azure{APIVersion: "2025-04-01-preview"}})
+	require.NoError(t, err)
+	return p
+}
+
+func newBedrock(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", key)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	p, err := bedrock.New(t.Context(), bedrock.Config{Region: "eu-west-1", Config: anthropic.Config{BaseURL: s.Root}})
+	require.NoError(t, err)
+	return p
+}
+
+func newVertex(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+	t.Helper()
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", s.GoogleCredentials(t, key))
+	p, err := vertex.New(vertex.Config{Project: "project-1", Region: "us-east5", Config: anthropic.Config{BaseURL: s.Root}})
+	require.NoError(t, err)
+	return p
+}
+
+func newGoogleVertex(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+	t.Helper()
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", s.GoogleCredentials(t, key))
+	p, err := google.New(google.Config{BaseURL: s.Root, Vertex: &google.Vertex{Project: "project-1", Region: "global"}})
+	require.NoError(t, err)
+	return p
+}
+
+func TestAzure(t *testing.T)          { llmtest.RunHTTP(t, llmtest.Traits{}, newAzure) }
+func TestAzureResponses(t *testing.T) { llmtest.RunHTTP(t, llmtest.Traits{}, newAzureResponses) }
+func TestBedrock(t *testing.T)        { llmtest.RunHTTP(t, llmtest.Traits{}, newBedrock) }
+func TestVertex(t *testing.T)         { llmtest.RunHTTP(t, llmtest.Traits{}, newVertex) }
+func TestGoogleVertex(t *testing.T) {
+	llmtest.RunHTTP(t, llmtest.Traits{ObjectArguments: true}, newGoogleVertex)
 }
 
 func TestOpenAI(t *testing.T)    { llmtest.RunHTTP(t, llmtest.Traits{}, newOpenAI) }

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"cmp"
 	"math"
 	"regexp"
 	"strings"
@@ -60,7 +59,7 @@ var reasoningModel = regexp.MustCompile(`^(.*/)?(o[1-9]|gpt-([5-9]|[1-9][0-9]))`
 func message(m llm.Message, names *driver.ToolNames) (sdk.ChatCompletionMessage, bool) {
 	out := sdk.ChatCompletionMessage{Role: m.Role, Content: m.Content}
 	if m.Role == event.RoleTool {
-		out.ToolCallID, out.Content = driver.CallID(m.ToolCallID), output(m.Content)
+		out.ToolCallID, out.Content = driver.CallID(m.ToolCallID), driver.Output(m.Content)
 		return out, true
 	}
 	if m.Role == event.RoleUser {
@@ -75,9 +74,6 @@ func message(m llm.Message, names *driver.ToolNames) (sdk.ChatCompletionMessage,
 	}
 	return out, out.Content != "" || len(out.MultiContent) > 0 || len(out.ToolCalls) > 0
 }
-
-// output returns the result of a call, which servers reject if it is empty.
-func output(content string) string { return cmp.Or(content, "(no output)") }
 
 // content returns the content of a user message, as text or as parts.
 func content(m llm.Message) (string, []sdk.ChatMessagePart) {

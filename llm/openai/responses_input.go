@@ -41,7 +41,7 @@ func (p *Responses) input(req llm.Request, names *driver.ToolNames, origin event
 				Part: func(reasoning json.RawMessage) { add(reasoning) },
 			}.Walk(m, layout)
 		case event.RoleTool:
-			add(sdk.ResponseFunctionCallOutput{Type: itemCallOutput, CallID: driver.CallID(m.ToolCallID), Output: output(m.Content)})
+			add(sdk.ResponseFunctionCallOutput{Type: itemCallOutput, CallID: driver.CallID(m.ToolCallID), Output: driver.Output(m.Content)})
 		default:
 			if content := inputContent(m); content != nil {
 				add(sdk.ResponseInputMessage{Type: itemMessage, Role: m.Role, Content: content})

@@ -34,6 +34,14 @@ func Written(arguments string) string {
 	return arguments
 }
 
+// Output returns the result of a call, or for a blank one a text that every provider accepts.
+func Output(result string) string {
+	if Blank(result) {
+		return "(no output)"
+	}
+	return result
+}
+
 // Arguments returns the arguments of a past call as JSON, because some servers parse them and reject
 // requests with invalid or deeply nested ones.
 func Arguments(s string) string {
