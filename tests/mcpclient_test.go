@@ -34,11 +34,14 @@ func runMCPClient(url string) error {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	done := make(chan error, 1)
-	go func() { done <- m.Run(ctx) }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = m.Run(ctx) // the state of the server says what is wrong
+	}()
 	defer func() {
 		cancel()
-		_ = <-done
+		<-done
 	}()
 	for {
 		states, err := m.States(ctx, "default")
