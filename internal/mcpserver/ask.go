@@ -41,7 +41,7 @@ func (s *server) askTool() tool {
 				return turnResult{}, err
 			}
 			in.Message = ""
-			out, err := s.wait(ctx, c, turnOf{thread: thread, event: eventID}, s.limit(in.Wait))
+			out, err := s.wait(ctx, c, turnOf{thread: thread, event: eventID, posted: true}, s.limit(in.Wait))
 			if err != nil {
 				err = fmt.Errorf("the message is posted, but %w. Call wait_for_turn with thread %q and event %q for the answer", err, thread, eventID)
 			}

@@ -39,7 +39,7 @@ func (s *server) waitTool() tool {
 			"Returns the same result as ask_agent. It changes nothing, and may be called as often as needed.",
 		reads, true, []auth.Role{auth.RoleRead},
 		func(ctx context.Context, c *call, in waitArgs) (turnResult, error) {
-			return s.wait(ctx, c, turnOf{in.Thread, in.Event, time.Now()}, s.limit(in.Wait))
+			return s.wait(ctx, c, turnOf{thread: in.Thread, event: in.Event, since: time.Now()}, s.limit(in.Wait))
 		})
 }
 
@@ -62,6 +62,9 @@ const (
 type turnOf struct {
 	thread, event string
 	since         time.Time
+
+	// posted means that this call has posted the message, so a server that is lost now is waited for.
+	posted bool
 }
 
 // wait follows a turn until it ends or waits for a person, or the time is over.
@@ -69,7 +72,7 @@ func (s *server) wait(ctx context.Context, c *call, of turnOf, limit time.Durati
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	w := &waiter{server: s, call: c, turn: newTurn(of.event), thread: of.thread, since: of.since}
+	w := &waiter{server: s, call: c, turn: newTurn(of.event), thread: of.thread, since: of.since, posted: of.posted}
 	return w.follow(ctx)
 }
 
@@ -80,13 +83,14 @@ type waiter struct {
 	turn   *turn
 	thread string
 	since  time.Time
+	posted bool
 }
 
 // watch reads the events from that of the turn on.
 func (w *waiter) watch(ctx context.Context) (<-chan event.AgentEvent, <-chan error) {
 	events, done := make(chan event.AgentEvent), make(chan error, 1)
 	opts := api.WatchOptions{
-		Event: w.turn.event, FailFast: true,
+		Event: w.turn.event, FailFast: !w.posted,
 		Lost: func(err error) { w.call.progress(ctx, problem(err, "event").Error()) },
 	}
 	go func() {
