@@ -45,9 +45,10 @@ func TestModelQueue(t *testing.T) {
 		mu.Unlock()
 		w.post("e3", "three")
 	})
+	w.then(func() { w.post("e4", "four") })
 	w.then(func() { require.Nil(t, w.state().Turn) })
 	w.run(workflows.Input{})
 	common := asked[0]
-	require.Equal(t, []string{common, queue, queue, queue, common}, asked)
-	require.Equal(t, []string{"e1: one", "e1.0.1: hi", "e2: two", "e2.0.1: hi", "e3: three", "e3.0.1: hi"}, w.messages())
+	require.Equal(t, []string{common, queue, queue, queue, common, common}, asked, "the next turn does not wait for a queue that nobody serves")
+	require.Equal(t, []string{"e1: one", "e1.0.1: hi", "e2: two", "e2.0.1: hi", "e3: three", "e3.0.1: hi", "e4: four", "e4.0.1: hi"}, w.messages())
 }

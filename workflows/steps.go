@@ -60,10 +60,11 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (thread
 		if queue != "" && unserved(err) {
 			// The provider may no longer be limited.
 			queue, step.Route = "", nil
+			t.state.Route(r.Agent, queue)
 			continue
 		}
 		if t.stored(step.Flush, err) != nil || reply.Route == nil {
-			if queue != "" && reply.Agent != "" {
+			if reply.Agent != "" {
 				t.state.Route(reply.Agent, queue) // later steps have its registered name
 			}
 			return reply, err

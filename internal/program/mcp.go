@@ -95,9 +95,8 @@ func (m *mcpServers) Run(ctx context.Context) error {
 	return m.Manager.Run(ctx)
 }
 
-// watchNamespaces connects to the servers of namespaces that nobody has asked for yet.
+// watchNamespaces keeps the servers of all namespaces connected, also of those whose tools nobody uses.
 func (m *mcpServers) watchNamespaces(ctx context.Context) {
-	known := map[string]bool{}
 	ticker := time.NewTicker(namespacesEvery)
 	defer ticker.Stop()
 	for {
@@ -106,10 +105,7 @@ func (m *mcpServers) watchNamespaces(ctx context.Context) {
 			m.log.Warn("the namespaces with MCP servers cannot be read", "error", err)
 		}
 		for _, namespace := range namespaces {
-			if !known[namespace] {
-				known[namespace] = true
-				m.Refresh(ctx, namespace)
-			}
+			m.Refresh(ctx, namespace)
 		}
 		select {
 		case <-ticker.C:
