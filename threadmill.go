@@ -257,7 +257,7 @@ func New(cfg Config) (*Runtime, error) {
 	r.closeStreams = closeStreams
 	toolServers, declared := cfg.toolServers()
 	r.handler, err = server.New(server.Config{
-		ToolServers: toolServers, Declared: declared,
+		ToolServers: toolServers, ToolLogins: cfg.toolLogins(), Declared: declared,
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(),
 		Authenticator: cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: known.Fallbacks,
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,

@@ -29,6 +29,15 @@ func (cfg *Config) serverTools() []string {
 	return patterns
 }
 
+// toolLogins returns the logins to the source's servers.
+func (cfg *Config) toolLogins() server.ToolLogins {
+	logins, ok := cfg.ToolSource.(interface{ Logins() server.ToolLogins })
+	if !ok {
+		return nil
+	}
+	return logins.Logins()
+}
+
 // toolServers returns what the API shows of the source's servers.
 func (cfg *Config) toolServers() (server.ToolServers, *toolserver.Registry) {
 	servers, _ := cfg.ToolSource.(server.ToolServers)

@@ -25,6 +25,7 @@ import (
 const (
 	databaseFile    = "threadmill.db"
 	workspaceFolder = "workspace"
+	secretsFile     = "secrets.key"
 
 	// The time limits for parts of a clean stop; Temporal itself needs a second or two.
 	answerWithin = 2 * time.Second
@@ -121,7 +122,7 @@ func (s *server) openFolder(context.Context) error {
 
 func (s *server) load(context.Context) (err error) {
 	s.settings, err = program.Load(program.SettingsConfig{
-		File: s.config, AllowedHosts: s.hosts, AllowedOrigins: s.origins, Workspace: filepath.Join(s.data, workspaceFolder), Logger: s.log,
+		File: s.config, AllowedHosts: s.hosts, AllowedOrigins: s.origins, Workspace: filepath.Join(s.data, workspaceFolder), SecretsFile: filepath.Join(s.data, secretsFile), Logger: s.log,
 	})
 	return err
 }
@@ -210,7 +211,7 @@ func (s *server) newRuntime(context.Context) (err error) {
 		StopTimeout: drainWithin, Logger: s.log,
 	}
 	s.settings.Apply(&cfg)
-	if err := s.settings.ConnectMCP(&cfg); err != nil {
+	if err := s.settings.ConnectMCP(&cfg, s.listener); err != nil {
 		return err
 	}
 	cfg.TemporalUI = s.temporal.UIURL()

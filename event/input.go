@@ -23,6 +23,13 @@ type InputQuestion struct {
 	Message string          `json:"message" doc:"The question"`
 	Schema  json.RawMessage `json:"schema,omitempty" doc:"With kind form: the JSON Schema of the values, an object of plain fields"`
 	URL     string          `json:"url,omitempty" doc:"With kind url: the address"`
+	Login   *InputLogin     `json:"login,omitempty" doc:"With kind url: the login that answers the question by itself"`
+}
+
+// InputLogin is a login to a server of tools, for which a tool call waits.
+type InputLogin struct {
+	Server string `json:"server" doc:"The server, as GET /v1/mcp names it"`
+	User   string `json:"user,omitempty" doc:"The person who has to log in. Missing: anybody who may, for the namespace"`
 }
 
 // InputRequest is a tool call that waits for a person's input: the payload of an "input_request"

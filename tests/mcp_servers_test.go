@@ -140,7 +140,7 @@ func connectShelf(cfg *threadmill.Config, file, dir string) error {
 	if err != nil {
 		return err
 	}
-	return settings.ConnectMCP(cfg)
+	return settings.ConnectMCP(cfg, nil)
 }
 
 // serverAPI calls the API.

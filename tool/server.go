@@ -53,6 +53,19 @@ type ServerState struct {
 	Problems  []ServerProblem `json:"problems,omitempty" doc:"What it offers wrongly. The rest works"`
 }
 
+// ServerLogin is what is known about a login to a server.
+type ServerLogin struct {
+	Per      string    `json:"per" enum:"namespace,user" doc:"Whom a login belongs to. namespace: all threads; user: one person"`
+	User     string    `json:"user,omitempty" doc:"With per user: whose login this is. Missing: the request names nobody"`
+	LoggedIn bool      `json:"loggedIn" doc:"Whether there is a valid login"`
+	Lost     string    `json:"lost,omitempty" doc:"Why the last login is no longer valid"`
+	By       string    `json:"by,omitempty" doc:"Who logged in"`
+	At       time.Time `json:"at,omitzero" doc:"When"`
+	Issuer   string    `json:"issuer,omitempty" doc:"The authorization server"`
+	Scopes   []string  `json:"scopes,omitempty" doc:"What the login permits"`
+	Wanted   []string  `json:"wanted,omitempty" doc:"What a call lacked. The next login asks for it"`
+}
+
 // ServerTool is a tool of a server.
 type ServerTool struct {
 	Name        string          `json:"name" doc:"The name for agents and models"`

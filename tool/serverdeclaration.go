@@ -28,7 +28,16 @@ type ServerDeclaration struct {
 	Tools       []string          `json:"tools,omitempty" maxItems:"1000" doc:"Patterns for the server's own names of the tools to offer, such as read_*. Default: all"`
 	Trusted     bool              `json:"trusted,omitempty" doc:"Believe what the server says of the effects of its tools"`
 	Timeout     string            `json:"timeout,omitempty" example:"30s" doc:"The limit of a call, at most 12h. Default: 2m"`
+	Login       *LoginDeclaration `json:"login,omitempty" doc:"With url: people log in to the server, with OAuth. Default: no login"`
 	TaskQueue   string            `json:"taskQueue,omitempty" maxLength:"200" doc:"The task queue whose workers connect to the server. Default: all workers"`
+}
+
+// LoginDeclaration declares how people log in to an MCP server.
+type LoginDeclaration struct {
+	Per             string   `json:"per,omitempty" enum:"namespace,user" doc:"Whom a login belongs to. namespace: all threads; user: each person has a login of her own. Default: namespace"`
+	ClientID        string   `json:"clientId,omitempty" maxLength:"1000" doc:"The client that was registered with the authorization server beforehand. Default: the client registers itself"`
+	ClientSecretEnv string   `json:"clientSecretEnv,omitempty" doc:"With clientId: the environment variable of workers and API that has its secret. It begins with MCP_"`
+	Scopes          []string `json:"scopes,omitempty" maxItems:"100" doc:"The scopes to ask for. Default: those that the server names"`
 }
 
 // Limits of a [ServerDeclaration].
@@ -144,7 +153,47 @@ func (d ServerDeclaration) Validate() error {
 	if t, err := time.ParseDuration(d.Timeout); d.Timeout != "" && (err != nil || t <= 0 || t > MaxServerTimeout) {
 		return event.FieldErrorf("timeout", "must be a duration of at most 12h, such as 30s")
 	}
+	if err := d.Login.validate(d); err != nil {
+		return err
+	}
 	return d.validateText()
+}
+
+func (l *LoginDeclaration) validate(d ServerDeclaration) error {
+	if l == nil {
+		return nil
+	}
+	switch {
+	case d.URL == "":
+		return event.FieldErrorf("login", "is only for a server with a url")
+	case l.Per != "" && l.Per != "namespace" && l.Per != "user":
+		return event.FieldErrorf("login.per", "must be namespace or user")
+	case l.ClientSecretEnv != "" && l.ClientID == "":
+		return event.FieldErrorf("login.clientSecretEnv", "is only for a clientId")
+	case l.ClientSecretEnv != "":
+		if err := secretVariable("login.clientSecretEnv", l.ClientSecretEnv); err != nil {
+			return err
+		}
+	}
+	for name := range d.HeadersEnv {
+		if http.CanonicalHeaderKey(name) == "Authorization" {
+			return event.FieldErrorf("headersEnv", "Authorization and login exclude each other: keep one of them")
+		}
+	}
+	for _, scope := range l.Scopes {
+		if problem := ServerScopeProblem(scope); problem != "" {
+			return event.FieldErrorf("login.scopes", "%.64q %s", scope, problem)
+		}
+	}
+	return nil
+}
+
+// ServerScopeProblem returns what is wrong with an OAuth scope.
+func ServerScopeProblem(scope string) string {
+	if scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r == '"' || r == '\\' || r > '~' }) {
+		return "is not a scope: scopes are words without spaces"
+	}
+	return ""
 }
 
 func secretVariable(field, name string) error {

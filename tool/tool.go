@@ -87,6 +87,10 @@ type Call struct {
 	ThreadID  string
 	Agent     string
 
+	// User is who sent the message that the turn answers; if several people's messages joined the turn, the
+	// last of them. It is empty if no person did.
+	User string
+
 	// WorkingDirectory is the working directory in the thread's metadata ("workingDirectory") or of
 	// the agent, if set.
 	WorkingDirectory string

@@ -69,7 +69,11 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker),
 	}
 	settings.Apply(&cfg)
-	if err := settings.ConnectMCP(&cfg); err != nil {
+	var api net.Listener
+	if o.has(roleAPI) {
+		api = listener
+	}
+	if err := settings.ConnectMCP(&cfg, api); err != nil {
 		return err
 	}
 	cfg.Authenticator = authenticate

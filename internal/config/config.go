@@ -107,6 +107,9 @@ type Config struct {
 	// AllowedOrigins are the origins whose web pages may call the API.
 	AllowedOrigins []string
 
+	// PublicURL is the origin by which browsers reach the API.
+	PublicURL string
+
 	// Files are the paths of the files, the configuration itself first. Nil without a file.
 	Files []string
 }

@@ -100,7 +100,10 @@ type temporalEntry struct {
 	UI         string
 }
 
-type httpEntry struct{ AllowedHosts, AllowedOrigins []string }
+type httpEntry struct {
+	AllowedHosts, AllowedOrigins []string
+	PublicURL                    string `yaml:"publicUrl"`
+}
 
 // Limits. Those of agents, tools and hooks are declared in the packages that enforce them; those of
 // staleAfter equal the runtime's, as tests check.
@@ -199,7 +202,11 @@ var fieldRules = map[string]fieldRule{
 	"config.mcpEntry.URL":         {check: tool.ServerURLProblem},
 	"config.mcpEntry.HeadersEnv":  {secret: true, check: variableProblem("GITHUB_AUTHORIZATION")},
 	"config.mcpEntry.Tools":       {nonEmpty: omitIt + "for all", check: quotedProblem(tool.ServerToolsProblem)},
+	"config.mcpEntry.Login":       {null: "write {} for a login of the namespace"},
 	"config.mcpEntry.Timeout":     {max: float64(tool.MaxServerTimeout), unset: "the default, 2m"},
+
+	"config.mcpLoginEntry.ClientSecretEnv": {secret: true, check: variableProblem("TRACKER_SECRET")},
+	"config.mcpLoginEntry.Scopes":          {nonEmpty: omitIt + "for those that the server names", check: quotedProblem(tool.ServerScopeProblem)},
 
 	"hook.Hook.Name":          {required: "every hook needs one", check: checkIdentifier},
 	"hook.Hook.Workflow":      {required: "say which workflow decides, by its type and taskQueue"},
@@ -244,6 +251,7 @@ var fieldRules = map[string]fieldRule{
 	"config.temporalEntry.StaleAfter": {min: float64(minStaleAfter), max: float64(maxStaleAfter), unset: "the default, 12s"},
 	"config.temporalEntry.UI":         {check: func(s string) string { return problem(guard.Origins{s}.Validate()) }},
 	"config.httpEntry.AllowedHosts":   {check: hostProblem},
+	"config.httpEntry.PublicURL":      {check: func(s string) string { return problem(guard.Origins{s}.Validate()) }},
 	"config.httpEntry.AllowedOrigins": {check: func(s string) string { return problem(guard.Origins{s}.Validate()) }},
 }
 
@@ -251,6 +259,7 @@ var fieldRules = map[string]fieldRule{
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[providerType]():      types(),
 	reflect.TypeFor[llm.Trigger]():       {string(llm.OnOverload), string(llm.OnOutage), string(llm.OnSlow)},
+	reflect.TypeFor[MCPLoginPer]():       mcpLoginPers,
 	reflect.TypeFor[agent.Policy]():      {string(agent.PolicyNever), string(agent.PolicyAlways), string(agent.PolicyDeny)},
 	reflect.TypeFor[approval.Effect]():   {string(approval.EffectAllow), string(approval.EffectAsk), string(approval.EffectDeny)},
 	reflect.TypeFor[approval.OnExpiry](): {string(approval.OnExpiryDeny), string(approval.OnExpiryInterrupt)},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/names"
+	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -28,6 +29,9 @@ type MCPServer struct {
 	URL     string
 	Headers map[string]Secret
 
+	// Login says how people log in to the server at URL. Nil = they do not.
+	Login *MCPLogin
+
 	// Tools are patterns for the server's own names of the tools to offer. Empty = all.
 	Tools []string
 
@@ -40,6 +44,23 @@ type MCPServer struct {
 	// TaskQueue is the task queue whose workers connect to the server. Empty = all workers.
 	TaskQueue string
 }
+
+// MCPLogin says how people log in to an MCP server.
+type MCPLogin struct {
+	// Per is "namespace" or "user".
+	Per MCPLoginPer
+
+	// ClientID and ClientSecret are those of a client that was registered beforehand. Empty = the client
+	// registers itself.
+	ClientID     string
+	ClientSecret Secret
+
+	// Scopes are the scopes to ask for. Empty = those that the server names.
+	Scopes []string
+}
+
+// MCPLoginPer says whom a login belongs to.
+type MCPLoginPer string
 
 // MCPAPI says which servers may be declared through the API.
 type MCPAPI struct {
@@ -62,10 +83,18 @@ type mcpEntry struct {
 	Dir         string
 	URL         string
 	HeadersEnv  map[string]string
+	Login       *mcpLoginEntry
 	Tools       []string
 	Trusted     bool
 	Timeout     time.Duration
 	TaskQueue   string
+}
+
+type mcpLoginEntry struct {
+	Per             MCPLoginPer
+	ClientID        string `yaml:"clientId"`
+	ClientSecretEnv string
+	Scopes          []string
 }
 
 // maxMCPServers is the maximum number of servers.
@@ -142,8 +171,32 @@ func (d *document) mcpServer(at, name string, e mcpEntry) MCPServer {
 		}
 		s.Headers[http.CanonicalHeaderKey(header)] = Secret(value)
 	}
+	s.Login = d.mcpLogin(at, e)
 	return s
 }
+
+func (d *document) mcpLogin(at string, e mcpEntry) *MCPLogin {
+	l := e.Login
+	if l == nil {
+		return nil
+	}
+	at += ".login"
+	if l.ClientSecretEnv != "" && l.ClientID == "" {
+		d.keyErrorf(at+".clientSecretEnv", KindInvalid, "is only for a client that was registered beforehand: set clientId, or remove it")
+	}
+	for header := range e.HeadersEnv {
+		if http.CanonicalHeaderKey(header) == "Authorization" {
+			d.keyErrorf(at, KindInvalid, "and headersEnv.%s exclude each other: keep one of them", header)
+		}
+	}
+	return &MCPLogin{
+		Per: cmp.Or(l.Per, MCPLoginPer(mcpLoginPers[0])), ClientID: l.ClientID, Scopes: l.Scopes,
+		ClientSecret: Secret(d.secret(at+".clientSecretEnv", l.ClientSecretEnv)),
+	}
+}
+
+// mcpLoginPers are the values of an [MCPLoginPer]; the first is the default.
+var mcpLoginPers = []string{"namespace", toolserver.PerUser}
 
 // mcpTransport reports fields that do not fit together.
 func (d *document) mcpTransport(at string, e mcpEntry) {
@@ -159,7 +212,7 @@ func (d *document) mcpTransport(at string, e mcpEntry) {
 	case d.has(command) && d.has(address):
 		d.keyErrorf(address, KindInvalid, "command is set as well: keep one of them")
 	case d.has(command):
-		only("a url", "headersEnv")
+		only("a url", "headersEnv", "login")
 	case d.has(address):
 		only("a command", "env", "envFrom", "dir")
 	default:

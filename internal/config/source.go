@@ -133,7 +133,7 @@ func (s *Source) adopt(c *Config) error {
 	c.Models, c.Fallbacks, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Fallbacks, s.current.Tools, s.current.Hooks, s.current.StaleAfter
 	c.MCP, c.MCPAPI = s.current.MCP, s.current.MCPAPI
 	c.TemporalUI, c.Keys = s.current.TemporalUI, s.current.Keys
-	c.AllowedHosts, c.AllowedOrigins = s.current.AllowedHosts, s.current.AllowedOrigins
+	c.AllowedHosts, c.AllowedOrigins, c.PublicURL = s.current.AllowedHosts, s.current.AllowedOrigins, s.current.PublicURL
 	c.TitleModel, c.ApprovalRules = s.current.TitleModel, s.current.ApprovalRules
 	return fits(c)
 }
@@ -173,7 +173,7 @@ func (s *Source) needRestart(c *Config) string {
 		{"hooks", reflect.DeepEqual(c.Hooks, s.current.Hooks)},
 		{"approvalRules", reflect.DeepEqual(c.ApprovalRules, s.current.ApprovalRules)},
 		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter && c.TemporalUI == s.current.TemporalUI},
-		{"settings of HTTP", slices.Equal(c.AllowedHosts, s.current.AllowedHosts) && slices.Equal(c.AllowedOrigins, s.current.AllowedOrigins)},
+		{"settings of HTTP", slices.Equal(c.AllowedHosts, s.current.AllowedHosts) && slices.Equal(c.AllowedOrigins, s.current.AllowedOrigins) && c.PublicURL == s.current.PublicURL},
 	} {
 		if !part.same {
 			parts = append(parts, part.name)

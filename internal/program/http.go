@@ -107,12 +107,14 @@ func serve(l net.Listener, connections int, handler http.Handler, closeStreams f
 }
 
 // URL is the address of the server on this machine.
-func (h *HTTP) URL() string {
-	host, port, err := net.SplitHostPort(h.listener.Addr().String())
+func (h *HTTP) URL() string { return listenerURL(h.listener) }
+
+func listenerURL(l net.Listener) string {
+	host, port, err := net.SplitHostPort(l.Addr().String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
 		return "http://" + net.JoinHostPort("localhost", port)
 	}
-	return "http://" + h.listener.Addr().String()
+	return "http://" + l.Addr().String()
 }
 
 // Failed receives an error if the server ends by itself.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/internal/mcplogin"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
@@ -28,12 +30,14 @@ type mcpServers struct {
 	configured []mcp.Server
 	declared   *toolserver.Registry
 	catalog    *toolserver.Catalog
+	logins     *mcplogin.Logins // nil = none
 	log        *slog.Logger
 }
 
 // ConnectMCP adds the MCP servers of the settings to the configuration of a runtime, which has its store
-// and task queues. A worker connects to the servers of the task queues that it serves.
-func (s Settings) ConnectMCP(cfg *threadmill.Config) error {
+// and task queues. A worker connects to the servers of the task queues that it serves. api is the listener of the
+// API, if this process serves it; it is the default of [Settings.PublicURL].
+func (s Settings) ConnectMCP(cfg *threadmill.Config, api net.Listener) error {
 	if len(s.MCP) == 0 && !s.MCPAPI.Servers {
 		return nil
 	}
@@ -42,7 +46,12 @@ func (s Settings) ConnectMCP(cfg *threadmill.Config) error {
 	for _, one := range s.MCP {
 		servers, names = append(servers, configuredServer(one)), append(names, one.Name)
 	}
+	logins, err := s.serverLogins(cfg, api)
+	if err != nil {
+		return err
+	}
 	m := &mcpServers{
+		logins:     logins,
 		configured: servers, catalog: toolserver.NewCatalog(cfg.Store), log: cmp.Or(cfg.Logger, slog.Default()),
 		declared: toolserver.NewRegistry(cfg.Store, toolserver.Permission(s.MCPAPI), names),
 	}
@@ -51,13 +60,15 @@ func (s Settings) ConnectMCP(cfg *threadmill.Config) error {
 		queues = append(queues, "", cmp.Or(cfg.TaskQueue, signals.DefaultTaskQueue))
 	}
 	host, _ := os.Hostname()
-	var err error
-	m.Manager, err = mcp.New(mcp.Config{
+	managed := mcp.Config{
 		Servers: servers, Source: declaredServers{m.declared, s.getenv, m.log}, SourceCommands: s.MCPAPI.Commands, SourcePrivate: s.MCPAPI.PrivateAddresses,
 		Catalog: m.catalog, Local: func(s mcp.Server) bool { return slices.Contains(queues, s.TaskQueue) },
 		Worker: fmt.Sprintf("%d@%s", os.Getpid(), host), Logger: m.log,
-	})
-	if err != nil {
+	}
+	if logins != nil {
+		managed.Logins = logins
+	}
+	if m.Manager, err = mcp.New(managed); err != nil {
 		return Usagef("mcp: %w", err)
 	}
 	cfg.ToolSource = m
@@ -65,10 +76,14 @@ func (s Settings) ConnectMCP(cfg *threadmill.Config) error {
 }
 
 func configuredServer(s config.MCPServer) mcp.Server {
-	return mcp.Server{
+	out := mcp.Server{
 		Name: s.Name, Description: s.Description, Command: s.Command, Dir: s.Dir, Env: revealed(s.Env), URL: s.URL, Headers: revealed(s.Headers),
 		Tools: s.Tools, Trusted: s.Trusted, Timeout: s.Timeout, TaskQueue: s.TaskQueue,
 	}
+	if l := s.Login; l != nil {
+		out.Login = &mcp.Login{Per: mcp.LoginPer(l.Per), ClientID: l.ClientID, ClientSecret: mcp.Secret(l.ClientSecret.Reveal()), Scopes: l.Scopes}
+	}
+	return out
 }
 
 func revealed(secrets map[string]config.Secret) map[string]mcp.Secret {
@@ -84,7 +99,7 @@ func revealed(secrets map[string]config.Secret) map[string]mcp.Secret {
 
 // Run keeps the connections until ctx ends.
 func (m *mcpServers) Run(ctx context.Context) error {
-	if m.declared.Permitted().Servers {
+	if m.declared.Permitted().Servers || m.logins != nil {
 		watching := make(chan struct{})
 		go func() {
 			defer close(watching)
@@ -100,7 +115,7 @@ func (m *mcpServers) watchNamespaces(ctx context.Context) {
 	ticker := time.NewTicker(namespacesEvery)
 	defer ticker.Stop()
 	for {
-		namespaces, err := m.declared.Namespaces(ctx)
+		namespaces, err := m.namespaces(ctx)
 		if err != nil && ctx.Err() == nil {
 			m.log.Warn("the namespaces with MCP servers cannot be read", "error", err)
 		}
@@ -115,9 +130,19 @@ func (m *mcpServers) watchNamespaces(ctx context.Context) {
 	}
 }
 
+// namespaces returns the namespaces that declare servers, or have logins to servers.
+func (m *mcpServers) namespaces(ctx context.Context) ([]string, error) {
+	all, err := m.declared.Namespaces(ctx)
+	if err != nil || m.logins == nil {
+		return all, err
+	}
+	more, err := m.logins.Namespaces(ctx)
+	return append(all, more...), err
+}
+
 // Restart asks all workers that run a server to connect to it again, this one included.
 func (m *mcpServers) Restart(ctx context.Context, namespace, name string) error {
-	if m.declared.Configured(name) {
+	if slices.ContainsFunc(m.configured, func(s mcp.Server) bool { return s.Name == name && s.Login == nil }) {
 		namespace = ""
 	}
 	return m.catalog.RequestRestart(ctx, namespace, name)
@@ -163,11 +188,22 @@ func (d declaredServers) Servers(ctx context.Context, namespace string) ([]mcp.S
 	for _, one := range declared {
 		servers = append(servers, mcp.Server{
 			Name: one.Name, Description: one.Description, URL: one.URL, Headers: d.secrets(one.Name, one.HeadersEnv),
-			Command: one.Command, Env: d.secrets(one.Name, one.EnvFrom), Dir: one.Dir,
+			Command: one.Command, Env: d.secrets(one.Name, one.EnvFrom), Dir: one.Dir, Login: d.login(one.Login),
 			Tools: one.Tools, Trusted: one.Trusted, Timeout: one.CallTimeout(), TaskQueue: one.TaskQueue,
 		})
 	}
 	return servers, nil
+}
+
+func (d declaredServers) login(l *tool.LoginDeclaration) *mcp.Login {
+	if l == nil {
+		return nil
+	}
+	out := &mcp.Login{Per: mcp.LoginPer(l.Per), ClientID: l.ClientID, Scopes: l.Scopes}
+	if l.ClientSecretEnv != "" {
+		out.ClientSecret = mcp.Secret(strings.TrimSpace(d.getenv(l.ClientSecretEnv)))
+	}
+	return out
 }
 
 // secrets reads variables of the environment. [tool.ServerDeclaration] permits those only whose names begin

@@ -1,9 +1,11 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/sealed"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -45,6 +48,10 @@ type SettingsConfig struct {
 	// AllowedOrigins are the values of --allowed-origins. Default: those of [EnvAllowedOrigins], or
 	// else those of File.
 	AllowedOrigins []string
+
+	// SecretsFile is the path of a file with a key that encrypts secrets in the store. It is created if it does
+	// not exist. Default: the key is in [EnvSecretsKey], or there is none.
+	SecretsFile string
 
 	// Getenv defaults to os.Getenv.
 	Getenv func(string) string
@@ -91,8 +98,17 @@ type Settings struct {
 	// AllowedOrigins are the origins whose web pages may call the API.
 	AllowedOrigins []string
 
+	// PublicURL is the origin by which browsers reach the API. Empty = unknown.
+	PublicURL string
+
+	// secrets encrypt what is secret in the store. Without a key, nothing secret is stored.
+	secrets sealed.Keys
+
 	getenv func(string) string
 }
+
+// EnvPublicURL is the variable with the origin by which browsers reach the API.
+const EnvPublicURL = "THREADMILL_PUBLIC_URL"
 
 // EnvAllowedHosts is the variable with the names by which requests may call the listeners,
 // separated by commas.
@@ -133,6 +149,12 @@ func Load(cfg SettingsConfig) (Settings, error) {
 		func(list []string) error { return guard.Origins(list).Validate() }); err != nil {
 		return s, err
 	}
+	if err := s.setPublicURL(cmp.Or(cfg.Getenv(EnvPublicURL), c.PublicURL)); err != nil {
+		return s, err
+	}
+	if s.secrets, err = secrets(cfg.Getenv(EnvSecretsKey), cfg.SecretsFile); err != nil {
+		return s, err
+	}
 	s.Models, s.ModelRetries, s.ModelLimits = map[string]llm.Provider{}, map[string]llm.Retry{}, map[string]llm.Limits{}
 	s.Fallbacks = c.Fallbacks
 	for _, p := range c.Models {
@@ -165,6 +187,26 @@ func chosen(flag string, list []string, variable string, getenv func(string) str
 		return nil, Usagef("%s: %w", name, err)
 	}
 	return list, nil
+}
+
+// setPublicURL sets the origin by which browsers reach the API, and permits its host.
+func (s *Settings) setPublicURL(origin string) error {
+	if origin == "" {
+		return nil
+	}
+	origin = strings.TrimSuffix(origin, "/")
+	if err := (guard.Origins{origin}).Validate(); err != nil {
+		return Usagef("%s: %w", EnvPublicURL, err)
+	}
+	u, err := url.Parse(origin)
+	if err != nil {
+		return Usagef("%s: %w", EnvPublicURL, err)
+	}
+	s.PublicURL = origin
+	if !slices.Contains(s.AllowedHosts, u.Hostname()) {
+		s.AllowedHosts = append(slices.Clone(s.AllowedHosts), u.Hostname())
+	}
+	return nil
 }
 
 // Apply copies the settings into the configuration of a runtime.

@@ -417,7 +417,7 @@ func TestDescription(t *testing.T) {
 		"get /v1/approvals", "get /v1/threads/{id}/approvals", "post /v1/threads/{id}/approvals/{toolCallId}",
 		"get /v1/threads/{id}/grants", "delete /v1/threads/{id}/grants/{toolCallId}", "get /v1/threads/{id}/decisions",
 		"post /v1/threads/{id}/tool-calls/{toolCallId}/result", "post /v1/threads/{id}/tool-calls/{toolCallId}/input",
-		"get /v1/mcp", "get /v1/mcp/{name}", "put /v1/mcp/{name}", "delete /v1/mcp/{name}", "post /v1/mcp/{name}/restart",
+		"get /v1/mcp", "get /v1/mcp/{name}", "put /v1/mcp/{name}", "delete /v1/mcp/{name}", "post /v1/mcp/{name}/restart", "post /v1/mcp/{name}/login", "delete /v1/mcp/{name}/login",
 		"get /v1/mcp/{name}/prompts", "post /v1/mcp/{name}/prompts/{prompt}", "get /v1/mcp/{name}/resources", "get /v1/mcp/{name}/resource",
 		"post /v1/threads/{id}/world/messages", "get /v1/threads/{id}/world/messages", "post /v1/threads/{id}/world/tool-results",
 		"post /v1/threads/{id}/interrupt", "get /healthz", "get /readyz",

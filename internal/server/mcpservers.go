@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type MCPServer struct {
 	tool.ServerState
 	Tools  []MCPTool `json:"tools" nullable:"false" doc:"The tools that it offers, as it listed them last"`
 	Source string    `json:"source" enum:"configured,declared" doc:"configured: the operator declares it, for all namespaces. declared: it was declared at run time"`
+
+	Login *tool.ServerLogin `json:"login,omitempty" doc:"The login, if people log in to the server"`
 }
 
 // MCPTool is a tool of an MCP server without its parameters.
@@ -58,6 +61,7 @@ type MCPTool struct {
 type MCPServerDetail struct {
 	tool.ServerState
 	Source      string                  `json:"source" enum:"configured,declared" doc:"configured: the operator declares it, for all namespaces. declared: it was declared at run time"`
+	Login       *tool.ServerLogin       `json:"login,omitempty" doc:"The login, if people log in to the server"`
 	Declaration *tool.ServerDeclaration `json:"declaration,omitempty" doc:"With source declared: how it is declared"`
 	Problem     string                  `json:"problem,omitempty" doc:"With source declared: why workers do not use the declaration"`
 	Version     int                     `json:"version,omitempty" doc:"With source declared: the version of the declaration"`
@@ -75,6 +79,19 @@ const (
 type MCPPath struct {
 	Name string `path:"name" doc:"The name of the server"`
 }
+
+type getMCPInput struct {
+	MCPPath
+	loginOf
+}
+
+// loginOf says whose login is shown.
+type loginOf struct {
+	User string `query:"user" maxLength:"200" doc:"Whose login is shown, of servers to which each person logs in. Default: that of the API key's name"`
+}
+
+// user returns whose login is shown.
+func (l loginOf) user(ctx context.Context) string { return cmp.Or(auth.FromContext(ctx).Name, l.User) }
 
 type putMCPInput struct {
 	MCPPath
@@ -110,6 +127,7 @@ type mcpServerOutput struct {
 type mcpServerHandlers struct {
 	*core
 	servers  ToolServers          // nil = none
+	logins   ToolLogins           // nil = none
 	declared *toolserver.Registry // nil = none
 }
 
@@ -197,7 +215,23 @@ func transport(d toolserver.Declared) string {
 	return "http"
 }
 
-func (h *mcpServerHandlers) list(ctx context.Context, _ *struct{}) (*mcpServersOutput, error) {
+// addLogin adds what is known about the login to a server.
+func (h *mcpServerHandlers) addLogin(ctx context.Context, s *MCPServerDetail, user string) error {
+	if h.logins == nil {
+		return nil
+	}
+	known, err := h.logins.Login(ctx, h.namespace, s.Name, user)
+	switch {
+	case errors.Is(err, toolserver.ErrNoLogin) || errors.Is(err, toolserver.ErrNoServer):
+		return nil
+	case err != nil:
+		return h.problem(ctx, "", err)
+	}
+	s.Login = &known
+	return nil
+}
+
+func (h *mcpServerHandlers) list(ctx context.Context, in *loginOf) (*mcpServersOutput, error) {
 	all, err := h.states(ctx)
 	if err != nil {
 		return nil, h.problem(ctx, "", err)
@@ -205,7 +239,10 @@ func (h *mcpServerHandlers) list(ctx context.Context, _ *struct{}) (*mcpServersO
 	out := &mcpServersOutput{}
 	out.Body.Servers = make([]MCPServer, 0, len(all))
 	for _, s := range all {
-		one := MCPServer{ServerState: s.ServerState, Source: s.Source, Tools: make([]MCPTool, 0, len(s.Tools))}
+		if err := h.addLogin(ctx, &s, in.user(ctx)); err != nil {
+			return nil, err
+		}
+		one := MCPServer{ServerState: s.ServerState, Source: s.Source, Login: s.Login, Tools: make([]MCPTool, 0, len(s.Tools))}
 		for _, t := range s.Tools {
 			one.Tools = append(one.Tools, MCPTool{t.Name, t.Title, t.Description, t.Hints, t.ChangedAt})
 		}
@@ -235,8 +272,11 @@ func noServer(name string) error {
 	return huma.Error404NotFound(fmt.Sprintf("there is no MCP server %.64q", name))
 }
 
-func (h *mcpServerHandlers) get(ctx context.Context, in *MCPPath) (*mcpServerOutput, error) {
+func (h *mcpServerHandlers) get(ctx context.Context, in *getMCPInput) (*mcpServerOutput, error) {
 	s, err := h.find(ctx, in.Name)
+	if err == nil {
+		err = h.addLogin(ctx, &s, in.user(ctx))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -87,9 +87,10 @@ type Config struct {
 	// Fallbacks are the names of the workers' fallback chains of models.
 	Fallbacks []string
 
-	// ToolServers are the MCP servers of the workers, and Declared those that are declared at run time.
-	// Default: none.
+	// ToolServers are the MCP servers of the workers, ToolLogins the logins to them, and Declared those that
+	// are declared at run time. Default: none.
 	ToolServers ToolServers
+	ToolLogins  ToolLogins
 	Declared    *toolserver.Registry
 
 	// View changes the events for viewers: see [feed.Config]. Default: no change.
@@ -259,7 +260,8 @@ func New(cfg Config) (http.Handler, error) {
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
 	keys.registerKeys()
-	(&mcpServerHandlers{c, cfg.ToolServers, cfg.Declared}).registerMCP()
+	(&mcpServerHandlers{c, cfg.ToolServers, cfg.ToolLogins, cfg.Declared}).registerMCP()
+	(&loginHandlers{c, cfg.ToolLogins, cfg.ToolServers, cfg.Threads}).registerLogins(mux)
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()

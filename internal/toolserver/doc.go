@@ -3,6 +3,21 @@
 // changes by reading it.
 package toolserver
 
+import "errors"
+
+// The reasons that a login cannot be begun or ended.
+var (
+	ErrNoServer    = errors.New("there is no such MCP server")
+	ErrNoLogin     = errors.New("the MCP server has no login: the operator configures it")
+	ErrNotLoggedIn = errors.New("there is no login")
+)
+
+// PerUser is the [tool.ServerLogin].Per of servers to which each person logs in.
+const PerUser = "user"
+
+// LoggedIn is a login that has succeeded. The user is empty for the login of a namespace.
+type LoggedIn struct{ Namespace, Server, User, By string }
+
 // The kinds of documents.
 const (
 	kindDeclared = "mcp_server"

@@ -56,7 +56,10 @@ func (t *serverTool) Call(ctx context.Context, call tool.Call) (tool.Result, err
 	if refusal := r.refused(); refusal != "" {
 		return tool.Result{Output: "Error: " + refusal, IsError: true}, nil
 	}
-	c := t.m.connection(t.declaration.key)
+	c, err := r.connect(ctx)
+	if err != nil {
+		return tool.Result{}, err
+	}
 	if c == nil {
 		return tool.Result{}, r.failed("the MCP server does not run in this worker: give agents and workers the same configuration, and name its task queue", notCalled)
 	}
@@ -100,13 +103,9 @@ func (r *toolCall) text(text string) string {
 // made again.
 func (r *toolCall) run(ctx context.Context) (tool.Result, error) {
 	for again := false; ; again = true {
-		s, err := r.connection.acquire(ctx, connectWait)
-		var down *unavailable
-		switch {
-		case errors.As(err, &down):
-			return tool.Result{}, tool.Retryable(r.failed(down.Error(), notCalled))
-		case err != nil:
-			return tool.Result{}, fmt.Errorf("the call was cancelled: %w", err)
+		s, err := r.acquire(ctx)
+		if err != nil {
+			return tool.Result{}, err
 		}
 		result, err := r.on(ctx, s)
 		if again || !errors.Is(err, sdk.ErrSessionMissing) {
@@ -116,6 +115,29 @@ func (r *toolCall) run(ctx context.Context) (tool.Result, error) {
 		case <-s.done:
 		case <-time.After(connectWait):
 		case <-ctx.Done():
+		}
+	}
+}
+
+// acquire returns the session for the call. Without a login, it asks for one.
+func (r *toolCall) acquire(ctx context.Context) (*session, error) {
+	for {
+		s, err := r.connection.acquire(ctx, connectWait)
+		var down *unavailable
+		switch {
+		case err == nil:
+			return s, nil
+		case !errors.As(err, &down):
+			return nil, fmt.Errorf("the call was cancelled: %w", err)
+		case r.server.Login == nil || down.state.Status != tool.ServerNeedsLogin:
+			return nil, tool.Retryable(r.failed(down.Error(), notCalled))
+		}
+		again, err := r.connection.relogin(ctx)
+		switch {
+		case err != nil:
+			return nil, tool.Retryable(r.failed(err.Error(), notCalled))
+		case !again:
+			return nil, r.askLogin(down.state.Error)
 		}
 	}
 }
@@ -225,9 +247,15 @@ func bounded[R any](ctx context.Context, do func() (R, error)) (R, error) {
 func (r *toolCall) failure(parent, limited context.Context, s *session, err error) error {
 	var rpc *jsonrpc.Error
 	var dial *net.OpError
+	var login *LoginError
 	switch {
 	case parent.Err() != nil:
 		return caused{r.failed("the call was cancelled", unclear), context.Cause(parent)}
+	case errors.As(err, &login):
+		if !login.Partial {
+			r.connection.restart() // its state then tells people
+		}
+		return r.askLogin(login.Reason)
 	case errors.Is(err, errWaited):
 		return r.failed(err.Error(), notCalled)
 	case errors.Is(err, errBusy):

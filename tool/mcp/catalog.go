@@ -38,6 +38,12 @@ func NewCatalog() Catalog {
 // key identifies a server. The namespace is empty for servers of all namespaces.
 type key struct{ namespace, name string }
 
+// account identifies a connection. The user is empty unless each person logs in to the server.
+type account struct {
+	key
+	user string
+}
+
 func keyOf(s State) key { return key{s.Namespace, s.Name} }
 
 type memory struct {

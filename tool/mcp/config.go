@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
-
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -66,6 +64,10 @@ type Server struct {
 	// its host only.
 	URL     string            `json:"url,omitempty"`
 	Headers map[string]Secret `json:"headers,omitempty"`
+
+	// Login makes people log in to the server at URL, with OAuth. It needs [Config].Logins. A server for all
+	// namespaces then has a connection for each namespace that uses it. Default: no login.
+	Login *Login `json:"-"`
 
 	// Tools are glob patterns of the server's own names of the tools to offer. Default: all.
 	Tools []string `json:"tools,omitempty"`
@@ -160,6 +162,9 @@ func (s Server) Validate() error {
 			return fail("url must be an address that begins with http:// or https://")
 		}
 	}
+	if problem := s.loginProblem(); problem != "" {
+		return fail("%s", problem)
+	}
 	for _, pattern := range s.Tools {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 			return fail("tools: %.40q is not a glob pattern", pattern)
@@ -208,9 +213,8 @@ type Config struct {
 	// Local reports whether this process connects to a server. Default: to all.
 	Local func(Server) bool
 
-	// Authorize returns the OAuth handler for the connection to a server, or nil. Optional. user is empty if
-	// the connection is for all users.
-	Authorize func(ctx context.Context, namespace string, s Server, user string) (auth.OAuthHandler, error)
+	// Logins keeps the logins to servers. Required for servers with Login.
+	Logins Logins
 
 	// Worker is the name of this process in states. Optional.
 	Worker string
@@ -238,6 +242,8 @@ func (c Config) complete() (Config, error) {
 	for _, s := range c.Servers {
 		if err := s.Validate(); err != nil {
 			problems = append(problems, err)
+		} else if s.Login != nil && c.Logins == nil {
+			problems = append(problems, fmt.Errorf("MCP server %q: login needs Config.Logins", s.Name))
 		} else if taken[s.Name] {
 			problems = append(problems, fmt.Errorf("MCP server %q: the name is used twice", s.Name))
 		}

@@ -39,7 +39,7 @@ const (
 
 // connection keeps one server connected.
 type connection struct {
-	key    key
+	key    account
 	server Server
 	source bool // declared at run time
 	cfg    Config
@@ -56,19 +56,23 @@ type connection struct {
 	session *session      // while the server is ready
 	changed chan struct{} // closed and replaced when the state changes
 	wanted  string        // the last request to restart that was seen
+	login   string        // identifies the login that the last attempt used
 	tail    *tail
 	asks    *asks
 	listTTL time.Duration
 }
 
-func newConnection(cfg Config, k key, s Server, source bool) *connection {
+func newConnection(cfg Config, k account, s Server, source bool) *connection {
 	return &connection{
 		key: k, server: s, source: source, cfg: cfg, hide: secrets(s),
 		log:      cfg.Logger.With("mcpServer", s.Name),
 		restarts: make(chan struct{}, 1), dirty: make(chan struct{}, 1), stopped: make(chan struct{}),
-		changed: make(chan struct{}), state: unknown(k, s, tool.ServerConnecting), tail: &tail{}, asks: newAsks(),
+		changed: make(chan struct{}), state: unknown(k.key, s, tool.ServerConnecting), tail: &tail{}, asks: newAsks(),
 	}
 }
+
+// public reports whether the server must have a public address.
+func (c *connection) public() bool { return c.source && !c.cfg.SourcePrivate }
 
 // unknown is the state of a server of which nothing else is known.
 func unknown(k key, s Server, status Status) State {
@@ -171,11 +175,9 @@ func backoff(attempts int) time.Duration {
 // once connects to the server and returns when the connection has ended. legacy is whether to offer the old
 // protocol only: some servers fail when they are asked for the new one.
 func (c *connection) once(ctx context.Context, legacy *bool) (err error) {
-	o := opened{server: c.server, version: c.cfg.Version, legacy: *legacy, public: c.source && !c.cfg.SourcePrivate, log: c.tail, asks: c.asks}
-	if c.cfg.Authorize != nil && c.server.URL != "" {
-		if o.oauth, err = c.cfg.Authorize(ctx, c.key.namespace, c.server, ""); err != nil {
-			return fmt.Errorf("its login could not be read: %w", err)
-		}
+	o := opened{server: c.server, version: c.cfg.Version, legacy: *legacy, public: c.public(), log: c.tail, asks: c.asks}
+	if o.oauth, err = c.authorize(ctx); err != nil {
+		return err
 	}
 	s, err := open(ctx, o)
 	defer s.close()
@@ -195,7 +197,11 @@ func (c *connection) once(ctx context.Context, legacy *bool) (err error) {
 
 // reason returns the error of a connection for people.
 func (c *connection) reason(s *session, err error) error {
-	if s.needsLogin() {
+	var login *LoginError
+	switch {
+	case errors.As(err, &login):
+		return login
+	case s.needsLogin():
 		return errLogin
 	}
 	return errors.New(s.why(err))
@@ -401,9 +407,13 @@ func (c *connection) save(ctx context.Context) {
 }
 
 func (c *connection) saveNow(ctx context.Context) error {
+	s := c.snapshot()
+	if c.key.user != "" && s.Status != tool.ServerReady {
+		return nil // all people share the state, which keeps what the server has listed last
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	return c.cfg.Catalog.Save(ctx, c.snapshot())
+	return c.cfg.Catalog.Save(ctx, s)
 }
 
 // touch makes the state be stored.
@@ -416,6 +426,9 @@ func (c *connection) touch() {
 
 // saveLast stores that the server has stopped, unless another worker runs it now.
 func (c *connection) saveLast(ctx context.Context) {
+	if c.key.user != "" {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	states, err := c.cfg.Catalog.Load(ctx, c.key.namespace)

@@ -42,6 +42,9 @@ type inputState struct {
 
 	// URLs means that the server rejected the call until a person has visited the addresses.
 	URLs bool `json:"urls,omitempty"`
+
+	// Held are the answers for a server of the new protocol, while a person logs in.
+	Held map[string]event.InputAnswer `json:"held,omitempty"`
 }
 
 // input takes in a person's answers.
@@ -78,9 +81,13 @@ func (s inputState) responses(input *tool.Input) sdk.InputResponseMap {
 	if input == nil || len(s.IDs) == 0 {
 		return nil
 	}
+	answers := input.Answers
+	if s.Held != nil {
+		answers = s.Held
+	}
 	out := sdk.InputResponseMap{}
 	for ours, theirs := range s.IDs {
-		out[theirs] = elicitResult(input.Answers[ours])
+		out[theirs] = elicitResult(answers[ours])
 	}
 	return out
 }

@@ -36,7 +36,8 @@ type Manager struct {
 	mu          sync.Mutex
 	running     context.Context // set by Run
 	namespaces  map[string]*namespace
-	connections map[key]*connection
+	connections map[account]*connection
+	users       map[account]time.Time // when a person used a server last
 	ending      sync.WaitGroup
 }
 
@@ -65,7 +66,7 @@ func New(cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Manager{cfg: cfg, idleAfter: idleAfter, namespaces: map[string]*namespace{"": {}}, connections: map[key]*connection{}}, nil
+	return &Manager{cfg: cfg, idleAfter: idleAfter, namespaces: map[string]*namespace{"": {}}, connections: map[account]*connection{}, users: map[account]time.Time{}}, nil
 }
 
 // Run keeps the local servers connected until ctx is done. When it returns, no process of a server
@@ -150,15 +151,9 @@ func (m *Manager) forget(name string) bool {
 
 // declarations returns the servers of a namespace itself: those for all namespaces have the namespace "".
 func (m *Manager) declarations(ctx context.Context, name string) ([]declaration, error) {
-	if name == "" {
-		var out []declaration
-		for _, s := range m.cfg.Servers {
-			out = append(out, declaration{key: key{"", s.Name}, server: s})
-		}
-		return out, nil
-	}
-	if m.cfg.Source == nil {
-		return nil, nil
+	configured := m.configured(name)
+	if name == "" || m.cfg.Source == nil {
+		return configured, nil
 	}
 	ns := m.namespace(name)
 	ns.mu.Lock()
@@ -168,9 +163,9 @@ func (m *Manager) declarations(ctx context.Context, name string) ([]declaration,
 	}
 	servers, err := m.cfg.Source.Servers(ctx, name)
 	if err != nil {
-		return ns.declared, fmt.Errorf("reading the MCP servers of namespace %q: %w", name, err)
+		return append(configured, ns.declared...), fmt.Errorf("reading the MCP servers of namespace %q: %w", name, err)
 	}
-	ns.declared, ns.readAt = nil, time.Now()
+	ns.declared, ns.readAt = configured, time.Now()
 	taken := map[string]bool{}
 	for _, s := range servers {
 		d := declaration{key: key{name, s.Name}, server: s.WithDefaults(), source: true, err: s.Validate()}
@@ -182,11 +177,60 @@ func (m *Manager) declarations(ctx context.Context, name string) ([]declaration,
 			d.err = fmt.Errorf("the name %q belongs to a server for all namespaces: choose another", s.Name)
 		case len(s.Command) > 0 && !m.cfg.SourceCommands:
 			d.err = errors.New("programs are not permitted here: only servers with a url can be declared at run time")
+		case s.Login != nil && m.cfg.Logins == nil:
+			d.err = errors.New("logins are not set up here: the operator sets a key to encrypt them with")
 		}
 		taken[s.Name] = true
 		ns.declared = append(ns.declared, d)
 	}
 	return ns.declared, nil
+}
+
+// configured returns the servers of the configuration that a namespace has connections to. Those with a login
+// have one for each namespace.
+func (m *Manager) configured(namespace string) []declaration {
+	var out []declaration
+	for _, s := range m.cfg.Servers {
+		if (s.Login != nil) == (namespace != "") {
+			out = append(out, declaration{key: key{namespace, s.Name}, server: s})
+		}
+	}
+	return out
+}
+
+// usedBy notes that a person uses a server.
+func (m *Manager) usedBy(a account) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.users[a] = time.Now()
+}
+
+// accounts returns the connections that a server needs: one, or one for each person who uses it. While nobody
+// does, anybody's tells which tools there are.
+func (m *Manager) accounts(ctx context.Context, d declaration) []account {
+	if !d.server.personal() {
+		return []account{{key: d.key}}
+	}
+	users, err := m.cfg.Logins.Users(ctx, d.key.namespace, d.key.name)
+	if err != nil {
+		m.cfg.Logger.Warn("the logins of an MCP server cannot be read", "mcpServer", d.key.name, "err", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []account
+	for a, at := range m.users {
+		switch {
+		case a.key != d.key:
+		case time.Since(at) > m.idleAfter:
+			delete(m.users, a)
+		case err != nil || slices.Contains(users, a.user):
+			out = append(out, a)
+		}
+	}
+	if len(out) == 0 && len(users) > 0 {
+		out = append(out, account{d.key, users[0]})
+	}
+	return out
 }
 
 // reconcile starts and stops connections, so that they are those to the declared servers.
@@ -196,17 +240,20 @@ func (m *Manager) reconcile(ctx context.Context, name string) {
 		m.cfg.Logger.Warn("MCP servers cannot be read", "err", err)
 		return
 	}
+	want := map[account]declaration{}
+	for _, d := range declared {
+		if d.err != nil || !m.cfg.Local(d.server) {
+			continue
+		}
+		for _, a := range m.accounts(ctx, d) {
+			want[a] = d
+		}
+	}
 	m.mu.Lock()
 	running := m.running
 	if running == nil || running.Err() != nil {
 		m.mu.Unlock()
 		return
-	}
-	want := map[key]declaration{}
-	for _, d := range declared {
-		if d.err == nil && m.cfg.Local(d.server) {
-			want[d.key] = d
-		}
 	}
 	var removed []*connection
 	for k, c := range m.connections {
@@ -238,7 +285,7 @@ func (m *Manager) reconcile(ctx context.Context, name string) {
 	}
 	m.mu.Unlock()
 	for _, c := range removed {
-		if slices.ContainsFunc(declared, func(d declaration) bool { return d.key == c.key }) {
+		if slices.ContainsFunc(declared, func(d declaration) bool { return d.key == c.key.key }) {
 			continue
 		}
 		<-c.stopped
@@ -263,10 +310,22 @@ func (m *Manager) all(ctx context.Context, namespace string) ([]declaration, err
 	return out, err
 }
 
-func (m *Manager) connection(k key) *connection {
+func (m *Manager) connection(a account) *connection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.connections[k]
+	return m.connections[a]
+}
+
+// anyConnection returns a connection to a server, whoever it belongs to.
+func (m *Manager) anyConnection(k key) *connection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for a, c := range m.connections {
+		if a.key == k {
+			return c
+		}
+	}
+	return nil
 }
 
 // stored returns the states of a namespace in the catalog.
@@ -292,7 +351,7 @@ func (m *Manager) state(ctx context.Context, d declaration) (State, error) {
 		s.Error = line(d.err.Error(), maxError)
 		return s, nil
 	}
-	if c := m.connection(d.key); c != nil {
+	if c := m.connection(account{key: d.key}); c != nil {
 		return c.snapshot(), nil
 	}
 	states, err := m.stored(ctx, d.key.namespace)
@@ -300,6 +359,9 @@ func (m *Manager) state(ctx context.Context, d declaration) (State, error) {
 		if s.Name == d.key.name {
 			return s, err
 		}
+	}
+	if d.server.personal() {
+		return unknown(d.key, d.server, tool.ServerNeedsLogin), err
 	}
 	return unknown(d.key, d.server, tool.ServerUnknown), err
 }
@@ -342,7 +404,7 @@ func (m *Manager) Restart(ctx context.Context, namespace, name string) error {
 	if err != nil {
 		return err
 	}
-	if c := m.connection(d.key); c != nil {
+	if c := m.connection(account{key: d.key}); c != nil {
 		c.restart()
 		return nil
 	}
@@ -381,7 +443,7 @@ func mayMatch(patterns []string, server string) bool {
 
 // awaitFirstList waits a short time for the tools of a server that starts and has never been listed.
 func (m *Manager) awaitFirstList(ctx context.Context, k key) {
-	c := m.connection(k)
+	c := m.anyConnection(k)
 	if c == nil {
 		return
 	}

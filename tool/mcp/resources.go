@@ -215,7 +215,10 @@ func (m *Manager) with(ctx context.Context, namespace, server string, do func(co
 	if err != nil {
 		return err
 	}
-	c := m.connection(d.key)
+	if d.server.personal() {
+		return fmt.Errorf("MCP server %q: people log in to it, and only calls of agents say for whom they are", server)
+	}
+	c := m.connection(account{key: d.key})
 	if c == nil {
 		return fmt.Errorf("%w: %s", ErrNotLocal, server)
 	}

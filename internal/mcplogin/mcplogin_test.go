@@ -1,0 +1,205 @@
+package mcplogin_test
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/mcplogin"
+	"github.com/threadmill/threadmill/internal/oauthtest"
+	"github.com/threadmill/threadmill/internal/sealed"
+	"github.com/threadmill/threadmill/internal/toolserver"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/tool/mcp"
+)
+
+const space = "default"
+
+func newKeys(t *testing.T, letter string) sealed.Keys {
+	t.Helper()
+	keys, err := sealed.Parse(base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, sealed.KeySize))))
+	require.NoError(t, err)
+	return keys
+}
+
+// rig is a protected server, and the processes that use it.
+type rig struct {
+	*testing.T
+	oauth  *oauthtest.Server
+	store  store.Store
+	public *httptest.Server
+	logins *mcplogin.Logins
+	worker *mcp.Manager
+	done   []toolserver.LoggedIn
+}
+
+func newRig(t *testing.T, per mcp.LoginPer) *rig {
+	t.Helper()
+	r := &rig{T: t, oauth: oauthtest.New(t)}
+	var err error
+	r.store, err = sqlite.Open(t.Context(), sqlite.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.store.Close() })
+	mux := http.NewServeMux()
+	r.public = httptest.NewServer(mux)
+	t.Cleanup(r.public.Close)
+	r.logins, r.worker = r.process(per)
+	mux.Handle("/", r.logins.Pages(r.worker, func(_ context.Context, l toolserver.LoggedIn) { r.done = append(r.done, l) }))
+	return r
+}
+
+// process returns what a worker has.
+func (r *rig) process(per mcp.LoginPer) (*mcplogin.Logins, *mcp.Manager) {
+	r.Helper()
+	logins, err := mcplogin.New(mcplogin.Config{Documents: r.store, Keys: newKeys(r.T, "a"), PublicURL: r.public.URL})
+	require.NoError(r, err)
+	m, err := mcp.New(mcp.Config{
+		Servers: []mcp.Server{{Name: "notes", URL: r.oauth.URL, Trusted: true, Login: &mcp.Login{Per: per}}},
+		Logins:  logins, Catalog: toolserver.NewCatalog(r.store),
+	})
+	require.NoError(r, err)
+	ctx, stop := context.WithCancel(context.WithoutCancel(r.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	r.Cleanup(func() {
+		stop()
+		require.NoError(r, <-ended)
+	})
+	return logins, m
+}
+
+// login logs in like a person.
+func (r *rig) login(user string) oauthtest.Page {
+	r.Helper()
+	link, _, err := r.logins.Link(space, "notes", user, "alice")
+	require.NoError(r, err)
+	var b oauthtest.Browser
+	page, err := b.Visit(r.Context(), link)
+	require.NoError(r, err)
+	return page
+}
+
+// tool waits until the server has listed a tool.
+func (r *rig) tool(m *mcp.Manager, name string) tool.Tool {
+	r.Helper()
+	var found []tool.Tool
+	require.Eventually(r, func() bool {
+		found = m.Tools(r.Context(), space, []string{"notes__" + name})
+		return len(found) == 1
+	}, time.Minute, 10*time.Millisecond)
+	return found[0]
+}
+
+func (r *rig) call(m *mcp.Manager, name, user, arguments string, in *tool.Input) (tool.Result, error) {
+	r.Helper()
+	return r.tool(m, name).Call(r.Context(), tool.Call{
+		ID: "call", Namespace: space, Arguments: arguments, User: user, Input: in, Progress: func(any) {},
+		Exec: event.NewExecutionContext(r.Context(), "trace"),
+	})
+}
+
+// asks requires that a call asks for a login, and returns the input with which it is made again.
+func (r *rig) asks(err error, user string) *tool.Input {
+	r.Helper()
+	var need *tool.InputRequired
+	require.ErrorAs(r, err, &need)
+	require.Len(r, need.Questions, 1)
+	q := need.Questions[0]
+	require.Equal(r, &event.InputLogin{Server: "notes", User: user}, q.Login)
+	require.Equal(r, r.public.URL+"/#/servers/notes/login", q.URL)
+	return &tool.Input{State: need.State, Answers: map[string]event.InputAnswer{q.ID: {Action: event.InputAccept}}}
+}
+
+// TestLogin: a person logs in once for a namespace; the login is renewed, lost, and extended.
+func TestLogin(t *testing.T) {
+	r := newRig(t, mcp.LoginPerNamespace)
+	r.oauth.SetUser("alice")
+	require.Eventually(t, func() bool {
+		states, err := r.worker.States(t.Context(), space)
+		return err == nil && states[0].Status == tool.ServerNeedsLogin
+	}, time.Minute, 10*time.Millisecond)
+	page := r.login("")
+	require.Equal(t, http.StatusOK, page.Status, page.URL.String()+page.HTML)
+	require.Equal(t, []toolserver.LoggedIn{{Namespace: space, Server: "notes", By: "alice"}}, r.done)
+	require.NoError(t, r.worker.Restart(t.Context(), space, "notes"))
+
+	got, err := r.call(r.worker, oauthtest.ToolWhoami, "", "{}", nil)
+	require.NoError(t, err)
+	require.Contains(t, got.Output, "alice")
+
+	// Two workers renew the token once.
+	_, other := r.process(mcp.LoginPerNamespace)
+	_, err = r.call(other, oauthtest.ToolWhoami, "", "{}", nil)
+	require.NoError(t, err)
+	r.oauth.Expire()
+	var calls sync.WaitGroup
+	for _, m := range []*mcp.Manager{r.worker, other, r.worker, other} {
+		calls.Go(func() {
+			_, err := r.call(m, oauthtest.ToolWhoami, "", "{}", nil)
+			require.NoError(t, err)
+		})
+	}
+	calls.Wait()
+	require.Equal(t, 1, r.oauth.Counts().Refreshes)
+
+	// A call that needs more asks for it, and loses nothing.
+	_, err = r.call(r.worker, oauthtest.ToolAddNote, "", `{"text":"hello"}`, nil)
+	in := r.asks(err, "")
+	require.Equal(t, http.StatusOK, r.login("").Status)
+	got, err = r.call(r.worker, oauthtest.ToolAddNote, "", `{"text":"hello"}`, in)
+	require.NoError(t, err)
+	require.False(t, got.IsError, got.Output)
+	require.Equal(t, []string{"hello"}, r.oauth.Notes("alice"))
+	require.Equal(t, 1, r.oauth.Counts().Registrations)
+
+	// A login that was revoked asks again, and tells when nobody has logged in.
+	r.oauth.Revoke("alice")
+	_, err = r.call(r.worker, oauthtest.ToolWhoami, "", "{}", nil)
+	in = r.asks(err, "")
+	_, err = r.call(r.worker, oauthtest.ToolWhoami, "", "{}", in)
+	in = r.asks(err, "")
+	known, err := r.logins.Status(t.Context(), space, mcp.Server{Name: "notes", Login: &mcp.Login{}}, "")
+	require.NoError(t, err)
+	require.False(t, known.LoggedIn)
+	require.Contains(t, known.Lost, "invalid_grant")
+	r.login("")
+	got, err = r.call(r.worker, oauthtest.ToolWhoami, "", "{}", in)
+	require.NoError(t, err)
+	require.Contains(t, got.Output, "alice")
+
+	_, c, err := r.worker.Find(t.Context(), space, "notes")
+	require.NoError(t, err)
+	require.NoError(t, r.logins.Forget(t.Context(), c, space, "notes", ""))
+	require.Equal(t, 1, r.oauth.Counts().Revocations)
+	require.ErrorIs(t, r.logins.Forget(t.Context(), c, space, "notes", ""), toolserver.ErrNotLoggedIn)
+	require.Empty(t, r.oauth.Violations())
+}
+
+// TestLoginPerUser: each person uses her own account.
+func TestLoginPerUser(t *testing.T) {
+	r := newRig(t, mcp.LoginPerUser)
+	for _, user := range []string{"alice", "bob"} {
+		r.oauth.SetUser(user + "@example.com")
+		require.Equal(t, http.StatusOK, r.login(user).Status)
+	}
+	for _, user := range []string{"bob", "alice", "bob"} {
+		got, err := r.call(r.worker, oauthtest.ToolWhoami, user, "{}", nil)
+		require.NoError(t, err)
+		require.Contains(t, got.Output, user+"@example.com")
+	}
+	_, err := r.call(r.worker, oauthtest.ToolWhoami, "carol", "{}", nil)
+	r.asks(err, "carol")
+	_, err = r.call(r.worker, oauthtest.ToolWhoami, "", "{}", nil)
+	require.ErrorContains(t, err, "does not answer a person's message")
+	require.Empty(t, r.oauth.Violations())
+}
