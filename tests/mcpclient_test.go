@@ -29,11 +29,24 @@ const mcpClientEnv = "THREADMILL_TESTS_MCP_CLIENT"
 
 // runMCPClient calls all tools of a server, and accepts what they ask with the defaults.
 func runMCPClient(url string) error {
-	m, err := mcp.New(mcp.Config{Servers: []mcp.Server{{Name: "suite", URL: url, Trusted: true}}, Logger: harness.Quiet})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	server := mcp.Server{Name: "suite", URL: url, Trusted: true}
+	logins, err := newSuiteLogins(ctx, &server)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	cfg := mcp.Config{Servers: []mcp.Server{server}, Logger: harness.Quiet}
+	if logins != nil {
+		cfg.Logins = logins.logins
+	}
+	m, err := mcp.New(cfg)
+	if err != nil {
+		return err
+	}
+	if logins != nil {
+		logins.serve(m)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -43,13 +56,37 @@ func runMCPClient(url string) error {
 		cancel()
 		<-done
 	}()
+	if err := awaitSuite(ctx, m, logins); err != nil {
+		return err
+	}
+	for _, t := range m.Tools(ctx, "default", []string{"suite__*"}) {
+		arguments := "{}"
+		if strings.Contains(t.Definition().Name, "add_numbers") {
+			arguments = `{"a":5,"b":3}`
+		}
+		if res, err := mcpAnswer(ctx, t, arguments, logins); err != nil || res.IsError {
+			return fmt.Errorf("%s: %+v %w", t.Definition().Name, res, err)
+		}
+	}
+	return nil
+}
+
+// awaitSuite waits until the server is ready, and logs in if necessary.
+func awaitSuite(ctx context.Context, m *mcp.Manager, logins *suiteLogins) error {
+	var asked time.Time // when the state began that was answered with a login
 	for {
 		states, err := m.States(ctx, "default")
 		if err != nil {
 			return err
 		}
-		if len(states) == 1 && states[0].Status == tool.ServerReady {
-			break
+		switch {
+		case len(states) == 1 && states[0].Status == tool.ServerReady:
+			return nil
+		case len(states) == 1 && states[0].Status == tool.ServerNeedsLogin && !states[0].Since.Equal(asked):
+			asked = states[0].Since
+			if err := logins.login(ctx, "default", "suite"); err != nil {
+				return fmt.Errorf("%w: %s", err, states[0].Error)
+			}
 		}
 		select {
 		case <-time.After(5 * time.Millisecond):
@@ -57,20 +94,10 @@ func runMCPClient(url string) error {
 			return fmt.Errorf("not ready: %+v", states)
 		}
 	}
-	for _, t := range m.Tools(ctx, "default", []string{"suite__*"}) {
-		arguments := "{}"
-		if strings.Contains(t.Definition().Name, "add_numbers") {
-			arguments = `{"a":5,"b":3}`
-		}
-		if res, err := mcpAnswer(ctx, t, arguments); err != nil || res.IsError {
-			return fmt.Errorf("%s: %+v %w", t.Definition().Name, res, err)
-		}
-	}
-	return nil
 }
 
-// mcpAnswer calls a tool, and accepts what it asks with empty values.
-func mcpAnswer(ctx context.Context, t tool.Tool, arguments string, values ...string) (tool.Result, error) {
+// mcpAnswer calls a tool, logs in if necessary, and accepts what it asks with empty values.
+func mcpAnswer(ctx context.Context, t tool.Tool, arguments string, logins *suiteLogins, values ...string) (tool.Result, error) {
 	call := tool.Call{ID: "c1", Arguments: arguments, Namespace: "default", Progress: func(any) {}}
 	for {
 		res, err := t.Call(ctx, call)
@@ -81,6 +108,11 @@ func mcpAnswer(ctx context.Context, t tool.Tool, arguments string, values ...str
 		call.Input = &tool.Input{State: need.State, Answers: map[string]event.InputAnswer{}}
 		for _, q := range need.Questions {
 			a := event.InputAnswer{Action: event.InputAccept}
+			if q.Login != nil {
+				if err := logins.login(ctx, call.Namespace, q.Login.Server); err != nil {
+					return res, err
+				}
+			}
 			if q.Kind == event.InputForm {
 				a.Content = json.RawMessage("{}")
 				if len(values) > 0 {
@@ -104,7 +136,7 @@ func TestMCPClientConformance(t *testing.T) {
 	require.NoError(t, err)
 	for scenario, passed := range map[string]string{"initialize": "1/1", "tools_call": "1/1", "elicitation-sep1034-client-defaults": "5/6", "sse-retry": "3/3"} {
 		t.Run(scenario, func(t *testing.T) {
-			cmd := testenv.Node(t, "node_modules/@modelcontextprotocol/conformance/dist/index.js",
+			cmd := testenv.Node(t, mcpConformance,
 				"client", "--command", self, "--scenario", scenario, "--output-dir", t.TempDir())
 			cmd.Env = append(os.Environ(), mcpClientEnv+"=yes")
 			out, _ := cmd.CombinedOutput()
@@ -160,7 +192,7 @@ func mcpTool(t *testing.T, m *mcp.Manager, name string) tool.Tool {
 // mcpText calls a tool and returns its output.
 func mcpText(t *testing.T, m *mcp.Manager, name, arguments string, values ...string) string {
 	t.Helper()
-	res, err := mcpAnswer(t.Context(), mcpTool(t, m, name), arguments, values...)
+	res, err := mcpAnswer(t.Context(), mcpTool(t, m, name), arguments, nil, values...)
 	require.NoError(t, err, name)
 	require.False(t, res.IsError, res.Output)
 	return res.Output
@@ -272,7 +304,7 @@ func TestMCPEverything(t *testing.T) {
 			}
 			mcpState(t, m, name, func(s mcp.State) bool { return s.Status == tool.ServerReady && s.Restarts > 0 || name == "remote" })
 			require.Eventually(t, func() bool {
-				res, err := mcpAnswer(t.Context(), mcpTool(t, m, p+"echo"), `{"message":"again"}`)
+				res, err := mcpAnswer(t.Context(), mcpTool(t, m, p+"echo"), `{"message":"again"}`, nil)
 				return err == nil && res.Output == "Echo: again"
 			}, harness.Patience, 50*time.Millisecond)
 		})
@@ -361,7 +393,7 @@ func TestMCPGoEverything(t *testing.T) {
 			for _, asks := range []string{"elicitation", "request_state", "multi_round"} {
 				require.NotEmpty(t, mcpText(t, m, p+"test_input_required_result_"+asks, `{}`, mcpGoValues...), asks)
 			}
-			_, err := mcpAnswer(t.Context(), mcpTool(t, m, p+"test_input_required_result_sampling"), `{}`)
+			_, err := mcpAnswer(t.Context(), mcpTool(t, m, p+"test_input_required_result_sampling"), `{}`, nil)
 			require.ErrorContains(t, err, "the server asks for something other than a person's input")
 			failed, err := mcpTool(t, m, p+"test_error_handling").Call(t.Context(), tool.Call{ID: "c1", Arguments: `{}`})
 			require.NoError(t, err)

@@ -47,7 +47,7 @@ func TestMCPConformance(t *testing.T) {
 	w := chats(t, "conformance")
 	failures, err := filepath.Abs("npm/mcp-expected-failures.yml")
 	require.NoError(t, err)
-	out := string(output(t, testenv.Node(t, "node_modules/@modelcontextprotocol/conformance/dist/index.js",
+	out := string(output(t, testenv.Node(t, mcpConformance,
 		"server", "--url", w.API.URL+"/mcp", "--suite", "all", "--expected-failures", failures, "--output-dir", t.TempDir())))
 	for _, name := range mcpPassed {
 		require.Regexp(t, `✓ `+regexp.QuoteMeta(name)+`: [1-9]`, out)

@@ -163,11 +163,7 @@ func (l *Logins) Finish(ctx context.Context, c *http.Client, r Resumed, answer u
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, c)
 	token, err := l.oauth(r.begun, "").Exchange(ctx, answer.Get("code"), oauth2.VerifierOption(r.Verifier), oauth2.SetAuthURLParam("resource", r.Resource))
 	if err != nil {
-		var refused *oauth2.RetrieveError
-		if errors.As(err, &refused) && (refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client") {
-			// It has forgotten the client. The next login registers another one.
-			_ = l.documents.DeleteDocument(ctx, r.Namespace, kindClient, l.clientName(r.Issuer), -1)
-		}
+		l.forgetClient(ctx, r.Namespace, r.Issuer, err)
 		return userErrorf("The login failed: %v. Begin again.", brief(err))
 	}
 	done := login{
@@ -182,6 +178,14 @@ func (l *Logins) Finish(ctx context.Context, c *http.Client, r Resumed, answer u
 	}
 	l.log.Info("a person has logged in to an MCP server", "mcpServer", r.Server, "namespace", r.Namespace, "user", r.User, "by", r.By)
 	return nil
+}
+
+// forgetClient makes the next login register another client, if the authorization server has forgotten this one.
+func (l *Logins) forgetClient(ctx context.Context, namespace, issuer string, err error) {
+	var refused *oauth2.RetrieveError
+	if errors.As(err, &refused) && (refused.ErrorCode == "invalid_client" || refused.ErrorCode == "unauthorized_client") {
+		_ = l.documents.DeleteDocument(ctx, namespace, kindClient, l.clientName(issuer), anyVersion) // there may be none
+	}
 }
 
 // anyVersion replaces any version of a document: see [store.Documents].

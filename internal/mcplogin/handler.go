@@ -168,6 +168,7 @@ func (h *handler) renew(ctx context.Context, l login) error {
 	var refused *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &refused) && slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope"}, refused.ErrorCode):
+		h.forgetClient(ctx, h.namespace, l.Issuer, err)
 		return h.lose(ctx, l, "the authorization server does not renew it ("+refused.ErrorCode+")")
 	case err != nil:
 		l.Renewing = time.Time{}

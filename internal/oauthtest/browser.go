@@ -91,9 +91,18 @@ func (b *Browser) load(req *http.Request, senders []string) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
-	sent := jar.all
-	if slices.ContainsFunc(senders, func(host string) bool { return host != hostOf(req.URL) }) {
-		sent = jar.lax
+	sent, site := jar.all, "same-origin"
+	switch {
+	case len(senders) == 0:
+		site = "none" // a person has entered the address
+	case slices.ContainsFunc(senders, func(host string) bool { return host != hostOf(req.URL) }):
+		sent, site = jar.lax, "cross-site"
+	}
+	for name, value := range map[string]string{"Site": site, "Mode": "navigate", "Dest": "document", "User": "?1"} {
+		req.Header.Set("Sec-Fetch-"+name, value)
+	}
+	if req.Method != http.MethodGet {
+		req.Header.Set("Origin", senders[len(senders)-1])
 	}
 	for _, c := range sent.Cookies(req.URL) {
 		req.AddCookie(c)

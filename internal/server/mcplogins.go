@@ -77,7 +77,7 @@ func (h *loginHandlers) registerLogins(mux *http.ServeMux) {
 		return
 	}
 	pages := h.logins.LoginPages(h.loggedIn)
-	h.access.handle(mux, route{role: public}, "GET /oauth/", pages.ServeHTTP)
+	h.access.handle(mux, route{role: public}, "GET "+loginPages, pages.ServeHTTP)
 }
 
 // whose returns the user of a login to a server; it is empty for a login of the namespace.

@@ -82,16 +82,16 @@ type MCPPath struct {
 
 type getMCPInput struct {
 	MCPPath
-	loginOf
+	LoginOf
 }
 
-// loginOf says whose login is shown.
-type loginOf struct {
+// LoginOf says whose login is shown.
+type LoginOf struct {
 	User string `query:"user" maxLength:"200" doc:"Whose login is shown, of servers to which each person logs in. Default: that of the API key's name"`
 }
 
 // user returns whose login is shown.
-func (l loginOf) user(ctx context.Context) string { return cmp.Or(auth.FromContext(ctx).Name, l.User) }
+func (l LoginOf) user(ctx context.Context) string { return cmp.Or(auth.FromContext(ctx).Name, l.User) }
 
 type putMCPInput struct {
 	MCPPath
@@ -231,7 +231,7 @@ func (h *mcpServerHandlers) addLogin(ctx context.Context, s *MCPServerDetail, us
 	return nil
 }
 
-func (h *mcpServerHandlers) list(ctx context.Context, in *loginOf) (*mcpServersOutput, error) {
+func (h *mcpServerHandlers) list(ctx context.Context, in *LoginOf) (*mcpServersOutput, error) {
 	all, err := h.states(ctx)
 	if err != nil {
 		return nil, h.problem(ctx, "", err)

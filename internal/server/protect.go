@@ -42,7 +42,7 @@ func (a *access) protect(next http.Handler, allowedHosts []string, origins guard
 			if p := recover(); p != nil {
 				a.recovered(rec, r, p)
 			}
-			a.logger.Debug("request", "request", id, "method", r.Method, "path", r.URL.Path,
+			a.logger.Debug("request", "request", id, "method", r.Method, "path", loggedPath(r),
 				"status", rec.status, "took", time.Since(begun))
 		}()
 		if err := hosts.Check(r); err != nil {
@@ -51,6 +51,17 @@ func (a *access) protect(next http.Handler, allowedHosts []string, origins guard
 		}
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// loginPages are the pages of logins, whose paths contain links that are as secret as API keys.
+const loginPages = "/oauth/"
+
+// loggedPath returns the path of a request without secrets.
+func loggedPath(r *http.Request) string {
+	if strings.HasPrefix(r.URL.Path, loginPages) {
+		return loginPages + "…"
+	}
+	return r.URL.Path
 }
 
 // readable rejects requests whose path contains invisible characters.
@@ -72,7 +83,7 @@ func (a *access) recovered(w *recorder, r *http.Request, p any) {
 		panic(p)
 	}
 	id := requestID(r.Context())
-	a.logger.Error("handler panicked", "request", id, "method", r.Method, "path", r.URL.Path,
+	a.logger.Error("handler panicked", "request", id, "method", r.Method, "path", loggedPath(r),
 		"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if w.status == 0 {
 		writeProblem(w, http.StatusInternalServerError, "internal error; see the server log for request "+id)
