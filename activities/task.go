@@ -27,6 +27,7 @@ func (a *Activities) runTask(ctx context.Context, in thread.TaskStep) (thread.Ta
 		RunStep:    thread.RunStep{Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID, Tools: in.Tools, WorkingDirectory: in.WorkingDirectory},
 		ToolCallID: in.Task.ToolCallID,
 		ToolName:   in.Task.Tool,
+		User:       in.User,
 		Edited:     in.Edited,
 		DecisionID: in.DecisionID,
 	}}
@@ -206,7 +207,7 @@ func (t *taskRun) work(ctx context.Context, todo tool.Tool) (thread.TaskReply, e
 	progress := &progress{run: t.toolRun, ctx: ctx, shown: t.task.Progress}
 	res, err := t.within(step.ctx, todo, tool.Call{
 		ID: t.in.ToolCallID, TaskID: t.task.ID, Arguments: t.stored.Function.Arguments, WorkingDirectory: t.dir, Namespace: t.in.Thread.Namespace,
-		ThreadID: t.in.Thread.ThreadID, Agent: t.in.Agent, Attempt: t.attempt,
+		ThreadID: t.in.Thread.ThreadID, Agent: t.in.Agent, User: t.in.User, Attempt: t.attempt,
 		Exec: event.NewExecutionContext(step.ctx, t.in.TraceID), Progress: progress.publish,
 	})
 	progress.stop()

@@ -263,7 +263,7 @@ func (r *toolRun) call(ctx context.Context, t tool.Tool, answers *tool.Input) (t
 	progress := r.progress(ctx)
 	res, err := r.within(step.ctx, t, tool.Call{
 		ID: r.in.ToolCallID, Arguments: r.arguments(), Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID,
-		Agent: r.in.Agent, WorkingDirectory: r.dir, Attempt: r.attempt, Exec: event.NewExecutionContext(step.ctx, r.in.TraceID), Progress: progress.publish,
+		Agent: r.in.Agent, User: r.in.User, WorkingDirectory: r.dir, Attempt: r.attempt, Exec: event.NewExecutionContext(step.ctx, r.in.TraceID), Progress: progress.publish,
 		Input: answers,
 	})
 	progress.stop()

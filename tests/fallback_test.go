@@ -104,6 +104,27 @@ func TestFallbackInMidReply(t *testing.T) {
 	require.Equal(t, 2, steps, "each model has an activity of its own")
 }
 
+// TestPageFallback shows on the page which model failed and which one is called instead, while it is called and
+// afterwards.
+func TestPageFallback(t *testing.T) {
+	t.Parallel()
+	w := newShaky(t, "main", nil)
+	id := w.Open()
+	p := newBrowser(t).open(threadPage(w.API.URL, id))
+	p.sees(".thread-header h1", id)
+	w.provider.Fail(llmtest.Status(529, ""))
+	gate := w.Provider.Block(0)
+	w.Post(id, "hi")
+	<-gate.Reached()
+	p.sees(".activity", "shaky/first failed")
+	p.sees(".activity", "openai/second is called instead: “hi”")
+	gate.Release()
+	p.sees(".message.final .body", "hi")
+	p.until(`!document.querySelector(".activity").textContent.includes("instead")`)
+	p.click(".message.final button", "Why?")
+	p.sees(".side .causes", "instead of shaky/first")
+}
+
 // TestFailingProvider: fifty threads reply, whatever their provider does, with and without a chain, and
 // within its limit. Each reply is requested until it is stored, and not again.
 func TestFailingProvider(t *testing.T) {

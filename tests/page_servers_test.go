@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// shownServers are MCP servers of which one is ready, with hostile texts, and one has failed.
+// shownServers are MCP servers of which one is ready, with hostile texts, one has failed, and one needs a login.
 type shownServers struct {
 	tool.Source
 	restarted chan string
@@ -24,7 +24,8 @@ func (s shownServers) States(context.Context, string) ([]tool.ServerState, error
 			Tools:    []tool.ServerTool{{Name: "files__read", Description: `Reads. <img src=x onerror="document.title='owned'">`, Hints: tool.ServerHints{ReadOnly: true}}},
 			Problems: []tool.ServerProblem{{Subject: "write", Reason: "<script>document.title='owned'</script> is no schema"}},
 		},
-		{Name: "hub", Transport: "http", Address: "https://hub.example/mcp", Status: tool.ServerFailed, Error: "it did not answer within 1m"},
+		{Name: "hub", Transport: "http", Address: "https://hub.example/mcp", Status: tool.ServerFailed, Error: "it did not answer within 1m", Log: "no route\n\x1b[31mto host"},
+		{Name: "tracker", Transport: "http", Address: "https://tracker.example/mcp", Status: tool.ServerNeedsLogin, Error: "it rejects requests without a login"},
 	}, nil
 }
 
@@ -60,7 +61,11 @@ func TestPageServers(t *testing.T) {
 	p.sees("tm-servers", "files__read")
 	p.sees("tm-servers", `<img src=x onerror="document.title='owned'">`)
 	p.sees("tm-servers", "is no schema")
+	p.sees("tm-servers", "1 tool")
+	p.sees("tm-servers td", "reads only")
 	p.sees("tm-servers", "it did not answer within 1m")
+	p.sees("tm-servers pre", "no route\n\\u001b[31mto host")
+	require.Equal(t, []string{"files ready", "hub failed", "tracker needs a login"}, evaluate[[]string](p, `[...document.querySelectorAll("tm-servers h2")].map((h) => h.innerText.trim())`))
 	p.until(`document.title === "Threadmill"`)
 	p.click("tm-servers button", "Restart")
 	require.Equal(t, "files", <-servers.restarted)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/clients/typescript"
 	"github.com/threadmill/threadmill/event"
@@ -424,9 +425,11 @@ func TestFirstSession(t *testing.T) {
 
 // TestPageAccessible checks each part of the page with axe.
 func TestPageAccessible(t *testing.T) {
-	w := harness.New(t, harness.Options{Agents: []agent.Agent{
-		{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "shell_cmd"}, Approvals: map[string]agent.Policy{"shell_cmd": agent.PolicyAlways}},
-	}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{survey{}}, Agents: []agent.Agent{{
+		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "shell_cmd", "survey"},
+		Approvals: map[string]agent.Policy{"shell_cmd": agent.PolicyAlways},
+	}}})
+	servers := harness.New(t, harness.Options{NoWorker: true, Configure: func(cfg *threadmill.Config) { cfg.ToolSource = shownServers{} }})
 	axe, err := os.ReadFile(testenv.NPM(t, "axe-core/axe.min.js"))
 	require.NoError(t, err)
 	id := w.Open()
@@ -436,12 +439,13 @@ func TestPageAccessible(t *testing.T) {
 	require.NoError(t, err)
 	w.Post(id, `use shell_cmd {"command":"ls"}`)
 	w.AwaitApproval(id, 1)
+	w.Post(w.Open(), "use survey {}")
 	b := newBrowser(t)
 	thread := "threads/" + id
 	for _, theme := range []string{"light", "dark"} {
 		for _, part := range []struct {
 			name, path string
-			open       func(*tab) // of a thread
+			open       func(*tab) // shows what is to be checked
 		}{
 			{"inbox", "", nil},
 			{"thread", thread, func(p *tab) { p.click("button", "Details") }},
@@ -450,20 +454,27 @@ func TestPageAccessible(t *testing.T) {
 				p.click(".side button", "What the model saw")
 			}},
 			{"new", "new", nil},
-			{"approvals", "approvals", nil},
+			{"approvals", "approvals", func(p *tab) { p.sees(".approval.input", "Please say what you want.") }},
 			{"agents", "agents", nil},
 			{"agent", "agents/assistant", nil},
 			{"rules", "rules", nil},
 			{"schedules", "schedules", nil},
+			{"servers", "servers", func(p *tab) { p.sees("tm-servers", "is no schema") }},
 		} {
 			t.Run(theme+" "+part.name, func(t *testing.T) {
 				b := &browser{t: t, ctx: b.ctx}
-				p := b.open(w.API.URL + "/#/" + part.path)
+				at := w.API.URL
+				if part.name == "servers" {
+					at = servers.API.URL
+				}
+				p := b.open(at + "/#/" + part.path)
 				p.until(`document.querySelector(".connection.live") !== null && !document.body.innerText.includes("Loading…")`)
 				evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
+				if part.open != nil {
+					part.open(p)
+				}
 				if part.path == thread {
 					p.until(`document.querySelector(".approval") !== null`)
-					part.open(p)
 					p.until(`document.querySelector(".side h3") !== null`)
 					evaluate[chromedp.Void](p, `document.querySelectorAll("details").forEach((d) => (d.open = true))`)
 				}

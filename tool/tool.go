@@ -87,8 +87,10 @@ type Call struct {
 	ThreadID  string
 	Agent     string
 
-	// User is who sent the message that the turn answers; if several people's messages joined the turn, the
-	// last of them. It is empty if no person did.
+	// User is who sent the message that the turn answers; if messages of several people joined the
+	// turn before the agent made the call, the last of them. Empty if no person did, such as in a
+	// turn for an environment event. Sub-agents and background tasks work for the user of the call
+	// that started them.
 	User string
 
 	// WorkingDirectory is the working directory in the thread's metadata ("workingDirectory") or of

@@ -75,7 +75,7 @@ func TestSubAgent(t *testing.T) {
 	require.Equal(t, "bob", sub.Agent)
 	require.Equal(t, "go", sub.TraceID, "S1-38")
 	require.Equal(t, &thread.Parent{
-		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", TraceID: "go", EventID: "go", Depth: 1, MaxSteps: 4,
+		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", User: "ann", TraceID: "go", EventID: "go", Depth: 1, MaxSteps: 4,
 	}, sub.Parent, "S1-28")
 	require.Len(t, f.ends, 1)
 	require.Equal(t, signals.TurnCompleted, f.ends[0].Status)

@@ -193,6 +193,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	t.lifecycle(ctx, event.TypeSessionCreated, recordid.Opened(t.state.ThreadID))
 	if in.First != nil {
 		posts{t}.post(ctx, signals.SignalPost, *in.First)
+		t.state.ParentLink.Inherit()
 	}
 	return t, nil
 }

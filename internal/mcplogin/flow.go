@@ -113,8 +113,7 @@ func (l *Logins) Begin(ctx context.Context, c *http.Client, s mcp.Server, a Aske
 	if err != nil {
 		return "", nil, err
 	}
-	cookie := l.cookie(b.State)
-	cookie.Value, cookie.MaxAge = value, int(cookieTTL.Seconds())
+	cookie := l.cookie(b.State, value, cookieTTL)
 	address := l.oauth(b, d.meta.AuthorizationEndpoint).AuthCodeURL(b.State, oauth2.S256ChallengeOption(b.Verifier), oauth2.SetAuthURLParam("resource", b.Resource))
 	return address, cookie, nil
 }
@@ -126,12 +125,12 @@ func (l *Logins) oauth(b begun, authorize string) *oauth2.Config {
 	}
 }
 
-// cookie returns the cookie of a login, without its value. A browser may have several logins open.
-func (l *Logins) cookie(state string) *http.Cookie {
+// cookie returns the cookie of a login. A browser may have several logins open.
+func (l *Logins) cookie(state, value string, lifetime time.Duration) *http.Cookie {
 	sum := sha256.Sum256([]byte(state))
-	return &http.Cookie{
-		Name: "threadmill_login_" + hex.EncodeToString(sum[:6]), Path: l.at(PathCallback).Path, HttpOnly: true,
-		SameSite: http.SameSiteLaxMode, Secure: l.public.Scheme == "https",
+	return &http.Cookie{ //nolint:gosec // browsers send secure cookies over HTTPS only, and a devserver has none
+		Name: "threadmill_login_" + hex.EncodeToString(sum[:6]), Value: value, MaxAge: int(lifetime.Seconds()),
+		Path: l.at(PathCallback).Path, HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: l.public.Scheme == "https",
 	}
 }
 
@@ -145,8 +144,7 @@ type Resumed struct {
 // Resume returns the login with which a browser has come back from the authorization server.
 func (l *Logins) Resume(r *http.Request) (Resumed, error) {
 	state := r.URL.Query().Get("state")
-	out := Resumed{Cookie: l.cookie(state)}
-	out.Cookie.MaxAge = -1
+	out := Resumed{Cookie: l.cookie(state, "", -time.Second)}
 	sent, err := r.Cookie(out.Cookie.Name)
 	if err != nil || l.keys.Open(purposeCookie, sent.Value, &out.begun) != nil || subtle.ConstantTimeCompare([]byte(out.State), []byte(state)) != 1 {
 		return out, userErrorf("This login was begun in another browser, or has ended. Begin again.")

@@ -63,7 +63,7 @@ func (p *pages) proceed(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, cookie)
 	protect(w)
-	http.Redirect(w, r, address, http.StatusSeeOther)
+	http.Redirect(w, r, address, http.StatusSeeOther) //nolint:gosec // the authorization server of a server that the operator or an administrator declares
 }
 
 func (p *pages) asked(r *http.Request) (Asked, mcp.Server, *http.Client, error) {

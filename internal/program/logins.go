@@ -28,7 +28,7 @@ import (
 
 // EnvSecretsKey is the variable with the keys that encrypt secrets in the store, separated by commas. The first
 // encrypts, all decrypt.
-const EnvSecretsKey = "THREADMILL_SECRETS_KEY"
+const EnvSecretsKey = "THREADMILL_SECRETS_KEY" //nolint:gosec // the name of the variable
 
 // secrets returns the keys of the variable or, without it, of the file, which it creates if necessary.
 func secrets(variable, file string) (sealed.Keys, error) {

@@ -18,7 +18,7 @@ type publishBody struct {
 	ID        string                     `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new UUID"`
 	Type      string                     `json:"type" minLength:"1" maxLength:"128" doc:"What has happened, such as file.changed"`
 	Timestamp int64                      `json:"timestamp,omitempty" doc:"When, in milliseconds since 1970. Default: now"`
-	Metadata  map[string]json.RawMessage `json:"metadata,omitempty" doc:"trigger_session_id: the thread; trigger_agent_id, trigger_agent_name: the agent; env_name; source: tool, env, user, system or llm, default env; and any other keys"`
+	Metadata  map[string]json.RawMessage `json:"metadata,omitempty" doc:"trigger_session_id: the thread; trigger_agent_id, trigger_agent_name: the agent; env_name; source: tool, env, user, system or llm, default env, or user for a user_query; and any other keys"`
 	Payload   json.RawMessage            `json:"payload,omitempty" doc:"Any JSON, at most 256 KiB together with the metadata"`
 }
 

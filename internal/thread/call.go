@@ -115,6 +115,7 @@ func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
 		RunStep:    r.step(r.MessageID),
 		ToolCallID: c.Plan.ID,
 		ToolName:   c.Plan.Name,
+		User:       r.User,
 		Invalid:    c.Plan.Invalid,
 		Edited:     r.Edited,
 		Inline:     inline,

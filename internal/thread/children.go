@@ -186,7 +186,7 @@ func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
 	t, plan := t, c.Plan.SubAgent
 	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.Children.Count)
 	parent := Parent{
-		ThreadID: s.ThreadID, Agent: r.Agent, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
+		ThreadID: s.ThreadID, Agent: r.Agent, User: r.User, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
 		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), Depth: 1, EditedPrefix: c.editedPrefix(), Undecided: c.Undecided,
 	}
 	if s.ParentLink.Parent != nil {

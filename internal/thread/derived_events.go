@@ -162,9 +162,9 @@ func (t *Turn) speaker(e HookEvent, by string) string {
 	return by
 }
 
-// produce queues an event that a hook or processor derived: after the events derived from the same
-// event, and before posted events of the same priority.
-func (t *Turn) produce(now time.Time, made Deferred) {
+// produce queues an event that a hook or processor derived for a user: after the events derived
+// from the same event, and before posted events of the same priority.
+func (t *Turn) produce(now time.Time, made Deferred, user string) {
 	s := t.thread
 	root := s.Turns.rootOf(t.root())
 	if root == nil {
@@ -188,7 +188,7 @@ func (t *Turn) produce(now time.Time, made Deferred) {
 	case event.Background(it.Type):
 		it.Priority = event.BackgroundPriority
 	}
-	q := Queued{Item: it, Options: Options{Tools: t.Tools}, Origin: &Origin{Root: t.root(), Depth: t.depth() + 1, By: made.By, Hooked: made.Hooked}}
+	q := Queued{Item: it, Options: Options{Tools: t.Tools}, User: user, Origin: &Origin{Root: t.root(), Depth: t.depth() + 1, By: made.By, Hooked: made.Hooked}}
 	if event.Background(it.Type) {
 		// Nothing waits for it, so it gets a separate turn.
 		q.Origin.Root = it.ID

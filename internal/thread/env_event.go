@@ -218,7 +218,7 @@ func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 	id := recordid.QueryMessage(e.ID)
 	t.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
 		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.CreatedByUser, Content: q.Content,
-	})})
+	})}, t.User)
 	for i := range s.Inbox.Queue {
 		if s.Inbox.Queue[i].Item.ID == id {
 			s.Inbox.Queue[i].Agents = t.Agents

@@ -23,7 +23,7 @@ func (t *Turn) ItemEvent() HookEvent {
 
 func (s *State) itemEvent(q *Queued, key string) HookEvent {
 	it := q.Item
-	e := HookEvent{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID}
+	e := HookEvent{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID, user: q.User}
 	if env, ok := it.Env(); ok {
 		e.Event, e.Env, e.undecided = env, true, true
 		return e

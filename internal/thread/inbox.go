@@ -40,6 +40,11 @@ type Queued struct {
 	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
 	Options
 
+	// User is the person who sent the item or, of a derived item, for whom it was derived. Empty if
+	// no person did. In a turn, it is the last person whose message has joined. Hooks cannot change
+	// it.
+	User string `json:"user,omitempty"`
+
 	// Origin is set if hooks or processors derived the item.
 	Origin *Origin `json:"origin,omitempty"`
 

@@ -41,6 +41,9 @@ type HookEvent struct {
 	// in a hook workflow too.
 	Event event.Event
 
+	// user is the person who sent the event, if it is an item.
+	user string
+
 	// message is the message, as far as the thread has it, if the event is one.
 	message event.Message
 
@@ -221,6 +224,7 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d HookDecision, deferre
 	if d.Outcome == "" {
 		d.Outcome = event.OutcomePassed
 	}
+	user := cmp.Or(e.user, t.User)
 	rec := event.Interception{EventID: e.ID, EventType: e.Type, Outcome: d.Outcome, Hooks: append([]event.HookOutcome{}, d.Hooks...), Error: d.Error}
 	for _, r := range d.Responses {
 		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: t.response(e, d.By, r)}
@@ -229,18 +233,18 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d HookDecision, deferre
 			*deferred = append(*deferred, made)
 			continue
 		}
-		t.produce(now, made)
+		t.produce(now, made, user)
 	}
 	for _, p := range d.Produced {
 		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: p}
 		rec.Produced = append(rec.Produced, made.ID)
-		t.produce(now, made)
+		t.produce(now, made, user)
 	}
 	if d.Outcome == event.OutcomeReplaced {
 		t.fillIn(&rec, e, d.Event)
 		if made, ok := t.asOtherType(now, e, d); ok {
 			rec.Produced = append(rec.Produced, made.ID)
-			t.produce(now, made)
+			t.produce(now, made, user)
 			d.Outcome, d.By = event.OutcomeOverwritten, made.By
 		}
 	}

@@ -27,6 +27,9 @@ type Parent struct {
 	ToolCallID string `json:"toolCallId"`
 	MessageID  string `json:"messageId"`
 
+	// User is the person for whom the call was made. Empty if there is none.
+	User string `json:"user,omitempty"`
+
 	// EditedPrefix precedes the answer. It tells the agent that a person edited the arguments of
 	// its call.
 	EditedPrefix string `json:"editedPrefix,omitempty"`

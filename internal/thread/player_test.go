@@ -208,6 +208,9 @@ func (p *player) do(c command) {
 		p.s.Outbox.Flushed(p.s.Outbox.Flush())
 	case "parent":
 		s.ParentLink.Parent = new(read(c, Parent{ThreadID: "t0", Agent: "alice", ToolName: "ask", ToolCallID: "c0", MessageID: "m0", TraceID: "e0", EventID: "e0", Depth: 1}))
+	case "first":
+		p.post(p.parse("post " + s.ParentLink.FirstID() + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
+		s.ParentLink.Inherit()
 	case "hooks":
 		p.specs = []hook.Spec{}
 		for name := range strings.FieldsSeq(c.id + " " + c.text) {

@@ -82,7 +82,7 @@ func (in *Inbox) queued() int {
 }
 
 func (q Queued) bytes() int {
-	return itemBytes + len(q.Item.Payload) + len(q.Item.Metadata) + len(q.Replaced) + q.Options.bytes()
+	return itemBytes + len(q.User) + len(q.Item.Payload) + len(q.Item.Metadata) + len(q.Replaced) + q.Options.bytes()
 }
 
 func (o Options) bytes() int {
@@ -151,11 +151,13 @@ func (in *Inbox) queue(now time.Time, read Incoming) Queued {
 		p = s.envItem(now, p)
 	}
 	in.rememberPosted(p.ID)
-	return Queued{message: read.message, OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
+	q := Queued{message: read.message, OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.ItemPending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
+	q.User = q.sender()
+	return q
 }
 
 // PostFailed keeps a valid post that cannot be queued, and whose sender cannot be notified, as a

@@ -44,6 +44,10 @@ type AgentRun struct {
 	Slot  int   `json:"slot,omitempty"`
 	Phase Phase `json:"phase"`
 
+	// User is the person for whom the run's calls are made: the user of the turn when its last reply
+	// arrived. Calls that wait keep it when another person's message joins the turn.
+	User string `json:"user,omitempty"`
+
 	// Step is the number of model calls so far.
 	Step int `json:"step,omitempty"`
 
@@ -254,6 +258,7 @@ func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
 	}
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.ParentLink.maxSteps(reply.MaxSteps), reply.OnWaiting
 	r.Step++
+	r.User = t.User
 	r.InFlight, r.Outage = false, nil
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.HooksDecided, r.Next, r.Edited, r.Plan = false, nil, false, nil
@@ -360,7 +365,7 @@ func (r *AgentRun) ToolsDone(now time.Time) {
 // release queues the events that waited for the results of calls.
 func (r *AgentRun) release(now time.Time) {
 	for _, made := range r.Deferred {
-		r.turn.produce(now, made)
+		r.turn.produce(now, made, r.turn.User)
 	}
 	r.Deferred = nil
 }

@@ -84,6 +84,7 @@ func (t *Turn) Join(now time.Time, q Queued, d HookDecision) {
 	if d.stopped() {
 		return
 	}
+	t.workFor(q.User)
 	if calls, ok := readEvent(d.Event).(event.ToolCallEvent); ok {
 		t.adopt(now, it.ID, calls)
 		return

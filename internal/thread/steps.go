@@ -225,7 +225,8 @@ type TaskStep struct {
 	// Tools restricts the tools that may be called. Nil = no restriction.
 	Tools *[]string `json:"tools,omitempty"`
 
-	// Edited, Guard and DecisionID have the meaning of those in [ToolStep].
+	// User, Edited, Guard and DecisionID have the meaning of those in [ToolStep].
+	User             string `json:"user,omitempty"`
 	Edited           bool   `json:"edited,omitempty"`
 	Guard            *Guard `json:"guard,omitempty"`
 	DecisionID       string `json:"decisionId,omitempty"`
@@ -281,6 +282,9 @@ type ToolStep struct {
 	RunStep
 	ToolCallID string `json:"toolCallId"`
 	ToolName   string `json:"toolName"`
+
+	// User is the person for whom the call runs. Empty if there is none.
+	User string `json:"user,omitempty"`
 
 	// Invalid is copied from the plan.
 	Invalid bool `json:"invalid,omitempty"`

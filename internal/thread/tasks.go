@@ -74,7 +74,7 @@ func (c *Call) startTask(now time.Time, task event.Task) TaskStep {
 	s.Tasks.watched[task.ID] = true
 	t.record(now, task.ID, event.TypeTask, task)
 	step := TaskStep{
-		Thread: s.Ref(), Task: task, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
+		Thread: s.Ref(), Task: task, User: r.User, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
 		WorkingDirectory: s.workingDirectory(), TaskQueue: c.Plan.Task.TaskQueue,
 	}
 	if c.Guarded() {

@@ -83,7 +83,7 @@ const (
 
 // addRun appends a run to the turn.
 func (t *Turn) addRun(r *AgentRun) *AgentRun {
-	r.turn, r.Slot = t, len(t.Runs)
+	r.turn, r.Slot, r.User = t, len(t.Runs), t.User
 	t.Runs = append(t.Runs, r)
 	return r
 }

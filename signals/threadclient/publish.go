@@ -33,7 +33,7 @@ const PublishIgnored = "ignored"
 
 // Publish posts an environment event to a thread: to threadID or, if that is empty, to the thread
 // in the event's trigger_session_id. Defaults: the id is a new UUID, the timestamp is now,
-// metadata.trigger_session_id is the thread, and metadata.source is "env".
+// metadata.trigger_session_id is the thread, and metadata.source is "env", or "user" for a user_query.
 //
 // An event without threadID is ignored if its thread does not exist or is closed: see
 // [PublishIgnored]. With threadID, the error wraps [signals.ErrThreadNotFound] or
@@ -87,7 +87,11 @@ func preparedEvent(threadID string, routed bool, e event.EnvEvent) (signals.Post
 	}
 	e.Timestamp = cmp.Or(e.Timestamp, time.Now().UnixMilli())
 	e.Metadata.TriggerSessionID = cmp.Or(e.Metadata.TriggerSessionID, threadID)
-	e.Metadata.Source = cmp.Or(e.Metadata.Source, event.SourceEnv)
+	source := event.SourceEnv
+	if e.Type == event.TypeUserQuery {
+		source = event.SourceUser
+	}
+	e.Metadata.Source = cmp.Or(e.Metadata.Source, source)
 	field := "threadId"
 	if routed {
 		field = "metadata.trigger_session_id"

@@ -81,6 +81,14 @@ func TestPublish(t *testing.T) {
 		require.JSONEq(t, string(changed.Payload), string(posted.Payload))
 		require.Contains(t, string(posted.Payload), "12345678901234567890")
 	})
+	t.Run("a user_query comes from a user", func(t *testing.T) {
+		c, m := listClient(t)
+		posted := takes(t, m, nil)
+		asks := event.EnvEvent{Type: event.TypeUserQuery, Payload: json.RawMessage(`{"content":"hello"}`)}
+		_, err := c.Publish(ctx, "t1", asks, PublishOptions{})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"trigger_session_id":"t1","source":"user"}`, string(posted.Metadata))
+	})
 	t.Run("S3-06 what the event says stands", func(t *testing.T) {
 		c, m := listClient(t)
 		posted := takes(t, m, nil)

@@ -395,3 +395,40 @@ func TestAnswer(t *testing.T) {
 	}
 	require.Len(t, w.approvals.answers, 4)
 }
+
+// TestAnswerLists answers with lists of strings, and shows the values to choose from.
+func TestAnswerLists(t *testing.T) {
+	w := newWorld(t)
+	w.approvals.inputs = []event.InputRequest{{ToolCallID: "call_1", ToolName: "order", Agent: "bot", Round: 1, RequestedAt: askedAt, Questions: []event.InputQuestion{{
+		ID: "what", Kind: event.InputForm, Message: strings.Repeat("What do you eat? ", 20),
+		Schema: json.RawMessage(`{"type":"object","properties":{
+			"dishes":{"type":"array","items":{"anyOf":[{"const":"soup","title":"Soup\u001b[31m"},{"const":"12","title":"Salad"}]}},
+			"drinks":{"type":"array","items":{"type":"string","enum":["tea","water"]},"title":"` + strings.Repeat("long ", 40) + `"},
+			"seat":{"type":"string","oneOf":[{"const":"in","title":"Inside"},{"const":"out","title":"Outside"}]},
+			"spice":{"type":"string","enum":["a","b"],"enumNames":["Mild"]}},"required":["seat"]}`),
+	}}}}
+	w.state.Turn = &signals.TurnState{}
+	_, out, _ := w.run("", "show", "t1")
+	require.Contains(t, out, `    dishes (array), optional, any of "soup" (Soup\u001b[31m), "12" (Salad)`+"\n")
+	require.Contains(t, out, `, any of "tea", "water"`+"\n")
+	require.Contains(t, out, `    seat (string), one of "in" (Inside), "out" (Outside)`+"\n")
+	require.Contains(t, out, `    spice (string), optional, one of "a" (Mild), "b"`+"\n")
+	for _, args := range [][]string{{"approvals", "t1"}, {"approvals"}} {
+		for line := range strings.Lines(w.ok(args...)) {
+			require.Less(t, len(line), 250)
+		}
+	}
+	for args, want := range map[string]string{
+		"dishes=soup,12":          `{"seat":"in","dishes":["soup","12"]}`,
+		"dishes=12 drinks=tea":    `{"seat":"in","dishes":["12"],"drinks":["tea"]}`,
+		"dishes=12 dishes=soup":   `{"seat":"in","dishes":["12","soup"]}`,
+		`dishes=["soup"] drinks=`: `{"seat":"in","dishes":["soup"],"drinks":[]}`,
+	} {
+		w.ok(append([]string{"answer", "t1", "call_1", "seat=in"}, strings.Fields(args)...)...)
+		require.JSONEq(t, want, string(w.approvals.answers[len(w.approvals.answers)-1].Answers["what"].Content), args)
+	}
+	for args, want := range map[string]string{"dishes=cake": "dishes", "seat=out": "each field once", "dishes=[] dishes=soup": "each field once"} {
+		_, _, errs := w.run("", append([]string{"answer", "t1", "call_1", "seat=in"}, strings.Fields(args)...)...)
+		require.Contains(t, errs, want, args)
+	}
+}

@@ -28,9 +28,10 @@ func (a approvalCommands) answerCommand() *cobra.Command {
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "answer <thread> <toolCallId> [field=value …]",
 		Short: "Answer a tool call that asks for input",
-		Long: `Answer a tool call that asks for input: "starter approvals" lists them with their fields. The call continues
-with the values. A question about an address is answered without values, once its page has been visited.`,
-		Example: `  starter answer t1 call_1 day=monday seats=2
+		Long: `Answer a tool call that asks for input: "starter approvals" lists them, and "starter show <thread>" has all
+their fields. The call continues with the values; a list is written with commas, as field=a,b, or with its field
+several times. A question about an address is answered without values, once its page has been visited.`,
+		Example: `  starter answer t1 call_1 day=monday seats=2 dishes=soup,salad
   starter answer t1 call_1 --decline`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onThread(cmd, args[0], func(ctx context.Context, t threads) error {
@@ -105,6 +106,42 @@ func questionIDs(q event.InputRequest) []string {
 	return ids
 }
 
+// inputField is a field of a question.
+type inputField struct {
+	Type  string `json:"type"`
+	Items struct {
+		Type string `json:"type"`
+	} `json:"items"`
+}
+
+// lists returns whether a text has values of a list of strings, separated by commas, and is no JSON.
+func (f inputField) lists(text string) bool {
+	isJSON := strings.HasPrefix(text, "[") && json.Valid([]byte(text))
+	return f.Type == "array" && cmp.Or(f.Items.Type, "string") == "string" && !isJSON
+}
+
+// appendValues appends the values of a text to a list, which is never nil then.
+func appendValues(list []string, text string) []string {
+	if list == nil {
+		list = []string{}
+	}
+	for one := range strings.SplitSeq(text, ",") {
+		if one = strings.TrimSpace(one); one != "" {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// value reads a text as the type of the field.
+func (f inputField) value(text string) json.RawMessage {
+	raw := json.RawMessage(text)
+	if cmp.Or(f.Type, "string") == "string" || !json.Valid(raw) {
+		raw, _ = json.Marshal(text) // strings can always be encoded
+	}
+	return raw
+}
+
 // acceptWith returns the answer with values of the form field=value, read as the schema of the question
 // types its fields.
 func acceptWith(q event.InputQuestion, values []string) (event.InputAnswer, error) {
@@ -115,27 +152,9 @@ func acceptWith(q event.InputQuestion, values []string) (event.InputAnswer, erro
 		}
 		return answer, nil
 	}
-	var schema struct {
-		Properties map[string]struct {
-			Type string `json:"type"`
-		} `json:"properties"`
-	}
-	if len(q.Schema) > 0 {
-		if err := json.Unmarshal(q.Schema, &schema); err != nil {
-			return answer, fmt.Errorf("reading the fields of the question: %w", err)
-		}
-	}
-	given, err := pairs(values, "%q must be field=value, and each field once", true)
+	content, err := inputContent(q.Schema, values)
 	if err != nil {
 		return answer, err
-	}
-	content := map[string]json.RawMessage{}
-	for field, text := range given {
-		raw := json.RawMessage(text)
-		if kind := schema.Properties[field].Type; cmp.Or(kind, "string") == "string" || !json.Valid(raw) {
-			raw, _ = json.Marshal(text) // strings can always be encoded
-		}
-		content[field] = raw
 	}
 	answer.Content, _ = json.Marshal(content)
 	if err := tool.CheckAnswer(q, answer); err != nil {
@@ -145,6 +164,34 @@ func acceptWith(q event.InputQuestion, values []string) (event.InputAnswer, erro
 		return answer, err
 	}
 	return answer, nil
+}
+
+func inputContent(schema json.RawMessage, values []string) (map[string]json.RawMessage, error) {
+	var fields struct {
+		Properties map[string]inputField `json:"properties"`
+	}
+	if len(schema) > 0 {
+		if err := json.Unmarshal(schema, &fields); err != nil {
+			return nil, fmt.Errorf("reading the fields of the question: %w", err)
+		}
+	}
+	content := map[string]json.RawMessage{}
+	lists := map[string][]string{}
+	for _, value := range values {
+		name, text, ok := strings.Cut(value, "=")
+		f := fields.Properties[name]
+		_, twice := content[name]
+		if !ok || name == "" || twice && lists[name] == nil {
+			return nil, fmt.Errorf("%q must be field=value, and each field once, except for lists", value)
+		}
+		if !f.lists(text) {
+			content[name] = f.value(text)
+			continue
+		}
+		lists[name] = appendValues(lists[name], text)
+		content[name], _ = json.Marshal(lists[name]) // strings can always be encoded
+	}
+	return content, nil
 }
 
 // fieldValues splits a line into field=value. A value ends where the next field begins.

@@ -53,7 +53,7 @@ accepted or refused the event.`,
 	f.StringVar(&p.payload, "payload", "", `what is known about it, as JSON; "-" is read from stdin (default: nothing)`)
 	f.StringVar(&p.file, "payload-file", "", "file with the payload")
 	f.StringVar(&p.id, "id", "", "id of the event, an idempotency key: duplicates are ignored (default: a new UUID)")
-	f.StringVar(&p.source, "source", string(event.SourceEnv), "where it comes from: tool, env, user, system or llm")
+	f.StringVar(&p.source, "source", "", "where it comes from: tool, env, user, system or llm (default: env, or user for a user_query)")
 	f.StringArrayVar(&p.metadata, "metadata", nil, "key=value of the event's metadata, such as trigger_agent_name=bot; the value is text (repeatable)")
 	f.BoolVar(&p.open, "open", false, "open the thread if it does not exist; duplicates are not reported then")
 	return cmd

@@ -25,6 +25,7 @@ func (s *toolServers) States(context.Context, string) ([]tool.ServerState, error
 		Name: "files", Transport: "stdio", Address: "npx", Status: tool.ServerReady, ServerName: "Filesystem", ServerVersion: "1.2",
 		Tools:    []tool.ServerTool{{Name: "files__read", Description: "Reads\na file.", Hints: tool.ServerHints{ReadOnly: true}}},
 		Problems: []tool.ServerProblem{{Subject: "write", Reason: "its schema is no schema"}},
+		Log:      "starting\nno \x1b[31mroot\n",
 	}}, nil
 }
 
@@ -65,6 +66,7 @@ func TestServerCommands(t *testing.T) {
 	shown := ok("show", "files")
 	require.Contains(t, shown, "status    ready")
 	require.Contains(t, shown, "rejected  write: its schema is no schema")
+	require.Contains(t, shown, "its last output\n  starting\n  no \\u001b[31mroot\n")
 	require.Contains(t, shown, "files__read  reads   Reads a file.")
 	require.Contains(t, ok("show", "hub", "--json"), `"Authorization": "MCP_HUB"`)
 	require.Equal(t, "files restarts within seconds\n", ok("restart", "files"))

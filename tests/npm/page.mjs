@@ -91,3 +91,13 @@ test("the output of a command is text", () => {
   assert.deepEqual(timeline.byKey.get("t:call_agent").progress, [{ text: "half" }]);
   assert.deepEqual(timeline.byKey.get("t:copy").progress, [{ text: "half\n" }, { text: '{"done":1}\n' }]);
 });
+
+test("a retry is shown until the next attempt says something", () => {
+  const timeline = new Timeline();
+  timeline.apply({ type: "status", eventId: "e", status: { status: "retrying", retry: { next: "b", attempts: 1 } } });
+  timeline.apply({ type: "reset", eventId: "e", messageId: "m", attempt: 2 });
+  timeline.apply({ type: "stream", eventId: "e", messageId: "m", content: "", attempt: 2 });
+  assert.equal(timeline.retrying.get("e").next, "b");
+  timeline.apply({ type: "stream", eventId: "e", messageId: "m", content: "hi", attempt: 2 });
+  assert.ok(!timeline.retrying.has("e"));
+});

@@ -1,71 +1,11 @@
 // The card of a call that asks a person for input.
 
 import { button, fill, h, time } from "./dom.js";
+import { fields } from "./field.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
 /** @import { InputRequest } from "./timeline.js" */
-/** @typedef {InputRequest["questions"][number]} Question */
-
-/**
- * A field of a question's schema.
- * @typedef {object} Field
- * @property {string} name
- * @property {HTMLElement} element
- * @property {() => unknown} value The value, undefined if there is none.
- */
-
-/** @param {unknown} value @returns {Record<string, any>} */
-function object(value) {
-  return typeof value === "object" && value !== null ? /** @type {Record<string, any>} */ (value) : {};
-}
-
-/** Makes the control of a field. @param {string} name @param {Record<string, any>} schema @param {boolean} required @returns {Field} */
-function field(name, schema, required) {
-  const label = String(schema.title ?? name);
-  const hint = schema.description ? h("span", { class: "hint" }, String(schema.description)) : undefined;
-  /** @type {any[]} */
-  const options = schema.enum ?? (Array.isArray(schema.oneOf) ? schema.oneOf.map((one) => object(one).const) : undefined);
-  /** @type {string[]} */
-  const titles = schema.enumNames ?? (Array.isArray(schema.oneOf) ? schema.oneOf.map((one) => String(object(one).title ?? object(one).const)) : []);
-  if (options) {
-    const select = h("select", { required }, !required && h("option", { value: "" }, "—"), options.map((value, i) => h("option", { value: String(i) }, titles[i] ?? String(value))));
-    const at = options.indexOf(schema.default);
-    if (at >= 0) select.value = String(at);
-    return { name, element: h("label", null, label, select, hint), value: () => (select.value === "" ? undefined : options[Number(select.value)]) };
-  }
-  switch (schema.type) {
-    case "boolean": {
-      const box = h("input", { type: "checkbox", checked: schema.default === true });
-      return { name, element: h("label", { class: "row" }, box, label, hint), value: () => box.checked };
-    }
-    case "integer":
-    case "number": {
-      const number = h("input", { type: "number", required, step: schema.type === "integer" ? "1" : "any", min: schema.minimum, max: schema.maximum, value: schema.default ?? "" });
-      return { name, element: h("label", null, label, number, hint), value: () => (number.value === "" ? undefined : number.valueAsNumber) };
-    }
-    case "array": {
-      /** @type {any[]} */
-      const items = object(schema.items).enum ?? [];
-      const boxes = items.map((value) => ({ value, box: h("input", { type: "checkbox" }) }));
-      return {
-        name, element: h("fieldset", null, h("legend", null, label), boxes.map(({ value, box }) => h("label", { class: "row" }, box, String(value))), hint),
-        value: () => boxes.filter(({ box }) => box.checked).map(({ value }) => value),
-      };
-    }
-  }
-  const kind = { email: "email", uri: "url", date: "date" }[String(schema.format)] ?? "text";
-  const text = h("input", { type: kind, required, maxLength: schema.maxLength ?? 4096, value: schema.default ?? "", autocomplete: "off" });
-  if (schema.minLength) text.minLength = schema.minLength;
-  return { name, element: h("label", null, label, text, hint), value: () => (text.value === "" && !required ? undefined : text.value) };
-}
-
-/** Makes the fields of a question. @param {Question} question @returns {Field[]} */
-function fields(question) {
-  const schema = object(question.schema);
-  const required = Array.isArray(schema.required) ? schema.required : [];
-  return Object.entries(object(schema.properties)).map(([name, one]) => field(name, object(one), required.includes(name)));
-}
 
 /** The address of a question, if a browser may open it. @param {string | undefined} address */
 function address(address) {
@@ -80,7 +20,7 @@ function address(address) {
 /** @param {string} threadId @param {InputRequest} request */
 export function inputCard(threadId, request) {
   const refusal = h("p", { class: "error", role: "alert", hidden: true });
-  const asked = request.questions.map((question) => ({ question, fields: question.kind === "form" ? fields(question) : [] }));
+  const asked = request.questions.map((question) => ({ question, fields: question.kind === "form" ? fields(question.schema) : [] }));
   const choices = h("div", { class: "row choice" });
 
   /** @param {"accept" | "decline"} action */

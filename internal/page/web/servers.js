@@ -43,6 +43,7 @@ class Servers extends HTMLElement {
       h("p", { class: "hint" }, h("code", null, s.address || s.transport), ` · ${s.source}`, s.serverName && ` · ${s.serverName} ${s.serverVersion ?? ""}`, s.since && [" · since ", time(s.since)], s.restarts > 0 && ` · ${s.restarts} restarts`),
       s.error && h("p", { class: "error" }, s.error, s.nextAttempt && ` (next attempt ${ago(s.nextAttempt)})`),
       (s.problems ?? []).map((/** @type {any} */ p) => h("p", { class: "error" }, `${p.subject}: ${p.reason}`)),
+      s.log && h("details", { open: s.status === "failed" }, h("summary", null, "Its last output"), h("pre", { class: "code", tabIndex: 0 }, s.log)),
       s.tools.length > 0 && h("details", { open: s.tools.length <= 10 }, h("summary", null, `${s.tools.length} ${s.tools.length === 1 ? "tool" : "tools"}`),
         h("div", { class: "scroll-x" }, h("table", null, h("thead", null, h("tr", null, ["Tool", "Description", "It says that it"].map((t) => h("th", { scope: "col" }, t)))),
           h("tbody", null, s.tools.map((/** @type {any} */ t) => h("tr", null, h("td", null, h("code", null, t.name)),

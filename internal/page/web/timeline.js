@@ -104,7 +104,9 @@ export class Timeline {
     if (e.agent) this.agents.add(e.agent);
     const turn = e.eventId ? this.turns.get(e.eventId) : undefined;
     if (turn && e.agent) turn.begun = true;
-    if (e.eventId && e.type !== "status") this.retrying.delete(e.eventId);
+    // A reset and an empty piece begin the next attempt, which has not said anything yet.
+    const begins = e.type === "reset" || (e.type === "stream" && e.content === "");
+    if (e.eventId && e.type !== "status" && !begins) this.retrying.delete(e.eventId);
     if (isShownEvent(e)) return [];
     switch (e.type) {
       case "message":

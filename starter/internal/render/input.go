@@ -27,44 +27,80 @@ func (r *Renderer) input(q event.InputRequest) {
 	}
 }
 
+// choices are the values that a schema lists: plain, or as constants with titles.
+type choices struct {
+	Enum  []json.RawMessage `json:"enum"`
+	Names []string          `json:"enumNames"`
+	OneOf []choice          `json:"oneOf"`
+	AnyOf []choice          `json:"anyOf"`
+}
+
+type choice struct {
+	Const json.RawMessage `json:"const"`
+	Title string          `json:"title"`
+}
+
+// list writes the values. It is empty if the schema lists none.
+func (c choices) list() string {
+	listed := slices.Concat(c.OneOf, c.AnyOf)
+	for i, value := range c.Enum {
+		one := choice{Const: value}
+		if i < len(c.Names) {
+			one.Title = c.Names[i]
+		}
+		listed = append(listed, one)
+	}
+	var out []string
+	for _, one := range listed {
+		if len(one.Const) > 0 {
+			out = append(out, string(one.Const)+bracketed(one.Title))
+		}
+	}
+	return shorten(visible(strings.Join(out, ", ")), 400)
+}
+
+// field is a field of a question.
+type field struct {
+	choices
+	Type        string  `json:"type"`
+	Title       string  `json:"title"`
+	Description string  `json:"description"`
+	Items       choices `json:"items"`
+}
+
+func bracketed(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+func (f field) describe(name string, required bool) string {
+	text := visible(name) + bracketed(visible(f.Type))
+	if !required {
+		text += ", optional"
+	}
+	for _, more := range []string{f.Title, f.Description} {
+		text += suffix(": ", shorten(oneLine(more), 200))
+	}
+	return text + suffix(", one of ", f.list()) + suffix(", any of ", f.Items.list())
+}
+
 // details describes the fields of a question, or its address.
 func details(q event.InputQuestion) []string {
 	if q.Kind == event.InputURL {
 		return []string{"visit " + visible(q.URL)}
 	}
 	var schema struct {
-		Required   []string `json:"required"`
-		Properties map[string]struct {
-			Type        string            `json:"type"`
-			Title       string            `json:"title"`
-			Description string            `json:"description"`
-			Enum        []json.RawMessage `json:"enum"`
-		} `json:"properties"`
+		Required   []string         `json:"required"`
+		Properties map[string]field `json:"properties"`
 	}
 	if json.Unmarshal(q.Schema, &schema) != nil {
 		return nil
 	}
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-		p := schema.Properties[name]
-		text := visible(name)
-		if p.Type != "" {
-			text += " (" + visible(p.Type) + ")"
-		}
-		if !slices.Contains(schema.Required, name) {
-			text += ", optional"
-		}
-		for _, more := range []string{p.Title, p.Description} {
-			text += suffix(": ", shorten(oneLine(more), 200))
-		}
-		if len(p.Enum) > 0 {
-			var values []string
-			for _, v := range p.Enum {
-				values = append(values, string(v))
-			}
-			text += ", one of " + shorten(visible(strings.Join(values, ", ")), 400)
-		}
-		lines = append(lines, text)
+		lines = append(lines, schema.Properties[name].describe(name, slices.Contains(schema.Required, name)))
 	}
 	return lines
 }
@@ -87,11 +123,12 @@ func (r *Renderer) received(a event.InputReceived) {
 }
 
 // Inputs returns a table of calls that wait for input, in the given order. It is empty without calls.
+// Questions and fields are cut: a thread shows them whole.
 func Inputs(calls []threadclient.WaitingInput, opts TableOptions) string {
 	t := table{head: []string{"THREAD", "CALL THAT ASKS", "TOOL", "QUESTION", "FIELDS", "AGENT", "SINCE"}}
 	for _, c := range calls {
 		for _, q := range c.Request.Questions {
-			t.row(visible(c.ThreadID), visible(c.Request.ToolCallID), visible(c.Request.ToolName), oneLine(q.Message), strings.Join(details(q), "; "),
+			t.row(visible(c.ThreadID), visible(c.Request.ToolCallID), visible(c.Request.ToolName), opts.shorten(oneLine(q.Message), 80), opts.shorten(strings.Join(details(q), "; "), 60),
 				visible(c.Request.Agent), opts.time(c.Request.RequestedAt))
 		}
 	}

@@ -54,6 +54,12 @@ func MCPServer(s api.MCPServer, opts TableOptions) string {
 	if s.Resources > 0 {
 		out.add("resources", fmt.Sprint(s.Resources))
 	}
+	if s.Log != "" {
+		out.WriteString("its last output\n")
+		for line := range strings.SplitSeq(strings.TrimRight(s.Log, "\n"), "\n") {
+			fmt.Fprintf(&out, "  %s\n", visible(line))
+		}
+	}
 	if len(s.Tools) == 0 {
 		return out.String()
 	}
