@@ -28,6 +28,9 @@ const (
 
 	// renewPoll is how often a worker looks whether another one has renewed the token.
 	renewPoll = 200 * time.Millisecond
+
+	// maxSaves is how often a change of a login is tried.
+	maxSaves = 50
 )
 
 // handler is the OAuth handler of a connection.
@@ -84,8 +87,7 @@ func (h *handler) forbidden(ctx context.Context, res *http.Response) error {
 		return err
 	}
 	if found.ID != "" {
-		found.Wanted = union(found.Wanted, wanted)
-		if err := h.save(ctx, h.namespace, h.server, &found); err != nil && !conflicts(err) {
+		if err := h.change(ctx, found, func(l *login) { l.Wanted = union(l.Wanted, wanted) }); err != nil {
 			return err
 		}
 	}
@@ -150,9 +152,32 @@ func pause(ctx context.Context) error {
 
 // lose notes that a login is no longer valid.
 func (h *handler) lose(ctx context.Context, l login, reason string) error {
-	l.Lost, l.Token, l.Renewing = reason, oauth2.Token{}, time.Time{}
 	h.log.Info("a login to an MCP server was lost", "mcpServer", h.server, "namespace", h.namespace, "user", h.user, "reason", reason)
-	return h.save(ctx, h.namespace, h.server, &l)
+	return h.change(ctx, l, func(l *login) { l.Lost, l.Token, l.Renewing = reason, oauth2.Token{}, time.Time{} })
+}
+
+// change changes the stored login, unless another one has replaced it. It does not give up soon: a refresh token that
+// was used is worth nothing, so the new one must be stored, whatever others have changed meanwhile.
+func (h *handler) change(ctx context.Context, l login, change func(*login)) error {
+	for attempt := 1; ; attempt++ {
+		change(&l)
+		err := h.save(ctx, h.namespace, h.server, &l)
+		if err == nil || attempt == maxSaves {
+			return err
+		}
+		if !conflicts(err) {
+			if err := pause(ctx); err != nil {
+				return err
+			}
+		}
+		switch found, err := h.find(ctx, h.namespace, h.server, h.user); {
+		case err != nil: // the next attempt tells
+		case found.ID != l.ID:
+			return nil
+		default:
+			l = found
+		}
+	}
 }
 
 // renew renews the token of a login that this worker has marked as being renewed. It ends even if the request that
@@ -171,17 +196,18 @@ func (h *handler) renew(ctx context.Context, l login) error {
 		h.forgetClient(ctx, h.namespace, l.Issuer, err)
 		return h.lose(ctx, l, "the authorization server does not renew it ("+refused.ErrorCode+")")
 	case err != nil:
-		l.Renewing = time.Time{}
-		return errors.Join(fmt.Errorf("the login could not be renewed: %w", brief(err)), h.save(ctx, h.namespace, h.server, &l))
+		return errors.Join(fmt.Errorf("the login could not be renewed: %w", brief(err)), h.change(ctx, l, func(l *login) { l.Renewing = time.Time{} }))
 	}
 	if token.RefreshToken == "" {
 		token.RefreshToken = l.Token.RefreshToken
 	}
-	l.Token, l.Renewing = stored(token), time.Time{}
-	if granted := scopesOf(token); granted != nil {
-		l.Scopes = granted
-	}
-	return h.save(ctx, h.namespace, h.server, &l)
+	granted := scopesOf(token)
+	return h.change(ctx, l, func(l *login) {
+		l.Token, l.Renewing = stored(token), time.Time{}
+		if granted != nil {
+			l.Scopes = granted
+		}
+	})
 }
 
 // brief returns an error of a token request without the response, which may contain secrets.

@@ -1,6 +1,7 @@
 package oauthtest
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -84,6 +85,7 @@ type Server struct {
 	deny       bool
 	failures   int
 	failStatus int
+	hold       *hold
 
 	clients  map[string]*client
 	pending  map[string]authorization // waiting for a person
@@ -196,6 +198,41 @@ func (s *Server) FailTokens(n, status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failures, s.failStatus = n, status
+}
+
+// hold makes token requests wait.
+type hold struct {
+	reached, open chan struct{}
+	once          sync.Once
+}
+
+// HoldTokens makes requests to the token endpoint wait until release is called. reached is closed when one has arrived.
+func (s *Server) HoldTokens() (reached <-chan struct{}, release func()) {
+	h := &hold{reached: make(chan struct{}), open: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold = h
+	return h.reached, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.hold = nil
+		close(h.open)
+	}
+}
+
+// held returns when no test holds token requests, or the client has gone.
+func (s *Server) held(ctx context.Context) {
+	s.mu.Lock()
+	h := s.hold
+	s.mu.Unlock()
+	if h == nil {
+		return
+	}
+	h.once.Do(func() { close(h.reached) })
+	select {
+	case <-h.open:
+	case <-ctx.Done():
+	}
 }
 
 // Expire lets all access tokens expire now.

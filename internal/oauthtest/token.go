@@ -54,6 +54,7 @@ func wrong(code, format string, args ...any) *tokenError {
 
 // token is the token endpoint.
 func (s *Server) token(w http.ResponseWriter, r *http.Request) {
+	s.held(r.Context())
 	if s.fails(w) {
 		return
 	}
