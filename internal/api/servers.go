@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/threadmill/threadmill/tool"
 )
@@ -12,23 +14,53 @@ import (
 type MCPServer struct {
 	tool.ServerState
 	Source      string                  `json:"source"`
+	Login       *tool.ServerLogin       `json:"login,omitempty"`
 	Declaration *tool.ServerDeclaration `json:"declaration,omitempty"`
 	Problem     string                  `json:"problem,omitempty"`
 	Version     int                     `json:"version,omitempty"`
 	By          string                  `json:"by,omitempty"`
 }
 
-// MCPServers lists the MCP servers. Their tools have no parameters.
-func (c *Client) MCPServers(ctx context.Context) ([]MCPServer, error) {
+// MCPServers lists the MCP servers. Their tools have no parameters. Without an API key, user is the person
+// whose logins are shown.
+func (c *Client) MCPServers(ctx context.Context, user string) ([]MCPServer, error) {
 	out, err := call[struct {
 		Servers []MCPServer `json:"servers"`
-	}](ctx, c, http.MethodGet, c.url(nil, "mcp"), nil, "listing the MCP servers")
+	}](ctx, c, http.MethodGet, c.url(loginOf(user), "mcp"), nil, "listing the MCP servers")
 	return out.Servers, err
 }
 
-// MCPServer returns an MCP server.
-func (c *Client) MCPServer(ctx context.Context, name string) (MCPServer, error) {
-	return call[MCPServer](ctx, c, http.MethodGet, c.url(nil, "mcp", name), nil, "reading MCP server %q", name)
+// MCPServer returns an MCP server. user is that of [Client.MCPServers].
+func (c *Client) MCPServer(ctx context.Context, name, user string) (MCPServer, error) {
+	return call[MCPServer](ctx, c, http.MethodGet, c.url(loginOf(user), "mcp", name), nil, "reading MCP server %q", name)
+}
+
+func loginOf(user string) url.Values {
+	if user == "" {
+		return nil
+	}
+	return url.Values{"user": {user}}
+}
+
+// LoginLink is a link by which a browser logs in to an MCP server.
+type LoginLink struct {
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// LoginMCPServer returns a link by which a person logs in to an MCP server. An empty user is that of the API
+// key.
+func (c *Client) LoginMCPServer(ctx context.Context, name, user string) (LoginLink, error) {
+	in := struct {
+		User string `json:"user,omitempty"`
+	}{user}
+	return call[LoginLink](ctx, c, http.MethodPost, c.url(nil, "mcp", name, "login"), in, "logging in to MCP server %q", name)
+}
+
+// LogoutMCPServer deletes a login to an MCP server. An empty user is that of the API key.
+func (c *Client) LogoutMCPServer(ctx context.Context, name, user string) error {
+	_, err := call[struct{}](ctx, c, http.MethodDelete, c.url(loginOf(user), "mcp", name, "login"), nil, "logging out of MCP server %q", name)
+	return err
 }
 
 // SetMCPServer declares an MCP server, in JSON.

@@ -432,3 +432,17 @@ func TestAnswerLists(t *testing.T) {
 		require.Contains(t, errs, want, args)
 	}
 }
+
+// TestLoginQuestion names the command by which a person logs in.
+func TestLoginQuestion(t *testing.T) {
+	w := newWorld(t)
+	w.approvals.inputs = []event.InputRequest{{ToolCallID: "call_1", ToolName: "tracker__list", Agent: "bot", Round: 1, RequestedAt: askedAt, Questions: []event.InputQuestion{{
+		ID: "login", Kind: event.InputURL, Message: "The MCP server tracker needs ann to log in.", URL: "https://threadmill.example/#/servers/tracker/login",
+		Login: &event.InputLogin{Server: "tracker", User: "ann"},
+	}}}}
+	w.state.Turn = &signals.TurnState{}
+	_, out, _ := w.run("", "show", "t1")
+	require.Contains(t, out, "? tracker__list asks: The MCP server tracker needs ann to log in.\n    visit https://threadmill.example/#/servers/tracker/login\n"+
+		"  starter servers login tracker   logs in; the call then goes on by itself\n")
+	require.NotContains(t, out, "starter answer")
+}

@@ -66,7 +66,7 @@ type app struct {
 	// shown as Temporal returned it.
 	settle time.Duration
 
-	// mindEvery is the interval at which a command that waits looks for workers. Default 3 s.
+	// mindEvery is the interval at which a command that waits looks for workers, or for a login. Default 3 s.
 	mindEvery time.Duration
 
 	// json is the flag --json of the command.

@@ -24,7 +24,7 @@ func (w *world) run(stdin string, args ...string) (code int, stdout, stderr stri
 	w.t.Setenv("USER", "ann")
 	var out, errs output
 	a := &app{
-		stdin: strings.NewReader(stdin), stdout: term.New(&out, false), stderr: term.New(&errs, false), settle: w.settle, interrupts: osInterrupts,
+		stdin: strings.NewReader(stdin), stdout: term.New(&out, false), stderr: term.New(&errs, false), settle: w.settle, mindEvery: tick, interrupts: osInterrupts,
 		dial: func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
 	}
 	code = a.run(w.t.Context(), append([]string{"--api", w.url}, args...))

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
-// mindEvery is the interval at which a command that waits looks for workers.
+// mindEvery is the interval at which a command that waits looks for workers, or for a login.
 const mindEvery = 3 * time.Second
 
 // againText says that a worker runs again.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,9 +18,9 @@ type serverCommands struct{ *app }
 
 func (a serverCommands) serversCommand() *cobra.Command {
 	return group("servers", "Look at the MCP servers whose tools agents use, and declare them",
-		`Look at the MCP servers whose tools agents use, restart them, and declare them while the workers
-run. Agents name their tools server__tool, or server__* for all of them.`,
-		a.serverListCommand(), a.serverShowCommand(), a.serverRestartCommand(), a.serverAddCommand(), a.serverRemoveCommand())
+		`Look at the MCP servers whose tools agents use, log in to them, restart them, and declare them while
+the workers run. Agents name their tools server__tool, or server__* for all of them.`,
+		a.serverListCommand(), a.serverShowCommand(), a.serverLoginCommand(), a.serverLogoutCommand(), a.serverRestartCommand(), a.serverAddCommand(), a.serverRemoveCommand())
 }
 
 func (a serverCommands) serverListCommand() *cobra.Command {
@@ -28,7 +29,7 @@ func (a serverCommands) serverListCommand() *cobra.Command {
 		Short: "List the MCP servers with their states",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				all, err := client.MCPServers(ctx)
+				all, err := client.MCPServers(ctx, a.viewer())
 				return a.show(map[string]any{"servers": all}, err, render.MCPServers(all, render.TableOptions{}), "there are no MCP servers")
 			})
 		},
@@ -41,7 +42,7 @@ func (a serverCommands) serverShowCommand() *cobra.Command {
 		Short: "Show the state, the tools and the problems of an MCP server",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
-				one, err := client.MCPServer(ctx, args[0])
+				one, err := client.MCPServer(ctx, args[0], a.viewer())
 				return a.show(one, nearServer(ctx, client, args[0], err), render.MCPServer(one, render.TableOptions{}), "")
 			})
 		},
@@ -64,6 +65,7 @@ func (a serverCommands) serverAddCommand() *cobra.Command {
 	var d tool.ServerDeclaration
 	var headers, env []string
 	var change api.AgentChange
+	var login func() (*tool.LoginDeclaration, error)
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "add <server>",
 		Short: "Declare an MCP server, in place of its declaration before",
@@ -72,6 +74,7 @@ with mcpApi in the configuration of workers and API.
 
 Secrets stay in environment variables of the workers, whose names begin with MCP_.`,
 		Example: `  starter servers add hub --url https://mcp.example.com/mcp --header-env Authorization=MCP_HUB
+  starter servers add tracker --url https://tracker.example.com/mcp --login user
   starter servers add files --tool "read_*" --command npx --command -y --command @modelcontextprotocol/server-filesystem --command .`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -79,6 +82,9 @@ Secrets stay in environment variables of the workers, whose names begin with MCP
 				return err
 			}
 			if d.EnvFrom, err = variables("--env-from", env); err != nil {
+				return err
+			}
+			if d.Login, err = login(); err != nil {
 				return err
 			}
 			raw, err := json.Marshal(d)
@@ -103,6 +109,7 @@ Secrets stay in environment variables of the workers, whose names begin with MCP
 	f.StringVar(&d.Timeout, "call-timeout", "", "limit of a call, such as 30s (default 2m)")
 	f.StringVar(&d.TaskQueue, "task-queue", "", "task queue whose workers connect to the server (default: all workers)")
 	f.IntVar(&change.IfVersion, "if-version", -1, "declare it only if this is the version of its declaration; 0 if there is none (default: whatever it is)")
+	login = loginFlags(cmd)
 	byFlag(cmd, "by", &change.By, "who declares it", a.apiActor)
 	return cmd
 }
@@ -141,13 +148,16 @@ func nearServer(ctx context.Context, client *api.Client, name string, err error)
 	if !api.IsNotFound(err) {
 		return err
 	}
-	all, other := client.MCPServers(ctx)
+	all, other := client.MCPServers(ctx, "")
 	if other != nil {
 		return err
 	}
 	known := make([]string, len(all))
 	for i, s := range all {
 		known[i] = s.Name
+	}
+	if slices.Contains(known, name) {
+		return err // it is about something else of the server
 	}
 	return misspelled(err, name, known)
 }

@@ -22,6 +22,10 @@ func (r *Renderer) input(q event.InputRequest) {
 			r.line(dim, "    "+line)
 		}
 	}
+	if i := slices.IndexFunc(q.Questions, func(one event.InputQuestion) bool { return one.Login != nil }); i >= 0 {
+		r.line(dim, "  starter servers login "+visible(q.Questions[i].Login.Server)+"   logs in; the call then goes on by itself")
+		return
+	}
 	if r.opts.Hints {
 		r.line(dim, fmt.Sprintf("  starter answer %[1]s %[2]s field=value …   or   starter answer %[1]s %[2]s --decline", r.opts.ThreadID, visible(q.ToolCallID)))
 	}

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -10,11 +11,38 @@ import (
 
 // MCPServers returns a table of MCP servers. It is empty without servers.
 func MCPServers(all []api.MCPServer, opts TableOptions) string {
-	t := table{head: []string{"SERVER", "STATUS", "TOOLS", "SOURCE", "ADDRESS", "PROBLEM"}, rare: []string{"PROBLEM"}}
+	t := table{head: []string{"SERVER", "STATUS", "TOOLS", "SOURCE", "ADDRESS", "LOGIN", "PROBLEM"}, rare: []string{"LOGIN", "PROBLEM"}}
 	for _, s := range all {
-		t.row(visible(s.Name), visible(string(s.Status)), fmt.Sprint(len(s.Tools)), visible(s.Source), visible(s.Address), opts.shorten(visible(serverProblem(s)), 60))
+		t.row(visible(s.Name), visible(string(s.Status)), fmt.Sprint(len(s.Tools)), visible(s.Source), visible(s.Address), visible(loginBy(s.Login)), opts.shorten(visible(serverProblem(s)), 60))
 	}
 	return t.String()
+}
+
+// loginBy says who is logged in. It is empty for a server without logins.
+func loginBy(l *tool.ServerLogin) string {
+	switch {
+	case l == nil:
+		return ""
+	case !l.LoggedIn:
+		return "nobody"
+	}
+	return cmp.Or(oneLine(l.By), "yes")
+}
+
+// login describes a login. It is empty for a server without logins.
+func login(l *tool.ServerLogin, opts TableOptions) string {
+	if l == nil {
+		return ""
+	}
+	whose := "of all threads"
+	if l.Per == "user" {
+		whose = "of " + cmp.Or(oneLine(l.User), "each person")
+	}
+	if !l.LoggedIn {
+		return whose + ": not logged in" + suffix(", ", oneLine(l.Lost))
+	}
+	return whose + ": logged in" + suffix(" by ", oneLine(l.By)) + suffix(", ", opts.time(l.At)) + suffix(", at ", oneLine(l.Issuer)) +
+		suffix(", for ", oneLine(strings.Join(l.Scopes, ", "))) + suffix("; calls lack ", oneLine(strings.Join(l.Wanted, ", ")))
 }
 
 func serverProblem(s api.MCPServer) string {
@@ -37,6 +65,7 @@ func MCPServer(s api.MCPServer, opts TableOptions) string {
 	out.add("status", string(s.Status)+suffix(", since ", opts.time(s.Since)))
 	out.add("source", s.Source+suffix(", by ", s.By))
 	out.add("address", s.Transport+" "+s.Address)
+	out.add("login", login(s.Login, opts))
 	out.add("itself", strings.TrimSpace(oneLine(s.ServerName+" "+s.ServerVersion))+suffix(", protocol ", s.ProtocolVersion))
 	out.add("worker", s.Worker)
 	out.add("error", oneLine(s.Error))
