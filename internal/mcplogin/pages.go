@@ -103,7 +103,7 @@ func (p *pages) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.done(context.WithoutCancel(r.Context()), toolserver.LoggedIn{Namespace: resumed.Namespace, Server: s.Name, User: resumed.User, By: resumed.By})
-	p.show(w, http.StatusOK, page{Title: "Logged in to " + s.Name, Text: "Calls that waited for it go on by themselves. You can close this window."})
+	p.show(w, http.StatusOK, page{Title: "Logged in to " + s.Name, Text: "Calls that waited for it go on by themselves. You can close this window.", Back: p.at("/").Path + "#/servers"})
 }
 
 // client serves the description of the client for authorization servers that fetch it.
@@ -127,7 +127,7 @@ func (p *pages) fail(w http.ResponseWriter, err error) {
 type page struct {
 	Title, Text                       string
 	Server, Host, Namespace, User, By string
-	Continue                          string
+	Continue, Back                    string
 }
 
 // protect keeps the addresses, which contain secrets, and the pages to themselves.
@@ -160,6 +160,7 @@ a:focus-visible { outline: 3px solid #7aa5e8; outline-offset: 2px }
 </style>
 <h1>{{.Title}}</h1>
 {{with .Text}}<p>{{.}}</p>{{end}}
+{{with .Back}}<p><a href="{{.}}">Back to Threadmill</a></p>{{end}}
 {{if .Continue}}
 <p>{{if .By}}<strong>{{.By}}</strong> asks{{else}}You are asked{{end}} to connect an account at <strong>{{.Host}}</strong>.
 {{if .User}}Agents use it when they answer <strong>{{.User}}</strong>.{{else}}All agents and threads of the namespace <strong>{{.Namespace}}</strong> use it.{{end}}</p>

@@ -30,6 +30,7 @@ func (s *Server) issuerHandler() http.Handler {
 	mux.HandleFunc("POST "+tokenPath, s.token)
 	mux.HandleFunc("POST "+registerPath, s.register)
 	mux.HandleFunc("POST "+revokePath, s.revoke)
+	mux.Handle("GET /favicon.ico", http.NotFoundHandler()) // real browsers ask for it
 	mux.HandleFunc("GET /", s.serveMetadata)
 	return mux
 }

@@ -3,6 +3,7 @@
 import "./approvals.js";
 import "./agents.js";
 import "./inbox.js";
+import "./login.js";
 import "./rules.js";
 import "./schedules.js";
 import "./servers.js";
@@ -55,6 +56,7 @@ function show() {
   }
   shown = undefined;
   if (part === "new") return fill(main, h("tm-new-thread"));
+  if (part === "servers" && anchor === "login") return fill(main, h("div", { class: "page" }, h("tm-login", { server: id })));
   const known = PARTS.find(([name]) => name === part);
   if (known) return fill(main, h("div", { class: "page" }, h(known[2], { agent: id })));
   return fill(main, h("div", { class: "welcome" }, h("h1", null, "Threadmill"), h("p", null, "Choose a thread, or open a new one."), h("p", { class: "hint" },

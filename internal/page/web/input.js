@@ -2,6 +2,7 @@
 
 import { button, fill, h, time } from "./dom.js";
 import { fields } from "./field.js";
+import { loginChoice } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
@@ -46,6 +47,7 @@ export function inputCard(threadId, request) {
     }
   };
 
+  const logsIn = request.questions.every((q) => q.login);
   const visits = request.questions.every((q) => q.kind === "url");
   const form = h("form", {
     class: "approval input", tabIndex: -1, "aria-label": `Input for ${request.toolName}`,
@@ -56,15 +58,16 @@ export function inputCard(threadId, request) {
   },
   h("header", null, h("code", null, request.toolName), " of ", h("strong", null, request.agent), " asks"),
   asked.map(({ question, fields }) => {
-    const url = question.kind === "url" ? address(question.url) : undefined;
+    const url = question.kind === "url" && !question.login ? address(question.url) : undefined;
     return h("div", { class: "question" }, h("p", { class: "reason" }, question.message),
       url && h("p", null, h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, "Open ", h("strong", null, url.host)), h("br"), h("code", { class: "hint" }, url.href)),
+      question.login && loginChoice(question.login),
       fields.map((f) => f.element));
   }),
-  h("p", { class: "hint" }, "Asked ", time(request.requestedAt), ". Give no passwords: the answer is kept in the thread."),
+  h("p", { class: "hint" }, "Asked ", time(request.requestedAt), logsIn ? ". The call goes on by itself after the login." : ". Give no passwords: the answer is kept in the thread."),
   choices, refusal);
   fill(choices, may("post")
-    ? [h("button", { class: "primary" }, visits ? "I have done this" : "Send"), button("Decline", () => send("decline"), { class: "danger" })]
+    ? [h("button", { class: logsIn ? "" : "primary" }, visits ? "I have done this" : "Send"), button("Decline", () => send("decline"), { class: "danger" })]
     : h("p", { class: "hint" }, "Your key does not allow you to answer."));
   return form;
 }

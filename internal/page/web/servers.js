@@ -2,6 +2,7 @@
 
 import { confirmed } from "./dialog.js";
 import { act, ago, button, fill, h, notify, pretty, time } from "./dom.js";
+import { loginLine, mine } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
@@ -14,15 +15,15 @@ const effect = (hints) => (hints.readOnly ? "reads only" : hints.destructive ? "
 class Servers extends HTMLElement {
   connectedCallback() {
     this.one = h("div");
-    this.list = h("div");
+    this.list = h("div", { class: "stack" });
     this.add = h("span");
-    fill(this, h("header", { class: "page-header" }, h("h1", null, "MCP servers"), button("Reload", () => this.#load(), { class: "quiet" }), this.add), this.one, this.list);
+    fill(this, h("header", { class: "page-header" }, h("h1", null, "MCP servers"), h("div", { class: "row" }, button("Reload", () => this.#load(), { class: "quiet" }), this.add)), this.one, this.list);
     this.#load();
   }
 
   #load() {
     return act(null, async () => {
-      const { servers, permissions } = await client.request("GET", "/v1/mcp");
+      const { servers, permissions } = await client.request("GET", "/v1/mcp", { query: mine() });
       fill(/** @type {Element} */ (this.add), may("admin") && permissions.servers && button("Add a server", () => this.#edit(undefined), { class: "primary" }));
       fill(/** @type {Element} */ (this.list), servers.length === 0 ? h("p", { class: "hint" }, "There are no MCP servers.") : servers.map((/** @type {any} */ s) => this.#card(s)));
     });
@@ -30,7 +31,7 @@ class Servers extends HTMLElement {
 
   /** @param {any} s */
   #card(s) {
-    const kind = s.status === "ready" ? "completed" : s.status === "failed" || s.status === "needs_login" ? "failed" : "running";
+    const kind = { ready: "completed", failed: "failed", needs_login: "waiting" }[/** @type {string} */ (s.status)] ?? "running";
     return h("section", { class: s.status === "failed" ? "card wide failing" : "card wide" },
       h("header", { class: "row" }, h("h2", { class: "grow" }, s.name, " ", h("span", { class: `badge ${kind}` }, STATES[s.status] ?? s.status), s.trusted && h("span", { class: "badge" }, "trusted")),
         may("operate") && button("Restart", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
@@ -40,8 +41,9 @@ class Servers extends HTMLElement {
         may("admin") && s.source === "declared" && button("Edit", () => act(null, async () => this.#edit(await client.request("GET", `/v1/mcp/${encodeURIComponent(s.name)}`))), { class: "quiet" }),
         may("admin") && s.source === "declared" && button("Remove…", () => this.#remove(s.name), { class: "quiet danger" })),
       s.description && h("p", null, s.description),
-      h("p", { class: "hint" }, h("code", null, s.address || s.transport), ` · ${s.source}`, s.serverName && ` · ${s.serverName} ${s.serverVersion ?? ""}`, s.since && [" · since ", time(s.since)], s.restarts > 0 && ` · ${s.restarts} restarts`),
-      s.error && h("p", { class: "error" }, s.error, s.nextAttempt && ` (next attempt ${ago(s.nextAttempt)})`),
+      h("p", { class: "hint" }, h("code", null, s.address || s.transport), ` · ${s.source}`, s.serverName && ` · ${s.serverName} ${s.serverVersion ?? ""}`, s.status !== "unknown" && [" · since ", time(s.since)], s.restarts > 0 && ` · ${s.restarts} restarts`),
+      s.login && loginLine(s.name, s.login, () => this.#load()),
+      s.error && !(s.login && s.status === "needs_login") && h("p", { class: "error" }, s.error, s.nextAttempt && ` (next attempt ${ago(s.nextAttempt)})`),
       (s.problems ?? []).map((/** @type {any} */ p) => h("p", { class: "error" }, `${p.subject}: ${p.reason}`)),
       s.log && h("details", { open: s.status === "failed" }, h("summary", null, "Its last output"), h("pre", { class: "code", tabIndex: 0 }, s.log)),
       s.tools.length > 0 && h("details", { open: s.tools.length <= 10 }, h("summary", null, `${s.tools.length} ${s.tools.length === 1 ? "tool" : "tools"}`),
