@@ -695,6 +695,7 @@ func TestPageLogin(t *testing.T) {
 	p.sees("tm-login h1", "Log in to notes")
 	p.sees("tm-login", "Agents use notes with your account")
 	p.sees("tm-login .facts", "Not logged in")
+	p.accessible()
 	p.click("tm-login button", "Log in to notes")
 	p.click("a", "Continue")
 	p.click("button", "Allow")

@@ -430,12 +430,10 @@ func TestPageAccessible(t *testing.T) {
 		Approvals: map[string]agent.Policy{"shell_cmd": agent.PolicyAlways},
 	}}})
 	servers := harness.New(t, harness.Options{NoWorker: true, Configure: func(cfg *threadmill.Config) { cfg.ToolSource = shownServers{} }})
-	axe, err := os.ReadFile(testenv.NPM(t, "axe-core/axe.min.js"))
-	require.NoError(t, err)
 	id := w.Open()
 	w.Say(id, "# Title\n\n| a | b |\n|---|---|\n| `1` | **2** |\n\n```go\nfunc main() {} // comment\n```\n\n> quoted\n\n[link](https://example.com)")
 	w.Say(id, "think about it\nuse note {\"text\":\"x\"}\nthen\nnoted")
-	_, err = w.Threads.Turn(w.Ctx(), id, signals.EnvPost(event.EnvEvent{ID: "v1", Type: "file.changed", Timestamp: 1_700_000_000_000, Payload: json.RawMessage(`{"path":"a.go"}`)}))
+	_, err := w.Threads.Turn(w.Ctx(), id, signals.EnvPost(event.EnvEvent{ID: "v1", Type: "file.changed", Timestamp: 1_700_000_000_000, Payload: json.RawMessage(`{"path":"a.go"}`)}))
 	require.NoError(t, err)
 	w.Post(id, `use shell_cmd {"command":"ls"}`)
 	w.AwaitApproval(id, 1)
@@ -478,21 +476,29 @@ func TestPageAccessible(t *testing.T) {
 					p.until(`document.querySelector(".side h3") !== null`)
 					evaluate[chromedp.Void](p, `document.querySelectorAll("details").forEach((d) => (d.open = true))`)
 				}
-				// Axe may not run under the page's policy.
-				p.do(chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
-					enabled := true
-					_, err := cdp.Call(ctx, s, cdppage.SetBypassCSP, cdppage.SetBypassCSPParams{Enabled: enabled})
-					return err
-				}))
-				evaluate[chromedp.Void](p, string(axe)+";undefined")
-				found := evaluate[json.RawMessage](p, `axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
-					.then((r) => r.violations.map((v) => v.id + ": " + v.help + "\n  " + v.nodes.slice(0, 4).map((n) => n.html.slice(0, 200) + " | " + n.failureSummary).join("\n  ")))`)
-				var findings []string
-				require.NoError(t, json.Unmarshal(found, &findings))
-				assert.Empty(t, findings)
+				p.accessible()
 			})
 		}
 	}
+}
+
+// accessible checks what the page shows with axe.
+func (p *tab) accessible() {
+	p.t.Helper()
+	axe, err := os.ReadFile(testenv.NPM(p.t, "axe-core/axe.min.js"))
+	require.NoError(p.t, err)
+	// Axe may not run under the page's policy.
+	p.do(chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+		enabled := true
+		_, err := cdp.Call(ctx, s, cdppage.SetBypassCSP, cdppage.SetBypassCSPParams{Enabled: enabled})
+		return err
+	}))
+	evaluate[chromedp.Void](p, string(axe)+";undefined")
+	found := evaluate[json.RawMessage](p, `axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
+		.then((r) => r.violations.map((v) => v.id + ": " + v.help + "\n  " + v.nodes.slice(0, 4).map((n) => n.html.slice(0, 200) + " | " + n.failureSummary).join("\n  ")))`)
+	var findings []string
+	require.NoError(p.t, json.Unmarshal(found, &findings))
+	assert.Empty(p.t, findings)
 }
 
 // TestPageWeight adds up what a browser transfers until a thread is shown.

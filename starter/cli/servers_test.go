@@ -141,7 +141,7 @@ func TestServerLogin(t *testing.T) {
 	out, _ := ok("list")
 	require.Contains(t, out, "nobody  write: its schema")
 	out, _ = ok("show", "files")
-	require.Contains(t, out, "login     of ann: not logged in\n")
+	require.Contains(t, out, "login     of ann: not logged in, run starter servers login\n")
 	out, errs := ok("login", "files", "--no-wait")
 	require.Equal(t, "https://threadmill.example/oauth/login/x\n", out)
 	require.Contains(t, errs, "open this address in a browser until ")

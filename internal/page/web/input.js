@@ -67,7 +67,7 @@ export function inputCard(threadId, request) {
   h("p", { class: "hint" }, "Asked ", time(request.requestedAt), logsIn ? ". The call goes on by itself after the login." : ". Give no passwords: the answer is kept in the thread."),
   choices, refusal);
   fill(choices, may("post")
-    ? [h("button", { class: logsIn ? "" : "primary" }, visits ? "I have done this" : "Send"), button("Decline", () => send("decline"), { class: "danger" })]
+    ? [h("button", { class: logsIn ? "" : "primary" }, logsIn ? "I have logged in" : visits ? "I have done this" : "Send"), button("Decline", () => send("decline"), { class: "danger" })]
     : h("p", { class: "hint" }, "Your key does not allow you to answer."));
   return form;
 }

@@ -307,7 +307,7 @@ export class ThreadView extends HTMLElement {
     fill(this.activity, turn && h("div", { class: "row" },
       h("span", { class: waiting.length > 0 ? "pulse waiting" : "pulse", "aria-hidden": "true" }),
       h("span", { class: "grow" }, waiting.length > 0 ? `Waits for people: ${waiting.map((l) => l.name).join(", ")}` : retry?.next
-        ? `${cut(retry.failed?.at(-1)?.model ?? "A model", 60)} failed${retry.error ? ` (${cut(retry.error, 80)})` : ""}; ${cut(retry.next, 60)} is called instead` : retry
+        ? `${cut(retry.next, 60)} is called instead of ${cut(retry.failed?.at(-1)?.model ?? "another model", 60)}${retry.error ? ` (${cut(retry.error, 80)})` : ""}` : retry
         ? `The model call failed ${retry.attempts} times${retry.error ? ` (${cut(retry.error, 80)})` : ""}; it is tried again`
         : "Working", `: “${cut(turn.text || "an event", 60)}”`,
       queued.length > 0 && button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => cut(item.payload?.content ?? item.type, 60)).join("\n") })),

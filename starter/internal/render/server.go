@@ -39,7 +39,7 @@ func login(l *tool.ServerLogin, opts TableOptions) string {
 		whose = "of " + cmp.Or(oneLine(l.User), "each person")
 	}
 	if !l.LoggedIn {
-		return whose + ": not logged in" + suffix(", ", oneLine(l.Lost))
+		return whose + ": not logged in" + suffix(", ", oneLine(l.Lost)) + ", run starter servers login"
 	}
 	return whose + ": logged in" + suffix(" by ", oneLine(l.By)) + suffix(", ", opts.time(l.At)) + suffix(", at ", oneLine(l.Issuer)) +
 		suffix(", for ", oneLine(strings.Join(l.Scopes, ", "))) + suffix("; calls lack ", oneLine(strings.Join(l.Wanted, ", ")))
