@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +21,7 @@ func (a serverCommands) serversCommand() *cobra.Command {
 	return group("servers", "Look at the MCP servers whose tools agents use, and declare them",
 		`Look at the MCP servers whose tools agents use, restart them, and declare them while the workers
 run. Agents name their tools server__tool, or server__* for all of them.`,
-		a.serverListCommand(), a.serverShowCommand(), a.serverRestartCommand(), a.serverAddCommand(), a.serverRemoveCommand())
+		a.serverListCommand(), a.serverShowCommand(), a.serverLoginCommand(), a.serverLogoutCommand(), a.serverRestartCommand(), a.serverAddCommand(), a.serverRemoveCommand())
 }
 
 func (a serverCommands) serverListCommand() *cobra.Command {
@@ -48,6 +50,79 @@ func (a serverCommands) serverShowCommand() *cobra.Command {
 	})
 }
 
+func (a serverCommands) serverLoginCommand() *cobra.Command {
+	var user string
+	var noWait bool
+	cmd := &cobra.Command{
+		Use:   "login <server>",
+		Short: "Log in to an MCP server, in a browser",
+		Long: `Log in to an MCP server: print the address to open in a browser, and wait until that has succeeded.
+Calls that wait for the login then go on by themselves. Ctrl-C stops waiting.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				before, err := client.MCPServerFor(ctx, args[0], user)
+				if err != nil {
+					return nearServer(ctx, client, args[0], err)
+				}
+				link, err := client.LoginMCPServer(ctx, args[0], user)
+				if err != nil {
+					return err
+				}
+				if err := a.show(nil, nil, line("open %s", link.URL), ""); err != nil || noWait {
+					return err
+				}
+				return a.awaitLogin(ctx, client, before, user, link)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&noWait, "no-wait", false, "only print the address")
+	byFlag(cmd, "user", &user, "who logs in, if the API needs no keys", a.apiActor)
+	return cmd
+}
+
+// loginPoll is the interval at which the command looks for a login.
+const loginPoll = time.Second
+
+// awaitLogin waits for a login other than the one before, until the link has expired.
+func (a serverCommands) awaitLogin(ctx context.Context, client *api.Client, before api.MCPServer, user string, link api.MCPLogin) error {
+	ticker := time.NewTicker(loginPoll)
+	defer ticker.Stop()
+	for {
+		now, err := client.MCPServerFor(ctx, before.Name, user)
+		switch {
+		case err != nil:
+			return err
+		case now.Login != nil && now.Login.LoggedIn && (before.Login == nil || !now.Login.At.Equal(before.Login.At)):
+			return a.show(nil, nil, line("logged in to %s", before.Name), "")
+		case time.Now().After(link.ExpiresAt.Add(loginGrace)):
+			return fmt.Errorf("nobody has logged in to %s before the address expired: run the command again", before.Name)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// loginGrace is how long a login may take after its link has expired.
+const loginGrace = 15 * time.Minute
+
+func (a serverCommands) serverLogoutCommand() *cobra.Command {
+	var user string
+	cmd := &cobra.Command{
+		Use:   "logout <server>",
+		Short: "Delete the login to an MCP server, and revoke it",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				return a.show(nil, client.LogoutMCPServer(ctx, args[0], user), line("logged out of %s", args[0]), "")
+			})
+		},
+	}
+	byFlag(cmd, "user", &user, "whose login is deleted, if the API needs no keys", a.apiActor)
+	return cmd
+}
+
 func (a serverCommands) serverRestartCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart <server>",
@@ -63,6 +138,7 @@ func (a serverCommands) serverRestartCommand() *cobra.Command {
 func (a serverCommands) serverAddCommand() *cobra.Command {
 	var d tool.ServerDeclaration
 	var headers, env []string
+	var login tool.LoginDeclaration
 	var change api.AgentChange
 	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "add <server>",
@@ -80,6 +156,9 @@ Secrets stay in environment variables of the workers, whose names begin with MCP
 			}
 			if d.EnvFrom, err = variables("--env-from", env); err != nil {
 				return err
+			}
+			if login.Per != "" || login.ClientID != "" || login.ClientSecretEnv != "" || len(login.Scopes) > 0 {
+				d.Login = &login
 			}
 			raw, err := json.Marshal(d)
 			if err != nil {
@@ -101,6 +180,10 @@ Secrets stay in environment variables of the workers, whose names begin with MCP
 	f.StringArrayVar(&d.Tools, "tool", nil, "pattern for the server's own names of the tools to offer (repeatable; default: all)")
 	f.BoolVar(&d.Trusted, "trusted", false, "believe what the server says of the effects of its tools")
 	f.StringVar(&d.Timeout, "call-timeout", "", "limit of a call, such as 30s (default 2m)")
+	f.StringVar(&login.Per, "login", "", "people log in to the server: namespace, for one login of all threads, or user, for a login of each person (default: no login)")
+	f.StringArrayVar(&login.Scopes, "scope", nil, "scope that a login asks for (repeatable; default: those that the server names)")
+	f.StringVar(&login.ClientID, "client-id", "", "client that was registered for logins beforehand (default: it registers itself)")
+	f.StringVar(&login.ClientSecretEnv, "client-secret-env", "", "the workers' variable with the secret of the client, such as MCP_HUB_SECRET")
 	f.StringVar(&d.TaskQueue, "task-queue", "", "task queue whose workers connect to the server (default: all workers)")
 	f.IntVar(&change.IfVersion, "if-version", -1, "declare it only if this is the version of its declaration; 0 if there is none (default: whatever it is)")
 	byFlag(cmd, "by", &change.By, "who declares it", a.apiActor)

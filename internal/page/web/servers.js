@@ -2,7 +2,7 @@
 
 import { confirmed } from "./dialog.js";
 import { act, ago, button, fill, h, notify, pretty, time } from "./dom.js";
-import { person } from "./person.js";
+import { myName, person } from "./person.js";
 import { client, may } from "./session.js";
 
 /** What the states of a server are called. @type {Record<string, string>} */
@@ -11,6 +11,13 @@ const STATES = { unknown: "not reported yet", connecting: "connecting", ready: "
 /** @param {any} hints */
 const effect = (hints) => (hints.readOnly ? "reads only" : hints.destructive ? "may change or delete" : "adds");
 
+/** Who is logged in. @param {any} login */
+function loginText(login) {
+  if (login.lost) return `The login was lost: ${login.lost}`;
+  if (!login.loggedIn) return login.per === "user" ? "You are not logged in." : "Nobody is logged in.";
+  return [`Logged in by ${login.by}, `, time(login.at), login.wanted?.length > 0 && `. Calls want more: ${login.wanted.join(", ")}`];
+}
+
 class Servers extends HTMLElement {
   connectedCallback() {
     this.one = h("div");
@@ -18,11 +25,13 @@ class Servers extends HTMLElement {
     this.add = h("span");
     fill(this, h("header", { class: "page-header" }, h("h1", null, "MCP servers"), button("Reload", () => this.#load(), { class: "quiet" }), this.add), this.one, this.list);
     this.#load();
+    const [name, what] = location.hash.split("/").slice(2).map(decodeURIComponent);
+    if (name && what === "login") this.#ask(name);
   }
 
   #load() {
     return act(null, async () => {
-      const { servers, permissions } = await client.request("GET", "/v1/mcp");
+      const { servers, permissions } = await client.request("GET", "/v1/mcp", { query: { user: myName() } });
       fill(/** @type {Element} */ (this.add), may("admin") && permissions.servers && button("Add a server", () => this.#edit(undefined), { class: "primary" }));
       fill(/** @type {Element} */ (this.list), servers.length === 0 ? h("p", { class: "hint" }, "There are no MCP servers.") : servers.map((/** @type {any} */ s) => this.#card(s)));
     });
@@ -33,6 +42,8 @@ class Servers extends HTMLElement {
     const kind = s.status === "ready" ? "completed" : s.status === "failed" || s.status === "needs_login" ? "failed" : "running";
     return h("section", { class: s.status === "failed" ? "card wide failing" : "card wide" },
       h("header", { class: "row" }, h("h2", { class: "grow" }, s.name, " ", h("span", { class: `badge ${kind}` }, STATES[s.status] ?? s.status), s.trusted && h("span", { class: "badge" }, "trusted")),
+        s.login && may(s.login.per === "user" ? "post" : "operate") && button("Log in…", () => this.#login(s.name)),
+        s.login?.loggedIn && may(s.login.per === "user" ? "post" : "operate") && button("Log out", () => this.#logout(s.name), { class: "quiet" }),
         may("operate") && button("Restart", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
           await client.request("POST", `/v1/mcp/${encodeURIComponent(s.name)}/restart`);
           notify("It restarts within seconds.");
@@ -41,6 +52,7 @@ class Servers extends HTMLElement {
         may("admin") && s.source === "declared" && button("Remove…", () => this.#remove(s.name), { class: "quiet danger" })),
       s.description && h("p", null, s.description),
       h("p", { class: "hint" }, h("code", null, s.address || s.transport), ` · ${s.source}`, s.serverName && ` · ${s.serverName} ${s.serverVersion ?? ""}`, s.since && [" · since ", time(s.since)], s.restarts > 0 && ` · ${s.restarts} restarts`),
+      s.login && h("p", { class: s.login.lost ? "error" : "hint" }, loginText(s.login)),
       s.error && h("p", { class: "error" }, s.error, s.nextAttempt && ` (next attempt ${ago(s.nextAttempt)})`),
       (s.problems ?? []).map((/** @type {any} */ p) => h("p", { class: "error" }, `${p.subject}: ${p.reason}`)),
       s.log && h("details", { open: s.status === "failed" }, h("summary", null, "Its last output"), h("pre", { class: "code", tabIndex: 0 }, s.log)),
@@ -48,6 +60,30 @@ class Servers extends HTMLElement {
         h("div", { class: "scroll-x" }, h("table", null, h("thead", null, h("tr", null, ["Tool", "Description", "It says that it"].map((t) => h("th", { scope: "col" }, t)))),
           h("tbody", null, s.tools.map((/** @type {any} */ t) => h("tr", null, h("td", null, h("code", null, t.name)),
             h("td", null, t.description, t.changedAt && h("span", { class: "sub" }, "changed ", time(t.changedAt))), h("td", null, effect(t.hints)))))))));
+  }
+
+  /** What a question that needs a login leads to. @param {string} name */
+  #ask(name) {
+    fill(/** @type {Element} */ (this.one), h("section", { class: "card wide" }, h("h2", null, "Log in to ", name),
+      h("p", null, "Calls that wait for the login go on by themselves when it has succeeded."),
+      h("p", null, button(`Log in to ${name}`, () => this.#login(name), { class: "primary" }))));
+  }
+
+  /** @param {string} name */
+  #login(name) {
+    return act(null, async () => {
+      const { url } = await client.request("POST", `/v1/mcp/${encodeURIComponent(name)}/login`, { body: { user: await person() } });
+      location.assign(url);
+    });
+  }
+
+  /** @param {string} name */
+  async #logout(name) {
+    if (!(await confirmed(`Log out of ${name}?`, "Calls of its tools wait until somebody logs in again.", "Log out"))) return;
+    await act(null, async () => {
+      await client.request("DELETE", `/v1/mcp/${encodeURIComponent(name)}/login`, { query: { user: await person() } });
+      await this.#load();
+    });
   }
 
   /** @param {string} name */

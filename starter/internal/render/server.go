@@ -29,6 +29,19 @@ func serverProblem(s api.MCPServer) string {
 	return ""
 }
 
+// loginText tells who is logged in to a server, if people log in to it.
+func loginText(l *tool.ServerLogin, opts TableOptions) string {
+	switch {
+	case l == nil:
+		return ""
+	case l.LoggedIn:
+		return oneLine(l.By + ", since " + opts.time(l.At) + suffix(", for ", strings.Join(l.Scopes, " ")) + suffix(", but calls want ", strings.Join(l.Wanted, " ")))
+	case l.Lost != "":
+		return oneLine("lost: " + l.Lost)
+	}
+	return "none: run starter servers login"
+}
+
 // MCPServer returns an MCP server with its tools.
 func MCPServer(s api.MCPServer, opts TableOptions) string {
 	var out fields
@@ -42,6 +55,7 @@ func MCPServer(s api.MCPServer, opts TableOptions) string {
 	out.add("error", oneLine(s.Error))
 	out.add("next", opts.optionalTime(s.NextAttempt))
 	out.add("problem", oneLine(s.Problem))
+	out.add("login", loginText(s.Login, opts))
 	if s.Trusted {
 		out.add("trusted", "yes")
 	}
