@@ -115,7 +115,7 @@ func TestMCPLoginConformance(t *testing.T) {
 		"metadata-default", "metadata-var1", "metadata-var2", "metadata-var3",
 		"scope-from-www-authenticate", "scope-from-scopes-supported", "scope-omitted-when-undefined", "scope-step-up", "scope-retry-limit",
 		"token-endpoint-auth-basic", "token-endpoint-auth-post", "token-endpoint-auth-none", "pre-registration", "basic-cimd",
-		"2025-03-26-oauth-metadata-backcompat", "2025-03-26-oauth-endpoint-fallback",
+		"2025-03-26-oauth-endpoint-fallback",
 		"resource-mismatch", "offline-access-scope", "offline-access-not-supported",
 	} {
 		t.Run(scenario, func(t *testing.T) {
