@@ -53,9 +53,20 @@ type ServerState struct {
 	Problems  []ServerProblem `json:"problems,omitempty" doc:"What it offers wrongly. The rest works"`
 }
 
+// LoginPer says whom a login to a server belongs to.
+type LoginPer string
+
+// Whom a login belongs to.
+const (
+	// LoginPerNamespace is one login for all threads of a namespace. It is the default.
+	LoginPerNamespace LoginPer = "namespace"
+	// LoginPerUser is a login of each person, used for the turns that answer her messages.
+	LoginPerUser LoginPer = "user"
+)
+
 // ServerLogin is what is known about a login to a server.
 type ServerLogin struct {
-	Per      string    `json:"per" enum:"namespace,user" doc:"Whom a login belongs to. namespace: all threads; user: one person"`
+	Per      LoginPer  `json:"per" enum:"namespace,user" doc:"Whom a login belongs to. namespace: all threads; user: one person"`
 	User     string    `json:"user,omitempty" doc:"With per user: whose login this is. Missing: the request names nobody"`
 	LoggedIn bool      `json:"loggedIn" doc:"Whether there is a valid login"`
 	Lost     string    `json:"lost,omitempty" doc:"Why the last login is no longer valid"`

@@ -34,7 +34,7 @@ type ServerDeclaration struct {
 
 // LoginDeclaration declares how people log in to an MCP server.
 type LoginDeclaration struct {
-	Per             string   `json:"per,omitempty" enum:"namespace,user" doc:"Whom a login belongs to. namespace: all threads; user: each person has a login of her own. Default: namespace"`
+	Per             LoginPer `json:"per,omitempty" enum:"namespace,user" doc:"Whom a login belongs to. namespace: all threads; user: each person has a login of her own. Default: namespace"`
 	ClientID        string   `json:"clientId,omitempty" maxLength:"1000" doc:"The client that was registered with the authorization server beforehand. Default: the client registers itself"`
 	ClientSecretEnv string   `json:"clientSecretEnv,omitempty" doc:"With clientId: the environment variable of workers and API that has its secret. It begins with MCP_"`
 	Scopes          []string `json:"scopes,omitempty" maxItems:"100" doc:"The scopes to ask for. Default: those that the server names"`
@@ -166,8 +166,8 @@ func (l *LoginDeclaration) validate(d ServerDeclaration) error {
 	switch {
 	case d.URL == "":
 		return event.FieldErrorf("login", "is only for a server with a url")
-	case l.Per != "" && l.Per != "namespace" && l.Per != "user":
-		return event.FieldErrorf("login.per", "must be namespace or user")
+	case l.Per != "" && l.Per != LoginPerNamespace && l.Per != LoginPerUser:
+		return event.FieldErrorf("login.per", "must be %s or %s", LoginPerNamespace, LoginPerUser)
 	case l.ClientSecretEnv != "" && l.ClientID == "":
 		return event.FieldErrorf("login.clientSecretEnv", "is only for a clientId")
 	case l.ClientSecretEnv != "":

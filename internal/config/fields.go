@@ -259,7 +259,7 @@ var fieldRules = map[string]fieldRule{
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[providerType]():      types(),
 	reflect.TypeFor[llm.Trigger]():       {string(llm.OnOverload), string(llm.OnOutage), string(llm.OnSlow)},
-	reflect.TypeFor[MCPLoginPer]():       mcpLoginPers,
+	reflect.TypeFor[tool.LoginPer]():     {string(tool.LoginPerNamespace), string(tool.LoginPerUser)},
 	reflect.TypeFor[agent.Policy]():      {string(agent.PolicyNever), string(agent.PolicyAlways), string(agent.PolicyDeny)},
 	reflect.TypeFor[approval.Effect]():   {string(approval.EffectAllow), string(approval.EffectAsk), string(approval.EffectDeny)},
 	reflect.TypeFor[approval.OnExpiry](): {string(approval.OnExpiryDeny), string(approval.OnExpiryInterrupt)},

@@ -11,7 +11,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/names"
-	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -47,8 +46,8 @@ type MCPServer struct {
 
 // MCPLogin says how people log in to an MCP server.
 type MCPLogin struct {
-	// Per is "namespace" or "user".
-	Per MCPLoginPer
+	// Per says whom a login belongs to.
+	Per tool.LoginPer
 
 	// ClientID and ClientSecret are those of a client that was registered beforehand. Empty = the client
 	// registers itself.
@@ -58,9 +57,6 @@ type MCPLogin struct {
 	// Scopes are the scopes to ask for. Empty = those that the server names.
 	Scopes []string
 }
-
-// MCPLoginPer says whom a login belongs to.
-type MCPLoginPer string
 
 // MCPAPI says which servers may be declared through the API.
 type MCPAPI struct {
@@ -91,7 +87,7 @@ type mcpEntry struct {
 }
 
 type mcpLoginEntry struct {
-	Per             MCPLoginPer
+	Per             tool.LoginPer
 	ClientID        string `yaml:"clientId"`
 	ClientSecretEnv string
 	Scopes          []string
@@ -190,13 +186,10 @@ func (d *document) mcpLogin(at string, e mcpEntry) *MCPLogin {
 		}
 	}
 	return &MCPLogin{
-		Per: cmp.Or(l.Per, MCPLoginPer(mcpLoginPers[0])), ClientID: l.ClientID, Scopes: l.Scopes,
+		Per: cmp.Or(l.Per, tool.LoginPerNamespace), ClientID: l.ClientID, Scopes: l.Scopes,
 		ClientSecret: Secret(d.secret(at+".clientSecretEnv", l.ClientSecretEnv)),
 	}
 }
-
-// mcpLoginPers are the values of an [MCPLoginPer]; the first is the default.
-var mcpLoginPers = []string{"namespace", toolserver.PerUser}
 
 // mcpTransport reports fields that do not fit together.
 func (d *document) mcpTransport(at string, e mcpEntry) {

@@ -173,7 +173,7 @@ func (l *Logins) clientFor(ctx context.Context, c *http.Client, namespace string
 	if at := registered.ClientSecretExpiresAt; at.Unix() > 0 {
 		known.Expires = at.Unix()
 	}
-	_, err = l.put(ctx, namespace, kindClient, name, "", known, -1)
+	_, err = l.put(ctx, namespace, kindClient, name, "", known, anyVersion)
 	return known, err
 }
 

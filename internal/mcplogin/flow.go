@@ -42,6 +42,7 @@ type begun struct {
 	Asked
 	State    string `json:"state"`
 	Verifier string `json:"verifier"`
+	URL      string `json:"url"` // of the MCP server
 
 	authority
 	Client   client   `json:"client"`
@@ -85,13 +86,13 @@ func (l *Logins) Begin(ctx context.Context, c *http.Client, s mcp.Server, a Aske
 		return "", nil, err
 	}
 	b := begun{
-		Asked: a, State: newID(), Verifier: oauth2.GenerateVerifier(), authority: d.authority,
+		Asked: a, State: newID(), Verifier: oauth2.GenerateVerifier(), URL: s.URL, authority: d.authority,
 		IssParam: d.meta.AuthorizationResponseIssParameterSupported,
 	}
 	if b.Client, err = l.clientFor(ctx, c, a.Namespace, s, d); err != nil {
 		return "", nil, err
 	}
-	before, err := l.find(ctx, a.Namespace, a.Server, a.User)
+	before, err := l.find(ctx, a.Namespace, s, a.User)
 	if err != nil {
 		return "", nil, err
 	}
@@ -167,7 +168,7 @@ func (l *Logins) Finish(ctx context.Context, c *http.Client, r Resumed, answer u
 		return userErrorf("The login failed: %v. Begin again.", brief(err))
 	}
 	done := login{
-		ID: newID(), User: r.User, By: r.By, At: time.Now().UTC(), authority: r.authority, Client: r.Client, Scopes: r.Scopes, Token: stored(token),
+		ID: newID(), User: r.User, By: r.By, At: time.Now().UTC(), Server: r.URL, authority: r.authority, Client: r.Client, Scopes: r.Scopes, Token: stored(token),
 	}
 	if granted := scopesOf(token); granted != nil {
 		done.Scopes = granted
@@ -187,9 +188,6 @@ func (l *Logins) forgetClient(ctx context.Context, namespace, issuer string, err
 		_ = l.documents.DeleteDocument(ctx, namespace, kindClient, l.clientName(issuer), anyVersion) // there may be none
 	}
 }
-
-// anyVersion replaces any version of a document: see [store.Documents].
-const anyVersion = -1
 
 // check checks the answer of the authorization server.
 func (r Resumed) check(answer url.Values) error {

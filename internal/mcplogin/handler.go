@@ -36,13 +36,15 @@ const (
 // handler is the OAuth handler of a connection.
 type handler struct {
 	*Logins
-	namespace, server, user string
-	client                  *http.Client
+	namespace string
+	server    mcp.Server
+	user      string
+	client    *http.Client
 }
 
 // Handler implements [mcp.Logins].
 func (l *Logins) Handler(namespace string, s mcp.Server, user string, client *http.Client) auth.OAuthHandler {
-	return &handler{l, namespace, s.Name, user, client}
+	return &handler{l, namespace, s, user, client}
 }
 
 // TokenSource implements [auth.OAuthHandler].
@@ -112,7 +114,7 @@ func conflicts(err error) bool {
 // fresh returns the login with a token that is valid for a while, and is not the rejected one. If there is none to be had, it
 // returns a [*mcp.LoginError].
 func (h *handler) fresh(ctx context.Context, rejected string) (login, error) {
-	for {
+	for renewed := false; ; {
 		found, err := h.find(ctx, h.namespace, h.server, h.user)
 		switch t := found.Token; {
 		case err != nil:
@@ -121,16 +123,19 @@ func (h *handler) fresh(ctx context.Context, rejected string) (login, error) {
 			return login{}, &mcp.LoginError{Reason: found.Lost}
 		case t.AccessToken != rejected && (t.Expiry.IsZero() || time.Until(t.Expiry) > renewBefore):
 			return found, nil
-		case t.RefreshToken == "" && rejected == "" && time.Until(t.Expiry) > 0:
-			return found, nil
+		case t.AccessToken != rejected && time.Until(t.Expiry) > 0 && (renewed || t.RefreshToken == ""):
+			return found, nil // it lives for less
+		case renewed:
+			return login{}, errors.New("the authorization server renews the login with a token that is not valid")
 		case t.RefreshToken == "":
 			err = h.lose(ctx, found, "it has ended")
 		case time.Now().Before(found.Renewing):
 			err = pause(ctx)
 		default:
 			found.Renewing = time.Now().Add(renewWithin)
-			if err = h.save(ctx, h.namespace, h.server, &found); err == nil {
+			if err = h.save(ctx, h.namespace, h.server.Name, &found); err == nil {
 				err = h.renew(ctx, found)
+				renewed = err == nil
 			}
 		}
 		if err != nil && !conflicts(err) {
@@ -152,7 +157,7 @@ func pause(ctx context.Context) error {
 
 // lose notes that a login is no longer valid.
 func (h *handler) lose(ctx context.Context, l login, reason string) error {
-	h.log.Info("a login to an MCP server was lost", "mcpServer", h.server, "namespace", h.namespace, "user", h.user, "reason", reason)
+	h.log.Info("a login to an MCP server was lost", "mcpServer", h.server.Name, "namespace", h.namespace, "user", h.user, "reason", reason)
 	return h.change(ctx, l, func(l *login) { l.Lost, l.Token, l.Renewing = reason, oauth2.Token{}, time.Time{} })
 }
 
@@ -161,7 +166,7 @@ func (h *handler) lose(ctx context.Context, l login, reason string) error {
 func (h *handler) change(ctx context.Context, l login, change func(*login)) error {
 	for attempt := 1; ; attempt++ {
 		change(&l)
-		err := h.save(ctx, h.namespace, h.server, &l)
+		err := h.save(ctx, h.namespace, h.server.Name, &l)
 		if err == nil || attempt == maxSaves {
 			return err
 		}

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -30,6 +29,9 @@ const (
 	kindLogin  = "mcp_login"
 	kindClient = "mcp_client"
 )
+
+// anyVersion replaces any version of a document: see [store.Documents].
+const anyVersion = -1
 
 // The paths that browsers and authorization servers visit.
 const (
@@ -77,6 +79,9 @@ type login struct {
 	User string    `json:"user,omitempty"`
 	By   string    `json:"by,omitempty"`
 	At   time.Time `json:"at"`
+
+	// Server is the address of the server. Its tokens are sent to no other one.
+	Server string `json:"server"`
 
 	authority
 	Client client   `json:"client"`
@@ -136,9 +141,10 @@ func (l *Logins) open(namespace string, d store.Document, v any) error {
 	return l.keys.Open(purpose(d.Kind, namespace, d.Name), c.Sealed, v)
 }
 
-// find returns a login; its ID is empty if there is none. One that was encrypted with a key that is gone is lost.
-func (l *Logins) find(ctx context.Context, namespace, server, user string) (login, error) {
-	d, err := l.documents.Document(ctx, namespace, kindLogin, documentName(server, user))
+// find returns a login; its ID is empty if there is none. One that was encrypted with a key that is gone is lost, and so
+// is one to another address.
+func (l *Logins) find(ctx context.Context, namespace string, s mcp.Server, user string) (login, error) {
+	d, err := l.documents.Document(ctx, namespace, kindLogin, documentName(s.Name, user))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return login{}, nil
@@ -147,8 +153,11 @@ func (l *Logins) find(ctx context.Context, namespace, server, user string) (logi
 	}
 	var found login
 	if err := l.open(namespace, d, &found); err != nil {
-		l.log.Warn("a login to an MCP server cannot be read", "mcpServer", server, "err", err)
+		l.log.Warn("a login to an MCP server cannot be read", "mcpServer", s.Name, "err", err)
 		found = login{ID: "unreadable", User: user, By: d.By, At: d.At, Lost: "the key that encrypted it is gone"}
+	}
+	if found.Lost == "" && found.Server != s.URL {
+		found.Lost = "it was a login to another address: the server was declared anew"
 	}
 	found.version = d.Version
 	return found, nil
@@ -165,29 +174,27 @@ func (l *Logins) save(ctx context.Context, namespace, server string, changed *lo
 }
 
 // Current implements [mcp.Logins].
-func (l *Logins) Current(ctx context.Context, namespace, server, user string) (string, error) {
-	found, err := l.find(ctx, namespace, server, user)
+func (l *Logins) Current(ctx context.Context, namespace string, s mcp.Server, user string) (string, error) {
+	found, err := l.find(ctx, namespace, s, user)
 	if err != nil || !found.valid() {
 		return "", err
 	}
 	return found.ID, nil
 }
 
-// Users implements [mcp.Logins].
-func (l *Logins) Users(ctx context.Context, namespace, server string) ([]string, error) {
+// AnyUser implements [mcp.Logins].
+func (l *Logins) AnyUser(ctx context.Context, namespace string, s mcp.Server) (string, error) {
 	all, err := l.documents.Documents(ctx, namespace, kindLogin)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	var users []string
 	for _, d := range all {
 		var found login
-		if l.open(namespace, d, &found) == nil && found.valid() && found.User != "" && d.Name == documentName(server, found.User) {
-			users = append(users, found.User)
+		if l.open(namespace, d, &found) == nil && found.valid() && found.Server == s.URL && found.User != "" && d.Name == documentName(s.Name, found.User) {
+			return found.User, nil
 		}
 	}
-	slices.Sort(users)
-	return users, nil
+	return "", nil
 }
 
 // Namespaces returns the namespaces with logins.
@@ -222,13 +229,13 @@ func (l *Logins) at(path string) *url.URL { return l.public.JoinPath(path) }
 
 // Status returns what is known about a login to a server. Without a user, nothing is known about a login of a person.
 func (l *Logins) Status(ctx context.Context, namespace string, s mcp.Server, user string) (tool.ServerLogin, error) {
-	out := tool.ServerLogin{Per: string(cmp.Or(s.Login.Per, mcp.LoginPerNamespace))}
-	if s.Login.Per == mcp.LoginPerUser {
+	out := tool.ServerLogin{Per: cmp.Or(s.Login.Per, tool.LoginPerNamespace)}
+	if s.Login.Per == tool.LoginPerUser {
 		if out.User = user; user == "" {
 			return out, nil
 		}
 	}
-	found, err := l.find(ctx, namespace, s.Name, out.User)
+	found, err := l.find(ctx, namespace, s, out.User)
 	if err != nil || found.ID == "" {
 		return out, err
 	}
@@ -239,19 +246,19 @@ func (l *Logins) Status(ctx context.Context, namespace string, s mcp.Server, use
 
 // Forget deletes a login, and revokes it if the authorization server can. It returns [toolserver.ErrNotLoggedIn] if
 // there is none.
-func (l *Logins) Forget(ctx context.Context, c *http.Client, namespace, server, user string) error {
-	found, err := l.find(ctx, namespace, server, user)
+func (l *Logins) Forget(ctx context.Context, c *http.Client, namespace string, s mcp.Server, user string) error {
+	found, err := l.find(ctx, namespace, s, user)
 	switch {
 	case err != nil:
 		return err
 	case found.ID == "":
 		return toolserver.ErrNotLoggedIn
 	}
-	if err := l.documents.DeleteDocument(ctx, namespace, kindLogin, documentName(server, user), -1); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := l.documents.DeleteDocument(ctx, namespace, kindLogin, documentName(s.Name, user), anyVersion); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	if err := found.revoke(ctx, c); err != nil {
-		l.log.Warn("a login to an MCP server was deleted, but could not be revoked", "mcpServer", server, "err", err)
+		l.log.Warn("a login to an MCP server was deleted, but could not be revoked", "mcpServer", s.Name, "err", err)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ type rig struct {
 	done   []toolserver.LoggedIn
 }
 
-func newRig(t *testing.T, per mcp.LoginPer) *rig {
+func newRig(t *testing.T, per tool.LoginPer) *rig {
 	t.Helper()
 	r := &rig{T: t, oauth: oauthtest.New(t)}
 	var err error
@@ -58,13 +58,17 @@ func newRig(t *testing.T, per mcp.LoginPer) *rig {
 	return r
 }
 
+func (r *rig) server(per tool.LoginPer) mcp.Server {
+	return mcp.Server{Name: "notes", URL: r.oauth.URL, Trusted: true, Login: &mcp.Login{Per: per}}
+}
+
 // process returns what a worker has.
-func (r *rig) process(per mcp.LoginPer) (*mcplogin.Logins, *mcp.Manager) {
+func (r *rig) process(per tool.LoginPer) (*mcplogin.Logins, *mcp.Manager) {
 	r.Helper()
 	logins, err := mcplogin.New(mcplogin.Config{Documents: r.store, Keys: newKeys(r.T, "a"), PublicURL: r.public.URL})
 	require.NoError(r, err)
 	m, err := mcp.New(mcp.Config{
-		Servers: []mcp.Server{{Name: "notes", URL: r.oauth.URL, Trusted: true, Login: &mcp.Login{Per: per}}},
+		Servers: []mcp.Server{r.server(per)},
 		Logins:  logins, Catalog: toolserver.NewCatalog(r.store),
 	})
 	require.NoError(r, err)
@@ -122,7 +126,7 @@ func (r *rig) asks(err error, user string) *tool.Input {
 
 // TestLogin: a person logs in once for a namespace; the login is renewed, lost, and extended.
 func TestLogin(t *testing.T) {
-	r := newRig(t, mcp.LoginPerNamespace)
+	r := newRig(t, tool.LoginPerNamespace)
 	r.oauth.SetUser("alice")
 	require.Eventually(t, func() bool {
 		states, err := r.worker.States(t.Context(), space)
@@ -138,7 +142,7 @@ func TestLogin(t *testing.T) {
 	require.Contains(t, got.Output, "alice")
 
 	// Two workers renew the token once.
-	_, other := r.process(mcp.LoginPerNamespace)
+	_, other := r.process(tool.LoginPerNamespace)
 	_, err = r.call(other, oauthtest.ToolWhoami, "", "{}", nil)
 	require.NoError(t, err)
 	r.oauth.Expire()
@@ -168,7 +172,7 @@ func TestLogin(t *testing.T) {
 	in = r.asks(err, "")
 	_, err = r.call(r.worker, oauthtest.ToolWhoami, "", "{}", in)
 	in = r.asks(err, "")
-	known, err := r.logins.Status(t.Context(), space, mcp.Server{Name: "notes", Login: &mcp.Login{}}, "")
+	known, err := r.logins.Status(t.Context(), space, r.server(""), "")
 	require.NoError(t, err)
 	require.False(t, known.LoggedIn)
 	require.Contains(t, known.Lost, "invalid_grant")
@@ -179,15 +183,15 @@ func TestLogin(t *testing.T) {
 
 	_, c, err := r.worker.Find(t.Context(), space, "notes")
 	require.NoError(t, err)
-	require.NoError(t, r.logins.Forget(t.Context(), c, space, "notes", ""))
+	require.NoError(t, r.logins.Forget(t.Context(), c, space, r.server(""), ""))
 	require.Equal(t, 1, r.oauth.Counts().Revocations)
-	require.ErrorIs(t, r.logins.Forget(t.Context(), c, space, "notes", ""), toolserver.ErrNotLoggedIn)
+	require.ErrorIs(t, r.logins.Forget(t.Context(), c, space, r.server(""), ""), toolserver.ErrNotLoggedIn)
 	require.Empty(t, r.oauth.Violations())
 }
 
 // TestLoginPerUser: each person uses her own account.
 func TestLoginPerUser(t *testing.T) {
-	r := newRig(t, mcp.LoginPerUser)
+	r := newRig(t, tool.LoginPerUser)
 	for _, user := range []string{"alice", "bob"} {
 		r.oauth.SetUser(user + "@example.com")
 		require.Equal(t, http.StatusOK, r.login(user).Status)
@@ -202,4 +206,44 @@ func TestLoginPerUser(t *testing.T) {
 	_, err = r.call(r.worker, oauthtest.ToolWhoami, "", "{}", nil)
 	require.ErrorContains(t, err, "does not answer a person's message")
 	require.Empty(t, r.oauth.Violations())
+}
+
+// TestShortTokens: tokens that live for less than the time in which they are renewed are renewed once for each request.
+func TestShortTokens(t *testing.T) {
+	r := newRig(t, tool.LoginPerUser)
+	r.oauth.Configure(func(c *oauthtest.Config) { c.Lifetime = 25 * time.Second })
+	require.Equal(t, http.StatusOK, r.login("alice").Status)
+	handler := r.logins.Handler(space, r.server(tool.LoginPerUser), "alice", http.DefaultClient)
+	source, err := handler.TokenSource(t.Context())
+	require.NoError(t, err)
+	before := r.oauth.Counts().Refreshes
+	token, err := source.Token()
+	require.NoError(t, err)
+	require.NotEmpty(t, token.AccessToken)
+	// The worker may renew it for its own connection at the same time.
+	require.Positive(t, r.oauth.Counts().Refreshes-before)
+	require.Empty(t, r.oauth.Violations())
+}
+
+// TestMovedServer: tokens are not sent to a server of the same name at another address.
+func TestMovedServer(t *testing.T) {
+	r := newRig(t, tool.LoginPerUser)
+	require.Equal(t, http.StatusOK, r.login("alice").Status)
+	moved := r.server(tool.LoginPerUser)
+	id, err := r.logins.Current(t.Context(), space, moved, "alice")
+	require.NoError(t, err)
+	require.NotEmpty(t, id)
+	moved.URL += "2"
+	id, err = r.logins.Current(t.Context(), space, moved, "alice")
+	require.NoError(t, err)
+	require.Empty(t, id)
+	user, err := r.logins.AnyUser(t.Context(), space, moved)
+	require.NoError(t, err)
+	require.Empty(t, user)
+	source, err := r.logins.Handler(space, moved, "alice", http.DefaultClient).TokenSource(t.Context())
+	require.NoError(t, err)
+	_, err = source.Token()
+	var lost *mcp.LoginError
+	require.ErrorAs(t, err, &lost)
+	require.Contains(t, lost.Reason, "another address")
 }

@@ -95,6 +95,9 @@ func (p *pages) callback(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, resumed.Cookie)
 	s, c, err := p.find(r.Context(), resumed.Asked)
+	if err == nil && s.URL != resumed.URL {
+		err = userErrorf("The MCP server %s has another address by now. Begin again.", s.Name)
+	}
 	if err == nil {
 		err = p.Finish(r.Context(), c, resumed, r.URL.Query())
 	}

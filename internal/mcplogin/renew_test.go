@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/oauthtest"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/mcp"
 )
 
@@ -41,13 +42,13 @@ type renewal struct {
 // newRenewal begins a renewal.
 func newRenewal(t *testing.T) *renewal {
 	t.Helper()
-	r := &renewal{rig: newRig(t, mcp.LoginPerNamespace), ended: make(chan error, 1)}
+	r := &renewal{rig: newRig(t, tool.LoginPerNamespace), ended: make(chan error, 1)}
 	require.Equal(t, http.StatusOK, r.login("").Status)
 	require.NoError(t, r.worker.Restart(t.Context(), space, "notes"))
 	r.tool(r.worker, oauthtest.ToolWhoami)
 	r.store = &faultyStore{Store: r.rig.store}
 	r.rig.store = r.store
-	logins, worker := r.process(mcp.LoginPerNamespace)
+	logins, worker := r.process(tool.LoginPerNamespace)
 	server, client, err := worker.Find(t.Context(), space, "notes")
 	require.NoError(t, err)
 	r.handler = logins.Handler(space, server, "", client)
@@ -96,7 +97,7 @@ func TestRenewWhileTheLoginChanges(t *testing.T) {
 	require.ErrorAs(t, r.rejected(http.StatusForbidden, "any", `Bearer error="insufficient_scope", scope="write"`), &need)
 	require.True(t, need.Partial)
 	r.ends()
-	status, err := r.logins.Status(t.Context(), space, mcp.Server{Name: "notes", Login: &mcp.Login{}}, "")
+	status, err := r.logins.Status(t.Context(), space, r.server(""), "")
 	require.NoError(t, err)
 	require.Equal(t, []string{oauthtest.ScopeWrite}, status.Wanted)
 }
@@ -111,7 +112,7 @@ func TestRenewWhileTheStoreIsDown(t *testing.T) {
 // TestRenewWhileSomebodyLogsIn: the new login stays.
 func TestRenewWhileSomebodyLogsIn(t *testing.T) {
 	r := newRenewal(t)
-	before, err := r.logins.Current(t.Context(), space, "notes", "")
+	before, err := r.logins.Current(t.Context(), space, r.server(""), "")
 	require.NoError(t, err)
 	link, _, err := r.logins.Link(space, "notes", "", "alice")
 	require.NoError(t, err)
@@ -123,7 +124,7 @@ func TestRenewWhileSomebodyLogsIn(t *testing.T) {
 	page, err := b.Visit(t.Context(), back.URL.String())
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, page.Status, page.Text)
-	after, err := r.logins.Current(t.Context(), space, "notes", "")
+	after, err := r.logins.Current(t.Context(), space, r.server(""), "")
 	require.NoError(t, err)
 	require.NotEqual(t, before, after)
 	require.True(t, strings.HasPrefix(page.Text, "Logged in"))

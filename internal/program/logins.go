@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill"
@@ -52,7 +51,7 @@ func secrets(variable, file string) (sealed.Keys, error) {
 	if err != nil {
 		return sealed.Keys{}, fmt.Errorf("the key that encrypts secrets: %w", err)
 	}
-	keys, err := sealed.Parse(strings.TrimSpace(string(raw)))
+	keys, err := sealed.Parse(string(raw))
 	if err != nil {
 		return keys, fmt.Errorf("%s: %w", file, err)
 	}
@@ -122,11 +121,11 @@ func (l serverLogins) LoginLink(ctx context.Context, namespace, name, user, by s
 
 // Logout implements [server.ToolLogins].
 func (l serverLogins) Logout(ctx context.Context, namespace, name, user string) error {
-	_, c, err := l.find(ctx, namespace, name)
+	s, c, err := l.find(ctx, namespace, name)
 	if err != nil {
 		return err
 	}
-	return l.Forget(ctx, c, namespace, name, user)
+	return l.Forget(ctx, c, namespace, s, user)
 }
 
 // LoginPages implements [server.ToolLogins].

@@ -81,7 +81,7 @@ func configuredServer(s config.MCPServer) mcp.Server {
 		Tools: s.Tools, Trusted: s.Trusted, Timeout: s.Timeout, TaskQueue: s.TaskQueue,
 	}
 	if l := s.Login; l != nil {
-		out.Login = &mcp.Login{Per: mcp.LoginPer(l.Per), ClientID: l.ClientID, ClientSecret: mcp.Secret(l.ClientSecret.Reveal()), Scopes: l.Scopes}
+		out.Login = &mcp.Login{Per: l.Per, ClientID: l.ClientID, ClientSecret: mcp.Secret(l.ClientSecret.Reveal()), Scopes: l.Scopes}
 	}
 	return out
 }
@@ -199,7 +199,7 @@ func (d declaredServers) login(l *tool.LoginDeclaration) *mcp.Login {
 	if l == nil {
 		return nil
 	}
-	out := &mcp.Login{Per: mcp.LoginPer(l.Per), ClientID: l.ClientID, Scopes: l.Scopes}
+	out := &mcp.Login{Per: l.Per, ClientID: l.ClientID, Scopes: l.Scopes}
 	if l.ClientSecretEnv != "" {
 		out.ClientSecret = mcp.Secret(strings.TrimSpace(d.getenv(l.ClientSecretEnv)))
 	}

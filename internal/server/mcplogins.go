@@ -89,7 +89,7 @@ func (h *loginHandlers) whose(ctx context.Context, location, server, stated stri
 	if err != nil {
 		return "", h.loginProblem(ctx, server, err)
 	}
-	if known.Per != toolserver.PerUser {
+	if known.Per != tool.LoginPerUser {
 		return "", needs(ctx, auth.RoleOperate, "path.name")
 	}
 	self := auth.FromContext(ctx).Name

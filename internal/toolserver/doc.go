@@ -12,9 +12,6 @@ var (
 	ErrNotLoggedIn = errors.New("there is no login")
 )
 
-// PerUser is the [tool.ServerLogin].Per of servers to which each person logs in.
-const PerUser = "user"
-
 // LoggedIn is a login that has succeeded. The user is empty for the login of a namespace.
 type LoggedIn struct{ Namespace, Server, User, By string }
 

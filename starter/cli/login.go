@@ -115,7 +115,7 @@ func (a *app) viewer() string {
 func loginFlags(cmd *cobra.Command) (declared func() (*tool.LoginDeclaration, error)) {
 	var d tool.LoginDeclaration
 	f := cmd.Flags()
-	f.StringVar(&d.Per, "login", "", "people log in to the server with OAuth: user, each person for herself, or namespace, one for all threads (default: no login)")
+	f.StringVar((*string)(&d.Per), "login", "", "people log in to the server with OAuth: user, each person for herself, or namespace, one for all threads (default: no login)")
 	f.StringArrayVar(&d.Scopes, "scope", nil, "with --login: scope to ask for (repeatable; default: those that the server names)")
 	f.StringVar(&d.ClientID, "client-id", "", "with --login: client that you have registered (default: it registers itself)")
 	f.StringVar(&d.ClientSecretEnv, "client-secret-env", "", "with --client-id: variable of workers and API that has its secret, such as MCP_SECRET")

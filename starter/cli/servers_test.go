@@ -131,7 +131,7 @@ func (l *toolLogins) LoginPages(func(context.Context, toolserver.LoggedIn)) http
 
 func TestServerLogin(t *testing.T) {
 	t.Setenv("USER", "ann")
-	logins := &toolLogins{login: tool.ServerLogin{Per: toolserver.PerUser}}
+	logins := &toolLogins{login: tool.ServerLogin{Per: tool.LoginPerUser}}
 	run := serverCommandsOf(t, &toolServers{}, logins)
 	ok := func(args ...string) (out, errs string) {
 		code, out, errs := run(args...)

@@ -19,7 +19,10 @@
 // are offered also while their server is down.
 //
 //	connecting ──▶ ready ──▶ failed ──▶ connecting …
-//	     └───────────────────▶ needs_login, if the server answers 401
+//	     └───────────────────▶ needs_login, if the server answers 401, or nobody is logged in
+//
+// A server with [Login] has a connection for each namespace that uses it or for each person who does. A call without a login
+// returns [tool.InputRequired], and continues when somebody has logged in: see [Logins].
 //
 // A program sees only the environment variables of its declaration and those that commands of package
 // shell see. Neither it nor anything that it starts outlives the worker: see package internal/process.

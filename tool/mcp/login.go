@@ -14,21 +14,10 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// LoginPer says whom a login belongs to.
-type LoginPer string
-
-// Whom a login belongs to.
-const (
-	// LoginPerNamespace is one login for all threads of a namespace.
-	LoginPerNamespace LoginPer = "namespace"
-	// LoginPerUser is a login of each person, used for the turns that answer her messages.
-	LoginPerUser LoginPer = "user"
-)
-
 // Login describes how people log in to a server, with OAuth 2.1.
 type Login struct {
-	// Per says whom a login belongs to. Default [LoginPerNamespace].
-	Per LoginPer
+	// Per says whom a login belongs to. Default [tool.LoginPerNamespace].
+	Per tool.LoginPer
 
 	// ClientID and ClientSecret are those of a client that was registered with the authorization server
 	// beforehand. Default: the client registers itself.
@@ -40,7 +29,7 @@ type Login struct {
 }
 
 // personal reports whether each person has a login of her own.
-func (s Server) personal() bool { return s.Login != nil && s.Login.Per == LoginPerUser }
+func (s Server) personal() bool { return s.Login != nil && s.Login.Per == tool.LoginPerUser }
 
 func (s Server) loginProblem() string {
 	l := s.Login
@@ -49,8 +38,8 @@ func (s Server) loginProblem() string {
 		return ""
 	case s.URL == "":
 		return "login belongs to url"
-	case l.Per != "" && l.Per != LoginPerNamespace && l.Per != LoginPerUser:
-		return fmt.Sprintf("login.per is %.40q, must be %s or %s", l.Per, LoginPerNamespace, LoginPerUser)
+	case l.Per != "" && l.Per != tool.LoginPerNamespace && l.Per != tool.LoginPerUser:
+		return fmt.Sprintf("login.per is %.40q, must be %s or %s", l.Per, tool.LoginPerNamespace, tool.LoginPerUser)
 	case l.ClientSecret != "" && l.ClientID == "":
 		return "login.clientSecret belongs to login.clientId"
 	}
@@ -69,11 +58,12 @@ type Logins interface {
 	// [*LoginError] errors. The client is for requests to the authorization server.
 	Handler(namespace string, s Server, user string, client *http.Client) auth.OAuthHandler
 
-	// Current identifies a login. It is empty if there is none; a new login has another id.
-	Current(ctx context.Context, namespace, server, user string) (id string, err error)
+	// Current identifies a login. It is empty if there is none, or only one to another address; a new login
+	// has another id.
+	Current(ctx context.Context, namespace string, s Server, user string) (id string, err error)
 
-	// Users returns the users who are logged in to a server, in order.
-	Users(ctx context.Context, namespace, server string) ([]string, error)
+	// AnyUser returns somebody who is logged in to a server, or "".
+	AnyUser(ctx context.Context, namespace string, s Server) (string, error)
 
 	// Question returns the question that makes a person log in.
 	Question(namespace string, s Server, user string) event.InputQuestion
@@ -138,7 +128,7 @@ func (r *toolCall) connect(ctx context.Context) (*connection, error) {
 	if r.call.User == "" {
 		return nil, r.failed("people log in to it, and the turn does not answer a person's message", notCalled)
 	}
-	id, err := r.m.cfg.Logins.Current(ctx, k.namespace, k.name, r.call.User)
+	id, err := r.m.cfg.Logins.Current(ctx, k.namespace, r.server, r.call.User)
 	switch {
 	case err != nil:
 		return nil, tool.Retryable(r.failed("its login cannot be read: "+err.Error(), notCalled))
@@ -180,7 +170,7 @@ func (r *toolCall) loginUser() string {
 
 // relogin makes a connection without a login try again if there is another login by now.
 func (c *connection) relogin(ctx context.Context) (bool, error) {
-	id, err := c.cfg.Logins.Current(ctx, c.key.namespace, c.key.name, c.key.user)
+	id, err := c.cfg.Logins.Current(ctx, c.key.namespace, c.server, c.key.user)
 	if err != nil {
 		return false, fmt.Errorf("its login cannot be read: %w", err)
 	}
@@ -199,7 +189,7 @@ func (c *connection) authorize(ctx context.Context) (auth.OAuthHandler, error) {
 	if c.server.Login == nil {
 		return nil, nil
 	}
-	id, err := c.cfg.Logins.Current(ctx, c.key.namespace, c.key.name, c.key.user)
+	id, err := c.cfg.Logins.Current(ctx, c.key.namespace, c.server, c.key.user)
 	if err != nil {
 		return nil, fmt.Errorf("its login could not be read: %w", err)
 	}

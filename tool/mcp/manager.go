@@ -43,7 +43,8 @@ type Manager struct {
 
 // namespace is what a namespace declares at run time, and what the catalog knows about it.
 type namespace struct {
-	usedAt time.Time // the lock of the manager protects it
+	usedAt       time.Time // the lock of the manager protects these
+	reconciledAt time.Time
 
 	mu       sync.Mutex
 	readAt   time.Time
@@ -211,35 +212,49 @@ func (m *Manager) accounts(ctx context.Context, d declaration) []account {
 	if !d.server.personal() {
 		return []account{{key: d.key}}
 	}
-	users, err := m.cfg.Logins.Users(ctx, d.key.namespace, d.key.name)
+	if used := m.usedAccounts(d.key); len(used) > 0 {
+		return used
+	}
+	user, err := m.cfg.Logins.AnyUser(ctx, d.key.namespace, d.server)
 	if err != nil {
 		m.cfg.Logger.Warn("the logins of an MCP server cannot be read", "mcpServer", d.key.name, "err", err)
 	}
+	if user == "" {
+		return nil
+	}
+	return []account{{d.key, user}}
+}
+
+// usedAccounts returns the accounts of the people who have used a server in the last time.
+func (m *Manager) usedAccounts(k key) (out []account) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var out []account
 	for a, at := range m.users {
 		switch {
-		case a.key != d.key:
+		case a.key != k:
 		case time.Since(at) > m.idleAfter:
 			delete(m.users, a)
-		case err != nil || slices.Contains(users, a.user):
+		default:
 			out = append(out, a)
 		}
-	}
-	if len(out) == 0 && len(users) > 0 {
-		out = append(out, account{d.key, users[0]})
 	}
 	return out
 }
 
 // reconcile starts and stops connections, so that they are those to the declared servers.
 func (m *Manager) reconcile(ctx context.Context, name string) {
+	m.mu.Lock()
+	running := m.running
+	m.mu.Unlock()
+	if running == nil || running.Err() != nil {
+		return
+	}
 	declared, err := m.declarations(ctx, name)
 	if err != nil {
 		m.cfg.Logger.Warn("MCP servers cannot be read", "err", err)
 		return
 	}
+	ns := m.namespace(name)
 	want := map[account]declaration{}
 	for _, d := range declared {
 		if d.err != nil || !m.cfg.Local(d.server) {
@@ -250,11 +265,11 @@ func (m *Manager) reconcile(ctx context.Context, name string) {
 		}
 	}
 	m.mu.Lock()
-	running := m.running
-	if running == nil || running.Err() != nil {
+	if running.Err() != nil { // Run no longer waits for new connections
 		m.mu.Unlock()
 		return
 	}
+	ns.reconciledAt = time.Now()
 	var removed []*connection
 	for k, c := range m.connections {
 		if k.namespace != name {
@@ -304,10 +319,20 @@ func (m *Manager) all(ctx context.Context, namespace string) ([]declaration, err
 		m.used(namespace)
 		own, err = m.declarations(ctx, namespace)
 		out = append(out, own...)
-		m.reconcile(ctx, namespace)
+		if m.stale(namespace) {
+			m.reconcile(ctx, namespace)
+		}
 	}
 	slices.SortStableFunc(out, func(a, b declaration) int { return strings.Compare(a.key.name, b.key.name) })
 	return out, err
+}
+
+// stale reports whether the connections of a namespace have not been compared with its servers for a while.
+func (m *Manager) stale(name string) bool {
+	ns := m.namespace(name)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(ns.reconciledAt) >= catalogTTL
 }
 
 func (m *Manager) connection(a account) *connection {

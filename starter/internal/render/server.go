@@ -35,7 +35,7 @@ func login(l *tool.ServerLogin, opts TableOptions) string {
 		return ""
 	}
 	whose := "of all threads"
-	if l.Per == "user" {
+	if l.Per == tool.LoginPerUser {
 		whose = "of " + cmp.Or(oneLine(l.User), "each person")
 	}
 	if !l.LoggedIn {
