@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
@@ -154,15 +156,20 @@ func (h *loginHandlers) reconnect(ctx context.Context, server string) {
 	}
 }
 
-// wakeRounds bounds the lists of waiting threads, each of which has at most [threadclient.MaxApprovalsLimit].
-const wakeRounds = 10
+// Bounds of answering questions after a login. A list of waiting threads has at most
+// [threadclient.MaxApprovalsLimit].
+const (
+	wakeRounds = 10
+	wakeWithin = time.Minute
+	wakeAtOnce = 16
+)
 
 // loggedIn answers the questions that waited for a login.
 func (h *loginHandlers) loggedIn(ctx context.Context, l toolserver.LoggedIn) {
 	if l.Namespace != h.namespace {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, wakeWithin)
 	defer cancel()
 	h.reconnect(ctx, l.Server)
 	for range wakeRounds {
@@ -171,28 +178,38 @@ func (h *loginHandlers) loggedIn(ctx context.Context, l toolserver.LoggedIn) {
 			h.logger.Warn("the threads that wait for a login could not be listed; people can answer there that they have logged in", "server", l.Server, "error", err)
 			return
 		}
-		if h.answerLogin(ctx, l, waiting) == 0 || !waiting.More {
+		if answered := h.answerLogin(ctx, l, waiting); !waiting.More {
 			return
+		} else if answered == 0 {
+			break
 		}
 	}
+	h.logger.Warn("more threads wait for people than were looked through after a login; people can answer there that they have logged in", "server", l.Server)
 }
 
 // answerLogin answers the questions of a list, and returns how many.
-func (h *loginHandlers) answerLogin(ctx context.Context, l toolserver.LoggedIn, waiting threadclient.Waiting) (answered int) {
+func (h *loginHandlers) answerLogin(ctx context.Context, l toolserver.LoggedIn, waiting threadclient.Waiting) int64 {
+	var answered atomic.Int64
+	var answers errgroup.Group
+	answers.SetLimit(wakeAtOnce)
 	for _, w := range waiting.Inputs {
 		q := w.Request
 		if len(q.Questions) != 1 || q.Questions[0].Login == nil || *q.Questions[0].Login != (event.InputLogin{Server: l.Server, User: l.User}) {
 			continue
 		}
-		got, err := h.approvals.AnswerInput(ctx, w.ThreadID, signals.InputAnswers{
-			ToolCallID: q.ToolCallID, Round: q.Round, By: l.By,
-			Answers: map[string]event.InputAnswer{q.Questions[0].ID: {Action: event.InputAccept}},
+		answers.Go(func() error {
+			got, err := h.approvals.AnswerInput(ctx, w.ThreadID, signals.InputAnswers{
+				ToolCallID: q.ToolCallID, Round: q.Round, By: l.By,
+				Answers: map[string]event.InputAnswer{q.Questions[0].ID: {Action: event.InputAccept}},
+			})
+			if err != nil || got != signals.DecideAccepted {
+				h.logger.Warn("a question could not be answered after a login", "thread", w.ThreadID, "toolCall", q.ToolCallID, "result", got, "error", err)
+				return nil
+			}
+			answered.Add(1)
+			return nil
 		})
-		if err != nil || got != signals.DecideAccepted {
-			h.logger.Warn("a question could not be answered after a login", "thread", w.ThreadID, "toolCall", q.ToolCallID, "result", got, "error", err)
-			continue
-		}
-		answered++
 	}
-	return answered
+	_ = answers.Wait() // no function fails
+	return answered.Load()
 }
