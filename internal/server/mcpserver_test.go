@@ -594,7 +594,11 @@ func TestMCPReconnect(t *testing.T) {
 	post := <-asked
 	cut()
 	w.reply(w.threads.opened0(), post.ID, "done")
-	res = request(t.Context(), "GET", "", last)
+	// Until the server has seen the cut, the stream belongs to the connection before.
+	require.Eventually(t, func() bool {
+		res = request(t.Context(), "GET", "", last)
+		return res.StatusCode != http.StatusConflict
+	}, patience, 10*time.Millisecond)
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	rest, err := io.ReadAll(res.Body)
 	require.NoError(t, err)
