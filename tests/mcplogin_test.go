@@ -22,6 +22,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/mcplogin"
 	"github.com/threadmill/threadmill/internal/oauthtest"
@@ -54,6 +55,7 @@ type loginOptions struct {
 	more       string // more of the configuration
 	registered bool   // the client is registered beforehand
 	secure     bool   // browsers use HTTPS
+	keys       []auth.Key
 }
 
 // logBuffer is a log that is read while it is written.
@@ -108,6 +110,10 @@ func newLoginWorld(t *testing.T, o loginOptions) *loginWorld {
 			cfg.Store = db
 			require.NoError(t, w.connect(cfg))
 			w.tools = cfg.ToolSource
+			if o.keys != nil {
+				cfg.Authenticator, err = auth.NewKeys(auth.KeysConfig{Store: db, Keys: o.keys})
+				require.NoError(t, err)
+			}
 		},
 	})
 	w.Store = db
@@ -671,47 +677,4 @@ func loginKilled(t *testing.T) {
 	require.Equal(t, 2, strings.Count(texts, "You are alice."), texts)
 	require.Empty(t, server.Violations())
 	require.Equal(t, 1, server.Counts().Registrations, "the client outlives the process")
-}
-
-// TestPageLogin logs in on the page: from a thread that waits, which goes on by itself, and from the list of
-// servers.
-func TestPageLogin(t *testing.T) {
-	t.Parallel()
-	w := newLoginWorld(t, loginOptions{login: "per: user"})
-	w.offersTools("ben")
-	w.server.Configure(func(c *oauthtest.Config) { c.Interactive = true })
-	c := w.talk(t)
-	posted, _ := c.waitsForLogin("ann", callWhoami)
-	b := newBrowser(t)
-
-	other := b.openAs("ben", threadPage(w.public.URL, c.id))
-	other.sees(".approval.input", "Only ann can log in")
-	other.until(`![...document.querySelectorAll(".approval.input button")].some((b) => b.textContent.includes("Log in"))`)
-
-	p := b.open(threadPage(w.public.URL, c.id))
-	list := b.open(w.public.URL + "/#/approvals")
-	list.sees(".approval.input", "Log in to notes")
-	p.click(".approval.input button", "Log in to notes")
-	p.sees("tm-login h1", "Log in to notes")
-	p.sees("tm-login", "Agents use notes with your account")
-	p.sees("tm-login .facts", "Not logged in")
-	p.accessible()
-	p.click("tm-login button", "Log in to notes")
-	p.click("a", "Continue")
-	p.click("button", "Allow")
-	p.sees("h1", "Logged in to notes")
-	c.completes(posted)
-	require.Equal(t, "You are alice.", lastResult(c, "notes__whoami").Content)
-	other.sees(".line.tool .result", "You are alice.")
-	other.until(`document.querySelector(".approval.input") === null`)
-	list.until(`document.querySelector(".approval.input") === null`)
-
-	p.click("a", "Back to Threadmill")
-	p.sees("tm-servers .login", "Your login: Logged in by ann")
-	p.click("tm-servers button", "Log out…")
-	p.click("dialog button", "Log out")
-	p.sees("tm-servers .login", "Not logged in")
-	p.click("tm-servers button", "Log in…")
-	p.sees("tm-login h1", "Log in to notes")
-	require.Equal(t, false, w.known("ann")["loggedIn"])
 }

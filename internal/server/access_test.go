@@ -98,8 +98,8 @@ var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
 	auth.RoleRead: "agentChanges chatConnect events getAgent getCurrentEvent getEvent getMCPServer getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
 		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listMCPPrompts listMCPResources listMCPServers listMessages listRules listSchedules listTasks listThreads listWebhooks listWorldMessages " +
-		"renderMarkdown resumeChat testRules",
-	auth.RolePost:    "answerInput chat chatRun completeTask getMCPPrompt loginMCPServer logoutMCPServer openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
+		"loginMCPServer logoutMCPServer renderMarkdown resumeChat testRules",
+	auth.RolePost:    "answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
 	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule getModelCall interruptThread listRecords pauseSchedule readMCPResource replaceSchedule restartMCPServer resumeSchedule " +
 		"retryEvent setEventStatus stopChat triggerSchedule updateThread",

@@ -62,17 +62,17 @@ type MCPLoginLink struct {
 func (h *loginHandlers) registerLogins(mux *http.ServeMux) {
 	tags := []string{"mcp"}
 	const path = "/v1/mcp/{name}/login"
-	register(h.core, auth.RolePost, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "loginMCPServer", Method: http.MethodPost, Path: path, Tags: tags,
 		Summary: "Get a link by which a person logs in to an MCP server",
-		Description: "A login that belongs to the namespace needs the role operate. Calls that wait for the login go on when it has succeeded. " +
+		Description: "One's own login needs the role post too, one that belongs to the namespace operate. Calls that wait for the login go on when it has succeeded. " +
 			"Give the link only to the person who logs in: the account that she chooses is the one that agents use.",
 		Errors: []int{403, 404, 409, 422, 503},
 	}, h.login)
-	register(h.core, auth.RolePost, huma.Operation{
+	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "logoutMCPServer", Method: http.MethodDelete, Path: path, Tags: tags,
 		Summary: "Delete the login to an MCP server, and revoke it if the authorization server can", DefaultStatus: http.StatusNoContent,
-		Description: "A login that belongs to the namespace, or to somebody else, needs the role operate.",
+		Description: "One's own login needs the role post too, one that belongs to the namespace, or to somebody else, operate.",
 		Errors:      []int{403, 404, 409, 422, 503},
 	}, h.logout)
 	if h.logins == nil {
@@ -99,7 +99,7 @@ func (h *loginHandlers) whose(ctx context.Context, location, server, stated stri
 	case stated == "" && self == "":
 		return "", refuse(http.StatusUnprocessableEntity, location, "is required: the name of the person who logs in, since no API key states it")
 	case stated == "" || stated == self:
-		return self, nil
+		return self, needs(ctx, auth.RolePost, location)
 	}
 	if err := event.ValidateName("", stated); err != nil {
 		return "", refuseField(location, err)

@@ -12,21 +12,38 @@ const STATES = { unknown: "not reported yet", connecting: "connecting", ready: "
 /** @param {any} hints */
 const effect = (hints) => (hints.readOnly ? "reads only" : hints.destructive ? "may change or delete" : "adds");
 
+/** How often the states are read, in milliseconds. */
+const EVERY = 3000;
+
 class Servers extends HTMLElement {
+  shown = "";
+
   connectedCallback() {
     this.one = h("div");
     this.list = h("div", { class: "stack" });
     this.add = h("span");
-    fill(this, h("header", { class: "page-header" }, h("h1", null, "MCP servers"), h("div", { class: "row" }, button("Reload", () => this.#load(), { class: "quiet" }), this.add)), this.one, this.list);
+    fill(this, h("header", { class: "page-header" }, h("h1", null, "MCP servers"), h("div", { class: "row" }, this.add)), this.one, this.list);
     this.#load();
+    this.timer = setInterval(() => {
+      if (!document.hidden) this.#update().catch(() => {}); // the header tells of a lost connection
+    }, EVERY);
+  }
+
+  disconnectedCallback() {
+    clearInterval(this.timer);
   }
 
   #load() {
-    return act(null, async () => {
-      const { servers, permissions } = await client.request("GET", "/v1/mcp", { query: mine() });
-      fill(/** @type {Element} */ (this.add), may("admin") && permissions.servers && button("Add a server", () => this.#edit(undefined), { class: "primary" }));
-      fill(/** @type {Element} */ (this.list), servers.length === 0 ? h("p", { class: "hint" }, "There are no MCP servers.") : servers.map((/** @type {any} */ s) => this.#card(s)));
-    });
+    return act(null, () => this.#update());
+  }
+
+  async #update() {
+    const got = await client.request("GET", "/v1/mcp", { query: mine() });
+    const text = JSON.stringify(got);
+    if (text === this.shown) return; // what is open, or has the focus, stays so
+    this.shown = text;
+    fill(/** @type {Element} */ (this.add), may("admin") && got.permissions.servers && button("Add a server", () => this.#edit(undefined), { class: "primary" }));
+    fill(/** @type {Element} */ (this.list), got.servers.length === 0 ? h("p", { class: "hint" }, "There are no MCP servers.") : got.servers.map((/** @type {any} */ s) => this.#card(s)));
   }
 
   /** @param {any} s */
