@@ -43,6 +43,7 @@ func waitingIn(t *testing.T, w *harness.Harness, n int) map[string]string {
 
 // TestApprovalsOverTheAPI decides on tool calls over HTTP.
 func TestApprovalsOverTheAPI(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{camera}, Agents: []agent.Agent{{
 		Name: "careful", Model: "openai/stand-in", Tools: []string{"note", "camera"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
 	}}})

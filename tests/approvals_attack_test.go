@@ -23,6 +23,7 @@ import (
 
 // TestDecisionsFromElsewhere decides on a call in threads where it does not wait.
 func TestDecisionsFromElsewhere(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c, other := o.talk(t), o.talk(t)
@@ -57,6 +58,7 @@ func TestDecisionsFromElsewhere(t *testing.T) {
 // TestGrantsOfOtherNamespaces: a grant does not cover the same call by the same agent in a thread
 // of the same name in another namespace.
 func TestGrantsOfOtherNamespaces(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
@@ -78,6 +80,7 @@ func TestGrantsOfOtherNamespaces(t *testing.T) {
 
 // TestSwappedCalls decides on a call with the description of another one.
 func TestSwappedCalls(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
@@ -119,6 +122,7 @@ func TestSwappedCalls(t *testing.T) {
 
 // TestReplayedDecision repeats the decision of the first round in the second.
 func TestReplayedDecision(t *testing.T) {
+	t.Parallel()
 	s := newRedefined("spied", nil)
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
@@ -199,6 +203,7 @@ func TestLateDecisions(t *testing.T) {
 
 // TestConflictingDecisions approves and denies the same call concurrently.
 func TestConflictingDecisions(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
@@ -231,6 +236,7 @@ func TestConflictingDecisions(t *testing.T) {
 
 // TestWhoMayDecideOnCalls: decisions of others than the approvers are rejected.
 func TestWhoMayDecideOnCalls(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: approval.Terms{Approvers: []string{"ann", "ben"}}},
@@ -269,6 +275,7 @@ func TestWhoMayDecideOnCalls(t *testing.T) {
 
 // TestSamePersonTwice: two approvals of one person do not make a quorum of two.
 func TestSamePersonTwice(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: approval.Terms{Quorum: 2}},

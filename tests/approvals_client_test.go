@@ -76,6 +76,7 @@ func (c talk) answered(call event.ClientCall, output string, isError bool) {
 //
 //ci:replayed
 func TestClientRunsTools(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t, harness.Options{NoWorker: true, Tools: clientTools()})
 	stop := o.StartWorker()
 	t.Run("answered by update", func(t *testing.T) {
@@ -238,6 +239,7 @@ func (c talk) tooLateFor(call event.ClientCall) {
 
 // TestClientRunsWhatIsApproved: a client gets a call only after its approval.
 func TestClientRunsWhatIsApproved(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t, harness.Options{Tools: clientTools()})
 	t.Run("approved: it waits for its client then", func(t *testing.T) {
 		c := o.talk(t)

@@ -56,6 +56,7 @@ func (s *stuckStream) stick() (back func()) {
 // TestDecisionBeforeTheThreadKnowsTheCall: the request is stored, and the step that stored it does not
 // return. Who decides is told to try again, and not that there is no such call.
 func TestDecisionBeforeTheThreadKnowsTheCall(t *testing.T) {
+	t.Parallel()
 	live, s := &stuckStream{}, newSpy("spied", tool.NeedsApproval(""))
 	var back func()
 	sticks := llmtest.Config{Script: func(llm.Request) string {

@@ -25,6 +25,7 @@ import (
 
 // TestArgumentsAreCheckedFirst: calls with invalid arguments need no approval.
 func TestArgumentsAreCheckedFirst(t *testing.T) {
+	t.Parallel()
 	ran := 0
 	deploy := tool.MustFunc("deploy", "Deploys.", func(context.Context, tool.Call, struct {
 		Target string `json:"target"`
@@ -58,6 +59,7 @@ func TestArgumentsAreCheckedFirst(t *testing.T) {
 
 // TestApprovalHasNoEnd: a call waits without a worker.
 func TestApprovalHasNoEnd(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval("it spies"))
 	o := newOffice(t, harness.Options{NoWorker: true, Tools: []tool.Tool{s}})
 	stop := o.StartWorker()
@@ -88,6 +90,7 @@ func TestApprovalHasNoEnd(t *testing.T) {
 
 // TestApproveOnce: after an approval with scope once, the same call needs approval again.
 func TestApproveOnce(t *testing.T) {
+	t.Parallel()
 	c := newOffice(t, harness.Options{}).talk(t)
 	posted, q := c.asks(touches("once"))
 	c.decides(signals.DecideAccepted, approving(q))
@@ -116,6 +119,7 @@ func TestApproveOnce(t *testing.T) {
 
 // TestApproveForTheSession: an approval with scope session covers equal calls and no others.
 func TestApproveForTheSession(t *testing.T) {
+	t.Parallel()
 	s, other := newSpy("spied", tool.NeedsApproval("")), newSpy("other", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s, other}})
 	c := o.talk(t)
@@ -155,6 +159,7 @@ func TestApproveForTheSession(t *testing.T) {
 
 // TestDenialIsTold: the agent sees denials with and without a reason.
 func TestDenialIsTold(t *testing.T) {
+	t.Parallel()
 	c := newOffice(t, harness.Options{}).talk(t)
 	for reason, want := range map[string]string{"": thread.DeniedText, "not on a Friday": thread.DeniedText + " Reason: not on a Friday"} {
 		t.Run("S4-82 "+want, func(t *testing.T) {
@@ -173,6 +178,7 @@ func TestDenialIsTold(t *testing.T) {
 
 // TestApprovalsAreRecords: approvals are in the store and nowhere else.
 func TestApprovalsAreRecords(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
@@ -200,6 +206,7 @@ func TestApprovalsAreRecords(t *testing.T) {
 
 // TestStoredCallRuns: the description of a call in a decision does not change what runs.
 func TestStoredCallRuns(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
@@ -233,6 +240,7 @@ func TestStoredCallRuns(t *testing.T) {
 //
 //ci:replayed
 func TestDecisionsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
@@ -272,6 +280,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 
 // TestWhoAllowedWhat reads requests, decisions and results from the records.
 func TestWhoAllowedWhat(t *testing.T) {
+	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	o := newOffice(t, harness.Options{Agents: []agent.Agent{{
@@ -328,6 +337,7 @@ func TestWhoAllowedWhat(t *testing.T) {
 
 // TestApprovedWorkGoesOn: the agent makes further calls after an approved one.
 func TestApprovedWorkGoesOn(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, first := c.asks(`use spied {"step":1}`, "then", `use note {"text":"between"}`, "then", `use spied {"step":3}`, "then", "all done")

@@ -51,6 +51,7 @@ func commands(texts ...string) (out []string) {
 
 // TestGrantForTheSessionDoesNotWiden: a grant does not cover calls that look like the granted one.
 func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	const granted = `{"command":"cat Notes","path":"docs/a","n":1,"who":"café"}`
@@ -88,6 +89,7 @@ func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
 
 // TestGrantByPatternDoesNotWiden: a grant by pattern does not cover calls beside it.
 func TestGrantByPatternDoesNotWiden(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
@@ -126,6 +128,7 @@ func TestGrantByPatternDoesNotWiden(t *testing.T) {
 
 // TestGrantsAreOfOneAgent: a grant does not cover calls of another agent.
 func TestGrantsAreOfOneAgent(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
@@ -140,6 +143,7 @@ func TestGrantsAreOfOneAgent(t *testing.T) {
 
 // TestToolChangesAfterApproval: a changed definition of the tool ends approvals.
 func TestToolChangesAfterApproval(t *testing.T) {
+	t.Parallel()
 	parameters := func(d *tool.Definition) {
 		d.Parameters = json.RawMessage(`{"type":"object","properties":{"force":{"type":"boolean","default":true}},"additionalProperties":true}`)
 	}
@@ -199,6 +203,7 @@ func (b *barrier) hook() hook.Hook {
 
 // TestRevokedBeforeItRuns revokes an approval before the call has begun to run.
 func TestRevokedBeforeItRuns(t *testing.T) {
+	t.Parallel()
 	s, b := newSpy("spied", tool.NeedsApproval("")), newBarrier()
 	o := newOffice(t, harness.Options{NoWorker: true, Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Hooks = []hook.Hook{b.hook()} }})
 	stop := o.StartWorker()
@@ -247,6 +252,7 @@ func TestRevokedBeforeItRuns(t *testing.T) {
 
 // TestDenyRuleAddedLater changes an agent's policy while its approved call waits to run.
 func TestDenyRuleAddedLater(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}},

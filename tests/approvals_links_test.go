@@ -122,6 +122,7 @@ func TestLinksThatLeadElsewhere(t *testing.T) {
 
 // TestPatternsGoByWhatPathsLeadTo: a pattern does not cover links to other files.
 func TestPatternsGoByWhatPathsLeadTo(t *testing.T) {
+	t.Parallel()
 	f := newFiles(t)
 	f.link("../secret", "docs/out")
 	f.link("../secret/sub", "docs/sub")
@@ -172,6 +173,7 @@ func TestPatternsGoByWhatPathsLeadTo(t *testing.T) {
 
 // TestShellIsLedElsewhere changes a link to the directory of an approved command.
 func TestShellIsLedElsewhere(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t, harness.Options{})
 	f := files{talk: o.talk(t), dir: o.Shell}
 	for _, name := range []string{"docs", "secret"} {

@@ -129,6 +129,7 @@ func TestDecisionsByMessage(t *testing.T) {
 // TestTextDecidesNothing posts decisions as texts to a thread itself, for each kind of sender: only
 // worlds read texts.
 func TestTextDecidesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in"},
@@ -171,6 +172,7 @@ func TestTextDecidesNothing(t *testing.T) {
 
 // TestWorldApprovesOnce decides like a program that sees a thread as a chat of a world.
 func TestWorldApprovesOnce(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t, harness.Options{})
 	chats := worldOf(t, o)
 	heard := make(chan agentworld.Message, 100)

@@ -29,6 +29,7 @@ func deploys() []approval.Rule {
 // TestApprovalReachesNoFurtherThanItsApprover: an approval does not cover a call that its approver
 // could not have approved.
 func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
+	t.Parallel()
 	s := newSpy("deploy", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"deploy"}, ApprovalRules: deploys()},
@@ -92,6 +93,7 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 
 // TestTermsBecomeStricter changes the approvers after a call was approved or granted.
 func TestTermsBecomeStricter(t *testing.T) {
+	t.Parallel()
 	s := newSpy("deploy", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"deploy"}},
@@ -118,6 +120,7 @@ func TestTermsBecomeStricter(t *testing.T) {
 //
 //ci:replayed
 func TestEditedCallsOfEveryKind(t *testing.T) {
+	t.Parallel()
 	agents := team("chore")
 	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}
 	chore := newSpy("chore", tool.Background(), tool.NeedsApproval(""))
@@ -152,6 +155,7 @@ func TestEditedCallsOfEveryKind(t *testing.T) {
 
 // TestAgentsAboveDecideNothing: an agent cannot approve calls of its sub-agent.
 func TestAgentsAboveDecideNothing(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t, harness.Options{Agents: team()})
 	for name, agents := range map[string][]string{"the default agent": nil, "an agent by name": {"assistant", "manager"}} {
 		t.Run(name, func(t *testing.T) {

@@ -41,6 +41,7 @@ func has(t *testing.T, m map[string]any, want map[string]any, others ...string) 
 
 // TestStoredShapes reads a turn with an approval like a client of the API.
 func TestStoredShapes(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	e := w.Post(id, `use shell_cmd {"command":"echo hi"}`)
@@ -81,6 +82,7 @@ func TestStoredShapes(t *testing.T) {
 
 // TestProviderOnlyTalks: a provider does not run tools.
 func TestProviderOnlyTalks(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: w.Provider.URL})
@@ -111,6 +113,7 @@ func TestProviderOnlyTalks(t *testing.T) {
 }
 
 func TestReplyIsPublished(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	view := watch(t, w, id, "")
@@ -147,6 +150,7 @@ func TestReplyIsPublished(t *testing.T) {
 
 // TestToolsRunByRegistry checks the input of a tool, and that agents have only their own tools.
 func TestToolsRunByRegistry(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "able", Model: "openai/stand-in", Tools: []string{"spied"}},
@@ -175,6 +179,7 @@ func TestToolsRunByRegistry(t *testing.T) {
 
 // TestEveryCallIsAnswered: every kind of failed call has a result.
 func TestEveryCallIsAnswered(t *testing.T) {
+	t.Parallel()
 	slow := newGate("slow")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow, failing}})
 	answered := func(t *testing.T, id string) {
@@ -239,6 +244,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 
 // TestDecisionsThatDoNotFit decides on calls that do not exist in the thread.
 func TestDecisionsThatDoNotFit(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	mine, other := w.Open(), w.Open()
 	e := w.Post(mine, `use shell_cmd {"command":"touch ran"}`)
@@ -289,6 +295,7 @@ func signal(t *testing.T, w *harness.Harness, thread string, decision map[string
 
 // TestStoredArgumentsRun: the stored arguments run, whatever a decision says.
 func TestStoredArgumentsRun(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval("it spies"))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	id := w.Open()
@@ -321,6 +328,7 @@ func TestStoredArgumentsRun(t *testing.T) {
 //
 //ci:replayed
 func TestManyDecisions(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	id := w.Open()
@@ -370,6 +378,7 @@ func TestManyDecisions(t *testing.T) {
 
 // TestAnyToolCanAsk requires approval for every tool.
 func TestAnyToolCanAsk(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied")
 	w := harness.New(t, harness.Options{NoWorker: true, Tools: []tool.Tool{s}, Agents: []agent.Agent{{
 		Name: "careful", Model: "openai/stand-in", Tools: []string{"spied", "note", "current_time", "shell_cmd"},

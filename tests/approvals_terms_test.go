@@ -145,6 +145,7 @@ func quorumApproves(t *testing.T, c talk, s *spy) {
 
 // TestTermsTightenedLater changes the approvers before an approved call runs.
 func TestTermsTightenedLater(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}},
@@ -171,6 +172,7 @@ func TestTermsTightenedLater(t *testing.T) {
 
 // TestRulesOverArguments decides by rules over arguments.
 func TestRulesOverArguments(t *testing.T) {
+	t.Parallel()
 	s := newSpy("pay")
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{
@@ -218,6 +220,7 @@ func TestRulesOverArguments(t *testing.T) {
 //
 //ci:replayed
 func TestGrantCascades(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted := c.post(`use spied {"n":1}`, `use spied {"n":1}`, `use spied {"n":2}`)
@@ -240,6 +243,7 @@ func TestGrantCascades(t *testing.T) {
 
 // TestEditedArguments approves a call with other arguments.
 func TestEditedArguments(t *testing.T) {
+	t.Parallel()
 	c := newOffice(t, harness.Options{Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{{Name: "no removal", When: `args.command.contains("rm ")`, Effect: approval.EffectDeny, Reason: "nothing is removed"}}
 	}}).talk(t)

@@ -30,6 +30,7 @@ func (c talk) happens(id, typ string) signals.TurnResult {
 
 // TestWhileACallWaits publishes events and posts messages while a call waits for approval.
 func TestWhileACallWaits(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: append(clientTools(), s)})
 	for name, begin := range map[string]func(c talk) (posted, call string, end func()){
@@ -91,6 +92,7 @@ func TestWhileACallWaits(t *testing.T) {
 // TestSameCallWhileItWaits: when a message and an event make the agent repeat a pending call, there
 // is no second request, and the call runs once.
 func TestSameCallWhileItWaits(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}}}})
 	c := o.talk(t)
@@ -122,6 +124,7 @@ func TestSameCallWhileItWaits(t *testing.T) {
 //
 //ci:replayed
 func TestOnWaiting(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	on := func(name string, o event.OnWaiting) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied"}, OnWaiting: o}
@@ -184,6 +187,7 @@ func TestOnWaiting(t *testing.T) {
 //
 //ci:replayed
 func TestTwoTurnsWait(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Provider: llmtest.Config{Script: func(req llm.Request) string {
 		last := req.Messages[len(req.Messages)-1]
@@ -210,6 +214,7 @@ func TestTwoTurnsWait(t *testing.T) {
 
 // TestWaitingIsListed lists pending requests across threads, and finds the threads in Temporal.
 func TestWaitingIsListed(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	first, second, quiet := o.talk(t), o.talk(t), o.talk(t)
@@ -284,6 +289,7 @@ func objects(t *testing.T, list any) (out []map[string]any) {
 
 // TestRevokedMeansStored: after the response to a revocation, no call runs by the grant.
 func TestRevokedMeansStored(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	for n := range 3 {

@@ -19,6 +19,7 @@ import (
 // TestDecisionsThatAreWrong: the error of an invalid decision names the field, and the call still
 // waits.
 func TestDecisionsThatAreWrong(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t, harness.Options{Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{{
 			Name: "no removal", When: `args.command.contains("rm ")`, Effect: approval.EffectDeny, Reason: "nothing is removed",

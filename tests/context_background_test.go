@@ -17,6 +17,7 @@ import (
 
 // TestRetrievedText: a hook of model calls adds retrieved text to the conversation and the tools.
 func TestRetrievedText(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
 		c.Hooks = []hook.Hook{hook.OnLLMCall("retrieve", func(ctx context.Context, call event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
 			messages, err := hook.DepsOf(ctx).Store.Messages(ctx, 1)
@@ -40,6 +41,7 @@ func TestRetrievedText(t *testing.T) {
 
 // TestBackground queues background events before a person's message.
 func TestBackground(t *testing.T) {
+	t.Parallel()
 	hold := newGate("hold")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{hold.Tool}})
 	id := w.Open()

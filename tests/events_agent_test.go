@@ -38,6 +38,7 @@ func wakes(name, events string, a rule.Agent) rule.Rule {
 
 // TestEventAgent covers rules with agents.
 func TestEventAgent(t *testing.T) {
+	t.Parallel()
 	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}},
 		wakes("files", "file.*", rule.Agent{SystemPrompt: "You are a file expert.", Prompt: "Say what has changed."}),
 		wakes("builds", "build.*", rule.Agent{Name: "bob", Prompt: "Look at the build."}))
@@ -246,6 +247,7 @@ func eventRetried(t *testing.T, w *harness.Harness) {
 
 // TestEventNowhere publishes events that name no thread.
 func TestEventNowhere(t *testing.T) {
+	t.Parallel()
 	log := &logbook{}
 	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})
 	there := w.Open()

@@ -20,6 +20,7 @@ import (
 
 // TestDefaultRules runs with the default rules only.
 func TestDefaultRules(t *testing.T) {
+	t.Parallel()
 	log := &logbook{}
 	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})
 	t.Run("S3-26 S3-53 S3-session_rule_logs session.* is logged, and nothing else", func(t *testing.T) { defaultSession(t, w, log) })
@@ -100,6 +101,7 @@ func userQuery(content string, change ...func(*event.UserQuery)) event.EnvEvent 
 
 // TestUserQuery covers user_query events.
 func TestUserQuery(t *testing.T) {
+	t.Parallel()
 	agents := append(watchful(), agent.Agent{Name: "mute", Model: "nowhere/any"})
 	w := ruled(t, harness.Options{Agents: agents, Tools: []tool.Tool{risky, failing}})
 	t.Run("S3-30 S3-31 S3-user_query_rule_handles X5 it is a message of the user, once", func(t *testing.T) { queryAsked(t, w) })

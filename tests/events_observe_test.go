@@ -36,6 +36,7 @@ func awaitPublished(w *harness.Harness, thread, typ string) (event.EnvEvent, sig
 
 // TestObserve: agents see events that nobody waited for.
 func TestObserve(t *testing.T) {
+	t.Parallel()
 	build := newGate("build", tool.Background())
 	broken := tool.MustFunc("broken", "Fails.", func(context.Context, tool.Call, struct{}) (string, error) {
 		return "", errors.New("the disk is full")
@@ -99,6 +100,7 @@ func TestObserve(t *testing.T) {
 
 // TestToolEvents: the ends of tools are events.
 func TestToolEvents(t *testing.T) {
+	t.Parallel()
 	l := newLedger()
 	executed, broken := l.rule("executed", event.TypeToolExecuted), l.rule("broken", event.TypeToolError)
 	broken.Agent = &rule.Agent{Prompt: "Find another way."}

@@ -241,6 +241,7 @@ func TestEventFails(t *testing.T) {
 
 // TestEventUnmatched: no rule matches the event.
 func TestEventUnmatched(t *testing.T) {
+	t.Parallel()
 	l, log := newLedger(), &logbook{}
 	w := ruled(t, harness.Options{Configure: func(c *threadmill.Config) { log.keep(t, c) }},
 		l.rule("fence", "fence"), rule.Rule{Name: rule.NameFallback, Events: []string{"*"}, Disabled: true})

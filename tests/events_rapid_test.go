@@ -189,6 +189,7 @@ func TestRapidEventsLiveOn(t *testing.T) {
 
 // TestEventsLiveOn handles events across continue-as-new.
 func TestEventsLiveOn(t *testing.T) {
+	t.Parallel()
 	l := newLedger()
 	w := ruled(t, harness.Options{NoWorker: true, Dynamic: shortRuns, Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
 		c.StopTimeout = 10 * time.Millisecond

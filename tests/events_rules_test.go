@@ -21,6 +21,7 @@ import (
 // TestRules publishes events of many types to one running thread, and checks which rule's function
 // was called.
 func TestRules(t *testing.T) {
+	t.Parallel()
 	l := newLedger()
 	high, disabled, mains, fallback := l.rule("high", "prio.high"), l.rule("disabled", "github.*"), l.rule("mains", "github.push"), l.rule(rule.NameFallback, "*")
 	high.Priority, disabled.Priority, disabled.Disabled, mains.Priority, fallback.Priority = 40, 90, true, 50, 10
@@ -92,6 +93,7 @@ func TestRules(t *testing.T) {
 
 // TestRuleChanges: a thread keeps the rule with which it has started to handle an event.
 func TestRuleChanges(t *testing.T) {
+	t.Parallel()
 	l := newLedger()
 	w := ruled(t, harness.Options{}, l.rule("files", "file.*"))
 	thread, e := w.Open(), happened("file.changed", nil)

@@ -80,6 +80,7 @@ func blocksOf(t *testing.T, path, language string) []string {
 
 // TestReadmeProgram checks that the Go code in the README is the code of an example.
 func TestReadmeProgram(t *testing.T) {
+	t.Parallel()
 	program, err := os.ReadFile("../examples/tool/main.go")
 	require.NoError(t, err)
 	for _, block := range blocksOf(t, "../README.md", "go") {
@@ -90,6 +91,7 @@ func TestReadmeProgram(t *testing.T) {
 // TestHooksGuide checks that the Go code in docs/hooks.md is the code of examples, and its JSON the
 // input, results and records of hook workflows.
 func TestHooksGuide(t *testing.T) {
+	t.Parallel()
 	var programs strings.Builder
 	for _, name := range []string{"guardrail", "custom"} {
 		program, err := os.ReadFile("../examples/" + name + "/main.go")
@@ -126,6 +128,7 @@ func TestHooksGuide(t *testing.T) {
 // TestSubAgentsGuide checks that the Go code in docs/sub-agents.md is the code of an example, its
 // YAML valid, and its JSON as viewers receive it.
 func TestSubAgentsGuide(t *testing.T) {
+	t.Parallel()
 	program, err := os.ReadFile("../examples/research/main.go")
 	require.NoError(t, err)
 	for _, block := range blocksOf(t, "../docs/sub-agents.md", "go") {

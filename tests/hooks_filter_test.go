@@ -17,6 +17,7 @@ import (
 
 // TestHookFilters runs hooks with every kind of filter on the same events.
 func TestHookFilters(t *testing.T) {
+	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
 	all := []string{
 		"message user", "tool_call assistant", "message tool assistant", "message tool assistant", "message agent assistant",

@@ -115,6 +115,7 @@ func decisionIn(w *harness.Harness, thread, recordID string) event.Interception 
 
 // TestForeignImportsNothing: the hook workflow of these tests needs nothing of Threadmill.
 func TestForeignImportsNothing(t *testing.T) {
+	t.Parallel()
 	pkg, err := build.ImportDir("internal/foreign", 0)
 	require.NoError(t, err)
 	require.NotEmpty(t, pkg.Imports)
@@ -129,6 +130,7 @@ func TestForeignImportsNothing(t *testing.T) {
 //
 //ci:replayed
 func TestHookWorkflow(t *testing.T) {
+	t.Parallel()
 	r := newReview(t, harness.Options{}, nil)
 	id := r.Open()
 

@@ -87,6 +87,7 @@ func (c talk) answersInput(want signals.DecideOutcome, q event.InputRequest, ans
 //
 //ci:replayed
 func TestToolsAskPeople(t *testing.T) {
+	t.Parallel()
 	book := &booking{}
 	o := newOffice(t, harness.Options{NoWorker: true, Tools: []tool.Tool{book}})
 	stop := o.StartWorker()
@@ -178,6 +179,7 @@ func TestToolsAskPeople(t *testing.T) {
 
 // TestPageInput answers a tool's questions in the page: in the thread, and in the list of what waits.
 func TestPageInput(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{
 		Tools:  []tool.Tool{&booking{}},
 		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"book"}}},
@@ -239,6 +241,7 @@ func (survey) Call(_ context.Context, call tool.Call) (tool.Result, error) {
 
 // TestPageInputFields fills in each kind of field. What is missing or too much is not sent.
 func TestPageInputFields(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{
 		Tools:  []tool.Tool{survey{}},
 		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"survey"}}},

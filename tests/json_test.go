@@ -20,6 +20,7 @@ import (
 // TestJSONOverTemporal sends a thread ambiguous or too deep JSON, like a plain Temporal client. Its
 // only effect is an audit record, and the thread continues.
 func TestJSONOverTemporal(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
@@ -76,6 +77,7 @@ func TestJSONOverTemporal(t *testing.T) {
 
 // TestOneBadRecord stores unreadable records: they do not affect others.
 func TestOneBadRecord(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)

@@ -366,10 +366,10 @@ func TestMCPWorkers(t *testing.T) {
 
 // TestMCPWorkerKilled: a worker that is killed leaves no process of a server.
 func TestMCPWorkerKilled(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("programs are supervised on Linux")
 	}
-	t.Parallel()
 	s := newShelf(t)
 	w := harness.New(t, harness.Options{NoWorker: true})
 	self, err := os.Executable()

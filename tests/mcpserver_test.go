@@ -19,6 +19,7 @@ import (
 // TestMCPClients uses the MCP server with the clients of npm, over HTTP and over stdio with "starter
 // mcp": tests/npm/mcp.mjs has the scenarios.
 func TestMCPClients(t *testing.T) {
+	t.Parallel()
 	starter := proc.BuildStarter(t)
 	for _, client := range []string{"sdk", "client"} {
 		for _, transport := range []string{"http", "stdio"} {
@@ -77,10 +78,10 @@ func mcpCall(ctx context.Context, session *mcp.ClientSession, name string, args 
 // TestMCPKilled kills the server in the middle of calls. Over HTTP, the turn is picked up by thread and
 // event; "starter mcp" survives the server, and its call too.
 func TestMCPKilled(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a devserver")
 	}
-	t.Parallel()
 	starter := proc.BuildStarter(t)
 	provider := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(provider.Close)

@@ -26,6 +26,7 @@ import (
 
 // TestMessagesRefused posts invalid messages over every entry point.
 func TestMessagesRefused(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	w.Say(id, "hello")
@@ -70,6 +71,7 @@ func TestMessagesRefused(t *testing.T) {
 
 // TestCallsInOneReply follows three calls of one reply to their results.
 func TestCallsInOneReply(t *testing.T) {
+	t.Parallel()
 	// The model's text is stored exactly, with its spaces and escapes.
 	const arguments = `{ "text" :  "a\u00e9 <&>",   "n":1.0e3}`
 	written := newSpy("written")
@@ -209,6 +211,7 @@ func TestCallsInOneReply(t *testing.T) {
 
 // TestModelIsShown checks the requests to the provider.
 func TestModelIsShown(t *testing.T) {
+	t.Parallel()
 	tools := []string{"current_time", "note"}
 	w := harness.New(t, harness.Options{Agents: []agent.Agent{
 		{Name: "scribe", Instructions: "You write down.", Model: "openai/stand-in", Tools: tools},
@@ -279,6 +282,7 @@ func TestModelIsShown(t *testing.T) {
 
 // TestWhoAnswers posts messages of every kind of sender.
 func TestWhoAnswers(t *testing.T) {
+	t.Parallel()
 	two := []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"note"}, NoAutoMention: true},
 		{Name: "bob", Model: "openai/stand-in", NoAutoMention: true},
@@ -385,6 +389,7 @@ func (s *checkedStream) check() (entries int, early []string) {
 
 // TestStoredBeforeShown: viewers and models receive only what is stored.
 func TestStoredBeforeShown(t *testing.T) {
+	t.Parallel()
 	var live *checkedStream
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
 		live = &checkedStream{Stream: c.Stream, store: c.Store}
@@ -497,6 +502,7 @@ func TestSameOrder(t *testing.T) {
 //
 //ci:replayed
 func TestLongConversation(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{failing}})
 	id := w.Open()
 	var want []string
@@ -546,6 +552,7 @@ func TestLongConversation(t *testing.T) {
 
 // TestCrowdedThread: several people post to one thread at once.
 func TestCrowdedThread(t *testing.T) {
+	t.Parallel()
 	const people, posts = 4, 5
 	w := harness.New(t, harness.Options{})
 	id := w.Open()

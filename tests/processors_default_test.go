@@ -21,6 +21,7 @@ import (
 //
 //ci:replayed
 func TestProcessorsReplaceDefault(t *testing.T) {
+	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
 	replacing := func(name, typ string) hook.Processor {
 		p := d.processor(name, typ)
@@ -55,6 +56,7 @@ func TestProcessorsReplaceDefault(t *testing.T) {
 
 // TestToolsReplaced: a processor replaces all tools.
 func TestToolsReplaced(t *testing.T) {
+	t.Parallel()
 	d, spied := newDesk(), newSpy("spied")
 	p := d.processor("sandbox", event.TypeToolCall)
 	p.ShouldProcess, p.ReplaceDefault = nil, true
@@ -123,6 +125,7 @@ func personDecides(ctx workflow.Context, _ hook.Request) (hook.Verdict, error) {
 
 // TestOneMechanism responds to the same event in all three ways.
 func TestOneMechanism(t *testing.T) {
+	t.Parallel()
 	d := newDesk()
 	w := d.open(t, harness.Options{Configure: func(c *threadmill.Config) {
 		person := hook.InWorkflow("person", waitForPerson, "")

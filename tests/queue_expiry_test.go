@@ -15,6 +15,7 @@ import (
 // TestEventsExpireOnTime: an event expires while the turn before it runs or waits, and its sender
 // hears of it.
 func TestEventsExpireOnTime(t *testing.T) {
+	t.Parallel()
 	g, s := newGate("held"), newSpy("spied", tool.NeedsApproval(""))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{g, s}})
 	for name, begin := range map[string]func(id string) (end func()){
@@ -55,6 +56,7 @@ func TestEventsExpireOnTime(t *testing.T) {
 // TestOneEventIsProcessed: while a turn waits and another one runs, one event is processing. What
 // nothing handled says so.
 func TestOneEventIsProcessed(t *testing.T) {
+	t.Parallel()
 	g, s := newGate("held"), newSpy("spied", tool.NeedsApproval(""))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{g, s}})
 	id := w.Open()

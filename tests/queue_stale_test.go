@@ -23,6 +23,7 @@ import (
 
 // TestStaleAfter checks the bounds of the setting.
 func TestStaleAfter(t *testing.T) {
+	t.Parallel()
 	var base threadmill.Config
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { base = *c }})
 	for _, tt := range []struct {

@@ -52,6 +52,7 @@ func (c *tally) callbacks() threadmill.Callbacks {
 }
 
 func TestRunCallbacks(t *testing.T) {
+	t.Parallel()
 	var hooked atomic.Int64
 	all, own := &tally{}, &tally{}
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
@@ -131,6 +132,7 @@ func TestRunCallbacks(t *testing.T) {
 
 // TestCallbacksReplace hides a secret from viewers, and only from them.
 func TestCallbacksReplace(t *testing.T) {
+	t.Parallel()
 	hide := func(s string) string { return strings.ReplaceAll(s, "4711", "****") }
 	pay := newSpy("pay")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{pay}, Configure: func(c *threadmill.Config) {
@@ -206,6 +208,7 @@ func TestCallbacksReplace(t *testing.T) {
 
 // TestPanickingCallbacks: a panic of a callback has no other effect.
 func TestPanickingCallbacks(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Logger: slog.New(slog.DiscardHandler), Configure: func(c *threadmill.Config) {
 		c.Callbacks.OnContent = func(context.Context, threadmill.ContentStream) *threadmill.ContentStream { panic("global") }
 	}})
@@ -223,6 +226,7 @@ func lastLine(s string) string {
 
 // TestRunWithHooks follows the changes of hooks to a message and its reply.
 func TestRunWithHooks(t *testing.T) {
+	t.Parallel()
 	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
 		if strings.Contains(m.Message.Content, "password") {
 			respond(hook.Response{Content: "I cannot help with that."})

@@ -75,6 +75,7 @@ func contentsOf(events []event.AgentEvent) []string {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	for _, b := range backends[:2] {
 		t.Run(b.name, func(t *testing.T) {
 			w := harness.New(t, b.options)
@@ -223,6 +224,7 @@ func runsApart(t *testing.T, w *harness.Harness) {
 //
 //ci:replayed
 func TestRunIsSteered(t *testing.T) {
+	t.Parallel()
 	slow := newGate("slow")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow}})
 	id := w.Open()
@@ -238,6 +240,7 @@ func TestRunIsSteered(t *testing.T) {
 
 // TestRunGoesOn continues the thread as new while a turn is followed.
 func TestRunGoesOn(t *testing.T) {
+	t.Parallel()
 	const steps = 20
 	w := harness.New(t, harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
 	r := begin(w, "", strings.Repeat("use note {}\nthen\n", steps)+"enough", threadmill.SendOptions{Stream: true})
@@ -250,6 +253,7 @@ func TestRunGoesOn(t *testing.T) {
 
 // TestRunWithItsContext follows a turn only as long as its context lasts.
 func TestRunWithItsContext(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	half := w.Provider.Block(2)
 	ctx, cancel := context.WithCancel(w.Ctx())
@@ -276,6 +280,7 @@ func TestRunWithItsContext(t *testing.T) {
 
 // TestRunOpensThreads sends messages to threads that do not exist yet.
 func TestRunOpensThreads(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	t.Run("S2-22 a message without a thread begins one", func(t *testing.T) {
 		r, err := w.Runtime.Send(w.Ctx(), event.NewMessage{Content: "hello"}, threadmill.SendOptions{

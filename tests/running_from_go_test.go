@@ -87,6 +87,7 @@ var hideCards = threadmill.Callbacks{
 var cardNumber = regexp.MustCompile(`\b\d{16}\b`)
 
 func TestRunningFromGo(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.Callbacks = hideCards }})
 	t.Run("the document has the code of this file", func(t *testing.T) {
 		document, err := os.ReadFile("../docs/running-from-go.md")

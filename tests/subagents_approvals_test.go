@@ -57,6 +57,7 @@ func awaitDecided(w *harness.Harness, thread, toolCallID string) event.Approval 
 //
 //ci:replayed
 func TestApprovalOfASubAgent(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	for how, d := range drivers(w) {
 		t.Run(how, func(t *testing.T) {
@@ -234,6 +235,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 
 // TestApprovalsOfMany: several sub-agents and the thread's own agent wait for approval at once.
 func TestApprovalsOfMany(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	posted := w.Post(id, asks("helper", touches(id+"-a"))+"\n"+asks("manager", touches(id+"-b"))+"\n"+touches(id+"-c"))
@@ -260,6 +262,7 @@ func TestApprovalsOfMany(t *testing.T) {
 //
 //ci:replayed
 func TestApprovalTwoLevelsDown(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	for name, decider := range map[string]int{"at the top": 0, "between": 1, "at the bottom": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -282,6 +285,7 @@ func TestApprovalTwoLevelsDown(t *testing.T) {
 
 // TestApprovalOfTheCall: the call of a sub-agent itself needs approval.
 func TestApprovalOfTheCall(t *testing.T) {
+	t.Parallel()
 	agents := team()
 	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}
 	w := harness.New(t, harness.Options{Agents: agents})
@@ -307,6 +311,7 @@ func TestApprovalOfTheCall(t *testing.T) {
 // TestMessagesWhileASubAgentWaits posts to an agent whose sub-agent waits for approval, before and
 // after a restart of the worker.
 func TestMessagesWhileASubAgentWaits(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team(), NoWorker: true})
 	stop := w.StartWorker()
 	id := w.Open()

@@ -14,6 +14,7 @@ import (
 
 // TestPeopleSpeakToASubAgent posts to the thread of a sub-agent while it works.
 func TestPeopleSpeakToASubAgent(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	id := w.Open()
@@ -39,6 +40,7 @@ func TestPeopleSpeakToASubAgent(t *testing.T) {
 //
 //ci:replayed
 func TestSubAgentOutlivesItsThread(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	id := w.Open()
@@ -59,6 +61,7 @@ func TestSubAgentOutlivesItsThread(t *testing.T) {
 // TestTasksOfASubAgent: background tasks of a sub-agent end with its thread, unless they are
 // detached.
 func TestTasksOfASubAgent(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		options []tool.Option
 		want    event.TaskState

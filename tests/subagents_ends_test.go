@@ -27,6 +27,7 @@ func endsAs(w *harness.Harness, thread string, as enumspb.WorkflowExecutionStatu
 // TestSubAgentIsStopped ends a sub-agent from its parent thread, in all ways, while its tool runs
 // or its call waits.
 func TestSubAgentIsStopped(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	// Running steps do not learn of it by a heartbeat.
 	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}, Deaf: true})
@@ -173,6 +174,7 @@ func TestSubAgentIsLost(t *testing.T) {
 // TestThreadThatBeginsAnew terminates a thread and opens it again: it numbers its sub-agents again,
 // and does not take an old answer for a new one.
 func TestThreadThatBeginsAnew(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	w.Say(id, asks("helper", "the first"))
@@ -254,6 +256,7 @@ func TestLimitsOfSubAgents(t *testing.T) {
 
 // TestBudgetsPassDown: a sub-agent's budget is the rest of its parent's.
 func TestBudgetsPassDown(t *testing.T) {
+	t.Parallel()
 	agents := team()
 	agents[0].Limits = agent.Limits{MaxSteps: 4}
 	agents[2].Limits = agent.Limits{MaxSteps: 10}
@@ -305,6 +308,7 @@ func TestBudgetsPassDown(t *testing.T) {
 
 // TestLongIDs: the sub-agents of a thread with an id of maximum length have unique ids.
 func TestLongIDs(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	id := strings.Repeat("x", 128)
 	require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{}, nil))
@@ -326,6 +330,7 @@ func TestLongIDs(t *testing.T) {
 
 // TestOnlyThreadsStartSubAgents: a client cannot start the workflow of a sub-agent.
 func TestOnlyThreadsStartSubAgents(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	run, err := w.Temporal.ExecuteWorkflow(w.Ctx(), client.StartWorkflowOptions{ID: signals.WorkflowID(w.TaskQueue, "by-hand"), TaskQueue: w.TaskQueue}, signals.DelegateWorkflow, json.RawMessage(`{}`))
 	require.NoError(t, err)

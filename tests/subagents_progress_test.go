@@ -23,6 +23,7 @@ type transfer struct {
 
 // TestProgressOfTools watches tools that report progress, each in another form.
 func TestProgressOfTools(t *testing.T) {
+	t.Parallel()
 	asksModel := tool.MustFunc("llm_call", "Asks a model.", func(_ context.Context, call tool.Call, _ struct{}) (string, error) {
 		for _, piece := range []string{"Once", " upon", " a\ntime"} {
 			call.Progress(piece)

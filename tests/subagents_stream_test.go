@@ -36,6 +36,7 @@ func progressOf(t *testing.T, frames []frame, tool string) (text string, pieces 
 // TestSubAgentStreams watches a thread with a sub-agent: viewers receive its text as progress of
 // the call, and nothing else of it.
 func TestSubAgentStreams(t *testing.T) {
+	t.Parallel()
 	for _, b := range backends[:2] {
 		t.Run(b.name, func(t *testing.T) {
 			o := b.options
@@ -129,6 +130,7 @@ func lastMessage(s shown) llm.Message { return s.Messages[len(s.Messages)-1] }
 
 // TestSubAgentsSpeakAtOnce asks two agents in one reply: each call has separate progress.
 func TestSubAgentsSpeakAtOnce(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	view := watch(t, w, id, "")
@@ -152,6 +154,7 @@ func TestSubAgentsSpeakAtOnce(t *testing.T) {
 
 // TestUnknownSubAgent calls agents that do not exist.
 func TestUnknownSubAgent(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	for name, tc := range map[string]struct{ call, want string }{
 		"S1-32 an agent that is not there":   {asks("nobody", "hello"), `unknown agent: "nobody"`},
@@ -179,6 +182,7 @@ func TestUnknownSubAgent(t *testing.T) {
 
 // TestSubAgentBeginsAnew aborts the sub-agent's reply: the result has the final text, once.
 func TestSubAgentBeginsAnew(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	w.Provider.Fail(llmtest.Fault{}, llmtest.Drop(3))
@@ -191,6 +195,7 @@ func TestSubAgentBeginsAnew(t *testing.T) {
 // TestSubAgentFails: a provider's error in a sub-agent is the result of the call, and the turn
 // continues.
 func TestSubAgentFails(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	w.Provider.Fail(llmtest.Fault{}, llmtest.Status(http.StatusBadRequest, "").WithError("policy", "not with me"))

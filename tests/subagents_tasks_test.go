@@ -21,6 +21,7 @@ import (
 //
 //ci:replayed
 func TestSubAgentInTheBackground(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	id := w.Open()
@@ -95,6 +96,7 @@ func TestSubAgentInTheBackground(t *testing.T) {
 // TestApprovalInTheBackground: people decide on calls of a background agent while the thread itself
 // is idle.
 func TestApprovalInTheBackground(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	v := watch(t, w, id, "")
@@ -124,6 +126,7 @@ func TestApprovalInTheBackground(t *testing.T) {
 // TestApprovalOfAnAgentInTheBackground: the task needs approval like the same call in the
 // foreground.
 func TestApprovalOfAnAgentInTheBackground(t *testing.T) {
+	t.Parallel()
 	agents := team()
 	agents[0].Approvals = map[string]agent.Policy{"call_agent": agent.PolicyAlways}
 	w := harness.New(t, harness.Options{Agents: agents})
@@ -225,6 +228,7 @@ func TestAgentInTheBackgroundEnds(t *testing.T) {
 // TestAgentInTheBackgroundNeedsThePermission: an agent without call_agent cannot start a task that
 // asks an agent.
 func TestAgentInTheBackgroundNeedsThePermission(t *testing.T) {
+	t.Parallel()
 	agents := team()
 	agents[0].Tools = []string{"task"}
 	w := harness.New(t, harness.Options{Agents: agents})

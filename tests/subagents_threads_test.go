@@ -24,6 +24,7 @@ import (
 //
 //ci:replayed
 func TestSubAgentThread(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	w := harness.New(t, harness.Options{Agents: team("wait"), Tools: []tool.Tool{g}})
 	id := w.Open()
@@ -158,6 +159,7 @@ func senders(w *harness.Harness, thread string) (out []string) {
 
 // TestSubAgentsCount adds up the usage of sub-agents, and numbers their threads.
 func TestSubAgentsCount(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: team()})
 	id := w.Open()
 	w.Say(id, asks("helper", "count 10")+"\n"+asks("helper", "one two three"))

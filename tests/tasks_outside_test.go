@@ -84,6 +84,7 @@ func starter(w *harness.Harness, args ...string) (printed string, code int, prob
 
 // TestTaskCompletedFromOutside ends tasks whose work is done elsewhere.
 func TestTaskCompletedFromOutside(t *testing.T) {
+	t.Parallel()
 	w := openTasks(t, harness.Options{}, handsOver("order", tool.Background(), tool.Idempotent(0)))
 	for by, complete := range completers {
 		t.Run("S3-54 X4 by "+by, func(t *testing.T) {

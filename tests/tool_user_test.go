@@ -45,6 +45,7 @@ func by(sender, thread, content string) signals.Post {
 //
 //ci:replayed
 func TestToolUser(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	names := []string{"wait", "whose", "whose_quick", "whose_approved", "whose_task"}
 	w := ruled(t, harness.Options{
@@ -118,6 +119,7 @@ func TestToolUser(t *testing.T) {
 
 // TestToolUserWithKeys: with API keys, the user is the name of the key.
 func TestToolUserWithKeys(t *testing.T) {
+	t.Parallel()
 	_, secret := auth.NewToken()
 	w := harness.New(t, harness.Options{Tools: userTools(), Configure: func(c *threadmill.Config) {
 		keys, err := auth.NewKeys(auth.KeysConfig{Store: c.Store, Keys: []auth.Key{{

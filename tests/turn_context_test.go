@@ -36,6 +36,7 @@ func (c talk) shownCall(id string) (called, answered bool) {
 // TestApprovedCallStaysInItsTurn: more messages than the model sees are answered while a call waits.
 // Then the call runs, and the model of its turn knows it.
 func TestApprovedCallStaysInItsTurn(t *testing.T) {
+	t.Parallel()
 	for name, decide := range map[string]func(event.ApprovalRequest) signals.Decide{"once": approving, "for the session": granting} {
 		t.Run(name, func(t *testing.T) {
 			s := newSpy("spied", tool.NeedsApproval(""))
@@ -73,6 +74,7 @@ func TestApprovedCallStaysInItsTurn(t *testing.T) {
 
 // TestTurnIsLongerThanItsWindow: a turn with more messages than the model sees.
 func TestTurnIsLongerThanItsWindow(t *testing.T) {
+	t.Parallel()
 	s := newSpy("spied")
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: clerk(3, "spied")}).talk(t)
 	c.Say(c.id, "an earlier message")
@@ -95,6 +97,7 @@ func TestTurnIsLongerThanItsWindow(t *testing.T) {
 
 // TestSteeredMessageStaysInItsTurn: a message that joined the turn is part of it.
 func TestSteeredMessageStaysInItsTurn(t *testing.T) {
+	t.Parallel()
 	g := newGate("held")
 	s := newSpy("spied")
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{g, s}, Agents: clerk(1, "held", "spied")}).talk(t)

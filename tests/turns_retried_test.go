@@ -18,6 +18,7 @@ import (
 
 // TestTokensAreNotKept streams a reply and looks for its tokens everywhere.
 func TestTokensAreNotKept(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	view := watch(t, w, id, "")
@@ -79,6 +80,7 @@ func TestTokensAreNotKept(t *testing.T) {
 //
 //ci:replayed
 func TestSiblings(t *testing.T) {
+	t.Parallel()
 	slow := newGate("slow")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow, failing}})
 	id := w.Open()
@@ -112,6 +114,7 @@ func TestSiblings(t *testing.T) {
 }
 
 func TestUntilNoMoreCalls(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	out := w.Say(id, strings.Repeat("use note {}\nuse note {}\nthen\n", 4)+"enough")
@@ -216,6 +219,7 @@ func TestWorkerGoes(t *testing.T) {
 
 // TestTheSameEventTwice repeats posts that the thread already has.
 func TestTheSameEventTwice(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	body := map[string]any{"id": "e1", "content": "use note {}", "sender": "ann"}

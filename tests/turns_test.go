@@ -50,6 +50,7 @@ func newWalk() *walk {
 // TestReferenceTurn follows the reference turn: reason, call a tool that reports progress, reason
 // again, answer.
 func TestReferenceTurn(t *testing.T) {
+	t.Parallel()
 	wk := newWalk()
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{wk}})
 	id := w.Open()
@@ -225,6 +226,7 @@ func TestEachTurnEnds(t *testing.T) {
 
 // TestToolIsStopped interrupts a turn while its tool runs.
 func TestToolIsStopped(t *testing.T) {
+	t.Parallel()
 	g := newGate("wait")
 	// An interrupt does not wait for a heartbeat: here it could not arrive with one.
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{g}, Deaf: true})

@@ -43,7 +43,7 @@ const (
 
 // atOnce is the minimum number of concurrent tests: most of them wait most of the time, for timers
 // and for processes.
-const atOnce = 4
+const atOnce = 8
 
 // TestMain turns the test binary into a worker, for tests that kill it.
 func TestMain(m *testing.M) {

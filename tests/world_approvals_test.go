@@ -60,6 +60,7 @@ func (h *heard) find(is func(world.Event) bool) world.Event {
 
 // TestWorldApproval requests, approves and runs a call by the messages of a world.
 func TestWorldApproval(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	h, chat := listen(t, w), "world-approval"
 	require.NoError(t, w.Runtime.World().Start(w.Ctx(), world.Chat{ID: chat, Agents: []string{"assistant"}}))
@@ -121,6 +122,7 @@ func TestWorldApproval(t *testing.T) {
 
 // TestWorldSenders: agents and people post to one chat.
 func TestWorldSenders(t *testing.T) {
+	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: "openai/stand-in"}, {Name: "user-support", Model: "openai/stand-in"}}})
 	h, chat := listen(t, w), "world-senders"
 	require.NoError(t, w.Runtime.World().Start(w.Ctx(), world.Chat{ID: chat, Agents: []string{"assistant"}}))
