@@ -9,6 +9,7 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -53,7 +54,7 @@ func TestAISDK(t *testing.T) {
 			t.Run(version+" "+scenario, func(t *testing.T) {
 				t.Parallel()
 				w := chats(t, scenario)
-				output(t, testenv.Node(t, "aisdk.mjs", version, w.API.URL, scenario))
+				proc.Output(t, testenv.Node(t, "aisdk.mjs", version, w.API.URL, scenario))
 			})
 		}
 	}
@@ -67,7 +68,7 @@ func TestAGUI(t *testing.T) {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			w := chats(t, scenario)
-			output(t, testenv.Node(t, "agui.mjs", w.API.URL, scenario))
+			proc.Output(t, testenv.Node(t, "agui.mjs", w.API.URL, scenario))
 		})
 	}
 }
@@ -77,5 +78,5 @@ func TestAGUI(t *testing.T) {
 func TestPageClient(t *testing.T) {
 	t.Parallel()
 	w := chats(t, "cuts")
-	output(t, testenv.Node(t, "client.mjs", w.API.URL))
+	proc.Output(t, testenv.Node(t, "client.mjs", w.API.URL))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -110,19 +111,19 @@ func TestPageFallback(t *testing.T) {
 	t.Parallel()
 	w := newShaky(t, "main", nil)
 	id := w.Open()
-	p := newBrowser(t).open(threadPage(w.API.URL, id))
-	p.sees(".thread-header h1", id)
+	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
+	p.Sees(".thread-header h1", id)
 	w.provider.Fail(llmtest.Status(529, ""))
 	gate := w.Provider.Block(0)
 	w.Post(id, "hi")
 	<-gate.Reached()
-	p.sees(".activity", "openai/second is called instead of shaky/first (")
-	p.sees(".activity", "): “hi”")
+	p.Sees(".activity", "openai/second is called instead of shaky/first (")
+	p.Sees(".activity", "): “hi”")
 	gate.Release()
-	p.sees(".message.final .body", "hi")
-	p.until(`!document.querySelector(".activity").textContent.includes("instead")`)
-	p.click(".message.final button", "Why?")
-	p.sees(".side .causes", "instead of shaky/first")
+	p.Sees(".message.final .body", "hi")
+	p.Until(`!document.querySelector(".activity").textContent.includes("instead")`)
+	p.Click(".message.final button", "Why?")
+	p.Sees(".side .causes", "instead of shaky/first")
 }
 
 // TestFailingProvider: fifty threads reply, whatever their provider does, with and without a chain, and

@@ -30,6 +30,7 @@ import (
 	"github.com/threadmill/threadmill/internal/sealed"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store/sqlite"
+	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
@@ -268,11 +269,11 @@ func loginWaits(t *testing.T) {
 	otherPosted, _ := other.waitsForLogin("ben", callWhoami)
 	_, listed := serverAPI(w.Harness, http.MethodGet, "/v1/threads/"+c.id+"/approvals", nil)
 	require.Contains(t, fmt.Sprint(listed), "/#/servers/notes/login")
-	printed, code, problem := starter(w.Harness, "approvals", c.id)
+	printed, code, problem := w.Starter("approvals", c.id)
 	require.Zero(t, code, problem)
 	require.Contains(t, printed, "/#/servers/notes/login")
-	p := newBrowser(t).open(w.API.URL + "/#/approvals")
-	p.sees("tm-approvals", "needs somebody to log in")
+	p := browser.New(t).Open(w.API.URL + "/#/approvals")
+	p.Sees("tm-approvals", "needs somebody to log in")
 
 	w.logsIn("")
 	c.completes(posted)

@@ -30,7 +30,7 @@ func TestMCPClients(t *testing.T) {
 				t.Run(client+" "+transport+" "+scenario, func(t *testing.T) {
 					t.Parallel()
 					w := chats(t, scenario)
-					output(t, testenv.Node(t, "mcp.mjs", client, transport, w.API.URL, scenario, starter))
+					proc.Output(t, testenv.Node(t, "mcp.mjs", client, transport, w.API.URL, scenario, starter))
 				})
 			}
 		}
@@ -48,7 +48,7 @@ func TestMCPConformance(t *testing.T) {
 	w := chats(t, "conformance")
 	failures, err := filepath.Abs("npm/mcp-expected-failures.yml")
 	require.NoError(t, err)
-	out := string(output(t, testenv.Node(t, mcpConformance,
+	out := string(proc.Output(t, testenv.Node(t, mcpConformance,
 		"server", "--url", w.API.URL+"/mcp", "--suite", "all", "--expected-failures", failures, "--output-dir", t.TempDir())))
 	for _, name := range mcpPassed {
 		require.Regexp(t, `✓ `+regexp.QuoteMeta(name)+`: [1-9]`, out)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
 // openAPI is the stored OpenAPI document: what clients rely on.
@@ -76,7 +76,7 @@ func TestOpenAPI(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "openapi.json")
 	require.NoError(t, os.WriteFile(file, served, 0o600))
 	t.Run("a linter reports nothing", func(t *testing.T) {
-		out := output(t, testenv.Node(t, "node_modules/@redocly/cli/bin/cli.js", "lint", "--format=json", "--max-problems=1000", file))
+		out := proc.Output(t, testenv.Node(t, "node_modules/@redocly/cli/bin/cli.js", "lint", "--format=json", "--max-problems=1000", file))
 		var report struct {
 			Totals   struct{ Errors, Warnings, Ignored int }
 			Problems []any
@@ -87,9 +87,9 @@ func TestOpenAPI(t *testing.T) {
 	})
 	t.Run("types of clients", func(t *testing.T) {
 		dir := t.TempDir()
-		output(t, testenv.Node(t, "node_modules/openapi-typescript/bin/cli.js", file, "--output", filepath.Join(dir, "api.d.ts")))
+		proc.Output(t, testenv.Node(t, "node_modules/openapi-typescript/bin/cli.js", file, "--output", filepath.Join(dir, "api.d.ts")))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "use.ts"), []byte(typesInUse), 0o600))
-		output(t, testenv.Node(t, "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck", "false", filepath.Join(dir, "use.ts")))
+		proc.Output(t, testenv.Node(t, "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck", "false", filepath.Join(dir, "use.ts")))
 	})
 }
 
@@ -171,13 +171,4 @@ func breaking(t *testing.T, from, to []byte) []string {
 		}
 	}
 	return out
-}
-
-// output runs a command, which must succeed, and returns its output.
-func output(t *testing.T, cmd *exec.Cmd) []byte {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	require.NoError(t, cmd.Run(), "%s%s", &stdout, &stderr)
-	return stdout.Bytes()
 }

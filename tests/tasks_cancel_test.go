@@ -39,7 +39,7 @@ var cancellers = map[string]canceller{
 		return signals.TaskOutcome(result)
 	},
 	"the command line": func(t *testing.T, w *harness.Harness, c signals.CancelTask) signals.TaskOutcome {
-		printed, _, problem := starter(w, "task", "cancel", c.TaskID, "--by", c.By, "--reason", c.Reason, "--json")
+		printed, _, problem := w.Starter("task", "cancel", c.TaskID, "--by", c.By, "--reason", c.Reason, "--json")
 		var out signals.CompleteTaskResult
 		require.NoError(t, json.Unmarshal([]byte(printed), &out), problem)
 		return out.Result
@@ -153,10 +153,10 @@ func TestTaskTools(t *testing.T) {
 		require.Equal(t, asObject(t, ended), out)
 		status, _ = request(t, w, http.MethodGet, "/v1/tasks/"+signals.TaskID(id, 9), nil)
 		require.Equal(t, http.StatusNotFound, status)
-		printed, code, problem := starter(w, "task", "list", id, "--json")
+		printed, code, problem := w.Starter("task", "list", id, "--json")
 		require.Zero(t, code, problem)
 		require.Equal(t, []event.Task{ended, first}, decode[signals.Tasks](t, []byte(printed)).Tasks)
-		printed, code, problem = starter(w, "task", "show", second.ID)
+		printed, code, problem = w.Starter("task", "show", second.ID)
 		require.Zero(t, code, problem)
 		require.Contains(t, printed, "no stock")
 	})

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/starter/cli"
 	"github.com/threadmill/threadmill/tests/internal/bare"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
@@ -55,7 +53,7 @@ var completers = map[string]completer{
 			args = append(args, "--result", string(c.Result))
 		}
 		var out signals.CompleteTaskResult
-		printed, code, problem := starter(w, args...)
+		printed, code, problem := w.Starter(args...)
 		require.NoError(t, json.Unmarshal([]byte(printed), &out), problem)
 		require.Equal(t, out.Result != signals.TaskAccepted && out.Result != signals.TaskAlreadyEnded, code != 0, problem)
 		return out.Result
@@ -72,14 +70,6 @@ func asObject(t *testing.T, v any) map[string]any {
 	raw, err := json.Marshal(v)
 	require.NoError(t, err)
 	return decode[map[string]any](t, raw)
-}
-
-// starter runs the command line client.
-func starter(w *harness.Harness, args ...string) (printed string, code int, problem string) {
-	var out, errs strings.Builder
-	args = append(args, "--address", w.Server.Addr(), "--api", w.API.URL, "--namespace", w.TaskQueue, "--task-queue", w.TaskQueue)
-	code = cli.Run(context.Background(), args, strings.NewReader(""), &out, &errs)
-	return out.String(), code, errs.String()
 }
 
 // TestTaskCompletedFromOutside ends tasks whose work is done elsewhere.

@@ -36,6 +36,7 @@ import (
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/starter/cli"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -349,6 +350,14 @@ func (w *Harness) AwaitApproval(thread string, n int) []event.ApprovalRequest {
 		return err == nil && len(out.Approvals) == n
 	}, Patience, Tick)
 	return out.Approvals
+}
+
+// Starter runs the command line client.
+func (w *Harness) Starter(args ...string) (printed string, code int, problem string) {
+	var out, errs strings.Builder
+	args = append(args, "--address", w.Server.Addr(), "--api", w.API.URL, "--namespace", w.TaskQueue, "--task-queue", w.TaskQueue)
+	code = cli.Run(context.Background(), args, strings.NewReader(""), &out, &errs)
+	return out.String(), code, errs.String()
 }
 
 // reproduceModelCalls checks of the newest model calls of every thread that their records tell what

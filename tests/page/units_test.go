@@ -1,12 +1,14 @@
-package tests
+package page
 
 import (
 	"testing"
 
 	"github.com/threadmill/threadmill/internal/testenv"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
 // TestPageUnits runs the tests of the page's parts that need no browser: tests/npm/page.mjs.
 func TestPageUnits(t *testing.T) {
-	output(t, testenv.Node(t, "page.mjs"))
+	t.Parallel()
+	proc.Output(t, testenv.Node(t, "page.mjs"))
 }

@@ -1,4 +1,4 @@
-package tests
+package page
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -57,16 +58,16 @@ func TestPageServers(t *testing.T) {
 	t.Parallel()
 	servers := shownServers{restarted: make(chan string, 1)}
 	w := harness.New(t, harness.Options{NoWorker: true, Configure: func(cfg *threadmill.Config) { cfg.ToolSource = servers }})
-	p := newBrowser(t).open(w.API.URL + "/#/servers")
-	p.sees("tm-servers", "files__read")
-	p.sees("tm-servers", `<img src=x onerror="document.title='owned'">`)
-	p.sees("tm-servers", "is no schema")
-	p.sees("tm-servers", "1 tool")
-	p.sees("tm-servers td", "reads only")
-	p.sees("tm-servers", "it did not answer within 1m")
-	p.sees("tm-servers pre", "no route\n\\u001b[31mto host")
-	require.Equal(t, []string{"files ready", "hub failed", "tracker needs a login"}, evaluate[[]string](p, `[...document.querySelectorAll("tm-servers h2")].map((h) => h.innerText.trim())`))
-	p.until(`document.title === "Threadmill"`)
-	p.click("tm-servers button", "Restart")
+	p := browser.New(t).Open(w.API.URL + "/#/servers")
+	p.Sees("tm-servers", "files__read")
+	p.Sees("tm-servers", `<img src=x onerror="document.title='owned'">`)
+	p.Sees("tm-servers", "is no schema")
+	p.Sees("tm-servers", "1 tool")
+	p.Sees("tm-servers td", "reads only")
+	p.Sees("tm-servers", "it did not answer within 1m")
+	p.Sees("tm-servers pre", "no route\n\\u001b[31mto host")
+	require.Equal(t, []string{"files ready", "hub failed", "tracker needs a login"}, browser.Evaluate[[]string](p, `[...document.querySelectorAll("tm-servers h2")].map((h) => h.innerText.trim())`))
+	p.Until(`document.title === "Threadmill"`)
+	p.Click("tm-servers button", "Restart")
 	require.Equal(t, "files", <-servers.restarted)
 }
