@@ -62,7 +62,7 @@ func byHTTP(t *testing.T, w *harness.Harness, path string, raw json.RawMessage) 
 	t.Helper()
 	status, out := request(t, w, http.MethodPost, path, raw)
 	if status != http.StatusAccepted {
-		return fmt.Errorf("%d %s", status, asJSON(t, out))
+		return fmt.Errorf("%d %s", status, harness.JSON(t, out))
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func TestPublish(t *testing.T) {
 		_, err := w.Temporal.SignalWithStartWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), signals.SignalPost, whole(thread, id),
 			client.StartWorkflowOptions{TaskQueue: w.TaskQueue}, signals.ThreadWorkflow, map[string]any{})
 		require.NoError(t, err)
-		requireSameJSON(t, whole(thread, id), []byte(asJSON(t, awaitCalls(t, l, thread, 1)[0].event)))
+		requireSameJSON(t, whole(thread, id), []byte(harness.JSON(t, awaitCalls(t, l, thread, 1)[0].event)))
 	})
 	t.Run("S3-59 what is kept can be read, and published once more elsewhere", func(t *testing.T) { publishedAgain(t, w, l) })
 	t.Run("S3-29 S3-publishEvent_basic the runtime publishes", func(t *testing.T) {
@@ -123,7 +123,7 @@ func publishedAsIs(t *testing.T, w *harness.Harness, l *ledger, publish publishe
 		}
 	}
 	call := only(t, calls)
-	requireSameJSON(t, raw, []byte(asJSON(t, call.event)))
+	requireSameJSON(t, raw, []byte(harness.JSON(t, call.event)))
 	requireSameJSON(t, raw, recordOf(w, thread, id).Payload)
 	page, shown := eventsPage(t, w, thread)
 	require.Contains(t, page, "file.changed")
@@ -191,7 +191,7 @@ func publishRefused(t *testing.T, w *harness.Harness, publish publisher) {
 		e := map[string]json.RawMessage{}
 		require.NoError(t, json.Unmarshal(whole(thread, signals.NewEventID()), &e))
 		require.NoError(t, json.Unmarshal([]byte("{"+change+"}"), &e))
-		require.ErrorContains(t, publish(t, w, thread, json.RawMessage(asJSON(t, e))), field)
+		require.ErrorContains(t, publish(t, w, thread, json.RawMessage(harness.JSON(t, e))), field)
 	}
 	for _, e := range published(w, thread) {
 		require.Equal(t, "fence", e.Type, "nothing of it is stored")
@@ -204,7 +204,7 @@ func publishedSources(t *testing.T, w *harness.Harness, publish publisher) {
 		e := happened("file.changed", nil, func(e *event.EnvEvent) {
 			e.Metadata = event.EnvMetadata{Source: source, TriggerSessionID: thread}
 		})
-		require.NoError(t, publish(t, w, thread, json.RawMessage(asJSON(t, e))))
+		require.NoError(t, publish(t, w, thread, json.RawMessage(harness.JSON(t, e))))
 		want = append(want, source)
 	}
 	fence(w, thread)

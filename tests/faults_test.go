@@ -325,7 +325,7 @@ func (f faults) afterReply(t *testing.T) {
 // onPostgres prepares a devserver on PostgreSQL, behind a proxy. direct is the store without the
 // proxy.
 func (f faults) onPostgres(t *testing.T) (s stage, p *proc.Proxy, direct store.Store) {
-	u, err := url.Parse(database(t))
+	u, err := url.Parse(harness.Database(t))
 	require.NoError(t, err)
 	direct, err = postgres.Open(t.Context(), postgres.Config{URL: u.String()})
 	require.NoError(t, err)

@@ -68,7 +68,7 @@ func TestSoak(t *testing.T) {
 	})
 	t.Run("the server, and its database", func(t *testing.T) {
 		t.Parallel()
-		u, err := url.Parse(database(t))
+		u, err := url.Parse(harness.Database(t))
 		require.NoError(t, err)
 		s := newSoak(t)
 		s.db, err = postgres.Open(t.Context(), postgres.Config{URL: u.String()})

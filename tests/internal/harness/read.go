@@ -2,6 +2,7 @@ package harness
 
 import (
 	"encoding/json"
+	"testing"
 
 	"github.com/stretchr/testify/require"
 
@@ -37,4 +38,12 @@ func (w *Harness) Types(thread string) []string {
 		out = append(out, r.Type)
 	}
 	return out
+}
+
+// JSON returns v as JSON, with its fields in order.
+func JSON(t testing.TB, v any) string {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(raw)
 }

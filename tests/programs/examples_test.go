@@ -1,8 +1,9 @@
-package tests
+package programs
 
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,20 +21,22 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
+var update = flag.Bool("update", false, "write the output of examples anew")
+
 // TestExamples runs every program in examples/ and compares its output with its output.txt; -update
 // writes that file.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	folders, err := filepath.Glob("../examples/*/main.go")
+	folders, err := filepath.Glob("../../examples/*/main.go")
 	require.NoError(t, err)
 	require.NotEmpty(t, folders)
-	listed, err := os.ReadFile("../examples/README.md")
+	listed, err := os.ReadFile("../../examples/README.md")
 	require.NoError(t, err)
 	for _, file := range folders {
 		name := filepath.Base(filepath.Dir(file))
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, string(listed), "`go run ./examples/"+name+"`", "examples/README.md lists it")
-			golden := "../examples/" + name + "/output.txt"
+			golden := "../../examples/" + name + "/output.txt"
 			got := runExample(t, name)
 			if *update {
 				require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
@@ -53,10 +56,10 @@ func runExample(t *testing.T, name string) string {
 		// It has no worker.
 		taskQueue = harness.New(t, harness.Options{}).TaskQueue
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*waitLong)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*harness.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "run", "./examples/"+name, "-task-queue", taskQueue)
-	cmd.Dir = ".."
+	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+harness.Temporal(t).Addr(), "TEMPORAL_NAMESPACE=default",
 		"TEMPORAL_CONFIG_FILE="+filepath.Join(t.TempDir(), "none.toml"))
 	var out, problems strings.Builder
@@ -81,9 +84,9 @@ func blocksOf(t *testing.T, path, language string) []string {
 // TestReadmeProgram checks that the Go code in the README is the code of an example.
 func TestReadmeProgram(t *testing.T) {
 	t.Parallel()
-	program, err := os.ReadFile("../examples/tool/main.go")
+	program, err := os.ReadFile("../../examples/tool/main.go")
 	require.NoError(t, err)
-	for _, block := range blocksOf(t, "../README.md", "go") {
+	for _, block := range blocksOf(t, "../../README.md", "go") {
 		require.Contains(t, string(program), block)
 	}
 }
@@ -94,22 +97,22 @@ func TestHooksGuide(t *testing.T) {
 	t.Parallel()
 	var programs strings.Builder
 	for _, name := range []string{"guardrail", "custom"} {
-		program, err := os.ReadFile("../examples/" + name + "/main.go")
+		program, err := os.ReadFile("../../examples/" + name + "/main.go")
 		require.NoError(t, err)
 		programs.Write(program)
 	}
-	for _, block := range blocksOf(t, "../docs/hooks.md", "go") {
+	for _, block := range blocksOf(t, "../../docs/hooks.md", "go") {
 		require.Contains(t, programs.String(), block)
 	}
 	seen := map[string]event.Event{}
-	for _, block := range blocksOf(t, "../docs/hooks.md", "json") {
+	for _, block := range blocksOf(t, "../../docs/hooks.md", "json") {
 		switch {
 		case strings.HasPrefix(block, `{"hook"`):
 			var in hook.Request
 			readWhole(t, block, &in)
 			e, err := event.Unmarshal(in.Event)
 			require.NoError(t, err, block)
-			require.Equal(t, asJSON(t, in.Event), asJSON(t, e))
+			require.Equal(t, harness.JSON(t, in.Event), harness.JSON(t, e))
 			seen[e.EventType()] = e
 		case strings.Contains(block, `"outcome"`):
 			var decided event.Interception
@@ -129,18 +132,18 @@ func TestHooksGuide(t *testing.T) {
 // YAML valid, and its JSON as viewers receive it.
 func TestSubAgentsGuide(t *testing.T) {
 	t.Parallel()
-	program, err := os.ReadFile("../examples/research/main.go")
+	program, err := os.ReadFile("../../examples/research/main.go")
 	require.NoError(t, err)
-	for _, block := range blocksOf(t, "../docs/sub-agents.md", "go") {
+	for _, block := range blocksOf(t, "../../docs/sub-agents.md", "go") {
 		require.Contains(t, string(program), block)
 	}
-	for _, block := range blocksOf(t, "../docs/sub-agents.md", "yaml") {
+	for _, block := range blocksOf(t, "../../docs/sub-agents.md", "yaml") {
 		key := func(name string) string { return map[string]string{"OPENAI_API_KEY": "test"}[name] }
 		c, err := config.Parse("threadmill.yaml", []byte(block), "", config.Env(key))
 		require.NoError(t, err, block)
 		require.Contains(t, c.Agents[0].Tools, builtin.CallAgent)
 	}
-	for _, block := range blocksOf(t, "../docs/sub-agents.md", "json") {
+	for _, block := range blocksOf(t, "../../docs/sub-agents.md", "json") {
 		for line := range strings.Lines(block) {
 			var e event.AgentEvent
 			readWhole(t, line, &e)
@@ -155,13 +158,5 @@ func readWhole[T any](t *testing.T, block string, into *T) {
 	dec := json.NewDecoder(strings.NewReader(block))
 	dec.DisallowUnknownFields()
 	require.NoError(t, dec.Decode(into), block)
-	require.JSONEq(t, block, asJSON(t, into))
-}
-
-// asJSON returns v as JSON, with its fields in order.
-func asJSON(t *testing.T, v any) string {
-	t.Helper()
-	raw, err := json.Marshal(v)
-	require.NoError(t, err)
-	return string(raw)
+	require.JSONEq(t, block, harness.JSON(t, into))
 }

@@ -1,4 +1,4 @@
-package tests
+package programs
 
 import (
 	"os"
@@ -40,7 +40,7 @@ type serviceCondition struct {
 func composeConfig(t *testing.T, env ...string) composition {
 	t.Helper()
 	cmd := composeTool(t, "--file", "docker-compose.yml", "config")
-	cmd.Dir = ".."
+	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), append([]string{
 		"COMPOSE_PROJECT_NAME=threadmill", "POSTGRES_PASSWORD=", "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "THREADMILL_MODEL=",
 		"THREADMILL_API_KEY=tmk_admin_0123456789abcdef0123456789abcdef",
@@ -128,7 +128,7 @@ func TestCompose(t *testing.T) {
 		}
 		require.Equal(t, "chosen", c.Services["temporal"].Environment["POSTGRES_PWD"])
 		require.Contains(t, c.Services["api"].Environment["DATABASE_URL"], "threadmill:chosen@")
-		text, err := os.ReadFile("../docker-compose.yml")
+		text, err := os.ReadFile("../../docker-compose.yml")
 		require.NoError(t, err)
 		require.Regexp(t, `(?m)^  OPENAI_API_KEY:$`, string(text), "named, not set")
 	})
@@ -137,7 +137,7 @@ func TestCompose(t *testing.T) {
 // embedded returns the version of a module that the devserver embeds.
 func embedded(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile("../devserver/go.mod")
+	text, err := os.ReadFile("../../devserver/go.mod")
 	require.NoError(t, err)
 	found := regexp.MustCompile(`(?m)^\s*(?:require )?` + regexp.QuoteMeta(path) + ` v(\S+)`).FindStringSubmatch(string(text))
 	require.NotNil(t, found, "devserver/go.mod requires %s", path)

@@ -1,4 +1,4 @@
-package tests_test
+package programs_test
 
 import (
 	"bytes"
@@ -90,7 +90,7 @@ func TestRunningFromGo(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.Callbacks = hideCards }})
 	t.Run("the document has the code of this file", func(t *testing.T) {
-		document, err := os.ReadFile("../docs/running-from-go.md")
+		document, err := os.ReadFile("../../docs/running-from-go.md")
 		require.NoError(t, err)
 		code, err := os.ReadFile("running_from_go_test.go")
 		require.NoError(t, err)

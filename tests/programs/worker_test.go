@@ -1,4 +1,4 @@
-package tests
+package programs
 
 import (
 	"bufio"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
-	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -100,9 +98,9 @@ func (p *process) logged(text string) map[string]any {
 // awaitReady waits until the process is ready.
 func (p *process) awaitReady() *process {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return p.logged("started") != nil }, waitLong, waitTick)
+	require.Eventually(p.t, func() bool { return p.logged("started") != nil }, harness.Patience, harness.Tick)
 	p.url = p.logged("started")["http"].(string)
-	require.Eventually(p.t, func() bool { return p.status("/readyz") == http.StatusOK }, waitLong, waitTick)
+	require.Eventually(p.t, func() bool { return p.status("/readyz") == http.StatusOK }, harness.Patience, harness.Tick)
 	return p
 }
 
@@ -126,7 +124,7 @@ func (p *process) awaitExit() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(waitLong):
+	case <-time.After(harness.Patience):
 		require.Fail(p.t, "the process does not end")
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -181,7 +179,7 @@ func (p *process) watch(thread string) (lines <-chan string, end <-chan error) {
 // collect returns the lines up to the one that matches.
 func collect(t *testing.T, lines <-chan string, until string) []string {
 	t.Helper()
-	match, limit := regexp.MustCompile(until), time.After(waitLong)
+	match, limit := regexp.MustCompile(until), time.After(harness.Patience)
 	var seen []string
 	for {
 		select {
@@ -197,20 +195,6 @@ func collect(t *testing.T, lines <-chan string, until string) []string {
 	}
 }
 
-func database(t *testing.T) string {
-	t.Helper()
-	u, err := url.Parse(testenv.Postgres(t))
-	require.NoError(t, err)
-	schema := testenv.Name("worker")
-	s, err := postgres.Open(t.Context(), postgres.Config{URL: u.String(), Schema: schema})
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
 // TestWorkerAndAPIApart runs the roles in separate processes, on PostgreSQL and NATS.
 func TestWorkerAndAPIApart(t *testing.T) {
 	t.Parallel()
@@ -218,7 +202,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 	provider := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(provider.Close)
 	env := []string{
-		"TEMPORAL_ADDRESS=" + harness.Temporal(t).Addr(), "DATABASE_URL=" + database(t), "NATS_URL=" + testenv.NATS(t),
+		"TEMPORAL_ADDRESS=" + harness.Temporal(t).Addr(), "DATABASE_URL=" + harness.Database(t), "NATS_URL=" + testenv.NATS(t),
 		"OPENAI_API_KEY=test", "OPENAI_BASE_URL=" + provider.URL,
 	}
 	start := func(args ...string) *process {
@@ -231,7 +215,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 		require.Contains(t, api.get("/v1/server"), `"polled":false,"since":"20`)
 	})
 	worker := start("--roles", "worker").awaitReady()
-	require.Eventually(t, func() bool { return strings.Contains(api.get("/readyz"), `"worker":"ok"`) }, waitLong, waitTick)
+	require.Eventually(t, func() bool { return strings.Contains(api.get("/readyz"), `"worker":"ok"`) }, harness.Patience, harness.Tick)
 	require.Contains(t, api.get("/v1/server"), `"polled":true`)
 
 	t.Run("the worker serves its health and nothing else", func(t *testing.T) {
@@ -253,7 +237,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 		api.post("/v1/threads/t1/messages", `{"content":"count 60"}`, http.StatusAccepted)
 		seen := collect(t, lines, `"type":"stream"`)
 		worker.terminate()
-		require.Eventually(t, func() bool { return worker.status("/readyz") == http.StatusServiceUnavailable }, waitLong, waitTick)
+		require.Eventually(t, func() bool { return worker.status("/readyz") == http.StatusServiceUnavailable }, harness.Patience, harness.Tick)
 		require.Equal(t, http.StatusOK, worker.status("/healthz"), "it still runs")
 		gate.Release()
 		seen = append(seen, collect(t, lines, " 60\"")...)

@@ -1,4 +1,4 @@
-package tests_test
+package programs_test
 
 import (
 	"context"
