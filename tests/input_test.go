@@ -1,11 +1,9 @@
 package tests
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,33 +18,6 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
-
-const daySchema = `{"type":"object","properties":{"day":{"type":"string","enum":["monday","tuesday"],"title":"Which day?"},"seats":{"type":"integer","minimum":1}},"required":["day"],"additionalProperties":false}`
-
-// booking is a tool that asks for a day, and then asks the person to pay at an address.
-type booking struct{ runs atomic.Int32 }
-
-func (b *booking) Definition() tool.Definition {
-	return tool.Definition{Name: "book", Description: "Books a table.", Parameters: json.RawMessage(`{"type":"object"}`)}
-}
-
-func (b *booking) Call(_ context.Context, call tool.Call) (tool.Result, error) {
-	b.runs.Add(1)
-	if call.Input == nil {
-		return tool.Result{}, &tool.InputRequired{State: "secret state", Questions: []event.InputQuestion{
-			{ID: "when", Kind: event.InputForm, Message: "When do you come?", Schema: json.RawMessage(daySchema)},
-		}}
-	}
-	if a, asked := call.Input.Answers["when"]; asked {
-		if a.Action != event.InputAccept {
-			return tool.Result{Output: "not booked: " + string(a.Action)}, nil
-		}
-		return tool.Result{}, &tool.InputRequired{State: call.Input.State + ", " + string(a.Content), Questions: []event.InputQuestion{
-			{ID: "pay", Kind: event.InputURL, Message: "Please pay.", URL: "https://pay.example/42"},
-		}}
-	}
-	return tool.Result{Output: "booked: " + call.Input.State + ", paid: " + string(call.Input.Answers["pay"].Action)}, nil
-}
 
 func accepted(content string) event.InputAnswer {
 	a := event.InputAnswer{Action: event.InputAccept}
@@ -89,15 +60,15 @@ func (c talk) answersInput(want signals.DecideOutcome, q event.InputRequest, ans
 //ci:replayed
 func TestToolsAskPeople(t *testing.T) {
 	t.Parallel()
-	book := &booking{}
+	book := &harness.Booking{}
 	o := newOffice(t, harness.Options{NoWorker: true, Tools: []tool.Tool{book}})
 	stop := o.StartWorker()
 	t.Run("two questions, across a new worker", func(t *testing.T) {
 		c := o.talk(t)
-		before := book.runs.Load()
+		before := book.Runs.Load()
 		posted, q := c.asksInput()
 		require.Equal(t, []string{"book", "assistant", "When do you come?"}, []string{q.ToolName, q.Agent, q.Questions[0].Message})
-		require.JSONEq(t, daySchema, string(q.Questions[0].Schema))
+		require.JSONEq(t, harness.DaySchema, string(q.Questions[0].Schema))
 		require.Eventually(t, func() bool {
 			row, err := c.Store.Thread(c.Ctx(), c.Key(c.id))
 			return err == nil && row.Activity == store.ActivityWaiting
@@ -121,7 +92,7 @@ func TestToolsAskPeople(t *testing.T) {
 		c.answersInput(signals.DecideAccepted, pay, map[string]event.InputAnswer{"pay": accepted("")})
 		c.completes(posted)
 		require.Equal(t, `booked: secret state, {"day":"monday"}, paid: accept`, c.resultOf(q.ToolCallID).Content)
-		require.EqualValues(t, 3, book.runs.Load()-before)
+		require.EqualValues(t, 3, book.Runs.Load()-before)
 		require.Equal(t, store.ToolSucceeded, only(t, toolLogs(c.Harness, c.id)).Status)
 		requireSettled(t, c.Harness, c.id)
 		frames := watch(t, c.Harness, c.id, "").until(t, func(f frame) bool { return f.event.EndsTurn() })
@@ -157,11 +128,11 @@ func TestToolsAskPeople(t *testing.T) {
 	t.Run("by a signal with values that do not fit: it asks again", func(t *testing.T) {
 		c := o.talk(t)
 		_, q := c.asksInput()
-		before := book.runs.Load()
+		before := book.Runs.Load()
 		c.signals(signals.SignalAnswerInput, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": accepted(`{"day":"sunday"}`)}, By: "ann"})
 		again := c.awaitInput(2)
 		require.Contains(t, again.Questions[0].Message, "When do you come?\n\nThe last answer was not valid: day: must be one of")
-		require.Equal(t, before, book.runs.Load(), "the tool does not see it")
+		require.Equal(t, before, book.Runs.Load(), "the tool does not see it")
 		c.answersInput(signals.DecideAccepted, again, map[string]event.InputAnswer{"when": {Action: event.InputCancel}})
 		require.Eventually(t, func() bool { return len(results(c.Harness, c.id)) == 1 }, waitLong, waitTick)
 	})
@@ -182,7 +153,7 @@ func TestToolsAskPeople(t *testing.T) {
 func TestPageInput(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{
-		Tools:  []tool.Tool{&booking{}},
+		Tools:  []tool.Tool{&harness.Booking{}},
 		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"book"}}},
 	})
 	id := w.Open()

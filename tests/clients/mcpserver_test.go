@@ -1,4 +1,4 @@
-package tests
+package clients
 
 import (
 	"context"
@@ -46,7 +46,7 @@ var mcpPassed = []string{
 func TestMCPConformance(t *testing.T) {
 	t.Parallel()
 	w := chats(t, "conformance")
-	failures, err := filepath.Abs("npm/mcp-expected-failures.yml")
+	failures, err := filepath.Abs("../npm/mcp-expected-failures.yml")
 	require.NoError(t, err)
 	out := string(proc.Output(t, testenv.Node(t, mcpConformance,
 		"server", "--url", w.API.URL+"/mcp", "--suite", "all", "--expected-failures", failures, "--output-dir", t.TempDir())))

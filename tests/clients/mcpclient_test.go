@@ -1,4 +1,4 @@
-package tests
+package clients
 
 import (
 	"context"
@@ -26,6 +26,17 @@ import (
 
 // mcpClientEnv makes the test binary the client program that the conformance suite tests.
 const mcpClientEnv = "THREADMILL_TESTS_MCP_CLIENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mcpClientEnv) != "" {
+		if err := runMCPClient(os.Args[len(os.Args)-1]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
 
 // runMCPClient calls all tools of a server, and accepts what they ask with the defaults.
 func runMCPClient(url string) error {

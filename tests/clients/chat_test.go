@@ -1,4 +1,4 @@
-package tests
+package clients
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 		attempts = 2
 	}
 	w := harness.New(t, harness.Options{
-		Tools: []tool.Tool{ask, locate, &booking{}}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
+		Tools: []tool.Tool{ask, locate, &harness.Booking{}}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
 	})
 	switch scenario {
 	case "error":
