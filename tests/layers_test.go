@@ -22,6 +22,7 @@ var layers = [][]string{
 	{"internal/searchattr"},
 	{"webhook"},
 	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
+	{"internal/document"},
 	{"signals/threadclient"},
 	{"activities"},
 	{"workflows"},

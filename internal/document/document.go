@@ -1,0 +1,154 @@
+// Package document reads documents of people into blocks of text, in bounded memory. A document is what a stranger sent:
+// it may be broken, or made to exhaust whoever reads it.
+package document
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"unicode"
+
+	"github.com/threadmill/threadmill/internal/knowledge"
+)
+
+// File is a document as it came.
+type File struct {
+	// Name is the name of the file, or the path of its address.
+	Name string
+
+	// MediaType is what its sender states, such as text/html; charset=utf-8. Empty = unknown.
+	MediaType string
+
+	Content []byte
+}
+
+// Text is what a document says.
+type Text struct {
+	Format Format
+
+	// Title is the title that the document states. Empty = none.
+	Title string
+
+	Blocks []knowledge.Block
+}
+
+// Limits bound what is read. A document beyond them is an error: it is never read in part.
+type Limits struct {
+	// Bytes of the file. Default 32 MiB.
+	Bytes int
+
+	// Text is the maximum size of the text, in bytes. Default 8 MiB.
+	Text int
+
+	// Pages of a PDF. Default 2,000.
+	Pages int
+
+	// Cells of a table of values. Default 500,000.
+	Cells int
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Bytes: cmp.Or(l.Bytes, 32<<20),
+		Text:  cmp.Or(l.Text, 8<<20),
+		Pages: cmp.Or(l.Pages, 2000),
+		Cells: cmp.Or(l.Cells, 500_000),
+	}
+}
+
+// Error says why a document cannot be read. It would say the same again.
+type Error struct{ Reason string }
+
+func (e *Error) Error() string { return e.Reason }
+
+func unreadable(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
+
+// errEmpty is the error of a document without text.
+var errEmpty = &Error{"the document has no text"}
+
+// Read reads a document. The error is an [*Error], or that of the context.
+func Read(ctx context.Context, f File, limits Limits) (Text, error) {
+	limits = limits.withDefaults()
+	if len(f.Content) > limits.Bytes {
+		return Text{}, unreadable("the document has %d bytes; the limit is %d", len(f.Content), limits.Bytes)
+	}
+	format, err := Detect(f)
+	if err != nil {
+		return Text{}, err
+	}
+	w := &writer{ctx: ctx, limits: limits}
+	err = w.read(format, f)
+	if e, ok := errors.AsType[*Error](err); ok {
+		return Text{}, e
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return Text{}, ctx.Err()
+		}
+		return Text{}, unreadable("the document is no valid %s: %v", format, err)
+	}
+	if len(w.blocks) == 0 {
+		return Text{}, errEmpty
+	}
+	return Text{Format: format, Title: clean(w.title), Blocks: w.blocks}, nil
+}
+
+// writer collects the blocks of a document.
+type writer struct {
+	ctx    context.Context //nolint:containedctx // a writer is one call of Read
+	limits Limits
+	title  string
+	blocks []knowledge.Block
+	size   int
+}
+
+func (w *writer) read(format Format, f File) (err error) {
+	// Parsers of libraries may panic on what they do not expect.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	return readers[format](w, f)
+}
+
+// add adds a block.
+func (w *writer) add(b knowledge.Block) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	b.Text = clean(b.Text)
+	if b.Text == "" {
+		return nil
+	}
+	if w.size += len(b.Text); w.size > w.limits.Text {
+		return unreadable("the document has more than %d bytes of text, which is the limit: split it", w.limits.Text)
+	}
+	w.blocks = append(w.blocks, b)
+	return nil
+}
+
+// paragraphs adds the paragraphs of a text.
+func (w *writer) paragraphs(text string, page int) error {
+	for p := range strings.SplitSeq(text, "\n\n") {
+		if err := w.add(knowledge.Block{Text: p, Page: page}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clean returns a text without control characters and without space around it. It is valid UTF-8.
+func clean(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, "\uFFFD")))
+}
+
+func extension(name string) string { return strings.ToLower(strings.TrimPrefix(path.Ext(name), ".")) }

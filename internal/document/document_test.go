@@ -1,0 +1,272 @@
+package document_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/zlib"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/document"
+	"github.com/threadmill/threadmill/internal/knowledge"
+)
+
+func read(t *testing.T, f document.File) (document.Text, error) {
+	t.Helper()
+	return document.Read(t.Context(), f, document.Limits{})
+}
+
+// outline writes blocks as lines: headings with #, pages in brackets.
+func outline(blocks []knowledge.Block) string {
+	var out []string
+	for _, b := range blocks {
+		line := strings.ReplaceAll(b.Text, "\n", "⏎")
+		if b.Level > 0 {
+			line = strings.Repeat("#", b.Level) + " " + line
+		}
+		if b.Page > 0 {
+			line = fmt.Sprintf("[%d] %s", b.Page, line)
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, file, media, content string
+		format                     document.Format
+		title, want                string
+	}{
+		{"text", "a.txt", "", "One\r\nline.\r\n\r\nTwo.\n\n\n", document.PlainText, "", "One⏎line.\nTwo."},
+		{"text without a name", "", "", "Just text.", document.PlainText, "", "Just text."},
+		{"UTF-16", "a.txt", "", "\xFF\xFEh\x00i\x00", document.PlainText, "", "hi"},
+		{"UTF-8 that begins with ASCII", "a.txt", "", strings.Repeat("a", 2000) + " grüße", document.PlainText, "", strings.Repeat("a", 2000) + " grüße"},
+		{"Latin-1 that nothing states", "a.txt", "", "gr\xFC\xDFe", document.PlainText, "", "grüße"},
+		{"Latin-1", "a.txt", "text/plain; charset=iso-8859-1", "gr\xFC\xDFe", document.PlainText, "", "grüße"},
+		{"control characters", "a.txt", "", "a\x1b[31mb\x07", document.PlainText, "", "a[31mb"},
+		{
+			"Markdown", "a.md", "", "# The guide\n\nIntro\nof two lines.\n\nSetext\n------\n\n- one\n- two\n\n    more\n\n```go\nfunc main() {}\n\n# no heading\n```\n\n> quoted\n\n---\n\n| a | b |\n|---|---|\n| 1 | 2 |\n", document.Markdown, "The guide",
+			"# The guide\nIntro⏎of two lines.\n## Setext\n- one⏎- two⏎⏎    more\n```go⏎func main() {}⏎⏎# no heading⏎```\n> quoted⏎⏎---\n| a | b |⏎|---|---|⏎| 1 | 2 |",
+		},
+		{
+			"HTML", "", "text/html", "<title>Page</title><nav>menu</nav><main><h1>Hello</h1><p>One <b>bold</b> <a href='/x'>link</a>.</p><script>x()</script><table><tr><th>a</th></tr><tr><td>1</td></tr></table></main><footer>foot</footer>", document.HTML, "Page",
+			"# Hello\nOne **bold** [link](/x).\n| a |⏎|---|⏎| 1 |",
+		},
+		{"CSV", "a.csv", "", "name;city\nann;\"Ulm\nSüd\"\n;\nben;Rom;x\n", document.CSV, "", "name: ann⏎city: Ulm⏎Süd\nname: ben⏎city: Rom⏎x"},
+		{"source code", "a.go", "", "package a\n\n// F is f.\nfunc F() {\n\n\treturn\n}\n\nvar x = 1\n", document.Code, "", "package a\n// F is f.⏎func F() {⏎⏎\treturn⏎}\nvar x = 1"},
+		{"PDF", "a.pdf", "", pdfOf("Title of it", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET", "BT /F1 12 Tf 72 720 Td (Second.) Tj ET"), document.PDF, "Title of it", "[1] First page.\n[2] Second."},
+		{
+			"DOCX", "", "", docxOf(`<w:p><w:pPr><w:pStyle w:val="berschrift2"/></w:pPr><w:r><w:t>Kapitel</w:t></w:r></w:p><w:p><w:r><w:t>Ein </w:t></w:r><w:r><w:t>Satz.</w:t><w:br/><w:t>Mehr</w:t></w:r></w:p>` +
+				`<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>`), document.DOCX, "Akte", "## Kapitel\nEin Satz.⏎Mehr\na | b",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := read(t, document.File{Name: c.file, MediaType: c.media, Content: []byte(c.content)})
+			require.NoError(t, err)
+			require.Equal(t, []string{string(c.format), c.title}, []string{string(got.Format), got.Title})
+			require.Equal(t, c.want, outline(got.Blocks))
+		})
+	}
+}
+
+// TestReadRejects: what cannot be read has a reason, in bounded memory.
+func TestReadRejects(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		file document.File
+		want string
+	}{
+		{"nothing", document.File{Name: "a.txt"}, "the document has no text"},
+		{"only space", document.File{Name: "a.md", Content: []byte(" \n\n")}, "the document has no text"},
+		{"an image", document.File{Name: "a.png", Content: []byte("\x89PNG\r\n\x1a\n\x00")}, "the format of the document (image/png) cannot be read"},
+		{"a program as text", document.File{Name: "a.txt", Content: []byte("\x7fELF\x00\x00")}, "the document is no text: it has binary content"},
+		{"too large", document.File{Name: "a.txt", Content: make([]byte, 33<<20)}, "the limit is 33554432"},
+		{"too much text", document.File{Name: "a.txt", Content: bytes.Repeat([]byte("word "), 2<<20)}, "more than 8388608 bytes of text"},
+		{"a million cells", document.File{Name: "a.csv", Content: bytes.Repeat([]byte("1,2,3,4,5,6,7,8,9,10\n"), 100_000)}, "more than 500000 cells"},
+		{"a PDF of 10,000 pages", document.File{Name: "a.pdf", Content: []byte(pdfOf("", make([]string, 10_000)...))}, "the document has 10000 pages; the limit is 2000"},
+		{"a PDF that unpacks to a gigabyte", document.File{Name: "a.pdf", Content: []byte(pdfOf("", strings.Repeat("BT (x) Tj ET\n", 2<<20)))}, "a page of the document unpacks to more than"},
+		{"a PDF without text", document.File{Name: "a.pdf", Content: []byte(pdfOf("", ""))}, "the document has no text"},
+		{"no PDF", document.File{Name: "a.pdf", Content: []byte("hello")}, "the document is no valid PDF: "},
+		{"no DOCX", document.File{Name: "a.docx", Content: []byte("hello")}, "the document is no valid DOCX: "},
+		{"another archive", document.File{Name: "a.docx", Content: zipOf(map[string]string{"x": "y"})}, "it has no text document inside"},
+		{"a DOCX that unpacks to 100 MB", document.File{Name: "a.docx", Content: zipOf(map[string]string{"word/document.xml": "<d>" + strings.Repeat(" ", 100<<20) + "</d>"})}, "unpacks to more than"},
+		{"a DOCX with deep elements", document.File{Name: "a.docx", Content: zipOf(map[string]string{"word/document.xml": strings.Repeat("<d>", 1<<20)})}, "nested more than 256 deep"},
+		{"HTML with deep elements", document.File{Name: "a.html", Content: []byte(strings.Repeat("<div>", 1<<18))}, "the document is no valid HTML: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := allocated()
+			_, err := read(t, c.file)
+			require.ErrorContains(t, err, c.want)
+			var reason *document.Error
+			require.ErrorAs(t, err, &reason)
+			require.Less(t, allocated()-before, uint64(400<<20), "bytes allocated in all")
+		})
+	}
+}
+
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// TestReadIsCancelled: a reader stops when nobody waits for it.
+func TestReadIsCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := document.Read(ctx, document.File{Name: "a.txt", Content: []byte("text")}, document.Limits{})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestReadBroken reads documents of which bytes were changed: each has a text or a reason.
+func TestReadBroken(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{
+		"a.pdf":  pdfOf("Title", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET"),
+		"a.docx": docxOf(`<w:p><w:r><w:t>Ein Satz.</w:t></w:r></w:p>`),
+		"a.md":   "# A\n\n- b\n  - c\n\n```\nd\n```\n> e\n",
+		"a.html": "<h1>a</h1><table><tr><td>b<ul><li>c</table>",
+		"a.csv":  "a,b\n\"c\",d\n",
+	} {
+		for seed := range uint64(300) {
+			r := rand.New(rand.NewPCG(seed, 7))
+			raw := []byte(content)
+			for range 1 + r.IntN(8) {
+				switch i := r.IntN(len(raw)); r.IntN(3) {
+				case 0:
+					raw[i] = byte(r.IntN(256))
+				case 1:
+					raw = raw[:max(1, i)]
+				default:
+					raw = append(raw[:i:i], raw[i/2:]...)
+				}
+			}
+			if _, err := read(t, document.File{Name: name, Content: raw}); err != nil {
+				var reason *document.Error
+				require.ErrorAs(t, err, &reason, "%s, seed %d", name, seed)
+			}
+		}
+	}
+}
+
+// TestReadLarge reads what is large or deep in every way: with a parser that takes quadratic time, the test does not end.
+func TestReadLarge(t *testing.T) {
+	t.Parallel()
+	var indented strings.Builder
+	for i := range 2000 {
+		indented.WriteString(strings.Repeat(" ", 2*i) + "- a\n")
+	}
+	const deep = "nested more than 100 deep"
+	for name, c := range map[string]struct{ content, want string }{
+		"quotes.md":     {strings.Repeat("> ", 1<<19), deep},
+		"deep lists.md": {strings.Repeat("- ", 1<<16) + "a", deep},
+		"indented.md":   {indented.String(), deep},
+		"lists.md":      {strings.Repeat("- a\n", 1<<18), ""},
+		"brackets.md":   {strings.Repeat("[", 1<<20), ""},
+		"fences.md":     {strings.Repeat("```\n", 1<<18), ""},
+		"headings.md":   {strings.Repeat("# a\n", 1<<18), ""},
+		"p.html":        {strings.Repeat("<p>a</p>", 1<<16), ""},
+		"b.html":        {strings.Repeat("<b>a", 500) + strings.Repeat("<p>a", 1<<10), ""},
+		"table.html":    {"<table>" + strings.Repeat("<tr><td>a<td>b", 1<<14), ""},
+		"list.html":     {strings.Repeat("<ul><li>a", 200), deep},
+		"quotes.csv":    {strings.Repeat("\"", 1<<20), "the document has no text"},
+		"lines.go":      {strings.Repeat("a\n\n", 1<<18), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := read(t, document.File{Name: name, Content: []byte(c.content)})
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// TestReadDocs reads the project's own documents, as people's are.
+func TestReadDocs(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	got, err := read(t, document.File{Name: "README.md", Content: raw})
+	require.NoError(t, err)
+	require.Equal(t, "Threadmill", got.Title)
+	var all strings.Builder
+	for _, b := range got.Blocks {
+		all.WriteString(b.Text)
+	}
+	for word := range strings.FieldsSeq(string(raw)) {
+		if strings.Trim(word, "#-=") != "" {
+			require.Contains(t, all.String(), word)
+		}
+	}
+}
+
+// pdfOf returns a PDF with the contents of pages, packed.
+func pdfOf(title string, pages ...string) string {
+	var out bytes.Buffer
+	var offsets []int
+	object := func(format string, args ...any) {
+		offsets = append(offsets, out.Len())
+		fmt.Fprintf(&out, "%d 0 obj\n", len(offsets))
+		fmt.Fprintf(&out, format, args...)
+		out.WriteString("\nendobj\n")
+	}
+	out.WriteString("%PDF-1.4\n")
+	object("<< /Type /Catalog /Pages 2 0 R >>")
+	kids := make([]string, len(pages))
+	for i := range pages {
+		kids[i] = fmt.Sprintf("%d 0 R", 5+2*i)
+	}
+	object("<< /Type /Pages /Count %d /Kids [%s] >>", len(pages), strings.Join(kids, " "))
+	object("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
+	object("<< /Title (%s) >>", title)
+	for i, page := range pages {
+		object("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents %d 0 R >>", 6+2*i)
+		var packed bytes.Buffer
+		w := zlib.NewWriter(&packed)
+		_, _ = w.Write([]byte(page))
+		_ = w.Close()
+		object("<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream", packed.Len(), packed.String())
+	}
+	at := out.Len()
+	fmt.Fprintf(&out, "xref\n0 %d\n0000000000 65535 f \n", len(offsets)+1)
+	for _, o := range offsets {
+		fmt.Fprintf(&out, "%010d 00000 n \n", o)
+	}
+	fmt.Fprintf(&out, "trailer\n<< /Size %d /Root 1 0 R /Info 4 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(offsets)+1, at)
+	return out.String()
+}
+
+// docxOf returns a DOCX file in which Word's German version has named the styles.
+func docxOf(body string) string {
+	const ns = ` xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"`
+	return string(zipOf(map[string]string{
+		"docProps/core.xml": `<p xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Akte</dc:title></p>`,
+		"word/styles.xml":   `<w:styles` + ns + `><w:style w:styleId="berschrift2"><w:name w:val="heading 2"/></w:style></w:styles>`,
+		"word/document.xml": `<w:document` + ns + `><w:body>` + body + `</w:body></w:document>`,
+	}))
+}
+
+func zipOf(files map[string]string) []byte {
+	var out bytes.Buffer
+	w := zip.NewWriter(&out)
+	for name, content := range files {
+		f, _ := w.Create(name)
+		_, _ = f.Write([]byte(content))
+	}
+	_ = w.Close()
+	return out.Bytes()
+}

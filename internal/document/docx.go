@@ -1,0 +1,185 @@
+package document
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/threadmill/threadmill/internal/knowledge"
+)
+
+// Bounds of the XML in a DOCX file: a small file can unpack to a very large one.
+const (
+	maxXML   = 64 << 20
+	maxDepth = 256
+)
+
+func (w *writer) docx(f File) error {
+	archive, err := zip.NewReader(bytes.NewReader(f.Content), int64(len(f.Content)))
+	if err != nil {
+		return err
+	}
+	d := docx{writer: w, levels: map[string]int{}}
+	if err := d.part(archive, "docProps/core.xml", d.core); err != nil && !errors.Is(err, errNoPart) {
+		return err
+	}
+	if err := d.part(archive, "word/styles.xml", d.style); err != nil && !errors.Is(err, errNoPart) {
+		return err
+	}
+	return d.part(archive, "word/document.xml", d.body)
+}
+
+// errNoPart is the error of a part that is not in the archive.
+var errNoPart = errors.New("it has no text document inside")
+
+// docx reads the parts of a DOCX file.
+type docx struct {
+	*writer
+	levels   map[string]int // of headings, by the ids of styles
+	declared string         // the id of the style that is being read
+
+	stack     []string
+	paragraph strings.Builder
+	level     int
+	row       []string // of a table
+	cell      strings.Builder
+}
+
+// part calls a function for each token of a part of the archive, with the elements around it.
+func (d *docx) part(archive *zip.Reader, name string, token func(xml.Token) error) error {
+	for _, f := range archive.File {
+		if f.Name != name {
+			continue
+		}
+		r, err := f.Open()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = r.Close() }()
+		limited := &io.LimitedReader{R: r, N: maxXML}
+		decoder := xml.NewDecoder(limited)
+		d.stack = nil
+		for {
+			t, err := decoder.Token()
+			switch {
+			case limited.N <= 0:
+				return unreadable("the document unpacks to more than %d bytes, which is the limit", maxXML)
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return err
+			}
+			if e, ok := t.(xml.StartElement); ok {
+				if d.stack = append(d.stack, e.Name.Local); len(d.stack) > maxDepth {
+					return unreadable("the elements of the document are nested more than %d deep, which is the limit", maxDepth)
+				}
+			}
+			if err := token(t); err != nil {
+				return err
+			}
+			if _, ok := t.(xml.EndElement); ok {
+				d.stack = d.stack[:len(d.stack)-1]
+			}
+		}
+	}
+	return errNoPart
+}
+
+// within reports whether the current element is inside one of this name, or is one.
+func (d *docx) within(name string) bool {
+	for _, e := range d.stack {
+		if e == name {
+			return true
+		}
+	}
+	return false
+}
+
+// core reads the properties of the document.
+func (d *docx) core(t xml.Token) error {
+	if text, ok := t.(xml.CharData); ok && d.within("title") {
+		d.title += string(text)
+	}
+	return nil
+}
+
+// style reads which styles are headings: their ids are in the language of the author, their names are not.
+func (d *docx) style(t xml.Token) error {
+	e, ok := t.(xml.StartElement)
+	if !ok {
+		return nil
+	}
+	switch e.Name.Local {
+	case "style":
+		d.declared = attribute(e, "styleId")
+	case "name":
+		name := strings.ToLower(attribute(e, "val"))
+		if level, err := strconv.Atoi(strings.TrimPrefix(name, "heading ")); err == nil && strings.HasPrefix(name, "heading ") {
+			d.levels[d.declared] = level
+		} else if name == "title" {
+			d.levels[d.declared] = 1
+		}
+	}
+	return nil
+}
+
+// body reads the text.
+func (d *docx) body(t xml.Token) error {
+	switch t := t.(type) {
+	case xml.StartElement:
+		switch t.Name.Local {
+		case "pStyle":
+			d.level = d.levels[attribute(t, "val")]
+		case "tab":
+			d.paragraph.WriteString("\t")
+		case "br", "cr":
+			d.paragraph.WriteString("\n")
+		}
+	case xml.CharData:
+		if len(d.stack) > 0 && d.stack[len(d.stack)-1] == "t" {
+			d.paragraph.Write(t)
+		}
+	case xml.EndElement:
+		return d.end(t.Name.Local)
+	}
+	return nil
+}
+
+func (d *docx) end(name string) error {
+	switch name {
+	case "p":
+		text := d.paragraph.String()
+		level := d.level
+		d.paragraph.Reset()
+		d.level = 0
+		if d.within("tc") {
+			d.cell.WriteString(text + " ")
+			return nil
+		}
+		return d.add(knowledge.Block{Level: level, Text: text})
+	case "tc":
+		d.row = append(d.row, strings.TrimSpace(d.cell.String()))
+		d.cell.Reset()
+	case "tr":
+		row := strings.Join(d.row, " | ")
+		d.row = nil
+		if strings.Trim(row, " |") == "" {
+			return nil
+		}
+		return d.add(knowledge.Block{Text: row})
+	}
+	return nil
+}
+
+func attribute(e xml.StartElement, name string) string {
+	for _, a := range e.Attr {
+		if a.Name.Local == name {
+			return a.Value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,78 @@
+package document
+
+import (
+	"bytes"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Format is a kind of document.
+type Format string
+
+// The formats that are read.
+const (
+	PlainText Format = "text"
+	Markdown  Format = "Markdown"
+	HTML      Format = "HTML"
+	PDF       Format = "PDF"
+	DOCX      Format = "DOCX"
+	CSV       Format = "CSV"
+	Code      Format = "source code"
+)
+
+// readers read the formats. A reader's error says what is wrong with a document, without naming the format.
+var readers map[Format]func(*writer, File) error
+
+func init() {
+	readers = map[Format]func(*writer, File) error{
+		PlainText: (*writer).plainText, Markdown: (*writer).markdown, HTML: (*writer).html, PDF: (*writer).pdf,
+		DOCX: (*writer).docx, CSV: (*writer).csv, Code: (*writer).code,
+	}
+}
+
+// byMediaType has the media types that name a format by themselves.
+var byMediaType = map[string]Format{
+	"text/markdown": Markdown, "text/x-markdown": Markdown,
+	"text/html": HTML, "application/xhtml+xml": HTML,
+	"application/pdf": PDF,
+	"application/vnd.openxmlformats-officedocument.wordprocessingml.document": DOCX,
+	"text/csv": CSV, "text/tab-separated-values": CSV,
+	"application/json": Code, "application/yaml": Code, "application/toml": Code, "application/xml": Code, "text/xml": Code,
+	"text/javascript": Code, "text/css": Code,
+}
+
+// byExtension has the extensions of names of files.
+var byExtension = map[string]Format{
+	"md": Markdown, "markdown": Markdown, "mdx": Markdown, "html": HTML, "htm": HTML, "xhtml": HTML, "pdf": PDF, "docx": DOCX, "csv": CSV, "tsv": CSV,
+	"txt": PlainText, "text": PlainText, "log": PlainText, "rst": PlainText, "adoc": PlainText, "org": PlainText, "tex": PlainText,
+}
+
+// source are extensions of source code.
+var source = strings.Fields("bash c cc clj cpp cs css dart ex exs erl fish go gradle graphql h hpp hs ini java jl js json jsonl jsx kt kts lua m ml " +
+	"mjs nix php pl proto ps1 py r rb rs scala scss sh sql svelte swift tf toml ts tsx vue xml yaml yml zig zsh")
+
+// Detect returns the format of a document: by its media type if that is specific, by its name, or by its content.
+func Detect(f File) (Format, error) {
+	stated, _, _ := mime.ParseMediaType(f.MediaType)
+	if format := byMediaType[stated]; format != "" {
+		return format, nil
+	}
+	switch ext := extension(f.Name); {
+	case byExtension[ext] != "":
+		return byExtension[ext], nil
+	case slices.Contains(source, ext):
+		return Code, nil
+	}
+	sniffed, _, _ := mime.ParseMediaType(http.DetectContentType(f.Content))
+	switch {
+	case byMediaType[sniffed] != "":
+		return byMediaType[sniffed], nil
+	case sniffed == "application/zip" && bytes.Contains(f.Content[:min(len(f.Content), 1<<16)], []byte("word/")):
+		return DOCX, nil
+	case strings.HasPrefix(sniffed, "text/"):
+		return PlainText, nil
+	}
+	return "", unreadable("the format of the document (%s) cannot be read; text, Markdown, HTML, PDF, DOCX, CSV and source code can", sniffed)
+}
