@@ -21,7 +21,9 @@ func body(x *driver.Exchange, _ string, resp *http.Response) error {
 	if q, ok := resp.Request.Context().Value(quietKey{}).(*quiet); ok {
 		q.Reader = x.Watch(resp.Body, driver.Events)
 		resp.Body = q
+		return nil
 	}
+	resp.Body = x.Watch(resp.Body, driver.Lines)
 	return nil
 }
 

@@ -197,7 +197,7 @@ func (c *call) fail() {
 		c.flood(whole)
 	case endless:
 		c.endless()
-	case none, answer:
+	case none, answer, dimensions:
 		return
 	}
 	panic(gone{})

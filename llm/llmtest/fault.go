@@ -28,6 +28,7 @@ const (
 	streamError
 	flood
 	endless
+	dimensions
 )
 
 // Status responds with an HTTP status and an error in OpenAI's format. If retryAfter is not empty,

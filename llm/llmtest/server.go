@@ -119,7 +119,8 @@ func NewServer(config Config) *Server {
 	mux.HandleFunc("POST /v1/chat/completions", s.serve(newChatRequest))
 	mux.HandleFunc("POST /v1/responses", s.serve(newResponsesRequest))
 	mux.HandleFunc("POST /v1/messages", s.serve(newMessagesRequest))
-	mux.HandleFunc("POST /v1beta/models/{method}", s.serve(newContentRequest))
+	mux.HandleFunc("POST /v1/embeddings", s.embed(newEmbedRequest))
+	mux.HandleFunc("POST /v1beta/models/{method}", s.models())
 	s.clouds(mux)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() {
@@ -248,16 +249,21 @@ func (s *Server) serve(protocol func(*http.Request) wire, checks ...func(*http.R
 			c.wire = protocol(r)
 			_ = json.Unmarshal(body, c.wire) // unread says why not
 		}
-		if s.config.APIKey != "" && account(r) != s.config.APIKey {
-			c.fault = Fault{kind: answer, status: http.StatusUnauthorized, code: "invalid_api_key", message: "Incorrect API key provided"}
-		}
-		for _, check := range checks {
+		for _, check := range append(checks, s.denied) {
 			if fault := check(r); fault != nil {
 				c.fault = *fault
 			}
 		}
 		c.serve(w, r, unread)
 	}
+}
+
+// denied returns the fault of a request with a wrong key, or nil.
+func (s *Server) denied(r *http.Request) *Fault {
+	if s.config.APIKey == "" || account(r) == s.config.APIKey {
+		return nil
+	}
+	return &Fault{kind: answer, status: http.StatusUnauthorized, code: "invalid_api_key", message: "Incorrect API key provided"}
 }
 
 // account returns the API key of a request, or who has signed it.

@@ -156,3 +156,31 @@ func TestSwitching(t *testing.T) {
 		}
 	}
 }
+
+func TestEmbedders(t *testing.T) {
+	for name, build := range map[string]llmtest.Build{"openai": newOpenAI, "azure": newAzure, "google": newGoogle} {
+		t.Run(name, func(t *testing.T) {
+			llmtest.RunEmbedder(t, func(t *testing.T, s *llmtest.Server, key string) llm.Embedder {
+				t.Helper()
+				e, ok := build(t, s, key).(llm.Embedder)
+				require.True(t, ok)
+				return e
+			})
+		})
+	}
+}
+
+// TestEmbedding: texts that share words are similar.
+func TestEmbedding(t *testing.T) {
+	similarity := func(a, b string) float64 {
+		sum := 0.0
+		v := llmtest.Embedding(b, llmtest.EmbeddingDimension)
+		for i, x := range llmtest.Embedding(a, llmtest.EmbeddingDimension) {
+			sum += float64(x) * float64(v[i])
+		}
+		return sum
+	}
+	require.InDelta(t, 1, similarity("Sarah, of Acme!", "sarah of acme"), 1e-6)
+	require.Greater(t, similarity("the mill has two stones", "how many stones has the mill"), 0.5)
+	require.Less(t, similarity("the mill has two stones", "our office opens at nine"), 0.4)
+}
