@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"internal/searchattr"},
 	{"webhook"},
 	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
-	{"internal/document"},
+	{"internal/document", "internal/tokens"},
 	{"signals/threadclient"},
 	{"activities"},
 	{"workflows"},
