@@ -1,17 +1,16 @@
 package mcp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/threadmill/threadmill/internal/publicnet"
 )
 
 const (
@@ -37,7 +36,7 @@ func newRemote(s Server, public bool) *remote {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	proxy := http.ProxyFromEnvironment
 	if public {
-		dialer.ControlContext = refusePrivate
+		dialer.ControlContext = publicnet.Control("servers that a namespace declares")
 		proxy = nil // a proxy would resolve the name
 	}
 	r := &remote{server: s, base: &http.Transport{
@@ -103,51 +102,3 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (r *remote) close() { r.base.CloseIdleConnections() }
-
-// refusePrivate fails for addresses that are not public. It sees the address that the name was resolved
-// to, so a name cannot change its address afterwards.
-func refusePrivate(_ context.Context, _, address string, _ syscall.RawConn) error {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return err
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return err
-	}
-	if !public(ip.Unmap().WithZone("")) {
-		return fmt.Errorf("%s is an address of a private network, which servers that a namespace declares must not use", ip)
-	}
-	return nil
-}
-
-var notPublic = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("100.64.0.0/10"),   // shared by carriers
-	netip.MustParsePrefix("192.0.0.0/24"),    // protocols
-	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
-	netip.MustParsePrefix("240.0.0.0/4"),     // reserved
-	netip.MustParsePrefix("64:ff9b::/96"),    // IPv4 behind NAT64
-	netip.MustParsePrefix("64:ff9b:1::/48"),  // the same, local
-	netip.MustParsePrefix("2002::/16"),       // IPv4 behind 6to4
-	netip.MustParsePrefix("2001:0000::/32"),  // IPv4 behind Teredo
-	netip.MustParsePrefix("100::/64"),        // discarded
-	netip.MustParsePrefix("2001:db8::/32"),   // documentation
-	netip.MustParsePrefix("fec0::/10"),       // site-local
-	netip.MustParsePrefix("::/96"),           // IPv4-compatible
-	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
-	netip.MustParsePrefix("198.51.100.0/24"), // documentation
-	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
-}
-
-func public(ip netip.Addr) bool {
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLinkLocalUnicast() || ip.IsLoopback() {
-		return false
-	}
-	for _, p := range notPublic {
-		if p.Contains(ip) {
-			return false
-		}
-	}
-	return true
-}
