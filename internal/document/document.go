@@ -43,6 +43,10 @@ type Limits struct {
 	// Text is the maximum size of the text, in bytes. Default 8 MiB.
 	Text int
 
+	// Markup is the maximum size of HTML and Markdown, in bytes: what is parsed as a whole takes up to 200 times as
+	// much memory. Default 2 MiB.
+	Markup int
+
 	// Pages of a PDF. Default 2,000.
 	Pages int
 
@@ -52,10 +56,11 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Bytes: cmp.Or(l.Bytes, 32<<20),
-		Text:  cmp.Or(l.Text, 8<<20),
-		Pages: cmp.Or(l.Pages, 2000),
-		Cells: cmp.Or(l.Cells, 500_000),
+		Bytes:  cmp.Or(l.Bytes, 32<<20),
+		Text:   cmp.Or(l.Text, 8<<20),
+		Markup: cmp.Or(l.Markup, 2<<20),
+		Pages:  cmp.Or(l.Pages, 2000),
+		Cells:  cmp.Or(l.Cells, 500_000),
 	}
 }
 

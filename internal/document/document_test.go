@@ -61,6 +61,7 @@ func TestRead(t *testing.T) {
 			"HTML", "", "text/html", "<title>Page</title><nav>menu</nav><main><h1>Hello</h1><p>One <b>bold</b> <a href='/x'>link</a>.</p><script>x()</script><table><tr><th>a</th></tr><tr><td>1</td></tr></table></main><footer>foot</footer>", document.HTML, "Page",
 			"# Hello\nOne **bold** [link](/x).\n| a |⏎|---|⏎| 1 |",
 		},
+		{"HTML in a form", "a.html", "", "<form><p>One.</p><input value=x></form>", document.HTML, "", "One."},
 		{"CSV", "a.csv", "", "name;city\nann;\"Ulm\nSüd\"\n;\nben;Rom;x\n", document.CSV, "", "name: ann⏎city: Ulm⏎Süd\nname: ben⏎city: Rom⏎x"},
 		{"source code", "a.go", "", "package a\n\n// F is f.\nfunc F() {\n\n\treturn\n}\n\nvar x = 1\n", document.Code, "", "package a\n// F is f.⏎func F() {⏎⏎\treturn⏎}\nvar x = 1"},
 		{"PDF", "a.pdf", "", pdfOf("Title of it", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET", "BT /F1 12 Tf 72 720 Td (Second.) Tj ET"), document.PDF, "Title of it", "[1] First page.\n[2] Second."},
@@ -92,6 +93,8 @@ func TestReadRejects(t *testing.T) {
 		{"a program as text", document.File{Name: "a.txt", Content: []byte("\x7fELF\x00\x00")}, "the document is no text: it has binary content"},
 		{"too large", document.File{Name: "a.txt", Content: make([]byte, 33<<20)}, "the limit is 33554432"},
 		{"too much text", document.File{Name: "a.txt", Content: bytes.Repeat([]byte("word "), 2<<20)}, "more than 8388608 bytes of text"},
+		{"too much Markdown", document.File{Name: "a.md", Content: bytes.Repeat([]byte("- a\n"), 8<<20)}, "bytes of markup; the limit is 2097152"},
+		{"too much HTML", document.File{Name: "a.html", Content: bytes.Repeat([]byte("<br>"), 1<<20)}, "4194304 bytes of markup; the limit is 2097152"},
 		{"a million cells", document.File{Name: "a.csv", Content: bytes.Repeat([]byte("1,2,3,4,5,6,7,8,9,10\n"), 100_000)}, "more than 500000 cells"},
 		{"a PDF of 10,000 pages", document.File{Name: "a.pdf", Content: []byte(pdfOf("", make([]string, 10_000)...))}, "the document has 10000 pages; the limit is 2000"},
 		{"a PDF that unpacks to a gigabyte", document.File{Name: "a.pdf", Content: []byte(pdfOf("", strings.Repeat("BT (x) Tj ET\n", 2<<20)))}, "a page of the document unpacks to more than"},
@@ -164,7 +167,7 @@ func TestReadBroken(t *testing.T) {
 func TestReadLarge(t *testing.T) {
 	t.Parallel()
 	var indented strings.Builder
-	for i := range 2000 {
+	for i := range 1000 {
 		indented.WriteString(strings.Repeat(" ", 2*i) + "- a\n")
 	}
 	const deep = "nested more than 100 deep"

@@ -23,13 +23,9 @@ const (
 )
 
 // readers read the formats. A reader's error says what is wrong with a document, without naming the format.
-var readers map[Format]func(*writer, File) error
-
-func init() {
-	readers = map[Format]func(*writer, File) error{
-		PlainText: (*writer).plainText, Markdown: (*writer).markdown, HTML: (*writer).html, PDF: (*writer).pdf,
-		DOCX: (*writer).docx, CSV: (*writer).csv, Code: (*writer).code,
-	}
+var readers = map[Format]func(*writer, File) error{
+	PlainText: (*writer).plainText, Markdown: (*writer).markdown, HTML: (*writer).html, PDF: (*writer).pdf,
+	DOCX: (*writer).docx, CSV: (*writer).csv, Code: (*writer).code,
 }
 
 // byMediaType has the media types that name a format by themselves.

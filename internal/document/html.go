@@ -20,16 +20,19 @@ func (w *writer) html(f File) error {
 	if err != nil {
 		return err
 	}
+	if err := w.checkMarkup(content); err != nil {
+		return err
+	}
 	doc, err := html.Parse(strings.NewReader(content))
 	if err != nil {
 		return err
 	}
-	body := doc
+	body := doc // without a main part
 	for n := range doc.Descendants() {
 		if n.DataAtom == atom.Title && w.title == "" && n.FirstChild != nil {
 			w.title = n.FirstChild.Data
 		}
-		if n.DataAtom == atom.Main {
+		if n.DataAtom == atom.Main && body == doc {
 			body = n
 		}
 	}
@@ -43,7 +46,7 @@ func (w *writer) html(f File) error {
 
 // noContent are scripts, and what pages repeat around their content.
 var noContent = []atom.Atom{
-	atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Nav, atom.Footer, atom.Aside, atom.Form, atom.Svg, atom.Iframe, atom.Img, atom.Head,
+	atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Nav, atom.Footer, atom.Aside, atom.Svg, atom.Iframe, atom.Img, atom.Head,
 }
 
 // remove removes the elements that are no content.

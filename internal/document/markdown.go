@@ -25,7 +25,18 @@ func (w *writer) markdown(f File) error {
 // maxMarkers is the maximum number of quotes and lists that one line begins: the parser takes quadratic time.
 const maxMarkers = 100
 
+// checkMarkup rejects what takes too much memory to parse.
+func (w *writer) checkMarkup(content string) error {
+	if len(content) > w.limits.Markup {
+		return unreadable("the document has %d bytes of markup; the limit is %d: split it", len(content), w.limits.Markup)
+	}
+	return nil
+}
+
 func (w *writer) addMarkdown(content string) error {
+	if err := w.checkMarkup(content); err != nil {
+		return err
+	}
 	for line := range strings.Lines(content) {
 		if markers(line) > maxMarkers {
 			return unreadable("the quotes and lists of the document are nested more than %d deep, which is the limit", maxMarkers)

@@ -49,13 +49,13 @@ type Splitter struct {
 	// section. Default [DefaultOverlap]; negative = none. At most half of Size.
 	Overlap int
 
-	// Count counts the tokens of a text of at most [MaxCounted] bytes per token of Size. A token has at least one
-	// byte. Required.
+	// Count counts the tokens of a text. No word in it has more than [MaxCounted] bytes per token of Size. A token
+	// has at least one byte. Required.
 	Count func(text string) int
 }
 
-// MaxCounted is how many bytes per token a text can have to be counted: longer ones are split first, because some
-// tokenizers take quadratic time.
+// MaxCounted is how many bytes per token a piece of text can have to be counted: longer ones are split first, because
+// some tokenizers take quadratic time for long words.
 const MaxCounted = 16
 
 // Split returns the chunks of a document. A chunk ends where a section ends if it is at least half full, and

@@ -37,7 +37,7 @@ func RunEmbedder(t *testing.T, build func(t *testing.T, s *Server, key string) l
 		}
 		require.Equal(t, 1, s.Calls())
 	})
-	t.Run("the dimension and the purpose are passed on", func(t *testing.T) {
+	t.Run("the dimension is passed on, for each purpose", func(t *testing.T) {
 		_, e := start(t, Config{})
 		for _, purpose := range []llm.EmbedPurpose{"", llm.EmbedDocument, llm.EmbedQuery} {
 			got, err := e.Embed(t.Context(), llm.EmbedRequest{Model: "embedder", Texts: []string{"one"}, Dimension: 8, Purpose: purpose})

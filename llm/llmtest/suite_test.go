@@ -170,6 +170,21 @@ func TestEmbedders(t *testing.T) {
 	}
 }
 
+// TestEmbedPurpose: Google's models distinguish what vectors are for.
+func TestEmbedPurpose(t *testing.T) {
+	s := llmtest.NewServer(llmtest.Config{T: t})
+	e, ok := newGoogle(t, s, "test").(llm.Embedder)
+	require.True(t, ok)
+	for i, c := range []struct {
+		purpose llm.EmbedPurpose
+		want    string
+	}{{"", "RETRIEVAL_DOCUMENT"}, {llm.EmbedDocument, "RETRIEVAL_DOCUMENT"}, {llm.EmbedQuery, "RETRIEVAL_QUERY"}} {
+		_, err := e.Embed(t.Context(), llm.EmbedRequest{Model: "embedder", Texts: []string{"one"}, Purpose: c.purpose})
+		require.NoError(t, err)
+		require.Contains(t, string(s.Requests()[i].Body), c.want)
+	}
+}
+
 // TestEmbedding: texts that share words are similar.
 func TestEmbedding(t *testing.T) {
 	similarity := func(a, b string) float64 {

@@ -1,7 +1,7 @@
 // MCP servers: their states, tools and problems; restarted, declared and removed.
 
 import { confirmed } from "./dialog.js";
-import { act, ago, button, fill, h, notify, pretty, time } from "./dom.js";
+import { act, button, fill, h, notify, pretty, time } from "./dom.js";
 import { loginLine, mine } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
@@ -60,7 +60,7 @@ class Servers extends HTMLElement {
       s.description && h("p", null, s.description),
       h("p", { class: "hint" }, h("code", null, s.address || s.transport), ` · ${s.source}`, s.serverName && ` · ${s.serverName} ${s.serverVersion ?? ""}`, s.status !== "unknown" && [" · since ", time(s.since)], s.restarts > 0 && ` · ${s.restarts} restarts`),
       s.login && loginLine(s.name, s.login, () => this.#load()),
-      s.error && !(s.login && s.status === "needs_login") && h("p", { class: "error" }, s.error, s.nextAttempt && ` (next attempt ${ago(s.nextAttempt)})`),
+      s.error && !(s.login && s.status === "needs_login") && h("p", { class: "error" }, s.error, s.nextAttempt && [" (next attempt ", time(s.nextAttempt), ")"]),
       (s.problems ?? []).map((/** @type {any} */ p) => h("p", { class: "error" }, `${p.subject}: ${p.reason}`)),
       s.log && h("details", { open: s.status === "failed" }, h("summary", null, "Its last output"), h("pre", { class: "code", tabIndex: 0 }, s.log)),
       s.tools.length > 0 && h("details", { open: s.tools.length <= 10 }, h("summary", null, `${s.tools.length} ${s.tools.length === 1 ? "tool" : "tools"}`),
