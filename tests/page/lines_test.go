@@ -37,7 +37,20 @@ func TestPageQuorum(t *testing.T) {
 		p.Sees(".approval .facts", "3 approvals, has 0: 3 more")
 		offered(p, true)
 	}
+	// The stream shows Ann her vote before she gets the answer to it. The notice stays.
+	browser.Evaluate[chromedp.Void](annsThread, `(() => {
+		const send = fetch, later = setTimeout;
+		globalThis.setTimeout = (f, ms) => ms === 4000 ? 0 : later(f, ms);
+		globalThis.fetch = async (url, init) => {
+			const answer = await send(url, init);
+			if (init.method === "POST" && /\/approvals\//.test(url)) {
+				while (!document.querySelector(".approval .facts").textContent.includes("ann")) await new Promise((r) => setTimeout(r, 10));
+			}
+			return answer;
+		};
+	})()`)
 	annsThread.Click(".approval button", "Approve")
+	annsThread.Sees("#notices", "Your approval counts. 2 more needed.")
 	for _, p := range []*browser.Tab{annsThread, annsList, bensThread, bensList} {
 		p.Sees(".approval .facts", "3 approvals, has 1: 2 more")
 		p.Sees(".approval .facts", "ann")

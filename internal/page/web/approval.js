@@ -159,8 +159,10 @@ export class ApprovalCard extends HTMLElement {
       this.#writing = false;
       if (result.missing) {
         notify(`Your approval counts. ${result.missing} more needed.`);
-        if (!(request.votes ?? []).some((v) => samePerson(v.by, myName()))) {
-          this.#request = { ...this.#asked, votes: [...(this.#asked.votes ?? []), { by: myName(), at: new Date().toISOString() }] };
+        // The stream may have brought the vote, or a new round, before the answer came.
+        const now = this.#asked, votes = now.votes ?? [];
+        if (now.round === request.round && !votes.some((v) => samePerson(v.by, myName()))) {
+          this.#request = { ...now, votes: [...votes, { by: myName(), at: new Date().toISOString() }] };
         }
         this.#showState();
       } else {
