@@ -1,0 +1,417 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Knowledge stores documents that agents search, as chunks of text with vectors. Nothing of one namespace is ever found
+// in another one.
+//
+// A document has revisions. A new revision is invisible until FinishKnowledge; until then, the one before is found, and
+// the chunks of at most one revision are found at any time. Chunks and vectors are written in batches by steps that may
+// be repeated: what exists already is left as it is. Steps of a revision that is not the newest, or of a document that
+// was deleted, change nothing and return [ErrSuperseded].
+type Knowledge interface {
+	// BeginKnowledge creates the document with d.Collection and d.Source, or begins its next revision with status [KnowledgeProcessing].
+	// If Begin.Digest is that of the revision that is indexed, it returns the document unchanged, unless Force. If
+	// the newest revision is still processed and has the same digest, it returns that one. Of d, it uses Collection, Source,
+	// Title, Metadata, ThreadID and By; an empty Title and Metadata keep those of the revision before.
+	BeginKnowledge(ctx context.Context, namespace string, d KnowledgeDocument, begin KnowledgeBegin) (KnowledgeDocument, error)
+
+	// PutKnowledgeContent stores the content of a revision that began without, and sets its digest.
+	PutKnowledgeContent(ctx context.Context, namespace string, r KnowledgeRevision, digest string, c KnowledgeContent) error
+
+	// KnowledgeContent returns the content of a revision, or ErrNotFound.
+	KnowledgeContent(ctx context.Context, namespace string, r KnowledgeRevision) (KnowledgeContent, error)
+
+	// AddChunks adds chunks of a revision, by Index. At most [MaxKnowledgeBatch].
+	AddChunks(ctx context.Context, namespace string, r KnowledgeRevision, chunks []KnowledgeChunk) error
+
+	// AddVectors adds vectors of an embedder to chunks of any visible or processed revision; those of chunks that do not
+	// exist, or are no longer visible, are ignored. All vectors of an embedder have the same dimension; another one is
+	// an ErrInvalid error, as is any vector if the store has no vectors. At most [MaxKnowledgeBatch].
+	AddVectors(ctx context.Context, namespace string, embedder string, vectors []KnowledgeVector) error
+
+	// FinishKnowledge ends the processing of a revision. If it is indexed, its chunks become visible, and those of
+	// earlier revisions are deleted with their vectors and content. If it failed, its chunks are deleted, and an
+	// earlier revision that was indexed remains visible. Finishing twice changes nothing.
+	FinishKnowledge(ctx context.Context, namespace string, r KnowledgeRevision, finish KnowledgeFinish) (KnowledgeDocument, error)
+
+	// DeleteKnowledge deletes a document with everything that belongs to it, or returns ErrNotFound.
+	DeleteKnowledge(ctx context.Context, namespace, id string) error
+
+	// KnowledgeDocument returns a document, or ErrNotFound.
+	KnowledgeDocument(ctx context.Context, namespace, id string) (KnowledgeDocument, error)
+
+	// KnowledgeDocuments returns documents in order of Collection and Source.
+	KnowledgeDocuments(ctx context.Context, namespace string, page KnowledgePage) ([]KnowledgeDocument, error)
+
+	// Chunks returns the chunks of a revision with Index >= from, in order, at most limit; default and maximum
+	// [MaxKnowledgeBatch]. The next chunk in the document is the one with the next index.
+	Chunks(ctx context.Context, namespace string, r KnowledgeRevision, from, limit int) ([]KnowledgeChunk, error)
+
+	// ChunksWithout returns chunks that have no vector of an embedder, in a constant order, at most limit; default and
+	// maximum [MaxKnowledgeBatch]. With a revision, they are of that revision; with the zero revision, they are all
+	// visible chunks of the namespace.
+	ChunksWithout(ctx context.Context, namespace string, r KnowledgeRevision, embedder string, limit int) ([]KnowledgeChunk, error)
+
+	// KnowledgeIndex returns how many visible chunks a namespace has, and how many of them have a vector of each embedder.
+	KnowledgeIndex(ctx context.Context, namespace string) (KnowledgeIndex, error)
+
+	// DropVectors deletes all vectors of an embedder in a namespace.
+	DropVectors(ctx context.Context, namespace, embedder string) error
+
+	// KnowledgeNamespaces returns the namespaces that have visible chunks, in order.
+	KnowledgeNamespaces(ctx context.Context) ([]string, error)
+
+	// SearchText returns the visible chunks that contain words of the query, the best first by BM25. A query is plain
+	// text without operators; words are found in all of their English forms, and case and accents do not matter.
+	SearchText(ctx context.Context, namespace, query string, in KnowledgeScope) ([]KnowledgeHit, error)
+
+	// SearchVectors returns the visible chunks whose vectors of an embedder are the most similar by their cosine, the best
+	// first. A vector of another dimension finds nothing.
+	SearchVectors(ctx context.Context, namespace, embedder string, vector []float32, in KnowledgeScope) ([]KnowledgeHit, error)
+
+	// HasVectors reports whether the store can keep vectors.
+	HasVectors() bool
+}
+
+// ErrSuperseded means that a revision of a document is no longer the newest, or that the document was deleted.
+var ErrSuperseded = errors.New("there is a newer revision of the document, or it was deleted")
+
+// KnowledgeStatus is the status of a document.
+type KnowledgeStatus string
+
+// The statuses of a document.
+const (
+	KnowledgeProcessing KnowledgeStatus = "processing"
+	KnowledgeIndexed    KnowledgeStatus = "indexed"
+	KnowledgeFailed     KnowledgeStatus = "failed"
+)
+
+// KnowledgeDocument is a document that agents search.
+type KnowledgeDocument struct {
+	// ID is derived from Collection and Source: see [KnowledgeID].
+	ID string `json:"id" doc:"The id of the document, which follows from its collection and source"`
+
+	// Collection groups documents of a namespace, so that agents can search some of them.
+	Collection string `json:"collection" doc:"The collection that it belongs to"`
+
+	// Source is a URL or the path of a file. A collection has one document for each source.
+	Source string `json:"source" doc:"Its URL, or the path of its file"`
+	Title  string `json:"title,omitempty" doc:"Its title"`
+
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	Status   KnowledgeStatus `json:"status" enum:"processing,indexed,failed" doc:"Of the newest revision"`
+	Error    string          `json:"error,omitempty" doc:"Why the newest revision failed"`
+	Revision int             `json:"revision" doc:"The number of the newest revision, from 1"`
+
+	// Indexed is the revision whose chunks are visible. 0 = none.
+	Indexed int `json:"indexed,omitempty" doc:"The number of the revision that is found. Left out: none"`
+
+	// Digest is that of the content of Revision, IndexedDigest that of Indexed.
+	Digest        string `json:"digest,omitempty" doc:"The SHA-256 of the content of the newest revision"`
+	IndexedDigest string `json:"-"`
+
+	// Format, Bytes and Chunks are those of the revision Indexed.
+	Format string `json:"format,omitempty" doc:"How the content was read, such as markdown or pdf"`
+	Bytes  int    `json:"bytes,omitempty" doc:"The size of the content"`
+	Chunks int    `json:"chunks,omitempty" doc:"How many chunks are found"`
+
+	// ThreadID is the thread that asked for the newest revision, if one did.
+	ThreadID string `json:"thread,omitempty" doc:"The thread that asked for the newest revision, if one did"`
+	By       string `json:"by,omitempty" doc:"Who asked for the newest revision"`
+
+	CreatedAt time.Time `json:"createdAt,omitzero" doc:"When the document was added"`
+	UpdatedAt time.Time `json:"updatedAt,omitzero" doc:"When its status changed last"`
+}
+
+// Newest returns the newest revision.
+func (d KnowledgeDocument) Newest() KnowledgeRevision {
+	return KnowledgeRevision{Document: d.ID, Number: d.Revision}
+}
+
+// KnowledgeRevision names a revision of a document.
+type KnowledgeRevision struct {
+	Document string
+	Number   int
+}
+
+// KnowledgeBegin is what a revision begins with.
+type KnowledgeBegin struct {
+	// Digest of Content. Empty, with a nil Content: the content comes later.
+	Digest  string
+	Content *KnowledgeContent
+
+	// Force begins a revision even if the content has not changed.
+	Force bool
+}
+
+// KnowledgeContent is the original content of a document.
+type KnowledgeContent struct {
+	Name, MediaType string
+	Bytes           []byte
+}
+
+// KnowledgeFinish is how the processing of a revision ended.
+type KnowledgeFinish struct {
+	// Error is why it failed. Empty = it is indexed.
+	Error string
+
+	// Title is used if the document has none.
+	Title  string
+	Format string
+	Bytes  int
+}
+
+// KnowledgeScope limits a search.
+type KnowledgeScope struct {
+	// Collections to search. Empty = all of the namespace.
+	Collections []string
+
+	// Limit is the maximum number of hits. Default [DefaultKnowledgeHits], maximum [MaxKnowledgeHits].
+	Limit int
+}
+
+// KnowledgePage selects documents.
+type KnowledgePage struct {
+	// Collection selects documents of this collection. Empty = all.
+	Collection string
+
+	// Status selects documents with this status. Empty = all.
+	Status KnowledgeStatus
+
+	// Search selects documents whose source or title contains the text. Case does not matter in ASCII. Empty = all.
+	Search string
+
+	// AfterCollection and AfterSource are those of the last document of the previous page; both are compared byte by byte.
+	AfterCollection, AfterSource string
+
+	// Limit is the maximum number. Default 50, at most 200.
+	Limit int
+}
+
+// KnowledgeChunk is a passage of a document.
+type KnowledgeChunk struct {
+	// Document, Revision and Index, which counts from 0, identify a chunk.
+	Document string
+	Revision int
+	Index    int
+
+	Text string
+
+	// Overlap is how many bytes at the beginning of Text repeat the end of the chunk before.
+	Overlap int
+
+	// Path is the headings above the chunk. They are found by SearchText too.
+	Path []string
+
+	// Page on which the chunk begins. 0 = none.
+	Page   int
+	Tokens int
+
+	// Context places the chunk within the document; SearchText finds it too. Empty = none.
+	Context string
+}
+
+// KnowledgeVector is the vector of a chunk.
+type KnowledgeVector struct {
+	Document string
+	Revision int
+	Index    int
+	Vector   []float32
+}
+
+// KnowledgeHit is a chunk that was found.
+type KnowledgeHit struct {
+	KnowledgeChunk
+
+	// Collection, Source and Title of the document.
+	Collection, Source, Title string
+
+	// Score of SearchText is greater for better hits; it compares hits of one search only. Score of SearchVectors is the
+	// cosine, between -1 and 1.
+	Score float64
+}
+
+// KnowledgeIndex describes what is visible in a namespace.
+type KnowledgeIndex struct {
+	Documents int `json:"documents" doc:"How many documents are found"`
+	Chunks    int `json:"chunks" doc:"How many chunks they have"`
+
+	// Embedders are those that have vectors, by name.
+	Embedders []KnowledgeEmbedder `json:"embedders" nullable:"false" doc:"The embedders whose vectors exist"`
+}
+
+// KnowledgeEmbedder says how many visible chunks have a vector of an embedder.
+type KnowledgeEmbedder struct {
+	Name      string `json:"name" doc:"The embedder, provider/model"`
+	Dimension int    `json:"dimension" doc:"The dimension of its vectors"`
+	Chunks    int    `json:"chunks" doc:"How many chunks have a vector"`
+}
+
+// Limits and defaults of [Knowledge].
+const (
+	// MaxKnowledgeContent is the maximum size of the content of a document, in bytes.
+	MaxKnowledgeContent = 32 << 20
+
+	// MaxKnowledgeBatch is the maximum number of chunks or vectors of a call.
+	MaxKnowledgeBatch = 100
+
+	// MaxKnowledgeDimension is the maximum dimension of vectors.
+	MaxKnowledgeDimension = 4096
+
+	DefaultCollection    = "default"
+	DefaultKnowledgeHits = 50
+	MaxKnowledgeHits     = 200
+	DefaultKnowledgePage = 50
+	MaxKnowledgePage     = 200
+
+	maxKnowledgeSource     = 2048
+	maxKnowledgeCollection = 100
+	maxKnowledgeTitle      = 500
+	maxKnowledgeMetadata   = 16 << 10
+	maxKnowledgeChunk      = 64 << 10
+)
+
+// KnowledgeID returns the id of the document with a source in a collection.
+func KnowledgeID(collection, source string) string {
+	sum := sha256.Sum256([]byte(collection + "\x00" + source))
+	return hex.EncodeToString(sum[:12])
+}
+
+// KnowledgeDigest returns the digest of a content.
+func KnowledgeDigest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// NormalizeKnowledge returns a document and what it begins with in the form that every driver stores, or an [ErrInvalid] error.
+func NormalizeKnowledge(namespace string, d KnowledgeDocument, begin KnowledgeBegin) (KnowledgeDocument, error) {
+	if d.Collection == "" {
+		d.Collection = DefaultCollection
+	}
+	for _, word := range []struct{ field, text string }{{"namespace", namespace}, {"collection", d.Collection}, {"source", d.Source}} {
+		if err := checkWord(word.field, word.text); err != nil {
+			return d, err
+		}
+	}
+	switch {
+	case len(d.Source) > maxKnowledgeSource:
+		return d, invalid("source: is %d bytes, at most %d are kept", len(d.Source), maxKnowledgeSource)
+	case len(d.Collection) > maxKnowledgeCollection:
+		return d, invalid("collection: is %d bytes, at most %d are kept", len(d.Collection), maxKnowledgeCollection)
+	case len(d.Title) > maxKnowledgeTitle:
+		return d, invalid("title: is %d bytes, at most %d are kept", len(d.Title), maxKnowledgeTitle)
+	case !Storable(d.By) || !Storable(d.ThreadID) || !Storable(begin.Digest):
+		return d, invalid("by, thread and digest must be UTF-8 without NUL characters")
+	case len(d.Metadata) > maxKnowledgeMetadata:
+		return d, invalid("metadata: is %d bytes, at most %d are kept", len(d.Metadata), maxKnowledgeMetadata)
+	case len(d.Metadata) > 0 && !json.Valid(d.Metadata):
+		return d, invalid("metadata: is not JSON")
+	case begin.Content != nil && begin.Digest == "":
+		return d, invalid("digest: is required with a content")
+	}
+	if err := CheckKnowledgeContent(begin.Content); err != nil {
+		return d, err
+	}
+	d.ID, d.Title, d.Metadata = KnowledgeID(d.Collection, d.Source), knowledgeText(d.Title), validUTF8(d.Metadata)
+	return d, nil
+}
+
+// CheckKnowledgeContent returns an [ErrInvalid] error for a content that no driver can store.
+func CheckKnowledgeContent(c *KnowledgeContent) error {
+	switch {
+	case c == nil:
+		return nil
+	case len(c.Bytes) > MaxKnowledgeContent:
+		return invalid("content: is %d bytes, at most %d are kept", len(c.Bytes), MaxKnowledgeContent)
+	case !Storable(c.Name) || !Storable(c.MediaType):
+		return invalid("name and mediaType must be UTF-8 without NUL characters")
+	}
+	return nil
+}
+
+// NormalizeChunks returns chunks of a revision in the form that every driver stores, or an [ErrInvalid] error.
+func NormalizeChunks(r KnowledgeRevision, chunks []KnowledgeChunk) ([]KnowledgeChunk, error) {
+	if len(chunks) > MaxKnowledgeBatch {
+		return nil, invalid("chunks: are %d, at most %d are added at once", len(chunks), MaxKnowledgeBatch)
+	}
+	chunks = slices.Clone(chunks)
+	for i := range chunks {
+		c := &chunks[i]
+		c.Document, c.Revision = r.Document, r.Number
+		if c.Index < 0 || c.Index > maxVersion {
+			return nil, invalid("chunk %d: the index is %d", i, c.Index)
+		}
+		if size := len(c.Text) + len(c.Context); size > maxKnowledgeChunk {
+			return nil, invalid("chunk %d: is %d bytes, at most %d are kept", c.Index, size, maxKnowledgeChunk)
+		}
+		c.Text, c.Context = knowledgeText(c.Text), knowledgeText(c.Context)
+		c.Path = slices.Clone(c.Path)
+		for j := range c.Path {
+			c.Path[j] = knowledgeText(c.Path[j])
+		}
+	}
+	return chunks, nil
+}
+
+// CheckVectors returns an [ErrInvalid] error for vectors that no driver can store.
+func CheckVectors(embedder string, vectors []KnowledgeVector) error {
+	if err := checkWord("embedder", embedder); err != nil {
+		return err
+	}
+	if len(vectors) > MaxKnowledgeBatch {
+		return invalid("vectors: are %d, at most %d are added at once", len(vectors), MaxKnowledgeBatch)
+	}
+	for _, v := range vectors {
+		if len(v.Vector) != len(vectors[0].Vector) {
+			return invalid("vectors: have different dimensions, %d and %d", len(vectors[0].Vector), len(v.Vector))
+		}
+		if len(v.Vector) == 0 || len(v.Vector) > MaxKnowledgeDimension {
+			return invalid("vectors: have the dimension %d, must be 1 to %d", len(v.Vector), MaxKnowledgeDimension)
+		}
+		if slices.ContainsFunc(v.Vector, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) }) {
+			return invalid("vectors: a number of chunk %d is not finite", v.Index)
+		}
+	}
+	return nil
+}
+
+// HitLimit applies the default and the maximum of a [KnowledgeScope].
+func HitLimit(limit int) int {
+	if limit <= 0 {
+		return DefaultKnowledgeHits
+	}
+	return min(limit, MaxKnowledgeHits)
+}
+
+// ChunkLimit applies the default and the maximum of a number of chunks.
+func ChunkLimit(limit int) int {
+	if limit <= 0 {
+		return MaxKnowledgeBatch
+	}
+	return min(limit, MaxKnowledgeBatch)
+}
+
+// KnowledgePageLimit applies the default and the maximum of a [KnowledgePage].
+func KnowledgePageLimit(limit int) int {
+	if limit <= 0 {
+		return DefaultKnowledgePage
+	}
+	return min(limit, MaxKnowledgePage)
+}
+
+// knowledgeText returns text that every driver stores.
+func knowledgeText(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
