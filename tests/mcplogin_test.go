@@ -507,7 +507,7 @@ func loginKilled(t *testing.T) {
 	for _, m := range d.Messages("t1") {
 		texts += m.Content + "\n"
 	}
-	require.Equal(t, 2, strings.Count(texts, "You are alice."), texts)
+	require.Equal(t, 4, strings.Count(texts, "You are alice."), "two results and two replies: %s", texts)
 	require.Empty(t, server.Violations())
 	require.Equal(t, 1, server.Counts().Registrations, "the client outlives the process")
 }

@@ -190,6 +190,10 @@ func (c *connection) once(ctx context.Context, legacy *bool) (err error) {
 	if err := c.refresh(s); err != nil {
 		return c.reason(s, err)
 	}
+	// Before any call can be planned: after a restart, what waits for the server's login needs its tool.
+	if err := c.saveNow(ctx); err != nil {
+		c.log.Warn("the state of an MCP server could not be stored", "err", err)
+	}
 	c.ready(s)
 	defer c.lost()
 	return c.watch(ctx, s)
