@@ -88,6 +88,14 @@ func (r *Runtime) Run(ctx context.Context) error {
 	if err := start(r.queues()); err != nil {
 		return err
 	}
+	if !r.cfg.OnlyToolQueues {
+		w := r.knowledgeWorker(r.workerOptions(fatal))
+		if err := w.Start(); err != nil {
+			return fmt.Errorf("starting the worker that indexes documents: %w", err)
+		}
+		started = append(started, w)
+		r.prepareKnowledge(ctx)
+	}
 	if queues := r.modelQueues(); len(queues) > 0 {
 		// The queues are limited before their first call.
 		if err := r.limits.apply(ctx); err != nil {
@@ -127,11 +135,22 @@ func (r *Runtime) modelQueues() []string {
 
 // newWorker returns the worker of a task queue. Only the task queue of the threads has workflows.
 func (r *Runtime) newWorker(queue string, fatal chan<- error) worker.Worker {
-	w := worker.New(r.cfg.Temporal, queue, worker.Options{
+	options := r.workerOptions(fatal)
+	options.DisableWorkflowWorker = queue != r.cfg.TaskQueue
+	w := worker.New(r.cfg.Temporal, queue, options)
+	if queue == r.cfg.TaskQueue {
+		r.Register(w)
+	} else {
+		r.activities.Register(w)
+	}
+	return w
+}
+
+func (r *Runtime) workerOptions(fatal chan<- error) worker.Options {
+	return worker.Options{
 		// The default pollers prefer the sticky queue and starve new threads.
 		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
 		ActivityTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
-		DisableWorkflowWorker:      queue != r.cfg.TaskQueue,
 		WorkerStopTimeout:          r.cfg.StopTimeout + reportWithin,
 
 		MaxHeartbeatThrottleInterval: activities.HeartbeatThrottle,
@@ -144,13 +163,7 @@ func (r *Runtime) newWorker(queue string, fatal chan<- error) worker.Worker {
 			default:
 			}
 		},
-	})
-	if queue == r.cfg.TaskQueue {
-		r.Register(w)
-	} else {
-		r.activities.Register(w)
 	}
-	return w
 }
 
 // stopAll stops the workers at the same time: each waits for its running steps.

@@ -21,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/modellimit"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/registry"
@@ -65,6 +66,9 @@ type Config struct {
 	// Fallbacks are chains of models, by names without a slash that an agent or TitleModel may name
 	// instead of a model. If a model of the chain fails, the next one is called: see [llm.Fallback].
 	Fallbacks map[string]llm.Fallback
+
+	// Knowledge configures how documents are indexed and found.
+	Knowledge Knowledge
 
 	// TitleModel, "provider/model" or the name of a chain, generates titles of 3 to 6 words for idle threads without one.
 	// Default: no titles.
@@ -178,6 +182,7 @@ type Config struct {
 type Runtime struct {
 	cfg        Config
 	activities *activities.Activities
+	library    *library.Library
 	limits     *modelLimits
 	workflows  workflows.Workflows
 	rules      *rule.Set
@@ -236,10 +241,13 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	r.limits = &modelLimits{cfg: &r.cfg, used: map[string]modellimit.Usage{}}
+	if r.library, err = r.newLibrary(); err != nil {
+		return nil, err
+	}
 	r.activities, err = activities.New(activities.Config{
 		ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: r.cfg.setQueueLimit,
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: rules,
-		ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
+		Library: r.library, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
@@ -49,6 +50,9 @@ type Config struct {
 
 	// Rules are the application's rules, for their functions.
 	Rules *rule.Set
+
+	// Library indexes documents, and finds passages in them. Required.
+	Library *library.Library
 
 	// TitleModel, "provider/model", generates titles for idle threads without one. Default: no
 	// titles.
@@ -115,6 +119,8 @@ func New(cfg Config) (*Activities, error) {
 		return nil, errors.New("activities: Config.Agents is required")
 	case cfg.Store == nil:
 		return nil, errors.New("activities: Config.Store is required")
+	case cfg.Library == nil:
+		return nil, errors.New("activities: Config.Library is required")
 	case cfg.Stream == nil:
 		return nil, errors.New("activities: Config.Stream is required")
 	case approval.ValidateRules(cfg.ApprovalRules) != nil:
@@ -168,6 +174,19 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityRunTask:       a.runTask,
 		signals.ActivitySetQueueLimit: a.setQueueLimit,
 		signals.ActivityDeliver:       a.deliver,
+		signals.ActivityIngest:        a.ingest,
+	} {
+		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+	}
+}
+
+// RegisterKnowledge registers the activities that run on the [signals.KnowledgeTaskQueue].
+func (a *Activities) RegisterKnowledge(r Registrar) {
+	for name, f := range map[string]any{
+		signals.ActivityFetchDocument:  a.fetchDocument,
+		signals.ActivitySplitDocument:  a.splitDocument,
+		signals.ActivityEmbedChunks:    a.embedChunks,
+		signals.ActivityFinishDocument: a.finishDocument,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

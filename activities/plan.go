@@ -66,6 +66,7 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 			return out, nil, err
 		}
 		out.Quick, out.By, out.Task, out.TaskID, out.SubAgent = false, todo.By, todo.Task, todo.TaskID, todo.SubAgent
+		out.Ingest = todo.Ingest
 		if todo.runs != nil {
 			// The tool that the task runs is checked as well as the task itself.
 			inner, err := p.part(*todo.runs, todo.arguments)

@@ -62,6 +62,13 @@ func (p *planner) planOwn(ctx context.Context, call event.ToolCall) (ownPlan, er
 		return out, err
 	case builtin.Task:
 		return p.planTask(ctx, raw)
+	case builtin.IngestDocument:
+		out.Ingest = &signals.Ingestion{}
+		err := strictjson.Decode(raw, out.Ingest, 0)
+		if err == nil {
+			err = out.Ingest.Validate()
+		}
+		return out, err
 	}
 	return out, nil
 }

@@ -167,6 +167,9 @@ type KnowledgeFinish struct {
 	// Error is why it failed. Empty = it is indexed.
 	Error string
 
+	// Unchanged means that its content is that of the revision that is indexed, which remains visible.
+	Unchanged bool
+
 	// Title is used if the document has none.
 	Title  string
 	Format string

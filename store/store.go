@@ -86,6 +86,9 @@ type Store interface {
 	// Documents stores what belongs to the server rather than to a thread.
 	Documents
 
+	// Knowledge stores documents that agents search.
+	Knowledge
+
 	// Ping reports whether the store is available, for reading and for writing.
 	Ping(ctx context.Context) error
 

@@ -56,7 +56,11 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 		t.flushIfOverloaded(ctx)
 		step := t.turn.EventStep()
 		end := t.step()
-		err := workflow.ExecuteActivity(activity(ctx, "rule "+h.Rule.Name), signals.ActivityHandleEvent, step).Get(ctx, nil)
+		name, what := signals.ActivityHandleEvent, "rule "+h.Rule.Name
+		if t.turn.Ingests() {
+			name, what = signals.ActivityIngest, h.Rule.Name
+		}
+		err := workflow.ExecuteActivity(activity(ctx, what), name, step).Get(ctx, nil)
 		end()
 		ended := err == nil && step.Ends != ""
 		if t.interrupted(ctx) && !ended {

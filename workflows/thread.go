@@ -71,6 +71,8 @@ type Registrar interface {
 func (w *Workflows) Register(r Registrar) {
 	r.RegisterWorkflowWithOptions(w.thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
 	r.RegisterWorkflowWithOptions(w.hook, workflow.RegisterOptions{Name: signals.HookWorkflow})
+	r.RegisterWorkflowWithOptions(w.ingest, workflow.RegisterOptions{Name: signals.IngestWorkflow})
+	r.RegisterWorkflowWithOptions(w.embed, workflow.RegisterOptions{Name: signals.EmbedWorkflow})
 	r.RegisterWorkflowWithOptions(deliver, workflow.RegisterOptions{Name: signals.DeliverWorkflow})
 	r.RegisterWorkflowWithOptions(w.delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})
 	r.RegisterWorkflowWithOptions(modelLimit, workflow.RegisterOptions{Name: signals.ModelLimitWorkflow})

@@ -24,6 +24,10 @@ const (
 	ListTasks  = "list_tasks"
 	GetTask    = "get_task"
 	CancelTask = "cancel_task"
+
+	// IngestDocument makes a document searchable; its arguments are a [signals.Ingestion]. SearchKnowledge finds passages.
+	IngestDocument  = "ingest_document"
+	SearchKnowledge = "search_knowledge"
 )
 
 // TaskArguments are the arguments of task: a tool with its arguments, or an agent with a message.
@@ -81,14 +85,24 @@ var definitions = []tool.Definition{
 		Parameters:  json.RawMessage(taskIDSchema),
 	},
 	{
+		Name: IngestDocument,
+		Description: "Read a document into the knowledge base, so that you and others can search it. It works in the background: a message from RAG in this conversation " +
+			"tells when it is done.",
+		Parameters: json.RawMessage(`{"type":"object","properties":{` +
+			`"source":{"type":"string","description":"The address of the document, such as https://example.com/handbook.pdf, or with text any name for it"},` +
+			`"text":{"type":"string","description":"The content of a document that has no address, as Markdown"},` +
+			`"title":{"type":"string","description":"Its title, if it has none of its own"},` +
+			`"collection":{"type":"string","description":"The collection that it belongs to. Default: default"}},"required":["source"],"additionalProperties":false}`),
+	},
+	{
 		Name:        CancelTask,
 		Description: "Cancel a background task of this conversation.",
 		Parameters:  json.RawMessage(taskIDSchema),
 	},
 }
 
-// Lookup returns the definition of a tool that the thread itself runs: all but get_event_info,
-// which reads the store.
+// Lookup returns the definition of a tool that the thread itself runs: all but get_event_info and search_knowledge,
+// which read the store.
 func Lookup(name string) (tool.Definition, bool) {
 	at := slices.IndexFunc(definitions, func(d tool.Definition) bool { return d.Name == name })
 	if at < 0 {
@@ -99,7 +113,7 @@ func Lookup(name string) (tool.Definition, bool) {
 
 // Names returns the names of the tools.
 func Names() []string {
-	names := []string{GetEventInfo}
+	names := []string{GetEventInfo, SearchKnowledge}
 	for _, d := range definitions {
 		names = append(names, d.Name)
 	}

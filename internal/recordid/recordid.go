@@ -169,6 +169,9 @@ func Vote(toolCallID string, round, vote int) string {
 // Revocation returns the id of the record that a grant was revoked.
 func Revocation(toolCallID, unique string) string { return toolCallID + ".revoked." + unique }
 
+// Ingestion returns the id of the event of a document that a tool call asks to ingest.
+func Ingestion(toolCallID string) string { return toolCallID + ".ingest" }
+
 // TaskEnded returns the id of the record of a background task's end.
 func TaskEnded(taskID string) string { return taskID + ".ended" }
 

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -288,6 +289,12 @@ func (t *Turn) EventStep() EventStep {
 	if t.Handling.Rule.Agent == nil {
 		step.Ends = t.endsWith(nil)
 	}
+	if t.Ingests() {
+		step.By = t.User
+		if t.Origin != nil {
+			step.By = cmp.Or(step.By, t.Origin.By)
+		}
+	}
 	return step
 }
 
@@ -304,6 +311,10 @@ func (t *Turn) FunctionDone(ended bool) {
 func (t *Turn) FunctionFailed(now time.Time, why string) {
 	s := t.thread
 	t.Handling.Stage = HandlingDone
+	if t.Ingests() {
+		t.failItem(now, why)
+		return
+	}
 	s.logLine(LogError, "rule failed", "rule", t.Handling.Rule.Name, "event", t.Item.ID, "error", why)
 	t.failItem(now, Why(fmt.Sprintf("the function of rule %s failed: %s", t.Handling.Rule.Name, why)))
 }

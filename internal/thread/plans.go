@@ -7,6 +7,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/strictjson"
+	"github.com/threadmill/threadmill/signals"
 )
 
 // PlannedCall tells the workflow how to run a stored tool call.
@@ -55,6 +56,9 @@ type PlannedCall struct {
 	Task     *TaskPlan     `json:"task,omitempty"`
 	TaskID   string        `json:"taskId,omitempty"`
 	SubAgent *SubAgentPlan `json:"subAgent,omitempty"`
+
+	// Ingest is the document that the call asks to ingest.
+	Ingest *signals.Ingestion `json:"ingest,omitempty"`
 
 	// ClientTime is the time within which a client must return the result.
 	ClientTime time.Duration `json:"clientTime,omitempty"`

@@ -259,7 +259,7 @@ type TaskReport struct {
 	Task *event.Task `json:"task,omitempty"`
 }
 
-// EventStep is the input of handle_event, which runs the function of a rule.
+// EventStep is the input of handle_event, which runs the function of a rule, and of ingest, which has no rule.
 type EventStep struct {
 	Thread  Ref    `json:"thread"`
 	TraceID string `json:"traceId"`
@@ -273,6 +273,9 @@ type EventStep struct {
 	Rule        string        `json:"rule"`
 	Timeout     time.Duration `json:"timeout"`
 	MaxAttempts int           `json:"maxAttempts"`
+
+	// By is the person or the agent that caused the event, if it is known.
+	By string `json:"by,omitempty"`
 
 	Flush Flush `json:"flush"`
 }

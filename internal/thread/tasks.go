@@ -296,6 +296,8 @@ const (
 	ToolListTasks  = "list_tasks"
 	ToolGetTask    = "get_task"
 	ToolCancelTask = "cancel_task"
+
+	ToolIngestDocument = "ingest_document"
 )
 
 // Answer sets the result of a call of one of the task tools. It returns the task to stop, if any.
@@ -304,6 +306,9 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 	r, s := c.run, c.run.turn.thread
 	id := s.Tasks.fullID(c.Plan.TaskID)
 	switch c.Plan.Name {
+	case ToolIngestDocument:
+		c.ingest(now)
+		return nil
 	case ToolListTasks:
 		// Keep the list short for the model.
 		list := signals.Tasks{Tasks: append(append([]event.Task{}, keepLast(s.Tasks.Ended, maxTasksListed)...), s.Tasks.Running...)}
@@ -333,6 +338,19 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 	}
 	c.noTask(now)
 	return nil
+}
+
+// ingest queues the event of the document that the call asks to ingest.
+func (c *Call) ingest(now time.Time) {
+	r, t := c.run, c.run.turn
+	if c.Plan.Ingest == nil {
+		c.answered(now, "Error: the call names no document.", true)
+		return
+	}
+	t.produce(now, Deferred{
+		ID: recordid.Ingestion(c.Plan.ID), By: r.Agent, Parent: recordid.Calls(r.MessageID), Event: hook.NewProduced(event.TypeRAGIngest, c.Plan.Ingest),
+	}, t.User)
+	c.answered(now, fmt.Sprintf("The document %s is being read. A message from %s tells when it can be searched.", c.Plan.Ingest.Source, signals.RAGSender), false)
 }
 
 // forModels returns a task for models. The error is withheld unless hooks passed the event of the

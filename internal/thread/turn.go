@@ -128,6 +128,10 @@ func (t *Turn) Enter(now time.Time, d HookDecision, rules ...rule.Spec) {
 		t.applyRule(now, d, rules)
 		return
 	}
+	if t.Ingests() {
+		t.Handling = &Handling{Rule: rule.Spec{Name: t.Item.Type, Function: true}, Stage: HandlingFunction}
+		return
+	}
 	if unhandled && t.Item.Type != event.TypeMessage {
 		t.Stage = ItemUnhandled
 		t.recordUnhandled(now)
@@ -135,6 +139,9 @@ func (t *Turn) Enter(now time.Time, d HookDecision, rules ...rule.Spec) {
 	}
 	t.process(now, seen, d)
 }
+
+// Ingests reports whether the default processing of the turn's item is to ingest a document.
+func (t *Turn) Ingests() bool { return t.Item.Type == event.TypeRAGIngest && !t.IsEnv() }
 
 // settle takes in the decision of hooks on the turn's item. It reports whether the decision ends the
 // processing of the item.

@@ -1,0 +1,195 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+// ingestPatience is how long a step of an ingestion is retried while a server is unavailable. Then the document failed,
+// and can be ingested again.
+const ingestPatience = time.Hour
+
+// ingest begins the ingestion that an event of a thread asks for.
+func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.KnowledgeDocument, error) {
+	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
+		return store.KnowledgeDocument{}, err
+	}
+	asked, err := a.ingestion(ctx, in)
+	if err != nil {
+		return store.KnowledgeDocument{}, err
+	}
+	collection, title := asked.Named()
+	add := library.Addition{
+		Collection: collection, Source: asked.Source, Title: title, Metadata: asked.Metadata, Force: asked.ForceReindex,
+		ThreadID: in.Thread.ThreadID, By: in.By,
+	}
+	if asked.Text != "" {
+		add.Content = &store.KnowledgeContent{Name: asked.Source, MediaType: "text/markdown", Bytes: []byte(asked.Text)}
+	}
+	doc, err := a.cfg.Library.Add(ctx, in.Thread.Namespace, add)
+	if err != nil {
+		return doc, ingestError(ctx, err)
+	}
+	if in.Ends != "" {
+		_, err = a.append(context.WithoutCancel(ctx), in.Thread, store.Batch{Records: []event.Record{
+			ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, "", time.Now()),
+		}}, thread.Flush{})
+	}
+	return doc, err
+}
+
+// ingestion reads the payload of an event as hooks left it.
+func (a *Activities) ingestion(ctx context.Context, in thread.EventStep) (asked signals.Ingestion, err error) {
+	payload, err := a.customPayload(ctx, in.Thread, in.EventID)
+	if err != nil {
+		return asked, err
+	}
+	if err = event.DecodeJSON("payload", payload, &asked); err == nil {
+		err = asked.Validate()
+	}
+	if err != nil {
+		return asked, temporal.NewNonRetryableApplicationError("the event asks for no document: "+err.Error(), signals.RefusedType, err)
+	}
+	return asked, nil
+}
+
+// customPayload returns the payload of a custom event with the changes of hooks.
+func (a *Activities) customPayload(ctx context.Context, ref thread.Ref, eventID string) ([]byte, error) {
+	records, err := a.cfg.Store.RecordsByID(ctx, ref, recordid.Interception(eventID))
+	if err != nil {
+		return nil, readError(err)
+	}
+	for _, r := range records {
+		var decision event.Interception
+		if json.Unmarshal(r.Payload, &decision) == nil && decision.Custom != nil {
+			return decision.Custom.Payload, nil
+		}
+	}
+	it, err := store.Content(ctx, a.cfg.Store, ref, eventID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, configError(fmt.Errorf("event %s is not in the store, or cannot be read", eventID))
+	}
+	if err != nil {
+		return nil, readError(err)
+	}
+	return it.Payload, nil
+}
+
+func revision(in signals.IngestStep) store.KnowledgeRevision {
+	return store.KnowledgeRevision{Document: in.Document, Number: in.Revision}
+}
+
+func (a *Activities) fetchDocument(ctx context.Context, in signals.IngestStep) (signals.FetchedDocument, error) {
+	return indexStep(ctx, func(ctx context.Context) (signals.FetchedDocument, error) {
+		return a.cfg.Library.Fetch(ctx, in.Namespace, revision(in), in.Force)
+	})
+}
+
+func (a *Activities) splitDocument(ctx context.Context, in signals.IngestStep) (signals.ParsedDocument, error) {
+	return indexStep(ctx, func(ctx context.Context) (signals.ParsedDocument, error) {
+		return a.cfg.Library.Split(ctx, in.Namespace, revision(in))
+	})
+}
+
+func (a *Activities) embedChunks(ctx context.Context, in signals.IngestStep) (signals.EmbeddedChunks, error) {
+	return indexStep(ctx, func(ctx context.Context) (signals.EmbeddedChunks, error) {
+		return a.cfg.Library.Embed(ctx, in.Namespace, revision(in))
+	})
+}
+
+// finishDocument makes a revision visible, or notes why it failed, and announces it in the thread that asked for it.
+func (a *Activities) finishDocument(ctx context.Context, in signals.FinishStep) error {
+	_, err := indexStep(ctx, func(ctx context.Context) (struct{}, error) {
+		doc, err := a.cfg.Library.Finish(ctx, in.Namespace, revision(in.IngestStep), in.Result)
+		if err != nil || doc.ThreadID == "" || a.cfg.Deliver == nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, a.announce(ctx, in, doc)
+	})
+	return err
+}
+
+// announce posts the end of an ingestion to the thread that asked for it. A thread that is closed, or was never opened, is
+// told nothing.
+func (a *Activities) announce(ctx context.Context, in signals.FinishStep, doc store.KnowledgeDocument) error {
+	post := signals.NewPost(fmt.Sprintf("rag-%s-%d", doc.ID, in.Revision), event.NewMessage{
+		ThreadID: doc.ThreadID, SenderID: signals.RAGSender, SenderType: event.CreatedBySystem, Content: announcement(in, doc),
+		Metadata: map[string]any{"document": doc.ID, "source": doc.Source, "status": string(in.Result.Status)},
+	})
+	_, err := a.cfg.Deliver(ctx, signals.Delivery{Namespace: in.Namespace, ThreadID: doc.ThreadID, Post: post})
+	if errors.Is(err, signals.ErrThreadClosed) || errors.Is(err, signals.ErrThreadNotFound) {
+		return nil
+	}
+	return err
+}
+
+func announcement(in signals.FinishStep, doc store.KnowledgeDocument) string {
+	name := doc.Source
+	if doc.Title != "" {
+		name = fmt.Sprintf("%s (%s)", doc.Title, doc.Source)
+	}
+	switch in.Result.Status {
+	case signals.IngestFailed:
+		return fmt.Sprintf("The document %s could not be indexed: %s", name, in.Result.Error)
+	case signals.IngestUnchanged:
+		return fmt.Sprintf("The document %s has not changed since it was indexed.", name)
+	case signals.IngestIndexed, signals.IngestSuperseded:
+	}
+	return fmt.Sprintf("The document %s is indexed, in %d chunks.", name, doc.Chunks)
+}
+
+// indexStep runs a step of an ingestion with heartbeats.
+func indexStep[T any](ctx context.Context, run func(context.Context) (T, error)) (T, error) {
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		beat := time.NewTicker(HeartbeatEvery)
+		defer beat.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-beat.C:
+				activity.RecordHeartbeat(ctx)
+			}
+		}
+	}()
+	out, err := run(ctx)
+	return out, ingestError(ctx, err)
+}
+
+// ingestError makes errors non-retryable that a retry cannot fix, or that have lasted for too long.
+func ingestError(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, store.ErrSuperseded) {
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.SupersededType, err)
+	}
+	var failed *library.Error
+	if errors.As(err, &failed) || errors.Is(err, store.ErrInvalid) {
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.RefusedType, err)
+	}
+	var unavailable *library.Unavailable
+	if !errors.As(err, &unavailable) {
+		return err
+	}
+	info := activity.GetInfo(ctx)
+	if time.Since(info.ScheduledTime) > ingestPatience {
+		return temporal.NewNonRetryableApplicationError(fmt.Sprintf("%s (gave up after %d attempts)", unavailable.Reason, info.Attempt), signals.RefusedType, err)
+	}
+	return temporal.NewApplicationErrorWithOptions(unavailable.Reason, thread.ErrTypeRetry, temporal.ApplicationErrorOptions{NextRetryDelay: unavailable.After})
+}

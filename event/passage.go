@@ -1,0 +1,26 @@
+package event
+
+// Passage is a part of a document that was found for a message or a tool call.
+type Passage struct {
+	// ID identifies the chunk: its document, the revision and its index.
+	ID         string `json:"id" doc:"The id of the passage"`
+	Document   string `json:"document" doc:"The id of the document"`
+	Collection string `json:"collection" doc:"The collection of the document"`
+	Source     string `json:"source" doc:"The URL or the path of the document"`
+	Title      string `json:"title,omitempty" doc:"The title of the document"`
+
+	// Path is the headings above the passage.
+	Path []string `json:"path,omitempty" doc:"The headings above the passage, the highest first"`
+
+	// Page of the document on which the passage begins. 0 = it has no pages.
+	Page int `json:"page,omitempty" doc:"The page on which the passage begins, from 1"`
+
+	// Index is the place of the passage in its document, from 0.
+	Index int    `json:"index" doc:"The place of the passage in its document, from 0. The next passage has the next index"`
+	Text  string `json:"text" doc:"The text of the passage"`
+
+	// Score is the sum of 1/(60+rank) over both searches. The ranks are 1 for the best hit, and 0 if the search did not find it.
+	Score      float64 `json:"score,omitempty" doc:"How well it fits: the sum of 1/(60+rank) over both searches"`
+	TextRank   int     `json:"textRank,omitempty" doc:"Its rank by words, 1 is the best. Left out: not found by words"`
+	VectorRank int     `json:"vectorRank,omitempty" doc:"Its rank by similarity of vectors. Left out: not found by vectors"`
+}

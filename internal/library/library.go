@@ -1,0 +1,332 @@
+// Package library indexes documents, in steps that can be repeated, and finds passages in them. It knows no Temporal:
+// the workflow of an ingestion calls its steps through activities.
+package library
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/internal/document"
+	"github.com/threadmill/threadmill/internal/fetch"
+	"github.com/threadmill/threadmill/internal/knowledge"
+	"github.com/threadmill/threadmill/internal/tokens"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+// Config configures a [Library]. Only Store is required.
+type Config struct {
+	Store store.Knowledge
+
+	// Embedder calls Model, "provider/model", for vectors with a Dimension; 0 = the model's default. Nil: documents are
+	// found by their words alone.
+	Embedder  llm.Embedder
+	Model     string
+	Dimension int
+
+	// ChunkTokens and OverlapTokens are the sizes of [knowledge.Splitter].
+	ChunkTokens, OverlapTokens int
+
+	// Private permits documents at addresses of private networks.
+	Private bool
+
+	// Start starts the ingestion of the newest revision of a document, unless it runs already. Required for Add.
+	Start func(ctx context.Context, namespace string, d store.KnowledgeDocument, force bool) error
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Library indexes documents and finds passages in them. It is safe for concurrent use.
+type Library struct {
+	cfg      Config
+	embedder embedder
+	fetch    *fetch.Client
+	splitter knowledge.Splitter
+}
+
+// userAgent names the program to the servers of documents.
+const userAgent = "Threadmill"
+
+// New returns a library.
+func New(cfg Config) *Library {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	provider, model, _ := strings.Cut(cfg.Model, "/")
+	return &Library{
+		cfg: cfg, embedder: embedder{provider, model, cfg.Dimension}, fetch: fetch.New(fetch.Config{Private: cfg.Private, UserAgent: userAgent}),
+		splitter: knowledge.Splitter{Size: cfg.ChunkTokens, Overlap: cfg.OverlapTokens, Count: tokens.Count},
+	}
+}
+
+// Store returns the store of the documents.
+func (l *Library) Store() store.Knowledge { return l.cfg.Store }
+
+// Embeds returns the name of the embedder whose vectors new documents get; "" = none.
+func (l *Library) Embeds() string {
+	if l.cfg.Embedder == nil || !l.cfg.Store.HasVectors() {
+		return ""
+	}
+	return l.embedder.name()
+}
+
+// embedder identifies vectors: those of different models, or of different dimensions, cannot be compared.
+type embedder struct {
+	provider, model string
+
+	// dimension is 0 for the model's default.
+	dimension int
+}
+
+// name returns "provider/model", and the dimension behind an @.
+func (e embedder) name() string {
+	name := e.provider + "/" + e.model
+	if e.dimension > 0 {
+		name += "@" + strconv.Itoa(e.dimension)
+	}
+	return name
+}
+
+func parseEmbedder(name string) embedder {
+	var e embedder
+	e.provider, e.model, _ = strings.Cut(name, "/")
+	if at := strings.LastIndexByte(e.model, '@'); at > 0 {
+		if n, err := strconv.Atoi(e.model[at+1:]); err == nil {
+			e.model, e.dimension = e.model[:at], n
+		}
+	}
+	return e
+}
+
+// Error is why a document cannot be ingested. A retry cannot help.
+type Error struct{ Reason string }
+
+func (e *Error) Error() string { return e.Reason }
+
+// Addition is a document that is to be ingested.
+type Addition struct {
+	// Collection defaults to [store.DefaultCollection].
+	Collection string
+
+	// Source is the address of the document, or any name if Content is given.
+	Source   string
+	Title    string
+	Metadata []byte
+
+	// Content is the document. Nil: it is fetched from Source.
+	Content *store.KnowledgeContent
+
+	// Force ingests a document even if it has not changed.
+	Force bool
+
+	// ThreadID is the thread that is told the end. By is who asks.
+	ThreadID string
+	By       string
+}
+
+// Add begins the ingestion of a document. A document that has not changed is returned as it is. The error is a
+// [*Error], a [store.ErrInvalid] error, or that of the store or of Temporal.
+func (l *Library) Add(ctx context.Context, namespace string, a Addition) (store.KnowledgeDocument, error) {
+	begin := store.KnowledgeBegin{Content: a.Content, Force: a.Force}
+	if a.Content == nil {
+		if !strings.Contains(a.Source, "://") {
+			return store.KnowledgeDocument{}, &Error{fmt.Sprintf("source: %.200q is no address, such as https://example.com/handbook.pdf; give the content of a document that has none", a.Source)}
+		}
+		if err := fetch.Validate(a.Source); err != nil {
+			return store.KnowledgeDocument{}, &Error{"source: " + err.Error()}
+		}
+	} else {
+		begin.Digest = store.KnowledgeDigest(a.Content.Bytes)
+	}
+	doc, err := l.cfg.Store.BeginKnowledge(ctx, namespace, store.KnowledgeDocument{
+		Collection: a.Collection, Source: a.Source, Title: a.Title, Metadata: a.Metadata, ThreadID: a.ThreadID, By: a.By,
+	}, begin)
+	if err != nil || doc.Status != store.KnowledgeProcessing {
+		return doc, err
+	}
+	return doc, l.cfg.Start(ctx, namespace, doc, a.Force)
+}
+
+// Fetch stores the content of a revision. Errors that a retry cannot help are a [*Error], here and in the other steps.
+func (l *Library) Fetch(ctx context.Context, namespace string, r store.KnowledgeRevision, force bool) (signals.FetchedDocument, error) {
+	doc, err := l.current(ctx, namespace, r)
+	if err != nil {
+		return signals.FetchedDocument{}, err
+	}
+	if doc.Digest == "" {
+		file, err := l.fetch.Get(ctx, doc.Source)
+		if err != nil {
+			return signals.FetchedDocument{}, permanent(err)
+		}
+		doc.Digest = store.KnowledgeDigest(file.Content)
+		content := store.KnowledgeContent{Name: file.Name, MediaType: file.MediaType, Bytes: file.Content}
+		if err := l.cfg.Store.PutKnowledgeContent(ctx, namespace, r, doc.Digest, content); err != nil {
+			return signals.FetchedDocument{}, err
+		}
+		return signals.FetchedDocument{Bytes: len(file.Content), Unchanged: doc.Digest == doc.IndexedDigest && !force}, nil
+	}
+	content, err := l.cfg.Store.KnowledgeContent(ctx, namespace, r)
+	return signals.FetchedDocument{Bytes: len(content.Bytes), Unchanged: doc.Digest == doc.IndexedDigest && !force}, err
+}
+
+// current returns the document of a revision, or ErrSuperseded.
+func (l *Library) current(ctx context.Context, namespace string, r store.KnowledgeRevision) (store.KnowledgeDocument, error) {
+	doc, err := l.cfg.Store.KnowledgeDocument(ctx, namespace, r.Document)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && doc.Revision != r.Number:
+		return doc, store.ErrSuperseded
+	}
+	return doc, err
+}
+
+// Split reads the content of a revision and stores its chunks.
+func (l *Library) Split(ctx context.Context, namespace string, r store.KnowledgeRevision) (signals.ParsedDocument, error) {
+	content, err := l.cfg.Store.KnowledgeContent(ctx, namespace, r)
+	if errors.Is(err, store.ErrNotFound) {
+		err = store.ErrSuperseded
+	}
+	if err != nil {
+		return signals.ParsedDocument{}, err
+	}
+	text, err := document.Read(ctx, document.File{Name: content.Name, MediaType: content.MediaType, Content: content.Bytes}, document.Limits{})
+	if err != nil {
+		return signals.ParsedDocument{}, permanent(err)
+	}
+	chunks := l.splitter.Split(text.Blocks)
+	for done := 0; done < len(chunks); done += store.MaxKnowledgeBatch {
+		batch := make([]store.KnowledgeChunk, 0, store.MaxKnowledgeBatch)
+		for i, c := range chunks[done:min(done+store.MaxKnowledgeBatch, len(chunks))] {
+			batch = append(batch, store.KnowledgeChunk{
+				Index: done + i, Text: c.Text, Overlap: c.Overlap, Path: c.Path, Page: c.Page, Tokens: c.Tokens,
+			})
+		}
+		if err := l.cfg.Store.AddChunks(ctx, namespace, r, batch); err != nil {
+			return signals.ParsedDocument{}, err
+		}
+	}
+	return signals.ParsedDocument{Format: string(text.Format), Title: text.Title, Chunks: len(chunks)}, nil
+}
+
+// Finish ends the processing of a revision.
+func (l *Library) Finish(ctx context.Context, namespace string, r store.KnowledgeRevision, out signals.IngestResult) (store.KnowledgeDocument, error) {
+	f := store.KnowledgeFinish{Error: out.Error, Unchanged: out.Status == signals.IngestUnchanged, Title: out.Title, Format: out.Format, Bytes: out.Bytes}
+	return l.cfg.Store.FinishKnowledge(ctx, namespace, r, f)
+}
+
+// Embed adds vectors to up to [store.MaxKnowledgeBatch] chunks of a revision or, if r is zero, of all documents of the
+// namespace. When all of them have vectors, it drops those of other embedders.
+func (l *Library) Embed(ctx context.Context, namespace string, r store.KnowledgeRevision) (signals.EmbeddedChunks, error) {
+	if l.Embeds() == "" {
+		return signals.EmbeddedChunks{}, nil
+	}
+	n, err := l.embedBatch(ctx, namespace, r)
+	if err == nil && n < store.MaxKnowledgeBatch && r == (store.KnowledgeRevision{}) {
+		err = l.dropOthers(ctx, namespace)
+	}
+	return signals.EmbeddedChunks{Chunks: n, More: n == store.MaxKnowledgeBatch}, err
+}
+
+// Missing returns how many visible chunks of a namespace have no vector of the current embedder.
+func (l *Library) Missing(ctx context.Context, namespace string) (int, error) {
+	index, err := l.cfg.Store.KnowledgeIndex(ctx, namespace)
+	missing := index.Chunks
+	for _, e := range index.Embedders {
+		if e.Name == l.embedder.name() {
+			missing -= e.Chunks
+		}
+	}
+	return missing, err
+}
+
+func (l *Library) dropOthers(ctx context.Context, namespace string) error {
+	index, err := l.cfg.Store.KnowledgeIndex(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	for _, e := range index.Embedders {
+		if e.Name == l.embedder.name() {
+			continue
+		}
+		if err := l.cfg.Store.DropVectors(ctx, namespace, e.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Library) embedBatch(ctx context.Context, namespace string, r store.KnowledgeRevision) (int, error) {
+	chunks, err := l.cfg.Store.ChunksWithout(ctx, namespace, r, l.embedder.name(), store.MaxKnowledgeBatch)
+	if err != nil || len(chunks) == 0 {
+		return 0, err
+	}
+	texts := make([]string, len(chunks))
+	for i, c := range chunks {
+		texts[i] = embedded(c)
+	}
+	out, err := l.cfg.Embedder.Embed(ctx, llm.EmbedRequest{Model: l.embedder.model, Texts: texts, Purpose: llm.EmbedDocument, Dimension: l.embedder.dimension})
+	if err != nil {
+		return 0, l.embedError(err)
+	}
+	vectors := make([]store.KnowledgeVector, len(chunks))
+	for i, c := range chunks {
+		vectors[i] = store.KnowledgeVector{Document: c.Document, Revision: c.Revision, Index: c.Index, Vector: out.Vectors[i]}
+	}
+	if err := l.cfg.Store.AddVectors(ctx, namespace, l.embedder.name(), vectors); errors.Is(err, store.ErrInvalid) {
+		return 0, &Error{fmt.Sprintf("the vectors of the embedder %s cannot be kept: %s", l.embedder.name(), err)}
+	} else if err != nil {
+		return 0, err
+	}
+	return len(chunks), nil
+}
+
+// embedded is the text of a chunk as embedders get it.
+func embedded(c store.KnowledgeChunk) string {
+	parts := make([]string, 0, 3)
+	for _, part := range []string{strings.Join(c.Path, " > "), c.Context, c.Text} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, "\n\n")
+}
+
+func (l *Library) embedError(err error) error {
+	failed, ok := errors.AsType[*llm.Error](err)
+	if !ok {
+		return err
+	}
+	why := fmt.Sprintf("the embedder %s failed: %s", l.embedder.name(), failed.Message)
+	if !failed.Retryable {
+		return &Error{why}
+	}
+	return &Unavailable{Reason: why, After: failed.RetryAfter}
+}
+
+// Unavailable is why a step failed that may succeed later: after a time that a server has named, or 0.
+type Unavailable struct {
+	Reason string
+	After  time.Duration
+}
+
+func (e *Unavailable) Error() string { return e.Reason }
+
+// permanent returns errors of reading and fetching as errors of this package.
+func permanent(err error) error {
+	if unreadable, ok := errors.AsType[*document.Error](err); ok {
+		return &Error{unreadable.Reason}
+	}
+	if failed, ok := errors.AsType[*fetch.Error](err); ok {
+		if failed.Retryable {
+			return &Unavailable{Reason: failed.Reason}
+		}
+		return &Error{failed.Reason}
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package threadmill
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/worker"
+
+	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+// Knowledge configures how documents are indexed and found. The zero value finds documents by their words alone.
+type Knowledge struct {
+	// Embedder, "provider/model", turns texts into vectors, by which documents are found that say the same in other words.
+	// Its provider must be one of Models that embeds, such as OpenAI's and Google's. Default: none.
+	Embedder string
+
+	// Dimension of the vectors, for models with several. Default: the model's own.
+	Dimension int
+
+	// ChunkTokens is the maximum size of a chunk, in tokens; default 512. OverlapTokens is how much of it repeats the end of the
+	// chunk before; default 50, negative = nothing. Documents keep their chunks until they are ingested again.
+	ChunkTokens, OverlapTokens int
+
+	// PrivateAddresses permits to ingest documents from addresses of private networks.
+	PrivateAddresses bool
+}
+
+// knowledgeSlots bounds how many steps of ingestions a worker runs at once.
+const knowledgeSlots = 4
+
+// newLibrary returns the library of the configuration.
+func (r *Runtime) newLibrary() (*library.Library, error) {
+	k := r.cfg.Knowledge
+	cfg := library.Config{
+		Store: r.cfg.Store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
+		Private: k.PrivateAddresses, Logger: r.cfg.Logger,
+		Start: func(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool) error {
+			return r.client.Ingest(ctx, signals.IngestStep{Namespace: namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source, Force: force})
+		},
+	}
+	switch {
+	case k.Dimension < 0 || k.Dimension > store.MaxKnowledgeDimension:
+		return nil, fmt.Errorf("threadmill: Config.Knowledge.Dimension is %d, must be 1 to %d, or 0 for the model's own", k.Dimension, store.MaxKnowledgeDimension)
+	case k.ChunkTokens != 0 && (k.ChunkTokens < minChunkTokens || k.ChunkTokens > maxChunkTokens):
+		return nil, fmt.Errorf("threadmill: Config.Knowledge.ChunkTokens is %d, must be %d to %d", k.ChunkTokens, minChunkTokens, maxChunkTokens)
+	case k.Embedder == "":
+		return library.New(cfg), nil
+	}
+	provider, model, _ := strings.Cut(k.Embedder, "/")
+	embedder, ok := r.cfg.Models[provider].(llm.Embedder)
+	switch {
+	case model == "":
+		return nil, fmt.Errorf("threadmill: Config.Knowledge.Embedder is %q, must be provider/model", k.Embedder)
+	case r.cfg.Models[provider] == nil:
+		return nil, fmt.Errorf("threadmill: Config.Knowledge.Embedder is %q: there is no provider %q in Config.Models", k.Embedder, provider)
+	case !ok:
+		return nil, fmt.Errorf("threadmill: Config.Knowledge.Embedder is %q: the provider %q makes no vectors", k.Embedder, provider)
+	}
+	cfg.Embedder = embedder
+	return library.New(cfg), nil
+}
+
+// Bounds of Knowledge.ChunkTokens: a chunk is to be understood alone, and embedders take no more.
+const (
+	minChunkTokens = 16
+	maxChunkTokens = 4096
+)
+
+// knowledgeWorker returns the worker of the steps that index documents. It has few slots, so that they never take those of
+// threads.
+func (r *Runtime) knowledgeWorker(options worker.Options) worker.Worker {
+	options.DisableWorkflowWorker = true
+	options.MaxConcurrentActivityExecutionSize = knowledgeSlots
+	options.ActivityTaskPollerBehavior = worker.NewPollerBehaviorSimpleMaximum(worker.PollerBehaviorSimpleMaximumOptions{MaximumNumberOfPollers: 1})
+	w := worker.New(r.cfg.Temporal, signals.KnowledgeTaskQueue(r.cfg.TaskQueue), options)
+	r.activities.RegisterKnowledge(w)
+	return w
+}
+
+// prepareKnowledge says once how documents are found, and embeds those that have no vectors of the current embedder.
+func (r *Runtime) prepareKnowledge(ctx context.Context) {
+	namespaces, err := r.cfg.Store.KnowledgeNamespaces(ctx)
+	if err != nil {
+		r.cfg.Logger.Warn("the documents cannot be read", "error", err)
+		return
+	}
+	name := r.library.Embeds()
+	if name == "" {
+		if len(namespaces) > 0 {
+			r.cfg.Logger.Warn("documents are found by their words alone: no embedder is configured, or the store keeps no vectors")
+		}
+		return
+	}
+	for _, namespace := range namespaces {
+		missing, err := r.library.Missing(ctx, namespace)
+		if err == nil && missing > 0 {
+			r.cfg.Logger.Info("documents get vectors of another embedder", "namespace", namespace, "embedder", name, "chunks", missing)
+			err = r.client.Embed(ctx, namespace)
+		}
+		if err != nil {
+			r.cfg.Logger.Warn("the documents of a namespace cannot be embedded", "namespace", namespace, "error", err)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package signals
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Names for the ingestion of documents.
+const (
+	// IngestWorkflow ingests one revision of a document. Its input is an [IngestStep], and its id an
+	// [IngestWorkflowID].
+	IngestWorkflow = "ingest"
+
+	// EmbedWorkflow adds vectors of the current embedder to the documents of a namespace. Its input is an
+	// [EmbedStep], and its id an [EmbedWorkflowID].
+	EmbedWorkflow = "embed"
+
+	// ActivityIngest begins an ingestion that an event asks for. It runs on the task queue of the thread, and the
+	// others on the [KnowledgeTaskQueue].
+	ActivityIngest = "ingest"
+
+	ActivityFetchDocument  = "fetch_document"
+	ActivitySplitDocument  = "split_document"
+	ActivityEmbedChunks    = "embed_chunks"
+	ActivityFinishDocument = "finish_document"
+)
+
+// RAGSender is the sender of the message that announces the end of an ingestion in the thread that asked for it.
+const RAGSender = "RAG"
+
+// KnowledgeTaskQueue returns the task queue of the steps that ingest documents: they never take the slots of the steps of
+// threads. taskQueue is that of the threads.
+func KnowledgeTaskQueue(taskQueue string) string { return taskQueue + "/knowledge" }
+
+// IngestWorkflowID returns the id of the workflow that ingests a revision of a document.
+func IngestWorkflowID(namespace, documentID string, revision int) string {
+	return fmt.Sprintf("ingest/%s/%s/%d", namespace, documentID, revision)
+}
+
+// EmbedWorkflowID returns the id of the workflow that adds vectors to the documents of a namespace.
+func EmbedWorkflowID(namespace string) string { return "embed/" + namespace }
+
+// Ingestion is the payload of an event of type "rag_ingest", and the arguments of the tool ingest_document.
+type Ingestion struct {
+	// Source is the address of the document or, with Text, any name for it.
+	Source string `json:"source"`
+
+	// Collection groups documents. Default "default". Namespace is another name for it; a document belongs to the
+	// namespace of the thread in any case.
+	Collection string `json:"collection,omitempty"`
+	Namespace  string `json:"namespace,omitempty"`
+
+	Title    string          `json:"title,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	// Text is the content of the document, as Markdown. Empty = it is fetched from Source.
+	Text string `json:"text,omitempty"`
+
+	// ForceReindex ingests the document even if it has not changed.
+	ForceReindex bool `json:"forceReindex,omitempty"`
+}
+
+// Validate reports the first invalid field.
+func (i Ingestion) Validate() error {
+	switch {
+	case strings.TrimSpace(i.Source) == "":
+		return event.FieldErrorf("source", "is required: the address of the document, or a name for its text")
+	case i.Collection != "" && i.Namespace != "" && i.Collection != i.Namespace:
+		return event.FieldErrorf("collection", "is %q and namespace is %q: both are names of the same, give one of them", i.Collection, i.Namespace)
+	}
+	if i.Collection != "" && ValidateID("collection", i.Collection) != nil {
+		return ValidateID("collection", i.Collection)
+	}
+	if i.Namespace != "" && ValidateID("namespace", i.Namespace) != nil {
+		return ValidateID("namespace", i.Namespace)
+	}
+	var about struct{ Title string }
+	if len(i.Metadata) > 0 && json.Unmarshal(i.Metadata, &about) != nil {
+		return event.FieldErrorf("metadata", "must be an object; its title, if it has one, must be a text")
+	}
+	return nil
+}
+
+// Named returns the collection and the title, wherever the payload has them.
+func (i Ingestion) Named() (collection, title string) {
+	var about struct{ Title string }
+	if len(i.Metadata) > 0 {
+		_ = json.Unmarshal(i.Metadata, &about) // Validate has done it before
+	}
+	collection, title = i.Collection, i.Title
+	if collection == "" {
+		collection = i.Namespace
+	}
+	if title == "" {
+		title = about.Title
+	}
+	return collection, title
+}
+
+// IngestStep is the input of the workflow that ingests a revision of a document, and of its steps.
+type IngestStep struct {
+	Namespace string `json:"namespace"`
+	Document  string `json:"document"`
+	Revision  int    `json:"revision"`
+
+	// Source is for readers of the history.
+	Source string `json:"source,omitempty"`
+
+	// Force ingests the document even if it has not changed.
+	Force bool `json:"force,omitempty"`
+}
+
+// EmbedStep is the input of the workflow that embeds the documents of a namespace. Done counts the chunks of earlier runs.
+type EmbedStep struct {
+	Namespace string `json:"namespace"`
+	Done      int    `json:"done,omitempty"`
+}
+
+// FetchedDocument is the result of "fetch_document".
+type FetchedDocument struct {
+	Bytes int `json:"bytes"`
+
+	// Unchanged means that the visible revision has the same content.
+	Unchanged bool `json:"unchanged,omitempty"`
+}
+
+// ParsedDocument is the result of "split_document".
+type ParsedDocument struct {
+	Format string `json:"format"`
+	Title  string `json:"title,omitempty"`
+	Chunks int    `json:"chunks"`
+}
+
+// EmbeddedChunks is the result of "embed_chunks". More means that further chunks may have no vector.
+type EmbeddedChunks struct {
+	Chunks int  `json:"chunks"`
+	More   bool `json:"more,omitempty"`
+}
+
+// IngestResult is the result of the workflow of an ingestion.
+type IngestResult struct {
+	Status IngestStatus `json:"status"`
+	Error  string       `json:"error,omitempty"`
+	Format string       `json:"format,omitempty"`
+	Title  string       `json:"title,omitempty"`
+	Bytes  int          `json:"bytes,omitempty"`
+	Chunks int          `json:"chunks,omitempty"`
+}
+
+// FinishStep is the input of "finish_document".
+type FinishStep struct {
+	IngestStep
+	Result IngestResult `json:"result"`
+}
+
+// IngestStatus says how an ingestion ended.
+type IngestStatus string
+
+// The ends of an ingestion.
+const (
+	IngestIndexed IngestStatus = "indexed"
+	IngestFailed  IngestStatus = "failed"
+
+	// IngestUnchanged means that the content is that of the visible revision.
+	IngestUnchanged IngestStatus = "unchanged"
+
+	// IngestSuperseded means that the document was deleted, or that a newer revision has begun.
+	IngestSuperseded IngestStatus = "superseded"
+)
+
+// SupersededType is the type of the application error of a step whose revision was superseded.
+const SupersededType = "superseded"
