@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Knowledge stores documents that agents search, as chunks of text with vectors. Nothing of one namespace is ever found
@@ -17,35 +18,38 @@ import (
 //
 // A document has revisions. A new revision is invisible until FinishKnowledge; until then, the one before is found, and
 // the chunks of at most one revision are found at any time. Chunks and vectors are written in batches by steps that may
-// be repeated: what exists already is left as it is. Steps of a revision that is not the newest, or of a document that
-// was deleted, change nothing and return [ErrSuperseded].
+// be repeated: what exists already is left as it is, and a revision that is finished changes no more. Steps of a revision
+// that is not the newest, or of a document that was deleted, change nothing and return [ErrSuperseded].
 type Knowledge interface {
-	// BeginKnowledge creates the document with d.Collection and d.Source, or begins its next revision with status [KnowledgeProcessing].
-	// If Begin.Digest is that of the revision that is indexed, it returns the document unchanged, unless Force. If
-	// the newest revision is still processed and has the same digest, it returns that one. Of d, it uses Collection, Source,
+	// BeginKnowledge creates the document with d.Collection and d.Source, or begins its next revision, with status
+	// [KnowledgeProcessing]. If the newest revision is indexed and has the digest of begin, it returns the document
+	// unchanged, unless Force. If the newest revision is still processed and has the same digest, perhaps none, it returns
+	// that one, Force or not. A revision that began before and is not indexed is deleted. Of d, it uses Collection, Source,
 	// Title, Metadata, ThreadID and By; an empty Title and Metadata keep those of the revision before.
 	BeginKnowledge(ctx context.Context, namespace string, d KnowledgeDocument, begin KnowledgeBegin) (KnowledgeDocument, error)
 
-	// PutKnowledgeContent stores the content of a revision that began without, and sets its digest.
+	// PutKnowledgeContent stores the content of a revision that began without, and sets its digest, which is required.
 	PutKnowledgeContent(ctx context.Context, namespace string, r KnowledgeRevision, digest string, c KnowledgeContent) error
 
-	// KnowledgeContent returns the content of a revision, or ErrNotFound.
+	// KnowledgeContent returns the content of a revision, or ErrNotFound. That of a failed revision stays until the next
+	// one begins.
 	KnowledgeContent(ctx context.Context, namespace string, r KnowledgeRevision) (KnowledgeContent, error)
 
 	// AddChunks adds chunks of a revision, by Index. At most [MaxKnowledgeBatch].
 	AddChunks(ctx context.Context, namespace string, r KnowledgeRevision, chunks []KnowledgeChunk) error
 
 	// AddVectors adds vectors of an embedder to chunks of any visible or processed revision; those of chunks that do not
-	// exist, or are no longer visible, are ignored. All vectors of an embedder have the same dimension; another one is
-	// an ErrInvalid error, as is any vector if the store has no vectors. At most [MaxKnowledgeBatch].
+	// exist, or are no longer visible, are ignored. All vectors of an embedder in a namespace have the same dimension;
+	// another one is an ErrInvalid error, as is any vector if the store has no vectors. At most [MaxKnowledgeBatch].
 	AddVectors(ctx context.Context, namespace string, embedder string, vectors []KnowledgeVector) error
 
 	// FinishKnowledge ends the processing of a revision. If it is indexed, its chunks become visible, and those of
 	// earlier revisions are deleted with their vectors and content. If it failed, its chunks are deleted, and an
-	// earlier revision that was indexed remains visible. Finishing twice changes nothing.
+	// earlier revision that was indexed remains visible. Finishing twice changes nothing, and returns the document.
 	FinishKnowledge(ctx context.Context, namespace string, r KnowledgeRevision, finish KnowledgeFinish) (KnowledgeDocument, error)
 
-	// DeleteKnowledge deletes a document with everything that belongs to it, or returns ErrNotFound.
+	// DeleteKnowledge deletes a document with everything that belongs to it, or returns ErrNotFound. Only the number of
+	// its revision remains: if the document is created again, its revisions go on from there.
 	DeleteKnowledge(ctx context.Context, namespace, id string) error
 
 	// KnowledgeDocument returns a document, or ErrNotFound.
@@ -77,7 +81,7 @@ type Knowledge interface {
 	SearchText(ctx context.Context, namespace, query string, in KnowledgeScope) ([]KnowledgeHit, error)
 
 	// SearchVectors returns the visible chunks whose vectors of an embedder are the most similar by their cosine, the best
-	// first. A vector of another dimension finds nothing.
+	// first. A vector of another dimension, or without a direction, finds nothing.
 	SearchVectors(ctx context.Context, namespace, embedder string, vector []float32, in KnowledgeScope) ([]KnowledgeHit, error)
 
 	// HasVectors reports whether the store can keep vectors.
@@ -251,7 +255,7 @@ type KnowledgeIndex struct {
 	Documents int `json:"documents" doc:"How many documents are found"`
 	Chunks    int `json:"chunks" doc:"How many chunks they have"`
 
-	// Embedders are those that have vectors, by name.
+	// Embedders are those that visible chunks have vectors of, by name.
 	Embedders []KnowledgeEmbedder `json:"embedders" nullable:"false" doc:"The embedders whose vectors exist"`
 }
 
@@ -282,6 +286,7 @@ const (
 	maxKnowledgeSource     = 2048
 	maxKnowledgeCollection = 100
 	maxKnowledgeTitle      = 500
+	maxKnowledgeError      = 4 << 10
 	maxKnowledgeMetadata   = 16 << 10
 	maxKnowledgeChunk      = 64 << 10
 )
@@ -331,6 +336,59 @@ func NormalizeKnowledge(namespace string, d KnowledgeDocument, begin KnowledgeBe
 	return d, nil
 }
 
+// NextKnowledge returns the document as BeginKnowledge returns it, and whether it begins a revision. Before is the document
+// that exists; of one that was deleted, it has but the number of the revision, and of none, it is the zero value.
+func NextKnowledge(d KnowledgeDocument, begin KnowledgeBegin, before KnowledgeDocument, now time.Time) (KnowledgeDocument, bool) {
+	unchanged := before.Status == KnowledgeIndexed && before.Digest != "" && !begin.Force
+	if before.Digest == begin.Digest && (unchanged || before.Status == KnowledgeProcessing) {
+		return before, false
+	}
+	next := before
+	next.ID, next.Collection, next.Source, next.ThreadID, next.By = d.ID, d.Collection, d.Source, d.ThreadID, d.By
+	if d.Title != "" {
+		next.Title = d.Title
+	}
+	if len(d.Metadata) > 0 {
+		next.Metadata = d.Metadata
+	}
+	next.Status, next.Error, next.Digest, next.Revision = KnowledgeProcessing, "", begin.Digest, before.Revision+1
+	next.changed(now)
+	return next, true
+}
+
+// Finished returns the document after its newest revision, which has a number of chunks, was processed.
+func (d KnowledgeDocument) Finished(f KnowledgeFinish, chunks int, now time.Time) KnowledgeDocument {
+	d.changed(now)
+	if f.Error != "" {
+		d.Status, d.Error = KnowledgeFailed, f.Error
+		return d
+	}
+	d.Status, d.Indexed, d.IndexedDigest = KnowledgeIndexed, d.Revision, d.Digest
+	d.Format, d.Bytes, d.Chunks = f.Format, f.Bytes, chunks
+	if d.Title == "" {
+		d.Title = f.Title
+	}
+	return d
+}
+
+// changed sets the times of a document that changes now. Times do not go back when clocks do.
+func (d *KnowledgeDocument) changed(now time.Time) {
+	if now = stamp(now); now.After(d.UpdatedAt) {
+		d.UpdatedAt = now
+	}
+	if d.CreatedAt.IsZero() {
+		d.CreatedAt = d.UpdatedAt
+	}
+}
+
+// CheckPut returns an [ErrInvalid] error for a content that comes later, if no driver can store it.
+func CheckPut(digest string, c KnowledgeContent) error {
+	if err := checkWord("digest", digest); err != nil {
+		return err
+	}
+	return CheckKnowledgeContent(&c)
+}
+
 // CheckKnowledgeContent returns an [ErrInvalid] error for a content that no driver can store.
 func CheckKnowledgeContent(c *KnowledgeContent) error {
 	switch {
@@ -356,11 +414,18 @@ func NormalizeChunks(r KnowledgeRevision, chunks []KnowledgeChunk) ([]KnowledgeC
 		if c.Index < 0 || c.Index > maxVersion {
 			return nil, invalid("chunk %d: the index is %d", i, c.Index)
 		}
-		if size := len(c.Text) + len(c.Context); size > maxKnowledgeChunk {
+		if size := len(c.Text) + len(c.Context) + len(strings.Join(c.Path, " ")); size > maxKnowledgeChunk {
 			return nil, invalid("chunk %d: is %d bytes, at most %d are kept", c.Index, size, maxKnowledgeChunk)
 		}
+		if c.Overlap < 0 || c.Overlap > len(c.Text) {
+			return nil, invalid("chunk %d: overlaps by %d of its %d bytes", c.Index, c.Overlap, len(c.Text))
+		}
+		if min(c.Page, c.Tokens) < 0 || max(c.Page, c.Tokens) > maxVersion {
+			return nil, invalid("chunk %d: its page is %d, and its tokens are %d", c.Index, c.Page, c.Tokens)
+		}
 		c.Text, c.Context = knowledgeText(c.Text), knowledgeText(c.Context)
-		c.Path = slices.Clone(c.Path)
+		c.Overlap = min(c.Overlap, len(c.Text))
+		c.Path = append([]string(nil), c.Path...)
 		for j := range c.Path {
 			c.Path[j] = knowledgeText(c.Path[j])
 		}
@@ -368,8 +433,62 @@ func NormalizeChunks(r KnowledgeRevision, chunks []KnowledgeChunk) ([]KnowledgeC
 	return chunks, nil
 }
 
-// CheckVectors returns an [ErrInvalid] error for vectors that no driver can store.
-func CheckVectors(embedder string, vectors []KnowledgeVector) error {
+// NormalizeFinish returns how a revision ended in the form that every driver stores. What is too long is cut: what a
+// document says about itself must not keep it from being finished.
+func NormalizeFinish(f KnowledgeFinish) KnowledgeFinish {
+	f.Error, f.Title = cutText(f.Error, maxKnowledgeError), cutText(f.Title, maxKnowledgeTitle)
+	f.Format, f.Bytes = cutText(f.Format, maxKnowledgeCollection), min(max(f.Bytes, 0), maxVersion)
+	return f
+}
+
+// cutText returns the beginning of a text, of at most limit bytes, as whole characters that every driver stores.
+func cutText(s string, limit int) string {
+	s = knowledgeText(s)
+	if len(s) <= limit {
+		return s
+	}
+	for !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+// NormalizeVectors returns vectors of an embedder in the form that every driver stores, with the length 1, or an
+// [ErrInvalid] error. Their cosines stay as they are, and no driver computes with numbers that are too large or too small.
+func NormalizeVectors(embedder string, vectors []KnowledgeVector) ([]KnowledgeVector, error) {
+	if err := checkVectors(embedder, vectors); err != nil {
+		return nil, err
+	}
+	vectors = slices.Clone(vectors)
+	for i := range vectors {
+		v := &vectors[i]
+		unit, ok := UnitVector(v.Vector)
+		if !ok {
+			return nil, invalid("vectors: that of chunk %d has no direction: its numbers are not finite, or all 0", v.Index)
+		}
+		v.Vector = unit
+	}
+	return vectors, nil
+}
+
+// UnitVector returns the vector of length 1 with the direction of v. It reports whether v has a direction.
+func UnitVector(v []float32) ([]float32, bool) {
+	square := 0.0
+	for _, x := range v {
+		square += float64(x) * float64(x)
+	}
+	length := math.Sqrt(square)
+	if length == 0 || math.IsNaN(length) || math.IsInf(length, 0) {
+		return nil, false
+	}
+	unit := make([]float32, len(v))
+	for i, x := range v {
+		unit[i] = float32(float64(x) / length)
+	}
+	return unit, true
+}
+
+func checkVectors(embedder string, vectors []KnowledgeVector) error {
 	if err := checkWord("embedder", embedder); err != nil {
 		return err
 	}
@@ -382,9 +501,6 @@ func CheckVectors(embedder string, vectors []KnowledgeVector) error {
 		}
 		if len(v.Vector) == 0 || len(v.Vector) > MaxKnowledgeDimension {
 			return invalid("vectors: have the dimension %d, must be 1 to %d", len(v.Vector), MaxKnowledgeDimension)
-		}
-		if slices.ContainsFunc(v.Vector, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) }) {
-			return invalid("vectors: a number of chunk %d is not finite", v.Index)
 		}
 	}
 	return nil
