@@ -333,6 +333,51 @@ func NormalizeKnowledge(namespace string, d KnowledgeDocument, begin KnowledgeBe
 	return d, nil
 }
 
+// NextKnowledge returns the document as BeginKnowledge returns it, and whether it begins a revision. Before is the document
+// that exists; of one that was deleted, it has but the number of the revision, and of none, it is the zero value.
+func NextKnowledge(d KnowledgeDocument, begin KnowledgeBegin, before KnowledgeDocument, now time.Time) (KnowledgeDocument, bool) {
+	unchanged := before.Status == KnowledgeIndexed && before.Digest != "" && !begin.Force
+	if before.Digest == begin.Digest && (unchanged || before.Status == KnowledgeProcessing) {
+		return before, false
+	}
+	next := before
+	next.ID, next.Collection, next.Source, next.ThreadID, next.By = d.ID, d.Collection, d.Source, d.ThreadID, d.By
+	if d.Title != "" {
+		next.Title = d.Title
+	}
+	if len(d.Metadata) > 0 {
+		next.Metadata = d.Metadata
+	}
+	next.Status, next.Error, next.Digest, next.Revision = KnowledgeProcessing, "", begin.Digest, before.Revision+1
+	next.changed(now)
+	return next, true
+}
+
+// Finished returns the document after its newest revision, which has a number of chunks, was processed.
+func (d KnowledgeDocument) Finished(f KnowledgeFinish, chunks int, now time.Time) KnowledgeDocument {
+	d.changed(now)
+	if f.Error != "" {
+		d.Status, d.Error = KnowledgeFailed, f.Error
+		return d
+	}
+	d.Status, d.Indexed, d.IndexedDigest = KnowledgeIndexed, d.Revision, d.Digest
+	d.Format, d.Bytes, d.Chunks = f.Format, f.Bytes, chunks
+	if d.Title == "" {
+		d.Title = f.Title
+	}
+	return d
+}
+
+// changed sets the times of a document that changes now. Times do not go back when clocks do.
+func (d *KnowledgeDocument) changed(now time.Time) {
+	if now = stamp(now); now.After(d.UpdatedAt) {
+		d.UpdatedAt = now
+	}
+	if d.CreatedAt.IsZero() {
+		d.CreatedAt = d.UpdatedAt
+	}
+}
+
 // CheckPut returns an [ErrInvalid] error for a content that comes later, if no driver can store it.
 func CheckPut(digest string, c KnowledgeContent) error {
 	if err := checkWord("digest", digest); err != nil {

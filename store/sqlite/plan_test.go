@@ -105,3 +105,55 @@ func TestKeyPlans(t *testing.T) {
 	}
 	require.Empty(t, queries, "a query without a plan")
 }
+
+// TestKnowledgePlans: the cost of a query for knowledge does not grow with other namespaces, and full-text search sorts
+// before it reads chunks.
+func TestKnowledgePlans(t *testing.T) {
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	r := &knowledgeReads{}
+	queries := r.queries()
+	for stmt, want := range map[**sql.Stmt][]string{
+		&r.document:  {"(namespace=? AND id=?)"},
+		&r.documents: {"(namespace=? AND (collection,source)>(?,?))"},
+		&r.content:   {"(namespace=? AND id=?)", "(document=? AND revision=?)"},
+		&r.chunks:    {"(namespace=? AND id=?)", "(document=? AND revision=? AND idx>?)"},
+		&r.without:   {"(namespace=? AND id=?)", "(document=? AND revision=?)", "(namespace=? AND name=?)", "SEARCH v USING INTEGER PRIMARY KEY (rowid=?)"},
+		&r.visible:   {"SEARCH d USING INDEX sqlite_autoindex_knowledge_documents_2 (namespace=?)", "(document=? AND revision=?)"},
+		&r.text:      {"(namespace=?)"},
+		&r.embedder:  {"(namespace=? AND name=?)"},
+	} {
+		requirePlan(t, s, queries[stmt], want...)
+		delete(queries, stmt)
+	}
+	sorted := map[**sql.Stmt][]string{
+		&r.counts:     {"(namespace=?)"},
+		&r.embedders:  {"(namespace=?)", "USING COVERING INDEX knowledge_vectors_by_revision (document=? AND revision=?)"},
+		&r.namespaces: {"SCAN knowledge_documents"}, // of all namespaces
+		&r.nearest:    {"SEARCH v USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)", "SEARCH d USING INTEGER PRIMARY KEY (rowid=?)"},
+		&r.nearestIn:  {"(namespace=? AND collection=?)", "(document=? AND revision=? AND rowid>? AND rowid<?)"},
+	}
+	for stmt, want := range sorted {
+		plan := explain(t, s.reader, queries[stmt])
+		for _, step := range want {
+			require.Contains(t, plan, step, queries[stmt])
+		}
+		delete(queries, stmt)
+	}
+	require.Empty(t, queries, "a query without a plan")
+
+	_, err = s.writer.ExecContext(t.Context(), textTable(1).create())
+	require.NoError(t, err)
+	requirePlan(t, s, textTable(1).search(), "SCAN f VIRTUAL TABLE INDEX", "SEARCH c USING INTEGER PRIMARY KEY", "SEARCH d USING INTEGER PRIMARY KEY")
+}
+
+// requirePlan checks the steps of a query that reads its rows in their order.
+func requirePlan(t *testing.T, s *Store, query string, steps ...string) {
+	t.Helper()
+	plan := explain(t, s.reader, query)
+	for _, step := range steps {
+		require.Contains(t, plan, step, query)
+	}
+	require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", query)
+}

@@ -56,6 +56,9 @@ type Store struct {
 	writeDocuments documentWrites
 	readDocuments  documentReads
 
+	writeKnowledge knowledgeWrites
+	readKnowledge  knowledgeReads
+
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
 
@@ -65,7 +68,10 @@ type Store struct {
 	closeErr error
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store     = (*Store)(nil)
+	_ store.Knowledge = (*Store)(nil)
+)
 
 //go:embed migrations/*.sql
 var migrations embed.FS
@@ -116,12 +122,16 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	if err := s.read.prepare(ctx, s.reader); err != nil {
 		return nil, err
 	}
-	for _, queries := range []map[**sql.Stmt]string{s.writeAgents.queries(), s.writeKeys.queries(), s.writeDocuments.queries()} {
+	for _, queries := range []map[**sql.Stmt]string{
+		s.writeAgents.queries(), s.writeKeys.queries(), s.writeDocuments.queries(), s.writeKnowledge.queries(),
+	} {
 		if err := prepare(ctx, s.writer, queries); err != nil {
 			return nil, err
 		}
 	}
-	for _, queries := range []map[**sql.Stmt]string{s.readAgents.queries(), s.readKeys.queries(), s.readDocuments.queries()} {
+	for _, queries := range []map[**sql.Stmt]string{
+		s.readAgents.queries(), s.readKeys.queries(), s.readDocuments.queries(), s.readKnowledge.queries(),
+	} {
 		if err := prepare(ctx, s.reader, queries); err != nil {
 			return nil, err
 		}

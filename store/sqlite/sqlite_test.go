@@ -38,6 +38,14 @@ func TestMemory(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, "") })
 }
 
+func TestKnowledgeInFile(t *testing.T) {
+	storetest.RunKnowledge(t, func(t *testing.T) store.Store { return open(t, filepath.Join(t.TempDir(), "store.db")) })
+}
+
+func TestKnowledgeInMemory(t *testing.T) {
+	storetest.RunKnowledge(t, func(t *testing.T) store.Store { return open(t, "") })
+}
+
 func TestMemoryIsNotShared(t *testing.T) {
 	one, other := open(t, ":memory:"), open(t, ":memory:")
 	key := store.Key{Namespace: "n", ThreadID: "t"}
@@ -144,7 +152,7 @@ func TestOlderProgram(t *testing.T) {
 	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	var old *store.VersionError
 	require.ErrorAs(t, err, &old)
-	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 3}, *old)
+	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 4}, *old)
 	require.ErrorContains(t, err, "start a newer version of Threadmill")
 }
 

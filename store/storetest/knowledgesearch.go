@@ -18,7 +18,7 @@ func testSearchTextForms(t *testing.T, k store.Knowledge) {
 		"connections": "The runner was connecting two cables", "CABLE": "The runner was connecting two cables",
 		"resume": "Un résumé à la carte", "RÉSUMÉS": "Un résumé à la carte", "re\u0301sume\u0301": "Un résumé à la carte",
 		"strasse": "STRASSE und Ärger", "arger": "STRASSE und Ärger", "äRGER": "STRASSE und Ärger",
-		"X86": "kernel 6.12 on x86", "what is a kernel?": "kernel 6.12 on x86", "nothing-of connect(ed)": "The runner was connecting two cables",
+		"X86": "kernel 6.12 on x86", "which kernel?": "kernel 6.12 on x86", "nothing-of connect(ed)": "The runner was connecting two cables",
 	} {
 		require.Equal(t, []string{want}, finds(t, k, ns, query), "%q", query)
 	}
@@ -30,7 +30,7 @@ func testSearchTextForms(t *testing.T, k store.Knowledge) {
 
 func testSearchTextFields(t *testing.T, k store.Knowledge) {
 	d := beginKnowledge(t, k, ns, source("a.md"), contentOf("one"))
-	chunks := passages("one text", "another text", "a third")
+	chunks := passages("one text", "another text", "third")
 	chunks[0].Path = []string{"Cooking", "Baking of bread"}
 	chunks[1].Context = "About gardens in spring"
 	require.NoError(t, k.AddChunks(t.Context(), ns, d.Newest(), chunks))
@@ -57,7 +57,7 @@ func testSearchTextOperators(t *testing.T, k store.Knowledge) {
 		`"apple`:                 {"apple"},
 		`"apple pear"`:           {"apple", "pear"},
 		"'apple''":               {"apple"},
-		"appl*":                  nil,
+		"app*":                   nil,
 		"^apple":                 {"apple"},
 		"apple:*":                {"apple"},
 		"apple:pear":             {"apple", "pear"},
@@ -106,19 +106,16 @@ func testSearchTextRanking(t *testing.T, k store.Knowledge) {
 	texts := []string{
 		"zebra " + filler,
 		"zebra giraffe " + filler,
-		"zebra zebra zebra",
-		"giraffe " + strings.Repeat(filler+" ", 10),
 		"giraffe " + filler,
+		"giraffe " + strings.Repeat(filler+" ", 10),
+		"lion " + filler,
+		"lion lion lion",
 	}
 	learn(t, k, ns, source("a.md"), append(texts, numbered(40, "Common filler text")...)...)
 	require.Equal(t, texts[1], finds(t, k, ns, "zebra giraffe")[0], "both words are better than one")
-	found := finds(t, k, ns, "zebra")
-	require.Len(t, found, 3)
-	require.Equal(t, texts[2], found[0], "more often in less text is better")
-	require.Equal(t, texts[4], finds(t, k, ns, "giraffe filler")[1], "shorter is better")
-	require.Equal(t, texts[3], finds(t, k, ns, "giraffe")[2])
-	found = finds(t, k, ns, "zebra filler")
-	require.ElementsMatch(t, texts[:3], found[:3], "rare words weigh more")
+	require.Equal(t, []string{texts[5], texts[4]}, finds(t, k, ns, "lion"), "more often in less text is better")
+	require.Equal(t, texts[3], finds(t, k, ns, "giraffe")[2], "longer is worse")
+	require.ElementsMatch(t, texts[:2], finds(t, k, ns, "zebra filler")[:2], "rare words weigh more")
 	for _, hit := range searchText(t, k, ns, "zebra", store.KnowledgeScope{}) {
 		require.Positive(t, hit.Score)
 	}
