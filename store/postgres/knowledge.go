@@ -2,9 +2,9 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	knowledgeColumns = `id, collection, source, title, metadata, status, error, revision, indexed, digest, indexed_digest,
-		format, bytes, chunks, thread_id, requested_by, created_at, updated_at`
+	selectKnowledge = `SELECT id, coalesce(collection, ''), source, title, metadata, status, error, revision, indexed, digest, indexed_digest,
+		format, bytes, chunks, thread_id, requested_by, created_at, updated_at FROM knowledge_documents WHERE namespace = $1`
 
-	existingKnowledge = `SELECT ` + knowledgeColumns + ` FROM knowledge_documents WHERE namespace = $1 AND collection IS NOT NULL`
+	existingKnowledge = selectKnowledge + ` AND collection IS NOT NULL`
 	oneKnowledge      = existingKnowledge + ` AND id = $2`
 	lockKnowledge     = oneKnowledge + ` FOR UPDATE`
 
@@ -30,21 +30,12 @@ const (
 		FOR SHARE`
 
 	reserveKnowledge = `INSERT INTO knowledge_documents (namespace, id) VALUES ($1, $2) ON CONFLICT DO NOTHING`
-	lockReserved     = `SELECT FROM knowledge_documents WHERE namespace = $1 AND id = $2 FOR UPDATE`
+	lockReserved     = selectKnowledge + ` AND id = $2 FOR UPDATE`
 
-	beginKnowledge = `UPDATE knowledge_documents SET collection = $3, source = $4,
-			title = CASE WHEN $5 = '' THEN title ELSE $5 END, metadata = coalesce($6::text::json, metadata),
-			thread_id = $7, requested_by = $8, digest = $9, status = $10, error = '', revision = revision + 1,
-			created_at = CASE WHEN collection IS NULL THEN now() ELSE created_at END, updated_at = now()
-		WHERE namespace = $1 AND id = $2 RETURNING ` + knowledgeColumns
-
-	indexKnowledge = `UPDATE knowledge_documents SET status = $3, indexed = revision, indexed_digest = digest,
-			title = CASE WHEN title = '' THEN $4 ELSE title END, format = $5, bytes = $6, chunks = $7,
-			updated_at = greatest(updated_at, now())
-		WHERE namespace = $1 AND id = $2 RETURNING ` + knowledgeColumns
-	failKnowledge = `UPDATE knowledge_documents SET status = $3, error = $4, updated_at = greatest(updated_at, now())
-		WHERE namespace = $1 AND id = $2 RETURNING ` + knowledgeColumns
-
+	saveKnowledge = `UPDATE knowledge_documents SET collection = $3, source = $4, title = $5, metadata = $6::text::json, status = $7, error = $8,
+			revision = $9, indexed = $10, digest = $11, indexed_digest = $12, format = $13, bytes = $14, chunks = $15, thread_id = $16,
+			requested_by = $17, created_at = $18, updated_at = $19
+		WHERE namespace = $1 AND id = $2`
 	deleteKnowledge = `UPDATE knowledge_documents SET collection = NULL, source = '', title = '', metadata = NULL, status = '', error = '',
 			indexed = 0, digest = '', indexed_digest = '', format = '', bytes = 0, chunks = 0, thread_id = '', requested_by = ''
 		WHERE namespace = $1 AND id = $2`
@@ -88,35 +79,46 @@ func begins(
 	ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument, begin store.KnowledgeBegin,
 ) (store.KnowledgeDocument, error) {
 	// A row to lock exists from here on, even if the document is new, or was deleted.
-	for _, query := range []string{reserveKnowledge, lockReserved} {
-		if _, err := tx.Exec(ctx, query, namespace, d.ID); err != nil {
-			return d, err
-		}
-	}
-	before, err := knowledgeRow(ctx, tx, oneKnowledge, namespace, d.ID)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-	case err != nil:
+	if _, err := tx.Exec(ctx, reserveKnowledge, namespace, d.ID); err != nil {
 		return d, err
-	case before.Digest == begin.Digest && before.Status == store.KnowledgeProcessing:
-		return before, nil
-	case before.Digest == begin.Digest && before.Status == store.KnowledgeIndexed && begin.Digest != "" && !begin.Force:
-		return before, nil
 	}
-	d, err = knowledgeRow(ctx, tx, beginKnowledge, namespace, d.ID, d.Collection, d.Source, d.Title, jsonOrNull(d.Metadata),
-		d.ThreadID, d.By, begin.Digest, string(store.KnowledgeProcessing))
+	before, err := knowledgeRow(ctx, tx, lockReserved, namespace, d.ID)
 	if err != nil {
 		return d, err
 	}
-	for _, query := range []string{dropChunks, dropContents} {
-		if _, err := tx.Exec(ctx, query, namespace, d.ID, d.Indexed); err != nil {
-			return d, err
-		}
+	if before.Status == "" {
+		before = store.KnowledgeDocument{Revision: before.Revision}
+	}
+	d, next := store.NextKnowledge(d, begin, before, time.Now())
+	if !next {
+		return d, nil
+	}
+	if err := save(ctx, tx, namespace, d); err != nil {
+		return d, err
+	}
+	if err := keepOnly(ctx, tx, namespace, d.ID, d.Indexed); err != nil {
+		return d, err
 	}
 	if begin.Content == nil {
 		return d, nil
 	}
 	return d, putContent(ctx, tx, namespace, d.Newest(), *begin.Content)
+}
+
+// keepOnly deletes the chunks and contents of all revisions of a document but one.
+func keepOnly(ctx context.Context, tx pgx.Tx, namespace, id string, revision int) error {
+	for _, query := range []string{dropChunks, dropContents} {
+		if _, err := tx.Exec(ctx, query, namespace, id, revision); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func save(ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument) error {
+	_, err := tx.Exec(ctx, saveKnowledge, namespace, d.ID, d.Collection, d.Source, d.Title, jsonOrNull(d.Metadata), string(d.Status), d.Error,
+		d.Revision, d.Indexed, d.Digest, d.IndexedDigest, d.Format, d.Bytes, d.Chunks, d.ThreadID, d.By, d.CreatedAt, d.UpdatedAt)
+	return err
 }
 
 func putContent(ctx context.Context, tx pgx.Tx, namespace string, r store.KnowledgeRevision, c store.KnowledgeContent) error {
@@ -171,7 +173,10 @@ func (s *Store) FinishKnowledge(
 		switch {
 		case err != nil || d.Status != store.KnowledgeProcessing:
 		case finish.Error != "":
-			d, err = fail(ctx, tx, namespace, d, finish)
+			d = d.Finished(finish, 0, time.Now())
+			if _, err = tx.Exec(ctx, dropChunks, namespace, d.ID, d.Indexed); err == nil {
+				err = save(ctx, tx, namespace, d)
+			}
 		default:
 			d, err = s.index(ctx, tx, namespace, d, finish)
 		}
@@ -181,15 +186,6 @@ func (s *Store) FinishKnowledge(
 		return store.KnowledgeDocument{}, revisionError("finishing", namespace, r, err)
 	}
 	return d, nil
-}
-
-func fail(
-	ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument, finish store.KnowledgeFinish,
-) (store.KnowledgeDocument, error) {
-	if _, err := tx.Exec(ctx, dropChunks, namespace, d.ID, d.Indexed); err != nil {
-		return d, err
-	}
-	return knowledgeRow(ctx, tx, failKnowledge, namespace, d.ID, string(store.KnowledgeFailed), finish.Error)
 }
 
 // index makes the newest revision of a document the visible one. The counts of the namespace come last, since their lock
@@ -210,14 +206,11 @@ func (s *Store) index(
 	if err != nil {
 		return d, err
 	}
-	for _, query := range []string{dropChunks, dropContents} {
-		if _, err := tx.Exec(ctx, query, namespace, d.ID, d.Revision); err != nil {
-			return d, err
-		}
+	if err := keepOnly(ctx, tx, namespace, d.ID, d.Revision); err != nil {
+		return d, err
 	}
-	d, err = knowledgeRow(ctx, tx, indexKnowledge, namespace, d.ID, string(store.KnowledgeIndexed), finish.Title, finish.Format,
-		finish.Bytes, chunks)
-	if err != nil {
+	d = d.Finished(finish, chunks, time.Now())
+	if err := save(ctx, tx, namespace, d); err != nil {
 		return d, err
 	}
 	return d, change.apply(ctx, tx, namespace)
@@ -243,10 +236,8 @@ func deletes(ctx context.Context, tx pgx.Tx, namespace, id string) error {
 	if err != nil {
 		return err
 	}
-	for _, query := range []string{dropChunks, dropContents} {
-		if _, err := tx.Exec(ctx, query, namespace, id, noRevision); err != nil {
-			return err
-		}
+	if err := keepOnly(ctx, tx, namespace, id, noRevision); err != nil {
+		return err
 	}
 	if _, err := tx.Exec(ctx, deleteKnowledge, namespace, id); err != nil {
 		return err
@@ -387,16 +378,4 @@ func scanKnowledge(row pgx.CollectableRow) (store.KnowledgeDocument, error) {
 		&d.Indexed, &d.Digest, &d.IndexedDigest, &d.Format, &d.Bytes, &d.Chunks, &d.ThreadID, &d.By, &d.CreatedAt, &d.UpdatedAt)
 	d.CreatedAt, d.UpdatedAt = d.CreatedAt.UTC(), d.UpdatedAt.UTC()
 	return d, err
-}
-
-// jsonList returns a list as JSON.
-func jsonList(list []string) string {
-	if list == nil {
-		list = []string{}
-	}
-	raw, err := json.Marshal(list)
-	if err != nil {
-		panic("postgres: a list of texts has no JSON form: " + err.Error())
-	}
-	return string(raw)
 }

@@ -164,3 +164,12 @@ func best(found []scored, limit int) []scored {
 	})
 	return found[:min(limit, len(found))]
 }
+
+// jsonList returns a list as JSON.
+func jsonList(list []string) string {
+	raw, err := json.Marshal(list)
+	if err != nil {
+		panic("postgres: a list of texts has no JSON form: " + err.Error())
+	}
+	return string(raw)
+}

@@ -45,9 +45,9 @@ const (
 
 // addWordsOf lets searches find the chunks of the newest revision of a document, and returns how many it has. The transaction makes
 // them visible together with everything else.
-func addWordsOf(ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument) (int64, error) {
+func addWordsOf(ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument) (int, error) {
 	tag, err := tx.Exec(ctx, addWords, namespace, d.ID, d.Revision, d.Collection)
-	return tag.RowsAffected(), err
+	return int(tag.RowsAffected()), err
 }
 
 // wordsChange is what changes in the counts of a namespace.
