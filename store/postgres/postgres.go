@@ -35,7 +35,11 @@ const maxConns = 10_000
 
 // Store is a [store.Store] in PostgreSQL.
 type Store struct {
-	pool   *pgxpool.Pool
+	pool *pgxpool.Pool
+
+	// vectors is nil if the server lacks pgvector.
+	vectors *vectorQueries
+
 	probed atomic.Pointer[time.Time] // the last Ping that has written
 }
 
@@ -51,11 +55,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: opening: %w", classify(err))
 	}
-	if err := prepare(ctx, pool, cfg); err != nil {
+	s := &Store{pool: pool}
+	if s.vectors, err = prepare(ctx, pool, cfg); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: opening %s at %s: %w", pc.ConnConfig.Database, pc.ConnConfig.Host, classify(err))
 	}
-	return &Store{pool: pool}, nil
+	return s, nil
 }
 
 func (c Config) pool() (*pgxpool.Config, error) {
@@ -89,17 +94,21 @@ func (c Config) pool() (*pgxpool.Config, error) {
 	return pc, nil
 }
 
-func prepare(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
+// prepare makes or migrates the tables, and returns the queries of vectors.
+func prepare(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*vectorQueries, error) {
 	if cfg.Schema != "" {
 		if err := createSchema(ctx, pool, cfg.Schema); err != nil {
-			return fmt.Errorf("schema %q: %w", cfg.Schema, err)
+			return nil, fmt.Errorf("schema %q: %w", cfg.Schema, err)
 		}
 	}
 	logger := cfg.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	return migrate(ctx, pool, logger)
+	if err := migrate(ctx, pool, logger); err != nil {
+		return nil, err
+	}
+	return prepareVectors(ctx, pool, logger)
 }
 
 // probeEvery is the minimum interval between two writes of Ping that succeed.
