@@ -363,7 +363,11 @@ func (d KnowledgeDocument) Finished(f KnowledgeFinish, chunks int, now time.Time
 		d.Status, d.Error = KnowledgeFailed, f.Error
 		return d
 	}
-	d.Status, d.Indexed, d.IndexedDigest = KnowledgeIndexed, d.Revision, d.Digest
+	d.Status = KnowledgeIndexed
+	if f.Unchanged {
+		return d
+	}
+	d.Indexed, d.IndexedDigest = d.Revision, d.Digest
 	d.Format, d.Bytes, d.Chunks = f.Format, f.Bytes, chunks
 	if d.Title == "" {
 		d.Title = f.Title

@@ -177,6 +177,11 @@ func (s *Store) FinishKnowledge(
 			if _, err = tx.Exec(ctx, dropChunks, namespace, d.ID, d.Indexed); err == nil {
 				err = save(ctx, tx, namespace, d)
 			}
+		case finish.Unchanged:
+			d = d.Finished(finish, 0, time.Now())
+			if err = keepOnly(ctx, tx, namespace, d.ID, d.Indexed); err == nil {
+				err = save(ctx, tx, namespace, d)
+			}
 		default:
 			d, err = s.index(ctx, tx, namespace, d, finish)
 		}

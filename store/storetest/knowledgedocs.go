@@ -112,6 +112,16 @@ func testKnowledgeContentLater(t *testing.T, k store.Knowledge) {
 	require.Equal(t, 2, beginKnowledge(t, k, ns, source("https://example.org"), store.KnowledgeBegin{}).Revision,
 		"what has no content yet is not unchanged")
 	require.ErrorIs(t, k.PutKnowledgeContent(t.Context(), ns, r, digest, content), store.ErrSuperseded)
+
+	again := document1(t, k, ns, begun.ID).Newest()
+	require.NoError(t, k.PutKnowledgeContent(t.Context(), ns, again, digest, content))
+	same := finishKnowledge(t, k, ns, again, store.KnowledgeFinish{Unchanged: true})
+	require.Equal(t, store.KnowledgeIndexed, same.Status)
+	require.Equal(t, []int{2, 1}, []int{same.Revision, same.Indexed}, "the revision before remains")
+	_, err = k.KnowledgeContent(t.Context(), ns, r)
+	require.NoError(t, err)
+	_, err = k.KnowledgeContent(t.Context(), ns, again)
+	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
 func testKnowledgeRevisions(t *testing.T, k store.Knowledge) {
