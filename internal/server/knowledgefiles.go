@@ -27,15 +27,15 @@ type uploads struct{ room *semaphore.Weighted }
 
 func newUploads() uploads { return uploads{semaphore.NewWeighted(uploadMemory)} }
 
-// fileBody is the body of a request that is the file itself, of any media type. Huma would hold it twice.
-type fileBody struct {
+// FileBody is the body of a request that is the file itself, of any media type. Huma would hold it twice.
+type FileBody struct {
 	reader    io.Reader
 	length    int64 // negative = not stated
 	mediaType string
 }
 
 // Resolve implements [huma.Resolver].
-func (b *fileBody) Resolve(ctx huma.Context) []error {
+func (b *FileBody) Resolve(ctx huma.Context) []error {
 	b.reader, b.length, b.mediaType = ctx.BodyReader(), -1, ctx.Header("Content-Type")
 	if n, err := strconv.ParseInt(ctx.Header("Content-Length"), 10, 64); err == nil {
 		b.length = n
@@ -43,7 +43,8 @@ func (b *fileBody) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-type fileQuery struct {
+// FileQuery is what a request says about a file.
+type FileQuery struct {
 	Source       string `query:"source" required:"true" doc:"The name of the file, by which it is found: its path, or any name. The ending says what it is, unless the media type does"`
 	Collection   string `query:"collection" doc:"The collection that it belongs to. Default: default"`
 	Title        string `query:"title" doc:"Its title. Default: the one that the file states"`
@@ -52,8 +53,8 @@ type fileQuery struct {
 }
 
 type uploadFileInput struct {
-	fileBody
-	fileQuery
+	FileBody
+	FileQuery
 }
 
 // fileBodyDoc describes the body of an upload.
@@ -81,7 +82,7 @@ func (h *knowledgeHandlers) upload(ctx context.Context, in *uploadFileInput) (*k
 		return nil, err
 	}
 	defer release()
-	content, err := h.readFile(ctx, &in.fileBody, size)
+	content, err := h.readFile(ctx, &in.FileBody, size)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +104,7 @@ func (u uploads) admit(ctx context.Context, c *core, size int64) (release func()
 }
 
 // readFile reads a file of at most a size.
-func (h *knowledgeHandlers) readFile(ctx context.Context, b *fileBody, size int64) ([]byte, error) {
+func (h *knowledgeHandlers) readFile(ctx context.Context, b *FileBody, size int64) ([]byte, error) {
 	guard.AllowBody(ctx, size)
 	var content bytes.Buffer
 	if b.length > 0 {
