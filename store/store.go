@@ -107,6 +107,9 @@ type Batch struct {
 	// Thread, if set, updates the thread's row.
 	Thread *ThreadUpdate
 
+	// Extract are texts to be queued: see [Entities].QueueExtraction.
+	Extract []Extraction
+
 	// ToolStart stores the start of a tool call, unless the call already has a log, which is then
 	// returned in Appended.ToolLog with Started false. The log of a call that waited for input starts
 	// again.

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Entities stores the people and things that messages mention, and what is still to be read for them. Nothing of one
+// namespace is ever found in another one.
+//
+// An entity is never deleted by a merge: it points to the one that it was merged into, its root, and its mentions stay its own.
+// So a merge can be undone. Entities, counts and relations are shown for roots, with everything that was merged into them.
+type Entities interface {
+	// QueueExtraction queues a text in which entities are to be found, unless its id was queued before. [Batch].Extract does
+	// the same in the transaction of an append.
+	QueueExtraction(ctx context.Context, namespace string, x Extraction) error
+
+	// Extractions returns what is queued, oldest first; default and maximum [MaxExtractions].
+	Extractions(ctx context.Context, namespace string, limit int) ([]Extraction, error)
+
+	// ExtractionNamespaces returns the namespaces that have queued extractions, in order.
+	ExtractionNamespaces(ctx context.Context) ([]string, error)
+
+	// EndExtraction adds what was found in a text and takes it from the queue, in one transaction. If it is not queued, it adds
+	// nothing and reports false.
+	EndExtraction(ctx context.Context, namespace, id string, found EntitiesFound) (bool, error)
+
+	// Entity returns a root with what was merged into it, or ErrNotFound. The id of a merged entity is that of its root.
+	Entity(ctx context.Context, namespace, id string) (Entity, error)
+
+	// Entities returns roots, those with the most mentions first.
+	Entities(ctx context.Context, namespace string, page EntityPage) ([]Entity, error)
+
+	// EntitiesNamed returns the roots that have one of these names, or that something was merged into that has; case does not
+	// matter. At most [MaxEntityPage].
+	EntitiesNamed(ctx context.Context, namespace string, names []string) ([]Entity, error)
+
+	// SimilarEntities returns entities of a type, merged ones too, whose vectors of an embedder are the most similar, the best
+	// first, with the ids and names of their roots. At most limit.
+	SimilarEntities(ctx context.Context, namespace, typ, embedder string, vector []float32, limit int) ([]SimilarEntity, error)
+
+	// Mentions returns the mentions of a root, and of what was merged into it, newest first.
+	Mentions(ctx context.Context, namespace, id string, page MentionPage) ([]Mention, error)
+
+	// Relations returns the relations of a root, and of what was merged into it, to other roots, newest first. At most
+	// [MaxEntityPage].
+	Relations(ctx context.Context, namespace, id string) ([]Relation, error)
+
+	// MergeEntities merges a root into another one. It returns ErrNotFound if one of them is no root, and an ErrInvalid error
+	// if they are the same.
+	MergeEntities(ctx context.Context, namespace string, m EntityMerge) (EntityMerge, error)
+
+	// UndoMerge makes a merged entity a root again, with everything that was merged into it. Undoing twice changes nothing.
+	UndoMerge(ctx context.Context, namespace, mergeID, by string) (EntityMerge, error)
+
+	// Merges returns the merges of a root, undone ones too, or of all if id is empty, newest first. At most [MaxEntityPage].
+	Merges(ctx context.Context, namespace, id string) ([]EntityMerge, error)
+
+	// DeleteEntity deletes a root with everything that was merged into it, its mentions, relations and merges, or returns
+	// ErrNotFound.
+	DeleteEntity(ctx context.Context, namespace, id string) error
+}
+
+// Extraction is a text in which entities are to be found.
+type Extraction struct {
+	// ID is unique in the namespace.
+	ID string `json:"id"`
+
+	// ThreadID is the thread of the text, and EventID its record. Content is the text itself, if it is no message.
+	ThreadID string `json:"threadId"`
+	EventID  string `json:"eventId"`
+	Content  string `json:"content,omitempty"`
+
+	// SourceType is what the text is, such as message, and SourceID its id.
+	SourceType string `json:"sourceType"`
+	SourceID   string `json:"sourceId"`
+
+	QueuedAt time.Time `json:"queuedAt"`
+}
+
+// EntitiesFound is what was found in a text.
+type EntitiesFound struct {
+	// New are entities that do not exist yet, Mentions those of new and of existing entities, Relations and Merges may refer to
+	// both. New entities whose ids exist are left as they are.
+	New       []NewEntity
+	Mentions  []Mention
+	Relations []Relation
+	Merges    []EntityMerge
+
+	// Described adds descriptions to existing entities, by their ids.
+	Described map[string]string
+}
+
+// NewEntity is an entity with the vector of its name.
+type NewEntity struct {
+	ID, Name, Type, Description string
+
+	Embedder string
+	Vector   []float32
+}
+
+// Entity is a person or a thing, with what was merged into it.
+type Entity struct {
+	ID   string `json:"id" doc:"The id of the entity"`
+	Name string `json:"name" doc:"Its name"`
+	Type string `json:"type" doc:"What it is, such as person or organization"`
+
+	// Descriptions are what texts say about it, the oldest first; each once, at most [MaxDescriptions].
+	Descriptions []string `json:"descriptions" nullable:"false" doc:"What messages say about it, the oldest first"`
+
+	// Aliases are the names of what was merged into it.
+	Aliases []string `json:"aliases" nullable:"false" doc:"The other names of what was merged into it"`
+
+	Mentions    int       `json:"mentions" doc:"How often it was mentioned"`
+	CreatedAt   time.Time `json:"createdAt,omitzero" doc:"When it was found"`
+	MentionedAt time.Time `json:"mentionedAt,omitzero" doc:"When it was mentioned last"`
+}
+
+// EntityPage selects roots.
+type EntityPage struct {
+	// Type selects entities of this type, Search those whose name or alias contains the text; case does not matter in ASCII.
+	// Empty = all.
+	Type, Search string
+
+	// Limit is the maximum number. Default 50, at most [MaxEntityPage].
+	Limit int
+
+	// AfterMentions and AfterID are those of the last entity of the previous page.
+	AfterMentions int
+	AfterID       string
+}
+
+// SimilarEntity is an entity whose name is similar.
+type SimilarEntity struct {
+	ID, Name string
+
+	// Root and RootName are those of the entity that it was merged into, or its own.
+	Root, RootName string
+
+	// Descriptions are those of the root.
+	Descriptions []string
+	Similarity   float64
+}
+
+// Mention says that a text mentions an entity. An entity has one for each source.
+type Mention struct {
+	EntityID   string `json:"entity" doc:"The id of the entity, which may have been merged into another one"`
+	Name       string `json:"name" doc:"The name by which it was mentioned"`
+	ThreadID   string `json:"thread" doc:"The thread"`
+	SourceType string `json:"sourceType" doc:"What mentions it, such as message"`
+	SourceID   string `json:"sourceId" doc:"The id of the message"`
+
+	// Text is the sentence that mentions it, or its beginning.
+	Text string    `json:"text,omitempty" doc:"The sentence that mentions it"`
+	At   time.Time `json:"at" doc:"When"`
+}
+
+// MentionPage selects mentions.
+type MentionPage struct {
+	// Limit is the maximum number. Default 50, at most [MaxEntityPage].
+	Limit int
+
+	// Before, if set, selects mentions that are older, or that are equally old and come later in the order of their sources.
+	BeforeAt     time.Time
+	BeforeSource string
+}
+
+// Relation relates two entities.
+type Relation struct {
+	// From and To are the ids of entities. In results they are those of roots, with their names.
+	From     string    `json:"from" doc:"The id of an entity"`
+	FromName string    `json:"fromName,omitempty" doc:"Its name"`
+	To       string    `json:"to" doc:"The id of another entity"`
+	ToName   string    `json:"toName,omitempty" doc:"Its name"`
+	Type     string    `json:"type" doc:"How they are related, such as related_to"`
+	Reason   string    `json:"reason,omitempty" doc:"Why"`
+	At       time.Time `json:"at" doc:"Since when"`
+}
+
+// RelatedTo is the type of the relation of two entities that a model keeps apart although their names are similar.
+const RelatedTo = "related_to"
+
+// EntityMerge is a merge of an entity into another one.
+type EntityMerge struct {
+	ID       string `json:"id" doc:"The id of the merge"`
+	From     string `json:"from" doc:"The id of the entity that was merged"`
+	FromName string `json:"fromName,omitempty" doc:"Its name"`
+	Into     string `json:"into" doc:"The id of the entity that it was merged into"`
+	IntoName string `json:"intoName,omitempty" doc:"Its name"`
+
+	// Similarity of their names, 0 if a person merged them. By is "threshold", the model, or the person who decided it.
+	Similarity float64   `json:"similarity,omitempty" doc:"How similar their names are"`
+	By         string    `json:"by" doc:"Who decided it: threshold, a model, or a person"`
+	At         time.Time `json:"at" doc:"When"`
+
+	UndoneBy string    `json:"undoneBy,omitempty" doc:"Who undid it"`
+	UndoneAt time.Time `json:"undoneAt,omitzero" doc:"When it was undone"`
+}
+
+// Limits of [Entities].
+const (
+	MaxExtractions  = 100
+	MaxEntityPage   = 200
+	MaxDescriptions = 20
+)
