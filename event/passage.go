@@ -24,3 +24,14 @@ type Passage struct {
 	TextRank   int     `json:"textRank,omitempty" doc:"Its rank by words, 1 is the best. Left out: not found by words"`
 	VectorRank int     `json:"vectorRank,omitempty" doc:"Its rank by similarity of vectors. Left out: not found by vectors"`
 }
+
+// Retrieval is the payload of a "retrieval" record: what an agent was given for the message that it answers. The number of a
+// passage, by which a reply cites it, is its place in Passages, from 1.
+type Retrieval struct {
+	Agent string `json:"agent" doc:"The agent"`
+
+	// MessageID is the first reply of the run.
+	MessageID string    `json:"messageId" doc:"The first reply of the agent's run"`
+	Passages  []Passage `json:"passages" nullable:"false" doc:"The passages, the best first. A reply cites them by their place, from 1"`
+	Warning   string    `json:"warning,omitempty" doc:"Why vectors were not searched"`
+}
