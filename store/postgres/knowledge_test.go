@@ -1,0 +1,102 @@
+package postgres_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/postgres"
+	"github.com/threadmill/threadmill/store/storetest"
+)
+
+// corpus makes up texts whose words are as unequally common as those of a language without its stop words.
+type corpus struct{ random *rand.Rand }
+
+func (c corpus) word() string {
+	const vocabulary, flat = 60_000, 15
+	return fmt.Sprintf("w%d", int(flat*math.Exp(c.random.Float64()*math.Log((vocabulary+flat)/flat))-flat)+1)
+}
+
+func (c corpus) text(words int) string {
+	text := make([]string, words)
+	for i := range text {
+		text[i] = c.word()
+	}
+	return strings.Join(text, " ")
+}
+
+func (c corpus) chunks(n int) []store.KnowledgeChunk {
+	chunks := make([]store.KnowledgeChunk, n)
+	for i := range chunks {
+		chunks[i] = store.KnowledgeChunk{Index: i, Text: c.text(150)}
+	}
+	return chunks
+}
+
+// TestKnowledgeWithVectors runs the suite in a server that has pgvector.
+func TestKnowledgeWithVectors(t *testing.T) {
+	server := testenv.PGlite(t)
+	storetest.RunKnowledge(t, func(t *testing.T) store.Store {
+		s, err := postgres.Open(t.Context(), postgres.Config{URL: server, MaxConns: 1})
+		require.NoError(t, err)
+		require.True(t, s.HasVectors())
+		t.Cleanup(func() {
+			require.NoError(t, s.Close())
+			exec(t, server, "DROP SCHEMA public CASCADE")
+			exec(t, server, "CREATE SCHEMA public")
+		})
+		return s
+	})
+}
+
+func learn(t testing.TB, s *postgres.Store, namespace, source string, chunks []store.KnowledgeChunk) {
+	t.Helper()
+	d, err := s.BeginKnowledge(t.Context(), namespace, store.KnowledgeDocument{Source: source}, store.KnowledgeBegin{Force: true})
+	require.NoError(t, err)
+	for batch := range slices.Chunk(chunks, store.MaxKnowledgeBatch) {
+		require.NoError(t, s.AddChunks(t.Context(), namespace, d.Newest(), batch))
+	}
+	_, err = s.FinishKnowledge(t.Context(), namespace, d.Newest(), store.KnowledgeFinish{})
+	require.NoError(t, err)
+}
+
+// BenchmarkKnowledge searches 100,000 chunks of 5,000 documents for 10 to 20 of the words of one of them.
+func BenchmarkKnowledge(b *testing.B) {
+	const documents, chunks = 5_000, 20
+	s, c := open(b, schema(b), 0), corpus{rand.New(rand.NewPCG(1, 2))}
+	queries := []string{}
+	began := time.Now()
+	for i := range documents {
+		made := c.chunks(chunks)
+		learn(b, s, "n", fmt.Sprint(i), made)
+		if i%10 == 0 {
+			words := strings.Fields(made[0].Text)
+			queries = append(queries, strings.Join(words[:10+c.random.IntN(11)], " "))
+		}
+	}
+	b.ReportMetric(documents*chunks/time.Since(began).Seconds(), "chunks/s")
+	var took []time.Duration
+	found := 0
+	for i := 0; b.Loop(); i++ {
+		query := i % len(queries)
+		began := time.Now()
+		hits, err := s.SearchText(b.Context(), "n", queries[query], store.KnowledgeScope{})
+		took = append(took, time.Since(began))
+		require.NoError(b, err)
+		if len(hits) > 0 && hits[0].Source == fmt.Sprint(query*10) {
+			found++
+		}
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
+	b.ReportMetric(took[len(took)*95/100].Seconds()*1000, "p95-ms")
+	b.ReportMetric(float64(found)/float64(len(took)), "found")
+}
