@@ -113,6 +113,64 @@ func learn(t testing.TB, s *postgres.Store, namespace, source string, chunks []s
 	require.NoError(t, err)
 }
 
+// TestTextSearchIsBM25: scores are those of BM25 over what is visible in the namespace, after documents were replaced and deleted.
+func TestTextSearchIsBM25(t *testing.T) {
+	s, c := open(t, schema(t), 0), corpus{rand.New(rand.NewPCG(5, 6))}
+	visible := map[string][]store.KnowledgeChunk{}
+	for i := range 60 {
+		name, chunks := fmt.Sprint("d", c.random.IntN(30)), c.chunks(c.random.IntN(5))
+		learn(t, s, "n", name, chunks)
+		learn(t, s, "other", name, c.chunks(5))
+		visible[name] = chunks
+		if i%7 == 0 {
+			require.NoError(t, s.DeleteKnowledge(t.Context(), "n", store.KnowledgeID(store.DefaultCollection, name)))
+			delete(visible, name)
+		}
+	}
+	all := []store.KnowledgeChunk{}
+	for _, chunks := range visible {
+		all = append(all, chunks...)
+	}
+	for range 20 {
+		query := c.text(15)
+		want := bm25(all, query)
+		hits, err := s.SearchText(t.Context(), "n", query, store.KnowledgeScope{Limit: store.MaxKnowledgeHits})
+		require.NoError(t, err)
+		require.Len(t, hits, len(want))
+		for _, hit := range hits {
+			require.InDelta(t, want[hit.Text], hit.Score, 1e-9)
+		}
+	}
+}
+
+// bm25 returns the scores of texts, as textbooks compute them.
+func bm25(chunks []store.KnowledgeChunk, query string) map[string]float64 {
+	words, length, texts := map[string]int{}, 0.0, make([][]string, len(chunks))
+	for i, c := range chunks {
+		texts[i] = strings.Fields(c.Text)
+		length += float64(len(texts[i])) / float64(len(chunks))
+		for _, word := range slices.Compact(slices.Sorted(slices.Values(texts[i]))) {
+			words[word]++
+		}
+	}
+	scores := map[string]float64{}
+	for i, text := range texts {
+		for _, word := range slices.Compact(slices.Sorted(slices.Values(strings.Fields(query)))) {
+			n := 0.0
+			for _, other := range text {
+				if other == word {
+					n++
+				}
+			}
+			if n > 0 {
+				of, with := float64(len(chunks)), float64(words[word])
+				scores[chunks[i].Text] += math.Log(1+(of-with+0.5)/(with+0.5)) * n * 2.2 / (n + 1.2*(0.25+0.75*float64(len(text))/length))
+			}
+		}
+	}
+	return scores
+}
+
 // BenchmarkKnowledge searches 100,000 chunks of 5,000 documents for 10 to 20 of the words of one of them.
 func BenchmarkKnowledge(b *testing.B) {
 	const documents, chunks = 5_000, 20
