@@ -18,27 +18,22 @@ func LimitPages(ctx context.Context, s *Store, pages int) error {
 
 // KnowledgeRows returns how many rows the tables of knowledge have, those of full-text indexes among them.
 func KnowledgeRows(ctx context.Context, s *Store) (map[string]int, error) {
-	rows, err := s.reader.QueryContext(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'knowledge%'`)
+	tables, err := s.reader.PrepareContext(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'knowledge%'`)
 	if err != nil {
 		return nil, err
 	}
+	defer tables.Close()
+	names, err := collect(ctx, tables, func(row scanner) (name string, err error) {
+		err = row.Scan(&name)
+		return name, err
+	})
 	counts := map[string]int{}
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		counts[name] = 0
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	for name := range counts {
+	for _, name := range names {
 		var n int
 		if err := s.reader.QueryRowContext(ctx, "SELECT count(*) FROM "+name).Scan(&n); err != nil {
 			return nil, err
 		}
 		counts[name] = n
 	}
-	return counts, nil
+	return counts, err
 }

@@ -1,6 +1,8 @@
 package sqlite_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -97,6 +99,49 @@ func TestKnowledgeOfAnotherProcess(t *testing.T) {
 		hits, err := one.SearchText(t.Context(), "n", "apple", store.KnowledgeScope{})
 		require.NoError(t, err)
 		require.Empty(t, hits)
+	}
+}
+
+// TestKnowledgeFunctionWords: words that are everywhere are searched only if a query has no other.
+func TestKnowledgeFunctionWords(t *testing.T) {
+	s := open(t, "")
+	learn(t, s, "n", "a", "to be, or not to be", "the apple", "the pear")
+	require.Len(t, find(t, s, "n", "What is the apple?"), 1)
+	require.Len(t, find(t, s, "n", "the"), 2)
+	require.Equal(t, "to be, or not to be", find(t, s, "n", "Be it or not?")[0].Text)
+}
+
+// TestKnowledgeTablesComeAndGo: who searches a namespace while its first document is added and its last one is deleted
+// finds all of it or nothing.
+func TestKnowledgeTablesComeAndGo(t *testing.T) {
+	for name, path := range map[string]string{"file": filepath.Join(t.TempDir(), "store.db"), "memory": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, path)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			errs := make(chan error, 3)
+			for range cap(errs) {
+				go func() {
+					var err error
+					for err == nil && ctx.Err() == nil {
+						var hits []store.KnowledgeHit
+						hits, err = s.SearchText(t.Context(), "n", "apple", store.KnowledgeScope{})
+						if len(hits) == 1 {
+							err = errors.New("a half was found")
+						}
+					}
+					errs <- err
+				}()
+			}
+			for range 10 {
+				d := learn(t, s, "n", "a", "apple", "apple")
+				require.NoError(t, s.DeleteKnowledge(t.Context(), "n", d.ID))
+			}
+			cancel()
+			for range cap(errs) {
+				require.NoError(t, <-errs)
+			}
+		})
 	}
 }
 

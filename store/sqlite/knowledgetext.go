@@ -144,25 +144,45 @@ func matchQuery(query string, collections []string) string {
 
 func anyOf(words []string) string { return `"` + strings.Join(words, `" OR "`) + `"` }
 
-// queryWords returns the first different words of a query.
+// functionWords are English words that are in nearly every text. To score all of these texts takes long, and hardly changes
+// which ones are the best.
+var functionWords = func() map[string]bool {
+	known := map[string]bool{}
+	for word := range strings.FieldsSeq(`a about an and any are as at be been but by can could did do does for from had has have how i if
+		in into is it its me my no not of on or our should so some such than that the their them then there these they this to
+		was we were what when where which who why will with would you your`) {
+		known[word] = true
+	}
+	return known
+}()
+
+// queryWords returns the first different words of a query, without the [functionWords] unless it has no other.
 func queryWords(query string) []string {
 	if len(query) > maxQuery {
-		query = strings.ToValidUTF8(query[:maxQuery], " ")
+		query = query[:maxQuery]
 	}
-	var words []string
+	var words, function []string
 	known := map[string]bool{}
-	for word := range strings.FieldsFuncSeq(query, func(r rune) bool {
-		return r == unicode.ReplacementChar || !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
-	}) {
-		if known[word] || !strings.ContainsFunc(word, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }) {
+	for word := range strings.FieldsFuncSeq(strings.ToValidUTF8(query, " "), betweenWords) {
+		word = strings.ToLower(word)
+		if known[word] || !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsMark(r) }) {
 			continue
 		}
 		known[word] = true
-		if words = append(words, word); len(words) == maxQueryWords {
+		if functionWords[word] {
+			function = append(function, word)
+		} else if words = append(words, word); len(words) == maxQueryWords {
 			break
 		}
 	}
+	if len(words) == 0 {
+		return function
+	}
 	return words
+}
+
+func betweenWords(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
 }
 
 // collectionToken is one word of digits, which neither case nor stemming changes.

@@ -60,6 +60,7 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	storetest.RunShared(t, open(t, path), open(t, path))
 	storetest.RunSharedAgents(t, open(t, path), open(t, path))
+	storetest.RunSharedKnowledge(t, open(t, path), open(t, path))
 }
 
 func TestOpenAtOnce(t *testing.T) {

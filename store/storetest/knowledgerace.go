@@ -74,9 +74,18 @@ func testKnowledgeStepsAtOnce(t *testing.T, k store.Knowledge) {
 	}
 }
 
-// testKnowledgeReaders: while several goroutines replace one document, and each one its own, readers find of each document
+func testKnowledgeReaders(t *testing.T, k store.Knowledge) { readWhileIngesting(t, k, k) }
+
+// RunSharedKnowledge changes knowledge through a store while it is read through another one that shares its data.
+func RunSharedKnowledge(t *testing.T, one, other store.Store) {
+	ofKnowledge(func(t *testing.T, k store.Knowledge) {
+		ofKnowledge(func(t *testing.T, reader store.Knowledge) { readWhileIngesting(t, k, reader) })(t, other)
+	})(t, one)
+}
+
+// readWhileIngesting: while several goroutines replace one document, and each one its own, readers find of each document
 // all chunks of one revision.
-func testKnowledgeReaders(t *testing.T, k store.Knowledge) {
+func readWhileIngesting(t *testing.T, k, reader store.Knowledge) {
 	const rounds = 6
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -99,7 +108,7 @@ func testKnowledgeReaders(t *testing.T, k store.Knowledge) {
 	}
 	reading.Go(func() {
 		for ctx.Err() == nil {
-			if err := readWhole(ctx, k); err != nil && ctx.Err() == nil {
+			if err := readWhole(ctx, reader); err != nil && ctx.Err() == nil {
 				errs <- err
 				return
 			}
