@@ -65,7 +65,7 @@ func (s *Store) BeginKnowledge(
 	if err == nil {
 		d = begun
 		err = s.change(ctx, func(tx pgx.Tx) error {
-			begun, err = begins(ctx, tx, namespace, d, begin)
+			begun, err = beginRevision(ctx, tx, namespace, d, begin)
 			return err
 		})
 	}
@@ -75,7 +75,7 @@ func (s *Store) BeginKnowledge(
 	return begun, nil
 }
 
-func begins(
+func beginRevision(
 	ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument, begin store.KnowledgeBegin,
 ) (store.KnowledgeDocument, error) {
 	// A row to lock exists from here on, even if the document is new, or was deleted.
@@ -178,7 +178,7 @@ func (s *Store) FinishKnowledge(
 				err = save(ctx, tx, namespace, d)
 			}
 		default:
-			d, err = s.index(ctx, tx, namespace, d, finish)
+			d, err = indexRevision(ctx, tx, namespace, d, finish)
 		}
 		return err
 	})
@@ -188,19 +188,17 @@ func (s *Store) FinishKnowledge(
 	return d, nil
 }
 
-// index makes the newest revision of a document the visible one. The counts of the namespace come last, since their lock
+// indexRevision makes the newest revision of a document the visible one. The counts of the namespace come last, since their lock
 // holds up other documents.
-func (s *Store) index(
+func indexRevision(
 	ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument, finish store.KnowledgeFinish,
 ) (store.KnowledgeDocument, error) {
 	chunks, err := addWordsOf(ctx, tx, namespace, d)
 	if err != nil {
 		return d, err
 	}
-	if s.vectors != nil {
-		if _, err := tx.Exec(ctx, showVectors, namespace, d.ID, d.Revision); err != nil {
-			return d, err
-		}
+	if err := showVectors(ctx, tx, namespace, d); err != nil {
+		return d, err
 	}
 	change, err := wordsChanged(ctx, tx, namespace, d.ID, d.Revision)
 	if err != nil {
@@ -220,7 +218,7 @@ func (s *Store) index(
 func (s *Store) DeleteKnowledge(ctx context.Context, namespace, id string) error {
 	err := store.ErrNotFound
 	if store.Storable(namespace) && store.Storable(id) {
-		err = s.change(ctx, func(tx pgx.Tx) error { return deletes(ctx, tx, namespace, id) })
+		err = s.change(ctx, func(tx pgx.Tx) error { return dropDocument(ctx, tx, namespace, id) })
 	}
 	if err != nil {
 		return fmt.Errorf("postgres: deleting document %q of %q: %w", id, namespace, classify(err))
@@ -228,7 +226,7 @@ func (s *Store) DeleteKnowledge(ctx context.Context, namespace, id string) error
 	return nil
 }
 
-func deletes(ctx context.Context, tx pgx.Tx, namespace, id string) error {
+func dropDocument(ctx context.Context, tx pgx.Tx, namespace, id string) error {
 	if _, err := knowledgeRow(ctx, tx, lockKnowledge, namespace, id); err != nil {
 		return err
 	}

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -54,7 +52,7 @@ const (
 // Chunks that have the rarest words are candidates, and their scores are exact. Words that are too common to
 // add candidates only count.
 func (s *Store) SearchText(ctx context.Context, namespace, query string, in store.KnowledgeScope) (found []store.KnowledgeHit, err error) {
-	words := plainWords(strings.ToValidUTF8(cut(query, maxQuery), " "))
+	words := plainWords(query[:min(len(query), maxQuery)])
 	if !store.Storable(namespace) {
 		return nil, nil
 	}
@@ -230,15 +228,4 @@ func countOf(counts, prefix []byte) byte {
 		}
 	}
 	return 0
-}
-
-// cut returns the beginning of a text without a part of a character at its end.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
 }

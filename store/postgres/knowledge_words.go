@@ -87,13 +87,13 @@ func (c wordsChange) apply(ctx context.Context, tx pgx.Tx, namespace string) err
 }
 
 // plainWords returns the words of a text in lower case and without accents, separated by spaces: PostgreSQL's parser would
-// otherwise find paths, addresses, signs and tags, and no words in them.
+// otherwise find paths, addresses, signs and tags, and no words in them. Marks of other scripts are vowels, so they stay.
 func plainWords(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
-		case unicode.Is(unicode.Mn, r):
+		case r >= '\u0300' && r <= '\u036f':
 			return -1
-		case unicode.IsLetter(r), unicode.IsDigit(r):
+		case unicode.IsLetter(r), unicode.IsNumber(r), unicode.IsMark(r):
 			return unicode.ToLower(r)
 		}
 		return ' '
