@@ -49,6 +49,7 @@ const (
 	dropContents = `DELETE FROM knowledge_contents WHERE namespace = $1 AND document = $2 AND revision <> $3`
 
 	visibleDocuments    = `SELECT count(*), coalesce(sum(chunks), 0)::bigint FROM knowledge_documents WHERE namespace = $1 AND indexed > 0`
+	useIndexes          = `SET LOCAL enable_seqscan = off`
 	knowledgeNamespaces = `SELECT namespace FROM knowledge_indexes WHERE chunks > 0 ORDER BY namespace`
 )
 
@@ -323,9 +324,15 @@ func (s *Store) change(ctx context.Context, run func(tx pgx.Tx) error) error {
 	}
 }
 
-// snapshot runs queries that see the same state.
+// snapshot runs queries that see the same state. They use indexes: a plan serves all namespaces, and must not read all of them
+// because one of them is large.
 func (s *Store) snapshot(ctx context.Context, run func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, run)
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, useIndexes); err != nil {
+			return err
+		}
+		return run(tx)
+	})
 }
 
 // newest locks the document of a revision, or returns [store.ErrSuperseded].

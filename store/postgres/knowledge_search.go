@@ -28,9 +28,6 @@ const (
 )
 
 const (
-	// A limit, or a table that was never analyzed, may make PostgreSQL read the chunks of all namespaces instead of an index.
-	useIndexes = `SET LOCAL enable_seqscan = off`
-
 	// The rarest words of the query first.
 	queryWords = `SELECT w.word, w.chunks, i.chunks, i.words
 		FROM (SELECT ` + wordNumber + ` AS word FROM unnest(tsvector_to_array(to_tsvector('pg_catalog.english', $2))) AS lexeme) AS query
@@ -57,9 +54,6 @@ func (s *Store) SearchText(ctx context.Context, namespace, query string, in stor
 		return nil, nil
 	}
 	err = s.snapshot(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, useIndexes); err != nil {
-			return err
-		}
 		search, err := newTextSearch(ctx, tx, namespace, words, collectionsOf(in))
 		if err != nil {
 			return err
