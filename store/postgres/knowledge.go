@@ -40,7 +40,8 @@ const (
 			indexed = 0, digest = '', indexed_digest = '', format = '', bytes = 0, chunks = 0, thread_id = '', requested_by = ''
 		WHERE namespace = $1 AND id = $2`
 
-	addContent = `INSERT INTO knowledge_contents (namespace, document, revision, name, media_type, bytes) VALUES ($1, $2, $3, $4, $5, $6)`
+	addContent = `INSERT INTO knowledge_contents (namespace, document, revision, name, media_type, bytes) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT DO NOTHING`
 	setDigest  = `UPDATE knowledge_documents SET digest = $3 WHERE namespace = $1 AND id = $2`
 	oneContent = `SELECT name, media_type, bytes FROM knowledge_contents WHERE namespace = $1 AND document = $2 AND revision = $3`
 
@@ -103,7 +104,8 @@ func beginRevision(
 	if begin.Content == nil {
 		return d, nil
 	}
-	return d, putContent(ctx, tx, namespace, d.Newest(), *begin.Content)
+	_, err = putContent(ctx, tx, namespace, d.Newest(), *begin.Content)
+	return d, err
 }
 
 // keepOnly deletes the chunks and contents of all revisions of a document but one.
@@ -122,13 +124,14 @@ func save(ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDoc
 	return err
 }
 
-func putContent(ctx context.Context, tx pgx.Tx, namespace string, r store.KnowledgeRevision, c store.KnowledgeContent) error {
+// putContent stores the content of a revision, and reports whether it had none.
+func putContent(ctx context.Context, tx pgx.Tx, namespace string, r store.KnowledgeRevision, c store.KnowledgeContent) (bool, error) {
 	bytes := c.Bytes
 	if bytes == nil {
 		bytes = []byte{}
 	}
-	_, err := tx.Exec(ctx, addContent, namespace, r.Document, r.Number, c.Name, c.MediaType, bytes)
-	return err
+	tag, err := tx.Exec(ctx, addContent, namespace, r.Document, r.Number, c.Name, c.MediaType, bytes)
+	return tag.RowsAffected() > 0, err
 }
 
 // PutKnowledgeContent implements [store.Knowledge].
@@ -139,13 +142,15 @@ func (s *Store) PutKnowledgeContent(
 	if err == nil {
 		err = s.change(ctx, func(tx pgx.Tx) error {
 			d, err := newest(ctx, tx, namespace, r)
-			if err != nil || d.Status != store.KnowledgeProcessing || d.Digest != "" {
+			if err != nil || d.Status != store.KnowledgeProcessing {
 				return err
 			}
-			if _, err := tx.Exec(ctx, setDigest, namespace, r.Document, digest); err != nil {
+			added, err := putContent(ctx, tx, namespace, r, c)
+			if err != nil || !added {
 				return err
 			}
-			return putContent(ctx, tx, namespace, r, c)
+			_, err = tx.Exec(ctx, setDigest, namespace, r.Document, digest)
+			return err
 		})
 	}
 	return revisionError("storing the content of", namespace, r, err)
