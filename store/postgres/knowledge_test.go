@@ -185,7 +185,7 @@ func BenchmarkKnowledge(b *testing.B) {
 			queries = append(queries, strings.Join(words[:10+c.random.IntN(11)], " "))
 		}
 	}
-	b.ReportMetric(documents*chunks/time.Since(began).Seconds(), "chunks/s")
+	ingested := time.Since(began)
 	var took []time.Duration
 	found := 0
 	for i := 0; b.Loop(); i++ {
@@ -199,6 +199,7 @@ func BenchmarkKnowledge(b *testing.B) {
 		}
 	}
 	slices.Sort(took)
+	b.ReportMetric(documents*chunks/ingested.Seconds(), "chunks/s")
 	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
 	b.ReportMetric(took[len(took)*95/100].Seconds()*1000, "p95-ms")
 	b.ReportMetric(float64(found)/float64(len(took)), "found")
