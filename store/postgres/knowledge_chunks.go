@@ -1,11 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -154,13 +154,7 @@ func chunkFields(c *store.KnowledgeChunk, path *[]byte) []any {
 // best sorts what was found, the best first, and cuts it.
 func best(found []scored, limit int) []scored {
 	slices.SortFunc(found, func(a, b scored) int {
-		switch {
-		case a.score != b.score && a.score > b.score:
-			return -1
-		case a.score != b.score:
-			return 1
-		}
-		return int(math.Copysign(1, float64(a.chunk-b.chunk)))
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.chunk, b.chunk))
 	})
 	return found[:min(limit, len(found))]
 }

@@ -51,7 +51,7 @@ const (
 		JOIN knowledge_chunks c ON c.namespace = $1 AND c.document = v.document AND c.revision = v.revision AND c.index = v.index
 		ON CONFLICT DO NOTHING`
 
-	showVectors = `UPDATE knowledge_vectors SET visible = true WHERE chunk IN
+	showVisible = `UPDATE knowledge_vectors SET visible = true WHERE chunk IN
 		(SELECT id FROM knowledge_chunks WHERE namespace = $1 AND document = $2 AND revision = $3)`
 	dropVectors = `DELETE FROM knowledge_vectors WHERE namespace = $1 AND embedder = $2`
 
@@ -208,6 +208,17 @@ func checkDimension(ctx context.Context, tx pgx.Tx, namespace, embedder string, 
 	case err == nil && known != dimension:
 		return fmt.Errorf("%w: the vectors have the dimension %d, those that exist %d", store.ErrInvalid, dimension, known)
 	}
+	return err
+}
+
+// showVectors makes the vectors of the newest revision of a document visible. Other processes may have added them, even if this one
+// was started before the server had the extension.
+func showVectors(ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument) error {
+	var exist bool
+	if err := tx.QueryRow(ctx, hasVectorTable).Scan(&exist); err != nil || !exist {
+		return err
+	}
+	_, err := tx.Exec(ctx, showVisible, namespace, d.ID, d.Revision)
 	return err
 }
 
