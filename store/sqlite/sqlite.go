@@ -59,6 +59,9 @@ type Store struct {
 	writeKnowledge knowledgeWrites
 	readKnowledge  knowledgeReads
 
+	writeEntities entityWrites
+	readEntities  entityReads
+
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
 
@@ -71,6 +74,7 @@ type Store struct {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Knowledge = (*Store)(nil)
+	_ store.Entities  = (*Store)(nil)
 )
 
 //go:embed migrations/*.sql
@@ -124,6 +128,7 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	}
 	for _, queries := range []map[**sql.Stmt]string{
 		s.writeAgents.queries(), s.writeKeys.queries(), s.writeDocuments.queries(), s.writeKnowledge.queries(),
+		s.writeEntities.queries(),
 	} {
 		if err := prepare(ctx, s.writer, queries); err != nil {
 			return nil, err
@@ -131,6 +136,7 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	}
 	for _, queries := range []map[**sql.Stmt]string{
 		s.readAgents.queries(), s.readKeys.queries(), s.readDocuments.queries(), s.readKnowledge.queries(),
+		s.readEntities.queries(),
 	} {
 		if err := prepare(ctx, s.reader, queries); err != nil {
 			return nil, err
