@@ -37,15 +37,16 @@ type entityReads struct {
 }
 
 type entityWrites struct {
-	queue, end                        *sql.Stmt
-	create, descriptions, describe    *sql.Stmt
-	mention, count, countRoot         *sql.Stmt
-	relate                            *sql.Stmt
-	root, merge                       *sql.Stmt
-	addMerge, endMerge                *sql.Stmt
-	into, move, out, moveOut, recount *sql.Stmt
-	removeMentions, removeRelations   *sql.Stmt
-	removeMerges, remove              *sql.Stmt
+	queue, end                           *sql.Stmt
+	create, descriptions, describe       *sql.Stmt
+	mention, count, countRoot            *sql.Stmt
+	relate                               *sql.Stmt
+	root, merge                          *sql.Stmt
+	addMerge, endMerge                   *sql.Stmt
+	into, move, out, moveOut, recount    *sql.Stmt
+	removeMentions, removeFrom, removeTo *sql.Stmt
+	removeMergesFrom, removeMergesInto   *sql.Stmt
+	remove                               *sql.Stmt
 }
 
 func (r *entityReads) queries() map[**sql.Stmt]string {
@@ -64,11 +65,12 @@ func (r *entityReads) queries() map[**sql.Stmt]string {
 
 		&r.page:   roots + after + having + byMentions + `?5 + 0`,
 		&r.pageOf: roots + after + having + ` AND type = ?6` + byMentions + `?5 + 0`,
-		&r.named: roots + ` AND id IN (SELECT root FROM entities WHERE namespace = ?1 AND name_key IN (SELECT value FROM json_each(?2)))` +
-			byMentions + `?3 + 0`,
+		// The plus keeps SQLite from reading all roots in their order.
+		&r.named: roots + ` AND id IN (SELECT root FROM entities WHERE namespace = ?1 AND name_key IN (SELECT value FROM json_each(?2)))
+			ORDER BY +total DESC, +id LIMIT ?3 + 0`,
 
 		&r.groups: `SELECT ` + entityColumns + ` FROM entities WHERE namespace = ?1 AND root IN (
-				SELECT root FROM entities WHERE namespace = ?1 AND id IN (SELECT value FROM json_each(?2)))
+				SELECT e.root FROM json_each(?2) given CROSS JOIN entities e ON e.namespace = ?1 AND e.id = given.value)
 			ORDER BY root, created_at, id`,
 		&r.vectors: `SELECT id, vector FROM entities WHERE namespace = ? AND type = ? AND embedder = ? AND vector IS NOT NULL
 			AND length(vector) = ?`,
@@ -84,8 +86,9 @@ func (r *entityReads) queries() map[**sql.Stmt]string {
 			CROSS JOIN entities f ON f.namespace = ?1 AND f.id = a.root CROSS JOIN entities t ON t.namespace = ?1 AND t.id = b.root
 			WHERE a.root <> b.root ORDER BY r.at DESC, r.from_entity, r.to_entity, r.type LIMIT ?3 + 0`,
 		&r.merges: selectMerge + ` ORDER BY g.at DESC, g.id LIMIT ?2 + 0`,
-		&r.mergesOf: selectMerge + ` AND (g.from_entity IN ` + group + ` OR g.into_entity IN ` + group + `)
-			ORDER BY g.at DESC, g.id LIMIT ?3 + 0`,
+		&r.mergesOf: selectMerge + ` AND g.id IN (SELECT id FROM entity_merges WHERE namespace = ?1 AND from_entity IN ` + group + `
+			UNION ALL SELECT id FROM entity_merges WHERE namespace = ?1 AND into_entity IN ` + group + `)
+			ORDER BY +g.at DESC, +g.id LIMIT ?3 + 0`,
 	}
 }
 
@@ -125,10 +128,12 @@ func (w *entityWrites) queries() map[**sql.Stmt]string {
 		&w.recount: `UPDATE entities SET total = (SELECT sum(mentions) FROM entities WHERE namespace = ?1 AND root = ?2)
 			WHERE namespace = ?1 AND id = ?2`,
 
-		&w.removeMentions:  `DELETE FROM entity_mentions WHERE namespace = ?1 AND entity IN ` + members,
-		&w.removeRelations: `DELETE FROM entity_relations WHERE namespace = ?1 AND (from_entity IN ` + members + ` OR to_entity IN ` + members + `)`,
-		&w.removeMerges:    `DELETE FROM entity_merges WHERE namespace = ?1 AND (from_entity IN ` + members + ` OR into_entity IN ` + members + `)`,
-		&w.remove:          `DELETE FROM entities WHERE namespace = ?1 AND root = ?2`,
+		&w.removeMentions:   `DELETE FROM entity_mentions WHERE namespace = ?1 AND entity IN ` + members,
+		&w.removeFrom:       `DELETE FROM entity_relations WHERE namespace = ?1 AND from_entity IN ` + members,
+		&w.removeTo:         `DELETE FROM entity_relations WHERE namespace = ?1 AND to_entity IN ` + members,
+		&w.removeMergesFrom: `DELETE FROM entity_merges WHERE namespace = ?1 AND from_entity IN ` + members,
+		&w.removeMergesInto: `DELETE FROM entity_merges WHERE namespace = ?1 AND into_entity IN ` + members,
+		&w.remove:           `DELETE FROM entities WHERE namespace = ?1 AND root = ?2`,
 	}
 }
 

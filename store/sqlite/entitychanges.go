@@ -64,7 +64,7 @@ func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 		if err != nil {
 			return err
 		}
-		for _, stmt := range []*sql.Stmt{r.removeMentions, r.removeRelations, r.removeMerges, r.remove} {
+		for _, stmt := range []*sql.Stmt{r.removeMentions, r.removeFrom, r.removeTo, r.removeMergesFrom, r.removeMergesInto, r.remove} {
 			if _, err := r.exec(ctx, stmt, namespace, id); err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func (r *resolving) rootOf(ctx context.Context, id string) (root string, err err
 }
 
 func (r *resolving) oneMerge(ctx context.Context, id string) (store.EntityMerge, error) {
-	m, err := scanMerge(r.row(ctx, r.entityWrites.merge, r.namespace, id))
+	m, err := scanMerge(r.row(ctx, r.merge, r.namespace, id))
 	return m, notFound(err)
 }
 
