@@ -89,6 +89,9 @@ type Store interface {
 	// Knowledge stores documents that agents search.
 	Knowledge
 
+	// Entities stores the people and things that messages mention.
+	Entities
+
 	// Ping reports whether the store is available, for reading and for writing.
 	Ping(ctx context.Context) error
 

@@ -74,7 +74,6 @@ type Store struct {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Knowledge = (*Store)(nil)
-	_ store.Entities  = (*Store)(nil)
 )
 
 //go:embed migrations/*.sql

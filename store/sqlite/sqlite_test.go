@@ -46,14 +46,6 @@ func TestKnowledgeInMemory(t *testing.T) {
 	storetest.RunKnowledge(t, func(t *testing.T) store.Store { return open(t, "") })
 }
 
-func TestEntitiesInFile(t *testing.T) {
-	storetest.RunEntities(t, func(t *testing.T) store.Store { return open(t, filepath.Join(t.TempDir(), "store.db")) })
-}
-
-func TestEntitiesInMemory(t *testing.T) {
-	storetest.RunEntities(t, func(t *testing.T) store.Store { return open(t, "") })
-}
-
 func TestMemoryIsNotShared(t *testing.T) {
 	one, other := open(t, ":memory:"), open(t, ":memory:")
 	key := store.Key{Namespace: "n", ThreadID: "t"}

@@ -11,13 +11,6 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// RunEntities runs the suite of [store.Entities], like [Run]. The stores implement it.
-func RunEntities(t *testing.T, open func(t *testing.T) store.Store) {
-	for _, test := range entities {
-		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
-	}
-}
-
 // entities are the tests of [store.Entities].
 var entities = []suiteTest{
 	{"entities: extractions are queued once, the oldest first", ofEntities(testExtractionsQueued)},
@@ -64,14 +57,7 @@ var entities = []suiteTest{
 }
 
 func ofEntities(run func(t *testing.T, e store.Entities)) func(*testing.T, store.Store) {
-	return func(t *testing.T, s store.Store) { run(t, asEntities(t, s)) }
-}
-
-func asEntities(t *testing.T, s store.Store) store.Entities {
-	t.Helper()
-	e, ok := s.(store.Entities)
-	require.True(t, ok, "%T is no store.Entities", s)
-	return e
+	return func(t *testing.T, s store.Store) { run(t, s) }
 }
 
 // noon is when texts of tests are of.
@@ -312,36 +298,34 @@ func testExtractionNamespaces(t *testing.T, e store.Entities) {
 }
 
 func testExtractionsAppended(t *testing.T, s store.Store) {
-	e := asEntities(t, s)
 	given := extraction("x1", start)
 	given.ThreadID = ""
 	batch := store.Batch{Once: "b", Records: records("a", "b"), Extract: []store.Extraction{extraction("x2", start.Add(time.Hour)), given}}
 	first := add(t, s, key, batch)
 	require.Empty(t, batch.Extract[1].ThreadID, "what was given is left alone")
 	given.ThreadID, given.QueuedAt = key.ThreadID, stamped(start)
-	require.Equal(t, given, extractions(t, e, key.Namespace)[0])
-	require.Equal(t, []string{"x1", "x2"}, queued(t, e, key.Namespace))
+	require.Equal(t, given, extractions(t, s, key.Namespace)[0])
+	require.Equal(t, []string{"x1", "x2"}, queued(t, s, key.Namespace))
 
 	require.Equal(t, first, add(t, s, key, batch))
-	require.Equal(t, []string{"x1", "x2"}, queued(t, e, key.Namespace), "a retry queues nothing again")
-	ended, err := e.EndExtraction(t.Context(), key.Namespace, "x1", store.EntitiesFound{})
+	require.Equal(t, []string{"x1", "x2"}, queued(t, s, key.Namespace), "a retry queues nothing again")
+	ended, err := s.EndExtraction(t.Context(), key.Namespace, "x1", store.EntitiesFound{})
 	require.NoError(t, err)
 	require.True(t, ended)
 	row := thread(t, s, key)
 	batch.Extract = append(batch.Extract, extraction("x3", start.Add(2*time.Hour)))
 	require.Equal(t, first, add(t, s, key, batch))
-	require.Equal(t, []string{"x2", "x3"}, queued(t, e, key.Namespace), "what was never queued is queued although the records are stored")
+	require.Equal(t, []string{"x2", "x3"}, queued(t, s, key.Namespace), "what was never queued is queued although the records are stored")
 	require.Equal(t, row, thread(t, s, key), "the thread is as it was")
 
 	batch.Once, batch.Extract = "", []store.Extraction{extraction("x1", start), extraction("x4", start.Add(3*time.Hour))}
 	require.Equal(t, first, add(t, s, key, batch))
-	require.Equal(t, []string{"x2", "x3", "x4"}, queued(t, e, key.Namespace))
+	require.Equal(t, []string{"x2", "x3", "x4"}, queued(t, s, key.Namespace))
 	add(t, s, key, store.Batch{Extract: []store.Extraction{extraction("x5", start), extraction("x5", start)}})
-	require.Equal(t, []string{"x5", "x2", "x3", "x4"}, queued(t, e, key.Namespace), "it needs no records")
+	require.Equal(t, []string{"x5", "x2", "x3", "x4"}, queued(t, s, key.Namespace), "it needs no records")
 }
 
 func testExtractionsAtomic(t *testing.T, s store.Store) {
-	e := asEntities(t, s)
 	for name, change := range map[string]func(b *store.Batch){
 		"record":      func(b *store.Batch) { b.Records[0].Payload = []byte("{") },
 		"no id":       func(b *store.Batch) { b.Extract[1].ID = "" },
@@ -358,7 +342,7 @@ func testExtractionsAtomic(t *testing.T, s store.Store) {
 		require.ErrorIs(t, err, store.ErrInvalid, name)
 	}
 	requireNoThread(t, s, key)
-	require.Empty(t, extractions(t, e, key.Namespace))
+	require.Empty(t, extractions(t, s, key.Namespace))
 }
 
 func testExtractionEnded(t *testing.T, e store.Entities) {

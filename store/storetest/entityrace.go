@@ -137,7 +137,7 @@ func testChangesAtOnce(t *testing.T, e store.Entities) { changeAtOnce(t, e, e) }
 func RunSharedEntities(t *testing.T, stores ...store.Store) {
 	all := make([]store.Entities, len(stores))
 	for i, s := range stores {
-		all[i] = asEntities(t, s)
+		all[i] = s
 	}
 	endAtOnce(t, all...)
 	for _, one := range entityIDs(t, all[0], ns, store.EntityPage{}) {
@@ -209,7 +209,6 @@ func changeEntities(ctx context.Context, e store.Entities, names []string, n, i 
 }
 
 func testExtractionsAppendedAtOnce(t *testing.T, s store.Store) {
-	e := asEntities(t, s)
 	texts := make([]store.Extraction, 10)
 	for i := range texts {
 		texts[i] = extraction(fmt.Sprint("x", i), minute(i))
@@ -225,12 +224,12 @@ func testExtractionsAppendedAtOnce(t *testing.T, s store.Store) {
 			if _, err := s.Append(t.Context(), k, batch); err != nil {
 				return err
 			}
-			if _, err := e.EndExtraction(t.Context(), ns, fmt.Sprint("x", i), store.EntitiesFound{}); err != nil {
+			if _, err := s.EndExtraction(t.Context(), ns, fmt.Sprint("x", i), store.EntitiesFound{}); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	require.NoError(t, errors.Join(errs...))
-	require.Equal(t, []string{"x5", "x6", "x7", "x8", "x9"}, queued(t, e, ns))
+	require.Equal(t, []string{"x5", "x6", "x7", "x8", "x9"}, queued(t, s, ns))
 }
