@@ -40,7 +40,8 @@ type Entities interface {
 	EntitiesNamed(ctx context.Context, namespace string, names []string) ([]Entity, error)
 
 	// SimilarEntities returns entities of a type, merged ones too, whose vectors of an embedder are the most similar, the best
-	// first, with the ids and names of their roots. At most limit.
+	// first, with the ids and names of their roots. At most limit; default [DefaultEntityPage], maximum [MaxEntityPage].
+	// Vectors of another dimension are ignored, and one without a direction finds nothing.
 	SimilarEntities(ctx context.Context, namespace, typ, embedder string, vector []float32, limit int) ([]SimilarEntity, error)
 
 	// Mentions returns the mentions of a root, and of what was merged into it, newest first. As in Relations and Merges, the id

@@ -28,7 +28,10 @@ const (
 	entitiesOfType = ` AND type = $%d`
 	entitiesHaving = ` AND EXISTS (SELECT FROM entities a WHERE a.namespace = $1 AND a.root = entities.id AND a.name ILIKE $%d)`
 	byMentions     = ` ORDER BY total DESC, id LIMIT $%d`
-	entitiesNamed  = entityRoots + ` AND id IN (SELECT root FROM entities WHERE namespace = $1 AND name_key = ANY($2::text[]))
+
+	// Without the array, the planner reads the whole namespace while it has no statistics.
+	entitiesNamed = `SELECT id FROM entities WHERE namespace = $1
+		AND id = ANY(ARRAY(SELECT root FROM entities WHERE namespace = $1 AND name_key = ANY($2::text[])))
 		ORDER BY total DESC, id LIMIT $3`
 
 	// entityGroups selects the roots of entities, and all that was merged into them.
@@ -53,9 +56,10 @@ const (
 		JOIN entities f ON f.namespace = $1 AND f.id = a.root JOIN entities t ON t.namespace = $1 AND t.id = b.root
 		WHERE a.root <> b.root ORDER BY r.at DESC, r.from_entity, r.to_entity, r.type LIMIT $3`
 
-	selectMerge = `SELECT g.id, g.from_entity, f.name, g.into_entity, i.name, g.similarity, g.decided_by, g.at, g.undone_by, g.undone_at
-		FROM entity_merges g JOIN entities f ON f.namespace = g.namespace AND f.id = g.from_entity
-		JOIN entities i ON i.namespace = g.namespace AND i.id = g.into_entity WHERE g.namespace = $1`
+	// With joins for the names, it does so too.
+	selectMerge = `SELECT g.id, g.from_entity, (SELECT name FROM entities WHERE namespace = $1 AND id = g.from_entity),
+			g.into_entity, (SELECT name FROM entities WHERE namespace = $1 AND id = g.into_entity),
+			g.similarity, g.decided_by, g.at, g.undone_by, g.undone_at FROM entity_merges g WHERE g.namespace = $1`
 	allMerges = selectMerge + ` ORDER BY g.at DESC, g.id LIMIT $2`
 	mergesOf  = selectMerge + ` AND g.id IN (SELECT id FROM entity_merges WHERE namespace = $1 AND from_entity IN ` + groupOf + `
 			UNION ALL SELECT id FROM entity_merges WHERE namespace = $1 AND into_entity IN ` + groupOf + `)

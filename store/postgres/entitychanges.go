@@ -58,7 +58,7 @@ const (
 			UNION ALL SELECT e.id FROM merged JOIN entities e ON e.namespace = $1 AND e.merged_into = merged.id
 		)
 		UPDATE entities SET merged_into = CASE WHEN id = $2 THEN NULL ELSE merged_into END, root = $2
-		WHERE namespace = $1 AND id IN (SELECT id FROM merged)`
+		WHERE namespace = $1 AND id = ANY(ARRAY(SELECT id FROM merged))`
 
 	// membersOf selects the ids of the root $2 and of all that was merged into it.
 	membersOf = `(SELECT id FROM entities WHERE namespace = $1 AND root = $2)`

@@ -316,7 +316,11 @@ func testEntityDeleted(t *testing.T, e store.Entities) {
 	endExtraction(t, e, ns, "again", store.EntitiesFound{New: []store.NewEntity{newEntity("a", "A"), newEntity("b", "B")}})
 	require.Zero(t, entity(t, e, ns, "a").Mentions, "it begins anew")
 	require.Empty(t, entity(t, e, ns, "b").Aliases)
-	require.Empty(t, relations(t, e, ns, "a"))
+	require.Empty(t, mergeIDs(t, e, ns, ""), "nothing was left that would belong to it")
+	for _, id := range []string{"a", "b"} {
+		require.Empty(t, relations(t, e, ns, id))
+		require.Empty(t, mentionsOf(t, e, ns, id))
+	}
 }
 
 func testEntityNamespaces(t *testing.T, e store.Entities) {
