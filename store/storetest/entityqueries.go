@@ -122,7 +122,8 @@ func testEntitiesNamed(t *testing.T, e store.Entities) {
 	found := entity(t, e, ns, "5")
 	require.Equal(t, []string{"Ann", "ANN"}, found.Aliases)
 	endExtraction(t, e, ns, "y", store.EntitiesFound{
-		New: []store.NewEntity{newEntity("6", "Anne"), newEntity("7", "Ann")}, Merges: []store.EntityMerge{merging("m3", "6", "5", noon), merging("m4", "7", "5", noon)},
+		New:    []store.NewEntity{newEntity("6", "Anne"), newEntity("7", "Ann")},
+		Merges: []store.EntityMerge{merging("m3", "6", "5", noon), merging("m4", "7", "5", noon)},
 	})
 	require.Equal(t, []string{"Ann", "ANN"}, entity(t, e, ns, "5").Aliases, "names that differ, each once")
 }

@@ -78,7 +78,8 @@ func testMentionsAtOnce(t *testing.T, e store.Entities) {
 				first, second = second, first
 			}
 			_, err := e.EndExtraction(t.Context(), ns, id, store.EntitiesFound{
-				Mentions: []store.Mention{mention(first, id, minute(i)), mention(second, id, minute(n))}, Described: map[string]string{"a": fmt.Sprint("text ", n)},
+				Mentions:  []store.Mention{mention(first, id, minute(i)), mention(second, id, minute(n))},
+				Described: map[string]string{"a": fmt.Sprint("text ", n)},
 			})
 			if err != nil {
 				return err
