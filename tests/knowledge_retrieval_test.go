@@ -154,8 +154,12 @@ func TestRetrievalByVectors(t *testing.T) {
 	require.Empty(t, passages.Warning)
 
 	w.Provider.Fail(llmtest.Status(http.StatusInternalServerError, "down"))
-	out := w.Say(w.Open("reader"), "vacation days?")
+	id = w.Open("reader")
+	out := w.Say(id, "vacation days?")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
+	passages = retrieved(w, id)
+	require.Contains(t, passages.Warning, "openai/stand-in-embedding failed")
+	require.NotEmpty(t, passages.Passages, "the words find it")
 }
 
 func retrieved(w *harness.Harness, thread string) event.Retrieval {
