@@ -36,6 +36,9 @@ func (a *Activities) lookup(name string) (tool.Tool, bool) {
 	if d, ok := builtin.Lookup(name); ok {
 		return byThread{d}, true
 	}
+	if name == builtin.SearchKnowledge {
+		return searchKnowledge(a.cfg.Library, a.collectionsOf), true
+	}
 	return a.builtIn(name)
 }
 

@@ -83,6 +83,10 @@ type modelCall struct {
 	saw    *event.ModelContext
 	common llm.Request
 
+	// found are the passages for the run's question, and searched reports whether this call has found them.
+	found    *event.Retrieval
+	searched bool
+
 	// thought and text are what viewers have received. begun reports whether they have received
 	// anything.
 	thought, text strings.Builder
@@ -114,7 +118,11 @@ func (c *modelCall) choose() {
 // stored returns the reply if it is already stored: an earlier attempt made this call, and its
 // result was lost. It also reads what the run's earlier calls left for this one.
 func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error) {
-	found, err := c.a.cfg.Store.RecordsByID(ctx, c.in.Thread, append(c.earlier(), c.ids()...)...)
+	ids := append(c.earlier(), c.ids()...)
+	if c.retrieves() {
+		ids = append(ids, recordid.Retrieval(c.in.MessageID))
+	}
+	found, err := c.a.cfg.Store.RecordsByID(ctx, c.in.Thread, ids...)
 	if err != nil {
 		return thread.ModelReply{}, false, readError(err)
 	}
@@ -123,6 +131,9 @@ func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error)
 	for _, r := range found {
 		if slices.Contains(c.ids(), r.ID) {
 			records = append(records, r)
+			continue
+		}
+		if c.readRetrieval(r) {
 			continue
 		}
 		var earlier event.LLMCall
@@ -274,7 +285,11 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 	if err != nil {
 		return llm.Request{}, readError(err)
 	}
+	if err := c.retrieve(ctx, messages); err != nil {
+		return llm.Request{}, err
+	}
 	c.context = prepare(c.agent, c.in, asking(c.in, messages))
+	c.context = withPassages(c.context, newView(c.agent.Name, c.in, messages).question(messages), c.found)
 	tools := c.tools()
 	if len(tools) > 0 {
 		c.context = withToolRules(c.agent, c.context)
@@ -426,9 +441,16 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 	var over excess
 	res.ToolCalls, over = c.bound(res.ToolCalls)
 	res = c.addressed(ctx, res, interrupted)
-	done, err := c.a.append(ctx, c.in.Thread, store.Batch{Once: c.llmCallID(), Records: c.records(ctx, res, over, interrupted)}, thread.Flush{})
+	batch := store.Batch{Once: c.llmCallID(), Records: c.records(ctx, res, over, interrupted)}
+	if len(res.ToolCalls) == 0 {
+		batch.Extract = c.extractions()
+	}
+	done, err := c.a.append(ctx, c.in.Thread, batch, thread.Flush{})
 	if err != nil {
 		return thread.ModelReply{}, err
+	}
+	if len(batch.Extract) > 0 {
+		c.a.wakeExtraction(ctx, c.in.Thread.Namespace)
 	}
 	// As stored: the reply of another attempt may have been first.
 	return c.reply(ctx, done.Records)
@@ -449,6 +471,9 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw, Opaque: res.Opaque,
 		RejectedCalls: over.rejected, Failed: c.failed,
 	}), record(c.saw.Prompt, event.TypePrompt, c.common)}
+	if c.searched {
+		out = append(out, record(recordid.Retrieval(c.in.MessageID), event.TypeRetrieval, c.found))
+	}
 	final := event.Final{Agent: c.agent.Name}
 	hold := c.in.Gated
 	if res.Content != "" || len(res.ToolCalls) > 0 {

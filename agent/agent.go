@@ -58,8 +58,27 @@ type Agent struct {
 	// mentions nobody begins with a mention of that agent.
 	NoAutoMention bool
 
+	// Knowledge is what the agent is given with a message, without asking for it.
+	Knowledge Knowledge
+
 	Limits Limits
 }
+
+// Knowledge says what an agent is given from documents.
+type Knowledge struct {
+	// Passages is the number of passages that are searched for each message of a person that the agent answers. 0 = none.
+	Passages int
+
+	// Collections are searched, also by the agent's tool search_knowledge. Empty = all of the namespace.
+	Collections []string
+
+	// Entities finds the people and things that the messages of people mention, after the agent has answered them, and tells it
+	// what is known about those that a message names.
+	Entities bool
+}
+
+// MaxPassages is the maximum of [Knowledge].Passages.
+const MaxPassages = 50
 
 // Policy says whether a tool needs approval.
 type Policy string

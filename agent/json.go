@@ -13,21 +13,29 @@ import (
 // Definition is the JSON form of an [Agent]: that of the configuration file, with durations
 // as text. What has its default is left out.
 type Definition struct {
-	Name             string            `json:"name,omitempty" maxLength:"64" doc:"1 to 64 letters, digits, - and _, beginning with a letter or digit. Default: the name in the path"`
-	Description      string            `json:"description,omitempty" doc:"What the agent is for"`
-	Instructions     string            `json:"instructions,omitempty" doc:"The system prompt"`
-	Model            string            `json:"model,omitempty" required:"true" doc:"provider/model, such as openai/gpt-4.1-mini"`
-	Temperature      *float64          `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"Default: the provider's"`
-	MaxOutputTokens  int               `json:"maxOutputTokens,omitempty" minimum:"0" doc:"Of one reply. Default, and 0: the provider's"`
-	ReasoningEffort  string            `json:"reasoningEffort,omitempty" doc:"low, medium, high or a value of the provider. Default: the provider's"`
-	Tools            []string          `json:"tools,omitempty" maxItems:"500" doc:"The names of the tools that it may call. Default: none"`
-	Approvals        map[string]Policy `json:"approvals,omitempty" doc:"never, always or deny by tool name; * is for all others. Default: as the tool declares"`
-	ApprovalRules    []RuleDefinition  `json:"approvalRules,omitempty" maxItems:"1000" doc:"Look at the arguments of calls before approvals do. A rule that denies always wins"`
-	ApprovalTerms    *TermsDefinition  `json:"approvalTerms,omitempty" doc:"How approvals are requested where a rule has no terms"`
-	OnWaiting        event.OnWaiting   `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a call of the agent waits for a decision or a client. Default: answer"`
-	WorkingDirectory string            `json:"workingDirectory,omitempty" doc:"Where its tools work; workingDirectory in a thread's metadata takes precedence"`
-	AutoMention      *bool             `json:"autoMention,omitempty" doc:"Whether an answer to another agent that mentions no agent begins with a mention of that agent. Default: true"`
-	Limits           *LimitsDefinition `json:"limits,omitempty" doc:"Bounds of a turn and of a model call"`
+	Name             string               `json:"name,omitempty" maxLength:"64" doc:"1 to 64 letters, digits, - and _, beginning with a letter or digit. Default: the name in the path"`
+	Description      string               `json:"description,omitempty" doc:"What the agent is for"`
+	Instructions     string               `json:"instructions,omitempty" doc:"The system prompt"`
+	Model            string               `json:"model,omitempty" required:"true" doc:"provider/model, such as openai/gpt-4.1-mini"`
+	Temperature      *float64             `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"Default: the provider's"`
+	MaxOutputTokens  int                  `json:"maxOutputTokens,omitempty" minimum:"0" doc:"Of one reply. Default, and 0: the provider's"`
+	ReasoningEffort  string               `json:"reasoningEffort,omitempty" doc:"low, medium, high or a value of the provider. Default: the provider's"`
+	Tools            []string             `json:"tools,omitempty" maxItems:"500" doc:"The names of the tools that it may call. Default: none"`
+	Approvals        map[string]Policy    `json:"approvals,omitempty" doc:"never, always or deny by tool name; * is for all others. Default: as the tool declares"`
+	ApprovalRules    []RuleDefinition     `json:"approvalRules,omitempty" maxItems:"1000" doc:"Look at the arguments of calls before approvals do. A rule that denies always wins"`
+	ApprovalTerms    *TermsDefinition     `json:"approvalTerms,omitempty" doc:"How approvals are requested where a rule has no terms"`
+	OnWaiting        event.OnWaiting      `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a call of the agent waits for a decision or a client. Default: answer"`
+	WorkingDirectory string               `json:"workingDirectory,omitempty" doc:"Where its tools work; workingDirectory in a thread's metadata takes precedence"`
+	AutoMention      *bool                `json:"autoMention,omitempty" doc:"Whether an answer to another agent that mentions no agent begins with a mention of that agent. Default: true"`
+	Knowledge        *KnowledgeDefinition `json:"knowledge,omitempty" doc:"What it is given from documents. Default: nothing"`
+	Limits           *LimitsDefinition    `json:"limits,omitempty" doc:"Bounds of a turn and of a model call"`
+}
+
+// KnowledgeDefinition is the JSON form of [Knowledge].
+type KnowledgeDefinition struct {
+	Passages    int      `json:"passages,omitempty" minimum:"0" maximum:"50" doc:"How many passages are searched for each message of a person that it answers. Default, and 0: none"`
+	Collections []string `json:"collections,omitzero" maxItems:"50" doc:"The collections that are searched, also by the tool search_knowledge. Default: all"`
+	Entities    bool     `json:"entities,omitempty" doc:"Whether it learns and is told who and what people's messages mention. Default: no"`
 }
 
 // RuleDefinition is the JSON form of an [approval.Rule].
@@ -72,6 +80,9 @@ func (a Agent) Definition() Definition {
 	if a.NoAutoMention {
 		out.AutoMention = new(bool)
 	}
+	if k := a.Knowledge; k.Passages > 0 || len(k.Collections) > 0 || k.Entities {
+		out.Knowledge = &KnowledgeDefinition{k.Passages, k.Collections, k.Entities}
+	}
 	if a.Limits != (Limits{}) {
 		out.Limits = &LimitsDefinition{a.Limits.MaxSteps, durationText(a.Limits.ModelTimeout), a.Limits.ContextMessages, a.Limits.MaxToolCalls, a.Limits.MaxReplyBytes}
 	}
@@ -104,6 +115,9 @@ func (d Definition) Agent() (Agent, error) {
 		})
 	}
 	out.ApprovalTerms = wrong.terms("approvalTerms.", d.ApprovalTerms)
+	if k := d.Knowledge; k != nil {
+		out.Knowledge = Knowledge{Passages: k.Passages, Entities: k.Entities, Collections: wrong.names("knowledge.collections", k.Collections, "for all")}
+	}
 	if l := d.Limits; l != nil {
 		out.Limits = Limits{MaxSteps: l.MaxSteps, ModelTimeout: wrong.duration("limits.modelTimeout", l.ModelTimeout), ContextMessages: l.ContextMessages, MaxToolCalls: l.MaxToolCalls, MaxReplyBytes: l.MaxReplyBytes}
 	}

@@ -23,6 +23,7 @@ const (
 	minMaxReplyBytes   = 1 << 10
 	maxMaxReplyBytes   = 8 << 20
 	maxTools           = 500
+	maxCollections     = 50
 )
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
@@ -54,6 +55,10 @@ func (a Agent) Validate() error {
 		return event.FieldErrorf("limits.maxToolCalls", "is %d, must be 1 to %d (or 0 for the default, %d)", a.Limits.MaxToolCalls, maxMaxToolCalls, DefaultMaxToolCalls)
 	case a.Limits.MaxReplyBytes != 0 && (a.Limits.MaxReplyBytes < minMaxReplyBytes || a.Limits.MaxReplyBytes > maxMaxReplyBytes):
 		return event.FieldErrorf("limits.maxReplyBytes", "is %d, must be %d to %d (or 0 for the default, %d)", a.Limits.MaxReplyBytes, minMaxReplyBytes, maxMaxReplyBytes, DefaultMaxReplyBytes)
+	case a.Knowledge.Passages < 0 || a.Knowledge.Passages > MaxPassages:
+		return event.FieldErrorf("knowledge.passages", "is %d, must be 0 to %d", a.Knowledge.Passages, MaxPassages)
+	case len(a.Knowledge.Collections) > maxCollections:
+		return event.FieldErrorf("knowledge.collections", "has %d names, must have at most %d", len(a.Knowledge.Collections), maxCollections)
 	case a.OnWaiting != "" && !a.OnWaiting.Valid():
 		return event.FieldErrorf("onWaiting", "is %q, must be answer, hold or cancel", a.OnWaiting)
 	}

@@ -11,7 +11,7 @@ import (
 // base protocol; the others extend it. [AgentEvent.MarshalJSON] omits the fields that a type does
 // not have.
 type AgentEvent struct {
-	Type       AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,input_request,input_received,environment,status,reset,gap" doc:"The kind of the event, which says what fields it has"`
+	Type       AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,input_request,input_received,environment,status,retrieval,reset,gap" doc:"The kind of the event, which says what fields it has"`
 	EventID    string           `json:"eventId,omitempty" doc:"The event whose turn this is part of: the id under which it was posted. A message that joined a turn has the id of that turn's event"`
 	CreatedAt  time.Time        `json:"createdAt,omitzero" doc:"When it was stored. Live events have none"`
 	Content    string           `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
@@ -34,6 +34,7 @@ type AgentEvent struct {
 	Received   *InputReceived   `json:"received,omitempty" doc:"Of input_received: the input, with which the call continues"`
 	Env        *EnvEvent        `json:"event,omitempty" doc:"Of environment: the event. One with a known id supersedes that one: a hook has changed it"`
 	Status     *StatusChange    `json:"status,omitempty" doc:"Of status. turn_ended announces the end of a turn, once, after its last record: turn says how it ended. When its status is intercepted, detail says what hooks did"`
+	Retrieval  *Retrieval       `json:"retrieval,omitempty" doc:"Of retrieval: the passages of documents that the agent was given for the message that it answers"`
 	Detail     string           `json:"detail,omitempty" doc:"Of gap: what was lost"`
 }
 
@@ -58,6 +59,7 @@ const (
 	EventInputReceived   AgentEventType = "input_received"
 	EventEnvironment     AgentEventType = "environment"
 	EventStatus          AgentEventType = "status"
+	EventRetrieval       AgentEventType = "retrieval"
 	EventReset           AgentEventType = "reset"
 	EventGap             AgentEventType = "gap"
 )
@@ -125,6 +127,8 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 		out.Env = e.Env
 	case EventStatus:
 		out.Status = e.Status
+	case EventRetrieval:
+		out.Retrieval = e.Retrieval
 	case EventReset:
 		out.Attempt = e.Attempt
 	case EventGap:

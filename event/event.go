@@ -36,6 +36,9 @@ const (
 	// TypeUnqueued is the record of a valid post that the thread could not queue: see [Unqueued].
 	TypeUnqueued = "unqueued"
 
+	// TypeRetrieval is the record of the passages that were found for a run of an agent: see [Retrieval].
+	TypeRetrieval = "retrieval"
+
 	// TypeTask is the record of the start or the end of a background task.
 	TypeTask = "task"
 
@@ -57,7 +60,7 @@ func Reserved(typ string) bool {
 	switch typ {
 	case TypeLLMCall, TypePrompt, TypeToolCall, TypeApprovalRequest, TypeApproval, TypeStatus, TypeFinal,
 		TypeError, TypeRejected, TypeUnqueued, TypeHook, TypeToken, TypeEnv, TypeTask, TypeClientCall,
-		TypeInputRequest, TypeInputReceived, TypeTurnEnded:
+		TypeInputRequest, TypeInputReceived, TypeTurnEnded, TypeRetrieval:
 		return true
 	}
 	return false

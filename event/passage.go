@@ -24,3 +24,25 @@ type Passage struct {
 	TextRank   int     `json:"textRank,omitempty" doc:"Its rank by words, 1 is the best. Left out: not found by words"`
 	VectorRank int     `json:"vectorRank,omitempty" doc:"Its rank by similarity of vectors. Left out: not found by vectors"`
 }
+
+// Retrieval is the payload of a "retrieval" record: what an agent was given for the message that it answers. The number of a
+// passage, by which a reply cites it, is its place in Passages, from 1.
+type Retrieval struct {
+	Agent string `json:"agent" doc:"The agent"`
+
+	// MessageID is the first reply of the run.
+	MessageID string    `json:"messageId" doc:"The first reply of the agent's run"`
+	Passages  []Passage `json:"passages" nullable:"false" doc:"The passages, the best first. A reply cites them by their place, from 1"`
+	Warning   string    `json:"warning,omitempty" doc:"Why vectors were not searched"`
+
+	// Facts are about the people and things that the message names.
+	Facts []Fact `json:"facts,omitempty" doc:"What is known about the people and things that the message names"`
+}
+
+// Fact is what is known about a person or a thing.
+type Fact struct {
+	Entity string `json:"entity" doc:"The id of the entity"`
+	Name   string `json:"name" doc:"Its name"`
+	Type   string `json:"type" doc:"What it is, such as person"`
+	Text   string `json:"text" doc:"What earlier messages say about it"`
+}

@@ -69,6 +69,9 @@ type Config struct {
 	// TitleModel, "provider/model" or a chain, generates titles for threads without one. Empty = no titles.
 	TitleModel string
 
+	// Knowledge says how documents are indexed and found.
+	Knowledge Knowledge
+
 	// Keys are the names of the environment variables with the keys of providers, by the name of the
 	// provider.
 	Keys map[string]string
@@ -113,6 +116,21 @@ type Config struct {
 	// Files are the paths of the files, the configuration itself first. Nil without a file.
 	Files []string
 }
+
+// Knowledge has the fields of threadmill.Knowledge.
+type Knowledge struct {
+	Embedder                   string
+	EntityModel                string
+	Dimension                  int
+	ChunkTokens, OverlapTokens int
+	PrivateAddresses           bool
+}
+
+// Bounds of [Knowledge].ChunkTokens, which equal those of the runtime, as a test checks.
+const (
+	MinChunkTokens = 16
+	MaxChunkTokens = 4096
+)
 
 // Provider describes a model provider. Equal values describe the same provider.
 type Provider struct {

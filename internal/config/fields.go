@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
 )
@@ -28,6 +29,7 @@ type configFile struct {
 	Version       any
 	Models        map[string]providerEntry
 	TitleModel    string
+	Knowledge     Knowledge
 	Agents        []agentEntry
 	Tools         toolsEntry
 	MCP           map[string]mcpEntry
@@ -171,6 +173,13 @@ var fieldRules = map[string]fieldRule{
 	"agent.Limits.ContextMessages": {min: 1, max: maxContext, unset: fmt.Sprintf("the default, %d", agent.DefaultContextMessages)},
 	"agent.Limits.MaxToolCalls":    {min: 1, max: maxToolCalls, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxToolCalls)},
 	"agent.Limits.MaxReplyBytes":   {min: minReplyBytes, max: maxReplyBytes, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxReplyBytes)},
+
+	"agent.Knowledge.Passages":    {max: agent.MaxPassages},
+	"agent.Knowledge.Collections": {nonEmpty: omitIt + "for all", check: collectionProblem},
+
+	"config.Knowledge.Dimension":     {min: 1, max: store.MaxKnowledgeDimension, unset: "the model's own"},
+	"config.Knowledge.ChunkTokens":   {min: MinChunkTokens, max: MaxChunkTokens, unset: "the default, 512"},
+	"config.Knowledge.OverlapTokens": {min: -1, max: MaxChunkTokens},
 
 	"approval.Rule.Name":       {required: "people see it, and it is stored with each decision of the rule"},
 	"approval.Rule.Effect":     {required: "allow, ask or deny"},
@@ -338,6 +347,8 @@ func hostProblem(s string) string {
 	}
 	return ""
 }
+
+func collectionProblem(s string) string { return problem(signals.ValidateID("collection", s)) }
 
 func namespaceProblem(s string) string { return problem(signals.ValidateID("namespace", s)) }
 

@@ -298,6 +298,22 @@ func (m *models) use(path, s string) {
 	}
 }
 
+// embedding are the types of providers that make vectors.
+var embedding = []string{OpenAI, OpenAIAzure, OpenAIResponses, OpenAIResponsesAzure, Google, GoogleVertex}
+
+// useEmbedder is use for the model of an embedder.
+func (m *models) useEmbedder(path, s string) {
+	if m.isChain(s) {
+		m.doc.fieldErrorf(path, KindInvalid, "%q is a fallback chain: vectors of different models cannot be compared, so name one model", s)
+		return
+	}
+	m.use(path, s)
+	name, _, _ := strings.Cut(s, "/")
+	if p, known := m.byKey[name]; known && !slices.Contains(embedding, p.Type) {
+		m.doc.fieldErrorf(path, KindInvalid, "the provider %q, of type %s, makes no vectors: name a model of OpenAI, a compatible server or Google", name, p.Type)
+	}
+}
+
 func (m *models) isChain(name string) bool {
 	_, ok := m.chains[name]
 	return ok

@@ -52,6 +52,10 @@ func eventsOf(r event.Record) []event.AgentEvent {
 		return one(r, func(p event.InputReceived) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventInputReceived, Agent: p.Agent, ToolCallID: p.ToolCallID, Received: &p}
 		})
+	case event.TypeRetrieval:
+		return one(r, func(p event.Retrieval) event.AgentEvent {
+			return event.AgentEvent{Type: event.EventRetrieval, Agent: p.Agent, MessageID: p.MessageID, Retrieval: &p}
+		})
 	case event.TypeEnv:
 		return one(r, func(p event.EnvEvent) event.AgentEvent {
 			return event.AgentEvent{Type: event.EventEnvironment, Env: &p}

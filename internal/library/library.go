@@ -95,6 +95,23 @@ func (l *Library) Embeds() string {
 	return l.embedder.name()
 }
 
+// Embedder returns the name of the configured embedder, "" if there is none, whether or not the store keeps vectors.
+func (l *Library) Embedder() string {
+	if l.cfg.Embedder == nil {
+		return ""
+	}
+	return l.embedder.name()
+}
+
+// Vectors returns the vectors of texts, which are embedded like documents.
+func (l *Library) Vectors(ctx context.Context, texts []string) ([][]float32, error) {
+	out, err := l.cfg.Embedder.Embed(ctx, llm.EmbedRequest{Model: l.embedder.model, Texts: texts, Purpose: llm.EmbedDocument, Dimension: l.embedder.dimension})
+	if err != nil {
+		return nil, l.embedError(err)
+	}
+	return out.Vectors, nil
+}
+
 // embedder identifies vectors: those of different models, or of different dimensions, cannot be compared.
 type embedder struct {
 	provider, model string

@@ -23,14 +23,34 @@ type advised struct {
 
 func (a *advised) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 	resp, err := a.Provider.Generate(ctx, req, onDelta)
-	if failed, ok := errors.AsType[*llm.Error](err); ok {
-		if advice := a.advice(req.Model, failed); advice != "" {
-			said := *failed
-			said.Message += " (" + advice + ")"
-			err = &said
-		}
+	return resp, a.advise(req.Model, err)
+}
+
+// advisedEmbedder is an advised provider that makes vectors too.
+type advisedEmbedder struct {
+	advised
+
+	embedder llm.Embedder
+}
+
+// Embed implements [llm.Embedder].
+func (a *advisedEmbedder) Embed(ctx context.Context, req llm.EmbedRequest) (llm.Embeddings, error) {
+	out, err := a.embedder.Embed(ctx, req)
+	return out, a.advise(req.Model, err)
+}
+
+func (a *advised) advise(model string, err error) error {
+	failed, ok := errors.AsType[*llm.Error](err)
+	if !ok {
+		return err
 	}
-	return resp, err
+	advice := a.advice(model, failed)
+	if advice == "" {
+		return err
+	}
+	said := *failed
+	said.Message += " (" + advice + ")"
+	return &said
 }
 
 // What providers say of a wrong key, an unknown model, and summaries that an account may not see,

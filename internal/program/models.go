@@ -20,7 +20,11 @@ func provider(p config.Provider, key string) (llm.Provider, error) {
 	if err != nil || p.Type == config.Demo {
 		return model, err
 	}
-	return &advised{Provider: model, settings: p, key: key}, nil
+	out := advised{Provider: model, settings: p, key: key}
+	if embedder, ok := model.(llm.Embedder); ok {
+		return &advisedEmbedder{out, embedder}, nil
+	}
+	return &out, nil
 }
 
 func driver(p config.Provider) (llm.Provider, error) {

@@ -76,6 +76,7 @@ type Settings struct {
 	MCPAPI config.MCPAPI
 
 	TitleModel string
+	Knowledge  threadmill.Knowledge
 
 	ApprovalRules []approval.Rule
 
@@ -140,7 +141,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	}
 	s.Agents, s.Hooks, s.StaleAfter, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.TemporalUI
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
-	s.MCP, s.MCPAPI = c.MCP, c.MCPAPI
+	s.MCP, s.MCPAPI, s.Knowledge = c.MCP, c.MCPAPI, knowledgeOf(c.Knowledge)
 	if s.AllowedHosts, err = chosen("--allowed-hosts", cfg.AllowedHosts, EnvAllowedHosts, cfg.Getenv, c.AllowedHosts,
 		func(list []string) error { return guard.Hosts{Allowed: list}.Validate() }); err != nil {
 		return s, err
@@ -213,7 +214,7 @@ func (s *Settings) setPublicURL(origin string) error {
 func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.AgentSource, cfg.Models, cfg.Tools, cfg.ModelRetries = s.AgentSource, s.Models, s.Tools, s.ModelRetries
 	cfg.ModelLimits, cfg.Fallbacks = s.ModelLimits, s.Fallbacks
-	cfg.TitleModel, cfg.ApprovalRules = s.TitleModel, s.ApprovalRules
+	cfg.TitleModel, cfg.Knowledge, cfg.ApprovalRules = s.TitleModel, s.Knowledge, s.ApprovalRules
 	cfg.Hooks, cfg.StaleAfter, cfg.TemporalUI = s.Hooks, s.StaleAfter, s.TemporalUI
 	cfg.AllowedHosts, cfg.AllowedOrigins = s.AllowedHosts, s.AllowedOrigins
 	cfg.RuleSource, cfg.WebhookSource = s.RuleSource, s.WebhookSource
@@ -286,4 +287,11 @@ func shellTool(s config.Shell) (tool.Tool, error) {
 	return shell.New(shell.Config{
 		Root: s.Root, Timeout: s.Timeout, MaxOutput: s.MaxOutput, MaxProgress: s.MaxProgress, Env: s.Env, Runner: s.Runner,
 	})
+}
+
+func knowledgeOf(k config.Knowledge) threadmill.Knowledge {
+	return threadmill.Knowledge{
+		Embedder: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
+		EntityModel: k.EntityModel, PrivateAddresses: k.PrivateAddresses,
+	}
 }

@@ -79,6 +79,11 @@ func LLMCall(replyID string) string { return replyID + ".llm" }
 // Prompt returns the id of the record of what requests to models have in common, by its digest.
 func Prompt(digest string) string { return "prompt." + digest }
 
+// Retrieval returns the id of the record of the passages that were found for the run of a reply.
+func Retrieval(replyID string) string {
+	return replyID[:strings.LastIndexByte(replyID, '.')] + ".passages"
+}
+
 // Calls returns the id of the tool_call event of a reply.
 func Calls(replyID string) string { return replyID + callsSuffix }
 

@@ -132,6 +132,7 @@ var agentEventDocs = map[event.AgentEventType]string{
 	event.EventInputReceived:   "A person's input, with which the call continues.",
 	event.EventEnvironment:     "Something happened outside the thread. Rules decide what the thread does with it.",
 	event.EventStatus:          "The thread, a turn or an event of the queue has changed.",
+	event.EventRetrieval:       "The passages of documents that an agent was given for the message that it answers.",
 	event.EventReset:           "A reply begins again: its pieces of earlier attempts are void.",
 	event.EventGap:             "Live pieces were lost. The messages that they belong to follow whole. With the id 0: the store has lost records, and all that remain follow; discard what was shown.",
 }

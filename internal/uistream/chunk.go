@@ -17,12 +17,27 @@ type Chunk struct {
 	ApprovalID      string          `json:"approvalId,omitempty"`
 	Reason          string          `json:"reason,omitempty"`
 	FinishReason    string          `json:"finishReason,omitempty"`
+	SourceID        string          `json:"sourceId,omitempty"`
+	MediaType       string          `json:"mediaType,omitempty"`
+	Title           string          `json:"title,omitempty"`
+	Filename        string          `json:"filename,omitempty"`
 	Transient       bool            `json:"transient,omitempty"`
 	Data            any             `json:"data,omitempty"`
 	MessageMetadata *UIMetadata     `json:"messageMetadata,omitempty"`
 
+	ProviderMetadata map[string]any `json:"providerMetadata,omitempty"`
+
 	// Reply is the reply that a tool call belongs to. The AI SDK does not have it.
 	Reply string `json:"-"`
+}
+
+// Source is what a source says beyond the fields of the AI SDK, as the field threadmill of its providerMetadata.
+type Source struct {
+	Number   int    `json:"number" doc:"The number by which the reply cites the passage, as [1]"`
+	Document string `json:"document" doc:"The id of the document"`
+	Index    int    `json:"index" doc:"The place of the passage in its document, from 0"`
+	Section  string `json:"section,omitempty" doc:"The headings above the passage"`
+	Page     int    `json:"page,omitempty" doc:"The page on which it begins, from 1"`
 }
 
 // UIMetadata is the metadata of a message.
@@ -45,7 +60,7 @@ type UIMessage struct {
 
 // UIPart is a part of a message.
 type UIPart struct {
-	Type       string          `json:"type" doc:"text, reasoning, step-start, dynamic-tool, tool-<name> or data-<name>"`
+	Type       string          `json:"type" doc:"text, reasoning, step-start, source-document, dynamic-tool, tool-<name> or data-<name>"`
 	ID         string          `json:"id,omitempty" doc:"Of a data part"`
 	Text       string          `json:"text,omitempty" doc:"Of text and reasoning"`
 	State      string          `json:"state,omitempty" doc:"Of text and reasoning: streaming or done. Of a tool: its state"`
@@ -56,6 +71,12 @@ type UIPart struct {
 	ErrorText  string          `json:"errorText,omitempty" doc:"Of a tool that failed"`
 	Approval   *UIApproval     `json:"approval,omitempty" doc:"Of a tool: the request for a decision, and the decision"`
 	Data       any             `json:"data,omitempty" doc:"Of a data part"`
+
+	SourceID         string         `json:"sourceId,omitempty" doc:"Of a source-document: the id of the passage"`
+	MediaType        string         `json:"mediaType,omitempty" doc:"Of a source-document: text/plain"`
+	Title            string         `json:"title,omitempty" doc:"Of a source-document: the title of the document, or its source"`
+	Filename         string         `json:"filename,omitempty" doc:"Of a source-document: the URL or the path of the document"`
+	ProviderMetadata map[string]any `json:"providerMetadata,omitempty" doc:"Of a source-document: threadmill has its number, document, index, section and page"`
 }
 
 // UIApproval is the approval of a tool part.

@@ -111,6 +111,10 @@ func (m *UIMessage) apply(c Chunk) {
 		m.change(c, func(p *UIPart) { p.State, p.ErrorText = "output-error", c.ErrorText })
 	case "tool-output-denied":
 		m.change(c, func(p *UIPart) { p.State = "output-denied" })
+	case "source-document":
+		m.Parts = append(m.Parts, &UIPart{
+			Type: c.Type, SourceID: c.SourceID, MediaType: c.MediaType, Title: c.Title, Filename: c.Filename, ProviderMetadata: c.ProviderMetadata,
+		})
 	case "data-decision":
 		m.decided(c)
 	case "finish":

@@ -1,6 +1,7 @@
 package uistream
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -127,6 +128,8 @@ func (t *Turn) Apply(e event.AgentEvent) []Chunk {
 	case event.EventEnvironment:
 		t.mixed = true
 		return []Chunk{{Type: "data-event", ID: e.Env.ID, Data: e.Env}}
+	case event.EventRetrieval:
+		return t.sources(e)
 	case event.EventError:
 		return append(t.closed(e.MessageID), Chunk{Type: "data-error", ID: e.MessageID, Data: map[string]string{"agent": e.Agent, "error": e.Error}})
 	case event.EventFinal:
@@ -269,6 +272,22 @@ func (t *Turn) message(e event.AgentEvent) []Chunk {
 	}
 	r.sent, r.whole = m.Content, true
 	return t.named(e.Agent, append(out, r.close()...))
+}
+
+// sources returns the passages that an agent was given, each as a source that names the passage, and then all of them.
+func (t *Turn) sources(e event.AgentEvent) []Chunk {
+	if len(e.Retrieval.Passages) == 0 {
+		return nil
+	}
+	_, out := t.reply(e.MessageID)
+	t.mixed = true
+	for i, p := range e.Retrieval.Passages {
+		out = append(out, Chunk{
+			Type: "source-document", SourceID: p.ID, MediaType: "text/plain", Title: cmp.Or(p.Title, p.Source), Filename: p.Source,
+			ProviderMetadata: map[string]any{"threadmill": Source{Number: i + 1, Document: p.Document, Index: p.Index, Section: strings.Join(p.Path, " > "), Page: p.Page}},
+		})
+	}
+	return append(out, Chunk{Type: "data-retrieval", ID: e.MessageID, Data: e.Retrieval})
 }
 
 func (t *Turn) callOf(id string) *call {

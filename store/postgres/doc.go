@@ -11,4 +11,12 @@
 // at the same time. Payloads are columns of type json: they are returned as they were written, and
 // can be queried (payload->>'content'), except for a field that contains \u0000, which PostgreSQL
 // keeps but cannot extract.
+//
+// Documents that agents search are indexed when they are finished: knowledge_words has the words of visible chunks,
+// knowledge_word_chunks how many chunks of a namespace have a word. A text search reads the chunks that have the query's rarest
+// words, 10,000 at most, and computes their scores of BM25 itself. It searches in a snapshot, so it finds one revision of a document.
+//
+// Vectors need the extension pgvector. [Open] creates it if the server has it and the user may; otherwise an administrator runs
+// CREATE EXTENSION vector, in any schema. Without it, [Store.HasVectors] is false. Searches read all vectors of the namespace, or
+// their signs if they are long, and no index of pgvector: such an index finds fewer vectors the more namespaces share it.
 package postgres

@@ -40,7 +40,8 @@ const (
 			indexed = 0, digest = '', indexed_digest = '', format = '', bytes = 0, chunks = 0, thread_id = '', requested_by = ''
 		WHERE namespace = $1 AND id = $2`
 
-	addContent = `INSERT INTO knowledge_contents (namespace, document, revision, name, media_type, bytes) VALUES ($1, $2, $3, $4, $5, $6)`
+	addContent = `INSERT INTO knowledge_contents (namespace, document, revision, name, media_type, bytes) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT DO NOTHING`
 	setDigest  = `UPDATE knowledge_documents SET digest = $3 WHERE namespace = $1 AND id = $2`
 	oneContent = `SELECT name, media_type, bytes FROM knowledge_contents WHERE namespace = $1 AND document = $2 AND revision = $3`
 
@@ -49,6 +50,7 @@ const (
 	dropContents = `DELETE FROM knowledge_contents WHERE namespace = $1 AND document = $2 AND revision <> $3`
 
 	visibleDocuments    = `SELECT count(*), coalesce(sum(chunks), 0)::bigint FROM knowledge_documents WHERE namespace = $1 AND indexed > 0`
+	useIndexes          = `SET LOCAL enable_seqscan = off`
 	knowledgeNamespaces = `SELECT namespace FROM knowledge_indexes WHERE chunks > 0 ORDER BY namespace`
 )
 
@@ -65,7 +67,7 @@ func (s *Store) BeginKnowledge(
 	if err == nil {
 		d = begun
 		err = s.change(ctx, func(tx pgx.Tx) error {
-			begun, err = begins(ctx, tx, namespace, d, begin)
+			begun, err = beginRevision(ctx, tx, namespace, d, begin)
 			return err
 		})
 	}
@@ -75,7 +77,7 @@ func (s *Store) BeginKnowledge(
 	return begun, nil
 }
 
-func begins(
+func beginRevision(
 	ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument, begin store.KnowledgeBegin,
 ) (store.KnowledgeDocument, error) {
 	// A row to lock exists from here on, even if the document is new, or was deleted.
@@ -102,7 +104,8 @@ func begins(
 	if begin.Content == nil {
 		return d, nil
 	}
-	return d, putContent(ctx, tx, namespace, d.Newest(), *begin.Content)
+	_, err = putContent(ctx, tx, namespace, d.Newest(), *begin.Content)
+	return d, err
 }
 
 // keepOnly deletes the chunks and contents of all revisions of a document but one.
@@ -121,13 +124,14 @@ func save(ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDoc
 	return err
 }
 
-func putContent(ctx context.Context, tx pgx.Tx, namespace string, r store.KnowledgeRevision, c store.KnowledgeContent) error {
+// putContent stores the content of a revision, and reports whether it had none.
+func putContent(ctx context.Context, tx pgx.Tx, namespace string, r store.KnowledgeRevision, c store.KnowledgeContent) (bool, error) {
 	bytes := c.Bytes
 	if bytes == nil {
 		bytes = []byte{}
 	}
-	_, err := tx.Exec(ctx, addContent, namespace, r.Document, r.Number, c.Name, c.MediaType, bytes)
-	return err
+	tag, err := tx.Exec(ctx, addContent, namespace, r.Document, r.Number, c.Name, c.MediaType, bytes)
+	return tag.RowsAffected() > 0, err
 }
 
 // PutKnowledgeContent implements [store.Knowledge].
@@ -138,13 +142,15 @@ func (s *Store) PutKnowledgeContent(
 	if err == nil {
 		err = s.change(ctx, func(tx pgx.Tx) error {
 			d, err := newest(ctx, tx, namespace, r)
-			if err != nil || d.Status != store.KnowledgeProcessing || d.Digest != "" {
+			if err != nil || d.Status != store.KnowledgeProcessing {
 				return err
 			}
-			if _, err := tx.Exec(ctx, setDigest, namespace, r.Document, digest); err != nil {
+			added, err := putContent(ctx, tx, namespace, r, c)
+			if err != nil || !added {
 				return err
 			}
-			return putContent(ctx, tx, namespace, r, c)
+			_, err = tx.Exec(ctx, setDigest, namespace, r.Document, digest)
+			return err
 		})
 	}
 	return revisionError("storing the content of", namespace, r, err)
@@ -183,7 +189,7 @@ func (s *Store) FinishKnowledge(
 				err = save(ctx, tx, namespace, d)
 			}
 		default:
-			d, err = s.index(ctx, tx, namespace, d, finish)
+			d, err = indexRevision(ctx, tx, namespace, d, finish)
 		}
 		return err
 	})
@@ -193,19 +199,17 @@ func (s *Store) FinishKnowledge(
 	return d, nil
 }
 
-// index makes the newest revision of a document the visible one. The counts of the namespace come last, since their lock
+// indexRevision makes the newest revision of a document the visible one. The counts of the namespace come last, since their lock
 // holds up other documents.
-func (s *Store) index(
+func indexRevision(
 	ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument, finish store.KnowledgeFinish,
 ) (store.KnowledgeDocument, error) {
 	chunks, err := addWordsOf(ctx, tx, namespace, d)
 	if err != nil {
 		return d, err
 	}
-	if s.vectors != nil {
-		if _, err := tx.Exec(ctx, showVectors, namespace, d.ID, d.Revision); err != nil {
-			return d, err
-		}
+	if err := showVectors(ctx, tx, namespace, d); err != nil {
+		return d, err
 	}
 	change, err := wordsChanged(ctx, tx, namespace, d.ID, d.Revision)
 	if err != nil {
@@ -225,7 +229,7 @@ func (s *Store) index(
 func (s *Store) DeleteKnowledge(ctx context.Context, namespace, id string) error {
 	err := store.ErrNotFound
 	if store.Storable(namespace) && store.Storable(id) {
-		err = s.change(ctx, func(tx pgx.Tx) error { return deletes(ctx, tx, namespace, id) })
+		err = s.change(ctx, func(tx pgx.Tx) error { return dropDocument(ctx, tx, namespace, id) })
 	}
 	if err != nil {
 		return fmt.Errorf("postgres: deleting document %q of %q: %w", id, namespace, classify(err))
@@ -233,7 +237,7 @@ func (s *Store) DeleteKnowledge(ctx context.Context, namespace, id string) error
 	return nil
 }
 
-func deletes(ctx context.Context, tx pgx.Tx, namespace, id string) error {
+func dropDocument(ctx context.Context, tx pgx.Tx, namespace, id string) error {
 	if _, err := knowledgeRow(ctx, tx, lockKnowledge, namespace, id); err != nil {
 		return err
 	}
@@ -281,7 +285,7 @@ func (s *Store) KnowledgeDocuments(ctx context.Context, namespace string, page s
 		}
 	}
 	args = append(args, store.KnowledgePageLimit(page.Limit))
-	found, err := collectKnowledge(ctx, s.pool, scanKnowledge, query+fmt.Sprintf(bySource, len(args)), args...)
+	found, err := collectRows(ctx, s.pool, scanKnowledge, query+fmt.Sprintf(bySource, len(args)), args...)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: documents of %q: %w", namespace, classify(err))
 	}
@@ -299,7 +303,7 @@ func (s *Store) KnowledgeIndex(ctx context.Context, namespace string) (store.Kno
 		if err != nil || s.vectors == nil {
 			return err
 		}
-		index.Embedders, err = collectKnowledge(ctx, tx, pgx.RowToStructByPos[store.KnowledgeEmbedder], visibleVectors, namespace)
+		index.Embedders, err = collectRows(ctx, tx, pgx.RowToStructByPos[store.KnowledgeEmbedder], visibleVectors, namespace)
 		return err
 	})
 	if err != nil {
@@ -310,7 +314,7 @@ func (s *Store) KnowledgeIndex(ctx context.Context, namespace string) (store.Kno
 
 // KnowledgeNamespaces implements [store.Knowledge].
 func (s *Store) KnowledgeNamespaces(ctx context.Context) ([]string, error) {
-	found, err := collectKnowledge(ctx, s.pool, pgx.RowTo[string], knowledgeNamespaces)
+	found, err := collectRows(ctx, s.pool, pgx.RowTo[string], knowledgeNamespaces)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: namespaces with documents: %w", classify(err))
 	}
@@ -330,9 +334,15 @@ func (s *Store) change(ctx context.Context, run func(tx pgx.Tx) error) error {
 	}
 }
 
-// snapshot runs queries that see the same state.
+// snapshot runs queries that see the same state. They use indexes: a plan serves all namespaces, and must not read all of them
+// because one of them is large.
 func (s *Store) snapshot(ctx context.Context, run func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, run)
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, useIndexes); err != nil {
+			return err
+		}
+		return run(tx)
+	})
 }
 
 // newest locks the document of a revision, or returns [store.ErrSuperseded].
@@ -359,7 +369,7 @@ func revisionError(doing, namespace string, r store.KnowledgeRevision, err error
 }
 
 func knowledgeRow(ctx context.Context, from querier, query string, args ...any) (store.KnowledgeDocument, error) {
-	found, err := collectKnowledge(ctx, from, scanKnowledge, query, args...)
+	found, err := collectRows(ctx, from, scanKnowledge, query, args...)
 	if err == nil && len(found) == 0 {
 		err = store.ErrNotFound
 	}
@@ -369,7 +379,7 @@ func knowledgeRow(ctx context.Context, from querier, query string, args ...any) 
 	return found[0], nil
 }
 
-func collectKnowledge[T any](ctx context.Context, from querier, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
+func collectRows[T any](ctx context.Context, from querier, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
 	rows, err := from.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err

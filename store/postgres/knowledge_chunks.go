@@ -1,11 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -81,7 +81,7 @@ func (s *Store) Chunks(ctx context.Context, namespace string, r store.KnowledgeR
 	if !storableRevision(namespace, r) {
 		return nil, nil
 	}
-	found, err := collectKnowledge(ctx, s.pool, scanChunk, chunksFrom, namespace, r.Document, r.Number, from, store.ChunkLimit(limit))
+	found, err := collectRows(ctx, s.pool, scanChunk, chunksFrom, namespace, r.Document, r.Number, from, store.ChunkLimit(limit))
 	return found, revisionError("reading chunks of", namespace, r, err)
 }
 
@@ -101,7 +101,7 @@ func (s *Store) ChunksWithout(
 		query += fmt.Sprintf(withoutVector, len(args))
 	}
 	args = append(args, store.ChunkLimit(limit))
-	found, err := collectKnowledge(ctx, s.pool, scanChunk, query+fmt.Sprintf(chunksInOrder, len(args)), args...)
+	found, err := collectRows(ctx, s.pool, scanChunk, query+fmt.Sprintf(chunksInOrder, len(args)), args...)
 	return found, revisionError("reading chunks without vectors of", namespace, r, err)
 }
 
@@ -154,13 +154,7 @@ func chunkFields(c *store.KnowledgeChunk, path *[]byte) []any {
 // best sorts what was found, the best first, and cuts it.
 func best(found []scored, limit int) []scored {
 	slices.SortFunc(found, func(a, b scored) int {
-		switch {
-		case a.score != b.score && a.score > b.score:
-			return -1
-		case a.score != b.score:
-			return 1
-		}
-		return int(math.Copysign(1, float64(a.chunk-b.chunk)))
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.chunk, b.chunk))
 	})
 	return found[:min(limit, len(found))]
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -24,8 +22,9 @@ const (
 	maxQuery      = 64 << 10
 	maxQueryWords = 64
 
-	// maxCandidates bounds the chunks whose scores are computed.
-	maxCandidates = 20_000
+	// maxCandidates bounds the chunks whose scores are computed. Of 100,000 chunks, 10,000 had 599 of the 600 best hits of 60
+	// queries, 3,000 had 571.
+	maxCandidates = 10_000
 )
 
 const (
@@ -36,8 +35,13 @@ const (
 		JOIN knowledge_indexes i ON i.namespace = $1
 		ORDER BY w.chunks, w.word LIMIT $3`
 
-	candidates = `SELECT chunk, length, counts FROM knowledge_words
-		WHERE words && $2::bigint[] AND namespace = $1 AND ($3::text[] IS NULL OR collection = ANY($3)) LIMIT $4`
+	candidates    = `SELECT chunk, length, counts FROM knowledge_words WHERE words && $2::bigint[] AND namespace = $1`
+	inCollections = ` AND words && ARRAY(` + collectionNumbers + `$4::text[]) AS collection) AND collection = ANY($4)`
+	atMost        = ` LIMIT $3`
+
+	collectionNumbers = `SELECT ` + collectionNumber + ` FROM unnest(`
+	chunksOf          = `SELECT coalesce(sum(chunks), 0)::bigint FROM knowledge_word_chunks
+		WHERE namespace = $1 AND word = ANY(ARRAY(` + collectionNumbers + `$2::text[]) AS collection))`
 )
 
 // SearchText implements [store.Knowledge].
@@ -45,16 +49,16 @@ const (
 // Chunks that have the rarest words are candidates, and their scores are exact. Words that are too common to
 // add candidates only count.
 func (s *Store) SearchText(ctx context.Context, namespace, query string, in store.KnowledgeScope) (found []store.KnowledgeHit, err error) {
-	words := plainWords(strings.ToValidUTF8(cut(query, maxQuery), " "))
+	words := plainWords(query[:min(len(query), maxQuery)])
 	if !store.Storable(namespace) {
 		return nil, nil
 	}
 	err = s.snapshot(ctx, func(tx pgx.Tx) error {
-		search, err := newTextSearch(ctx, tx, namespace, words)
+		search, err := newTextSearch(ctx, tx, namespace, words, collectionsOf(in))
 		if err != nil {
 			return err
 		}
-		best, err := search.run(ctx, tx, namespace, collectionsOf(in), store.HitLimit(in.Limit))
+		best, err := search.run(ctx, tx, store.HitLimit(in.Limit))
 		if err != nil {
 			return err
 		}
@@ -77,8 +81,14 @@ func collectionsOf(in store.KnowledgeScope) []string {
 
 // textSearch computes the scores of BM25.
 type textSearch struct {
+	namespace   string
+	collections []string // nil = all
+
 	words      []queryWord
 	meanLength float64
+
+	// chunks is how many chunks the collections have. Whether words are rare depends on the namespace.
+	chunks int
 
 	scored map[int64]bool
 	found  []scored
@@ -95,43 +105,53 @@ type queryWord struct {
 // prefixBytes is how much of a word's number knowledge_words.counts has.
 const prefixBytes = 5
 
-func newTextSearch(ctx context.Context, tx pgx.Tx, namespace, query string) (*textSearch, error) {
-	s := &textSearch{scored: map[int64]bool{}}
+func newTextSearch(ctx context.Context, tx pgx.Tx, namespace, query string, collections []string) (*textSearch, error) {
+	s := &textSearch{namespace: namespace, collections: collections, scored: map[int64]bool{}}
 	rows, err := tx.Query(ctx, queryWords, namespace, query, maxQueryWords)
 	if err != nil {
 		return nil, err
 	}
 	var word queryWord
-	var chunks, length int
-	_, err = pgx.ForEachRow(rows, []any{&word.number, &word.chunks, &chunks, &length}, func() error {
+	var length int
+	_, err = pgx.ForEachRow(rows, []any{&word.number, &word.chunks, &s.chunks, &length}, func() error {
 		var number [8]byte
 		binary.BigEndian.PutUint64(number[:], uint64(word.number))
 		copy(word.prefix[:], number[:])
-		n, of := float64(word.chunks), float64(chunks)
+		n, of := float64(word.chunks), float64(s.chunks)
 		word.weight = math.Log(1 + (of-n+0.5)/(n+0.5))
 		s.words = append(s.words, word)
 		s.meanLength = max(float64(length)/of, 1)
 		return nil
 	})
+	if err == nil && collections != nil {
+		err = tx.QueryRow(ctx, chunksOf, namespace, collections).Scan(&s.chunks)
+	}
 	return s, err
 }
 
 // run finds the best chunks. It adds words, the rarest first, until it has enough candidates, or no others can be better.
-func (s *textSearch) run(ctx context.Context, tx pgx.Tx, namespace string, collections []string, limit int) ([]scored, error) {
-	for next := 0; next < len(s.words) && !s.enough(s.words[next:], limit); {
-		numbers, sum := []int64{s.words[next].number}, s.words[next].chunks
-		for next++; next < len(s.words) && len(s.found)+sum+s.words[next].chunks <= maxCandidates; next++ {
-			numbers, sum = append(numbers, s.words[next].number), sum+s.words[next].chunks
-		}
-		rows, err := tx.Query(ctx, candidates, namespace, numbers, collections, maxCandidates)
-		if err != nil {
+func (s *textSearch) run(ctx context.Context, tx pgx.Tx, limit int) ([]scored, error) {
+	for words := s.words; len(words) > 0 && !s.enough(words, limit); {
+		room := max(maxCandidates-len(s.found), limit)
+		next := s.fitting(words, room)
+		if err := s.add(ctx, tx, words[:next], room); err != nil {
 			return nil, err
 		}
-		if err := s.score(rows); err != nil {
-			return nil, err
-		}
+		words = words[next:]
 	}
 	return best(s.found, limit), nil
+}
+
+// fitting returns how many of the words add no more chunks than there is room for, at least 1.
+func (s *textSearch) fitting(words []queryWord, room int) int {
+	if s.chunks <= room {
+		return len(words)
+	}
+	n := 1
+	for sum := words[0].chunks; n < len(words) && sum+words[n].chunks <= room; n++ {
+		sum += words[n].chunks
+	}
+	return n
 }
 
 // enough reports whether chunks that have only the other words need not be found.
@@ -149,12 +169,24 @@ func (s *textSearch) enough(others []queryWord, limit int) bool {
 	return best(s.found, len(s.found))[limit-1].score >= most
 }
 
-// score adds candidates to what is found.
-func (s *textSearch) score(rows pgx.Rows) error {
+// add adds chunks that have one of the words.
+func (s *textSearch) add(ctx context.Context, tx pgx.Tx, words []queryWord, limit int) error {
+	numbers := make([]int64, len(words))
+	for i, word := range words {
+		numbers[i] = word.number
+	}
+	query, args := candidates, []any{s.namespace, numbers, limit}
+	if s.collections != nil {
+		query, args = query+inCollections, append(args, s.collections)
+	}
+	rows, err := tx.Query(ctx, query+atMost, args...)
+	if err != nil {
+		return err
+	}
 	var chunk int64
 	var length int
 	var counts pgtype.DriverBytes
-	_, err := pgx.ForEachRow(rows, []any{&chunk, &length, &counts}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&chunk, &length, &counts}, func() error {
 		if !s.scored[chunk] {
 			s.scored[chunk] = true
 			s.found = append(s.found, scored{chunk, s.scoreOf(length, counts)})
@@ -190,15 +222,4 @@ func countOf(counts, prefix []byte) byte {
 		}
 	}
 	return 0
-}
-
-// cut returns the beginning of a text without a part of a character at its end.
-func cut(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
 }

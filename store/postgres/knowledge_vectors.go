@@ -51,7 +51,7 @@ const (
 		JOIN knowledge_chunks c ON c.namespace = $1 AND c.document = v.document AND c.revision = v.revision AND c.index = v.index
 		ON CONFLICT DO NOTHING`
 
-	showVectors = `UPDATE knowledge_vectors SET visible = true WHERE chunk IN
+	showVisible = `UPDATE knowledge_vectors SET visible = true WHERE chunk IN
 		(SELECT id FROM knowledge_chunks WHERE namespace = $1 AND document = $2 AND revision = $3)`
 	dropVectors = `DELETE FROM knowledge_vectors WHERE namespace = $1 AND embedder = $2`
 
@@ -211,6 +211,17 @@ func checkDimension(ctx context.Context, tx pgx.Tx, namespace, embedder string, 
 	return err
 }
 
+// showVectors makes the vectors of the newest revision of a document visible. Other processes may have added them, even if this one
+// was started before the server had the extension.
+func showVectors(ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument) error {
+	var exist bool
+	if err := tx.QueryRow(ctx, hasVectorTable).Scan(&exist); err != nil || !exist {
+		return err
+	}
+	_, err := tx.Exec(ctx, showVisible, namespace, d.ID, d.Revision)
+	return err
+}
+
 // DropVectors implements [store.Knowledge].
 func (s *Store) DropVectors(ctx context.Context, namespace, embedder string) error {
 	if !store.Storable(namespace) || !store.Storable(embedder) {
@@ -243,7 +254,7 @@ func (s *Store) SearchVectors(
 		query, args = s.vectors.likely, append(args, signsOf(unit), likelyHits)
 	}
 	err = s.snapshot(ctx, func(tx pgx.Tx) error {
-		best, err := collectKnowledge(ctx, tx, scanScored, query, args...)
+		best, err := collectRows(ctx, tx, scanScored, query, args...)
 		if err != nil {
 			return err
 		}

@@ -16,9 +16,12 @@ const (
 	// The number of a lexeme in the namespace $1.
 	wordNumber = `hashtextextended(lexeme COLLATE "C", hashtextextended($1::text COLLATE "C", 0))`
 
+	// The number of a collection in the namespace $1.
+	collectionNumber = `hashtextextended(collection COLLATE "C", hashtextextended($1::text COLLATE "C", 1))`
+
 	addWords = `INSERT INTO knowledge_words (chunk, namespace, collection, length, counts, words)
 		SELECT c.id, $1, $4, coalesce(sum(w.count), 0), coalesce(string_agg(w.prefix || set_byte('\x00', 0, w.count), '' ORDER BY w.prefix), ''),
-			coalesce(array_agg(w.word) FILTER (WHERE w.word IS NOT NULL), '{}')
+			array_append(array_agg(w.word) FILTER (WHERE w.word IS NOT NULL), (SELECT ` + collectionNumber + ` FROM (SELECT $4::text AS collection) AS own))
 		FROM knowledge_chunks c LEFT JOIN LATERAL (
 			SELECT word, substr(int8send(word), 1, 5) AS prefix, count
 			FROM (SELECT ` + wordNumber + ` AS word, least(cardinality(positions), 255) AS count FROM unnest(c.lexemes)) AS numbered
@@ -54,7 +57,7 @@ func addWordsOf(ctx context.Context, tx pgx.Tx, namespace string, d store.Knowle
 type wordsChange struct {
 	chunks, length int64
 
-	// words are numbers of words, byWord is the change in how many chunks have them.
+	// words are numbers of words and collections, byWord is the change in how many chunks have them.
 	words, byWord []int64
 }
 
@@ -84,13 +87,13 @@ func (c wordsChange) apply(ctx context.Context, tx pgx.Tx, namespace string) err
 }
 
 // plainWords returns the words of a text in lower case and without accents, separated by spaces: PostgreSQL's parser would
-// otherwise find paths, addresses, signs and tags, and no words in them.
+// otherwise find paths, addresses, signs and tags, and no words in them. Marks of other scripts are vowels, so they stay.
 func plainWords(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
-		case unicode.Is(unicode.Mn, r):
+		case r >= '\u0300' && r <= '\u036f':
 			return -1
-		case unicode.IsLetter(r), unicode.IsDigit(r):
+		case unicode.IsLetter(r), unicode.IsNumber(r), unicode.IsMark(r):
 			return unicode.ToLower(r)
 		}
 		return ' '

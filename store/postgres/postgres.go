@@ -89,8 +89,9 @@ func (c Config) pool() (*pgxpool.Config, error) {
 	}
 	// Append relies on seeing, after its lock, what was committed before it.
 	params["default_transaction_isolation"] = "read committed"
-	// Each statement has one good plan, and planning takes longer than running it.
+	// Each statement has one good plan, and planning or compiling it takes longer than running it.
 	params["plan_cache_mode"] = "force_generic_plan"
+	params["jit"] = "off"
 	return pc, nil
 }
 

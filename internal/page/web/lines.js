@@ -90,8 +90,9 @@ function showMessage(element, line, context) {
     state.thought = h("pre", { class: "thought-text", tabIndex: 0 });
     state.thoughts = h("details", { class: "thought", hidden: true }, h("summary", null, "Thoughts"), state.thought);
     state.body = h("div", { class: "body" });
+    state.sources = h("details", { class: "sources", hidden: true });
     state.foot = h("div", { class: "foot" });
-    fill(element, h("header", null, state.who, state.when), state.thoughts, state.body, state.foot);
+    fill(element, h("header", null, state.who, state.when), state.thoughts, state.body, state.sources, state.foot);
   }
   fill(state.who, line.agent ?? line.sender ?? line.role);
   fill(state.when, time(line.createdAt), actions(line, context));
@@ -114,11 +115,24 @@ function showMessage(element, line, context) {
     seen.unobserve(state.body);
     if (line.text) seen.observe(state.body);
   }
+  showSources(state.sources, line.passages ?? []);
   fill(state.foot,
     line.state === "streaming" && !line.text && !line.thought && h("span", { class: "hint" }, "…"),
     line.state === "interrupted" && h("span", { class: "badge" }, "interrupted"),
     line.error && h("p", { class: "error", role: "alert" }, line.error),
     (line.error || line.state === "failed") && retry(line, context));
+}
+
+/** Shows the passages that a reply may cite, by their numbers. @param {HTMLElement} element @param {import("./timeline.js").Passage[]} passages */
+function showSources(element, passages) {
+  const state = /** @type {any} */ (element);
+  if (state.passages === passages) return;
+  state.passages = passages;
+  element.hidden = passages.length === 0;
+  fill(element, h("summary", null, `Sources (${passages.length})`), h("ol", null, passages.map((p) => h("li", null,
+    h("strong", null, p.title || p.source), (p.path ?? []).map((heading) => ` › ${heading}`), p.page && `, page ${p.page}`,
+    p.title && h("span", { class: "hint" }, " ", p.source),
+    h("pre", { class: "prose", tabIndex: 0 }, p.text)))));
 }
 
 /** Shows text that only grows, without building it again. @param {HTMLElement} element @param {string} text */

@@ -8,6 +8,7 @@
 /** @typedef {components["schemas"]["InputRequest"]} InputRequest */
 /** @typedef {components["schemas"]["InputReceived"]} InputReceived */
 /** @typedef {components["schemas"]["StatusChange"]} StatusChange */
+/** @typedef {components["schemas"]["Passage"]} Passage */
 
 /**
  * @typedef {object} Line
@@ -22,6 +23,7 @@
  * @property {string} [sender]
  * @property {string} [role] Of a message: user, assistant or system.
  * @property {string} [messageId]
+ * @property {Passage[]} [passages] Of a reply: the passages that it may cite, by their place.
  * @property {string} [thought]
  * @property {number} [attempt]
  * @property {"streaming" | "stored" | "final" | "interrupted" | "failed"} [state] Of a message.
@@ -60,6 +62,9 @@
 /** The most pieces of progress that a call keeps. */
 const MAX_PROGRESS = 500;
 
+/** @param {{ eventId?: string, agent?: string }} of */
+const passagesKey = (of) => `${of.eventId} ${of.agent}`;
+
 export class Timeline {
   constructor() {
     /** @type {Line[]} */
@@ -78,6 +83,8 @@ export class Timeline {
     this.errors = new Map();
     /** @type {Set<string>} */
     this.agents = new Set();
+    /** The passages that agents were given, by the event of the turn and the agent. @type {Map<string, Passage[]>} */
+    this.passages = new Map();
     /** Model calls that are retried, by event. @type {Map<string, NonNullable<StatusChange["retry"]>>} */
     this.retrying = new Map();
   }
@@ -117,7 +124,13 @@ export class Timeline {
       case "reset":
         return this.#reset(e);
       case "final":
-        return this.#change(messageKey(e.messageId), (l) => (l.state = l.state === "interrupted" ? l.state : "final"));
+        return this.#change(messageKey(e.messageId), (l) => {
+          l.state = l.state === "interrupted" ? l.state : "final";
+          l.passages = this.passages.get(passagesKey(l));
+        });
+      case "retrieval":
+        this.passages.set(passagesKey(e), e.retrieval.passages);
+        return [];
       case "error":
         return this.#error(e, stored);
       case "tool_call":
@@ -184,10 +197,15 @@ export class Timeline {
     this.turns = new Map([...[...earlier.turns].filter(([id]) => !this.ended.has(id)), ...this.turns]);
     for (const id of earlier.failed) if (!this.settled.has(id)) this.failed.add(id);
     for (const agent of earlier.agents) this.agents.add(agent);
+    for (const [key, passages] of earlier.passages) this.passages.set(key, passages);
     for (const id of earlier.ended) this.ended.add(id);
     for (const id of earlier.settled) this.settled.add(id);
     for (const [id, key] of earlier.errors) if (!this.errors.has(id)) this.errors.set(id, key);
     for (const line of this.lines) {
+      if (line.state === "final" && !line.passages && earlier.passages.has(passagesKey(line))) {
+        line.passages = earlier.passages.get(passagesKey(line));
+        line.version++;
+      }
       if (line.status && isFailure(line.status) && !line.repeats && earlier.errors.has(line.eventId ?? "")) {
         line.repeats = earlier.errors.get(line.eventId ?? "");
         line.version++;

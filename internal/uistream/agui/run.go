@@ -82,7 +82,7 @@ func (r *Run) Events(c uistream.Chunk) []Event {
 	switch c.Type {
 	case "start":
 		return []Event{{Type: "RUN_STARTED", ThreadID: r.threadID, RunID: r.runID, ProtocolVersion: "1.0"}}
-	case "start-step", "finish-step", "abort":
+	case "start-step", "finish-step", "abort", "source-document":
 		return nil
 	case "data-agent":
 		r.agent = c.Data.(map[string]string)["name"]

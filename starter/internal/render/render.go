@@ -9,6 +9,7 @@ package render
 import (
 	"cmp"
 	"crypto/sha256"
+	"fmt"
 	"strings"
 	"time"
 
@@ -77,13 +78,16 @@ type Renderer struct {
 	// their forms; for a thread, they are small beside its text.
 	shown map[string]bool
 	cards map[string]*card
+
+	// found are the passages of an agent's run that has not ended.
+	found map[string][]event.Passage
 }
 
 // New returns a renderer.
 func New(opts Options) *Renderer {
 	opts.Thoughts, opts.Location = cmp.Or(opts.Thoughts, Show), cmp.Or(opts.Location, time.Local)
 	opts.ResultLines, opts.Width = cmp.Or(opts.ResultLines, 6), cmp.Or(opts.Width, 160)
-	return &Renderer{opts: opts, ended: map[string]*message{}, shown: map[string]bool{}, cards: map[string]*card{}}
+	return &Renderer{opts: opts, ended: map[string]*message{}, shown: map[string]bool{}, cards: map[string]*card{}, found: map[string][]event.Passage{}}
 }
 
 // Event returns the text for the next event of the thread.
@@ -100,6 +104,7 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 		}
 	case event.EventFinal:
 		r.final(e.MessageID)
+		r.sources(e.Agent)
 	case event.EventError:
 		r.endAll()
 		r.line(red, "error: "+e.Error)
@@ -137,10 +142,29 @@ func (r *Renderer) Event(e event.AgentEvent) term.Text {
 		if e.Status != nil {
 			r.status(*e.Status)
 		}
+	case event.EventRetrieval:
+		if e.Retrieval != nil {
+			r.found[e.Agent] = e.Retrieval.Passages
+		}
 	case event.EventGap:
 		r.line(yellow, "… some streamed output was lost; the complete messages follow")
 	}
 	return r.take()
+}
+
+// sources lists the passages that an agent was given, by the numbers by which its reply cites them.
+func (r *Renderer) sources(agent string) {
+	for i, p := range r.found[agent] {
+		place := cmp.Or(p.Title, p.Source)
+		if len(p.Path) > 0 {
+			place += " › " + strings.Join(p.Path, " › ")
+		}
+		if p.Page > 0 {
+			place += fmt.Sprintf(", page %d", p.Page)
+		}
+		r.line(dim, shorten(fmt.Sprintf("[%d] %s", i+1, oneLine(visible(place))), r.opts.Width)+suffix(" · ", visible(p.ID)))
+	}
+	delete(r.found, agent)
 }
 
 // setTime sets the time of the next lines. Live events have none: they happen now.

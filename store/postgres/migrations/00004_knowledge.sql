@@ -52,8 +52,8 @@ CREATE TABLE knowledge_chunks (
     UNIQUE (namespace, document, revision, index)
 );
 
--- The words of visible chunks, as numbers that no two namespaces share. length is how many words a chunk has. For each
--- of the words, counts has the first 5 bytes of its number and how often the chunk has it, in order.
+-- The words of visible chunks and their collection, as numbers that no two namespaces share. length is how many words a chunk
+-- has. For each of the words, counts has the first 5 bytes of its number and how often the chunk has it, in order.
 CREATE TABLE knowledge_words (
     chunk      bigint   PRIMARY KEY REFERENCES knowledge_chunks ON DELETE CASCADE,
     namespace  text     NOT NULL COLLATE "C",
@@ -69,7 +69,7 @@ ALTER TABLE knowledge_words ALTER counts SET STORAGE MAIN, ALTER words SET STORA
 -- Without fastupdate, searches read no list of what the index has yet to add, of any namespace.
 CREATE INDEX knowledge_words_by_word ON knowledge_words USING gin (words) WITH (fastupdate = off);
 
--- How many visible chunks of a namespace have a word.
+-- How many visible chunks of a namespace have a word, or belong to a collection.
 CREATE TABLE knowledge_word_chunks (
     namespace text   NOT NULL COLLATE "C",
     word      bigint NOT NULL,

@@ -1,0 +1,190 @@
+package tests
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+// findsNames is the script of a model that finds Sarah, Acme and Bob in texts, and otherwise says what it is told.
+func findsNames(req llm.Request) string {
+	if !strings.HasPrefix(req.Messages[0].Content, entities.FindInstructions) {
+		return ""
+	}
+	text, found := req.Messages[len(req.Messages)-1].Content, []map[string]string{}
+	for _, e := range []struct{ name, typ, description string }{{"Sarah", "person", "works at Acme"}, {"Acme", "organization", ""}, {"Bob", "person", "is new"}} {
+		if strings.Contains(text, e.name) {
+			found = append(found, map[string]string{"name": e.name, "type": e.typ, "description": e.description})
+		}
+	}
+	raw, _ := json.Marshal(map[string]any{"entities": found}) // always has a JSON form
+	return string(raw)
+}
+
+// friends are agents of whom "friend" learns who and what messages mention, and "other" does not.
+func friends(o harness.Options) harness.Options {
+	o.Agents = []agent.Agent{
+		{Name: "friend", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Knowledge: agent.Knowledge{Entities: true}},
+		{Name: "other", Model: "openai/stand-in"},
+	}
+	o.Provider.Script = findsNames
+	o.Configure = func(cfg *threadmill.Config) {
+		cfg.Knowledge.Embedder, cfg.Knowledge.EntityModel = "openai/stand-in-embedding", "openai/stand-in"
+	}
+	return o
+}
+
+// awaitEntities waits until nothing is queued, and returns the entities of the namespace by name.
+func awaitEntities(w *harness.Harness) map[string]store.Entity {
+	w.T.Helper()
+	require.Eventually(w.T, func() bool {
+		queued, err := w.Store.Extractions(w.Ctx(), w.TaskQueue, 0)
+		return err == nil && len(queued) == 0
+	}, harness.Patience, harness.Tick)
+	all, err := w.Store.Entities(w.Ctx(), w.TaskQueue, store.EntityPage{})
+	require.NoError(w.T, err)
+	out := map[string]store.Entity{}
+	for _, e := range all {
+		out[e.Name] = e
+	}
+	return out
+}
+
+// TestEntities learns about people and things.
+func TestEntities(t *testing.T) {
+	t.Parallel()
+	for _, b := range []int{0, 3} { // SQLite, PostgreSQL
+		t.Run(backends[b].name, func(t *testing.T) {
+			t.Parallel()
+			entitiesOf(t, harness.New(t, friends(backends[b].options)))
+		})
+	}
+}
+
+func entitiesOf(t *testing.T, w *harness.Harness) {
+	t.Run("S2-06 S2-15 S2-71 what a message mentions is found after the reply", func(t *testing.T) {
+		w.T = t
+		id := w.Open("friend")
+		require.Equal(t, signals.TurnCompleted, w.Say(id, "I talked to Sarah from Acme about the deal").Status)
+		all := awaitEntities(w)
+		require.Len(t, all, 2)
+		require.Equal(t, 1, all["Sarah"].Mentions)
+		mentions, err := w.Store.Mentions(w.Ctx(), w.TaskQueue, all["Acme"].ID, store.MentionPage{})
+		require.NoError(t, err)
+		require.Equal(t, id, mentions[0].ThreadID)
+	})
+	t.Run("S2-72 an agent is told what other threads say", func(t *testing.T) {
+		w.T = t
+		id := w.Open("friend")
+		w.Say(id, "Does Sarah like trains?")
+		shown := askedOf(w, "Does Sarah like trains?")
+		require.Contains(t, shown, "Sarah (person): works at Acme")
+		require.Contains(t, shown, "I talked to Sarah from Acme")
+		require.Len(t, retrieved(w, id).Facts, 1)
+		require.Equal(t, 2, awaitEntities(w)["Sarah"].Mentions)
+	})
+	t.Run("other agents learn nothing and are told nothing", func(t *testing.T) {
+		w.T = t
+		before := awaitEntities(w)
+		w.Say(w.Open("other"), "Bob met Sarah")
+		require.NotContains(t, askedOf(w, "Bob met Sarah"), "works at Acme")
+		require.Equal(t, before, awaitEntities(w))
+	})
+	t.Run("S2-64 an event asks to find entities", func(t *testing.T) {
+		w.T = t
+		id := w.Open("friend")
+		payload := json.RawMessage(`{"content":"Bob is new","sourceType":"mail","sourceId":"mail-1","namespace":"thread:1"}`)
+		_, err := w.Threads.Post(w.Ctx(), id, signals.Post{ID: "x1", Type: event.TypeEntityExtract, Payload: payload})
+		require.NoError(t, err)
+		require.Equal(t, signals.TurnCompleted, w.Await(id, "x1").Status)
+		bob := awaitEntities(w)["Bob"]
+		require.Equal(t, 1, bob.Mentions)
+		mentions, err := w.Store.Mentions(w.Ctx(), w.TaskQueue, bob.ID, store.MentionPage{})
+		require.NoError(t, err)
+		require.Equal(t, "mail", mentions[0].SourceType)
+		require.Equal(t, "mail-1", mentions[0].SourceID)
+	})
+}
+
+// askedOf returns what a model was shown with a message.
+func askedOf(w *harness.Harness, message string) string {
+	w.T.Helper()
+	for _, r := range w.Provider.Requests() {
+		messages := r.Conversation.Messages
+		if len(messages) == 0 || messages[len(messages)-1].Content != message || strings.HasPrefix(messages[0].Content, entities.FindInstructions) {
+			continue
+		}
+		var all []string
+		for _, m := range messages {
+			all = append(all, m.Content)
+		}
+		return strings.Join(all, "\n---\n")
+	}
+	w.T.Fatalf("no model was asked %q", message)
+	return ""
+}
+
+// TestEntitiesLater: turns do not wait while a model finds entities.
+func TestEntitiesLater(t *testing.T) {
+	t.Parallel()
+	held, finding := make(chan struct{}), atomic.Int64{}
+	o := friends(harness.Options{})
+	o.Provider.Script = func(req llm.Request) string {
+		out := findsNames(req)
+		if out != "" {
+			finding.Add(1)
+			<-held
+		}
+		return out
+	}
+	w := harness.New(t, o)
+	t.Run("S2-15 S2-65 turns go on while entities are found", func(t *testing.T) {
+		w.T = t
+		for range 5 {
+			id := w.Open("friend")
+			require.Equal(t, signals.TurnCompleted, w.Say(id, "Sarah again").Status)
+			require.Equal(t, signals.TurnCompleted, w.Say(id, "and Bob").Status)
+		}
+		require.Eventually(t, func() bool { return finding.Load() == 1 }, harness.Patience, harness.Tick)
+		queued, err := w.Store.Extractions(w.Ctx(), w.TaskQueue, 0)
+		require.NoError(t, err)
+		require.Len(t, queued, 10)
+	})
+	close(held)
+	require.Equal(t, 5, awaitEntities(w)["Sarah"].Mentions)
+}
+
+// TestEntitiesWithoutModel: an agent that would learn does everything else.
+func TestEntitiesWithoutModel(t *testing.T) {
+	t.Parallel()
+	log := &logbook{}
+	o := friends(harness.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	o.Configure = nil
+	w := harness.New(t, o)
+	t.Run("S2-73 without a model or an embedder, there is only a warning", func(t *testing.T) {
+		w.T = t
+		id := w.Open("friend")
+		require.Equal(t, signals.TurnCompleted, w.Say(id, "Sarah").Status)
+		require.Equal(t, signals.TurnCompleted, w.Say(id, "Bob").Status)
+		_, err := w.Threads.Post(w.Ctx(), id, signals.Post{ID: "x1", Type: event.TypeEntityExtract, Payload: json.RawMessage(`{"content":"Bob"}`)})
+		require.NoError(t, err)
+		require.Equal(t, signals.TurnCompleted, w.Await(id, "x1").Status)
+		queued, err := w.Store.Extractions(w.Ctx(), w.TaskQueue, 0)
+		require.NoError(t, err)
+		require.Empty(t, queued)
+		require.Len(t, log.lines("learns nothing about the people"), 1)
+	})
+}
