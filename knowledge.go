@@ -121,7 +121,7 @@ func (r *Runtime) prepareKnowledge(ctx context.Context) {
 	name := r.library.Embeds()
 	if name == "" {
 		if len(namespaces) > 0 {
-			r.cfg.Logger.Warn("documents are found by their words alone: no embedder is configured, or the store keeps no vectors")
+			r.cfg.Logger.Warn("documents are found by their words alone: " + r.library.WithoutVectors())
 		}
 		return
 	}

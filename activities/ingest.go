@@ -37,7 +37,7 @@ func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.Kno
 		ThreadID: in.Thread.ThreadID, By: in.By,
 	}
 	if asked.Text != "" {
-		add.Content = &store.KnowledgeContent{Name: asked.Source, MediaType: "text/markdown", Bytes: []byte(asked.Text)}
+		add.Content = library.Given(asked.Source, "text/markdown", []byte(asked.Text))
 	}
 	doc, err := a.cfg.Library.Add(ctx, in.Thread.Namespace, add)
 	if err != nil {

@@ -113,7 +113,7 @@ type KnowledgeDocument struct {
 	Source string `json:"source" doc:"Its URL, or the path of its file"`
 	Title  string `json:"title,omitempty" doc:"Its title"`
 
-	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty" doc:"What else is known about it, an object"`
 
 	Status   KnowledgeStatus `json:"status" enum:"processing,indexed,failed" doc:"Of the newest revision"`
 	Error    string          `json:"error,omitempty" doc:"Why the newest revision failed"`

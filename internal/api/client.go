@@ -150,8 +150,6 @@ func call[T any](ctx context.Context, c *Client, method string, u *url.URL, in a
 }
 
 func (c *Client) exchange(ctx context.Context, method string, u *url.URL, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	var body io.Reader
 	header := http.Header{}
 	if in != nil {
@@ -162,6 +160,13 @@ func (c *Client) exchange(ctx context.Context, method string, u *url.URL, in, ou
 		body = bytes.NewReader(raw)
 		header.Set("Content-Type", "application/json")
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return c.receive(ctx, method, u, header, body, out)
+}
+
+// receive sends a request, and decodes the response, unless it has no content.
+func (c *Client) receive(ctx context.Context, method string, u *url.URL, header http.Header, body io.Reader, out any) error {
 	resp, err := c.send(ctx, method, u, header, body)
 	if err != nil {
 		return err

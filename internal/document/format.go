@@ -49,6 +49,12 @@ var byExtension = map[string]Format{
 var source = strings.Fields("bash c cc clj cpp cs css dart ex exs erl fish go gradle graphql h hpp hs ini java jl js json jsonl jsx kt kts lua m ml " +
 	"mjs nix php pl proto ps1 py r rb rs scala scss sh sql svelte swift tf toml ts tsx vue xml yaml yml zig zsh")
 
+// Known reports whether the name of a file says that it is read.
+func Known(name string) bool {
+	ext := extension(name)
+	return byExtension[ext] != "" || slices.Contains(source, ext)
+}
+
 // Detect returns the format of a document: by its media type if that is specific, by its name, or by its content.
 func Detect(f File) (Format, error) {
 	stated, _, _ := mime.ParseMediaType(f.MediaType)

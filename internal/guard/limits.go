@@ -52,8 +52,9 @@ func (l Limits) Handler(next http.Handler) http.Handler {
 		defer body.release(-1)
 		if r.Body != nil && r.Body != http.NoBody {
 			_ = control.SetReadDeadline(time.Now().Add(l.BodyTimeout))
-			r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
-			r.Body = &timedBody{r.Body, control, body, r.Context()}
+			timed := &timedBody{ReadCloser: r.Body, control: control, timeout: l.BodyTimeout, held: body, ctx: r.Context()}
+			r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, timed))
+			r.Body = timed
 		}
 		out := &timedWriter{ResponseWriter: w, control: control, timeout: l.WriteTimeout, ctx: r.Context(), body: body}
 		out.held = responses.holder(out.cut)
@@ -67,8 +68,20 @@ type bodyKey struct{}
 
 // ForgetBody tells that a request no longer needs its body, because it waits or sends a stream.
 func ForgetBody(ctx context.Context) {
-	if body, ok := ctx.Value(bodyKey{}).(*holder); ok {
-		body.release(-1)
+	if body, ok := ctx.Value(bodyKey{}).(*timedBody); ok {
+		body.held.release(-1)
+	}
+}
+
+// minBodyRate is how many bytes a second a client must send of a large body.
+const minBodyRate = 256 << 10
+
+// AllowBody gives a request time to send a body of a size in bytes, from now on: that of any body, and a second for each
+// 256 KiB.
+func AllowBody(ctx context.Context, size int64) {
+	if body, ok := ctx.Value(bodyKey{}).(*timedBody); ok {
+		more := time.Duration(size) * time.Second / minBodyRate
+		_ = body.control.SetReadDeadline(time.Now().Add(body.timeout + more))
 	}
 }
 
@@ -77,6 +90,7 @@ func ForgetBody(ctx context.Context) {
 type timedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
+	timeout time.Duration
 	held    *holder
 	ctx     context.Context //nolint:containedctx // that of the request, as in http.Request
 }

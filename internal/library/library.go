@@ -69,9 +69,27 @@ func New(cfg Config) *Library {
 // Store returns the store of the documents.
 func (l *Library) Store() store.Knowledge { return l.cfg.Store }
 
+// WithStore returns the library with its documents in another store, such as one whose calls have a time limit.
+func (l *Library) WithStore(s store.Knowledge) *Library {
+	other := *l
+	other.cfg.Store = s
+	return &other
+}
+
+// WithoutVectors says why new documents get no vectors. It is empty if they get some.
+func (l *Library) WithoutVectors() string {
+	switch {
+	case l.cfg.Embedder == nil:
+		return "no embedder is configured"
+	case !l.cfg.Store.HasVectors():
+		return "the store keeps no vectors"
+	}
+	return ""
+}
+
 // Embeds returns the name of the embedder whose vectors new documents get; "" = none.
 func (l *Library) Embeds() string {
-	if l.cfg.Embedder == nil || !l.cfg.Store.HasVectors() {
+	if l.WithoutVectors() != "" {
 		return ""
 	}
 	return l.embedder.name()
@@ -169,6 +187,45 @@ func (l *Library) Add(ctx context.Context, namespace string, a Addition) (store.
 		return doc, err
 	}
 	return doc, l.cfg.Start(ctx, namespace, doc, a.Force)
+}
+
+// Reindex ingests a document again, although it has not changed: what was uploaded from the content in the store, what came
+// from an address by fetching it. The error is [store.ErrNotFound], or one of Add.
+func (l *Library) Reindex(ctx context.Context, namespace, id, by string) (store.KnowledgeDocument, error) {
+	doc, err := l.cfg.Store.KnowledgeDocument(ctx, namespace, id)
+	if err != nil {
+		return doc, err
+	}
+	again := Addition{Collection: doc.Collection, Source: doc.Source, Force: true, By: by}
+	content, err := l.content(ctx, namespace, doc)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && fetch.Validate(doc.Source) == nil:
+	case errors.Is(err, store.ErrNotFound):
+		return doc, &Error{fmt.Sprintf("the content of %.200q is not stored: add it again", doc.Source)}
+	case err != nil:
+		return doc, err
+	case given(doc.Source, content):
+		again.Content = &content
+	}
+	return l.Add(ctx, namespace, again)
+}
+
+// content returns the newest content of a document that is stored: that of the newest revision, or else of the visible one.
+func (l *Library) content(ctx context.Context, namespace string, doc store.KnowledgeDocument) (store.KnowledgeContent, error) {
+	content, err := l.cfg.Store.KnowledgeContent(ctx, namespace, doc.Newest())
+	if errors.Is(err, store.ErrNotFound) && doc.Indexed != 0 {
+		return l.cfg.Store.KnowledgeContent(ctx, namespace, store.KnowledgeRevision{Document: doc.ID, Number: doc.Indexed})
+	}
+	return content, err
+}
+
+// given reports whether a content was given, rather than fetched. A given one has the name of its source; a fetched one has
+// the path of the address, which is never the whole address.
+func given(source string, content store.KnowledgeContent) bool { return content.Name == source }
+
+// Given returns a content that somebody gives for a source.
+func Given(source, mediaType string, content []byte) *store.KnowledgeContent {
+	return &store.KnowledgeContent{Name: source, MediaType: mediaType, Bytes: content}
 }
 
 // Fetch stores the content of a revision. Errors that a retry cannot help are a [*Error], here and in the other steps.

@@ -117,7 +117,7 @@ func fused(limit int, byText, byVector []store.KnowledgeHit) []event.Passage {
 	ids := func(hits []store.KnowledgeHit) []string {
 		list := make([]string, len(hits))
 		for i, h := range hits {
-			list[i] = chunkID(h.KnowledgeChunk)
+			list[i] = ChunkID(h.KnowledgeChunk)
 			found[list[i]] = h
 		}
 		return list
@@ -134,13 +134,13 @@ func fused(limit int, byText, byVector []store.KnowledgeHit) []event.Passage {
 
 func passage(h store.KnowledgeHit) event.Passage {
 	return event.Passage{
-		ID: chunkID(h.KnowledgeChunk), Document: h.Document, Collection: h.Collection, Source: h.Source, Title: h.Title,
+		ID: ChunkID(h.KnowledgeChunk), Document: h.Document, Collection: h.Collection, Source: h.Source, Title: h.Title,
 		Path: h.Path, Page: h.Page, Index: h.Index, Text: h.Text,
 	}
 }
 
-// chunkID identifies a chunk in a namespace.
-func chunkID(c store.KnowledgeChunk) string {
+// ChunkID identifies a chunk in a namespace.
+func ChunkID(c store.KnowledgeChunk) string {
 	return fmt.Sprintf("%s.%d.%d", c.Document, c.Revision, c.Index)
 }
 

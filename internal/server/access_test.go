@@ -96,12 +96,12 @@ func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "
 // promises; an operation that is missing here fails the test.
 var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
-	auth.RoleRead: "agentChanges chatConnect events getAgent getCurrentEvent getEvent getMCPServer getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
-		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listMCPPrompts listMCPResources listMCPServers listMessages listRules listSchedules listTasks listThreads listWebhooks listWorldMessages " +
-		"loginMCPServer logoutMCPServer renderMarkdown resumeChat testRules",
-	auth.RolePost:    "answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress",
+	auth.RoleRead: "agentChanges chatConnect events getAgent getCurrentEvent getEvent getKnowledge getKnowledgeDocument getMCPServer getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
+		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listGrants listKnowledgeChunks listKnowledgeDocuments listMCPPrompts listMCPResources listMCPServers listMessages listRules listSchedules listTasks listThreads listWebhooks listWorldMessages " +
+		"loginMCPServer logoutMCPServer renderMarkdown resumeChat searchKnowledge testRules",
+	auth.RolePost:    "addKnowledgeDocument answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress uploadKnowledgeFile",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
-	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteSchedule getModelCall interruptThread listRecords pauseSchedule readMCPResource replaceSchedule restartMCPServer resumeSchedule " +
+	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteKnowledgeDocument deleteSchedule getModelCall interruptThread listRecords pauseSchedule readMCPResource reindexKnowledgeDocument replaceSchedule restartMCPServer resumeSchedule " +
 		"retryEvent setEventStatus stopChat triggerSchedule updateThread",
 	auth.RoleAdmin: "createKey deleteAgent deleteMCPServer listKeys putAgent putMCPServer revokeKey rotateKey",
 }

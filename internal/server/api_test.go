@@ -431,6 +431,8 @@ func TestDescription(t *testing.T) {
 		"get /v1/agents", "get /v1/agents/{name}", "put /v1/agents/{name}", "delete /v1/agents/{name}", "get /v1/agents/{name}/versions", "get /v1/agents/changes",
 		"post /v1/chat", "post /v1/ag-ui", "post /v1/ag-ui/connect", "get /v1/chat/{id}/stream", "post /v1/chat/{id}/stop", "get /v1/chat/{id}/messages",
 		"get /v1/server", "post /v1/markdown", "get /v1/threads/{id}/records", "get /v1/threads/{id}/model-calls/{messageId}", "get /v1/rules", "post /v1/rules/test", "get /v1/webhooks",
+		"get /v1/knowledge", "get /v1/knowledge/documents", "post /v1/knowledge/documents", "post /v1/knowledge/files", "get /v1/knowledge/search",
+		"get /v1/knowledge/documents/{id}", "delete /v1/knowledge/documents/{id}", "post /v1/knowledge/documents/{id}/reindex", "get /v1/knowledge/documents/{id}/chunks",
 		"get /v1/keys", "post /v1/keys", "post /v1/keys/{id}/rotate", "delete /v1/keys/{id}",
 	}, got)
 	post := api.body["paths"].(object)["/v1/threads/{id}/messages"].(object)["post"].(object)["responses"].(object)
@@ -474,11 +476,13 @@ func TestRefusals(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	w := newWorld(t)
-	whole := server.Config{Threads: w.threads, Store: w.store, Stream: w.stream}
+	whole := server.Config{Threads: w.threads, Store: w.store, Stream: w.stream, Library: w.library}
 	for field, change := range map[string]func(*server.Config){
 		"Threads":      func(c *server.Config) { c.Threads = nil },
 		"Store":        func(c *server.Config) { c.Store = nil },
 		"Stream":       func(c *server.Config) { c.Stream = nil },
+		"Library":      func(c *server.Config) { c.Library = nil },
+		"MaxUpload":    func(c *server.Config) { c.MaxUpload = 1 << 30 },
 		"MaxBody":      func(c *server.Config) { c.MaxBody = -1 },
 		"Heartbeat":    func(c *server.Config) { c.Heartbeat = -1 },
 		"AnswerWithin": func(c *server.Config) { c.AnswerWithin = -1 },

@@ -44,23 +44,25 @@ type target struct {
 
 // bodies are requests that the schema alone cannot make right.
 var bodies = map[string]string{
-	"chat":              `{"id":"none","trigger":"regenerate-message","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`,
-	"chatRun":           `{"threadId":"none","runId":"r","resume":[{"interruptId":"none","status":"cancelled"}]}`,
-	"chatConnect":       `{"threadId":"none","runId":"r"}`,
-	"publish":           `{"type":"x","metadata":{"trigger_session_id":"none"}}`,
-	"cancelTask":        `{"by":"ann"}`,
-	"addToQueue":        `{"type":"message","payload":{"threadId":"none","senderId":"ann","senderType":"user","content":"x"}}`,
-	"decide":            `{"decision":"deny","by":"ann"}`,
-	"publishToolResult": `{"tool_call_id":"c1","decision":"deny","by":"ann"}`,
-	"createKey":         `{"name":"ann","roles":["read"]}`,
-	"createSchedule":    `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
-	"postToolResult":    `{"output":"x"}`,
-	"answerInput":       `{"answers":{"q":{"action":"cancel"}},"by":"ann"}`,
-	"putAgent":          `{"model":"demo/demo"}`,
-	"receiveWebhook":    `{"x":1}`,
-	"replaceSchedule":   `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
-	"setEventStatus":    `{"status":"overwritten"}`,
-	"updateThread":      `{"title":"x"}`,
+	"addKnowledgeDocument": `{"source":"none","text":"x"}`,
+	"uploadKnowledgeFile":  `{"x":1}`,
+	"chat":                 `{"id":"none","trigger":"regenerate-message","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`,
+	"chatRun":              `{"threadId":"none","runId":"r","resume":[{"interruptId":"none","status":"cancelled"}]}`,
+	"chatConnect":          `{"threadId":"none","runId":"r"}`,
+	"publish":              `{"type":"x","metadata":{"trigger_session_id":"none"}}`,
+	"cancelTask":           `{"by":"ann"}`,
+	"addToQueue":           `{"type":"message","payload":{"threadId":"none","senderId":"ann","senderType":"user","content":"x"}}`,
+	"decide":               `{"decision":"deny","by":"ann"}`,
+	"publishToolResult":    `{"tool_call_id":"c1","decision":"deny","by":"ann"}`,
+	"createKey":            `{"name":"ann","roles":["read"]}`,
+	"createSchedule":       `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
+	"postToolResult":       `{"output":"x"}`,
+	"answerInput":          `{"answers":{"q":{"action":"cancel"}},"by":"ann"}`,
+	"putAgent":             `{"model":"demo/demo"}`,
+	"receiveWebhook":       `{"x":1}`,
+	"replaceSchedule":      `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
+	"setEventStatus":       `{"status":"overwritten"}`,
+	"updateThread":         `{"title":"x"}`,
 }
 
 // targets reads the operations from the document that the server serves. A parameter or a body
@@ -283,6 +285,14 @@ func (readOnly) SaveAgent(context.Context, string, store.AgentVersion, int) (sto
 	panic("a GET has stored an agent")
 }
 
+func (readOnly) BeginKnowledge(context.Context, string, store.KnowledgeDocument, store.KnowledgeBegin) (out store.KnowledgeDocument, err error) {
+	panic("a GET has added a document")
+}
+
+func (readOnly) DeleteKnowledge(context.Context, string, string) error {
+	panic("a GET has deleted a document")
+}
+
 // TestGetsHaveNoEffects: browsers send GETs for any site, and show that site nothing of the
 // response as long as there is no CORS header.
 func TestGetsHaveNoEffects(t *testing.T) {
@@ -304,7 +314,7 @@ func TestGetsHaveNoEffects(t *testing.T) {
 
 func TestAttackBodies(t *testing.T) {
 	const limit = 4 << 10
-	w := newWorld(t, untouchable, withWebhook, func(c *server.Config) { c.MaxBody = limit })
+	w := newWorld(t, untouchable, withWebhook, func(c *server.Config) { c.MaxBody, c.MaxUpload = limit, limit })
 	for _, o := range targets(t, w) {
 		t.Run(o.id, func(t *testing.T) {
 			unknown := "?surely-unknown=1"
@@ -319,7 +329,7 @@ func TestAttackBodies(t *testing.T) {
 			got = w.attack(o, o.url(nil), o.body+strings.Repeat(" ", limit))
 			requireRejected(t, o, got, http.StatusRequestEntityTooLarge)
 			if o.content != "application/json" {
-				return // a webhook takes what it is sent
+				return // a webhook takes what it is sent, and a file has any type
 			}
 			for _, content := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/xml"} {
 				if strings.HasPrefix(o.id, "prompt") {

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/markdown"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/outage"
@@ -59,11 +60,14 @@ type Threads interface {
 
 var _ Threads = (*threadclient.Client)(nil)
 
-// Config configures the API. Threads, Store and Stream are required.
+// Config configures the API. Threads, Store, Stream and Library are required.
 type Config struct {
 	Threads Threads
 	Store   store.Store
 	Stream  stream.Stream
+
+	// Library indexes the documents of Store, and finds passages in them.
+	Library *library.Library
 
 	// Namespace of the threads; it must be that of Threads. Default "default".
 	Namespace string
@@ -119,6 +123,9 @@ type Config struct {
 	// MaxBody is the maximum size of a request's body, in bytes. Default 1 MiB.
 	MaxBody int64
 
+	// MaxUpload is the maximum size of a file that is uploaded as a document, in bytes. Default, and maximum, 32 MiB.
+	MaxUpload int64
+
 	// MaxViewers is the maximum number of open event streams; further ones get 503. Default 10,000.
 	MaxViewers int
 
@@ -158,6 +165,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("server: Config.Store is required")
 	case c.Stream == nil:
 		return c, errors.New("server: Config.Stream is required")
+	case c.Library == nil:
+		return c, errors.New("server: Config.Library is required")
+	case c.MaxUpload > maxUpload:
+		return c, fmt.Errorf("server: Config.MaxUpload: %d is more than %d", c.MaxUpload, maxUpload)
 	}
 	for _, setting := range []struct {
 		name     string
@@ -165,6 +176,7 @@ func (c Config) withDefaults() (Config, error) {
 		negative bool
 	}{
 		{"MaxBody", c.MaxBody, c.MaxBody < 0},
+		{"MaxUpload", c.MaxUpload, c.MaxUpload < 0},
 		{"MaxViewers", c.MaxViewers, c.MaxViewers < 0},
 		{"Limits.BodyTimeout", c.Limits.BodyTimeout, c.Limits.BodyTimeout < 0},
 		{"Limits.WriteTimeout", c.Limits.WriteTimeout, c.Limits.WriteTimeout < 0},
@@ -188,6 +200,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Namespace = cmp.Or(c.Namespace, signals.DefaultNamespace)
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.MaxUpload = cmp.Or(c.MaxUpload, maxUpload)
 	c.Heartbeat = cmp.Or(c.Heartbeat, feed.DefaultHeartbeatInterval)
 	c.AnswerWithin = cmp.Or(c.AnswerWithin, DefaultAnswerWithin)
 	c.AuthCheckInterval = cmp.Or(c.AuthCheckInterval, DefaultAuthCheckInterval)
@@ -262,6 +275,7 @@ func New(cfg Config) (http.Handler, error) {
 	keys.registerKeys()
 	(&mcpServerHandlers{c, cfg.ToolServers, cfg.ToolLogins, cfg.Declared}).registerMCP()
 	(&loginHandlers{c, cfg.ToolLogins, cfg.ToolServers, cfg.Threads}).registerLogins(mux)
+	(&knowledgeHandlers{c, cfg.Library.WithStore(cfg.Store), cfg.MaxUpload, newUploads()}).registerKnowledge()
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
@@ -311,6 +325,8 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[modelCallView]():          "ModelCall",
 	reflect.TypeFor[event.Item]():             "QueueItem",
 	reflect.TypeFor[markdown.Node]():          "MarkdownNode",
+	reflect.TypeFor[library.Found]():          "KnowledgeSearch",
+	reflect.TypeFor[KnowledgeView]():          "Knowledge",
 	reflect.TypeFor[agent.Definition]():       "AgentDefinition",
 	reflect.TypeFor[agent.RuleDefinition]():   "AgentApprovalRule",
 	reflect.TypeFor[agent.TermsDefinition]():  "AgentApprovalTerms",
@@ -326,6 +342,9 @@ var schemaNames = map[reflect.Type]string{
 // bodyNames are the schemas of bodies whose names would say less.
 var bodyNames = map[string]string{
 	"AddBody":                 "NewQueueItem",
+	"AddKnowledgeInputBody":   "NewKnowledgeDocument",
+	"ListKnowledgeOutputBody": "KnowledgeDocumentPage",
+	"ChunksOutputBody":        "ChunkPage",
 	"AgentVersionsOutputBody": "AgentVersionPage",
 	"AgentsOutputBody":        "AgentList",
 	"MarkdownInputBody":       "MarkdownTexts",

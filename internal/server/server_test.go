@@ -18,6 +18,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -150,6 +151,8 @@ type world struct {
 	threads *threads
 	store   store.Store
 	stream  stream.Stream
+	library *library.Library
+	ingests ingestsFake
 	url     string
 	ids     int
 }
@@ -163,8 +166,9 @@ func newWorld(t testing.TB, change ...func(*server.Config)) *world {
 	live := memory.New(memory.Config{})
 	t.Cleanup(func() { _ = live.Close() })
 	w := &world{t: t, ctx: ctx, threads: &threads{known: map[string]bool{}}, store: db, stream: live}
+	w.library = library.New(library.Config{Store: db, Start: w.ingests.start})
 	cfg := server.Config{
-		Threads: w.threads, Store: db, Stream: live, Agents: agent.Fixed{{Name: "bot"}}, Closing: ctx,
+		Threads: w.threads, Store: db, Stream: live, Library: w.library, Agents: agent.Fixed{{Name: "bot"}}, Closing: ctx,
 	}
 	for _, c := range change {
 		c(&cfg)

@@ -146,7 +146,8 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 		approval.grantsCommand(), approval.revokeCommand(), approval.toolResultCommand(), approval.answerCommand(),
 		thread.updateCommand(), thread.interruptCommand(), thread.closeCommand(),
 		queue.retryCommand(), queue.queueCommand(), message.publishCommand(),
-		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), serverCommands{a}.serversCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(),
+		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), serverCommands{a}.serversCommand(),
+		knowledgeCommands{a}.knowledgeCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(),
 	)
 	explainArguments(root)
 	return root

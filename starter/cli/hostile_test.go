@@ -28,6 +28,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
@@ -376,7 +377,8 @@ func (h *hostile) made(schema map[string]any, field string, depth int) any {
 	}
 	switch enum, _ := schema["enum"].([]any); {
 	case len(enum) > 0 && h.round < rounds:
-		return enum[h.round%len(enum)]
+		// What a command waits for comes with a later request.
+		return enum[(h.round+int(h.reached.Load()))%len(enum)]
 	case schema["format"] == "date-time":
 		return "2026-01-02T03:04:05Z"
 	}
@@ -389,7 +391,7 @@ func describedAPI(t *testing.T) map[string]any {
 	defer db.Close()
 	live := memory.New(memory.Config{})
 	defer live.Close()
-	handler, err := server.New(server.Config{Threads: struct{ server.Threads }{}, Store: db, Stream: live})
+	handler, err := server.New(server.Config{Threads: struct{ server.Threads }{}, Store: db, Stream: live, Library: library.New(library.Config{Store: db})})
 	require.NoError(t, err)
 	rec := httptest.NewRecorder()
 	handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "http://localhost/openapi.json", nil))
@@ -412,7 +414,7 @@ var needed = map[string][]string{
 }
 
 // arguments are values for the arguments of a command's usage.
-var arguments = map[string]string{"task": "t1~t1", "status": "pending", "type": "message"}
+var arguments = map[string]string{"source": "https://example.com/a.md", "task": "t1~t1", "status": "pending", "type": "message"}
 
 // local are the commands that contact no server for this input. The input of mcp is that of a program.
 var local = []string{"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate", "mcp"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -47,7 +48,7 @@ func serverCommandsOf(t *testing.T, servers server.ToolServers, logins server.To
 	live := memory.New(memory.Config{})
 	t.Cleanup(func() { require.NoError(t, live.Close()) })
 	handler, err := server.New(server.Config{
-		Threads: struct{ server.Threads }{}, Store: db, Stream: live, ToolServers: servers, ToolLogins: logins,
+		Threads: struct{ server.Threads }{}, Store: db, Stream: live, Library: library.New(library.Config{Store: db}), ToolServers: servers, ToolLogins: logins,
 		Declared: toolserver.NewRegistry(db, toolserver.Permission{Servers: true}, []string{"files"}),
 	})
 	require.NoError(t, err)
