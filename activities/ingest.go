@@ -188,8 +188,9 @@ func ingestError(ctx context.Context, err error) error {
 		return err
 	}
 	info := activity.GetInfo(ctx)
-	if time.Since(info.ScheduledTime) > ingestPatience {
+	left := ingestPatience - time.Since(info.ScheduledTime)
+	if left <= 0 {
 		return temporal.NewNonRetryableApplicationError(fmt.Sprintf("%s (gave up after %d attempts)", unavailable.Reason, info.Attempt), signals.RefusedType, err)
 	}
-	return temporal.NewApplicationErrorWithOptions(unavailable.Reason, thread.ErrTypeRetry, temporal.ApplicationErrorOptions{NextRetryDelay: unavailable.After})
+	return temporal.NewApplicationErrorWithOptions(unavailable.Reason, thread.ErrTypeRetry, temporal.ApplicationErrorOptions{NextRetryDelay: min(unavailable.After, left)})
 }

@@ -270,9 +270,9 @@ func (l *Library) embedBatch(ctx context.Context, namespace string, r store.Know
 	for i, c := range chunks {
 		texts[i] = embedded(c)
 	}
-	out, err := l.cfg.Embedder.Embed(ctx, llm.EmbedRequest{Model: l.embedder.model, Texts: texts, Purpose: llm.EmbedDocument, Dimension: l.embedder.dimension})
+	out, err := l.embed(ctx, l.embedder, llm.EmbedDocument, texts)
 	if err != nil {
-		return 0, l.embedError(err)
+		return 0, l.embedError(ctx, err)
 	}
 	vectors := make([]store.KnowledgeVector, len(chunks))
 	for i, c := range chunks {
@@ -286,6 +286,19 @@ func (l *Library) embedBatch(ctx context.Context, namespace string, r store.Know
 	return len(chunks), nil
 }
 
+// embed calls an embedder, whose vectors fit the texts: a program's own may not check that.
+func (l *Library) embed(ctx context.Context, by embedder, purpose llm.EmbedPurpose, texts []string) (llm.Embeddings, error) {
+	req := llm.EmbedRequest{Model: by.model, Texts: texts, Purpose: purpose, Dimension: by.dimension}
+	out, err := l.cfg.Embedder.Embed(ctx, req)
+	if err != nil {
+		return out, err
+	}
+	if err := out.Check(req); err != nil {
+		return out, &llm.Error{Provider: by.provider, Code: llm.CodeBadEmbeddings, Message: err.Error()}
+	}
+	return out, nil
+}
+
 // embedded is the text of a chunk as embedders get it.
 func embedded(c store.KnowledgeChunk) string {
 	parts := make([]string, 0, 3)
@@ -297,16 +310,28 @@ func embedded(c store.KnowledgeChunk) string {
 	return strings.Join(parts, "\n\n")
 }
 
-func (l *Library) embedError(err error) error {
-	failed, ok := errors.AsType[*llm.Error](err)
-	if !ok {
-		return err
+// embedError returns an error of the embedder as one of this package. One of another kind, which a program's own embedder
+// may return, may pass.
+func (l *Library) embedError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	why := fmt.Sprintf("the embedder %s failed: %s", l.embedder.name(), failed.Message)
-	if !failed.Retryable {
-		return &Error{why}
+	out := &Unavailable{Reason: fmt.Sprintf("the embedder %s failed: %s", l.embedder.name(), reason(err))}
+	if failed, ok := errors.AsType[*llm.Error](err); ok {
+		if !failed.Retryable {
+			return &Error{out.Reason}
+		}
+		out.After = failed.RetryAfter
 	}
-	return &Unavailable{Reason: why, After: failed.RetryAfter}
+	return out
+}
+
+// reason is what people are told of an embedder's error.
+func reason(err error) string {
+	if failed, ok := errors.AsType[*llm.Error](err); ok {
+		return failed.Message
+	}
+	return err.Error()
 }
 
 // Unavailable is why a step failed that may succeed later: after a time that a server has named, or 0.
