@@ -39,6 +39,13 @@ func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.Kno
 	if asked.Text != "" {
 		add.Content = &store.KnowledgeContent{Name: asked.Source, MediaType: "text/markdown", Bytes: []byte(asked.Text)}
 	}
+	add.Begun = func(doc store.KnowledgeDocument) { activity.RecordHeartbeat(ctx, doc.Newest()) }
+	if activity.HasHeartbeatDetails(ctx) {
+		// An attempt that got no answer has begun it. It may have ended meanwhile, and is not to begin again.
+		if err := activity.GetHeartbeatDetails(ctx, &add.Revision); err != nil {
+			return store.KnowledgeDocument{}, err
+		}
+	}
 	doc, err := a.cfg.Library.Add(ctx, in.Thread.Namespace, add)
 	if err != nil {
 		return doc, ingestError(ctx, err)

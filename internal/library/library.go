@@ -126,6 +126,11 @@ type Addition struct {
 	// Force ingests a document even if it has not changed.
 	Force bool
 
+	// Begun, if not nil, is told the document before its ingestion starts. Revision is what it was told before, if the
+	// addition is repeated: then no other revision begins.
+	Begun    func(store.KnowledgeDocument)
+	Revision store.KnowledgeRevision
+
 	// ThreadID is the thread that is told the end. By is who asks.
 	ThreadID string
 	By       string
@@ -145,13 +150,28 @@ func (l *Library) Add(ctx context.Context, namespace string, a Addition) (store.
 	} else {
 		begin.Digest = store.KnowledgeDigest(a.Content.Bytes)
 	}
+	if a.Revision.Number > 0 {
+		doc, err := l.current(ctx, namespace, a.Revision)
+		if errors.Is(err, store.ErrSuperseded) {
+			return doc, nil
+		}
+		return l.start(ctx, namespace, doc, a.Force, err)
+	}
 	doc, err := l.cfg.Store.BeginKnowledge(ctx, namespace, store.KnowledgeDocument{
 		Collection: a.Collection, Source: a.Source, Title: a.Title, Metadata: a.Metadata, ThreadID: a.ThreadID, By: a.By,
 	}, begin)
+	if err == nil && a.Begun != nil {
+		a.Begun(doc)
+	}
+	return l.start(ctx, namespace, doc, a.Force, err)
+}
+
+// start starts the ingestion of a document, unless it has ended.
+func (l *Library) start(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool, err error) (store.KnowledgeDocument, error) {
 	if err != nil || doc.Status != store.KnowledgeProcessing {
 		return doc, err
 	}
-	return doc, l.cfg.Start(ctx, namespace, doc, a.Force)
+	return doc, l.cfg.Start(ctx, namespace, doc, force)
 }
 
 // Fetch stores the content of a revision. Errors that a retry cannot help are a [*Error], here and in the other steps.
