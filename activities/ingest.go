@@ -22,6 +22,9 @@ import (
 // and can be ingested again.
 const ingestPatience = time.Hour
 
+// otherWorker is the delay after which a step looks for a worker with another embedder.
+const otherWorker = time.Second
+
 // ingest begins the ingestion that an event of a thread asks for.
 func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.KnowledgeDocument, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
@@ -113,6 +116,12 @@ func (a *Activities) splitDocument(ctx context.Context, in signals.IngestStep) (
 
 func (a *Activities) embedChunks(ctx context.Context, in signals.IngestStep) (signals.EmbeddedChunks, error) {
 	return indexStep(ctx, func(ctx context.Context) (signals.EmbeddedChunks, error) {
+		if own := a.cfg.Library.Embeds(); in.Embedder != "" && in.Embedder != own {
+			// It may reach another worker. If none has this embedder any more, the step gives up in the end.
+			return signals.EmbeddedChunks{}, &library.Unavailable{
+				Reason: fmt.Sprintf("the worker has the embedder %q, and is asked for vectors of %q", own, in.Embedder), After: otherWorker,
+			}
+		}
 		return a.cfg.Library.Embed(ctx, in.Namespace, revision(in))
 	})
 }
