@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/worker"
 
+	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
@@ -28,6 +29,10 @@ type Knowledge struct {
 	// ChunkTokens is the maximum size of a chunk, in tokens; default 512. OverlapTokens is how much of it repeats the end of the
 	// chunk before; default 50, negative = nothing. Documents keep their chunks until they are ingested again.
 	ChunkTokens, OverlapTokens int
+
+	// EntityModel, "provider/model", finds the people and things that messages mention, for agents that enable
+	// [agent.Knowledge].Entities. It needs an Embedder too, which compares their names. Default: none.
+	EntityModel string
 
 	// PrivateAddresses permits to ingest documents from addresses of private networks.
 	PrivateAddresses bool
@@ -68,6 +73,22 @@ func (r *Runtime) newLibrary() (*library.Library, error) {
 	return library.New(cfg), nil
 }
 
+// newEntities returns what finds entities.
+func (r *Runtime) newEntities() (*entities.Entities, error) {
+	cfg := entities.Config{Store: r.cfg.Store, Threads: r.cfg.Store, Embedder: r.library.Embedder(), Logger: r.cfg.Logger}
+	if cfg.Embedder != "" {
+		cfg.Embed = r.library.Vectors
+	}
+	if name := r.cfg.Knowledge.EntityModel; name != "" {
+		provider, model, _ := strings.Cut(name, "/")
+		cfg.Provider, cfg.Model = r.cfg.Models[provider], name
+		if cfg.Provider == nil || model == "" {
+			return nil, fmt.Errorf("threadmill: Config.Knowledge.EntityModel is %q, must be provider/model with a provider of Config.Models", name)
+		}
+	}
+	return entities.New(cfg), nil
+}
+
 // Bounds of Knowledge.ChunkTokens: a chunk is to be understood alone, and embedders take no more.
 const (
 	minChunkTokens = 16
@@ -85,8 +106,16 @@ func (r *Runtime) knowledgeWorker(options worker.Options) worker.Worker {
 	return w
 }
 
-// prepareKnowledge says once how documents are found, and embeds those that have no vectors of the current embedder.
+// prepareKnowledge says once how documents are found, embeds those that have no vectors of the current embedder, and finds
+// entities in what is queued.
 func (r *Runtime) prepareKnowledge(ctx context.Context) {
+	if queued, err := r.cfg.Store.ExtractionNamespaces(ctx); err == nil && r.entities.Lacks() == "" {
+		for _, namespace := range queued {
+			if err := r.client.Extract(ctx, namespace); err != nil {
+				r.cfg.Logger.Warn("the search for entities was not started", "namespace", namespace, "error", err)
+			}
+		}
+	}
 	namespaces, err := r.cfg.Store.KnowledgeNamespaces(ctx)
 	if err != nil {
 		r.cfg.Logger.Warn("the documents cannot be read", "error", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/modellimit"
@@ -183,6 +184,7 @@ type Runtime struct {
 	cfg        Config
 	activities *activities.Activities
 	library    *library.Library
+	entities   *entities.Entities
 	limits     *modelLimits
 	workflows  workflows.Workflows
 	rules      *rule.Set
@@ -244,10 +246,13 @@ func New(cfg Config) (*Runtime, error) {
 	if r.library, err = r.newLibrary(); err != nil {
 		return nil, err
 	}
+	if r.entities, err = r.newEntities(); err != nil {
+		return nil, err
+	}
 	r.activities, err = activities.New(activities.Config{
 		ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: r.cfg.setQueueLimit,
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: rules,
-		Library: r.library, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
+		Library: r.library, Entities: r.entities, Extract: r.client.Extract, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
 	if err != nil {

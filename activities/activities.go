@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
@@ -53,6 +54,12 @@ type Config struct {
 
 	// Library indexes documents, and finds passages in them. Required.
 	Library *library.Library
+
+	// Entities finds people and things in messages. Default: none, and Extract is not called.
+	Entities *entities.Entities
+
+	// Extract wakes the workflow that finds entities in the queued texts of a namespace.
+	Extract func(ctx context.Context, namespace string) error
 
 	// TitleModel, "provider/model", generates titles for idle threads without one. Default: no
 	// titles.
@@ -108,7 +115,7 @@ type Activities struct {
 	// down are the models of fallback chains that have just failed.
 	down breaker
 
-	// missing are the tools of agents that were logged as missing.
+	// missing are the tools of agents that were logged as missing, and agents whose entities were.
 	missing sync.Map
 }
 
@@ -175,6 +182,7 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivitySetQueueLimit: a.setQueueLimit,
 		signals.ActivityDeliver:       a.deliver,
 		signals.ActivityIngest:        a.ingest,
+		signals.ActivityExtract:       a.extract,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -187,6 +195,8 @@ func (a *Activities) RegisterKnowledge(r Registrar) {
 		signals.ActivitySplitDocument:  a.splitDocument,
 		signals.ActivityEmbedChunks:    a.embedChunks,
 		signals.ActivityFinishDocument: a.finishDocument,
+
+		signals.ActivityExtractEntities: a.extractEntities,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

@@ -53,12 +53,7 @@ func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.Kno
 	if err != nil {
 		return doc, ingestError(ctx, err)
 	}
-	if in.Ends != "" {
-		_, err = a.append(context.WithoutCancel(ctx), in.Thread, store.Batch{Records: []event.Record{
-			ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, "", time.Now()),
-		}}, thread.Flush{})
-	}
-	return doc, err
+	return doc, a.endEvent(ctx, in)
 }
 
 // ingestion reads the payload of an event as hooks left it.

@@ -441,9 +441,16 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 	var over excess
 	res.ToolCalls, over = c.bound(res.ToolCalls)
 	res = c.addressed(ctx, res, interrupted)
-	done, err := c.a.append(ctx, c.in.Thread, store.Batch{Once: c.llmCallID(), Records: c.records(ctx, res, over, interrupted)}, thread.Flush{})
+	batch := store.Batch{Once: c.llmCallID(), Records: c.records(ctx, res, over, interrupted)}
+	if len(res.ToolCalls) == 0 {
+		batch.Extract = c.extractions()
+	}
+	done, err := c.a.append(ctx, c.in.Thread, batch, thread.Flush{})
 	if err != nil {
 		return thread.ModelReply{}, err
+	}
+	if len(batch.Extract) > 0 {
+		c.a.wakeExtraction(ctx, c.in.Thread.Namespace)
 	}
 	// As stored: the reply of another attempt may have been first.
 	return c.reply(ctx, done.Records)

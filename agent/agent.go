@@ -71,6 +71,10 @@ type Knowledge struct {
 
 	// Collections are searched, also by the agent's tool search_knowledge. Empty = all of the namespace.
 	Collections []string
+
+	// Entities finds the people and things that the messages of people mention, after the agent has answered them, and tells it
+	// what is known about those that a message names.
+	Entities bool
 }
 
 // MaxPassages is the maximum of [Knowledge].Passages.

@@ -35,6 +35,7 @@ type Definition struct {
 type KnowledgeDefinition struct {
 	Passages    int      `json:"passages,omitempty" minimum:"0" maximum:"50" doc:"How many passages are searched for each message of a person that it answers. Default, and 0: none"`
 	Collections []string `json:"collections,omitzero" maxItems:"50" doc:"The collections that are searched, also by the tool search_knowledge. Default: all"`
+	Entities    bool     `json:"entities,omitempty" doc:"Whether it learns and is told who and what people's messages mention. Default: no"`
 }
 
 // RuleDefinition is the JSON form of an [approval.Rule].
@@ -79,8 +80,8 @@ func (a Agent) Definition() Definition {
 	if a.NoAutoMention {
 		out.AutoMention = new(bool)
 	}
-	if k := a.Knowledge; k.Passages > 0 || len(k.Collections) > 0 {
-		out.Knowledge = &KnowledgeDefinition{k.Passages, k.Collections}
+	if k := a.Knowledge; k.Passages > 0 || len(k.Collections) > 0 || k.Entities {
+		out.Knowledge = &KnowledgeDefinition{k.Passages, k.Collections, k.Entities}
 	}
 	if a.Limits != (Limits{}) {
 		out.Limits = &LimitsDefinition{a.Limits.MaxSteps, durationText(a.Limits.ModelTimeout), a.Limits.ContextMessages, a.Limits.MaxToolCalls, a.Limits.MaxReplyBytes}
@@ -115,7 +116,7 @@ func (d Definition) Agent() (Agent, error) {
 	}
 	out.ApprovalTerms = wrong.terms("approvalTerms.", d.ApprovalTerms)
 	if k := d.Knowledge; k != nil {
-		out.Knowledge = Knowledge{Passages: k.Passages, Collections: wrong.names("knowledge.collections", k.Collections, "for all")}
+		out.Knowledge = Knowledge{Passages: k.Passages, Entities: k.Entities, Collections: wrong.names("knowledge.collections", k.Collections, "for all")}
 	}
 	if l := d.Limits; l != nil {
 		out.Limits = Limits{MaxSteps: l.MaxSteps, ModelTimeout: wrong.duration("limits.modelTimeout", l.ModelTimeout), ContextMessages: l.ContextMessages, MaxToolCalls: l.MaxToolCalls, MaxReplyBytes: l.MaxReplyBytes}

@@ -34,4 +34,15 @@ type Retrieval struct {
 	MessageID string    `json:"messageId" doc:"The first reply of the agent's run"`
 	Passages  []Passage `json:"passages" nullable:"false" doc:"The passages, the best first. A reply cites them by their place, from 1"`
 	Warning   string    `json:"warning,omitempty" doc:"Why vectors were not searched"`
+
+	// Facts are about the people and things that the message names.
+	Facts []Fact `json:"facts,omitempty" doc:"What is known about the people and things that the message names"`
+}
+
+// Fact is what is known about a person or a thing.
+type Fact struct {
+	Entity string `json:"entity" doc:"The id of the entity"`
+	Name   string `json:"name" doc:"Its name"`
+	Type   string `json:"type" doc:"What it is, such as person"`
+	Text   string `json:"text" doc:"What earlier messages say about it"`
 }

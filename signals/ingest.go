@@ -18,6 +18,16 @@ const (
 	// [EmbedStep], and its id an [EmbedWorkflowID].
 	EmbedWorkflow = "embed"
 
+	// ExtractWorkflow finds entities in the queued texts of a namespace. Its input is an [ExtractStep], and its id an
+	// [ExtractWorkflowID]. SignalExtract wakes it.
+	ExtractWorkflow = "extract"
+	SignalExtract   = "extract"
+
+	// ActivityExtract queues the text in which an event asks to find entities, and ActivityExtractEntities does the oldest
+	// extraction that is queued.
+	ActivityExtract         = "extract"
+	ActivityExtractEntities = "extract_entities"
+
 	// ActivityIngest begins an ingestion that an event asks for. It runs on the task queue of the thread, and the
 	// others on the [KnowledgeTaskQueue].
 	ActivityIngest = "ingest"
@@ -42,6 +52,32 @@ func IngestWorkflowID(namespace, documentID string, revision int) string {
 
 // EmbedWorkflowID returns the id of the workflow that adds vectors to the documents of a namespace.
 func EmbedWorkflowID(namespace string) string { return "embed/" + namespace }
+
+// ExtractWorkflowID returns the id of the workflow that finds entities in the texts of a namespace.
+func ExtractWorkflowID(namespace string) string { return "extract/" + namespace }
+
+// ExtractStep is the input of the workflow that finds entities in the texts of a namespace, and of its steps.
+type ExtractStep struct {
+	Namespace string `json:"namespace"`
+}
+
+// ExtractedEntities is the result of "extract_entities": the id of the extraction that was done, "" if there was none.
+type ExtractedEntities struct {
+	ID string `json:"id,omitempty"`
+}
+
+// EntityExtraction is the payload of an event of type "entity_extract".
+type EntityExtraction struct {
+	// Content is the text in which entities are to be found.
+	Content string `json:"content"`
+
+	// SourceType is what the text is, such as message, and SourceID its id. Default: event, and the id of the event.
+	SourceType string `json:"sourceType,omitempty"`
+	SourceID   string `json:"sourceId,omitempty"`
+
+	// Namespace is ignored: entities belong to the namespace of the thread.
+	Namespace string `json:"namespace,omitempty"`
+}
 
 // Ingestion is the payload of an event of type "rag_ingest", and the arguments of the tool ingest_document.
 type Ingestion struct {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func Storable(s string) bool {
 // identifiers that are not [Storable]; payloads and metadata that are not JSON; two records with
 // the same id and different types; an update of the thread with a negative number; a ToolStart and
 // a ToolFinish of different calls; a ToolStart whose status is not "started", and a ToolFinish
-// whose status is.
+// whose status is; texts to be queued that [NormalizeExtraction] rejects.
 //
 // It changes: times, to UTC and whole microseconds; each run of bytes in JSON and titles that is
 // not UTF-8, to U+FFFD, and NUL characters in titles likewise (in JSON they are written \u0000 and
@@ -57,6 +58,9 @@ func NormalizeBatch(key Key, b Batch) (Batch, error) {
 		return Batch{}, invalid("once: %q is none of the records' ids", b.Once)
 	}
 	if b.Thread, err = checkUpdate(b.Thread); err != nil {
+		return Batch{}, err
+	}
+	if b.Extract, err = checkExtract(key, b.Extract); err != nil {
 		return Batch{}, err
 	}
 	if b.ToolStart, err = checkStart(b.ToolStart); err != nil {
@@ -140,6 +144,18 @@ func checkUpdate(given *ThreadUpdate) (*ThreadUpdate, error) {
 		u.Metadata = validUTF8(u.Metadata)
 	}
 	return &u, nil
+}
+
+func checkExtract(key Key, given []Extraction) ([]Extraction, error) {
+	texts := slices.Clone(given)
+	for i, x := range texts {
+		x.ThreadID = cmp.Or(x.ThreadID, key.ThreadID)
+		var err error
+		if texts[i], err = NormalizeExtraction(key.Namespace, x); err != nil {
+			return nil, fmt.Errorf("extract %d (%q): %w", i, x.ID, err)
+		}
+	}
+	return texts, nil
 }
 
 func checkStart(given *ToolLog) (*ToolLog, error) {

@@ -2,6 +2,10 @@ package store
 
 import (
 	"context"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,8 +15,8 @@ import (
 // An entity is never deleted by a merge: it points to the one that it was merged into, its root, and its mentions stay its own.
 // So a merge can be undone. Entities, counts and relations are shown for roots, with everything that was merged into them.
 type Entities interface {
-	// QueueExtraction queues a text in which entities are to be found, unless its id was queued before. [Batch].Extract does
-	// the same in the transaction of an append.
+	// QueueExtraction queues a text in which entities are to be found, unless its id was queued before, even if it was ended
+	// since: the ids of ended extractions are kept. [Batch].Extract does the same in the transaction of an append.
 	QueueExtraction(ctx context.Context, namespace string, x Extraction) error
 
 	// Extractions returns what is queued, oldest first; default and maximum [MaxExtractions].
@@ -22,7 +26,7 @@ type Entities interface {
 	ExtractionNamespaces(ctx context.Context) ([]string, error)
 
 	// EndExtraction adds what was found in a text and takes it from the queue, in one transaction. If it is not queued, it adds
-	// nothing and reports false.
+	// nothing and reports false. Of an ended extraction, only the id is kept.
 	EndExtraction(ctx context.Context, namespace, id string, found EntitiesFound) (bool, error)
 
 	// Entity returns a root with what was merged into it, or ErrNotFound. The id of a merged entity is that of its root.
@@ -36,28 +40,33 @@ type Entities interface {
 	EntitiesNamed(ctx context.Context, namespace string, names []string) ([]Entity, error)
 
 	// SimilarEntities returns entities of a type, merged ones too, whose vectors of an embedder are the most similar, the best
-	// first, with the ids and names of their roots. At most limit.
+	// first, with the ids and names of their roots. At most limit; default [DefaultEntityPage], maximum [MaxEntityPage].
+	// Vectors of another dimension are ignored, and one without a direction finds nothing.
 	SimilarEntities(ctx context.Context, namespace, typ, embedder string, vector []float32, limit int) ([]SimilarEntity, error)
 
-	// Mentions returns the mentions of a root, and of what was merged into it, newest first.
+	// Mentions returns the mentions of a root, and of what was merged into it, newest first. As in Relations and Merges, the id
+	// of a merged entity is that of its root, and one that does not exist has none.
 	Mentions(ctx context.Context, namespace, id string, page MentionPage) ([]Mention, error)
 
-	// Relations returns the relations of a root, and of what was merged into it, to other roots, newest first. At most
-	// [MaxEntityPage].
+	// Relations returns the relations of a root, and of what was merged into it, to other roots, newest first; each as it was
+	// found, so that two roots may have several with different reasons. At most [MaxEntityPage].
 	Relations(ctx context.Context, namespace, id string) ([]Relation, error)
 
 	// MergeEntities merges a root into another one. It returns ErrNotFound if one of them is no root, and an ErrInvalid error
-	// if they are the same.
+	// if they are the same. A merge whose id exists is returned as it is, even if it was undone; if it is one of other entities,
+	// the error is ErrInvalid.
 	MergeEntities(ctx context.Context, namespace string, m EntityMerge) (EntityMerge, error)
 
-	// UndoMerge makes a merged entity a root again, with everything that was merged into it. Undoing twice changes nothing.
+	// UndoMerge makes a merged entity a root again, with everything that was merged into it. Undoing twice changes nothing. A
+	// merge that does not exist is ErrNotFound.
 	UndoMerge(ctx context.Context, namespace, mergeID, by string) (EntityMerge, error)
 
-	// Merges returns the merges of a root, undone ones too, or of all if id is empty, newest first. At most [MaxEntityPage].
+	// Merges returns the merges of a root, or of all if id is empty, newest first; undone ones too, of both of their entities.
+	// At most [MaxEntityPage].
 	Merges(ctx context.Context, namespace, id string) ([]EntityMerge, error)
 
 	// DeleteEntity deletes a root with everything that was merged into it, its mentions, relations and merges, or returns
-	// ErrNotFound.
+	// ErrNotFound, as for the id of a merged entity.
 	DeleteEntity(ctx context.Context, namespace, id string) error
 }
 
@@ -75,13 +84,16 @@ type Extraction struct {
 	SourceType string `json:"sourceType"`
 	SourceID   string `json:"sourceId"`
 
+	// QueuedAt is now if it is zero.
 	QueuedAt time.Time `json:"queuedAt"`
 }
 
-// EntitiesFound is what was found in a text.
+// EntitiesFound is what was found in a text. Some of the entities may have changed since they were read: what refers to one
+// that does not exist is left out, as are merges of entities that are no roots any more. Merges into a merged entity are
+// into its root.
 type EntitiesFound struct {
 	// New are entities that do not exist yet, Mentions those of new and of existing entities, Relations and Merges may refer to
-	// both. New entities whose ids exist are left as they are.
+	// both. New entities whose ids exist are left as they are, as are merges. Of each, the first [MaxFound] are added.
 	New       []NewEntity
 	Mentions  []Mention
 	Relations []Relation
@@ -91,7 +103,8 @@ type EntitiesFound struct {
 	Described map[string]string
 }
 
-// NewEntity is an entity with the vector of its name.
+// NewEntity is an entity with the vector of its name. Without a vector, or with one that has no direction, SimilarEntities
+// does not find it.
 type NewEntity struct {
 	ID, Name, Type, Description string
 
@@ -105,10 +118,10 @@ type Entity struct {
 	Name string `json:"name" doc:"Its name"`
 	Type string `json:"type" doc:"What it is, such as person or organization"`
 
-	// Descriptions are what texts say about it, the oldest first; each once, at most [MaxDescriptions].
+	// Descriptions are what texts say about it, the oldest first; each once, the newest [MaxDescriptions].
 	Descriptions []string `json:"descriptions" nullable:"false" doc:"What messages say about it, the oldest first"`
 
-	// Aliases are the names of what was merged into it.
+	// Aliases are the names of what was merged into it that differ from its own; each once, the oldest entities' first.
 	Aliases []string `json:"aliases" nullable:"false" doc:"The other names of what was merged into it"`
 
 	Mentions    int       `json:"mentions" doc:"How often it was mentioned"`
@@ -160,9 +173,10 @@ type MentionPage struct {
 	// Limit is the maximum number. Default 50, at most [MaxEntityPage].
 	Limit int
 
-	// Before, if set, selects mentions that are older, or that are equally old and come later in the order of their sources.
-	BeforeAt     time.Time
-	BeforeSource string
+	// Before, if BeforeAt is set, is the last mention of the previous page. Mentions of the same time come in the order of
+	// their source types, source ids and entities.
+	BeforeAt                                       time.Time
+	BeforeSourceType, BeforeSourceID, BeforeEntity string
 }
 
 // Relation relates two entities.
@@ -202,4 +216,247 @@ const (
 	MaxExtractions  = 100
 	MaxEntityPage   = 200
 	MaxDescriptions = 20
+
+	// MaxFound is the maximum number of new entities, mentions, relations, merges and descriptions of a text.
+	MaxFound = 100
+
+	DefaultEntityPage = 50
+
+	maxEntityID          = 200
+	maxEntitySource      = 1000
+	maxEntityName        = 200
+	maxEntityType        = 64
+	maxEntityDescription = 1000
+	maxEntityText        = 500
+	maxExtraction        = 64 << 10
 )
+
+// NormalizeExtraction returns an extraction in the form that every driver stores, or an [ErrInvalid] error. A content that is
+// too long is cut.
+func NormalizeExtraction(namespace string, x Extraction) (Extraction, error) {
+	if err := checkWord("namespace", namespace); err != nil {
+		return x, err
+	}
+	if err := checkID("extraction", x.ID, maxEntitySource); err != nil {
+		return x, err
+	}
+	if err := checkSource(x.ThreadID, x.SourceType, x.SourceID); err != nil {
+		return x, err
+	}
+	if !Storable(x.EventID) {
+		return x, invalid("eventId: must be UTF-8 without NUL characters")
+	}
+	x.Content, x.QueuedAt = cutText(x.Content, maxExtraction), stampOrNow(x.QueuedAt)
+	return x, nil
+}
+
+// NormalizeFound returns what was found in a text in the form that every driver stores, each thing once, or an [ErrInvalid]
+// error. What a model wrote is cut if it is too long.
+func NormalizeFound(found EntitiesFound) (f EntitiesFound, err error) {
+	if f.New, err = normalizeAll(found.New, func(e NewEntity) string { return e.ID }, normalizeNew); err != nil {
+		return f, err
+	}
+	type source struct{ entity, typ, id string }
+	sourceOf := func(m Mention) source { return source{m.EntityID, m.SourceType, m.SourceID} }
+	if f.Mentions, err = normalizeAll(found.Mentions, sourceOf, normalizeMention); err != nil {
+		return f, err
+	}
+	type ends struct{ from, to, typ string }
+	endsOf := func(r Relation) ends { return ends{r.From, r.To, EntityType(r.Type)} }
+	if f.Relations, err = normalizeAll(found.Relations, endsOf, normalizeRelation); err != nil {
+		return f, err
+	}
+	if f.Merges, err = normalizeAll(found.Merges, func(m EntityMerge) string { return m.ID }, normalizeMerge); err != nil {
+		return f, err
+	}
+	f.Described, err = normalizeDescribed(found.Described)
+	return f, err
+}
+
+// NormalizeMerge returns a merge in the form that every driver stores, or an [ErrInvalid] error.
+func NormalizeMerge(namespace string, m EntityMerge) (EntityMerge, error) {
+	if err := checkWord("namespace", namespace); err != nil {
+		return m, err
+	}
+	return normalizeMerge(m)
+}
+
+// normalizeAll normalizes the first things that have different keys.
+func normalizeAll[T any, K comparable](given []T, key func(T) K, normalize func(T) (T, error)) ([]T, error) {
+	var all []T
+	known := map[K]bool{}
+	for _, one := range given {
+		if len(all) == MaxFound {
+			break
+		}
+		if k := key(one); known[k] {
+			continue
+		} else {
+			known[k] = true
+		}
+		one, err := normalize(one)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func normalizeNew(e NewEntity) (NewEntity, error) {
+	e.Name, e.Type, e.Description = EntityName(e.Name), EntityType(e.Type), entityText(e.Description, maxEntityDescription)
+	switch {
+	case e.Name == "":
+		return e, invalid("entity %q: name: is required", e.ID)
+	case e.Type == "":
+		return e, invalid("entity %q: type: is required", e.ID)
+	case len(e.Vector) > MaxKnowledgeDimension:
+		return e, invalid("entity %q: the vector has the dimension %d, at most %d are kept", e.ID, len(e.Vector), MaxKnowledgeDimension)
+	}
+	unit, ok := UnitVector(e.Vector)
+	if !ok {
+		e.Embedder, e.Vector = "", nil
+		return e, checkID("entity", e.ID, maxEntityID)
+	}
+	e.Vector = unit
+	if err := checkWord("embedder", e.Embedder); err != nil {
+		return e, err
+	}
+	return e, checkID("entity", e.ID, maxEntityID)
+}
+
+func normalizeMention(m Mention) (Mention, error) {
+	if err := checkID("entity", m.EntityID, maxEntityID); err != nil {
+		return m, err
+	}
+	m.Name, m.Text, m.At = EntityName(m.Name), entityText(m.Text, maxEntityText), stampOrNow(m.At)
+	return m, checkSource(m.ThreadID, m.SourceType, m.SourceID)
+}
+
+func normalizeRelation(r Relation) (Relation, error) {
+	r.Type, r.Reason, r.At = EntityType(r.Type), entityText(r.Reason, maxEntityText), stampOrNow(r.At)
+	r.FromName, r.ToName = "", ""
+	if r.Type == "" {
+		return r, invalid("relation of %q: type: is required", r.From)
+	}
+	if err := checkID("from", r.From, maxEntityID); err != nil {
+		return r, err
+	}
+	return r, checkID("to", r.To, maxEntityID)
+}
+
+func normalizeMerge(m EntityMerge) (EntityMerge, error) {
+	for _, id := range []struct{ field, id string }{{"merge", m.ID}, {"from", m.From}, {"into", m.Into}} {
+		if err := checkID(id.field, id.id, maxEntityID); err != nil {
+			return m, err
+		}
+	}
+	if m.From == m.Into {
+		return m, invalid("entity %q cannot be merged into itself", m.From)
+	}
+	if math.IsNaN(m.Similarity) {
+		m.Similarity = 0
+	}
+	m.Similarity, m.By, m.At = max(-1, min(m.Similarity, 1)), EntityName(m.By), stampOrNow(m.At)
+	m.FromName, m.IntoName, m.UndoneBy, m.UndoneAt = "", "", "", time.Time{}
+	return m, nil
+}
+
+func normalizeDescribed(given map[string]string) (map[string]string, error) {
+	described := make(map[string]string, len(given))
+	for _, id := range slices.Sorted(maps.Keys(given)) {
+		if err := checkID("described", id, maxEntityID); err != nil {
+			return nil, err
+		}
+		if text := entityText(given[id], maxEntityDescription); text != "" && len(described) < MaxFound {
+			described[id] = text
+		}
+	}
+	return described, nil
+}
+
+func checkID(field, id string, limit int) error {
+	if err := checkWord(field, id); err != nil {
+		return err
+	}
+	if len(id) > limit {
+		return invalid("%s: the id is %d bytes, at most %d are kept", field, len(id), limit)
+	}
+	return nil
+}
+
+func checkSource(thread, typ, id string) error {
+	if !Storable(thread) {
+		return invalid("threadId: must be UTF-8 without NUL characters")
+	}
+	if err := checkID("sourceType", typ, maxEntityType); err != nil {
+		return err
+	}
+	return checkID("sourceId", id, maxEntitySource)
+}
+
+// EntityName returns a name of an entity, or of a person, as drivers store it.
+func EntityName(name string) string { return entityText(name, maxEntityName) }
+
+// EntityType returns a type of entities or relations as drivers store it.
+func EntityType(typ string) string { return entityText(strings.ToLower(typ), maxEntityType) }
+
+// EntityKeys returns the keys by which drivers find names: they are equal for names that differ only in case.
+func EntityKeys(names ...string) []string {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = strings.Map(folded, EntityName(name))
+	}
+	return keys
+}
+
+// entityText returns the beginning of what a model wrote.
+func entityText(s string, limit int) string {
+	return strings.TrimSpace(cutText(strings.TrimSpace(s), limit))
+}
+
+func stampOrNow(t time.Time) time.Time {
+	if t.IsZero() {
+		t = time.Now()
+	}
+	return stamp(t)
+}
+
+// EntityLimit applies the default and the maximum of a number of entities or mentions.
+func EntityLimit(limit int) int {
+	if limit <= 0 {
+		return DefaultEntityPage
+	}
+	return min(limit, MaxEntityPage)
+}
+
+// ExtractionLimit applies the default and the maximum of a number of extractions.
+func ExtractionLimit(limit int) int {
+	if limit <= 0 {
+		return MaxExtractions
+	}
+	return min(limit, MaxExtractions)
+}
+
+// WithDefaults returns the page with its default limit, and with the type as it is stored. Without a last entity, it begins
+// with the most mentions that there can be.
+func (p EntityPage) WithDefaults() EntityPage {
+	p.Limit, p.Type = EntityLimit(p.Limit), EntityType(p.Type)
+	if p.AfterID == "" {
+		p.AfterMentions = math.MaxInt
+	}
+	return p
+}
+
+// lastMoment is later than anything was mentioned, and one that all drivers can store.
+var lastMoment = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// WithDefaults returns the page with its default limit. Without a last mention, it begins with the latest that there can be.
+func (p MentionPage) WithDefaults() MentionPage {
+	p.Limit = EntityLimit(p.Limit)
+	if p.BeforeAt.IsZero() {
+		p.BeforeAt = lastMoment
+	}
+	p.BeforeAt = stamp(p.BeforeAt)
+	return p
+}

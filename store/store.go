@@ -89,6 +89,9 @@ type Store interface {
 	// Knowledge stores documents that agents search.
 	Knowledge
 
+	// Entities stores the people and things that messages mention.
+	Entities
+
 	// Ping reports whether the store is available, for reading and for writing.
 	Ping(ctx context.Context) error
 
@@ -107,7 +110,9 @@ type Batch struct {
 	// Thread, if set, updates the thread's row.
 	Thread *ThreadUpdate
 
-	// Extract are texts to be queued: see [Entities].QueueExtraction.
+	// Extract are texts to be queued: see [Entities].QueueExtraction. They are queued even if all records of the batch, or
+	// Once, are there already: what was queued before, or ended since, is known by its id. Whose thread is empty is of
+	// this one.
 	Extract []Extraction
 
 	// ToolStart stores the start of a tool call, unless the call already has a log, which is then

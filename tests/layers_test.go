@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"webhook"},
 	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
 	{"internal/document", "internal/fetch", "internal/tokens"},
-	{"internal/library"},
+	{"internal/library", "internal/entities"},
 	{"signals/threadclient"},
 	{"activities"},
 	{"workflows"},

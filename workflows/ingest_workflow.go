@@ -121,3 +121,23 @@ func (w *Workflows) embed(ctx workflow.Context, in signals.EmbedStep) (int, erro
 		}
 	}
 }
+
+// extract finds entities in the queued texts of a namespace, one after the other, until none is queued.
+func (w *Workflows) extract(ctx workflow.Context, in signals.ExtractStep) error {
+	ctx = knowledgeOptions(staleAfter(ctx, w.StaleAfter), in.Namespace)
+	woken := workflow.GetSignalChannel(ctx, signals.SignalExtract)
+	for {
+		for woken.ReceiveAsync(nil) { //nolint:revive // the queue in the store says what is to be done
+		}
+		var out signals.ExtractedEntities
+		if err := workflow.ExecuteActivity(summarized(ctx, "find entities"), signals.ActivityExtractEntities, in).Get(ctx, &out); err != nil {
+			return err
+		}
+		switch {
+		case out.ID != "" && workflow.GetInfo(ctx).GetContinueAsNewSuggested():
+			return workflow.NewContinueAsNewError(ctx, signals.ExtractWorkflow, in)
+		case out.ID == "" && woken.Len() == 0:
+			return nil
+		}
+	}
+}

@@ -57,8 +57,8 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 		step := t.turn.EventStep()
 		end := t.step()
 		name, what := signals.ActivityHandleEvent, "rule "+h.Rule.Name
-		if t.turn.Ingests() {
-			name, what = signals.ActivityIngest, h.Rule.Name
+		if background := t.turn.Background(); background != "" {
+			name, what = background, h.Rule.Name
 		}
 		err := workflow.ExecuteActivity(activity(ctx, what), name, step).Get(ctx, nil)
 		end()

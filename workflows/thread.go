@@ -72,6 +72,7 @@ func (w *Workflows) Register(r Registrar) {
 	r.RegisterWorkflowWithOptions(w.thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
 	r.RegisterWorkflowWithOptions(w.hook, workflow.RegisterOptions{Name: signals.HookWorkflow})
 	r.RegisterWorkflowWithOptions(w.ingest, workflow.RegisterOptions{Name: signals.IngestWorkflow})
+	r.RegisterWorkflowWithOptions(w.extract, workflow.RegisterOptions{Name: signals.ExtractWorkflow})
 	r.RegisterWorkflowWithOptions(w.embed, workflow.RegisterOptions{Name: signals.EmbedWorkflow})
 	r.RegisterWorkflowWithOptions(deliver, workflow.RegisterOptions{Name: signals.DeliverWorkflow})
 	r.RegisterWorkflowWithOptions(w.delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})

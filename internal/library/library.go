@@ -77,6 +77,23 @@ func (l *Library) Embeds() string {
 	return l.embedder.name()
 }
 
+// Embedder returns the name of the configured embedder, "" if there is none, whether or not the store keeps vectors.
+func (l *Library) Embedder() string {
+	if l.cfg.Embedder == nil {
+		return ""
+	}
+	return l.embedder.name()
+}
+
+// Vectors returns the vectors of texts, which are embedded like documents.
+func (l *Library) Vectors(ctx context.Context, texts []string) ([][]float32, error) {
+	out, err := l.embed(ctx, l.embedder, llm.EmbedDocument, texts)
+	if err != nil {
+		return nil, l.embedError(ctx, err)
+	}
+	return out.Vectors, nil
+}
+
 // embedder identifies vectors: those of different models, or of different dimensions, cannot be compared.
 type embedder struct {
 	provider, model string

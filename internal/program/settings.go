@@ -141,7 +141,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	}
 	s.Agents, s.Hooks, s.StaleAfter, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.TemporalUI
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
-	s.MCP, s.MCPAPI, s.Knowledge = c.MCP, c.MCPAPI, threadmill.Knowledge(c.Knowledge)
+	s.MCP, s.MCPAPI, s.Knowledge = c.MCP, c.MCPAPI, knowledgeOf(c.Knowledge)
 	if s.AllowedHosts, err = chosen("--allowed-hosts", cfg.AllowedHosts, EnvAllowedHosts, cfg.Getenv, c.AllowedHosts,
 		func(list []string) error { return guard.Hosts{Allowed: list}.Validate() }); err != nil {
 		return s, err
@@ -287,4 +287,11 @@ func shellTool(s config.Shell) (tool.Tool, error) {
 	return shell.New(shell.Config{
 		Root: s.Root, Timeout: s.Timeout, MaxOutput: s.MaxOutput, MaxProgress: s.MaxProgress, Env: s.Env, Runner: s.Runner,
 	})
+}
+
+func knowledgeOf(k config.Knowledge) threadmill.Knowledge {
+	return threadmill.Knowledge{
+		Embedder: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
+		EntityModel: k.EntityModel, PrivateAddresses: k.PrivateAddresses,
+	}
 }

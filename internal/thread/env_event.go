@@ -289,7 +289,7 @@ func (t *Turn) EventStep() EventStep {
 	if t.Handling.Rule.Agent == nil {
 		step.Ends = t.endsWith(nil)
 	}
-	if t.Ingests() {
+	if t.Background() != "" {
 		step.By = t.User
 		if t.Origin != nil {
 			step.By = cmp.Or(step.By, t.Origin.By)
@@ -311,7 +311,7 @@ func (t *Turn) FunctionDone(ended bool) {
 func (t *Turn) FunctionFailed(now time.Time, why string) {
 	s := t.thread
 	t.Handling.Stage = HandlingDone
-	if t.Ingests() {
+	if t.Background() != "" {
 		t.failItem(now, why)
 		return
 	}

@@ -128,7 +128,7 @@ func (t *Turn) Enter(now time.Time, d HookDecision, rules ...rule.Spec) {
 		t.applyRule(now, d, rules)
 		return
 	}
-	if t.Ingests() {
+	if t.Background() != "" {
 		t.Handling = &Handling{Rule: rule.Spec{Name: t.Item.Type, Function: true}, Stage: HandlingFunction}
 		return
 	}
@@ -140,8 +140,18 @@ func (t *Turn) Enter(now time.Time, d HookDecision, rules ...rule.Spec) {
 	t.process(now, seen, d)
 }
 
-// Ingests reports whether the default processing of the turn's item is to ingest a document.
-func (t *Turn) Ingests() bool { return t.Item.Type == event.TypeRAGIngest && !t.IsEnv() }
+// Background returns the activity that begins the work which the default processing of the turn's item starts in the
+// background, or "".
+func (t *Turn) Background() string {
+	switch {
+	case t.IsEnv():
+	case t.Item.Type == event.TypeRAGIngest:
+		return signals.ActivityIngest
+	case t.Item.Type == event.TypeEntityExtract:
+		return signals.ActivityExtract
+	}
+	return ""
+}
 
 // settle takes in the decision of hooks on the turn's item. It reports whether the decision ends the
 // processing of the item.

@@ -53,6 +53,15 @@ func (c *Client) embedsOther(ctx context.Context, options client.StartWorkflowOp
 	return its != options.StaticSummary, err
 }
 
+// Extract wakes the workflow that finds entities in the queued texts of a namespace, and starts it if it does not run.
+func (c *Client) Extract(ctx context.Context, namespace string) error {
+	options := c.backgroundOptions(signals.ExtractWorkflowID(namespace), "find entities in the messages of "+namespace)
+	options.WorkflowIDReusePolicy, options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE, 0
+	in := signals.ExtractStep{Namespace: namespace}
+	_, err := c.temporal.SignalWithStartWorkflow(ctx, options.ID, signals.SignalExtract, nil, options, signals.ExtractWorkflow, in)
+	return started("search for entities in "+namespace, err)
+}
+
 // backgroundOptions are those of workflows that never delay a thread.
 func (c *Client) backgroundOptions(id, summary string) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{

@@ -228,7 +228,7 @@ func (s *session) event(e event.AgentEvent) {
 		s.settleInput(e.ToolCallID)
 	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress, event.EventClientCall:
 		s.begin()
-	case event.EventToolResult, event.EventEnvironment, event.EventReset, event.EventGap:
+	case event.EventToolResult, event.EventEnvironment, event.EventRetrieval, event.EventReset, event.EventGap:
 	}
 	s.print(s.view.Event(e))
 	s.settleAsk(resultOf(e), everyRound)

@@ -165,6 +165,9 @@ func newAppending(key store.Key, b store.Batch) *appending {
 	if u := b.Thread; u != nil {
 		a.queue(updateThread, u.Title, textOrNull(u.Status), listOrNull(u.Agents), jsonOrNull(u.Metadata), u.Number)
 	}
+	if len(b.Extract) > 0 {
+		a.pipeline.Queue(addExtractions, extractionArgs(key.Namespace, b.Extract...)...)
+	}
 	if b.ToolStart != nil {
 		a.addTool(startTool, b.ToolStart, &a.started)
 	}

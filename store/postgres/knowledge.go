@@ -285,7 +285,7 @@ func (s *Store) KnowledgeDocuments(ctx context.Context, namespace string, page s
 		}
 	}
 	args = append(args, store.KnowledgePageLimit(page.Limit))
-	found, err := collectKnowledge(ctx, s.pool, scanKnowledge, query+fmt.Sprintf(bySource, len(args)), args...)
+	found, err := collectRows(ctx, s.pool, scanKnowledge, query+fmt.Sprintf(bySource, len(args)), args...)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: documents of %q: %w", namespace, classify(err))
 	}
@@ -303,7 +303,7 @@ func (s *Store) KnowledgeIndex(ctx context.Context, namespace string) (store.Kno
 		if err != nil || s.vectors == nil {
 			return err
 		}
-		index.Embedders, err = collectKnowledge(ctx, tx, pgx.RowToStructByPos[store.KnowledgeEmbedder], visibleVectors, namespace)
+		index.Embedders, err = collectRows(ctx, tx, pgx.RowToStructByPos[store.KnowledgeEmbedder], visibleVectors, namespace)
 		return err
 	})
 	if err != nil {
@@ -314,7 +314,7 @@ func (s *Store) KnowledgeIndex(ctx context.Context, namespace string) (store.Kno
 
 // KnowledgeNamespaces implements [store.Knowledge].
 func (s *Store) KnowledgeNamespaces(ctx context.Context) ([]string, error) {
-	found, err := collectKnowledge(ctx, s.pool, pgx.RowTo[string], knowledgeNamespaces)
+	found, err := collectRows(ctx, s.pool, pgx.RowTo[string], knowledgeNamespaces)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: namespaces with documents: %w", classify(err))
 	}
@@ -369,7 +369,7 @@ func revisionError(doing, namespace string, r store.KnowledgeRevision, err error
 }
 
 func knowledgeRow(ctx context.Context, from querier, query string, args ...any) (store.KnowledgeDocument, error) {
-	found, err := collectKnowledge(ctx, from, scanKnowledge, query, args...)
+	found, err := collectRows(ctx, from, scanKnowledge, query, args...)
 	if err == nil && len(found) == 0 {
 		err = store.ErrNotFound
 	}
@@ -379,7 +379,7 @@ func knowledgeRow(ctx context.Context, from querier, query string, args ...any) 
 	return found[0], nil
 }
 
-func collectKnowledge[T any](ctx context.Context, from querier, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
+func collectRows[T any](ctx context.Context, from querier, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
 	rows, err := from.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,7 @@ func (s *Store) Chunks(ctx context.Context, namespace string, r store.KnowledgeR
 	if !storableRevision(namespace, r) {
 		return nil, nil
 	}
-	found, err := collectKnowledge(ctx, s.pool, scanChunk, chunksFrom, namespace, r.Document, r.Number, from, store.ChunkLimit(limit))
+	found, err := collectRows(ctx, s.pool, scanChunk, chunksFrom, namespace, r.Document, r.Number, from, store.ChunkLimit(limit))
 	return found, revisionError("reading chunks of", namespace, r, err)
 }
 
@@ -101,7 +101,7 @@ func (s *Store) ChunksWithout(
 		query += fmt.Sprintf(withoutVector, len(args))
 	}
 	args = append(args, store.ChunkLimit(limit))
-	found, err := collectKnowledge(ctx, s.pool, scanChunk, query+fmt.Sprintf(chunksInOrder, len(args)), args...)
+	found, err := collectRows(ctx, s.pool, scanChunk, query+fmt.Sprintf(chunksInOrder, len(args)), args...)
 	return found, revisionError("reading chunks without vectors of", namespace, r, err)
 }
 

@@ -254,7 +254,7 @@ func (s *Store) SearchVectors(
 		query, args = s.vectors.likely, append(args, signsOf(unit), likelyHits)
 	}
 	err = s.snapshot(ctx, func(tx pgx.Tx) error {
-		best, err := collectKnowledge(ctx, tx, scanScored, query, args...)
+		best, err := collectRows(ctx, tx, scanScored, query, args...)
 		if err != nil {
 			return err
 		}

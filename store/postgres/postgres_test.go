@@ -54,6 +54,11 @@ func TestKnowledge(t *testing.T) {
 	storetest.RunKnowledge(t, func(t *testing.T) store.Store { return open(t, schema(t), 0) })
 }
 
+func TestProcessesShareEntities(t *testing.T) {
+	name := schema(t)
+	storetest.RunSharedEntities(t, open(t, name, 0), open(t, name, 2), open(t, name, 1))
+}
+
 func TestProcessesShareAThread(t *testing.T) {
 	name := schema(t)
 	storetest.RunShared(t, open(t, name, 0), open(t, name, 2), open(t, name, 1))
@@ -151,7 +156,7 @@ func TestOlderProgram(t *testing.T) {
 	_, err := postgres.Open(t.Context(), postgres.Config{URL: testenv.Postgres(t), Schema: name})
 	var old *store.VersionError
 	require.ErrorAs(t, err, &old)
-	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 4}, *old)
+	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 5}, *old)
 	require.ErrorContains(t, err, "start a newer version of Threadmill")
 }
 

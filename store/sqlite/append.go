@@ -19,6 +19,7 @@ type writes struct {
 	record, addRecord                       *sql.Stmt
 	tool, addTool, setTool                  *sql.Stmt
 	addMark, endMarks, marks                *sql.Stmt
+	queue                                   *sql.Stmt
 }
 
 func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
@@ -40,6 +41,7 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 		&w.addMark: `INSERT INTO thread_marks (namespace, thread_id, kind, id, event_id) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		&w.endMarks: `DELETE FROM thread_marks WHERE namespace = ? AND thread_id = ? AND kind = ?
 			AND iif(?4 = '', ?5 IN ('', event_id), id = ?4)`,
+		&w.queue: addExtraction,
 		&w.marks: `SELECT DISTINCT kind FROM thread_marks WHERE namespace = ? AND thread_id = ?`,
 	})
 }
@@ -101,6 +103,9 @@ func (a *appending) run(ctx context.Context, b store.Batch) error {
 		return err
 	}
 	if err := a.changeMarks(ctx, records); err != nil {
+		return err
+	}
+	if err := a.extract(ctx, b.Extract); err != nil {
 		return err
 	}
 	if err := a.startTool(ctx, b.ToolStart); err != nil {
@@ -205,6 +210,16 @@ func (a *appending) changeMarks(ctx context.Context, records []event.Record) err
 		return fmt.Errorf("reading the marks of the thread: %w", err)
 	}
 	a.row.Activity = store.ActivityOf(kinds)
+	return nil
+}
+
+// extract queues texts, whether this append has stored its records or an earlier one has.
+func (a *appending) extract(ctx context.Context, texts []store.Extraction) error {
+	for _, x := range texts {
+		if _, err := a.StmtContext(ctx, a.queue).ExecContext(ctx, extractionValues(a.key.Namespace, x)...); err != nil {
+			return fmt.Errorf("queueing the extraction %q: %w", x.ID, err)
+		}
+	}
 	return nil
 }
 

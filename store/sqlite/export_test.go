@@ -16,17 +16,14 @@ func LimitPages(ctx context.Context, s *Store, pages int) error {
 	return s.writer.QueryRowContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", pages)).Scan(&got)
 }
 
-// KnowledgeRows returns how many rows the tables of knowledge have, those of full-text indexes among them.
-func KnowledgeRows(ctx context.Context, s *Store) (map[string]int, error) {
-	tables, err := s.reader.PrepareContext(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE 'knowledge%'`)
+// TableRows returns how many rows the tables have whose names begin with a prefix, those of full-text indexes among them.
+func TableRows(ctx context.Context, s *Store, prefix string) (map[string]int, error) {
+	tables, err := s.reader.PrepareContext(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE ? || '%'`)
 	if err != nil {
 		return nil, err
 	}
 	defer tables.Close()
-	names, err := collect(ctx, tables, func(row scanner) (name string, err error) {
-		err = row.Scan(&name)
-		return name, err
-	})
+	names, err := collect(ctx, tables, scanText, prefix)
 	counts := map[string]int{}
 	for _, name := range names {
 		var n int

@@ -240,7 +240,7 @@ type knowledgeRow struct {
 
 // learning is one transaction that changes what a namespace knows.
 type learning struct {
-	*sql.Tx
+	writing
 	*knowledgeWrites
 	namespace string
 
@@ -249,11 +249,20 @@ type learning struct {
 }
 
 func (s *Store) learning(ctx context.Context, namespace string, run func(*learning) error) error {
+	return s.writing(ctx, func(w writing) error {
+		return run(&learning{writing: w, knowledgeWrites: &s.writeKnowledge, namespace: namespace})
+	})
+}
+
+// writing is one transaction that changes the store.
+type writing struct{ *sql.Tx }
+
+func (s *Store) writing(ctx context.Context, run func(writing) error) error {
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	if err := run(&learning{Tx: tx, knowledgeWrites: &s.writeKnowledge, namespace: namespace}); err != nil {
+	if err := run(writing{tx}); err != nil {
 		return errors.Join(err, rollback(tx))
 	}
 	if err := tx.Commit(); err != nil {
@@ -262,13 +271,13 @@ func (s *Store) learning(ctx context.Context, namespace string, run func(*learni
 	return nil
 }
 
-func (l *learning) row(ctx context.Context, stmt *sql.Stmt, args ...any) *sql.Row {
-	return l.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+func (w writing) row(ctx context.Context, stmt *sql.Stmt, args ...any) *sql.Row {
+	return w.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
 }
 
 // exec returns how many rows a statement has changed.
-func (l *learning) exec(ctx context.Context, stmt *sql.Stmt, args ...any) (int64, error) {
-	result, err := l.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+func (w writing) exec(ctx context.Context, stmt *sql.Stmt, args ...any) (int64, error) {
+	result, err := w.StmtContext(ctx, stmt).ExecContext(ctx, args...)
 	if err != nil {
 		return 0, err
 	}

@@ -47,7 +47,7 @@ func find(t *testing.T, s *sqlite.Store, namespace, query string) []store.Knowle
 // TestDeletedKnowledgeLeavesNothing: but the number of its revision.
 func TestDeletedKnowledgeLeavesNothing(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "store.db"))
-	empty, err := sqlite.KnowledgeRows(t.Context(), s)
+	empty, err := sqlite.TableRows(t.Context(), s, "knowledge")
 	require.NoError(t, err)
 	require.Len(t, empty, 7)
 	var all []store.KnowledgeDocument
@@ -59,7 +59,7 @@ func TestDeletedKnowledgeLeavesNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.AddChunks(t.Context(), "n", next.Newest(), []store.KnowledgeChunk{{Text: "cherry"}}))
 	}
-	rows, err := sqlite.KnowledgeRows(t.Context(), s)
+	rows, err := sqlite.TableRows(t.Context(), s, "knowledge")
 	require.NoError(t, err)
 	require.Equal(t, 6, rows["knowledge_chunks"])
 	require.Equal(t, 6, rows["knowledge_text_1_docsize"])
@@ -68,7 +68,7 @@ func TestDeletedKnowledgeLeavesNothing(t *testing.T) {
 	for _, d := range all {
 		require.NoError(t, s.DeleteKnowledge(t.Context(), "n", d.ID))
 	}
-	rows, err = sqlite.KnowledgeRows(t.Context(), s)
+	rows, err = sqlite.TableRows(t.Context(), s, "knowledge")
 	require.NoError(t, err)
 	empty["knowledge_deleted"] = len(all)
 	require.Equal(t, empty, rows)

@@ -3,10 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 
 	_ "modernc.org/sqlite/vec" // the function vec_distance_cosine
 
@@ -59,7 +57,7 @@ func (l *learning) addVectors(ctx context.Context, embedder string, vectors []st
 			err = l.row(ctx, l.addEmbedder, l.namespace, embedder, dimension).Scan(&id)
 		}
 		if err == nil {
-			_, err = l.exec(ctx, l.addVector, id, chunk, document, v.Revision, vectorBytes(v.Vector))
+			_, err = l.exec(ctx, l.addVector, id, chunk, document, v.Revision, store.VectorBytes(v.Vector))
 		}
 		if err != nil {
 			return err
@@ -101,7 +99,7 @@ func (s *Store) SearchVectors(ctx context.Context, namespace, embedder string, v
 		if err != nil {
 			return err
 		}
-		stmt, args := s.readKnowledge.nearest, []any{vectorBytes(unit), id, store.HitLimit(in.Limit)}
+		stmt, args := s.readKnowledge.nearest, []any{store.VectorBytes(unit), id, store.HitLimit(in.Limit)}
 		if len(in.Collections) > 0 {
 			stmt, args = s.readKnowledge.nearestIn, append(args, namespace, list(in.Collections))
 		}
@@ -157,13 +155,4 @@ func (s *Store) KnowledgeIndex(ctx context.Context, namespace string) (store.Kno
 func scanEmbedder(row scanner) (e store.KnowledgeEmbedder, err error) {
 	err = row.Scan(&e.Name, &e.Dimension, &e.Chunks)
 	return e, err
-}
-
-// vectorBytes returns a vector as sqlite-vec reads it.
-func vectorBytes(vector []float32) []byte {
-	raw := make([]byte, 0, 4*len(vector))
-	for _, x := range vector {
-		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
-	}
-	return raw
 }

@@ -157,3 +157,43 @@ func requirePlan(t *testing.T, s *Store, query string, steps ...string) {
 	}
 	require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", query)
 }
+
+// TestEntityPlans: the cost of a query for entities does not grow with what it does not find, but for the vectors of a type.
+func TestEntityPlans(t *testing.T) {
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	r, w := &entityReads{}, &entityWrites{}
+	queries := r.queries()
+	const root, id = "SEARCH entities USING COVERING INDEX entities_by_root (namespace=? AND root=?)", "(namespace=? AND id=?)"
+	for stmt, want := range map[**sql.Stmt][]string{
+		&r.extractions: {"USING INDEX entity_extractions_queued (namespace=?)"},
+		&r.namespaces:  {"SCAN entity_extractions USING COVERING INDEX entity_extractions_queued"}, // what is queued
+		&r.page:        {"USING INDEX entities_by_mentions (namespace=? AND total<?)"},
+		&r.pageOf:      {"USING INDEX entities_by_type (namespace=? AND type=? AND total<?)"},
+		&r.groups:      {"USING INDEX entities_by_root (namespace=? AND root=?)", "SEARCH e USING INDEX sqlite_autoindex_entities_1 " + id},
+		&r.vectors:     {"USING INDEX entities_by_embedder (namespace=? AND type=? AND embedder=?)"},
+		&r.merges:      {"USING INDEX entity_merges_by_time (namespace=?)"},
+	} {
+		requirePlan(t, s, queries[stmt], want...)
+		delete(queries, stmt)
+	}
+	for stmt, want := range map[**sql.Stmt][]string{
+		&r.named:     {"SEARCH entities USING INDEX sqlite_autoindex_entities_1 " + id, "USING INDEX entities_by_name (namespace=? AND name_key=?)"},
+		&r.mentions:  {root, "USING COVERING INDEX entity_mentions_by_time (namespace=? AND entity=? AND at<?)", "SEARCH m USING INTEGER PRIMARY KEY"},
+		&r.relations: {root, "(namespace=? AND from_entity=?)", "USING INDEX entity_relations_to (namespace=? AND to_entity=?)"},
+		&r.mergesOf:  {root, "SEARCH g USING INDEX sqlite_autoindex_entity_merges_1 " + id, "USING INDEX entity_merges_into (namespace=? AND into_entity=?)"},
+	} {
+		plan := explain(t, s.reader, queries[stmt])
+		for _, step := range want {
+			require.Contains(t, plan, step, queries[stmt])
+		}
+		delete(queries, stmt)
+	}
+	require.Empty(t, queries, "a query without a plan")
+	for _, query := range w.queries() {
+		plan := explain(t, s.reader, query)
+		require.NotContains(t, plan, "SCAN entit", query)
+		require.NotContains(t, plan, "(namespace=?)", query)
+	}
+}

@@ -59,6 +59,9 @@ type Store struct {
 	writeKnowledge knowledgeWrites
 	readKnowledge  knowledgeReads
 
+	writeEntities entityWrites
+	readEntities  entityReads
+
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
 
@@ -124,6 +127,7 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	}
 	for _, queries := range []map[**sql.Stmt]string{
 		s.writeAgents.queries(), s.writeKeys.queries(), s.writeDocuments.queries(), s.writeKnowledge.queries(),
+		s.writeEntities.queries(),
 	} {
 		if err := prepare(ctx, s.writer, queries); err != nil {
 			return nil, err
@@ -131,6 +135,7 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	}
 	for _, queries := range []map[**sql.Stmt]string{
 		s.readAgents.queries(), s.readKeys.queries(), s.readDocuments.queries(), s.readKnowledge.queries(),
+		s.readEntities.queries(),
 	} {
 		if err := prepare(ctx, s.reader, queries); err != nil {
 			return nil, err

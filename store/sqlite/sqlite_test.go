@@ -61,6 +61,7 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	storetest.RunShared(t, open(t, path), open(t, path))
 	storetest.RunSharedAgents(t, open(t, path), open(t, path))
 	storetest.RunSharedKnowledge(t, open(t, path), open(t, path))
+	storetest.RunSharedEntities(t, open(t, path), open(t, path))
 }
 
 func TestOpenAtOnce(t *testing.T) {
@@ -153,7 +154,7 @@ func TestOlderProgram(t *testing.T) {
 	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	var old *store.VersionError
 	require.ErrorAs(t, err, &old)
-	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 4}, *old)
+	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 5}, *old)
 	require.ErrorContains(t, err, "start a newer version of Threadmill")
 }
 

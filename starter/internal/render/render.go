@@ -8,8 +8,8 @@ package render
 
 import (
 	"cmp"
-	"fmt"
 	"crypto/sha256"
+	"fmt"
 	"strings"
 	"time"
 

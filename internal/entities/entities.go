@@ -1,0 +1,255 @@
+// Package entities finds the people and things that messages mention, and tells agents what is known about them. It knows no
+// Temporal: the workflow of a namespace calls it through an activity.
+package entities
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/threadmill/threadmill/internal/knowledge"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/store"
+)
+
+// Config configures [Entities]. Store and Threads are required.
+type Config struct {
+	Store   store.Entities
+	Threads store.Reader
+
+	// Provider calls Model, "provider/model", which finds entities in texts and compares them. Nil: nothing is found.
+	Provider llm.Provider
+	Model    string
+
+	// Embed returns the vectors of names, and Embedder identifies them. Nil: nothing is found.
+	Embed    func(ctx context.Context, texts []string) ([][]float32, error)
+	Embedder string
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Entities finds entities. It is safe for concurrent use; the extractions of one namespace must be done one after the other,
+// or the same entity might be created twice.
+type Entities struct{ cfg Config }
+
+// New returns what finds entities.
+func New(cfg Config) *Entities {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	return &Entities{cfg}
+}
+
+// Store returns the store of the entities.
+func (e *Entities) Store() store.Entities { return e.cfg.Store }
+
+// Lacks returns what is missing to find entities, "" if nothing is.
+func (e *Entities) Lacks() string {
+	switch {
+	case e.cfg.Provider == nil:
+		return "no model finds them (Knowledge.EntityModel)"
+	case e.cfg.Embed == nil:
+		return "no embedder compares their names (Knowledge.Embedder)"
+	}
+	return ""
+}
+
+// Next does the oldest extraction of a namespace. It returns its id, "" if there is none.
+func (e *Entities) Next(ctx context.Context, namespace string) (string, error) {
+	queued, err := e.cfg.Store.Extractions(ctx, namespace, 1)
+	if err != nil || len(queued) == 0 || e.Lacks() != "" {
+		return "", err
+	}
+	x := queued[0]
+	text, err := e.text(ctx, namespace, x)
+	if err != nil {
+		return "", err
+	}
+	found := store.EntitiesFound{}
+	if strings.TrimSpace(text) != "" {
+		if found, err = e.find(ctx, namespace, x, text); err != nil {
+			return "", err
+		}
+	}
+	_, err = e.cfg.Store.EndExtraction(ctx, namespace, x.ID, found)
+	return x.ID, err
+}
+
+// text returns the text of an extraction as models see it: what hooks have hidden from them is not searched either.
+func (e *Entities) text(ctx context.Context, namespace string, x store.Extraction) (string, error) {
+	if x.Content != "" {
+		return x.Content, nil
+	}
+	messages, err := store.Messages(ctx, e.cfg.Threads, store.Key{Namespace: namespace, ThreadID: x.ThreadID}, store.Query{EventID: x.EventID})
+	if err != nil {
+		return "", err
+	}
+	for _, m := range messages {
+		if m.Record.ID != x.SourceID {
+			continue
+		}
+		if shown, ok := m.ForModels(); ok {
+			return shown.Content, nil
+		}
+	}
+	return "", nil
+}
+
+// find returns what a text mentions.
+func (e *Entities) find(ctx context.Context, namespace string, x store.Extraction, text string) (store.EntitiesFound, error) {
+	var found store.EntitiesFound
+	mentioned, err := e.ask(ctx, text)
+	if unusable, ok := errors.AsType[*answerError](err); ok {
+		e.cfg.Logger.WarnContext(ctx, "the entities of a text are not found: the model did not answer as asked", "namespace", namespace, "source", x.SourceID, "error", unusable)
+		return found, nil
+	}
+	if err != nil || len(mentioned) == 0 {
+		return found, err
+	}
+	names := make([]string, len(mentioned))
+	for i, m := range mentioned {
+		names[i] = m.Name
+	}
+	vectors, err := e.cfg.Embed(ctx, names)
+	if err != nil {
+		return found, err
+	}
+	for i, m := range mentioned {
+		d := decision{Entities: e, namespace: namespace, x: x, found: &found}
+		id, err := d.entityOf(ctx, m, vectors[i])
+		if err != nil {
+			return found, err
+		}
+		found.Mentions = append(found.Mentions, store.Mention{
+			EntityID: id, Name: m.Name, ThreadID: x.ThreadID, SourceType: x.SourceType, SourceID: x.SourceID, Text: sentence(text, m.Name), At: x.QueuedAt,
+		})
+	}
+	return found, nil
+}
+
+// decision decides what one mention becomes.
+type decision struct {
+	*Entities
+	namespace string
+	x         store.Extraction
+	found     *store.EntitiesFound
+}
+
+// entityOf returns the id of the entity that is mentioned: one with the same name and type, or a new one, which may be merged
+// into a similar one.
+func (d *decision) entityOf(ctx context.Context, m mentioned, vector []float32) (string, error) {
+	known, err := d.cfg.Store.EntitiesNamed(ctx, d.namespace, []string{m.Name})
+	if err != nil {
+		return "", err
+	}
+	for _, k := range known {
+		if k.Type == m.Type {
+			d.describe(k.ID, m.Description)
+			return k.ID, nil
+		}
+	}
+	created := store.NewEntity{
+		ID: entityID(d.namespace, d.x.ID, m), Name: m.Name, Type: m.Type, Description: m.Description, Embedder: d.cfg.Embedder, Vector: vector,
+	}
+	similar, err := d.cfg.Store.SimilarEntities(ctx, d.namespace, m.Type, d.cfg.Embedder, vector, 1)
+	if err != nil {
+		return "", err
+	}
+	d.found.New = append(d.found.New, created)
+	if len(similar) == 0 {
+		return created.ID, nil
+	}
+	return created.ID, d.compare(ctx, created, similar[0])
+}
+
+// compare merges a new entity into a similar one, or relates them, or does neither.
+func (d *decision) compare(ctx context.Context, created store.NewEntity, similar store.SimilarEntity) error {
+	by := "threshold"
+	switch knowledge.Judge(similar.Similarity) {
+	case knowledge.Different:
+		return nil
+	case knowledge.Unsure:
+		same, why, err := d.same(ctx, created, similar)
+		if err != nil {
+			return err
+		}
+		if !same {
+			d.found.Relations = append(d.found.Relations, store.Relation{From: created.ID, To: similar.Root, Type: store.RelatedTo, Reason: why, At: d.x.QueuedAt})
+			return nil
+		}
+		by = d.cfg.Model
+	case knowledge.Same:
+	}
+	d.found.Merges = append(d.found.Merges, store.EntityMerge{
+		ID: "merge-" + created.ID, From: created.ID, Into: similar.Root, Similarity: similar.Similarity, By: by, At: d.x.QueuedAt,
+	})
+	return nil
+}
+
+func (d *decision) describe(id, description string) {
+	if description == "" {
+		return
+	}
+	if d.found.Described == nil {
+		d.found.Described = map[string]string{}
+	}
+	d.found.Described[id] = description
+}
+
+// entityID returns the id of an entity that an extraction finds: the same one when the extraction is repeated.
+func entityID(namespace, extraction string, m mentioned) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{namespace, extraction, m.Type, strings.ToLower(m.Name)}, "\x00")))
+	return hex.EncodeToString(sum[:12])
+}
+
+// sentence returns the line or the sentence of a text that contains a name.
+func sentence(text, name string) string {
+	at := strings.Index(strings.ToLower(text), strings.ToLower(name))
+	if at < 0 || at > len(text) {
+		return cut(text, maxSentence)
+	}
+	start := strings.LastIndexAny(text[:at], ".!?\n") + 1
+	end := len(text)
+	if n := strings.IndexAny(text[at:], ".!?\n"); n >= 0 {
+		end = at + n + 1
+	}
+	return cut(strings.TrimSpace(text[start:end]), maxSentence)
+}
+
+const maxSentence = 300
+
+// cut cuts a text to a number of bytes, between characters.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}
+
+// unique returns the mentions without those of the same name and type.
+func unique(all []mentioned) []mentioned {
+	var out []mentioned
+	for _, m := range all {
+		if !slices.ContainsFunc(out, func(o mentioned) bool { return o.Type == m.Type && strings.EqualFold(o.Name, m.Name) }) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Unavailable is why a model or an embedder failed that may succeed later.
+type Unavailable struct{ Reason string }
+
+func (e *Unavailable) Error() string { return e.Reason }
+
+func unavailable(model string, err error) error {
+	if failed, ok := errors.AsType[*llm.Error](err); ok {
+		return &Unavailable{fmt.Sprintf("the model %s failed: %s", model, failed.Message)}
+	}
+	return err
+}

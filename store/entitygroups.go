@@ -1,0 +1,168 @@
+package store
+
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+	"time"
+)
+
+// EntityRow is an entity as drivers store it: what is its own, and its root.
+type EntityRow struct {
+	ID, Root, Name, Type string
+	Descriptions         []EntityDescription
+	Mentions             int
+
+	// MentionedAt is zero if it was never mentioned.
+	CreatedAt, MentionedAt time.Time
+}
+
+// EntityDescription is what a text says about an entity, and since when it is known.
+type EntityDescription struct {
+	Text string    `json:"text"`
+	At   time.Time `json:"at"`
+}
+
+// Describe returns descriptions of an entity with another one, and whether that one is new. The oldest give way to it.
+func Describe(known []EntityDescription, text string, now time.Time) ([]EntityDescription, bool) {
+	if text == "" || slices.ContainsFunc(known, func(d EntityDescription) bool { return d.Text == text }) {
+		return known, false
+	}
+	return newestDescriptions(append(slices.Clone(known), EntityDescription{Text: text, At: stamp(now)})), true
+}
+
+func newestDescriptions(all []EntityDescription) []EntityDescription {
+	return all[max(0, len(all)-MaxDescriptions):]
+}
+
+// GatherEntities returns the roots of rows by their ids. The rows of a root are all that were merged into it, in the order in
+// which they were created.
+func GatherEntities(rows []EntityRow) map[string]Entity {
+	groups := map[string][]EntityRow{}
+	for _, row := range rows {
+		groups[row.Root] = append(groups[row.Root], row)
+	}
+	roots := make(map[string]Entity, len(groups))
+	for id, group := range groups {
+		roots[id] = gathered(id, group)
+	}
+	return roots
+}
+
+func gathered(id string, group []EntityRow) Entity {
+	e := Entity{ID: id, Descriptions: []string{}, Aliases: []string{}}
+	var descriptions []EntityDescription
+	for _, row := range group {
+		if row.ID == id {
+			e.Name, e.Type, e.CreatedAt = row.Name, row.Type, row.CreatedAt
+		}
+		if e.Mentions += row.Mentions; row.MentionedAt.After(e.MentionedAt) {
+			e.MentionedAt = row.MentionedAt
+		}
+		descriptions = append(descriptions, row.Descriptions...)
+	}
+	for _, row := range group {
+		if row.Name != e.Name && !slices.Contains(e.Aliases, row.Name) {
+			e.Aliases = append(e.Aliases, row.Name)
+		}
+	}
+	for _, d := range newestDescriptions(distinct(descriptions)) {
+		e.Descriptions = append(e.Descriptions, d.Text)
+	}
+	return e
+}
+
+// distinct returns each description once, the oldest first.
+func distinct(all []EntityDescription) []EntityDescription {
+	slices.SortStableFunc(all, func(a, b EntityDescription) int { return a.At.Compare(b.At) })
+	known := map[string]bool{}
+	return slices.DeleteFunc(all, func(d EntityDescription) bool {
+		twice := known[d.Text]
+		known[d.Text] = true
+		return twice
+	})
+}
+
+// Nearest keeps the entities whose vectors are the most similar to one.
+type Nearest struct {
+	unit  []float32
+	limit int
+	best  []SimilarEntity
+}
+
+// NewNearest returns a Nearest that keeps at most limit entities. It reports whether the vector has a direction.
+func NewNearest(vector []float32, limit int) (*Nearest, bool) {
+	unit, ok := UnitVector(vector)
+	return &Nearest{unit: unit, limit: EntityLimit(limit)}, ok
+}
+
+// Bytes is the size of the vectors that can be compared.
+func (n *Nearest) Bytes() int { return 4 * len(n.unit) }
+
+// Add compares the vector of an entity, which [VectorBytes] has written.
+func (n *Nearest) Add(id string, vector []byte) {
+	if len(vector) != n.Bytes() {
+		return
+	}
+	one := SimilarEntity{ID: id, Similarity: n.cosine(vector)}
+	i, _ := slices.BinarySearchFunc(n.best, one, func(a, b SimilarEntity) int {
+		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), cmp.Compare(a.ID, b.ID))
+	})
+	if i == n.limit {
+		return
+	}
+	n.best = slices.Insert(n.best, i, one)
+	n.best = n.best[:min(len(n.best), n.limit)]
+}
+
+// cosine is the product of two vectors of the length 1.
+func (n *Nearest) cosine(vector []byte) float64 {
+	sum := 0.0
+	for i, x := range n.unit {
+		sum += float64(x) * float64(math.Float32frombits(binary.LittleEndian.Uint32(vector[4*i:])))
+	}
+	return max(-1, min(sum, 1))
+}
+
+// IDs returns the ids of the most similar entities.
+func (n *Nearest) IDs() []string {
+	ids := make([]string, len(n.best))
+	for i, e := range n.best {
+		ids[i] = e.ID
+	}
+	return ids
+}
+
+// Entities returns the most similar entities, the best first. The rows are those of their roots, and of all that was merged
+// into these.
+func (n *Nearest) Entities(rows []EntityRow) []SimilarEntity {
+	roots, byID := GatherEntities(rows), make(map[string]EntityRow, len(rows))
+	for _, row := range rows {
+		byID[row.ID] = row
+	}
+	var all []SimilarEntity
+	for _, e := range n.best {
+		root := roots[byID[e.ID].Root]
+		e.Name, e.Root, e.RootName, e.Descriptions = byID[e.ID].Name, root.ID, root.Name, root.Descriptions
+		all = append(all, e)
+	}
+	return all
+}
+
+// VectorBytes returns a vector as little-endian float32, as it is stored.
+func VectorBytes(vector []float32) []byte {
+	raw := make([]byte, 0, 4*len(vector))
+	for _, x := range vector {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+	}
+	return raw
+}
+
+// SameMerge returns an [ErrInvalid] error unless a merge with the id of another one is of the same entities.
+func SameMerge(there, m EntityMerge) error {
+	if there.From != m.From || there.Into != m.Into {
+		return invalid("merge %q: exists, and is of other entities", m.ID)
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+package sqlite_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/sqlite"
+)
+
+// TestDeletedEntityLeavesNothing: but the ids of extractions, without their texts.
+func TestDeletedEntityLeavesNothing(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "store.db"))
+	x := store.Extraction{ID: "x", ThreadID: "t", EventID: "e", Content: "secret", SourceType: "message", SourceID: "m"}
+	require.NoError(t, s.QueueExtraction(t.Context(), "n", x))
+	mention := func(id string) store.Mention {
+		return store.Mention{EntityID: id, Name: id, SourceType: "message", SourceID: "m", At: time.Unix(1, 0)}
+	}
+	ended, err := s.EndExtraction(t.Context(), "n", "x", store.EntitiesFound{
+		New: []store.NewEntity{
+			{ID: "a", Name: "A", Type: "t", Embedder: "model", Vector: []float32{1}}, {ID: "b", Name: "B", Type: "t"}, {ID: "c", Name: "C", Type: "t"},
+		},
+		Mentions:  []store.Mention{mention("a"), mention("b"), mention("c")},
+		Relations: []store.Relation{{From: "a", To: "c", Type: "knows"}, {From: "c", To: "b", Type: "knows"}},
+		Merges:    []store.EntityMerge{{ID: "ab", From: "a", Into: "b"}, {ID: "cb", From: "c", Into: "b"}},
+	})
+	require.NoError(t, err)
+	require.True(t, ended)
+	_, err = s.UndoMerge(t.Context(), "n", "cb", "ann")
+	require.NoError(t, err)
+	rows, err := sqlite.TableRows(t.Context(), s, "entit")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"entities": 3, "entity_mentions": 3, "entity_relations": 2, "entity_merges": 2, "entity_extractions": 1}, rows)
+
+	require.NoError(t, s.DeleteEntity(t.Context(), "n", "b"))
+	rows, err = sqlite.TableRows(t.Context(), s, "entit")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"entities": 1, "entity_mentions": 1, "entity_relations": 0, "entity_merges": 0, "entity_extractions": 1}, rows)
+	require.NoError(t, s.DeleteEntity(t.Context(), "n", "c"))
+	rows, err = sqlite.TableRows(t.Context(), s, "entit")
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"entities": 0, "entity_mentions": 0, "entity_relations": 0, "entity_merges": 0, "entity_extractions": 1}, rows)
+}
