@@ -140,7 +140,7 @@ func parse(args []string, usage io.Writer) (Options, error) {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	var err error
-	if *documents {
+	if *documents && *parts == strings.Join(runtimeParts, ",") {
 		*parts = strings.Join(knowledgeParts, ",")
 	}
 	if o.Parts, err = choose("-parts", *parts, slices.Concat(runtimeParts, knowledgeParts)); err != nil {

@@ -63,12 +63,12 @@ func (m *meter) eachStore(ctx context.Context, f func(name string, s store.Store
 	return errors.Join(f(onPostgres, s), s.Close(), drop())
 }
 
-func (m *meter) withSQLite(ctx context.Context, f func(name string, s store.Store) error) error {
+func (m *meter) withSQLite(ctx context.Context, f func(name string, s store.Store) error) (err error) {
 	dir, err := os.MkdirTemp("", "threadmill-bench-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s, err := m.openSQLite(ctx, dir)
 	if err != nil {
 		return err
