@@ -31,7 +31,7 @@ func (m *meter) search(ctx context.Context) ([]searchRow, error) {
 		if err := b.searches(ctx, m.Knowledge.Searches, &row); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		m.say("%s: median of searches by text %.1f ms, by vectors %.1f ms, hybrid %.1f ms", name, row.Text.Median, row.Vectors.Median, row.Hybrid.Median)
+		m.say("%s: searches by text %s ms, by vectors %s ms, hybrid %s ms", name, middle(row.Text), middle(row.Vectors), middle(row.Hybrid))
 		rows = append(rows, row)
 		return nil
 	})
@@ -76,7 +76,7 @@ func (b *bookshelf) fill(ctx context.Context, chunks int, say func(string, ...an
 	return nil
 }
 
-// ingest runs the steps of [workflows.Workflows] for a document.
+// ingest runs the steps of the workflow of an ingestion.
 func (b *bookshelf) ingest(ctx context.Context, content *store.KnowledgeContent) error {
 	began := time.Now()
 	doc, err := b.library.Add(ctx, searchNamespace, library.Addition{Source: content.Name, Content: content})
