@@ -84,6 +84,7 @@ func TestEmbedderFailsAnIngestion(t *testing.T) {
 		calls := s.Requests()
 		require.Len(t, calls, 2)
 		require.GreaterOrEqual(t, calls[1].At.Sub(calls[0].At), 3*time.Second)
+		awaitToldTimes(t, w, id, 2)
 	})
 	for name, c := range map[string]struct {
 		fault llmtest.Fault
