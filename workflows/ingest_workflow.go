@@ -127,7 +127,8 @@ func (w *Workflows) extract(ctx workflow.Context, in signals.ExtractStep) error 
 	ctx = knowledgeOptions(staleAfter(ctx, w.StaleAfter), in.Namespace)
 	woken := workflow.GetSignalChannel(ctx, signals.SignalExtract)
 	for {
-		for woken.ReceiveAsync(nil) { //nolint:revive // the queue in the store says what is to be done
+		for woken.ReceiveAsync(nil) {
+			continue // the queue in the store says what is to be done
 		}
 		var out signals.ExtractedEntities
 		if err := workflow.ExecuteActivity(summarized(ctx, "find entities"), signals.ActivityExtractEntities, in).Get(ctx, &out); err != nil {
