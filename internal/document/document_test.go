@@ -1,9 +1,7 @@
 package document_test
 
 import (
-	"archive/zip"
 	"bytes"
-	"compress/zlib"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/document"
+	"github.com/threadmill/threadmill/internal/document/documenttest"
 	"github.com/threadmill/threadmill/internal/knowledge"
 )
 
@@ -64,9 +63,9 @@ func TestRead(t *testing.T) {
 		{"HTML in a form", "a.html", "", "<form><p>One.</p><input value=x></form>", document.HTML, "", "One."},
 		{"CSV", "a.csv", "", "name;city\nann;\"Ulm\nSüd\"\n;\nben;Rom;x\n", document.CSV, "", "name: ann⏎city: Ulm⏎Süd\nname: ben⏎city: Rom⏎x"},
 		{"source code", "a.go", "", "package a\n\n// F is f.\nfunc F() {\n\n\treturn\n}\n\nvar x = 1\n", document.Code, "", "package a\n// F is f.⏎func F() {⏎⏎\treturn⏎}\nvar x = 1"},
-		{"PDF", "a.pdf", "", pdfOf("Title of it", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET", "BT /F1 12 Tf 72 720 Td (Second.) Tj ET"), document.PDF, "Title of it", "[1] First page.\n[2] Second."},
+		{"PDF", "a.pdf", "", documenttest.PDF("Title of it", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET", "BT /F1 12 Tf 72 720 Td (Second.) Tj ET"), document.PDF, "Title of it", "[1] First page.\n[2] Second."},
 		{
-			"DOCX", "", "", docxOf(`<w:p><w:pPr><w:pStyle w:val="berschrift2"/></w:pPr><w:r><w:t>Kapitel</w:t></w:r></w:p><w:p><w:r><w:t>Ein </w:t></w:r><w:r><w:t>Satz.</w:t><w:br/><w:t>Mehr</w:t></w:r></w:p>` +
+			"DOCX", "", "", documenttest.DOCX(`<w:p><w:pPr><w:pStyle w:val="berschrift2"/></w:pPr><w:r><w:t>Kapitel</w:t></w:r></w:p><w:p><w:r><w:t>Ein </w:t></w:r><w:r><w:t>Satz.</w:t><w:br/><w:t>Mehr</w:t></w:r></w:p>` +
 				`<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>`), document.DOCX, "Akte", "## Kapitel\nEin Satz.⏎Mehr\na | b",
 		},
 	} {
@@ -96,14 +95,14 @@ func TestReadRejects(t *testing.T) {
 		{"too much Markdown", document.File{Name: "a.md", Content: bytes.Repeat([]byte("- a\n"), 8<<20)}, "bytes of markup; the limit is 2097152"},
 		{"too much HTML", document.File{Name: "a.html", Content: bytes.Repeat([]byte("<br>"), 1<<20)}, "4194304 bytes of markup; the limit is 2097152"},
 		{"a million cells", document.File{Name: "a.csv", Content: bytes.Repeat([]byte("1,2,3,4,5,6,7,8,9,10\n"), 100_000)}, "more than 500000 cells"},
-		{"a PDF of 10,000 pages", document.File{Name: "a.pdf", Content: []byte(pdfOf("", make([]string, 10_000)...))}, "the document has 10000 pages; the limit is 2000"},
-		{"a PDF that unpacks to a gigabyte", document.File{Name: "a.pdf", Content: []byte(pdfOf("", strings.Repeat("BT (x) Tj ET\n", 2<<20)))}, "a page of the document unpacks to more than"},
-		{"a PDF without text", document.File{Name: "a.pdf", Content: []byte(pdfOf("", ""))}, "the document has no text"},
+		{"a PDF of 10,000 pages", document.File{Name: "a.pdf", Content: []byte(documenttest.PDF("", make([]string, 10_000)...))}, "the document has 10000 pages; the limit is 2000"},
+		{"a PDF that unpacks to a gigabyte", document.File{Name: "a.pdf", Content: []byte(documenttest.PDF("", strings.Repeat("BT (x) Tj ET\n", 2<<20)))}, "a page of the document unpacks to more than"},
+		{"a PDF without text", document.File{Name: "a.pdf", Content: []byte(documenttest.PDF("", ""))}, "the document has no text"},
 		{"no PDF", document.File{Name: "a.pdf", Content: []byte("hello")}, "the document is no valid PDF: "},
 		{"no DOCX", document.File{Name: "a.docx", Content: []byte("hello")}, "the document is no valid DOCX: "},
-		{"another archive", document.File{Name: "a.docx", Content: zipOf(map[string]string{"x": "y"})}, "it has no text document inside"},
-		{"a DOCX that unpacks to 100 MB", document.File{Name: "a.docx", Content: zipOf(map[string]string{"word/document.xml": "<d>" + strings.Repeat(" ", 100<<20) + "</d>"})}, "unpacks to more than"},
-		{"a DOCX with deep elements", document.File{Name: "a.docx", Content: zipOf(map[string]string{"word/document.xml": strings.Repeat("<d>", 1<<20)})}, "nested more than 256 deep"},
+		{"another archive", document.File{Name: "a.docx", Content: documenttest.Zip(map[string]string{"x": "y"})}, "it has no text document inside"},
+		{"a DOCX that unpacks to 100 MB", document.File{Name: "a.docx", Content: documenttest.Zip(map[string]string{"word/document.xml": "<d>" + strings.Repeat(" ", 100<<20) + "</d>"})}, "unpacks to more than"},
+		{"a DOCX with deep elements", document.File{Name: "a.docx", Content: documenttest.Zip(map[string]string{"word/document.xml": strings.Repeat("<d>", 1<<20)})}, "nested more than 256 deep"},
 		{"HTML with deep elements", document.File{Name: "a.html", Content: []byte(strings.Repeat("<div>", 1<<18))}, "the document is no valid HTML: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -136,8 +135,8 @@ func TestReadIsCancelled(t *testing.T) {
 func TestReadBroken(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{
-		"a.pdf":  pdfOf("Title", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET"),
-		"a.docx": docxOf(`<w:p><w:r><w:t>Ein Satz.</w:t></w:r></w:p>`),
+		"a.pdf":  documenttest.PDF("Title", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET"),
+		"a.docx": documenttest.DOCX(`<w:p><w:r><w:t>Ein Satz.</w:t></w:r></w:p>`),
 		"a.md":   "# A\n\n- b\n  - c\n\n```\nd\n```\n> e\n",
 		"a.html": "<h1>a</h1><table><tr><td>b<ul><li>c</table>",
 		"a.csv":  "a,b\n\"c\",d\n",
@@ -215,61 +214,4 @@ func TestReadDocs(t *testing.T) {
 			require.Contains(t, all.String(), word)
 		}
 	}
-}
-
-// pdfOf returns a PDF with the contents of pages, packed.
-func pdfOf(title string, pages ...string) string {
-	var out bytes.Buffer
-	var offsets []int
-	object := func(format string, args ...any) {
-		offsets = append(offsets, out.Len())
-		fmt.Fprintf(&out, "%d 0 obj\n", len(offsets))
-		fmt.Fprintf(&out, format, args...)
-		out.WriteString("\nendobj\n")
-	}
-	out.WriteString("%PDF-1.4\n")
-	object("<< /Type /Catalog /Pages 2 0 R >>")
-	kids := make([]string, len(pages))
-	for i := range pages {
-		kids[i] = fmt.Sprintf("%d 0 R", 5+2*i)
-	}
-	object("<< /Type /Pages /Count %d /Kids [%s] >>", len(pages), strings.Join(kids, " "))
-	object("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
-	object("<< /Title (%s) >>", title)
-	for i, page := range pages {
-		object("<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources << /Font << /F1 3 0 R >> >> /Contents %d 0 R >>", 6+2*i)
-		var packed bytes.Buffer
-		w := zlib.NewWriter(&packed)
-		_, _ = w.Write([]byte(page))
-		_ = w.Close()
-		object("<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream", packed.Len(), packed.String())
-	}
-	at := out.Len()
-	fmt.Fprintf(&out, "xref\n0 %d\n0000000000 65535 f \n", len(offsets)+1)
-	for _, o := range offsets {
-		fmt.Fprintf(&out, "%010d 00000 n \n", o)
-	}
-	fmt.Fprintf(&out, "trailer\n<< /Size %d /Root 1 0 R /Info 4 0 R >>\nstartxref\n%d\n%%%%EOF\n", len(offsets)+1, at)
-	return out.String()
-}
-
-// docxOf returns a DOCX file in which Word's German version has named the styles.
-func docxOf(body string) string {
-	const ns = ` xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"`
-	return string(zipOf(map[string]string{
-		"docProps/core.xml": `<p xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Akte</dc:title></p>`,
-		"word/styles.xml":   `<w:styles` + ns + `><w:style w:styleId="berschrift2"><w:name w:val="heading 2"/></w:style></w:styles>`,
-		"word/document.xml": `<w:document` + ns + `><w:body>` + body + `</w:body></w:document>`,
-	}))
-}
-
-func zipOf(files map[string]string) []byte {
-	var out bytes.Buffer
-	w := zip.NewWriter(&out)
-	for name, content := range files {
-		f, _ := w.Create(name)
-		_, _ = f.Write([]byte(content))
-	}
-	_ = w.Close()
-	return out.Bytes()
 }

@@ -293,10 +293,12 @@ func (a knowledgeCommands) sum(results []addResult, failed int, skipped skippedF
 func (one addition) ingest(ctx context.Context, client *api.Client, wait bool) (addResult, error) {
 	out := addResult{Source: one.source}
 	doc, err := one.persist(ctx, client)
-	out.unchanged = err == nil && doc.Status == store.KnowledgeIndexed
+	known := doc.Status == store.KnowledgeIndexed
 	if err == nil && wait {
 		doc, err = awaitDocument(ctx, client, doc)
 	}
+	// What has not changed at its address is known only after it was fetched.
+	out.unchanged = known || doc.Status == store.KnowledgeIndexed && doc.Indexed != doc.Revision
 	switch {
 	case err != nil && ofAll(ctx, err):
 		return out, err
@@ -315,8 +317,7 @@ func (one addition) ingest(ctx context.Context, client *api.Client, wait bool) (
 func (one addition) persist(ctx context.Context, client *api.Client) (store.KnowledgeDocument, error) {
 	for attempt := 1; ; attempt++ {
 		doc, err := one.send(ctx, client)
-		status, ok := errors.AsType[*api.StatusError](err)
-		if !ok || attempt == uploadAttempts || status.Code != http.StatusServiceUnavailable && status.Code != http.StatusTooManyRequests {
+		if attempt == uploadAttempts || !isBusy(err) {
 			return doc, err
 		}
 		if err := pause(ctx, time.Duration(attempt)*time.Second); err != nil {
@@ -332,14 +333,24 @@ func awaitDocument(ctx context.Context, client *api.Client, doc store.KnowledgeD
 		if err := pause(ctx, ingestTick); err != nil {
 			return doc, err
 		}
-		var err error
-		if doc, err = client.Document(ctx, id); api.IsNotFound(err) {
+		now, err := client.Document(ctx, id)
+		switch {
+		case api.IsNotFound(err):
 			return doc, errors.New("it was removed before it was indexed")
-		} else if err != nil {
+		case isBusy(err): // it goes on nevertheless
+		case err != nil:
 			return doc, err
+		default:
+			doc = now
 		}
 	}
 	return doc, nil
+}
+
+// isBusy reports whether the API asks to come again later.
+func isBusy(err error) bool {
+	status, ok := errors.AsType[*api.StatusError](err)
+	return ok && (status.Code == http.StatusServiceUnavailable || status.Code == http.StatusTooManyRequests)
 }
 
 func pause(ctx context.Context, d time.Duration) error {
