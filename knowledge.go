@@ -17,7 +17,10 @@ import (
 // Knowledge configures how documents are indexed and found. The zero value finds documents by their words alone.
 type Knowledge struct {
 	// Embedder, "provider/model", turns texts into vectors, by which documents are found that say the same in other words.
-	// Its provider must be one of Models that embeds, such as OpenAI's and Google's. Default: none.
+	// Its provider must be one of Models that embeds, such as OpenAI's and Google's. Default: none. When a worker starts with
+	// another one than before, all documents get its vectors, and lose the others in the end. Workers of a task queue have the
+	// same one, except while they are replaced: what one with the old embedder indexes after that is found by its words, until a
+	// worker starts again.
 	Embedder string
 
 	// Dimension of the vectors, for models with several. Default: the model's own.
@@ -129,7 +132,7 @@ func (r *Runtime) prepareKnowledge(ctx context.Context) {
 		missing, err := r.library.Missing(ctx, namespace)
 		if err == nil && missing > 0 {
 			r.cfg.Logger.Info("documents get vectors of another embedder", "namespace", namespace, "embedder", name, "chunks", missing)
-			err = r.client.Embed(ctx, namespace)
+			err = r.client.Embed(ctx, namespace, name)
 		}
 		if err != nil {
 			r.cfg.Logger.Warn("the documents of a namespace cannot be embedded", "namespace", namespace, "error", err)

@@ -22,6 +22,9 @@ import (
 // and can be ingested again.
 const ingestPatience = time.Hour
 
+// otherWorker is the delay after which a step looks for a worker with another embedder.
+const otherWorker = time.Second
+
 // ingest begins the ingestion that an event of a thread asks for.
 func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.KnowledgeDocument, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
@@ -38,6 +41,13 @@ func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.Kno
 	}
 	if asked.Text != "" {
 		add.Content = library.Given(asked.Source, "text/markdown", []byte(asked.Text))
+	}
+	add.Begun = func(doc store.KnowledgeDocument) { activity.RecordHeartbeat(ctx, doc.Newest()) }
+	if activity.HasHeartbeatDetails(ctx) {
+		// An attempt that got no answer has begun it. It may have ended meanwhile, and is not to begin again.
+		if err := activity.GetHeartbeatDetails(ctx, &add.Revision); err != nil {
+			return store.KnowledgeDocument{}, err
+		}
 	}
 	doc, err := a.cfg.Library.Add(ctx, in.Thread.Namespace, add)
 	if err != nil {
@@ -101,6 +111,12 @@ func (a *Activities) splitDocument(ctx context.Context, in signals.IngestStep) (
 
 func (a *Activities) embedChunks(ctx context.Context, in signals.IngestStep) (signals.EmbeddedChunks, error) {
 	return indexStep(ctx, func(ctx context.Context) (signals.EmbeddedChunks, error) {
+		if own := a.cfg.Library.Embeds(); in.Embedder != "" && in.Embedder != own {
+			// It may reach another worker. If none has this embedder any more, the step gives up in the end.
+			return signals.EmbeddedChunks{}, &library.Unavailable{
+				Reason: fmt.Sprintf("the worker has the embedder %q, and is asked for vectors of %q", own, in.Embedder), After: otherWorker,
+			}
+		}
 		return a.cfg.Library.Embed(ctx, in.Namespace, revision(in))
 	})
 }
@@ -183,8 +199,9 @@ func ingestError(ctx context.Context, err error) error {
 		return err
 	}
 	info := activity.GetInfo(ctx)
-	if time.Since(info.ScheduledTime) > ingestPatience {
+	left := ingestPatience - time.Since(info.ScheduledTime)
+	if left <= 0 {
 		return temporal.NewNonRetryableApplicationError(fmt.Sprintf("%s (gave up after %d attempts)", unavailable.Reason, info.Attempt), signals.RefusedType, err)
 	}
-	return temporal.NewApplicationErrorWithOptions(unavailable.Reason, thread.ErrTypeRetry, temporal.ApplicationErrorOptions{NextRetryDelay: unavailable.After})
+	return temporal.NewApplicationErrorWithOptions(unavailable.Reason, thread.ErrTypeRetry, temporal.ApplicationErrorOptions{NextRetryDelay: min(unavailable.After, left)})
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -35,12 +36,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(progress, &slog.HandlerOptions{Level: slog.LevelError}))
-	w, err := newWorld(ctx, o, logger)
-	if err != nil {
-		return err
+	m := &meter{Options: o, progress: progress}
+	if slices.ContainsFunc(o.Parts, needsWorld) {
+		if m.world, err = newWorld(ctx, o, logger); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, m.world.stop()) }()
 	}
-	defer func() { err = errors.Join(err, w.stop()) }()
-	m := &meter{Options: o, world: w, progress: progress}
 	report, err := m.measure(ctx)
 	if err != nil {
 		return err
@@ -78,6 +80,12 @@ func (m *meter) measure(ctx context.Context) (*report, error) {
 			r.FirstToken, err = m.firstToken(ctx)
 		case partBurst:
 			r.Burst, err = m.burst(ctx)
+		case partQuality:
+			r.Quality, err = m.quality(ctx)
+		case partSearch:
+			r.Search, err = m.search(ctx)
+		case partPassages:
+			r.Passages, err = m.passages(ctx)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", part, err)
@@ -86,5 +94,8 @@ func (m *meter) measure(ctx context.Context) (*report, error) {
 	r.Took = time.Since(r.Date).Round(time.Second).String()
 	return r, nil
 }
+
+// needsWorld reports whether a part needs a runtime.
+func needsWorld(part string) bool { return part != partQuality && part != partSearch }
 
 func (m *meter) say(format string, args ...any) { fmt.Fprintf(m.progress, format+"\n", args...) }

@@ -27,6 +27,9 @@ type shape struct {
 	// local makes the bare loop run the tool as a local activity, too.
 	local bool
 	about string
+
+	// text returns the n-th message. Nil: the message names the tool, or is to be repeated.
+	text func(n int) string
 }
 
 var shapes = []shape{
@@ -63,6 +66,9 @@ func shapeOf(name string) shape {
 
 // message returns the message that causes a turn of this shape.
 func (s shape) message(n int) string {
+	if s.text != nil {
+		return s.text(n)
+	}
 	if s.tool == "" {
 		return fmt.Sprintf("say %d", n)
 	}

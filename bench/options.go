@@ -15,6 +15,15 @@ const (
 	partAging      = "aging"
 	partToken      = "token"
 	partBurst      = "burst"
+	partQuality    = "quality"
+	partSearch     = "search"
+	partPassages   = "passages"
+)
+
+// The parts of a run without -parts.
+var (
+	runtimeParts   = []string{partThroughput, partAging, partToken, partBurst}
+	knowledgeParts = []string{partQuality, partSearch, partPassages}
 )
 
 // way is how a message reaches a thread, and how its sender learns of the end of its turn.
@@ -55,6 +64,8 @@ type Options struct {
 
 	Burst BurstOptions `json:"burst"`
 
+	Knowledge KnowledgeOptions `json:"knowledge"`
+
 	DatabaseURL string `json:"-"`
 	NATSURL     string `json:"-"`
 	Memory      bool   `json:"memory"`
@@ -73,11 +84,29 @@ type BurstOptions struct {
 	Threads int `json:"threads"`
 }
 
+// KnowledgeOptions describe the documents that are searched.
+type KnowledgeOptions struct {
+	// BEIR is a folder with a set of passages and questions in BEIR's format, besides the project's own.
+	BEIR string `json:"beir,omitempty"`
+
+	// Embedder, "provider/model", has the vectors whose quality is measured. BaseURL is the address of its provider.
+	Embedder string `json:"embedder,omitempty"`
+	BaseURL  string `json:"-"`
+
+	// Chunks is the number of chunks in which Searches of each kind are timed.
+	Chunks   int `json:"chunks"`
+	Searches int `json:"searches"`
+
+	// Documents is the number of documents of the agent that is given passages.
+	Documents int `json:"documents"`
+}
+
 func parse(args []string, usage io.Writer) (Options, error) {
 	var o Options
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(usage)
-	parts := f.String("parts", "throughput,aging,token,burst", "what to measure")
+	parts := f.String("parts", strings.Join(runtimeParts, ","), "what to measure")
+	documents := f.Bool("knowledge", false, "measure documents: -parts "+strings.Join(knowledgeParts, ","))
 	names := f.String("shapes", "plain,tool,quick,local", "turns: "+shapeHelp())
 	ways := f.String("ways", "signal,update", "how messages come in: signal, update")
 	threads := f.String("threads", "1,50", "how many threads are busy at once")
@@ -91,7 +120,15 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	f.IntVar(&o.Burst.Seconds, "burst-seconds", 10, "how long a burst takes")
 	f.IntVar(&o.Burst.Connections, "burst-connections", 200, "from how many connections a burst comes")
 	f.IntVar(&o.Burst.Threads, "burst-threads", 4, "how many other threads are busy during a burst")
-	f.StringVar(&o.DatabaseURL, "database-url", "", "a PostgreSQL for the store, in a schema of its own (default: SQLite on disk)")
+	f.StringVar(&o.Knowledge.BEIR, "beir", "", "a folder with a data set in BEIR's format, such as SciFact, to measure the quality of searches with")
+	f.StringVar(&o.Knowledge.Embedder, "embedder", "", "openai/<model> or google/<model>: the embedder to measure the quality of hybrid searches with; "+
+		"its key is in OPENAI_API_KEY or GEMINI_API_KEY")
+	f.StringVar(&o.Knowledge.BaseURL, "base-url", "", "the address of the embedder (default: the provider's own)")
+	f.IntVar(&o.Knowledge.Chunks, "chunks", 100_000, "in how many chunks to search")
+	f.IntVar(&o.Knowledge.Searches, "searches", 100, "how many searches of each kind to time")
+	f.IntVar(&o.Knowledge.Documents, "documents", 300, "how many documents the agent has that is given passages, at least 2")
+	f.StringVar(&o.DatabaseURL, "database-url", "", "a PostgreSQL for the store, in a schema of its own (default: SQLite on disk; "+
+		"quality and search are measured in both, and find a PostgreSQL as tests do)")
 	f.StringVar(&o.NATSURL, "nats-url", "", "a NATS with JetStream for the live stream (default: in memory)")
 	f.BoolVar(&o.Memory, "memory", false, "keep Temporal's data and the SQLite store in memory")
 	f.StringVar(&o.JSON, "json", "", "write the report to this file too, as JSON")
@@ -103,7 +140,10 @@ func parse(args []string, usage io.Writer) (Options, error) {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
 	var err error
-	if o.Parts, err = choose("-parts", *parts, []string{partThroughput, partAging, partToken, partBurst}); err != nil {
+	if *documents && *parts == strings.Join(runtimeParts, ",") {
+		*parts = strings.Join(knowledgeParts, ",")
+	}
+	if o.Parts, err = choose("-parts", *parts, slices.Concat(runtimeParts, knowledgeParts)); err != nil {
 		return o, err
 	}
 	if o.Shapes, err = choose("-shapes", *names, shapeNames()); err != nil {
@@ -148,12 +188,15 @@ func (o *Options) check() error {
 		{"-burst-seconds", o.Burst.Seconds, 1},
 		{"-burst-connections", o.Burst.Connections, 1},
 		{"-burst-threads", o.Burst.Threads, 1},
+		{"-chunks", o.Knowledge.Chunks, 1},
+		{"-searches", o.Knowledge.Searches, 1},
+		{"-documents", o.Knowledge.Documents, 2},
 	} {
 		if field.value < field.min {
 			return fmt.Errorf("%s is %d, must be at least %d", field.name, field.value, field.min)
 		}
 	}
-	if slices.Contains(o.Parts, partThroughput) && len(o.Ways) == 0 {
+	if (slices.Contains(o.Parts, partThroughput) || slices.Contains(o.Parts, partPassages)) && len(o.Ways) == 0 {
 		return fmt.Errorf("-ways signal needs -viewer: who sends a signal learns of the end by watching")
 	}
 	return nil

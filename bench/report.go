@@ -66,6 +66,10 @@ type report struct {
 	Aging      []agingRow      `json:"aging,omitempty"`
 	FirstToken *tokenRow       `json:"firstToken,omitempty"`
 	Burst      *burstRow       `json:"burst,omitempty"`
+
+	Quality  []qualityRow    `json:"quality,omitempty"`
+	Search   []searchRow     `json:"search,omitempty"`
+	Passages *passagesReport `json:"passages,omitempty"`
 }
 
 // throughputRow compares turns of one shape. Times are in milliseconds.
@@ -124,13 +128,13 @@ type burstRow struct {
 func newReport(o Options) *report {
 	r := &report{
 		Date: time.Now(), Cores: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Store: "SQLite on disk", Stream: "memory", Options: o, Versions: map[string]string{"go": runtime.Version()},
+		Store: onSQLite, Stream: "memory", Options: o, Versions: map[string]string{"go": runtime.Version()},
 	}
 	switch {
 	case o.DatabaseURL != "":
-		r.Store = "PostgreSQL"
+		r.Store = onPostgres
 	case o.Memory:
-		r.Store = "SQLite in memory"
+		r.Store = inMemory
 	}
 	if o.NATSURL != "" {
 		r.Stream = "NATS"
@@ -146,14 +150,19 @@ func newReport(o Options) *report {
 	return r
 }
 
-func newThroughputRow(s shape, by way, threads int, mill, bare []round) throughputRow {
-	ratios := make([]float64, len(mill))
-	for i := range mill {
-		ratios[i] = mill[i].perSecond() / bare[i].perSecond()
-	}
+func newThroughputRow(s shape, by way, threads int, rounds [2][]round) throughputRow {
 	return throughputRow{
-		Shape: s.name, Way: by, Threads: threads, Ratio: summarize(ratios), Mill: newSideRow(mill), Bare: newSideRow(bare),
+		Shape: s.name, Way: by, Threads: threads, Ratio: ratios(rounds), Mill: newSideRow(rounds[0]), Bare: newSideRow(rounds[1]),
 	}
+}
+
+// ratios compares the turns per second of pairs of rounds.
+func ratios(rounds [2][]round) summary {
+	var out []float64
+	for i := range rounds[1] {
+		out = append(out, rounds[0][i].perSecond()/rounds[1][i].perSecond())
+	}
+	return summarize(out)
 }
 
 func newSideRow(rounds []round) sideRow {
@@ -196,6 +205,9 @@ func (r *report) markdown(w io.Writer) error {
 		fmt.Fprintf(&b, "| %d | %s | %.2f |\n", t.Count, spread(t.Time, 2), t.Time.P95)
 	}
 	r.burstTable(&b)
+	r.qualityTables(&b)
+	r.searchTable(&b)
+	r.passagesTable(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -14,11 +15,14 @@ type mill struct {
 	threads *threadclient.Client
 	api     string
 	viewer  bool
+
+	// agent answers. "" = the default agent.
+	agent string
 }
 
 var _ side = (*mill)(nil)
 
-func (m *mill) name() string { return "threadmill" }
+func (m *mill) name() string { return cmp.Or(m.agent, "threadmill") }
 
 func (m *mill) thread(s shape, by way) thread {
 	return &millThread{mill: m, id: newID("t"), shape: s, by: by}
@@ -45,7 +49,11 @@ func (t *millThread) next() (p signals.Post, want string) {
 
 func (t *millThread) first(ctx context.Context) error {
 	p, want := t.next()
-	if err := t.threads.Open(ctx, t.id, signals.Start{}, &p); err != nil {
+	var start signals.Start
+	if t.agent != "" {
+		start.Agents = []string{t.agent}
+	}
+	if err := t.threads.Open(ctx, t.id, start, &p); err != nil {
 		return err
 	}
 	return t.update(ctx, p, want)

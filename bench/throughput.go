@@ -23,7 +23,7 @@ type round struct {
 func (r round) perSecond() float64 { return float64(len(r.turns)) / r.took.Seconds() }
 
 func (m *meter) throughput(ctx context.Context) ([]throughputRow, error) {
-	if err := m.warmUp(ctx); err != nil {
+	if err := m.warmUp(ctx, m.sides()...); err != nil {
 		return nil, err
 	}
 	var rows []throughputRow
@@ -43,9 +43,9 @@ func (m *meter) throughput(ctx context.Context) ([]throughputRow, error) {
 }
 
 // warmUp lets both sides start their pollers and allocate memory.
-func (m *meter) warmUp(ctx context.Context) error {
+func (m *meter) warmUp(ctx context.Context, sides ...side) error {
 	threads, turns := m.Threads[len(m.Threads)-1], m.Turns[len(m.Turns)-1]
-	for _, s := range m.sides() {
+	for _, s := range sides {
 		if _, err := m.round(ctx, s, shapes[0], byUpdate, threads, turns, ""); err != nil {
 			return fmt.Errorf("warming up %s: %w", s.name(), err)
 		}
@@ -55,22 +55,29 @@ func (m *meter) warmUp(ctx context.Context) error {
 
 func (m *meter) sides() []side { return []side{m.world.mill, m.world.bare} }
 
-// compare runs rounds in pairs with alternating order.
 func (m *meter) compare(ctx context.Context, s shape, by way, threads, turns int) (throughputRow, error) {
-	var rounds [2][]round
+	rounds, err := m.alternate(ctx, [2]side{m.world.mill, m.world.bare}, s, by, threads, turns)
+	if err != nil {
+		return throughputRow{}, err
+	}
+	return newThroughputRow(s, by, threads, rounds), nil
+}
+
+// alternate runs rounds of two sides in pairs with alternating order.
+func (m *meter) alternate(ctx context.Context, sides [2]side, s shape, by way, threads, turns int) (rounds [2][]round, err error) {
 	for n := range m.Rounds {
 		for k := range rounds {
 			which := (n + k) % 2
-			sd := m.sides()[which]
+			sd := sides[which]
 			label := fmt.Sprintf("%s-%s-%d-%s-%d", s.name, by, threads, sd.name(), n)
 			r, err := m.round(ctx, sd, s, by, threads, turns, label)
 			if err != nil {
-				return throughputRow{}, fmt.Errorf("%s: %w", sd.name(), err)
+				return rounds, fmt.Errorf("%s: %w", sd.name(), err)
 			}
 			rounds[which] = append(rounds[which], r)
 		}
 	}
-	return newThroughputRow(s, by, threads, rounds[0], rounds[1]), nil
+	return rounds, nil
 }
 
 // round lets a number of threads take turns concurrently.

@@ -25,8 +25,6 @@ import (
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/store/postgres"
-	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/stream/nats"
@@ -153,13 +151,12 @@ func (w *world) startTemporal(ctx context.Context, o Options) error {
 }
 
 func (w *world) openStore(ctx context.Context, o Options) (err error) {
-	switch {
-	case o.DatabaseURL != "":
-		w.store, err = postgres.Open(ctx, postgres.Config{URL: o.DatabaseURL, Schema: fmt.Sprintf("bench_%d", time.Now().UnixMilli())})
-	case o.Memory:
-		w.store, err = sqlite.Open(ctx, sqlite.Config{})
-	default:
-		w.store, err = sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(w.dir, "threadmill.db")})
+	if o.DatabaseURL != "" {
+		var drop func() error
+		w.store, drop, err = openPostgres(ctx, o.DatabaseURL)
+		w.onStop(drop)
+	} else {
+		w.store, err = o.openSQLite(ctx, w.dir)
 	}
 	if err == nil {
 		w.onStop(w.store.Close)
@@ -193,6 +190,10 @@ func (w *world) startThreadmill(ctx context.Context, o Options, m *model) error 
 		Agents: []agent.Agent{
 			{Name: "assistant", Model: "bench/model", Instructions: "You help.", Tools: []string{plainTool, quickTool}},
 			{Name: remoteAgent, Model: "remote/model", Instructions: "You help."},
+			{
+				Name: readerAgent, Model: "bench/model", Instructions: "You help.", Tools: []string{plainTool, quickTool},
+				Knowledge: agent.Knowledge{Passages: readerPassages},
+			},
 		},
 		Models:      map[string]llm.Provider{"bench": m, "remote": remote},
 		Rules:       []rule.Rule{{Name: "ticks", Events: []string{tickType}, Priority: 20}},

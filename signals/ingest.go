@@ -147,12 +147,18 @@ type IngestStep struct {
 
 	// Force ingests the document even if it has not changed.
 	Force bool `json:"force,omitempty"`
+
+	// Embedder is that of an [EmbedStep], whose Namespace is embedded. Empty = that of the worker.
+	Embedder string `json:"embedder,omitempty"`
 }
 
 // EmbedStep is the input of the workflow that embeds the documents of a namespace. Done counts the chunks of earlier runs.
 type EmbedStep struct {
 	Namespace string `json:"namespace"`
 	Done      int    `json:"done,omitempty"`
+
+	// Embedder makes the vectors: workers that have another one, such as those of the version before, leave it the work.
+	Embedder string `json:"embedder"`
 }
 
 // FetchedDocument is the result of "fetch_document".

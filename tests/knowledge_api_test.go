@@ -24,21 +24,21 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
-// shelves are the door to the documents of a namespace.
-type shelves struct {
+// catalogue is the door to the documents of a namespace.
+type catalogue struct {
 	w *harness.Harness
 	*api.Client
 }
 
-func openShelves(w *harness.Harness, base, namespace string) shelves {
+func openCatalogue(w *harness.Harness, base, namespace string) catalogue {
 	w.T.Helper()
 	c, err := api.New(api.Config{Base: base, Namespace: namespace})
 	require.NoError(w.T, err)
-	return shelves{w, c}
+	return catalogue{w, c}
 }
 
 // await waits until a document is processed.
-func (s shelves) await(id string) (d store.KnowledgeDocument) {
+func (s catalogue) await(id string) (d store.KnowledgeDocument) {
 	s.w.T.Helper()
 	require.Eventually(s.w.T, func() bool {
 		var err error
@@ -49,7 +49,7 @@ func (s shelves) await(id string) (d store.KnowledgeDocument) {
 }
 
 // add adds a document, and waits until it is indexed.
-func (s shelves) add(d api.NewDocument) store.KnowledgeDocument {
+func (s catalogue) add(d api.NewDocument) store.KnowledgeDocument {
 	s.w.T.Helper()
 	doc, err := s.AddDocument(s.w.Ctx(), d)
 	require.NoError(s.w.T, err)
@@ -59,7 +59,7 @@ func (s shelves) add(d api.NewDocument) store.KnowledgeDocument {
 }
 
 // upload uploads a file, and waits until it is processed.
-func (s shelves) upload(name, mediaType, content string) store.KnowledgeDocument {
+func (s catalogue) upload(name, mediaType, content string) store.KnowledgeDocument {
 	s.w.T.Helper()
 	doc, err := s.UploadDocument(s.w.Ctx(), api.NewDocument{Source: name}, mediaType, []byte(content))
 	require.NoError(s.w.T, err)
@@ -67,7 +67,7 @@ func (s shelves) upload(name, mediaType, content string) store.KnowledgeDocument
 }
 
 // search returns the passages for a text.
-func (s shelves) search(text string, collections ...string) []event.Passage {
+func (s catalogue) search(text string, collections ...string) []event.Passage {
 	s.w.T.Helper()
 	found, err := s.SearchKnowledge(s.w.Ctx(), text, collections, 50)
 	require.NoError(s.w.T, err)
@@ -91,7 +91,7 @@ func TestKnowledgeAPI(t *testing.T) {
 }
 
 func knowledgeAPI(t *testing.T, w *harness.Harness) {
-	s := openShelves(w, w.API.URL, w.TaskQueue)
+	s := openCatalogue(w, w.API.URL, w.TaskQueue)
 	page := newSite(t, handbook)
 	id := w.Open()
 	t.Run("S2-55 a person starts an ingestion through the API", func(t *testing.T) {
@@ -233,7 +233,7 @@ func knowledgeAPI(t *testing.T, w *harness.Harness) {
 func TestDeletedWhileProcessed(t *testing.T) {
 	t.Parallel()
 	w := readers(t, harness.Options{})
-	s := openShelves(w, w.API.URL, w.TaskQueue)
+	s := openCatalogue(w, w.API.URL, w.TaskQueue)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 		close(asked)
@@ -273,12 +273,12 @@ func knowledgeNamespaces(t *testing.T, w *harness.Harness) {
 	beside := httptest.NewServer(w.Beside(func(cfg *threadmill.Config) { cfg.Namespace = other }).Handler())
 	defer beside.Close()
 	type side struct {
-		shelves
+		catalogue
 		url, namespace, word string
 	}
 	sides := []side{
-		{openShelves(w, w.API.URL, w.TaskQueue), w.API.URL, w.TaskQueue, "alphaword"},
-		{openShelves(w, beside.URL, other), beside.URL, other, "betaword"},
+		{openCatalogue(w, w.API.URL, w.TaskQueue), w.API.URL, w.TaskQueue, "alphaword"},
+		{openCatalogue(w, beside.URL, other), beside.URL, other, "betaword"},
 	}
 	for _, s := range sides {
 		s.add(api.NewDocument{Source: "same.md", Text: "This text says " + s.word + "."})
@@ -432,7 +432,7 @@ func TestKnowledgeCLI(t *testing.T) {
 func TestKnowledgeWithoutEmbedder(t *testing.T) {
 	t.Parallel()
 	w := readers(t, harness.Options{Configure: embedding})
-	s := openShelves(w, w.API.URL, w.TaskQueue)
+	s := openCatalogue(w, w.API.URL, w.TaskQueue)
 	s.add(api.NewDocument{Source: "a.md", Text: handbook})
 	w.Provider.Fail(llmtest.Status(http.StatusBadRequest, "down"))
 	found, err := s.SearchKnowledge(w.Ctx(), "vacation", nil, 5)

@@ -38,7 +38,7 @@ func TestReplay(t *testing.T) {
 	}
 	files, err := filepath.Glob("testdata/histories/*/*.json")
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), len(lives)+len(hookedLives)+len(eventLives), "stored histories; write them with -update")
+	require.GreaterOrEqual(t, len(files), len(lives)+len(hookedLives)+len(eventLives)+len(knowledgeLives), "stored histories; write them with -update")
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(file, "testdata/histories/"), ".json"), func(t *testing.T) {
 			data, err := os.ReadFile(file)
@@ -164,6 +164,7 @@ func record(t *testing.T) {
 	}
 	recordEvents(t, o)
 	recordApprovals(t, o)
+	recordKnowledge(t, o)
 }
 
 // storeRuns stores all runs of a thread.

@@ -41,6 +41,9 @@ const (
 	victimRuns = "worker runs"
 )
 
+// hastyStaleAfter is the time after which a step of a hasty worker counts as lost.
+const hastyStaleAfter = 10 * time.Second
+
 // atOnce is the minimum number of concurrent tests: most of them wait most of the time, for timers
 // and for processes.
 const atOnce = 8
@@ -98,6 +101,9 @@ type victim struct {
 
 	// Transcript is the file of a conversation with its agents and tools.
 	Transcript string
+
+	// Reader reads documents, and reports how it stores them.
+	Reader bool
 
 	// Schema means that Store is not a file, but the URL of a PostgreSQL server.
 	Schema string
@@ -161,7 +167,10 @@ func (v victim) runtime(c client.Client, logger *slog.Logger) (*threadmill.Runti
 		Namespace: v.Queue, TaskQueue: v.Queue, Hooks: v.hooks(), Processors: []hook.Processor{v.job()}, Logger: logger,
 	}
 	if v.Hasty {
-		cfg.StaleAfter = 10 * time.Second
+		cfg.StaleAfter = hastyStaleAfter
+	}
+	if v.Reader {
+		v.readKnowledge(&cfg)
 	}
 	if v.Team {
 		cfg.Agents, cfg.Tools = team("act", "risk"), append(cfg.Tools, v.risk())

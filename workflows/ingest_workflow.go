@@ -49,7 +49,7 @@ func knowledgeOptions(ctx workflow.Context, namespace string) workflow.Context {
 	opts := workflow.GetActivityOptions(ctx)
 	opts.TaskQueue = signals.KnowledgeTaskQueue(workflow.GetInfo(ctx).TaskQueueName)
 	opts.StartToCloseTimeout = ingestWithin
-	opts.Priority = temporal.Priority{PriorityKey: lowestPriority, FairnessKey: namespace}
+	opts.Priority = temporal.Priority{PriorityKey: lowestPriority, FairnessKey: fairnessKey(namespace)}
 	return workflow.WithActivityOptions(ctx, opts)
 }
 
@@ -101,14 +101,14 @@ func superseded(err error) bool {
 	return errors.As(err, &app) && app.Type() == signals.SupersededType
 }
 
-// embed adds vectors of the current embedder to the visible documents of a namespace, after the embedder has changed, and
+// embed adds vectors of an embedder to the visible documents of a namespace, after the embedder has changed, and
 // drops those of other embedders in the end.
 func (w *Workflows) embed(ctx workflow.Context, in signals.EmbedStep) (int, error) {
 	ctx = knowledgeOptions(staleAfter(ctx, w.StaleAfter), in.Namespace)
 	for {
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%d chunks** of `%s` have new vectors", in.Done, in.Namespace))
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%d chunks** of `%s` have new vectors of `%s`", in.Done, in.Namespace, in.Embedder))
 		var batch signals.EmbeddedChunks
-		step := signals.IngestStep{Namespace: in.Namespace}
+		step := signals.IngestStep{Namespace: in.Namespace, Embedder: in.Embedder}
 		if err := workflow.ExecuteActivity(summarized(ctx, fmt.Sprintf("embed, %d done", in.Done)), signals.ActivityEmbedChunks, step).Get(ctx, &batch); err != nil {
 			return in.Done, err
 		}
@@ -127,7 +127,8 @@ func (w *Workflows) extract(ctx workflow.Context, in signals.ExtractStep) error 
 	ctx = knowledgeOptions(staleAfter(ctx, w.StaleAfter), in.Namespace)
 	woken := workflow.GetSignalChannel(ctx, signals.SignalExtract)
 	for {
-		for woken.ReceiveAsync(nil) { //nolint:revive // the queue in the store says what is to be done
+		for woken.ReceiveAsync(nil) {
+			continue // the queue in the store says what is to be done
 		}
 		var out signals.ExtractedEntities
 		if err := workflow.ExecuteActivity(summarized(ctx, "find entities"), signals.ActivityExtractEntities, in).Get(ctx, &out); err != nil {

@@ -105,9 +105,9 @@ func (l *Library) Embedder() string {
 
 // Vectors returns the vectors of texts, which are embedded like documents.
 func (l *Library) Vectors(ctx context.Context, texts []string) ([][]float32, error) {
-	out, err := l.cfg.Embedder.Embed(ctx, llm.EmbedRequest{Model: l.embedder.model, Texts: texts, Purpose: llm.EmbedDocument, Dimension: l.embedder.dimension})
+	out, err := l.embed(ctx, l.embedder, llm.EmbedDocument, texts)
 	if err != nil {
-		return nil, l.embedError(err)
+		return nil, l.embedError(ctx, err)
 	}
 	return out.Vectors, nil
 }
@@ -161,6 +161,11 @@ type Addition struct {
 	// Force ingests a document even if it has not changed.
 	Force bool
 
+	// Begun, if not nil, is told the document before its ingestion starts. Revision is what it was told before, if the
+	// addition is repeated: then no other revision begins.
+	Begun    func(store.KnowledgeDocument)
+	Revision store.KnowledgeRevision
+
 	// ThreadID is the thread that is told the end. By is who asks.
 	ThreadID string
 	By       string
@@ -180,13 +185,28 @@ func (l *Library) Add(ctx context.Context, namespace string, a Addition) (store.
 	} else {
 		begin.Digest = store.KnowledgeDigest(a.Content.Bytes)
 	}
+	if a.Revision.Number > 0 {
+		doc, err := l.current(ctx, namespace, a.Revision)
+		if errors.Is(err, store.ErrSuperseded) {
+			return doc, nil
+		}
+		return l.start(ctx, namespace, doc, a.Force, err)
+	}
 	doc, err := l.cfg.Store.BeginKnowledge(ctx, namespace, store.KnowledgeDocument{
 		Collection: a.Collection, Source: a.Source, Title: a.Title, Metadata: a.Metadata, ThreadID: a.ThreadID, By: a.By,
 	}, begin)
+	if err == nil && a.Begun != nil {
+		a.Begun(doc)
+	}
+	return l.start(ctx, namespace, doc, a.Force, err)
+}
+
+// start starts the ingestion of a document, unless it has ended.
+func (l *Library) start(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool, err error) (store.KnowledgeDocument, error) {
 	if err != nil || doc.Status != store.KnowledgeProcessing {
 		return doc, err
 	}
-	return doc, l.cfg.Start(ctx, namespace, doc, a.Force)
+	return doc, l.cfg.Start(ctx, namespace, doc, force)
 }
 
 // Reindex ingests a document again, although it has not changed: what was uploaded from the content in the store, what came
@@ -344,9 +364,9 @@ func (l *Library) embedBatch(ctx context.Context, namespace string, r store.Know
 	for i, c := range chunks {
 		texts[i] = embedded(c)
 	}
-	out, err := l.cfg.Embedder.Embed(ctx, llm.EmbedRequest{Model: l.embedder.model, Texts: texts, Purpose: llm.EmbedDocument, Dimension: l.embedder.dimension})
+	out, err := l.embed(ctx, l.embedder, llm.EmbedDocument, texts)
 	if err != nil {
-		return 0, l.embedError(err)
+		return 0, l.embedError(ctx, err)
 	}
 	vectors := make([]store.KnowledgeVector, len(chunks))
 	for i, c := range chunks {
@@ -360,6 +380,19 @@ func (l *Library) embedBatch(ctx context.Context, namespace string, r store.Know
 	return len(chunks), nil
 }
 
+// embed calls an embedder, whose vectors fit the texts: a program's own may not check that.
+func (l *Library) embed(ctx context.Context, by embedder, purpose llm.EmbedPurpose, texts []string) (llm.Embeddings, error) {
+	req := llm.EmbedRequest{Model: by.model, Texts: texts, Purpose: purpose, Dimension: by.dimension}
+	out, err := l.cfg.Embedder.Embed(ctx, req)
+	if err != nil {
+		return out, err
+	}
+	if err := out.Check(req); err != nil {
+		return out, &llm.Error{Provider: by.provider, Code: llm.CodeBadEmbeddings, Message: err.Error()}
+	}
+	return out, nil
+}
+
 // embedded is the text of a chunk as embedders get it.
 func embedded(c store.KnowledgeChunk) string {
 	parts := make([]string, 0, 3)
@@ -371,16 +404,28 @@ func embedded(c store.KnowledgeChunk) string {
 	return strings.Join(parts, "\n\n")
 }
 
-func (l *Library) embedError(err error) error {
-	failed, ok := errors.AsType[*llm.Error](err)
-	if !ok {
-		return err
+// embedError returns an error of the embedder as one of this package. One of another kind, which a program's own embedder
+// may return, may pass.
+func (l *Library) embedError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	why := fmt.Sprintf("the embedder %s failed: %s", l.embedder.name(), failed.Message)
-	if !failed.Retryable {
-		return &Error{why}
+	out := &Unavailable{Reason: fmt.Sprintf("the embedder %s failed: %s", l.embedder.name(), reason(err))}
+	if failed, ok := errors.AsType[*llm.Error](err); ok {
+		if !failed.Retryable {
+			return &Error{out.Reason}
+		}
+		out.After = failed.RetryAfter
 	}
-	return &Unavailable{Reason: why, After: failed.RetryAfter}
+	return out
+}
+
+// reason is what people are told of an embedder's error.
+func reason(err error) string {
+	if failed, ok := errors.AsType[*llm.Error](err); ok {
+		return failed.Message
+	}
+	return err.Error()
 }
 
 // Unavailable is why a step failed that may succeed later: after a time that a server has named, or 0.

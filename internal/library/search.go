@@ -2,8 +2,8 @@ package library
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -66,7 +66,22 @@ func (l *Library) Search(ctx context.Context, namespace string, q Query) (Found,
 	if err != nil {
 		return Found{}, err
 	}
-	return Found{Passages: fused(limit, byText, byVector), Warning: warning}, nil
+	current := newest(byText, byVector)
+	return Found{Passages: fused(limit, current(byText), current(byVector)), Warning: warning}, nil
+}
+
+// newest returns a function that removes the hits of revisions of which a search has found a newer one: a document may
+// change between two searches, and is never found in two revisions.
+func newest(searches ...[]store.KnowledgeHit) func([]store.KnowledgeHit) []store.KnowledgeHit {
+	revisions := map[string]int{}
+	for _, hits := range searches {
+		for _, h := range hits {
+			revisions[h.Document] = max(revisions[h.Document], h.Revision)
+		}
+	}
+	return func(hits []store.KnowledgeHit) []store.KnowledgeHit {
+		return slices.DeleteFunc(hits, func(h store.KnowledgeHit) bool { return h.Revision < revisions[h.Document] })
+	}
 }
 
 // searchVectors embeds a query with the embedder whose vectors are complete: while the documents of a namespace get vectors of
@@ -82,17 +97,17 @@ func (l *Library) searchVectors(ctx context.Context, namespace, text string, in 
 	by := l.serving(index)
 	embedding, cancel := context.WithTimeout(ctx, embedWithin)
 	defer cancel()
-	out, err := l.cfg.Embedder.Embed(embedding, llm.EmbedRequest{Model: by.model, Texts: []string{text}, Purpose: llm.EmbedQuery, Dimension: by.dimension})
+	out, err := l.embed(embedding, by, llm.EmbedQuery, []string{text})
 	switch {
 	case ctx.Err() != nil:
 		return nil, "", ctx.Err()
 	case embedding.Err() != nil:
 		return nil, fmt.Sprintf("the embedder %s did not answer within %s", by.name(), embedWithin), nil
 	case err != nil:
-		if failed, ok := errors.AsType[*llm.Error](err); ok {
-			return nil, fmt.Sprintf("the embedder %s failed: %s", by.name(), failed.Message), nil
-		}
-		return nil, "", err
+		return nil, fmt.Sprintf("the embedder %s failed: %s", by.name(), reason(err)), nil
+	}
+	if kept := dimension(index, by); kept != 0 && kept != len(out.Vectors[0]) {
+		return nil, fmt.Sprintf("the embedder %s returned a vector of dimension %d, and those of the documents have %d", by.name(), len(out.Vectors[0]), kept), nil
 	}
 	hits, err = l.cfg.Store.SearchVectors(ctx, namespace, by.name(), out.Vectors[0], in)
 	return hits, "", err
@@ -109,6 +124,16 @@ func (l *Library) serving(index store.KnowledgeIndex) embedder {
 		}
 	}
 	return best
+}
+
+// dimension is that of the vectors of an embedder that documents have; 0 = they have none.
+func dimension(index store.KnowledgeIndex, by embedder) int {
+	for _, e := range index.Embedders {
+		if e.Name == by.name() {
+			return e.Dimension
+		}
+	}
+	return 0
 }
 
 // fused returns the best passages of two searches.

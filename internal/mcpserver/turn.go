@@ -108,7 +108,7 @@ func (t *turn) fold(e event.AgentEvent) string {
 		t.final(e)
 	case event.EventStatus:
 		return t.status(e.Status)
-	case event.EventToolProgress, event.EventEnvironment, event.EventGap:
+	case event.EventToolProgress, event.EventEnvironment, event.EventRetrieval, event.EventGap:
 	}
 	return ""
 }

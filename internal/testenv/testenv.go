@@ -31,6 +31,15 @@ func Postgres(t testing.TB) string {
 	return provide(t, "postgres", "PostgreSQL", EnvDatabaseURL, postgresURL)
 }
 
+// FindPostgres returns what [Postgres] does, or "" if there is no PostgreSQL. It is for programs that are no tests.
+func FindPostgres() (string, error) {
+	url, err := given(EnvDatabaseURL, postgresURL)
+	if errors.Is(err, errAbsent) {
+		err = nil
+	}
+	return url, err
+}
+
 // NATS returns the URL of a NATS server with JetStream.
 func NATS(t testing.TB) string {
 	t.Helper()
@@ -45,12 +54,17 @@ func Name(prefix string) string {
 
 func provide(t testing.TB, word, name, env string, start func() (string, error)) string {
 	t.Helper()
-	if url := os.Getenv(env); url != "" {
-		return url
-	}
-	url, err := start()
+	url, err := given(env, start)
 	present(t, word, name, "set "+env+", or install it", err)
 	return url
+}
+
+// given returns the URL in the environment, or that of a server that it starts.
+func given(env string, start func() (string, error)) (string, error) {
+	if url := os.Getenv(env); url != "" {
+		return url, nil
+	}
+	return start()
 }
 
 // present skips the test if err says that something is absent, and fails it if the test must not be

@@ -115,7 +115,7 @@ function showMessage(element, line, context) {
     seen.unobserve(state.body);
     if (line.text) seen.observe(state.body);
   }
-  showSources(state.sources, line.passages ?? []);
+  showSources(state.sources, line.found);
   fill(state.foot,
     line.state === "streaming" && !line.text && !line.thought && h("span", { class: "hint" }, "…"),
     line.state === "interrupted" && h("span", { class: "badge" }, "interrupted"),
@@ -123,16 +123,21 @@ function showMessage(element, line, context) {
     (line.error || line.state === "failed") && retry(line, context));
 }
 
-/** Shows the passages that a reply may cite, by their numbers. @param {HTMLElement} element @param {import("./timeline.js").Passage[]} passages */
-function showSources(element, passages) {
+/** Shows what an agent was given: passages, which its reply may cite by their numbers, and facts. @param {HTMLElement} element @param {import("./timeline.js").Retrieval} [found] */
+function showSources(element, found) {
   const state = /** @type {any} */ (element);
-  if (state.passages === passages) return;
-  state.passages = passages;
-  element.hidden = passages.length === 0;
-  fill(element, h("summary", null, `Sources (${passages.length})`), h("ol", null, passages.map((p) => h("li", null,
-    h("strong", null, p.title || p.source), (p.path ?? []).map((heading) => ` › ${heading}`), p.page && `, page ${p.page}`,
-    p.title && h("span", { class: "hint" }, " ", p.source),
-    h("pre", { class: "prose", tabIndex: 0 }, p.text)))));
+  if (state.found === found) return;
+  state.found = found;
+  const passages = found?.passages ?? [], facts = found?.facts ?? [];
+  element.hidden = passages.length + facts.length === 0;
+  fill(element,
+    h("summary", null, [passages.length > 0 && `Sources (${passages.length})`, facts.length > 0 && `Known (${facts.length})`].filter(Boolean).join(", ")),
+    found?.warning && h("p", { class: "hint" }, found.warning),
+    passages.length > 0 && h("ol", null, passages.map((p) => h("li", null,
+      h("strong", null, p.title || p.source), (p.path ?? []).map((heading) => ` › ${heading}`), p.page && `, page ${p.page}`,
+      p.title && h("span", { class: "hint" }, " ", p.source),
+      h("pre", { class: "prose", tabIndex: 0 }, p.text)))),
+    facts.length > 0 && h("ul", null, facts.map((f) => h("li", null, h("strong", null, f.name), ` (${f.type}): ${f.text}`))));
 }
 
 /** Shows text that only grows, without building it again. @param {HTMLElement} element @param {string} text */

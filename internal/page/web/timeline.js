@@ -8,7 +8,7 @@
 /** @typedef {components["schemas"]["InputRequest"]} InputRequest */
 /** @typedef {components["schemas"]["InputReceived"]} InputReceived */
 /** @typedef {components["schemas"]["StatusChange"]} StatusChange */
-/** @typedef {components["schemas"]["Passage"]} Passage */
+/** @typedef {components["schemas"]["Retrieval"]} Retrieval */
 
 /**
  * @typedef {object} Line
@@ -23,7 +23,7 @@
  * @property {string} [sender]
  * @property {string} [role] Of a message: user, assistant or system.
  * @property {string} [messageId]
- * @property {Passage[]} [passages] Of a reply: the passages that it may cite, by their place.
+ * @property {Retrieval} [found] Of a reply: the passages that it may cite by their place, and what was known.
  * @property {string} [thought]
  * @property {number} [attempt]
  * @property {"streaming" | "stored" | "final" | "interrupted" | "failed"} [state] Of a message.
@@ -83,8 +83,8 @@ export class Timeline {
     this.errors = new Map();
     /** @type {Set<string>} */
     this.agents = new Set();
-    /** The passages that agents were given, by the event of the turn and the agent. @type {Map<string, Passage[]>} */
-    this.passages = new Map();
+    /** What agents were given, by the event of the turn and the agent. @type {Map<string, Retrieval>} */
+    this.found = new Map();
     /** Model calls that are retried, by event. @type {Map<string, NonNullable<StatusChange["retry"]>>} */
     this.retrying = new Map();
   }
@@ -126,10 +126,10 @@ export class Timeline {
       case "final":
         return this.#change(messageKey(e.messageId), (l) => {
           l.state = l.state === "interrupted" ? l.state : "final";
-          l.passages = this.passages.get(passagesKey(l));
+          l.found = this.found.get(passagesKey(l));
         });
       case "retrieval":
-        this.passages.set(passagesKey(e), e.retrieval.passages);
+        this.found.set(passagesKey(e), e.retrieval);
         return [];
       case "error":
         return this.#error(e, stored);
@@ -197,13 +197,13 @@ export class Timeline {
     this.turns = new Map([...[...earlier.turns].filter(([id]) => !this.ended.has(id)), ...this.turns]);
     for (const id of earlier.failed) if (!this.settled.has(id)) this.failed.add(id);
     for (const agent of earlier.agents) this.agents.add(agent);
-    for (const [key, passages] of earlier.passages) this.passages.set(key, passages);
+    for (const [key, found] of earlier.found) this.found.set(key, found);
     for (const id of earlier.ended) this.ended.add(id);
     for (const id of earlier.settled) this.settled.add(id);
     for (const [id, key] of earlier.errors) if (!this.errors.has(id)) this.errors.set(id, key);
     for (const line of this.lines) {
-      if (line.state === "final" && !line.passages && earlier.passages.has(passagesKey(line))) {
-        line.passages = earlier.passages.get(passagesKey(line));
+      if (line.state === "final" && !line.found && earlier.found.has(passagesKey(line))) {
+        line.found = earlier.found.get(passagesKey(line));
         line.version++;
       }
       if (line.status && isFailure(line.status) && !line.repeats && earlier.errors.has(line.eventId ?? "")) {

@@ -1,0 +1,283 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+// Sizes of the documents that are ingested while workers are killed: chunks are one section each, in two batches.
+const (
+	killedChunkTokens = 32
+	killedSections    = 150
+)
+
+// standInEmbedder is the embedder of the stand-in provider.
+const standInEmbedder = "openai/stand-in-embedding"
+
+// reads makes a victim a worker that reads documents.
+func reads(v *victim) { v.Reader = true }
+
+// readKnowledge configures a victim that reads documents.
+func (v victim) readKnowledge(cfg *threadmill.Config) {
+	cfg.Knowledge = threadmill.Knowledge{
+		Embedder: standInEmbedder, PrivateAddresses: true, ChunkTokens: killedChunkTokens, OverlapTokens: -1,
+	}
+	cfg.StaleAfter = hastyStaleAfter
+	cfg.Store = &gatedStore{Store: cfg.Store, v: v, batches: map[string]int{}}
+}
+
+// gatedStore reports each change of a document before and after it is made, as "begin", "put", "chunks 1", "vectors 1"
+// and "finish", the latter with "done" before. The key of a report is the document.
+type gatedStore struct {
+	store.Store
+	v victim
+
+	mu      sync.Mutex
+	batches map[string]int
+}
+
+func (s *gatedStore) gate(ctx context.Context, what, document string, change func() error) error {
+	if err := s.v.tell(ctx, what, document); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	return s.v.tell(ctx, "done "+what, document)
+}
+
+func (s *gatedStore) batch(what, document string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.batches[what+document]++
+	return fmt.Sprintf("%s %d", what, s.batches[what+document])
+}
+
+func (s *gatedStore) BeginKnowledge(ctx context.Context, namespace string, d store.KnowledgeDocument, begin store.KnowledgeBegin) (out store.KnowledgeDocument, err error) {
+	id := store.KnowledgeID(store.DefaultCollection, d.Source)
+	err = s.gate(ctx, "begin", id, func() error { out, err = s.Store.BeginKnowledge(ctx, namespace, d, begin); return err })
+	return out, err
+}
+
+func (s *gatedStore) PutKnowledgeContent(ctx context.Context, namespace string, r store.KnowledgeRevision, digest string, c store.KnowledgeContent) error {
+	return s.gate(ctx, "put", r.Document, func() error { return s.Store.PutKnowledgeContent(ctx, namespace, r, digest, c) })
+}
+
+func (s *gatedStore) AddChunks(ctx context.Context, namespace string, r store.KnowledgeRevision, chunks []store.KnowledgeChunk) error {
+	return s.gate(ctx, s.batch("chunks", r.Document), r.Document, func() error { return s.Store.AddChunks(ctx, namespace, r, chunks) })
+}
+
+func (s *gatedStore) AddVectors(ctx context.Context, namespace, embedder string, vectors []store.KnowledgeVector) error {
+	document := vectors[0].Document
+	return s.gate(ctx, s.batch("vectors", document), document, func() error { return s.Store.AddVectors(ctx, namespace, embedder, vectors) })
+}
+
+func (s *gatedStore) FinishKnowledge(ctx context.Context, namespace string, r store.KnowledgeRevision, finish store.KnowledgeFinish) (out store.KnowledgeDocument, err error) {
+	err = s.gate(ctx, "finish", r.Document, func() error { out, err = s.Store.FinishKnowledge(ctx, namespace, r, finish); return err })
+	return out, err
+}
+
+// sections is a document of which each section is a chunk. All of them contain the word "manual" and the edition.
+func sections(edition string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "## Section %d\n\nThe manual of the %s edition says in its part %d what is to be done.\n\n", i, edition, i)
+	}
+	return b.String()
+}
+
+// chunksOf are the chunks of a document as a worker that is not killed makes them.
+func chunksOf(t *testing.T, w *harness.Harness, d store.KnowledgeDocument) (chunks []store.KnowledgeChunk) {
+	t.Helper()
+	for {
+		more, err := w.Store.Chunks(w.Ctx(), w.TaskQueue, store.KnowledgeRevision{Document: d.ID, Number: d.Indexed}, len(chunks), 0)
+		require.NoError(t, err)
+		if len(more) == 0 {
+			return chunks
+		}
+		chunks = append(chunks, more...)
+	}
+}
+
+// requireWholeDocument checks that the visible revision of a document has exactly its chunks, each with one vector if the store
+// keeps vectors: few PostgreSQL servers have the extension.
+func requireWholeDocument(t *testing.T, w *harness.Harness, d store.KnowledgeDocument, edition string, n int) {
+	t.Helper()
+	require.Equal(t, store.KnowledgeIndexed, d.Status, d.Error)
+	require.Equal(t, n, d.Chunks)
+	chunks := chunksOf(t, w, d)
+	require.Len(t, chunks, n)
+	for i, c := range chunks {
+		require.Equal(t, i, c.Index)
+		require.Contains(t, c.Text, fmt.Sprintf("The manual of the %s edition says in its part %d what", edition, i))
+	}
+	if !w.Store.HasVectors() {
+		return
+	}
+	without, err := w.Store.ChunksWithout(w.Ctx(), w.TaskQueue, store.KnowledgeRevision{Document: d.ID, Number: d.Indexed}, standInEmbedder, 0)
+	require.NoError(t, err)
+	require.Empty(t, without)
+	index, err := w.Store.KnowledgeIndex(w.Ctx(), w.TaskQueue)
+	require.NoError(t, err)
+	require.Equal(t, n, index.Chunks)
+	require.Len(t, index.Embedders, 1)
+	require.Equal(t, n, index.Embedders[0].Chunks)
+}
+
+// toldOf are the announcements in a thread.
+func toldOf(w *harness.Harness, thread string) (told []event.Message) {
+	w.T.Helper()
+	for _, m := range w.Messages(thread) {
+		if m.SenderID == signals.RAGSender {
+			told = append(told, m)
+		}
+	}
+	return told
+}
+
+// awaitToldTimes waits for announcements of the ends of ingestions, one each, and until the thread has nothing else to do.
+func awaitToldTimes(t *testing.T, w *harness.Harness, thread string, n int) []event.Message {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(toldOf(w, thread)) >= n }, waitLong, waitTick)
+	settle(w, thread)
+	told := toldOf(w, thread)
+	require.Len(t, told, n)
+	return told
+}
+
+// poll searches all the time until the test stops it: what it finds is always one whole revision.
+func poll(t *testing.T, w *harness.Harness, n int) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var polling sync.WaitGroup
+	polling.Go(func() {
+		for ctx.Err() == nil {
+			hits, err := w.Store.SearchText(ctx, w.TaskQueue, "manual", store.KnowledgeScope{Limit: store.MaxKnowledgeHits})
+			if err != nil {
+				continue // the end
+			}
+			revisions := map[int]int{}
+			for _, h := range hits {
+				revisions[h.Revision]++
+			}
+			if len(revisions) > 0 && (!assert.Len(t, revisions, 1, "revisions that are found") || !assert.Len(t, hits, n)) {
+				return
+			}
+			index, err := w.Store.KnowledgeIndex(ctx, w.TaskQueue)
+			if err != nil || index.Chunks == 0 {
+				continue
+			}
+			if !assert.Equal(t, n, index.Chunks) || w.Store.HasVectors() && (!assert.Len(t, index.Embedders, 1) || !assert.Equal(t, n, index.Embedders[0].Chunks)) {
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() { cancel(); polling.Wait() })
+}
+
+// TestIngestionKilled kills the worker with SIGKILL at every step of the ingestion of a document: it ends indexed, with
+// exactly its chunks and vectors, and is announced once; until then, the edition before is found as a whole.
+func TestIngestionKilled(t *testing.T) {
+	t.Parallel()
+	for _, b := range []struct {
+		name    string
+		options harness.Options
+	}{{"sqlite", harness.Options{}}, {"postgres", harness.Options{Postgres: true}}} {
+		t.Run("S2-59 "+b.name, func(t *testing.T) {
+			t.Parallel()
+			ingestionKilled(t, b.options)
+		})
+	}
+}
+
+func ingestionKilled(t *testing.T, o harness.Options) {
+	k := newKilling(t, o, reads)
+	s := newSite(t, sections("first", killedSections))
+	source := s.URL + "/manual.md"
+	document := store.KnowledgeID(store.DefaultCollection, source)
+	k.start(k.victim)
+	id := k.Open()
+	stop := poll(t, k.Harness, killedSections)
+	defer stop()
+	askToIngest(k.Harness, id, "e1", signals.Ingestion{Source: source})
+	requireWholeDocument(t, k.Harness, awaitDocument(k.Harness, source, 1), "first", killedSections)
+	awaitToldTimes(t, k.Harness, id, 1)
+	k.worker.Kill() // the batches count from 1 again
+
+	second := sections("second", killedSections)
+	s.text.Store(&second)
+	points := []string{
+		"begin", "done begin", "put", "done put", "chunks 1", "chunks 2", "done chunks 2",
+		"vectors 1", "vectors 2", "finish", "done finish",
+	}
+	if !k.Store.HasVectors() {
+		points = slices.DeleteFunc(points, func(point string) bool { return strings.HasPrefix(point, "vectors") })
+	}
+	gets := s.gets.Load()
+	for i, point := range points {
+		reached := k.hold(point, document)
+		k.start(k.victim)
+		if i == 0 {
+			askToIngest(k.Harness, id, "e2", signals.Ingestion{Source: source})
+		}
+		arrives(t, reached, point)
+		visible, err := k.Store.KnowledgeDocument(k.Ctx(), k.TaskQueue, document)
+		require.NoError(t, err)
+		require.Equal(t, point == "done finish", visible.Indexed == 2, point)
+		k.worker.Kill()
+		require.Len(t, toldOf(k.Harness, id), 1, point)
+	}
+	k.start(k.victim)
+	told := awaitToldTimes(t, k.Harness, id, 2)
+	require.Contains(t, told[1].Content, fmt.Sprintf("is indexed, in %d chunks", killedSections))
+	stop()
+	d := awaitDocument(k.Harness, source, 2)
+	require.Equal(t, 2, d.Revision)
+	requireWholeDocument(t, k.Harness, d, "second", killedSections)
+	require.LessOrEqual(t, s.gets.Load()-gets, int64(2), "what is stored is not fetched again")
+}
+
+// TestIngestionKilledByItsAnswers kills the worker when Temporal has got a report of it, but the worker no answer.
+func TestIngestionKilledByItsAnswers(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]func(w *harness.Harness, document string) string{
+		"the ingestion has begun, its event does not know": func(w *harness.Harness, document string) string {
+			return signals.IngestWorkflowID(w.TaskQueue, document, 1)
+		},
+		"the announcement is posted": func(*harness.Harness, string) string { return "is indexed, in" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newKilling(t, harness.Options{}, reads)
+			s := newSite(t, sections("first", 3))
+			source := s.URL + "/manual.md"
+			held := k.startBehindProxy(text(k.Harness, store.KnowledgeID(store.DefaultCollection, source)))
+			id := k.Open()
+			askToIngest(k.Harness, id, "e1", signals.Ingestion{Source: source})
+			arrives(t, held, "the report")
+			k.worker.Kill()
+			k.start(k.victim)
+			d := awaitDocument(k.Harness, source, 1)
+			require.Equal(t, signals.TurnCompleted, k.Await(id, "e1").Status)
+			told := awaitToldTimes(t, k.Harness, id, 1)
+			require.Contains(t, told[0].Content, "is indexed, in 3 chunks")
+			d, err := k.Store.KnowledgeDocument(k.Ctx(), k.TaskQueue, d.ID)
+			require.NoError(t, err)
+			require.Equal(t, 1, d.Revision)
+			requireWholeDocument(t, k.Harness, d, "first", 3)
+		})
+	}
+}
