@@ -30,7 +30,8 @@ func full() agent.Agent {
 		ApprovalTerms:    approval.Terms{Expires: 24 * time.Hour},
 		OnWaiting:        event.OnWaitingHold,
 		WorkingDirectory: "/desk", NoAutoMention: true,
-		Limits: agent.Limits{MaxSteps: 7, ModelTimeout: 10 * time.Minute, ContextMessages: 50, MaxToolCalls: 8, MaxReplyBytes: 4096},
+		Knowledge: agent.Knowledge{Passages: 3, Collections: []string{"guides"}, Entities: true},
+		Limits:    agent.Limits{MaxSteps: 7, ModelTimeout: 10 * time.Minute, ContextMessages: 50, MaxToolCalls: 8, MaxReplyBytes: 4096},
 	}
 }
 
@@ -49,6 +50,7 @@ func TestAgentJSON(t *testing.T) {
 		],
 		"approvalTerms": {"expires": "24h"}, "onWaiting": "hold",
 		"workingDirectory": "/desk", "autoMention": false,
+		"knowledge": {"passages": 3, "collections": ["guides"], "entities": true},
 		"limits": {"maxSteps": 7, "modelTimeout": "10m", "contextMessages": 50, "maxToolCalls": 8, "maxReplyBytes": 4096}
 	}`, string(raw))
 	var back agent.Agent
@@ -65,7 +67,7 @@ func TestAgentJSONIsWhole(t *testing.T) {
 	of := full()
 	of.ApprovalTerms = of.ApprovalRules[0].Terms
 	for name, value := range map[string]reflect.Value{
-		"agent": reflect.ValueOf(of), "rule": reflect.ValueOf(of.ApprovalRules[0]), "terms": reflect.ValueOf(of.ApprovalTerms), "limits": reflect.ValueOf(of.Limits),
+		"agent": reflect.ValueOf(of), "rule": reflect.ValueOf(of.ApprovalRules[0]), "terms": reflect.ValueOf(of.ApprovalTerms), "limits": reflect.ValueOf(of.Limits), "knowledge": reflect.ValueOf(of.Knowledge),
 	} {
 		for i := range value.NumField() {
 			require.False(t, value.Field(i).IsZero(), "the test leaves out %s of %s", value.Type().Field(i).Name, name)
@@ -98,7 +100,7 @@ func TestAgentJSONDefaults(t *testing.T) {
 func TestAgentJSONMistakes(t *testing.T) {
 	for text, want := range map[string]event.FieldError{
 		`[]`:                                                   {Field: "input", Problem: "cannot be of type array"},
-		`{"prompt": "x"}`:                                      {Field: "prompt", Problem: "is not known; known are approvalRules, approvalTerms, approvals, autoMention, description, instructions, limits, maxOutputTokens, model, name, onWaiting, reasoningEffort, temperature, tools, workingDirectory"},
+		`{"prompt": "x"}`:                                      {Field: "prompt", Problem: "is not known; known are approvalRules, approvalTerms, approvals, autoMention, description, instructions, knowledge, limits, maxOutputTokens, model, name, onWaiting, reasoningEffort, temperature, tools, workingDirectory"},
 		`{"Model": "x"}`:                                       {Field: "Model", Problem: "is not model: upper and lower case matter"},
 		`{"name": 7}`:                                          {Field: "name", Problem: "cannot be of type number"},
 		`{"tools": "x"}`:                                       {Field: "tools", Problem: "cannot be of type string"},

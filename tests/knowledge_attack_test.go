@@ -18,8 +18,8 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
-// shelves serves contents at paths of this machine.
-func shelves(t *testing.T, contents map[string]http.HandlerFunc) *httptest.Server {
+// docSite serves contents at paths of this machine.
+func docSite(t *testing.T, contents map[string]http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
 	for path, serve := range contents {
@@ -103,7 +103,7 @@ func TestIngestBombs(t *testing.T) { //nolint:paralleltest // see above
 	for path, bomb := range bombs {
 		contents[path] = bomb.serve
 	}
-	s := shelves(t, contents)
+	s := docSite(t, contents)
 	w := readers(t, harness.Options{})
 	id := w.Open()
 	memory := func() uint64 {
@@ -133,7 +133,7 @@ func TestIngestAddresses(t *testing.T) {
 	t.Parallel()
 	var busy atomic.Int64
 	long := "/" + strings.Repeat("a", 1500) + ".md"
-	s := shelves(t, map[string]http.HandlerFunc{
+	s := docSite(t, map[string]http.HandlerFunc{
 		"/gone": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) },
 		"/loop": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", http.StatusFound) },
 		"/file": func(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +190,7 @@ func TestIngestBesideTurns(t *testing.T) {
 	t.Parallel()
 	const documents = 50
 	arrive := make(chan struct{})
-	s := shelves(t, map[string]http.HandlerFunc{"/": func(w http.ResponseWriter, r *http.Request) {
+	s := docSite(t, map[string]http.HandlerFunc{"/": func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-arrive:
 			content("text/markdown", []byte(handbook))(w, r)

@@ -25,7 +25,7 @@ const (
 	GetTask    = "get_task"
 	CancelTask = "cancel_task"
 
-	// IngestDocument makes a document searchable; its arguments are a [signals.Ingestion]. SearchKnowledge finds passages.
+	// IngestDocument makes a document searchable; its arguments are those of an ingestion. SearchKnowledge finds passages.
 	IngestDocument  = "ingest_document"
 	SearchKnowledge = "search_knowledge"
 )

@@ -12,15 +12,15 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	require.Equal(t, []string{"get_event_info", "call_agent", "call-agent", "task", "list_tasks", "get_task", "cancel_task"}, builtin.Names(), "S1-28 S3-54")
-	require.Equal(t, []string{thread.ToolListTasks, thread.ToolGetTask, thread.ToolCancelTask},
-		[]string{builtin.ListTasks, builtin.GetTask, builtin.CancelTask}, "the thread answers them by these names")
+	require.Equal(t, []string{"get_event_info", "search_knowledge", "call_agent", "call-agent", "task", "list_tasks", "get_task", "ingest_document", "cancel_task"}, builtin.Names(), "S1-28 S3-54")
+	require.Equal(t, []string{thread.ToolListTasks, thread.ToolGetTask, thread.ToolCancelTask, thread.ToolIngestDocument},
+		[]string{builtin.ListTasks, builtin.GetTask, builtin.CancelTask, builtin.IngestDocument}, "the thread answers them by these names")
 }
 
 func TestLookup(t *testing.T) {
 	for _, name := range builtin.Names() {
 		d, ok := builtin.Lookup(name)
-		require.Equal(t, name != builtin.GetEventInfo, ok, name)
+		require.Equal(t, name != builtin.GetEventInfo && name != builtin.SearchKnowledge, ok, name)
 		if !ok {
 			continue
 		}

@@ -116,7 +116,8 @@ func fullDefinition() object {
 			"terms": object{"approvers": []any{"ann", "bob"}, "quorum": 2.0, "expires": "1h", "remind": "10m", "onExpiry": "interrupt"},
 		}},
 		"approvalTerms": object{"expires": "24h"}, "onWaiting": "hold", "workingDirectory": "/desk", "autoMention": false,
-		"limits": object{"maxSteps": 5.0, "modelTimeout": "1m", "contextMessages": 7.0},
+		"knowledge": object{"passages": 2.0, "collections": []any{"guides"}, "entities": true},
+		"limits":    object{"maxSteps": 5.0, "modelTimeout": "1m", "contextMessages": 7.0},
 	}
 }
 

@@ -123,6 +123,12 @@ func (m *Manager) Find(ctx context.Context, namespace, name string) (Server, *ht
 func (r *toolCall) connect(ctx context.Context) (*connection, error) {
 	k := account{key: r.declaration.key}
 	if !r.server.personal() {
+		if c := r.m.connection(k); c != nil {
+			return c, nil
+		}
+		// A worker that has just started knows the tool from the catalog.
+		r.m.awaitRun(ctx)
+		r.m.reconcile(ctx, k.namespace)
 		return r.m.connection(k), nil
 	}
 	if r.call.User == "" {

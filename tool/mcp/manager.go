@@ -35,6 +35,7 @@ type Manager struct {
 
 	mu          sync.Mutex
 	running     context.Context // set by Run
+	started     chan struct{}   // closed by Run
 	namespaces  map[string]*namespace
 	connections map[account]*connection
 	users       map[account]time.Time // when a person used a server last
@@ -67,7 +68,7 @@ func New(cfg Config) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Manager{cfg: cfg, idleAfter: idleAfter, namespaces: map[string]*namespace{"": {}}, connections: map[account]*connection{}, users: map[account]time.Time{}}, nil
+	return &Manager{cfg: cfg, idleAfter: idleAfter, started: make(chan struct{}), namespaces: map[string]*namespace{"": {}}, connections: map[account]*connection{}, users: map[account]time.Time{}}, nil
 }
 
 // Run keeps the local servers connected until ctx is done. When it returns, no process of a server
@@ -79,6 +80,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		return errors.New("mcp: Run was called twice")
 	}
 	m.running = ctx
+	close(m.started)
 	m.mu.Unlock()
 	ticker := time.NewTicker(sourceTTL)
 	defer ticker.Stop()
@@ -101,6 +103,17 @@ func (m *Manager) Run(ctx context.Context) error {
 			m.ending.Wait()
 			return nil
 		}
+	}
+}
+
+// awaitRun waits a short time for Run, which a worker starts beside its first calls.
+func (m *Manager) awaitRun(ctx context.Context) {
+	timer := time.NewTimer(connectWait)
+	defer timer.Stop()
+	select {
+	case <-m.started:
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 
