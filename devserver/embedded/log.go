@@ -128,10 +128,14 @@ func expected(msg string, tags []tag.Tag) bool {
 			return true
 		}
 	}
-	// The server starts its queues a moment before it may read them, and they retry. On a busy
-	// machine that moment is long enough for a warning.
-	return errors.Is(errorOf(tags), shard.ErrShardStatusUnknown)
+	// The server starts its queues a moment before it may read them, and its own workers a moment before
+	// its frontend; both retry. On a busy machine that moment is long enough for a warning.
+	err := errorOf(tags)
+	return errors.Is(err, shard.ErrShardStatusUnknown) || err != nil && strings.HasSuffix(err.Error(), notHealthyYet)
 }
+
+// notHealthyYet is what the frontend of the server says until it has started.
+const notHealthyYet = "Frontend is not healthy yet"
 
 var expectedWarnings = []string{
 	"HTTP API port has not been set", // no Nexus endpoint over HTTP
