@@ -7,7 +7,7 @@ import (
 
 	"go.temporal.io/sdk/worker"
 
-	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
@@ -41,8 +41,8 @@ type Knowledge struct {
 // knowledgeSlots bounds how many steps of ingestions a worker runs at once.
 const knowledgeSlots = 4
 
-// newLibrary returns the library of the configuration.
-func (r *Runtime) newLibrary() (*library.Library, error) {
+// libraryConfig returns the configuration of the library of documents.
+func (r *Runtime) libraryConfig() (library.Config, error) {
 	k := r.cfg.Knowledge
 	cfg := library.Config{
 		Store: r.cfg.Store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
@@ -53,40 +53,37 @@ func (r *Runtime) newLibrary() (*library.Library, error) {
 	}
 	switch {
 	case k.Dimension < 0 || k.Dimension > store.MaxKnowledgeDimension:
-		return nil, fmt.Errorf("threadmill: Config.Knowledge.Dimension is %d, must be 1 to %d, or 0 for the model's own", k.Dimension, store.MaxKnowledgeDimension)
+		return cfg, fmt.Errorf("threadmill: Config.Knowledge.Dimension is %d, must be 1 to %d, or 0 for the model's own", k.Dimension, store.MaxKnowledgeDimension)
 	case k.ChunkTokens != 0 && (k.ChunkTokens < minChunkTokens || k.ChunkTokens > maxChunkTokens):
-		return nil, fmt.Errorf("threadmill: Config.Knowledge.ChunkTokens is %d, must be %d to %d", k.ChunkTokens, minChunkTokens, maxChunkTokens)
+		return cfg, fmt.Errorf("threadmill: Config.Knowledge.ChunkTokens is %d, must be %d to %d", k.ChunkTokens, minChunkTokens, maxChunkTokens)
 	case k.Embedder == "":
-		return library.New(cfg), nil
+		return cfg, nil
 	}
 	provider, model, _ := strings.Cut(k.Embedder, "/")
 	embedder, ok := r.cfg.Models[provider].(llm.Embedder)
 	switch {
 	case model == "":
-		return nil, fmt.Errorf("threadmill: Config.Knowledge.Embedder is %q, must be provider/model", k.Embedder)
+		return cfg, fmt.Errorf("threadmill: Config.Knowledge.Embedder is %q, must be provider/model", k.Embedder)
 	case r.cfg.Models[provider] == nil:
-		return nil, fmt.Errorf("threadmill: Config.Knowledge.Embedder is %q: there is no provider %q in Config.Models", k.Embedder, provider)
+		return cfg, fmt.Errorf("threadmill: Config.Knowledge.Embedder is %q: there is no provider %q in Config.Models", k.Embedder, provider)
 	case !ok:
-		return nil, fmt.Errorf("threadmill: Config.Knowledge.Embedder is %q: the provider %q makes no vectors", k.Embedder, provider)
+		return cfg, fmt.Errorf("threadmill: Config.Knowledge.Embedder is %q: the provider %q makes no vectors", k.Embedder, provider)
 	}
 	cfg.Embedder = embedder
-	return library.New(cfg), nil
+	return cfg, nil
 }
 
-// newEntities returns what finds entities.
-func (r *Runtime) newEntities() (*entities.Entities, error) {
-	cfg := entities.Config{Store: r.cfg.Store, Threads: r.cfg.Store, Embedder: r.library.Embedder(), Logger: r.cfg.Logger}
-	if cfg.Embedder != "" {
-		cfg.Embed = r.library.Vectors
+// activityKnowledge is the configuration of the activities, which use the same library.
+func (r *Runtime) activityKnowledge(documents library.Config) (activities.Knowledge, error) {
+	out := activities.Knowledge{
+		Embedder: documents.Embedder, Model: documents.Model, Dimension: documents.Dimension, ChunkTokens: documents.ChunkTokens,
+		OverlapTokens: documents.OverlapTokens, Private: documents.Private, Start: documents.Start,
+		EntityModel: r.cfg.Knowledge.EntityModel, Extract: r.client.Extract,
 	}
-	if name := r.cfg.Knowledge.EntityModel; name != "" {
-		provider, model, _ := strings.Cut(name, "/")
-		cfg.Provider, cfg.Model = r.cfg.Models[provider], name
-		if cfg.Provider == nil || model == "" {
-			return nil, fmt.Errorf("threadmill: Config.Knowledge.EntityModel is %q, must be provider/model with a provider of Config.Models", name)
-		}
+	if provider, model, _ := strings.Cut(out.EntityModel, "/"); out.EntityModel != "" && (r.cfg.Models[provider] == nil || model == "") {
+		return out, fmt.Errorf("threadmill: Config.Knowledge.EntityModel is %q, must be provider/model with a provider of Config.Models", out.EntityModel)
 	}
-	return entities.New(cfg), nil
+	return out, nil
 }
 
 // Bounds of Knowledge.ChunkTokens: a chunk is to be understood alone, and embedders take no more.
@@ -109,7 +106,7 @@ func (r *Runtime) knowledgeWorker(options worker.Options) worker.Worker {
 // prepareKnowledge says once how documents are found, embeds those that have no vectors of the current embedder, and finds
 // entities in what is queued.
 func (r *Runtime) prepareKnowledge(ctx context.Context) {
-	if queued, err := r.cfg.Store.ExtractionNamespaces(ctx); err == nil && r.entities.Lacks() == "" {
+	if queued, err := r.cfg.Store.ExtractionNamespaces(ctx); err == nil && r.cfg.Knowledge.EntityModel != "" && r.library.Embedder() != "" {
 		for _, namespace := range queued {
 			if err := r.client.Extract(ctx, namespace); err != nil {
 				r.cfg.Logger.Warn("the search for entities was not started", "namespace", namespace, "error", err)

@@ -20,7 +20,6 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/modellimit"
@@ -184,7 +183,6 @@ type Runtime struct {
 	cfg        Config
 	activities *activities.Activities
 	library    *library.Library
-	entities   *entities.Entities
 	limits     *modelLimits
 	workflows  workflows.Workflows
 	rules      *rule.Set
@@ -243,16 +241,19 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	r.limits = &modelLimits{cfg: &r.cfg, used: map[string]modellimit.Usage{}}
-	if r.library, err = r.newLibrary(); err != nil {
+	documents, err := r.libraryConfig()
+	if err != nil {
 		return nil, err
 	}
-	if r.entities, err = r.newEntities(); err != nil {
+	r.library = library.New(documents)
+	knowledge, err := r.activityKnowledge(documents)
+	if err != nil {
 		return nil, err
 	}
 	r.activities, err = activities.New(activities.Config{
 		ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: r.cfg.setQueueLimit,
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: rules,
-		Library: r.library, Entities: r.entities, Extract: r.client.Extract, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
+		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
 	if err != nil {

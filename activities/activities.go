@@ -52,14 +52,8 @@ type Config struct {
 	// Rules are the application's rules, for their functions.
 	Rules *rule.Set
 
-	// Library indexes documents, and finds passages in them. Required.
-	Library *library.Library
-
-	// Entities finds people and things in messages. Default: none, and Extract is not called.
-	Entities *entities.Entities
-
-	// Extract wakes the workflow that finds entities in the queued texts of a namespace.
-	Extract func(ctx context.Context, namespace string) error
+	// Knowledge configures how documents are indexed and found.
+	Knowledge Knowledge
 
 	// TitleModel, "provider/model", generates titles for idle threads without one. Default: no
 	// titles.
@@ -112,6 +106,9 @@ type Activities struct {
 	log   *slog.Logger
 	grace time.Duration
 
+	library  *library.Library
+	entities *entities.Entities
+
 	// down are the models of fallback chains that have just failed.
 	down breaker
 
@@ -126,8 +123,6 @@ func New(cfg Config) (*Activities, error) {
 		return nil, errors.New("activities: Config.Agents is required")
 	case cfg.Store == nil:
 		return nil, errors.New("activities: Config.Store is required")
-	case cfg.Library == nil:
-		return nil, errors.New("activities: Config.Library is required")
 	case cfg.Stream == nil:
 		return nil, errors.New("activities: Config.Stream is required")
 	case approval.ValidateRules(cfg.ApprovalRules) != nil:
@@ -155,7 +150,8 @@ func New(cfg Config) (*Activities, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Activities{cfg: cfg, log: cfg.Logger, grace: stopGrace}, nil
+	documents := cfg.newLibrary()
+	return &Activities{cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents)}, nil
 }
 
 // Registrar registers activities: a Temporal worker or test environment.

@@ -37,7 +37,7 @@ func (a *Activities) lookup(name string) (tool.Tool, bool) {
 		return byThread{d}, true
 	}
 	if name == builtin.SearchKnowledge {
-		return searchKnowledge(a.cfg.Library, a.collectionsOf), true
+		return searchKnowledge(a.library, a.collectionsOf), true
 	}
 	return a.builtIn(name)
 }

@@ -36,21 +36,17 @@ func (c *modelCall) extractions() []store.Extraction {
 
 // warnOfEntities logs, once, why an agent learns nothing about people and things.
 func (c *modelCall) warnOfEntities() {
-	lacks := "this worker does not find them"
-	if c.a.cfg.Entities != nil {
-		lacks = c.a.cfg.Entities.Lacks()
-	}
 	if _, known := c.a.missing.LoadOrStore("entities of "+c.agent.Name, true); !known {
-		c.a.log.Warn("the agent learns nothing about the people and things that messages mention", "agent", c.agent.Name, "reason", lacks)
+		c.a.log.Warn("the agent learns nothing about the people and things that messages mention", "agent", c.agent.Name, "reason", c.a.entities.Lacks())
 	}
 }
 
 // wakeExtraction makes entities be found in queued texts. If that fails, the next reply does, or the start of a worker.
 func (a *Activities) wakeExtraction(ctx context.Context, namespace string) {
-	if a.cfg.Extract == nil {
+	if a.cfg.Knowledge.Extract == nil {
 		return
 	}
-	if err := a.cfg.Extract(ctx, namespace); err != nil {
+	if err := a.cfg.Knowledge.Extract(ctx, namespace); err != nil {
 		a.log.WarnContext(ctx, "the search for entities was not started", "namespace", namespace, "error", err)
 	}
 }
@@ -60,11 +56,7 @@ func (a *Activities) extract(ctx context.Context, in thread.EventStep) error {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return err
 	}
-	if a.cfg.Entities == nil || a.cfg.Entities.Lacks() != "" {
-		lacks := "this worker finds no entities"
-		if a.cfg.Entities != nil {
-			lacks = a.cfg.Entities.Lacks()
-		}
+	if lacks := a.entities.Lacks(); lacks != "" {
 		a.log.WarnContext(ctx, "no entities are found in the text of an event", "thread", in.Thread.ThreadID, "event", in.EventID, "reason", lacks)
 		return a.endEvent(ctx, in)
 	}
@@ -86,7 +78,7 @@ func (a *Activities) extract(ctx context.Context, in thread.EventStep) error {
 	if x.SourceType == "" || x.SourceID == "" {
 		x.SourceType, x.SourceID = "event", in.EventID
 	}
-	if err := a.cfg.Entities.Store().QueueExtraction(ctx, in.Thread.Namespace, x); err != nil {
+	if err := a.entities.Store().QueueExtraction(ctx, in.Thread.Namespace, x); err != nil {
 		return ingestError(ctx, err)
 	}
 	a.wakeExtraction(ctx, in.Thread.Namespace)
@@ -106,11 +98,8 @@ func (a *Activities) endEvent(ctx context.Context, in thread.EventStep) error {
 
 // extractEntities does the oldest queued extraction of a namespace.
 func (a *Activities) extractEntities(ctx context.Context, in signals.ExtractStep) (signals.ExtractedEntities, error) {
-	if a.cfg.Entities == nil {
-		return signals.ExtractedEntities{}, errors.New("this worker finds no entities; another one has to")
-	}
 	return indexStep(ctx, func(ctx context.Context) (signals.ExtractedEntities, error) {
-		id, err := a.cfg.Entities.Next(ctx, in.Namespace)
+		id, err := a.entities.Next(ctx, in.Namespace)
 		if unavailable, ok := errors.AsType[*entities.Unavailable](err); ok {
 			err = temporal.NewApplicationErrorWithCause(fmt.Sprintf("%s; it is tried again", unavailable.Reason), thread.ErrTypeRetry, err)
 		}

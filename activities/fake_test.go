@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/library"
-
 	"github.com/stretchr/testify/require"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
@@ -77,8 +75,7 @@ func newFixture(t *testing.T, change func(*activities.Config), tools ...tool.Too
 	require.NoError(t, err)
 	who := agent.Agent{Name: "assistant", Instructions: "You help.", Model: "fake/small", Tools: set.Names()}
 	cfg := activities.Config{
-		Library: library.New(library.Config{Store: w.store}),
-		Agents:  agent.Fixed{who, {Name: "bob", Model: "fake/small", Tools: set.Names()}}, Store: w.store, Stream: w.stream,
+		Agents: agent.Fixed{who, {Name: "bob", Model: "fake/small", Tools: set.Names()}}, Store: w.store, Stream: w.stream,
 		Models: map[string]llm.Provider{"fake": w.model}, Tools: set, Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {

@@ -49,7 +49,7 @@ func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.Kno
 			return store.KnowledgeDocument{}, err
 		}
 	}
-	doc, err := a.cfg.Library.Add(ctx, in.Thread.Namespace, add)
+	doc, err := a.library.Add(ctx, in.Thread.Namespace, add)
 	if err != nil {
 		return doc, ingestError(ctx, err)
 	}
@@ -99,32 +99,32 @@ func revision(in signals.IngestStep) store.KnowledgeRevision {
 
 func (a *Activities) fetchDocument(ctx context.Context, in signals.IngestStep) (signals.FetchedDocument, error) {
 	return indexStep(ctx, func(ctx context.Context) (signals.FetchedDocument, error) {
-		return a.cfg.Library.Fetch(ctx, in.Namespace, revision(in), in.Force)
+		return a.library.Fetch(ctx, in.Namespace, revision(in), in.Force)
 	})
 }
 
 func (a *Activities) splitDocument(ctx context.Context, in signals.IngestStep) (signals.ParsedDocument, error) {
 	return indexStep(ctx, func(ctx context.Context) (signals.ParsedDocument, error) {
-		return a.cfg.Library.Split(ctx, in.Namespace, revision(in))
+		return a.library.Split(ctx, in.Namespace, revision(in))
 	})
 }
 
 func (a *Activities) embedChunks(ctx context.Context, in signals.IngestStep) (signals.EmbeddedChunks, error) {
 	return indexStep(ctx, func(ctx context.Context) (signals.EmbeddedChunks, error) {
-		if own := a.cfg.Library.Embeds(); in.Embedder != "" && in.Embedder != own {
+		if own := a.library.Embeds(); in.Embedder != "" && in.Embedder != own {
 			// It may reach another worker. If none has this embedder any more, the step gives up in the end.
 			return signals.EmbeddedChunks{}, &library.Unavailable{
 				Reason: fmt.Sprintf("the worker has the embedder %q, and is asked for vectors of %q", own, in.Embedder), After: otherWorker,
 			}
 		}
-		return a.cfg.Library.Embed(ctx, in.Namespace, revision(in))
+		return a.library.Embed(ctx, in.Namespace, revision(in))
 	})
 }
 
 // finishDocument makes a revision visible, or notes why it failed, and announces it in the thread that asked for it.
 func (a *Activities) finishDocument(ctx context.Context, in signals.FinishStep) error {
 	_, err := indexStep(ctx, func(ctx context.Context) (struct{}, error) {
-		doc, err := a.cfg.Library.Finish(ctx, in.Namespace, revision(in.IngestStep), in.Result)
+		doc, err := a.library.Finish(ctx, in.Namespace, revision(in.IngestStep), in.Result)
 		if err != nil || doc.ThreadID == "" || a.cfg.Deliver == nil {
 			return struct{}{}, err
 		}

@@ -24,7 +24,7 @@ func (c *modelCall) retrieves() bool {
 
 // knowsEntities reports whether the agent learns about people and things, and this worker can find them.
 func (c *modelCall) knowsEntities() bool {
-	return c.agent.Knowledge.Entities && c.a.cfg.Entities != nil && c.a.cfg.Entities.Lacks() == ""
+	return c.agent.Knowledge.Entities && c.a.entities.Lacks() == ""
 }
 
 // retrieve finds the passages for the question of the run, once: further calls of the run find them stored. A search that fails
@@ -37,7 +37,7 @@ func (c *modelCall) retrieve(ctx context.Context, newest []store.Message) error 
 	found, facts := library.Found{Passages: []event.Passage{}}, []event.Fact(nil)
 	if question.Content != goOnText && c.agent.Knowledge.Passages > 0 {
 		var err error
-		found, err = c.a.cfg.Library.Search(ctx, c.in.Thread.Namespace, library.Query{
+		found, err = c.a.library.Search(ctx, c.in.Thread.Namespace, library.Query{
 			Text: question.Content, Collections: c.agent.Knowledge.Collections, Limit: c.agent.Knowledge.Passages,
 		})
 		if err != nil {
@@ -46,7 +46,7 @@ func (c *modelCall) retrieve(ctx context.Context, newest []store.Message) error 
 	}
 	if question.Content != goOnText && c.knowsEntities() {
 		var err error
-		if facts, err = c.a.cfg.Entities.Facts(ctx, c.in.Thread.Namespace, c.in.Thread.ThreadID, question.Content); err != nil {
+		if facts, err = c.a.entities.Facts(ctx, c.in.Thread.Namespace, c.in.Thread.ThreadID, question.Content); err != nil {
 			return readError(err)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
@@ -211,7 +210,6 @@ func TestTitleModel(t *testing.T) {
 		w := newFixture(t, nil)
 		_, err := activities.New(activities.Config{
 			Agents: agent.Fixed{{Name: "assistant", Model: "fake/small"}}, Store: w.store, Stream: w.stream, Models: map[string]llm.Provider{"fake": w.model}, TitleModel: model,
-			Library: library.New(library.Config{Store: w.store}),
 		})
 		require.ErrorContains(t, err, problem)
 	}

@@ -1,0 +1,54 @@
+package activities
+
+import (
+	"context"
+	"strings"
+
+	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/store"
+)
+
+// Knowledge configures how documents are indexed and found, and how the people and things that messages mention are found.
+type Knowledge struct {
+	// Embedder calls Model, "provider/model", for vectors with a Dimension; 0 = the model's default. Nil: documents are
+	// found by their words alone.
+	Embedder  llm.Embedder
+	Model     string
+	Dimension int
+
+	// ChunkTokens and OverlapTokens are the sizes of chunks. 0 = the defaults, 512 and 50.
+	ChunkTokens, OverlapTokens int
+
+	// Private permits documents at addresses of private networks.
+	Private bool
+
+	// Start starts the ingestion of the newest revision of a document, unless it runs already.
+	Start func(ctx context.Context, namespace string, d store.KnowledgeDocument, force bool) error
+
+	// EntityModel, "provider/model", finds entities in texts. Empty: none are found.
+	EntityModel string
+
+	// Extract wakes the workflow that finds entities in the queued texts of a namespace.
+	Extract func(ctx context.Context, namespace string) error
+}
+
+func (cfg Config) newLibrary() *library.Library {
+	k := cfg.Knowledge
+	return library.New(library.Config{
+		Store: cfg.Store, Embedder: k.Embedder, Model: k.Model, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
+		Private: k.Private, Start: k.Start, Logger: cfg.Logger,
+	})
+}
+
+func (cfg Config) newEntities(l *library.Library) *entities.Entities {
+	out := entities.Config{Store: cfg.Store, Threads: cfg.Store, Embedder: l.Embedder(), Logger: cfg.Logger}
+	if out.Embedder != "" {
+		out.Embed = l.Vectors
+	}
+	if provider, _, _ := strings.Cut(cfg.Knowledge.EntityModel, "/"); provider != "" {
+		out.Provider, out.Model = cfg.Models[provider], cfg.Knowledge.EntityModel
+	}
+	return entities.New(out)
+}
