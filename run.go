@@ -94,7 +94,6 @@ func (r *Runtime) Run(ctx context.Context) error {
 			return fmt.Errorf("starting the worker that indexes documents: %w", err)
 		}
 		started = append(started, w)
-		r.prepareKnowledge(ctx)
 	}
 	if queues := r.modelQueues(); len(queues) > 0 {
 		// The queues are limited before their first call.
@@ -108,6 +107,9 @@ func (r *Runtime) Run(ctx context.Context) error {
 		if err := start(queues); err != nil {
 			return err
 		}
+	}
+	if !r.cfg.OnlyToolQueues {
+		r.prepareKnowledge(ctx) // last: threads do not wait for it
 	}
 	select {
 	case <-ctx.Done():

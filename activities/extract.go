@@ -41,11 +41,16 @@ func (c *modelCall) warnOfEntities() {
 	}
 }
 
+// wakeWithin bounds how long a reply waits until entities are searched.
+const wakeWithin = 2 * time.Second
+
 // wakeExtraction makes entities be found in queued texts. If that fails, the next reply does, or the start of a worker.
 func (a *Activities) wakeExtraction(ctx context.Context, namespace string) {
 	if a.cfg.Knowledge.Extract == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, wakeWithin) // a reply waits for it
+	defer cancel()
 	if err := a.cfg.Knowledge.Extract(ctx, namespace); err != nil {
 		a.log.WarnContext(ctx, "the search for entities was not started", "namespace", namespace, "error", err)
 	}
