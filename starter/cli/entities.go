@@ -111,6 +111,9 @@ func (a entityCommands) mergeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if from.ID == into.ID {
+					return a.show(map[string]any{"entity": from}, nil, line("%s and %s are one entity already: %s", args[0], args[1], from.ID), "")
+				}
 				merge, err := client.MergeEntity(ctx, from.ID, into.ID, by)
 				return a.show(merge, err, line("%s is merged into %s (undo: starter entities undo %s)", from.Name, into.Name, merge.ID), "")
 			})
