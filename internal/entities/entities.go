@@ -86,19 +86,15 @@ func (e *Entities) text(ctx context.Context, namespace string, x store.Extractio
 	if x.Content != "" {
 		return x.Content, nil
 	}
-	messages, err := store.Messages(ctx, e.cfg.Threads, store.Key{Namespace: namespace, ThreadID: x.ThreadID}, store.Query{EventID: x.EventID})
+	m, err := store.MessageByID(ctx, e.cfg.Threads, store.Key{Namespace: namespace, ThreadID: x.ThreadID}, x.SourceID)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
 	if err != nil {
 		return "", err
 	}
-	for _, m := range messages {
-		if m.Record.ID != x.SourceID {
-			continue
-		}
-		if shown, ok := m.ForModels(); ok {
-			return shown.Content, nil
-		}
-	}
-	return "", nil
+	shown, _ := m.ForModels()
+	return shown.Content, nil
 }
 
 // find returns what a text mentions.
