@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Documents are the documents that agents search, of the runtime's namespace: see docs/knowledge.md. [Config].Store lists
+// Documents are the documents of a namespace that agents search: see docs/knowledge.md. [Config].Store lists
 // and deletes them, as a [store.Knowledge].
 type Documents struct {
 	library   *library.Library
@@ -26,6 +26,14 @@ type Documents struct {
 // Documents returns the documents of the runtime's namespace. [Runtime.Run], in this process or another one, indexes them.
 func (r *Runtime) Documents() *Documents {
 	return &Documents{library: r.library, temporal: r.cfg.Temporal, namespace: r.client.Namespace()}
+}
+
+// In returns the documents of another namespace, such as that of [SendOptions].Namespace. Nothing of one namespace is found in
+// another one.
+func (d *Documents) In(namespace string) *Documents {
+	other := *d
+	other.namespace = namespace
+	return &other
 }
 
 // NewDocument is a document to add. Source is required.
@@ -64,7 +72,10 @@ type NewDocument struct {
 // again is harmless.
 func (d *Documents) Add(ctx context.Context, n NewDocument) (store.KnowledgeDocument, error) {
 	asked := signals.Ingestion{Source: n.Source, Collection: n.Collection, Title: n.Title, Metadata: n.Metadata}
-	err := asked.Validate()
+	err := signals.ValidateID("namespace", d.namespace)
+	if err == nil {
+		err = asked.Validate()
+	}
 	if err == nil && n.ThreadID != "" {
 		err = signals.ValidateID("threadId", n.ThreadID)
 	}

@@ -84,6 +84,23 @@ func TestDocumentsOfProgram(t *testing.T) {
 			return false
 		}, harness.Patience, harness.Tick)
 	})
+	t.Run("S2-62 other namespaces have their own", func(t *testing.T) {
+		other := documents.In(w.TaskQueue + "-other")
+		found, err := other.Search(w.Ctx(), "vacation", threadmill.DocumentSearch{})
+		require.NoError(t, err)
+		require.Empty(t, found.Passages)
+		added, err := other.Add(w.Ctx(), threadmill.NewDocument{Source: "own.md", Content: []byte("our own vacation")})
+		require.NoError(t, err)
+		_, err = documents.Await(w.Ctx(), added.ID)
+		require.ErrorIs(t, err, store.ErrNotFound)
+		_, err = other.Await(w.Ctx(), added.ID)
+		require.NoError(t, err)
+		found, err = other.Search(w.Ctx(), "vacation", threadmill.DocumentSearch{})
+		require.NoError(t, err)
+		require.Len(t, found.Passages, 1)
+		_, err = documents.In("a/b").Add(w.Ctx(), threadmill.NewDocument{Source: "own.md", Content: []byte("text")})
+		require.ErrorContains(t, err, "namespace")
+	})
 	t.Run("wrong fields", func(t *testing.T) {
 		text := []byte("text")
 		for field, d := range map[string]threadmill.NewDocument{
