@@ -436,6 +436,22 @@ const scenarios = {
     await check(second);
     await same(second);
 
+    // A cut before the reply is stored.
+    const cut = chat("sources-cut");
+    const sending = cut.sendMessage({ text: "Sarah has vacation\ncount 60 every 20ms" });
+    await until(() => / 10 /.test(JSON.stringify(view(cut.messages)[1] ?? {})));
+    await cut.stop(); // cuts the connection only
+    await sending;
+    const back = chat("sources-cut", { messages: await reload("sources-cut") });
+    await back.resumeStream();
+    assert.match(JSON.stringify(view(back.messages)), / 60/);
+    await check(back);
+    await same(back);
+
+    const indexed = chat("sources-indexed", { transport: await workflow() });
+    await indexed.sendMessage({ text: "Sarah has vacation" });
+    await check(indexed);
+
     // Two agents that were given the same.
     const both = chat("sources-both", { body: { agents: ["assistant", "second"] } });
     await both.sendMessage({ text: "Sarah has vacation" });
