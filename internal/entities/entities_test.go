@@ -3,6 +3,7 @@ package entities_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -181,6 +182,42 @@ func TestNext(t *testing.T) {
 		done, err := w.Next(t.Context(), "other")
 		require.NoError(t, err)
 		require.Empty(t, done)
+	})
+	t.Run("S2-67 names that have no vectors of the embedder get some first", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.says("m1", "{Sarah|person|}")
+		calls := 0
+		other := *w
+		other.Entities = entities.New(entities.Config{
+			Store: w.store, Threads: w.store, Provider: w.model, Model: "fake/model", Embedder: "fake/other",
+			Embed: func(ctx context.Context, texts []string) ([][]float32, error) {
+				if calls++; calls == 1 {
+					return nil, errors.New("down")
+				}
+				return vectors(ctx, texts)
+			},
+		})
+		require.NoError(t, w.store.QueueExtraction(t.Context(), "n", store.Extraction{ID: "m2", ThreadID: "t1", SourceType: "message", SourceID: "m2", Content: "{Sarah 995|person|}"}))
+		_, err := other.Next(t.Context(), "n")
+		require.ErrorContains(t, err, "down")
+		done, err := other.Next(t.Context(), "n")
+		require.NoError(t, err)
+		require.Equal(t, "m2", done)
+		require.Equal(t, []string{"Sarah 995"}, w.all()["Sarah"].Aliases)
+		other.says("m3", "{Sarah|person|}")
+		require.Equal(t, 4, calls, "they are looked for once")
+		similar := func(embedder string) []store.SimilarEntity {
+			found, err := w.store.SimilarEntities(t.Context(), "n", "person", embedder, []float32{1, 0}, 0)
+			require.NoError(t, err)
+			return found
+		}
+		require.Len(t, similar("fake/embedder"), 1, "another worker may still use them")
+		require.Len(t, similar("fake/other"), 2)
+		added, err := other.Renew(t.Context(), "n")
+		require.NoError(t, err)
+		require.Zero(t, added)
+		require.Empty(t, similar("fake/embedder"))
 	})
 	t.Run("what is no answer finds nothing, and is done", func(t *testing.T) {
 		t.Parallel()
