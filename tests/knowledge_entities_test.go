@@ -187,6 +187,13 @@ func TestEntitiesJoined(t *testing.T) {
 		cfg.Hooks = []hook.Hook{{Name: "censor", Filter: hook.Filter{Types: []string{event.TypeMessage}}, Func: censor}}
 	}
 	w := harness.New(t, o)
+	t.Run("S2-15 what joins a turn is searched, too", func(t *testing.T) {
+		w.T = t
+		entitiesJoin(t, w, held)
+	})
+}
+
+func entitiesJoin(t *testing.T, w *harness.Harness, held *gate) {
 	id := w.Open("friend")
 	posted := w.Post(id, "use held {}")
 	<-held.reached
@@ -233,6 +240,13 @@ func TestEntityEvents(t *testing.T) {
 		})}
 	}
 	w := harness.New(t, o)
+	t.Run("S2-64 by every way in", func(t *testing.T) {
+		w.T = t
+		entityEvents(t, w)
+	})
+}
+
+func entityEvents(t *testing.T, w *harness.Harness) {
 	payload := func(source string) json.RawMessage {
 		return json.RawMessage(`{"content":"Bob is new","sourceType":"mail","sourceId":"` + source + `"}`)
 	}
