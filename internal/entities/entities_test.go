@@ -22,6 +22,7 @@ import (
 type model struct {
 	same   string
 	answer string
+	fails  *llm.Error
 	asked  []string
 }
 
@@ -29,6 +30,8 @@ func (m *model) Generate(_ context.Context, req llm.Request, _ func(llm.Delta)) 
 	text := req.Messages[1].Content
 	m.asked = append(m.asked, text)
 	switch {
+	case m.fails != nil:
+		return llm.Response{}, m.fails
 	case m.answer != "":
 		return llm.Response{Content: m.answer}, nil
 	case req.Messages[0].Content == entities.CompareInstructions:
@@ -243,6 +246,32 @@ func TestNext(t *testing.T) {
 			w.says("m1", "Sarah")
 			require.Empty(t, w.all(), answer)
 		}
+	})
+	t.Run("a text that a model refuses finds nothing, and others do not wait for it", func(t *testing.T) {
+		t.Parallel()
+		for name, failed := range map[string]*llm.Error{
+			"refused": {Code: llm.CodeRefusal}, "too much": {Code: llm.CodeReplyTooLarge}, "too long": {ContextOverflow: true},
+		} {
+			w := newWorld(t)
+			w.model.fails = failed
+			w.says("m1", "{Sarah|person|}")
+			w.model.fails = nil
+			w.says("m2", "{Bob|person|}")
+			require.Len(t, w.all(), 1, name)
+		}
+	})
+	t.Run("a model that fails otherwise is asked again", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.model.fails = &llm.Error{StatusCode: 401, Message: "wrong key"}
+		require.NoError(t, w.store.QueueExtraction(t.Context(), "n", store.Extraction{ID: "m1", ThreadID: "t1", SourceType: "message", SourceID: "m1", Content: "{Sarah|person|}"}))
+		_, err := w.Next(t.Context(), "n")
+		require.ErrorContains(t, err, "wrong key")
+		w.model.fails = nil
+		done, err := w.Next(t.Context(), "n")
+		require.NoError(t, err)
+		require.Equal(t, "m1", done)
+		require.Len(t, w.all(), 1)
 	})
 	t.Run("S2-73 without a model or an embedder, nothing is done", func(t *testing.T) {
 		t.Parallel()
