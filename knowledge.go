@@ -18,7 +18,7 @@ import (
 type Knowledge struct {
 	// Embedder, "provider/model", turns texts into vectors, by which documents are found that say the same in other words.
 	// Its provider must be one of Models that embeds, such as OpenAI's and Google's. Default: none. When a worker starts with
-	// another one than before, all documents get its vectors, and lose the others in the end. Workers of a task queue have the
+	// another one than before, all documents and entities get its vectors, and lose the others in the end. Workers of a task queue have the
 	// same one, except while they are replaced: what one with the old embedder indexes after that is found by its words, until a
 	// worker starts again.
 	Embedder string
@@ -103,36 +103,74 @@ func (r *Runtime) knowledgeWorker(options worker.Options) worker.Worker {
 	return w
 }
 
-// prepareKnowledge says once how documents are found, embeds those that have no vectors of the current embedder, and finds
-// entities in what is queued.
+// prepareKnowledge says once how documents are found, embeds what has no vectors of the current embedder, and finds entities in
+// what is queued.
 func (r *Runtime) prepareKnowledge(ctx context.Context) {
-	if queued, err := r.cfg.Store.ExtractionNamespaces(ctx); err == nil && r.cfg.Knowledge.EntityModel != "" && r.library.Embedder() != "" {
-		for _, namespace := range queued {
-			if err := r.client.Extract(ctx, namespace); err != nil {
-				r.cfg.Logger.Warn("the search for entities was not started", "namespace", namespace, "error", err)
-			}
-		}
-	}
-	namespaces, err := r.cfg.Store.KnowledgeNamespaces(ctx)
-	if err != nil {
+	if err := r.embedDocuments(ctx); err != nil {
 		r.cfg.Logger.Warn("the documents cannot be read", "error", err)
+	}
+	if r.cfg.Knowledge.EntityModel == "" || r.library.Embedder() == "" {
 		return
 	}
-	name := r.library.Embeds()
-	if name == "" {
+	if err := r.embedEntities(ctx); err != nil {
+		r.cfg.Logger.Warn("the entities cannot be read", "error", err)
+	}
+	queued, err := r.cfg.Store.ExtractionNamespaces(ctx)
+	if err != nil {
+		r.cfg.Logger.Warn("the queued searches for entities cannot be read", "error", err)
+	}
+	for _, namespace := range queued {
+		if err := r.client.Extract(ctx, namespace); err != nil {
+			r.cfg.Logger.Warn("the search for entities was not started", "namespace", namespace, "error", err)
+		}
+	}
+}
+
+func (r *Runtime) embedDocuments(ctx context.Context) error {
+	namespaces, err := r.cfg.Store.KnowledgeNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	if r.library.Embeds() == "" {
 		if len(namespaces) > 0 {
 			r.cfg.Logger.Warn("documents are found by their words alone: " + r.library.WithoutVectors())
 		}
-		return
+		return nil
 	}
 	for _, namespace := range namespaces {
 		missing, err := r.library.Missing(ctx, namespace)
-		if err == nil && missing > 0 {
-			r.cfg.Logger.Info("documents get vectors of another embedder", "namespace", namespace, "embedder", name, "chunks", missing)
-			err = r.client.Embed(ctx, namespace, name)
-		}
 		if err != nil {
-			r.cfg.Logger.Warn("the documents of a namespace cannot be embedded", "namespace", namespace, "error", err)
+			return err
 		}
+		if missing > 0 {
+			r.embed(ctx, "documents get vectors of another embedder", namespace, "chunks", missing)
+		}
+	}
+	return nil
+}
+
+func (r *Runtime) embedEntities(ctx context.Context) error {
+	namespaces, err := r.cfg.Store.EntityNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		missing, err := r.cfg.Store.EntitiesWithout(ctx, namespace, r.library.Embedder(), "", 1)
+		if err != nil {
+			return err
+		}
+		if len(missing) > 0 {
+			r.embed(ctx, "the names of entities get vectors of another embedder", namespace)
+		}
+	}
+	return nil
+}
+
+// embed starts the workflow that adds vectors of the embedder to what a namespace has.
+func (r *Runtime) embed(ctx context.Context, what, namespace string, about ...any) {
+	about = append([]any{"namespace", namespace, "embedder", r.library.Embedder()}, about...)
+	r.cfg.Logger.Info(what, about...)
+	if err := r.client.Embed(ctx, namespace, r.library.Embedder()); err != nil {
+		r.cfg.Logger.Warn("the vectors of another embedder cannot be added", "namespace", namespace, "error", err)
 	}
 }

@@ -14,7 +14,7 @@ const (
 	// [IngestWorkflowID].
 	IngestWorkflow = "ingest"
 
-	// EmbedWorkflow adds vectors of the current embedder to the documents of a namespace. Its input is an
+	// EmbedWorkflow adds vectors of the current embedder to the documents and entities of a namespace. Its input is an
 	// [EmbedStep], and its id an [EmbedWorkflowID].
 	EmbedWorkflow = "embed"
 
@@ -50,7 +50,7 @@ func IngestWorkflowID(namespace, documentID string, revision int) string {
 	return fmt.Sprintf("ingest/%s/%s/%d", namespace, documentID, revision)
 }
 
-// EmbedWorkflowID returns the id of the workflow that adds vectors to the documents of a namespace.
+// EmbedWorkflowID returns the id of the workflow that adds vectors to the documents and entities of a namespace.
 func EmbedWorkflowID(namespace string) string { return "embed/" + namespace }
 
 // ExtractWorkflowID returns the id of the workflow that finds entities in the texts of a namespace.
@@ -152,7 +152,8 @@ type IngestStep struct {
 	Embedder string `json:"embedder,omitempty"`
 }
 
-// EmbedStep is the input of the workflow that embeds the documents of a namespace. Done counts the chunks of earlier runs.
+// EmbedStep is the input of the workflow that embeds the documents and entities of a namespace. Done counts the chunks of earlier
+// runs.
 type EmbedStep struct {
 	Namespace string `json:"namespace"`
 	Done      int    `json:"done,omitempty"`
@@ -176,10 +177,12 @@ type ParsedDocument struct {
 	Chunks int    `json:"chunks"`
 }
 
-// EmbeddedChunks is the result of "embed_chunks". More means that further chunks may have no vector.
+// EmbeddedChunks is the result of "embed_chunks". More means that further chunks may have no vector. Names are those of entities
+// that got a vector, after all chunks of a namespace.
 type EmbeddedChunks struct {
 	Chunks int  `json:"chunks"`
 	More   bool `json:"more,omitempty"`
+	Names  int  `json:"names,omitempty"`
 }
 
 // IngestResult is the result of the workflow of an ingestion.

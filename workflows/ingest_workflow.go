@@ -101,12 +101,15 @@ func superseded(err error) bool {
 	return errors.As(err, &app) && app.Type() == signals.SupersededType
 }
 
-// embed adds vectors of an embedder to the visible documents of a namespace, after the embedder has changed, and
-// drops those of other embedders in the end.
+// embed adds vectors of an embedder to the visible documents and the entities of a namespace, after the embedder has changed,
+// and drops those of other embedders in the end.
 func (w *Workflows) embed(ctx workflow.Context, in signals.EmbedStep) (int, error) {
 	ctx = knowledgeOptions(staleAfter(ctx, w.StaleAfter), in.Namespace)
+	show := func(names int) {
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%d chunks** and **%d names of entities** of `%s` have new vectors of `%s`", in.Done, names, in.Namespace, in.Embedder))
+	}
 	for {
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%d chunks** of `%s` have new vectors of `%s`", in.Done, in.Namespace, in.Embedder))
+		show(0)
 		var batch signals.EmbeddedChunks
 		step := signals.IngestStep{Namespace: in.Namespace, Embedder: in.Embedder}
 		if err := workflow.ExecuteActivity(summarized(ctx, fmt.Sprintf("embed, %d done", in.Done)), signals.ActivityEmbedChunks, step).Get(ctx, &batch); err != nil {
@@ -114,6 +117,7 @@ func (w *Workflows) embed(ctx workflow.Context, in signals.EmbedStep) (int, erro
 		}
 		in.Done += batch.Chunks
 		if !batch.More {
+			show(batch.Names)
 			return in.Done, nil
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
