@@ -19,6 +19,9 @@ type Passage struct {
 	Index int    `json:"index" doc:"The place of the passage in its document, from 0. The next passage has the next index"`
 	Text  string `json:"text" doc:"The text of the passage"`
 
+	// Context is what a model has written to place the passage in its document. It is no part of the document.
+	Context string `json:"context,omitempty" doc:"What a model has written to place the passage in its document. It is no part of the document"`
+
 	// Score is the sum of 1/(60+rank) over both searches. The ranks are 1 for the best hit, and 0 if the search did not find it.
 	Score      float64 `json:"score,omitempty" doc:"How well it fits: the sum of 1/(60+rank) over both searches"`
 	TextRank   int     `json:"textRank,omitempty" doc:"Its rank by words, 1 is the best. Left out: not found by words"`

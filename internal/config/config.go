@@ -120,7 +120,7 @@ type Config struct {
 // Knowledge has the fields of threadmill.Knowledge.
 type Knowledge struct {
 	Embedder                   string
-	EntityModel                string
+	ContextModel, EntityModel  string
 	Dimension                  int
 	ChunkTokens, OverlapTokens int
 	PrivateAddresses           bool

@@ -160,7 +160,7 @@ func fused(limit int, byText, byVector []store.KnowledgeHit) []event.Passage {
 func passage(h store.KnowledgeHit) event.Passage {
 	return event.Passage{
 		ID: ChunkID(h.KnowledgeChunk), Document: h.Document, Collection: h.Collection, Source: h.Source, Title: h.Title,
-		Path: h.Path, Page: h.Page, Index: h.Index, Text: h.Text,
+		Path: h.Path, Page: h.Page, Index: h.Index, Text: h.Text, Context: h.Context,
 	}
 }
 
