@@ -36,6 +36,11 @@ type Knowledge struct {
 	// surrounds the chunk.
 	ContextModel string
 
+	// RerankModel, "provider/model", puts the best 50 passages of a search into their final order: by the endpoint /rerank of
+	// servers that are compatible with OpenAI, such as Jina, Cohere, vLLM and llama.cpp, or of [llm.Reranker]; other providers
+	// are asked in a chat. Default: none. It has 5 seconds; if it fails, the search goes on without it, with a warning.
+	RerankModel string
+
 	// EntityModel, "provider/model", finds the people and things that messages mention, for agents that enable
 	// [agent.Knowledge].Entities. It needs an Embedder too, which compares their names. Default: none.
 	EntityModel string
@@ -52,7 +57,7 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 	k := r.cfg.Knowledge
 	cfg := library.Config{
 		Store: r.cfg.Store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		ContextModel: k.ContextModel, Private: k.PrivateAddresses, Logger: r.cfg.Logger,
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.PrivateAddresses, Logger: r.cfg.Logger,
 		Start: func(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool) error {
 			return r.client.Ingest(ctx, signals.IngestStep{Namespace: namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source, Force: force})
 		},
@@ -64,7 +69,14 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 		return cfg, fmt.Errorf("threadmill: Config.Knowledge.ChunkTokens is %d, must be %d to %d", k.ChunkTokens, minChunkTokens, maxChunkTokens)
 	}
 	var err error
-	if cfg.ContextProvider, err = r.knowledgeModel("ContextModel", k.ContextModel); err != nil || k.Embedder == "" {
+	if cfg.ContextProvider, err = r.knowledgeModel("ContextModel", k.ContextModel); err != nil {
+		return cfg, err
+	}
+	reranking, err := r.knowledgeModel("RerankModel", k.RerankModel)
+	if reranking != nil {
+		cfg.Reranker = llm.RerankerOf(reranking)
+	}
+	if err != nil || k.Embedder == "" {
 		return cfg, err
 	}
 	provider, model, _ := strings.Cut(k.Embedder, "/")
@@ -86,7 +98,7 @@ func (r *Runtime) activityKnowledge(documents library.Config) (activities.Knowle
 	out := activities.Knowledge{
 		Embedder: documents.Embedder, Model: documents.Model, Dimension: documents.Dimension, ChunkTokens: documents.ChunkTokens,
 		OverlapTokens: documents.OverlapTokens, Private: documents.Private, Start: documents.Start,
-		ContextModel: documents.ContextModel, EntityModel: r.cfg.Knowledge.EntityModel, Extract: r.client.Extract,
+		ContextModel: documents.ContextModel, RerankModel: documents.RerankModel, EntityModel: r.cfg.Knowledge.EntityModel, Extract: r.client.Extract,
 	}
 	_, err := r.knowledgeModel("EntityModel", out.EntityModel)
 	return out, err

@@ -30,6 +30,9 @@ type Knowledge struct {
 	// ContextModel, "provider/model", writes the contexts of chunks. Empty: they have none.
 	ContextModel string
 
+	// RerankModel, "provider/model", puts what a search has found into its final order. Empty: the fused order is final.
+	RerankModel string
+
 	// EntityModel, "provider/model", finds entities in texts. Empty: none are found.
 	EntityModel string
 
@@ -41,10 +44,13 @@ func (cfg Config) newLibrary() *library.Library {
 	k := cfg.Knowledge
 	out := library.Config{
 		Store: cfg.Store, Embedder: k.Embedder, Model: k.Model, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		ContextModel: k.ContextModel, Private: k.Private, Start: k.Start, Logger: cfg.Logger,
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.Private, Start: k.Start, Logger: cfg.Logger,
 	}
 	if provider, _, _ := strings.Cut(k.ContextModel, "/"); provider != "" {
 		out.ContextProvider = cfg.Models[provider]
+	}
+	if provider, _, _ := strings.Cut(k.RerankModel, "/"); provider != "" {
+		out.Reranker = llm.RerankerOf(cfg.Models[provider])
 	}
 	return library.New(out)
 }

@@ -120,7 +120,8 @@ type Config struct {
 // Knowledge has the fields of threadmill.Knowledge.
 type Knowledge struct {
 	Embedder                   string
-	ContextModel, EntityModel  string
+	ContextModel, RerankModel  string
+	EntityModel                string
 	Dimension                  int
 	ChunkTokens, OverlapTokens int
 	PrivateAddresses           bool

@@ -50,6 +50,7 @@ func (d *document) config(root ast.Node) *Config {
 	c.TitleModel, c.Knowledge = f.TitleModel, f.Knowledge
 	models.useEmbedder("knowledge.embedder", f.Knowledge.Embedder)
 	models.useOne("knowledge.contextModel", f.Knowledge.ContextModel)
+	models.useOne("knowledge.rerankModel", f.Knowledge.RerankModel)
 	models.useOne("knowledge.entityModel", f.Knowledge.EntityModel)
 	c.Models, c.Keys = models.result()
 	known := d.known(c.Agents)

@@ -34,6 +34,11 @@ type Config struct {
 	ContextProvider llm.Provider
 	ContextModel    string
 
+	// Reranker calls RerankModel, "provider/model", which puts what a search has found into its final order. Nil: the fused
+	// order is final.
+	Reranker    llm.Reranker
+	RerankModel string
+
 	// ChunkTokens and OverlapTokens are the sizes of [knowledge.Splitter].
 	ChunkTokens, OverlapTokens int
 

@@ -90,6 +90,13 @@ func ranks(p event.Passage) (by []string) {
 	if p.VectorRank > 0 {
 		by = append(by, fmt.Sprintf("rank %d by vectors", p.VectorRank))
 	}
+	if p.RerankRank > 0 {
+		rank := fmt.Sprintf("rank %d by the reranking model", p.RerankRank)
+		if p.RerankScore != nil {
+			rank += fmt.Sprintf(" (%.3g)", *p.RerankScore)
+		}
+		by = append(by, rank)
+	}
 	if len(by) == 0 {
 		by = []string{"no rank"}
 	}
