@@ -3,6 +3,7 @@
 import "./approvals.js";
 import "./agents.js";
 import "./inbox.js";
+import "./knowledge.js";
 import "./login.js";
 import "./rules.js";
 import "./schedules.js";
@@ -20,7 +21,7 @@ import { client, load, server, signedIn, signIn, signOut } from "./session.js";
 const THEME = "threadmill.theme";
 
 /** The parts besides threads: name, label, element. */
-const PARTS = /** @type {const} */ ([["approvals", "Approvals", "tm-approvals"], ["agents", "Agents", "tm-agents"], ["servers", "MCP servers", "tm-servers"], ["rules", "Rules", "tm-rules"], ["schedules", "Schedules", "tm-schedules"]]);
+const PARTS = /** @type {const} */ ([["approvals", "Approvals", "tm-approvals"], ["agents", "Agents", "tm-agents"], ["knowledge", "Knowledge", "tm-knowledge"], ["servers", "MCP servers", "tm-servers"], ["rules", "Rules", "tm-rules"], ["schedules", "Schedules", "tm-schedules"]]);
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const list = /** @type {HTMLElement} */ (document.getElementById("list"));
@@ -29,17 +30,18 @@ const tools = /** @type {HTMLElement} */ (document.getElementById("tools"));
 const badge = h("span", { class: "count", hidden: true });
 const connection = h("span", { class: "connection", role: "status" });
 
-/** What the address says: the part, and what of it. */
+/** What the address says: the part, what of it, and what is looked for in it. */
 function route() {
-  const [, part = "", ...rest] = location.hash.replace(/^#/, "").split("/");
-  return { part, rest: rest.map(decodeURIComponent) };
+  const [path, query = ""] = location.hash.replace(/^#/, "").split("?", 2);
+  const [, part = "", ...rest] = path.split("/");
+  return { part, rest: rest.map(decodeURIComponent), query: new URLSearchParams(query) };
 }
 
 /** @type {import("./thread.js").ThreadView | undefined} */
 let shown;
 
 function show() {
-  const { part, rest } = route();
+  const { part, rest, query } = route();
   const [id = "", anchor = ""] = rest;
   const inThreads = part === "" || part === "threads" || part === "new";
   document.body.dataset.part = part === "threads" && id ? "thread" : part === "" || part === "threads" ? "list" : part;
@@ -57,6 +59,11 @@ function show() {
   shown = undefined;
   if (part === "new") return fill(main, h("tm-new-thread"));
   if (part === "servers" && anchor === "login") return fill(main, h("div", { class: "page" }, h("tm-login", { server: id })));
+  if (part === "knowledge") {
+    const open = main.querySelector("tm-knowledge") ?? h("tm-knowledge");
+    if (!open.isConnected) fill(main, h("div", { class: "page" }, open));
+    return /** @type {import("./knowledge.js").KnowledgeView} */ (open).show(rest, query);
+  }
   const known = PARTS.find(([name]) => name === part);
   if (known) return fill(main, h("div", { class: "page" }, h(known[2], { agent: id })));
   return fill(main, h("div", { class: "welcome" }, h("h1", null, "Threadmill"), h("p", null, "Choose a thread, or open a new one."), h("p", { class: "hint" },
@@ -136,7 +143,7 @@ document.addEventListener("keydown", (e) => {
   if (e.repeat || e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
   switch (e.key) {
     case "/":
-      /** @type {HTMLElement | null} */ (list.querySelector("input[type=search]"))?.focus();
+      /** @type {HTMLElement | null} */ ((document.body.dataset.part === "knowledge" ? main : list).querySelector("input[type=search]"))?.focus();
       break;
     case "n":
       location.hash = "#/new";
