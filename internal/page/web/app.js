@@ -46,8 +46,10 @@ function show() {
   const inThreads = part === "" || part === "threads" || part === "new";
   document.body.dataset.part = part === "threads" && id ? "thread" : part === "" || part === "threads" ? "list" : part;
   for (const link of nav.querySelectorAll("a")) {
-    if ((link.dataset.part === "threads") === inThreads && (inThreads || link.dataset.part === part)) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if ((link.dataset.part === "threads") === inThreads && (inThreads || link.dataset.part === part)) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   /** @type {any} */ (list.querySelector("tm-inbox"))?.select(part === "threads" ? id : "");
   document.title = "Threadmill";

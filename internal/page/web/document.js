@@ -1,8 +1,8 @@
 // One document with its chunks, in their order.
 
 import { documentAddress, documentsAddress } from "./addresses.js";
-import { documentName, figures, reindex, remove, statusBadge } from "./documentparts.js";
-import { act, button, copyButton, facts, fill, h, pretty, time } from "./dom.js";
+import { badge, documentName, figures, reindex, remove } from "./documentparts.js";
+import { act, button, copyButton, fill, h, pretty, time } from "./dom.js";
 import { APIError } from "./client/threadmill.js";
 import { client, may } from "./session.js";
 
@@ -100,12 +100,13 @@ export class DocumentView extends HTMLElement {
     if (text === this.#text) return;
     this.#text = text;
     document.title = `${documentName(d)} · Threadmill`;
-    fill(this.#head, h("h2", null, documentName(d), " ", statusBadge(d)),
+    fill(this.#head, h("h2", null, documentName(d), " ", badge(d.status)),
       d.error && h("p", { class: "error" }, d.error),
       d.status !== "indexed" && d.indexed && h("p", { class: "hint" }, "Until a newer revision is indexed, agents find the one before."),
-      facts([["Source", /^https?:\/\//i.test(d.source) ? h("a", { href: d.source, target: "_blank", rel: "noopener noreferrer" }, d.source) : h("code", null, d.source)],
-        ["Collection", d.collection], ["Found", figures(d)], ["Format", d.format], ["Revision", d.revision], ["Added", time(d.createdAt)], ["Changed", time(d.updatedAt)], ["By", d.by],
-        ["Thread", d.thread && h("a", { href: `#/threads/${encodeURIComponent(d.thread)}` }, d.thread)], ["Metadata", d.metadata && h("pre", { class: "code", tabIndex: 0 }, pretty(d.metadata))]]));
+      h("p", null, /^https?:\/\//i.test(d.source) ? h("a", { href: d.source, target: "_blank", rel: "noopener noreferrer" }, d.source) : h("code", null, d.source), h("span", { class: "badge" }, d.collection)),
+      h("p", { class: "hint" }, [d.format, figures(d), `revision ${d.revision}`].filter(Boolean).join(" · "), " · added ", time(d.createdAt), d.revision > 1 && [" · changed ", time(d.updatedAt)], d.by && ` by ${d.by}`,
+        d.thread && [" in ", h("a", { href: `#/threads/${encodeURIComponent(d.thread)}` }, d.thread)]),
+      d.metadata && h("details", null, h("summary", null, "Metadata"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.metadata))));
   }
 
   #showControls() {

@@ -16,10 +16,8 @@ export const documentName = (d) => d.title || d.source;
 /** @param {KnowledgeDocument} d */
 export const documentPath = (d) => `/v1/knowledge/documents/${encodeURIComponent(d.id)}`;
 
-/** @param {KnowledgeDocument} d */
-export function statusBadge(d) {
-  return h("span", { class: `badge ${KIND[d.status]}` }, d.status);
-}
+/** @param {KnowledgeDocument["status"]} status */
+export const badge = (status) => h("span", { class: `badge ${KIND[status]}` }, status);
 
 /** @param {number} n @param {string} what */
 export const plural = (n, what) => `${n.toLocaleString()} ${what}${n === 1 ? "" : "s"}`;

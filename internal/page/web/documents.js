@@ -1,11 +1,14 @@
 // The documents that agents search: listed, filtered, and followed while they are processed.
 
+import "./adding.js";
+import { changes } from "./additions.js";
 import { documentAddress, documentsAddress } from "./addresses.js";
-import { documentName, figures, reindex, remove, statusBadge } from "./documentparts.js";
+import { badge, documentName, figures, reindex, remove } from "./documentparts.js";
 import { button, fill, h, time } from "./dom.js";
 import { showIndex } from "./indexstate.js";
 import { client, may } from "./session.js";
 
+/** @import { Adding } from "./adding.js" */
 /** @import { components } from "./client/api.js" */
 /** @import { DocumentFilters } from "./addresses.js" */
 /** @import { KnowledgeDocument } from "./documentparts.js" */
@@ -27,10 +30,13 @@ class Documents extends HTMLElement {
   #wanted = PAGE;
   /** @type {Map<string, Row>} */
   #rows = new Map();
+  /** Reads the list soon when something of what the person has added has changed. */
+  #added = () => this.#readIn(0);
   #timer = 0;
   #reading = new AbortController();
 
-  #index = h("p", { class: "hint" });
+  #index = h("p", { class: "hint grow" });
+  #adding = /** @type {Adding} */ (h("tm-adding"));
   #state = h("div", { role: "status" });
   #list = h("ul", { class: "rows", "aria-label": "Documents", hidden: true });
   #more = button("Show more", () => this.#showMore(), { class: "quiet", hidden: true });
@@ -38,17 +44,41 @@ class Documents extends HTMLElement {
 
   connectedCallback() {
     const { search, collection, status } = this.filters;
-    fill(this, this.#index,
+    const add = may("post") && button("Add documents", (e) => this.#adding.toggle(/** @type {HTMLElement} */ (e.currentTarget)), { class: "primary", "aria-expanded": "false" });
+    fill(this, h("div", { class: "row above" }, this.#index, add), may("post") && this.#adding,
       h("div", { class: "row filters" },
         h("input", { type: "search", class: "grow", placeholder: "Search titles and sources", "aria-label": "Search documents", maxLength: 200, value: search ?? "", oninput: (/** @type {Event} */ e) => this.#filter("search", e) }),
         h("input", { placeholder: "all collections", "aria-label": "Collection", list: "collections", maxLength: 100, value: collection ?? "", oninput: (/** @type {Event} */ e) => this.#filter("collection", e) }), this.#collections,
         h("select", { "aria-label": "Status", onchange: (/** @type {Event} */ e) => this.#filter("status", e) }, STATUSES.map(([value, label]) => h("option", { value, selected: value === status }, label)))),
       this.#state, this.#list, this.#more);
     fill(this.#state, h("p", { class: "hint" }, "Loading…"));
+    if (may("post")) this.#acceptDrops();
+    changes.addEventListener("document", this.#added);
     this.#read();
   }
 
+  /** Adds files that are dropped anywhere on the list. */
+  #acceptDrops() {
+    /** @param {DragEvent} e */
+    const hasFiles = (e) => e.dataTransfer?.types.includes("Files");
+    this.addEventListener("dragover", (e) => {
+      if (!hasFiles(e)) return;
+      e.preventDefault();
+      this.classList.add("dropping");
+    });
+    this.addEventListener("dragleave", (e) => {
+      if (!this.contains(/** @type {Node | null} */ (e.relatedTarget))) this.classList.remove("dropping");
+    });
+    this.addEventListener("drop", (e) => {
+      this.classList.remove("dropping");
+      if (!hasFiles(e)) return;
+      e.preventDefault();
+      this.#adding.drop(/** @type {DataTransfer} */ (e.dataTransfer));
+    });
+  }
+
   disconnectedCallback() {
+    changes.removeEventListener("document", this.#added);
     this.#reading.abort();
     clearTimeout(this.#timer);
   }
@@ -128,7 +158,7 @@ class Documents extends HTMLElement {
     const filtered = Object.values(this.filters).some((value) => value !== "");
     const text = documents.length > 0 ? processed > 0 && `${processed} of these ${processed === 1 ? "is" : "are"} being processed.` : filtered ? "No document matches." : undefined;
     fill(this.#state, text === undefined
-      ? h("div", { class: "empty" }, h("h2", null, "There are no documents yet"), h("p", { class: "hint" }, "Agents search the documents of this namespace, and cite them in their replies."))
+      ? h("div", { class: "empty" }, h("h2", null, "There are no documents yet"), h("p", { class: "hint" }, "Agents search the documents of this namespace, and cite them in their replies.", may("post") && " Drop files here to add them."))
       : text && h("p", { class: "hint" }, text));
   }
 }
@@ -143,6 +173,7 @@ class Row {
   #source = h("code", { class: "source" });
   #collection = h("span", { class: "badge" });
   #error = h("p", { class: "error" });
+  #actions;
 
   /** @param {KnowledgeDocument} document @param {() => void} changed */
   constructor(document, changed) {
@@ -151,10 +182,10 @@ class Row {
     const on = (action) => async (/** @type {Event} */ e) => {
       if (await action(/** @type {HTMLElement} */ (e.currentTarget), this.document)) changed();
     };
-    const name = documentName(document);
+    this.#actions = [button("Index again…", on(reindex), { class: "quiet" }), button("Remove…", on(remove), { class: "quiet danger" })];
     this.element = h("li", null,
       h("div", { class: "name" }, this.#link, this.#badge), this.#facts, this.#when, h("div", { class: "name from" }, this.#source, this.#collection),
-      may("operate") && h("div", { class: "actions" }, button("Index again…", on(reindex), { class: "quiet", "aria-label": `Index ${name} again` }), button("Remove…", on(remove), { class: "quiet danger", "aria-label": `Remove ${name}` })),
+      may("operate") && h("div", { class: "actions" }, this.#actions),
       this.#error);
   }
 
@@ -164,9 +195,10 @@ class Row {
     if (text === this.#text) return;
     this.#text = text;
     this.document = d;
+    this.#actions.forEach((action, i) => action.setAttribute("aria-label", `${["Index again", "Remove"][i]}: ${documentName(d)}`));
     this.#link.href = documentAddress(d.id);
     fill(this.#link, documentName(d));
-    fill(this.#badge, statusBadge(d));
+    fill(this.#badge, badge(d.status));
     fill(this.#facts, figures(d));
     fill(this.#when, time(d.updatedAt));
     fill(this.#source, d.source);
