@@ -106,7 +106,7 @@ export class DocumentView extends HTMLElement {
       h("p", null, /^https?:\/\//i.test(d.source) ? h("a", { href: d.source, target: "_blank", rel: "noopener noreferrer" }, d.source) : h("code", null, d.source), h("span", { class: "badge" }, d.collection)),
       h("p", { class: "hint" }, [d.format, figures(d), `revision ${d.revision}`].filter(Boolean).join(" · "), " · added ", time(d.createdAt), d.revision > 1 && [" · changed ", time(d.updatedAt)], d.by && ` by ${d.by}`,
         d.thread && [" in ", h("a", { href: `#/threads/${encodeURIComponent(d.thread)}` }, d.thread)]),
-      d.metadata && h("details", null, h("summary", null, "Metadata"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.metadata))));
+      d.metadata !== undefined && h("details", null, h("summary", null, "Metadata"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.metadata))));
   }
 
   #showControls() {
