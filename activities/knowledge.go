@@ -52,3 +52,6 @@ func (cfg Config) newEntities(l *library.Library) *entities.Entities {
 	}
 	return entities.New(out)
 }
+
+// WithoutEntities says why no people and things are found in messages. Empty = they are.
+func (a *Activities) WithoutEntities() string { return a.entities.Lacks() }

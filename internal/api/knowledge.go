@@ -87,23 +87,13 @@ func (c *Client) Documents(ctx context.Context, q DocumentQuery) ([]store.Knowle
 			query.Set(name, value)
 		}
 	}
-	var all []store.KnowledgeDocument
-	for len(all) < q.Limit {
-		query.Set("limit", strconv.Itoa(min(q.Limit-len(all), store.MaxKnowledgePage)))
+	return listed(query, q.Limit, store.MaxKnowledgePage, func(query url.Values) ([]store.KnowledgeDocument, string, error) {
 		page, err := call[struct {
 			Documents []store.KnowledgeDocument `json:"documents"`
 			Next      string                    `json:"next"`
 		}](ctx, c, http.MethodGet, c.url(query, "knowledge", "documents"), nil, "listing the documents")
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Documents...)
-		if page.Next == "" || page.Next == query.Get("cursor") {
-			break
-		}
-		query.Set("cursor", page.Next)
-	}
-	return all, nil
+		return page.Documents, page.Next, err
+	})
 }
 
 // Document returns a document.

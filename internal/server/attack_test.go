@@ -62,6 +62,7 @@ var bodies = map[string]string{
 	"receiveWebhook":       `{"x":1}`,
 	"replaceSchedule":      `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
 	"setEventStatus":       `{"status":"overwritten"}`,
+	"mergeEntity":          `{"into":"none"}`,
 	"updateThread":         `{"title":"x"}`,
 }
 

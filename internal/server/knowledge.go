@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +22,9 @@ import (
 type KnowledgeView struct {
 	Embedder       string `json:"embedder" doc:"The embedder whose vectors new documents get, provider/model. Empty: documents are found by their words alone"`
 	WithoutVectors string `json:"withoutVectors,omitempty" doc:"Why there is no embedder"`
+
+	// WithoutEntities says why messages are not searched for entities.
+	WithoutEntities string `json:"withoutEntities,omitempty" doc:"Why no people and things are found in messages"`
 	store.KnowledgeIndex
 }
 
@@ -99,6 +101,8 @@ type knowledgeHandlers struct {
 	library   *library.Library
 	maxUpload int64
 	uploads   uploads
+
+	withoutEntities string
 }
 
 func (h *knowledgeHandlers) registerKnowledge() {
@@ -159,16 +163,17 @@ func (h *knowledgeHandlers) registerAdding(op huma.Operation, register func(huma
 func (h *knowledgeHandlers) get(ctx context.Context, _ *struct{}) (*output[KnowledgeView], error) {
 	index, err := h.library.Store().KnowledgeIndex(ctx, h.namespace)
 	index.Embedders = nonNil(index.Embedders)
-	return &output[KnowledgeView]{KnowledgeView{h.library.Embeds(), h.library.WithoutVectors(), index}}, h.knowledgeProblem(ctx, "", "", err)
+	return &output[KnowledgeView]{KnowledgeView{h.library.Embeds(), h.library.WithoutVectors(), h.withoutEntities, index}}, h.knowledgeProblem(ctx, "", "", err)
 }
 
 func (h *knowledgeHandlers) list(ctx context.Context, in *listKnowledgeInput) (*listKnowledgeOutput, error) {
 	page := store.KnowledgePage{Collection: in.Collection, Status: in.Status, Search: in.Search, Limit: in.Limit}
 	if in.Cursor != "" {
-		var ok bool
-		if page.AfterCollection, page.AfterSource, ok = parseKnowledgeCursor(in.Cursor); !ok {
+		last, ok := parsePageCursor(in.Cursor, 2)
+		if !ok {
 			return nil, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
 		}
+		page.AfterCollection, page.AfterSource = last[0], last[1]
 	}
 	documents, err := h.library.Store().KnowledgeDocuments(ctx, h.namespace, page)
 	if err != nil {
@@ -178,23 +183,9 @@ func (h *knowledgeHandlers) list(ctx context.Context, in *listKnowledgeInput) (*
 	out.Body.Documents = nonNil(documents)
 	if len(documents) == in.Limit {
 		last := documents[len(documents)-1]
-		out.Body.Next = knowledgeCursor(last.Collection, last.Source)
+		out.Body.Next = pageCursor(last.Collection, last.Source)
 	}
 	return out, nil
-}
-
-// knowledgeCursor has a character between its parts that neither can contain.
-func knowledgeCursor(collection, source string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(collection + "\x00" + source))
-}
-
-func parseKnowledgeCursor(cursor string) (collection, source string, ok bool) {
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return "", "", false
-	}
-	collection, source, ok = strings.Cut(string(raw), "\x00")
-	return collection, source, ok && store.Storable(collection) && store.Storable(source)
 }
 
 // addition is what a request says about a document.

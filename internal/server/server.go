@@ -69,6 +69,9 @@ type Config struct {
 	// Library indexes the documents of Store, and finds passages in them.
 	Library *library.Library
 
+	// WithoutEntities says why no people and things are found in messages. Empty = they are.
+	WithoutEntities string
+
 	// Namespace of the threads; it must be that of Threads. Default "default".
 	Namespace string
 
@@ -275,7 +278,8 @@ func New(cfg Config) (http.Handler, error) {
 	keys.registerKeys()
 	(&mcpServerHandlers{c, cfg.ToolServers, cfg.ToolLogins, cfg.Declared}).registerMCP()
 	(&loginHandlers{c, cfg.ToolLogins, cfg.ToolServers, cfg.Threads}).registerLogins(mux)
-	(&knowledgeHandlers{c, cfg.Library.WithStore(cfg.Store), cfg.MaxUpload, newUploads()}).registerKnowledge()
+	(&knowledgeHandlers{c, cfg.Library.WithStore(cfg.Store), cfg.MaxUpload, newUploads(), cfg.WithoutEntities}).registerKnowledge()
+	(&entityHandlers{c, cfg.Store}).registerEntities()
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()

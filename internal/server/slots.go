@@ -35,6 +35,10 @@ var slotsOf = map[string]int64{
 	"GET /v1/knowledge/documents":                  pageSlots,
 	"GET /v1/knowledge/documents/{id}/chunks":      pageSlots,
 	"GET /v1/knowledge/search":                     pageSlots,
+	"GET /v1/entities":                             pageSlots,
+	"GET /v1/entities/{id}":                        pageSlots,
+	"GET /v1/entities/{id}/mentions":               pageSlots,
+	"GET /v1/entity-merges":                        pageSlots,
 	"POST /v1/markdown":                            bulkySlots,
 }
 
