@@ -113,10 +113,10 @@ function showAdditions(element) {
   element.hidden = additions.length === 0;
   const ended = additions.filter(hasEnded), failed = ended.filter((a) => a.state === "failed").length;
   const text = `${ended.length - failed} of ${plural(additions.length, "document")} indexed${failed > 0 ? `, ${failed} failed` : ""}`;
-  const heading = element.querySelector("h2") ?? h("h2", { class: "grow", role: "status" });
+  const heading = element.querySelector("h2") ?? h("h2");
   if (heading.textContent !== text) fill(heading, text);
   if (!heading.isConnected) {
-    fill(element, h("header", { class: "row" }, heading, button("Clear", () => forgetEnded(), { class: "quiet", "aria-label": "Clear what has ended" })), h("ul", { class: "plain additions" }));
+    fill(element, h("header", { class: "row" }, h("div", { class: "grow", role: "status" }, heading), button("Clear", () => forgetEnded(), { class: "quiet", "aria-label": "Clear what has ended" })), h("ul", { class: "plain additions" }));
   }
   const list = /** @type {Element} */ (element.querySelector("ul"));
   additions.forEach((a, i) => {
@@ -135,7 +135,7 @@ function rowOf(a) {
   return [h("div", { class: "row" }, h("span", { class: "grow" }, document ? h("a", { href: documentAddress(document.id) }, a.name) : a.name),
     a.state === "sending" ? h("progress", { max: 1, value: a.sent, "aria-label": `Sent of ${a.name}` }) : a.state === "waiting" ? h("span", { class: "badge" }, "waiting")
       : badge(a.state),
-    a.state === "failed" && button("Try again", () => again(a), { class: "quiet", "aria-label": `Try ${a.name} again` })),
+    a.state === "failed" && button("Try again", () => again(a), { class: "quiet", "aria-label": `Try again: ${a.name}` })),
   a.error && h("p", { class: "error" }, a.error)];
 }
 

@@ -2,13 +2,16 @@
 
 import "./documents.js";
 import "./document.js";
-import { documentsAddress } from "./addresses.js";
+import "./entities.js";
+import "./entity.js";
+import "./search.js";
+import { documentsAddress, entitiesAddress, searchAddress } from "./addresses.js";
 import { fill, h } from "./dom.js";
 
 /** @import { DocumentView } from "./document.js" */
 
 /** The parts: name, label, address. */
-const PARTS = /** @type {const} */ ([["documents", "Documents", documentsAddress()]]);
+const PARTS = /** @type {const} */ ([["documents", "Documents", documentsAddress()], ["search", "Search", searchAddress()], ["entities", "People and things", entitiesAddress()]]);
 
 export class KnowledgeView extends HTMLElement {
   #links = PARTS.map(([, label, href]) => h("a", { href }, label));
@@ -25,12 +28,28 @@ export class KnowledgeView extends HTMLElement {
       if (PARTS[i][0] === part) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     });
-    const open = this.#place.firstElementChild;
-    const at = { index: index === "" ? undefined : Number(index), passage: query.get("passage") ?? "" };
-    if (part !== "documents") return fill(this.#place, h("p", { class: "error", role: "alert" }, "There is no such part of knowledge. ", h("a", { href: documentsAddress() }, "Show the documents")));
-    if (id === "") return fill(this.#place, h("tm-documents", { filters: { collection: query.get("collection") ?? "", status: query.get("status") ?? "", search: query.get("search") ?? "" } }));
-    if (open?.localName === "tm-document" && /** @type {DocumentView} */ (open).document === id) return /** @type {DocumentView} */ (open).show(at);
-    return fill(this.#place, h("tm-document", { document: id, at }));
+    const view = this.#view(part, id, index, query);
+    if (view !== this.#place.firstElementChild) fill(this.#place, view);
+  }
+
+  /** What the address says, or the view that shows it already. @param {string} part @param {string} id @param {string} index @param {URLSearchParams} query */
+  #view(part, id, index, query) {
+    const text = (/** @type {string} */ name) => query.get(name) ?? "";
+    switch (part) {
+      case "documents": {
+        if (id === "") return h("tm-documents", { filters: { collection: text("collection"), status: text("status"), search: text("search") } });
+        const at = { index: index === "" ? undefined : Number(index), passage: text("passage") };
+        const open = /** @type {DocumentView | null} */ (this.#place.querySelector(":scope > tm-document"));
+        if (open?.document !== id) return h("tm-document", { document: id, at });
+        open.show(at);
+        return open;
+      }
+      case "search":
+        return h("tm-search", { q: text("q"), collections: query.getAll("collection") });
+      case "entities":
+        return id === "" ? h("tm-entities", { filters: { type: text("type"), search: text("search") } }) : h("tm-entity", { entity: id });
+    }
+    return h("p", { class: "error", role: "alert" }, "There is no such part of knowledge.");
   }
 }
 
