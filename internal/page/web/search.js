@@ -14,6 +14,9 @@ import { client } from "./session.js";
 /** The most passages that are shown. */
 const LIMIT = 20;
 
+/** Characters of a text that is shown folded. */
+const LONG = 600;
+
 /** Documents that are read to offer their collections. */
 const SAMPLE = 200;
 
@@ -81,6 +84,7 @@ class Search extends HTMLElement {
         found.passages.length === 0 ? h("div", { class: "empty" }, h("h2", null, "No passage fits"), h("p", { class: "hint" }, "Try other words", this.collections.length > 0 && ", or all collections", "."))
           : h("p", { class: "hint" }, found.passages.length === LIMIT ? `The best ${LIMIT} passages` : found.passages.length === 1 ? "1 passage" : `${found.passages.length} passages`));
       fill(this.#list, found.passages.map((p) => passage(p, this.q)));
+      unrollToMarks(this.#list);
     } catch (error) {
       if (signal.aborted) return;
       fill(this.#list);
@@ -91,10 +95,21 @@ class Search extends HTMLElement {
 
 /** @param {Passage} p @param {string} query */
 function passage(p, query) {
+  const body = h("div", { class: "chunk-text" }, marked(p.text, query).map(({ text, marked }) => (marked ? h("mark", null, text) : text)));
+  const long = p.text.length > LONG;
+  body.classList.toggle("folded", long);
   return h("li", { class: "chunk" },
     h("header", null, passageName(p), h("span", { class: "badge" }, p.collection)),
     h("p", { class: "why hint" }, ranks(p), p.score !== undefined && ` · score ${p.score.toFixed(4)}`),
-    h("div", { class: "chunk-text" }, marked(p.text, query).map(({ text, marked }) => (marked ? h("mark", null, text) : text))));
+    body, long && button("Show all", (e) => fill(/** @type {Element} */ (e.currentTarget), body.classList.toggle("folded") ? "Show all" : "Show less"), { class: "quiet" }));
+}
+
+/** Shows the first marked word of each folded text, with a line above it. @param {Element} list */
+function unrollToMarks(list) {
+  for (const body of list.querySelectorAll(".folded")) {
+    const first = /** @type {HTMLElement | null} */ (body.querySelector("mark"));
+    if (first) body.scrollTop = first.getBoundingClientRect().top - body.getBoundingClientRect().top - first.offsetHeight * 2;
+  }
 }
 
 customElements.define("tm-search", Search);
