@@ -3,7 +3,6 @@
 import "./approvals.js";
 import "./agents.js";
 import "./inbox.js";
-import "./knowledge.js";
 import "./login.js";
 import "./rules.js";
 import "./schedules.js";
@@ -41,7 +40,7 @@ function route() {
 let shown;
 
 function show() {
-  const { part, rest, query } = route();
+  const { part, rest } = route();
   const [id = "", anchor = ""] = rest;
   const inThreads = part === "" || part === "threads" || part === "new";
   document.body.dataset.part = part === "threads" && id ? "thread" : part === "" || part === "threads" ? "list" : part;
@@ -61,15 +60,27 @@ function show() {
   shown = undefined;
   if (part === "new") return fill(main, h("tm-new-thread"));
   if (part === "servers" && anchor === "login") return fill(main, h("div", { class: "page" }, h("tm-login", { server: id })));
-  if (part === "knowledge") {
-    const open = main.querySelector("tm-knowledge") ?? h("tm-knowledge");
-    if (!open.isConnected) fill(main, h("div", { class: "page" }, open));
-    return /** @type {import("./knowledge.js").KnowledgeView} */ (open).show(rest, query);
-  }
+  if (part === "knowledge") return showKnowledge();
   const known = PARTS.find(([name]) => name === part);
   if (known) return fill(main, h("div", { class: "page" }, h(known[2], { agent: id })));
   return fill(main, h("div", { class: "welcome" }, h("h1", null, "Threadmill"), h("p", null, "Choose a thread, or open a new one."), h("p", { class: "hint" },
     h("kbd", null, "/"), " search · ", h("kbd", null, "n"), " new thread · ", h("kbd", null, "g"), " approvals · ", h("kbd", null, "?"), " keys")));
+}
+
+/** Shows what the address says of knowledge. Its modules are loaded when they are needed. */
+async function showKnowledge() {
+  let view = main.querySelector("tm-knowledge");
+  if (!view) fill(main, h("p", { class: "hint loading" }, "Loading…"));
+  try {
+    await import("./knowledge.js");
+  } catch {
+    return fill(main, h("div", { class: "welcome" }, h("p", { role: "alert" }, "This part of the page could not be loaded."), button("Try again", () => location.reload())));
+  }
+  const { part, rest, query } = route();
+  if (part !== "knowledge") return; // somebody went on meanwhile
+  view = main.querySelector("tm-knowledge") ?? h("tm-knowledge");
+  if (!view.isConnected) fill(main, h("div", { class: "page" }, view));
+  /** @type {import("./knowledge.js").KnowledgeView} */ (view).show(rest, query);
 }
 
 /** The state of each stream. @type {Map<EventTarget | null, { state: StreamState, error?: Error }>} */
@@ -155,7 +166,7 @@ document.addEventListener("keydown", (e) => {
       break;
     case "?":
       ask(h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Keys"), h("dl", { class: "facts" },
-        [["/", "search threads"], ["n", "new thread"], ["g", "approvals"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
+        [["/", "search threads, or knowledge"], ["n", "new thread"], ["g", "approvals"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
           .map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]).flat()), h("button", { class: "primary" }, "Close"))));
       break;
     default:
