@@ -10,6 +10,7 @@
 //   - [Runtime.Send] sends a message and returns its [Turn], with the agent's reply.
 //   - [Runtime.Handler] serves the HTTP API.
 //   - [Runtime.Client] is a client for everything else: decisions, queues, tasks, schedules.
+//   - [Runtime.Documents] adds and finds documents that agents answer from.
 //   - [Runtime.World] presents threads as a world of agents, see package world.
 //
 // Several agents can share a thread: mentions and rules decide which of them answers, see

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -42,18 +43,42 @@ func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.Kno
 	if asked.Text != "" {
 		add.Content = library.Given(asked.Source, "text/markdown", []byte(asked.Text))
 	}
-	add.Begun = func(doc store.KnowledgeDocument) { activity.RecordHeartbeat(ctx, doc.Newest()) }
+	var begun begunIngestion
+	add.Begun = func(doc store.KnowledgeDocument) {
+		begun = begunIngestion{doc.Newest(), doc.Status == store.KnowledgeIndexed}
+		activity.RecordHeartbeat(ctx, begun)
+	}
 	if activity.HasHeartbeatDetails(ctx) {
 		// An attempt that got no answer has begun it. It may have ended meanwhile, and is not to begin again.
-		if err := activity.GetHeartbeatDetails(ctx, &add.Revision); err != nil {
+		if err := activity.GetHeartbeatDetails(ctx, &begun); err != nil {
 			return store.KnowledgeDocument{}, err
 		}
+		add.Revision = begun.KnowledgeRevision
 	}
 	doc, err := a.library.Add(ctx, in.Thread.Namespace, add)
+	if err == nil && begun.Unchanged {
+		err = a.announceUnchanged(ctx, in, doc)
+	}
 	if err != nil {
 		return doc, ingestError(ctx, err)
 	}
 	return doc, a.endEvent(ctx, in)
+}
+
+// begunIngestion is what an attempt to begin an ingestion leaves to the next one. An unchanged document needs none.
+type begunIngestion struct {
+	store.KnowledgeRevision
+	Unchanged bool
+}
+
+// announceUnchanged tells a thread that a document which it asked for needs no ingestion, whoever has added it.
+func (a *Activities) announceUnchanged(ctx context.Context, in thread.EventStep, doc store.KnowledgeDocument) error {
+	if a.cfg.Deliver == nil {
+		return nil
+	}
+	doc.ThreadID = in.Thread.ThreadID
+	step := signals.IngestStep{Namespace: in.Thread.Namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source}
+	return a.announce(ctx, signals.FinishStep{IngestStep: step, Result: signals.IngestResult{Status: signals.IngestUnchanged}}, doc, store.KnowledgeDigest([]byte(in.EventID))[:16])
 }
 
 // ingestion reads the payload of an event as hooks left it.
@@ -128,15 +153,15 @@ func (a *Activities) finishDocument(ctx context.Context, in signals.FinishStep) 
 		if err != nil || doc.ThreadID == "" || a.cfg.Deliver == nil {
 			return struct{}{}, err
 		}
-		return struct{}{}, a.announce(ctx, in, doc)
+		return struct{}{}, a.announce(ctx, in, doc, strconv.Itoa(in.Revision))
 	})
 	return err
 }
 
 // announce posts the end of an ingestion to the thread that asked for it. A thread that is closed, or was never opened, is
-// told nothing.
-func (a *Activities) announce(ctx context.Context, in signals.FinishStep, doc store.KnowledgeDocument) error {
-	post := signals.NewPost(fmt.Sprintf("rag-%s-%d", doc.ID, in.Revision), event.NewMessage{
+// told nothing. An end is what the thread is told once.
+func (a *Activities) announce(ctx context.Context, in signals.FinishStep, doc store.KnowledgeDocument, end string) error {
+	post := signals.NewPost(fmt.Sprintf("rag-%s-%s", doc.ID, end), event.NewMessage{
 		ThreadID: doc.ThreadID, SenderID: signals.RAGSender, SenderType: event.CreatedBySystem, Content: announcement(in, doc),
 		Metadata: map[string]any{"document": doc.ID, "source": doc.Source, "status": string(in.Result.Status)},
 	})
@@ -158,6 +183,9 @@ func announcement(in signals.FinishStep, doc store.KnowledgeDocument) string {
 	case signals.IngestUnchanged:
 		return fmt.Sprintf("The document %s has not changed since it was indexed.", name)
 	case signals.IngestIndexed, signals.IngestSuperseded:
+	}
+	if doc.Chunks == 1 {
+		return fmt.Sprintf("The document %s is indexed, in one chunk.", name)
 	}
 	return fmt.Sprintf("The document %s is indexed, in %d chunks.", name, doc.Chunks)
 }

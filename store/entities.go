@@ -44,6 +44,19 @@ type Entities interface {
 	// Vectors of another dimension are ignored, and one without a direction finds nothing.
 	SimilarEntities(ctx context.Context, namespace, typ, embedder string, vector []float32, limit int) ([]SimilarEntity, error)
 
+	// EntityNamespaces returns the namespaces that have entities, in order.
+	EntityNamespaces(ctx context.Context) ([]string, error)
+
+	// EntitiesWithout returns the entities, merged ones too, whose names have no vector of an embedder, by their ids, which are
+	// greater than after. At most limit; default [DefaultEntityPage], maximum [MaxEntityPage].
+	EntitiesWithout(ctx context.Context, namespace, embedder, after string, limit int) ([]EntityVector, error)
+
+	// AddEntityVectors adds vectors of an embedder to names that have none of it; those of entities that do not exist are left
+	// out. A name whose vector has no direction counts as one that has one, although SimilarEntities does not find it. Vectors of
+	// other embedders stay until DropEntityVectors deletes them: all but those of one embedder.
+	AddEntityVectors(ctx context.Context, namespace, embedder string, vectors []EntityVector) error
+	DropEntityVectors(ctx context.Context, namespace, exceptOf string) error
+
 	// Mentions returns the mentions of a root, and of what was merged into it, newest first. As in Relations and Merges, the id
 	// of a merged entity is that of its root, and one that does not exist has none.
 	Mentions(ctx context.Context, namespace, id string, page MentionPage) ([]Mention, error)
@@ -103,12 +116,18 @@ type EntitiesFound struct {
 	Described map[string]string
 }
 
-// NewEntity is an entity with the vector of its name. Without a vector, or with one that has no direction, SimilarEntities
-// does not find it.
+// NewEntity is an entity with the vector of its name by an embedder. Without a vector, or with one that has no direction,
+// SimilarEntities does not find it.
 type NewEntity struct {
 	ID, Name, Type, Description string
 
 	Embedder string
+	Vector   []float32
+}
+
+// EntityVector is the vector of the name of an entity, which [Entities].EntitiesWithout leaves out.
+type EntityVector struct {
+	ID, Name string
 	Vector   []float32
 }
 
@@ -310,19 +329,53 @@ func normalizeNew(e NewEntity) (NewEntity, error) {
 		return e, invalid("entity %q: name: is required", e.ID)
 	case e.Type == "":
 		return e, invalid("entity %q: type: is required", e.ID)
-	case len(e.Vector) > MaxKnowledgeDimension:
-		return e, invalid("entity %q: the vector has the dimension %d, at most %d are kept", e.ID, len(e.Vector), MaxKnowledgeDimension)
-	}
-	unit, ok := UnitVector(e.Vector)
-	if !ok {
-		e.Embedder, e.Vector = "", nil
+	case e.Embedder == "" && len(e.Vector) == 0:
 		return e, checkID("entity", e.ID, maxEntityID)
 	}
-	e.Vector = unit
 	if err := checkWord("embedder", e.Embedder); err != nil {
 		return e, err
 	}
-	return e, checkID("entity", e.ID, maxEntityID)
+	v, err := normalizeVector(EntityVector{ID: e.ID, Vector: e.Vector})
+	e.Vector = v.Vector
+	return e, err
+}
+
+// NormalizeEntityVectors returns vectors of names in the form that every driver stores, each entity's once, or an [ErrInvalid]
+// error. Those without a direction are nil.
+func NormalizeEntityVectors(namespace, embedder string, vectors []EntityVector) ([]EntityVector, error) {
+	if err := checkWord("namespace", namespace); err != nil {
+		return nil, err
+	}
+	if err := checkWord("embedder", embedder); err != nil {
+		return nil, err
+	}
+	if len(vectors) > MaxEntityPage {
+		return nil, invalid("vectors: are %d, at most %d can be added at once", len(vectors), MaxEntityPage)
+	}
+	known := map[string]bool{}
+	var all []EntityVector
+	for _, v := range vectors {
+		v, err := normalizeVector(v)
+		if err != nil {
+			return nil, err
+		}
+		if !known[v.ID] {
+			known[v.ID], all = true, append(all, v)
+		}
+	}
+	return all, nil
+}
+
+func normalizeVector(v EntityVector) (EntityVector, error) {
+	if n := len(v.Vector); n > MaxKnowledgeDimension {
+		return v, invalid("entity %q: the vector has the dimension %d, at most %d are kept", v.ID, n, MaxKnowledgeDimension)
+	}
+	unit, ok := UnitVector(v.Vector)
+	if !ok {
+		unit = nil
+	}
+	v.Vector = unit
+	return v, checkID("entity", v.ID, maxEntityID)
 }
 
 func normalizeMention(m Mention) (Mention, error) {

@@ -150,8 +150,11 @@ func (n *Nearest) Entities(rows []EntityRow) []SimilarEntity {
 	return all
 }
 
-// VectorBytes returns a vector as little-endian float32, as it is stored.
+// VectorBytes returns a vector as little-endian float32, as it is stored: nil if it is nil.
 func VectorBytes(vector []float32) []byte {
+	if vector == nil {
+		return nil
+	}
 	raw := make([]byte, 0, 4*len(vector))
 	for _, x := range vector {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))

@@ -116,6 +116,22 @@ func Messages(ctx context.Context, s Reader, key Key, q Query) ([]Message, error
 	return out, nil
 }
 
+// MessageByID returns a message with the decisions of hooks on it, or [ErrNotFound].
+func MessageByID(ctx context.Context, s Reader, key Key, id string) (Message, error) {
+	records, err := s.RecordsByID(ctx, key, id)
+	if err == nil && (len(records) == 0 || records[0].Type != event.TypeMessage) {
+		err = fmt.Errorf("message %q: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return Message{}, err
+	}
+	found, err := decisionsOn(ctx, s, key, records)
+	if err != nil {
+		return Message{}, err
+	}
+	return settle(records[0], found), nil
+}
+
 // decisions maps the ids of records to the decisions of hooks in them.
 type decisions map[string]decision
 

@@ -216,3 +216,18 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 	_, err = store.Messages(t.Context(), r, key, store.Query{})
 	require.Error(t, err)
 }
+
+func TestMessageByID(t *testing.T) {
+	changed := text("m", "changed")
+	r := newReader(t, messageRecord(text("a", "before")), messageRecord(text("m", "one")), decision("m", event.Interception{Outcome: event.OutcomeReplaced, Message: &changed}))
+	got, err := store.MessageByID(t.Context(), r, key, "m")
+	require.NoError(t, err)
+	require.Equal(t, "changed", got.Content)
+	for _, id := range []string{"z", recordid.Interception("m")} {
+		_, err = store.MessageByID(t.Context(), r, key, id)
+		require.ErrorIs(t, err, store.ErrNotFound, "there is no such message")
+	}
+	r.problem = errors.New("no connection")
+	_, err = store.MessageByID(t.Context(), r, key, "m")
+	require.ErrorIs(t, err, r.problem)
+}

@@ -1,8 +1,13 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,11 +17,13 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
 )
 
 // findsNames is the script of a model that finds Sarah, Acme and Bob in texts, and otherwise says what it is told.
@@ -165,6 +172,101 @@ func TestEntitiesLater(t *testing.T) {
 	})
 	close(held)
 	require.Equal(t, 5, awaitEntities(w)["Sarah"].Mentions)
+}
+
+// TestEntitiesJoined: what joins a turn is searched like the message that began it, once, as hooks leave it.
+func TestEntitiesJoined(t *testing.T) {
+	t.Parallel()
+	held := newGate("held")
+	o := friends(harness.Options{Tools: []tool.Tool{held}})
+	o.Agents[0].Tools = append(o.Agents[0].Tools, "held")
+	configure := o.Configure
+	o.Configure = func(cfg *threadmill.Config) {
+		configure(cfg)
+		cfg.Hooks = []hook.Hook{{Name: "censor", Filter: hook.Filter{Types: []string{event.TypeMessage}}, Func: censor}}
+	}
+	w := harness.New(t, o)
+	id := w.Open("friend")
+	posted := w.Post(id, "use held {}")
+	<-held.reached
+	for n, text := range []string{"Sarah called", "Sarah and secret Acme", "refuse Bob"} {
+		p := message(id, fmt.Sprintf("joins-%d", n), text)
+		p.OnBusy = signals.OnBusySteer
+		_, err := w.Threads.Post(w.Ctx(), id, p)
+		require.NoError(t, err)
+		_, err = w.Threads.Post(w.Ctx(), id, p)
+		require.NoError(t, err, "posts are idempotent")
+	}
+	held.release()
+	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	settle(w, id)
+	w.Say(id, "thanks, Sarah")
+	settle(w, id)
+	all := awaitEntities(w)
+	require.Len(t, all, 1, "what hooks have hidden is not searched")
+	require.Equal(t, 3, all["Sarah"].Mentions)
+}
+
+// censor hides words of people, and answers what they should not have said. It also sees replies, so that no reply ends its turn.
+func censor(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	m, ok := e.(event.MessageEvent)
+	switch {
+	case ok && strings.HasPrefix(m.Message.Content, "refuse"):
+		respond(hook.Response{Content: "no", SenderType: event.CreatedBySystem, SenderID: "censor"})
+	case ok && strings.Contains(m.Message.Content, "secret"):
+		m.Message.Content = strings.ReplaceAll(m.Message.Content, "secret Acme", "…")
+		return m, nil
+	}
+	return nil, nil
+}
+
+// TestEntityEvents: an event that asks to find entities does so once, whichever way it comes.
+func TestEntityEvents(t *testing.T) {
+	t.Parallel()
+	o := friends(harness.Options{})
+	configure := o.Configure
+	o.Configure = func(cfg *threadmill.Config) {
+		configure(cfg)
+		cfg.Processors = []hook.Processor{hook.Process("mail", func(_ context.Context, in signals.EntityExtraction, _ hook.Deps) ([]hook.Produced, error) {
+			return []hook.Produced{hook.NewProduced(event.TypeEntityExtract, in)}, nil
+		})}
+	}
+	w := harness.New(t, o)
+	payload := func(source string) json.RawMessage {
+		return json.RawMessage(`{"content":"Bob is new","sourceType":"mail","sourceId":"` + source + `"}`)
+	}
+	doors := map[string]func(id string) error{
+		"api": func(id string) error {
+			status, answer := request(t, w, http.MethodPost, "/v1/threads/"+id+"/queue", map[string]any{"id": "x1", "type": event.TypeEntityExtract, "payload": payload("api")})
+			require.Less(t, status, http.StatusMultipleChoices, answer)
+			return nil
+		},
+		"signal": func(id string) error {
+			p := signals.Post{ID: "x1", Type: event.TypeEntityExtract, Payload: payload("signal")}
+			return w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalPost, p)
+		},
+		"processor": func(id string) error {
+			_, err := w.Threads.Post(w.Ctx(), id, signals.Post{ID: "x1", Type: "mail", Payload: payload("processor")})
+			return err
+		},
+	}
+	for _, door := range slices.Sorted(maps.Keys(doors)) {
+		id := w.Open("friend")
+		for range 2 {
+			require.NoError(t, doors[door](id), door)
+			require.Equal(t, signals.TurnCompleted, w.Await(id, "x1").Status, door)
+		}
+		settle(w, id)
+	}
+	bob := awaitEntities(w)["Bob"]
+	mentions, err := w.Store.Mentions(w.Ctx(), w.TaskQueue, bob.ID, store.MentionPage{})
+	require.NoError(t, err)
+	var sources []string
+	for _, m := range mentions {
+		sources = append(sources, m.SourceType+" "+m.SourceID)
+	}
+	require.ElementsMatch(t, []string{"mail api", "mail signal", "mail processor"}, sources)
+	require.Equal(t, 3, bob.Mentions)
 }
 
 // TestEntitiesWithoutModel: an agent that would learn does everything else.

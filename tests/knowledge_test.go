@@ -124,6 +124,24 @@ func ingestEvent(t *testing.T, w *harness.Harness) {
 		askToIngest(w, id, "e4", signals.Ingestion{Source: source, ForceReindex: true})
 		require.Equal(t, 4, awaitDocument(w, source, 4).Indexed)
 	})
+	t.Run("S2-61 a thread that gives a text again is told that it has not changed", func(t *testing.T) {
+		told := func() (all []string) {
+			for _, m := range toldOf(w, id) {
+				if m.Metadata["source"] == "notes" {
+					all = append(all, m.Content)
+				}
+			}
+			return all
+		}
+		for i, event := range []string{"text-1", "text-2", "text-3"} {
+			askToIngest(w, id, event, signals.Ingestion{Source: "notes", Text: "Remember the milk."})
+			require.Eventually(t, func() bool { return len(told()) == i+1 }, harness.Patience, harness.Tick)
+		}
+		require.Equal(t, []string{
+			"The document notes is indexed, in one chunk.",
+			"The document notes has not changed since it was indexed.", "The document notes has not changed since it was indexed.",
+		}, told())
+	})
 	t.Run("a document that cannot be read", func(t *testing.T) {
 		askToIngest(w, id, "e5", signals.Ingestion{Source: s.URL + "/gone.md"})
 		d := awaitDocument(w, s.URL+"/gone.md", 1)

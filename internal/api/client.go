@@ -228,7 +228,9 @@ func problem(resp *http.Response) error {
 	}
 	out.Detail, out.Result = cmp.Or(doc.Detail, doc.Title), doc.Result
 	for _, e := range doc.Errors {
-		out.Detail += fmt.Sprintf("; %s: %s", e.Location, e.Message)
+		if problem := e.Location + ": " + e.Message; problem != doc.Detail {
+			out.Detail += "; " + problem
+		}
 	}
 	return out
 }

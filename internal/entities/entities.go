@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -85,19 +86,15 @@ func (e *Entities) text(ctx context.Context, namespace string, x store.Extractio
 	if x.Content != "" {
 		return x.Content, nil
 	}
-	messages, err := store.Messages(ctx, e.cfg.Threads, store.Key{Namespace: namespace, ThreadID: x.ThreadID}, store.Query{EventID: x.EventID})
+	m, err := store.MessageByID(ctx, e.cfg.Threads, store.Key{Namespace: namespace, ThreadID: x.ThreadID}, x.SourceID)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
 	if err != nil {
 		return "", err
 	}
-	for _, m := range messages {
-		if m.Record.ID != x.SourceID {
-			continue
-		}
-		if shown, ok := m.ForModels(); ok {
-			return shown.Content, nil
-		}
-	}
-	return "", nil
+	shown, _ := m.ForModels()
+	return shown.Content, nil
 }
 
 // find returns what a text mentions.
@@ -213,13 +210,19 @@ func sentence(text, name string) string {
 	if at < 0 || at > len(text) {
 		return cut(text, maxSentence)
 	}
-	start := strings.LastIndexAny(text[:at], ".!?\n") + 1
-	end := len(text)
-	if n := strings.IndexAny(text[at:], ".!?\n"); n >= 0 {
-		end = at + n + 1
+	start, end := 0, len(text)
+	if before := sentenceEnd.FindAllStringIndex(text[:at], -1); before != nil {
+		start = before[len(before)-1][1]
+	}
+	after := min(at+len(name), end)
+	if n := sentenceEnd.FindStringIndex(text[after:]); n != nil {
+		end = after + n[1]
 	}
 	return cut(strings.TrimSpace(text[start:end]), maxSentence)
 }
+
+// sentenceEnd is the end of a line or of a sentence; no point of a number or an address is one.
+var sentenceEnd = regexp.MustCompile(`[.!?]+(?:\s|$)|\n`)
 
 const maxSentence = 300
 

@@ -99,6 +99,22 @@ func (w *world) all() map[string]store.Entity {
 
 func TestNext(t *testing.T) {
 	t.Parallel()
+	t.Run("a mention has its sentence", func(t *testing.T) {
+		t.Parallel()
+		for text, sentence := range map[string]string{
+			"It rains. {J. Doe|person|} works at 1.5 places. So it is.": "{J. Doe|person|} works at 1.5 places.",
+			"See mill.example for {Bob|person|}":                        "See mill.example for {Bob|person|}",
+			"first line\nthen {Ann|person|}!\nlast line":                "then {Ann|person|}!",
+		} {
+			w := newWorld(t)
+			w.says("m1", text)
+			for _, e := range w.all() {
+				mentions, err := w.store.Mentions(t.Context(), "n", e.ID, store.MentionPage{})
+				require.NoError(t, err)
+				require.Equal(t, sentence, mentions[0].Text)
+			}
+		}
+	})
 	t.Run("S2-66 S2-70 S2-71 two names: two entities, two mentions", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)

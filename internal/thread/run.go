@@ -179,10 +179,11 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
 	}
 	r.InFlight = true
 	step.Gated, step.Quiet, step.Inline, step.Undecided = r.hookRequirements(specs)
-	if step.Ends = t.endsWith(r); step.Gated || step.Ends == "" {
+	if step.Ends = t.endsWith(r); step.Gated {
 		step.Ends = ""
-	} else {
-		step.Joined, step.HandledBy = t.Steered, t.handledBy()
+	}
+	if step.Joined = t.Steered; step.Ends != "" {
+		step.HandledBy = t.handledBy()
 	}
 	r.Gated, r.Quiet, r.Undecided = step.Gated, step.Quiet, step.Undecided
 	if o := r.Outage; o != nil {

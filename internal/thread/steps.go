@@ -58,11 +58,13 @@ type ModelStep struct {
 	Step    int    `json:"step"`
 
 	// Ends, if set, is the id of the record that announces the end of the turn. The activity stores
-	// it with a reply that has no tool calls and addresses nobody. Joined are the events that
-	// joined the turn, HandledBy is the rule that handles its environment event.
-	Ends      string   `json:"ends,omitempty"`
-	Joined    []string `json:"joined,omitempty"`
-	HandledBy string   `json:"handledBy,omitempty"`
+	// it with a reply that has no tool calls and addresses nobody. HandledBy is the rule that then
+	// has handled the turn's environment event.
+	Ends      string `json:"ends,omitempty"`
+	HandledBy string `json:"handledBy,omitempty"`
+
+	// Joined are the events that joined the turn.
+	Joined []string `json:"joined,omitempty"`
 
 	// Outage describes the failed attempts at this model call.
 	Outage *event.Retry `json:"outage,omitempty"`

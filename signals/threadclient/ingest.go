@@ -13,8 +13,9 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Ingest starts the workflow that ingests a revision of a document, in any namespace. If it runs already, or has ended
-// well, nothing happens.
+// Ingest starts the workflow that ingests a revision of a document, in any namespace, unless it runs. One that has ended starts
+// again: if the store says that the revision is still to be processed, it is another store than the one that it ended in, or
+// an older state of it.
 func (c *Client) Ingest(ctx context.Context, in signals.IngestStep) error {
 	_, err := c.temporal.ExecuteWorkflow(ctx, c.backgroundOptions(
 		signals.IngestWorkflowID(in.Namespace, in.Document, in.Revision), "ingest "+in.Source), signals.IngestWorkflow, in)
@@ -25,7 +26,6 @@ func (c *Client) Ingest(ctx context.Context, in signals.IngestStep) error {
 // vectors of another embedder ends: the worker that started last has the newest configuration.
 func (c *Client) Embed(ctx context.Context, namespace, embedder string) error {
 	options := c.backgroundOptions(signals.EmbedWorkflowID(namespace), "embed by "+embedder+" the documents of "+namespace)
-	options.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
 	other, err := c.embedsOther(ctx, options)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (c *Client) embedsOther(ctx context.Context, options client.StartWorkflowOp
 // Extract wakes the workflow that finds entities in the queued texts of a namespace, and starts it if it does not run.
 func (c *Client) Extract(ctx context.Context, namespace string) error {
 	options := c.backgroundOptions(signals.ExtractWorkflowID(namespace), "find entities in the messages of "+namespace)
-	options.WorkflowIDReusePolicy, options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE, 0
+	options.WorkflowIDConflictPolicy = 0
 	in := signals.ExtractStep{Namespace: namespace}
 	_, err := c.temporal.SignalWithStartWorkflow(ctx, options.ID, signals.SignalExtract, nil, options, signals.ExtractWorkflow, in)
 	return started("search for entities in "+namespace, err)
@@ -66,7 +66,7 @@ func (c *Client) Extract(ctx context.Context, namespace string) error {
 func (c *Client) backgroundOptions(id, summary string) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		ID: id, TaskQueue: c.taskQueue, StaticSummary: brief(summary),
-		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		Priority:                 temporal.Priority{PriorityKey: lowestPriority},
 	}

@@ -38,8 +38,17 @@ const (
 	entityGroups = `SELECT id, root, name, type, descriptions, mentions, mentioned_at, created_at FROM entities
 		WHERE namespace = $1 AND root IN (SELECT root FROM entities WHERE namespace = $1 AND id = ANY($2::text[]))
 		ORDER BY root, created_at, id`
-	entityVectors = `SELECT id, vector FROM entities WHERE namespace = $1 AND type = $2 AND embedder = $3 AND vector IS NOT NULL
+	entityVectors = `SELECT entity, vector FROM entity_vectors WHERE namespace = $1 AND type = $2 AND embedder = $3
 		AND octet_length(vector) = $4`
+
+	// Each step goes to the next namespace.
+	entityNamespaces = `WITH RECURSIVE found (namespace) AS (
+			(SELECT namespace FROM entities ORDER BY namespace LIMIT 1) UNION ALL
+			SELECT (SELECT namespace FROM entities WHERE namespace > f.namespace ORDER BY namespace LIMIT 1) FROM found f WHERE f.namespace IS NOT NULL
+		) SELECT namespace FROM found WHERE namespace IS NOT NULL ORDER BY namespace`
+	entitiesWithout = `SELECT id, name FROM entities e WHERE namespace = $1 AND id > $3 AND NOT EXISTS (
+			SELECT FROM entity_vectors v WHERE v.namespace = $1 AND v.entity = e.id AND v.embedder = $2)
+		ORDER BY id LIMIT $4`
 
 	// groupOf selects the ids of the root of $2 and of all that was merged into it.
 	groupOf = `(SELECT id FROM entities WHERE namespace = $1 AND root = (SELECT root FROM entities WHERE namespace = $1 AND id = $2))`
@@ -201,6 +210,21 @@ func compare(ctx context.Context, tx pgx.Tx, nearest *store.Nearest, namespace, 
 	return err
 }
 
+// EntityNamespaces implements [store.Entities].
+func (s *Store) EntityNamespaces(ctx context.Context) ([]string, error) {
+	found, err := collectRows(ctx, s.pool, pgx.RowTo[string], entityNamespaces)
+	return found, entityError("reading namespaces of entities", "*", "*", err)
+}
+
+// EntitiesWithout implements [store.Entities].
+func (s *Store) EntitiesWithout(ctx context.Context, namespace, embedder, after string, limit int) ([]store.EntityVector, error) {
+	if !store.Storable(namespace) || !store.Storable(embedder) || !store.Storable(after) {
+		return nil, nil
+	}
+	found, err := collectRows(ctx, s.pool, scanName, entitiesWithout, namespace, embedder, after, store.EntityLimit(limit))
+	return found, entityError("reading entities without vectors of "+embedder, namespace, "*", err)
+}
+
 // Mentions implements [store.Entities].
 func (s *Store) Mentions(ctx context.Context, namespace, id string, page store.MentionPage) ([]store.Mention, error) {
 	page = page.WithDefaults()
@@ -257,6 +281,11 @@ func scanEntity(row pgx.CollectableRow) (e store.EntityRow, err error) {
 	}
 	e.CreatedAt, e.MentionedAt = e.CreatedAt.UTC(), utc(mentioned)
 	return e, json.Unmarshal(descriptions, &e.Descriptions)
+}
+
+func scanName(row pgx.CollectableRow) (v store.EntityVector, err error) {
+	err = row.Scan(&v.ID, &v.Name)
+	return v, err
 }
 
 func scanMention(row pgx.CollectableRow) (m store.Mention, err error) {

@@ -18,11 +18,20 @@ const (
 	endExtraction = `UPDATE entity_extractions SET ended = true, thread_id = '', event_id = '', content = '', source_type = '', source_id = ''
 		WHERE namespace = $1 AND id = $2 AND NOT ended`
 
-	addEntities = `INSERT INTO entities (namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at, embedder, vector)
-		SELECT $1, e.id, e.id, e.name, e.name_key, e.type, e.descriptions::json, 0, 0, $2, e.embedder, e.vector
-		FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[])
-			AS e(id, name, name_key, type, descriptions, embedder, vector)
-		ON CONFLICT DO NOTHING`
+	// addEntities adds entities, and the vectors of those that it has added.
+	addEntities = `WITH added AS (
+			INSERT INTO entities (namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at)
+			SELECT $1, e.id, e.id, e.name, e.name_key, e.type, e.descriptions::json, 0, 0, $2
+			FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS e(id, name, name_key, type, descriptions)
+			ON CONFLICT DO NOTHING RETURNING id, type
+		)
+		INSERT INTO entity_vectors (namespace, entity, embedder, type, vector)
+		SELECT $1, a.id, v.embedder, a.type, v.vector FROM added a
+		JOIN unnest($3::text[], $8::text[], $9::bytea[]) AS v(id, embedder, vector) ON v.id = a.id AND v.embedder <> ''`
+	addEntityVectors = `INSERT INTO entity_vectors (namespace, entity, embedder, type, vector)
+		SELECT $1, e.id, $2, e.type, v.vector FROM unnest($3::text[], $4::bytea[]) AS v(id, vector)
+		JOIN entities e ON e.namespace = $1 AND e.id = v.id ON CONFLICT DO NOTHING`
+	dropEntityVectors  = `DELETE FROM entity_vectors WHERE namespace = $1 AND embedder <> $2`
 	entityDescriptions = `SELECT descriptions FROM entities WHERE namespace = $1 AND id = $2`
 	describeEntity     = `UPDATE entities SET descriptions = $3::text::json WHERE namespace = $1 AND id = $2`
 
@@ -71,6 +80,7 @@ var deleteEntity = []string{
 	`DELETE FROM entity_relations WHERE namespace = $1 AND to_entity IN ` + membersOf,
 	`DELETE FROM entity_merges WHERE namespace = $1 AND from_entity IN ` + membersOf,
 	`DELETE FROM entity_merges WHERE namespace = $1 AND into_entity IN ` + membersOf,
+	`DELETE FROM entity_vectors WHERE namespace = $1 AND entity IN ` + membersOf,
 	`DELETE FROM entities WHERE namespace = $1 AND root = $2`,
 }
 
@@ -139,6 +149,35 @@ func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 	return entityError("deleting the entity", namespace, id, err)
 }
 
+// AddEntityVectors implements [store.Entities].
+func (s *Store) AddEntityVectors(ctx context.Context, namespace, embedder string, vectors []store.EntityVector) error {
+	vectors, err := store.NormalizeEntityVectors(namespace, embedder, vectors)
+	if err == nil {
+		var ids []string
+		var raw [][]byte
+		for _, v := range vectors {
+			ids, raw = append(ids, v.ID), append(raw, store.VectorBytes(v.Vector))
+		}
+		err = s.resolving(ctx, namespace, func(r resolving) error {
+			_, err := r.Exec(ctx, addEntityVectors, namespace, embedder, ids, raw)
+			return err
+		})
+	}
+	return entityError("adding vectors of "+embedder+" to entities", namespace, "*", err)
+}
+
+// DropEntityVectors implements [store.Entities].
+func (s *Store) DropEntityVectors(ctx context.Context, namespace, exceptOf string) error {
+	if !store.Storable(namespace) || !store.Storable(exceptOf) {
+		return nil
+	}
+	err := s.resolving(ctx, namespace, func(r resolving) error {
+		_, err := r.Exec(ctx, dropEntityVectors, namespace, exceptOf)
+		return err
+	})
+	return entityError("deleting vectors of entities but those of "+exceptOf, namespace, "*", err)
+}
+
 // resolving is one transaction that changes the entities of a namespace, alone.
 type resolving struct {
 	pgx.Tx
@@ -191,12 +230,8 @@ func (r resolving) addNew(ctx context.Context, entities []store.NewEntity) error
 		if err != nil {
 			return err
 		}
-		var vector []byte
-		if e.Vector != nil {
-			vector = store.VectorBytes(e.Vector)
-		}
 		ids, names, types = append(ids, e.ID), append(names, e.Name), append(types, e.Type)
-		descriptions, embedders, vectors = append(descriptions, string(raw)), append(embedders, e.Embedder), append(vectors, vector)
+		descriptions, embedders, vectors = append(descriptions, string(raw)), append(embedders, e.Embedder), append(vectors, store.VectorBytes(e.Vector))
 	}
 	_, err := r.Exec(ctx, addEntities, r.namespace, r.now, ids, names, store.EntityKeys(names...), types, descriptions, embedders, vectors)
 	return err

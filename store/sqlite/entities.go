@@ -32,6 +32,7 @@ type entityReads struct {
 	extractions, namespaces *sql.Stmt
 	page, pageOf, named     *sql.Stmt
 	groups, vectors         *sql.Stmt
+	in, without             *sql.Stmt
 	mentions, relations     *sql.Stmt
 	merges, mergesOf        *sql.Stmt
 }
@@ -39,6 +40,7 @@ type entityReads struct {
 type entityWrites struct {
 	queue, end                           *sql.Stmt
 	create, descriptions, describe       *sql.Stmt
+	addVector, dropVectors               *sql.Stmt
 	mention, count, countRoot            *sql.Stmt
 	relate                               *sql.Stmt
 	root, merge                          *sql.Stmt
@@ -46,6 +48,7 @@ type entityWrites struct {
 	into, move, out, moveOut, recount    *sql.Stmt
 	removeMentions, removeFrom, removeTo *sql.Stmt
 	removeMergesFrom, removeMergesInto   *sql.Stmt
+	removeVectors                        *sql.Stmt
 	remove                               *sql.Stmt
 }
 
@@ -72,8 +75,14 @@ func (r *entityReads) queries() map[**sql.Stmt]string {
 		&r.groups: `SELECT ` + entityColumns + ` FROM entities WHERE namespace = ?1 AND root IN (
 				SELECT e.root FROM json_each(?2) given CROSS JOIN entities e ON e.namespace = ?1 AND e.id = given.value)
 			ORDER BY root, created_at, id`,
-		&r.vectors: `SELECT id, vector FROM entities WHERE namespace = ? AND type = ? AND embedder = ? AND vector IS NOT NULL
-			AND length(vector) = ?`,
+		&r.vectors: `SELECT entity, vector FROM entity_vectors WHERE namespace = ?1 AND embedder = ?3 AND type = ?2 AND length(vector) = ?4`,
+		// Each step goes to the next namespace.
+		&r.in: `WITH RECURSIVE found (namespace) AS (SELECT min(namespace) FROM entities UNION ALL
+				SELECT (SELECT min(namespace) FROM entities WHERE namespace > f.namespace) FROM found f WHERE f.namespace IS NOT NULL)
+			SELECT namespace FROM found WHERE namespace IS NOT NULL`,
+		&r.without: `SELECT id, name FROM entities e WHERE namespace = ?1 AND id > ?3 AND NOT EXISTS (
+				SELECT 1 FROM entity_vectors v WHERE v.namespace = ?1 AND v.entity = e.id AND v.embedder = ?2)
+			ORDER BY id LIMIT ?4 + 0`,
 
 		// Of each entity, no more mentions are read than are wanted.
 		&r.mentions: `SELECT ` + mentionColumns + ` FROM ` + group + ` e CROSS JOIN entity_mentions m ON m.key IN (
@@ -98,8 +107,11 @@ func (w *entityWrites) queries() map[**sql.Stmt]string {
 		&w.end: `UPDATE entity_extractions SET ended = 1, thread_id = '', event_id = '', content = '', source_type = '', source_id = ''
 			WHERE namespace = ? AND id = ? AND ended = 0`,
 
-		&w.create: `INSERT INTO entities (namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at, embedder, vector)
-			VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, ?8, ?9) ON CONFLICT DO NOTHING`,
+		&w.create: `INSERT INTO entities (namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at)
+			VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7) ON CONFLICT DO NOTHING`,
+		&w.addVector: `INSERT INTO entity_vectors (namespace, entity, embedder, type, vector)
+			SELECT namespace, id, ?3, type, ?4 FROM entities WHERE namespace = ?1 AND id = ?2 ON CONFLICT DO NOTHING`,
+		&w.dropVectors:  `DELETE FROM entity_vectors WHERE namespace = ?1 AND embedder <> ?2`,
 		&w.descriptions: `SELECT descriptions FROM entities WHERE namespace = ? AND id = ?`,
 		&w.describe:     `UPDATE entities SET descriptions = ?3 WHERE namespace = ?1 AND id = ?2`,
 
@@ -133,6 +145,7 @@ func (w *entityWrites) queries() map[**sql.Stmt]string {
 		&w.removeTo:         `DELETE FROM entity_relations WHERE namespace = ?1 AND to_entity IN ` + members,
 		&w.removeMergesFrom: `DELETE FROM entity_merges WHERE namespace = ?1 AND from_entity IN ` + members,
 		&w.removeMergesInto: `DELETE FROM entity_merges WHERE namespace = ?1 AND into_entity IN ` + members,
+		&w.removeVectors:    `DELETE FROM entity_vectors WHERE namespace = ?1 AND entity IN ` + members,
 		&w.remove:           `DELETE FROM entities WHERE namespace = ?1 AND root = ?2`,
 	}
 }
@@ -264,6 +277,24 @@ func compare(ctx context.Context, vectors *sql.Stmt, nearest *store.Nearest, arg
 	return rows.Err()
 }
 
+// EntityNamespaces implements [store.Entities].
+func (s *Store) EntityNamespaces(ctx context.Context) ([]string, error) {
+	found, err := collect(ctx, s.readEntities.in, scanText)
+	if err != nil {
+		return nil, entityError("reading namespaces of entities", "*", "*", err)
+	}
+	return found, nil
+}
+
+// EntitiesWithout implements [store.Entities].
+func (s *Store) EntitiesWithout(ctx context.Context, namespace, embedder, after string, limit int) ([]store.EntityVector, error) {
+	found, err := collect(ctx, s.readEntities.without, scanName, namespace, embedder, after, store.EntityLimit(limit))
+	if err != nil {
+		return nil, entityError("reading entities without vectors of "+embedder, namespace, "*", err)
+	}
+	return found, nil
+}
+
 // Mentions implements [store.Entities].
 func (s *Store) Mentions(ctx context.Context, namespace, id string, page store.MentionPage) ([]store.Mention, error) {
 	page = page.WithDefaults()
@@ -330,6 +361,11 @@ func scanEntity(row scanner) (e store.EntityRow, err error) {
 		e.MentionedAt = moment(mentioned.Int64)
 	}
 	return e, json.Unmarshal(descriptions, &e.Descriptions)
+}
+
+func scanName(row scanner) (v store.EntityVector, err error) {
+	err = row.Scan(&v.ID, &v.Name)
+	return v, err
 }
 
 func scanMention(row scanner) (m store.Mention, err error) {

@@ -33,14 +33,14 @@ func TestDeletedEntityLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	rows, err := sqlite.TableRows(t.Context(), s, "entit")
 	require.NoError(t, err)
-	require.Equal(t, map[string]int{"entities": 3, "entity_mentions": 3, "entity_relations": 2, "entity_merges": 2, "entity_extractions": 1}, rows)
+	require.Equal(t, map[string]int{"entities": 3, "entity_mentions": 3, "entity_relations": 2, "entity_merges": 2, "entity_vectors": 1, "entity_extractions": 1}, rows)
 
 	require.NoError(t, s.DeleteEntity(t.Context(), "n", "b"))
 	rows, err = sqlite.TableRows(t.Context(), s, "entit")
 	require.NoError(t, err)
-	require.Equal(t, map[string]int{"entities": 1, "entity_mentions": 1, "entity_relations": 0, "entity_merges": 0, "entity_extractions": 1}, rows)
+	require.Equal(t, map[string]int{"entities": 1, "entity_mentions": 1, "entity_relations": 0, "entity_merges": 0, "entity_vectors": 0, "entity_extractions": 1}, rows)
 	require.NoError(t, s.DeleteEntity(t.Context(), "n", "c"))
 	rows, err = sqlite.TableRows(t.Context(), s, "entit")
 	require.NoError(t, err)
-	require.Equal(t, map[string]int{"entities": 0, "entity_mentions": 0, "entity_relations": 0, "entity_merges": 0, "entity_extractions": 1}, rows)
+	require.Equal(t, map[string]int{"entities": 0, "entity_mentions": 0, "entity_relations": 0, "entity_merges": 0, "entity_vectors": 0, "entity_extractions": 1}, rows)
 }

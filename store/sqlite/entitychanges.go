@@ -64,7 +64,7 @@ func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 		if err != nil {
 			return err
 		}
-		for _, stmt := range []*sql.Stmt{r.removeMentions, r.removeFrom, r.removeTo, r.removeMergesFrom, r.removeMergesInto, r.remove} {
+		for _, stmt := range []*sql.Stmt{r.removeMentions, r.removeFrom, r.removeTo, r.removeMergesFrom, r.removeMergesInto, r.removeVectors, r.remove} {
 			if _, err := r.exec(ctx, stmt, namespace, id); err != nil {
 				return err
 			}
@@ -72,6 +72,31 @@ func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 		return nil
 	})
 	return entityError("deleting the entity", namespace, id, err)
+}
+
+// AddEntityVectors implements [store.Entities].
+func (s *Store) AddEntityVectors(ctx context.Context, namespace, embedder string, vectors []store.EntityVector) error {
+	vectors, err := store.NormalizeEntityVectors(namespace, embedder, vectors)
+	if err == nil {
+		err = s.resolving(ctx, namespace, func(r *resolving) error {
+			for _, v := range vectors {
+				if err := r.embedEntity(ctx, embedder, v); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return entityError("adding vectors of "+embedder+" to entities", namespace, "*", err)
+}
+
+// DropEntityVectors implements [store.Entities].
+func (s *Store) DropEntityVectors(ctx context.Context, namespace, exceptOf string) error {
+	err := s.resolving(ctx, namespace, func(r *resolving) error {
+		_, err := r.exec(ctx, r.dropVectors, namespace, exceptOf)
+		return err
+	})
+	return entityError("deleting vectors of entities but those of "+exceptOf, namespace, "*", err)
 }
 
 // resolving is one transaction that changes the entities of a namespace.
@@ -124,12 +149,19 @@ func (r *resolving) createEntity(ctx context.Context, e store.NewEntity) error {
 	if err != nil {
 		return err
 	}
-	var vector any
-	if e.Vector != nil {
-		vector = store.VectorBytes(e.Vector)
+	added, err := r.exec(ctx, r.create, r.namespace, e.ID, e.Name, store.EntityKeys(e.Name)[0], e.Type, string(descriptions), r.now.UnixMicro())
+	if err != nil || added == 0 || e.Embedder == "" {
+		return err
 	}
-	_, err = r.exec(ctx, r.create, r.namespace, e.ID, e.Name, store.EntityKeys(e.Name)[0], e.Type, string(descriptions), r.now.UnixMicro(),
-		e.Embedder, vector)
+	return r.embedEntity(ctx, e.Embedder, store.EntityVector{ID: e.ID, Vector: e.Vector})
+}
+
+func (r *resolving) embedEntity(ctx context.Context, embedder string, v store.EntityVector) error {
+	var vector any // NULL
+	if v.Vector != nil {
+		vector = store.VectorBytes(v.Vector)
+	}
+	_, err := r.exec(ctx, r.addVector, r.namespace, v.ID, embedder, vector)
 	return err
 }
 

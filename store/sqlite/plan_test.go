@@ -172,7 +172,9 @@ func TestEntityPlans(t *testing.T) {
 		&r.page:        {"USING INDEX entities_by_mentions (namespace=? AND total<?)"},
 		&r.pageOf:      {"USING INDEX entities_by_type (namespace=? AND type=? AND total<?)"},
 		&r.groups:      {"USING INDEX entities_by_root (namespace=? AND root=?)", "SEARCH e USING INDEX sqlite_autoindex_entities_1 " + id},
-		&r.vectors:     {"USING INDEX entities_by_embedder (namespace=? AND type=? AND embedder=?)"},
+		&r.vectors:     {"USING INDEX entity_vectors_by_embedder (namespace=? AND embedder=? AND type=?)"},
+		&r.in:          {"SEARCH entities USING COVERING INDEX", "(namespace>?)"},
+		&r.without:     {"SEARCH e USING INDEX sqlite_autoindex_entities_1 (namespace=? AND id>?)", "SEARCH v USING COVERING INDEX sqlite_autoindex_entity_vectors_1 (namespace=? AND entity=? AND embedder=?)"},
 		&r.merges:      {"USING INDEX entity_merges_by_time (namespace=?)"},
 	} {
 		requirePlan(t, s, queries[stmt], want...)
@@ -191,7 +193,10 @@ func TestEntityPlans(t *testing.T) {
 		delete(queries, stmt)
 	}
 	require.Empty(t, queries, "a query without a plan")
-	for _, query := range w.queries() {
+	changes := w.queries()
+	requirePlan(t, s, changes[&w.dropVectors], "USING INDEX entity_vectors_by_embedder (namespace=?)") // at the start of a worker
+	delete(changes, &w.dropVectors)
+	for _, query := range changes {
 		plan := explain(t, s.reader, query)
 		require.NotContains(t, plan, "SCAN entit", query)
 		require.NotContains(t, plan, "(namespace=?)", query)

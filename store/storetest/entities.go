@@ -43,6 +43,8 @@ var entities = []suiteTest{
 	{"entities: similar ones by their vectors", ofEntities(testSimilar)},
 	{"entities: similar ones have their roots", ofEntities(testSimilarRoots)},
 	{"entities: vectors of any length", ofEntities(testSimilarVectors)},
+	{"entities: names get vectors of another embedder", ofEntities(testEntityVectors)},
+	{"entities: vectors that are refused", ofEntities(testEntityVectorsRefused)},
 
 	{"entities: what is deleted is gone", ofEntities(testEntityDeleted)},
 	{"entities: namespaces keep apart", ofEntities(testEntityNamespaces)},

@@ -258,6 +258,86 @@ func testSimilarVectors(t *testing.T, e store.Entities) {
 	}
 }
 
+// without are the ids of entities whose names have no vector of an embedder.
+func without(t *testing.T, e store.Entities, namespace, embedder, after string, limit int) []string {
+	t.Helper()
+	found, err := e.EntitiesWithout(t.Context(), namespace, embedder, after, limit)
+	require.NoError(t, err)
+	ids := []string{}
+	for _, v := range found {
+		require.Equal(t, store.EntityVector{ID: v.ID, Name: "Name " + v.ID}, v)
+		ids = append(ids, v.ID)
+	}
+	return ids
+}
+
+func testEntityVectors(t *testing.T, e store.Entities) {
+	endExtraction(t, e, ns, "x", store.EntitiesFound{New: []store.NewEntity{
+		vectorEntity("a", "person", embedder, 1, 0), vectorEntity("b", "person", embedder, 0, 1), vectorEntity("c", "thing", ""),
+		vectorEntity("d", "person", embedder, 0, 0),
+	}})
+	endExtraction(t, e, "n2", "x", store.EntitiesFound{New: []store.NewEntity{vectorEntity("a", "person", embedder, 1, 0)}})
+	merge(t, e, ns, merging("ab", "a", "b", noon))
+	in, err := e.EntityNamespaces(t.Context())
+	require.NoError(t, err)
+	require.Subset(t, in, []string{ns, "n2"})
+	require.IsIncreasing(t, in)
+
+	const newer = "newer/model"
+	require.Equal(t, []string{"c"}, without(t, e, ns, embedder, "", 0), "one without a direction counts")
+	require.Equal(t, []string{"a", "b", "c", "d"}, without(t, e, ns, newer, "", 0), "merged ones too")
+	require.Equal(t, []string{"b", "c"}, without(t, e, ns, newer, "a", 2))
+	add := func(vectors ...store.EntityVector) {
+		t.Helper()
+		require.NoError(t, e.AddEntityVectors(t.Context(), ns, newer, vectors))
+	}
+	add()
+	add(store.EntityVector{ID: "a", Vector: []float32{0, 0, 3}}, store.EntityVector{ID: "none", Vector: []float32{1}}, store.EntityVector{ID: "d", Vector: []float32{0}})
+	require.Equal(t, []string{"b", "c"}, without(t, e, ns, newer, "", 0))
+	require.Equal(t, []string{"a"}, similarIDs(similar(t, e, ns, "person", newer, 9, 0, 0, 1)))
+	require.Equal(t, []string{"a", "b"}, similarIDs(similar(t, e, ns, "person", embedder, 9, 1, 0)), "those of before serve")
+	add(store.EntityVector{ID: "a", Vector: []float32{1, 0, 0}}, store.EntityVector{ID: "b", Vector: []float32{1, 0, 0}}, store.EntityVector{ID: "c", Vector: []float32{1, 0, 0}})
+	require.InDelta(t, 0, similar(t, e, ns, "person", newer, 9, 1, 0, 0)[1].Similarity, 1e-6, "the first one stays")
+	require.Empty(t, without(t, e, ns, newer, "", 0))
+
+	for range 2 {
+		require.NoError(t, e.DropEntityVectors(t.Context(), ns, newer))
+	}
+	require.Empty(t, similar(t, e, ns, "person", embedder, 9, 1, 0))
+	require.Equal(t, []string{"b", "a"}, similarIDs(similar(t, e, ns, "person", newer, 9, 1, 0, 0)))
+	require.Equal(t, []string{"c"}, similarIDs(similar(t, e, ns, "thing", newer, 9, 1, 0, 0)))
+	require.Equal(t, []string{"a"}, similarIDs(similar(t, e, "n2", "person", embedder, 9, 1, 0)), "namespaces keep apart")
+	require.NoError(t, e.DeleteEntity(t.Context(), ns, "b"))
+	require.Empty(t, similar(t, e, ns, "person", newer, 9, 1, 0, 0))
+	require.Equal(t, []string{"c", "d"}, without(t, e, ns, embedder, "", 0))
+}
+
+func testEntityVectorsRefused(t *testing.T, e store.Entities) {
+	endExtraction(t, e, ns, "x", store.EntitiesFound{New: []store.NewEntity{vectorEntity("a", "person", "")}})
+	good := store.EntityVector{ID: "a", Vector: []float32{1}}
+	for name, add := range map[string]func() error{
+		"without an embedder": func() error { return e.AddEntityVectors(t.Context(), ns, "", []store.EntityVector{good}) },
+		"an odd embedder":     func() error { return e.AddEntityVectors(t.Context(), ns, "a\x00", []store.EntityVector{good}) },
+		"an odd namespace":    func() error { return e.AddEntityVectors(t.Context(), "a\xff", embedder, []store.EntityVector{good}) },
+		"an odd id": func() error {
+			return e.AddEntityVectors(t.Context(), ns, embedder, []store.EntityVector{good, {ID: "a\x00"}})
+		},
+		"too long": func() error {
+			return e.AddEntityVectors(t.Context(), ns, embedder, []store.EntityVector{good, {ID: "b", Vector: make([]float32, store.MaxKnowledgeDimension+1)}})
+		},
+		"too many": func() error {
+			return e.AddEntityVectors(t.Context(), ns, embedder, make([]store.EntityVector, store.MaxEntityPage+1))
+		},
+	} {
+		require.ErrorIs(t, add(), store.ErrInvalid, name)
+	}
+	require.Equal(t, []string{"a"}, without(t, e, ns, embedder, "", 0))
+	for _, odd := range []string{"a\x00", "\xff"} {
+		require.Empty(t, without(t, e, odd, embedder, "", 0))
+		require.NoError(t, e.DropEntityVectors(t.Context(), odd, embedder))
+	}
+}
+
 // populate stores two entities, one of them merged, with mentions, relations and merges; and queues an extraction.
 func populate(t *testing.T, e store.Entities, namespace string) {
 	t.Helper()
@@ -442,6 +522,12 @@ func testEntityEndedContext(t *testing.T, e store.Entities) {
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = e.ExtractionNamespaces(ended)
 	require.ErrorIs(t, err, context.Canceled)
+	_, err = e.EntityNamespaces(ended)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = e.EntitiesWithout(ended, ns, "other/model", "", 0)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, e.AddEntityVectors(ended, ns, embedder, []store.EntityVector{{ID: "a", Vector: []float32{1, 0}}}), context.Canceled)
+	require.ErrorIs(t, e.DropEntityVectors(ended, ns, "other/model"), context.Canceled)
 	require.Equal(t, want, []store.Entity{entity(t, e, ns, "a"), entity(t, e, ns, "c")})
 	require.Equal(t, []string{"open"}, queued(t, e, ns))
 }

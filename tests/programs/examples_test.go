@@ -61,7 +61,7 @@ func runExample(t *testing.T, name string) string {
 	cmd := exec.CommandContext(ctx, "go", "run", "./examples/"+name, "-task-queue", taskQueue)
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+harness.Temporal(t).Addr(), "TEMPORAL_NAMESPACE=default",
-		"TEMPORAL_CONFIG_FILE="+filepath.Join(t.TempDir(), "none.toml"))
+		"TEMPORAL_CONFIG_FILE="+filepath.Join(t.TempDir(), "none.toml"), "OPENAI_API_KEY=")
 	var out, problems strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &problems
 	require.NoError(t, cmd.Run(), "%s", &problems)
@@ -149,6 +149,16 @@ func TestSubAgentsGuide(t *testing.T) {
 			readWhole(t, line, &e)
 			require.Equal(t, builtin.CallAgent, e.ToolName)
 		}
+	}
+}
+
+// TestKnowledgeGuide checks that the Go code in docs/knowledge.md is the code of an example.
+func TestKnowledgeGuide(t *testing.T) {
+	t.Parallel()
+	program, err := os.ReadFile("../../examples/rag/main.go")
+	require.NoError(t, err)
+	for _, block := range blocksOf(t, "../../docs/knowledge.md", "go") {
+		require.Contains(t, string(program), block)
 	}
 }
 
