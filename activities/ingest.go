@@ -134,6 +134,12 @@ func (a *Activities) splitDocument(ctx context.Context, in signals.IngestStep) (
 	})
 }
 
+func (a *Activities) contextualizeChunks(ctx context.Context, in signals.ContextualizeStep) (signals.ContextualizedChunks, error) {
+	return indexStep(ctx, func(ctx context.Context) (signals.ContextualizedChunks, error) {
+		return a.library.Contextualize(ctx, in.Namespace, revision(in.IngestStep), in.From)
+	})
+}
+
 func (a *Activities) embedChunks(ctx context.Context, in signals.IngestStep) (signals.EmbeddedChunks, error) {
 	return indexStep(ctx, func(ctx context.Context) (signals.EmbeddedChunks, error) {
 		if own := a.library.Embedder(); in.Embedder != "" && in.Embedder != own {

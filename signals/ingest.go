@@ -32,10 +32,11 @@ const (
 	// others on the [KnowledgeTaskQueue].
 	ActivityIngest = "ingest"
 
-	ActivityFetchDocument  = "fetch_document"
-	ActivitySplitDocument  = "split_document"
-	ActivityEmbedChunks    = "embed_chunks"
-	ActivityFinishDocument = "finish_document"
+	ActivityFetchDocument       = "fetch_document"
+	ActivitySplitDocument       = "split_document"
+	ActivityContextualizeChunks = "contextualize_chunks"
+	ActivityEmbedChunks         = "embed_chunks"
+	ActivityFinishDocument      = "finish_document"
 )
 
 // RAGSender is the sender of the message that announces the end of an ingestion in the thread that asked for it.
@@ -175,6 +176,21 @@ type ParsedDocument struct {
 	Format string `json:"format"`
 	Title  string `json:"title,omitempty"`
 	Chunks int    `json:"chunks"`
+
+	// Contextualize means that the chunks get contexts next.
+	Contextualize bool `json:"contextualize,omitempty"`
+}
+
+// ContextualizeStep is the input of "contextualize_chunks". From is the index of its first chunk.
+type ContextualizeStep struct {
+	IngestStep
+	From int `json:"from,omitempty"`
+}
+
+// ContextualizedChunks is the result of "contextualize_chunks". Without counts those of the chunks that got no context.
+type ContextualizedChunks struct {
+	Chunks  int `json:"chunks"`
+	Without int `json:"without,omitempty"`
 }
 
 // EmbeddedChunks is the result of "embed_chunks". More means that further chunks may have no vector. Names are those of entities

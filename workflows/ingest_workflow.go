@@ -73,6 +73,11 @@ func (i *ingestion) run(ctx workflow.Context) signals.IngestResult {
 	if err := workflow.ExecuteActivity(summarized(ctx, fmt.Sprintf("split %d bytes", fetched.Bytes)), signals.ActivitySplitDocument, i.in).Get(ctx, &parsed); err != nil {
 		return endedBy(err)
 	}
+	if parsed.Contextualize {
+		if err := i.contextualize(ctx, parsed.Chunks); err != nil {
+			return endedBy(err)
+		}
+	}
 	for done, more := 0, true; more; {
 		i.show(ctx, fmt.Sprintf("%d of %d chunks are embedded", done, parsed.Chunks))
 		var batch signals.EmbeddedChunks
@@ -82,6 +87,26 @@ func (i *ingestion) run(ctx workflow.Context) signals.IngestResult {
 		done, more = done+batch.Chunks, batch.More
 	}
 	return signals.IngestResult{Status: signals.IngestIndexed, Format: parsed.Format, Title: parsed.Title, Bytes: fetched.Bytes, Chunks: parsed.Chunks}
+}
+
+// contextualize gives chunks their contexts, a batch in each step.
+func (i *ingestion) contextualize(ctx workflow.Context, chunks int) error {
+	without := 0
+	for done := 0; done < chunks; {
+		doing := fmt.Sprintf("%d of %d chunks have a context", done-without, chunks)
+		if without > 0 {
+			doing += fmt.Sprintf(", %d got none", without)
+		}
+		i.show(ctx, doing)
+		var batch signals.ContextualizedChunks
+		step := signals.ContextualizeStep{IngestStep: i.in, From: done}
+		err := workflow.ExecuteActivity(summarized(ctx, fmt.Sprintf("contexts, %d of %d", done, chunks)), signals.ActivityContextualizeChunks, step).Get(ctx, &batch)
+		if err != nil || batch.Chunks == 0 {
+			return err
+		}
+		done, without = done+batch.Chunks, without+batch.Without
+	}
+	return nil
 }
 
 // endedBy returns the result of an ingestion whose step failed.

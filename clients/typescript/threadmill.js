@@ -83,6 +83,12 @@ export class Client {
     return text === "" ? /** @type {T} */ (undefined) : JSON.parse(text);
   }
 
+  /** The headers that carry the API key. @returns {Record<string, string>} */
+  authorization() {
+    const token = typeof this.token === "function" ? this.token() : this.token;
+    return token ? { Authorization: `Bearer ${token}` } : {};
+  }
+
   /**
    * @param {string} path
    * @param {RequestInit} init
@@ -93,8 +99,7 @@ export class Client {
     for (const [name, value] of Object.entries(query)) {
       if (value !== undefined && value !== "") params.set(name, String(value));
     }
-    const token = typeof this.token === "function" ? this.token() : this.token;
-    if (token) init.headers = { ...init.headers, Authorization: `Bearer ${token}` };
+    init.headers = { ...init.headers, ...this.authorization() };
     const search = params.size > 0 ? `?${params}` : "";
     let response;
     try {

@@ -3,6 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { Attention, READING } from "../../internal/page/web/attention.js";
+import { documentAddress, documentsAddress, searchAddress } from "../../internal/page/web/addresses.js";
+import { marked } from "../../internal/page/web/marking.js";
+import { ordinal, ranks } from "../../internal/page/web/ranks.js";
 import { isWaiting, requestOf, Timeline } from "../../internal/page/web/timeline.js";
 
 test("a key counts once what it decides was in view and focused for a while", () => {
@@ -100,4 +103,31 @@ test("a retry is shown until the next attempt says something", () => {
   assert.equal(timeline.retrying.get("e").next, "b");
   timeline.apply({ type: "stream", eventId: "e", messageId: "m", content: "hi", attempt: 2 });
   assert.ok(!timeline.retrying.has("e"));
+});
+
+const marks = (text, query) => marked(text, query).filter((part) => part.marked).map((part) => part.text);
+
+test("the words of a query are marked in all of their forms", () => {
+  assert.deepEqual(marks("Thirty days of vacation. Vacations are planned.", "How many days of VACATION?"), ["days", "vacation", "Vacations"]);
+  assert.deepEqual(marks("Policies, a policy; it was installed, an installation, installing", "policy install"), ["Policies", "policy", "installed", "installation", "installing"]);
+  assert.deepEqual(marks("She runs. They are running, and the classes run", "run class"), ["runs", "running", "classes", "run"]);
+  assert.deepEqual(marks("Zoë's café", "ZOE cafe"), ["Zoë", "café"]);
+  assert.deepEqual(marks("to be or not to be", "to be"), ["to", "be", "to", "be"], "there are no other words");
+  assert.deepEqual(marks("the thing", "the things"), ["thing"]);
+  assert.deepEqual(marks("some text", "<b> ?"), []);
+  assert.equal(marked("a <b>day</b>, days", "day").map((part) => part.text).join(""), "a <b>day</b>, days", "nothing of the text is lost");
+});
+
+test("ranks are told in words", () => {
+  assert.equal(ranks({ textRank: 1, vectorRank: 3 }), "1st by words, 3rd by meaning");
+  assert.equal(ranks({ vectorRank: 22 }), "22nd by meaning");
+  assert.equal(ranks({}), "");
+  assert.deepEqual([11, 12, 13, 21, 101].map(ordinal), ["11th", "12th", "13th", "21st", "101st"]);
+});
+
+test("addresses of knowledge survive every name", () => {
+  assert.equal(documentAddress("a/b?", 3, "x y"), "#/knowledge/documents/a%2Fb%3F/3?passage=x+y");
+  assert.equal(documentAddress("d", 0), "#/knowledge/documents/d/0");
+  assert.equal(searchAddress("a&b", ["one", "two"]), "#/knowledge/search?q=a%26b&collection=one&collection=two");
+  assert.equal(documentsAddress({ status: "", search: "x" }), "#/knowledge/documents?search=x");
 });

@@ -20,7 +20,7 @@ import { client, load, server, signedIn, signIn, signOut } from "./session.js";
 const THEME = "threadmill.theme";
 
 /** The parts besides threads: name, label, element. */
-const PARTS = /** @type {const} */ ([["approvals", "Approvals", "tm-approvals"], ["agents", "Agents", "tm-agents"], ["servers", "MCP servers", "tm-servers"], ["rules", "Rules", "tm-rules"], ["schedules", "Schedules", "tm-schedules"]]);
+const PARTS = /** @type {const} */ ([["approvals", "Approvals", "tm-approvals"], ["agents", "Agents", "tm-agents"], ["knowledge", "Knowledge", "tm-knowledge"], ["servers", "MCP servers", "tm-servers"], ["rules", "Rules", "tm-rules"], ["schedules", "Schedules", "tm-schedules"]]);
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const list = /** @type {HTMLElement} */ (document.getElementById("list"));
@@ -29,10 +29,11 @@ const tools = /** @type {HTMLElement} */ (document.getElementById("tools"));
 const badge = h("span", { class: "count", hidden: true });
 const connection = h("span", { class: "connection", role: "status" });
 
-/** What the address says: the part, and what of it. */
+/** What the address says: the part, what of it, and what is looked for in it. */
 function route() {
-  const [, part = "", ...rest] = location.hash.replace(/^#/, "").split("/");
-  return { part, rest: rest.map(decodeURIComponent) };
+  const [path, query = ""] = location.hash.replace(/^#/, "").split("?", 2);
+  const [, part = "", ...rest] = path.split("/");
+  return { part, rest: rest.map(decodeURIComponent), query: new URLSearchParams(query) };
 }
 
 /** @type {import("./thread.js").ThreadView | undefined} */
@@ -44,8 +45,10 @@ function show() {
   const inThreads = part === "" || part === "threads" || part === "new";
   document.body.dataset.part = part === "threads" && id ? "thread" : part === "" || part === "threads" ? "list" : part;
   for (const link of nav.querySelectorAll("a")) {
-    if ((link.dataset.part === "threads") === inThreads && (inThreads || link.dataset.part === part)) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if ((link.dataset.part === "threads") === inThreads && (inThreads || link.dataset.part === part)) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   /** @type {any} */ (list.querySelector("tm-inbox"))?.select(part === "threads" ? id : "");
   document.title = "Threadmill";
@@ -57,10 +60,27 @@ function show() {
   shown = undefined;
   if (part === "new") return fill(main, h("tm-new-thread"));
   if (part === "servers" && anchor === "login") return fill(main, h("div", { class: "page" }, h("tm-login", { server: id })));
+  if (part === "knowledge") return showKnowledge();
   const known = PARTS.find(([name]) => name === part);
   if (known) return fill(main, h("div", { class: "page" }, h(known[2], { agent: id })));
   return fill(main, h("div", { class: "welcome" }, h("h1", null, "Threadmill"), h("p", null, "Choose a thread, or open a new one."), h("p", { class: "hint" },
     h("kbd", null, "/"), " search · ", h("kbd", null, "n"), " new thread · ", h("kbd", null, "g"), " approvals · ", h("kbd", null, "?"), " keys")));
+}
+
+/** Shows what the address says of knowledge. Its modules are loaded when they are needed. */
+async function showKnowledge() {
+  let view = main.querySelector("tm-knowledge");
+  if (!view) fill(main, h("p", { class: "hint loading" }, "Loading…"));
+  try {
+    await import("./knowledge.js");
+  } catch {
+    return fill(main, h("div", { class: "welcome" }, h("p", { role: "alert" }, "This part of the page could not be loaded."), button("Try again", () => location.reload())));
+  }
+  const { part, rest, query } = route();
+  if (part !== "knowledge") return; // somebody went on meanwhile
+  view = main.querySelector("tm-knowledge") ?? h("tm-knowledge");
+  if (!view.isConnected) fill(main, h("div", { class: "page" }, view));
+  /** @type {import("./knowledge.js").KnowledgeView} */ (view).show(rest, query);
 }
 
 /** The state of each stream. @type {Map<EventTarget | null, { state: StreamState, error?: Error }>} */
@@ -136,7 +156,7 @@ document.addEventListener("keydown", (e) => {
   if (e.repeat || e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
   switch (e.key) {
     case "/":
-      /** @type {HTMLElement | null} */ (list.querySelector("input[type=search]"))?.focus();
+      /** @type {HTMLElement | null} */ ((document.body.dataset.part === "knowledge" ? main : list).querySelector("input[type=search]"))?.focus();
       break;
     case "n":
       location.hash = "#/new";
@@ -146,7 +166,7 @@ document.addEventListener("keydown", (e) => {
       break;
     case "?":
       ask(h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Keys"), h("dl", { class: "facts" },
-        [["/", "search threads"], ["n", "new thread"], ["g", "approvals"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
+        [["/", "search threads, or knowledge"], ["n", "new thread"], ["g", "approvals"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
           .map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]).flat()), h("button", { class: "primary" }, "Close"))));
       break;
     default:

@@ -1,9 +1,11 @@
 // How the lines of a thread look.
 
+import { entityAddress } from "./addresses.js";
 import { approvalCard, decisionText } from "./approval.js";
 import { act, button, copyButton, cut, fill, h, hue, markdown, pretty, time, visible } from "./dom.js";
 import { inputCard } from "./input.js";
 import { outputOf } from "./output.js";
+import { passageName } from "./passages.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 import { inputOf, isFailure, isWaiting, requestOf, settled } from "./timeline.js";
@@ -134,10 +136,8 @@ function showSources(element, found) {
     h("summary", null, [passages.length > 0 && `Sources (${passages.length})`, facts.length > 0 && `Known (${facts.length})`].filter(Boolean).join(", ")),
     found?.warning && h("p", { class: "hint" }, found.warning),
     passages.length > 0 && h("ol", null, passages.map((p) => h("li", null,
-      h("strong", null, p.title || p.source), (p.path ?? []).map((heading) => ` › ${heading}`), p.page && `, page ${p.page}`,
-      p.title && h("span", { class: "hint" }, " ", p.source),
-      h("pre", { class: "prose", tabIndex: 0 }, p.text)))),
-    facts.length > 0 && h("ul", null, facts.map((f) => h("li", null, h("strong", null, f.name), ` (${f.type}): ${f.text}`))));
+      passageName(p), h("pre", { class: "prose", tabIndex: 0 }, p.text)))),
+    facts.length > 0 && h("ul", null, facts.map((f) => h("li", null, h("a", { href: entityAddress(f.entity), class: "title" }, f.name), ` (${f.type}): ${f.text}`))));
 }
 
 /** Shows text that only grows, without building it again. @param {HTMLElement} element @param {string} text */

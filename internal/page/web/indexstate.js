@@ -1,0 +1,22 @@
+// The state of the index: how many documents are found, and by which vectors.
+
+import { plural } from "./documentparts.js";
+import { fill, h } from "./dom.js";
+
+/** @import { components } from "./client/api.js" */
+/** @typedef {components["schemas"]["Knowledge"]} Knowledge */
+
+/** Shows the state. @param {Element} element @param {Knowledge} index */
+export function showIndex(element, index) {
+  fill(element, h("strong", null, plural(index.documents, "document")), ` · ${plural(index.chunks, "chunk")} · `, ...vectors(index));
+}
+
+/** What is said of the vectors. @param {Knowledge} index */
+function vectors({ embedder, withoutVectors, embedders, chunks }) {
+  if (embedder === "") return ["found by their words alone", withoutVectors && `: ${withoutVectors}`];
+  const own = embedders.find((e) => e.name === embedder)?.chunks ?? 0;
+  if (own === chunks) return ["found by words and by meaning (", h("code", null, embedder), ")"];
+  const serving = embedders.filter((e) => e.name !== embedder).sort((a, b) => b.chunks - a.chunks)[0];
+  return [h("progress", { max: chunks, value: own, "aria-label": `Chunks with vectors of ${embedder}` }), ` ${own.toLocaleString()} of them have vectors of `, h("code", null, embedder),
+    serving && serving.chunks > own && [". Until all have, ", h("code", null, serving.name), " serves"]].flat();
+}
