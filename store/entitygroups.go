@@ -161,11 +161,3 @@ func VectorBytes(vector []float32) []byte {
 	}
 	return raw
 }
-
-// SameMerge returns an [ErrInvalid] error unless a merge with the id of another one is of the same entities.
-func SameMerge(there, m EntityMerge) error {
-	if there.From != m.From || there.Into != m.Into {
-		return invalid("merge %q: exists, and is of other entities", m.ID)
-	}
-	return nil
-}

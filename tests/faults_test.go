@@ -2,6 +2,8 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -39,6 +41,7 @@ func TestFaults(t *testing.T) {
 		{"S2-51 kill -9 between store and completion of a reply", f.replyStored},
 		{"S2-51 kill -9 between store and completion of a tool", f.resultStored},
 		{"kill -9", f.points},
+		{"S2-68 kill -9 while entities are found", f.finding},
 		{"SIGTERM in the middle of a reply and of a command", f.terminated},
 		{"PostgreSQL goes and comes back", f.storeOutage},
 		{"NATS is killed and comes back", f.streamOutage},
@@ -252,6 +255,46 @@ func (f faults) points(t *testing.T) {
 			requireWhole(t, db, thread)
 		}
 	})
+}
+
+// finding kills one process, Temporal with it, while a model finds entities.
+func (f faults) finding(t *testing.T) {
+	s := f.stage(t, func(provider string) string {
+		return `version: 1
+models:
+  openai: {type: openai, apiKeyEnv: OPENAI_API_KEY, baseURL: "` + provider + `"}
+knowledge: {embedder: openai/stand-in-embedding, entityModel: openai/stand-in}
+agents:
+  - name: assistant
+    model: openai/stand-in
+    knowledge: {entities: true}
+`
+	})
+	s.Start()
+	// The model repeats the text, which makes it an answer.
+	const text = `{"entities":[{"name":"Sarah","type":"person","description":""}]}`
+	for n := range 2 {
+		thread := fmt.Sprint("finding-", n)
+		reply, finding := s.provider.Block(0), s.provider.Block(0)
+		s.Open(thread, text)
+		arrives(t, reply.Reached(), "the reply")
+		reply.Release()
+		arrives(t, finding.Reached(), "the call that finds entities")
+		s.Kill()
+		finding.Release()
+		s.Start()
+		s.AwaitTurns(thread, 1)
+		require.Eventually(t, func() bool {
+			var page struct{ Entities []store.Entity }
+			return s.Try(t.Context(), http.MethodGet, "/v1/entities", nil, &page) == http.StatusOK &&
+				len(page.Entities) == 1 && page.Entities[0].Mentions == n+1
+		}, proc.Patience, proc.Tick)
+	}
+	require.Zero(t, s.Terminate())
+	db := s.open()
+	queued, err := db.ExtractionNamespaces(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, queued)
 }
 
 func kinds(events []event.AgentEvent) []event.AgentEventType {

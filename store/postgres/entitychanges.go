@@ -105,7 +105,7 @@ func (s *Store) MergeEntities(ctx context.Context, namespace string, m store.Ent
 	var done store.EntityMerge
 	if err == nil {
 		err = s.resolving(ctx, namespace, func(r resolving) error {
-			done, err = r.mergeRoots(ctx, given)
+			done, err = store.MergeRoots(ctx, r, given)
 			return err
 		})
 	}
@@ -135,7 +135,7 @@ func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 	err := store.ErrNotFound
 	if store.Storable(namespace) && store.Storable(id) {
 		err = s.resolving(ctx, namespace, func(r resolving) error {
-			if err := r.requireRoot(ctx, id); err != nil {
+			if err := store.RequireRoot(ctx, r, id); err != nil {
 				return err
 			}
 			for _, query := range deleteEntity {
@@ -211,7 +211,7 @@ func (r resolving) add(ctx context.Context, found store.EntitiesFound) error {
 		return err
 	}
 	for _, m := range found.Merges {
-		if err := r.mergeFound(ctx, m); err != nil {
+		if err := store.MergeFound(ctx, r, m); err != nil {
 			return err
 		}
 	}
@@ -298,8 +298,8 @@ func (r resolving) addRelations(ctx context.Context, relations []store.Relation)
 	return err
 }
 
-// rootOf returns the root of an entity.
-func (r resolving) rootOf(ctx context.Context, id string) (root string, err error) {
+// RootOf implements [store.Merging].
+func (r resolving) RootOf(ctx context.Context, id string) (root string, err error) {
 	err = r.QueryRow(ctx, entityRoot, r.namespace, id).Scan(&root)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrNotFound
@@ -307,15 +307,8 @@ func (r resolving) rootOf(ctx context.Context, id string) (root string, err erro
 	return root, err
 }
 
-func (r resolving) requireRoot(ctx context.Context, id string) error {
-	root, err := r.rootOf(ctx, id)
-	if err == nil && root != id {
-		err = store.ErrNotFound
-	}
-	return err
-}
-
-func (r resolving) oneMerge(ctx context.Context, id string) (store.EntityMerge, error) {
+// Merge implements [store.Merging].
+func (r resolving) Merge(ctx context.Context, id string) (store.EntityMerge, error) {
 	found, err := collectRows(ctx, r, scanMerge, oneMerge, r.namespace, id)
 	if err == nil && len(found) == 0 {
 		err = store.ErrNotFound
@@ -326,49 +319,8 @@ func (r resolving) oneMerge(ctx context.Context, id string) (store.EntityMerge, 
 	return found[0], nil
 }
 
-// mergeRoots merges a root into another one, unless the merge exists.
-func (r resolving) mergeRoots(ctx context.Context, m store.EntityMerge) (store.EntityMerge, error) {
-	there, err := r.oneMerge(ctx, m.ID)
-	if !errors.Is(err, store.ErrNotFound) {
-		if err == nil {
-			err = store.SameMerge(there, m)
-		}
-		return there, err
-	}
-	for _, id := range []string{m.From, m.Into} {
-		if err := r.requireRoot(ctx, id); err != nil {
-			return m, err
-		}
-	}
-	if err := r.mergeInto(ctx, m); err != nil {
-		return m, err
-	}
-	return r.oneMerge(ctx, m.ID)
-}
-
-// mergeFound merges an entity into the root of another one, as far as there is something to merge.
-func (r resolving) mergeFound(ctx context.Context, m store.EntityMerge) error {
-	from, err := r.rootOf(ctx, m.From)
-	if err == nil {
-		m.Into, err = r.rootOf(ctx, m.Into)
-	}
-	if err == nil && (from != m.From || from == m.Into) {
-		return nil
-	}
-	if err == nil {
-		_, err = r.oneMerge(ctx, m.ID)
-		if errors.Is(err, store.ErrNotFound) {
-			return r.mergeInto(ctx, m)
-		}
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-// mergeInto merges a root into another one.
-func (r resolving) mergeInto(ctx context.Context, m store.EntityMerge) error {
+// MergeInto implements [store.Merging].
+func (r resolving) MergeInto(ctx context.Context, m store.EntityMerge) error {
 	if _, err := r.Exec(ctx, mergeEntity, r.namespace, m.From, m.Into); err != nil {
 		return err
 	}
@@ -380,11 +332,11 @@ func (r resolving) mergeInto(ctx context.Context, m store.EntityMerge) error {
 }
 
 func (r resolving) undo(ctx context.Context, id, by string) (store.EntityMerge, error) {
-	m, err := r.oneMerge(ctx, id)
+	m, err := r.Merge(ctx, id)
 	if err != nil || !m.UndoneAt.IsZero() {
 		return m, err
 	}
-	root, err := r.rootOf(ctx, m.From)
+	root, err := r.RootOf(ctx, m.From)
 	if err != nil {
 		return m, err
 	}
@@ -397,5 +349,5 @@ func (r resolving) undo(ctx context.Context, id, by string) (store.EntityMerge, 
 	if _, err := r.Exec(ctx, undoMerge, r.namespace, id, by, r.now); err != nil {
 		return m, err
 	}
-	return r.oneMerge(ctx, id)
+	return r.Merge(ctx, id)
 }

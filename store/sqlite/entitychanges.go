@@ -31,7 +31,7 @@ func (s *Store) MergeEntities(ctx context.Context, namespace string, m store.Ent
 	done, err := store.NormalizeMerge(namespace, m)
 	if err == nil {
 		err = s.resolving(ctx, namespace, func(r *resolving) error {
-			done, err = r.mergeRoots(ctx, done)
+			done, err = store.MergeRoots(ctx, r, done)
 			return err
 		})
 	}
@@ -57,11 +57,7 @@ func (s *Store) UndoMerge(ctx context.Context, namespace, mergeID, by string) (s
 // DeleteEntity implements [store.Entities].
 func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 	err := s.resolving(ctx, namespace, func(r *resolving) error {
-		root, err := r.rootOf(ctx, id)
-		if err == nil && root != id {
-			err = store.ErrNotFound
-		}
-		if err != nil {
+		if err := store.RequireRoot(ctx, r, id); err != nil {
 			return err
 		}
 		for _, stmt := range []*sql.Stmt{r.removeMentions, r.removeFrom, r.removeTo, r.removeMergesFrom, r.removeMergesInto, r.removeVectors, r.remove} {
@@ -136,7 +132,7 @@ func (r *resolving) add(ctx context.Context, found store.EntitiesFound) error {
 		}
 	}
 	for _, m := range found.Merges {
-		if err := r.mergeFound(ctx, m); err != nil {
+		if err := store.MergeFound(ctx, r, m); err != nil {
 			return fmt.Errorf("merge of %q: %w", m.From, err)
 		}
 	}
@@ -201,62 +197,20 @@ func (r *resolving) mentionEntity(ctx context.Context, m store.Mention) error {
 	return err
 }
 
-// rootOf returns the root of an entity.
-func (r *resolving) rootOf(ctx context.Context, id string) (root string, err error) {
+// RootOf implements [store.Merging].
+func (r *resolving) RootOf(ctx context.Context, id string) (root string, err error) {
 	err = notFound(r.row(ctx, r.root, r.namespace, id).Scan(&root))
 	return root, err
 }
 
-func (r *resolving) oneMerge(ctx context.Context, id string) (store.EntityMerge, error) {
+// Merge implements [store.Merging].
+func (r *resolving) Merge(ctx context.Context, id string) (store.EntityMerge, error) {
 	m, err := scanMerge(r.row(ctx, r.merge, r.namespace, id))
 	return m, notFound(err)
 }
 
-// mergeRoots merges a root into another one, unless the merge exists.
-func (r *resolving) mergeRoots(ctx context.Context, m store.EntityMerge) (store.EntityMerge, error) {
-	there, err := r.oneMerge(ctx, m.ID)
-	if !errors.Is(err, store.ErrNotFound) {
-		if err == nil {
-			err = store.SameMerge(there, m)
-		}
-		return there, err
-	}
-	for _, id := range []string{m.From, m.Into} {
-		if root, err := r.rootOf(ctx, id); err != nil {
-			return m, err
-		} else if root != id {
-			return m, store.ErrNotFound
-		}
-	}
-	if err := r.mergeInto(ctx, m); err != nil {
-		return m, err
-	}
-	return r.oneMerge(ctx, m.ID)
-}
-
-// mergeFound merges an entity into the root of another one, as far as there is something to merge.
-func (r *resolving) mergeFound(ctx context.Context, m store.EntityMerge) error {
-	from, err := r.rootOf(ctx, m.From)
-	if err == nil {
-		m.Into, err = r.rootOf(ctx, m.Into)
-	}
-	if err == nil && (from != m.From || from == m.Into) {
-		return nil
-	}
-	if err == nil {
-		_, err = r.oneMerge(ctx, m.ID)
-		if errors.Is(err, store.ErrNotFound) {
-			return r.mergeInto(ctx, m)
-		}
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-// mergeInto merges a root into another one.
-func (r *resolving) mergeInto(ctx context.Context, m store.EntityMerge) error {
+// MergeInto implements [store.Merging].
+func (r *resolving) MergeInto(ctx context.Context, m store.EntityMerge) error {
 	for _, step := range []*sql.Stmt{r.into, r.move} {
 		if _, err := r.exec(ctx, step, r.namespace, m.From, m.Into); err != nil {
 			return err
@@ -270,11 +224,11 @@ func (r *resolving) mergeInto(ctx context.Context, m store.EntityMerge) error {
 }
 
 func (r *resolving) undo(ctx context.Context, id, by string) (store.EntityMerge, error) {
-	m, err := r.oneMerge(ctx, id)
+	m, err := r.Merge(ctx, id)
 	if err != nil || !m.UndoneAt.IsZero() {
 		return m, err
 	}
-	root, err := r.rootOf(ctx, m.From)
+	root, err := r.RootOf(ctx, m.From)
 	if err != nil {
 		return m, err
 	}
@@ -289,5 +243,5 @@ func (r *resolving) undo(ctx context.Context, id, by string) (store.EntityMerge,
 	if _, err := r.exec(ctx, r.endMerge, r.namespace, id, by, r.now.UnixMicro()); err != nil {
 		return m, err
 	}
-	return r.oneMerge(ctx, id)
+	return r.Merge(ctx, id)
 }
