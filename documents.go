@@ -146,7 +146,8 @@ type DocumentSearch struct {
 type FoundPassages struct {
 	Passages []event.Passage
 
-	// Warning says why documents were searched by their words alone, although they have vectors.
+	// Warning says why documents were searched by their words alone, although they have vectors, or why the reranking model did
+	// not order the passages.
 	Warning string
 }
 

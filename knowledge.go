@@ -31,7 +31,8 @@ type Knowledge struct {
 	ChunkTokens, OverlapTokens int
 
 	// ContextModel, "provider/model", writes one or two sentences for each chunk that place it in its document, by which it is
-	// found too. Default: none. Documents that were indexed before get them when they are indexed again. Each chunk costs a
+	// found too. Default: none. Documents that were indexed before get them when they are indexed again; a worker without a model
+	// leaves chunks without. Each chunk costs a
 	// call of the model, which sees the document, or of one of more than 8,000 tokens the headings, the beginning and what
 	// surrounds the chunk.
 	ContextModel string

@@ -44,7 +44,7 @@ func TestQuality(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
 			set, err := ownSet()
 			require.NoError(t, err)
-			rows, err := rate(t.Context(), s, set, nil, "")
+			rows, err := rate(t.Context(), s, set, models{})
 			require.NoError(t, err)
 			checked := 0
 			for _, row := range rows {
@@ -111,9 +111,9 @@ func TestBEIR(t *testing.T) {
 	provider := llmtest.NewServer(llmtest.Config{})
 	t.Cleanup(provider.Close)
 	t.Setenv("OPENAI_API_KEY", "bench")
-	o, err := parse([]string{"-parts", "quality", "-embedder", "openai/toy", "-base-url", provider.URL}, os.Stderr)
+	o, err := parse([]string{"-parts", "quality", "-embedder", "openai/toy", "-base-url", provider.URL, "-rerank-model", "openai/toy", "-rerank-base-url", provider.URL}, os.Stderr)
 	require.NoError(t, err)
-	embedder, err := o.Knowledge.embedder()
+	with, err := o.Knowledge.models()
 	require.NoError(t, err)
 	set, err := beirSet(beirFolder(t))
 	require.NoError(t, err)
@@ -124,9 +124,9 @@ func TestBEIR(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), sqlite.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	rows, err := rate(t.Context(), s, set, embedder, o.Knowledge.Embedder)
+	rows, err := rate(t.Context(), s, set, with)
 	require.NoError(t, err)
-	require.Len(t, rows, 2)
+	require.Len(t, rows, 3)
 	require.Equal(t, searchText, rows[0].Search)
 	require.Equal(t, 3, rows[0].Passages)
 	require.Equal(t, 2, rows[0].Questions, "the third has no grades")
@@ -135,6 +135,15 @@ func TestBEIR(t *testing.T) {
 	require.InDelta(t, 0.75, rows[0].Recall, 1e-9)
 	require.Equal(t, searchHybrid, rows[1].Search)
 	require.InDelta(t, 1, rows[1].Recall, 1e-9)
+	require.Equal(t, searchReranked, rows[2].Search)
+	require.InDelta(t, rows[1].Recall, rows[2].Recall, 1e-9, "of the same candidates")
+	reranked := 0
+	for _, r := range provider.Requests() {
+		if strings.HasSuffix(r.URL, "/rerank") {
+			reranked++
+		}
+	}
+	require.Equal(t, 2, reranked, "a call for each question")
 }
 
 func TestBadSets(t *testing.T) {
@@ -205,10 +214,12 @@ func TestGenerated(t *testing.T) {
 
 func TestEmbedderOptions(t *testing.T) {
 	for _, bad := range []string{"openai", "openai/", "unknown/model"} {
-		_, err := KnowledgeOptions{Embedder: bad}.embedder()
-		require.ErrorContains(t, err, "-embedder", bad)
+		_, err := KnowledgeOptions{Embedder: bad}.models()
+		require.ErrorContains(t, err, "-embedder is", bad)
+		_, err = KnowledgeOptions{RerankModel: bad}.models()
+		require.ErrorContains(t, err, "-rerank-model is", bad)
 	}
-	none, err := KnowledgeOptions{}.embedder()
+	none, err := KnowledgeOptions{}.models()
 	require.NoError(t, err)
-	require.Nil(t, none)
+	require.Equal(t, models{}, none)
 }

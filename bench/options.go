@@ -93,6 +93,11 @@ type KnowledgeOptions struct {
 	Embedder string `json:"embedder,omitempty"`
 	BaseURL  string `json:"-"`
 
+	// RerankModel, "provider/model", orders what the searches have found, whose quality is measured too. RerankURL is the address
+	// of its provider.
+	RerankModel string `json:"rerankModel,omitempty"`
+	RerankURL   string `json:"-"`
+
 	// Chunks is the number of chunks in which Searches of each kind are timed.
 	Chunks   int `json:"chunks"`
 	Searches int `json:"searches"`
@@ -124,6 +129,8 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	f.StringVar(&o.Knowledge.Embedder, "embedder", "", "openai/<model> or google/<model>: the embedder to measure the quality of hybrid searches with; "+
 		"its key is in OPENAI_API_KEY or GEMINI_API_KEY")
 	f.StringVar(&o.Knowledge.BaseURL, "base-url", "", "the address of the embedder (default: the provider's own)")
+	f.StringVar(&o.Knowledge.RerankModel, "rerank-model", "", "openai/<model> or google/<model>: the model to measure the quality of reranked searches with")
+	f.StringVar(&o.Knowledge.RerankURL, "rerank-base-url", "", "the address of the reranking model, which has the endpoint /rerank (default: the provider's own, in a chat)")
 	f.IntVar(&o.Knowledge.Chunks, "chunks", 100_000, "in how many chunks to search")
 	f.IntVar(&o.Knowledge.Searches, "searches", 100, "how many searches of each kind to time")
 	f.IntVar(&o.Knowledge.Documents, "documents", 300, "how many documents the agent has that is given passages, at least 2")

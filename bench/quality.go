@@ -19,6 +19,9 @@ import (
 const (
 	searchText   = "full text"
 	searchHybrid = "hybrid"
+
+	// searchReranked is the best of the others, reranked.
+	searchReranked = "reranked"
 )
 
 // Where the rankings of a search are cut off.
@@ -42,17 +45,17 @@ func (m *meter) quality(ctx context.Context) ([]qualityRow, error) {
 		}
 		sets = append(sets, set)
 	}
-	embedder, err := m.Knowledge.embedder()
+	with, err := m.Knowledge.models()
 	if err != nil {
 		return nil, err
 	}
-	if embedder == nil {
+	if with.embedder == nil {
 		m.say("quality: %s", noEmbedder)
 	}
 	var rows []qualityRow
 	err = m.eachStore(ctx, func(name string, s store.Store) error {
 		for _, set := range sets {
-			found, err := rate(ctx, s, set, embedder, m.Knowledge.Embedder)
+			found, err := rate(ctx, s, set, with)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", name, set.name, err)
 			}
@@ -69,24 +72,46 @@ func (m *meter) quality(ctx context.Context) ([]qualityRow, error) {
 	return rows, err
 }
 
-// embedder returns the embedder of the options; nil = none.
-func (k KnowledgeOptions) embedder() (llm.Embedder, error) {
-	if k.Embedder == "" {
-		return nil, nil
+// models are what the quality of searches is measured with, beside words.
+type models struct {
+	embedder      llm.Embedder // nil = none
+	embedderModel string
+	reranker      llm.Reranker // nil = none
+	rerankModel   string
+}
+
+// models returns the models of the options.
+func (k KnowledgeOptions) models() (models, error) {
+	out := models{embedderModel: k.Embedder, rerankModel: k.RerankModel}
+	embedder, err := providerOf("-embedder", k.Embedder, k.BaseURL)
+	if err != nil {
+		return out, err
 	}
-	provider, model, _ := strings.Cut(k.Embedder, "/")
+	out.embedder, _ = embedder.(llm.Embedder)
+	reranker, err := providerOf("-rerank-model", k.RerankModel, k.RerankURL)
+	if reranker != nil {
+		out.reranker = llm.RerankerOf(reranker)
+	}
+	return out, err
+}
+
+// providerOf returns the provider of a model that a flag names; nil without one.
+func providerOf(name, value, baseURL string) (llm.Provider, error) {
+	provider, model, _ := strings.Cut(value, "/")
 	switch {
+	case value == "":
+		return nil, nil
 	case model == "":
 	case provider == "openai":
-		return openai.New(openai.Config{APIKey: os.Getenv("OPENAI_API_KEY"), BaseURL: k.BaseURL})
+		return openai.New(openai.Config{APIKey: os.Getenv("OPENAI_API_KEY"), BaseURL: baseURL})
 	case provider == "google":
-		return google.New(google.Config{APIKey: os.Getenv("GEMINI_API_KEY"), BaseURL: k.BaseURL})
+		return google.New(google.Config{APIKey: os.Getenv("GEMINI_API_KEY"), BaseURL: baseURL})
 	}
-	return nil, fmt.Errorf("-embedder is %q, must be openai/<model> or google/<model>", k.Embedder)
+	return nil, fmt.Errorf("%s is %q, must be openai/<model> or google/<model>", name, value)
 }
 
 // rate stores a set in a namespace of its own and rates the searches for its questions.
-func rate(ctx context.Context, s store.Knowledge, set judged, embedder llm.Embedder, model string) ([]qualityRow, error) {
+func rate(ctx context.Context, s store.Knowledge, set judged, with models) ([]qualityRow, error) {
 	ids := map[string]string{}
 	for _, p := range set.passages {
 		id, err := put(ctx, s, set.name, p)
@@ -95,15 +120,29 @@ func rate(ctx context.Context, s store.Knowledge, set judged, embedder llm.Embed
 		}
 		ids[id] = p.id
 	}
-	rows, err := rateSearch(ctx, searchText, set, textFinder{s, set.name}, ids)
-	if err != nil || embedder == nil || !s.HasVectors() {
-		return rows, err
-	}
-	finder, err := newHybridFinder(ctx, s, set, embedder, model)
+	text := textFinder{s, set.name}
+	rows, err := rateSearch(ctx, searchText, set, text, ids)
 	if err != nil {
 		return nil, err
 	}
-	more, err := rateSearch(ctx, searchHybrid, set, finder, ids)
+	last, cfg := finder(text), library.Config{Store: s}
+	if with.embedder != nil && s.HasVectors() {
+		hybrid, err := newHybridFinder(ctx, s, set, with.embedder, with.embedderModel)
+		if err != nil {
+			return nil, err
+		}
+		more, err := rateSearch(ctx, searchHybrid, set, hybrid, ids)
+		if err != nil {
+			return nil, err
+		}
+		rows, last = append(rows, more...), hybrid
+		cfg.Embedder, cfg.Model = hybrid.vectors, with.embedderModel
+	}
+	if with.reranker == nil {
+		return rows, nil
+	}
+	cfg.Reranker, cfg.RerankModel = with.reranker, with.rerankModel
+	more, err := rateSearch(ctx, searchReranked, set, &rerankedFinder{last, set.name, library.New(cfg)}, ids)
 	return append(rows, more...), err
 }
 
@@ -226,6 +265,17 @@ func (f *hybridFinder) candidates(ctx context.Context, q question) ([]string, er
 	return ids, nil
 }
 
+// rerankedFinder puts what another one finds into the order of a reranking model.
+type rerankedFinder struct {
+	finder
+	namespace string
+	library   *library.Library
+}
+
+func (f *rerankedFinder) best(ctx context.Context, q question) ([]string, error) {
+	return found(ctx, f.library, f.namespace, q)
+}
+
 // asked is an embedder that has embedded questions already.
 type asked struct {
 	llm.Embedder
@@ -261,7 +311,7 @@ func (e *asked) Embed(ctx context.Context, req llm.EmbedRequest) (llm.Embeddings
 func found(ctx context.Context, l *library.Library, namespace string, q question) ([]string, error) {
 	out, err := l.Search(ctx, namespace, library.Query{Text: q.text, Limit: ndcgAt})
 	if err == nil && out.Warning != "" {
-		err = fmt.Errorf("the vectors were not searched: %s", out.Warning)
+		err = fmt.Errorf("a model did not take part: %s", out.Warning)
 	}
 	ids := make([]string, len(out.Passages))
 	for i, p := range out.Passages {

@@ -78,7 +78,7 @@ func (a *advised) advice(model string, e *llm.Error) string {
 	case e.StatusCode == http.StatusForbidden:
 		return fmt.Sprintf("check that %s may use the model %q", a.credentials(), model) + a.place(", and ")
 	case e.StatusCode == http.StatusNotFound, noModel.MatchString(e.Message):
-		return fmt.Sprintf("check the agent's model, %q", a.settings.Name+"/"+model) + a.place(", and ")
+		return fmt.Sprintf("check the model, %q", a.settings.Name+"/"+model) + a.place(", and ")
 	case errors.As(e.Cause, &dns) && dns.IsNotFound:
 		return a.place("check ")
 	}

@@ -195,11 +195,17 @@ func TestRerankInChat(t *testing.T) {
 			require.Equal(t, 1, s.Calls())
 		})
 	}
-	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
+	for why, fault := range map[string]llmtest.Fault{
+		"not found":                 llmtest.Status(http.StatusNotFound, ""),
+		"another method":            llmtest.Status(http.StatusMethodNotAllowed, ""),
+		"llama.cpp, not started so": llmtest.Status(http.StatusNotImplemented, ""),
+		"vLLM, with a chat model":   llmtest.Status(http.StatusBadRequest, "").WithError("", "The model does not support Rerank (Score) API"),
+		"LM Studio":                 llmtest.Status(http.StatusOK, "").WithError("", "Unexpected endpoint or method. (POST /v1/rerank)"),
+	} {
 		for name, build := range map[string]llmtest.Build{"openai": newOpenAI, "responses": newResponses} {
-			t.Run(fmt.Sprintf("%s without the endpoint: %d", name, status), func(t *testing.T) {
+			t.Run(name+" without the endpoint: "+why, func(t *testing.T) {
 				s := llmtest.NewServer(llmtest.Config{T: t, Script: func(llm.Request) string { return "[3,1]" }})
-				s.Fail(llmtest.Status(status, ""))
+				s.Fail(fault)
 				got, err := llm.RerankerOf(build(t, s, "test")).Rerank(t.Context(), req)
 				require.NoError(t, err)
 				require.Equal(t, want, got)

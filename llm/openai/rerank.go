@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 
 	"github.com/threadmill/threadmill/llm"
@@ -41,14 +42,19 @@ func (p *Provider) rerank(ctx context.Context, req llm.RerankRequest, chat llm.P
 		}
 		return readRanking(b.whole)
 	}, said)
-	if failed, ok := errors.AsType[*llm.Error](err); ok && slices.Contains(withoutRerank, failed.StatusCode) {
+	if failed, ok := errors.AsType[*llm.Error](err); ok && lacksRerank(failed) {
 		return llm.Listwise(chat).Rerank(ctx, req)
 	}
 	return out, err
 }
 
-// withoutRerank are the statuses of servers without the endpoint; llama.cpp has it only if it is started so.
-var withoutRerank = []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}
+// lacksRerank reports whether an error says that the server has no such endpoint, or not for this model: that of llama.cpp (501,
+// unless it is started with --reranking), vLLM (400, for a chat model), LM Studio (200) and others.
+func lacksRerank(e *llm.Error) bool {
+	return slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}, e.StatusCode) || noRerank.MatchString(e.Message)
+}
+
+var noRerank = regexp.MustCompile(`(?i)does not support rerank|unexpected endpoint`)
 
 // postRerank sends a request. The transport keeps the body of a successful response.
 func (p *Provider) postRerank(ctx context.Context, req llm.RerankRequest) error {

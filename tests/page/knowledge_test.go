@@ -226,9 +226,39 @@ func TestPageKnowledgeSearch(t *testing.T) {
 
 	w.Provider.Fail(llmtest.Status(http.StatusInternalServerError, ""))
 	p.Click("tm-search button", "Search")
-	p.Sees("tm-search .warning", "Words decided alone: the embedder openai/stand-in-embedding failed")
+	p.Sees("tm-search .warning", "The result may be worse than usual: the embedder openai/stand-in-embedding failed")
 	goTo(p, w, "search?q=xylophone&collection=none")
 	p.Sees("tm-search .chunk, tm-search .empty", "No passage fits")
+}
+
+// TestPageContexts shows what a model has written about chunks beside their text, and how another one has ranked them.
+func TestPageContexts(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{
+		Provider: llmtest.Config{
+			Script: func(req llm.Request) string {
+				if strings.Contains(req.Messages[len(req.Messages)-1].Content, "<chunk>") {
+					return "Walnuts <b>everywhere</b>"
+				}
+				return "[2,1]" // if it is asked in a chat
+			},
+			Relevance: func(_, document string) float64 { return float64(len(document)) },
+		},
+		Configure: func(cfg *threadmill.Config) {
+			cfg.Knowledge.ContextModel, cfg.Knowledge.RerankModel = "openai/stand-in", "openai/stand-in"
+		},
+	})
+	addText(w, "guides", "short.md", "Thirty days.")
+	long := addText(w, "guides", "long.md", "Thirty days, and many more words.")
+	p := browser.New(t).Open(w.API.URL + "/#/knowledge/search?q=walnuts")
+	p.Sees("tm-search .chunk:first-child", "long.md")
+	p.Sees("tm-search .chunk:first-child", "2nd by words, 1st by the reranking model")
+	p.Sees("tm-search .chunk:first-child", "Context: Walnuts <b>everywhere</b>")
+	p.Sees("tm-search .chunk:first-child .chunk-text", "Thirty days, and many more words.")
+	goTo(p, w, "documents/"+long)
+	p.Sees("tm-document .chunk", "Context: Walnuts <b>everywhere</b>")
+	p.Sees("tm-document .chunk-text", "Thirty days, and many more words.")
+	p.Accessible()
 }
 
 // TestPageSources shows the passages that a reply may cite, live and after a reload. They lead to their chunks.

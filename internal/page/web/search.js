@@ -80,7 +80,7 @@ class Search extends HTMLElement {
     try {
       /** @type {Found} */
       const found = await client.request("GET", `/v1/knowledge/search?${query}`, { signal });
-      fill(this.#state, found.warning && h("p", { class: "warning" }, `Words decided alone: ${found.warning}.`),
+      fill(this.#state, found.warning && h("p", { class: "warning" }, `The result may be worse than usual: ${found.warning}.`),
         found.passages.length === 0 ? h("div", { class: "empty" }, h("h2", null, "No passage fits"), h("p", { class: "hint" }, "Try other words", this.collections.length > 0 && ", or all collections", "."))
           : h("p", { class: "hint" }, found.passages.length === LIMIT ? `The best ${LIMIT} passages` : found.passages.length === 1 ? "1 passage" : `${found.passages.length} passages`));
       fill(this.#list, found.passages.map((p) => passage(p, this.q)));
@@ -101,7 +101,7 @@ function passage(p, query) {
   return h("li", { class: "chunk" },
     h("header", null, passageName(p), h("span", { class: "badge" }, p.collection)),
     h("p", { class: "why hint" }, ranks(p), p.score !== undefined && ` · score ${p.score.toFixed(4)}`),
-    body, long && button("Show all", (e) => fill(/** @type {Element} */ (e.currentTarget), body.classList.toggle("folded") ? "Show all" : "Show less"), { class: "quiet" }));
+    p.context && h("p", { class: "hint" }, "Context: ", p.context), body, long && button("Show all", (e) => fill(/** @type {Element} */ (e.currentTarget), body.classList.toggle("folded") ? "Show all" : "Show less"), { class: "quiet" }));
 }
 
 /** Shows the first marked word of each folded text, with a line above it. @param {Element} list */
