@@ -105,7 +105,8 @@ func TestPageDocuments(t *testing.T) {
 	p.Fill("tm-adding label:has(+ .pair) input", "towel.md")
 	p.Fill("tm-adding .pair label:last-child input", "guides")
 	p.Click("tm-adding button", "Add")
-	p.Sees("tm-documents .rows .from", "towel.mdguides")
+	p.Sees("tm-documents .rows .title", "towel.md")
+	p.Sees("tm-documents .rows .from", "guides")
 	p.Until(`document.querySelector("tm-adding textarea").value === ""`)
 
 	p.Fill("input[aria-label=Collection]", "guides")
@@ -117,6 +118,7 @@ func TestPageDocuments(t *testing.T) {
 	p.Until(`document.querySelectorAll("tm-documents .rows li").length === 2`)
 
 	goTo(p, w, "documents?search=TOWEL")
+	p.Until(`document.querySelectorAll("tm-documents .rows li").length === 1`)
 	p.Click("tm-documents button", "Index again…")
 	confirm(p, "Index it again")
 	require.Eventually(t, func() bool {
@@ -157,6 +159,29 @@ func TestPageManyDocuments(t *testing.T) {
 	p.Until(`document.querySelector("tm-documents .rows li:last-child").textContent.includes("229.md") && document.querySelector("tm-documents > button").hidden`)
 }
 
+// TestPageIndexState tells how far vectors of another embedder are.
+func TestPageIndexState(t *testing.T) {
+	t.Parallel()
+	o := readers()
+	o.NoWorker = true
+	w := harness.New(t, o)
+	d, err := w.Store.BeginKnowledge(w.Ctx(), w.TaskQueue, store.KnowledgeDocument{Source: "a.md"}, store.KnowledgeBegin{})
+	require.NoError(t, err)
+	of := func(i int) store.KnowledgeVector {
+		return store.KnowledgeVector{Document: d.ID, Revision: d.Revision, Index: i, Vector: []float32{1, 2}}
+	}
+	require.NoError(t, w.Store.AddChunks(w.Ctx(), w.TaskQueue, d.Newest(), []store.KnowledgeChunk{{Text: "one"}, {Index: 1, Text: "two"}}))
+	require.NoError(t, w.Store.AddVectors(w.Ctx(), w.TaskQueue, "openai/before", []store.KnowledgeVector{of(0), of(1)}))
+	require.NoError(t, w.Store.AddVectors(w.Ctx(), w.TaskQueue, "openai/stand-in-embedding", []store.KnowledgeVector{of(0)}))
+	_, err = w.Store.FinishKnowledge(w.Ctx(), w.TaskQueue, d.Newest(), store.KnowledgeFinish{Format: "Markdown", Bytes: 6})
+	require.NoError(t, err)
+	p := browser.New(t).Open(w.API.URL + "/#/knowledge")
+	p.Sees("tm-documents", "1 document · 2 chunks ·  1 of 2 have vectors of openai/stand-in-embedding so far. Until all have, openai/before serves")
+	p.Until(`document.querySelector("tm-documents progress").value === 1`)
+	require.NoError(t, w.Store.AddVectors(w.Ctx(), w.TaskQueue, "openai/stand-in-embedding", []store.KnowledgeVector{of(1)}))
+	p.Sees("tm-documents", "found by words and by meaning (openai/stand-in-embedding)")
+}
+
 // TestPageChunks shows the chunks of a long document, and those that links name.
 func TestPageChunks(t *testing.T) {
 	t.Parallel()
@@ -195,6 +220,10 @@ func TestPageChunks(t *testing.T) {
 	require.NoError(t, w.Store.DeleteKnowledge(w.Ctx(), w.TaskQueue, id))
 	p.Do(chromedp.Reload())
 	p.Sees("tm-document .empty", "does not exist any more")
+	for wrong, text := range map[string]string{"documents/none/x": "does not exist any more", "nothing": "There is no such part of knowledge."} {
+		goTo(p, w, wrong)
+		p.Sees("tm-document .empty, tm-knowledge [role=alert]", text)
+	}
 }
 
 // TestPageKnowledgeSearch searches passages, and shows why they were found.
@@ -306,6 +335,7 @@ func TestPageEntities(t *testing.T) {
 	w.Await(thread, message)
 	p := browser.New(t).Open(w.API.URL + "/#/knowledge/entities")
 	p.Sees("tm-entities .empty", "Nobody and nothing is known yet")
+	p.Sees("tm-entities", "Nothing new is found in messages: no model finds them")
 	sarahs(w, thread, message)
 	p.Do(chromedp.Reload())
 	names := func(want ...string) {

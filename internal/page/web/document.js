@@ -26,6 +26,8 @@ export class DocumentView extends HTMLElement {
   #text = "";
   /** @type {KnowledgeDocument | undefined} */
   #document;
+  /** The revision whose chunks are shown. @type {number | undefined} */
+  #shown;
   #timer = 0;
   #aborted = new AbortController();
   /** The chunks that are shown: the first, and the one after the last. */
@@ -34,14 +36,15 @@ export class DocumentView extends HTMLElement {
 
   #head = h("div");
   #controls = h("div", { class: "row" });
+  #state = h("div", { role: "status" });
   #changed = h("p", { class: "warning", role: "status" });
   #earlier = button("Show earlier", () => act(this.#earlier, () => this.#before()), { class: "quiet", hidden: true });
   #list = h("ol", { class: "chunks", "aria-label": "Chunks" });
   #later = button("Show more", () => act(this.#later, () => this.#after()), { class: "quiet", hidden: true });
 
   connectedCallback() {
-    fill(this, h("p", null, h("a", { href: documentsAddress() }, "‹ Documents")), h("section", { class: "card wide" }, this.#head, this.#controls), this.#earlier, this.#list, this.#later);
-    fill(this.#head, h("p", { class: "hint", role: "status" }, "Loading…"));
+    fill(this, h("p", null, h("a", { href: documentsAddress() }, "‹ Documents")), h("section", { class: "card wide" }, this.#head, this.#state, this.#controls), this.#earlier, this.#list, this.#later);
+    fill(this.#state, h("p", { class: "hint" }, "Loading…"));
     this.#read();
   }
 
@@ -72,7 +75,12 @@ export class DocumentView extends HTMLElement {
         this.#document = now;
         this.#showHead(now);
         if (!before) this.#showControls();
-        if (!before || before.indexed !== now.indexed) await this.#find();
+        const found = now.indexed ?? 0;
+        if (this.#shown !== found) {
+          await this.#find();
+          this.#shown = found;
+        }
+        fill(this.#state);
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -90,8 +98,8 @@ export class DocumentView extends HTMLElement {
 
   /** @param {Error} error */
   #failed(error) {
-    if (this.#document) return; // the next reading says what has become of it
-    fill(this.#head, h("p", { class: "error", role: "alert" }, error.message, " ", button("Try again", () => this.#read(), { class: "quiet" })));
+    if (!this.#document) fill(this.#head);
+    fill(this.#state, h("p", { class: "error", role: "alert" }, error.message, " ", button("Try again", () => this.#read(), { class: "quiet" })));
   }
 
   /** @param {KnowledgeDocument} d */
@@ -102,6 +110,7 @@ export class DocumentView extends HTMLElement {
     document.title = `${documentName(d)} · Threadmill`;
     fill(this.#head, h("h2", null, documentName(d), " ", badge(d.status)),
       d.error && h("p", { class: "error" }, d.error),
+      d.status === "processing" && !d.indexed && h("p", { class: "hint" }, "Its chunks appear here when it is indexed."),
       d.status !== "indexed" && d.indexed && h("p", { class: "hint" }, "Until a newer revision is indexed, agents find the one before."),
       h("p", null, /^https?:\/\//i.test(d.source) ? h("a", { href: d.source, target: "_blank", rel: "noopener noreferrer" }, d.source) : h("code", null, d.source), h("span", { class: "badge" }, d.collection)),
       h("p", { class: "hint" }, [d.format, figures(d), `revision ${d.revision}`].filter(Boolean).join(" · "), " · added ", time(d.createdAt), d.revision > 1 && [" · changed ", time(d.updatedAt)], d.by && ` by ${d.by}`,

@@ -201,7 +201,7 @@ class Row {
     fill(this.#badge, badge(d.status));
     fill(this.#facts, figures(d));
     fill(this.#when, time(d.updatedAt));
-    fill(this.#source, d.source);
+    fill(this.#source, d.title && d.source);
     fill(this.#collection, d.collection);
     fill(this.#error, d.error, d.status === "failed" && d.indexed && " The revision before is still found.");
     this.#error.hidden = !d.error;

@@ -17,6 +17,6 @@ function vectors({ embedder, withoutVectors, embedders, chunks }) {
   const own = embedders.find((e) => e.name === embedder)?.chunks ?? 0;
   if (own === chunks) return ["found by words and by meaning (", h("code", null, embedder), ")"];
   const serving = embedders.filter((e) => e.name !== embedder).sort((a, b) => b.chunks - a.chunks)[0];
-  return [h("progress", { max: chunks, value: own, "aria-label": `Chunks with vectors of ${embedder}` }), ` ${own.toLocaleString()} of them have vectors of `, h("code", null, embedder),
+  return [h("progress", { max: chunks, value: own, "aria-label": `Chunks with vectors of ${embedder}` }), ` ${own.toLocaleString()} of ${chunks.toLocaleString()} have vectors of `, h("code", null, embedder), " so far",
     serving && serving.chunks > own && [". Until all have, ", h("code", null, serving.name), " serves"]].flat();
 }
