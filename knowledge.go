@@ -18,7 +18,7 @@ import (
 type Knowledge struct {
 	// Embedder, "provider/model", turns texts into vectors, by which documents are found that say the same in other words.
 	// Its provider must be one of Models that embeds, such as OpenAI's and Google's. Default: none. When a worker starts with
-	// another one than before, all documents get its vectors, and lose the others in the end. Workers of a task queue have the
+	// another one than before, all documents and entities get its vectors, and lose the others in the end. Workers of a task queue have the
 	// same one, except while they are replaced: what one with the old embedder indexes after that is found by its words, until a
 	// worker starts again.
 	Embedder string
@@ -29,6 +29,17 @@ type Knowledge struct {
 	// ChunkTokens is the maximum size of a chunk, in tokens; default 512. OverlapTokens is how much of it repeats the end of the
 	// chunk before; default 50, negative = nothing. Documents keep their chunks until they are ingested again.
 	ChunkTokens, OverlapTokens int
+
+	// ContextModel, "provider/model", writes one or two sentences for each chunk that place it in its document, by which it is
+	// found too. Default: none. Documents that were indexed before get them when they are indexed again. Each chunk costs a
+	// call of the model, which sees the document, or of one of more than 8,000 tokens the headings, the beginning and what
+	// surrounds the chunk.
+	ContextModel string
+
+	// RerankModel, "provider/model", puts the best 50 passages of a search into their final order: by the endpoint /rerank of
+	// servers that are compatible with OpenAI, such as Jina, Cohere, vLLM and llama.cpp, or of [llm.Reranker]; other providers
+	// are asked in a chat. Default: none. It has 5 seconds; if it fails, the search goes on without it, with a warning.
+	RerankModel string
 
 	// EntityModel, "provider/model", finds the people and things that messages mention, for agents that enable
 	// [agent.Knowledge].Entities. It needs an Embedder too, which compares their names. Default: none.
@@ -46,7 +57,7 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 	k := r.cfg.Knowledge
 	cfg := library.Config{
 		Store: r.cfg.Store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		Private: k.PrivateAddresses, Logger: r.cfg.Logger,
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.PrivateAddresses, Logger: r.cfg.Logger,
 		Start: func(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool) error {
 			return r.client.Ingest(ctx, signals.IngestStep{Namespace: namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source, Force: force})
 		},
@@ -56,8 +67,17 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 		return cfg, fmt.Errorf("threadmill: Config.Knowledge.Dimension is %d, must be 1 to %d, or 0 for the model's own", k.Dimension, store.MaxKnowledgeDimension)
 	case k.ChunkTokens != 0 && (k.ChunkTokens < minChunkTokens || k.ChunkTokens > maxChunkTokens):
 		return cfg, fmt.Errorf("threadmill: Config.Knowledge.ChunkTokens is %d, must be %d to %d", k.ChunkTokens, minChunkTokens, maxChunkTokens)
-	case k.Embedder == "":
-		return cfg, nil
+	}
+	var err error
+	if cfg.ContextProvider, err = r.knowledgeModel("ContextModel", k.ContextModel); err != nil {
+		return cfg, err
+	}
+	reranking, err := r.knowledgeModel("RerankModel", k.RerankModel)
+	if reranking != nil {
+		cfg.Reranker = llm.RerankerOf(reranking)
+	}
+	if err != nil || k.Embedder == "" {
+		return cfg, err
 	}
 	provider, model, _ := strings.Cut(k.Embedder, "/")
 	embedder, ok := r.cfg.Models[provider].(llm.Embedder)
@@ -78,12 +98,19 @@ func (r *Runtime) activityKnowledge(documents library.Config) (activities.Knowle
 	out := activities.Knowledge{
 		Embedder: documents.Embedder, Model: documents.Model, Dimension: documents.Dimension, ChunkTokens: documents.ChunkTokens,
 		OverlapTokens: documents.OverlapTokens, Private: documents.Private, Start: documents.Start,
-		EntityModel: r.cfg.Knowledge.EntityModel, Extract: r.client.Extract,
+		ContextModel: documents.ContextModel, RerankModel: documents.RerankModel, EntityModel: r.cfg.Knowledge.EntityModel, Extract: r.client.Extract,
 	}
-	if provider, model, _ := strings.Cut(out.EntityModel, "/"); out.EntityModel != "" && (r.cfg.Models[provider] == nil || model == "") {
-		return out, fmt.Errorf("threadmill: Config.Knowledge.EntityModel is %q, must be provider/model with a provider of Config.Models", out.EntityModel)
+	_, err := r.knowledgeModel("EntityModel", out.EntityModel)
+	return out, err
+}
+
+// knowledgeModel returns the provider of a model that a field of Config.Knowledge names; nil without one.
+func (r *Runtime) knowledgeModel(field, name string) (llm.Provider, error) {
+	provider, model, _ := strings.Cut(name, "/")
+	if name != "" && (r.cfg.Models[provider] == nil || model == "") {
+		return nil, fmt.Errorf("threadmill: Config.Knowledge.%s is %q, must be provider/model with a provider of Config.Models", field, name)
 	}
-	return out, nil
+	return r.cfg.Models[provider], nil
 }
 
 // Bounds of Knowledge.ChunkTokens: a chunk is to be understood alone, and embedders take no more.
@@ -103,36 +130,74 @@ func (r *Runtime) knowledgeWorker(options worker.Options) worker.Worker {
 	return w
 }
 
-// prepareKnowledge says once how documents are found, embeds those that have no vectors of the current embedder, and finds
-// entities in what is queued.
+// prepareKnowledge says once how documents are found, embeds what has no vectors of the current embedder, and finds entities in
+// what is queued.
 func (r *Runtime) prepareKnowledge(ctx context.Context) {
-	if queued, err := r.cfg.Store.ExtractionNamespaces(ctx); err == nil && r.cfg.Knowledge.EntityModel != "" && r.library.Embedder() != "" {
-		for _, namespace := range queued {
-			if err := r.client.Extract(ctx, namespace); err != nil {
-				r.cfg.Logger.Warn("the search for entities was not started", "namespace", namespace, "error", err)
-			}
-		}
-	}
-	namespaces, err := r.cfg.Store.KnowledgeNamespaces(ctx)
-	if err != nil {
+	if err := r.embedDocuments(ctx); err != nil {
 		r.cfg.Logger.Warn("the documents cannot be read", "error", err)
+	}
+	if r.cfg.Knowledge.EntityModel == "" || r.library.Embedder() == "" {
 		return
 	}
-	name := r.library.Embeds()
-	if name == "" {
+	if err := r.embedEntities(ctx); err != nil {
+		r.cfg.Logger.Warn("the entities cannot be read", "error", err)
+	}
+	queued, err := r.cfg.Store.ExtractionNamespaces(ctx)
+	if err != nil {
+		r.cfg.Logger.Warn("the queued searches for entities cannot be read", "error", err)
+	}
+	for _, namespace := range queued {
+		if err := r.client.Extract(ctx, namespace); err != nil {
+			r.cfg.Logger.Warn("the search for entities was not started", "namespace", namespace, "error", err)
+		}
+	}
+}
+
+func (r *Runtime) embedDocuments(ctx context.Context) error {
+	namespaces, err := r.cfg.Store.KnowledgeNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	if r.library.Embeds() == "" {
 		if len(namespaces) > 0 {
 			r.cfg.Logger.Warn("documents are found by their words alone: " + r.library.WithoutVectors())
 		}
-		return
+		return nil
 	}
 	for _, namespace := range namespaces {
 		missing, err := r.library.Missing(ctx, namespace)
-		if err == nil && missing > 0 {
-			r.cfg.Logger.Info("documents get vectors of another embedder", "namespace", namespace, "embedder", name, "chunks", missing)
-			err = r.client.Embed(ctx, namespace, name)
-		}
 		if err != nil {
-			r.cfg.Logger.Warn("the documents of a namespace cannot be embedded", "namespace", namespace, "error", err)
+			return err
 		}
+		if missing > 0 {
+			r.embed(ctx, "documents get vectors of another embedder", namespace, "chunks", missing)
+		}
+	}
+	return nil
+}
+
+func (r *Runtime) embedEntities(ctx context.Context) error {
+	namespaces, err := r.cfg.Store.EntityNamespaces(ctx)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		missing, err := r.cfg.Store.EntitiesWithout(ctx, namespace, r.library.Embedder(), "", 1)
+		if err != nil {
+			return err
+		}
+		if len(missing) > 0 {
+			r.embed(ctx, "the names of entities get vectors of another embedder", namespace)
+		}
+	}
+	return nil
+}
+
+// embed starts the workflow that adds vectors of the embedder to what a namespace has.
+func (r *Runtime) embed(ctx context.Context, what, namespace string, about ...any) {
+	about = append([]any{"namespace", namespace, "embedder", r.library.Embedder()}, about...)
+	r.cfg.Logger.Info(what, about...)
+	if err := r.client.Embed(ctx, namespace, r.library.Embedder()); err != nil {
+		r.cfg.Logger.Warn("the vectors of another embedder cannot be added", "namespace", namespace, "error", err)
 	}
 }

@@ -187,10 +187,11 @@ func (a *Activities) Register(r Registrar) {
 // RegisterKnowledge registers the activities that run on the [signals.KnowledgeTaskQueue].
 func (a *Activities) RegisterKnowledge(r Registrar) {
 	for name, f := range map[string]any{
-		signals.ActivityFetchDocument:  a.fetchDocument,
-		signals.ActivitySplitDocument:  a.splitDocument,
-		signals.ActivityEmbedChunks:    a.embedChunks,
-		signals.ActivityFinishDocument: a.finishDocument,
+		signals.ActivityFetchDocument:       a.fetchDocument,
+		signals.ActivitySplitDocument:       a.splitDocument,
+		signals.ActivityEmbedChunks:         a.embedChunks,
+		signals.ActivityContextualizeChunks: a.contextualizeChunks,
+		signals.ActivityFinishDocument:      a.finishDocument,
 
 		signals.ActivityExtractEntities: a.extractEntities,
 	} {

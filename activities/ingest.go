@@ -134,15 +134,25 @@ func (a *Activities) splitDocument(ctx context.Context, in signals.IngestStep) (
 	})
 }
 
+func (a *Activities) contextualizeChunks(ctx context.Context, in signals.ContextualizeStep) (signals.ContextualizedChunks, error) {
+	return indexStep(ctx, func(ctx context.Context) (signals.ContextualizedChunks, error) {
+		return a.library.Contextualize(ctx, in.Namespace, revision(in.IngestStep), in.From)
+	})
+}
+
 func (a *Activities) embedChunks(ctx context.Context, in signals.IngestStep) (signals.EmbeddedChunks, error) {
 	return indexStep(ctx, func(ctx context.Context) (signals.EmbeddedChunks, error) {
-		if own := a.library.Embeds(); in.Embedder != "" && in.Embedder != own {
+		if own := a.library.Embedder(); in.Embedder != "" && in.Embedder != own {
 			// It may reach another worker. If none has this embedder any more, the step gives up in the end.
 			return signals.EmbeddedChunks{}, &library.Unavailable{
 				Reason: fmt.Sprintf("the worker has the embedder %q, and is asked for vectors of %q", own, in.Embedder), After: otherWorker,
 			}
 		}
-		return a.library.Embed(ctx, in.Namespace, revision(in))
+		out, err := a.library.Embed(ctx, in.Namespace, revision(in))
+		if err == nil && !out.More && in.Document == "" {
+			out.Names, err = a.entities.Renew(ctx, in.Namespace)
+		}
+		return out, err
 	})
 }
 

@@ -27,6 +27,12 @@ type Knowledge struct {
 	// Start starts the ingestion of the newest revision of a document, unless it runs already.
 	Start func(ctx context.Context, namespace string, d store.KnowledgeDocument, force bool) error
 
+	// ContextModel, "provider/model", writes the contexts of chunks. Empty: they have none.
+	ContextModel string
+
+	// RerankModel, "provider/model", puts what a search has found into its final order. Empty: the fused order is final.
+	RerankModel string
+
 	// EntityModel, "provider/model", finds entities in texts. Empty: none are found.
 	EntityModel string
 
@@ -36,10 +42,17 @@ type Knowledge struct {
 
 func (cfg Config) newLibrary() *library.Library {
 	k := cfg.Knowledge
-	return library.New(library.Config{
+	out := library.Config{
 		Store: cfg.Store, Embedder: k.Embedder, Model: k.Model, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		Private: k.Private, Start: k.Start, Logger: cfg.Logger,
-	})
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.Private, Start: k.Start, Logger: cfg.Logger,
+	}
+	if provider, _, _ := strings.Cut(k.ContextModel, "/"); provider != "" {
+		out.ContextProvider = cfg.Models[provider]
+	}
+	if provider, _, _ := strings.Cut(k.RerankModel, "/"); provider != "" {
+		out.Reranker = llm.RerankerOf(cfg.Models[provider])
+	}
+	return library.New(out)
 }
 
 func (cfg Config) newEntities(l *library.Library) *entities.Entities {

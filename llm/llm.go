@@ -70,6 +70,10 @@ type Message struct {
 	ToolCallID string `json:"toolCallId,omitempty" doc:"The call that a tool message answers"`
 	IsError    bool   `json:"isError,omitempty" doc:"Whether the call failed"`
 
+	// Shared reports that further requests begin with the same messages up to this one, so that
+	// providers that are told what to cache keep them.
+	Shared bool `json:"-"`
+
 	// Opaque are the parts of an assistant message that only its model can read. A driver sends
 	// them back if they have its own origin, and otherwise ignores them.
 	Opaque *event.Opaque `json:"-"`

@@ -14,7 +14,7 @@ const (
 	// [IngestWorkflowID].
 	IngestWorkflow = "ingest"
 
-	// EmbedWorkflow adds vectors of the current embedder to the documents of a namespace. Its input is an
+	// EmbedWorkflow adds vectors of the current embedder to the documents and entities of a namespace. Its input is an
 	// [EmbedStep], and its id an [EmbedWorkflowID].
 	EmbedWorkflow = "embed"
 
@@ -32,10 +32,11 @@ const (
 	// others on the [KnowledgeTaskQueue].
 	ActivityIngest = "ingest"
 
-	ActivityFetchDocument  = "fetch_document"
-	ActivitySplitDocument  = "split_document"
-	ActivityEmbedChunks    = "embed_chunks"
-	ActivityFinishDocument = "finish_document"
+	ActivityFetchDocument       = "fetch_document"
+	ActivitySplitDocument       = "split_document"
+	ActivityContextualizeChunks = "contextualize_chunks"
+	ActivityEmbedChunks         = "embed_chunks"
+	ActivityFinishDocument      = "finish_document"
 )
 
 // RAGSender is the sender of the message that announces the end of an ingestion in the thread that asked for it.
@@ -50,7 +51,7 @@ func IngestWorkflowID(namespace, documentID string, revision int) string {
 	return fmt.Sprintf("ingest/%s/%s/%d", namespace, documentID, revision)
 }
 
-// EmbedWorkflowID returns the id of the workflow that adds vectors to the documents of a namespace.
+// EmbedWorkflowID returns the id of the workflow that adds vectors to the documents and entities of a namespace.
 func EmbedWorkflowID(namespace string) string { return "embed/" + namespace }
 
 // ExtractWorkflowID returns the id of the workflow that finds entities in the texts of a namespace.
@@ -152,7 +153,8 @@ type IngestStep struct {
 	Embedder string `json:"embedder,omitempty"`
 }
 
-// EmbedStep is the input of the workflow that embeds the documents of a namespace. Done counts the chunks of earlier runs.
+// EmbedStep is the input of the workflow that embeds the documents and entities of a namespace. Done counts the chunks of earlier
+// runs.
 type EmbedStep struct {
 	Namespace string `json:"namespace"`
 	Done      int    `json:"done,omitempty"`
@@ -174,12 +176,29 @@ type ParsedDocument struct {
 	Format string `json:"format"`
 	Title  string `json:"title,omitempty"`
 	Chunks int    `json:"chunks"`
+
+	// Contextualize means that the chunks get contexts next.
+	Contextualize bool `json:"contextualize,omitempty"`
 }
 
-// EmbeddedChunks is the result of "embed_chunks". More means that further chunks may have no vector.
+// ContextualizeStep is the input of "contextualize_chunks". From is the index of its first chunk.
+type ContextualizeStep struct {
+	IngestStep
+	From int `json:"from,omitempty"`
+}
+
+// ContextualizedChunks is the result of "contextualize_chunks". Without counts those of the chunks that got no context.
+type ContextualizedChunks struct {
+	Chunks  int `json:"chunks"`
+	Without int `json:"without,omitempty"`
+}
+
+// EmbeddedChunks is the result of "embed_chunks". More means that further chunks may have no vector. Names are those of entities
+// that got a vector, after all chunks of a namespace.
 type EmbeddedChunks struct {
 	Chunks int  `json:"chunks"`
 	More   bool `json:"more,omitempty"`
+	Names  int  `json:"names,omitempty"`
 }
 
 // IngestResult is the result of the workflow of an ingestion.

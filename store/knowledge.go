@@ -38,6 +38,10 @@ type Knowledge interface {
 	// AddChunks adds chunks of a revision, by Index. At most [MaxKnowledgeBatch].
 	AddChunks(ctx context.Context, namespace string, r KnowledgeRevision, chunks []KnowledgeChunk) error
 
+	// AddContexts gives chunks of a revision a context that have none. Those of chunks that do not exist are ignored. At
+	// most [MaxKnowledgeBatch].
+	AddContexts(ctx context.Context, namespace string, r KnowledgeRevision, contexts []KnowledgeContext) error
+
 	// AddVectors adds vectors of an embedder to chunks of any visible or processed revision; those of chunks that do not
 	// exist, or are no longer visible, are ignored. All vectors of an embedder in a namespace have the same dimension;
 	// another one is an ErrInvalid error, as is any vector if the store has no vectors. At most [MaxKnowledgeBatch].
@@ -230,6 +234,12 @@ type KnowledgeChunk struct {
 	Context string
 }
 
+// KnowledgeContext is the Context of a chunk of a revision, by its Index.
+type KnowledgeContext struct {
+	Index   int
+	Context string
+}
+
 // KnowledgeVector is the vector of a chunk.
 type KnowledgeVector struct {
 	Document string
@@ -273,6 +283,9 @@ const (
 
 	// MaxKnowledgeBatch is the maximum number of chunks or vectors of a call.
 	MaxKnowledgeBatch = 100
+
+	// MaxKnowledgeContext is the maximum size of a [KnowledgeContext], in bytes.
+	MaxKnowledgeContext = 4 << 10
 
 	// MaxKnowledgeDimension is the maximum dimension of vectors.
 	MaxKnowledgeDimension = 4096
@@ -435,6 +448,22 @@ func NormalizeChunks(r KnowledgeRevision, chunks []KnowledgeChunk) ([]KnowledgeC
 		}
 	}
 	return chunks, nil
+}
+
+// NormalizeContexts returns contexts in the form that every driver stores, or an [ErrInvalid] error.
+func NormalizeContexts(contexts []KnowledgeContext) ([]KnowledgeContext, error) {
+	if len(contexts) > MaxKnowledgeBatch {
+		return nil, invalid("contexts: are %d, at most %d are added at once", len(contexts), MaxKnowledgeBatch)
+	}
+	contexts = slices.Clone(contexts)
+	for i := range contexts {
+		c := &contexts[i]
+		if size := len(c.Context); size > MaxKnowledgeContext {
+			return nil, invalid("context of chunk %d: is %d bytes, at most %d are kept", c.Index, size, MaxKnowledgeContext)
+		}
+		c.Context = knowledgeText(c.Context)
+	}
+	return contexts, nil
 }
 
 // NormalizeFinish returns how a revision ended in the form that every driver stores. What is too long is cut: what a

@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -186,6 +187,13 @@ func TestEntitiesJoined(t *testing.T) {
 		cfg.Hooks = []hook.Hook{{Name: "censor", Filter: hook.Filter{Types: []string{event.TypeMessage}}, Func: censor}}
 	}
 	w := harness.New(t, o)
+	t.Run("S2-15 what joins a turn is searched, too", func(t *testing.T) {
+		w.T = t
+		entitiesJoin(t, w, held)
+	})
+}
+
+func entitiesJoin(t *testing.T, w *harness.Harness, held *gate) {
 	id := w.Open("friend")
 	posted := w.Post(id, "use held {}")
 	<-held.reached
@@ -232,6 +240,13 @@ func TestEntityEvents(t *testing.T) {
 		})}
 	}
 	w := harness.New(t, o)
+	t.Run("S2-64 by every way in", func(t *testing.T) {
+		w.T = t
+		entityEvents(t, w)
+	})
+}
+
+func entityEvents(t *testing.T, w *harness.Harness) {
 	payload := func(source string) json.RawMessage {
 		return json.RawMessage(`{"content":"Bob is new","sourceType":"mail","sourceId":"` + source + `"}`)
 	}
@@ -267,6 +282,84 @@ func TestEntityEvents(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"mail api", "mail signal", "mail processor"}, sources)
 	require.Equal(t, 3, bob.Mentions)
+}
+
+// TestEntitiesOfAnotherEmbedder: names that were found with another embedder get vectors of the new one, and are compared by them.
+func TestEntitiesOfAnotherEmbedder(t *testing.T) {
+	t.Parallel()
+	for _, b := range []int{0, 3} { // SQLite, PostgreSQL
+		t.Run("S2-67 "+backends[b].name, func(t *testing.T) {
+			t.Parallel()
+			entitiesOfAnotherEmbedder(t, backends[b].options)
+		})
+	}
+}
+
+func entitiesOfAnotherEmbedder(t *testing.T, o harness.Options) {
+	vectors, log := newEmbeddings(t), &logbook{}
+	by := func(model string) func(*threadmill.Config) {
+		configure := embeds(t, vectors, model)
+		return func(cfg *threadmill.Config) {
+			configure(cfg)
+			cfg.Knowledge.EntityModel = "openai/stand-in"
+		}
+	}
+	o = friends(o)
+	o.Provider.Script = namesOf("Sarah Lee", "Lee Sarah", "Bob")
+	o.NoWorker, o.Configure, o.Logger = true, by("one"), slog.New(slog.NewTextHandler(log, nil))
+	w := harness.New(t, o)
+	stop := w.StartWorker()
+	id := w.Open("friend")
+	require.Equal(t, signals.TurnCompleted, w.Say(id, "Sarah Lee and Bob called").Status)
+	require.Len(t, awaitEntities(w), 2)
+	stop()
+
+	similar := func(embedder string) []store.SimilarEntity {
+		vector := llmtest.Embedding("Lee Sarah", llmtest.EmbeddingDimension)
+		found, err := w.Store.SimilarEntities(w.Ctx(), w.TaskQueue, "person", embedder, vector, 0)
+		require.NoError(t, err)
+		return found
+	}
+	require.Len(t, similar("vectors/one"), 2)
+	vectors.Reset()
+	vectors.Fail(llmtest.Status(http.StatusServiceUnavailable, ""), llmtest.Drop(0))
+	works(t, w, by("two"))
+	require.Eventually(t, func() bool { return len(similar("vectors/one")) == 0 }, waitLong, waitTick, "those of before are deleted in the end")
+	require.Len(t, similar("vectors/two"), 2)
+	require.Equal(t, 3, vectors.Calls(), "names are embedded once, after two failures")
+	require.Len(t, log.lines("the names of entities get vectors of another embedder"), 1)
+	done := w.Temporal.GetWorkflow(w.Ctx(), signals.EmbedWorkflowID(w.TaskQueue), "")
+	require.NoError(t, done.Get(w.Ctx(), nil))
+
+	require.Equal(t, signals.TurnCompleted, w.Say(id, "Lee Sarah wrote").Status)
+	all := awaitEntities(w)
+	require.Len(t, all, 2)
+	require.Equal(t, []string{"Lee Sarah"}, all["Sarah Lee"].Aliases)
+	merges, err := w.Store.Merges(w.Ctx(), w.TaskQueue, "")
+	require.NoError(t, err)
+	require.Len(t, merges, 1)
+	require.Equal(t, "threshold", merges[0].By)
+}
+
+// namesOf is the script of a model that finds these people in texts, and takes similar ones for the same.
+func namesOf(names ...string) func(llm.Request) string {
+	return func(req llm.Request) string {
+		text, found := req.Messages[len(req.Messages)-1].Content, []map[string]string{}
+		switch req.Messages[0].Content {
+		case entities.CompareInstructions:
+			return `{"same":true,"reason":"so it seems"}`
+		case entities.FindInstructions:
+		default:
+			return ""
+		}
+		for _, name := range names {
+			if strings.Contains(text, name) {
+				found = append(found, map[string]string{"name": name, "type": "person"})
+			}
+		}
+		raw, _ := json.Marshal(map[string]any{"entities": found}) // always has a JSON form
+		return string(raw)
+	}
 }
 
 // TestEntitiesWithoutModel: an agent that would learn does everything else.

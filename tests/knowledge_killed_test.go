@@ -33,13 +33,13 @@ func reads(v *victim) { v.Reader = true }
 // readKnowledge configures a victim that reads documents.
 func (v victim) readKnowledge(cfg *threadmill.Config) {
 	cfg.Knowledge = threadmill.Knowledge{
-		Embedder: standInEmbedder, PrivateAddresses: true, ChunkTokens: killedChunkTokens, OverlapTokens: -1,
+		Embedder: standInEmbedder, ContextModel: "openai/stand-in", PrivateAddresses: true, ChunkTokens: killedChunkTokens, OverlapTokens: -1,
 	}
 	cfg.StaleAfter = hastyStaleAfter
 	cfg.Store = &gatedStore{Store: cfg.Store, v: v, batches: map[string]int{}}
 }
 
-// gatedStore reports each change of a document before and after it is made, as "begin", "put", "chunks 1", "vectors 1"
+// gatedStore reports each change of a document before and after it is made, as "begin", "put", "chunks 1", "contexts 1", "vectors 1"
 // and "finish", the latter with "done" before. The key of a report is the document.
 type gatedStore struct {
 	store.Store
@@ -78,6 +78,10 @@ func (s *gatedStore) PutKnowledgeContent(ctx context.Context, namespace string, 
 
 func (s *gatedStore) AddChunks(ctx context.Context, namespace string, r store.KnowledgeRevision, chunks []store.KnowledgeChunk) error {
 	return s.gate(ctx, s.batch("chunks", r.Document), r.Document, func() error { return s.Store.AddChunks(ctx, namespace, r, chunks) })
+}
+
+func (s *gatedStore) AddContexts(ctx context.Context, namespace string, r store.KnowledgeRevision, contexts []store.KnowledgeContext) error {
+	return s.gate(ctx, s.batch("contexts", r.Document), r.Document, func() error { return s.Store.AddContexts(ctx, namespace, r, contexts) })
 }
 
 func (s *gatedStore) AddVectors(ctx context.Context, namespace, embedder string, vectors []store.KnowledgeVector) error {
@@ -123,6 +127,7 @@ func requireWholeDocument(t *testing.T, w *harness.Harness, d store.KnowledgeDoc
 	for i, c := range chunks {
 		require.Equal(t, i, c.Index)
 		require.Contains(t, c.Text, fmt.Sprintf("The manual of the %s edition says in its part %d what", edition, i))
+		require.Contains(t, c.Context, c.Text[len(c.Text)-20:], "the stand-in repeats what it is asked")
 	}
 	if !w.Store.HasVectors() {
 		return
@@ -221,12 +226,12 @@ func ingestionKilled(t *testing.T, o harness.Options) {
 	s.text.Store(&second)
 	points := []string{
 		"begin", "done begin", "put", "done put", "chunks 1", "chunks 2", "done chunks 2",
-		"vectors 1", "vectors 2", "finish", "done finish",
+		"contexts 5", "done contexts 9", "vectors 1", "vectors 2", "finish", "done finish",
 	}
 	if !k.Store.HasVectors() {
 		points = slices.DeleteFunc(points, func(point string) bool { return strings.HasPrefix(point, "vectors") })
 	}
-	gets := s.gets.Load()
+	gets, asked := s.gets.Load(), chatCalls(k.Harness)
 	for i, point := range points {
 		reached := k.hold(point, document)
 		k.start(k.victim)
@@ -247,7 +252,19 @@ func ingestionKilled(t *testing.T, o harness.Options) {
 	d := awaitDocument(k.Harness, source, 2)
 	require.Equal(t, 2, d.Revision)
 	requireWholeDocument(t, k.Harness, d, "second", killedSections)
+	const lost = 4 // calls of a worker that was killed before it stored their answers
+	require.LessOrEqual(t, chatCalls(k.Harness)-asked, killedSections+lost, "contexts that are stored are not asked for again")
 	require.LessOrEqual(t, s.gets.Load()-gets, int64(2), "what is stored is not fetched again")
+}
+
+// chatCalls counts the calls of the provider that are not for vectors.
+func chatCalls(w *harness.Harness) (n int) {
+	for _, r := range w.Provider.Requests() {
+		if !strings.HasSuffix(r.URL, "/embeddings") {
+			n++
+		}
+	}
+	return n
 }
 
 // TestIngestionKilledByItsAnswers kills the worker when Temporal has got a report of it, but the worker no answer.

@@ -64,6 +64,16 @@ func recordKnowledge(t *testing.T, o harness.Options) {
 		})
 	}, waitLong, waitTick)
 	storeEnded(t, w, "embed", signals.EmbedWorkflowID(w.TaskQueue))
+	recordContexts(t, o)
+}
+
+// recordContexts stores the history of an ingestion whose chunks get contexts, in two batches.
+func recordContexts(t *testing.T, o harness.Options) {
+	t.Helper()
+	o.Configure = writes(t, newWriter(t), "model")
+	w := harness.New(t, o)
+	d := ingested(w, w.Open(), "manual.md", sections("first", 60))
+	storeEnded(t, w, "ingestcontexts", signals.IngestWorkflowID(w.TaskQueue, d.ID, 1))
 }
 
 // storeEnded stores the history of a workflow when it has ended.

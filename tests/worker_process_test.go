@@ -105,6 +105,9 @@ type victim struct {
 	// Reader reads documents, and reports how it stores them.
 	Reader bool
 
+	// Learner learns about people, and reports how it does.
+	Learner bool
+
 	// Schema means that Store is not a file, but the URL of a PostgreSQL server.
 	Schema string
 }
@@ -171,6 +174,9 @@ func (v victim) runtime(c client.Client, logger *slog.Logger) (*threadmill.Runti
 	}
 	if v.Reader {
 		v.readKnowledge(&cfg)
+	}
+	if v.Learner {
+		v.learn(&cfg)
 	}
 	if v.Team {
 		cfg.Agents, cfg.Tools = team("act", "risk"), append(cfg.Tools, v.risk())

@@ -73,6 +73,11 @@ func (i *ingestion) run(ctx workflow.Context) signals.IngestResult {
 	if err := workflow.ExecuteActivity(summarized(ctx, fmt.Sprintf("split %d bytes", fetched.Bytes)), signals.ActivitySplitDocument, i.in).Get(ctx, &parsed); err != nil {
 		return endedBy(err)
 	}
+	if parsed.Contextualize {
+		if err := i.contextualize(ctx, parsed.Chunks); err != nil {
+			return endedBy(err)
+		}
+	}
 	for done, more := 0, true; more; {
 		i.show(ctx, fmt.Sprintf("%d of %d chunks are embedded", done, parsed.Chunks))
 		var batch signals.EmbeddedChunks
@@ -82,6 +87,26 @@ func (i *ingestion) run(ctx workflow.Context) signals.IngestResult {
 		done, more = done+batch.Chunks, batch.More
 	}
 	return signals.IngestResult{Status: signals.IngestIndexed, Format: parsed.Format, Title: parsed.Title, Bytes: fetched.Bytes, Chunks: parsed.Chunks}
+}
+
+// contextualize gives chunks their contexts, a batch in each step.
+func (i *ingestion) contextualize(ctx workflow.Context, chunks int) error {
+	without := 0
+	for done := 0; done < chunks; {
+		doing := fmt.Sprintf("%d of %d chunks have a context", done-without, chunks)
+		if without > 0 {
+			doing += fmt.Sprintf(", %d got none", without)
+		}
+		i.show(ctx, doing)
+		var batch signals.ContextualizedChunks
+		step := signals.ContextualizeStep{IngestStep: i.in, From: done}
+		err := workflow.ExecuteActivity(summarized(ctx, fmt.Sprintf("contexts, %d of %d", done, chunks)), signals.ActivityContextualizeChunks, step).Get(ctx, &batch)
+		if err != nil || batch.Chunks == 0 {
+			return err
+		}
+		done, without = done+batch.Chunks, without+batch.Without
+	}
+	return nil
 }
 
 // endedBy returns the result of an ingestion whose step failed.
@@ -101,12 +126,15 @@ func superseded(err error) bool {
 	return errors.As(err, &app) && app.Type() == signals.SupersededType
 }
 
-// embed adds vectors of an embedder to the visible documents of a namespace, after the embedder has changed, and
-// drops those of other embedders in the end.
+// embed adds vectors of an embedder to the visible documents and the entities of a namespace, after the embedder has changed,
+// and drops those of other embedders in the end.
 func (w *Workflows) embed(ctx workflow.Context, in signals.EmbedStep) (int, error) {
 	ctx = knowledgeOptions(staleAfter(ctx, w.StaleAfter), in.Namespace)
+	show := func(names int) {
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%d chunks** and **%d names of entities** of `%s` have new vectors of `%s`", in.Done, names, in.Namespace, in.Embedder))
+	}
 	for {
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%d chunks** of `%s` have new vectors of `%s`", in.Done, in.Namespace, in.Embedder))
+		show(0)
 		var batch signals.EmbeddedChunks
 		step := signals.IngestStep{Namespace: in.Namespace, Embedder: in.Embedder}
 		if err := workflow.ExecuteActivity(summarized(ctx, fmt.Sprintf("embed, %d done", in.Done)), signals.ActivityEmbedChunks, step).Get(ctx, &batch); err != nil {
@@ -114,6 +142,7 @@ func (w *Workflows) embed(ctx workflow.Context, in signals.EmbedStep) (int, erro
 		}
 		in.Done += batch.Chunks
 		if !batch.More {
+			show(batch.Names)
 			return in.Done, nil
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {

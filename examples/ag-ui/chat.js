@@ -15,15 +15,23 @@ const isNew = !location.hash;
 if (isNew) location.hash = crypto.randomUUID();
 const agent = new ThreadAgent({ url: `${api}/v1/ag-ui`, threadId: location.hash.slice(1) });
 
+const given = new Map(); // what agents were given, by reply
+
 agent.subscribe({
   onMessagesChanged: ({ messages }) => show(messages),
+  onCustomEvent: ({ event, messages }) => {
+    if (event.name !== "threadmill.retrieval") return;
+    given.set(event.value.messageId, event.value.passages);
+    show(messages);
+  },
   onRunErrorEvent: ({ event }) => fail(event.message),
 });
 
 function show(messages) {
   $("messages").replaceChildren(...messages.filter((m) => m.content || m.toolCalls).map((m) => {
     const calls = (m.toolCalls ?? []).map((c) => `${c.function.name} ${c.function.arguments}`);
-    return element("div", { className: "message" }, element("b", {}, m.name ?? m.role), [m.content, ...calls].filter(Boolean).join("\n"));
+    const sources = (given.get(m.id) ?? []).map((p, i) => `[${i + 1}] ${[p.source, ...(p.path ?? [])].join(" › ")}`);
+    return element("div", { className: "message" }, element("b", {}, m.name ?? m.role), [m.content, ...calls, ...sources].filter(Boolean).join("\n"));
   }));
 }
 

@@ -35,11 +35,12 @@ var handbook embed.FS
 
 // configuration declares an agent that is given the passages that fit a question best. Without an API key, documents are found by
 // their words alone, and a stand-in quotes them.
-func configuration(temporal client.Client, records store.Store) (threadmill.Config, error) {
+func configuration(temporal client.Client, records store.Store, knowledge threadmill.Knowledge) (threadmill.Config, error) {
 	cfg := threadmill.Config{
-		Temporal: temporal,
-		Store:    records,
-		Models:   map[string]llm.Provider{"offline": offline{demo.New(demo.Config{Quiet: true})}},
+		Temporal:  temporal,
+		Store:     records,
+		Knowledge: knowledge,
+		Models:    map[string]llm.Provider{"offline": offline{demo.New(demo.Config{Quiet: true})}},
 		Agents: []agent.Agent{{
 			Name:         "librarian",
 			Instructions: "Answer from the passages only. Say so if they do not answer the question.",
@@ -64,7 +65,6 @@ func configuration(temporal client.Client, records store.Store) (threadmill.Conf
 func main() {
 	taskQueue := flag.String("task-queue", "example-rag", "task queue of the threads")
 	folder := flag.String("folder", "", "folder with the documents; default: the handbook of the example")
-	size := flag.Int("passage", 32, "maximum size of a passage, in tokens; for documents longer than the handbook, 512 is better")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -72,8 +72,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	knowledge := threadmill.Knowledge{ChunkTokens: 32, OverlapTokens: -1} // the sections of the handbook are short
 	if *folder != "" {
-		documents = os.DirFS(*folder)
+		documents, knowledge = os.DirFS(*folder), threadmill.Knowledge{}
 	}
 	questions := flag.Args()
 	if len(questions) == 0 {
@@ -82,12 +83,12 @@ func main() {
 			"How many days of vacation do I have, and when does the office in Lyon open?",
 		}
 	}
-	if err := run(ctx, *taskQueue, documents, *size, questions); err != nil {
+	if err := run(ctx, *taskQueue, documents, knowledge, questions); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, taskQueue string, folder fs.FS, size int, questions []string) error {
+func run(ctx context.Context, taskQueue string, folder fs.FS, knowledge threadmill.Knowledge, questions []string) error {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return err
@@ -103,14 +104,12 @@ func run(ctx context.Context, taskQueue string, folder fs.FS, size int, question
 		return err
 	}
 	defer records.Close()
-	cfg, err := configuration(temporal, records)
+	cfg, err := configuration(temporal, records, knowledge)
 	if err != nil {
 		return err
 	}
 	// Documents belong to a namespace. With one of its own, the program shares none with a server that uses the same Temporal.
 	cfg.TemporalNamespace, cfg.TaskQueue, cfg.Namespace = options.Namespace, taskQueue, taskQueue
-	// Passages this small repeat nothing of the one before.
-	cfg.Knowledge.ChunkTokens, cfg.Knowledge.OverlapTokens = size, -1
 	runtime, err := threadmill.New(cfg)
 	if err != nil {
 		return err

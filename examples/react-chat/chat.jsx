@@ -106,6 +106,7 @@ function Part({ part, parts, decide }) {
   if (part.type === "reasoning") return <div className="reasoning">{part.text}</div>;
   if (part.type === "data-agent") return <b>{part.data.name}</b>;
   if (part.type === "data-error") return <div className="error">{part.data.error}</div>;
+  if (part.type === "data-retrieval") return <Sources {...part.data} />;
   if (part.type === "data-event") return <div className="note">{part.data.type}</div>;
   if (!isToolUIPart(part)) return null;
   const request = parts.find((p) => p.type === "data-approval" && p.id === part.toolCallId)?.data;
@@ -116,6 +117,21 @@ function Part({ part, parts, decide }) {
       {part.state === "approval-requested" && <Decision part={part} request={request} decide={decide} />}
       {part.output !== undefined && <pre>{typeof part.output === "string" ? part.output : JSON.stringify(part.output, null, 2)}</pre>}
       {part.errorText && <pre className="error">{part.errorText}</pre>}
+    </div>
+  );
+}
+
+/** What an agent was given for its reply, which cites the passages by their numbers. */
+function Sources({ passages, facts = [] }) {
+  return (
+    <div className="sources">
+      {passages.map((p, i) => (
+        <details key={p.id}>
+          <summary>[{i + 1}] {[p.source, ...(p.path ?? [])].join(" › ")}</summary>
+          {p.text}
+        </details>
+      ))}
+      {facts.map((f) => <div key={f.entity}>{f.name}: {f.text}</div>)}
     </div>
   );
 }

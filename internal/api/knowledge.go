@@ -114,13 +114,14 @@ func (c *Client) ReindexDocument(ctx context.Context, id string) (store.Knowledg
 
 // Chunk is a passage of a document. Next is the id of the chunk that follows.
 type Chunk struct {
-	ID     string   `json:"id"`
-	Index  int      `json:"index"`
-	Text   string   `json:"text"`
-	Path   []string `json:"path,omitempty"`
-	Page   int      `json:"page,omitempty"`
-	Tokens int      `json:"tokens"`
-	Next   string   `json:"next,omitempty"`
+	ID      string   `json:"id"`
+	Index   int      `json:"index"`
+	Text    string   `json:"text"`
+	Path    []string `json:"path,omitempty"`
+	Page    int      `json:"page,omitempty"`
+	Tokens  int      `json:"tokens"`
+	Context string   `json:"context,omitempty"`
+	Next    string   `json:"next,omitempty"`
 }
 
 // Chunks returns chunks of a document from an index on, at most 100, and the index of the next page; 0 = there is none.

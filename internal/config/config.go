@@ -120,6 +120,7 @@ type Config struct {
 // Knowledge has the fields of threadmill.Knowledge.
 type Knowledge struct {
 	Embedder                   string
+	ContextModel, RerankModel  string
 	EntityModel                string
 	Dimension                  int
 	ChunkTokens, OverlapTokens int

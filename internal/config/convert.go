@@ -49,7 +49,9 @@ func (d *document) config(root ast.Node) *Config {
 	models.use("titleModel", f.TitleModel)
 	c.TitleModel, c.Knowledge = f.TitleModel, f.Knowledge
 	models.useEmbedder("knowledge.embedder", f.Knowledge.Embedder)
-	models.use("knowledge.entityModel", f.Knowledge.EntityModel)
+	models.useOne("knowledge.contextModel", f.Knowledge.ContextModel)
+	models.useOne("knowledge.rerankModel", f.Knowledge.RerankModel)
+	models.useOne("knowledge.entityModel", f.Knowledge.EntityModel)
 	c.Models, c.Keys = models.result()
 	known := d.known(c.Agents)
 	c.Hooks = d.hooks(f.Hooks, known)

@@ -298,6 +298,15 @@ func (m *models) use(path, s string) {
 	}
 }
 
+// useOne is use for a field that cannot name a fallback chain.
+func (m *models) useOne(path, s string) {
+	if m.isChain(s) {
+		m.doc.fieldErrorf(path, KindInvalid, "%q is a fallback chain: name one model, as provider/model", s)
+		return
+	}
+	m.use(path, s)
+}
+
 // embedding are the types of providers that make vectors.
 var embedding = []string{OpenAI, OpenAIAzure, OpenAIResponses, OpenAIResponsesAzure, Google, GoogleVertex}
 

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/threadmill/threadmill/internal/knowledge"
 	"github.com/threadmill/threadmill/llm"
@@ -38,12 +39,17 @@ type Config struct {
 
 // Entities finds entities. It is safe for concurrent use; the extractions of one namespace must be done one after the other,
 // or the same entity might be created twice.
-type Entities struct{ cfg Config }
+type Entities struct {
+	cfg Config
+
+	// embedded are the namespaces whose names all had a vector of the embedder once.
+	embedded sync.Map
+}
 
 // New returns what finds entities.
 func New(cfg Config) *Entities {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	return &Entities{cfg}
+	return &Entities{cfg: cfg}
 }
 
 // Store returns the store of the entities.
@@ -73,12 +79,75 @@ func (e *Entities) Next(ctx context.Context, namespace string) (string, error) {
 	}
 	found := store.EntitiesFound{}
 	if strings.TrimSpace(text) != "" {
+		if err := e.embedBefore(ctx, namespace); err != nil {
+			return "", err
+		}
 		if found, err = e.find(ctx, namespace, x, text); err != nil {
 			return "", err
 		}
 	}
 	_, err = e.cfg.Store.EndExtraction(ctx, namespace, x.ID, found)
 	return x.ID, err
+}
+
+// embedBefore adds the vectors that a namespace lacks before its first extraction: a name that has none of the embedder would never
+// be compared with those that are found.
+func (e *Entities) embedBefore(ctx context.Context, namespace string) error {
+	if _, known := e.embedded.Load(namespace); known {
+		return nil
+	}
+	_, err := e.Embed(ctx, namespace)
+	return err
+}
+
+// Embed adds vectors of the embedder to the names of a namespace that have none, in batches, so that a repetition continues. It
+// returns how many it has added.
+func (e *Entities) Embed(ctx context.Context, namespace string) (added int, err error) {
+	for after := ""; ; {
+		batch, err := e.cfg.Store.EntitiesWithout(ctx, namespace, e.cfg.Embedder, after, store.MaxKnowledgeBatch)
+		if err != nil {
+			return added, err
+		}
+		if len(batch) == 0 {
+			break
+		}
+		if err := e.embed(ctx, namespace, batch); err != nil {
+			return added, err
+		}
+		added, after = added+len(batch), batch[len(batch)-1].ID
+	}
+	e.embedded.Store(namespace, true)
+	if added > 0 {
+		e.cfg.Logger.InfoContext(ctx, "the names of entities have vectors of another embedder", "namespace", namespace, "embedder", e.cfg.Embedder, "names", added)
+	}
+	return added, nil
+}
+
+func (e *Entities) embed(ctx context.Context, namespace string, names []store.EntityVector) error {
+	texts := make([]string, len(names))
+	for i, n := range names {
+		texts[i] = n.Name
+	}
+	vectors, err := e.cfg.Embed(ctx, texts)
+	if err != nil {
+		return err
+	}
+	for i, v := range vectors {
+		names[i].Vector = v
+	}
+	return e.cfg.Store.AddEntityVectors(ctx, namespace, e.cfg.Embedder, names)
+}
+
+// Renew gives all names of a namespace vectors of the embedder, and deletes those of other embedders in the end. It returns how
+// many it has added.
+func (e *Entities) Renew(ctx context.Context, namespace string) (added int, err error) {
+	if e.Lacks() != "" {
+		return 0, nil
+	}
+	if added, err = e.Embed(ctx, namespace); err != nil {
+		return added, err
+	}
+	return added, e.cfg.Store.DropEntityVectors(ctx, namespace, e.cfg.Embedder)
 }
 
 // text returns the text of an extraction as models see it: what hooks have hidden from them is not searched either.

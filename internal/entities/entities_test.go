@@ -3,6 +3,7 @@ package entities_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 type model struct {
 	same   string
 	answer string
+	fails  *llm.Error
 	asked  []string
 }
 
@@ -28,6 +30,8 @@ func (m *model) Generate(_ context.Context, req llm.Request, _ func(llm.Delta)) 
 	text := req.Messages[1].Content
 	m.asked = append(m.asked, text)
 	switch {
+	case m.fails != nil:
+		return llm.Response{}, m.fails
 	case m.answer != "":
 		return llm.Response{Content: m.answer}, nil
 	case req.Messages[0].Content == entities.CompareInstructions:
@@ -198,6 +202,42 @@ func TestNext(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, done)
 	})
+	t.Run("S2-67 names that have no vectors of the embedder get some first", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.says("m1", "{Sarah|person|}")
+		calls := 0
+		other := *w
+		other.Entities = entities.New(entities.Config{
+			Store: w.store, Threads: w.store, Provider: w.model, Model: "fake/model", Embedder: "fake/other",
+			Embed: func(ctx context.Context, texts []string) ([][]float32, error) {
+				if calls++; calls == 1 {
+					return nil, errors.New("down")
+				}
+				return vectors(ctx, texts)
+			},
+		})
+		require.NoError(t, w.store.QueueExtraction(t.Context(), "n", store.Extraction{ID: "m2", ThreadID: "t1", SourceType: "message", SourceID: "m2", Content: "{Sarah 995|person|}"}))
+		_, err := other.Next(t.Context(), "n")
+		require.ErrorContains(t, err, "down")
+		done, err := other.Next(t.Context(), "n")
+		require.NoError(t, err)
+		require.Equal(t, "m2", done)
+		require.Equal(t, []string{"Sarah 995"}, w.all()["Sarah"].Aliases)
+		other.says("m3", "{Sarah|person|}")
+		require.Equal(t, 4, calls, "they are looked for once")
+		similar := func(embedder string) []store.SimilarEntity {
+			found, err := w.store.SimilarEntities(t.Context(), "n", "person", embedder, []float32{1, 0}, 0)
+			require.NoError(t, err)
+			return found
+		}
+		require.Len(t, similar("fake/embedder"), 1, "another worker may still use them")
+		require.Len(t, similar("fake/other"), 2)
+		added, err := other.Renew(t.Context(), "n")
+		require.NoError(t, err)
+		require.Zero(t, added)
+		require.Empty(t, similar("fake/embedder"))
+	})
 	t.Run("what is no answer finds nothing, and is done", func(t *testing.T) {
 		t.Parallel()
 		for _, answer := range []string{"I cannot do that.", "{", `{"entities":"none"}`, `{"entities":[{"name":""},{"type":"person"}]}`} {
@@ -206,6 +246,32 @@ func TestNext(t *testing.T) {
 			w.says("m1", "Sarah")
 			require.Empty(t, w.all(), answer)
 		}
+	})
+	t.Run("a text that a model refuses finds nothing, and others do not wait for it", func(t *testing.T) {
+		t.Parallel()
+		for name, failed := range map[string]*llm.Error{
+			"refused": {Code: llm.CodeRefusal}, "too much": {Code: llm.CodeReplyTooLarge}, "too long": {ContextOverflow: true},
+		} {
+			w := newWorld(t)
+			w.model.fails = failed
+			w.says("m1", "{Sarah|person|}")
+			w.model.fails = nil
+			w.says("m2", "{Bob|person|}")
+			require.Len(t, w.all(), 1, name)
+		}
+	})
+	t.Run("a model that fails otherwise is asked again", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.model.fails = &llm.Error{StatusCode: 401, Message: "wrong key"}
+		require.NoError(t, w.store.QueueExtraction(t.Context(), "n", store.Extraction{ID: "m1", ThreadID: "t1", SourceType: "message", SourceID: "m1", Content: "{Sarah|person|}"}))
+		_, err := w.Next(t.Context(), "n")
+		require.ErrorContains(t, err, "wrong key")
+		w.model.fails = nil
+		done, err := w.Next(t.Context(), "n")
+		require.NoError(t, err)
+		require.Equal(t, "m1", done)
+		require.Len(t, w.all(), 1)
 	})
 	t.Run("S2-73 without a model or an embedder, nothing is done", func(t *testing.T) {
 		t.Parallel()

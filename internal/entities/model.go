@@ -3,6 +3,7 @@ package entities
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -85,6 +86,9 @@ func (e *Entities) answer(ctx context.Context, instructions, text string, out an
 	res, err := e.cfg.Provider.Generate(ctx, llm.Request{Model: model, MaxReplyBytes: maxAnswer, Messages: []llm.Message{
 		{Role: event.RoleSystem, Content: instructions}, {Role: event.RoleUser, Content: text},
 	}}, nil)
+	if failed, ok := errors.AsType[*llm.Error](err); ok && unanswerable(failed) {
+		return &answerError{failed.Message}
+	}
 	if err != nil {
 		return unavailable(e.cfg.Model, err)
 	}
@@ -96,6 +100,11 @@ func (e *Entities) answer(ctx context.Context, instructions, text string, out an
 		return &answerError{"its JSON cannot be read: " + err.Error()}
 	}
 	return nil
+}
+
+// unanswerable reports an error that is due to the text, so that all texts behind it would wait for ever.
+func unanswerable(err *llm.Error) bool {
+	return err.ContextOverflow || err.Code == llm.CodeRefusal || err.Code == llm.CodeReplyTooLarge
 }
 
 // oneLine returns a text without control characters, in one line.

@@ -30,6 +30,15 @@ type Config struct {
 	Model     string
 	Dimension int
 
+	// ContextProvider calls ContextModel, "provider/model", which writes the contexts of chunks. Nil: they have none.
+	ContextProvider llm.Provider
+	ContextModel    string
+
+	// Reranker calls RerankModel, "provider/model", which puts what a search has found into its final order. Nil: the fused
+	// order is final.
+	Reranker    llm.Reranker
+	RerankModel string
+
 	// ChunkTokens and OverlapTokens are the sizes of [knowledge.Splitter].
 	ChunkTokens, OverlapTokens int
 
@@ -305,7 +314,7 @@ func (l *Library) Split(ctx context.Context, namespace string, r store.Knowledge
 			return signals.ParsedDocument{}, err
 		}
 	}
-	return signals.ParsedDocument{Format: string(text.Format), Title: text.Title, Chunks: len(chunks)}, nil
+	return signals.ParsedDocument{Format: string(text.Format), Title: text.Title, Chunks: len(chunks), Contextualize: l.Contextualizes()}, nil
 }
 
 // Finish ends the processing of a revision.
@@ -404,13 +413,18 @@ func embedded(c store.KnowledgeChunk) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// embedError returns an error of the embedder as one of this package. One of another kind, which a program's own embedder
-// may return, may pass.
+// embedError is modelError for the embedder.
 func (l *Library) embedError(ctx context.Context, err error) error {
+	return modelError(ctx, "the embedder "+l.embedder.name(), err)
+}
+
+// modelError returns an error of a model as one of this package. One of another kind, which a program's own provider may
+// return, may pass.
+func modelError(ctx context.Context, model string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	out := &Unavailable{Reason: fmt.Sprintf("the embedder %s failed: %s", l.embedder.name(), reason(err))}
+	out := &Unavailable{Reason: fmt.Sprintf("%s failed: %s", model, reason(err))}
 	if failed, ok := errors.AsType[*llm.Error](err); ok {
 		if !failed.Retryable {
 			return &Error{out.Reason}
@@ -420,7 +434,7 @@ func (l *Library) embedError(ctx context.Context, err error) error {
 	return out
 }
 
-// reason is what people are told of an embedder's error.
+// reason is what people are told of a model's error.
 func reason(err error) string {
 	if failed, ok := errors.AsType[*llm.Error](err); ok {
 		return failed.Message

@@ -41,12 +41,13 @@ const (
 type Found struct {
 	Passages []event.Passage `json:"passages" nullable:"false" doc:"The passages, the best first"`
 
-	// Warning says why vectors were not searched although there are some.
-	Warning string `json:"warning,omitempty" doc:"Why documents were searched by their words alone, although they have vectors"`
+	// Warning says why vectors were not searched although there are some, and why the reranking model did not order the passages.
+	Warning string `json:"warning,omitempty" doc:"Why documents were searched by their words alone, although they have vectors, or why the reranking model did not order the passages"`
 }
 
 // Search returns the passages that fit a text best: those that share its words, and those whose vectors are similar,
-// fused by their ranks. If the embedder fails, the words decide alone, and the result says so.
+// fused by their ranks, and ordered by the reranking model. If the embedder fails, the words decide alone; if that model fails, the
+// fused order stands; and the result says so.
 func (l *Library) Search(ctx context.Context, namespace string, q Query) (Found, error) {
 	text := strings.TrimSpace(cutText(q.Text, maxQuery))
 	limit := q.Limit
@@ -67,7 +68,20 @@ func (l *Library) Search(ctx context.Context, namespace string, q Query) (Found,
 		return Found{}, err
 	}
 	current := newest(byText, byVector)
-	return Found{Passages: fused(limit, current(byText), current(byVector)), Warning: warning}, nil
+	candidates := limit
+	if l.cfg.Reranker != nil {
+		candidates = maxCandidates
+	}
+	passages, unordered, err := l.rerank(ctx, text, fused(candidates, current(byText), current(byVector)), limit)
+	if err != nil {
+		return Found{}, err
+	}
+	return Found{Passages: passages[:min(limit, len(passages))], Warning: sentences(warning, unordered)}, nil
+}
+
+// sentences joins warnings.
+func sentences(warnings ...string) string {
+	return strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return w == "" }), "; ")
 }
 
 // newest returns a function that removes the hits of revisions of which a search has found a newer one: a document may
@@ -160,7 +174,7 @@ func fused(limit int, byText, byVector []store.KnowledgeHit) []event.Passage {
 func passage(h store.KnowledgeHit) event.Passage {
 	return event.Passage{
 		ID: ChunkID(h.KnowledgeChunk), Document: h.Document, Collection: h.Collection, Source: h.Source, Title: h.Title,
-		Path: h.Path, Page: h.Page, Index: h.Index, Text: h.Text,
+		Path: h.Path, Page: h.Page, Index: h.Index, Text: h.Text, Context: h.Context,
 	}
 }
 

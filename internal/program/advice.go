@@ -26,6 +26,12 @@ func (a *advised) Generate(ctx context.Context, req llm.Request, onDelta func(ll
 	return resp, a.advise(req.Model, err)
 }
 
+// Rerank implements [llm.Reranker].
+func (a *advised) Rerank(ctx context.Context, req llm.RerankRequest) (llm.Ranking, error) {
+	out, err := llm.RerankerOf(a.Provider).Rerank(ctx, req)
+	return out, a.advise(req.Model, err)
+}
+
 // advisedEmbedder is an advised provider that makes vectors too.
 type advisedEmbedder struct {
 	advised

@@ -292,6 +292,6 @@ func shellTool(s config.Shell) (tool.Tool, error) {
 func knowledgeOf(k config.Knowledge) threadmill.Knowledge {
 	return threadmill.Knowledge{
 		Embedder: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		EntityModel: k.EntityModel, PrivateAddresses: k.PrivateAddresses,
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, EntityModel: k.EntityModel, PrivateAddresses: k.PrivateAddresses,
 	}
 }

@@ -343,6 +343,7 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	snapshot := snapshotOf(in.ThreadID, page.Items)
 	list := snapshot.List()
 	before := []agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread}}, {Type: "MESSAGES_SNAPSHOT", Messages: &list}}
+	before = append(before, snapshot.Retrieved()...)
 	known := (&runInput{Messages: messagesOf(list)}).known()
 	at, err := h.turnInProgress(ctx, in.ThreadID)
 	switch {

@@ -30,13 +30,14 @@ type KnowledgeView struct {
 
 // Chunk is a passage of a document.
 type Chunk struct {
-	ID     string   `json:"id" doc:"The id of the chunk"`
-	Index  int      `json:"index" doc:"Its place in the document, from 0"`
-	Text   string   `json:"text" doc:"Its text. Its beginning may repeat the end of the chunk before"`
-	Path   []string `json:"path,omitempty" doc:"The headings above it, the highest first"`
-	Page   int      `json:"page,omitempty" doc:"The page on which it begins, from 1. Left out: the document has no pages"`
-	Tokens int      `json:"tokens" doc:"Its size in tokens"`
-	Next   string   `json:"next,omitempty" doc:"The id of the chunk that follows in the document. Left out: it is the last one"`
+	ID      string   `json:"id" doc:"The id of the chunk"`
+	Index   int      `json:"index" doc:"Its place in the document, from 0"`
+	Text    string   `json:"text" doc:"Its text. Its beginning may repeat the end of the chunk before"`
+	Path    []string `json:"path,omitempty" doc:"The headings above it, the highest first"`
+	Page    int      `json:"page,omitempty" doc:"The page on which it begins, from 1. Left out: the document has no pages"`
+	Tokens  int      `json:"tokens" doc:"Its size in tokens"`
+	Context string   `json:"context,omitempty" doc:"What a model has written to place the chunk in its document. It is no part of the document"`
+	Next    string   `json:"next,omitempty" doc:"The id of the chunk that follows in the document. Left out: it is the last one"`
 }
 
 // KnowledgePath is the input of operations on one document.
@@ -307,7 +308,7 @@ func (h *knowledgeHandlers) chunks(ctx context.Context, in *chunksInput) (*chunk
 
 // chunkView returns a chunk of a document that has a number of them.
 func chunkView(c store.KnowledgeChunk, all int) Chunk {
-	view := Chunk{ID: library.ChunkID(c), Index: c.Index, Text: c.Text, Path: c.Path, Page: c.Page, Tokens: c.Tokens}
+	view := Chunk{ID: library.ChunkID(c), Index: c.Index, Text: c.Text, Path: c.Path, Page: c.Page, Tokens: c.Tokens, Context: c.Context}
 	if c.Index+1 < all {
 		next := c
 		next.Index++

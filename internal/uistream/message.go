@@ -76,6 +76,7 @@ func (m *Messages) begin(eventID, messageID string) *openTurn {
 		open = &openTurn{turn: NewTurn(Config{ThreadID: m.threadID, EventID: eventID, MessageID: messageID})}
 		m.turns[eventID] = open
 	}
+	clear(open.turn.sources)
 	open.message = &UIMessage{ID: AssistantID(messageID), Role: "assistant", Metadata: &UIMetadata{ThreadID: m.threadID, EventID: eventID}, Parts: []*UIPart{}}
 	m.list = append(m.list, open.message)
 	return open

@@ -38,6 +38,9 @@ type Turn struct {
 	mixed   bool             // whether that step has parts of others
 	replies map[string]*text // by message id
 	calls   map[string]*call // by tool call id
+
+	found   map[string]*event.Retrieval // what replies that are not stored yet were given
+	sources map[string]bool             // passages that the assistant message has
 }
 
 // text is the text of a reply.
@@ -56,7 +59,7 @@ type call struct {
 
 // NewTurn returns a turn without events.
 func NewTurn(cfg Config) *Turn {
-	return &Turn{cfg: cfg, replies: map[string]*text{}, calls: map[string]*call{}}
+	return &Turn{cfg: cfg, replies: map[string]*text{}, calls: map[string]*call{}, found: map[string]*event.Retrieval{}, sources: map[string]bool{}}
 }
 
 // Ended reports whether the turn has ended.
@@ -129,7 +132,8 @@ func (t *Turn) Apply(e event.AgentEvent) []Chunk {
 		t.mixed = true
 		return []Chunk{{Type: "data-event", ID: e.Env.ID, Data: e.Env}}
 	case event.EventRetrieval:
-		return t.sources(e)
+		t.found[e.MessageID] = e.Retrieval
+		return nil
 	case event.EventError:
 		return append(t.closed(e.MessageID), Chunk{Type: "data-error", ID: e.MessageID, Data: map[string]string{"agent": e.Agent, "error": e.Error}})
 	case event.EventFinal:
@@ -271,23 +275,29 @@ func (t *Turn) message(e event.AgentEvent) []Chunk {
 		out = append(out, r.say(m.Content)...)
 	}
 	r.sent, r.whole = m.Content, true
-	return t.named(e.Agent, append(out, r.close()...))
+	return t.named(e.Agent, append(append(out, r.close()...), t.retrieval(m.ID)...))
 }
 
-// sources returns the passages that an agent was given, each as a source that names the passage, and then all of them.
-func (t *Turn) sources(e event.AgentEvent) []Chunk {
-	if len(e.Retrieval.Passages) == 0 {
+// retrieval returns what the agent of a reply was given, and each passage as a source. They follow the reply, since viewers of the
+// live stream learn of them when it is stored. A passage that several agents were given is one source.
+func (t *Turn) retrieval(messageID string) []Chunk {
+	found := t.found[messageID]
+	delete(t.found, messageID)
+	if found == nil || len(found.Passages) == 0 && len(found.Facts) == 0 && found.Warning == "" {
 		return nil
 	}
-	_, out := t.reply(e.MessageID)
-	t.mixed = true
-	for i, p := range e.Retrieval.Passages {
+	out := []Chunk{{Type: "data-retrieval", ID: messageID, Data: found}}
+	for i, p := range found.Passages {
+		if t.sources[p.ID] {
+			continue
+		}
+		t.sources[p.ID] = true
 		out = append(out, Chunk{
 			Type: "source-document", SourceID: p.ID, MediaType: "text/plain", Title: cmp.Or(p.Title, p.Source), Filename: p.Source,
 			ProviderMetadata: map[string]any{"threadmill": Source{Number: i + 1, Document: p.Document, Index: p.Index, Section: strings.Join(p.Path, " > "), Page: p.Page}},
 		})
 	}
-	return append(out, Chunk{Type: "data-retrieval", ID: e.MessageID, Data: e.Retrieval})
+	return out
 }
 
 func (t *Turn) callOf(id string) *call {

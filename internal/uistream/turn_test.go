@@ -154,3 +154,73 @@ func TestAgentsAreNamedWhereTheirPartsBegin(t *testing.T) {
 {"type":"text-end","id":"o"}
 {"type":"text-end","id":"r"}`, chunks(t, newTurn(), piece("a", 1), of(piece("x", 1)), piece("b", 1), of(said("x")), said("ab")))
 }
+
+// given says what an agent was given for a reply.
+func given(reply string, passages ...string) event.AgentEvent {
+	e := event.AgentEvent{Type: event.EventRetrieval, EventID: "e", Agent: "bot", MessageID: reply, Retrieval: &event.Retrieval{Agent: "bot", MessageID: reply}}
+	for _, id := range passages {
+		e.Retrieval.Passages = append(e.Retrieval.Passages, event.Passage{ID: id, Source: id + ".md", Path: []string{"A"}})
+	}
+	return e
+}
+
+// types returns the types of chunks, and the ids of sources.
+func types(t *testing.T, turn *uistream.Turn, events ...event.AgentEvent) (out []string) {
+	t.Helper()
+	for _, e := range events {
+		e.EventID = "e"
+		for _, c := range turn.Apply(e) {
+			out = append(out, strings.TrimSpace(c.Type+" "+c.SourceID))
+		}
+	}
+	return out
+}
+
+func TestSourcesFollowTheirReply(t *testing.T) {
+	after := []string{"data-retrieval", "source-document p", "source-document q"}
+	live := types(t, newTurn(), piece("a", 1), given("r", "p", "q"), said("ab"))
+	assert.Equal(t, append([]string{"start-step", "data-agent", "text-start", "text-delta", "text-delta", "text-end"}, after...), live)
+	assert.Equal(t, append([]string{"start-step", "data-agent", "text-start", "text-delta", "text-end"}, after...), types(t, newTurn(), given("r", "p", "q"), said("ab")))
+	assert.Equal(t, append([]string{"start-step", "data-agent"}, after...), types(t, newTurn(), given("r", "p", "q"), said("")), "a reply without text")
+	assert.Empty(t, types(t, newTurn(), given("r", "p")), "a reply that has not come")
+	assert.Contains(t, chunks(t, newTurn(), given("r", "p"), said("a")),
+		`{"type":"source-document","sourceId":"p","mediaType":"text/plain","title":"p.md","filename":"p.md","providerMetadata":{"threadmill":{"number":1,"document":"","index":0,"section":"A"}}}`)
+
+	t.Run("a passage is one source of a message", func(t *testing.T) {
+		other := said("x")
+		other.Message.ID = "s"
+		turn := newTurn()
+		types(t, turn, given("r", "p"), said("a"))
+		assert.Equal(t, []string{"data-retrieval", "source-document q"}, types(t, turn, given("s", "p", "q"), other)[5:])
+	})
+	t.Run("facts and warnings are no sources", func(t *testing.T) {
+		for _, found := range []event.Retrieval{{Facts: []event.Fact{{Name: "Sarah"}}}, {Warning: "the embedder failed"}} {
+			e := given("r")
+			e.Retrieval = &found
+			assert.Equal(t, []string{"data-retrieval"}, types(t, newTurn(), e, said(""))[2:])
+		}
+		assert.NotContains(t, types(t, newTurn(), given("r"), said("a")), "data-retrieval", "nothing was found")
+	})
+	t.Run("text that a hook changes is taken back without them", func(t *testing.T) {
+		turn := uistream.NewTurn(uistream.Config{ThreadID: "t", EventID: "e", MessageID: "e", Version: 7})
+		assert.Contains(t, types(t, turn, piece("a", 1), given("r", "p"), said("b")), "reset-step")
+	})
+}
+
+// TestSourcesOfAMessageThatJoins: each assistant message of a turn has its sources.
+func TestSourcesOfAMessageThatJoins(t *testing.T) {
+	list := uistream.NewMessages("t")
+	for _, id := range []string{"r", "s"} {
+		asked := event.AgentEvent{Type: event.EventMessage, EventID: "e", MessageID: "ask-" + id, Message: &event.Message{ID: "ask-" + id, Role: event.RoleUser, SenderType: event.CreatedByUser, Content: "?"}}
+		reply := said("a")
+		reply.EventID, reply.Message.ID = "e", id
+		for _, e := range []event.AgentEvent{asked, given(id, "p"), reply} {
+			list.Apply(e)
+		}
+	}
+	messages := list.List()
+	assert.Len(t, messages, 4)
+	for _, m := range []*uistream.UIMessage{messages[1], messages[3]} {
+		assert.Equal(t, "source-document", m.Parts[len(m.Parts)-1].Type)
+	}
+}

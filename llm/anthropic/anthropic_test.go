@@ -65,6 +65,19 @@ func TestUsage(t *testing.T) {
 	require.Equal(t, "claude-x", resp.Model)
 }
 
+// TestShared: what further requests share is cached up to its end, beside the whole conversation.
+func TestShared(t *testing.T) {
+	for cache, want := range map[string]int{"": 2, "off": 0} {
+		p, body := answering(t, anthropic.Config{Cache: cache}, start, text, hi, ended("end_turn"), stop)
+		_, err := p.Generate(t.Context(), llm.Request{Model: "claude-opus-4-8", Messages: []llm.Message{
+			{Role: event.RoleUser, Content: "the document", Shared: true}, {Role: event.RoleUser, Content: "a chunk"},
+		}}, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, strings.Count(encode(t, *body), `"cache_control"`))
+		require.Equal(t, want > 0, strings.Contains(encode(t, *body), `{"cache_control":{"ttl":"5m","type":"ephemeral"},"text":"the document"`), encode(t, *body))
+	}
+}
+
 func TestRefusal(t *testing.T) {
 	refused := `{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":{"type":"refusal","category":"cyber","explanation":"No exploits."}},"usage":{"output_tokens":3}}`
 	p, _ := answering(t, anthropic.Config{}, start, text, hi, refused, stop)

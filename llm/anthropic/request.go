@@ -37,6 +37,9 @@ func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event
 			}
 			signed = signed && (!t.Model || !t.Running || opaque != nil)
 			content = append(content, blocks(m, names, opaque)...)
+			if m.Shared {
+				p.mark(content)
+			}
 		}
 		role := sdk.MessageParamRoleUser
 		if t.Model {
@@ -44,17 +47,18 @@ func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event
 		}
 		out.Messages = append(out.Messages, sdk.MessageParam{Role: role, Content: content})
 	}
-	p.mark(out.Messages)
+	if len(out.Messages) > 0 {
+		p.mark(out.Messages[len(out.Messages)-1].Content)
+	}
 	think(&out, req, signed)
 	return out
 }
 
-// mark asks for the cache of the conversation up to its last block. The clouds know no other way.
-func (p *Provider) mark(messages []sdk.MessageParam) {
-	if p.cache == "off" || len(messages) == 0 {
+// mark asks for the cache of the conversation up to the last of these blocks. The clouds know no other way.
+func (p *Provider) mark(content []sdk.ContentBlockParamUnion) {
+	if p.cache == "off" || len(content) == 0 {
 		return
 	}
-	content := messages[len(messages)-1].Content
 	if at := content[len(content)-1].GetCacheControl(); at != nil {
 		*at = sdk.CacheControlEphemeralParam{TTL: sdk.CacheControlEphemeralTTL(p.cache)}
 	}

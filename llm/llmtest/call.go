@@ -197,7 +197,7 @@ func (c *call) fail() {
 		c.flood(whole)
 	case endless:
 		c.endless()
-	case none, answer, dimensions:
+	case none, answer, dimensions, order:
 		return
 	}
 	panic(gone{})

@@ -14,7 +14,7 @@ import (
 // Vertex AI.
 func (s *Server) clouds(mux *http.ServeMux) {
 	mux.HandleFunc("POST /openai/deployments/{deployment}/chat/completions", s.serve(newChatRequest, azureProblem))
-	mux.HandleFunc("POST /openai/deployments/{deployment}/embeddings", s.embed(newEmbedRequest, azureProblem))
+	mux.HandleFunc("POST /openai/deployments/{deployment}/embeddings", s.plain(newEmbedRequest, azureProblem))
 	mux.HandleFunc("POST /openai/responses", s.serve(newResponsesRequest, azureProblem))
 	mux.HandleFunc("POST /model/{model}/invoke-with-response-stream", s.serve(newBedrockRequest, signatureMissing))
 	const place = "/projects/{project}/locations/{region}/publishers/"

@@ -3,7 +3,6 @@ package llmtest
 import (
 	"fmt"
 	"hash/fnv"
-	"io"
 	"math"
 	"net/http"
 	"strings"
@@ -44,10 +43,30 @@ type embedWire interface {
 	// read returns the texts and the dimension (0 = the default), or the reason why the provider rejects the request.
 	read() (texts []string, dimension int, problem string)
 
-	failure(f Fault) object
-
 	// result returns the body of the response.
 	result(vectors [][]float32) object
+}
+
+// embed returns the body of the response to a request for embeddings.
+func embed(w embedWire, f Fault) object {
+	texts, dimension, _ := w.read()
+	if f.kind == dimensions {
+		dimension = f.times
+	}
+	if dimension == 0 {
+		dimension = EmbeddingDimension
+	}
+	vectors := make([][]float32, len(texts))
+	for i, text := range texts {
+		vectors[i] = Embedding(text, dimension)
+	}
+	return w.result(vectors)
+}
+
+// problem returns the reason why the provider rejects a request for embeddings, or "".
+func problem(w embedWire) string {
+	_, _, problem := w.read()
+	return problem
 }
 
 // embedRequest is a request of OpenAI's protocol.
@@ -79,7 +98,9 @@ func (q *embedRequest) read() (texts []string, dimension int, problem string) {
 	return q.Input, q.Dimensions, problem
 }
 
+func (q *embedRequest) problem() string        { return problem(q) }
 func (q *embedRequest) failure(f Fault) object { return new(chatRequest).failure(f) }
+func (q *embedRequest) reply(f Fault) object   { return embed(q, f) }
 
 func (q *embedRequest) result(vectors [][]float32) object {
 	data := make([]any, len(vectors))
@@ -134,7 +155,9 @@ func (q *batchRequest) read() (texts []string, dimension int, problem string) {
 	return texts, dimension, problem
 }
 
+func (q *batchRequest) problem() string        { return problem(q) }
 func (q *batchRequest) failure(f Fault) object { return new(contentRequest).failure(f) }
+func (q *batchRequest) reply(f Fault) object   { return embed(q, f) }
 
 func (q *batchRequest) result(vectors [][]float32) object {
 	list := make([]any, len(vectors))
@@ -144,70 +167,13 @@ func (q *batchRequest) result(vectors [][]float32) object {
 	return object{"embeddings": list}
 }
 
-// embed returns the handler of a protocol for embeddings. Each of checks may deny a request.
-func (s *Server) embed(protocol func(*http.Request) embedWire, checks ...func(*http.Request) *Fault) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return
-		}
-		c := s.begin(r, body)
-		c.w, c.r = w, r
-		wire := protocol(r)
-		unread := strictly(body, wire)
-		texts, dimension, problem := wire.read()
-		if unread != nil {
-			problem = unread.Error()
-		}
-		if problem != "" && c.fault.kind != answer {
-			c.fault = invalid(problem)
-		}
-		for _, check := range append(checks, s.denied) {
-			if fault := check(r); fault != nil {
-				c.fault = *fault
-			}
-		}
-		switch c.fault.kind {
-		case answer:
-			for name, values := range c.fault.header {
-				w.Header()[name] = values
-			}
-			c.writeJSON(c.fault.status, wire.failure(c.fault))
-			return
-		case drop:
-			panic(http.ErrAbortHandler)
-		case hang:
-			select {
-			case <-r.Context().Done():
-			case <-s.closed:
-			}
-			return
-		case malformed:
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(`{"data": [`)) // the client may be gone
-			return
-		case dimensions:
-			dimension = c.fault.times
-		case none, endEarly, streamError, flood, endless: // faults of streams
-		}
-		if dimension == 0 {
-			dimension = EmbeddingDimension
-		}
-		vectors := make([][]float32, len(texts))
-		for i, text := range texts {
-			vectors[i] = Embedding(text, dimension)
-		}
-		c.writeJSON(http.StatusOK, wire.result(vectors))
-	}
-}
-
 // Dimension responds with vectors of another dimension than the request asks for.
 func Dimension(n int) Fault { return Fault{kind: dimensions, times: n} }
 
 // models serves Google's calls of a model.
 func (s *Server) models(checks ...func(*http.Request) *Fault) http.HandlerFunc {
 	generate := s.serve(newContentRequest, checks...)
-	embed := s.embed(func(r *http.Request) embedWire {
+	embed := s.plain(func(r *http.Request) plainWire {
 		model, _, _ := strings.Cut(r.PathValue("method"), ":")
 		return &batchRequest{model: model}
 	}, checks...)
@@ -220,4 +186,4 @@ func (s *Server) models(checks ...func(*http.Request) *Fault) http.HandlerFunc {
 	}
 }
 
-func newEmbedRequest(*http.Request) embedWire { return &embedRequest{} }
+func newEmbedRequest(*http.Request) plainWire { return &embedRequest{} }

@@ -14,6 +14,7 @@ type Fault struct {
 	piece   string
 	times   int
 	gzip    bool
+	indexes []int
 }
 
 type faultKind int
@@ -29,6 +30,7 @@ const (
 	flood
 	endless
 	dimensions
+	order
 )
 
 // Status responds with an HTTP status and an error in OpenAI's format. If retryAfter is not empty,

@@ -42,6 +42,9 @@ type Config struct {
 	// on the whole request. "" keeps the message. Default: always the message.
 	Script func(llm.Request) string
 
+	// Relevance returns how well a document fits a query, for reranking. Default: the similarity of their words.
+	Relevance func(query, document string) float64
+
 	// People are the names that may stand before the words of a message where a protocol has no field
 	// for names: "ann: hello". [Request].Conversation and the script have the name apart. Default:
 	// such words are left as they are.
@@ -119,7 +122,8 @@ func NewServer(config Config) *Server {
 	mux.HandleFunc("POST /v1/chat/completions", s.serve(newChatRequest))
 	mux.HandleFunc("POST /v1/responses", s.serve(newResponsesRequest))
 	mux.HandleFunc("POST /v1/messages", s.serve(newMessagesRequest))
-	mux.HandleFunc("POST /v1/embeddings", s.embed(newEmbedRequest))
+	mux.HandleFunc("POST /v1/embeddings", s.plain(newEmbedRequest))
+	mux.HandleFunc("POST /v1/rerank", s.plain(s.newRerankRequest))
 	mux.HandleFunc("POST /v1beta/models/{method}", s.models())
 	s.clouds(mux)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}

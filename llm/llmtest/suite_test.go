@@ -2,6 +2,7 @@ package llmtest_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -167,6 +168,44 @@ func TestEmbedders(t *testing.T) {
 				return e
 			})
 		})
+	}
+}
+
+func TestRerankers(t *testing.T) {
+	for name, build := range map[string]llmtest.Build{"openai": newOpenAI, "responses": newResponses} {
+		t.Run(name, func(t *testing.T) {
+			llmtest.RunReranker(t, func(t *testing.T, s *llmtest.Server, key string) llm.Reranker {
+				t.Helper()
+				return llm.RerankerOf(build(t, s, key))
+			})
+		})
+	}
+}
+
+// TestRerankInChat: a provider without the endpoint answers in a chat.
+func TestRerankInChat(t *testing.T) {
+	req := llm.RerankRequest{Model: "stand-in", Query: "stones", Documents: []string{"one", "two", "three"}}
+	want := llm.Ranking{Ranked: []llm.Ranked{{Index: 2}, {Index: 0}}}
+	for name, build := range map[string]llmtest.Build{"azure": newAzure, "anthropic": newAnthropic, "google": newGoogle} {
+		t.Run(name, func(t *testing.T) {
+			s := llmtest.NewServer(llmtest.Config{T: t, Script: func(llm.Request) string { return "[3,1]" }})
+			got, err := llm.RerankerOf(build(t, s, "test")).Rerank(t.Context(), req)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			require.Equal(t, 1, s.Calls())
+		})
+	}
+	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
+		for name, build := range map[string]llmtest.Build{"openai": newOpenAI, "responses": newResponses} {
+			t.Run(fmt.Sprintf("%s without the endpoint: %d", name, status), func(t *testing.T) {
+				s := llmtest.NewServer(llmtest.Config{T: t, Script: func(llm.Request) string { return "[3,1]" }})
+				s.Fail(llmtest.Status(status, ""))
+				got, err := llm.RerankerOf(build(t, s, "test")).Rerank(t.Context(), req)
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+				require.Equal(t, 2, s.Calls())
+			})
+		}
 	}
 }
 

@@ -51,6 +51,7 @@ const SummaryOff = "off"
 type Provider struct {
 	endpoint driver.Endpoint
 	client   *sdk.Client
+	http     *http.Client // for what the SDK does not know
 	azure    *Azure
 	summary  string
 }
@@ -73,7 +74,8 @@ func New(config Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("openai: %w", err)
 	}
-	c.BaseURL, c.OrgID, c.HTTPClient = p.endpoint.BaseURL, config.Organization, p.endpoint.Client(body)
+	p.http = p.endpoint.Client(body)
+	c.BaseURL, c.OrgID, c.HTTPClient = p.endpoint.BaseURL, config.Organization, p.http
 	p.client = sdk.NewClientWithConfig(c)
 	return p, nil
 }

@@ -22,10 +22,10 @@ func (c *Client) Ingest(ctx context.Context, in signals.IngestStep) error {
 	return started("ingestion of "+in.Source, err)
 }
 
-// Embed starts the workflow that adds vectors of an embedder to the documents of a namespace, unless it runs. One that adds
-// vectors of another embedder ends: the worker that started last has the newest configuration.
+// Embed starts the workflow that adds vectors of an embedder to the documents and entities of a namespace, unless it runs. One that
+// adds vectors of another embedder ends: the worker that started last has the newest configuration.
 func (c *Client) Embed(ctx context.Context, namespace, embedder string) error {
-	options := c.backgroundOptions(signals.EmbedWorkflowID(namespace), "embed by "+embedder+" the documents of "+namespace)
+	options := c.backgroundOptions(signals.EmbedWorkflowID(namespace), "embed by "+embedder+" the documents and entities of "+namespace)
 	other, err := c.embedsOther(ctx, options)
 	if err != nil {
 		return err

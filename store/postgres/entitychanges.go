@@ -20,8 +20,8 @@ const (
 
 	// addEntities adds entities, and the vectors of those that it has added.
 	addEntities = `WITH added AS (
-			INSERT INTO entities (namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at)
-			SELECT $1, e.id, e.id, e.name, e.name_key, e.type, e.descriptions::json, 0, 0, $2
+			INSERT INTO entities (namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at, embedder)
+			SELECT $1, e.id, e.id, e.name, e.name_key, e.type, e.descriptions::json, 0, 0, $2, ''
 			FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) AS e(id, name, name_key, type, descriptions)
 			ON CONFLICT DO NOTHING RETURNING id, type
 		)

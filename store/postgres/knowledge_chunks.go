@@ -23,6 +23,11 @@ const (
 			AS c(index, text, overlap, path, page, tokens, context, words)
 		ON CONFLICT DO NOTHING`
 
+	// What is searched of a chunk does not depend on the order of its words.
+	addContexts = `UPDATE knowledge_chunks c SET context = a.context, lexemes = c.lexemes || to_tsvector('pg_catalog.english', a.words)
+		FROM unnest($4::bigint[], $5::text[], $6::text[]) AS a(index, context, words)
+		WHERE c.namespace = $1 AND c.document = $2 AND c.revision = $3 AND c.index = a.index AND c.context = ''`
+
 	revisionChunks = `SELECT ` + chunkColumns + ` FROM knowledge_chunks c WHERE c.namespace = $1 AND c.document = $2 AND c.revision = $3`
 	chunksFrom     = revisionChunks + ` AND c.index >= $4 ORDER BY c.index LIMIT $5`
 	visibleChunks  = `SELECT ` + chunkColumns + ` FROM knowledge_documents d JOIN knowledge_chunks c
@@ -38,17 +43,34 @@ const (
 func (s *Store) AddChunks(ctx context.Context, namespace string, r store.KnowledgeRevision, chunks []store.KnowledgeChunk) error {
 	chunks, err := store.NormalizeChunks(r, chunks)
 	if err == nil {
-		args := chunkArgs(namespace, r, chunks)
-		err = s.change(ctx, func(tx pgx.Tx) error {
-			status, err := shareRevision(ctx, tx, namespace, r)
-			if err != nil || status != store.KnowledgeProcessing {
-				return err
-			}
-			_, err = tx.Exec(ctx, addChunks, args...)
-			return err
-		})
+		err = s.changeChunks(ctx, namespace, r, addChunks, chunkArgs(namespace, r, chunks))
 	}
 	return revisionError("adding chunks to", namespace, r, err)
+}
+
+// AddContexts implements [store.Knowledge].
+func (s *Store) AddContexts(ctx context.Context, namespace string, r store.KnowledgeRevision, contexts []store.KnowledgeContext) error {
+	contexts, err := store.NormalizeContexts(contexts)
+	if err == nil {
+		indexes, texts, words := make([]int, len(contexts)), make([]string, len(contexts)), make([]string, len(contexts))
+		for i, c := range contexts {
+			indexes[i], texts[i], words[i] = c.Index, c.Context, plainWords(c.Context)
+		}
+		err = s.changeChunks(ctx, namespace, r, addContexts, []any{namespace, r.Document, r.Number, indexes, texts, words})
+	}
+	return revisionError("adding contexts to chunks of", namespace, r, err)
+}
+
+// changeChunks runs a statement that changes chunks of a revision, unless the revision is finished.
+func (s *Store) changeChunks(ctx context.Context, namespace string, r store.KnowledgeRevision, statement string, args []any) error {
+	return s.change(ctx, func(tx pgx.Tx) error {
+		status, err := shareRevision(ctx, tx, namespace, r)
+		if err != nil || status != store.KnowledgeProcessing {
+			return err
+		}
+		_, err = tx.Exec(ctx, statement, args...)
+		return err
+	})
 }
 
 // shareRevision keeps a revision from ending during the transaction, or returns [store.ErrSuperseded].

@@ -107,8 +107,8 @@ func (w *entityWrites) queries() map[**sql.Stmt]string {
 		&w.end: `UPDATE entity_extractions SET ended = 1, thread_id = '', event_id = '', content = '', source_type = '', source_id = ''
 			WHERE namespace = ? AND id = ? AND ended = 0`,
 
-		&w.create: `INSERT INTO entities (namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at)
-			VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7) ON CONFLICT DO NOTHING`,
+		&w.create: `INSERT INTO entities (namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at, embedder)
+			VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, '') ON CONFLICT DO NOTHING`,
 		&w.addVector: `INSERT INTO entity_vectors (namespace, entity, embedder, type, vector)
 			SELECT namespace, id, ?3, type, ?4 FROM entities WHERE namespace = ?1 AND id = ?2 ON CONFLICT DO NOTHING`,
 		&w.dropVectors:  `DELETE FROM entity_vectors WHERE namespace = ?1 AND embedder <> ?2`,

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"database/sql"
 	"path/filepath"
 	"testing"
 	"time"
@@ -43,4 +44,26 @@ func TestDeletedEntityLeavesNothing(t *testing.T) {
 	rows, err = sqlite.TableRows(t.Context(), s, "entit")
 	require.NoError(t, err)
 	require.Equal(t, map[string]int{"entities": 0, "entity_mentions": 0, "entity_relations": 0, "entity_merges": 0, "entity_vectors": 0, "entity_extractions": 1}, rows)
+}
+
+// TestEntityVectorsMoved: vectors from before there were several of a name are still compared.
+func TestEntityVectorsMoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	before := open(t, path)
+	require.NoError(t, sqlite.Downgrade(t.Context(), before, 5))
+	require.NoError(t, before.Close())
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `INSERT INTO entities
+			(namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at, embedder, vector)
+		VALUES ('n', 'a', 'a', 'A', 'a', 'person', '[]', 0, 0, 0, 'model', x'0000803f'), ('n', 'b', 'b', 'B', 'b', 'person', '[]', 0, 0, 0, '', NULL)`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	s := open(t, path)
+	found, err := s.SimilarEntities(t.Context(), "n", "person", "model", []float32{2}, 0)
+	require.NoError(t, err)
+	require.Equal(t, []store.SimilarEntity{{ID: "a", Name: "A", Root: "a", RootName: "A", Descriptions: []string{}, Similarity: 1}}, found)
+	without, err := s.EntitiesWithout(t.Context(), "n", "model", "", 0)
+	require.NoError(t, err)
+	require.Equal(t, []store.EntityVector{{ID: "b", Name: "B"}}, without)
 }

@@ -3,6 +3,9 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
 )
 
 // LimitPages limits the size of the database, as a full disk would: 0 = to what it has now.
@@ -33,4 +36,18 @@ func TableRows(ctx context.Context, s *Store, prefix string) (map[string]int, er
 		counts[name] = n
 	}
 	return counts, err
+}
+
+// Downgrade returns the database to an older version of its schema.
+func Downgrade(ctx context.Context, s *Store, version int64) error {
+	dir, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, s.writer, dir, goose.WithTableName("threadmill_migrations"), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	_, err = provider.DownTo(ctx, version)
+	return err
 }

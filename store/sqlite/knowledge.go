@@ -36,6 +36,7 @@ type knowledgeWrites struct {
 	remove, bury, exhume                  *sql.Stmt
 	addContent, removeContents            *sql.Stmt
 	addChunk, countChunks, removeChunks   *sql.Stmt
+	addContext                            *sql.Stmt
 	text, addText, anyChunk, removeText   *sql.Stmt
 	embedder, addEmbedder, removeEmbedder *sql.Stmt
 	chunk, addVector, removeVectors       *sql.Stmt
@@ -91,6 +92,8 @@ func (w *knowledgeWrites) queries() map[**sql.Stmt]string {
 
 		&w.addChunk: `INSERT INTO knowledge_chunks (document, revision, idx, overlap, page, tokens, path, context, text)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id`,
+		&w.addContext: `UPDATE knowledge_chunks SET context = ?4 WHERE document = ?1 AND revision = ?2 AND idx = ?3 AND context = ''
+			RETURNING id, text, path`,
 		&w.countChunks:  `SELECT count(*) FROM knowledge_chunks WHERE document = ? AND revision = ?`,
 		&w.removeChunks: `DELETE FROM knowledge_chunks WHERE document = ? AND revision <> ?`,
 
@@ -161,6 +164,21 @@ func (s *Store) AddChunks(ctx context.Context, namespace string, r store.Knowled
 		})
 	}
 	return knowledgeError("adding chunks of", namespace, r.Document, err)
+}
+
+// AddContexts implements [store.Knowledge].
+func (s *Store) AddContexts(ctx context.Context, namespace string, r store.KnowledgeRevision, contexts []store.KnowledgeContext) error {
+	contexts, err := store.NormalizeContexts(contexts)
+	if err == nil {
+		err = s.learning(ctx, namespace, func(l *learning) error {
+			d, processed, err := l.processed(ctx, r)
+			if err != nil || !processed || len(contexts) == 0 {
+				return err
+			}
+			return l.addContexts(ctx, d, contexts)
+		})
+	}
+	return knowledgeError("adding contexts to chunks of", namespace, r.Document, err)
 }
 
 // FinishKnowledge implements [store.Knowledge].
@@ -381,6 +399,41 @@ func (l *learning) addChunks(ctx context.Context, collection string, chunks []st
 		}
 		if err == nil {
 			_, err = addText.ExecContext(ctx, id, collectionToken(collection), c.Text, strings.Join(c.Path, "\n"), c.Context)
+		}
+		if err != nil {
+			return fmt.Errorf("chunk %d: %w", c.Index, err)
+		}
+	}
+	return nil
+}
+
+func (l *learning) addContexts(ctx context.Context, d store.KnowledgeDocument, contexts []store.KnowledgeContext) error {
+	text, err := l.openText(ctx)
+	if err != nil {
+		return err
+	}
+	replaceText, err := l.PrepareContext(ctx, text.replace())
+	if err != nil {
+		return err
+	}
+	defer replaceText.Close()
+	for _, c := range contexts {
+		var (
+			id         int64
+			words      string
+			raw        []byte
+			path       []string
+			collection = collectionToken(d.Collection)
+		)
+		err := l.row(ctx, l.addContext, l.key, d.Revision, c.Index, c.Context).Scan(&id, &words, &raw)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err == nil {
+			err = json.Unmarshal(raw, &path)
+		}
+		if err == nil {
+			_, err = replaceText.ExecContext(ctx, id, collection, words, strings.Join(path, "\n"), c.Context)
 		}
 		if err != nil {
 			return fmt.Errorf("chunk %d: %w", c.Index, err)

@@ -32,6 +32,7 @@ var knowledge = []suiteTest{
 	{"knowledge of other namespaces and collections does not push hits out", ofKnowledge(testKnowledgeCrowd)},
 	{"knowledge pages", ofKnowledge(testKnowledgePages)},
 	{"knowledge chunks by index", ofKnowledge(testKnowledgeChunks)},
+	{"knowledge chunks get contexts", ofKnowledge(testKnowledgeContexts)},
 	{"knowledge content of any kind", ofKnowledge(testKnowledgeAnyContent)},
 	{"knowledge that cannot be stored is refused", ofKnowledge(testKnowledgeRefused)},
 	{"knowledge with an ended context stores nothing", ofKnowledge(testKnowledgeEndedContext)},

@@ -199,6 +199,7 @@ func requireSuperseded(t *testing.T, k store.Knowledge, namespace string, r stor
 	err := k.PutKnowledgeContent(t.Context(), namespace, r, "digest", store.KnowledgeContent{Bytes: []byte("late")})
 	require.ErrorIs(t, err, store.ErrSuperseded)
 	require.ErrorIs(t, k.AddChunks(t.Context(), namespace, r, passages("late apple")), store.ErrSuperseded)
+	require.ErrorIs(t, k.AddContexts(t.Context(), namespace, r, contexts("late apple")), store.ErrSuperseded)
 	for _, failure := range []string{"", "it failed"} {
 		_, err = k.FinishKnowledge(t.Context(), namespace, r, store.KnowledgeFinish{Error: failure})
 		require.ErrorIs(t, err, store.ErrSuperseded)
@@ -627,6 +628,8 @@ func testKnowledgeRefused(t *testing.T, k store.Knowledge) {
 	}
 	tooMany := passages(numbered(store.MaxKnowledgeBatch+1, "x")...)
 	require.ErrorIs(t, k.AddChunks(t.Context(), ns, r, tooMany), store.ErrInvalid)
+	require.ErrorIs(t, k.AddContexts(t.Context(), ns, r, contexts(numbered(store.MaxKnowledgeBatch+1, "x")...)), store.ErrInvalid)
+	require.ErrorIs(t, k.AddContexts(t.Context(), ns, r, contexts(strings.Repeat("x", store.MaxKnowledgeContext+1))), store.ErrInvalid)
 	require.Empty(t, chunksOf(t, k, ns, r), "all or nothing")
 }
 
@@ -639,6 +642,7 @@ func testKnowledgeEndedContext(t *testing.T, k store.Knowledge) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, k.PutKnowledgeContent(ended, ns, begun.Newest(), "digest", store.KnowledgeContent{}), context.Canceled)
 	require.ErrorIs(t, k.AddChunks(ended, ns, begun.Newest(), passages("late")), context.Canceled)
+	require.ErrorIs(t, k.AddContexts(ended, ns, begun.Newest(), contexts("late")), context.Canceled)
 	_, err = k.FinishKnowledge(ended, ns, begun.Newest(), store.KnowledgeFinish{})
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, k.DeleteKnowledge(ended, ns, d.ID), context.Canceled)

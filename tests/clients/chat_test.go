@@ -3,11 +3,18 @@ package clients
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
@@ -32,10 +39,16 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 	if scenario == "retried call" {
 		attempts = 2
 	}
-	w := harness.New(t, harness.Options{
+	o := harness.Options{
 		Tools: []tool.Tool{ask, locate, &harness.Booking{}}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
-	})
+	}
+	if scenario == "sources" {
+		o = withKnowledge(o)
+	}
+	w := harness.New(t, o)
 	switch scenario {
+	case "sources":
+		teach(w)
 	case "error":
 		w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
 	case "retried call":
@@ -44,12 +57,48 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 	return w
 }
 
+// withKnowledge gives the agents passages, and facts about people.
+func withKnowledge(o harness.Options) harness.Options {
+	for i := range o.Agents {
+		o.Agents[i].Knowledge = agent.Knowledge{Passages: 5, Entities: true}
+	}
+	o.Provider.Script = func(req llm.Request) string {
+		if strings.HasPrefix(req.Messages[0].Content, entities.FindInstructions) {
+			return `{"entities":[]}`
+		}
+		return ""
+	}
+	o.Configure = func(cfg *threadmill.Config) {
+		cfg.Knowledge = threadmill.Knowledge{Embedder: "google/stand-in-embedding", EntityModel: "openai/stand-in"}
+	}
+	return o
+}
+
+// teach adds two documents, and a fact about Sarah.
+func teach(w *harness.Harness) {
+	documents := w.Runtime.Documents()
+	for source, text := range map[string]string{
+		"vacation.md": "# Handbook\n\n## Vacation\n\nEverybody has thirty days of vacation.",
+		"travel.md":   "# Handbook\n\n## Travel\n\nTrips on vacation are private.",
+	} {
+		d, err := documents.Add(w.Ctx(), threadmill.NewDocument{Source: source, Content: []byte(text)})
+		require.NoError(w.T, err)
+		_, err = documents.Await(w.Ctx(), d.ID)
+		require.NoError(w.T, err)
+	}
+
+	x := store.Extraction{ID: "x", ThreadID: "other", SourceType: "message", SourceID: "m"}
+	require.NoError(w.T, w.Store.QueueExtraction(w.Ctx(), w.TaskQueue, x))
+	_, err := w.Store.EndExtraction(w.Ctx(), w.TaskQueue, x.ID, store.EntitiesFound{New: []store.NewEntity{{ID: "sarah", Name: "Sarah", Type: "person", Description: "works at Acme"}}})
+	require.NoError(w.T, err)
+}
+
 // TestAISDK talks to threads with the AI SDK's own clients: tests/npm/aisdk.mjs has the scenarios.
 func TestAISDK(t *testing.T) {
 	for _, version := range []string{"ai6", "ai7"} {
 		for _, scenario := range []string{
 			"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
-			"workflow", "retried call", "input",
+			"workflow", "retried call", "input", "sources",
 		} {
 			t.Run(version+" "+scenario, func(t *testing.T) {
 				t.Parallel()
@@ -63,7 +112,7 @@ func TestAISDK(t *testing.T) {
 // TestAGUI talks to threads with AG-UI's own client: tests/npm/agui.mjs has the scenarios.
 func TestAGUI(t *testing.T) {
 	for _, scenario := range []string{
-		"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume", "cuts", "sub-agent", "input",
+		"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume", "cuts", "sub-agent", "input", "sources",
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()

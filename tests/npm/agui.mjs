@@ -230,6 +230,34 @@ const scenarios = {
     assert.deepEqual(view(one.messages), view(whole.messages));
   },
 
+  async sources() {
+    const given = (one) => one.events.filter((e) => e.type === "CUSTOM" && e.name === "threadmill.retrieval").map((e) => e.value);
+    const check = (one) => {
+      assert.equal(given(one).length, 1, JSON.stringify(given(one).map((g) => g.messageId)));
+      const [found] = given(one);
+      assert.deepEqual(found.passages.map((p) => `${p.source}: ${p.path.join(" > ")}`).sort(), ["travel.md: Handbook > Travel", "vacation.md: Handbook > Vacation"]);
+      assert.match(found.facts[0].text, /works at Acme/);
+      assert.ok(one.messages.some((m) => m.id === found.messageId && m.role === "assistant"), "it names the reply");
+      return found;
+    };
+    const one = agent("sources");
+    await say(one, "Sarah has vacation");
+    const live = check(one);
+    assert.deepEqual(check(await connected("sources")), live, "after a reload");
+
+    const asks = agent("sources-asks");
+    await say(asks, 'Sarah has vacation\nuse ask {"text":"a"}\nthen\ncount 60 every 20ms');
+    const before = check(asks);
+    const run = asks.runAgent({ forwardedProps: { sender: "ann" }, resume: asks.pendingInterrupts.map((i) => ({ interruptId: i.id, status: "resolved", payload: { approved: true } })) });
+    await until(() => / 10 /.test(asks.messages.at(-1)?.content ?? ""));
+    const resumed = await connected("sources-asks");
+    assert.match(resumed.messages.at(-1).content, / 60$/);
+    assert.deepEqual(check(resumed), before, "on a resumed stream");
+    await run;
+    assert.deepEqual(check(asks), before, "once");
+    assert.deepEqual(check(await connected("sources-asks")), before, "in the end");
+  },
+
   async resume() {
     const one = agent("resume");
     const run = say(one, "use note {\"text\":\"a\"}\nthen\ncount 100 every 20ms");

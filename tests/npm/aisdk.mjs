@@ -387,6 +387,66 @@ const scenarios = {
     }
   },
 
+  async sources() {
+    /** What an agent was given, as a message has it: each source once, with its number, and all of it. */
+    const given = (m) => m.parts.flatMap((p) => {
+      if (p.type === "source-document") return [[p.sourceId, p.title, p.filename, p.mediaType, p.providerMetadata.threadmill]];
+      if (p.type === "data-retrieval") return [[p.id, p.data]];
+      return [];
+    });
+    const order = (m) => m.parts.map((p) => p.type).filter((type) => type !== "reasoning");
+    const check = async (c, many = 1) => {
+      const sources = c.lastMessage.parts.filter((p) => p.type === "source-document");
+      assert.deepEqual(sources.map((s) => s.providerMetadata.threadmill.number), [1, 2], JSON.stringify(c.lastMessage.parts));
+      assert.equal(new Set(sources.map((s) => s.sourceId)).size, 2);
+      for (const s of sources) assert.deepEqual([s.title, s.mediaType], ["Handbook", "text/plain"]);
+      assert.deepEqual(sources.map((s) => `${s.filename}: ${s.providerMetadata.threadmill.section}`).sort(), ["travel.md: Handbook > Travel", "vacation.md: Handbook > Vacation"]);
+      const all = c.lastMessage.parts.filter((p) => p.type === "data-retrieval");
+      assert.equal(all.length, many);
+      for (const one of all) {
+        assert.deepEqual(one.data.passages.map((p) => p.id), sources.map((s) => s.sourceId));
+        assert.match(one.data.passages.map((p) => p.text).join(), /thirty days/);
+        assert.match(one.data.facts[0].text, /works at Acme/);
+        assert.equal(one.data.facts[0].name, "Sarah");
+      }
+      const again = (await reload(c.id)).findLast((m) => m.role === "assistant");
+      assert.deepEqual(given(again), given(c.lastMessage), "as loaded");
+      // Parts of two agents may be mixed, and what is being written is not loaded yet.
+      if (many === 1) assert.deepEqual(order(again), order(c.lastMessage).slice(0, order(again).length), "in the same order");
+    };
+    const live = chat("sources");
+    await live.sendMessage({ text: "Sarah has vacation" });
+    await check(live);
+    assert.deepEqual(order(live.lastMessage), ["step-start", "data-agent", "text", "data-retrieval", "source-document", "source-document"]);
+
+    // A reload while a tool waits, a decision, and what follows it.
+    const waiting = chat("sources-waiting", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    await waiting.sendMessage({ text: 'Sarah has vacation\nuse ask {"text":"a"}\nthen\ncount 60 every 20ms' });
+    await check(waiting);
+    const second = chat("sources-waiting", { messages: await reload("sources-waiting"), sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    const decided = second.addToolApprovalResponse({ id: second.lastMessage.parts.find((p) => p.state === "approval-requested").approval.id, approved: true });
+    await until(() => / 10 /.test(JSON.stringify(view(second.messages)[1])));
+    await check(second);
+    const resumed = chat("sources-waiting", { messages: await reload("sources-waiting") });
+    await resumed.resumeStream();
+    assert.match(JSON.stringify(view(resumed.messages)), / 60/);
+    await check(resumed);
+    await decided;
+    await until(() => second.status === "ready");
+    await check(second);
+    await same(second);
+
+    // Two agents that were given the same.
+    const both = chat("sources-both", { body: { agents: ["assistant", "second"] } });
+    await both.sendMessage({ text: "Sarah has vacation" });
+    await check(both, 2);
+
+    // Facts without passages.
+    const facts = chat("sources-facts");
+    await facts.sendMessage({ text: "Sarah" });
+    assert.deepEqual(facts.lastMessage.parts.find((p) => p.type === "data-retrieval").data.facts.map((f) => f.name), ["Sarah"]);
+  },
+
   async steer() {
     const c = chat("steer");
     const sent = c.sendMessage({ text: "use note {\"text\":\"a\"}\nthen\ncount 60 every 20ms\nuse note {\"text\":\"b\"}\nthen\nend" });

@@ -62,14 +62,22 @@ func bundled(t *testing.T, example, script, bundle string) *httptest.Server {
 	return site
 }
 
-// twoAgents starts a server that a page of another origin may use, whose agents ask before they note.
+// twoAgents starts a server that a page of another origin may use, whose agents ask before they note. The planner is given a
+// passage with questions about milk.
 func twoAgents(t *testing.T, origin string) *harness.Harness {
 	one := func(name string) agent.Agent {
 		return agent.Agent{Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways}}
 	}
-	return harness.New(t, harness.Options{
-		Agents: []agent.Agent{one("planner"), one("reviewer")}, Configure: func(c *threadmill.Config) { c.AllowedOrigins = []string{origin} },
+	planner := one("planner")
+	planner.Knowledge.Passages = 1
+	w := harness.New(t, harness.Options{
+		Agents: []agent.Agent{planner, one("reviewer")}, Configure: func(c *threadmill.Config) { c.AllowedOrigins = []string{origin} },
 	})
+	d, err := w.Runtime.Documents().Add(w.Ctx(), threadmill.NewDocument{Source: "kitchen.md", Content: []byte("# Kitchen\n\n<b>Milk</b> is in the fridge.")})
+	require.NoError(t, err)
+	_, err = w.Runtime.Documents().Await(w.Ctx(), d.ID)
+	require.NoError(t, err)
+	return w
 }
 
 // TestReactExample uses the chat of React and the AI SDK.
@@ -84,6 +92,8 @@ func TestReactExample(t *testing.T) {
 	p.Click("button", "Approve")
 	p.Sees(".tool", "noted: milk")
 	p.Until(`document.querySelector("form input").disabled === false`)
+	p.Sees(".sources summary", "[1] kitchen.md › Kitchen")
+	p.Until(`document.querySelectorAll(".sources").length === 1`)
 
 	p.Enter("form input", "hello <b>all</b>")
 	p.Until(`[...document.querySelectorAll(".message:last-of-type b")].map((b) => b.textContent).sort().join() === "planner,reviewer"`)
@@ -127,6 +137,7 @@ func TestAGUIExample(t *testing.T) {
 	p.Enter("#text", `@planner use note {"text":"milk"}`)
 	p.Click("#interrupts button", "Approve")
 	p.Sees("#messages", "noted: milk")
+	p.Sees("#messages", "[1] kitchen.md › Kitchen")
 	p.Until(`document.querySelector("#text").disabled === false && document.querySelectorAll("#interrupts p").length === 0`)
 
 	p.Enter("#text", "@planner count 10000 every 20ms")
@@ -135,6 +146,7 @@ func TestAGUIExample(t *testing.T) {
 	second.Sees("#messages", "5 6 7")
 	p.Do(chromedp.Reload())
 	p.Sees("#messages", "5 6 7")
+	p.Sees("#messages", "[1] kitchen.md › Kitchen")
 	p.Click("#stop", "Stop")
 	for _, tab := range []*browser.Tab{p, second} {
 		tab.Until(`document.querySelector("#text").disabled === false`)

@@ -255,9 +255,25 @@ func TestPageKnowledgeSearch(t *testing.T) {
 
 	w.Provider.Fail(llmtest.Status(http.StatusInternalServerError, ""))
 	p.Click("tm-search button", "Search")
-	p.Sees("tm-search .warning", "Words decided alone: the embedder openai/stand-in-embedding failed")
+	p.Sees("tm-search .warning", "Not the usual order: the embedder openai/stand-in-embedding failed")
 	goTo(p, w, "search?q=xylophone&collection=none")
 	p.Sees("tm-search .chunk, tm-search .empty", "No passage fits")
+}
+
+// TestPageReranking tells the rank by the reranking model first.
+func TestPageReranking(t *testing.T) {
+	t.Parallel()
+	o := readers()
+	o.Configure = func(cfg *threadmill.Config) { cfg.Knowledge.RerankModel = "openai/stand-in-reranker" }
+	o.Provider.Relevance = func(_, document string) float64 { return float64(len(document)) }
+	w := harness.New(t, o)
+	addText(w, "default", "letter.md", "Vacation.")
+	addText(w, "default", "handbook.md", "Thirty days of vacation.")
+	p := browser.New(t).Open(w.API.URL + "/#/knowledge/search?q=vacation")
+	p.Sees("tm-search .why", "1st by the reranking model, 2nd by words · score 0.0161 · of that model 24.0000")
+	w.Provider.Fail(llmtest.Status(http.StatusInternalServerError, ""))
+	p.Click("tm-search button", "Search")
+	p.Sees("tm-search .warning", "Not the usual order: the reranking model openai/stand-in-reranker failed")
 }
 
 // TestPageSources shows the passages that a reply may cite, live and after a reload. They lead to their chunks.

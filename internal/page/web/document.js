@@ -190,6 +190,7 @@ export class DocumentView extends HTMLElement {
     return h("li", { class: "chunk", tabIndex: -1, "data-id": c.id },
       h("header", { class: "row" }, h("a", { href: documentAddress(this.document, c.index), class: "number", title: "A link to this chunk" }, `#${c.index}`),
         h("strong", { class: "grow" }, (c.path ?? []).join(" › ")), h("span", { class: "hint" }, [c.page && `page ${c.page}`, `${c.tokens.toLocaleString()} tokens`].filter(Boolean).join(" · "))),
+      c.context && h("p", { class: "hint" }, `Written by a model: ${c.context}`),
       h("div", { class: "chunk-text" }, c.text),
       h("p", { class: "hint" }, c.next ? ["Continues in ", h("a", { href: documentAddress(this.document, c.index + 1) }, `#${c.index + 1}`)] : "The end of the document."));
   }

@@ -5,7 +5,7 @@ import { changes } from "./additions.js";
 import { documentAddress, documentsAddress } from "./addresses.js";
 import { badge, documentName, figures, reindex, remove } from "./documentparts.js";
 import { button, fill, h, time } from "./dom.js";
-import { showIndex } from "./indexstate.js";
+import { isGrowing, showIndex } from "./indexstate.js";
 import { client, may } from "./session.js";
 
 /** @import { Adding } from "./adding.js" */
@@ -110,11 +110,12 @@ class Documents extends HTMLElement {
     let wait = LATER;
     try {
       if (!document.hidden) {
+        /** @type {[components["schemas"]["Knowledge"], { documents: KnowledgeDocument[], more: boolean }]} */
         const [index, { documents, more }] = await Promise.all([client.request("GET", "/v1/knowledge", { signal }), this.#documents(signal)]);
         showIndex(this.#index, index);
         this.#show(documents);
         this.#more.hidden = !more;
-        if (documents.some((d) => d.status === "processing")) wait = SOON;
+        if (isGrowing(index) || documents.some((d) => d.status === "processing")) wait = SOON;
       }
     } catch (error) {
       if (signal.aborted) return;

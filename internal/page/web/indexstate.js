@@ -6,6 +6,9 @@ import { fill, h } from "./dom.js";
 /** @import { components } from "./client/api.js" */
 /** @typedef {components["schemas"]["Knowledge"]} Knowledge */
 
+/** Whether chunks still get vectors of the embedder. @param {Knowledge} index */
+export const isGrowing = ({ embedder, embedders, chunks }) => embedder !== "" && (embedders.find((e) => e.name === embedder)?.chunks ?? 0) < chunks;
+
 /** Shows the state. @param {Element} element @param {Knowledge} index */
 export function showIndex(element, index) {
   fill(element, h("strong", null, plural(index.documents, "document")), ` · ${plural(index.chunks, "chunk")} · `, ...vectors(index));

@@ -80,7 +80,7 @@ class Search extends HTMLElement {
     try {
       /** @type {Found} */
       const found = await client.request("GET", `/v1/knowledge/search?${query}`, { signal });
-      fill(this.#state, found.warning && h("p", { class: "warning" }, `Words decided alone: ${found.warning}.`),
+      fill(this.#state, found.warning && h("p", { class: "warning" }, `Not the usual order: ${found.warning}.`),
         found.passages.length === 0 ? h("div", { class: "empty" }, h("h2", null, "No passage fits"), h("p", { class: "hint" }, "Try other words", this.collections.length > 0 && ", or all collections", "."))
           : h("p", { class: "hint" }, found.passages.length === LIMIT ? `The best ${LIMIT} passages` : found.passages.length === 1 ? "1 passage" : `${found.passages.length} passages`));
       fill(this.#list, found.passages.map((p) => passage(p, this.q)));
@@ -100,7 +100,8 @@ function passage(p, query) {
   body.classList.toggle("folded", long);
   return h("li", { class: "chunk" },
     h("header", null, passageName(p), h("span", { class: "badge" }, p.collection)),
-    h("p", { class: "why hint" }, ranks(p), p.score !== undefined && ` · score ${p.score.toFixed(4)}`),
+    h("p", { class: "why hint" }, ranks(p), p.score !== undefined && ` · score ${p.score.toFixed(4)}`, p.rerankScore !== undefined && ` · of that model ${p.rerankScore.toFixed(4)}`),
+    p.context && h("p", { class: "hint" }, `Written by a model: ${p.context}`),
     body, long && button("Show all", (e) => fill(/** @type {Element} */ (e.currentTarget), body.classList.toggle("folded") ? "Show all" : "Show less"), { class: "quiet" }));
 }
 

@@ -26,7 +26,10 @@ type Function struct {
 }
 
 // Messages are the messages of a thread, in the form of AG-UI.
-type Messages struct{ list []*Message }
+type Messages struct {
+	list      []*Message
+	retrieved []Event
+}
 
 // Said adds a message of a person.
 func (m *Messages) Said(id, sender, content string) {
@@ -40,6 +43,9 @@ func (m *Messages) List() []*Message {
 	}
 	return m.list
 }
+
+// Retrieved returns the events with what the agents of the messages were given, which the messages do not say.
+func (m *Messages) Retrieved() []Event { return m.retrieved }
 
 // Apply adds what a chunk of a turn says.
 func (m *Messages) Apply(run *Run, c uistream.Chunk) {
@@ -56,6 +62,10 @@ func (m *Messages) Apply(run *Run, c uistream.Chunk) {
 			m.arguments(e.ToolCallID, e.Delta)
 		case "TOOL_CALL_RESULT":
 			m.list = append(m.list, &Message{ID: e.MessageID, Role: "tool", Content: *e.Content, ToolCallID: e.ToolCallID})
+		case "CUSTOM":
+			if e.Name == customRetrieval {
+				m.retrieved = append(m.retrieved, e)
+			}
 		}
 	}
 }

@@ -55,6 +55,9 @@ type Interrupt struct {
 	Metadata       any             `json:"metadata,omitempty"`
 }
 
+// customRetrieval names the event with what the agent of a reply was given.
+const customRetrieval = "threadmill.retrieval"
+
 // answerSchema describes the payload that answers an interrupt.
 const answerSchema = `{"type":"object","properties":{"approved":{"type":"boolean"},"reason":{"type":"string"},` +
 	`"editedArgs":{"type":"object"},"scope":{"enum":["once","session","pattern"]},"pattern":{"type":"object"}},"required":["approved"]}`
@@ -121,6 +124,11 @@ func (r *Run) Events(c uistream.Chunk) []Event {
 	case "data-approval":
 		r.waiting = append(r.waiting, c.Data.(*event.ApprovalRequest))
 		return nil
+	case "data-retrieval":
+		if r.known[c.ID] {
+			return nil // the client has the reply, and what its agent was given
+		}
+		return []Event{{Type: "CUSTOM", Name: customRetrieval, Value: c.Data}}
 	case "error":
 		return []Event{{Type: "RUN_ERROR", Message: c.ErrorText}}
 	case "finish":

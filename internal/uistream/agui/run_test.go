@@ -98,3 +98,14 @@ func TestCallsWithoutTextSayWhoseTheyAre(t *testing.T) {
 	assert.NotContains(t, events(t, run, call("d")), "TEXT_MESSAGE", "once")
 	assert.NotContains(t, events(t, agui.NewRun("t", "run", map[string]bool{"r": true}), agent, call("c")), "TEXT_MESSAGE", "the client has it")
 }
+
+func TestRetrievalOnce(t *testing.T) {
+	found := uistream.Chunk{Type: "data-retrieval", ID: "r", Data: map[string]string{"messageId": "r"}}
+	want := `{"type":"CUSTOM","name":"threadmill.retrieval","value":{"messageId":"r"}}`
+	assert.Equal(t, want, events(t, agui.NewRun("t", "run", nil), found, uistream.Chunk{Type: "source-document", SourceID: "p"}))
+	assert.Empty(t, events(t, agui.NewRun("t", "run", map[string]bool{"r": true}), found), "the client has the reply")
+	loaded := agui.Messages{}
+	loaded.Apply(agui.NewRun("t", "", nil), found)
+	assert.Len(t, loaded.Retrieved(), 1, "messages do not have it")
+	assert.Empty(t, loaded.List())
+}

@@ -42,6 +42,7 @@ func Document(d store.KnowledgeDocument, chunks []api.Chunk, more bool, opts Tab
 	out.addJSON("metadata", d.Metadata)
 	for _, c := range chunks {
 		fmt.Fprintf(&out, "\n%d%s, %d tokens\n", c.Index, where(c.Path, c.Page), c.Tokens)
+		out.context(c.Context, opts)
 		out.passage(c.Text, opts)
 	}
 	if more {
@@ -63,6 +64,7 @@ func Passages(all []event.Passage, opts TableOptions) string {
 		}
 		fmt.Fprintf(&out, "%d. %s%s\n", i+1, name, where(p.Path, p.Page))
 		fmt.Fprintf(&out, "   %s\n", strings.Join(ranks(p), ", "))
+		out.context(p.Context, opts)
 		out.passage(p.Text, opts)
 	}
 	return out.String()
@@ -88,10 +90,24 @@ func ranks(p event.Passage) (by []string) {
 	if p.VectorRank > 0 {
 		by = append(by, fmt.Sprintf("rank %d by vectors", p.VectorRank))
 	}
+	if p.RerankRank > 0 {
+		rank := fmt.Sprintf("rank %d by the reranking model", p.RerankRank)
+		if p.RerankScore != nil {
+			rank += fmt.Sprintf(" (%.3g)", *p.RerankScore)
+		}
+		by = append(by, rank)
+	}
 	if len(by) == 0 {
 		by = []string{"no rank"}
 	}
 	return by
+}
+
+// context adds what a model has written about a text, if it has.
+func (f *fields) context(text string, opts TableOptions) {
+	if text != "" {
+		f.passage("context: "+text, opts)
+	}
 }
 
 // passage adds a text, on one line that is cut.

@@ -236,6 +236,14 @@ func (w *Harness) Beside(configure func(*threadmill.Config)) *threadmill.Runtime
 	return r
 }
 
+// Refused returns the error of a runtime whose configuration is wrong.
+func (w *Harness) Refused(configure func(*threadmill.Config)) error {
+	cfg := w.config
+	configure(&cfg)
+	_, err := threadmill.New(cfg)
+	return err
+}
+
 // StartWorker runs a worker until the test ends or stop is called.
 func (w *Harness) StartWorker() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
