@@ -62,14 +62,14 @@ func confirm(p *browser.Tab, verb string) {
 	p.Until(`document.querySelector("dialog[open]") === null`)
 }
 
-// drops drops files with these names and contents on the list of documents.
+// drops drops files with these names and contents on the page.
 func drops(p *browser.Tab, files map[string]string) {
 	list, err := json.Marshal(files)
 	require.NoError(p.T, err)
 	browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`(() => {
 		const dataTransfer = new DataTransfer();
 		for (const [name, text] of Object.entries(%s)) dataTransfer.items.add(new File([text], name));
-		document.querySelector("tm-documents").dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+		document.querySelector("main").dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
 	})()`, list))
 }
 
@@ -94,6 +94,11 @@ func TestPageDocuments(t *testing.T) {
 	p.Until(`[...document.querySelectorAll("tm-documents .rows li")].some((r) => r.textContent.includes("1 chunk") && r.contains(document.activeElement))`)
 	p.Sees("tm-documents strong", "2 documents")
 	p.Sees("tm-documents", "found by their words alone")
+
+	drops(p, map[string]string{"large.txt": strings.Repeat("a", 32<<20+1)})
+	p.Sees("tm-adding .error", "It is larger than 32 MiB.")
+	p.Click("tm-adding button", "Clear")
+	p.Until(`document.querySelector("tm-adding section").hidden`)
 
 	p.Click("button", "Add documents")
 	p.Click("tm-adding label", "Address")

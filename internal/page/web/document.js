@@ -30,6 +30,8 @@ export class DocumentView extends HTMLElement {
   #shown;
   #timer = 0;
   #aborted = new AbortController();
+  /** How often the chunks were shown from another place: what was asked for before does not count any more. */
+  #place = 0;
   /** The chunks that are shown: the first, and the one after the last. */
   #from = 0;
   #to = 0;
@@ -131,12 +133,13 @@ export class DocumentView extends HTMLElement {
   /** Shows the chunks from the one that the address names, or from the first. */
   async #find() {
     const { index = 0, passage } = this.at;
+    const place = ++this.#place;
     this.#from = this.#to = Math.floor(index / PAGE) * PAGE;
     fill(this.#list);
-    await this.#after();
-    if (this.at.index === undefined) return;
-    const one = this.#chunk(index);
     this.#changed.remove();
+    await this.#after();
+    if (place !== this.#place || this.at.index === undefined) return;
+    const one = this.#chunk(index);
     if (!one || (passage !== "" && one.dataset.id !== passage)) {
       fill(this.#changed, "The document has changed since. ", one ? "This chunk is in the place of the passage now." : "The passage is not in it any more.");
       if (one) one.prepend(this.#changed);
@@ -169,7 +172,9 @@ export class DocumentView extends HTMLElement {
 
   /** Shows the page after the last chunk. */
   async #after() {
+    const place = this.#place;
     const { chunks, next } = await this.#page(this.#to, PAGE);
+    if (place !== this.#place) return;
     this.#list.append(...chunks.map((c) => this.#element(c)));
     this.#to += chunks.length;
     this.#later.hidden = !next;
@@ -178,8 +183,9 @@ export class DocumentView extends HTMLElement {
 
   /** Shows the page before the first chunk. */
   async #before() {
-    const from = Math.max(0, this.#from - PAGE);
+    const place = this.#place, from = Math.max(0, this.#from - PAGE);
     const { chunks } = await this.#page(from, this.#from - from);
+    if (place !== this.#place) return;
     this.#list.prepend(...chunks.map((c) => this.#element(c)));
     this.#from = from;
     this.#earlier.hidden = from === 0;

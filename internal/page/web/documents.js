@@ -34,6 +34,7 @@ class Documents extends HTMLElement {
   #added = () => this.#readIn(0);
   #timer = 0;
   #reading = new AbortController();
+  #drops = new AbortController();
 
   #index = h("p", { class: "hint grow" });
   #adding = /** @type {Adding} */ (h("tm-adding"));
@@ -57,27 +58,29 @@ class Documents extends HTMLElement {
     this.#read();
   }
 
-  /** Adds files that are dropped anywhere on the list. */
+  /** Adds files that are dropped anywhere on the page, which would open them otherwise. */
   #acceptDrops() {
+    const { signal } = this.#drops;
     /** @param {DragEvent} e */
     const hasFiles = (e) => e.dataTransfer?.types.includes("Files");
-    this.addEventListener("dragover", (e) => {
+    document.addEventListener("dragover", (e) => {
       if (!hasFiles(e)) return;
       e.preventDefault();
       this.classList.add("dropping");
-    });
-    this.addEventListener("dragleave", (e) => {
-      if (!this.contains(/** @type {Node | null} */ (e.relatedTarget))) this.classList.remove("dropping");
-    });
-    this.addEventListener("drop", (e) => {
+    }, { signal });
+    document.addEventListener("dragleave", (e) => {
+      if (e.relatedTarget === null) this.classList.remove("dropping"); // it has left the window
+    }, { signal });
+    document.addEventListener("drop", (e) => {
       this.classList.remove("dropping");
       if (!hasFiles(e)) return;
       e.preventDefault();
       this.#adding.drop(/** @type {DataTransfer} */ (e.dataTransfer));
-    });
+    }, { signal });
   }
 
   disconnectedCallback() {
+    this.#drops.abort();
     changes.removeEventListener("document", this.#added);
     this.#reading.abort();
     clearTimeout(this.#timer);
