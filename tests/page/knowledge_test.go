@@ -225,7 +225,7 @@ func TestPageChunks(t *testing.T) {
 	require.NoError(t, w.Store.DeleteKnowledge(w.Ctx(), w.TaskQueue, id))
 	p.Do(chromedp.Reload())
 	p.Sees("tm-document .empty", "does not exist any more")
-	for wrong, text := range map[string]string{"documents/none/x": "does not exist any more", "nothing": "There is no such part of knowledge."} {
+	for wrong, text := range map[string]string{"documents/none/x": "does not exist any more", "documents/%": "does not exist any more", "nothing": "There is no such part of knowledge."} {
 		goTo(p, w, wrong)
 		p.Sees("tm-document .empty, tm-knowledge [role=alert]", text)
 	}
