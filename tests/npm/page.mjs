@@ -121,7 +121,7 @@ test("the words of a query are marked in all of their forms", () => {
 test("ranks are told in words", () => {
   assert.equal(ranks({ textRank: 1, vectorRank: 3 }), "1st by words, 3rd by meaning");
   assert.equal(ranks({ vectorRank: 22 }), "22nd by meaning");
-  assert.equal(ranks({ textRank: 2, rerankRank: 1 }), "2nd by words, 1st by the reranking model");
+  assert.equal(ranks({ rerankRank: 2, textRank: 1 }), "2nd by the reranking model, 1st by words");
   assert.equal(ranks({}), "");
   assert.deepEqual([11, 12, 13, 21, 101].map(ordinal), ["11th", "12th", "13th", "21st", "101st"]);
 });

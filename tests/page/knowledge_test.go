@@ -62,14 +62,14 @@ func confirm(p *browser.Tab, verb string) {
 	p.Until(`document.querySelector("dialog[open]") === null`)
 }
 
-// drops drops files with these names and contents on the list of documents.
+// drops drops files with these names and contents on the page.
 func drops(p *browser.Tab, files map[string]string) {
 	list, err := json.Marshal(files)
 	require.NoError(p.T, err)
 	browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`(() => {
 		const dataTransfer = new DataTransfer();
 		for (const [name, text] of Object.entries(%s)) dataTransfer.items.add(new File([text], name));
-		document.querySelector("tm-documents").dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+		document.querySelector("main").dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
 	})()`, list))
 }
 
@@ -95,6 +95,11 @@ func TestPageDocuments(t *testing.T) {
 	p.Sees("tm-documents strong", "2 documents")
 	p.Sees("tm-documents", "found by their words alone")
 
+	drops(p, map[string]string{"large.txt": strings.Repeat("a", 32<<20+1)})
+	p.Sees("tm-adding .error", "It is larger than 32 MiB.")
+	p.Click("tm-adding button", "Clear")
+	p.Until(`document.querySelector("tm-adding section").hidden`)
+
 	p.Click("button", "Add documents")
 	p.Click("tm-adding label", "Address")
 	p.Fill("tm-adding input[type=url]", "http://127.0.0.1:1/private.txt")
@@ -105,7 +110,8 @@ func TestPageDocuments(t *testing.T) {
 	p.Fill("tm-adding label:has(+ .pair) input", "towel.md")
 	p.Fill("tm-adding .pair label:last-child input", "guides")
 	p.Click("tm-adding button", "Add")
-	p.Sees("tm-documents .rows .from", "towel.mdguides")
+	p.Sees("tm-documents .rows .title", "towel.md")
+	p.Sees("tm-documents .rows .from", "guides")
 	p.Until(`document.querySelector("tm-adding textarea").value === ""`)
 
 	p.Fill("input[aria-label=Collection]", "guides")
@@ -117,6 +123,7 @@ func TestPageDocuments(t *testing.T) {
 	p.Until(`document.querySelectorAll("tm-documents .rows li").length === 2`)
 
 	goTo(p, w, "documents?search=TOWEL")
+	p.Until(`document.querySelectorAll("tm-documents .rows li").length === 1`)
 	p.Click("tm-documents button", "Index again…")
 	confirm(p, "Index it again")
 	require.Eventually(t, func() bool {
@@ -157,6 +164,29 @@ func TestPageManyDocuments(t *testing.T) {
 	p.Until(`document.querySelector("tm-documents .rows li:last-child").textContent.includes("229.md") && document.querySelector("tm-documents > button").hidden`)
 }
 
+// TestPageIndexState tells how far vectors of another embedder are.
+func TestPageIndexState(t *testing.T) {
+	t.Parallel()
+	o := readers()
+	o.NoWorker = true
+	w := harness.New(t, o)
+	d, err := w.Store.BeginKnowledge(w.Ctx(), w.TaskQueue, store.KnowledgeDocument{Source: "a.md"}, store.KnowledgeBegin{})
+	require.NoError(t, err)
+	of := func(i int) store.KnowledgeVector {
+		return store.KnowledgeVector{Document: d.ID, Revision: d.Revision, Index: i, Vector: []float32{1, 2}}
+	}
+	require.NoError(t, w.Store.AddChunks(w.Ctx(), w.TaskQueue, d.Newest(), []store.KnowledgeChunk{{Text: "one"}, {Index: 1, Text: "two"}}))
+	require.NoError(t, w.Store.AddVectors(w.Ctx(), w.TaskQueue, "openai/before", []store.KnowledgeVector{of(0), of(1)}))
+	require.NoError(t, w.Store.AddVectors(w.Ctx(), w.TaskQueue, "openai/stand-in-embedding", []store.KnowledgeVector{of(0)}))
+	_, err = w.Store.FinishKnowledge(w.Ctx(), w.TaskQueue, d.Newest(), store.KnowledgeFinish{Format: "Markdown", Bytes: 6})
+	require.NoError(t, err)
+	p := browser.New(t).Open(w.API.URL + "/#/knowledge")
+	p.Sees("tm-documents", "1 document · 2 chunks ·  1 of 2 have vectors of openai/stand-in-embedding so far. Until all have, openai/before serves")
+	p.Until(`document.querySelector("tm-documents progress").value === 1`)
+	require.NoError(t, w.Store.AddVectors(w.Ctx(), w.TaskQueue, "openai/stand-in-embedding", []store.KnowledgeVector{of(1)}))
+	p.Sees("tm-documents", "found by words and by meaning (openai/stand-in-embedding)")
+}
+
 // TestPageChunks shows the chunks of a long document, and those that links name.
 func TestPageChunks(t *testing.T) {
 	t.Parallel()
@@ -195,6 +225,10 @@ func TestPageChunks(t *testing.T) {
 	require.NoError(t, w.Store.DeleteKnowledge(w.Ctx(), w.TaskQueue, id))
 	p.Do(chromedp.Reload())
 	p.Sees("tm-document .empty", "does not exist any more")
+	for wrong, text := range map[string]string{"documents/none/x": "does not exist any more", "documents/%": "does not exist any more", "nothing": "There is no such part of knowledge."} {
+		goTo(p, w, wrong)
+		p.Sees("tm-document .empty, tm-knowledge [role=alert]", text)
+	}
 }
 
 // TestPageKnowledgeSearch searches passages, and shows why they were found.
@@ -252,13 +286,29 @@ func TestPageContexts(t *testing.T) {
 	long := addText(w, "guides", "long.md", "Thirty days, and many more words.")
 	p := browser.New(t).Open(w.API.URL + "/#/knowledge/search?q=walnuts")
 	p.Sees("tm-search .chunk:first-child", "long.md")
-	p.Sees("tm-search .chunk:first-child", "2nd by words, 1st by the reranking model")
-	p.Sees("tm-search .chunk:first-child", "Context: Walnuts <b>everywhere</b>")
+	p.Sees("tm-search .chunk:first-child", "1st by the reranking model, 2nd by words")
+	p.Sees("tm-search .chunk:first-child", "Written by a model: Walnuts <b>everywhere</b>")
 	p.Sees("tm-search .chunk:first-child .chunk-text", "Thirty days, and many more words.")
 	goTo(p, w, "documents/"+long)
-	p.Sees("tm-document .chunk", "Context: Walnuts <b>everywhere</b>")
+	p.Sees("tm-document .chunk", "Written by a model: Walnuts <b>everywhere</b>")
 	p.Sees("tm-document .chunk-text", "Thirty days, and many more words.")
 	p.Accessible()
+}
+
+// TestPageReranking tells the rank by the reranking model first.
+func TestPageReranking(t *testing.T) {
+	t.Parallel()
+	o := readers()
+	o.Configure = func(cfg *threadmill.Config) { cfg.Knowledge.RerankModel = "openai/stand-in-reranker" }
+	o.Provider.Relevance = func(_, document string) float64 { return float64(len(document)) }
+	w := harness.New(t, o)
+	addText(w, "default", "letter.md", "Vacation.")
+	addText(w, "default", "handbook.md", "Thirty days of vacation.")
+	p := browser.New(t).Open(w.API.URL + "/#/knowledge/search?q=vacation")
+	p.Sees("tm-search .why", "1st by the reranking model, 2nd by words · score 0.0161 · of that model 24.0000")
+	w.Provider.Fail(llmtest.Status(http.StatusInternalServerError, ""))
+	p.Click("tm-search button", "Search")
+	p.Sees("tm-search .warning", "The result may be worse than usual: the reranking model openai/stand-in-reranker failed")
 }
 
 // TestPageSources shows the passages that a reply may cite, live and after a reload. They lead to their chunks.
@@ -336,6 +386,7 @@ func TestPageEntities(t *testing.T) {
 	w.Await(thread, message)
 	p := browser.New(t).Open(w.API.URL + "/#/knowledge/entities")
 	p.Sees("tm-entities .empty", "Nobody and nothing is known yet")
+	p.Sees("tm-entities", "Nothing new is found in messages: no model finds them")
 	sarahs(w, thread, message)
 	p.Do(chromedp.Reload())
 	names := func(want ...string) {

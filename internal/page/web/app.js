@@ -29,11 +29,20 @@ const tools = /** @type {HTMLElement} */ (document.getElementById("tools"));
 const badge = h("span", { class: "count", hidden: true });
 const connection = h("span", { class: "connection", role: "status" });
 
+/** A part of an address, as it is if somebody has broken it. @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 /** What the address says: the part, what of it, and what is looked for in it. */
 function route() {
   const [path, query = ""] = location.hash.replace(/^#/, "").split("?", 2);
   const [, part = "", ...rest] = path.split("/");
-  return { part, rest: rest.map(decodeURIComponent), query: new URLSearchParams(query) };
+  return { part, rest: rest.map(decoded), query: new URLSearchParams(query) };
 }
 
 /** @type {import("./thread.js").ThreadView | undefined} */

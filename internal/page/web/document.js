@@ -26,22 +26,27 @@ export class DocumentView extends HTMLElement {
   #text = "";
   /** @type {KnowledgeDocument | undefined} */
   #document;
+  /** The revision whose chunks are shown. @type {number | undefined} */
+  #shown;
   #timer = 0;
   #aborted = new AbortController();
+  /** How often the chunks were shown from another place: what was asked for before does not count any more. */
+  #place = 0;
   /** The chunks that are shown: the first, and the one after the last. */
   #from = 0;
   #to = 0;
 
   #head = h("div");
   #controls = h("div", { class: "row" });
+  #state = h("div", { role: "status" });
   #changed = h("p", { class: "warning", role: "status" });
   #earlier = button("Show earlier", () => act(this.#earlier, () => this.#before()), { class: "quiet", hidden: true });
   #list = h("ol", { class: "chunks", "aria-label": "Chunks" });
   #later = button("Show more", () => act(this.#later, () => this.#after()), { class: "quiet", hidden: true });
 
   connectedCallback() {
-    fill(this, h("p", null, h("a", { href: documentsAddress() }, "‹ Documents")), h("section", { class: "card wide" }, this.#head, this.#controls), this.#earlier, this.#list, this.#later);
-    fill(this.#head, h("p", { class: "hint", role: "status" }, "Loading…"));
+    fill(this, h("p", null, h("a", { href: documentsAddress() }, "‹ Documents")), h("section", { class: "card wide" }, this.#head, this.#state, this.#controls), this.#earlier, this.#list, this.#later);
+    fill(this.#state, h("p", { class: "hint" }, "Loading…"));
     this.#read();
   }
 
@@ -72,7 +77,12 @@ export class DocumentView extends HTMLElement {
         this.#document = now;
         this.#showHead(now);
         if (!before) this.#showControls();
-        if (!before || before.indexed !== now.indexed) await this.#find();
+        const found = now.indexed ?? 0;
+        if (this.#shown !== found) {
+          await this.#find();
+          this.#shown = found;
+        }
+        fill(this.#state);
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -90,8 +100,8 @@ export class DocumentView extends HTMLElement {
 
   /** @param {Error} error */
   #failed(error) {
-    if (this.#document) return; // the next reading says what has become of it
-    fill(this.#head, h("p", { class: "error", role: "alert" }, error.message, " ", button("Try again", () => this.#read(), { class: "quiet" })));
+    if (!this.#document) fill(this.#head);
+    fill(this.#state, h("p", { class: "error", role: "alert" }, error.message, " ", button("Try again", () => this.#read(), { class: "quiet" })));
   }
 
   /** @param {KnowledgeDocument} d */
@@ -102,6 +112,7 @@ export class DocumentView extends HTMLElement {
     document.title = `${documentName(d)} · Threadmill`;
     fill(this.#head, h("h2", null, documentName(d), " ", badge(d.status)),
       d.error && h("p", { class: "error" }, d.error),
+      d.status === "processing" && !d.indexed && h("p", { class: "hint" }, "Its chunks appear here when it is indexed."),
       d.status !== "indexed" && d.indexed && h("p", { class: "hint" }, "Until a newer revision is indexed, agents find the one before."),
       h("p", null, /^https?:\/\//i.test(d.source) ? h("a", { href: d.source, target: "_blank", rel: "noopener noreferrer" }, d.source) : h("code", null, d.source), h("span", { class: "badge" }, d.collection)),
       h("p", { class: "hint" }, [d.format, figures(d), `revision ${d.revision}`].filter(Boolean).join(" · "), " · added ", time(d.createdAt), d.revision > 1 && [" · changed ", time(d.updatedAt)], d.by && ` by ${d.by}`,
@@ -122,12 +133,13 @@ export class DocumentView extends HTMLElement {
   /** Shows the chunks from the one that the address names, or from the first. */
   async #find() {
     const { index = 0, passage } = this.at;
+    const place = ++this.#place;
     this.#from = this.#to = Math.floor(index / PAGE) * PAGE;
     fill(this.#list);
-    await this.#after();
-    if (this.at.index === undefined) return;
-    const one = this.#chunk(index);
     this.#changed.remove();
+    await this.#after();
+    if (place !== this.#place || this.at.index === undefined) return;
+    const one = this.#chunk(index);
     if (!one || (passage !== "" && one.dataset.id !== passage)) {
       fill(this.#changed, "The document has changed since. ", one ? "This chunk is in the place of the passage now." : "The passage is not in it any more.");
       if (one) one.prepend(this.#changed);
@@ -160,7 +172,9 @@ export class DocumentView extends HTMLElement {
 
   /** Shows the page after the last chunk. */
   async #after() {
+    const place = this.#place;
     const { chunks, next } = await this.#page(this.#to, PAGE);
+    if (place !== this.#place) return;
     this.#list.append(...chunks.map((c) => this.#element(c)));
     this.#to += chunks.length;
     this.#later.hidden = !next;
@@ -169,8 +183,9 @@ export class DocumentView extends HTMLElement {
 
   /** Shows the page before the first chunk. */
   async #before() {
-    const from = Math.max(0, this.#from - PAGE);
+    const place = this.#place, from = Math.max(0, this.#from - PAGE);
     const { chunks } = await this.#page(from, this.#from - from);
+    if (place !== this.#place) return;
     this.#list.prepend(...chunks.map((c) => this.#element(c)));
     this.#from = from;
     this.#earlier.hidden = from === 0;
@@ -181,7 +196,8 @@ export class DocumentView extends HTMLElement {
     return h("li", { class: "chunk", tabIndex: -1, "data-id": c.id },
       h("header", { class: "row" }, h("a", { href: documentAddress(this.document, c.index), class: "number", title: "A link to this chunk" }, `#${c.index}`),
         h("strong", { class: "grow" }, (c.path ?? []).join(" › ")), h("span", { class: "hint" }, [c.page && `page ${c.page}`, `${c.tokens.toLocaleString()} tokens`].filter(Boolean).join(" · "))),
-      c.context && h("p", { class: "hint" }, "Context: ", c.context), h("div", { class: "chunk-text" }, c.text),
+      c.context && h("p", { class: "hint" }, `Written by a model: ${c.context}`),
+      h("div", { class: "chunk-text" }, c.text),
       h("p", { class: "hint" }, c.next ? ["Continues in ", h("a", { href: documentAddress(this.document, c.index + 1) }, `#${c.index + 1}`)] : "The end of the document."));
   }
 }

@@ -5,7 +5,7 @@ import { changes } from "./additions.js";
 import { documentAddress, documentsAddress } from "./addresses.js";
 import { badge, documentName, figures, reindex, remove } from "./documentparts.js";
 import { button, fill, h, time } from "./dom.js";
-import { showIndex } from "./indexstate.js";
+import { isGrowing, showIndex } from "./indexstate.js";
 import { client, may } from "./session.js";
 
 /** @import { Adding } from "./adding.js" */
@@ -34,6 +34,7 @@ class Documents extends HTMLElement {
   #added = () => this.#readIn(0);
   #timer = 0;
   #reading = new AbortController();
+  #drops = new AbortController();
 
   #index = h("p", { class: "hint grow" });
   #adding = /** @type {Adding} */ (h("tm-adding"));
@@ -57,27 +58,29 @@ class Documents extends HTMLElement {
     this.#read();
   }
 
-  /** Adds files that are dropped anywhere on the list. */
+  /** Adds files that are dropped anywhere on the page, which would open them otherwise. */
   #acceptDrops() {
+    const { signal } = this.#drops;
     /** @param {DragEvent} e */
     const hasFiles = (e) => e.dataTransfer?.types.includes("Files");
-    this.addEventListener("dragover", (e) => {
+    document.addEventListener("dragover", (e) => {
       if (!hasFiles(e)) return;
       e.preventDefault();
       this.classList.add("dropping");
-    });
-    this.addEventListener("dragleave", (e) => {
-      if (!this.contains(/** @type {Node | null} */ (e.relatedTarget))) this.classList.remove("dropping");
-    });
-    this.addEventListener("drop", (e) => {
+    }, { signal });
+    document.addEventListener("dragleave", (e) => {
+      if (e.relatedTarget === null) this.classList.remove("dropping"); // it has left the window
+    }, { signal });
+    document.addEventListener("drop", (e) => {
       this.classList.remove("dropping");
       if (!hasFiles(e)) return;
       e.preventDefault();
       this.#adding.drop(/** @type {DataTransfer} */ (e.dataTransfer));
-    });
+    }, { signal });
   }
 
   disconnectedCallback() {
+    this.#drops.abort();
     changes.removeEventListener("document", this.#added);
     this.#reading.abort();
     clearTimeout(this.#timer);
@@ -110,11 +113,12 @@ class Documents extends HTMLElement {
     let wait = LATER;
     try {
       if (!document.hidden) {
+        /** @type {[components["schemas"]["Knowledge"], { documents: KnowledgeDocument[], more: boolean }]} */
         const [index, { documents, more }] = await Promise.all([client.request("GET", "/v1/knowledge", { signal }), this.#documents(signal)]);
         showIndex(this.#index, index);
         this.#show(documents);
         this.#more.hidden = !more;
-        if (documents.some((d) => d.status === "processing")) wait = SOON;
+        if (isGrowing(index) || documents.some((d) => d.status === "processing")) wait = SOON;
       }
     } catch (error) {
       if (signal.aborted) return;
@@ -201,7 +205,7 @@ class Row {
     fill(this.#badge, badge(d.status));
     fill(this.#facts, figures(d));
     fill(this.#when, time(d.updatedAt));
-    fill(this.#source, d.source);
+    fill(this.#source, d.title && d.source);
     fill(this.#collection, d.collection);
     fill(this.#error, d.error, d.status === "failed" && d.indexed && " The revision before is still found.");
     this.#error.hidden = !d.error;

@@ -21,6 +21,7 @@ class Entities extends HTMLElement {
   #timer = 0;
   #reading = new AbortController();
 
+  #lacks = h("p", { class: "hint", hidden: true });
   #state = h("div", { role: "status" });
   #list = h("ul", { class: "rows", "aria-label": "People and things", hidden: true });
   #more = button("Show more", () => this.#read(this.#next), { class: "quiet", hidden: true });
@@ -32,13 +33,26 @@ class Entities extends HTMLElement {
       h("div", { class: "row filters" },
         h("input", { type: "search", class: "grow", placeholder: "Search names", "aria-label": "Search names", maxLength: 200, value: search ?? "", oninput: (/** @type {Event} */ e) => this.#filter("search", e) }),
         h("select", { "aria-label": "Type", onchange: (/** @type {Event} */ e) => this.#filter("type", e) }, h("option", { value: "" }, "any type"), types.map((value) => h("option", { value, selected: value === type }, value)))),
-      this.#state, this.#list, this.#more);
+      this.#lacks, this.#state, this.#list, this.#more);
     this.#read();
+    this.#readState();
   }
 
   disconnectedCallback() {
     this.#reading.abort();
     clearTimeout(this.#timer);
+  }
+
+  /** Says why nobody and nothing is found in messages, if that is so. */
+  async #readState() {
+    try {
+      /** @type {components["schemas"]["Knowledge"]} */
+      const { withoutEntities } = await client.request("GET", "/v1/knowledge");
+      this.#lacks.hidden = !withoutEntities;
+      fill(this.#lacks, `Nothing new is found in messages: ${withoutEntities}.`);
+    } catch {
+      // The list tells what is wrong.
+    }
   }
 
   /** @param {keyof EntityFilters} name @param {Event} e */

@@ -67,7 +67,7 @@ class EntityView extends HTMLElement {
         e.id !== this.entity && h("p", { class: "hint" }, "What the link names was merged into it."),
         e.aliases.length > 0 && h("p", null, h("span", { class: "hint" }, "Also "), e.aliases.join(", ")),
         e.descriptions.length > 0 && h("ul", { class: "plain" }, e.descriptions.map((text) => h("li", null, text))),
-        h("p", { class: "hint" }, "Found ", time(e.createdAt), " · mentioned last ", time(e.mentionedAt)),
+        h("p", { class: "hint" }, "Found ", time(e.createdAt), e.mentionedAt && [" · mentioned last ", time(e.mentionedAt)]),
         may("operate") && h("div", { class: "row" }, button("Merge into another…", () => this.#merge(e), { class: "quiet" }), button("Delete…", () => this.#delete(e), { class: "quiet danger" }))),
       e.relations.length > 0 && [h("h3", null, "Relations"), h("ul", { class: "plain" }, e.relations.map((r) => relation(r, e.id)))],
       e.merges.length > 0 && [h("h3", null, "Merges"), h("ul", { class: "plain" }, e.merges.map((m) => this.#mergeRow(m, e.id)))],

@@ -38,7 +38,7 @@ export class KnowledgeView extends HTMLElement {
     switch (part) {
       case "documents": {
         if (id === "") return h("tm-documents", { filters: { collection: text("collection"), status: text("status"), search: text("search") } });
-        const at = { index: index === "" ? undefined : Number(index), passage: text("passage") };
+        const at = { index: /^\d{1,9}$/.test(index) ? Number(index) : undefined, passage: text("passage") };
         const open = /** @type {DocumentView | null} */ (this.#place.querySelector(":scope > tm-document"));
         if (open?.document !== id) return h("tm-document", { document: id, at });
         open.show(at);

@@ -9,8 +9,7 @@ const ENDINGS = /** @type {Record<Intl.LDMLPluralRule, string>} */ ({ one: "st",
 /** @param {number} n */
 export const ordinal = (n) => `${n}${ENDINGS[rules.select(n)]}`;
 
-/** Its ranks in the searches that found a passage, and by the reranking model. @param {Passage} p */
-export function ranks({ textRank, vectorRank, rerankRank }) {
-  return [textRank && `${ordinal(textRank)} by words`, vectorRank && `${ordinal(vectorRank)} by meaning`, rerankRank && `${ordinal(rerankRank)} by the reranking model`]
-    .filter(Boolean).join(", ");
+/** Its ranks in the searches that found a passage, the one that decided first. @param {Passage} p */
+export function ranks({ rerankRank, textRank, vectorRank }) {
+  return [rerankRank && `${ordinal(rerankRank)} by the reranking model`, textRank && `${ordinal(textRank)} by words`, vectorRank && `${ordinal(vectorRank)} by meaning`].filter(Boolean).join(", ");
 }

@@ -33,7 +33,7 @@ class Search extends HTMLElement {
 
   connectedCallback() {
     this.#box.value = this.q;
-    fill(this, h("form", { role: "search", onsubmit: (/** @type {Event} */ e) => this.#submit(e) }, h("div", { class: "row filters" }, this.#box, h("button", { class: "primary" }, "Search")), this.#choices), this.#state, this.#list);
+    fill(this, h("form", { role: "search", onsubmit: (/** @type {Event} */ e) => this.#submit(e) }, h("div", { class: "row above" }, this.#box, h("button", { class: "primary" }, "Search")), this.#choices), this.#state, this.#list);
     this.#offerCollections();
     if (this.q !== "") this.#search();
     else {
@@ -100,15 +100,17 @@ function passage(p, query) {
   body.classList.toggle("folded", long);
   return h("li", { class: "chunk" },
     h("header", null, passageName(p), h("span", { class: "badge" }, p.collection)),
-    h("p", { class: "why hint" }, ranks(p), p.score !== undefined && ` · score ${p.score.toFixed(4)}`),
-    p.context && h("p", { class: "hint" }, "Context: ", p.context), body, long && button("Show all", (e) => fill(/** @type {Element} */ (e.currentTarget), body.classList.toggle("folded") ? "Show all" : "Show less"), { class: "quiet" }));
+    h("p", { class: "why hint" }, ranks(p), p.score !== undefined && ` · score ${p.score.toFixed(4)}`, p.rerankScore !== undefined && ` · of that model ${p.rerankScore.toFixed(4)}`),
+    p.context && h("p", { class: "hint" }, `Written by a model: ${p.context}`),
+    body, long && button("Show all", (e) => fill(/** @type {Element} */ (e.currentTarget), body.classList.toggle("folded") ? "Show all" : "Show less"), { class: "quiet" }));
 }
 
-/** Shows the first marked word of each folded text, with a line above it. @param {Element} list */
+/** Moves each folded text whose first marked word is out of view so that its line is the second one. @param {Element} list */
 function unrollToMarks(list) {
   for (const body of list.querySelectorAll(".folded")) {
-    const first = /** @type {HTMLElement | null} */ (body.querySelector("mark"));
-    if (first) body.scrollTop = first.getBoundingClientRect().top - body.getBoundingClientRect().top - first.offsetHeight * 2;
+    const top = (body.querySelector("mark")?.getBoundingClientRect().top ?? 0) - body.getBoundingClientRect().top;
+    const line = parseFloat(getComputedStyle(body).lineHeight);
+    if (top > body.clientHeight / 2) body.scrollTop = (Math.floor(top / line) - 1) * line;
   }
 }
 
