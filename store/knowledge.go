@@ -80,6 +80,10 @@ type Knowledge interface {
 	// KnowledgeNamespaces returns the namespaces that have visible chunks, in order.
 	KnowledgeNamespaces(ctx context.Context) ([]string, error)
 
+	// KnowledgeCollections returns the collections of a namespace that have documents, in order; at most
+	// [MaxKnowledgeCollections].
+	KnowledgeCollections(ctx context.Context, namespace string) ([]string, error)
+
 	// SearchText returns the visible chunks that contain words of the query, the best first by BM25. A query is plain
 	// text without operators; words are found in all of their English forms, and case and accents do not matter.
 	SearchText(ctx context.Context, namespace, query string, in KnowledgeScope) ([]KnowledgeHit, error)
@@ -286,6 +290,9 @@ const (
 
 	// MaxKnowledgeContext is the maximum size of a [KnowledgeContext], in bytes.
 	MaxKnowledgeContext = 4 << 10
+
+	// MaxKnowledgeCollections is how many collections of a namespace are listed.
+	MaxKnowledgeCollections = 1000
 
 	// MaxKnowledgeDimension is the maximum dimension of vectors.
 	MaxKnowledgeDimension = 4096

@@ -22,6 +22,7 @@ type Knowledge struct {
 	Embedder       string `json:"embedder"`
 	WithoutVectors string `json:"withoutVectors,omitempty"`
 	store.KnowledgeIndex
+	Collections []string `json:"collections"`
 }
 
 // Knowledge tells how many documents are found, and by which vectors.

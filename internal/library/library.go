@@ -85,6 +85,12 @@ func (l *Library) WithStore(s store.Knowledge) *Library {
 	return &other
 }
 
+// ContextModel returns the model that writes the contexts of chunks, "" if there is none.
+func (l *Library) ContextModel() string { return l.cfg.ContextModel }
+
+// RerankModel returns the model that orders what a search has found, "" if there is none.
+func (l *Library) RerankModel() string { return l.cfg.RerankModel }
+
 // WithoutVectors says why new documents get no vectors. It is empty if they get some.
 func (l *Library) WithoutVectors() string {
 	switch {

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/knowledge"
 	"github.com/threadmill/threadmill/llm"
@@ -59,12 +61,20 @@ func (l *Library) Search(ctx context.Context, namespace string, q Query) (Found,
 		return Found{Passages: []event.Passage{}}, nil
 	}
 	in := store.KnowledgeScope{Collections: q.Collections, Limit: max(limit, store.DefaultKnowledgeHits)}
-	byText, err := l.cfg.Store.SearchText(ctx, namespace, text, in)
-	if err != nil {
-		return Found{}, err
-	}
-	byVector, warning, err := l.searchVectors(ctx, namespace, text, in)
-	if err != nil {
+	var (
+		byText, byVector []store.KnowledgeHit
+		warning          string
+	)
+	both, within := errgroup.WithContext(ctx) // the embedder is waited for anyway
+	both.Go(func() (err error) {
+		byText, err = l.cfg.Store.SearchText(within, namespace, text, in)
+		return err
+	})
+	both.Go(func() (err error) {
+		byVector, warning, err = l.searchVectors(within, namespace, text, in)
+		return err
+	})
+	if err := both.Wait(); err != nil {
 		return Found{}, err
 	}
 	current := newest(byText, byVector)

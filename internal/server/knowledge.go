@@ -26,6 +26,10 @@ type KnowledgeView struct {
 	// WithoutEntities says why messages are not searched for entities.
 	WithoutEntities string `json:"withoutEntities,omitempty" doc:"Why no people and things are found in messages"`
 	store.KnowledgeIndex
+
+	ContextModel string   `json:"contextModel,omitempty" doc:"The model that writes the contexts of chunks, provider/model. Left out: they have none"`
+	RerankModel  string   `json:"rerankModel,omitempty" doc:"The model that orders what a search has found, provider/model. Left out: there is none"`
+	Collections  []string `json:"collections" nullable:"false" doc:"The collections that have documents, in order; at most 1000"`
 }
 
 // Chunk is a passage of a document.
@@ -164,7 +168,14 @@ func (h *knowledgeHandlers) registerAdding(op huma.Operation, register func(huma
 func (h *knowledgeHandlers) get(ctx context.Context, _ *struct{}) (*output[KnowledgeView], error) {
 	index, err := h.library.Store().KnowledgeIndex(ctx, h.namespace)
 	index.Embedders = nonNil(index.Embedders)
-	return &output[KnowledgeView]{KnowledgeView{h.library.Embeds(), h.library.WithoutVectors(), h.withoutEntities, index}}, h.knowledgeProblem(ctx, "", "", err)
+	if err != nil {
+		return nil, h.knowledgeProblem(ctx, "", "", err)
+	}
+	collections, err := h.library.Store().KnowledgeCollections(ctx, h.namespace)
+	return &output[KnowledgeView]{KnowledgeView{
+		Embedder: h.library.Embeds(), WithoutVectors: h.library.WithoutVectors(), WithoutEntities: h.withoutEntities, KnowledgeIndex: index,
+		ContextModel: h.library.ContextModel(), RerankModel: h.library.RerankModel(), Collections: nonNil(collections),
+	}}, h.knowledgeProblem(ctx, "", "", err)
 }
 
 func (h *knowledgeHandlers) list(ctx context.Context, in *listKnowledgeInput) (*listKnowledgeOutput, error) {

@@ -335,7 +335,7 @@ func (embedder) Embed(_ context.Context, r llm.EmbedRequest) (llm.Embeddings, er
 func TestKnowledgeIndex(t *testing.T) {
 	w := newWorld(t)
 	w.finish(t, w.add(t, "a.md", "", "text"), "one", "two")
-	require.Equal(t, object{"embedder": "", "withoutVectors": "no embedder is configured", "documents": 1.0, "chunks": 2.0, "embedders": []any{}},
+	require.Equal(t, object{"embedder": "", "withoutVectors": "no embedder is configured", "collections": []any{"default"}, "documents": 1.0, "chunks": 2.0, "embedders": []any{}},
 		w.call("GET", "/v1/knowledge", nil).ok(t, http.StatusOK).body)
 	w = newWorld(t, func(c *server.Config) {
 		c.Library = library.New(library.Config{Store: c.Store, Embedder: embedder{}, Model: "p/m", Dimension: 8})

@@ -51,6 +51,10 @@ func (s *timedStore) KnowledgeIndex(ctx context.Context, namespace string) (stor
 	})
 }
 
+func (s *timedStore) KnowledgeCollections(ctx context.Context, namespace string) ([]string, error) {
+	return call(ctx, s, func(ctx context.Context) ([]string, error) { return s.Store.KnowledgeCollections(ctx, namespace) })
+}
+
 func (s *timedStore) SearchText(ctx context.Context, namespace, query string, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
 	return call(ctx, s, func(ctx context.Context) ([]store.KnowledgeHit, error) {
 		return s.Store.SearchText(ctx, namespace, query, in)

@@ -49,9 +49,11 @@ const (
 	dropChunks   = `DELETE FROM knowledge_chunks WHERE namespace = $1 AND document = $2 AND revision <> $3`
 	dropContents = `DELETE FROM knowledge_contents WHERE namespace = $1 AND document = $2 AND revision <> $3`
 
-	visibleDocuments    = `SELECT count(*), coalesce(sum(chunks), 0)::bigint FROM knowledge_documents WHERE namespace = $1 AND indexed > 0`
-	useIndexes          = `SET LOCAL enable_seqscan = off`
-	knowledgeNamespaces = `SELECT namespace FROM knowledge_indexes WHERE chunks > 0 ORDER BY namespace`
+	visibleDocuments     = `SELECT count(*), coalesce(sum(chunks), 0)::bigint FROM knowledge_documents WHERE namespace = $1 AND indexed > 0`
+	useIndexes           = `SET LOCAL enable_seqscan = off`
+	knowledgeNamespaces  = `SELECT namespace FROM knowledge_indexes WHERE chunks > 0 ORDER BY namespace`
+	knowledgeCollections = `SELECT DISTINCT collection FROM knowledge_documents WHERE namespace = $1 AND collection IS NOT NULL
+		ORDER BY collection LIMIT $2`
 )
 
 // noRevision is the number of no revision.
@@ -317,6 +319,18 @@ func (s *Store) KnowledgeNamespaces(ctx context.Context) ([]string, error) {
 	found, err := collectRows(ctx, s.pool, pgx.RowTo[string], knowledgeNamespaces)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: namespaces with documents: %w", classify(err))
+	}
+	return found, nil
+}
+
+// KnowledgeCollections implements [store.Knowledge].
+func (s *Store) KnowledgeCollections(ctx context.Context, namespace string) ([]string, error) {
+	if !store.Storable(namespace) {
+		return nil, nil
+	}
+	found, err := collectRows(ctx, s.pool, pgx.RowTo[string], knowledgeCollections, namespace, store.MaxKnowledgeCollections)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: collections of %q: %w", namespace, classify(err))
 	}
 	return found, nil
 }

@@ -24,11 +24,11 @@ const (
 // knowledgeReads are the queries for knowledge, knowledgeWrites the statements that change it. A full-text index has a
 // table for each namespace: its statements are made when they are needed.
 type knowledgeReads struct {
-	document, documents, content  *sql.Stmt
-	chunks, without, visible      *sql.Stmt
-	counts, embedders, namespaces *sql.Stmt
-	text, embedder                *sql.Stmt
-	nearest, nearestIn            *sql.Stmt
+	document, documents, content               *sql.Stmt
+	chunks, without, visible                   *sql.Stmt
+	counts, embedders, namespaces, collections *sql.Stmt
+	text, embedder                             *sql.Stmt
+	nearest, nearestIn                         *sql.Stmt
 }
 
 type knowledgeWrites struct {
@@ -67,9 +67,11 @@ func (r *knowledgeReads) queries() map[**sql.Stmt]string {
 				CROSS JOIN knowledge_vectors v ON v.document = d.key AND v.revision = d.indexed WHERE d.namespace = ?1 GROUP BY 1
 			) counted ON counted.embedder = e.id ORDER BY e.name`,
 		&r.namespaces: `SELECT DISTINCT namespace FROM knowledge_documents WHERE chunks > 0 ORDER BY namespace`,
-		&r.text:       `SELECT id FROM knowledge_texts WHERE namespace = ?`,
-		&r.embedder:   `SELECT id FROM knowledge_embedders WHERE namespace = ? AND name = ? AND dimension = ?`,
-		&r.nearest:    nearest(`knowledge_vectors v CROSS JOIN knowledge_documents d`, ``),
+		&r.collections: `SELECT DISTINCT collection FROM knowledge_documents WHERE namespace = ?1
+			ORDER BY collection LIMIT ?2 + 0`,
+		&r.text:     `SELECT id FROM knowledge_texts WHERE namespace = ?`,
+		&r.embedder: `SELECT id FROM knowledge_embedders WHERE namespace = ? AND name = ? AND dimension = ?`,
+		&r.nearest:  nearest(`knowledge_vectors v CROSS JOIN knowledge_documents d`, ``),
 		&r.nearestIn: nearest(`knowledge_documents d CROSS JOIN knowledge_vectors v`,
 			` AND d.namespace = ?4 AND d.collection IN (SELECT value FROM json_each(?5))`),
 	}
@@ -240,12 +242,18 @@ func (s *Store) KnowledgeContent(ctx context.Context, namespace string, r store.
 
 // KnowledgeNamespaces implements [store.Knowledge].
 func (s *Store) KnowledgeNamespaces(ctx context.Context) ([]string, error) {
-	found, err := collect(ctx, s.readKnowledge.namespaces, func(row scanner) (namespace string, err error) {
-		err = row.Scan(&namespace)
-		return namespace, err
-	})
+	found, err := collect(ctx, s.readKnowledge.namespaces, scanText)
 	if err != nil {
 		return nil, knowledgeError("reading", "*", "*", err)
+	}
+	return found, nil
+}
+
+// KnowledgeCollections implements [store.Knowledge].
+func (s *Store) KnowledgeCollections(ctx context.Context, namespace string) ([]string, error) {
+	found, err := collect(ctx, s.readKnowledge.collections, scanText, namespace, store.MaxKnowledgeCollections)
+	if err != nil {
+		return nil, knowledgeError("reading the collections of", namespace, "*", err)
 	}
 	return found, nil
 }

@@ -364,6 +364,14 @@ func testKnowledgeNamespaces(t *testing.T, k store.Knowledge) {
 	in, err := k.KnowledgeNamespaces(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{ns}, in)
+	gone := learn(t, k, ns, store.KnowledgeDocument{Collection: "gone", Source: "a.md"}, "a")
+	require.NoError(t, k.DeleteKnowledge(t.Context(), ns, gone.ID))
+	beginKnowledge(t, k, ns, store.KnowledgeDocument{Collection: "zoo", Source: "a.md"}, contentOf("a"))
+	for namespace, want := range map[string][]string{ns: {"books", "zoo"}, "other": nil, "\x00": nil} {
+		collections, err := k.KnowledgeCollections(t.Context(), namespace)
+		require.NoError(t, err)
+		require.Equal(t, want, append([]string(nil), collections...))
+	}
 	beginKnowledge(t, k, "begun", source("a.md"), contentOf("a"))
 	learn(t, k, "also", source("a.md"), "a")
 	in, err = k.KnowledgeNamespaces(t.Context())

@@ -116,6 +116,7 @@ class Documents extends HTMLElement {
         /** @type {[components["schemas"]["Knowledge"], { documents: KnowledgeDocument[], more: boolean }]} */
         const [index, { documents, more }] = await Promise.all([client.request("GET", "/v1/knowledge", { signal }), this.#documents(signal)]);
         showIndex(this.#index, index);
+        this.#offer(index.collections);
         this.#show(documents);
         this.#more.hidden = !more;
         if (isGrowing(index) || documents.some((d) => d.status === "processing")) wait = SOON;
@@ -141,6 +142,12 @@ class Documents extends HTMLElement {
     return { documents, more: cursor !== "" };
   }
 
+  /** Offers the collections to filter by. @param {string[]} names */
+  #offer(names) {
+    const offered = [...this.#collections.children].map((o) => /** @type {HTMLOptionElement} */ (o).value);
+    if (names.join("\n") !== offered.join("\n")) fill(this.#collections, names.map((value) => h("option", { value })));
+  }
+
   /** @param {KnowledgeDocument[]} documents */
   #show(documents) {
     const shown = new Set(documents.map((d) => d.id));
@@ -155,8 +162,6 @@ class Documents extends HTMLElement {
       row.show(d);
       if (this.#list.children[i] !== row.element) this.#list.insertBefore(row.element, this.#list.children[i] ?? null);
     });
-    const known = new Set([...this.#collections.children].map((o) => /** @type {HTMLOptionElement} */ (o).value));
-    for (const { collection } of documents) if (!known.has(collection)) this.#collections.append(h("option", { value: (known.add(collection), collection) }));
     this.#list.hidden = documents.length === 0;
     const processed = documents.filter((d) => d.status === "processing").length;
     const filtered = Object.values(this.filters).some((value) => value !== "");

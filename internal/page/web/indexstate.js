@@ -14,7 +14,7 @@ export const isGrowing = (index) => index.embedder !== "" && withVectors(index) 
 
 /** Shows the state. @param {Element} element @param {Knowledge} index */
 export function showIndex(element, index) {
-  fill(element, h("strong", null, plural(index.documents, "document")), ` · ${plural(index.chunks, "chunk")} · `, ...vectors(index));
+  fill(element, h("strong", null, plural(index.documents, "document")), ` · ${plural(index.chunks, "chunk")} · `, ...vectors(index), index.rerankModel && [", ordered by ", h("code", null, index.rerankModel)]);
 }
 
 /** What is said of the vectors. @param {Knowledge} index */

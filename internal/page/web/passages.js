@@ -5,8 +5,9 @@ import { h } from "./dom.js";
 
 /** @import { Passage } from "./ranks.js" */
 
-/** @param {Passage} p */
+/** The title and the headings, of which the first one often is the title. @param {Passage} p */
 export function passageName(p) {
-  return [h("a", { href: passageAddress(p), class: "title" }, p.title || p.source), ...(p.path ?? []).map((heading) => ` › ${heading}`), p.page && `, page ${p.page}`,
+  const title = p.title || p.source, path = p.path ?? [];
+  return [h("a", { href: passageAddress(p), class: "title" }, title), ...path.slice(path[0] === title ? 1 : 0).map((heading) => ` › ${heading}`), p.page && `, page ${p.page}`,
     p.title && h("span", { class: "hint" }, " ", p.source)];
 }

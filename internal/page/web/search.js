@@ -17,9 +17,6 @@ const LIMIT = 20;
 /** Characters of a text that is shown folded. */
 const LONG = 600;
 
-/** Documents that are read to offer their collections. */
-const SAMPLE = 200;
-
 class Search extends HTMLElement {
   q = "";
   /** @type {string[]} */
@@ -58,13 +55,13 @@ class Search extends HTMLElement {
     this.#search();
   }
 
-  /** Offers the collections to search in, if there are several. They are known from the first documents. */
+  /** Offers the collections to search in, if there are several. */
   async #offerCollections() {
     const names = new Set(this.collections);
     try {
-      /** @type {components["schemas"]["KnowledgeDocumentPage"]} */
-      const page = await client.request("GET", "/v1/knowledge/documents", { query: { limit: SAMPLE } });
-      for (const d of page.documents) names.add(d.collection);
+      /** @type {components["schemas"]["Knowledge"]} */
+      const { collections } = await client.request("GET", "/v1/knowledge");
+      for (const name of collections) names.add(name);
     } catch {
       // All collections are searched.
     }
