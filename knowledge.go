@@ -18,9 +18,9 @@ import (
 type Knowledge struct {
 	// Embedder, "provider/model", turns texts into vectors, by which documents are found that say the same in other words.
 	// Its provider must be one of Models that embeds, such as OpenAI's and Google's. Default: none. When a worker starts with
-	// another one than before, all documents and entities get its vectors, and lose the others in the end. Workers of a task queue have the
-	// same one, except while they are replaced: what one with the old embedder indexes after that is found by its words, until a
-	// worker starts again.
+	// another one than before, all documents and entities get its vectors, and lose the others in the end. Workers of a task queue
+	// have the same one, except while they are replaced: what one with the old embedder indexes after that is found by its words,
+	// until a worker starts again.
 	Embedder string
 
 	// Dimension of the vectors, for models with several. Default: the model's own.
@@ -32,9 +32,8 @@ type Knowledge struct {
 
 	// ContextModel, "provider/model", writes one or two sentences for each chunk that place it in its document, by which it is
 	// found too. Default: none. Documents that were indexed before get them when they are indexed again; a worker without a model
-	// leaves chunks without. Each chunk costs a
-	// call of the model, which sees the document, or of one of more than 8,000 tokens the headings, the beginning and what
-	// surrounds the chunk.
+	// leaves chunks without. Each chunk costs a call of the model, which sees the document, or of one of more than 8,000 tokens the
+	// headings, the beginning and what surrounds the chunk.
 	ContextModel string
 
 	// RerankModel, "provider/model", puts the best 50 passages of a search into their final order: by the endpoint /rerank of
