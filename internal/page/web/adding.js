@@ -64,7 +64,7 @@ export class Adding extends HTMLElement {
     this.#kind = kind;
     this.#error.hidden = true;
     this.#source.type = kind === "address" ? "url" : "text";
-    this.#source.placeholder = kind === "address" ? "https://example.com/handbook.pdf" : "notes/vacation.md";
+    this.#source.placeholder = kind === "address" ? "The address of a page or a file" : "notes/vacation.md";
     const buttons = h("div", { class: "row" }, kind !== "files" && h("button", { class: "primary" }, "Add"), button("Close", () => this.#close()));
     const collection = h("label", null, "Collection", this.#collection);
     const title = h("label", null, "Title (optional)", this.#title);
