@@ -219,66 +219,89 @@ func (k *killing) reach(t *testing.T, point string) (reached, release func()) {
 func TestEntitiesKilled(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]harness.Options{"sqlite": {}, "postgres": {Postgres: true}} {
-		t.Run("S2-68 "+name, func(t *testing.T) {
-			t.Parallel()
-			entitiesKilled(t, o)
-		})
+		o.Provider.Script = namesOf(slices.Collect(maps.Keys(nameCosines))...)
+		for _, part := range []struct {
+			name    string
+			known   []string // messages whose names are known before
+			kills   func(k *killing, t *testing.T, thread string)
+			replies int // in the end
+		}{
+			{"S2-70 a name is found", nil, (*killing).killsFinding, 1},
+			{"S2-68 a threshold merges", []string{"Sarah called"}, (*killing).killsThreshold, 2},
+			{"S2-68 a model merges", []string{"Sarah called"}, (*killing).killsModel, 2},
+			{"a person merges", []string{"Sarah called", "Bob is new"}, (*killing).killsPerson, 2},
+		} {
+			t.Run(part.name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				k := newKilling(t, o, learns)
+				k.start(k.victim)
+				id := k.Open()
+				for _, text := range part.known {
+					k.Await(id, k.Post(id, text))
+				}
+				k.worker.Kill()
+				if part.known != nil {
+					k.rests(t, id)
+				}
+				part.kills(k, t, id)
+				require.Len(t, ofType(k.Harness, id, event.TypeLLMCall), part.replies, "each message has one reply")
+			})
+		}
 	}
 }
 
-func entitiesKilled(t *testing.T, o harness.Options) {
-	o.Provider.Script = namesOf(slices.Collect(maps.Keys(nameCosines))...)
-	k := newKilling(t, o, learns)
-	k.start(k.victim)
-	id := k.Open()
-	k.worker.Kill()
-	says := func(text string) func() { return func() { k.Post(id, text) } }
-
-	nothing, queued := []string{"0 queued"}, []string{"1 queued"}
-	k.kills(t, says("Sarah called"), []string{"queue", "done queue"}, nothing, queued)
+func (k *killing) killsFinding(t *testing.T, thread string) {
+	queued := []string{"1 queued"}
+	k.kills(t, func() { k.Post(thread, "Sarah called") }, []string{"queue", "done queue"}, []string{"0 queued"}, queued)
 	sarah := []string{"0 queued", "Sarah [], 1 mentions"}
 	k.kills(t, func() {}, []string{"find", "done find", "while INSERT ON entity_mentions", "done end"}, queued, sarah)
-	k.rests(t, id)
+	k.rests(t, thread)
+	require.Equal(t, sarah, k.known(t))
+}
 
+func (k *killing) killsThreshold(t *testing.T, thread string) {
+	waits := []string{"1 queued", "Sarah [], 1 mentions"}
 	sally := []string{"0 queued", "Sally into Sarah by threshold", "Sarah [Sally], 2 mentions"}
-	k.kills(t, says("Sally wrote"), []string{"end"}, nil, []string{"1 queued", "Sarah [], 1 mentions"})
-	k.kills(t, func() {}, []string{"while INSERT ON entity_merges", "done end"}, []string{"1 queued", "Sarah [], 1 mentions"}, sally)
-	k.rests(t, id)
+	k.kills(t, func() { k.Post(thread, "Sally wrote") }, []string{"end"}, nil, waits)
+	k.kills(t, func() {}, []string{"while INSERT ON entity_merges", "done end"}, waits, sally)
+	k.rests(t, thread)
+	require.Equal(t, sally, k.known(t))
+}
 
-	waits := slices.Concat([]string{"1 queued"}, sally[1:])
-	sadie := []string{"0 queued", "Sadie into Sarah by names/stand-in", "Sally into Sarah by threshold", "Sarah [Sally Sadie], 3 mentions"}
-	k.kills(t, says("Sadie waits"), []string{"compare", "done compare"}, waits, waits)
+func (k *killing) killsModel(t *testing.T, thread string) {
+	waits := []string{"1 queued", "Sarah [], 1 mentions"}
+	sadie := []string{"0 queued", "Sadie into Sarah by names/stand-in", "Sarah [Sadie], 2 mentions"}
+	k.kills(t, func() { k.Post(thread, "Sadie waits") }, []string{"compare", "done compare"}, waits, waits)
 	k.kills(t, func() {}, []string{"while INSERT ON entity_merges", "done end"}, waits, sadie)
-	k.rests(t, id)
+	k.rests(t, thread)
+	require.Equal(t, sadie, k.known(t))
+}
 
-	k.start(k.victim)
-	k.Await(id, k.Post(id, "Bob is new"))
-	k.worker.Kill()
-	k.rests(t, id)
-	bob := slices.Insert(slices.Clone(sadie), 1, "Bob [], 1 mentions")
-	require.Equal(t, bob, k.known(t))
+func (k *killing) killsPerson(t *testing.T, thread string) {
+	apart := []string{"0 queued", "Bob [], 1 mentions", "Sarah [], 1 mentions"}
+	require.Equal(t, apart, k.known(t))
 	named, err := k.Store.EntitiesNamed(k.Ctx(), k.TaskQueue, []string{"Bob", "Sarah"})
 	require.NoError(t, err)
+	slices.SortFunc(named, func(a, b store.Entity) int { return strings.Compare(a.Name, b.Name) })
 	byHand := func(event string, m store.EntityMerge) func() {
 		return func() {
 			payload, err := json.Marshal(m)
 			require.NoError(t, err)
-			_, err = k.Threads.PostSignal(k.Ctx(), id, signals.Post{ID: event, Type: "merge", Payload: payload})
+			_, err = k.Threads.PostSignal(k.Ctx(), thread, signals.Post{ID: event, Type: "merge", Payload: payload})
 			require.NoError(t, err)
 		}
 	}
-	merge := byHand("merges", store.EntityMerge{ID: "by-hand", From: named[1].ID, Into: named[0].ID, By: "ann"})
-	merged := slices.Concat([]string{"0 queued", "Bob into Sarah by ann"}, sadie[1:3], []string{"Sarah [Sally Sadie Bob], 4 mentions"})
-	k.kills(t, merge, []string{"while INSERT ON entity_merges", "done merge"}, bob, merged)
+	merge := byHand("merges", store.EntityMerge{ID: "by-hand", From: named[0].ID, Into: named[1].ID, By: "ann"})
+	merged := []string{"0 queued", "Bob into Sarah by ann", "Sarah [Bob], 2 mentions"}
+	k.kills(t, merge, []string{"while INSERT ON entity_merges", "done merge"}, apart, merged)
 	undo := byHand("undoes", store.EntityMerge{ID: "by-hand", By: "bea"})
-	undone := slices.Concat([]string{"0 queued", "Bob [], 1 mentions", "Bob into Sarah by ann bea"}, sadie[1:])
+	undone := []string{"0 queued", "Bob [], 1 mentions", "Bob into Sarah by ann bea", "Sarah [], 1 mentions"}
 	k.kills(t, undo, []string{"while UPDATE ON entity_merges", "done undo"}, merged, undone)
 
 	k.start(k.victim)
 	for _, e := range []string{"merges", "undoes"} {
-		require.Equal(t, signals.TurnUnanswered, k.Await(id, e).Status)
+		require.Equal(t, signals.TurnUnanswered, k.Await(thread, e).Status)
 	}
-	settle(k.Harness, id)
+	settle(k.Harness, thread)
 	require.Equal(t, undone, k.known(t))
-	require.Len(t, ofType(k.Harness, id, event.TypeLLMCall), 4, "each message has one reply")
 }

@@ -201,14 +201,21 @@ func TestIngestionKilled(t *testing.T) {
 		name    string
 		options harness.Options
 	}{{"sqlite", harness.Options{}}, {"postgres", harness.Options{Postgres: true}}} {
-		t.Run("S2-59 "+b.name, func(t *testing.T) {
-			t.Parallel()
-			ingestionKilled(t, b.options)
-		})
+		for _, points := range [][]string{
+			{"begin", "done begin", "put", "done put"},
+			{"chunks 1", "chunks 2", "done chunks 2"},
+			{"contexts 5", "done contexts 9", "vectors 1"},
+			{"vectors 2", "finish", "done finish"},
+		} {
+			t.Run("S2-59 "+b.name+", "+points[0], func(t *testing.T) {
+				t.Parallel()
+				ingestionKilled(t, b.options, points)
+			})
+		}
 	}
 }
 
-func ingestionKilled(t *testing.T, o harness.Options) {
+func ingestionKilled(t *testing.T, o harness.Options, points []string) {
 	k := newKilling(t, o, reads)
 	s := newSite(t, sections("first", killedSections))
 	source := s.URL + "/manual.md"
@@ -224,10 +231,6 @@ func ingestionKilled(t *testing.T, o harness.Options) {
 
 	second := sections("second", killedSections)
 	s.text.Store(&second)
-	points := []string{
-		"begin", "done begin", "put", "done put", "chunks 1", "chunks 2", "done chunks 2",
-		"contexts 5", "done contexts 9", "vectors 1", "vectors 2", "finish", "done finish",
-	}
 	if !k.Store.HasVectors() {
 		points = slices.DeleteFunc(points, func(point string) bool { return strings.HasPrefix(point, "vectors") })
 	}
