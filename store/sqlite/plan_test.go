@@ -115,14 +115,15 @@ func TestKnowledgePlans(t *testing.T) {
 	r := &knowledgeReads{}
 	queries := r.queries()
 	for stmt, want := range map[**sql.Stmt][]string{
-		&r.document:  {"(namespace=? AND id=?)"},
-		&r.documents: {"(namespace=? AND (collection,source)>(?,?))"},
-		&r.content:   {"(namespace=? AND id=?)", "(document=? AND revision=?)"},
-		&r.chunks:    {"(namespace=? AND id=?)", "(document=? AND revision=? AND idx>?)"},
-		&r.without:   {"(namespace=? AND id=?)", "(document=? AND revision=?)", "(namespace=? AND name=?)", "SEARCH v USING INTEGER PRIMARY KEY (rowid=?)"},
-		&r.visible:   {"SEARCH d USING INDEX sqlite_autoindex_knowledge_documents_2 (namespace=?)", "(document=? AND revision=?)"},
-		&r.text:      {"(namespace=?)"},
-		&r.embedder:  {"(namespace=? AND name=?)"},
+		&r.document:    {"(namespace=? AND id=?)"},
+		&r.collections: {"USING COVERING INDEX sqlite_autoindex_knowledge_documents_2 (namespace=?)"},
+		&r.documents:   {"(namespace=? AND (collection,source)>(?,?))"},
+		&r.content:     {"(namespace=? AND id=?)", "(document=? AND revision=?)"},
+		&r.chunks:      {"(namespace=? AND id=?)", "(document=? AND revision=? AND idx>?)"},
+		&r.without:     {"(namespace=? AND id=?)", "(document=? AND revision=?)", "(namespace=? AND name=?)", "SEARCH v USING INTEGER PRIMARY KEY (rowid=?)"},
+		&r.visible:     {"SEARCH d USING INDEX sqlite_autoindex_knowledge_documents_2 (namespace=?)", "(document=? AND revision=?)"},
+		&r.text:        {"(namespace=?)"},
+		&r.embedder:    {"(namespace=? AND name=?)"},
 	} {
 		requirePlan(t, s, queries[stmt], want...)
 		delete(queries, stmt)
