@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -63,6 +64,11 @@ func entitiesCorrected(t *testing.T, w *harness.Harness) {
 		require.NoError(t, json.Unmarshal([]byte(starter(t, "entities", "merge", "Bob", sarah.ID, "--by", "ann", "--json")), &merge))
 		require.Equal(t, "ann", merge.By)
 		require.Contains(t, starter(t, "entities", "show", "Bob"), "name      Sarah")
+		for _, merged := range []string{"Bob", bob.ID} {
+			code, _, errs := starterAt(w.API.URL, w.TaskQueue, "entities", "remove", merged)
+			require.NotZero(t, code)
+			require.Contains(t, errs, "was merged into Sarah", "whoever removes a name removes no other one")
+		}
 		require.Regexp(t, `Bob +Sarah .*ann`, starter(t, "entities", "merges"))
 		w.T = t
 		w.Say(w.Open("friend"), "Where is Bob?")
@@ -108,6 +114,21 @@ func entitiesCorrected(t *testing.T, w *harness.Harness) {
 			err := try()
 			require.True(t, api.IsNotFound(err), err)
 		}
+	})
+	t.Run("a name that too many others contain is asked for by its id", func(t *testing.T) {
+		for i := range 3 {
+			x := store.Extraction{ID: fmt.Sprint("crowd", i), ThreadID: "crowd", EventID: "e", SourceType: "mail", SourceID: fmt.Sprint(i)}
+			var found store.EntitiesFound
+			for n := range store.MaxFound {
+				found.New = append(found.New, store.NewEntity{ID: fmt.Sprintf("crowd-%d-%d", i, n), Name: fmt.Sprintf("Crowd %d %d", i, n), Type: "person"})
+			}
+			require.NoError(t, w.Store.QueueExtraction(w.Ctx(), w.TaskQueue, x))
+			_, err := w.Store.EndExtraction(w.Ctx(), w.TaskQueue, x.ID, found)
+			require.NoError(t, err)
+		}
+		code, _, errs := starterAt(w.API.URL, w.TaskQueue, "entities", "show", "crowd")
+		require.NotZero(t, code)
+		require.Contains(t, errs, "use the id")
 	})
 	t.Run("what is removed is found anew", func(t *testing.T) {
 		require.Contains(t, starter(t, "entities", "remove", "Bob"), "Bob removed")

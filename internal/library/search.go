@@ -86,11 +86,10 @@ func (l *Library) Search(ctx context.Context, namespace string, q Query) (Found,
 	if err != nil {
 		return Found{}, err
 	}
-	return Found{Passages: passages[:min(limit, len(passages))], Warning: sentences(warning, unordered)}, nil
+	return Found{Passages: passages[:min(limit, len(passages))], Warning: joinWarnings(warning, unordered)}, nil
 }
 
-// sentences joins warnings.
-func sentences(warnings ...string) string {
+func joinWarnings(warnings ...string) string {
 	return strings.Join(slices.DeleteFunc(warnings, func(w string) bool { return w == "" }), "; ")
 }
 

@@ -98,7 +98,7 @@ func (h *entityHandlers) registerEntities() {
 	}, h.mentions)
 	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "mergeEntity", Method: http.MethodPost, Path: one + "/merge", Tags: tags, Summary: "Merge an entity into another one",
-		Description: "It keeps its own mentions, so the merge can be undone. Merging them again changes nothing.", Errors: []int{404, 422},
+		Description: "It keeps its own mentions, so the merge can be undone. Merging them again changes nothing.", Errors: []int{404, 409, 422},
 	}, h.merge)
 	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "deleteEntity", Method: http.MethodDelete, Path: one, Tags: tags, DefaultStatus: http.StatusNoContent,
@@ -223,7 +223,7 @@ func (h *entityHandlers) merged(ctx context.Context, id string) (*output[store.E
 			return &output[store.EntityMerge]{m}, nil
 		}
 	}
-	return nil, h.entityProblem(ctx, "entity", id, store.ErrNotFound)
+	return nil, huma.Error409Conflict(fmt.Sprintf("entity %.128q was merged into that one already, before its newest merges", id))
 }
 
 func (h *entityHandlers) remove(ctx context.Context, in *EntityPath) (*struct{}, error) {

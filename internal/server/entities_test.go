@@ -112,6 +112,24 @@ func TestEntities(t *testing.T) {
 		w.call("POST", "/v1/entity-merges/none/undo", nil, operator...).refused(t, http.StatusNotFound, `no merge "none"`)
 		w.call("POST", "/v1/entities/e-jd/merge", object{"into": "e-jane", "by": "bob"}, operator...).refused(t, http.StatusForbidden, "olga")
 	})
+	t.Run("a merge before the newest 200", func(t *testing.T) {
+		for i := range 3 {
+			var crowd []store.NewEntity
+			for n := range store.MaxFound {
+				crowd = append(crowd, store.NewEntity{ID: fmt.Sprintf("c-%d-%d", i, n), Name: fmt.Sprintf("C %d %d", i, n), Type: "person"})
+			}
+			w.mention(t, "default", fmt.Sprintf("crowd-%d", i), crowd...)
+			for _, e := range crowd {
+				if e.ID == "c-0-0" {
+					continue
+				}
+				_, err := w.store.MergeEntities(w.ctx, "default", store.EntityMerge{ID: "m-" + e.ID, From: e.ID, Into: "c-0-0", By: "ann", At: time.Unix(int64(i), 0)})
+				require.NoError(t, err)
+			}
+		}
+		w.call("POST", "/v1/entities/c-0-1/merge", object{"into": "c-0-0"}, operator...).refused(t, http.StatusConflict, "already")
+		w.call("POST", "/v1/entities/c-2-1/merge", object{"into": "c-0-0"}, operator...).ok(t, http.StatusOK)
+	})
 	t.Run("delete", func(t *testing.T) {
 		w.call("DELETE", "/v1/entities/e-mill", nil, operator...).ok(t, http.StatusNoContent)
 		w.call("GET", "/v1/entities/e-mill", nil, ann...).problem(t, http.StatusNotFound)

@@ -62,10 +62,12 @@ func (a entityCommands) find(ctx context.Context, client *api.Client, arg string
 			named = append(named, e.ID)
 		}
 	}
-	switch len(named) {
-	case 0:
+	switch {
+	case len(named) == 0 && len(similar) == store.MaxEntityPage:
+		return known, fmt.Errorf(`there are too many names that contain %q: use the id, which "starter entities list" shows`, arg)
+	case len(named) == 0:
 		return known, fmt.Errorf(`there is no entity %q: "starter entities list" shows the entities`, arg)
-	case 1:
+	case len(named) == 1:
 		return client.Entity(ctx, named[0])
 	}
 	return known, fmt.Errorf("%d entities are named %q: use one of their ids, %s", len(named), arg, strings.Join(named, ", "))
@@ -162,6 +164,9 @@ func (a entityCommands) removeCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				entity, err := a.find(ctx, client, args[0])
+				if err == nil && args[0] != entity.ID && !strings.EqualFold(args[0], entity.Name) {
+					return fmt.Errorf("%s was merged into %s: undo the merge, or name that one to remove both", args[0], entity.Name)
+				}
 				if err == nil {
 					err = client.DeleteEntity(ctx, entity.ID)
 				}
