@@ -327,7 +327,9 @@ func (c *connection) setTTL(s *session, ttl time.Duration) {
 
 func (c *connection) ready(s *session) {
 	c.mu.Lock()
-	c.session = s
+	if len(c.restarts) == 0 { // otherwise it ends at once
+		c.session = s
+	}
 	c.mu.Unlock()
 	c.update(func(st *State) { st.Error, st.NextAttempt, st.Log = "", nil, c.text(c.tail.String(), maxLog) }, tool.ServerReady)
 	c.log.Info("MCP server is ready", "tools", len(c.snapshot().Tools), "protocol", s.hello().ProtocolVersion)
@@ -447,8 +449,12 @@ func (c *connection) saveLast(ctx context.Context) {
 	_ = c.cfg.Catalog.Save(ctx, c.snapshot())
 }
 
-// restart connects to the server again.
+// restart connects to the server again. Calls that begin from now on wait for the next session: one that is
+// about to end would leave it open whether they took effect.
 func (c *connection) restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session = nil
 	select {
 	case c.restarts <- struct{}{}:
 	default:

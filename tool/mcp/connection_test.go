@@ -167,6 +167,21 @@ func TestForgottenSession(t *testing.T) {
 	require.Equal(t, "Hello, Ann", out.Result.Output)
 }
 
+// TestCallAfterRestart: a call that begins after a restart was asked for is made on the new connection.
+func TestCallAfterRestart(t *testing.T) {
+	remote := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return simple() }, nil))
+	t.Cleanup(remote.Close)
+	m := run(t, mcp.Config{Servers: []mcp.Server{{Name: "remote", URL: remote.URL}}})
+	ready(t, m, "remote")
+	greet := find(t, m, "remote__greet")
+	for range 50 {
+		require.NoError(t, m.Restart(t.Context(), "default", "remote"))
+		out := tooltest.Run(t, greet, `{"name":"Ann"}`)
+		require.NoError(t, out.Err)
+		require.Equal(t, "Hello, Ann", out.Result.Output)
+	}
+}
+
 // TestRedirect: headers, which are secret, stay with the declared host.
 func TestRedirect(t *testing.T) {
 	var stolen atomic.Value
