@@ -26,17 +26,18 @@ const (
 	entityRoots    = `SELECT id FROM entities WHERE namespace = $1 AND merged_into IS NULL`
 	entitiesAfter  = entityRoots + ` AND total <= $2 AND (total < $2 OR id > $3)`
 	entitiesOfType = ` AND type = $%d`
-	entitiesHaving = ` AND EXISTS (SELECT FROM entities a WHERE a.namespace = $1 AND a.root = entities.id AND a.name ILIKE $%d)`
+	entitiesHaving = ` AND id = ANY(ARRAY(SELECT root FROM entities WHERE namespace = $1 AND name ILIKE $%d))`
 	byMentions     = ` ORDER BY total DESC, id LIMIT $%d`
 
-	// Without the array, the planner reads the whole namespace while it has no statistics.
+	// While it has no statistics, the planner reads the whole namespace once for each of its rows, unless ids come as arrays and
+	// names from subqueries: TestEntityPlans.
 	entitiesNamed = `SELECT id FROM entities WHERE namespace = $1
 		AND id = ANY(ARRAY(SELECT root FROM entities WHERE namespace = $1 AND name_key = ANY($2::text[])))
 		ORDER BY total DESC, id LIMIT $3`
 
 	// entityGroups selects the roots of entities, and all that was merged into them.
 	entityGroups = `SELECT id, root, name, type, descriptions, mentions, mentioned_at, created_at FROM entities
-		WHERE namespace = $1 AND root IN (SELECT root FROM entities WHERE namespace = $1 AND id = ANY($2::text[]))
+		WHERE namespace = $1 AND root = ANY(ARRAY(SELECT root FROM entities WHERE namespace = $1 AND id = ANY($2::text[])))
 		ORDER BY root, created_at, id`
 	entityVectors = `SELECT entity, vector FROM entity_vectors WHERE namespace = $1 AND type = $2 AND embedder = $3
 		AND octet_length(vector) = $4`
@@ -50,28 +51,31 @@ const (
 			SELECT FROM entity_vectors v WHERE v.namespace = $1 AND v.entity = e.id AND v.embedder = $2)
 		ORDER BY id LIMIT $4`
 
-	// groupOf selects the ids of the root of $2 and of all that was merged into it.
-	groupOf = `(SELECT id FROM entities WHERE namespace = $1 AND root = (SELECT root FROM entities WHERE namespace = $1 AND id = $2))`
+	// groupOf are the ids of the root of $2 and of all that was merged into it.
+	groupOf = `ARRAY(SELECT id FROM entities WHERE namespace = $1 AND root = (SELECT root FROM entities WHERE namespace = $1 AND id = $2))`
 
 	// Of each entity, no more mentions are read than are wanted.
-	entityMentions = `SELECT m.entity, m.name, m.thread_id, m.source_type, m.source_id, m.text, m.at FROM ` + groupOf + ` e CROSS JOIN LATERAL (
+	entityMentions = `SELECT m.entity, m.name, m.thread_id, m.source_type, m.source_id, m.text, m.at FROM unnest(` + groupOf + `) AS e(id) CROSS JOIN LATERAL (
 			SELECT * FROM entity_mentions WHERE namespace = $1 AND entity = e.id AND at <= $3
 			AND (at < $3 OR (source_type, source_id, entity) > ($4, $5, $6)) ORDER BY at DESC, source_type, source_id LIMIT $7
 		) m ORDER BY m.at DESC, m.source_type, m.source_id, m.entity LIMIT $7`
-	entityRelations = `SELECT f.id, f.name, t.id, t.name, r.type, r.reason, r.at FROM (
-			SELECT * FROM entity_relations WHERE namespace = $1 AND from_entity IN ` + groupOf + `
-			UNION ALL SELECT * FROM entity_relations WHERE namespace = $1 AND to_entity IN ` + groupOf + `
-		) r JOIN entities a ON a.namespace = $1 AND a.id = r.from_entity JOIN entities b ON b.namespace = $1 AND b.id = r.to_entity
-		JOIN entities f ON f.namespace = $1 AND f.id = a.root JOIN entities t ON t.namespace = $1 AND t.id = b.root
-		WHERE a.root <> b.root ORDER BY r.at DESC, r.from_entity, r.to_entity, r.type LIMIT $3`
+	entityRelations = `SELECT r.from_root, (SELECT name FROM entities WHERE namespace = $1 AND id = r.from_root),
+			r.to_root, (SELECT name FROM entities WHERE namespace = $1 AND id = r.to_root), r.type, r.reason, r.at
+		FROM (
+			SELECT *, (SELECT root FROM entities WHERE namespace = $1 AND id = x.from_entity) AS from_root,
+				(SELECT root FROM entities WHERE namespace = $1 AND id = x.to_entity) AS to_root
+			FROM (
+				SELECT * FROM entity_relations WHERE namespace = $1 AND from_entity = ANY(` + groupOf + `)
+				UNION ALL SELECT * FROM entity_relations WHERE namespace = $1 AND to_entity = ANY(` + groupOf + `)
+			) x
+		) r WHERE r.from_root <> r.to_root ORDER BY r.at DESC, r.from_entity, r.to_entity, r.type LIMIT $3`
 
-	// With joins for the names, it does so too.
 	selectMerge = `SELECT g.id, g.from_entity, (SELECT name FROM entities WHERE namespace = $1 AND id = g.from_entity),
 			g.into_entity, (SELECT name FROM entities WHERE namespace = $1 AND id = g.into_entity),
 			g.similarity, g.decided_by, g.at, g.undone_by, g.undone_at FROM entity_merges g WHERE g.namespace = $1`
 	allMerges = selectMerge + ` ORDER BY g.at DESC, g.id LIMIT $2`
-	mergesOf  = selectMerge + ` AND g.id IN (SELECT id FROM entity_merges WHERE namespace = $1 AND from_entity IN ` + groupOf + `
-			UNION ALL SELECT id FROM entity_merges WHERE namespace = $1 AND into_entity IN ` + groupOf + `)
+	mergesOf  = selectMerge + ` AND g.id = ANY(ARRAY(SELECT id FROM entity_merges WHERE namespace = $1 AND from_entity = ANY(` + groupOf + `)
+			UNION ALL SELECT id FROM entity_merges WHERE namespace = $1 AND into_entity = ANY(` + groupOf + `)))
 		ORDER BY g.at DESC, g.id LIMIT $3`
 )
 

@@ -69,18 +69,18 @@ const (
 		UPDATE entities SET merged_into = CASE WHEN id = $2 THEN NULL ELSE merged_into END, root = $2
 		WHERE namespace = $1 AND id = ANY(ARRAY(SELECT id FROM merged))`
 
-	// membersOf selects the ids of the root $2 and of all that was merged into it.
-	membersOf = `(SELECT id FROM entities WHERE namespace = $1 AND root = $2)`
+	// membersOf are the ids of the root $2 and of all that was merged into it.
+	membersOf = `ANY(ARRAY(SELECT id FROM entities WHERE namespace = $1 AND root = $2))`
 )
 
 // deleteEntity are the statements that delete a root.
 var deleteEntity = []string{
-	`DELETE FROM entity_mentions WHERE namespace = $1 AND entity IN ` + membersOf,
-	`DELETE FROM entity_relations WHERE namespace = $1 AND from_entity IN ` + membersOf,
-	`DELETE FROM entity_relations WHERE namespace = $1 AND to_entity IN ` + membersOf,
-	`DELETE FROM entity_merges WHERE namespace = $1 AND from_entity IN ` + membersOf,
-	`DELETE FROM entity_merges WHERE namespace = $1 AND into_entity IN ` + membersOf,
-	`DELETE FROM entity_vectors WHERE namespace = $1 AND entity IN ` + membersOf,
+	`DELETE FROM entity_mentions WHERE namespace = $1 AND entity = ` + membersOf,
+	`DELETE FROM entity_relations WHERE namespace = $1 AND from_entity = ` + membersOf,
+	`DELETE FROM entity_relations WHERE namespace = $1 AND to_entity = ` + membersOf,
+	`DELETE FROM entity_merges WHERE namespace = $1 AND from_entity = ` + membersOf,
+	`DELETE FROM entity_merges WHERE namespace = $1 AND into_entity = ` + membersOf,
+	`DELETE FROM entity_vectors WHERE namespace = $1 AND entity = ` + membersOf,
 	`DELETE FROM entities WHERE namespace = $1 AND root = $2`,
 }
 
