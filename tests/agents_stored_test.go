@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -33,10 +34,10 @@ func callAPI(w *harness.Harness, method, path, body string, status int) string {
 // shownLast returns the system message and the tool names of the last model call.
 func shownLast(w *harness.Harness) (system string, tools []string) {
 	w.T.Helper()
-	calls := modelCalls(w)
+	calls := check.ModelCalls(w)
 	last := calls[len(calls)-1]
 	require.Equal(w.T, event.RoleSystem, last.Messages[0].Role)
-	return last.Messages[0].Content, last.offered()
+	return last.Messages[0].Content, last.Offered()
 }
 
 // TestStoredAgentWhoseToolIsGone: a release has renamed a tool that a stored agent names. Its calls fail,

@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -23,7 +24,7 @@ func waitingIn(t *testing.T, w *harness.Harness, n int) map[string]string {
 	t.Helper()
 	var out map[string]string
 	require.Eventually(t, func() bool {
-		status, body := request(t, w, http.MethodGet, "/v1/approvals", nil)
+		status, body := check.Request(t, w, http.MethodGet, "/v1/approvals", nil)
 		raw, err := json.Marshal(body["approvals"])
 		var all []struct {
 			ThreadID string
@@ -37,7 +38,7 @@ func waitingIn(t *testing.T, w *harness.Harness, n int) map[string]string {
 			out[a.ThreadID] = a.Request.ToolCallID
 		}
 		return len(all) == n
-	}, waitLong, waitTick, "%d calls are listed", n)
+	}, harness.Patience, harness.Tick, "%d calls are listed", n)
 	return out
 }
 
@@ -51,22 +52,22 @@ func TestApprovalsOverTheAPI(t *testing.T) {
 	first, second, idle := w.Open(), w.Open(), w.Open()
 	turns := []string{w.Post(first, note), w.Post(second, note)}
 	w.Say(idle, "hello")
-	mine, other := only(t, w.AwaitApproval(first, 1)), only(t, w.AwaitApproval(second, 1))
+	mine, other := check.Only(t, w.AwaitApproval(first, 1)), check.Only(t, w.AwaitApproval(second, 1))
 	at := func(path string) string { return "/v1/threads/" + first + path }
 
 	t.Run("S4-77 all that waits is listed, across threads", func(t *testing.T) {
 		require.Equal(t, map[string]string{first: mine.ToolCallID, second: other.ToolCallID}, waitingIn(t, w, 2))
 	})
-	command := cliDriver{w}
+	command := check.CLI{World: w}
 	t.Run("S4-77 on the command line, too", func(t *testing.T) {
-		all := command.run(t, "approvals")
+		all := command.Run(t, "approvals")
 		require.Contains(t, all, mine.ToolCallID)
 		require.Contains(t, all, other.ToolCallID)
-		require.NotContains(t, command.run(t, "approvals", first), other.ToolCallID)
-		require.Regexp(t, second+" +waiting_approval", command.run(t, "list", "--waiting"))
+		require.NotContains(t, command.Run(t, "approvals", first), other.ToolCallID)
+		require.Regexp(t, second+" +waiting_approval", command.Run(t, "list", "--waiting"))
 	})
 	t.Run("S4-80 approved for the session", func(t *testing.T) {
-		status, body := request(t, w, http.MethodPost, at("/approvals/"+mine.ToolCallID), map[string]any{
+		status, body := check.Request(t, w, http.MethodPost, at("/approvals/"+mine.ToolCallID), map[string]any{
 			"decision": "approve", "scope": "session", "by": "ann", "digest": mine.Digest, "toolArgs": mine.Arguments,
 		})
 		require.Equal(t, http.StatusOK, status, body)
@@ -78,33 +79,33 @@ func TestApprovalsOverTheAPI(t *testing.T) {
 		require.Equal(t, map[string]string{second: other.ToolCallID}, waitingIn(t, w, 1))
 	})
 	t.Run("what is granted", func(t *testing.T) {
-		status, body := request(t, w, http.MethodGet, at("/grants"), nil)
+		status, body := check.Request(t, w, http.MethodGet, at("/grants"), nil)
 		require.Equal(t, http.StatusOK, status, body)
-		grant := only(t, body["grants"].([]any)).(map[string]any)
+		grant := check.Only(t, body["grants"].([]any)).(map[string]any)
 		require.Equal(t, mine.ToolCallID, grant["id"])
 		require.Equal(t, "session", grant["scope"])
 		require.Equal(t, "ann", grant["by"])
 		require.Equal(t, mine.Digest, grant["digest"])
-		require.Contains(t, command.run(t, "grants", first), mine.ToolCallID+"  session  note")
+		require.Contains(t, command.Run(t, "grants", first), mine.ToolCallID+"  session  note")
 	})
 	t.Run("revoked, it asks again", func(t *testing.T) {
-		status, body := request(t, w, http.MethodDelete, at("/grants/"+mine.ToolCallID+"?by=bob&reason=enough"), nil)
+		status, body := check.Request(t, w, http.MethodDelete, at("/grants/"+mine.ToolCallID+"?by=bob&reason=enough"), nil)
 		require.Equal(t, http.StatusOK, status, body)
 		require.Equal(t, "accepted", body["result"])
-		require.Equal(t, "already_resolved\n", command.run(t, "revoke", first, mine.ToolCallID, "--by", "bob"))
-		_, body = request(t, w, http.MethodGet, at("/grants"), nil)
+		require.Equal(t, "already_resolved\n", command.Run(t, "revoke", first, mine.ToolCallID, "--by", "bob"))
+		_, body = check.Request(t, w, http.MethodGet, at("/grants"), nil)
 		require.Empty(t, body["grants"])
 		e := w.Post(first, note)
-		again := only(t, w.AwaitApproval(first, 1))
-		status, body = request(t, w, http.MethodPost, at("/approvals/"+again.ToolCallID), map[string]any{"decision": "approve", "by": "careful"})
+		again := check.Only(t, w.AwaitApproval(first, 1))
+		status, body = check.Request(t, w, http.MethodPost, at("/approvals/"+again.ToolCallID), map[string]any{"decision": "approve", "by": "careful"})
 		require.Equal(t, http.StatusForbidden, status, "an agent of the thread")
 		require.Equal(t, "not_allowed", body["result"])
-		status, _ = request(t, w, http.MethodPost, at("/approvals/"+again.ToolCallID), map[string]any{"decision": "deny", "by": "bob"})
+		status, _ = check.Request(t, w, http.MethodPost, at("/approvals/"+again.ToolCallID), map[string]any{"decision": "deny", "by": "bob"})
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, signals.TurnCompleted, w.Await(first, e).Status)
 	})
 	t.Run("S4-95 who allowed what, when, and how far", func(t *testing.T) {
-		status, body := request(t, w, http.MethodGet, at("/decisions"), nil)
+		status, body := check.Request(t, w, http.MethodGet, at("/decisions"), nil)
 		require.Equal(t, http.StatusOK, status, body)
 		var got []string
 		for _, d := range body["decisions"].([]any) {
@@ -121,31 +122,31 @@ func TestApprovalsOverTheAPI(t *testing.T) {
 		e := w.Post(first, "use camera {}")
 		var call string
 		require.Eventually(t, func() bool {
-			_, body := request(t, w, http.MethodGet, at("/approvals"), nil)
+			_, body := check.Request(t, w, http.MethodGet, at("/approvals"), nil)
 			calls, _ := body["clientCalls"].([]any)
 			if len(calls) == 1 {
 				call = calls[0].(map[string]any)["toolCallId"].(string)
 			}
 			return call != ""
-		}, waitLong, waitTick)
+		}, harness.Patience, harness.Tick)
 		answer := map[string]any{"output": map[string]any{"photo": "a desk"}, "by": "phone"}
 		for _, want := range []string{"accepted", "already_resolved"} {
-			status, body := request(t, w, http.MethodPost, at("/tool-calls/"+call+"/result"), answer)
+			status, body := check.Request(t, w, http.MethodPost, at("/tool-calls/"+call+"/result"), answer)
 			require.Equal(t, http.StatusOK, status, body)
 			require.Equal(t, want, body["result"])
 		}
-		status, body := request(t, w, http.MethodPost, at("/tool-calls/"+call+"/result"), map[string]any{"output": "another"})
+		status, body := check.Request(t, w, http.MethodPost, at("/tool-calls/"+call+"/result"), map[string]any{"output": "another"})
 		require.Equal(t, http.StatusConflict, status, body)
 		require.Equal(t, signals.TurnCompleted, w.Await(first, e).Status)
-		require.JSONEq(t, `{"photo":"a desk"}`, results(w, first)[call].Content)
+		require.JSONEq(t, `{"photo":"a desk"}`, check.Results(w, first)[call].Content)
 	})
 	t.Run("who takes part, and how often", func(t *testing.T) {
-		status, body := request(t, w, http.MethodPatch, "/v1/threads/"+idle, map[string]any{"addAgents": []string{"careful"}, "turnLimit": 3, "by": "ann"})
+		status, body := check.Request(t, w, http.MethodPatch, "/v1/threads/"+idle, map[string]any{"addAgents": []string{"careful"}, "turnLimit": 3, "by": "ann"})
 		require.Equal(t, http.StatusOK, status, body)
 		require.Equal(t, []any{"careful"}, body["agents"])
-		_, body = request(t, w, http.MethodGet, "/v1/threads/"+idle+"?state=true", nil)
+		_, body = check.Request(t, w, http.MethodGet, "/v1/threads/"+idle+"?state=true", nil)
 		require.EqualValues(t, 3, body["turnLimit"])
-		status, body = request(t, w, http.MethodPatch, "/v1/threads/"+idle, map[string]any{"removeAgents": []string{"careful"}})
+		status, body = check.Request(t, w, http.MethodPatch, "/v1/threads/"+idle, map[string]any{"removeAgents": []string{"careful"}})
 		require.Equal(t, http.StatusUnprocessableEntity, status, body)
 		require.Contains(t, body["detail"], "removeAgents")
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -24,42 +25,42 @@ import (
 // TestDecisionsFromElsewhere decides on a call in threads where it does not wait.
 func TestDecisionsFromElsewhere(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c, other := o.talk(t), o.talk(t)
 	_, q := c.asks(`use spied {}`)
 	other.Say(other.id, "hello")
 
 	t.Run("S4-91 in another thread", func(t *testing.T) {
-		for _, d := range []signals.Decide{approving(q), denying(q), granting(q)} {
+		for _, d := range []signals.Decide{check.Approving(q), denying(q), granting(q)} {
 			other.decides(signals.DecideNotPending, d)
 			other.decidesByHTTP(http.StatusNotFound, signals.DecideNotPending, d)
 			other.signals(signals.SignalDecide, d)
 		}
 		require.Equal(t, []string{"not_pending", "not_pending", "not_pending"}, other.audited(3))
-		require.Empty(t, ofType(c.Harness, other.id, event.TypeApproval))
+		require.Empty(t, check.OfType(c.Harness, other.id, event.TypeApproval))
 		other.denied(`use spied {}`)
 	})
 	t.Run("S4-91 in a thread of the same name in another namespace, over the same store", func(t *testing.T) {
 		elsewhere := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Store = o.Store }})
 		elsewhere.Store = o.Store
 		twin := talk{elsewhere, t, c.id}
-		_, err := twin.Threads.Decide(twin.Ctx(), twin.id, approving(q))
+		_, err := twin.Threads.Decide(twin.Ctx(), twin.id, check.Approving(q))
 		require.ErrorIs(t, err, signals.ErrThreadNotFound)
 		require.NoError(t, twin.Threads.Open(twin.Ctx(), twin.id, signals.Start{}, nil))
-		twin.decides(signals.DecideNotPending, approving(q))
-		twin.decidesByHTTP(http.StatusNotFound, signals.DecideNotPending, approving(q))
+		twin.decides(signals.DecideNotPending, check.Approving(q))
+		twin.decidesByHTTP(http.StatusNotFound, signals.DecideNotPending, check.Approving(q))
 		c.undecided(q)
 	})
 	c.undecided(q)
-	require.Empty(t, s.seen())
+	require.Empty(t, s.Seen())
 }
 
 // TestGrantsOfOtherNamespaces: a grant does not cover the same call by the same agent in a thread
 // of the same name in another namespace.
 func TestGrantsOfOtherNamespaces(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
@@ -74,14 +75,14 @@ func TestGrantsOfOtherNamespaces(t *testing.T) {
 	require.Equal(t, q.Digest, again.Digest)
 	twin.decides(signals.DecideAccepted, denying(again))
 	twin.completes(posted)
-	require.Len(t, s.seen(), 1)
+	require.Len(t, s.Seen(), 1)
 	c.runsUnasked(`use spied {}`)
 }
 
 // TestSwappedCalls decides on a call with the description of another one.
 func TestSwappedCalls(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}})
@@ -102,7 +103,7 @@ func TestSwappedCalls(t *testing.T) {
 		"S4-93 arguments that are none": func(d *signals.Decide) { d.ToolArgs = json.RawMessage(`7`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, d := range []signals.Decide{approving(q), denying(q)} {
+			for _, d := range []signals.Decide{check.Approving(q), denying(q)} {
 				swap(&d)
 				c.decides(signals.DecideMismatch, d)
 				c.decidesByHTTP(http.StatusConflict, signals.DecideMismatch, d)
@@ -111,12 +112,12 @@ func TestSwappedCalls(t *testing.T) {
 		})
 	}
 	t.Run("S4-92 S4-93 all that is right is no mismatch, and runs as it was stored", func(t *testing.T) {
-		d := approving(q)
+		d := check.Approving(q)
 		d.Agent, d.ToolName, d.Digest, d.ToolArgs = "Alice", "Spied", q.Digest, json.RawMessage(`{ "n": 1, "path": "/tmp/x" }`)
 		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
-		require.JSONEq(t, `{"path":"/tmp/x","n":1}`, only(t, argumentsSeen(s, c.id)))
-		require.Equal(t, "alice", only(t, s.seen()).Agent, "S4-92 the other agent never runs it")
+		require.JSONEq(t, `{"path":"/tmp/x","n":1}`, check.Only(t, argumentsSeen(s, c.id)))
+		require.Equal(t, "alice", check.Only(t, s.Seen()).Agent, "S4-92 the other agent never runs it")
 	})
 }
 
@@ -127,25 +128,25 @@ func TestReplayedDecision(t *testing.T) {
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
 	s.redefine(func(d *tool.Definition) { d.Description = "Does something else." })
-	c.decides(signals.DecideAccepted, approving(q))
+	c.decides(signals.DecideAccepted, check.Approving(q))
 	next := c.again(q)
 	require.Equal(t, 2, next.Round)
-	require.Empty(t, s.seen())
-	c.decides(signals.DecideMismatch, approving(q))
+	require.Empty(t, s.Seen())
+	c.decides(signals.DecideMismatch, check.Approving(q))
 	c.decides(signals.DecideMismatch, granting(q))
-	c.decidesByHTTP(http.StatusConflict, signals.DecideMismatch, approving(q))
-	c.signals(signals.SignalDecide, approving(q))
+	c.decidesByHTTP(http.StatusConflict, signals.DecideMismatch, check.Approving(q))
+	c.signals(signals.SignalDecide, check.Approving(q))
 	c.signals(signals.SignalDecide, denying(q))
-	ahead := approving(q)
+	ahead := check.Approving(q)
 	ahead.Round = 3
 	c.decides(signals.DecideMismatch, ahead)
 	require.Equal(t, 2, c.AwaitApproval(c.id, 1)[0].Round, "it waits as before")
-	c.decides(signals.DecideAccepted, approving(next))
-	c.decides(signals.DecideAlreadyResolved, approving(next))
+	c.decides(signals.DecideAccepted, check.Approving(next))
+	c.decides(signals.DecideAlreadyResolved, check.Approving(next))
 	c.completes(posted)
-	require.Len(t, s.seen(), 1)
+	require.Len(t, s.Seen(), 1)
 	require.Equal(t, []string{"mismatch", "mismatch"}, c.audited(2))
-	require.Len(t, approvalsOf(c.Harness, c.id, q.ToolCallID), 2, "one decision for each round")
+	require.Len(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID), 2, "one decision for each round")
 }
 
 // TestLateDecisions decides on calls that already have their results.
@@ -153,7 +154,7 @@ func TestReplayedDecision(t *testing.T) {
 //ci:replayed
 func TestLateDecisions(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	with := func(name string, terms approval.Terms) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: terms}
 	}
@@ -164,14 +165,14 @@ func TestLateDecisions(t *testing.T) {
 	tooLate := func(t *testing.T, c talk, q event.ApprovalRequest) {
 		t.Helper()
 		c.result(q)
-		kept := results(c.Harness, c.id)
-		c.decides(signals.DecideConflict, approving(q))
+		kept := check.Results(c.Harness, c.id)
+		c.decides(signals.DecideConflict, check.Approving(q))
 		c.decides(signals.DecideConflict, granting(q))
-		c.decidesByHTTP(http.StatusConflict, signals.DecideConflict, approving(q))
-		c.signals(signals.SignalDecide, approving(q))
+		c.decidesByHTTP(http.StatusConflict, signals.DecideConflict, check.Approving(q))
+		c.signals(signals.SignalDecide, check.Approving(q))
 		require.Equal(t, []string{"conflict"}, c.audited(1))
 		c.Say(c.id, "are you well?")
-		require.Equal(t, kept, results(c.Harness, c.id))
+		require.Equal(t, kept, check.Results(c.Harness, c.id))
 	}
 	for _, name := range []string{"hasty", "touchy"} {
 		t.Run("after it expired: "+name, func(t *testing.T) {
@@ -184,27 +185,27 @@ func TestLateDecisions(t *testing.T) {
 		c := o.talk(t, "patient")
 		posted, q := c.asks(`use spied {}`)
 		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-		require.Equal(t, signals.TurnInterrupted, await(t, c.Harness, c.id, posted).Status)
+		require.Equal(t, signals.TurnInterrupted, check.Await(t, c.Harness, c.id, posted).Status)
 		tooLate(t, c, q)
 	})
 	t.Run("after the thread was closed", func(t *testing.T) {
 		c := o.talk(t, "patient")
 		_, q := c.asks(`use spied {}`)
-		closed(t, c.Harness, c.id)
-		_, err := c.Threads.Decide(c.Ctx(), c.id, approving(q))
+		check.Closed(t, c.Harness, c.id)
+		_, err := c.Threads.Decide(c.Ctx(), c.id, check.Approving(q))
 		require.ErrorIs(t, err, signals.ErrThreadClosed)
-		status, problem := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, bodyOf(approving(q)))
+		status, problem := check.Request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, bodyOf(check.Approving(q)))
 		require.Equal(t, http.StatusConflict, status)
 		require.Contains(t, problem["detail"], "is closed")
-		requireSettled(t, c.Harness, c.id)
+		check.RequireSettled(t, c.Harness, c.id)
 	})
-	require.Empty(t, s.seen())
+	require.Empty(t, s.Seen())
 }
 
 // TestConflictingDecisions approves and denies the same call concurrently.
 func TestConflictingDecisions(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
 	type said struct {
@@ -215,7 +216,7 @@ func TestConflictingDecisions(t *testing.T) {
 	all := make(chan said, 8)
 	for i := range cap(all) {
 		wg.Go(func() {
-			d := []signals.Decide{approving(q), denying(q)}[i%2]
+			d := []signals.Decide{check.Approving(q), denying(q)}[i%2]
 			out, err := c.Threads.Decide(context.Background(), c.id, d)
 			assert.NoError(t, err)
 			all <- said{d.Decision, out.Result}
@@ -224,20 +225,20 @@ func TestConflictingDecisions(t *testing.T) {
 	wg.Wait()
 	close(all)
 	c.completes(posted)
-	stands := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Decision
+	stands := check.Only(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID)).Decision
 	tally := map[said]int{}
 	for one := range all {
 		tally[one]++
 	}
 	against := map[event.Decision]event.Decision{event.DecisionApprove: event.DecisionDeny, event.DecisionDeny: event.DecisionApprove}[stands]
 	require.Equal(t, map[said]int{{stands, signals.DecideAccepted}: 1, {stands, signals.DecideAlreadyResolved}: 3, {against, signals.DecideConflict}: 4}, tally)
-	require.Len(t, s.seen(), map[event.Decision]int{event.DecisionApprove: 1, event.DecisionDeny: 0}[stands])
+	require.Len(t, s.Seen(), map[event.Decision]int{event.DecisionApprove: 1, event.DecisionDeny: 0}[stands])
 }
 
 // TestWhoMayDecideOnCalls: decisions of others than the approvers are rejected.
 func TestWhoMayDecideOnCalls(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: approval.Terms{Approvers: []string{"ann", "ben"}}},
 		{Name: "critic", Model: "openai/stand-in", Tools: []string{"spied"}},
@@ -245,22 +246,22 @@ func TestWhoMayDecideOnCalls(t *testing.T) {
 	c := o.talk(t, "clerk", "critic")
 	refused := func(q event.ApprovalRequest, who ...string) {
 		t.Helper()
-		before := len(ofType(c.Harness, c.id, event.TypeRejected))
+		before := len(check.OfType(c.Harness, c.id, event.TypeRejected))
 		for _, name := range who {
-			for _, d := range []signals.Decide{approving(q), denying(q)} {
+			for _, d := range []signals.Decide{check.Approving(q), denying(q)} {
 				d.By = name
 				c.decides(signals.DecideNotAllowed, d)
 				c.decidesByHTTP(http.StatusForbidden, signals.DecideNotAllowed, d)
 			}
 			c.undecided(q)
 		}
-		d := approving(q)
+		d := check.Approving(q)
 		d.By = who[0]
 		c.signals(signals.SignalDecide, d)
 		c.undecided(q)
 		d.By = "ann"
 		c.decides(signals.DecideAccepted, d)
-		require.Eventually(t, func() bool { return len(s.seen()) > 0 }, waitLong, waitTick)
+		require.Eventually(t, func() bool { return len(s.Seen()) > 0 }, harness.Patience, harness.Tick)
 		require.Contains(t, c.audited(before+1), "not_allowed")
 	}
 	posted, q := c.asks("@critic", `use spied {}`)
@@ -270,29 +271,29 @@ func TestWhoMayDecideOnCalls(t *testing.T) {
 	require.Equal(t, []string{"ann", "ben"}, q.Approvers)
 	refused(q, "cleo", "ANN", "аnn", "ann,ben", "clerk") // the third with a Cyrillic letter
 	c.completes(posted)
-	require.Len(t, s.seen(), 2)
+	require.Len(t, s.Seen(), 2)
 }
 
 // TestSamePersonTwice: two approvals of one person do not make a quorum of two.
 func TestSamePersonTwice(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}, ApprovalTerms: approval.Terms{Quorum: 2}},
 	}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
-	require.Equal(t, 1, c.decides(signals.DecideAccepted, approving(q)).Missing)
+	require.Equal(t, 1, c.decides(signals.DecideAccepted, check.Approving(q)).Missing)
 	for _, by := range []string{"ann", "ANN"} {
-		d := approving(q)
+		d := check.Approving(q)
 		d.By = by
 		require.Equal(t, 1, c.decides(signals.DecideAlreadyResolved, d).Missing)
 		c.signals(signals.SignalDecide, d)
 	}
-	require.Equal(t, "ann", only(t, c.AwaitApproval(c.id, 1)[0].Votes).By)
-	require.Empty(t, s.seen())
-	d := approving(q)
+	require.Equal(t, "ann", check.Only(t, c.AwaitApproval(c.id, 1)[0].Votes).By)
+	require.Empty(t, s.Seen())
+	d := check.Approving(q)
 	d.By = "ben"
 	require.Zero(t, c.decides(signals.DecideAccepted, d).Missing)
 	c.completes(posted)
-	require.Len(t, s.seen(), 1)
+	require.Len(t, s.Seen(), 1)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -35,7 +36,7 @@ func (c talk) atClient(lines ...string) (posted string, call event.ClientCall) {
 	require.Eventually(c.t, func() bool {
 		stored, err := c.Store.RecordsByID(c.Ctx(), c.Key(c.id), call.ToolCallID+".client")
 		return err == nil && len(stored) == 1
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	c.rests()
 	return posted, c.awaitClient(1)[0]
 }
@@ -46,7 +47,7 @@ func (c talk) awaitClient(n int) (calls []event.ClientCall) {
 		out, err := c.Threads.Approvals(c.Ctx(), c.id)
 		calls = out.ClientCalls
 		return err == nil && len(calls) == n
-	}, waitLong, waitTick, "%d calls wait for a client", n)
+	}, harness.Patience, harness.Tick, "%d calls wait for a client", n)
 	return calls
 }
 
@@ -81,19 +82,19 @@ func TestClientRunsTools(t *testing.T) {
 	stop := o.StartWorker()
 	t.Run("answered by update", func(t *testing.T) {
 		c := o.talk(t)
-		view := watch(t, c.Harness, c.id, "")
+		view := check.Watch(t, c.Harness, c.id, "")
 		posted, call := c.atClient(`use photo {"of":"desk"}`)
 		require.Equal(t, []string{"photo", `{"of":"desk"}`, "assistant"}, []string{call.ToolName, call.Arguments, call.Agent})
 		require.Equal(t, tool.DefaultDeadline, call.ExpiresAt.Sub(call.RequestedAt))
-		require.Equal(t, call, harness.Payload[event.ClientCall](c.Harness, only(t, ofType(c.Harness, c.id, event.TypeClientCall))))
-		shown := view.until(t, func(f frame) bool { return f.event.Type == event.EventClientCall })
-		require.Equal(t, call.ToolCallID, shown[len(shown)-1].event.ClientCall.ToolCallID)
-		require.Empty(t, ofType(c.Harness, c.id, event.TypeApprovalRequest))
+		require.Equal(t, call, harness.Payload[event.ClientCall](c.Harness, check.Only(t, check.OfType(c.Harness, c.id, event.TypeClientCall))))
+		shown := view.Until(t, func(f check.Frame) bool { return f.Event.Type == event.EventClientCall })
+		require.Equal(t, call.ToolCallID, shown[len(shown)-1].Event.ClientCall.ToolCallID)
+		require.Empty(t, check.OfType(c.Harness, c.id, event.TypeApprovalRequest))
 
 		c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
 		c.completes(posted)
 		c.answered(call, "a desk", false)
-		require.Equal(t, "browser", results(c.Harness, c.id)[call.ToolCallID].Metadata["by"], "who has run it is kept")
+		require.Equal(t, "browser", check.Results(c.Harness, c.id)[call.ToolCallID].Metadata["by"], "who has run it is kept")
 		require.Contains(t, c.lastShown(), "a desk")
 		c.awaitClient(0)
 	})
@@ -107,7 +108,7 @@ func TestClientRunsTools(t *testing.T) {
 	t.Run("answered over the API", func(t *testing.T) {
 		c := o.talk(t)
 		posted, call := c.atClient(`use photo {}`)
-		status, out := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/tool-calls/"+call.ToolCallID+"/result",
+		status, out := check.Request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/tool-calls/"+call.ToolCallID+"/result",
 			map[string]any{"output": map[string]any{"desks": 1}, "by": "browser"})
 		require.Equal(t, http.StatusOK, status, out)
 		c.completes(posted)
@@ -116,8 +117,8 @@ func TestClientRunsTools(t *testing.T) {
 	t.Run("arguments that do not fit never reach it", func(t *testing.T) {
 		c := o.talk(t)
 		c.completes(c.post(`use photo {"of":7}`))
-		require.Empty(t, ofType(c.Harness, c.id, event.TypeClientCall))
-		require.Contains(t, resultIn(t, c.Harness, c.id, "photo").Content, "Tool parameter validation failed for photo")
+		require.Empty(t, check.OfType(c.Harness, c.id, event.TypeClientCall))
+		require.Contains(t, check.ResultIn(t, c.Harness, c.id, "photo").Content, "Tool parameter validation failed for photo")
 	})
 	t.Run("several calls, each by itself", func(t *testing.T) {
 		c := o.talk(t)
@@ -130,7 +131,7 @@ func TestClientRunsTools(t *testing.T) {
 		for _, call := range calls {
 			c.answered(call, call.Arguments, false)
 		}
-		requireSettled(t, c.Harness, c.id)
+		check.RequireSettled(t, c.Harness, c.id)
 	})
 	t.Run("the worker goes, and comes back", func(t *testing.T) {
 		c := o.talk(t)
@@ -158,7 +159,7 @@ func TestClientAnswersThatDoNotFit(t *testing.T) {
 		if r.Agent != "" {
 			body["agent"] = r.Agent
 		}
-		got, out := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/tool-calls/"+r.ToolCallID+"/result", body)
+		got, out := check.Request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/tool-calls/"+r.ToolCallID+"/result", body)
 		require.Equal(t, status, got, out)
 		require.Equal(t, string(want), out["result"])
 	}
@@ -200,7 +201,7 @@ func TestClientAnswersThatDoNotFit(t *testing.T) {
 		c := o.talk(t, "alice")
 		c.completes(c.post("use glance {}"))
 		// Looked up afterwards: the call may time out while a busy machine looks for it.
-		call := harness.Payload[event.ClientCall](c.Harness, only(t, ofType(c.Harness, c.id, event.TypeClientCall)))
+		call := harness.Payload[event.ClientCall](c.Harness, check.Only(t, check.OfType(c.Harness, c.id, event.TypeClientCall)))
 		require.Equal(t, time.Second, call.ExpiresAt.Sub(call.RequestedAt))
 		c.answered(call, "Error: no client has answered the call within 1s", true)
 		c.tooLateFor(call)
@@ -210,7 +211,7 @@ func TestClientAnswersThatDoNotFit(t *testing.T) {
 		c := o.talk(t, "alice")
 		posted, call := c.atClient("use photo {}")
 		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-		require.Equal(t, signals.TurnInterrupted, await(t, c.Harness, c.id, posted).Status)
+		require.Equal(t, signals.TurnInterrupted, check.Await(t, c.Harness, c.id, posted).Status)
 		c.answered(call, thread.InterruptedText, true)
 		c.awaitClient(0)
 		c.tooLateFor(call)
@@ -219,22 +220,22 @@ func TestClientAnswersThatDoNotFit(t *testing.T) {
 	t.Run("after the thread was closed", func(t *testing.T) {
 		c := o.talk(t, "alice")
 		_, call := c.atClient("use photo {}")
-		closed(t, c.Harness, c.id)
+		check.Closed(t, c.Harness, c.id)
 		_, err := c.Threads.ToolResult(c.Ctx(), c.id, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "late", By: "browser"})
 		require.ErrorIs(t, err, signals.ErrThreadClosed)
-		requireSettled(t, c.Harness, c.id)
+		check.RequireSettled(t, c.Harness, c.id)
 	})
 }
 
 // tooLateFor returns a result of a call that already has one.
 func (c talk) tooLateFor(call event.ClientCall) {
 	c.t.Helper()
-	kept := results(c.Harness, c.id)
+	kept := check.Results(c.Harness, c.id)
 	late := signals.ToolResult{ToolCallID: call.ToolCallID, Output: "late", By: "browser"}
 	c.answers(signals.DecideConflict, late)
 	c.signals(signals.SignalToolResult, late)
 	require.Equal(c.t, []string{"conflict"}, c.audited(1))
-	require.Equal(c.t, kept, results(c.Harness, c.id))
+	require.Equal(c.t, kept, check.Results(c.Harness, c.id))
 }
 
 // TestClientRunsWhatIsApproved: a client gets a call only after its approval.
@@ -248,7 +249,7 @@ func TestClientRunsWhatIsApproved(t *testing.T) {
 		c.awaitClient(0)
 		c.answers(signals.DecideNotPending, signals.ToolResult{ToolCallID: q.ToolCallID, Output: "ahead"})
 		c.undecided(q)
-		require.Empty(t, ofType(c.Harness, c.id, event.TypeClientCall))
+		require.Empty(t, check.OfType(c.Harness, c.id, event.TypeClientCall))
 		c.decides(signals.DecideAccepted, granting(q))
 		call := c.awaitClient(1)[0]
 		require.Equal(t, q.ToolCallID, call.ToolCallID)
@@ -258,22 +259,22 @@ func TestClientRunsWhatIsApproved(t *testing.T) {
 		c.answered(call, "a film", false)
 
 		posted, call = c.atClient(`use record {"of":"hall"}`)
-		require.Len(t, ofType(c.Harness, c.id, event.TypeApprovalRequest), 1, "it was granted")
+		require.Len(t, check.OfType(c.Harness, c.id, event.TypeApprovalRequest), 1, "it was granted")
 		c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "another film"})
 		c.completes(posted)
 		c.denied(`use record {"of":"home"}`)
-		require.Len(t, ofType(c.Harness, c.id, event.TypeClientCall), 2)
+		require.Len(t, check.OfType(c.Harness, c.id, event.TypeClientCall), 2)
 	})
 	t.Run("denied: no client hears of it", func(t *testing.T) {
 		c := o.talk(t)
 		c.denied(`use record {}`)
-		require.Empty(t, ofType(c.Harness, c.id, event.TypeClientCall))
-		require.Equal(t, thread.DeniedText, resultIn(t, c.Harness, c.id, "record").Content)
+		require.Empty(t, check.OfType(c.Harness, c.id, event.TypeClientCall))
+		require.Equal(t, thread.DeniedText, check.ResultIn(t, c.Harness, c.id, "record").Content)
 	})
 	t.Run("approved with other arguments: its client is given those", func(t *testing.T) {
 		c := o.talk(t)
 		posted, q := c.asks(`use record {"of":"hall"}`)
-		d := approving(q)
+		d := check.Approving(q)
 		d.Args = json.RawMessage(`{"of":"door"}`)
 		c.decides(signals.DecideAccepted, d)
 		call := c.awaitClient(1)[0]

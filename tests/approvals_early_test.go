@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -57,7 +58,7 @@ func (s *stuckStream) stick() (back func()) {
 // return. Who decides is told to try again, and not that there is no such call.
 func TestDecisionBeforeTheThreadKnowsTheCall(t *testing.T) {
 	t.Parallel()
-	live, s := &stuckStream{}, newSpy("spied", tool.NeedsApproval(""))
+	live, s := &stuckStream{}, check.NewSpy("spied", tool.NeedsApproval(""))
 	var back func()
 	sticks := llmtest.Config{Script: func(llm.Request) string {
 		if back == nil {
@@ -71,20 +72,20 @@ func TestDecisionBeforeTheThreadKnowsTheCall(t *testing.T) {
 	posted := c.post("use spied {}")
 	var asked []event.Record
 	require.Eventually(t, func() bool {
-		asked = ofType(c.Harness, c.id, event.TypeApprovalRequest)
+		asked = check.OfType(c.Harness, c.id, event.TypeApprovalRequest)
 		return len(asked) == 1
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	t.Cleanup(back)
 	q := harness.Payload[event.ApprovalRequest](c.Harness, asked[0])
-	_, err := c.Threads.Decide(c.Ctx(), c.id, approving(q))
+	_, err := c.Threads.Decide(c.Ctx(), c.id, check.Approving(q))
 	require.ErrorIs(t, err, signals.ErrEarly)
-	status, out := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, map[string]any{"decision": "approve", "by": "ann"})
+	status, out := check.Request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, map[string]any{"decision": "approve", "by": "ann"})
 	require.Equal(t, http.StatusServiceUnavailable, status, out)
 
 	back()
 	c.AwaitApproval(c.id, 1)
-	c.decides(signals.DecideAccepted, approving(q))
+	c.decides(signals.DecideAccepted, check.Approving(q))
 	c.completes(posted)
-	require.Len(t, s.seen(), 1)
-	requireSettled(t, c.Harness, c.id)
+	require.Len(t, s.Seen(), 1)
+	check.RequireSettled(t, c.Harness, c.id)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -45,7 +46,7 @@ func TestArgumentsAreCheckedFirst(t *testing.T) {
 		t.Run("S4-73 "+arguments, func(t *testing.T) {
 			out := c.Say(c.id, "use deploy "+arguments)
 			require.Equal(t, signals.TurnCompleted, out.Status)
-			answers := resultsOf(c.Harness, c.id, "deploy")
+			answers := check.ResultsOf(c.Harness, c.id, "deploy")
 			last := answers[len(answers)-1]
 			require.True(t, last.IsError)
 			require.True(t, strings.HasPrefix(last.Content, "Error: Tool parameter validation failed for deploy: "), last.Content)
@@ -54,20 +55,20 @@ func TestArgumentsAreCheckedFirst(t *testing.T) {
 		})
 	}
 	require.Zero(t, ran)
-	require.Empty(t, ofType(c.Harness, c.id, event.TypeApprovalRequest), "nobody is asked what cannot run")
+	require.Empty(t, check.OfType(c.Harness, c.id, event.TypeApprovalRequest), "nobody is asked what cannot run")
 }
 
 // TestApprovalHasNoEnd: a call waits without a worker.
 func TestApprovalHasNoEnd(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval("it spies"))
+	s := check.NewSpy("spied", tool.NeedsApproval("it spies"))
 	o := newOffice(t, harness.Options{NoWorker: true, Tools: []tool.Tool{s}})
 	stop := o.StartWorker()
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"n":1}`)
 	t.Run("S4-77 nothing ends it", func(t *testing.T) {
 		require.Nil(t, q.ExpiresAt)
-		history, err := runHistory(c.Ctx(), c.Temporal, signals.WorkflowID(c.TaskQueue, c.id), "")
+		history, err := check.RunHistory(c.Ctx(), c.Temporal, signals.WorkflowID(c.TaskQueue, c.id), "")
 		require.NoError(t, err)
 		for _, e := range history {
 			require.NotEqual(t, enumspb.EVENT_TYPE_TIMER_STARTED, e.GetEventType(), "no timer runs for it")
@@ -77,11 +78,11 @@ func TestApprovalHasNoEnd(t *testing.T) {
 		stop()
 		stop = o.StartWorker()
 		require.Equal(t, q, c.AwaitApproval(c.id, 1)[0])
-		require.Empty(t, s.seen())
+		require.Empty(t, s.Seen())
 	})
 	t.Run("S4-77 what is decided while nobody works holds", func(t *testing.T) {
 		stop()
-		c.signals(signals.SignalDecide, approving(q))
+		c.signals(signals.SignalDecide, check.Approving(q))
 		o.StartWorker()
 		c.completes(posted)
 		require.Equal(t, []string{`{"n":1}`}, argumentsSeen(s, c.id))
@@ -92,11 +93,11 @@ func TestApprovalHasNoEnd(t *testing.T) {
 func TestApproveOnce(t *testing.T) {
 	t.Parallel()
 	c := newOffice(t, harness.Options{}).talk(t)
-	posted, q := c.asks(touches("once"))
-	c.decides(signals.DecideAccepted, approving(q))
+	posted, q := c.asks(check.Touches("once"))
+	c.decides(signals.DecideAccepted, check.Approving(q))
 	c.completes(posted)
 	t.Run("S4-78 it runs, and the agent goes on", func(t *testing.T) {
-		require.Equal(t, "made\n", made(c.Harness, "once"))
+		require.Equal(t, "made\n", check.Made(c.Harness, "once"))
 		messages := c.Messages(c.id)
 		require.Len(t, messages, 4)
 		require.Equal(t, q.ToolCallID, messages[2].ToolCallID, "its result is that of the call that was made")
@@ -105,22 +106,22 @@ func TestApproveOnce(t *testing.T) {
 		require.Contains(t, messages[3].Content, "shell_cmd returned:")
 	})
 	t.Run("S4-79 the same call asks again", func(t *testing.T) {
-		posted, next := c.asks(touches("once"))
+		posted, next := c.asks(check.Touches("once"))
 		require.NotEqual(t, q.ToolCallID, next.ToolCallID)
 		require.Equal(t, q.Digest, next.Digest, "it is the same")
-		require.Equal(t, "made\n", made(c.Harness, "once"), "and has not run")
-		c.decides(signals.DecideAlreadyResolved, approving(q))
+		require.Equal(t, "made\n", check.Made(c.Harness, "once"), "and has not run")
+		c.decides(signals.DecideAlreadyResolved, check.Approving(q))
 		c.undecided(next)
 		c.decides(signals.DecideAccepted, denying(next))
 		c.completes(posted)
-		require.Equal(t, "made\n", made(c.Harness, "once"))
+		require.Equal(t, "made\n", check.Made(c.Harness, "once"))
 	})
 }
 
 // TestApproveForTheSession: an approval with scope session covers equal calls and no others.
 func TestApproveForTheSession(t *testing.T) {
 	t.Parallel()
-	s, other := newSpy("spied", tool.NeedsApproval("")), newSpy("other", tool.NeedsApproval(""))
+	s, other := check.NewSpy("spied", tool.NeedsApproval("")), check.NewSpy("other", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s, other}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"a":1,"b":"x"}`)
@@ -132,7 +133,7 @@ func TestApproveForTheSession(t *testing.T) {
 	t.Run("S4-80 S4-81 the same call runs unasked, whatever the case of the tool's name", func(t *testing.T) {
 		c.runsUnasked(`use spied {"a":1,"b":"x"}`)
 		c.runsUnasked(`use spied { "b": "x", "a": 1 }`)
-		require.Len(t, s.seen(), 3)
+		require.Len(t, s.Seen(), 3)
 	})
 	t.Run("S4-81 other arguments ask", func(t *testing.T) {
 		for _, arguments := range []string{`{"a":2,"b":"x"}`, `{"a":1}`, `{"a":1,"b":"x","c":null}`} {
@@ -153,8 +154,8 @@ func TestApproveForTheSession(t *testing.T) {
 		works("")
 		c.runsUnasked(`use spied {"a":1,"b":"x"}`)
 	})
-	require.Len(t, s.seen(), 4)
-	require.Empty(t, other.seen())
+	require.Len(t, s.Seen(), 4)
+	require.Empty(t, other.Seen())
 }
 
 // TestDenialIsTold: the agent sees denials with and without a reason.
@@ -163,14 +164,14 @@ func TestDenialIsTold(t *testing.T) {
 	c := newOffice(t, harness.Options{}).talk(t)
 	for reason, want := range map[string]string{"": thread.DeniedText, "not on a Friday": thread.DeniedText + " Reason: not on a Friday"} {
 		t.Run("S4-82 "+want, func(t *testing.T) {
-			posted, q := c.asks(touches("denied"))
+			posted, q := c.asks(check.Touches("denied"))
 			d := denying(q)
 			d.Reason = reason
 			c.decides(signals.DecideAccepted, d)
 			c.completes(posted)
 			require.Equal(t, want, c.result(q).Content)
 			require.Contains(t, c.lastShown(), want, "the agent goes on, and knows")
-			require.Empty(t, made(c.Harness, "denied"))
+			require.Empty(t, check.Made(c.Harness, "denied"))
 		})
 	}
 	require.Equal(t, "Tool execution was denied by the user.", thread.DeniedText)
@@ -179,7 +180,7 @@ func TestDenialIsTold(t *testing.T) {
 // TestApprovalsAreRecords: approvals are in the store and nowhere else.
 func TestApprovalsAreRecords(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
@@ -195,31 +196,31 @@ func TestApprovalsAreRecords(t *testing.T) {
 			Decision: event.DecisionApprove, Scope: event.ScopeSession, By: "bob", Digest: q.Digest, Definition: q.Definition,
 		})
 		c.runsUnasked(`use spied {}`)
-		require.Len(t, s.seen(), 1)
+		require.Len(t, s.Seen(), 1)
 	})
 	t.Run("S4-87 it ends when that is stored", func(t *testing.T) {
 		stored("call_before.revoked", event.Approval{Decision: event.DecisionRevoked, By: "bob"})
 		c.denied(`use spied {}`)
-		require.Len(t, s.seen(), 1)
+		require.Len(t, s.Seen(), 1)
 	})
 }
 
 // TestStoredCallRuns: the description of a call in a decision does not change what runs.
 func TestStoredCallRuns(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"as":"stored"}`)
 	t.Run("S4-93 other arguments are a mismatch", func(t *testing.T) {
-		swapped := approving(q)
+		swapped := check.Approving(q)
 		swapped.ToolArgs = json.RawMessage(`{"as":"told"}`)
 		c.decides(signals.DecideMismatch, swapped)
 		c.decidesByHTTP(409, signals.DecideMismatch, swapped)
 		c.undecided(q)
 	})
 	t.Run("S4-93 the stored call runs", func(t *testing.T) {
-		same := approving(q)
+		same := check.Approving(q)
 		same.ToolArgs = json.RawMessage(`{ "as": "stored" }`)
 		c.decides(signals.DecideAccepted, same)
 		c.completes(posted)
@@ -228,7 +229,7 @@ func TestStoredCallRuns(t *testing.T) {
 	t.Run("S4-93 others run only if the decision says so openly", func(t *testing.T) {
 		c := o.talk(t)
 		posted, q := c.asks(`use spied {"as":"stored"}`)
-		edit := approving(q)
+		edit := check.Approving(q)
 		edit.Args = json.RawMessage(`{"as":"edited"}`)
 		c.decides(signals.DecideAccepted, edit)
 		c.completes(posted)
@@ -241,7 +242,7 @@ func TestStoredCallRuns(t *testing.T) {
 //ci:replayed
 func TestDecisionsAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, q := c.asks(`use spied {}`)
 	var wg sync.WaitGroup
@@ -249,12 +250,12 @@ func TestDecisionsAtOnce(t *testing.T) {
 	workflowID := signals.WorkflowID(c.TaskQueue, c.id)
 	for range cap(outcomes) {
 		wg.Go(func() {
-			out, err := c.Threads.Decide(context.Background(), c.id, approving(q))
+			out, err := c.Threads.Decide(context.Background(), c.id, check.Approving(q))
 			assert.NoError(t, err)
 			outcomes <- out.Result
 		})
 		wg.Go(func() {
-			assert.NoError(t, c.Temporal.SignalWorkflow(context.Background(), workflowID, "", signals.SignalDecide, approving(q)))
+			assert.NoError(t, c.Temporal.SignalWorkflow(context.Background(), workflowID, "", signals.SignalDecide, check.Approving(q)))
 		})
 	}
 	wg.Wait()
@@ -262,10 +263,10 @@ func TestDecisionsAtOnce(t *testing.T) {
 	c.completes(posted)
 	c.Say(c.id, "are you done?") // afterwards the thread has handled the last signal
 	t.Run("S4-94 the tool has run once", func(t *testing.T) {
-		require.Len(t, s.seen(), 1)
-		require.Len(t, toolLogs(c.Harness, c.id), 1)
-		require.Len(t, results(c.Harness, c.id), 1)
-		require.Len(t, approvalsOf(c.Harness, c.id, q.ToolCallID), 1)
+		require.Len(t, s.Seen(), 1)
+		require.Len(t, check.ToolLogs(c.Harness, c.id), 1)
+		require.Len(t, check.Results(c.Harness, c.id), 1)
+		require.Len(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID), 1)
 	})
 	accepted := 0
 	for out := range outcomes {
@@ -275,7 +276,7 @@ func TestDecisionsAtOnce(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, accepted, 1, "S4-94 one decision stands")
-	require.Empty(t, ofType(c.Harness, c.id, event.TypeRejected), "saying the same twice is no mistake")
+	require.Empty(t, check.OfType(c.Harness, c.id, event.TypeRejected), "saying the same twice is no mistake")
 }
 
 // TestWhoAllowedWhat reads requests, decisions and results from the records.
@@ -304,8 +305,8 @@ func TestWhoAllowedWhat(t *testing.T) {
 		}
 		require.Equal(t, []string{".request", ".decision", ".result"}, ids)
 	})
-	asked := harness.Payload[event.ApprovalRequest](c.Harness, only(t, ofType(c.Harness, c.id, event.TypeApprovalRequest)))
-	decided := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
+	asked := harness.Payload[event.ApprovalRequest](c.Harness, check.Only(t, check.OfType(c.Harness, c.id, event.TypeApprovalRequest)))
+	decided := check.Only(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID))
 	t.Run("S4-95 who, when, how far, on what", func(t *testing.T) {
 		require.Equal(t, "ann", decided.By)
 		require.Equal(t, event.DecisionApprove, decided.Decision)
@@ -327,7 +328,7 @@ func TestWhoAllowedWhat(t *testing.T) {
 	})
 	t.Run("S4-95 what a grant covers says so", func(t *testing.T) {
 		c.runsUnasked(`use note {"text":"x"}`)
-		all := ofType(c.Harness, c.id, event.TypeApproval)
+		all := check.OfType(c.Harness, c.id, event.TypeApproval)
 		covered := harness.Payload[event.Approval](c.Harness, all[len(all)-1])
 		require.Equal(t, q.ToolCallID, covered.Grant)
 		require.NotEqual(t, q.ToolCallID, covered.ToolCallID)
@@ -338,10 +339,10 @@ func TestWhoAllowedWhat(t *testing.T) {
 // TestApprovedWorkGoesOn: the agent makes further calls after an approved one.
 func TestApprovedWorkGoesOn(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted, first := c.asks(`use spied {"step":1}`, "then", `use note {"text":"between"}`, "then", `use spied {"step":3}`, "then", "all done")
-	c.decides(signals.DecideAccepted, approving(first))
+	c.decides(signals.DecideAccepted, check.Approving(first))
 	var second event.ApprovalRequest
 	require.Eventually(t, func() bool {
 		out, err := c.Threads.Approvals(c.Ctx(), c.id)
@@ -350,17 +351,17 @@ func TestApprovedWorkGoesOn(t *testing.T) {
 		}
 		second = out.Approvals[0]
 		return true
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	t.Run("S4-96 S4-97 with calls that need no approval", func(t *testing.T) {
-		require.Equal(t, "noted: between", resultIn(t, c.Harness, c.id, "note").Content)
+		require.Equal(t, "noted: between", check.ResultIn(t, c.Harness, c.id, "note").Content)
 		require.Equal(t, []string{`{"step":1}`}, argumentsSeen(s, c.id))
 	})
-	c.decides(signals.DecideAccepted, approving(second))
+	c.decides(signals.DecideAccepted, check.Approving(second))
 	c.completes(posted)
 	t.Run("S4-96 S4-97 X14 and with calls that do", func(t *testing.T) {
 		require.Equal(t, []string{`{"step":1}`, `{"step":3}`}, argumentsSeen(s, c.id))
 		messages := c.Messages(c.id)
 		require.Equal(t, "all done", lastLine(messages[len(messages)-1].Content))
-		requireSettled(t, c.Harness, c.id)
+		check.RequireSettled(t, c.Harness, c.id)
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -52,7 +53,7 @@ func commands(texts ...string) (out []string) {
 // TestGrantForTheSessionDoesNotWiden: a grant does not cover calls that look like the granted one.
 func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	const granted = `{"command":"cat Notes","path":"docs/a","n":1,"who":"café"}`
 	posted, q := c.asks("use spied " + granted)
@@ -73,35 +74,35 @@ func TestGrantForTheSessionDoesNotWiden(t *testing.T) {
 	}
 	t.Run("S4-81 what only looks the same asks", func(t *testing.T) {
 		require.ElementsMatch(t, others, c.calls("spied", len(others), others...))
-		require.Len(t, s.seen(), 1)
+		require.Len(t, s.Seen(), 1)
 	})
 	t.Run("one argument in two does not even ask", func(t *testing.T) {
 		c.runsUnasked("use spied " + change(`1`, `1,"command":"rm"`))
-		answers := resultsOf(c.Harness, c.id, "spied")
+		answers := check.ResultsOf(c.Harness, c.id, "spied")
 		require.Contains(t, answers[len(answers)-1].Content, "command: is given twice")
-		require.Len(t, s.seen(), 1)
+		require.Len(t, s.Seen(), 1)
 	})
 	t.Run("S4-80 the same in other letters of JSON runs", func(t *testing.T) {
 		c.runsUnasked("use spied "+change("cat", `c\u0061t`), `use spied { "who": "caf\u00e9", "n": 1, "path": "docs\/a", "command": "cat Notes" }`)
-		require.Len(t, s.seen(), 3)
+		require.Len(t, s.Seen(), 3)
 	})
 }
 
 // TestGrantByPatternDoesNotWiden: a grant by pattern does not cover calls beside it.
 func TestGrantByPatternDoesNotWiden(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"command":"git log"}`)
-	d := approving(q)
+	d := check.Approving(q)
 	d.Scope, d.Pattern = event.ScopePattern, map[string]string{"command": "git log*"}
 	c.decides(signals.DecideAccepted, d)
 	c.completes(posted)
 
 	t.Run("what fits runs unasked", func(t *testing.T) {
 		c.runsUnasked("use spied " + strings.Join(commands("git log", "git log --oneline -n 5", "git log main..topic"), "\nuse spied "))
-		require.Len(t, s.seen(), 4)
+		require.Len(t, s.Seen(), 4)
 	})
 	t.Run("what a shell makes more of asks", func(t *testing.T) {
 		others := commands(
@@ -123,13 +124,13 @@ func TestGrantByPatternDoesNotWiden(t *testing.T) {
 		require.ElementsMatch(t, others, c.calls("spied", len(others), others...))
 	})
 	t.Run("another thread asks", func(t *testing.T) { o.talk(t).denied(`use spied {"command":"git log"}`) })
-	require.Len(t, s.seen(), 4)
+	require.Len(t, s.Seen(), 4)
 }
 
 // TestGrantsAreOfOneAgent: a grant does not cover calls of another agent.
 func TestGrantsAreOfOneAgent(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}}).talk(t, "alice", "bob")
@@ -138,7 +139,7 @@ func TestGrantsAreOfOneAgent(t *testing.T) {
 	c.completes(posted)
 	c.runsUnasked("@alice", "use spied {}")
 	c.denied("@bob", "use spied {}")
-	require.Len(t, s.seen(), 2)
+	require.Len(t, s.Seen(), 2)
 }
 
 // TestToolChangesAfterApproval: a changed definition of the tool ends approvals.
@@ -159,17 +160,17 @@ func TestToolChangesAfterApproval(t *testing.T) {
 			require.Contains(t, next.Reason, "the tool has changed since the call was approved")
 			require.Equal(t, q.Digest, next.Digest, "it is the same call")
 			require.NotEqual(t, q.Definition, next.Definition)
-			require.Empty(t, s.seen())
+			require.Empty(t, s.Seen())
 			c.decides(signals.DecideAccepted, granting(next))
 			c.completes(posted)
-			require.Len(t, s.seen(), 1)
+			require.Len(t, s.Seen(), 1)
 			c.runsUnasked("use spied {}")
 
 			s.redefine(func(d *tool.Definition) { d.Description = "Is another one." })
 			c.denied("use spied {}")
 			s.redefine(change)
 			c.runsUnasked("use spied {}")
-			require.Len(t, s.seen(), 3)
+			require.Len(t, s.Seen(), 3)
 		})
 	}
 }
@@ -197,30 +198,30 @@ func (b *barrier) hook() hook.Hook {
 			return nil, ctx.Err()
 		}
 	})
-	h.Timeout = waitLong
+	h.Timeout = harness.Patience
 	return h
 }
 
 // TestRevokedBeforeItRuns revokes an approval before the call has begun to run.
 func TestRevokedBeforeItRuns(t *testing.T) {
 	t.Parallel()
-	s, b := newSpy("spied", tool.NeedsApproval("")), newBarrier()
+	s, b := check.NewSpy("spied", tool.NeedsApproval("")), newBarrier()
 	o := newOffice(t, harness.Options{NoWorker: true, Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) { cfg.Hooks = []hook.Hook{b.hook()} }})
 	stop := o.StartWorker()
 	t.Run("an approval, while no worker runs", func(t *testing.T) {
 		c := o.talk(t)
 		posted, q := c.asks("use spied {}")
 		stop()
-		c.signals(signals.SignalDecide, approving(q))
+		c.signals(signals.SignalDecide, check.Approving(q))
 		c.signals(signals.SignalRevoke, signals.Revoke{ToolCallID: q.ToolCallID, By: "ben"})
 		o.StartWorker()
 		next := c.again(q)
 		require.Contains(t, next.Reason, "the approval was taken back")
-		require.Empty(t, s.seen())
-		c.decides(signals.DecideMismatch, approving(q))
+		require.Empty(t, s.Seen())
+		c.decides(signals.DecideMismatch, check.Approving(q))
 		c.decides(signals.DecideAccepted, denying(next))
 		c.completes(posted)
-		require.Empty(t, s.seen())
+		require.Empty(t, s.Seen())
 	})
 	t.Run("a grant, when the next call was planned by it", func(t *testing.T) {
 		c := o.talk(t)
@@ -231,7 +232,7 @@ func TestRevokedBeforeItRuns(t *testing.T) {
 		q := c.AwaitApproval(c.id, 1)[0]
 		c.decides(signals.DecideAccepted, granting(q))
 		c.completes(posted)
-		require.Len(t, s.seen(), 1)
+		require.Len(t, s.Seen(), 1)
 
 		posted = c.post(call)
 		<-b.reached
@@ -243,17 +244,17 @@ func TestRevokedBeforeItRuns(t *testing.T) {
 		require.NotEqual(t, q.ToolCallID, next.ToolCallID)
 		require.Equal(t, 2, next.Round, "it was covered, and is not any more")
 		require.Contains(t, next.Reason, "the approval that covered the call holds no more")
-		require.Len(t, s.seen(), 1)
-		c.decides(signals.DecideAccepted, approving(next))
+		require.Len(t, s.Seen(), 1)
+		c.decides(signals.DecideAccepted, check.Approving(next))
 		c.completes(posted)
-		require.Len(t, s.seen(), 2)
+		require.Len(t, s.Seen(), 2)
 	})
 }
 
 // TestDenyRuleAddedLater changes an agent's policy while its approved call waits to run.
 func TestDenyRuleAddedLater(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}}).talk(t, "clerk")
@@ -262,14 +263,14 @@ func TestDenyRuleAddedLater(t *testing.T) {
 		{"name":"closed","effect":"deny","tools":["spied"],"reason":"nobody spies any more"}]}`, http.StatusCreated)
 	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
-	require.Empty(t, s.seen(), "it was approved, but the rule wins")
+	require.Empty(t, s.Seen(), "it was approved, but the rule wins")
 	require.Contains(t, c.result(q).Content, "nobody spies any more")
 	require.Contains(t, c.lastShown(), "nobody spies any more")
-	require.Equal(t, store.ToolDenied, only(t, toolLogs(c.Harness, c.id)).Status)
+	require.Equal(t, store.ToolDenied, check.Only(t, check.ToolLogs(c.Harness, c.id)).Status)
 
 	c.completes(c.post("use spied {}"))
-	require.Empty(t, s.seen(), "what was granted is denied as well")
+	require.Empty(t, s.Seen(), "what was granted is denied as well")
 	callAPI(c.Harness, http.MethodDelete, "/v1/agents/clerk", "", http.StatusNoContent)
 	c.runsUnasked("use spied {}")
-	require.Len(t, s.seen(), 1)
+	require.Len(t, s.Seen(), 1)
 }

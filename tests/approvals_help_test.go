@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -50,7 +51,7 @@ func (c talk) asks(lines ...string) (posted string, q event.ApprovalRequest) {
 			q = out.Approvals[0]
 		}
 		return q.ToolCallID != "" || c.over(posted)
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	require.NotEmpty(c.t, q.ToolCallID, "nobody was asked: %s", lines)
 	c.rests()
 	return posted, c.AwaitApproval(c.id, 1)[0]
@@ -63,7 +64,7 @@ func (c talk) rests() {
 	require.Eventually(c.t, func() bool {
 		found, err := c.Temporal.DescribeWorkflowExecution(c.Ctx(), signals.WorkflowID(c.TaskQueue, c.id), "")
 		return err == nil && found.GetPendingWorkflowTask() == nil
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 }
 
 // expires makes the agent call one tool that needs approval, lets the request expire, and returns
@@ -71,8 +72,8 @@ func (c talk) rests() {
 // expire while a busy machine looks for it.
 func (c talk) expires(lines ...string) (out signals.TurnResult, q event.ApprovalRequest) {
 	c.t.Helper()
-	out = await(c.t, c.Harness, c.id, c.post(lines...))
-	asked := ofType(c.Harness, c.id, event.TypeApprovalRequest)
+	out = check.Await(c.t, c.Harness, c.id, c.post(lines...))
+	asked := check.OfType(c.Harness, c.id, event.TypeApprovalRequest)
 	require.NotEmpty(c.t, asked, "nobody was asked: %s", lines)
 	return out, harness.Payload[event.ApprovalRequest](c.Harness, asked[0])
 }
@@ -99,25 +100,20 @@ func (c talk) again(q event.ApprovalRequest) event.ApprovalRequest {
 			}
 		}
 		return err == nil && found.Round > 0
-	}, waitLong, waitTick, "call %s is asked about in a round after %d", q.ToolCallID, q.Round)
+	}, harness.Patience, harness.Tick, "call %s is asked about in a round after %d", q.ToolCallID, q.Round)
 	return found
-}
-
-// approving is ann's approval of a request.
-func approving(q event.ApprovalRequest) signals.Decide {
-	return signals.Decide{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, By: "ann", Round: q.Round}
 }
 
 // denying is ann's denial of a request.
 func denying(q event.ApprovalRequest) signals.Decide {
-	d := approving(q)
+	d := check.Approving(q)
 	d.Decision = event.DecisionDeny
 	return d
 }
 
 // granting is ann's approval of a request for the session.
 func granting(q event.ApprovalRequest) signals.Decide {
-	d := approving(q)
+	d := check.Approving(q)
 	d.Scope = event.ScopeSession
 	return d
 }
@@ -134,7 +130,7 @@ func (c talk) decides(want signals.DecideOutcome, d signals.Decide) signals.Deci
 // decidesByHTTP decides over the API, and requires a status and an outcome.
 func (c talk) decidesByHTTP(status int, want signals.DecideOutcome, d signals.Decide) {
 	c.t.Helper()
-	got, out := request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+d.ToolCallID, bodyOf(d))
+	got, out := check.Request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+d.ToolCallID, bodyOf(d))
 	require.Equal(c.t, status, got, out)
 	require.Equal(c.t, string(want), out["result"])
 }
@@ -167,16 +163,16 @@ func (c talk) signals(name string, payload any) {
 // completes waits until a turn has completed.
 func (c talk) completes(posted string) {
 	c.t.Helper()
-	out := await(c.t, c.Harness, c.id, posted)
+	out := check.Await(c.t, c.Harness, c.id, posted)
 	require.Equal(c.t, signals.TurnCompleted, out.Status, out.Error)
 }
 
 // runsUnasked makes the agent call tools that need no approval.
 func (c talk) runsUnasked(lines ...string) {
 	c.t.Helper()
-	asked := len(ofType(c.Harness, c.id, event.TypeApprovalRequest))
+	asked := len(check.OfType(c.Harness, c.id, event.TypeApprovalRequest))
 	c.completes(c.post(lines...))
-	require.Len(c.t, ofType(c.Harness, c.id, event.TypeApprovalRequest), asked, "nobody is asked")
+	require.Len(c.t, check.OfType(c.Harness, c.id, event.TypeApprovalRequest), asked, "nobody is asked")
 }
 
 // denied makes the agent call one tool that needs approval, and denies it.
@@ -199,9 +195,9 @@ func (c talk) resultOf(call string) (found event.Message) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
 		var stored bool
-		found, stored = results(c.Harness, c.id)[call]
+		found, stored = check.Results(c.Harness, c.id)[call]
 		return stored
-	}, waitLong, waitTick, "call %s has a result", call)
+	}, harness.Patience, harness.Tick, "call %s has a result", call)
 	return found
 }
 
@@ -209,16 +205,16 @@ func (c talk) resultOf(call string) (found event.Message) {
 func (c talk) undecided(q event.ApprovalRequest) {
 	c.t.Helper()
 	require.Equal(c.t, q.ToolCallID, c.AwaitApproval(c.id, 1)[0].ToolCallID)
-	require.Empty(c.t, approvalsOf(c.Harness, c.id, q.ToolCallID))
-	require.NotContains(c.t, results(c.Harness, c.id), q.ToolCallID)
+	require.Empty(c.t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID))
+	require.NotContains(c.t, check.Results(c.Harness, c.id), q.ToolCallID)
 }
 
 // lastShown is the last model call's input.
 func (c talk) lastShown() string {
 	c.t.Helper()
-	calls := modelCalls(c.Harness)
+	calls := check.ModelCalls(c.Harness)
 	require.NotEmpty(c.t, calls)
-	return calls[len(calls)-1].raw
+	return calls[len(calls)-1].Raw
 }
 
 // audited waits until signals have left n audit records, and returns their reasons.
@@ -226,9 +222,9 @@ func (c talk) audited(n int) (problems []string) {
 	c.t.Helper()
 	var records []event.Record
 	require.Eventually(c.t, func() bool {
-		records = ofType(c.Harness, c.id, event.TypeRejected)
+		records = check.OfType(c.Harness, c.id, event.TypeRejected)
 		return len(records) >= n
-	}, waitLong, waitTick, "%d audit records", n)
+	}, harness.Patience, harness.Tick, "%d audit records", n)
 	for _, r := range records {
 		problems = append(problems, harness.Payload[event.Rejected](c.Harness, r).Problem)
 	}
@@ -237,8 +233,8 @@ func (c talk) audited(n int) (problems []string) {
 }
 
 // argumentsSeen are the arguments of a spy's calls in a thread, in order.
-func argumentsSeen(s *spy, thread string) (out []string) {
-	for _, call := range s.seen() {
+func argumentsSeen(s *check.Spy, thread string) (out []string) {
+	for _, call := range s.Seen() {
 		if call.ThreadID == thread {
 			out = append(out, call.Arguments)
 		}
@@ -248,13 +244,13 @@ func argumentsSeen(s *spy, thread string) (out []string) {
 
 // redefined is a spy whose definition can change while the worker runs.
 type redefined struct {
-	*spy
+	*check.Spy
 	lock   sync.Mutex
 	change func(*tool.Definition)
 }
 
 func newRedefined(name string, change func(*tool.Definition)) *redefined {
-	return &redefined{spy: newSpy(name, tool.NeedsApproval("")), change: change}
+	return &redefined{Spy: check.NewSpy(name, tool.NeedsApproval("")), change: change}
 }
 
 func (r *redefined) redefine(change func(*tool.Definition)) {
@@ -267,7 +263,7 @@ func (r *redefined) redefine(change func(*tool.Definition)) {
 func (r *redefined) Definition() tool.Definition {
 	r.lock.Lock()
 	defer r.lock.Unlock()
-	d := r.spy.Definition()
+	d := r.Spy.Definition()
 	if r.change != nil {
 		r.change(&d)
 	}

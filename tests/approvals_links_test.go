@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -65,15 +66,15 @@ func TestLinksThatLeadElsewhere(t *testing.T) {
 		f.link("docs/a", "current")
 		posted, q := f.asks(f.work("current"))
 		f.link("secret/a", "current")
-		f.decides(signals.DecideAccepted, approving(q))
+		f.decides(signals.DecideAccepted, check.Approving(q))
 		next := f.again(q)
 		require.Contains(t, next.Reason, "what the call would work on has changed since it was approved")
 		require.Equal(t, q.Arguments, next.Arguments)
 		require.NotEqual(t, q.Digest, next.Digest)
-		require.Empty(t, f.spy.seen())
+		require.Empty(t, f.spy.Seen())
 		f.decides(signals.DecideAccepted, denying(next))
 		f.completes(posted)
-		require.Empty(t, f.spy.seen())
+		require.Empty(t, f.spy.Seen())
 	})
 	for name, tc := range map[string]struct{ path, first, then, link string }{
 		"a file":                         {"current", "docs/a", "secret/a", "current"},
@@ -94,7 +95,7 @@ func TestLinksThatLeadElsewhere(t *testing.T) {
 			f.grants(tc.path)
 			f.link(tc.then, tc.link)
 			f.denied(f.work(tc.path))
-			require.Len(t, f.spy.seen(), 2)
+			require.Len(t, f.spy.Seen(), 2)
 			if tc.first != "" {
 				f.link(tc.first, tc.link)
 				f.runsUnasked(f.work(tc.path))
@@ -106,7 +107,7 @@ func TestLinksThatLeadElsewhere(t *testing.T) {
 		f.grants("way/../docs/a")
 		f.link("secret/sub", "way")
 		f.runsUnasked(f.work("way/../docs/a"))
-		require.Len(t, f.spy.seen(), 2, "it does not run")
+		require.Len(t, f.spy.Seen(), 2, "it does not run")
 		require.Contains(t, f.lastShown(), "path: leads to one file by the links in it, and to another by its names alone")
 	})
 	t.Run("a link to a link", func(t *testing.T) {
@@ -116,7 +117,7 @@ func TestLinksThatLeadElsewhere(t *testing.T) {
 		f.grants("first")
 		f.link("secret/a", "second")
 		f.denied(f.work("first"))
-		require.Len(t, f.spy.seen(), 2)
+		require.Len(t, f.spy.Seen(), 2)
 	})
 }
 
@@ -129,13 +130,13 @@ func TestPatternsGoByWhatPathsLeadTo(t *testing.T) {
 	f.link("docs", "in")
 	f.link("docs/deep", "deep")
 	posted, q := f.asks(f.work("docs/a"))
-	d := approving(q)
+	d := check.Approving(q)
 	d.Scope, d.Pattern = event.ScopePattern, map[string]string{"path": filepath.Join(f.dir, "docs") + "/**"}
 	f.decides(signals.DecideAccepted, d)
 	f.completes(posted)
 
 	f.runsUnasked(f.work("docs/b"), f.work("in/b"), f.work("./docs/../docs/b"), f.work(filepath.Join(f.dir, "docs/b")))
-	require.Len(t, f.spy.seen(), 5)
+	require.Len(t, f.spy.Seen(), 5)
 	for name, path := range map[string]string{
 		"up":                           "docs/../secret/a",
 		"elsewhere":                    "secret/a",
@@ -150,9 +151,9 @@ func TestPatternsGoByWhatPathsLeadTo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := f
 			f.t = t
-			before := len(f.spy.seen())
+			before := len(f.spy.Seen())
 			f.denied(f.work(path))
-			require.Len(t, f.spy.seen(), before)
+			require.Len(t, f.spy.Seen(), before)
 		})
 	}
 	for name, path := range map[string]string{
@@ -163,9 +164,9 @@ func TestPatternsGoByWhatPathsLeadTo(t *testing.T) {
 		t.Run("nobody is asked: "+name, func(t *testing.T) {
 			f := f
 			f.t = t
-			before := len(f.spy.seen())
+			before := len(f.spy.Seen())
 			f.runsUnasked(f.work(path))
-			require.Len(t, f.spy.seen(), before, "it does not run")
+			require.Len(t, f.spy.Seen(), before, "it does not run")
 			require.Contains(t, f.lastShown(), "Tool parameter validation failed for work: path: ")
 		})
 	}
@@ -185,8 +186,8 @@ func TestShellIsLedElsewhere(t *testing.T) {
 	f.decides(signals.DecideAccepted, granting(q))
 	f.completes(posted)
 	f.runsUnasked(call)
-	require.Equal(t, "made\nmade\n", made(f.Harness, "docs/out"))
+	require.Equal(t, "made\nmade\n", check.Made(f.Harness, "docs/out"))
 	f.link("secret", "current")
 	f.denied(call)
-	require.Empty(t, made(f.Harness, "secret/out"))
+	require.Empty(t, check.Made(f.Harness, "secret/out"))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 	agentworld "github.com/threadmill/threadmill/world"
@@ -32,7 +33,7 @@ func (c talk) speaks(chats *agentworld.World) map[string]func(sender, content st
 			_, _ = chats.PublishMessage(c.Ctx(), content, sender, c.id)
 		},
 		"HTTP": func(sender, content string) {
-			status, out := request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/world/messages", map[string]any{"sender": sender, "content": content})
+			status, out := check.Request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/world/messages", map[string]any{"sender": sender, "content": content})
 			require.Contains(c.t, []int{http.StatusAccepted, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity}, status, out)
 		},
 	}
@@ -50,7 +51,7 @@ func worldOf(t *testing.T, o office) *agentworld.World {
 // TestDecisionsByMessage decides by messages of __type tool_result to a world.
 func TestDecisionsByMessage(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}})
@@ -72,7 +73,7 @@ func TestDecisionsByMessage(t *testing.T) {
 			require.Len(t, messages, 4, "the decision itself is no message")
 			require.Equal(t, q.ToolCallID, messages[2].ToolCallID)
 			require.Equal(t, "spied returned: seen", messages[3].Content)
-			decided := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
+			decided := check.Only(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID))
 			require.Equal(t, []any{event.DecisionApprove, event.ScopeOnce, "ann"}, []any{decided.Decision, decided.Scope, decided.By})
 			c.denied("@alice", `use spied {"n":1}`)
 		})
@@ -90,7 +91,7 @@ func TestDecisionsByMessage(t *testing.T) {
 				ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, Scope: event.ScopeSession, ToolName: "SPIED", ToolArgs: json.RawMessage(`{"n":1}`),
 			}))
 			c.completes(posted)
-			require.Equal(t, event.ScopeSession, only(t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Scope)
+			require.Equal(t, event.ScopeSession, check.Only(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID)).Scope)
 			c.runsUnasked("@alice", `use spied {"n":1}`)
 			c.denied("@alice", `use spied {"n":2}`)
 		})
@@ -120,7 +121,7 @@ func TestDecisionsByMessage(t *testing.T) {
 			c.undecided(q)
 			c.decides(signals.DecideAccepted, denying(q))
 			c.completes(posted)
-			awaitMessages(c.Harness, c.id, 4+2*len(plain))
+			check.AwaitMessages(c.Harness, c.id, 4+2*len(plain))
 			require.Empty(t, argumentsSeen(s, c.id))
 		})
 	}
@@ -130,7 +131,7 @@ func TestDecisionsByMessage(t *testing.T) {
 // worlds read texts.
 func TestTextDecidesNothing(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"spied"}}, {Name: "bob", Model: "openai/stand-in"},
 	}}).talk(t, "alice", "bob")
@@ -158,16 +159,16 @@ func TestTextDecidesNothing(t *testing.T) {
 			c.undecided(q)
 		}
 	}
-	status, out := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/messages", map[string]any{"sender": "ann", "content": content})
+	status, out := check.Request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/messages", map[string]any{"sender": "ann", "content": content})
 	require.Equal(t, http.StatusAccepted, status, out)
 	ids = append(ids, out["eventId"].(string))
 	c.decides(signals.DecideAccepted, denying(q))
 	c.completes(posted)
 	for _, id := range ids {
-		await(t, c.Harness, c.id, id)
+		check.Await(t, c.Harness, c.id, id)
 	}
-	require.Empty(t, s.seen())
-	require.Len(t, approvalsOf(c.Harness, c.id, q.ToolCallID), 1)
+	require.Empty(t, s.Seen())
+	require.Len(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID), 1)
 }
 
 // TestWorldApprovesOnce decides like a program that sees a thread as a chat of a world.
@@ -197,7 +198,7 @@ func TestWorldApprovesOnce(t *testing.T) {
 		return len(m.ToolCalls) == 1 && m.ToolCalls[0].Function.Name == event.RequestApproval
 	}
 
-	_, err := chats.PublishMessage(c.Ctx(), touches("once"), "human", c.id)
+	_, err := chats.PublishMessage(c.Ctx(), check.Touches("once"), "human", c.id)
 	require.NoError(t, err)
 	request := hears("a request", requested)
 	var args event.RequestApprovalArgs
@@ -206,7 +207,7 @@ func TestWorldApprovesOnce(t *testing.T) {
 		require.Equal(t, "shell_cmd", args.OriginalToolCall.Name)
 		require.Equal(t, event.ApprovalOptions(), args.Options)
 		require.False(t, request.ToolCallStatus[request.ToolCalls[0].ID].Complete)
-		require.Empty(t, made(c.Harness, "once"))
+		require.Empty(t, check.Made(c.Harness, "once"))
 	})
 	_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{
 		ToolCallID: request.ToolCalls[0].ID, Decision: event.DecisionApprove, Scope: event.ScopeOnce, ToolName: args.OriginalToolCall.Name, ToolArgs: args.OriginalToolCall.Args,
@@ -217,20 +218,20 @@ func TestWorldApprovesOnce(t *testing.T) {
 			return m.ToolCallID == args.OriginalToolCall.ID && m.Role == event.RoleTool
 		})
 		require.Equal(t, "assistant", result.AgentID)
-		require.Equal(t, "made\n", made(c.Harness, "once"))
+		require.Equal(t, "made\n", check.Made(c.Harness, "once"))
 	})
 	t.Run("S4-T22 the agent has the last word", func(t *testing.T) {
 		last := hears("a reply", func(m agentworld.Message) bool { return m.Role == event.RoleAssistant && len(m.ToolCalls) == 0 })
 		require.Contains(t, last.Content, "shell_cmd returned:")
 		require.Equal(t, c.id, last.ChatID)
-		require.Contains(t, results(c.Harness, c.id), args.OriginalToolCall.ID)
+		require.Contains(t, check.Results(c.Harness, c.id), args.OriginalToolCall.ID)
 	})
 	t.Run("S4-T22 the same again asks again", func(t *testing.T) {
-		_, err := chats.PublishMessage(c.Ctx(), touches("once"), "human", c.id)
+		_, err := chats.PublishMessage(c.Ctx(), check.Touches("once"), "human", c.id)
 		require.NoError(t, err)
 		again := hears("a request", requested)
 		require.NotEqual(t, request.ToolCalls[0].ID, again.ToolCalls[0].ID)
-		require.Equal(t, "made\n", made(c.Harness, "once"))
+		require.Equal(t, "made\n", check.Made(c.Harness, "once"))
 		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: request.ToolCalls[0].ID, Decision: event.DecisionDeny, ToolName: "shell_cmd"}, c.id)
 		var refused *agentworld.DecisionError
 		require.ErrorAs(t, err, &refused)
@@ -238,6 +239,6 @@ func TestWorldApprovesOnce(t *testing.T) {
 		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: again.ToolCalls[0].ID, Decision: event.DecisionDeny, ToolName: "shell_cmd"}, c.id)
 		require.NoError(t, err)
 		hears("a reply", func(m agentworld.Message) bool { return m.Role == event.RoleAssistant && len(m.ToolCalls) == 0 })
-		require.Equal(t, "made\n", made(c.Harness, "once"))
+		require.Equal(t, "made\n", check.Made(c.Harness, "once"))
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,31 +13,16 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
-
-// shows reads up to the end of a call: a decision on it, its result, or both.
-func (v *view) shows(t *testing.T, call string, types ...event.AgentEventType) {
-	t.Helper()
-	missing := slices.Clone(types)
-	v.until(t, func(f frame) bool {
-		id := f.event.ToolCallID
-		if f.event.Approval != nil {
-			id = f.event.Approval.ToolCallID
-		}
-		if id == call {
-			missing = slices.DeleteFunc(missing, func(typ event.AgentEventType) bool { return typ == f.event.Type })
-		}
-		return len(missing) == 0
-	})
-}
 
 // TestDecidedBesideAPendingCall decides on one of two calls. Viewers see the decision while the
 // other call waits, and the agent continues once both have results.
 func TestDecidedBesideAPendingCall(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	on := func(name string, terms approval.Terms) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied", "photo"}, ApprovalTerms: terms}
 	}
@@ -52,8 +36,8 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 	}
 	// move makes the thread continue as new, once its history is long enough.
 	move := func(c talk) {
-		begun := run(c.Harness, c.id)
-		for run(c.Harness, c.id) == begun {
+		begun := check.CurrentRun(c.Harness, c.id)
+		for check.CurrentRun(c.Harness, c.id) == begun {
 			for range 100 {
 				c.signals(signals.SignalControl, signals.Control{Action: "dance"})
 			}
@@ -70,16 +54,16 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 	}{
 		{name: "denied", decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, denying(q)) }, shown: both},
 		{name: "approved", decide: func(c talk, q event.ApprovalRequest) {
-			c.decidesByHTTP(http.StatusOK, signals.DecideAccepted, approving(q))
+			c.decidesByHTTP(http.StatusOK, signals.DecideAccepted, check.Approving(q))
 		}, shown: both, ran: `{"n":1}`},
 		{name: "denied by signal", decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, denying(q)) }, shown: both},
 		{name: "edited", shown: both, ran: `{"n":9}`, decide: func(c talk, q event.ApprovalRequest) {
-			d := approving(q)
+			d := check.Approving(q)
 			d.Args = json.RawMessage(`{"n":9}`)
 			c.decides(signals.DecideAccepted, d)
 		}},
-		{name: "one of several, by update", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, approving(q)) }},
-		{name: "one of several, by signal", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, approving(q)) }},
+		{name: "one of several, by update", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, check.Approving(q)) }},
+		{name: "one of several, by signal", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, check.Approving(q)) }},
 		{name: "denied after a restart", before: restart, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, denying(q)) }},
 		{name: "denied while no worker runs", shown: both, decide: func(c talk, q event.ApprovalRequest) {
 			stop()
@@ -90,7 +74,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := o.talk(t, cmp.Or(tc.agent, "plain"))
-			viewer := watch(t, c.Harness, c.id, "")
+			viewer := check.Watch(t, c.Harness, c.id, "")
 			posted := c.post(`use spied {"n":1}`, `use spied {"n":2}`)
 			asked := c.AwaitApproval(c.id, 2)
 			c.rests()
@@ -98,8 +82,8 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 				tc.before(c)
 			}
 			tc.decide(c, asked[0])
-			viewer.shows(t, asked[0].ToolCallID, tc.shown...)
-			watch(t, c.Harness, c.id, "").shows(t, asked[0].ToolCallID, tc.shown...)
+			viewer.Shows(t, asked[0].ToolCallID, tc.shown...)
+			check.Watch(t, c.Harness, c.id, "").Shows(t, asked[0].ToolCallID, tc.shown...)
 			waiting := c.AwaitApproval(c.id, 3-len(tc.shown))
 			require.Equal(t, asked[1].ToolCallID, waiting[len(waiting)-1].ToolCallID, "the other waits")
 			if tc.ran != "" {
@@ -109,28 +93,28 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 				c.decides(signals.DecideAccepted, denying(q))
 			}
 			c.completes(posted)
-			require.Len(t, ofType(c.Harness, c.id, event.TypeLLMCall), 2, "the agent goes on once")
-			requireSettled(t, c.Harness, c.id)
+			require.Len(t, check.OfType(c.Harness, c.id, event.TypeLLMCall), 2, "the agent goes on once")
+			check.RequireSettled(t, c.Harness, c.id)
 		})
 	}
 	t.Run("expired", func(t *testing.T) {
 		c := o.talk(t, "brief")
-		viewer := watch(t, c.Harness, c.id, "")
+		viewer := check.Watch(t, c.Harness, c.id, "")
 		posted := c.post(`use spied {"n":1}`, `use photo {}`)
 		call := c.awaitClient(1)[0]
-		asked := harness.Payload[event.ApprovalRequest](c.Harness, only(t, ofType(c.Harness, c.id, event.TypeApprovalRequest)))
-		viewer.shows(t, asked.ToolCallID, both...)
+		asked := harness.Payload[event.ApprovalRequest](c.Harness, check.Only(t, check.OfType(c.Harness, c.id, event.TypeApprovalRequest)))
+		viewer.Shows(t, asked.ToolCallID, both...)
 		require.Len(t, c.awaitClient(1), 1, "the other waits")
 		c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
 		c.completes(posted)
 	})
 	t.Run("answered by a client", func(t *testing.T) {
 		c := o.talk(t, "plain")
-		viewer := watch(t, c.Harness, c.id, "")
+		viewer := check.Watch(t, c.Harness, c.id, "")
 		posted := c.post(`use spied {"n":1}`, `use photo {}`)
 		call, asked := c.awaitClient(1)[0], c.AwaitApproval(c.id, 1)[0]
 		c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
-		viewer.shows(t, call.ToolCallID, event.EventToolResult)
+		viewer.Shows(t, call.ToolCallID, event.EventToolResult)
 		c.decides(signals.DecideAccepted, denying(asked))
 		c.completes(posted)
 	})
@@ -139,11 +123,11 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		posted, q := c.asks(`use spied {"n":1}`)
 		c.decides(signals.DecideAccepted, granting(q))
 		c.completes(posted)
-		viewer := watch(t, c.Harness, c.id, "")
-		viewer.shows(t, q.ToolCallID, both...)
+		viewer := check.Watch(t, c.Harness, c.id, "")
+		viewer.Shows(t, q.ToolCallID, both...)
 		posted, other := c.asks(`use spied {"n":2}`)
 		c.signals(signals.SignalRevoke, signals.Revoke{ToolCallID: q.ToolCallID, By: "ann"})
-		viewer.shows(t, q.ToolCallID, event.EventApproval)
+		viewer.Shows(t, q.ToolCallID, event.EventApproval)
 		c.decides(signals.DecideAccepted, denying(other))
 		c.completes(posted)
 	})

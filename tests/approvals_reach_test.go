@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -30,7 +31,7 @@ func deploys() []approval.Rule {
 // could not have approved.
 func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 	t.Parallel()
-	s := newSpy("deploy", tool.NeedsApproval(""))
+	s := check.NewSpy("deploy", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"deploy"}, ApprovalRules: deploys()},
 	}})
@@ -38,14 +39,14 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 	t.Run("by a pattern", func(t *testing.T) {
 		c := o.talk(t)
 		posted, q := c.asks(to("test"))
-		d := approving(q)
+		d := check.Approving(q)
 		d.Scope, d.Pattern = event.ScopePattern, map[string]string{"to": "*"}
 		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
 		c.runsUnasked(to("another test"))
 
 		posted, q = c.asks(to("real"))
-		c.decides(signals.DecideNotAllowed, approving(q))
+		c.decides(signals.DecideNotAllowed, check.Approving(q))
 		boss := denying(q)
 		boss.By = "boss"
 		c.decides(signals.DecideAccepted, boss)
@@ -63,7 +64,7 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 		for _, q := range c.AwaitApproval(c.id, 4) {
 			waiting[q.Arguments] = q
 		}
-		d := approving(waiting[`{"to":"test"}`])
+		d := check.Approving(waiting[`{"to":"test"}`])
 		d.Scope, d.Pattern = event.ScopePattern, map[string]string{"to": "*"}
 		c.decides(signals.DecideAccepted, d)
 		for _, q := range c.AwaitApproval(c.id, 2) {
@@ -79,7 +80,7 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 		t.Run("by other arguments: "+where, func(t *testing.T) {
 			c := o.talk(t)
 			posted, q := c.asks(to("test"))
-			d := approving(q)
+			d := check.Approving(q)
 			d.Args = json.RawMessage(`{"to":"` + where + `"}`)
 			_, err := c.Threads.Decide(c.Ctx(), c.id, d)
 			require.ErrorContains(t, err, "args: ")
@@ -94,7 +95,7 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 // TestTermsBecomeStricter changes the approvers after a call was approved or granted.
 func TestTermsBecomeStricter(t *testing.T) {
 	t.Parallel()
-	s := newSpy("deploy", tool.NeedsApproval(""))
+	s := check.NewSpy("deploy", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"deploy"}},
 	}}).talk(t, "clerk")
@@ -112,7 +113,7 @@ func TestTermsBecomeStricter(t *testing.T) {
 	c.decides(signals.DecideAccepted, boss)
 	c.completes(posted)
 	c.runsUnasked(call)
-	require.Len(t, s.seen(), 4)
+	require.Len(t, s.Seen(), 4)
 }
 
 // TestEditedCallsOfEveryKind edits calls that run outside a tool activity: the model sees the
@@ -121,32 +122,32 @@ func TestTermsBecomeStricter(t *testing.T) {
 //ci:replayed
 func TestEditedCallsOfEveryKind(t *testing.T) {
 	t.Parallel()
-	agents := team("chore")
+	agents := check.Team("chore")
 	agents[0].Approvals = map[string]agent.Policy{"call-agent": agent.PolicyAlways}
-	chore := newSpy("chore", tool.Background(), tool.NeedsApproval(""))
+	chore := check.NewSpy("chore", tool.Background(), tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Agents: agents, Tools: []tool.Tool{chore}})
 	edits := func(c talk, line, args string) event.Message {
 		c.t.Helper()
 		posted, q := c.asks(line)
-		d := approving(q)
+		d := check.Approving(q)
 		d.Args = json.RawMessage(args)
 		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
-		require.Equal(c.t, args, only(c.t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Arguments)
+		require.Equal(c.t, args, check.Only(c.t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID)).Arguments)
 		return c.result(q)
 	}
 	const told = "A person has changed the arguments of this call to "
 	t.Run("a background task", func(t *testing.T) {
 		c := o.talk(t)
 		got := edits(c, `use chore {"n":1}`, `{"n":2}`)
-		require.Eventually(t, func() bool { return len(chore.seen()) == 1 }, waitLong, waitTick)
+		require.Eventually(t, func() bool { return len(chore.Seen()) == 1 }, harness.Patience, harness.Tick)
 		require.Equal(t, []string{`{"n":2}`}, argumentsSeen(chore, c.id))
 		require.Contains(t, got.Content, told+`{"n":2}`)
 	})
 	t.Run("a sub-agent", func(t *testing.T) {
 		c := o.talk(t)
 		const edited = `{"agent":"helper","message":"say edited"}`
-		got := edits(c, asks("helper", "say stored"), edited)
+		got := edits(c, check.Asks("helper", "say stored"), edited)
 		require.Contains(t, got.Content, "say edited", "what it was asked")
 		require.NotContains(t, got.Content, "say stored")
 		require.Contains(t, got.Content, told+edited)
@@ -156,21 +157,21 @@ func TestEditedCallsOfEveryKind(t *testing.T) {
 // TestAgentsAboveDecideNothing: an agent cannot approve calls of its sub-agent.
 func TestAgentsAboveDecideNothing(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, harness.Options{Agents: team()})
+	o := newOffice(t, harness.Options{Agents: check.Team()})
 	for name, agents := range map[string][]string{"the default agent": nil, "an agent by name": {"assistant", "manager"}} {
 		t.Run(name, func(t *testing.T) {
 			c := o.talk(t, agents...)
-			posted, q := c.asks("@assistant", asks("helper", touches(c.id)))
+			posted, q := c.asks("@assistant", check.Asks("helper", check.Touches(c.id)))
 			for _, by := range []string{"assistant", "Assistant", "helper"} {
-				d := approving(q)
+				d := check.Approving(q)
 				d.By = by
 				c.decides(signals.DecideNotAllowed, d)
-				talk{o, t, sub(c.Harness, c.id, 1)}.decides(signals.DecideNotAllowed, d)
+				talk{o, t, check.Sub(c.Harness, c.id, 1)}.decides(signals.DecideNotAllowed, d)
 			}
 			c.undecided(q)
 			c.decides(signals.DecideAccepted, denying(q))
 			c.completes(posted)
-			require.Empty(t, made(c.Harness, c.id))
+			require.Empty(t, check.Made(c.Harness, c.id))
 		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -46,9 +47,9 @@ func TestStoredShapes(t *testing.T) {
 	id := w.Open()
 	e := w.Post(id, `use shell_cmd {"command":"echo hi"}`)
 	call := w.AwaitApproval(id, 1)[0].ToolCallID
-	require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
+	require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, call))
 	require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
-	messages := page(t, w, id)
+	messages := check.MessagesPage(t, w, id)
 	require.Len(t, messages, 4)
 	asked := messages[1]
 
@@ -83,7 +84,7 @@ func TestStoredShapes(t *testing.T) {
 // TestProviderOnlyTalks: a provider does not run tools.
 func TestProviderOnlyTalks(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied")
+	s := check.NewSpy("spied")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: w.Provider.URL})
 	require.NoError(t, err)
@@ -100,7 +101,7 @@ func TestProviderOnlyTalks(t *testing.T) {
 	})
 	t.Run("S4-66 it streams by its callback", func(t *testing.T) { require.Equal(t, out.Content, pieces) })
 	t.Run("S4-65 it runs, stores, announces and asks nothing", func(t *testing.T) {
-		require.Empty(t, s.seen())
+		require.Empty(t, s.Seen())
 		threads, err := w.Store.Threads(w.Ctx(), w.TaskQueue, store.ThreadPage{})
 		require.NoError(t, err)
 		require.Empty(t, threads)
@@ -116,14 +117,14 @@ func TestReplyIsPublished(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	w.Say(id, "hello")
-	frames := view.until(t, isFinal)
+	frames := view.Until(t, check.IsFinal)
 	t.Run("S4-67 text is stored and announced", func(t *testing.T) {
 		reply := w.Messages(id)[1]
 		require.Equal(t, "hello", reply.Content)
 		require.Equal(t, id, reply.ThreadID)
-		announced := frames[len(frames)-2].event
+		announced := frames[len(frames)-2].Event
 		require.Equal(t, event.EventMessage, announced.Type)
 		require.False(t, announced.Message.CreatedAt.IsZero())
 		announced.Message.CreatedAt = reply.CreatedAt
@@ -140,9 +141,9 @@ func TestReplyIsPublished(t *testing.T) {
 		before := len(w.Messages(id))
 		out := w.Say(id, "think about it")
 		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
-		frames := view.until(t, isFinal)
-		require.Equal(t, 1, count(frames, event.EventMessage), "the person's own")
-		require.Zero(t, count(frames, event.EventStream))
+		frames := view.Until(t, check.IsFinal)
+		require.Equal(t, 1, check.Count(frames, event.EventMessage), "the person's own")
+		require.Zero(t, check.Count(frames, event.EventStream))
 		require.Len(t, w.Messages(id), before+1)
 		require.Equal(t, signals.TurnCompleted, w.Say(id, "still there?").Status)
 	})
@@ -151,7 +152,7 @@ func TestReplyIsPublished(t *testing.T) {
 // TestToolsRunByRegistry checks the input of a tool, and that agents have only their own tools.
 func TestToolsRunByRegistry(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied")
+	s := check.NewSpy("spied")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "able", Model: "openai/stand-in", Tools: []string{"spied"}},
 		{Name: "plain", Model: "openai/stand-in", Tools: []string{"note"}},
@@ -159,17 +160,17 @@ func TestToolsRunByRegistry(t *testing.T) {
 	t.Run("S4-69 by name, with arguments and context", func(t *testing.T) {
 		id := w.Open("able")
 		w.Say(id, `use spied {"a":1}`)
-		call := only(t, s.seen())
+		call := check.Only(t, s.Seen())
 		require.Equal(t, `{"a":1}`, call.Arguments)
 		require.Equal(t, []string{w.TaskQueue, id, "able"}, []string{call.Namespace, call.ThreadID, call.Agent})
 		require.Equal(t, w.Messages(id)[1].ToolCalls[0].ID, call.ID)
 		require.Equal(t, 1, call.Attempt)
-		require.Equal(t, "seen", results(w, id)[call.ID].Content)
+		require.Equal(t, "seen", check.Results(w, id)[call.ID].Content)
 	})
 	t.Run("S4-69 S4-72 a tool that is not the agent's is unknown to it", func(t *testing.T) {
 		id := w.Open("plain")
 		out := w.Say(id, `use spied {}`)
-		require.Len(t, s.seen(), 1, "it did not run")
+		require.Len(t, s.Seen(), 1, "it did not run")
 		m := w.Messages(id)[2]
 		require.True(t, m.IsError)
 		require.Contains(t, m.Content, `unknown tool "spied"`)
@@ -180,13 +181,13 @@ func TestToolsRunByRegistry(t *testing.T) {
 // TestEveryCallIsAnswered: every kind of failed call has a result.
 func TestEveryCallIsAnswered(t *testing.T) {
 	t.Parallel()
-	slow := newGate("slow")
-	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow, failing}})
+	slow := check.NewGate("slow")
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow, check.Failing}})
 	answered := func(t *testing.T, id string) {
-		requireSettled(t, w, id)
+		check.RequireSettled(t, w, id)
 		w.Provider.Reset()
 		require.Equal(t, signals.TurnCompleted, w.Say(id, "are you well?").Status, "the thread is usable")
-		requireAnswered(t, only(t, modelCalls(w)).Messages)
+		check.RequireAnswered(t, check.Only(t, check.ModelCalls(w)).Messages)
 	}
 	for _, tc := range []struct{ name, says, want string }{
 		{"an unknown tool", "use nothing {}", "unknown tool"},
@@ -204,7 +205,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 			out := w.Say(id, tc.says+"\nuse note {}")
 			require.Equal(t, signals.TurnCompleted, out.Status, "the loop goes on")
 			require.Contains(t, out.Message.Content, "note returned:", "siblings too")
-			m := results(w, id)[w.Messages(id)[1].ToolCalls[0].ID]
+			m := check.Results(w, id)[w.Messages(id)[1].ToolCalls[0].ID]
 			require.True(t, m.IsError)
 			require.Contains(t, m.Content, tc.want)
 			answered(t, id)
@@ -213,11 +214,11 @@ func TestEveryCallIsAnswered(t *testing.T) {
 	t.Run("S4-71 an interrupt while one runs and one waits", func(t *testing.T) {
 		id := w.Open()
 		e := w.Post(id, "use slow {}\nuse shell_cmd {\"command\":\"touch ran\"}\nuse note {}")
-		<-slow.reached
+		<-slow.Reached
 		w.AwaitApproval(id, 1)
 		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-		require.Equal(t, signals.TurnInterrupted, await(t, w, id, e).Status)
-		require.Eventually(t, func() bool { return len(results(w, id)) == 3 }, waitLong, waitTick)
+		require.Equal(t, signals.TurnInterrupted, check.Await(t, w, id, e).Status)
+		require.Eventually(t, func() bool { return len(check.Results(w, id)) == 3 }, harness.Patience, harness.Tick)
 		require.NoFileExists(t, w.Shell+"/ran")
 		answered(t, id)
 	})
@@ -229,7 +230,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, signals.DecideAccepted, out.Result)
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
-		require.Equal(t, "Tool execution was denied by the user.", results(w, id)[call].Content)
+		require.Equal(t, "Tool execution was denied by the user.", check.Results(w, id)[call].Content)
 		require.NoFileExists(t, w.Shell+"/ran")
 		answered(t, id)
 	})
@@ -237,8 +238,8 @@ func TestEveryCallIsAnswered(t *testing.T) {
 		id := w.Open()
 		w.Post(id, "use shell_cmd {\"command\":\"touch ran\"}")
 		w.AwaitApproval(id, 1)
-		closed(t, w, id)
-		requireSettled(t, w, id)
+		check.Closed(t, w, id)
+		check.RequireSettled(t, w, id)
 	})
 }
 
@@ -254,8 +255,8 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 
 	for _, id := range []string{call, "call_nobody_knows"} {
 		t.Run("S4-91 nothing is changed by "+map[bool]string{true: "another thread's call", false: "an unknown call"}[id == call], func(t *testing.T) {
-			require.Equal(t, signals.DecideNotPending, approve(t, w, other, id))
-			status, problem := request(t, w, http.MethodPost, "/v1/threads/"+other+"/approvals/"+id, map[string]any{"by": "ann", "decision": "approve"})
+			require.Equal(t, signals.DecideNotPending, check.Approve(t, w, other, id))
+			status, problem := check.Request(t, w, http.MethodPost, "/v1/threads/"+other+"/approvals/"+id, map[string]any{"by": "ann", "decision": "approve"})
 			require.Equal(t, http.StatusNotFound, status, problem)
 			require.Equal(t, "not_pending", problem["result"])
 			require.Equal(t, before, w.Records(other))
@@ -263,8 +264,8 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 	}
 	t.Run("S4-91 of a signal an audit record stays", func(t *testing.T) {
 		signal(t, w, other, map[string]any{"toolCallId": call, "decision": "approve", "by": "eve"})
-		require.Eventually(t, func() bool { return len(w.Records(other)) > len(before) }, waitLong, waitTick)
-		r := harness.Payload[event.Rejected](w, only(t, w.Records(other)[len(before):]))
+		require.Eventually(t, func() bool { return len(w.Records(other)) > len(before) }, harness.Patience, harness.Tick)
+		r := harness.Payload[event.Rejected](w, check.Only(t, w.Records(other)[len(before):]))
 		require.Equal(t, "decide", r.Signal)
 		require.Equal(t, "not_pending", r.Problem)
 		require.Contains(t, r.Input, "eve")
@@ -280,8 +281,8 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 	t.Run("S4-91 the call still waits, and has not run", func(t *testing.T) {
 		require.Equal(t, call, w.AwaitApproval(mine, 1)[0].ToolCallID)
 		require.NoFileExists(t, w.Shell+"/ran")
-		require.Empty(t, toolLogs(w, mine))
-		require.Equal(t, signals.DecideAccepted, approve(t, w, mine, call))
+		require.Empty(t, check.ToolLogs(w, mine))
+		require.Equal(t, signals.DecideAccepted, check.Approve(t, w, mine, call))
 		require.Equal(t, signals.TurnCompleted, w.Await(mine, e).Status)
 		require.FileExists(t, w.Shell+"/ran")
 	})
@@ -296,31 +297,31 @@ func signal(t *testing.T, w *harness.Harness, thread string, decision map[string
 // TestStoredArgumentsRun: the stored arguments run, whatever a decision says.
 func TestStoredArgumentsRun(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval("it spies"))
+	s := check.NewSpy("spied", tool.NeedsApproval("it spies"))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	id := w.Open()
 	e := w.Post(id, `use spied {"as":"stored"}`)
 	call := w.AwaitApproval(id, 1)[0]
 	t.Run("S4-93 the API takes no other call", func(t *testing.T) {
-		status, problem := request(t, w, http.MethodPost, "/v1/threads/"+id+"/approvals/"+call.ToolCallID,
+		status, problem := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+"/approvals/"+call.ToolCallID,
 			map[string]any{"by": "ann", "decision": "approve", "toolArgs": map[string]any{"as": "told"}})
 		require.Equal(t, http.StatusConflict, status)
 		require.Equal(t, "mismatch", problem["result"])
-		require.Empty(t, s.seen())
+		require.Empty(t, s.Seen())
 	})
 	t.Run("S4-93 S4-95 those of a signal are not what runs", func(t *testing.T) {
 		signal(t, w, id, map[string]any{
 			"toolCallId": call.ToolCallID, "decision": "approve", "by": "eve", "arguments": `{"as":"told"}`, "parameters": `{"as":"told"}`,
 		})
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
-		require.Equal(t, `{"as":"stored"}`, only(t, s.seen()).Arguments)
-		require.JSONEq(t, `{"as":"stored"}`, string(only(t, toolLogs(w, id)).Input))
-		request := harness.Payload[event.ApprovalRequest](w, only(t, ofType(w, id, event.TypeApprovalRequest)))
+		require.Equal(t, `{"as":"stored"}`, check.Only(t, s.Seen()).Arguments)
+		require.JSONEq(t, `{"as":"stored"}`, string(check.Only(t, check.ToolLogs(w, id)).Input))
+		request := harness.Payload[event.ApprovalRequest](w, check.Only(t, check.OfType(w, id, event.TypeApprovalRequest)))
 		require.Equal(t, `{"as":"stored"}`, request.Arguments, "what was shown is what ran")
 		require.Equal(t, "it spies", request.Reason)
-		decided := harness.Payload[event.Approval](w, only(t, ofType(w, id, event.TypeApproval)))
+		decided := harness.Payload[event.Approval](w, check.Only(t, check.OfType(w, id, event.TypeApproval)))
 		require.Equal(t, "eve", decided.By)
-		require.Len(t, results(w, id), 1)
+		require.Len(t, check.Results(w, id), 1)
 	})
 }
 
@@ -329,7 +330,7 @@ func TestStoredArgumentsRun(t *testing.T) {
 //ci:replayed
 func TestManyDecisions(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	id := w.Open()
 	e := w.Post(id, `use spied {}`)
@@ -350,7 +351,7 @@ func TestManyDecisions(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			_, out := request(t, w, http.MethodPost, "/v1/threads/"+id+"/approvals/"+call, map[string]any{"by": "ann", "decision": "approve"})
+			_, out := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+"/approvals/"+call, map[string]any{"by": "ann", "decision": "approve"})
 			tally(signals.DecideOutcome(fmt.Sprint(out["result"])))
 		})
 	}
@@ -361,13 +362,13 @@ func TestManyDecisions(t *testing.T) {
 	require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 	w.Say(id, "are you done?") // afterwards the thread has handled the last signal
 	t.Run("S4-94 one execution", func(t *testing.T) {
-		require.Len(t, s.seen(), 1)
+		require.Len(t, s.Seen(), 1)
 		require.Equal(t, map[signals.DecideOutcome]int{signals.DecideAccepted: 1, signals.DecideAlreadyResolved: 19}, outcomes)
 	})
 	t.Run("S4-94 S4-95 one decision and one result are kept", func(t *testing.T) {
-		require.Len(t, ofType(w, id, event.TypeApproval), 1)
-		require.Len(t, results(w, id), 1)
-		require.Len(t, toolLogs(w, id), 1)
+		require.Len(t, check.OfType(w, id, event.TypeApproval), 1)
+		require.Len(t, check.Results(w, id), 1)
+		require.Len(t, check.ToolLogs(w, id), 1)
 	})
 	t.Run("S4-94 who decides otherwise is told so", func(t *testing.T) {
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionDeny, By: "bob"})
@@ -379,14 +380,14 @@ func TestManyDecisions(t *testing.T) {
 // TestAnyToolCanAsk requires approval for every tool.
 func TestAnyToolCanAsk(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied")
+	s := check.NewSpy("spied")
 	w := harness.New(t, harness.Options{NoWorker: true, Tools: []tool.Tool{s}, Agents: []agent.Agent{{
 		Name: "careful", Model: "openai/stand-in", Tools: []string{"spied", "note", "current_time", "shell_cmd"},
 		Approvals: map[string]agent.Policy{"*": agent.PolicyAlways, "shell_cmd": agent.PolicyNever},
 	}}})
 	stop := w.StartWorker()
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	e := w.Post(id, "use spied {}\nuse note {\"text\":\"x\"}\nuse current_time {}\nuse shell_cmd {\"command\":\"true\"}")
 	waiting := w.AwaitApproval(id, 3)
 	t.Run("S4-96 all wait that the policy names, none has run", func(t *testing.T) {
@@ -396,9 +397,9 @@ func TestAnyToolCanAsk(t *testing.T) {
 		}
 		slices.Sort(names)
 		require.Equal(t, []string{"current_time", "note", "spied"}, names)
-		require.Empty(t, s.seen())
-		require.Eventually(t, func() bool { return len(results(w, id)) == 1 }, waitLong, waitTick)
-		require.Len(t, ofType(w, id, event.TypeApprovalRequest), 3)
+		require.Empty(t, s.Seen())
+		require.Eventually(t, func() bool { return len(check.Results(w, id)) == 1 }, harness.Patience, harness.Tick)
+		require.Len(t, check.OfType(w, id, event.TypeApprovalRequest), 3)
 	})
 	// The thread has handled the reply by now; before, a query may return another time than the
 	// record has.
@@ -407,7 +408,7 @@ func TestAnyToolCanAsk(t *testing.T) {
 		stop()
 		w.StartWorker()
 		require.Equal(t, waiting, w.AwaitApproval(id, 3))
-		_, list := request(t, w, http.MethodGet, "/v1/threads/"+id+"/approvals", nil)
+		_, list := check.Request(t, w, http.MethodGet, "/v1/threads/"+id+"/approvals", nil)
 		raw, err := json.Marshal(list["approvals"])
 		require.NoError(t, err)
 		var shown []event.ApprovalRequest
@@ -415,22 +416,22 @@ func TestAnyToolCanAsk(t *testing.T) {
 		require.Equal(t, waiting, shown)
 	})
 	for _, a := range waiting {
-		require.Equal(t, signals.DecideAccepted, approve(t, w, id, a.ToolCallID))
+		require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, a.ToolCallID))
 	}
 	require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 	t.Run("S4-96 S4-78 X13 each runs once approved, under its own id", func(t *testing.T) {
-		have := results(w, id)
+		have := check.Results(w, id)
 		for _, a := range waiting {
 			require.False(t, have[a.ToolCallID].IsError, have[a.ToolCallID].Content)
 			require.Equal(t, a.ToolName, have[a.ToolCallID].ToolName)
 		}
-		require.Len(t, s.seen(), 1)
+		require.Len(t, s.Seen(), 1)
 		require.Contains(t, w.Messages(id)[6].Content, "note returned: noted: x")
 	})
 	t.Run("S4-95 viewers see requests, decisions and results", func(t *testing.T) {
-		frames := view.until(t, isFinal)
-		require.Equal(t, 3, count(frames, event.EventApprovalRequest))
-		require.Equal(t, 3, count(frames, event.EventApproval))
-		require.Equal(t, 4, count(frames, event.EventToolResult))
+		frames := view.Until(t, check.IsFinal)
+		require.Equal(t, 3, check.Count(frames, event.EventApprovalRequest))
+		require.Equal(t, 3, check.Count(frames, event.EventApproval))
+		require.Equal(t, 4, check.Count(frames, event.EventToolResult))
 	})
 }

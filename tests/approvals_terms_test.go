@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -22,7 +23,7 @@ import (
 // TestTermsOfAsking covers expiry, reminders and quorums.
 func TestTermsOfAsking(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	on := func(name string, terms approval.Terms) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied", "note"}, ApprovalTerms: terms}
 	}
@@ -39,7 +40,7 @@ func TestTermsOfAsking(t *testing.T) {
 	t.Run("a decision in time ends it all", func(t *testing.T) {
 		c := o.talk(t, "calm")
 		posted, q := c.asks("use spied {}")
-		c.decides(signals.DecideAccepted, approving(q))
+		c.decides(signals.DecideAccepted, check.Approving(q))
 		c.completes(posted)
 		require.Equal(t, []string{`{}`}, argumentsSeen(s, c.id))
 	})
@@ -47,15 +48,15 @@ func TestTermsOfAsking(t *testing.T) {
 	t.Run("one denial denies", func(t *testing.T) {
 		c := o.talk(t, "careful")
 		posted, q := c.asks("use spied {}")
-		c.decides(signals.DecideAccepted, approving(q))
+		c.decides(signals.DecideAccepted, check.Approving(q))
 		d := denying(q)
 		d.By = "cleo"
 		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
 		require.Empty(t, argumentsSeen(s, c.id))
-		all := approvalsOf(c.Harness, c.id, q.ToolCallID)
+		all := check.ApprovalsOf(c.Harness, c.id, q.ToolCallID)
 		require.Len(t, all, 2)
-		require.Equal(t, "ann", only(t, all[1].Votes).By, "the vote that it goes against is kept with it")
+		require.Equal(t, "ann", check.Only(t, all[1].Votes).By, "the vote that it goes against is kept with it")
 		d.By = "ben"
 		c.decides(signals.DecideAlreadyResolved, d)
 		d.Decision = event.DecisionApprove
@@ -81,12 +82,12 @@ func expiresDenied(t *testing.T, c talk) {
 	require.Equal(t, time.Second, q.ExpiresAt.Sub(q.RequestedAt))
 	require.Equal(t, "Nobody has decided on this call within 1s. It was not run.", c.result(q).Content)
 	require.Contains(t, c.lastShown(), "Nobody has decided on this call within 1s.", "the agent goes on, and knows")
-	decided := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
+	decided := check.Only(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID))
 	require.Equal(t, event.DecisionExpired, decided.Decision)
 	require.Equal(t, "threadmill", decided.By)
 	require.Equal(t, q.Digest, decided.Digest)
 	require.False(t, decided.DecidedAt.Before(*q.ExpiresAt))
-	requireSettled(t, c.Harness, c.id)
+	check.RequireSettled(t, c.Harness, c.id)
 }
 
 func expiresInterrupts(t *testing.T, c talk) {
@@ -94,8 +95,8 @@ func expiresInterrupts(t *testing.T, c talk) {
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Equal(t, "Nobody has decided on this call within 1s. It was not run.", c.result(q).Content)
 	require.NotContains(t, c.lastShown(), "Nobody has decided on this call", "the model is not called again")
-	require.Equal(t, event.DecisionExpired, only(t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Decision)
-	requireSettled(t, c.Harness, c.id)
+	require.Equal(t, event.DecisionExpired, check.Only(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID)).Decision)
+	check.RequireSettled(t, c.Harness, c.id)
 	require.Equal(t, signals.TurnCompleted, c.Say(c.id, "hello").Status, "the thread goes on")
 }
 
@@ -103,7 +104,7 @@ func expiresReminded(t *testing.T, c talk) {
 	out, q := c.expires("use spied {}")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	want := []string{q.ToolCallID + ".request"}
-	all := ofType(c.Harness, c.id, event.TypeApprovalRequest)
+	all := check.OfType(c.Harness, c.id, event.TypeApprovalRequest)
 	for n, r := range all[1:] {
 		want = append(want, fmt.Sprintf("%s.reminder.%d", q.ToolCallID, n+1))
 		asked := harness.Payload[event.ApprovalRequest](c.Harness, r)
@@ -119,22 +120,22 @@ func expiresReminded(t *testing.T, c talk) {
 	// The next reminder is due a second after the last one, which may be late on a busy machine.
 	require.GreaterOrEqual(t, len(all), 1+2, "a reminder, and another one")
 	require.LessOrEqual(t, len(all), 1+9, "none after the end")
-	require.Equal(t, event.DecisionExpired, only(t, approvalsOf(c.Harness, c.id, q.ToolCallID)).Decision)
+	require.Equal(t, event.DecisionExpired, check.Only(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID)).Decision)
 }
 
-func quorumApproves(t *testing.T, c talk, s *spy) {
+func quorumApproves(t *testing.T, c talk, s *check.Spy) {
 	posted, q := c.asks("use spied {}")
 	require.Equal(t, 2, q.Quorum)
-	require.Equal(t, 1, c.decides(signals.DecideAccepted, approving(q)).Missing)
-	require.Equal(t, "ann", only(t, c.AwaitApproval(c.id, 1)[0].Votes).By)
+	require.Equal(t, 1, c.decides(signals.DecideAccepted, check.Approving(q)).Missing)
+	require.Equal(t, "ann", check.Only(t, c.AwaitApproval(c.id, 1)[0].Votes).By)
 	require.Empty(t, argumentsSeen(s, c.id))
-	d := approving(q)
+	d := check.Approving(q)
 	d.By, d.Reason = "cleo", "looks well"
 	require.Zero(t, c.decides(signals.DecideAccepted, d).Missing)
 	c.completes(posted)
 	require.Equal(t, []string{`{}`}, argumentsSeen(s, c.id))
 
-	all := approvalsOf(c.Harness, c.id, q.ToolCallID)
+	all := check.ApprovalsOf(c.Harness, c.id, q.ToolCallID)
 	require.Len(t, all, 2)
 	require.Equal(t, 1, all[0].Missing, "a vote")
 	require.Equal(t, "ann", all[0].By)
@@ -146,34 +147,34 @@ func quorumApproves(t *testing.T, c talk, s *spy) {
 // TestTermsTightenedLater changes the approvers before an approved call runs.
 func TestTermsTightenedLater(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}}).talk(t, "clerk")
 	posted, q := c.asks("use spied {}")
 	callAPI(c.Harness, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],
 		"approvalTerms":{"approvers":["ann","eve"],"quorum":2}}`, http.StatusCreated)
-	d := approving(q)
+	d := check.Approving(q)
 	d.By = "bob"
 	c.decides(signals.DecideAccepted, d)
 	next := c.again(q)
 	require.Contains(t, next.Reason, "others have to approve it by now")
 	require.Equal(t, []string{"ann", "eve"}, next.Approvers)
 	require.Equal(t, 2, next.Quorum)
-	require.Empty(t, s.seen())
+	require.Empty(t, s.Seen())
 	d.Round = next.Round
 	c.decides(signals.DecideNotAllowed, d)
-	c.decides(signals.DecideAccepted, approving(next))
+	c.decides(signals.DecideAccepted, check.Approving(next))
 	d.By = "eve"
 	c.decides(signals.DecideAccepted, d)
 	c.completes(posted)
-	require.Len(t, s.seen(), 1, "and nobody is asked a third time")
+	require.Len(t, s.Seen(), 1, "and nobody is asked a third time")
 }
 
 // TestRulesOverArguments decides by rules over arguments.
 func TestRulesOverArguments(t *testing.T) {
 	t.Parallel()
-	s := newSpy("pay")
+	s := check.NewSpy("pay")
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) {
 		cfg.ApprovalRules = []approval.Rule{
 			{Name: "small", Tools: []string{"pay"}, When: `args.amount < 10`, Effect: approval.EffectAllow},
@@ -184,23 +185,23 @@ func TestRulesOverArguments(t *testing.T) {
 	c := o.talk(t)
 	t.Run("allowed: it runs unasked", func(t *testing.T) {
 		c.runsUnasked(`use pay {"amount":5}`)
-		require.Len(t, s.seen(), 1)
+		require.Len(t, s.Seen(), 1)
 	})
 	t.Run("asks, and says why", func(t *testing.T) {
 		posted, q := c.asks(`use pay {"amount":50}`)
 		require.Equal(t, "it is a lot", q.Reason)
-		c.decides(signals.DecideAccepted, approving(q))
+		c.decides(signals.DecideAccepted, check.Approving(q))
 		c.completes(posted)
-		require.Len(t, s.seen(), 2)
+		require.Len(t, s.Seen(), 2)
 	})
 	t.Run("denied: nobody is asked, and the model hears why", func(t *testing.T) {
 		c.runsUnasked(`use pay {"amount":1e3}`)
-		require.Len(t, s.seen(), 2)
-		answers := resultsOf(c.Harness, c.id, "pay")
+		require.Len(t, s.Seen(), 2)
+		answers := check.ResultsOf(c.Harness, c.id, "pay")
 		last := answers[len(answers)-1]
 		require.Contains(t, last.Content, "nobody pays that")
 		require.Contains(t, c.lastShown(), "nobody pays that")
-		decided := only(t, approvalsOf(c.Harness, c.id, last.ToolCallID))
+		decided := check.Only(t, check.ApprovalsOf(c.Harness, c.id, last.ToolCallID))
 		require.Equal(t, event.DecisionDeny, decided.Decision)
 		require.Equal(t, "policy huge", decided.By)
 		c.decides(signals.DecideConflict, signals.Decide{ToolCallID: last.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
@@ -211,7 +212,7 @@ func TestRulesOverArguments(t *testing.T) {
 			require.Contains(t, q.Reason, `rule "small" cannot be evaluated, so a person decides`)
 			c.decides(signals.DecideAccepted, denying(q))
 			c.completes(posted)
-			require.Len(t, s.seen(), 2)
+			require.Len(t, s.Seen(), 2)
 		})
 	}
 }
@@ -221,7 +222,7 @@ func TestRulesOverArguments(t *testing.T) {
 //ci:replayed
 func TestGrantCascades(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	posted := c.post(`use spied {"n":1}`, `use spied {"n":1}`, `use spied {"n":2}`)
 	waiting := c.AwaitApproval(c.id, 3)
@@ -229,16 +230,16 @@ func TestGrantCascades(t *testing.T) {
 	require.Equal(t, first.Digest, second.Digest)
 	c.decides(signals.DecideAccepted, granting(first))
 	require.Equal(t, other.ToolCallID, c.AwaitApproval(c.id, 1)[0].ToolCallID, "it is another call, and waits on")
-	require.Eventually(t, func() bool { return len(results(c.Harness, c.id)) == 2 }, waitLong, waitTick)
+	require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 2 }, harness.Patience, harness.Tick)
 	require.Equal(t, []string{`{"n":1}`, `{"n":1}`}, argumentsSeen(s, c.id))
-	covered := only(t, approvalsOf(c.Harness, c.id, second.ToolCallID))
+	covered := check.Only(t, check.ApprovalsOf(c.Harness, c.id, second.ToolCallID))
 	require.Equal(t, first.ToolCallID, covered.Grant)
 	require.Equal(t, "ann", covered.By)
-	c.decides(signals.DecideAlreadyResolved, approving(second))
+	c.decides(signals.DecideAlreadyResolved, check.Approving(second))
 	c.decides(signals.DecideConflict, denying(second))
 	c.decides(signals.DecideAccepted, denying(other))
 	c.completes(posted)
-	require.Len(t, s.seen(), 2)
+	require.Len(t, s.Seen(), 2)
 }
 
 // TestEditedArguments approves a call with other arguments.
@@ -250,7 +251,7 @@ func TestEditedArguments(t *testing.T) {
 	const stored, edited = `{"command":"echo stored | tee -a out"}`, `{"command":"echo edited | tee -a out"}`
 	posted, q := c.asks("use shell_cmd " + stored)
 	edit := func(args string) signals.Decide {
-		d := approving(q)
+		d := check.Approving(q)
 		d.Args = json.RawMessage(args)
 		return d
 	}
@@ -267,18 +268,18 @@ func TestEditedArguments(t *testing.T) {
 	c.decides(signals.DecideAccepted, edit(edited))
 	c.completes(posted)
 	t.Run("they run in the place of its own", func(t *testing.T) {
-		require.Equal(t, "edited\n", made(c.Harness, "out"))
-		log := only(t, toolLogs(c.Harness, c.id))
+		require.Equal(t, "edited\n", check.Made(c.Harness, "out"))
+		log := check.Only(t, check.ToolLogs(c.Harness, c.id))
 		require.JSONEq(t, edited, string(log.Input))
 		require.Equal(t, store.ToolSucceeded, log.Status)
 	})
 	t.Run("the message keeps the call as it was made", func(t *testing.T) {
-		require.Equal(t, stored, only(t, c.Messages(c.id)[1].ToolCalls).Function.Arguments)
+		require.Equal(t, stored, check.Only(t, c.Messages(c.id)[1].ToolCalls).Function.Arguments)
 	})
 	t.Run("the records have both", func(t *testing.T) {
-		asked := harness.Payload[event.ApprovalRequest](c.Harness, only(t, ofType(c.Harness, c.id, event.TypeApprovalRequest)))
+		asked := harness.Payload[event.ApprovalRequest](c.Harness, check.Only(t, check.OfType(c.Harness, c.id, event.TypeApprovalRequest)))
 		require.Equal(t, stored, asked.Arguments)
-		decided := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
+		decided := check.Only(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID))
 		require.Equal(t, edited, decided.Arguments)
 		digest, err := approval.Call{Tool: "shell_cmd", Arguments: edited, WorkingDirectory: q.WorkingDirectory}.Digest()
 		require.NoError(t, err)
@@ -287,19 +288,19 @@ func TestEditedArguments(t *testing.T) {
 	})
 	t.Run("the model is told", func(t *testing.T) {
 		require.Contains(t, c.result(q).Content, "A person has changed the arguments of this call to "+edited)
-		require.Contains(t, modelCalls(c.Harness)[1].Messages[len(modelCalls(c.Harness)[1].Messages)-1].Content, edited)
+		require.Contains(t, check.ModelCalls(c.Harness)[1].Messages[len(check.ModelCalls(c.Harness)[1].Messages)-1].Content, edited)
 	})
 	t.Run("nothing else is granted", func(t *testing.T) {
 		c.denied("use shell_cmd " + stored)
 		c.denied("use shell_cmd " + edited)
-		require.Equal(t, "edited\n", made(c.Harness, "out"))
+		require.Equal(t, "edited\n", check.Made(c.Harness, "out"))
 	})
 	t.Run("over the API", func(t *testing.T) {
 		posted, q := c.asks("use shell_cmd " + stored)
-		status, out := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID,
+		status, out := check.Request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID,
 			map[string]any{"by": "ann", "decision": "approve", "args": json.RawMessage(edited)})
 		require.Equal(t, http.StatusOK, status, out)
 		c.completes(posted)
-		require.Equal(t, "edited\nedited\n", made(c.Harness, "out"))
+		require.Equal(t, "edited\nedited\n", check.Made(c.Harness, "out"))
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -31,12 +32,12 @@ func (c talk) happens(id, typ string) signals.TurnResult {
 // TestWhileACallWaits publishes events and posts messages while a call waits for approval.
 func TestWhileACallWaits(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: append(clientTools(), s)})
 	for name, begin := range map[string]func(c talk) (posted, call string, end func()){
 		"for approval": func(c talk) (string, string, func()) {
 			posted, q := c.asks("use spied {}")
-			return posted, q.ToolCallID, func() { c.decides(signals.DecideAccepted, approving(q)) }
+			return posted, q.ToolCallID, func() { c.decides(signals.DecideAccepted, check.Approving(q)) }
 		},
 		"for a client": func(c talk) (string, string, func()) {
 			posted, call := c.atClient("use photo {}")
@@ -51,7 +52,7 @@ func TestWhileACallWaits(t *testing.T) {
 			shownPending := func(text string) {
 				t.Helper()
 				var told *llm.Message
-				last := modelCalls(c.Harness)[len(modelCalls(c.Harness))-1]
+				last := check.ModelCalls(c.Harness)[len(check.ModelCalls(c.Harness))-1]
 				for i, m := range last.Messages {
 					if m.ToolCallID == call {
 						told = &last.Messages[i]
@@ -59,20 +60,20 @@ func TestWhileACallWaits(t *testing.T) {
 				}
 				require.NotNil(t, told, "its agent is shown the call")
 				require.Contains(t, told.Content, "Do not repeat the call.")
-				require.Contains(t, last.raw, text)
+				require.Contains(t, last.Raw, text)
 			}
 			require.Equal(t, signals.TurnCompleted, c.happens("changed", "file.changed").Status, "an event is handled meanwhile")
 			shownPending("file.changed")
-			steers := message(c.id, "steers", "are you there?")
+			steers := check.Message(c.id, "steers", "are you there?")
 			steers.OnBusy = signals.OnBusySteer
-			for _, p := range []signals.Post{message(c.id, "says", "hello"), steers} {
+			for _, p := range []signals.Post{check.Message(c.id, "says", "hello"), steers} {
 				out, err := c.Threads.Turn(c.Ctx(), c.id, p)
 				require.NoError(t, err)
 				require.Equal(t, signals.TurnCompleted, out.Status, "what people say is answered meanwhile")
 				require.NotEmpty(t, out.Message.Content)
 				shownPending("hello")
 			}
-			require.NotContains(t, results(c.Harness, c.id), call, "and the call waits on")
+			require.NotContains(t, check.Results(c.Harness, c.id), call, "and the call waits on")
 
 			end()
 			c.completes(posted)
@@ -84,7 +85,7 @@ func TestWhileACallWaits(t *testing.T) {
 				}
 			}
 			require.Equal(t, []string{"steers", call + ".result"}, order)
-			requireSettled(t, c.Harness, c.id)
+			check.RequireSettled(t, c.Harness, c.id)
 		})
 	}
 }
@@ -93,7 +94,7 @@ func TestWhileACallWaits(t *testing.T) {
 // is no second request, and the call runs once.
 func TestSameCallWhileItWaits(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}}}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {"a":1,"b":2}`)
@@ -106,18 +107,18 @@ func TestSameCallWhileItWaits(t *testing.T) {
 	out, err := happened.Result(c.Ctx())
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnCompleted, out.Status)
-	only(t, ofType(c.Harness, c.id, event.TypeApprovalRequest))
+	check.Only(t, check.OfType(c.Harness, c.id, event.TypeApprovalRequest))
 
 	other := c.post(`use spied {"a":2}`)
 	require.Len(t, c.AwaitApproval(c.id, 2), 2, "another call asks")
-	c.decides(signals.DecideAccepted, approving(q))
+	c.decides(signals.DecideAccepted, check.Approving(q))
 	c.completes(posted)
 	for _, waits := range c.AwaitApproval(c.id, 1) {
 		c.decides(signals.DecideAccepted, denying(waits))
 	}
 	c.completes(other)
-	require.Len(t, s.seen(), 1)
-	requireSettled(t, c.Harness, c.id)
+	require.Len(t, s.Seen(), 1)
+	check.RequireSettled(t, c.Harness, c.id)
 }
 
 // TestOnWaiting covers onWaiting of agents and of posts.
@@ -125,7 +126,7 @@ func TestSameCallWhileItWaits(t *testing.T) {
 //ci:replayed
 func TestOnWaiting(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	on := func(name string, o event.OnWaiting) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied"}, OnWaiting: o}
 	}
@@ -137,7 +138,7 @@ func TestOnWaiting(t *testing.T) {
 		if onWaiting != "" {
 			body["onWaiting"] = onWaiting
 		}
-		status, out := request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/messages", body)
+		status, out := check.Request(c.t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/messages", body)
 		require.Equal(c.t, http.StatusAccepted, status, out)
 	}
 	for _, tc := range []struct{ agent, post string }{{"holds", ""}, {"answers", "hold"}, {"cancels", "hold"}} {
@@ -148,36 +149,36 @@ func TestOnWaiting(t *testing.T) {
 			require.Equal(t, signals.TurnCompleted, c.happens("changed", "file.changed").Status, "events are handled")
 			queue, err := c.Threads.Queue(c.Ctx(), c.id)
 			require.NoError(t, err)
-			require.Equal(t, "m2", only(t, queue.Items).ID)
-			c.decides(signals.DecideAccepted, approving(q))
+			require.Equal(t, "m2", check.Only(t, queue.Items).ID)
+			c.decides(signals.DecideAccepted, check.Approving(q))
 			c.completes(posted)
 			c.completes("m2")
-			requireSettled(t, c.Harness, c.id)
+			check.RequireSettled(t, c.Harness, c.id)
 		})
 	}
 	for _, tc := range []struct{ agent, post string }{{"cancels", ""}, {"answers", "cancel"}} {
 		t.Run("cancelled, agent "+tc.agent+" post "+tc.post, func(t *testing.T) {
 			c := o.talk(t, tc.agent)
-			seen := len(s.seen())
+			seen := len(s.Seen())
 			posted, q := c.asks("use spied {}")
-			viewer := watch(t, c.Harness, c.id, "")
+			viewer := check.Watch(t, c.Harness, c.id, "")
 			say(c, "m2", tc.post)
-			viewer.shows(t, q.ToolCallID, event.EventApproval, event.EventToolResult)
+			viewer.Shows(t, q.ToolCallID, event.EventApproval, event.EventToolResult)
 			c.completes(posted)
 			c.completes("m2")
-			made := only(t, approvalsOf(c.Harness, c.id, q.ToolCallID))
+			made := check.Only(t, check.ApprovalsOf(c.Harness, c.id, q.ToolCallID))
 			require.Equal(t, event.DecisionDeny, made.Decision)
 			require.Contains(t, made.Reason, "m2")
 			require.Contains(t, c.result(q).Content, "because ann wrote a message instead")
 			require.Contains(t, c.lastShown(), "hello m2")
-			c.decides(signals.DecideConflict, approving(q))
-			require.Len(t, s.seen(), seen)
-			require.Len(t, ofType(c.Harness, c.id, event.TypeLLMCall), 2, "one reply answers both")
-			requireSettled(t, c.Harness, c.id)
+			c.decides(signals.DecideConflict, check.Approving(q))
+			require.Len(t, s.Seen(), seen)
+			require.Len(t, check.OfType(c.Harness, c.id, event.TypeLLMCall), 2, "one reply answers both")
+			check.RequireSettled(t, c.Harness, c.id)
 		})
 	}
 	t.Run("refused", func(t *testing.T) {
-		status, out := request(t, o.Harness, http.MethodPost, "/v1/threads/"+o.Open()+"/messages",
+		status, out := check.Request(t, o.Harness, http.MethodPost, "/v1/threads/"+o.Open()+"/messages",
 			map[string]any{"sender": "ann", "content": "x", "onWaiting": "shout"})
 		require.Equal(t, http.StatusUnprocessableEntity, status, out)
 	})
@@ -188,7 +189,7 @@ func TestOnWaiting(t *testing.T) {
 //ci:replayed
 func TestTwoTurnsWait(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Provider: llmtest.Config{Script: func(req llm.Request) string {
 		last := req.Messages[len(req.Messages)-1]
 		if last.Role == event.RoleUser && strings.Contains(last.Content, "Process event: file.changed") {
@@ -202,20 +203,20 @@ func TestTwoTurnsWait(t *testing.T) {
 	require.NoError(t, err)
 	waiting := c.AwaitApproval(c.id, 2)
 	second := waiting[slices.IndexFunc(waiting, func(q event.ApprovalRequest) bool { return q.ToolCallID != first.ToolCallID })]
-	d := approving(first)
+	d := check.Approving(first)
 	d.Scope, d.Pattern = event.ScopePattern, map[string]string{"n": "*"}
 	c.decides(signals.DecideAccepted, d)
 	c.completes(posted)
 	c.completes("changed")
-	require.Len(t, s.seen(), 2)
-	require.Equal(t, first.ToolCallID, only(t, approvalsOf(c.Harness, c.id, second.ToolCallID)).Grant)
-	requireSettled(t, c.Harness, c.id)
+	require.Len(t, s.Seen(), 2)
+	require.Equal(t, first.ToolCallID, check.Only(t, check.ApprovalsOf(c.Harness, c.id, second.ToolCallID)).Grant)
+	check.RequireSettled(t, c.Harness, c.id)
 }
 
 // TestWaitingIsListed lists pending requests across threads, and finds the threads in Temporal.
 func TestWaitingIsListed(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	first, second, quiet := o.talk(t), o.talk(t), o.talk(t)
 	quiet.Say(quiet.id, "hello")
@@ -233,14 +234,14 @@ func TestWaitingIsListed(t *testing.T) {
 	first.hasStatus(signals.StatusOpen)
 	require.Equal(t, []string{second.id + " " + two.ToolCallID}, first.listed(1))
 
-	second.decides(signals.DecideAccepted, approving(two))
+	second.decides(signals.DecideAccepted, check.Approving(two))
 	second.completes(postedSecond)
 	require.Empty(t, second.listed(0))
 	second.hasStatus(signals.StatusOpen)
 	_, three := second.asks("use spied {}")
 	second.hasStatus(signals.StatusWaitingApproval)
 	require.Equal(t, []string{second.id + " " + three.ToolCallID}, second.listed(1))
-	closed(t, second.Harness, second.id)
+	check.Closed(t, second.Harness, second.id)
 	second.hasStatus(signals.StatusClosed)
 	require.Empty(t, second.listed(0))
 }
@@ -252,7 +253,7 @@ func (c talk) hasStatus(status string) {
 	require.Eventually(c.t, func() bool {
 		found, err := c.Temporal.ListWorkflow(c.Ctx(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
 		return err == nil && len(found.GetExecutions()) == 1
-	}, waitLong, waitTick, "thread %s is %s", c.id, status)
+	}, harness.Patience, harness.Tick, "thread %s is %s", c.id, status)
 }
 
 // listed waits until n calls are listed across threads, and names them with their threads. A slow
@@ -260,7 +261,7 @@ func (c talk) hasStatus(status string) {
 func (c talk) listed(n int) (calls []string) {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
-		status, out := request(c.t, c.Harness, http.MethodGet, "/v1/approvals", nil)
+		status, out := check.Request(c.t, c.Harness, http.MethodGet, "/v1/approvals", nil)
 		if status != http.StatusOK {
 			return false
 		}
@@ -270,7 +271,7 @@ func (c talk) listed(n int) (calls []string) {
 			calls = append(calls, fmt.Sprintf("%s %s", one["threadId"], asked["toolCallId"]))
 		}
 		return len(calls) == n
-	}, waitLong, waitTick, "%d calls are listed", n)
+	}, harness.Patience, harness.Tick, "%d calls are listed", n)
 	return calls
 }
 
@@ -290,7 +291,7 @@ func objects(t *testing.T, list any) (out []map[string]any) {
 // TestRevokedMeansStored: after the response to a revocation, no call runs by the grant.
 func TestRevokedMeansStored(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}}).talk(t)
 	for n := range 3 {
 		call := fmt.Sprintf(`use spied {"n":%d}`, n)
@@ -298,25 +299,25 @@ func TestRevokedMeansStored(t *testing.T) {
 		c.decides(signals.DecideAccepted, granting(q))
 		c.completes(posted)
 		path := "/v1/threads/" + c.id + "/grants"
-		_, out := request(t, c.Harness, http.MethodGet, path, nil)
-		require.Equal(t, q.ToolCallID, only(t, objects(c.t, out["grants"]))["id"])
+		_, out := check.Request(t, c.Harness, http.MethodGet, path, nil)
+		require.Equal(t, q.ToolCallID, check.Only(t, objects(c.t, out["grants"]))["id"])
 
-		status, out := request(t, c.Harness, http.MethodDelete, path+"/"+q.ToolCallID+"?by=ben&reason=too+wide", nil)
+		status, out := check.Request(t, c.Harness, http.MethodDelete, path+"/"+q.ToolCallID+"?by=ben&reason=too+wide", nil)
 		require.Equal(t, http.StatusOK, status, out)
 		require.Equal(t, "accepted", out["result"])
-		all := approvalsOf(c.Harness, c.id, q.ToolCallID)
+		all := check.ApprovalsOf(c.Harness, c.id, q.ToolCallID)
 		require.Len(t, all, 2, "by now it is stored")
 		require.Equal(t, []any{event.DecisionRevoked, "ben", "too wide"}, []any{all[1].Decision, all[1].By, all[1].Reason})
-		_, out = request(t, c.Harness, http.MethodGet, path, nil)
+		_, out = check.Request(t, c.Harness, http.MethodGet, path, nil)
 		require.Empty(t, out["grants"])
 		c.denied(call)
 
-		status, out = request(t, c.Harness, http.MethodDelete, path+"/"+q.ToolCallID, nil)
+		status, out = check.Request(t, c.Harness, http.MethodDelete, path+"/"+q.ToolCallID, nil)
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, "already_resolved", out["result"])
 	}
-	status, out := request(t, c.Harness, http.MethodDelete, "/v1/threads/"+c.id+"/grants/call_of_nobody", nil)
+	status, out := check.Request(t, c.Harness, http.MethodDelete, "/v1/threads/"+c.id+"/grants/call_of_nobody", nil)
 	require.Equal(t, http.StatusNotFound, status)
 	require.Equal(t, "not_pending", out["result"])
-	require.Len(t, s.seen(), 3)
+	require.Len(t, s.Seen(), 3)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -68,7 +69,7 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 		"a round below zero":                     {"round", func(d *signals.Decide) { d.Round = -1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := approving(q)
+			d := check.Approving(q)
 			tc.mistake(&d)
 			_, err := c.Threads.Decide(c.Ctx(), c.id, d)
 			require.ErrorIs(t, err, signals.ErrRefused)
@@ -80,7 +81,7 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 					body[field] = map[string]any{"pattern": d.Pattern, "args": d.Args, "reason": d.Reason, "round": d.Round}[field]
 				}
 			}
-			status, problem := request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, body)
+			status, problem := check.Request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/approvals/"+q.ToolCallID, body)
 			require.Contains(t, []int{http.StatusBadRequest, http.StatusUnprocessableEntity}, status, problem)
 			require.Regexp(t, `body\.`+tc.field+`\b|(refused|message): ?`+tc.field+": ", fmt.Sprint(problem), "HTTP")
 
@@ -89,7 +90,7 @@ func TestDecisionsThatAreWrong(t *testing.T) {
 			c.undecided(q)
 		})
 	}
-	c.decides(signals.DecideAccepted, approving(q))
+	c.decides(signals.DecideAccepted, check.Approving(q))
 	c.completes(posted)
 	require.Contains(t, c.result(q).Content, "hello")
 	audited := c.audited(len(wrong))

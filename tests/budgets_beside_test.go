@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -29,8 +30,8 @@ func TestBudgetBesideAWait(t *testing.T) {
 		require.Eventually(t, func() bool {
 			q, err := w.Threads.Queue(w.Ctx(), id)
 			return err == nil && slices.ContainsFunc(q.Ended, func(it event.Item) bool { return it.ID == e.ID })
-		}, waitLong, waitTick)
-		awaitRest(w, id)
+		}, harness.Patience, harness.Tick)
+		check.AwaitRest(w, id)
 	}
 	id := w.Open()
 	publish(id) // the rules enter history with the first event
@@ -39,15 +40,15 @@ func TestBudgetBesideAWait(t *testing.T) {
 	added := measure(t, w, id, func() {
 		w.Post(id, `use shell_cmd {"command":"true"}`)
 		call := w.AwaitApproval(id, 1)[0]
-		awaitRest(w, id)
-		before := len(historyOf(w, id, ""))
+		check.AwaitRest(w, id)
+		before := len(check.HistoryOf(w, id, ""))
 		publish(id)
-		beside = historyOf(w, id, "")[before:]
+		beside = check.HistoryOf(w, id, "")[before:]
 		decision := signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"}
 		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, decision))
 	})
-	require.Equal(t, cost{10, 2}, cost{len(beside), billed(beside)}, "events and actions:\n%s", describe(beside))
-	require.Equal(t, cost{28 + 10, 7 + 2}, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+	require.Equal(t, cost{10, 2}, cost{len(beside), billed(beside)}, "events and actions:\n%s", check.Describe(beside))
+	require.Equal(t, cost{28 + 10, 7 + 2}, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 }
 
 // TestBudgetTitle: a title is an activity and a change of the memo, once for each thread.
@@ -59,13 +60,13 @@ func TestBudgetTitle(t *testing.T) {
 	first := func(w *harness.Harness, done func(signals.State) bool) cost {
 		for range 5 {
 			id := w.Open()
-			before := len(settle(w, id))
+			before := len(check.Settle(w, id))
 			w.Post(id, "hello")
 			require.Eventually(t, func() bool {
 				state, err := w.Threads.State(w.Ctx(), id)
 				return err == nil && done(state)
-			}, waitLong, waitTick)
-			if added := settle(w, id)[before:]; !stalled(added) {
+			}, harness.Patience, harness.Tick)
+			if added := check.Settle(w, id)[before:]; !check.Stalled(added) {
 				return cost{len(added), billed(added)}
 			}
 		}

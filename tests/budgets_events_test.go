@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -56,7 +57,7 @@ func TestBudgetsOfEvents(t *testing.T) {
 		w.Say(id, "warm up")
 		// The rules enter history with the first event.
 		publish(id, "stored")
-		settle(w, id)
+		check.Settle(w, id)
 		return id
 	}
 	for _, tc := range []struct {
@@ -75,13 +76,13 @@ func TestBudgetsOfEvents(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			id := warm(t)
 			added := measure(t, w, id, func() { tc.turn(id) })
-			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 		})
 	}
 	t.Run("model, background tool, model; the end of a task, reply", func(t *testing.T) {
 		id := warm(t)
 		added := measure(t, w, id, func() { w.Post(id, "use build {}") })
-		require.Equal(t, cost{21, 4}, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+		require.Equal(t, cost{21, 4}, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 		for range 5 { // attempts at a measurement
 			w.Say(id, "use build {}")
 		}
@@ -89,21 +90,21 @@ func TestBudgetsOfEvents(t *testing.T) {
 			before := finals(w, id)
 			// On a busy machine, the task's workflow may end after the thread's reply.
 			until(w, id, enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED, func() { release <- struct{}{} })
-			require.Eventually(t, func() bool { return finals(w, id) > before }, waitLong, waitTick)
+			require.Eventually(t, func() bool { return finals(w, id) > before }, harness.Patience, harness.Tick)
 		})
-		require.Equal(t, 2, billed(added), "actions:\n%s", describe(added))
+		require.Equal(t, 2, billed(added), "actions:\n%s", check.Describe(added))
 		// Temporal reports the end of the task's workflow too, separately or with the rest.
-		require.GreaterOrEqual(t, len(added), 11, "events:\n%s", describe(added))
-		require.LessOrEqual(t, len(added), 14, "events:\n%s", describe(added))
+		require.GreaterOrEqual(t, len(added), 11, "events:\n%s", check.Describe(added))
+		require.LessOrEqual(t, len(added), 14, "events:\n%s", check.Describe(added))
 
 		tasks, err := w.Threads.Tasks(w.Ctx(), id)
 		require.NoError(t, err)
 		require.True(t, tasks.Tasks[0].State.Ended(), "those that have ended come first")
 		task := signals.TaskWorkflowID(w.TaskQueue, tasks.Tasks[0].ID)
 		require.NoError(t, w.Temporal.GetWorkflow(w.Ctx(), task, "").Get(w.Ctx(), nil))
-		events, err := runHistory(w.Ctx(), w.Temporal, task, "")
+		events, err := check.RunHistory(w.Ctx(), w.Temporal, task, "")
 		require.NoError(t, err)
-		require.Equal(t, cost{17, 2}, cost{len(events), billed(events)}, "events and actions:\n%s", describe(events))
+		require.Equal(t, cost{17, 2}, cost{len(events), billed(events)}, "events and actions:\n%s", check.Describe(events))
 		close(release)
 	})
 }
@@ -113,7 +114,7 @@ func TestBudgetsOfEvents(t *testing.T) {
 func until(w *harness.Harness, thread string, typ enumspb.EventType, do func()) {
 	w.T.Helper()
 	count := func() (n int) {
-		for _, e := range historyOf(w, thread, "") {
+		for _, e := range check.HistoryOf(w, thread, "") {
 			if e.GetEventType() == typ {
 				n++
 			}
@@ -122,7 +123,7 @@ func until(w *harness.Harness, thread string, typ enumspb.EventType, do func()) 
 	}
 	before := count()
 	do()
-	require.Eventually(w.T, func() bool { return count() > before }, waitLong, waitTick, typ.String())
+	require.Eventually(w.T, func() bool { return count() > before }, harness.Patience, harness.Tick, typ.String())
 }
 
 // finals is the number of a thread's replies that have ended.

@@ -14,21 +14,22 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // ready waits until a thread has seen the start of its hook workflow: on a busy machine it might
 // see start and end together, which costs less.
 func ready(ctx context.Context, temporal client.Client, deps hook.Deps) error {
-	tick := time.NewTicker(waitTick)
+	tick := time.NewTicker(harness.Tick)
 	defer tick.Stop()
 	for {
-		events, err := runHistory(ctx, temporal, signals.WorkflowID(deps.Context.Namespace, deps.Context.ThreadID), "")
+		events, err := check.RunHistory(ctx, temporal, signals.WorkflowID(deps.Context.Namespace, deps.Context.ThreadID), "")
 		begun := slices.ContainsFunc(events, func(e *history.HistoryEvent) bool {
 			key := e.GetChildWorkflowExecutionStartedEventAttributes().GetWorkflowExecution().GetWorkflowId()
 			return key == signals.HookWorkflowID(deps.Context.Namespace, deps.Context.ThreadID, deps.Context.EventID)
 		})
-		if err != nil || begun && !taskOpen(events) {
+		if err != nil || begun && !check.TaskOpen(events) {
 			return err
 		}
 		select {
@@ -45,7 +46,7 @@ func passing(c *threadmill.Config, name string, by ...event.CreatedBy) hook.Hook
 	return hook.Hook{
 		Name:    name,
 		Filter:  hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: by},
-		Timeout: waitLong,
+		Timeout: harness.Patience,
 		Func: func(ctx context.Context, _ event.Event, _ hook.Respond) (event.Event, error) {
 			return nil, ready(ctx, temporal, hook.DepsOf(ctx))
 		},
@@ -76,7 +77,7 @@ func noting(c *threadmill.Config) hook.Processor {
 	) ([]hook.Produced, error) {
 		return []hook.Produced{hook.Message(event.CreatedBySystem, "notes", in.Text)}, ready(ctx, temporal, deps)
 	})
-	p.Timeout = waitLong
+	p.Timeout = harness.Patience
 	return p
 }
 
@@ -85,7 +86,7 @@ func hookRuns(w *harness.Harness, events []*history.HistoryEvent) (runs [][]*his
 	w.T.Helper()
 	for _, e := range events {
 		if a := e.GetChildWorkflowExecutionStartedEventAttributes(); a.GetWorkflowType().GetName() == signals.HookWorkflow {
-			run, err := runHistory(w.Ctx(), w.Temporal, a.GetWorkflowExecution().GetWorkflowId(), a.GetWorkflowExecution().GetRunId())
+			run, err := check.RunHistory(w.Ctx(), w.Temporal, a.GetWorkflowExecution().GetWorkflowId(), a.GetWorkflowExecution().GetRunId())
 			require.NoError(w.T, err)
 			runs = append(runs, run)
 		}
@@ -187,11 +188,11 @@ func TestBudgetsOfHooks(t *testing.T) {
 				_, err := w.Threads.PostSignal(w.Ctx(), id, signals.Post{Type: shape.post, Payload: []byte(`{"text":"x"}`)})
 				require.NoError(t, err)
 			})
-			require.Equal(t, shape.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+			require.Equal(t, shape.want, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 			var costs []cost
 			for _, child := range children {
 				costs = append(costs, cost{len(child), billed(child)})
-				t.Logf("a hook workflow:\n%s", describe(child))
+				t.Logf("a hook workflow:\n%s", check.Describe(child))
 			}
 			require.Equal(t, shape.children, costs, "events and actions of each hook workflow")
 		})
@@ -204,7 +205,7 @@ func measureHooked(t *testing.T, w *harness.Harness, id string, turn func()) (th
 	for range 5 {
 		thread = measure(t, w, id, turn)
 		children = hookRuns(w, thread)
-		if !slices.ContainsFunc(children, stalled) {
+		if !slices.ContainsFunc(children, check.Stalled) {
 			return thread, children
 		}
 		t.Log("the machine was too busy; the next turn is measured")

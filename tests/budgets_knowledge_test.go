@@ -12,6 +12,8 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/documents"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -30,13 +32,13 @@ func TestBudgetsOfKnowledge(t *testing.T) {
 		select {
 		case <-gate(r.URL.Path):
 			w.Header().Set("Content-Type", "text/markdown")
-			_, _ = w.Write([]byte(sections("first", killedSections)))
+			_, _ = w.Write([]byte(documents.Sections("first", documents.ManySections)))
 		case <-r.Context().Done():
 		}
 	}))
 	t.Cleanup(s.Close)
-	w := readers(t, librarians(harness.Options{}))
-	require.Equal(t, store.KnowledgeIndexed, ingested(w, w.Open(), "handbook.md", handbook).Status)
+	w := documents.Readers(t, documents.Librarians(harness.Options{}))
+	require.Equal(t, store.KnowledgeIndexed, documents.Ingested(w, w.Open(), "handbook.md", documents.Handbook).Status)
 	for name, words := range map[string]struct {
 		says string
 		want cost
@@ -50,7 +52,7 @@ func TestBudgetsOfKnowledge(t *testing.T) {
 				id := w.Open(who)
 				w.Say(id, "warm up")
 				added := measure(t, w, id, func() { w.Post(id, words.says) })
-				require.Equal(t, words.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+				require.Equal(t, words.want, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 			})
 		}
 	}
@@ -67,22 +69,22 @@ func TestBudgetsOfKnowledge(t *testing.T) {
 			require.Eventually(t, func() bool {
 				d, err := w.Store.KnowledgeDocument(w.Ctx(), w.TaskQueue, store.KnowledgeID(store.DefaultCollection, s.URL+path))
 				return err == nil && d.Status == store.KnowledgeProcessing
-			}, waitLong, waitTick)
+			}, harness.Patience, harness.Tick)
 		}
 		told := 0
 		answer := func() {
 			close(gate(path))
 			told++
-			require.Eventually(t, func() bool { return len(toldOf(w, id)) == told }, waitLong, waitTick)
+			require.Eventually(t, func() bool { return len(documents.ToldOf(w, id)) == told }, harness.Patience, harness.Tick)
 		}
 		ask() // the rules enter history with the first event
-		settle(w, id)
+		check.Settle(w, id)
 		answer()
 		added := measure(t, w, id, func() {
 			ask()
-			settle(w, id)
+			check.Settle(w, id)
 			answer()
 		})
-		require.Equal(t, cost{10 + 6, 2 + 2}, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+		require.Equal(t, cost{10 + 6, 2 + 2}, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -36,16 +37,16 @@ func (p patient) Generate(ctx context.Context, req llm.Request, onDelta func(llm
 func newPatientTeam(t *testing.T) (w *harness.Harness, measured *atomic.Value) {
 	t.Helper()
 	measured = &atomic.Value{}
-	agents := team()
+	agents := check.Team()
 	agents[2].Model = "patient/stand-in"
 	w = harness.New(t, harness.Options{Agents: agents, Configure: func(c *threadmill.Config) {
 		temporal, namespace := c.Temporal, c.Namespace
 		c.Models["patient"] = patient{c.Models["openai"], func(ctx context.Context) error {
-			tick := time.NewTicker(waitTick)
+			tick := time.NewTicker(harness.Tick)
 			defer tick.Stop()
 			for {
-				events, err := runHistory(ctx, temporal, signals.WorkflowID(namespace, measured.Load().(string)), "")
-				if err != nil || started(events) > 0 && !taskOpen(events) {
+				events, err := check.RunHistory(ctx, temporal, signals.WorkflowID(namespace, measured.Load().(string)), "")
+				if err != nil || started(events) > 0 && !check.TaskOpen(events) {
 					return err
 				}
 				select {
@@ -83,9 +84,9 @@ func subRuns(w *harness.Harness, events []*history.HistoryEvent) (runs [][]*hist
 		var run []*history.HistoryEvent
 		require.Eventually(w.T, func() bool {
 			var err error
-			run, err = runHistory(w.Ctx(), w.Temporal, a.GetWorkflowExecution().GetWorkflowId(), a.GetWorkflowExecution().GetRunId())
+			run, err = check.RunHistory(w.Ctx(), w.Temporal, a.GetWorkflowExecution().GetWorkflowId(), a.GetWorkflowExecution().GetRunId())
 			return err == nil && run[len(run)-1].GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED
-		}, waitLong, waitTick)
+		}, harness.Patience, harness.Tick)
 		runs = append(runs, run)
 	}
 	return runs
@@ -109,19 +110,19 @@ func TestBudgetsOfSubAgents(t *testing.T) {
 		want     cost
 		children []cost
 	}{
-		{"a sub-agent that answers", asks("helper", "hello"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 9, 1 + 4}}},
-		{"a sub-agent that uses a tool", asks("helper", "use note {}"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 21, 3 + 4}}},
+		{"a sub-agent that answers", check.Asks("helper", "hello"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 9, 1 + 4}}},
+		{"a sub-agent that uses a tool", check.Asks("helper", "use note {}"), cost{16 + 9, 3 + 1}, []cost{{beginAndEnd + 21, 3 + 4}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			id := w.Open()
 			measured.Store(id)
 			w.Say(id, "warm up")
 			added, children := measureSubs(t, w, id, func() { w.Post(id, tc.says) })
-			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 			var costs []cost
 			for _, child := range children {
 				costs = append(costs, cost{len(child), billed(child)})
-				t.Logf("a sub-agent:\n%s", describe(child))
+				t.Logf("a sub-agent:\n%s", check.Describe(child))
 			}
 			require.Equal(t, tc.children, costs, "events and actions of each sub-agent")
 		})
@@ -139,16 +140,16 @@ func TestBudgetOfAnApprovalBelow(t *testing.T) {
 	measured.Store(id)
 	w.Say(id, "warm up")
 	added, children := measureSubs(t, w, id, func() {
-		w.Post(id, asks("helper", `use shell_cmd {"command":"true"}`))
+		w.Post(id, check.Asks("helper", `use shell_cmd {"command":"true"}`))
 		call := w.AwaitApproval(id, 1)[0]
 		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide,
 			signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"}))
 	})
 	// Two more mark the thread as waiting for approval.
-	require.LessOrEqual(t, len(added), 16+9+20+2, describe(added))
+	require.LessOrEqual(t, len(added), 16+9+20+2, check.Describe(added))
 	require.LessOrEqual(t, billed(added), 4+6+2)
-	require.LessOrEqual(t, len(only(t, children)), beginAndEnd+21+15, describe(children[0]))
-	only(t, slices.DeleteFunc(slices.Clone(added), func(e *history.HistoryEvent) bool {
+	require.LessOrEqual(t, len(check.Only(t, children)), beginAndEnd+21+15, check.Describe(children[0]))
+	check.Only(t, slices.DeleteFunc(slices.Clone(added), func(e *history.HistoryEvent) bool {
 		return e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() != signals.SignalSubAgentApprovals
 	}))
 }
@@ -159,7 +160,7 @@ func measureSubs(t *testing.T, w *harness.Harness, id string, turn func()) (thre
 	for range 5 {
 		thread = measure(t, w, id, turn)
 		children = subRuns(w, thread)
-		if !slices.ContainsFunc(children, stalled) {
+		if !slices.ContainsFunc(children, check.Stalled) {
 			return thread, children
 		}
 		t.Log("the machine was too busy; the next turn is measured")
@@ -201,9 +202,9 @@ func TestBudgetsOfHandledEvents(t *testing.T) {
 			id := w.Open()
 			w.Say(id, "warm up")
 			// The rules enter history with the first event.
-			turn(w, id, changed())
+			check.Turn(w, id, changed())
 			added := measure(t, w, id, func() { tc.turn(id) })
-			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+			require.Equal(t, tc.want, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 		})
 	}
 }

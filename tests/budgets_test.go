@@ -2,8 +2,6 @@ package tests
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -21,62 +20,18 @@ import (
 // bills.
 type cost struct{ events, actions int }
 
-// settle waits until the workflow task after a turn has completed, so that the turn's history is
-// complete.
-func settle(w *harness.Harness, thread string) []*history.HistoryEvent {
-	w.T.Helper()
-	var out []*history.HistoryEvent
-	require.Eventually(w.T, func() bool {
-		state, err := w.Threads.State(w.Ctx(), thread)
-		// Read after the state, so that it contains the end of the turn.
-		out = historyOf(w, thread, "")
-		return err == nil && state.Status == signals.ThreadIdle && state.QueueLength == 0 && !taskOpen(out)
-	}, waitLong, waitTick)
-	return out
-}
-
-// taskOpen reports whether a workflow task has not been completed.
-func taskOpen(events []*history.HistoryEvent) bool {
-	open := false
-	for _, e := range events {
-		switch e.GetEventType() {
-		case enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED:
-			open = true
-		case enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
-			open = false
-		}
-	}
-	return open
-}
-
-// awaitRest waits until a thread has handled everything so far. A query may be ahead of that.
-func awaitRest(w *harness.Harness, thread string) {
-	w.T.Helper()
-	require.Eventually(w.T, func() bool { return !taskOpen(historyOf(w, thread, "")) }, waitLong, waitTick)
-}
-
-// stalled reports whether the machine was too busy for a turn: a worker did not start or finish a
-// task in time. The events that the server then adds are no cost of the turn.
-func stalled(events []*history.HistoryEvent) bool {
-	return slices.ContainsFunc(events, func(e *history.HistoryEvent) bool {
-		return e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT ||
-			e.GetMarkerRecordedEventAttributes().GetFailure() != nil ||
-			e.GetActivityTaskStartedEventAttributes().GetLastFailure().GetTimeoutFailureInfo() != nil
-	})
-}
-
 // measure runs one turn in a thread, and returns the events that it adds to the thread's history. A
 // turn that stalled, or with which the thread continued as new, is followed by another.
 func measure(t *testing.T, w *harness.Harness, thread string, turn func()) []*history.HistoryEvent {
 	t.Helper()
 	for range 5 {
-		begun, before := run(w, thread), len(settle(w, thread))
+		begun, before := check.CurrentRun(w, thread), len(check.Settle(w, thread))
 		turn()
-		switch after := settle(w, thread); {
-		case run(w, thread) != begun:
+		switch after := check.Settle(w, thread); {
+		case check.CurrentRun(w, thread) != begun:
 			t.Log("the thread has moved; the next turn is measured")
-		case stalled(after[before:]):
-			t.Logf("the machine was too busy; the next turn is measured:\n%s", describe(after[before:]))
+		case check.Stalled(after[before:]):
+			t.Logf("the machine was too busy; the next turn is measured:\n%s", check.Describe(after[before:]))
 		default:
 			return after[before:]
 		}
@@ -106,14 +61,6 @@ func billed(events []*history.HistoryEvent) int {
 	return n
 }
 
-func describe(events []*history.HistoryEvent) string {
-	names := make([]string, len(events))
-	for i, e := range events {
-		names[i] = e.GetEventType().String()
-	}
-	return strings.Join(names, "\n")
-}
-
 //ci:replayed
 func TestBudgets(t *testing.T) {
 	if harness.StickyOff() {
@@ -126,7 +73,7 @@ func TestBudgets(t *testing.T) {
 		return func(id string) {
 			w.Post(id, `use shell_cmd {"command":"true"}`)
 			call := w.AwaitApproval(id, 1)[0]
-			awaitRest(w, id)
+			check.AwaitRest(w, id)
 			decide(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 		}
 	}
@@ -154,7 +101,7 @@ func TestBudgets(t *testing.T) {
 			unlisted.Post(id, "use shell_cmd {\"command\":\"true\"}\nuse shell_cmd {\"command\":\"false\"}")
 			for n := 2; n > 0; n-- {
 				call := unlisted.AwaitApproval(id, n)[0]
-				awaitRest(unlisted, id)
+				check.AwaitRest(unlisted, id)
 				bySignal(unlisted)(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny, By: "ann"})
 			}
 		}, cost{25, 6}},
@@ -165,7 +112,7 @@ func TestBudgets(t *testing.T) {
 		{"user message, reply", func(id string) { w.Post(id, "hello") }, cost{10, 2}},
 		{"two hundred tokens to ten viewers", func(id string) {
 			for range 10 {
-				watch(t, w, id, "")
+				check.Watch(t, w, id, "")
 			}
 			w.Post(id, "count 200")
 		}, cost{10, 2}},
@@ -191,7 +138,7 @@ func requireCost(t *testing.T, w *harness.Harness, turn func(thread string), wan
 	id := w.Open()
 	w.Say(id, "warm up")
 	added := measure(t, w, id, func() { turn(id) })
-	require.Equal(t, want, cost{len(added), billed(added)}, "events and actions:\n%s", describe(added))
+	require.Equal(t, want, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 }
 
 // TestBudgetBytes: the cost of a step does not depend on the length of the conversation.
@@ -206,7 +153,7 @@ func TestBudgetBytes(t *testing.T) {
 	say := func() {
 		turns++
 		w.Post(id, fmt.Sprintf("message %03d of a long conversation", turns))
-		awaitMessages(w, id, 2*turns)
+		check.AwaitMessages(w, id, 2*turns)
 	}
 	weigh := func(turn int) (bytes int) {
 		for turns < turn {
@@ -217,10 +164,10 @@ func TestBudgetBytes(t *testing.T) {
 		}
 		return bytes
 	}
-	begun := run(w, id)
+	begun := check.CurrentRun(w, id)
 	first := weigh(young)
 	last := weigh(old)
-	require.NotEqual(t, begun, run(w, id), "the thread has moved on before its history grew long")
+	require.NotEqual(t, begun, check.CurrentRun(w, id), "the thread has moved on before its history grew long")
 	require.Positive(t, last)
 	require.InEpsilon(t, first, last, 0.05, "bytes of history for a turn: %d at turn %d, %d at turn %d", first, young+1, last, old+1)
 }

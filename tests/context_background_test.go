@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -42,11 +43,11 @@ func TestRetrievedText(t *testing.T) {
 // TestBackground queues background events before a person's message.
 func TestBackground(t *testing.T) {
 	t.Parallel()
-	hold := newGate("hold")
+	hold := check.NewGate("hold")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{hold.Tool}})
 	id := w.Open()
 	w.Post(id, "use hold {}")
-	<-hold.reached
+	<-hold.Reached
 	var wanted []string
 	for _, p := range []signals.Post{
 		{ID: "ingest", Type: event.TypeRAGIngest, Payload: json.RawMessage(`{"source":"https://example.com/a.pdf","namespace":"docs"}`)},
@@ -60,11 +61,11 @@ func TestBackground(t *testing.T) {
 	queue, err := w.Threads.Queue(w.Ctx(), id)
 	require.NoError(t, err)
 	require.Equal(t, []string{wanted[2], "ingest", "extract"}, itemIDs(queue.Items), "S2-03 people's work goes first")
-	hold.release()
+	hold.Release()
 	w.Await(id, wanted[2])
 	require.Eventually(t, func() bool {
-		return len(ofType(w, id, event.TypeRAGIngest)) == 1 && len(ofType(w, id, event.TypeEntityExtract)) == 1
-	}, waitLong, waitTick, "S2-03 they are kept as events")
+		return len(check.OfType(w, id, event.TypeRAGIngest)) == 1 && len(check.OfType(w, id, event.TypeEntityExtract)) == 1
+	}, harness.Patience, harness.Tick, "S2-03 they are kept as events")
 }
 
 func itemIDs(items []event.Item) []string {

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/conversation"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tests/internal/killing"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -40,11 +41,10 @@ func killedBetweenAll(t *testing.T, o harness.Options) {
 	s, gate := newScene(t), newTurnstile(t)
 	transcript, err := filepath.Abs(threeAgents)
 	require.NoError(t, err)
-	k := newKilling(t, s.options(o), func(v *victim) {
-		v.Hasty, v.Transcript, v.Reports = true, transcript, gate.URL
-	})
+	k := killing.New(t, s.options(o), "plays")
+	k.Worker.Hasty, k.Worker.Reports, k.Worker.Data = true, gate.URL, map[string]string{"transcript": transcript}
 	s.Harness = k.Harness
-	k.start(k.victim)
+	k.Start()
 	ctx, cancel := context.WithTimeout(t.Context(), 7*harness.Patience)
 	var playing sync.WaitGroup
 	defer playing.Wait()
@@ -58,10 +58,10 @@ func killedBetweenAll(t *testing.T, o harness.Options) {
 	}
 	kills := 0
 	for gate.awaitAll(t) > 0 {
-		k.worker.Kill()
+		k.Kill()
 		kills++
 		gate.pass()
-		k.start(k.victim)
+		k.Start()
 	}
 	gate.open()
 	t.Logf("%d conversations of %d gaps each, cut in %d gaps by %d kills", conversations, gate.gaps(), gate.stopped(), kills)
@@ -81,16 +81,16 @@ func killedBetweenAll(t *testing.T, o harness.Options) {
 
 func threadOf(i int) string { return fmt.Sprintf("conversation-%d", i) }
 
-// plays makes the worker play the conversation, and report before and after each write.
-func (v victim) plays(c *threadmill.Config) error {
-	t, err := conversation.Read(v.Transcript)
+// plays is a kind of worker: it plays the conversation, and reports before and after each write.
+func plays(w killing.Worker, c *threadmill.Config) error {
+	t, err := conversation.Read(w.Data["transcript"])
 	if err != nil {
 		return err
 	}
 	t.Configure(c, func(ctx context.Context, call tool.Call) error {
-		return v.tell(ctx, call.ThreadID, publishedKey+call.ID)
+		return w.Tell(ctx, call.ThreadID, publishedKey+call.ID)
 	})
-	c.Store = telling{c.Store, v}
+	c.Store = telling{c.Store, w}
 	return nil
 }
 
@@ -100,7 +100,7 @@ const publishedKey = "published "
 // telling is a store that reports its writes.
 type telling struct {
 	store.Store
-	victim victim
+	worker killing.Worker
 }
 
 func (s telling) Append(ctx context.Context, key store.Key, b store.Batch) (store.Appended, error) {
@@ -110,14 +110,14 @@ func (s telling) Append(ctx context.Context, key store.Key, b store.Batch) (stor
 	}
 	// An abandoned step keeps waiting, or it would retry beside itself.
 	deaf := context.WithoutCancel(ctx)
-	if err := s.victim.tell(deaf, key.ThreadID, "before "+what); err != nil {
+	if err := s.worker.Tell(deaf, key.ThreadID, "before "+what); err != nil {
 		return store.Appended{}, err
 	}
 	done, err := s.Store.Append(deaf, key, b)
 	if err != nil {
 		return done, err
 	}
-	return done, s.victim.tell(deaf, key.ThreadID, "after "+what)
+	return done, s.worker.Tell(deaf, key.ThreadID, "after "+what)
 }
 
 // contents names the contents of a batch.

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/conversation"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
@@ -95,7 +96,7 @@ func (s *scene) said(ctx context.Context, thread string) (n int, err error) {
 // requireGolden compares the records of a thread with the expected ones.
 func (s *scene) requireGolden(t *testing.T, thread string) {
 	t.Helper()
-	settle(s.Harness, thread)
+	check.Settle(s.Harness, thread)
 	require.Empty(t, s.Provider.Violations(), "every provider would take what the models are shown")
 	row, err := s.Store.Thread(s.Ctx(), s.Key(thread))
 	require.NoError(t, err)

@@ -16,12 +16,13 @@ import (
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // risky is a tool that needs approval.
-var risky = newSpy("risky", tool.NeedsApproval("it is risky"))
+var risky = check.NewSpy("risky", tool.NeedsApproval("it is risky"))
 
 // watchful are an agent for rules and another one.
 func watchful() []agent.Agent {
@@ -39,7 +40,7 @@ func wakes(name, events string, a rule.Agent) rule.Rule {
 // TestEventAgent covers rules with agents.
 func TestEventAgent(t *testing.T) {
 	t.Parallel()
-	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}},
+	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, check.Failing}},
 		wakes("files", "file.*", rule.Agent{SystemPrompt: "You are a file expert.", Prompt: "Say what has changed."}),
 		wakes("builds", "build.*", rule.Agent{Name: "bob", Prompt: "Look at the build."}))
 	t.Run("what it is shown", func(t *testing.T) { eventShown(t, w) })
@@ -55,7 +56,7 @@ func TestEventAgent(t *testing.T) {
 
 func eventShown(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
-	say(w, thread, "hello")
+	check.Say(w, thread, "hello")
 	before := w.Messages(thread)
 	w.Provider.Reset()
 	e := happened("file.changed", map[string]any{"path": "a.go", "do": "use note {\"text\":\"changed\"}"}, func(e *event.EnvEvent) {
@@ -64,7 +65,7 @@ func eventShown(t *testing.T, w *harness.Harness) {
 		}
 	})
 	require.Equal(t, signals.TurnCompleted, handle(w, thread, e).Status)
-	calls := modelCalls(w)
+	calls := check.ModelCalls(w)
 	require.Len(t, calls, 2, "the event, and the result of its tool")
 	seen := calls[0].Messages
 	require.Len(t, seen, 1+len(before)+3+1)
@@ -72,7 +73,7 @@ func eventShown(t *testing.T, w *harness.Harness) {
 
 	t.Run("S3-43 X7 the prompts of its rule", func(t *testing.T) {
 		require.Equal(t, event.RoleSystem, seen[0].Role)
-		require.Equal(t, "You help.\n\nYou are a file expert.\n\nSay what has changed.", calls[0].instructions())
+		require.Equal(t, "You help.\n\nYou are a file expert.\n\nSay what has changed.", calls[0].Instructions())
 	})
 	t.Run("S3-38 S3-handle_constructs_messages S3-handle_message_content what was observed, in three parts", func(t *testing.T) {
 		require.Equal(t, event.RoleUser, observed.Role)
@@ -85,9 +86,9 @@ func eventShown(t *testing.T, w *harness.Harness) {
 	t.Run("S3-39 that it asks for the event", func(t *testing.T) {
 		require.Equal(t, event.RoleAssistant, asked.Role)
 		require.Empty(t, asked.Content)
-		call := only(t, asked.ToolCalls)
+		call := check.Only(t, asked.ToolCalls)
 		require.Equal(t, event.Function{Name: "get_event_info", Arguments: `{"event_ids":["` + e.ID + `"]}`}, call.Function)
-		stored := harness.Payload[event.Message](w, recordOf(w, thread, e.ID+".asked"))
+		stored := harness.Payload[event.Message](w, check.RecordOf(w, thread, e.ID+".asked"))
 		require.Equal(t, []event.ToolCall{{ID: "call_" + e.ID, Function: call.Function}}, stored.ToolCalls)
 		var wire struct {
 			Messages []struct {
@@ -96,15 +97,15 @@ func eventShown(t *testing.T, w *harness.Harness) {
 				} `json:"tool_calls"`
 			} `json:"messages"`
 		}
-		require.NoError(t, json.Unmarshal([]byte(calls[0].raw), &wire))
+		require.NoError(t, json.Unmarshal([]byte(calls[0].Raw), &wire))
 		if harness.Protocol() == "openai" {
-			require.Equal(t, "function", only(t, wire.Messages[4].ToolCalls).Type)
+			require.Equal(t, "function", check.Only(t, wire.Messages[4].ToolCalls).Type)
 		}
 	})
 	t.Run("S3-40 the event", func(t *testing.T) {
 		require.Equal(t, event.RoleTool, told.Role)
 		require.Equal(t, asked.ToolCalls[0].ID, told.ToolCallID, "which a provider may be given in a shorter form")
-		require.Equal(t, "call_"+e.ID, harness.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).ToolCallID)
+		require.Equal(t, "call_"+e.ID, harness.Payload[event.Message](w, check.RecordOf(w, thread, "call_"+e.ID+".result")).ToolCallID)
 		requireSameJSON(t, []byte(`{"event_id":"`+e.ID+`","event_type":"file.changed","timestamp":1700000000123,"payload":`+string(e.Payload)+`,
 			"metadata":{"trigger_session_id":"`+thread+`","source":"env","env_name":"laptop","retries":2}}`), []byte(told.Content))
 	})
@@ -117,13 +118,13 @@ func eventShown(t *testing.T, w *harness.Harness) {
 		for i, id := range []string{e.ID + ".observed", e.ID + ".asked", "call_" + e.ID + ".result"} {
 			require.Equal(t, id, after[len(before)+i].ID)
 		}
-		requireSettled(t, w, thread)
-		say(w, thread, "what was that?")
-		calls := modelCalls(w)
+		check.RequireSettled(t, w, thread)
+		check.Say(w, thread, "what was that?")
+		calls := check.ModelCalls(w)
 		again := calls[len(calls)-1].Messages
-		requireAnswered(t, again)
+		check.RequireAnswered(t, again)
 		require.Equal(t, seen[1:6], again[1:6], "and stay there")
-		require.NotContains(t, calls[len(calls)-1].raw, "Process event: ", "what it was asked is no part of the conversation")
+		require.NotContains(t, calls[len(calls)-1].Raw, "Process event: ", "what it was asked is no part of the conversation")
 	})
 }
 
@@ -132,10 +133,10 @@ func eventsApart(t *testing.T, w *harness.Harness) {
 	w.Provider.Reset()
 	handle(w, thread, happened("file.changed", nil))
 	handle(w, thread, happened("build.ended", nil))
-	say(w, thread, "hello")
+	check.Say(w, thread, "hello")
 	var systems []string
-	for _, c := range modelCalls(w) {
-		systems = append(systems, c.instructions())
+	for _, c := range check.ModelCalls(w) {
+		systems = append(systems, c.Instructions())
 	}
 	require.Equal(t, []string{
 		"You help.\n\nYou are a file expert.\n\nSay what has changed.", "You are bob.\n\nLook at the build.", "You help.",
@@ -166,15 +167,15 @@ func eventFor(t *testing.T, w *harness.Harness) {
 
 func eventAnswered(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
-	viewer, env := watch(t, w, thread, ""), watchEnv(t, w, thread)
+	viewer, env := check.Watch(t, w, thread, ""), watchEnv(t, w, thread)
 	e := asking("file.changed", "The file is fine.")
 	out := handle(w, thread, e)
 	require.Equal(t, "The file is fine.", out.Message.Content)
 	require.Equal(t, e.ID+".observed", out.Message.ReplyToMessageID)
 	messages := w.Messages(thread)
 	require.Equal(t, "The file is fine.", messages[len(messages)-1].Content, "it is stored")
-	frames := viewer.until(t, isFinal)
-	require.Equal(t, "The file is fine.", streamed(frames, out.Message.ID))
+	frames := viewer.Until(t, check.IsFinal)
+	require.Equal(t, "The file is fine.", check.Streamed(frames, out.Message.ID))
 	require.Equal(t, []string{
 		"session.created", "file.changed", "stream.start", "stream.text", "stream.text", "stream.text", "stream.text", "stream.completed",
 	}, env.until(t, event.TypeStreamCompleted))
@@ -185,11 +186,11 @@ func eventTools(t *testing.T, w *harness.Harness) {
 	out := handle(w, thread, asking("file.changed", "use note {\"text\":\"one\"}\nuse failing {\"how\":\"error\"}\nthen\nuse note {\"text\":\"two\"}\nthen\nall done"))
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	require.Equal(t, "note returned: noted: two\nall done", out.Message.Content)
-	requireSettled(t, w, thread)
-	calls := modelCalls(w)
+	check.RequireSettled(t, w, thread)
+	calls := check.ModelCalls(w)
 	last := calls[len(calls)-1]
-	requireAnswered(t, last.Messages)
-	require.Equal(t, []string{"note", "risky", "failing", "get_event_info"}, last.offered(), "the stand-in calls any, other models only these")
+	check.RequireAnswered(t, last.Messages)
+	require.Equal(t, []string{"note", "risky", "failing", "get_event_info"}, last.Offered(), "the stand-in calls any, other models only these")
 }
 
 func eventAsks(t *testing.T, w *harness.Harness) {
@@ -197,13 +198,13 @@ func eventAsks(t *testing.T, w *harness.Harness) {
 	publish(w, thread, e)
 	request := w.AwaitApproval(thread, 1)[0]
 	require.Equal(t, "risky", request.ToolName)
-	require.Equal(t, signals.DecideAccepted, approve(t, w, thread, request.ToolCallID))
+	require.Equal(t, signals.DecideAccepted, check.Approve(t, w, thread, request.ToolCallID))
 	require.Equal(t, "risky returned: seen", awaitEvent(w, thread, e).Message.Content)
 
 	t.Run("in words", func(t *testing.T) {
 		require.Equal(t, "Shall I revert it?", handle(w, thread, asking("file.changed", "Shall I revert it?")).Message.Content)
-		require.Equal(t, "note returned: noted: reverted", say(w, thread, `use note {"text":"reverted"}`).Message.Content)
-		calls := modelCalls(w)
+		require.Equal(t, "note returned: noted: reverted", check.Say(w, thread, `use note {"text":"reverted"}`).Message.Content)
+		calls := check.ModelCalls(w)
 		require.True(t, slices.ContainsFunc(calls[len(calls)-1].Messages, func(m llm.Message) bool { return m.Content == "Shall I revert it?" }),
 			"it knows what it has asked")
 	})
@@ -229,12 +230,12 @@ func eventCut(t *testing.T, w *harness.Harness) {
 	require.Len(t, messages, 4)
 	require.Equal(t, "1 2", messages[3].Content)
 	require.True(t, messages[3].Interrupted)
-	require.Equal(t, "hello", say(w, thread, "hello").Message.Content)
+	require.Equal(t, "hello", check.Say(w, thread, "hello").Message.Content)
 }
 
 func eventRetried(t *testing.T, w *harness.Harness) {
 	thread, e := w.Open(), asking("file.changed", "The file is fine.")
-	w.Provider.Fail(failing400)
+	w.Provider.Fail(check.Failing400)
 	require.Equal(t, signals.TurnFailed, handle(w, thread, e).Status)
 	_, err := w.Threads.Retry(w.Ctx(), thread, e.ID, "ann")
 	require.NoError(t, err)
@@ -248,11 +249,11 @@ func eventRetried(t *testing.T, w *harness.Harness) {
 // TestEventNowhere publishes events that name no thread.
 func TestEventNowhere(t *testing.T) {
 	t.Parallel()
-	log := &logbook{}
-	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})
+	log := &check.Logbook{}
+	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, check.Failing}, Configure: func(c *threadmill.Config) { log.Keep(t, c) }})
 	there := w.Open()
 	gone := w.Open()
-	closed(t, w, gone)
+	check.Closed(t, w, gone)
 	for row, tt := range map[string]struct{ thread, warning string }{
 		"S3-36 S3-handle_no_session_id without trigger_session_id": {"", "No trigger_session_id in the metadata of event "},
 		"S3-37 S3-handle_session_not_found of an unknown session":  {"nobody", "is not there"},
@@ -265,11 +266,11 @@ func TestEventNowhere(t *testing.T) {
 			require.Equal(t, threadclient.PublishIgnored, out.Status)
 			require.Contains(t, out.Warning, tt.warning)
 
-			status, answer := request(t, w, http.MethodPost, "/v1/events", e)
+			status, answer := check.Request(t, w, http.MethodPost, "/v1/events", e)
 			require.Equal(t, http.StatusAccepted, status)
 			require.Equal(t, "ignored", answer["status"])
 			require.Contains(t, answer["warning"], tt.warning)
-			lines := log.lines(e.ID)
+			lines := log.Lines(e.ID)
 			require.Len(t, lines, 2, "either says so in its log")
 			for _, line := range lines {
 				require.Contains(t, line, `"level":"WARN"`)

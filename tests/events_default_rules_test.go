@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -21,8 +22,8 @@ import (
 // TestDefaultRules runs with the default rules only.
 func TestDefaultRules(t *testing.T) {
 	t.Parallel()
-	log := &logbook{}
-	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) { log.keep(t, c) }})
+	log := &check.Logbook{}
+	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, check.Failing}, Configure: func(c *threadmill.Config) { log.Keep(t, c) }})
 	t.Run("S3-26 S3-53 S3-session_rule_logs session.* is logged, and nothing else", func(t *testing.T) { defaultSession(t, w, log) })
 	for typ, prompt := range map[string]string{
 		event.TypeBackgroundTaskCompleted: rule.BackgroundTaskPrompt,
@@ -38,7 +39,7 @@ func TestDefaultRules(t *testing.T) {
 	t.Run("S3-25 X3 stream.* wakes nobody", func(t *testing.T) { defaultStream(t, w) })
 }
 
-func defaultSession(t *testing.T, w *harness.Harness, log *logbook) {
+func defaultSession(t *testing.T, w *harness.Harness, log *check.Logbook) {
 	calls := w.Provider.Calls()
 	thread := w.Open()
 	for _, typ := range []string{event.TypeSessionCreated, event.TypeSessionUpdated, event.TypeSessionDeleted} {
@@ -46,9 +47,9 @@ func defaultSession(t *testing.T, w *harness.Harness, log *logbook) {
 	}
 	_, err := w.Threads.Update(w.Ctx(), thread, signals.ThreadChange{Title: "renamed", By: "ann"})
 	require.NoError(t, err)
-	closed(t, w, thread)
+	check.Closed(t, w, thread)
 	for typ, times := range map[string]int{event.TypeSessionCreated: 2, event.TypeSessionUpdated: 2, event.TypeSessionDeleted: 2} {
-		lines := slices.DeleteFunc(log.lines(`"thread":"`+thread+`"`), func(line string) bool { return !strings.Contains(line, "environment event "+typ) })
+		lines := slices.DeleteFunc(log.Lines(`"thread":"`+thread+`"`), func(line string) bool { return !strings.Contains(line, "environment event "+typ) })
 		require.Len(t, lines, times, "one that was published, and one that the thread tells of itself")
 		for _, line := range lines {
 			require.Contains(t, line, `"level":"INFO"`)
@@ -69,7 +70,7 @@ func defaultAgent(t *testing.T, w *harness.Harness, typ, prompt string) {
 	out := handle(w, thread, happened(typ, map[string]string{"taskId": "7"}))
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	require.Equal(t, "Process event: "+typ, out.Message.Content)
-	require.Equal(t, "You help.\n\n"+prompt, only(t, modelCalls(w)).instructions())
+	require.Equal(t, "You help.\n\n"+prompt, check.Only(t, check.ModelCalls(w)).Instructions())
 	require.Len(t, w.Messages(thread), 4)
 }
 
@@ -83,7 +84,7 @@ func defaultStream(t *testing.T, w *harness.Harness) {
 	require.Zero(t, w.Provider.Calls())
 	require.Len(t, published(w, thread), 5, "they are stored")
 	handle(w, thread, happened("file.changed", nil))
-	say(w, thread, "hello")
+	check.Say(w, thread, "hello")
 	fence(w, thread)
 	require.Equal(t, 3, w.Provider.Calls(), "what agents say to an event, a person and an event wakes nobody either")
 }
@@ -103,7 +104,7 @@ func userQuery(content string, change ...func(*event.UserQuery)) event.EnvEvent 
 func TestUserQuery(t *testing.T) {
 	t.Parallel()
 	agents := append(watchful(), agent.Agent{Name: "mute", Model: "nowhere/any"})
-	w := ruled(t, harness.Options{Agents: agents, Tools: []tool.Tool{risky, failing}})
+	w := ruled(t, harness.Options{Agents: agents, Tools: []tool.Tool{risky, check.Failing}})
 	t.Run("S3-30 S3-31 S3-user_query_rule_handles X5 it is a message of the user, once", func(t *testing.T) { queryAsked(t, w) })
 	t.Run("S3-32 no model is needed before somebody asks", func(t *testing.T) { queryLazily(t, w) })
 	t.Run("S3-33 tools, until a reply has none", func(t *testing.T) { queryTools(t, w) })
@@ -119,28 +120,28 @@ func TestUserQuery(t *testing.T) {
 
 func queryAsked(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
-	say(w, thread, "good morning")
+	check.Say(w, thread, "good morning")
 	w.Provider.Reset()
 	e := userQuery("what is new?", func(q *event.UserQuery) { q.SessionID, q.UserID = thread, "carol" })
 	out := handle(w, thread, e)
 	require.Equal(t, "what is new?", out.Message.Content)
-	call := only(t, modelCalls(w))
-	shown := []string{call.Messages[0].Role + ": " + call.instructions()}
+	call := check.Only(t, check.ModelCalls(w))
+	shown := []string{call.Messages[0].Role + ": " + call.Instructions()}
 	for _, m := range call.Messages[1:] {
 		shown = append(shown, m.Role+": "+m.Content)
 	}
 	require.Equal(t, []string{"system: You help.", "user: good morning", "assistant: good morning", "user: what is new?"}, shown)
-	require.Equal(t, []string{"ann: good morning", "assistant: good morning", "carol: what is new?", "assistant: what is new?"}, saidIn(w, thread))
-	asked := harness.Payload[event.Message](w, recordOf(w, thread, e.ID+".message"))
+	require.Equal(t, []string{"ann: good morning", "assistant: good morning", "carol: what is new?", "assistant: what is new?"}, check.SaidIn(w, thread))
+	asked := harness.Payload[event.Message](w, check.RecordOf(w, thread, e.ID+".message"))
 	require.Equal(t, event.Message{
 		ID: e.ID + ".message", ThreadID: thread, SenderID: "carol", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "what is new?",
 	}, asked)
 	require.Equal(t, asked.ID, out.Message.ReplyToMessageID)
-	require.Equal(t, e.ID, only(t, published(w, thread)).ID, "the event is stored as well")
+	require.Equal(t, e.ID, check.Only(t, published(w, thread)).ID, "the event is stored as well")
 	t.Run("S3-10 asked again it has no effect", func(t *testing.T) {
 		require.Equal(t, signals.PostDuplicate, publish(w, thread, e))
 		fence(w, thread)
-		require.Len(t, saidIn(w, thread), 4+4, "the fence's, and no more")
+		require.Len(t, check.SaidIn(w, thread), 4+4, "the fence's, and no more")
 	})
 }
 
@@ -161,15 +162,15 @@ func queryTools(t *testing.T, w *harness.Harness) {
 	w.Provider.Reset()
 	out := handle(w, thread, userQuery("use note {\"text\":\"one\"}\nuse failing {\"how\":\"error\"}\nthen\nuse note {\"text\":\"two\"}\nthen\nall done"))
 	require.Equal(t, "note returned: noted: two\nall done", out.Message.Content)
-	calls := modelCalls(w)
+	calls := check.ModelCalls(w)
 	require.Len(t, calls, 3)
 	for i, results := range []int{0, 2, 3} {
-		requireAnswered(t, calls[i].Messages)
+		check.RequireAnswered(t, calls[i].Messages)
 		told := slices.DeleteFunc(slices.Clone(calls[i].Messages), func(m llm.Message) bool { return m.Role != event.RoleTool })
 		require.Len(t, told, results)
-		require.Equal(t, 1, strings.Count(calls[i].raw, "all done"), "S3-31 X5 it is asked once")
+		require.Equal(t, 1, strings.Count(calls[i].Raw, "all done"), "S3-31 X5 it is asked once")
 	}
-	requireSettled(t, w, thread)
+	check.RequireSettled(t, w, thread)
 }
 
 func queryElsewhere(t *testing.T, w *harness.Harness) {
@@ -182,33 +183,33 @@ func queryElsewhere(t *testing.T, w *harness.Harness) {
 
 func queryRetried(t *testing.T, w *harness.Harness) {
 	thread, e := w.Open(), userQuery("hello")
-	w.Provider.Fail(failing400)
+	w.Provider.Fail(check.Failing400)
 	require.Equal(t, signals.TurnFailed, handle(w, thread, e).Status)
 	queue, err := w.Threads.Queue(w.Ctx(), thread)
 	require.NoError(t, err)
-	_, err = w.Threads.Retry(w.Ctx(), thread, only(t, queue.Failed).ID, "ann")
+	_, err = w.Threads.Retry(w.Ctx(), thread, check.Only(t, queue.Failed).ID, "ann")
 	require.NoError(t, err)
-	awaitMessages(w, thread, 2)
-	require.Equal(t, []string{"user: hello", "assistant: hello"}, saidIn(w, thread))
+	check.AwaitMessages(w, thread, 2)
+	require.Equal(t, []string{"user: hello", "assistant: hello"}, check.SaidIn(w, thread))
 }
 
 func queryPrompted(t *testing.T, w *harness.Harness, path string) {
 	thread := signals.NewID()
 	gate := w.Provider.Block(0)
-	status, answer := request(t, w, http.MethodPost, path+thread+"/prompt", map[string]string{"content": "well met"})
+	status, answer := check.Request(t, w, http.MethodPost, path+thread+"/prompt", map[string]string{"content": "well met"})
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, map[string]any{"success": true, "sessionId": thread, "message": "Processing started"}, answer)
 	<-gate.Reached()
 	env := watchEnv(t, w, thread)
-	viewer := watch(t, w, thread, "")
+	viewer := check.Watch(t, w, thread, "")
 	gate.Release()
 	require.Equal(t, []string{
 		"session.created", "user_query", "stream.start", "stream.text", "stream.text", "stream.completed",
 	}, env.until(t, event.TypeStreamCompleted))
-	frames := viewer.until(t, isFinal)
-	require.Equal(t, []string{"user: well met", "assistant: well met"}, saidIn(w, thread))
-	require.Equal(t, "well met", streamed(frames, w.Messages(thread)[1].ID))
-	q := only(t, published(w, thread))
+	frames := viewer.Until(t, check.IsFinal)
+	require.Equal(t, []string{"user: well met", "assistant: well met"}, check.SaidIn(w, thread))
+	require.Equal(t, "well met", check.Streamed(frames, w.Messages(thread)[1].ID))
+	q := check.Only(t, published(w, thread))
 	require.Equal(t, event.EnvMetadata{TriggerSessionID: thread, Source: event.SourceUser}, q.Metadata)
 	require.JSONEq(t, `{"sessionId":"`+thread+`","content":"well met"}`, string(q.Payload))
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -12,14 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -71,12 +69,12 @@ func (l *ledger) on(eventID string, act rule.Func) {
 }
 
 // halts makes the function wait, for one event, until it is released.
-func (l *ledger) halts(eventID string) *halt {
-	h := newHalt()
+func (l *ledger) halts(eventID string) *check.Halt {
+	h := check.NewHalt()
 	l.on(eventID, func(ctx context.Context, _ rule.Context, _ event.EnvEvent) error {
-		h.reached <- struct{}{}
+		h.Reached <- struct{}{}
 		select {
-		case <-h.open:
+		case <-h.Open:
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -132,7 +130,7 @@ func ruled(t *testing.T, o harness.Options, rules ...rule.Rule) *harness.Harness
 	o.Provider.Script = actOnEvents
 	configure := o.Configure
 	o.Configure = func(c *threadmill.Config) {
-		c.Rules, c.StaleAfter = rules, calm
+		c.Rules, c.StaleAfter = rules, check.Calm
 		if configure != nil {
 			configure(c)
 		}
@@ -184,7 +182,7 @@ func asking(typ, do string) event.EnvEvent { return happened(typ, map[string]str
 // handle publishes an event, and waits until everything that follows from it is stored.
 func handle(w *harness.Harness, thread string, e event.EnvEvent) signals.TurnResult {
 	w.T.Helper()
-	return turn(w, thread, signals.EnvPost(e))
+	return check.Turn(w, thread, signals.EnvPost(e))
 }
 
 // signalled sends an event unchanged, like any Temporal client.
@@ -202,15 +200,15 @@ func fence(w *harness.Harness, thread string) {
 	require.Eventually(w.T, func() bool {
 		stored, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), e.ID)
 		return err == nil && len(stored) == 1
-	}, waitLong, waitTick)
-	wholly(w, thread, w.Await(thread, e.ID))
+	}, harness.Patience, harness.Tick)
+	check.Wholly(w, thread, w.Await(thread, e.ID))
 }
 
 // published are a thread's stored environment events.
 func published(w *harness.Harness, thread string) []event.EnvEvent {
 	w.T.Helper()
 	var out []event.EnvEvent
-	for _, r := range ofType(w, thread, event.TypeEnv) {
+	for _, r := range check.OfType(w, thread, event.TypeEnv) {
 		out = append(out, harness.Payload[event.EnvEvent](w, r))
 	}
 	return out
@@ -228,48 +226,13 @@ func requireSameJSON(t *testing.T, want, got []byte) {
 	require.Equal(t, read(want), read(got))
 }
 
-// logbook is a log that can be read while it is written.
-type logbook struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logbook) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-// lines are the lines that contain text.
-func (l *logbook) lines(text string) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []string
-	for line := range strings.Lines(l.text.String()) {
-		if strings.Contains(line, text) {
-			out = append(out, strings.TrimSpace(line))
-		}
-	}
-	return out
-}
-
-// keep makes a runtime write this log, including its workflows and its API.
-func (l *logbook) keep(t *testing.T, c *threadmill.Config) {
-	t.Helper()
-	c.Logger = slog.New(slog.NewJSONHandler(l, nil))
-	temporal, err := client.Dial(client.Options{HostPort: harness.Temporal(t).Addr(), Logger: sdklog.NewStructuredLogger(c.Logger)})
-	require.NoError(t, err)
-	t.Cleanup(temporal.Close)
-	c.Temporal = temporal
-}
-
 // envView is an open stream of environment events.
-type envView struct{ *view }
+type envView struct{ *check.View }
 
 // watchEnv opens the stream of a thread's environment events.
 func watchEnv(t *testing.T, w *harness.Harness, thread string) envView {
 	t.Helper()
-	return envView{watchAt(t, w, "/v1/threads/"+thread+"/events?view=env", "")}
+	return envView{check.WatchAt(t, w, "/v1/threads/"+thread+"/events?view=env", "")}
 }
 
 // until reads up to and including an event of a type, and returns the types of all.
@@ -287,7 +250,7 @@ func (v envView) next(t *testing.T, n int) []string {
 	t.Helper()
 	var out []string
 	for len(out) < n {
-		line, err := v.lines.ReadString('\n')
+		line, err := v.Lines.ReadString('\n')
 		require.NoError(t, err)
 		data, ok := strings.CutPrefix(line, "data:")
 		if !ok {

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -23,14 +24,14 @@ import (
 // TestEventHooks: hooks decide on events before rules.
 func TestEventHooks(t *testing.T) {
 	t.Parallel()
-	d, l := newDesk(), newLedger()
+	d, l := check.NewDesk(), newLedger()
 	files := wakes("files", "file.*", rule.Agent{Prompt: "Look at the file."})
 	files.Function, files.MaxAttempts = l.handle, 1
 	slow := l.rule("slow", "slow.*")
 	slow.Debounce = 100 * time.Millisecond
-	w := d.open(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
+	w := d.Open(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, check.Failing}, Configure: func(c *threadmill.Config) {
 		c.Rules = []rule.Rule{files, l.rule("moved", "moved.*"), slow}
-	}}, []hook.Hook{d.hook("function", "file.*", "slow.*", "message"), d.inline("inline", "file.*", "slow.*")})
+	}}, []hook.Hook{d.Hook("function", "file.*", "slow.*", "message"), d.Inline("inline", "file.*", "slow.*")})
 	for _, name := range []string{"function", "inline"} {
 		t.Run(name, func(t *testing.T) {
 			t.Run("what it changes holds for rule and agent", func(t *testing.T) { eventChanged(t, w, d, l, name) })
@@ -43,7 +44,7 @@ func TestEventHooks(t *testing.T) {
 	}
 	t.Run("a hook sees the message that a user_query becomes", func(t *testing.T) {
 		thread := w.Open()
-		d.set(thread, "function", saying(event.CreatedByUser, "hello", "good day"))
+		d.Set(thread, "function", check.Saying(event.CreatedByUser, "hello", "good day"))
 		require.Equal(t, "good day", handle(w, thread, userQuery("hello")).Message.Content)
 	})
 }
@@ -58,27 +59,27 @@ func onEnv(change func(e event.EnvEvent, respond hook.Respond) (event.Event, err
 	}
 }
 
-func eventChanged(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
+func eventChanged(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread := w.Open()
-	d.set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+	d.Set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
 		e.Payload = json.RawMessage(`{"path":"a.go","token":"[redacted]"}`)
 		return e, nil
 	}))
 	w.Provider.Reset()
 	e := happened("file.changed", map[string]string{"path": "a.go", "token": "hush"})
 	require.Equal(t, signals.TurnCompleted, handle(w, thread, e).Status)
-	require.JSONEq(t, `{"path":"a.go","token":"[redacted]"}`, string(only(t, l.calls(thread)).event.Payload))
-	require.Equal(t, event.OutcomeReplaced, decisionOn(w, thread, e.ID).Outcome)
-	require.JSONEq(t, string(e.Payload), string(only(t, published(w, thread)).Payload), "the record is as it was published")
+	require.JSONEq(t, `{"path":"a.go","token":"[redacted]"}`, string(check.Only(t, l.calls(thread)).event.Payload))
+	require.Equal(t, event.OutcomeReplaced, check.DecisionOn(w, thread, e.ID).Outcome)
+	require.JSONEq(t, string(e.Payload), string(check.Only(t, published(w, thread)).Payload), "the record is as it was published")
 
-	d.set(thread, name, nil)
-	out := wholly(w, thread, w.Say(thread, `use get_event_info {"event_ids":["`+e.ID+`"]}`))
+	d.Set(thread, name, nil)
+	out := check.Wholly(w, thread, w.Say(thread, `use get_event_info {"event_ids":["`+e.ID+`"]}`))
 	require.Contains(t, out.Message.Content, "[redacted]")
-	calls := modelCalls(w)
+	calls := check.ModelCalls(w)
 	require.Len(t, calls, 3)
 	for _, c := range calls {
-		require.Contains(t, c.raw, "[redacted]")
-		require.NotContains(t, c.raw, "hush", "no model sees what was taken out")
+		require.Contains(t, c.Raw, "[redacted]")
+		require.NotContains(t, c.Raw, "hush", "no model sees what was taken out")
 	}
 }
 
@@ -91,9 +92,9 @@ func counting() hook.Func {
 	})
 }
 
-func eventChangedOnce(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
+func eventChangedOnce(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("file.changed", nil)
-	d.set(thread, name, counting())
+	d.Set(thread, name, counting())
 	l.on(e.ID, func(context.Context, rule.Context, event.EnvEvent) error { return errors.New("not yet") })
 	require.Equal(t, signals.TurnFailed, handle(w, thread, e).Status)
 	l.on(e.ID, nil)
@@ -103,25 +104,25 @@ func eventChangedOnce(t *testing.T, w *harness.Harness, d *desk, l *ledger, name
 	calls := l.calls(thread)
 	require.Len(t, calls, 2)
 	require.Equal(t, calls[0].event, calls[1].event)
-	shown := harness.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).Content
+	shown := harness.Payload[event.Message](w, check.RecordOf(w, thread, "call_"+e.ID+".result")).Content
 	require.Contains(t, shown, `"payload":`+string(calls[0].event.Payload))
 }
 
-func eventChangedHeld(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
+func eventChangedHeld(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("slow.news", nil)
-	d.set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+	d.Set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
 		e.Payload = json.RawMessage(`"changed"`)
 		return e, nil
 	}))
 	require.Equal(t, signals.TurnHeld, handle(w, thread, e).Status)
 	require.JSONEq(t, `"changed"`, string(awaitCalls(t, l, thread, 1)[0].event.Payload))
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, e).Status)
-	require.Len(t, ofType(w, thread, event.TypeHook), 1, "it was asked once")
+	require.Len(t, check.OfType(w, thread, event.TypeHook), 1, "it was asked once")
 }
 
-func eventRetyped(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
+func eventRetyped(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("file.changed", nil)
-	d.set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+	d.Set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
 		e.Type = "moved.here"
 		return e, nil
 	}))
@@ -130,29 +131,29 @@ func eventRetyped(t *testing.T, w *harness.Harness, d *desk, l *ledger, name str
 	require.Empty(t, w.Messages(thread))
 }
 
-func eventTaken(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
+func eventTaken(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("file.changed", nil)
-	d.set(thread, name, onEnv(func(_ event.EnvEvent, respond hook.Respond) (event.Event, error) {
+	d.Set(thread, name, onEnv(func(_ event.EnvEvent, respond hook.Respond) (event.Event, error) {
 		respond(hook.Response{Content: "Nobody needs to look at that."})
 		return nil, nil
 	}))
 	calls := w.Provider.Calls()
 	require.Equal(t, signals.TurnCompleted, handle(w, thread, e).Status)
 	require.Empty(t, l.by(e.ID))
-	require.Equal(t, "Nobody needs to look at that.", only(t, w.Messages(thread)).Content)
+	require.Equal(t, "Nobody needs to look at that.", check.Only(t, w.Messages(thread)).Content)
 	require.Equal(t, calls, w.Provider.Calls())
 }
 
-func eventHookFails(t *testing.T, w *harness.Harness, d *desk, l *ledger, name string) {
+func eventHookFails(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread, e := w.Open(), happened("file.changed", nil)
-	d.set(thread, name, onEnv(func(event.EnvEvent, hook.Respond) (event.Event, error) {
+	d.Set(thread, name, onEnv(func(event.EnvEvent, hook.Respond) (event.Event, error) {
 		return nil, errors.New("out of order")
 	}))
 	out := handle(w, thread, e)
 	require.Equal(t, signals.TurnFailed, out.Status)
 	require.Contains(t, out.Error, "out of order")
 	require.Empty(t, l.by(e.ID))
-	d.set(thread, name, nil)
+	d.Set(thread, name, nil)
 	_, err := w.Threads.Retry(w.Ctx(), thread, e.ID, "ann")
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, e).Status)
@@ -176,16 +177,16 @@ func (l *lateRules) Rules() []rule.Rule {
 //ci:replayed
 func TestEventProcessors(t *testing.T) {
 	t.Parallel()
-	d, l := newDesk(), newLedger()
+	d, l := check.NewDesk(), newLedger()
 	named := func(name, events, processor string) rule.Rule {
 		return rule.Rule{Name: name, Events: []string{events}, Priority: 30, Processor: processor}
 	}
 	late := &lateRules{}
-	w := d.open(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
+	w := d.Open(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, check.Failing}, Configure: func(c *threadmill.Config) {
 		c.Rules, c.RuleSource = []rule.Rule{named("orders", "order.*", "clerk"), l.rule("own", "own.*")}, late
-	}}, []hook.Hook{d.hook("function", "order.*")}, d.processor("clerk", "another.type"), d.processor("own", "own.type"))
+	}}, []hook.Hook{d.Hook("function", "order.*")}, d.Processor("clerk", "another.type"), d.Processor("own", "own.type"))
 	clerk := func(thread string) {
-		d.make(thread, "clerk", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
+		d.Make(thread, "clerk", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
 			var order struct {
 				Item string `json:"item"`
 			}
@@ -201,16 +202,16 @@ func TestEventProcessors(t *testing.T) {
 		out := handle(w, thread, e)
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, "The kettle is on its way.", out.Message.Content)
-		require.Equal(t, []string{"shop: The kettle is on its way.", "assistant: The kettle is on its way."}, saidIn(w, thread))
-		require.Equal(t, event.ItemOverwritten, itemOf(w, thread, e.ID).Status)
-		for _, m := range ofType(w, thread, event.TypeMessage) {
+		require.Equal(t, []string{"shop: The kettle is on its way.", "assistant: The kettle is on its way."}, check.SaidIn(w, thread))
+		require.Equal(t, event.ItemOverwritten, check.ItemOf(w, thread, e.ID).Status)
+		for _, m := range check.OfType(w, thread, event.TypeMessage) {
 			require.Equal(t, e.ID, m.TraceID, "all of it follows from the event")
 		}
 	})
 	t.Run("it sees what hooks have left of the event", func(t *testing.T) {
 		thread := w.Open()
 		clerk(thread)
-		d.set(thread, "function", onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+		d.Set(thread, "function", onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
 			e.Payload = json.RawMessage(`{"item":"ring"}`)
 			return e, nil
 		}))
@@ -218,13 +219,13 @@ func TestEventProcessors(t *testing.T) {
 	})
 	t.Run("it may make nothing", func(t *testing.T) {
 		thread := w.Open()
-		d.make(thread, "clerk", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) { return nil, nil })
+		d.Make(thread, "clerk", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) { return nil, nil })
 		require.Equal(t, signals.TurnCompleted, handle(w, thread, order()).Status)
 		require.Empty(t, w.Messages(thread))
 	})
 	t.Run("S3-24 when it fails, the event can be retried", func(t *testing.T) {
 		thread, e := w.Open(), order()
-		d.make(thread, "clerk", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) { panic("out of order") })
+		d.Make(thread, "clerk", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) { panic("out of order") })
 		out := handle(w, thread, e)
 		require.Equal(t, signals.TurnFailed, out.Status)
 		require.Contains(t, out.Error, "clerk failed: it panicked: out of order")
@@ -239,11 +240,11 @@ func TestEventProcessors(t *testing.T) {
 		out := handle(w, thread, happened("lost.and.found", nil))
 		require.Equal(t, signals.TurnFailed, out.Status)
 		require.Contains(t, out.Error, `rule lost names processor "nobody", which does not exist`)
-		require.Equal(t, "hello", say(w, thread, "hello").Message.Content, "the thread goes on")
+		require.Equal(t, "hello", check.Say(w, thread, "hello").Message.Content, "the thread goes on")
 	})
 	t.Run("a processor of the event's type comes before rules", func(t *testing.T) {
 		thread, e, other := w.Open(), happened("own.type", nil), happened("own.other", nil)
-		d.make(thread, "own", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
+		d.Make(thread, "own", func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
 			return []hook.Produced{hook.Message(event.CreatedByUser, "shop", "mine")}, nil
 		})
 		require.Equal(t, "mine", handle(w, thread, e).Message.Content)

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -30,14 +31,14 @@ func awaitPublished(w *harness.Harness, thread, typ string) (event.EnvEvent, sig
 			}
 		}
 		return false
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	return e, awaitEvent(w, thread, e)
 }
 
 // TestObserve: agents see events that nobody waited for.
 func TestObserve(t *testing.T) {
 	t.Parallel()
-	build := newGate("build", tool.Background())
+	build := check.NewGate("build", tool.Background())
 	broken := tool.MustFunc("broken", "Fails.", func(context.Context, tool.Call, struct{}) (string, error) {
 		return "", errors.New("the disk is full")
 	}, tool.Background())
@@ -46,18 +47,18 @@ func TestObserve(t *testing.T) {
 
 	t.Run("S3-01 S3-A2 a long tool returns at once, and its end reaches the agent", func(t *testing.T) {
 		thread := w.Open()
-		out := say(w, thread, "use build {}")
+		out := check.Say(w, thread, "use build {}")
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		tasks, err := w.Threads.Tasks(w.Ctx(), thread)
 		require.NoError(t, err)
-		id := only(t, tasks.Tasks).ID
+		id := check.Only(t, tasks.Tasks).ID
 		require.Contains(t, out.Message.Content, "Started in the background as task "+id)
-		<-build.reached
-		require.Equal(t, "hello", say(w, thread, "hello").Message.Content, "they go on talking while it runs")
+		<-build.Reached
+		require.Equal(t, "hello", check.Say(w, thread, "hello").Message.Content, "they go on talking while it runs")
 		require.Empty(t, published(w, thread))
 		before := w.Messages(thread)
 
-		build.release()
+		build.Release()
 		e, out := awaitPublished(w, thread, event.TypeBackgroundTaskCompleted)
 		require.Equal(t, "Process event: background_task.completed", out.Message.Content)
 		require.Equal(t, event.SourceTool, e.Metadata.Source)
@@ -67,22 +68,22 @@ func TestObserve(t *testing.T) {
 		for _, m := range after[len(before):] {
 			require.NotEqual(t, "ann", m.SenderID, "nobody has asked")
 		}
-		requireSettled(t, w, thread)
+		check.RequireSettled(t, w, thread)
 	})
 	for what, tt := range map[string]struct {
 		typ     string
 		happens func(t *testing.T, thread string)
 	}{
 		"asynchronous completion": {event.TypeBackgroundTaskCompleted, func(_ *testing.T, thread string) {
-			build.release()
-			say(w, thread, "use build {}")
+			build.Release()
+			check.Say(w, thread, "use build {}")
 		}},
-		"execution failure": {event.TypeBackgroundTaskFailed, func(_ *testing.T, thread string) { say(w, thread, "use broken {}") }},
+		"execution failure": {event.TypeBackgroundTaskFailed, func(_ *testing.T, thread string) { check.Say(w, thread, "use broken {}") }},
 		"user feedback": {"feedback.given", func(_ *testing.T, thread string) {
 			publish(w, thread, happened("feedback.given", map[string]any{"stars": 2}, func(e *event.EnvEvent) { e.Metadata.Source = event.SourceUser }))
 		}},
 		"environment change": {"file.changed", func(t *testing.T, thread string) {
-			status, _ := request(t, w, http.MethodPost, "/v1/threads/"+thread+"/events", map[string]any{"type": "file.changed", "payload": map[string]any{"path": "a.go"}})
+			status, _ := check.Request(t, w, http.MethodPost, "/v1/threads/"+thread+"/events", map[string]any{"type": "file.changed", "payload": map[string]any{"path": "a.go"}})
 			require.Equal(t, http.StatusAccepted, status)
 		}},
 	} {
@@ -92,7 +93,7 @@ func TestObserve(t *testing.T) {
 			e, out := awaitPublished(w, thread, tt.typ)
 			require.Equal(t, signals.TurnCompleted, out.Status)
 			require.Equal(t, "Process event: "+tt.typ, out.Message.Content)
-			told := harness.Payload[event.Message](w, recordOf(w, thread, "call_"+e.ID+".result")).Content
+			told := harness.Payload[event.Message](w, check.RecordOf(w, thread, "call_"+e.ID+".result")).Content
 			require.Contains(t, told, `"payload":`+string(e.Payload))
 		})
 	}
@@ -105,12 +106,12 @@ func TestToolEvents(t *testing.T) {
 	executed, broken := l.rule("executed", event.TypeToolExecuted), l.rule("broken", event.TypeToolError)
 	broken.Agent = &rule.Agent{Prompt: "Find another way."}
 	t.Run("S3-56 S3-57 viewers of environment events see them", func(t *testing.T) {
-		toolEventsShown(t, ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}}))
+		toolEventsShown(t, ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, check.Failing}}))
 	})
-	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, failing}}, executed, broken)
+	w := ruled(t, harness.Options{Agents: watchful(), Tools: []tool.Tool{risky, check.Failing}}, executed, broken)
 	t.Run("S3-57 a rule of one's own hears of success", func(t *testing.T) {
 		thread := w.Open()
-		say(w, thread, "use note {}")
+		check.Say(w, thread, "use note {}")
 		e, _ := awaitPublished(w, thread, event.TypeToolExecuted)
 		require.Equal(t, []string{e.ID}, l.handled(thread))
 		require.Equal(t, event.EnvMetadata{TriggerSessionID: thread, TriggerAgentName: "assistant", Source: event.SourceTool}, e.Metadata)
@@ -118,16 +119,16 @@ func TestToolEvents(t *testing.T) {
 	})
 	t.Run("S3-56 a rule of one's own hears of failure, and its agent", func(t *testing.T) {
 		thread := w.Open()
-		require.Regexp(t, "^failing (returned|failed): ", say(w, thread, "use failing {\"how\":\"error\"}").Message.Content, "whose turn goes on")
+		require.Regexp(t, "^failing (returned|failed): ", check.Say(w, thread, "use failing {\"how\":\"error\"}").Message.Content, "whose turn goes on")
 		e, out := awaitPublished(w, thread, event.TypeToolError)
 		require.Equal(t, []string{e.ID}, l.handled(thread))
 		require.Equal(t, "Process event: tool.error", out.Message.Content)
-		calls := modelCalls(w)
-		require.Equal(t, "You help.\n\nFind another way.", calls[len(calls)-1].instructions())
+		calls := check.ModelCalls(w)
+		require.Equal(t, "You help.\n\nFind another way.", calls[len(calls)-1].Instructions())
 	})
 	t.Run("S3-56 the agent falls back to another tool", func(t *testing.T) {
 		thread := w.Open()
-		out := say(w, thread, "use failing {\"how\":\"panic\"}\nthen\nuse note {\"text\":\"instead\"}\nthen\nI have noted it instead.")
+		out := check.Say(w, thread, "use failing {\"how\":\"panic\"}\nthen\nuse note {\"text\":\"instead\"}\nthen\nI have noted it instead.")
 		require.Equal(t, "note returned: noted: instead\nI have noted it instead.", out.Message.Content)
 		fence(w, thread)
 		var types []string
@@ -147,7 +148,7 @@ func TestToolEvents(t *testing.T) {
 func toolEventsShown(t *testing.T, w *harness.Harness) {
 	thread := w.Open()
 	env := watchEnv(t, w, thread)
-	say(w, thread, "use note {}\nuse failing {\"how\":\"error\"}")
+	check.Say(w, thread, "use note {}\nuse failing {\"how\":\"error\"}")
 	require.Equal(t, []string{"session.created", "stream.start", "stream.tool_call", "stream.tool_call"}, env.next(t, 4))
 	require.ElementsMatch(t, []string{event.TypeToolExecuted, event.TypeToolError}, env.next(t, 2))
 	require.Equal(t, "stream.start", env.next(t, 1)[0])

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -49,10 +50,10 @@ func byClient(w *harness.Harness, thread string, raw json.RawMessage) error {
 // bySignal reads a rejection from the records: the sender of a signal gets no response.
 func bySignal(t *testing.T, w *harness.Harness, thread string, raw json.RawMessage) error {
 	t.Helper()
-	before := len(ofType(w, thread, event.TypeRejected))
+	before := len(check.OfType(w, thread, event.TypeRejected))
 	signalled(w, thread, raw)
 	fence(w, thread)
-	for _, r := range ofType(w, thread, event.TypeRejected)[before:] {
+	for _, r := range check.OfType(w, thread, event.TypeRejected)[before:] {
 		return fmt.Errorf("%s", harness.Payload[event.Rejected](w, r).Problem)
 	}
 	return nil
@@ -60,7 +61,7 @@ func bySignal(t *testing.T, w *harness.Harness, thread string, raw json.RawMessa
 
 func byHTTP(t *testing.T, w *harness.Harness, path string, raw json.RawMessage) error {
 	t.Helper()
-	status, out := request(t, w, http.MethodPost, path, raw)
+	status, out := check.Request(t, w, http.MethodPost, path, raw)
 	if status != http.StatusAccepted {
 		return fmt.Errorf("%d %s", status, harness.JSON(t, out))
 	}
@@ -94,7 +95,7 @@ func TestPublish(t *testing.T) {
 		out, err := w.Runtime.Publish(w.Ctx(), e)
 		require.NoError(t, err)
 		require.Equal(t, threadclient.PublishResult{EventID: e.ID, ThreadID: thread, Status: signals.PostQueued}, out)
-		require.Eventually(t, func() bool { return len(l.calls(thread)) == 1 }, waitLong, waitTick)
+		require.Eventually(t, func() bool { return len(l.calls(thread)) == 1 }, harness.Patience, harness.Tick)
 	})
 }
 
@@ -122,9 +123,9 @@ func publishedAsIs(t *testing.T, w *harness.Harness, l *ledger, publish publishe
 			calls = append(calls, c)
 		}
 	}
-	call := only(t, calls)
+	call := check.Only(t, calls)
 	requireSameJSON(t, raw, []byte(harness.JSON(t, call.event)))
-	requireSameJSON(t, raw, recordOf(w, thread, id).Payload)
+	requireSameJSON(t, raw, check.RecordOf(w, thread, id).Payload)
 	page, shown := eventsPage(t, w, thread)
 	require.Contains(t, page, "file.changed")
 	requireSameJSON(t, raw, shown["file.changed"])
@@ -135,7 +136,7 @@ func publishedAgain(t *testing.T, w *harness.Harness, l *ledger) {
 	for i := range 3 {
 		handle(w, thread, happened("file.changed", i))
 	}
-	closed(t, w, thread)
+	check.Closed(t, w, thread)
 	for _, raw := range envEventsOf(t, w, thread) {
 		var e event.EnvEvent
 		require.NoError(t, json.Unmarshal(raw, &e))

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -31,7 +32,7 @@ func publish(w *harness.Harness, thread string, e event.EnvEvent) string {
 // awaitEvent waits until everything that follows from a published event is stored.
 func awaitEvent(w *harness.Harness, thread string, e event.EnvEvent) signals.TurnResult {
 	w.T.Helper()
-	return wholly(w, thread, w.Await(thread, e.ID))
+	return check.Wholly(w, thread, w.Await(thread, e.ID))
 }
 
 // TestEventQueue: events are handled one at a time.
@@ -53,19 +54,19 @@ func eventsWait(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, first, second := w.Open(), happened("file.changed", 1), happened("file.changed", 2)
 	halt := l.halts(first.ID)
 	require.Equal(t, signals.PostQueued, publish(w, thread, first))
-	<-halt.reached
+	<-halt.Reached
 	require.Equal(t, signals.PostQueued, publish(w, thread, second))
 	require.Equal(t, signals.PostDuplicate, publish(w, thread, second), "it waits already")
 	require.Equal(t, signals.PostDuplicate, publish(w, thread, first), "it is being handled")
 	queue, err := w.Threads.Queue(w.Ctx(), thread)
 	require.NoError(t, err)
 	require.Equal(t, first.ID, queue.Processing.ID, "its turn lasts until the function has returned")
-	waits := only(t, queue.Items)
+	waits := check.Only(t, queue.Items)
 	require.Equal(t, second.ID, waits.ID)
 	require.Equal(t, event.ItemPending, waits.Status)
 	require.Equal(t, []string{first.ID}, l.handled(thread))
 
-	halt.release()
+	halt.Release()
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, second).Status)
 	require.Equal(t, signals.TurnCompleted, w.Await(thread, first.ID).Status)
 	require.Equal(t, signals.PostDuplicate, publish(w, thread, first), "it has been handled")
@@ -110,10 +111,10 @@ func eventsElsewhere(t *testing.T, w *harness.Harness, l *ledger) {
 	busy, other, slow := w.Open(), w.Open(), happened("file.changed", nil)
 	halt := l.halts(slow.ID)
 	publish(w, busy, slow)
-	<-halt.reached
+	<-halt.Reached
 	require.Equal(t, signals.TurnCompleted, handle(w, other, happened("file.changed", nil)).Status)
 	require.Len(t, l.handled(busy), 1)
-	halt.release()
+	halt.Release()
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, busy, slow).Status)
 }
 
@@ -121,15 +122,15 @@ func eventsByPriority(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, first := w.Open(), happened("file.changed", nil)
 	halt := l.halts(first.ID)
 	publish(w, thread, first)
-	<-halt.reached
+	<-halt.Reached
 	low, high := signals.EnvPost(happened("file.changed", nil)), signals.EnvPost(happened("file.changed", nil))
 	high.Priority = 5
 	for _, p := range []signals.Post{low, high} {
 		_, err := w.Threads.Post(w.Ctx(), thread, p)
 		require.NoError(t, err)
 	}
-	halt.release()
-	wholly(w, thread, w.Await(thread, low.ID))
+	halt.Release()
+	check.Wholly(w, thread, w.Await(thread, low.ID))
 	require.Equal(t, []string{first.ID, high.ID, low.ID}, l.handled(thread))
 }
 
@@ -137,19 +138,19 @@ func eventsExpire(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, first := w.Open(), happened("file.changed", nil)
 	halt := l.halts(first.ID)
 	publish(w, thread, first)
-	<-halt.reached
+	<-halt.Reached
 	short, last := signals.EnvPost(happened("file.changed", nil)), signals.EnvPost(happened("file.changed", nil))
 	short.TTL = 1
 	for _, p := range []signals.Post{short, last} {
 		_, err := w.Threads.Post(w.Ctx(), thread, p)
 		require.NoError(t, err)
 	}
-	halt.release()
-	wholly(w, thread, w.Await(thread, last.ID))
+	halt.Release()
+	check.Wholly(w, thread, w.Await(thread, last.ID))
 	out := w.Await(thread, short.ID)
 	require.Equal(t, signals.TurnExpired, out.Status)
 	require.Equal(t, []string{first.ID, last.ID}, l.handled(thread))
-	require.Equal(t, string(event.ItemExpired), harness.Payload[event.StatusChange](w, recordOf(w, thread, short.ID+".expired")).Status)
+	require.Equal(t, string(event.ItemExpired), harness.Payload[event.StatusChange](w, check.RecordOf(w, thread, short.ID+".expired")).Status)
 	require.Len(t, published(w, thread), 2)
 }
 
@@ -157,7 +158,7 @@ func eventInterrupted(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, e := w.Open(), happened("file.changed", nil)
 	halt := l.halts(e.ID)
 	publish(w, thread, e)
-	<-halt.reached
+	<-halt.Reached
 	require.NoError(t, w.Threads.Control(w.Ctx(), thread, signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "enough"}))
 	out := awaitEvent(w, thread, e)
 	require.Equal(t, signals.TurnInterrupted, out.Status)
@@ -169,10 +170,10 @@ func eventInterrupted(t *testing.T, w *harness.Harness, l *ledger) {
 // TestEventFails: a failing function does not stop a thread.
 func TestEventFails(t *testing.T) {
 	t.Parallel()
-	l, log := newLedger(), &logbook{}
+	l, log := newLedger(), &check.Logbook{}
 	once, twice, both := l.rule("once", "once.*"), l.rule("twice", "twice.*"), wakes("both", "both.*", rule.Agent{})
 	once.MaxAttempts, twice.MaxAttempts, both.MaxAttempts, both.Function = 1, 2, 1, l.handle
-	w := ruled(t, harness.Options{Configure: func(c *threadmill.Config) { log.keep(t, c) }}, once, twice, both)
+	w := ruled(t, harness.Options{Configure: func(c *threadmill.Config) { log.Keep(t, c) }}, once, twice, both)
 	fail := func(context.Context, rule.Context, event.EnvEvent) error { return errors.New("the disk is full") }
 	for name, act := range map[string]rule.Func{
 		"the disk is full":        fail,
@@ -187,10 +188,10 @@ func TestEventFails(t *testing.T) {
 			out := w.Await(thread, bad.ID)
 			require.Equal(t, signals.TurnFailed, out.Status)
 			require.Contains(t, out.Error, "the function of rule once failed: "+name)
-			require.Equal(t, out.Error, failedEvent(w, thread, bad.ID).Error)
+			require.Equal(t, out.Error, check.FailedEvent(w, thread, bad.ID).Error)
 			require.Equal(t, event.Failure{EventID: bad.ID, Error: out.Error, Retryable: true},
-				harness.Payload[event.Failure](w, recordOf(w, thread, bad.ID+".error")))
-			line := only(t, slices.DeleteFunc(log.lines(bad.ID), func(line string) bool { return !strings.Contains(line, `"level":"ERROR","msg":"rule failed"`) }))
+				harness.Payload[event.Failure](w, check.RecordOf(w, thread, bad.ID+".error")))
+			line := check.Only(t, slices.DeleteFunc(log.Lines(bad.ID), func(line string) bool { return !strings.Contains(line, `"level":"ERROR","msg":"rule failed"`) }))
 			require.Contains(t, line, name)
 
 			t.Run("it can be retried", func(t *testing.T) {
@@ -242,19 +243,19 @@ func TestEventFails(t *testing.T) {
 // TestEventUnmatched: no rule matches the event.
 func TestEventUnmatched(t *testing.T) {
 	t.Parallel()
-	l, log := newLedger(), &logbook{}
-	w := ruled(t, harness.Options{Configure: func(c *threadmill.Config) { log.keep(t, c) }},
+	l, log := newLedger(), &check.Logbook{}
+	w := ruled(t, harness.Options{Configure: func(c *threadmill.Config) { log.Keep(t, c) }},
 		l.rule("fence", "fence"), rule.Rule{Name: rule.NameFallback, Events: []string{"*"}, Disabled: true})
 	t.Run("S3-13 S3-A3 S3-publish_unknown_type a warning, and no error", func(t *testing.T) {
 		thread, e := w.Open(), happened("moon.rises", 1)
 		out := handle(w, thread, e)
 		require.Equal(t, signals.TurnUnanswered, out.Status)
 		require.Empty(t, out.Error)
-		require.Contains(t, only(t, log.lines("No rule matched for event: moon.rises")), `"level":"WARN"`)
+		require.Contains(t, check.Only(t, log.Lines("No rule matched for event: moon.rises")), `"level":"WARN"`)
 		require.Equal(t, event.StatusChange{Status: event.StatusUnmatched, Detail: "No rule matched for event: moon.rises"},
-			harness.Payload[event.StatusChange](w, recordOf(w, thread, e.ID+".unmatched")))
-		require.Equal(t, e.Payload, only(t, published(w, thread)).Payload, "it is stored")
-		require.Empty(t, ofType(w, thread, event.TypeError))
+			harness.Payload[event.StatusChange](w, check.RecordOf(w, thread, e.ID+".unmatched")))
+		require.Equal(t, e.Payload, check.Only(t, published(w, thread)).Payload, "it is stored")
+		require.Empty(t, check.OfType(w, thread, event.TypeError))
 		require.Zero(t, w.Provider.Calls())
 		fence(w, thread)
 		require.Len(t, l.handled(thread), 1, "and the thread goes on")
@@ -264,6 +265,6 @@ func TestEventUnmatched(t *testing.T) {
 		signalled(w, thread, map[string]any{"id": "x", "type": "moon.rises", "timestamp": "late", "metadata": map[string]any{}})
 		fence(w, thread)
 		require.Len(t, published(w, thread), 1)
-		require.Equal(t, signals.SignalPost, harness.Payload[event.Rejected](w, only(t, ofType(w, thread, event.TypeRejected))).Signal)
+		require.Equal(t, signals.SignalPost, harness.Payload[event.Rejected](w, check.Only(t, check.OfType(w, thread, event.TypeRejected))).Signal)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -20,7 +21,7 @@ var shortRuns = map[string]any{"limit.historyCount.suggestContinueAsNew": 40}
 // awaitCalls waits until a rule's function was called n times for a thread.
 func awaitCalls(t *testing.T, l *ledger, thread string, n int) []handling {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(l.calls(thread)) >= n }, waitLong, waitTick)
+	require.Eventually(t, func() bool { return len(l.calls(thread)) >= n }, harness.Patience, harness.Tick)
 	return l.calls(thread)
 }
 
@@ -28,7 +29,7 @@ func awaitCalls(t *testing.T, l *ledger, thread string, n int) []handling {
 func untilMoved(t *testing.T, w *harness.Harness, thread, typ string) []event.EnvEvent {
 	t.Helper()
 	var events []event.EnvEvent
-	for began, end := run(w, thread), time.Now().Add(waitLong); run(w, thread) == began; {
+	for began, end := check.CurrentRun(w, thread), time.Now().Add(harness.Patience); check.CurrentRun(w, thread) == began; {
 		require.True(t, time.Now().Before(end), "it has not moved")
 		e := happened(typ, nil)
 		require.Equal(t, signals.PostQueued, publish(w, thread, e))
@@ -79,17 +80,17 @@ func eventsDebounced(t *testing.T, w *harness.Harness, l *ledger) {
 	thread := w.Open()
 	events := rapid(w, thread, "file.changed", 5)
 	first, last := events[0], events[4]
-	require.Equal(t, signals.TurnHeld, await(t, w, thread, first.ID).Status)
-	await(t, w, thread, events[3].ID)
-	call := only(t, awaitCalls(t, l, thread, 1))
+	require.Equal(t, signals.TurnHeld, check.Await(t, w, thread, first.ID).Status)
+	check.Await(t, w, thread, events[3].ID)
+	call := check.Only(t, awaitCalls(t, l, thread, 1))
 	require.Equal(t, last.ID, call.event.ID)
-	require.GreaterOrEqual(t, call.at.Sub(recordOf(w, thread, last.ID).CreatedAt), hold)
+	require.GreaterOrEqual(t, call.at.Sub(check.RecordOf(w, thread, last.ID).CreatedAt), hold)
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, last).Status)
 	require.Len(t, published(w, thread), 5, "every one of them is stored, once")
 	require.Empty(t, heldIn(w, thread))
 
 	t.Run("its agent knows of the others", func(t *testing.T) {
-		observed := harness.Payload[event.Message](w, recordOf(w, thread, last.ID+".observed"))
+		observed := harness.Payload[event.Message](w, check.RecordOf(w, thread, last.ID+".observed"))
 		require.Len(t, observed.Parts, 4)
 		require.Contains(t, observed.Parts[3].Text, "Held back before it: 4 events since ")
 		require.Len(t, w.Messages(thread), 4, "and is woken once")
@@ -105,7 +106,7 @@ func eventsThrottled(t *testing.T, w *harness.Harness, l *ledger) {
 	events := rapid(w, thread, "alert.fired", 5)
 	calls := awaitCalls(t, l, thread, 2)
 	require.Equal(t, []string{events[0].ID, events[4].ID}, l.handled(thread))
-	require.GreaterOrEqual(t, calls[1].at.Sub(recordOf(w, thread, events[0].ID).CreatedAt), hold)
+	require.GreaterOrEqual(t, calls[1].at.Sub(check.RecordOf(w, thread, events[0].ID).CreatedAt), hold)
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, events[0]).Status)
 	require.Equal(t, signals.TurnHeld, w.Await(thread, events[2].ID).Status)
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, events[4]).Status)
@@ -113,7 +114,7 @@ func eventsThrottled(t *testing.T, w *harness.Harness, l *ledger) {
 	t.Run("and then its time begins anew", func(t *testing.T) {
 		next := happened("alert.fired", nil)
 		require.Equal(t, signals.TurnHeld, handle(w, thread, next).Status)
-		require.Equal(t, next.ID, only(t, heldIn(w, thread)).EventID)
+		require.Equal(t, next.ID, check.Only(t, heldIn(w, thread)).EventID)
 		require.Equal(t, next.ID, awaitCalls(t, l, thread, 3)[2].event.ID)
 	})
 }
@@ -126,7 +127,7 @@ func debounceEnds(t *testing.T, w *harness.Harness, l *ledger) {
 	for len(l.calls(thread)) == 0 {
 		signalled(w, thread, happened("endless.noise", nil))
 		sent++
-		require.Less(t, sent, int(waitLong/(20*time.Millisecond)))
+		require.Less(t, sent, int(harness.Patience/(20*time.Millisecond)))
 		<-often.C
 	}
 	require.Greater(t, sent, 1)
@@ -145,8 +146,8 @@ func heldApart(t *testing.T, w *harness.Harness, l *ledger) {
 func heldClosed(t *testing.T, w *harness.Harness, l *ledger) {
 	thread, e := w.Open(), happened("file.changed", nil)
 	require.Equal(t, signals.TurnHeld, handle(w, thread, e).Status)
-	closed(t, w, thread)
-	require.Equal(t, e.ID, only(t, published(w, thread)).ID)
+	check.Closed(t, w, thread)
+	require.Equal(t, e.ID, check.Only(t, published(w, thread)).ID)
 	require.Empty(t, l.calls(thread))
 }
 
@@ -174,8 +175,8 @@ func TestRapidEventsLiveOn(t *testing.T) {
 	t.Run("S3-61 what is held is handled in its time", func(t *testing.T) {
 		calls := awaitCalls(t, l, thread, 3)
 		require.Equal(t, []string{first.ID, last.ID, held.ID}, l.handled(thread))
-		require.GreaterOrEqual(t, calls[1].at.Sub(recordOf(w, thread, first.ID).CreatedAt), long)
-		require.GreaterOrEqual(t, calls[2].at.Sub(recordOf(w, thread, held.ID).CreatedAt), long)
+		require.GreaterOrEqual(t, calls[1].at.Sub(check.RecordOf(w, thread, first.ID).CreatedAt), long)
+		require.GreaterOrEqual(t, calls[2].at.Sub(check.RecordOf(w, thread, held.ID).CreatedAt), long)
 		require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, held).Status)
 		require.Len(t, published(w, thread), 2+len(quieted))
 	})
@@ -191,7 +192,7 @@ func TestRapidEventsLiveOn(t *testing.T) {
 func TestEventsLiveOn(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
-	w := ruled(t, harness.Options{NoWorker: true, Dynamic: shortRuns, Agents: watchful(), Tools: []tool.Tool{risky, failing}, Configure: func(c *threadmill.Config) {
+	w := ruled(t, harness.Options{NoWorker: true, Dynamic: shortRuns, Agents: watchful(), Tools: []tool.Tool{risky, check.Failing}, Configure: func(c *threadmill.Config) {
 		c.StopTimeout = 10 * time.Millisecond
 	}}, l.rule("queued", "queued.*"))
 	stop := w.StartWorker()
@@ -217,14 +218,14 @@ func TestEventsLiveOn(t *testing.T) {
 	})
 	t.Run("S3-12 events that come while a person is waited for are handled meanwhile, in order", func(t *testing.T) {
 		awaitCalls(t, l, thread, 1+len(waiting))
-		require.Equal(t, signals.DecideAccepted, approve(t, w, thread, call))
+		require.Equal(t, signals.DecideAccepted, check.Approve(t, w, thread, call))
 		require.Equal(t, "risky returned: seen", awaitEvent(w, thread, asks).Message.Content)
 		require.Equal(t, append([]string{handled.ID}, waiting...), l.handled(thread))
 	})
 	t.Run("S3-44 what the agent was told and asked is as in one run", func(t *testing.T) {
-		calls := modelsOf(w, "Observed event: file.changed")
+		calls := check.ModelsOf(w, "Observed event: file.changed")
 		require.Len(t, calls, 2)
 		require.Equal(t, calls[0].Messages, calls[1].Messages[:len(calls[0].Messages)])
-		requireSettled(t, w, thread)
+		check.RequireSettled(t, w, thread)
 	})
 }

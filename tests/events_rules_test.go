@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -99,11 +100,11 @@ func TestRuleChanges(t *testing.T) {
 	thread, e := w.Open(), happened("file.changed", nil)
 	halt := l.halts(e.ID)
 	publish(w, thread, e)
-	<-halt.reached
+	<-halt.Reached
 	higher := l.rule("higher", "file.*")
 	higher.Priority = 90
 	require.NoError(t, w.Runtime.RegisterRule(higher))
-	halt.release()
+	halt.Release()
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, e).Status)
 	require.Equal(t, []string{"files"}, l.by(e.ID))
 	next := happened("file.changed", nil)
@@ -129,7 +130,7 @@ agents:
 		return head + "rules:\n  - {name: files, events: file.*, priority: 30, agent: {name: assistant, prompt: " + prompt + "}}\n"
 	}
 	write(ruleOf("Look at the file."))
-	log := &logbook{}
+	log := &check.Logbook{}
 	source, err := config.Open(path, slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
 	w := ruled(t, harness.Options{Configure: func(c *threadmill.Config) { c.RuleSource = source }})
@@ -138,26 +139,26 @@ agents:
 		t.Helper()
 		w.Provider.Reset()
 		require.Equal(t, signals.TurnCompleted, handle(w, thread, happened("file.changed", nil)).Status)
-		return only(t, modelCalls(w)).instructions()
+		return check.Only(t, check.ModelCalls(w)).Instructions()
 	}
 	t.Run("S3-58 rules are read from a file", func(t *testing.T) {
 		require.Equal(t, "You help.\n\nLook at the file.", system())
 	})
 	t.Run("S3-58 an edit holds for the next event of a running thread", func(t *testing.T) {
 		write(ruleOf("Leave the file alone."))
-		require.Eventually(t, func() bool { return strings.Contains(system(), "Leave the file alone.") }, waitLong, waitTick)
+		require.Eventually(t, func() bool { return strings.Contains(system(), "Leave the file alone.") }, harness.Patience, harness.Tick)
 		require.Equal(t, "You help.\n\nLeave the file alone.", system())
 	})
 	t.Run("S3-58 a mistake changes nothing", func(t *testing.T) {
 		write(head + "rules:\n  - {events: 7}\n")
 		require.Eventually(t, func() bool {
 			system()
-			return len(log.lines("the configuration has mistakes")) == 1
-		}, waitLong, waitTick)
+			return len(log.Lines("the configuration has mistakes")) == 1
+		}, harness.Patience, harness.Tick)
 		require.Equal(t, "You help.\n\nLeave the file alone.", system())
 	})
 	t.Run("S3-58 without rules the default ones are back", func(t *testing.T) {
 		write(head)
-		require.Eventually(t, func() bool { return strings.Contains(system(), rule.FallbackPrompt) }, waitLong, waitTick)
+		require.Eventually(t, func() bool { return strings.Contains(system(), rule.FallbackPrompt) }, harness.Patience, harness.Tick)
 	})
 }

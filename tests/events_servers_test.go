@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -21,21 +22,21 @@ import (
 // Temporal.
 func TestServers(t *testing.T) {
 	t.Parallel()
-	for _, b := range backends[:2] {
-		t.Run(b.name, func(t *testing.T) {
+	for _, b := range check.Backends[:2] {
+		t.Run(b.Name, func(t *testing.T) {
 			one, two := newLedger(), newLedger()
 			rules := func(l *ledger) []rule.Rule {
 				return []rule.Rule{l.rule("files", "file.*"), l.rule("fence", "fence")}
 			}
-			o, second := b.options, threadmill.Config{}
+			o, second := b.Options, threadmill.Config{}
 			o.NoWorker, o.Configure = true, func(c *threadmill.Config) {
-				c.Rules, c.StaleAfter, c.StopTimeout = rules(one), calm, 10*time.Millisecond
+				c.Rules, c.StaleAfter, c.StopTimeout = rules(one), check.Calm, 10*time.Millisecond
 				second = *c
 				second.Rules = rules(two)
 			}
 			w := harness.New(t, o)
 			stop := w.StartWorker()
-			work(t, second)
+			check.Work(t, second)
 			other, err := threadmill.New(second)
 			require.NoError(t, err)
 			api := httptest.NewServer(other.Handler())
@@ -76,7 +77,7 @@ func serversShare(t *testing.T, servers []*harness.Harness, ledgers []*ledger) {
 			ids = append(ids, e.ID)
 			for attempt := range 2 { // the second is a duplicate
 				server := servers[(i+attempt)%len(servers)]
-				status, answer := request(t, server, http.MethodPost, fmt.Sprintf("/v1/threads/%s/events", thread), e)
+				status, answer := check.Request(t, server, http.MethodPost, fmt.Sprintf("/v1/threads/%s/events", thread), e)
 				require.Equal(t, http.StatusAccepted, status)
 				require.Equal(t, []string{signals.PostQueued, signals.PostDuplicate}[attempt], answer["status"])
 			}
@@ -95,7 +96,7 @@ func serversShare(t *testing.T, servers []*harness.Harness, ledgers []*ledger) {
 			}
 		}
 		require.Equal(t, ids, handled)
-		require.Len(t, ofType(w, thread, event.TypeEnv), each+1)
+		require.Len(t, check.OfType(w, thread, event.TypeEnv), each+1)
 	}
 	for i := range ledgers {
 		require.Positive(t, byBoth[i], "each worker has done its part: %v", byBoth)

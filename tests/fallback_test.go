@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -69,7 +70,7 @@ func TestFallbackInMidReply(t *testing.T) {
 	t.Parallel()
 	w := newShaky(t, "main", nil)
 	id := w.Open()
-	v := watch(t, w.Harness, id, "")
+	v := check.Watch(t, w.Harness, id, "")
 	w.provider.Fail(llmtest.Drop(3))
 	out := w.Say(id, "count 6")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
@@ -83,18 +84,18 @@ func TestFallbackInMidReply(t *testing.T) {
 	require.Equal(t, 1, w.provider.Calls())
 	require.Equal(t, 1, w.Provider.Calls())
 
-	seen := v.until(t, isFinal)
-	require.Equal(t, "1 2 3 4 5 6", streamed(seen, w.Messages(id)[1].ID), "viewers discard what was cut off")
+	seen := v.Until(t, check.IsFinal)
+	require.Equal(t, "1 2 3 4 5 6", check.Streamed(seen, w.Messages(id)[1].ID), "viewers discard what was cut off")
 	var told []event.Retry
 	for _, e := range seen {
-		if e.event.Status != nil && e.event.Status.Retry != nil {
-			told = append(told, *e.event.Status.Retry)
+		if e.Event.Status != nil && e.Event.Status.Retry != nil {
+			told = append(told, *e.Event.Status.Retry)
 		}
 	}
 	require.Len(t, told, 1)
 	require.Equal(t, "openai/second", told[0].Next, "viewers are told who replies instead")
 
-	events, err := runHistory(w.Ctx(), w.Temporal, signals.WorkflowID(w.TaskQueue, id), "")
+	events, err := check.RunHistory(w.Ctx(), w.Temporal, signals.WorkflowID(w.TaskQueue, id), "")
 	require.NoError(t, err)
 	steps := 0
 	for _, e := range events {

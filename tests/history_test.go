@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -17,7 +18,7 @@ func TestHistoryIsTheEventLog(t *testing.T) {
 	id := w.Open()
 	w.Say(id, `use note {"text":"buy milk"}`)
 	seen := map[string]bool{}
-	for _, e := range historyOf(w, id, "") {
+	for _, e := range check.HistoryOf(w, id, "") {
 		raw, err := protojson.Marshal(e)
 		require.NoError(t, err)
 		for _, p := range e.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads() {

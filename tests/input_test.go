@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -43,7 +44,7 @@ func (c talk) awaitInput(round int) (q event.InputRequest) {
 		}
 		q = out.Inputs[0]
 		return q.Round == round
-	}, waitLong, waitTick, "a question of round %d", round)
+	}, harness.Patience, harness.Tick, "a question of round %d", round)
 	return q
 }
 
@@ -72,15 +73,15 @@ func TestToolsAskPeople(t *testing.T) {
 		require.Eventually(t, func() bool {
 			row, err := c.Store.Thread(c.Ctx(), c.Key(c.id))
 			return err == nil && row.Activity == store.ActivityWaiting
-		}, waitLong, waitTick)
-		require.Equal(t, store.ToolWaiting, only(t, toolLogs(c.Harness, c.id)).Status)
+		}, harness.Patience, harness.Tick)
+		require.Equal(t, store.ToolWaiting, check.Only(t, check.ToolLogs(c.Harness, c.id)).Status)
 		state, err := c.Threads.State(c.Ctx(), c.id)
 		require.NoError(t, err)
 		require.Equal(t, signals.ThreadWaitingApproval, state.Status)
 		require.Eventually(t, func() bool {
 			all, err := c.Threads.ListApprovals(c.Ctx(), threadclient.ApprovalsQuery{})
 			return err == nil && len(all.Inputs) == 1 && all.Inputs[0].ThreadID == c.id
-		}, waitLong, waitTick, "it is listed")
+		}, harness.Patience, harness.Tick, "it is listed")
 
 		stop()
 		stop = o.StartWorker()
@@ -93,9 +94,9 @@ func TestToolsAskPeople(t *testing.T) {
 		c.completes(posted)
 		require.Equal(t, `booked: secret state, {"day":"monday"}, paid: accept`, c.resultOf(q.ToolCallID).Content)
 		require.EqualValues(t, 3, book.Runs.Load()-before)
-		require.Equal(t, store.ToolSucceeded, only(t, toolLogs(c.Harness, c.id)).Status)
-		requireSettled(t, c.Harness, c.id)
-		frames := watch(t, c.Harness, c.id, "").until(t, func(f frame) bool { return f.event.EndsTurn() })
+		require.Equal(t, store.ToolSucceeded, check.Only(t, check.ToolLogs(c.Harness, c.id)).Status)
+		check.RequireSettled(t, c.Harness, c.id)
+		frames := check.Watch(t, c.Harness, c.id, "").Until(t, func(f check.Frame) bool { return f.Event.EndsTurn() })
 		shown, err := json.Marshal(frames)
 		require.NoError(t, err)
 		require.NotContains(t, string(shown), `"state":"secret`, "the state belongs to the tool")
@@ -112,15 +113,15 @@ func TestToolsAskPeople(t *testing.T) {
 			`{"answers":{},"by":"ann"}`:                                                      "answers: is required",
 			`{"answers":{"when":{"action":"decline","content":{}}},"by":"ann"}`:              "belongs to the action accept",
 		} {
-			status, out := request(t, c.Harness, http.MethodPost, path, json.RawMessage(body))
+			status, out := check.Request(t, c.Harness, http.MethodPost, path, json.RawMessage(body))
 			require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", body, out)
 			require.Contains(t, fmt.Sprint(out), want, body)
 		}
-		status, out := request(t, c.Harness, http.MethodPost, path, map[string]any{"round": 2, "answers": map[string]any{"when": map[string]any{"action": "decline"}}})
+		status, out := check.Request(t, c.Harness, http.MethodPost, path, map[string]any{"round": 2, "answers": map[string]any{"when": map[string]any{"action": "decline"}}})
 		require.Equal(t, http.StatusNotFound, status, fmt.Sprint(out))
-		status, out = request(t, c.Harness, http.MethodPost, path, map[string]any{"answers": map[string]any{"when": map[string]any{"action": "decline"}}, "by": "assistant"})
+		status, out = check.Request(t, c.Harness, http.MethodPost, path, map[string]any{"answers": map[string]any{"when": map[string]any{"action": "decline"}}, "by": "assistant"})
 		require.Equal(t, http.StatusForbidden, status, fmt.Sprint(out))
-		status, out = request(t, c.Harness, http.MethodPost, path, map[string]any{"answers": map[string]any{"when": map[string]any{"action": "decline"}}, "by": "ann"})
+		status, out = check.Request(t, c.Harness, http.MethodPost, path, map[string]any{"answers": map[string]any{"when": map[string]any{"action": "decline"}}, "by": "ann"})
 		require.Equal(t, http.StatusOK, status, fmt.Sprint(out))
 		c.completes(posted)
 		require.Equal(t, "not booked: decline", c.resultOf(q.ToolCallID).Content)
@@ -134,17 +135,17 @@ func TestToolsAskPeople(t *testing.T) {
 		require.Contains(t, again.Questions[0].Message, "When do you come?\n\nThe last answer was not valid: day: must be one of")
 		require.Equal(t, before, book.Runs.Load(), "the tool does not see it")
 		c.answersInput(signals.DecideAccepted, again, map[string]event.InputAnswer{"when": {Action: event.InputCancel}})
-		require.Eventually(t, func() bool { return len(results(c.Harness, c.id)) == 1 }, waitLong, waitTick)
+		require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 1 }, harness.Patience, harness.Tick)
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		c := o.talk(t)
 		_, q := c.asksInput()
 		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-		require.Eventually(t, func() bool { return len(results(c.Harness, c.id)) == 1 }, waitLong, waitTick)
+		require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 1 }, harness.Patience, harness.Tick)
 		got, err := c.Threads.AnswerInput(c.Ctx(), c.id, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": accepted(`{"day":"monday"}`)}, By: "ann"})
 		require.NoError(t, err)
 		require.Equal(t, signals.DecideNotPending, got)
-		requireSettled(t, c.Harness, c.id)
+		check.RequireSettled(t, c.Harness, c.id)
 	})
 	stop()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -21,7 +22,7 @@ import (
 // only effect is an audit record, and the thread continues.
 func TestJSONOverTemporal(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
@@ -69,16 +70,16 @@ func TestJSONOverTemporal(t *testing.T) {
 		require.Error(t, err, update)
 	}
 	c.undecided(q)
-	require.Empty(t, s.seen())
-	c.decides(signals.DecideAccepted, approving(q))
+	require.Empty(t, s.Seen())
+	c.decides(signals.DecideAccepted, check.Approving(q))
 	c.completes(posted)
-	require.Len(t, s.seen(), 1)
+	require.Len(t, s.Seen(), 1)
 }
 
 // TestOneBadRecord stores unreadable records: they do not affect others.
 func TestOneBadRecord(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied", tool.NeedsApproval(""))
+	s := check.NewSpy("spied", tool.NeedsApproval(""))
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
@@ -98,7 +99,7 @@ func TestOneBadRecord(t *testing.T) {
 	require.NoError(t, err)
 
 	for _, path := range []string{"", "/messages", "/approvals", "/grants", "/decisions", "/tasks", "/queue", "/world/messages"} {
-		status, out := request(t, c.Harness, "GET", "/v1/threads/"+c.id+path, nil)
+		status, out := check.Request(t, c.Harness, "GET", "/v1/threads/"+c.id+path, nil)
 		require.Equal(t, 200, status, "%s: %v", path, out)
 	}
 	c.completes(c.post("hello"))

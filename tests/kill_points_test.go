@@ -13,6 +13,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tests/internal/killing"
 )
 
 // turnstile stops threads at their gaps: a worker reports each gap, and gets no response at the gap
@@ -71,7 +74,7 @@ func (g *turnstile) hear(_ http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // it was killed meanwhile
 	}
-	var got report
+	var got killing.Report
 	if !assert.NoError(g.t, json.Unmarshal(body, &got)) {
 		return
 	}
@@ -85,7 +88,7 @@ func (g *turnstile) hear(_ http.ResponseWriter, r *http.Request) {
 
 // stops records a report, and reports whether it gets no response for now. A thread stops in all of
 // its concurrent work.
-func (g *turnstile) stops(got report) bool {
+func (g *turnstile) stops(got killing.Report) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p, known := g.threads[got.What]
@@ -121,7 +124,7 @@ func (g *turnstile) awaitAll(t *testing.T) (stopped int) {
 			}
 		}
 		return true
-	}, 2*waitLong, waitTick)
+	}, 2*harness.Patience, harness.Tick)
 	return stopped
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -86,7 +87,7 @@ func TestLimitedRequests(t *testing.T) {
 
 	id := w.Open()
 	steps := func() (common, own int) {
-		events, err := runHistory(w.Ctx(), w.Temporal, signals.WorkflowID(w.TaskQueue, id), "")
+		events, err := check.RunHistory(w.Ctx(), w.Temporal, signals.WorkflowID(w.TaskQueue, id), "")
 		require.NoError(t, err)
 		for _, e := range events {
 			a := e.GetActivityTaskScheduledEventAttributes()
@@ -177,7 +178,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 
 // limitedCall is when a thread asked for a call of its limited provider, and when the call began.
 func limitedCall(w *harness.Harness, workflowID string) (asked, begun time.Time) {
-	events, err := runHistory(w.Ctx(), w.Temporal, workflowID, "")
+	events, err := check.RunHistory(w.Ctx(), w.Temporal, workflowID, "")
 	require.NoError(w.T, err)
 	var scheduled int64
 	for _, e := range events {

@@ -9,16 +9,9 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
-
-// run is the id of the current run of a thread's workflow.
-func run(w *harness.Harness, thread string) string {
-	w.T.Helper()
-	d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "")
-	require.NoError(w.T, err)
-	return d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
-}
 
 // TestContinueAsNew continues a thread as new several times, while a call waits for approval,
 // messages wait in the queue, a caller waits for a turn, a viewer watches, and the worker restarts.
@@ -30,8 +23,8 @@ func TestContinueAsNew(t *testing.T) {
 	w := harness.New(t, harness.Options{NoWorker: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
 	stop := w.StartWorker()
 	id := w.Open()
-	view := watch(t, w, id, "")
-	first := run(w, id)
+	view := check.Watch(t, w, id, "")
+	first := check.CurrentRun(w, id)
 
 	approved := w.Post(id, `use shell_cmd {"command":"echo once >> ran"}`)
 	call := w.AwaitApproval(id, 1)[0]
@@ -50,14 +43,14 @@ func TestContinueAsNew(t *testing.T) {
 	require.Eventually(t, func() bool {
 		q, err := w.Threads.Queue(w.Ctx(), id)
 		return err == nil && len(q.Items) == 1
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	for i := range queued {
-		p := message(id, fmt.Sprintf("q%d", i), fmt.Sprintf("message %d", i))
+		p := check.Message(id, fmt.Sprintf("q%d", i), fmt.Sprintf("message %d", i))
 		p.OnWaiting = event.OnWaitingHold
 		_, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err)
 	}
-	require.NotEqual(t, first, run(w, id), "the thread has moved to a new run while it waits")
+	require.NotEqual(t, first, check.CurrentRun(w, id), "the thread has moved to a new run while it waits")
 
 	t.Run("S4-77 the approval still waits", func(t *testing.T) {
 		require.Equal(t, call.ToolCallID, w.AwaitApproval(id, 1)[0].ToolCallID)
@@ -83,7 +76,7 @@ func TestContinueAsNew(t *testing.T) {
 		outcome, err = w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny, By: "bob"})
 		require.NoError(t, err)
 		require.Equal(t, signals.DecideConflict, outcome.Result)
-		again, err := w.Threads.Post(w.Ctx(), id, message(id, "q3", "message 3"))
+		again, err := w.Threads.Post(w.Ctx(), id, check.Message(id, "q3", "message 3"))
 		require.NoError(t, err)
 		require.Equal(t, signals.PostDuplicate, again.Status)
 	})
@@ -98,11 +91,11 @@ func TestContinueAsNew(t *testing.T) {
 		}
 	})
 	t.Run("viewers do not notice", func(t *testing.T) {
-		seen := view.until(t, func(e frame) bool {
-			return e.event.Type == event.EventMessage && e.event.Message.Content == fmt.Sprintf("message %d", queued-1) && e.event.Message.Role == event.RoleAssistant
+		seen := view.Until(t, func(e check.Frame) bool {
+			return e.Event.Type == event.EventMessage && e.Event.Message.Content == fmt.Sprintf("message %d", queued-1) && e.Event.Message.Role == event.RoleAssistant
 		})
-		require.Equal(t, 2*(queued+1)+3, count(seen, event.EventMessage))
-		require.Zero(t, count(seen, event.EventGap))
+		require.Equal(t, 2*(queued+1)+3, check.Count(seen, event.EventMessage))
+		require.Zero(t, check.Count(seen, event.EventGap))
 	})
 	t.Run("it ran in many runs", func(t *testing.T) {
 		// Visibility lags behind the state.
@@ -115,6 +108,6 @@ func TestContinueAsNew(t *testing.T) {
 				}
 			}
 			return err == nil && continued > 3
-		}, waitLong, waitTick)
+		}, harness.Patience, harness.Tick)
 	})
 }

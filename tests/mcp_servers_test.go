@@ -24,7 +24,9 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tests/internal/killing"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -182,7 +184,7 @@ func isReady(s map[string]any) bool { return s["status"] == string(tool.ServerRe
 // lastResult is the last result of a tool.
 func lastResult(c talk, name string) event.Message {
 	c.t.Helper()
-	all := resultsOf(c.Harness, c.id, name)
+	all := check.ResultsOf(c.Harness, c.id, name)
 	require.NotEmpty(c.t, all)
 	return all[len(all)-1]
 }
@@ -217,7 +219,7 @@ func TestMCPServers(t *testing.T) {
 	t.Run("S4-107 MCP tools are listed and run", func(t *testing.T) {
 		posted, q := c.asks(`use shelf__put {"name":"a"}`)
 		require.Equal(t, "shelf__put", q.ToolName)
-		c.decides(signals.DecideAccepted, approving(q))
+		c.decides(signals.DecideAccepted, check.Approving(q))
 		c.completes(posted)
 		require.Equal(t, "put", lastResult(c, "shelf__put").Content)
 		c.runsUnasked(`use shelf__get {"name":"a"}`)
@@ -247,10 +249,10 @@ func TestMCPServers(t *testing.T) {
 		status, _ := serverAPI(w.Harness, "POST", "/v1/mcp/shelf/restart", nil)
 		require.Equal(t, http.StatusAccepted, status)
 		reaches(w.Harness, "shelf", func(s map[string]any) bool { return isReady(s) && s["restarts"].(float64) == 2 })
-		c.decides(signals.DecideAccepted, approving(q))
+		c.decides(signals.DecideAccepted, check.Approving(q))
 		again := c.again(q)
 		require.Contains(t, again.Reason, "the tool has changed since the call was approved")
-		c.decides(signals.DecideAccepted, approving(again))
+		c.decides(signals.DecideAccepted, check.Approving(again))
 		c.completes(posted)
 		require.Equal(t, "put", lastResult(c, "shelf__put").Content)
 	})
@@ -375,9 +377,10 @@ func TestMCPWorkerKilled(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	worker := exec.CommandContext(w.Ctx(), self)
-	worker.Env = append(os.Environ(), victim{
-		Temporal: w.Server.Addr(), Queue: w.TaskQueue, Store: filepath.Join(t.TempDir(), "own.db"), Provider: w.Provider.URL, Shelf: s.config(""), ShelfDir: s.dir,
-	}.env())
+	worker.Env = append(os.Environ(), killing.Worker{
+		Temporal: w.Server.Addr(), Queue: w.TaskQueue, Store: filepath.Join(t.TempDir(), "own.db"), Provider: w.Provider.URL,
+		Kinds: []string{"shelf"}, Data: map[string]string{"config": s.config(""), "dir": s.dir},
+	}.Env())
 	worker.Stderr = os.Stderr
 	require.NoError(t, worker.Start())
 	require.Eventually(t, func() bool { return len(s.processes()) == 1 }, harness.Patience, harness.Tick)

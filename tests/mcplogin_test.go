@@ -26,6 +26,8 @@ import (
 	"github.com/threadmill/threadmill/internal/sealed"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -92,7 +94,7 @@ func loginWaits(t *testing.T) {
 	require.Equal(t, "You are alice.", c.resultOf(q.ToolCallID).Content)
 	require.Equal(t, 2, w.server.Counts().Authorizations)
 	require.Equal(t, 1, w.server.Counts().Registrations, "the client is registered once")
-	requireSettled(t, c.Harness, c.id)
+	check.RequireSettled(t, c.Harness, c.id)
 }
 
 // callersPerWorker call a tool at once in each of two workers.
@@ -120,7 +122,7 @@ func loginRefreshed(t *testing.T) {
 		return tool.Result{}, fmt.Errorf("no tool")
 	}
 	for _, s := range []tool.Source{w.tools, second} {
-		require.Eventually(t, func() bool { _, err := whoami(s); return err == nil }, waitLong, waitTick)
+		require.Eventually(t, func() bool { _, err := whoami(s); return err == nil }, harness.Patience, harness.Tick)
 	}
 	const rounds = 3
 	for round := range rounds {
@@ -432,7 +434,7 @@ func (w *loginWorld) stored() string {
 // history returns the history of a thread, in the bytes of which all texts are readable.
 func (w *loginWorld) history(thread string) string {
 	w.T.Helper()
-	events, err := runHistory(w.Ctx(), w.Temporal, signals.WorkflowID(w.TaskQueue, thread), "")
+	events, err := check.RunHistory(w.Ctx(), w.Temporal, signals.WorkflowID(w.TaskQueue, thread), "")
 	require.NoError(w.T, err)
 	var all bytes.Buffer
 	for _, e := range events {
@@ -491,7 +493,7 @@ func loginKilled(t *testing.T) {
 		return s.Status == tool.ServerReady
 	}
 	killedWhile()
-	require.Eventually(t, ready, waitLong, waitTick)
+	require.Eventually(t, ready, harness.Patience, harness.Tick)
 	d.Open("t1", callWhoami)
 	d.AwaitTurns("t1", 1)
 	server.Revoke("alice")
@@ -500,7 +502,7 @@ func loginKilled(t *testing.T) {
 		var out struct{ Inputs []event.InputRequest }
 		d.Try(t.Context(), http.MethodGet, "/v1/threads/t1/approvals", nil, &out)
 		return len(out.Inputs) == 1
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	killedWhile()
 	d.AwaitTurns("t1", 2)
 	texts := ""

@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -49,7 +50,7 @@ func TestMessagesRefused(t *testing.T) {
 		})
 	}
 	t.Run("S0-03 no content over HTTP", func(t *testing.T) {
-		status, problem := request(t, w, http.MethodPost, "/v1/threads/"+id+"/messages", map[string]any{"id": "bad", "sender": "ann"})
+		status, problem := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+"/messages", map[string]any{"id": "bad", "sender": "ann"})
 		require.Equal(t, http.StatusUnprocessableEntity, status)
 		require.Contains(t, fmt.Sprint(problem["errors"]), "content")
 	})
@@ -63,8 +64,8 @@ func TestMessagesRefused(t *testing.T) {
 	t.Run("S0-03 of a signal only the audit record stays", func(t *testing.T) {
 		_, err := w.Threads.PostSignal(w.Ctx(), id, signals.Post{ID: "bad", Payload: json.RawMessage(`{"content":"hi"}`)})
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return len(w.Records(id)) > len(before) }, waitLong, waitTick)
-		require.Equal(t, event.TypeRejected, only(t, w.Records(id)[len(before):]).Type)
+		require.Eventually(t, func() bool { return len(w.Records(id)) > len(before) }, harness.Patience, harness.Tick)
+		require.Equal(t, event.TypeRejected, check.Only(t, w.Records(id)[len(before):]).Type)
 		require.Equal(t, calls, w.Provider.Calls())
 	})
 }
@@ -74,55 +75,55 @@ func TestCallsInOneReply(t *testing.T) {
 	t.Parallel()
 	// The model's text is stored exactly, with its spaces and escapes.
 	const arguments = `{ "text" :  "a\u00e9 <&>",   "n":1.0e3}`
-	written := newSpy("written")
-	w := harness.New(t, harness.Options{Tools: []tool.Tool{written, failing}, NoWorker: true})
+	written := check.NewSpy("written")
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{written, check.Failing}, NoWorker: true})
 	var during struct {
 		sync.Mutex
 		asked, events int
 		log           store.ToolStatus
 	}
-	written.whenCalled(func(call tool.Call) {
+	written.WhenCalled(func(call tool.Call) {
 		during.Lock()
 		defer during.Unlock()
 		for _, m := range w.Messages(call.ThreadID) {
 			during.asked += len(m.ToolCalls)
 		}
-		during.events = len(ofType(w, call.ThreadID, event.TypeToolCall))
+		during.events = len(check.OfType(w, call.ThreadID, event.TypeToolCall))
 		log, err := w.Store.ToolLog(w.Ctx(), w.Key(call.ThreadID), call.ID)
 		assert.NoError(t, err)
 		during.log = log.Status
 	})
 	w.StartWorker()
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	w.Say(id, "use written "+arguments+"\nuse current_time {}\nuse failing {\"how\":\"softly\"}")
-	frames := view.until(t, isFinal)
+	frames := view.Until(t, check.IsFinal)
 	w.Say(id, "thanks")
 
 	reply := w.Messages(id)[1]
 	calls := reply.ToolCalls
 	require.Len(t, calls, 3)
-	record := ofType(w, id, event.TypeToolCall)
+	record := check.OfType(w, id, event.TypeToolCall)
 
 	t.Run("S0-29 a reply with calls, and only that, makes a tool call event", func(t *testing.T) {
-		require.Len(t, ofType(w, id, event.TypeLLMCall), 3)
+		require.Len(t, check.OfType(w, id, event.TypeLLMCall), 3)
 		require.Len(t, record, 1)
 	})
 	t.Run("S0-06 S2-11 one event holds the calls of a reply, viewers see each", func(t *testing.T) {
-		e, err := event.Unmarshal(only(t, record).Payload)
+		e, err := event.Unmarshal(check.Only(t, record).Payload)
 		require.NoError(t, err)
 		require.Equal(t, event.ToolCallEvent{ThreadID: id, AgentName: "assistant", ToolCalls: calls}, e)
 		var seen []event.ToolCall
 		for _, f := range frames {
-			if f.event.Type == event.EventToolCall {
-				seen = append(seen, event.ToolCall{ID: f.event.ToolCallID, Function: event.Function{Name: f.event.ToolName, Arguments: f.event.ToolArgs}})
+			if f.Event.Type == event.EventToolCall {
+				seen = append(seen, event.ToolCall{ID: f.Event.ToolCallID, Function: event.Function{Name: f.Event.ToolName, Arguments: f.Event.ToolArgs}})
 			}
 		}
 		require.Equal(t, calls, seen)
 	})
 	t.Run("S0-04 the fields of a tool call event, as stored", func(t *testing.T) {
 		var fields map[string]any
-		require.NoError(t, json.Unmarshal(only(t, record).Payload, &fields))
+		require.NoError(t, json.Unmarshal(check.Only(t, record).Payload, &fields))
 		require.Len(t, fields, 5)
 		require.Equal(t, "tool_call", fields["type"])
 		require.Equal(t, "agent", fields["createdBy"])
@@ -135,9 +136,9 @@ func TestCallsInOneReply(t *testing.T) {
 			t.Skip("the protocol carries objects")
 		}
 		require.Equal(t, arguments, calls[0].Function.Arguments, "in the store")
-		require.Equal(t, arguments, only(t, written.seen()).Arguments, "for the tool")
+		require.Equal(t, arguments, check.Only(t, written.Seen()).Arguments, "for the tool")
 		var again []string
-		for _, m := range modelCalls(w)[1].Messages {
+		for _, m := range check.ModelCalls(w)[1].Messages {
 			for _, c := range m.ToolCalls {
 				again = append(again, c.Function.Arguments)
 			}
@@ -145,7 +146,7 @@ func TestCallsInOneReply(t *testing.T) {
 		if harness.Protocol() == "openai" { // the others carry objects
 			require.Contains(t, again, arguments, "for the model")
 		}
-		_, page := request(t, w, http.MethodGet, "/v1/threads/"+id+"/messages", nil)
+		_, page := check.Request(t, w, http.MethodGet, "/v1/threads/"+id+"/messages", nil)
 		answered := page["messages"].([]any)[1].(map[string]any)["toolCalls"].([]any)[0].(map[string]any)
 		require.Equal(t, arguments, answered["function"].(map[string]any)["arguments"], "for clients")
 	})
@@ -156,7 +157,7 @@ func TestCallsInOneReply(t *testing.T) {
 	})
 	t.Run("S0-31 each call has its log with raw input and output", func(t *testing.T) {
 		logs := map[string]store.ToolLog{}
-		for _, l := range toolLogs(w, id) {
+		for _, l := range check.ToolLogs(w, id) {
 			logs[l.ToolCallID] = l
 		}
 		require.Len(t, logs, 3)
@@ -182,7 +183,7 @@ func TestCallsInOneReply(t *testing.T) {
 		}
 	})
 	t.Run("S0-32 S4-22 each call has one message of a tool under its id", func(t *testing.T) {
-		have := results(w, id)
+		have := check.Results(w, id)
 		require.Len(t, have, 3)
 		for _, c := range calls {
 			m := have[c.ID]
@@ -192,19 +193,19 @@ func TestCallsInOneReply(t *testing.T) {
 		}
 	})
 	t.Run("S0-33 each result is an event of its own", func(t *testing.T) {
-		require.Equal(t, 3, count(frames, event.EventToolResult))
+		require.Equal(t, 3, check.Count(frames, event.EventToolResult))
 		ids := map[string]bool{}
 		for _, f := range frames {
-			if f.event.Type == event.EventToolResult {
-				ids[f.event.ToolCallID] = true
+			if f.Event.Type == event.EventToolResult {
+				ids[f.Event.ToolCallID] = true
 			}
 		}
 		require.Len(t, ids, 3)
 	})
 	t.Run("S0-34 S2-13 the results bring the agent back, once", func(t *testing.T) {
-		shown := modelCalls(w)
+		shown := check.ModelCalls(w)
 		require.Len(t, shown, 3, "two for the first turn, one for the second")
-		requireAnswered(t, shown[1].Messages)
+		check.RequireAnswered(t, shown[1].Messages)
 		require.Equal(t, event.RoleTool, shown[1].Messages[len(shown[1].Messages)-1].Role)
 	})
 }
@@ -223,11 +224,11 @@ func TestModelIsShown(t *testing.T) {
 	})
 	_, err := w.Threads.Turn(w.Ctx(), id, p)
 	require.NoError(t, err)
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	w.Say(id, "and now?")
 	messages := w.Messages(id)
 	require.Len(t, messages, 6)
-	calls := modelCalls(w)
+	calls := check.ModelCalls(w)
 	require.Len(t, calls, 3)
 
 	t.Run("S0-27 S2-09 the agent's instructions, the whole history and its tools", func(t *testing.T) {
@@ -237,10 +238,10 @@ func TestModelIsShown(t *testing.T) {
 			roles = append(roles, m.Role)
 		}
 		require.Equal(t, []string{"system", "user", "assistant", "tool", "assistant", "user"}, roles)
-		require.Equal(t, "You write down.", last.instructions())
+		require.Equal(t, "You write down.", last.Instructions())
 		require.Contains(t, last.Messages[0].Content, "Rules for tools:", "S4-57")
 		require.Equal(t, "and now?", last.Messages[5].Content)
-		requireAnswered(t, last.Messages)
+		check.RequireAnswered(t, last.Messages)
 		require.Len(t, last.Tools, len(tools))
 		for i, name := range tools {
 			require.Equal(t, name, last.Tools[i].Name)
@@ -249,12 +250,12 @@ func TestModelIsShown(t *testing.T) {
 		}
 	})
 	t.Run("S0-27 nothing of Threadmill's own is in the history", func(t *testing.T) {
-		require.NotContains(t, calls[2].raw, "kept-from-models")
-		require.NotContains(t, calls[2].raw, id)
+		require.NotContains(t, calls[2].Raw, "kept-from-models")
+		require.NotContains(t, calls[2].Raw, id)
 		var body struct {
 			Messages []map[string]any `json:"messages"`
 		}
-		require.NoError(t, json.Unmarshal([]byte(calls[2].raw), &body))
+		require.NoError(t, json.Unmarshal([]byte(calls[2].Raw), &body))
 		for _, m := range body.Messages {
 			for key := range m {
 				require.Contains(t, []string{"role", "content", "name", "tool_calls", "tool_call_id"}, key)
@@ -263,7 +264,7 @@ func TestModelIsShown(t *testing.T) {
 	})
 	t.Run("S0-37 S0-28 S0-40 markup becomes calls, and the text is clean", func(t *testing.T) {
 		require.Equal(t, "Let me see.", strings.TrimSpace(messages[1].Content))
-		call := only(t, messages[1].ToolCalls)
+		call := check.Only(t, messages[1].ToolCalls)
 		require.Equal(t, "note", call.Function.Name)
 		require.JSONEq(t, `{"text":"milk"}`, call.Function.Arguments)
 		require.Equal(t, "noted: milk", messages[2].Content, "the call ran")
@@ -274,8 +275,8 @@ func TestModelIsShown(t *testing.T) {
 	t.Run("S0-37 the model is shown calls, and viewers no markup", func(t *testing.T) {
 		require.Equal(t, messages[1].ToolCalls[0].ID, calls[1].Messages[2].ToolCalls[0].ID)
 		require.NotContains(t, calls[1].Messages[2].Content, "function_calls")
-		for _, f := range view.until(t, isFinal) {
-			require.NotContains(t, f.event.Content, "function_calls")
+		for _, f := range view.Until(t, check.IsFinal) {
+			require.NotContains(t, f.Event.Content, "function_calls")
 		}
 	})
 }
@@ -332,7 +333,7 @@ func TestWhoAnswers(t *testing.T) {
 		require.Len(t, stored, 4, "bob is asked, and alice's message is there")
 		require.Equal(t, "alice", stored[3].SenderID)
 		asked.Release()
-		awaitMessages(w, id, 5)
+		check.AwaitMessages(w, id, 5)
 		answer := w.Messages(id)[4]
 		require.Equal(t, "bob", answer.SenderID)
 		require.Equal(t, stored[3].ID, answer.ReplyToMessageID)
@@ -396,32 +397,32 @@ func TestStoredBeforeShown(t *testing.T) {
 		c.Stream = live
 	}})
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	first, second := w.Provider.Block(0), w.Provider.Block(0)
 	w.Post(id, "use note {}\nuse shell_cmd {\"command\":\"true\"}")
 
 	<-first.Reached()
 	t.Run("S0-38 S2-05 a person's message is stored before the model is called", func(t *testing.T) {
-		require.Equal(t, event.RoleUser, only(t, w.Messages(id)).Role)
+		require.Equal(t, event.RoleUser, check.Only(t, w.Messages(id)).Role)
 	})
 	first.Release()
 	call := w.AwaitApproval(id, 1)[0].ToolCallID
-	require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
+	require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, call))
 	<-second.Reached()
 	t.Run("S0-35 S2-13 S4-70 every result is stored before the model is called again", func(t *testing.T) {
-		require.Len(t, results(w, id), 2)
-		require.Len(t, ofType(w, id, event.TypeApproval), 1)
+		require.Len(t, check.Results(w, id), 2)
+		require.Len(t, check.OfType(w, id, event.TypeApproval), 1)
 	})
 	second.Release()
 	t.Run("S0-28 S0-35 S0-38 a record is in the store when viewers hear of it", func(t *testing.T) {
-		for f := view.next(t); !isFinal(f); f = view.next(t) {
-			if f.event.Type == event.EventMessage {
-				stored, err := w.Store.RecordsByID(w.Ctx(), w.Key(id), f.event.Message.ID)
+		for f := view.Next(t); !check.IsFinal(f); f = view.Next(t) {
+			if f.Event.Type == event.EventMessage {
+				stored, err := w.Store.RecordsByID(w.Ctx(), w.Key(id), f.Event.Message.ID)
 				require.NoError(t, err)
 				require.Len(t, stored, 1)
 			}
-			if f.event.Type == event.EventToolResult {
-				require.Contains(t, results(w, id), f.event.ToolCallID)
+			if f.Event.Type == event.EventToolResult {
+				require.Contains(t, check.Results(w, id), f.Event.ToolCallID)
 			}
 		}
 		entries, early := live.check()
@@ -459,12 +460,12 @@ func TestSameOrder(t *testing.T) {
 		call := w.AwaitApproval(id, 1)[0].ToolCallID
 		disturb(w, "approval")
 		last := w.Provider.Block(3)
-		require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
+		require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, call))
 		<-last.Reached()
 		disturb(w, "stream")
 		last.Release()
-		require.Eventually(t, func() bool { return newest(w, id).Type == event.TypeTurnEnded }, waitLong, waitTick)
-		requireSettled(t, w, id)
+		require.Eventually(t, func() bool { return check.Newest(w, id).Type == event.TypeTurnEnded }, harness.Patience, harness.Tick)
+		check.RequireSettled(t, w, id)
 		return order(w, id)
 	}
 
@@ -503,7 +504,7 @@ func TestSameOrder(t *testing.T) {
 //ci:replayed
 func TestLongConversation(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, harness.Options{Tools: []tool.Tool{failing}})
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{check.Failing}})
 	id := w.Open()
 	var want []string
 	for round := range 3 {
@@ -514,8 +515,8 @@ func TestLongConversation(t *testing.T) {
 		w.Say(id, "use failing {\"how\":\"error\"}\nthen\nuse note {}\nthen\nwell")
 		want = append(want, "user", "assistant", "tool", "assistant", "tool", "assistant")
 		e := w.Post(id, `use shell_cmd {"command":"echo hi"}`)
-		require.Equal(t, signals.DecideAccepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
-		require.Equal(t, signals.TurnCompleted, await(t, w, id, e).Status)
+		require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
+		require.Equal(t, signals.TurnCompleted, check.Await(t, w, id, e).Status)
 		want = append(want, "user", "assistant", "tool", "assistant")
 	}
 	messages := w.Messages(id)
@@ -525,18 +526,18 @@ func TestLongConversation(t *testing.T) {
 			roles = append(roles, m.Role)
 		}
 		require.Equal(t, want, roles)
-		requireSettled(t, w, id)
+		check.RequireSettled(t, w, id)
 	})
 	t.Run("S0-T5 S0-27 the model is shown all that came before, each time", func(t *testing.T) {
-		for i, call := range modelCalls(w) {
-			requireAnswered(t, call.Messages)
+		for i, call := range check.ModelCalls(w) {
+			check.RequireAnswered(t, call.Messages)
 			if i > 0 {
-				require.Greater(t, len(call.Messages), len(modelCalls(w)[i-1].Messages))
+				require.Greater(t, len(call.Messages), len(check.ModelCalls(w)[i-1].Messages))
 			}
 		}
-		last := modelCalls(w)[w.Provider.Calls()-1].Messages
+		last := check.ModelCalls(w)[w.Provider.Calls()-1].Messages
 		require.Len(t, last, len(messages), "the instructions, and all but the reply itself")
-		said := results(w, id)
+		said := check.Results(w, id)
 		for i, m := range last[1:] {
 			want := messages[i].Content
 			if m.ToolCallID != "" { // in the order of the calls, not of arrival
@@ -546,7 +547,7 @@ func TestLongConversation(t *testing.T) {
 		}
 	})
 	t.Run("S1-23 each turn has one end", func(t *testing.T) {
-		require.Len(t, ofType(w, id, event.TypeFinal), 12)
+		require.Len(t, check.OfType(w, id, event.TypeFinal), 12)
 	})
 }
 
@@ -560,13 +561,13 @@ func TestCrowdedThread(t *testing.T) {
 	for p := range people {
 		wg.Go(func() {
 			for n := range posts {
-				_, err := w.Threads.Post(w.Ctx(), id, message(id, fmt.Sprintf("p%d-%d", p, n), fmt.Sprintf("person %d says %d", p, n)))
+				_, err := w.Threads.Post(w.Ctx(), id, check.Message(id, fmt.Sprintf("p%d-%d", p, n), fmt.Sprintf("person %d says %d", p, n)))
 				assert.NoError(t, err)
 			}
 		})
 	}
 	wg.Wait()
-	awaitMessages(w, id, 2*people*posts)
+	check.AwaitMessages(w, id, 2*people*posts)
 	t.Run("S0-T6 one at a time", func(t *testing.T) {
 		messages := w.Messages(id)
 		require.Len(t, messages, 2*people*posts)

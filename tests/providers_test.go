@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -47,7 +48,7 @@ func TestProviders(t *testing.T) {
 				{Name: "talker", Instructions: "You talk.", Model: model},
 			}})
 			id := w.Open("scribe", "talker")
-			view := watch(t, w, id, "")
+			view := check.Watch(t, w, id, "")
 			p := signals.NewPost("e1", event.NewMessage{
 				ThreadID: id, SenderID: "ann", SenderType: event.CreatedByUser, Metadata: map[string]any{"secret": "kept-from-models"},
 				Content: "@scribe\nthink of milk\nuse note {\"text\":\"milk\"}\nuse note {}\nthen\nthink of the time\nuse current_time {}\nthen\nthink well\none two three",
@@ -56,32 +57,32 @@ func TestProviders(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 			require.Contains(t, out.Message.Content, "one two three")
-			calls := modelCalls(w)
+			calls := check.ModelCalls(w)
 			require.Len(t, calls, 3)
 			t.Run("S4-55 custom fields stay here", func(t *testing.T) {
 				for _, c := range calls {
-					require.NotContains(t, c.raw, "kept-from-models")
-					require.NotContains(t, c.raw, id)
-					requireAnswered(t, c.Messages)
+					require.NotContains(t, c.Raw, "kept-from-models")
+					require.NotContains(t, c.Raw, id)
+					check.RequireAnswered(t, c.Messages)
 				}
 			})
 			t.Run("S4-58 S4-60 pieces come in order, under the id of the message", func(t *testing.T) {
 				last := w.Messages(id)[6]
-				require.Equal(t, last.Content, streamed(view.until(t, isFinal), last.ID))
+				require.Equal(t, last.Content, check.Streamed(view.Until(t, check.IsFinal), last.ID))
 			})
 			t.Run("S4-57 S4-62 tools can be left out, and their rules are then", func(t *testing.T) {
-				require.Equal(t, []string{"note", "current_time"}, calls[0].offered())
+				require.Equal(t, []string{"note", "current_time"}, calls[0].Offered())
 				require.Contains(t, calls[0].Messages[0].Content, "Rules for tools:")
 				w.Provider.Reset()
-				say(w, id, "@talker\nhello")
-				last := only(t, modelCalls(w))
+				check.Say(w, id, "@talker\nhello")
+				last := check.Only(t, check.ModelCalls(w))
 				require.Empty(t, last.Tools)
 				require.Equal(t, "You talk.", last.Messages[0].Content)
 			})
 			t.Run("thoughts are sent back to the model", func(t *testing.T) {
 				protocol, name := protocolOf(model)
 				var kept int
-				for _, r := range ofType(w, id, event.TypeLLMCall) {
+				for _, r := range check.OfType(w, id, event.TypeLLMCall) {
 					call := harness.Payload[event.LLMCall](w, r)
 					if call.Opaque != nil {
 						kept++
@@ -96,15 +97,15 @@ func TestProviders(t *testing.T) {
 					require.Zero(t, kept, "Chat Completions has none")
 				case "openai-responses":
 					require.Equal(t, 3, kept)
-					require.Contains(t, calls[1].raw, `"summary":[{"text":"of milk","type":"summary_text"}]`)
-					require.Contains(t, calls[1].raw, `"encrypted_content":"`)
+					require.Contains(t, calls[1].Raw, `"summary":[{"text":"of milk","type":"summary_text"}]`)
+					require.Contains(t, calls[1].Raw, `"encrypted_content":"`)
 				case "anthropic":
 					require.Equal(t, 3, kept)
-					require.Contains(t, calls[1].raw, `"thinking":"of milk"`)
+					require.Contains(t, calls[1].Raw, `"thinking":"of milk"`)
 				default:
 					require.Equal(t, 2, kept)
-					require.Contains(t, calls[1].raw, "thoughtSignature")
-					require.NotContains(t, calls[1].raw, "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=", "it has its own")
+					require.Contains(t, calls[1].Raw, "thoughtSignature")
+					require.NotContains(t, calls[1].Raw, "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=", "it has its own")
 				}
 			})
 		})
@@ -126,7 +127,7 @@ func TestProviderSwitches(t *testing.T) {
 		},
 	})
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	const turns, rounds = 3, 12
 	var asked string
 	for i := range rounds {
@@ -137,7 +138,7 @@ func TestProviderSwitches(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	}
 	models := map[string]int{}
-	for _, r := range ofType(w, id, event.TypeLLMCall) {
+	for _, r := range check.OfType(w, id, event.TypeLLMCall) {
 		models[harness.Payload[event.LLMCall](w, r).Model]++
 	}
 	t.Run("S4-63 every provider goes on with what the others began", func(t *testing.T) {
@@ -156,27 +157,27 @@ func TestProviderSwitches(t *testing.T) {
 	})
 	t.Run("each gets its own thoughts back, within the turn", func(t *testing.T) {
 		back := map[string]int{}
-		for _, c := range modelCalls(w) {
+		for _, c := range check.ModelCalls(w) {
 			for _, field := range []string{`"encrypted_content":"`, `"signature":"`, `"thoughtSignature":"`} {
-				if strings.Contains(c.raw, field) {
+				if strings.Contains(c.Raw, field) {
 					back[field]++
 				}
 			}
-			requireAnswered(t, c.Messages)
+			check.RequireAnswered(t, c.Messages)
 		}
 		require.Len(t, back, 3, "%v", back)
 	})
 	t.Run("S4-58 S4-60 viewers see the thoughts of all", func(t *testing.T) {
 		var thoughts strings.Builder
 		finals := 0
-		for _, f := range view.until(t, func(f frame) bool {
-			if isFinal(f) {
+		for _, f := range view.Until(t, func(f check.Frame) bool {
+			if check.IsFinal(f) {
 				finals++
 			}
 			return finals == turns
 		}) {
-			if f.event.Type == event.EventThought {
-				thoughts.WriteString(f.event.Content)
+			if f.Event.Type == event.EventThought {
+				thoughts.WriteString(f.Event.Content)
 			}
 		}
 		for i := range rounds {
@@ -193,17 +194,17 @@ func TestProviderRefusals(t *testing.T) {
 			t.Parallel()
 			w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: model}}})
 			id := w.Open()
-			v := watch(t, w, id, "")
+			v := check.Watch(t, w, id, "")
 			w.Provider.Fail(llmtest.Status(400, "").WithError("", "prompt is too long: 210000 tokens > 200000 maximum"))
 			out := w.Say(id, "hello")
 			require.Equal(t, signals.TurnFailed, out.Status)
 			require.Contains(t, out.Error, "prompt is too long")
 			require.Equal(t, llm.ClassContextOverflow, out.Class)
-			failed := harness.Payload[event.Failure](w, only(t, ofType(w, id, event.TypeError)))
+			failed := harness.Payload[event.Failure](w, check.Only(t, check.OfType(w, id, event.TypeError)))
 			require.Equal(t, llm.ClassContextOverflow, failed.Class)
-			shown := v.until(t, func(f frame) bool { return f.event.Type == event.EventError })
-			require.Equal(t, llm.ClassContextOverflow, shown[len(shown)-1].event.Class)
-			require.Contains(t, failureTypes(historyOf(w, id, "")), "model.context_overflow")
+			shown := v.Until(t, func(f check.Frame) bool { return f.Event.Type == event.EventError })
+			require.Equal(t, llm.ClassContextOverflow, shown[len(shown)-1].Event.Class)
+			require.Contains(t, failureTypes(check.HistoryOf(w, id, "")), "model.context_overflow")
 			require.Equal(t, 1, w.Provider.Calls())
 			require.Equal(t, signals.TurnCompleted, w.Say(id, "and now").Status)
 		})
@@ -229,7 +230,7 @@ func TestReplyIsAnnounced(t *testing.T) {
 			t.Parallel()
 			w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: model, Tools: []string{"note"}}}})
 			id := w.Open()
-			v := watchAt(t, w, "/v1/threads/"+id+"/events?view=world", "")
+			v := check.WatchAt(t, w, "/v1/threads/"+id+"/events?view=world", "")
 			gate := w.Provider.Block(0)
 			defer gate.Release()
 			w.Provider.Fail(llmtest.Drop(2), llmtest.Status(429, "1"))
@@ -252,10 +253,10 @@ func TestReplyIsAnnounced(t *testing.T) {
 }
 
 // repliesOf reads n events of replies, and returns their types.
-func repliesOf(t *testing.T, v *view, n int) (types []string) {
+func repliesOf(t *testing.T, v *check.View, n int) (types []string) {
 	t.Helper()
 	for len(types) < n {
-		line, err := v.lines.ReadString('\n')
+		line, err := v.Lines.ReadString('\n')
 		require.NoError(t, err)
 		data, ok := strings.CutPrefix(line, "data:")
 		if !ok {

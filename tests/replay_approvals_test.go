@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -69,9 +70,9 @@ func recordApprovals(t *testing.T, o harness.Options) {
 			agents = []string{"pro", "con"}
 		}
 		id := w.Open(agents...)
-		first := run(w, id)
+		first := check.CurrentRun(w, id)
 		live(lived{w, id})
-		settle(w, id)
+		check.Settle(w, id)
 		storeRuns(t, w, id, first, name)
 	}
 }
@@ -150,7 +151,7 @@ func liveAsksAgain(l lived) {
 			_, _ = l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, By: "ann", Round: q.Round})
 		}
 		return err == nil && settled()
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	l.Await(l.id, posted)
 }
 
@@ -163,7 +164,7 @@ func liveClient(l lived) {
 		}
 		return l.Temporal.SignalWorkflow(l.Ctx(), signals.WorkflowID(l.TaskQueue, l.id), "", signals.SignalToolResult,
 			signals.ToolResult{ToolCallID: out.ClientCalls[0].ToolCallID, Output: "yes", By: "browser"}) == nil
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
 }
 
@@ -180,8 +181,8 @@ func liveParked(l lived) {
 func liveParkedMoved(l lived) {
 	posted := l.Post(l.id, echo)
 	call := l.AwaitApproval(l.id, 1)[0]
-	first := run(l.Harness, l.id)
-	for n := 0; run(l.Harness, l.id) == first; n++ {
+	first := check.CurrentRun(l.Harness, l.id)
+	for n := 0; check.CurrentRun(l.Harness, l.id) == first; n++ {
 		l.turn("e"+strings.Repeat("x", n), "file.changed", `{}`)
 	}
 	l.decide(signals.DecideAccepted, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny})

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/workflows"
@@ -157,18 +158,18 @@ func (l lived) calm() {
 	require.Eventually(l.T, func() bool {
 		s, err := l.Threads.State(context.Background(), l.id)
 		return err == nil && s.Status == signals.ThreadIdle && s.QueueLength == 0 && len(s.Held) == 0 && s.Tasks == 0
-	}, waitLong, waitTick)
-	settle(l.Harness, l.id)
+	}, harness.Patience, harness.Tick)
+	check.Settle(l.Harness, l.id)
 }
 
 // moves makes the thread continue as new.
 func (l lived) moves() {
 	l.T.Helper()
-	first := run(l.Harness, l.id)
+	first := check.CurrentRun(l.Harness, l.id)
 	require.Eventually(l.T, func() bool {
 		_, err := l.Threads.Post(l.Ctx(), l.id, signals.UserMessage(l.id, "ann", "more"))
-		return err == nil && run(l.Harness, l.id) != first
-	}, waitLong, waitTick)
+		return err == nil && check.CurrentRun(l.Harness, l.id) != first
+	}, harness.Patience, harness.Tick)
 }
 
 // running is the id of the one running task of a tool.
@@ -270,7 +271,7 @@ func liveTasks(l lived) {
 func liveTaskMoved(l lived) {
 	l.say("use order {}")
 	l.moves()
-	settle(l.Harness, l.id)
+	check.Settle(l.Harness, l.id)
 	out, err := l.Threads.CancelTask(l.Ctx(), signals.CancelTask{TaskID: l.running("order"), By: "ann"})
 	require.NoError(l.T, err)
 	require.Equal(l.T, signals.TaskAccepted, out.Result)
@@ -337,11 +338,11 @@ func recordEvents(t *testing.T, o harness.Options) {
 	w := newEventWorld(t, o)
 	for name, live := range eventLives {
 		id := w.Open("assistant")
-		first := run(w, id)
+		first := check.CurrentRun(w, id)
 		live(lived{w, id})
 		storeRuns(t, w, id, first, name)
 		n := 0
-		for _, events := range runsOf(w, id, first) {
+		for _, events := range check.RunsOf(w, id, first) {
 			n = storeStarted(t, w, events, name, n)
 		}
 	}
@@ -358,7 +359,7 @@ func storeStarted(t *testing.T, w *harness.Harness, events []*history.HistoryEve
 		}
 		// Only the end matters, not its status.
 		_ = w.Temporal.GetWorkflow(w.Ctx(), started.GetWorkflowId(), "").Get(w.Ctx(), nil)
-		below, err := runHistory(w.Ctx(), w.Temporal, started.GetWorkflowId(), "")
+		below, err := check.RunHistory(w.Ctx(), w.Temporal, started.GetWorkflowId(), "")
 		require.NoError(t, err)
 		n++
 		write(t, fmt.Sprintf("%s-%s%d", name, started.GetWorkflowType().GetName(), n), below)

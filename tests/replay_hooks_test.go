@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -35,7 +36,7 @@ func messagesOf(by event.CreatedBy, agents ...string) hook.Filter {
 
 // recordedHooks are the hooks of the stored histories. They follow instructions in the events.
 func recordedHooks(queue string) []hook.Hook {
-	review := hook.InWorkflow(reviewed, foreign.Review, foreignQueue(queue))
+	review := hook.InWorkflow(check.Reviewed, foreign.Review, check.ForeignQueue(queue))
 	review.Filter.Types = []string{"case"}
 	critic := hook.OnEvent("critic", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
 		return edited(e, "rude", func(string) string { return "(taken out)" })
@@ -151,35 +152,35 @@ func workersOf(t *testing.T) map[string]*hook.Set {
 }
 
 // newRecordedWorld builds a world with the hooks of the stored histories.
-func newRecordedWorld(t *testing.T, o harness.Options) review {
+func newRecordedWorld(t *testing.T, o harness.Options) check.Review {
 	t.Helper()
 	o.Agents = []agent.Agent{{
 		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "shell_cmd", "current_time"},
 	}, {Name: "critic", Instructions: "You judge.", Model: "openai/stand-in"}}
 	o.Configure = func(c *threadmill.Config) {
 		c.Hooks, c.Processors = recordedHooks(c.TaskQueue), recordedProcessors()
-		stop, err := foreign.Work(c.Temporal, foreignQueue(c.TaskQueue))
+		stop, err := foreign.Work(c.Temporal, check.ForeignQueue(c.TaskQueue))
 		require.NoError(t, err)
 		t.Cleanup(stop)
 	}
-	return review{harness.New(t, o), reviewed}
+	return check.Review{Harness: harness.New(t, o), Hook: check.Reviewed}
 }
 
 // hookedLives are threads that cover hooks, processors and the queue.
-var hookedLives = map[string]func(t *testing.T, r review, id string){
-	"inline": func(_ *testing.T, r review, id string) {
+var hookedLives = map[string]func(t *testing.T, r check.Review, id string){
+	"inline": func(_ *testing.T, r check.Review, id string) {
 		for i, word := range []string{"pass", "say", "pass", "answer", "say", "fail", "pass"} {
-			r.post(id, fmt.Sprintf("s%d", i), "shout", fmt.Sprintf("%q", word))
+			r.PostEvent(id, fmt.Sprintf("s%d", i), "shout", fmt.Sprintf("%q", word))
 			r.Await(id, fmt.Sprintf("s%d", i))
 		}
 		r.Say(id, `use note {"text":"x"}`)
 	},
-	"functions":   func(_ *testing.T, r review, id string) { r.inTurn(id, "hello", "a secret") },
-	"respond":     func(_ *testing.T, r review, id string) { r.inTurn(id, "refuse this", "go on") },
+	"functions":   func(_ *testing.T, r check.Review, id string) { r.InTurn(id, "hello", "a secret") },
+	"respond":     func(_ *testing.T, r check.Review, id string) { r.InTurn(id, "refuse this", "go on") },
 	"failing":     liveFailing,
 	"produced":    liveProduced,
 	"toolcalls":   liveToolCalls,
-	"held":        func(_ *testing.T, r review, id string) { r.inTurn(id, "@critic be rude", "@critic be nice") },
+	"held":        func(_ *testing.T, r check.Review, id string) { r.InTurn(id, "@critic be rude", "@critic be nice") },
 	"reviewed":    liveReviewed,
 	"hookmoved":   liveHookMoved,
 	"hookstopped": liveHookStopped,
@@ -188,20 +189,7 @@ var hookedLives = map[string]func(t *testing.T, r review, id string){
 	"steered":     liveSteered,
 }
 
-func (r review) inTurn(thread string, said ...string) {
-	for _, text := range said {
-		r.Say(thread, text)
-	}
-}
-
-// post posts a custom event.
-func (r review) post(thread, id, typ, payload string) {
-	r.T.Helper()
-	_, err := r.Threads.Post(r.Ctx(), thread, signals.Post{ID: id, Type: typ, Payload: []byte(payload)})
-	require.NoError(r.T, err)
-}
-
-func liveFailing(t *testing.T, r review, id string) {
+func liveFailing(t *testing.T, r check.Review, id string) {
 	out := r.Say(id, "fail")
 	require.Equal(t, signals.TurnFailed, out.Status)
 	_, err := r.Threads.Retry(r.Ctx(), id, out.EventID, "ann")
@@ -210,94 +198,94 @@ func liveFailing(t *testing.T, r review, id string) {
 	r.Say(id, "refuse") // the response is a system message, on which another hook fails openly
 }
 
-func liveProduced(_ *testing.T, r review, id string) {
-	r.post(id, "j1", "job", `{"say":["one","a secret","@critic two"]}`)
+func liveProduced(_ *testing.T, r check.Review, id string) {
+	r.PostEvent(id, "j1", "job", `{"say":["one","a secret","@critic two"]}`)
 	r.Await(id, "j1")
-	r.post(id, "j2", "job", `{}`)
+	r.PostEvent(id, "j2", "job", `{}`)
 	r.Await(id, "j2")
 }
 
-func liveToolCalls(t *testing.T, r review, id string) {
+func liveToolCalls(t *testing.T, r check.Review, id string) {
 	r.Say(id, "use note {\"text\":\"this\"}\nuse note {\"text\":\"never\"}\nuse current_time {}")
 	r.Say(id, `use note {"text":"deny"}`)
 	posted := r.Post(id, `use shell_cmd {"command":"true this"}`)
-	approve(t, r.Harness, id, r.AwaitApproval(id, 1)[0].ToolCallID)
+	check.Approve(t, r.Harness, id, r.AwaitApproval(id, 1)[0].ToolCallID)
 	r.Await(id, posted)
 }
 
-func liveReviewed(_ *testing.T, r review, id string) {
+func liveReviewed(_ *testing.T, r check.Review, id string) {
 	for i, ruling := range []foreign.Ruling{
 		{}, {Respond: []foreign.Response{{Content: "no", SenderType: "system"}}}, {Fail: "no quorum"}, {Raw: []byte(`{"event":{"type":"x"}}`)},
 	} {
 		posted := fmt.Sprintf("c%d", i)
-		r.post(id, posted, "case", `{}`)
-		r.rule(id, posted, ruling)
+		r.PostEvent(id, posted, "case", `{}`)
+		r.Rule(id, posted, ruling)
 		r.Await(id, posted)
 	}
 }
 
-func liveHookMoved(_ *testing.T, r review, id string) {
-	r.post(id, "c1", "case", `{}`)
-	r.arrived(id, "c1")
-	r.move(id)
-	r.asksAgain(id)
-	r.rule(id, "c1", foreign.Ruling{Respond: []foreign.Response{{Content: "a secret"}}})
-	awaitMessages(r.Harness, id, 1)
+func liveHookMoved(_ *testing.T, r check.Review, id string) {
+	r.PostEvent(id, "c1", "case", `{}`)
+	r.Arrived(id, "c1")
+	r.Move(id)
+	r.AsksAgain(id)
+	r.Rule(id, "c1", foreign.Ruling{Respond: []foreign.Response{{Content: "a secret"}}})
+	check.AwaitMessages(r.Harness, id, 1)
 }
 
 // liveHookStopped interrupts a thread while hooks decide, in its first run and in another.
-func liveHookStopped(t *testing.T, r review, id string) {
+func liveHookStopped(t *testing.T, r check.Review, id string) {
 	for _, posted := range []string{"c1", "c2"} {
-		r.post(id, posted, "case", `{}`)
-		r.arrived(id, posted)
+		r.PostEvent(id, posted, "case", `{}`)
+		r.Arrived(id, posted)
 		if posted == "c2" {
-			r.move(id)
-			r.asksAgain(id)
+			r.Move(id)
+			r.AsksAgain(id)
 		}
 		require.NoError(t, r.Threads.Control(r.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-		settle(r.Harness, id)
+		check.Settle(r.Harness, id)
 	}
 }
 
 // liveHookGone terminates hook workflows.
-func liveHookGone(_ *testing.T, r review, id string) {
+func liveHookGone(_ *testing.T, r check.Review, id string) {
 	for _, posted := range []string{"c1", "c2"} {
-		r.post(id, posted, "case", `{}`)
-		r.arrived(id, posted)
+		r.PostEvent(id, posted, "case", `{}`)
+		r.Arrived(id, posted)
 		if posted == "c2" {
-			r.move(id)
-			r.asksAgain(id)
+			r.Move(id)
+			r.AsksAgain(id)
 		}
-		r.terminate(r.hooksOf(id, posted))
-		r.failureOn(id, posted)
-		settle(r.Harness, id)
+		r.Terminate(r.HooksOf(id, posted))
+		r.FailureOn(id, posted)
+		check.Settle(r.Harness, id)
 	}
 }
 
 // liveStatuses changes the status of events by hand: of pending ones, a failed one, and the one in
 // progress.
-func liveStatuses(t *testing.T, r review, id string) {
+func liveStatuses(t *testing.T, r check.Review, id string) {
 	set := func(eventID string, status event.ItemStatus) {
 		_, err := r.Threads.SetStatus(r.Ctx(), id, signals.SetStatus{EventID: eventID, Status: status, By: "ann"})
 		require.NoError(t, err)
 	}
-	r.post(id, "c1", "case", `{}`)
-	r.arrived(id, "c1")
+	r.PostEvent(id, "c1", "case", `{}`)
+	r.Arrived(id, "c1")
 	for i, status := range []event.ItemStatus{event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten} {
 		posted := fmt.Sprintf("m%d", i)
-		_, err := r.Threads.Post(r.Ctx(), id, message(id, posted, "a secret"))
+		_, err := r.Threads.Post(r.Ctx(), id, check.Message(id, posted, "a secret"))
 		require.NoError(t, err)
 		set(posted, status)
 	}
 	set("m1", event.ItemPending)
 	set("c1", event.ItemPending)
-	r.arrived(id, "c1~1")
+	r.Arrived(id, "c1~1")
 	set("c1", event.ItemCompleted)
-	settle(r.Harness, id)
+	check.Settle(r.Harness, id)
 }
 
 // liveSteered lets messages join a turn, once hooks have decided on them.
-func liveSteered(t *testing.T, r review, id string) {
+func liveSteered(t *testing.T, r check.Review, id string) {
 	posted := r.Post(id, `use shell_cmd {"command":"true"}`)
 	call := r.AwaitApproval(id, 1)[0]
 	for _, text := range []string{"a secret", "refuse this", "fail"} {
@@ -306,7 +294,7 @@ func liveSteered(t *testing.T, r review, id string) {
 		_, err := r.Threads.Post(r.Ctx(), id, p)
 		require.NoError(t, err)
 	}
-	approve(t, r.Harness, id, call.ToolCallID)
+	check.Approve(t, r.Harness, id, call.ToolCallID)
 	r.Await(id, posted)
 }
 
@@ -314,9 +302,9 @@ func liveSteered(t *testing.T, r review, id string) {
 func storeHooks(t *testing.T, w *harness.Harness, thread, first, name string, stored map[string]bool) {
 	t.Helper()
 	n := 0
-	for _, events := range runsOf(w, thread, first) {
+	for _, events := range check.RunsOf(w, thread, first) {
 		for _, run := range hookRuns(w, events) {
-			if kind := describe(run); !stored[kind] {
+			if kind := check.Describe(run); !stored[kind] {
 				stored[kind] = true
 				n++
 				write(t, fmt.Sprintf("%s-hook%d", name, n), run)

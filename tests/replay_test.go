@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -97,7 +98,7 @@ func liveApprovals(t *testing.T, w *harness.Harness, id string) {
 		} else {
 			require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, decision))
 		}
-		await(t, w, id, posted)
+		check.Await(t, w, id, posted)
 	}
 }
 
@@ -107,7 +108,7 @@ func liveInterrupt(t *testing.T, w *harness.Harness, id string) {
 	posted := w.Post(id, "count 100")
 	<-gate.Reached()
 	require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-	await(t, w, id, posted)
+	check.Await(t, w, id, posted)
 	gate.Release()
 	w.Say(id, "go on")
 }
@@ -116,7 +117,7 @@ func liveFailure(t *testing.T, w *harness.Harness, id string) {
 	w.Provider.Fail(llmtest.Status(400, ""))
 	require.Equal(t, signals.TurnFailed, w.Say(id, "hello").Status)
 	require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlRetry, By: "ann"}))
-	awaitMessages(w, id, 2)
+	check.AwaitMessages(w, id, 2)
 }
 
 func liveRefusals(t *testing.T, w *harness.Harness, id string) {
@@ -130,14 +131,14 @@ func liveRefusals(t *testing.T, w *harness.Harness, id string) {
 func liveLong(t *testing.T, w *harness.Harness, id string) {
 	w.Post(id, `use shell_cmd {"command":"true"}`)
 	w.AwaitApproval(id, 1)
-	first := run(w, id)
+	first := check.CurrentRun(w, id)
 	require.Eventually(t, func() bool {
 		_, err := w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "more"))
-		return err == nil && run(w, id) != first
-	}, waitLong, waitTick)
+		return err == nil && check.CurrentRun(w, id) != first
+	}, harness.Patience, harness.Tick)
 	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 	require.NoError(t, err)
-	settle(w, id)
+	check.Settle(w, id)
 }
 
 // record runs each life once and stores the histories of all its workflows.
@@ -148,7 +149,7 @@ func record(t *testing.T) {
 	plain := harness.New(t, o)
 	for name, live := range lives {
 		id := plain.Open("assistant")
-		first := run(plain, id)
+		first := check.CurrentRun(plain, id)
 		live(t, plain, id)
 		storeRuns(t, plain, id, first, name)
 	}
@@ -156,9 +157,9 @@ func record(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(hookedLives)) {
 		r := newRecordedWorld(t, o)
 		id := r.Open("assistant", "critic")
-		first := run(r.Harness, id)
+		first := check.CurrentRun(r.Harness, id)
 		hookedLives[name](t, r, id)
-		settle(r.Harness, id)
+		check.Settle(r.Harness, id)
 		storeRuns(t, r.Harness, id, first, name)
 		storeHooks(t, r.Harness, id, first, name, stored)
 	}
@@ -170,7 +171,7 @@ func record(t *testing.T) {
 // storeRuns stores all runs of a thread.
 func storeRuns(t *testing.T, w *harness.Harness, id, first, name string) {
 	t.Helper()
-	for i, events := range runsOf(w, id, first) {
+	for i, events := range check.RunsOf(w, id, first) {
 		file := name
 		if i > 0 {
 			file = fmt.Sprintf("%s-%d", name, i+1)
@@ -187,23 +188,4 @@ func write(t *testing.T, name string, events []*history.HistoryEvent) {
 	require.NoError(t, err)
 	clean := strings.ReplaceAll(string(data), host+":", "worker:")
 	require.NoError(t, os.WriteFile(filepath.Join(shape, name+".json"), []byte(clean), 0o600))
-}
-
-// historyOf returns the events of one run of a thread's workflow; "" is the current one.
-func historyOf(w *harness.Harness, thread, runID string) []*history.HistoryEvent {
-	w.T.Helper()
-	out, err := runHistory(w.Ctx(), w.Temporal, signals.WorkflowID(w.TaskQueue, thread), runID)
-	require.NoError(w.T, err)
-	return out
-}
-
-// runsOf returns the events of a thread's workflow, run by run from a given one on.
-func runsOf(w *harness.Harness, thread, runID string) (runs [][]*history.HistoryEvent) {
-	w.T.Helper()
-	for runID != "" {
-		events := historyOf(w, thread, runID)
-		runs = append(runs, events)
-		runID = events[len(events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
-	}
-	return runs
 }

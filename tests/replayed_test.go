@@ -14,8 +14,10 @@ import (
 func TestReplayedTests(t *testing.T) {
 	files, err := filepath.Glob("*_test.go")
 	require.NoError(t, err)
+	below, err := filepath.Glob("*/*_test.go")
+	require.NoError(t, err)
 	marked := 0
-	for _, file := range files {
+	for _, file := range append(files, below...) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		comments := regexp.MustCompile(`(?m)^//\s*ci:.*$`).FindAllString(string(text), -1)

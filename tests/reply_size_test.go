@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -65,11 +66,11 @@ func TestReplyTooLarge(t *testing.T) { //nolint:paralleltest // it measures the 
 			t.Run(name+" from "+model, func(t *testing.T) {
 				w := harness.New(t, harness.Options{Agents: []agent.Agent{{Name: "assistant", Model: model}}})
 				id, other := w.Open(), w.Open()
-				v := watch(t, w, id, "")
+				v := check.Watch(t, w, id, "")
 				w.Provider.Fail(fault)
 				peak := heapPeak()
 				eventID := w.Post(id, "one two three")
-				require.Eventually(t, func() bool { return w.Provider.Calls() > 0 }, waitLong, waitTick)
+				require.Eventually(t, func() bool { return w.Provider.Calls() > 0 }, harness.Patience, harness.Tick)
 				require.Equal(t, signals.TurnCompleted, w.Say(other, "hello").Status)
 				out := w.Await(id, eventID)
 				require.Less(t, peak(), uint64(maxHeap))
@@ -78,8 +79,8 @@ func TestReplyTooLarge(t *testing.T) { //nolint:paralleltest // it measures the 
 				require.Contains(t, out.Error, "limits.maxReplyBytes")
 				require.Equal(t, 2, w.Provider.Calls(), "it is not retried")
 				require.Equal(t, "user ann: one two three\n", w.Transcript(id))
-				seen := v.until(t, func(f frame) bool { return f.event.Type == event.EventError })
-				require.Equal(t, "reply_too_large", seen[len(seen)-1].event.Class)
+				seen := v.Until(t, func(f check.Frame) bool { return f.Event.Type == event.EventError })
+				require.Equal(t, "reply_too_large", seen[len(seen)-1].Event.Class)
 				require.Equal(t, signals.TurnCompleted, w.Say(id, "and now").Status)
 			})
 		}

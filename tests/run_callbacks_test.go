@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -91,13 +92,13 @@ func TestRunCallbacks(t *testing.T) {
 	})
 	t.Run("S0-09 the content, piece by piece and whole", func(t *testing.T) {
 		last := len(own.contents) - 1
-		require.Equal(t, number(events, event.EventStream), last)
+		require.Equal(t, check.CountEvents(events, event.EventStream), last)
 		require.Equal(t, threadmill.ContentStream{
 			Content: out.Message.Content, IsComplete: true, ThreadID: id, AgentName: "assistant", MessageID: out.Message.ID,
 		}, own.contents[last])
 	})
 	t.Run("S0-09 each tool call", func(t *testing.T) {
-		call := only(t, own.calls)
+		call := check.Only(t, own.calls)
 		require.Equal(t, "note", call.ToolName)
 		require.Equal(t, `{"text":"x"}`, call.ToolArgs)
 	})
@@ -123,10 +124,10 @@ func TestRunCallbacks(t *testing.T) {
 		quiet := &tally{}
 		completes(t, begin(w, id, "count 3", threadmill.SendOptions{Callbacks: quiet.callbacks()}))
 		require.Empty(t, quiet.tokens)
-		require.Equal(t, "1 2 3", only(t, quiet.contents).Content)
+		require.Equal(t, "1 2 3", check.Only(t, quiet.contents).Content)
 	})
 	t.Run("S2-53 no token is stored", func(t *testing.T) {
-		require.Empty(t, ofType(w, id, event.TypeToken))
+		require.Empty(t, check.OfType(w, id, event.TypeToken))
 	})
 }
 
@@ -134,7 +135,7 @@ func TestRunCallbacks(t *testing.T) {
 func TestCallbacksReplace(t *testing.T) {
 	t.Parallel()
 	hide := func(s string) string { return strings.ReplaceAll(s, "4711", "****") }
-	pay := newSpy("pay")
+	pay := check.NewSpy("pay")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{pay}, Configure: func(c *threadmill.Config) {
 		c.Callbacks = threadmill.Callbacks{
 			OnToken: func(_ context.Context, s threadmill.TokenStream) *threadmill.TokenStream {
@@ -152,7 +153,7 @@ func TestCallbacksReplace(t *testing.T) {
 		}
 	}})
 	id := w.Open()
-	viewer := watch(t, w, id, "")
+	viewer := check.Watch(t, w, id, "")
 	r := begin(w, id, "use pay {\"pin\":\"4711\"}\nthen\nmy pin is 4711", threadmill.SendOptions{
 		Stream: true,
 		Callbacks: threadmill.Callbacks{OnContent: func(_ context.Context, s threadmill.ContentStream) *threadmill.ContentStream {
@@ -186,14 +187,14 @@ func TestCallbacksReplace(t *testing.T) {
 	})
 	t.Run("S0-10 so do viewers of the API, without what is the run's own", func(t *testing.T) {
 		var shown []event.AgentEvent
-		for _, f := range viewer.until(t, isFinal) {
-			shown = append(shown, f.event)
+		for _, f := range viewer.Until(t, check.IsFinal) {
+			shown = append(shown, f.Event)
 		}
 		require.NotContains(t, byAgent(shown), "4711")
 		require.Equal(t, "my pin is ****", lastLine(pieces(shown)))
 	})
 	t.Run("S0-09 S0-10 what runs and what is stored is what was said", func(t *testing.T) {
-		require.JSONEq(t, `{"pin":"4711"}`, only(t, pay.seen()).Arguments)
+		require.JSONEq(t, `{"pin":"4711"}`, check.Only(t, pay.Seen()).Arguments)
 		messages := w.Messages(id)
 		require.Equal(t, "my pin is 4711", lastLine(messages[len(messages)-1].Content))
 		require.JSONEq(t, `{"pin":"4711"}`, messages[1].ToolCalls[0].Function.Arguments)

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -94,7 +95,7 @@ func runSignal(t *testing.T, w *harness.Harness) {
 				require.Equal(t, "ann", e.Status.By)
 			}
 		}
-		require.Equal(t, 1, number(events, event.EventStatus))
+		require.Equal(t, 1, check.CountEvents(events, event.EventStatus))
 		require.Equal(t, "one two three", w.Messages(id)[1].Content)
 	})
 	t.Run("takes the event out of the queue, and nothing else", func(t *testing.T) {
@@ -146,7 +147,7 @@ func runOverrides(t *testing.T, w *harness.Harness) {
 		w.Provider.Reset()
 		completes(t, begin(w, id, "hello", threadmill.SendOptions{Agents: []string{"other"}, Tools: c.tools}))
 		var shown []string
-		for _, tool := range only(t, modelCalls(w)).Tools {
+		for _, tool := range check.Only(t, check.ModelCalls(w)).Tools {
 			shown = append(shown, tool.Name)
 		}
 		require.ElementsMatch(t, c.want, shown, "tools: %s", name)

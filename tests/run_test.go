@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -76,9 +77,9 @@ func contentsOf(events []event.AgentEvent) []string {
 
 func TestRun(t *testing.T) {
 	t.Parallel()
-	for _, b := range backends[:2] {
-		t.Run(b.name, func(t *testing.T) {
-			w := harness.New(t, b.options)
+	for _, b := range check.Backends[:2] {
+		t.Run(b.Name, func(t *testing.T) {
+			w := harness.New(t, b.Options)
 			t.Run("S2-19 S2-20 S2-21 with the pieces of text", func(t *testing.T) { runStreams(t, w) })
 			t.Run("S2-19 S2-21 live", func(t *testing.T) { runIsLive(t, w) })
 			t.Run("S2-10 S2-19 without them", func(t *testing.T) { runWhole(t, w) })
@@ -111,9 +112,9 @@ func runStreams(t *testing.T, w *harness.Harness) {
 	})
 	t.Run("S2-19 text, tool calls and messages are among them", func(t *testing.T) {
 		require.Equal(t, out.Message.Content, pieces(events))
-		require.Equal(t, 1, number(events, event.EventToolCall))
-		require.Equal(t, 1, number(events, event.EventThought))
-		require.Equal(t, 1, number(events, event.EventToolResult))
+		require.Equal(t, 1, check.CountEvents(events, event.EventToolCall))
+		require.Equal(t, 1, check.CountEvents(events, event.EventThought))
+		require.Equal(t, 1, check.CountEvents(events, event.EventToolResult))
 		said := contentsOf(events)
 		require.Equal(t, "ann: use note {\"text\":\"x\"}\nthen\nthink hm\ncount 8", said[0])
 		require.Equal(t, "assistant: "+out.Message.Content, said[len(said)-1])
@@ -130,7 +131,7 @@ func runStreams(t *testing.T, w *harness.Harness) {
 		require.Equal(t, events, runEvents(t, r))
 	})
 	t.Run("S2-53 no token is stored", func(t *testing.T) {
-		require.Empty(t, ofType(w, id, event.TypeToken))
+		require.Empty(t, check.OfType(w, id, event.TypeToken))
 		for _, rec := range w.Records(id) {
 			if rec.Type == event.TypeLLMCall { // its opaque parts are the model's own, such as signed thoughts
 				call := harness.Payload[event.LLMCall](w, rec)
@@ -167,7 +168,7 @@ func runWhole(t *testing.T, w *harness.Harness) {
 	id := w.Open()
 	r := begin(w, id, "think hm\ncount 5", threadmill.SendOptions{})
 	events := completes(t, r)
-	require.Equal(t, []event.AgentEventType{event.EventMessage, event.EventMessage, event.EventFinal, event.EventStatus}, kinds(events))
+	require.Equal(t, []event.AgentEventType{event.EventMessage, event.EventMessage, event.EventFinal, event.EventStatus}, check.Kinds(events))
 	require.Equal(t, "assistant: 1 2 3 4 5", contentsOf(events)[1])
 }
 
@@ -225,13 +226,13 @@ func runsApart(t *testing.T, w *harness.Harness) {
 //ci:replayed
 func TestRunIsSteered(t *testing.T) {
 	t.Parallel()
-	slow := newGate("slow")
+	slow := check.NewGate("slow")
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow}})
 	id := w.Open()
 	first := begin(w, id, "use slow {}", threadmill.SendOptions{})
-	<-slow.reached
+	<-slow.Reached
 	second := begin(w, id, "joined", threadmill.SendOptions{OnBusy: signals.OnBusySteer})
-	slow.release()
+	slow.Release()
 	events := completes(t, second)
 	require.Equal(t, "ann: joined", contentsOf(events)[0], "its events begin where it joins")
 	whole := completes(t, first)
@@ -244,11 +245,11 @@ func TestRunGoesOn(t *testing.T) {
 	const steps = 20
 	w := harness.New(t, harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
 	r := begin(w, "", strings.Repeat("use note {}\nthen\n", steps)+"enough", threadmill.SendOptions{Stream: true})
-	before := run(w, r.ThreadID())
+	before := check.CurrentRun(w, r.ThreadID())
 	events := completes(t, r)
-	require.Equal(t, steps, number(events, event.EventToolCall), "S2-20 S2-21 each event once, across continue-as-new")
-	require.Equal(t, steps, number(events, event.EventToolResult))
-	require.NotEqual(t, before, run(w, r.ThreadID()), "the thread has moved")
+	require.Equal(t, steps, check.CountEvents(events, event.EventToolCall), "S2-20 S2-21 each event once, across continue-as-new")
+	require.Equal(t, steps, check.CountEvents(events, event.EventToolResult))
+	require.NotEqual(t, before, check.CurrentRun(w, r.ThreadID()), "the thread has moved")
 }
 
 // TestRunWithItsContext follows a turn only as long as its context lasts.
@@ -317,6 +318,6 @@ func TestRunOpensThreads(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "hello"}, threadmill.SendOptions{})
 			return errors.Is(err, signals.ErrThreadClosed)
-		}, waitLong, waitTick)
+		}, harness.Patience, harness.Tick)
 	})
 }

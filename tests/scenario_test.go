@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -21,13 +22,13 @@ import (
 //ci:replayed
 func TestScenarios(t *testing.T) {
 	t.Parallel()
-	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) {
-			o := b.options
+	for _, b := range check.Backends {
+		t.Run(b.Name, func(t *testing.T) {
+			o := b.Options
 			// An interrupt does not wait for a heartbeat: here it could not arrive with one.
 			o.Deaf = true
 			w := harness.New(t, o)
-			for how, d := range drivers(w) {
+			for how, d := range check.Drivers(w) {
 				t.Run(how, func(t *testing.T) {
 					s := scenario{t, w, d, strings.ReplaceAll(how, " ", "-")}
 					t.Run("reply S0-38 S0-41 S2-05", s.reply)
@@ -46,28 +47,28 @@ func TestScenarios(t *testing.T) {
 type scenario struct {
 	t   *testing.T
 	w   *harness.Harness
-	d   driver
+	d   check.Driver
 	how string
 }
 
 func (s scenario) thread(t *testing.T, what string) string {
 	id := s.how + "-" + what
-	s.d.open(t, id)
+	s.d.Open(t, id)
 	return id
 }
 
 func (s scenario) reply(t *testing.T) {
 	id := s.thread(t, "reply")
-	s.d.say(t, id, "e1", "hello there")
-	out := await(t, s.w, id, "e1")
+	s.d.Say(t, id, "e1", "hello there")
+	out := check.Await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	require.Equal(t, "user ann: hello there\nassistant assistant: hello there\n", s.w.Transcript(id))
 }
 
 func (s scenario) tool(t *testing.T) {
 	id := s.thread(t, "tool")
-	s.d.say(t, id, "e1", `use note {"text":"milk"}`+"\n"+`use current_time {"timezone":"UTC"}`)
-	out := await(t, s.w, id, "e1")
+	s.d.Say(t, id, "e1", `use note {"text":"milk"}`+"\n"+`use current_time {"timezone":"UTC"}`)
+	out := check.Await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	messages := s.w.Messages(id)
 	require.Len(t, messages, 5)
@@ -78,12 +79,12 @@ func (s scenario) tool(t *testing.T) {
 
 func (s scenario) approval(t *testing.T) {
 	id := s.thread(t, "approval")
-	s.d.say(t, id, "e1", `use shell_cmd {"command":"echo approved"}`)
+	s.d.Say(t, id, "e1", `use shell_cmd {"command":"echo approved"}`)
 	call := s.w.AwaitApproval(id, 1)[0]
 	require.Equal(t, "shell_cmd", call.ToolName)
 	require.JSONEq(t, `{"command":"echo approved"}`, call.Arguments)
-	s.d.decide(t, id, call.ToolCallID, event.DecisionApprove, "")
-	out := await(t, s.w, id, "e1")
+	s.d.Decide(t, id, call.ToolCallID, event.DecisionApprove, "")
+	out := check.Await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	messages := s.w.Messages(id)
 	require.Equal(t, call.ToolCallID, messages[2].ToolCallID, "the result answers the original call")
@@ -97,10 +98,10 @@ func (s scenario) approval(t *testing.T) {
 
 func (s scenario) denial(t *testing.T) {
 	id := s.thread(t, "denial")
-	s.d.say(t, id, "e1", `use shell_cmd {"command":"touch ran"}`)
+	s.d.Say(t, id, "e1", `use shell_cmd {"command":"touch ran"}`)
 	call := s.w.AwaitApproval(id, 1)[0]
-	s.d.decide(t, id, call.ToolCallID, event.DecisionDeny, "not today")
-	out := await(t, s.w, id, "e1")
+	s.d.Decide(t, id, call.ToolCallID, event.DecisionDeny, "not today")
+	out := check.Await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	messages := s.w.Messages(id)
 	require.Equal(t, thread.DeniedText+" Reason: not today", messages[2].Content)
@@ -112,36 +113,36 @@ func (s scenario) interrupted(t *testing.T) {
 	id := s.thread(t, "interrupt")
 	gate := s.w.Provider.Block(5)
 	defer gate.Release()
-	s.d.say(t, id, "e1", "count 1000")
+	s.d.Say(t, id, "e1", "count 1000")
 	<-gate.Reached()
 	// The provider's output may not have arrived yet.
-	v := watch(t, s.w, id, "")
-	v.until(t, func(f frame) bool { return f.event.Type == event.EventStream && f.event.Content == " 5" })
-	v.close()
-	s.d.interrupt(t, id)
-	out := await(t, s.w, id, "e1")
+	v := check.Watch(t, s.w, id, "")
+	v.Until(t, func(f check.Frame) bool { return f.Event.Type == event.EventStream && f.Event.Content == " 5" })
+	v.Close()
+	s.d.Interrupt(t, id)
+	out := check.Await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnInterrupted, out.Status, out.Error)
-	require.Eventually(t, func() bool { return newest(s.w, id).Type == event.TypeTurnEnded }, waitLong, waitTick)
+	require.Eventually(t, func() bool { return check.Newest(s.w, id).Type == event.TypeTurnEnded }, harness.Patience, harness.Tick)
 	messages := s.w.Messages(id)
 	require.Len(t, messages, 2)
 	require.True(t, messages[1].Interrupted)
 	require.Equal(t, "1 2 3 4 5", messages[1].Content, "what had been said is kept")
 	gate.Release()
-	s.d.say(t, id, "e2", "hello again")
-	require.Equal(t, signals.TurnCompleted, await(t, s.w, id, "e2").Status, "the thread is usable")
+	s.d.Say(t, id, "e2", "hello again")
+	require.Equal(t, signals.TurnCompleted, check.Await(t, s.w, id, "e2").Status, "the thread is usable")
 }
 
 func (s scenario) parallel(t *testing.T) {
 	a, b := s.thread(t, "left"), s.thread(t, "right")
 	gate := s.w.Provider.Block(2)
 	defer gate.Release()
-	s.d.say(t, a, "e1", "count 5")
+	s.d.Say(t, a, "e1", "count 5")
 	<-gate.Reached()
-	s.d.say(t, a, "e2", "second")
-	s.d.say(t, b, "e1", "hello")
-	require.Equal(t, signals.TurnCompleted, await(t, s.w, b, "e1").Status, "one thread does not wait for another")
+	s.d.Say(t, a, "e2", "second")
+	s.d.Say(t, b, "e1", "hello")
+	require.Equal(t, signals.TurnCompleted, check.Await(t, s.w, b, "e1").Status, "one thread does not wait for another")
 	gate.Release()
-	require.Equal(t, signals.TurnCompleted, await(t, s.w, a, "e2").Status)
+	require.Equal(t, signals.TurnCompleted, check.Await(t, s.w, a, "e2").Status)
 	require.Equal(t, "user ann: count 5\nassistant assistant: 1 2 3 4 5\nuser ann: second\nassistant assistant: second\n",
 		s.w.Transcript(a), "messages to one thread are answered one at a time, in order")
 }
@@ -158,6 +159,6 @@ func hundred(t *testing.T, w *harness.Harness) {
 	}
 	wg.Wait()
 	for i := range n {
-		awaitMessages(w, fmt.Sprintf("crowd-%d", i), 4)
+		check.AwaitMessages(w, fmt.Sprintf("crowd-%d", i), 4)
 	}
 }

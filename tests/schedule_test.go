@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -45,7 +46,7 @@ func awaitView(w *harness.Harness, id string, ok func(signals.ScheduleView) bool
 		var err error
 		view, err = w.Threads.Schedule(context.Background(), id)
 		return err == nil && ok(view)
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	return view
 }
 
@@ -64,7 +65,7 @@ func trigger(w *harness.Harness, id string) {
 	if recent := viewOf(w, id).Recent; len(recent) > 0 {
 		last = recent[len(recent)-1].ScheduledAt
 	}
-	require.Eventually(w.T, func() bool { return time.Since(last) >= time.Second }, waitLong, waitTick)
+	require.Eventually(w.T, func() bool { return time.Since(last) >= time.Second }, harness.Patience, harness.Tick)
 	require.NoError(w.T, w.Threads.TriggerSchedule(w.Ctx(), id))
 }
 
@@ -93,7 +94,7 @@ func awaitTicks(w *harness.Harness, thread string, n int) []event.Message {
 			}
 		}
 		return err == nil && found >= n
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	return ticks(w, thread)
 }
 
@@ -146,7 +147,7 @@ func scheduleRuns(t *testing.T, w *harness.Harness) {
 	require.Never(t, func() bool {
 		view, err := w.Threads.Schedule(context.Background(), id)
 		return err != nil || view.Runs != paused.Runs
-	}, 2500*time.Millisecond, 10*waitTick)
+	}, 2500*time.Millisecond, 10*harness.Tick)
 
 	trigger(w, id)
 	after := awaitTicks(w, thread, paused.Runs+1)
@@ -248,7 +249,7 @@ func scheduleFails(t *testing.T, w *harness.Harness) {
 	require.Eventually(t, func() bool {
 		state, err := w.Threads.State(context.Background(), closed)
 		return err == nil && state.Status == signals.ThreadClosed
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	paused := func(open bool) func(s *signals.Schedule) {
 		return func(s *signals.Schedule) { s.Paused, s.Open = true, open }
 	}
@@ -283,8 +284,8 @@ func scheduleEvent(t *testing.T, w *harness.Harness) {
 	require.Eventually(t, func() bool {
 		found, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeEnv}})
 		return err == nil && len(found) == 1
-	}, waitLong, waitTick)
-	record := ofType(w, thread, event.TypeEnv)[0]
+	}, harness.Patience, harness.Tick)
+	record := check.OfType(w, thread, event.TypeEnv)[0]
 	run := viewOf(w, id).Recent[0]
 	require.Equal(t, run.EventID, record.ID)
 	got := harness.Payload[event.EnvEvent](w, record)
@@ -314,7 +315,7 @@ func scheduleNamespaces(t *testing.T, w *harness.Harness) {
 			var err error
 			all, err = c.Schedules(context.Background(), 0)
 			return err == nil && len(all) > 0
-		}, waitLong, waitTick)
+		}, harness.Patience, harness.Tick)
 		require.Len(t, all, 1)
 		require.Equal(t, "nightly", all[0].ID)
 		require.Equal(t, "in "+c.Namespace(), all[0].Message.Content)

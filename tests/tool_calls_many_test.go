@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -67,18 +68,18 @@ func TestManyToolCalls(t *testing.T) {
 			require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 			limit := agent.Limits{MaxToolCalls: c.limit}.WithDefaults().MaxToolCalls
 			require.EqualValues(t, limit, ran.Load())
-			requireSettled(t, w, id)
-			require.Len(t, results(w, id), c.stored)
+			check.RequireSettled(t, w, id)
+			require.Len(t, check.Results(w, id), c.stored)
 			activities := 0
-			for _, e := range settle(w, id) {
+			for _, e := range check.Settle(w, id) {
 				if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == signals.ActivityRunTool {
 					activities++
 				}
 			}
 			require.Equal(t, limit, activities)
 
-			seen := modelCalls(w)
-			requireAnswered(t, seen[1].Messages)
+			seen := check.ModelCalls(w)
+			check.RequireAnswered(t, seen[1].Messages)
 			var told []string
 			for _, m := range seen[1].Messages {
 				if m.Role == event.RoleTool && strings.Contains(m.Content, "limits.maxToolCalls") {
@@ -108,8 +109,8 @@ func TestManyToolCallsAndOthers(t *testing.T) {
 			if quick {
 				opts = append(opts, tool.Quick())
 			}
-			slow := newGate("slow", opts...)
-			defer slow.release()
+			slow := check.NewGate("slow", opts...)
+			defer slow.Release()
 			w := harness.New(t, harness.Options{
 				Provider: llmtest.Config{Script: manyCalls}, Tools: []tool.Tool{slow},
 				Agents: []agent.Agent{{Name: "assistant", Model: "openai/gpt-5", Tools: []string{"slow"}, Limits: agent.Limits{ContextMessages: 2000}}},
@@ -118,8 +119,8 @@ func TestManyToolCallsAndOthers(t *testing.T) {
 			eventID := w.Post(id, "calls 10000 slow")
 			for range agent.DefaultMaxToolCalls {
 				select {
-				case <-slow.reached:
-				case <-time.After(waitLong):
+				case <-slow.Reached:
+				case <-time.After(harness.Patience):
 					t.Fatal("the calls do not run")
 				}
 			}
@@ -128,7 +129,7 @@ func TestManyToolCallsAndOthers(t *testing.T) {
 			}
 			require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 			require.Equal(t, signals.TurnInterrupted, w.Await(id, eventID).Status)
-			requireSettled(t, w, id)
+			check.RequireSettled(t, w, id)
 			require.Equal(t, signals.TurnCompleted, w.Say(id, "and now").Status)
 		})
 	}

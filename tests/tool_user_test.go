@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -46,17 +47,17 @@ func by(sender, thread, content string) signals.Post {
 //ci:replayed
 func TestToolUser(t *testing.T) {
 	t.Parallel()
-	g := newGate("wait")
+	g := check.NewGate("wait")
 	names := []string{"wait", "whose", "whose_quick", "whose_approved", "whose_task"}
 	w := ruled(t, harness.Options{
-		Agents: team(names...), Tools: append(userTools(), g), Dynamic: shortRuns,
+		Agents: check.Team(names...), Tools: append(userTools(), g), Dynamic: shortRuns,
 	}, rule.Rule{Name: "acts", Events: []string{"deployed", "background_task.*"}, Priority: 30, Agent: &rule.Agent{}})
 	opened := func() string { return w.Open("assistant") }
-	user := func(t *testing.T, thread, name string) string { return resultIn(t, w, thread, name).Content }
+	user := func(t *testing.T, thread, name string) string { return check.ResultIn(t, w, thread, name).Content }
 
 	t.Run("who sent the message", func(t *testing.T) {
 		id := opened()
-		out := turn(w, id, by("ben", id, "use whose {}\nuse whose_quick {}"))
+		out := check.Turn(w, id, by("ben", id, "use whose {}\nuse whose_quick {}"))
 		require.Equal(t, "whose returned: for \"ben\"\nwhose_quick returned: for \"ben\"", out.Message.Content)
 	})
 	t.Run("nobody, in the turn of an event", func(t *testing.T) {
@@ -73,17 +74,17 @@ func TestToolUser(t *testing.T) {
 		e.Metadata.Source = ""
 		published, err := w.Threads.Publish(w.Ctx(), id, e, threadclient.PublishOptions{})
 		require.NoError(t, err)
-		require.Equal(t, signals.TurnCompleted, await(t, w, id, published.EventID).Status)
+		require.Equal(t, signals.TurnCompleted, check.Await(t, w, id, published.EventID).Status)
 		require.Equal(t, `for "ben"`, user(t, id, "whose"))
 	})
 	t.Run("whose background task it is", func(t *testing.T) {
 		id := opened()
-		task := startTask(t, w, id, "use whose_task {}") // ann says so
-		require.Equal(t, `"for \"ann\""`, string(awaitTold(t, w, task).end.Result))
+		task := check.StartTask(t, w, id, "use whose_task {}") // ann says so
+		require.Equal(t, `"for \"ann\""`, string(check.AwaitTold(t, w, task).End.Result))
 	})
 	t.Run("whose approved call it is, in a later run of the workflow", func(t *testing.T) {
 		id := opened()
-		first := run(w, id)
+		first := check.CurrentRun(w, id)
 		p := by("ben", id, "use whose_approved {}")
 		_, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err)
@@ -94,23 +95,23 @@ func TestToolUser(t *testing.T) {
 			_, err := w.Threads.Post(w.Ctx(), id, held)
 			require.NoError(t, err)
 		}
-		require.Eventually(t, func() bool { return run(w, id) != first }, waitLong, waitTick)
-		require.Equal(t, signals.DecideAccepted, approve(t, w, id, call))
+		require.Eventually(t, func() bool { return check.CurrentRun(w, id) != first }, harness.Patience, harness.Tick)
+		require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, call))
 		require.Equal(t, signals.TurnCompleted, w.Await(id, p.ID).Status)
 		require.Equal(t, `for "ben"`, user(t, id, "whose_approved"))
 	})
 	t.Run("for whom the sub-agent works, and then who joins", func(t *testing.T) {
 		id := opened()
-		p := by("ben", id, asks("helper", "use whose {}\nuse wait {}"))
+		p := by("ben", id, check.Asks("helper", "use whose {}\nuse wait {}"))
 		_, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err)
-		arrives(t, g.reached, "the tool")
-		below := sub(w, id, 1)
+		check.Arrives(t, g.Reached, "the tool")
+		below := check.Sub(w, id, 1)
 		joins := by("cleo", below, "use whose_quick {}")
 		joins.OnBusy = signals.OnBusySteer
 		_, err = w.Threads.Post(w.Ctx(), below, joins)
 		require.NoError(t, err)
-		g.release()
+		g.Release()
 		require.Equal(t, signals.TurnCompleted, w.Await(id, p.ID).Status)
 		require.Equal(t, `for "ben"`, user(t, below, "whose"))
 		require.Equal(t, `for "cleo"`, user(t, below, "whose_quick"))
@@ -167,8 +168,8 @@ func TestToolUserWithKeys(t *testing.T) {
 			path, own := body(id, "carol")
 			status, text = send(t, path, own)
 			require.Less(t, status, 300, text)
-			require.Eventually(t, func() bool { return len(resultsOf(w, id, "whose")) == 1 }, waitLong, waitTick)
-			require.Equal(t, `for "carol"`, resultIn(t, w, id, "whose").Content)
+			require.Eventually(t, func() bool { return len(check.ResultsOf(w, id, "whose")) == 1 }, harness.Patience, harness.Tick)
+			require.Equal(t, `for "carol"`, check.ResultIn(t, w, id, "whose").Content)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -23,7 +24,7 @@ func clerk(window int, tools ...string) []agent.Agent {
 // shownCall returns the call and the result in the last model call.
 func (c talk) shownCall(id string) (called, answered bool) {
 	c.t.Helper()
-	calls := modelCalls(c.Harness)
+	calls := check.ModelCalls(c.Harness)
 	for _, m := range calls[len(calls)-1].Messages {
 		answered = answered || m.Role == event.RoleTool && m.ToolCallID == id && !strings.Contains(m.Content, llm.NoResult)
 		for _, call := range m.ToolCalls {
@@ -37,9 +38,9 @@ func (c talk) shownCall(id string) (called, answered bool) {
 // Then the call runs, and the model of its turn knows it.
 func TestApprovedCallStaysInItsTurn(t *testing.T) {
 	t.Parallel()
-	for name, decide := range map[string]func(event.ApprovalRequest) signals.Decide{"once": approving, "for the session": granting} {
+	for name, decide := range map[string]func(event.ApprovalRequest) signals.Decide{"once": check.Approving, "for the session": granting} {
 		t.Run(name, func(t *testing.T) {
-			s := newSpy("spied", tool.NeedsApproval(""))
+			s := check.NewSpy("spied", tool.NeedsApproval(""))
 			c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: clerk(100, "spied")}).talk(t)
 			first, q := c.asks("use spied {}\nthen\nthe first is done")
 			second := c.post("use spied {\"n\":2}\nthen\nthe second is done")
@@ -58,16 +59,16 @@ func TestApprovedCallStaysInItsTurn(t *testing.T) {
 				says   string
 			}{{other, second, "the second is done"}, {q, first, "the first is done"}} {
 				c.decides(signals.DecideAccepted, decide(end.q))
-				out := await(t, c.Harness, c.id, end.posted)
+				out := check.Await(t, c.Harness, c.id, end.posted)
 				require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 				require.Equal(t, "spied returned: seen\n"+end.says, out.Message.Content)
 				called, answered := c.shownCall(end.q.ToolCallID)
 				require.True(t, called, "the model is shown its call")
 				require.True(t, answered, "and its result")
 			}
-			require.Len(t, s.seen(), 2, "each call ran once")
-			require.Len(t, ofType(c.Harness, c.id, event.TypeLLMCall), 101+4)
-			requireSettled(t, c.Harness, c.id)
+			require.Len(t, s.Seen(), 2, "each call ran once")
+			require.Len(t, check.OfType(c.Harness, c.id, event.TypeLLMCall), 101+4)
+			check.RequireSettled(t, c.Harness, c.id)
 		})
 	}
 }
@@ -75,7 +76,7 @@ func TestApprovedCallStaysInItsTurn(t *testing.T) {
 // TestTurnIsLongerThanItsWindow: a turn with more messages than the model sees.
 func TestTurnIsLongerThanItsWindow(t *testing.T) {
 	t.Parallel()
-	s := newSpy("spied")
+	s := check.NewSpy("spied")
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Agents: clerk(3, "spied")}).talk(t)
 	c.Say(c.id, "an earlier message")
 	var lines []string
@@ -85,32 +86,32 @@ func TestTurnIsLongerThanItsWindow(t *testing.T) {
 	out := c.Say(c.id, strings.Join(append(lines, "all done"), "\n"))
 	require.Equal(t, signals.TurnCompleted, out.Status)
 	require.Contains(t, out.Message.Content, "all done")
-	require.Len(t, s.seen(), 16, "no call was repeated")
-	require.Len(t, ofType(c.Harness, c.id, event.TypeLLMCall), 1+9)
-	for _, call := range s.seen() {
+	require.Len(t, s.Seen(), 16, "no call was repeated")
+	require.Len(t, check.OfType(c.Harness, c.id, event.TypeLLMCall), 1+9)
+	for _, call := range s.Seen() {
 		called, answered := c.shownCall(call.ID)
 		require.True(t, called && answered, "the model is shown all of the turn")
 	}
 	require.NotContains(t, c.lastShown(), "an earlier message")
-	requireSettled(t, c.Harness, c.id)
+	check.RequireSettled(t, c.Harness, c.id)
 }
 
 // TestSteeredMessageStaysInItsTurn: a message that joined the turn is part of it.
 func TestSteeredMessageStaysInItsTurn(t *testing.T) {
 	t.Parallel()
-	g := newGate("held")
-	s := newSpy("spied")
+	g := check.NewGate("held")
+	s := check.NewSpy("spied")
 	c := newOffice(t, harness.Options{Tools: []tool.Tool{g, s}, Agents: clerk(1, "held", "spied")}).talk(t)
 	posted := c.post("use held {}")
-	<-g.reached
-	steers := message(c.id, "steers", "use spied {}\nthen\nuse spied {\"n\":2}\nthen\nboth done")
+	<-g.Reached
+	steers := check.Message(c.id, "steers", "use spied {}\nthen\nuse spied {\"n\":2}\nthen\nboth done")
 	steers.OnBusy = signals.OnBusySteer
 	_, err := c.Threads.Post(c.Ctx(), c.id, steers)
 	require.NoError(t, err)
-	g.release()
+	g.Release()
 	c.completes(posted)
-	require.Len(t, s.seen(), 2)
+	require.Len(t, s.Seen(), 2)
 	require.Contains(t, c.lastShown(), "both done", "the message that joined is shown")
 	require.Contains(t, c.lastShown(), "use held {}", "and the one before it")
-	requireSettled(t, c.Harness, c.id)
+	check.RequireSettled(t, c.Harness, c.id)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -21,13 +22,13 @@ func TestTokensAreNotKept(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	half := w.Provider.Block(5)
 	e := w.Post(id, "think one two\ncount 8")
 	<-half.Reached()
 
 	t.Run("S2-10 who does not stream sees no token", func(t *testing.T) {
-		status, page := request(t, w, http.MethodGet, "/v1/threads/"+id+"/events", nil)
+		status, page := check.Request(t, w, http.MethodGet, "/v1/threads/"+id+"/events", nil)
 		require.Equal(t, http.StatusOK, status)
 		var types []string
 		for _, e := range page["events"].([]any) {
@@ -37,10 +38,10 @@ func TestTokensAreNotKept(t *testing.T) {
 	})
 	half.Release()
 	require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
-	frames := view.until(t, isFinal)
+	frames := view.Until(t, check.IsFinal)
 	t.Run("S2-10 who streams sees each", func(t *testing.T) {
-		require.Equal(t, 2, count(frames, event.EventThought))
-		require.Equal(t, 8, count(frames, event.EventStream))
+		require.Equal(t, 2, check.Count(frames, event.EventThought))
+		require.Equal(t, 8, check.Count(frames, event.EventStream))
 	})
 	t.Run("S2-01 messages and model calls are records, S2-02 tokens are not", func(t *testing.T) {
 		require.Equal(t, []string{event.TypeStatus, event.TypeMessage, event.TypeLLMCall, event.TypePrompt, event.TypeMessage, event.TypeFinal, event.TypeTurnEnded}, w.Types(id))
@@ -55,23 +56,23 @@ func TestTokensAreNotKept(t *testing.T) {
 		before := len(w.Records(id))
 		_, err = w.Threads.PostSignal(w.Ctx(), id, token)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return len(w.Records(id)) > before }, waitLong, waitTick)
-		require.Equal(t, event.TypeRejected, only(t, w.Records(id)[before:]).Type)
-		require.Empty(t, ofType(w, id, event.TypeToken))
+		require.Eventually(t, func() bool { return len(w.Records(id)) > before }, harness.Patience, harness.Tick)
+		require.Equal(t, event.TypeRejected, check.Only(t, w.Records(id)[before:]).Type)
+		require.Empty(t, check.OfType(w, id, event.TypeToken))
 	})
 	t.Run("S2-01 S2-11 a tool call is a record too", func(t *testing.T) {
 		w.Say(id, "use note {}")
-		e, err := event.Unmarshal(only(t, ofType(w, id, event.TypeToolCall)).Payload)
+		e, err := event.Unmarshal(check.Only(t, check.OfType(w, id, event.TypeToolCall)).Payload)
 		require.NoError(t, err)
 		require.Len(t, e.(event.ToolCallEvent).ToolCalls, 1)
 	})
 	t.Run("S2-10 a provider that does not stream gives the same message", func(t *testing.T) {
 		w := harness.New(t, harness.Options{Provider: llmtest.Config{NoStream: true}})
 		id := w.Open()
-		view := watch(t, w, id, "")
+		view := check.Watch(t, w, id, "")
 		w.Say(id, "count 8")
-		frames := view.until(t, isFinal)
-		require.LessOrEqual(t, count(frames, event.EventStream), 1)
+		frames := view.Until(t, check.IsFinal)
+		require.LessOrEqual(t, check.Count(frames, event.EventStream), 1)
 		require.Equal(t, "1 2 3 4 5 6 7 8", w.Messages(id)[1].Content)
 	})
 }
@@ -81,20 +82,20 @@ func TestTokensAreNotKept(t *testing.T) {
 //ci:replayed
 func TestSiblings(t *testing.T) {
 	t.Parallel()
-	slow := newGate("slow")
-	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow, failing}})
+	slow := check.NewGate("slow")
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{slow, check.Failing}})
 	id := w.Open()
 	e := w.Post(id, "use slow {}\nuse failing {\"how\":\"error\"}\nuse note {\"text\":\"x\"}\nuse nothing {}")
-	<-slow.reached
-	awaitMessages(w, id, 5)
+	<-slow.Reached
+	check.AwaitMessages(w, id, 5)
 	// When the thread waits only for the slow one, it has handled the others.
 	require.Eventually(t, func() bool {
 		state, err := w.Threads.State(w.Ctx(), id)
 		return err == nil && state.Turn != nil && len(state.Turn.Runs) == 1 && len(state.Turn.Runs[0].Tools) == 1
-	}, waitLong, waitTick)
+	}, harness.Patience, harness.Tick)
 	t.Run("S2-12 siblings do not wait for each other, nor fail together", func(t *testing.T) {
 		var said []string
-		for _, m := range results(w, id) {
+		for _, m := range check.Results(w, id) {
 			said = append(said, fmt.Sprint(m.ToolName, " ", m.IsError))
 		}
 		require.ElementsMatch(t, []string{"failing true", "note false", "nothing true"}, said)
@@ -102,14 +103,14 @@ func TestSiblings(t *testing.T) {
 	t.Run("S2-13 the model waits for the last of them", func(t *testing.T) {
 		require.Equal(t, 1, w.Provider.Calls())
 	})
-	slow.release()
+	slow.Release()
 	require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 	t.Run("S2-13 then it is called once, with all results", func(t *testing.T) {
-		calls := modelCalls(w)
+		calls := check.ModelCalls(w)
 		require.Len(t, calls, 2)
-		requireAnswered(t, calls[1].Messages)
+		check.RequireAnswered(t, calls[1].Messages)
 		require.Len(t, w.Messages(id), 7)
-		requireSettled(t, w, id)
+		check.RequireSettled(t, w, id)
 	})
 }
 
@@ -121,11 +122,11 @@ func TestUntilNoMoreCalls(t *testing.T) {
 	t.Run("S2-14 S0-34 model and tools take turns until a reply asks for none", func(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, 5, w.Provider.Calls())
-		require.Len(t, ofType(w, id, event.TypeToolCall), 4)
-		require.Len(t, results(w, id), 8)
+		require.Len(t, check.OfType(w, id, event.TypeToolCall), 4)
+		require.Len(t, check.Results(w, id), 8)
 		require.Contains(t, out.Message.Content, "enough")
 		require.Empty(t, out.Message.ToolCalls)
-		require.Len(t, ofType(w, id, event.TypeFinal), 1)
+		require.Len(t, check.OfType(w, id, event.TypeFinal), 1)
 	})
 }
 
@@ -134,48 +135,48 @@ func TestModelCallIsRetried(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	w.Provider.Fail(llmtest.Drop(4), llmtest.Status(503, "0"))
 	out := w.Say(id, "count 10")
-	frames := view.until(t, isFinal)
+	frames := view.Until(t, check.IsFinal)
 	const want = "1 2 3 4 5 6 7 8 9 10"
 
 	t.Run("S2-51 there is one reply", func(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, "user ann: count 10\nassistant assistant: "+want+"\n", w.Transcript(id))
 		require.Equal(t, 3, w.Provider.Calls())
-		call := harness.Payload[event.LLMCall](w, only(t, ofType(w, id, event.TypeLLMCall)))
+		call := harness.Payload[event.LLMCall](w, check.Only(t, check.OfType(w, id, event.TypeLLMCall)))
 		require.Equal(t, 3, call.Attempt)
-		require.Len(t, ofType(w, id, event.TypeFinal), 1)
+		require.Len(t, check.OfType(w, id, event.TypeFinal), 1)
 	})
 	t.Run("S2-51 S1-24 viewers discard what they saw of the first attempt", func(t *testing.T) {
-		require.NotZero(t, count(frames, event.EventReset))
+		require.NotZero(t, check.Count(frames, event.EventReset))
 		reply := w.Messages(id)[1].ID
-		require.Equal(t, want, streamed(frames, reply))
+		require.Equal(t, want, check.Streamed(frames, reply))
 		attempts := map[int]string{}
 		for _, f := range frames {
-			if f.event.Type == event.EventStream {
-				attempts[f.event.Attempt] += f.event.Content
+			if f.Event.Type == event.EventStream {
+				attempts[f.Event.Attempt] += f.Event.Content
 			}
 		}
 		require.Equal(t, map[int]string{1: "1 2 3 4", 3: want}, attempts)
-		require.Equal(t, 2, count(frames, event.EventMessage), "and the message supersedes it, once")
+		require.Equal(t, 2, check.Count(frames, event.EventMessage), "and the message supersedes it, once")
 	})
 	t.Run("S2-51 who comes later sees the reply only", func(t *testing.T) {
-		later := watch(t, w, id, "").until(t, isFinal)
-		require.Equal(t, 2, count(later, event.EventMessage))
-		require.Zero(t, count(later, event.EventStream)+count(later, event.EventReset))
+		later := check.Watch(t, w, id, "").Until(t, check.IsFinal)
+		require.Equal(t, 2, check.Count(later, event.EventMessage))
+		require.Zero(t, check.Count(later, event.EventStream)+check.Count(later, event.EventReset))
 	})
 }
 
 // TestWorkerGoes stops the worker during a step and starts another.
 func TestWorkerGoes(t *testing.T) {
 	t.Parallel()
-	slow, again := newGate("slow"), newGate("again", tool.Idempotent(0))
+	slow, again := check.NewGate("slow"), check.NewGate("again", tool.Idempotent(0))
 	w := harness.New(t, harness.Options{NoWorker: true, Tools: []tool.Tool{slow, again}})
 	stop := w.StartWorker()
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 
 	t.Run("S2-51 during a model call: one reply", func(t *testing.T) {
 		half := w.Provider.Block(3)
@@ -184,36 +185,36 @@ func TestWorkerGoes(t *testing.T) {
 		stop()
 		stop = w.StartWorker()
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
-		frames := view.until(t, isFinal)
+		frames := view.Until(t, check.IsFinal)
 		messages := w.Messages(id)
 		require.Len(t, messages, 2)
 		require.Equal(t, "1 2 3 4 5 6 7 8 9 10", messages[1].Content)
-		require.Equal(t, messages[1].Content, streamed(frames, messages[1].ID))
-		require.Equal(t, 1, count(frames, event.EventReset))
+		require.Equal(t, messages[1].Content, check.Streamed(frames, messages[1].ID))
+		require.Equal(t, 1, check.Count(frames, event.EventReset))
 		half.Release()
 	})
 	t.Run("S2-51 during a tool: it does not run again", func(t *testing.T) {
 		e := w.Post(id, "use slow {}")
-		<-slow.reached
+		<-slow.Reached
 		stop()
 		stop = w.StartWorker()
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
-		require.Empty(t, slow.reached, "it ran once")
+		require.Empty(t, slow.Reached, "it ran once")
 		m := w.Messages(id)
 		require.Contains(t, m[len(m)-2].Content, "outcome is unknown")
-		requireSettled(t, w, id)
+		check.RequireSettled(t, w, id)
 	})
 	t.Run("S2-51 during an idempotent tool: it runs again, with one result", func(t *testing.T) {
 		e := w.Post(id, "use again {}")
-		<-again.reached
+		<-again.Reached
 		stop()
 		stop = w.StartWorker()
-		<-again.reached
-		again.release()
+		<-again.Reached
+		again.Release()
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 		m := w.Messages(id)
 		require.Equal(t, "open", m[len(m)-2].Content)
-		requireSettled(t, w, id)
+		check.RequireSettled(t, w, id)
 	})
 }
 
@@ -224,23 +225,11 @@ func TestTheSameEventTwice(t *testing.T) {
 	id := w.Open()
 	body := map[string]any{"id": "e1", "content": "use note {}", "sender": "ann"}
 	for range 5 {
-		status, out := request(t, w, http.MethodPost, "/v1/threads/"+id+"/messages?wait=true", body)
+		status, out := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+"/messages?wait=true", body)
 		require.Equal(t, http.StatusOK, status, out)
 	}
 	t.Run("S2-51 one effect", func(t *testing.T) {
 		require.Len(t, w.Messages(id), 4)
 		require.Equal(t, 2, w.Provider.Calls())
 	})
-}
-
-// page reads a page of messages like a client of the API.
-func page(t *testing.T, w *harness.Harness, thread string) []map[string]any {
-	t.Helper()
-	status, out := request(t, w, http.MethodGet, "/v1/threads/"+thread+"/messages?limit=100", nil)
-	require.Equal(t, http.StatusOK, status, out)
-	var messages []map[string]any
-	for _, m := range out["messages"].([]any) {
-		messages = append(messages, m.(map[string]any))
-	}
-	return messages
 }

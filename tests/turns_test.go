@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -54,21 +55,21 @@ func TestReferenceTurn(t *testing.T) {
 	wk := newWalk()
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{wk}})
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	w.Post(id, "think I should walk\nuse walk {}\nthen\nthink I am there\n\"done\" — naïve <b>\nsecond line")
-	frames := view.until(t, isTurnEnded)
+	frames := view.Until(t, check.IsTurnEnded)
 	close(wk.late)
 	<-wk.over
 	w.Say(id, "and now?")
-	after := view.until(t, isFinal)
+	after := view.Until(t, check.IsFinal)
 	messages := w.Messages(id)
-	raw := closed(t, w, id)
+	raw := check.Closed(t, w, id)
 
 	t.Run("S1-22 the events come in the order of the reference", func(t *testing.T) {
 		require.Equal(t, []event.AgentEventType{
 			event.EventThought, event.EventToolCall, event.EventToolProgress, event.EventToolResult,
 			event.EventThought, event.EventStream, event.EventFinal,
-		}, base(frames))
+		}, check.Base(frames))
 	})
 	t.Run("S1-18 S1-17 progress arrives unchanged, whatever JSON it is", func(t *testing.T) {
 		var want, got []string
@@ -78,44 +79,44 @@ func TestReferenceTurn(t *testing.T) {
 			want = append(want, string(raw))
 		}
 		for _, f := range frames {
-			if f.event.Type == event.EventToolProgress {
-				require.Equal(t, "walk", f.event.ToolName)
-				got = append(got, string(f.event.Data))
+			if f.Event.Type == event.EventToolProgress {
+				require.Equal(t, "walk", f.Event.ToolName)
+				got = append(got, string(f.Event.Data))
 			}
 		}
 		require.Equal(t, want, got)
 	})
 	t.Run("S1-26 no progress before the call or after the result", func(t *testing.T) {
 		at := func(typ event.AgentEventType) int {
-			return slices.IndexFunc(frames, func(f frame) bool { return f.event.Type == typ })
+			return slices.IndexFunc(frames, func(f check.Frame) bool { return f.Event.Type == typ })
 		}
 		require.Greater(t, at(event.EventToolProgress), at(event.EventToolCall))
 		result := at(event.EventToolResult)
 		require.Positive(t, result)
-		require.Zero(t, count(append(slices.Clone(frames[result:]), after...), event.EventToolProgress), "what comes too late is not shown")
+		require.Zero(t, check.Count(append(slices.Clone(frames[result:]), after...), event.EventToolProgress), "what comes too late is not shown")
 	})
 	t.Run("S1-24 what was streamed is what was stored", func(t *testing.T) {
 		reply := messages[3]
 		require.Equal(t, "walk returned: arrived\n\"done\" — naïve <b>\nsecond line", reply.Content)
-		require.Equal(t, reply.Content, streamed(frames, reply.ID))
-		require.Zero(t, count(frames, event.EventReset), "nothing was begun anew")
+		require.Equal(t, reply.Content, check.Streamed(frames, reply.ID))
+		require.Zero(t, check.Count(frames, event.EventReset), "nothing was begun anew")
 	})
 	t.Run("S1-27 S1-16 all that concerns an agent comes from it, and nothing of a tool's own", func(t *testing.T) {
 		for _, f := range frames {
-			switch f.event.Type {
+			switch f.Event.Type {
 			case event.EventToolCall, event.EventToolProgress, event.EventToolResult:
-				require.Equal(t, messages[1].ToolCalls[0].ID, f.event.ToolCallID)
-				require.Equal(t, "assistant", f.event.Agent)
+				require.Equal(t, messages[1].ToolCalls[0].ID, f.Event.ToolCallID)
+				require.Equal(t, "assistant", f.Event.Agent)
 			case event.EventThought, event.EventStream:
-				require.Equal(t, "assistant", f.event.Agent)
+				require.Equal(t, "assistant", f.Event.Agent)
 			}
-			require.NotContains(t, []event.AgentEventType{"progress", "result"}, f.event.Type)
+			require.NotContains(t, []event.AgentEventType{"progress", "result"}, f.Event.Type)
 		}
 	})
 	t.Run("S1-23 nothing of the turn follows its end", func(t *testing.T) {
-		require.Equal(t, event.EventMessage, after[0].event.Type)
-		require.Equal(t, "and now?", after[0].event.Message.Content)
-		require.Equal(t, 1, count(frames, event.EventFinal)+count(frames, event.EventError))
+		require.Equal(t, event.EventMessage, after[0].Event.Type)
+		require.Equal(t, "and now?", after[0].Event.Message.Content)
+		require.Equal(t, 1, check.Count(frames, event.EventFinal)+check.Count(frames, event.EventError))
 	})
 	t.Run("S1-01 S1-03 S1-05 S1-07 what is on the wire is the event itself", func(t *testing.T) {
 		call, raw := messages[1].ToolCalls[0].ID, strings.Join(raw, "\n")
@@ -125,13 +126,13 @@ func TestReferenceTurn(t *testing.T) {
 	})
 	t.Run("S1-02 S1-04 S1-06 pieces carry their message", func(t *testing.T) {
 		for _, f := range frames {
-			if f.event.Type == event.EventThought || f.event.Type == event.EventStream {
-				require.NotEmpty(t, f.event.Content)
-				require.NotEmpty(t, f.event.MessageID)
-				require.Equal(t, 1, f.event.Attempt)
+			if f.Event.Type == event.EventThought || f.Event.Type == event.EventStream {
+				require.NotEmpty(t, f.Event.Content)
+				require.NotEmpty(t, f.Event.MessageID)
+				require.Equal(t, 1, f.Event.Attempt)
 			}
 		}
-		require.Equal(t, len(steps), count(frames, event.EventToolProgress))
+		require.Equal(t, len(steps), check.Count(frames, event.EventToolProgress))
 	})
 }
 
@@ -142,7 +143,7 @@ func TestEachTurnEnds(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{
 		MaxModelAttempts: 2,
-		Tools:            []tool.Tool{failing},
+		Tools:            []tool.Tool{check.Failing},
 		Agents: []agent.Agent{{
 			Name: "assistant", Model: "openai/stand-in", Tools: []string{"note", "failing"}, Limits: agent.Limits{MaxSteps: 3},
 		}},
@@ -170,11 +171,11 @@ func TestEachTurnEnds(t *testing.T) {
 	last := w.Post(id, "count 50")
 	<-stopped.Reached()
 	require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-	require.Equal(t, signals.TurnInterrupted, await(t, w, id, last).Status)
+	require.Equal(t, signals.TurnInterrupted, check.Await(t, w, id, last).Status)
 
 	ends := [][]event.AgentEventType{}
 	var failures []string
-	for _, raw := range closed(t, w, id) {
+	for _, raw := range check.Closed(t, w, id) {
 		var e event.AgentEvent
 		require.NoError(t, json.Unmarshal([]byte(raw), &e))
 		if e.Type == event.EventStatus && e.Status.Status == event.StatusClosed {
@@ -214,7 +215,7 @@ func TestEachTurnEnds(t *testing.T) {
 				failed = append(failed, m)
 			}
 		}
-		require.Contains(t, only(t, failed).Content, "at the disco")
+		require.Contains(t, check.Only(t, failed).Content, "at the disco")
 	})
 	t.Run("S1-08 an error says what went wrong", func(t *testing.T) {
 		require.Len(t, failures, 3)
@@ -227,20 +228,20 @@ func TestEachTurnEnds(t *testing.T) {
 // TestToolIsStopped interrupts a turn while its tool runs.
 func TestToolIsStopped(t *testing.T) {
 	t.Parallel()
-	g := newGate("wait")
+	g := check.NewGate("wait")
 	// An interrupt does not wait for a heartbeat: here it could not arrive with one.
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{g}, Deaf: true})
 	id := w.Open()
-	view := watch(t, w, id, "")
+	view := check.Watch(t, w, id, "")
 	e := w.Post(id, "use wait {}")
-	<-g.reached
+	<-g.Reached
 	require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-	frames := view.until(t, isFinal)
+	frames := view.Until(t, check.IsFinal)
 	t.Run("S1-33 S1-37 a tool is told, the stream ends with a terminal event, at once", func(t *testing.T) {
-		require.Equal(t, signals.TurnInterrupted, await(t, w, id, e).Status)
-		require.Len(t, g.told, 1, "the tool has heard of it: its run was not given up")
-		require.Equal(t, []event.AgentEventType{event.EventToolCall, event.EventToolResult, event.EventFinal}, base(frames))
-		requireSettled(t, w, id)
+		require.Equal(t, signals.TurnInterrupted, check.Await(t, w, id, e).Status)
+		require.Len(t, g.Told, 1, "the tool has heard of it: its run was not given up")
+		require.Equal(t, []event.AgentEventType{event.EventToolCall, event.EventToolResult, event.EventFinal}, check.Base(frames))
+		check.RequireSettled(t, w, id)
 		require.Equal(t, 1, w.Provider.Calls(), "the model is not called again")
 	})
 }
@@ -286,14 +287,14 @@ func (bareTool) Call(context.Context, tool.Call) (tool.Result, error) { panic("b
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	const trace = "trace-of-ann"
-	traced, quick := newSpy("traced"), newSpy("quick", tool.Quick())
+	traced, quick := check.NewSpy("traced"), check.NewSpy("quick", tool.Quick())
 	log := &lines{}
 	w := harness.New(t, harness.Options{
 		Tools: []tool.Tool{traced, quick, bareTool{}}, NoWorker: true,
 		Logger: slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	var open bool
-	traced.whenCalled(func(call tool.Call) {
+	traced.WhenCalled(func(call tool.Call) {
 		select {
 		case <-call.Exec.Signal():
 		default:
@@ -303,11 +304,11 @@ func TestOneTrace(t *testing.T) {
 	w.StartWorker()
 	id := w.Open()
 	w.Provider.Fail(llmtest.Drop(0))
-	p := message(id, "e1", "use traced {}\nuse quick {}\nuse bare {}\nuse shell_cmd {\"command\":\"true\"}\nthen\nwell")
+	p := check.Message(id, "e1", "use traced {}\nuse quick {}\nuse bare {}\nuse shell_cmd {\"command\":\"true\"}\nthen\nwell")
 	p.TraceID = trace
 	_, err := w.Threads.Post(w.Ctx(), id, p)
 	require.NoError(t, err)
-	require.Equal(t, signals.DecideAccepted, approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
+	require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
 	require.Equal(t, signals.TurnCompleted, w.Await(id, "e1").Status)
 
 	t.Run("S1-38 in every record of the turn", func(t *testing.T) {
@@ -322,24 +323,24 @@ func TestOneTrace(t *testing.T) {
 		require.Greater(t, n, 8)
 	})
 	t.Run("S1-38 in every tool log", func(t *testing.T) {
-		logs := toolLogs(w, id)
+		logs := check.ToolLogs(w, id)
 		require.Len(t, logs, 4)
 		for _, l := range logs {
 			require.Equal(t, trace, l.TraceID, l.ToolName)
 		}
 	})
 	t.Run("S1-38 S1-33 S1-36 in the context that tools are given, with an open signal", func(t *testing.T) {
-		require.Equal(t, trace, only(t, traced.seen()).Exec.TraceID())
-		require.Equal(t, trace, only(t, quick.seen()).Exec.TraceID())
+		require.Equal(t, trace, check.Only(t, traced.Seen()).Exec.TraceID())
+		require.Equal(t, trace, check.Only(t, quick.Seen()).Exec.TraceID())
 		require.True(t, open)
 	})
 	t.Run("S1-38 in the logs of the model call and of the tool", func(t *testing.T) {
-		require.Equal(t, trace, only(t, log.with(t, "model call failed"))["traceId"])
-		require.Equal(t, trace, only(t, log.with(t, "tool panicked"))["traceId"])
+		require.Equal(t, trace, check.Only(t, log.with(t, "model call failed"))["traceId"])
+		require.Equal(t, trace, check.Only(t, log.with(t, "tool panicked"))["traceId"])
 	})
 	t.Run("S1-38 another turn has another", func(t *testing.T) {
 		w.Say(id, "hello")
-		last := newest(w, id)
+		last := check.Newest(w, id)
 		require.NotEqual(t, trace, last.TraceID)
 		require.NotEmpty(t, last.TraceID)
 	})

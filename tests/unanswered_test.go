@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -27,7 +28,7 @@ func TestMentionOfNobody(t *testing.T) {
 	says := func(content, detail string) {
 		t.Helper()
 		require.Equal(t, signals.TurnUnanswered, w.Say(id, content).Status)
-		records := ofType(w, id, event.TypeStatus)
+		records := check.OfType(w, id, event.TypeStatus)
 		var last event.StatusChange
 		require.NoError(t, json.Unmarshal(records[len(records)-1].Payload, &last))
 		require.Equal(t, event.StatusChange{Status: event.StatusUnanswered, Detail: detail}, last)

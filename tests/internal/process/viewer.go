@@ -113,7 +113,7 @@ func (v *Viewer) Events() []event.AgentEvent {
 // Stored returns the events that come from records.
 func (v *Viewer) Stored() []event.AgentEvent {
 	return slices.DeleteFunc(v.Events(), func(e event.AgentEvent) bool {
-		switch e.Type { //nolint:exhaustive // the others are records
+		switch e.Type {
 		case event.EventThought, event.EventStream, event.EventToolProgress, event.EventReset, event.EventGap:
 			return true
 		}

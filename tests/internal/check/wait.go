@@ -1,0 +1,36 @@
+package check
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	proc "github.com/threadmill/threadmill/tests/internal/process"
+)
+
+// Calm is a Config.StaleAfter for tests that count runs: longer than a machine stalls, so that
+// no step counts as lost and runs twice. It is well below [harness.Patience], because the server may give
+// a step to a worker that has just stopped, which only this limit detects.
+const Calm = 40 * time.Second
+
+// Arrives waits for a moment.
+func Arrives(t *testing.T, moment <-chan struct{}, what string) {
+	t.Helper()
+	limit := time.NewTimer(proc.Patience)
+	defer limit.Stop()
+	select {
+	case <-moment:
+	case <-limit.C:
+		require.Fail(t, "never came: "+what)
+	}
+}
+
+// Decode decodes a payload.
+func Decode[T any](t *testing.T, payload []byte) T {
+	t.Helper()
+	var v T
+	require.NoError(t, json.Unmarshal(payload, &v))
+	return v
+}
