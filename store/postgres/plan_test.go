@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -32,8 +33,8 @@ func (p plan) rows() int {
 	return n
 }
 
-// TestEntityPlans: reading an entity reads the others of its namespace some times at most, also before the server has statistics of
-// the tables. Joins then read them once for each of them.
+// TestEntityPlans: a query goes through the entities of a namespace a bounded number of times, even before the server has statistics
+// of the tables. Without statistics, joins go through all of them again for each one.
 func TestEntityPlans(t *testing.T) {
 	ctx := t.Context()
 	name := testenv.Name("plans")
@@ -74,6 +75,7 @@ func TestEntityPlans(t *testing.T) {
 		entityGroups: {"ns", ids}, entitiesNamed: {"ns", store.EntityKeys("Ann"), store.MaxEntityPage},
 		entityMentions:  {"ns", "ann", now.Add(time.Hour), "", "", "", store.MaxEntityPage},
 		entityRelations: {"ns", "ann", store.MaxEntityPage}, mergesOf: {"ns", "ann", store.MaxEntityPage}, oneMerge: {"ns", "m"},
+		entitiesAfter + fmt.Sprintf(entitiesHaving, 4) + fmt.Sprintf(byMentions, 5): {"ns", math.MaxInt64, "", store.Pattern("ann"), store.MaxEntityPage},
 	} {
 		var raw []byte
 		require.NoError(t, s.pool.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+query, args...).Scan(&raw), query)

@@ -134,7 +134,11 @@ func (w Worker) runtime(c client.Client, logger *slog.Logger, kinds map[string]K
 		cfg.StaleAfter = StaleAfter
 	}
 	for _, name := range w.Kinds {
-		if err := kinds[name](w, &cfg); err != nil {
+		configure, known := kinds[name]
+		if !known {
+			return nil, fmt.Errorf("TestMain has no kind of worker %q", name)
+		}
+		if err := configure(w, &cfg); err != nil {
 			return nil, err
 		}
 	}
