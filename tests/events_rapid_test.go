@@ -112,10 +112,17 @@ func eventsThrottled(t *testing.T, w *harness.Harness, l *ledger) {
 	require.Equal(t, signals.TurnCompleted, awaitEvent(w, thread, events[4]).Status)
 
 	t.Run("and then its time begins anew", func(t *testing.T) {
-		next := happened("alert.fired", nil)
-		require.Equal(t, signals.TurnHeld, handle(w, thread, next).Status)
-		require.Equal(t, next.ID, check.Only(t, heldIn(w, thread)).EventID)
-		require.Equal(t, next.ID, awaitCalls(t, l, thread, 3)[2].event.ID)
+		for before := len(calls); ; before++ {
+			next := happened("alert.fired", nil)
+			status := handle(w, thread, next).Status
+			if held := heldIn(w, thread); len(held) > 0 {
+				require.Equal(t, signals.TurnHeld, status)
+				require.Equal(t, next.ID, check.Only(t, held).EventID)
+				require.Equal(t, next.ID, awaitCalls(t, l, thread, before+1)[before].event.ID)
+				return
+			}
+			require.Less(t, before, 10, "the machine stalled again: the time was over before anybody looked")
+		}
 	})
 }
 
