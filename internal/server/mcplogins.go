@@ -39,6 +39,7 @@ type loginHandlers struct {
 	logins    ToolLogins // nil = none
 	servers   ToolServers
 	approvals Approvals
+	closing   context.Context
 }
 
 type loginInput struct {
@@ -164,21 +165,46 @@ const (
 	wakeAtOnce = 16
 )
 
+// justAfter is how long after a login a call may still ask for it: the former login has failed it.
+const justAfter = 2 * time.Second
+
+// wakeAgain is when questions are looked for again after a login: visibility does not show the newest threads at once.
+var wakeAgain = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second}
+
 // loggedIn answers the questions that waited for a login.
 func (h *loginHandlers) loggedIn(ctx context.Context, l toolserver.LoggedIn) {
 	if l.Namespace != h.namespace {
 		return
 	}
+	until := time.Now().Add(justAfter)
+	h.reconnect(ctx, l.Server)
+	h.answerLogins(ctx, l, until)
+	go func() {
+		for _, pause := range wakeAgain {
+			select {
+			case <-time.After(pause):
+			case <-h.closing.Done():
+				return
+			}
+			if now, err := h.logins.Login(ctx, l.Namespace, l.Server, l.User); err == nil && !now.LoggedIn {
+				return
+			}
+			h.answerLogins(ctx, l, until)
+		}
+	}()
+}
+
+// answerLogins answers the questions that wait for a login now, and were asked until then.
+func (h *loginHandlers) answerLogins(ctx context.Context, l toolserver.LoggedIn, until time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, wakeWithin)
 	defer cancel()
-	h.reconnect(ctx, l.Server)
 	for range wakeRounds {
 		waiting, err := h.approvals.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: threadclient.MaxApprovalsLimit})
 		if err != nil {
 			h.logger.Warn("the threads that wait for a login could not be listed; people can answer there that they have logged in", "server", l.Server, "error", err)
 			return
 		}
-		if answered := h.answerLogin(ctx, l, waiting); !waiting.More {
+		if answered := h.answerLogin(ctx, l, waiting, until); !waiting.More {
 			return
 		} else if answered == 0 {
 			break
@@ -188,13 +214,13 @@ func (h *loginHandlers) loggedIn(ctx context.Context, l toolserver.LoggedIn) {
 }
 
 // answerLogin answers the questions of a list, and returns how many.
-func (h *loginHandlers) answerLogin(ctx context.Context, l toolserver.LoggedIn, waiting threadclient.Waiting) int64 {
+func (h *loginHandlers) answerLogin(ctx context.Context, l toolserver.LoggedIn, waiting threadclient.Waiting, until time.Time) int64 {
 	var answered atomic.Int64
 	var answers errgroup.Group
 	answers.SetLimit(wakeAtOnce)
 	for _, w := range waiting.Inputs {
 		q := w.Request
-		if len(q.Questions) != 1 || q.Questions[0].Login == nil || *q.Questions[0].Login != (event.InputLogin{Server: l.Server, User: l.User}) {
+		if q.RequestedAt.After(until) || len(q.Questions) != 1 || q.Questions[0].Login == nil || *q.Questions[0].Login != (event.InputLogin{Server: l.Server, User: l.User}) {
 			continue
 		}
 		answers.Go(func() error {

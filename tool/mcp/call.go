@@ -108,6 +108,7 @@ func (r *toolCall) run(ctx context.Context) (tool.Result, error) {
 			return tool.Result{}, err
 		}
 		result, err := r.on(ctx, s)
+		s.release()
 		if again || !errors.Is(err, sdk.ErrSessionMissing) {
 			return result, err
 		}

@@ -21,6 +21,9 @@ const (
 	// too long.
 	slack = 10 * time.Second
 
+	// drainWithin is how long a restart waits for the calls that run.
+	drainWithin = 5 * time.Second
+
 	firstBackoff, maxBackoff = 500 * time.Millisecond, time.Minute
 
 	// stableAfter is how long a connection must last for the back-off to begin again.
@@ -227,6 +230,7 @@ func (c *connection) watch(ctx context.Context, s *session) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.restarts:
+			s.drain(ctx)
 			return errRestart
 		case <-s.done:
 			return c.reason(s, s.err)
@@ -449,8 +453,8 @@ func (c *connection) saveLast(ctx context.Context) {
 	_ = c.cfg.Catalog.Save(ctx, c.snapshot())
 }
 
-// restart connects to the server again. Calls that begin from now on wait for the next session: one that is
-// about to end would leave it open whether they took effect.
+// restart connects to the server again. Calls that begin from now on wait for the next session, and those that run
+// have a short time to finish: a session that ends under a call leaves it open whether it took effect.
 func (c *connection) restart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -493,7 +497,7 @@ func (e *unavailable) Error() string {
 }
 
 // acquire returns the session of a server that is ready, and waits a short time for one that is being
-// connected.
+// connected. The caller releases it.
 func (c *connection) acquire(ctx context.Context, wait time.Duration) (*session, error) {
 	deadline := time.Now().Add(wait)
 	timer := time.NewTimer(wait)
@@ -501,8 +505,12 @@ func (c *connection) acquire(ctx context.Context, wait time.Duration) (*session,
 	for {
 		c.mu.Lock()
 		s, state, changed := c.session, c.state, c.changed
+		usable := s != nil && s.ctx.Err() == nil
+		if usable {
+			s.calls.Add(1)
+		}
 		c.mu.Unlock()
-		if s != nil && s.ctx.Err() == nil {
+		if usable {
 			return s, nil
 		}
 		soon := state.NextAttempt == nil || state.NextAttempt.Before(deadline)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -180,6 +181,34 @@ func TestCallAfterRestart(t *testing.T) {
 		require.NoError(t, out.Err)
 		require.Equal(t, "Hello, Ann", out.Result.Output)
 	}
+}
+
+// TestCallDuringRestart: a restart waits for a call that runs.
+func TestCallDuringRestart(t *testing.T) {
+	began, end := make(chan struct{}, 1), make(chan struct{})
+	remote := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+		s := simple()
+		sdk.AddTool(s, &sdk.Tool{Name: "wait"}, func(context.Context, *sdk.CallToolRequest, greeting) (*sdk.CallToolResult, any, error) {
+			began <- struct{}{}
+			<-end
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "Done"}}}, nil, nil
+		})
+		return s
+	}, nil))
+	t.Cleanup(remote.Close)
+	m := run(t, mcp.Config{Servers: []mcp.Server{{Name: "remote", URL: remote.URL}}})
+	ready(t, m, "remote")
+	wait := find(t, m, "remote__wait")
+	out := make(chan tooltest.Outcome, 1)
+	go func() { out <- tooltest.Run(t, wait, `{"name":"Ann"}`) }()
+	<-began
+	require.NoError(t, m.Restart(t.Context(), "default", "remote"))
+	require.Never(t, func() bool { return len(out) > 0 }, 200*time.Millisecond, 10*time.Millisecond)
+	close(end)
+	done := <-out
+	require.NoError(t, done.Err)
+	require.Equal(t, "Done", done.Result.Output)
+	reaches(t, m, "remote", func(s mcp.State) bool { return s.Status == tool.ServerReady && s.Restarts == 1 })
 }
 
 // TestRedirect: headers, which are secret, stay with the declared host.

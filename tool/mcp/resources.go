@@ -226,6 +226,7 @@ func (m *Manager) with(ctx context.Context, namespace, server string, do func(co
 	if err != nil {
 		return err
 	}
+	defer s.release()
 	ctx, cancel := context.WithTimeout(ctx, c.server.Timeout)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()

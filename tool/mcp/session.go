@@ -40,7 +40,8 @@ type session struct {
 	done chan struct{}
 	err  error
 
-	changed   chan struct{} // the server says that a list changed
+	calls     sync.WaitGroup // that use the session
+	changed   chan struct{}  // the server says that a list changed
 	tokens    atomic.Int64
 	annotated atomic.Int64
 	progress  sync.Map // token → *progress
@@ -193,6 +194,26 @@ func (s *session) why(err error) string {
 		return "the server closed the connection"
 	}
 	return err.Error()
+}
+
+// release ends the use of a session that [connection.acquire] has returned.
+func (s *session) release() { s.calls.Done() }
+
+// drain waits a short time for the calls that use the session. No call may begin to use it meanwhile.
+func (s *session) drain(ctx context.Context) {
+	idle := make(chan struct{})
+	go func() {
+		s.calls.Wait()
+		close(idle)
+	}()
+	timer := time.NewTimer(drainWithin)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	case <-s.done:
+	case <-ctx.Done():
+	}
 }
 
 // close ends the connection with its program. It returns when no process remains.

@@ -1,0 +1,78 @@
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/toolserver"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// loginsFake lets a browser log in at once.
+type loginsFake struct{}
+
+func (loginsFake) Login(context.Context, string, string, string) (tool.ServerLogin, error) {
+	return tool.ServerLogin{LoggedIn: true}, nil
+}
+
+func (loginsFake) LoginLink(context.Context, string, string, string, string) (string, time.Time, error) {
+	return "", time.Time{}, nil
+}
+
+func (loginsFake) Logout(context.Context, string, string, string) error { return nil }
+
+func (loginsFake) LoginPages(done func(context.Context, toolserver.LoggedIn)) http.Handler {
+	return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		done(context.WithoutCancel(r.Context()), toolserver.LoggedIn{Namespace: "default", Server: "notes", By: "ann"})
+	})
+}
+
+// lateThreads are listed a moment after they began to wait.
+type lateThreads struct {
+	*threads
+	lists    atomic.Int64
+	answered chan signals.InputAnswers
+}
+
+func (f *lateThreads) ListApprovals(context.Context, threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
+	if f.lists.Add(1) == 1 {
+		return threadclient.Waiting{}, nil
+	}
+	question := []event.InputQuestion{{ID: "login", Kind: event.InputURL, Login: &event.InputLogin{Server: "notes"}}}
+	return threadclient.Waiting{Inputs: []threadclient.WaitingInput{
+		{ThreadID: "t2", Request: event.InputRequest{ToolCallID: "of a later login", Questions: question, RequestedAt: time.Now().Add(time.Hour)}},
+		{ThreadID: "t1", Request: event.InputRequest{ToolCallID: "c1", Questions: question}},
+	}}, nil
+}
+
+func (f *lateThreads) AnswerInput(_ context.Context, _ string, a signals.InputAnswers) (signals.DecideOutcome, error) {
+	f.answered <- a
+	return signals.DecideAccepted, nil
+}
+
+// TestLoginWakesLateQuestions: a question that visibility shows after the login is answered too.
+func TestLoginWakesLateQuestions(t *testing.T) {
+	late := &lateThreads{answered: make(chan signals.InputAnswers, 10)}
+	w := newWorld(t, withServers(&toolServers{}, toolserver.Permission{}), func(c *server.Config) {
+		late.threads = c.Threads.(*threads)
+		c.Threads, c.ToolLogins = late, loginsFake{}
+	})
+	require.Equal(t, http.StatusOK, w.call("GET", "/oauth/callback", nil).status)
+	select {
+	case a := <-late.answered:
+		require.Equal(t, "c1", a.ToolCallID)
+		require.Equal(t, "ann", a.By)
+		require.Equal(t, event.InputAccept, a.Answers["login"].Action)
+	case <-w.ctx.Done():
+		t.Fatal("the question was not answered")
+	}
+}
