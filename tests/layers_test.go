@@ -28,7 +28,7 @@ var layers = [][]string{
 	{"activities"},
 	{"workflows"},
 	{"internal/config", "internal/feed", "internal/markdown", "internal/page", "internal/api", "clients"},
-	{"internal/projection", "internal/uistream", "internal/mcpserver", "internal/mcplogin"},
+	{"internal/projection", "internal/chat", "internal/mcpserver", "internal/mcplogin"},
 	{"world"},
 	{"internal/server"},
 	{"."},

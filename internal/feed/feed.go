@@ -99,9 +99,12 @@ type From struct {
 	Starts bool
 
 	// Records are types of records without agent events that are delivered too, each as an item
-	// whose event has no type.
+	// whose event has no type. [EveryType] stands for all.
 	Records []string
 }
+
+// EveryType stands for all types of records.
+const EveryType = "*"
 
 // View returns the view of one viewer of a thread. It leaves values without a type, which are no
 // agent events, unchanged.

@@ -43,7 +43,7 @@ func (i *Item) Closes() bool {
 // unshown have an item although they have no agent events.
 func appendItems(items []Item, rec event.Record, unshown []string, skip int, offset int64) []Item {
 	events := Events(rec)
-	if len(events) == 0 && slices.Contains(unshown, rec.Type) {
+	if len(events) == 0 && (slices.Contains(unshown, rec.Type) || slices.Contains(unshown, EveryType)) {
 		events = []event.AgentEvent{{}}
 	}
 	for i, e := range events {

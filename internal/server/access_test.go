@@ -99,10 +99,10 @@ var roleTable = map[auth.Role]string{
 	auth.RoleRead: "agentChanges chatConnect events getAgent getCurrentEvent getEntity getEvent getKnowledge getKnowledgeDocument getMCPServer getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
 		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listEntities listEntityMentions listEntityMerges listGrants listKnowledgeChunks listKnowledgeDocuments listMCPPrompts listMCPResources listMCPServers listMessages listRules listSchedules listTasks listThreads listWebhooks listWorldMessages " +
 		"loginMCPServer logoutMCPServer renderMarkdown resumeChat searchKnowledge testRules",
-	auth.RolePost:    "addKnowledgeDocument answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress uploadKnowledgeFile",
+	auth.RolePost:    "addKnowledgeDocument answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress stopChat uploadKnowledgeFile",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
 	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteEntity deleteKnowledgeDocument deleteSchedule getModelCall interruptThread listRecords mergeEntity pauseSchedule readMCPResource reindexKnowledgeDocument replaceSchedule restartMCPServer resumeSchedule " +
-		"retryEvent setEventStatus stopChat triggerSchedule undoEntityMerge updateThread",
+		"retryEvent setEventStatus triggerSchedule undoEntityMerge updateThread",
 	auth.RoleAdmin: "createKey deleteAgent deleteMCPServer listKeys putAgent putMCPServer revokeKey rotateKey",
 }
 

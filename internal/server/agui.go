@@ -12,9 +12,10 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/chat"
+	"github.com/threadmill/threadmill/internal/chat/agui"
+	"github.com/threadmill/threadmill/internal/chat/aisdk"
 	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/internal/uistream"
-	"github.com/threadmill/threadmill/internal/uistream/agui"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -26,6 +27,7 @@ type aguiHandlers struct{ *chatHandlers }
 type runInput struct {
 	ThreadID string        `json:"threadId" doc:"The thread, which is opened if it does not exist"`
 	RunID    string        `json:"runId" doc:"The run; the events repeat it"`
+	Version  string        `json:"protocolVersion,omitempty" doc:"The version of the protocol. Without it, the client is one before 1.0, and gets only what those know"`
 	Messages []runMessage  `json:"messages,omitempty" maxItems:"10000" doc:"The client's messages. The last one is posted if it is the user's; results of calls that wait for the client are taken. The client does not get again what is in them"`
 	Resume   []resumeEntry `json:"resume,omitempty" maxItems:"1000" doc:"Answers to interrupts"`
 	Props    runProps      `json:"forwardedProps,omitempty" doc:"Options of the post"`
@@ -102,21 +104,27 @@ func (h *aguiHandlers) registerAGUI() {
 	}
 }
 
-// wire is the form of a run.
-func (in *runInput) wire(known map[string]bool, before ...agui.Event) wire {
-	run := agui.NewRun(in.ThreadID, in.RunID, known)
-	return wire{encode: func(c uistream.Chunk) []any {
-		var out []any
-		for _, e := range run.Events(c) {
-			out = append(out, e)
-			if e.Type == "RUN_STARTED" {
-				for _, more := range before {
-					out = append(out, more)
-				}
-			}
-		}
-		return out
-	}}
+// runEncoder is the [encoder] of AG-UI.
+type runEncoder struct {
+	*agui.Encoder
+	before []agui.Event // follow the beginning
+}
+
+func (e runEncoder) begin() []any                          { return anys(append(e.Begin(), e.before...)) }
+func (e runEncoder) sync(m *chat.Message) []any            { return anys(e.Sync(m)) }
+func (e runEncoder) progress(a event.AgentEvent) []any     { return anys(e.Progress(a)) }
+func (e runEncoder) pause(m *chat.Message, _ string) []any { return anys(e.Pause(m)) }
+func (e runEncoder) end(m *chat.Message) []any             { return anys(e.End(m)) }
+func (e runEncoder) fail(problem string) []any             { return anys(agui.Fail(problem)) }
+
+// A client of AG-UI says what it has in its messages.
+func (runEncoder) assume(*chat.Message)        {}
+func (runEncoder) correct(*chat.Message) []any { return nil }
+func (runEncoder) place(string) []any          { return nil }
+
+// encoder returns the encoder of a run whose client has these messages and calls.
+func (in *runInput) encoder(known map[string]bool, before ...agui.Event) runEncoder {
+	return runEncoder{agui.New(agui.Config{ThreadID: in.ThreadID, RunID: in.RunID, Known: known, Version: in.Version}), before}
 }
 
 // known are the messages and tool calls that the client has.
@@ -140,11 +148,17 @@ func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamRespo
 	}
 	if n := len(in.Messages); n > 0 && in.Messages[n-1].Role == "user" {
 		last := in.Messages[n-1]
-		if len(in.Resume) == 0 {
-			return h.start(ctx, in, last)
+		known, err := h.record(ctx, in.ThreadID, last.ID)
+		if err != nil {
+			return nil, err
 		}
-		if known, err := h.record(ctx, in.ThreadID, last.ID); err != nil || known == nil {
-			return nil, cmp.Or(err, refuse(http.StatusUnprocessableEntity, "messages", "ends with a new message beside the answers in resume: send it in a run of its own, after them"))
+		if open := false; known == nil && len(in.Resume) > 0 {
+			if open, err = h.answersOpen(ctx, in); err != nil || open {
+				return nil, cmp.Or(err, refuse(http.StatusUnprocessableEntity, "messages", "ends with a new message beside the answers in resume: send it in a run of its own, after them"))
+			}
+		}
+		if known == nil || len(in.Resume) == 0 {
+			return h.start(ctx, in, last)
 		}
 	}
 	thread, err := h.store.Thread(ctx, h.key(in.ThreadID))
@@ -180,9 +194,30 @@ func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamRespo
 	return h.show(ctx, in, at, in.known())
 }
 
+// answersOpen reports whether the run answers a request that is open. A client also has to answer those that have expired, or
+// were decided elsewhere, before it can go on.
+func (h *aguiHandlers) answersOpen(ctx context.Context, in *runInput) (bool, error) {
+	within, cancel := h.answer(ctx)
+	defer cancel()
+	waiting, err := h.threads.Approvals(within, in.ThreadID)
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range in.Resume {
+		_, open, err := h.requested(within, in.ThreadID, waiting, entry.InterruptID)
+		if err != nil || open {
+			return open, err
+		}
+		if asked, err := h.asked(within, in.ThreadID, waiting, entry.InterruptID); err != nil || asked != nil {
+			return asked != nil, err
+		}
+	}
+	return false, nil
+}
+
 // show streams a run whose client has these messages and calls.
 func (h *aguiHandlers) show(ctx context.Context, in *runInput, at answer, known map[string]bool, before ...agui.Event) (*huma.StreamResponse, error) {
-	return h.streamAs(ctx, in.wire(known, before...), uistream.Config{ThreadID: in.ThreadID, EventID: at.EventID, MessageID: at.MessageID}, at)
+	return h.streamAs(ctx, wire{}, in.ThreadID, at, func(answer) encoder { return in.encoder(known, before...) })
 }
 
 // answers returns what the client says about calls.
@@ -236,8 +271,8 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 		return nil, err
 	}
 	if open != "" {
-		return in.wire(nil).whole(uistream.Chunk{Type: "start"}, uistream.Chunk{Type: "error", ErrorText: fmt.Sprintf(
-			"%s with resume, or say in forwardedProps.onWaiting what becomes of it", open)}), nil
+		e := in.encoder(nil)
+		return wire{}.whole(append(e.begin(), e.fail(open+" with resume, or say in forwardedProps.onWaiting what becomes of it")...)), nil
 	}
 	content, err := m.text()
 	if err != nil {
@@ -283,10 +318,10 @@ func (h *aguiHandlers) interrupt(ctx context.Context, in *runInput, messageID st
 		return "", err
 	case len(waiting.Approvals) > 0:
 		q := &waiting.Approvals[0]
-		return fmt.Sprintf("%s waits for a decision on its call of %s: answer the interrupt %s", q.Agent, q.ToolName, uistream.ApprovalID(q)), nil
+		return fmt.Sprintf("%s waits for a decision on its call of %s: answer the interrupt %s", q.Agent, q.ToolName, chat.ApprovalID(q)), nil
 	case len(waiting.Inputs) > 0:
 		q := waiting.Inputs[0]
-		return fmt.Sprintf("the tool %s of %s waits for input: answer the interrupt %s", q.ToolName, q.Agent, uistream.InputID(q)), nil
+		return fmt.Sprintf("the tool %s of %s waits for input: answer the interrupt %s", q.ToolName, q.Agent, aisdk.InputID(q)), nil
 	}
 	return "", nil
 }
@@ -321,7 +356,7 @@ func (h *aguiHandlers) turnOf(ctx context.Context, threadID, callID string) (*ev
 	}
 	for _, r := range records {
 		var p event.ApprovalRequest // the others have the call's id in the same field
-		if json.Unmarshal(r.Payload, &p) == nil && (p.ToolCallID == callID || r.ID == callID || uistream.ApprovalID(&p) == callID) {
+		if json.Unmarshal(r.Payload, &p) == nil && (p.ToolCallID == callID || r.ID == callID || chat.ApprovalID(&p) == callID) {
 			if turn, err := h.record(ctx, threadID, r.EventID); turn != nil || err != nil {
 				return turn, err
 			}
@@ -340,51 +375,27 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	if err != nil {
 		return nil, err
 	}
-	snapshot := snapshotOf(in.ThreadID, page.Items)
-	list := snapshot.List()
+	var read chat.Chat
+	for _, item := range page.Items {
+		read.Apply(item.Event)
+	}
+	list, retrieved := agui.Snapshot(&read)
 	before := []agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread}}, {Type: "MESSAGES_SNAPSHOT", Messages: &list}}
-	before = append(before, snapshot.Retrieved()...)
+	before = append(before, retrieved...)
 	known := (&runInput{Messages: messagesOf(list)}).known()
 	at, err := h.turnInProgress(ctx, in.ThreadID)
 	switch {
 	case err != nil:
 		return nil, err
 	case at == nil:
-		return in.wire(nil, before...).whole(uistream.Chunk{Type: "start"}, uistream.Chunk{Type: "finish"}), nil
+		e := in.encoder(nil, before...)
+		return wire{}.whole(append(e.begin(), anys(e.Empty())...)), nil
 	}
 	return h.show(ctx, in, *at, known, before...)
 }
 
 // maxPage is the number of records that a snapshot is made of.
 const maxPage = 1000
-
-// snapshotOf returns the messages of a thread.
-func snapshotOf(threadID string, items []feed.Item) *agui.Messages {
-	out := &agui.Messages{}
-	type open struct {
-		turn *uistream.Turn
-		run  *agui.Run
-	}
-	turns := map[string]open{}
-	for _, item := range items {
-		e := item.Event
-		if e.EventID == "" {
-			continue
-		}
-		if e.Type == event.EventMessage && uistream.Said(e.EventID, e.Message) {
-			out.Said(e.Message.ID, e.Message.SenderID, e.Message.Content)
-		}
-		of, known := turns[e.EventID]
-		if !known {
-			of = open{uistream.NewTurn(uistream.Config{ThreadID: threadID, EventID: e.EventID, MessageID: e.EventID}), agui.NewRun(threadID, "", nil)}
-			turns[e.EventID] = of
-		}
-		for _, c := range of.turn.Apply(e) {
-			out.Apply(of.run, c)
-		}
-	}
-	return out
-}
 
 func messagesOf(list []*agui.Message) []runMessage {
 	out := make([]runMessage, len(list))

@@ -15,8 +15,9 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/chat"
+	"github.com/threadmill/threadmill/internal/chat/aisdk"
 	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/internal/uistream"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -42,6 +43,7 @@ type chatRequest struct {
 	Agents    []string      `json:"agents,omitempty" maxItems:"100" doc:"The agents of a new thread. Default: the default agent"`
 	Tools     []string      `json:"tools,omitempty" maxItems:"256" doc:"The tools whose parts are tool-<name>. Those of others are dynamic-tool"`
 	Sender    string        `json:"sender,omitempty" doc:"Who writes or decides, without API keys. A decision needs a name. Default: user"`
+	Again     bool          `json:"again,omitempty" doc:"With the trigger regenerate-message: whether a message that was answered is posted again. Default: the answer is shown, since a client whose connection was cut cannot know that there is one"`
 	Version   int           `json:"version,omitempty" minimum:"6" maximum:"7" doc:"The version of the AI SDK. Default: 6. Version 7 can take text back when a model call is retried"`
 	Indexed   bool          `json:"indexed,omitempty" doc:"Whether the stream can be resumed at any chunk, as WorkflowChatTransport does: replies arrive whole"`
 	PostOptions
@@ -49,21 +51,21 @@ type chatRequest struct {
 
 // chatMessage is the part of a client's message that is read.
 type chatMessage struct {
-	ID       string               `json:"id" doc:"Idempotency key of a message of the user"`
-	Role     string               `json:"role" doc:"user or assistant"`
-	Metadata *uistream.UIMetadata `json:"metadata,omitempty" doc:"place, as the stream's finish gave it: where the message goes on"`
-	Parts    []chatPart           `json:"parts" maxItems:"1000" doc:"The parts"`
+	ID       string          `json:"id" doc:"Idempotency key of a message of the user"`
+	Role     string          `json:"role" doc:"user or assistant"`
+	Metadata json.RawMessage `json:"metadata,omitempty" doc:"place, as the stream or the messages gave it, tells what the client has of the message. The rest is the client's own"`
+	Parts    []chatPart      `json:"parts" maxItems:"1000" doc:"The parts"`
 }
 
 type chatPart struct {
-	Type       string               `json:"type" doc:"text, or that of a tool"`
-	Text       string               `json:"text,omitempty" doc:"Of text"`
-	State      string               `json:"state,omitempty" doc:"Of a tool: approval-responded, output-available or output-error count"`
-	ToolCallID string               `json:"toolCallId,omitempty" doc:"Of a tool"`
-	Input      json.RawMessage      `json:"input,omitempty" doc:"Of a tool: the arguments that the person saw. A decision needs them, and one on others is refused"`
-	Output     json.RawMessage      `json:"output,omitempty" doc:"Of a tool that the client runs"`
-	ErrorText  string               `json:"errorText,omitempty" doc:"Of a tool that the client runs"`
-	Approval   *uistream.UIApproval `json:"approval,omitempty" doc:"Of a tool"`
+	Type       string            `json:"type" doc:"text, or that of a tool"`
+	Text       string            `json:"text,omitempty" doc:"Of text"`
+	State      string            `json:"state,omitempty" doc:"Of a tool: approval-responded, output-available or output-error count"`
+	ToolCallID string            `json:"toolCallId,omitempty" doc:"Of a tool"`
+	Input      json.RawMessage   `json:"input,omitempty" doc:"Of a tool: the arguments that the person saw. A decision needs them, and one on others is refused"`
+	Output     json.RawMessage   `json:"output,omitempty" doc:"Of a tool that the client runs"`
+	ErrorText  string            `json:"errorText,omitempty" doc:"Of a tool that the client runs"`
+	Approval   *aisdk.UIApproval `json:"approval,omitempty" doc:"Of a tool"`
 }
 
 type chatInput struct {
@@ -79,12 +81,13 @@ type resumeInput struct {
 
 type chatMessagesInput struct {
 	ThreadPath
-	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"200" doc:"The most records to read, from the thread's end"`
+	Limit int      `query:"limit" minimum:"1" maximum:"1000" default:"200" doc:"The most records to read, from the thread's end"`
+	Tools []string `query:"tools" maxItems:"256" doc:"The tools whose parts are tool-<name>, as in requests"`
 }
 
 type chatMessagesOutput struct {
 	Body struct {
-		Messages []*uistream.UIMessage `json:"messages" nullable:"false" doc:"The messages, the oldest first: useChat's messages"`
+		Messages []*aisdk.UIMessage `json:"messages" nullable:"false" doc:"The messages, the oldest first: useChat's messages"`
 	}
 }
 
@@ -102,9 +105,10 @@ func (h *chatHandlers) registerChat() {
 		Description: "The message of the turn in progress, from its beginning; 204 without a turn. With startIndex, a run from that chunk on. Errors are text.",
 		Responses:   map[string]*huma.Response{"200": stream, "204": {Description: "No turn is in progress"}}, Errors: []int{404, 422, 503},
 	}, h.resume)
-	registerText(h.core, auth.RoleOperate, huma.Operation{
+	registerText(h.core, auth.RolePost, huma.Operation{
 		OperationID: "stopChat", Method: http.MethodPost, Path: "/v1/chat/{id}/stop", Tags: tags, Summary: "Stop the turn of a chat",
-		Description: "Unlike closing the connection, which stops nothing. Errors are text.", DefaultStatus: http.StatusAccepted, Errors: []int{404, 409, 503},
+		Description:   "Unlike closing the connection, which stops nothing. A turn that answers somebody else needs the role operate. Errors are text.",
+		DefaultStatus: http.StatusAccepted, Errors: []int{403, 404, 409, 503},
 	}, h.stop)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listChatMessages", Method: http.MethodGet, Path: "/v1/chat/{id}/messages", Tags: tags, Summary: "List the messages of a chat",
@@ -291,8 +295,8 @@ func (h *chatHandlers) record(ctx context.Context, threadID, id string) (*event.
 	return &records[0], nil
 }
 
-// regenerate answers a message again: a failed event is retried, the text of any other is posted
-// again, as it is stored.
+// regenerate answers a message again: a failed event is retried. The text of one that was answered is posted again, as it is
+// stored, if the client asks for that; otherwise the client gets the answer.
 func (h *chatHandlers) regenerate(ctx context.Context, body *chatRequest, last chatMessage) (*huma.StreamResponse, error) {
 	record, err := h.record(ctx, body.ID, last.ID)
 	if err != nil {
@@ -316,8 +320,13 @@ func (h *chatHandlers) regenerate(ctx context.Context, body *chatRequest, last c
 	switch {
 	case err == nil:
 		return h.stream(ctx, body, answer{MessageID: last.ID, EventID: last.ID, From: feed.Cursor{Seq: thread.Head}})
-	case errors.Is(err, signals.ErrRefused) && (item.Status == event.ItemPending || item.Status == event.ItemProcessing):
-		return h.stream(ctx, body, answer{MessageID: last.ID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}})
+	case errors.Is(err, signals.ErrRefused) && (item.Status == event.ItemPending || item.Status == event.ItemProcessing),
+		!body.Again && (errors.Is(err, signals.ErrRefused) || errors.Is(err, signals.ErrEventNotFound)):
+		at, err := h.answerTo(ctx, body.ID, record)
+		if err != nil {
+			return nil, err
+		}
+		return h.stream(ctx, body, at)
 	case errors.Is(err, signals.ErrRefused), errors.Is(err, signals.ErrEventNotFound): // it was answered
 		return h.say(ctx, body, "", m.Content)
 	}
@@ -326,7 +335,7 @@ func (h *chatHandlers) regenerate(ctx context.Context, body *chatRequest, last c
 
 // goOn takes the decisions and results in an assistant message, and streams how its turn goes on.
 func (h *chatHandlers) goOn(ctx context.Context, body *chatRequest, m chatMessage) (*huma.StreamResponse, error) {
-	messageID, isReply := strings.CutSuffix(m.ID, uistream.AssistantID(""))
+	messageID, isReply := strings.CutSuffix(m.ID, chat.AnswerID(""))
 	record, err := h.record(ctx, body.ID, messageID)
 	if err != nil {
 		return nil, err
@@ -339,11 +348,12 @@ func (h *chatHandlers) goOn(ctx context.Context, body *chatRequest, m chatMessag
 	if err != nil {
 		return nil, err
 	}
-	after := feed.Cursor{Seq: thread.Head}
-	if m.Metadata != nil && m.Metadata.Place != "" {
-		if after, err = feed.ParseCursor(m.Metadata.Place); err != nil {
-			return nil, refuse(http.StatusUnprocessableEntity, "messages.metadata.place", err.Error())
-		}
+	after, err := m.place()
+	if err != nil {
+		return nil, err
+	}
+	if after.IsZero() {
+		after = feed.Cursor{Seq: thread.Head}
 	}
 	answers, err := m.answers()
 	if err != nil {
@@ -353,9 +363,38 @@ func (h *chatHandlers) goOn(ctx context.Context, body *chatRequest, m chatMessag
 	if err != nil {
 		return nil, err
 	}
-	return h.stream(ctx, body, answer{
-		MessageID: messageID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}, After: after, Settled: settled, Before: thread.Head,
-	})
+	at, err := h.answerTo(ctx, body.ID, record)
+	if err != nil {
+		return nil, err
+	}
+	at.After, at.Settled, at.Before = after, settled, thread.Head
+	return h.stream(ctx, body, at, m.tools()...)
+}
+
+// place returns where a message says that the client is. The metadata may have any form.
+func (m chatMessage) place() (feed.Cursor, error) {
+	var metadata struct {
+		Place string `json:"place"`
+	}
+	if json.Unmarshal(m.Metadata, &metadata) != nil || metadata.Place == "" {
+		return feed.Cursor{}, nil
+	}
+	at, err := feed.ParseCursor(metadata.Place)
+	if err != nil {
+		return at, refuse(http.StatusUnprocessableEntity, "messages.metadata.place", err.Error())
+	}
+	return at, nil
+}
+
+// tools returns what the client has of the tools of a message.
+func (m chatMessage) tools() []aisdk.UIPart {
+	var out []aisdk.UIPart
+	for _, p := range m.Parts {
+		if p.ToolCallID != "" {
+			out = append(out, aisdk.UIPart{ToolCallID: p.ToolCallID, State: p.State, Output: p.Output, ErrorText: p.ErrorText, Approval: p.Approval})
+		}
+	}
+	return out
 }
 
 func (h *chatHandlers) stop(ctx context.Context, in *ThreadPath) (*huma.StreamResponse, error) {
@@ -363,12 +402,36 @@ func (h *chatHandlers) stop(ctx context.Context, in *ThreadPath) (*huma.StreamRe
 	if err != nil {
 		return nil, err
 	}
+	if err := h.mayStop(ctx, in.ID); err != nil {
+		return nil, h.problem(ctx, in.ID, err)
+	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	if err := h.threads.Control(within, in.ID, signals.Control{Action: signals.ControlInterrupt, By: by}); err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { hctx.SetStatus(http.StatusAccepted) }}, nil
+}
+
+// mayStop returns an error unless the caller may stop the turn in progress: a person may stop the one that answers her.
+func (h *chatHandlers) mayStop(ctx context.Context, id string) error {
+	refusal := needs(ctx, auth.RoleOperate, "path.id")
+	if refusal == nil {
+		return nil
+	}
+	state, err := query(ctx, h.core, id, h.threads.State)
+	if err != nil || state.Body.Turn == nil {
+		return err // there is nothing to stop
+	}
+	record, err := h.record(ctx, id, state.Body.Turn.EventID)
+	if err != nil {
+		return err
+	}
+	var m event.Message
+	if record != nil && record.Type == event.TypeMessage && json.Unmarshal(record.Payload, &m) == nil && m.SenderType == event.CreatedByUser && m.SenderID == auth.FromContext(ctx).Name {
+		return nil
+	}
+	return refusal
 }
 
 func (h *chatHandlers) messages(ctx context.Context, in *chatMessagesInput) (*chatMessagesOutput, error) {
@@ -379,12 +442,12 @@ func (h *chatHandlers) messages(ctx context.Context, in *chatMessagesInput) (*ch
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
-	list := uistream.NewMessages(in.ID)
+	var read chat.Chat
 	for _, item := range page.Items {
-		list.Apply(item.Event)
+		read.Apply(item.Event)
 	}
 	out := &chatMessagesOutput{}
-	out.Body.Messages = list.List()
+	out.Body.Messages = aisdk.Messages(aisdk.Config{ThreadID: in.ID, Static: in.Tools}, &read, page.End.String())
 	return out, nil
 }
 
@@ -404,14 +467,14 @@ func (h *chatHandlers) resume(ctx context.Context, in *resumeInput) (*huma.Strea
 		return out, h.problem(ctx, body.ID, err)
 	}
 	at, err := h.turnInProgress(ctx, in.ID)
-	if err == nil && at == nil && in.StartIndex > 0 { // it has ended since the client lost it
+	if err == nil && at == nil { // it may have ended since the client lost it
 		at, err = h.lastTurn(ctx, in.ID)
 	}
 	switch {
 	case err != nil:
 		return nil, h.problem(ctx, in.ID, err)
 	case at == nil && body.Indexed:
-		return aiSDK.whole(uistream.Chunk{Type: "finish"}), nil // its client takes 204 for an error
+		return aiSDK.whole(anys([]aisdk.Chunk{{Type: "finish"}})), nil // its client takes 204 for an error
 	case at == nil:
 		return noContent(), nil
 	}
@@ -437,9 +500,9 @@ func (h *chatHandlers) turnInProgress(ctx context.Context, id string) (*answer, 
 	return &at, err
 }
 
-// lastTurn returns the last assistant message of the thread, or nil without one.
+// lastTurn returns the last answer of the last turn that has ended, or nil without one.
 func (h *chatHandlers) lastTurn(ctx context.Context, id string) (*answer, error) {
-	newest, err := h.store.Records(ctx, h.key(id), store.Query{Types: []string{event.TypeMessage}, Newest: true, Limit: 1})
+	newest, err := h.store.Records(ctx, h.key(id), store.Query{Types: []string{event.TypeTurnEnded}, Newest: true, Limit: 1})
 	if err != nil || len(newest) == 0 {
 		return nil, err
 	}
@@ -451,9 +514,9 @@ func (h *chatHandlers) lastTurn(ctx context.Context, id string) (*answer, error)
 	return &at, err
 }
 
-// lastIn returns the last assistant message of the turn that began with a record.
+// lastIn returns the last answer of the turn that began with a record.
 func (h *chatHandlers) lastIn(ctx context.Context, id string, record *event.Record) (answer, error) {
-	// A turn that others joined goes on in the message that answers the last of them.
+	// A turn that others joined goes on in the answer to the last of them.
 	at := answer{MessageID: record.ID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}}
 	records, err := h.store.Records(ctx, h.key(id), store.Query{After: record.Seq, Types: []string{event.TypeMessage}})
 	if err != nil {
@@ -461,9 +524,22 @@ func (h *chatHandlers) lastIn(ctx context.Context, id string, record *event.Reco
 	}
 	for _, r := range records {
 		var m event.Message
-		if r.EventID == record.EventID && json.Unmarshal(r.Payload, &m) == nil && uistream.Said(r.EventID, &m) {
-			at.MessageID, at.From = m.ID, feed.Cursor{Seq: r.Seq - 1}
+		if r.EventID == record.EventID && json.Unmarshal(r.Payload, &m) == nil && chat.Said(r.EventID, &m) {
+			at.MessageID = m.ID
 		}
 	}
 	return at, nil
+}
+
+// answerTo returns the answer to the message of a record.
+func (h *chatHandlers) answerTo(ctx context.Context, id string, record *event.Record) (answer, error) {
+	at := answer{MessageID: record.ID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}}
+	if record.EventID == record.ID {
+		return at, nil
+	}
+	first, err := h.record(ctx, id, record.EventID) // the message has joined a turn
+	if first != nil {
+		at.From = feed.Cursor{Seq: first.Seq - 1}
+	}
+	return at, err
 }

@@ -10,8 +10,9 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/chat"
+	"github.com/threadmill/threadmill/internal/chat/aisdk"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/uistream"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -48,7 +49,7 @@ func (m chatMessage) answers() ([]callAnswer, error) {
 
 // callAnswer is what a client says about a call: a decision, or the result of a tool that it runs.
 type callAnswer struct {
-	// id is that of the request of a decision, see [uistream.ApprovalID], or that of a call.
+	// id is that of the request of a decision, see [chat.ApprovalID], or that of a call.
 	id       string
 	decision *signals.Decide
 	result   *signals.ToolResult
@@ -132,7 +133,7 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 // after people see it: until then, it is open if the store has it and no answer.
 func (h *chatHandlers) asked(ctx context.Context, threadID string, waiting signals.Approvals, id string) (*event.InputRequest, error) {
 	for _, q := range waiting.Inputs {
-		if uistream.InputID(q) == id {
+		if aisdk.InputID(q) == id {
 			return &q, nil
 		}
 	}
@@ -154,7 +155,7 @@ func (h *chatHandlers) asked(ctx context.Context, threadID string, waiting signa
 // requested is [chatHandlers.asked] for approval requests.
 func (h *chatHandlers) requested(ctx context.Context, threadID string, waiting signals.Approvals, id string) (q event.ApprovalRequest, open bool, err error) {
 	for _, q := range waiting.Approvals {
-		if uistream.ApprovalID(&q) == id {
+		if chat.ApprovalID(&q) == id {
 			return q, true, nil
 		}
 	}

@@ -15,8 +15,9 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/chat"
+	"github.com/threadmill/threadmill/internal/chat/aisdk"
 	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/internal/uistream"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -28,7 +29,7 @@ type answer struct {
 	MessageID string `json:"m"`
 	EventID   string `json:"e,omitempty"`
 
-	// From is where its events begin. Those up to After are known to the client.
+	// From is where the events of the turn begin. Those up to After are known to the client.
 	From  feed.Cursor `json:"f,omitzero"`
 	After feed.Cursor `json:"a,omitzero"`
 
@@ -91,63 +92,104 @@ func (h *chatHandlers) checkRun(ctx context.Context, r run) error {
 	return err
 }
 
-// wire writes the chunks of a turn in the form of a protocol.
+// wire is the form in which a protocol writes an answer.
 type wire struct {
-	header map[string]string
-	encode func(uistream.Chunk) []any
-	end    string // after everything
+	header  map[string]string
+	trailer string // after everything
 
-	// indexed means that each reader gets the same chunks: those of records, nothing live.
+	// indexed means that each reader gets the same: what follows from records, and nothing live.
 	indexed bool
 }
 
-// aiSDK is the form of the AI SDK.
-var aiSDK = wire{
-	header: map[string]string{"X-Vercel-Ai-Ui-Message-Stream": "v1"},
-	encode: func(c uistream.Chunk) []any { return []any{c} },
-	end:    "data: [DONE]\n\n",
+// encoder encodes an answer for one client: see packages aisdk and agui.
+type encoder interface {
+	begin() []any
+	assume(*chat.Message)
+	sync(*chat.Message) []any
+	correct(*chat.Message) []any
+	progress(event.AgentEvent) []any
+	place(string) []any
+	pause(m *chat.Message, place string) []any
+	end(*chat.Message) []any
+	fail(problem string) []any
 }
 
-// stream streams a turn for the AI SDK.
-func (h *chatHandlers) stream(ctx context.Context, body *chatRequest, at answer) (*huma.StreamResponse, error) {
+// anys returns the elements of a list.
+func anys[T any](list []T) []any {
+	out := make([]any, len(list))
+	for i, one := range list {
+		out[i] = one
+	}
+	return out
+}
+
+// aiSDK is the form of the AI SDK.
+var aiSDK = wire{header: map[string]string{"X-Vercel-Ai-Ui-Message-Stream": "v1"}, trailer: "data: [DONE]\n\n"}
+
+// sdkEncoder is the [encoder] of the AI SDK.
+type sdkEncoder struct {
+	*aisdk.Encoder
+	indexed bool
+	claimed []aisdk.UIPart // what the client has of tools
+}
+
+func (e sdkEncoder) begin() []any                      { return anys(e.Begin()) }
+func (e sdkEncoder) assume(m *chat.Message)            { e.Assume(m, e.claimed) }
+func (e sdkEncoder) sync(m *chat.Message) []any        { return anys(e.Sync(m)) }
+func (e sdkEncoder) correct(m *chat.Message) []any     { return anys(e.Correct(m)) }
+func (e sdkEncoder) progress(a event.AgentEvent) []any { return anys(e.Progress(a)) }
+func (e sdkEncoder) end(m *chat.Message) []any         { return anys(e.End(m)) }
+func (e sdkEncoder) fail(problem string) []any         { return anys(aisdk.Fail(problem)) }
+
+func (e sdkEncoder) place(at string) []any {
+	if e.indexed {
+		return nil // its reader has a place of its own
+	}
+	return anys(e.Place(at))
+}
+
+func (e sdkEncoder) pause(_ *chat.Message, place string) []any {
+	out := e.Pause(place)
+	if e.indexed {
+		out = out[len(out)-1:] // a reader that comes later has what follows in its place
+	}
+	return anys(out)
+}
+
+// stream streams an answer for the AI SDK. The client claims to have these tools.
+func (h *chatHandlers) stream(ctx context.Context, body *chatRequest, at answer, claimed ...aisdk.UIPart) (*huma.StreamResponse, error) {
 	as := aiSDK
 	if as.indexed = body.Indexed; as.indexed {
 		as.header = maps.Clone(as.header)
 		as.header["X-Workflow-Run-Id"] = run{answer: at, ThreadID: body.ID, Tools: body.Tools}.id()
+		claimed = nil // the id of the run does not have them
 	}
-	return h.streamAs(ctx, as, uistream.Config{ThreadID: body.ID, EventID: at.EventID, MessageID: at.MessageID, Static: body.Tools, Version: body.Version}, at)
+	return h.streamAs(ctx, as, body.ID, at, func(at answer) encoder {
+		cfg := aisdk.Config{ThreadID: body.ID, EventID: at.EventID, MessageID: at.MessageID, Static: body.Tools, Version: body.Version}
+		return sdkEncoder{aisdk.New(cfg), body.Indexed, claimed}
+	})
 }
 
 // streamAs opens the reader before the response begins, so that errors have a status.
-func (h *chatHandlers) streamAs(ctx context.Context, as wire, cfg uistream.Config, at answer) (*huma.StreamResponse, error) {
+func (h *chatHandlers) streamAs(ctx context.Context, as wire, threadID string, at answer, encode func(answer) encoder) (*huma.StreamResponse, error) {
 	leave, err := h.viewers.enter()
 	if err != nil {
 		return nil, err
 	}
-	stored, err := h.store.Thread(ctx, h.key(cfg.ThreadID))
-	if errors.Is(err, store.ErrNotFound) {
-		err = nil // its first message waits for a worker
-	}
-	var reader *feed.Reader
-	if err == nil {
-		reader, err = h.feed.Open(ctx, h.key(cfg.ThreadID), feed.From{Cursor: at.From, Finite: stored.Status == store.ThreadClosed})
-	}
-	if err != nil {
+	s := &chatStream{answer: at, wire: as, handlers: h, key: h.key(threadID), encoder: encode(at)}
+	if err = s.open(ctx); err != nil {
 		leave()
 		return nil, err
 	}
 	return as.response(func(ctx context.Context, out *eventWriter) {
 		defer leave()
-		defer reader.Close()
+		defer func() { s.reader.Close() }()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(h.viewers.closing, cancel)()
-		s := &chatStream{answer: at, wire: as, reader: reader, out: out, cfg: cfg, head: stored.Head}
-		if stored.ID == "" {
-			s.until = time.Now().Add(h.waitLimit)
-		}
+		s.out = out
 		if err := s.run(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errGone) {
-			h.logger.Warn("chat stream ends; the client resumes", "thread", cfg.ThreadID, "error", err)
+			h.logger.Warn("chat stream ends; the client resumes", "thread", threadID, "error", err)
 		}
 	}), nil
 }
@@ -169,48 +211,70 @@ func (as wire) response(body func(context.Context, *eventWriter)) *huma.StreamRe
 	}}
 }
 
-// whole is a response of these chunks only.
-func (as wire) whole(chunks ...uistream.Chunk) *huma.StreamResponse {
+// whole is a response of these events only.
+func (as wire) whole(events []any) *huma.StreamResponse {
 	return as.response(func(_ context.Context, out *eventWriter) {
-		_ = (&chatStream{wire: as, out: out}).finish(chunks) // the client may have gone
+		_ = (&chatStream{wire: as, out: out}).finish(events) // the client may have gone
 	})
 }
 
 // errGone means that the client has disconnected.
 var errGone = errors.New("the client has gone")
 
-// chatStream writes one assistant message.
+// chatStream writes one answer. It reads what is stored, writes how that differs from what the client has, and then
+// what follows.
 type chatStream struct {
 	answer
 	wire
-	cfg    uistream.Config
-	turn   *uistream.Turn
-	reader *feed.Reader
-	out    *eventWriter
-	live   bool // whether the client does not have what follows
+	encoder
+	handlers *chatHandlers
+	key      store.Key
+	reader   *feed.Reader
+	out      *eventWriter
+
+	chat   chat.Chat
+	ready  bool // whether what follows is written
 	closed bool // the thread is
 
-	// head is the newest record when the stream began: a request before it may have been answered since.
+	// head is the newest record when the stream began: what happened before is no news.
 	head int64
 
 	// until is when the stream of a thread that has stored nothing ends.
 	until time.Time
 }
 
-func (s *chatStream) run(ctx context.Context) error {
-	s.turn = uistream.NewTurn(s.cfg)
-	s.live = s.After.IsZero()
-	if err := s.write(uistream.Begin(s.cfg)); err != nil {
+// open opens the reader at the beginning of the turn.
+func (s *chatStream) open(ctx context.Context) error {
+	h := s.handlers
+	stored, err := h.store.Thread(ctx, s.key)
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil // its first message waits for a worker
+		s.until = time.Now().Add(h.waitLimit)
+	}
+	if err != nil {
 		return err
 	}
+	s.head = stored.Head
+	s.reader, err = h.feed.Open(ctx, s.key, feed.From{Cursor: s.From, Finite: stored.Status == store.ThreadClosed, Starts: true, Records: []string{feed.EveryType}})
+	return err
+}
+
+func (s *chatStream) run(ctx context.Context) error {
+	if err := s.write(s.begin()); err != nil {
+		return err
+	}
+	s.ready = s.indexed && s.After.IsZero()
 	for {
 		item, err := s.reader.Next(ctx)
 		switch {
 		case errors.Is(err, feed.ErrIdle) && s.closed:
 			return s.done() // the last events of a closing thread have arrived by then
 		case errors.Is(err, feed.ErrIdle) && !s.until.IsZero() && time.Now().After(s.until):
-			return s.finish([]uistream.Chunk{{Type: "error", ErrorText: "no worker has taken the message yet: it is kept, and is answered when there is one"}})
+			return s.finish(s.fail("no worker has taken the message yet: it is kept, and is answered when there is one"))
 		case errors.Is(err, feed.ErrIdle):
+			if m := s.message(); s.ready && m != nil && m.Over() {
+				return s.finish(s.end(m)) // what the client has decided is not stored in the thread
+			}
 			if !s.out.heartbeat() {
 				return errGone
 			}
@@ -221,85 +285,142 @@ func (s *chatStream) run(ctx context.Context) error {
 			}
 			continue
 		case errors.Is(err, io.EOF):
-			return s.done()
+			return s.last()
 		case err != nil:
 			return err
 		}
 		s.closed, s.until = s.closed || item.Closes(), time.Time{}
-		if over, err := s.apply(item); over || err != nil {
+		if over, err := s.take(ctx, item); over || err != nil {
 			return err
 		}
 	}
 }
 
-// apply writes the chunks of an item. It reports whether the stream is over.
-func (s *chatStream) apply(item feed.Item) (over bool, err error) {
+// message returns the answer, or nil while there is none.
+func (s *chatStream) message() *chat.Message { return s.chat.Answer(s.MessageID) }
+
+// take adds an item, and writes what it changes. It reports whether the stream is over.
+func (s *chatStream) take(ctx context.Context, item feed.Item) (over bool, err error) {
 	e := item.Event
 	if s.indexed && item.Record == nil {
 		return false, nil
 	}
-	if s.cfg.EventID == "" {
-		switch {
-		case e.Type == event.EventMessage && e.MessageID == s.MessageID, e.EndsTurn() && e.EventID == s.MessageID:
-			s.cfg.EventID = e.EventID
-			s.turn = uistream.NewTurn(s.cfg)
-		default:
-			return false, nil
+	if joined := s.begins(e); joined {
+		return false, s.restart(ctx)
+	}
+	if !s.ready && !s.After.IsZero() && item.Cursor.Seq > s.After.Seq {
+		s.assumeAll()
+	}
+	if e.EventID == s.EventID && e.EventID != "" {
+		e.MessageID = item.MessageID()
+		s.chat.Apply(e)
+		if e.Type == event.EventApproval || e.Type == event.EventToolResult || e.Type == event.EventInputReceived {
+			if item.Cursor.Seq > s.Before {
+				s.Settled = slices.DeleteFunc(s.Settled, func(id string) bool { return id == e.ToolCallID })
+			}
 		}
 	}
-	// The answer to a message that joined the turn is another assistant message.
-	if e.Type == event.EventMessage && e.EventID == s.cfg.EventID && e.MessageID != s.MessageID && e.MessageID != e.EventID && uistream.Said(e.EventID, e.Message) {
-		return true, s.finish([]uistream.Chunk{{Type: "finish-step"}, {Type: "finish", FinishReason: "other"}})
+	if !s.ready && !s.After.IsZero() && reaches(item.Cursor, s.After) {
+		s.assumeAll()
 	}
-	if e.EndsTurn() && e.EventID == s.cfg.EventID {
-		s.live = true // what waits for it must end in any case
+	s.ready = s.ready || s.After.IsZero() && reaches(item.Cursor, feed.Cursor{Seq: s.head})
+	m := s.message()
+	if !s.ready || m == nil {
+		return false, nil
 	}
-	if (e.Type == event.EventApproval || e.Type == event.EventToolResult || e.Type == event.EventInputReceived) && item.Cursor.Seq > s.Before {
-		s.Settled = slices.DeleteFunc(s.Settled, func(id string) bool { return id == e.ToolCallID })
-	}
-	chunks := s.turn.Apply(e)
-	if s.live = s.live || item.Cursor.Seq > s.After.Seq; s.live {
-		if err := s.write(chunks); err != nil {
-			return true, err
-		}
-	}
-	s.live = s.live || item.Cursor == s.After
-	if s.turn.Ended() {
-		return true, s.done()
-	}
-	if s.live && s.turn.Waits() && item.Cursor != s.After && item.Cursor.Seq >= max(s.Before, s.head) && len(s.Settled) == 0 && !s.reader.Buffered() {
-		pause := s.turn.Pause(item.Cursor.String())
-		if s.indexed {
-			pause = pause[len(pause)-1:] // a reader that comes later has what follows in its place
-		}
-		return true, s.finish(pause)
-	}
-	return false, nil
+	return s.show(item, m)
 }
 
-// finish writes the last chunks.
-func (s *chatStream) finish(chunks []uistream.Chunk) error {
-	if err := s.write(chunks); err != nil {
+// begins notes that the turn of the answer has begun. It reports whether the message has joined a turn, of which the stream
+// needs the beginning.
+func (s *chatStream) begins(e event.AgentEvent) (joined bool) {
+	if s.EventID != "" || !(e.Type == event.EventMessage && e.MessageID == s.MessageID || e.EndsTurn() && e.EventID == s.MessageID) {
+		return false
+	}
+	s.EventID = e.EventID
+	return s.EventID != s.MessageID
+}
+
+// restart reads the turn from its beginning.
+func (s *chatStream) restart(ctx context.Context) error {
+	first, err := s.handlers.record(ctx, s.key.ThreadID, s.EventID)
+	if err != nil || first == nil {
+		return err
+	}
+	s.reader.Close()
+	s.From = feed.Cursor{Seq: first.Seq - 1}
+	return s.open(ctx)
+}
+
+// assumeAll notes that the client has everything so far.
+func (s *chatStream) assumeAll() {
+	if m := s.message(); m != nil {
+		s.assume(m)
+	}
+	s.After = feed.Cursor{}
+	s.ready = s.indexed
+}
+
+// reaches reports whether a cursor is at another one, or behind it.
+func reaches(c, at feed.Cursor) bool {
+	return c.Seq > at.Seq || c.Seq == at.Seq && c.Part == 0 && c.Offset >= at.Offset
+}
+
+// show writes how the answer has changed.
+func (s *chatStream) show(item feed.Item, m *chat.Message) (over bool, err error) {
+	out := s.sync(m)
+	settled := len(s.Settled) == 0
+	if settled {
+		out = append(out, s.correct(m)...)
+	}
+	if item.Event.EventID == s.EventID {
+		out = append(out, s.progress(item.Event)...)
+	}
+	caughtUp := item.Cursor.Seq >= max(s.Before, s.head) && !s.reader.Buffered()
+	switch {
+	case m.Over() && settled:
+		return true, s.finish(append(out, s.end(m)...))
+	case caughtUp && settled && s.chat.Waits(s.EventID):
+		return true, s.finish(append(out, s.pause(m, item.Cursor.String())...))
+	}
+	if slices.Contains(asking, item.Event.Type) {
+		out = append(out, s.place(item.Cursor.String())...)
+	}
+	return false, s.write(out)
+}
+
+// asking are the events after which a client may answer, and then has to say where it is.
+var asking = []event.AgentEventType{event.EventApprovalRequest, event.EventClientCall, event.EventInputRequest}
+
+// last ends the stream of a closed thread.
+func (s *chatStream) last() error {
+	if m := s.message(); m != nil {
+		return s.finish(append(s.sync(m), s.end(m)...))
+	}
+	return s.done()
+}
+
+// finish writes the last events.
+func (s *chatStream) finish(events []any) error {
+	if err := s.write(events); err != nil {
 		return err
 	}
 	return s.done()
 }
 
-func (s *chatStream) write(chunks []uistream.Chunk) error {
-	for i, c := range chunks {
+func (s *chatStream) write(events []any) error {
+	for i, e := range events {
 		if s.Skip > 0 {
 			s.Skip--
 			continue
 		}
-		for _, e := range s.encode(c) {
-			data, err := json.Marshal(e)
-			if err != nil {
-				return err
-			}
-			s.out.buf = append(append(append(s.out.buf[:0], "data: "...), data...), "\n\n"...)
-			if !s.out.write(i == len(chunks)-1) {
-				return errGone
-			}
+		data, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		s.out.buf = append(append(append(s.out.buf[:0], "data: "...), data...), "\n\n"...)
+		if !s.out.write(i == len(events)-1) {
+			return errGone
 		}
 	}
 	return nil
@@ -307,7 +428,7 @@ func (s *chatStream) write(chunks []uistream.Chunk) error {
 
 // done writes the end of the stream.
 func (s *chatStream) done() error {
-	s.out.buf = append(s.out.buf[:0], s.end...)
+	s.out.buf = append(s.out.buf[:0], s.trailer...)
 	s.out.write(true)
 	return nil
 }

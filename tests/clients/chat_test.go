@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
@@ -29,10 +31,13 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 		return "asked: " + in.Text, nil
 	})
 	locate := tool.Client(tool.Definition{Name: "locate", Description: "Where the person is."})
+	exactly := tool.Client(tool.Definition{Name: "locate_exactly", Description: "Where exactly the person is.", NeedsApproval: true})
+	hurry := tool.MustFunc("hurry", "Asks, and does not wait long.", func(context.Context, tool.Call, struct{}) (string, error) { return "hurried", nil })
 	assistant := func(name string) agent.Agent {
 		return agent.Agent{
-			Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate", "call_agent", "book"},
-			Approvals: map[string]agent.Policy{"ask": agent.PolicyAlways},
+			Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate", "locate_exactly", "hurry", "call_agent", "book"},
+			Approvals:     map[string]agent.Policy{"ask": agent.PolicyAlways},
+			ApprovalRules: []approval.Rule{{Name: "soon", Tools: []string{"hurry"}, Effect: approval.EffectAsk, Terms: approval.Terms{Expires: time.Second}}},
 		}
 	}
 	attempts := 1
@@ -40,7 +45,7 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 		attempts = 2
 	}
 	o := harness.Options{
-		Tools: []tool.Tool{ask, locate, &harness.Booking{}}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
+		Tools: []tool.Tool{ask, locate, exactly, hurry, &harness.Booking{}}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
 	}
 	if scenario == "sources" {
 		o = withKnowledge(o)
@@ -98,7 +103,8 @@ func TestAISDK(t *testing.T) {
 	for _, version := range []string{"ai6", "ai7"} {
 		for _, scenario := range []string{
 			"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
-			"workflow", "retried call", "input", "sources",
+			"workflow", "retried call", "input", "sources", "decided since", "assumed otherwise", "expired", "sub-agent asks", "client tool with approval",
+			"two agents ask", "missed end", "nothing new",
 		} {
 			t.Run(version+" "+scenario, func(t *testing.T) {
 				t.Parallel()

@@ -27,11 +27,15 @@ class Chat extends AbstractChat {
 }
 
 const seen = [];
+const sdk = Number(version.slice(2));
 
 function chat(id, options = {}) {
   const { body = {}, messages, fetch: wire, transport, ...rest } = options;
   return new Chat({
-    id, messages, transport: transport ?? new DefaultChatTransport({ api: `${base}/v1/chat`, body: { sender: "ann", ...body }, fetch: wire }),
+    id, messages, transport: transport ?? new DefaultChatTransport({
+      api: `${base}/v1/chat`, body: { sender: "ann", version: sdk, ...body }, fetch: wire,
+      prepareReconnectToStreamRequest: ({ api }) => ({ api: `${api}/${id}/stream?version=${sdk}` }),
+    }),
     onData: (part) => seen.push(part), onError: (e) => seen.push({ type: "error", message: e.message }), ...rest,
   });
 }
@@ -73,8 +77,8 @@ function scissors(span = undefined) {
 }
 
 /** Loads the messages as a page does when it is opened. */
-async function reload(id) {
-  const response = await fetch(`${base}/v1/chat/${id}/messages`);
+async function reload(id, query = "") {
+  const response = await fetch(`${base}/v1/chat/${id}/messages${query}`);
   assert.equal(response.status, 200);
   return (await response.json()).messages;
 }
@@ -106,6 +110,20 @@ async function same(c) {
     }
   }).catch((error) => { throw globalThis.last ?? error; });
 }
+
+/** Fails unless a client has all parts as one that loads the chat, but for those that are live only. */
+async function exactly(c) {
+  const parts = (m) => m.parts.filter((p) => p.type !== "reasoning" && p.type !== "data-reset").map(({ state, approval, ...p }) => ({
+    ...p, state, ...approval && { approval: version === "ai7" ? approval : { id: approval.id } }, // version 6 has no chunk for a decision
+  }));
+  const clean = (v) => JSON.parse(JSON.stringify(v));
+  for (const [i, m] of (await reload(c.id)).entries()) {
+    assert.equal(c.messages[i].id, m.id);
+    if (m.role === "assistant") assert.deepEqual(clean(parts(c.messages[i])), clean(parts(m)));
+  }
+}
+
+const post = (path, body) => fetch(base + path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
 
 const scenarios = {
   async reply() {
@@ -168,6 +186,164 @@ const scenarios = {
     await c.addToolApprovalResponse({ id, approved: false });
     await until(() => c.status === "ready" && view(c.messages)[1].parts.some((p) => p.startsWith("text")));
     assert.match(view(c.messages)[1].parts[0], /output-available/);
+  },
+
+  async "decided since"() {
+    // Three clients whose streams have ended at the request: one has it open, one was cut, and one loads the chat.
+    const text = 'use ask {"text":"a"}\nuse ask {"text":"b"}\nuse ask {"text":"c"}\nthen\ncount 40 every 20ms';
+    const options = { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses };
+    const open = chat("since", options);
+    await open.sendMessage({ text });
+    const cut = chat("since", { ...options, messages: structuredClone(open.messages.slice(0, 1)) });
+    await cut.resumeStream();
+    const [a, b, c] = open.lastMessage.parts.filter((p) => p.state === "approval-requested").map((p) => p.toolCallId);
+    const decide = async (call, decision) => assert.equal((await post(`/v1/threads/since/approvals/${call}`, decision)).status, 200);
+    await decide(a, { decision: "approve", by: "bob", scope: "session" });
+    await decide(b, { decision: "deny", by: "bob", reason: "not b" });
+    const loaded = chat("since", { ...options, messages: await reload("since") });
+    await loaded.resumeStream();
+    for (const one of [loaded, cut]) {
+      await one.resumeStream();
+      const states = () => one.lastMessage.parts.filter((p) => p.toolName === "ask").map((p) => p.state);
+      assert.deepEqual(states(), ["output-available", "output-denied", "approval-requested"], "what was decided is not asked again");
+      assert.equal(one.lastMessage.parts.find((p) => p.type === "data-decision" && p.id === b).data.reason, "not b");
+    }
+    await decide(c, { decision: "approve", by: "bob", toolArgs: { text: "c" }, args: { text: "edited" } });
+    await Promise.all([open, cut, loaded].map((one) => one.resumeStream()));
+    for (const one of [open, cut, loaded]) {
+      assert.equal(one.status, "ready", one.error?.message);
+      assert.match(view(one.messages)[1].parts[2], /output-available .*asked: edited/);
+      assert.match(view(one.messages)[1].parts.at(-1), / 40$/);
+      assert.equal(one.messages.length, 2);
+      await same(one);
+      await exactly(one);
+    }
+    assert.equal((await (await fetch(`${base}/v1/threads/since/grants`)).json()).grants.length, 1);
+  },
+
+  async "assumed otherwise"() {
+    // The person approves what somebody else has denied, and denies what somebody else has approved.
+    const c = chat("assumed", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    await c.sendMessage({ text: 'use ask {"text":"a"}\nuse ask {"text":"b"}\nthen\ndone' });
+    const [a, b] = c.lastMessage.parts.filter((p) => p.state === "approval-requested").map((p) => p.toolCallId);
+    await post(`/v1/threads/assumed/approvals/${a}`, { decision: "deny", by: "bob" });
+    await post(`/v1/threads/assumed/approvals/${b}`, { decision: "approve", by: "bob" });
+    await c.addToolApprovalResponse({ id: a, approved: true });
+    await c.addToolApprovalResponse({ id: b, approved: false });
+    await until(() => c.status === "ready" && view(c.messages)[1].parts.some((p) => p.startsWith("text")));
+    assert.match(view(c.messages)[1].parts[0], /output-denied/);
+    assert.match(view(c.messages)[1].parts[1], /output-available/);
+    await same(c);
+    await exactly(c);
+  },
+
+  async expired() {
+    const c = chat("expired", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    await c.sendMessage({ text: "use hurry {}\nthen\ndone" });
+    const part = c.lastMessage.parts.find((p) => p.toolName === "hurry");
+    await until(async () => JSON.stringify(await reload("expired")).includes("output-denied"));
+    await c.addToolApprovalResponse({ id: part.approval.id, approved: true }); // too late
+    await until(() => c.status === "ready" && view(c.messages)[1].parts.some((p) => p.startsWith("text")));
+    assert.match(view(c.messages)[1].parts[0], /output-denied/);
+    assert.equal(c.lastMessage.parts.find((p) => p.type === "data-decision").data.decision, "expired");
+    await same(c);
+    await exactly(c);
+  },
+
+  async "sub-agent asks"() {
+    const c = chat("sub", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    await c.sendMessage({ text: 'use call_agent {"agent":"second","message":"use ask {\\"text\\":\\"a\\"}\\nuse ask {\\"text\\":\\"b\\"}\\nthen\\nlooked"}\nthen\ndone' });
+    assert.equal(c.status, "ready", c.error?.message);
+    const asked = () => c.lastMessage.parts.filter((p) => p.state === "approval-requested");
+    while (asked().length < 2) await c.resumeStream(); // the second request comes a moment later
+    const first = asked()[0];
+    assert.deepEqual([first.toolName, first.input], ["ask", { text: "a" }]);
+    const names = c.lastMessage.parts.slice(0, c.lastMessage.parts.indexOf(first)).filter((p) => p.type === "data-agent");
+    assert.equal(names.at(-1).data.name, "second");
+    assert.equal(c.lastMessage.parts.find((p) => p.type === "data-approval").data.agent, "second");
+    const tab = chat("sub", { messages: await reload("sub") });
+    await tab.resumeStream();
+    assert.deepEqual(view(tab.messages), view(c.messages));
+    for (const [i, part] of asked().entries()) await c.addToolApprovalResponse({ id: part.approval.id, approved: i === 0 });
+    await until(() => c.status === "ready" && view(c.messages)[1].parts.some((p) => p.startsWith("text"))).catch((e) => { throw new Error(c.status + JSON.stringify([c.messages, seen.slice(-3)]) ); });
+    const parts = view(c.messages)[1].parts;
+    assert.match(parts[0], /tool call_agent output-available .*looked/);
+    assert.match(parts[1], /tool ask output-available .*Approved by ann/);
+    assert.match(parts[2], /tool ask output-denied/);
+    await same(c);
+    await exactly(c);
+  },
+
+  async "client tool with approval"() {
+    let ran = 0;
+    const c = chat("careful", {
+      body: { tools: ["locate_exactly"] }, sendAutomaticallyWhen: (o) => lastAssistantMessageIsCompleteWithApprovalResponses(o) || lastAssistantMessageIsCompleteWithToolCalls(o),
+      onToolCall({ toolCall }) {
+        if (toolCall.toolName !== "locate_exactly") return;
+        ran++;
+        c.addToolOutput({ tool: "locate_exactly", toolCallId: toolCall.toolCallId, output: { city: `Bern ${ran}` } });
+      },
+    });
+    await c.sendMessage({ text: "use locate_exactly {}\nthen\nfound" });
+    const part = () => c.lastMessage.parts.find((p) => p.type === "tool-locate_exactly");
+    await until(() => c.status === "ready" && part()?.state === "approval-requested");
+    c.addToolApprovalResponse({ id: part().approval.id, approved: true });
+    await until(() => c.status === "ready" && view(c.messages)[1].parts.some((p) => p.startsWith("text")));
+    assert.equal(c.messages.length, 2);
+    assert.equal(part().state, "output-available");
+    const parts = view(await reload("careful", "?tools=locate_exactly"));
+    assert.deepEqual(parts, view(c.messages));
+    assert.match(JSON.stringify(parts), /found.*Bern/);
+    assert.ok((await reload("careful", "?tools=locate_exactly"))[1].parts.some((p) => p.type === "tool-locate_exactly"), "the type is the same after a reload");
+  },
+
+  async "two agents ask"() {
+    const c = chat("two", { body: { agents: ["assistant", "second"] }, sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    await c.sendMessage({ text: 'use ask {"text":"a"}\nthen\ndone' });
+    const asked = c.lastMessage.parts.filter((p) => p.state === "approval-requested");
+    assert.equal(asked.length, 2, "they arrive together");
+    for (const part of asked) await c.addToolApprovalResponse({ id: part.approval.id, approved: true });
+    await until(() => c.status === "ready" && view(c.messages)[1].parts.filter((p) => p.startsWith("text")).length === 2);
+    assert.equal(c.messages.length, 2);
+  },
+
+  async "missed end"() {
+    const c = chat("missed");
+    const sent = c.sendMessage({ text: "count 60 every 20ms" });
+    await until(() => / 10 /.test(JSON.stringify(view(c.messages)[1] ?? {})));
+    await c.stop(); // cuts the connection only
+    await sent;
+    await until(async () => (await reload("missed"))[1]?.metadata.turn === "completed");
+    const again = chat("missed", { messages: structuredClone(c.messages) });
+    await c.resumeStream();
+    assert.match(view(c.messages)[1].parts.at(-1), / 60$/);
+    await same(c);
+    await exactly(c);
+    await again.regenerate(); // what a button does that says "try again"
+    assert.match(view(again.messages)[1].parts.at(-1), / 60$/);
+    assert.equal((await reload("missed")).length, 2, "nothing is posted twice");
+    await same(again);
+  },
+
+  async "nothing new"() {
+    const c = chat("nothing", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+    await c.sendMessage({ text: 'use ask {"text":"a"}\nthen\ndone' });
+    const send = (messages) => post("/v1/chat", { id: "nothing", sender: "ann", messages, trigger: "submit-message" });
+    for (const metadata of [undefined, null, "mine", 7, ["a"], { place: 9 }, { place: "", mine: { deep: true } }]) {
+      const messages = structuredClone(c.messages);
+      messages[1].metadata = metadata;
+      const response = await send(messages);
+      assert.equal(response.status, 200, JSON.stringify(metadata));
+      assert.match(await response.text(), /"finishReason":"tool-calls"[^]*\[DONE\]/);
+      const said = structuredClone(messages[0]);
+      said.metadata = metadata;
+      assert.equal((await send([said])).status, 200, JSON.stringify(metadata));
+    }
+    await post(`/v1/threads/nothing/approvals/${c.lastMessage.parts.find((p) => p.state === "approval-requested").toolCallId}`, { decision: "deny", by: "bob" });
+    await c.resumeStream();
+    assert.match(JSON.stringify(view(c.messages)), /output-denied/);
+    assert.match(await (await send(c.messages)).text(), /"finishReason":"stop"[^]*\[DONE\]/);
+    assert.equal(c.status, "ready", "the client is not made to send again");
   },
 
   async "forged history"() {
@@ -275,7 +451,9 @@ const scenarios = {
     const c = chat("regenerate");
     await c.sendMessage({ text: "say it" });
     const before = c.lastMessage.id;
-    await c.regenerate();
+    await c.regenerate(); // "try again": there is an answer
+    assert.deepEqual([c.status, c.messages.length, c.lastMessage.id], ["ready", 2, before]);
+    await c.regenerate({ body: { again: true } });
     assert.equal(c.status, "ready");
     assert.equal(c.messages.length, 2);
     assert.notEqual(c.lastMessage.id, before);
@@ -310,8 +488,9 @@ const scenarios = {
       assert.equal(view(tab.messages)[1].parts.at(-1), `text ${Array.from({ length: 100 }, (_, i) => i + 1).join(" ")}`);
       await same(tab);
     }
-    await tabs[0].resumeStream(); // 204: nothing goes on
+    await tabs[0].resumeStream(); // nothing goes on
     assert.equal(tabs[0].messages.length, 2);
+    await same(tabs[0]);
   },
 
   async cuts() {
@@ -373,7 +552,7 @@ const scenarios = {
   },
 
   async "retried call"() {
-    const c = chat("retried", { body: { version: Number(version.slice(2)) } });
+    const c = chat("retried");
     await c.sendMessage({ text: "count 30 every 5ms" });
     assert.equal(c.status, "ready", c.error?.message);
     const whole = `text ${Array.from({ length: 30 }, (_, i) => i + 1).join(" ")}`;
@@ -402,7 +581,7 @@ const scenarios = {
       for (const s of sources) assert.deepEqual([s.title, s.mediaType], ["Handbook", "text/plain"]);
       assert.deepEqual(sources.map((s) => `${s.filename}: ${s.providerMetadata.threadmill.section}`).sort(), ["travel.md: Handbook > Travel", "vacation.md: Handbook > Vacation"]);
       const all = c.lastMessage.parts.filter((p) => p.type === "data-retrieval");
-      assert.equal(all.length, many);
+      assert.equal(all.length, many, JSON.stringify(c.lastMessage.parts));
       for (const one of all) {
         assert.deepEqual(one.data.passages.map((p) => p.id), sources.map((s) => s.sourceId));
         assert.match(one.data.passages.map((p) => p.text).join(), /thirty days/);

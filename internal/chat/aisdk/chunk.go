@@ -1,4 +1,4 @@
-package uistream
+package aisdk
 
 import "encoding/json"
 
@@ -15,6 +15,7 @@ type Chunk struct {
 	Output          json.RawMessage `json:"output,omitempty"`
 	ErrorText       string          `json:"errorText,omitempty"`
 	ApprovalID      string          `json:"approvalId,omitempty"`
+	Approved        *bool           `json:"approved,omitempty"`
 	Reason          string          `json:"reason,omitempty"`
 	FinishReason    string          `json:"finishReason,omitempty"`
 	SourceID        string          `json:"sourceId,omitempty"`
@@ -26,9 +27,6 @@ type Chunk struct {
 	MessageMetadata *UIMetadata     `json:"messageMetadata,omitempty"`
 
 	ProviderMetadata map[string]any `json:"providerMetadata,omitempty"`
-
-	// Reply is the reply that a tool call belongs to. The AI SDK does not have it.
-	Reply string `json:"-"`
 }
 
 // Source is what a source says beyond the fields of the AI SDK, as the field threadmill of its providerMetadata.
