@@ -116,7 +116,7 @@ func (t *toolDiffer) approval() {
 		return
 	}
 	asks := t.now.State == approvalRequested && t.had.State != approvalRequested
-	if had == nil || had.ID != now.ID || asks {
+	if had == nil || had.ID != now.ID || asks || had.Approved != nil && now.Approved == nil {
 		t.out = append(t.out, Chunk{Type: "tool-approval-request", ToolCallID: t.now.ToolCallID, ApprovalID: now.ID})
 		t.had.State, t.had.Approval, had = approvalRequested, now, &UIApproval{ID: now.ID}
 	}
