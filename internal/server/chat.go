@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -402,36 +403,38 @@ func (h *chatHandlers) stop(ctx context.Context, in *ThreadPath) (*huma.StreamRe
 	if err != nil {
 		return nil, err
 	}
-	if err := h.mayStop(ctx, in.ID); err != nil {
+	own, err := h.mayStop(ctx, in.ID)
+	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
-	if err := h.threads.Control(within, in.ID, signals.Control{Action: signals.ControlInterrupt, By: by}); err != nil {
+	if err := h.threads.Control(within, in.ID, signals.Control{Action: signals.ControlInterrupt, By: by, EventID: own}); err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { hctx.SetStatus(http.StatusAccepted) }}, nil
 }
 
-// mayStop returns an error unless the caller may stop the turn in progress: a person may stop the one that answers her.
-func (h *chatHandlers) mayStop(ctx context.Context, id string) error {
+// mayStop returns an error unless the caller may stop the turn in progress. A person may stop the one that answers her: the result
+// is its event.
+func (h *chatHandlers) mayStop(ctx context.Context, id string) (eventID string, err error) {
 	refusal := needs(ctx, auth.RoleOperate, "path.id")
 	if refusal == nil {
-		return nil
+		return "", nil
 	}
 	state, err := query(ctx, h.core, id, h.threads.State)
 	if err != nil || state.Body.Turn == nil {
-		return err // there is nothing to stop
+		return "", cmp.Or(err, refusal)
 	}
 	record, err := h.record(ctx, id, state.Body.Turn.EventID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var m event.Message
 	if record != nil && record.Type == event.TypeMessage && json.Unmarshal(record.Payload, &m) == nil && m.SenderType == event.CreatedByUser && m.SenderID == auth.FromContext(ctx).Name {
-		return nil
+		return record.ID, nil
 	}
-	return refusal
+	return "", refusal
 }
 
 func (h *chatHandlers) messages(ctx context.Context, in *chatMessagesInput) (*chatMessagesOutput, error) {
