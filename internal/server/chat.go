@@ -503,13 +503,20 @@ func (h *chatHandlers) turnInProgress(ctx context.Context, id string) (*answer, 
 	return &at, err
 }
 
-// lastTurn returns the last answer of the last turn that has ended, or nil without one.
+// lastTurn returns the last answer of the last turn that has ended, or nil without one, and if there is a later message.
 func (h *chatHandlers) lastTurn(ctx context.Context, id string) (*answer, error) {
-	newest, err := h.store.Records(ctx, h.key(id), store.Query{Types: []string{event.TypeTurnEnded}, Newest: true, Limit: 1})
-	if err != nil || len(newest) == 0 {
-		return nil, err
+	newest := map[string]string{}
+	for _, typ := range []string{event.TypeTurnEnded, event.TypeMessage} {
+		records, err := h.store.Records(ctx, h.key(id), store.Query{Types: []string{typ}, Newest: true, Limit: 1})
+		if err != nil || len(records) == 0 {
+			return nil, err
+		}
+		newest[typ] = records[0].EventID
 	}
-	record, err := h.record(ctx, id, newest[0].EventID)
+	if newest[event.TypeTurnEnded] != newest[event.TypeMessage] {
+		return nil, nil
+	}
+	record, err := h.record(ctx, id, newest[event.TypeMessage])
 	if err != nil || record == nil {
 		return nil, err
 	}
