@@ -15,7 +15,6 @@ import (
 	"github.com/threadmill/threadmill/internal/chat"
 	"github.com/threadmill/threadmill/internal/chat/agui"
 	"github.com/threadmill/threadmill/internal/chat/aisdk"
-	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -36,6 +35,7 @@ type runInput struct {
 type runProps struct {
 	Agents []string `json:"agents,omitempty" maxItems:"100" doc:"The agents of a new thread. Default: the default agent"`
 	Sender string   `json:"sender,omitempty" doc:"Who writes or decides, without API keys. A decision needs a name. Default: user"`
+	Limit  int      `json:"limit,omitempty" minimum:"1" maximum:"200" doc:"Of connecting: the most messages of people and answers in the snapshot. Default: 50"`
 	PostOptions
 }
 
@@ -102,6 +102,38 @@ func (h *aguiHandlers) registerAGUI() {
 		})
 		describeBody[runInput](h.core, one.path, "RunInput")
 	}
+	register(h.core, auth.RoleRead, huma.Operation{
+		OperationID: "listRunMessages", Method: http.MethodGet, Path: "/v1/ag-ui/{id}/messages", Tags: []string{"chat"}, Summary: "List the messages of a thread for AG-UI",
+		Description: "The newest messages, or those before a cursor, such as state.previous of a client that has connected. Messages are whole.", Errors: []int{404, 503},
+	}, h.messages)
+}
+
+type runMessagesInput struct {
+	ThreadPath
+	ChatPageQuery
+}
+
+type runMessagesOutput struct {
+	Body struct {
+		Messages []any  `json:"messages" nullable:"false" doc:"The messages, the oldest first, as MESSAGES_SNAPSHOT has them. An answer has several: those of its agents, and the results of their calls"`
+		Events   []any  `json:"events" nullable:"false" doc:"What the agents were given for their replies: events threadmill.retrieval of type CUSTOM"`
+		Previous string `json:"previous,omitempty" doc:"The cursor of the previous page, if there is one"`
+	}
+}
+
+func (h *aguiHandlers) messages(ctx context.Context, in *runMessagesInput) (*runMessagesOutput, error) {
+	if _, err := h.thread(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	page, err := h.page(ctx, in.ID, in.ChatPageQuery)
+	if err != nil {
+		return nil, h.problem(ctx, in.ID, err)
+	}
+	out := &runMessagesOutput{}
+	list, retrieved := agui.Snapshot(&page.Chat)
+	out.Body.Messages, out.Body.Events = anys(list), anys(retrieved)
+	out.Body.Previous = page.previous
+	return out, nil
 }
 
 // runEncoder is the [encoder] of AG-UI.
@@ -371,16 +403,18 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	if err != nil {
 		return nil, err
 	}
-	page, err := h.feed.Before(ctx, h.key(in.ThreadID), feed.Cursor{}, maxPage)
+	limit := cmp.Or(in.Props.Limit, connectLimit)
+	if limit < 0 || limit > maxChatPage {
+		return nil, refuse(http.StatusUnprocessableEntity, "forwardedProps.limit", fmt.Sprintf("must be from 1 to %d", maxChatPage))
+	}
+	page, err := h.page(ctx, in.ThreadID, ChatPageQuery{Limit: limit})
 	if err != nil {
 		return nil, err
 	}
-	var read chat.Chat
-	for _, item := range page.Items {
-		read.Apply(item.Event)
+	list, retrieved := agui.Snapshot(&page.Chat)
+	before := []agui.Event{
+		{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread, "previous": page.previous}}, {Type: "MESSAGES_SNAPSHOT", Messages: &list},
 	}
-	list, retrieved := agui.Snapshot(&read)
-	before := []agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread}}, {Type: "MESSAGES_SNAPSHOT", Messages: &list}}
 	before = append(before, retrieved...)
 	known := (&runInput{Messages: messagesOf(list)}).known()
 	at, err := h.turnInProgress(ctx, in.ThreadID)
@@ -394,8 +428,8 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	return h.show(ctx, in, *at, known, before...)
 }
 
-// maxPage is the number of records that a snapshot is made of.
-const maxPage = 1000
+// connectLimit is the default number of messages in a snapshot.
+const connectLimit = 50
 
 func messagesOf(list []*agui.Message) []runMessage {
 	out := make([]runMessage, len(list))

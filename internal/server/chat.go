@@ -82,13 +82,14 @@ type resumeInput struct {
 
 type chatMessagesInput struct {
 	ThreadPath
-	Limit int      `query:"limit" minimum:"1" maximum:"1000" default:"200" doc:"The most records to read, from the thread's end"`
+	ChatPageQuery
 	Tools []string `query:"tools" maxItems:"256" doc:"The tools whose parts are tool-<name>, as in requests"`
 }
 
 type chatMessagesOutput struct {
 	Body struct {
 		Messages []*aisdk.UIMessage `json:"messages" nullable:"false" doc:"The messages, the oldest first: useChat's messages"`
+		Previous string             `json:"previous,omitempty" doc:"The cursor of the previous page, if there is one. That page has no message of this one, also if the thread grows meanwhile"`
 	}
 }
 
@@ -113,7 +114,7 @@ func (h *chatHandlers) registerChat() {
 	}, h.stop)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listChatMessages", Method: http.MethodGet, Path: "/v1/chat/{id}/messages", Tags: tags, Summary: "List the messages of a chat",
-		Description: "As useChat takes them: a turn of agents is one assistant message.", Errors: []int{404, 503},
+		Description: "The newest messages, or those before a cursor, as useChat takes them: a turn of agents is one assistant message. Messages are whole.", Errors: []int{404, 503},
 	}, h.messages)
 }
 
@@ -441,16 +442,13 @@ func (h *chatHandlers) messages(ctx context.Context, in *chatMessagesInput) (*ch
 	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	page, err := h.feed.Before(ctx, h.key(in.ID), feed.Cursor{}, in.Limit)
+	page, err := h.page(ctx, in.ID, in.ChatPageQuery)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
-	var read chat.Chat
-	for _, item := range page.Items {
-		read.Apply(item.Event)
-	}
 	out := &chatMessagesOutput{}
-	out.Body.Messages = aisdk.Messages(aisdk.Config{ThreadID: in.ID, Static: in.Tools}, &read, page.End.String())
+	out.Body.Messages = aisdk.Messages(aisdk.Config{ThreadID: in.ID, Static: in.Tools}, &page.Chat, page.end.String())
+	out.Body.Previous = page.previous
 	return out, nil
 }
 

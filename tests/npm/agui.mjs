@@ -44,6 +44,18 @@ async function connected(threadId) {
   return one;
 }
 
+/** The messages as a client has them that loads the older ones page by page. */
+async function paged(threadId) {
+  const one = new Connecting({ url: `${base}/v1/ag-ui`, threadId });
+  await one.connectAgent({ forwardedProps: { limit: 1 } });
+  for (let previous = one.state.previous; previous; ) {
+    const page = await (await fetch(`${base}/v1/ag-ui/${threadId}/messages?limit=1&cursor=${previous}`)).json();
+    one.setMessages([...page.messages, ...one.messages]);
+    previous = page.previous;
+  }
+  return one;
+}
+
 const last = (one) => one.events.findLast((e) => e.type === "RUN_FINISHED");
 
 const scenarios = {
@@ -56,6 +68,7 @@ const scenarios = {
     await say(one, "and again");
     assert.equal(one.messages.at(-1).content, "and again");
     assert.deepEqual(view((await connected("reply")).messages), view(one.messages));
+    assert.deepEqual(view((await paged("reply")).messages), view(one.messages), "in pages");
   },
 
   async tools() {
@@ -66,6 +79,7 @@ const scenarios = {
     assert.match(lines.slice(2, 4).join(), /noted: a/);
     assert.match(lines.slice(2, 4).join(), /unknown tool/);
     assert.deepEqual(view((await connected("tools")).messages), view(one.messages));
+    assert.deepEqual(view((await paged("tools")).messages), view(one.messages), "in pages");
     assert.equal(one.messages.find((m) => m.toolCalls?.length > 0).name, "assistant");
   },
 
@@ -108,6 +122,7 @@ const scenarios = {
     assert.equal(one.events.filter((e) => e.type === "TOOL_CALL_START").length, 2, "nothing is sent twice");
     assert.equal(last(one).outcome.type, "success");
     assert.deepEqual(view((await connected("interrupt")).messages), view(one.messages));
+    assert.deepEqual(view((await paged("interrupt")).messages), view(one.messages), "in pages");
   },
 
   async "interrupt elsewhere"() {
@@ -155,6 +170,7 @@ const scenarios = {
     assert.match(view(one.messages).join("\n"), /booked: secret state.*paid: accept/);
     assert.match(one.messages.at(-1).content, /done/);
     assert.deepEqual(view((await connected("input")).messages), view(one.messages));
+    assert.deepEqual(view((await paged("input")).messages), view(one.messages), "in pages");
 
     const other = agent("cancelled-input");
     await say(other, "use book {}\nthen\ndone");
@@ -228,6 +244,7 @@ const scenarios = {
     assert.ok(cuts > 20, `${cuts} cuts`);
     assert.match(JSON.stringify(one.messages), /1498 1499 1500/);
     assert.deepEqual(view(one.messages), view(whole.messages));
+    assert.deepEqual(view((await paged("cuts")).messages), view(whole.messages), "in pages");
   },
 
   async sources() {

@@ -109,6 +109,13 @@ async function same(c) {
       return false;
     }
   }).catch((error) => { throw globalThis.last ?? error; });
+  let joined = [];
+  for (let previous = ""; previous !== undefined;) {
+    const page = await (await fetch(`${base}/v1/chat/${c.id}/messages?limit=1&cursor=${previous}`)).json();
+    joined = [...page.messages, ...joined];
+    previous = page.previous;
+  }
+  assert.deepEqual(view(joined), view(c.messages), "in pages");
 }
 
 /** Fails unless a client has all parts as one that loads the chat, but for those that are live only. */
