@@ -38,6 +38,9 @@ func (m *Message) Revision() int { return m.revision }
 // Changed reports whether a part has changed since a revision.
 func (m *Message) Changed(part, since int) bool { return m.revisions[part] > since }
 
+// ChangedAt returns the revision in which a part changed last.
+func (m *Message) ChangedAt(part int) int { return m.revisions[part] }
+
 // Added returns the revision in which a part was added.
 func (m *Message) Added(part int) int { return m.added[part] }
 

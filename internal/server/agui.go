@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/internal/chat"
 	"github.com/threadmill/threadmill/internal/chat/agui"
 	"github.com/threadmill/threadmill/internal/chat/aisdk"
+	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -27,9 +30,11 @@ type runInput struct {
 	ThreadID string        `json:"threadId" doc:"The thread, which is opened if it does not exist"`
 	RunID    string        `json:"runId" doc:"The run; the events repeat it"`
 	Version  string        `json:"protocolVersion,omitempty" doc:"The version of the protocol. Without it, the client is one before 1.0, and gets only what those know"`
-	Messages []runMessage  `json:"messages,omitempty" maxItems:"10000" doc:"The client's messages. The last one is posted if it is the user's; results of calls that wait for the client are taken. The client does not get again what is in them"`
+	Messages []runMessage  `json:"messages,omitempty" maxItems:"10000" doc:"The client's messages. The last one is posted if it is the user's; results of calls that wait for the client are taken. The client does not get again what is in them, but what is missing, and corrections"`
 	Resume   []resumeEntry `json:"resume,omitempty" maxItems:"1000" doc:"Answers to interrupts"`
 	Props    runProps      `json:"forwardedProps,omitempty" doc:"Options of the post"`
+
+	raw []json.RawMessage // the messages, with what clients add to them
 }
 
 type runProps struct {
@@ -45,9 +50,14 @@ type runMessage struct {
 	Content    json.RawMessage `json:"content,omitempty" doc:"Text, or parts of which the texts count"`
 	ToolCallID string          `json:"toolCallId,omitempty" doc:"Of a result: the call"`
 	Error      string          `json:"error,omitempty" doc:"Of a result: why the call failed"`
-	ToolCalls  []struct {
-		ID string `json:"id" doc:"The call"`
-	} `json:"toolCalls,omitempty" maxItems:"1000" doc:"Of an assistant message"`
+	ToolCalls  []runCall       `json:"toolCalls,omitempty" maxItems:"1000" doc:"Of an assistant message"`
+}
+
+type runCall struct {
+	ID       string `json:"id" doc:"The call"`
+	Function struct {
+		Arguments string `json:"arguments,omitempty" doc:"What the client has of the arguments"`
+	} `json:"function,omitzero"`
 }
 
 type resumeEntry struct {
@@ -90,14 +100,14 @@ func (h *aguiHandlers) registerAGUI() {
 			OperationID: one.id, Method: http.MethodPost, Path: one.path, Tags: []string{"chat"}, Summary: one.summary, Description: one.description,
 			Responses: map[string]*huma.Response{"200": h.eventStream("The events of a run")}, Errors: []int{400, 404, 409, 413, 415, 422, 429, 503},
 		}, func(ctx context.Context, in *chatInput) (*huma.StreamResponse, error) {
-			var input runInput
-			if err := in.decode(&input); err != nil {
+			input, err := in.run()
+			if err != nil {
 				return nil, err
 			}
 			if err := checkID("threadId", input.ThreadID, signals.ValidateID); err != nil {
 				return nil, err
 			}
-			out, err := one.handler(ctx, &input)
+			out, err := one.handler(ctx, input)
 			return out, h.problem(ctx, input.ThreadID, err)
 		})
 		describeBody[runInput](h.core, one.path, "RunInput")
@@ -130,16 +140,69 @@ func (h *aguiHandlers) messages(ctx context.Context, in *runMessagesInput) (*run
 		return nil, h.problem(ctx, in.ID, err)
 	}
 	out := &runMessagesOutput{}
-	list, retrieved := agui.Snapshot(&page.Chat)
+	list, retrieved := agui.Snapshot(&page.Chat, "")
 	out.Body.Messages, out.Body.Events = anys(list), anys(retrieved)
 	out.Body.Previous = page.previous
 	return out, nil
+}
+
+// run decodes the input of a run.
+func (in *chatInput) run() (*runInput, error) {
+	var input runInput
+	if err := in.decode(&input); err != nil {
+		return nil, err
+	}
+	var whole struct {
+		Messages []json.RawMessage `json:"messages"`
+	}
+	if err := event.DecodeJSON("", in.RawBody, &whole); err != nil {
+		return nil, err
+	}
+	input.raw = whole.Messages
+	return &input, nil
+}
+
+// held are the messages that the client has.
+func (in *runInput) held() []*agui.Held {
+	out := make([]*agui.Held, len(in.Messages))
+	for i, m := range in.Messages {
+		out[i] = &agui.Held{ID: m.ID, Role: m.Role, ToolCallID: m.ToolCallID, Message: in.raw[i]}
+		_ = json.Unmarshal(m.Content, &out[i].Text) // what is no text is a person's
+		for _, c := range m.ToolCalls {
+			out[i].Calls = append(out[i].Calls, agui.ToolCall{ID: c.ID, Function: agui.Function{Arguments: c.Function.Arguments}})
+		}
+	}
+	return out
+}
+
+// answered are the ids of the interrupts that the client answers.
+func (in *runInput) answered() map[string]bool {
+	out := map[string]bool{}
+	for _, entry := range in.Resume {
+		out[entry.InterruptID] = true
+	}
+	return out
 }
 
 // runEncoder is the [encoder] of AG-UI.
 type runEncoder struct {
 	*agui.Encoder
 	before []agui.Event // follow the beginning
+
+	// earlier returns the answers before this one, once its turn has begun.
+	earlier func(context.Context) (*chat.Chat, error)
+}
+
+// complete completes what the client has of earlier answers.
+func (e runEncoder) complete(ctx context.Context) ([]any, error) {
+	if e.earlier == nil {
+		return nil, nil
+	}
+	c, err := e.earlier(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return anys(e.Complete(c)), nil
 }
 
 func (e runEncoder) begin() []any                          { return anys(append(e.Begin(), e.before...)) }
@@ -154,24 +217,10 @@ func (runEncoder) assume(*chat.Message)        {}
 func (runEncoder) correct(*chat.Message) []any { return nil }
 func (runEncoder) place(string) []any          { return nil }
 
-// encoder returns the encoder of a run whose client has these messages and calls.
-func (in *runInput) encoder(known map[string]bool, before ...agui.Event) runEncoder {
-	return runEncoder{agui.New(agui.Config{ThreadID: in.ThreadID, RunID: in.RunID, Known: known, Version: in.Version}), before}
-}
-
-// known are the messages and tool calls that the client has.
-func (in *runInput) known() map[string]bool {
-	known := map[string]bool{}
-	for _, m := range in.Messages {
-		known[m.ID] = true
-		if m.ToolCallID != "" {
-			known[agui.ResultID(m.ToolCallID)] = true
-		}
-		for _, c := range m.ToolCalls {
-			known[c.ID] = true
-		}
-	}
-	return known
+// encoder returns the encoder of a run whose client has these messages.
+func (in *runInput) encoder(held []*agui.Held, before ...agui.Event) runEncoder {
+	cfg := agui.Config{ThreadID: in.ThreadID, RunID: in.RunID, Version: in.Version, Held: held, Answered: in.answered(), Connects: before != nil}
+	return runEncoder{Encoder: agui.New(cfg), before: before}
 }
 
 func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamResponse, error) {
@@ -205,26 +254,80 @@ func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, err
 	}
-	call := ""
-	switch {
-	case len(settled) > 0:
-		call = settled[len(settled)-1]
-	case len(in.Resume) > 0: // a repeated answer shows what has become of its call
-		call = in.Resume[len(in.Resume)-1].InterruptID
-	default:
-		return nil, refuse(http.StatusUnprocessableEntity, "messages", "has nothing new: end with a message of the user, answer a call that waits for the client, or resume an interrupt")
-	}
-	record, err := h.turnOf(ctx, in.ThreadID, call)
-	if err != nil {
-		return nil, err
-	}
-	at, err := h.lastIn(ctx, in.ThreadID, record)
+	at, err := h.shown(ctx, in, settled)
 	if err != nil {
 		return nil, err
 	}
 	at.Settled, at.Before = settled, thread.Head
-	return h.show(ctx, in, at, in.known())
+	return h.show(ctx, in, at, in.encoder(in.held()))
 }
+
+// shown returns the answer that a run shows which posts nothing: that of the calls that it answers, or that to the client's
+// last message.
+func (h *aguiHandlers) shown(ctx context.Context, in *runInput, settled []string) (at answer, err error) {
+	var record *event.Record
+	switch {
+	case len(settled) > 0:
+		record, err = h.turnOf(ctx, in.ThreadID, settled[len(settled)-1])
+	case len(in.Resume) > 0: // a repeated answer shows what has become of its call
+		record, err = h.turnOf(ctx, in.ThreadID, in.Resume[len(in.Resume)-1].InterruptID)
+	default: // a client whose connection was cut runs again
+		if record, err = h.lastSaid(ctx, in.ThreadID, in.Messages); err == nil && record == nil {
+			err = refuse(http.StatusUnprocessableEntity, "messages", "has nothing new: end with a message of the user, answer a call that waits for the client, or resume an interrupt")
+		}
+		if err != nil {
+			return at, err
+		}
+		return h.answerTo(ctx, in.ThreadID, record)
+	}
+	if err != nil {
+		return at, err
+	}
+	return h.lastIn(ctx, in.ThreadID, record)
+}
+
+// lastSaid returns the record of the last of the client's messages that a person has said, or nil if the thread does not have
+// it.
+func (h *aguiHandlers) lastSaid(ctx context.Context, threadID string, messages []runMessage) (*event.Record, error) {
+	for _, m := range slices.Backward(messages) {
+		if m.Role == "user" {
+			return h.record(ctx, threadID, m.ID)
+		}
+	}
+	return nil, nil
+}
+
+// before returns the turns between the client's last message before the new one, and the turn of the new one.
+func (h *aguiHandlers) before(ctx context.Context, in *runInput, id string) (*chat.Chat, error) {
+	var read chat.Chat
+	last, err := h.lastSaid(ctx, in.ThreadID, in.Messages[:len(in.Messages)-1])
+	if err != nil || last == nil {
+		return &read, err
+	}
+	from, err := h.answerTo(ctx, in.ThreadID, last)
+	if err != nil {
+		return nil, err
+	}
+	var end feed.Cursor
+	if now, err := h.record(ctx, in.ThreadID, id); err != nil {
+		return nil, err
+	} else if now != nil {
+		end.Seq = now.Seq
+	}
+	page, err := h.feed.Before(ctx, h.key(in.ThreadID), end, maxMissed)
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range page.Items {
+		if item.Cursor.Seq > from.From.Seq {
+			read.Apply(item.Event)
+		}
+	}
+	return &read, nil
+}
+
+// maxMissed is how many records a client that posts may have missed.
+const maxMissed = 1000
 
 // answersOpen reports whether the run answers a request that is open. A client also has to answer those that have expired, or
 // were decided elsewhere, before it can go on.
@@ -236,8 +339,8 @@ func (h *aguiHandlers) answersOpen(ctx context.Context, in *runInput) (bool, err
 		return false, err
 	}
 	for _, entry := range in.Resume {
-		_, open, err := h.requested(within, in.ThreadID, waiting, entry.InterruptID)
-		if err != nil || open {
+		q, open, err := h.requested(within, in.ThreadID, waiting, entry.InterruptID)
+		if err != nil || open && !expired(q) {
 			return open, err
 		}
 		if asked, err := h.asked(within, in.ThreadID, waiting, entry.InterruptID); err != nil || asked != nil {
@@ -247,9 +350,14 @@ func (h *aguiHandlers) answersOpen(ctx context.Context, in *runInput) (bool, err
 	return false, nil
 }
 
-// show streams a run whose client has these messages and calls.
-func (h *aguiHandlers) show(ctx context.Context, in *runInput, at answer, known map[string]bool, before ...agui.Event) (*huma.StreamResponse, error) {
-	return h.streamAs(ctx, wire{}, in.ThreadID, at, func(answer) encoder { return in.encoder(known, before...) })
+// expired reports whether a request has expired, which the thread may notice a moment later.
+func expired(q event.ApprovalRequest) bool {
+	return q.ExpiresAt != nil && !time.Now().Before(*q.ExpiresAt)
+}
+
+// show streams a run.
+func (h *aguiHandlers) show(ctx context.Context, in *runInput, at answer, e runEncoder) (*huma.StreamResponse, error) {
+	return h.streamAs(ctx, wire{}, in.ThreadID, at, func(answer) encoder { return e })
 }
 
 // answers returns what the client says about calls.
@@ -303,7 +411,7 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 		return nil, err
 	}
 	if open != "" {
-		e := in.encoder(nil)
+		e := in.encoder(in.held())
 		return wire{}.whole(append(e.begin(), e.fail(open+" with resume, or say in forwardedProps.onWaiting what becomes of it")...)), nil
 	}
 	content, err := m.text()
@@ -323,7 +431,9 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	if err != nil {
 		return nil, err
 	}
-	return h.show(ctx, in, answer{MessageID: post.ID, From: at}, in.known())
+	e := in.encoder(in.held())
+	e.earlier = func(ctx context.Context) (*chat.Chat, error) { return h.before(ctx, in, post.ID) }
+	return h.show(ctx, in, answer{MessageID: post.ID, From: at}, e)
 }
 
 // interrupt says which request waits for an answer, if the client does not say what becomes of it
@@ -345,9 +455,11 @@ func (h *aguiHandlers) interrupt(ctx context.Context, in *runInput, messageID st
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	waiting, err := h.threads.Approvals(within, in.ThreadID)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
+	}
+	waiting.Approvals = slices.DeleteFunc(waiting.Approvals, expired)
+	switch {
 	case len(waiting.Approvals) > 0:
 		q := &waiting.Approvals[0]
 		return fmt.Sprintf("%s waits for a decision on its call of %s: answer the interrupt %s", q.Agent, q.ToolName, chat.ApprovalID(q)), nil
@@ -407,39 +519,27 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	if limit < 0 || limit > maxChatPage {
 		return nil, refuse(http.StatusUnprocessableEntity, "forwardedProps.limit", fmt.Sprintf("must be from 1 to %d", maxChatPage))
 	}
+	at, err := h.turnInProgress(ctx, in.ThreadID)
+	if err != nil {
+		return nil, err
+	}
 	page, err := h.page(ctx, in.ThreadID, ChatPageQuery{Limit: limit})
 	if err != nil {
 		return nil, err
 	}
-	list, retrieved := agui.Snapshot(&page.Chat)
-	before := []agui.Event{
-		{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread, "previous": page.previous}}, {Type: "MESSAGES_SNAPSHOT", Messages: &list},
+	goesOn := ""
+	if at != nil {
+		goesOn = chat.AnswerID(at.MessageID)
 	}
-	before = append(before, retrieved...)
-	known := (&runInput{Messages: messagesOf(list)}).known()
-	at, err := h.turnInProgress(ctx, in.ThreadID)
-	switch {
-	case err != nil:
-		return nil, err
-	case at == nil:
-		e := in.encoder(nil, before...)
+	list, events := agui.Snapshot(&page.Chat, goesOn)
+	before := []agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread, "previous": page.previous}}}
+	before = append(before, agui.Replace(in.held(), agui.Holds(list))...)
+	e := in.encoder(agui.Holds(list), append(before, events...)...)
+	if at == nil {
 		return wire{}.whole(append(e.begin(), anys(e.Empty())...)), nil
 	}
-	return h.show(ctx, in, *at, known, before...)
+	return h.show(ctx, in, *at, e)
 }
 
 // connectLimit is the default number of messages in a snapshot.
 const connectLimit = 50
-
-func messagesOf(list []*agui.Message) []runMessage {
-	out := make([]runMessage, len(list))
-	for i, m := range list {
-		out[i] = runMessage{ID: m.ID, ToolCallID: m.ToolCallID}
-		for _, c := range m.ToolCalls {
-			out[i].ToolCalls = append(out[i].ToolCalls, struct {
-				ID string `json:"id" doc:"The call"`
-			}{c.ID})
-		}
-	}
-	return out
-}

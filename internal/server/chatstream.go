@@ -114,6 +114,11 @@ type encoder interface {
 	fail(problem string) []any
 }
 
+// completer is an [encoder] that completes what the client has of earlier answers when a turn begins.
+type completer interface {
+	complete(ctx context.Context) ([]any, error)
+}
+
 // anys returns the elements of a list.
 func anys[T any](list []T) []any {
 	out := make([]any, len(list))
@@ -305,8 +310,20 @@ func (s *chatStream) take(ctx context.Context, item feed.Item) (over bool, err e
 	if s.indexed && item.Record == nil {
 		return false, nil
 	}
-	if joined := s.begins(e); joined {
-		return false, s.restart(ctx)
+	if began := s.EventID != ""; !began {
+		joined := s.begins(e)
+		if c, is := s.encoder.(completer); is && s.EventID != "" {
+			out, err := c.complete(ctx)
+			if err == nil {
+				err = s.write(out)
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		if joined {
+			return false, s.restart(ctx)
+		}
 	}
 	if !s.ready && !s.After.IsZero() && item.Cursor.Seq > s.After.Seq {
 		s.assumeAll()

@@ -3,6 +3,7 @@ package clients
 import (
 	"context"
 	"net/http"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -155,16 +156,19 @@ func TestAISDKKilled(t *testing.T) {
 	}
 }
 
-// TestAGUI talks to threads with AG-UI's own client: tests/npm/agui.mjs has the scenarios.
+// TestAGUI talks to threads with AG-UI's own clients: the newest, and the one that frontends in the field have.
+// tests/npm/agui.mjs has the scenarios.
 func TestAGUI(t *testing.T) {
-	for _, scenario := range []string{
-		"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume", "cuts", "sub-agent", "input", "sources",
-	} {
-		t.Run(scenario, func(t *testing.T) {
-			t.Parallel()
-			w := chats(t, scenario)
-			proc.Output(t, testenv.Node(t, "agui.mjs", w.API.URL, scenario))
-		})
+	for _, client := range []string{"@ag-ui/client", "agui-old"} {
+		for _, scenario := range []string{
+			"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume", "cuts", "sub-agent", "input", "sources",
+		} {
+			t.Run(path.Base(client)+" "+scenario, func(t *testing.T) {
+				t.Parallel()
+				w := chats(t, scenario)
+				proc.Output(t, testenv.Node(t, "agui.mjs", client, w.API.URL, scenario))
+			})
+		}
 	}
 }
 

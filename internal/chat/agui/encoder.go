@@ -4,30 +4,42 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/chat"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // Config configures an [Encoder].
 type Config struct {
 	ThreadID, RunID string
 
-	// Known are the messages and tool calls that the client has.
-	Known map[string]bool
-
 	// Version is the version of the protocol that the client speaks; empty for clients before 1.0, which fail on
 	// what they do not know.
 	Version string
+
+	// Held are the messages that the client has, Answered the ids of the interrupts that it answers.
+	Held     []*Held
+	Answered map[string]bool
+
+	// Connects means that the client has the messages from a snapshot, and none of the events that messages do not have.
+	Connects bool
 }
 
 // Encoder encodes one answer for one run.
 type Encoder struct {
 	cfg   Config
-	parts []*shown // what the client has of each part; nil = nothing
+	known map[string]*Held // messages and results that the client had, by id
+	calls map[string]bool  // that it had
+	list  list             // the client's messages now
+
+	parts []*shown // what the client has of each part
 	since int      // the revision that it has
+	had   int      // the revision that it has seen before this run
+	wrong bool     // whether it has something that is not true
 
 	begun map[string]bool // messages
 }
@@ -37,6 +49,7 @@ type shown struct {
 	id          string // of the message
 	times       int    // that the message was begun
 	sent        string
+	ahead       bool // the client may have more of it than has been read yet
 	open, ended bool
 	args        string
 	agent       bool // the call asks a sub-agent, which goes on
@@ -44,7 +57,16 @@ type shown struct {
 }
 
 // New returns an encoder of a run.
-func New(cfg Config) *Encoder { return &Encoder{cfg: cfg, begun: map[string]bool{}} }
+func New(cfg Config) *Encoder {
+	e := &Encoder{cfg: cfg, known: map[string]*Held{}, calls: map[string]bool{}, list: listOf(cfg.Held), begun: map[string]bool{}}
+	for _, h := range cfg.Held {
+		e.known[h.ID] = h
+		for _, c := range h.Calls {
+			e.calls[c.ID] = true
+		}
+	}
+	return e
+}
 
 func (e *Encoder) old() bool { return e.cfg.Version == "" }
 
@@ -57,18 +79,129 @@ func (e *Encoder) Begin() []Event {
 	return []Event{out}
 }
 
-// Sync returns how the answer differs from what the client has.
+// Sync returns how the answer differs from what the client has. What happened first comes first.
 func (e *Encoder) Sync(m *chat.Message) []Event {
-	var out []Event
+	e.look(m)
+	type step struct {
+		at     int
+		events []Event
+	}
+	var steps []step
 	for i, p := range m.Parts {
 		for len(e.parts) <= i {
 			e.parts = append(e.parts, &shown{})
 		}
-		if m.Changed(i, e.since) {
-			out = append(out, e.show(e.parts[i], p)...)
+		if !m.Changed(i, e.since) {
+			continue
+		}
+		steps = append(steps, step{m.Added(i), e.show(m, i)})
+		if c, is := p.(*chat.Call); is {
+			steps = append(steps, step{c.SettledAt, e.settle(e.parts[i], c)})
 		}
 	}
 	e.since = m.Revision()
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	var out []Event
+	for _, one := range steps {
+		out = append(out, one.events...)
+	}
+	e.list.apply(out)
+	return append(out, e.arrange(m)...)
+}
+
+// look finds out what the client has seen of the answer: everything before something that it has. It does not say which events
+// it had that make no messages.
+func (e *Encoder) look(m *chat.Message) {
+	if e.cfg.Connects {
+		return
+	}
+	for i := len(e.parts); i < len(m.Parts); i++ {
+		at := 0
+		switch p := m.Parts[i].(type) {
+		case *chat.Text:
+			if e.known[p.Reply] != nil {
+				at = m.Added(i)
+			}
+		case *chat.Call:
+			if e.calls[p.ID] {
+				at = m.Added(i)
+			}
+			if e.known[ResultID(p.ID)] != nil {
+				at = p.SettledAt
+			}
+		case *chat.Ask:
+			if e.cfg.Answered[chat.ApprovalID(p.Call.Request)] {
+				at = m.ChangedAt(i)
+			}
+		case *chat.Question:
+			if e.cfg.Answered[recordid.InputRequest(p.Request.ToolCallID, p.Request.Round)] {
+				at = m.Added(i)
+			}
+		}
+		e.had = max(e.had, at)
+	}
+	if len(e.parts) == 0 && m.Over() && e.holds(m) {
+		e.had = m.Revision()
+	}
+}
+
+// holds reports whether the client has all messages of an answer, and there are some.
+func (e *Encoder) holds(m *chat.Message) bool {
+	whole := answer(m)
+	return len(whole) > 0 && !slices.ContainsFunc(whole, func(one *Message) bool {
+		i := e.list.find(one)
+		return i < 0 || e.list[i].ID == one.ID && !e.list[i].has(one)
+	})
+}
+
+// arrange corrects what the client has of the answer. Only a snapshot of all messages can.
+func (e *Encoder) arrange(m *chat.Message) []Event {
+	if !e.wrong {
+		return nil
+	}
+	e.wrong = false
+	for i, p := range m.Parts {
+		if text, is := p.(*chat.Text); is {
+			e.parts[i].sent, e.parts[i].ahead = text.Content, false
+		}
+	}
+	want, _ := e.list.merge(questionOf(m), answer(m))
+	return e.become(want)
+}
+
+// become returns the events that give the client these messages.
+func (e *Encoder) become(want list) []Event {
+	want = slices.DeleteFunc(want, func(h *Held) bool { return h.Message == nil }) // what was begun, and is void
+	out := e.list.become(want)
+	e.list = want
+	return out
+}
+
+// order returns the events that put the messages of the answer into the order in which the next client gets them.
+func (e *Encoder) order(m *chat.Message) []Event {
+	want, _ := e.list.merge(questionOf(m), answer(m))
+	if slices.Equal(want.ids(), e.list.ids()) {
+		return nil
+	}
+	return e.become(want)
+}
+
+// Complete returns the events that complete what the client has of earlier answers, to messages that it has.
+func (e *Encoder) Complete(c *chat.Chat) []Event {
+	var out []Event
+	want, wrong := e.list, false
+	for _, m := range c.Messages {
+		if !m.Answer || e.list.index(questionOf(m)) < 0 {
+			continue
+		}
+		out = append(out, customs(New(e.cfg).Sync(m))...)
+		var differs bool
+		want, differs = want.merge(questionOf(m), answer(m))
+		wrong = wrong || differs
+	}
+	if wrong || !slices.Equal(want.ids(), e.list.ids()) {
+		out = append(out, e.become(want)...)
+	}
 	return out
 }
 
@@ -92,14 +225,14 @@ func (e *Encoder) End(m *chat.Message) []Event {
 	if s := m.Ended; s != nil {
 		switch s.Turn {
 		case "failed", "expired":
-			return Fail(cmp.Or(s.Detail, "the turn "+s.Turn))
+			return append(e.order(m), Fail(cmp.Or(s.Detail, "the turn "+s.Turn))...)
 		case "interrupted":
 			if !e.old() {
 				outcome = "cancelled"
 			}
 		}
 	}
-	return e.finish(&Outcome{Type: outcome})
+	return append(e.order(m), e.finish(&Outcome{Type: outcome})...)
 }
 
 // Empty returns the event that ends a run without a turn.
@@ -114,7 +247,7 @@ func (e *Encoder) Pause(m *chat.Message) []Event {
 		switch {
 		case !is:
 		case call.State() == chat.WaitsForPerson:
-			out.Interrupts = append(out.Interrupts, approvalInterrupt(call.Request))
+			out.Interrupts = append(out.Interrupts, approvalInterrupt(call.Request, e.old()))
 		case call.State() == chat.WaitsForInput:
 			out.Interrupts = append(out.Interrupts, inputInterrupt(&call.Question.Request))
 		case call.State() == chat.WaitsForClient:
@@ -127,7 +260,7 @@ func (e *Encoder) Pause(m *chat.Message) []Event {
 	case !e.old():
 		out.PendingToolCallIDs = pending
 	}
-	return e.finish(out)
+	return append(e.order(m), e.finish(out)...)
 }
 
 func (e *Encoder) finish(outcome *Outcome) []Event {
@@ -145,136 +278,139 @@ func custom(name string, value any) []Event {
 }
 
 // show returns the events that make a part what it is.
-func (e *Encoder) show(has *shown, p chat.Part) []Event {
-	switch p := p.(type) {
+func (e *Encoder) show(m *chat.Message, i int) []Event {
+	has := e.parts[i]
+	switch p := m.Parts[i].(type) {
 	case *chat.Text:
-		return e.said(has, p.Reply, p.Content, p.Done, text(p.Agent))
+		return e.text(has, p)
 	case *chat.Thought:
-		return e.said(has, p.Reply+".thought", p.Content, p.Done, thought)
+		return e.thought(has, p)
 	case *chat.Call:
 		return e.call(has, p)
+	}
+	if !m.Changed(i, e.had) {
+		return nil
+	}
+	switch p := m.Parts[i].(type) {
 	case *chat.Decided:
 		return custom("decision", p.Call.Decision)
 	case *chat.Found:
-		if e.cfg.Known[p.MessageID] {
+		if e.said(m, p.MessageID) {
 			return nil // the client has the reply, and what its agent was given
 		}
-		return found(p)
+		return custom("retrieval", p.Retrieval)
 	case *chat.World:
 		return custom("event", p.EnvEvent)
 	case *chat.Notice:
 		return custom("status", p.StatusChange)
 	case *chat.Failure:
 		return custom("error", map[string]string{"agent": p.Agent, "error": p.Error})
-	case *chat.Ask, *chat.Question: // the interrupt tells
 	}
-	return nil
+	return nil // a request is in an interrupt
 }
 
-func found(p *chat.Found) []Event { return custom("retrieval", p.Retrieval) }
-
-// form is how what an agent says or thinks is sent.
-type form struct {
-	begin   []Event
-	content string
-	end     []string
+// said reports whether the client had the whole text of a reply.
+func (e *Encoder) said(m *chat.Message, reply string) bool {
+	h := e.known[reply]
+	return h != nil && !e.cfg.Connects && slices.ContainsFunc(m.Parts, func(p chat.Part) bool {
+		text, is := p.(*chat.Text)
+		return is && text.Reply == reply && text.Content == h.Text
+	})
 }
 
-func text(agent string) form {
-	return form{[]Event{{Type: "TEXT_MESSAGE_START", Role: "assistant", Name: agent}}, "TEXT_MESSAGE_CONTENT", []string{"TEXT_MESSAGE_END"}}
-}
-
-var thought = form{
-	[]Event{{Type: "REASONING_START"}, {Type: "REASONING_MESSAGE_START", Role: "reasoning"}},
-	"REASONING_MESSAGE_CONTENT",
-	[]string{"REASONING_MESSAGE_END", "REASONING_END"},
-}
-
-// said sends what a text or a thought has become. What the client has of it cannot be taken back: the message is void then,
-// and another one begins.
-func (e *Encoder) said(has *shown, id, now string, done bool, as form) []Event {
+// text sends what a text has become. What was said in vain is corrected, see [Encoder.arrange].
+func (e *Encoder) text(has *shown, p *chat.Text) []Event {
+	if has.id == "" {
+		has.id = p.Reply
+		if h := e.known[p.Reply]; h != nil {
+			has.sent, has.ahead, e.begun[p.Reply] = h.Text, true, true
+		}
+	}
+	more, follows := strings.CutPrefix(p.Content, has.sent)
+	ends := p.Done
 	var out []Event
-	more, longer := strings.CutPrefix(now, has.sent)
 	switch {
-	case e.cfg.Known[id]:
-		return nil
-	case has.ended && now != has.sent:
-		has.sent = now
-		return custom("changed", map[string]string{"messageId": id, "text": now})
-	case has.ended:
-		return nil
-	case !longer:
-		if has.open {
-			out = append(out, has.end(as)...)
+	case follows && more == "":
+	case follows:
+		if !has.open {
+			has.open, e.begun[p.Reply] = true, true
+			out = append(out, Event{Type: "TEXT_MESSAGE_START", MessageID: has.id, Role: "assistant", Name: p.Agent})
 		}
-		out, more, has.sent = append(out, custom("reset", map[string]any{"messageId": id})...), now, ""
+		out = append(out, Event{Type: "TEXT_MESSAGE_CONTENT", MessageID: has.id, Delta: more})
+	case has.ahead && !p.Done && strings.HasPrefix(has.sent, p.Content):
+		return nil // it is still being read
+	default:
+		e.wrong, ends = true, ends || p.Content == "" // it is no message any more
 	}
-	if more != "" && !has.open {
-		has.times++
-		if has.id = id; has.times > 1 {
-			has.id = fmt.Sprintf("%s.%d", id, has.times)
+	has.sent, has.ahead = p.Content, has.ahead && more == ""
+	if has.open && ends {
+		has.open = false
+		out = append(out, Event{Type: "TEXT_MESSAGE_END", MessageID: has.id})
+	}
+	return out
+}
+
+// thought sends what a thought has become. One that was thought in vain stays, and another one begins.
+func (e *Encoder) thought(has *shown, p *chat.Thought) []Event {
+	id := p.Reply + ".thought"
+	if has.id == "" {
+		has.id, has.times = id, 1
+		if h := e.known[id]; h != nil {
+			has.sent, has.ahead = h.Text, true
 		}
-		has.open, e.begun[id] = true, true
-		for _, one := range as.begin {
-			one.MessageID = has.id
-			out = append(out, one)
+	}
+	more, follows := strings.CutPrefix(p.Content, has.sent)
+	var out []Event
+	if !follows {
+		if has.ahead && strings.HasPrefix(has.sent, p.Content) {
+			return nil // the client has it
+		}
+		out = append(has.end(), custom("reset", map[string]string{"messageId": has.id})...)
+		for more = p.Content; ; {
+			has.times++
+			if has.id = fmt.Sprintf("%s.%d", id, has.times); e.known[has.id] == nil {
+				break
+			}
 		}
 	}
 	if more != "" {
-		out = append(out, Event{Type: as.content, MessageID: has.id, Delta: more})
-	}
-	if has.sent = now; done {
-		if has.open {
-			out = append(out, has.end(as)...)
+		if !has.open {
+			has.open = true
+			out = append(out, Event{Type: "REASONING_START", MessageID: has.id}, Event{Type: "REASONING_MESSAGE_START", MessageID: has.id, Role: "reasoning"})
 		}
-		has.ended = true
+		out = append(out, Event{Type: "REASONING_MESSAGE_CONTENT", MessageID: has.id, Delta: more})
+	}
+	has.sent, has.ahead = p.Content, false
+	if p.Done {
+		out = append(out, has.end()...)
 	}
 	return out
 }
 
-func (has *shown) end(as form) (out []Event) {
+// end ends a thought.
+func (has *shown) end() []Event {
+	if !has.open {
+		return nil
+	}
 	has.open = false
-	for _, typ := range as.end {
-		out = append(out, Event{Type: typ, MessageID: has.id})
-	}
-	return out
+	return []Event{{Type: "REASONING_MESSAGE_END", MessageID: has.id}, {Type: "REASONING_END", MessageID: has.id}}
 }
 
+// call announces a call, and the sub-agent that it asks.
 func (e *Encoder) call(has *shown, c *chat.Call) []Event {
-	var out []Event
-	switch {
-	case has.id == "":
-		has.id, has.args = c.ID, c.Arguments
-		out = e.calls(has, c)
-	case has.args != c.Arguments:
+	if has.id != "" {
+		e.wrong = e.wrong || has.args != c.Arguments
 		has.args = c.Arguments
-		out = custom("call-changed", map[string]any{"toolCallId": c.ID, "input": input(c.Arguments)})
+		return nil
 	}
-	result, over := resultOf(c)
-	if !over || has.result {
-		return out
-	}
-	has.result = true
-	if has.agent {
-		has.agent = false
-		ends := Event{Type: "SUBAGENT_FINISHED", SubagentRunID: c.ID, Outcome: &Outcome{Type: "success"}}
-		if c.State() == chat.Denied || c.Result == nil || c.Result.IsError {
-			ends = Event{Type: "SUBAGENT_ERROR", SubagentRunID: c.ID, Message: result}
-		}
-		out = append(out, ends)
-	}
-	if id := ResultID(c.ID); !e.cfg.Known[id] {
-		out = append(out, Event{Type: "TOOL_CALL_RESULT", MessageID: id, ToolCallID: c.ID, Content: &result, Role: "tool"})
-	}
-	return out
-}
-
-// calls announces a call, and the sub-agent that it asks.
-func (e *Encoder) calls(has *shown, c *chat.Call) []Event {
+	has.id, has.args = c.ID, c.Arguments
 	var out []Event
 	parent := parentOf(c)
-	if !e.cfg.Known[c.ID] {
-		if c.Agent != "" && !e.begun[parent] && !e.cfg.Known[parent] { // a reply without text says whose it is
+	switch h := e.known[parent]; {
+	case e.calls[c.ID]:
+		e.wrong = e.wrong || h != nil && slices.ContainsFunc(h.Calls, func(had ToolCall) bool { return had.ID == c.ID && had.Function.Arguments != c.Arguments })
+	default:
+		if c.Agent != "" && !e.begun[parent] && h == nil { // a reply without text says whose it is
 			e.begun[parent] = true
 			out = append(out, Event{Type: "TEXT_MESSAGE_START", MessageID: parent, Role: "assistant", Name: c.Agent}, Event{Type: "TEXT_MESSAGE_END", MessageID: parent})
 		}
@@ -285,12 +421,39 @@ func (e *Encoder) calls(has *shown, c *chat.Call) []Event {
 		out = append(out, Event{Type: "TOOL_CALL_END", ToolCallID: c.ID})
 	}
 	var asked builtin.AgentArguments
-	if c.Tool != builtin.CallAgent && c.Tool != builtin.CallAgentHyphen || c.Foreign || e.old() || e.cfg.Known[ResultID(c.ID)] ||
+	if c.Tool != builtin.CallAgent && c.Tool != builtin.CallAgentHyphen || c.Foreign || e.old() || e.answered(c) ||
 		json.Unmarshal([]byte(c.Arguments), &asked) != nil || asked.Agent == "" {
 		return out
 	}
 	has.agent = true
 	return append(out, Event{Type: "SUBAGENT_STARTED", SubagentRunID: c.ID, Name: asked.Agent, ParentToolCallID: c.ID, ParentMessageID: parent})
+}
+
+// settle sends the result of a call that is over.
+func (e *Encoder) settle(has *shown, c *chat.Call) []Event {
+	result, over := resultOf(c)
+	if !over || has.result {
+		return nil
+	}
+	has.result = true
+	var out []Event
+	if has.agent {
+		has.agent = false
+		ends := Event{Type: "SUBAGENT_FINISHED", SubagentRunID: c.ID, Outcome: &Outcome{Type: "success"}}
+		if c.State() == chat.Denied || c.Result == nil || c.Result.IsError {
+			ends = Event{Type: "SUBAGENT_ERROR", SubagentRunID: c.ID, Message: result}
+		}
+		out = append(out, ends)
+	}
+	if !e.answered(c) {
+		out = append(out, Event{Type: "TOOL_CALL_RESULT", MessageID: ResultID(c.ID), ToolCallID: c.ID, Content: &result, Role: "tool"})
+	}
+	return out
+}
+
+// answered reports whether the client had the result of a call, which may be its own.
+func (e *Encoder) answered(c *chat.Call) bool {
+	return e.known[ResultID(c.ID)] != nil || slices.ContainsFunc(e.cfg.Held, func(h *Held) bool { return h.Role == "tool" && h.ToolCallID == c.ID })
 }
 
 // parentOf returns the message that a call is shown in. One of a sub-agent has a message of its own.
@@ -317,12 +480,4 @@ func resultOf(c *chat.Call) (content string, over bool) {
 		return "approved", true
 	}
 	return "the turn has ended", true
-}
-
-func input(arguments string) json.RawMessage {
-	if raw := json.RawMessage(arguments); json.Valid(raw) {
-		return raw
-	}
-	quoted, _ := json.Marshal(arguments) // strings can always be encoded
-	return quoted
 }

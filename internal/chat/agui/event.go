@@ -12,23 +12,23 @@ import (
 
 // Event is an event of AG-UI.
 type Event struct {
-	Type            string      `json:"type"`
-	ThreadID        string      `json:"threadId,omitempty"`
-	RunID           string      `json:"runId,omitempty"`
-	ProtocolVersion string      `json:"protocolVersion,omitempty"`
-	MessageID       string      `json:"messageId,omitempty"`
-	Role            string      `json:"role,omitempty"`
-	Name            string      `json:"name,omitempty"`
-	Delta           string      `json:"delta,omitempty"`
-	ToolCallID      string      `json:"toolCallId,omitempty"`
-	ToolCallName    string      `json:"toolCallName,omitempty"`
-	ParentMessageID string      `json:"parentMessageId,omitempty"`
-	Content         *string     `json:"content,omitempty"`
-	Value           any         `json:"value,omitempty"`
-	Message         string      `json:"message,omitempty"`
-	Messages        *[]*Message `json:"messages,omitempty"`
-	Snapshot        any         `json:"snapshot,omitempty"`
-	Outcome         *Outcome    `json:"outcome,omitempty"`
+	Type            string   `json:"type"`
+	ThreadID        string   `json:"threadId,omitempty"`
+	RunID           string   `json:"runId,omitempty"`
+	ProtocolVersion string   `json:"protocolVersion,omitempty"`
+	MessageID       string   `json:"messageId,omitempty"`
+	Role            string   `json:"role,omitempty"`
+	Name            string   `json:"name,omitempty"`
+	Delta           string   `json:"delta,omitempty"`
+	ToolCallID      string   `json:"toolCallId,omitempty"`
+	ToolCallName    string   `json:"toolCallName,omitempty"`
+	ParentMessageID string   `json:"parentMessageId,omitempty"`
+	Content         *string  `json:"content,omitempty"`
+	Value           any      `json:"value,omitempty"`
+	Message         string   `json:"message,omitempty"`
+	Messages        *[]any   `json:"messages,omitempty"`
+	Snapshot        any      `json:"snapshot,omitempty"`
+	Outcome         *Outcome `json:"outcome,omitempty"`
 
 	SubagentRunID    string `json:"subagentRunId,omitempty"`
 	ParentToolCallID string `json:"parentToolCallId,omitempty"`
@@ -56,13 +56,14 @@ type Interrupt struct {
 const answerSchema = `{"type":"object","properties":{"approved":{"type":"boolean"},"reason":{"type":"string"},` +
 	`"editedArgs":{"type":"object"},"scope":{"enum":["once","session","pattern"]},"pattern":{"type":"object"}},"required":["approved"]}`
 
-// approvalInterrupt returns the interrupt of a request for a decision.
-func approvalInterrupt(q *event.ApprovalRequest) Interrupt {
+// approvalInterrupt returns the interrupt of a request for a decision. Clients before 1.0 do nothing any more once an interrupt of
+// theirs has expired, not even cancel it; they do not learn when that is.
+func approvalInterrupt(q *event.ApprovalRequest, old bool) Interrupt {
 	i := Interrupt{
 		ID: chat.ApprovalID(q), Reason: "tool_approval", Message: q.Agent + " wants to call " + q.ToolName, ToolCallID: q.ToolCallID,
 		ResponseSchema: json.RawMessage(answerSchema), Metadata: map[string]any{"request": q},
 	}
-	if q.ExpiresAt != nil {
+	if q.ExpiresAt != nil && !old {
 		i.ExpiresAt = q.ExpiresAt.UTC().Format("2006-01-02T15:04:05.000Z")
 	}
 	return i

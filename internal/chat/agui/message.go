@@ -30,9 +30,9 @@ type Function struct {
 	Arguments string `json:"arguments"`
 }
 
-// Snapshot returns the messages of a chat as a client has them that has read all of it, and the events with what the
-// agents were given, which messages do not say.
-func Snapshot(c *chat.Chat) (messages []*Message, retrieved []Event) {
+// Snapshot returns the messages of a chat as a client has them that has read all of it, and the events that it got about the
+// answers, which messages do not have. Those about one answer, the rest of which the client gets, are left out.
+func Snapshot(c *chat.Chat, without string) (messages []*Message, events []Event) {
 	messages = []*Message{}
 	for _, m := range c.Messages {
 		if !m.Answer {
@@ -40,47 +40,57 @@ func Snapshot(c *chat.Chat) (messages []*Message, retrieved []Event) {
 			continue
 		}
 		messages = append(messages, answer(m)...)
-		for _, p := range m.Parts {
-			if p, is := p.(*chat.Found); is {
-				retrieved = append(retrieved, found(p)...)
-			}
+		if m.ID != without {
+			events = append(events, customs(New(Config{}).Sync(m))...)
 		}
 	}
-	return messages, retrieved
+	return messages, events
 }
 
-// answer returns the messages of an answer, in the order in which a client got them.
+// customs returns the events that do not make messages.
+func customs(events []Event) []Event {
+	return slices.DeleteFunc(events, func(e Event) bool { return e.Type != "CUSTOM" })
+}
+
+// answer returns the messages of an answer in the order in which they were stored. Results stand behind their calls, where
+// clients put them.
 func answer(m *chat.Message) []*Message {
 	type entry struct {
 		*Message
-		at int
+		at      int
+		results []entry
 	}
-	var list []entry
-	message := func(id, agent string, at int) *Message {
-		if i := slices.IndexFunc(list, func(known entry) bool { return known.ID == id }); i >= 0 {
-			return list[i].Message
+	var list []*entry
+	message := func(id, agent string, at int) *entry {
+		if i := slices.IndexFunc(list, func(known *entry) bool { return known.ID == id }); i >= 0 {
+			return list[i]
 		}
-		list = append(list, entry{&Message{ID: id, Role: "assistant", Name: agent}, at})
-		return list[len(list)-1].Message
+		list = append(list, &entry{Message: &Message{ID: id, Role: "assistant", Name: agent}, at: at})
+		return list[len(list)-1]
 	}
 	for i, p := range m.Parts {
 		switch p := p.(type) {
 		case *chat.Text:
 			if p.Content != "" {
-				message(p.Reply, p.Agent, m.Added(i)).Content = p.Content
+				message(p.Reply, p.Agent, cmp.Or(p.StoredAt, m.Added(i))).Content = p.Content
 			}
 		case *chat.Call:
 			parent := message(parentOf(p), p.Agent, m.Added(i))
 			parent.ToolCalls = append(parent.ToolCalls, ToolCall{ID: p.ID, Type: "function", Function: Function{Name: p.Tool, Arguments: p.Arguments}})
 			if content, over := resultOf(p); over {
-				list = append(list, entry{&Message{ID: ResultID(p.ID), Role: "tool", Content: content, ToolCallID: p.ID}, p.SettledAt})
+				result := &Message{ID: ResultID(p.ID), Role: "tool", Content: content, ToolCallID: p.ID}
+				parent.results = append(parent.results, entry{Message: result, at: p.SettledAt})
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b entry) int { return cmp.Compare(a.at, b.at) })
-	out := make([]*Message, len(list))
-	for i, one := range list {
-		out[i] = one.Message
+	slices.SortStableFunc(list, func(a, b *entry) int { return cmp.Compare(a.at, b.at) })
+	var out []*Message
+	for _, one := range list {
+		out = append(out, one.Message)
+		slices.SortStableFunc(one.results, func(a, b entry) int { return cmp.Compare(a.at, b.at) })
+		for _, result := range one.results {
+			out = append(out, result.Message)
+		}
 	}
 	return out
 }
