@@ -447,7 +447,7 @@ type RunState struct {
 	Agent string `json:"agent"`
 	Step  int    `json:"step"`
 
-	// Doing is "model", "tools", "hooks" (the run waits for hooks to decide) or "done".
+	// Doing is [DoingModel], [DoingTools], [DoingHooks] or [DoingDone].
 	Doing string `json:"doing"`
 
 	// Tools are the names of the tools whose calls have no result yet.
@@ -459,6 +459,14 @@ type RunState struct {
 	// Retrying is set while the model is unavailable.
 	Retrying *event.Retry `json:"retrying,omitempty"`
 }
+
+// What a run does.
+const (
+	DoingModel = "model"
+	DoingTools = "tools"
+	DoingHooks = "hooks" // it waits for hooks to decide
+	DoingDone  = "done"
+)
 
 // Queue is the result of query "queue".
 type Queue struct {

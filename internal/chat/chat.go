@@ -57,6 +57,19 @@ func (c *Chat) Answer(messageID string) *Message {
 	return nil
 }
 
+// Unsettled returns how many calls of a turn's own agents have no result.
+func (c *Chat) Unsettled(eventID string) int {
+	n := 0
+	if t := c.turns[eventID]; t != nil {
+		for _, one := range t.calls {
+			if s := one.State(); !one.Foreign && s != Done && s != Denied {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // Waits reports whether a turn goes on only after an answer of a person or a client.
 func (c *Chat) Waits(eventID string) bool {
 	t := c.turns[eventID]

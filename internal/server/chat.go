@@ -463,7 +463,7 @@ func (h *chatHandlers) resume(ctx context.Context, in *resumeInput) (*huma.Strea
 		if err := h.checkRun(ctx, known); err != nil {
 			return nil, h.problem(ctx, known.ThreadID, err)
 		}
-		body.ID, body.Tools, body.Indexed, known.Skip = known.ThreadID, known.Tools, true, max(in.StartIndex, 0)
+		body.ID, body.Tools, body.Version, body.Indexed, known.Skip = known.ThreadID, known.Tools, known.Version, true, max(in.StartIndex, 0)
 		out, err := h.stream(ctx, body, known.answer)
 		return out, h.problem(ctx, body.ID, err)
 	}

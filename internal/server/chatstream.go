@@ -48,6 +48,7 @@ type run struct {
 	answer
 	ThreadID string   `json:"t"`
 	Tools    []string `json:"tools,omitempty"`
+	Version  int      `json:"v,omitempty"`
 }
 
 // runPrefix begins the id of a run, and no id of a thread.
@@ -166,7 +167,7 @@ func (h *chatHandlers) stream(ctx context.Context, body *chatRequest, at answer,
 	as := aiSDK
 	if as.indexed = body.Indexed; as.indexed {
 		as.header = maps.Clone(as.header)
-		as.header["X-Workflow-Run-Id"] = run{answer: at, ThreadID: body.ID, Tools: body.Tools}.id()
+		as.header["X-Workflow-Run-Id"] = run{answer: at, ThreadID: body.ID, Tools: body.Tools, Version: body.Version}.id()
 		claimed = nil // the id of the run does not have them
 	}
 	return h.streamAs(ctx, as, body.ID, at, func(at answer) encoder {
@@ -345,7 +346,7 @@ func (s *chatStream) take(ctx context.Context, item feed.Item) (over bool, err e
 	if !s.ready || m == nil {
 		return false, nil
 	}
-	return s.show(item, m)
+	return s.show(ctx, item, m)
 }
 
 // begins notes that the turn of the answer has begun. It reports whether the message has joined a turn, of which the stream
@@ -384,7 +385,7 @@ func reaches(c, at feed.Cursor) bool {
 }
 
 // show writes how the answer has changed.
-func (s *chatStream) show(item feed.Item, m *chat.Message) (over bool, err error) {
+func (s *chatStream) show(ctx context.Context, item feed.Item, m *chat.Message) (over bool, err error) {
 	out := s.sync(m)
 	settled := len(s.Settled) == 0
 	if settled {
@@ -398,12 +399,36 @@ func (s *chatStream) show(item feed.Item, m *chat.Message) (over bool, err error
 	case m.Over() && settled:
 		return true, s.finish(append(out, s.end(m)...))
 	case caughtUp && settled && s.chat.Waits(s.EventID):
-		return true, s.finish(append(out, s.pause(m, item.Cursor.String())...))
+		if err := s.write(out); err != nil {
+			return true, err
+		}
+		if out = nil; s.rests(ctx) {
+			return true, s.finish(s.pause(m, item.Cursor.String()))
+		}
 	}
 	if slices.Contains(asking, item.Event.Type) {
 		out = append(out, s.place(item.Cursor.String())...)
 	}
 	return false, s.write(out)
+}
+
+// rests reports whether the turn does nothing of which records will tell: an agent that has only begun has none yet.
+func (s *chatStream) rests(ctx context.Context) bool {
+	h := s.handlers
+	within, cancel := h.answer(ctx)
+	defer cancel()
+	state, err := h.threads.State(within, s.key.ThreadID)
+	if err != nil || state.Turn == nil || state.Turn.EventID != s.EventID {
+		return true // what is stored says so
+	}
+	unsettled := 0
+	for _, r := range state.Turn.Runs {
+		if r.Doing == signals.DoingModel || r.Doing == signals.DoingHooks {
+			return false
+		}
+		unsettled += len(r.Tools)
+	}
+	return unsettled == s.chat.Unsettled(s.EventID)
 }
 
 // asking are the events after which a client may answer, and then has to say where it is.

@@ -56,33 +56,25 @@ func (t *Turn) viewDeciding() (out []signals.Deciding) {
 	return out
 }
 
-// The values of [signals.RunState.Doing].
-const (
-	doingModel = "model"
-	doingTools = "tools"
-	doingHooks = "hooks"
-	doingDone  = "done"
-)
-
 func (r *AgentRun) doing() string {
 	switch r.Phase {
 	case PhaseModel:
 		if r.turn.find(r.ModelCallEvent().Key) == nil {
-			return doingModel
+			return signals.DoingModel
 		}
 	case PhasePlan:
-		return doingTools
+		return signals.DoingTools
 	case PhaseTools:
 		if slices.ContainsFunc(r.Calls, func(c *Call) bool {
 			return c.waitsForPeople() || c.Stage == CallReady || c.Stage == CallDelegated
 		}) {
-			return doingTools
+			return signals.DoingTools
 		}
 	case PhaseReplied, PhaseAnswered, PhaseFailed, PhaseInterrupted:
-		return doingDone
+		return signals.DoingDone
 	case PhaseReply, PhaseCalls:
 	}
-	return doingHooks
+	return signals.DoingHooks
 }
 
 // subs returns the threads of the sub-agents that the run waits for.

@@ -114,7 +114,7 @@ func teach(w *harness.Harness) {
 
 // TestAISDK talks to threads with the AI SDK's own clients: tests/npm/aisdk.mjs has the scenarios.
 func TestAISDK(t *testing.T) {
-	for _, version := range []string{"ai6", "ai7"} {
+	for _, version := range []string{"ai6", "ai7", "workflow"} {
 		for _, scenario := range []string{
 			"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
 			"workflow", "retried call", "input", "sources", "decided since", "assumed otherwise", "expired", "sub-agent asks", "client tool with approval",

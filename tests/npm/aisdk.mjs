@@ -1,11 +1,16 @@
 // Talks to a thread with the AI SDK, as useChat does. It prints what a page would show.
 //
-//   node aisdk.mjs <ai6 | ai7> <base URL> <scenario>
+//   node aisdk.mjs <ai6 | ai7 | workflow> <base URL> <scenario>
+//
+// workflow is version 7 with the transport that resumes at each chunk.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const [version, base, scenario] = process.argv.slice(2);
+const [client, base, scenario] = process.argv.slice(2);
+const indexed = client === "workflow";
+const version = indexed ? "ai7" : client;
+const { WorkflowChatTransport } = await import("@ai-sdk/workflow/client");
 const { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses, lastAssistantMessageIsCompleteWithToolCalls } = await import(version);
 
 class State {
@@ -27,10 +32,11 @@ class Chat extends AbstractChat {
 }
 
 const seen = [];
-const sdk = Number(version.slice(2));
+// The workflow transport cannot ask for version 7 when it resumes a chat.
+const sdk = client === "ai7" ? 7 : 6;
 
 function chat(id, options = {}) {
-  const { body = {}, messages, fetch: wire, transport, ...rest } = options;
+  const { body = {}, messages, fetch: wire, transport = indexed ? workflow({ body: { version: sdk, ...body }, fetch: wire }) : undefined, ...rest } = options;
   return new Chat({
     id, messages, transport: transport ?? new DefaultChatTransport({
       api: `${base}/v1/chat`, body: { sender: "ann", version: sdk, ...body }, fetch: wire,
@@ -41,12 +47,11 @@ function chat(id, options = {}) {
 }
 
 /** The transport that resumes at each chunk. */
-async function workflow(options = {}) {
-  const { WorkflowChatTransport } = await import("@ai-sdk/workflow/client");
+function workflow({ body: fixed = {}, ...options } = {}) {
   return new WorkflowChatTransport({
-    api: `${base}/v1/chat`,
+    api: `${base}/v1/chat`, maxConsecutiveErrors: 1000,
     prepareSendMessagesRequest: ({ id, messages, trigger, messageId, body }) => ({
-      headers: { "content-type": "application/json" }, body: { sender: "ann", ...body, id, messages, trigger, messageId, indexed: true },
+      headers: { "content-type": "application/json" }, body: { sender: "ann", ...fixed, ...body, id, messages, trigger, messageId, indexed: true },
     }),
     ...options,
   });
@@ -121,7 +126,7 @@ async function same(c) {
 /** Fails unless a client has all parts as one that loads the chat, but for those that are live only. */
 async function exactly(c) {
   const parts = (m) => m.parts.filter((p) => p.type !== "reasoning" && p.type !== "data-reset").map(({ state, approval, ...p }) => ({
-    ...p, state, ...approval && { approval: version === "ai7" ? approval : { id: approval.id } }, // version 6 has no chunk for a decision
+    ...p, state, ...approval && { approval: sdk === 7 ? approval : { id: approval.id } }, // version 6 has no chunk for a decision
   }));
   const clean = (v) => JSON.parse(JSON.stringify(v));
   for (const [i, m] of (await reload(c.id)).entries()) {
@@ -140,7 +145,7 @@ const scenarios = {
     assert.equal(c.messages.length, 2);
     const [, answer] = c.messages;
     assert.deepEqual(view([answer])[0].parts, ["text hello **you**"]);
-    assert.equal(answer.parts.find((p) => p.type === "reasoning").text, "about it");
+    assert.equal(answer.parts.find((p) => p.type === "reasoning")?.text, indexed ? undefined : "about it");
     assert.equal(answer.parts.find((p) => p.type === "data-agent").data.name, "assistant");
     await c.sendMessage({ text: "and again" });
     assert.equal(c.messages.length, 4, c.error?.message);
@@ -663,7 +668,7 @@ const scenarios = {
     console.error = () => {}; // the transport reports each cut there
     const wire = scissors(600);
     const c = chat("workflow", {
-      transport: await workflow({ fetch: wire.fetch, maxConsecutiveErrors: 1000 }), sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
+      transport: workflow({ fetch: wire.fetch, maxConsecutiveErrors: 1000 }), sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
     });
     const line = (i) => `use note {"text":"${i}"}\nuse nothing {}\nthen\n`;
     const lines = Array.from({ length: 10 }, (_, i) => line(i)).join("");
@@ -679,13 +684,13 @@ const scenarios = {
     assert.ok(wire.cuts >= 20, `${wire.cuts} cuts`);
     await same(c);
 
-    const idle = chat("workflow", { messages: await reload("workflow"), transport: await workflow() });
+    const idle = chat("workflow", { messages: await reload("workflow"), transport: workflow() });
     await idle.resumeStream();
     assert.deepEqual([idle.status, idle.messages.length], ["ready", 2], idle.error?.message);
     const sent = c.sendMessage({ text: "count 50 every 20ms" });
     await until(async () => (await reload("workflow")).length >= 3);
     const tabWire = scissors(300);
-    const tab = chat("workflow", { messages: await reload("workflow"), transport: await workflow({ fetch: tabWire.fetch, maxConsecutiveErrors: 1000 }) });
+    const tab = chat("workflow", { messages: await reload("workflow"), transport: workflow({ fetch: tabWire.fetch, maxConsecutiveErrors: 1000 }) });
     await tab.resumeStream();
     await sent;
     assert.ok(tabWire.cuts > 0);
@@ -705,7 +710,7 @@ const scenarios = {
     assert.equal(c.status, "ready", c.error?.message);
     const whole = `text ${Array.from({ length: 30 }, (_, i) => i + 1).join(" ")}`;
     const { parts } = c.lastMessage;
-    if (version === "ai7") {
+    if (sdk === 7) {
       assert.deepEqual(view(c.messages)[1].parts, [whole], "what was said before is taken back");
       assert.deepEqual(parts.filter((p) => p.type === "data-agent").map((p) => p.data.name), ["assistant"]);
     } else {
@@ -775,7 +780,7 @@ const scenarios = {
     await check(back);
     await same(back);
 
-    const indexed = chat("sources-indexed", { transport: await workflow() });
+    const indexed = chat("sources-indexed", { transport: workflow() });
     await indexed.sendMessage({ text: "Sarah has vacation" });
     await check(indexed);
 
