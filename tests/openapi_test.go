@@ -89,7 +89,7 @@ func TestOpenAPI(t *testing.T) {
 		dir := t.TempDir()
 		proc.Output(t, testenv.Node(t, "node_modules/openapi-typescript/bin/cli.js", file, "--output", filepath.Join(dir, "api.d.ts")))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "use.ts"), []byte(typesInUse), 0o600))
-		proc.Output(t, testenv.Node(t, "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--skipLibCheck", "false", filepath.Join(dir, "use.ts")))
+		proc.Output(t, testenv.Node(t, "node_modules/typescript/bin/tsc", "--noEmit", "--strict", "--typeRoots", dir, "--skipLibCheck", "false", filepath.Join(dir, "use.ts")))
 	})
 }
 

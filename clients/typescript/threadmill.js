@@ -110,8 +110,7 @@ export class Client {
     }
     if (response.ok) return response;
     const retryAfter = Number(response.headers.get("Retry-After")) || undefined;
-    const problem = await response.json().catch(() => ({}));
-    throw new APIError(response.status, problem, retryAfter);
+    throw new APIError(response.status, problemIn(await response.text().catch(() => "")), retryAfter);
   }
 
   /**
@@ -170,12 +169,12 @@ export class Client {
    * Watches a thread, and resumes after each cut exactly where it was, until the thread is closed or
    * the signal ends the stream. A closed thread ends the stream as soon as everything was received.
    * @param {string} id The thread.
-   * @param {StreamOptions<AgentEvent>} options
+   * @param {StreamOptions<AgentEvent> & { from?: "start" | "now" }} options from: where it begins without lastEventId. Default: start.
    * @returns {Promise<void>}
    */
-  watch(id, options) {
+  watch(id, { from, ...options }) {
     const closes = (/** @type {AgentEvent} */ e) => e.type === "status" && e.status.status === "closed";
-    return this.#stream(threadPath(id, "events"), {}, options, closes);
+    return this.#stream(threadPath(id, "events"), from === undefined ? {} : { from }, options, closes);
   }
 
   /** @param {string} id @returns {Promise<Approvals>} */
@@ -212,6 +211,17 @@ export class Client {
    */
   answerInput(id, toolCallId, answers) {
     return this.request("POST", threadPath(id, "tool-calls", toolCallId, "input"), { body: answers });
+  }
+
+  /**
+   * Sends the result of a tool that this client runs.
+   * @param {string} id The thread.
+   * @param {string} toolCallId
+   * @param {components["schemas"]["ClientResult"]} result
+   * @returns {Promise<DecideResult>}
+   */
+  toolResult(id, toolCallId, result) {
+    return this.request("POST", threadPath(id, "tool-calls", toolCallId, "result"), { body: result });
   }
 
   /**
@@ -269,6 +279,15 @@ export class Client {
       }
     }
     onState("closed");
+  }
+}
+
+/** The problem in the body of a refusal: a document, or the text that the routes of chats send. @param {string} body @returns {Partial<Problem>} */
+function problemIn(body) {
+  try {
+    return JSON.parse(body) ?? {};
+  } catch {
+    return body !== "" && !body.startsWith("<") ? { detail: body } : {};
   }
 }
 

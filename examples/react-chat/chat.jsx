@@ -41,8 +41,8 @@ function useFollow({ messages, setMessages, resumeStream }, busy) {
   useEffect(() => {
     if (others === 0 || busy) return;
     setOthers(0);
-    get(`/chat/${id}/messages`).then(({ messages }) => {
-      setMessages(messages);
+    get(`/chat/${id}/messages`).then(({ messages: newest }) => {
+      setMessages((now) => [...now.slice(0, Math.max(0, now.findIndex((m) => m.id === newest[0]?.id))), ...newest]);
       resumeStream();
     });
   }, [others, busy]);
@@ -51,9 +51,10 @@ function useFollow({ messages, setMessages, resumeStream }, busy) {
 
 function Chat({ agents, initial }) {
   const [text, setText] = useState("");
+  const [previous, setPrevious] = useState(initial.previous); // the cursor of older messages
   const chat = useChat({
     id,
-    messages: initial,
+    messages: initial.messages,
     resume: true, // goes on where the turn is
     transport: new DefaultChatTransport({
       api: api + "/chat",
@@ -62,9 +63,15 @@ function Chat({ agents, initial }) {
     }),
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
   });
-  const { messages, sendMessage, regenerate, addToolApprovalResponse, status, error } = chat;
+  const { messages, setMessages, sendMessage, regenerate, addToolApprovalResponse, status, error } = chat;
   const busy = status === "submitted" || status === "streaming";
   const live = useFollow(chat, busy);
+
+  async function older() {
+    const page = await get(`/chat/${id}/messages?cursor=${previous}`);
+    setMessages((now) => [...page.messages, ...now]);
+    setPrevious(page.previous);
+  }
 
   function send(event) {
     event.preventDefault();
@@ -77,6 +84,7 @@ function Chat({ agents, initial }) {
     <>
       <h1>Threadmill and React {live && <small>live</small>}</h1>
       <p className="note">With {agents.join(" and ")}. Address one of them with @name.</p>
+      {previous && <button onClick={older}>Older messages</button>}
       {messages.map((message) => (
         <section key={message.id} className="message" data-role={message.role}>
           {message.role === "user" && <b>{message.metadata?.sender ?? "you"}</b>}
@@ -151,5 +159,5 @@ function Decision({ part, request, decide }) {
 const agents = (await get("/agents")).agents.map((a) => a.name);
 const opened = await fetch(api + "/threads", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ id, agents }) });
 if (!opened.ok && opened.status !== 409) throw new Error((await opened.json()).detail); // 409: it is there already
-const { messages } = await get(`/chat/${id}/messages`);
-createRoot(document.getElementById("root")).render(<Chat agents={agents} initial={messages} />);
+const initial = await get(`/chat/${id}/messages`);
+createRoot(document.getElementById("root")).render(<Chat agents={agents} initial={initial} />);

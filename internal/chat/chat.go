@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 
@@ -428,7 +429,8 @@ func (t *turn) end(s *event.StatusChange) {
 	for id := range t.replies {
 		t.whole(id)
 	}
-	for _, one := range t.calls {
+	for _, id := range slices.Sorted(maps.Keys(t.calls)) { // the order in which they are settled is that of their results
+		one := t.calls[id]
 		if s := one.State(); !one.Foreign && s != Done && s != Denied {
 			one.withdraw()
 			one.Over = true

@@ -40,6 +40,7 @@ type runInput struct {
 type runProps struct {
 	Agents []string `json:"agents,omitempty" maxItems:"100" doc:"The agents of a new thread. Default: the default agent"`
 	Sender string   `json:"sender,omitempty" doc:"Who writes or decides, without API keys. A decision needs a name. Default: user"`
+	Limit  int      `json:"limit,omitempty" minimum:"1" maximum:"200" doc:"Of connecting: the most messages of people and answers in the snapshot. Default: 50"`
 	PostOptions
 }
 
@@ -111,6 +112,38 @@ func (h *aguiHandlers) registerAGUI() {
 		})
 		describeBody[runInput](h.core, one.path, "RunInput")
 	}
+	register(h.core, auth.RoleRead, huma.Operation{
+		OperationID: "listRunMessages", Method: http.MethodGet, Path: "/v1/ag-ui/{id}/messages", Tags: []string{"chat"}, Summary: "List the messages of a thread for AG-UI",
+		Description: "The newest messages, or those before a cursor, such as state.previous of a client that has connected. Messages are whole.", Errors: []int{404, 503},
+	}, h.messages)
+}
+
+type runMessagesInput struct {
+	ThreadPath
+	ChatPageQuery
+}
+
+type runMessagesOutput struct {
+	Body struct {
+		Messages []any  `json:"messages" nullable:"false" doc:"The messages, the oldest first, as MESSAGES_SNAPSHOT has them. An answer has several: those of its agents, and the results of their calls"`
+		Events   []any  `json:"events" nullable:"false" doc:"What the agents were given for their replies: events threadmill.retrieval of type CUSTOM"`
+		Previous string `json:"previous,omitempty" doc:"The cursor of the previous page, if there is one"`
+	}
+}
+
+func (h *aguiHandlers) messages(ctx context.Context, in *runMessagesInput) (*runMessagesOutput, error) {
+	if _, err := h.thread(ctx, in.ID); err != nil {
+		return nil, err
+	}
+	page, err := h.page(ctx, in.ID, in.ChatPageQuery)
+	if err != nil {
+		return nil, h.problem(ctx, in.ID, err)
+	}
+	out := &runMessagesOutput{}
+	list, retrieved := agui.Snapshot(&page.Chat, "")
+	out.Body.Messages, out.Body.Events = anys(list), anys(retrieved)
+	out.Body.Previous = page.previous
+	return out, nil
 }
 
 // run decodes the input of a run.
@@ -281,7 +314,7 @@ func (h *aguiHandlers) before(ctx context.Context, in *runInput, id string) (*ch
 	} else if now != nil {
 		end.Seq = now.Seq
 	}
-	page, err := h.feed.Before(ctx, h.key(in.ThreadID), end, maxPage)
+	page, err := h.feed.Before(ctx, h.key(in.ThreadID), end, maxMissed)
 	if err != nil {
 		return nil, err
 	}
@@ -292,6 +325,9 @@ func (h *aguiHandlers) before(ctx context.Context, in *runInput, id string) (*ch
 	}
 	return &read, nil
 }
+
+// maxMissed is how many records a client that posts may have missed.
+const maxMissed = 1000
 
 // answersOpen reports whether the run answers a request that is open. A client also has to answer those that have expired, or
 // were decided elsewhere, before it can go on.
@@ -479,24 +515,25 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	if err != nil {
 		return nil, err
 	}
+	limit := cmp.Or(in.Props.Limit, connectLimit)
+	if limit < 0 || limit > maxChatPage {
+		return nil, refuse(http.StatusUnprocessableEntity, "forwardedProps.limit", fmt.Sprintf("must be from 1 to %d", maxChatPage))
+	}
 	at, err := h.turnInProgress(ctx, in.ThreadID)
 	if err != nil {
 		return nil, err
 	}
-	page, err := h.feed.Before(ctx, h.key(in.ThreadID), feed.Cursor{}, maxPage)
+	page, err := h.page(ctx, in.ThreadID, ChatPageQuery{Limit: limit})
 	if err != nil {
 		return nil, err
-	}
-	var read chat.Chat
-	for _, item := range page.Items {
-		read.Apply(item.Event)
 	}
 	goesOn := ""
 	if at != nil {
 		goesOn = chat.AnswerID(at.MessageID)
 	}
-	list, events := agui.Snapshot(&read, goesOn)
-	before := append([]agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread}}}, agui.Replace(in.held(), agui.Holds(list))...)
+	list, events := agui.Snapshot(&page.Chat, goesOn)
+	before := []agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread, "previous": page.previous}}}
+	before = append(before, agui.Replace(in.held(), agui.Holds(list))...)
 	e := in.encoder(agui.Holds(list), append(before, events...)...)
 	if at == nil {
 		return wire{}.whole(append(e.begin(), anys(e.Empty())...)), nil
@@ -504,5 +541,5 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	return h.show(ctx, in, *at, e)
 }
 
-// maxPage is the number of records that a snapshot is made of.
-const maxPage = 1000
+// connectLimit is the default number of messages in a snapshot.
+const connectLimit = 50

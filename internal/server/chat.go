@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,13 +82,14 @@ type resumeInput struct {
 
 type chatMessagesInput struct {
 	ThreadPath
-	Limit int      `query:"limit" minimum:"1" maximum:"1000" default:"200" doc:"The most records to read, from the thread's end"`
+	ChatPageQuery
 	Tools []string `query:"tools" maxItems:"256" doc:"The tools whose parts are tool-<name>, as in requests"`
 }
 
 type chatMessagesOutput struct {
 	Body struct {
 		Messages []*aisdk.UIMessage `json:"messages" nullable:"false" doc:"The messages, the oldest first: useChat's messages"`
+		Previous string             `json:"previous,omitempty" doc:"The cursor of the previous page, if there is one. That page has no message of this one, also if the thread grows meanwhile"`
 	}
 }
 
@@ -112,7 +114,7 @@ func (h *chatHandlers) registerChat() {
 	}, h.stop)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listChatMessages", Method: http.MethodGet, Path: "/v1/chat/{id}/messages", Tags: tags, Summary: "List the messages of a chat",
-		Description: "As useChat takes them: a turn of agents is one assistant message.", Errors: []int{404, 503},
+		Description: "The newest messages, or those before a cursor, as useChat takes them: a turn of agents is one assistant message. Messages are whole.", Errors: []int{404, 503},
 	}, h.messages)
 }
 
@@ -402,52 +404,51 @@ func (h *chatHandlers) stop(ctx context.Context, in *ThreadPath) (*huma.StreamRe
 	if err != nil {
 		return nil, err
 	}
-	if err := h.mayStop(ctx, in.ID); err != nil {
+	own, err := h.mayStop(ctx, in.ID)
+	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
-	if err := h.threads.Control(within, in.ID, signals.Control{Action: signals.ControlInterrupt, By: by}); err != nil {
+	if err := h.threads.Control(within, in.ID, signals.Control{Action: signals.ControlInterrupt, By: by, EventID: own}); err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { hctx.SetStatus(http.StatusAccepted) }}, nil
 }
 
-// mayStop returns an error unless the caller may stop the turn in progress: a person may stop the one that answers her.
-func (h *chatHandlers) mayStop(ctx context.Context, id string) error {
+// mayStop returns an error unless the caller may stop the turn in progress. A person may stop the one that answers her: the result
+// is its event.
+func (h *chatHandlers) mayStop(ctx context.Context, id string) (eventID string, err error) {
 	refusal := needs(ctx, auth.RoleOperate, "path.id")
 	if refusal == nil {
-		return nil
+		return "", nil
 	}
 	state, err := query(ctx, h.core, id, h.threads.State)
 	if err != nil || state.Body.Turn == nil {
-		return err // there is nothing to stop
+		return "", cmp.Or(err, refusal)
 	}
 	record, err := h.record(ctx, id, state.Body.Turn.EventID)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var m event.Message
 	if record != nil && record.Type == event.TypeMessage && json.Unmarshal(record.Payload, &m) == nil && m.SenderType == event.CreatedByUser && m.SenderID == auth.FromContext(ctx).Name {
-		return nil
+		return record.ID, nil
 	}
-	return refusal
+	return "", refusal
 }
 
 func (h *chatHandlers) messages(ctx context.Context, in *chatMessagesInput) (*chatMessagesOutput, error) {
 	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	page, err := h.feed.Before(ctx, h.key(in.ID), feed.Cursor{}, in.Limit)
+	page, err := h.page(ctx, in.ID, in.ChatPageQuery)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
-	var read chat.Chat
-	for _, item := range page.Items {
-		read.Apply(item.Event)
-	}
 	out := &chatMessagesOutput{}
-	out.Body.Messages = aisdk.Messages(aisdk.Config{ThreadID: in.ID, Static: in.Tools}, &read, page.End.String())
+	out.Body.Messages = aisdk.Messages(aisdk.Config{ThreadID: in.ID, Static: in.Tools}, &page.Chat, page.end.String())
+	out.Body.Previous = page.previous
 	return out, nil
 }
 
@@ -500,13 +501,20 @@ func (h *chatHandlers) turnInProgress(ctx context.Context, id string) (*answer, 
 	return &at, err
 }
 
-// lastTurn returns the last answer of the last turn that has ended, or nil without one.
+// lastTurn returns the last answer of the last turn that has ended, or nil without one, and if there is a later message.
 func (h *chatHandlers) lastTurn(ctx context.Context, id string) (*answer, error) {
-	newest, err := h.store.Records(ctx, h.key(id), store.Query{Types: []string{event.TypeTurnEnded}, Newest: true, Limit: 1})
-	if err != nil || len(newest) == 0 {
-		return nil, err
+	newest := map[string]string{}
+	for _, typ := range []string{event.TypeTurnEnded, event.TypeMessage} {
+		records, err := h.store.Records(ctx, h.key(id), store.Query{Types: []string{typ}, Newest: true, Limit: 1})
+		if err != nil || len(records) == 0 {
+			return nil, err
+		}
+		newest[typ] = records[0].EventID
 	}
-	record, err := h.record(ctx, id, newest[0].EventID)
+	if newest[event.TypeTurnEnded] != newest[event.TypeMessage] {
+		return nil, nil
+	}
+	record, err := h.record(ctx, id, newest[event.TypeMessage])
 	if err != nil || record == nil {
 		return nil, err
 	}

@@ -278,7 +278,7 @@ func (s *chatStream) run(ctx context.Context) error {
 			return s.finish(s.fail("no worker has taken the message yet: it is kept, and is answered when there is one"))
 		case errors.Is(err, feed.ErrIdle):
 			if m := s.message(); s.ready && m != nil && m.Over() {
-				return s.finish(s.end(m)) // what the client has decided is not stored in the thread
+				return s.finish(append(s.correct(m), s.end(m)...)) // what the client has decided is not stored in the thread
 			}
 			if !s.out.heartbeat() {
 				return errGone

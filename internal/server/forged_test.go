@@ -73,7 +73,11 @@ func forge(t *testing.T, body, text string) []string {
 
 // besieged is a world whose thread "none" has a call that waits for approval.
 func besieged(t *testing.T) *world {
-	w := inhabited(t, withBadges, func(c *server.Config) { c.WaitLimit = time.Millisecond })
+	return beset(inhabited(t, withBadges, func(c *server.Config) { c.WaitLimit = time.Millisecond }))
+}
+
+// beset gives the thread "none" a message of ann and a call that waits for approval.
+func beset(w *world) *world {
 	w.threads.approvals.waiting.Approvals = []event.ApprovalRequest{{ToolCallID: "c1", ToolName: "shell_cmd", Arguments: "{}", Agent: "bot", RequestedAt: asked}}
 	m := event.Message{ID: "m1", ThreadID: "none", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "go"}
 	w.append("none", store.Batch{Records: []event.Record{
@@ -180,4 +184,26 @@ func TestForgedMCPDecisions(t *testing.T) {
 		tools := newWorld(t).mcpClient(t, generations[0], "").toolsOf()
 		require.Equal(t, tools, slices.Sorted(maps.Keys(mcpArguments)))
 	})
+}
+
+// TestStopOwnTurn: with the role post, a person may stop the turn that answers her, and no other.
+func TestStopOwnTurn(t *testing.T) {
+	w := beset(inhabited(t, withBadges))
+	stop := func(who string) int {
+		before := len(w.threads.ctls)
+		status := w.call("POST", "/v1/chat/none/stop", nil, "Authorization", "Bearer "+who).status
+		if stopped := len(w.threads.ctls) > before; stopped != (status == http.StatusAccepted) {
+			t.Errorf("%s: %d, stopped: %v", who, status, stopped)
+		}
+		return status
+	}
+	w.threads.ofTurn = &signals.TurnState{EventID: "m1"} // of ann's message
+	require.Equal(t, http.StatusAccepted, stop("ann post"))
+	require.Equal(t, http.StatusAccepted, stop("bob post operate"))
+	require.Equal(t, http.StatusForbidden, stop("bob post"))
+	require.Equal(t, http.StatusForbidden, stop("ann read"))
+	w.threads.ofTurn = &signals.TurnState{EventID: "c1.request"} // no message of hers
+	require.Equal(t, http.StatusForbidden, stop("ann post"))
+	require.Equal(t, "m1", w.threads.ctls[0].EventID, "hers, and not one that begins meanwhile")
+	require.Empty(t, w.threads.ctls[1].EventID)
 }

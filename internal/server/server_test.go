@@ -44,6 +44,7 @@ type threads struct {
 	postUpdate func() error
 	turn       func(ctx context.Context, p signals.Post) (signals.TurnResult, error)
 	state      func(ctx context.Context) error
+	ofTurn     *signals.TurnState // that the state tells of
 	approvals  approvalsFake
 	changes    []signals.ThreadChange
 	queue      queueFake
@@ -136,7 +137,7 @@ func (f *threads) State(ctx context.Context, id string) (signals.State, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	st := signals.State{Namespace: "default", ThreadID: id, Status: signals.ThreadIdle, Agents: []string{"bot"}, TurnLimit: f.limit, LLMCalls: f.calls}
+	st := signals.State{Namespace: "default", ThreadID: id, Status: signals.ThreadIdle, Agents: []string{"bot"}, Turn: f.ofTurn, TurnLimit: f.limit, LLMCalls: f.calls}
 	if open, there := f.known[id]; there && !open {
 		st.Status = signals.ThreadClosed
 		return st, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
@@ -34,9 +35,14 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 	locate := tool.Client(tool.Definition{Name: "locate", Description: "Where the person is."})
 	exactly := tool.Client(tool.Definition{Name: "locate_exactly", Description: "Where exactly the person is.", NeedsApproval: true})
 	hurry := tool.MustFunc("hurry", "Asks, and does not wait long.", func(context.Context, tool.Call, struct{}) (string, error) { return "hurried", nil })
+	report := tool.MustFunc("report", "Reports its progress.", func(_ context.Context, call tool.Call, _ struct{}) (string, error) {
+		call.Progress("half")
+		call.Progress(map[string]bool{"done": true})
+		return "reported", nil
+	})
 	assistant := func(name string) agent.Agent {
 		return agent.Agent{
-			Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate", "locate_exactly", "hurry", "call_agent", "book"},
+			Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "locate", "locate_exactly", "hurry", "report", "call_agent", "book"},
 			Approvals:     map[string]agent.Policy{"ask": agent.PolicyAlways},
 			ApprovalRules: []approval.Rule{{Name: "soon", Tools: []string{"hurry"}, Effect: approval.EffectAsk, Terms: approval.Terms{Expires: time.Second}}},
 		}
@@ -46,10 +52,17 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 		attempts = 2
 	}
 	o := harness.Options{
-		Tools: []tool.Tool{ask, locate, exactly, hurry, &harness.Booking{}}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
+		Tools: []tool.Tool{ask, locate, exactly, hurry, report, &harness.Booking{}}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
 	}
-	if scenario == "sources" || scenario == "events once" {
+	switch scenario {
+	case "sources", "events once":
 		o = withKnowledge(o)
+	case "keys and roles":
+		o.Configure = func(cfg *threadmill.Config) {
+			keys, err := auth.NewKeys(auth.KeysConfig{Store: cfg.Store})
+			require.NoError(t, err)
+			cfg.Authenticator = keys
+		}
 	}
 	w := harness.New(t, o)
 	switch scenario {
@@ -105,7 +118,7 @@ func TestAISDK(t *testing.T) {
 		for _, scenario := range []string{
 			"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
 			"workflow", "retried call", "input", "sources", "decided since", "assumed otherwise", "expired", "sub-agent asks", "client tool with approval",
-			"two agents ask", "missed end", "nothing new",
+			"two agents ask", "missed end", "nothing new", "progress", "queue", "message while waiting", "reload at every stage", "keys and roles",
 		} {
 			t.Run(version+" "+scenario, func(t *testing.T) {
 				t.Parallel()
@@ -113,6 +126,33 @@ func TestAISDK(t *testing.T) {
 				proc.Output(t, testenv.Node(t, "aisdk.mjs", version, w.API.URL, scenario))
 			})
 		}
+	}
+}
+
+// TestAISDKKilled kills the server while a client of the AI SDK talks to it.
+func TestAISDKKilled(t *testing.T) {
+	for _, version := range []string{"ai6", "ai7"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			d := proc.New(t, proc.Options{Binary: proc.Build(t)})
+			d.Start()
+			client := testenv.Node(t, "aisdk.mjs", version, d.URL, "killed")
+			var out []byte
+			ended := make(chan error)
+			go func() {
+				var err error
+				out, err = client.CombinedOutput()
+				ended <- err
+			}()
+			for range 3 {
+				time.Sleep(time.Second) // whatever it does then
+				d.Kill()
+				d.Start()
+			}
+			err := <-ended
+			require.NoError(t, err, string(out))
+			require.Contains(t, string(out), "resuming")
+		})
 	}
 }
 

@@ -72,6 +72,18 @@ const decide = (threadId, call, decision) => post(`/v1/threads/${threadId}/appro
 const answers = (interrupts, payload) => ({ forwardedProps: { sender: "ann" }, resume: interrupts.map((i) => ({ interruptId: i.id, status: payload ? "resolved" : "cancelled", payload })) });
 const approve = (interrupts) => answers(interrupts, { approved: true });
 
+/** The messages as a client has them that loads the older ones page by page. */
+async function paged(threadId) {
+  const one = agent(threadId);
+  await one.connectAgent({ forwardedProps: { limit: 1 } });
+  for (let previous = one.state.previous; previous; ) {
+    const page = await (await fetch(`${base}/v1/ag-ui/${threadId}/messages?limit=1&cursor=${previous}`)).json();
+    one.setMessages([...page.messages, ...one.messages]);
+    previous = page.previous;
+  }
+  return one;
+}
+
 /** The calls that wait for the client. The old client has no list of them: they have no result. */
 const pending = (one) => {
   const ids = one.messages.flatMap((m) => m.toolCalls ?? []).map((c) => c.id).filter((id) => !one.messages.some((m) => m.toolCallId === id));
@@ -93,6 +105,7 @@ const scenarios = {
     await say(one, "and again");
     assert.equal(one.messages.at(-1).content, "and again");
     assert.deepEqual(view((await connected("reply")).messages), view(one.messages));
+    assert.deepEqual(view((await paged("reply")).messages), view(one.messages), "in pages");
   },
 
   async tools() {
@@ -103,6 +116,7 @@ const scenarios = {
     assert.match(lines.slice(2, 4).join(), /noted: a/);
     assert.match(lines.slice(2, 4).join(), /unknown tool/);
     assert.deepEqual(view((await connected("tools")).messages), view(one.messages));
+    assert.deepEqual(view((await paged("tools")).messages), view(one.messages), "in pages");
     assert.equal(one.messages.find((m) => m.toolCalls?.length > 0).name, "assistant");
   },
 
@@ -145,6 +159,7 @@ const scenarios = {
     assert.equal(one.events.filter((e) => e.type === "TOOL_CALL_START").length, 2, "nothing is sent twice");
     assert.equal(last(one).outcome.type, "success");
     assert.deepEqual(view((await connected("interrupt")).messages), view(one.messages));
+    assert.deepEqual(view((await paged("interrupt")).messages), view(one.messages), "in pages");
   },
 
   async "interrupt elsewhere"() {
@@ -192,6 +207,7 @@ const scenarios = {
     assert.match(view(one.messages).join("\n"), /booked: secret state.*paid: accept/);
     assert.match(one.messages.at(-1).content, /done/);
     assert.deepEqual(view((await connected("input")).messages), view(one.messages));
+    assert.deepEqual(view((await paged("input")).messages), view(one.messages), "in pages");
 
     const other = agent("cancelled-input");
     await say(other, "use book {}\nthen\ndone");
@@ -269,6 +285,7 @@ const scenarios = {
     assert.ok(cuts > 20, `${cuts} cuts`);
     assert.match(JSON.stringify(one.messages), /1498 1499 1500/);
     assert.deepEqual(view(one.messages), view(whole.messages));
+    assert.deepEqual(view((await paged("cuts")).messages), view(whole.messages), "in pages");
   },
 
   async sources() {

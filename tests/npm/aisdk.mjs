@@ -109,6 +109,13 @@ async function same(c) {
       return false;
     }
   }).catch((error) => { throw globalThis.last ?? error; });
+  let joined = [];
+  for (let previous = ""; previous !== undefined;) {
+    const page = await (await fetch(`${base}/v1/chat/${c.id}/messages?limit=1&cursor=${previous}`)).json();
+    joined = [...page.messages, ...joined];
+    previous = page.previous;
+  }
+  assert.deepEqual(view(joined), view(c.messages), "in pages");
 }
 
 /** Fails unless a client has all parts as one that loads the chat, but for those that are live only. */
@@ -344,6 +351,147 @@ const scenarios = {
     assert.match(JSON.stringify(view(c.messages)), /output-denied/);
     assert.match(await (await send(c.messages)).text(), /"finishReason":"stop"[^]*\[DONE\]/);
     assert.equal(c.status, "ready", "the client is not made to send again");
+  },
+
+  async progress() {
+    const c = chat("progress");
+    await c.sendMessage({ text: "use report {}\nthen\ndone" });
+    assert.deepEqual(seen.filter((p) => p.type === "data-tool-progress").map((p) => [p.data.toolName, p.data.progress]), [["report", "half"], ["report", { done: true }]]);
+    assert.ok(!c.lastMessage.parts.some((p) => p.type === "data-tool-progress"), "it is shown while it lasts");
+    await same(c);
+    await exactly(c);
+  },
+
+  async queue() {
+    const c = chat("queue");
+    const first = c.sendMessage({ text: "count 40 every 20ms" });
+    await until(() => / 5 /.test(JSON.stringify(view(c.messages)[1] ?? {})));
+    const tab = chat("queue", { messages: await reload("queue"), body: { onBusy: "enqueue" } });
+    await tab.sendMessage({ text: "and then" });
+    await first;
+    assert.equal(tab.status, "ready", tab.error?.message);
+    assert.match(view([c.lastMessage])[0].parts.at(-1), / 40$/);
+    assert.deepEqual(view([tab.lastMessage])[0].parts, ["text and then"]);
+    const all = await reload("queue");
+    assert.deepEqual(all.map((m) => m.role), ["user", "assistant", "user", "assistant"]);
+    assert.deepEqual(view([all[1], all[3]]), view([c.lastMessage, tab.lastMessage]));
+  },
+
+  async "message while waiting"() {
+    const c = chat("while", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    await c.sendMessage({ text: 'use ask {"text":"a"}\nthen\ndone' });
+    const tab = chat("while", { messages: await reload("while") });
+    await tab.sendMessage({ text: "something else" });
+    assert.equal(tab.status, "ready", tab.error?.message);
+    assert.deepEqual(view([tab.lastMessage])[0].parts, ["text something else"]);
+    assert.match(JSON.stringify(view(await reload("while"))[1]), /approval-requested/, "the call still waits");
+    await c.addToolApprovalResponse({ id: c.lastMessage.parts.find((p) => p.state === "approval-requested").approval.id, approved: true });
+    await until(() => c.status === "ready" && view(c.messages)[1].parts.some((p) => p.startsWith("text")));
+    assert.match(JSON.stringify(view(c.messages)[1]), /asked: a/);
+    assert.deepEqual(view(await reload("while")).map((m) => m.parts.at(-1).split("\n").at(-1)).slice(1).toSorted(), view([...c.messages.slice(1), ...tab.messages.slice(-2)]).map((m) => m.parts.at(-1).split("\n").at(-1)).toSorted());
+  },
+
+  async "reload at every stage"() {
+    const c = chat("stages", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    const sent = c.sendMessage({ text: 'think so\nuse note {"text":"a"}\nuse report {}\nthen\ncount 30 every 20ms\nuse ask {"text":"b"}\nuse note {"text":"c"}\nthen\ncount 30 every 20ms' });
+    const tabs = [];
+    const open = async () => {
+      const messages = await fetch(`${base}/v1/chat/stages/messages`).then((r) => r.status === 200 ? r.json() : { messages: [] });
+      if (messages.messages.length === 0) return;
+      const tab = chat("stages", { messages: messages.messages });
+      tabs.push(tab);
+      tab.following = tab.resumeStream();
+    };
+    const stages = (async () => {
+      while (c.status !== "ready") {
+        await open();
+        await sleep(40);
+      }
+    });
+    await until(() => c.status !== "ready");
+    await stages();
+    await sent;
+    const request = c.lastMessage.parts.find((p) => p.state === "approval-requested");
+    await open();
+    const decided = c.addToolApprovalResponse({ id: request.approval.id, approved: true });
+    await until(() => c.status !== "ready");
+    await stages();
+    await decided;
+    await until(() => / 30$/.test(view(c.messages)[1].parts.at(-1)));
+    assert.ok(tabs.length > 10, `${tabs.length} reloads`);
+    for (const tab of tabs) {
+      await tab.following;
+      await tab.resumeStream(); // those that ended at the request
+      assert.equal(tab.status, "ready", tab.error?.message);
+      await same(tab);
+      await exactly(tab);
+    }
+    await same(c);
+    await exactly(c);
+  },
+
+  async "keys and roles"() {
+    const create = async (name, roles, token) => {
+      let response;
+      await until(async () => { // the server reads keys every few seconds
+        response = await fetch(`${base}/v1/keys`, { method: "POST", headers: { "content-type": "application/json", ...token && { authorization: `Bearer ${token}` } }, body: JSON.stringify({ name, roles }) });
+        return response.status === 201;
+      });
+      return (await response.json()).token;
+    };
+    const admin = await create("root", ["admin"]);
+    const who = {};
+    for (const [name, roles] of [["ann", ["read", "post"]], ["bob", ["read", "post", "approve"]], ["eve", ["read"]], ["dan", ["read", "post"]]]) who[name] = await create(name, roles, admin);
+    const as = (name, id, options = {}) => chat(id, {
+      ...options, body: { sender: undefined }, fetch: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, ...name && { authorization: `Bearer ${who[name]}` } } }),
+    });
+    for (const [name, problem] of [["", /API key/], ["eve", /role post/]]) {
+      const refused = as(name, "keys");
+      await refused.sendMessage({ text: "hello" });
+      assert.equal(refused.status, "error");
+      assert.match(refused.error.message, problem);
+    }
+    const stored = async () => (await fetch(`${base}/v1/chat/keys/messages`, { headers: { authorization: `Bearer ${who.eve}` } }).then((r) => r.json())).messages;
+    const ann = as("ann", "keys", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    await ann.sendMessage({ text: 'use ask {"text":"a"}\nthen\ncount 1000 every 20ms' });
+    assert.equal((await stored())[0].metadata.sender, "ann");
+    const id = ann.lastMessage.parts.find((p) => p.state === "approval-requested").approval.id;
+    await ann.addToolApprovalResponse({ id, approved: true });
+    await until(() => ann.status === "error");
+    assert.match(ann.error.message, /role approve/);
+    assert.match(JSON.stringify(await stored()), /approval-requested/);
+    const bob = as("bob", "keys", { messages: await stored(), sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    const decided = bob.addToolApprovalResponse({ id, approved: true });
+    await until(() => / 10 /.test(JSON.stringify(view(bob.messages)[1])));
+    assert.equal(bob.lastMessage.parts.find((p) => p.type === "data-decision").data.by, "bob");
+    const stop = (name) => fetch(`${base}/v1/chat/keys/stop`, { method: "POST", headers: { authorization: `Bearer ${who[name]}` } }).then((r) => r.status);
+    assert.deepEqual([await stop("eve"), await stop("dan"), await stop("ann")], [403, 403, 202], "a person stops her own turn");
+    await decided;
+    await until(() => bob.status === "ready");
+    assert.equal(bob.lastMessage.metadata.turn, "interrupted");
+  },
+
+  async killed() {
+    // The test kills the server, and starts it again, while this prints dots.
+    const c = chat("killed", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+    const sending = c.sendMessage({ text: 'use shell_cmd {"command":"echo a"}\nthen\ncount 300 every 10ms' });
+    const done = () => / 300$/.test(JSON.stringify(view(c.messages).at(-1)?.parts ?? []).replace(/"\]$/, ""));
+    await sending;
+    let answered = false;
+    for (const end = Date.now() + 100_000; !done(); await sleep(50)) {
+      assert.ok(Date.now() < end, `${c.status} ${c.error?.message} ${JSON.stringify(view(c.messages)).slice(0, 300)}`);
+      const part = c.lastMessage?.parts.find((p) => p.state === "approval-requested");
+      if (part && !answered) {
+        answered = true;
+        console.log("answering");
+        await c.addToolApprovalResponse({ id: part.approval.id, approved: true });
+      } else if (c.status === "error" || c.status === "ready") {
+        console.log("resuming");
+        await c.resumeStream();
+      }
+    }
+    await same(c);
+    await exactly(c);
   },
 
   async "forged history"() {

@@ -1,0 +1,126 @@
+// A thread as an agent of AG-UI, which comes back by itself after a cut.
+
+import { HttpAgent } from "@ag-ui/client";
+import { backOff, whole } from "./streams.js";
+
+/** @import { AgentSubscriber, HttpAgentConfig, RunAgentParameters, RunAgentResult } from "@ag-ui/client" */
+/** @import { APIError, Client } from "./threadmill.js" */
+
+/** @typedef {{ client: Client, sender?: string, agents?: string[] } & Omit<HttpAgentConfig, "url" | "headers" | "fetch">} ThreadAgentConfig
+ * client: it has the address and the token. sender: who writes and decides, without API keys; a decision needs a name. agents: those of a
+ * thread that is new; default: the default agent. threadId: the thread, which is opened with the first message.
+ */
+
+/**
+ * ThreadAgent is an agent of AG-UI that is a thread. connectAgent() gets what the thread has, and goes on with the run in progress: after a
+ * reload, and in a second tab. A run that is cut is resumed, with back-off, until it has ended or abortRun() is called.
+ */
+export class ThreadAgent extends HttpAgent {
+  /** @param {ThreadAgentConfig} config */
+  constructor({ client, sender, agents, ...config }) {
+    super({
+      ...config,
+      url: `${client.baseURL}/v1/ag-ui`,
+      fetch: async (url, init) => {
+        let response;
+        try {
+          response = await client.fetch(url, { ...init, headers: { .../** @type {Record<string, string>} */ (init.headers), ...client.authorization() } });
+        } catch (error) {
+          if (init.signal?.aborted) throw error;
+          return nothing();
+        }
+        if (response.status === 429 || response.status >= 500) return nothing();
+        return response.ok && response.body ? new Response(whole(response.body), response) : response;
+      },
+    });
+    this.client = client;
+    this.forwardedProps = { sender, agents };
+    /** What abortRun() ends: all attempts. @type {AbortController} */
+    this.following = new AbortController();
+  }
+
+  /**
+   * @param {Parameters<HttpAgent["runAgent"]>[0]} [parameters]
+   * @param {AgentSubscriber} [subscriber]
+   * @returns {Promise<RunAgentResult>}
+   */
+  runAgent(parameters, subscriber) {
+    const all = { ...parameters, forwardedProps: { ...this.forwardedProps, ...parameters?.forwardedProps } };
+    return this.follow((s) => super.runAgent(all, s), subscriber);
+  }
+
+  /**
+   * @param {RunAgentParameters} [parameters]
+   * @param {AgentSubscriber} [subscriber]
+   * @returns {Promise<RunAgentResult>}
+   */
+  connectAgent(parameters, subscriber) {
+    return this.follow((s) => this.reconnect(s, parameters), subscriber);
+  }
+
+  /** Stops the turn. abortRun() only closes the connection. @returns {Promise<void>} */
+  async stop() {
+    try {
+      await this.client.request("POST", `/v1/chat/${encodeURIComponent(this.threadId)}/stop`);
+    } catch (error) {
+      if (/** @type {APIError} */ (error).status !== 409) throw error; // it has ended
+    }
+  }
+
+  abortRun() {
+    this.following.abort();
+    super.abortRun();
+  }
+
+  /** @returns {ThreadAgent} */
+  clone() {
+    const { client, forwardedProps } = this;
+    return Object.assign(/** @type {ThreadAgent} */ (super.clone()), { client, forwardedProps, following: new AbortController() });
+  }
+
+  /** @protected @type {HttpAgent["run"]} */
+  connect(input) {
+    const one = new HttpAgent({ url: `${this.url}/connect`, headers: this.headers, fetch: this.fetch });
+    one.abortController = this.abortController;
+    return one.run(input);
+  }
+
+  /** @protected @param {AgentSubscriber} [subscriber] @param {RunAgentParameters} [parameters] */
+  reconnect(subscriber, parameters) {
+    this.abortController = new AbortController();
+    return super.connectAgent(parameters, subscriber);
+  }
+
+  /**
+   * Makes attempts until a run has ended. One that has not begun may be repeated: messages and answers count once.
+   * @protected
+   * @param {(subscriber: AgentSubscriber) => Promise<RunAgentResult>} begin
+   * @param {AgentSubscriber} [subscriber]
+   * @returns {Promise<RunAgentResult>}
+   */
+  async follow(begin, subscriber) {
+    const { signal } = (this.following = new AbortController());
+    const known = new Set(this.messages.map((m) => m.id));
+    let begun = false, ended = false;
+    /** @type {AgentSubscriber} */
+    const watching = Object.assign(Object.create(subscriber ?? null), {
+      /** @param {Parameters<NonNullable<AgentSubscriber["onEvent"]>>[0]} params */
+      onEvent(params) {
+        begun = true;
+        ended ||= params.event.type === "RUN_FINISHED" || params.event.type === "RUN_ERROR";
+        return subscriber?.onEvent?.(params);
+      },
+    });
+    for (let failures = 0; ; failures++) {
+      const { result } = await (begun ? this.reconnect(watching) : begin(watching));
+      if (ended || signal.aborted) return { result, newMessages: this.messages.filter((m) => !known.has(m.id)) };
+      await backOff(failures, signal);
+      if (signal.aborted) return { result, newMessages: this.messages.filter((m) => !known.has(m.id)) };
+    }
+  }
+}
+
+/** The response of a server that cannot be reached: a stream that ends before anything has come. */
+function nothing() {
+  return new Response(new ReadableStream({ start: (controller) => controller.close() }), { headers: { "Content-Type": "text/event-stream" } });
+}
