@@ -241,6 +241,9 @@ type chatStream struct {
 	ready  bool // whether what follows is written
 	closed bool // the thread is
 
+	// busy is where some agents wait while others are at work.
+	busy *feed.Item
+
 	// head is the newest record when the stream began: what happened before is no news.
 	head int64
 
@@ -279,6 +282,11 @@ func (s *chatStream) run(ctx context.Context) error {
 		case errors.Is(err, feed.ErrIdle):
 			if m := s.message(); s.ready && m != nil && m.Over() {
 				return s.finish(append(s.correct(m), s.end(m)...)) // what the client has decided is not stored in the thread
+			}
+			if s.busy != nil {
+				if over, err := s.show(ctx, *s.busy, s.message()); over || err != nil {
+					return err
+				}
 			}
 			if !s.out.heartbeat() {
 				return errGone
@@ -345,7 +353,7 @@ func (s *chatStream) take(ctx context.Context, item feed.Item) (over bool, err e
 	if !s.ready || m == nil {
 		return false, nil
 	}
-	return s.show(item, m)
+	return s.show(ctx, item, m)
 }
 
 // begins notes that the turn of the answer has begun. It reports whether the message has joined a turn, of which the stream
@@ -384,7 +392,7 @@ func reaches(c, at feed.Cursor) bool {
 }
 
 // show writes how the answer has changed.
-func (s *chatStream) show(item feed.Item, m *chat.Message) (over bool, err error) {
+func (s *chatStream) show(ctx context.Context, item feed.Item, m *chat.Message) (over bool, err error) {
 	out := s.sync(m)
 	settled := len(s.Settled) == 0
 	if settled {
@@ -394,17 +402,52 @@ func (s *chatStream) show(item feed.Item, m *chat.Message) (over bool, err error
 		out = append(out, s.progress(item.Event)...)
 	}
 	caughtUp := item.Cursor.Seq >= max(s.Before, s.head) && !s.reader.Buffered()
+	s.busy = nil
 	switch {
 	case m.Over() && settled:
 		return true, s.finish(append(out, s.end(m)...))
 	case caughtUp && settled && s.chat.Waits(s.EventID):
-		return true, s.finish(append(out, s.pause(m, item.Cursor.String())...))
+		if !s.works(ctx, item.Cursor) {
+			return true, s.finish(append(out, s.pause(m, item.Cursor.String())...))
+		}
+		s.busy = &feed.Item{Cursor: item.Cursor}
 	}
 	if slices.Contains(asking, item.Event.Type) {
 		out = append(out, s.place(item.Cursor.String())...)
 	}
 	return false, s.write(out)
 }
+
+// works reports whether another agent than those that wait is at work, of which nothing is to be seen yet: it may ask too, and
+// clients answer together.
+func (s *chatStream) works(ctx context.Context, at feed.Cursor) bool {
+	if stored, err := s.handlers.store.Thread(ctx, s.key); err != nil || len(stored.Agents) < 2 {
+		return false
+	}
+	for range 20 {
+		state, err := query(ctx, s.handlers.core, s.key.ThreadID, s.handlers.threads.State)
+		if err != nil {
+			return false
+		}
+		working := state.Body.Turn != nil && state.Body.Turn.EventID == s.EventID &&
+			slices.ContainsFunc(state.Body.Turn.Runs, func(r signals.RunState) bool { return r.Doing == "model" || r.Doing == "hooks" })
+		stored, err := s.handlers.store.Thread(ctx, s.key)
+		switch {
+		case err != nil:
+			return false
+		case stored.Head > at.Seq:
+			return true // it is to be seen now
+		case !working:
+			return false
+		case !sleep(ctx, workPoll):
+			return false
+		}
+	}
+	return true
+}
+
+// workPoll is the interval in which [chatStream.works] looks again: the store shows results a moment before the thread does.
+const workPoll = 25 * time.Millisecond
 
 // asking are the events after which a client may answer, and then has to say where it is.
 var asking = []event.AgentEventType{event.EventApprovalRequest, event.EventClientCall, event.EventInputRequest}
