@@ -170,6 +170,7 @@ func (t *turn) apply(e event.AgentEvent) {
 		if one := t.calls[e.ToolCallID]; one != nil {
 			one.ForClient = true
 			one.changed()
+			one.AskedAt = one.at.message.revision
 		}
 	case event.EventInputRequest:
 		t.question(e)

@@ -38,8 +38,9 @@ type Call struct {
 	Request  *event.ApprovalRequest
 	Decision *event.Approval
 
-	// ForClient means that a connected client runs it, and has been asked to.
+	// ForClient means that a connected client runs it, and has been asked to, in the revision AskedAt of the message.
 	ForClient bool
+	AskedAt   int
 
 	// Question is the request for input that it waits for.
 	Question *Question

@@ -104,8 +104,8 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 				err = problem
 				break
 			}
-			a.id, a.decision.Round, taken = request.ToolCallID, request.Round, true
-			err = h.decide(within, threadID, sender, a)
+			a.id, a.decision.Round = request.ToolCallID, request.Round
+			taken, err = h.decide(within, threadID, sender, a)
 		case a.result != nil:
 			if !slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.id }) {
 				break
@@ -180,17 +180,27 @@ func (h *chatHandlers) answerInput(ctx context.Context, threadID, sender string,
 	return orRefused(err, inputRefusals, ToolCallPath{ThreadPath{threadID}, q.ToolCallID}, got)
 }
 
-func (h *chatHandlers) decide(ctx context.Context, threadID, sender string, a callAnswer) (err error) {
+// decide reports whether a decision is taken: somebody else may be faster.
+func (h *chatHandlers) decide(ctx context.Context, threadID, sender string, a callAnswer) (taken bool, err error) {
 	if err := needs(ctx, auth.RoleApprove, "a decision"); err != nil {
-		return err
+		return false, err
 	}
 	a.decision.ToolCallID = a.id
 	if a.decision.By, err = person(ctx, "sender", sender); err != nil {
-		return err
+		return false, err
 	}
 	if err := a.decision.Validate(); err != nil {
-		return err
+		return false, err
 	}
 	got, err := h.threads.Decide(ctx, threadID, *a.decision)
-	return orRefused(err, decisionRefusals, ToolCallPath{ThreadPath{threadID}, a.id}, got.Result)
+	if got.Result == signals.DecideConflict {
+		waiting, err := h.threads.Approvals(ctx, threadID)
+		if err != nil {
+			return false, err
+		}
+		if !slices.ContainsFunc(waiting.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == a.id }) {
+			return false, nil
+		}
+	}
+	return true, orRefused(err, decisionRefusals, ToolCallPath{ThreadPath{threadID}, a.id}, got.Result)
 }

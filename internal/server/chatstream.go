@@ -242,6 +242,9 @@ type chatStream struct {
 	ready  bool // whether what follows is written
 	closed bool // the thread is
 
+	// busy is where all that is stored waits, while the thread says that an agent is at work.
+	busy *feed.Item
+
 	// head is the newest record when the stream began: what happened before is no news.
 	head int64
 
@@ -280,6 +283,11 @@ func (s *chatStream) run(ctx context.Context) error {
 		case errors.Is(err, feed.ErrIdle):
 			if m := s.message(); s.ready && m != nil && m.Over() {
 				return s.finish(append(s.correct(m), s.end(m)...)) // what the client has decided is not stored in the thread
+			}
+			if s.busy != nil {
+				if over, err := s.show(ctx, *s.busy, s.message()); over || err != nil {
+					return err
+				}
 			}
 			if !s.out.heartbeat() {
 				return errGone
@@ -395,6 +403,7 @@ func (s *chatStream) show(ctx context.Context, item feed.Item, m *chat.Message) 
 		out = append(out, s.progress(item.Event)...)
 	}
 	caughtUp := item.Cursor.Seq >= max(s.Before, s.head) && !s.reader.Buffered()
+	s.busy = nil
 	switch {
 	case m.Over() && settled:
 		return true, s.finish(append(out, s.end(m)...))
@@ -402,9 +411,10 @@ func (s *chatStream) show(ctx context.Context, item feed.Item, m *chat.Message) 
 		if err := s.write(out); err != nil {
 			return true, err
 		}
-		if out = nil; s.rests(ctx) {
+		if out = nil; s.rests(ctx, item.Cursor) {
 			return true, s.finish(s.pause(m, item.Cursor.String()))
 		}
+		s.busy = &feed.Item{Cursor: item.Cursor}
 	}
 	if slices.Contains(asking, item.Event.Type) {
 		out = append(out, s.place(item.Cursor.String())...)
@@ -412,17 +422,25 @@ func (s *chatStream) show(ctx context.Context, item feed.Item, m *chat.Message) 
 	return false, s.write(out)
 }
 
-// rests reports whether the turn does nothing of which records will tell: an agent that has only begun has none yet.
-func (s *chatStream) rests(ctx context.Context) bool {
-	h := s.handlers
-	within, cancel := h.answer(ctx)
-	defer cancel()
-	state, err := h.threads.State(within, s.key.ThreadID)
-	if err != nil || state.Turn == nil || state.Turn.EventID != s.EventID {
-		return true // what is stored says so
+// rests reports whether the turn does nothing of which records will tell: an agent that has only begun has none yet. The store may be
+// a moment ahead of the thread.
+func (s *chatStream) rests(ctx context.Context, at feed.Cursor) bool {
+	for pause := 25 * time.Millisecond; pause < time.Second; pause *= 2 {
+		state, err := query(ctx, s.handlers.core, s.key.ThreadID, s.handlers.threads.State)
+		if err != nil || state.Body.Turn == nil || state.Body.Turn.EventID != s.EventID || s.restsIn(*state.Body.Turn) {
+			return true // or what is stored says so
+		}
+		stored, err := s.handlers.store.Thread(ctx, s.key)
+		if err != nil || stored.Head > at.Seq || !sleep(ctx, pause) {
+			return false
+		}
 	}
+	return false
+}
+
+func (s *chatStream) restsIn(turn signals.TurnState) bool {
 	unsettled := 0
-	for _, r := range state.Turn.Runs {
+	for _, r := range turn.Runs {
 		if r.Doing == signals.DoingModel || r.Doing == signals.DoingHooks {
 			return false
 		}

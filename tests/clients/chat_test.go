@@ -55,7 +55,7 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 		Tools: []tool.Tool{ask, locate, exactly, hurry, report, &harness.Booking{}}, Agents: []agent.Agent{assistant("assistant"), assistant("second")}, MaxModelAttempts: attempts,
 	}
 	switch scenario {
-	case "sources":
+	case "sources", "events once":
 		o = withKnowledge(o)
 	case "keys and roles":
 		o.Configure = func(cfg *threadmill.Config) {
@@ -66,7 +66,7 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 	}
 	w := harness.New(t, o)
 	switch scenario {
-	case "sources":
+	case "sources", "events once":
 		teach(w)
 	case "error":
 		w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
@@ -162,6 +162,7 @@ func TestAGUI(t *testing.T) {
 	for _, client := range []string{"@ag-ui/client", "agui-old"} {
 		for _, scenario := range []string{
 			"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume", "cuts", "sub-agent", "input", "sources",
+			"decided since", "sub-agent asks", "expired", "client tool with approval", "two agents ask", "missed end", "order", "events once", "retried call",
 		} {
 			t.Run(path.Base(client)+" "+scenario, func(t *testing.T) {
 				t.Parallel()

@@ -9,11 +9,14 @@ const [client, base, scenario] = process.argv.slice(2);
 const { HttpAgent } = await import(client);
 const old = client === "agui-old"; // it knows no cancelled runs, and no lists of calls that wait for the client
 
-function agent(threadId, options = {}) {
-  const events = [];
-  const one = new Connecting({ url: `${base}/v1/ag-ui`, threadId, ...options });
-  one.subscribe({ onEvent: ({ event }) => void events.push(event) });
-  one.events = events;
+const got = []; // by all clients
+const warnings = [];
+console.warn = (...args) => warnings.push(args.join(" ")); // of what a client drops, or cannot apply
+
+function agent(threadId, { messages = [], ...options } = {}) {
+  const one = new Connecting({ url: `${base}/v1/ag-ui`, threadId, initialMessages: messages, ...options });
+  one.events = [];
+  one.subscribe({ onEvent: ({ event }) => void (one.events.push(event), got.push(event)) });
   return one;
 }
 
@@ -34,20 +37,44 @@ class Connecting extends HttpAgent {
   connect(input) {
     return new HttpAgent({ url: `${this.url}/connect`, headers: this.headers, fetch: this.fetch }).run(input);
   }
+
+  connectAgent(...options) {
+    this.pendingInterrupts = []; // the thread tells what it waits for
+    return super.connectAgent(...options);
+  }
 }
 
 /** The messages as a client has them that connects now. */
 async function connected(threadId) {
-  const one = new Connecting({ url: `${base}/v1/ag-ui`, threadId });
-  one.events = [];
-  one.subscribe({ onEvent: ({ event }) => void one.events.push(event) });
+  const one = agent(threadId);
   await one.connectAgent();
   return one;
 }
 
+/** The events that make no messages, but for those that say what is going on at the moment. */
+const customs = (one) => one.events.filter((e) => e.type === "CUSTOM" && e.name !== "threadmill.tool-progress").map((e) => JSON.stringify([e.name, e.value])).sort();
+
+/** Fails unless a client has what one has that connects last. */
+async function same(one) {
+  const whole = await connected(one.threadId);
+  assert.deepEqual(view(one.messages), view(whole.messages));
+  assert.deepEqual(customs(one), customs(whole));
+  assert.deepEqual(one.pendingInterrupts, whole.pendingInterrupts);
+}
+
+const post = async (path, body) => {
+  const response = await fetch(base + path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  assert.ok(response.ok, await response.text());
+};
+const decide = (threadId, call, decision) => post(`/v1/threads/${threadId}/approvals/${call}`, { by: "bob", ...decision });
+
+/** Answers interrupts. */
+const answers = (interrupts, payload) => ({ forwardedProps: { sender: "ann" }, resume: interrupts.map((i) => ({ interruptId: i.id, status: payload ? "resolved" : "cancelled", payload })) });
+const approve = (interrupts) => answers(interrupts, { approved: true });
+
 /** The messages as a client has them that loads the older ones page by page. */
 async function paged(threadId) {
-  const one = new Connecting({ url: `${base}/v1/ag-ui`, threadId });
+  const one = agent(threadId);
   await one.connectAgent({ forwardedProps: { limit: 1 } });
   for (let previous = one.state.previous; previous; ) {
     const page = await (await fetch(`${base}/v1/ag-ui/${threadId}/messages?limit=1&cursor=${previous}`)).json();
@@ -299,8 +326,217 @@ const scenarios = {
     for (const tab of tabs) assert.match(tab.messages.at(-1).content, /98 99 100$/);
     assert.deepEqual(view(tabs[0].messages), view((await connected("resume")).messages));
   },
+
+  async "decided since"() {
+    const open = agent("since");
+    await say(open, 'use ask {"text":"a"}\nuse ask {"text":"b"}\nuse ask {"text":"c"}\nthen\ncount 60 every 20ms');
+    const asked = open.pendingInterrupts;
+    const [a, b, c] = asked.map((i) => i.toolCallId);
+    await decide("since", a, { decision: "approve", scope: "session" });
+    await decide("since", b, { decision: "deny", reason: "not b" });
+    const loaded = await connected("since");
+    const cut = agent("since", { messages: open.messages.slice(0, 1) });
+    await cut.runAgent();
+    const late = agent("since", { messages: open.messages });
+    await late.runAgent(answers(asked.slice(0, 2), { approved: false })); // what it says about those changes nothing
+    for (const one of [loaded, cut, late]) {
+      assert.deepEqual(one.pendingInterrupts.map((i) => i.toolCallId), [c], "what was decided is not asked again");
+      await until(async () => view((await connected("since")).messages).some((l) => l.includes("asked: a")));
+    }
+    await decide("since", c, { decision: "approve", toolArgs: { text: "c" }, args: { text: "edited" } });
+    const runs = [open.runAgent(answers(asked, { approved: false })), loaded.runAgent(approve(loaded.pendingInterrupts)), late.runAgent(approve(late.pendingInterrupts)), cut.connectAgent()];
+    await until(() => / 10 /.test(open.messages.at(-1).content));
+    const middle = await connected("since");
+    await Promise.all(runs);
+    for (const one of [open, loaded, late, cut, middle]) {
+      assert.match(view(one.messages).join("\n"), /asked: a[^]*asked: edited|asked: edited[^]*asked: a/);
+      assert.match(view(one.messages).join("\n"), /tool\|denied/);
+      assert.match(one.messages.at(-1).content, / 60$/);
+      assert.equal(one.pendingInterrupts.length, 0);
+      const whole = await connected("since");
+      assert.deepEqual(view(one.messages), view(whole.messages));
+      assert.deepEqual([...new Set(customs(one))], customs(whole));
+    }
+    await same(open);
+    await same(middle);
+    assert.equal((await (await fetch(`${base}/v1/threads/since/grants`)).json()).grants.length, 1);
+  },
+
+  async "sub-agent asks"() {
+    const one = agent("sub");
+    await say(one, 'use call_agent {"agent":"second","message":"use ask {\\"text\\":\\"a\\"}\\nuse ask {\\"text\\":\\"b\\"}\\nthen\\nlooked"}\nthen\ndone');
+    await until(async () => (one.pendingInterrupts.length < 2 && (await one.connectAgent()), one.pendingInterrupts.length === 2)); // the second request comes a moment later
+    const [first, second] = one.pendingInterrupts;
+    assert.deepEqual([first.message, first.metadata.request.agent, first.metadata.request.arguments], ["second wants to call ask", "second", '{"text":"a"}']);
+    assert.equal(one.messages.find((m) => m.toolCalls?.some((c) => c.id === first.toolCallId)).name, "second");
+    const tab = await connected("sub");
+    assert.deepEqual(tab.pendingInterrupts, one.pendingInterrupts);
+    const { resume: [yes] } = approve([first]);
+    await one.runAgent({ ...answers([first, second]), resume: [yes, { interruptId: second.id, status: "cancelled" }] });
+    const lines = view(one.messages).join("\n");
+    assert.match(lines, /tool\|[^]*looked[^]*assistant\|[^]*done/);
+    assert.match(lines, /tool\|approved/);
+    assert.match(lines, /tool\|denied/);
+    if (!old) assert.deepEqual(one.events.filter((e) => e.type === "SUBAGENT_FINISHED").map((e) => e.outcome.type).filter((t, i, all) => t !== all[i - 1]), ["suspended", "success"]);
+    await tab.runAgent(approve(tab.pendingInterrupts)); // late
+    for (const each of [one, tab]) assert.deepEqual(view(each.messages), view((await connected("sub")).messages));
+  },
+
+  async expired() {
+    const hurry = async (threadId) => {
+      const one = agent(threadId);
+      await say(one, "use hurry {}\nthen\ndone");
+      const [interrupt] = one.pendingInterrupts;
+      const { expiresAt } = interrupt.metadata.request;
+      assert.ok(expiresAt);
+      assert.equal("expiresAt" in interrupt, !old, "the old client would do nothing any more");
+      await until(async () => new Date() >= new Date(expiresAt) && view((await connected(threadId)).messages).some((l) => l.startsWith("tool|denied")));
+      return one;
+    };
+    const goesOn = await hurry("expired");
+    await say(goesOn, "and then?", answers(goesOn.pendingInterrupts)); // in one run
+    assert.equal(last(goesOn).outcome.type, "success");
+    assert.match(view(goesOn.messages).join("\n"), /tool\|denied[^]*done[^]*user\|and then[^]*assistant\|and then/);
+    await same(goesOn);
+    await say(goesOn, "and now?");
+    await same(goesOn);
+
+    const waits = await hurry("expired-alone");
+    await waits.runAgent(answers(waits.pendingInterrupts));
+    assert.match(view(waits.messages).join("\n"), /tool\|denied[^]*done/);
+    await say(waits, "and then?");
+    await same(waits);
+
+    const approves = await hurry("expired-late");
+    const late = approves.runAgent(approve(approves.pendingInterrupts));
+    if (!old) await assert.rejects(late, /can no longer be answered/); // the client's own check
+    await (old ? late : say(approves, "and then?", answers(approves.pendingInterrupts)));
+    assert.match(view(approves.messages).join("\n"), /tool\|denied[^]*done/);
+    await same(approves);
+  },
+
+  async "client tool with approval"() {
+    const one = agent("careful");
+    await say(one, "use locate_exactly {}\nthen\nfound");
+    assert.equal(one.pendingInterrupts.length, 1);
+    await one.runAgent(approve(one.pendingInterrupts));
+    assert.equal(one.pendingInterrupts.length, 0);
+    const [callId] = pending(one);
+    const tab = await connected("careful");
+    assert.deepEqual(pending(tab), [callId]);
+    one.addMessage({ id: "where", role: "tool", toolCallId: callId, content: '{"city":"Bern"}' });
+    await one.runAgent();
+    assert.match(one.messages.at(-1).content, /Bern[^]*found/);
+    await same(one);
+    await one.runAgent(); // repeated, as after a cut
+    await same(one);
+    await tab.runAgent();
+    assert.deepEqual(view(tab.messages), view(one.messages));
+  },
+
+  async "two agents ask"() {
+    const one = agent("two");
+    await say(one, 'use ask {"text":"a"}\nthen\ndone', { forwardedProps: { agents: ["assistant", "second"] } });
+    assert.deepEqual(last(one).outcome.interrupts.map((i) => i.metadata.request.agent).sort(), ["assistant", "second"], "they arrive together");
+    await one.runAgent(approve(one.pendingInterrupts));
+    assert.equal(last(one).outcome.type, "success");
+    assert.equal(one.messages.filter((m) => m.role === "assistant" && /done$/.test(m.content)).length, 2);
+    await same(one);
+  },
+
+  async "missed end"() {
+    const one = agent("missed");
+    const run = say(one, "think so\ncount 60 every 20ms");
+    await until(() => / 10 /.test(one.messages.at(-1)?.content ?? ""));
+    one.abortRun();
+    await run;
+    const part = structuredClone(one.messages);
+    const goesOn = agent("missed", { messages: part });
+    await goesOn.runAgent(); // while the turn goes on
+    await until(async () => / 60$/.test((await connected("missed")).messages.at(-1).content));
+    const wrong = structuredClone(part);
+    wrong.at(-1).content = "1 2 three";
+    const copies = {
+      connects: async (c) => { await c.connectAgent(); return c; },
+      "runs again": async (c) => { await c.runAgent(); return c; },
+      "has nothing": async (c) => { c.setMessages(part.slice(0, 1)); await c.runAgent(); return c; },
+      "has it wrong": async (c) => { c.setMessages(wrong); await c.runAgent(); return c; },
+      "has it wrong, and sends it last": async (c) => { c.setMessages([...wrong.slice(1), wrong[0]]); await c.runAgent(); return c; },
+    };
+    for (const [name, comes] of Object.entries(copies)) {
+      const c = await comes(agent("missed", { messages: part }));
+      assert.match(c.messages.findLast((m) => m.role === "assistant").content, /^1 2 3 .* 60$/, name);
+      assert.equal(c.messages.filter((m) => m.role === "assistant").length, 1, name);
+      assert.equal(c.messages.filter((m) => m.role === "user").length, 1, name);
+      await same(c);
+    }
+    await same(goesOn);
+    assert.equal((await connected("missed")).messages.filter((m) => m.role === "user").length, 1, "nothing is posted twice");
+    for (const c of [agent("missed", { messages: part }), agent("missed", { messages: wrong })]) {
+      await say(c, `go on ${c.messages.at(-1).content.length}`);
+      assert.match(c.messages.find((m) => m.role === "assistant").content, / 60$/);
+    }
+    await same(await connected("missed"));
+  },
+
+  async order() {
+    const one = agent("order");
+    await say(one, 'use ask {"text":"a"}\nuse note {"text":"n"}\nuse ask {"text":"b"}\nuse ask {"text":"c"}\nthen\ndone');
+    const tab = await connected("order");
+    for (const i of [...one.pendingInterrupts].reverse()) {
+      await decide("order", i.toolCallId, { decision: "approve" });
+      await until(async () => view((await connected("order")).messages).some((l) => l.startsWith(`tool|asked: ${JSON.parse(i.metadata.request.arguments).text}`)));
+    }
+    await one.runAgent(approve(one.pendingInterrupts));
+    await tab.connectAgent();
+    assert.deepEqual(one.messages.filter((m) => m.role === "tool").map((m) => m.content), ["noted: n", "asked: c", "asked: b", "asked: a"]);
+    await same(one);
+    assert.deepEqual(view(tab.messages), view(one.messages));
+
+    // Two agents speak at once: who begins first need not end first.
+    for (let i = 0; i < 5; i++) {
+      const both = agent(`order-${i}`);
+      await say(both, 'count 20 every 3ms\nuse note {"text":"n"}\nuse note {"text":"m"}\nthen\ncount 10 every 3ms', { forwardedProps: { agents: ["assistant", "second"] } });
+      await same(both);
+    }
+  },
+
+  async "events once"() {
+    // A client that goes on gets no event again, one that was cut gets what it missed, and one that connects gets them all.
+    const one = agent("once");
+    await say(one, 'Sarah has vacation\nuse ask {"text":"a"}\nthen\nnow\nuse ask {"text":"b"}\nthen\nuse locate {}\nthen\ndone');
+    await one.runAgent(approve(one.pendingInterrupts));
+    const before = structuredClone(one.messages);
+    await decide("once", one.pendingInterrupts[0].toolCallId, { decision: "approve" });
+    await one.runAgent(approve(one.pendingInterrupts));
+    assert.equal(one.events.filter((e) => e.name === "threadmill.decision").length, 2);
+    await same(one);
+    const cut = agent("once", { messages: before });
+    await cut.runAgent();
+    assert.deepEqual(cut.events.filter((e) => e.name === "threadmill.decision").map((e) => e.value.by), ["bob"], "it had the first");
+    const [callId] = pending(one);
+    one.addMessage({ id: "where", role: "tool", toolCallId: callId, content: "Bern" });
+    await one.runAgent();
+    assert.match(one.messages.at(-1).content, /done/);
+    await same(one);
+    await one.runAgent();
+    await say(one, "and again");
+    await same(one);
+  },
+
+  async "retried call"() {
+    const one = agent("retried");
+    await say(one, "count 30 every 5ms");
+    assert.deepEqual(one.messages.filter((m) => m.role === "assistant").map((m) => m.content), [Array.from({ length: 30 }, (_, i) => i + 1).join(" ")], "what was said in vain is gone");
+    assert.deepEqual(view(one.messages), view((await connected("retried")).messages));
+  },
 };
 
 await scenarios[scenario]();
+if (old) {
+  const bad = got.filter((e) => e.type.startsWith("SUBAGENT") || "protocolVersion" in e || "pendingToolCallIds" in (e.outcome ?? {}) || !["success", "interrupt", undefined].includes(e.outcome?.type));
+  assert.deepEqual(bad, [], "the old client knows nothing of them");
+}
+assert.deepEqual(warnings, []);
 console.log("ok");
 process.exit(0);

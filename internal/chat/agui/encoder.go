@@ -126,8 +126,11 @@ func (e *Encoder) look(m *chat.Message) {
 			if e.calls[p.ID] {
 				at = m.Added(i)
 			}
-			if e.known[ResultID(p.ID)] != nil {
+			switch {
+			case e.known[ResultID(p.ID)] != nil:
 				at = p.SettledAt
+			case e.answered(p): // by itself
+				at = max(at, p.AskedAt)
 			}
 		case *chat.Ask:
 			if e.cfg.Answered[chat.ApprovalID(p.Call.Request)] {
