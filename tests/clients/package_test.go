@@ -74,6 +74,10 @@ func TestClientPackage(t *testing.T) {
 	t.Parallel()
 	packed := packClient(t)
 
+	t.Run("hook", func(t *testing.T) {
+		t.Parallel()
+		useThread(t, packed.install(t, "ai7"))
+	})
 	for _, version := range []string{"6", "7"} {
 		project := packed.install(t, "ai"+version)
 		for _, scenario := range []string{"reply", "approvals", "older message", "client tool with approval", "input", "cuts"} {
