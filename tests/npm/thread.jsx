@@ -3,17 +3,22 @@
 import { useThread } from "@threadmill/client/react";
 import { loadMessages } from "@threadmill/client/ai";
 import { Client } from "@threadmill/client";
+import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 
 const query = new URLSearchParams(location.search);
 const id = location.hash.slice(1);
 const tools = ["locate_exactly"];
 
-/** The streams that the page has asked for. */
-const streams = [];
-const client = new Client({ baseURL: query.get("api"), fetch: (url, init) => {
-  if (init.method !== "POST" || url.endsWith("/v1/chat")) streams.push(init.signal);
-  return fetch(url, init);
+window.openStreams = 0;
+const client = new Client({ baseURL: query.get("api"), fetch: async (url, init) => {
+  const response = await fetch(url, init);
+  if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) return response;
+  window.openStreams++;
+  let open = true;
+  const close = () => open && (open = false, window.openStreams--);
+  init.signal?.addEventListener("abort", close);
+  return new Response(response.body.pipeThrough(new TransformStream({ flush: close })), response);
 } });
 
 const text = (m) => m.parts.filter((p) => p.type === "text").map((p) => p.text).join("");
@@ -46,7 +51,7 @@ window.fresh = async () => {
   return here === there;
 };
 
-Object.assign(window, { problems, streams, text });
+Object.assign(window, { problems });
 
 function Page() {
   const thread = useThread({
@@ -67,4 +72,4 @@ function Page() {
   );
 }
 
-createRoot(document.getElementById("root")).render(<Page />);
+createRoot(document.getElementById("root")).render(<StrictMode><Page /></StrictMode>);
