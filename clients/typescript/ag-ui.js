@@ -25,12 +25,11 @@ export class ThreadAgent extends HttpAgent {
         let response;
         try {
           response = await client.fetch(url, { ...init, headers: { .../** @type {Record<string, string>} */ (init.headers), ...client.authorization() } });
-        } catch (error) {
-          if (init.signal?.aborted) throw error;
+        } catch {
           return nothing();
         }
         if (response.status === 429 || response.status >= 500) return nothing();
-        return response.ok && response.body ? new Response(whole(response.body), response) : response;
+        return response.ok && response.body ? new Response(whole(response.body).pipeThrough(events()), response) : response;
       },
     });
     this.client = client;
@@ -118,6 +117,24 @@ export class ThreadAgent extends HttpAgent {
       if (signal.aborted) return { result, newMessages: this.messages.filter((m) => !known.has(m.id)) };
     }
   }
+}
+
+/** Passes whole events only: the client of AG-UI takes the beginning of one that was cut for a mistake. */
+function events() {
+  /** @type {Uint8Array<ArrayBufferLike>} */
+  let rest = new Uint8Array();
+  return new TransformStream({
+    /** @param {Uint8Array<ArrayBufferLike>} piece @param {TransformStreamDefaultController<Uint8Array<ArrayBufferLike>>} controller */
+    transform(piece, controller) {
+      const all = new Uint8Array(rest.length + piece.length);
+      all.set(rest);
+      all.set(piece, rest.length);
+      let end = all.length;
+      while (end > 0 && !(all[end - 1] === 10 && all[end - 2] === 10)) end--;
+      if (end > 0) controller.enqueue(all.slice(0, end));
+      rest = all.slice(end);
+    },
+  });
 }
 
 /** The response of a server that cannot be reached: a stream that ends before anything has come. */

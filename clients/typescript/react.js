@@ -104,6 +104,7 @@ class Thread {
   /** @type {AbortController | undefined} */
   #running;
   #watching = false;
+  #wake = new AbortController(); // ends the wait for a thread that does not exist
   #open = 0; // the chat's streams
   #syncing = false;
   #stale = true; // whether messages have to be loaded
@@ -213,30 +214,33 @@ class Thread {
 
   /** Notes the status of the chat. @param {string} status */
   changes(status) {
-    if (status === "submitted" || !this.#running) return;
-    if (this.#state.connection === "closed" && this.chat.messages.length > 0) this.#watch(); // the thread was opened since
-    if (status !== "streaming") this.#sync();
+    if (status === "streaming") this.#wake.abort();
+    else if (status !== "submitted") this.#sync();
   }
 
   async #watch() {
     const running = this.#running;
     if (!running || this.#watching) return;
     this.#watching = true;
-    try {
-      await this.client.watch(this.id, {
-        from: "now", signal: running.signal,
-        onEvent: (event, at) => this.#take(event, at),
-        onState: (connection) => {
-          this.#set({ connection });
-          if (connection === "open") this.#changed(true); // something may have happened before
-        },
-      });
-    } catch {
-      // The thread does not exist yet, or may not be read: loading tells which.
-    } finally {
-      this.#watching = false;
-      if (this.#running && this.#running !== running) this.#watch();
+    for (let failures = 0; !running.signal.aborted; failures++) {
+      try {
+        await this.client.watch(this.id, {
+          from: "now", signal: running.signal,
+          onEvent: (event, at) => this.#take(event, at),
+          onState: (connection) => {
+            this.#set({ connection });
+            if (connection === "open") this.#changed(true); // something may have happened before
+          },
+        });
+        break;
+      } catch (error) {
+        if (/** @type {{ status?: number }} */ (error).status !== 404) break;
+        this.#wake = new AbortController(); // the thread does not exist yet
+        await backOff(failures, AbortSignal.any([running.signal, this.#wake.signal]));
+      }
     }
+    this.#watching = false;
+    if (this.#running !== running) this.#watch();
   }
 
   /** @param {AgentEvent} event @param {string} at */

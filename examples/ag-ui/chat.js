@@ -1,19 +1,20 @@
 // A chat made with the client of AG-UI: text as it is written, tools, approvals as interrupts, and a
 // reload that goes on where the run is.
 
-import { ThreadAgent } from "./agent.js";
+import { Client } from "@threadmill/client";
+import { ThreadAgent } from "@threadmill/client/ag-ui";
 
 const query = new URLSearchParams(location.search);
-const api = query.get("api") ?? "http://localhost:8080";
+const client = new Client({ baseURL: query.get("api") ?? "http://localhost:8080" });
 
 // Decisions need the name of a person. A server with API keys knows it by the key.
-const forwardedProps = { sender: query.get("name") ?? "guest" };
+const sender = query.get("name") ?? "guest";
 const $ = (id) => document.getElementById(id);
 
 // One thread for each address: a reload, and another tab with the same address, show the same.
 const isNew = !location.hash;
 if (isNew) location.hash = crypto.randomUUID();
-const agent = new ThreadAgent({ url: `${api}/v1/ag-ui`, threadId: location.hash.slice(1) });
+const agent = new ThreadAgent({ client, sender, threadId: location.hash.slice(1) });
 
 const given = new Map(); // what agents were given, by reply
 
@@ -67,7 +68,7 @@ function ask(interrupts) {
     const answer = (payload) => {
       answers.set(id, { interruptId: id, status: "resolved", payload });
       place.remove();
-      if (answers.size === interrupts.length) run(() => agent.runAgent({ forwardedProps, resume: [...answers.values()] }));
+      if (answers.size === interrupts.length) run(() => agent.runAgent({ resume: [...answers.values()] }));
     };
     place.append(
       element("button", { onclick: () => answer({ approved: true }) }, "Approve"),
@@ -83,7 +84,7 @@ $("form").onsubmit = (e) => {
   if (content === "") return;
   $("text").value = "";
   agent.addMessage({ id: crypto.randomUUID(), role: "user", content });
-  run(() => agent.runAgent({ forwardedProps }));
+  run(() => agent.runAgent());
 };
 $("stop").onclick = () => agent.stop().catch((error) => fail(error.message));
 

@@ -1,13 +1,14 @@
 // A chat with all agents of a Threadmill server: replies as they are written, tools, approvals with a
 // reason, a stop that stops, a reload that goes on where the turn is, and tabs that follow each other.
 
-import { useChat } from "@ai-sdk/react";
-import { DefaultChatTransport, getToolName, isToolUIPart, lastAssistantMessageIsCompleteWithApprovalResponses } from "ai";
-import { useEffect, useRef, useState } from "react";
+import { Client } from "@threadmill/client";
+import { useThread } from "@threadmill/client/react";
+import { getToolName, isToolUIPart } from "ai";
+import { useState } from "react";
 import { createRoot } from "react-dom/client";
 
 const query = new URLSearchParams(location.search);
-const api = (query.get("api") ?? "http://localhost:8080") + "/v1";
+const client = new Client({ baseURL: query.get("api") ?? "http://localhost:8080" });
 
 // Decisions need the name of a person. A server with API keys knows it by the key.
 const sender = query.get("name") ?? "guest";
@@ -16,62 +17,11 @@ const sender = query.get("name") ?? "guest";
 if (!location.hash) location.hash = crypto.randomUUID();
 const id = location.hash.slice(1);
 
-async function get(path) {
-  const response = await fetch(api + path);
-  if (!response.ok) throw new Error((await response.json()).detail);
-  return response.json();
-}
-
-/** Shows what others write: useChat itself follows only what this tab has sent. Returns whether it does so now. */
-function useFollow({ messages, setMessages, resumeStream }, busy) {
-  const [others, setOthers] = useState(0);
-  const [live, setLive] = useState(false);
-  const known = useRef(new Set());
-  known.current = new Set(messages.map((m) => m.id));
-  useEffect(() => {
-    const events = new EventSource(`${api}/threads/${id}/events?from=now`); // reconnects by itself
-    events.onopen = () => setLive(true);
-    events.onerror = () => setLive(false);
-    events.onmessage = ({ data }) => {
-      const { type, message } = JSON.parse(data);
-      if (type === "message" && message.senderType === "user" && !known.current.has(message.id)) setOthers((n) => n + 1);
-    };
-    return () => events.close();
-  }, []);
-  useEffect(() => {
-    if (others === 0 || busy) return;
-    setOthers(0);
-    get(`/chat/${id}/messages`).then(({ messages: newest }) => {
-      setMessages((now) => [...now.slice(0, Math.max(0, now.findIndex((m) => m.id === newest[0]?.id))), ...newest]);
-      resumeStream();
-    });
-  }, [others, busy]);
-  return live;
-}
-
-function Chat({ agents, initial }) {
+function Chat({ agents }) {
   const [text, setText] = useState("");
-  const [previous, setPrevious] = useState(initial.previous); // the cursor of older messages
-  const chat = useChat({
-    id,
-    messages: initial.messages,
-    resume: true, // goes on where the turn is
-    transport: new DefaultChatTransport({
-      api: api + "/chat",
-      body: { version: 7, sender },
-      prepareReconnectToStreamRequest: () => ({ api: `${api}/chat/${id}/stream?version=7` }),
-    }),
-    sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
-  });
-  const { messages, setMessages, sendMessage, regenerate, addToolApprovalResponse, status, error } = chat;
+  const thread = useThread({ client, id, agents, sender });
+  const { messages, sendMessage, retry, stop, status, error, connection } = thread;
   const busy = status === "submitted" || status === "streaming";
-  const live = useFollow(chat, busy);
-
-  async function older() {
-    const page = await get(`/chat/${id}/messages?cursor=${previous}`);
-    setMessages((now) => [...page.messages, ...now]);
-    setPrevious(page.previous);
-  }
 
   function send(event) {
     event.preventDefault();
@@ -82,34 +32,28 @@ function Chat({ agents, initial }) {
 
   return (
     <>
-      <h1>Threadmill and React {live && <small>live</small>}</h1>
+      <h1>Threadmill and React {connection === "open" && <small>live</small>}</h1>
       <p className="note">With {agents.join(" and ")}. Address one of them with @name.</p>
-      {previous && <button onClick={older}>Older messages</button>}
       {messages.map((message) => (
         <section key={message.id} className="message" data-role={message.role}>
           {message.role === "user" && <b>{message.metadata?.sender ?? "you"}</b>}
-          {message.parts.map((part, i) => <Part key={part.toolCallId ?? i} part={part} parts={message.parts} decide={addToolApprovalResponse} />)}
+          {message.parts.map((part, i) => <Part key={part.toolCallId ?? i} part={part} parts={message.parts} thread={thread} />)}
         </section>
       ))}
       {error && (
         <p className="error" role="alert">
-          {error.message} <button onClick={() => regenerate()}>Try again</button>
+          {error.message} <button onClick={retry}>Try again</button>
         </p>
       )}
       <form onSubmit={send}>
         <input aria-label="Message" value={text} onChange={(e) => setText(e.target.value)} placeholder={busy ? "The agents are at work…" : "Write a message"} disabled={busy} />
-        {busy && (
-          // The SDK's stop() only closes the connection.
-          <button type="button" onClick={() => fetch(`${api}/chat/${id}/stop`, { method: "POST" })}>
-            Stop
-          </button>
-        )}
+        {busy && <button type="button" onClick={stop}>Stop</button>}
       </form>
     </>
   );
 }
 
-function Part({ part, parts, decide }) {
+function Part({ part, parts, thread }) {
   if (part.type === "text") return <div className="text">{part.text}</div>;
   if (part.type === "reasoning") return <div className="reasoning">{part.text}</div>;
   if (part.type === "data-agent") return <b>{part.data.name}</b>;
@@ -122,7 +66,7 @@ function Part({ part, parts, decide }) {
     <div className="tool">
       <b>{getToolName(part)}</b> <span className="note">{part.state}</span>
       <pre>{JSON.stringify(part.input, null, 2)}</pre>
-      {part.state === "approval-requested" && <Decision part={part} request={request} decide={decide} />}
+      {thread.waiting.includes(part) && part.state === "approval-requested" && <Decision part={part} request={request} thread={thread} />}
       {part.output !== undefined && <pre>{typeof part.output === "string" ? part.output : JSON.stringify(part.output, null, 2)}</pre>}
       {part.errorText && <pre className="error">{part.errorText}</pre>}
     </div>
@@ -144,20 +88,21 @@ function Sources({ passages, facts = [] }) {
   );
 }
 
-function Decision({ part, request, decide }) {
+function Decision({ part, request, thread }) {
   const [reason, setReason] = useState("");
-  const answer = (approved) => decide({ id: part.approval.id, approved, reason: reason || undefined });
+  const [problem, setProblem] = useState("");
+  const decide = (decision) => decision.catch((error) => setProblem(error.message));
   return (
     <p>
       {request?.reason} {request?.workingDirectory && <>in {request.workingDirectory}</>}
       <input aria-label="Reason" value={reason} onChange={(e) => setReason(e.target.value)} placeholder="A reason, if you deny it" />
-      <button onClick={() => answer(true)}>Approve</button> <button onClick={() => answer(false)}>Deny</button>
+      <button onClick={() => decide(thread.approve(part))}>Approve</button>{" "}
+      <button onClick={() => decide(thread.approve(part, { scope: "session" }))}>For the session</button>{" "}
+      <button onClick={() => decide(thread.deny(part, reason || undefined))}>Deny</button>
+      {problem && <span className="error" role="alert">{problem}</span>}
     </p>
   );
 }
 
-const agents = (await get("/agents")).agents.map((a) => a.name);
-const opened = await fetch(api + "/threads", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ id, agents }) });
-if (!opened.ok && opened.status !== 409) throw new Error((await opened.json()).detail); // 409: it is there already
-const initial = await get(`/chat/${id}/messages`);
-createRoot(document.getElementById("root")).render(<Chat agents={agents} initial={initial} />);
+const { agents } = await client.request("GET", "/v1/agents");
+createRoot(document.getElementById("root")).render(<Chat agents={agents.map((a) => a.name)} />);

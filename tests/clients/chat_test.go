@@ -24,8 +24,8 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// chats starts a harness for the scenarios of a client, with two agents.
-func chats(t *testing.T, scenario string) *harness.Harness {
+// chats starts a harness for the scenarios of a client, with two agents. Pages of these origins may use it.
+func chats(t *testing.T, scenario string, origins ...string) *harness.Harness {
 	ask := tool.MustFunc("ask", "Asks.", func(_ context.Context, _ tool.Call, in struct {
 		Text string `json:"text"`
 	},
@@ -63,6 +63,9 @@ func chats(t *testing.T, scenario string) *harness.Harness {
 			require.NoError(t, err)
 			cfg.Authenticator = keys
 		}
+	}
+	if origins != nil {
+		o.Configure = func(cfg *threadmill.Config) { cfg.AllowedOrigins = origins }
 	}
 	w := harness.New(t, o)
 	switch scenario {

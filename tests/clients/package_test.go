@@ -74,6 +74,33 @@ func TestClientPackage(t *testing.T) {
 	t.Parallel()
 	packed := packClient(t)
 
+	t.Run("hook", func(t *testing.T) {
+		t.Parallel()
+		useThread(t, packed.install(t, "ai7"))
+	})
+	t.Run("types", func(t *testing.T) {
+		t.Parallel()
+		project := packed.install(t, "ai7")
+		use, err := os.ReadFile("testdata/use.tsx")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(project, "use.tsx"), use, 0o600))
+		for _, name := range []string{"README.md", "LICENSE", "package.json", "api.d.ts"} {
+			require.FileExists(t, filepath.Join(project, "node_modules", "@threadmill", "client", name))
+		}
+		options := `{"compilerOptions":{"noEmit":true,"strict":true,"noUncheckedIndexedAccess":true,"skipLibCheck":true,"types":[],` +
+			`"target":"es2024","lib":["es2024","dom","dom.iterable"],"module":"nodenext","moduleResolution":"nodenext","jsx":"react-jsx"},"files":["use.tsx"]}`
+		require.NoError(t, os.WriteFile(filepath.Join(project, "tsconfig.json"), []byte(options), 0o600))
+		proc.Output(t, testenv.Node(t, "node_modules/typescript/bin/tsc", "--project", project))
+		// The declarations of ai need those of Node.js, and have mistakes. Those of the package have none.
+		all, _ := testenv.Node(t, "node_modules/typescript/bin/tsc", "--project", project, "--skipLibCheck", "false").Output()
+		require.NotContains(t, string(all), "@threadmill/client")
+		require.NotContains(t, string(all), "use.tsx")
+	})
+	t.Run("agent", func(t *testing.T) {
+		t.Parallel()
+		w := chats(t, "agent")
+		proc.Output(t, node(t, packed.install(t, "ai7"), "agent.mjs", w.API.URL))
+	})
 	for _, version := range []string{"6", "7"} {
 		project := packed.install(t, "ai"+version)
 		for _, scenario := range []string{"reply", "approvals", "older message", "client tool with approval", "input", "cuts"} {

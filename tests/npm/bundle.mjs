@@ -2,8 +2,10 @@
 //
 //   node bundle.mjs <script> <bundle>
 
+import { resolve } from "node:path";
 import { buildSync } from "esbuild";
 
 const [script, bundle] = process.argv.slice(2);
 const { dirname } = import.meta;
-buildSync({ entryPoints: [script], outfile: bundle, bundle: true, format: "esm", jsx: "automatic", nodePaths: [`${dirname}/node_modules`], logLevel: "warning" });
+const alias = script.includes("/examples/") ? { "@threadmill/client": resolve(dirname, "../../clients/typescript") } : {}; // as their package.json says
+buildSync({ entryPoints: [script], outfile: bundle, bundle: true, format: "esm", jsx: "automatic", alias, nodePaths: [`${dirname}/node_modules`], logLevel: "warning" });

@@ -1,0 +1,59 @@
+// What frontends do with @threadmill/client, in strict TypeScript.
+import { APIError, Client, type AgentEvent, type PostResult, type Thread } from "@threadmill/client";
+import { ThreadAgent, type ThreadAgentConfig } from "@threadmill/client/ag-ui";
+import { ConnectionError, loadMessages, regenerate, retry, sendAutomaticallyWhen, stop, ThreadTransport, type ThreadMessage } from "@threadmill/client/ai";
+import { useThread, type ThreadHelpers, type ToolPart } from "@threadmill/client/react";
+import { useChat } from "@ai-sdk/react";
+import type { ChatTransport } from "ai";
+
+const client = new Client({ baseURL: "http://localhost:8080", token: () => undefined });
+
+export async function requests(): Promise<string> {
+  const thread: Thread = await client.thread("t");
+  const posted: PostResult = await client.post(thread.id, { content: "hello" });
+  // @ts-expect-error messages have no field text
+  await client.post("t", { text: "hello" });
+  await client.watch("t", { from: "now", onEvent: (event: AgentEvent, id: string) => void (event.type === "stream" && event.content + id) });
+  const got = await client.toolResult("t", "call", { output: { any: "JSON" } });
+  try {
+    await client.decide("t", "call", { decision: "approve", scope: "session" });
+  } catch (error) {
+    if (error instanceof APIError && error.status === 409) return error.problem.detail ?? "";
+    if (error instanceof ConnectionError) return error.message;
+  }
+  return posted.status + got.result;
+}
+
+export function Chat({ id }: { id: string }) {
+  const thread: ThreadHelpers = useThread({ client, id, sender: "ann", tools: ["locate"], onToolCall: async ({ toolCall }) => ({ of: toolCall.toolName }) });
+  const part: ToolPart | undefined = thread.waiting[0];
+  // @ts-expect-error there may be none
+  thread.waiting[0].toolCallId;
+  return (
+    <main>
+      {thread.messages.map((m: ThreadMessage) => <p key={m.id}>{m.metadata?.sender} {m.metadata?.turn === "failed" && <button onClick={() => thread.retry()}>Again</button>}</p>)}
+      {part && <button onClick={() => thread.approve(part, { scope: "pattern", pattern: { path: "/tmp/*" } })}>Approve</button>}
+      {part && <button onClick={() => thread.deny(part, "no")}>Deny</button>}
+      {part && <button onClick={() => thread.answer(part, { action: "accept", content: { day: "monday" } })}>Answer</button>}
+      <button onClick={() => thread.sendMessage({ text: "hello" })}>Send</button>
+      <button onClick={thread.stop}>Stop</button>
+      {thread.loaded && thread.connection} {thread.error?.message}
+    </main>
+  );
+}
+
+export function Plain({ id, messages }: { id: string; messages: ThreadMessage[] }) {
+  const transport: ChatTransport<ThreadMessage> = new ThreadTransport({ client, sender: "ann", body: { onBusy: "steer" } });
+  const chat = useChat<ThreadMessage>({ id, messages, transport, sendAutomaticallyWhen });
+  return <button onClick={() => Promise.all([retry(chat), regenerate(chat), stop(client, id), loadMessages(client, id, { limit: 10 })])}>All</button>;
+}
+
+export async function agui(config: ThreadAgentConfig): Promise<number> {
+  const agent = new ThreadAgent(config);
+  agent.addMessage({ id: "m", role: "user", content: "hello" });
+  const { newMessages } = await agent.runAgent({ resume: [] });
+  await agent.connectAgent();
+  await agent.clone().stop();
+  agent.abortRun();
+  return newMessages.length;
+}
