@@ -280,6 +280,22 @@ export class Client {
     }
     onState("closed");
   }
+
+  /**
+   * Follows at most 50 threads with one stream, until the signal ends it. Threads begin after an id of one of their own events,
+   * such as the lastEventId of a page, or else with their first event.
+   * @param {Record<string, string | undefined>} threads For each thread, that id.
+   * @param {StreamOptions<components["schemas"]["FollowedEvent"]>} options
+   * @returns {Promise<void>} When the signal has ended the stream, or no thread has more events.
+   */
+  follow(threads, options) {
+    const query = new URLSearchParams();
+    for (const [id, after] of Object.entries(threads)) {
+      query.append("thread", id);
+      query.append("after", after || "0");
+    }
+    return this.#stream(`/v1/events?${query}`, {}, options, () => false);
+  }
 }
 
 /** The problem in the body of a refusal: a document, or the text that the routes of chats send. @param {string} body @returns {Partial<Problem>} */

@@ -36,9 +36,14 @@ type seen struct{ id, data string }
 
 func (w *world) watch(thread, query, lastID string) *viewer {
 	w.t.Helper()
+	return w.watchPath("/v1/threads/"+thread+"/events"+query, lastID)
+}
+
+func (w *world) watchPath(path, lastID string) *viewer {
+	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.ctx)
 	w.t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, "GET", w.url+"/v1/threads/"+thread+"/events"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, "GET", w.url+path, nil)
 	require.NoError(w.t, err)
 	req.Header.Set("Accept", "text/event-stream")
 	if lastID != "" {

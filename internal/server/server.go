@@ -257,6 +257,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
 	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v, cfg.Threads}
 	eventsOf.registerEvents()
+	eventsOf.registerFollow()
 	eventsOf.registerRecords()
 	eventsOf.registerModelCalls()
 	(&publishHandlers{c, cfg.Threads}).registerPublish()

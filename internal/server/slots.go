@@ -23,6 +23,7 @@ var slotsOf = map[string]int64{
 	"GET /v1/threads":                              pageSlots,
 	"GET /v1/threads/{id}/messages":                pageSlots,
 	"GET /v1/threads/{id}/events":                  pageSlots,
+	"GET /v1/events":                               pageSlots,
 	"GET /v1/threads/{id}/records":                 bulkySlots,
 	"GET /v1/threads/{id}/decisions":               pageSlots,
 	"GET /v1/threads/{id}/world/messages":          pageSlots,

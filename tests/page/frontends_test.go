@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -45,6 +46,32 @@ func TestEventSourceExample(t *testing.T) {
 	p.Do(chromedp.Reload())
 	p.Until(`document.querySelectorAll(".message").length === 5`)
 	assert.Equal(t, before, browser.Evaluate[string](p, all))
+}
+
+// TestEventSourceExampleSevenTabs opens seven chats at once: browsers permit six connections over HTTP/1.1.
+func TestEventSourceExampleSevenTabs(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewServer(http.FileServer(http.Dir("../../examples/eventsource")))
+	defer site.Close()
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.AllowedOrigins = []string{site.URL} }})
+	b := browser.New(t)
+	var tabs []*browser.Tab
+	for range 7 {
+		p := b.Open(site.URL + "/?api=" + url.QueryEscape(w.API.URL))
+		p.Until(`location.hash !== ""`)
+		tabs = append(tabs, p)
+	}
+	for i, p := range tabs {
+		text := fmt.Sprintf("hello number %d", i)
+		p.Enter("#text", text)
+		p.Until(fmt.Sprintf(`[...document.querySelectorAll(".message")].filter((m) => m.textContent.includes(%q)).length === 2`, text))
+	}
+	tabs[6].Enter("#text", "once more") // each event once, whether it came by asking or by the stream that another tab leaves
+	tabs[6].Until(`document.querySelectorAll(".message").length === 4`)
+	tabs[0].Do(chromedp.Navigate("about:blank"))
+	tabs[6].Enter("#text", "count 20 every 20ms")
+	tabs[6].Sees(".message:last-of-type", "18 19 20")
+	tabs[6].Until(`document.querySelectorAll(".message").length === 6`)
 }
 
 // bundled serves an example whose script is bundled as its package.json says, with the npm

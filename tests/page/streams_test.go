@@ -103,3 +103,32 @@ func TestPageNoWorker(t *testing.T) {
 	w.StartWorker()
 	p.Until(`document.querySelector("#health").hidden`)
 }
+
+// TestPageSevenTabs opens seven tabs, each with the list of threads and another thread: browsers permit six connections over
+// HTTP/1.1.
+func TestPageSevenTabs(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	b := browser.New(t)
+	var ids []string
+	var tabs []*browser.Tab
+	for range 7 {
+		ids = append(ids, w.Open())
+		tabs = append(tabs, b.Open(browser.ThreadPage(w.API.URL, ids[len(ids)-1])))
+	}
+	for i, p := range tabs {
+		p.Sees(".connection", "Live")
+		require.Equal(t, "visible", browser.Evaluate[string](p, "document.visibilityState"))
+		p.Enter("tm-composer textarea", fmt.Sprintf("hello number %d", i))
+		p.Sees(".message.final .body", fmt.Sprintf("hello number %d", i))
+	}
+	for i, p := range tabs { // what others write
+		w.Say(ids[i], "from elsewhere")
+		p.Sees(".message.final .body", "from elsewhere")
+	}
+	for _, p := range tabs {
+		for _, id := range ids {
+			p.Until(fmt.Sprintf(`document.querySelector('tm-inbox a[href*=%q]') !== null`, id))
+		}
+	}
+}

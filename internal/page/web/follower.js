@@ -1,14 +1,25 @@
 // A stream that a part of the page follows.
 
+import { APIError } from "./client/threadmill.js";
+
 /** @typedef {import("./client/threadmill.js").StreamState} StreamState */
 
 /** How long a hidden page keeps its stream, in milliseconds. */
 const KEEP = 10_000;
 
+/** How many streams all tabs of the page have together. Browsers permit six connections to one server over HTTP/1.1. */
+const STREAMS = 4;
+
+/** How often a part without a stream asks what is new, in milliseconds. */
+const ASK = 1500;
+
+/** @typedef {{ lastEventId: string, signal: AbortSignal, onEvent: (e: any, id: string) => void, onState: (s: StreamState, error?: Error) => void }} Following */
+
 /**
  * Follows a stream while the page is visible. Browsers permit six connections to one server, so a page
  * gives its own back when it has been hidden for a while, and at once when another page replaces it:
- * the back/forward cache would keep it. The stream resumes exactly where it was.
+ * the back/forward cache would keep it. The stream resumes exactly where it was. While other tabs have
+ * all streams, it asks for what is new instead.
  */
 export class Follower {
   #lastEventId = "";
@@ -18,12 +29,14 @@ export class Follower {
   #over = new AbortController();
 
   /**
-   * @param {(options: { lastEventId: string, signal: AbortSignal, onEvent: (e: any, id: string) => void, onState: (s: StreamState, error?: Error) => void }) => Promise<void>} open
+   * @param {(options: Following) => Promise<void>} open Follows the stream.
+   * @param {(options: Following) => Promise<void>} ask Asks once for what follows the last event.
    * @param {(e: any, id: string) => void} onEvent
    * @param {(s: StreamState, error?: Error) => void} onState
    */
-  constructor(open, onEvent, onState) {
+  constructor(open, ask, onEvent, onState) {
     this.open = open;
+    this.ask = ask;
     this.onEvent = onEvent;
     this.onState = onState;
   }
@@ -56,21 +69,52 @@ export class Follower {
     else if (!this.#running) this.#run();
   }
 
-  #run() {
+  async #run() {
     const running = (this.#running = new AbortController());
-    this.open({
+    const { signal } = running;
+    /** @type {() => Following} */
+    const following = () => ({
       lastEventId: this.#lastEventId,
-      signal: running.signal,
+      signal,
       onEvent: (e, id) => {
-        if (running.signal.aborted) return;
+        if (signal.aborted) return;
         if (id !== "") this.#lastEventId = id;
         this.onEvent(e, id);
       },
       onState: (state, error) => {
-        if (running.signal.aborted) return;
-        if (state === "closed") this.#over.abort();
+        if (signal.aborted) return;
+        if (state === "closed") {
+          this.#over.abort();
+          running.abort();
+        }
         this.onState(state, error);
       },
-    }).catch(() => {}); // onState was called with the error
+    });
+    while (!signal.aborted && !(await withStream(() => this.open(following()).catch(() => {})))) { // onState was called with the error
+      const { onState } = following();
+      try {
+        await this.ask(following());
+        onState("open");
+      } catch (error) {
+        const refused = error instanceof APIError && error.status >= 400 && error.status < 500 && error.status !== 429;
+        onState(refused ? "closed" : "waiting", /** @type {Error} */ (error));
+      }
+      await new Promise((resolve) => setTimeout(resolve, ASK));
+    }
   }
+}
+
+/**
+ * Follows a stream if other tabs leave one. Without locks, which browsers have for https and localhost only, it always does.
+ * @param {() => Promise<void>} follow
+ * @returns {Promise<boolean>} Whether it has.
+ */
+async function withStream(follow) {
+  const locks = /** @type {LockManager | undefined} */ (navigator.locks);
+  if (!locks) return follow().then(() => true);
+  for (let i = 0; i < STREAMS; i++) {
+    const followed = await locks.request(`threadmill stream ${i}`, { ifAvailable: true }, (lock) => lock !== null && follow().then(() => true));
+    if (followed) return true;
+  }
+  return false;
 }

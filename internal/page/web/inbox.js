@@ -35,6 +35,8 @@ class Inbox extends HTMLElement {
   #timer = 0;
   #frame = 0;
   #selected = "";
+  /** When the newest thread changed that it has asked for. */
+  #asked = "";
 
   connectedCallback() {
     this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Activity" });
@@ -46,7 +48,7 @@ class Inbox extends HTMLElement {
     this.#showTabs();
     new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#next && this.#load(), { root: this, rootMargin: "400px" }).observe(this.more);
     this.#reload();
-    this.follower = new Follower((options) => client.watchThreads(options), (t) => this.#receive(t),
+    this.follower = new Follower((options) => client.watchThreads(options), (options) => this.#ask(options), (t) => this.#receive(t),
       (state, error) => this.dispatchEvent(new CustomEvent("connection", { bubbles: true, detail: { state, error } })));
     this.follower.start("");
     this.clock = setInterval(() => this.#showTimes(), 30_000);
@@ -55,6 +57,13 @@ class Inbox extends HTMLElement {
   disconnectedCallback() {
     this.follower?.stop();
     clearInterval(this.clock);
+  }
+
+  /** Asks for the threads that have changed since it asked last. @param {import("./follower.js").Following} following */
+  async #ask({ signal, onEvent }) {
+    const { threads } = await client.threads({ limit: PAGE, signal });
+    for (const t of threads.reverse()) if ((t.updatedAt ?? "") > this.#asked) onEvent(t, "");
+    this.#asked = threads.at(-1)?.updatedAt ?? this.#asked;
   }
 
   /** @param {string} id */

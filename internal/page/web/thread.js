@@ -124,7 +124,7 @@ export class ThreadView extends HTMLElement {
 
   /** @param {string} lastEventId */
   #follow(lastEventId) {
-    this.#follower = new Follower((options) => client.watch(this.threadId, options),
+    this.#follower = new Follower((options) => client.watch(this.threadId, options), (options) => this.#ask(options),
       (e, id) => this.#receive(e, id),
       (state, error) => {
         this.dispatchEvent(new CustomEvent("connection", { bubbles: true, detail: { state, error } }));
@@ -134,6 +134,18 @@ export class ThreadView extends HTMLElement {
         }
       });
     this.#follower.start(lastEventId);
+  }
+
+  /** Asks for the stored events after the last one. @param {import("./follower.js").Following} following */
+  async #ask({ lastEventId, signal, onEvent, onState }) {
+    for (let cursor = lastEventId || "0"; cursor; ) {
+      const page = await client.request("GET", `/v1/threads/${encodeURIComponent(this.threadId)}/events`, { query: { cursor, limit: PAGE }, signal });
+      for (const e of page.events) {
+        onEvent(e, e.id);
+        if (e.type === "status" && e.status.status === "closed") return onState("closed");
+      }
+      cursor = page.next;
+    }
   }
 
   /** @param {AgentEvent} e @param {string} id */
