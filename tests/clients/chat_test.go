@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,14 +116,11 @@ func teach(w *harness.Harness) {
 	require.NoError(w.T, err)
 }
 
-// TestAISDK talks to threads with the AI SDK's own clients: tests/npm/aisdk.mjs has the scenarios.
+// TestAISDK talks to threads with the AI SDK's own clients, and the transport of @ai-sdk/workflow: tests/npm/aisdk.mjs has the scenarios.
 func TestAISDK(t *testing.T) {
-	for _, version := range []string{"ai6", "ai7", "workflow"} {
-		for _, scenario := range []string{
-			"reply", "tools", "approval", "approval elsewhere", "forged history", "client tool", "agents", "error", "regenerate", "stop", "resume", "cuts", "steer",
-			"workflow", "retried call", "input", "sources", "decided since", "assumed otherwise", "expired", "sub-agent asks", "client tool with approval",
-			"two agents ask", "missed end", "nothing new", "progress", "queue", "message while waiting", "reload at every stage", "keys and roles",
-		} {
+	more := []string{"agents", "sources", "retried call", "input", "two agents ask", "assumed otherwise", "missed end", "nothing new"}
+	for column, version := range []string{"ai6", "ai7", "workflow"} {
+		for _, scenario := range slices.Concat(scenarios(column), more) {
 			t.Run(version+" "+scenario, func(t *testing.T) {
 				t.Parallel()
 				w := chats(t, scenario)
@@ -132,14 +130,42 @@ func TestAISDK(t *testing.T) {
 	}
 }
 
-// TestAISDKKilled kills the server while a client of the AI SDK talks to it.
-func TestAISDKKilled(t *testing.T) {
-	for _, version := range []string{"ai6", "ai7"} {
-		t.Run(version, func(t *testing.T) {
+// TestAGUI talks to threads with AG-UI's own clients: the newest, and the one that frontends in the field have.
+// tests/npm/agui.mjs has the scenarios.
+func TestAGUI(t *testing.T) {
+	more := []string{"tools", "agents", "sub-agent", "input", "sources", "two agents ask", "order", "events once", "retried call"}
+	for i, client := range []string{"@ag-ui/client", "agui-old"} {
+		for _, scenario := range slices.Concat(scenarios(columnAGUI+i), more) {
+			t.Run(path.Base(client)+" "+scenario, func(t *testing.T) {
+				t.Parallel()
+				w := chats(t, scenario)
+				proc.Output(t, testenv.Node(t, "agui.mjs", client, w.API.URL, scenario))
+			})
+		}
+	}
+}
+
+// TestEventSource follows threads with nothing but EventSource: tests/npm/eventsource.mjs has the scenarios.
+func TestEventSource(t *testing.T) {
+	for _, scenario := range scenarios(columnEventSource) {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			proc.Output(t, testenv.Node(t, "eventsource.mjs", chats(t, scenario).API.URL, scenario))
+		})
+	}
+}
+
+// TestClientsOfKilledServers kills the server while clients talk to it.
+func TestClientsOfKilledServers(t *testing.T) {
+	for name, command := range map[string][]string{
+		"ai6": {"aisdk.mjs", "ai6"}, "ai7": {"aisdk.mjs", "ai7"}, "workflow": {"aisdk.mjs", "workflow"},
+		"AG-UI": {"agui.mjs", "@ag-ui/client"}, "agui-old": {"agui.mjs", "agui-old"}, "EventSource": {"eventsource.mjs"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := proc.New(t, proc.Options{Binary: proc.Build(t)})
 			d.Start()
-			client := testenv.Node(t, "aisdk.mjs", version, d.URL, "killed")
+			client := testenv.Node(t, command[0], append(command[1:], d.URL, killed)...)
 			var out []byte
 			ended := make(chan error)
 			go func() {
@@ -156,23 +182,6 @@ func TestAISDKKilled(t *testing.T) {
 			require.NoError(t, err, string(out))
 			require.Contains(t, string(out), "resuming")
 		})
-	}
-}
-
-// TestAGUI talks to threads with AG-UI's own clients: the newest, and the one that frontends in the field have.
-// tests/npm/agui.mjs has the scenarios.
-func TestAGUI(t *testing.T) {
-	for _, client := range []string{"@ag-ui/client", "agui-old"} {
-		for _, scenario := range []string{
-			"reply", "tools", "interrupt", "interrupt elsewhere", "client tool", "agents", "error", "cancelled", "resume", "cuts", "sub-agent", "input", "sources",
-			"decided since", "sub-agent asks", "expired", "client tool with approval", "two agents ask", "missed end", "order", "events once", "retried call",
-		} {
-			t.Run(path.Base(client)+" "+scenario, func(t *testing.T) {
-				t.Parallel()
-				w := chats(t, scenario)
-				proc.Output(t, testenv.Node(t, "agui.mjs", client, w.API.URL, scenario))
-			})
-		}
 	}
 }
 

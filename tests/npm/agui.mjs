@@ -479,6 +479,110 @@ const scenarios = {
     await same(await connected("missed"));
   },
 
+  async progress() {
+    const one = agent("progress");
+    await say(one, "use report {}\nthen\ndone");
+    assert.deepEqual(one.events.filter((e) => e.name === "threadmill.tool-progress").map((e) => e.value.progress), ["half", { done: true }]);
+    await same(one);
+  },
+
+  async queue() {
+    const one = agent("queue");
+    const first = say(one, "count 40 every 20ms");
+    await until(() => / 5 /.test(one.messages.at(-1)?.content ?? ""));
+    const tab = await agent("queue");
+    await say(tab, "and then", { forwardedProps: { onBusy: "enqueue" } });
+    await first;
+    assert.match(one.messages.at(-1).content, / 40$/);
+    assert.equal(tab.messages.at(-1).content, "and then");
+    assert.deepEqual((await connected("queue")).messages.map((m) => m.role), ["user", "assistant", "user", "assistant"]);
+  },
+
+  async steer() {
+    const one = agent("steer");
+    const first = say(one, 'use note {"text":"a"}\nthen\ncount 60 every 20ms\nuse note {"text":"b"}\nthen\nend');
+    await until(() => / 10 /.test(one.messages.at(-1)?.content ?? ""));
+    const tab = agent("steer");
+    await say(tab, "change of plan", { forwardedProps: { onBusy: "steer" } });
+    await first;
+    assert.match(tab.messages.at(-1).content, /change of plan/);
+    assert.equal(last(one).outcome.type, "success");
+    assert.equal((await connected("steer")).messages.filter((m) => m.role === "user").length, 2);
+  },
+
+  async "reload at every stage"() {
+    const one = agent("stages");
+    const tabs = [];
+    const openAll = async (run) => {
+      let over = false;
+      run.finally(() => (over = true));
+      for (; !over; await sleep(40)) {
+        const tab = agent("stages");
+        tab.following = tab.connectAgent().catch(() => tabs.splice(tabs.indexOf(tab), 1)); // the thread is not there yet
+        tabs.push(tab);
+      }
+    };
+    const first = say(one, 'think so\nuse note {"text":"a"}\nuse report {}\nthen\ncount 30 every 20ms\nuse ask {"text":"b"}\nuse note {"text":"c"}\nthen\ncount 30 every 20ms');
+    await openAll(first);
+    const second = one.runAgent(approve(one.pendingInterrupts));
+    await openAll(second);
+    assert.match(one.messages.at(-1).content, / 30$/);
+    assert.ok(tabs.length > 10, `${tabs.length} reloads`);
+    for (const tab of tabs) {
+      await tab.following;
+      if (tab.pendingInterrupts.length > 0) await tab.connectAgent();
+      assert.deepEqual(view(tab.messages), view(one.messages));
+      await same(tab);
+    }
+  },
+
+  async "keys and roles"() {
+    const create = async (name, roles, token) => {
+      let response;
+      await until(async () => { // the server reads keys every few seconds
+        response = await fetch(`${base}/v1/keys`, { method: "POST", headers: { "content-type": "application/json", ...token && { authorization: `Bearer ${token}` } }, body: JSON.stringify({ name, roles }) });
+        return response.status === 201;
+      });
+      return (await response.json()).token;
+    };
+    const admin = await create("root", ["admin"]);
+    const who = {};
+    for (const [name, roles] of [["ann", ["read", "post"]], ["bob", ["read", "post", "approve"]], ["eve", ["read"]]]) who[name] = await create(name, roles, admin);
+    const as = (name, options = {}) => agent("keys", { headers: name && { authorization: `Bearer ${who[name]}` }, ...options });
+    for (const [name, status] of [["", /401/], ["eve", /403/]]) await assert.rejects(say(as(name), "hello"), status);
+    const ann = as("ann");
+    await say(ann, 'use ask {"text":"a"}\nthen\ndone');
+    assert.equal(ann.pendingInterrupts.length, 1);
+    const resume = [{ interruptId: ann.pendingInterrupts[0].id, status: "resolved", payload: { approved: true } }];
+    await assert.rejects(ann.runAgent({ resume }), /403/);
+    const bob = as("bob");
+    await bob.connectAgent();
+    await bob.runAgent({ resume });
+    assert.match(bob.messages.at(-1).content, /asked: a/);
+    const eve = as("eve");
+    await eve.connectAgent();
+    assert.deepEqual(view(eve.messages), view(bob.messages));
+    assert.equal(eve.events.find((e) => e.name === "threadmill.decision").value.by, "bob");
+  },
+
+  async killed() {
+    // The test kills the server, and starts it again.
+    const one = agent("killed");
+    await say(one, 'use shell_cmd {"command":"echo a"}\nthen\ncount 300 every 10ms').catch(() => {});
+    let answered = false;
+    for (const end = Date.now() + 100_000; !/ 300$/.test(one.messages.at(-1)?.content ?? ""); await sleep(50)) {
+      assert.ok(Date.now() < end, JSON.stringify(one.messages).slice(0, 300));
+      if (one.pendingInterrupts.length > 0 && !answered) {
+        answered = true;
+        await one.runAgent(approve(one.pendingInterrupts)).catch(() => (answered = false));
+        continue;
+      }
+      console.log("resuming");
+      await one.connectAgent().catch(() => {});
+    }
+    assert.deepEqual(view((await connected("killed")).messages), view(one.messages));
+  },
+
   async order() {
     const one = agent("order");
     await say(one, 'use ask {"text":"a"}\nuse note {"text":"n"}\nuse ask {"text":"b"}\nuse ask {"text":"c"}\nthen\ndone');
