@@ -9,6 +9,11 @@ export class ThreadAgent extends HttpAgent {
     return new HttpAgent({ url: `${this.url}/connect`, headers: this.headers, fetch: this.fetch }).run(input);
   }
 
+  connectAgent(...options) {
+    this.pendingInterrupts = []; // the thread says what it waits for
+    return super.connectAgent(...options);
+  }
+
   /** Stops the turn. abortRun() only closes the connection. */
   async stop() {
     const response = await fetch(new URL(`chat/${encodeURIComponent(this.threadId)}/stop`, this.url), { method: "POST", headers: this.headers });

@@ -25,7 +25,7 @@ type Message struct {
 	Left  bool
 
 	added, stored, revisions []int // when parts were added and stored, and changed last
-	revision         int
+	revision                 int
 }
 
 // AnswerID returns the id of the answer to a posted message.

@@ -57,7 +57,7 @@ type runCall struct {
 	ID       string `json:"id" doc:"The call"`
 	Function struct {
 		Arguments string `json:"arguments,omitempty" doc:"What the client has of the arguments"`
-	} `json:"function,omitzero"`
+	} `json:"function,omitzero" doc:"What the client has of the call"`
 }
 
 type resumeEntry struct {
