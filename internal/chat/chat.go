@@ -237,13 +237,6 @@ func (r *reply) say(t *turn, id, agent string, change func(*Text)) {
 	r.text.touch()
 }
 
-// stored notes where the reply stands among those that are stored. Replies of two agents may begin in another order.
-func (r *reply) stored() {
-	if p := r.text.message.Parts[r.text.index].(*Text); p.StoredAt == 0 {
-		p.StoredAt = r.text.message.revision
-	}
-}
-
 func (r *reply) thoughtEnds() {
 	if r.thought == nil {
 		return
@@ -295,7 +288,7 @@ func (t *turn) message(e event.AgentEvent) {
 	r.thoughtEnds()
 	if m.Content != "" || r.text != nil {
 		r.say(t, m.ID, e.Agent, func(text *Text) { text.Content, text.Done = m.Content, true })
-		r.stored()
+		r.text.store()
 	}
 	if found := t.found[m.ID]; found != nil {
 		delete(t.found, m.ID)

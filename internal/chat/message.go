@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -23,8 +24,8 @@ type Message struct {
 	Ended *event.StatusChange
 	Left  bool
 
-	added, revisions []int // when parts were added, and changed last
-	revision         int
+	added, stored, revisions []int // when parts were added and stored, and changed last
+	revision                 int
 }
 
 // AnswerID returns the id of the answer to a posted message.
@@ -44,11 +45,15 @@ func (m *Message) ChangedAt(part int) int { return m.revisions[part] }
 // Added returns the revision in which a part was added.
 func (m *Message) Added(part int) int { return m.added[part] }
 
+// Stored returns the revision in which a text was stored, or else that in which the part was added. Texts of two agents may begin in
+// another order.
+func (m *Message) Stored(part int) int { return cmp.Or(m.stored[part], m.added[part]) }
+
 // Over reports whether nothing follows in the message.
 func (m *Message) Over() bool { return m.Ended != nil || m.Left }
 
 func (m *Message) add(p Part) place {
-	m.Parts, m.revisions = append(m.Parts, p), append(m.revisions, 0)
+	m.Parts, m.stored, m.revisions = append(m.Parts, p), append(m.stored, 0), append(m.revisions, 0)
 	at := place{m, len(m.Parts) - 1}
 	at.touch()
 	m.added = append(m.added, m.revision)
@@ -65,4 +70,11 @@ type place struct {
 func (p place) touch() {
 	p.message.revision++
 	p.message.revisions[p.index] = p.message.revision
+}
+
+// store notes that the part is stored.
+func (p place) store() {
+	if at := &p.message.stored[p.index]; *at == 0 {
+		*at = p.message.revision
+	}
 }

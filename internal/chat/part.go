@@ -13,9 +13,6 @@ type Text struct {
 
 	// Done means that it is stored, or that no more follows.
 	Done bool
-
-	// StoredAt is the revision of the message in which it was stored.
-	StoredAt int
 }
 
 // Thought is what an agent thinks. It is live only.

@@ -57,7 +57,7 @@ type runCall struct {
 	ID       string `json:"id" doc:"The call"`
 	Function struct {
 		Arguments string `json:"arguments,omitempty" doc:"What the client has of the arguments"`
-	} `json:"function,omitzero"`
+	} `json:"function,omitzero" doc:"What the client has of the call"`
 }
 
 type resumeEntry struct {
@@ -126,7 +126,7 @@ type runMessagesInput struct {
 type runMessagesOutput struct {
 	Body struct {
 		Messages []any  `json:"messages" nullable:"false" doc:"The messages, the oldest first, as MESSAGES_SNAPSHOT has them. An answer has several: those of its agents, and the results of their calls"`
-		Events   []any  `json:"events" nullable:"false" doc:"What the agents were given for their replies: events threadmill.retrieval of type CUSTOM"`
+		Events   []any  `json:"events" nullable:"false" doc:"What belongs to the answers and is in no message: events of type CUSTOM, such as threadmill.retrieval"`
 		Previous string `json:"previous,omitempty" doc:"The cursor of the previous page, if there is one"`
 	}
 }
@@ -140,8 +140,8 @@ func (h *aguiHandlers) messages(ctx context.Context, in *runMessagesInput) (*run
 		return nil, h.problem(ctx, in.ID, err)
 	}
 	out := &runMessagesOutput{}
-	list, retrieved := agui.Snapshot(&page.Chat, "")
-	out.Body.Messages, out.Body.Events = anys(list), anys(retrieved)
+	list, told := agui.Snapshot(&page.Chat)
+	out.Body.Messages, out.Body.Events = anys(list), anys(told)
 	out.Body.Previous = page.previous
 	return out, nil
 }
@@ -217,11 +217,12 @@ func (runEncoder) assume(*chat.Message)        {}
 func (runEncoder) correct(*chat.Message) []any { return nil }
 func (runEncoder) place(string) []any          { return nil }
 
-// encoder returns the encoder of a run whose client has these messages.
-func (in *runInput) encoder(held []*agui.Held, before ...agui.Event) runEncoder {
-	cfg := agui.Config{ThreadID: in.ThreadID, RunID: in.RunID, Version: in.Version, Held: held, Answered: in.answered(), Connects: before != nil}
-	return runEncoder{Encoder: agui.New(cfg), before: before}
+// config returns the configuration of the run's encoder, if the client has these messages.
+func (in *runInput) config(held []*agui.Held) agui.Config {
+	return agui.Config{ThreadID: in.ThreadID, RunID: in.RunID, Version: in.Version, Held: held, Answered: in.answered()}
 }
+
+func (in *runInput) encoder() runEncoder { return runEncoder{Encoder: agui.New(in.config(in.held()))} }
 
 func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamResponse, error) {
 	if err := needs(ctx, auth.RoleRead, "the stream"); err != nil {
@@ -259,7 +260,7 @@ func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamRespo
 		return nil, err
 	}
 	at.Settled, at.Before = settled, thread.Head
-	return h.show(ctx, in, at, in.encoder(in.held()))
+	return h.show(ctx, in, at, in.encoder())
 }
 
 // shown returns the answer that a run shows which posts nothing: that of the calls that it answers, or that to the client's
@@ -411,7 +412,7 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 		return nil, err
 	}
 	if open != "" {
-		e := in.encoder(in.held())
+		e := in.encoder()
 		return wire{}.whole(append(e.begin(), e.fail(open+" with resume, or say in forwardedProps.onWaiting what becomes of it")...)), nil
 	}
 	content, err := m.text()
@@ -431,7 +432,7 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	if err != nil {
 		return nil, err
 	}
-	e := in.encoder(in.held())
+	e := in.encoder()
 	e.earlier = func(ctx context.Context) (*chat.Chat, error) { return h.before(ctx, in, post.ID) }
 	return h.show(ctx, in, answer{MessageID: post.ID, From: at}, e)
 }
@@ -527,14 +528,14 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	if err != nil {
 		return nil, err
 	}
-	goesOn := ""
-	if at != nil {
-		goesOn = chat.AnswerID(at.MessageID)
-	}
-	list, events := agui.Snapshot(&page.Chat, goesOn)
-	before := []agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread, "previous": page.previous}}}
-	before = append(before, agui.Replace(in.held(), agui.Holds(list))...)
-	e := in.encoder(agui.Holds(list), append(before, events...)...)
+	list, told := agui.Snapshot(&page.Chat)
+	snapshots, held := agui.Replace(in.held(), list)
+	// A client that has a message has been told what belongs to it, wherever the connection is cut.
+	before := append([]agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread, "previous": page.previous}}}, told...)
+	before = append(before, snapshots...)
+	cfg := in.config(held)
+	cfg.Connects, cfg.Told = true, told
+	e := runEncoder{Encoder: agui.New(cfg), before: before}
 	if at == nil {
 		return wire{}.whole(append(e.begin(), anys(e.Empty())...)), nil
 	}

@@ -25,8 +25,10 @@ type Config struct {
 	Held     []*Held
 	Answered map[string]bool
 
-	// Connects means that the client has the messages from a snapshot, and none of the events that messages do not have.
+	// Connects means that the client has the messages from a snapshot, and these events. Otherwise it has what came before
+	// something that it has.
 	Connects bool
+	Told     []Event
 }
 
 // Encoder encodes one answer for one run.
@@ -41,7 +43,8 @@ type Encoder struct {
 	had   int      // the revision that it has seen before this run
 	wrong bool     // whether it has something that is not true
 
-	begun map[string]bool // messages
+	begun map[string]bool // messages that are not in the list yet
+	told  map[string]bool // events of [Config].Told
 }
 
 // shown is what a client has of a part.
@@ -58,7 +61,10 @@ type shown struct {
 
 // New returns an encoder of a run.
 func New(cfg Config) *Encoder {
-	e := &Encoder{cfg: cfg, known: map[string]*Held{}, calls: map[string]bool{}, list: listOf(cfg.Held), begun: map[string]bool{}}
+	e := &Encoder{cfg: cfg, known: map[string]*Held{}, calls: map[string]bool{}, list: slices.Clone(cfg.Held), begun: map[string]bool{}, told: map[string]bool{}}
+	for _, one := range cfg.Told {
+		e.told[key(one)] = true
+	}
 	for _, h := range cfg.Held {
 		e.known[h.ID] = h
 		for _, c := range h.Calls {
@@ -105,12 +111,18 @@ func (e *Encoder) Sync(m *chat.Message) []Event {
 	for _, one := range steps {
 		out = append(out, one.events...)
 	}
+	out = slices.DeleteFunc(out, func(one Event) bool { return one.Type == "CUSTOM" && len(e.told) > 0 && e.told[key(one)] })
 	e.list.apply(out)
 	return append(out, e.arrange(m)...)
 }
 
-// look finds out what the client has seen of the answer: everything before something that it has. It does not say which events
-// it had that make no messages.
+func key(e Event) string {
+	data, _ := json.Marshal(e) // records are JSON
+	return string(data)
+}
+
+// look finds out what the client has seen of the answer: everything before something that it has, since it does not say which
+// events it had that make no messages. Texts prove nothing: they arrive while other things happen.
 func (e *Encoder) look(m *chat.Message) {
 	if e.cfg.Connects {
 		return
@@ -118,10 +130,6 @@ func (e *Encoder) look(m *chat.Message) {
 	for i := len(e.parts); i < len(m.Parts); i++ {
 		at := 0
 		switch p := m.Parts[i].(type) {
-		case *chat.Text:
-			if e.known[p.Reply] != nil {
-				at = m.Added(i)
-			}
 		case *chat.Call:
 			if e.calls[p.ID] {
 				at = m.Added(i)
@@ -163,27 +171,28 @@ func (e *Encoder) arrange(m *chat.Message) []Event {
 		return nil
 	}
 	e.wrong = false
+	want, _ := e.list.merge(questionOf(m), answer(m))
 	for i, p := range m.Parts {
 		if text, is := p.(*chat.Text); is {
 			e.parts[i].sent, e.parts[i].ahead = text.Content, false
+			want = slices.DeleteFunc(want, func(h *Held) bool { return h.ID == text.Reply && text.Content == "" && len(h.Calls) == 0 })
 		}
 	}
-	want, _ := e.list.merge(questionOf(m), answer(m))
 	return e.become(want)
 }
 
 // become returns the events that give the client these messages.
 func (e *Encoder) become(want list) []Event {
 	want = slices.DeleteFunc(want, func(h *Held) bool { return h.Message == nil }) // what was begun, and is void
-	out := e.list.become(want)
-	e.list = want
+	out, now := e.list.become(want)
+	e.list, e.begun = now, map[string]bool{}
 	return out
 }
 
-// order returns the events that put the messages of the answer into the order in which the next client gets them.
+// order returns the events that give the client the messages of the answer as the next one gets them, in their order.
 func (e *Encoder) order(m *chat.Message) []Event {
-	want, _ := e.list.merge(questionOf(m), answer(m))
-	if slices.Equal(want.ids(), e.list.ids()) {
+	want, wrong := e.list.merge(questionOf(m), answer(m))
+	if !wrong && slices.Equal(want.ids(), e.list.spoken().ids()) {
 		return nil
 	}
 	return e.become(want)
@@ -192,7 +201,7 @@ func (e *Encoder) order(m *chat.Message) []Event {
 // Complete returns the events that complete what the client has of earlier answers, to messages that it has.
 func (e *Encoder) Complete(c *chat.Chat) []Event {
 	var out []Event
-	want, wrong := e.list, false
+	want, wrong := e.list.spoken(), false
 	for _, m := range c.Messages {
 		if !m.Answer || e.list.index(questionOf(m)) < 0 {
 			continue
@@ -202,7 +211,7 @@ func (e *Encoder) Complete(c *chat.Chat) []Event {
 		want, differs = want.merge(questionOf(m), answer(m))
 		wrong = wrong || differs
 	}
-	if wrong || !slices.Equal(want.ids(), e.list.ids()) {
+	if wrong || !slices.Equal(want.ids(), e.list.spoken().ids()) {
 		out = append(out, e.become(want)...)
 	}
 	return out
@@ -326,7 +335,7 @@ func (e *Encoder) text(has *shown, p *chat.Text) []Event {
 	if has.id == "" {
 		has.id = p.Reply
 		if h := e.known[p.Reply]; h != nil {
-			has.sent, has.ahead, e.begun[p.Reply] = h.Text, true, true
+			has.sent, has.ahead = h.Text, true
 		}
 	}
 	more, follows := strings.CutPrefix(p.Content, has.sent)
@@ -413,7 +422,7 @@ func (e *Encoder) call(has *shown, c *chat.Call) []Event {
 	case e.calls[c.ID]:
 		e.wrong = e.wrong || h != nil && slices.ContainsFunc(h.Calls, func(had ToolCall) bool { return had.ID == c.ID && had.Function.Arguments != c.Arguments })
 	default:
-		if c.Agent != "" && !e.begun[parent] && h == nil { // a reply without text says whose it is
+		if c.Agent != "" && !e.begun[parent] && e.list.index(parent) < 0 { // a reply without text says whose it is
 			e.begun[parent] = true
 			out = append(out, Event{Type: "TEXT_MESSAGE_START", MessageID: parent, Role: "assistant", Name: c.Agent}, Event{Type: "TEXT_MESSAGE_END", MessageID: parent})
 		}

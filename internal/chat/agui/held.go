@@ -2,6 +2,7 @@ package agui
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/threadmill/threadmill/internal/chat"
 )
@@ -36,11 +37,14 @@ func (h *Held) has(m *Message) bool {
 	})
 }
 
-// list is the messages that a client has in its order. It has no thoughts: a client keeps those that a snapshot does not have.
+// list is the messages that a client has, in its order.
 type list []*Held
 
-func listOf(held []*Held) list {
-	return slices.DeleteFunc(slices.Clone(held), func(h *Held) bool { return h.Role == "reasoning" || h.Role == "activity" })
+const roleThought = "reasoning"
+
+// spoken is the list without thoughts. Snapshots do not have them either: then clients keep theirs.
+func (l list) spoken() list {
+	return slices.DeleteFunc(slices.Clone(l), func(h *Held) bool { return h.Role == roleThought })
 }
 
 func (l list) index(id string) int {
@@ -56,12 +60,15 @@ func (l list) find(m *Message) int {
 	return i
 }
 
-// begin returns a message, which clients append if they do not have it.
-func (l *list) begin(id string) *Held {
+// begin returns a message that this run changes, which clients append if they do not have it.
+func (l *list) begin(id, role string) *Held {
 	if i := l.index(id); i >= 0 {
-		return (*l)[i]
+		h := *(*l)[i]
+		h.Calls, h.Message = slices.Clone(h.Calls), nil
+		(*l)[i] = &h
+		return &h
 	}
-	h := &Held{ID: id, Role: "assistant"}
+	h := &Held{ID: id, Role: role}
 	*l = append(*l, h)
 	return h
 }
@@ -70,10 +77,10 @@ func (l *list) begin(id string) *Held {
 func (l *list) apply(events []Event) {
 	for _, e := range events {
 		switch e.Type {
-		case "TEXT_MESSAGE_START":
-			l.begin(e.MessageID)
+		case "TEXT_MESSAGE_START", "REASONING_MESSAGE_START":
+			l.begin(e.MessageID, e.Role)
 		case "TOOL_CALL_START":
-			h := l.begin(e.ParentMessageID)
+			h := l.begin(e.ParentMessageID, "assistant")
 			h.Calls = append(h.Calls, ToolCall{ID: e.ToolCallID})
 		case "TOOL_CALL_RESULT": // stands behind the call, and behind results that were there before it
 			at := slices.IndexFunc(*l, func(h *Held) bool {
@@ -93,7 +100,7 @@ func (l *list) apply(events []Event) {
 // merge returns the list with the messages of an answer as they are, and where they belong: behind the question, and before
 // what a person said next. It reports whether the client's copy of one is wrong. Messages of the client's own stay.
 func (l list) merge(question string, answer []*Message) (merged list, wrong bool) {
-	out := slices.Clone(l)
+	out := l.spoken()
 	at := out.index(question)
 	if at < 0 {
 		at = len(out) - 1
@@ -134,24 +141,45 @@ func (l list) ids() []string {
 	return out
 }
 
-// become returns the snapshots that make a client's list another one. Clients keep the order of what they have, and
+// become returns the snapshots that make the list another one, and that list. Clients keep the order of what they have, and
 // append the rest; so what stands at the wrong place is removed first.
-func (l list) become(want list) []Event {
+func (l list) become(want list) ([]Event, list) {
 	ids := want.ids()
-	kept := slices.DeleteFunc(l.ids(), func(id string) bool { return !slices.Contains(ids, id) })
+	kept := slices.DeleteFunc(l.spoken().ids(), func(id string) bool { return !slices.Contains(ids, id) })
 	var out []Event
 	if !slices.Equal(kept, ids[:len(kept)]) {
 		same := 0
 		for kept[same] == ids[same] {
 			same++
 		}
+		l = l.replaced(want[:same])
 		out = append(out, snapshot(want[:same]))
 	}
-	return append(out, snapshot(want))
+	return append(out, snapshot(want)), l.replaced(want)
 }
 
-// Replace returns the events that replace the messages of a client.
-func Replace(held, by []*Held) []Event { return listOf(held).become(by) }
+// replaced returns the list after a snapshot.
+func (l list) replaced(by list) list {
+	var out list
+	for _, h := range l {
+		if i := by.index(h.ID); i >= 0 {
+			out = append(out, by[i])
+		} else if h.Role == roleThought {
+			out = append(out, h)
+		}
+	}
+	for _, h := range by {
+		if out.index(h.ID) < 0 {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// Replace returns the events that replace the messages of a client, and what it has then.
+func Replace(held []*Held, by []*Message) ([]Event, []*Held) {
+	return list(held).become(Holds(by))
+}
 
 func snapshot(l list) Event {
 	messages := make([]any, len(l))
@@ -162,4 +190,4 @@ func snapshot(l list) Event {
 }
 
 // questionOf returns the id of the message that an answer is to.
-func questionOf(m *chat.Message) string { return m.ID[:len(m.ID)-len(chat.AnswerID(""))] }
+func questionOf(m *chat.Message) string { return strings.TrimSuffix(m.ID, chat.AnswerID("")) }

@@ -31,8 +31,8 @@ type Function struct {
 }
 
 // Snapshot returns the messages of a chat as a client has them that has read all of it, and the events that it got about the
-// answers, which messages do not have. Those about one answer, the rest of which the client gets, are left out.
-func Snapshot(c *chat.Chat, without string) (messages []*Message, events []Event) {
+// answers, which messages do not have.
+func Snapshot(c *chat.Chat) (messages []*Message, events []Event) {
 	messages = []*Message{}
 	for _, m := range c.Messages {
 		if !m.Answer {
@@ -40,9 +40,7 @@ func Snapshot(c *chat.Chat, without string) (messages []*Message, events []Event
 			continue
 		}
 		messages = append(messages, answer(m)...)
-		if m.ID != without {
-			events = append(events, customs(New(Config{}).Sync(m))...)
-		}
+		events = append(events, customs(New(Config{}).Sync(m))...)
 	}
 	return messages, events
 }
@@ -72,7 +70,7 @@ func answer(m *chat.Message) []*Message {
 		switch p := p.(type) {
 		case *chat.Text:
 			if p.Content != "" {
-				message(p.Reply, p.Agent, cmp.Or(p.StoredAt, m.Added(i))).Content = p.Content
+				message(p.Reply, p.Agent, m.Stored(i)).Content = p.Content
 			}
 		case *chat.Call:
 			parent := message(parentOf(p), p.Agent, m.Added(i))

@@ -3,7 +3,6 @@ package aisdk_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,135 +13,20 @@ import (
 	"github.com/threadmill/threadmill/internal/chat/chattest"
 )
 
-// author makes the events of a turn at random, of one or two agents, as a thread does.
-type author struct {
-	*rand.Rand
-	agents  []*speaker
-	calls   []*madeCall
-	n       int
-	foreign bool
-}
-
-// speaker is an agent that writes replies and then calls tools.
-type speaker struct {
-	name, reply, text string
-}
-
-type madeCall struct {
-	id, reply string
-	foreign   bool
-	round     int
-	state     string
-}
-
-func (a *author) id(kind string) string {
-	a.n++
-	return fmt.Sprintf("%s%d", kind, a.n)
-}
-
-// next returns the next events: of one that speaks, or of a call that waits.
-func (a *author) next() []event.AgentEvent {
-	if len(a.calls) > 0 && a.IntN(3) > 0 {
-		return a.settle(a.calls[a.IntN(len(a.calls))])
-	}
-	if a.IntN(12) == 0 {
-		return []event.AgentEvent{{Type: event.EventEnvironment, Env: &event.EnvEvent{ID: a.id("w")}}}
-	}
-	if a.foreign && a.IntN(15) == 0 {
-		id := a.id("s")
-		a.calls = append(a.calls, &madeCall{id: id, foreign: true, round: 1, state: "asked"})
-		return []event.AgentEvent{chattest.Request(id, 1)}
-	}
-	s := a.agents[a.IntN(len(a.agents))]
-	for _, c := range a.calls {
-		if c.reply == s.reply && c.state != "over" {
-			return nil // it waits for its calls
-		}
-	}
-	return a.speak(s)
-}
-
-func (a *author) speak(s *speaker) []event.AgentEvent {
-	if s.reply == "" || s.text == "said" {
-		s.reply, s.text = a.id("r"), ""
-		return []event.AgentEvent{chattest.Piece(s.reply, s.name, "", 1)}
-	}
-	if a.IntN(3) > 0 {
-		word := a.id("word ")
-		s.text += word
-		return []event.AgentEvent{chattest.Piece(s.reply, s.name, word, 1)}
-	}
-	out := []event.AgentEvent{chattest.Said(s.reply, s.name, s.text+strings.Repeat("rest", a.IntN(2)))}
-	s.text = "said"
-	for range a.IntN(3) {
-		c := &madeCall{id: a.id("c"), reply: s.reply}
-		a.calls = append(a.calls, c)
-		call := chattest.Call(s.reply, c.id, []string{"known", "other"}[a.IntN(2)])
-		call.Agent = s.name
-		out = append(out, call)
-	}
-	return out
-}
-
-// settle moves a call on.
-func (a *author) settle(c *madeCall) []event.AgentEvent {
-	switch {
-	case c.state == "over":
-		return nil
-	case c.state == "asked":
-		return a.decide(c)
-	case c.state == "" && a.IntN(2) == 0 && !c.foreign:
-		c.round++
-		c.state = "asked"
-		return []event.AgentEvent{chattest.Request(c.id, c.round)}
-	case c.state == "question":
-		c.state = ""
-		return []event.AgentEvent{chattest.Answer(c.id, c.round)}
-	case a.IntN(5) == 0 && !c.foreign:
-		c.round++
-		c.state = "question"
-		return []event.AgentEvent{chattest.Question(c.id, c.round)}
-	case a.IntN(3) == 0:
-		return []event.AgentEvent{chattest.ForClient(c.id)}
-	}
-	c.state = "over"
-	out := chattest.Result(c.id, a.id("out"))
-	out.IsError = a.IntN(4) == 0
-	return []event.AgentEvent{out}
-}
-
-func (a *author) decide(c *madeCall) []event.AgentEvent {
-	decision := event.DecisionApprove
-	if c.state = ""; a.IntN(3) == 0 {
-		decision = event.DecisionDeny
-	}
-	if c.foreign || decision == event.DecisionDeny {
-		c.state = "over"
-	}
-	out := []event.AgentEvent{chattest.Decision(c.id, decision, c.round)}
-	if decision == event.DecisionDeny && !c.foreign {
-		out = append(out, chattest.Result(c.id, "denied"))
-	}
-	return out
-}
-
 // TestStreamsEqualSnapshots: however often its stream is cut, resumed and continued, a client has in the end what one has that
 // loads the message.
 func TestStreamsEqualSnapshots(t *testing.T) {
 	for seed := range uint64(3000) {
 		version := 6 + int(seed%2)
 		random := rand.New(rand.NewPCG(seed, 1))
-		a := &author{Rand: random, agents: []*speaker{{name: "bot"}}, foreign: random.IntN(2) == 0}
-		if random.IntN(3) == 0 {
-			a.agents = append(a.agents, &speaker{name: "second"})
-		}
+		a := chattest.NewAuthor(random)
 		cfg := aisdk.Config{ThreadID: "t", EventID: "e", MessageID: "e", Static: []string{"known"}, Version: version}
 		c := chattest.Read(chattest.Asked("e"))
 		m := c.Answer("e")
 		encoder, reader := aisdk.New(cfg), newClient(version)
 		fail := func(err error) { require.NoError(t, err, "seed %d, of version %d", seed, version) }
 		for range 5 + random.IntN(60) {
-			for _, e := range a.next() {
+			for _, e := range a.Next() {
 				chattest.Apply(c, e)
 			}
 			switch random.IntN(6) {
