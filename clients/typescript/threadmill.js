@@ -38,6 +38,11 @@
  * @property {(state: StreamState, error?: Error) => void} [onState]
  */
 
+/** @typedef {Record<string, string | number | boolean | string[] | null | undefined>} Query */
+
+/** The parameters whose arrays are sent with the name repeated. Those of others are joined with commas, as the OpenAPI document says. */
+const REPEATED = new Set(["collection"]);
+
 /** APIError is the refusal of a request. Its message is the detail that the server gave. */
 export class APIError extends Error {
   /** @param {number} status @param {Partial<Problem>} problem @param {number} [retryAfter] */
@@ -71,11 +76,12 @@ export class Client {
    * Sends a request and returns the JSON of the response.
    * @template [T=any]
    * @param {string} method
-   * @param {string} path
-   * @param {{ body?: unknown, query?: Record<string, string | number | boolean | string[] | undefined>, signal?: AbortSignal }} [options]
+   * @param {string} path Such as "/v1/threads/{id}", with the values in options.path.
+   * @param {{ path?: Record<string, string>, body?: unknown, query?: Query, signal?: AbortSignal }} [options]
    * @returns {Promise<T>}
    */
-  async request(method, path, { body, query, signal } = {}) {
+  async request(method, path, { path: values, body, query, signal } = {}) {
+    if (values) path = path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(/** @type {string} */ (values[name])));
     /** @type {Record<string, string>} */
     const headers = body === undefined ? {} : { "Content-Type": "application/json" };
     const response = await this.#send(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) }, query);
@@ -92,12 +98,13 @@ export class Client {
   /**
    * @param {string} path
    * @param {RequestInit} init
-   * @param {Record<string, string | number | boolean | string[] | undefined>} [query]
+   * @param {Query} [query]
    */
   async #send(path, init, query = {}) {
     const params = new URLSearchParams();
     for (const [name, value] of Object.entries(query)) {
-      if (value !== undefined && value !== "") params.set(name, String(value));
+      if (Array.isArray(value) && REPEATED.has(name)) value.forEach((one) => params.append(name, one));
+      else if (value !== undefined && value !== null && String(value) !== "") params.set(name, String(value));
     }
     init.headers = { ...init.headers, ...this.authorization() };
     const search = params.size > 0 ? `?${params}` : "";

@@ -103,7 +103,7 @@ func TestClientPackage(t *testing.T) {
 	})
 	for _, version := range []string{"6", "7"} {
 		project := packed.install(t, "ai"+version)
-		for _, scenario := range []string{"reply", "approvals", "older message", "client tool with approval", "input", "cuts"} {
+		for _, scenario := range []string{"requests", "reply", "approvals", "older message", "client tool with approval", "input", "cuts"} {
 			t.Run("transport "+version+" "+scenario, func(t *testing.T) {
 				t.Parallel()
 				w := chats(t, scenario)

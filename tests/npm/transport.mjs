@@ -57,6 +57,22 @@ async function fresh(c, options = {}) {
 const settled = (c) => until(() => (c.status === "ready" || c.status === "error") && !sendAutomaticallyWhen(c));
 
 const scenarios = {
+  async requests() {
+    const { paths } = await (await fetch(`${base}/openapi.json`)).json();
+    let lists = 0;
+    for (const [path, { get }] of Object.entries(paths)) {
+      for (const { name, explode, schema } of get?.parameters?.filter((p) => p.in === "query" && [p.schema.type].flat().includes("array")) ?? []) {
+        lists++;
+        let sent;
+        const client = new Client({ baseURL: base, fetch: (url) => (sent = new URL(url), Response.json({})) });
+        await client.request("GET", path, { path: { id: "a/b" }, query: { [name]: ["x", "y"] } });
+        assert.deepEqual(sent.searchParams.getAll(name), explode ? ["x", "y"] : ["x,y"], `${path} ${name} ${schema.type}`);
+        assert.ok(!sent.pathname.includes("{") && !sent.pathname.includes("a/b"), sent.pathname);
+      }
+    }
+    assert.ok(lists > 3);
+  },
+
   async reply() {
     const c = new Chat({ id: "reply" });
     assert.deepEqual(await loadMessages(plain, "reply"), [], "a thread that does not exist has no messages");

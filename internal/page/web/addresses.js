@@ -9,7 +9,7 @@ function address(path, query = {}) {
   return `#/knowledge/${path}${params.size > 0 ? `?${params}` : ""}`;
 }
 
-/** @typedef {{ collection?: string, status?: string, search?: string }} DocumentFilters */
+/** @typedef {{ collection?: string, status?: "processing" | "indexed" | "failed", search?: string }} DocumentFilters */
 
 /** The list of documents. @param {DocumentFilters} [filters] */
 export const documentsAddress = (filters) => address("documents", filters);
