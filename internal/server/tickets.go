@@ -34,7 +34,7 @@ type Ticketed struct {
 type ticketInput struct {
 	Authorization string `header:"Authorization" hidden:"true"`
 	Body          struct {
-		Threads []string `json:"threads" minItems:"1" maxItems:"50" uniqueItems:"true" doc:"The threads that the stream will follow: one for GET /v1/threads/{id}/events, all of them for GET /v1/events"`
+		Threads []string `json:"threads" maxItems:"50" doc:"The threads that the stream will follow: one for GET /v1/threads/{id}/events, all of them for GET /v1/events"`
 	}
 }
 
@@ -57,6 +57,9 @@ func (h *eventHandlers) registerTickets() {
 }
 
 func (h *eventHandlers) createTicket(_ context.Context, in *ticketInput) (*ticketOutput, error) {
+	if len(in.Body.Threads) == 0 {
+		return nil, refuse(http.StatusUnprocessableEntity, "body.threads", "is empty: name the threads of the stream")
+	}
 	out := &ticketOutput{CacheControl: "no-store"}
 	out.Body.Ticket, out.Body.ExpiresAt = noTicket, time.Now().Add(ticketLife).Truncate(time.Second).UTC()
 	if keys, ok := h.access.authenticator.(ticketer); ok {

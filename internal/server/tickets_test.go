@@ -107,7 +107,8 @@ func TestTickets(t *testing.T) {
 		_, poster := tokenOf(t, w.call("POST", "/v1/keys", object{"name": "poster", "roles": []string{"post"}}, admin...), http.StatusCreated)
 		w.call("POST", "/v1/stream-tickets", object{"threads": []string{"t1"}}, poster...).problem(t, http.StatusForbidden)
 	})
-	t.Run("no more than fifty threads", func(t *testing.T) {
+	t.Run("one to fifty threads", func(t *testing.T) {
+		w.call("POST", "/v1/stream-tickets", object{"threads": []string{}}, admin...).problem(t, http.StatusUnprocessableEntity)
 		w.call("POST", "/v1/stream-tickets", object{"threads": make([]string, 51)}, admin...).problem(t, http.StatusUnprocessableEntity)
 	})
 	for name, end := range map[string]func(id string) answer{
