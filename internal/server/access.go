@@ -91,7 +91,7 @@ func (a *access) authorize(w http.ResponseWriter, r *http.Request, pattern strin
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, r)))
 		return
 	}
-	p, err := a.authenticate(r, to.role)
+	p, err := a.authenticate(r, to.role, true)
 	if err != nil {
 		a.deny(w, to, err)
 		return
@@ -112,7 +112,7 @@ func (a *access) principal(ctx context.Context, role auth.Role) (auth.Principal,
 	if !ok {
 		return auth.Principal{}, problemOf(fmt.Errorf("%w: there is no request", auth.ErrUnauthenticated))
 	}
-	p, err := a.authenticate(r, role)
+	p, err := a.authenticate(r, role, true)
 	if err != nil {
 		err = problemOf(err)
 	}
@@ -125,12 +125,12 @@ type forbiddenError struct{ detail string }
 func (e *forbiddenError) Error() string { return e.detail }
 
 // authenticate returns the principal of a request, which must have the role in the server's
-// namespace.
-func (a *access) authenticate(r *http.Request, role auth.Role) (auth.Principal, error) {
+// namespace. begin means that the request begins: a ticket may expire later.
+func (a *access) authenticate(r *http.Request, role auth.Role, begin bool) (auth.Principal, error) {
 	if a.authenticator == nil {
 		return auth.Local(), nil
 	}
-	p, err := a.authenticator.Authenticate(r)
+	p, err := a.identify(r, begin)
 	if errors.Is(err, auth.ErrUnauthenticated) {
 		return p, err
 	}
@@ -154,6 +154,16 @@ func (a *access) authenticate(r *http.Request, role auth.Role) (auth.Principal, 
 		return p, &forbiddenError{who(p) + " cannot act, since an agent has its name: rename one of them"}
 	}
 	return p, nil
+}
+
+// identify returns the principal of a request, by its ticket if it has one for what it asks.
+func (a *access) identify(r *http.Request, begin bool) (auth.Principal, error) {
+	if ticket, purpose := a.ticketOf(r); ticket != "" {
+		if keys, ok := a.authenticator.(ticketer); ok {
+			return keys.Redeem(r.Context(), ticket, purpose, begin)
+		}
+	}
+	return a.authenticator.Authenticate(r)
 }
 
 func who(p auth.Principal) string {
@@ -212,7 +222,7 @@ func (a *access) recheck(r *http.Request, role auth.Role, cancel context.CancelC
 		if ctx.Err() != nil {
 			return
 		}
-		_, err := a.authenticate(r, role)
+		_, err := a.authenticate(r, role, false)
 		switch {
 		case ctx.Err() != nil:
 		case errors.Is(err, auth.ErrUnauthenticated), is[*forbiddenError](err):

@@ -64,6 +64,7 @@ var bodies = map[string]string{
 	"setEventStatus":       `{"status":"overwritten"}`,
 	"mergeEntity":          `{"into":"none"}`,
 	"updateThread":         `{"title":"x"}`,
+	"createStreamTicket":   `{"threads":["none"]}`,
 }
 
 // targets reads the operations from the document that the server serves. A parameter or a body

@@ -22,6 +22,7 @@ import (
 
 type eventsInput struct {
 	ThreadPath
+	Ticketed
 	Accept      string `header:"Accept" hidden:"true"`
 	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream after this event"`
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`

@@ -24,6 +24,7 @@ import (
 )
 
 type followInput struct {
+	Ticketed
 	Threads     []string `query:"thread,explode" required:"true" minItems:"1" maxItems:"50" uniqueItems:"true" doc:"A thread to follow; several may be given"`
 	After       []string `query:"after,explode" maxItems:"50" doc:"For each thread, in the same order, the id of one of its own events, such as the lastEventId of a page: it begins after that. 0 is its beginning. Threads without one begin where from says"`
 	LastEventID string   `header:"Last-Event-ID" doc:"Resume a stream after this event. Threads that it did not follow begin where after and from say, and others may be left out"`

@@ -258,6 +258,7 @@ func New(cfg Config) (http.Handler, error) {
 	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v, cfg.Threads}
 	eventsOf.registerEvents()
 	eventsOf.registerFollow()
+	eventsOf.registerTickets()
 	eventsOf.registerRecords()
 	eventsOf.registerModelCalls()
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
