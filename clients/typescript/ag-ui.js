@@ -87,6 +87,7 @@ export class ThreadAgent extends HttpAgent {
   /** @protected @param {AgentSubscriber} [subscriber] @param {RunAgentParameters} [parameters] */
   reconnect(subscriber, parameters) {
     this.abortController = new AbortController();
+    this.pendingInterrupts = []; // the thread tells what it waits for
     return super.connectAgent(parameters, subscriber);
   }
 

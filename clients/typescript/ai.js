@@ -113,7 +113,7 @@ export function sendAutomaticallyWhen({ messages }) {
  * @param {Client} client
  * @param {string} id The thread.
  * @param {{ tools?: string[], limit?: number, signal?: AbortSignal }} [options] tools: as those of the transport; limit: the most
- * records to read from the thread's end, at most 1000. Default: 200.
+ * messages from the thread's end, at most 200. Default: 50.
  * @returns {Promise<ThreadMessage[]>}
  */
 export async function loadMessages(client, id, { tools, limit, signal } = {}) {

@@ -25,7 +25,7 @@ import { backOff } from "./streams.js";
  *   onToolCall?: (call: { toolCall: ToolCall }) => unknown,
  * }} UseThreadOptions
  * id: the thread, which is opened with the first message.
- * limit: the most records to load from the thread's end, at most 1000. Default: 200.
+ * limit: the most messages to load from the thread's end, at most 200. Default: 50.
  * throttle: the least milliseconds between two renders while a reply is written. Default: none.
  * onToolCall runs a tool of the frontend, once its call waits for that: after its approval. What it returns is the result, and what
  * it throws is the error. Without a return value, the frontend answers later, with addToolOutput.

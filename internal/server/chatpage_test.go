@@ -121,7 +121,7 @@ func (b *busyThread) whole() (sdk, run []json.RawMessage) {
 	}
 	thread, err := b.store.Thread(b.ctx, key)
 	require.NoError(b.t, err)
-	messages, _ := agui.Snapshot(&all, "")
+	messages, _ := agui.Snapshot(&all)
 	return raws(b.t, aisdk.Messages(aisdk.Config{ThreadID: "t1"}, &all, feed.Cursor{Seq: thread.Head}.String())), raws(b.t, messages)
 }
 

@@ -49,14 +49,14 @@ type Encoder struct {
 
 // shown is what a client has of a part.
 type shown struct {
-	id          string // of the message
-	times       int    // that the message was begun
-	sent        string
-	ahead       bool // the client may have more of it than has been read yet
-	open, ended bool
-	args        string
-	agent       bool // the call asks a sub-agent, which goes on
-	result      bool
+	id     string // of the message
+	times  int    // that the message was begun
+	sent   string
+	ahead  bool // the client may have more of it than has been read yet
+	open   bool
+	args   string
+	agent  bool // the call asks a sub-agent, which goes on
+	result bool
 }
 
 // New returns an encoder of a run.
