@@ -61,11 +61,11 @@ type shown struct {
 
 // New returns an encoder of a run.
 func New(cfg Config) *Encoder {
-	e := &Encoder{cfg: cfg, known: map[string]*Held{}, calls: map[string]bool{}, list: slices.Clone(cfg.Held), begun: map[string]bool{}, told: map[string]bool{}}
+	e := &Encoder{cfg: cfg, known: map[string]*Held{}, calls: map[string]bool{}, list: listOf(cfg.Held), begun: map[string]bool{}, told: map[string]bool{}}
 	for _, one := range cfg.Told {
 		e.told[key(one)] = true
 	}
-	for _, h := range cfg.Held {
+	for _, h := range e.list {
 		e.known[h.ID] = h
 		for _, c := range h.Calls {
 			e.calls[c.ID] = true

@@ -194,3 +194,16 @@ func TestComplete(t *testing.T) {
 	stranger.Held = agui.Holds([]*agui.Message{ask})
 	assert.Empty(t, agui.New(stranger).Complete(c), "a client that has nothing of a thread wants nothing of it")
 }
+
+// TestHeldTwice: a client may send anything, such as the same message twice.
+func TestHeldTwice(t *testing.T) {
+	twice := []*agui.Held{{ID: "a", Role: "user"}, {ID: "a", Role: "user"}, {ID: "b", Role: "assistant"}, {ID: "a", Role: "user"}, {ID: "b", Role: "assistant"}}
+	_, held := agui.Replace(twice, []*agui.Message{{ID: "b"}, {ID: "a"}})
+	assert.Len(t, held, 2)
+	m := chattest.Read(chattest.Asked("a"), chattest.Said("b", "bot", "x")).Answer("a")
+	e := agui.New(agui.Config{Held: twice})
+	assert.NotPanics(t, func() {
+		e.Sync(m)
+		e.End(m)
+	})
+}

@@ -37,8 +37,18 @@ func (h *Held) has(m *Message) bool {
 	})
 }
 
-// list is the messages that a client has, in its order.
+// list is the messages that a client has, in its order. Each has another id.
 type list []*Held
+
+// listOf returns the messages that a client says it has. Of several with the same id, only the first counts.
+func listOf(held []*Held) list {
+	ids := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(list(held)), func(h *Held) bool {
+		again := ids[h.ID]
+		ids[h.ID] = true
+		return again
+	})
+}
 
 const roleThought = "reasoning"
 
@@ -178,7 +188,7 @@ func (l list) replaced(by list) list {
 
 // Replace returns the events that replace the messages of a client, and what it has then.
 func Replace(held []*Held, by []*Message) ([]Event, []*Held) {
-	return list(held).become(Holds(by))
+	return listOf(held).become(Holds(by))
 }
 
 func snapshot(l list) Event {
