@@ -57,6 +57,19 @@ func (c *Chat) Answer(messageID string) *Message {
 	return nil
 }
 
+// Waiting returns the calls of a turn that wait for a person or a client.
+func (c *Chat) Waiting(eventID string) []*Call {
+	var out []*Call
+	if t := c.turns[eventID]; t != nil {
+		for _, one := range t.calls {
+			if one.Waits() {
+				out = append(out, one.Call)
+			}
+		}
+	}
+	return out
+}
+
 // Unsettled returns how many calls of a turn's own agents have no result.
 func (c *Chat) Unsettled(eventID string) int {
 	n := 0

@@ -422,15 +422,20 @@ func (s *chatStream) show(ctx context.Context, item feed.Item, m *chat.Message) 
 	return false, s.write(out)
 }
 
-// rests reports whether the turn does nothing of which records will tell: an agent that has only begun has none yet. The store may be
-// a moment ahead of the thread.
+// rests reports whether the turn does nothing of which records will tell: an agent that has only begun has none yet, and a
+// decision is stored after the thread has taken it. The store may also be a moment ahead of the thread.
 func (s *chatStream) rests(ctx context.Context, at feed.Cursor) bool {
+	h, thread := s.handlers, s.key.ThreadID
 	for pause := 25 * time.Millisecond; pause < time.Second; pause *= 2 {
-		state, err := query(ctx, s.handlers.core, s.key.ThreadID, s.handlers.threads.State)
-		if err != nil || state.Body.Turn == nil || state.Body.Turn.EventID != s.EventID || s.restsIn(*state.Body.Turn) {
-			return true // or what is stored says so
+		state, err := query(ctx, h.core, thread, h.threads.State)
+		if err != nil {
+			return true // what is stored says so
 		}
-		stored, err := s.handlers.store.Thread(ctx, s.key)
+		waiting, err := query(ctx, h.core, thread, h.threads.Approvals)
+		if err != nil || s.waitsIn(waiting.Body) && s.restsIn(state.Body.Turn) {
+			return true
+		}
+		stored, err := h.store.Thread(ctx, s.key)
 		if err != nil || stored.Head > at.Seq || !sleep(ctx, pause) {
 			return false
 		}
@@ -438,7 +443,20 @@ func (s *chatStream) rests(ctx context.Context, at feed.Cursor) bool {
 	return false
 }
 
-func (s *chatStream) restsIn(turn signals.TurnState) bool {
+// waitsIn reports whether the thread says of all calls that wait that they do.
+func (s *chatStream) waitsIn(waiting signals.Approvals) bool {
+	return !slices.ContainsFunc(s.chat.Waiting(s.EventID), func(c *chat.Call) bool {
+		return !slices.ContainsFunc(waiting.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == c.ID }) &&
+			!slices.ContainsFunc(waiting.ClientCalls, func(q event.ClientCall) bool { return q.ToolCallID == c.ID }) &&
+			!slices.ContainsFunc(waiting.Inputs, func(q event.InputRequest) bool { return q.ToolCallID == c.ID })
+	})
+}
+
+// restsIn reports whether the thread says that no agent of the turn is at work. It may be at work on another turn.
+func (s *chatStream) restsIn(turn *signals.TurnState) bool {
+	if turn == nil || turn.EventID != s.EventID {
+		return true
+	}
 	unsettled := 0
 	for _, r := range turn.Runs {
 		if r.Doing == signals.DoingModel || r.Doing == signals.DoingHooks {
