@@ -133,11 +133,11 @@ func TestKeySources(t *testing.T) {
 	t.Setenv(envKey, "")
 
 	dir := filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "threadmill")
-	require.NoError(t, os.MkdirAll(dir, 0o700)) //nolint:gosec // a folder of the test
+	require.NoError(t, os.MkdirAll(dir, 0o700))
 	for profile, args := range map[string][]string{"default": nil, "work": {"--profile", "work"}} {
 		code, _, _ = w.starter(append(args, "keys", "list")...)
 		require.Equal(t, exitFailed, code)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, profile+".key"), []byte(root), 0o600)) //nolint:gosec // a folder of the test
+		require.NoError(t, os.WriteFile(filepath.Join(dir, profile+".key"), []byte(root), 0o600))
 		w.ok(append(args, "keys", "list")...)
 	}
 }
