@@ -200,6 +200,9 @@ func TestTargetsAreRight(t *testing.T) {
 	for _, o := range targets(t, newWorld(t)) {
 		t.Run(o.id, func(t *testing.T) {
 			w := inhabited(t)
+			if o.id == "followThreads" {
+				delete(w.threads.known, "none") // the stream of a thread that exists does not end
+			}
 			got := w.attack(o, o.url(nil), o.body)
 			require.NotContains(t, []int{400, 405, 406, 408, 413, 415, 421, 422}, got.status, "give the operation a request in bodies: %s", got.text)
 			require.NotContains(t, got.text, "nothing at this path")

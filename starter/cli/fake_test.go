@@ -231,7 +231,11 @@ func assertNoError(t *testing.T, err error) {
 }
 
 func (w *world) serveEvents(rw http.ResponseWriter, r *http.Request) {
-	if n := len(w.ids); n > 0 && r.Header.Get("Last-Event-ID") == w.ids[n-1] && w.events[n-1].Status != nil && w.events[n-1].Status.Status == event.StatusClosed {
+	w.mu.Lock()
+	n := len(w.ids)
+	over := n > 0 && r.Header.Get("Last-Event-ID") == w.ids[n-1] && w.events[n-1].Status != nil && w.events[n-1].Status.Status == event.StatusClosed
+	w.mu.Unlock()
+	if over {
 		rw.WriteHeader(http.StatusNoContent)
 		return
 	}
