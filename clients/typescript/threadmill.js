@@ -41,7 +41,7 @@
 /** @typedef {Record<string, string | number | boolean | string[] | null | undefined>} Query */
 
 /** The parameters whose arrays are sent with the name repeated. Those of others are joined with commas, as the OpenAPI document says. */
-const REPEATED = new Set(["collection"]);
+const REPEATED = new Set(["collection", "thread", "after"]);
 
 /** APIError is the refusal of a request. Its message is the detail that the server gave. */
 export class APIError extends Error {

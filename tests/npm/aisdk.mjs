@@ -623,7 +623,7 @@ const scenarios = {
     assert.equal(c.status, "ready");
     const text = view(c.messages)[1].parts[0];
     assert.ok(indexed || text.startsWith("text 1 2 3 4 5"), text);
-    await same(c);
+    if (!indexed) await same(c); // nothing was stored of an answer that had not begun for it
   },
 
   async resume() {
