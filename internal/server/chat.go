@@ -104,8 +104,8 @@ func (h *chatHandlers) registerChat() {
 	describeBody[chatRequest](h.core, "/v1/chat", "ChatRequest")
 	registerText(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "resumeChat", Method: http.MethodGet, Path: "/v1/chat/{id}/stream", Tags: tags, Summary: "Resume the stream of a chat",
-		Description: "The message of the turn in progress, from its beginning; 204 without a turn. With startIndex, a run from that chunk on. Errors are text.",
-		Responses:   map[string]*huma.Response{"200": stream, "204": {Description: "No turn is in progress"}}, Errors: []int{404, 422, 503},
+		Description: "The message of the turn in progress, as it is and as it goes on. Without one, the last message if nothing was said after it, otherwise 204. With startIndex, a run from that chunk on. Errors are text.",
+		Responses:   map[string]*huma.Response{"200": stream, "204": {Description: "There is no message to go on with"}}, Errors: []int{404, 422, 503},
 	}, h.resume)
 	registerText(h.core, auth.RolePost, huma.Operation{
 		OperationID: "stopChat", Method: http.MethodPost, Path: "/v1/chat/{id}/stop", Tags: tags, Summary: "Stop the turn of a chat",

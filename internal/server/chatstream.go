@@ -346,10 +346,11 @@ func (s *chatStream) take(ctx context.Context, item feed.Item) (over bool, err e
 			}
 		}
 	}
-	if !s.ready && !s.After.IsZero() && reaches(item.Cursor, s.After) {
+	caughtUp := reaches(item.Cursor, feed.Cursor{Seq: s.head})
+	if !s.ready && !s.After.IsZero() && (caughtUp || reaches(item.Cursor, s.After)) { // a client may name any place
 		s.assumeAll()
 	}
-	s.ready = s.ready || s.After.IsZero() && reaches(item.Cursor, feed.Cursor{Seq: s.head})
+	s.ready = s.ready || s.After.IsZero() && caughtUp
 	m := s.message()
 	if !s.ready || m == nil {
 		return false, nil

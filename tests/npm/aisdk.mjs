@@ -341,7 +341,7 @@ const scenarios = {
     const c = chat("nothing", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
     await c.sendMessage({ text: 'use ask {"text":"a"}\nthen\ndone' });
     const send = (messages) => post("/v1/chat", { id: "nothing", sender: "ann", messages, trigger: "submit-message" });
-    for (const metadata of [undefined, null, "mine", 7, ["a"], { place: 9 }, { place: "", mine: { deep: true } }]) {
+    for (const metadata of [undefined, null, "mine", 7, ["a"], { place: 9 }, { place: "", mine: { deep: true } }, { place: "999999999" }, { place: "1:999999999" }]) {
       const messages = structuredClone(c.messages);
       messages[1].metadata = metadata;
       const response = await send(messages);
