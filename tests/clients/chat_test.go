@@ -161,7 +161,7 @@ func TestEventSource(t *testing.T) {
 // TestClientsOfKilledServers kills the server while clients talk to it.
 func TestClientsOfKilledServers(t *testing.T) {
 	for name, command := range map[string][]string{
-		"ai6": {"aisdk.mjs", "ai6"}, "ai7": {"aisdk.mjs", "ai7"},
+		"ai6": {"aisdk.mjs", "ai6"}, "ai7": {"aisdk.mjs", "ai7"}, "workflow": {"aisdk.mjs", "workflow"},
 		"AG-UI": {"agui.mjs", "@ag-ui/client"}, "agui-old": {"agui.mjs", "agui-old"}, "EventSource": {"eventsource.mjs"},
 	} {
 		t.Run(name, func(t *testing.T) {

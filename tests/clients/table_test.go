@@ -57,7 +57,7 @@ var table = []row{
 	all("a reload at every stage", "reload at every stage", "reload at every stage", "resume"),
 	all("a second tab", "resume", "resume", "resume"),
 	{"30 cuts of the connection", [6]string{"cuts", "cuts", "workflow", "cuts", "cuts", "cuts"}},
-	{"`kill -9` of the server", [6]string{killed, killed, "- after an outage its transport may show parts twice, until the messages are loaded", killed, killed, killed}},
+	all("`kill -9` of the server", killed, killed, killed),
 	{"a forged history", [6]string{"forged history", "forged history", "forged history", "interrupt", "interrupt", "- it sends none"}},
 	{"keys and roles", [6]string{"keys and roles", "keys and roles", "keys and roles", "keys and roles", "keys and roles", "- it cannot send a key: see stream tickets"}},
 }

@@ -4,6 +4,7 @@
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
+import { createKeys } from "./keys.mjs";
 
 const [client, base, scenario] = process.argv.slice(2);
 const { HttpAgent } = await import(client);
@@ -537,17 +538,7 @@ const scenarios = {
   },
 
   async "keys and roles"() {
-    const create = async (name, roles, token) => {
-      let response;
-      await until(async () => { // the server reads keys every few seconds
-        response = await fetch(`${base}/v1/keys`, { method: "POST", headers: { "content-type": "application/json", ...token && { authorization: `Bearer ${token}` } }, body: JSON.stringify({ name, roles }) });
-        return response.status === 201;
-      });
-      return (await response.json()).token;
-    };
-    const admin = await create("root", ["admin"]);
-    const who = {};
-    for (const [name, roles] of [["ann", ["read", "post"]], ["bob", ["read", "post", "approve"]], ["eve", ["read"]]]) who[name] = await create(name, roles, admin);
+    const who = await createKeys(base, { ann: ["read", "post"], bob: ["read", "post", "approve"], eve: ["read"] });
     const as = (name, options = {}) => agent("keys", { headers: name && { authorization: `Bearer ${who[name]}` }, ...options });
     for (const [name, status] of [["", /401/], ["eve", /403/]]) await assert.rejects(say(as(name), "hello"), status);
     const ann = as("ann");

@@ -6,6 +6,7 @@
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
+import { createKeys } from "./keys.mjs";
 
 const [client, base, scenario] = process.argv.slice(2);
 const indexed = client === "workflow";
@@ -48,13 +49,14 @@ function chat(id, options = {}) {
 
 /** The transport that resumes at each chunk. */
 function workflow({ body: fixed = {}, ...options } = {}) {
-  return new WorkflowChatTransport({
+  const transport = new WorkflowChatTransport({
     api: `${base}/v1/chat`, maxConsecutiveErrors: 1000,
     prepareSendMessagesRequest: ({ id, messages, trigger, messageId, body }) => ({
       headers: { "content-type": "application/json" }, body: { sender: "ann", ...fixed, ...body, id, messages, trigger, messageId, indexed: true },
     }),
     ...options,
   });
+  return Object.assign(transport, { resumeStreamIsReplay: true }); // a resumed chat begins its message again
 }
 
 /** A fetch whose responses are cut at random points, the first 100 times. */
@@ -436,17 +438,7 @@ const scenarios = {
   },
 
   async "keys and roles"() {
-    const create = async (name, roles, token) => {
-      let response;
-      await until(async () => { // the server reads keys every few seconds
-        response = await fetch(`${base}/v1/keys`, { method: "POST", headers: { "content-type": "application/json", ...token && { authorization: `Bearer ${token}` } }, body: JSON.stringify({ name, roles }) });
-        return response.status === 201;
-      });
-      return (await response.json()).token;
-    };
-    const admin = await create("root", ["admin"]);
-    const who = {};
-    for (const [name, roles] of [["ann", ["read", "post"]], ["bob", ["read", "post", "approve"]], ["eve", ["read"]], ["dan", ["read", "post"]]]) who[name] = await create(name, roles, admin);
+    const who = await createKeys(base, { ann: ["read", "post"], bob: ["read", "post", "approve"], eve: ["read"], dan: ["read", "post"] });
     const as = (name, id, options = {}) => chat(id, {
       ...options, body: { sender: undefined }, fetch: (url, init) => fetch(url, { ...init, headers: { ...init?.headers, ...name && { authorization: `Bearer ${who[name]}` } } }),
     });
