@@ -70,7 +70,7 @@ const scenarios = {
     assert.equal(resources.length, 2);
     const read = await client.readResource({ uri: `threadmill://threads/${answer.thread}` });
     assert.equal(JSON.parse(read.contents[0].text).messages.length, 6);
-    assert.ok((await use("list_agents", {})).agents.some((a) => a.name === "second"));
+    assert.ok((await use("list_agents", {})).agents.some((a) => a.name === "assistant"));
     await assert.rejects(use("ask_agent", { message: "x", agent: "asistant" }), /agent: .*assistant/);
     await assert.rejects(use("ask_agent", { message: "x", thread: "none" }), /there is no thread/);
     await assert.rejects(use("ask_agent", { message: "" }), /message/);

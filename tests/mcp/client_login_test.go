@@ -1,4 +1,4 @@
-package clients
+package mcp_test
 
 import (
 	"context"
