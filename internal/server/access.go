@@ -66,7 +66,10 @@ func secure(op *huma.Operation, role auth.Role) {
 		op.Security = []map[string][]string{}
 		return
 	}
-	op.Security = []map[string][]string{{securityScheme: {string(role)}}}
+	// Roles are no scopes of a scheme: tools that check documents know those of OAuth only.
+	op.Security = []map[string][]string{{securityScheme: {}}}
+	op.Extensions = map[string]any{"x-role": role}
+	op.Description = strings.TrimSpace(op.Description + fmt.Sprintf(" Needs the role %s.", role))
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable} {
 		if !slices.Contains(op.Errors, status) {
 			op.Errors = append(op.Errors, status)

@@ -63,6 +63,7 @@ func operations(t testing.TB, w *world) []operation {
 	var doc struct {
 		Paths map[string]map[string]struct {
 			OperationID string                `json:"operationId"`
+			Role        auth.Role             `json:"x-role"`
 			Security    []map[string][]string `json:"security"`
 			Responses   map[string]any        `json:"responses"`
 		} `json:"paths"`
@@ -71,11 +72,8 @@ func operations(t testing.TB, w *world) []operation {
 	var all []operation
 	for path, methods := range doc.Paths {
 		for method, op := range methods {
-			o := operation{id: op.OperationID, method: strings.ToUpper(method), path: path}
-			if len(op.Security) > 0 {
-				require.Len(t, op.Security[0]["apiKey"], 1, o.id)
-				o.role = auth.Role(op.Security[0]["apiKey"][0])
-			}
+			o := operation{id: op.OperationID, method: strings.ToUpper(method), path: path, role: op.Role}
+			require.Equal(t, op.Role != "", len(op.Security) > 0, o.id)
 			for status := range op.Responses {
 				o.statuses = append(o.statuses, status)
 			}

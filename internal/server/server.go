@@ -303,6 +303,7 @@ func describe(version string) huma.Config {
 	cfg := huma.DefaultConfig("Threadmill", version)
 	cfg.Info.Description = introduction
 	cfg.Info.License = &huma.License{Name: "MIT", Identifier: "MIT"}
+	cfg.Info.Contact = &huma.Contact{Name: "Threadmill", URL: "https://github.com/threadmill/threadmill"}
 	cfg.Servers = []*huma.Server{{URL: "/", Description: "The server that serves this document"}}
 	cfg.Security = []map[string][]string{{securityScheme: {}}}
 	cfg.Tags = tags
