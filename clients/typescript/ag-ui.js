@@ -60,7 +60,7 @@ export class ThreadAgent extends HttpAgent {
   /** Stops the turn. abortRun() only closes the connection. @returns {Promise<void>} */
   async stop() {
     try {
-      await this.client.request("POST", `/v1/chat/${encodeURIComponent(this.threadId)}/stop`);
+      await this.client.request("POST /v1/chat/{id}/stop", { path: { id: this.threadId } });
     } catch (error) {
       if (/** @type {APIError} */ (error).status !== 409) throw error; // it has ended
     }

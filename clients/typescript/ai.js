@@ -117,14 +117,15 @@ export function sendAutomaticallyWhen({ messages }) {
  * @returns {Promise<ThreadMessage[]>}
  */
 export async function loadMessages(client, id, { tools, limit, signal } = {}) {
+  /** @type {ThreadMessage[]} */
   let messages;
   try {
-    ({ messages } = await client.request("GET", `/v1/chat/${encodeURIComponent(id)}/messages`, { query: { tools, limit }, signal }));
+    ({ messages } = /** @type {{ messages: ThreadMessage[] }} */ (await client.request("GET /v1/chat/{id}/messages", { path: { id }, query: { tools, limit }, signal })));
   } catch (error) {
     if (/** @type {{ status?: number }} */ (error).status === 404) return [];
     throw error;
   }
-  for (const part of /** @type {ThreadMessage[]} */ (messages).flatMap((m) => m.parts)) {
+  for (const part of messages.flatMap((m) => m.parts)) {
     const key = answerOf(part);
     if (key) answered.add(key);
   }
@@ -138,7 +139,7 @@ export async function loadMessages(client, id, { tools, limit, signal } = {}) {
  * @returns {Promise<void>}
  */
 export async function stop(client, id) {
-  await client.request("POST", `/v1/chat/${encodeURIComponent(id)}/stop`);
+  await client.request("POST /v1/chat/{id}/stop", { path: { id } });
 }
 
 /**

@@ -1,7 +1,7 @@
 // A client of the Threadmill API for browsers and Node: requests, streams that resume, approvals.
 // It needs nothing but fetch. The types of requests and responses are those of the OpenAPI document.
 
-/** @import { components } from "./api.js" */
+/** @import { components, paths } from "./api.js" */
 
 /** @typedef {components["schemas"]["AgentEvent"] & { id?: string }} AgentEvent */
 /** @typedef {components["schemas"]["Thread"]} Thread */
@@ -40,6 +40,37 @@
 
 /** @typedef {Record<string, string | number | boolean | string[] | null | undefined>} Query */
 
+/**
+ * An operation of the API, such as "GET /v1/threads/{id}".
+ * @typedef {{ [P in keyof paths]: { [M in keyof paths[P]]: paths[P][M] extends { responses: unknown } ? `${Uppercase<M & string>} ${P}` : never }[keyof paths[P]] }[keyof paths]} Route
+ */
+
+/**
+ * @template {Route} R
+ * @typedef {R extends `${infer M} ${infer P extends keyof paths}` ? paths[P][Lowercase<M> & keyof paths[P]] : never} Operation
+ */
+
+/**
+ * What a route takes: the values of its path, its query and its body.
+ * @template {Route} R
+ * @typedef {(Operation<R> extends { parameters: { path: infer P } } ? { path: P } : { path?: undefined })
+ *   & (Operation<R> extends { parameters: { query: infer Q } } ? { query: Q } : Operation<R> extends { parameters: { query?: infer Q } } ? { query?: Q } : unknown)
+ *   & (Operation<R> extends { requestBody: { content: { "application/json": infer B } } } ? { body: B }
+ *     : Operation<R> extends { requestBody?: { content: { "application/json": infer B } } } ? { body?: B } : { body?: undefined })
+ *   & { signal?: AbortSignal }} RequestOptions
+ */
+
+/**
+ * What a route answers with JSON.
+ * @template {Route} R
+ * @typedef {Operation<R> extends { responses: infer A } ? [keyof A & (200 | 201 | 202)] extends [never] ? undefined : JSONOf<A[keyof A & (200 | 201 | 202)]> : never} Answer
+ */
+
+/**
+ * @template T
+ * @typedef {T extends { content: { "application/json": infer B } } ? B : undefined} JSONOf
+ */
+
 /** The parameters whose arrays are sent with the name repeated. Those of others are joined with commas, as the OpenAPI document says. */
 const REPEATED = new Set(["collection", "thread", "after"]);
 
@@ -74,19 +105,24 @@ export class Client {
 
   /**
    * Sends a request and returns the JSON of the response.
-   * @template [T=any]
-   * @param {string} method
-   * @param {string} path Such as "/v1/threads/{id}", with the values in options.path.
-   * @param {{ path?: Record<string, string>, body?: unknown, query?: Query, signal?: AbortSignal }} [options]
-   * @returns {Promise<T>}
+   * @template {Route} R
+   * @param {R} route Such as "GET /v1/threads/{id}", with the id in options.path.
+   * @param {{} extends RequestOptions<R> ? [options?: RequestOptions<R>] : [options: RequestOptions<R>]} options
+   * @returns {Promise<Answer<R>>}
    */
-  async request(method, path, { path: values, body, query, signal } = {}) {
-    if (values) path = path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(/** @type {string} */ (values[name])));
+  async request(route, ...options) {
+    const { path: values = {}, body, query, signal } = /** @type {{ path?: Record<string, string>, body?: unknown, query?: Query, signal?: AbortSignal }} */ (options[0] ?? {});
+    const [method, template = ""] = /** @type {string} */ (route).split(" ");
+    const path = template.replace(/\{(\w+)\}/g, (_, name) => {
+      const value = values[name];
+      if (!value) throw new TypeError(`${route}: path.${name} is missing`);
+      return encodeURIComponent(value);
+    });
     /** @type {Record<string, string>} */
     const headers = body === undefined ? {} : { "Content-Type": "application/json" };
     const response = await this.#send(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) }, query);
     const text = await response.text();
-    return text === "" ? /** @type {T} */ (undefined) : JSON.parse(text);
+    return text === "" ? /** @type {Answer<R>} */ (undefined) : JSON.parse(text);
   }
 
   /** The headers that carry the API key. @returns {Record<string, string>} */
@@ -126,7 +162,7 @@ export class Client {
    * @returns {Promise<ThreadPage>}
    */
   threads({ signal, ...query } = {}) {
-    return this.request("GET", "/v1/threads", { query, signal });
+    return this.request("GET /v1/threads", { query, signal });
   }
 
   /**
@@ -140,7 +176,7 @@ export class Client {
 
   /** @param {string} id @returns {Promise<Thread>} */
   thread(id) {
-    return this.request("GET", threadPath(id));
+    return this.request("GET /v1/threads/{id}", { path: { id } });
   }
 
   /**
@@ -149,7 +185,7 @@ export class Client {
    * @returns {Promise<components["schemas"]["OpenedThread"]>}
    */
   openThread(thread) {
-    return this.request("POST", "/v1/threads", { body: thread });
+    return this.request("POST /v1/threads", { body: thread });
   }
 
   /**
@@ -159,7 +195,7 @@ export class Client {
    * @returns {Promise<PostResult>}
    */
   post(id, message) {
-    return this.request("POST", threadPath(id, "messages"), { body: message });
+    return /** @type {Promise<PostResult>} */ (this.request("POST /v1/threads/{id}/messages", { path: { id }, body: message })); // without wait
   }
 
   /**
@@ -169,7 +205,18 @@ export class Client {
    * @returns {Promise<EventPage>}
    */
   eventsBefore(id, { before = "end", limit = 200, signal } = {}) {
-    return this.request("GET", threadPath(id, "events"), { query: { before, limit }, signal });
+    return /** @type {Promise<EventPage>} */ (this.request("GET /v1/threads/{id}/events", { path: { id }, query: { before, limit }, signal })); // without view
+  }
+
+  /**
+   * A page of the first events, or of those after another page.
+   * @param {string} id The thread.
+   * @param {{ cursor?: string, limit?: number, signal?: AbortSignal }} [options] cursor: the next of the page that this one follows, or
+   * the id of an event.
+   * @returns {Promise<EventPage>}
+   */
+  eventsAfter(id, { cursor = "0", limit = 200, signal } = {}) {
+    return /** @type {Promise<EventPage>} */ (this.request("GET /v1/threads/{id}/events", { path: { id }, query: { cursor, limit }, signal })); // without view
   }
 
   /**
@@ -186,7 +233,7 @@ export class Client {
 
   /** @param {string} id @returns {Promise<Approvals>} */
   approvals(id) {
-    return this.request("GET", threadPath(id, "approvals"));
+    return this.request("GET /v1/threads/{id}/approvals", { path: { id } });
   }
 
   /**
@@ -195,7 +242,7 @@ export class Client {
    * @returns {Promise<Waiting>}
    */
   waiting({ limit, signal } = {}) {
-    return this.request("GET", "/v1/approvals", { query: { limit }, signal });
+    return this.request("GET /v1/approvals", { query: { limit }, signal });
   }
 
   /**
@@ -206,7 +253,7 @@ export class Client {
    * @returns {Promise<DecideResult>}
    */
   decide(id, toolCallId, decision) {
-    return this.request("POST", threadPath(id, "approvals", toolCallId), { body: decision });
+    return this.request("POST /v1/threads/{id}/approvals/{toolCallId}", { path: { id, toolCallId }, body: decision });
   }
 
   /**
@@ -217,7 +264,7 @@ export class Client {
    * @returns {Promise<DecideResult>}
    */
   answerInput(id, toolCallId, answers) {
-    return this.request("POST", threadPath(id, "tool-calls", toolCallId, "input"), { body: answers });
+    return this.request("POST /v1/threads/{id}/tool-calls/{toolCallId}/input", { path: { id, toolCallId }, body: answers });
   }
 
   /**
@@ -228,7 +275,7 @@ export class Client {
    * @returns {Promise<DecideResult>}
    */
   toolResult(id, toolCallId, result) {
-    return this.request("POST", threadPath(id, "tool-calls", toolCallId, "result"), { body: result });
+    return this.request("POST /v1/threads/{id}/tool-calls/{toolCallId}/result", { path: { id, toolCallId }, body: result });
   }
 
   /**
@@ -237,7 +284,7 @@ export class Client {
    * @param {components["schemas"]["Interrupt"]} [what]
    */
   interrupt(id, what = {}) {
-    return this.request("POST", threadPath(id, "interrupt"), { body: what });
+    return this.request("POST /v1/threads/{id}/interrupt", { path: { id }, body: what });
   }
 
   /**

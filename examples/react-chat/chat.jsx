@@ -104,5 +104,5 @@ function Decision({ part, request, thread }) {
   );
 }
 
-const { agents } = await client.request("GET", "/v1/agents");
+const { agents } = await client.request("GET /v1/agents");
 createRoot(document.getElementById("root")).render(<Chat agents={agents.map((a) => a.name)} />);

@@ -42,10 +42,10 @@ const whole = new Client({ baseURL });
 await whole.openThread({ id: "cuts", agents: ["assistant"] });
 const views = [new Client({ baseURL }), new Client({ baseURL, fetch: cutting })].map(shown);
 for (const content of ['use note {"text":"a"}\nthen\nthink so\ncount 1000 every 4ms\nuse note {"text":"b"}\nthen\nend', "count 500 every 4ms"]) {
-  const turn = await whole.request("POST", "/v1/threads/cuts/messages", { query: { wait: true }, body: { content } });
+  const turn = await whole.request("POST /v1/threads/{id}/messages", { path: { id: "cuts" }, query: { wait: true }, body: { content } });
   assert.equal(turn.status, "completed");
 }
-await whole.request("DELETE", "/v1/threads/cuts");
+await whole.request("DELETE /v1/threads/{id}", { path: { id: "cuts" } });
 const [all, cut] = await Promise.all(views); // which end when it is closed
 const late = [];
 const end = await whole.eventsBefore("cuts", {});

@@ -64,8 +64,9 @@ const scenarios = {
       for (const { name, explode, schema } of get?.parameters?.filter((p) => p.in === "query" && [p.schema.type].flat().includes("array")) ?? []) {
         lists++;
         let sent;
+        const values = Object.fromEntries([...path.matchAll(/\{(\w+)\}/g)].map(([, value]) => [value, "a/b"]));
         const client = new Client({ baseURL: base, fetch: (url) => (sent = new URL(url), Response.json({})) });
-        await client.request("GET", path, { path: { id: "a/b" }, query: { [name]: ["x", "y"] } });
+        await client.request(`GET ${path}`, { path: values, query: { [name]: ["x", "y"] } });
         assert.deepEqual(sent.searchParams.getAll(name), explode ? ["x", "y"] : ["x,y"], `${path} ${name} ${schema.type}`);
         assert.ok(!sent.pathname.includes("{") && !sent.pathname.includes("a/b"), sent.pathname);
       }

@@ -1,7 +1,6 @@
 // Documents that the person adds: sent, and followed until they are indexed. They outlive the view that shows them.
 
 import { APIError } from "./client/threadmill.js";
-import { documentPath } from "./documentparts.js";
 import { client } from "./session.js";
 
 /** @import { components } from "./client/api.js" */
@@ -55,7 +54,7 @@ export function addFiles(files, collection) {
  * @param {components["schemas"]["NewKnowledgeDocument"]} body
  */
 export async function addDocument(body) {
-  const send = () => client.request("POST", "/v1/knowledge/documents", { body });
+  const send = () => client.request("POST /v1/knowledge/documents", { body });
   /** @type {KnowledgeDocument} */
   const document = await send();
   additions.push({ name: body.title || body.source, state: document.status, sent: 1, document, send });
@@ -147,7 +146,7 @@ async function accepted() {
 async function look(addition) {
   try {
     /** @type {KnowledgeDocument} */
-    const now = await client.request("GET", documentPath(/** @type {KnowledgeDocument} */ (addition.document)));
+    const now = await client.request("GET /v1/knowledge/documents/{id}", { path: { id: /** @type {KnowledgeDocument} */ (addition.document).id } });
     if (now.status === addition.state) return;
     Object.assign(addition, { document: now, state: now.status, error: now.error });
   } catch (error) {

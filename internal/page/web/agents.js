@@ -5,6 +5,8 @@ import { act, button, fill, h, notify, pretty, time } from "./dom.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
+/** @import { components } from "./client/api.js" */
+
 class Agents extends HTMLElement {
   agent = "";
 
@@ -17,8 +19,8 @@ class Agents extends HTMLElement {
 
   #load() {
     return act(null, async () => {
-      const { agents } = await client.request("GET", "/v1/agents");
-      fill(/** @type {Element} */ (this.list), agents.map((/** @type {any} */ a) => h("article", { class: "card" },
+      const { agents } = await client.request("GET /v1/agents");
+      fill(/** @type {Element} */ (this.list), agents.map((a) => h("article", { class: "card" },
         h("h2", null, h("a", { href: `#/agents/${encodeURIComponent(a.name)}` }, a.name), a.default && h("span", { class: "badge" }, "default")),
         h("p", null, a.description || h("span", { class: "hint" }, "No description")),
         h("p", { class: "hint" }, h("code", null, a.model), ` · ${a.source}${a.version ? `, version ${a.version}` : ""}`, a.by && ` by ${a.by}`, a.at && [", ", time(a.at)]),
@@ -29,25 +31,24 @@ class Agents extends HTMLElement {
 
   /** @param {string} name */
   async #show(name) {
-    const path = `/v1/agents/${encodeURIComponent(name)}`;
-    const detail = await client.request("GET", path);
+    const detail = await client.request("GET /v1/agents/{name}", { path: { name } });
     const versions = h("div");
     fill(/** @type {Element} */ (this.one), h("section", { class: "card wide" },
       h("header", { class: "row" }, h("h2", { class: "grow" }, name), may("admin") && detail.source === "stored" && button("Edit", () => this.#edit(detail)),
         may("admin") && detail.source === "configured" && h("span", { class: "hint" }, "From the configuration: edit it there")),
       (detail.warnings ?? []).map((/** @type {string} */ w) => h("p", { class: "error" }, w)),
-      detail.definition.instructions && [h("h3", null, "Instructions"), h("pre", { class: "prose", tabIndex: 0 }, detail.definition.instructions)],
+      detail.definition?.instructions && [h("h3", null, "Instructions"), h("pre", { class: "prose", tabIndex: 0 }, detail.definition.instructions)],
       h("h3", null, "Definition"), h("pre", { class: "code", tabIndex: 0 }, pretty({ ...detail.definition, instructions: undefined })), versions));
     if (detail.source !== "stored") return;
-    const page = await client.request("GET", `${path}/versions`, { query: { limit: 50 } });
+    const page = await client.request("GET /v1/agents/{name}/versions", { path: { name }, query: { limit: 50 } });
     const compared = h("div");
-    fill(versions, h("h3", null, "Versions"), h("ul", { class: "plain" }, page.versions.map((/** @type {any} */ v, /** @type {number} */ i) => h("li", null,
+    fill(versions, h("h3", null, "Versions"), h("ul", { class: "plain" }, page.versions.map((v, i) => h("li", null,
       `Version ${v.version}`, v.deleted && " (deleted)", h("span", { class: "hint" }, v.by && ` by ${v.by}`, " ", time(v.at)), " ",
       page.versions[i + 1] && button("Compare with the one before", () => fill(compared, h("h3", null, `Version ${page.versions[i + 1].version} → ${v.version}`),
         diff(pretty(page.versions[i + 1].definition ?? {}), pretty(v.definition ?? {}))), { class: "quiet" })))), compared);
   }
 
-  /** @param {any} detail */
+  /** @param {components["schemas"]["AgentDetail"]} [detail] */
   #edit(detail) {
     const name = h("input", { value: detail?.name ?? "", required: true, readOnly: detail !== undefined, "aria-label": "Name" });
     const before = pretty(detail?.definition ?? { model: "demo/demo", description: "", instructions: "", tools: [] });
@@ -56,9 +57,7 @@ class Agents extends HTMLElement {
     text.addEventListener("input", () => fill(changes, detail && text.value !== before && diff(before, text.value)));
     const save = button("Save", async () => {
       try {
-        await client.request("PUT", `/v1/agents/${encodeURIComponent(name.value)}`, {
-          body: JSON.parse(text.value), query: { by: await person(), ifVersion: detail ? detail.version : undefined },
-        });
+        await client.request("PUT /v1/agents/{name}", { path: { name: name.value }, body: JSON.parse(text.value), query: { by: await person(), ifVersion: detail?.version?.toString() } });
         notify("The agent is saved. It answers from the next turn on.");
         fill(/** @type {Element} */ (this.one));
         location.hash = `#/agents/${encodeURIComponent(name.value)}`;

@@ -6,6 +6,7 @@ import { showModelCall } from "./modelcall.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
+/** @import { components } from "./client/api.js" */
 /** @import { Thread } from "./client/threadmill.js" */
 /** @import { Line } from "./timeline.js" */
 
@@ -23,20 +24,26 @@ export async function showWhy(side, threadId, line, close) {
   const ids = new Set([line.eventId, `${line.eventId}.hook`, line.messageId, `${line.messageId}.llm`, `${line.messageId}.hook`, `${line.messageId}.calls`,
     `${line.messageId}.calls.hook`, line.callId && `${line.callId}.result`, line.callId && `${line.callId}.result.hook`].flatMap((id) => (id === undefined || id.startsWith("undefined") ? [] : [id])));
   await act(null, async () => {
-    const { records } = await client.request("GET", `/v1/threads/${encodeURIComponent(threadId)}/records`, { query: { id: [...ids] } });
-    const cause = records.find((/** @type {any} */ r) => r.id === line.eventId);
+    const { records } = await client.request("GET /v1/threads/{id}/records", { path: { id: threadId }, query: { id: [...ids] } });
+    const cause = records.find((r) => r.id === line.eventId);
     fill(body, h("ol", { class: "causes" },
       cause?.parentEventId && h("li", null, "Caused by ", h("code", null, cause.parentEventId)),
-      records.map((/** @type {any} */ r) => h("li", null, because(r), h("span", { class: "hint" }, " ", time(r.createdAt)),
-        r.type === "llm_call" && r.payload.context && h("p", null, button("What the model saw", () => showModelCall(side, threadId, r.payload.messageId, close, () => showWhy(side, threadId, line, close)))),
+      records.map((r) => h("li", null, because(r), h("span", { class: "hint" }, " ", time(r.createdAt)),
+        callOf(r)?.context && h("p", null, button("What the model saw", () => showModelCall(side, threadId, callOf(r).messageId, close, () => showWhy(side, threadId, line, close)))),
         h("details", null, h("summary", null, `Record ${r.seq}`), h("pre", { class: "code", tabIndex: 0 }, pretty(r)))))),
     facts([["Turn", line.eventId], ["Trace", cause?.traceId]]));
   });
 }
 
-/** A sentence on a record. @param {any} r */
+/** What a record has of a model call. @param {components["schemas"]["Record"]} r @returns {any} */
+const callOf = (r) => r.type === "llm_call" && r.payload;
+
+/** What an event of the queue says. @param {components["schemas"]["QueueItem"]} item @param {number} length */
+export const itemText = (item, length) => cut(/** @type {any} */ (item.payload)?.content ?? item.type, length);
+
+/** A sentence on a record. @param {components["schemas"]["Record"]} r */
 function because(r) {
-  const p = r.payload;
+  const p = /** @type {any} */ (r.payload);
   switch (r.type) {
     case "message":
       if (p.senderType === "tool") return `${p.toolName} returned${p.isError ? " an error" : ""}: ${cut(p.content, 80)}`;
@@ -66,12 +73,12 @@ export function showDetails(side, thread, part, close) {
     h("h3", null, "Queue"), queue, h("h3", null, "Background tasks"), tasks, h("h3", null, "Grants"), grants);
   showQueue(thread.id, queue);
   act(null, async () => {
-    const found = await client.request("GET", `/v1/threads/${encodeURIComponent(thread.id)}/tasks`);
-    fill(tasks, found.tasks.length === 0 ? h("p", { class: "hint" }, "None.") : h("ul", { class: "plain" }, found.tasks.map((/** @type {any} */ t) => h("li", null,
+    const found = await client.request("GET /v1/threads/{id}/tasks", { path: { id: thread.id } });
+    fill(tasks, found.tasks.length === 0 ? h("p", { class: "hint" }, "None.") : h("ul", { class: "plain" }, found.tasks.map((t) => h("li", null,
       h("span", { class: `badge ${t.state}` }, t.state), " ", t.title || t.tool || t.subAgent, h("span", { class: "hint" }, " ", time(t.startedAt)),
       t.error && h("p", { class: "error" }, t.error),
       t.state === "running" && may("operate") && button("Cancel", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
-        await client.request("POST", `/v1/tasks/${encodeURIComponent(t.id)}/cancel`, { body: { by: await person() } });
+        await client.request("POST /v1/tasks/{id}/cancel", { path: { id: t.id }, body: { by: await person() } });
         showDetails(side, thread, part, close);
       }), { class: "quiet danger" })))));
   });
@@ -80,31 +87,30 @@ export function showDetails(side, thread, part, close) {
 
 /** @param {string} id @param {Element} place */
 async function showQueue(id, place) {
-  const path = `/v1/threads/${encodeURIComponent(id)}/queue`;
   await act(null, async () => {
-    const queue = await client.request("GET", path);
-    /** @param {any} item @param {string} state @param {...any} controls */
+    const queue = await client.request("GET /v1/threads/{id}/queue", { path: { id } });
+    /** @param {components["schemas"]["QueueItem"]} item @param {string} state @param {...any} controls */
     const row = (item, state, ...controls) => h("li", { class: "queue-item" }, h("span", { class: `badge ${state}` }, state), " ",
-      cut(item.payload?.content ?? item.type, 80), item.priority !== 0 && h("span", { class: "badge" }, `priority ${item.priority}`),
+      itemText(item, 80), item.priority !== 0 && h("span", { class: "badge" }, `priority ${item.priority}`),
       item.error && h("p", { class: "error" }, item.error), may("operate") && h("span", { class: "row" }, controls));
     /** @param {string} label @param {() => Promise<unknown>} action */
     const control = (label, action) => button(label, (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
       await action();
       await showQueue(id, place);
     }), { class: "quiet" });
-    /** @param {any} item */
+    /** @param {components["schemas"]["QueueItem"]} item */
     const drop = (item) => control("Drop", async () => client.interrupt(id, { eventId: item.id, by: await person(), reason: "dropped from the queue" }));
-    /** @param {any} item @param {string} label @param {number} priority */
-    const move = (item, label, priority) => control(label, async () => client.request("PATCH", `${path}/${encodeURIComponent(item.id)}`, { body: { status: "pending", priority, by: await person() } }));
-    const first = queue.items[0], last = queue.items.at(-1);
+    /** @param {components["schemas"]["QueueItem"]} item @param {string} label @param {number} priority */
+    const move = (item, label, priority) => control(label, async () => client.request("PATCH /v1/threads/{id}/queue/{eventId}", { path: { id, eventId: item.id }, body: { status: "pending", priority, by: await person() } }));
+    const first = queue.items[0], last = queue.items.at(-1) ?? first;
     const rows = [
       queue.processing && row(queue.processing, "processing"),
-      ...(queue.waiting ?? []).map((/** @type {any} */ i) => row(i, "waiting")),
-      ...queue.items.map((/** @type {any} */ i) => row(i, "pending",
+      ...(queue.waiting ?? []).map((i) => row(i, "waiting")),
+      ...queue.items.map((i) => row(i, "pending",
         i !== first && move(i, "First", first.priority + 1), i !== last && move(i, "Last", last.priority - 1), drop(i))),
-      ...queue.failed.map((/** @type {any} */ i) => row(i, "failed",
-        control("Retry", async () => client.request("POST", `${path}/${encodeURIComponent(i.id)}/retry`, { body: { by: await person() } })),
-        control("Drop", async () => client.request("PATCH", `${path}/${encodeURIComponent(i.id)}`, { body: { status: "completed", by: await person(), reason: "dropped" } })))),
+      ...queue.failed.map((i) => row(i, "failed",
+        control("Retry", async () => client.request("POST /v1/threads/{id}/queue/{eventId}/retry", { path: { id, eventId: i.id }, body: { by: await person() } })),
+        control("Drop", async () => client.request("PATCH /v1/threads/{id}/queue/{eventId}", { path: { id, eventId: i.id }, body: { status: "completed", by: await person(), reason: "dropped" } })))),
     ].filter(Boolean);
     fill(place, rows.length === 0 ? h("p", { class: "hint" }, "Empty.") : h("ul", { class: "plain" }, rows), button("Refresh", () => showQueue(id, place), { class: "quiet" }));
   });

@@ -61,10 +61,6 @@ export class DocumentView extends HTMLElement {
     await act(null, () => this.#find());
   }
 
-  get #path() {
-    return `/v1/knowledge/documents/${encodeURIComponent(this.document)}`;
-  }
-
   /** Reads the document again, and its chunks if others are found now. */
   async #read() {
     clearTimeout(this.#timer);
@@ -72,7 +68,7 @@ export class DocumentView extends HTMLElement {
     try {
       if (!document.hidden) {
         /** @type {KnowledgeDocument} */
-        const now = await client.request("GET", this.#path, { signal });
+        const now = await client.request("GET /v1/knowledge/documents/{id}", { path: { id: this.document }, signal });
         const before = this.#document;
         this.#document = now;
         this.#showHead(now);
@@ -167,7 +163,7 @@ export class DocumentView extends HTMLElement {
 
   /** @param {number} from @param {number} limit @returns {Promise<components["schemas"]["ChunkPage"]>} */
   #page(from, limit) {
-    return client.request("GET", `${this.#path}/chunks`, { query: { from, limit }, signal: this.#aborted.signal });
+    return client.request("GET /v1/knowledge/documents/{id}/chunks", { path: { id: this.document }, query: { from, limit }, signal: this.#aborted.signal });
   }
 
   /** Shows the page after the last chunk. */

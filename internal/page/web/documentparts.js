@@ -13,9 +13,6 @@ const KIND = { processing: "processing", indexed: "completed", failed: "failed" 
 /** @param {KnowledgeDocument} d */
 export const documentName = (d) => d.title || d.source;
 
-/** @param {KnowledgeDocument} d */
-export const documentPath = (d) => `/v1/knowledge/documents/${encodeURIComponent(d.id)}`;
-
 /** @param {KnowledgeDocument["status"]} status */
 export const badge = (status) => h("span", { class: `badge ${KIND[status]}` }, status);
 
@@ -38,14 +35,14 @@ export function figures(d) {
 export async function reindex(control, d) {
   const how = /^https?:/i.test(d.source) ? "It is fetched again if it came from its address." : "It is read again from the store.";
   if (!(await confirmed(`Index ${documentName(d)} again?`, `${how} Until that has ended, agents find it as it is now.`, "Index it again"))) return undefined;
-  return /** @type {Promise<KnowledgeDocument | undefined>} */ (act(control, async () => client.request("POST", `${documentPath(d)}/reindex`)));
+  return act(control, async () => client.request("POST /v1/knowledge/documents/{id}/reindex", { path: { id: d.id } }));
 }
 
 /** Removes a document, after a confirmation. @param {HTMLElement} control @param {KnowledgeDocument} d @returns {Promise<boolean>} Whether it was removed. */
 export async function remove(control, d) {
   if (!(await confirmed(`Remove ${documentName(d)}?`, "Agents do not find it any more. Threads keep the passages that they were shown.", "Remove it"))) return false;
   const removed = await act(control, async () => {
-    await client.request("DELETE", documentPath(d));
+    await client.request("DELETE /v1/knowledge/documents/{id}", { path: { id: d.id } });
     notify("The document is removed.");
     return true;
   });

@@ -114,7 +114,7 @@ class Documents extends HTMLElement {
     try {
       if (!document.hidden) {
         /** @type {[components["schemas"]["Knowledge"], { documents: KnowledgeDocument[], more: boolean }]} */
-        const [index, { documents, more }] = await Promise.all([client.request("GET", "/v1/knowledge", { signal }), this.#documents(signal)]);
+        const [index, { documents, more }] = await Promise.all([client.request("GET /v1/knowledge", { signal }), this.#documents(signal)]);
         showIndex(this.#index, index);
         this.#offer(index.collections);
         this.#show(documents);
@@ -134,8 +134,7 @@ class Documents extends HTMLElement {
     const documents = [];
     let cursor = "";
     do {
-      /** @type {components["schemas"]["KnowledgeDocumentPage"]} */
-      const page = await client.request("GET", "/v1/knowledge/documents", { query: { ...this.filters, limit: Math.min(MOST, this.#wanted - documents.length), cursor }, signal });
+      const page = await client.request("GET /v1/knowledge/documents", { query: { ...this.filters, limit: Math.min(MOST, this.#wanted - documents.length), cursor }, signal });
       documents.push(...page.documents);
       cursor = page.next ?? "";
     } while (cursor !== "" && documents.length < this.#wanted);

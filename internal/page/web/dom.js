@@ -143,7 +143,7 @@ function render() {
   const now = batch.slice(0, texts.length);
   batch = batch.slice(texts.length);
   if (batch.length > 0) setTimeout(render);
-  client.request("POST", "/v1/markdown", { body: { texts } }).then(
+  client.request("POST /v1/markdown", { body: { texts } }).then(
     ({ documents }) => now.forEach((job, i) => job.done(documents[i])),
     (error) => now.forEach((job) => job.failed(error)),
   );
@@ -220,7 +220,12 @@ export function notify(text, kind = "info") {
   setTimeout(() => notice.remove(), kind === "error" ? 12_000 : 4000);
 }
 
-/** Runs an action of a button: disables it meanwhile, and shows why it failed, unless the person gave it up. @param {HTMLElement | null} element @param {() => Promise<unknown>} action */
+/**
+ * Runs an action of a button: disables it meanwhile, and shows why it failed, unless the person gave it up.
+ * @template T
+ * @param {HTMLElement | null} element @param {() => Promise<T>} action
+ * @returns {Promise<T | undefined>}
+ */
 export async function act(element, action) {
   const control = /** @type {HTMLButtonElement | null} */ (element);
   if (control) control.disabled = true;

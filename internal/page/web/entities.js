@@ -46,8 +46,7 @@ class Entities extends HTMLElement {
   /** Says why nobody and nothing is found in messages, if that is so. */
   async #readState() {
     try {
-      /** @type {components["schemas"]["Knowledge"]} */
-      const { withoutEntities } = await client.request("GET", "/v1/knowledge");
+      const { withoutEntities } = await client.request("GET /v1/knowledge");
       this.#lacks.hidden = !withoutEntities;
       fill(this.#lacks, `Nothing new is found in messages: ${withoutEntities}.`);
     } catch {
@@ -70,7 +69,7 @@ class Entities extends HTMLElement {
     if (cursor === "") fill(this.#state, h("p", { class: "hint" }, "Loading…"));
     try {
       /** @type {EntityPage} */
-      const page = await client.request("GET", "/v1/entities", { query: { ...this.filters, cursor }, signal });
+      const page = await client.request("GET /v1/entities", { query: { ...this.filters, cursor }, signal });
       const rows = page.entities.map(row);
       if (cursor === "") fill(this.#list, rows);
       else this.#list.append(...rows);

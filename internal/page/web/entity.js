@@ -36,15 +36,11 @@ class EntityView extends HTMLElement {
     this.#aborted.abort();
   }
 
-  get #path() {
-    return `/v1/entities/${encodeURIComponent(this.entity)}`;
-  }
-
   async #read() {
     const { signal } = this.#aborted;
     try {
       /** @type {Entity} */
-      const e = await client.request("GET", this.#path, { signal });
+      const e = await client.request("GET /v1/entities/{id}", { path: { id: this.entity }, signal });
       document.title = `${e.name} · Threadmill`;
       this.#show(e);
       this.#next = "";
@@ -75,8 +71,7 @@ class EntityView extends HTMLElement {
   }
 
   async #readMentions() {
-    /** @type {components["schemas"]["ListMentionsOutputBody"]} */
-    const page = await client.request("GET", `${this.#path}/mentions`, { query: { cursor: this.#next }, signal: this.#aborted.signal });
+    const page = await client.request("GET /v1/entities/{id}/mentions", { path: { id: this.entity }, query: { cursor: this.#next }, signal: this.#aborted.signal });
     this.#mentions.append(...page.mentions.map(mention));
     this.#next = page.next ?? "";
     this.#more.hidden = this.#next === "";
@@ -88,7 +83,7 @@ class EntityView extends HTMLElement {
     const name = (/** @type {string} */ one, /** @type {string | undefined} */ label) => (one === id ? h("strong", null, label || one) : h("a", { href: entityAddress(one) }, label || one));
     const undo = () => act(null, async () => {
       if (!(await confirmed(`Undo the merge of ${m.fromName || m.from}?`, `It is a separate entry again, with its own mentions, as before it was merged into ${m.intoName || m.into}.`, "Undo it"))) return;
-      await client.request("POST", `/v1/entity-merges/${encodeURIComponent(m.id)}/undo`, { body: { by: await person() } });
+      await client.request("POST /v1/entity-merges/{id}/undo", { path: { id: m.id }, body: { by: await person() } });
       notify("The merge is undone.");
       await this.#read();
     });
@@ -103,7 +98,7 @@ class EntityView extends HTMLElement {
     const into = await chooseEntity(e);
     if (!into) return;
     await act(null, async () => {
-      await client.request("POST", `/v1/entities/${encodeURIComponent(e.id)}/merge`, { body: { into: into.id, by: await person() } });
+      await client.request("POST /v1/entities/{id}/merge", { path: { id: e.id }, body: { into: into.id, by: await person() } });
       notify(`${e.name} is merged into ${into.name}.`);
       location.hash = entityAddress(into.id);
     });
@@ -113,7 +108,7 @@ class EntityView extends HTMLElement {
   async #delete(e) {
     if (!(await confirmed(`Delete ${e.name}?`, "With it go its mentions, its relations and what was merged into it. Messages stay. A later message that mentions it makes a new entry.", "Delete it"))) return;
     await act(null, async () => {
-      await client.request("DELETE", `/v1/entities/${encodeURIComponent(e.id)}`);
+      await client.request("DELETE /v1/entities/{id}", { path: { id: e.id } });
       notify(`${e.name} is deleted.`);
       location.hash = entitiesAddress();
     });

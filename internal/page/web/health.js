@@ -26,7 +26,7 @@ async function components() {
   /** @type {{ components?: Record<string, string> }} */
   let health = {};
   try {
-    health = await client.request("GET", "/readyz");
+    health = await client.request("GET /readyz");
   } catch (error) {
     if (error instanceof APIError) health = /** @type {any} */ (error.problem);
   }

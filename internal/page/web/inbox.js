@@ -203,8 +203,8 @@ class NewThread extends HTMLElement {
     fill(this, h("div", { class: "new-thread" }, h("h1", null, "New thread"), h("p", { class: "hint" }, "Choose one agent or several, or none for the default one."), agents, text, h("div", { class: "row" }, open)));
     text.focus();
     await act(null, async () => {
-      const list = (await client.request("GET", "/v1/agents")).agents;
-      fill(agents, list.map((/** @type {any} */ a) => h("label", { class: "choice-card" }, h("input", { type: "checkbox", value: a.name }),
+      const list = (await client.request("GET /v1/agents")).agents;
+      fill(agents, list.map((a) => h("label", { class: "choice-card" }, h("input", { type: "checkbox", value: a.name }),
         h("span", null, h("strong", null, a.name), a.default && h("span", { class: "badge" }, "default"), h("span", { class: "sub" }, a.description || a.model)))));
     });
   }

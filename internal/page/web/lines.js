@@ -78,7 +78,7 @@ function retry(line, context) {
   const id = line.eventId;
   if (!id || !context.retriable(line) || !may("operate")) return undefined;
   return button("Retry", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () =>
-    client.request("POST", `/v1/threads/${encodeURIComponent(context.threadId)}/queue/${encodeURIComponent(id)}/retry`, { body: { by: await person() } })));
+    client.request("POST /v1/threads/{id}/queue/{eventId}/retry", { path: { id: context.threadId, eventId: id }, body: { by: await person() } })));
 }
 
 /** @param {HTMLElement} element @param {Line} line @param {Context} context */

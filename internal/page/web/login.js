@@ -9,9 +9,6 @@ import { samePerson } from "./timeline.js";
 /** @import { components } from "./client/api.js" */
 /** @typedef {components["schemas"]["ServerLogin"]} ServerLogin */
 
-/** @param {string} name */
-const path = (name) => `/v1/mcp/${encodeURIComponent(name)}`;
-
 /** Whose logins the API shows: those of the key, or else of the person who gave a name. */
 export const mine = () => ({ user: server.name ? undefined : myName() });
 
@@ -38,7 +35,7 @@ export function loginLine(name, login, changed) {
   const out = async () => {
     if (!(await confirmed(`Log out of ${name}?`, login.per === "user" ? `Your calls of its tools then wait for your login.` : "All calls of its tools then wait for a login.", "Log out"))) return;
     await act(null, async () => {
-      await client.request("DELETE", `${path(name)}/login`, { query: login.per === "user" ? mine() : {} });
+      await client.request("DELETE /v1/mcp/{name}/login", { path: { name }, query: login.per === "user" ? mine() : {} });
       notify(`Logged out of ${name}.`);
       changed();
     });
@@ -65,7 +62,7 @@ class Login extends HTMLElement {
     fill(this, h("p", { class: "hint", role: "status" }, "Loading…"));
     act(null, async () => {
       try {
-        this.#show(await client.request("GET", path(this.server), { query: mine() }));
+        this.#show(await client.request("GET /v1/mcp/{name}", { path: { name: this.server }, query: mine() }));
       } catch (error) {
         fill(this, h("h1", null, "Log in"), h("p", { class: "error", role: "alert" }, /** @type {Error} */ (error).message));
       }
@@ -85,7 +82,7 @@ class Login extends HTMLElement {
       mayLogIn(login)
         ? [h("p", null, "You go to the login of the server, where you choose the account. Calls that wait for it then go on by themselves."),
           button(`Log in to ${s.name}`, (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
-            const { url } = await client.request("POST", `${path(s.name)}/login`, { body: { user: await person() } });
+            const { url } = await client.request("POST /v1/mcp/{name}/login", { path: { name: s.name }, body: { user: await person() } });
             location.assign(url);
           }), { class: "primary" })]
         : h("p", { class: "hint" }, `Your key does not allow you to log in: that needs the role ${login.per === "user" ? "post" : "operate"}.`),

@@ -28,8 +28,7 @@ export async function chooseEntity(from) {
   const offer = async () => {
     const mine = ++asked, search = box.value.trim();
     try {
-      /** @type {components["schemas"]["ListEntitiesOutputBody"]} */
-      const page = await client.request("GET", "/v1/entities", { query: { search, type: search === "" ? from.type : undefined, limit: OFFERED + 1 } });
+      const page = await client.request("GET /v1/entities", { query: { search, type: search === "" ? from.type : undefined, limit: OFFERED + 1 } });
       if (mine !== asked) return; // another search has begun
       const offered = page.entities.filter((e) => e.id !== from.id).slice(0, OFFERED);
       fill(state, offered.length === 0 && "Nobody and nothing else has such a name.");

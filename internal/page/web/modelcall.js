@@ -7,7 +7,7 @@ import { client } from "./session.js";
 /** @typedef {import("./client/api.js").components["schemas"]["ModelMessage"]} ModelMessage */
 
 /** @param {string} threadId @param {string} messageId @returns {Promise<ModelCall>} */
-const load = (threadId, messageId) => client.request("GET", `/v1/threads/${encodeURIComponent(threadId)}/model-calls/${encodeURIComponent(messageId)}`);
+const load = (threadId, messageId) => client.request("GET /v1/threads/{id}/model-calls/{messageId}", { path: { id: threadId, messageId } });
 
 /** The id of the reply of another step of the same run. @param {string} messageId @param {number} by */
 const step = (messageId, by) => messageId.replace(/\d+$/, (n) => String(Number(n) + by));

@@ -59,8 +59,7 @@ class Search extends HTMLElement {
   async #offerCollections() {
     const names = new Set(this.collections);
     try {
-      /** @type {components["schemas"]["Knowledge"]} */
-      const { collections } = await client.request("GET", "/v1/knowledge");
+      const { collections } = await client.request("GET /v1/knowledge");
       for (const name of collections) names.add(name);
     } catch {
       // All collections are searched.
@@ -73,10 +72,8 @@ class Search extends HTMLElement {
     this.#searching.abort();
     const { signal } = (this.#searching = new AbortController());
     fill(this.#state, h("p", { class: "hint" }, "Searching…"));
-    const query = new URLSearchParams([["q", this.q], ["limit", String(LIMIT)], ...this.collections.map((name) => ["collection", name])]);
     try {
-      /** @type {Found} */
-      const found = await client.request("GET", `/v1/knowledge/search?${query}`, { signal });
+      const found = await client.request("GET /v1/knowledge/search", { query: { q: this.q, limit: LIMIT, collection: this.collections }, signal });
       fill(this.#state, found.warning && h("p", { class: "warning" }, `The result may be worse than usual: ${found.warning}.`),
         found.passages.length === 0 ? h("div", { class: "empty" }, h("h2", null, "No passage fits"), h("p", { class: "hint" }, "Try other words", this.collections.length > 0 && ", or all collections", "."))
           : h("p", { class: "hint" }, found.passages.length === LIMIT ? `The best ${LIMIT} passages` : found.passages.length === 1 ? "1 passage" : `${found.passages.length} passages`));

@@ -6,10 +6,12 @@ import { loginLine, mine } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
+/** @import { components } from "./client/api.js" */
+
 /** What the states of a server are called. @type {Record<string, string>} */
 const STATES = { unknown: "not reported yet", connecting: "connecting", ready: "ready", failed: "failed", stopped: "stopped", needs_login: "needs a login" };
 
-/** @param {any} hints */
+/** @param {components["schemas"]["ServerHints"]} hints */
 const effect = (hints) => (hints.readOnly ? "reads only" : hints.destructive ? "may change or delete" : "adds");
 
 /** How often the states are read, in milliseconds. */
@@ -38,34 +40,34 @@ class Servers extends HTMLElement {
   }
 
   async #update() {
-    const got = await client.request("GET", "/v1/mcp", { query: mine() });
+    const got = await client.request("GET /v1/mcp", { query: mine() });
     const text = JSON.stringify(got);
     if (text === this.shown) return; // what is open, or has the focus, stays so
     this.shown = text;
     fill(/** @type {Element} */ (this.add), may("admin") && got.permissions.servers && button("Add a server", () => this.#edit(undefined), { class: "primary" }));
-    fill(/** @type {Element} */ (this.list), got.servers.length === 0 ? h("p", { class: "hint" }, "There are no MCP servers.") : got.servers.map((/** @type {any} */ s) => this.#card(s)));
+    fill(/** @type {Element} */ (this.list), got.servers.length === 0 ? h("p", { class: "hint" }, "There are no MCP servers.") : got.servers.map((s) => this.#card(s)));
   }
 
-  /** @param {any} s */
+  /** @param {components["schemas"]["MCPServer"]} s */
   #card(s) {
     const kind = { ready: "completed", failed: "failed", needs_login: "waiting" }[/** @type {string} */ (s.status)] ?? "running";
     return h("section", { class: s.status === "failed" ? "card wide failing" : "card wide" },
       h("header", { class: "row" }, h("h2", { class: "grow" }, s.name, " ", h("span", { class: `badge ${kind}` }, STATES[s.status] ?? s.status), s.trusted && h("span", { class: "badge" }, "trusted")),
         may("operate") && button("Restart", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
-          await client.request("POST", `/v1/mcp/${encodeURIComponent(s.name)}/restart`);
+          await client.request("POST /v1/mcp/{name}/restart", { path: { name: s.name } });
           notify("It restarts within seconds.");
         }), { class: "quiet" }),
-        may("admin") && s.source === "declared" && button("Edit", () => act(null, async () => this.#edit(await client.request("GET", `/v1/mcp/${encodeURIComponent(s.name)}`))), { class: "quiet" }),
+        may("admin") && s.source === "declared" && button("Edit", () => act(null, async () => this.#edit(await client.request("GET /v1/mcp/{name}", { path: { name: s.name } }))), { class: "quiet" }),
         may("admin") && s.source === "declared" && button("Remove…", () => this.#remove(s.name), { class: "quiet danger" })),
       s.description && h("p", null, s.description),
-      h("p", { class: "hint" }, h("code", null, s.address || s.transport), ` · ${s.source}`, s.serverName && ` · ${s.serverName} ${s.serverVersion ?? ""}`, s.status !== "unknown" && [" · since ", time(s.since)], s.restarts > 0 && ` · ${s.restarts} restarts`),
+      h("p", { class: "hint" }, h("code", null, s.address || s.transport), ` · ${s.source}`, s.serverName && ` · ${s.serverName} ${s.serverVersion ?? ""}`, s.status !== "unknown" && [" · since ", time(s.since)], (s.restarts ?? 0) > 0 && ` · ${s.restarts} restarts`),
       s.login && loginLine(s.name, s.login, () => this.#load()),
       s.error && !(s.login && s.status === "needs_login") && h("p", { class: "error" }, s.error, s.nextAttempt && [" (next attempt ", time(s.nextAttempt), ")"]),
-      (s.problems ?? []).map((/** @type {any} */ p) => h("p", { class: "error" }, `${p.subject}: ${p.reason}`)),
+      (s.problems ?? []).map((p) => h("p", { class: "error" }, `${p.subject}: ${p.reason}`)),
       s.log && h("details", { open: s.status === "failed" }, h("summary", null, "Its last output"), h("pre", { class: "code", tabIndex: 0 }, s.log)),
       s.tools.length > 0 && h("details", { open: s.tools.length <= 10 }, h("summary", null, `${s.tools.length} ${s.tools.length === 1 ? "tool" : "tools"}`),
         h("div", { class: "scroll-x" }, h("table", null, h("thead", null, h("tr", null, ["Tool", "Description", "It says that it"].map((t) => h("th", { scope: "col" }, t)))),
-          h("tbody", null, s.tools.map((/** @type {any} */ t) => h("tr", null, h("td", null, h("code", null, t.name)),
+          h("tbody", null, s.tools.map((t) => h("tr", null, h("td", null, h("code", null, t.name)),
             h("td", null, t.description, t.changedAt && h("span", { class: "sub" }, "changed ", time(t.changedAt))), h("td", null, effect(t.hints)))))))));
   }
 
@@ -73,19 +75,19 @@ class Servers extends HTMLElement {
   async #remove(name) {
     if (!(await confirmed(`Remove the server ${name}?`, "Agents lose its tools. Calls of them fail.", "Remove it"))) return;
     await act(null, async () => {
-      await client.request("DELETE", `/v1/mcp/${encodeURIComponent(name)}`);
+      await client.request("DELETE /v1/mcp/{name}", { path: { name } });
       await this.#load();
     });
   }
 
-  /** @param {any} s */
+  /** @param {components["schemas"]["MCPServerDetail"]} [s] */
   #edit(s) {
     const name = h("input", { value: s?.name ?? "", required: true, readOnly: s !== undefined, "aria-label": "Name" });
     const text = h("textarea", { value: pretty(s?.declaration ?? { url: "", headersEnv: {} }), rows: 10, class: "code", spellcheck: false, "aria-label": "Declaration as JSON" });
     const error = h("p", { class: "error", role: "alert", hidden: true });
     const save = button("Save", async () => {
       try {
-        await client.request("PUT", `/v1/mcp/${encodeURIComponent(name.value)}`, { body: JSON.parse(text.value), query: { by: await person(), ifVersion: s?.version ?? 0 } });
+        await client.request("PUT /v1/mcp/{name}", { path: { name: name.value }, body: JSON.parse(text.value), query: { by: await person(), ifVersion: String(s?.version ?? 0) } });
         notify("The server is declared. Workers connect within seconds.");
         fill(/** @type {Element} */ (this.one));
         await this.#load();

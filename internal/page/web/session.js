@@ -14,7 +14,7 @@ export let server = { version: "", namespace: "default", roles: [] };
 
 /** Loads what the server says of itself. It fails with status 401 until there is a valid key. */
 export async function load() {
-  server = await client.request("GET", "/v1/server");
+  server = await client.request("GET /v1/server");
 }
 
 /** Keeps the API key until the tab is closed. @param {string} key */

@@ -2,7 +2,7 @@
 
 import "./composer.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
-import { showDetails, showWhy } from "./details.js";
+import { itemText, showDetails, showWhy } from "./details.js";
 import { lineElement, showLine, statusText } from "./lines.js";
 import { ask, confirmed } from "./dialog.js";
 import { Follower } from "./follower.js";
@@ -10,6 +10,7 @@ import { person } from "./person.js";
 import { client, may, workflowURL } from "./session.js";
 import { Timeline } from "./timeline.js";
 
+/** @import { components } from "./client/api.js" */
 /** @import { AgentEvent, Thread } from "./client/threadmill.js" */
 /** @import { Line } from "./timeline.js" */
 
@@ -44,7 +45,7 @@ export class ThreadView extends HTMLElement {
   #aborted = new AbortController();
   #stuck = true;
   #filter = { agent: "", kind: "" };
-  /** What waits for its turn: nothing of it is stored yet. @type {any[]} */
+  /** What waits for its turn: nothing of it is stored yet. @type {components["schemas"]["QueueItem"][]} */
   #queued = [];
   #queueTimer = 0;
 
@@ -139,12 +140,12 @@ export class ThreadView extends HTMLElement {
   /** Asks for the stored events after the last one. @param {import("./follower.js").Following} following */
   async #ask({ lastEventId, signal, onEvent, onState }) {
     for (let cursor = lastEventId || "0"; cursor; ) {
-      const page = await client.request("GET", `/v1/threads/${encodeURIComponent(this.threadId)}/events`, { query: { cursor, limit: PAGE }, signal });
+      const page = await client.eventsAfter(this.threadId, { cursor, limit: PAGE, signal });
       for (const e of page.events) {
-        onEvent(e, e.id);
+        onEvent(e, e.id ?? "");
         if (e.type === "status" && e.status.status === "closed") return onState("closed");
       }
-      cursor = page.next;
+      cursor = page.next ?? "";
     }
   }
 
@@ -303,7 +304,7 @@ export class ThreadView extends HTMLElement {
       if (this.#timeline.current === undefined) this.#queued = [];
       else {
         try {
-          this.#queued = (await client.request("GET", `/v1/threads/${encodeURIComponent(this.threadId)}/queue`, { signal: this.#aborted.signal })).items;
+          this.#queued = (await client.request("GET /v1/threads/{id}/queue", { path: { id: this.threadId }, signal: this.#aborted.signal })).items;
         } catch { /* no worker answers now; the next change asks again */ }
       }
       this.#showActivity();
@@ -322,7 +323,7 @@ export class ThreadView extends HTMLElement {
         ? `${cut(retry.next, 60)} is called instead of ${cut(retry.failed?.at(-1)?.model ?? "another model", 60)}${retry.error ? ` (${cut(retry.error, 80)})` : ""}` : retry
         ? `The model call failed ${retry.attempts} times${retry.error ? ` (${cut(retry.error, 80)})` : ""}; it is tried again`
         : "Working", `: “${cut(turn.text || "an event", 60)}”`,
-      queued.length > 0 && button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => cut(item.payload?.content ?? item.type, 60)).join("\n") })),
+      queued.length > 0 && button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => itemText(item, 60)).join("\n") })),
       may("operate") && h("button", {
         type: "button", class: "danger", "aria-label": `Stop “${cut(turn.text || "the event", 24)}”`,
         onclick: (/** @type {Event} */ e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#stop(turn.id)),
@@ -388,23 +389,22 @@ export class ThreadView extends HTMLElement {
     const dialog = h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Rename the thread"), title,
       h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "" }, "Cancel"))));
     if ((await ask(dialog)) !== "save") return;
-    await act(null, async () => client.request("PATCH", `/v1/threads/${encodeURIComponent(this.threadId)}`, { body: { title: title.value, by: await person() } }));
+    await act(null, async () => client.request("PATCH /v1/threads/{id}", { path: { id: this.threadId }, body: { title: title.value, by: await person() } }));
   }
 
   async #close() {
     if (!(await confirmed("Close the thread?", "It settles what is pending, and then accepts nothing more. It can still be read.", "Close it"))) return;
-    await act(null, async () => client.request("DELETE", `/v1/threads/${encodeURIComponent(this.threadId)}`, { query: { by: await person() } }));
+    await act(null, async () => client.request("DELETE /v1/threads/{id}", { path: { id: this.threadId }, query: { by: await person() } }));
   }
 
   /** @param {"json" | "markdown"} form */
   async #export(form) {
     /** @type {AgentEvent[]} */
     const events = [];
-    for (let cursor = ""; ; ) {
-      const page = await client.request("GET", `/v1/threads/${encodeURIComponent(this.threadId)}/events`, { query: { limit: 1000, cursor } });
+    for (let cursor = "0"; cursor; ) {
+      const page = await client.eventsAfter(this.threadId, { cursor, limit: 1000 });
       events.push(...page.events);
-      if (!page.next) break;
-      cursor = page.next;
+      cursor = page.next ?? "";
     }
     if (form === "json") return download(`${this.threadId}.json`, "application/json", JSON.stringify({ thread: this.#thread, events }, null, 2));
     const timeline = new Timeline();

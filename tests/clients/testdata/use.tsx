@@ -24,6 +24,23 @@ export async function requests(): Promise<string> {
   return posted.status + got.result;
 }
 
+export async function anyOperation(): Promise<string> {
+  const { threads } = await client.request("GET /v1/threads", { query: { status: "open", limit: 10 } });
+  const { grants } = await client.request("GET /v1/threads/{id}/grants", { path: { id: threads[0]?.id ?? "t" } });
+  const none: undefined = await client.request("DELETE /v1/threads/{id}", { path: { id: "t" } });
+  // @ts-expect-error there is no such operation
+  await client.request("GET /v1/thread");
+  // @ts-expect-error the path has an id
+  await client.request("GET /v1/threads/{id}");
+  // @ts-expect-error there is no such status
+  await client.request("GET /v1/threads", { query: { status: "any" } });
+  // @ts-expect-error a message has content
+  await client.request("POST /v1/threads/{id}/messages", { path: { id: "t" }, body: {} });
+  const { events, next } = await client.eventsAfter("t", { limit: 10 });
+  const said = events.flatMap((e) => (e.type === "message" ? [e.message.content] : []));
+  return [grants[0]?.toolName, none, next, ...said].join();
+}
+
 export function Chat({ id }: { id: string }) {
   const thread: ThreadHelpers = useThread({ client, id, sender: "ann", tools: ["locate"], onToolCall: async ({ toolCall }) => ({ of: toolCall.toolName }) });
   const part: ToolPart | undefined = thread.waiting[0];
