@@ -87,12 +87,12 @@ var boundaries = []boundary{
 	},
 	{
 		name:  "activities and the API know ports, not drivers",
-		rooms: []string{"activities", "auth", "internal/server", "internal/feed", "internal/projection", "world"},
+		rooms: []string{"activities", "auth", "internal/server", "internal/feed", "internal/chat", "internal/projection", "world"},
 		never: []string{"store/...", "stream/...", "llm/...", "tool/..."},
 	},
 	{
 		name:  "views and the API read records, not a thread's state",
-		rooms: []string{"internal/feed", "internal/projection", "internal/server", "world"},
+		rooms: []string{"internal/feed", "internal/chat", "internal/projection", "internal/server", "world"},
 		never: []string{"internal/thread", "workflows", "activities"},
 	},
 	{

@@ -98,7 +98,7 @@ func (h *agentHandlers) sendAgentChanges(ctx context.Context, out *eventWriter, 
 			return
 		case <-heartbeat.C:
 			changes = nil
-			if !out.heartbeat() {
+			if !out.Heartbeat() {
 				return
 			}
 			continue

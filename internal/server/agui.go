@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/internal/chat"
 	"github.com/threadmill/threadmill/internal/chat/agui"
 	"github.com/threadmill/threadmill/internal/chat/aisdk"
-	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/chat/chatfeed"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -132,17 +132,14 @@ type runMessagesOutput struct {
 }
 
 func (h *aguiHandlers) messages(ctx context.Context, in *runMessagesInput) (*runMessagesOutput, error) {
-	if _, err := h.thread(ctx, in.ID); err != nil {
-		return nil, err
-	}
 	page, err := h.page(ctx, in.ID, in.ChatPageQuery)
 	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
+		return nil, err
 	}
 	out := &runMessagesOutput{}
 	list, told := agui.Snapshot(&page.Chat)
 	out.Body.Messages, out.Body.Events = anys(list), anys(told)
-	out.Body.Previous = page.previous
+	out.Body.Previous = page.Previous
 	return out, nil
 }
 
@@ -184,7 +181,7 @@ func (in *runInput) answered() map[string]bool {
 	return out
 }
 
-// runEncoder is the [encoder] of AG-UI.
+// runEncoder is the [chatfeed.Encoder] of AG-UI.
 type runEncoder struct {
 	*agui.Encoder
 	before []agui.Event // follow the beginning
@@ -193,8 +190,8 @@ type runEncoder struct {
 	earlier func(context.Context) (*chat.Chat, error)
 }
 
-// complete completes what the client has of earlier answers.
-func (e runEncoder) complete(ctx context.Context) ([]any, error) {
+// Complete completes what the client has of earlier answers.
+func (e runEncoder) Complete(ctx context.Context) ([]any, error) {
 	if e.earlier == nil {
 		return nil, nil
 	}
@@ -202,20 +199,20 @@ func (e runEncoder) complete(ctx context.Context) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return anys(e.Complete(c)), nil
+	return anys(e.Encoder.Complete(c)), nil
 }
 
-func (e runEncoder) begin() []any                          { return anys(append(e.Begin(), e.before...)) }
-func (e runEncoder) sync(m *chat.Message) []any            { return anys(e.Sync(m)) }
-func (e runEncoder) progress(a event.AgentEvent) []any     { return anys(e.Progress(a)) }
-func (e runEncoder) pause(m *chat.Message, _ string) []any { return anys(e.Pause(m)) }
-func (e runEncoder) end(m *chat.Message) []any             { return anys(e.End(m)) }
-func (e runEncoder) fail(problem string) []any             { return anys(agui.Fail(problem)) }
+func (e runEncoder) Begin() []any                          { return anys(append(e.Encoder.Begin(), e.before...)) }
+func (e runEncoder) Sync(m *chat.Message) []any            { return anys(e.Encoder.Sync(m)) }
+func (e runEncoder) Progress(a event.AgentEvent) []any     { return anys(e.Encoder.Progress(a)) }
+func (e runEncoder) Pause(m *chat.Message, _ string) []any { return anys(e.Encoder.Pause(m)) }
+func (e runEncoder) End(m *chat.Message) []any             { return anys(e.Encoder.End(m)) }
+func (e runEncoder) Fail(problem string) []any             { return anys(agui.Fail(problem)) }
 
 // A client of AG-UI says what it has in its messages.
-func (runEncoder) assume(*chat.Message)        {}
-func (runEncoder) correct(*chat.Message) []any { return nil }
-func (runEncoder) place(string) []any          { return nil }
+func (runEncoder) Assume(*chat.Message)        {}
+func (runEncoder) Correct(*chat.Message) []any { return nil }
+func (runEncoder) Place(string) []any          { return nil }
 
 // config returns the configuration of the run's encoder, if the client has these messages.
 func (in *runInput) config(held []*agui.Held) agui.Config {
@@ -230,7 +227,7 @@ func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamRespo
 	}
 	if n := len(in.Messages); n > 0 && in.Messages[n-1].Role == "user" {
 		last := in.Messages[n-1]
-		known, err := h.record(ctx, in.ThreadID, last.ID)
+		known, err := h.chats.Record(ctx, in.ThreadID, last.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -265,26 +262,31 @@ func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamRespo
 
 // shown returns the answer that a run shows which posts nothing: that of the calls that it answers, or that to the client's
 // last message.
-func (h *aguiHandlers) shown(ctx context.Context, in *runInput, settled []string) (at answer, err error) {
-	var record *event.Record
+func (h *aguiHandlers) shown(ctx context.Context, in *runInput, settled []string) (at chatfeed.Answer, err error) {
+	var call string
 	switch {
 	case len(settled) > 0:
-		record, err = h.turnOf(ctx, in.ThreadID, settled[len(settled)-1])
+		call = settled[len(settled)-1]
 	case len(in.Resume) > 0: // a repeated answer shows what has become of its call
-		record, err = h.turnOf(ctx, in.ThreadID, in.Resume[len(in.Resume)-1].InterruptID)
+		call = in.Resume[len(in.Resume)-1].InterruptID
 	default: // a client whose connection was cut runs again
-		if record, err = h.lastSaid(ctx, in.ThreadID, in.Messages); err == nil && record == nil {
+		record, err := h.lastSaid(ctx, in.ThreadID, in.Messages)
+		if err == nil && record == nil {
 			err = refuse(http.StatusUnprocessableEntity, "messages", "has nothing new: end with a message of the user, answer a call that waits for the client, or resume an interrupt")
 		}
 		if err != nil {
 			return at, err
 		}
-		return h.answerTo(ctx, in.ThreadID, record)
+		return h.chats.To(ctx, in.ThreadID, record)
+	}
+	record, err := h.chats.TurnOf(ctx, in.ThreadID, call)
+	if err == nil && record == nil {
+		err = refuse(http.StatusNotFound, "resume.interruptId", "is no call of this thread")
 	}
 	if err != nil {
 		return at, err
 	}
-	return h.lastIn(ctx, in.ThreadID, record)
+	return h.chats.LastIn(ctx, in.ThreadID, record)
 }
 
 // lastSaid returns the record of the last of the client's messages that a person has said, or nil if the thread does not have
@@ -292,7 +294,7 @@ func (h *aguiHandlers) shown(ctx context.Context, in *runInput, settled []string
 func (h *aguiHandlers) lastSaid(ctx context.Context, threadID string, messages []runMessage) (*event.Record, error) {
 	for _, m := range slices.Backward(messages) {
 		if m.Role == "user" {
-			return h.record(ctx, threadID, m.ID)
+			return h.chats.Record(ctx, threadID, m.ID)
 		}
 	}
 	return nil, nil
@@ -300,35 +302,12 @@ func (h *aguiHandlers) lastSaid(ctx context.Context, threadID string, messages [
 
 // before returns the turns between the client's last message before the new one, and the turn of the new one.
 func (h *aguiHandlers) before(ctx context.Context, in *runInput, id string) (*chat.Chat, error) {
-	var read chat.Chat
 	last, err := h.lastSaid(ctx, in.ThreadID, in.Messages[:len(in.Messages)-1])
 	if err != nil || last == nil {
-		return &read, err
+		return &chat.Chat{}, err
 	}
-	from, err := h.answerTo(ctx, in.ThreadID, last)
-	if err != nil {
-		return nil, err
-	}
-	var end feed.Cursor
-	if now, err := h.record(ctx, in.ThreadID, id); err != nil {
-		return nil, err
-	} else if now != nil {
-		end.Seq = now.Seq
-	}
-	page, err := h.feed.Before(ctx, h.key(in.ThreadID), end, maxMissed)
-	if err != nil {
-		return nil, err
-	}
-	for _, item := range page.Items {
-		if item.Cursor.Seq > from.From.Seq {
-			read.Apply(item.Event)
-		}
-	}
-	return &read, nil
+	return h.chats.Between(ctx, in.ThreadID, last, id)
 }
-
-// maxMissed is how many records a client that posts may have missed.
-const maxMissed = 1000
 
 // answersOpen reports whether the run answers a request that is open. A client also has to answer those that have expired, or
 // were decided elsewhere, before it can go on.
@@ -357,8 +336,8 @@ func expired(q event.ApprovalRequest) bool {
 }
 
 // show streams a run.
-func (h *aguiHandlers) show(ctx context.Context, in *runInput, at answer, e runEncoder) (*huma.StreamResponse, error) {
-	return h.streamAs(ctx, wire{}, in.ThreadID, at, func(answer) encoder { return e })
+func (h *aguiHandlers) show(ctx context.Context, in *runInput, at chatfeed.Answer, e runEncoder) (*huma.StreamResponse, error) {
+	return h.streamAs(ctx, wire{}, in.ThreadID, at, e)
 }
 
 // answers returns what the client says about calls.
@@ -413,7 +392,7 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	}
 	if open != "" {
 		e := in.encoder()
-		return wire{}.whole(append(e.begin(), e.fail(open+" with resume, or say in forwardedProps.onWaiting what becomes of it")...)), nil
+		return wire{}.whole(append(e.Begin(), e.Fail(open+" with resume, or say in forwardedProps.onWaiting what becomes of it")...)), nil
 	}
 	content, err := m.text()
 	if err != nil {
@@ -434,7 +413,7 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	}
 	e := in.encoder()
 	e.earlier = func(ctx context.Context) (*chat.Chat, error) { return h.before(ctx, in, post.ID) }
-	return h.show(ctx, in, answer{MessageID: post.ID, From: at}, e)
+	return h.show(ctx, in, chatfeed.Answer{MessageID: post.ID, From: at}, e)
 }
 
 // interrupt says which request waits for an answer, if the client does not say what becomes of it
@@ -450,7 +429,7 @@ func (h *aguiHandlers) interrupt(ctx context.Context, in *runInput, messageID st
 	case err != nil:
 		return "", err
 	}
-	if known, err := h.record(ctx, in.ThreadID, messageID); err != nil || known != nil {
+	if known, err := h.chats.Record(ctx, in.ThreadID, messageID); err != nil || known != nil {
 		return "", err
 	}
 	within, cancel := h.answer(ctx)
@@ -493,23 +472,6 @@ func (m runMessage) text() (string, error) {
 	return text, nil
 }
 
-// turnOf returns the first record of the turn of a tool call.
-func (h *aguiHandlers) turnOf(ctx context.Context, threadID, callID string) (*event.Record, error) {
-	records, err := h.store.Records(ctx, h.key(threadID), store.Query{Types: []string{event.TypeApprovalRequest, event.TypeClientCall, event.TypeInputRequest}, Newest: true, Limit: 1000})
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range records {
-		var p event.ApprovalRequest // the others have the call's id in the same field
-		if json.Unmarshal(r.Payload, &p) == nil && (p.ToolCallID == callID || r.ID == callID || chat.ApprovalID(&p) == callID) {
-			if turn, err := h.record(ctx, threadID, r.EventID); turn != nil || err != nil {
-				return turn, err
-			}
-		}
-	}
-	return nil, refuse(http.StatusNotFound, "resume.interruptId", "is no call of this thread")
-}
-
 // connect sends the messages of the thread, and goes on with the turn in progress.
 func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamResponse, error) {
 	thread, err := h.thread(ctx, in.ThreadID)
@@ -520,7 +482,7 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	if limit < 0 || limit > maxChatPage {
 		return nil, refuse(http.StatusUnprocessableEntity, "forwardedProps.limit", fmt.Sprintf("must be from 1 to %d", maxChatPage))
 	}
-	at, err := h.turnInProgress(ctx, in.ThreadID)
+	at, err := h.chats.InProgress(ctx, in.ThreadID)
 	if err != nil {
 		return nil, err
 	}
@@ -531,13 +493,13 @@ func (h *aguiHandlers) connect(ctx context.Context, in *runInput) (*huma.StreamR
 	list, told := agui.Snapshot(&page.Chat)
 	snapshots, held := agui.Replace(in.held(), list)
 	// A client that has a message has been told what belongs to it, wherever the connection is cut.
-	before := append([]agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread, "previous": page.previous}}}, told...)
+	before := append([]agui.Event{{Type: "STATE_SNAPSHOT", Snapshot: map[string]any{"thread": thread, "previous": page.Previous}}}, told...)
 	before = append(before, snapshots...)
 	cfg := in.config(held)
 	cfg.Connects, cfg.Told = true, told
 	e := runEncoder{Encoder: agui.New(cfg), before: before}
 	if at == nil {
-		return wire{}.whole(append(e.begin(), anys(e.Empty())...)), nil
+		return wire{}.whole(append(e.Begin(), anys(e.Empty())...)), nil
 	}
 	return h.show(ctx, in, *at, e)
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat"
 	"github.com/threadmill/threadmill/internal/chat/aisdk"
+	"github.com/threadmill/threadmill/internal/chat/chatfeed"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -28,11 +28,26 @@ import (
 type chatHandlers struct {
 	*lookup
 	threads Threads
-	feed    *feed.Feed
+	chats   *chatfeed.Feed
 	viewers *viewers
+}
 
-	// waitLimit is the time after which a stream ends if no worker has taken its message.
-	waitLimit time.Duration
+// timedThreads ask threads, which must answer in time.
+type timedThreads struct {
+	*core
+	Threads
+}
+
+func (t timedThreads) State(ctx context.Context, threadID string) (signals.State, error) {
+	within, cancel := t.answer(ctx)
+	defer cancel()
+	return t.Threads.State(within, threadID)
+}
+
+func (t timedThreads) Approvals(ctx context.Context, threadID string) (signals.Approvals, error) {
+	within, cancel := t.answer(ctx)
+	defer cancel()
+	return t.Threads.Approvals(within, threadID)
 }
 
 // chatRequest is the body of POST /v1/chat, as useChat sends it. Clients may add fields.
@@ -79,6 +94,15 @@ type resumeInput struct {
 	StartIndex int `query:"startIndex" minimum:"-1" default:"-1" doc:"How many chunks of an indexed stream the client has, with the run that x-workflow-run-id named in place of the id. -1 = the stream is not indexed"`
 	Version    int `query:"version" minimum:"6" maximum:"7" default:"6" doc:"The version of the AI SDK"`
 }
+
+// ChatPageQuery are the parameters of pages of messages. It is exported for huma, which reads embedded structs only then.
+type ChatPageQuery struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"The most messages of people and answers. A page has fewer if they are large, and one more if the oldest is an answer: then it has the message that it answers too"`
+	Cursor string `query:"cursor" doc:"The previous of the page that follows. Default: the newest messages"`
+}
+
+// maxChatPage is the maximum of [ChatPageQuery].Limit.
+const maxChatPage = 200
 
 type chatMessagesInput struct {
 	ThreadPath
@@ -257,7 +281,7 @@ func (h *chatHandlers) say(ctx context.Context, body *chatRequest, id, content s
 	if err != nil {
 		return nil, err
 	}
-	return h.stream(ctx, body, answer{MessageID: post.ID, From: at})
+	return h.stream(ctx, body, chatfeed.Answer{MessageID: post.ID, From: at})
 }
 
 // post posts a message, and opens the thread if there is none. It returns the thread's end before
@@ -281,26 +305,17 @@ func (h *chatHandlers) post(ctx context.Context, id string, agents []string, pos
 	result, err := h.threads.Post(within, id, post)
 	if err == nil && result.Status == signals.PostDuplicate {
 		var known *event.Record
-		if known, err = h.record(ctx, id, post.ID); known != nil {
+		if known, err = h.chats.Record(ctx, id, post.ID); known != nil {
 			at = feed.Cursor{Seq: known.Seq - 1}
 		}
 	}
 	return at, err
 }
 
-// record returns a record, or nil.
-func (h *chatHandlers) record(ctx context.Context, threadID, id string) (*event.Record, error) {
-	records, err := h.store.RecordsByID(ctx, h.key(threadID), id)
-	if err != nil || len(records) == 0 {
-		return nil, err
-	}
-	return &records[0], nil
-}
-
 // regenerate answers a message again: a failed event is retried. The text of one that was answered is posted again, as it is
 // stored, if the client asks for that; otherwise the client gets the answer.
 func (h *chatHandlers) regenerate(ctx context.Context, body *chatRequest, last chatMessage) (*huma.StreamResponse, error) {
-	record, err := h.record(ctx, body.ID, last.ID)
+	record, err := h.chats.Record(ctx, body.ID, last.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -321,10 +336,10 @@ func (h *chatHandlers) regenerate(ctx context.Context, body *chatRequest, last c
 	item, err := h.threads.Retry(within, body.ID, last.ID, by)
 	switch {
 	case err == nil:
-		return h.stream(ctx, body, answer{MessageID: last.ID, EventID: last.ID, From: feed.Cursor{Seq: thread.Head}})
+		return h.stream(ctx, body, chatfeed.Answer{MessageID: last.ID, EventID: last.ID, From: feed.Cursor{Seq: thread.Head}})
 	case errors.Is(err, signals.ErrRefused) && (item.Status == event.ItemPending || item.Status == event.ItemProcessing),
 		!body.Again && (errors.Is(err, signals.ErrRefused) || errors.Is(err, signals.ErrEventNotFound)):
-		at, err := h.answerTo(ctx, body.ID, record)
+		at, err := h.chats.To(ctx, body.ID, record)
 		if err != nil {
 			return nil, err
 		}
@@ -338,7 +353,7 @@ func (h *chatHandlers) regenerate(ctx context.Context, body *chatRequest, last c
 // goOn takes the decisions and results in an assistant message, and streams how its turn goes on.
 func (h *chatHandlers) goOn(ctx context.Context, body *chatRequest, m chatMessage) (*huma.StreamResponse, error) {
 	messageID, isReply := strings.CutSuffix(m.ID, chat.AnswerID(""))
-	record, err := h.record(ctx, body.ID, messageID)
+	record, err := h.chats.Record(ctx, body.ID, messageID)
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +380,7 @@ func (h *chatHandlers) goOn(ctx context.Context, body *chatRequest, m chatMessag
 	if err != nil {
 		return nil, err
 	}
-	at, err := h.answerTo(ctx, body.ID, record)
+	at, err := h.chats.To(ctx, body.ID, record)
 	if err != nil {
 		return nil, err
 	}
@@ -427,7 +442,7 @@ func (h *chatHandlers) mayStop(ctx context.Context, id string) (eventID string, 
 	if err != nil || state.Body.Turn == nil {
 		return "", cmp.Or(err, refusal)
 	}
-	record, err := h.record(ctx, id, state.Body.Turn.EventID)
+	record, err := h.chats.Record(ctx, id, state.Body.Turn.EventID)
 	if err != nil {
 		return "", err
 	}
@@ -439,17 +454,30 @@ func (h *chatHandlers) mayStop(ctx context.Context, id string) (eventID string, 
 }
 
 func (h *chatHandlers) messages(ctx context.Context, in *chatMessagesInput) (*chatMessagesOutput, error) {
-	if _, err := h.thread(ctx, in.ID); err != nil {
-		return nil, err
-	}
 	page, err := h.page(ctx, in.ID, in.ChatPageQuery)
 	if err != nil {
-		return nil, h.problem(ctx, in.ID, err)
+		return nil, err
 	}
 	out := &chatMessagesOutput{}
-	out.Body.Messages = aisdk.Messages(aisdk.Config{ThreadID: in.ID, Static: in.Tools}, &page.Chat, page.end.String())
-	out.Body.Previous = page.previous
+	out.Body.Messages = aisdk.Messages(aisdk.Config{ThreadID: in.ID, Static: in.Tools}, &page.Chat, page.End.String())
+	out.Body.Previous = page.Previous
 	return out, nil
+}
+
+// page returns a page of the messages of a thread.
+func (h *chatHandlers) page(ctx context.Context, id string, in ChatPageQuery) (*chatfeed.Page, error) {
+	if _, err := h.thread(ctx, id); err != nil {
+		return nil, err
+	}
+	var before feed.Cursor
+	if in.Cursor != "" {
+		var err error
+		if before, err = feed.ParseCursor(in.Cursor); err != nil || before.Seq < 1 {
+			return nil, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
+		}
+	}
+	page, err := h.chats.Page(ctx, id, before, in.Limit)
+	return page, h.problem(ctx, id, err)
 }
 
 // resume streams the message of the turn in progress, or a run from one of its chunks on.
@@ -464,12 +492,12 @@ func (h *chatHandlers) resume(ctx context.Context, in *resumeInput) (*huma.Strea
 			return nil, h.problem(ctx, known.ThreadID, err)
 		}
 		body.ID, body.Tools, body.Version, body.Indexed, known.Skip = known.ThreadID, known.Tools, known.Version, true, max(in.StartIndex, 0)
-		out, err := h.stream(ctx, body, known.answer)
+		out, err := h.stream(ctx, body, known.Answer)
 		return out, h.problem(ctx, body.ID, err)
 	}
-	at, err := h.turnInProgress(ctx, in.ID)
+	at, err := h.chats.InProgress(ctx, in.ID)
 	if err == nil && at == nil { // it may have ended since the client lost it
-		at, err = h.lastTurn(ctx, in.ID)
+		at, err = h.chats.Last(ctx, in.ID)
 	}
 	switch {
 	case err != nil:
@@ -482,72 +510,4 @@ func (h *chatHandlers) resume(ctx context.Context, in *resumeInput) (*huma.Strea
 	at.Skip = max(in.StartIndex, 0)
 	out, err := h.stream(ctx, body, *at)
 	return out, h.problem(ctx, in.ID, err)
-}
-
-// turnInProgress returns the last assistant message of the turn in progress, or nil without a turn.
-func (h *chatHandlers) turnInProgress(ctx context.Context, id string) (*answer, error) {
-	if _, err := h.store.Thread(ctx, h.key(id)); errors.Is(err, store.ErrNotFound) {
-		return nil, nil // a new chat
-	}
-	state, err := query(ctx, h.core, id, h.threads.State)
-	if err != nil || state.Body.Turn == nil {
-		return nil, err
-	}
-	record, err := h.record(ctx, id, state.Body.Turn.EventID)
-	if err != nil || record == nil {
-		return nil, err // a turn that has just begun has nothing stored
-	}
-	at, err := h.lastIn(ctx, id, record)
-	return &at, err
-}
-
-// lastTurn returns the last answer of the last turn that has ended, or nil without one, and if there is a later message.
-func (h *chatHandlers) lastTurn(ctx context.Context, id string) (*answer, error) {
-	newest := map[string]string{}
-	for _, typ := range []string{event.TypeTurnEnded, event.TypeMessage} {
-		records, err := h.store.Records(ctx, h.key(id), store.Query{Types: []string{typ}, Newest: true, Limit: 1})
-		if err != nil || len(records) == 0 {
-			return nil, err
-		}
-		newest[typ] = records[0].EventID
-	}
-	if newest[event.TypeTurnEnded] != newest[event.TypeMessage] {
-		return nil, nil
-	}
-	record, err := h.record(ctx, id, newest[event.TypeMessage])
-	if err != nil || record == nil {
-		return nil, err
-	}
-	at, err := h.lastIn(ctx, id, record)
-	return &at, err
-}
-
-// lastIn returns the last answer of the turn that began with a record.
-func (h *chatHandlers) lastIn(ctx context.Context, id string, record *event.Record) (answer, error) {
-	// A turn that others joined goes on in the answer to the last of them.
-	at := answer{MessageID: record.ID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}}
-	records, err := h.store.Records(ctx, h.key(id), store.Query{After: record.Seq, Types: []string{event.TypeMessage}})
-	if err != nil {
-		return at, err
-	}
-	for _, r := range records {
-		var m event.Message
-		if r.EventID == record.EventID && json.Unmarshal(r.Payload, &m) == nil && chat.Said(r.EventID, &m) {
-			at.MessageID = m.ID
-		}
-	}
-	return at, nil
-}
-
-// answerTo returns the answer to the message of a record.
-func (h *chatHandlers) answerTo(ctx context.Context, id string, record *event.Record) (answer, error) {
-	at := answer{MessageID: record.ID, EventID: record.EventID, From: feed.Cursor{Seq: record.Seq - 1}}
-	if record.EventID == record.ID {
-		return at, nil
-	}
-	first, err := h.record(ctx, id, record.EventID) // the message has joined a turn
-	if first != nil {
-		at.From = feed.Cursor{Seq: first.Seq - 1}
-	}
-	return at, err
 }

@@ -137,7 +137,7 @@ func (h *chatHandlers) asked(ctx context.Context, threadID string, waiting signa
 			return &q, nil
 		}
 	}
-	record, err := h.record(ctx, threadID, id)
+	record, err := h.chats.Record(ctx, threadID, id)
 	if err != nil || record == nil || record.Type != event.TypeInputRequest {
 		return nil, err
 	}

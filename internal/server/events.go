@@ -258,14 +258,14 @@ func (h *eventHandlers) send(ctx context.Context, id string, reader source, firs
 			}
 		case errors.Is(err, feed.ErrIdle):
 			// The last events of a closing thread have arrived by then.
-			if closed || !out.heartbeat() {
+			if closed || !out.Heartbeat() {
 				return
 			}
 		case errors.Is(err, io.EOF), ctx.Err() != nil:
 			return
 		case errors.Is(err, store.ErrUnavailable):
 			// The stream waits for the store too: browsers do not reconnect after a 503.
-			if !out.heartbeat() || !sleep(ctx, storeRetry) {
+			if !out.Heartbeat() || !sleep(ctx, storeRetry) {
 				return
 			}
 		default:

@@ -240,7 +240,7 @@ func (f *followed) send(ctx context.Context, out *eventWriter) {
 		case <-ctx.Done():
 			return
 		case <-beat.C:
-			written = out.heartbeat()
+			written = out.Heartbeat()
 		case a := <-arrivals:
 			switch {
 			case a.err != nil:

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/chat/chatfeed"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/library"
@@ -264,7 +265,9 @@ func New(cfg Config) (http.Handler, error) {
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
-	chat := &chatHandlers{l, cfg.Threads, events, v, cfg.WaitLimit}
+	chat := &chatHandlers{l, cfg.Threads, &chatfeed.Feed{
+		Namespace: cfg.Namespace, Store: cfg.Store, Events: events, Threads: timedThreads{c, cfg.Threads}, WaitLimit: cfg.WaitLimit,
+	}, v}
 	chat.registerChat()
 	(&aguiHandlers{chat}).registerAGUI()
 	approvals := &approvalHandlers{l, cfg.Threads}

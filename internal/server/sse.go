@@ -99,7 +99,14 @@ func (o *eventWriter) event(e streamed, flush bool) bool {
 	return o.write(flush)
 }
 
-func (o *eventWriter) heartbeat() bool {
+// Data writes an event without an id.
+func (o *eventWriter) Data(data []byte, flush bool) bool {
+	o.buf = append(append(append(o.buf[:0], "data: "...), data...), "\n\n"...)
+	return o.write(flush)
+}
+
+// Heartbeat writes a comment.
+func (o *eventWriter) Heartbeat() bool {
 	o.buf = append(o.buf[:0], ": heartbeat\n\n"...)
 	return o.write(true)
 }

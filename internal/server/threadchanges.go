@@ -65,7 +65,7 @@ func (h *threadHandlers) sendThreads(ctx context.Context, out *eventWriter, w *t
 		case <-ctx.Done():
 			return nil
 		case <-heartbeat.C:
-			if !out.heartbeat() {
+			if !out.Heartbeat() {
 				return nil
 			}
 		case <-poll.C:
