@@ -147,7 +147,7 @@ func (m *machine) subEnds() {
 		return
 	}
 	m.keep([]event.Record{event.NewRecord(recordid.Result(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
-	c.SubAgentReplied(DelegateReply{Failed: m.one(3)})
+	c.SubAgentReplied(m.now, DelegateReply{Failed: m.one(3)})
 }
 
 // subAsks lets a sub-agent ask for an approval, and people decide.
