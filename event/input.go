@@ -69,6 +69,8 @@ type InputReceived struct {
 	Answers    map[string]InputAnswer `json:"answers" doc:"The answers, by the ids of the questions"`
 	By         string                 `json:"by" doc:"Who answered"`
 	ReceivedAt time.Time              `json:"receivedAt" doc:"When"`
+
+	Withdrawn bool `json:"withdrawn,omitempty" doc:"Nobody answered, and the call of a sub-agent no longer waits. A call of the thread itself has a result then"`
 }
 
 // Validate reports why an answer is invalid for every question.

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
 )
 
 // patient is a model that waits until the parent thread has seen the start of its sub-agent: on a
@@ -37,9 +38,9 @@ func (p patient) Generate(ctx context.Context, req llm.Request, onDelta func(llm
 func newPatientTeam(t *testing.T) (w *harness.Harness, measured *atomic.Value) {
 	t.Helper()
 	measured = &atomic.Value{}
-	agents := check.Team()
+	agents := check.Team("book")
 	agents[2].Model = "patient/stand-in"
-	w = harness.New(t, harness.Options{Agents: agents, Configure: func(c *threadmill.Config) {
+	w = harness.New(t, harness.Options{Agents: agents, Tools: []tool.Tool{&harness.Booking{}}, Configure: func(c *threadmill.Config) {
 		temporal, namespace := c.Temporal, c.Namespace
 		c.Models["patient"] = patient{c.Models["openai"], func(ctx context.Context) error {
 			tick := time.NewTicker(harness.Tick)
@@ -129,9 +130,9 @@ func TestBudgetsOfSubAgents(t *testing.T) {
 	}
 }
 
-// TestBudgetOfAnApprovalBelow bounds the cost of an approval request of a sub-agent and of the
-// decision in the parent thread. Concurrent events cost less.
-func TestBudgetOfAnApprovalBelow(t *testing.T) {
+// TestBudgetOfARequestBelow bounds the cost of an approval request and of a request for input of a sub-agent, and of the
+// decision or answer in the parent thread. Concurrent events cost less.
+func TestBudgetOfARequestBelow(t *testing.T) {
 	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
@@ -139,19 +140,41 @@ func TestBudgetOfAnApprovalBelow(t *testing.T) {
 	id := w.Open()
 	measured.Store(id)
 	w.Say(id, "warm up")
-	added, children := measureSubs(t, w, id, func() {
-		w.Post(id, check.Asks("helper", `use shell_cmd {"command":"true"}`))
-		call := w.AwaitApproval(id, 1)[0]
-		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide,
-			signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"}))
-	})
-	// Two more mark the thread as waiting for approval.
-	require.LessOrEqual(t, len(added), 16+9+20+2, check.Describe(added))
-	require.LessOrEqual(t, billed(added), 4+6+2)
-	require.LessOrEqual(t, len(check.Only(t, children)), beginAndEnd+21+15, check.Describe(children[0]))
-	check.Only(t, slices.DeleteFunc(slices.Clone(added), func(e *history.HistoryEvent) bool {
-		return e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() != signals.SignalSubAgentApprovals
-	}))
+	send := func(signal string, payload any) {
+		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signal, payload))
+	}
+	for name, c := range map[string]struct {
+		run  int // the events of the tool's second run, with the input
+		turn func()
+	}{
+		"approval": {0, func() {
+			w.Post(id, check.Asks("helper", `use shell_cmd {"command":"true"}`))
+			send(signals.SignalDecide, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.DecisionApprove, By: "ann"})
+		}},
+		"input": {6, func() {
+			w.Post(id, check.Asks("helper", "use book {}"))
+			var asked []event.InputRequest
+			require.Eventually(t, func() bool {
+				out, err := w.Threads.Approvals(w.Ctx(), id)
+				asked = out.Inputs
+				return err == nil && len(asked) == 1
+			}, harness.Patience, harness.Tick)
+			send(signals.SignalAnswerInput, signals.InputAnswers{
+				ToolCallID: asked[0].ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{asked[0].Questions[0].ID: {Action: event.InputDecline}},
+			})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			added, children := measureSubs(t, w, id, c.turn)
+			// Two more mark the thread as waiting for approval.
+			require.LessOrEqual(t, len(added), 16+9+20+2, check.Describe(added))
+			require.LessOrEqual(t, billed(added), 4+6+2)
+			require.LessOrEqual(t, len(check.Only(t, children)), beginAndEnd+21+15+c.run, check.Describe(children[0]))
+			check.Only(t, slices.DeleteFunc(slices.Clone(added), func(e *history.HistoryEvent) bool {
+				return e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() != signals.SignalSubAgentApprovals
+			}))
+		})
+	}
 }
 
 // measureSubs is [measure], with the histories of the turn's sub-agents.

@@ -150,6 +150,33 @@ func TestToolsAskPeople(t *testing.T) {
 	stop()
 }
 
+// TestPageInputOfASubAgent answers the questions of a sub-agent's tool in the page of its parent thread, which shows whose they are.
+func TestPageInputOfASubAgent(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{&harness.Booking{}}, Agents: check.Team("book")})
+	id := w.Open()
+	w.Post(id, check.Asks("helper", "use book {}"))
+	b := browser.New(t)
+	p := b.Open(browser.ThreadPage(w.API.URL, id))
+	list := b.Open(w.API.URL + "/#/approvals")
+	for _, page := range []*browser.Tab{p, list} {
+		page.Sees(".approval.input header", "book of helper asks")
+		page.Sees(".approval.input .reason", "When do you come?")
+	}
+	p.Click(".approval.input button", "Decline")
+	p.Sees(".line.tool .result", "not booked: decline")
+	p.Until(`document.querySelector(".approval.input") === null`)
+	list.Sees("tm-approvals [role=status]", "Nothing waits for you.")
+
+	other := w.Open()
+	w.Post(other, check.Asks("helper", "use book {}"))
+	p = b.Open(browser.ThreadPage(w.API.URL, other))
+	p.Sees(".approval.input .reason", "When do you come?")
+	require.NoError(t, w.Threads.Control(w.Ctx(), check.Sub(w, other, 1), signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
+	p.Until(`document.querySelector(".approval.input") === null`)
+	p.Sees(".line.tool .decision", "No answer is needed any more")
+}
+
 // TestPageInput answers a tool's questions in the page: in the thread, and in the list of what waits.
 func TestPageInput(t *testing.T) {
 	t.Parallel()

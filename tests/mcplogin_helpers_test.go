@@ -97,7 +97,7 @@ func newLoginWorld(t *testing.T, o loginOptions) *loginWorld {
 	t.Cleanup(func() { _ = db.Close() })
 	w.office = newOffice(t, harness.Options{
 		Agents: []agent.Agent{{
-			Name: "assistant", Model: "openai/stand-in", Tools: []string{"notes__*"},
+			Name: "assistant", Model: "openai/stand-in", Tools: []string{"notes__*", "call-agent"},
 			Approvals: map[string]agent.Policy{"notes__*": agent.PolicyNever},
 		}},
 		Logger: slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -37,6 +37,7 @@ func TestMCPLogin(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(*testing.T){
 		"a call waits, and goes on by itself":            loginWaits,
+		"a sub-agent's call waits":                       loginWaitsBelow,
 		"tokens are refreshed once for all workers":      loginRefreshed,
 		"a login that is revoked is asked for again":     loginRevoked,
 		"a call that needs more scopes":                  loginStepsUp,
@@ -94,6 +95,21 @@ func loginWaits(t *testing.T) {
 	require.Equal(t, "You are alice.", c.resultOf(q.ToolCallID).Content)
 	require.Equal(t, 2, w.server.Counts().Authorizations)
 	require.Equal(t, 1, w.server.Counts().Registrations, "the client is registered once")
+	check.RequireSettled(t, c.Harness, c.id)
+}
+
+// loginWaitsBelow: the threads above a sub-agent wait for its login too, and go on by themselves.
+func loginWaitsBelow(t *testing.T) {
+	w := newLoginWorld(t, loginOptions{})
+	w.offersTools("")
+	status, _ := serverAPI(w.Harness, http.MethodDelete, "/v1/mcp/notes/login", nil)
+	require.Equal(t, http.StatusNoContent, status)
+	c := w.talk(t)
+	posted, q := c.waitsForLogin("ann", check.Asks("assistant", check.Asks("assistant", callWhoami)))
+	require.Equal(t, "notes__whoami", q.ToolName)
+	w.logsIn("")
+	c.completes(posted)
+	require.Contains(t, check.ResultIn(t, w.Harness, c.id, "call-agent").Content, "You are alice.")
 	check.RequireSettled(t, c.Harness, c.id)
 }
 

@@ -74,6 +74,7 @@ func recordedTools() []tool.Tool {
 		tool.MustFunc("late", "Is never completed.", in(tool.ErrPending), tool.Background(), tool.Deadline(200*time.Millisecond)),
 		tool.MustFunc("keep", "Outlives its thread.", in(tool.ErrPending), tool.Background(), tool.Detached()),
 		tool.MustFunc("risky", "Asks.", in(nil), tool.NeedsApproval("it is risky")),
+		&harness.Booking{},
 	}
 }
 
@@ -113,14 +114,20 @@ func newEventWorld(t *testing.T, o harness.Options) *harness.Harness {
 	t.Helper()
 	o.Tools = recordedTools()
 	own := []string{
-		"note", "current_time", "build", "broken", "order", "late", "keep", "call_agent", "task", "list_tasks", "get_task", "cancel_task",
+		"note", "current_time", "build", "broken", "order", "late", "keep", "call_agent", "task", "list_tasks", "get_task", "cancel_task", "book",
 	}
 	o.Agents = []agent.Agent{
 		{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: own},
-		{Name: "helper", Instructions: "You do it.", Model: "openai/stand-in", Tools: []string{"note", "risky", "order"}},
+		{Name: "helper", Instructions: "You do it.", Model: "openai/stand-in", Tools: []string{"note", "risky", "order", "book"}},
 	}
 	o.Configure = func(c *threadmill.Config) {
-		c.Rules, c.Processors = recordedRules(), []hook.Processor{sorter()}
+		// Workers do not start with a rule whose processor they do not have.
+		gone := sorter()
+		gone.Name = "nobody"
+		gone.Process = func(context.Context, event.Event, hook.Deps) ([]hook.Produced, error) {
+			return nil, errors.New("it is gone")
+		}
+		c.Rules, c.Processors = recordedRules(), []hook.Processor{sorter(), gone}
 	}
 	return harness.New(t, o)
 }
@@ -135,7 +142,7 @@ type lived struct {
 var eventLives = map[string]func(l lived){
 	"event": liveEvent, "bursts": liveBursts, "burstsmoved": liveBurstsMoved, "code": liveCode, "sorted": liveSorted, "told": liveTold,
 	"tasks": liveTasks, "taskmoved": liveTaskMoved, "taskended": liveTaskEnded,
-	"sub": liveSub, "submoved": liveSubMoved, "substop": liveSubStopped, "subtask": liveSubTask,
+	"sub": liveSub, "submoved": liveSubMoved, "substop": liveSubStopped, "subtask": liveSubTask, "subinput": liveSubInput,
 }
 
 // turn publishes an event and waits for the end of its turn.
@@ -328,6 +335,50 @@ func liveSubStopped(l lived) {
 func liveSubTask(l lived) {
 	l.say(`use task {"agent":"helper","message":"use risky {}"}`, `use task {"agent":"helper","message":"use order {}"}`)
 	approveAll(l, 1)
+	l.calm()
+}
+
+// liveSubInput asks for input, and lets sub-agents ask: the answers are given in the thread, and in those of the sub-agents,
+// before and after it continues as new. One is interrupted.
+func liveSubInput(l lived) {
+	answer := func(at string, round int, id string, answer event.InputAnswer) {
+		l.T.Helper()
+		var q event.InputRequest
+		require.Eventually(l.T, func() bool {
+			out, err := l.Threads.Approvals(l.Ctx(), at)
+			if err != nil || len(out.Inputs) != 1 {
+				return false
+			}
+			q = out.Inputs[0]
+			return q.Round == round
+		}, harness.Patience, harness.Tick)
+		got, err := l.Threads.AnswerInput(l.Ctx(), at, signals.InputAnswers{ToolCallID: q.ToolCallID, Round: round, By: "ann", Answers: map[string]event.InputAnswer{id: answer}})
+		require.NoError(l.T, err)
+		require.Equal(l.T, signals.DecideAccepted, got)
+	}
+	day, paid := accepted(`{"day":"monday"}`), accepted("")
+	posted := l.Post(l.id, "use book {}")
+	answer(l.id, 1, "when", event.InputAnswer{Action: event.InputDecline})
+	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
+
+	const asks = `use call_agent {"agent":"helper","message":"use book {}"}`
+	posted = l.Post(l.id, asks)
+	answer(l.id, 1, "when", day)
+	answer(check.Sub(l.Harness, l.id, 1), 2, "pay", paid)
+	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
+
+	posted = l.Post(l.id, asks)
+	answer(l.id, 1, "when", day)
+	l.moves()
+	answer(l.id, 2, "pay", paid)
+	l.Await(l.id, posted)
+
+	l.Post(l.id, asks)
+	require.Eventually(l.T, func() bool {
+		s, err := l.Threads.State(l.Ctx(), l.id)
+		return err == nil && s.Status == signals.ThreadWaitingApproval
+	}, harness.Patience, harness.Tick)
+	require.NoError(l.T, l.Threads.Control(l.Ctx(), l.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 	l.calm()
 }
 

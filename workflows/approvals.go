@@ -32,7 +32,8 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 		return
 	}
 	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
-		children(t).decideForChildBySignal(ctx, name, d)
+		f, err := t.state.Children.Forward(workflow.Now(ctx), d)
+		children(t).decideForChildBySignal(ctx, name, f, err)
 		return
 	}
 	if !t.state.Decisions.IsEarly(d.ToolCallID) || !t.state.Decisions.BufferEarly(d) {
@@ -45,7 +46,8 @@ const earlyDecisionTimeout = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
 	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
-		return children(t).decideForChild(ctx, d)
+		f, err := t.state.Children.Forward(workflow.Now(ctx), d)
+		return children(t).decideForChild(ctx, f, err)
 	}
 	if t.state.Decisions.IsEarly(d.ToolCallID) {
 		_, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.Decisions.IsEarly(d.ToolCallID) })

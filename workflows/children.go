@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// children handles reports of sub-agents' threads, and decisions on their calls.
+// children handles reports of sub-agents' threads, and decisions and answers for their calls.
 type children struct{ *conversation }
 
 func (t children) handlers() []handler {
@@ -88,7 +88,7 @@ func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.AgentRun, c *threa
 	case reply.Status == "":
 		c.SubAgentLost(workflow.Now(ctx), reply.Error)
 	default:
-		c.SubAgentReplied(*reply)
+		c.SubAgentReplied(workflow.Now(ctx), *reply)
 	}
 }
 
@@ -121,7 +121,7 @@ func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.AgentRun, c *t
 	child, err := t.startSub(ctx, step.Task.ThreadID, start)
 	if err != nil {
 		c.TaskNotStarted(workflow.Now(ctx), step.Task, reason(err))
-		s.Children.Forget(step.Task.ThreadID)
+		s.Children.Forget(workflow.Now(ctx), step.Task.ThreadID)
 		return
 	}
 	c.TaskStarted(workflow.Now(ctx), step.Task)
@@ -130,7 +130,7 @@ func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.AgentRun, c *t
 
 // stopSubs cancels the sub-agents whose answers are no longer needed.
 func (t *activeTurn) stopSubs(ctx workflow.Context) {
-	for _, id := range t.turn.StopSubAgents() {
+	for _, id := range t.turn.StopSubAgents(workflow.Now(ctx)) {
 		t.cancelThread(ctx, id)
 	}
 }
@@ -154,62 +154,54 @@ func (t children) subAgentDecision(ctx workflow.Context, _ string, d thread.SubA
 	t.state.Children.ApplyDecision(workflow.Now(ctx), d)
 }
 
-// decideForChild forwards a decision to the child thread of its call and returns the outcome.
-func (t children) decideForChild(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	id, out, err := t.state.Children.Forward(workflow.Now(ctx), d)
+// decideForChild forwards a decision or an answer to the child thread of its call and returns the
+// outcome. err is the error of [thread.Children.Forward].
+func (t children) decideForChild(ctx workflow.Context, f thread.Forward, err error) (signals.DecideResult, error) {
 	switch {
 	case err != nil:
 		return signals.DecideResult{}, refuse(err)
-	case out == signals.DecideMismatch || out == signals.DecideNotAllowed:
-		return signals.DecideResult{Result: out}, nil
-	case out == signals.DecideAccepted && t.forwardDecision(ctx, id, d) != nil:
+	case f.Outcome == signals.DecideMismatch || f.Outcome == signals.DecideNotAllowed:
+		return signals.DecideResult{Result: f.Outcome}, nil
+	case f.Outcome == signals.DecideAccepted && t.forward(ctx, f) != nil:
 		return signals.DecideResult{Result: signals.DecideNotPending}, nil
-	case t.state.Children.NeedsSeveral(d.ToolCallID):
+	case t.state.Children.NeedsSeveral(f):
 		// Only the child thread knows whether the decision settles the call.
-		return signals.DecideResult{Result: out}, nil
+		return signals.DecideResult{Result: f.Outcome}, nil
 	}
-	done, err := awaitFor(ctx, thread.ForwardTimeout, func() bool {
-		_, _, waits := t.state.Children.Request(d.ToolCallID)
-		return !waits
-	})
+	done, err := awaitFor(ctx, thread.ForwardTimeout, func() bool { return !t.state.Children.Waits(f) })
 	switch {
 	case err != nil:
 		return signals.DecideResult{}, err
 	case !done:
 		return signals.DecideResult{}, refuse(event.FieldErrorf("toolCallId", "is a call of a sub-agent that has not answered yet; look whether it still waits"))
 	}
-	if out != signals.DecideAccepted {
-		// Another decision was forwarded first.
-		return signals.DecideResult{Result: t.state.Decisions.Decide(workflow.Now(ctx), d)}, nil
-	}
-	return signals.DecideResult{Result: t.state.Children.ForwardedOutcome(d)}, nil
+	return signals.DecideResult{Result: t.state.Children.ForwardedOutcome(f)}, nil
 }
 
-// decideForChildBySignal is [children.decideForChild] for a decision by signal.
-func (t children) decideForChildBySignal(ctx workflow.Context, name string, d signals.Decide) {
-	id, out, err := t.state.Children.Forward(workflow.Now(ctx), d)
+// decideForChildBySignal is [children.decideForChild] for a decision or an answer by signal.
+func (t children) decideForChildBySignal(ctx workflow.Context, name string, f thread.Forward, err error) {
 	if err != nil {
-		t.state.Reject(workflow.Now(ctx), name, d, err)
+		t.state.Reject(workflow.Now(ctx), name, f.Payload, err)
 		return
 	}
-	switch out {
+	switch f.Outcome {
 	case signals.DecideAccepted:
 		// A failure means that the sub-agent has ended.
-		_ = t.forwardDecision(ctx, id, d)
+		_ = t.forward(ctx, f)
 	case signals.DecideAlreadyResolved:
 	case signals.DecideConflict, signals.DecideMismatch, signals.DecideNotPending, signals.DecideNotAllowed:
-		t.state.Reject(workflow.Now(ctx), name, d, errors.New(string(out)))
+		t.state.Reject(workflow.Now(ctx), name, f.Payload, errors.New(string(f.Outcome)))
 	}
 }
 
-func (t children) forwardDecision(ctx workflow.Context, threadID string, d signals.Decide) error {
-	err := t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), "", signals.SignalDecide, d))
+func (t children) forward(ctx workflow.Context, f thread.Forward) error {
+	err := t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, f.ThreadID), "", f.Signal, f.Payload))
 	if err != nil {
-		t.state.Children.NotForwarded(threadID, d.ToolCallID)
-		if t.subs[threadID] == nil && ctx.Err() == nil {
+		t.state.Children.NotForwarded(f)
+		if t.subs[f.ThreadID] == nil && ctx.Err() == nil {
 			// Handle the signals that it sent before it ended.
 			t.drain(ctx)
-			t.state.Children.ApplyLoss(threadID, reason(err))
+			t.state.Children.ApplyLoss(f.ThreadID, reason(err))
 		}
 	}
 	return err

@@ -22,10 +22,19 @@ func (t inputs) answer(ctx workflow.Context, name string, a signals.InputAnswers
 		t.state.Reject(workflow.Now(ctx), name, a, err)
 		return
 	}
+	if t.state.Children.Input(a) {
+		f, err := t.state.Children.ForwardInput(workflow.Now(ctx), a)
+		children(t).decideForChildBySignal(ctx, name, f, err)
+		return
+	}
 	t.state.Decisions.TakeInput(workflow.Now(ctx), a)
 }
 
 func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (signals.DecideResult, error) {
+	if t.state.Children.Input(a) {
+		f, err := t.state.Children.ForwardInput(workflow.Now(ctx), a)
+		return children(t).decideForChild(ctx, f, err)
+	}
 	ds := &t.state.Decisions
 	if ds.IsEarlyInput(a) {
 		if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !ds.IsEarlyInput(a) }); err != nil {

@@ -66,7 +66,7 @@ func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, ta
 		why := "its workflow ended without a report: " + reason(err)
 		// A failure means that the task ended long ago.
 		_ = t.state.Tasks.Reported(workflow.Now(ctx), thread.TaskReport{TaskID: task.ID, TaskReply: thread.TaskReply{Error: why}})
-		t.state.Children.Forget(task.ThreadID)
+		t.state.Children.Forget(workflow.Now(ctx), task.ThreadID)
 	})
 }
 
@@ -80,7 +80,7 @@ func (t *activeTurn) answer(ctx workflow.Context, r *thread.AgentRun, c *thread.
 // stopTask cancels the workflow of a task. It ignores one that has already ended.
 func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 	if task.ThreadID != "" {
-		t.state.Children.Forget(task.ThreadID)
+		t.state.Children.Forget(workflow.Now(ctx), task.ThreadID)
 		t.cancelThread(ctx, task.ThreadID)
 		return
 	}

@@ -353,7 +353,7 @@ func (t *turn) result(e event.AgentEvent) {
 func (t *turn) request(e event.AgentEvent) {
 	q := e.Request
 	one := t.calls[q.ToolCallID]
-	if one == nil {
+	if one == nil || one.Foreign && one.Request == nil {
 		one = t.adds(&Call{ID: q.ToolCallID, Agent: q.Agent, Tool: q.ToolName, Arguments: q.Arguments, Foreign: true})
 	}
 	one.Request = q
@@ -379,14 +379,20 @@ func (t *turn) decision(a *event.Approval) {
 	}
 }
 
+// question notes a request for input. Of a sub-agent's call, which the turn does not have, it is the only part.
 func (t *turn) question(e event.AgentEvent) {
-	one := t.calls[e.Input.ToolCallID]
+	q := e.Input
+	one := t.calls[q.ToolCallID]
 	if one == nil {
-		return
+		one = &call{Call: &Call{ID: q.ToolCallID, Agent: q.Agent, Tool: q.ToolName, Foreign: true}}
+		t.calls[q.ToolCallID] = one
 	}
 	one.withdraw()
-	one.Question = &Question{Request: *e.Input}
+	one.Question = &Question{Request: *q, Foreign: one.Foreign}
 	one.question = t.add(one.Question)
+	if one.at.message == nil {
+		one.at = *one.question
+	}
 	one.changed()
 }
 
@@ -395,9 +401,13 @@ func (t *turn) received(a *event.InputReceived) {
 	if one == nil || one.Question == nil || one.Question.Request.Round != a.Round {
 		return
 	}
-	one.Question.Received = a
-	one.question.touch()
-	one.Question, one.question = nil, nil
+	if a.Withdrawn {
+		one.withdraw()
+	} else {
+		one.Question.Received = a
+		one.question.touch()
+		one.Question, one.question = nil, nil
+	}
 	one.changed()
 }
 

@@ -65,10 +65,42 @@ func TestWaits(t *testing.T) {
 		"a sub-agent goes on": {[]event.AgentEvent{
 			chattest.Call("r", "d", "call_agent"), chattest.Request("s", 0), chattest.Decision("s", event.DecisionApprove, 0),
 		}, false},
+		"a sub-agent asks for input": {[]event.AgentEvent{chattest.Call("r", "d", "call_agent"), chattest.Question("s", 1)}, true},
+		"a sub-agent asks for input, once approved": {[]event.AgentEvent{
+			chattest.Call("r", "d", "call_agent"), chattest.Request("s", 0), chattest.Decision("s", event.DecisionApprove, 0), chattest.Question("s", 1),
+		}, true},
+		"a sub-agent goes on with the input": {[]event.AgentEvent{chattest.Call("r", "d", "call_agent"), chattest.Question("s", 1), chattest.Answer("s", 1)}, false},
+		"a sub-agent needs no input any more": {[]event.AgentEvent{
+			chattest.Call("r", "d", "call_agent"), chattest.Question("s", 1), chattest.Withdrawal("s", 1),
+		}, false},
 		"it has ended": {[]event.AgentEvent{chattest.Ended("completed", "")}, false},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, c.waits, chattest.Read(append(waiting, c.more...)...).Waits("e")) })
 	}
+}
+
+// TestQuestionsOfSubAgents: of a sub-agent's call, the turn has the questions only, unless the call needed approval.
+func TestQuestionsOfSubAgents(t *testing.T) {
+	events := []event.AgentEvent{
+		chattest.Asked("e"), chattest.Said("r", "bot", ""), chattest.Call("r", "c", "call_agent"),
+		chattest.Question("s", 1), chattest.Answer("s", 1), chattest.Question("s", 2), chattest.Withdrawal("s", 2), chattest.Question("s", 3),
+	}
+	c := chattest.Read(events...)
+	parts := c.Answer("e").Parts
+	require.Len(t, parts, 4)
+	var open []bool
+	for _, p := range parts[1:] {
+		q := p.(*chat.Question)
+		assert.True(t, q.Foreign)
+		open = append(open, q.Open())
+	}
+	assert.Equal(t, []bool{false, false, true}, open)
+	require.Len(t, c.Waiting("e"), 1)
+	assert.Equal(t, "s", c.Waiting("e")[0].ID)
+	assert.Equal(t, 1, c.Unsettled("e"), "the call that asks the sub-agent")
+
+	parts = chattest.Read(append(events, chattest.Answer("s", 3), chattest.Request("s", 2))...).Answer("e").Parts
+	assert.Equal(t, chat.WaitsForPerson, parts[4].(*chat.Call).State(), "it is shown when it needs approval")
 }
 
 // TestLiveAndStored: a chat that was followed is the same as one that was loaded.

@@ -39,7 +39,7 @@ type Call struct {
 	ForClient bool
 	AskedAt   int
 
-	// Question is the request for input that it waits for.
+	// Question is the request for input that it waits for. It is no state of a Foreign call.
 	Question *Question
 
 	Result *Result
@@ -68,6 +68,9 @@ type Question struct {
 	Request  event.InputRequest
 	Received *event.InputReceived
 
+	// Foreign means that a sub-agent's call asks, which is no part of the answer unless it needed approval.
+	Foreign bool
+
 	// Withdrawn means that the call no longer waits for an answer.
 	Withdrawn bool
 }
@@ -83,6 +86,9 @@ type Notice struct{ *event.StatusChange }
 
 // Failure is the failure of an agent.
 type Failure struct{ Agent, Reply, Error, Class string }
+
+// Open reports whether the question waits for an answer.
+func (q *Question) Open() bool { return q.Received == nil && !q.Withdrawn }
 
 func (*Text) part()     {}
 func (*Thought) part()  {}
@@ -116,7 +122,7 @@ func (c *Call) State() State {
 		return Denied
 	case c.Result != nil, c.Over:
 		return Done
-	case c.Foreign && decided != "":
+	case c.Foreign && (decided != "" || c.Request == nil):
 		return Done // what follows is in the sub-agent's thread
 	case c.Question != nil:
 		return WaitsForInput
@@ -131,7 +137,7 @@ func (c *Call) State() State {
 // Waits reports whether the call goes on only after somebody has answered.
 func (c *Call) Waits() bool {
 	s := c.State()
-	return s == WaitsForPerson || s == WaitsForClient || s == WaitsForInput
+	return s == WaitsForPerson || s == WaitsForClient || c.Question != nil
 }
 
 // Approved reports whether there was a request that has been decided on, and the decision.

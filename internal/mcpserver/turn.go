@@ -96,6 +96,9 @@ func (t *turn) fold(e event.AgentEvent) string {
 		return fmt.Sprintf("%s waits for input to %s", e.Input.Agent, e.Input.ToolName)
 	case event.EventInputReceived:
 		delete(t.waiting, e.Received.ToolCallID)
+		if e.Received.Withdrawn {
+			return e.Received.ToolName + " needs no input any more"
+		}
 		return fmt.Sprintf("%s has the input of %s", e.Received.ToolName, e.Received.By)
 	case event.EventClientCall:
 		return fmt.Sprintf("waits for a client to run %s", e.ClientCall.ToolName)

@@ -176,7 +176,7 @@ func (h *chatHandlers) answerInput(ctx context.Context, threadID, sender string,
 	if a.By, err = actor(ctx, "sender", sender, byAPI); err != nil {
 		return err
 	}
-	got, err := sendInput(ctx, h.threads, threadID, a)
+	got, err := h.sendInput(ctx, h.threads, threadID, a)
 	return orRefused(err, inputRefusals, ToolCallPath{ThreadPath{threadID}, q.ToolCallID}, got)
 }
 

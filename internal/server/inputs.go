@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -39,34 +41,55 @@ func (h *approvalHandlers) answerInput(ctx context.Context, in *answerInputInput
 		return nil, err
 	}
 	return ask(ctx, h.core, in.ID, func(ctx context.Context) (signals.DecideResult, error) {
-		got, err := sendInput(ctx, h.approvals, in.ID, a)
+		got, err := h.sendInput(ctx, h.approvals, in.ID, a)
 		return signals.DecideResult{Result: got}, orRefused(err, inputRefusals, in.ToolCallPath, got)
 	})
 }
 
 // sendInput checks answers against the schemas of their questions, and sends them.
-func sendInput(ctx context.Context, threads Approvals, threadID string, a signals.InputAnswers) (signals.DecideOutcome, error) {
+func (l *lookup) sendInput(ctx context.Context, threads Approvals, threadID string, a signals.InputAnswers) (signals.DecideOutcome, error) {
 	if err := a.Validate(); err != nil {
 		return "", err
 	}
-	waiting, err := threads.Approvals(ctx, threadID)
+	questions, err := l.questions(ctx, threads, threadID, a)
 	if err != nil {
 		return "", err
 	}
-	for _, q := range waiting.Inputs {
-		if q.ToolCallID != a.ToolCallID || q.Round != max(a.Round, event.FirstRound) {
-			continue
-		}
-		for _, question := range q.Questions {
-			if err := tool.CheckAnswer(question, a.Answers[question.ID]); err != nil {
-				if e, ok := errors.AsType[*tool.ArgumentError](err); ok {
-					err = errors.New(e.Reason)
-				}
-				return "", event.FieldErrorf("answers."+question.ID+".content", "%v", err)
+	for _, question := range questions {
+		if err := tool.CheckAnswer(question, a.Answers[question.ID]); err != nil {
+			if e, ok := errors.AsType[*tool.ArgumentError](err); ok {
+				err = errors.New(e.Reason)
 			}
+			return "", event.FieldErrorf("answers."+question.ID+".content", "%v", err)
 		}
 	}
 	return threads.AnswerInput(ctx, threadID, a)
+}
+
+// questions returns the questions of a request for input: as stored, since the thread may have no room for those of
+// sub-agents, or as the thread has them, if it has yet to store them.
+func (l *lookup) questions(ctx context.Context, threads Approvals, threadID string, a signals.InputAnswers) ([]event.InputQuestion, error) {
+	round := max(a.Round, event.FirstRound)
+	records, err := l.store.RecordsByID(ctx, l.key(threadID), recordid.InputRequest(a.ToolCallID, round))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		var q event.InputRequest
+		if r.Type == event.TypeInputRequest && json.Unmarshal(r.Payload, &q) == nil {
+			return q.Questions, nil
+		}
+	}
+	waiting, err := threads.Approvals(ctx, threadID)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range waiting.Inputs {
+		if q.ToolCallID == a.ToolCallID && q.Round == round {
+			return q.Questions, nil
+		}
+	}
+	return nil, nil
 }
 
 var inputRefusals = refusals{

@@ -244,7 +244,7 @@ func (ds *Decisions) Listable() bool {
 	if s.ParentLink.Parent != nil {
 		return false
 	}
-	listed := slices.ContainsFunc(s.Children.SubAgents, func(sub SubAgent) bool { return sub.Listed && len(sub.Approvals) > 0 })
+	listed := slices.ContainsFunc(s.Children.SubAgents, func(sub SubAgent) bool { return sub.Listed && len(sub.Approvals) > 0 || len(sub.Inputs) > 0 })
 	s.Turns.eachCall(func(c *Call) {
 		listed = listed || c.Stage == CallWaiting && c.listed() || c.Stage == CallAtInput
 	})

@@ -175,6 +175,10 @@ const (
 // settleWithoutRunning sets the result of a call that will not run.
 func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	t, s := c.run.turn, c.run.turn.thread
+	if c.Input != nil {
+		ended := withdrawn(now, *c.Input)
+		s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
+	}
 	c.Stage, c.Input = CallSettled, nil
 	s.Decisions.applyEarlyInputs(now)
 	if c.Client != nil {

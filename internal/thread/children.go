@@ -51,14 +51,17 @@ type SubAgent struct {
 	Lost            string         `json:"lost,omitempty"`
 
 	// Approvals are the pending approval requests of the sub-agent and of its own sub-agents. Listed
-	// reports whether they list the parent thread as waiting for approval. Forwarded maps the ids
-	// of calls to the decisions that were forwarded to the child thread, ForwardedAt to the times;
+	// reports whether they list the parent thread as waiting for approval. Forwarded maps the keys
+	// of requests to the decisions that were forwarded to the child thread, ForwardedAt to the times;
 	// Voted identifies the approvals that were forwarded for calls that need several.
 	Approvals   []event.ApprovalRequest   `json:"approvals,omitempty"`
 	Listed      bool                      `json:"listed,omitempty"`
 	Forwarded   map[string]event.Decision `json:"forwarded,omitempty"`
 	ForwardedAt map[string]time.Time      `json:"forwardedAt,omitempty"`
 	Voted       []string                  `json:"voted,omitempty"`
+
+	// Inputs are the pending requests for input of the sub-agent and of its own sub-agents.
+	Inputs []event.InputRequest `json:"inputs,omitempty"`
 
 	// Agents are the agents of the child threads, which may not decide.
 	Agents []string `json:"agents,omitempty"`
@@ -99,10 +102,12 @@ type SubAgentEnded struct {
 	DelegateReply
 }
 
-// SubAgentApprovals is the payload of signal "subagent_approvals".
+// SubAgentApprovals is the payload of signal "subagent_approvals": a request for a decision or, with
+// Input, one for input.
 type SubAgentApprovals struct {
 	ThreadID string                `json:"threadId"`
-	Request  event.ApprovalRequest `json:"request"`
+	Request  event.ApprovalRequest `json:"request,omitzero"`
+	Input    *event.InputRequest   `json:"input,omitempty"`
 
 	// Listed reports whether the request lists the parent thread as waiting for approval.
 	Listed bool `json:"listed,omitempty"`
@@ -112,11 +117,13 @@ type SubAgentApprovals struct {
 }
 
 // SubAgentDecision is the payload of signal "subagent_decision". An Approval with Missing is a vote;
-// the call still waits. Approval is nil if the call no longer waits although nobody decided.
+// the call still waits. Approval is nil if the call no longer waits although nobody decided. Input is
+// how a request for input ended, if the call waited for that.
 type SubAgentDecision struct {
-	ThreadID   string          `json:"threadId"`
-	ToolCallID string          `json:"toolCallId"`
-	Approval   *event.Approval `json:"approval,omitempty"`
+	ThreadID   string               `json:"threadId"`
+	ToolCallID string               `json:"toolCallId"`
+	Approval   *event.Approval      `json:"approval,omitempty"`
+	Input      *event.InputReceived `json:"input,omitempty"`
 }
 
 // EndStep is the input of end_delegate, which stores the remaining records of a sub-agent's thread
@@ -221,12 +228,12 @@ func (c *Call) DelegateTask(now time.Time) (TaskStep, DelegateStart) {
 // SubAgentLost sets the result of a call whose sub-agent ended without an answer.
 func (c *Call) SubAgentLost(now time.Time, why string) {
 	s := c.run.turn.thread
-	s.Children.drop(c.SubAgent)
+	s.Children.drop(now, c.SubAgent)
 	c.Refused(now, Why("Error: the sub-agent ended without an answer: "+why))
 }
 
 // Forget removes a sub-agent that was stopped.
-func (ch *Children) Forget(threadID string) { ch.drop(threadID) }
+func (ch *Children) Forget(now time.Time, threadID string) { ch.drop(now, threadID) }
 
 func (ch *Children) find(threadID string) *SubAgent {
 	for i := range ch.SubAgents {
@@ -290,20 +297,25 @@ func (ch *Children) ApplyEnd(now time.Time, e SubAgentEnded) {
 		s.Tasks.end(now, i, e.Task())
 	}
 	s.Usage = s.Usage.Add(e.Usage)
-	ch.drop(e.ThreadID)
+	ch.drop(now, e.ThreadID)
 }
 
 // SubAgentReplied continues a call whose sub-agent has stored its result.
-func (c *Call) SubAgentReplied(reply DelegateReply) {
+func (c *Call) SubAgentReplied(now time.Time, reply DelegateReply) {
 	s := c.run.turn.thread
 	s.Usage = s.Usage.Add(reply.Usage)
-	s.Children.drop(c.SubAgent)
+	s.Children.drop(now, c.SubAgent)
 	c.Stage, c.Failed = CallRan, reply.Failed
 }
 
-// drop removes a sub-agent that has ended, and its approval requests.
-func (ch *Children) drop(threadID string) {
+// drop removes a sub-agent that has ended, and its requests.
+func (ch *Children) drop(now time.Time, threadID string) {
 	s := ch.thread
+	if sub := ch.find(threadID); sub != nil {
+		for _, q := range slices.Clone(sub.Inputs) {
+			ch.inputEnded(now, sub, withdrawn(now, q))
+		}
+	}
 	ch.SubAgents = slices.DeleteFunc(ch.SubAgents, func(sub SubAgent) bool {
 		if sub.ThreadID != threadID {
 			return false
@@ -317,7 +329,7 @@ func (ch *Children) drop(threadID string) {
 
 // StopSubAgents removes the sub-agents for which calls of the turn wait. It returns their threads, which
 // the caller must stop.
-func (t *Turn) StopSubAgents() []string {
+func (t *Turn) StopSubAgents(now time.Time) []string {
 	s := t.thread
 	var stop []string
 	for _, sub := range s.Children.SubAgents {
@@ -326,7 +338,7 @@ func (t *Turn) StopSubAgents() []string {
 		}
 	}
 	for _, id := range stop {
-		s.Children.drop(id)
+		s.Children.drop(now, id)
 	}
 	return stop
 }

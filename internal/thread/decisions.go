@@ -323,11 +323,16 @@ func (ts *Turns) waiting(toolCallID string) (found *Call) {
 }
 
 func (ds *Decisions) settledAs(d signals.Decide) signals.DecideOutcome {
+	return ds.settled(d.ToolCallID, d.Decision)
+}
+
+// settled returns the outcome of a decision on a request, by its key, that no longer waits.
+func (ds *Decisions) settled(key string, as event.Decision) signals.DecideOutcome {
 	for i := len(ds.Settled) - 1; i >= 0; i-- {
-		if ds.Settled[i].ToolCallID != d.ToolCallID {
+		if ds.Settled[i].ToolCallID != key {
 			continue
 		}
-		if ds.Settled[i].Decision == d.Decision {
+		if ds.Settled[i].Decision == as {
 			return signals.DecideAlreadyResolved
 		}
 		return signals.DecideConflict
@@ -350,11 +355,12 @@ func (ds *Decisions) Approvals() []event.ApprovalRequest {
 	return out
 }
 
-// Settled is the outcome of a tool call that needed approval.
+// Settled is the outcome of a tool call that needed approval, or of a request for input.
 type Settled struct {
+	// ToolCallID is the key of the request: the call, or the record of the answer to a request for input.
 	ToolCallID string `json:"toolCallId"`
 
-	// Decision is empty if the call ended without a decision, by an interrupt.
+	// Decision is empty if the call ended without a decision, by an interrupt. Of an answer, it is the sum.
 	Decision event.Decision `json:"decision,omitempty"`
 }
 

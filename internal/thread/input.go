@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -12,15 +11,29 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// AskInput makes a call wait for a person's input. It first applies early answers.
+// AskInput makes a call wait for a person's input, here and in the parent threads. It then applies
+// early answers.
 func (c *Call) AskInput(now time.Time, q event.InputRequest) {
+	s := c.run.turn.thread
 	c.Stage, c.Input = CallAtInput, &q
-	c.run.turn.thread.Decisions.applyEarlyInputs(now)
+	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Input: &q})
+	s.Decisions.applyEarlyInputs(now)
 }
 
-// InputRequests returns the requests for input that wait for a person.
+// withdrawn is the end of a request for input that nobody answered.
+func withdrawn(now time.Time, q event.InputRequest) event.InputReceived {
+	return event.InputReceived{
+		ToolCallID: q.ToolCallID, ToolName: q.ToolName, Agent: q.Agent, Round: q.Round, Answers: map[string]event.InputAnswer{},
+		By: "threadmill", ReceivedAt: now, Withdrawn: true,
+	}
+}
+
+// InputRequests returns the requests for input that wait for a person, including those of sub-agents.
 func (ts *Turns) InputRequests() []event.InputRequest {
 	out := []event.InputRequest{}
+	for _, sub := range ts.thread.Children.SubAgents {
+		out = append(out, sub.Inputs...)
+	}
 	ts.eachCall(func(c *Call) {
 		if c.Stage == CallAtInput {
 			out = append(out, *c.Input)
@@ -98,12 +111,14 @@ func (ds *Decisions) AnswerInput(now time.Time, a signals.InputAnswers) (signals
 	if err := checkAnswers(c.Input.Questions, a.Answers); err != nil {
 		return "", err
 	}
-	id := recordid.InputReceived(c.Plan.ID, c.Input.Round)
-	c.run.turn.record(now, id, event.TypeInputReceived, event.InputReceived{
+	got := event.InputReceived{
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: c.run.Agent, Round: c.Input.Round, Answers: a.Answers, By: a.By, ReceivedAt: now,
-	})
+	}
+	id := recordid.InputReceived(c.Plan.ID, c.Input.Round)
+	c.run.turn.record(now, id, event.TypeInputReceived, got)
 	c.Stage, c.Answered, c.Input = CallReady, c.Input.Round, nil
-	ds.Settled = keepLast(append(ds.Settled, Settled{id, inputSum(a)}), maxDecided)
+	ds.rememberSettled(id, inputSum(a.Answers))
+	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
 	return signals.DecideAccepted, nil
 }
 
@@ -126,18 +141,10 @@ func checkAnswers(questions []event.InputQuestion, answers map[string]event.Inpu
 
 // inputReceivedAs returns the outcome of an answer for which no call waits.
 func (ds *Decisions) inputReceivedAs(a signals.InputAnswers) signals.DecideOutcome {
-	id := recordid.InputReceived(a.ToolCallID, roundOf(a))
-	at := slices.IndexFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == id })
-	switch {
-	case at < 0:
-		return signals.DecideNotPending
-	case ds.Settled[at].Decision == inputSum(a):
-		return signals.DecideAlreadyResolved
-	}
-	return signals.DecideConflict
+	return ds.settled(recordid.InputReceived(a.ToolCallID, roundOf(a)), inputSum(a.Answers))
 }
 
-func inputSum(a signals.InputAnswers) event.Decision {
-	sum := sha256.Sum256(rawJSON(a.Answers))
+func inputSum(answers map[string]event.InputAnswer) event.Decision {
+	sum := sha256.Sum256(rawJSON(answers))
 	return event.Decision(hex.EncodeToString(sum[:8]))
 }

@@ -111,9 +111,8 @@ func (p *ParentLink) withParent(metadata json.RawMessage) json.RawMessage {
 	return rawJSON(fields)
 }
 
-// notifyApproval sends an approval request to the parent thread, with the names that may not
-// decide on it: the parent thread must reject their decisions, since it is not told when this
-// thread rejects them.
+// notifyApproval sends a request to the parent thread, with the names that may not decide on it: the
+// parent thread must reject their decisions, since it is not told when this thread rejects them.
 func (p *ParentLink) notifyApproval(a SubAgentApprovals) {
 	s := p.thread
 	if p.Parent != nil {

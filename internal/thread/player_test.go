@@ -274,7 +274,7 @@ func (p *player) do(c command) {
 	case "number":
 		s.Number(now)
 	case "not-passed":
-		s.Children.NotForwarded(c.id, c.text)
+		s.Children.NotForwarded(Forward{ThreadID: c.id, key: c.text})
 	case "hooks-gone":
 		p.say("= asked %s", short(s.Turns.Current.PendingHooks(s.Turns.Current.ItemEvent(), p.specs)))
 	case "result":
@@ -284,6 +284,13 @@ func (p *player) do(c command) {
 	case "result-signal":
 		s.Decisions.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
 	case "answer":
+		if a := p.answers(c); s.Children.Input(a) {
+			f, err := s.Children.ForwardInput(now, a)
+			if p.err(err); err == nil {
+				p.say("= %s by %s", f.Outcome, f.ThreadID)
+			}
+			return
+		}
 		out, err := s.Decisions.AnswerInput(now, p.answers(c))
 		p.err(err)
 		p.say("= %s", out)
@@ -298,7 +305,7 @@ func (p *player) do(c command) {
 	case "cancel-task":
 		out := s.Tasks.Cancel(now, read(c, signals.CancelTask{TaskID: c.id, By: "ann"}), true)
 		p.say("= %s", out.Result)
-		s.Children.Forget(out.Task.ThreadID)
+		s.Children.Forget(now, out.Task.ThreadID)
 	case "sub-ended":
 		s.Children.ApplyEnd(now, read(c, SubAgentEnded{ThreadID: c.id, DelegateReply: DelegateReply{Status: signals.TurnCompleted}}))
 	case "sub-gone":
@@ -307,6 +314,11 @@ func (p *player) do(c command) {
 		asks := SubAgentApprovals{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
 		asks.Listed = len(c.opts) > 0
 		s.Children.ApplyApprovals(asks)
+	case "sub-asks-input":
+		s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: c.id, Input: new(read(c, event.InputRequest{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1, RequestedAt: now}))})
+	case "sub-answered":
+		got := read(c, event.InputReceived{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1})
+		s.Children.ApplyDecision(now, SubAgentDecision{ThreadID: c.id, ToolCallID: c.text, Input: &got})
 	case "sub-asks-through":
 		call, agents, _ := strings.Cut(c.text, " ")
 		s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
@@ -436,9 +448,9 @@ func (p *player) decide(c command) {
 func (p *player) take(signal bool, d signals.Decide) {
 	s := p.s
 	if _, _, below := s.Children.Request(d.ToolCallID); below {
-		id, out, err := s.Children.Forward(p.now, d)
+		f, err := s.Children.Forward(p.now, d)
 		if p.err(err); err == nil {
-			p.say("= %s by %s", out, id)
+			p.say("= %s by %s", f.Outcome, f.ThreadID)
 		}
 		return
 	}

@@ -56,7 +56,8 @@ func (p *player) look(c command) {
 		p.say("= %s listed %v", short(s.Outbox.Row, "number"), s.Decisions.Listable())
 	case "below":
 		d := signals.Decide{ToolCallID: c.id, Decision: event.Decision(c.text)}
-		p.say("= %s, several %v", s.Children.ForwardedOutcome(d), s.Children.NeedsSeveral(c.id))
+		f := Forward{Outcome: signals.DecideAccepted, key: d.ToolCallID, as: d.Decision}
+		p.say("= %s, several %v", s.Children.ForwardedOutcome(f), s.Children.NeedsSeveral(f))
 	case "closed-task":
 		for _, r := range TaskRecords(s.Ref(), s.Tasks.Running[0], read(c, TaskReply{}), p.now) {
 			p.say("= %s %s %s", r.ID, r.Type, short(r.Payload))

@@ -400,7 +400,7 @@ func (p *player) turn() bool {
 		slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return !r.Done() }) {
 		return false
 	}
-	for _, id := range s.Turns.Current.StopSubAgents() {
+	for _, id := range s.Turns.Current.StopSubAgents(p.now) {
 		p.say("> stop sub-agent %s", id)
 	}
 	p.show()
@@ -531,7 +531,7 @@ func (p *player) tools(r *AgentRun) bool {
 				case reply.Status == "":
 					c.SubAgentLost(now, reply.Error)
 				default:
-					c.SubAgentReplied(*reply)
+					c.SubAgentReplied(now, *reply)
 				}
 				return true
 			}
@@ -585,7 +585,7 @@ func (p *player) execute(r *AgentRun, c *Call) {
 		p.say("> task %s", short(step, stepNoise...))
 		if p.broken = ""; broken != "" {
 			c.TaskNotStarted(now, step.Task, broken)
-			s.Children.Forget(step.Task.ThreadID)
+			s.Children.Forget(now, step.Task.ThreadID)
 			return
 		}
 		c.TaskStarted(now, step.Task)

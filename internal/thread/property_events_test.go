@@ -147,15 +147,19 @@ func (m *machine) subEnds() {
 		return
 	}
 	m.keep([]event.Record{event.NewRecord(recordid.Result(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
-	c.SubAgentReplied(DelegateReply{Failed: m.one(3)})
+	c.SubAgentReplied(m.now, DelegateReply{Failed: m.one(3)})
 }
 
-// subAsks lets a sub-agent ask for an approval, and people decide.
+// subAsks lets a sub-agent ask for an approval or for input, and people decide.
 func (m *machine) subAsks() {
 	if len(m.s.Children.SubAgents) == 0 {
 		return
 	}
 	id := m.s.Children.SubAgents[m.rnd.IntN(len(m.s.Children.SubAgents))].ThreadID
+	if m.one(2) {
+		m.subAsksInput(id)
+		return
+	}
 	callID := fmt.Sprintf("%s.x%d", id, m.rnd.IntN(3))
 	m.s.Children.ApplyApprovals(wants(id, callID))
 	_, _, asks := m.s.Children.Request(callID)
@@ -167,6 +171,29 @@ func (m *machine) subAsks() {
 		_, _, asks = m.s.Children.Request(callID)
 		require.False(m.t, asks)
 	}
+}
+
+// subAsksInput lets a sub-agent ask for input, and people answer, or it is withdrawn.
+func (m *machine) subAsksInput(threadID string) {
+	m.calls++
+	q := event.InputRequest{ToolCallID: fmt.Sprintf("%s.i%d", threadID, m.calls), ToolName: "book", Agent: "bob", Round: 1, Questions: []event.InputQuestion{{ID: "q"}}}
+	m.s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: threadID, Input: &q})
+	a := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
+	require.True(m.t, m.s.Children.Input(a))
+	require.Contains(m.t, m.s.Turns.InputRequests(), q)
+	f, err := m.s.Children.ForwardInput(m.now, a)
+	require.NoError(m.t, err)
+	require.Equal(m.t, signals.DecideAccepted, f.Outcome)
+	if m.one(3) {
+		return // the child thread says nothing
+	}
+	got, want := withdrawn(m.now, q), signals.DecideNotPending
+	if m.one(2) {
+		got.Withdrawn, got.Answers, want = false, a.Answers, signals.DecideAccepted
+	}
+	m.s.Children.ApplyDecision(m.now, SubAgentDecision{ThreadID: threadID, ToolCallID: q.ToolCallID, Input: &got})
+	require.False(m.t, m.s.Children.Waits(f))
+	require.Equal(m.t, want, m.s.Children.ForwardedOutcome(f))
 }
 
 // checkTasks: each task runs, or has ended, and is in one place; and each sub-agent is

@@ -289,7 +289,7 @@ func (m *machine) end() {
 		r.StopRun(m.now)
 	}
 	m.ended += m.checkEnds(t)
-	m.s.Turns.Current.StopSubAgents()
+	m.s.Turns.Current.StopSubAgents(m.now)
 	m.s.Turns.Current.End(m.now)
 }
 

@@ -102,3 +102,46 @@ func TestLongFailuresFitIntoTheNextRun(t *testing.T) {
 	require.Less(t, len(asJSON(t, s.Inbox.Failed)), maxFailedBytes+maxFailed*itemBytes)
 	require.Less(t, len(asJSON(t, s.Carried())), 1<<20)
 }
+
+// TestQuestionsOfManySubAgents: a thread keeps the questions of sub-agents whole while it has room, and can check the answers to
+// all of them. The records have the rest.
+func TestQuestionsOfManySubAgents(t *testing.T) {
+	s, r := called(t, runs("c"))
+	r.ApplyCallsDecision(t0, pass)
+	r.Calls[0].Plan.SubAgent = &SubAgentPlan{Agent: "bob", Message: "do it"}
+	id, _ := r.Calls[0].Delegate()
+	const many = 20
+	asks := func(i int) event.InputRequest {
+		return event.InputRequest{ToolCallID: name(i), ToolName: "book", Agent: "bob", Round: 1, Questions: []event.InputQuestion{
+			{ID: "q", Kind: event.InputForm, Message: strings.Repeat("m", 1000), Schema: rawJSON(strings.Repeat("s", 9000))},
+			{ID: "r", Kind: event.InputURL, Message: "Visit it.", URL: "https://example.com"},
+		}}
+	}
+	for i := range many {
+		q := asks(i)
+		s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: id, Input: &q})
+	}
+	kept := s.Turns.InputRequests()
+	require.Len(t, kept, many)
+	require.Equal(t, asks(0), kept[0])
+	require.Less(t, len(rawJSON(kept)), maxRequestTotal+many*1000)
+	for i, q := range kept {
+		one := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
+		_, err := s.Children.ForwardInput(t0, one)
+		require.ErrorContains(t, err, "answers.r: is required", "question %d", i)
+		one.Answers["r"] = event.InputAnswer{Action: event.InputDecline}
+		f, err := s.Children.ForwardInput(t0, one)
+		require.NoError(t, err)
+		require.Equal(t, signals.DecideAccepted, f.Outcome)
+	}
+	records := pending(s, event.TypeInputRequest)
+	require.Len(t, records, many)
+	for i, rec := range records {
+		require.JSONEq(t, asJSON(t, asks(i)), string(rec.Payload))
+	}
+	for i := range many {
+		got := withdrawn(t0, asks(i))
+		s.Children.ApplyDecision(t0, SubAgentDecision{ThreadID: id, ToolCallID: name(i), Input: &got})
+	}
+	require.Equal(t, maxRequestTotal, s.Children.room())
+}

@@ -13,19 +13,22 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ApplyApprovals handles an approval request of a sub-agent: it becomes an approval request of this
-// thread too.
+// ApplyApprovals handles a request of a sub-agent: it becomes a request of this thread too.
 func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
 	s := ch.thread
 	sub := ch.find(a.ThreadID)
-	if sub == nil {
+	switch {
+	case sub == nil:
+		return
+	case a.Input != nil:
+		ch.applyInput(sub, a)
 		return
 	}
 	known := slices.ContainsFunc(sub.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == a.Request.ToolCallID })
 	if known != (a.Request.Reminder > 0) {
 		return
 	}
-	s.record(recordid.Request(a.Request), event.TypeApprovalRequest, ch.traceOf(sub), sub.ToolCallID, a.Request.RequestedAt, a.Request)
+	ch.record(sub, recordid.Request(a.Request), event.TypeApprovalRequest, a.Request.RequestedAt, a.Request)
 	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
@@ -33,28 +36,69 @@ func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
 	}
 	sub.Listed = sub.Listed || a.Listed
 	kept := a.Request
-	if limit := min(maxRequestArguments, max(maxRequestTotal-ch.requestBytes(), 0)); len(kept.Arguments) > limit {
+	if limit := min(maxRequestArguments, ch.room()); len(kept.Arguments) > limit {
 		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", cutText(kept.Arguments, limit), len(kept.Arguments))
 	}
 	sub.Approvals = append(sub.Approvals, kept)
 }
 
-// requestBytes returns the size of the arguments that the thread keeps for sub-agents' calls.
-func (ch *Children) requestBytes() int {
+// applyInput is [Children.ApplyApprovals] for a request for input.
+func (ch *Children) applyInput(sub *SubAgent, a SubAgentApprovals) {
+	s, q := ch.thread, *a.Input
+	if sub.input(q.ToolCallID, q.Round) >= 0 {
+		return
+	}
+	ch.record(sub, recordid.InputRequest(q.ToolCallID, q.Round), event.TypeInputRequest, q.RequestedAt, q)
+	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
+	sub.Agents = withNames(sub.Agents, a.Agents...)
+	if len(rawJSON(q.Questions)) > ch.room() {
+		q.Questions = briefQuestions(q.Questions)
+	}
+	sub.Inputs = append(sub.Inputs, q)
+}
+
+// briefQuestions returns what the thread has to know of questions for which it has no room.
+func briefQuestions(questions []event.InputQuestion) []event.InputQuestion {
+	const limit = 100 // bytes
+	var out []event.InputQuestion
+	for _, one := range questions {
+		brief := event.InputQuestion{ID: one.ID, Kind: one.Kind, Message: one.Message, Login: one.Login}
+		if len(brief.Message) > limit {
+			brief.Message = cutText(brief.Message, limit) + "… (the input_request record has all of it)"
+		}
+		out = append(out, brief)
+	}
+	return out
+}
+
+// input returns the index of a request for input, or -1.
+func (sub *SubAgent) input(toolCallID string, round int) int {
+	return slices.IndexFunc(sub.Inputs, func(q event.InputRequest) bool { return q.ToolCallID == toolCallID && q.Round == round })
+}
+
+// room returns how many more bytes of sub-agents' requests the thread can keep.
+func (ch *Children) room() int {
 	n := 0
 	for _, sub := range ch.SubAgents {
 		for _, ask := range sub.Approvals {
 			n += len(ask.Arguments)
 		}
+		for _, q := range sub.Inputs {
+			n += len(rawJSON(q.Questions))
+		}
 	}
-	return n
+	return max(maxRequestTotal-n, 0)
 }
 
 // ApplyDecision handles the notice of a vote on a call of a sub-agent, or that it no longer waits.
 func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
 	s := ch.thread
 	sub := ch.find(d.ThreadID)
-	if sub == nil {
+	switch {
+	case sub == nil:
+		return
+	case d.Input != nil:
+		ch.inputEnded(now, sub, *d.Input)
 		return
 	}
 	at := slices.IndexFunc(sub.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == d.ToolCallID })
@@ -71,7 +115,7 @@ func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
 			return
 		}
 		q.Votes = append(q.Votes, event.Vote{By: d.Approval.By, At: d.Approval.DecidedAt, Reason: d.Approval.Reason})
-		s.record(recordid.Vote(d.ToolCallID, d.Approval.Round, len(q.Votes)), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
+		ch.record(sub, recordid.Vote(d.ToolCallID, d.Approval.Round, len(q.Votes)), event.TypeApproval, now, *d.Approval)
 		s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 		return
 	}
@@ -80,24 +124,44 @@ func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
 	var decision event.Decision
 	if d.Approval != nil {
 		decision = d.Approval.Decision
-		s.record(recordid.Decision(d.ToolCallID, d.Approval.Round), event.TypeApproval, ch.traceOf(sub), sub.ToolCallID, now, *d.Approval)
+		ch.record(sub, recordid.Decision(d.ToolCallID, d.Approval.Round), event.TypeApproval, now, *d.Approval)
 	}
 	s.Decisions.rememberSettled(d.ToolCallID, decision)
 	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 }
 
-// traceOf returns the trace of the call or task that a sub-agent works on.
-func (ch *Children) traceOf(sub *SubAgent) string {
+// inputEnded removes a request for input of a sub-agent, which was answered or withdrawn.
+func (ch *Children) inputEnded(now time.Time, sub *SubAgent, got event.InputReceived) {
 	s := ch.thread
-	if i := s.Tasks.index(sub.TaskID); i >= 0 {
-		return s.Tasks.Running[i].TraceID
+	at := sub.input(got.ToolCallID, got.Round)
+	if at < 0 {
+		return
 	}
+	sub.Inputs = slices.Delete(sub.Inputs, at, at+1)
+	id := recordid.InputReceived(got.ToolCallID, got.Round)
+	sub.forgetPassed(id)
+	ch.record(sub, id, event.TypeInputReceived, now, got)
+	if !got.Withdrawn {
+		s.Decisions.rememberSettled(id, inputSum(got.Answers))
+	}
+	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: got.ToolCallID, Input: &got})
+}
+
+// record stores what viewers of this thread see of a sub-agent's request: in the turn that waits for the
+// sub-agent, which may be parked, or with the trace of its task.
+func (ch *Children) record(sub *SubAgent, id, typ string, at time.Time, payload any) {
+	s := ch.thread
 	for _, t := range s.Turns.all() {
 		if t.delegatedTo(sub.ThreadID) {
-			return t.Item.TraceID
+			s.Outbox.recordIn(t.root(), id, typ, t.Item.TraceID, sub.ToolCallID, at, payload)
+			return
 		}
 	}
-	return ""
+	trace := ""
+	if i := s.Tasks.index(sub.TaskID); i >= 0 {
+		trace = s.Tasks.Running[i].TraceID
+	}
+	s.record(id, typ, trace, sub.ToolCallID, at, payload)
 }
 
 // Request returns the approval request for a sub-agent's call, and the child thread that sent
@@ -116,11 +180,67 @@ func (ch *Children) Request(toolCallID string) (threadID string, request event.A
 // ForwardTimeout is the time that a decision waits for the outcome in the child thread.
 const ForwardTimeout = 10 * time.Second
 
-// Forward decides whether to forward a decision to the child thread of its call: Accepted
-// means to forward it. Signals between threads may arrive out of order, so only the first decision
-// is forwarded. The parent thread is not told if the child thread rejects it; if the call still
-// waits after [ForwardTimeout], another decision is forwarded.
-func (ch *Children) Forward(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
+// Input reports whether a request for input of a sub-agent waits.
+func (ch *Children) Input(a signals.InputAnswers) bool {
+	_, _, ok := ch.inputRequest(a)
+	return ok
+}
+
+func (ch *Children) inputRequest(a signals.InputAnswers) (sub *SubAgent, q event.InputRequest, ok bool) {
+	for i := range ch.SubAgents {
+		sub := &ch.SubAgents[i]
+		if at := sub.input(a.ToolCallID, roundOf(a)); at >= 0 {
+			return sub, sub.Inputs[at], true
+		}
+	}
+	return nil, event.InputRequest{}, false
+}
+
+// Forward is a decision on a call of a child thread, or an answer to its request for input. Signal and
+// Payload forward it to that thread if the Outcome is Accepted.
+type Forward struct {
+	ThreadID string
+	Signal   string
+	Payload  any
+	Outcome  signals.DecideOutcome
+
+	// key is the key of the request in [SubAgent].Forwarded and [Decisions].Settled, as what is decided.
+	key string
+	as  event.Decision
+}
+
+// Forward decides whether to forward a decision to the child thread of its call. Signals between
+// threads may arrive out of order, so only the first decision is forwarded. The parent thread is not
+// told if the child thread rejects it; if the call still waits after [ForwardTimeout], another decision
+// is forwarded.
+func (ch *Children) Forward(now time.Time, d signals.Decide) (Forward, error) {
+	threadID, out, err := ch.forward(now, d)
+	return Forward{ThreadID: threadID, Signal: signals.SignalDecide, Payload: d, Outcome: out, key: d.ToolCallID, as: d.Decision}, err
+}
+
+// ForwardInput is [Children.Forward] for an answer. The error is that of [Decisions.AnswerInput].
+func (ch *Children) ForwardInput(now time.Time, a signals.InputAnswers) (Forward, error) {
+	f := Forward{
+		Signal: signals.SignalAnswerInput, Payload: a, Outcome: signals.DecideNotPending,
+		key: recordid.InputReceived(a.ToolCallID, roundOf(a)), as: inputSum(a.Answers),
+	}
+	sub, q, ok := ch.inputRequest(a)
+	if !ok {
+		return f, nil
+	}
+	f.ThreadID = sub.ThreadID
+	if ch.thread.isAgent(a.By) || SamePerson(q.Agent, a.By) || sub.isAgent(a.By) {
+		f.Outcome = signals.DecideNotAllowed
+		return f, nil
+	}
+	if err := checkAnswers(q.Questions, a.Answers); err != nil {
+		return f, err
+	}
+	f.Outcome = sub.forward(now, f.key, f.as)
+	return f, nil
+}
+
+func (ch *Children) forward(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
 	s := ch.thread
 	threadID, ask, ok := ch.Request(d.ToolCallID)
 	switch {
@@ -148,15 +268,20 @@ func (ch *Children) Forward(now time.Time, d signals.Decide) (threadID string, o
 		sub.Voted = append(sub.Voted, vote(d))
 		return threadID, signals.DecideAccepted, nil
 	}
-	if now.Sub(sub.ForwardedAt[d.ToolCallID]) >= ForwardTimeout {
-		delete(sub.Forwarded, d.ToolCallID)
+	return threadID, sub.forward(now, d.ToolCallID, d.Decision), nil
+}
+
+// forward notes that the first decision on a request is forwarded.
+func (sub *SubAgent) forward(now time.Time, key string, as event.Decision) signals.DecideOutcome {
+	if now.Sub(sub.ForwardedAt[key]) >= ForwardTimeout {
+		delete(sub.Forwarded, key)
 	}
-	switch sub.Forwarded[d.ToolCallID] {
-	case d.Decision:
-		return threadID, signals.DecideAlreadyResolved, nil
+	switch sub.Forwarded[key] {
+	case as:
+		return signals.DecideAlreadyResolved
 	case "":
 	default:
-		return threadID, signals.DecideConflict, nil
+		return signals.DecideConflict
 	}
 	if sub.Forwarded == nil {
 		sub.Forwarded = map[string]event.Decision{}
@@ -164,8 +289,8 @@ func (ch *Children) Forward(now time.Time, d signals.Decide) (threadID string, o
 	if sub.ForwardedAt == nil {
 		sub.ForwardedAt = map[string]time.Time{}
 	}
-	sub.Forwarded[d.ToolCallID], sub.ForwardedAt[d.ToolCallID] = d.Decision, now
-	return threadID, signals.DecideAccepted, nil
+	sub.Forwarded[key], sub.ForwardedAt[key] = as, now
+	return signals.DecideAccepted
 }
 
 // isAgent reports whether a name is that of an agent of the child threads.
@@ -175,34 +300,44 @@ func (sub *SubAgent) isAgent(by string) bool {
 
 func vote(d signals.Decide) string { return d.ToolCallID + "/" + d.By }
 
+// Waits reports whether the request still waits that a decision or answer is for.
+func (ch *Children) Waits(f Forward) bool {
+	if a, is := f.Payload.(signals.InputAnswers); is {
+		return ch.Input(a)
+	}
+	_, _, waits := ch.Request(f.key)
+	return waits
+}
+
 // NeedsSeveral reports whether a sub-agent's call needs more than one approval, so a single
 // decision may not settle it.
-func (ch *Children) NeedsSeveral(toolCallID string) bool {
-	_, ask, _ := ch.Request(toolCallID)
+func (ch *Children) NeedsSeveral(f Forward) bool {
+	_, ask, _ := ch.Request(f.key)
 	return ask.Quorum > 1
 }
 
-// NotForwarded undoes the forwarding of decisions on a call that could not be sent: the
+// NotForwarded undoes the forwarding of decisions on a request that could not be sent: the
 // child thread is gone.
-func (ch *Children) NotForwarded(threadID, toolCallID string) {
-	if sub := ch.find(threadID); sub != nil {
-		sub.forgetPassed(toolCallID)
+func (ch *Children) NotForwarded(f Forward) {
+	if sub := ch.find(f.ThreadID); sub != nil {
+		sub.forgetPassed(f.key)
 	}
 }
 
-func (sub *SubAgent) forgetPassed(toolCallID string) {
-	delete(sub.Forwarded, toolCallID)
-	delete(sub.ForwardedAt, toolCallID)
-	sub.Voted = slices.DeleteFunc(sub.Voted, func(v string) bool { return strings.HasPrefix(v, toolCallID+"/") })
+func (sub *SubAgent) forgetPassed(key string) {
+	delete(sub.Forwarded, key)
+	delete(sub.ForwardedAt, key)
+	sub.Voted = slices.DeleteFunc(sub.Voted, func(v string) bool { return strings.HasPrefix(v, key+"/") })
 }
 
-// ForwardedOutcome returns the outcome of a decision that was forwarded to a child thread.
-func (ch *Children) ForwardedOutcome(d signals.Decide) signals.DecideOutcome {
-	s := ch.thread
-	if out := s.Decisions.settledAs(d); out != signals.DecideAlreadyResolved {
-		return out
+// ForwardedOutcome returns the outcome of a decision or answer whose request no longer waits. Another
+// one may have been forwarded first.
+func (ch *Children) ForwardedOutcome(f Forward) signals.DecideOutcome {
+	out := ch.thread.Decisions.settled(f.key, f.as)
+	if f.Outcome == signals.DecideAccepted && out == signals.DecideAlreadyResolved {
+		return signals.DecideAccepted
 	}
-	return signals.DecideAccepted
+	return out
 }
 
 // agentNames returns the names of the thread's agents and of all agents with a run in it.

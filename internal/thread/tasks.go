@@ -97,7 +97,7 @@ func (c *Call) TaskNotStarted(now time.Time, task event.Task, why string) {
 	if i := s.Tasks.index(task.ID); i >= 0 {
 		s.Tasks.settle(now, i, event.TaskFailed, why, "")
 	}
-	s.Children.drop(task.ThreadID)
+	s.Children.drop(now, task.ThreadID)
 	c.Refused(now, "Error: the task could not be started: "+why)
 }
 
@@ -278,7 +278,7 @@ func (ta *Tasks) failOverdue(now time.Time) {
 		}
 		ta.end(now, i, TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
 		if task.ThreadID != "" {
-			s.Children.drop(task.ThreadID)
+			s.Children.drop(now, task.ThreadID)
 		}
 	}
 }

@@ -142,7 +142,7 @@ func (r *AgentRun) waits() bool {
 func (c *Call) waitsForSubAgent() bool {
 	s := c.run.turn.thread
 	sub := s.Children.find(c.SubAgent)
-	return c.Stage == CallDelegated && sub != nil && len(sub.Approvals) > 0 && !sub.ended()
+	return c.Stage == CallDelegated && sub != nil && len(sub.Approvals)+len(sub.Inputs) > 0 && !sub.ended()
 }
 
 // cancellable reports whether the run has calls that a message can cancel. Calls of sub-agents

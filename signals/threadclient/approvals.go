@@ -92,7 +92,7 @@ type WaitingCall struct {
 
 // WaitingInput is a tool call that waits for a person's input.
 type WaitingInput struct {
-	ThreadID string             `json:"threadId" doc:"Where to answer it"`
+	ThreadID string             `json:"threadId" doc:"Where to answer it. Of a sub-agent's call: the thread for which it works"`
 	Title    string             `json:"title,omitempty" doc:"The thread's title"`
 	Request  event.InputRequest `json:"request" doc:"What the tool asks"`
 }
@@ -179,7 +179,9 @@ func gather(answers []asked) (Waiting, error) {
 			}
 		}
 		for _, r := range a.answer.Inputs {
-			out.Inputs = append(out.Inputs, WaitingInput{id, title, r})
+			if !seen.shownAbove(id, r.ToolCallID) {
+				out.Inputs = append(out.Inputs, WaitingInput{id, title, r})
+			}
 		}
 	}
 	slices.SortStableFunc(out.Inputs, func(a, b WaitingInput) int {
@@ -210,6 +212,9 @@ func newOverview(answers []asked) overview {
 			calls[r.ToolCallID] = true
 		}
 		for _, r := range a.answer.ClientCalls {
+			calls[r.ToolCallID] = true
+		}
+		for _, r := range a.answer.Inputs {
 			calls[r.ToolCallID] = true
 		}
 		o.calls[a.thread.ThreadID], o.parents[a.thread.ThreadID] = calls, a.thread.Parent

@@ -118,7 +118,7 @@ func teach(w *harness.Harness) {
 
 // TestAISDK talks to threads with the AI SDK's own clients, and the transport of @ai-sdk/workflow: tests/npm/aisdk.mjs has the scenarios.
 func TestAISDK(t *testing.T) {
-	more := []string{"agents", "sources", "retried call", "input", "two agents ask", "assumed otherwise", "missed end", "nothing new"}
+	more := []string{"agents", "sources", "retried call", "two agents ask", "assumed otherwise", "missed end", "nothing new"}
 	for column, version := range []string{"ai6", "ai7", "workflow"} {
 		if version == "workflow" {
 			more = nil // its transport is in the table
@@ -136,7 +136,7 @@ func TestAISDK(t *testing.T) {
 // TestAGUI talks to threads with AG-UI's own clients: the newest, and the one that frontends in the field have.
 // tests/npm/agui.mjs has the scenarios.
 func TestAGUI(t *testing.T) {
-	more := []string{"tools", "agents", "sub-agent", "input", "sources", "two agents ask", "order", "events once", "retried call"}
+	more := []string{"tools", "agents", "sub-agent", "sources", "two agents ask", "order", "events once", "retried call"}
 	for i, client := range []string{"@ag-ui/client", "agui-old"} {
 		for _, scenario := range slices.Concat(scenarios(columnAGUI+i), more) {
 			t.Run(path.Base(client)+" "+scenario, func(t *testing.T) {

@@ -44,6 +44,8 @@ var table = []row{
 	all("approve for the session", "decided since", "decided since", "decided since"),
 	all("approve with other arguments", "decided since", "interrupt", "decided since"),
 	all("a sub-agent asks", "sub-agent asks", "sub-agent asks", "sub-agent asks"),
+	all("a tool asks for input", "input", "input", "input"),
+	all("a tool of a sub-agent asks for input", "sub-agent input", "sub-agent input", "sub-agent input"),
 	all("decided elsewhere", "approval elsewhere", "interrupt elsewhere", "approval"),
 	all("a request expires", "expired", "expired", "expired"),
 	all("a client tool", "client tool", "client tool", "client tool"),

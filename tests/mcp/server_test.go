@@ -40,7 +40,7 @@ func TestMCPClients(t *testing.T) {
 	starter := proc.BuildStarter(t)
 	for _, client := range []string{"sdk", "client"} {
 		for _, transport := range []string{"http", "stdio"} {
-			for _, scenario := range []string{"ask", "approval", "input", "running", "cut"} {
+			for _, scenario := range []string{"ask", "approval", "input", "sub-agent input", "running", "cut"} {
 				if transport == "stdio" && scenario == "cut" {
 					continue
 				}

@@ -216,6 +216,42 @@ const scenarios = {
     assert.match(view(other.messages).join("\n"), /not booked: cancel/);
   },
 
+  async "sub-agent input"() {
+    const text = 'use call_agent {"agent":"second","message":"use book {}\\nthen\\nlooked"}\nthen\ndone';
+    const one = agent("sub");
+    await say(one, text);
+    const [when] = last(one).outcome.interrupts;
+    assert.deepEqual([when.reason, when.message, when.metadata.input.agent, when.toolCallId], ["input_required", "When do you come?", "second", undefined]);
+    assert.deepEqual(when.responseSchema.properties.content.required, ["day"]);
+    const tab = await connected("sub");
+    assert.deepEqual(tab.pendingInterrupts, one.pendingInterrupts);
+    const wrong = await fetch(`${base}/v1/ag-ui`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({
+      threadId: "sub", runId: "wrong", messages: [], tools: [], context: [], state: {}, forwardedProps: { sender: "ann" },
+      resume: [{ interruptId: when.id, status: "resolved", payload: { action: "accept", content: { day: "sunday" } } }],
+    }) });
+    assert.equal(wrong.status, 422);
+    assert.match(await wrong.text(), /day: must be one of/);
+    const answer = (who, i, payload) => who.runAgent({ forwardedProps: { sender: "ann" }, resume: [{ interruptId: i.id, status: payload ? "resolved" : "cancelled", payload }] });
+    await answer(one, when, { action: "accept", content: { day: "monday" } });
+    const [pay] = last(one).outcome.interrupts;
+    assert.match(pay.message, /Please pay. https:\/\/pay.example\/42/);
+    await answer(tab, when, { action: "decline" }).catch(() => {}); // late
+    const other = await connected("sub");
+    assert.deepEqual(other.pendingInterrupts.map((i) => i.id), [pay.id]);
+    await answer(other, pay, { action: "accept" });
+    assert.equal(last(other).outcome.type, "success");
+    assert.match(view(other.messages).join("\n"), /booked: secret state.*paid: accept[^]*looked[^]*assistant\|[^]*done/);
+    await answer(one, pay); // late
+    assert.equal(one.pendingInterrupts.length, 0, "answered elsewhere");
+    for (const each of [one, other]) assert.deepEqual(view(each.messages), view((await connected("sub")).messages));
+    assert.deepEqual(view((await paged("sub")).messages), view(one.messages), "in pages");
+
+    const declined = agent("declined");
+    await say(declined, text);
+    await answer(declined, last(declined).outcome.interrupts[0]);
+    assert.match(view(declined.messages).join("\n"), /not booked: cancel/);
+  },
+
   async agents() {
     const one = agent("agents");
     await say(one, "hello", { forwardedProps: { agents: ["assistant", "second"] } });

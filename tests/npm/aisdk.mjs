@@ -569,6 +569,50 @@ const scenarios = {
     assert.equal(late.length, 2);
   },
 
+  async "sub-agent input"() {
+    const c = chat("sub", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+    await c.sendMessage({ text: 'use call_agent {"agent":"second","message":"use book {}\\nthen\\nlooked"}\nthen\ndone' });
+    assert.equal(c.status, "ready", c.error?.message);
+    const open = (one = c) => one.lastMessage.parts.find((p) => p.toolName === "request_input" && p.state === "input-available");
+    const asked = () => open().input.questions[0];
+    assert.deepEqual([asked().message, asked().schema.required, open().input.agent], ["When do you come?", ["day"], "second"]);
+    const names = c.lastMessage.parts.slice(0, c.lastMessage.parts.indexOf(open())).filter((p) => p.type === "data-agent");
+    assert.equal(names.at(-1).data.name, "second");
+    const reloaded = async () => chat("sub", { messages: await reload("sub"), sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+    const tab = await reloaded();
+    await tab.resumeStream();
+    assert.deepEqual(view(tab.messages), view(c.messages));
+    const wrong = structuredClone(c.messages);
+    Object.assign(wrong[1].parts.find((p) => p.toolCallId === open().toolCallId), { state: "output-available", output: { action: "accept", content: { day: "sunday" } } });
+    const refused = await fetch(`${base}/v1/chat`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id: "sub", sender: "ann", messages: wrong, trigger: "submit-message" }) });
+    assert.equal(refused.status, 422);
+    assert.match(await refused.text(), /day: must be one of/);
+    c.addToolOutput({ tool: "request_input", toolCallId: open().toolCallId, output: { action: "accept", content: { day: "monday" } } });
+    await until(() => c.status === "ready" && open() && asked().url === "https://pay.example/42");
+    // The other tab has it too, and answers there; the sub-agent's own thread counts it once.
+    await tab.resumeStream();
+    await until(() => tab.status === "ready" && open(tab)?.input.round === 2);
+    tab.addToolOutput({ tool: "request_input", toolCallId: open(tab).toolCallId, output: { action: "accept" } });
+    await until(() => tab.status === "ready" && view(tab.messages)[1].parts.some((p) => p.startsWith("text")));
+    assert.match(view(tab.messages)[1].parts[0], /tool call_agent output-available .*booked: secret state.*paid: accept.*looked/);
+    assert.equal(tab.messages.length, 2, "the same message goes on");
+    await same(tab);
+    await exactly(tab);
+    await c.resumeStream();
+    assert.ok(!open(), "answered elsewhere");
+    await same(c);
+
+    // A question of which nothing comes any more is closed.
+    const stopped = chat("stopped");
+    await stopped.sendMessage({ text: 'use call_agent {"agent":"second","message":"use book {}\\nthen\\nlooked"}\nthen\ndone' });
+    assert.ok(open(stopped));
+    assert.equal((await fetch(`${base}/v1/threads/stopped/interrupt`, { method: "POST", headers: { "content-type": "application/json" }, body: "{}" })).status, 202);
+    await until(async () => !JSON.stringify(await reload("stopped")).includes("input-available"));
+    await stopped.resumeStream();
+    assert.match(JSON.stringify(stopped.lastMessage.parts), /The question was withdrawn/);
+    await same(stopped);
+  },
+
   async agents() {
     const c = chat("agents", { body: { agents: ["assistant", "second"] } });
     await c.sendMessage({ text: "hello" });

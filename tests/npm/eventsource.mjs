@@ -35,7 +35,7 @@ class View {
   }
 
   apply(e) {
-    const call = () => this.calls.get(e.toolCallId ?? e.request?.toolCallId ?? e.approval?.toolCallId) ?? {};
+    const call = (of = e) => this.calls.get(of.toolCallId ?? of.request?.toolCallId ?? of.approval?.toolCallId) ?? {};
     switch (e.type) {
       case "message": return void this.messages.set(e.messageId, e.message.content);
       case "stream": return void this.messages.set(e.messageId, (this.messages.get(e.messageId) ?? "") + e.content);
@@ -47,12 +47,15 @@ class View {
       case "approval_request": return void this.calls.set(e.request.toolCallId, { tool: e.request.toolName, agent: e.request.agent, ...call(), asks: true });
       case "approval": return void this.calls.set(e.approval.toolCallId, { ...call(), asks: e.approval.missing > 0, decision: e.approval.decision, by: e.approval.by });
       case "client_call": return void this.calls.set(e.call.toolCallId, { ...call(), client: true });
+      case "input_request": return void this.calls.set(e.input.toolCallId, { ...call(e.input), question: e.input });
+      case "input_received": return void this.calls.set(e.received.toolCallId, { ...call(e.received), question: undefined, answered: e.received });
       case "error": return void (this.error = e.error);
       case "status": return void (e.status.status === "turn_ended" ? this.turns.push(e.status.turn) : this.notices.push(e.status.status));
     }
   }
 
   asked = () => [...this.calls].filter(([, c]) => c.asks);
+  questions = () => [...this.calls.values()].filter((c) => c.question).map((c) => c.question);
   text = () => [...this.messages.values()].join("\n");
 }
 
@@ -88,6 +91,24 @@ function scissors() {
     })), { status: response.status, headers: response.headers });
   };
   return it;
+}
+
+/** Answers the questions of the tool that books, first with what does not fit. */
+async function book(v, agent) {
+  const answer = (q, answers, status) => post(`/tool-calls/${q.toolCallId}/input`, { round: q.round, answers, by: "ann" }, status);
+  await until(() => v.questions().length === 1);
+  const when = one(v.questions());
+  assert.deepEqual([when.agent, when.questions[0].message], [agent, "When do you come?"]);
+  const refused = await answer(when, { when: { action: "accept", content: { day: "sunday" } } }, [422]);
+  assert.match(JSON.stringify(refused), /day: must be one of/);
+  await answer(when, { when: { action: "accept", content: { day: "monday" } } });
+  await until(() => v.questions()[0]?.round === 2);
+  const pay = one(v.questions());
+  assert.equal(pay.questions[0].url, "https://pay.example/42");
+  await answer(pay, { pay: { action: "accept" } });
+  await ended(v);
+  assert.deepEqual([v.questions(), v.calls.get(pay.toolCallId).answered.by], [[], "ann"]);
+  assert.match(v.text(), /booked: secret state.*paid: accept/);
 }
 
 const scenarios = {
@@ -133,6 +154,15 @@ const scenarios = {
     assert.equal(asked.agent, "second");
     await decide(call);
     await ended(v);
+    assert.match([...v.calls.values()][0].result, /looked/);
+  },
+  async input(v) {
+    await say("use book {}\nthen\ndone");
+    await book(v, "assistant");
+  },
+  async "sub-agent input"(v) {
+    await say('use call_agent {"agent":"second","message":"use book {}\\nthen\\nlooked"}\nthen\ndone');
+    await book(v, "second");
     assert.match([...v.calls.values()][0].result, /looked/);
   },
   async "client tool"(v) {

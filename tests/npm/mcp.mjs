@@ -109,6 +109,19 @@ const scenarios = {
     await answer(2, "pay");
     assert.match((await use("wait_for_turn", { thread: asked.thread, event: asked.event })).text, /booked: .*paid: accept/);
   },
+  // The questions of a sub-agent are those of its parent thread.
+  async "sub-agent input"() {
+    const asked = await use("ask_agent", { message: 'use call_agent {"agent":"second","message":"use book {}"}', agent: "assistant" });
+    assert.equal(asked.status, "waiting_for_input");
+    const [one] = asked.inputs;
+    assert.deepEqual([one.thread, one.agent, one.questions[0].message], [asked.thread, "second", "When do you come?"]);
+    assert.deepEqual((await use("list_approvals", { thread: asked.thread })).inputs, [one]);
+    const answer = (content) => use("answer_input", { thread: one.thread, toolCallId: one.toolCallId, round: 1, answers: { when: content ? { action: "accept", content } : { action: "decline" } } });
+    await assert.rejects(answer({ day: "sunday" }), /answers\.when/);
+    assert.equal((await answer()).result, "accepted");
+    assert.equal((await answer()).result, "already_resolved");
+    assert.match((await use("wait_for_turn", { thread: asked.thread, event: asked.event })).text, /not booked: decline/);
+  },
   // The time of the wait ends before the turn does.
   async running() {
     const asked = await use("ask_agent", { message: "count 60 every 50ms", agent: "assistant", waitSeconds: 1 });

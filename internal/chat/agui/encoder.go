@@ -256,12 +256,13 @@ func (e *Encoder) Pause(m *chat.Message) []Event {
 	var pending []string
 	for _, part := range m.Parts {
 		call, is := part.(*chat.Call)
+		question, asks := part.(*chat.Question)
 		switch {
+		case asks && question.Open():
+			out.Interrupts = append(out.Interrupts, inputInterrupt(question))
 		case !is:
 		case call.State() == chat.WaitsForPerson:
 			out.Interrupts = append(out.Interrupts, approvalInterrupt(call.Request, e.old()))
-		case call.State() == chat.WaitsForInput:
-			out.Interrupts = append(out.Interrupts, inputInterrupt(&call.Question.Request))
 		case call.State() == chat.WaitsForClient:
 			pending = append(pending, call.ID)
 		}

@@ -141,6 +141,15 @@ func TestSubAgents(t *testing.T) {
 	assert.Contains(t, got, `{"type":"TOOL_CALL_START","toolCallId":"s","toolCallName":"f","parentMessageId":"s.call"}`, "the request of the sub-agent")
 	assert.Contains(t, jsonLines(t, encoder.Pause(c.Answer("e"))), `{"type":"SUBAGENT_FINISHED","outcome":{"type":"suspended"},"subagentRunId":"c"}`)
 
+	c = chattest.Read(append([]event.AgentEvent{chattest.Asked("e")}, append(asks, chattest.Question("s", 1))...)...)
+	encoder = agui.New(holding(has))
+	assert.NotContains(t, jsonLines(t, encoder.Sync(c.Answer("e"))), "TOOL_CALL", "its question is an interrupt")
+	got = jsonLines(t, encoder.Pause(c.Answer("e")))
+	assert.Contains(t, got, `"interrupts":[{"id":"s.input.1","reason":"input_required","message":"When?","responseSchema":{`)
+	assert.NotContains(t, strings.Split(got, `"metadata"`)[0], `"toolCallId"`, "the client does not have the call")
+	chattest.Apply(c, chattest.Withdrawal("s", 1))
+	assert.NotContains(t, jsonLines(t, encoder.Pause(c.Answer("e"))), "interrupts")
+
 	failed := chattest.Result("c", "why")
 	failed.IsError = true
 	assert.Contains(t, run(t, holding(has), append(asks, failed)...), `{"type":"SUBAGENT_ERROR","message":"why","subagentRunId":"c"}`)

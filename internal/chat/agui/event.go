@@ -46,7 +46,7 @@ type Interrupt struct {
 	ID             string          `json:"id"`
 	Reason         string          `json:"reason"`
 	Message        string          `json:"message,omitempty"`
-	ToolCallID     string          `json:"toolCallId"`
+	ToolCallID     string          `json:"toolCallId,omitempty"` // of a call that the client has
 	ResponseSchema json.RawMessage `json:"responseSchema"`
 	ExpiresAt      string          `json:"expiresAt,omitempty"`
 	Metadata       any             `json:"metadata,omitempty"`
@@ -70,7 +70,8 @@ func approvalInterrupt(q *event.ApprovalRequest, old bool) Interrupt {
 }
 
 // inputInterrupt returns the interrupt of a request for input.
-func inputInterrupt(q *event.InputRequest) Interrupt {
+func inputInterrupt(asked *chat.Question) Interrupt {
+	q := &asked.Request
 	var messages []string
 	for _, one := range q.Questions {
 		text := one.Message
@@ -79,10 +80,14 @@ func inputInterrupt(q *event.InputRequest) Interrupt {
 		}
 		messages = append(messages, text)
 	}
-	return Interrupt{
-		ID: recordid.InputRequest(q.ToolCallID, q.Round), Reason: "input_required", Message: strings.Join(messages, "\n"), ToolCallID: q.ToolCallID,
+	out := Interrupt{
+		ID: recordid.InputRequest(q.ToolCallID, q.Round), Reason: "input_required", Message: strings.Join(messages, "\n"),
 		ResponseSchema: payloadSchema(q.Questions), Metadata: map[string]any{"input": q},
 	}
+	if !asked.Foreign {
+		out.ToolCallID = q.ToolCallID
+	}
+	return out
 }
 
 // payloadSchema returns the schema of the payload that answers questions: the action and content of a

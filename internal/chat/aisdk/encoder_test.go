@@ -135,6 +135,20 @@ func TestSubAgentsCalls(t *testing.T) {
 	assert.Contains(t, s.follow(chattest.Decision("s", event.DecisionApprove, 0)), `"output":"Approved by ann. The sub-agent has the result."`)
 }
 
+// TestSubAgentsQuestions: a sub-agent's question has its name, and a step of its own like each question.
+func TestSubAgentsQuestions(t *testing.T) {
+	s := newStream(t, 6)
+	s.follow(said(""), chattest.Call("r", "c", "call_agent"))
+	ask := chattest.Question("s", 1)
+	ask.Input.Agent = "second"
+	got := strings.Split(s.follow(ask), "\n")
+	require.Len(t, got, 5)
+	assert.Equal(t, []string{`{"type":"finish-step"}`, `{"type":"start-step"}`, `{"type":"data-agent","data":{"name":"second"}}`}, got[:3])
+	assert.Contains(t, got[3], `{"type":"data-input","id":"s.input.1","data":{`)
+	assert.Contains(t, got[4], `{"type":"tool-input-available","toolCallId":"s.input.1","toolName":"request_input","dynamic":true,"input":{`)
+	assert.Contains(t, s.follow(chattest.Withdrawal("s", 1)), `"errorText":"The question was withdrawn: the call has ended."`)
+}
+
 // TestLateStreams: a stream that begins late asks for nothing that was decided.
 func TestLateStreams(t *testing.T) {
 	events := []event.AgentEvent{said(""), chattest.Call("r", "c", "known"), chattest.Request("c", 0), chattest.Decision("c", event.DecisionApprove, 0)}

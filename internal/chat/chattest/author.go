@@ -57,9 +57,13 @@ func (a *Author) Next() []event.AgentEvent {
 		return []event.AgentEvent{{Type: event.EventEnvironment, Env: &event.EnvEvent{ID: a.id("w")}}}
 	}
 	if a.foreign && a.IntN(15) == 0 {
-		id := a.id("s")
-		a.calls = append(a.calls, &madeCall{id: id, foreign: true, round: 1, state: "asked"})
-		return []event.AgentEvent{Request(id, 1)}
+		c := &madeCall{id: a.id("s"), foreign: true, round: 1, state: "asked"}
+		a.calls = append(a.calls, c)
+		if a.IntN(2) == 0 {
+			c.state = "question"
+			return []event.AgentEvent{Question(c.id, 1)}
+		}
+		return []event.AgentEvent{Request(c.id, 1)}
 	}
 	s := a.agents[a.IntN(len(a.agents))]
 	for _, c := range a.calls {
@@ -127,12 +131,17 @@ func (a *Author) settle(c *madeCall) []event.AgentEvent {
 		c.state = "asked"
 		return []event.AgentEvent{Request(c.id, c.round)}
 	case c.state == "question":
-		c.state = ""
+		if c.state = ""; c.foreign && a.IntN(3) == 0 {
+			c.state = "over"
+			return []event.AgentEvent{Withdrawal(c.id, c.round)}
+		}
 		return []event.AgentEvent{Answer(c.id, c.round)}
-	case a.IntN(5) == 0 && !c.foreign:
+	case a.IntN(5) == 0:
 		c.round++
 		c.state = "question"
 		return []event.AgentEvent{Question(c.id, c.round)}
+	case c.foreign:
+		return nil // what follows is in its thread
 	case a.IntN(3) == 0:
 		return []event.AgentEvent{ForClient(c.id)}
 	}
@@ -147,7 +156,7 @@ func (a *Author) decide(c *madeCall) []event.AgentEvent {
 	if c.state = ""; a.IntN(3) == 0 {
 		decision = event.DecisionDeny
 	}
-	if c.foreign || decision == event.DecisionDeny {
+	if decision == event.DecisionDeny {
 		c.state = "over"
 	}
 	out := []event.AgentEvent{Decision(c.id, decision, c.round)}

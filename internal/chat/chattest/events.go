@@ -87,6 +87,13 @@ func Answer(call string, round int) event.AgentEvent {
 	return event.AgentEvent{Type: event.EventInputReceived, ToolCallID: call, Received: &event.InputReceived{ToolCallID: call, Round: round}}
 }
 
+// Withdrawal ends a request for input of a sub-agent that nobody answered.
+func Withdrawal(call string, round int) event.AgentEvent {
+	e := Answer(call, round)
+	e.Received.Withdrawn = true
+	return e
+}
+
 // Result is the result of a call.
 func Result(call, output string) event.AgentEvent {
 	return event.AgentEvent{Type: event.EventToolResult, ToolCallID: call, Output: output}

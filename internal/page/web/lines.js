@@ -218,8 +218,8 @@ function showTool(element, line, context) {
   if (input && state.input !== input.round) fill(state.question, inputCard(context.threadId, input));
   else if (!input) fill(state.question);
   state.input = input?.round;
-  fill(state.answers, (line.inputs ?? []).map((a) => h("p", { class: "decision" }, `Answered by ${a.by}`, " ", time(a.receivedAt),
-    h("details", null, h("summary", null, "Answer"), h("pre", { class: "code", tabIndex: 0 }, pretty(a.answers))))));
+  fill(state.answers, (line.inputs ?? []).map((a) => h("p", { class: "decision" }, a.withdrawn ? "No answer is needed any more" : `Answered by ${a.by}`, " ", time(a.receivedAt),
+    !a.withdrawn && h("details", null, h("summary", null, "Answer"), h("pre", { class: "code", tabIndex: 0 }, pretty(a.answers))))));
   if (line.output !== undefined && state.output !== line.output) {
     state.output = line.output;
     const { text, error, rest } = outputOf(line.output);

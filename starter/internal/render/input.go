@@ -119,6 +119,10 @@ func (r *Renderer) received(a event.InputReceived) {
 		actions[one.Action] = true
 	}
 	tool, by := visible(a.ToolName), suffix(" by ", visible(a.By))
+	if a.Withdrawn {
+		r.line(yellow, "✗ "+tool+" needs no answer any more")
+		return
+	}
 	if actions[event.InputAccept] {
 		r.line(green, "✓ "+tool+" answered"+by)
 		return
