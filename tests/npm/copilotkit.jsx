@@ -1,0 +1,40 @@
+import { CopilotChat, CopilotKitProvider, useDefaultRenderTool, useInterrupt } from "@copilotkit/react-core/v2";
+import "@copilotkit/react-core/v2/styles.css";
+import { ThreadAgent } from "@threadmill/client/ag-ui";
+import { useMemo, useState } from "react";
+
+export function Chat({ client, id, sender }) {
+  const agent = useMemo(() => new ThreadAgent({ client, threadId: id, sender }), [client, id, sender]);
+  const agents = useMemo(() => ({ default: agent }), [agent]);
+  const [problem, setProblem] = useState("");
+  return (
+    <CopilotKitProvider selfManagedAgents={agents} enableInspector={false}>
+      <ToolCalls />
+      <CopilotChat threadId={id} onStop={() => agent.stop()} onError={({ error }) => setProblem(error.message)} />
+      {problem && <p role="alert">{problem} <button onClick={() => setProblem("")}>Dismiss</button></p>}
+    </CopilotKitProvider>
+  );
+}
+
+function ToolCalls() {
+  useDefaultRenderTool();
+  useInterrupt({
+    render: ({ interrupts, resolve }) => <>{interrupts.map((i) => <Request key={i.id} {...i} answer={(payload) => resolve(payload, i.id)} />)}</>,
+  });
+  return null;
+}
+
+function Request({ message, metadata, answer }) {
+  const [answered, setAnswered] = useState(false);
+  const decide = (payload) => {
+    setAnswered(true); // CopilotKit sends the answers to several requests together
+    answer(payload);
+  };
+  return !answered && (
+    <p>
+      {message} {metadata.request.arguments}
+      <button onClick={() => decide({ approved: true })}>Approve</button>
+      <button onClick={() => decide({ approved: false, reason: "not now" })}>Deny</button>
+    </p>
+  );
+}
