@@ -3,7 +3,7 @@ import { useAISDKRuntime } from "@assistant-ui/react-ai-sdk";
 import { useThread } from "@threadmill/client/react";
 
 export function Chat({ client, id, sender }) {
-  const thread = useThread({ client, id, sender });
+  const thread = useThread({ client, id, sender, tools: ["locate"], onToolCall: () => ({ city: "Bern" }) });
   const runtime = useAISDKRuntime(thread, {
     cancelPendingToolCallsOnSend: false, // the thread says what becomes of them
     onRespondToToolApproval: async ({ approved, reason }, { toolCallId }) => {

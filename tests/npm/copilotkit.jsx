@@ -1,7 +1,8 @@
-import { CopilotChat, CopilotKitProvider, useDefaultRenderTool, useInterrupt } from "@copilotkit/react-core/v2";
+import { CopilotChat, CopilotKitProvider, useDefaultRenderTool, useFrontendTool, useInterrupt } from "@copilotkit/react-core/v2";
 import "@copilotkit/react-core/v2/styles.css";
 import { ThreadAgent } from "@threadmill/client/ag-ui";
 import { useMemo, useState } from "react";
+import { z } from "zod";
 
 export function Chat({ client, id, sender }) {
   const agent = useMemo(() => new ThreadAgent({ client, threadId: id, sender }), [client, id, sender]);
@@ -18,6 +19,7 @@ export function Chat({ client, id, sender }) {
 
 function ToolCalls() {
   useDefaultRenderTool();
+  useFrontendTool({ name: "locate", parameters: z.object({}), handler: async () => ({ city: "Bern" }) });
   useInterrupt({
     render: ({ interrupts, resolve }) => <>{interrupts.map((i) => <Request key={i.id} {...i} answer={(payload) => resolve(payload, i.id)} />)}</>,
   });
