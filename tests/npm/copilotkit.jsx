@@ -9,9 +9,9 @@ export function Chat({ client, id, sender }) {
   const agents = useMemo(() => ({ default: agent }), [agent]);
   const [problem, setProblem] = useState("");
   return (
-    <CopilotKitProvider selfManagedAgents={agents} enableInspector={false}>
+    <CopilotKitProvider selfManagedAgents={agents} enableInspector={false} onError={({ error }) => setProblem(error.message)}>
       <ToolCalls />
-      <CopilotChat threadId={id} onStop={() => agent.stop()} onError={({ error }) => setProblem(error.message)} />
+      <CopilotChat threadId={id} onStop={() => agent.stop()} />
       {problem && <p role="alert">{problem} <button onClick={() => setProblem("")}>Dismiss</button></p>}
     </CopilotKitProvider>
   );
