@@ -79,6 +79,14 @@ func (r recipe) run(t *testing.T, p *threadPages) {
 		tab.settles(p)
 	})
 
+	t.Run("a question", func(t *testing.T) {
+		tab := open(t, "question")
+		tab.say("use book {}")
+		tab.Click("button", "Cancel")
+		tab.shows("book returned: not booked: cancel")
+		tab.settles(p)
+	})
+
 	t.Run("a reload while people are asked", func(t *testing.T) {
 		tab := open(t, "asked")
 		tab.say(`use ask {"text":"a"}`)

@@ -35,7 +35,7 @@ function Message({ role }) {
   );
 }
 
-function ToolCall({ toolName, argsText, approval, respondToApproval, result }) {
+function ToolCall({ toolName, argsText, approval, respondToApproval, addResult, result }) {
   const waits = approval && approval.approved === undefined && result === undefined;
   const answer = (answer) => respondToApproval(answer).catch((error) => alert(error.message));
   return (
@@ -43,6 +43,7 @@ function ToolCall({ toolName, argsText, approval, respondToApproval, result }) {
       {toolName} {argsText} {typeof result === "string" ? result : JSON.stringify(result)}
       {waits && <button onClick={() => answer({ approved: true })}>Approve</button>}
       {waits && <button onClick={() => answer({ approved: false, reason: "not now" })}>Deny</button>}
+      {toolName === "request_input" && !result && <button onClick={() => addResult({ action: "cancel" })}>Cancel</button>}
     </p>
   );
 }

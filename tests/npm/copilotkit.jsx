@@ -21,22 +21,24 @@ function ToolCalls() {
   useDefaultRenderTool();
   useFrontendTool({ name: "locate", parameters: z.object({}), handler: async () => ({ city: "Bern" }) });
   useInterrupt({
-    render: ({ interrupts, resolve }) => <>{interrupts.map((i) => <Request key={i.id} {...i} answer={(payload) => resolve(payload, i.id)} />)}</>,
+    render: ({ interrupts, resolve, cancel }) => <>{interrupts.map((i) => <Request key={i.id} {...i} resolve={resolve} cancel={cancel} />)}</>,
   });
   return null;
 }
 
-function Request({ message, metadata, answer }) {
+function Request({ id, reason, message, metadata, resolve, cancel }) {
   const [answered, setAnswered] = useState(false);
-  const decide = (payload) => {
+  const once = (answer) => () => {
     setAnswered(true); // CopilotKit sends the answers to several requests together
-    answer(payload);
+    answer();
   };
-  return !answered && (
+  if (answered) return null;
+  if (reason !== "tool_approval") return <p>{message} <button onClick={once(() => cancel(id))}>Cancel</button></p>;
+  return (
     <p>
       {message} {metadata.request.arguments}
-      <button onClick={() => decide({ approved: true })}>Approve</button>
-      <button onClick={() => decide({ approved: false, reason: "not now" })}>Deny</button>
+      <button onClick={once(() => resolve({ approved: true }, id))}>Approve</button>
+      <button onClick={once(() => resolve({ approved: false, reason: "not now" }, id))}>Deny</button>
     </p>
   );
 }
