@@ -18,11 +18,11 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
-// recipe is a chat of docs/frontends.md made with another library: its file in tests/npm, and where it shows messages and stops a turn.
+// recipe is a chat of docs/frontends.md made with another library: its file in tests/npm, and where it shows messages and stops a turn, if there is one.
 type recipe struct{ name, message, stop string }
 
 var recipes = []recipe{
-	{"assistant-ui", `[data-role]`, `button`},
+	{"assistant-ui", `[data-role]`, `form button`},
 	{"copilotkit", `[data-testid=copilot-user-message], [data-testid=copilot-assistant-message]`, `[data-testid=copilot-send-button]`},
 }
 
@@ -165,9 +165,10 @@ type recipeTab struct {
 	thread string
 }
 
-// say sends a message.
+// say sends a message once nothing is left to stop.
 func (tab recipeTab) say(text string) {
 	tab.T.Helper()
+	tab.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled`, tab.stop))
 	tab.Enter("textarea", text)
 }
 
