@@ -13,7 +13,7 @@ import { backOff, whole } from "./streams.js";
 
 /**
  * ThreadAgent is an agent of AG-UI that is a thread. connectAgent() gets what the thread has, and goes on with the run in progress: after a
- * reload, and in a second tab. A run that is cut is resumed, with back-off, until it has ended or abortRun() is called.
+ * reload, and in a second tab. A thread that does not exist yet has nothing. A run that is cut is resumed, with back-off, until it has ended or abortRun() is called.
  */
 export class ThreadAgent extends HttpAgent {
   /** @param {ThreadAgentConfig} config */
@@ -29,6 +29,7 @@ export class ThreadAgent extends HttpAgent {
           return nothing();
         }
         if (response.status === 429 || response.status >= 500) return nothing();
+        if (response.status === 404 && url.endsWith("/connect")) return empty(JSON.parse(/** @type {string} */ (init.body)));
         return response.ok && response.body ? new Response(whole(response.body).pipeThrough(events()), response) : response;
       },
     });
@@ -69,6 +70,17 @@ export class ThreadAgent extends HttpAgent {
   abortRun() {
     this.following.abort();
     super.abortRun();
+  }
+
+  /**
+   * Leaves the run, which goes on without this agent. Whoever uses several runs of an agent leaves one before the next, as CopilotKit does.
+   * @returns {Promise<void>}
+   */
+  async detachActiveRun() {
+    const { abortController } = this;
+    this.following.abort();
+    await super.detachActiveRun();
+    abortController.abort(); // the client of AG-UI leaves the connection open
   }
 
   /** @returns {ThreadAgent} */
@@ -136,6 +148,12 @@ function events() {
       rest = all.slice(end);
     },
   });
+}
+
+/** The response for a thread that does not exist yet: a run in which nothing happens. @param {{ threadId: string, runId: string }} input */
+function empty({ threadId, runId }) {
+  const run = [{ type: "RUN_STARTED", threadId, runId }, { type: "RUN_FINISHED", threadId, runId }];
+  return new Response(run.map((event) => `data: ${JSON.stringify(event)}\n\n`).join(""), { headers: { "Content-Type": "text/event-stream" } });
 }
 
 /** The response of a server that cannot be reached: a stream that ends before anything has come. */

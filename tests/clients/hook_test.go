@@ -22,7 +22,7 @@ import (
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
-// threadPages serves tests/npm/thread.jsx, a page with useThread, to a browser. Its connections to the API go through a proxy.
+// threadPages serves a page with a thread to a browser. Its connections to the API go through a proxy.
 type threadPages struct {
 	*harness.Harness
 	browser *browser.Browser
@@ -33,24 +33,35 @@ type threadPages struct {
 // threadTab is a tab with a thread.
 type threadTab struct{ *browser.Tab }
 
-// openPages bundles the page in a project that has the package.
-func openPages(t *testing.T, project string) *threadPages {
-	page, err := os.ReadFile("../npm/thread.jsx")
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(project, "thread.jsx"), page, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(project, "index.html"), []byte(`<!doctype html><title>thread</title><div id="root"></div><script type="module" src="thread.js"></script>`), 0o600))
-	proc.Output(t, testenv.Node(t, "bundle.mjs", filepath.Join(project, "thread.jsx"), filepath.Join(project, "thread.js")))
+// openPages bundles a page of tests/npm in a project that has the package: its script, and what that imports.
+func openPages(t *testing.T, project, script string, imports ...string) *threadPages {
+	for _, name := range append(imports, script) {
+		code, err := os.ReadFile(filepath.Join("../npm", name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(project, name), code, 0o600))
+	}
+	proc.Output(t, testenv.Node(t, "bundle.mjs", filepath.Join(project, script), filepath.Join(project, "page.js")))
+	page := `<!doctype html><title>thread</title><div id="root"></div><script type="module" src="page.js"></script>`
+	if _, err := os.Stat(filepath.Join(project, "page.css")); err == nil {
+		page += `<link rel="stylesheet" href="page.css">`
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(project, "index.html"), []byte(page), 0o600))
 	site := httptest.NewServer(http.FileServer(http.Dir(project)))
 	t.Cleanup(site.Close)
-	w := chats(t, "hook", site.URL)
+	w := chats(t, "page", site.URL)
 	return &threadPages{w, browser.New(t), site, proc.NewProxy(t, strings.TrimPrefix(w.API.URL, "http://"))}
 }
 
-// open opens a thread in a new tab.
-func (p *threadPages) open(t *testing.T, thread, name string) threadTab {
+// load opens the page of a thread in a new tab.
+func (p *threadPages) load(t *testing.T, page, thread, name string) *browser.Tab {
 	p.T, p.browser.T = t, t
-	query := url.Values{"api": {"http://" + p.proxy.Addr}, "direct": {p.API.URL}, "name": {name}}
-	tab := threadTab{p.browser.OpenAs(name, p.site.URL+"/?"+query.Encode()+"#"+thread)}
+	query := url.Values{"page": {page}, "api": {"http://" + p.proxy.Addr}, "direct": {p.API.URL}, "name": {name}}
+	return p.browser.OpenAs(name, p.site.URL+"/?"+query.Encode()+"#"+thread)
+}
+
+// open opens a thread in a new tab of thread.jsx.
+func (p *threadPages) open(t *testing.T, thread, name string) threadTab {
+	tab := threadTab{p.load(t, "thread", thread, name)}
 	tab.Until(`window.thread?.loaded`)
 	return tab
 }
@@ -84,7 +95,7 @@ func (tab threadTab) settles() {
 
 // useThread tests the hook in a browser.
 func useThread(t *testing.T, project string) {
-	p := openPages(t, project)
+	p := openPages(t, project, "thread.jsx")
 	decide := func(thread string, d signals.Decide) {
 		p.T.Helper()
 		d.ToolCallID, d.By = p.AwaitApproval(thread, 1)[0].ToolCallID, "bob"

@@ -70,6 +70,28 @@ await run;
 assert.deepEqual(view(stopped.messages), await loaded("stopped"));
 await stopped.stop(); // nothing runs
 
+// An agent that leaves a run neither keeps its connection nor comes back to it.
+const signals = [];
+const observed = new Client({ baseURL: base, fetch: (url, init) => (signals.push(init.signal), fetch(url, init)) });
+const detached = new ThreadAgent({ client: observed, threadId: "detached", sender: "ann" });
+const going = say(detached, "count 10000 every 20ms");
+await until(() => / 5 /.test(detached.messages.at(-1)?.content ?? ""));
+await detached.detachActiveRun();
+await going;
+const { length } = detached.messages.at(-1).content;
+const again = detached.connectAgent();
+await until(() => signals.length > 1 && detached.messages.at(-1)?.content.length > length + 50);
+assert.deepEqual(signals.map((s) => s.aborted), [true, false]);
+await detached.stop();
+await again;
+assert.deepEqual(view(detached.messages), await loaded("detached"));
+
+const fresh = new ThreadAgent({ client: new Client({ baseURL: base }), threadId: "fresh", sender: "ann" });
+await fresh.connectAgent();
+assert.deepEqual(fresh.messages, [], "a thread that does not exist yet has nothing");
+await say(fresh, "hello");
+assert.deepEqual(view(fresh.messages), await loaded("fresh"));
+
 const left = new ThreadAgent({ client: new Client({ baseURL: base, fetch: () => Promise.reject(new TypeError("fetch failed")) }), threadId: "left" });
 const waiting = left.connectAgent();
 left.abortRun();
