@@ -85,6 +85,11 @@ func TestOpenAPI(t *testing.T) {
 		assert.Empty(t, report.Problems)
 		assert.Zero(t, report.Totals)
 	})
+	t.Run("another linter reports nothing", func(t *testing.T) {
+		rules := filepath.Join(t.TempDir(), "rules.yaml")
+		require.NoError(t, os.WriteFile(rules, []byte("extends: [\"spectral:oas\"]\n"), 0o600))
+		proc.Output(t, testenv.Node(t, "node_modules/@stoplight/spectral-cli/dist/index.js", "lint", "--ruleset", rules, "--fail-severity", "hint", file))
+	})
 	t.Run("types of clients", func(t *testing.T) {
 		dir := t.TempDir()
 		proc.Output(t, testenv.Node(t, "node_modules/openapi-typescript/bin/cli.js", file, "--output", filepath.Join(dir, "api.d.ts")))
