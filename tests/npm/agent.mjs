@@ -74,10 +74,11 @@ await stopped.stop(); // nothing runs
 const signals = [];
 const observed = new Client({ baseURL: base, fetch: (url, init) => (signals.push(init.signal), fetch(url, init)) });
 const detached = new ThreadAgent({ client: observed, threadId: "detached", sender: "ann" });
-const going = say(detached, "count 10000 every 20ms");
+let over = false;
+say(detached, "count 10000 every 20ms").then(() => (over = true));
 await until(() => / 5 /.test(detached.messages.at(-1)?.content ?? ""));
 await detached.detachActiveRun();
-await going;
+await until(() => over);
 const { length } = detached.messages.at(-1).content;
 const again = detached.connectAgent();
 await until(() => signals.length > 1 && detached.messages.at(-1)?.content.length > length + 50);
