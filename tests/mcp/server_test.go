@@ -11,27 +11,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
-	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tests/internal/chats"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	"github.com/threadmill/threadmill/tool"
 )
-
-// assistant starts a harness with an agent that asks before it uses a tool, and has one that asks.
-func assistant(t *testing.T) *harness.Harness {
-	ask := tool.MustFunc("ask", "Asks.", func(_ context.Context, _ tool.Call, in struct {
-		Text string `json:"text"`
-	},
-	) (string, error) {
-		return "asked: " + in.Text, nil
-	})
-	return harness.New(t, harness.Options{Tools: []tool.Tool{ask, &harness.Booking{}}, Agents: []agent.Agent{{
-		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "ask", "book"},
-		Approvals: map[string]agent.Policy{"ask": agent.PolicyAlways},
-	}}})
-}
 
 // TestMCPClients uses the MCP server with the clients of npm, over HTTP and over stdio with "starter
 // mcp": tests/npm/mcp.mjs has the scenarios.
@@ -46,7 +30,7 @@ func TestMCPClients(t *testing.T) {
 				}
 				t.Run(client+" "+transport+" "+scenario, func(t *testing.T) {
 					t.Parallel()
-					w := assistant(t)
+					w := chats.New(t, scenario)
 					proc.Output(t, testenv.Node(t, "mcp.mjs", client, transport, w.API.URL, scenario, starter))
 				})
 			}
@@ -62,7 +46,7 @@ var mcpPassed = []string{
 // TestMCPConformance runs the server suite of @modelcontextprotocol/conformance.
 func TestMCPConformance(t *testing.T) {
 	t.Parallel()
-	w := assistant(t)
+	w := chats.New(t, "conformance")
 	failures, err := filepath.Abs("../npm/mcp-expected-failures.yml")
 	require.NoError(t, err)
 	out := string(proc.Output(t, testenv.Node(t, mcpConformance,

@@ -590,6 +590,16 @@ const scenarios = {
     await eve.connectAgent();
     assert.deepEqual(view(eve.messages), view(bob.messages));
     assert.equal(eve.events.find((e) => e.name === "threadmill.decision").value.by, "bob");
+
+    // The questions of a sub-agent need the role post, as those of the thread itself.
+    const asked = as("ann", { threadId: "keys-input" });
+    await say(asked, 'use call_agent {"agent":"second","message":"use book {}"}\nthen\ndone');
+    const input = [{ interruptId: asked.pendingInterrupts[0].id, status: "resolved", payload: { action: "decline" } }];
+    const reads = as("eve", { threadId: "keys-input" });
+    await reads.connectAgent();
+    await assert.rejects(reads.runAgent({ resume: input }), /403/);
+    await asked.runAgent({ resume: input });
+    assert.match(view(asked.messages).join("\n"), /not booked: decline/);
   },
 
   async killed() {

@@ -1,4 +1,4 @@
-package clients
+package frontends
 
 import (
 	"fmt"
@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/chats"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
@@ -48,7 +49,7 @@ func openPages(t *testing.T, project, script string, imports ...string) *threadP
 	require.NoError(t, os.WriteFile(filepath.Join(project, "index.html"), []byte(page), 0o600))
 	site := httptest.NewServer(http.FileServer(http.Dir(project)))
 	t.Cleanup(site.Close)
-	w := chats(t, "page", site.URL)
+	w := chats.New(t, "page", site.URL)
 	return &threadPages{w, browser.New(t), site, proc.NewProxy(t, strings.TrimPrefix(w.API.URL, "http://"))}
 }
 

@@ -1,4 +1,4 @@
-package clients
+package frontends
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/tests/internal/chats"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
@@ -98,7 +99,7 @@ func TestClientPackage(t *testing.T) {
 	})
 	t.Run("agent", func(t *testing.T) {
 		t.Parallel()
-		w := chats(t, "agent")
+		w := chats.New(t, "agent")
 		proc.Output(t, node(t, packed.install(t, "ai7"), "agent.mjs", w.API.URL))
 	})
 	for _, version := range []string{"6", "7"} {
@@ -106,7 +107,7 @@ func TestClientPackage(t *testing.T) {
 		for _, scenario := range []string{"requests", "reply", "approvals", "older message", "client tool with approval", "input", "cuts"} {
 			t.Run("transport "+version+" "+scenario, func(t *testing.T) {
 				t.Parallel()
-				w := chats(t, scenario)
+				w := chats.New(t, scenario)
 				proc.Output(t, node(t, project, "transport.mjs", w.API.URL, scenario, version))
 			})
 		}

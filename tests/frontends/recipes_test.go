@@ -1,4 +1,4 @@
-package clients
+package frontends
 
 import (
 	"fmt"
