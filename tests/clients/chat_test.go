@@ -73,6 +73,12 @@ func TestClientsOfKilledServers(t *testing.T) {
 				out, err = client.CombinedOutput()
 				ended <- err
 			}()
+			thread := killed
+			if name == "EventSource" {
+				thread = "t"
+			}
+			// A client whose first message was not taken has to say it again, which these do not.
+			require.Eventually(t, func() bool { return len(d.Messages(thread)) > 0 }, proc.Patience, proc.Tick)
 			for range 3 {
 				time.Sleep(time.Second) // whatever it does then
 				d.Kill()
