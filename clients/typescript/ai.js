@@ -116,20 +116,32 @@ export function sendAutomaticallyWhen({ messages }) {
  * messages from the thread's end, at most 200. Default: 50.
  * @returns {Promise<ThreadMessage[]>}
  */
-export async function loadMessages(client, id, { tools, limit, signal } = {}) {
-  /** @type {ThreadMessage[]} */
-  let messages;
+export async function loadMessages(client, id, options) {
+  return (await loadPage(client, id, options)).messages;
+}
+
+/**
+ * Loads a page of the messages of a thread, for useChat.
+ * @param {Client} client
+ * @param {string} id The thread.
+ * @param {{ cursor?: string, tools?: string[], limit?: number, signal?: AbortSignal }} [options] cursor: the previous of the page that
+ * follows, by default the newest messages; the others as those of {@link loadMessages}.
+ * @returns {Promise<{ messages: ThreadMessage[], previous?: string }>} previous: the cursor of the previous page, if there is one.
+ */
+export async function loadPage(client, id, { signal, ...query } = {}) {
+  /** @type {{ messages: ThreadMessage[], previous?: string }} */
+  let page;
   try {
-    ({ messages } = /** @type {{ messages: ThreadMessage[] }} */ (await client.request("GET /v1/chat/{id}/messages", { path: { id }, query: { tools, limit }, signal })));
+    page = /** @type {typeof page} */ (await client.request("GET /v1/chat/{id}/messages", { path: { id }, query, signal }));
   } catch (error) {
-    if (/** @type {{ status?: number }} */ (error).status === 404) return [];
+    if (/** @type {{ status?: number }} */ (error).status === 404) return { messages: [] };
     throw error;
   }
-  for (const part of messages.flatMap((m) => m.parts)) {
+  for (const part of page.messages.flatMap((m) => m.parts)) {
     const key = answerOf(part);
     if (key) answered.add(key);
   }
-  return messages;
+  return page;
 }
 
 /**

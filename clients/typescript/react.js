@@ -3,7 +3,7 @@
 import { Chat, useChat } from "@ai-sdk/react";
 import { isDeepEqualData, isToolUIPart } from "ai";
 import { useEffect, useMemo, useSyncExternalStore } from "react";
-import { ConnectionError, loadMessages, retry, sendAutomaticallyWhen, stop, ThreadTransport } from "./ai.js";
+import { ConnectionError, loadPage, retry, sendAutomaticallyWhen, stop, ThreadTransport } from "./ai.js";
 import { backOff } from "./streams.js";
 
 /** @import { UseChatHelpers } from "@ai-sdk/react" */
@@ -37,6 +37,8 @@ import { backOff } from "./streams.js";
 /**
  * @typedef {Omit<UseChatHelpers<ThreadMessage>, "stop"> & {
  *   loaded: boolean,
+ *   older: boolean,
+ *   loadOlder: () => Promise<void>,
  *   connection: StreamState,
  *   waiting: ToolPart[],
  *   approve: (part: ToolPart, approval?: Approval) => Promise<DecideResult>,
@@ -45,7 +47,7 @@ import { backOff } from "./streams.js";
  *   retry: () => Promise<void>,
  *   stop: () => Promise<void>,
  * }} ThreadHelpers
- * loaded: whether the messages were loaded.
+ * loaded: whether the messages were loaded. older: whether the thread has older ones; loadOlder adds as many as the limit.
  * connection: of the stream that tells what happens elsewhere.
  * waiting: the tools that wait for this person: with the state approval-requested for approve and deny, request_input for answer.
  * retry tries again after an error, and posts nothing twice. stop stops the turn. The others are those of useChat.
@@ -61,7 +63,7 @@ export function useThread(options) {
   const thread = useMemo(() => new Thread(client, id, options), [client, id]);
   thread.options = options;
   const chat = useChat({ chat: thread.chat, throttle: options.throttle, experimental_throttle: options.throttle });
-  const { loaded, connection, recovering, problem } = useSyncExternalStore(thread.subscribe, thread.snapshot, thread.snapshot);
+  const { loaded, older, connection, recovering, problem } = useSyncExternalStore(thread.subscribe, thread.snapshot, thread.snapshot);
   useEffect(() => thread.run(), [thread]);
   useEffect(() => thread.changes(chat.status), [thread, chat.status]);
 
@@ -69,10 +71,10 @@ export function useThread(options) {
   const waiting = useMemo(() => waitingIn(messages, options.sender), [messages, options.sender]);
   const hidden = recovering && status === "error";
   return {
-    ...chat, id, messages, waiting, loaded, connection,
+    ...chat, id, messages, waiting, loaded, older, connection,
     status: hidden ? "streaming" : status,
     error: hidden ? undefined : error ?? problem,
-    approve: thread.approve, deny: thread.deny, answer: thread.answer, retry: thread.retry, stop: thread.stop,
+    approve: thread.approve, deny: thread.deny, answer: thread.answer, retry: thread.retry, stop: thread.stop, loadOlder: thread.loadOlder,
   };
 }
 
@@ -91,7 +93,7 @@ function requestOf(message, part) {
   return /** @type {any} */ (asks)?.data;
 }
 
-/** @typedef {{ loaded: boolean, connection: StreamState, recovering: boolean, problem?: Error }} State */
+/** @typedef {{ loaded: boolean, older: boolean, connection: StreamState, recovering: boolean, problem?: Error }} State */
 
 /** While a reply is written that no stream of this chat shows, the chat looks for it this often, in milliseconds. */
 const LIVE = 1000;
@@ -109,6 +111,10 @@ class Thread {
   #syncing = false;
   #stale = true; // whether messages have to be loaded
   #more = true; // whether a turn may go on that no stream shows
+  /** @type {string | undefined} */
+  #previous; // the cursor of older messages
+  /** @type {Promise<void> | undefined} */
+  #loadingOlder;
   #shown = 0; // the record up to which the chat has everything
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #live;
@@ -117,7 +123,7 @@ class Thread {
   /** @type {Set<() => void>} */
   #listeners = new Set();
   /** @type {State} */
-  #state = { loaded: false, connection: "connecting", recovering: false };
+  #state = { loaded: false, older: false, connection: "connecting", recovering: false };
 
   /** @param {Client} client @param {string} id @param {UseThreadOptions} options */
   constructor(client, id, options) {
@@ -299,14 +305,15 @@ class Thread {
   /** @param {AbortSignal} signal */
   async #load(signal) {
     const { client, chat, id, options: { tools, limit } } = this;
-    const loaded = await loadMessages(client, id, { tools, limit, signal });
+    const { messages: loaded, previous } = await loadPage(client, id, { tools, limit, signal });
     if (signal.aborted || this.#busy) {
       this.#stale = true;
       return;
     }
     const here = chat.messages, merged = merge(here, loaded);
     if (merged.length !== here.length || merged.some((m, i) => m !== here[i])) chat.messages = merged;
-    this.#set({ loaded: true, problem: undefined });
+    if (!here.some((m) => m.id === loaded[0]?.id)) this.#previous = previous; // no older ones are here
+    this.#set({ loaded: true, older: this.#previous !== undefined, problem: undefined });
     const going = loaded.filter((m, i) => isOpen(m) || m.role === "user" && i === loaded.length - 1);
     const news = going.some((m) => !here.some((h) => h.id === m.id && sameParts(h, m)));
     going.forEach((m) => (this.#shown = Math.max(this.#shown, recordOf(m.metadata?.place ?? ""))));
@@ -322,6 +329,19 @@ class Thread {
     }
     if (chat.status === "error" && chat.error instanceof ConnectionError) throw chat.error;
     this.#set({ recovering: false });
+  }
+
+  loadOlder = () => (this.#loadingOlder ??= this.#loadOlder().finally(() => (this.#loadingOlder = undefined)));
+
+  async #loadOlder() {
+    const { client, chat, id, options: { tools, limit } } = this;
+    const cursor = this.#previous;
+    if (cursor === undefined) return;
+    const { messages, previous } = await loadPage(client, id, { cursor, tools, limit });
+    if (cursor !== this.#previous) return; // other messages are here now
+    this.#previous = previous;
+    chat.messages = [...messages, ...chat.messages];
+    this.#set({ older: previous !== undefined });
   }
 
   async #runTools() {

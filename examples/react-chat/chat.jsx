@@ -34,6 +34,7 @@ function Chat({ agents }) {
     <>
       <h1>Threadmill and React {connection === "open" && <small>live</small>}</h1>
       <p className="note">With {agents.join(" and ")}. Address one of them with @name.</p>
+      {thread.older && <button onClick={() => thread.loadOlder()}>Older messages</button>}
       {messages.map((message) => (
         <section key={message.id} className="message" data-role={message.role}>
           {message.role === "user" && <b>{message.metadata?.sender ?? "you"}</b>}

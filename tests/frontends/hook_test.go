@@ -122,6 +122,21 @@ func useThread(t *testing.T, project string) {
 		two.settles()
 	})
 
+	t.Run("older messages", func(t *testing.T) {
+		writer := p.open(t, "pages", "ann")
+		for i := range 4 {
+			writer.say(fmt.Sprintf("use note {\"text\":\"%d\"}", i))
+			writer.Until(`thread.status === "ready"`)
+		}
+		tab := p.open(t, "pages", "bob")
+		tab.Until(`thread.older`)
+		writer.say("hello") // what is loaded meanwhile leaves no gap, and nothing twice
+		tab.Until(`thread.messages.at(-1).role === "assistant" && thread.messages.at(-2).parts[0].text === "hello"`)
+		require.Less(t, browser.Evaluate[int](tab.Tab, `thread.messages.length`), 10)
+		tab.Until(`!thread.older || void Promise.all([thread.loadOlder(), thread.loadOlder()])`)
+		tab.settles()
+	})
+
 	t.Run("decided elsewhere", func(t *testing.T) {
 		one, two := p.open(t, "elsewhere", "ann"), p.open(t, "elsewhere", "bob")
 		one.say("use ask {\"text\":\"a\"}\nthen\nuse ask {\"text\":\"b\"}\nthen\ncount 50 every 20ms")

@@ -55,7 +55,7 @@ Object.assign(window, { problems });
 
 function Page() {
   const thread = useThread({
-    client, id, tools, sender: query.get("name"), body: { onWaiting: "answer" },
+    client, id, tools, sender: query.get("name"), limit: id === "pages" ? 3 : undefined, body: { onWaiting: "answer" },
     onToolCall: () => ({ city: "Bern", ran: ++window.ran }),
   });
   window.thread = thread;

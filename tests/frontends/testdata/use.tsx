@@ -53,6 +53,7 @@ export function Chat({ id }: { id: string }) {
       {part && <button onClick={() => thread.deny(part, "no")}>Deny</button>}
       {part && <button onClick={() => thread.answer(part, { action: "accept", content: { day: "monday" } })}>Answer</button>}
       <button onClick={() => thread.sendMessage({ text: "hello" })}>Send</button>
+      {thread.older && <button onClick={() => thread.loadOlder()}>Older</button>}
       <button onClick={thread.stop}>Stop</button>
       {thread.loaded && thread.connection} {thread.error?.message}
     </main>
