@@ -1,6 +1,7 @@
 package signals
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -421,7 +422,11 @@ type HeldEvents struct {
 
 // TurnState describes the current turn.
 type TurnState struct {
-	EventID   string     `json:"eventId"`
+	EventID string `json:"eventId"`
+
+	// Root is the event to which the turn's records belong, if it is another: the one that the turn's event was derived from.
+	Root string `json:"root,omitempty"`
+
 	TraceID   string     `json:"traceId"`
 	StartedAt time.Time  `json:"startedAt"`
 	Runs      []RunState `json:"runs"`
@@ -429,6 +434,9 @@ type TurnState struct {
 	// Deciding are the events that wait for the decision of a hook workflow.
 	Deciding []Deciding `json:"deciding,omitempty"`
 }
+
+// RecordsOf is the event to which the turn's records belong.
+func (t *TurnState) RecordsOf() string { return cmp.Or(t.Root, t.EventID) }
 
 // Deciding is an event that waits for the decision of a hook workflow.
 type Deciding struct {

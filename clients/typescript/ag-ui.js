@@ -29,7 +29,10 @@ export class ThreadAgent extends HttpAgent {
           return nothing();
         }
         if (response.status === 429 || response.status >= 500) return nothing();
-        if (response.status === 404 && url.endsWith("/connect")) return empty(JSON.parse(/** @type {string} */ (init.body)));
+        if (response.status === 404 && url.endsWith("/connect")) {
+          const problem = await response.text(); // another server has no such path
+          return problem.startsWith("there is no thread") ? empty(JSON.parse(/** @type {string} */ (init.body))) : new Response(problem, response);
+        }
         return response.ok && response.body ? new Response(whole(response.body).pipeThrough(events()), response) : response;
       },
     });

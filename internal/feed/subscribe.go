@@ -131,7 +131,7 @@ func (r *Reader) reopen(ctx context.Context, now time.Time) error {
 		if r.checkAt.Before(until) {
 			until = r.checkAt
 		}
-		return sleep(ctx, until.Sub(now))
+		return Sleep(ctx, until.Sub(now))
 	}
 	err := r.subscribe(ctx)
 	switch {
@@ -151,7 +151,11 @@ func (r *Reader) reopen(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// StoreRetry is the interval at which a reader asks an unavailable store again.
+const StoreRetry = time.Second
+
+// Sleep waits. The error is that of the context.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -15,7 +15,9 @@ import (
 
 // TestChatJoinsBeginning: a client that comes while a turn has begun, and has stored nothing, gets the turn.
 func TestChatJoinsBeginning(t *testing.T) {
-	for _, stored := range []string{"nothing", "earlier turns"} {
+	for stored, turn := range map[string]signals.TurnState{
+		"nothing": {EventID: "m1"}, "earlier turns": {EventID: "m1"}, "an event from which the turn's is derived": {EventID: "derived", Root: "m1"},
+	} {
 		for _, target := range []string{"GET /v1/chat/t1/stream", "POST /v1/ag-ui/connect"} {
 			t.Run(target+" of a thread with "+stored, func(t *testing.T) {
 				w := newWorld(t)
@@ -23,20 +25,12 @@ func TestChatJoinsBeginning(t *testing.T) {
 				if stored == "earlier turns" {
 					w.put("t1", record(event.TypeMessage, written("m0", "earlier")).In("m0"), record(event.TypeTurnEnded, event.TurnEnded{EventID: "m0", Status: "completed"}).In("m0"))
 				}
-				w.threads.ofTurn = &signals.TurnState{EventID: "m1"}
+				w.threads.ofTurn = &turn
 
-				method, path, _ := strings.Cut(target, " ")
-				req, err := http.NewRequestWithContext(w.ctx, method, w.url+path, strings.NewReader(`{"threadId":"t1","runId":"r"}`))
-				require.NoError(t, err)
-				req.Header.Set("Content-Type", "application/json")
-				got, err := http.DefaultClient.Do(req)
-				require.NoError(t, err)
+				got := w.opens(target)
 				defer got.Body.Close()
-				require.Equal(t, http.StatusOK, got.StatusCode)
 
-				first := record(event.TypeMessage, written("m1", "hello"))
-				first.ID = "m1"
-				w.put("t1", first.In("m1"), replied("m2", "welcome").In("m1"), record(event.TypeTurnEnded, event.TurnEnded{EventID: "m1", Status: "completed"}).In("m1"))
+				w.turn()
 				text, err := io.ReadAll(got.Body)
 				require.NoError(t, err)
 				assert.Contains(t, string(text), "welcome")
@@ -44,4 +38,40 @@ func TestChatJoinsBeginning(t *testing.T) {
 			})
 		}
 	}
+}
+
+// opens sends a request whose response is a stream.
+func (w *world) opens(target string) *http.Response {
+	w.t.Helper()
+	method, path, _ := strings.Cut(target, " ")
+	req, err := http.NewRequestWithContext(w.ctx, method, w.url+path, strings.NewReader(`{"threadId":"t1","runId":"r"}`))
+	require.NoError(w.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	got, err := http.DefaultClient.Do(req)
+	require.NoError(w.t, err)
+	require.Equal(w.t, http.StatusOK, got.StatusCode)
+	return got
+}
+
+// turn stores a turn.
+func (w *world) turn() {
+	first := record(event.TypeMessage, written("m1", "hello"))
+	first.ID = "m1"
+	w.put("t1", first.In("m1"), replied("m2", "welcome").In("m1"), record(event.TypeTurnEnded, event.TurnEnded{EventID: "m1", Status: "completed"}).In("m1"))
+}
+
+// TestRunJoinsBeginning: an indexed stream that was cut before the turn had stored anything can be resumed.
+func TestRunJoinsBeginning(t *testing.T) {
+	w := newWorld(t)
+	w.threads.known["t1"] = true
+	w.threads.ofTurn = &signals.TurnState{EventID: "m1"}
+	w.threads.queue.has.Processing = &event.Item{ID: "m1", Status: event.ItemProcessing}
+	cut := w.opens("GET /v1/chat/t1/stream?startIndex=0")
+	require.NoError(t, cut.Body.Close())
+	got := w.opens("GET /v1/chat/" + cut.Header.Get("X-Workflow-Run-Id") + "/stream?startIndex=0")
+	defer got.Body.Close()
+	w.turn()
+	text, err := io.ReadAll(got.Body)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "welcome")
 }

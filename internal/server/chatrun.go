@@ -55,7 +55,7 @@ func (h *chatHandlers) checkRun(ctx context.Context, r run) error {
 		return err
 	case record != nil && (r.EventID == "" || r.EventID == record.EventID):
 		return nil
-	case record != nil || r.EventID != "":
+	case record != nil || r.EventID != "" && r.EventID != r.MessageID:
 		return refuse(http.StatusNotFound, "id", "is no run of this thread")
 	}
 	_, err = ask(ctx, h.core, r.ThreadID, func(ctx context.Context) (event.Item, error) { return h.threads.Item(ctx, r.ThreadID, r.MessageID) })

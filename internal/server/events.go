@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -225,21 +224,6 @@ func noContent() *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) { hctx.SetStatus(http.StatusNoContent) }}
 }
 
-// storeRetry is the interval at which a stream queries an unavailable store again.
-const storeRetry = time.Second
-
-// sleep waits, and reports whether the context was still valid at the end.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // send writes events until the client disconnects, the server closes or the thread ends.
 func (h *eventHandlers) send(ctx context.Context, id string, reader source, first []streamed, out *eventWriter) {
 	for _, e := range first {
@@ -265,7 +249,7 @@ func (h *eventHandlers) send(ctx context.Context, id string, reader source, firs
 			return
 		case errors.Is(err, store.ErrUnavailable):
 			// The stream waits for the store too: browsers do not reconnect after a 503.
-			if !out.Heartbeat() || !sleep(ctx, storeRetry) {
+			if !out.Heartbeat() || feed.Sleep(ctx, feed.StoreRetry) != nil {
 				return
 			}
 		default:

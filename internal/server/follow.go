@@ -293,7 +293,7 @@ func (f *followed) read(ctx context.Context, i int, from source, arrivals chan<-
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, store.ErrUnavailable): // the stream waits for the store too
-			if !sleep(ctx, storeRetry) {
+			if feed.Sleep(ctx, feed.StoreRetry) != nil {
 				return
 			}
 		default:

@@ -38,6 +38,9 @@ func (s *State) View() signals.State {
 
 func (t *Turn) viewTurn() *signals.TurnState {
 	v := &signals.TurnState{EventID: t.Item.ID, TraceID: t.Item.TraceID, StartedAt: t.StartedAt, Runs: []signals.RunState{}}
+	if root := t.root(); root != t.Item.ID {
+		v.Root = root
+	}
 	for _, r := range t.Runs {
 		v.Runs = append(v.Runs, signals.RunState{Agent: r.Agent, Step: r.Step, Doing: r.doing(), Tools: r.unsettled(), Threads: r.subs(), Retrying: r.Outage})
 	}

@@ -100,5 +100,7 @@ await waiting;
 
 const secret = new ThreadAgent({ client: new Client({ baseURL: base }), threadId: "a/b" });
 await assert.rejects(secret.connectAgent(), "a refusal is an error");
+const elsewhere = new ThreadAgent({ client: new Client({ baseURL: `${base}/elsewhere` }), threadId: "fresh" });
+await assert.rejects(elsewhere.connectAgent(), /404/, "a server that does not have the path is no empty thread");
 console.log("ok");
 process.exit(0);

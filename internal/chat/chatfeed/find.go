@@ -54,18 +54,19 @@ func (f *Feed) InProgress(ctx context.Context, id string) (*Answer, error) {
 	case err != nil || state.Turn == nil:
 		return nil, err
 	}
-	record, err := f.Record(ctx, id, state.Turn.EventID)
+	root := state.Turn.RecordsOf()
+	record, err := f.Record(ctx, id, root)
 	if err != nil {
 		return nil, err
 	}
 	if record == nil { // it has just begun: all that will be stored of it follows
-		return &Answer{MessageID: state.Turn.EventID, EventID: state.Turn.EventID, From: feed.Cursor{Seq: stored.Head}}, nil
+		return &Answer{MessageID: root, EventID: root, From: feed.Cursor{Seq: stored.Head}}, nil
 	}
 	at, err := f.LastIn(ctx, id, record)
 	return &at, err
 }
 
-// Last returns the last answer of the last turn that has ended, or nil without one, and if there is a later message.
+// Last returns the last answer of the last turn that has ended, or nil if no turn has ended or there is a later message.
 func (f *Feed) Last(ctx context.Context, id string) (*Answer, error) {
 	newest := map[string]string{}
 	for _, typ := range []string{event.TypeTurnEnded, event.TypeMessage} {

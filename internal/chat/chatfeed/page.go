@@ -32,7 +32,7 @@ const (
 	walkBytes   = 256 << 10
 )
 
-// Page returns the newest messages, or those before a cursor: at least so many, unless there are fewer or they are large. A message belongs to the page of the record that opened it, and has what
+// Page returns the newest messages, or those before a cursor: at least limit messages, unless there are fewer or they are large. A message belongs to the page of the record that opened it, and has what
 // all later records say about it.
 func (f *Feed) Page(ctx context.Context, id string, before feed.Cursor, limit int) (*Page, error) {
 	out := &Page{}

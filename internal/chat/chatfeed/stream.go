@@ -123,7 +123,7 @@ func (s *Stream) Follow(ctx context.Context, out Writer) error {
 			}
 			continue
 		case errors.Is(err, store.ErrUnavailable):
-			if !s.out.Heartbeat() || !sleep(ctx, storeRetry) {
+			if !s.out.Heartbeat() || feed.Sleep(ctx, feed.StoreRetry) != nil {
 				return ErrGone
 			}
 			continue
@@ -266,7 +266,7 @@ func (s *Stream) rests(ctx context.Context, at feed.Cursor) bool {
 			return true
 		}
 		stored, err := f.Store.Thread(ctx, s.key)
-		if err != nil || stored.Head > at.Seq || !sleep(ctx, pause) {
+		if err != nil || stored.Head > at.Seq || feed.Sleep(ctx, pause) != nil {
 			return false
 		}
 	}
@@ -284,7 +284,7 @@ func (s *Stream) waitsIn(waiting signals.Approvals) bool {
 
 // restsIn reports whether the thread says that no agent of the turn is at work. It may be at work on another turn.
 func (s *Stream) restsIn(turn *signals.TurnState) bool {
-	if turn == nil || turn.EventID != s.EventID {
+	if turn == nil || turn.RecordsOf() != s.EventID {
 		return true
 	}
 	unsettled := 0
@@ -326,19 +326,4 @@ func Write(out Writer, events []any) error {
 		}
 	}
 	return nil
-}
-
-// storeRetry is the interval at which a stream queries an unavailable store again.
-const storeRetry = time.Second
-
-// sleep reports whether the context lasted as long.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
