@@ -148,20 +148,20 @@ func (ch *Children) inputEnded(now time.Time, sub *SubAgent, got event.InputRece
 }
 
 // record stores what viewers of this thread see of a sub-agent's request: in the turn that waits for the
-// sub-agent, which may be parked, or with the trace of its task.
+// sub-agent, which may be parked. No turn waits for one in the background: its records have the trace of the
+// task only, whichever turn runs meanwhile.
 func (ch *Children) record(sub *SubAgent, id, typ string, at time.Time, payload any) {
 	s := ch.thread
-	for _, t := range s.Turns.all() {
-		if t.delegatedTo(sub.ThreadID) {
-			s.Outbox.recordIn(t.root(), id, typ, t.Item.TraceID, sub.ToolCallID, at, payload)
-			return
-		}
-	}
-	trace := ""
+	var eventID, trace string
 	if i := s.Tasks.index(sub.TaskID); i >= 0 {
 		trace = s.Tasks.Running[i].TraceID
 	}
-	s.record(id, typ, trace, sub.ToolCallID, at, payload)
+	for _, t := range s.Turns.all() {
+		if t.delegatedTo(sub.ThreadID) {
+			eventID, trace = t.root(), t.Item.TraceID
+		}
+	}
+	s.Outbox.recordIn(eventID, id, typ, trace, sub.ToolCallID, at, payload)
 }
 
 // Request returns the approval request for a sub-agent's call, and the child thread that sent
