@@ -23,7 +23,7 @@ const (
 	// maxChildAgents is the maximum number of agents of child threads whose names the thread keeps.
 	maxChildAgents = 100
 	// maxRequestArguments is the maximum size of the arguments kept for a sub-agent's call that waits
-	// for approval, in bytes, and maxRequestTotal that of all such arguments.
+	// for approval, in bytes, and maxRequestTotal that of all such arguments, and of all their questions.
 	maxRequestArguments = 4 << 10
 	maxRequestTotal     = 64 << 10
 )

@@ -134,6 +134,10 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, signals.DecideAccepted, f.Outcome)
 	}
+	call := wants(id, "x")
+	call.Request.Arguments = strings.Repeat("a", maxRequestArguments)
+	s.Children.ApplyApprovals(call)
+	require.Equal(t, call.Request, s.Decisions.Approvals()[0], "questions take no room of the arguments that people decide on")
 	records := pending(s, event.TypeInputRequest)
 	require.Len(t, records, many)
 	for i, rec := range records {
@@ -143,5 +147,6 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 		got := withdrawn(t0, asks(i))
 		s.Children.ApplyDecision(t0, SubAgentDecision{ThreadID: id, ToolCallID: name(i), Input: &got})
 	}
-	require.Equal(t, maxRequestTotal, s.Children.room())
+	_, room := s.Children.room()
+	require.Equal(t, maxRequestTotal, room)
 }

@@ -36,7 +36,8 @@ func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
 	}
 	sub.Listed = sub.Listed || a.Listed
 	kept := a.Request
-	if limit := min(maxRequestArguments, ch.room()); len(kept.Arguments) > limit {
+	room, _ := ch.room()
+	if limit := min(maxRequestArguments, room); len(kept.Arguments) > limit {
 		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", cutText(kept.Arguments, limit), len(kept.Arguments))
 	}
 	sub.Approvals = append(sub.Approvals, kept)
@@ -51,7 +52,7 @@ func (ch *Children) applyInput(sub *SubAgent, a SubAgentApprovals) {
 	ch.record(sub, recordid.InputRequest(q.ToolCallID, q.Round), event.TypeInputRequest, q.RequestedAt, q)
 	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
-	if len(rawJSON(q.Questions)) > ch.room() {
+	if _, room := ch.room(); len(rawJSON(q.Questions)) > room {
 		q.Questions = briefQuestions(q.Questions)
 	}
 	sub.Inputs = append(sub.Inputs, q)
@@ -76,18 +77,19 @@ func (sub *SubAgent) input(toolCallID string, round int) int {
 	return slices.IndexFunc(sub.Inputs, func(q event.InputRequest) bool { return q.ToolCallID == toolCallID && q.Round == round })
 }
 
-// room returns how many more bytes of sub-agents' requests the thread can keep.
-func (ch *Children) room() int {
-	n := 0
+// room returns how many more bytes the thread can keep of the arguments of sub-agents' calls, and of their
+// questions. Neither takes the room of the other: people decide on the arguments.
+func (ch *Children) room() (arguments, questions int) {
+	arguments, questions = maxRequestTotal, maxRequestTotal
 	for _, sub := range ch.SubAgents {
 		for _, ask := range sub.Approvals {
-			n += len(ask.Arguments)
+			arguments -= len(ask.Arguments)
 		}
 		for _, q := range sub.Inputs {
-			n += len(rawJSON(q.Questions))
+			questions -= len(rawJSON(q.Questions))
 		}
 	}
-	return max(maxRequestTotal-n, 0)
+	return max(arguments, 0), max(questions, 0)
 }
 
 // ApplyDecision handles the notice of a vote on a call of a sub-agent, or that it no longer waits.
