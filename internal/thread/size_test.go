@@ -125,6 +125,11 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	require.Len(t, kept, many)
 	require.Equal(t, asks(0), kept[0])
 	require.Less(t, len(rawJSON(kept)), maxRequestTotal+many*1000)
+	brief := kept[many-1]
+	require.True(t, brief.Truncated)
+	require.Empty(t, brief.Questions[0].Schema)
+	require.Less(t, len(brief.Questions[0].Message), 200)
+	require.Equal(t, asks(0).Questions[1], brief.Questions[1], "people visit the address")
 	for i, q := range kept {
 		one := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
 		_, err := s.Children.ForwardInput(t0, one)

@@ -53,19 +53,25 @@ func (ch *Children) applyInput(sub *SubAgent, a SubAgentApprovals) {
 	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if _, room := ch.room(); len(rawJSON(q.Questions)) > room {
-		q.Questions = briefQuestions(q.Questions)
+		q.Questions, q.Truncated = briefQuestions(q.Questions), true
 	}
 	sub.Inputs = append(sub.Inputs, q)
 }
 
 // briefQuestions returns what the thread has to know of questions for which it has no room.
 func briefQuestions(questions []event.InputQuestion) []event.InputQuestion {
-	const limit = 100 // bytes
+	const (
+		maxMessage = 100     // bytes
+		maxURL     = 2 << 10 // bytes
+	)
 	var out []event.InputQuestion
 	for _, one := range questions {
 		brief := event.InputQuestion{ID: one.ID, Kind: one.Kind, Message: one.Message, Login: one.Login}
-		if len(brief.Message) > limit {
-			brief.Message = cutText(brief.Message, limit) + "… (the input_request record has all of it)"
+		if len(brief.Message) > maxMessage {
+			brief.Message = cutText(brief.Message, maxMessage) + "… (the input_request record has all of it)"
+		}
+		if len(one.URL) <= maxURL {
+			brief.URL = one.URL
 		}
 		out = append(out, brief)
 	}
