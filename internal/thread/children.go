@@ -102,9 +102,9 @@ type SubAgentEnded struct {
 	DelegateReply
 }
 
-// SubAgentApprovals is the payload of signal "subagent_approvals": a request for a decision or, with
+// SubAgentRequest is the payload of signal "subagent_approvals": a request for a decision or, with
 // Input, one for input.
-type SubAgentApprovals struct {
+type SubAgentRequest struct {
 	ThreadID string                `json:"threadId"`
 	Request  event.ApprovalRequest `json:"request,omitzero"`
 	Input    *event.InputRequest   `json:"input,omitempty"`

@@ -119,7 +119,7 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	}
 	for i := range many {
 		q := asks(i)
-		s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: id, Input: &q})
+		s.Children.ApplyRequest(SubAgentRequest{ThreadID: id, Input: &q})
 	}
 	kept := s.Turns.InputRequests()
 	require.Len(t, kept, many)
@@ -141,7 +141,7 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	}
 	call := wants(id, "x")
 	call.Request.Arguments = strings.Repeat("a", maxRequestArguments)
-	s.Children.ApplyApprovals(call)
+	s.Children.ApplyRequest(call)
 	require.Equal(t, call.Request, s.Decisions.Approvals()[0], "questions take no room of the arguments that people decide on")
 	records := pending(s, event.TypeInputRequest)
 	require.Len(t, records, many)

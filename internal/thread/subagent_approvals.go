@@ -13,8 +13,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ApplyApprovals handles a request of a sub-agent: it becomes a request of this thread too.
-func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
+// ApplyRequest handles a request of a sub-agent: it becomes a request of this thread too.
+func (ch *Children) ApplyRequest(a SubAgentRequest) {
 	s := ch.thread
 	sub := ch.find(a.ThreadID)
 	switch {
@@ -29,7 +29,7 @@ func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
 		return
 	}
 	ch.record(sub, recordid.Request(a.Request), event.TypeApprovalRequest, a.Request.RequestedAt, a.Request)
-	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
+	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
 		return
@@ -43,14 +43,14 @@ func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
 	sub.Approvals = append(sub.Approvals, kept)
 }
 
-// applyInput is [Children.ApplyApprovals] for a request for input.
-func (ch *Children) applyInput(sub *SubAgent, a SubAgentApprovals) {
+// applyInput is [Children.ApplyRequest] for a request for input.
+func (ch *Children) applyInput(sub *SubAgent, a SubAgentRequest) {
 	s, q := ch.thread, *a.Input
 	if sub.input(q.ToolCallID, q.Round) >= 0 {
 		return
 	}
 	ch.record(sub, recordid.InputRequest(q.ToolCallID, q.Round), event.TypeInputRequest, q.RequestedAt, q)
-	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
+	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if _, room := ch.room(); len(rawJSON(q.Questions)) > room {
 		q.Questions, q.Truncated = briefQuestions(q.Questions), true
