@@ -22,6 +22,10 @@ const (
 	// maxQuestionBytes is the maximum size of all questions of a request, which are in history.
 	maxQuestionBytes = thread.MaxCarriedContent
 
+	// maxQuestionID is the maximum size of a question's id, which threads keep even if they have no room for the
+	// question.
+	maxQuestionID = 128
+
 	// maxInputState is the maximum size of a tool's state, which only the store has.
 	maxInputState = 256 << 10
 
@@ -83,6 +87,8 @@ func (r *toolRun) checkInput(need *tool.InputRequired) error {
 		switch {
 		case q.ID == "" || ids[q.ID]:
 			return fmt.Errorf("the tool's question %d has no id of its own", i+1)
+		case len(q.ID) > maxQuestionID:
+			return fmt.Errorf("the id of the tool's question %d is %d bytes, must be at most %d", i+1, len(q.ID), maxQuestionID)
 		case q.Kind != event.InputForm && q.Kind != event.InputURL:
 			return fmt.Errorf("the tool's question %q has the unknown kind %q", q.ID, q.Kind)
 		case q.Kind == event.InputURL && !strings.HasPrefix(q.URL, "https://") && !strings.HasPrefix(q.URL, "http://"):

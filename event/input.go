@@ -42,6 +42,9 @@ type InputRequest struct {
 	Round       int             `json:"round" doc:"Counts the requests of the same call, from 1. An answer names the round"`
 	Questions   []InputQuestion `json:"questions" nullable:"false" doc:"The questions. An answer answers all of them"`
 	RequestedAt time.Time       `json:"requestedAt" doc:"When the tool asked"`
+
+	// Truncated marks a copy whose questions were shortened. The stored request is complete.
+	Truncated bool `json:"truncated,omitempty" doc:"The questions of this copy were shortened: schemas are missing, and so may be addresses. The stored request is complete"`
 }
 
 // InputAction is what a person does with a question.
@@ -70,7 +73,7 @@ type InputReceived struct {
 	By         string                 `json:"by" doc:"Who answered"`
 	ReceivedAt time.Time              `json:"receivedAt" doc:"When"`
 
-	Withdrawn bool `json:"withdrawn,omitempty" doc:"Nobody answered, and the call of a sub-agent no longer waits. A call of the thread itself has a result then"`
+	Withdrawn bool `json:"withdrawn,omitempty" doc:"The sub-agent's call stopped waiting before anybody answered. Only parent threads store this; in the call's own thread, its result ends the request"`
 }
 
 // Validate reports why an answer is invalid for every question.

@@ -9,7 +9,7 @@ const (
 	// SignalSubAgentEnded reports to the parent thread how a sub-agent ended.
 	SignalSubAgentEnded = "subagent_ended"
 	// SignalSubAgentApprovals reports to the parent thread that a call of the sub-agent needs
-	// approval, and SignalSubAgentDecision that it no longer does.
+	// approval or input, and SignalSubAgentDecision that it no longer does.
 	SignalSubAgentApprovals = "subagent_approvals"
 	SignalSubAgentDecision  = "subagent_decision"
 

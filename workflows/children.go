@@ -20,7 +20,7 @@ type children struct{ *conversation }
 func (t children) handlers() []handler {
 	all := []handler{
 		onSignal(t.conversation, signals.SignalSubAgentEnded, t.subAgentEnded),
-		onSignal(t.conversation, signals.SignalSubAgentApprovals, t.subAgentApprovals),
+		onSignal(t.conversation, signals.SignalSubAgentApprovals, t.subAgentRequest),
 		onSignal(t.conversation, signals.SignalSubAgentDecision, t.subAgentDecision),
 	}
 	if t.state.ParentLink.Parent != nil {
@@ -146,8 +146,8 @@ func (t children) subAgentEnded(ctx workflow.Context, _ string, e thread.SubAgen
 	t.state.Children.ApplyEnd(workflow.Now(ctx), e)
 }
 
-func (t children) subAgentApprovals(_ workflow.Context, _ string, a thread.SubAgentApprovals) {
-	t.state.Children.ApplyApprovals(a)
+func (t children) subAgentRequest(_ workflow.Context, _ string, a thread.SubAgentRequest) {
+	t.state.Children.ApplyRequest(a)
 }
 
 func (t children) subAgentDecision(ctx workflow.Context, _ string, d thread.SubAgentDecision) {

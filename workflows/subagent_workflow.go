@@ -65,7 +65,7 @@ func (t subAgent) watchDeadline(ctx workflow.Context) {
 	})
 }
 
-// notifyParent sends the notices about approval requests to the parent thread, in order.
+// notifyParent sends the notices about requests for approval and input to the parent thread, in order.
 func (t subAgent) notifyParent(ctx workflow.Context) {
 	above := signals.WorkflowID(t.state.Namespace, t.state.ParentLink.Parent.ThreadID)
 	workflow.GoNamed(ctx, "notes", func(ctx workflow.Context) {

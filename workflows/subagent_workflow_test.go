@@ -102,7 +102,7 @@ func TestQuestionThatDoesNotArrive(t *testing.T) {
 // TestDeadlineOfASubAgent: the deadline interrupts any wait.
 func TestDeadlineOfASubAgent(t *testing.T) {
 	w, reports := subWorld(t, newFakes(t), nil)
-	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
 	w.end = func(in thread.EndStep) (thread.EndReply, error) { return thread.EndReply{Error: in.Error}, nil }
@@ -135,7 +135,7 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*fixture)) workflows.Input {
 	t.Helper()
 	w, _ := subWorld(t, f, nil)
-	asked := box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	asked := box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 	for _, do := range before {
 		w.then(func() { do(w) })
 	}
@@ -174,7 +174,7 @@ func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
 	t.Run("asked in its first run", func(t *testing.T) {
 		f := newFakes(t)
 		w, reports := subWorld(t, f, nil)
-		box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+		box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		f.model = script(asks("x1"))
 		w.then(func() { report(w); report(w) })
@@ -212,7 +212,7 @@ func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
 func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		w, reports := subWorld(t, newFakes(t), nil)
-		box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+		box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		w.model = script(asks("x1"))
 		w.then(w.CancelWorkflow)
@@ -236,7 +236,7 @@ func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 // TestSubAgentIsClosed: a person closes it before it has answered.
 func TestSubAgentIsClosed(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
-	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 	decided := box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
 	w.then(func() { w.control(signals.ControlClose) })
@@ -259,7 +259,7 @@ func TestBackgroundTasksOfASubAgent(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
 	w.SetDetachedChildWait(false)
 	w.work = pendingTask
-	box[thread.SubAgentApprovals](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	// The task's activity has returned before the cancellation, as in TestAgentCancelsItsTask.
 	w.model = script(background("x1", false), asks("x2"))

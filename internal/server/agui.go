@@ -416,7 +416,7 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	return h.show(ctx, in, chatfeed.Answer{MessageID: post.ID, From: at}, e)
 }
 
-// interrupt says which request waits for an answer, if the client does not say what becomes of it
+// interrupt says which request of a run waits for an answer, if the client does not say what becomes of it
 // when there is new input. A message that the thread has is not new.
 func (h *aguiHandlers) interrupt(ctx context.Context, in *runInput, messageID string) (string, error) {
 	if in.Props.OnWaiting != "" {
@@ -438,14 +438,20 @@ func (h *aguiHandlers) interrupt(ctx context.Context, in *runInput, messageID st
 	if err != nil {
 		return "", err
 	}
-	waiting.Approvals = slices.DeleteFunc(waiting.Approvals, expired)
-	switch {
-	case len(waiting.Approvals) > 0:
-		q := &waiting.Approvals[0]
-		return fmt.Sprintf("%s waits for a decision on its call of %s: answer the interrupt %s", q.Agent, q.ToolName, chat.ApprovalID(q)), nil
-	case len(waiting.Inputs) > 0:
-		q := waiting.Inputs[0]
-		return fmt.Sprintf("the tool %s of %s waits for input: answer the interrupt %s", q.ToolName, q.Agent, aisdk.InputID(q)), nil
+	type request struct{ id, does string }
+	var requests []request
+	for _, q := range slices.DeleteFunc(waiting.Approvals, expired) {
+		requests = append(requests, request{chat.ApprovalID(&q), fmt.Sprintf("%s waits for a decision on its call of %s", q.Agent, q.ToolName)})
+	}
+	for _, q := range waiting.Inputs {
+		requests = append(requests, request{aisdk.InputID(q), fmt.Sprintf("the tool %s of %s waits for input", q.ToolName, q.Agent)})
+	}
+	for _, q := range requests {
+		// A sub-agent in the background belongs to no turn, so no run has interrupted for it.
+		turn, err := h.chats.TurnOf(ctx, in.ThreadID, q.id)
+		if err != nil || turn != nil {
+			return fmt.Sprintf("%s: answer the interrupt %s", q.does, q.id), err
+		}
 	}
 	return "", nil
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -78,6 +79,9 @@ func (h *approvalHandlers) listAllApprovals(ctx context.Context, in *allApproval
 	return ask(ctx, h.core, "", func(ctx context.Context) (threadclient.Waiting, error) {
 		waiting, err := h.approvals.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: in.Limit})
 		waiting.Approvals, waiting.ClientCalls, waiting.Inputs = nonNil(waiting.Approvals), nonNil(waiting.ClientCalls), nonNil(waiting.Inputs)
+		for i := range waiting.Inputs {
+			err = cmp.Or(err, h.complete(ctx, waiting.Inputs[i].ThreadID, &waiting.Inputs[i].Request))
+		}
 		return waiting, err
 	})
 }
@@ -86,6 +90,9 @@ func (h *approvalHandlers) listApprovals(ctx context.Context, in *ThreadPath) (*
 	return ask(ctx, h.core, in.ID, func(ctx context.Context) (signals.Approvals, error) {
 		list, err := h.approvals.Approvals(ctx, in.ID)
 		list.Approvals, list.ClientCalls, list.Inputs = nonNil(list.Approvals), nonNil(list.ClientCalls), nonNil(list.Inputs)
+		for i := range list.Inputs {
+			err = cmp.Or(err, h.complete(ctx, in.ID, &list.Inputs[i]))
+		}
 		return list, err
 	})
 }

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -223,6 +224,29 @@ func TestAllApprovals(t *testing.T) {
 		w.threads.approvals.problem = context.DeadlineExceeded
 		w.call("GET", "/v1/approvals", nil).problem(t, 503)
 	})
+}
+
+// TestTruncatedInputs: the API lists the questions of sub-agents whole, although their thread has no room for them.
+func TestTruncatedInputs(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	whole := event.InputRequest{ToolCallID: "x1", ToolName: "book", Agent: "bob", Round: 2, Questions: []event.InputQuestion{
+		{ID: "q", Kind: event.InputForm, Message: "When do you want to come?", Schema: json.RawMessage(`{"type":"object"}`)},
+	}, RequestedAt: asked}
+	brief := whole
+	brief.Truncated, brief.Questions = true, []event.InputQuestion{{ID: "q", Kind: event.InputForm, Message: "When…"}}
+	for _, want := range []event.InputRequest{brief, whole} {
+		if !want.Truncated {
+			stored := record(event.TypeInputRequest, whole)
+			stored.ID = "x1.input.2"
+			w.put("t1", stored)
+		}
+		w.threads.approvals.waiting = signals.Approvals{Inputs: []event.InputRequest{brief}}
+		w.threads.approvals.all = threadclient.Waiting{Inputs: []threadclient.WaitingInput{{ThreadID: "t1", Request: brief}}}
+		shown := string(raws(t, []event.InputRequest{want})[0])
+		assert.JSONEq(t, `{"approvals":[],"clientCalls":[],"inputs":[`+shown+`]}`, w.call("GET", "/v1/threads/t1/approvals", nil).text)
+		assert.JSONEq(t, `{"approvals":[],"clientCalls":[],"inputs":[{"threadId":"t1","request":`+shown+`}]}`, w.call("GET", "/v1/approvals", nil).text)
+	}
 }
 
 func TestToolResults(t *testing.T) {

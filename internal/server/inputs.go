@@ -70,15 +70,12 @@ func (l *lookup) sendInput(ctx context.Context, threads Approvals, threadID stri
 // sub-agents, or as the thread has them, if it has yet to store them.
 func (l *lookup) questions(ctx context.Context, threads Approvals, threadID string, a signals.InputAnswers) ([]event.InputQuestion, error) {
 	round := max(a.Round, event.FirstRound)
-	records, err := l.store.RecordsByID(ctx, l.key(threadID), recordid.InputRequest(a.ToolCallID, round))
+	stored, err := l.storedInput(ctx, threadID, a.ToolCallID, round)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range records {
-		var q event.InputRequest
-		if r.Type == event.TypeInputRequest && json.Unmarshal(r.Payload, &q) == nil {
-			return q.Questions, nil
-		}
+	if stored != nil {
+		return stored.Questions, nil
 	}
 	waiting, err := threads.Approvals(ctx, threadID)
 	if err != nil {
@@ -90,6 +87,33 @@ func (l *lookup) questions(ctx context.Context, threads Approvals, threadID stri
 		}
 	}
 	return nil, nil
+}
+
+// storedInput returns a request for input as stored, or nil.
+func (l *lookup) storedInput(ctx context.Context, threadID, toolCallID string, round int) (*event.InputRequest, error) {
+	records, err := l.store.RecordsByID(ctx, l.key(threadID), recordid.InputRequest(toolCallID, round))
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		var q event.InputRequest
+		if r.Type == event.TypeInputRequest && json.Unmarshal(r.Payload, &q) == nil {
+			return &q, nil
+		}
+	}
+	return nil, nil
+}
+
+// complete completes the questions for which a thread had no room, if they are stored.
+func (l *lookup) complete(ctx context.Context, threadID string, q *event.InputRequest) error {
+	if !q.Truncated {
+		return nil
+	}
+	stored, err := l.storedInput(ctx, threadID, q.ToolCallID, q.Round)
+	if stored != nil {
+		*q = *stored
+	}
+	return err
 }
 
 var inputRefusals = refusals{

@@ -183,7 +183,7 @@ func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	s.Decisions.applyEarlyInputs(now)
 	if c.Client != nil {
 		// Remember the call, so that a late result of a client is recognised.
-		s.Decisions.Settled = keepLast(append(s.Decisions.Settled, Settled{ToolCallID: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
+		s.Decisions.Settled = keepLast(append(s.Decisions.Settled, Settled{Key: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
 	}
 	t.record(now, recordid.Result(c.Plan.ID), event.TypeMessage, c.result(text, true))
 }

@@ -23,7 +23,7 @@ const (
 	// maxChildAgents is the maximum number of agents of child threads whose names the thread keeps.
 	maxChildAgents = 100
 	// maxRequestArguments is the maximum size of the arguments kept for a sub-agent's call that waits
-	// for approval, in bytes, and maxRequestTotal that of all such arguments.
+	// for approval, in bytes, and maxRequestTotal that of all such arguments, and of all their questions.
 	maxRequestArguments = 4 << 10
 	maxRequestTotal     = 64 << 10
 )
@@ -102,9 +102,9 @@ type SubAgentEnded struct {
 	DelegateReply
 }
 
-// SubAgentApprovals is the payload of signal "subagent_approvals": a request for a decision or, with
+// SubAgentRequest is the payload of signal "subagent_approvals": a request for a decision or, with
 // Input, one for input.
-type SubAgentApprovals struct {
+type SubAgentRequest struct {
 	ThreadID string                `json:"threadId"`
 	Request  event.ApprovalRequest `json:"request,omitzero"`
 	Input    *event.InputRequest   `json:"input,omitempty"`

@@ -50,7 +50,7 @@ func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
 			found, waits = true, c.Plan.By == ByClient && c.Stage == CallReady && c.Round <= event.FirstRound
 		}
 	})
-	answered := func(x Settled) bool { return x.ToolCallID == answerKey(toolCallID) }
+	answered := func(x Settled) bool { return x.Key == answerKey(toolCallID) }
 	return waits || !found && ds.IsEarly(toolCallID) && !slices.ContainsFunc(ds.Settled, answered)
 }
 
@@ -128,7 +128,7 @@ func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.D
 
 // answeredAs returns the outcome of a result for a call that does not wait for one.
 func (ds *Decisions) answeredAs(res signals.ToolResult) signals.DecideOutcome {
-	at := slices.IndexFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == answerKey(res.ToolCallID) })
+	at := slices.IndexFunc(ds.Settled, func(x Settled) bool { return x.Key == answerKey(res.ToolCallID) })
 	switch {
 	case at < 0:
 		return signals.DecideNotPending

@@ -228,7 +228,7 @@ func (ds *Decisions) IsEarly(toolCallID string) bool {
 func (ds *Decisions) knows(toolCallID string) bool {
 	s := ds.thread
 	c := s.Turns.waiting(toolCallID)
-	return c != nil || slices.ContainsFunc(ds.Settled, func(x Settled) bool { return x.ToolCallID == toolCallID })
+	return c != nil || slices.ContainsFunc(ds.Settled, func(x Settled) bool { return x.Key == toolCallID })
 }
 
 // maxEarly is the maximum number of early decisions, and maxDecisionBytes the maximum size of all
@@ -329,7 +329,7 @@ func (ds *Decisions) settledAs(d signals.Decide) signals.DecideOutcome {
 // settled returns the outcome of a decision on a request, by its key, that no longer waits.
 func (ds *Decisions) settled(key string, as event.Decision) signals.DecideOutcome {
 	for i := len(ds.Settled) - 1; i >= 0; i-- {
-		if ds.Settled[i].ToolCallID != key {
+		if ds.Settled[i].Key != key {
 			continue
 		}
 		if ds.Settled[i].Decision == as {
@@ -357,13 +357,14 @@ func (ds *Decisions) Approvals() []event.ApprovalRequest {
 
 // Settled is the outcome of a tool call that needed approval, or of a request for input.
 type Settled struct {
-	// ToolCallID is the key of the request: the call, or the record of the answer to a request for input.
-	ToolCallID string `json:"toolCallId"`
+	// Key identifies the request: the call, or the record of the answer to a request for input.
+	Key string `json:"toolCallId"`
 
-	// Decision is empty if the call ended without a decision, by an interrupt. Of an answer, it is the sum.
+	// Decision is empty if the call ended without a decision, by an interrupt. Of an answer to a request for input, it is
+	// the hash of the answers.
 	Decision event.Decision `json:"decision,omitempty"`
 }
 
-func (ds *Decisions) rememberSettled(callID string, d event.Decision) {
-	ds.Settled = keepLast(append(ds.Settled, Settled{callID, d}), maxDecided)
+func (ds *Decisions) rememberSettled(key string, d event.Decision) {
+	ds.Settled = keepLast(append(ds.Settled, Settled{key, d}), maxDecided)
 }

@@ -251,8 +251,8 @@ func decided(threadID, callID string, d event.Decision) SubAgentDecision {
 }
 
 // wants is a sub-agent's call that waits for approval.
-func wants(threadID, callID string) SubAgentApprovals {
-	return SubAgentApprovals{ThreadID: threadID, Request: event.ApprovalRequest{
+func wants(threadID, callID string) SubAgentRequest {
+	return SubAgentRequest{ThreadID: threadID, Request: event.ApprovalRequest{
 		ToolCallID: callID, ToolName: "shell_cmd", Arguments: `{"command":"rm"}`, Agent: "bob", RequestedAt: t0,
 	}}
 }

@@ -16,7 +16,7 @@ import (
 func (c *Call) AskInput(now time.Time, q event.InputRequest) {
 	s := c.run.turn.thread
 	c.Stage, c.Input = CallAtInput, &q
-	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Input: &q})
+	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Input: &q})
 	s.Decisions.applyEarlyInputs(now)
 }
 

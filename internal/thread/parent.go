@@ -59,8 +59,8 @@ type Parent struct {
 
 // ParentNotice is a notice of a sub-agent's thread for its parent thread.
 type ParentNotice struct {
-	Approvals *SubAgentApprovals `json:"approvals,omitempty"`
-	Decided   *SubAgentDecision  `json:"decided,omitempty"`
+	Approvals *SubAgentRequest  `json:"approvals,omitempty"`
+	Decided   *SubAgentDecision `json:"decided,omitempty"`
 }
 
 // FirstID returns the id of the first event of a sub-agent's thread.
@@ -111,9 +111,9 @@ func (p *ParentLink) withParent(metadata json.RawMessage) json.RawMessage {
 	return rawJSON(fields)
 }
 
-// notifyApproval sends a request to the parent thread, with the names that may not decide on it: the
+// notifyRequest sends a request to the parent thread, with the names that may not decide on it: the
 // parent thread must reject their decisions, since it is not told when this thread rejects them.
-func (p *ParentLink) notifyApproval(a SubAgentApprovals) {
+func (p *ParentLink) notifyRequest(a SubAgentRequest) {
 	s := p.thread
 	if p.Parent != nil {
 		a.Agents = withNames(a.Agents, s.agentNames()...)
@@ -135,5 +135,5 @@ func (p *ParentLink) NoticeSent() { p.Notices = slices.Delete(p.Notices, 0, 1) }
 // forwardRequest sends an approval request to the parent thread, if there is one.
 func (c *Call) forwardRequest(q event.ApprovalRequest) {
 	s := c.run.turn.thread
-	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
+	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
 }

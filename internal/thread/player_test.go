@@ -311,17 +311,17 @@ func (p *player) do(c command) {
 	case "sub-gone":
 		s.Children.ApplyLoss(c.id, c.text)
 	case "sub-asks":
-		asks := SubAgentApprovals{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
+		asks := SubAgentRequest{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
 		asks.Listed = len(c.opts) > 0
-		s.Children.ApplyApprovals(asks)
+		s.Children.ApplyRequest(asks)
 	case "sub-asks-input":
-		s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: c.id, Input: new(read(c, event.InputRequest{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1, RequestedAt: now}))})
+		s.Children.ApplyRequest(SubAgentRequest{ThreadID: c.id, Input: new(read(c, event.InputRequest{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1, RequestedAt: now}))})
 	case "sub-answered":
 		got := read(c, event.InputReceived{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1})
 		s.Children.ApplyDecision(now, SubAgentDecision{ThreadID: c.id, ToolCallID: c.text, Input: &got})
 	case "sub-asks-through":
 		call, agents, _ := strings.Cut(c.text, " ")
-		s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
+		s.Children.ApplyRequest(SubAgentRequest{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
 	case "sub-decided":
 		s.Children.ApplyDecision(now, read(c, SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
 	case "hook-decided":

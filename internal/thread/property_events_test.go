@@ -161,7 +161,7 @@ func (m *machine) subAsks() {
 		return
 	}
 	callID := fmt.Sprintf("%s.x%d", id, m.rnd.IntN(3))
-	m.s.Children.ApplyApprovals(wants(id, callID))
+	m.s.Children.ApplyRequest(wants(id, callID))
 	_, _, asks := m.s.Children.Request(callID)
 	require.True(m.t, asks)
 	if m.one(2) {
@@ -177,7 +177,7 @@ func (m *machine) subAsks() {
 func (m *machine) subAsksInput(threadID string) {
 	m.calls++
 	q := event.InputRequest{ToolCallID: fmt.Sprintf("%s.i%d", threadID, m.calls), ToolName: "book", Agent: "bob", Round: 1, Questions: []event.InputQuestion{{ID: "q"}}}
-	m.s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: threadID, Input: &q})
+	m.s.Children.ApplyRequest(SubAgentRequest{ThreadID: threadID, Input: &q})
 	a := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
 	require.True(m.t, m.s.Children.Input(a))
 	require.Contains(m.t, m.s.Turns.InputRequests(), q)

@@ -119,12 +119,17 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	}
 	for i := range many {
 		q := asks(i)
-		s.Children.ApplyApprovals(SubAgentApprovals{ThreadID: id, Input: &q})
+		s.Children.ApplyRequest(SubAgentRequest{ThreadID: id, Input: &q})
 	}
 	kept := s.Turns.InputRequests()
 	require.Len(t, kept, many)
 	require.Equal(t, asks(0), kept[0])
 	require.Less(t, len(rawJSON(kept)), maxRequestTotal+many*1000)
+	brief := kept[many-1]
+	require.True(t, brief.Truncated)
+	require.Empty(t, brief.Questions[0].Schema)
+	require.Less(t, len(brief.Questions[0].Message), 200)
+	require.Equal(t, asks(0).Questions[1], brief.Questions[1], "people visit the address")
 	for i, q := range kept {
 		one := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
 		_, err := s.Children.ForwardInput(t0, one)
@@ -134,6 +139,10 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, signals.DecideAccepted, f.Outcome)
 	}
+	call := wants(id, "x")
+	call.Request.Arguments = strings.Repeat("a", maxRequestArguments)
+	s.Children.ApplyRequest(call)
+	require.Equal(t, call.Request, s.Decisions.Approvals()[0], "questions take no room of the arguments that people decide on")
 	records := pending(s, event.TypeInputRequest)
 	require.Len(t, records, many)
 	for i, rec := range records {
@@ -143,5 +152,6 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 		got := withdrawn(t0, asks(i))
 		s.Children.ApplyDecision(t0, SubAgentDecision{ThreadID: id, ToolCallID: name(i), Input: &got})
 	}
-	require.Equal(t, maxRequestTotal, s.Children.room())
+	_, room := s.Children.room()
+	require.Equal(t, maxRequestTotal, room)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ApplyApprovals handles a request of a sub-agent: it becomes a request of this thread too.
-func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
+// ApplyRequest handles a request of a sub-agent: it becomes a request of this thread too.
+func (ch *Children) ApplyRequest(a SubAgentRequest) {
 	s := ch.thread
 	sub := ch.find(a.ThreadID)
 	switch {
@@ -29,42 +29,49 @@ func (ch *Children) ApplyApprovals(a SubAgentApprovals) {
 		return
 	}
 	ch.record(sub, recordid.Request(a.Request), event.TypeApprovalRequest, a.Request.RequestedAt, a.Request)
-	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
+	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
 		return
 	}
 	sub.Listed = sub.Listed || a.Listed
 	kept := a.Request
-	if limit := min(maxRequestArguments, ch.room()); len(kept.Arguments) > limit {
+	room, _ := ch.room()
+	if limit := min(maxRequestArguments, room); len(kept.Arguments) > limit {
 		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", cutText(kept.Arguments, limit), len(kept.Arguments))
 	}
 	sub.Approvals = append(sub.Approvals, kept)
 }
 
-// applyInput is [Children.ApplyApprovals] for a request for input.
-func (ch *Children) applyInput(sub *SubAgent, a SubAgentApprovals) {
+// applyInput is [Children.ApplyRequest] for a request for input.
+func (ch *Children) applyInput(sub *SubAgent, a SubAgentRequest) {
 	s, q := ch.thread, *a.Input
 	if sub.input(q.ToolCallID, q.Round) >= 0 {
 		return
 	}
 	ch.record(sub, recordid.InputRequest(q.ToolCallID, q.Round), event.TypeInputRequest, q.RequestedAt, q)
-	s.ParentLink.notifyApproval(SubAgentApprovals{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
+	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
-	if len(rawJSON(q.Questions)) > ch.room() {
-		q.Questions = briefQuestions(q.Questions)
+	if _, room := ch.room(); len(rawJSON(q.Questions)) > room {
+		q.Questions, q.Truncated = briefQuestions(q.Questions), true
 	}
 	sub.Inputs = append(sub.Inputs, q)
 }
 
 // briefQuestions returns what the thread has to know of questions for which it has no room.
 func briefQuestions(questions []event.InputQuestion) []event.InputQuestion {
-	const limit = 100 // bytes
+	const (
+		maxMessage = 100     // bytes
+		maxURL     = 2 << 10 // bytes
+	)
 	var out []event.InputQuestion
 	for _, one := range questions {
 		brief := event.InputQuestion{ID: one.ID, Kind: one.Kind, Message: one.Message, Login: one.Login}
-		if len(brief.Message) > limit {
-			brief.Message = cutText(brief.Message, limit) + "… (the input_request record has all of it)"
+		if len(brief.Message) > maxMessage {
+			brief.Message = cutText(brief.Message, maxMessage) + "… (the input_request record has all of it)"
+		}
+		if len(one.URL) <= maxURL {
+			brief.URL = one.URL
 		}
 		out = append(out, brief)
 	}
@@ -76,18 +83,19 @@ func (sub *SubAgent) input(toolCallID string, round int) int {
 	return slices.IndexFunc(sub.Inputs, func(q event.InputRequest) bool { return q.ToolCallID == toolCallID && q.Round == round })
 }
 
-// room returns how many more bytes of sub-agents' requests the thread can keep.
-func (ch *Children) room() int {
-	n := 0
+// room returns how many more bytes the thread can keep of the arguments of sub-agents' calls, and of their
+// questions. Neither takes the room of the other: people decide on the arguments.
+func (ch *Children) room() (arguments, questions int) {
+	arguments, questions = maxRequestTotal, maxRequestTotal
 	for _, sub := range ch.SubAgents {
 		for _, ask := range sub.Approvals {
-			n += len(ask.Arguments)
+			arguments -= len(ask.Arguments)
 		}
 		for _, q := range sub.Inputs {
-			n += len(rawJSON(q.Questions))
+			questions -= len(rawJSON(q.Questions))
 		}
 	}
-	return max(maxRequestTotal-n, 0)
+	return max(arguments, 0), max(questions, 0)
 }
 
 // ApplyDecision handles the notice of a vote on a call of a sub-agent, or that it no longer waits.
@@ -148,20 +156,20 @@ func (ch *Children) inputEnded(now time.Time, sub *SubAgent, got event.InputRece
 }
 
 // record stores what viewers of this thread see of a sub-agent's request: in the turn that waits for the
-// sub-agent, which may be parked, or with the trace of its task.
+// sub-agent, which may be parked. No turn waits for one in the background: its records have the trace of the
+// task only, whichever turn runs meanwhile.
 func (ch *Children) record(sub *SubAgent, id, typ string, at time.Time, payload any) {
 	s := ch.thread
-	for _, t := range s.Turns.all() {
-		if t.delegatedTo(sub.ThreadID) {
-			s.Outbox.recordIn(t.root(), id, typ, t.Item.TraceID, sub.ToolCallID, at, payload)
-			return
-		}
-	}
-	trace := ""
+	var eventID, trace string
 	if i := s.Tasks.index(sub.TaskID); i >= 0 {
 		trace = s.Tasks.Running[i].TraceID
 	}
-	s.record(id, typ, trace, sub.ToolCallID, at, payload)
+	for _, t := range s.Turns.all() {
+		if t.delegatedTo(sub.ThreadID) {
+			eventID, trace = t.root(), t.Item.TraceID
+		}
+	}
+	s.Outbox.recordIn(eventID, id, typ, trace, sub.ToolCallID, at, payload)
 }
 
 // Request returns the approval request for a sub-agent's call, and the child thread that sent

@@ -97,7 +97,6 @@ func (c *Call) TaskNotStarted(now time.Time, task event.Task, why string) {
 	if i := s.Tasks.index(task.ID); i >= 0 {
 		s.Tasks.settle(now, i, event.TaskFailed, why, "")
 	}
-	s.Children.drop(now, task.ThreadID)
 	c.Refused(now, "Error: the task could not be started: "+why)
 }
 
@@ -203,10 +202,12 @@ func (r TaskReply) state() (event.TaskState, string) {
 	return event.TaskCompleted, event.TypeBackgroundTaskCompleted
 }
 
-// settle moves a task from the running to the ended tasks.
+// settle moves a task from the running to the ended tasks. Before, it removes the task's sub-agent: the ends of its
+// requests have the trace of the task.
 func (ta *Tasks) settle(now time.Time, i int, state event.TaskState, why, by string) event.Task {
 	s := ta.thread
 	task := ta.Running[i]
+	s.Children.drop(now, task.ThreadID)
 	task.State, task.Error, task.By, task.EndedAt = state, Why(why), by, &now
 	ta.Running = slices.Delete(ta.Running, i, i+1)
 	s.Outbox.recordIn("", recordid.TaskEnded(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
@@ -269,7 +270,6 @@ const maxShortWhy = 512 // bytes
 // failOverdue fails the tasks whose workflows have not reported in time, for example because
 // they were terminated.
 func (ta *Tasks) failOverdue(now time.Time) {
-	s := ta.thread
 	for i := 0; i < len(ta.Running); {
 		task := ta.Running[i]
 		if ta.watched[task.ID] || task.Deadline.Add(taskGrace).After(now) {
@@ -277,9 +277,6 @@ func (ta *Tasks) failOverdue(now time.Time) {
 			continue
 		}
 		ta.end(now, i, TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
-		if task.ThreadID != "" {
-			s.Children.drop(now, task.ThreadID)
-		}
 	}
 }
 

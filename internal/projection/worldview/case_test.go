@@ -110,6 +110,14 @@ func TestWorldOfRecords(t *testing.T) {
 			one(feedtest.Record(event.TypeClientCall, event.ClientCall{ToolCallID: "c1", ToolName: "camera", Agent: "bot"})),
 			[]string{"activity client-call bot camera (c1)"},
 		},
+		"requests for input": {
+			[]event.Record{
+				feedtest.Record(event.TypeInputRequest, event.InputRequest{ToolCallID: "c1", ToolName: "book", Agent: "bot", Round: 1}),
+				feedtest.Record(event.TypeInputReceived, event.InputReceived{ToolCallID: "c1", ToolName: "book", Agent: "bot", Round: 1}),
+				feedtest.Record(event.TypeInputReceived, event.InputReceived{ToolCallID: "c2", ToolName: "book", Agent: "bot", Round: 1, Withdrawn: true}),
+			},
+			[]string{"activity input-request bot book (c1)", "activity input-received bot book (c1)", "activity input-withdrawn bot book (c2)"},
+		},
 		"S4-07 changes of the thread": {
 			[]event.Record{
 				feedtest.Record(event.TypeStatus, event.StatusChange{Status: event.StatusUpdated, Agents: []string{"bot", "eve"}, By: "ann"}),

@@ -56,7 +56,11 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 	case event.EventInputRequest:
 		return events{pr.activity(item, "input-request", e.Agent, e.Input.ToolName+" ("+e.ToolCallID+")")}, nil
 	case event.EventInputReceived:
-		return events{pr.activity(item, "input-received", e.Agent, e.Received.ToolName+" ("+e.ToolCallID+")")}, nil
+		source := "input-received"
+		if e.Received.Withdrawn {
+			source = "input-withdrawn"
+		}
+		return events{pr.activity(item, source, e.Agent, e.Received.ToolName+" ("+e.ToolCallID+")")}, nil
 	case event.EventError:
 		return events{pr.system(item, e.Error)}, nil
 	case event.EventStatus:
