@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table of docs/frontends.md")
 
-// killed is the scenario of [TestClientsOfKilledServers].
+// killed is the scenario of TestClientsOfKilledServers, in tests/programs.
 const killed = "killed"
 
 // The columns of the table: the AI SDK has the first three.
