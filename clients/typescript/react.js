@@ -47,7 +47,8 @@ import { backOff } from "./streams.js";
  *   retry: () => Promise<void>,
  *   stop: () => Promise<void>,
  * }} ThreadHelpers
- * loaded: whether the messages were loaded. older: whether the thread has older ones; loadOlder adds as many as the limit.
+ * loaded: whether the messages were loaded. older: whether the thread has older ones; loadOlder puts up to limit of
+ * them before the others, and rejects if they cannot be loaded.
  * connection: of the stream that tells what happens elsewhere.
  * waiting: the tools that wait for this person: with the state approval-requested for approve and deny, request_input for answer.
  * retry tries again after an error, and posts nothing twice. stop stops the turn. The others are those of useChat.

@@ -48,7 +48,7 @@ func (h *healthHandlers) registerHealth() {
 	tags := []string{"health"}
 	register(h.core, public, huma.Operation{
 		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: tags,
-		Summary: "The process is up", Description: "It says nothing of what the process needs: see readyz.", Errors: []int{http.StatusMisdirectedRequest},
+		Summary: "The process is up", Description: "It does not check what the process needs: see readyz.", Errors: []int{http.StatusMisdirectedRequest},
 	}, func(context.Context, *struct{}) (*healthOutput, error) {
 		return &healthOutput{Status: http.StatusOK, CacheControl: "no-store", Body: health{Status: up}}, nil
 	})

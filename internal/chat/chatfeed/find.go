@@ -43,7 +43,7 @@ func (f *Feed) Record(ctx context.Context, threadID, id string) (*event.Record, 
 
 // InProgress returns the last assistant message of the turn in progress, or nil without a turn.
 func (f *Feed) InProgress(ctx context.Context, id string) (*Answer, error) {
-	stored, err := f.Store.Thread(ctx, f.key(id))
+	stored, err := f.Store.Thread(ctx, f.key(id)) // first: what is stored after its head is still to come
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
