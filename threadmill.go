@@ -24,9 +24,11 @@ import (
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/modellimit"
 	"github.com/threadmill/threadmill/internal/names"
+	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -107,6 +109,10 @@ type Config struct {
 	// Authenticator authenticates requests to Handler and returns the roles of their senders.
 	// Default: no authentication; everybody who can reach Handler may do everything.
 	Authenticator auth.Authenticator
+
+	// Redact replaces text that must not be kept, before it reaches Temporal, Store, Stream, Logger or a model, in
+	// each process that has it: see docs/redaction.md. Default: nothing is redacted.
+	Redact *redact.Redactor
 
 	// Callbacks see, and may replace, what viewers of Handler and Send see.
 	Callbacks Callbacks
@@ -219,7 +225,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
 	}
-	hooks, err := hook.NewSet(hook.Config{Hooks: cfg.Hooks, Processors: cfg.Processors})
+	hooks, err := hook.NewSet(hook.Config{Hooks: cfg.Hooks, Processors: cfg.Processors, Redact: redaction.Answer(cfg.Redact)})
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config: %w", err)
 	}
@@ -235,8 +241,8 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known)
-	r := &Runtime{cfg: cfg, rules: rules, known: known, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, StaleAfter: cfg.StaleAfter}}
-	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: cfg.stepQueues(tools)})
+	r := &Runtime{cfg: cfg, rules: rules, known: known, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter}}
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: cfg.stepQueues(tools), Redact: cfg.Redact})
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +260,7 @@ func New(cfg Config) (*Runtime, error) {
 		ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: r.cfg.setQueueLimit,
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: rules,
 		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
-		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
+		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Redact: cfg.Redact, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -311,6 +317,7 @@ func (cfg *Config) setDefaults() error {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	cfg.Logger = cfg.Redact.Logger(cfg.Logger)
 	if cfg.Stream == nil {
 		cfg.Stream = memory.New(memory.Config{})
 	}

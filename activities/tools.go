@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
@@ -313,7 +314,7 @@ func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool
 		r.a.log.WarnContext(ctx, "tool ignores cancellation; its run is abandoned", "thread", call.ThreadID, "agent", call.Agent,
 			"event", r.in.EventID, "traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt)
 	}
-	return res, err
+	return redaction.Result(r.a.cfg.Redact, res, err)
 }
 
 // storable makes a name that a model wrote valid for every store.
@@ -388,7 +389,7 @@ type progress struct {
 }
 
 func (p *progress) publish(data any) {
-	e, err := p.shown(data)
+	e, err := p.shown(p.run.a.cfg.Redact.Value(data))
 	if err != nil {
 		p.run.a.log.Warn("progress is not valid JSON", "toolCall", p.run.in.ToolCallID, "error", err)
 		return

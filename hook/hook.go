@@ -34,6 +34,9 @@ type Hook struct {
 	// HoldOutput hides an agent's reply and its tokens from viewers until the hooks have decided on
 	// it.
 	HoldOutput bool
+
+	// redact is that of the set's Config.
+	redact func(Answer, error) (Answer, error)
 }
 
 // Func handles an event. It returns nil to let the event pass or an event to replace it, or calls

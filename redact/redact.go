@@ -44,6 +44,18 @@ type matcher interface {
 	open(text string) int
 }
 
+// PatternError names an invalid field of a pattern.
+type PatternError struct {
+	// Pattern is its index in [Config].Patterns, and Field "Name" or "Expression".
+	Pattern int
+	Field   string
+	Problem string
+}
+
+func (e *PatternError) Error() string {
+	return fmt.Sprintf("redact: Config.Patterns[%d].%s: %s", e.Pattern, e.Field, e.Problem)
+}
+
 // Redactor replaces text. It is safe for concurrent use.
 type Redactor struct {
 	patterns []namedMatcher
@@ -66,23 +78,24 @@ func New(cfg Config) (*Redactor, error) {
 	for i, p := range cfg.Patterns {
 		one, err := p.compile()
 		if err != nil {
-			return nil, fmt.Errorf("redact: Config.Patterns[%d].%w", i, err)
+			err.Pattern = i
+			return nil, err
 		}
 		r.patterns = append(r.patterns, one)
 	}
 	for _, p := range r.patterns {
 		for i, other := range r.patterns {
 			if len(other.find(p.replacement)) > 0 {
-				return nil, fmt.Errorf("redact: Config.Patterns[%d].Expression: matches the replacement %s: redacted text would change again", i, p.replacement)
+				return nil, &PatternError{i, "Expression", fmt.Sprintf("matches the replacement %s: redacted text would change again", p.replacement)}
 			}
 		}
 	}
 	return r, nil
 }
 
-func (p Pattern) compile() (namedMatcher, error) {
+func (p Pattern) compile() (namedMatcher, *PatternError) {
 	if !nameForm.MatchString(p.Name) {
-		return namedMatcher{}, fmt.Errorf("Name: %q must be 1 to 40 lower-case letters, digits, \"_\" and \"-\", beginning with a letter", p.Name)
+		return namedMatcher{}, &PatternError{Field: "Name", Problem: fmt.Sprintf("%q must be 1 to 40 lower-case letters, digits, _ and -, beginning with a letter", p.Name)}
 	}
 	out := namedMatcher{p.builtin, "[" + p.Name + "]"}
 	if p.builtin != nil {
@@ -91,7 +104,7 @@ func (p Pattern) compile() (namedMatcher, error) {
 	var err error
 	out.matcher, err = compile(p.Expression)
 	if err != nil {
-		return out, fmt.Errorf("Expression: %w", err)
+		return out, &PatternError{Field: "Expression", Problem: err.Error()}
 	}
 	return out, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/sealed"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
@@ -77,6 +78,7 @@ type Settings struct {
 
 	TitleModel string
 	Knowledge  threadmill.Knowledge
+	Redact     *redact.Redactor
 
 	ApprovalRules []approval.Rule
 
@@ -141,7 +143,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	}
 	s.Agents, s.Hooks, s.StaleAfter, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.TemporalUI
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
-	s.MCP, s.MCPAPI, s.Knowledge = c.MCP, c.MCPAPI, knowledgeOf(c.Knowledge)
+	s.MCP, s.MCPAPI, s.Knowledge, s.Redact = c.MCP, c.MCPAPI, knowledgeOf(c.Knowledge), c.Redact
 	if s.AllowedHosts, err = chosen("--allowed-hosts", cfg.AllowedHosts, EnvAllowedHosts, cfg.Getenv, c.AllowedHosts,
 		func(list []string) error { return guard.Hosts{Allowed: list}.Validate() }); err != nil {
 		return s, err
@@ -217,7 +219,7 @@ func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.TitleModel, cfg.Knowledge, cfg.ApprovalRules = s.TitleModel, s.Knowledge, s.ApprovalRules
 	cfg.Hooks, cfg.StaleAfter, cfg.TemporalUI = s.Hooks, s.StaleAfter, s.TemporalUI
 	cfg.AllowedHosts, cfg.AllowedOrigins = s.AllowedHosts, s.AllowedOrigins
-	cfg.RuleSource, cfg.WebhookSource = s.RuleSource, s.WebhookSource
+	cfg.RuleSource, cfg.WebhookSource, cfg.Redact = s.RuleSource, s.WebhookSource, s.Redact
 }
 
 // WhichHooks lists the hook workflows, and the task queues that need workers of their own.
