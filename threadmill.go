@@ -281,7 +281,7 @@ func New(cfg Config) (*Runtime, error) {
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
 		WithoutEntities: r.activities.WithoutEntities(),
 		Authenticator:   cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: known.Fallbacks,
-		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: rules,
 	})
 	return r, err

@@ -26,6 +26,7 @@ import (
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -100,6 +101,10 @@ type Config struct {
 	ToolServers ToolServers
 	ToolLogins  ToolLogins
 	Declared    *toolserver.Registry
+
+	// Redact redacts what the server itself stores or shows. Threads redacts what threads receive. Default: nothing is
+	// redacted.
+	Redact *redact.Redactor
 
 	// View changes the events for viewers: see [feed.Config]. Default: no change.
 	View func(store.Key) feed.View
@@ -243,7 +248,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	c := &core{
 		access: a, api: humago.New(mux, describe(cfg.Version)), namespace: cfg.Namespace,
-		answerWithin: cfg.AnswerWithin, maxBody: cfg.MaxBody, logger: cfg.Logger,
+		answerWithin: cfg.AnswerWithin, maxBody: cfg.MaxBody, logger: cfg.Logger, redact: cfg.Redact,
 	}
 	l := &lookup{core: c, store: cfg.Store, state: cfg.Threads}
 	if cfg.Agents != nil {

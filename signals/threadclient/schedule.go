@@ -114,7 +114,7 @@ func (c *schedules) note(ctx context.Context, id, note, fallback string) (string
 		return "", err
 	}
 	if err := signals.ValidateNote(note); err != nil || note != "" {
-		return note, err
+		return c.redact.Text(note), err
 	}
 	view, err := c.describe(ctx, id)
 	if view.Note != "" {
