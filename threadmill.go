@@ -29,6 +29,7 @@ import (
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
+	"github.com/threadmill/threadmill/redact/redactlog"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -317,7 +318,7 @@ func (cfg *Config) setDefaults() error {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	cfg.Logger = cfg.Redact.Logger(cfg.Logger)
+	cfg.Logger = redactlog.New(cfg.Redact, cfg.Logger)
 	if cfg.Stream == nil {
 		cfg.Stream = memory.New(memory.Config{})
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/library"
-	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
@@ -48,7 +47,7 @@ func (cfg Config) newLibrary() *library.Library {
 		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.Private, Start: k.Start, Redact: cfg.Redact, Logger: cfg.Logger,
 	}
 	if provider, _, _ := strings.Cut(k.ContextModel, "/"); provider != "" {
-		out.ContextProvider = redaction.Provider(cfg.Redact, cfg.Models[provider])
+		out.ContextProvider = redactedProvider(cfg.Redact, cfg.Models[provider])
 	}
 	if provider, _, _ := strings.Cut(k.RerankModel, "/"); provider != "" {
 		out.Reranker = llm.RerankerOf(cfg.Models[provider])
@@ -62,7 +61,7 @@ func (cfg Config) newEntities(l *library.Library) *entities.Entities {
 		out.Embed = l.Vectors
 	}
 	if provider, _, _ := strings.Cut(cfg.Knowledge.EntityModel, "/"); provider != "" {
-		out.Provider, out.Model = redaction.Provider(cfg.Redact, cfg.Models[provider]), cfg.Knowledge.EntityModel
+		out.Provider, out.Model = redactedProvider(cfg.Redact, cfg.Models[provider]), cfg.Knowledge.EntityModel
 	}
 	return entities.New(out)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
@@ -314,7 +313,7 @@ func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool
 		r.a.log.WarnContext(ctx, "tool ignores cancellation; its run is abandoned", "thread", call.ThreadID, "agent", call.Agent,
 			"event", r.in.EventID, "traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt)
 	}
-	return redaction.Result(r.a.cfg.Redact, res, err)
+	return redactedResult(r.a.cfg.Redact, res, err)
 }
 
 // storable makes a name that a model wrote valid for every store.

@@ -3,6 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/redact"
@@ -34,4 +37,25 @@ func (d *document) redactor(e redactEntry) *redact.Redactor {
 		d.fieldErrorf(fmt.Sprintf("redact.patterns[%d].%s", wrong.Pattern-first, strings.ToLower(wrong.Field)), KindInvalid, "%s", wrong.Problem)
 	}
 	return r
+}
+
+// Redactor reads the section redact of a file, for programs that need nothing else of it.
+func Redactor(path string) (*redact.Redactor, error) {
+	read := readFile(path)
+	if read.err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, read.err)
+	}
+	d := &document{name: path, getenv: os.Getenv}
+	root, ok := d.open([]byte(read.data))
+	if !ok {
+		return nil, d.err()
+	}
+	var f configFile
+	d.decode(root, "", reflect.ValueOf(&f).Elem(), fieldRule{})
+	r := d.redactor(f.Redact)
+	d.errs = slices.DeleteFunc(d.errs, func(e *Error) bool { return !strings.HasPrefix(e.Path, "redact") })
+	if err := d.err(); err != nil || r != nil {
+		return r, err
+	}
+	return nil, fmt.Errorf("%s: redact: nothing is set: set cards, keys, emails or patterns", path)
 }

@@ -29,8 +29,19 @@ func TestPayload(t *testing.T) {
 	r, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Cards()}})
 	require.NoError(t, err)
 	for _, payload := range []any{
-		signals.Post{}, signals.PostBatch{}, signals.Start{}, signals.ThreadChange{}, signals.Control{}, signals.SetStatus{}, signals.Decide{}, signals.Revoke{}, signals.ToolResult{}, signals.InputAnswers{},
-		signals.CompleteTask{}, signals.CancelTask{}, signals.Schedule{},
+		signals.Post{},
+		signals.PostBatch{},
+		signals.Start{},
+		signals.ThreadChange{},
+		signals.Control{},
+		signals.SetStatus{},
+		signals.Decide{},
+		signals.Revoke{},
+		signals.ToolResult{},
+		signals.InputAnswers{},
+		signals.CompleteTask{},
+		signals.CancelTask{},
+		signals.Schedule{},
 	} {
 		t.Run(reflect.TypeOf(payload).Name(), func(t *testing.T) {
 			filled := reflect.New(reflect.TypeOf(payload)).Elem()

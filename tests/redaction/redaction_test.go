@@ -2,6 +2,8 @@ package redaction
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -31,6 +33,12 @@ func TestEveryDoor(t *testing.T) {
 	w.call("POST", "/v1/threads/"+thread+"/events", `{"type":"paid","timestamp":1,"metadata":{"note":"`+text+`"},"payload":{"card":"`+card+`"}}`)
 	w.call("POST", "/v1/threads/"+thread+"/queue", `{"type":"custom","payload":{"card":"`+card+`"}}`)
 	w.idle(thread)
+
+	file := filepath.Join(t.TempDir(), "threadmill.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("redact: {cards: true}"), 0o600))
+	printed, code, problem := w.Starter("send", thread, "typed "+cardSpaced, "--wait", "--redact", file)
+	require.Zero(t, code, problem)
+	assert.Contains(t, printed, "typed [card]")
 
 	turn, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: thread, SenderID: "ann", Content: "sent " + card}, threadmill.SendOptions{Ack: threadmill.AckOnComplete})
 	require.NoError(t, err)

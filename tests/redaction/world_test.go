@@ -235,12 +235,12 @@ func (w *world) histories() string {
 func (w *world) files() string {
 	w.T.Helper()
 	var out strings.Builder
-	root := filepath.Dir(w.T.(*testing.T).TempDir()) // of all folders of the test
-	require.NoError(w.T, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	files := os.DirFS(filepath.Dir(w.T.(*testing.T).TempDir())) // all folders of the test
+	require.NoError(w.T, fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		content, err := os.ReadFile(path)
+		content, err := fs.ReadFile(files, path)
 		out.Write(content)
 		return err
 	}))

@@ -1,15 +1,19 @@
-package redact
+// Package redactlog redacts the log of a program: see [redact.Redactor]. The runtime redacts the log of its Config by itself; this
+// is for other loggers, such as that of a Temporal client.
+package redactlog
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
+
+	"github.com/threadmill/threadmill/redact"
 )
 
-// Logger returns a logger that redacts messages and attributes. Attributes with ids ("thread", "event", "agent",
+// New returns a logger that redacts messages and attributes. Without a redactor, it is the same logger. Attributes with ids ("thread", "event", "agent",
 // "toolCall", "traceId") remain as they are.
-func (r *Redactor) Logger(l *slog.Logger) *slog.Logger {
+func New(r *redact.Redactor, l *slog.Logger) *slog.Logger {
 	if r == nil || l == nil {
 		return l
 	}
@@ -18,7 +22,7 @@ func (r *Redactor) Logger(l *slog.Logger) *slog.Logger {
 
 type handler struct {
 	next slog.Handler
-	r    *Redactor
+	r    *redact.Redactor
 }
 
 func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
