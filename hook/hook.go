@@ -105,7 +105,8 @@ func OnMessage(name string, f func(ctx context.Context, m event.MessageEvent, re
 }
 
 // OnToolCall returns a hook for tool calls, before they run. It may return the event with other
-// arguments or with fewer calls. Removed calls never run, and get a result that says so.
+// arguments or with fewer calls. Removed calls never run, and get a result that says so; refused calls
+// ([event.ToolCallEvent.Refuse]) get one with a reason.
 func OnToolCall(name string, f func(ctx context.Context, c event.ToolCallEvent, respond Respond) (event.Event, error)) Hook {
 	return on(name, event.TypeToolCall, f)
 }

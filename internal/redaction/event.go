@@ -1,6 +1,8 @@
 package redaction
 
 import (
+	"slices"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/redact"
 )
@@ -15,7 +17,10 @@ func Event(r *redact.Redactor, e event.Event) event.Event {
 		e.Message = message(r, e.Message)
 		return e
 	case event.ToolCallEvent:
-		e.ToolCalls = Calls(r, e.ToolCalls)
+		e.ToolCalls, e.Refused = Calls(r, e.ToolCalls), slices.Clone(e.Refused)
+		for i, one := range e.Refused {
+			e.Refused[i].Reason = r.Text(one.Reason)
+		}
 		return e
 	case event.LLMCallEvent:
 		return e // instructions are the application's
