@@ -191,13 +191,17 @@ type Runtime struct {
 	activities *activities.Activities
 	library    *library.Library
 	limits     *modelLimits
-	workflows  workflows.Workflows
-	rules      *rule.Set
-	known      names.Known
-	client     *threadclient.Client
-	feed       *feed.Feed
-	world      *world.World
-	handler    http.Handler
+
+	// queuesOfSteps are the task queues, besides that of the threads, on which their steps run.
+	queuesOfSteps []string
+
+	workflows workflows.Workflows
+	rules     *rule.Set
+	known     names.Known
+	client    *threadclient.Client
+	feed      *feed.Feed
+	world     *world.World
+	handler   http.Handler
 
 	closeStreams context.CancelFunc
 }
@@ -243,7 +247,8 @@ func New(cfg Config) (*Runtime, error) {
 	}
 	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known)
 	r := &Runtime{cfg: cfg, rules: rules, known: known, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter}}
-	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: cfg.stepQueues(tools), Redact: cfg.Redact})
+	r.queuesOfSteps = cfg.stepQueues(tools)
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact})
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +287,7 @@ func New(cfg Config) (*Runtime, error) {
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
 		WithoutEntities: r.activities.WithoutEntities(),
 		Authenticator:   cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: known.Fallbacks,
-		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: rules,
 	})
 	return r, err

@@ -10,7 +10,7 @@ import (
 // layers are the layers of the root module, from the bottom up: a package imports packages of its
 // own line and of those above it.
 var layers = [][]string{
-	{"internal/strictjson", "internal/guard", "internal/publicnet", "internal/near", "internal/outage", "redact"},
+	{"internal/strictjson", "internal/guard", "internal/publicnet", "internal/near", "internal/outage", "internal/buildinfo", "redact"},
 	{"event"},
 	{"internal/term", "internal/strictyaml", "internal/recordid", "internal/process"},
 	{"approval"},
@@ -24,6 +24,7 @@ var layers = [][]string{
 	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
 	{"internal/document", "internal/fetch", "internal/tokens"},
 	{"internal/library", "internal/entities"},
+	{"internal/doctor"},
 	{"signals/threadclient"},
 	{"activities"},
 	{"workflows"},

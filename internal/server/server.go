@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat/chatfeed"
+	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/library"
@@ -116,6 +117,9 @@ type Config struct {
 	// Ready adds components, such as temporal, to the store and the stream in /readyz. A component
 	// is ready if it returns nil within two seconds.
 	Ready func(ctx context.Context) map[string]error
+
+	// Checks checks what Ready does not, and calls models if callModels is set, for /v1/checks. Default: none.
+	Checks func(ctx context.Context, callModels bool) []doctor.Finding
 
 	// Closing ends the event streams when it is done; cancel it when the server shuts down
 	// (http.Server.RegisterOnShutdown). Default: they end with their connections.
@@ -293,6 +297,7 @@ func New(cfg Config) (http.Handler, error) {
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
+	(&checkHandlers{c, cfg.Store, cfg.Stream, cfg.Checks}).registerChecks()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
 	c.registerMarkdown()
 	c.registerDocs(mux)

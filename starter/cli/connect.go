@@ -71,11 +71,11 @@ func (c *connection) register(f *pflag.FlagSet) {
 	f.DurationVar(&c.timeout, "timeout", defaultTimeout, "how long a command that does not wait for a turn may take")
 }
 
-// dialTemporal connects to Temporal, and fails if it does not respond.
-func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
+// temporalOptions are those of the flags, or else of the environment and its profiles.
+func (c connection) temporalOptions() (client.Options, error) {
 	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: c.profile})
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading Temporal's configuration: %w", err)
+		return opts, fmt.Errorf("reading Temporal's configuration: %w", err)
 	}
 	if c.address != "" {
 		opts.HostPort = c.address
@@ -86,7 +86,19 @@ func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
 	if c.temporalNamespace != "" {
 		opts.Namespace = c.temporalNamespace
 	}
+	if opts.Namespace == "" {
+		opts.Namespace = client.DefaultNamespace
+	}
 	opts.Logger = log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	return opts, nil
+}
+
+// dialTemporal connects to Temporal, and fails if it does not respond.
+func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
+	opts, err := c.temporalOptions()
+	if err != nil {
+		return nil, nil, err
+	}
 	*c.dialled = opts.HostPort
 	var redactor *redact.Redactor
 	if c.redact != "" {
