@@ -52,19 +52,29 @@ func TestDoctor(t *testing.T) {
 		"no worker": {options: harness.Options{NoWorker: true}, want: doctor.Bad("workers", "start a worker for it", "no worker has polled task queue")},
 		"another task queue": {args: []string{"--task-queue", "other"}, want: doctor.Bad("workers",
 			"start a worker for it, or name the queue that yours serves: worker --task-queue other", `from this machine: no worker has polled task queue "other"`)},
-		"no worker for a tool": {options: harness.Options{Tools: []tool.Tool{tool.MustFunc("far", "Far.", func(context.Context, tool.Call, struct{}) (string, error) { return "", nil }, tool.OnTaskQueue("gpu-queue"))}},
-			want: doctor.Bad("workers", "start a worker for it", `no worker has polled task queue "gpu-queue"`)},
-		"the API does not run": {change: func(_ *testing.T, w *harness.Harness) { w.API.Close() },
-			want: doctor.Bad("api", "start a worker with the role api", "http://127.0.0.1:")},
+		"no worker for a tool": {
+			options: harness.Options{Tools: []tool.Tool{tool.MustFunc("far", "Far.", func(context.Context, tool.Call, struct{}) (string, error) { return "", nil }, tool.OnTaskQueue("gpu-queue"))}},
+			want:    doctor.Bad("workers", "start a worker for it", `no worker has polled task queue "gpu-queue"`),
+		},
+		"the API does not run": {
+			change: func(_ *testing.T, w *harness.Harness) { w.API.Close() },
+			want:   doctor.Bad("api", "start a worker with the role api", "http://127.0.0.1:"),
+		},
 		"the API wants a key": {options: harness.Options{Configure: func(cfg *threadmill.Config) {
 			cfg.Authenticator = auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated })
 		}}, want: doctor.Bad("api", "set THREADMILL_API_KEY, or --api-key-file, to a key with the role admin", "http://127.0.0.1:")},
-		"the store is gone": {options: harness.Options{Configure: func(cfg *threadmill.Config) { cfg.Store = mute{cfg.Store} }},
-			want: doctor.Bad("store", "check DATABASE_URL", "it does not answer: ")},
-		"the live stream is gone": {change: func(t *testing.T, w *harness.Harness) { require.NoError(t, w.Stream.Close()) },
-			want: doctor.Bad("live stream", "check NATS_URL", "it does not answer: ")},
-		"a wrong key of a model": {options: harness.Options{Provider: llmtest.Config{APIKey: "another"}}, args: []string{"--models"},
-			want: doctor.Bad("models", "check the provider's key", "openai/stand-in: ")},
+		"the store is gone": {
+			options: harness.Options{Configure: func(cfg *threadmill.Config) { cfg.Store = mute{cfg.Store} }},
+			want:    doctor.Bad("store", "check DATABASE_URL", "it does not answer: "),
+		},
+		"the live stream is gone": {
+			change: func(t *testing.T, w *harness.Harness) { require.NoError(t, w.Stream.Close()) },
+			want:   doctor.Bad("live stream", "check NATS_URL", "it does not answer: "),
+		},
+		"a wrong key of a model": {
+			options: harness.Options{Provider: llmtest.Config{APIKey: "another"}}, args: []string{"--models"},
+			want: doctor.Bad("models", "check the provider's key", "openai/stand-in: "),
+		},
 		"an agent without a provider": {options: harness.Options{Configure: func(cfg *threadmill.Config) {
 			cfg.AgentSource = agent.Fixed{{Name: "lost", Model: "gone/away"}}
 		}}, want: doctor.Bad("models", `add the provider "gone"`, `gone/away: there is no provider "gone"`)},
@@ -94,10 +104,14 @@ func TestDoctorOfTemporal(t *testing.T) {
 	}{
 		"no search attributes": {want: doctor.Bad("search attributes", "start a worker, which registers them, or run: temporal operator search-attribute create --name ThreadmillAgents --type KeywordList",
 			"ThreadmillAgents, ThreadmillNamespace, ThreadmillStatus missing")},
-		"a search attribute of another type": {config: embedded.Config{SearchAttributes: wrong},
-			want: doctor.Bad("search attributes", "use another namespace of Temporal", "ThreadmillStatus is a Int, must be a Keyword")},
-		"a short retention": {config: embedded.Config{SearchAttributes: searchattr.Types(), Retention: time.Hour},
-			want: doctor.Odd("namespace", "raise it: temporal operator namespace update --namespace default --retention 7d", `namespace "default" keeps closed workflows for only 1h`)},
+		"a search attribute of another type": {
+			config: embedded.Config{SearchAttributes: wrong},
+			want:   doctor.Bad("search attributes", "use another namespace of Temporal", "ThreadmillStatus is a Int, must be a Keyword"),
+		},
+		"a short retention": {
+			config: embedded.Config{SearchAttributes: searchattr.Types(), Retention: time.Hour},
+			want:   doctor.Odd("namespace", "raise it: temporal operator namespace update --namespace default --retention 7d", `namespace "default" keeps closed workflows for only 1h`),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.Addr, c.config.Logger, c.config.LogLevel = "127.0.0.1:0", harness.Quiet, slog.LevelError+4
@@ -117,10 +131,14 @@ func TestDoctorOfAPI(t *testing.T) {
 		code   int
 		want   doctor.Finding
 	}{
-		"another clock": {code: 200, answer: fmt.Sprintf(`{"version":"v0","now":%q,"findings":[]}`, time.Now().Add(-time.Hour).Format(time.RFC3339)),
-			want: doctor.Bad("clocks", "synchronize both machines by NTP", "the clock of the API is 1h0m")},
-		"another version": {code: 200, answer: fmt.Sprintf(`{"version":"v0","now":%q,"findings":[]}`, time.Now().Format(time.RFC3339Nano)),
-			want: doctor.Odd("versions", "use the same version", "this program is ")},
+		"another clock": {
+			code: 200, answer: fmt.Sprintf(`{"version":"v0","now":%q,"findings":[]}`, time.Now().Add(-time.Hour).Format(time.RFC3339)),
+			want: doctor.Bad("clocks", "synchronize both machines by NTP", "the clock of the API is 1h0m"),
+		},
+		"another version": {
+			code: 200, answer: fmt.Sprintf(`{"version":"v0","now":%q,"findings":[]}`, time.Now().Format(time.RFC3339Nano)),
+			want: doctor.Odd("versions", "use the same version", "this program is "),
+		},
 		"no Threadmill": {code: 404, answer: `not found`, want: doctor.Bad("api", "check the URL", "there is no Threadmill with checks at http://")},
 	} {
 		t.Run(name, func(t *testing.T) {
