@@ -57,7 +57,7 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 	k := r.cfg.Knowledge
 	cfg := library.Config{
 		Store: r.cfg.Store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.PrivateAddresses, Logger: r.cfg.Logger,
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.PrivateAddresses, Redact: r.cfg.Redact, Logger: r.cfg.Logger,
 		Start: func(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool) error {
 			return r.client.Ingest(ctx, signals.IngestStep{Namespace: namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source, Force: force})
 		},

@@ -24,9 +24,12 @@ import (
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/modellimit"
 	"github.com/threadmill/threadmill/internal/names"
+	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact"
+	"github.com/threadmill/threadmill/redact/redactlog"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -113,6 +116,10 @@ type Config struct {
 	// runtime that it returns: handlers may use it, Routes itself may not. Default: none.
 	Routes func(*Runtime) []Route
 
+	// Redact replaces text that must not be kept, before it reaches Temporal, Store, Stream, Logger or a model, in
+	// each process that has it: see docs/redaction.md. Default: nothing is redacted.
+	Redact *redact.Redactor
+
 	// Callbacks see, and may replace, what viewers of Handler and Send see.
 	Callbacks Callbacks
 
@@ -189,13 +196,17 @@ type Runtime struct {
 	activities *activities.Activities
 	library    *library.Library
 	limits     *modelLimits
-	workflows  workflows.Workflows
-	rules      *rule.Set
-	known      names.Known
-	client     *threadclient.Client
-	feed       *feed.Feed
-	world      *world.World
-	handler    http.Handler
+
+	// queuesOfSteps are the task queues, besides that of the threads, on which their steps run.
+	queuesOfSteps []string
+
+	workflows workflows.Workflows
+	rules     *rule.Set
+	known     names.Known
+	client    *threadclient.Client
+	feed      *feed.Feed
+	world     *world.World
+	handler   http.Handler
 
 	closeStreams context.CancelFunc
 }
@@ -225,7 +236,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
 	}
-	hooks, err := hook.NewSet(hook.Config{Hooks: cfg.Hooks, Processors: cfg.Processors})
+	hooks, err := hook.NewSet(hook.Config{Hooks: cfg.Hooks, Processors: cfg.Processors, Redact: redaction.Answer(cfg.Redact)})
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config: %w", err)
 	}
@@ -241,8 +252,9 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known)
-	r := &Runtime{cfg: cfg, rules: rules, known: known, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, StaleAfter: cfg.StaleAfter}}
-	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: cfg.stepQueues(tools)})
+	r := &Runtime{cfg: cfg, rules: rules, known: known, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter}}
+	r.queuesOfSteps = cfg.stepQueues(tools)
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact})
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +272,7 @@ func New(cfg Config) (*Runtime, error) {
 		ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: r.cfg.setQueueLimit,
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: rules,
 		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
-		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Deliver: r.client.Deliver, Logger: cfg.Logger,
+		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Redact: cfg.Redact, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -285,7 +297,7 @@ func New(cfg Config) (*Runtime, error) {
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
 		WithoutEntities: r.activities.WithoutEntities(),
 		Authenticator:   cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: known.Fallbacks,
-		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: rules, Routes: routes,
 	})
 	return r, err
@@ -321,6 +333,7 @@ func (cfg *Config) setDefaults() error {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	cfg.Logger = redactlog.New(cfg.Redact, cfg.Logger)
 	if cfg.Stream == nil {
 		cfg.Stream = memory.New(memory.Config{})
 	}

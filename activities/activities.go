@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -81,6 +82,9 @@ type Config struct {
 	// StopTimeout is how long a step continues when its worker stops; then the step fails, and
 	// another worker retries it. The worker must wait slightly longer. Default 10 seconds.
 	StopTimeout time.Duration
+
+	// Redact redacts what models are sent and write, and what tools and rules return. Default: nothing is redacted.
+	Redact *redact.Redactor
 
 	// Deliver posts the post of a schedule's run. Default: runs fail.
 	Deliver func(context.Context, signals.Delivery) (signals.PostResult, error)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -79,7 +80,7 @@ func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.
 				err = fmt.Errorf("it panicked: %v", p)
 			}
 		}()
-		return struct{}{}, r.Function(ctx, about, e)
+		return struct{}{}, redaction.Text(a.cfg.Redact, r.Function(ctx, about, e))
 	})
 	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
 		return fmt.Errorf("it took longer than its limit of %s", limit)

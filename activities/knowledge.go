@@ -44,10 +44,10 @@ func (cfg Config) newLibrary() *library.Library {
 	k := cfg.Knowledge
 	out := library.Config{
 		Store: cfg.Store, Embedder: k.Embedder, Model: k.Model, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.Private, Start: k.Start, Logger: cfg.Logger,
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.Private, Start: k.Start, Redact: cfg.Redact, Logger: cfg.Logger,
 	}
 	if provider, _, _ := strings.Cut(k.ContextModel, "/"); provider != "" {
-		out.ContextProvider = cfg.Models[provider]
+		out.ContextProvider = redactedProvider(cfg.Redact, cfg.Models[provider])
 	}
 	if provider, _, _ := strings.Cut(k.RerankModel, "/"); provider != "" {
 		out.Reranker = llm.RerankerOf(cfg.Models[provider])
@@ -61,7 +61,7 @@ func (cfg Config) newEntities(l *library.Library) *entities.Entities {
 		out.Embed = l.Vectors
 	}
 	if provider, _, _ := strings.Cut(cfg.Knowledge.EntityModel, "/"); provider != "" {
-		out.Provider, out.Model = cfg.Models[provider], cfg.Knowledge.EntityModel
+		out.Provider, out.Model = redactedProvider(cfg.Redact, cfg.Models[provider]), cfg.Knowledge.EntityModel
 	}
 	return entities.New(out)
 }

@@ -313,7 +313,7 @@ func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool
 		r.a.log.WarnContext(ctx, "tool ignores cancellation; its run is abandoned", "thread", call.ThreadID, "agent", call.Agent,
 			"event", r.in.EventID, "traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt)
 	}
-	return res, err
+	return redactedResult(r.a.cfg.Redact, res, err)
 }
 
 // storable makes a name that a model wrote valid for every store.
@@ -388,7 +388,7 @@ type progress struct {
 }
 
 func (p *progress) publish(data any) {
-	e, err := p.shown(data)
+	e, err := p.shown(p.run.a.cfg.Redact.Value(data))
 	if err != nil {
 		p.run.a.log.Warn("progress is not valid JSON", "toolCall", p.run.in.ToolCallID, "error", err)
 		return

@@ -3,6 +3,7 @@ package event
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -116,6 +117,31 @@ type ToolCallEvent struct {
 	ThreadID  string     `json:"threadId"`
 	AgentName string     `json:"agentName"`
 	ToolCalls []ToolCall `json:"toolCalls"`
+
+	// Refused are the calls that hooks have refused. They are no longer among ToolCalls.
+	Refused []Refusal `json:"refused,omitempty"`
+}
+
+// Refusal is the refusal of one tool call by a hook.
+type Refusal struct {
+	// ID is the id of the call, and Reason what the model learns: 1 to [MaxRefusal] bytes.
+	ID     string `json:"id"`
+	Reason string `json:"reason"`
+}
+
+// MaxRefusal is the maximum length of the Reason of a [Refusal], in bytes.
+const MaxRefusal = 4096
+
+// Refuse refuses the call with an id: it does not run, and its result for the model is the reason. The other calls are not affected. A
+// hook returns the event with which it has been called. Without such a call, Refuse has no effect.
+func (e *ToolCallEvent) Refuse(id, reason string) {
+	at := slices.IndexFunc(e.ToolCalls, func(c ToolCall) bool { return c.ID == id })
+	if at < 0 {
+		return
+	}
+	// Copies, since callers may share the slices.
+	e.ToolCalls = slices.Delete(slices.Clone(e.ToolCalls), at, at+1)
+	e.Refused = append(slices.Clone(e.Refused), Refusal{ID: id, Reason: reason})
 }
 
 // LLMCallEvent announces a model call of an agent.

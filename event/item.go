@@ -412,6 +412,9 @@ type Interception struct {
 	// ToolCalls replace the stored tool calls, if the Outcome of a tool_call is replaced.
 	ToolCalls []ToolCall `json:"toolCalls,omitempty"`
 
+	// Refused are the tool calls that hooks have refused, with their reasons.
+	Refused []Refusal `json:"refused,omitempty"`
+
 	// Agent is the agent that made the ToolCalls.
 	Agent string `json:"agent,omitempty"`
 

@@ -46,7 +46,7 @@ func (v Verdict) answer(seen, got event.Event) (Answer, error) {
 	if err := checkReplacement(seen, got); err != nil {
 		return Answer{}, fmt.Errorf("the event that it returned: %w", err)
 	}
-	if same(seen, got) {
+	if got = withRefusals(seen, got); same(seen, got) {
 		return Answer{Outcome: event.OutcomePassed}, nil
 	}
 	return Answer{Outcome: event.OutcomeReplaced, Event: got}, fits("event", got)

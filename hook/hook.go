@@ -34,6 +34,9 @@ type Hook struct {
 	// HoldOutput hides an agent's reply and its tokens from viewers until the hooks have decided on
 	// it.
 	HoldOutput bool
+
+	// redact is that of the set's Config.
+	redact func(Answer, error) (Answer, error)
 }
 
 // Func handles an event. It returns nil to let the event pass or an event to replace it, or calls
@@ -102,7 +105,8 @@ func OnMessage(name string, f func(ctx context.Context, m event.MessageEvent, re
 }
 
 // OnToolCall returns a hook for tool calls, before they run. It may return the event with other
-// arguments or with fewer calls. Removed calls never run, and get a result that says so.
+// arguments or with fewer calls. Removed calls never run, and get a result that says so; refused calls
+// ([event.ToolCallEvent.Refuse]) get one with a reason.
 func OnToolCall(name string, f func(ctx context.Context, c event.ToolCallEvent, respond Respond) (event.Event, error)) Hook {
 	return on(name, event.TypeToolCall, f)
 }

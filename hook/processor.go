@@ -38,6 +38,9 @@ type Processor struct {
 
 	// MaxAttempts is the maximum number of attempts. Default 3, at most 100.
 	MaxAttempts int
+
+	// redact is that of the set's Config.
+	redact func(Answer, error) (Answer, error)
 }
 
 // Produced is an event that a processor produces.

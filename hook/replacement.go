@@ -95,7 +95,39 @@ func checkCalls(seen event.Event, got event.ToolCallEvent) error {
 	if got.AgentName != was.AgentName {
 		return event.FieldErrorf("agentName", "of an agent's calls cannot be changed")
 	}
+	return checkRefusals(was, got, known)
+}
+
+// checkRefusals validates the refusals of calls. kept are the calls that were not removed.
+func checkRefusals(was, got event.ToolCallEvent, kept map[string]bool) error {
+	for i, r := range got.Refused {
+		field := fmt.Sprintf("refused[%d]", i)
+		switch {
+		case slices.Contains(was.Refused, r):
+			continue
+		case kept[r.ID] || !slices.ContainsFunc(was.ToolCalls, func(c event.ToolCall) bool { return c.ID == r.ID }):
+			return event.FieldErrorf(field+".id", "%q is not one of the event's calls, is still among toolCalls, or is duplicated", r.ID)
+		case event.Blank(r.Reason) || len(r.Reason) > event.MaxRefusal:
+			return event.FieldErrorf(field+".reason", "must be text of 1 to %d bytes: the model learns it", event.MaxRefusal)
+		}
+		kept[r.ID] = true
+	}
 	return nil
+}
+
+// withRefusals returns the event with the refusals of earlier hooks, which none can take back.
+func withRefusals(seen, got event.Event) event.Event {
+	was, isCall := seen.(event.ToolCallEvent)
+	now, stays := got.(event.ToolCallEvent)
+	if !isCall || !stays {
+		return got
+	}
+	for _, r := range was.Refused {
+		if !slices.Contains(now.Refused, r) {
+			now.Refused = append(slices.Clone(now.Refused), r)
+		}
+	}
+	return now
 }
 
 func same(a, b event.Event) bool {

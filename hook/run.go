@@ -25,7 +25,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("it panicked: %v", e.Va
 
 // RunInline runs an inline hook.
 func (h Hook) RunInline(c Context, e event.Event) (Answer, error) {
-	return call(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Inline(c, e, respond) })
+	return redacted(h.redact)(call(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Inline(c, e, respond) }))
 }
 
 // Run runs a hook that is a Go function, inline or not.
@@ -34,7 +34,7 @@ func (h Hook) Run(ctx context.Context, e event.Event, deps Deps) (Answer, error)
 		return h.RunInline(deps.Context, e)
 	}
 	ctx = WithDeps(ctx, deps)
-	return call(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Func(ctx, e, respond) })
+	return redacted(h.redact)(call(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Func(ctx, e, respond) }))
 }
 
 // call calls a hook with a copy of the event, which the hook may change. Responses after the hook
@@ -85,7 +85,19 @@ func caught(err *error) {
 }
 
 // Run runs a processor.
-func (p Processor) Run(ctx context.Context, e event.Event, deps Deps) (out Answer, err error) {
+func (p Processor) Run(ctx context.Context, e event.Event, deps Deps) (Answer, error) {
+	return redacted(p.redact)(p.run(ctx, e, deps))
+}
+
+// redacted returns the function that redacts an answer.
+func redacted(redact func(Answer, error) (Answer, error)) func(Answer, error) (Answer, error) {
+	if redact != nil {
+		return redact
+	}
+	return func(a Answer, err error) (Answer, error) { return a, err }
+}
+
+func (p Processor) run(ctx context.Context, e event.Event, deps Deps) (out Answer, err error) {
 	defer caught(&err)
 	if e, err = clone(e); err != nil {
 		return Answer{}, err

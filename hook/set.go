@@ -16,6 +16,9 @@ type Set struct {
 type Config struct {
 	Hooks      []Hook
 	Processors []Processor
+
+	// Redact redacts what they return. Default: nothing is redacted.
+	Redact func(Answer, error) (Answer, error)
 }
 
 // NewSet validates hooks and processors, and returns the set with hooks before processors.
@@ -28,6 +31,7 @@ func NewSet(cfg Config) (*Set, error) {
 		if s.has(h.Name) {
 			return nil, fmt.Errorf("hooks[%d]: the name %q is already used", i, h.Name)
 		}
+		h.redact = cfg.Redact
 		s.hooks[h.Name] = h
 		s.specs = append(s.specs, h.spec())
 	}
@@ -41,6 +45,7 @@ func NewSet(cfg Config) (*Set, error) {
 		if s.has(p.Name) {
 			return nil, fmt.Errorf("processors[%d]: the name %q is already used; set Name", i, p.Name)
 		}
+		p.redact = cfg.Redact
 		s.processors[p.Name] = p
 		s.specs = append(s.specs, p.spec())
 	}

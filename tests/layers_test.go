@@ -10,7 +10,7 @@ import (
 // layers are the layers of the root module, from the bottom up: a package imports packages of its
 // own line and of those above it.
 var layers = [][]string{
-	{"internal/strictjson", "internal/guard", "internal/publicnet", "internal/near", "internal/outage"},
+	{"internal/strictjson", "internal/guard", "internal/publicnet", "internal/near", "internal/outage", "internal/buildinfo", "redact"},
 	{"event"},
 	{"internal/term", "internal/strictyaml", "internal/recordid", "internal/process"},
 	{"approval"},
@@ -19,11 +19,12 @@ var layers = [][]string{
 	{"stream"},
 	{"auth"},
 	{"signals"},
-	{"internal/searchattr"},
+	{"internal/searchattr", "internal/redaction"},
 	{"webhook"},
 	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
 	{"internal/document", "internal/fetch", "internal/tokens"},
 	{"internal/library", "internal/entities"},
+	{"internal/doctor"},
 	{"signals/threadclient"},
 	{"activities"},
 	{"workflows"},
@@ -66,7 +67,7 @@ var boundaries = []boundary{
 	},
 	{
 		name:  "what an application declares knows no Temporal",
-		rooms: []string{"agent", "tool", "hook", "rule", "webhook", "llm", "store", "stream", "auth"},
+		rooms: []string{"redact", "agent", "tool", "hook", "rule", "webhook", "llm", "store", "stream", "auth"},
 		never: []string{"go.temporal.io"},
 	},
 	{

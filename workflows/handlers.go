@@ -82,10 +82,11 @@ func onSignal[T any](t *conversation, name string, handle func(workflow.Context,
 		}
 		var in exact[T]
 		if err := errors.Join(converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &in), in.problem); err != nil {
-			t.state.Reject(workflow.Now(ctx), name, string(raw.Payload().GetData()), err)
+			why := redacted(ctx, &t.redactor, err.Error())
+			t.state.Reject(workflow.Now(ctx), name, redacted(ctx, &t.redactor, string(raw.Payload().GetData())), errors.New(why))
 			return true
 		}
-		handle(ctx, name, in.value)
+		handle(ctx, name, redacted(ctx, &t.redactor, in.value))
 		return true
 	}}
 }
@@ -97,7 +98,7 @@ func onUpdate[A, R any](t *conversation, name, description string, check func(A)
 	return handler{set: func(ctx workflow.Context) error {
 		inOrder := func(ctx workflow.Context, arg exact[A]) (R, error) {
 			t.drain(ctx)
-			return handle(ctx, arg.value)
+			return handle(ctx, redacted(ctx, &t.redactor, arg.value))
 		}
 		validate := func(_ workflow.Context, arg exact[A]) error {
 			if arg.problem != nil {

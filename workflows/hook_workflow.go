@@ -20,7 +20,7 @@ import (
 // hook runs the hooks and processors of one event, in order, until one of them settles it.
 func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.HookDecision, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
-	h := &hookRun{in: in, decision: thread.HookDecision{Outcome: event.OutcomePassed}}
+	h := &hookRun{redactor: redactor{r: w.Redact}, in: in, decision: thread.HookDecision{Outcome: event.OutcomePassed}}
 	for len(h.in.Hooks) > 0 && !h.settled() {
 		h.show(ctx)
 		var err error
@@ -43,6 +43,8 @@ func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.HookD
 
 // hookRun is a run of the hooks of one event.
 type hookRun struct {
+	redactor redactor
+
 	in       thread.HookStep
 	decision thread.HookDecision
 	changed  bool
@@ -211,7 +213,7 @@ func (h *hookRun) workflow(ctx workflow.Context) error {
 	if err != nil {
 		return h.failed(ctx, err.Error())
 	}
-	answer, err := verdict.Read(seen)
+	answer, err := redacted(ctx, &h.redactor, verdict).Read(seen)
 	if err != nil {
 		return h.failed(ctx, err.Error())
 	}

@@ -133,6 +133,33 @@ func TestToolCallsAreEdited(t *testing.T) {
 	require.Len(t, stored[event.Final](w.fakes, event.TypeFinal), 1)
 }
 
+func TestOneCallIsRefused(t *testing.T) {
+	for name, calls := range map[string][]string{"one of two": {"c1", "c2"}, "the only one": {"c1"}} {
+		t.Run(name, func(t *testing.T) {
+			w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
+			var plans []thread.PlannedCall
+			for _, id := range calls {
+				plans = append(plans, plain(id))
+			}
+			w.model = script(plans...)
+			w.hook = func(thread.HookStep, string) said {
+				e := event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant"}
+				for _, id := range calls {
+					e.ToolCalls = append(e.ToolCalls, event.ToolCall{ID: id, Function: event.Function{Name: "note"}})
+				}
+				e.Refuse("c1", "refunded on May 3")
+				return said{event: e}
+			}
+			w.then(func() { w.post("e1", "go") })
+			w.run(workflows.Input{})
+			require.Equal(t, calls[1:], append([]string{}, w.tools...), "the others run")
+			require.Contains(t, w.messages(), "c1.result: Not run: refunded on May 3")
+			require.Equal(t, []event.Refusal{{ID: "c1", Reason: "refunded on May 3"}}, stored[event.Interception](w.fakes, event.TypeHook)[0].Refused)
+			require.Len(t, w.models, 2, "the agent continues")
+		})
+	}
+}
+
 func TestToolCallIsDenied(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
 	w.model = script(plain("c1"), asks("c2"))

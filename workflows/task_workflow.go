@@ -18,7 +18,7 @@ import (
 // started it and the workflow runs of the thread.
 func (w *Workflows) task(ctx workflow.Context, in thread.TaskStep) (thread.TaskReply, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
-	j := &job{in: in}
+	j := &job{redactor: redactor{r: w.Redact}, in: in}
 	j.show(ctx, "runs")
 	j.listen(ctx)
 	reply, err := j.work(ctx)
@@ -39,6 +39,8 @@ func (w *Workflows) task(ctx workflow.Context, in thread.TaskStep) (thread.TaskR
 
 // job is a background task in its workflow.
 type job struct {
+	redactor redactor
+
 	in thread.TaskStep
 
 	// done is the result that was reported from outside. settled means that the thread knows that
@@ -63,6 +65,7 @@ func (j *job) listen(ctx workflow.Context) {
 		for j.done == nil {
 			var c signals.CompleteTask
 			workflow.GetSignalChannel(ctx, signals.SignalCompleteTask).Receive(ctx, &c)
+			c = redacted(ctx, &j.redactor, c)
 			if c.Validate() == nil && c.TaskID == j.in.Task.ID {
 				j.done = &thread.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")}
 			}

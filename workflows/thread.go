@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -53,6 +54,9 @@ type Workflows struct {
 
 	// Rules are the rules for environment events. Nil = the default rules.
 	Rules *rule.Set
+
+	// Redact redacts what threads receive. Default: nothing is redacted.
+	Redact *redact.Redactor
 
 	// StaleAfter is the time after which a silent step counts as lost with its worker and is
 	// retried. Default [DefaultStaleAfter].
@@ -158,6 +162,7 @@ type conversation struct {
 	hooks      *hook.Set
 	ruleSet    *rule.Set
 	lastInline lastInline
+	redactor   redactor
 
 	// stop cancels the running steps of the current turn.
 	stop workflow.CancelFunc
@@ -178,7 +183,7 @@ type conversation struct {
 
 func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) {
 	if in.State != nil {
-		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules}, nil
+		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, redactor: redactor{r: w.Redact}}, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {
@@ -187,7 +192,11 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if err := errors.Join(in.problem, in.Validate()); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
-	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks, ruleSet: w.Rules}
+	t := &conversation{hooks: w.Hooks, ruleSet: w.Rules, redactor: redactor{r: w.Redact}}
+	if in.Parent == nil { // parents redact what they send
+		in.Start = redacted(ctx, &t.redactor, in.Start)
+	}
+	t.state = thread.New(namespace, threadID, in.Start, workflow.Now(ctx))
 	t.state.ParentLink.Parent = in.Parent
 	t.state.Number(workflow.Now(ctx))
 	if err := announce(ctx, t.state); err != nil {

@@ -3,8 +3,10 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
@@ -21,4 +23,13 @@ func (c *Client) Workers(ctx context.Context) (threadclient.Workers, error) {
 		return threadclient.Workers{Polled: true}, err
 	}
 	return threadclient.Workers{TaskQueue: out.Worker.TaskQueue, Polled: out.Worker.Polled, LastPoll: out.Worker.Since}, nil
+}
+
+// Checks returns the result of the checks of the API's installation. With callModels, it calls each model that agents use.
+func (c *Client) Checks(ctx context.Context, callModels bool) (doctor.Report, error) {
+	query := url.Values{}
+	if callModels {
+		query.Set("models", "true")
+	}
+	return call[doctor.Report](ctx, c, http.MethodGet, c.url(query, "checks"), nil, "checking the installation")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
@@ -71,6 +72,9 @@ type Config struct {
 
 	// Knowledge says how documents are indexed and found.
 	Knowledge Knowledge
+
+	// Redact replaces text that must not be kept. Nil = nothing is.
+	Redact *redact.Redactor
 
 	// Keys are the names of the environment variables with the keys of providers, by the name of the
 	// provider.

@@ -53,6 +53,7 @@ func (d *document) config(root ast.Node) *Config {
 	models.useOne("knowledge.rerankModel", f.Knowledge.RerankModel)
 	models.useOne("knowledge.entityModel", f.Knowledge.EntityModel)
 	c.Models, c.Keys = models.result()
+	c.Redact = d.redactor(f.Redact)
 	known := d.known(c.Agents)
 	c.Hooks = d.hooks(f.Hooks, known)
 	c.Rules = d.rules(f.Rules, known)

@@ -30,6 +30,7 @@ type configFile struct {
 	Models        map[string]providerEntry
 	TitleModel    string
 	Knowledge     Knowledge
+	Redact        redactEntry
 	Agents        []agentEntry
 	Tools         toolsEntry
 	MCP           map[string]mcpEntry
@@ -101,6 +102,13 @@ type temporalEntry struct {
 	StaleAfter time.Duration
 	UI         string
 }
+
+type redactEntry struct {
+	Cards, Keys, Emails bool
+	Patterns            []patternEntry
+}
+
+type patternEntry struct{ Name, Expression string }
 
 type httpEntry struct {
 	AllowedHosts, AllowedOrigins []string
@@ -176,6 +184,10 @@ var fieldRules = map[string]fieldRule{
 
 	"agent.Knowledge.Passages":    {max: agent.MaxPassages},
 	"agent.Knowledge.Collections": {nonEmpty: omitIt + "for all", check: collectionProblem},
+
+	"config.redactEntry.Patterns":    {nonEmpty: omitIt},
+	"config.patternEntry.Name":       {required: "write name: what stands in brackets in place of the text, such as customer"},
+	"config.patternEntry.Expression": {required: "write expression: a regular expression of the text, in Go's syntax"},
 
 	"config.Knowledge.Dimension":     {min: 1, max: store.MaxKnowledgeDimension, unset: "the model's own"},
 	"config.Knowledge.ChunkTokens":   {min: MinChunkTokens, max: MaxChunkTokens, unset: "the default, 512"},

@@ -10,12 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/threadmill/threadmill/internal/document"
 	"github.com/threadmill/threadmill/internal/fetch"
 	"github.com/threadmill/threadmill/internal/knowledge"
 	"github.com/threadmill/threadmill/internal/tokens"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -47,6 +49,9 @@ type Config struct {
 
 	// Start starts the ingestion of the newest revision of a document, unless it runs already. Required for Add.
 	Start func(ctx context.Context, namespace string, d store.KnowledgeDocument, force bool) error
+
+	// Redact redacts the texts of documents and queries. Default: nothing is redacted.
+	Redact *redact.Redactor
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
@@ -189,6 +194,7 @@ type Addition struct {
 // Add begins the ingestion of a document. A document that has not changed is returned as it is. The error is a
 // [*Error], a [store.ErrInvalid] error, or that of the store or of Temporal.
 func (l *Library) Add(ctx context.Context, namespace string, a Addition) (store.KnowledgeDocument, error) {
+	a.Title, a.Metadata, a.Content = l.cfg.Redact.Text(a.Title), l.cfg.Redact.JSON(a.Metadata), l.redacted(a.Content)
 	begin := store.KnowledgeBegin{Content: a.Content, Force: a.Force}
 	if a.Content == nil {
 		if !strings.Contains(a.Source, "://") {
@@ -274,15 +280,25 @@ func (l *Library) Fetch(ctx context.Context, namespace string, r store.Knowledge
 		if err != nil {
 			return signals.FetchedDocument{}, permanent(err)
 		}
-		doc.Digest = store.KnowledgeDigest(file.Content)
-		content := store.KnowledgeContent{Name: file.Name, MediaType: file.MediaType, Bytes: file.Content}
-		if err := l.cfg.Store.PutKnowledgeContent(ctx, namespace, r, doc.Digest, content); err != nil {
+		content := l.redacted(&store.KnowledgeContent{Name: file.Name, MediaType: file.MediaType, Bytes: file.Content})
+		doc.Digest = store.KnowledgeDigest(content.Bytes)
+		if err := l.cfg.Store.PutKnowledgeContent(ctx, namespace, r, doc.Digest, *content); err != nil {
 			return signals.FetchedDocument{}, err
 		}
-		return signals.FetchedDocument{Bytes: len(file.Content), Unchanged: doc.Digest == doc.IndexedDigest && !force}, nil
+		return signals.FetchedDocument{Bytes: len(content.Bytes), Unchanged: doc.Digest == doc.IndexedDigest && !force}, nil
 	}
 	content, err := l.cfg.Store.KnowledgeContent(ctx, namespace, r)
 	return signals.FetchedDocument{Bytes: len(content.Bytes), Unchanged: doc.Digest == doc.IndexedDigest && !force}, err
+}
+
+// redacted redacts the content of a document if it is text. That of a PDF or DOCX file is redacted when it is read.
+func (l *Library) redacted(c *store.KnowledgeContent) *store.KnowledgeContent {
+	if c == nil || l.cfg.Redact == nil || !utf8.Valid(c.Bytes) {
+		return c
+	}
+	clean := *c
+	clean.Bytes = []byte(l.cfg.Redact.Text(string(c.Bytes)))
+	return &clean
 }
 
 // current returns the document of a revision, or ErrSuperseded.
@@ -308,6 +324,9 @@ func (l *Library) Split(ctx context.Context, namespace string, r store.Knowledge
 	if err != nil {
 		return signals.ParsedDocument{}, permanent(err)
 	}
+	for i, b := range text.Blocks {
+		text.Blocks[i].Text = l.cfg.Redact.Text(b.Text)
+	}
 	chunks := l.splitter.Split(text.Blocks)
 	for done := 0; done < len(chunks); done += store.MaxKnowledgeBatch {
 		batch := make([]store.KnowledgeChunk, 0, store.MaxKnowledgeBatch)
@@ -320,7 +339,7 @@ func (l *Library) Split(ctx context.Context, namespace string, r store.Knowledge
 			return signals.ParsedDocument{}, err
 		}
 	}
-	return signals.ParsedDocument{Format: string(text.Format), Title: text.Title, Chunks: len(chunks), Contextualize: l.Contextualizes()}, nil
+	return signals.ParsedDocument{Format: string(text.Format), Title: l.cfg.Redact.Text(text.Title), Chunks: len(chunks), Contextualize: l.Contextualizes()}, nil
 }
 
 // Finish ends the processing of a revision.

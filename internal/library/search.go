@@ -51,7 +51,7 @@ type Found struct {
 // fused by their ranks, and ordered by the reranking model. If the embedder fails, the words decide alone; if that model fails, the
 // fused order stands; and the result says so.
 func (l *Library) Search(ctx context.Context, namespace string, q Query) (Found, error) {
-	text := strings.TrimSpace(cutText(q.Text, maxQuery))
+	text := strings.TrimSpace(cutText(l.cfg.Redact.Text(q.Text), maxQuery))
 	limit := q.Limit
 	if limit <= 0 {
 		limit = DefaultPassages

@@ -66,6 +66,7 @@ func (s Settings) Apply(cfg *threadmill.Config) {
 	if s.AgentSource != nil {
 		cfg.AgentSource = s.AgentSource
 	}
+	cfg.Redact = cmp.Or(s.Redact, cfg.Redact)
 	if s.RuleSource != nil {
 		cfg.RuleSource = s.RuleSource
 	}

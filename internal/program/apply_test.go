@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/mcp"
 )
@@ -95,6 +96,15 @@ approvalRules: [{name: theirs, effect: deny, tools: [refund]}]
 		s := Settings{MCPAPI: config.MCPAPI{Servers: true}}
 		err := s.ConnectMCP(&threadmill.Config{ToolSource: &mcp.Manager{}}, nil)
 		require.ErrorContains(t, err, "mcp: the program sets Config.ToolSource")
+	})
+	t.Run("two redactions", func(t *testing.T) {
+		own, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Cards()}})
+		require.NoError(t, err)
+		cfg, err := merge(t, "agents: [{name: a, model: demo/demo}]\n", threadmill.Config{Redact: own})
+		require.NoError(t, err)
+		require.Same(t, own, cfg.Redact)
+		_, err = merge(t, "agents: [{name: a, model: demo/demo}]\nredact: {emails: true}\n", threadmill.Config{Redact: own})
+		require.ErrorContains(t, err, "redact: the program sets Config.Redact")
 	})
 	t.Run("two sources of agents", func(t *testing.T) {
 		_, err := merge(t, "agents: [{name: a, model: demo/demo}]\n", threadmill.Config{AgentSource: agent.Fixed{{Name: "b"}}})

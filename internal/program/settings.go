@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/sealed"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
@@ -80,6 +81,7 @@ type Settings struct {
 
 	TitleModel string
 	Knowledge  threadmill.Knowledge
+	Redact     *redact.Redactor
 
 	ApprovalRules []approval.Rule
 
@@ -142,12 +144,15 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	if err != nil {
 		return s, err
 	}
+	if c.Redact != nil && cfg.Declared.Redact != nil {
+		return s, Usagef("redact: the program sets Config.Redact, which the file would replace: remove redact from the file")
+	}
 	if err := s.addKeys(cfg.Getenv(EnvAPIKeys)); err != nil {
 		return s, err
 	}
 	s.Agents, s.Hooks, s.StaleAfter, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.TemporalUI
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
-	s.MCP, s.MCPAPI, s.Knowledge = c.MCP, c.MCPAPI, knowledgeOf(c.Knowledge)
+	s.MCP, s.MCPAPI, s.Knowledge, s.Redact = c.MCP, c.MCPAPI, knowledgeOf(c.Knowledge), c.Redact
 	if s.AllowedHosts, err = chosen("--allowed-hosts", cfg.AllowedHosts, EnvAllowedHosts, cfg.Getenv, c.AllowedHosts,
 		func(list []string) error { return guard.Hosts{Allowed: list}.Validate() }); err != nil {
 		return s, err

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -20,6 +21,7 @@ type core struct {
 	answerWithin time.Duration
 	maxBody      int64
 	logger       *slog.Logger
+	redact       *redact.Redactor
 }
 
 // output is a response with a body.

@@ -97,7 +97,7 @@ func (h *threadHandlers) startOf(ctx context.Context, body *openBody) (signals.S
 		if len(raw) > signals.MaxPayload {
 			return start, nil, tooLarge("body.metadata", len(raw))
 		}
-		start.Metadata = raw
+		start.Metadata = h.redact.JSON(raw)
 	}
 	if body.Message == nil {
 		return start, nil, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat/chatfeed"
+	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/library"
@@ -26,6 +27,7 @@ import (
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -101,6 +103,10 @@ type Config struct {
 	ToolLogins  ToolLogins
 	Declared    *toolserver.Registry
 
+	// Redact redacts what the server itself stores or shows. Threads redacts what threads receive. Default: nothing is
+	// redacted.
+	Redact *redact.Redactor
+
 	// View changes the events for viewers: see [feed.Config]. Default: no change.
 	View func(store.Key) feed.View
 
@@ -114,6 +120,9 @@ type Config struct {
 	// Ready adds components, such as temporal, to the store and the stream in /readyz. A component
 	// is ready if it returns nil within two seconds.
 	Ready func(ctx context.Context) map[string]error
+
+	// Checks checks what Ready does not, and calls models if callModels is set, for /v1/checks. Default: none.
+	Checks func(ctx context.Context, callModels bool) []doctor.Finding
 
 	// Closing ends the event streams when it is done; cancel it when the server shuts down
 	// (http.Server.RegisterOnShutdown). Default: they end with their connections.
@@ -246,7 +255,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	c := &core{
 		access: a, api: humago.New(mux, describe(cfg.Version)), namespace: cfg.Namespace,
-		answerWithin: cfg.AnswerWithin, maxBody: cfg.MaxBody, logger: cfg.Logger,
+		answerWithin: cfg.AnswerWithin, maxBody: cfg.MaxBody, logger: cfg.Logger, redact: cfg.Redact,
 	}
 	l := &lookup{core: c, store: cfg.Store, state: cfg.Threads}
 	if cfg.Agents != nil {
@@ -291,6 +300,7 @@ func New(cfg Config) (http.Handler, error) {
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
+	(&checkHandlers{c, cfg.Store, cfg.Stream, cfg.Checks}).registerChecks()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
 	c.registerMarkdown()
 	c.registerDocs(mux)

@@ -282,7 +282,7 @@ func (h *taskHandlers) reportProgress(ctx context.Context, in *progressInput) (*
 	if task.State.Ended() {
 		return nil, refuseOutcome(http.StatusConflict, signals.TaskConflict, &task, fmt.Sprintf("task %q makes no progress any more: it is %s", in.ID, task.State))
 	}
-	piece, err := task.Progress(in.Body.Data)
+	piece, err := task.Progress(h.redact.JSON(in.Body.Data))
 	if err != nil {
 		return nil, refuse(http.StatusUnprocessableEntity, "body.data", "is not valid JSON")
 	}

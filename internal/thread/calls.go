@@ -67,12 +67,20 @@ func (r *AgentRun) edit(now time.Time, got event.ToolCallEvent, d HookDecision) 
 	var kept []PlannedCall
 	for _, p := range r.Reply.Calls {
 		if !slices.ContainsFunc(got.ToolCalls, func(c event.ToolCall) bool { return c.ID == p.ID }) {
-			(&Call{run: r, Plan: p}).settleWithoutRunning(now, fmt.Sprintf("Not run: %s took the call out.", by(d)))
+			(&Call{run: r, Plan: p}).settleWithoutRunning(now, "Not run: "+whyRemoved(got, d, p.ID))
 			continue
 		}
 		kept = append(kept, p)
 	}
 	return kept
+}
+
+// whyRemoved returns the reason for which hooks removed a call.
+func whyRemoved(got event.ToolCallEvent, d HookDecision, id string) string {
+	if i := slices.IndexFunc(got.Refused, func(r event.Refusal) bool { return r.ID == id }); i >= 0 {
+		return got.Refused[i].Reason
+	}
+	return by(d) + " took the call out."
 }
 
 // begin starts calls. It marks them for planning first if hooks changed their arguments or if their

@@ -294,7 +294,7 @@ func (t *Turn) fillIn(rec *event.Interception, e HookEvent, raw json.RawMessage)
 		}
 	case event.ToolCallEvent:
 		if e.Type == event.TypeToolCall {
-			rec.ToolCalls, rec.Agent = got.ToolCalls, e.Agent
+			rec.ToolCalls, rec.Refused, rec.Agent = got.ToolCalls, got.Refused, e.Agent
 		}
 	case event.LLMCallEvent:
 		rec.LLMCall = &got

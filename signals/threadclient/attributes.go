@@ -2,7 +2,6 @@ package threadclient
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -34,7 +33,7 @@ func staticSummary(threadID, title string) string {
 // them. If the server does not allow that, as on Temporal Cloud, the error names the attributes to
 // create.
 func EnsureAttributes(ctx context.Context, c client.Client, temporalNamespace string) error {
-	look := func() (attributes, error) { return knownAttributes(ctx, c, temporalNamespace) }
+	look := func() (attributes, error) { return searchattr.Known(ctx, c, temporalNamespace) }
 	add := func(missing attributes) error {
 		_, err := c.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
 			SearchAttributes: missing, Namespace: temporalNamespace,
@@ -79,18 +78,4 @@ func ensure(look func() (attributes, error), add func(missing attributes) error)
 			return fmt.Errorf("registering them: %w; create them by hand: %s", err, strings.Join(names, ", "))
 		}
 	}
-}
-
-// knownAttributes returns the search attributes from the operator service, which knows them by name
-// on every server or, if clients may not use that, from the workflow service.
-func knownAttributes(ctx context.Context, c client.Client, temporalNamespace string) (attributes, error) {
-	listed, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: temporalNamespace})
-	if err == nil {
-		return listed.GetCustomAttributes(), nil
-	}
-	known, fallbackErr := c.GetSearchAttributes(ctx)
-	if fallbackErr != nil {
-		return nil, errors.Join(err, fallbackErr)
-	}
-	return known.GetKeys(), nil
 }

@@ -11,6 +11,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill/internal/redaction"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -32,6 +34,9 @@ type Config struct {
 	// TaskQueue where new threads run. Default "threadmill".
 	TaskQueue string
 
+	// Redact redacts what is sent to threads. Default: nothing is redacted.
+	Redact *redact.Redactor
+
 	// StepQueues are further task queues on which steps of threads run, for [Client.Workers].
 	StepQueues []string
 }
@@ -46,7 +51,7 @@ func New(cfg Config) (*Client, error) {
 	if err := signals.ValidateID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
-	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues}, &lanes{of: map[string]*lane{}}), nil
+	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact}, &lanes{of: map[string]*lane{}}), nil
 }
 
 func newClient(c *conn, l *lanes) *Client {
@@ -69,6 +74,7 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 		}
 	}
 	start.First = first
+	start = redaction.Payload(c.redact, start)
 	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	_, err := c.temporal.ExecuteWorkflow(ctx, opts, signals.ThreadWorkflow, start)
 	if is[*serviceerror.WorkflowExecutionAlreadyStarted](err) {

@@ -10,7 +10,9 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -20,6 +22,7 @@ type conn struct {
 	namespace  string
 	taskQueue  string
 	stepQueues []string
+	redact     *redact.Redactor
 }
 
 func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb.WorkflowIdReusePolicy) client.StartWorkflowOptions {
@@ -39,6 +42,7 @@ func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb
 
 // signalOrOpen posts an event by signal to a thread, which it starts if it does not exist.
 func (c *conn) signalOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) error {
+	start, p = redaction.Payload(c.redact, start), redaction.Payload(c.redact, p)
 	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED
 	_, err := c.temporal.SignalWithStartWorkflow(ctx, opts.ID, signals.SignalPost, p, opts, signals.ThreadWorkflow, start)
@@ -60,7 +64,7 @@ func (c *conn) signal(ctx context.Context, threadID, name string, arg any) error
 	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
-	err := c.temporal.SignalWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "", name, arg)
+	err := c.temporal.SignalWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "", name, redaction.Payload(c.redact, arg))
 	return c.explain(ctx, name, threadID, err)
 }
 
@@ -74,7 +78,7 @@ func (c *conn) update(ctx context.Context, threadID, name string, arg, out any) 
 
 func (c *conn) updateOptions(threadID, name string, arg any) client.UpdateWorkflowOptions {
 	return client.UpdateWorkflowOptions{
-		WorkflowID: signals.WorkflowID(c.namespace, threadID), UpdateName: name, Args: []any{arg},
+		WorkflowID: signals.WorkflowID(c.namespace, threadID), UpdateName: name, Args: []any{redaction.Payload(c.redact, arg)},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	}
 }
@@ -160,11 +164,12 @@ func (c *conn) startUpdate(ctx context.Context, threadID string, opts client.Upd
 	if open == nil {
 		return retryUpdate(ctx, func() (client.WorkflowUpdateHandle, error) { return c.temporal.UpdateWorkflow(ctx, opts) })
 	}
-	start := c.startOptions(threadID, *open, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
+	input := redaction.Payload(c.redact, *open)
+	start := c.startOptions(threadID, input, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	start.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
 	h, err := retryUpdate(ctx, func() (client.WorkflowUpdateHandle, error) {
 		return c.temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-			StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(start, signals.ThreadWorkflow, *open),
+			StartWorkflowOperation: c.temporal.NewWithStartWorkflowOperation(start, signals.ThreadWorkflow, input),
 			UpdateOptions:          opts,
 		})
 	})

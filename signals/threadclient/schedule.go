@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -39,7 +40,7 @@ type schedules struct{ *conn }
 // CreateSchedule creates a schedule and returns it with its id and defaults. The error is an
 // [*event.FieldError], or a [*ScheduleError] if the id exists.
 func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
-	s = s.WithDefaults()
+	s = redaction.Payload(c.redact, s.WithDefaults())
 	if err := s.Validate(); err != nil {
 		return s, err
 	}
@@ -59,7 +60,7 @@ func (c *schedules) UpdateSchedule(ctx context.Context, s signals.Schedule) (sig
 	if s.ID == "" {
 		return s, event.FieldErrorf("id", "is required: the id of the schedule to replace")
 	}
-	s = s.WithDefaults()
+	s = redaction.Payload(c.redact, s.WithDefaults())
 	if err := s.Validate(); err != nil {
 		return s, err
 	}
@@ -113,7 +114,7 @@ func (c *schedules) note(ctx context.Context, id, note, fallback string) (string
 		return "", err
 	}
 	if err := signals.ValidateNote(note); err != nil || note != "" {
-		return note, err
+		return c.redact.Text(note), err
 	}
 	view, err := c.describe(ctx, id)
 	if view.Note != "" {

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -70,7 +71,7 @@ func (c *Client) CompleteTask(ctx context.Context, in signals.CompleteTask) (sig
 		end.State = event.TaskFailed
 	}
 	return c.endTask(ctx, signals.UpdateCompleteTask, in, end, func(workflowID string) error {
-		return c.temporal.SignalWorkflow(ctx, workflowID, "", signals.SignalCompleteTask, in)
+		return c.temporal.SignalWorkflow(ctx, workflowID, "", signals.SignalCompleteTask, redaction.Payload(c.redact, in))
 	})
 }
 

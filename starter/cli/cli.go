@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,13 +9,13 @@ import (
 	"os"
 	"os/signal"
 	"os/user"
-	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"github.com/threadmill/threadmill/internal/buildinfo"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/starter/internal/render"
 )
@@ -126,7 +125,7 @@ Temporal is found by --address, a profile, or the TEMPORAL_* environment (defaul
 localhost:7233, namespace default); the HTTP API, needed for live output and stored
 messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or the file of
 --api-key-file, if it wants one. "go run ./devserver" starts both.`,
-		Version:       version(),
+		Version:       buildinfo.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -147,25 +146,10 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 		thread.updateCommand(), thread.interruptCommand(), thread.closeCommand(),
 		queue.retryCommand(), queue.queueCommand(), message.publishCommand(),
 		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), serverCommands{a}.serversCommand(),
-		knowledgeCommands{a}.knowledgeCommand(), entityCommands{a}.entitiesCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(),
+		knowledgeCommands{a}.knowledgeCommand(), entityCommands{a}.entitiesCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(), doctorCommands{a}.doctorCommand(),
 	)
 	explainArguments(root)
 	return root
-}
-
-// version returns the version of the module, or the commit from which it was built.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	of := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (of == "" || of == "(devel)") {
-			of = "commit " + s.Value
-		}
-	}
-	return cmp.Or(of, "(devel)") + " " + info.GoVersion
 }
 
 // usageError is a mistake in the arguments that a command found.

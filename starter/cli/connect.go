@@ -17,13 +17,18 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/starter/internal/console"
 )
 
 // The environment variables of this program besides Temporal's.
-const envAPI = "THREADMILL_API"
+const (
+	envAPI    = "THREADMILL_API"
+	envRedact = "THREADMILL_REDACT"
+)
 
 const (
 	defaultAddress = "localhost:7233"
@@ -42,6 +47,9 @@ type connection struct {
 	taskQueue         string
 	timeout           time.Duration
 
+	// redact is the path of a file with a section redact.
+	redact string
+
 	// dialled is the address of the connection, for messages.
 	dialled *string
 }
@@ -59,14 +67,15 @@ func (c *connection) register(f *pflag.FlagSet) {
 	f.StringVar(&c.keyFile, "api-key-file", "", "file with the key for the API, which only you may read ("+envKey+" has the key itself; default threadmill/<profile>.key in the folder of configurations)")
 	f.StringVar(&c.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads")
 	f.StringVar(&c.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue where new threads run")
+	f.StringVar(&c.redact, "redact", os.Getenv(envRedact), "YAML file whose section redact says what must not leave this program ("+envRedact+"; usually the server's configuration)")
 	f.DurationVar(&c.timeout, "timeout", defaultTimeout, "how long a command that does not wait for a turn may take")
 }
 
-// dialTemporal connects to Temporal, and fails if it does not respond.
-func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
+// temporalOptions are those of the flags, or else of the environment and its profiles.
+func (c connection) temporalOptions() (client.Options, error) {
 	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: c.profile})
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading Temporal's configuration: %w", err)
+		return opts, fmt.Errorf("reading Temporal's configuration: %w", err)
 	}
 	if c.address != "" {
 		opts.HostPort = c.address
@@ -77,8 +86,26 @@ func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
 	if c.temporalNamespace != "" {
 		opts.Namespace = c.temporalNamespace
 	}
+	if opts.Namespace == "" {
+		opts.Namespace = client.DefaultNamespace
+	}
 	opts.Logger = log.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	return opts, nil
+}
+
+// dialTemporal connects to Temporal, and fails if it does not respond.
+func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
+	opts, err := c.temporalOptions()
+	if err != nil {
+		return nil, nil, err
+	}
 	*c.dialled = opts.HostPort
+	var redactor *redact.Redactor
+	if c.redact != "" {
+		if redactor, err = config.Redactor(c.redact); err != nil {
+			return nil, nil, usageError{fmt.Errorf("--redact: %w", err)}
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	temporal, err := client.DialContext(ctx, opts)
@@ -88,7 +115,7 @@ func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
 		}
 		return nil, nil, &dialError{opts.HostPort, err}
 	}
-	t, err := threadclient.New(threadclient.Config{Temporal: temporal, Namespace: c.namespace, TaskQueue: c.taskQueue})
+	t, err := threadclient.New(threadclient.Config{Temporal: temporal, Namespace: c.namespace, TaskQueue: c.taskQueue, Redact: redactor})
 	if err != nil {
 		temporal.Close()
 		return nil, nil, usageError{err}

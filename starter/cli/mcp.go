@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/buildinfo"
 	"github.com/threadmill/threadmill/internal/mcpserver"
 )
 
@@ -49,7 +50,7 @@ func (a mcpCommands) serve(ctx context.Context, client *api.Client) error {
 	closing, end := context.WithCancel(ctx)
 	defer end()
 	server := mcpserver.New(mcpserver.Config{
-		API: client, Closing: closing, Version: version(), Roles: (&knownRoles{client: client}).find,
+		API: client, Closing: closing, Version: buildinfo.Version(), Roles: (&knownRoles{client: client}).find,
 		Logger: slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	// What people see is cleaned; programs get the protocol as it is.

@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/taskqueue/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/threadmill/threadmill/internal/searchattr"
+)
+
+// Temporal checks a namespace of Temporal.
+type Temporal struct {
+	Client    client.Client
+	Namespace string
+
+	// TaskQueue is that of the threads, and StepQueues are further ones on which their steps run.
+	TaskQueue  string
+	StepQueues []string
+}
+
+const (
+	// minRetention is the retention below which a closed thread's history is gone before people look at it.
+	minRetention = 24 * time.Hour
+
+	// recentPoll is the time since the last poll of a worker that runs: a poll lasts up to a minute.
+	recentPoll = 90 * time.Second
+
+	// oldTask is the age of a waiting task from which on workers are too few, or too slow.
+	oldTask = time.Minute
+)
+
+// Check runs the checks. If Temporal does not answer, there is only one finding.
+func (t Temporal) Check(ctx context.Context) []Finding {
+	begun := time.Now()
+	info, err := t.Client.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
+	if err != nil {
+		return []Finding{Bad("temporal", "check that Temporal runs at the address of TEMPORAL_ADDRESS, and that nothing between blocks gRPC", "it does not answer: %s", message(err))}
+	}
+	out := []Finding{Good("temporal", "server %s answers within %s", info.GetServerVersion(), time.Since(begun).Round(time.Millisecond))}
+	found, exists := t.namespace(ctx)
+	out = append(out, found)
+	if !exists {
+		return out
+	}
+	out = append(out, t.attributes(ctx))
+	return append(out, t.workers(ctx)...)
+}
+
+// message returns the text of an error of the service without its code.
+func message(err error) string {
+	if service, ok := errors.AsType[serviceerror.ServiceError](err); ok {
+		return service.Error()
+	}
+	return err.Error()
+}
+
+func (t Temporal) namespace(ctx context.Context) (Finding, bool) {
+	const check = "namespace"
+	out, err := t.Client.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: t.Namespace})
+	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
+		return Bad(check, "set TEMPORAL_NAMESPACE, or create it: temporal operator namespace create --namespace "+t.Namespace, "Temporal has no namespace %q", t.Namespace), false
+	}
+	if err != nil {
+		return Odd(check, "permit this client to describe the namespace", "namespace %q cannot be described: %s", t.Namespace, message(err)), true
+	}
+	kept := out.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
+	if kept < minRetention {
+		return Odd(check, fmt.Sprintf("raise it: temporal operator namespace update --namespace %s --retention 7d", t.Namespace),
+			"namespace %q keeps closed workflows for only %s: of closed threads, only the store's records remain then", t.Namespace, kept), true
+	}
+	return Good(check, "namespace %q keeps closed workflows for %s", t.Namespace, kept), true
+}
+
+func (t Temporal) attributes(ctx context.Context) Finding {
+	const check = "search attributes"
+	known, err := searchattr.Known(ctx, t.Client, t.Namespace)
+	if err != nil {
+		return Odd(check, "permit this client to list search attributes", "they cannot be listed: %s", message(err))
+	}
+	var missing, wrong, create []string
+	for name, want := range searchattr.Types() {
+		switch have, exists := known[name]; {
+		case !exists:
+			missing = append(missing, name)
+			create = append(create, fmt.Sprintf("--name %s --type %s", name, want))
+		case have != want:
+			wrong = append(wrong, fmt.Sprintf("%s is a %s, must be a %s", name, have, want))
+		}
+	}
+	slices.Sort(missing)
+	slices.Sort(create)
+	slices.Sort(wrong)
+	switch {
+	case len(wrong) > 0:
+		return Bad(check, "use another namespace of Temporal: the type of an attribute cannot be changed", "%s", strings.Join(wrong, "; "))
+	case len(missing) > 0:
+		return Bad(check, "start a worker, which registers them, or run: temporal operator search-attribute create "+strings.Join(create, " "),
+			"%s missing: threads cannot start", strings.Join(missing, ", "))
+	}
+	return Good(check, "all %d are registered", len(searchattr.Types()))
+}
+
+// workers checks the task queues.
+func (t Temporal) workers(ctx context.Context) []Finding {
+	out := []Finding{t.queue(ctx, t.TaskQueue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)}
+	for _, name := range t.StepQueues {
+		out = append(out, t.queue(ctx, name, enumspb.TASK_QUEUE_TYPE_ACTIVITY))
+	}
+	return out
+}
+
+func (t Temporal) queue(ctx context.Context, name string, kind enumspb.TaskQueueType) Finding {
+	const check = "workers"
+	out, err := t.Client.WorkflowService().DescribeTaskQueue(ctx, &workflowservice.DescribeTaskQueueRequest{
+		Namespace: t.Namespace, TaskQueue: &taskqueue.TaskQueue{Name: name, Kind: enumspb.TASK_QUEUE_KIND_NORMAL}, TaskQueueType: kind, ReportStats: true,
+	})
+	if err != nil {
+		return Odd(check, "permit this client to describe task queues", "task queue %q cannot be described: %s", name, message(err))
+	}
+	now := time.Now()
+	running, last := 0, time.Time{}
+	for _, p := range out.GetPollers() {
+		at := p.GetLastAccessTime().AsTime()
+		if now.Sub(at) < recentPoll {
+			running++
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	waiting, age := out.GetStats().GetApproximateBacklogCount(), out.GetStats().GetApproximateBacklogAge().AsDuration()
+	switch {
+	case last.Sub(now) > maxSkew:
+		return Clock("Temporal", last, now, now)
+	case running == 0:
+		since := "within the last minutes"
+		if !last.IsZero() {
+			since = fmt.Sprintf("since %s", last.UTC().Format(time.RFC3339))
+		}
+		return Bad(check, fmt.Sprintf("start a worker for it, or name the queue that yours serves: worker --task-queue %s", cmp.Or(name, "NAME")),
+			"no worker has polled task queue %q %s; %d tasks wait", name, since, waiting)
+	case waiting > 0 && age > oldTask:
+		return Odd(check, "start more workers, or look at what the present ones do", "%d tasks wait on task queue %q, the oldest for %s", waiting, name, age.Round(time.Second))
+	}
+	return Good(check, "%d poll task queue %q", running, name)
+}

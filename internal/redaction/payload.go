@@ -1,0 +1,125 @@
+package redaction
+
+import (
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/redact"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Payload returns the payload of a signal or an update, or the input of a thread or a schedule, without text that must not be
+// kept. Ids, types and the names of people, agents and tools remain.
+func Payload[T any](r *redact.Redactor, payload T) T {
+	if r == nil {
+		return payload
+	}
+	out, _ := payloadOf(r, payload).(T)
+	return out
+}
+
+func payloadOf(r *redact.Redactor, payload any) any {
+	switch p := payload.(type) {
+	case signals.Post:
+		return post(r, p)
+	case signals.PostBatch:
+		posts := make([]signals.Post, len(p.Posts))
+		for i, one := range p.Posts {
+			posts[i] = post(r, one)
+		}
+		p.Posts = posts
+		return p
+	case signals.Start:
+		p.Title, p.Metadata = r.Text(p.Title), r.JSON(p.Metadata)
+		if p.First != nil {
+			first := post(r, *p.First)
+			p.First = &first
+		}
+		return p
+	case signals.ThreadChange:
+		p.Title, p.Metadata = r.Text(p.Title), r.JSON(p.Metadata)
+		return p
+	case signals.Control:
+		p.Reason = r.Text(p.Reason)
+		return p
+	case signals.SetStatus:
+		p.Reason = r.Text(p.Reason)
+		return p
+	case signals.Decide:
+		p.Reason, p.Args, p.ToolArgs = r.Text(p.Reason), r.JSON(p.Args), r.JSON(p.ToolArgs)
+		p.Pattern = texts(r, p.Pattern)
+		return p
+	case signals.Revoke:
+		p.Reason = r.Text(p.Reason)
+		return p
+	case signals.ToolResult:
+		p.Output = r.Text(p.Output)
+		return p
+	case signals.InputAnswers:
+		p.Answers = answers(r, p.Answers)
+		return p
+	case signals.CompleteTask:
+		p.Result, p.Error = r.JSON(p.Result), r.Text(p.Error)
+		return p
+	case signals.CancelTask:
+		p.Reason = r.Text(p.Reason)
+		return p
+	case hook.Verdict:
+		return verdict(r, p)
+	case string:
+		return r.Text(p)
+	case signals.Schedule:
+		return schedule(r, p)
+	}
+	return payload
+}
+
+// payloadIDs are the ids at the top of the payloads of messages and environment events, and metadataIDs those of their metadata.
+var (
+	payloadIDs  = []string{"threadId", "sessionId", "senderId", "senderType"}
+	metadataIDs = []string{
+		"trigger_session_id", "trigger_agent_id", "trigger_agent_name", "env_name", "source", signals.MetadataScheduleID, signals.MetadataScheduledAt,
+	}
+)
+
+func post(r *redact.Redactor, p signals.Post) signals.Post {
+	p.Payload, p.Metadata = r.JSON(p.Payload, payloadIDs...), r.JSON(p.Metadata, metadataIDs...)
+	return p
+}
+
+func schedule(r *redact.Redactor, s signals.Schedule) signals.Schedule {
+	s.Note = r.Text(s.Note)
+	if s.Message != nil {
+		m := message(r, *s.Message)
+		s.Message = &m
+	}
+	if s.Event != nil {
+		e := envEvent(r, *s.Event)
+		s.Event = &e
+	}
+	return s
+}
+
+//workflowcheck:ignore The order has no effect.
+func texts(r *redact.Redactor, in map[string]string) map[string]string {
+	if in == nil {
+		return nil
+	}
+	out := make(map[string]string, len(in))
+	for name, text := range in {
+		out[name] = r.Text(text)
+	}
+	return out
+}
+
+//workflowcheck:ignore The order has no effect.
+func answers(r *redact.Redactor, in map[string]event.InputAnswer) map[string]event.InputAnswer {
+	if in == nil {
+		return nil
+	}
+	out := make(map[string]event.InputAnswer, len(in))
+	for id, one := range in {
+		one.Content = r.JSON(one.Content)
+		out[id] = one
+	}
+	return out
+}

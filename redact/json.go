@@ -1,0 +1,145 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// JSON redacts the strings, numbers and names of a JSON document. A number that is redacted becomes a string. The rest of the document
+// remains as it is, byte by byte. keep are names of the outermost object whose values are not redacted, such as ids.
+func (r *Redactor) JSON(document json.RawMessage, keep ...string) json.RawMessage {
+	if r == nil || len(document) == 0 {
+		return document
+	}
+	w := &walk{r: r, in: document, dec: json.NewDecoder(bytes.NewReader(document)), keep: keep}
+	w.dec.UseNumber()
+	err := w.value(0, false)
+	if _, end := w.dec.Token(); err != nil || !errors.Is(end, io.EOF) {
+		return json.RawMessage(r.plain(string(document)))
+	}
+	if w.copied == 0 {
+		return document
+	}
+	return append(w.out, document[w.copied:]...)
+}
+
+// Value redacts any value that has a JSON form.
+func (r *Redactor) Value(v any) any {
+	if r == nil || v == nil {
+		return v
+	}
+	before, err := json.Marshal(v)
+	if err != nil {
+		return v
+	}
+	after := r.JSON(before)
+	if bytes.Equal(before, after) {
+		return v
+	}
+	var out any
+	if json.Unmarshal(after, &out) != nil {
+		return nil // not kept rather than kept as it is
+	}
+	return out
+}
+
+// Map is [Redactor.Value] for an object.
+func (r *Redactor) Map(m map[string]any) map[string]any {
+	if len(m) == 0 {
+		return m
+	}
+	out, _ := r.Value(m).(map[string]any)
+	return out
+}
+
+// isDocument reports whether a text is a JSON object or array.
+func isDocument(text string) (json.RawMessage, bool) {
+	trimmed := strings.TrimSpace(text)
+	if trimmed == "" || trimmed[0] != '{' && trimmed[0] != '[' || !json.Valid([]byte(text)) {
+		return nil, false
+	}
+	return json.RawMessage(text), true
+}
+
+// walk redacts one document.
+type walk struct {
+	r    *Redactor
+	in   []byte
+	dec  *json.Decoder
+	keep []string
+
+	// out is the redacted document up to the byte copied of in.
+	out    []byte
+	copied int
+}
+
+// value redacts the next value.
+func (w *walk) value(depth int, kept bool) error {
+	from := w.dec.InputOffset()
+	token, err := w.dec.Token()
+	if err != nil {
+		return err
+	}
+	switch t := token.(type) {
+	case json.Delim:
+		if t == '{' {
+			return w.object(depth, kept)
+		}
+		for w.dec.More() {
+			if err := w.value(depth+1, kept); err != nil {
+				return err
+			}
+		}
+		_, err = w.dec.Token()
+		return err
+	case string:
+		if clean := w.r.Text(t); clean != t && !kept {
+			w.replace(from, clean)
+		}
+	case json.Number:
+		if clean := w.r.plain(t.String()); clean != t.String() && !kept {
+			w.replace(from, clean)
+		}
+	}
+	return nil
+}
+
+func (w *walk) object(depth int, kept bool) error {
+	names := map[string]bool{}
+	for w.dec.More() {
+		from := w.dec.InputOffset()
+		token, err := w.dec.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := token.(string)
+		keeps := kept || depth == 0 && slices.Contains(w.keep, name)
+		if clean := w.r.plain(name); clean != name && !keeps {
+			// Two names may become the same, which is not allowed in an object.
+			name = clean
+			for n := 2; names[name]; n++ {
+				name = clean + strconv.Itoa(n)
+			}
+			w.replace(from, name)
+		}
+		names[name] = true
+		if err := w.value(depth+1, keeps); err != nil {
+			return err
+		}
+	}
+	_, err := w.dec.Token()
+	return err
+}
+
+// replace replaces the token that has just been read, which begins behind from.
+func (w *walk) replace(from int64, clean string) {
+	start := int(from) + bytes.IndexFunc(w.in[from:], func(c rune) bool { return !strings.ContainsRune(" \t\r\n,:", c) })
+	text, _ := json.Marshal(clean)
+	w.out = append(append(w.out, w.in[w.copied:start]...), text...)
+	w.copied = int(w.dec.InputOffset())
+}

@@ -1,0 +1,76 @@
+package redact
+
+import "unicode/utf8"
+
+// Stream redacts a text that arrives in pieces. It holds back what may be the beginning of a match.
+type Stream struct {
+	r *Redactor
+
+	// held is what has not been returned, and before the character in front of it, on which a match may depend.
+	before, held string
+}
+
+// Stream returns a stream for one text.
+func (r *Redactor) Stream() *Stream { return &Stream{r: r} }
+
+// Write adds a piece, and returns what can be shown by now. It may be empty.
+func (s *Stream) Write(piece string) string {
+	if s.r == nil {
+		return piece
+	}
+	s.held += piece
+	if s.r.fn != nil {
+		return ""
+	}
+	text := s.before + whole(s.held)
+	limit := len(text)
+	for _, p := range s.r.patterns {
+		limit = min(limit, max(p.open(text), len(s.before)))
+	}
+	return s.take(s.before+s.held, limit)
+}
+
+// whole returns a text without the beginning of a character at its end.
+func whole(text string) string {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {
+			if !utf8.FullRuneInString(tail) {
+				return text[:len(text)-n]
+			}
+			break
+		}
+	}
+	return text
+}
+
+// Flush returns the rest of the text. The next piece begins a new text.
+func (s *Stream) Flush() string {
+	if s.r == nil || s.held == "" {
+		return ""
+	}
+	text := s.before + s.held
+	out := s.take(text, len(text))
+	if s.r.fn != nil {
+		out = s.r.call(out)
+	}
+	s.before = ""
+	return out
+}
+
+// take returns the text up to limit, which is behind before, and keeps the rest.
+func (s *Stream) take(text string, limit int) string {
+	var matches []span
+	for _, m := range s.r.matches(text) {
+		if m.start = max(m.start, len(s.before)); m.start < m.end {
+			matches = append(matches, m)
+		}
+	}
+	out, n := s.r.replace(text, matches, limit)
+	out = out[len(s.before):]
+	if n > 0 {
+		_, size := utf8.DecodeLastRuneInString(text[:n])
+		s.before = text[n-size : n]
+	}
+	s.held = text[n:]
+	return out
+}
