@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/telemetry"
 )
 
 const (
@@ -48,7 +49,12 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	temporal, namespace, err := dial(ctx, o.profile, log)
+	observed, flush, err := program.StartTelemetry(ctx, "threadmill-worker", os.Getenv, log)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	temporal, namespace, err := dial(ctx, o.profile, observed, log)
 	if err != nil {
 		return err
 	}
@@ -65,7 +71,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 
 	cfg := threadmill.Config{
 		Temporal: temporal, TemporalNamespace: namespace, Store: records, Stream: live,
-		Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Logger: log,
+		Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Telemetry: observed, Logger: log,
 		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker),
 	}
 	settings.Apply(&cfg)
@@ -136,7 +142,7 @@ func healthOnly(api http.Handler) http.Handler {
 }
 
 // dial connects to Temporal, and returns the namespace of the connection.
-func dial(ctx context.Context, profile string, log *slog.Logger) (client.Client, string, error) {
+func dial(ctx context.Context, profile string, observed telemetry.Config, log *slog.Logger) (client.Client, string, error) {
 	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: profile})
 	if err != nil {
 		return nil, "", program.Usagef("Temporal's configuration (TEMPORAL_*, --profile): %w", err)
@@ -150,7 +156,7 @@ func dial(ctx context.Context, profile string, log *slog.Logger) (client.Client,
 	opts.Logger = program.TemporalLogger(log)
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	c, err := client.DialContext(ctx, opts)
+	c, err := client.DialContext(ctx, observed.ClientOptions(opts))
 	if err != nil {
 		return nil, "", fmt.Errorf("TEMPORAL_ADDRESS: Temporal does not answer at %s: %w; start it there, or set the variable or --profile", opts.HostPort, err)
 	}

@@ -57,6 +57,9 @@ type Workflows struct {
 	// StaleAfter is the time after which a silent step counts as lost with its worker and is
 	// retried. Default [DefaultStaleAfter].
 	StaleAfter time.Duration
+
+	// Observer is told of turns. Default: none.
+	Observer Observer
 }
 
 // DefaultStaleAfter is the default of [Workflows].StaleAfter.
@@ -159,6 +162,9 @@ type conversation struct {
 	ruleSet    *rule.Set
 	lastInline lastInline
 
+	// observer is told of turns.
+	observer Observer
+
 	// stop cancels the running steps of the current turn.
 	stop workflow.CancelFunc
 
@@ -178,7 +184,7 @@ type conversation struct {
 
 func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) {
 	if in.State != nil {
-		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules}, nil
+		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer()}, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {
@@ -187,7 +193,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if err := errors.Join(in.problem, in.Validate()); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
-	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks, ruleSet: w.Rules}
+	t := &conversation{state: thread.New(namespace, threadID, in.Start, workflow.Now(ctx)), hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer()}
 	t.state.ParentLink.Parent = in.Parent
 	t.state.Number(workflow.Now(ctx))
 	if err := announce(ctx, t.state); err != nil {

@@ -44,6 +44,9 @@ type AgentRun struct {
 	Slot  int   `json:"slot,omitempty"`
 	Phase Phase `json:"phase"`
 
+	// StartedAt is the time at which the run began, for spans. Zero = unknown.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+
 	// User is the person for whom the run's calls are made: the user of the turn when its last reply
 	// arrived. Calls that wait keep it when another person's message joins the turn.
 	User string `json:"user,omitempty"`
