@@ -267,7 +267,7 @@ func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.HooksDecided, r.Next, r.Edited, r.Plan = false, nil, false, nil
 	t.EndStored = t.EndStored || reply.EndStored
-	s.Usage = s.Usage.Add(reply.Usage)
+	s.addUsage(reply.Usage)
 	s.Titling.Enabled = s.Titling.Enabled || reply.Titles
 	r.Gated = r.Gated || reply.Gated
 	r.Reply, r.Phase = &reply, PhaseReply
