@@ -1,10 +1,13 @@
 package observe
 
 import (
+	"context"
 	"errors"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/telemetry"
 )
 
@@ -82,5 +85,15 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	i.approvals, err = m.Int64Gauge(telemetry.MetricApprovals, metric.WithUnit("{approval}"), metric.WithDescription("Requests for approval that wait, in all threads of the namespace."))
 	problems = append(problems, err)
 	i.approvalAge, err = m.Float64Gauge(telemetry.MetricApprovalAge, metric.WithUnit("s"), metric.WithDescription("Age of the oldest request for approval that waits."))
-	return i, errors.Join(append(problems, err)...)
+	if err := errors.Join(append(problems, err)...); err != nil {
+		return nil, err
+	}
+	// What has not happened yet is 0, so that its first time is an increase.
+	for _, c := range []metric.Int64Counter{i.retries, i.lost} {
+		c.Add(context.Background(), 0)
+	}
+	for _, outcome := range []signals.TurnStatus{signals.TurnCompleted, signals.TurnFailed, signals.TurnInterrupted} {
+		i.turns.Add(context.Background(), 0, metric.WithAttributes(attribute.String(telemetry.AttrOutcome, string(outcome))))
+	}
+	return i, nil
 }
