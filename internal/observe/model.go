@@ -190,3 +190,22 @@ func (e *observedEmbedder) Embed(ctx context.Context, req llm.EmbedRequest) (llm
 	span.SetAttributes(attribute.Int(telemetry.AttrInputTokens, out.Tokens))
 	return out, err
 }
+
+// Retrieval runs a search of documents, with its span and metrics.
+func (o *Observer) Retrieval(ctx context.Context, search func(context.Context) error) error {
+	if o == nil {
+		return search(ctx)
+	}
+	began, operation := time.Now(), attribute.String(telemetry.AttrOperation, telemetry.OperationRetrieval)
+	ctx, span := o.tracer.Start(ctx, telemetry.OperationRetrieval, trace.WithAttributes(append(subjectOf(ctx).attributes(), operation)...))
+	defer span.End()
+	err := search(ctx)
+	set := []attribute.KeyValue{operation}
+	if err != nil {
+		class := storeErrorClass(err)
+		set = append(set, attribute.String(telemetry.AttrErrorType, class))
+		o.fail(span, class, err)
+	}
+	o.meters.operationDuration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(set...))
+	return err
+}
