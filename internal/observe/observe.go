@@ -5,6 +5,7 @@ package observe
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -93,7 +94,8 @@ func content(key, value string) attribute.KeyValue {
 	if len(value) > maxContent {
 		value = value[:maxContent] + "…"
 	}
-	return attribute.String(key, value)
+	// OTLP takes valid UTF-8 only.
+	return attribute.String(key, strings.ToValidUTF8(value, "\uFFFD"))
 }
 
 // fail marks a span as failed. The error itself may contain content.

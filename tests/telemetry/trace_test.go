@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
@@ -224,6 +225,36 @@ func TestTraceIsOfATurn(t *testing.T) {
 	untraced := named(t, spans, "invoke_agent assistant")[2]
 	require.Equal(t, "third", attributes(untraced)["threadmill.event.id"])
 	require.Equal(t, "invoke_agent assistant\n  StartActivity:call_model\n    RunActivity:call_model\n      chat stand-in\n", tree(t, spans.Ended(), untraced.SpanContext().TraceID()))
+}
+
+// TestHistoryOfATracedTurn: tracing adds no events to the history of a thread, and few bytes.
+func TestHistoryOfATracedTurn(t *testing.T) {
+	t.Parallel()
+	if harness.StickyOff() {
+		t.Skip("histories are measured with the sticky cache, as workers run")
+	}
+	plain := harness.New(t, harness.Options{})
+	w, _ := traced(t, harness.Options{}, nil)
+	measure := func(w *harness.Harness) (types []string, bytes int) {
+		id := w.Open()
+		for {
+			before, run := len(check.Settle(w, id)), check.CurrentRun(w, id)
+			request(t, w, asking, http.MethodPost, "/v1/threads/"+id+"/messages?wait=true", map[string]any{"content": "use note {}"})
+			added := check.Settle(w, id)[before:]
+			if check.Stalled(added) || check.CurrentRun(w, id) != run {
+				continue // the machine was too busy
+			}
+			for _, e := range added {
+				types, bytes = append(types, e.GetEventType().String()), bytes+proto.Size(e)
+			}
+			return types, bytes
+		}
+	}
+	want, without := measure(plain)
+	got, with := measure(w)
+	require.Equal(t, want, got)
+	const steps = 4 // the request, two model calls and a tool
+	require.Less(t, with-without, steps*250, "%d bytes, without traces %d", with, without)
 }
 
 // named returns the spans with a name, in order of their ends.
