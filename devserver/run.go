@@ -133,7 +133,7 @@ func (s *server) load(context.Context) (err error) {
 
 func (s *server) startTelemetry(ctx context.Context) (err error) {
 	var flush func()
-	if s.telemetry, flush, err = program.StartTelemetry(ctx, "threadmill-devserver", os.Getenv, s.log); err != nil {
+	if s.telemetry, flush, err = program.StartTelemetry(ctx, "devserver", os.Getenv, s.log); err != nil {
 		return err
 	}
 	// It is the only process.

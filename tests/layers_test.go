@@ -34,6 +34,7 @@ var layers = [][]string{
 	{"internal/server"},
 	{"."},
 	{"internal/program"},
+	{"app"},
 	{"worker", "starter", "examples"},
 }
 

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -7,11 +7,19 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/program"
 )
+
+func newCommand(t *testing.T, cfg Config) *cobra.Command {
+	t.Helper()
+	cmd, err := command(cfg)
+	require.NoError(t, err)
+	return cmd
+}
 
 func TestMistakes(t *testing.T) {
 	for _, name := range []string{
@@ -66,7 +74,7 @@ func TestMistakes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(program.EnvDatabaseURL, c.database)
 			t.Setenv(program.EnvNATSURL, "")
-			cmd, stderr := command(), &bytes.Buffer{}
+			cmd, stderr := newCommand(t, Config{Name: "worker"}), &bytes.Buffer{}
 			cmd.SetArgs(append([]string{}, c.args...)) // nil would mean the arguments of the test binary
 			cmd.SetErr(stderr)
 			require.Equal(t, c.code, program.Execute(t.Context(), cmd), stderr)
@@ -83,7 +91,7 @@ func TestHooksOnTheThreadsQueue(t *testing.T) {
 	t.Setenv(program.EnvNATSURL, "")
 	require.NoError(t, os.WriteFile("hooks.yaml", []byte("agents: [{name: a, model: demo/demo}]\n"+
 		"hooks: [{name: guard, workflow: {type: Guard, taskQueue: mine}}]\n"), 0o600))
-	cmd, stderr := command(), &bytes.Buffer{}
+	cmd, stderr := newCommand(t, Config{Name: "worker"}), &bytes.Buffer{}
 	cmd.SetArgs([]string{"--http", "127.0.0.1:0", "--sqlite", "records.db", "--config", "hooks.yaml", "--task-queue", "mine"})
 	cmd.SetErr(stderr)
 	require.Equal(t, program.ExitUsage, program.Execute(t.Context(), cmd), stderr)
