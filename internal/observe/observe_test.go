@@ -15,9 +15,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"
@@ -218,6 +220,18 @@ type fake struct {
 func (f fake) Definition() tool.Definition { return tool.Definition{Name: f.name} }
 
 func (f fake) Call(ctx context.Context, _ tool.Call) (tool.Result, error) { return f.f(ctx) }
+
+func TestRetrieval(t *testing.T) {
+	r := record(t)
+	require.NoError(t, r.Retrieval(t.Context(), func(ctx context.Context) error {
+		require.True(t, trace.SpanFromContext(ctx).SpanContext().IsValid(), "the call of the embedder is a part of it")
+		return nil
+	}))
+	require.ErrorIs(t, r.Retrieval(t.Context(), func(context.Context) error { return store.ErrUnavailable }), store.ErrUnavailable)
+	require.Len(t, r.spans.Ended(), 2)
+	require.Equal(t, "retrieval", r.spans.Ended()[0].Name())
+	require.EqualValues(t, 1, r.sum(t, telemetry.MetricOperationDuration, attribute.String(telemetry.AttrErrorType, "unavailable")))
+}
 
 // TestLabelsAreBounded: names that are created at run time do not become labels without end.
 func TestLabelsAreBounded(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -180,5 +181,41 @@ agents:
 	require.Equal(t, acrossProcesses, outline(c.trace(id)))
 	if *update {
 		require.NoError(t, os.WriteFile("../../docs/images/trace.svg", []byte(picture(rows(c.trace(id)))), 0o600))
+	}
+}
+
+// TestLostStepsAreCounted: a worker that takes over a step of one that was killed counts it as lost, and not only as retried.
+func TestLostStepsAreCounted(t *testing.T) {
+	path, queue, dir, metrics := process.BuildWorker(t), testenv.Name("q"), t.TempDir(), process.FreeAddr(t)
+	provider := llmtest.NewServer(llmtest.Config{T: t})
+	t.Cleanup(provider.Close)
+	options := process.Options{
+		Binary: path, Args: []string{"--task-queue", queue, "--namespace", queue}, Config: `
+models: {openai: {type: openai, baseURL: ` + provider.URL + `, apiKeyEnv: KEY}}
+tools: {shell_cmd: {root: ` + dir + `}}
+agents: [{name: assistant, model: openai/stand-in, tools: [shell_cmd], approvals: {shell_cmd: never}}]
+`,
+		Env: []string{"DATABASE_URL=" + harness.Database(t), "NATS_URL=" + testenv.NATS(t), "KEY=test"},
+	}
+	first := process.NewWorker(t, options, harness.Temporal(t).Addr())
+	first.Start()
+	first.Open("t1", `use shell_cmd {"command":"touch began; sleep 300"}`)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(dir + "/began")
+		return err == nil
+	}, harness.Patience, harness.Tick, "the tool runs")
+	first.Kill()
+	host, port, _ := strings.Cut(metrics, ":")
+	options.Env = append(options.Env, "OTEL_METRICS_EXPORTER=prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST="+host, "OTEL_EXPORTER_PROMETHEUS_PORT="+port)
+	second := process.NewWorker(t, options, harness.Temporal(t).Addr())
+	second.Start()
+	second.AwaitTurns("t1", 1)
+	res, err := http.Get("http://" + metrics + "/metrics")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	require.NoError(t, err)
+	for _, name := range []string{"threadmill_steps_lost_total", "threadmill_step_retries_total"} {
+		require.Regexp(t, name+`\{[^}]*threadmill_step="run_tool"[^}]*\} [1-9]`, string(text))
 	}
 }

@@ -227,6 +227,18 @@ func TestTraceIsOfATurn(t *testing.T) {
 	require.Equal(t, "invoke_agent assistant\n  StartActivity:call_model\n    RunActivity:call_model\n      chat stand-in\n", tree(t, spans.Ended(), untraced.SpanContext().TraceID()))
 }
 
+// TestIgnoreCallers: strangers cannot choose the trace of a turn.
+func TestIgnoreCallers(t *testing.T) {
+	t.Parallel()
+	w, spans := traced(t, harness.Options{}, func(c *telemetry.Config) { c.IgnoreCallers = true })
+	request(t, w, asking, http.MethodPost, "/v1/threads/"+w.Open()+"/messages?wait=true", map[string]any{"content": "hello"})
+	ended(t, spans, "invoke_agent assistant")
+	ended(t, spans, "POST /v1/threads/{id}/messages")
+	require.Empty(t, tree(t, spans.Ended(), traceID(t, asking)))
+	own := named(t, spans, "invoke_agent assistant")[0].SpanContext().TraceID()
+	require.Contains(t, tree(t, spans.Ended(), own), "POST /v1/threads/{id}/messages\n")
+}
+
 // TestHistoryOfATracedTurn: tracing adds no events to the history of a thread, and few bytes.
 func TestHistoryOfATracedTurn(t *testing.T) {
 	t.Parallel()
