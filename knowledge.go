@@ -57,7 +57,7 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 	k := r.cfg.Knowledge
 	cfg := library.Config{
 		Store: r.cfg.Store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.PrivateAddresses, Redact: r.cfg.Redact, Logger: r.cfg.Logger,
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.PrivateAddresses, Redact: r.cfg.Redact, Logger: r.cfg.Logger, Observe: r.observer.Retrieval,
 		Start: func(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool) error {
 			return r.client.Ingest(ctx, signals.IngestStep{Namespace: namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source, Force: force})
 		},
@@ -97,7 +97,7 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 func (r *Runtime) activityKnowledge(documents library.Config) (activities.Knowledge, error) {
 	out := activities.Knowledge{
 		Embedder: documents.Embedder, Model: documents.Model, Dimension: documents.Dimension, ChunkTokens: documents.ChunkTokens,
-		OverlapTokens: documents.OverlapTokens, Private: documents.Private, Start: documents.Start,
+		OverlapTokens: documents.OverlapTokens, Private: documents.Private, Start: documents.Start, Observe: documents.Observe,
 		ContextModel: documents.ContextModel, RerankModel: documents.RerankModel, EntityModel: r.cfg.Knowledge.EntityModel, Extract: r.client.Extract,
 	}
 	_, err := r.knowledgeModel("EntityModel", out.EntityModel)

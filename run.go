@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill/activities"
@@ -111,6 +112,9 @@ func (r *Runtime) Run(ctx context.Context) error {
 	if !r.cfg.OnlyToolQueues {
 		r.prepareKnowledge(ctx) // last: threads do not wait for it
 	}
+	counting, stopCounting := context.WithCancel(ctx)
+	counted := r.observer.CountWaiting(counting, r.waiting, r.cfg.Logger)
+	defer func() { stopCounting(); counted() }()
 	select {
 	case <-ctx.Done():
 		return nil
@@ -150,6 +154,7 @@ func (r *Runtime) newWorker(queue string, fatal chan<- error) worker.Worker {
 
 func (r *Runtime) workerOptions(fatal chan<- error) worker.Options {
 	return worker.Options{
+		Interceptors: r.WorkerInterceptors(),
 		// The default pollers prefer the sticky queue and starve new threads.
 		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
 		ActivityTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
@@ -175,4 +180,21 @@ func stopAll(workers []worker.Worker) {
 		wg.Go(w.Stop)
 	}
 	wg.Wait()
+}
+
+// WorkerInterceptors returns the interceptors with which a worker records what [Config].Telemetry configures.
+func (r *Runtime) WorkerInterceptors() []interceptor.WorkerInterceptor {
+	return r.observer.WorkerInterceptors()
+}
+
+// waiting returns how many requests for approval wait, and since when the oldest does.
+func (r *Runtime) waiting(ctx context.Context) (n int, oldest time.Time, err error) {
+	found, err := r.client.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: threadclient.MaxApprovalsLimit})
+	if err != nil {
+		return 0, oldest, err
+	}
+	if len(found.Approvals) > 0 {
+		oldest = found.Approvals[0].Request.RequestedAt
+	}
+	return len(found.Approvals), oldest, nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/modellimit"
 	"github.com/threadmill/threadmill/internal/names"
+	"github.com/threadmill/threadmill/internal/observe"
 	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/server"
@@ -36,6 +37,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
+	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
 	"github.com/threadmill/threadmill/workflows"
@@ -182,6 +184,9 @@ type Config struct {
 	// worker and is retried. Default 12 seconds, at least 10.
 	StaleAfter time.Duration
 
+	// Telemetry configures traces and metrics. Default: none.
+	Telemetry telemetry.Config
+
 	// DisableStickyCache makes the worker replay the history for every workflow task. It proves
 	// determinism in tests, and is slow.
 	DisableStickyCache bool
@@ -207,6 +212,7 @@ type Runtime struct {
 	feed      *feed.Feed
 	world     *world.World
 	handler   http.Handler
+	observer  *observe.Observer
 
 	closeStreams context.CancelFunc
 }
@@ -247,12 +253,22 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config: %w", err)
 	}
+	observer, err := observe.New(cfg.Telemetry, cfg.Redact)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Store, cfg.Stream, cfg.Models = observer.Store(cfg.Store), observer.Stream(cfg.Stream), observer.Models(cfg.Models)
 	known := cfg.known(tools, hooks, changing)
 	if err := cfg.checkNames(known); err != nil {
 		return nil, err
 	}
 	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known)
-	r := &Runtime{cfg: cfg, rules: rules, known: known, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter}}
+	r := &Runtime{
+		cfg: cfg, rules: rules, known: known, observer: observer, workflows: workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter},
+	}
+	if observer != nil {
+		r.workflows.Observer = observer
+	}
 	r.queuesOfSteps = cfg.stepQueues(tools)
 	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact})
 	if err != nil {
@@ -269,7 +285,7 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	r.activities, err = activities.New(activities.Config{
-		ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: r.cfg.setQueueLimit,
+		CallTool: observer.CallTool, ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: r.cfg.setQueueLimit,
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: rules,
 		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Redact: cfg.Redact, Deliver: r.client.Deliver, Logger: cfg.Logger,
@@ -299,6 +315,7 @@ func New(cfg Config) (*Runtime, error) {
 		Authenticator:   cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: known.Fallbacks,
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: rules, Routes: routes,
+		Observe: observer.HTTP,
 	})
 	return r, err
 }
@@ -386,8 +403,8 @@ func (r *Runtime) RegisterRule(one rule.Rule) error {
 func (r *Runtime) CloseStreams() { r.closeStreams() }
 
 // Register registers the workflows and activities with a worker of your own. Set its
-// MaxHeartbeatThrottleInterval to 6 seconds, and its WorkerStopTimeout to more than
-// [Config].StopTimeout.
+// MaxHeartbeatThrottleInterval to 6 seconds, its WorkerStopTimeout to more than
+// [Config].StopTimeout, and its Interceptors to those of [Runtime.WorkerInterceptors].
 func (r *Runtime) Register(w worker.Registry) {
 	r.workflows.Register(w)
 	r.activities.Register(w)

@@ -43,6 +43,9 @@ type Config struct {
 	// Tools are all tools. An agent uses those that it names.
 	Tools *tool.Set
 
+	// CallTool calls a tool. Default: its method Call.
+	CallTool func(context.Context, tool.Tool, tool.Call) (tool.Result, error)
+
 	// ToolSource provides further tools, which exist only at run time. Default: none. A tool of Tools
 	// takes precedence over one of the same name.
 	ToolSource tool.Source
@@ -150,6 +153,9 @@ func New(cfg Config) (*Activities, error) {
 	}
 	if cfg.Tools == nil {
 		cfg.Tools, _ = tool.NewSet()
+	}
+	if cfg.CallTool == nil {
+		cfg.CallTool = func(ctx context.Context, t tool.Tool, call tool.Call) (tool.Result, error) { return t.Call(ctx, call) }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

@@ -38,13 +38,16 @@ type Knowledge struct {
 
 	// Extract wakes the workflow that finds entities in the queued texts of a namespace.
 	Extract func(ctx context.Context, namespace string) error
+
+	// Observe runs a search. Default: it only does.
+	Observe func(ctx context.Context, search func(context.Context) error) error
 }
 
 func (cfg Config) newLibrary() *library.Library {
 	k := cfg.Knowledge
 	out := library.Config{
 		Store: cfg.Store, Embedder: k.Embedder, Model: k.Model, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.Private, Start: k.Start, Redact: cfg.Redact, Logger: cfg.Logger,
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.Private, Start: k.Start, Redact: cfg.Redact, Observe: k.Observe, Logger: cfg.Logger,
 	}
 	if provider, _, _ := strings.Cut(k.ContextModel, "/"); provider != "" {
 		out.ContextProvider = redactedProvider(cfg.Redact, cfg.Models[provider])

@@ -299,7 +299,7 @@ func (r *toolRun) safely(ctx context.Context, t tool.Tool, call tool.Call) (res 
 			res, err = tool.Result{}, fmt.Errorf("the tool panicked: %v", p)
 		}
 	}()
-	return t.Call(ctx, call)
+	return r.a.cfg.CallTool(ctx, t, call)
 }
 
 // stopGrace is the time within which a cancelled tool or hook must return before it is abandoned.

@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/telemetry"
 )
 
 const (
@@ -56,6 +57,13 @@ func run(ctx context.Context, application Config, o options, log *slog.Logger) e
 		return err
 	}
 	defer listener.Close()
+	if !cfg.Telemetry.Enabled() {
+		var flush func()
+		if cfg.Telemetry, flush, err = program.StartTelemetry(ctx, application.Name, os.Getenv, log); err != nil {
+			return err
+		}
+		defer flush() // last, as all others may have spans
+	}
 	closeAll, err := connect(ctx, o, &cfg, settings, listener.Addr())
 	defer closeAll()
 	if err != nil {
@@ -100,7 +108,7 @@ func connect(ctx context.Context, o options, cfg *threadmill.Config, settings pr
 		}
 	}
 	if cfg.Temporal == nil {
-		if cfg.Temporal, cfg.TemporalNamespace, err = dial(ctx, o.profile, log); err != nil {
+		if cfg.Temporal, cfg.TemporalNamespace, err = dial(ctx, o.profile, cfg.Telemetry, log); err != nil {
 			return closeAll, err
 		}
 		closers = append(closers, cfg.Temporal.Close)
@@ -206,7 +214,7 @@ func healthOnly(api http.Handler) http.Handler {
 }
 
 // dial connects to Temporal, and returns the namespace of the connection.
-func dial(ctx context.Context, profile string, log *slog.Logger) (client.Client, string, error) {
+func dial(ctx context.Context, profile string, observed telemetry.Config, log *slog.Logger) (client.Client, string, error) {
 	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: profile})
 	if err != nil {
 		return nil, "", program.Usagef("Temporal's configuration (TEMPORAL_*, --profile): %w", err)
@@ -220,7 +228,7 @@ func dial(ctx context.Context, profile string, log *slog.Logger) (client.Client,
 	opts.Logger = program.TemporalLogger(log)
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	c, err := client.DialContext(ctx, opts)
+	c, err := client.DialContext(ctx, observed.ClientOptions(opts))
 	if err != nil {
 		return nil, "", fmt.Errorf("TEMPORAL_ADDRESS: Temporal does not answer at %s: %w; start it there, or set the variable or --profile", opts.HostPort, err)
 	}

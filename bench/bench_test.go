@@ -42,6 +42,11 @@ func TestTinyRun(t *testing.T) {
 		require.Equal(t, window, row.New.Count)
 		require.Equal(t, window, row.Aged.Count)
 	}
+	require.Len(t, r.Telemetry, 2*2)
+	for _, row := range r.Telemetry {
+		require.Equal(t, 1, row.Ratio.Count)
+		require.Positive(t, row.Ratio.Median)
+	}
 	require.Equal(t, 3, r.FirstToken.Count)
 	require.Positive(t, r.FirstToken.Time.Min)
 	require.Equal(t, 40, r.Burst.Events)

@@ -76,6 +76,8 @@ func (m *meter) measure(ctx context.Context) (*report, error) {
 			r.Throughput, err = m.throughput(ctx)
 		case partAging:
 			r.Aging, err = m.aging(ctx)
+		case partTelemetry:
+			r.Telemetry, err = m.telemetry(ctx)
 		case partToken:
 			r.FirstToken, err = m.firstToken(ctx)
 		case partBurst:

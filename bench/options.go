@@ -18,11 +18,12 @@ const (
 	partQuality    = "quality"
 	partSearch     = "search"
 	partPassages   = "passages"
+	partTelemetry  = "telemetry"
 )
 
 // The parts of a run without -parts.
 var (
-	runtimeParts   = []string{partThroughput, partAging, partToken, partBurst}
+	runtimeParts   = []string{partThroughput, partAging, partToken, partBurst, partTelemetry}
 	knowledgeParts = []string{partQuality, partSearch, partPassages}
 )
 

@@ -66,6 +66,7 @@ type report struct {
 	Aging      []agingRow      `json:"aging,omitempty"`
 	FirstToken *tokenRow       `json:"firstToken,omitempty"`
 	Burst      *burstRow       `json:"burst,omitempty"`
+	Telemetry  []telemetryRow  `json:"telemetry,omitempty"`
 
 	Quality  []qualityRow    `json:"quality,omitempty"`
 	Search   []searchRow     `json:"search,omitempty"`
@@ -205,6 +206,7 @@ func (r *report) markdown(w io.Writer) error {
 		fmt.Fprintf(&b, "| %d | %s | %.2f |\n", t.Count, spread(t.Time, 2), t.Time.P95)
 	}
 	r.burstTable(&b)
+	r.telemetryTable(&b)
 	r.qualityTables(&b)
 	r.searchTable(&b)
 	r.passagesTable(&b)

@@ -28,6 +28,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/stream/nats"
+	"github.com/threadmill/threadmill/telemetry"
 )
 
 const millQueue = "bench-threadmill"
@@ -40,6 +41,7 @@ type world struct {
 	store    store.Store
 	stream   stream.Stream
 	provider *llmtest.Server
+	model    *model
 	mill     *mill
 	bare     *bare
 
@@ -114,7 +116,11 @@ func newWorld(ctx context.Context, o Options, log *slog.Logger) (_ *world, err e
 	}
 	w.onStop(func() error { stop(); return nil })
 	w.bare = bare
-	return w, w.startThreadmill(ctx, o, m)
+	w.provider = llmtest.NewServer(llmtest.Config{})
+	w.onStop(func() error { w.provider.Close(); return nil })
+	w.model = m
+	w.mill, err = w.startThreadmill(ctx, o, millQueue, telemetry.Config{})
+	return w, err
 }
 
 func (w *world) onStop(f func() error) { w.stops = append(w.stops, f) }
@@ -178,15 +184,19 @@ func (w *world) openStream(ctx context.Context, o Options) error {
 	return nil
 }
 
-func (w *world) startThreadmill(ctx context.Context, o Options, m *model) error {
-	w.provider = llmtest.NewServer(llmtest.Config{})
-	w.onStop(func() error { w.provider.Close(); return nil })
+// startThreadmill starts a runtime on a task queue, with its API.
+func (w *world) startThreadmill(ctx context.Context, o Options, queue string, observed telemetry.Config) (*mill, error) {
+	temporal, err := client.NewClientFromExisting(w.temporal, observed.ClientOptions(client.Options{Logger: sdklog.NewStructuredLogger(w.log)}))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to Temporal: %w", err)
+	}
+	w.onStop(func() error { temporal.Close(); return nil })
 	remote, err := openai.New(openai.Config{APIKey: "bench", BaseURL: w.provider.URL})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: w.temporal, Store: w.store, Stream: w.stream, TaskQueue: millQueue, Tools: tools(),
+		Temporal: temporal, Store: w.store, Stream: w.stream, TaskQueue: queue, Telemetry: observed, Tools: tools(),
 		Agents: []agent.Agent{
 			{Name: "assistant", Model: "bench/model", Instructions: "You help.", Tools: []string{plainTool, quickTool}},
 			{Name: remoteAgent, Model: "remote/model", Instructions: "You help."},
@@ -195,26 +205,26 @@ func (w *world) startThreadmill(ctx context.Context, o Options, m *model) error 
 				Knowledge: agent.Knowledge{Passages: readerPassages},
 			},
 		},
-		Models:      map[string]llm.Provider{"bench": m, "remote": remote},
+		Models:      map[string]llm.Provider{"bench": w.model, "remote": remote},
 		Rules:       []rule.Rule{{Name: "ticks", Events: []string{tickType}, Priority: 20}},
 		StopTimeout: time.Second, Logger: w.log,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	api := &http.Server{Handler: runtime.Handler(), ReadHeaderTimeout: time.Minute}
 	go func() { _ = api.Serve(listener) }() // ends with Close
 	w.onStop(func() error { runtime.CloseStreams(); return api.Close() })
-	w.mill = &mill{threads: runtime.Client(), api: "http://" + listener.Addr().String(), viewer: o.Viewer}
+	out := &mill{threads: runtime.Client(), api: "http://" + listener.Addr().String(), viewer: o.Viewer}
 
 	// The worker outlives ctx: when a measurement is aborted, running steps still end.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- runtime.Run(running) }()
 	w.onStop(func() error { stop(); return <-ended })
-	return nil
+	return out, nil
 }

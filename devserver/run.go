@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/telemetry"
 )
 
 const (
@@ -61,9 +63,11 @@ type server struct {
 
 	listener net.Listener
 	settings program.Settings
-	temporal *embedded.Server
-	client   client.Client
-	store    store.Store
+
+	telemetry telemetry.Config
+	temporal  *embedded.Server
+	client    client.Client
+	store     store.Store
 
 	authenticator auth.Authenticator
 
@@ -93,7 +97,7 @@ func (s *server) start(ctx context.Context) error {
 	s.listener = listener
 	s.onStop(func() { _ = listener.Close() })
 	for _, part := range []func(context.Context) error{
-		s.openFolder, s.load, s.openStore, s.openAuthenticator, s.startTemporal, s.openStream, s.newRuntime,
+		s.openFolder, s.load, s.startTelemetry, s.openStore, s.openAuthenticator, s.startTemporal, s.openStream, s.newRuntime,
 	} {
 		if err := part(ctx); err != nil {
 			return err
@@ -127,6 +131,17 @@ func (s *server) load(context.Context) (err error) {
 	return err
 }
 
+func (s *server) startTelemetry(ctx context.Context) (err error) {
+	var flush func()
+	if s.telemetry, flush, err = program.StartTelemetry(ctx, "devserver", os.Getenv, s.log); err != nil {
+		return err
+	}
+	// It is the only process.
+	s.telemetry.CountWaiting = cmp.Or(s.telemetry.CountWaiting, time.Minute)
+	s.onStop(flush)
+	return nil
+}
+
 func (s *server) startTemporal(ctx context.Context) error {
 	cfg := embedded.Config{
 		DataDir: s.data, Addr: s.temporalAddr, UIAddr: s.uiAddr, AllowedHosts: s.settings.AllowedHosts, SearchAttributes: searchattr.Types(), Logger: s.log,
@@ -141,11 +156,11 @@ func (s *server) startTemporal(ctx context.Context) error {
 		return s.explain(err)
 	}
 	s.onStop(s.temporal.Stop)
-	s.client, err = client.DialContext(ctx, client.Options{
+	s.client, err = client.DialContext(ctx, s.telemetry.ClientOptions(client.Options{
 		HostPort: s.temporal.Addr(), Namespace: s.temporal.Namespace(), Logger: program.TemporalLogger(s.log),
 		// On a busy machine, the new server may be slow.
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: readyWithin},
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("connecting to Temporal at %s: %w", s.temporal.Addr(), err)
 	}
@@ -208,7 +223,7 @@ func (s *server) closed(what string, err error) {
 func (s *server) newRuntime(context.Context) (err error) {
 	cfg := threadmill.Config{
 		Temporal: s.client, TemporalNamespace: s.temporal.Namespace(), Store: s.store, Stream: s.stream,
-		StopTimeout: drainWithin, Logger: s.log,
+		StopTimeout: drainWithin, Telemetry: s.telemetry, Logger: s.log,
 	}
 	s.settings.Apply(&cfg)
 	if err := s.settings.ConnectMCP(&cfg, s.listener); err != nil {

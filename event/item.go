@@ -257,6 +257,9 @@ type Usage struct {
 	OutputTokens    int `json:"outputTokens" doc:"Of the reply, with its thoughts"`
 	ReasoningTokens int `json:"reasoningTokens,omitempty" doc:"Of the thoughts"`
 	CachedTokens    int `json:"cachedTokens,omitempty" doc:"Of the request, those that the provider had cached"`
+
+	// ModelCalls is set in sums.
+	ModelCalls int `json:"modelCalls,omitempty" doc:"Of a sum: the model calls that it is of"`
 }
 
 // Add returns the sum of u and v.
@@ -266,6 +269,7 @@ func (u Usage) Add(v Usage) Usage {
 		OutputTokens:    u.OutputTokens + v.OutputTokens,
 		ReasoningTokens: u.ReasoningTokens + v.ReasoningTokens,
 		CachedTokens:    u.CachedTokens + v.CachedTokens,
+		ModelCalls:      u.ModelCalls + v.ModelCalls,
 	}
 }
 

@@ -2,6 +2,7 @@ package signals
 
 import (
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -65,7 +66,16 @@ func (p Post) validateHead() error {
 	if p.TTL < 0 || p.TTL > MaxTTL {
 		return event.FieldErrorf("ttl", "must be 0 to %d (milliseconds; 0 = no limit)", MaxTTL)
 	}
-	return firstOf(checkIdentifier("traceId", p.TraceID), checkIdentifier("parentEventId", p.ParentEventID), checkTurn(p))
+	return firstOf(checkIdentifier("traceId", p.TraceID), checkIdentifier("parentEventId", p.ParentEventID), checkTraceparent(p.Traceparent), checkTurn(p))
+}
+
+var traceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+func checkTraceparent(value string) error {
+	if value != "" && !traceparent.MatchString(value) {
+		return event.FieldErrorf("traceparent", "%.60q is no trace context, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", value)
+	}
+	return nil
 }
 
 // checkTurn checks the fields of a post that configure its turn.

@@ -184,6 +184,9 @@ type Post struct {
 	TraceID       string `json:"traceId,omitempty"`
 	ParentEventID string `json:"parentEventId,omitempty"`
 
+	// Traceparent is the W3C trace context that the spans of the turn continue. It has no effect but on traces.
+	Traceparent string `json:"traceparent,omitempty"`
+
 	// OnBusy of a message. Default [event.OnBusyEnqueue].
 	OnBusy event.OnBusy `json:"onBusy,omitempty"`
 

@@ -57,6 +57,9 @@ type Entry struct {
 
 	// Stored is set instead of Event: all records up to this Seq are in the store.
 	Stored int64 `json:"stored,omitempty"`
+
+	// At is the time of publication in milliseconds since 1970, if the delay of viewers is measured. 0 = it is not.
+	At int64 `json:"at,omitempty"`
 }
 
 // Size returns a lower bound of the entry's size as JSON, in bytes. It is cheap.

@@ -106,6 +106,7 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start thread.De
 
 		TypedSearchAttributes: temporal.NewSearchAttributes(searchattr.Open(s.Namespace, start.Agents)...),
 	}
+	start.First.Traceparent = t.observer.Traceparent(ctx)
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(own, opts), signals.DelegateWorkflow, start)
 	return child, child.GetChildWorkflowExecution().Get(own, nil)
 }

@@ -61,6 +61,9 @@ type Workflows struct {
 	// StaleAfter is the time after which a silent step counts as lost with its worker and is
 	// retried. Default [DefaultStaleAfter].
 	StaleAfter time.Duration
+
+	// Observer is told of turns. Default: none.
+	Observer Observer
 }
 
 // DefaultStaleAfter is the default of [Workflows].StaleAfter.
@@ -164,6 +167,9 @@ type conversation struct {
 	lastInline lastInline
 	redactor   redactor
 
+	// observer is told of turns.
+	observer Observer
+
 	// stop cancels the running steps of the current turn.
 	stop workflow.CancelFunc
 
@@ -183,7 +189,7 @@ type conversation struct {
 
 func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) {
 	if in.State != nil {
-		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, redactor: redactor{r: w.Redact}}, nil
+		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer(), redactor: redactor{r: w.Redact}}, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {
@@ -192,7 +198,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if err := errors.Join(in.problem, in.Validate()); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
-	t := &conversation{hooks: w.Hooks, ruleSet: w.Rules, redactor: redactor{r: w.Redact}}
+	t := &conversation{hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer(), redactor: redactor{r: w.Redact}}
 	if in.Parent == nil { // parents redact what they send
 		in.Start = redacted(ctx, &t.redactor, in.Start)
 	}

@@ -26,7 +26,7 @@ func (t *conversation) runTurn(ctx workflow.Context) {
 // run continues the turn until all its runs are done, the thread must continue as new, or the turn
 // waits for people while the thread has other work.
 func (t *activeTurn) run(ctx workflow.Context) {
-	turnCtx, stop := workflow.WithCancel(ctx)
+	turnCtx, stop := workflow.WithCancel(t.observer.Turn(ctx, t.observed()))
 	defer stop()
 	t.stop = stop
 	defer func() { t.stop = nil }()
@@ -55,7 +55,8 @@ func (t *activeTurn) run(ctx workflow.Context) {
 	// Otherwise the thread parks the turn, or continues it in its next run.
 	if t.turn.Done() {
 		t.cancelOutstanding(ctx)
-		t.turn.End(workflow.Now(ctx))
+		out := t.turn.End(workflow.Now(ctx))
+		t.observer.TurnEnded(ctx, t.observed(), out.Status)
 	}
 }
 
@@ -100,6 +101,8 @@ func (t *activeTurn) runs(ctx workflow.Context) {
 // runAgent alternates model calls and tool calls of an agent, until a reply has no tool calls.
 func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.AgentRun) {
 	s := t.state
+	ctx, end := t.observeRun(ctx, r)
+	defer end()
 	for !r.Done() {
 		t.show(ctx)
 		switch {
@@ -220,9 +223,13 @@ func (t *activeTurn) call(ctx workflow.Context, r *thread.AgentRun, c *thread.Ca
 	asks := func() bool { return c.Stage == thread.CallWaiting || c.Stage == thread.CallAtInput }
 	for again := true; again; {
 		if asks() {
+			approval := c.Stage == thread.CallWaiting
 			err := workflow.Await(ctx, func() bool { return !asks() || t.leaves(ctx) })
 			if err != nil || asks() {
 				return
+			}
+			if approval {
+				t.observer.Decided(ctx, c.Plan.Name, c.Requested.RequestedAt)
 			}
 		}
 		again = c.Stage == thread.CallReady && !t.interrupted(ctx) && !t.execute(ctx, r, c)

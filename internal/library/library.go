@@ -26,6 +26,9 @@ import (
 type Config struct {
 	Store store.Knowledge
 
+	// Observe runs a search. Default: it only does.
+	Observe func(ctx context.Context, search func(context.Context) error) error
+
 	// Embedder calls Model, "provider/model", for vectors with a Dimension; 0 = the model's default. Nil: documents are
 	// found by their words alone.
 	Embedder  llm.Embedder

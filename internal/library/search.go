@@ -50,7 +50,18 @@ type Found struct {
 // Search returns the passages that fit a text best: those that share its words, and those whose vectors are similar,
 // fused by their ranks, and ordered by the reranking model. If the embedder fails, the words decide alone; if that model fails, the
 // fused order stands; and the result says so.
-func (l *Library) Search(ctx context.Context, namespace string, q Query) (Found, error) {
+func (l *Library) Search(ctx context.Context, namespace string, q Query) (found Found, err error) {
+	if l.cfg.Observe == nil {
+		return l.search(ctx, namespace, q)
+	}
+	err = l.cfg.Observe(ctx, func(ctx context.Context) error {
+		found, err = l.search(ctx, namespace, q)
+		return err
+	})
+	return found, err
+}
+
+func (l *Library) search(ctx context.Context, namespace string, q Query) (Found, error) {
 	text := strings.TrimSpace(cutText(l.cfg.Redact.Text(q.Text), maxQuery))
 	limit := q.Limit
 	if limit <= 0 {

@@ -169,6 +169,9 @@ type Config struct {
 	// Version is the version in the OpenAPI document. Default "dev".
 	Version string
 
+	// Observe wraps the handler; route returns the pattern that a request matches, or "". Default: none.
+	Observe func(next http.Handler, route func(*http.Request) string) http.Handler
+
 	// Logger logs failures. Default: none.
 	Logger *slog.Logger
 }
@@ -313,6 +316,12 @@ func New(cfg Config) (http.Handler, error) {
 	handler := a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)
 	if err := registerMCP(c, mux, handler, v, cfg); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
+	}
+	if cfg.Observe != nil {
+		handler = cfg.Observe(handler, func(r *http.Request) string {
+			_, pattern := mux.Handler(r)
+			return pattern
+		})
 	}
 	return cfg.Limits.Handler(handler), nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -30,6 +31,8 @@ type Thread struct {
 	Parent    string         `json:"parent,omitempty" doc:"The thread for which this one works, if it is that of a sub-agent: parentThreadId of its metadata"`
 	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many model calls an agent may make until the next user message or environment event. With state=true, or after a change"`
 	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The model calls of each agent since then. As turnLimit"`
+
+	Usage *event.Usage `json:"usage,omitempty" doc:"The tokens of all model calls, with those of sub-agents that have ended. As turnLimit"`
 }
 
 func threadView(t store.Thread) Thread {
@@ -48,6 +51,9 @@ func stateView(st signals.State) Thread {
 		},
 		Parent: st.Parent, Metadata: metadataView(st.Metadata), TurnLimit: st.TurnLimit, LLMCalls: st.LLMCalls,
 	}
+	if st.TurnLimit > 0 { // otherwise it is no answer of the thread
+		out.Usage = &st.Usage
+	}
 	if st.Status == signals.ThreadClosed {
 		out.Status = store.ThreadClosed
 	}
@@ -64,7 +70,7 @@ func metadataView(raw json.RawMessage) map[string]any {
 
 type getInput struct {
 	ThreadPath
-	State bool `query:"state" doc:"Query the thread itself for turnLimit, llmCalls and current values. Needs a running worker"`
+	State bool `query:"state" doc:"Query the thread itself for turnLimit, llmCalls, usage and current values. Needs a running worker"`
 }
 
 type listInput struct {

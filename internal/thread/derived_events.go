@@ -188,7 +188,7 @@ func (t *Turn) produce(now time.Time, made Deferred, user string) {
 	case event.Background(it.Type):
 		it.Priority = event.BackgroundPriority
 	}
-	q := Queued{Item: it, Options: Options{Tools: t.Tools}, User: user, Origin: &Origin{Root: t.root(), Depth: t.depth() + 1, By: made.By, Hooked: made.Hooked}}
+	q := Queued{Item: it, Options: Options{Tools: t.Tools}, User: user, Traceparent: t.Traceparent, Origin: &Origin{Root: t.root(), Depth: t.depth() + 1, By: made.By, Hooked: made.Hooked}}
 	if event.Background(it.Type) {
 		// Nothing waits for it, so it gets a separate turn.
 		q.Origin.Root = it.ID

@@ -45,6 +45,9 @@ type Queued struct {
 	// it.
 	User string `json:"user,omitempty"`
 
+	// Traceparent is the trace context of the item's post. It is for spans only.
+	Traceparent string `json:"traceparent,omitempty"`
+
 	// Origin is set if hooks or processors derived the item.
 	Origin *Origin `json:"origin,omitempty"`
 

@@ -151,7 +151,7 @@ func (in *Inbox) queue(now time.Time, read Incoming) Queued {
 		p = s.envItem(now, p)
 	}
 	in.rememberPosted(p.ID)
-	q := Queued{message: read.message, OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
+	q := Queued{message: read.message, OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Traceparent: p.Traceparent, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.ItemPending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,

@@ -44,6 +44,9 @@ type AgentRun struct {
 	Slot  int   `json:"slot,omitempty"`
 	Phase Phase `json:"phase"`
 
+	// StartedAt is the time at which the run began, for spans. Zero = unknown.
+	StartedAt time.Time `json:"startedAt,omitzero"`
+
 	// User is the person for whom the run's calls are made: the user of the turn when its last reply
 	// arrived. Calls that wait keep it when another person's message joins the turn.
 	User string `json:"user,omitempty"`
@@ -264,7 +267,7 @@ func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.HooksDecided, r.Next, r.Edited, r.Plan = false, nil, false, nil
 	t.EndStored = t.EndStored || reply.EndStored
-	s.Usage = s.Usage.Add(reply.Usage)
+	s.addUsage(reply.Usage)
 	s.Titling.Enabled = s.Titling.Enabled || reply.Titles
 	r.Gated = r.Gated || reply.Gated
 	r.Reply, r.Phase = &reply, PhaseReply

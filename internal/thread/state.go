@@ -48,6 +48,7 @@ type State struct {
 	Titling    Titling    `json:"titling"`
 	Outbox     Outbox     `json:"outbox"`
 
+	// Usage is the sum of all model calls, also those of sub-agents that have ended.
 	Usage event.Usage `json:"usage"`
 
 	// ModelQueues are the task queues of the last model calls of agents, by the names by which they
@@ -207,4 +208,10 @@ func (s *State) workingDirectory() string {
 		return ""
 	}
 	return fields.WorkingDirectory
+}
+
+// addUsage adds the usage of one model call.
+func (s *State) addUsage(u event.Usage) {
+	u.ModelCalls = 1
+	s.Usage = s.Usage.Add(u)
 }

@@ -3,6 +3,7 @@ package thread
 import (
 	"time"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 )
 
@@ -37,7 +38,9 @@ func (ti *Titling) Step(now time.Time) TitleStep {
 // another title meanwhile.
 func (ti *Titling) Apply(reply TitleReply) bool {
 	s := ti.thread
-	s.Usage = s.Usage.Add(reply.Usage)
+	if reply.Usage != (event.Usage{}) {
+		s.addUsage(reply.Usage)
+	}
 	if reply.Title == "" || s.Title != "" {
 		ti.Later = s.Title == ""
 		return false

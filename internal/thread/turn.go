@@ -258,6 +258,9 @@ func (t *Turn) failItem(now time.Time, why string) {
 // turnID returns the id of this attempt to process the item.
 func (t *Turn) turnID() string { return recordid.Turn(t.Item.ID, t.Item.Attempt) }
 
+// TurnID returns the id of this attempt to process the item, which is unique in the thread.
+func (t *Turn) TurnID() string { return t.turnID() }
+
 // record adds a record to the turn.
 func (t *Turn) record(now time.Time, id, typ string, payload any) {
 	t.recordCausedBy(now, id, typ, t.Item.ID, payload)

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/telemetry"
 )
 
 // Client talks to threads through a Temporal client.
@@ -73,6 +74,9 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 			return err
 		}
 	}
+	if first != nil {
+		traced(ctx, first)
+	}
 	start.First = first
 	start = redaction.Payload(c.redact, start)
 	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
@@ -126,6 +130,7 @@ func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open
 	if err := named(&p); err != nil {
 		return signals.PostResult{}, err
 	}
+	traced(ctx, &p)
 	// The thread would reject the post without telling the sender of a signal.
 	if err := p.Validate(threadID); err != nil {
 		return signals.PostResult{EventID: p.ID}, err
@@ -140,6 +145,7 @@ func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post
 	if err := named(&p); err != nil {
 		return "", err
 	}
+	traced(ctx, &p)
 	return p.ID, c.signal(ctx, threadID, signals.SignalPost, p)
 }
 
@@ -150,6 +156,7 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 	if err := named(&p); err != nil {
 		return signals.TurnResult{}, err
 	}
+	traced(ctx, &p)
 	slot := c.posts.takeTurn(threadID)
 	defer slot.leave()
 	if !slot.direct() {
@@ -245,4 +252,11 @@ func named(p *signals.Post) error {
 		p.ID = signals.NewID()
 	}
 	return signals.ValidateEventID("id", p.ID)
+}
+
+// traced makes the turn of a post continue the trace of the caller, if there is one.
+func traced(ctx context.Context, p *signals.Post) {
+	if p.Traceparent == "" {
+		p.Traceparent = telemetry.Traceparent(ctx)
+	}
 }

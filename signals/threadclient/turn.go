@@ -41,6 +41,7 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 	if err := Prepare(threadID, &p); err != nil {
 		return nil, err
 	}
+	traced(ctx, &p)
 	t := &PendingTurn{client: c, threadID: threadID, post: p, slot: c.posts.takeTurn(threadID)}
 	// The caller may never ask for the result.
 	context.AfterFunc(ctx, t.slot.leave)

@@ -59,6 +59,9 @@ type Options struct {
 
 	// Config is the text of threadmill.yaml; "" is none.
 	Config string
+
+	// Args are further arguments.
+	Args []string
 }
 
 // Devserver is a devserver with fixed ports and data across restarts.
@@ -112,6 +115,7 @@ const configFile = "threadmill.yaml"
 func (d *Devserver) prepare() {
 	t, o := d.t, d.opts
 	t.Helper()
+	d.args = append(d.args, o.Args...)
 	if o.Config != "" {
 		require.NoError(t, os.WriteFile(filepath.Join(d.dir, configFile), []byte(o.Config), 0o600))
 	}

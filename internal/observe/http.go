@@ -1,0 +1,51 @@
+package observe
+
+import (
+	"net/http"
+	"strings"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/threadmill/threadmill/telemetry"
+)
+
+// HTTP decorates the handler of the API. route returns the pattern of a request, which bounds the names of spans
+// and the labels of metrics. Event streams and health checks have neither spans nor metrics of requests: streams
+// are viewers.
+func (o *Observer) HTTP(next http.Handler, route func(*http.Request) string) http.Handler {
+	if o == nil {
+		return next
+	}
+	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if pattern := route(r); pattern != "" {
+			_, path, ok := strings.Cut(pattern, " ")
+			if !ok {
+				path = pattern
+			}
+			at := attribute.String("http.route", path)
+			span := trace.SpanFromContext(r.Context())
+			span.SetName(r.Method + " " + path)
+			span.SetAttributes(at)
+			if labeler, ok := otelhttp.LabelerFromContext(r.Context()); ok {
+				labeler.Add(at)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+	options := []otelhttp.Option{
+		otelhttp.WithPropagators(propagation.TraceContext{}),
+		// Otherwise it is the header Host, which clients choose.
+		otelhttp.WithServerName("threadmill"),
+		otelhttp.WithFilter(func(r *http.Request) bool {
+			streams := r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream")
+			return !streams && r.URL.Path != "/healthz" && r.URL.Path != "/readyz"
+		}),
+		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method }),
+		otelhttp.WithPublicEndpointFn(func(*http.Request) bool { return o.cfg.IgnoreCallers }),
+	}
+	options = append(options, otelhttp.WithTracerProvider(o.tracers), otelhttp.WithMeterProvider(o.meterProvider))
+	return otelhttp.NewHandler(named, telemetry.Scope, options...)
+}

@@ -1,0 +1,99 @@
+package observe
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/telemetry"
+)
+
+type instruments struct {
+	turns                                                                         metric.Int64Counter
+	turnDuration, queueTime, stepDuration, approvalWait, storeDuration, streamLag metric.Float64Histogram
+	queueDepth                                                                    metric.Int64Histogram
+	retries, lost, published                                                      metric.Int64Counter
+	viewers                                                                       metric.Int64UpDownCounter
+	approvals                                                                     metric.Int64Gauge
+	approvalAge                                                                   metric.Float64Gauge
+	inferenceDuration, firstChunk, operationDuration, toolDuration                metric.Float64Histogram
+	tokenUsage                                                                    metric.Int64Histogram
+	inputTokens, outputTokens, cacheRead, reasoning                               metric.Int64Counter
+}
+
+// Boundaries of histograms.
+var (
+	// short are for what usually takes milliseconds, in seconds.
+	short = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+	// model are those of the conventions, and more for slow models.
+	model = []float64{.01, .02, .04, .08, .16, .32, .64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68}
+
+	// long are for what may wait for people, up to a week.
+	long = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600}
+
+	tokens = []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}
+	counts = []float64{0, 1, 2, 5, 10, 25, 50, 100, 250, 500, 1000}
+)
+
+func newInstruments(m metric.Meter) (*instruments, error) {
+	var problems []error
+	seconds := func(name, description string, bounds []float64) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...))
+		problems = append(problems, err)
+		return h
+	}
+	sizes := func(name, unit, description string, bounds []float64) metric.Int64Histogram {
+		h, err := m.Int64Histogram(name, metric.WithUnit(unit), metric.WithDescription(description), metric.WithExplicitBucketBoundaries(bounds...))
+		problems = append(problems, err)
+		return h
+	}
+	counter := func(name, unit, description string) metric.Int64Counter {
+		c, err := m.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+		problems = append(problems, err)
+		return c
+	}
+	i := &instruments{
+		turns:         counter(telemetry.MetricTurns, "{turn}", "Turns that have ended, by outcome."),
+		turnDuration:  seconds(telemetry.MetricTurnDuration, "Time from the beginning to the end of a turn, with its waits for people.", long),
+		queueTime:     seconds(telemetry.MetricQueueTime, "Time from the arrival of an event at its thread to the beginning of its turn.", long),
+		queueDepth:    sizes(telemetry.MetricQueueDepth, "{event}", "Events that wait in a thread when a turn begins.", counts),
+		stepDuration:  seconds(telemetry.MetricStepDuration, "Duration of an attempt at a step (activity).", model),
+		retries:       counter(telemetry.MetricStepRetries, "{attempt}", "Attempts at a step after the first one."),
+		lost:          counter(telemetry.MetricStepsLost, "{step}", "Attempts at a step that were lost with their worker."),
+		approvalWait:  seconds(telemetry.MetricApprovalWait, "Time from a request for approval to its end.", long),
+		storeDuration: seconds(telemetry.MetricStoreDuration, "Duration of an operation of the store.", short),
+		streamLag:     seconds(telemetry.MetricStreamLag, "Time from the storage of a record to its delivery to a viewer who follows the thread.", short),
+		published:     counter(telemetry.MetricStreamPublished, "{entry}", "Entries published to the live stream."),
+
+		inferenceDuration: seconds(telemetry.MetricInferenceDuration, "Duration of a model call.", model),
+		firstChunk:        seconds(telemetry.MetricFirstChunk, "Time from the request to the first piece of a reply.", model),
+		operationDuration: seconds(telemetry.MetricOperationDuration, "Duration of a call of an embedder or a retrieval.", model),
+		toolDuration:      seconds(telemetry.MetricToolDuration, "Duration of a tool call.", model),
+		tokenUsage:        sizes(telemetry.MetricTokenUsage, "{token}", "Tokens of a model call.", tokens),
+		inputTokens:       counter(telemetry.MetricInputTokens, "{token}", "Tokens of requests, with cached ones."),
+		outputTokens:      counter(telemetry.MetricOutputTokens, "{token}", "Tokens of replies, with thoughts."),
+		cacheRead:         counter(telemetry.MetricCacheRead, "{token}", "Tokens of requests that the provider had cached."),
+		reasoning:         counter(telemetry.MetricReasoning, "{token}", "Tokens of thoughts."),
+	}
+	var err error
+	i.viewers, err = m.Int64UpDownCounter(telemetry.MetricViewers, metric.WithUnit("{viewer}"), metric.WithDescription("Viewers that follow threads."))
+	problems = append(problems, err)
+	i.approvals, err = m.Int64Gauge(telemetry.MetricApprovals, metric.WithUnit("{approval}"), metric.WithDescription("Requests for approval that wait, in all threads of the namespace."))
+	problems = append(problems, err)
+	i.approvalAge, err = m.Float64Gauge(telemetry.MetricApprovalAge, metric.WithUnit("s"), metric.WithDescription("Age of the oldest request for approval that waits."))
+	if err := errors.Join(append(problems, err)...); err != nil {
+		return nil, err
+	}
+	// What has not happened yet is 0, so that its first time is an increase.
+	for _, c := range []metric.Int64Counter{i.retries, i.lost} {
+		c.Add(context.Background(), 0)
+	}
+	for _, outcome := range []signals.TurnStatus{signals.TurnCompleted, signals.TurnFailed, signals.TurnInterrupted} {
+		i.turns.Add(context.Background(), 0, metric.WithAttributes(attribute.String(telemetry.AttrOutcome, string(outcome))))
+	}
+	return i, nil
+}

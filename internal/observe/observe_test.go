@@ -1,0 +1,264 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/redact"
+	"github.com/threadmill/threadmill/stream/memory"
+	"github.com/threadmill/threadmill/telemetry"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// TestOff: without a provider, nothing is decorated.
+func TestOff(t *testing.T) {
+	o, err := New(telemetry.Config{Content: true}, nil)
+	require.NoError(t, err)
+	require.Nil(t, o)
+	s := memory.New(memory.Config{})
+	require.Same(t, s, o.Stream(s))
+	require.Nil(t, o.Store(nil))
+	require.Nil(t, o.WorkerInterceptors())
+	models := map[string]llm.Provider{"a": &provider{}}
+	require.Equal(t, models, o.Models(models))
+	mux := http.NewServeMux()
+	require.Same(t, mux, o.HTTP(mux, nil))
+	require.NoError(t, o.Retrieval(t.Context(), func(context.Context) error { return nil }))
+}
+
+type provider struct {
+	res llm.Response
+	err error
+}
+
+func (p *provider) Generate(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	if onDelta != nil {
+		onDelta(llm.Delta{Text: "hi"})
+	}
+	return p.res, p.err
+}
+
+type embedder struct{ provider }
+
+func (*embedder) Embed(context.Context, llm.EmbedRequest) (llm.Embeddings, error) {
+	return llm.Embeddings{Tokens: 7}, nil
+}
+
+type reranker struct{ provider }
+
+func (*reranker) Rerank(context.Context, llm.RerankRequest) (llm.Ranking, error) {
+	return llm.Ranking{}, nil
+}
+
+type both struct {
+	embedder
+	reranker
+}
+
+func (b *both) Generate(ctx context.Context, r llm.Request, f func(llm.Delta)) (llm.Response, error) {
+	return b.embedder.Generate(ctx, r, f)
+}
+
+type recorded struct {
+	*Observer
+	spans  *tracetest.SpanRecorder
+	reader *sdkmetric.ManualReader
+}
+
+func record(t *testing.T) recorded {
+	t.Helper()
+	r := recorded{spans: tracetest.NewSpanRecorder(), reader: sdkmetric.NewManualReader()}
+	var err error
+	r.Observer, err = New(telemetry.Config{
+		TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(r.spans)), MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(r.reader)),
+	}, nil)
+	require.NoError(t, err)
+	return r
+}
+
+// sum returns the sum of a counter, or the number of values of a histogram, over points with an attribute.
+func (r recorded) sum(t *testing.T, name string, with attribute.KeyValue) (n int64) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	require.NoError(t, r.reader.Collect(t.Context(), &all))
+	has := func(set attribute.Set) bool {
+		v, ok := set.Value(with.Key)
+		return !with.Valid() || ok && v == with.Value
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if m.Name != name {
+				continue
+			}
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					if has(p.Attributes) {
+						n += p.Value
+					}
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					if has(p.Attributes) {
+						n += int64(p.Count)
+					}
+				}
+			default:
+				require.Fail(t, "no counter or histogram", name)
+			}
+		}
+	}
+	return n
+}
+
+// TestModelsKeepTheirAbilities: a decorated provider embeds and reranks if it did before, and not otherwise.
+func TestModelsKeepTheirAbilities(t *testing.T) {
+	r := record(t)
+	for _, p := range []llm.Provider{&provider{}, &embedder{}, &reranker{}, &both{}} {
+		out := r.Models(map[string]llm.Provider{"p": p})["p"]
+		_, embeds := p.(llm.Embedder)
+		_, stillEmbeds := out.(llm.Embedder)
+		require.Equal(t, embeds, stillEmbeds, "%T", p)
+		_, reranks := p.(llm.Reranker)
+		_, stillReranks := out.(llm.Reranker)
+		require.Equal(t, reranks, stillReranks, "%T", p)
+	}
+}
+
+func TestModelCall(t *testing.T) {
+	r := record(t)
+	good := &embedder{provider{res: llm.Response{Model: "m-1", FinishReason: llm.FinishStop, Usage: event.Usage{InputTokens: 10, OutputTokens: 4, CachedTokens: 6, ReasoningTokens: 1}}}}
+	bad := &provider{err: &llm.Error{Provider: "bad", StatusCode: 429, Code: "made-up-by-strangers", Message: "secret"}}
+	models := r.Models(map[string]llm.Provider{"good": good, "bad": bad})
+	var shown []string
+	_, err := models["good"].Generate(t.Context(), llm.Request{Model: "m"}, func(d llm.Delta) { shown = append(shown, d.Text) })
+	require.NoError(t, err)
+	require.Equal(t, []string{"hi"}, shown)
+	_, err = models["bad"].Generate(t.Context(), llm.Request{Model: "m"}, nil)
+	require.ErrorIs(t, err, bad.err)
+	_, err = models["good"].(llm.Embedder).Embed(t.Context(), llm.EmbedRequest{Model: "e"})
+	require.NoError(t, err)
+
+	goodOnes := attribute.String(telemetry.AttrProvider, "good")
+	require.EqualValues(t, 10, r.sum(t, telemetry.MetricInputTokens, goodOnes))
+	require.EqualValues(t, 4, r.sum(t, telemetry.MetricOutputTokens, goodOnes))
+	require.EqualValues(t, 6, r.sum(t, telemetry.MetricCacheRead, goodOnes))
+	require.EqualValues(t, 1, r.sum(t, telemetry.MetricReasoning, goodOnes))
+	require.EqualValues(t, 1, r.sum(t, telemetry.MetricFirstChunk, attribute.KeyValue{}))
+	require.EqualValues(t, 1, r.sum(t, telemetry.MetricInferenceDuration, attribute.String(telemetry.AttrErrorType, "429")))
+	require.EqualValues(t, 2, r.sum(t, telemetry.MetricInferenceDuration, attribute.KeyValue{}))
+	require.EqualValues(t, 1, r.sum(t, telemetry.MetricOperationDuration, goodOnes))
+
+	spans := r.spans.Ended()
+	require.Len(t, spans, 3)
+	require.Equal(t, "chat m", spans[0].Name())
+	require.Equal(t, "429", spans[1].Status().Description, "the message may have content")
+	require.Empty(t, spans[1].Events())
+	require.Equal(t, "embeddings e", spans[2].Name())
+}
+
+// TestModelErrorsAreFew: what providers say does not become a label.
+func TestModelErrorsAreFew(t *testing.T) {
+	for want, err := range map[string]error{
+		"canceled":         fmt.Errorf("stopped: %w", context.Canceled),
+		"timeout":          context.DeadlineExceeded,
+		"context_overflow": &llm.Error{ContextOverflow: true, StatusCode: 400},
+		"refusal":          &llm.Error{Code: llm.CodeRefusal},
+		"503":              &llm.Error{StatusCode: 503, Code: "x"},
+		errOther:           &llm.Error{StatusCode: 123456, Code: "x"},
+	} {
+		require.Equal(t, want, modelErrorClass(err))
+	}
+	require.Equal(t, errOther, modelErrorClass(errors.New("x")))
+}
+
+func TestToolCall(t *testing.T) {
+	r := record(t)
+	tools := map[string]func(context.Context) (tool.Result, error){
+		"good":   func(context.Context) (tool.Result, error) { return tool.Result{Output: "fine"}, nil },
+		"wrong":  func(context.Context) (tool.Result, error) { return tool.Result{IsError: true}, nil },
+		"failed": func(context.Context) (tool.Result, error) { return tool.Result{}, errors.New("secret") },
+		"panics": func(context.Context) (tool.Result, error) { panic("secret") },
+		"asks":   func(context.Context) (tool.Result, error) { return tool.Result{}, &tool.InputRequired{} },
+	}
+	for name, f := range tools {
+		func() {
+			defer func() { _ = recover() }()
+			_, _ = r.CallTool(t.Context(), fake{name, f}, tool.Call{ID: "c", Agent: "a"})
+		}()
+	}
+	require.Len(t, r.spans.Ended(), len(tools))
+	for _, s := range r.spans.Ended() {
+		require.NotContains(t, s.Status().Description, "secret")
+	}
+	for class, n := range map[string]int64{"tool_error": 1, errOther: 1, "abandoned": 1} {
+		require.Equal(t, n, r.sum(t, telemetry.MetricToolDuration, attribute.String(telemetry.AttrErrorType, class)), class)
+	}
+	require.EqualValues(t, len(tools), r.sum(t, telemetry.MetricToolDuration, attribute.KeyValue{}))
+}
+
+type fake struct {
+	name string
+	f    func(context.Context) (tool.Result, error)
+}
+
+func (f fake) Definition() tool.Definition { return tool.Definition{Name: f.name} }
+
+func (f fake) Call(ctx context.Context, _ tool.Call) (tool.Result, error) { return f.f(ctx) }
+
+func TestRetrieval(t *testing.T) {
+	r := record(t)
+	require.NoError(t, r.Retrieval(t.Context(), func(ctx context.Context) error {
+		require.True(t, trace.SpanFromContext(ctx).SpanContext().IsValid(), "the call of the embedder is a part of it")
+		return nil
+	}))
+	require.ErrorIs(t, r.Retrieval(t.Context(), func(context.Context) error { return store.ErrUnavailable }), store.ErrUnavailable)
+	require.Len(t, r.spans.Ended(), 2)
+	require.Equal(t, "retrieval", r.spans.Ended()[0].Name())
+	require.EqualValues(t, 1, r.sum(t, telemetry.MetricOperationDuration, attribute.String(telemetry.AttrErrorType, "unavailable")))
+}
+
+// TestLabelsAreBounded: names that are created at run time do not become labels without end.
+func TestLabelsAreBounded(t *testing.T) {
+	var l labels
+	for i := range 3 * maxLabels {
+		got := l.bound(fmt.Sprint(i))
+		if i < maxLabels {
+			require.Equal(t, fmt.Sprint(i), got)
+		} else {
+			require.Equal(t, otherLabel, got)
+		}
+	}
+	require.Equal(t, "0", l.bound("0"), "the first ones stay")
+}
+
+// TestContentIsShortened: an attribute is of limited size, and valid for exporters.
+func TestContentIsShortened(t *testing.T) {
+	got := (&Observer{}).content("k", strings.Repeat("€", maxContent)).Value.AsString()
+	require.LessOrEqual(t, len(got), maxContent+2*len("…"))
+	require.True(t, utf8.ValidString(got))
+	require.Equal(t, "a\uFFFDb", (&Observer{}).content("k", "a\xffb").Value.AsString())
+}
+
+func TestContentIsRedacted(t *testing.T) {
+	r, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Cards()}})
+	require.NoError(t, err)
+	o := &Observer{redact: r}
+	require.Equal(t, "pay with [card]", o.content("k", "pay with 4111 1111 1111 1111").Value.AsString())
+}

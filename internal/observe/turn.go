@@ -1,0 +1,88 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/telemetry"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+var _ workflows.Observer = (*Observer)(nil)
+
+// Turn continues the trace of the turn's post.
+func (o *Observer) Turn(ctx workflow.Context, t workflows.ObservedTurn) workflow.Context {
+	if t.First && !workflow.IsReplaying(ctx) {
+		o.meters.queueTime.Record(context.Background(), t.StartedAt.Sub(t.PostedAt).Seconds())
+		o.meters.queueDepth.Record(context.Background(), int64(t.Waiting))
+	}
+	return telemetry.ContextWithSpan(ctx, trace.SpanFromContext(telemetry.WithTraceparent(context.Background(), t.Traceparent)))
+}
+
+// TurnEnded counts the turn.
+func (o *Observer) TurnEnded(ctx workflow.Context, t workflows.ObservedTurn, outcome signals.TurnStatus) {
+	if workflow.IsReplaying(ctx) {
+		return
+	}
+	set := metric.WithAttributes(attribute.String(telemetry.AttrOutcome, string(outcome)))
+	o.meters.turns.Add(context.Background(), 1, set)
+	o.meters.turnDuration.Record(context.Background(), workflow.Now(ctx).Sub(t.StartedAt).Seconds(), set)
+}
+
+// Run has the span of an agent's run. Each worker that replays the run starts the same span; the one that sees the
+// run's end exports it.
+func (o *Observer) Run(ctx workflow.Context, r workflows.ObservedRun) (workflow.Context, func(workflows.ObservedRun)) {
+	t := r.Turn
+	// The parts of a run share the ids, and other runs have others.
+	sum := sha256.Sum256([]byte("invoke_agent\x00" + t.Namespace + "\x00" + t.ThreadID + "\x00" + t.ID + "\x00" + strconv.Itoa(r.Slot)))
+	turn := sha256.Sum256([]byte("turn\x00" + t.Namespace + "\x00" + t.ThreadID + "\x00" + t.ID))
+	parent := telemetry.WithTraceparent(context.Background(), t.Traceparent)
+	_, span := o.tracer.Start(telemetry.WithIDs(parent, trace.TraceID(turn[:16]), trace.SpanID(sum[:8])), agentSpan(r.Agent), trace.WithTimestamp(r.StartedAt))
+	return telemetry.ContextWithSpan(ctx, span), func(r workflows.ObservedRun) {
+		if workflow.IsReplaying(ctx) {
+			return
+		}
+		span.SetName(agentSpan(r.Agent))
+		span.SetAttributes(attribute.String(telemetry.AttrOperation, telemetry.OperationInvokeAgent))
+		span.SetAttributes(subject{t.Namespace, t.ThreadID, t.EventID, t.TraceID, r.Agent}.attributes()...)
+		if r.Error != "" {
+			text := "failed"
+			if o.cfg.Content {
+				text = r.Error
+			}
+			span.SetStatus(codes.Error, text)
+		}
+		span.End(trace.WithTimestamp(workflow.Now(ctx)))
+	}
+}
+
+func agentSpan(agent string) string {
+	return telemetry.OperationInvokeAgent + " " + cmp.Or(agent, "default")
+}
+
+// Decided has the span of a request for approval.
+func (o *Observer) Decided(ctx workflow.Context, tool string, requested time.Time) {
+	if workflow.IsReplaying(ctx) {
+		return
+	}
+	now := workflow.Now(ctx)
+	o.meters.approvalWait.Record(context.Background(), now.Sub(requested).Seconds(), metric.WithAttributes(attribute.String(telemetry.AttrToolName, o.tools.bound(tool))))
+	_, span := o.tracer.Start(trace.ContextWithSpan(context.Background(), telemetry.SpanFromContext(ctx)), "approval "+tool,
+		trace.WithTimestamp(requested), trace.WithAttributes(attribute.String(telemetry.AttrToolName, tool)))
+	span.End(trace.WithTimestamp(now))
+}
+
+// Traceparent returns the trace context of the span of the run.
+func (o *Observer) Traceparent(ctx workflow.Context) string {
+	return telemetry.Traceparent(trace.ContextWithSpan(context.Background(), telemetry.SpanFromContext(ctx)))
+}

@@ -1,0 +1,124 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/opentelemetry"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
+)
+
+// ClientOptions adds what a Temporal client records: the spans of its requests, whose context reaches the
+// workflows, and the metrics of the SDK and its workers.
+func (c Config) ClientOptions(opts client.Options) client.Options {
+	if c.TracerProvider != nil {
+		opts.Interceptors = append(opts.Interceptors[:len(opts.Interceptors):len(opts.Interceptors)], &clientInterceptor{tracing: c.temporalTracing()})
+	}
+	if c.MeterProvider != nil {
+		opts.MetricsHandler = opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{
+			Meter: c.MeterProvider.Meter(Scope), UseMonotonicCounters: true, OnError: func(error) {}, // an instrument that fails is missing
+		})
+	}
+	return opts
+}
+
+// WorkerInterceptors returns the interceptors of workers. Runtime.Run uses them; set them as
+// worker.Options.Interceptors of a worker of your own.
+func (c Config) WorkerInterceptors() []interceptor.WorkerInterceptor {
+	if c.TracerProvider == nil {
+		return nil
+	}
+	return []interceptor.WorkerInterceptor{&workerInterceptor{tracing: c.temporalTracing()}}
+}
+
+// ContextWithSpan returns a workflow context in which activities, child workflows and signals continue the trace
+// of a span.
+func ContextWithSpan(ctx workflow.Context, span trace.Span) workflow.Context {
+	ctx = workflow.WithValue(ctx, workflowSpanKey{}, span)
+	return workflow.WithValue(ctx, spanKey{}, temporalTracer.SpanFromContext(trace.ContextWithSpan(context.Background(), span)))
+}
+
+// SpanFromContext returns the span of [ContextWithSpan], or one that records nothing.
+func SpanFromContext(ctx workflow.Context) trace.Span {
+	span, ok := ctx.Value(workflowSpanKey{}).(trace.Span)
+	if !ok {
+		return noop.Span{}
+	}
+	return span
+}
+
+// spanKey has the span as Temporal's interceptor knows it, workflowSpanKey the span itself.
+type (
+	spanKey         struct{}
+	workflowSpanKey struct{}
+)
+
+func temporalOptions(tracer trace.Tracer) opentelemetry.TracerOptions {
+	return opentelemetry.TracerOptions{
+		Tracer: tracer, TextMapPropagator: traceContext, DisableBaggage: true, SpanContextKey: spanKey{},
+		// Queries are not part of a turn. Another program's header must not fail a workflow.
+		DisableQueryTracing: true, AllowInvalidParentSpans: true,
+	}
+}
+
+// temporalTracer converts spans to those of Temporal's interceptors.
+var temporalTracer, _ = opentelemetry.NewTracer(temporalOptions(noop.Tracer{}))
+
+func (c Config) temporalTracing() interceptor.Interceptor {
+	// It fails only without a tracer.
+	i, _ := opentelemetry.NewTracingInterceptor(temporalOptions(c.TracerProvider.Tracer(Scope)))
+	return i
+}
+
+// clientInterceptor is no WorkerInterceptor: workers would use it, too, beside their own.
+type clientInterceptor struct {
+	interceptor.ClientInterceptorBase
+	tracing interceptor.ClientInterceptor
+}
+
+func (i *clientInterceptor) InterceptClient(next interceptor.ClientOutboundInterceptor) interceptor.ClientOutboundInterceptor {
+	return i.tracing.InterceptClient(next)
+}
+
+type workerInterceptor struct {
+	interceptor.WorkerInterceptorBase
+	tracing interceptor.WorkerInterceptor
+}
+
+func (i *workerInterceptor) InterceptActivity(ctx context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return i.tracing.InterceptActivity(ctx, next)
+}
+
+func (i *workerInterceptor) InterceptWorkflow(ctx workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &workflowInbound{
+		WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: i.tracing.InterceptWorkflow(ctx, next)}, untraced: next,
+	}
+}
+
+// workflowInbound skips the spans of Temporal's interceptor that do not fit threads.
+type workflowInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+	untraced interceptor.WorkflowInboundInterceptor
+}
+
+// ExecuteWorkflow has no span: that of a thread would last for years, begin again whenever a worker replays it, and
+// be the parent of turns that other requests have posted.
+func (i *workflowInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	return i.untraced.ExecuteWorkflow(ctx, in)
+}
+
+// ValidateUpdate has no span: that of the update follows at once.
+func (i *workflowInbound) ValidateUpdate(ctx workflow.Context, in *interceptor.UpdateInput) error {
+	return i.untraced.ValidateUpdate(ctx, in)
+}
+
+// ExecuteUpdate has no second span when it is replayed.
+func (i *workflowInbound) ExecuteUpdate(ctx workflow.Context, in *interceptor.UpdateInput) (any, error) {
+	if workflow.IsReplaying(ctx) {
+		return i.untraced.ExecuteUpdate(ctx, in)
+	}
+	return i.Next.ExecuteUpdate(ctx, in)
+}

@@ -1,0 +1,10 @@
+// Package telemetry tests traces and metrics.
+package telemetry
+
+import (
+	"testing"
+
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
