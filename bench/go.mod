@@ -6,7 +6,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/stretchr/testify v1.12.1
 	github.com/threadmill/threadmill v0.0.0
-	github.com/threadmill/threadmill/devserver v0.0.0
+	github.com/threadmill/threadmill/threadmilltest v0.0.0
 	go.temporal.io/sdk v1.50.0
 )
 
@@ -254,5 +254,5 @@ require (
 
 replace (
 	github.com/threadmill/threadmill => ../
-	github.com/threadmill/threadmill/devserver => ../devserver
+	github.com/threadmill/threadmill/threadmilltest => ../threadmilltest
 )

@@ -19,7 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/threadmill/threadmill/devserver/embedded"
+	"github.com/threadmill/threadmill/threadmilltest/embedded"
 	"github.com/threadmill/threadmill/internal/program"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/devserver/embedded"
+	"github.com/threadmill/threadmill/threadmilltest/embedded"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/store"

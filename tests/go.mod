@@ -12,7 +12,7 @@ require (
 	github.com/oasdiff/oasdiff v1.36.0
 	github.com/stretchr/testify v1.12.1
 	github.com/threadmill/threadmill v0.0.0
-	github.com/threadmill/threadmill/devserver v0.0.0
+	github.com/threadmill/threadmill/threadmilltest v0.0.0
 	go.temporal.io/api v1.64.1
 	go.temporal.io/sdk v1.50.0
 	go.yaml.in/yaml/v3 v3.0.6
@@ -299,5 +299,5 @@ require (
 
 replace (
 	github.com/threadmill/threadmill => ../
-	github.com/threadmill/threadmill/devserver => ../devserver
+	github.com/threadmill/threadmill/threadmilltest => ../threadmilltest
 )

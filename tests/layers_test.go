@@ -104,7 +104,7 @@ var boundaries = []boundary{
 		name: "whoever imports the library gets no Temporal server and no tests of ours",
 		never: []string{
 			"go.temporal.io/server", "github.com/temporalio/ui-server",
-			module + "/devserver", module + "/tests", module + "/bench",
+			module + "/devserver", module + "/tests", module + "/bench", module + "/threadmilltest",
 		},
 	},
 }

@@ -24,7 +24,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/devserver/embedded"
+	"github.com/threadmill/threadmill/threadmilltest/embedded"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/searchattr"
