@@ -1,0 +1,2 @@
+// Package threadmilltest tests applications of Threadmill.
+package threadmilltest
