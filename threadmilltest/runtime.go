@@ -235,3 +235,8 @@ func (r *Runtime) fatal(threadID, format string, args ...any) {
 	r.threads.take()
 	r.t.Fatalf("thread %q: %s\n\n%s", threadID, fmt.Sprintf(format, args...), r.transcriptOrError(threadID))
 }
+
+// temporalNamespace is the runtime's namespace at Temporal.
+func (r *Runtime) temporalNamespace() string {
+	return cmp.Or(r.world.cfg.TemporalNamespace, client.DefaultNamespace)
+}
