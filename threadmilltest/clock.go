@@ -125,11 +125,16 @@ func (p *passage) children(ctx context.Context, children []*workflowpb.PendingCh
 // follow waits until a workflow has reached its goal or its end, or waits for children that wait
 // themselves, which it returns.
 func (p *passage) follow(ctx context.Context, id string) (d *description, blocking []*workflowpb.PendingChildExecutionInfo, err error) {
+	doing := "it has not been asked"
 	for {
 		d, err := p.describe(ctx, id)
 		if err != nil {
+			if ctx.Err() != nil {
+				err = fmt.Errorf("workflow %s does not come to rest: %s", id, doing)
+			}
 			return nil, nil, err
 		}
+		doing = busy(d)
 		if !open(d) || !skipping(d) {
 			return d, nil, nil
 		}
@@ -147,7 +152,7 @@ func (p *passage) follow(ctx context.Context, id string) (d *description, blocki
 			}
 		}
 		if err := sleep(ctx); err != nil {
-			return nil, nil, fmt.Errorf("workflow %s does not come to rest: %s", id, busy(d))
+			return nil, nil, fmt.Errorf("workflow %s does not come to rest: %s", id, doing)
 		}
 	}
 }

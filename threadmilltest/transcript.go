@@ -240,7 +240,11 @@ func (w *writer) status(s event.StatusChange) {
 		}
 		w.line("%s", text)
 	case s.Retry != nil:
-		w.line("-- the model call is retried: %s", s.Retry.Error) // Detail has times
+		// Once for each error: how often depends on the machine. Detail has times.
+		text := "-- the model call is retried: " + s.Retry.Error
+		if n := len(w.blocks); n == 0 || w.blocks[n-1].text != text {
+			w.line("%s", text)
+		}
 	case s.Status == event.StatusIntercepted:
 		w.line("-- %s", s.Detail)
 	case slices.Contains([]string{event.StatusOpened, event.StatusClosed}, s.Status):

@@ -16,6 +16,17 @@ import (
 // User is the sender of messages and decisions for which the test names none.
 const User = "ann"
 
+// Open opens a thread. Saying something opens it too.
+func (r *Runtime) Open(threadID string, start signals.Start) {
+	r.t.Helper()
+	r.threads.add(threadID)
+	ctx, cancel := r.ctx()
+	defer cancel()
+	if err := r.Client().Open(ctx, threadID, start, nil); err != nil {
+		r.t.Fatalf("opening thread %q: %v", threadID, err)
+	}
+}
+
 // Say sends a message of [User] to a thread, opens the thread if necessary, and returns the turn. Use
 // Send of the runtime for other senders and options.
 func (r *Runtime) Say(threadID, content string) *threadmill.Turn {
