@@ -13,14 +13,28 @@ type testLog struct {
 	t  testing.TB // nil once the test has ended
 }
 
-func newLogger(t testing.TB) *slog.Logger {
+func newTestLog(t testing.TB) *testLog {
 	w := &testLog{t: t}
 	t.Cleanup(func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.t = nil
 	})
+	return w
+}
+
+// logger returns a logger for warnings and errors.
+func (w *testLog) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// errorf fails the test, if it has not ended.
+func (w *testLog) errorf(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.t != nil {
+		w.t.Errorf(format, args...)
+	}
 }
 
 func (w *testLog) Write(p []byte) (int, error) {

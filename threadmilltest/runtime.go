@@ -40,9 +40,10 @@ const (
 type Runtime struct {
 	*threadmill.Runtime
 
-	t        testing.TB
-	world    *world
-	threads  *threads
+	t       testing.TB
+	log     *testLog
+	world   *world
+	threads *threads
 }
 
 // world is what the runtimes of a test share, see [Runtime.For].
@@ -85,6 +86,9 @@ func (s *threads) take() []string {
 // that parallel tests may use the same thread ids; Logger writes warnings and errors to the log of the
 // test. Tests that set the same Namespace need thread ids of their own.
 //
+// If Models has a [scripted.Model], the test fails when the model is asked for what the script does not
+// have, or ends without all of it.
+//
 // When the test ends, the worker stops, and New terminates all workflows and deletes all schedules of
 // the runtime, whatever they wait for.
 func New(t testing.TB, cfg threadmill.Config) *Runtime {
@@ -92,8 +96,9 @@ func New(t testing.TB, cfg threadmill.Config) *Runtime {
 	name := "test-" + signals.NewID()
 	cfg.Namespace, cfg.TaskQueue = cmp.Or(cfg.Namespace, name), cmp.Or(cfg.TaskQueue, name)
 	cfg.StopTimeout, cfg.StaleAfter = cmp.Or(cfg.StopTimeout, stopTimeout), cmp.Or(cfg.StaleAfter, staleAfter)
+	log := newTestLog(t)
 	if cfg.Logger == nil {
-		cfg.Logger = newLogger(t)
+		cfg.Logger = log.logger()
 	}
 	if cfg.Temporal == nil {
 		cfg.Temporal = dial(t, cfg.Logger)
@@ -119,8 +124,9 @@ func New(t testing.TB, cfg threadmill.Config) *Runtime {
 	if err != nil {
 		t.Fatalf("threadmilltest: %v", err)
 	}
-	r := &Runtime{Runtime: made, t: t, world: &world{cfg, cfg.Temporal, shown}, threads: &threads{}}
+	r := &Runtime{Runtime: made, t: t, log: log, world: &world{cfg, cfg.Temporal, shown}, threads: &threads{}}
 	r.run()
+	r.follow()
 	return r
 }
 

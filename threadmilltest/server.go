@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
@@ -18,7 +19,7 @@ import (
 var server = sync.OnceValues(func() (*embedded.Server, error) {
 	return embedded.Start(context.Background(), embedded.Config{
 		Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: slog.New(slog.DiscardHandler),
-		DynamicConfig: map[string]any{"frontend.WorkflowTimeSkippingEnabled": true}, // for Advance
+		DynamicConfig: map[string]any{"frontend.WorkflowTimeSkippingEnabled": true, "history.timerProcessorMaxTimeShift": time.Millisecond},
 	})
 })
 
