@@ -94,8 +94,7 @@ func TestAdvanceDebounces(t *testing.T) {
 
 func TestAdvanceExpiresMessages(t *testing.T) {
 	t.Parallel()
-	gate := scripted.NewGate()
-	rt := threadmilltest.New(t, desk(scripted.New(scripted.Call("refund", order{"A-1", 20}), scripted.Reply{Text: "late", Hold: gate})))
+	rt := threadmilltest.New(t, desk(scripted.New(scripted.Call("refund", order{"A-1", 20}))))
 	rt.Say("t1", "Please pay back A-1.")
 	rt.WaitForApproval("t1")
 	late, err := rt.Send(t.Context(), event.NewMessage{ThreadID: "t1", Content: "Are you there?"},

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"testing"
 )
 
 // updateEnv is the environment variable with which golden files are written.
@@ -21,32 +20,35 @@ const updateEnv = "THREADMILL_UPDATE"
 //	var _ = flag.Bool("update", false, "write the golden files")
 func (r *Runtime) Golden(threadID, file string) {
 	r.t.Helper()
-	compare(r.t, file, r.Transcript(threadID))
+	text := r.Transcript(threadID)
+	if problem := compare(file, text); problem != "" {
+		r.threads.take() // the message has it
+		r.t.Fatalf("thread %q: %s The transcript is\n\n%s", threadID, problem, text)
+	}
 }
 
-// compare compares a text with a file, or writes the file.
-func compare(t testing.TB, file, got string) {
-	t.Helper()
+// compare compares a text with a file, or writes the file. It returns what is wrong.
+func compare(file, got string) string {
 	if updating() {
 		err := os.MkdirAll(filepath.Dir(file), 0o750)
 		if err == nil {
 			err = os.WriteFile(file, []byte(got), 0o600)
 		}
 		if err != nil {
-			t.Fatalf("writing the golden file: %v", err)
+			return fmt.Sprintf("writing the golden file: %v.", err)
 		}
-		return
+		return ""
 	}
 	want, err := os.ReadFile(file) //nolint:gosec // a file of the test
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("there is no golden file %s: write it with %s=1. The transcript is\n\n%s", file, updateEnv, got)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Sprintf("there is no golden file %s: write it with %s=1.", file, updateEnv)
+	case err != nil:
+		return fmt.Sprintf("reading the golden file: %v.", err)
+	case string(want) != got:
+		return fmt.Sprintf("the transcript differs from %s in %s.", file, differ(string(want), got))
 	}
-	if err != nil {
-		t.Fatalf("reading the golden file: %v", err)
-	}
-	if difference := differ(string(want), got); difference != "" {
-		t.Errorf("the transcript differs from %s in %s\n\nThe transcript is\n\n%s", file, difference, got)
-	}
+	return ""
 }
 
 func updating() bool {
@@ -57,11 +59,8 @@ func updating() bool {
 	return f != nil && f.Value.String() == "true"
 }
 
-// differ describes the first line in which texts differ, or returns "".
+// differ describes the first line in which texts differ.
 func differ(want, got string) string {
-	if want == got {
-		return ""
-	}
 	a, b := strings.Split(want, "\n"), strings.Split(got, "\n")
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {

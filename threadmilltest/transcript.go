@@ -161,7 +161,9 @@ func (w *writer) write(e event.AgentEvent) {
 	case event.EventEnvironment:
 		w.line("[%s %s]", e.Env.Type, compact(e.Env.Payload))
 	case event.EventError:
-		w.line("%s fails: %s", e.Agent, e.Error)
+		if e.Agent != "" { // otherwise the end of the turn says it
+			w.line("%s fails: %s", e.Agent, e.Error)
+		}
 	case event.EventStatus:
 		w.status(*e.Status)
 	case event.EventThought, event.EventToolProgress, event.EventStream, event.EventFinal, event.EventRetrieval, event.EventReset, event.EventGap:
