@@ -47,7 +47,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	result, err := turn.Wait()
+	result, err := turn.Wait(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -64,11 +64,6 @@ func (f *follower) key() store.Key {
 
 // start opens the feed, so that no event is missed, posts the message and begins to follow it.
 func (f *follower) start(ctx context.Context) (*Turn, error) {
-	select {
-	case <-f.options.Interrupt:
-		return nil, ErrInterrupted
-	default:
-	}
 	if err := f.open(ctx); err != nil {
 		return nil, err
 	}
@@ -88,7 +83,10 @@ func (f *follower) open(ctx context.Context) error {
 		f.views = append(f.views, c.views(f.runtime.cfg.Logger)(f.key()))
 	}
 	f.traceID = f.post.ID
-	f.turn = &Turn{threadID: f.message.ThreadID, eventID: f.post.ID, events: newEventLog(), ended: make(chan struct{})}
+	f.turn = &Turn{
+		threadID: f.message.ThreadID, eventID: f.post.ID, sender: f.message.SenderID, threads: f.threads,
+		events: newEventLog(), ended: make(chan struct{}),
+	}
 	var err error
 	f.reader, err = f.read(ctx)
 	return err
@@ -132,7 +130,6 @@ func (f *follower) follow(ctx context.Context) {
 		defer stop()
 		f.turn.result, f.turn.err = f.pending.Result(ctx)
 	})
-	waiting.Go(func() { f.watchInterrupt(turning) })
 	err := f.deliver(ctx, turning)
 	if err != nil {
 		f.turn.events.close(err)
@@ -143,22 +140,6 @@ func (f *follower) follow(ctx context.Context) {
 	}
 	f.turn.events.close(errors.Join(f.turn.err, err))
 	close(f.turn.ended)
-}
-
-// watchInterrupt interrupts the turn when SendOptions.Interrupt is closed.
-func (f *follower) watchInterrupt(turning context.Context) {
-	select {
-	case <-turning.Done():
-		return
-	case <-f.options.Interrupt:
-	}
-	ctl := signals.Control{
-		Action: signals.ControlInterrupt, EventID: f.post.ID, By: f.message.SenderID, Reason: "the sender interrupted the turn",
-	}
-	err := f.threads.Control(turning, f.message.ThreadID, ctl)
-	if err != nil && turning.Err() == nil {
-		f.runtime.cfg.Logger.Error("interrupting a turn", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
-	}
 }
 
 // finish delivers the remaining events of a turn that has ended.
@@ -262,10 +243,6 @@ func (f *follower) take(ctx context.Context, item feed.Item) {
 		e = view(ctx, e)
 	}
 	f.turn.events.add(e)
-	if f.options.OnEvent != nil {
-		defer isolate(ctx, f.runtime.cfg.Logger, "OnEvent", f.message.ThreadID, func() {})
-		f.options.OnEvent(e)
-	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

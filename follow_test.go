@@ -158,7 +158,7 @@ func TestFollow(t *testing.T) {
 		s.put("e1.error", "e1", true)
 		s.put("e2", "e2", true)
 		require.Equal(t, []string{"e1", "e1.error"}, s.said())
-		_, err := s.run.Wait()
+		_, err := s.run.Wait(s.ctx)
 		require.NoError(t, err)
 	})
 	t.Run("S2-21 a store that does not answer for a while loses nothing", func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestFollow(t *testing.T) {
 		}
 		require.ErrorIs(t, last, stream.ErrClosed, "the iterator ends before the run does, and says so")
 		s.ends("")
-		out, err := s.run.Wait()
+		out, err := s.run.Wait(s.ctx)
 		require.NoError(t, err)
 		require.Equal(t, signals.TurnCompleted, out.Status)
 	})

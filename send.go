@@ -2,7 +2,6 @@ package threadmill
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -23,9 +22,6 @@ const (
 	AckOnComplete AckMode = "onComplete"
 )
 
-// ErrInterrupted means that [SendOptions].Interrupt was closed before the message was sent.
-var ErrInterrupted = errors.New("the message was interrupted before it was sent")
-
 // SendOptions are the options of [Runtime.Send]. The zero value has the defaults.
 type SendOptions struct {
 	// Stream includes pieces of text, as they arrive, in the events of the turn. Otherwise
@@ -35,10 +31,6 @@ type SendOptions struct {
 	// Ack is the time at which Send returns. Default [AckImmediate].
 	Ack AckMode
 
-	// Interrupt, when closed, interrupts the turn or removes the message from the queue. Output up
-	// to then is kept.
-	Interrupt <-chan struct{}
-
 	// TTL is the maximum time that the message waits for its turn before it expires. It is
 	// rounded up to milliseconds. 0 = no limit.
 	TTL time.Duration
@@ -46,8 +38,8 @@ type SendOptions struct {
 	// Priority is the message's priority in the thread's queue, higher first. Default 0.
 	Priority int
 
-	// OnBusy is the effect of the message on a turn in progress. Default [signals.OnBusyEnqueue].
-	OnBusy signals.OnBusy
+	// OnBusy is the effect of the message on a turn in progress. Default [event.OnBusyEnqueue].
+	OnBusy event.OnBusy
 
 	// OnWaiting is the effect of the message on turns that wait for people. Default: that of the
 	// waiting agents.
@@ -73,10 +65,6 @@ type SendOptions struct {
 
 	// Callbacks apply to the events of this turn, after those of [Config].
 	Callbacks Callbacks
-
-	// OnEvent is called with each event of the turn: the same as [Turn.Events]. It must not wait
-	// for the end of the turn.
-	OnEvent func(event.AgentEvent)
 }
 
 // Turn is a message that was sent, its turn, and the turns of events that hooks and processors
@@ -84,12 +72,17 @@ type SendOptions struct {
 type Turn struct {
 	threadID string
 	eventID  string
+	sender   string
+	threads  *threadclient.Client
 	events   *eventLog
 
 	ended  chan struct{} // closed when result and err are set
 	result signals.TurnResult
 	err    error
 }
+
+// defaultSender is the person who sends messages and closes threads, if the caller names nobody.
+const defaultSender = "user"
 
 // TurnError means that a turn has failed. The event can be retried.
 type TurnError struct {
@@ -130,22 +123,47 @@ func (t *Turn) Events() iter.Seq2[event.AgentEvent, error] {
 
 // Wait waits for the end of the turn and returns its result, with the reply as stored. The error is
 // a [*TurnError] if the turn has failed. Any other error means that the result is unknown, because
-// the context of the turn has ended or Temporal does not answer: the turn may continue, and another
+// ctx or the context of Send has ended or Temporal does not answer: the turn may continue, and another
 // Send with the same EventID waits for it. A turn that was interrupted, has expired or was not
-// answered has a result.
-func (t *Turn) Wait() (signals.TurnResult, error) {
-	<-t.ended
+// answered has a result. Wait can be called several times.
+func (t *Turn) Wait(ctx context.Context) (signals.TurnResult, error) {
+	select {
+	case <-t.ended:
+	case <-ctx.Done():
+		return signals.TurnResult{}, fmt.Errorf("threadmill: waiting for the turn of event %q in thread %q: %w", t.eventID, t.threadID, ctx.Err())
+	}
 	if t.err == nil && t.result.Status == signals.TurnFailed {
 		return t.result, &TurnError{ThreadID: t.threadID, EventID: t.eventID, Reason: t.result.Error}
 	}
 	return t.result, t.err
 }
 
+// Interrupt ends the turn, whose output up to then is kept, or removes the message from the queue.
+// It returns when Temporal has stored the request; Wait then returns the result, with the status
+// [signals.TurnInterrupted] unless the turn ended first. Interrupting a turn that has ended has no
+// effect. The error wraps [signals.ErrThreadClosed] if the thread was closed meanwhile.
+func (t *Turn) Interrupt(ctx context.Context) error {
+	select {
+	case <-t.ended:
+		if t.err == nil {
+			return nil
+		}
+	default:
+	}
+	err := t.threads.Control(ctx, t.threadID, signals.Control{
+		Action: signals.ControlInterrupt, EventID: t.eventID, By: t.sender, Reason: "the sender interrupted the turn",
+	})
+	if err != nil {
+		return fmt.Errorf("threadmill: interrupting the turn of event %q: %w", t.eventID, err)
+	}
+	return nil
+}
+
 // Send sends a message to a thread, opens the thread if necessary, and follows the turn. An empty
 // ThreadID opens a new thread. SenderType defaults to user and SenderID to "user".
 //
 // A worker must run, in this process or another one. The end of ctx ends the watching, not the
-// turn: close [SendOptions].Interrupt to stop that. An error means that the message was not accepted.
+// turn: [Turn.Interrupt] ends that. An error means that the message was not accepted.
 // It is an [*event.FieldError] or wraps an error of package signals, such as
 // [signals.ErrThreadClosed].
 func (r *Runtime) Send(ctx context.Context, m event.NewMessage, o SendOptions) (*Turn, error) {
@@ -187,7 +205,7 @@ func (r *Runtime) newFollower(m event.NewMessage, o SendOptions) (*follower, err
 		m.SenderType = event.CreatedByUser
 	}
 	if m.SenderID == "" {
-		m.SenderID = "user"
+		m.SenderID = defaultSender
 	}
 	if err := m.Validate(); err != nil {
 		return nil, err
@@ -197,4 +215,15 @@ func (r *Runtime) newFollower(m event.NewMessage, o SendOptions) (*follower, err
 	f.post.Priority, f.post.OnBusy, f.post.OnWaiting, f.post.Agents, f.post.Tools = o.Priority, o.OnBusy, o.OnWaiting, o.Agents, o.Tools
 	f.post.TTL = int64((o.TTL + time.Millisecond - 1) / time.Millisecond)
 	return f, threadclient.Prepare(m.ThreadID, &f.post)
+}
+
+// Close closes a thread and waits until it has ended: pending work ends as interrupted. A worker must
+// run. Closing a closed thread has no effect. The error wraps [signals.ErrThreadNotFound] if there is no
+// such thread, and the error of ctx if the thread has not ended before; it then still closes.
+// See [threadclient.Client.Close] for threads of other namespaces.
+func (r *Runtime) Close(ctx context.Context, threadID string) error {
+	if err := r.client.Close(ctx, threadID, defaultSender); err != nil {
+		return fmt.Errorf("threadmill: closing a thread: %w", err)
+	}
+	return nil
 }

@@ -83,9 +83,7 @@ func checkTurn(p Post) error {
 			}
 		}
 	}
-	switch p.OnBusy {
-	case "", OnBusyEnqueue, OnBusySteer, OnBusyInterrupt, OnBusyReject:
-	default:
+	if p.OnBusy != "" && !p.OnBusy.Valid() {
 		return event.FieldErrorf("onBusy", "%q is not one of enqueue, steer, interrupt, reject", p.OnBusy)
 	}
 	if p.OnWaiting != "" && !p.OnWaiting.Valid() {

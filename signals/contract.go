@@ -158,21 +158,6 @@ type Start struct {
 	First *Post `json:"first,omitempty"`
 }
 
-// OnBusy says how a thread handles a message while a turn is in progress.
-type OnBusy string
-
-// The values of [OnBusy].
-const (
-	// OnBusyEnqueue processes the message after the turn. The default.
-	OnBusyEnqueue OnBusy = "enqueue"
-	// OnBusySteer adds the message to the turn before its next model call.
-	OnBusySteer OnBusy = "steer"
-	// OnBusyInterrupt ends the turn and keeps its partial output.
-	OnBusyInterrupt OnBusy = "interrupt"
-	// OnBusyReject rejects the message.
-	OnBusyReject OnBusy = "reject"
-)
-
 // Post adds an event to a thread's queue: the payload of signal and update "post" and of update
 // "turn".
 type Post struct {
@@ -199,8 +184,8 @@ type Post struct {
 	TraceID       string `json:"traceId,omitempty"`
 	ParentEventID string `json:"parentEventId,omitempty"`
 
-	// OnBusy of a message. Default [OnBusyEnqueue].
-	OnBusy OnBusy `json:"onBusy,omitempty"`
+	// OnBusy of a message. Default [event.OnBusyEnqueue].
+	OnBusy event.OnBusy `json:"onBusy,omitempty"`
 
 	// OnWaiting says how a message affects turns that wait for people. Default: as the waiting
 	// agents are configured.

@@ -26,7 +26,7 @@ var (
 	// ErrOverloaded means that too many posts of this client wait for the thread. The caller can
 	// retry later.
 	ErrOverloaded = errors.New("too many posts are waiting for the thread")
-	// ErrBusy means that a turn is in progress and the post's onBusy is [OnBusyReject].
+	// ErrBusy means that a turn is in progress and the post's onBusy is [event.OnBusyReject].
 	ErrBusy = errors.New("a turn is in progress")
 	// ErrEarly means that the thread does not know the tool call yet, and may learn of it: people see
 	// an approval request as soon as it is stored. The caller can retry.

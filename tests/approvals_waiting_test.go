@@ -65,7 +65,7 @@ func TestWhileACallWaits(t *testing.T) {
 			require.Equal(t, signals.TurnCompleted, c.happens("changed", "file.changed").Status, "an event is handled meanwhile")
 			shownPending("file.changed")
 			steers := check.Message(c.id, "steers", "are you there?")
-			steers.OnBusy = signals.OnBusySteer
+			steers.OnBusy = event.OnBusySteer
 			for _, p := range []signals.Post{check.Message(c.id, "says", "hello"), steers} {
 				out, err := c.Threads.Turn(c.Ctx(), c.id, p)
 				require.NoError(t, err)

@@ -290,7 +290,7 @@ func liveSteered(t *testing.T, r check.Review, id string) {
 	call := r.AwaitApproval(id, 1)[0]
 	for _, text := range []string{"a secret", "refuse this", "fail"} {
 		p := signals.UserMessage(id, "ann", text)
-		p.OnBusy = signals.OnBusySteer
+		p.OnBusy = event.OnBusySteer
 		_, err := r.Threads.Post(r.Ctx(), id, p)
 		require.NoError(t, err)
 	}

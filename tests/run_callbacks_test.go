@@ -66,7 +66,7 @@ func TestRunCallbacks(t *testing.T) {
 	id := w.Open()
 	r := begin(w, id, "use note {\"text\":\"x\"}\nthen\nthink hm so\ncount 50", threadmill.SendOptions{Stream: true, Callbacks: own.callbacks()})
 	events := completes(t, r)
-	out, err := r.Wait()
+	out, err := r.Wait(w.Ctx())
 	require.NoError(t, err)
 
 	t.Run("S2-52 each token, and exactly one that completes the message", func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestCallbacksReplace(t *testing.T) {
 		for _, rec := range w.Records(id) {
 			require.NotContains(t, string(rec.Payload), "****")
 		}
-		out, err := r.Wait()
+		out, err := r.Wait(w.Ctx())
 		require.NoError(t, err)
 		require.Equal(t, "my pin is 4711", lastLine(out.Message.Content), "a result is not a view")
 	})
@@ -215,7 +215,7 @@ func TestPanickingCallbacks(t *testing.T) {
 	}})
 	own := &tally{}
 	r := begin(w, w.Open(), "count 5", threadmill.SendOptions{
-		Stream: true, Callbacks: own.callbacks(), OnEvent: func(event.AgentEvent) { panic("per run") },
+		Stream: true, Callbacks: own.callbacks(),
 	})
 	require.Equal(t, "1 2 3 4 5", pieces(completes(t, r)), "S2-35 the events go on")
 	require.Equal(t, "1 2 3 4 5", own.contents[len(own.contents)-1].Content, "S2-35 and so do the other callbacks")
@@ -248,7 +248,7 @@ func TestRunWithHooks(t *testing.T) {
 		events := completes(t, r)
 		said := contentsOf(events)
 		require.Contains(t, said[len(said)-1], ": I cannot help with that.")
-		out, err := r.Wait()
+		out, err := r.Wait(w.Ctx())
 		require.NoError(t, err)
 		require.Equal(t, "I cannot help with that.", out.Message.Content)
 		require.Zero(t, w.Provider.Calls())

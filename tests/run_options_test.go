@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestRunOptions(t *testing.T) {
 	}})
 	for name, run := range map[string]func(*testing.T, *harness.Harness){
 		"S2-25 ack":       runAcks,
-		"S2-25 signal":    runSignal,
+		"S2-25 interrupt": runInterrupted,
 		"S2-25 ttl":       runExpires,
 		"S2-25 overrides": runOverrides,
 		"S2-25 namespace": runElsewhere,
@@ -65,12 +66,11 @@ func runAcks(t *testing.T, w *harness.Harness) {
 	})
 }
 
-func runSignal(t *testing.T, w *harness.Harness) {
+func runInterrupted(t *testing.T, w *harness.Harness) {
 	t.Run("ends the turn and keeps what was said", func(t *testing.T) {
-		stop := make(chan struct{})
 		half := w.Provider.Block(3)
 		id := w.Open()
-		r := begin(w, id, "one two three four five", threadmill.SendOptions{Stream: true, Interrupt: stop})
+		r := begin(w, id, "one two three four five", threadmill.SendOptions{Stream: true})
 		heard := 0
 		for e, err := range r.Events() {
 			require.NoError(t, err)
@@ -81,8 +81,8 @@ func runSignal(t *testing.T, w *harness.Harness) {
 				break
 			}
 		}
-		close(stop)
-		out, err := r.Wait()
+		require.NoError(t, r.Interrupt(w.Ctx()))
+		out, err := r.Wait(w.Ctx())
 		half.Release()
 		require.NoError(t, err, "an interrupt is no failure")
 		require.Equal(t, signals.TurnInterrupted, out.Status)
@@ -101,22 +101,30 @@ func runSignal(t *testing.T, w *harness.Harness) {
 	t.Run("takes the event out of the queue, and nothing else", func(t *testing.T) {
 		id, free := occupied(t, w)
 		calls := w.Provider.Calls()
-		stop := make(chan struct{})
-		waiting := begin(w, id, "two", threadmill.SendOptions{Interrupt: stop})
-		close(stop)
-		out, err := waiting.Wait()
+		waiting := begin(w, id, "two", threadmill.SendOptions{})
+		require.NoError(t, waiting.Interrupt(w.Ctx()))
+		out, err := waiting.Wait(w.Ctx())
 		require.NoError(t, err)
 		require.Equal(t, signals.TurnInterrupted, out.Status)
 		completes(t, free())
 		require.Equal(t, calls, w.Provider.Calls(), "no model was asked")
 	})
-	t.Run("closed from the start posts nothing", func(t *testing.T) {
-		stop := make(chan struct{})
-		close(stop)
+	t.Run("after the end changes nothing, and in a closed thread says so", func(t *testing.T) {
 		id := w.Open()
-		_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.SendOptions{Interrupt: stop})
-		require.ErrorIs(t, err, threadmill.ErrInterrupted)
-		require.Empty(t, w.Messages(id))
+		r := begin(w, id, "one", threadmill.SendOptions{})
+		completes(t, r)
+		require.NoError(t, r.Interrupt(w.Ctx()))
+		completes(t, begin(w, id, "two", threadmill.SendOptions{}))
+		require.Empty(t, check.OfType(w, id, event.TypeRejected), "a request for a turn that has ended would be rejected")
+
+		ctx, leave := context.WithCancel(w.Ctx())
+		gone, err := w.Runtime.Send(ctx, event.NewMessage{ThreadID: id, Content: "three"}, threadmill.SendOptions{})
+		require.NoError(t, err)
+		leave()
+		_, err = gone.Wait(w.Ctx())
+		require.ErrorIs(t, err, context.Canceled)
+		require.NoError(t, w.Runtime.Close(w.Ctx(), id))
+		require.ErrorIs(t, gone.Interrupt(w.Ctx()), signals.ErrThreadClosed)
 	})
 }
 
@@ -124,7 +132,7 @@ func runExpires(t *testing.T, w *harness.Harness) {
 	id, free := occupied(t, w)
 	r := begin(w, id, "two", threadmill.SendOptions{TTL: time.Nanosecond})
 	first := free()
-	out, err := r.Wait()
+	out, err := r.Wait(w.Ctx())
 	require.NoError(t, err, "S2-39")
 	require.Equal(t, signals.TurnExpired, out.Status)
 	events := runEvents(t, r)
@@ -183,7 +191,7 @@ func runByPriority(t *testing.T, w *harness.Harness) {
 
 func runRejected(t *testing.T, w *harness.Harness) {
 	id, free := occupied(t, w)
-	_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.SendOptions{OnBusy: signals.OnBusyReject})
+	_, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "x"}, threadmill.SendOptions{OnBusy: event.OnBusyReject})
 	require.ErrorIs(t, err, signals.ErrBusy)
 	completes(t, free())
 }
@@ -194,7 +202,7 @@ func runUnanswered(t *testing.T, w *harness.Harness) {
 		ThreadID: id, SenderID: "clock", SenderType: event.CreatedBySystem, Content: "noon",
 	}, threadmill.SendOptions{})
 	require.NoError(t, err)
-	out, err := r.Wait()
+	out, err := r.Wait(w.Ctx())
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnUnanswered, out.Status)
 	require.Equal(t, []string{"clock: noon"}, contentsOf(runEvents(t, r)))

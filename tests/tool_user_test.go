@@ -108,7 +108,7 @@ func TestToolUser(t *testing.T) {
 		check.Arrives(t, g.Reached, "the tool")
 		below := check.Sub(w, id, 1)
 		joins := by("cleo", below, "use whose_quick {}")
-		joins.OnBusy = signals.OnBusySteer
+		joins.OnBusy = event.OnBusySteer
 		_, err = w.Threads.Post(w.Ctx(), below, joins)
 		require.NoError(t, err)
 		g.Release()

@@ -105,7 +105,7 @@ func TestSteeredMessageStaysInItsTurn(t *testing.T) {
 	posted := c.post("use held {}")
 	<-g.Reached
 	steers := check.Message(c.id, "steers", "use spied {}\nthen\nuse spied {\"n\":2}\nthen\nboth done")
-	steers.OnBusy = signals.OnBusySteer
+	steers.OnBusy = event.OnBusySteer
 	_, err := c.Threads.Post(c.Ctx(), c.id, steers)
 	require.NoError(t, err)
 	g.Release()

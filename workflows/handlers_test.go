@@ -86,7 +86,7 @@ func TestUpdateValidators(t *testing.T) {
 	w.onWaiting = event.OnWaitingHold
 	w.model = script(asks("c1"))
 	busy := says("e9", "x")
-	busy.OnBusy = signals.OnBusyReject
+	busy.OnBusy = event.OnBusyReject
 	refused := map[string]*answer{}
 	w.then(func() {
 		posted := w.update(signals.UpdatePost, says("e1", "go"))

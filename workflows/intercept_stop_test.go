@@ -110,7 +110,7 @@ func TestSteeringMessageGoesBackWhenTheTurnIsInterrupted(t *testing.T) {
 		return reply(in, "ok"), nil
 	}
 	steer := says("e2", "and mind the gap")
-	steer.OnBusy = signals.OnBusySteer
+	steer.OnBusy = event.OnBusySteer
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.says("person", hook.Verdict{}) })
 	w.then(func() { w.SignalWorkflow(signals.SignalPost, steer); w.decide("c1", event.DecisionApprove, "") })
@@ -249,7 +249,7 @@ func TestInterruptEndsTheWholeTurn(t *testing.T) {
 		"without a name": func(w *fixture) { w.control(signals.ControlInterrupt) },
 		"by a message": func(w *fixture) {
 			p := says("e2", "wait")
-			p.OnBusy = signals.OnBusyInterrupt
+			p.OnBusy = event.OnBusyInterrupt
 			w.SignalWorkflow(signals.SignalPost, p)
 		},
 	} {

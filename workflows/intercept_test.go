@@ -315,7 +315,7 @@ func TestSteerWhileHooksDecide(t *testing.T) {
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.says("person", hook.Verdict{}) })
 	steer := says("e2", "and mind the gap")
-	steer.OnBusy = signals.OnBusySteer
+	steer.OnBusy = event.OnBusySteer
 	w.then(func() { first = w.update(signals.UpdateTurn, steer) })
 	w.then(func() { w.decide("c1", event.DecisionApprove, "") })
 	w.then(func() { w.saysOn("c1.result", "person", hook.Verdict{}) })

@@ -89,7 +89,7 @@ func TestOutageIsSteered(t *testing.T) {
 	w.then(func() { w.post("e1", "hello") })
 	w.then(func() {
 		p := says("e2", "use the other one")
-		p.OnBusy = signals.OnBusySteer
+		p.OnBusy = event.OnBusySteer
 		w.SignalWorkflow(signals.SignalPost, p)
 	})
 	w.then(func() { require.Nil(t, w.state().Turn) })

@@ -130,7 +130,7 @@ func TestPostBatch(t *testing.T) {
 	w := newFixture(t)
 	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) { return reply(in, "ok"), nil }
 	busy := says("e4", "x")
-	busy.OnBusy = signals.OnBusyReject
+	busy.OnBusy = event.OnBusyReject
 	var first, nothing, empty *answer
 	w.then(func() {
 		first = w.update(signals.UpdatePostBatch, signals.PostBatch{Posts: []signals.Post{

@@ -30,7 +30,7 @@ func TestSteerBesideAModelCall(t *testing.T) {
 				case in.MessageID == "m1.1.1":
 					<-inFlight
 					p := says("m2", "@alice no: the other database")
-					p.OnBusy = signals.OnBusySteer
+					p.OnBusy = event.OnBusySteer
 					w.SignalWorkflow(signals.SignalPost, p)
 					return reply(in, "", plain("c1")), nil
 				case in.Agent == "bob":

@@ -172,7 +172,7 @@ func TestSteerAtStepLimit(t *testing.T) {
 		if i == 4 {
 			w.then(func() {
 				p := says("e2", "mind the gap")
-				p.OnBusy = signals.OnBusySteer
+				p.OnBusy = event.OnBusySteer
 				w.SignalWorkflow(signals.SignalPost, p)
 			})
 		}
@@ -218,7 +218,7 @@ func TestInterruptByMessage(t *testing.T) {
 		}
 		w.post("e2", "can wait")
 		p := says("e3", "stop, do this")
-		p.OnBusy = signals.OnBusyInterrupt
+		p.OnBusy = event.OnBusyInterrupt
 		w.SignalWorkflow(signals.SignalPost, p)
 		return w.cutOff()
 	}
@@ -234,7 +234,7 @@ func TestSteer(t *testing.T) {
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
 		p := says("e2", "and mind the gap")
-		p.OnBusy = signals.OnBusySteer
+		p.OnBusy = event.OnBusySteer
 		w.SignalWorkflow(signals.SignalPost, p)
 	})
 	w.then(func() { w.decide("c1", event.DecisionApprove, "") })

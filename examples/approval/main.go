@@ -85,11 +85,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := turn(ctx, runtime, temporal, id, "You get nothing.", Ruling{By: "bob"}); err != nil {
 		return err
 	}
-	threads := runtime.Client()
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // turn posts a message, which the offline model repeats, and sends a ruling on the reply.
@@ -112,7 +108,7 @@ func turn(ctx context.Context, runtime *threadmill.Runtime, temporal client.Clie
 			fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
 		}
 	}
-	_, err = run.Wait()
+	_, err = run.Wait(ctx)
 	return err
 }
 

@@ -148,24 +148,23 @@ func run(ctx context.Context, taskQueue string) error {
 		}
 	}()
 
-	threads, id := runtime.Client(), signals.NewID()
-	if err := threads.Open(ctx, id, signals.Start{}, nil); err != nil {
+	id := signals.NewID()
+	if err := talk(ctx, runtime, id, func() { close(compiled) }, ends); err != nil {
 		return err
 	}
-	if err := talk(ctx, threads, id, func() { close(compiled) }, ends); err != nil {
-		return err
-	}
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // talk starts a build, talks about something else, and waits for the report.
-func talk(ctx context.Context, threads *threadclient.Client, id string, finish func(), ends <-chan event.EnvEvent) error {
+func talk(ctx context.Context, runtime *threadmill.Runtime, id string, finish func(), ends <-chan event.EnvEvent) error {
+	threads := runtime.Client()
 	for _, content := range []string{"Please build main.", "In the meantime, let us talk about the weather."} {
 		fmt.Printf("ann: %s\n", content)
-		if err := turn(ctx, threads, id, signals.UserMessage(id, "ann", content)); err != nil {
+		turn, err := runtime.Send(ctx, event.NewMessage{ThreadID: id, SenderID: "ann", Content: content}, threadmill.SendOptions{})
+		if err != nil {
+			return err
+		}
+		if err := show(turn.Wait(ctx)); err != nil {
 			return err
 		}
 	}
@@ -176,7 +175,7 @@ func talk(ctx context.Context, threads *threadclient.Client, id string, finish f
 	select {
 	case e := <-ends:
 		// The thread already has the event: this waits for its turn.
-		if err := turn(ctx, threads, id, signals.EnvPost(e)); err != nil {
+		if err := show(threads.Turn(ctx, id, signals.EnvPost(e))); err != nil {
 			return err
 		}
 	case <-ctx.Done():
@@ -185,9 +184,8 @@ func talk(ctx context.Context, threads *threadclient.Client, id string, finish f
 	return showTasks(ctx, threads, id)
 }
 
-// turn waits for the end of an event's turn and prints the agent's replies.
-func turn(ctx context.Context, threads *threadclient.Client, id string, p signals.Post) error {
-	out, err := threads.Turn(ctx, id, p)
+// show prints the agent's reply in the result of a turn.
+func show(out signals.TurnResult, err error) error {
 	if err != nil {
 		return err
 	}

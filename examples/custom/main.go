@@ -106,10 +106,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	// A closed thread has stored everything.
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	if err := temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil); err != nil {
+	if err := runtime.Close(ctx, id); err != nil {
 		return err
 	}
 	return show(ctx, records, store.Key{Namespace: threads.Namespace(), ThreadID: id})

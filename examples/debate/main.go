@@ -111,11 +111,7 @@ func run(ctx context.Context, taskQueue string) error {
 			return err
 		}
 	}
-	threads := runtime.Client()
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // say posts a message of ann's and prints the conversation until nobody answers any more.
@@ -133,7 +129,7 @@ func say(ctx context.Context, runtime *threadmill.Runtime, threadID, content str
 			fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
 		}
 	}
-	_, err = turn.Wait()
+	_, err = turn.Wait(ctx)
 	return err
 }
 

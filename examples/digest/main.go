@@ -122,10 +122,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := errors.Join(err, threads.DeleteSchedule(context.WithoutCancel(ctx), schedule.ID)); err != nil {
 		return err
 	}
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // oneDay prints the next runs of the schedule, triggers it now, and prints the digest.

@@ -83,10 +83,7 @@ func run(ctx context.Context, taskQueue string) error {
 			return err
 		}
 	}
-	if err := runtime.Client().Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(runtime.Client().Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // say sends a message, and prints the turn as a viewer sees it.
@@ -106,6 +103,6 @@ func say(ctx context.Context, runtime *threadmill.Runtime, thread, text string) 
 			fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
 		}
 	}
-	_, err = turn.Wait()
+	_, err = turn.Wait(ctx)
 	return err
 }

@@ -194,10 +194,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := show(ctx, records, store.Key{Namespace: threads.Namespace(), ThreadID: id}); err != nil {
 		return err
 	}
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // write creates a complete file in the folder: readers never see a part of it.

@@ -110,11 +110,7 @@ func run(ctx context.Context, taskQueue string) error {
 			return err
 		}
 	}
-	threads := runtime.Client()
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // talk prints a turn as a viewer of the thread sees it, including pieces of replies.
@@ -145,6 +141,6 @@ func talk(ctx context.Context, runtime *threadmill.Runtime, m event.NewMessage) 
 		default:
 		}
 	}
-	_, err = run.Wait()
+	_, err = run.Wait(ctx)
 	return err
 }

@@ -107,11 +107,7 @@ func run(ctx context.Context, taskQueue string) error {
 			return err
 		}
 	}
-	threads := runtime.Client()
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // say posts a person's message and prints the conversation until nobody answers any more. It
@@ -131,7 +127,7 @@ func say(ctx context.Context, runtime *threadmill.Runtime, threadID, person, con
 			handedOver = handedOver || strings.HasPrefix(e.Message.Content, "@human ")
 		}
 	}
-	_, err = turn.Wait()
+	_, err = turn.Wait(ctx)
 	return handedOver, err
 }
 

@@ -15,9 +15,9 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
 
@@ -65,19 +65,17 @@ func run(ctx context.Context, taskQueue string) error {
 		}
 	}()
 
-	threads, id := runtime.Client(), signals.NewID()
-	if err := threads.Open(ctx, id, signals.Start{}, nil); err != nil {
-		return err
-	}
-	turn, err := threads.Turn(ctx, id, signals.UserMessage(id, "ann", "Hello, is anybody there?"))
+	// A message without a thread opens one.
+	turn, err := runtime.Send(ctx, event.NewMessage{SenderID: "ann", Content: "Hello, is anybody there?"}, threadmill.SendOptions{})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %s\n", turn.Message.SenderID, turn.Message.Content)
-
-	// A thread lives until it is closed.
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+	result, err := turn.Wait(ctx)
+	if err != nil {
 		return err
 	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	fmt.Printf("%s: %s\n", result.Message.SenderID, result.Message.Content)
+
+	// A thread lives until it is closed.
+	return runtime.Close(ctx, turn.ThreadID())
 }

@@ -92,61 +92,45 @@ func run(ctx context.Context, taskQueue string) error {
 	defer stop()
 	stopped := make(chan error, 1)
 	go func() { stopped <- runtime.Run(working) }()
-	if err := talk(ctx, runtime.Client(), temporal); err != nil {
+	if err := talk(ctx, runtime); err != nil {
 		return err
 	}
 	stop()
 	return <-stopped // with the server
 }
 
-func talk(ctx context.Context, threads *threadclient.Client, temporal client.Client) error {
-	id := signals.NewID()
-	if err := threads.Open(ctx, id, signals.Start{}, nil); err != nil {
-		return err
-	}
+func talk(ctx context.Context, runtime *threadmill.Runtime) error {
 	// The offline model calls a tool for each line that begins with "use".
-	post := signals.UserMessage(id, "ann", `use files__read_file {"path": "plan.txt"}
+	turn, err := runtime.Send(ctx, event.NewMessage{SenderID: "ann", Content: `use files__read_file {"path": "plan.txt"}
 use files__write_file {"path": "plan.txt", "text": "Ship on Monday."}
 then
 use files__read_file {"path": "plan.txt"}
-use files__list_files {}`)
-	post.ID = signals.NewID()
-	if _, err := threads.Post(ctx, id, post); err != nil {
-		return err
-	}
-	if err := approve(ctx, threads, id); err != nil {
-		return err
-	}
-	// The message has been posted: this waits for the end of its turn.
-	turn, err := threads.Turn(ctx, id, post)
+use files__list_files {}`}, threadmill.SendOptions{})
 	if err != nil {
 		return err
 	}
-	fmt.Println(turn.Message.Content)
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
-}
-
-// approve waits for an approval request, and approves it.
-func approve(ctx context.Context, threads *threadclient.Client, id string) error {
-	for {
-		waiting, err := threads.Approvals(ctx, id)
+	for e, err := range turn.Events() {
 		if err != nil {
 			return err
 		}
-		for _, call := range waiting.Approvals {
-			out, err := threads.Decide(ctx, id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
-			if err == nil {
-				fmt.Printf("%s %s: approve, %s\n", call.ToolName, call.Arguments, out.Result)
+		if e.Type == event.EventApprovalRequest {
+			if err := approve(ctx, runtime.Client(), turn.ThreadID(), *e.Request); err != nil {
+				return err
 			}
-			return err
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
+	result, err := turn.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println(result.Message.Content)
+	return runtime.Close(ctx, turn.ThreadID())
+}
+
+func approve(ctx context.Context, threads *threadclient.Client, id string, call event.ApprovalRequest) error {
+	out, err := threads.Decide(ctx, id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
+	if err == nil {
+		fmt.Printf("%s %s: approve, %s\n", call.ToolName, call.Arguments, out.Result)
+	}
+	return err
 }

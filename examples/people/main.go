@@ -18,10 +18,10 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
@@ -81,13 +81,13 @@ func run(ctx context.Context, taskQueue string) error {
 			log.Fatal(err)
 		}
 	}()
-	t := &talk{threads: runtime.Client(), entities: records, namespace: taskQueue}
+	t := &talk{runtime: runtime, entities: records, namespace: taskQueue}
 	return t.run(ctx)
 }
 
 // talk talks to the assistant and shows what it knows.
 type talk struct {
-	threads   *threadclient.Client
+	runtime   *threadmill.Runtime
 	entities  store.Entities
 	namespace string
 }
@@ -112,7 +112,7 @@ func (t *talk) run(ctx context.Context) error {
 		return err
 	}
 	for _, id := range []string{first, second} {
-		if err := t.threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+		if err := t.runtime.Close(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -121,15 +121,17 @@ func (t *talk) run(ctx context.Context) error {
 
 // say posts messages to a thread, and prints them with the replies.
 func (t *talk) say(ctx context.Context, threadID, sender string, messages ...string) error {
-	if err := t.threads.Open(ctx, threadID, signals.Start{Title: "the thread of " + sender}, nil); err != nil {
-		return err
-	}
+	start := signals.Start{Title: "the thread of " + sender}
 	for _, content := range messages {
-		turn, err := t.threads.Turn(ctx, threadID, signals.UserMessage(threadID, sender, content))
+		turn, err := t.runtime.Send(ctx, event.NewMessage{ThreadID: threadID, SenderID: sender, Content: content}, threadmill.SendOptions{Start: start})
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s: %s\n%s: %s\n", sender, content, turn.Message.SenderID, turn.Message.Content)
+		result, err := turn.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %s\n%s: %s\n", sender, content, result.Message.SenderID, result.Message.Content)
 	}
 	return nil
 }

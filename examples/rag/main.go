@@ -129,11 +129,7 @@ func run(ctx context.Context, taskQueue string, folder fs.FS, knowledge threadmi
 			return err
 		}
 	}
-	threads := runtime.Client()
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // addFolder adds all files of a folder, and waits until they are indexed. One that cannot be read is reported, and the others are
@@ -185,7 +181,7 @@ func ask(ctx context.Context, runtime *threadmill.Runtime, threadID, question st
 			printSources(e.Message.Content, passages)
 		}
 	}
-	_, err = turn.Wait()
+	_, err = turn.Wait(ctx)
 	return err
 }
 

@@ -109,11 +109,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := ask(ctx, runtime, id, "durable execution"); err != nil {
 		return err
 	}
-	threads := runtime.Client()
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	return runtime.Close(ctx, id)
 }
 
 // ask posts a message, and prints the calls of the other agents and the answer. Their output
@@ -134,6 +130,6 @@ func ask(ctx context.Context, runtime *threadmill.Runtime, threadID, topic strin
 			fmt.Printf("%s: %s\n", e.Message.SenderID, e.Message.Content)
 		}
 	}
-	_, err = turn.Wait()
+	_, err = turn.Wait(ctx)
 	return err
 }

@@ -114,11 +114,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := s.work(ctx); err != nil {
 		return err
 	}
-	threads := runtime.Client()
-	if err := threads.Control(ctx, s.id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), s.id), "").Get(ctx, nil)
+	return runtime.Close(ctx, s.id)
 }
 
 // furnish makes the folder a repository with a note in it.
@@ -201,7 +197,7 @@ func (s session) command(ctx context.Context, command string) error {
 		default:
 		}
 	}
-	_, err = turn.Wait()
+	_, err = turn.Wait(ctx)
 	return err
 }
 

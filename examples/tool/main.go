@@ -91,60 +91,47 @@ func run(ctx context.Context, taskQueue string) error {
 		}
 	}()
 
-	threads, id := runtime.Client(), signals.NewID()
-	if err := threads.Open(ctx, id, signals.Start{}, nil); err != nil {
-		return err
-	}
 	// The offline model calls a tool for each line that begins with "use".
-	post := signals.UserMessage(id, "ann", `use refund {"id": "A-1", "euros": 20}
-use refund {"id": "A-2", "euros": 900}`)
-	post.ID = signals.NewID()
-	if _, err := threads.Post(ctx, id, post); err != nil {
-		return err
-	}
-	if err := decide(ctx, threads, id, 2); err != nil {
-		return err
-	}
-	// The message has been posted: this waits for the end of its turn.
-	turn, err := threads.Turn(ctx, id, post)
+	turn, err := runtime.Send(ctx, event.NewMessage{SenderID: "ann", Content: `use refund {"id": "A-1", "euros": 20}
+use refund {"id": "A-2", "euros": 900}`}, threadmill.SendOptions{})
 	if err != nil {
 		return err
 	}
-	fmt.Println(turn.Message.Content)
-
-	if err := threads.Control(ctx, id, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
+	if err := decide(ctx, runtime.Client(), turn, 2); err != nil {
 		return err
 	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), id), "").Get(ctx, nil)
+	result, err := turn.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println(result.Message.Content)
+	return runtime.Close(ctx, turn.ThreadID())
 }
 
-// decide waits for a number of approval requests, and allows the small orders.
-func decide(ctx context.Context, threads *threadclient.Client, id string, calls int) error {
-	for calls > 0 {
-		waiting, err := threads.Approvals(ctx, id)
+// decide watches the turn for a number of approval requests, and allows the small orders.
+func decide(ctx context.Context, threads *threadclient.Client, turn *threadmill.Turn, calls int) error {
+	for e, err := range turn.Events() {
+		switch {
+		case err != nil:
+			return err
+		case e.Type != event.EventApprovalRequest:
+			continue
+		}
+		var in order
+		if err := json.Unmarshal([]byte(e.Request.Arguments), &in); err != nil {
+			return err
+		}
+		decision := signals.Decide{ToolCallID: e.Request.ToolCallID, Decision: event.DecisionApprove, By: "policy"}
+		if in.Euros > 100 {
+			decision.Decision, decision.Reason = event.DecisionDeny, "ask a manager"
+		}
+		out, err := threads.Decide(ctx, turn.ThreadID(), decision)
 		if err != nil {
 			return err
 		}
-		for _, call := range waiting.Approvals {
-			var in order
-			if err := json.Unmarshal([]byte(call.Arguments), &in); err != nil {
-				return err
-			}
-			decision := signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "policy"}
-			if in.Euros > 100 {
-				decision.Decision, decision.Reason = event.DecisionDeny, "ask a manager"
-			}
-			out, err := threads.Decide(ctx, id, decision)
-			if err != nil {
-				return err
-			}
-			fmt.Printf("%s %s: %s, %s\n", call.ToolName, call.Arguments, decision.Decision, out.Result)
-			calls--
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
+		fmt.Printf("%s %s: %s, %s\n", e.Request.ToolName, e.Request.Arguments, decision.Decision, out.Result)
+		if calls--; calls == 0 {
+			break
 		}
 	}
 	return nil

@@ -162,10 +162,7 @@ func run(ctx context.Context, taskQueue string) error {
 			return err
 		}
 	}
-	if err := threads.Control(ctx, shop.Name, signals.Control{Action: signals.ControlClose, By: "ann"}); err != nil {
-		return err
-	}
-	return temporal.GetWorkflow(ctx, signals.WorkflowID(threads.Namespace(), shop.Name), "").Get(ctx, nil)
+	return runtime.Close(ctx, shop.Name)
 }
 
 // serve serves the API until ctx ends, and returns its address.

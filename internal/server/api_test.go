@@ -137,7 +137,7 @@ func TestPostMessage(t *testing.T) {
 		got := w.call("POST", path, object{"content": "hi", "id": "e1", "sender": "ann", "onBusy": "steer"}).ok(t, http.StatusAccepted)
 		assert.Equal(t, object{"eventId": "e1"}, got.body)
 		post := w.threads.posts[0]
-		assert.Equal(t, signals.OnBusySteer, post.OnBusy)
+		assert.Equal(t, event.OnBusySteer, post.OnBusy)
 		assert.JSONEq(t, `{"threadId":"t1","senderId":"ann","senderType":"user","content":"hi"}`, string(post.Payload))
 	})
 	t.Run("defaults", func(t *testing.T) {

@@ -80,7 +80,7 @@ func (l *lookup) thread(ctx context.Context, id string) (Thread, error) {
 // prepare adds the options to a post and validates it. The error is a problem document that names
 // the field of the body.
 func (l *lookup) prepare(ctx context.Context, threadID string, post *signals.Post, o PostOptions) error {
-	post.OnBusy, post.Priority, post.TTL = signals.OnBusy(o.OnBusy), o.Priority, o.TTL
+	post.OnBusy, post.Priority, post.TTL = event.OnBusy(o.OnBusy), o.Priority, o.TTL
 	post.OnWaiting, post.Agents, post.Tools = event.OnWaiting(o.OnWaiting), o.Agents, o.Tools
 	err := threadclient.Prepare(threadID, post)
 	if len(post.Payload) > signals.MaxPayload {

@@ -108,7 +108,7 @@ func (in *Inbox) index(eventID string) int {
 
 // InterruptBy returns the request of a queued message to interrupt the turns in progress.
 func InterruptBy(q Queued) (signals.Control, bool) {
-	return signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + q.Item.ID}, q.OnBusy == signals.OnBusyInterrupt
+	return signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + q.Item.ID}, q.OnBusy == event.OnBusyInterrupt
 }
 
 // cancels returns the first turn that has calls which a queued message cancels, or nil.

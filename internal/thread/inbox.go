@@ -33,8 +33,8 @@ type Inbox struct {
 
 // Queued is an item in the queue.
 type Queued struct {
-	Item   event.Item     `json:"item"`
-	OnBusy signals.OnBusy `json:"onBusy,omitempty"`
+	Item   event.Item   `json:"item"`
+	OnBusy event.OnBusy `json:"onBusy,omitempty"`
 
 	// OnWaiting is the post's setting for turns that wait for people.
 	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`

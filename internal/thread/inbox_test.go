@@ -306,7 +306,7 @@ func TestInterruptWhileJoining(t *testing.T) {
 	r := begin(t, s, "e1", "hello").Runs[0]
 	for _, id := range []string{"e2", "e3"} {
 		p := says(id, "and mind the gap")
-		p.OnBusy = signals.OnBusySteer
+		p.OnBusy = event.OnBusySteer
 		post(t, s, p)
 	}
 	q, ok := s.Turns.Current.NextSteered(t0)
@@ -333,7 +333,7 @@ func TestSteerWithOptions(t *testing.T) {
 			s := newState()
 			begin(t, s, "e1", "hello")
 			p := says("e2", "and mind the gap")
-			p.OnBusy = signals.OnBusySteer
+			p.OnBusy = event.OnBusySteer
 			say(&p)
 			post(t, s, p)
 			_, ok := s.Turns.Current.NextSteered(t0)
@@ -348,7 +348,7 @@ func TestInTurn(t *testing.T) {
 	require.False(t, s.Turns.InTurn("e1"))
 	begin(t, s, "e1", "x")
 	p := says("e2", "joins")
-	p.OnBusy = signals.OnBusySteer
+	p.OnBusy = event.OnBusySteer
 	post(t, s, p)
 	require.False(t, s.Turns.InTurn("e2"))
 	require.True(t, s.joined(t0))
@@ -382,7 +382,7 @@ func TestSteeredItem(t *testing.T) {
 		s := newState()
 		begin(t, s, "e1", "x")
 		p := says("e2", "joins")
-		p.OnBusy = signals.OnBusySteer
+		p.OnBusy = event.OnBusySteer
 		post(t, s, p)
 		q, ok := s.Turns.Current.NextSteered(t0)
 		require.True(t, ok)
@@ -440,18 +440,18 @@ func TestSteeredItem(t *testing.T) {
 	t.Run("S2-38 it goes back to its place", func(t *testing.T) {
 		s := newState()
 		begin(t, s, "e1", "x")
-		put := func(now int, id string, busy signals.OnBusy) {
+		put := func(now int, id string, busy event.OnBusy) {
 			p := says(id, "x")
 			p.OnBusy = busy
 			_, err := postAt(s, at(now), p)
 			require.NoError(t, err)
 		}
 		put(1, "e2", "")
-		put(2, "e3", signals.OnBusySteer)
+		put(2, "e3", event.OnBusySteer)
 		put(3, "e4", "")
 		q, ok := s.Turns.Current.NextSteered(at(3))
 		require.True(t, ok)
-		put(4, "e5", signals.OnBusyInterrupt)
+		put(4, "e5", event.OnBusyInterrupt)
 		s.Turns.Current.PutBack(t0, q)
 		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Inbox.Ordered()), "who interrupts is heard next")
 	})

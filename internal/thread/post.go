@@ -54,7 +54,7 @@ func (in *Inbox) admit(p Incoming) error {
 	if in.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
 	}
-	if p.OnBusy == signals.OnBusyReject && in.busy(p.Post) && !in.WasPosted(p.ID) {
+	if p.OnBusy == event.OnBusyReject && in.busy(p.Post) && !in.WasPosted(p.ID) {
 		return ErrBusy
 	}
 	return nil
@@ -120,7 +120,7 @@ func (in *Inbox) Post(now time.Time, p Incoming) (Posted, error) {
 	}
 	q := in.queue(now, p)
 	p.ID = q.Item.ID
-	if p.OnBusy == signals.OnBusyInterrupt && len(s.Turns.all()) > 0 {
+	if p.OnBusy == event.OnBusyInterrupt && len(s.Turns.all()) > 0 {
 		// An interrupting message goes before others of the same priority.
 		in.Queue = append([]Queued{q}, in.Queue...)
 		return Posted{EventID: p.ID, Interrupts: &q}, nil

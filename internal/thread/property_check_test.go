@@ -9,7 +9,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // check is what holds at every moment.
@@ -113,7 +112,7 @@ func (m *machine) checkOrder(q Queued, waiting []event.Item) {
 		if other.Released != nil || q.Released != nil {
 			continue // it waits anew
 		}
-		if q.OnBusy == signals.OnBusyInterrupt || other.OnBusy == signals.OnBusyInterrupt {
+		if q.OnBusy == event.OnBusyInterrupt || other.OnBusy == event.OnBusyInterrupt {
 			continue // who interrupts goes ahead
 		}
 		mine, its := q.Origin, other.Origin

@@ -75,8 +75,8 @@ func (m *machine) say() {
 	sender := map[event.CreatedBy]string{event.CreatedByUser: "ann", event.CreatedByAgent: []string{"alice", "bob", "dora"}[m.rnd.IntN(3)], event.CreatedBySystem: "x", event.CreatedByTool: "the world"}[by]
 	content := []string{"hello", "@alice hello", "@bob\n@alice hello", "ask @bob", "@human hello"}[m.rnd.IntN(5)]
 	p := saidBy(fmt.Sprintf("p%d", m.rnd.IntN(m.events())), by, sender, content)
-	p.OnBusy = []signals.OnBusy{"", "", signals.OnBusySteer, signals.OnBusySteer, signals.OnBusyInterrupt}[m.rnd.IntN(5)]
-	if p.OnBusy == signals.OnBusyInterrupt && !m.one(5) {
+	p.OnBusy = []event.OnBusy{"", "", event.OnBusySteer, event.OnBusySteer, event.OnBusyInterrupt}[m.rnd.IntN(5)]
+	if p.OnBusy == event.OnBusyInterrupt && !m.one(5) {
 		p.OnBusy = ""
 	}
 	p.Priority = m.rnd.IntN(3)

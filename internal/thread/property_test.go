@@ -131,8 +131,8 @@ func (m *machine) events() int {
 
 func (m *machine) post() {
 	p := says(fmt.Sprintf("p%d", m.rnd.IntN(m.events())), []string{"hello", "@alice hello", "@bob hello"}[m.rnd.IntN(3)])
-	p.OnBusy = []signals.OnBusy{"", signals.OnBusyEnqueue, signals.OnBusySteer, signals.OnBusyInterrupt, signals.OnBusyReject}[m.rnd.IntN(5)]
-	if m.hooked && p.OnBusy == signals.OnBusyInterrupt && !m.one(5) {
+	p.OnBusy = []event.OnBusy{"", event.OnBusyEnqueue, event.OnBusySteer, event.OnBusyInterrupt, event.OnBusyReject}[m.rnd.IntN(5)]
+	if m.hooked && p.OnBusy == event.OnBusyInterrupt && !m.one(5) {
 		p.OnBusy = ""
 	}
 	p.Priority = m.rnd.IntN(3)

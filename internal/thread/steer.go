@@ -35,7 +35,7 @@ func (t *Turn) PutBack(now time.Time, q Queued) {
 	t.joins(q)
 	q.Stored = true
 	at := slices.IndexFunc(s.Inbox.Queue, func(other Queued) bool {
-		return other.Origin == nil && other.OnBusy != signals.OnBusyInterrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
+		return other.Origin == nil && other.OnBusy != event.OnBusyInterrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
 	})
 	if at < 0 {
 		at = len(s.Inbox.Queue)
@@ -162,7 +162,7 @@ func (in *Inbox) joinsTurn(q Queued) bool {
 		// The message is for the waiting turn, not for the event that is handled meanwhile.
 		return false
 	}
-	return q.OnBusy == signals.OnBusySteer && !s.Turns.decidesOn(&q) && q.mayJoin() && !q.Unloaded
+	return q.OnBusy == event.OnBusySteer && !s.Turns.decidesOn(&q) && q.mayJoin() && !q.Unloaded
 }
 
 // mayJoin reports whether the item is a message that can join another turn.

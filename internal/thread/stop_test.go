@@ -295,7 +295,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 		},
 		func(t *testing.T, s *State) {
 			p := says("e2", "and mind the gap")
-			p.OnBusy = signals.OnBusySteer
+			p.OnBusy = event.OnBusySteer
 			post(t, s, p)
 			q, ok := s.Turns.Current.NextSteered(t0)
 			require.True(t, ok)

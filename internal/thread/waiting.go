@@ -199,7 +199,7 @@ func (in *Inbox) Supersede(now time.Time, q Queued) {
 			if r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel {
 				r.cancelCalls(now, &q)
 				if at := in.index(q.Item.ID); at >= 0 {
-					in.Queue[at].OnBusy = signals.OnBusySteer
+					in.Queue[at].OnBusy = event.OnBusySteer
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -193,7 +194,7 @@ func (c *posts) submit(ctx context.Context, threadID string, p signals.Post, ope
 	for {
 		select {
 		case out := <-in.done:
-			if !unanswered(out.err) || p.OnBusy == signals.OnBusyReject {
+			if !unanswered(out.err) || p.OnBusy == event.OnBusyReject {
 				return out.result, out.err
 			}
 			return c.postBySignal(ctx, threadID, p, open, ln.diagnose(c.conn, threadID), out.err)
@@ -207,7 +208,7 @@ func (c *posts) submit(ctx context.Context, threadID string, p signals.Post, ope
 		case <-timer.C:
 			// The sender of a signal would not learn that the thread is busy. A thread without a
 			// diagnosis may only be slow: the update continues.
-			if state := ln.diagnose(c.conn, threadID); p.OnBusy != signals.OnBusyReject && state.reachable && !state.working {
+			if state := ln.diagnose(c.conn, threadID); p.OnBusy != event.OnBusyReject && state.reachable && !state.working {
 				c.lanes.withdraw(ln, in)
 				return c.postBySignal(ctx, threadID, p, open, state, context.DeadlineExceeded)
 			}

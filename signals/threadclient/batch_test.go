@@ -22,6 +22,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -272,14 +273,14 @@ func TestPostsToAThreadWithoutAWorker(t *testing.T) {
 	const started = enumspb.PENDING_WORKFLOW_TASK_STATE_STARTED
 	for name, test := range map[string]struct {
 		thread *oneThread
-		onBusy signals.OnBusy
+		onBusy event.OnBusy
 		kept   bool
 		reason string
 	}{
 		"Temporal keeps them":                       {thread: &oneThread{silent: true}, kept: true},
 		"but not when a worker is about to take it": {thread: &oneThread{silent: true, task: started}, reason: "busy"},
 		"nor more than history has room for":        {thread: &oneThread{silent: true, history: maxSilentEvents + 1}, reason: `no worker is polling task queue "mill"`},
-		"nor what may be rejected":                  {thread: &oneThread{silent: true}, onBusy: signals.OnBusyReject, reason: `no worker is polling task queue "mill"`},
+		"nor what may be rejected":                  {thread: &oneThread{silent: true}, onBusy: event.OnBusyReject, reason: `no worker is polling task queue "mill"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -179,6 +179,28 @@ func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Contr
 	return c.signal(ctx, threadID, signals.SignalControl, ctl)
 }
 
+// Close closes a thread and waits until it has ended: pending work ends as interrupted. by is the
+// person or program that closes it; empty = unknown. Closing a closed thread has no effect. The error
+// wraps [signals.ErrThreadNotFound] if there is no such thread, and the error of ctx if the thread has
+// not ended before; it then still closes as soon as a worker runs.
+func (c *Client) Close(ctx context.Context, threadID, by string) error {
+	err := c.Control(ctx, threadID, signals.Control{Action: signals.ControlClose, By: by})
+	if errors.Is(err, signals.ErrThreadClosed) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = c.temporal.GetWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "").Get(ctx, nil)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // Temporal has another error for it
+	}
+	if err != nil {
+		return fmt.Errorf("waiting for the end of thread %q: %w", threadID, err)
+	}
+	return nil
+}
+
 // Update changes a thread's title, agents, turn limit or metadata. It returns the thread's state.
 func (c *Client) Update(ctx context.Context, threadID string, change signals.ThreadChange) (signals.State, error) {
 	return ask[signals.State](ctx, c, threadID, signals.UpdateThread, change)

@@ -265,5 +265,5 @@ func TestPrepare(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, Prepare("t1", &signals.Post{Payload: message, OnBusy: signals.OnBusyReject}), "only the thread knows whether it is busy")
+	require.NoError(t, Prepare("t1", &signals.Post{Payload: message, OnBusy: event.OnBusyReject}), "only the thread knows whether it is busy")
 }

@@ -140,7 +140,7 @@ func TestSend(t *testing.T) {
 		code, out, _ := w.run("two\nlines\n", "send", "t1", "-", "--id", "e7", "--on-busy", "steer", "--on-waiting", "cancel")
 		require.Equal(t, exitOK, code)
 		require.Equal(t, "e7\n", out)
-		require.Equal(t, signals.OnBusySteer, w.posts[0].OnBusy)
+		require.Equal(t, event.OnBusySteer, w.posts[0].OnBusy)
 		require.Equal(t, event.OnWaitingCancel, w.posts[0].OnWaiting)
 		require.Contains(t, string(w.posts[0].Payload), `two\nlines"`)
 	})

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // Keys as terminals send them.
@@ -42,7 +41,7 @@ func TestInputIsUndisturbed(t *testing.T) {
 	p.shows("› half a message\n")
 	p.types("/steer hurry\n")
 	require.Eventually(t, func() bool { return len(w.posted()) == 3 }, patience, tick)
-	assert.Equal(t, signals.OnBusySteer, w.posted()[2].OnBusy)
+	assert.Equal(t, event.OnBusySteer, w.posted()[2].OnBusy)
 	p.presses("draft")
 	p.shows("\n› draft\n")
 	p.presses(ctrlC)

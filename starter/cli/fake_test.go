@@ -311,7 +311,7 @@ func (w *world) Post(_ context.Context, id string, p signals.Post) (signals.Post
 	if err := w.known(id); err != nil {
 		return signals.PostResult{}, err
 	}
-	if w.refuses || p.OnBusy == signals.OnBusyReject {
+	if w.refuses || p.OnBusy == event.OnBusyReject {
 		return signals.PostResult{}, fmt.Errorf("post to thread %q: %w: a turn runs", id, signals.ErrRefused)
 	}
 	status := signals.PostQueued

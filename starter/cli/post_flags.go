@@ -22,7 +22,7 @@ type posting struct {
 
 func (p *posting) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.id, "id", "", "id of the event, an idempotency key: duplicates are ignored (default: a new ULID)")
-	f.StringVar(&p.onBusy, "on-busy", string(signals.OnBusyEnqueue), "what a message does to a turn in progress: enqueue, steer, interrupt or reject")
+	f.StringVar(&p.onBusy, "on-busy", string(event.OnBusyEnqueue), "what a message does to a turn in progress: enqueue, steer, interrupt or reject")
 	f.StringVar(&p.onWaiting, "on-waiting", "", "what a message does to a turn that waits for people: answer, hold or cancel (default: as the agents are configured)")
 	f.IntVar(&p.priority, "priority", 0, "higher first, equals in order of arrival")
 	f.DurationVar(&p.ttl, "ttl", 0, "how long the event may wait, such as 90s, before it is expired and never processed (default: no limit)")
@@ -32,12 +32,12 @@ func (p *posting) addFlags(f *pflag.FlagSet) {
 
 // apply adds the flags to a post, and completes it for the thread.
 func (p *posting) apply(thread string, agents []string, post *signals.Post) error {
-	switch busy := signals.OnBusy(p.onBusy); busy {
-	case signals.OnBusyEnqueue:
-	case signals.OnBusySteer, signals.OnBusyInterrupt, signals.OnBusyReject:
-		post.OnBusy = busy
-	default:
+	busy := event.OnBusy(p.onBusy)
+	if !busy.Valid() {
 		return usagef("--on-busy is %q, must be enqueue, steer, interrupt or reject", p.onBusy)
+	}
+	if busy != event.OnBusyEnqueue { // the default
+		post.OnBusy = busy
 	}
 	if post.OnWaiting = event.OnWaiting(p.onWaiting); p.onWaiting != "" && !post.OnWaiting.Valid() {
 		return usagef("--on-waiting is %q, must be answer, hold or cancel", p.onWaiting)

@@ -59,7 +59,7 @@ func (s *session) command(ctx context.Context, text string) {
 	case "/help":
 		s.print(s.view.Note(strings.Split(helpText, "\n")...))
 	case "/steer":
-		s.post(ctx, strings.TrimSpace(arg), signals.OnBusySteer)
+		s.post(ctx, strings.TrimSpace(arg), event.OnBusySteer)
 	case "/interrupt":
 		s.control(ctx, signals.ControlInterrupt)
 	case "/approvals":
@@ -88,7 +88,7 @@ func (s *session) send(ctx context.Context, text string) {
 }
 
 // post posts a message and waits, beside the loop, for the end of its turn.
-func (s *session) post(ctx context.Context, text string, busy signals.OnBusy) {
+func (s *session) post(ctx context.Context, text string, busy event.OnBusy) {
 	post, err := newMessage(s.thread, s.me, text)
 	if err != nil {
 		s.print(s.view.Fail(err.Error()))

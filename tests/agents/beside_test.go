@@ -23,7 +23,7 @@ func TestPeopleSpeakToASubAgent(t *testing.T) {
 	check.Arrives(t, g.Reached, "the tool")
 	below := check.Sub(w, id, 1)
 	steers := check.Message(below, "steers", "and this")
-	steers.OnBusy = signals.OnBusySteer
+	steers.OnBusy = event.OnBusySteer
 	for _, p := range []signals.Post{check.Message(below, "waits", "never answered"), steers} {
 		_, err := w.Threads.Post(w.Ctx(), below, p)
 		require.NoError(t, err)

@@ -100,7 +100,7 @@ func TestSubAgentIsStopped(t *testing.T) {
 		w.Post(id, check.Asks("helper", "use wait {}"))
 		check.Arrives(t, g.Reached, "the tool")
 		p := signals.UserMessage(id, "ann", "hello")
-		p.OnBusy = signals.OnBusyInterrupt
+		p.OnBusy = event.OnBusyInterrupt
 		out, err := w.Threads.Turn(w.Ctx(), id, p)
 		require.NoError(t, err)
 		require.Equal(t, "hello", out.Message.Content)

@@ -268,7 +268,7 @@ func hooksSteered(t *testing.T, d *check.Desk, w *harness.Harness) {
 	<-slow.Reached
 	for n, text := range []string{"the secret", "stop"} {
 		p := check.Message(id, fmt.Sprintf("s%d", n), text)
-		p.OnBusy = signals.OnBusySteer
+		p.OnBusy = event.OnBusySteer
 		_, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err)
 	}

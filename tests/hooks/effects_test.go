@@ -60,7 +60,7 @@ func TestEffectsComeAfterHooks(t *testing.T) {
 					<-g.Reached
 					d.Set(id, "guard", v.rule)
 					p := check.Message(id, "stops", "stop")
-					p.OnBusy = signals.OnBusyInterrupt
+					p.OnBusy = event.OnBusyInterrupt
 					require.NoError(t, post(id, p))
 					if !v.passes {
 						require.Eventually(t, func() bool {
@@ -137,7 +137,7 @@ func TestEffectsWaitForHooks(t *testing.T) {
 		moves(id)
 		return id, running, q, wait
 	}
-	interrupts := func(p *signals.Post) { p.OnBusy = signals.OnBusyInterrupt }
+	interrupts := func(p *signals.Post) { p.OnBusy = event.OnBusyInterrupt }
 	cancels := func(p *signals.Post) { p.OnWaiting = event.OnWaitingCancel }
 	t.Run("an interrupt", func(t *testing.T) {
 		id, running, _, wait := begin(interrupts)

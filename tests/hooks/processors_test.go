@@ -117,7 +117,7 @@ func TestProcessors(t *testing.T) {
 		add(w, id, check.Message(id, "e1", "use note {}"))
 		<-wait.Reached
 		joins := check.Message(id, "e2", "psst")
-		joins.OnBusy = signals.OnBusySteer
+		joins.OnBusy = event.OnBusySteer
 		add(w, id, joins)
 		wait.Release()
 		require.Equal(t, signals.TurnCompleted, check.Wholly(w, id, w.Await(id, "e1")).Status)

@@ -201,7 +201,7 @@ func entitiesJoin(t *testing.T, w *harness.Harness, held *check.Gate) {
 	<-held.Reached
 	for n, text := range []string{"Sarah called", "Sarah and secret Acme", "refuse Bob"} {
 		p := check.Message(id, fmt.Sprintf("joins-%d", n), text)
-		p.OnBusy = signals.OnBusySteer
+		p.OnBusy = event.OnBusySteer
 		_, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err)
 		_, err = w.Threads.Post(w.Ctx(), id, p)
