@@ -74,21 +74,11 @@ func (r *Runtime) Fails(turn *threadmill.Turn) string {
 func (r *Runtime) wait(turn *threadmill.Turn) (signals.TurnResult, error) {
 	ctx, cancel := r.ctx()
 	defer cancel()
-	type ended struct {
-		result signals.TurnResult
-		err    error
+	out, err := turn.Wait(ctx)
+	if ctx.Err() != nil && !errors.As(err, new(*threadmill.TurnError)) {
+		err = fmt.Errorf("the turn of event %q has not ended", turn.EventID())
 	}
-	end := make(chan ended, 1)
-	go func() {
-		result, err := turn.Wait()
-		end <- ended{result, err}
-	}()
-	select {
-	case e := <-end:
-		return e.result, e.err
-	case <-ctx.Done():
-		return signals.TurnResult{}, fmt.Errorf("the turn of event %q has not ended", turn.EventID())
-	}
+	return out, err
 }
 
 // Ask says something, waits for the end of the turn, and returns the text of the reply. It is empty if
