@@ -15,11 +15,11 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/tool"
-	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/threadmilltest"
+	"github.com/threadmill/threadmill/tool"
 )
 
 // expiring asks for approval of refunds, within a day.

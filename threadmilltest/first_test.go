@@ -2,9 +2,9 @@ package threadmilltest_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
-	"fmt"
 
 	"github.com/stretchr/testify/require"
 

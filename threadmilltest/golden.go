@@ -39,7 +39,7 @@ func compare(file, got string) string {
 		}
 		return ""
 	}
-	want, err := os.ReadFile(file) //nolint:gosec // a file of the test
+	want, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Sprintf("there is no golden file %s: write it with %s=1.", file, updateEnv)

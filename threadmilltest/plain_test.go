@@ -90,8 +90,10 @@ func TestPolicy(t *testing.T) {
 	for want, call := range map[string]func(t testing.TB){
 		`Config.Agents has no "depot"`: func(t testing.TB) { threadmilltest.Policy(t, cfg, "depot", "refund", nil) },
 		`Config.Tools has no "pay"`:    func(t testing.TB) { threadmilltest.Policy(t, cfg, "clerk", "pay", nil) },
-		`the call of refund cannot run`: func(t testing.TB) { threadmilltest.Policy(t, cfg, "clerk", "refund", map[string]string{"euros": "many"}) },
-		`have no JSON form`:             func(t testing.TB) { threadmilltest.Policy(t, cfg, "clerk", "refund", make(chan int)) },
+		`the call of refund cannot run`: func(t testing.TB) {
+			threadmilltest.Policy(t, cfg, "clerk", "refund", map[string]string{"euros": "many"})
+		},
+		`have no JSON form`: func(t testing.TB) { threadmilltest.Policy(t, cfg, "clerk", "refund", make(chan int)) },
 		`agent "guest" has no tool "refund"`: func(t testing.TB) {
 			cfg := desk(scripted.New())
 			cfg.Agents = append(cfg.Agents, agent.Agent{Name: "guest", Model: "scripted/guest"})
