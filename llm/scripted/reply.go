@@ -126,6 +126,20 @@ func lastOf(req llm.Request) llm.Message {
 	return req.Messages[len(req.Messages)-1]
 }
 
+// ReadPayload reads the payload of the environment event that an agent is to process, for a reply that
+// is derived from it: what the agent was told of the event precedes the request to process it.
+func ReadPayload(req llm.Request, payload any) error {
+	if n := len(req.Messages); n > 1 {
+		told := struct {
+			Payload any `json:"payload"`
+		}{payload}
+		if err := json.Unmarshal([]byte(req.Messages[n-2].Content), &told); err == nil {
+			return nil
+		}
+	}
+	return &llm.Error{Provider: provider, Code: CodeMismatch, Message: "the model was asked to process an event that it was told nothing of"}
+}
+
 // String describes the reply in one line: for which requests it is, and what it does.
 func (r Reply) String() string {
 	var parts []string

@@ -160,3 +160,14 @@ func TestGate(t *testing.T) {
 	_, err := scripted.New(scripted.Reply{Hold: held}).Generate(ctx, asked("a", "x"), nil)
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+func TestReadPayload(t *testing.T) {
+	req := llm.Request{Messages: []llm.Message{
+		{Role: event.RoleTool, Content: `{"type":"file.changed","payload":{"path":"a.txt"}}`}, {Role: event.RoleUser, Content: "Process event: file.changed"},
+	}}
+	var changed struct{ Path string }
+	require.NoError(t, scripted.ReadPayload(req, &changed))
+	require.Equal(t, "a.txt", changed.Path)
+	require.ErrorContains(t, scripted.ReadPayload(asked("a", "hello"), &changed), "an event that it was told nothing of")
+	require.Error(t, scripted.ReadPayload(req, new(int)), "another type")
+}
