@@ -15,8 +15,8 @@ import (
 )
 
 // known returns the names to which the parts of the configuration may refer. Agents of a source may
-// come at run time.
-func (cfg *Config) known(tools *tool.Set, hooks *hook.Set) names.Known {
+// come at run time: changing.
+func (cfg *Config) known(tools *tool.Set, hooks *hook.Set, changing bool) names.Known {
 	var out names.Known
 	if cfg.Models != nil {
 		out.Fallbacks = append([]string{}, slices.Sorted(maps.Keys(cfg.Fallbacks))...)
@@ -25,8 +25,10 @@ func (cfg *Config) known(tools *tool.Set, hooks *hook.Set) names.Known {
 		out.Tools, out.Processors = append(builtin.Names(), tools.Names()...), hooks.Processors()
 		out.Tools = append(out.Tools, cfg.serverTools()...)
 	}
-	for _, a := range cfg.Agents {
-		out.Agents = append(out.Agents, a.Name)
+	if !changing {
+		for _, a := range cfg.Agents {
+			out.Agents = append(out.Agents, a.Name)
+		}
 	}
 	return out
 }

@@ -56,8 +56,9 @@ type Config struct {
 	// stored in Store under the same name takes precedence, see docs/agents.md.
 	Agents []agent.Agent
 
-	// AgentSource replaces Agents if they change at run time. If it implements [agent.Lister], the
-	// API lists its agents. New does not check names of its agents; Run logs those that do not exist.
+	// AgentSource provides further agents, which may change at run time. They take precedence over Agents, and
+	// its default agent is that of the threads. If it implements [agent.Lister], the API lists the agents of both.
+	// New does not check names of its agents; Run logs those that do not exist.
 	AgentSource agent.Source
 
 	// Models are the model providers, by the name before the slash in an agent's model.
@@ -107,6 +108,10 @@ type Config struct {
 	// Authenticator authenticates requests to Handler and returns the roles of their senders.
 	// Default: no authentication; everybody who can reach Handler may do everything.
 	Authenticator auth.Authenticator
+
+	// Routes returns handlers of the application, which Handler serves beside the API. New calls it once, with the
+	// runtime that it returns: handlers may use it, Routes itself may not. Default: none.
+	Routes func(*Runtime) []Route
 
 	// Callbacks see, and may replace, what viewers of Handler and Send see.
 	Callbacks Callbacks
@@ -209,6 +214,7 @@ func New(cfg Config) (*Runtime, error) {
 	if cfg.StopTimeout < 0 {
 		return nil, fmt.Errorf("threadmill: Config.StopTimeout is %s, must not be negative", cfg.StopTimeout)
 	}
+	changing := cfg.AgentSource != nil
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
@@ -230,7 +236,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: Config: %w", err)
 	}
-	known := cfg.known(tools, hooks)
+	known := cfg.known(tools, hooks, changing)
 	if err := cfg.checkNames(known); err != nil {
 		return nil, err
 	}
@@ -270,13 +276,17 @@ func New(cfg Config) (*Runtime, error) {
 	closing, closeStreams := context.WithCancel(context.Background())
 	r.closeStreams = closeStreams
 	toolServers, declared := cfg.toolServers()
+	var routes func() []server.Route
+	if cfg.Routes != nil {
+		routes = func() []server.Route { return serverRoutes(cfg.Routes(r)) }
+	}
 	r.handler, err = server.New(server.Config{
 		ToolServers: toolServers, ToolLogins: cfg.toolLogins(), Declared: declared,
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
 		WithoutEntities: r.activities.WithoutEntities(),
 		Authenticator:   cfg.Authenticator, Tools: known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: known.Fallbacks,
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
-		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: rules,
+		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: rules, Routes: routes,
 	})
 	return r, err
 }
@@ -314,11 +324,7 @@ func (cfg *Config) setDefaults() error {
 	if cfg.Stream == nil {
 		cfg.Stream = memory.New(memory.Config{})
 	}
-	if cfg.AgentSource != nil {
-		cfg.Agents = nil
-		return nil
-	}
-	if len(cfg.Agents) == 0 {
+	if len(cfg.Agents) == 0 && cfg.AgentSource == nil {
 		return errors.New("threadmill: Config.Agents is required: at least one agent (or set Config.AgentSource)")
 	}
 	for i, a := range cfg.Agents {
@@ -326,7 +332,11 @@ func (cfg *Config) setDefaults() error {
 			return fmt.Errorf("threadmill: Config.Agents[%d]: %w", i, err)
 		}
 	}
-	cfg.AgentSource = agent.Fixed(cfg.Agents)
+	if cfg.AgentSource == nil {
+		cfg.AgentSource = agent.Fixed(cfg.Agents)
+	} else {
+		cfg.AgentSource = withAgents(cfg.AgentSource, cfg.Agents)
+	}
 	return nil
 }
 

@@ -33,6 +33,7 @@ var layers = [][]string{
 	{"internal/server"},
 	{"."},
 	{"internal/program"},
+	{"app"},
 	{"worker", "starter"},
 }
 

@@ -113,6 +113,9 @@ type Config struct {
 	// PublicURL is the origin by which browsers reach the API.
 	PublicURL string
 
+	// declared are the names of what the program itself has.
+	declared Declared
+
 	// Files are the paths of the files, the configuration itself first. Nil without a file.
 	Files []string
 }
@@ -245,7 +248,7 @@ func builtInTools() []string { return append([]string{ShellCmd, CurrentTime}, bu
 
 // names returns the names of tools and agents to which its parts may refer.
 func (c *Config) names() names.Known {
-	out := names.Known{Tools: builtInTools()}
+	out := names.Known{Tools: append(builtInTools(), c.declared.Tools...), Agents: slices.Clone(c.declared.Agents)}
 	for _, d := range c.Tools.Client {
 		out.Tools = append(out.Tools, d.Name)
 	}
@@ -269,6 +272,19 @@ func Env(getenv func(string) string) Option { return func(d *document) { d.geten
 
 // ThreadsQueue is the task queue of the threads, which hook workflows must not use.
 func ThreadsQueue(name string) Option { return func(d *document) { d.taskQueue = name } }
+
+// Declared are the names of what a program declares in Go, to which the file may refer.
+type Declared struct {
+	Tools, Agents, Models, Fallbacks, Hooks []string
+}
+
+// Declares adds the names of what the program declares in Go. A file may then have no agents.
+func Declares(names Declared) Option {
+	return func(d *document) {
+		d.declared = names
+		d.tools = append(d.tools, names.Tools...)
+	}
+}
 
 // Load reads the file at path. Each mistake is an [*Error]; several are joined, in order of their
 // lines.

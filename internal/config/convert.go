@@ -34,7 +34,7 @@ func (d *document) config(root ast.Node) *Config {
 	if d.has("version") && f.Version != json.Number("1") {
 		d.fieldErrorf("version", KindInvalid, "must be 1, the only version there is")
 	}
-	c := &Config{StaleAfter: f.Temporal.StaleAfter, TemporalUI: f.Temporal.UI, AllowedHosts: f.HTTP.AllowedHosts, AllowedOrigins: f.HTTP.AllowedOrigins, PublicURL: f.HTTP.PublicURL, Tools: d.builtInTools(f.Tools)}
+	c := &Config{StaleAfter: f.Temporal.StaleAfter, TemporalUI: f.Temporal.UI, AllowedHosts: f.HTTP.AllowedHosts, AllowedOrigins: f.HTTP.AllowedOrigins, PublicURL: f.HTTP.PublicURL, Tools: d.builtInTools(f.Tools), declared: d.declared}
 	c.Tools.Client = d.clientTools(f.Tools.Client)
 	c.MCP, c.MCPAPI = d.mcpServers(f.MCP), d.mcpAPI(f.MCPAPI)
 	models := d.builtIn()
@@ -81,6 +81,9 @@ func (d *document) known(agents agent.Fixed) names.Known {
 			return names.Known{Tools: d.tools}
 		}
 		out.Agents = append(out.Agents, a.Name)
+	}
+	if out.Agents != nil {
+		out.Agents = append(out.Agents, d.declared.Agents...)
 	}
 	return out
 }
@@ -255,6 +258,7 @@ func (d *document) hooks(hooks []hook.Hook, known names.Known) []hook.Hook {
 	for i, h := range hooks {
 		path := fmt.Sprintf("hooks[%d]", i)
 		d.uniqueName(path, "hook", h.Name, lines)
+		d.hookOfProgram(path, h)
 		if h.Workflow != nil && d.taskQueue != "" && h.Workflow.TaskQueue == d.taskQueue {
 			d.fieldErrorf(path+".workflow.taskQueue", KindInvalid, "%q is where the threads themselves run, and no worker there knows the workflow: give its worker another task queue", d.taskQueue)
 		}
@@ -262,6 +266,22 @@ func (d *document) hooks(hooks []hook.Hook, known names.Known) []hook.Hook {
 		d.filter(path+".filter", h.Filter)
 	}
 	return hooks
+}
+
+// hookOfProgram reports a hook without a workflow that is none of the program's. One of those is only put in its place.
+func (d *document) hookOfProgram(path string, h hook.Hook) {
+	switch {
+	case h.Workflow != nil || d.has(path+".workflow"):
+		return
+	case h.Name == "" || !slices.Contains(d.declared.Hooks, h.Name):
+		d.fieldErrorf(path+".workflow", KindMissing, "is missing: say which workflow decides, by its type and taskQueue")
+		return
+	}
+	for _, field := range []string{"filter", "timeout", "onFailure", "maxAttempts", "holdOutput"} {
+		if d.has(path + "." + field) {
+			d.keyErrorf(path+"."+field, KindInvalid, "the hook %q is the program's, which sets its fields: only name it here", h.Name)
+		}
+	}
 }
 
 // filter reports a filter that no event can match, since its hook would never run.

@@ -218,7 +218,7 @@ func (d *document) decodeStruct(n ast.Node, path string, v reflect.Value, r fiel
 	}
 	for _, name := range known {
 		rule := ruleOf(v.Type(), fields[name])
-		if inner := join(path, name); rule.required != "" && !d.has(inner) {
+		if inner := join(path, name); rule.required != "" && !d.has(inner) && !(inner == "agents" && len(d.declared.Agents) > 0) {
 			d.fieldErrorf(inner, KindMissing, "is missing: %s", rule.required)
 		}
 	}

@@ -24,6 +24,9 @@ type document struct {
 	getenv func(string) string
 	tools  []string
 
+	// declared are the names of what the program itself has.
+	declared Declared
+
 	// taskQueue is the task queue of the threads, if it is known.
 	taskQueue string
 

@@ -218,7 +218,6 @@ var fieldRules = map[string]fieldRule{
 	"config.mcpLoginEntry.Scopes":          {nonEmpty: omitIt + "for those that the server names", check: quotedProblem(tool.ServerScopeProblem)},
 
 	"hook.Hook.Name":          {required: "every hook needs one", check: checkIdentifier},
-	"hook.Hook.Workflow":      {required: "say which workflow decides, by its type and taskQueue"},
 	"hook.Workflow.Type":      {required: "write the name of the workflow, as its worker registers it"},
 	"hook.Workflow.TaskQueue": {required: "write the task queue on which the workflow's worker listens"},
 	"hook.Filter.Types":       {nonEmpty: selectsAll, check: eventTypeProblem},

@@ -41,6 +41,9 @@ type provider struct {
 	declared bool
 	used     bool
 
+	// program means that the program declares it.
+	program bool
+
 	// implicit means that the key and the address come from the usual variables.
 	implicit bool
 
@@ -69,6 +72,9 @@ func (d *document) builtIn() *models {
 		p := &provider{Provider: Provider{Name: s.kind, Type: s.kind}}
 		p.fromEnvironment(d)
 		m.byKey[s.kind] = p
+	}
+	for _, name := range d.declared.Models {
+		m.byKey[name] = &provider{Provider: Provider{Name: name}, program: true}
 	}
 	return m
 }
@@ -145,6 +151,10 @@ func (m *models) add(name string, e providerEntry) {
 	path := "models." + name
 	if !providerName.MatchString(name) {
 		m.doc.keyErrorf(path, KindInvalid, "use 1 to 64 letters, digits, -, _ and ., beginning with a letter or digit")
+		return
+	}
+	if p := m.byKey[name]; p != nil && p.program || slices.Contains(m.doc.declared.Fallbacks, name) {
+		m.doc.keyErrorf(path, KindDuplicate, "the program itself has a model provider or a chain of this name: choose another name")
 		return
 	}
 	if e.Type == Fallback {
@@ -318,14 +328,14 @@ func (m *models) useEmbedder(path, s string) {
 	}
 	m.use(path, s)
 	name, _, _ := strings.Cut(s, "/")
-	if p, known := m.byKey[name]; known && !slices.Contains(embedding, p.Type) {
+	if p, known := m.byKey[name]; known && !p.program && !slices.Contains(embedding, p.Type) {
 		m.doc.fieldErrorf(path, KindInvalid, "the provider %q, of type %s, makes no vectors: name a model of OpenAI, a compatible server or Google", name, p.Type)
 	}
 }
 
 func (m *models) isChain(name string) bool {
 	_, ok := m.chains[name]
-	return ok
+	return ok || slices.Contains(m.doc.declared.Fallbacks, name)
 }
 
 func example(p *provider) string {
@@ -369,7 +379,7 @@ func (m *models) names() []string {
 func (m *models) result() (list []Provider, keys map[string]string) {
 	keys = map[string]string{}
 	for _, p := range m.byKey {
-		if (p.declared || p.used) && len(p.absent) == 0 {
+		if (p.declared || p.used) && !p.program && len(p.absent) == 0 {
 			list = append(list, p.Provider)
 			if p.APIKey != "" {
 				keys[p.Name] = p.keyName

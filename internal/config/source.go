@@ -120,6 +120,9 @@ func (s *Source) reload() {
 // adopt keeps the parts that need a restart.
 func (s *Source) adopt(c *Config) error {
 	for _, a := range c.Agents {
+		if name, _, _ := strings.Cut(a.Model, "/"); slices.Contains(c.declared.Models, name) || slices.Contains(c.declared.Fallbacks, name) {
+			continue
+		}
 		now, _, _ := c.Provider(a.Model)
 		if before, _, ok := s.current.Provider(a.Model); !ok || before != now {
 			return fmt.Errorf("agent %q uses provider %q, which is new or has changed: restart to use it", a.Name, now.Name)

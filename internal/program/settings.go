@@ -53,6 +53,9 @@ type SettingsConfig struct {
 	// not exist. Default: the key is in [EnvSecretsKey], or there is none.
 	SecretsFile string
 
+	// Declared is what the application declares in Go: File may refer to its names.
+	Declared threadmill.Config
+
 	// Getenv defaults to os.Getenv.
 	Getenv func(string) string
 
@@ -132,6 +135,9 @@ func Load(cfg SettingsConfig) (Settings, error) {
 		cfg.TaskQueue = signals.DefaultTaskQueue
 	}
 	s := Settings{getenv: cfg.Getenv}
+	if err := conflicts(cfg); err != nil {
+		return s, err
+	}
 	c, err := s.read(cfg)
 	if err != nil {
 		return s, err
@@ -159,6 +165,9 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	s.Models, s.ModelRetries, s.ModelLimits = map[string]llm.Provider{}, map[string]llm.Retry{}, map[string]llm.Limits{}
 	s.Fallbacks = c.Fallbacks
 	for _, p := range c.Models {
+		if cfg.Declared.Models[p.Name] != nil {
+			continue // one of the environment: a file cannot declare it
+		}
 		if p.Limits != (llm.Limits{}) {
 			s.ModelLimits[p.Name] = p.Limits
 		}
@@ -167,7 +176,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 			return s, Usagef("models.%s: %w", p.Name, err)
 		}
 	}
-	s.Tools, err = tools(c, cfg.Logger)
+	s.Tools, err = tools(c, cfg)
 	return s, err
 }
 
@@ -210,38 +219,26 @@ func (s *Settings) setPublicURL(origin string) error {
 	return nil
 }
 
-// Apply copies the settings into the configuration of a runtime.
-func (s Settings) Apply(cfg *threadmill.Config) {
-	cfg.AgentSource, cfg.Models, cfg.Tools, cfg.ModelRetries = s.AgentSource, s.Models, s.Tools, s.ModelRetries
-	cfg.ModelLimits, cfg.Fallbacks = s.ModelLimits, s.Fallbacks
-	cfg.TitleModel, cfg.Knowledge, cfg.ApprovalRules = s.TitleModel, s.Knowledge, s.ApprovalRules
-	cfg.Hooks, cfg.StaleAfter, cfg.TemporalUI = s.Hooks, s.StaleAfter, s.TemporalUI
-	cfg.AllowedHosts, cfg.AllowedOrigins = s.AllowedHosts, s.AllowedOrigins
-	cfg.RuleSource, cfg.WebhookSource = s.RuleSource, s.WebhookSource
-}
-
-// WhichHooks lists the hook workflows, and the task queues that need workers of their own.
-func (s Settings) WhichHooks() string {
-	list := make([]string, len(s.Hooks))
-	for i, h := range s.Hooks {
-		list[i] = fmt.Sprintf("%s (%s on task queue %s)", h.Name, h.Workflow.Type, h.Workflow.TaskQueue)
-	}
-	return strings.Join(list, ", ")
-}
-
 func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 	if cfg.File == "" {
 		c, err := config.Default(cfg.Getenv)
 		if err != nil {
 			return nil, &usageError{err}
 		}
-		s.AgentSource = c.Agents
 		if cfg.Workspace != "" {
 			c.Tools.Shell.Root = cfg.Workspace
 		}
+		if len(cfg.Declared.Agents) > 0 || cfg.Declared.AgentSource != nil {
+			c.Agents, c.TitleModel = nil, "" // the application has its own
+			return c, nil
+		}
+		for _, t := range cfg.Declared.Tools {
+			c.Agents[0].Tools = append(c.Agents[0].Tools, t.Definition().Name)
+		}
+		s.AgentSource = c.Agents
 		return c, nil
 	}
-	source, err := config.Open(cfg.File, cfg.Logger, config.Env(cfg.Getenv), config.ThreadsQueue(cfg.TaskQueue))
+	source, err := config.Open(cfg.File, cfg.Logger, config.Env(cfg.Getenv), config.ThreadsQueue(cfg.TaskQueue), config.Declares(declaredNames(cfg.Declared)))
 	var mistake *config.Error
 	switch {
 	case errors.As(err, &mistake):
@@ -253,31 +250,39 @@ func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 	return source.Config(), nil
 }
 
-// tools returns the tools of connected clients and all built-in ones: an edit of the file may add a
-// tool to an agent.
-func tools(c *config.Config, log *slog.Logger) ([]tool.Tool, error) {
-	list := []tool.Tool{clock.New(clock.Config{Timezone: c.Tools.Clock.Timezone})}
+// tools returns the tools of connected clients and all built-in ones that the application does not replace: an edit of
+// the file may add a tool to an agent. Without a file, an application's own agents name what they need.
+func tools(c *config.Config, cfg SettingsConfig) ([]tool.Tool, error) {
+	declared := declaredNames(cfg.Declared)
+	list := []tool.Tool{}
+	if !slices.Contains(declared.Tools, config.CurrentTime) {
+		list = append(list, clock.New(clock.Config{Timezone: c.Tools.Clock.Timezone}))
+	}
 	for _, d := range c.Tools.Client {
 		list = append(list, tool.Client(d))
+	}
+	needed := named(c, cfg.Declared, config.ShellCmd)
+	if slices.Contains(declared.Tools, config.ShellCmd) || !needed && cfg.File == "" {
+		return list, nil
 	}
 	cmd, err := shellTool(c.Tools.Shell)
 	switch {
 	case err == nil:
 		list = append(list, cmd)
-	case named(c, config.ShellCmd):
+	case needed:
 		return nil, Usagef("tools.shell_cmd: %w", err)
 	default:
-		log.Info("shell_cmd is not available; nothing names it", "error", err)
+		cfg.Logger.Info("shell_cmd is not available; nothing names it", "error", err)
 	}
 	return list, nil
 }
 
 // named reports whether an agent, an approval rule or a hook names a tool.
-func named(c *config.Config, name string) bool {
+func named(c *config.Config, declared threadmill.Config, name string) bool {
 	has := func(names []string) bool { return slices.Contains(names, name) }
-	return slices.ContainsFunc(c.Agents, func(a agent.Agent) bool { return has(a.Tools) }) ||
-		slices.ContainsFunc(c.ApprovalRules, func(r approval.Rule) bool { return has(r.Tools) }) ||
-		slices.ContainsFunc(c.Hooks, func(h hook.Hook) bool { return has(h.Filter.Tools) })
+	return slices.ContainsFunc(slices.Concat(c.Agents, declared.Agents), func(a agent.Agent) bool { return has(a.Tools) }) ||
+		slices.ContainsFunc(slices.Concat(c.ApprovalRules, declared.ApprovalRules), func(r approval.Rule) bool { return has(r.Tools) }) ||
+		slices.ContainsFunc(slices.Concat(c.Hooks, declared.Hooks), func(h hook.Hook) bool { return has(h.Filter.Tools) })
 }
 
 func shellTool(s config.Shell) (tool.Tool, error) {

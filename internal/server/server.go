@@ -108,6 +108,9 @@ type Config struct {
 	Webhooks      []webhook.Endpoint
 	WebhookSource webhook.Source
 
+	// Routes are the handlers of the application. They are asked for once, in New. Default: none.
+	Routes func() []Route
+
 	// Ready adds components, such as temporal, to the store and the stream in /readyz. A component
 	// is ready if it returns nil within two seconds.
 	Ready func(ctx context.Context) map[string]error
@@ -292,6 +295,11 @@ func New(cfg Config) (http.Handler, error) {
 	c.registerMarkdown()
 	c.registerDocs(mux)
 	c.registerPage(mux)
+	if cfg.Routes != nil {
+		if err := a.registerRoutes(mux, cfg.Routes()); err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
+	}
 	handler := a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)
 	if err := registerMCP(c, mux, handler, v, cfg); err != nil {
 		return nil, fmt.Errorf("server: %w", err)

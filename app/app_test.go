@@ -1,17 +1,34 @@
-package main
+package app
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/program"
 )
+
+func newCommand(t *testing.T, cfg Config) *cobra.Command {
+	t.Helper()
+	cmd, err := command(cfg)
+	require.NoError(t, err)
+	return cmd
+}
 
 func TestMistakes(t *testing.T) {
 	for _, name := range []string{
@@ -66,7 +83,7 @@ func TestMistakes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv(program.EnvDatabaseURL, c.database)
 			t.Setenv(program.EnvNATSURL, "")
-			cmd, stderr := command(), &bytes.Buffer{}
+			cmd, stderr := newCommand(t, Config{Name: "worker"}), &bytes.Buffer{}
 			cmd.SetArgs(append([]string{}, c.args...)) // nil would mean the arguments of the test binary
 			cmd.SetErr(stderr)
 			require.Equal(t, c.code, program.Execute(t.Context(), cmd), stderr)
@@ -83,9 +100,67 @@ func TestHooksOnTheThreadsQueue(t *testing.T) {
 	t.Setenv(program.EnvNATSURL, "")
 	require.NoError(t, os.WriteFile("hooks.yaml", []byte("agents: [{name: a, model: demo/demo}]\n"+
 		"hooks: [{name: guard, workflow: {type: Guard, taskQueue: mine}}]\n"), 0o600))
-	cmd, stderr := command(), &bytes.Buffer{}
+	cmd, stderr := newCommand(t, Config{Name: "worker"}), &bytes.Buffer{}
 	cmd.SetArgs([]string{"--http", "127.0.0.1:0", "--sqlite", "records.db", "--config", "hooks.yaml", "--task-queue", "mine"})
 	cmd.SetErr(stderr)
 	require.Equal(t, program.ExitUsage, program.Execute(t.Context(), cmd), stderr)
 	require.Contains(t, stderr.String(), `hooks.yaml:2:58: hooks[0].workflow.taskQueue: "mine" is where the threads themselves run`)
+}
+
+// TestConfigure: what a program declares is checked like what the flags say, before anything is connected.
+func TestConfigure(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv(program.EnvDatabaseURL, "")
+	t.Setenv(program.EnvNATSURL, "")
+	execute := func(cfg Config, args ...string) (code int, stderr string) {
+		cfg.Name = "refunds"
+		cmd, out := newCommand(t, cfg), &bytes.Buffer{}
+		cmd.SetArgs(append([]string{"--http", "127.0.0.1:0", "--sqlite", "records.db", "--log-level", "error"}, args...))
+		cmd.SetErr(out)
+		code = program.Execute(t.Context(), cmd)
+		return code, out.String()
+	}
+	t.Run("an error of Configure", func(t *testing.T) {
+		code, says := execute(Config{Configure: func(*threadmill.Config) error { return errors.New("the ledger is closed") }})
+		require.Equal(t, program.ExitFailed, code)
+		require.Equal(t, "refunds: the ledger is closed\n", says)
+	})
+	t.Run("own flags are parsed before", func(t *testing.T) {
+		var limit int
+		code, says := execute(Config{
+			Flags:     func(f *flag.FlagSet) { f.IntVar(&limit, "limit", 100, "euros that need nobody") },
+			Configure: func(*threadmill.Config) error { return fmt.Errorf("the limit is %d", limit) },
+		}, "--limit", "7")
+		require.Equal(t, program.ExitFailed, code)
+		require.Equal(t, "refunds: the limit is 7\n", says)
+	})
+	t.Run("flags of every program", func(t *testing.T) {
+		_, err := command(Config{Name: "refunds", Flags: func(f *flag.FlagSet) { f.String("http", "", "") }})
+		require.ErrorContains(t, err, "--http is a flag of every program")
+	})
+	t.Run("own authentication and --auth", func(t *testing.T) {
+		code, says := execute(Config{Configure: func(cfg *threadmill.Config) error {
+			cfg.Authenticator = auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Local(), nil })
+			return nil
+		}}, "--auth", "keys")
+		require.Equal(t, program.ExitUsage, code)
+		require.Equal(t, "refunds: --auth: the program authenticates requests itself\n", says)
+	})
+}
+
+// TestBackground: work beside the workers ends with the program, and its error ends the program.
+func TestBackground(t *testing.T) {
+	stop, failed := startBackground(func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	stop()
+	require.Empty(t, failed, "an end that was asked for is none")
+	gone := errors.New("the folder is gone")
+	stop, failed = startBackground(func(context.Context) error { return gone })
+	require.ErrorIs(t, <-failed, gone)
+	stop()
+	forever := make(chan struct{})
+	defer close(forever)
+	within(time.Millisecond, func() { <-forever }, slog.New(slog.DiscardHandler))
 }

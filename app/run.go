@@ -1,0 +1,235 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/store"
+)
+
+const (
+	dialWithin = 15 * time.Second
+
+	// answerWithin is the time for running requests when the process stops.
+	answerWithin = 5 * time.Second
+)
+
+// run runs the roles until ctx ends or one of them fails.
+func run(ctx context.Context, application Config, o options, log *slog.Logger) error {
+	cfg := threadmill.Config{Logger: log, Namespace: o.namespace, Models: map[string]llm.Provider{}}
+	if application.Configure != nil {
+		if err := application.Configure(&cfg); err != nil {
+			return err
+		}
+	}
+	if err := o.checkServers(&cfg, os.Getenv); err != nil {
+		return err
+	}
+	settings, err := program.Load(program.SettingsConfig{
+		File: o.config, AllowedHosts: o.hosts, AllowedOrigins: o.origins, TaskQueue: o.taskQueue, Declared: cfg, Logger: log,
+	})
+	if err != nil {
+		return err
+	}
+	settings.Apply(&cfg)
+	cfg.Namespace, cfg.TaskQueue, cfg.StopTimeout, cfg.Logger = o.namespace, o.taskQueue, o.drain, log
+	cfg.ToolQueues, cfg.OnlyToolQueues = o.tools, o.has(roleTools) && !o.has(roleWorker)
+	listener, err := program.Listen("http", o.http)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	closeAll, err := connect(ctx, o, &cfg, settings, listener.Addr())
+	defer closeAll()
+	if err != nil {
+		return err
+	}
+	var api net.Listener
+	if o.has(roleAPI) {
+		api = listener
+	}
+	if err := settings.ConnectMCP(&cfg, api); err != nil {
+		return err
+	}
+	if which := settings.WhichHooks(); which != "" && o.has(roleWorker) {
+		log.Info("hook workflows decide on events; each needs a worker on its task queue", "hooks", which)
+	}
+	runtime, err := threadmill.New(cfg)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, application, o, runtime, listener, log)
+}
+
+// connect opens the store, the live stream and the connection to Temporal, unless the application has its own, and
+// sets the authenticator. closeAll closes what was opened, also after an error.
+func connect(ctx context.Context, o options, cfg *threadmill.Config, settings program.Settings, addr net.Addr) (closeAll func(), err error) {
+	var closers []func()
+	closeAll = func() {
+		for i := len(closers) - 1; i >= 0; i-- {
+			closers[i]()
+		}
+	}
+	log := cfg.Logger
+	if cfg.Store == nil {
+		if cfg.Store, err = openStore(ctx, o.sqlite, log); err != nil {
+			return closeAll, err
+		}
+		closers = append(closers, func() { _ = cfg.Store.Close() })
+	}
+	if cfg.Authenticator == nil || !o.has(roleAPI) {
+		if cfg.Authenticator, err = authenticator(ctx, o, addr, cfg.Store, settings); err != nil {
+			return closeAll, err
+		}
+	}
+	if cfg.Temporal == nil {
+		if cfg.Temporal, cfg.TemporalNamespace, err = dial(ctx, o.profile, log); err != nil {
+			return closeAll, err
+		}
+		closers = append(closers, cfg.Temporal.Close)
+	}
+	if cfg.Stream == nil {
+		natsURL := os.Getenv(program.EnvNATSURL)
+		if natsURL == "" {
+			log.Warn(program.EnvNATSURL + " is not set: the live stream works within this process only, so run no other process")
+		}
+		if cfg.Stream, err = program.OpenStream(ctx, natsURL, log); err != nil {
+			return closeAll, err
+		}
+		closers = append(closers, func() { _ = cfg.Stream.Close() })
+	}
+	return closeAll, nil
+}
+
+// authenticator returns the API's authenticator. Without the API, only health is served, which
+// needs no authentication.
+func authenticator(ctx context.Context, o options, addr net.Addr, records store.Store, settings program.Settings) (auth.Authenticator, error) {
+	if !o.has(roleAPI) {
+		return auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated }), nil
+	}
+	return o.auth.Authenticator(ctx, addr, records, settings)
+}
+
+// serve runs the roles. Telemetry starts before them and stops after them; a handler of /metrics belongs beside
+// those of health, since every role has metrics.
+func serve(ctx context.Context, application Config, o options, runtime *threadmill.Runtime, l net.Listener, log *slog.Logger) error {
+	handler := runtime.Handler()
+	if !o.has(roleAPI) {
+		handler = healthOnly(handler)
+	}
+	web := program.Serve(l, handler, runtime.CloseStreams, log)
+	var worker *program.Worker
+	var workerFailed, backgroundFailed <-chan error
+	if o.has(roleWorker) || o.has(roleTools) {
+		worker = program.StartWorker(runtime)
+		workerFailed = worker.Failed()
+	}
+	background := func() {}
+	if application.Background != nil && o.has(roleWorker) {
+		background, backgroundFailed = startBackground(func(ctx context.Context) error { return application.Background(ctx, runtime) })
+	}
+	log.Info("started", "roles", o.roles, "http", web.URL())
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-web.Failed():
+	case err = <-workerFailed:
+	case err = <-backgroundFailed:
+	}
+	log.Info("stopping", "drain", o.drain)
+	web.Drain()
+	var stopping sync.WaitGroup
+	stopping.Go(func() { within(o.drain, background, log) })
+	if worker != nil {
+		stopping.Go(worker.Stop)
+	}
+	stopping.Wait()
+	web.Stop(answerWithin)
+	log.Info("stopped")
+	return err
+}
+
+// startBackground runs a function until stop is called, which waits for its end. failed receives its error.
+func startBackground(f func(context.Context) error) (stop func(), failed <-chan error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	failure, done := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := f(ctx); err != nil && ctx.Err() == nil {
+			failure <- err
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}, failure
+}
+
+// within waits for the end of stop, but no longer than d.
+func within(d time.Duration, stop func(), log *slog.Logger) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		stop()
+	}()
+	select {
+	case <-done:
+	case <-time.After(d):
+		log.Warn("Config.Background has not returned within --drain")
+	}
+}
+
+// healthOnly serves only the health checks of the API.
+func healthOnly(api http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", api)
+	mux.Handle("GET /readyz", api)
+	return mux
+}
+
+// dial connects to Temporal, and returns the namespace of the connection.
+func dial(ctx context.Context, profile string, log *slog.Logger) (client.Client, string, error) {
+	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: profile})
+	if err != nil {
+		return nil, "", program.Usagef("Temporal's configuration (TEMPORAL_*, --profile): %w", err)
+	}
+	if opts.HostPort == "" {
+		opts.HostPort = client.DefaultHostPort
+	}
+	if opts.Namespace == "" {
+		opts.Namespace = client.DefaultNamespace
+	}
+	opts.Logger = program.TemporalLogger(log)
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	c, err := client.DialContext(ctx, opts)
+	if err != nil {
+		return nil, "", fmt.Errorf("TEMPORAL_ADDRESS: Temporal does not answer at %s: %w; start it there, or set the variable or --profile", opts.HostPort, err)
+	}
+	return c, opts.Namespace, nil
+}
+
+func openStore(ctx context.Context, path string, log *slog.Logger) (store.Store, error) {
+	if path == "" {
+		return program.OpenPostgres(ctx, os.Getenv(program.EnvDatabaseURL), log)
+	}
+	s, err := program.OpenSQLite(ctx, path, log)
+	if err != nil {
+		return nil, fmt.Errorf("--sqlite: %w", err)
+	}
+	return s, nil
+}

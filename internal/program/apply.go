@@ -1,0 +1,117 @@
+package program
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/config"
+)
+
+// declaredNames returns the names to which a file may refer.
+func declaredNames(cfg threadmill.Config) config.Declared {
+	d := config.Declared{Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: slices.Sorted(maps.Keys(cfg.Fallbacks))}
+	for _, t := range cfg.Tools {
+		d.Tools = append(d.Tools, t.Definition().Name)
+	}
+	for _, a := range cfg.Agents {
+		d.Agents = append(d.Agents, a.Name)
+	}
+	for _, h := range cfg.Hooks {
+		d.Hooks = append(d.Hooks, h.Name)
+	}
+	return d
+}
+
+// conflicts reports what both a file and the application would provide at run time.
+func conflicts(cfg SettingsConfig) error {
+	if cfg.File == "" {
+		return nil
+	}
+	for _, source := range []struct {
+		field string
+		set   bool
+	}{
+		{"AgentSource", cfg.Declared.AgentSource != nil},
+		{"RuleSource", cfg.Declared.RuleSource != nil},
+		{"WebhookSource", cfg.Declared.WebhookSource != nil},
+	} {
+		if source.set {
+			return Usagef("--config: the program sets Config.%s, which the file would replace: omit the flag", source.field)
+		}
+	}
+	return nil
+}
+
+// Apply adds the settings to the configuration of a runtime, which may declare parts of its own. The file's choice
+// of single values, such as the title model, precedes that of the program.
+func (s Settings) Apply(cfg *threadmill.Config) {
+	cfg.Models, cfg.Fallbacks = merged(s.Models, cfg.Models), merged(s.Fallbacks, cfg.Fallbacks)
+	cfg.ModelRetries, cfg.ModelLimits = merged(s.ModelRetries, cfg.ModelRetries), merged(s.ModelLimits, cfg.ModelLimits)
+	cfg.Tools = slices.Concat(s.Tools, cfg.Tools)
+	cfg.ApprovalRules = slices.Concat(cfg.ApprovalRules, s.ApprovalRules)
+	cfg.Hooks = ordered(cfg.Hooks, s.Hooks)
+	cfg.TitleModel, cfg.StaleAfter, cfg.TemporalUI = cmp.Or(s.TitleModel, cfg.TitleModel), cmp.Or(s.StaleAfter, cfg.StaleAfter), cmp.Or(s.TemporalUI, cfg.TemporalUI)
+	cfg.Knowledge = cmp.Or(s.Knowledge, cfg.Knowledge)
+	if len(s.AllowedHosts) > 0 {
+		cfg.AllowedHosts = s.AllowedHosts
+	}
+	if len(s.AllowedOrigins) > 0 {
+		cfg.AllowedOrigins = s.AllowedOrigins
+	}
+	if s.AgentSource != nil {
+		cfg.AgentSource = s.AgentSource
+	}
+	if s.RuleSource != nil {
+		cfg.RuleSource = s.RuleSource
+	}
+	if s.WebhookSource != nil {
+		cfg.WebhookSource = s.WebhookSource
+	}
+}
+
+// merged adds the values of the program to those of the settings.
+func merged[V any](settings, own map[string]V) map[string]V {
+	all := maps.Clone(settings)
+	if all == nil {
+		return own
+	}
+	maps.Copy(all, own)
+	return all
+}
+
+// ordered returns the hooks of the program, followed by those of the file. The file may name hooks of the program,
+// which then run at that place.
+func ordered(own, file []hook.Hook) []hook.Hook {
+	named := func(list []hook.Hook, name string) int {
+		return slices.IndexFunc(list, func(h hook.Hook) bool { return h.Name == name })
+	}
+	var out []hook.Hook
+	for _, h := range own {
+		if named(file, h.Name) < 0 {
+			out = append(out, h)
+		}
+	}
+	for _, h := range file {
+		if at := named(own, h.Name); h.Workflow == nil && at >= 0 {
+			h = own[at]
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// WhichHooks lists the hook workflows of the settings, and the task queues that need workers of their own.
+func (s Settings) WhichHooks() string {
+	var list []string
+	for _, h := range s.Hooks {
+		if h.Workflow != nil {
+			list = append(list, fmt.Sprintf("%s (%s on task queue %s)", h.Name, h.Workflow.Type, h.Workflow.TaskQueue))
+		}
+	}
+	return strings.Join(list, ", ")
+}
