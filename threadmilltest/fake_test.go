@@ -58,6 +58,8 @@ func (f *failing) end() {
 
 func (f *failing) Helper() {}
 
+func (f *failing) Name() string { return "fails" }
+
 func (f *failing) Context() context.Context { return f.ctx }
 
 func (f *failing) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
