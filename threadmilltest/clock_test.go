@@ -170,3 +170,25 @@ func TestAdvanceTasks(t *testing.T) {
 	rt.WaitIdle("t1")
 	require.Contains(t, rt.Transcript("t1"), "clerk: The survey failed.")
 }
+
+// TestAdvanceMissesNothing: what would be due while a child keeps the thread's clock from moving fails the
+// test, and what is not due does not.
+func TestAdvanceMissesNothing(t *testing.T) {
+	t.Parallel()
+	said := fails(t, func(t testing.TB) {
+		cfg := desk(scripted.New(scripted.Call("survey", nil), scripted.Say("I have asked for a survey.")))
+		cfg.Tools = []tool.Tool{tool.MustFunc("survey", "Asks people.", func(context.Context, tool.Call, struct{}) (string, error) {
+			return "", tool.ErrPending
+		}, tool.Background(), tool.Deadline(6*time.Hour))}
+		cfg.Agents[0].Tools = []string{"survey"}
+		cfg.Rules = []rule.Rule{{Events: []string{"file.changed"}, Priority: 50, Debounce: time.Hour, Agent: &rule.Agent{Name: "clerk"}}}
+		rt := threadmilltest.New(t, cfg)
+		rt.Ask("t1", "Please ask people.")
+		rt.Emit("t1", "file.changed", nil)
+		rt.WaitIdle("t1")
+		rt.Advance("t1", 30*time.Minute)
+		rt.Advance("t1", 2*time.Hour)
+	})
+	require.Contains(t, said, `Advance by 2h0m0s: a timer of the thread is due after `)
+	require.NotContains(t, said, "Advance by 30m0s")
+}
