@@ -8,10 +8,13 @@
 //
 //   - [Runtime.Run] runs a worker; [Runtime.Register] adds the workflows to a worker of your own.
 //   - [Runtime.Send] sends a message and returns its [Turn], with the agent's reply.
-//   - [Runtime.Handler] serves the HTTP API.
+//   - [Runtime.Close] closes a thread.
+//   - [Runtime.Handler] serves the HTTP API, beside handlers of the application.
 //   - [Runtime.Client] is a client for everything else: decisions, queues, tasks, schedules.
 //   - [Runtime.Documents] adds and finds documents that agents answer from.
 //   - [Runtime.World] presents threads as a world of agents, see package world.
+//
+// Package app is a main function for such a configuration, with flags, roles, health and draining.
 //
 // Several agents can share a thread: mentions and rules decide which of them answers, see
 // docs/routing.md. Approval rules decide which tool calls run, which need approval and which never

@@ -46,9 +46,9 @@ type Config struct {
 	Flags func(*flag.FlagSet)
 
 	// Configure declares tools, agents, hooks, processors, rules, models, routes and whatever else
-	// the program has, before anything is connected. Logger and Namespace are set. Afterwards the file of
-	// --config adds its own, and may refer to declared names; flags, environment and file set what is an
-	// operator's choice, such as ToolQueues and StopTimeout.
+	// the program has, before anything is connected. The flags have set Namespace, TaskQueue, ToolQueues,
+	// OnlyToolQueues, StopTimeout and Logger, which it may change. Afterwards the file of --config adds its own, and
+	// may refer to declared names.
 	//
 	// Temporal (with TemporalNamespace), Store, Stream and Authenticator replace those of the environment and the
 	// flags, and remain the caller's to close. Without agents and --config, one agent is configured by the

@@ -134,7 +134,15 @@ func TestConfigure(t *testing.T) {
 		require.Equal(t, program.ExitFailed, code)
 		require.Equal(t, "refunds: the limit is 7\n", says)
 	})
-	t.Run("flags of every program", func(t *testing.T) {
+	t.Run("the flags of every program as well", func(t *testing.T) {
+		var got threadmill.Config
+		execute(Config{Configure: func(cfg *threadmill.Config) error {
+			got = *cfg
+			return errors.New("enough")
+		}}, "--namespace", "acme", "--task-queue", "mine", "--tool-queues", "gpu", "--drain", "7s")
+		require.Equal(t, []any{"acme", "mine", []string{"gpu"}, 7 * time.Second}, []any{got.Namespace, got.TaskQueue, got.ToolQueues, got.StopTimeout})
+	})
+	t.Run("names that clash", func(t *testing.T) {
 		_, err := command(Config{Name: "refunds", Flags: func(f *flag.FlagSet) { f.String("http", "", "") }})
 		require.ErrorContains(t, err, "--http is a flag of every program")
 	})

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -29,24 +30,27 @@ const (
 
 // run runs the roles until ctx ends or one of them fails.
 func run(ctx context.Context, application Config, o options, log *slog.Logger) error {
-	cfg := threadmill.Config{Logger: log, Namespace: o.namespace, Models: map[string]llm.Provider{}}
+	cfg := threadmill.Config{
+		Logger: log, Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Models: map[string]llm.Provider{},
+		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker),
+	}
 	if application.Configure != nil {
 		if err := application.Configure(&cfg); err != nil {
 			return err
 		}
 	}
+	cfg.Logger = cmp.Or(cfg.Logger, log)
+	log = cfg.Logger
 	if err := o.checkServers(&cfg, os.Getenv); err != nil {
 		return err
 	}
 	settings, err := program.Load(program.SettingsConfig{
-		File: o.config, AllowedHosts: o.hosts, AllowedOrigins: o.origins, TaskQueue: o.taskQueue, Declared: cfg, Logger: log,
+		File: o.config, AllowedHosts: o.hosts, AllowedOrigins: o.origins, TaskQueue: cfg.TaskQueue, Declared: cfg, Logger: log,
 	})
 	if err != nil {
 		return err
 	}
 	settings.Apply(&cfg)
-	cfg.Namespace, cfg.TaskQueue, cfg.StopTimeout, cfg.Logger = o.namespace, o.taskQueue, o.drain, log
-	cfg.ToolQueues, cfg.OnlyToolQueues = o.tools, o.has(roleTools) && !o.has(roleWorker)
 	listener, err := program.Listen("http", o.http)
 	if err != nil {
 		return err

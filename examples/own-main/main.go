@@ -61,7 +61,8 @@ func routes(runtime *threadmill.Runtime) []threadmill.Route {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)
 			return
 		}
-		fmt.Fprintln(w, reply)
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]string{"reply": reply}) // the client may have gone
 	})}}
 }
 

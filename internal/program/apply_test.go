@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/tool/mcp"
 )
 
 // merge loads a file, or none, beside what a program declares.
@@ -89,6 +90,11 @@ approvalRules: [{name: theirs, effect: deny, tools: [refund]}]
 		cfg, err := merge(t, "agents: [{name: a, model: demo/demo, tools: [shell_cmd]}]\n", threadmill.Config{Tools: []tool.Tool{tool.Client(tool.Definition{Name: "shell_cmd"})}})
 		require.NoError(t, err)
 		require.Equal(t, []string{"current_time", "shell_cmd"}, toolNames(cfg))
+	})
+	t.Run("two sources of tools", func(t *testing.T) {
+		s := Settings{MCPAPI: config.MCPAPI{Servers: true}}
+		err := s.ConnectMCP(&threadmill.Config{ToolSource: &mcp.Manager{}}, nil)
+		require.ErrorContains(t, err, "mcp: the program sets Config.ToolSource")
 	})
 	t.Run("two sources of agents", func(t *testing.T) {
 		_, err := merge(t, "agents: [{name: a, model: demo/demo}]\n", threadmill.Config{AgentSource: agent.Fixed{{Name: "b"}}})

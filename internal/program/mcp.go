@@ -41,6 +41,9 @@ func (s Settings) ConnectMCP(cfg *threadmill.Config, api net.Listener) error {
 	if len(s.MCP) == 0 && !s.MCPAPI.Servers {
 		return nil
 	}
+	if cfg.ToolSource != nil {
+		return Usagef("mcp: the program sets Config.ToolSource, which the file's MCP servers would replace: remove mcp and mcpApi from the file")
+	}
 	var servers []mcp.Server
 	var names []string
 	for _, one := range s.MCP {

@@ -55,15 +55,15 @@ func TestRoutes(t *testing.T) {
 func TestRoutesRefused(t *testing.T) {
 	w := newWorld(t)
 	for says, r := range map[string]server.Route{
-		`pattern "GET /v1/threads" is in the paths of the API`:      {Pattern: "GET /v1/threads", Handler: hello},
-		`pattern "/metrics" is in the paths of the API`:             {Pattern: "/metrics", Handler: hello},
-		`pattern "GET evil.example/" must be a path`:                {Pattern: "GET evil.example/", Handler: hello},
-		`pattern "" must be a path`:                                 {Handler: hello},
-		`pattern "/a" has no handler`:                               {Pattern: "/a"},
-		`pattern "/a" is public and needs the role post`:            {Pattern: "/a", Handler: hello, Public: true, Role: auth.RolePost},
-		`pattern "/a": unknown role "chef"`:                         {Pattern: "/a", Handler: hello, Role: "chef"},
-		`pattern "GET /{": `:                                        {Pattern: "GET /{", Handler: hello},
-		`Config.Routes[0]: pattern "GET /{$}": pattern "GET`:         {Pattern: "GET /{$}", Handler: hello},
+		`pattern "GET /v1/threads" is in the paths of the API`: {Pattern: "GET /v1/threads", Handler: hello},
+		`pattern "/metrics" is in the paths of the API`:        {Pattern: "/metrics", Handler: hello},
+		`pattern "GET evil.example/" must be a path`:           {Pattern: "GET evil.example/", Handler: hello},
+		`pattern "" must be a path`:                            {Handler: hello},
+		`pattern "/a" has no handler`:                          {Pattern: "/a"},
+		`pattern "/a" is public and needs the role post`:       {Pattern: "/a", Handler: hello, Public: true, Role: auth.RolePost},
+		`pattern "/a": unknown role "chef"`:                    {Pattern: "/a", Handler: hello, Role: "chef"},
+		`pattern "GET /{": `:                                   {Pattern: "GET /{", Handler: hello},
+		`Config.Routes[0]: pattern "GET /{$}": pattern "GET`:   {Pattern: "GET /{$}", Handler: hello},
 	} {
 		_, err := server.New(server.Config{
 			Threads: w.threads, Store: w.store, Stream: w.stream, Library: w.library,

@@ -51,7 +51,21 @@ func TestOwnMain(t *testing.T) {
 		require.Zero(t, p.awaitExit())
 		require.NotNil(t, p.logged("stopped"))
 	})
-	t.Run("roles", func(t *testing.T) {
+	t.Run("authentication", func(t *testing.T) {
+		p := start("--config", file, "--auth", "keys").awaitReady()
+		require.Contains(t, p.post("/refunds", "hello", http.StatusUnauthorized), "not authenticated")
+	})
+	t.Run("the roles apart", func(t *testing.T) {
+		env := []string{address, "DATABASE_URL=" + harness.Database(t), "NATS_URL=" + testenv.NATS(t)}
+		name := testenv.Name("q")
+		common := []string{"--config", file, "--task-queue", name, "--namespace", name}
+		worker := startProcess(t, path, env, append([]string{"--roles", "worker"}, common...)...).awaitReady()
+		api := startProcess(t, path, env, append([]string{"--roles", "api"}, common...)...).awaitReady()
+		require.Contains(t, api.post("/refunds", `use refund {"order": "A-4", "euros": 4}`, http.StatusOK), "paid back 4 euros for A-4")
+		require.Equal(t, http.StatusNotFound, worker.status("/refunds"))
+		require.Equal(t, http.StatusOK, worker.status("/healthz"))
+	})
+	t.Run("a role that needs more", func(t *testing.T) {
 		p := start("--config", file, "--roles", "worker", "--http", "127.0.0.1:0")
 		require.Equal(t, 2, p.awaitExit())
 		require.NotNil(t, p.logged("refunds: NATS_URL is not set: with --roles worker"))
