@@ -13,7 +13,7 @@ import (
 type failing struct {
 	testing.TB
 
-	ctx    context.Context //nolint:containedctx // that of the test
+	ctx    context.Context
 	cancel context.CancelFunc
 
 	mu       sync.Mutex
