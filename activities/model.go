@@ -29,6 +29,7 @@ import (
 // streams the reply to viewers, stores the reply and its records, and returns it with a plan for
 // each tool call.
 func (a *Activities) callModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	arrived := time.Now()
 	head, err := a.arrive(ctx, in)
 	if err != nil {
 		return thread.ModelReply{}, err
@@ -43,7 +44,7 @@ func (a *Activities) callModel(ctx context.Context, in thread.ModelStep) (thread
 	if in.Instructions != "" {
 		who.Instructions = strings.TrimSpace(who.Instructions + "\n\n" + in.Instructions)
 	}
-	call := &modelCall{a: a, in: in, agent: who, head: head.Head, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
+	call := &modelCall{a: a, in: in, agent: who, head: head.Head, arrived: arrived, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
 	call.planner = a.planner(ctx, in.Thread, who, in.WorkingDirectory)
 	call.planner.pending = in.Pending
@@ -73,6 +74,7 @@ type modelCall struct {
 	agent   agent.Agent
 	head    int64
 	attempt int
+	arrived time.Time
 	started time.Time
 	context []llm.Message
 

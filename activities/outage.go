@@ -48,7 +48,7 @@ func (c *modelCall) retryPolicy(classified bool) llm.Retry {
 func (c *modelCall) fail(ctx context.Context, err error) (thread.ModelReply, error) {
 	e := asError(err)
 	policy := c.retryPolicy(e != nil)
-	now, since, delay := time.Now(), time.Time{}, policy.Delay(c.attempt)
+	now, since, delay := c.threadTime(ctx), time.Time{}, policy.Delay(c.attempt)
 	message, cause := thread.Why(err.Error()), err
 	if message != err.Error() {
 		cause = nil // history would contain all of it
@@ -102,6 +102,12 @@ func (c *modelCall) fail(ctx context.Context, err error) (thread.ModelReply, err
 	}
 	return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, thread.ModelErrorType(outage.Class),
 		temporal.ApplicationErrorOptions{Cause: cause, NextRetryDelay: delay})
+}
+
+// threadTime returns the time on the clock of Temporal's server, by which the thread decides when a retry
+// is due. This worker's clock may differ, and in a test the thread's may be days ahead.
+func (c *modelCall) threadTime(ctx context.Context) time.Time {
+	return activity.GetInfo(ctx).StartedTime.Add(time.Since(c.arrived))
 }
 
 func (c *modelCall) showRetry(ctx context.Context, o event.Retry) {

@@ -198,6 +198,24 @@ func (p *planner) verdict(c approval.Call, d tool.Definition) approval.Verdict {
 	return v
 }
 
+// Policy returns the verdict on a call that nobody has approved before: of rules, which apply to all
+// agents, of the agent's own, and of the tool's. The error, for the model, says why the call cannot run
+// whatever the policy: its arguments do not fit the tool, or name a path that is rejected.
+func Policy(rules []approval.Rule, who agent.Agent, d tool.Definition, namespace, threadID, arguments string) (approval.Verdict, error) {
+	if err := d.ValidateArguments(arguments); err != nil {
+		return approval.Verdict{}, err
+	}
+	p := &planner{
+		a: &Activities{cfg: Config{ApprovalRules: rules}}, ref: thread.Ref{Namespace: namespace, ThreadID: threadID},
+		who: who, place: placeOf(who.WorkingDirectory),
+	}
+	one, err := p.part(d, arguments)
+	if err != nil {
+		return approval.Verdict{}, err
+	}
+	return p.verdict(one.call, d), nil
+}
+
 // otherName maps the names of tools that have two names.
 var otherName = map[string]string{builtin.CallAgent: builtin.CallAgentHyphen, builtin.CallAgentHyphen: builtin.CallAgent}
 

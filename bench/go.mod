@@ -6,7 +6,7 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/stretchr/testify v1.12.1
 	github.com/threadmill/threadmill v0.0.0
-	github.com/threadmill/threadmill/devserver v0.0.0
+	github.com/threadmill/threadmill/threadmilltest v0.0.0
 	go.opentelemetry.io/otel/exporters/stdout/stdouttrace v1.44.0
 	go.opentelemetry.io/otel/sdk v1.44.0
 	go.opentelemetry.io/otel/sdk/metric v1.44.0
@@ -257,5 +257,5 @@ require (
 
 replace (
 	github.com/threadmill/threadmill => ../
-	github.com/threadmill/threadmill/devserver => ../devserver
+	github.com/threadmill/threadmill/threadmilltest => ../threadmilltest
 )

@@ -18,7 +18,6 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
@@ -29,6 +28,7 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/stream/nats"
 	"github.com/threadmill/threadmill/telemetry"
+	"github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
 const millQueue = "bench-threadmill"

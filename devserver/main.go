@@ -19,8 +19,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
 func main() { os.Exit(program.Main(command())) }

@@ -13,10 +13,10 @@ import (
 
 	enumspb "go.temporal.io/api/enums/v1"
 
-	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
 const (

@@ -16,12 +16,12 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/telemetry"
+	"github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
 const (

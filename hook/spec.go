@@ -43,6 +43,27 @@ type Subject struct {
 	Tools     []string
 }
 
+// SubjectOf returns the properties of an event in a namespace. Those of a tool's result, which an event
+// does not contain, are missing: the agent and the tool.
+func SubjectOf(namespace string, e event.Event) Subject {
+	s := Subject{Namespace: namespace, Type: e.EventType()}
+	switch e := e.(type) {
+	case event.MessageEvent:
+		s.CreatedBy = e.CreatedBy
+		if e.CreatedBy == event.CreatedByAgent {
+			s.Agent = e.Message.SenderID
+		}
+	case event.ToolCallEvent:
+		s.CreatedBy, s.Agent = event.CreatedByAgent, e.AgentName
+		for _, c := range e.ToolCalls {
+			s.Tools = append(s.Tools, c.Function.Name)
+		}
+	case event.LLMCallEvent:
+		s.CreatedBy, s.Agent = event.CreatedByAgent, e.AgentName
+	}
+	return s
+}
+
 // Matches reports whether the filter selects an event.
 func (f Filter) Matches(s Subject) bool {
 	return f.matchesType(s.Type) &&

@@ -18,7 +18,6 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/llm/llmtest"
@@ -27,6 +26,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tests/internal/process"
+	"github.com/threadmill/threadmill/threadmilltest/embedded"
 	"github.com/threadmill/threadmill/tool"
 )
 

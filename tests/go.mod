@@ -12,7 +12,7 @@ require (
 	github.com/oasdiff/oasdiff v1.36.0
 	github.com/stretchr/testify v1.12.1
 	github.com/threadmill/threadmill v0.0.0
-	github.com/threadmill/threadmill/devserver v0.0.0
+	github.com/threadmill/threadmill/threadmilltest v0.0.0
 	go.opentelemetry.io/collector/component/componenttest v0.150.0
 	go.opentelemetry.io/collector/consumer/consumertest v0.150.0
 	go.opentelemetry.io/collector/pdata v1.56.0
@@ -357,5 +357,5 @@ require (
 
 replace (
 	github.com/threadmill/threadmill => ../
-	github.com/threadmill/threadmill/devserver => ../devserver
+	github.com/threadmill/threadmill/threadmilltest => ../threadmilltest
 )

@@ -62,7 +62,7 @@ func folder(path string) string {
 		return "."
 	}
 	short, ok := strings.CutPrefix(path, module+"/")
-	if nested, _, _ := strings.Cut(short, "/"); !ok || slices.Contains([]string{"devserver", "tests", "bench"}, nested) {
+	if nested, _, _ := strings.Cut(short, "/"); !ok || slices.Contains([]string{"devserver", "tests", "bench", "threadmilltest", "examples"}, nested) {
 		return path
 	}
 	return short

@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"."},
 	{"internal/program"},
 	{"app"},
-	{"worker", "starter", "examples"},
+	{"worker", "starter"},
 }
 
 // boundary restricts the packages that the packages of some rooms may reach, directly or
@@ -107,7 +107,7 @@ var boundaries = []boundary{
 		name: "whoever imports the library gets no Temporal server and no tests of ours",
 		never: []string{
 			"go.temporal.io/server", "github.com/temporalio/ui-server",
-			module + "/devserver", module + "/tests", module + "/bench",
+			module + "/devserver", module + "/tests", module + "/bench", module + "/threadmilltest", module + "/examples",
 		},
 	},
 }

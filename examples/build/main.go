@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -67,32 +67,25 @@ func report(ends chan<- event.EnvEvent) rule.Rule {
 	}
 }
 
-// offline is the demo model. It only follows the last message, so it gets the instructions that a
-// real model would derive from the conversation.
-type offline struct{ *demo.Provider }
+// offline is a model that answers as a real one would from the conversation.
+func offline() llm.Provider { return scripted.New(scripted.Answer(reply)) }
 
-func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	req.Messages = []llm.Message{{Role: event.RoleUser, Content: reply(req.Messages)}}
-	return m.Provider.Generate(ctx, req, onDelta)
-}
-
-func reply(messages []llm.Message) string {
-	last := messages[len(messages)-1]
+func reply(req llm.Request) scripted.Reply {
+	last := req.Messages[len(req.Messages)-1]
 	switch {
 	case last.Role == event.RoleTool:
-		return "The build has begun. I will tell you how it ends."
+		return scripted.Say("The build has begun. I will tell you how it ends.")
 	case strings.HasPrefix(last.Content, "Process event: "):
-		// The event is in the previous message: the result of get_event_info.
-		var e struct{ Payload event.TaskEnd }
+		var end event.TaskEnd
 		var b built
-		if json.Unmarshal([]byte(messages[len(messages)-2].Content), &e) != nil || json.Unmarshal(e.Payload.Result, &b) != nil {
-			return "The build has failed: " + e.Payload.Error
+		if scripted.ReadPayload(req, &end) != nil || json.Unmarshal(end.Result, &b) != nil {
+			return scripted.Say("The build has failed: " + end.Error)
 		}
-		return fmt.Sprintf("The build of %s is at %s", b.Branch, b.URL)
+		return scripted.Say(fmt.Sprintf("The build of %s is at %s", b.Branch, b.URL))
 	case last.Content == "Please build main.":
-		return `use build {"branch": "main"}`
+		return scripted.Call("build", source{Branch: "main"})
 	}
-	return last.Content
+	return scripted.Say(last.Content)
 }
 
 func main() {
@@ -134,8 +127,8 @@ func run(ctx context.Context, taskQueue string) error {
 	}
 	runtime, err := threadmill.New(threadmill.Config{
 		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
-		Agents: []agent.Agent{{Name: "clerk", Model: "demo/any", Tools: []string{"build"}}},
-		Models: map[string]llm.Provider{"demo": offline{demo.New(demo.Config{Quiet: true})}},
+		Agents: []agent.Agent{{Name: "clerk", Model: "offline/any", Tools: []string{"build"}}},
+		Models: map[string]llm.Provider{"offline": offline()},
 		Tools:  []tool.Tool{newBuild(compile)},
 		Rules:  []rule.Rule{report(ends)},
 	})

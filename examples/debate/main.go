@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
@@ -37,24 +38,20 @@ func debater(side string) agent.Agent {
 	}
 }
 
-// lines are replies as models might give them to these instructions. Compare them with the
+// model gives the replies that models might give to these instructions. Compare them with the
 // resulting messages: an answer to an agent without a mention gets a mention of that agent, TO
 // becomes a mention, and after DONE nobody answers.
-var lines = script{
-	"tabs": {
-		"@spaces With tabs, everybody sees the width that they like.",
-		"With tabs, one key is enough.",
-		"A tab means one thing: a level deeper.",
-	},
-	"spaces": {
-		"With spaces, everybody sees the same.",
-		"With spaces, the editor presses the keys.",
-		"Code in columns stays in columns. <world>TO:judge</world>",
-	},
-	"judge": {
-		"@tabs And what do you say?",
-		"What means one thing is what a machine can lay out: tabs. Whoever disagrees, run gofmt. <world>DONE</world>",
-	},
+func model() llm.Provider {
+	return scripted.New(
+		scripted.Say("@spaces With tabs, everybody sees the width that they like.").For("tabs"),
+		scripted.Say("With spaces, everybody sees the same.").For("spaces"),
+		scripted.Say("With tabs, one key is enough.").For("tabs"),
+		scripted.Say("With spaces, the editor presses the keys.").For("spaces"),
+		scripted.Say("Code in columns stays in columns. <world>TO:judge</world>").For("spaces").On("Plead"),
+		scripted.Say("@tabs And what do you say?").For("judge"),
+		scripted.Say("A tab means one thing: a level deeper.").For("tabs"),
+		scripted.Say("What means one thing is what a machine can lay out: tabs. Whoever disagrees, run gofmt. <world>DONE</world>").For("judge"),
+	)
 }
 
 // talk are ann's messages. Each agent may make two model calls until the next one.
@@ -94,7 +91,7 @@ func run(ctx context.Context, taskQueue string) error {
 	runtime, err := threadmill.New(threadmill.Config{
 		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
 		Agents: agents,
-		Models: map[string]llm.Provider{"offline": lines},
+		Models: map[string]llm.Provider{"offline": model()},
 	})
 	if err != nil {
 		return err
@@ -131,25 +128,4 @@ func say(ctx context.Context, runtime *threadmill.Runtime, threadID, content str
 	}
 	_, err = turn.Wait(ctx)
 	return err
-}
-
-// script replaces the models: each says its lines, one after another.
-type script map[string][]string
-
-// Generate implements [llm.Provider].
-func (s script) Generate(_ context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	said := 0
-	for _, m := range req.Messages {
-		if m.Role == event.RoleAssistant {
-			said++
-		}
-	}
-	if said >= len(s[req.Model]) {
-		return llm.Response{}, &llm.Error{Provider: "offline", Message: req.Model + " has no more lines"}
-	}
-	line := s[req.Model][said]
-	if onDelta != nil {
-		onDelta(llm.Delta{Text: line})
-	}
-	return llm.Response{Type: llm.TypeText, Content: line, Model: req.Model}, nil
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -21,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -56,18 +55,12 @@ var orders = tool.MustFunc("orders_today", "Lists today's orders of a shop.",
 		return "2 kettles and a ring, in " + in.Shop, nil
 	}, tool.Quick())
 
-// offline is the demo model. It only follows the last message and ignores prompts, so it gets the
-// instructions that a real model would derive from this one.
-type offline struct{ *demo.Provider }
-
-func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	req.Messages = slices.Clone(req.Messages)
-	for i, message := range req.Messages {
-		if message.Content == "Process event: "+dayEnded {
-			req.Messages[i].Content = `use orders_today {"shop": "Berlin"}`
-		}
-	}
-	return m.Provider.Generate(ctx, req, onDelta)
+// offline is a model that does what a real one would by the prompt.
+func offline() llm.Provider {
+	lookUp := scripted.Call("orders_today", shop{Shop: "Berlin"}).OnEvent(dayEnded)
+	digest := scripted.Say("Berlin has sold 2 kettles and a ring today.").On("2 kettles and a ring")
+	lookUp.Always, digest.Always = true, true // every day
+	return scripted.New(lookUp, digest)
 }
 
 func main() {
@@ -98,8 +91,8 @@ func run(ctx context.Context, taskQueue string) error {
 	defer records.Close()
 	runtime, err := threadmill.New(threadmill.Config{
 		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
-		Agents: []agent.Agent{{Name: "editor", Model: "demo/any", Tools: []string{"orders_today"}}},
-		Models: map[string]llm.Provider{"demo": offline{demo.New(demo.Config{Quiet: true})}},
+		Agents: []agent.Agent{{Name: "editor", Model: "offline/any", Tools: []string{"orders_today"}}},
+		Models: map[string]llm.Provider{"offline": offline()},
 		Tools:  []tool.Tool{orders},
 		Rules:  []rule.Rule{wake},
 	})

@@ -19,17 +19,15 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
 
-// tired is a provider that breaks off after the first words of each reply.
-type tired struct{}
-
-// Generate implements llm.Provider.
-func (tired) Generate(_ context.Context, _ llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	onDelta(llm.Delta{Text: "Let me think. I"})
-	return llm.Response{}, &llm.Error{Provider: "tired", StatusCode: 529, Message: "overloaded", Retryable: true}
+// tired is a model that breaks off after the first words of each reply.
+func tired() llm.Provider {
+	overloaded := &llm.Error{Provider: "tired", StatusCode: 529, Message: "overloaded", Retryable: true}
+	return scripted.New(scripted.Reply{Text: "Let me think. I", Err: overloaded, Always: true})
 }
 
 func main() {
@@ -62,7 +60,7 @@ func run(ctx context.Context, taskQueue string) error {
 	runtime, err := threadmill.New(threadmill.Config{
 		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
 		Agents:    []agent.Agent{{Name: "echo", Model: "main"}},
-		Models:    map[string]llm.Provider{"tired": tired{}, "demo": demo.New(demo.Config{Quiet: true})},
+		Models:    map[string]llm.Provider{"tired": tired(), "demo": demo.New(demo.Config{Quiet: true})},
 		Fallbacks: map[string]llm.Fallback{"main": {Chain: []string{"tired/first", "demo/second"}}},
 	})
 	if err != nil {

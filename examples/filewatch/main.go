@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +23,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -98,26 +97,20 @@ func readFile(folder *os.Root) tool.Tool {
 	}, tool.Quick())
 }
 
-// offline is the demo model. It only follows the last message, so it gets the instructions that a
-// real model would derive from the event in the previous message.
-type offline struct{ *demo.Provider }
-
-func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	messages := slices.Clone(req.Messages)
-	for i := 1; i < len(messages); i++ {
-		if messages[i].Content != "Process event: "+fileChanged {
-			continue
-		}
-		var shown struct {
-			Payload json.RawMessage `json:"payload"`
-		}
-		if err := json.Unmarshal([]byte(messages[i-1].Content), &shown); err != nil {
-			return llm.Response{}, err
-		}
-		messages[i].Content = "use read_file " + string(shown.Payload)
-	}
-	req.Messages = messages
-	return m.Provider.Generate(ctx, req, onDelta)
+// offline is a model that reads the file that has changed, and says what is in it.
+func offline() llm.Provider {
+	return scripted.New(
+		scripted.Answer(func(req llm.Request) scripted.Reply {
+			var changed file
+			if err := scripted.ReadPayload(req, &changed); err != nil {
+				return scripted.Fail(err)
+			}
+			return scripted.Call("read_file", changed)
+		}).OnEvent(fileChanged),
+		scripted.Answer(func(req llm.Request) scripted.Reply {
+			return scripted.Say("The file says: " + req.Messages[len(req.Messages)-1].Content)
+		}),
+	)
 }
 
 func main() {
@@ -158,8 +151,8 @@ func run(ctx context.Context, taskQueue string) error {
 	defer root.Close()
 	runtime, err := threadmill.New(threadmill.Config{
 		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
-		Agents: []agent.Agent{{Name: "assistant", Model: "demo/any", Tools: []string{"read_file"}}},
-		Models: map[string]llm.Provider{"demo": offline{demo.New(demo.Config{Quiet: true})}},
+		Agents: []agent.Agent{{Name: "assistant", Model: "offline/any", Tools: []string{"read_file"}}},
+		Models: map[string]llm.Provider{"offline": offline()},
 		Tools:  []tool.Tool{readFile(root)},
 		Rules:  []rule.Rule{review},
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
@@ -28,21 +29,24 @@ var agents = []agent.Agent{
 	{Name: "depot", Model: "offline/depot", Instructions: "Tell where parcels are, by their number."},
 }
 
-// lines are replies as models might give them to these instructions. No agent answers a message
+// model gives the replies that models might give to these instructions. No agent answers a message
 // that mentions a person, such as @ann or @human.
-var lines = script{
-	"clerk": {
-		"@depot Where is the parcel for ann?",
-		"It is the one for ann.",
-		"@ann Your parcel left this morning.",
-		"@human Ann wants 5 euros back, because her parcel is late.",
-		"@ann You get 5 euros back.",
-	},
-	"depot": {
-		"Which number has it?",
-		"We know parcels by their number.",
-		"@clerk Number 7 left this morning.",
-	},
+func model() llm.Provider {
+	return scripted.New(
+		scripted.Say("@depot Where is the parcel for ann?").For("clerk"),
+		scripted.Say("Which number has it?").For("depot"),
+		scripted.Say("It is the one for ann.").For("clerk"),
+		scripted.Say("We know parcels by their number.").For("depot"),
+		scripted.Say("@clerk Number 7 left this morning.").For("depot"),
+		scripted.Say("@ann Your parcel left this morning.").For("clerk"),
+		scripted.Say("@human Ann wants 5 euros back, because her parcel is late.").For("clerk").On("5 euros"),
+		scripted.Say("@ann You get 5 euros back.").For("clerk").On("She can."),
+	)
+}
+
+// configuration declares the agents and their model.
+func configuration() threadmill.Config {
+	return threadmill.Config{Agents: agents, Models: map[string]llm.Provider{"offline": model()}}
 }
 
 // cases are the questions of ann, a customer, and the help of bob, who is on duty, if it is needed.
@@ -79,11 +83,9 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	defer records.Close()
-	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
-		Agents: agents,
-		Models: map[string]llm.Provider{"offline": lines},
-	})
+	cfg := configuration()
+	cfg.Temporal, cfg.TemporalNamespace, cfg.TaskQueue, cfg.Store = temporal, options.Namespace, taskQueue, records
+	runtime, err := threadmill.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -129,25 +131,4 @@ func say(ctx context.Context, runtime *threadmill.Runtime, threadID, person, con
 	}
 	_, err = turn.Wait(ctx)
 	return handedOver, err
-}
-
-// script replaces the models: each says its lines, one after another.
-type script map[string][]string
-
-// Generate implements [llm.Provider].
-func (s script) Generate(_ context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	said := 0
-	for _, m := range req.Messages {
-		if m.Role == event.RoleAssistant {
-			said++
-		}
-	}
-	if said >= len(s[req.Model]) {
-		return llm.Response{}, &llm.Error{Provider: "offline", Message: req.Model + " has no more lines"}
-	}
-	line := s[req.Model][said]
-	if onDelta != nil {
-		onDelta(llm.Delta{Text: line})
-	}
-	return llm.Response{Type: llm.TypeText, Content: line, Model: req.Model}, nil
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -32,7 +31,7 @@ func configuration(temporal client.Client, records store.Store) threadmill.Confi
 	return threadmill.Config{
 		Temporal: temporal,
 		Store:    records,
-		Models:   map[string]llm.Provider{"offline": offline{demo.New(demo.Config{Quiet: true})}},
+		Models:   map[string]llm.Provider{"offline": newOffline()},
 		Agents: []agent.Agent{{
 			Name:         "assistant",
 			Instructions: "You help.",

@@ -6,27 +6,26 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/scripted"
 )
 
-// offline is the demo model, which understands nothing. For the model "finder", it recognizes names from a list; for
+// offline is a model that understands nothing. As "finder", it recognizes names from a list; as
 // "assistant", it repeats what it is told about people; and its vectors count letters.
-type offline struct{ *demo.Provider }
+type offline struct{ *scripted.Model }
 
-// Generate implements [llm.Provider].
-func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	last := req.Messages[len(req.Messages)-1].Content
-	answer := "Noted."
-	switch {
-	case req.Model == "finder":
-		answer = found(last)
-	case strings.HasSuffix(last, "?"):
-		answer = recall(req.Messages[len(req.Messages)-2].Content)
-	}
-	req.Messages = []llm.Message{{Role: event.RoleUser, Content: answer}}
-	return m.Provider.Generate(ctx, req, onDelta)
+func newOffline() offline {
+	return offline{scripted.New(
+		scripted.Answer(func(req llm.Request) scripted.Reply {
+			return scripted.Say(found(req.Messages[len(req.Messages)-1].Content))
+		}).For("finder"),
+		scripted.Answer(func(req llm.Request) scripted.Reply {
+			if n := len(req.Messages); strings.HasSuffix(req.Messages[n-1].Content, "?") {
+				return scripted.Say(recall(req.Messages[n-2].Content))
+			}
+			return scripted.Say("Noted.")
+		}),
+	)}
 }
 
 // names are the names that the finder recognizes, with their types.

@@ -23,7 +23,6 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -40,7 +39,7 @@ func configuration(temporal client.Client, records store.Store, knowledge thread
 		Temporal:  temporal,
 		Store:     records,
 		Knowledge: knowledge,
-		Models:    map[string]llm.Provider{"offline": offline{demo.New(demo.Config{Quiet: true})}},
+		Models:    map[string]llm.Provider{"offline": offline()},
 		Agents: []agent.Agent{{
 			Name:         "librarian",
 			Instructions: "Answer from the passages only. Say so if they do not answer the question.",

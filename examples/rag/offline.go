@@ -1,24 +1,18 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
 	"unicode"
 
-	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/scripted"
 )
 
-// offline is the demo model. It understands nothing: it quotes the passages that have a word of the question.
-type offline struct{ *demo.Provider }
-
-// Generate implements [llm.Provider].
-func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	req.Messages = []llm.Message{{Role: event.RoleUser, Content: quotes(req.Messages)}}
-	return m.Provider.Generate(ctx, req, onDelta)
+// offline is a model that understands nothing: it quotes the passages that have a word of the question.
+func offline() llm.Provider {
+	return scripted.New(scripted.Answer(func(req llm.Request) scripted.Reply { return scripted.Say(quotes(req.Messages)) }))
 }
 
 // passage is a passage as models are given it.

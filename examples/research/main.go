@@ -18,7 +18,6 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tool"
@@ -94,7 +93,7 @@ func run(ctx context.Context, taskQueue string) error {
 	runtime, err := threadmill.New(threadmill.Config{
 		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
 		Agents: team(), Tools: []tool.Tool{lookUp},
-		Models: map[string]llm.Provider{"offline": offline{demo.New(demo.Config{Quiet: true})}},
+		Models: map[string]llm.Provider{"offline": offline()},
 	})
 	if err != nil {
 		return err

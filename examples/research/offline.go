@@ -1,41 +1,47 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/scripted"
 )
 
-// offline is the demo model. It only follows the last message, so it gets the instructions that
-// real models would derive from their prompts.
-type offline struct{ *demo.Provider }
-
-// Generate implements [llm.Provider].
-func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	req.Messages = []llm.Message{{Role: event.RoleUser, Content: script(req)}}
-	return m.Provider.Generate(ctx, req, onDelta)
+// offline answers as real models would from their prompts.
+func offline() llm.Provider {
+	return scripted.New(
+		scripted.Answer(combine).For("researcher"),
+		scripted.Answer(lookUpAndReport),
+	)
 }
 
-func script(req llm.Request) string {
+// combine asks the others what the researcher is asked, and then makes one answer of theirs.
+func combine(req llm.Request) scripted.Reply {
 	last := req.Messages[len(req.Messages)-1]
-	asked := last.Role == event.RoleUser
-	switch {
-	case asked && req.Model == "researcher":
-		var calls []string
-		for _, name := range []string{"papers", "news", "code"} {
-			calls = append(calls, fmt.Sprintf(`use call_agent {"agent":%q,"message":%q}`, name, last.Content))
-		}
-		return strings.Join(calls, "\n")
-	case asked:
-		return fmt.Sprintf(`use look_up {"shelf":%q,"topic":%q}`, req.Model, last.Content)
-	case req.Model == "researcher":
-		return strings.Join(answers(req.Messages), "; ") + "."
+	if last.Role != event.RoleUser {
+		return scripted.Say(strings.Join(answers(req.Messages), "; ") + ".")
 	}
-	return "in " + req.Model + ": " + last.Content
+	var all scripted.Reply
+	for _, name := range []string{"papers", "news", "code"} {
+		all = all.And("call_agent", question{Agent: name, Message: last.Content})
+	}
+	return all
+}
+
+// question is the input of call_agent.
+type question struct {
+	Agent   string `json:"agent"`
+	Message string `json:"message"`
+}
+
+// lookUpAndReport looks a topic up on the shelf that the model is named after, and says what it has found.
+func lookUpAndReport(req llm.Request) scripted.Reply {
+	last := req.Messages[len(req.Messages)-1]
+	if last.Role == event.RoleUser {
+		return scripted.Call("look_up", lookup{Shelf: req.Model, Topic: last.Content})
+	}
+	return scripted.Say("in " + req.Model + ": " + last.Content)
 }
 
 // answers are the results of the last calls, in the order of the calls: concurrent agents may

@@ -16,7 +16,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -26,7 +25,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/llm/demo"
+	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -79,25 +78,20 @@ var showCommit = tool.MustFunc("show_commit", "Shows a commit.",
 		return in.Commit + ": let the kettle boil", nil
 	}, tool.Quick())
 
-// offline is the demo model. It only follows the last message, so it gets the instructions that a
-// real model would derive from the event in the previous message.
-type offline struct{ *demo.Provider }
-
-func (m offline) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	req.Messages = slices.Clone(req.Messages)
-	for i, message := range req.Messages {
-		if message.Content != "Process event: github.push" {
-			continue
-		}
-		var shown struct {
-			Payload push `json:"payload"`
-		}
-		if err := json.Unmarshal([]byte(req.Messages[i-1].Content), &shown); err != nil {
-			return llm.Response{}, err
-		}
-		req.Messages[i].Content = fmt.Sprintf(`use show_commit {"commit": %q}`, shown.Payload.After)
-	}
-	return m.Provider.Generate(ctx, req, onDelta)
+// offline is a model that looks at the commit of a push, and says what it is about.
+func offline() llm.Provider {
+	return scripted.New(
+		scripted.Answer(func(req llm.Request) scripted.Reply {
+			var pushed push
+			if err := scripted.ReadPayload(req, &pushed); err != nil {
+				return scripted.Fail(err)
+			}
+			return scripted.Call("show_commit", commit{Commit: pushed.After})
+		}).OnEvent("github.push"),
+		scripted.Answer(func(req llm.Request) scripted.Reply {
+			return scripted.Say("I have seen " + req.Messages[len(req.Messages)-1].Content)
+		}),
+	)
 }
 
 func main() {
@@ -129,8 +123,8 @@ func run(ctx context.Context, taskQueue string) error {
 	secret := signals.NewID()
 	runtime, err := threadmill.New(threadmill.Config{
 		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
-		Agents:   []agent.Agent{{Name: "reviewer", Model: "demo/any", Tools: []string{"show_commit"}}},
-		Models:   map[string]llm.Provider{"demo": offline{demo.New(demo.Config{Quiet: true})}},
+		Agents:   []agent.Agent{{Name: "reviewer", Model: "offline/any", Tools: []string{"show_commit"}}},
+		Models:   map[string]llm.Provider{"offline": offline()},
 		Tools:    []tool.Tool{showCommit},
 		Rules:    rules,
 		Webhooks: []webhook.Endpoint{source(secret)},

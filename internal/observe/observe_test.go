@@ -19,8 +19,8 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/redact"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"

@@ -17,13 +17,13 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
-	server "github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
+	server "github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
 // soakEnv is the variable with the duration of the soak, such as 1h. Without it, each kind of fault

@@ -94,6 +94,23 @@ func TestReadmeProgram(t *testing.T) {
 	}
 }
 
+// TestTestingGuide checks that the Go code in docs/testing.md is that of tests, and its transcript that of one.
+func TestTestingGuide(t *testing.T) {
+	t.Parallel()
+	var code strings.Builder
+	for _, file := range []string{"threadmilltest/desk_test.go", "examples/tool/main_test.go"} {
+		text, err := os.ReadFile("../../" + file)
+		require.NoError(t, err)
+		code.Write(text)
+	}
+	for _, block := range blocksOf(t, "../../docs/testing.md", "go") {
+		require.Contains(t, code.String(), block)
+	}
+	transcript, err := os.ReadFile("../../threadmilltest/testdata/refund.txt")
+	require.NoError(t, err)
+	require.Equal(t, []string{string(transcript)}, blocksOf(t, "../../docs/testing.md", "text"))
+}
+
 // TestHooksGuide checks that the Go code in docs/hooks.md is the code of examples, and its JSON the
 // input, results and records of hook workflows.
 func TestHooksGuide(t *testing.T) {

@@ -24,7 +24,6 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/devserver/embedded"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/searchattr"
@@ -43,6 +42,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/stream/nats"
+	"github.com/threadmill/threadmill/threadmilltest/embedded"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/clock"
 	"github.com/threadmill/threadmill/tool/shell"
