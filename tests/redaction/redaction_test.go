@@ -140,6 +140,8 @@ func (w *world) asked() string {
 }
 
 // TestPlainSignals sends the number by signals of a plain Temporal client, of which Temporal keeps the payloads.
+//
+//ci:replayed
 func TestPlainSignals(t *testing.T) {
 	w := newWorld(t, harness.Options{})
 	plain, err := threadclient.New(threadclient.Config{Temporal: w.Temporal, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue})
