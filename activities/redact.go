@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/redaction"
@@ -33,7 +34,7 @@ func (p redactingProvider) Generate(ctx context.Context, req llm.Request, onDelt
 	if onDelta != nil {
 		receive = shown.receive
 	}
-	res, err := p.next.Generate(ctx, req, receive)
+	res, err := p.generate(ctx, req, receive)
 	if onDelta != nil {
 		shown.end()
 	}
@@ -42,6 +43,16 @@ func (p redactingProvider) Generate(ctx context.Context, req llm.Request, onDelt
 		res.Opaque = nil // a provider accepts no changed parts
 	}
 	return res, redactedError(p.r, err)
+}
+
+// generate calls the provider, and redacts its panic.
+func (p redactingProvider) generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			panic(p.r.Text(fmt.Sprint(problem)))
+		}
+	}()
+	return p.next.Generate(ctx, req, onDelta)
 }
 
 // messages redacts messages that were stored before the redactor was configured.
@@ -61,14 +72,14 @@ func (p redactingProvider) messages(in []llm.Message) []llm.Message {
 	return out
 }
 
-// redactedError redacts the message of a failed model call. Other errors are those of contexts.
+// redactedError redacts the error of a failed model call.
 func redactedError(r *redact.Redactor, err error) error {
 	failed, ok := errors.AsType[*llm.Error](err)
-	if r == nil || !ok {
-		return err
+	if !ok {
+		return redaction.Text(r, err)
 	}
 	clean := *failed
-	clean.Message = r.Text(failed.Message)
+	clean.Message, clean.Code = r.Text(failed.Message), r.Text(failed.Code)
 	if clean.Cause != nil {
 		clean.Cause = redaction.Text(r, clean.Cause)
 	}
@@ -82,11 +93,11 @@ type redactedPieces struct {
 }
 
 func (p *redactedPieces) receive(d llm.Delta) {
-	switch {
-	case d.Thought != "":
+	if d.Thought != "" {
 		d.Thought = p.thought.Write(d.Thought)
-	case d.Text != "":
-		p.flush(llm.Delta{Thought: p.thought.Flush()})
+	}
+	if d.Text != "" {
+		d.Thought += p.thought.Flush()
 		d.Text = p.text.Write(d.Text)
 	}
 	p.show(d) // even if it is empty now: the reply has begun

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"unicode/utf8"
 )
 
-// expression is a regular expression, and one of everything with which a match begins.
+// expression is a regular expression, and one of everything with which a match begins. Those with after begin behind the first character of
+// a text, on which conditions such as \b depend.
 type expression struct {
-	whole, begun *regexp.Regexp
+	whole, wholeAfter, begun, begunAfter *regexp.Regexp
 }
 
 func compile(text string) (matcher, error) {
@@ -27,19 +29,48 @@ func compile(text string) (matcher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("is not a regular expression: %w", err)
 	}
-	begun, err := regexp.Compile(`(?:` + prefixes(parsed.Simplify()).String() + `)\z`)
-	if err != nil {
-		return nil, fmt.Errorf("is too complex: %w", err)
+	out, begin := expression{whole: whole}, `(?:`+prefixes(parsed.Simplify()).String()+`)\z`
+	for _, one := range []struct {
+		to   **regexp.Regexp
+		text string
+	}{{&out.wholeAfter, after(text)}, {&out.begun, begin}, {&out.begunAfter, after(begin)}} {
+		if *one.to, err = regexp.Compile(one.text); err != nil {
+			return nil, fmt.Errorf("is too complex: %w", err)
+		}
 	}
-	return expression{whole, begun}, nil
+	return out, nil
 }
 
-func (e expression) find(text string) [][]int { return e.whole.FindAllStringIndex(text, -1) }
+// after returns the expression of the first match behind a text's first character, in the first group.
+func after(text string) string { return `\A(?s:.)(?s:.*?)((?:` + text + `))` }
 
-func (e expression) open(text string) int {
+func (e expression) find(text string, from int) (out [][]int) {
+	if from == 0 {
+		return e.whole.FindAllStringIndex(text, -1)
+	}
+	for {
+		_, size := utf8.DecodeLastRuneInString(text[:from])
+		base := from - size
+		at := e.wholeAfter.FindStringSubmatchIndex(text[base:])
+		if at == nil || at[2] == at[3] {
+			return out
+		}
+		out = append(out, []int{base + at[2], base + at[3]})
+		from = base + at[3]
+	}
+}
+
+func (e expression) open(text string, from int) int {
 	// The leftmost match is the one that begins first. There is one, if only the empty one at the end.
-	if at := e.begun.FindStringIndex(text); at != nil {
-		return at[0]
+	if from == 0 {
+		if at := e.begun.FindStringIndex(text); at != nil {
+			return at[0]
+		}
+		return len(text)
+	}
+	_, size := utf8.DecodeLastRuneInString(text[:from])
+	if at := e.begunAfter.FindStringSubmatchIndex(text[from-size:]); at != nil {
+		return from - size + at[2]
 	}
 	return len(text)
 }

@@ -87,11 +87,12 @@ func (w *walk) value(depth int, kept bool) error {
 	}
 	switch t := token.(type) {
 	case json.Delim:
+		// An id has no parts: none of them is kept.
 		if t == '{' {
-			return w.object(depth, kept)
+			return w.object(depth)
 		}
 		for w.dec.More() {
-			if err := w.value(depth+1, kept); err != nil {
+			if err := w.value(depth+1, false); err != nil {
 				return err
 			}
 		}
@@ -109,7 +110,7 @@ func (w *walk) value(depth int, kept bool) error {
 	return nil
 }
 
-func (w *walk) object(depth int, kept bool) error {
+func (w *walk) object(depth int) error {
 	names := map[string]bool{}
 	for w.dec.More() {
 		from := w.dec.InputOffset()
@@ -118,7 +119,7 @@ func (w *walk) object(depth int, kept bool) error {
 			return err
 		}
 		name, _ := token.(string)
-		keeps := kept || depth == 0 && slices.Contains(w.keep, name)
+		keeps := depth == 0 && slices.Contains(w.keep, name)
 		if clean := w.r.plain(name); clean != name && !keeps {
 			// Two names may become the same, which is not allowed in an object.
 			name = clean

@@ -6,7 +6,7 @@ import (
 )
 
 // Cards matches the numbers of payment cards: 13 to 19 digits with the prefix of a card network and a valid check digit. Single spaces,
-// dots and hyphens may lie between the digits.
+// dots and hyphens may lie between the digits, also those of typographers, which models like to write.
 func Cards() Pattern { return Pattern{Name: "card", builtin: cards{}} }
 
 // Emails matches e-mail addresses.
@@ -50,27 +50,27 @@ func hinted(hint, text string) matcher {
 	return withHint{hint, m}
 }
 
-func (h withHint) find(text string) [][]int {
+func (h withHint) find(text string, from int) [][]int {
 	if !strings.Contains(text, h.hint) {
 		return nil
 	}
-	return h.matcher.find(text)
+	return h.matcher.find(text, from)
 }
 
 // union matches what any of its matchers does.
 type union []matcher
 
-func (u union) find(text string) (out [][]int) {
+func (u union) find(text string, from int) (out [][]int) {
 	for _, m := range u {
-		out = append(out, m.find(text)...)
+		out = append(out, m.find(text, from)...)
 	}
 	return out
 }
 
-func (u union) open(text string) int {
+func (u union) open(text string, from int) int {
 	first := len(text)
 	for _, m := range u {
-		first = min(first, m.open(text))
+		first = min(first, m.open(text, from))
 	}
 	return first
 }
@@ -84,14 +84,18 @@ const (
 	maxCard = 19
 )
 
+// separator is a space, dot or hyphen of any width.
+const separator = `[\p{Zs}\p{Pd}\x{00AD}\x{2212}.]`
+
 // digits are digits with single separators. A separator at the end may be followed by further digits.
 var (
-	digits     = regexp.MustCompile(`\d(?:[ .\x{00A0}-]?\d)+`)
-	openDigits = regexp.MustCompile(`\d(?:[ .\x{00A0}-]?\d)*[ .\x{00A0}-]?\z`)
+	digits     = regexp.MustCompile(`\d(?:` + separator + `?\d)+`)
+	openDigits = regexp.MustCompile(`\d(?:` + separator + `?\d)*` + separator + `?\z`)
 )
 
-func (cards) find(text string) (out [][]int) {
-	for _, run := range digits.FindAllStringIndex(text, -1) {
+func (cards) find(text string, from int) (out [][]int) {
+	for _, run := range digits.FindAllStringIndex(text[from:], -1) {
+		run[0], run[1] = run[0]+from, run[1]+from
 		var number []byte
 		var at []int // where each digit is
 		for i := run[0]; i < run[1]; i++ {
@@ -117,9 +121,9 @@ func (cards) find(text string) (out [][]int) {
 	return out
 }
 
-func (cards) open(text string) int {
-	if at := openDigits.FindStringIndex(text); at != nil {
-		return at[0]
+func (cards) open(text string, from int) int {
+	if at := openDigits.FindStringIndex(text[from:]); at != nil {
+		return from + at[0]
 	}
 	return len(text)
 }

@@ -36,12 +36,12 @@ type Pattern struct {
 
 // matcher finds a pattern in a text.
 type matcher interface {
-	// find returns the start and the end of each match, in any order.
-	find(text string) [][]int
+	// find returns the start and the end of each match, in any order. Matches begin at from or later: what is before is context.
+	find(text string, from int) [][]int
 
-	// open returns the first position at which a match may begin that further text completes or extends. Without one, it is
-	// the length of the text.
-	open(text string) int
+	// open returns the first position, from on, at which a match may begin that further text completes or extends. Without
+	// one, it is the length of the text.
+	open(text string, from int) int
 }
 
 // PatternError names an invalid field of a pattern.
@@ -85,7 +85,7 @@ func New(cfg Config) (*Redactor, error) {
 	}
 	for _, p := range r.patterns {
 		for i, other := range r.patterns {
-			if len(other.find(p.replacement)) > 0 {
+			if len(other.find(p.replacement, 0)) > 0 {
 				return nil, &PatternError{i, "Expression", fmt.Sprintf("matches the replacement %s: redacted text would change again", p.replacement)}
 			}
 		}
@@ -123,7 +123,7 @@ func (r *Redactor) Text(text string) string {
 
 // plain redacts a text that is not JSON.
 func (r *Redactor) plain(text string) string {
-	out, _ := r.replace(text, r.matches(text), len(text))
+	out, _ := r.replace(text, r.matches(text, 0), len(text))
 	if r.fn != nil {
 		out = r.call(out)
 	}
@@ -146,11 +146,11 @@ type span struct {
 	replacement string
 }
 
-// matches returns the matches of all patterns, in order. Matches that overlap are one.
-func (r *Redactor) matches(text string) []span {
+// matches returns the matches of all patterns from a position on, in order. Matches that overlap are one.
+func (r *Redactor) matches(text string, from int) []span {
 	var all []span
 	for _, p := range r.patterns {
-		for _, at := range p.find(text) {
+		for _, at := range p.find(text, from) {
 			all = append(all, span{at[0], at[1], p.replacement})
 		}
 	}

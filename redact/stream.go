@@ -8,7 +8,13 @@ type Stream struct {
 
 	// held is what has not been returned, and before the character in front of it, on which a match may depend.
 	before, held string
+
+	// next is the length of held at which it is searched again. Searching a long one for each piece would take quadratic time.
+	next int
 }
+
+// searchAlways is the length up to which held text is searched for each piece.
+const searchAlways = 256
 
 // Stream returns a stream for one text.
 func (r *Redactor) Stream() *Stream { return &Stream{r: r} }
@@ -19,15 +25,19 @@ func (s *Stream) Write(piece string) string {
 		return piece
 	}
 	s.held += piece
-	if s.r.fn != nil {
+	if s.r.fn != nil || len(s.held) < s.next {
 		return ""
 	}
 	text := s.before + whole(s.held)
 	limit := len(text)
 	for _, p := range s.r.patterns {
-		limit = min(limit, max(p.open(text), len(s.before)))
+		limit = min(limit, p.open(text, len(s.before)))
 	}
-	return s.take(s.before+s.held, limit)
+	out := s.take(s.before+s.held, limit)
+	if s.next = 0; len(s.held) > searchAlways {
+		s.next = len(s.held) + len(s.held)/2
+	}
+	return out
 }
 
 // whole returns a text without the beginning of a character at its end.
@@ -53,19 +63,13 @@ func (s *Stream) Flush() string {
 	if s.r.fn != nil {
 		out = s.r.call(out)
 	}
-	s.before = ""
+	s.before, s.next = "", 0
 	return out
 }
 
 // take returns the text up to limit, which is behind before, and keeps the rest.
 func (s *Stream) take(text string, limit int) string {
-	var matches []span
-	for _, m := range s.r.matches(text) {
-		if m.start = max(m.start, len(s.before)); m.start < m.end {
-			matches = append(matches, m)
-		}
-	}
-	out, n := s.r.replace(text, matches, limit)
+	out, n := s.r.replace(text, s.r.matches(text, len(s.before)), limit)
 	out = out[len(s.before):]
 	if n > 0 {
 		_, size := utf8.DecodeLastRuneInString(text[:n])

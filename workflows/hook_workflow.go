@@ -207,7 +207,7 @@ func (h *hookRun) workflow(ctx workflow.Context) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return h.failed(ctx, hookFailureReason(spec, err))
+		return h.failed(ctx, redacted(ctx, &h.redactor, hookFailureReason(spec, err)))
 	}
 	seen, err := event.Unmarshal(h.in.Event)
 	if err != nil {

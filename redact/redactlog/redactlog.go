@@ -3,7 +3,9 @@
 package redactlog
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -56,14 +58,14 @@ func (h handler) attr(a slog.Attr) slog.Attr {
 		return a
 	}
 	v := a.Value.Resolve()
-	switch v.Kind() { //nolint:exhaustive // the others are times, booleans and floating-point numbers
+	switch v.Kind() { //nolint:exhaustive // the others are times and booleans
 	case slog.KindGroup:
 		group := slices.Clone(v.Group())
 		for i := range group {
 			group[i] = h.attr(group[i])
 		}
 		return slog.Attr{Key: a.Key, Value: slog.GroupValue(group...)}
-	case slog.KindString, slog.KindInt64, slog.KindUint64, slog.KindAny:
+	case slog.KindString, slog.KindFloat64, slog.KindInt64, slog.KindUint64, slog.KindAny:
 		// A value of another type remains as it is unless its text has something to redact.
 		text := fmt.Sprintf("%+v", v.Any())
 		if raw, ok := v.Any().([]byte); ok {
@@ -71,6 +73,12 @@ func (h handler) attr(a slog.Attr) slog.Attr {
 		}
 		if clean := h.r.Text(text); clean != text {
 			return slog.String(a.Key, clean)
+		}
+		// Handlers that write JSON follow pointers.
+		if raw, err := json.Marshal(v.Any()); err == nil && v.Kind() != slog.KindString {
+			if clean := h.r.JSON(raw); !bytes.Equal(clean, raw) {
+				return slog.String(a.Key, string(clean))
+			}
 		}
 	}
 	return slog.Attr{Key: a.Key, Value: v}

@@ -30,3 +30,14 @@ func TestNew(t *testing.T) {
 func TestNewWithoutRedactor(t *testing.T) {
 	assert.Same(t, slog.Default(), New(nil, slog.Default()))
 }
+
+// Handlers that write JSON follow pointers, and write all digits of a number.
+func TestNewOfJSON(t *testing.T) {
+	r, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Cards()}})
+	require.NoError(t, err)
+	var out bytes.Buffer
+	number := "4111111111111111"
+	New(r, slog.New(slog.NewJSONHandler(&out, nil))).Info("paid", "float", 4111111111111111.0, "pointer", struct{ Card *string }{&number})
+	assert.NotContains(t, out.String(), number)
+	assert.Contains(t, out.String(), "[card]")
+}

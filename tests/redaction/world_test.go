@@ -60,6 +60,7 @@ func newWorld(t *testing.T, o harness.Options) *world {
 	}}
 	o.Provider.Script = script
 	o.Logger = slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	configure := o.Configure
 	o.Configure = func(cfg *threadmill.Config) {
 		cfg.Redact = r
 		answers := hook.OnMessage("answers", answer)
@@ -70,6 +71,9 @@ func newWorld(t *testing.T, o harness.Options) *world {
 		}})
 		cfg.Webhooks = []webhook.Endpoint{{Name: "shop", Unsigned: true, Event: webhook.Event{Type: "order", Thread: "{payload.thread}", Open: true}}}
 		cfg.TitleModel = "openai/stand-in"
+		if configure != nil {
+			configure(cfg)
+		}
 	}
 	w.Harness = harness.New(t, o)
 	return w
