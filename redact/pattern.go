@@ -111,8 +111,8 @@ func (cards) find(text string, from int) (out [][]int) {
 			}
 			for n := min(maxCard, len(number)-start); n >= minCard; n-- {
 				if begins(start+n) && checks(number[start:start+n]) {
+					// Another number may overlap it: together they are one match.
 					out = append(out, []int{at[start], at[start+n-1] + 1})
-					start += n - 1
 					break
 				}
 			}

@@ -27,6 +27,7 @@ func TestText(t *testing.T) {
 		{"American Express", "3782 822463 10005", "[card]"},
 		{"with its expiry", "4111 1111 1111 1111 12/28", "[card] 12/28"},
 		{"after another number", "12 4111 1111 1111 1111", "12 [card]"},
+		{"after a digit with which a shorter number has a check digit", "6 4111 1111 1111 1111", "[card]"},
 		{"a wrong check digit", "4111 1111 1111 1112", "4111 1111 1111 1112"},
 		{"a time in nanoseconds", "1764155123456789012", "1764155123456789012"},
 		{"a part of a longer number", "994111111111111111199", "994111111111111111199"},
