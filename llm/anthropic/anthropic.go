@@ -92,7 +92,7 @@ func New(config Config) (*Provider, error) {
 	}
 	options := []option.RequestOption{
 		option.WithoutEnvironmentDefaults(), // the environment may belong to another account
-		option.WithoutOpenTelemetry(), // Threadmill has the span of a model call
+		option.WithoutOpenTelemetry(),       // Threadmill has the span of a model call
 		option.WithMaxRetries(0), option.WithHTTPClient(p.endpoint.Client(body)),
 	}
 	if config.Platform != nil {
