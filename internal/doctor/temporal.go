@@ -152,5 +152,9 @@ func (t Temporal) queue(ctx context.Context, name string, kind enumspb.TaskQueue
 	case waiting > 0 && age > oldTask:
 		return Odd(check, "start more workers, or look at what the present ones do", "%d tasks wait on task queue %q, the oldest for %s", waiting, name, age.Round(time.Second))
 	}
-	return Good(check, "%d poll task queue %q", running, name)
+	workers := "1 worker polls"
+	if running != 1 {
+		workers = fmt.Sprintf("%d workers poll", running)
+	}
+	return Good(check, "%s task queue %q", workers, name)
 }
