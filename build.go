@@ -1,0 +1,148 @@
+package threadmill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/modellimit"
+	"github.com/threadmill/threadmill/internal/observe"
+	"github.com/threadmill/threadmill/internal/redaction"
+	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/webhook"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// New validates the configuration and returns a runtime. It starts nothing.
+func New(cfg Config) (*Runtime, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	changing := cfg.AgentSource != nil
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(cfg.checkQueues(), cfg.checkLimits()); err != nil {
+		return nil, err
+	}
+	tools, err := tool.NewSet(cfg.Tools...)
+	if err != nil {
+		return nil, fmt.Errorf("threadmill: Config.Tools: %w", err)
+	}
+	hooks, err := hook.NewSet(hook.Config{Hooks: cfg.Hooks, Processors: cfg.Processors, Redact: redaction.Answer(cfg.Redact)})
+	if err != nil {
+		return nil, fmt.Errorf("threadmill: Config: %w", err)
+	}
+	rules, err := rule.NewSet(rule.Config{Rules: cfg.Rules, Source: cfg.RuleSource})
+	if err != nil {
+		return nil, fmt.Errorf("threadmill: Config: %w", err)
+	}
+	observer, err := observe.New(cfg.Telemetry, cfg.Redact)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Store, cfg.Stream, cfg.Models = observer.Store(cfg.Store), observer.Stream(cfg.Stream), observer.Models(cfg.Models)
+	known := cfg.known(tools, hooks, changing)
+	if err := cfg.checkNames(known); err != nil {
+		return nil, err
+	}
+	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known)
+	r := &Runtime{
+		cfg: cfg, rules: rules, known: known, observer: observer, queuesOfSteps: cfg.stepQueues(tools),
+		workflows: workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter},
+	}
+	if observer != nil {
+		r.workflows.Observer = observer
+	}
+	if err := r.work(tools, hooks); err != nil {
+		return nil, err
+	}
+	if err := r.serve(); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// validate reports the first field that has no valid value, whatever the others have.
+func (cfg *Config) validate() error {
+	switch {
+	case cfg.Temporal == nil:
+		return errors.New("threadmill: Config.Temporal is required: a client from client.Dial")
+	case cfg.Store == nil:
+		return errors.New("threadmill: Config.Store is required: one from sqlite.Open or postgres.Open")
+	case cfg.StaleAfter != 0 && cfg.StaleAfter < minStaleAfter:
+		return fmt.Errorf("threadmill: Config.StaleAfter is %s, must be at least %s: a busy worker may be silent for a moment", cfg.StaleAfter, minStaleAfter)
+	case cfg.StopTimeout < 0:
+		return fmt.Errorf("threadmill: Config.StopTimeout is %s, must not be negative", cfg.StopTimeout)
+	}
+	if err := webhook.ValidateAll(cfg.Webhooks); err != nil {
+		return fmt.Errorf("threadmill: Config.Webhooks: %w", err)
+	}
+	return nil
+}
+
+// work makes what a worker needs: the client, which its activities use too, and the activities.
+func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
+	cfg := &r.cfg
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact})
+	if err != nil {
+		return err
+	}
+	r.limits = &modelLimits{cfg: cfg, used: map[string]modellimit.Usage{}}
+	documents, err := r.libraryConfig()
+	if err != nil {
+		return err
+	}
+	r.library = library.New(documents)
+	knowledge, err := r.activityKnowledge(documents)
+	if err != nil {
+		return err
+	}
+	r.activities, err = activities.New(activities.Config{
+		CallTool: r.observer.CallTool, ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: cfg.setQueueLimit,
+		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: r.rules,
+		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
+		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Redact: cfg.Redact, Deliver: r.client.Deliver, Logger: cfg.Logger,
+	})
+	return err
+}
+
+// serve makes what viewers and the API need.
+func (r *Runtime) serve() (err error) {
+	cfg := &r.cfg
+	// A follower applies the callbacks itself, only to the events of its turn.
+	r.feed, err = feed.New(feed.Config{Store: cfg.Store, Stream: cfg.Stream, Logger: cfg.Logger})
+	if err != nil {
+		return err
+	}
+	if r.world, err = r.newWorld(); err != nil {
+		return err
+	}
+	closing, closeStreams := context.WithCancel(context.Background())
+	r.closeStreams = closeStreams
+	toolServers, declared := cfg.toolServers()
+	var routes func() []server.Route
+	if cfg.Routes != nil {
+		routes = func() []server.Route { return serverRoutes(cfg.Routes(r)) }
+	}
+	r.handler, err = server.New(server.Config{
+		ToolServers: toolServers, ToolLogins: cfg.toolLogins(), Declared: declared,
+		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
+		WithoutEntities: r.activities.WithoutEntities(),
+		Authenticator:   cfg.Authenticator, Tools: r.known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: r.known.Fallbacks,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
+		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: r.rules, Routes: routes,
+		Observe: r.observer.HTTP,
+	})
+	return err
+}
