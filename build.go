@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
 	"github.com/threadmill/threadmill/workflows"
@@ -84,6 +85,8 @@ func (cfg *Config) validate() error {
 		return fmt.Errorf("threadmill: Config.StaleAfter is %s, must be at least %s: a busy worker may be silent for a moment", cfg.StaleAfter, minStaleAfter)
 	case cfg.StopTimeout < 0:
 		return fmt.Errorf("threadmill: Config.StopTimeout is %s, must not be negative", cfg.StopTimeout)
+	case cfg.Telemetry.CountWaiting != 0 && cfg.Telemetry.CountWaiting < telemetry.MinCountWaiting:
+		return fmt.Errorf("threadmill: Config.Telemetry.CountWaiting is %s, must be at least %s", cfg.Telemetry.CountWaiting, telemetry.MinCountWaiting)
 	}
 	if err := webhook.ValidateAll(cfg.Webhooks); err != nil {
 		return fmt.Errorf("threadmill: Config.Webhooks: %w", err)

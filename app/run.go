@@ -58,11 +58,14 @@ func run(ctx context.Context, application Config, o options, log *slog.Logger) e
 	}
 	defer listener.Close()
 	if !cfg.Telemetry.Enabled() {
+		own := cfg.Telemetry
 		var flush func()
 		if cfg.Telemetry, flush, err = program.StartTelemetry(ctx, application.Name, os.Getenv, log); err != nil {
 			return err
 		}
 		defer flush() // last, as all others may have spans
+		cfg.Telemetry.Content, cfg.Telemetry.IgnoreCallers = cfg.Telemetry.Content || own.Content, cfg.Telemetry.IgnoreCallers || own.IgnoreCallers
+		cfg.Telemetry.CountWaiting = cmp.Or(cfg.Telemetry.CountWaiting, own.CountWaiting)
 	}
 	closeAll, err := connect(ctx, o, &cfg, settings, listener.Addr())
 	defer closeAll()
@@ -135,8 +138,7 @@ func authenticator(ctx context.Context, o options, addr net.Addr, records store.
 	return o.auth.Authenticator(ctx, addr, records, settings)
 }
 
-// serve runs the roles. Telemetry starts before them and stops after them; a handler of /metrics belongs beside
-// those of health, since every role has metrics.
+// serve runs the roles.
 func serve(ctx context.Context, application Config, o options, runtime *threadmill.Runtime, l net.Listener, log *slog.Logger) error {
 	handler := runtime.Handler()
 	if !o.has(roleAPI) {

@@ -33,6 +33,9 @@ type Config struct {
 	CountWaiting time.Duration
 }
 
+// MinCountWaiting is the minimum of [Config].CountWaiting: each count asks up to 1,000 threads.
+const MinCountWaiting = time.Second
+
 // Enabled reports whether anything is recorded.
 func (c Config) Enabled() bool { return c.TracerProvider != nil || c.MeterProvider != nil }
 

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/sdk/client"
@@ -69,9 +70,23 @@ var temporalTracer, _ = opentelemetry.NewTracer(temporalOptions(noop.Tracer{}))
 
 func (c Config) temporalTracing() interceptor.Interceptor {
 	// It fails only without a tracer.
-	i, _ := opentelemetry.NewTracingInterceptor(temporalOptions(c.TracerProvider.Tracer(Scope)))
+	options := temporalOptions(c.TracerProvider.Tracer(Scope))
+	if !c.Content {
+		options.SpanStarter = func(ctx context.Context, t trace.Tracer, name string, opts ...trace.SpanStartOption) trace.Span {
+			_, span := t.Start(ctx, name, opts...)
+			return withoutTexts{span}
+		}
+	}
+	i, _ := opentelemetry.NewTracingInterceptor(options)
 	return i
 }
+
+// withoutTexts is a span without the texts of errors, which may quote what people wrote.
+type withoutTexts struct{ trace.Span }
+
+func (withoutTexts) RecordError(error, ...trace.EventOption) {}
+
+func (s withoutTexts) SetStatus(code codes.Code, _ string) { s.Span.SetStatus(code, "") }
 
 // clientInterceptor is no WorkerInterceptor: workers would use it, too, beside their own.
 type clientInterceptor struct {

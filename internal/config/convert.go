@@ -272,6 +272,9 @@ func (d *document) hooks(hooks []hook.Hook, known names.Known) []hook.Hook {
 // hookOfProgram reports a hook without a workflow that is none of the program's. One of those is only put in its place.
 func (d *document) hookOfProgram(path string, h hook.Hook) {
 	switch {
+	case h.Workflow != nil && slices.Contains(d.declared.Hooks, h.Name):
+		d.fieldErrorf(path+".name", KindDuplicate, "the program has a hook %q: choose another name, or omit workflow to put the program's hook here", h.Name)
+		return
 	case h.Workflow != nil || d.has(path+".workflow"):
 		return
 	case h.Name == "" || !slices.Contains(d.declared.Hooks, h.Name):

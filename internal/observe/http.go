@@ -13,8 +13,8 @@ import (
 )
 
 // HTTP decorates the handler of the API. route returns the pattern of a request, which bounds the names of spans
-// and the labels of metrics. Event streams and health checks have neither spans nor metrics of requests: streams
-// are viewers.
+// and the labels of metrics. Event streams, health checks and logins have neither spans nor metrics of requests:
+// streams are viewers.
 func (o *Observer) HTTP(next http.Handler, route func(*http.Request) string) http.Handler {
 	if o == nil {
 		return next
@@ -41,7 +41,8 @@ func (o *Observer) HTTP(next http.Handler, route func(*http.Request) string) htt
 		otelhttp.WithServerName("threadmill"),
 		otelhttp.WithFilter(func(r *http.Request) bool {
 			streams := r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/event-stream")
-			return !streams && r.URL.Path != "/healthz" && r.URL.Path != "/readyz"
+			// Paths of logins have links that are as secret as API keys.
+			return !streams && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" && !strings.HasPrefix(r.URL.Path, "/oauth/")
 		}),
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return r.Method }),
 		otelhttp.WithPublicEndpointFn(func(*http.Request) bool { return o.cfg.IgnoreCallers }),

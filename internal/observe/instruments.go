@@ -90,7 +90,11 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	}
 	// What has not happened yet is 0, so that its first time is an increase.
 	for _, c := range []metric.Int64Counter{i.retries, i.lost} {
-		c.Add(context.Background(), 0)
+		for _, step := range []string{
+			signals.ActivityCallModel, signals.ActivityRunTool, signals.ActivityRunTask, signals.ActivityRecord, signals.ActivityRunHooks, signals.ActivityHandleEvent,
+		} {
+			c.Add(context.Background(), 0, metric.WithAttributes(attribute.String(telemetry.AttrStep, step)))
+		}
 	}
 	for _, outcome := range []signals.TurnStatus{signals.TurnCompleted, signals.TurnFailed, signals.TurnInterrupted} {
 		i.turns.Add(context.Background(), 0, metric.WithAttributes(attribute.String(telemetry.AttrOutcome, string(outcome))))

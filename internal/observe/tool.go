@@ -30,7 +30,11 @@ func (o *Observer) CallTool(ctx context.Context, t tool.Tool, call tool.Call) (t
 		set := []attribute.KeyValue{attribute.String(telemetry.AttrToolName, o.tools.bound(name)), attribute.String(telemetry.AttrAgent, o.agents.bound(call.Agent))}
 		if class != "" {
 			set = append(set, attribute.String(telemetry.AttrErrorType, class))
-			o.fail(span, class, errors.Join(err, errors.New(class)))
+			why := err
+			if why == nil {
+				why = errors.New(class)
+			}
+			o.fail(span, class, why)
 		}
 		o.meters.toolDuration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(set...))
 		span.End()

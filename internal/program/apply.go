@@ -98,7 +98,7 @@ func ordered(own, file []hook.Hook) []hook.Hook {
 		}
 	}
 	for _, h := range file {
-		if at := named(own, h.Name); h.Workflow == nil && at >= 0 {
+		if at := named(own, h.Name); at >= 0 {
 			h = own[at]
 		}
 		out = append(out, h)

@@ -93,13 +93,12 @@ func countWaiting(value string) (time.Duration, error) {
 		return 0, nil
 	}
 	every, err := time.ParseDuration(value)
-	if err == nil && every < minCountWaiting {
-		err = errors.New("is less than " + minCountWaiting.String())
+	if err == nil && every < telemetry.MinCountWaiting {
+		err = errors.New("is less than " + telemetry.MinCountWaiting.String())
 	}
 	if err != nil {
-		return 0, Usagef("%s: %q must be an interval, such as 1m, of at least %s", EnvCountWaiting, value, minCountWaiting)
+		return 0, Usagef("%s: %q must be an interval, such as 1m, of at least %s", EnvCountWaiting, value, telemetry.MinCountWaiting)
 	}
 	return every, nil
 }
 
-const minCountWaiting = time.Second

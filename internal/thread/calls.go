@@ -137,7 +137,7 @@ func (r *AgentRun) planned(now time.Time, calls []PlannedCall) {
 func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 	s := t.thread
 	r := t.addRun(&AgentRun{Agent: e.AgentName, Phase: PhasePlan, ReplyTo: of})
-	r.MessageID = fmt.Sprintf("%s.%d.0", t.turnID(), r.Slot)
+	r.MessageID = fmt.Sprintf("%s.%d.0", t.TurnID(), r.Slot)
 	r.Reply = &ModelReply{Agent: e.AgentName, Message: event.Message{ID: r.MessageID}}
 	calls := make([]event.ToolCall, len(e.ToolCalls))
 	for i, c := range e.ToolCalls {

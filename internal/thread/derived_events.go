@@ -168,7 +168,7 @@ func (t *Turn) produce(now time.Time, made Deferred, user string) {
 	s := t.thread
 	root := s.Turns.rootOf(t.root())
 	if root == nil {
-		s.Turns.Roots = append(s.Turns.Roots, Root{EventID: t.root(), TurnID: t.turnID(), TraceID: t.Item.TraceID})
+		s.Turns.Roots = append(s.Turns.Roots, Root{EventID: t.root(), TurnID: t.TurnID(), TraceID: t.Item.TraceID})
 		root = &s.Turns.Roots[len(s.Turns.Roots)-1]
 	}
 	root.Derived++

@@ -171,7 +171,7 @@ func (t *Turn) applyRule(now time.Time, d HookDecision, rules []rule.Spec) {
 	if !ok {
 		s.logLine(LogWarn, "No rule matched for event: "+e.Type, "event", e.ID)
 		t.Unhandled = "No rule matched for event: " + e.Type
-		t.record(now, recordid.Unmatched(t.turnID()), event.TypeStatus, event.StatusChange{Status: event.StatusUnmatched, Detail: t.Unhandled})
+		t.record(now, recordid.Unmatched(t.TurnID()), event.TypeStatus, event.StatusChange{Status: event.StatusUnmatched, Detail: t.Unhandled})
 		return
 	}
 	// A manual retry is not debounced.
@@ -323,7 +323,7 @@ func (t *Turn) FunctionFailed(now time.Time, why string) {
 // hooks' event.
 func (t *Turn) RuleEvent() HookEvent {
 	s := t.thread
-	e := s.itemEvent(&t.Queued, recordid.Rule(t.turnID()))
+	e := s.itemEvent(&t.Queued, recordid.Rule(t.TurnID()))
 	e.ByRule, e.undecided = true, false
 	_, e.Changed, _ = t.env(t.decision())
 	return e

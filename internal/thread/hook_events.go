@@ -11,7 +11,7 @@ import (
 // ItemEvent returns the turn's item for hooks.
 func (t *Turn) ItemEvent() HookEvent {
 	s := t.thread
-	e := s.itemEvent(&t.Queued, t.turnID())
+	e := s.itemEvent(&t.Queued, t.TurnID())
 	if t.Recorded {
 		// Only the record has all of it.
 		e.Event = nil

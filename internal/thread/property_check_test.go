@@ -138,7 +138,7 @@ func (m *machine) checkEnds(t *Turn) int {
 		}
 		ends += want
 		got := 0
-		prefix := fmt.Sprintf("%s.%d.", m.s.Turns.Current.turnID(), r.Slot)
+		prefix := fmt.Sprintf("%s.%d.", m.s.Turns.Current.TurnID(), r.Slot)
 		all := append([]event.Record{}, m.s.Outbox.Pending...)
 		for id, r := range m.store {
 			if !containsRecord(m.s.Outbox.Pending, id) {
@@ -153,7 +153,7 @@ func (m *machine) checkEnds(t *Turn) int {
 		if r.Phase == PhaseInterrupted {
 			got++ // the end of the turn writes it
 		}
-		require.Equal(m.t, want, got, "S1-23 run %d of %s: %+v", r.Slot, m.s.Turns.Current.turnID(), r)
+		require.Equal(m.t, want, got, "S1-23 run %d of %s: %+v", r.Slot, m.s.Turns.Current.TurnID(), r)
 	}
 	return ends
 }

@@ -131,7 +131,7 @@ func (m *machine) speak(r *AgentRun, calls int) {
 	}
 	if calls == 0 {
 		reply.Message.Content = []string{"@alice what do you say?", "@bob what do you say?", "@bob\n@carol\n@alice hm", "all said"}[m.rnd.IntN(4)]
-		key := fmt.Sprintf("%s %s %s", m.s.Turns.Current.turnID(), in.ReplyTo, strings.ToLower(r.Agent))
+		key := fmt.Sprintf("%s %s %s", m.s.Turns.Current.TurnID(), in.ReplyTo, strings.ToLower(r.Agent))
 		require.NotContains(m.t, c.answered, key, "no agent answers a message twice: %s and", in.MessageID)
 		c.answered[key] = in.MessageID
 	}

@@ -250,7 +250,7 @@ func (r *AgentRun) ApplyModelCallDecision(now time.Time, d HookDecision) bool {
 
 // messageID returns the id of the run's next reply.
 func (r *AgentRun) messageID() string {
-	return recordid.Reply(r.turn.turnID(), r.Slot, r.Step+1)
+	return recordid.Reply(r.turn.TurnID(), r.Slot, r.Step+1)
 }
 
 // Replied handles a model's reply. Hooks decide on it before it takes effect.

@@ -55,7 +55,7 @@ func (t *Turn) joins(q Queued) {
 // hooks decide again if the message joins another turn.
 func (t *Turn) SteeredEvent(q Queued) HookEvent {
 	s := t.thread
-	e := s.itemEvent(&q, recordid.Steer(q.Item.ID, t.turnID()))
+	e := s.itemEvent(&q, recordid.Steer(q.Item.ID, t.TurnID()))
 	e.stored = q.Stored || q.Item.Attempt > 0
 	return e
 }

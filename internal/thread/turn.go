@@ -174,7 +174,7 @@ func (t *Turn) recordUnhandled(now time.Time) {
 	it := t.Item
 	s.logLine(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
 	t.Unhandled = fmt.Sprintf("nothing handles events of type %s: no hook or processor of the worker matches it; check the type, or register one", it.Type)
-	t.record(now, recordid.Unhandled(t.turnID()), event.TypeStatus, event.StatusChange{Status: event.StatusUnhandled, Detail: t.Unhandled})
+	t.record(now, recordid.Unhandled(t.TurnID()), event.TypeStatus, event.StatusChange{Status: event.StatusUnhandled, Detail: t.Unhandled})
 }
 
 // process is the default processing of an item.
@@ -212,7 +212,7 @@ func (t *Turn) process(now time.Time, seen HookEvent, d HookDecision) {
 
 // recordUnanswered records that a person's message mentions none of the thread's agents.
 func (t *Turn) recordUnanswered(now time.Time, mentioned []string) {
-	t.record(now, recordid.Unanswered(t.turnID()), event.TypeStatus, event.StatusChange{
+	t.record(now, recordid.Unanswered(t.TurnID()), event.TypeStatus, event.StatusChange{
 		Status: event.StatusUnanswered, Detail: unansweredText(mentioned, t.thread.Roster.Agents),
 	})
 }
@@ -251,15 +251,12 @@ func distinct(names []string) (out []string) {
 // failItem ends the turn of an item before any agent ran.
 func (t *Turn) failItem(now time.Time, why string) {
 	t.Error = why
-	t.record(now, recordid.Error(t.turnID()), event.TypeError,
+	t.record(now, recordid.Error(t.TurnID()), event.TypeError,
 		event.Failure{EventID: t.Item.ID, Error: why, Retryable: true})
 }
 
-// turnID returns the id of this attempt to process the item.
-func (t *Turn) turnID() string { return recordid.Turn(t.Item.ID, t.Item.Attempt) }
-
 // TurnID returns the id of this attempt to process the item, which is unique in the thread.
-func (t *Turn) TurnID() string { return t.turnID() }
+func (t *Turn) TurnID() string { return recordid.Turn(t.Item.ID, t.Item.Attempt) }
 
 // record adds a record to the turn.
 func (t *Turn) record(now time.Time, id, typ string, payload any) {

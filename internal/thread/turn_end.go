@@ -13,7 +13,7 @@ import (
 // announceTurnEnd records the end of a turn, unless the activity of its last step has stored it.
 func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 	s := t.thread
-	switch id := t.turnID(); {
+	switch id := t.TurnID(); {
 	case t.EndStored:
 		out.LastRecord = recordid.TurnEnded(id)
 		s.Turns.addOutcomes(out, t.Steered)
@@ -50,7 +50,7 @@ func (t *Turn) endsWith(r *AgentRun) string {
 			return ""
 		}
 	}
-	return recordid.TurnEnded(t.turnID())
+	return recordid.TurnEnded(t.TurnID())
 }
 
 // setEnd sets the requested status of the item of a turn that was ended by hand.
@@ -88,7 +88,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 	t.endItem(now, out)
 	if !terminal && len(t.Runs) > 0 && s.Turns.rootOf(t.root()) == nil {
 		// A processor replaced an agent's message, and nothing follows.
-		t.record(now, recordid.Final(t.turnID()), event.TypeFinal, event.Final{})
+		t.record(now, recordid.Final(t.TurnID()), event.TypeFinal, event.Final{})
 	}
 	for _, in := range t.Intercepting {
 		s.Turns.abandonHook(in)
@@ -117,7 +117,7 @@ func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
 		return
 	}
 	out.Status, out.Error = signals.TurnInterrupted, t.Interrupted.Reason
-	t.record(now, recordid.Interrupted(t.turnID()), event.TypeStatus,
+	t.record(now, recordid.Interrupted(t.TurnID()), event.TypeStatus,
 		event.StatusChange{Status: event.StatusInterrupted, By: t.Interrupted.By, Detail: t.Interrupted.Reason})
 }
 
