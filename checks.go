@@ -10,14 +10,22 @@ import (
 
 // check checks the parts of the installation that this process reaches.
 func (r *Runtime) check(ctx context.Context, callModels bool) []doctor.Finding {
-	out := doctor.Temporal{
-		Client: r.cfg.Temporal, Namespace: r.cfg.TemporalNamespace, TaskQueue: r.cfg.TaskQueue, StepQueues: r.queuesOfSteps,
-	}.Check(ctx)
+	temporal := make(chan []doctor.Finding, 1)
+	go func() {
+		temporal <- doctor.Temporal{
+			Client: r.cfg.Temporal, Namespace: r.cfg.TemporalNamespace, TaskQueue: r.cfg.TaskQueue, StepQueues: r.queuesOfSteps,
+		}.Check(ctx)
+	}()
+	models := r.checkModels(ctx, callModels)
+	return append(<-temporal, models...)
+}
+
+func (r *Runtime) checkModels(ctx context.Context, call bool) []doctor.Finding {
 	used, err := r.usedModels(ctx)
 	if err != nil {
-		return append(out, doctor.Bad("models", "check the store, and the agents of the configuration", "the agents cannot be listed: %s", err))
+		return []doctor.Finding{doctor.Bad("models", "check the store, and the agents of the configuration", "the agents cannot be listed: %s", err)}
 	}
-	return append(out, doctor.Models{Providers: r.cfg.Models, Used: used, Call: callModels}.Check(ctx)...)
+	return doctor.Models{Providers: r.cfg.Models, Used: used, Call: call}.Check(ctx)
 }
 
 // usedModels returns the models of all agents, of titles and of knowledge, with those of chains.

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/redact/redactlog"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/telemetry"
 )
@@ -52,6 +53,8 @@ func run(ctx context.Context, application Config, o options, log *slog.Logger) e
 		return err
 	}
 	settings.Apply(&cfg)
+	cfg.Logger = redactlog.New(cfg.Redact, cfg.Logger)
+	log = cfg.Logger
 	listener, err := program.Listen("http", o.http)
 	if err != nil {
 		return err

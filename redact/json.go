@@ -76,6 +76,9 @@ type walk struct {
 	// out is the redacted document up to the byte copied of in.
 	out    []byte
 	copied int
+
+	// taken are the strings of the document and the names that have been given. Nil until a name is redacted.
+	taken map[string]bool
 }
 
 // value redacts the next value.
@@ -103,6 +106,9 @@ func (w *walk) value(depth int, kept bool) error {
 			w.replace(from, clean)
 		}
 	case json.Number:
+		if strings.ContainsAny(t.String(), ".eE") {
+			return nil // a measure, not a number of anything
+		}
 		if clean := w.r.plain(t.String()); clean != t.String() && !kept {
 			w.replace(from, clean)
 		}
@@ -111,7 +117,6 @@ func (w *walk) value(depth int, kept bool) error {
 }
 
 func (w *walk) object(depth int) error {
-	names := map[string]bool{}
 	for w.dec.More() {
 		from := w.dec.InputOffset()
 		token, err := w.dec.Token()
@@ -121,20 +126,37 @@ func (w *walk) object(depth int) error {
 		name, _ := token.(string)
 		keeps := depth == 0 && slices.Contains(w.keep, name)
 		if clean := w.r.plain(name); clean != name && !keeps {
-			// Two names may become the same, which is not allowed in an object.
-			name = clean
-			for n := 2; names[name]; n++ {
-				name = clean + strconv.Itoa(n)
-			}
-			w.replace(from, name)
+			w.replace(from, w.unique(clean))
 		}
-		names[name] = true
 		if err := w.value(depth+1, keeps); err != nil {
 			return err
 		}
 	}
 	_, err := w.dec.Token()
 	return err
+}
+
+// unique returns a name that no object of the document has, since two names may become the same, and an object must not have one twice.
+func (w *walk) unique(clean string) string {
+	if w.taken == nil {
+		w.taken = map[string]bool{}
+		// More than the names: any string.
+		for dec := json.NewDecoder(bytes.NewReader(w.in)); ; {
+			token, err := dec.Token()
+			if err != nil {
+				break
+			}
+			if text, ok := token.(string); ok {
+				w.taken[text] = true
+			}
+		}
+	}
+	name := clean
+	for n := 2; w.taken[name]; n++ {
+		name = clean + strconv.Itoa(n)
+	}
+	w.taken[name] = true
+	return name
 }
 
 // replace replaces the token that has just been read, which begins behind from.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Cards matches the numbers of payment cards: 13 to 19 digits with the prefix of a card network and a valid check digit. Single spaces,
-// dots and hyphens may lie between the digits, also those of typographers, which models like to write.
+// Cards matches the numbers of payment cards: 13 to 19 digits with the prefix of a card network and a valid check digit. Single spaces
+// and hyphens may lie between the digits, also those of typographers, which models like to write.
 func Cards() Pattern { return Pattern{Name: "card", builtin: cards{}} }
 
 // Emails matches e-mail addresses.
@@ -19,21 +19,25 @@ var emails = hinted("@", `[\pL\pN._%+'-]+@(?:[\pL\pN](?:[\pL\pN-]*[\pL\pN])?\.)+
 // Stripe and Threadmill.
 func Keys() Pattern { return Pattern{Name: "key", builtin: keys} }
 
+// begins is where a key begins: at a word or behind an escape of a text in JSON, such as the n of \n.
+const begins = `(?:\b|\\[nrtbf]|\\u[0-9a-fA-F]{4})`
+
 var keys = union{
 	hinted("-----BEGIN ", `-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[^-]|-[^-])*(?:-----END [A-Z ]*PRIVATE KEY-----)?`),
-	hinted("eyJ", `\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
-	hinted("earer ", `\b[Bb]earer +[A-Za-z0-9._~+/=-]{16,}`),
+	hinted("eyJ", begins+`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`),
+	hinted("earer ", begins+`[Bb]earer +[A-Za-z0-9._~+/=-]{16,}`),
 	hinted("://", `://[^\s/:@]*:[^\s/@]+@`),
-	hinted("sk-", `\bsk-[A-Za-z0-9_-]{20,}`),
-	hinted("AKIA", `\bAKIA[A-Z0-9]{16}\b`),
-	hinted("ASIA", `\bASIA[A-Z0-9]{16}\b`),
-	hinted("gh", `\bgh[pousr]_[A-Za-z0-9_]{20,}`),
-	hinted("github_pat_", `\bgithub_pat_[A-Za-z0-9_]{20,}`),
-	hinted("glpat-", `\bglpat-[A-Za-z0-9_-]{20,}`),
-	hinted("AIza", `\bAIza[A-Za-z0-9_-]{35}`),
-	hinted("xox", `\bxox[a-z]-[A-Za-z0-9-]{10,}`),
-	hinted("k_", `\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`),
-	hinted("whsec_", `\bwhsec_[A-Za-z0-9+/=]{16,}`),
+	hinted("sk-", begins+`sk-[A-Za-z0-9_-]{20,}`),
+	hinted("AKIA", begins+`AKIA[A-Z0-9]{16}\b`),
+	hinted("ASIA", begins+`ASIA[A-Z0-9]{16}\b`),
+	hinted("gh", begins+`gh[pousr]_[A-Za-z0-9_]{20,}`),
+	hinted("github_pat_", begins+`github_pat_[A-Za-z0-9_]{20,}`),
+	hinted("glpat-", begins+`glpat-[A-Za-z0-9_-]{20,}`),
+	hinted("AIza", begins+`AIza[A-Za-z0-9_-]{35}`),
+	hinted("xox", begins+`xox[a-z]-[A-Za-z0-9-]{10,}`),
+	hinted("k_", begins+`[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`),
+	hinted("whsec_", begins+`whsec_[A-Za-z0-9+/=]{16,}`),
+	hinted("tm", begins+`tm[kt]_[A-Za-z0-9_.-]{16,}`),
 }
 
 // withHint is an expression whose matches contain a text. It saves most texts a slow search.
@@ -84,8 +88,8 @@ const (
 	maxCard = 19
 )
 
-// separator is a space, dot or hyphen of any width.
-const separator = `[\p{Zs}\p{Pd}\x{00AD}\x{2212}.]`
+// separator is a space or hyphen of any width, and no dot, with which fractions look like cards.
+const separator = `[\p{Zs}\p{Pd}\x{00AD}\x{2212}]`
 
 // digits are digits with single separators. A separator at the end may be followed by further digits.
 var (

@@ -7,7 +7,8 @@ type Stream struct {
 	r *Redactor
 
 	// held is what has not been returned, and before the character in front of it, on which a match may depend.
-	before, held string
+	before string
+	held   []byte
 
 	// next is the length of held at which it is searched again. Searching a long one for each piece would take quadratic time.
 	next int
@@ -24,16 +25,17 @@ func (s *Stream) Write(piece string) string {
 	if s.r == nil {
 		return piece
 	}
-	s.held += piece
+	s.held = append(s.held, piece...)
 	if s.r.fn != nil || len(s.held) < s.next {
 		return ""
 	}
-	text := s.before + whole(s.held)
+	all := s.before + string(s.held)
+	text := whole(all)
 	limit := len(text)
 	for _, p := range s.r.patterns {
 		limit = min(limit, p.open(text, len(s.before)))
 	}
-	out := s.take(s.before+s.held, limit)
+	out := s.take(all, limit)
 	if s.next = 0; len(s.held) > searchAlways {
 		s.next = len(s.held) + len(s.held)/2
 	}
@@ -55,10 +57,10 @@ func whole(text string) string {
 
 // Flush returns the rest of the text. The next piece begins a new text.
 func (s *Stream) Flush() string {
-	if s.r == nil || s.held == "" {
+	if s.r == nil || len(s.held) == 0 {
 		return ""
 	}
-	text := s.before + s.held
+	text := s.before + string(s.held)
 	out := s.take(text, len(text))
 	if s.r.fn != nil {
 		out = s.r.call(out)
@@ -75,6 +77,6 @@ func (s *Stream) take(text string, limit int) string {
 		_, size := utf8.DecodeLastRuneInString(text[:n])
 		s.before = text[n-size : n]
 	}
-	s.held = text[n:]
+	s.held = append(s.held[:0], text[n:]...)
 	return out
 }

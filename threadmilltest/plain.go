@@ -32,6 +32,9 @@ func RunHook(t testing.TB, h hook.Hook, e event.Event) hook.Answer {
 	if h.Workflow != nil {
 		t.Fatalf("hook %q is a workflow: run it with the test environment of Temporal's SDK, or with New", h.Name)
 	}
+	if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == event.CreatedByTool && len(h.Filter.Tools)+len(h.Filter.Agents) > 0 {
+		t.Fatalf("hook %q selects results of tools by tool or agent, which the event does not have: test it with New, or without these filters", h.Name)
+	}
 	about := hook.SubjectOf(signals.DefaultNamespace, e)
 	if len(hook.Matching(set.Specs(), about)) == 0 {
 		return hook.Answer{Outcome: event.OutcomePassed}

@@ -80,6 +80,10 @@ func onSignal[T any](t *conversation, name string, handle func(workflow.Context,
 		if !c.ReceiveAsync(&raw) {
 			return false
 		}
+		if size := len(raw.Payload().GetData()); size > maxSignal {
+			t.state.Reject(workflow.Now(ctx), name, nil, event.FieldErrorf("payload", "is %d bytes, must be at most %d; put large data elsewhere and refer to it", size, maxSignal))
+			return true
+		}
 		var in exact[T]
 		if err := errors.Join(converter.GetDefaultDataConverter().FromPayload(raw.Payload(), &in), in.problem); err != nil {
 			why := redacted(ctx, &t.redactor, err.Error())

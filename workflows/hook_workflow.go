@@ -215,7 +215,7 @@ func (h *hookRun) workflow(ctx workflow.Context) error {
 	}
 	answer, err := redacted(ctx, &h.redactor, verdict).Read(seen)
 	if err != nil {
-		return h.failed(ctx, err.Error())
+		return h.failed(ctx, redacted(ctx, &h.redactor, err.Error()))
 	}
 	if answer.Event != nil {
 		raw, err := json.Marshal(answer.Event)

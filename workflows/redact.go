@@ -24,10 +24,16 @@ type redactor struct {
 }
 
 // lastRedacted is the value that enters history.
+//
+// Value is JSON. As bytes, its size in history has a bound: text in text would double with each quotation mark.
 type lastRedacted struct {
-	N     int             `json:"n,omitempty"`
-	Value json.RawMessage `json:"value,omitempty"`
+	N     int    `json:"n,omitempty"`
+	Value []byte `json:"value,omitempty"`
 }
+
+// maxSignal is the maximum size of the payload of a signal, in bytes: Temporal terminates a workflow with a marker of more than
+// 2 MB, and no valid signal is as large.
+const maxSignal = 1 << 20
 
 // redacted redacts a value. Only redacted values enter history, so that a redactor that changes does not change the past: on replay, a
 // value that is not in history had nothing to redact.

@@ -58,7 +58,7 @@ func TestThreadOfASubAgent(t *testing.T) {
 	w, reports := subWorld(t, newFakes(t), nil)
 	out, err := w.delegate(w.asksBob(0))
 	require.NoError(t, err)
-	require.Equal(t, thread.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 1, OutputTokens: 1}}, out)
+	require.Equal(t, thread.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 1, OutputTokens: 1, ModelCalls: 1}}, out)
 	require.Empty(t, reports.all(), "who waits hears of it anyway")
 	require.Equal(t, "closed", w.row.Status)
 	require.Equal(t, []event.StatusChange{

@@ -199,7 +199,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
 	t := &conversation{hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer(), redactor: redactor{r: w.Redact}}
-	if in.Parent == nil { // parents redact what they send
+	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil { // parents redact what they send
 		in.Start = redacted(ctx, &t.redactor, in.Start)
 	}
 	t.state = thread.New(namespace, threadID, in.Start, workflow.Now(ctx))

@@ -1,6 +1,6 @@
 // Command refunds is a refund desk, as a company might run one: two agents, a rule by amount with two approvers,
 // redaction of card numbers, a hook that refuses a second refund, a signed webhook, a daily report, mail in
-// the background, and an HTTP handler and a main function of its own. Its tests have no server and no model.
+// the background, and an HTTP handler and a main function of its own. Its tests need no running server and no real model.
 //
 //	REFUNDS_WEBHOOK_SECRET=secret go run ./examples/refunds --sqlite records.db --http 127.0.0.1:8090
 package main

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -27,17 +28,25 @@ const modelWithin = 20 * time.Second
 
 // Check checks each model.
 func (m Models) Check(ctx context.Context) []Finding {
-	var out []Finding
 	used := slices.Clone(m.Used)
 	slices.Sort(used)
-	for _, name := range slices.Compact(used) {
-		out = append(out, m.model(ctx, name))
+	used = slices.Compact(used)
+	out := make([]Finding, len(used))
+	var called sync.WaitGroup
+	for i, name := range used {
+		called.Go(func() { out[i] = m.model(ctx, name) })
 	}
+	called.Wait()
 	return out
 }
 
-func (m Models) model(ctx context.Context, name string) Finding {
+func (m Models) model(ctx context.Context, name string) (found Finding) {
 	const check = "models"
+	defer func() {
+		if p := recover(); p != nil {
+			found = Bad(check, "correct the provider, which is the program's own", "%s: the provider panicked: %v", name, p)
+		}
+	}()
 	provider, model, _ := strings.Cut(name, "/")
 	p := m.Providers[provider]
 	switch {

@@ -39,8 +39,13 @@ const (
 	oldTask = time.Minute
 )
 
+// temporalWithin is the time limit of all checks of Temporal.
+const temporalWithin = 10 * time.Second
+
 // Check runs the checks. If Temporal does not answer, there is only one finding.
 func (t Temporal) Check(ctx context.Context) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, temporalWithin)
+	defer cancel()
 	begun := time.Now()
 	info, err := t.Client.WorkflowService().GetSystemInfo(ctx, &workflowservice.GetSystemInfoRequest{})
 	if err != nil {
@@ -147,7 +152,7 @@ func (t Temporal) queue(ctx context.Context, name string, kind enumspb.TaskQueue
 		if !last.IsZero() {
 			since = fmt.Sprintf("since %s", last.UTC().Format(time.RFC3339))
 		}
-		return Bad(check, fmt.Sprintf("start a worker for it, or name the queue that yours serves: worker --task-queue %s", cmp.Or(name, "NAME")),
+		return Bad(check, fmt.Sprintf("start a worker for it, or name the queue that yours serves: worker --task-queue %s; if one runs, compare the clocks of Temporal and this machine", cmp.Or(name, "NAME")),
 			"no worker has polled task queue %q %s; %d tasks wait", name, since, waiting)
 	case waiting > 0 && age > oldTask:
 		return Odd(check, "start more workers, or look at what the present ones do", "%d tasks wait on task queue %q, the oldest for %s", waiting, name, age.Round(time.Second))

@@ -3,6 +3,7 @@
 package library
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -296,7 +297,7 @@ func (l *Library) Fetch(ctx context.Context, namespace string, r store.Knowledge
 
 // redacted redacts the content of a document if it is text. That of a PDF or DOCX file is redacted when it is read.
 func (l *Library) redacted(c *store.KnowledgeContent) *store.KnowledgeContent {
-	if c == nil || l.cfg.Redact == nil || !utf8.Valid(c.Bytes) {
+	if c == nil || l.cfg.Redact == nil || !utf8.Valid(c.Bytes) || bytes.HasPrefix(c.Bytes, []byte("%PDF-")) {
 		return c
 	}
 	clean := *c

@@ -66,7 +66,7 @@ func (s Settings) ConnectMCP(cfg *threadmill.Config, api net.Listener) error {
 	managed := mcp.Config{
 		Servers: servers, Source: declaredServers{m.declared, s.getenv, m.log}, SourceCommands: s.MCPAPI.Commands, SourcePrivate: s.MCPAPI.PrivateAddresses,
 		Catalog: m.catalog, Local: func(s mcp.Server) bool { return slices.Contains(queues, s.TaskQueue) },
-		Worker: fmt.Sprintf("%d@%s", os.Getpid(), host), Logger: m.log,
+		Worker: fmt.Sprintf("%d@%s", os.Getpid(), host), Redact: cfg.Redact, Logger: m.log,
 	}
 	if logins != nil {
 		managed.Logins = logins

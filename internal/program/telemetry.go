@@ -101,4 +101,3 @@ func countWaiting(value string) (time.Duration, error) {
 	}
 	return every, nil
 }
-

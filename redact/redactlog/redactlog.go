@@ -54,7 +54,7 @@ func (h handler) WithGroup(name string) slog.Handler { return handler{h.next.Wit
 var ids = []string{"thread", "event", "agent", "toolCall", "traceId"}
 
 func (h handler) attr(a slog.Attr) slog.Attr {
-	if slices.Contains(ids, a.Key) {
+	if a.Value.Kind() == slog.KindString && slices.Contains(ids, a.Key) {
 		return a
 	}
 	v := a.Value.Resolve()

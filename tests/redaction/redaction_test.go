@@ -103,6 +103,7 @@ func TestEveryDoor(t *testing.T) {
 	require.NoError(t, err)
 	state := w.call("GET", "/v1/threads/"+thread, "")
 	w.close(thread, "because of "+card)
+	require.Eventually(t, func() bool { return strings.Contains(viewed.String(), `"status":"closed"`) }, harness.Patience, harness.Tick, "the stream has everything")
 
 	for name, kept := range map[string]string{
 		"Temporal": w.histories(), "the store": w.files(), "the stream": viewed.String(), "what models got": w.asked(),
@@ -176,4 +177,15 @@ func TestPlainSignals(t *testing.T) {
 		}
 	}
 	replay(t, w, thread)
+}
+
+// TestLargeSignal: a signal whose redacted copy Temporal would not keep is rejected, and the thread goes on.
+func TestLargeSignal(t *testing.T) {
+	w := newWorld(t, harness.Options{})
+	thread := w.Open()
+	large := map[string]any{"no": card + strings.Repeat(`"`, 800_000)}
+	require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "", signals.SignalPost, large))
+	require.Equal(t, signals.TurnCompleted, w.Say(thread, "hello").Status)
+	require.Contains(t, w.Types(thread), event.TypeRejected)
+	lacks(t, w.files(), card, "the store")
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -221,6 +222,9 @@ type Config struct {
 
 	// Version is the version of the client that servers see. Default "dev".
 	Version string
+
+	// Redact redacts what servers write to their logs, and errors. Default: only configured secrets are hidden.
+	Redact *redact.Redactor
 
 	// Logger receives what happens to connections. Default [slog.Default].
 	Logger *slog.Logger

@@ -103,7 +103,9 @@ func secrets(s Server) *strings.Replacer {
 }
 
 // text makes a text of a server, or about it, presentable.
-func (c *connection) text(text string, limit int) string { return clean(c.hide.Replace(text), limit) }
+func (c *connection) text(text string, limit int) string {
+	return clean(c.cfg.Redact.Text(c.hide.Replace(text)), limit)
+}
 
 // run keeps the server connected until ctx is done.
 func (c *connection) run(ctx context.Context) {
