@@ -99,7 +99,6 @@ func schedule(r *redact.Redactor, s signals.Schedule) signals.Schedule {
 	return s
 }
 
-//workflowcheck:ignore The order has no effect.
 func texts(r *redact.Redactor, in map[string]string) map[string]string {
 	if in == nil {
 		return nil
@@ -111,7 +110,6 @@ func texts(r *redact.Redactor, in map[string]string) map[string]string {
 	return out
 }
 
-//workflowcheck:ignore The order has no effect.
 func answers(r *redact.Redactor, in map[string]event.InputAnswer) map[string]event.InputAnswer {
 	if in == nil {
 		return nil
