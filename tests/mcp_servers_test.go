@@ -136,6 +136,7 @@ func (s shelf) connect(cfg *threadmill.Config, file string) {
 
 // connectShelf adds the servers of a file to a configuration, as the programs do.
 func connectShelf(cfg *threadmill.Config, file, dir string) error {
+	cfg.ToolSource = nil // of the process beside which this one runs
 	settings, err := program.Load(program.SettingsConfig{File: file, Logger: harness.Quiet, Getenv: func(name string) string {
 		return map[string]string{"SHELF_DIR": dir, "MCP_SHELF": dir}[name]
 	}})

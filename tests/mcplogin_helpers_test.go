@@ -129,6 +129,7 @@ func mustParse(t *testing.T, address string) *url.URL {
 
 // connect adds the servers to a configuration, as the programs do.
 func (w *loginWorld) connect(cfg *threadmill.Config) error {
+	cfg.ToolSource = nil // of the process beside which this one runs
 	settings, err := program.Load(program.SettingsConfig{File: w.file(), Logger: cfg.Logger, Getenv: func(name string) string {
 		if name == program.EnvSecretsKey {
 			return secretsKey

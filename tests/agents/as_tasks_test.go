@@ -85,7 +85,9 @@ func TestSubAgentInTheBackground(t *testing.T) {
 		all := event.Usage{}
 		for _, at := range []string{id, below} {
 			for _, r := range check.OfType(w, at, event.TypeLLMCall) {
-				all = all.Add(harness.Payload[event.LLMCall](w, r).Usage)
+				one := harness.Payload[event.LLMCall](w, r).Usage
+				one.ModelCalls = 1
+				all = all.Add(one)
 			}
 		}
 		state, err := w.Threads.State(w.Ctx(), id)
