@@ -116,8 +116,8 @@ func TestTestingGuide(t *testing.T) {
 func TestHooksGuide(t *testing.T) {
 	t.Parallel()
 	var programs strings.Builder
-	for _, name := range []string{"guardrail", "custom"} {
-		program, err := os.ReadFile("../../examples/" + name + "/main.go")
+	for _, name := range []string{"guardrail/main.go", "custom/main.go", "refunds/desk.go"} {
+		program, err := os.ReadFile("../../examples/" + name)
 		require.NoError(t, err)
 		programs.Write(program)
 	}
