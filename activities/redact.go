@@ -92,15 +92,15 @@ type redactedPieces struct {
 	show          func(llm.Delta)
 }
 
+// receive shows a piece, even if nothing of it can be shown yet: the reply has begun. A shown piece is either text or a thought.
 func (p *redactedPieces) receive(d llm.Delta) {
-	if d.Thought != "" {
-		d.Thought = p.thought.Write(d.Thought)
+	if d.Thought != "" || d.Text == "" {
+		p.show(llm.Delta{Thought: p.thought.Write(d.Thought)})
 	}
 	if d.Text != "" {
-		d.Thought += p.thought.Flush()
-		d.Text = p.text.Write(d.Text)
+		p.flush(llm.Delta{Thought: p.thought.Flush()})
+		p.show(llm.Delta{Text: p.text.Write(d.Text)})
 	}
-	p.show(d) // even if it is empty now: the reply has begun
 }
 
 func (p *redactedPieces) end() {

@@ -40,4 +40,15 @@ func TestRedactedProvider(t *testing.T) {
 	_, err = both.Generate(t.Context(), llm.Request{}, func(d llm.Delta) { shown.Thought += d.Thought; shown.Text += d.Text })
 	require.NoError(t, err)
 	require.Equal(t, llm.Delta{Thought: "[card]", Text: "[card]"}, shown)
+
+	thinks := redactedProvider(r, generate(func(show func(llm.Delta)) (llm.Response, error) {
+		show(llm.Delta{Thought: "about 4111"})
+		show(llm.Delta{Text: "Hello "})
+		show(llm.Delta{Text: "there."})
+		return llm.Response{}, nil
+	}))
+	var pieces []llm.Delta
+	_, err = thinks.Generate(t.Context(), llm.Request{}, func(d llm.Delta) { pieces = append(pieces, d) })
+	require.NoError(t, err)
+	require.Equal(t, []llm.Delta{{Thought: "about "}, {Thought: "4111"}, {Text: "Hello "}, {Text: "there."}}, pieces, "viewers get one of them with each piece")
 }
