@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/redact/redactlog"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/telemetry"
@@ -128,6 +129,7 @@ func (s *server) load(context.Context) (err error) {
 	s.settings, err = program.Load(program.SettingsConfig{
 		File: s.config, AllowedHosts: s.hosts, AllowedOrigins: s.origins, Workspace: filepath.Join(s.data, workspaceFolder), SecretsFile: filepath.Join(s.data, secretsFile), Logger: s.log,
 	})
+	s.log = redactlog.New(s.settings.Redact, s.log) // of all parts, not of the runtime alone
 	return err
 }
 

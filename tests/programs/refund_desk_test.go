@@ -2,9 +2,7 @@ package programs
 
 import (
 	"encoding/json"
-	"io/fs"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	temporalserver "github.com/threadmill/threadmill/threadmilltest/embedded"
 )
@@ -44,25 +43,9 @@ func TestRefundDesk(t *testing.T) {
 	log, err := json.Marshal(p.log)
 	require.NoError(t, err)
 
-	for where, kept := range map[string]string{"Temporal": contents(t, temporal), "the store": contents(t, records), "the stream": streamed} {
+	for where, kept := range map[string]string{"Temporal": check.Contents(t, temporal), "the store": check.Contents(t, records), "the stream": streamed} {
 		require.Contains(t, kept, "I paid with [card].", where)
 		require.NotContains(t, kept, card, where)
 	}
 	require.NotContains(t, string(log), card)
-}
-
-// contents returns what all files of a folder have.
-func contents(t *testing.T, folder string) string {
-	t.Helper()
-	var out strings.Builder
-	files := os.DirFS(folder)
-	require.NoError(t, fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := fs.ReadFile(files, path)
-		out.Write(content)
-		return err
-	}))
-	return out.String()
 }

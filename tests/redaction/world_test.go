@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -26,6 +24,7 @@ import (
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
@@ -238,15 +237,5 @@ func (w *world) histories() string {
 // files returns everything that the store keeps in its files.
 func (w *world) files() string {
 	w.T.Helper()
-	var out strings.Builder
-	files := os.DirFS(filepath.Dir(w.T.(*testing.T).TempDir())) // all folders of the test
-	require.NoError(w.T, fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := fs.ReadFile(files, path)
-		out.Write(content)
-		return err
-	}))
-	return out.String()
+	return check.Contents(w.T, filepath.Dir(w.T.(*testing.T).TempDir())) // all folders of the test
 }
