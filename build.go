@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/library"
@@ -88,6 +89,11 @@ func (cfg *Config) validate() error {
 	case cfg.Telemetry.CountWaiting != 0 && cfg.Telemetry.CountWaiting < telemetry.MinCountWaiting:
 		return fmt.Errorf("threadmill: Config.Telemetry.CountWaiting is %s, must be at least %s", cfg.Telemetry.CountWaiting, telemetry.MinCountWaiting)
 	}
+	if groups, fixed := cfg.ApproverGroups.(approval.FixedGroups); fixed {
+		if err := groups.Validate(); err != nil {
+			return fmt.Errorf("threadmill: Config.ApproverGroups: %w", err)
+		}
+	}
 	if err := webhook.ValidateAll(cfg.Webhooks); err != nil {
 		return fmt.Errorf("threadmill: Config.Webhooks: %w", err)
 	}
@@ -114,7 +120,7 @@ func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
 	r.activities, err = activities.New(activities.Config{
 		CallTool: r.observer.CallTool, ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: cfg.setQueueLimit,
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: r.rules,
-		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, UnlistedApprovals: cfg.UnlistedApprovals,
+		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, ApproverGroups: cfg.ApproverGroups, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Redact: cfg.Redact, Deliver: r.client.Deliver, Logger: cfg.Logger,
 	})
 	return err
@@ -142,7 +148,7 @@ func (r *Runtime) serve() (err error) {
 		ToolServers: toolServers, ToolLogins: cfg.toolLogins(), Declared: declared,
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
 		WithoutEntities: r.activities.WithoutEntities(),
-		Authenticator:   cfg.Authenticator, Tools: r.known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: r.known.Fallbacks,
+		Authenticator:   cfg.Authenticator, Tools: r.known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: r.known.Fallbacks, ApproverGroups: cfg.ApproverGroups,
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: r.rules, Routes: routes,
 		Observe: r.observer.HTTP,

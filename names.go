@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/names"
@@ -24,6 +25,9 @@ func (cfg *Config) known(tools *tool.Set, hooks *hook.Set, changing bool) names.
 	if !cfg.ToolsElsewhere {
 		out.Tools, out.Processors = append(builtin.Names(), tools.Names()...), hooks.Processors()
 		out.Tools = append(out.Tools, cfg.serverTools()...)
+	}
+	if groups, fixed := cfg.ApproverGroups.(approval.FixedGroups); fixed || cfg.ApproverGroups == nil {
+		out.Groups = append([]string{}, slices.Sorted(maps.Keys(groups))...)
 	}
 	if !changing {
 		for _, a := range cfg.Agents {

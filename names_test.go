@@ -56,6 +56,21 @@ func TestNamesAreChecked(t *testing.T) {
 		change func(*threadmill.Config)
 		want   string
 	}{
+		"a group of a rule": {
+			func(c *threadmill.Config) { c.ApprovalRules[0].Terms.Groups = []string{"fnance"} },
+			`Config.ApprovalRules: approvalRules[0].terms.groups[0]: unknown group "fnance"; none exists`,
+		},
+		"a group of an agent": {
+			func(c *threadmill.Config) {
+				c.ApproverGroups = approval.FixedGroups{"finance": {"ann"}}
+				c.Agents[0].ApprovalTerms.Groups = []string{"fnance"}
+			},
+			`Config.Agents[0] (clerk): approvalTerms.groups[0]: unknown group "fnance"; did you mean "finance"?`,
+		},
+		"a member without a name": {
+			func(c *threadmill.Config) { c.ApproverGroups = approval.FixedGroups{"finance": {"ann", ""}} },
+			`Config.ApproverGroups: finance[1]: `,
+		},
 		"the tool was renamed": {
 			func(c *threadmill.Config) { c.Tools[0] = tool.Client(tool.Definition{Name: "pay_back"}) },
 			`Config.Agents[0] (clerk): tools[0]: unknown tool "refund"; known are call-agent, call_agent,`,

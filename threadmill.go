@@ -123,6 +123,10 @@ type Config struct {
 	// that denies always wins.
 	ApprovalRules []approval.Rule
 
+	// ApproverGroups knows the members of the groups that ApprovalRules and agents name in their terms, such as
+	// [approval.FixedGroups], or a function that asks a directory. Default: there are no groups.
+	ApproverGroups approval.Groups
+
 	// UnlistedApprovals disables the search attribute of threads that wait for approval. This
 	// saves two history events and two actions for each wait, but neither GET /v1/approvals nor
 	// Temporal's Web UI then finds these threads.

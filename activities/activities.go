@@ -66,6 +66,9 @@ type Config struct {
 	// ApprovalRules apply to the calls of all agents, before the agents' own rules.
 	ApprovalRules []approval.Rule
 
+	// ApproverGroups knows the groups that rules and agents name as approvers. Default: there are none.
+	ApproverGroups approval.Groups
+
 	// UnlistedApprovals disables the search attribute of threads that wait for approval.
 	UnlistedApprovals bool
 

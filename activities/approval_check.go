@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
@@ -38,8 +37,14 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 	case decision.Grant == "":
 		if _, holds := p.history.FindOnce(stored.ID); !holds {
 			why = "the approval was taken back"
-		} else if now.Approval != nil && !enough(*now.Approval, p.who.Name, approvers(decision)...) {
-			why = "others have to approve it by now, or more of them"
+		} else if now.Approval != nil {
+			holds, err := p.enough(ctx, *now.Approval, approvers(decision)...)
+			if err != nil {
+				return thread.PlannedCall{}, groupError(err)
+			}
+			if !holds {
+				why = "others have to approve it by now, or more of them"
+			}
 		}
 	}
 	if why == "" {
@@ -125,8 +130,26 @@ func (r *toolRun) edit(ctx context.Context) error {
 	return err
 }
 
-// checkDecision validates the edited arguments or the pattern of a decision.
+// checkDecision validates the edited arguments or the pattern of a decision, and whether a member of a group decides.
 func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (thread.CheckReply, error) {
+	var out thread.CheckReply
+	if len(in.Groups) > 0 {
+		p := &planner{a: a, ref: in.Thread}
+		is, err := p.member(ctx, in.Groups, in.By)
+		if err != nil {
+			return thread.CheckReply{Field: "by", Problem: "could not be checked: " + err.Error()}, nil
+		}
+		if out.Member = is; !is || in.Args == "" && len(in.Pattern) == 0 {
+			return out, nil
+		}
+	}
+	edited, err := a.checkEdit(ctx, in)
+	edited.Member = out.Member
+	return edited, err
+}
+
+// checkEdit validates the edited arguments or the pattern of a decision.
+func (a *Activities) checkEdit(ctx context.Context, in thread.CheckStep) (thread.CheckReply, error) {
 	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
 	if err != nil {
 		return thread.CheckReply{}, err
@@ -153,8 +176,13 @@ func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (th
 	switch {
 	case now.Denied != "":
 		return thread.CheckReply{Field: "args", Problem: "are denied by " + now.DeniedBy + ": " + now.Denied}, nil
-	case now.Approval != nil && in.Args != "" && !enough(*now.Approval, who.Name, in.By):
-		return thread.CheckReply{Field: "args", Problem: "make a call that others have to approve, or several"}, nil
+	case now.Approval != nil && in.Args != "":
+		switch holds, err := p.enough(ctx, *now.Approval, in.By); {
+		case err != nil:
+			return thread.CheckReply{Field: "args", Problem: "could not be checked: " + err.Error()}, nil
+		case !holds:
+			return thread.CheckReply{Field: "args", Problem: "make a call that others have to approve, or several"}, nil
+		}
 	}
 	whole := wholeOf(parts)
 	guard, err := guardOf(whole)
@@ -185,18 +213,6 @@ func approvers(d event.Approval) []string {
 		names[i] = v.By
 	}
 	return names
-}
-
-// enough reports whether these approvals suffice for an agent's call. The agent's own never counts.
-func enough(ask thread.ApprovalPlan, agentName string, by ...string) bool {
-	count := 0
-	for _, name := range by {
-		mayApprove := len(ask.Approvers) == 0 || slices.Contains(ask.Approvers, name)
-		if mayApprove && !thread.SamePerson(name, agentName) {
-			count++
-		}
-	}
-	return count >= max(ask.Quorum, 1)
 }
 
 // granted validates a pattern: it must match the call itself.

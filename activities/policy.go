@@ -36,6 +36,9 @@ type planner struct {
 	// history is read for the first call that needs it.
 	history *approval.History
 	unread  error
+
+	// groups are the members of groups of approvers, once they were read.
+	groups map[string]membership
 }
 
 func (a *Activities) planner(ctx context.Context, ref thread.Ref, who agent.Agent, directory string) *planner {
@@ -59,7 +62,7 @@ func (p *planner) policy(ctx context.Context, out *thread.PlannedCall, parts ...
 	for _, one := range parts {
 		seen := one.call
 		seen.Arguments = cmp.Or(one.resolved, seen.Arguments)
-		verdict = stricter(verdict, p.verdict(seen, one.definition))
+		verdict = stricter(verdict, p.verdict(ctx, seen, one.definition))
 	}
 	whole := wholeOf(parts)
 	var earlier approval.History
@@ -123,15 +126,17 @@ func stricter(a, b approval.Verdict) approval.Verdict {
 func both(a, b approval.Verdict) approval.Verdict {
 	a.Reason = sentence(a.Reason, b.Reason)
 	t := &a.Terms
-	anybody := len(t.Approvers) == 0 && len(b.Terms.Approvers) == 0
+	anybody := !t.Restricted() && !b.Terms.Restricted()
 	switch {
-	case len(t.Approvers) == 0:
-		t.Approvers = b.Terms.Approvers
-	case len(b.Terms.Approvers) > 0:
+	case !t.Restricted():
+		t.Approvers, t.Groups = b.Terms.Approvers, b.Terms.Groups
+	case b.Terms.Restricted():
+		// Members of both groups may approve, and nobody who joins one of them later.
 		t.Approvers = slices.DeleteFunc(slices.Clone(t.Approvers), func(name string) bool { return !b.Terms.MayApprove(name) })
+		t.Groups = nil
 	}
 	t.Quorum = max(t.Quorum, b.Terms.Quorum)
-	if !anybody && len(t.Approvers) < max(t.Quorum, 1) {
+	if !anybody && len(t.Groups) == 0 && len(t.Approvers) < max(t.Quorum, 1) {
 		return approval.Verdict{Effect: approval.EffectDeny, Rule: a.Rule, Reason: "too few may approve both the task and what it runs"}
 	}
 	t.Expires, t.Remind = sooner(t.Expires, b.Terms.Expires), sooner(t.Remind, b.Terms.Remind)
@@ -155,7 +160,7 @@ func (p *planner) ask(out *thread.PlannedCall, found part, v approval.Verdict, w
 	out.Arguments = thread.CarryArguments(found.call.Arguments, thread.MaxCarriedContent)
 	out.Reason = sentence(v.Reason, why)
 	out.Approval = &thread.ApprovalPlan{
-		Approvers: v.Terms.Approvers, Quorum: v.Terms.Quorum, Expires: v.Terms.Expires, Remind: v.Terms.Remind,
+		Approvers: v.Terms.Approvers[:min(len(v.Terms.Approvers), approval.MaxApprovers)], Groups: v.Terms.Groups, Quorum: v.Terms.Quorum, Expires: v.Terms.Expires, Remind: v.Terms.Remind,
 		EndsTurn: v.Terms.OnExpiry == approval.OnExpiryInterrupt, Listed: !p.a.cfg.UnlistedApprovals,
 	}
 }
@@ -167,17 +172,17 @@ func sentence(reasons ...string) string {
 
 // verdict returns the verdict of the policy on a call: the rules of the runtime and of the agent,
 // then the agent's policy for the tool, then the tool's own. A denial always wins.
-func (p *planner) verdict(c approval.Call, d tool.Definition) approval.Verdict {
+func (p *planner) verdict(ctx context.Context, c approval.Call, d tool.Definition) approval.Verdict {
 	policy := policyFor(p.who, d)
 	if policy == agent.PolicyDeny {
 		return approval.Verdict{Effect: approval.EffectDeny, Rule: "approvals." + d.Name, Reason: fmt.Sprintf("agent %s may not use %s", p.who.Name, d.Name)}
 	}
 	rules := append(append([]approval.Rule{}, p.a.cfg.ApprovalRules...), p.who.ApprovalRules...)
-	v := approval.Decide(rules, c)
+	v := p.withMembers(ctx, approval.Decide(rules, c))
 	if other, ok := otherName[d.Name]; ok {
 		// A rule for one of a tool's names applies to both.
 		c.Tool = other
-		if also := approval.Decide(rules, c); v.Effect == "" {
+		if also := p.withMembers(ctx, approval.Decide(rules, c)); v.Effect == "" {
 			v = also
 		} else {
 			v = stricter(v, also)
@@ -193,6 +198,7 @@ func (p *planner) verdict(c approval.Call, d tool.Definition) approval.Verdict {
 		v.Reason = cmp.Or(v.Reason, d.ApprovalReason)
 		if v.Terms.IsZero() {
 			v.Terms = p.who.ApprovalTerms
+			v = p.withMembers(ctx, v)
 		}
 	}
 	return v
@@ -213,7 +219,7 @@ func Policy(rules []approval.Rule, who agent.Agent, d tool.Definition, namespace
 	if err != nil {
 		return approval.Verdict{}, err
 	}
-	return p.verdict(one.call, d), nil
+	return p.verdict(context.Background(), one.call, d), nil
 }
 
 // otherName maps the names of tools that have two names.

@@ -13,7 +13,6 @@ import (
 // TestTermsOfBoth: a task and the call that it runs each have their terms of approval.
 func TestTermsOfBoth(t *testing.T) {
 	type terms = approval.Terms
-	of := func(names ...string) []string { return names }
 	for _, tc := range []struct {
 		name        string
 		task, build terms

@@ -52,6 +52,7 @@ type RuleDefinition struct {
 // TermsDefinition is the JSON form of [approval.Terms].
 type TermsDefinition struct {
 	Approvers []string          `json:"approvers,omitzero" maxItems:"100" doc:"The only people who may decide. Default: anybody"`
+	Groups    []string          `json:"groups,omitzero" maxItems:"20" doc:"Groups of the configuration whose members may decide too. Default: none"`
 	Quorum    int               `json:"quorum,omitempty" minimum:"0" doc:"How many have to approve. Default: 1"`
 	Expires   string            `json:"expires,omitempty" doc:"After how long a request ends without a decision, such as 30m. Default: never"`
 	Remind    string            `json:"remind,omitempty" doc:"How often people are reminded until then, such as 10m. Default: never"`
@@ -93,7 +94,7 @@ func termsOf(t approval.Terms) *TermsDefinition {
 	if t.IsZero() {
 		return nil
 	}
-	return &TermsDefinition{t.Approvers, t.Quorum, durationText(t.Expires), durationText(t.Remind), t.OnExpiry}
+	return &TermsDefinition{t.Approvers, t.Groups, t.Quorum, durationText(t.Expires), durationText(t.Remind), t.OnExpiry}
 }
 
 // Agent returns the agent that is defined. It rejects texts that are no durations, and empty
@@ -141,7 +142,8 @@ func (m *firstMistake) terms(at string, t *TermsDefinition) approval.Terms {
 		return approval.Terms{}
 	}
 	return approval.Terms{
-		Approvers: m.names(at+"approvers", t.Approvers, "if anybody may decide"), Quorum: t.Quorum,
+		Approvers: m.names(at+"approvers", t.Approvers, "if anybody may decide"),
+		Groups:    m.names(at+"groups", t.Groups, "if there are none"), Quorum: t.Quorum,
 		Expires: m.duration(at+"expires", t.Expires), Remind: m.duration(at+"remind", t.Remind), OnExpiry: t.OnExpiry,
 	}
 }

@@ -24,7 +24,7 @@ func full() agent.Agent {
 		ApprovalRules: []approval.Rule{{
 			Name: "no root", Tools: []string{"shell_cmd"}, Agents: []string{"*"}, When: `args.command == "sudo"`, Effect: approval.EffectAsk,
 			Reason: "it is root's", Terms: approval.Terms{
-				Approvers: []string{"ann", "bob"}, Quorum: 2, Expires: 90 * time.Minute, Remind: 1500 * time.Millisecond, OnExpiry: approval.OnExpiryInterrupt,
+				Approvers: []string{"ann", "bob"}, Groups: []string{"finance"}, Quorum: 2, Expires: 90 * time.Minute, Remind: 1500 * time.Millisecond, OnExpiry: approval.OnExpiryInterrupt,
 			},
 		}, {Effect: approval.EffectAllow}},
 		ApprovalTerms:    approval.Terms{Expires: 24 * time.Hour},
@@ -45,7 +45,7 @@ func TestAgentJSON(t *testing.T) {
 		"approvals": {"*": "always", "current_time": "never", "rm": "deny"},
 		"approvalRules": [
 			{"name": "no root", "tools": ["shell_cmd"], "agents": ["*"], "when": "args.command == \"sudo\"", "effect": "ask", "reason": "it is root's",
-				"terms": {"approvers": ["ann", "bob"], "quorum": 2, "expires": "1h30m", "remind": "1.5s", "onExpiry": "interrupt"}},
+				"terms": {"approvers": ["ann", "bob"], "groups": ["finance"], "quorum": 2, "expires": "1h30m", "remind": "1.5s", "onExpiry": "interrupt"}},
 			{"effect": "allow"}
 		],
 		"approvalTerms": {"expires": "24h"}, "onWaiting": "hold",
@@ -119,6 +119,7 @@ func TestAgentJSONMistakes(t *testing.T) {
 		`{"approvalRules": [{}, {"agents": []}]}`:              {Field: "approvalRules[1].agents", Problem: "is empty: name at least one, or omit it for all"},
 		`{"approvalRules": [{"terms": {"approvers": []}}]}`:    {Field: "approvalRules[0].terms.approvers", Problem: "is empty: name at least one, or omit it if anybody may decide"},
 		`{"approvalTerms": {"approvers": []}}`:                 {Field: "approvalTerms.approvers", Problem: "is empty: name at least one, or omit it if anybody may decide"},
+		`{"approvalTerms": {"groups": []}}`: {Field: "approvalTerms.groups", Problem: "is empty: name at least one, or omit it if there are none"},
 		`{"approvalTerms": {"approvers": "ann"}}`:              {Field: "approvalTerms.approvers", Problem: "cannot be of type string"},
 		`{"approvalTerms": {"onExpiry": "run", "quorum": []}}`: {Field: "approvalTerms.quorum", Problem: "cannot be of type array"},
 	} {

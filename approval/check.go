@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +15,7 @@ const (
 	MaxRules     = 1000
 	MaxWhen      = 4 << 10 // bytes
 	MaxApprovers = 100
+	MaxGroups    = 20
 
 	MinExpires = time.Second
 	MaxExpires = 365 * 24 * time.Hour
@@ -117,22 +117,21 @@ func (t Terms) Validate() error {
 	if len(t.Approvers) > MaxApprovers {
 		return event.FieldErrorf("approvers", "has %d entries, must have at most %d", len(t.Approvers), MaxApprovers)
 	}
-	for i, who := range t.Approvers {
-		field := fmt.Sprintf("approvers[%d]", i)
-		if err := event.ValidateName(field, who); err != nil {
+	if err := checkPeople("approvers", t.Approvers); err != nil {
+		return err
+	}
+	if len(t.Groups) > MaxGroups {
+		return event.FieldErrorf("groups", "has %d entries, must have at most %d", len(t.Groups), MaxGroups)
+	}
+	for i, group := range t.Groups {
+		if err := event.ValidateName(fmt.Sprintf("groups[%d]", i), group); err != nil {
 			return err
-		}
-		if event.Anonymous(who) {
-			return event.FieldErrorf(field, "%q identifies nobody: name people, as their API keys or a proxy do", who)
-		}
-		if slices.ContainsFunc(t.Approvers[:i], func(name string) bool { return strings.EqualFold(name, who) }) {
-			return event.FieldErrorf(field, "%q is duplicated and counts once: remove one", who)
 		}
 	}
 	switch {
 	case t.Quorum < 0 || t.Quorum > MaxApprovers:
 		return event.FieldErrorf("quorum", "is %d, must be 1 to %d (default 1)", t.Quorum, MaxApprovers)
-	case len(t.Approvers) > 0 && t.Quorum > len(t.Approvers):
+	case len(t.Approvers) > 0 && len(t.Groups) == 0 && t.Quorum > len(t.Approvers):
 		return event.FieldErrorf("quorum", "is %d, but only %d may approve: name more in approvers, or ask for fewer", t.Quorum, len(t.Approvers))
 	case t.Expires != 0 && (t.Expires < MinExpires || t.Expires > MaxExpires):
 		return event.FieldErrorf("expires", "is %s, must be %s to %s (or 0: never)", t.Expires, MinExpires, MaxExpires)

@@ -45,8 +45,12 @@ type Rule struct {
 // Terms are the terms of an approval request. With the zero value, anyone may approve, and the
 // request never expires.
 type Terms struct {
-	// Approvers are the only people who may decide, by their names in "by". Empty = anyone.
+	// Approvers are the only people who may decide, by their names in "by". Empty = anyone, or
+	// only the members of Groups if there are any.
 	Approvers []string
+
+	// Groups are groups whose members may decide too: see [Groups].
+	Groups []string
 
 	// Quorum is the number of approvals required. Default 1. One denial denies the call.
 	Quorum int
@@ -75,12 +79,15 @@ const (
 
 // IsZero reports whether all terms have their zero value.
 func (t Terms) IsZero() bool {
-	return len(t.Approvers) == 0 && t.Quorum == 0 && t.Expires == 0 && t.Remind == 0 && t.OnExpiry == ""
+	return !t.Restricted() && t.Quorum == 0 && t.Expires == 0 && t.Remind == 0 && t.OnExpiry == ""
 }
 
-// MayApprove reports whether a person is one of the approvers, by the exact name.
+// Restricted reports whether only certain people may decide.
+func (t Terms) Restricted() bool { return len(t.Approvers) > 0 || len(t.Groups) > 0 }
+
+// MayApprove reports whether a person is one of the approvers, by the exact name. It does not look into groups.
 func (t Terms) MayApprove(name string) bool {
-	return len(t.Approvers) == 0 || slices.Contains(t.Approvers, name)
+	return !t.Restricted() || slices.Contains(t.Approvers, name)
 }
 
 // Verdict is the decision of rules on a call.

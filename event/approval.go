@@ -1,6 +1,9 @@
 package event
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // ApprovalRequest is a tool call that waits for a decision: the payload of an
 // "approval_request" record. A reminder, or another round, is another record of it.
@@ -17,10 +20,20 @@ type ApprovalRequest struct {
 	RequestedAt      time.Time  `json:"requestedAt" doc:"When the decision was requested"`
 	Round            int        `json:"round,omitempty" doc:"Counts the requests for the same call, from 2: an approval that no longer holds when the call is to run is requested again. A decision must name the round"`
 	Approvers        []string   `json:"approvers,omitempty" doc:"The only people who may decide. Left out: anybody"`
+	Groups           []string   `json:"groups,omitempty" doc:"The groups whose members may decide too. Approvers has those who were members when the decision was requested, at most 100 in all"`
 	Quorum           int        `json:"quorum,omitempty" doc:"How many have to approve, if more than one. One denial denies"`
 	Votes            []Vote     `json:"votes,omitempty" doc:"The approvals so far"`
 	ExpiresAt        *time.Time `json:"expiresAt,omitempty" doc:"When the request ends without a decision. Left out: never"`
 	Reminder         int        `json:"reminder,omitempty" doc:"Counts the reminders"`
+}
+
+// Deciders returns who may decide, for people to read, or "" if anybody may.
+func (q ApprovalRequest) Deciders() string {
+	who := q.Approvers
+	for _, group := range q.Groups {
+		who = append(who[:len(who):len(who)], "group "+group)
+	}
+	return strings.Join(who, ", ")
 }
 
 // Vote is one of several approvals that a call requires.

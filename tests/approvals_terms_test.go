@@ -1,9 +1,12 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -169,6 +172,52 @@ func TestTermsTightenedLater(t *testing.T) {
 	c.decides(signals.DecideAccepted, d)
 	c.completes(posted)
 	require.Len(t, s.Seen(), 1, "and nobody is asked a third time")
+}
+
+// TestGroupsOfApprovers: while a call waits, one joins the group and may approve, and another leaves it, whose approval no
+// longer counts.
+func TestGroupsOfApprovers(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	finance := []string{"ann", "bob"}
+	change := func(members ...string) {
+		mu.Lock()
+		defer mu.Unlock()
+		finance = members
+	}
+	s := check.NewSpy("spied")
+	c := newOffice(t, harness.Options{Tools: []tool.Tool{s}, Configure: func(cfg *threadmill.Config) {
+		cfg.ApproverGroups = approval.GroupsFunc(func(_ context.Context, _, group string) ([]string, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if group != "finance" {
+				return nil, approval.ErrNoGroup
+			}
+			return slices.Clone(finance), nil
+		})
+		cfg.ApprovalRules = []approval.Rule{{Name: "spending", Tools: []string{"spied"}, Effect: approval.EffectAsk, Terms: approval.Terms{Groups: []string{"finance"}, Quorum: 2}}}
+	}}).talk(t)
+	posted, q := c.asks("use spied {}")
+	require.Equal(t, []string{"ann", "bob"}, q.Approvers)
+	require.Equal(t, []string{"finance"}, q.Groups)
+	by := func(name string, q event.ApprovalRequest) signals.Decide {
+		d := check.Approving(q)
+		d.By = name
+		return d
+	}
+	c.decides(signals.DecideAccepted, by("ann", q))
+	c.decides(signals.DecideNotAllowed, by("eve", q))
+	change("bob", "eve")
+	c.decides(signals.DecideAccepted, by("eve", q))
+	next := c.again(q)
+	require.Contains(t, next.Reason, "others have to approve it by now")
+	require.Equal(t, []string{"bob", "eve"}, next.Approvers)
+	require.Empty(t, s.Seen(), "ann has left the group")
+	c.decides(signals.DecideNotAllowed, by("ann", next))
+	c.decidesByHTTP(http.StatusOK, signals.DecideAccepted, by("bob", next))
+	c.decidesByHTTP(http.StatusOK, signals.DecideAccepted, by("eve", next))
+	c.completes(posted)
+	require.Len(t, s.Seen(), 1)
 }
 
 // TestRulesOverArguments decides by rules over arguments.

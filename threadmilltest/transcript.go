@@ -190,8 +190,8 @@ func (w *writer) request(q event.ApprovalRequest) {
 	if q.Quorum > 1 {
 		text = fmt.Sprintf("needs %d approvals", q.Quorum)
 	}
-	if len(q.Approvers) > 0 {
-		text += " of " + strings.Join(q.Approvers, ", ")
+	if who := q.Deciders(); who != "" {
+		text += " of " + who
 	}
 	if q.ExpiresAt != nil {
 		text += " within " + q.ExpiresAt.Sub(q.RequestedAt).String()

@@ -36,6 +36,46 @@ func (w *fixture) checks(answer func(thread.CheckStep) thread.CheckReply) *[]thr
 	return asked
 }
 
+// TestLateMember: somebody who has become a member of a group since people were asked may decide, by update and by signal.
+func TestLateMember(t *testing.T) {
+	w := newFixture(t)
+	terms := thread.ApprovalPlan{Approvers: []string{"ann"}, Groups: []string{"finance"}, Quorum: 3}
+	w.model = script(asksWith("c1", terms))
+	asked := w.checks(func(in thread.CheckStep) thread.CheckReply {
+		switch in.By {
+		case "gus":
+			return thread.CheckReply{Field: "by", Problem: "could not be checked"}
+		default:
+			return thread.CheckReply{Member: in.By != "mallory"}
+		}
+	})
+	vote := func(by string) *answer {
+		return w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: by})
+	}
+	var listed, unread, stranger, agent, late *answer
+	w.then(func() { w.post("e1", "go") })
+	w.then(func() {
+		require.Equal(t, []string{"finance"}, w.approvals().Approvals[0].Groups)
+		listed, unread, stranger, agent, late = vote("ann"), vote("gus"), vote("mallory"), vote("assistant"), vote("bob")
+	})
+	w.then(func() {
+		for _, by := range []string{"mallory", "cleo"} {
+			w.SignalWorkflow(signals.SignalDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: by})
+		}
+	})
+	w.run(workflows.Input{})
+	require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted, Missing: 2}, listed.result)
+	require.ErrorContains(t, unread.err, "by: could not be checked")
+	require.Equal(t, signals.DecideResult{Result: signals.DecideNotAllowed}, stranger.result)
+	require.Equal(t, signals.DecideResult{Result: signals.DecideNotAllowed}, agent.result, "an agent never may")
+	require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted, Missing: 1}, late.result)
+	require.Equal(t, []string{"c1"}, w.tools, "by the signal of the third")
+	for _, step := range *asked {
+		require.NotEqual(t, "ann", step.By, "no step is spent on whom the request names")
+		require.Equal(t, []string{"finance"}, step.Groups)
+	}
+}
+
 // TestRequestExpires: a durable timer of the thread denies the call, or ends the turn.
 func TestRequestExpires(t *testing.T) {
 	terms := thread.ApprovalPlan{Expires: day}

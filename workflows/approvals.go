@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -83,7 +84,7 @@ func (t approvals) check(ctx workflow.Context, d signals.Decide) thread.CheckRep
 	var reply thread.CheckReply
 	if err := localFirst(ctx, bounded, "check a decision", signals.ActivityCheckDecision, step, &reply); err != nil {
 		why, _ := explain(err)
-		return thread.CheckReply{Field: d.Checked(), Problem: "could not be checked: " + why}
+		return thread.CheckReply{Field: cmp.Or(d.Checked(), "by"), Problem: "could not be checked: " + why}
 	}
 	return reply
 }

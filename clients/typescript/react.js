@@ -83,8 +83,9 @@ export function useThread(options) {
 function waitingIn(messages, sender) {
   return messages.flatMap((m) => m.role !== "assistant" || m.metadata?.turn ? [] : m.parts.filter(isToolUIPart).filter((part) => {
     if (part.state === "input-available") return part.type === "dynamic-tool" && part.toolName === "request_input" || part.type === "tool-request_input";
-    const approvers = requestOf(m, part)?.approvers ?? [];
-    return part.state === "approval-requested" && (!sender || approvers.length === 0 || approvers.includes(sender));
+    const request = requestOf(m, part), approvers = request?.approvers ?? [];
+    // Who is a member of a group by now, the server knows.
+    return part.state === "approval-requested" && (!sender || request?.groups || approvers.length === 0 || approvers.includes(sender));
   }));
 }
 

@@ -24,8 +24,8 @@ import (
 	"github.com/threadmill/threadmill/webhook"
 )
 
-// finance are the people who approve large refunds.
-var finance = []string{"bo", "cleo", "dan"}
+// people are the groups that approve. A company asks its directory instead: see approval.GroupsFunc.
+var people = approval.FixedGroups{"finance": {"bo", "cleo", "dan"}}
 
 // desk has what the desk has paid back. A real one asks its payment provider.
 type desk struct {
@@ -79,9 +79,10 @@ func (d *desk) configure(cfg *threadmill.Config) error {
 	}
 	cfg.Tools = []tool.Tool{d.refund(), d.list(), sendMail}
 	cfg.Hooks = []hook.Hook{d.once()}
+	cfg.ApproverGroups = people
 	cfg.ApprovalRules = []approval.Rule{{
 		Name: "large refunds", Tools: []string{"refund"}, When: "args.euros > 100", Effect: approval.EffectAsk, Reason: "more than 100 euros",
-		Terms: approval.Terms{Approvers: finance, Quorum: 2, Expires: 48 * time.Hour},
+		Terms: approval.Terms{Groups: []string{"finance"}, Quorum: 2, Expires: 48 * time.Hour},
 	}}
 	// A parcel that comes back is a matter for the clerk, in the thread of its customer.
 	cfg.Rules = []rule.Rule{{

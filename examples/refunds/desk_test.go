@@ -44,7 +44,7 @@ func TestLargeRefund(t *testing.T) {
 	)
 	turn := rt.Say("ann", "@triage A-1 arrived broken. I paid 150 euros with "+card+".")
 	request := rt.WaitForApproval("ann")
-	require.Equal(t, finance, request.Approvers)
+	require.Equal(t, people["finance"], request.Approvers)
 	rt.Decide("ann", request, signals.Decide{Decision: event.DecisionApprove, By: "bo"})
 	require.Empty(t, d.payments(), "one is not enough")
 	rt.Decide("ann", request, signals.Decide{Decision: event.DecisionApprove, By: "cleo"})

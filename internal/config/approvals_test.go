@@ -127,6 +127,60 @@ hooks: [{name: h, workflow: {type: W, taskQueue: q}, filter: {types: [tool_call]
 	})
 }
 
+// TestApproverGroups: rules and agents name groups of the file, or of the program.
+func TestApproverGroups(t *testing.T) {
+	const text = `
+agents: [{name: a, model: demo/demo, approvalTerms: {groups: [finance]}}]
+approverGroups: {finance: [ann, bob], on call: []}
+approvalRules: [{name: r, effect: ask, terms: {approvers: [cleo], groups: [on call], quorum: 2}}]
+`
+	c, err := Parse("f", []byte(text), "", Env(env()))
+	require.NoError(t, err)
+	require.Equal(t, approval.FixedGroups{"finance": {"ann", "bob"}, "on call": {}}, c.ApproverGroups)
+	require.Equal(t, approval.Terms{Approvers: []string{"cleo"}, Groups: []string{"on call"}, Quorum: 2}, c.ApprovalRules[0].Terms)
+	for name, tc := range map[string]struct{ old, is, want string }{
+		"of an agent":     {"groups: [finance]", "groups: [fnance]", `f:2:63: agents[0].approvalTerms.groups[0]: unknown group "fnance"; did you mean "finance"?`},
+		"of a rule":       {"groups: [on call]", "groups: [offcall]", `approvalRules[0].terms.groups[0]: unknown group "offcall"; did you mean "on call"?`},
+		"twice a member":  {"[ann, bob]", "[ann, Ann]", `f:3:33: approverGroups.finance[1]: "Ann" is duplicated`},
+		"nobody's name":   {"[ann, bob]", "[human]", `approverGroups.finance[0]: "human" identifies nobody`},
+		"an empty member": {"[ann, bob]", `[""]`, `approverGroups.finance[0]: `},
+		"an empty list":   {"groups: [finance]", "groups: []", `agents[0].approvalTerms.groups: is empty`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse("f", []byte(strings.Replace(text, tc.old, tc.is, 1)), "", Env(env()))
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+	without := strings.Replace(text, "approverGroups: {finance: [ann, bob], on call: []}\n", "", 1)
+	_, err = Parse("f", []byte(without), "", Env(env()))
+	require.ErrorContains(t, err, `unknown group "finance"; none exists`)
+	_, err = Parse("f", []byte(without), "", Env(env()), Declares(Declared{AnyGroup: true}))
+	require.NoError(t, err, "the program knows them")
+	_, err = Parse("f", []byte(without), "", Env(env()), Declares(Declared{Groups: []string{"finance"}}))
+	require.ErrorContains(t, err, `unknown group "on call"; known are finance`)
+}
+
+// TestSourceFollowsGroups: who leaves a group may not decide any more, without a restart.
+func TestSourceFollowsGroups(t *testing.T) {
+	text := func(members, group string) string {
+		return "agents: [{name: a, model: demo/demo}]\napproverGroups: {" + group + ": [" + members + "]}\napprovalRules: [{name: r, effect: ask, terms: {groups: [finance]}}]\n"
+	}
+	f := follow(t, text("ann, bob", "finance"))
+	members := func() []string {
+		f.later()
+		got, err := f.source.Members(t.Context(), "default", "finance")
+		require.NoError(t, err)
+		return got
+	}
+	require.Equal(t, []string{"ann", "bob"}, members())
+	f.write(f.path, text("bob", "finance"))
+	require.Equal(t, []string{"bob"}, members())
+	f.write(f.path, text("eve", "sales"))
+	require.Equal(t, []string{"bob"}, members(), "a rule names what is gone")
+	_, err := f.source.Members(t.Context(), "default", "sales")
+	require.ErrorIs(t, err, approval.ErrNoGroup)
+}
+
 // TestSourceFollowsApprovals: those of an agent apply at once, those for all agents with a
 // restart.
 func TestSourceFollowsApprovals(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,6 +96,9 @@ type Config struct {
 
 	// ApprovalRules apply to the tool calls of all agents, before the agents' own rules.
 	ApprovalRules []approval.Rule
+
+	// ApproverGroups are the members of groups that rules and agents name as approvers. Nil = the file has none.
+	ApproverGroups approval.FixedGroups
 
 	// Webhooks are the endpoints of webhooks.
 	Webhooks []webhook.Endpoint
@@ -250,9 +254,17 @@ func (c *Config) Provider(model string) (p Provider, name string, ok bool) {
 // builtInTools returns the names of the tools that exist without the file.
 func builtInTools() []string { return append([]string{ShellCmd, CurrentTime}, builtin.Names()...) }
 
+// groups returns the names of the groups of approvers, or nil if only the program knows them.
+func (c *Config) groups() []string {
+	if c.declared.AnyGroup {
+		return nil
+	}
+	return slices.AppendSeq(append([]string{}, c.declared.Groups...), maps.Keys(c.ApproverGroups))
+}
+
 // names returns the names of tools and agents to which its parts may refer.
 func (c *Config) names() names.Known {
-	out := names.Known{Tools: append(builtInTools(), c.declared.Tools...), Agents: slices.Clone(c.declared.Agents)}
+	out := names.Known{Tools: append(builtInTools(), c.declared.Tools...), Agents: slices.Clone(c.declared.Agents), Groups: c.groups()}
 	for _, d := range c.Tools.Client {
 		out.Tools = append(out.Tools, d.Name)
 	}
@@ -279,7 +291,10 @@ func ThreadsQueue(name string) Option { return func(d *document) { d.taskQueue =
 
 // Declared are the names of what a program declares in Go, to which the file may refer.
 type Declared struct {
-	Tools, Agents, Models, Fallbacks, Hooks []string
+	Tools, Agents, Models, Fallbacks, Hooks, Groups []string
+
+	// AnyGroup says that the program knows groups of approvers whose names it does not declare.
+	AnyGroup bool
 }
 
 // Declares adds the names of what the program declares in Go. A file may then have no agents.

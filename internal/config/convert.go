@@ -45,6 +45,9 @@ func (d *document) config(root ast.Node) *Config {
 	if len(models.chains) > 0 {
 		c.Fallbacks = models.chains
 	}
+	c.ApproverGroups = f.ApproverGroups
+	d.invalid("approverGroups", c.ApproverGroups.Validate())
+	d.groups = c.groups()
 	c.Agents = d.agents(f.Agents, f.Limits, models)
 	models.use("titleModel", f.TitleModel)
 	c.TitleModel, c.Knowledge = f.TitleModel, f.Knowledge
@@ -76,10 +79,10 @@ func (d *document) uniqueName(path, what, name string, lines map[string]int) {
 
 // known returns the names that exist. Agents with errors are not known.
 func (d *document) known(agents agent.Fixed) names.Known {
-	out := names.Known{Tools: d.tools}
+	out := names.Known{Tools: d.tools, Groups: d.groups}
 	for _, a := range agents {
 		if a.Name == "" {
-			return names.Known{Tools: d.tools}
+			return names.Known{Tools: d.tools, Groups: d.groups}
 		}
 		out.Agents = append(out.Agents, a.Name)
 	}

@@ -27,6 +27,9 @@ type document struct {
 	// declared are the names of what the program itself has.
 	declared Declared
 
+	// groups are the groups of approvers. Nil = only the program knows them.
+	groups []string
+
 	// taskQueue is the task queue of the threads, if it is known.
 	taskQueue string
 

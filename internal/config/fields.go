@@ -26,23 +26,24 @@ import (
 
 // configFile is the form of the file.
 type configFile struct {
-	Version       any
-	Models        map[string]providerEntry
-	TitleModel    string
-	Knowledge     Knowledge
-	Redact        redactEntry
-	Agents        []agentEntry
-	Tools         toolsEntry
-	MCP           map[string]mcpEntry
-	MCPAPI        MCPAPI `yaml:"mcpApi"`
-	Limits        agent.Limits
-	Hooks         []hook.Hook
-	Rules         []ruleEntry
-	ApprovalRules []approval.Rule
-	Webhooks      []webhookEntry
-	APIKeys       []keyEntry
-	Temporal      temporalEntry
-	HTTP          httpEntry
+	Version        any
+	Models         map[string]providerEntry
+	TitleModel     string
+	Knowledge      Knowledge
+	Redact         redactEntry
+	Agents         []agentEntry
+	Tools          toolsEntry
+	MCP            map[string]mcpEntry
+	MCPAPI         MCPAPI `yaml:"mcpApi"`
+	Limits         agent.Limits
+	Hooks          []hook.Hook
+	Rules          []ruleEntry
+	ApprovalRules  []approval.Rule
+	ApproverGroups approval.FixedGroups
+	Webhooks       []webhookEntry
+	APIKeys        []keyEntry
+	Temporal       temporalEntry
+	HTTP           httpEntry
 }
 
 // Entries have the fields of the types that they declare, except for those with another form in
@@ -200,6 +201,7 @@ var fieldRules = map[string]fieldRule{
 	"approval.Rule.When":       {text: true, check: expressionProblem},
 	"approval.Rule.Reason":     {text: true},
 	"approval.Terms.Approvers": {nonEmpty: omitIt + "if anybody may decide"},
+	"approval.Terms.Groups":    {nonEmpty: omitIt + "if there are none", max: approval.MaxGroups},
 	"approval.Terms.Quorum":    {min: 1, max: approval.MaxApprovers, unset: "the default, 1"},
 	"approval.Terms.Expires":   {min: float64(approval.MinExpires), max: float64(approval.MaxExpires), unset: "no end"},
 	"approval.Terms.Remind":    {min: float64(approval.MinExpires), max: float64(approval.MaxExpires), unset: "no reminders"},

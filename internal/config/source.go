@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
@@ -47,6 +48,8 @@ var (
 	_ agent.Source = (*Source)(nil)
 	_ agent.Lister = (*Source)(nil)
 	_ rule.Source  = (*Source)(nil)
+
+	_ approval.Groups = (*Source)(nil)
 )
 
 // Open loads the file at path and follows it. A nil log discards messages.
@@ -88,6 +91,11 @@ func (s *Source) Webhooks() []webhook.Endpoint { return s.Config().Webhooks }
 
 // APIKeys returns the current API keys. The caller must not change them.
 func (s *Source) APIKeys() []auth.Key { return s.Config().APIKeys }
+
+// Members implements [approval.Groups].
+func (s *Source) Members(ctx context.Context, namespace, group string) ([]string, error) {
+	return s.Config().ApproverGroups.Members(ctx, namespace, group)
+}
 
 // Config returns the last valid configuration. The caller must not change it.
 func (s *Source) Config() *Config {

@@ -21,6 +21,7 @@ type approval struct {
 	Round      int        `json:"round,omitempty" jsonschema:"The round of the request, if it is not the first: for decide_approval"`
 	Digest     string     `json:"digest,omitempty" jsonschema:"Digest of what is decided: for decide_approval"`
 	Approvers  []string   `json:"approvers,omitempty" jsonschema:"The only people who may decide"`
+	Groups     []string   `json:"groups,omitempty" jsonschema:"The groups whose members may decide too"`
 	Quorum     int        `json:"quorum,omitempty" jsonschema:"How many have to approve, if more than one"`
 	ExpiresAt  *time.Time `json:"expiresAt,omitempty" jsonschema:"When the request ends without a decision"`
 }
@@ -29,7 +30,7 @@ func approvalOf(thread string, r event.ApprovalRequest) approval {
 	return approval{
 		Thread: thread, ToolCallID: r.ToolCallID, Tool: r.ToolName, Agent: r.Agent, Arguments: cut(r.Arguments, maxArguments),
 		Directory: cut(r.WorkingDirectory, maxLine), Reason: cut(r.Reason, maxError), Round: r.Round, Digest: r.Digest,
-		Approvers: r.Approvers, Quorum: r.Quorum, ExpiresAt: r.ExpiresAt,
+		Approvers: r.Approvers, Groups: r.Groups, Quorum: r.Quorum, ExpiresAt: r.ExpiresAt,
 	}
 }
 

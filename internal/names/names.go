@@ -25,6 +25,9 @@ type Known struct {
 	Agents     []string
 	Processors []string
 
+	// Groups are the groups of approvers.
+	Groups []string
+
 	// Fallbacks are the fallback chains of models.
 	Fallbacks []string
 }
@@ -50,8 +53,10 @@ func (k Known) Agent(a agent.Agent) Problems {
 			out = append(out, problem("approvals."+name, `%s ("*" is for all others)`, k.notOwn(name, own)))
 		}
 	}
+	out = append(out, k.groups("approvalTerms", a.ApprovalTerms)...)
 	for i, r := range a.ApprovalRules {
 		at := fmt.Sprintf("approvalRules[%d]", i)
+		out = append(out, k.groups(at+".terms", r.Terms)...)
 		for j, name := range r.Tools {
 			if name != "*" && !has(own, name) {
 				out = append(out, problem(fmt.Sprintf("%s.tools[%d]", at, j), "%s", k.notOwn(name, own)))
@@ -120,6 +125,7 @@ func (k Known) Rules(rules []approval.Rule) Problems {
 		at := fmt.Sprintf("approvalRules[%d].", i)
 		out = append(out, k.tools(at+"tools", r.Tools, "*")...)
 		out = append(out, k.agents(at+"agents", r.Agents, "*")...)
+		out = append(out, k.groups(at+"terms", r.Terms)...)
 		for _, name := range approval.ToolsIn(r.When) {
 			if k.Tools != nil && !k.hasTool(name) {
 				out = append(out, problem(at+"when", "compares tool with %q: %s", name, unknownTool(name, k.Tools)))
@@ -176,6 +182,17 @@ func (k Known) agent(field, name string) Problems {
 		return nil
 	}
 	return Problems{problem(field, "%s", unknown("agent", name, k.Agents))}
+}
+
+// groups reports groups that do not exist.
+func (k Known) groups(at string, t approval.Terms) Problems {
+	var out Problems
+	for i, name := range t.Groups {
+		if k.Groups != nil && !slices.Contains(k.Groups, name) {
+			out = append(out, problem(fmt.Sprintf("%s.groups[%d]", at, i), "%s", unknown("group", name, k.Groups)))
+		}
+	}
+	return out
 }
 
 func problem(field, format string, args ...any) *event.FieldError {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/config"
 )
@@ -23,6 +24,11 @@ func declaredNames(cfg threadmill.Config) config.Declared {
 	}
 	for _, h := range cfg.Hooks {
 		d.Hooks = append(d.Hooks, h.Name)
+	}
+	if groups, fixed := cfg.ApproverGroups.(approval.FixedGroups); fixed {
+		d.Groups = slices.Sorted(maps.Keys(groups))
+	} else {
+		d.AnyGroup = cfg.ApproverGroups != nil
 	}
 	return d
 }
@@ -65,6 +71,9 @@ func (s Settings) Apply(cfg *threadmill.Config) {
 	}
 	if s.AgentSource != nil {
 		cfg.AgentSource = s.AgentSource
+	}
+	if s.ApproverGroups != nil {
+		cfg.ApproverGroups = s.ApproverGroups
 	}
 	cfg.Redact = cmp.Or(s.Redact, cfg.Redact)
 	if s.RuleSource != nil {

@@ -106,6 +106,24 @@ approvalRules: [{name: theirs, effect: deny, tools: [refund]}]
 		_, err = merge(t, "agents: [{name: a, model: demo/demo}]\nredact: {emails: true}\n", threadmill.Config{Redact: own})
 		require.ErrorContains(t, err, "redact: the program sets Config.Redact")
 	})
+	t.Run("two kinds of groups", func(t *testing.T) {
+		const file = "agents: [{name: a, model: demo/demo, approvalTerms: {groups: [finance]}}]\n"
+		own := approval.FixedGroups{"finance": {"ann"}}
+		cfg, err := merge(t, file, threadmill.Config{ApproverGroups: own})
+		require.NoError(t, err)
+		require.Equal(t, own, cfg.ApproverGroups)
+		_, err = merge(t, file, threadmill.Config{ApproverGroups: approval.FixedGroups{"sales": {"ann"}}})
+		require.ErrorContains(t, err, `unknown group "finance"; known are sales`)
+		_, err = merge(t, file, threadmill.Config{ApproverGroups: approval.GroupsFunc(nil)})
+		require.NoError(t, err, "the program knows")
+		cfg, err = merge(t, file+"approverGroups: {finance: [bob]}\n", threadmill.Config{})
+		require.NoError(t, err)
+		members, err := cfg.ApproverGroups.Members(t.Context(), "default", "finance")
+		require.NoError(t, err)
+		require.Equal(t, []string{"bob"}, members)
+		_, err = merge(t, file+"approverGroups: {finance: [bob]}\n", threadmill.Config{ApproverGroups: own})
+		require.ErrorContains(t, err, "approverGroups: the program sets Config.ApproverGroups")
+	})
 	t.Run("two sources of agents", func(t *testing.T) {
 		_, err := merge(t, "agents: [{name: a, model: demo/demo}]\n", threadmill.Config{AgentSource: agent.Fixed{{Name: "b"}}})
 		require.ErrorContains(t, err, "--config: the program sets Config.AgentSource")

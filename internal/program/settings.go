@@ -83,7 +83,8 @@ type Settings struct {
 	Knowledge  threadmill.Knowledge
 	Redact     *redact.Redactor
 
-	ApprovalRules []approval.Rule
+	ApprovalRules  []approval.Rule
+	ApproverGroups approval.Groups
 
 	RuleSource    rule.Source
 	WebhookSource webhook.Source
@@ -143,6 +144,9 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	c, err := s.read(cfg)
 	if err != nil {
 		return s, err
+	}
+	if len(c.ApproverGroups) > 0 && cfg.Declared.ApproverGroups != nil {
+		return s, Usagef("approverGroups: the program sets Config.ApproverGroups, which the file would replace: remove approverGroups from the file")
 	}
 	if c.Redact != nil && cfg.Declared.Redact != nil {
 		return s, Usagef("redact: the program sets Config.Redact, which the file would replace: remove redact from the file")
@@ -252,6 +256,9 @@ func (s *Settings) read(cfg SettingsConfig) (*config.Config, error) {
 		return nil, Usagef("--config: %w", err)
 	}
 	s.AgentSource, s.RuleSource, s.WebhookSource, s.KeySource = source, source, source, source
+	if cfg.Declared.ApproverGroups == nil {
+		s.ApproverGroups = source
+	}
 	return source.Config(), nil
 }
 

@@ -56,7 +56,7 @@ func New(configured agent.Source, kept store.Agents, known names.Known) *Registr
 	if r, ok := configured.(*Registry); ok {
 		return r
 	}
-	return &Registry{configured: configured, kept: kept, known: names.Known{Tools: known.Tools, Fallbacks: known.Fallbacks}}
+	return &Registry{configured: configured, kept: kept, known: names.Known{Tools: known.Tools, Groups: known.Groups, Fallbacks: known.Fallbacks}}
 }
 
 // Agent implements [agent.Source]. The default agent is the configured one, with its stored

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/registry"
@@ -87,6 +88,7 @@ type agentHandlers struct {
 	viewers *viewers
 
 	tools, models, fallbacks []string // nil = not known
+	groups                   approval.Groups
 }
 
 func (h *agentHandlers) registerAgents() {
@@ -149,7 +151,7 @@ func (h *agentHandlers) getAgent(ctx context.Context, in *AgentPath) (*agentOutp
 	if err != nil {
 		return nil, h.agentProblem(ctx, err)
 	}
-	return &agentOutput{Status: http.StatusOK, Body: h.agentDetail(e)}, nil
+	return &agentOutput{Status: http.StatusOK, Body: h.agentDetail(ctx, e)}, nil
 }
 
 func (h *agentHandlers) putAgent(ctx context.Context, in *putAgentInput) (*agentOutput, error) {
@@ -168,7 +170,7 @@ func (h *agentHandlers) putAgent(ctx context.Context, in *putAgentInput) (*agent
 	if err != nil {
 		return nil, h.agentProblem(ctx, err)
 	}
-	out := &agentOutput{Status: http.StatusOK, Body: h.agentDetail(e)}
+	out := &agentOutput{Status: http.StatusOK, Body: h.agentDetail(ctx, e)}
 	if created {
 		out.Status = http.StatusCreated
 	}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/store"
 )
@@ -113,7 +115,7 @@ func fullDefinition() object {
 		"reasoningEffort": "low", "tools": []any{"shell_cmd"}, "approvals": object{"*": "always", "shell_cmd": "deny"},
 		"approvalRules": []any{object{
 			"name": "r", "tools": []any{"shell_cmd"}, "agents": []any{"zoe"}, "when": "true", "effect": "ask", "reason": "why",
-			"terms": object{"approvers": []any{"ann", "bob"}, "quorum": 2.0, "expires": "1h", "remind": "10m", "onExpiry": "interrupt"},
+			"terms": object{"approvers": []any{"ann", "bob"}, "groups": []any{"finance"}, "quorum": 2.0, "expires": "1h", "remind": "10m", "onExpiry": "interrupt"},
 		}},
 		"approvalTerms": object{"expires": "24h"}, "onWaiting": "hold", "workingDirectory": "/desk", "autoMention": false,
 		"knowledge": object{"passages": 2.0, "collections": []any{"guides"}, "entities": true},
@@ -220,6 +222,23 @@ func TestAgentWarnings(t *testing.T) {
 		_, err := w.store.SaveAgent(w.ctx, "default", store.AgentVersion{Name: "bot", Definition: []byte(definition)}, -1)
 		require.NoError(t, err)
 		require.Equal(t, []any{`tools[0]: unknown tool "clack"; did you mean "clock"?; calls of it fail`}, w.call("GET", "/v1/agents/bot", nil).body["warnings"])
+	})
+	t.Run("of groups of approvers that nobody knows", func(t *testing.T) {
+		w := agentWorld(t, func(c *server.Config) {
+			c.ApproverGroups = approval.GroupsFunc(func(_ context.Context, namespace, group string) ([]string, error) {
+				require.Equal(t, "default", namespace)
+				if group == "slow" {
+					return nil, context.DeadlineExceeded
+				}
+				return approval.FixedGroups{"finance": {"ann"}}.Members(t.Context(), namespace, group)
+			})
+		})
+		terms := object{"groups": []string{"finance", "slow", "sales"}}
+		got := w.putAgent("bot", object{"model": "demo/x", "approvalTerms": terms, "approvalRules": []object{{"name": "r", "effect": "ask", "terms": terms}}}, 201).body["warnings"]
+		require.Equal(t, []any{
+			`approvalTerms.groups[2]: there is no group "sales", so that none of its members can decide`,
+			`approvalRules[0].terms.groups[2]: there is no group "sales", so that none of its members can decide`,
+		}, got)
 	})
 	t.Run("none, where that is not known", func(t *testing.T) {
 		require.NotContains(t, agentWorld(t).putAgent("bot", body, 201).body, "warnings")

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/store"
@@ -22,13 +25,13 @@ func agentSummary(e registry.Entry) agent.Summary {
 	return out
 }
 
-func (h *agentHandlers) agentDetail(e registry.Entry) agent.Detail {
+func (h *agentHandlers) agentDetail(ctx context.Context, e registry.Entry) agent.Detail {
 	out := agent.Detail{Summary: agentSummary(e)}
 	if e.Problem != nil {
 		return out
 	}
 	definition := e.Definition()
-	out.Definition, out.Warnings = &definition, h.agentWarnings(e.Agent)
+	out.Definition, out.Warnings = &definition, append(h.agentWarnings(e.Agent), h.groupWarnings(ctx, e.Agent)...)
 	return out
 }
 
@@ -42,6 +45,26 @@ func (h *agentHandlers) agentWarnings(a agent.Agent) []string {
 	}
 	for _, p := range (names.Known{Tools: h.tools, Fallbacks: h.fallbacks}).Agent(a) {
 		out = append(out, fmt.Sprintf("%s: %s; calls of it fail", p.Field, p.Problem))
+	}
+	return out
+}
+
+// groupWarnings lists the groups of approvers that an agent names and nobody knows.
+func (h *agentHandlers) groupWarnings(ctx context.Context, a agent.Agent) (out []string) {
+	warn := func(field string, t approval.Terms) {
+		for i, group := range t.Groups {
+			err := approval.ErrNoGroup
+			if h.groups != nil {
+				_, err = h.groups.Members(ctx, h.namespace, group)
+			}
+			if errors.Is(err, approval.ErrNoGroup) {
+				out = append(out, fmt.Sprintf("%s.groups[%d]: there is no group %q, so that none of its members can decide", field, i, group))
+			}
+		}
+	}
+	warn("approvalTerms", a.ApprovalTerms)
+	for i, r := range a.ApprovalRules {
+		warn(fmt.Sprintf("approvalRules[%d].terms", i), r.Terms)
 	}
 	return out
 }

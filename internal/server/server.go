@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat/chatfeed"
@@ -96,6 +97,9 @@ type Config struct {
 
 	// Fallbacks are the names of the workers' fallback chains of models.
 	Fallbacks []string
+
+	// ApproverGroups knows the groups of approvers. Default: there are none.
+	ApproverGroups approval.Groups
 
 	// ToolServers are the MCP servers of the workers, ToolLogins the logins to them, and Declared those that
 	// are declared at run time. Default: none.
@@ -291,7 +295,7 @@ func New(cfg Config) (http.Handler, error) {
 	approvals.registerDecisions()
 	approvals.registerToolResults()
 	approvals.registerInputs()
-	(&agentHandlers{c, agents, cfg.Store, v, cfg.Tools, cfg.Models, cfg.Fallbacks}).registerAgents()
+	(&agentHandlers{c, agents, cfg.Store, v, cfg.Tools, cfg.Models, cfg.Fallbacks, cfg.ApproverGroups}).registerAgents()
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
 	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()

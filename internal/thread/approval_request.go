@@ -29,7 +29,7 @@ func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) 
 		q.Digest, q.Definition, q.WorkingDirectory = g.Digest, g.Definition, g.WorkingDirectory
 	}
 	if ask := p.Approval; ask != nil {
-		q.Approvers = ask.Approvers
+		q.Approvers, q.Groups = ask.Approvers, ask.Groups
 		if ask.Quorum > 1 {
 			q.Quorum = ask.Quorum
 		}

@@ -42,18 +42,24 @@ func (ds *Decisions) Decide(now time.Time, d signals.Decide) signals.DecideOutco
 	return ds.DecideChecked(now, d, CheckReply{}).Result
 }
 
-// Unchecked returns the step that validates the edited arguments or the pattern of a decision. ok
-// is false if the decision has neither or its call is not waiting.
+// Unchecked returns the step that validates the edited arguments or the pattern of a decision, or that somebody who was
+// no member of a group when people were asked is one by now. ok is false if there is nothing to validate or the call is
+// not waiting.
 func (ds *Decisions) Unchecked(d signals.Decide) (CheckStep, bool) {
 	s := ds.thread
-	if d.Checked() == "" {
-		return CheckStep{}, false
-	}
 	c := s.Turns.waiting(d.ToolCallID)
 	if c == nil || c.differs(d) {
 		return CheckStep{}, false
 	}
+	var groups []string
+	if !addresses(*c.Requested, d.By) {
+		groups = c.Requested.Groups
+	}
+	if d.Checked() == "" && len(groups) == 0 {
+		return CheckStep{}, false
+	}
 	return CheckStep{
+		Groups: groups,
 		Thread: s.Ref(), Agent: c.run.Agent, MessageID: c.run.MessageID, ToolCallID: d.ToolCallID, Tools: c.run.turn.Tools,
 		WorkingDirectory: s.workingDirectory(), Guard: c.Plan.Guard, By: d.By, Args: string(d.Args), Pattern: d.Pattern,
 	}, true
@@ -97,7 +103,7 @@ func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked Chec
 		return signals.DecideResult{Result: ds.settledAs(d)}
 	case c.differs(d):
 		return signals.DecideResult{Result: signals.DecideMismatch}
-	case !ds.mayDecide(d.By, *c.Requested):
+	case !ds.mayDecide(d.By, *c.Requested, checked.Member):
 		return signals.DecideResult{Result: signals.DecideNotAllowed}
 	case d.Checked() != "" && checked.Guard == nil:
 		// The edited arguments or the pattern were not validated, and the unedited call was not
@@ -178,17 +184,22 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 }
 
 // mayDecide reports whether a person may decide on a call: they must be one of its approvers, if it
-// has any, and not an agent. If several people must approve, each needs a name, since nothing tells
-// whether two votes without a name are those of two people.
-func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest) bool {
+// has any, or a member of one of its groups, and not an agent. If several people must approve, each needs a name, since
+// nothing tells whether two votes without a name are those of two people.
+func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest, member bool) bool {
 	s := ds.thread
-	if len(q.Approvers) > 0 && !slices.Contains(q.Approvers, by) {
+	if !addresses(q, by) && !member {
 		return false
 	}
 	if q.Quorum > 1 && event.Anonymous(by) {
 		return false
 	}
 	return !SamePerson(q.Agent, by) && !s.isAgent(by)
+}
+
+// addresses reports whether a request names a person, or leaves the decision to anybody.
+func addresses(q event.ApprovalRequest, by string) bool {
+	return len(q.Approvers)+len(q.Groups) == 0 || slices.Contains(q.Approvers, by)
 }
 
 // isAgent reports whether a name is that of an agent of the thread, or of an agent with a run in
@@ -286,11 +297,15 @@ func (ds *Decisions) TakeDecision(now time.Time, d signals.Decide) {
 		s.Reject(now, signals.SignalDecide, d, err)
 		return
 	}
-	if _, ok := ds.Unchecked(d); ok && ds.hasRoom(ds.ToCheck, d) {
-		ds.ToCheck = append(ds.ToCheck, d)
+	if _, ok := ds.Unchecked(d); !ok {
+		ds.DecideOrReject(now, d, CheckReply{})
 		return
 	}
-	ds.DecideOrReject(now, d, CheckReply{})
+	if !ds.hasRoom(ds.ToCheck, d) {
+		s.Reject(now, signals.SignalDecide, d, errors.New("too many decisions wait to be checked; decide again"))
+		return
+	}
+	ds.ToCheck = append(ds.ToCheck, d)
 }
 
 // DecideOrReject applies a decision that was sent by signal. A decision that changes nothing leaves
@@ -299,10 +314,6 @@ func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked Che
 	s := ds.thread
 	if checked.Problem != "" {
 		s.Reject(now, signals.SignalDecide, d, checked.Err())
-		return
-	}
-	if _, ok := ds.Unchecked(d); ok && checked.Guard == nil && checked.Rest == "" {
-		s.Reject(now, signals.SignalDecide, d, errors.New("too many decisions wait to be checked; decide again"))
 		return
 	}
 	switch outcome := ds.DecideChecked(now, d, checked).Result; outcome {

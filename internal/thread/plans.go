@@ -83,6 +83,7 @@ const (
 // ApprovalPlan contains the options of an approval request.
 type ApprovalPlan struct {
 	Approvers []string      `json:"approvers,omitempty"`
+	Groups    []string      `json:"groups,omitempty"`
 	Quorum    int           `json:"quorum,omitempty"`
 	Expires   time.Duration `json:"expires,omitempty"`
 	Remind    time.Duration `json:"remind,omitempty"`
@@ -131,6 +132,9 @@ type CheckStep struct {
 
 	// Guard identifies the call in the approval request.
 	Guard *Guard `json:"guard,omitempty"`
+
+	// Groups are the groups whose members may decide, if the person is not one of the approvers in the request.
+	Groups []string `json:"groups,omitempty"`
 }
 
 // CheckReply is the result of check_decision.
@@ -144,6 +148,9 @@ type CheckReply struct {
 
 	// Rest is the digest of the arguments that the pattern does not contain.
 	Rest string `json:"rest,omitempty"`
+
+	// Member reports whether the person is a member of one of the groups by now.
+	Member bool `json:"member,omitempty"`
 }
 
 // Err returns the problem of the decision as an error, or nil.

@@ -258,7 +258,10 @@ func (ch *Children) forward(now time.Time, d signals.Decide) (threadID string, o
 		// The child thread would reject it too, but without telling anyone. It compares what was
 		// cut here.
 		return threadID, signals.DecideMismatch, nil
-	case !s.Decisions.mayDecide(d.By, ask) || ch.find(threadID).isAgent(d.By):
+	case len(ask.Groups) > 0 && !addresses(ask, d.By):
+		return threadID, "", event.FieldErrorf("by", "is not one of the approvers; if %q has become a member of %s since they were asked, decide in the sub-agent's own thread, %s",
+			d.By, strings.Join(ask.Groups, ", "), threadID)
+	case !s.Decisions.mayDecide(d.By, ask, false) || ch.find(threadID).isAgent(d.By):
 		return threadID, signals.DecideNotAllowed, nil
 	}
 	if err := checkAlone(d, ask); err != nil {

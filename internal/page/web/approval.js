@@ -101,7 +101,7 @@ export class ApprovalCard extends HTMLElement {
       request.workingDirectory && [h("dt", null, "Works in"), h("dd", null, h("code", null, request.workingDirectory))],
       quorum > 1 && [h("dt", null, "Needs"), h("dd", null, `${quorum} approvals, has ${votes.length}: ${missing} more`)],
       votes.length > 0 && [h("dt", null, "Approved by"), h("dd", null, votes.map((v) => [v.by, v.reason && ` (${v.reason})`].filter(Boolean).join("")).join(", "))],
-      request.approvers && [h("dt", null, "May decide"), h("dd", null, request.approvers.join(", "))],
+      (request.approvers || request.groups) && [h("dt", null, "May decide"), h("dd", null, [...request.approvers ?? [], ...(request.groups ?? []).map((g) => `group ${g}`)].join(", "))],
       request.expiresAt && [h("dt", null, "Expires"), h("dd", null, ago(request.expiresAt), " (", time(request.expiresAt), ")")],
       [h("dt", null, "Asked"), h("dd", null, time(request.requestedAt))]);
     if (!this.#writing && !this.#decided) this.#menu();
@@ -134,7 +134,8 @@ export class ApprovalCard extends HTMLElement {
     }, label, h("kbd", { "aria-hidden": "true" }, key));
     const focused = /** @type {HTMLElement | null} */ (this.place.querySelector("button:focus"))?.dataset.key;
     if (!may("approve")) return fill(this.place, h("p", { class: "hint" }, "Your key does not allow you to decide."));
-    if (me !== "" && request.approvers && !request.approvers.includes(me)) {
+    // Who is a member of a group by now, the server knows.
+    if (me !== "" && request.approvers && !request.groups && !request.approvers.includes(me)) {
       return fill(this.place, h("p", { class: "hint" }, `Only ${request.approvers.join(", ")} may decide.`));
     }
     fill(this.place,

@@ -59,8 +59,8 @@ func (r *Renderer) wants(a event.ApprovalRequest) string {
 	if a.Quorum > 1 {
 		notes = append(notes, fmt.Sprintf("%d of %d have approved", len(a.Votes), a.Quorum)+suffix(": ", voters(a.Votes)))
 	}
-	if len(a.Approvers) > 0 {
-		notes = append(notes, "for "+visible(strings.Join(a.Approvers, ", "))+" to decide")
+	if who := a.Deciders(); who != "" {
+		notes = append(notes, "for "+visible(who)+" to decide")
 	}
 	if a.ExpiresAt != nil {
 		notes = append(notes, "until "+r.time(*a.ExpiresAt))

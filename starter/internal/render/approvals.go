@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
@@ -26,7 +25,7 @@ func Approvals(calls []threadclient.WaitingApproval, opts TableOptions) string {
 			round = strconv.Itoa(r.Round)
 		}
 		t.row(visible(c.ThreadID), visible(r.ToolCallID), visible(r.ToolName), opts.shorten(visible(r.Arguments), math.MaxInt), visible(r.Agent), visible(r.Reason),
-			opts.time(r.RequestedAt), opts.optionalTime(r.ExpiresAt), votes, round, visible(r.WorkingDirectory), visible(strings.Join(r.Approvers, ", ")))
+			opts.time(r.RequestedAt), opts.optionalTime(r.ExpiresAt), votes, round, visible(r.WorkingDirectory), visible(r.Deciders()))
 	}
 	return t.String()
 }

@@ -1,0 +1,125 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/thread"
+)
+
+// groupTimeout bounds the time of asking for the members of a group.
+const groupTimeout = 5 * time.Second
+
+// withMembers adds the members of the groups of a verdict's terms to its approvers. A group that cannot be read has none
+// for now: people are asked all the same, and the group is read again when one of them decides.
+func (p *planner) withMembers(ctx context.Context, v approval.Verdict) approval.Verdict {
+	if p.a.cfg.ApproverGroups == nil {
+		return v
+	}
+	people := slices.Clone(v.Terms.Approvers)
+	for _, group := range v.Terms.Groups {
+		members, err := p.members(ctx, group)
+		if err != nil {
+			v.Reason = sentence(v.Reason, err.Error())
+		}
+		for _, name := range members {
+			if !slices.Contains(people, name) {
+				people = append(people, name)
+			}
+		}
+	}
+	v.Terms.Approvers = people
+	return v
+}
+
+// membership is what is known of a group.
+type membership struct {
+	names []string
+	err   error // may be shown to people
+}
+
+// members returns the members of a group, without names that identify nobody. It reads each group once.
+func (p *planner) members(ctx context.Context, group string) ([]string, error) {
+	known, ok := p.groups[group]
+	if !ok {
+		known = p.a.readGroup(ctx, p.ref, group)
+		if p.groups == nil {
+			p.groups = map[string]membership{}
+		}
+		p.groups[group] = known
+	}
+	return known.names, known.err
+}
+
+func (a *Activities) readGroup(ctx context.Context, ref thread.Ref, group string) membership {
+	missing := membership{err: fmt.Errorf("%w: %q", approval.ErrNoGroup, group)}
+	if a.cfg.ApproverGroups == nil {
+		return missing
+	}
+	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
+	defer cancel()
+	names, err := a.cfg.ApproverGroups.Members(ctx, ref.Namespace, group)
+	switch {
+	case errors.Is(err, approval.ErrNoGroup):
+		return missing
+	case err != nil:
+		a.log.WarnContext(ctx, "reading the members of a group of approvers", "group", group, "thread", ref.ThreadID, "error", err)
+		return membership{err: fmt.Errorf("the members of group %q could not be read", group)}
+	}
+	return membership{names: slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		return event.ValidateName("name", name) != nil || event.Anonymous(name)
+	})}
+}
+
+// member reports whether a person is a member of one of the groups. A group that does not exist has no members.
+func (p *planner) member(ctx context.Context, groups []string, name string) (bool, error) {
+	var unread error
+	for _, group := range groups {
+		members, err := p.members(ctx, group)
+		switch {
+		case slices.Contains(members, name):
+			return true, nil
+		case err != nil && !errors.Is(err, approval.ErrNoGroup):
+			unread = err
+		}
+	}
+	return false, unread
+}
+
+// enough reports whether these approvals suffice for a call. The agent's own never counts. It fails if a group that
+// decides this cannot be read.
+func (p *planner) enough(ctx context.Context, ask thread.ApprovalPlan, by ...string) (bool, error) {
+	count := 0
+	var unread error
+	for _, name := range by {
+		if thread.SamePerson(name, p.who.Name) {
+			continue
+		}
+		may := len(ask.Approvers)+len(ask.Groups) == 0 || slices.Contains(ask.Approvers, name)
+		if !may {
+			var err error
+			if may, err = p.member(ctx, ask.Groups, name); err != nil {
+				unread = err
+			}
+		}
+		if may {
+			count++
+		}
+	}
+	if count >= max(ask.Quorum, 1) {
+		return true, nil
+	}
+	return false, unread
+}
+
+// groupError is the error of a step that needs a group which cannot be read now.
+func groupError(err error) error {
+	return temporal.NewApplicationErrorWithCause("The members of a group of approvers could not be read; the step is retried.", thread.ErrTypeRetry, err)
+}

@@ -1,0 +1,127 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+)
+
+// directory is a company's list of groups, which may be out of order.
+type directory struct {
+	groups approval.FixedGroups
+	broken bool
+	asked  int
+}
+
+func (d *directory) Members(ctx context.Context, namespace, group string) ([]string, error) {
+	d.asked++
+	if d.broken {
+		return nil, errors.New("dial tcp 10.0.0.1: connection refused")
+	}
+	return d.groups.Members(ctx, namespace, group)
+}
+
+func of(names ...string) []string { return names }
+
+// office is a world whose builds need the approval of people on these terms.
+func office(t *testing.T, d approval.Groups, terms ...approval.Terms) *fixture {
+	t.Helper()
+	w := newFixture(t, func(c *activities.Config) {
+		withOwnTools(c)
+		c.ApproverGroups = d
+		for i, name := range []string{"build", "task"} {
+			if i < len(terms) {
+				c.ApprovalRules = append(c.ApprovalRules, approval.Rule{Name: name, Tools: of(name), Effect: approval.EffectAsk, Terms: terms[i]})
+			}
+		}
+	}, backgroundTool(returns("built")))
+	return w
+}
+
+// TestGroups asks the members of groups.
+func TestGroups(t *testing.T) {
+	people := approval.FixedGroups{"finance": of("ann", "bob"), "board": of("bob", "eve"), "nobody": {}, "odd": of("", "human", "ann", "ann")}
+	for i := range approval.MaxApprovers + 1 {
+		people["all"] = append(people["all"], fmt.Sprint("p", i))
+	}
+	for name, tc := range map[string]struct {
+		build, task approval.Terms
+		broken      bool
+
+		people []string
+		groups []string
+		denied string
+		reason string
+	}{
+		"one":               {build: approval.Terms{Groups: of("finance"), Quorum: 2}, people: of("ann", "bob"), groups: of("finance")},
+		"and people":        {build: approval.Terms{Groups: of("finance"), Approvers: of("eve", "ann")}, people: of("eve", "ann", "bob"), groups: of("finance")},
+		"two":               {build: approval.Terms{Groups: of("finance", "board")}, people: of("ann", "bob", "eve"), groups: of("finance", "board")},
+		"empty":             {build: approval.Terms{Groups: of("nobody")}, groups: of("nobody")},
+		"smaller":           {build: approval.Terms{Groups: of("finance"), Quorum: 3}, people: of("ann", "bob"), groups: of("finance")},
+		"no names":          {build: approval.Terms{Groups: of("odd")}, people: of("ann"), groups: of("odd")},
+		"gone":              {build: approval.Terms{Groups: of("sales")}, groups: of("sales"), reason: `group does not exist: "sales"`},
+		"unread":            {build: approval.Terms{Groups: of("finance")}, broken: true, groups: of("finance"), reason: `the members of group "finance" could not be read`},
+		"large":             {build: approval.Terms{Groups: of("all")}, people: people["all"][:approval.MaxApprovers], groups: of("all")},
+		"in both":           {build: approval.Terms{Groups: of("finance")}, task: approval.Terms{Groups: of("board")}, people: of("bob")},
+		"and anybody":       {build: approval.Terms{Groups: of("finance")}, task: approval.Terms{Quorum: 2}, people: of("ann", "bob"), groups: of("finance")},
+		"in both, too few":  {build: approval.Terms{Groups: of("finance")}, task: approval.Terms{Groups: of("board"), Quorum: 2}, denied: "too few may approve both the task and what it runs"},
+		"in both, unread":   {build: approval.Terms{Groups: of("finance")}, task: approval.Terms{Groups: of("board")}, broken: true, denied: "too few may approve both the task and what it runs"},
+		"nobody, in either": {build: approval.Terms{Groups: of("nobody")}, task: approval.Terms{Groups: of("nobody")}, denied: "too few may approve both the task and what it runs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &directory{groups: people, broken: tc.broken}
+			w, asks := office(t, d, tc.build), call("c1", "build", `{}`)
+			if tc.task.Restricted() || tc.task.Quorum > 0 {
+				w, asks = office(t, d, tc.build, tc.task), call("c1", "task", `{"tool":"build","arguments":{}}`)
+			}
+			w.asked(asks)
+			out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1"}, Only: of("c1")})
+			require.NoError(t, err)
+			planned := out.Calls[0]
+			require.Equal(t, tc.denied, planned.Denied)
+			if tc.denied != "" {
+				return
+			}
+			require.True(t, planned.NeedsApproval)
+			require.ElementsMatch(t, tc.people, planned.Approval.Approvers)
+			require.Equal(t, tc.groups, planned.Approval.Groups)
+			require.Equal(t, tc.reason, planned.Reason)
+			require.NotContains(t, planned.Reason, "10.0.0.1", "what only operators should see is in the log")
+			require.LessOrEqual(t, d.asked, 2, "each group is read once for a step")
+		})
+	}
+}
+
+// TestLateMember decides whether somebody may who was not a member when people were asked.
+func TestLateMember(t *testing.T) {
+	d := &directory{groups: approval.FixedGroups{"finance": of("ann")}}
+	w := office(t, d, approval.Terms{Groups: of("finance")})
+	w.asked(call("c1", "build", `{}`))
+	check := func(by, args string, groups ...string) (out thread.CheckReply) {
+		step := thread.CheckStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: by, Args: args, Groups: groups}
+		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, step)
+		require.NoError(t, err)
+		require.NoError(t, v.Get(&out))
+		return out
+	}
+	require.Equal(t, thread.CheckReply{}, check("bob", "", "finance"), "not a member")
+	require.Equal(t, thread.CheckReply{}, check("bob", `{}`, "finance"), "whose edits are not even looked at")
+	d.groups["finance"] = of("ann", "bob")
+	require.Equal(t, thread.CheckReply{Member: true}, check("bob", "", "finance"))
+	require.Equal(t, thread.CheckReply{Member: true}, check("bob", "", "sales", "finance"))
+	edited := check("bob", `{}`, "finance")
+	require.True(t, edited.Member)
+	require.NotNil(t, edited.Guard)
+	require.EqualError(t, check("cleo", `{}`).Err(), "args: make a call that others have to approve, or several")
+	require.Equal(t, thread.CheckReply{}, check("bob", "", "sales"), "of a group that is gone")
+	d.broken = true
+	require.EqualError(t, check("bob", "", "finance").Err(), `by: could not be checked: the members of group "finance" could not be read`)
+}
