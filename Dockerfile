@@ -8,7 +8,9 @@ ENV GOWORK=off CGO_ENABLED=0
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN go build -trimpath -ldflags="-s -w" -o /out/ ./worker ./starter
+# The version that the programs say, such as v0.1.0.
+ARG VERSION
+RUN go build -trimpath -ldflags="-s -w -X github.com/threadmill/threadmill/internal/buildinfo.release=$VERSION" -o /out/ ./worker ./starter
 
 # Just the client, for those who need no more: docker build --target starter .
 FROM scratch AS starter

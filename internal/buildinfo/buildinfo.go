@@ -6,6 +6,9 @@ import (
 	"runtime/debug"
 )
 
+// release is set by the linker where a program is built without its repository, as in images.
+var release string
+
 // Version returns the version of the program's module or, without one, the commit from which it was built; and the version of Go.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
@@ -18,5 +21,5 @@ func Version() string {
 			of = "commit " + s.Value
 		}
 	}
-	return cmp.Or(of, "(devel)") + " " + info.GoVersion
+	return cmp.Or(release, of, "(devel)") + " " + info.GoVersion
 }
