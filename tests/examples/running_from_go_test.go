@@ -1,4 +1,4 @@
-package programs_test
+package examples_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package programs
+package examples
 
 import (
 	"context"
@@ -91,6 +91,19 @@ func TestReadmeProgram(t *testing.T) {
 	require.NoError(t, err)
 	for _, block := range blocksOf(t, "../../README.md", "go") {
 		require.Contains(t, string(program), block)
+	}
+}
+
+// TestOwnProgramGuide checks that the Go code in docs/your-own-program.md is the code of the example, and its YAML
+// that of the example's file.
+func TestOwnProgramGuide(t *testing.T) {
+	t.Parallel()
+	for language, file := range map[string]string{"go": "main.go", "yaml": "threadmill.yaml"} {
+		code, err := os.ReadFile("../../examples/own-main/" + file)
+		require.NoError(t, err)
+		for _, block := range blocksOf(t, "../../docs/your-own-program.md", language) {
+			require.Contains(t, string(code), block)
+		}
 	}
 }
 
