@@ -4,12 +4,16 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/opentelemetry"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/signals"
 )
 
 // ClientOptions adds what a Temporal client records: the spans of its requests, whose context reaches the
@@ -120,9 +124,25 @@ type workflowInbound struct {
 }
 
 // ExecuteWorkflow has no span: that of a thread would last for years, begin again whenever a worker replays it, and
-// be the parent of turns that other requests have posted.
+// be the parent of turns that other requests have posted. The steps of other child workflows, such as hooks and tasks,
+// continue the trace of the step that has started them; a sub-agent has a turn.
 func (i *workflowInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	if info := workflow.GetInfo(ctx); info.ParentWorkflowExecution != nil && info.WorkflowType.Name != signals.DelegateWorkflow {
+		if span := spanOfHeader(ctx); span.SpanContext().IsValid() {
+			ctx = ContextWithSpan(ctx, span)
+		}
+	}
 	return i.untraced.ExecuteWorkflow(ctx, in)
+}
+
+// spanOfHeader returns the span in which a workflow was started, by the header of Temporal's interceptors.
+func spanOfHeader(ctx workflow.Context) trace.Span {
+	var carried map[string]string
+	if raw, ok := interceptor.WorkflowHeader(ctx)[temporalTracer.Options().HeaderKey]; ok {
+		// Another program's header must not fail a workflow.
+		_ = converter.GetDefaultDataConverter().FromPayload(raw, &carried)
+	}
+	return trace.SpanFromContext(traceContext.Extract(context.Background(), propagation.MapCarrier(carried)))
 }
 
 // ValidateUpdate has no span: that of the update follows at once.

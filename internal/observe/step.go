@@ -110,6 +110,10 @@ func subjectOfStep(args []any) subject {
 		return of(in.RunStep)
 	case thread.ToolStep:
 		return of(in.RunStep)
+	case thread.TaskStep:
+		return subject{in.Thread.Namespace, in.Thread.ThreadID, in.EventID, in.Task.TraceID, in.Task.Agent}
+	case thread.HookStep:
+		return subject{in.Thread.Namespace, in.Thread.ThreadID, in.EventID, in.TraceID, in.Agent}
 	case thread.RecordStep:
 		return subject{namespace: in.Thread.Namespace, thread: in.Thread.ThreadID}
 	}

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -19,10 +20,12 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
 )
 
 // traced returns a world whose spans are recorded. Its Temporal client is traced too.
@@ -186,6 +189,27 @@ func TestTraceOfATurn(t *testing.T) {
 			require.NotContains(t, a.Value.String(), "echo made", "%s.%s has content", s.Name(), a.Key)
 		}
 	}
+}
+
+// TestTraceOfHooksAndTasks: what a turn starts in workflows of its own belongs to the turn's trace.
+func TestTraceOfHooksAndTasks(t *testing.T) {
+	t.Parallel()
+	chore := check.NewSpy("chore", tool.Background())
+	w, spans := traced(t, harness.Options{Tools: []tool.Tool{chore}, Configure: func(c *threadmill.Config) {
+		c.Hooks = []hook.Hook{hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) { return m, nil })}
+	}}, nil)
+	id := w.Open()
+	request(t, w, asking, http.MethodPost, "/v1/threads/"+id+"/messages", map[string]any{"id": "e1", "sender": "ann", "content": "use chore {}"})
+	require.Equal(t, signals.TurnCompleted, w.Await(id, "e1").Status)
+	for _, step := range []string{signals.ActivityRunHooks, signals.ActivityRunTask} {
+		ended(t, spans, "RunActivity:"+step)
+		s := named(t, spans, "RunActivity:"+step)[0]
+		require.Equal(t, traceID(t, asking), s.SpanContext().TraceID(), step)
+		got := attributes(s)
+		require.Equal(t, id, got["gen_ai.conversation.id"])
+		require.Equal(t, "e1", got["threadmill.event.id"])
+	}
+	require.Contains(t, tree(t, spans.Ended(), traceID(t, asking)), "      execute_tool chore\n")
 }
 
 // TestContentOnRequest: prompts, replies, arguments and results are recorded only with Content.
