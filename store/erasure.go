@@ -25,6 +25,9 @@ type Erasures interface {
 	// ThreadContents counts what EraseThread would delete.
 	ThreadContents(ctx context.Context, key Key) (ThreadContents, error)
 
+	// ThreadDocuments returns the ids of the knowledge documents that were ingested from a thread, in order.
+	ThreadDocuments(ctx context.Context, key Key) ([]string, error)
+
 	// Scrub removes what was deleted from the files of the store, as far as its database can: see the drivers. It may be slow.
 	Scrub(ctx context.Context) error
 }

@@ -110,11 +110,7 @@ func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
 }
 
 func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
-	rows, err := s.pool.Query(ctx, documentsOf, key.Namespace, key.ThreadID)
-	if err != nil {
-		return err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	ids, err := s.ThreadDocuments(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -124,6 +120,19 @@ func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
 		}
 	}
 	return nil
+}
+
+// ThreadDocuments implements [store.Erasures].
+func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, error) {
+	if !storableKey(key) {
+		return nil, nil
+	}
+	rows, err := s.pool.Query(ctx, documentsOf, key.Namespace, key.ThreadID)
+	if err != nil {
+		return nil, eraseError("reading the documents of", key, err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return ids, eraseError("reading the documents of", key, err)
 }
 
 // ThreadContents implements [store.Erasures].

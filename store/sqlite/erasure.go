@@ -115,7 +115,7 @@ func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
 // eraseDocuments deletes the documents that were ingested from a thread, and their words from the full-text index: a deleted
 // row of an index without content only hides them, until its parts are merged.
 func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
-	ids, err := collect(ctx, s.erasures.documents, scanText, key.Namespace, key.ThreadID)
+	ids, err := s.ThreadDocuments(ctx, key)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -134,6 +134,12 @@ func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
 		}
 		return err
 	})
+}
+
+// ThreadDocuments implements [store.Erasures].
+func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, error) {
+	ids, err := collect(ctx, s.erasures.documents, scanText, key.Namespace, key.ThreadID)
+	return ids, eraseError("reading the documents of", key, err)
 }
 
 // ThreadContents implements [store.Erasures].
