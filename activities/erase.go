@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -144,21 +145,28 @@ func (a *Activities) deleteThread(ctx context.Context, in signals.EraseDelete) e
 	return a.cfg.Stream.Purge(ctx, key)
 }
 
-// deletedWithin is how long a step waits for Temporal to delete runs, looking each lookEvery.
+// deletedWithin is how long a step waits for Temporal to delete runs, looking each lookEvery. Temporal deletes a run that was
+// closed just now after its queues have noted that, by default up to 30 seconds later.
 const (
-	deletedWithin = 30 * time.Second
-	lookEvery     = 100 * time.Millisecond
+	deletedWithin = 3 * time.Minute
+	lookEvery     = 200 * time.Millisecond
 )
 
 // deleteRuns deletes runs until none is found.
 func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.EraseDelete) error {
+	asked := map[string]bool{}
 	for until := time.Now().Add(deletedWithin); ; {
 		found, err := h.Find(ctx, in.Namespace, in.ThreadID, in.Found.Workflows, in.Found.Schedules)
 		if err != nil || len(found.Runs) == 0 {
 			return err
 		}
-		if err := h.Delete(ctx, found.Runs); err != nil {
+		// Each request is a task of its own for Temporal.
+		fresh := slices.DeleteFunc(slices.Clone(found.Runs), func(run *commonpb.WorkflowExecution) bool { return asked[run.RunId] })
+		if err := h.Delete(ctx, fresh); err != nil {
 			return err
+		}
+		for _, run := range fresh {
+			asked[run.RunId] = true
 		}
 		if time.Now().After(until) {
 			return fmt.Errorf("Temporal still has %d runs of the workflows of thread %s", len(found.Runs), in.ThreadID)
