@@ -33,9 +33,6 @@ type Histories interface {
 	Erase(ctx context.Context, in signals.EraseStep) error
 }
 
-// maxMissing is how many numbers of sub-agents' threads in a row have no thread until no more are looked for.
-const maxMissing = 32
-
 // eraseFind reserves the key of a thread, so that nothing is stored for it from then on, stops its workflow and its steps, and
 // finds what there is to delete.
 func (a *Activities) eraseFind(ctx context.Context, in signals.EraseStep) (signals.EraseFound, error) {
@@ -75,7 +72,7 @@ func (a *Activities) eraseFind(ctx context.Context, in signals.EraseStep) (signa
 		return out, err
 	}
 	out.Threads, out.Workflows = found.Threads, found.Others
-	stored, err := a.storedSubThreads(ctx, key)
+	stored, err := a.cfg.Store.SubThreads(ctx, key) // Temporal forgets closed workflows
 	if err != nil {
 		return out, err
 	}
@@ -83,22 +80,6 @@ func (a *Activities) eraseFind(ctx context.Context, in signals.EraseStep) (signa
 	out.Counts = counted(contents)
 	out.Counts.Runs, out.Counts.Schedules = len(found.Runs), len(out.Schedules)
 	return out, nil
-}
-
-// storedSubThreads returns the threads of sub-agents that the store has, or has erased: Temporal forgets closed workflows.
-func (a *Activities) storedSubThreads(ctx context.Context, key event.ThreadKey) (ids []string, err error) {
-	for number, missing := 1, 0; missing < maxMissing; number++ {
-		sub := event.ThreadKey{Namespace: key.Namespace, ThreadID: signals.SubThreadID(key.Namespace, key.ThreadID, number)}
-		switch _, err := a.cfg.Store.Thread(ctx, sub); {
-		case err == nil, errors.Is(err, store.ErrErased):
-			ids, missing = append(ids, sub.ThreadID), 0
-		case errors.Is(err, store.ErrNotFound):
-			missing++
-		default:
-			return nil, err
-		}
-	}
-	return ids, nil
 }
 
 // ingestions returns the ids of the workflows that may have ingested documents.

@@ -28,9 +28,16 @@ type Erasures interface {
 	// ThreadDocuments returns the ids of the knowledge documents that were ingested from a thread, in order.
 	ThreadDocuments(ctx context.Context, key Key) ([]string, error)
 
+	// SubThreads returns the ids of the threads whose metadata names a thread as [MetadataParent], in order: those of its
+	// sub-agents.
+	SubThreads(ctx context.Context, key Key) ([]string, error)
+
 	// Scrub removes what was deleted from the files of the store, as far as its database can: see the drivers. It may be slow.
 	Scrub(ctx context.Context) error
 }
+
+// MetadataParent is the field of a thread's metadata that names the thread for which it works.
+const MetadataParent = "parentThreadId"
 
 // ThreadContents counts what a store has of a thread.
 type ThreadContents struct {

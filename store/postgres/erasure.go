@@ -25,6 +25,10 @@ const (
 	eraseExtractions = `DELETE FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended`
 	documentsOf      = `SELECT id FROM knowledge_documents WHERE namespace = $1 AND thread_id = $2 AND thread_id <> '' ORDER BY id`
 
+	// The metadata of threads of sub-agents is written by Threadmill, in this form.
+	subThreads = `SELECT id FROM threads WHERE namespace = $1
+		AND substring(metadata::text FROM '"parentThreadId":"([^"]*)"') = $2 ORDER BY id`
+
 	threadContents = `SELECT (SELECT count(*) FROM records WHERE namespace = $1 AND thread_id = $2),
 		(SELECT count(*) FROM tool_logs WHERE namespace = $1 AND thread_id = $2),
 		(SELECT count(*) FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended),
@@ -124,15 +128,25 @@ func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
 
 // ThreadDocuments implements [store.Erasures].
 func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, error) {
+	ids, err := s.idsOf(ctx, documentsOf, key)
+	return ids, eraseError("reading the documents of", key, err)
+}
+
+// SubThreads implements [store.Erasures].
+func (s *Store) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
+	ids, err := s.idsOf(ctx, subThreads, key)
+	return ids, eraseError("reading the sub-agents of", key, err)
+}
+
+func (s *Store) idsOf(ctx context.Context, query string, key store.Key) ([]string, error) {
 	if !storableKey(key) {
 		return nil, nil
 	}
-	rows, err := s.pool.Query(ctx, documentsOf, key.Namespace, key.ThreadID)
+	rows, err := s.pool.Query(ctx, query, key.Namespace, key.ThreadID)
 	if err != nil {
-		return nil, eraseError("reading the documents of", key, err)
+		return nil, err
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return ids, eraseError("reading the documents of", key, err)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // ThreadContents implements [store.Erasures].

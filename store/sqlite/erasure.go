@@ -17,7 +17,7 @@ type eraseQueries struct {
 	records, toolLogs, extractions                *sql.Stmt
 	countRecords, countTools                      *sql.Stmt
 	countExtractions, countMentions, countSources *sql.Stmt
-	documents                                     *sql.Stmt
+	documents, subThreads                         *sql.Stmt
 
 	mentioned, mentions, descriptions, recount *sql.Stmt
 	standing, rename, repoint, promote, root   *sql.Stmt
@@ -37,6 +37,8 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 		&q.toolLogs:    `DELETE FROM tool_logs WHERE rowid IN (SELECT rowid FROM tool_logs` + ofThread + ` LIMIT ? + 0)`,
 		&q.extractions: `DELETE FROM entity_extractions` + ofThread + ` AND ended = 0`,
 		&q.documents:   `SELECT id FROM knowledge_documents` + ofThread + ` AND thread_id <> '' ORDER BY id`,
+
+		&q.subThreads: `SELECT id FROM threads WHERE namespace = ? AND json_extract(metadata, '$.parentThreadId') = ? ORDER BY id`,
 
 		&q.countRecords:     `SELECT count(*) FROM records` + ofThread,
 		&q.countTools:       `SELECT count(*) FROM tool_logs` + ofThread,
@@ -140,6 +142,12 @@ func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
 func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, error) {
 	ids, err := collect(ctx, s.erasures.documents, scanText, key.Namespace, key.ThreadID)
 	return ids, eraseError("reading the documents of", key, err)
+}
+
+// SubThreads implements [store.Erasures].
+func (s *Store) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
+	ids, err := collect(ctx, s.erasures.subThreads, scanText, key.Namespace, key.ThreadID)
+	return ids, eraseError("reading the sub-agents of", key, err)
 }
 
 // ThreadContents implements [store.Erasures].

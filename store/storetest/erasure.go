@@ -17,6 +17,7 @@ import (
 var erasures = []suiteTest{
 	{"an erased thread is gone, and the others stay", testErased},
 	{"an erased thread stays erased", testErasedStays},
+	{"threads of sub-agents name their parent", testSubThreads},
 	{"a thread that does not exist can be erased", testErasedMissing},
 	{"erasing a thread while others append to it leaves nothing", testErasedWhileAppending},
 	{"an erased thread leaves nothing in entities that others mention", testErasedEntities},
@@ -91,6 +92,18 @@ func testErasedStays(t *testing.T, s store.Store) {
 	require.NoError(t, s.MarkErased(t.Context(), key))
 	erase(t, s, key)
 	require.Zero(t, contents(t, s, key))
+}
+
+func testSubThreads(t *testing.T, s store.Store) {
+	for id, metadata := range map[string]string{"t1": `{}`, "t1.s2": `{"parentThreadId":"t1","x":"\u0000"}`, "t1.s1": `{"parentThreadId":"t1"}`, "other": `{"parentThreadId":"t2"}`, "none": `{"parentThreadId":7}`} {
+		add(t, s, store.Key{Namespace: key.Namespace, ThreadID: id}, store.Batch{Thread: &store.ThreadUpdate{Metadata: json.RawMessage(metadata)}})
+	}
+	subs, err := s.SubThreads(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, []string{"t1.s1", "t1.s2"}, subs)
+	subs, err = s.SubThreads(t.Context(), store.Key{Namespace: "other", ThreadID: key.ThreadID})
+	require.NoError(t, err)
+	require.Empty(t, subs)
 }
 
 func testErasedMissing(t *testing.T, s store.Store) {

@@ -53,10 +53,12 @@ func TestErasedFiles(t *testing.T) {
 	dir := t.TempDir()
 	w := harness.New(t, harness.Options{Dir: dir, Agents: check.Team()})
 	var gone, kept, goneWords, keptWords []string
+	subs := map[string]string{}
 	for i := range 6 {
 		id := w.Open()
 		w.Say(id, `use note {"text":"`+word(id)+`"}`)
 		w.Say(id, `use call_agent {"agent":"HELPER","message":"tell `+word(id)+`","title":"About `+word(id)+`"}`)
+		subs[id] = check.Sub(w, id, 1)
 		if i%2 == 0 {
 			gone, goneWords = append(gone, id), append(goneWords, word(id))
 		} else {
@@ -97,10 +99,10 @@ func TestErasedFiles(t *testing.T) {
 	load.Wait()
 	for _, id := range gone {
 		requireGone(t, w, id)
-		requireGone(t, w, signals.SubThreadID(w.TaskQueue, id, 1))
+		requireGone(t, w, subs[id])
 		receipt, err := w.Runtime.Erasure(w.Ctx(), id)
 		require.NoError(t, err)
-		require.Equal(t, []string{id, signals.SubThreadID(w.TaskQueue, id, 1)}, receipt.Threads)
+		require.Equal(t, []string{id, subs[id]}, receipt.Threads)
 		require.Equal(t, "ann", receipt.By)
 		require.NotEmpty(t, receipt.Remains)
 	}

@@ -33,6 +33,9 @@ CREATE TRIGGER refuse_erased AFTER INSERT ON entity_extractions FOR EACH ROW WHE
 CREATE TRIGGER refuse_erased AFTER INSERT OR UPDATE OF thread_id ON knowledge_documents FOR EACH ROW WHEN (NEW.thread_id <> '')
     EXECUTE FUNCTION threadmill_refuse_erased();
 
+-- The operators of json fail at texts with NUL characters.
+CREATE INDEX threads_by_parent ON threads (namespace, (substring(metadata::text FROM '"parentThreadId":"([^"]*)"')))
+    WHERE substring(metadata::text FROM '"parentThreadId":"([^"]*)"') IS NOT NULL;
 CREATE INDEX entity_extractions_by_thread ON entity_extractions (namespace, thread_id) WHERE NOT ended;
 CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id);
 CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, thread_id) WHERE thread_id <> '';
@@ -41,6 +44,7 @@ CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, th
 DROP INDEX knowledge_documents_by_thread;
 DROP INDEX entity_mentions_by_thread;
 DROP INDEX entity_extractions_by_thread;
+DROP INDEX threads_by_parent;
 DROP TRIGGER refuse_erased ON knowledge_documents;
 DROP TRIGGER refuse_erased ON entity_extractions;
 DROP TRIGGER refuse_erased ON tool_logs;

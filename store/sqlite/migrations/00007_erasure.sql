@@ -32,6 +32,8 @@ WHEN EXISTS (SELECT 1 FROM erased_threads e WHERE e.namespace = NEW.namespace AN
 BEGIN SELECT RAISE(ABORT, 'the thread was erased'); END;
 -- +goose StatementEnd
 
+CREATE INDEX threads_by_parent ON threads (namespace, json_extract(metadata, '$.parentThreadId'))
+    WHERE json_extract(metadata, '$.parentThreadId') IS NOT NULL;
 CREATE INDEX entity_extractions_by_thread ON entity_extractions (thread_id, namespace) WHERE ended = 0;
 CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id);
 CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, thread_id) WHERE thread_id <> '';
@@ -40,6 +42,7 @@ CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, th
 DROP INDEX knowledge_documents_by_thread;
 DROP INDEX entity_mentions_by_thread;
 DROP INDEX entity_extractions_by_thread;
+DROP INDEX threads_by_parent;
 DROP TRIGGER erased_threads_change_nothing;
 DROP TRIGGER erased_threads_teach_nothing;
 DROP TRIGGER erased_threads_queue_nothing;
