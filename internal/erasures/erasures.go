@@ -57,7 +57,7 @@ func merged(before, e signals.Erasure, late bool) signals.Erasure {
 	if before.Run == e.Run {
 		return before // it was stored by an earlier attempt
 	}
-	before.Run, before.Erased, before.Left, before.Remains = before.Erased.Add(e.Erased), e.Left, e.Remains
+	before.Run, before.Erased, before.Left, before.Remains = e.Run, before.Erased.Add(e.Erased), e.Left, e.Remains
 	if late {
 		before.Late, before.LateAt = before.Late+1, e.FinishedAt
 	} else {
