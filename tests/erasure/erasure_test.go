@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
@@ -131,9 +132,24 @@ func TestErasedWhileRunning(t *testing.T) {
 	id := w.Open()
 	w.Post(id, "use wait {}")
 	check.Arrives(t, g.Reached, "the tool")
+	_, err := w.Threads.CreateSchedule(w.Ctx(), signals.Schedule{ID: "daily", ThreadID: id, Cron: []string{"@yearly"}, Message: &event.NewMessage{Content: "x"}})
+	require.NoError(t, err)
+	require.NoError(t, w.Threads.TriggerSchedule(w.Ctx(), "daily"))
+	scheduled := func() int {
+		query := "WorkflowId STARTS_WITH '" + signals.DeliverWorkflowID(w.TaskQueue, "daily") + "'"
+		found, err := w.Temporal.ListWorkflow(w.Ctx(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
+		require.NoError(t, err)
+		return len(found.GetExecutions())
+	}
+	require.Eventually(t, func() bool { return scheduled() == 1 }, harness.Patience, harness.Tick)
 	receipt, err := w.Runtime.Erase(w.Ctx(), id, "ann")
 	require.NoError(t, err)
 	require.NotZero(t, receipt.Erased.Records)
+	require.Equal(t, 1, receipt.Erased.Schedules)
+	require.Equal(t, 2, receipt.Erased.Runs, "the thread's, and that of the schedule")
+	require.Zero(t, scheduled())
+	_, err = w.Threads.Schedule(w.Ctx(), "daily")
+	require.ErrorIs(t, err, signals.ErrScheduleNotFound)
 	requireGone(t, w, id)
 	_, err = w.Store.Append(w.Ctx(), w.Key(id), store.Batch{Records: []event.Record{event.NewRecord("late", event.TypeMessage, "", "", receipt.FinishedAt, "x")}})
 	require.ErrorIs(t, err, store.ErrErased)
@@ -187,8 +203,11 @@ func TestErasedDoors(t *testing.T) {
 		status, out := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+path, body)
 		require.Equal(t, http.StatusGone, status, "%s: %v", path, out)
 	}
-	status, body := check.Request(t, w, http.MethodPost, "/v1/erasures", map[string]any{"threadId": id})
-	require.Equal(t, http.StatusOK, status, body)
+	status, body := 0, map[string]any{}
+	require.Eventually(t, func() bool {
+		status, body = check.Request(t, w, http.MethodPost, "/v1/erasures", map[string]any{"threadId": id})
+		return status == http.StatusOK // 202 if it takes long: the same request waits for it
+	}, harness.Patience, harness.Tick)
 	require.Equal(t, []any{id}, body["threads"])
 	status, body = check.Request(t, w, http.MethodGet, "/v1/erasures/"+id, nil)
 	require.Equal(t, http.StatusOK, status, body)
