@@ -53,6 +53,9 @@ type Options struct {
 	// Postgres and NATS replace SQLite and the stream in memory.
 	Postgres, NATS bool
 
+	// Dir, if set, has the files of SQLite, and of a separate Temporal server in its folder "temporal".
+	Dir string
+
 	// Dynamic starts a separate Temporal server with these settings.
 	Dynamic map[string]any
 
@@ -263,11 +266,15 @@ func (w *Harness) StartWorker() (stop func()) {
 }
 
 func server(t testing.TB, o Options) *embedded.Server {
-	if o.Dynamic == nil {
+	if o.Dynamic == nil && o.Dir == "" {
 		return Temporal(t)
 	}
+	folder := ""
+	if o.Dir != "" {
+		folder = filepath.Join(o.Dir, "temporal")
+	}
 	s, err := embedded.Start(context.Background(), embedded.Config{
-		Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
+		DataDir: folder, Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
 	})
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
@@ -282,7 +289,7 @@ func newStore(t testing.TB, o Options) store.Store {
 			URL: testenv.Postgres(t), Schema: testenv.Name("e2e"),
 		})
 	} else {
-		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(t.TempDir(), "threadmill.db")})
+		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(cmp.Or(o.Dir, t.TempDir()), "threadmill.db")})
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
