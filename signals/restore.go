@@ -26,8 +26,8 @@ type Restore struct {
 	// Known are the ids of events whose turns have ended: posting them again changes nothing.
 	Known []string `json:"known,omitempty"`
 
-	// TaskNumber and ChildNumber are the numbers of the last background task and sub-agent. The thread
-	// never decreases its own.
+	// TaskNumber and ChildNumber are the numbers of the last background task and sub-agent. A thread that
+	// has had some never decreases its own.
 	TaskNumber  int `json:"taskNumber,omitempty"`
 	ChildNumber int `json:"childNumber,omitempty"`
 

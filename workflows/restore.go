@@ -25,7 +25,7 @@ func (t restores) restore(ctx workflow.Context, name string, r signals.Restore) 
 	t.state.Restore(r)
 	for _, c := range r.Interrupts {
 		// The turn may have ended since.
-		if t.state.Turns.InTurn(c.EventID) {
+		if t.state.Turns.Awaits(c.EventID) {
 			controls{t.conversation}.control(ctx, name, c)
 		}
 	}

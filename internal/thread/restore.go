@@ -31,7 +31,10 @@ func (s *State) Restore(r signals.Restore) {
 	if len(r.Metadata) > 0 {
 		s.Metadata = s.ParentLink.withParent(r.Metadata)
 	}
-	s.Tasks.Count, s.Children.Count = max(s.Tasks.Count, r.TaskNumber), max(s.Children.Count, r.ChildNumber)
+	// A thread that was started again counts on from where it was: a turn that runs again gives its tasks the ids
+	// that they have in the store.
+	s.Tasks.Count = restoredNumber(s.Tasks.Count, r.TaskNumber, len(s.Tasks.Running)+len(s.Tasks.Ended) == 0)
+	s.Children.Count = restoredNumber(s.Children.Count, r.ChildNumber, len(s.Children.SubAgents) == 0 && len(s.Turns.Outcomes) == 0)
 	for _, id := range r.Known {
 		s.Inbox.rememberPosted(id)
 	}
@@ -61,6 +64,13 @@ func (s *State) Restore(r signals.Restore) {
 			ds.Restored.Inputs = append(ds.Restored.Inputs, a)
 		}
 	}
+}
+
+func restoredNumber(own, given int, fresh bool) int {
+	if given > 0 && (fresh || given > own) {
+		return given
+	}
+	return own
 }
 
 // RestoredDue reports whether a call waits for something that was restored.

@@ -65,6 +65,10 @@ type Options struct {
 	// Provider configures the model's provider.
 	Provider llmtest.Config
 
+	// Folder keeps Temporal's database, the store and the files of tools in folders "temporal", "store" and
+	// "files" of this one, and Name is the namespace and the task queue: a later world continues with them.
+	Folder, Name string
+
 	// NoWorker leaves starting the worker to the test.
 	NoWorker bool
 
@@ -176,6 +180,9 @@ func New(t testing.TB, o Options) *Harness {
 	if o.Deaf {
 		options.Interceptors = []interceptor.ClientInterceptor{&noCancel{}}
 	}
+	if o.Name != "" {
+		w.TaskQueue = o.Name
+	}
 	var err error
 	w.Temporal, err = client.Dial(options)
 	require.NoError(t, err)
@@ -188,7 +195,9 @@ func New(t testing.TB, o Options) *Harness {
 	t.Cleanup(w.Provider.Close)
 	w.Store, w.Stream = newStore(t, o), newStream(t, o)
 	t.Cleanup(w.reproduceModelCalls)
-	w.Shell = t.TempDir()
+	if w.Shell = filepath.Join(o.Folder, "files"); o.Folder == "" {
+		w.Shell = t.TempDir()
+	}
 
 	models, err := newModels(w.Provider)
 	require.NoError(t, err)
@@ -263,11 +272,15 @@ func (w *Harness) StartWorker() (stop func()) {
 }
 
 func server(t testing.TB, o Options) *embedded.Server {
-	if o.Dynamic == nil {
+	if o.Dynamic == nil && o.Folder == "" {
 		return Temporal(t)
 	}
+	data := ""
+	if o.Folder != "" {
+		data = filepath.Join(o.Folder, "temporal")
+	}
 	s, err := embedded.Start(context.Background(), embedded.Config{
-		Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
+		DataDir: data, Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
 	})
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
@@ -282,7 +295,11 @@ func newStore(t testing.TB, o Options) store.Store {
 			URL: testenv.Postgres(t), Schema: testenv.Name("e2e"),
 		})
 	} else {
-		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(t.TempDir(), "threadmill.db")})
+		folder := filepath.Join(o.Folder, "store")
+		if o.Folder == "" {
+			folder = t.TempDir()
+		}
+		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(folder, "threadmill.db")})
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
@@ -379,8 +396,8 @@ func (w *Harness) reproduceModelCalls() {
 		records, err = w.Store.Records(ctx, w.Key(thread.ID), store.Query{Types: []string{event.TypeLLMCall}, Newest: true, Limit: 20})
 		for _, r := range records {
 			var call event.LLMCall
-			if json.Unmarshal(r.Payload, &call) != nil {
-				continue // the test has broken it
+			if json.Unmarshal(r.Payload, &call) != nil || call.Context == nil {
+				continue // the test has broken it, or a repair has rebuilt it
 			}
 			_, exact, err := modelcontext.Reproduce(ctx, w.Store, w.Key(thread.ID), call)
 			if !errors.Is(err, store.ErrUnavailable) {

@@ -1,0 +1,230 @@
+package tests
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// vault keeps copies of the folders of a world. The world is stopped when they are made.
+type vault struct {
+	t    *testing.T
+	work string
+}
+
+func newVault(t *testing.T) *vault {
+	v := &vault{t, t.TempDir()}
+	for _, part := range []string{"temporal", "store", "files"} {
+		v.put(part, "")
+	}
+	return v
+}
+
+// keep returns a copy of a folder.
+func (v *vault) keep(part string) string {
+	to := v.t.TempDir()
+	require.NoError(v.t, os.CopyFS(to, os.DirFS(filepath.Join(v.work, part))))
+	return to
+}
+
+// put replaces a folder by a copy, or by nothing.
+func (v *vault) put(part, from string) {
+	to := filepath.Join(v.work, part)
+	require.NoError(v.t, os.RemoveAll(to))
+	require.NoError(v.t, os.MkdirAll(to, 0o700))
+	if from != "" {
+		require.NoError(v.t, os.CopyFS(to, os.DirFS(from)))
+	}
+}
+
+// live runs a world on the folders until do has returned.
+func (v *vault) live(name string, do func(t *testing.T, w *harness.Harness)) {
+	ok := v.t.Run(name, func(t *testing.T) {
+		agents := check.Team()
+		agents[0].Tools = append(agents[0].Tools, "order")
+		do(t, harness.New(t, harness.Options{
+			Folder: v.work, Name: "drill", NoWorker: true, Agents: agents,
+			Tools: []tool.Tool{check.HandsOver("order", tool.Background())},
+		}))
+	})
+	require.True(v.t, ok, name)
+}
+
+// drill is what happens before and after the first backup, and what must hold when a part of it is restored.
+type drill struct {
+	// transcripts are the messages of each thread when the second backup was made.
+	transcripts map[string]string
+	task        event.Task
+	asked       event.ApprovalRequest
+	early       signals.Post
+}
+
+// before is the life until the first backup.
+func (d *drill) before(t *testing.T, w *harness.Harness) {
+	stop := w.StartWorker()
+	for _, id := range []string{"idle", "turn", "decided", "asks", "task", "team", "closed"} {
+		require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{Agents: []string{"assistant"}, Title: "The thread " + id}, nil))
+		require.Equal(t, signals.TurnCompleted, w.Say(id, "hello").Status)
+	}
+	w.Post("decided", check.Touches("decided"))
+	d.asked = w.AwaitApproval("decided", 1)[0]
+	d.task = check.StartTask(t, w, "task", "use order {}")
+	gate := w.Provider.Block(1)
+	w.Post("turn", "count 3")
+	check.Arrives(t, gate.Reached(), "a reply in progress")
+	stop()
+}
+
+// after is the life between the backups.
+func (d *drill) after(t *testing.T, w *harness.Harness) {
+	stop := w.StartWorker()
+	d.early = check.Message("idle", "early", "use note {\"text\":\"once\"}")
+	require.Equal(t, signals.TurnCompleted, check.Turn(w, "idle", d.early).Status)
+	check.Approve(t, w, "decided", d.asked.ToolCallID)
+	check.AwaitMessages(w, "decided", 6)
+	w.Post("asks", check.Touches("asks"))
+	w.AwaitApproval("asks", 1)
+	_, err := w.Threads.CompleteTask(w.Ctx(), signals.CompleteTask{TaskID: d.task.ID, Result: json.RawMessage(`"shipped"`), By: "shop"})
+	require.NoError(t, err)
+	check.AwaitTold(t, w, d.task)
+	require.Equal(t, signals.TurnCompleted, w.Say("team", check.Asks("helper", "use note {}")).Status)
+	require.NoError(t, w.Threads.Open(w.Ctx(), "new", signals.Start{Agents: []string{"assistant"}, Title: "The thread new"}, nil))
+	require.Equal(t, signals.TurnCompleted, w.Say("new", "use note {}").Status)
+	require.NoError(t, w.Threads.Close(w.Ctx(), "closed", "ann"))
+	d.atRest(t, w)
+	d.transcripts = map[string]string{}
+	for _, id := range d.threads(t, w) {
+		d.transcripts[id] = w.Transcript(id)
+	}
+	stop()
+}
+
+func (d *drill) threads(t *testing.T, w *harness.Harness) (ids []string) {
+	rows, err := w.Store.Threads(w.Ctx(), w.TaskQueue, store.ThreadPage{Limit: 200})
+	require.NoError(t, err)
+	for _, row := range rows {
+		ids = append(ids, row.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// atRest waits until no thread has anything to do but wait for people.
+func (d *drill) atRest(t *testing.T, w *harness.Harness) {
+	for _, id := range d.threads(t, w) {
+		require.Eventually(t, func() bool {
+			row, err := w.Store.Thread(w.Ctx(), w.Key(id))
+			if err != nil || row.Status == store.ThreadClosed {
+				return err == nil
+			}
+			s, err := w.Threads.State(w.Ctx(), id)
+			return err == nil && s.QueueLength == 0 && (s.Status == signals.ThreadIdle || s.Status == signals.ThreadWaitingApproval) && row.Activity != store.ActivityRunning
+		}, harness.Patience, harness.Tick, id)
+	}
+}
+
+// mend runs the command until nothing differs, and returns what it told first.
+func (d *drill) mend(t *testing.T, w *harness.Harness) map[string][]repair.Difference {
+	told, code, problem := w.Starter("repair", "--json")
+	require.Equal(t, 1, code, "%s%s", told, problem)
+	var report repair.Comparison
+	require.NoError(t, json.Unmarshal([]byte(told), &report))
+	out := map[string][]repair.Difference{}
+	for _, one := range report.Threads {
+		out[one.ThreadID] = one.Differences
+		for _, diff := range one.Differences {
+			assert.Contains(t, []repair.State{repair.Found, repair.Unmendable}, diff.State, "%s: it only tells: %s", one.ThreadID, diff.Detail)
+		}
+	}
+	printed, code, problem := w.Starter("repair", "--apply")
+	require.Equal(t, 0, code, "%s%s", printed, problem)
+	t.Log(printed)
+	return out
+}
+
+// nothing checks that nothing differs.
+func (d *drill) nothing(t *testing.T, w *harness.Harness) {
+	printed, code, problem := w.Starter("repair")
+	require.Equal(t, 0, code, "%s%s", printed, problem)
+	require.Contains(t, printed, "0 to mend, 0 failed")
+}
+
+// whole checks that no thread has lost or doubled anything.
+func (d *drill) whole(t *testing.T, w *harness.Harness) {
+	for id, transcript := range d.transcripts {
+		assert.Equal(t, transcript, w.Transcript(id), id)
+		check.RequireWhole(t, check.AllRecords(w, id))
+	}
+	assert.Equal(t, "made\n", check.Made(w, "decided"), "the tool ran once")
+}
+
+// goesOn checks that every thread does what it did, as if nothing had happened.
+func (d *drill) goesOn(t *testing.T, w *harness.Harness) {
+	calls := w.Provider.Calls()
+	got, err := w.Threads.Post(w.Ctx(), "idle", d.early)
+	require.NoError(t, err)
+	assert.Equal(t, signals.PostDuplicate, got.Status, "its id is known")
+	assert.Equal(t, calls, w.Provider.Calls())
+	for _, id := range []string{"idle", "turn", "decided", "task", "team", "new"} {
+		assert.Equal(t, signals.TurnCompleted, w.Say(id, "are you there?").Status, id)
+	}
+	waits := w.AwaitApproval("asks", 1)[0]
+	check.Approve(t, w, "asks", waits.ToolCallID)
+	require.Eventually(t, func() bool { return check.Made(w, "asks") == "made\n" }, harness.Patience, harness.Tick)
+	_, err = w.Threads.Post(w.Ctx(), "closed", signals.UserMessage("closed", "ann", "hello?"))
+	require.ErrorIs(t, err, signals.ErrThreadClosed)
+	d.atRest(t, w)
+	for _, id := range d.threads(t, w) {
+		check.RequireWhole(t, check.AllRecords(w, id))
+	}
+	d.nothing(t, w)
+}
+
+// TestRestore saves the store and Temporal at different moments and restores them apart, in both orders.
+func TestRestore(t *testing.T) {
+	v, d := newVault(t), &drill{}
+	v.live("before", d.before)
+	olderStore, olderTemporal := v.keep("store"), v.keep("temporal")
+	v.live("after", d.after)
+	newerStore, newerTemporal, files := v.keep("store"), v.keep("temporal"), v.keep("files")
+
+	v.live("nothing differs", func(t *testing.T, w *harness.Harness) {
+		d.nothing(t, w)
+		d.whole(t, w)
+	})
+	for _, c := range []struct{ name, store, temporal string }{
+		{"the store is older", olderStore, newerTemporal},
+		{"Temporal is older", newerStore, olderTemporal},
+		{"Temporal is empty", newerStore, ""},
+		{"the store is empty", "", newerTemporal},
+	} {
+		v.put("store", c.store)
+		v.put("temporal", c.temporal)
+		v.put("files", files)
+		v.live(c.name, func(t *testing.T, w *harness.Harness) {
+			told := d.mend(t, w)
+			t.Logf("%+v", told)
+			d.nothing(t, w)
+			d.whole(t, w)
+			stop := w.StartWorker()
+			d.atRest(t, w)
+			assert.Zero(t, w.Provider.Calls(), "no reply is requested twice")
+			d.whole(t, w)
+			d.goesOn(t, w)
+			stop()
+		})
+	}
+}
