@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
@@ -82,14 +83,27 @@ func RebuildReply(in thread.ModelStep, out thread.ModelReply, facts func(p threa
 	return re
 }
 
+// RebuildObservation rebuilds the messages that describe an agent's event. It returns none if the event is not among
+// records, since the store then has it.
+func RebuildObservation(in thread.ModelStep, agentName string, records []event.Record, at time.Time) []event.Record {
+	e, ok, err := observed(*in.Observe, records)
+	if !ok || err != nil {
+		return nil
+	}
+	return observation(in, agentName, e, at)
+}
+
 // calls sets the calls of a reply, and returns the results of those that must not run.
 func (re *Rebuilt) calls(in thread.ModelStep, out thread.ModelReply, m *event.Message, facts func(p thread.PlannedCall) CallFacts, at time.Time) (results []event.Record) {
 	for _, p := range out.Calls {
 		call := event.ToolCall{ID: p.ID, Function: event.Function{Name: p.Name, Arguments: "{}"}}
 		known := facts(p)
-		if known.Arguments != nil {
+		switch {
+		case known.Arguments != nil:
 			call.Function.Arguments = *known.Arguments
-		} else {
+		case p.SubAgent != nil:
+			call.Function.Arguments = encode(builtin.AgentArguments{Agent: p.SubAgent.Agent, Message: p.SubAgent.Message, Title: p.SubAgent.Title})
+		default:
 			re.Lost = append(re.Lost, "the arguments of call "+p.ID)
 			if !known.Answered {
 				step := thread.ToolStep{RunStep: in.RunStep, ToolCallID: p.ID, ToolName: p.Name}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -185,12 +186,29 @@ func (d *drill) goesOn(t *testing.T, w *harness.Harness) {
 	check.Approve(t, w, "asks", waits.ToolCallID)
 	require.Eventually(t, func() bool { return check.Made(w, "asks") == "made\n" }, harness.Patience, harness.Tick)
 	_, err = w.Threads.Post(w.Ctx(), "closed", signals.UserMessage("closed", "ann", "hello?"))
-	require.ErrorIs(t, err, signals.ErrThreadClosed)
+	require.Error(t, err, "it stays closed")
+	row, err := w.Store.Thread(w.Ctx(), w.Key("closed"))
+	require.NoError(t, err)
+	assert.Equal(t, store.ThreadClosed, row.Status)
 	d.atRest(t, w)
 	for _, id := range d.threads(t, w) {
 		check.RequireWhole(t, check.AllRecords(w, id))
 	}
 	d.nothing(t, w)
+}
+
+// kinds are the kinds of differences by thread, without the changing part of the ids of sub-agents' threads.
+func kinds(told map[string][]repair.Difference) map[string]string {
+	out := map[string]string{}
+	for id, all := range told {
+		var words []string
+		for _, d := range all {
+			words = append(words, string(d.Kind))
+		}
+		id, _, _ = strings.Cut(id, ".s")
+		out[id] = strings.TrimSpace(out[id] + " " + strings.Join(words, " "))
+	}
+	return out
 }
 
 // TestRestore saves the store and Temporal at different moments and restores them apart, in both orders.
@@ -205,18 +223,29 @@ func TestRestore(t *testing.T) {
 		d.nothing(t, w)
 		d.whole(t, w)
 	})
-	for _, c := range []struct{ name, store, temporal string }{
-		{"the store is older", olderStore, newerTemporal},
-		{"Temporal is older", newerStore, olderTemporal},
-		{"Temporal is empty", newerStore, ""},
-		{"the store is empty", "", newerTemporal},
+	for _, c := range []struct {
+		name, store, temporal string
+		told                  map[string]string
+	}{
+		{"the store is older", olderStore, newerTemporal, map[string]string{
+			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "records", "team": "records records", "new": "records", "closed": "records",
+		}},
+		{"Temporal is older", newerStore, olderTemporal, map[string]string{
+			"idle": "events", "decided": "answers", "asks": "turns", "task": "events tasks", "team": "events", "new": "workflow", "closed": "closed",
+		}},
+		{"Temporal is empty", newerStore, "", map[string]string{
+			"idle": "workflow", "turn": "workflow", "decided": "workflow", "asks": "workflow", "task": "workflow", "team": "workflow", "new": "workflow",
+		}},
+		{"the store is empty", "", newerTemporal, map[string]string{
+			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "records", "team": "records records", "new": "records", "closed": "records",
+		}},
 	} {
 		v.put("store", c.store)
 		v.put("temporal", c.temporal)
 		v.put("files", files)
 		v.live(c.name, func(t *testing.T, w *harness.Harness) {
 			told := d.mend(t, w)
-			t.Logf("%+v", told)
+			assert.Equal(t, c.told, kinds(told))
 			d.nothing(t, w)
 			d.whole(t, w)
 			stop := w.StartWorker()

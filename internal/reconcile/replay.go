@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -14,9 +15,10 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -69,12 +71,7 @@ func replay(w *workflows.Workflows, workflowID string, h *historypb.History) (ou
 		}
 	}()
 	first, last := h.GetEvents()[0], h.GetEvents()[len(h.GetEvents())-1]
-	out = &run{began: first.GetEventTime().AsTime(), previous: first.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId()}
-	switch last.GetEventType() { //nolint:exhaustive // all other events are followed by more
-	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
-		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
-		out.ended = true
-	}
+	out = &run{began: first.GetEventTime().AsTime(), previous: first.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(), ended: ends(last.GetEventType())}
 	opts := worker.WorkflowReplayerOptions{Interceptors: []interceptor.WorkerInterceptor{&watcher{run: out}}, DisableDeadlockDetection: true}
 	r, err := worker.NewWorkflowReplayerWithOptions(opts)
 	if err != nil {
@@ -93,31 +90,51 @@ func replay(w *workflows.Workflows, workflowID string, h *historypb.History) (ou
 	return out, nil
 }
 
-// processed returns a history whose last events are processed too. A replay processes what a workflow task has
-// begun to, and no worker may have begun to process what arrived last.
+// processed returns a history whose last events are processed too. A replay leaves out the last workflow task unless
+// another one follows, and no worker may have begun one since the last events arrived.
 func processed(h *historypb.History) *historypb.History {
 	events := h.GetEvents()
 	last := events[len(events)-1]
-	switch last.GetEventType() { //nolint:exhaustive // after all other events, a workflow task may be missing
-	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
-		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
-		enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+	if ends(last.GetEventType()) {
 		return h
 	}
-	out := &historypb.History{Events: append([]*historypb.HistoryEvent(nil), events...)}
+	out := &historypb.History{Events: slices.Clone(events)}
 	add := func(typ enumspb.EventType, e *historypb.HistoryEvent) {
-		e.EventId, e.EventType, e.EventTime = int64(len(out.Events))+1, typ, timestamppb.New(last.GetEventTime().AsTime())
+		e.EventId, e.EventType, e.EventTime = int64(len(out.Events))+1, typ, last.GetEventTime()
 		out.Events = append(out.Events, e)
 	}
-	if last.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED {
+	scheduled := func() {
 		add(enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowTaskScheduledEventAttributes{
 			WorkflowTaskScheduledEventAttributes: &historypb.WorkflowTaskScheduledEventAttributes{},
 		}})
 	}
-	add(enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowTaskStartedEventAttributes{
-		WorkflowTaskStartedEventAttributes: &historypb.WorkflowTaskStartedEventAttributes{ScheduledEventId: int64(len(out.Events))},
+	started := func() {
+		add(enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowTaskStartedEventAttributes{
+			WorkflowTaskStartedEventAttributes: &historypb.WorkflowTaskStartedEventAttributes{ScheduledEventId: int64(len(out.Events))},
+		}})
+	}
+	if last.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED {
+		if last.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED {
+			scheduled()
+		}
+		started()
+	}
+	add(enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowTaskCompletedEventAttributes{
+		WorkflowTaskCompletedEventAttributes: &historypb.WorkflowTaskCompletedEventAttributes{StartedEventId: int64(len(out.Events))},
 	}})
+	scheduled()
+	started()
 	return out
+}
+
+// ends reports whether an event is the end of a run.
+func ends(typ enumspb.EventType) bool {
+	switch typ { //nolint:exhaustive // all other events are followed by more
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+		return true
+	}
+	return false
 }
 
 // watcher notes the steps of a replayed run.
@@ -244,11 +261,13 @@ func (r *run) written(ref thread.Ref) []written {
 	seen := map[string]bool{}
 	facts := r.facts()
 	var out []written
+	var flushed []event.Record
 	rows := int64(0)
 	for _, s := range r.steps {
 		var w written
 		switch {
 		case s.flush != nil:
+			flushed = append(flushed, s.flush.Records...)
 			for _, rec := range s.flush.Records {
 				if !pending[rec.ID] && !seen[rec.ID] {
 					seen[rec.ID] = true
@@ -260,6 +279,12 @@ func (r *run) written(ref thread.Ref) []written {
 				rows, w.row = row.Number, row
 			}
 		case s.done:
+			if in, ok := s.input.(thread.ModelStep); ok && in.Observe != nil && !seen[recordid.Observed(in.Observe.EventID)] {
+				shown := written{result: true}
+				shown.Records = activities.RebuildObservation(in, s.reply.(*thread.ModelReply).Agent, flushed, s.at)
+				seen[recordid.Observed(in.Observe.EventID)] = true
+				out = append(out, shown)
+			}
 			w = rebuilt(ref, s, facts)
 			w.result = true
 		}

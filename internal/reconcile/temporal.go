@@ -258,7 +258,9 @@ func (c *comparison) records(ctx context.Context, state *thread.State) (out look
 }
 
 // posted reports whether a record is that of a posted event.
-func posted(r event.Record) bool { return r.EventID != "" && r.EventID == r.ID && r.Type != event.TypeStatus }
+func posted(r event.Record) bool {
+	return r.EventID != "" && r.EventID == r.ID && r.Type != event.TypeStatus
+}
 
 func turns(state *thread.State) []*thread.Turn {
 	if state.Turns.Current == nil {

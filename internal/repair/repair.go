@@ -19,10 +19,10 @@ type RepairRequest struct {
 
 // Comparison tells what differs.
 type Comparison struct {
-	Compared int      `json:"compared" doc:"The number of threads that were compared"`
+	Compared int               `json:"compared" doc:"The number of threads that were compared"`
 	Threads  []DifferingThread `json:"threads" nullable:"false" doc:"Those that differ"`
-	Next     string   `json:"next,omitempty" doc:"The cursor of the next page, unless this is the last one"`
-	Notes    []string `json:"notes,omitempty" doc:"What could not be compared, and why"`
+	Next     string            `json:"next,omitempty" doc:"The cursor of the next page, unless this is the last one"`
+	Notes    []string          `json:"notes,omitempty" doc:"What could not be compared, and why"`
 }
 
 // DifferingThread is a thread of which the store and Temporal have different things.
