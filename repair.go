@@ -3,6 +3,7 @@ package threadmill
 import (
 	"context"
 
+	"github.com/threadmill/threadmill/internal/histories"
 	"github.com/threadmill/threadmill/internal/reconcile"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/workflows"
@@ -13,5 +14,6 @@ func (r *Runtime) repair(ctx context.Context, req repair.RepairRequest) (repair.
 	replayed := workflows.Workflows{Hooks: r.workflows.Hooks, Rules: r.workflows.Rules, Redact: r.workflows.Redact, StaleAfter: r.workflows.StaleAfter}
 	return reconcile.New(reconcile.Config{
 		Temporal: r.cfg.Temporal, TemporalNamespace: r.cfg.TemporalNamespace, Threads: r.client, Store: r.cfg.Store, Workflows: &replayed,
+		Erase: histories.Histories{Temporal: r.cfg.Temporal, Namespace: r.cfg.TemporalNamespace, TaskQueue: r.cfg.TaskQueue}.Erase,
 	}).Compare(ctx, req)
 }

@@ -92,6 +92,9 @@ type Config struct {
 	// Deliver posts the post of a schedule's run. Default: runs fail.
 	Deliver func(context.Context, signals.Delivery) (signals.PostResult, error)
 
+	// Histories deletes what Temporal has of threads. Default: threads cannot be erased.
+	Histories Histories
+
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -189,6 +192,11 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityDeliver:       a.deliver,
 		signals.ActivityIngest:        a.ingest,
 		signals.ActivityExtract:       a.extract,
+
+		signals.ActivityEraseFind:   a.eraseFind,
+		signals.ActivityEraseDelete: a.eraseDelete,
+		signals.ActivityEraseFinish: a.eraseFinish,
+		signals.ActivityEraseLate:   a.eraseLate,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -230,6 +238,9 @@ func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Bat
 		}
 	}
 	done, err := a.cfg.Store.Append(ctx, ref, batch)
+	if errors.Is(err, store.ErrErased) {
+		return done, temporal.NewNonRetryableApplicationError(signals.ErrThreadErased.Error(), signals.ErasedType, err)
+	}
 	if err != nil {
 		return done, temporal.NewApplicationErrorWithCause("The store could not be written; the step is retried.", thread.ErrTypeRetry, err)
 	}

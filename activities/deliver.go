@@ -28,6 +28,8 @@ func undeliverable(err error) error {
 	switch {
 	case errors.Is(err, signals.ErrThreadClosed):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ClosedType, err)
+	case errors.Is(err, signals.ErrThreadErased):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ErasedType, err)
 	case errors.Is(err, signals.ErrThreadNotFound):
 		return temporal.NewNonRetryableApplicationError(err.Error()+"; a schedule with open makes it", signals.NotFoundType, err)
 	case errors.Is(err, event.ErrInvalid):

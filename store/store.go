@@ -55,7 +55,8 @@ func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.e
 // Store stores threads. Implementations are safe for concurrent use.
 type Store interface {
 	// Append writes a batch in one transaction and returns the records as stored, in the given
-	// order. Records that already exist are returned unchanged. It creates the thread if necessary.
+	// order. Records that already exist are returned unchanged. It creates the thread if necessary. A
+	// thread that was erased is not created again: the error is ErrErased.
 	Append(ctx context.Context, key Key, batch Batch) (Appended, error)
 
 	// Records returns the records that q selects, in order of Seq or newest first, at most q.Limit.
@@ -65,7 +66,7 @@ type Store interface {
 	// RecordsByID returns the records with these ids that exist, in order of Seq.
 	RecordsByID(ctx context.Context, key Key, ids ...string) ([]event.Record, error)
 
-	// Thread returns a thread, or ErrNotFound.
+	// Thread returns a thread, or ErrNotFound, or ErrErased.
 	Thread(ctx context.Context, key Key) (Thread, error)
 
 	// Threads returns the threads of a namespace, most recently active first.
@@ -91,6 +92,9 @@ type Store interface {
 
 	// Entities stores the people and things that messages mention.
 	Entities
+
+	// Erasures deletes threads for good.
+	Erasures
 
 	// Ping reports whether the store is available, for reading and for writing.
 	Ping(ctx context.Context) error

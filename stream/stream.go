@@ -101,6 +101,10 @@ type Stream interface {
 	// Subscribe returns a subscription to a thread's log from a position.
 	Subscribe(ctx context.Context, key Key, from From) (Subscription, error)
 
+	// Purge removes all entries of a thread's log. Readers that have not read them may miss them; what is published later is
+	// kept as usual.
+	Purge(ctx context.Context, key Key) error
+
 	// Notify sends a notice to the listeners of the thread. Notices are not stored.
 	Notify(ctx context.Context, key Key, n Notice) error
 

@@ -237,7 +237,7 @@ func TestRestore(t *testing.T) {
 			"idle": "workflow", "turn": "workflow", "decided": "workflow", "asks": "workflow", "task": "workflow", "team": "workflow", "new": "workflow",
 		}},
 		{"the store is empty", "", newerTemporal, map[string]string{
-			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "records", "team": "records records", "new": "records", "closed": "records",
+			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "records lost", "team": "records records", "new": "records", "closed": "records",
 		}},
 	} {
 		v.put("store", c.store)

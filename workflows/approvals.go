@@ -96,7 +96,9 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		defer cancel()
 		s := t.state
 		supersedes := func() bool { _, ok := s.Inbox.Superseding(); return ok }
-		due := func() bool { return len(s.Decisions.ToCheck) > 0 || s.Decisions.RestoredDue() || s.Turns.Cascading() != nil || supersedes() }
+		due := func() bool {
+			return len(s.Decisions.ToCheck) > 0 || s.Decisions.RestoredDue() || s.Turns.Cascading() != nil || supersedes()
+		}
 		for workflow.Await(ctx, due) == nil {
 			t.pendingSends++
 			s.Decisions.ApplyRestored(workflow.Now(ctx))

@@ -115,6 +115,10 @@ func (t *conversation) stored(f thread.Flush, err error) error {
 	if err == nil {
 		t.state.Outbox.Flushed(f)
 	}
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) && app.Type() == signals.ErasedType {
+		t.erased = true
+	}
 	return err
 }
 
@@ -124,7 +128,9 @@ func (t *conversation) storeOverdue(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "overdue", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		due := func() bool { return t.state.Turns.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Outbox.Heavy() }
+		due := func() bool {
+			return !t.erased && (t.state.Turns.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Outbox.Heavy())
+		}
 		for workflow.Await(ctx, due) == nil {
 			t.show(ctx)
 			t.record(ctx)
@@ -146,7 +152,7 @@ func (t *conversation) record(ctx workflow.Context) {
 
 // flushIfOverloaded stores records first if the next step cannot take all of them.
 func (t *conversation) flushIfOverloaded(ctx workflow.Context) {
-	for t.state.Outbox.Overloaded() && ctx.Err() == nil {
+	for t.state.Outbox.Overloaded() && ctx.Err() == nil && !t.erased {
 		t.record(ctx)
 	}
 }

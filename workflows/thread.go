@@ -84,6 +84,7 @@ func (w *Workflows) Register(r Registrar) {
 	r.RegisterWorkflowWithOptions(deliver, workflow.RegisterOptions{Name: signals.DeliverWorkflow})
 	r.RegisterWorkflowWithOptions(w.delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})
 	r.RegisterWorkflowWithOptions(modelLimit, workflow.RegisterOptions{Name: signals.ModelLimitWorkflow})
+	r.RegisterWorkflowWithOptions(w.erase, workflow.RegisterOptions{Name: signals.EraseWorkflow})
 	r.RegisterWorkflowWithOptions(w.task, workflow.RegisterOptions{Name: signals.TaskWorkflow})
 }
 
@@ -114,8 +115,13 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 		_ = workflow.Await(ctx, func() bool { return t.hasWork() || len(t.state.Turns.Deciding) > 0 && t.rollover(ctx) })
 		// A cancelled workflow closes the thread, even if there is work left.
 		switch cancelled := ctx.Err(); {
+		case t.erased:
+			return t.eraseLate(ctx)
 		case cancelled != nil || t.state.Closing != nil:
 			t.close(ctx)
+			if t.erased {
+				return t.eraseLate(ctx)
+			}
 			return cancelled
 		case t.state.ParentLink.AnswerStored():
 			return nil
@@ -130,7 +136,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 // hasWork reports whether the thread has anything to do but wait.
 func (t *conversation) hasWork() bool {
 	s := t.state
-	return s.Closing != nil || s.Turns.Current != nil || s.Inbox.HasNext() || s.Outbox.Unstored() || s.ParentLink.AnswerStored()
+	return t.erased || s.Closing != nil || s.Turns.Current != nil || s.Inbox.HasNext() || s.Outbox.Unstored() || s.ParentLink.AnswerStored()
 }
 
 // act takes the next action of the thread.
@@ -182,6 +188,9 @@ type conversation struct {
 
 	// stepsUnderWay counts the running steps of turns.
 	stepsUnderWay int
+
+	// erased means that the store refuses the thread, since it was erased.
+	erased bool
 
 	// pendingSends counts the running signals and requests to other workflows.
 	pendingSends int
@@ -264,7 +273,7 @@ func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
 	t.continuingAsNew = true
 	t.requestSubReports(ctx)
 	// What arrives during the last activity may again exceed the next run's input.
-	for again := true; again; again = t.state.Outbox.Heavy() {
+	for again := true; again; again = t.state.Outbox.Heavy() && !t.erased {
 		if t.state.Outbox.Unstored() {
 			t.record(ctx)
 		}
@@ -312,7 +321,7 @@ func (t *conversation) finish(ctx workflow.Context) {
 	t.show(ctx)
 	_ = workflow.Await(ctx, func() bool { return t.sendsDrained(ctx) })
 	// Signals that arrived since the last records were stored.
-	for t.drain(ctx); t.state.Outbox.Unstored(); t.drain(ctx) {
+	for t.drain(ctx); t.state.Outbox.Unstored() && !t.erased; t.drain(ctx) {
 		t.record(ctx)
 	}
 }

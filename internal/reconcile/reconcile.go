@@ -36,8 +36,8 @@ type Config struct {
 	// Workflows are those of the workers: their hooks and rules decide what a replay does.
 	Workflows *workflows.Workflows
 
-	// Thread ids for which Gone returns true were erased: they are not restored. Default: none.
-	Gone func(ctx context.Context, key store.Key) (bool, error)
+	// Erase starts the erasure of a thread.
+	Erase func(ctx context.Context, in signals.EraseStep) error
 }
 
 // Reconciler compares the store with Temporal, for one namespace.
@@ -209,17 +209,17 @@ func (c *comparison) compare(ctx context.Context) (err error) {
 	if c.stored = err == nil; err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if c.cfg.Gone != nil {
-		if gone, err := c.cfg.Gone(ctx, c.key); gone || err != nil {
-			return err
-		}
-	}
+	erased := errors.Is(err, store.ErrErased)
 	c.desc, err = c.cfg.Temporal.DescribeWorkflowExecution(ctx, c.workflowID(), "")
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
 		return c.withoutWorkflow(ctx)
 	}
 	if err != nil {
 		return err
+	}
+	if erased {
+		c.eraseAgain(ctx, repair.Temporal)
+		return nil
 	}
 	c.info = c.desc.GetWorkflowExecutionInfo()
 	h, err := history(ctx, c.cfg.Temporal, c.workflowID(), c.info.GetExecution().GetRunId())

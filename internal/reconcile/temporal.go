@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
@@ -27,7 +28,16 @@ const maxLook = 20_000
 
 // withoutWorkflow compares a thread that Temporal does not know.
 func (c *comparison) withoutWorkflow(ctx context.Context) error {
-	if !c.stored || c.row.Status == store.ThreadClosed {
+	if !c.stored {
+		return nil
+	}
+	if erased, err := c.wasErased(ctx); erased || err != nil {
+		if erased {
+			c.eraseAgain(ctx, repair.Store)
+		}
+		return err
+	}
+	if c.row.Status == store.ThreadClosed {
 		return nil
 	}
 	k, err := c.look(ctx, nil)
@@ -58,6 +68,25 @@ func (c *comparison) withoutWorkflow(ctx context.Context) error {
 		return nil
 	})
 	return nil
+}
+
+// wasErased reports whether Temporal has the erasure of a thread that the store still has.
+func (c *comparison) wasErased(ctx context.Context) (bool, error) {
+	_, err := c.cfg.Temporal.DescribeWorkflowExecution(ctx, signals.EraseWorkflowID(c.key.Namespace, c.key.ThreadID), "")
+	if _, never := errors.AsType[*serviceerror.NotFound](err); never {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// eraseAgain handles an erased thread of which one side has something again.
+func (c *comparison) eraseAgain(ctx context.Context, has repair.Side) {
+	other := map[repair.Side]repair.Side{repair.Store: repair.Temporal, repair.Temporal: repair.Store}[has]
+	c.differ(ctx, repair.Difference{
+		Kind: repair.Erased, In: other, Count: 1, Detail: fmt.Sprintf("the thread was erased, and %s has it again", has), Action: "erase it again, as soon as a worker runs",
+	}, func(ctx context.Context) error {
+		return c.cfg.Erase(ctx, signals.EraseStep{Namespace: c.key.Namespace, ThreadID: c.key.ThreadID, By: repairer, Late: true})
+	})
 }
 
 func parentOf(metadata json.RawMessage) string {

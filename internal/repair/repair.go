@@ -34,7 +34,7 @@ type DifferingThread struct {
 
 // Difference is one thing that differs.
 type Difference struct {
-	Kind   Kind   `json:"kind" enum:"records,row,workflow,events,turns,answers,tasks,closed,ended,lost,history" doc:"What differs"`
+	Kind   Kind   `json:"kind" enum:"records,row,workflow,events,turns,answers,tasks,closed,ended,erased,lost,history" doc:"What differs"`
 	In     Side   `json:"in" enum:"store,temporal" doc:"Where it is missing"`
 	Count  int    `json:"count,omitempty" doc:"How many are missing"`
 	Detail string `json:"detail" doc:"What is missing, for people"`
@@ -66,6 +66,9 @@ const (
 	// Closed thread whose workflow runs. Ended workflow of an open thread.
 	Closed Kind = "closed"
 	Ended  Kind = "ended"
+
+	// Erased thread of which one side has something again.
+	Erased Kind = "erased"
 
 	// Lost is what neither side has. History that cannot be read or replayed tells nothing.
 	Lost    Kind = "lost"

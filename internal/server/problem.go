@@ -46,6 +46,8 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
 	case errors.As(err, &unknown):
 		return huma.Error404NotFound(unknown.Error())
+	case errors.Is(err, signals.ErrThreadErased), errors.Is(err, store.ErrErased):
+		return huma.Error410Gone(fmt.Sprintf("thread %.128q was erased", threadID))
 	case errors.Is(err, signals.ErrThreadNotFound), errors.Is(err, store.ErrNotFound):
 		return notFound(threadID)
 	case errors.Is(err, signals.ErrThreadClosed):

@@ -38,6 +38,10 @@ type Config struct {
 	// Redact redacts what is sent to threads. Default: nothing is redacted.
 	Redact *redact.Redactor
 
+	// Erased reports whether a thread was erased. It is asked before a thread is opened. Default: Temporal is asked, which
+	// forgets erasures after its retention period.
+	Erased func(ctx context.Context, namespace, threadID string) (bool, error)
+
 	// StepQueues are further task queues on which steps of threads run, for [Client.Workers].
 	StepQueues []string
 }
@@ -52,7 +56,7 @@ func New(cfg Config) (*Client, error) {
 	if err := signals.ValidateID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
-	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact}, &lanes{of: map[string]*lane{}}), nil
+	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact, cfg.Erased}, &lanes{of: map[string]*lane{}}), nil
 }
 
 func newClient(c *conn, l *lanes) *Client {
@@ -73,6 +77,9 @@ func (c *Client) Open(ctx context.Context, threadID string, start signals.Start,
 		if err := Prepare(threadID, first); err != nil {
 			return err
 		}
+	}
+	if err := c.refuseErased(ctx, threadID); err != nil {
+		return err
 	}
 	if first != nil {
 		traced(ctx, first)

@@ -23,6 +23,7 @@ type conn struct {
 	taskQueue  string
 	stepQueues []string
 	redact     *redact.Redactor
+	erased     func(ctx context.Context, namespace, threadID string) (bool, error)
 }
 
 func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb.WorkflowIdReusePolicy) client.StartWorkflowOptions {
@@ -42,6 +43,9 @@ func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb
 
 // signalOrOpen posts an event by signal to a thread, which it starts if it does not exist.
 func (c *conn) signalOrOpen(ctx context.Context, threadID string, start signals.Start, p signals.Post) error {
+	if err := c.refuseErased(ctx, threadID); err != nil {
+		return err
+	}
 	start, p = redaction.Payload(c.redact, start), redaction.Payload(c.redact, p)
 	opts := c.startOptions(threadID, start, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)
 	opts.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED
@@ -121,7 +125,9 @@ func (c *conn) explain(ctx context.Context, name, threadID string, err error) er
 	}
 	if is[*serviceerror.NotFound](err) {
 		err = signals.ErrThreadNotFound
-		if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
+		if erased, derr := c.isErased(ctx, threadID); derr == nil && erased {
+			err = signals.ErrThreadErased
+		} else if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
 			err = signals.ErrThreadClosed
 		}
 	} else if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
@@ -163,6 +169,9 @@ func (c *conn) sendUpdate(ctx context.Context, threadID string, opts client.Upda
 func (c *conn) startUpdate(ctx context.Context, threadID string, opts client.UpdateWorkflowOptions, open *signals.Start) (client.WorkflowUpdateHandle, error) {
 	if open == nil {
 		return retryUpdate(ctx, func() (client.WorkflowUpdateHandle, error) { return c.temporal.UpdateWorkflow(ctx, opts) })
+	}
+	if err := c.refuseErased(ctx, threadID); err != nil {
+		return nil, err
 	}
 	input := redaction.Payload(c.redact, *open)
 	start := c.startOptions(threadID, input, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY)

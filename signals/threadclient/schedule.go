@@ -44,6 +44,9 @@ func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (sig
 	if err := s.Validate(); err != nil {
 		return s, err
 	}
+	if err := c.refuseErased(ctx, s.ThreadID); err != nil {
+		return s, err
+	}
 	t := c.temporalSchedule(s)
 	_, err := c.temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
 		ID: signals.ScheduleID(c.namespace, s.ID), Spec: *t.Spec, Action: t.Action,

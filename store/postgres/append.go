@@ -160,7 +160,13 @@ type appending struct {
 func newAppending(key store.Key, b store.Batch) *appending {
 	a := &appending{key: key, stored: map[string]event.Record{}, added: map[string]int64{}}
 	a.queue(makeThread)
-	a.queue(lockThread).QueryRow(func(row pgx.Row) error { return row.Scan(&a.head) })
+	a.queue(lockThread).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&a.head)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return store.ErrErased // since the first statement, and the others find no thread
+		}
+		return err
+	})
 	a.addRecords(b.Records, b.Once)
 	if u := b.Thread; u != nil {
 		a.queue(updateThread, u.Title, textOrNull(u.Status), listOrNull(u.Agents), jsonOrNull(u.Metadata), u.Number)

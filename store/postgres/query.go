@@ -102,7 +102,7 @@ func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) (
 func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
 	threads, err := collect(ctx, s, key, scanThread, oneThread)
 	if err == nil && len(threads) == 0 {
-		err = store.ErrNotFound
+		err = s.whyMissing(ctx, key)
 	}
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("postgres: thread %s: %w", key, classify(err))
@@ -187,6 +187,21 @@ func scanRecord(row pgx.CollectableRow) (event.Record, error) {
 	err := row.Scan(&r.ID, &r.Seq, &r.Type, (*[]byte)(&r.Payload), &r.TraceID, &r.ParentEventID, &r.EventID, &r.CreatedAt)
 	r.CreatedAt = r.CreatedAt.UTC()
 	return r, err
+}
+
+// whyMissing returns the error of reading a thread that has no row.
+func (s *Store) whyMissing(ctx context.Context, key store.Key) error {
+	if !storableKey(key) {
+		return store.ErrNotFound
+	}
+	err := s.pool.QueryRow(ctx, isErased, key.Namespace, key.ThreadID).Scan()
+	switch {
+	case err == nil:
+		return store.ErrErased
+	case errors.Is(err, pgx.ErrNoRows):
+		return store.ErrNotFound
+	}
+	return err
 }
 
 func scanThread(row pgx.CollectableRow) (store.Thread, error) {

@@ -12,8 +12,12 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// classify marks errors of an unreachable server as [store.ErrUnavailable].
+// classify marks errors of an unreachable server as [store.ErrUnavailable], and returns [store.ErrErased] for what an erased
+// thread refuses.
 func classify(err error) error {
+	if server, ok := errors.AsType[*pgconn.PgError](err); ok && server.Code == threadErased {
+		return store.ErrErased
+	}
 	if unavailable(err) {
 		return store.UnavailableBecause(reason(err), err)
 	}

@@ -16,6 +16,7 @@ import (
 // writes are the statements of an append.
 type writes struct {
 	thread, addThread, setThread, setNumber *sql.Stmt
+	erased                                  *sql.Stmt
 	record, addRecord                       *sql.Stmt
 	tool, addTool, setTool                  *sql.Stmt
 	addMark, endMarks, marks                *sql.Stmt
@@ -25,6 +26,7 @@ type writes struct {
 func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 	return prepare(ctx, db, map[**sql.Stmt]string{
 		&w.thread: selectThread + ` WHERE namespace = ? AND id = ?`,
+		&w.erased: selectErased,
 		&w.addThread: `INSERT INTO threads (title, status, activity, agents, metadata, head, updated_at, created_at, update_number, namespace, id)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		&w.setThread: `UPDATE threads SET title = ?, status = ?, activity = ?, agents = ?, metadata = ?, head = ?, updated_at = ?
@@ -124,6 +126,9 @@ func (a *appending) load(ctx context.Context) error {
 	row, err := scanThread(a.StmtContext(ctx, a.thread).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
+		if err := a.StmtContext(ctx, a.erased).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).Scan(new(int)); !errors.Is(err, sql.ErrNoRows) {
+			return errors.Join(err, store.ErrErased)
+		}
 		a.missing = true
 		a.row = store.Thread{Namespace: a.key.Namespace, ID: a.key.ThreadID, Status: store.ThreadOpen, Activity: store.ActivityIdle, Agents: []string{}}
 	case err != nil:

@@ -34,6 +34,11 @@ func (t textTable) create() string {
 		tokenize = 'porter unicode61 remove_diacritics 2')`
 }
 
+// optimize merges the parts of the index, and leaves out what was removed.
+func (t textTable) optimize() string {
+	return `INSERT INTO ` + t.name() + ` (` + t.name() + `) VALUES ('optimize')`
+}
+
 func (t textTable) drop() string { return `DROP TABLE ` + t.name() }
 
 func (t textTable) insert() string { return `INSERT ` + t.values() }

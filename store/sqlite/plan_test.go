@@ -30,6 +30,7 @@ func TestPlans(t *testing.T) {
 		&r.threadsOf:     "USING INDEX threads_by_update (namespace=? AND ",
 		&r.threadsIn:     "USING INDEX threads_by_activity (namespace=? AND status=? AND activity=? AND ",
 		&r.found:         "USING INDEX threads_by_update (namespace=? AND ",
+		&r.erased:        "(namespace=? AND id=?)",
 		&r.tool:          "(namespace=? AND thread_id=? AND tool_call_id=?)",
 		&r.tools:         "(namespace=? AND thread_id=?)",
 	} {
@@ -201,5 +202,18 @@ func TestEntityPlans(t *testing.T) {
 		plan := explain(t, s.reader, query)
 		require.NotContains(t, plan, "SCAN entit", query)
 		require.NotContains(t, plan, "(namespace=?)", query)
+	}
+}
+
+// TestErasePlans: erasing a thread reads what belongs to it, and nothing else.
+func TestErasePlans(t *testing.T) {
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	for _, query := range new(eraseQueries).queries() {
+		plan := explain(t, s.writer, query)
+		for _, table := range []string{"records", "tool_logs", "threads", "entity", "entities", "knowledge"} {
+			require.NotContains(t, plan, "SCAN "+table, query)
+		}
 	}
 }

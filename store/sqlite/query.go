@@ -16,6 +16,7 @@ import (
 const (
 	selectThread = `SELECT namespace, id, title, status, activity, agents, metadata, head, created_at, updated_at FROM threads`
 	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
+	selectErased = `SELECT 1 FROM erased_threads WHERE namespace = ? AND id = ?`
 	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
 )
 
@@ -36,7 +37,7 @@ type reads struct {
 	ofEvent, newestOfEvent                *sql.Stmt
 	recordsByID                           *sql.Stmt
 	thread, threads, threadsOf, threadsIn *sql.Stmt
-	found                                 *sql.Stmt
+	found, erased                         *sql.Stmt
 	tool, tools                           *sql.Stmt
 }
 
@@ -72,6 +73,7 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		&r.threadsOf: threads + ` AND status = ?` + active,
 		&r.threadsIn: threads + ` AND status = 'open' AND activity = ?` + active,
 		&r.found:     threads + found,
+		&r.erased:    selectErased,
 		&r.tool:      selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
 		&r.tools:     selectTool + ` WHERE namespace = ? AND thread_id = ? ORDER BY started_at, tool_call_id`,
 	}
@@ -135,10 +137,23 @@ func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) (
 // Thread implements [store.Store].
 func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
 	t, err := scanThread(s.read.thread.QueryRowContext(ctx, key.Namespace, key.ThreadID))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = s.whyMissing(ctx, key)
+	}
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("sqlite: thread %s: %w", key, classify(notFound(err)))
 	}
 	return t.Normalize(), nil
+}
+
+// whyMissing returns the error of reading a thread that has no row.
+func (s *Store) whyMissing(ctx context.Context, key store.Key) error {
+	var erased int
+	err := s.read.erased.QueryRowContext(ctx, key.Namespace, key.ThreadID).Scan(&erased)
+	if err == nil {
+		return store.ErrErased
+	}
+	return err
 }
 
 // Threads implements [store.Store].

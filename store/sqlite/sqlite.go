@@ -62,6 +62,8 @@ type Store struct {
 	writeEntities entityWrites
 	readEntities  entityReads
 
+	erasures eraseQueries
+
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
 
@@ -127,7 +129,7 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	}
 	for _, queries := range []map[**sql.Stmt]string{
 		s.writeAgents.queries(), s.writeKeys.queries(), s.writeDocuments.queries(), s.writeKnowledge.queries(),
-		s.writeEntities.queries(),
+		s.writeEntities.queries(), s.erasures.queries(),
 	} {
 		if err := prepare(ctx, s.writer, queries); err != nil {
 			return nil, err
@@ -165,7 +167,8 @@ func (s *Store) openFile(cfg Config) error {
 	if err != nil {
 		return err
 	}
-	dsn := (&url.URL{Scheme: "file", Path: path}).String() + "?_busy_timeout=10000&_journal_mode=WAL&_synchronous=NORMAL"
+	// What is deleted is overwritten: an erased thread must not be found in the file.
+	dsn := (&url.URL{Scheme: "file", Path: path}).String() + "?_busy_timeout=10000&_journal_mode=WAL&_synchronous=NORMAL&_pragma=secure_delete(1)"
 	if s.writer, err = pool(dsn+"&_txlock=immediate", 1); err != nil {
 		return err
 	}

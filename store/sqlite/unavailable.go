@@ -11,8 +11,12 @@ import (
 )
 
 // classify marks errors of a busy database, and of a failing or full disk, as
-// [store.ErrUnavailable].
+// [store.ErrUnavailable], and returns [store.ErrErased] for what an erased thread refuses.
 func classify(err error) error {
+	// The only triggers are those of erased threads.
+	if failed, ok := errors.AsType[*sqlite.Error](err); ok && failed.Code() == sqlite3.SQLITE_CONSTRAINT_TRIGGER {
+		return store.ErrErased
+	}
 	if unavailable(err) {
 		return store.UnavailableBecause(reason(err), err)
 	}

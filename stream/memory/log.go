@@ -67,6 +67,12 @@ func (l *log) expire(oldest time.Time) {
 	l.cut(n)
 }
 
+func (l *log) purge() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut(len(l.entries))
+}
+
 func (l *log) cut(n int) {
 	for i := range n {
 		l.bytes -= l.entries[i].size

@@ -168,6 +168,23 @@ func (s *Stream) sweep(now time.Time) {
 	}
 }
 
+// Purge removes the entries of a thread's log.
+func (s *Stream) Purge(ctx context.Context, key stream.Key) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.RLock()
+	l, closed := s.logs[key], s.closed
+	s.mu.RUnlock()
+	if closed {
+		return stream.ErrClosed
+	}
+	if l != nil {
+		l.purge()
+	}
+	return nil
+}
+
 // Notify calls the listeners of the thread one after another.
 func (s *Stream) Notify(ctx context.Context, key stream.Key, n stream.Notice) error {
 	if err := ctx.Err(); err != nil {

@@ -41,6 +41,29 @@ func (s *Stream) Publish(ctx context.Context, key stream.Key, e stream.Entry) er
 	return nil
 }
 
+// Purge removes the entries of a thread's log.
+func (s *Stream) Purge(ctx context.Context, key stream.Key) error {
+	err := s.usable(ctx)
+	if err != nil {
+		return err
+	}
+	// Pieces that are under way arrive first.
+	select {
+	case <-s.js.PublishAsyncComplete():
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(ackTimeout):
+	}
+	h, _, err := s.info(ctx)
+	if err == nil {
+		err = h.Purge(ctx, jetstream.WithPurgeSubject(s.liveSubject(key)))
+	}
+	if err != nil {
+		return s.named(fmt.Errorf("purge %s: %w", key, err))
+	}
+	return nil
+}
+
 func (s *Stream) publishPiece(ctx context.Context, subject string, data []byte) error {
 	if err := s.losses.take(subject); err != nil {
 		return fmt.Errorf("%w: %w", stream.ErrLost, err)

@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) stream.Stream) {
 		{"concurrent publishers", testConcurrent},
 		{"subscribing while others publish", testSubscribeWhilePublishing},
 		{"large entries", testLarge},
+		{"a purged log has nothing, and goes on", testPurge},
 		{"notices", testNotices},
 		{"closed stream", testClose},
 	}
@@ -69,6 +70,22 @@ func testOrder(t *testing.T, s stream.Stream) {
 	require.EqualValues(t, 12, got[3].After)
 	require.Equal(t, "trace-1", got[3].TraceID)
 	require.Empty(t, got[0].TraceID)
+}
+
+func testPurge(t *testing.T, s stream.Stream) {
+	key, other := newKey(t), newKey(t)
+	publish(t, s, key, "a", "b")
+	publish(t, s, other, "kept")
+	all(t, s, key, 2)
+	require.NoError(t, s.Purge(testContext(t), key))
+	require.NoError(t, s.Purge(testContext(t), newKey(t)), "a log without entries")
+	sub := subscribe(t, s, key, stream.From{})
+	require.Zero(t, sub.Start().Last)
+	silent(t, sub)
+	publish(t, s, key, "c")
+	require.Equal(t, []string{"c"}, texts(next(t, sub, 1)))
+	require.Equal(t, []string{"c"}, texts(all(t, s, key, 1)))
+	require.Equal(t, []string{"kept"}, texts(all(t, s, other, 1)))
 }
 
 func testResume(t *testing.T, s stream.Stream) {

@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"strconv"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/log"
@@ -35,6 +37,9 @@ type database struct {
 	config *config.SQL
 	handle sqlplugin.DB
 	lock   *dirLock // nil in memory
+
+	// emptyWAL ends the emptying of the write-ahead log; nil in memory.
+	emptyWAL func() error
 }
 
 // openDatabase opens the database in dir, or one in memory if dir is empty, and creates its tables.
@@ -65,12 +70,49 @@ func openDatabase(dir string) (*database, error) {
 		"journal_mode": "wal",
 		"synchronous":  "normal", // in WAL mode a killed process loses nothing; no fsync per commit
 		"busy_timeout": "5000",
+		// What is deleted is overwritten: what was erased must not be found in the file.
+		"secure_delete": "on",
 	}), lock)
 	if err != nil {
 		_ = lock.release()
 		return nil, err
 	}
+	if db.emptyWAL, err = keepEmptyingWAL(path); err != nil {
+		return nil, errors.Join(fmt.Errorf("embedded: open %s: %w", path, err), db.close())
+	}
 	return db, nil
+}
+
+// walEmptied is how often the write-ahead log is emptied. It has what was deleted until it is.
+const walEmptied = 5 * time.Second
+
+// keepEmptyingWAL empties the write-ahead log again and again, on a connection of its own.
+func keepEmptyingWAL(path string) (stop func() error, err error) {
+	db, err := dbsql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout%3d1000")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(walEmptied)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				// While others read or write, the next attempt does it.
+				_, _ = db.ExecContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`)
+			}
+		}
+	})
+	return func() error {
+		cancel()
+		done.Wait()
+		return db.Close()
+	}, nil
 }
 
 func open(cfg *config.SQL, lock *dirLock) (*database, error) {
@@ -82,7 +124,11 @@ func open(cfg *config.SQL, lock *dirLock) (*database, error) {
 }
 
 func (d *database) close() error {
-	err := closePool(d.handle)
+	var err error
+	if d.emptyWAL != nil {
+		err = d.emptyWAL()
+	}
+	err = errors.Join(err, closePool(d.handle))
 	if d.lock != nil {
 		err = errors.Join(err, d.lock.release())
 	}

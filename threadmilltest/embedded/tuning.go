@@ -15,6 +15,11 @@ var tuning = map[string]any{
 	"history.visibilityProcessorMaxPollRPS": pollRPS,
 	"history.outboundProcessorMaxPollRPS":   pollRPS,
 
+	// A closed workflow can be deleted once these queues have noted that it was closed, by default after
+	// up to 30 s: an erasure would wait for it.
+	"history.transferProcessorUpdateAckInterval":   ackInterval,
+	"history.visibilityProcessorUpdateAckInterval": ackInterval,
+
 	// One matching host gains nothing from partitions and pays for forwarding between them.
 	"matching.numTaskqueueReadPartitions":  1,
 	"matching.numTaskqueueWritePartitions": 1,
@@ -44,6 +49,8 @@ var tuning = map[string]any{
 	// The server sends nothing to other machines.
 	"frontend.enableServerVersionCheck": false,
 }
+
+const ackInterval = 500 * time.Millisecond
 
 // pollRPS makes a queue's poll interval shorter than a millisecond.
 const pollRPS = 2000

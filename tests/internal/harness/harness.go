@@ -53,6 +53,9 @@ type Options struct {
 	// Postgres and NATS replace SQLite and the stream in memory.
 	Postgres, NATS bool
 
+	// Dir, if set, has the files of SQLite, and of a separate Temporal server in its folder "temporal".
+	Dir string
+
 	// Dynamic starts a separate Temporal server with these settings.
 	Dynamic map[string]any
 
@@ -272,6 +275,7 @@ func (w *Harness) StartWorker() (stop func()) {
 }
 
 func server(t testing.TB, o Options) *embedded.Server {
+<<<<<<< HEAD
 	if o.Dynamic == nil && o.Folder == "" {
 		return Temporal(t)
 	}
@@ -281,6 +285,17 @@ func server(t testing.TB, o Options) *embedded.Server {
 	}
 	s, err := embedded.Start(context.Background(), embedded.Config{
 		DataDir: data, Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
+=======
+	if o.Dynamic == nil && o.Dir == "" {
+		return Temporal(t)
+	}
+	folder := ""
+	if o.Dir != "" {
+		folder = filepath.Join(o.Dir, "temporal")
+	}
+	s, err := embedded.Start(context.Background(), embedded.Config{
+		DataDir: folder, Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
+>>>>>>> h-erase
 	})
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
@@ -295,11 +310,15 @@ func newStore(t testing.TB, o Options) store.Store {
 			URL: testenv.Postgres(t), Schema: testenv.Name("e2e"),
 		})
 	} else {
+<<<<<<< HEAD
 		folder := filepath.Join(o.Folder, "store")
 		if o.Folder == "" {
 			folder = t.TempDir()
 		}
 		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(folder, "threadmill.db")})
+=======
+		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(cmp.Or(o.Dir, t.TempDir()), "threadmill.db")})
+>>>>>>> h-erase
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })

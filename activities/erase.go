@@ -1,0 +1,264 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/internal/histories"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+)
+
+// Histories deletes what Temporal has of threads: see package histories.
+type Histories interface {
+	Stop(ctx context.Context, namespace, threadID string) error
+	Find(ctx context.Context, namespace, threadID string, others, schedules []string) (histories.Found, error)
+	Delete(ctx context.Context, runs []*commonpb.WorkflowExecution) error
+	Schedules(ctx context.Context, namespace, threadID string) ([]string, error)
+	DeleteSchedules(ctx context.Context, namespace string, ids []string) error
+
+	// Erase starts the workflow that erases a thread, unless it runs.
+	Erase(ctx context.Context, in signals.EraseStep) error
+}
+
+// eraseFind reserves the key of a thread, so that nothing is stored for it from then on, stops its workflow and its steps, and
+// finds what there is to delete.
+func (a *Activities) eraseFind(ctx context.Context, in signals.EraseStep) (signals.EraseFound, error) {
+	defer beating(ctx)()
+	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
+	h, err := a.histories(in)
+	if err != nil {
+		return signals.EraseFound{}, err
+	}
+	if err := a.cfg.Store.MarkErased(ctx, key); err != nil {
+		return signals.EraseFound{}, err
+	}
+	if err := h.Stop(ctx, in.Namespace, in.ThreadID); err != nil {
+		return signals.EraseFound{}, err
+	}
+	// Steps that run notice it with their next heartbeat anyway.
+	if err := a.cfg.Stream.Notify(ctx, key, stream.Notice{Reason: "the thread is erased"}); err != nil {
+		a.log.WarnContext(ctx, "telling steps of an erased thread to stop", "thread", in.ThreadID, "error", err)
+	}
+	out := signals.EraseFound{}
+	contents, err := a.cfg.Store.ThreadContents(ctx, key)
+	if err != nil {
+		return out, err
+	}
+	if out.Documents, err = a.cfg.Store.ThreadDocuments(ctx, key); err != nil {
+		return out, err
+	}
+	if out.Schedules, err = h.Schedules(ctx, in.Namespace, in.ThreadID); err != nil {
+		return out, err
+	}
+	ingestions, err := a.ingestions(ctx, in.Namespace, out.Documents)
+	if err != nil {
+		return out, err
+	}
+	found, err := h.Find(ctx, in.Namespace, in.ThreadID, ingestions, out.Schedules)
+	if err != nil {
+		return out, err
+	}
+	out.Threads, out.Workflows = found.Threads, found.Others
+	stored, err := a.cfg.Store.SubThreads(ctx, key) // Temporal forgets closed workflows
+	if err != nil {
+		return out, err
+	}
+	out.Threads = append(out.Threads, stored...)
+	out.Counts = counted(contents)
+	out.Counts.Runs, out.Counts.Schedules = len(found.Runs), len(out.Schedules)
+	return out, nil
+}
+
+// ingestions returns the ids of the workflows that may have ingested documents.
+func (a *Activities) ingestions(ctx context.Context, namespace string, documents []string) (ids []string, err error) {
+	for _, id := range documents {
+		d, err := a.cfg.Store.KnowledgeDocument(ctx, namespace, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for revision := 1; revision <= d.Revision; revision++ {
+			ids = append(ids, signals.IngestWorkflowID(namespace, id, revision))
+		}
+	}
+	return ids, nil
+}
+
+// eraseDelete deletes what was found of a thread, and what has come since.
+func (a *Activities) eraseDelete(ctx context.Context, in signals.EraseDelete) error {
+	defer beating(ctx)()
+	return a.deleteThread(ctx, in)
+}
+
+func (a *Activities) deleteThread(ctx context.Context, in signals.EraseDelete) error {
+	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
+	h, err := a.histories(in.EraseStep)
+	if err != nil {
+		return err
+	}
+	if err := a.cfg.Store.EraseThread(ctx, key); err != nil {
+		return err
+	}
+	if err := h.DeleteSchedules(ctx, in.Namespace, in.Found.Schedules); err != nil {
+		return err
+	}
+	if err := h.Stop(ctx, in.Namespace, in.ThreadID); err != nil {
+		return err
+	}
+	if err := a.deleteRuns(ctx, h, in); err != nil {
+		return err
+	}
+	return a.cfg.Stream.Purge(ctx, key)
+}
+
+// deletedWithin is how long a step waits for Temporal to delete runs, looking each lookEvery. Temporal deletes a run that was
+// closed just now after its queues have noted that, by default up to 30 seconds later.
+const (
+	deletedWithin = 3 * time.Minute
+	lookEvery     = 200 * time.Millisecond
+)
+
+// deleteRuns deletes runs until none is found.
+func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.EraseDelete) error {
+	asked := map[string]bool{}
+	for until := time.Now().Add(deletedWithin); ; {
+		found, err := h.Find(ctx, in.Namespace, in.ThreadID, in.Found.Workflows, in.Found.Schedules)
+		if err != nil || len(found.Runs) == 0 {
+			return err
+		}
+		// Each request is a task of its own for Temporal.
+		fresh := slices.DeleteFunc(slices.Clone(found.Runs), func(run *commonpb.WorkflowExecution) bool { return asked[run.RunId] })
+		if err := h.Delete(ctx, fresh); err != nil {
+			return err
+		}
+		for _, run := range fresh {
+			asked[run.RunId] = true
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("Temporal still has %d runs of the workflows of thread %s", len(found.Runs), in.ThreadID)
+		}
+		if err := pause(ctx, lookEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// beating sends heartbeats until it is stopped.
+func beating(ctx context.Context) (stop func()) {
+	ended := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		beat := time.NewTicker(HeartbeatEvery)
+		defer beat.Stop()
+		for {
+			select {
+			case <-beat.C:
+				activity.RecordHeartbeat(ctx)
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		done.Wait()
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// eraseFinish looks at everything again, cleans the files of the store and stores the receipt.
+func (a *Activities) eraseFinish(ctx context.Context, in signals.EraseFinish) (signals.Erasure, error) {
+	defer beating(ctx)()
+	out := signals.Erasure{
+		Namespace: in.Namespace, ThreadID: in.ThreadID, Threads: []string{}, By: in.By, RequestedAt: in.RequestedAt, Remains: erasures.Remains(),
+	}
+	for _, t := range in.Threads {
+		out.Threads, out.Erased = append(out.Threads, t.ThreadID), out.Erased.Add(t.Found.Counts)
+		// A step that ran at that time may have published to the live log since.
+		if err := a.deleteThread(ctx, t); err != nil {
+			return out, err
+		}
+		left, err := a.left(ctx, t)
+		if err != nil {
+			return out, err
+		}
+		out.Left = out.Left.Add(left)
+	}
+	if err := a.cfg.Store.Scrub(ctx); err != nil {
+		return out, err
+	}
+	if out.Left != (signals.ErasedCounts{}) {
+		raw, _ := json.Marshal(out.Left)
+		return out, temporal.NewApplicationError(fmt.Sprintf("thread %s is not erased yet, this is left: %s", in.ThreadID, raw), erasures.LeftType)
+	}
+	out.FinishedAt = activity.GetInfo(ctx).StartedTime.UTC()
+	return erasures.Save(ctx, a.cfg.Store, out, in.Late)
+}
+
+// left is the second look at a thread.
+func (a *Activities) left(ctx context.Context, t signals.EraseDelete) (signals.ErasedCounts, error) {
+	h, err := a.histories(t.EraseStep)
+	if err != nil {
+		return signals.ErasedCounts{}, err
+	}
+	contents, err := a.cfg.Store.ThreadContents(ctx, event.ThreadKey{Namespace: t.Namespace, ThreadID: t.ThreadID})
+	if err != nil {
+		return signals.ErasedCounts{}, err
+	}
+	found, err := h.Find(ctx, t.Namespace, t.ThreadID, t.Found.Workflows, t.Found.Schedules)
+	if err != nil {
+		return signals.ErasedCounts{}, err
+	}
+	schedules, err := h.Schedules(ctx, t.Namespace, t.ThreadID)
+	out := counted(contents)
+	out.Runs, out.Schedules = len(found.Runs), len(schedules)
+	return out, err
+}
+
+// eraseLate begins the erasure of a thread that was erased and has been started again.
+func (a *Activities) eraseLate(ctx context.Context, in signals.EraseStep) error {
+	h, err := a.histories(in)
+	if err != nil {
+		return err
+	}
+	return h.Erase(ctx, in)
+}
+
+func (a *Activities) histories(in signals.EraseStep) (Histories, error) {
+	if a.cfg.Histories == nil {
+		return nil, configError(errors.New("this worker does not erase threads: activities.Config.Histories is not set"))
+	}
+	if err := in.Validate(); err != nil {
+		return nil, configError(err)
+	}
+	return a.cfg.Histories, nil
+}
+
+func counted(c store.ThreadContents) signals.ErasedCounts {
+	return signals.ErasedCounts{Records: c.Records, ToolLogs: c.ToolLogs, Extractions: c.Extractions, Mentions: c.Mentions, Documents: c.Documents}
+}

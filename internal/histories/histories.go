@@ -1,0 +1,275 @@
+package histories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
+)
+
+// Histories deletes workflows of a namespace of Temporal.
+type Histories struct {
+	// Temporal is required. Namespace is its namespace, default "default".
+	Temporal  client.Client
+	Namespace string
+
+	// TaskQueue is that of the threads. Default [signals.DefaultTaskQueue].
+	TaskQueue string
+}
+
+// Found are the workflows of a thread.
+type Found struct {
+	// Runs are all runs.
+	Runs []*commonpb.WorkflowExecution
+
+	// Threads are the ids of the threads of its sub-agents, Others those of further workflows that its runs have started,
+	// but for hooks.
+	Threads, Others []string
+}
+
+// Stop ends the workflow of a thread without its consent: it starts nothing from then on.
+func (h Histories) Stop(ctx context.Context, namespace, threadID string) error {
+	err := h.Temporal.TerminateWorkflow(ctx, signals.WorkflowID(namespace, threadID), "", "the thread is erased")
+	if isGone(err) {
+		return nil
+	}
+	return err
+}
+
+// Find finds the workflows of a thread, and those of documents that were ingested from it and of schedules that post to it.
+// others are the ids of further workflows.
+func (h Histories) Find(ctx context.Context, namespace, threadID string, others, schedules []string) (Found, error) {
+	id := signals.WorkflowID(namespace, threadID)
+	s := search{h: h, runs: map[string]*commonpb.WorkflowExecution{}, children: map[string]bool{}, read: map[string]bool{}}
+	if err := s.chain(ctx, id, ""); err != nil {
+		return Found{}, err
+	}
+	queries := []string{
+		equals("WorkflowId", id), equals("ParentWorkflowId", id),
+		startsWith("WorkflowId", signals.HookWorkflowID(namespace, threadID, "")),
+		startsWith("WorkflowId", signals.TaskWorkflowID(namespace, threadID+"~t")),
+	}
+	for _, id := range schedules {
+		queries = append(queries, equals("TemporalScheduledById", signals.ScheduleID(namespace, id)))
+	}
+	for _, query := range queries {
+		if err := s.list(ctx, query); err != nil {
+			return Found{}, err
+		}
+	}
+	// What was listed may have started more, or be older than the chain.
+	for _, run := range s.sorted() {
+		if run.WorkflowId == id {
+			if err := s.chain(ctx, id, run.RunId); err != nil {
+				return Found{}, err
+			}
+		}
+	}
+	for _, run := range s.sorted() {
+		s.children[run.WorkflowId] = true
+	}
+	for _, other := range others {
+		s.children[other] = true
+	}
+	out := Found{}
+	for _, child := range slices.Sorted(maps.Keys(s.children)) {
+		_, sub, err := signals.ParseWorkflowID(child)
+		switch {
+		case child == id:
+		case err == nil:
+			out.Threads = append(out.Threads, sub)
+		default:
+			if !strings.HasPrefix(child, signals.HookWorkflowID(namespace, threadID, "")) {
+				out.Others = append(out.Others, child)
+			}
+			if err := s.list(ctx, equals("WorkflowId", child)); err != nil {
+				return Found{}, err
+			}
+			if _, err := s.exists(ctx, child, ""); err != nil {
+				return Found{}, err
+			}
+		}
+	}
+	for _, run := range s.sorted() {
+		// The threads of sub-agents are looked for by their own ids.
+		if _, _, err := signals.ParseWorkflowID(run.WorkflowId); err != nil || run.WorkflowId == id {
+			out.Runs = append(out.Runs, run)
+		}
+	}
+	return out, nil
+}
+
+// Delete deletes runs, running ones too. It returns before Temporal has deleted them.
+func (h Histories) Delete(ctx context.Context, runs []*commonpb.WorkflowExecution) error {
+	for _, run := range runs {
+		_, err := h.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
+			Namespace: h.namespace(), WorkflowExecution: run,
+		})
+		if err != nil && !isGone(err) {
+			return fmt.Errorf("deleting run %s of workflow %s: %w", run.RunId, run.WorkflowId, err)
+		}
+	}
+	return nil
+}
+
+// Schedules returns the ids of the schedules that post to a thread.
+func (h Histories) Schedules(ctx context.Context, namespace, threadID string) ([]string, error) {
+	c, err := threadclient.New(threadclient.Config{Temporal: h.Temporal, Namespace: namespace})
+	if err != nil {
+		return nil, err
+	}
+	all, err := c.Schedules(ctx, threadclient.MaxScheduleLimit)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, s := range all {
+		if s.ThreadID == threadID {
+			ids = append(ids, s.ID)
+		}
+	}
+	return ids, nil
+}
+
+// Erase starts the workflow that erases a thread, unless it runs.
+func (h Histories) Erase(ctx context.Context, in signals.EraseStep) error {
+	c, err := threadclient.New(threadclient.Config{Temporal: h.Temporal, Namespace: in.Namespace, TaskQueue: h.TaskQueue})
+	if err != nil {
+		return err
+	}
+	return c.EraseLate(ctx, in)
+}
+
+// DeleteSchedules deletes schedules.
+func (h Histories) DeleteSchedules(ctx context.Context, namespace string, ids []string) error {
+	for _, id := range ids {
+		if err := h.Temporal.ScheduleClient().GetHandle(ctx, signals.ScheduleID(namespace, id)).Delete(ctx); err != nil && !isGone(err) {
+			return fmt.Errorf("deleting schedule %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (h Histories) namespace() string {
+	if h.Namespace == "" {
+		return client.DefaultNamespace
+	}
+	return h.Namespace
+}
+
+// search gathers runs.
+type search struct {
+	h        Histories
+	runs     map[string]*commonpb.WorkflowExecution
+	children map[string]bool
+
+	// read are the ids of the runs whose history was read.
+	read map[string]bool
+}
+
+func (s *search) sorted() []*commonpb.WorkflowExecution {
+	out := make([]*commonpb.WorkflowExecution, 0, len(s.runs))
+	for _, id := range slices.Sorted(maps.Keys(s.runs)) {
+		out = append(out, s.runs[id])
+	}
+	return out
+}
+
+// list adds the runs that a query of visibility selects.
+func (s *search) list(ctx context.Context, query string) error {
+	req := &workflowservice.ListWorkflowExecutionsRequest{Query: query, PageSize: 500}
+	for {
+		page, err := s.h.Temporal.ListWorkflow(ctx, req)
+		if err != nil {
+			return fmt.Errorf("listing workflows where %s: %w", query, err)
+		}
+		for _, info := range page.GetExecutions() {
+			// Visibility may still have what was deleted.
+			if _, err := s.exists(ctx, info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()); err != nil {
+				return err
+			}
+		}
+		if len(page.GetNextPageToken()) == 0 {
+			return nil
+		}
+		req.NextPageToken = page.GetNextPageToken()
+	}
+}
+
+// exists adds a run, if it exists, and returns its id. Without a run id it is the current one of the workflow.
+func (s *search) exists(ctx context.Context, id, runID string) (string, error) {
+	if s.runs[runID] != nil {
+		return runID, nil
+	}
+	d, err := s.h.Temporal.DescribeWorkflowExecution(ctx, id, runID)
+	if isGone(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading workflow %s: %w", id, err)
+	}
+	run := d.GetWorkflowExecutionInfo().GetExecution()
+	s.runs[run.GetRunId()] = run
+	return run.GetRunId(), nil
+}
+
+// chain adds a run and those that it continues, and the children that they have started. An empty runID is the current run.
+func (s *search) chain(ctx context.Context, id, runID string) error {
+	for {
+		found, err := s.exists(ctx, id, runID)
+		if err != nil || found == "" || s.read[found] {
+			return err
+		}
+		s.read[found] = true
+		runID, err = s.history(ctx, id, found)
+		switch {
+		case isGone(err):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading the history of %s: %w", id, err)
+		case runID == "":
+			return nil
+		}
+	}
+}
+
+// history reads the history of a run: what it has started, and the run that it continues.
+func (s *search) history(ctx context.Context, id, runID string) (before string, err error) {
+	events := s.h.Temporal.GetWorkflowHistory(ctx, id, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for events.HasNext() {
+		e, err := events.Next()
+		if err != nil {
+			return "", err
+		}
+		if started := e.GetWorkflowExecutionStartedEventAttributes(); started != nil {
+			before = started.GetContinuedExecutionRunId()
+		}
+		if child := e.GetStartChildWorkflowExecutionInitiatedEventAttributes(); child != nil {
+			s.children[child.GetWorkflowId()] = true
+		}
+	}
+	return before, nil
+}
+
+func isGone(err error) bool {
+	_, gone := errors.AsType[*serviceerror.NotFound](err)
+	return gone
+}
+
+func startsWith(field, value string) string { return field + " STARTS_WITH " + quoted(value) }
+
+func equals(field, value string) string { return field + " = " + quoted(value) }
+
+// quoted returns a value in a query. Ids of threads and namespaces have no quotes.
+func quoted(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }

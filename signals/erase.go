@@ -1,0 +1,129 @@
+package signals
+
+import (
+	"errors"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Names for the erasure of threads.
+const (
+	// EraseWorkflow erases a thread and the threads of its sub-agents. Its input is an [EraseStep], its result an [Erasure],
+	// and its id an [EraseWorkflowID]. Its history contains ids and counts, and nothing that was said.
+	EraseWorkflow = "erase"
+
+	// ActivityEraseFind marks a thread as erased, stops it and finds what belongs to it. ActivityEraseDelete deletes that, and
+	// ActivityEraseFinish looks for what is left and stores the receipt. ActivityEraseLate begins the erasure of a thread that
+	// was erased and has been started again.
+	ActivityEraseFind   = "erase_find"
+	ActivityEraseDelete = "erase_delete"
+	ActivityEraseFinish = "erase_finish"
+	ActivityEraseLate   = "erase_late"
+)
+
+// ErasedType is the type of the application errors of an erased thread.
+const ErasedType = "erased"
+
+// ErrThreadErased means that the thread was erased. Nothing can be posted to it.
+var ErrThreadErased = errors.New("the thread was erased")
+
+// EraseWorkflowID returns the id of the workflow that erases a thread.
+func EraseWorkflowID(namespace, threadID string) string { return "erase/" + namespace + "/" + threadID }
+
+// EraseStep is the input of the workflow that erases a thread, and of its steps.
+type EraseStep struct {
+	Namespace string `json:"namespace"`
+	ThreadID  string `json:"threadId"`
+
+	// By is the person or program that asked for the erasure. Empty = unknown.
+	By string `json:"by,omitempty"`
+
+	// Late means that nobody asked: the thread was started again after its erasure.
+	Late bool `json:"late,omitempty"`
+}
+
+// Validate returns an [*event.FieldError] if the step names no thread.
+func (s EraseStep) Validate() error {
+	if err := ValidateID("namespace", s.Namespace); err != nil {
+		return err
+	}
+	if err := ValidateID("threadId", s.ThreadID); err != nil {
+		return err
+	}
+	if s.By != "" {
+		return event.ValidateName("by", s.By)
+	}
+	return nil
+}
+
+// EraseFound is the result of "erase_find".
+type EraseFound struct {
+	Counts ErasedCounts `json:"counts"`
+
+	// Threads are the ids of the threads of sub-agents, Workflows those of other workflows, without those of hooks.
+	Threads   []string `json:"threads,omitempty"`
+	Workflows []string `json:"workflows,omitempty"`
+
+	// Schedules are the schedules that post to the thread, Documents the knowledge documents that were ingested from it.
+	Schedules []string `json:"schedules,omitempty"`
+	Documents []string `json:"documents,omitempty"`
+}
+
+// EraseDelete is the input of "erase_delete".
+type EraseDelete struct {
+	EraseStep
+	Found EraseFound `json:"found"`
+}
+
+// EraseFinish is the input of "erase_finish".
+type EraseFinish struct {
+	EraseStep
+	RequestedAt time.Time     `json:"requestedAt"`
+	Threads     []EraseDelete `json:"threads"`
+}
+
+// ErasedCounts counts what belongs to erased threads, by its kind.
+type ErasedCounts struct {
+	Records     int `json:"records" doc:"Records, which include the messages"`
+	ToolLogs    int `json:"toolLogs" doc:"Logs of tool calls"`
+	Extractions int `json:"extractions" doc:"Texts that were queued for the extraction of entities"`
+	Mentions    int `json:"mentions" doc:"Mentions of entities"`
+	Documents   int `json:"documents" doc:"Knowledge documents that were ingested from the threads"`
+	Schedules   int `json:"schedules" doc:"Schedules that posted to the threads"`
+	Runs        int `json:"runs" doc:"Runs of workflows in Temporal: of the threads, their hooks, tasks, schedules and ingestions"`
+}
+
+// Add returns the sums of two counts.
+func (c ErasedCounts) Add(d ErasedCounts) ErasedCounts {
+	return ErasedCounts{
+		c.Records + d.Records, c.ToolLogs + d.ToolLogs, c.Extractions + d.Extractions, c.Mentions + d.Mentions,
+		c.Documents + d.Documents, c.Schedules + d.Schedules, c.Runs + d.Runs,
+	}
+}
+
+// Erasure is the receipt of an erasure. It contains nothing that was said.
+type Erasure struct {
+	Namespace string   `json:"namespace" doc:"The namespace of the threads"`
+	ThreadID  string   `json:"threadId" doc:"The thread that was to be erased"`
+	Threads   []string `json:"threads" nullable:"false" doc:"The threads that were erased: the thread, and those of its sub-agents"`
+
+	By          string    `json:"by,omitempty" doc:"Who asked for it"`
+	RequestedAt time.Time `json:"requestedAt" doc:"When"`
+	FinishedAt  time.Time `json:"finishedAt" doc:"When the second look had found nothing"`
+
+	Erased ErasedCounts `json:"erased" doc:"What was found and deleted"`
+	Left   ErasedCounts `json:"left" doc:"What the second look has found. Nothing, unless something failed"`
+
+	// Remains are the kinds of places that an erasure does not reach, each with its reason.
+	Remains []ErasureRemain `json:"remains" nullable:"false" doc:"What the erasure does not reach, and why"`
+
+	Late   int       `json:"late,omitempty" doc:"How often the thread was started again since, and erased again"`
+	LateAt time.Time `json:"lateAt,omitzero" doc:"When that happened last"`
+}
+
+// ErasureRemain is a place that an erasure does not reach.
+type ErasureRemain struct {
+	What string `json:"what" doc:"The place"`
+	Why  string `json:"why" doc:"Why the erasure does not reach it, and when it is gone"`
+}

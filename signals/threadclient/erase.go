@@ -1,0 +1,72 @@
+package threadclient
+
+import (
+	"context"
+	"fmt"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Erase erases a thread and the threads of its sub-agents for good, and returns the receipt: see docs/erasure.md. It waits until
+// nothing is found any more. If ctx ends before, the erasure goes on, and Erase can be called again. by is the person or program
+// that asks for it; empty = unknown. The thread need not exist, and may be erased already.
+func (c *Client) Erase(ctx context.Context, threadID, by string) (signals.Erasure, error) {
+	var out signals.Erasure
+	run, err := c.startErase(ctx, signals.EraseStep{Namespace: c.namespace, ThreadID: threadID, By: by})
+	if err == nil {
+		err = run.Get(ctx, &out)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // Temporal has another error for it
+	}
+	if err != nil {
+		return out, fmt.Errorf("erasing thread %q: %w", threadID, err)
+	}
+	return out, nil
+}
+
+// StartErase is [Client.Erase] without waiting: the erasure is certain when it returns.
+func (c *Client) StartErase(ctx context.Context, threadID, by string) error {
+	_, err := c.startErase(ctx, signals.EraseStep{Namespace: c.namespace, ThreadID: threadID, By: by})
+	if err != nil {
+		return fmt.Errorf("erasing thread %q: %w", threadID, err)
+	}
+	return nil
+}
+
+// EraseLate erases a thread of any namespace again, which was started after its erasure.
+func (c *Client) EraseLate(ctx context.Context, in signals.EraseStep) error {
+	_, err := c.startErase(ctx, in)
+	return err
+}
+
+func (c *Client) startErase(ctx context.Context, in signals.EraseStep) (client.WorkflowRun, error) {
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	options := c.backgroundOptions(signals.EraseWorkflowID(in.Namespace, in.ThreadID), "erase thread "+in.ThreadID)
+	return c.temporal.ExecuteWorkflow(ctx, options, signals.EraseWorkflow, in)
+}
+
+// refuseErased returns an error if a thread was erased: it must not be started again.
+func (c *conn) refuseErased(ctx context.Context, threadID string) error {
+	erased, err := c.isErased(ctx, threadID)
+	if err == nil && erased {
+		err = fmt.Errorf("thread %q: %w", threadID, signals.ErrThreadErased)
+	}
+	return err
+}
+
+func (c *conn) isErased(ctx context.Context, threadID string) (bool, error) {
+	if c.erased != nil {
+		return c.erased(ctx, c.namespace, threadID)
+	}
+	_, err := c.temporal.DescribeWorkflow(ctx, signals.EraseWorkflowID(c.namespace, threadID), "")
+	if is[*serviceerror.NotFound](err) {
+		return false, nil
+	}
+	return err == nil, err
+}

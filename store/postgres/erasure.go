@@ -1,0 +1,256 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/threadmill/threadmill/store"
+)
+
+// threadErased is the error code of the triggers of erased threads.
+const threadErased = "TM001"
+
+const (
+	isErased   = `SELECT FROM erased_threads WHERE namespace = $1 AND id = $2`
+	markErased = `INSERT INTO erased_threads (namespace, id, erased_at) VALUES ($1, $2, now()) ON CONFLICT DO NOTHING`
+	eraseMarks = `DELETE FROM thread_marks WHERE namespace = $1 AND thread_id = $2`
+	eraseRow   = `DELETE FROM threads WHERE namespace = $1 AND id = $2`
+
+	eraseRecords     = `DELETE FROM records WHERE ctid = ANY(ARRAY(SELECT ctid FROM records WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
+	eraseTools       = `DELETE FROM tool_logs WHERE ctid = ANY(ARRAY(SELECT ctid FROM tool_logs WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
+	eraseExtractions = `DELETE FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended`
+	documentsOf      = `SELECT id FROM knowledge_documents WHERE namespace = $1 AND thread_id = $2 AND thread_id <> '' ORDER BY id`
+
+	// The metadata of threads of sub-agents is written by Threadmill, in this form.
+	subThreads = `SELECT id FROM threads WHERE namespace = $1
+		AND substring(metadata::text FROM '"parentThreadId":"([^"]*)"') = $2 ORDER BY id`
+
+	threadContents = `SELECT (SELECT count(*) FROM records WHERE namespace = $1 AND thread_id = $2),
+		(SELECT count(*) FROM tool_logs WHERE namespace = $1 AND thread_id = $2),
+		(SELECT count(*) FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended),
+		(SELECT count(*) FROM entity_mentions WHERE namespace = $1 AND thread_id = $2),
+		(SELECT count(*) FROM knowledge_documents WHERE namespace = $1 AND thread_id = $2 AND thread_id <> '')`
+
+	dropMentions  = `DELETE FROM entity_mentions WHERE namespace = $1 AND thread_id = $2 RETURNING entity`
+	dropRelations = `DELETE FROM entity_relations WHERE namespace = $1 AND (from_entity = ANY($2::text[]) OR to_entity = ANY($2::text[]))`
+	recountOwn    = `UPDATE entities e SET descriptions = '[]',
+			mentions = (SELECT count(*) FROM entity_mentions m WHERE m.namespace = $1 AND m.entity = e.id),
+			mentioned_at = (SELECT max(at) FROM entity_mentions m WHERE m.namespace = $1 AND m.entity = e.id)
+		WHERE e.namespace = $1 AND e.id = ANY($2::text[])`
+
+	entityStanding = `SELECT e.mentions, coalesce(e.merged_into, ''), e.name,
+			coalesce((SELECT h.id FROM entities h WHERE h.namespace = $1 AND h.merged_into = $2 ORDER BY h.created_at, h.id LIMIT 1), ''),
+			coalesce((SELECT m.name FROM entity_mentions m WHERE m.namespace = $1 AND m.entity = $2
+				ORDER BY m.name = e.name DESC, m.at DESC, m.source_type, m.source_id LIMIT 1), '')
+		FROM entities e WHERE e.namespace = $1 AND e.id = $2`
+	renameEntity  = `UPDATE entities SET name = $3, name_key = $4, embedder = '', vector = NULL WHERE namespace = $1 AND id = $2`
+	repointEntity = `UPDATE entities SET merged_into = $3 WHERE namespace = $1 AND merged_into = $2`
+	promoteEntity = `UPDATE entities SET root = $2, merged_into = CASE id WHEN $2 THEN NULL ELSE merged_into END
+		WHERE namespace = $1 AND root = $3`
+	eraseVectors = `DELETE FROM entity_vectors WHERE namespace = $1 AND entity = $2`
+)
+
+// removeEntity deletes one entity, and nothing that was merged into it.
+var removeEntity = []string{
+	`DELETE FROM entity_relations WHERE namespace = $1 AND from_entity = $2`,
+	`DELETE FROM entity_relations WHERE namespace = $1 AND to_entity = $2`,
+	`DELETE FROM entity_merges WHERE namespace = $1 AND from_entity = $2`,
+	`DELETE FROM entity_merges WHERE namespace = $1 AND into_entity = $2`,
+	eraseVectors,
+	`DELETE FROM entities WHERE namespace = $1 AND id = $2`,
+}
+
+// MarkErased implements [store.Erasures].
+func (s *Store) MarkErased(ctx context.Context, key store.Key) error {
+	if !storableKey(key) {
+		return nil
+	}
+	err := s.change(ctx, func(tx pgx.Tx) error {
+		// Whoever creates the thread at this moment ends first. The row of a marked thread cannot be created.
+		for _, query := range []string{makeThread, markErased, eraseMarks, eraseRow} {
+			if _, err := tx.Exec(ctx, query, key.Namespace, key.ThreadID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err = classify(err); errors.Is(err, store.ErrErased) {
+		return nil
+	}
+	return eraseError("marking as erased", key, err)
+}
+
+// EraseThread implements [store.Erasures].
+func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
+	if !storableKey(key) {
+		return nil
+	}
+	err := s.MarkErased(ctx, key)
+	for _, query := range []string{eraseRecords, eraseTools} {
+		for deleted := int64(store.EraseBatch); err == nil && deleted == store.EraseBatch; {
+			err = s.change(ctx, func(tx pgx.Tx) error {
+				tag, err := tx.Exec(ctx, query, key.Namespace, key.ThreadID, store.EraseBatch)
+				deleted = tag.RowsAffected()
+				return err
+			})
+		}
+	}
+	if err == nil {
+		err = s.resolving(ctx, key.Namespace, func(r resolving) error {
+			if _, err := r.Exec(ctx, eraseExtractions, key.Namespace, key.ThreadID); err != nil {
+				return err
+			}
+			return store.ForgetMentions(ctx, forgetting{r}, key.ThreadID)
+		})
+	}
+	if err == nil {
+		err = s.eraseDocuments(ctx, key)
+	}
+	return eraseError("erasing", key, err)
+}
+
+func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
+	ids, err := s.ThreadDocuments(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := s.DeleteKnowledge(ctx, key.Namespace, id); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// ThreadDocuments implements [store.Erasures].
+func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, error) {
+	ids, err := s.idsOf(ctx, documentsOf, key)
+	return ids, eraseError("reading the documents of", key, err)
+}
+
+// SubThreads implements [store.Erasures].
+func (s *Store) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
+	ids, err := s.idsOf(ctx, subThreads, key)
+	return ids, eraseError("reading the sub-agents of", key, err)
+}
+
+func (s *Store) idsOf(ctx context.Context, query string, key store.Key) ([]string, error) {
+	if !storableKey(key) {
+		return nil, nil
+	}
+	rows, err := s.pool.Query(ctx, query, key.Namespace, key.ThreadID)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// ThreadContents implements [store.Erasures].
+func (s *Store) ThreadContents(ctx context.Context, key store.Key) (c store.ThreadContents, err error) {
+	if storableKey(key) {
+		err = s.pool.QueryRow(ctx, threadContents, key.Namespace, key.ThreadID).Scan(&c.Records, &c.ToolLogs, &c.Extractions, &c.Mentions, &c.Documents)
+	}
+	return c, eraseError("counting", key, err)
+}
+
+// scrubbed are the tables that have what belongs to threads.
+var scrubbed = []string{
+	"threads", "thread_marks", "records", "tool_logs", "entity_extractions", "entities", "entity_mentions", "entity_relations",
+	"entity_merges", "entity_vectors", "knowledge_documents", "knowledge_contents", "knowledge_chunks", "knowledge_words", "knowledge_word_chunks",
+}
+
+// Scrub implements [store.Erasures]. VACUUM gives the room of deleted rows free and truncates them within their pages. It waits
+// for nobody; rows that an older transaction can still see stay until the next VACUUM, as do the bytes of pages that are
+// reused later, and the write-ahead log of the server.
+func (s *Store) Scrub(ctx context.Context) error {
+	for _, table := range scrubbed {
+		if _, err := s.pool.Exec(ctx, `VACUUM `+table); err != nil {
+			return fmt.Errorf("postgres: vacuuming %s: %w", table, classify(err))
+		}
+	}
+	return nil
+}
+
+func storableKey(key store.Key) bool {
+	return store.Storable(key.Namespace) && store.Storable(key.ThreadID)
+}
+
+func eraseError(doing string, key store.Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("postgres: %s %s: %w", doing, key, classify(err))
+}
+
+// forgetting implements [store.Forgetting].
+type forgetting struct{ resolving }
+
+func (f forgetting) run(ctx context.Context, query string, args ...any) error {
+	_, err := f.Exec(ctx, query, append([]any{f.namespace}, args...)...)
+	return err
+}
+
+// DropMentions implements [store.Forgetting].
+func (f forgetting) DropMentions(ctx context.Context, threadID string) ([]string, error) {
+	rows, err := f.Query(ctx, dropMentions, f.namespace, threadID)
+	if err != nil {
+		return nil, err
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	slices.Sort(all)
+	ids := slices.Compact(all)
+	if err := f.run(ctx, dropRelations, ids); err != nil {
+		return nil, err
+	}
+	return ids, f.run(ctx, recountOwn, ids)
+}
+
+// Standing implements [store.Forgetting].
+func (f forgetting) Standing(ctx context.Context, id string) (e store.EntityStanding, err error) {
+	err = f.QueryRow(ctx, entityStanding, f.namespace, id).Scan(&e.Mentions, &e.Parent, &e.Name, &e.Heir, &e.Uses)
+	return e, err
+}
+
+// Rename implements [store.Forgetting].
+func (f forgetting) Rename(ctx context.Context, id, name string) error {
+	if err := f.run(ctx, renameEntity, id, name, store.EntityKeys(name)[0]); err != nil {
+		return err
+	}
+	return f.run(ctx, eraseVectors, id)
+}
+
+// Repoint implements [store.Forgetting].
+func (f forgetting) Repoint(ctx context.Context, id, parent string) error {
+	return f.run(ctx, repointEntity, id, parent)
+}
+
+// Promote implements [store.Forgetting].
+func (f forgetting) Promote(ctx context.Context, id, root string) error {
+	return f.run(ctx, promoteEntity, id, root)
+}
+
+// Remove implements [store.Forgetting].
+func (f forgetting) Remove(ctx context.Context, id string) error {
+	for _, query := range removeEntity {
+		if err := f.run(ctx, query, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Recount implements [store.Forgetting].
+func (f forgetting) Recount(ctx context.Context, id string) error {
+	root, err := f.RootOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	return f.count(ctx, root)
+}

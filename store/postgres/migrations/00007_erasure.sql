@@ -1,0 +1,53 @@
+-- +goose Up
+-- The threads that were erased. Nothing is stored for them again: not by a worker that comes late, and not by a program of
+-- the previous version.
+CREATE TABLE erased_threads (
+    namespace text        NOT NULL COLLATE "C",
+    id        text        NOT NULL COLLATE "C",
+    erased_at timestamptz NOT NULL,
+    PRIMARY KEY (namespace, id)
+);
+
+-- The triggers come after the row: an insertion that waited for the erasure sees it.
+-- +goose StatementBegin
+CREATE FUNCTION threadmill_refuse_erased() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    erased text;
+BEGIN
+    IF TG_TABLE_NAME = 'threads' THEN
+        erased := NEW.id;
+    ELSE
+        erased := NEW.thread_id;
+    END IF;
+    IF EXISTS (SELECT FROM erased_threads e WHERE e.namespace = NEW.namespace AND e.id = erased) THEN
+        RAISE EXCEPTION 'the thread was erased' USING ERRCODE = 'TM001';
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+CREATE TRIGGER refuse_erased AFTER INSERT ON threads FOR EACH ROW EXECUTE FUNCTION threadmill_refuse_erased();
+CREATE TRIGGER refuse_erased AFTER INSERT ON tool_logs FOR EACH ROW EXECUTE FUNCTION threadmill_refuse_erased();
+CREATE TRIGGER refuse_erased AFTER INSERT ON entity_extractions FOR EACH ROW WHEN (NEW.thread_id <> '')
+    EXECUTE FUNCTION threadmill_refuse_erased();
+CREATE TRIGGER refuse_erased AFTER INSERT OR UPDATE OF thread_id ON knowledge_documents FOR EACH ROW WHEN (NEW.thread_id <> '')
+    EXECUTE FUNCTION threadmill_refuse_erased();
+
+-- The operators of json fail at texts with NUL characters.
+CREATE INDEX threads_by_parent ON threads (namespace, (substring(metadata::text FROM '"parentThreadId":"([^"]*)"')))
+    WHERE substring(metadata::text FROM '"parentThreadId":"([^"]*)"') IS NOT NULL;
+CREATE INDEX entity_extractions_by_thread ON entity_extractions (namespace, thread_id) WHERE NOT ended;
+CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id);
+CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, thread_id) WHERE thread_id <> '';
+
+-- +goose Down
+DROP INDEX knowledge_documents_by_thread;
+DROP INDEX entity_mentions_by_thread;
+DROP INDEX entity_extractions_by_thread;
+DROP INDEX threads_by_parent;
+DROP TRIGGER refuse_erased ON knowledge_documents;
+DROP TRIGGER refuse_erased ON entity_extractions;
+DROP TRIGGER refuse_erased ON tool_logs;
+DROP TRIGGER refuse_erased ON threads;
+DROP FUNCTION threadmill_refuse_erased;
+DROP TABLE erased_threads;

@@ -1,0 +1,265 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/threadmill/threadmill/store"
+)
+
+// eraseQueries are the statements of [store.Erasures]. All run on the connection of the writer: what is counted must not be
+// older than what was deleted.
+type eraseQueries struct {
+	mark, marks, row                              *sql.Stmt
+	records, toolLogs, extractions                *sql.Stmt
+	countRecords, countTools                      *sql.Stmt
+	countExtractions, countMentions, countSources *sql.Stmt
+	documents, subThreads                         *sql.Stmt
+
+	mentioned, mentions, descriptions, recount *sql.Stmt
+	standing, rename, repoint, promote, root   *sql.Stmt
+	relationsFrom, relationsTo                 *sql.Stmt
+	mergesFrom, mergesInto, vectors, entity    *sql.Stmt
+	recountRoot                                *sql.Stmt
+}
+
+func (q *eraseQueries) queries() map[**sql.Stmt]string {
+	const ofThread = ` WHERE namespace = ? AND thread_id = ?`
+	return map[**sql.Stmt]string{
+		&q.mark:  `INSERT INTO erased_threads (namespace, id, erased_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`,
+		&q.marks: `DELETE FROM thread_marks` + ofThread,
+		&q.row:   `DELETE FROM threads WHERE namespace = ? AND id = ?`,
+
+		&q.records:     `DELETE FROM records WHERE rowid IN (SELECT rowid FROM records` + ofThread + ` LIMIT ? + 0)`,
+		&q.toolLogs:    `DELETE FROM tool_logs WHERE rowid IN (SELECT rowid FROM tool_logs` + ofThread + ` LIMIT ? + 0)`,
+		&q.extractions: `DELETE FROM entity_extractions` + ofThread + ` AND ended = 0`,
+		&q.documents:   `SELECT id FROM knowledge_documents` + ofThread + ` AND thread_id <> '' ORDER BY id`,
+
+		&q.subThreads: `SELECT id FROM threads WHERE namespace = ? AND json_extract(metadata, '$.parentThreadId') = ? ORDER BY id`,
+
+		&q.countRecords:     `SELECT count(*) FROM records` + ofThread,
+		&q.countTools:       `SELECT count(*) FROM tool_logs` + ofThread,
+		&q.countExtractions: `SELECT count(*) FROM entity_extractions` + ofThread + ` AND ended = 0`,
+		&q.countMentions:    `SELECT count(*) FROM entity_mentions` + ofThread,
+		&q.countSources:     `SELECT count(*) FROM knowledge_documents` + ofThread + ` AND thread_id <> ''`,
+
+		&q.mentioned:    `SELECT DISTINCT entity FROM entity_mentions` + ofThread + ` ORDER BY entity`,
+		&q.mentions:     `DELETE FROM entity_mentions` + ofThread,
+		&q.descriptions: `UPDATE entities SET descriptions = '[]' WHERE namespace = ? AND id = ?`,
+		&q.recount: `UPDATE entities SET (mentions, mentioned_at) = (SELECT count(*), max(at) FROM entity_mentions WHERE namespace = ?1 AND entity = ?2)
+			WHERE namespace = ?1 AND id = ?2`,
+		&q.standing: `SELECT e.mentions, coalesce(e.merged_into, ''), e.name,
+				coalesce((SELECT h.id FROM entities h WHERE h.namespace = ?1 AND h.merged_into = ?2 ORDER BY h.created_at, h.id LIMIT 1), ''),
+				coalesce((SELECT m.name FROM entity_mentions m WHERE m.namespace = ?1 AND m.entity = ?2
+					ORDER BY m.name = e.name DESC, m.at DESC, m.source_type, m.source_id LIMIT 1), '')
+			FROM entities e WHERE e.namespace = ?1 AND e.id = ?2`,
+		&q.rename:        `UPDATE entities SET name = ?3, name_key = ?4, embedder = '', vector = NULL WHERE namespace = ?1 AND id = ?2`,
+		&q.repoint:       `UPDATE entities SET merged_into = ?3 WHERE namespace = ?1 AND merged_into = ?2`,
+		&q.promote:       `UPDATE entities SET root = ?2, merged_into = CASE id WHEN ?2 THEN NULL ELSE merged_into END WHERE namespace = ?1 AND root = ?3`,
+		&q.root:          `SELECT root FROM entities WHERE namespace = ? AND id = ?`,
+		&q.relationsFrom: `DELETE FROM entity_relations WHERE namespace = ? AND from_entity = ?`,
+		&q.relationsTo:   `DELETE FROM entity_relations WHERE namespace = ? AND to_entity = ?`,
+		&q.mergesFrom:    `DELETE FROM entity_merges WHERE namespace = ? AND from_entity = ?`,
+		&q.mergesInto:    `DELETE FROM entity_merges WHERE namespace = ? AND into_entity = ?`,
+		&q.vectors:       `DELETE FROM entity_vectors WHERE namespace = ? AND entity = ?`,
+		&q.entity:        `DELETE FROM entities WHERE namespace = ? AND id = ?`,
+		&q.recountRoot: `UPDATE entities SET total = (SELECT sum(mentions) FROM entities WHERE namespace = ?1 AND root = ?2)
+			WHERE namespace = ?1 AND id = ?2`,
+	}
+}
+
+// MarkErased implements [store.Erasures].
+func (s *Store) MarkErased(ctx context.Context, key store.Key) error {
+	err := s.writing(ctx, func(w writing) error { return s.mark(ctx, w, key) })
+	return eraseError("marking as erased", key, err)
+}
+
+func (s *Store) mark(ctx context.Context, w writing, key store.Key) error {
+	if _, err := w.exec(ctx, s.erasures.mark, key.Namespace, key.ThreadID, time.Now().UnixMicro()); err != nil {
+		return err
+	}
+	for _, stmt := range []*sql.Stmt{s.erasures.marks, s.erasures.row} {
+		if _, err := w.exec(ctx, stmt, key.Namespace, key.ThreadID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EraseThread implements [store.Erasures].
+func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
+	err := s.MarkErased(ctx, key)
+	for _, stmt := range []*sql.Stmt{s.erasures.records, s.erasures.toolLogs} {
+		for deleted := int64(store.EraseBatch); err == nil && deleted == store.EraseBatch; {
+			err = s.writing(ctx, func(w writing) (err error) {
+				deleted, err = w.exec(ctx, stmt, key.Namespace, key.ThreadID, store.EraseBatch)
+				return err
+			})
+		}
+	}
+	if err == nil {
+		err = s.resolving(ctx, key.Namespace, func(r *resolving) error {
+			if _, err := r.exec(ctx, s.erasures.extractions, key.Namespace, key.ThreadID); err != nil {
+				return err
+			}
+			return store.ForgetMentions(ctx, forgetting{r, &s.erasures}, key.ThreadID)
+		})
+	}
+	if err == nil {
+		err = s.eraseDocuments(ctx, key)
+	}
+	return eraseError("erasing", key, err)
+}
+
+// eraseDocuments deletes the documents that were ingested from a thread, and their words from the full-text index: a deleted
+// row of an index without content only hides them, until its parts are merged.
+func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
+	ids, err := s.ThreadDocuments(ctx, key)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	return s.learning(ctx, key.Namespace, func(l *learning) error {
+		for _, id := range ids {
+			if err := l.remove(ctx, id); err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+		}
+		text, err := l.text(ctx)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil // no document of the namespace is left
+		}
+		if err == nil {
+			_, err = l.ExecContext(ctx, text.optimize())
+		}
+		return err
+	})
+}
+
+// ThreadDocuments implements [store.Erasures].
+func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, error) {
+	ids, err := collect(ctx, s.erasures.documents, scanText, key.Namespace, key.ThreadID)
+	return ids, eraseError("reading the documents of", key, err)
+}
+
+// SubThreads implements [store.Erasures].
+func (s *Store) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
+	ids, err := collect(ctx, s.erasures.subThreads, scanText, key.Namespace, key.ThreadID)
+	return ids, eraseError("reading the sub-agents of", key, err)
+}
+
+// ThreadContents implements [store.Erasures].
+func (s *Store) ThreadContents(ctx context.Context, key store.Key) (store.ThreadContents, error) {
+	var c store.ThreadContents
+	for stmt, n := range map[*sql.Stmt]*int{
+		s.erasures.countRecords: &c.Records, s.erasures.countTools: &c.ToolLogs, s.erasures.countExtractions: &c.Extractions,
+		s.erasures.countMentions: &c.Mentions, s.erasures.countSources: &c.Documents,
+	} {
+		if err := stmt.QueryRowContext(ctx, key.Namespace, key.ThreadID).Scan(n); err != nil {
+			return store.ThreadContents{}, eraseError("counting", key, err)
+		}
+	}
+	return c, nil
+}
+
+// scrubTries bounds the attempts to empty the write-ahead log while others read and write.
+const scrubTries = 100
+
+// Scrub implements [store.Erasures]. What was deleted is overwritten in the file of the database. Scrub brings that to the
+// file and empties the write-ahead log, which still has it.
+func (s *Store) Scrub(ctx context.Context) error {
+	if s.reader == s.writer {
+		return nil // in memory
+	}
+	var busy, pages, moved int
+	for range scrubTries {
+		if err := s.writer.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &moved); err != nil {
+			return fmt.Errorf("sqlite: emptying the write-ahead log: %w", classify(err))
+		}
+		if busy == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("sqlite: emptying the write-ahead log: %w", store.Unavailable(errors.New("others read all the time")))
+}
+
+func eraseError(doing string, key store.Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("sqlite: %s %s: %w", doing, key, classify(err))
+}
+
+// forgetting implements [store.Forgetting].
+type forgetting struct {
+	*resolving
+	q *eraseQueries
+}
+
+func (f forgetting) each(ctx context.Context, id string, steps ...*sql.Stmt) error {
+	for _, step := range steps {
+		if _, err := f.exec(ctx, step, f.namespace, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DropMentions implements [store.Forgetting].
+func (f forgetting) DropMentions(ctx context.Context, threadID string) ([]string, error) {
+	ids, err := collect(ctx, f.StmtContext(ctx, f.q.mentioned), scanText, f.namespace, threadID)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	if err := f.each(ctx, threadID, f.q.mentions); err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if err := f.each(ctx, id, f.q.descriptions, f.q.relationsFrom, f.q.relationsTo, f.q.recount); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// Standing implements [store.Forgetting].
+func (f forgetting) Standing(ctx context.Context, id string) (e store.EntityStanding, err error) {
+	err = f.row(ctx, f.q.standing, f.namespace, id).Scan(&e.Mentions, &e.Parent, &e.Name, &e.Heir, &e.Uses)
+	return e, err
+}
+
+// Rename implements [store.Forgetting].
+func (f forgetting) Rename(ctx context.Context, id, name string) error {
+	if _, err := f.exec(ctx, f.q.rename, f.namespace, id, name, store.EntityKeys(name)[0]); err != nil {
+		return err
+	}
+	return f.each(ctx, id, f.q.vectors)
+}
+
+// Repoint implements [store.Forgetting].
+func (f forgetting) Repoint(ctx context.Context, id, parent string) error {
+	_, err := f.exec(ctx, f.q.repoint, f.namespace, id, parent)
+	return err
+}
+
+// Promote implements [store.Forgetting].
+func (f forgetting) Promote(ctx context.Context, id, root string) error {
+	_, err := f.exec(ctx, f.q.promote, f.namespace, id, root)
+	return err
+}
+
+// Remove implements [store.Forgetting].
+func (f forgetting) Remove(ctx context.Context, id string) error {
+	return f.each(ctx, id, f.q.relationsFrom, f.q.relationsTo, f.q.mergesFrom, f.q.mergesInto, f.q.vectors, f.q.entity)
+}
+
+// Recount implements [store.Forgetting].
+func (f forgetting) Recount(ctx context.Context, id string) error {
+	var root string
+	if err := f.row(ctx, f.q.root, f.namespace, id).Scan(&root); err != nil {
+		return err
+	}
+	return f.each(ctx, root, f.q.recountRoot)
+}

@@ -1,0 +1,50 @@
+-- +goose Up
+-- The threads that were erased. Nothing is stored for them again: not by a worker that comes late, and not by a program of
+-- the previous version.
+CREATE TABLE erased_threads (
+    namespace TEXT    NOT NULL,
+    id        TEXT    NOT NULL,
+    erased_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, id)
+) STRICT, WITHOUT ROWID;
+
+-- +goose StatementBegin
+CREATE TRIGGER erased_threads_stay BEFORE INSERT ON threads
+WHEN EXISTS (SELECT 1 FROM erased_threads e WHERE e.namespace = NEW.namespace AND e.id = NEW.id)
+BEGIN SELECT RAISE(ABORT, 'the thread was erased'); END;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE TRIGGER erased_threads_queue_nothing BEFORE INSERT ON entity_extractions
+WHEN EXISTS (SELECT 1 FROM erased_threads e WHERE e.namespace = NEW.namespace AND e.id = NEW.thread_id)
+BEGIN SELECT RAISE(ABORT, 'the thread was erased'); END;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE TRIGGER erased_threads_teach_nothing BEFORE INSERT ON knowledge_documents
+WHEN EXISTS (SELECT 1 FROM erased_threads e WHERE e.namespace = NEW.namespace AND e.id = NEW.thread_id)
+BEGIN SELECT RAISE(ABORT, 'the thread was erased'); END;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE TRIGGER erased_threads_change_nothing BEFORE UPDATE OF thread_id ON knowledge_documents
+WHEN EXISTS (SELECT 1 FROM erased_threads e WHERE e.namespace = NEW.namespace AND e.id = NEW.thread_id)
+BEGIN SELECT RAISE(ABORT, 'the thread was erased'); END;
+-- +goose StatementEnd
+
+CREATE INDEX threads_by_parent ON threads (namespace, json_extract(metadata, '$.parentThreadId'))
+    WHERE json_extract(metadata, '$.parentThreadId') IS NOT NULL;
+CREATE INDEX entity_extractions_by_thread ON entity_extractions (thread_id, namespace) WHERE ended = 0;
+CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id);
+CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, thread_id) WHERE thread_id <> '';
+
+-- +goose Down
+DROP INDEX knowledge_documents_by_thread;
+DROP INDEX entity_mentions_by_thread;
+DROP INDEX entity_extractions_by_thread;
+DROP INDEX threads_by_parent;
+DROP TRIGGER erased_threads_change_nothing;
+DROP TRIGGER erased_threads_teach_nothing;
+DROP TRIGGER erased_threads_queue_nothing;
+DROP TRIGGER erased_threads_stay;
+DROP TABLE erased_threads;

@@ -1,0 +1,245 @@
+package storetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+)
+
+var erasures = []suiteTest{
+	{"an erased thread is gone, and the others stay", testErased},
+	{"an erased thread stays erased", testErasedStays},
+	{"threads of sub-agents name their parent", testSubThreads},
+	{"a thread that does not exist can be erased", testErasedMissing},
+	{"erasing a thread while others append to it leaves nothing", testErasedWhileAppending},
+	{"an erased thread leaves nothing in entities that others mention", testErasedEntities},
+	{"erased roots of entities leave what was merged into them", testErasedRoots},
+	{"many records are erased", testErasedMany},
+	{"documents of an erased thread go with it", testErasedDocuments},
+}
+
+func contents(t *testing.T, s store.Store, k store.Key) store.ThreadContents {
+	t.Helper()
+	c, err := s.ThreadContents(t.Context(), k)
+	require.NoError(t, err)
+	return c
+}
+
+func erase(t *testing.T, s store.Store, k store.Key) {
+	t.Helper()
+	require.NoError(t, s.EraseThread(t.Context(), k))
+	require.Zero(t, contents(t, s, k))
+	require.NoError(t, s.Scrub(t.Context()))
+}
+
+// filled is a batch with everything that an append stores.
+func filled(id string) store.Batch {
+	return store.Batch{
+		Records:    []event.Record{record(id), typed(id+".turn", event.TypeMessage)},
+		ToolFinish: &store.ToolLog{ToolCallID: "call-" + id, ToolName: "t", Input: json.RawMessage(`{}`), Status: store.ToolSucceeded, StartedAt: start, FinishedAt: &start},
+		Extract:    []store.Extraction{{ID: "x-" + id, EventID: id, SourceType: "message", SourceID: id}},
+	}
+}
+
+func testErased(t *testing.T, s store.Store) {
+	other := store.Key{Namespace: key.Namespace, ThreadID: "t2"}
+	elsewhere := store.Key{Namespace: "other", ThreadID: key.ThreadID}
+	for i, k := range []store.Key{key, other, elsewhere} {
+		add(t, s, k, filled(fmt.Sprint("a", i)))
+	}
+	full := store.ThreadContents{Records: 2, ToolLogs: 1, Extractions: 1}
+	require.Equal(t, full, contents(t, s, key))
+	erase(t, s, key)
+
+	_, err := s.Thread(t.Context(), key)
+	require.ErrorIs(t, err, store.ErrErased)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.Empty(t, query(t, s, key, store.Query{}))
+	logs, err := s.ToolLogs(t.Context(), key)
+	require.NoError(t, err)
+	require.Empty(t, logs)
+	listed, err := s.Threads(t.Context(), key.Namespace, store.ThreadPage{})
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+	require.Equal(t, other.ThreadID, listed[0].ID)
+	for _, k := range []store.Key{other, elsewhere} {
+		require.Equal(t, full, contents(t, s, k))
+		require.EqualValues(t, 2, thread(t, s, k).Head)
+	}
+}
+
+func testErasedStays(t *testing.T, s store.Store) {
+	add(t, s, key, filled("a"))
+	require.NoError(t, s.MarkErased(t.Context(), key))
+	require.NotZero(t, contents(t, s, key), "what is there can be counted before it is deleted")
+	for _, batch := range []store.Batch{filled("b"), filled("a"), {}, {ToolStart: &store.ToolLog{ToolCallID: "c", ToolName: "t", Input: json.RawMessage(`{}`), Status: store.ToolStarted, StartedAt: start}}} {
+		_, err := s.Append(t.Context(), key, batch)
+		require.ErrorIs(t, err, store.ErrErased)
+	}
+	erase(t, s, key)
+	_, err := s.Append(t.Context(), key, filled("b"))
+	require.ErrorIs(t, err, store.ErrErased)
+	err = s.QueueExtraction(t.Context(), key.Namespace, store.Extraction{ID: "late", ThreadID: key.ThreadID, EventID: "a", SourceType: "message", SourceID: "a"})
+	require.ErrorIs(t, err, store.ErrErased)
+	require.NoError(t, s.MarkErased(t.Context(), key))
+	erase(t, s, key)
+	require.Zero(t, contents(t, s, key))
+}
+
+func testSubThreads(t *testing.T, s store.Store) {
+	for id, metadata := range map[string]string{"t1": `{}`, "t1.s2": `{"parentThreadId":"t1","x":"\u0000"}`, "t1.s1": `{"parentThreadId":"t1"}`, "other": `{"parentThreadId":"t2"}`, "none": `{"parentThreadId":7}`} {
+		add(t, s, store.Key{Namespace: key.Namespace, ThreadID: id}, store.Batch{Thread: &store.ThreadUpdate{Metadata: json.RawMessage(metadata)}})
+	}
+	subs, err := s.SubThreads(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, []string{"t1.s1", "t1.s2"}, subs)
+	subs, err = s.SubThreads(t.Context(), store.Key{Namespace: "other", ThreadID: key.ThreadID})
+	require.NoError(t, err)
+	require.Empty(t, subs)
+}
+
+func testErasedMissing(t *testing.T, s store.Store) {
+	erase(t, s, key)
+	_, err := s.Append(t.Context(), key, filled("a"))
+	require.ErrorIs(t, err, store.ErrErased)
+}
+
+func testErasedWhileAppending(t *testing.T, s store.Store) {
+	var all sync.WaitGroup
+	for w := range 4 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				_, err := s.Append(context.WithoutCancel(t.Context()), key, filled(fmt.Sprintf("r-%d-%d", w, i)))
+				if errors.Is(err, store.ErrErased) {
+					return
+				}
+				if err != nil {
+					t.Errorf("append: %v", err)
+					return
+				}
+			}
+		})
+	}
+	require.NoError(t, s.MarkErased(t.Context(), key))
+	all.Wait()
+	erase(t, s, key)
+	require.Zero(t, contents(t, s, key))
+}
+
+func testErasedMany(t *testing.T, s store.Store) {
+	for i := range 3 {
+		add(t, s, key, store.Batch{Records: series(fmt.Sprintf("r%d-", i), 1000)})
+	}
+	require.Equal(t, 3000, contents(t, s, key).Records)
+	erase(t, s, key)
+}
+
+// foundIn ends an extraction of a thread in which entities were found.
+func foundIn(t *testing.T, s store.Store, threadID string, found store.EntitiesFound) {
+	t.Helper()
+	id := "found-" + threadID + fmt.Sprint(len(found.New), len(found.Mentions), found.Mentions[0].SourceID)
+	require.NoError(t, s.QueueExtraction(t.Context(), ns, store.Extraction{ID: id, ThreadID: threadID, EventID: "e", SourceType: "message", SourceID: id}))
+	ended, err := s.EndExtraction(t.Context(), ns, id, found)
+	require.NoError(t, err)
+	require.True(t, ended)
+}
+
+func mentionIn(threadID, entity, name string) store.Mention {
+	return store.Mention{EntityID: entity, Name: name, ThreadID: threadID, SourceType: "message", SourceID: threadID + "-" + entity, Text: name + " of " + threadID, At: start}
+}
+
+func testErasedEntities(t *testing.T, s store.Store) {
+	gone := store.Key{Namespace: ns, ThreadID: "gone"}
+	foundIn(t, s, "gone", store.EntitiesFound{
+		New:       []store.NewEntity{{ID: "only", Name: "Only", Type: "person", Description: "secret"}, {ID: "both", Name: "First Name", Type: "person", Description: "secret"}, {ID: "third", Name: "Third", Type: "person"}},
+		Mentions:  []store.Mention{mentionIn("gone", "only", "Only"), mentionIn("gone", "both", "First Name"), mentionIn("gone", "third", "Third")},
+		Relations: []store.Relation{{From: "only", To: "both", Type: "knows", Reason: "secret", At: start}},
+	})
+	foundIn(t, s, "stays", store.EntitiesFound{
+		New:      []store.NewEntity{{ID: "apart", Name: "Apart", Type: "person", Description: "kept"}},
+		Mentions: []store.Mention{mentionIn("stays", "both", "Other Name"), mentionIn("stays", "third", "Third"), mentionIn("stays", "apart", "Apart")},
+	})
+	require.Equal(t, 3, contents(t, s, gone).Mentions)
+	erase(t, s, gone)
+
+	_, err := s.Entity(t.Context(), ns, "only")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	both := entity(t, s, ns, "both")
+	require.Equal(t, "Other Name", both.Name, "its name was that of the erased thread")
+	require.Equal(t, 1, both.Mentions)
+	require.Empty(t, both.Descriptions)
+	related, err := s.Relations(t.Context(), ns, "both")
+	require.NoError(t, err)
+	require.Empty(t, related)
+	require.Equal(t, "Third", entity(t, s, ns, "third").Name)
+	require.Equal(t, []string{"kept"}, entity(t, s, ns, "apart").Descriptions)
+	named, err := s.EntitiesNamed(t.Context(), ns, []string{"first name", "other name"})
+	require.NoError(t, err)
+	require.Len(t, named, 1)
+	require.Equal(t, "both", named[0].ID)
+}
+
+func testErasedRoots(t *testing.T, s store.Store) {
+	gone := store.Key{Namespace: ns, ThreadID: "gone"}
+	foundIn(t, s, "stays", store.EntitiesFound{
+		New:      []store.NewEntity{{ID: "a", Name: "A", Type: "person"}, {ID: "b", Name: "B", Type: "person"}, {ID: "d", Name: "D", Type: "person"}},
+		Mentions: []store.Mention{mentionIn("stays", "a", "A"), mentionIn("stays", "b", "B"), mentionIn("stays", "d", "D")},
+	})
+	foundIn(t, s, "gone", store.EntitiesFound{
+		New:      []store.NewEntity{{ID: "m", Name: "M", Type: "person"}, {ID: "r", Name: "R", Type: "person"}},
+		Mentions: []store.Mention{mentionIn("gone", "m", "M"), mentionIn("gone", "r", "R")},
+	})
+	merge(t, s, ns, merging("am", "a", "m", start))
+	merge(t, s, ns, merging("mr", "m", "r", minute(1)))
+	merge(t, s, ns, merging("br", "b", "r", minute(2)))
+	merge(t, s, ns, merging("rd", "r", "d", minute(3)))
+	undo(t, s, ns, "rd", "ann")
+	require.Equal(t, 4, entity(t, s, ns, "a").Mentions)
+	erase(t, s, gone)
+
+	root := entity(t, s, ns, "a")
+	require.Equal(t, root, entity(t, s, ns, "b"), "they stay together")
+	require.Equal(t, 2, root.Mentions)
+	require.NotContains(t, append(root.Aliases, root.Name), "R")
+	require.NotContains(t, append(root.Aliases, root.Name), "M")
+	require.Empty(t, mergesOf(t, s, ns, "d"))
+	require.Equal(t, 1, entity(t, s, ns, "d").Mentions)
+	require.Equal(t, []string{root.ID + " 2", "d 1"}, entityIDs(t, s, ns, store.EntityPage{}))
+}
+
+func testErasedDocuments(t *testing.T, s store.Store) {
+	begin := func(source, threadID string) (string, error) {
+		d, err := s.BeginKnowledge(t.Context(), key.Namespace, store.KnowledgeDocument{Collection: "c", Source: source, ThreadID: threadID},
+			store.KnowledgeBegin{Digest: "d" + threadID, Content: &store.KnowledgeContent{Name: source, MediaType: "text/plain", Bytes: []byte("text")}})
+		return d.ID, err
+	}
+	one, err := begin("one", key.ThreadID)
+	require.NoError(t, err)
+	two, err := begin("two", "another")
+	require.NoError(t, err)
+	three, err := begin("three", "")
+	require.NoError(t, err)
+	require.Equal(t, 1, contents(t, s, key).Documents)
+	of, err := s.ThreadDocuments(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, []string{one}, of)
+	erase(t, s, key)
+	_, err = s.KnowledgeDocument(t.Context(), key.Namespace, one)
+	require.ErrorIs(t, err, store.ErrNotFound)
+	for _, id := range []string{two, three} {
+		_, err := s.KnowledgeDocument(t.Context(), key.Namespace, id)
+		require.NoError(t, err)
+	}
+	for _, source := range []string{"late", "two"} {
+		_, err := begin(source, key.ThreadID)
+		require.ErrorIs(t, err, store.ErrErased)
+	}
+}

@@ -1,0 +1,190 @@
+// Package erasure tests that nothing is found of erased threads, and that nothing else is missing.
+package erasure
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// word returns a word that only one thread contains.
+func word(thread string) string { return "zephyr" + strings.ToLower(thread) + "quartz" }
+
+// found reports which words are in the files of a folder.
+func found(t *testing.T, folder string, words ...string) (in []string) {
+	t.Helper()
+	contents := check.Contents(t, folder)
+	for _, w := range words {
+		if strings.Contains(contents, w) {
+			in = append(in, w)
+		}
+	}
+	return in
+}
+
+func requireGone(t *testing.T, w *harness.Harness, thread string) {
+	t.Helper()
+	_, err := w.Store.Thread(w.Ctx(), w.Key(thread))
+	require.ErrorIs(t, err, store.ErrErased)
+	contents, err := w.Store.ThreadContents(w.Ctx(), w.Key(thread))
+	require.NoError(t, err)
+	require.Zero(t, contents)
+	_, err = w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "")
+	require.ErrorContains(t, err, "not found")
+}
+
+// TestErasedFiles erases threads that talk, run tools, ask sub-agents and wait for approval, while others run. Their words are
+// in the files of both databases before, and in none after.
+func TestErasedFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w := harness.New(t, harness.Options{Dir: dir, Agents: check.Team()})
+	var gone, kept, goneWords, keptWords []string
+	subs := map[string]string{}
+	for i := range 6 {
+		id := w.Open()
+		w.Say(id, `use note {"text":"`+word(id)+`"}`)
+		w.Say(id, `use call_agent {"agent":"HELPER","message":"tell `+word(id)+`","title":"About `+word(id)+`"}`)
+		subs[id] = check.Sub(w, id, 1)
+		if i%2 == 0 {
+			gone, goneWords = append(gone, id), append(goneWords, word(id))
+		} else {
+			kept, keptWords = append(kept, id), append(keptWords, word(id))
+		}
+	}
+	require.ElementsMatch(t, append(goneWords, keptWords...), found(t, dir, append(goneWords, keptWords...)...))
+
+	// The others go on meanwhile.
+	ctx, cancel := context.WithCancel(w.Ctx())
+	var load sync.WaitGroup
+	for _, id := range kept {
+		load.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				_, err := w.Threads.Turn(w.Ctx(), id, signals.UserMessage(id, "ann", fmt.Sprintf("more %d", n)))
+				if err != nil {
+					t.Errorf("a thread that stays: %v", err)
+					return
+				}
+			}
+		})
+	}
+	var erasing sync.WaitGroup
+	for _, id := range gone {
+		erasing.Go(func() {
+			receipt, err := w.Runtime.Erase(w.Ctx(), id, "ann")
+			if err != nil {
+				t.Errorf("erasing: %v", err)
+				return
+			}
+			if receipt.Left != (signals.ErasedCounts{}) || receipt.Erased.Records == 0 || receipt.Erased.ToolLogs == 0 || receipt.Erased.Runs < 2 {
+				t.Errorf("the receipt %+v", receipt)
+			}
+		})
+	}
+	erasing.Wait()
+	cancel()
+	load.Wait()
+	for _, id := range gone {
+		requireGone(t, w, id)
+		requireGone(t, w, subs[id])
+		receipt, err := w.Runtime.Erasure(w.Ctx(), id)
+		require.NoError(t, err)
+		require.Equal(t, []string{id, subs[id]}, receipt.Threads)
+		require.Equal(t, "ann", receipt.By)
+		require.NotEmpty(t, receipt.Remains)
+	}
+	// Temporal's write-ahead log is emptied now and then.
+	require.Eventually(t, func() bool {
+		require.NoError(t, w.Store.Scrub(w.Ctx()))
+		return len(found(t, dir, goneWords...)) == 0
+	}, harness.Patience, harness.Tick, "words of erased threads are found")
+	require.ElementsMatch(t, keptWords, found(t, dir, keptWords...))
+	for _, id := range kept {
+		require.Contains(t, w.Transcript(id), word(id))
+		require.Equal(t, signals.TurnCompleted, w.Say(id, "still there?").Status)
+	}
+}
+
+// TestErasedWhileRunning: a step that runs while its thread is erased writes nothing later.
+func TestErasedWhileRunning(t *testing.T) {
+	t.Parallel()
+	g := check.NewGate("wait")
+	w := harness.New(t, harness.Options{Tools: []tool.Tool{g}})
+	id := w.Open()
+	w.Post(id, "use wait {}")
+	check.Arrives(t, g.Reached, "the tool")
+	receipt, err := w.Runtime.Erase(w.Ctx(), id, "ann")
+	require.NoError(t, err)
+	require.NotZero(t, receipt.Erased.Records)
+	requireGone(t, w, id)
+	_, err = w.Store.Append(w.Ctx(), w.Key(id), store.Batch{Records: []event.Record{event.NewRecord("late", event.TypeMessage, "", "", receipt.FinishedAt, "x")}})
+	require.ErrorIs(t, err, store.ErrErased)
+	requireGone(t, w, id)
+}
+
+// TestErasedStartedAgain: a client that knows nothing of the erasure starts the thread again. It is erased again.
+func TestErasedStartedAgain(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	w.Say(id, "hello")
+	_, err := w.Runtime.Erase(w.Ctx(), id, "ann")
+	require.NoError(t, err)
+	_, err = w.Temporal.SignalWithStartWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), signals.SignalPost, signals.UserMessage(id, "ann", "again"),
+		client.StartWorkflowOptions{TaskQueue: w.TaskQueue}, signals.ThreadWorkflow, signals.Start{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		receipt, err := w.Runtime.Erasure(w.Ctx(), id)
+		return err == nil && receipt.Late == 1 && receipt.By == "ann"
+	}, harness.Patience, harness.Tick)
+	requireGone(t, w, id)
+}
+
+// TestErasedDoors: what is posted to an erased thread gets a clear answer at each door.
+func TestErasedDoors(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	w.Say(id, "hello")
+	_, err := w.Runtime.Erase(w.Ctx(), id, "ann")
+	require.NoError(t, err)
+
+	again, err := w.Runtime.Erase(w.Ctx(), id, "bob")
+	require.NoError(t, err, "it can be repeated")
+	require.Equal(t, "ann", again.By)
+	_, err = w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "x"))
+	require.ErrorIs(t, err, signals.ErrThreadErased)
+	_, err = w.Threads.PostOrOpen(w.Ctx(), id, signals.Start{}, signals.UserMessage(id, "ann", "x"))
+	require.ErrorIs(t, err, signals.ErrThreadErased)
+	require.ErrorIs(t, w.Threads.Open(w.Ctx(), id, signals.Start{}, nil), signals.ErrThreadErased)
+	_, err = w.Threads.CreateSchedule(w.Ctx(), signals.Schedule{ID: "daily", ThreadID: id, Cron: []string{"@daily"}, Open: true, Message: &event.NewMessage{Content: "x"}})
+	require.ErrorIs(t, err, signals.ErrThreadErased)
+	for _, path := range []string{"", "/messages", "/events", "/records", "/queue", "/approvals"} {
+		status, body := check.Request(t, w, http.MethodGet, "/v1/threads/"+id+path, nil)
+		require.Equal(t, http.StatusGone, status, "%s: %v", path, body)
+	}
+	for path, body := range map[string]map[string]any{
+		"/messages": {"content": "x"}, "/events": {"type": "tick", "payload": map[string]any{}},
+	} {
+		status, out := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+path, body)
+		require.Equal(t, http.StatusGone, status, "%s: %v", path, out)
+	}
+	status, _ := check.Request(t, w, http.MethodPost, "/v1/threads", map[string]any{"id": id})
+	require.Equal(t, http.StatusGone, status)
+	status, out := check.Request(t, w, http.MethodGet, "/v1/threads", nil)
+	require.Equal(t, http.StatusOK, status)
+	require.Empty(t, out["threads"])
+}
