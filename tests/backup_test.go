@@ -57,7 +57,7 @@ func (v *vault) live(name string, do func(t *testing.T, w *harness.Harness)) {
 		agents := check.Team()
 		agents[0].Tools = append(agents[0].Tools, "order")
 		do(t, harness.New(t, harness.Options{
-			Folder: v.work, Name: "drill", NoWorker: true, Agents: agents,
+			Dir: v.work, Name: "drill", NoWorker: true, Agents: agents,
 			Tools: []tool.Tool{check.HandsOver("order", tool.Background())},
 		}))
 	})

@@ -68,9 +68,9 @@ type Options struct {
 	// Provider configures the model's provider.
 	Provider llmtest.Config
 
-	// Folder keeps Temporal's database, the store and the files of tools in folders "temporal", "store" and
-	// "files" of this one, and Name is the namespace and the task queue: a later world continues with them.
-	Folder, Name string
+	// Name is the namespace and the task queue. A world with the Dir and the Name of an earlier one continues with its
+	// threads.
+	Name string
 
 	// NoWorker leaves starting the worker to the test.
 	NoWorker bool
@@ -198,9 +198,10 @@ func New(t testing.TB, o Options) *Harness {
 	t.Cleanup(w.Provider.Close)
 	w.Store, w.Stream = newStore(t, o), newStream(t, o)
 	t.Cleanup(w.reproduceModelCalls)
-	if w.Shell = filepath.Join(o.Folder, "files"); o.Folder == "" {
+	if w.Shell = filepath.Join(o.Dir, "files"); o.Dir == "" {
 		w.Shell = t.TempDir()
 	}
+	require.NoError(t, os.MkdirAll(w.Shell, 0o700))
 
 	models, err := newModels(w.Provider)
 	require.NoError(t, err)
@@ -275,17 +276,6 @@ func (w *Harness) StartWorker() (stop func()) {
 }
 
 func server(t testing.TB, o Options) *embedded.Server {
-<<<<<<< HEAD
-	if o.Dynamic == nil && o.Folder == "" {
-		return Temporal(t)
-	}
-	data := ""
-	if o.Folder != "" {
-		data = filepath.Join(o.Folder, "temporal")
-	}
-	s, err := embedded.Start(context.Background(), embedded.Config{
-		DataDir: data, Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
-=======
 	if o.Dynamic == nil && o.Dir == "" {
 		return Temporal(t)
 	}
@@ -295,7 +285,6 @@ func server(t testing.TB, o Options) *embedded.Server {
 	}
 	s, err := embedded.Start(context.Background(), embedded.Config{
 		DataDir: folder, Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
->>>>>>> h-erase
 	})
 	require.NoError(t, err)
 	t.Cleanup(s.Stop)
@@ -310,15 +299,12 @@ func newStore(t testing.TB, o Options) store.Store {
 			URL: testenv.Postgres(t), Schema: testenv.Name("e2e"),
 		})
 	} else {
-<<<<<<< HEAD
-		folder := filepath.Join(o.Folder, "store")
-		if o.Folder == "" {
+		folder := filepath.Join(o.Dir, "store")
+		if o.Dir == "" {
 			folder = t.TempDir()
 		}
+		require.NoError(t, os.MkdirAll(folder, 0o700))
 		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(folder, "threadmill.db")})
-=======
-		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(cmp.Or(o.Dir, t.TempDir()), "threadmill.db")})
->>>>>>> h-erase
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
