@@ -95,6 +95,10 @@ type Config struct {
 	// Histories deletes what Temporal has of threads. Default: threads cannot be erased.
 	Histories Histories
 
+	// Retention says how long things are kept. CloseIdle closes a thread if it is idle. Default: everything is kept.
+	Retention Retention
+	CloseIdle func(ctx context.Context, threadID string) error
+
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -197,6 +201,9 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityEraseDelete: a.eraseDelete,
 		signals.ActivityEraseFinish: a.eraseFinish,
 		signals.ActivityEraseLate:   a.eraseLate,
+		signals.ActivityRetainFind:  a.retainFind,
+		signals.ActivityRetainClose: a.retainClose,
+		signals.ActivityRetainDone:  a.retainDone,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

@@ -85,6 +85,7 @@ func (w *Workflows) Register(r Registrar) {
 	r.RegisterWorkflowWithOptions(w.delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})
 	r.RegisterWorkflowWithOptions(modelLimit, workflow.RegisterOptions{Name: signals.ModelLimitWorkflow})
 	r.RegisterWorkflowWithOptions(w.erase, workflow.RegisterOptions{Name: signals.EraseWorkflow})
+	r.RegisterWorkflowWithOptions(w.retain, workflow.RegisterOptions{Name: signals.RetainWorkflow})
 	r.RegisterWorkflowWithOptions(w.task, workflow.RegisterOptions{Name: signals.TaskWorkflow})
 }
 

@@ -39,3 +39,8 @@ func (c *Client) Checks(ctx context.Context, callModels bool) (doctor.Report, er
 func (c *Client) Repair(ctx context.Context, req repair.RepairRequest) (repair.Comparison, error) {
 	return call[repair.Comparison](ctx, c, http.MethodPost, c.url(nil, "repair"), req, "comparing the store with Temporal")
 }
+
+// Retention returns what the retention would delete now.
+func (c *Client) Retention(ctx context.Context) (repair.Due, error) {
+	return call[repair.Due](ctx, c, http.MethodGet, c.url(nil, "retention"), nil, "reading what the retention would delete")
+}

@@ -128,6 +128,9 @@ type Config struct {
 	// Repair compares the store with Temporal, for /v1/repair. Default: that is unavailable.
 	Repair func(context.Context, repair.RepairRequest) (repair.Comparison, error)
 
+	// Due tells what the retention would delete, for /v1/retention. Default: that is unavailable.
+	Due func(context.Context) (repair.Due, error)
+
 	// Closing ends the event streams when it is done; cancel it when the server shuts down
 	// (http.Server.RegisterOnShutdown). Default: they end with their connections.
 	Closing context.Context
@@ -308,7 +311,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&checkHandlers{c, cfg.Store, cfg.Stream, cfg.Checks}).registerChecks()
-	(&repairHandlers{c, cfg.Repair}).registerRepair()
+	(&repairHandlers{c, cfg.Repair, cfg.Due}).registerRepair()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
 	c.registerMarkdown()
 	c.registerDocs(mux)

@@ -21,10 +21,10 @@ const (
 	eraseMarks = `DELETE FROM thread_marks WHERE namespace = $1 AND thread_id = $2`
 	eraseRow   = `DELETE FROM threads WHERE namespace = $1 AND id = $2`
 
-	eraseRecords     = `DELETE FROM records WHERE ctid = ANY(ARRAY(SELECT ctid FROM records WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
-	eraseTools       = `DELETE FROM tool_logs WHERE ctid = ANY(ARRAY(SELECT ctid FROM tool_logs WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
-	oldTools         = `SELECT count(*) FROM tool_logs WHERE namespace = $1 AND finished_at < $2 AND status NOT IN ('started', 'waiting', 'pending')`
-	pruneTools       = `DELETE FROM tool_logs WHERE ctid = ANY(ARRAY(SELECT ctid FROM tool_logs
+	eraseRecords = `DELETE FROM records WHERE ctid = ANY(ARRAY(SELECT ctid FROM records WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
+	eraseTools   = `DELETE FROM tool_logs WHERE ctid = ANY(ARRAY(SELECT ctid FROM tool_logs WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
+	oldTools     = `SELECT count(*) FROM tool_logs WHERE namespace = $1 AND finished_at < $2 AND status NOT IN ('started', 'waiting', 'pending')`
+	pruneTools   = `DELETE FROM tool_logs WHERE ctid = ANY(ARRAY(SELECT ctid FROM tool_logs
 		WHERE namespace = $1 AND finished_at < $2 AND status NOT IN ('started', 'waiting', 'pending') LIMIT $3))`
 	eraseExtractions = `DELETE FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended`
 	documentsOf      = `SELECT id FROM knowledge_documents WHERE namespace = $1 AND thread_id = $2 AND thread_id <> '' ORDER BY id`
