@@ -1,13 +1,14 @@
 package threadmill
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -45,9 +46,6 @@ const (
 	defaultRetentionEvery = time.Hour
 )
 
-// enabled reports whether anything is deleted.
-func (r Retention) enabled() bool { return r.ClosedThreads+r.IdleThreads+r.ToolLogs > 0 }
-
 func (r Retention) validate() error {
 	for _, limit := range []struct {
 		field string
@@ -66,28 +64,29 @@ func (r Retention) validate() error {
 	return nil
 }
 
-// forActivities returns the retention with defaults.
-func (r Retention) forActivities() activities.Retention {
-	out := activities.Retention(r)
-	if out.Every == 0 {
-		out.Every = defaultRetentionEvery
-	}
-	return out
+// limits returns the retention with defaults.
+func (r Retention) limits() signals.RetainLimits {
+	return signals.RetainLimits{ClosedThreads: r.ClosedThreads, IdleThreads: r.IdleThreads, ToolLogs: r.ToolLogs, Every: cmp.Or(r.Every, defaultRetentionEvery)}
 }
 
-// retain starts the workflow that deletes what is too old, unless it runs: there is one for all processes. If nothing is to be
-// deleted any more, the workflow that runs ends by itself.
+// retain tells the limits to the workflow that deletes what is too old. It starts the workflow unless it runs: there is one for
+// all processes, and the limits of the process that started last apply.
 func (r *Runtime) retain(ctx context.Context) {
-	if !r.cfg.Retention.enabled() {
-		return
+	namespace, limits := r.client.Namespace(), r.cfg.Retention.limits()
+	id := signals.RetainWorkflowID(namespace)
+	var err error
+	if limits.Off() {
+		err = r.cfg.Temporal.SignalWorkflow(ctx, id, "", signals.SignalRetain, limits)
+		if _, none := errors.AsType[*serviceerror.NotFound](err); none {
+			return
+		}
+	} else {
+		_, err = r.cfg.Temporal.SignalWithStartWorkflow(ctx, id, signals.SignalRetain, limits, client.StartWorkflowOptions{
+			ID: id, TaskQueue: r.cfg.TaskQueue, StaticSummary: "deletes what is older than the retention of " + namespace,
+		}, signals.RetainWorkflow, signals.RetainStep{Namespace: namespace, Limits: limits})
 	}
-	namespace := r.client.Namespace()
-	_, err := r.cfg.Temporal.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: signals.RetainWorkflowID(namespace), TaskQueue: r.cfg.TaskQueue,
-		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, StaticSummary: "deletes what is older than the retention of " + namespace,
-	}, signals.RetainWorkflow, signals.RetainStep{Namespace: namespace})
 	if err != nil && ctx.Err() == nil {
-		r.cfg.Logger.Error("starting the retention: nothing is deleted until a worker starts again", "error", err)
+		r.cfg.Logger.Error("setting the retention: the limits apply when a worker starts again", "error", err)
 	}
 }
 
@@ -101,8 +100,8 @@ const maxDue = 10_000
 
 // due tells what the next pass of the retention would do.
 func (r *Runtime) due(ctx context.Context) (out repair.Due, err error) {
-	limits := r.cfg.Retention.forActivities()
-	out = repair.Due{Enabled: r.cfg.Retention.enabled(), Close: []string{}, Erase: []string{}, Every: signals.Duration(limits.Every).String()}
+	limits := r.cfg.Retention.limits()
+	out = repair.Due{Enabled: !limits.Off(), Close: []string{}, Erase: []string{}, Every: signals.Duration(limits.Every).String()}
 	now := time.Now()
 	for _, kind := range []struct {
 		status string
@@ -162,7 +161,7 @@ func (r *Runtime) dueThreads(ctx context.Context, status string, before time.Tim
 func (r *Runtime) checkRetention(ctx context.Context) []doctor.Finding {
 	const check = "retention"
 	limits := r.cfg.Retention
-	if !limits.enabled() {
+	if limits.limits().Off() {
 		return nil
 	}
 	got, err := r.cfg.Temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: r.cfg.TemporalNamespace})

@@ -95,8 +95,7 @@ type Config struct {
 	// Histories deletes what Temporal has of threads. Default: threads cannot be erased.
 	Histories Histories
 
-	// Retention says how long things are kept. CloseIdle closes a thread if it is idle. Default: everything is kept.
-	Retention Retention
+	// CloseIdle closes a thread if it is idle. Default: retention closes none.
 	CloseIdle func(ctx context.Context, threadID string) error
 
 	// Logger defaults to slog.Default().

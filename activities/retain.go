@@ -13,16 +13,6 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Retention says how long things are kept. Zero = for ever.
-type Retention struct {
-	// ClosedThreads is the age at which closed threads are erased, IdleThreads that at which idle threads are closed. The age of a
-	// thread counts from its last record. ToolLogs is the age at which the logs of tool calls are deleted.
-	ClosedThreads, IdleThreads, ToolLogs time.Duration
-
-	// Every is the time between two passes.
-	Every time.Duration
-}
-
 // RetainedKind is the kind of the document with the receipt of the last pass, RetainedName its name.
 const (
 	RetainedKind = "retention"
@@ -35,29 +25,22 @@ const retainBatch = 100
 // retainFind finds the next batch of what has become too old.
 func (a *Activities) retainFind(ctx context.Context, in signals.RetainStep) (signals.RetainFound, error) {
 	now := activity.GetInfo(ctx).StartedTime
-	out := signals.RetainFound{Every: a.cfg.Retention.Every}
-	if a.cfg.Retention.ClosedThreads+a.cfg.Retention.IdleThreads+a.cfg.Retention.ToolLogs == 0 {
-		out.Off = true
-		return out, nil
-	}
+	var out signals.RetainFound
 	next := in
 	next.UpdatedAt, next.ThreadID = time.Time{}, ""
-	if in.Pass.StartedAt.IsZero() {
-		next.Pass.StartedAt = now.UTC()
-	}
 	var err error
 	switch in.Phase {
 	case "", signals.RetainIdle:
-		if next.Phase = signals.RetainClosed; a.cfg.Retention.IdleThreads > 0 {
-			out.Close, err = a.due(ctx, in, &next, store.ThreadOpen, now.Add(-a.cfg.Retention.IdleThreads))
+		if next.Phase = signals.RetainClosed; in.Limits.IdleThreads > 0 {
+			out.Close, err = a.due(ctx, in, &next, store.ThreadOpen, now.Add(-in.Limits.IdleThreads))
 		}
 	case signals.RetainClosed:
-		if next.Phase = signals.RetainToolLogs; a.cfg.Retention.ClosedThreads > 0 {
-			out.Erase, err = a.due(ctx, in, &next, store.ThreadClosed, now.Add(-a.cfg.Retention.ClosedThreads))
+		if next.Phase = signals.RetainToolLogs; in.Limits.ClosedThreads > 0 {
+			out.Erase, err = a.due(ctx, in, &next, store.ThreadClosed, now.Add(-in.Limits.ClosedThreads))
 		}
 	case signals.RetainToolLogs:
-		if a.cfg.Retention.ToolLogs > 0 {
-			out.ToolLogs, err = a.cfg.Store.PruneToolLogs(ctx, in.Namespace, now.Add(-a.cfg.Retention.ToolLogs))
+		if in.Limits.ToolLogs > 0 {
+			out.ToolLogs, err = a.cfg.Store.PruneToolLogs(ctx, in.Namespace, now.Add(-in.Limits.ToolLogs))
 		}
 		if next.Phase = in.Phase; out.ToolLogs < store.EraseBatch {
 			return out, readErrorOf(err)
@@ -110,14 +93,14 @@ func Due(row store.Thread, before time.Time) bool {
 
 // retainClose closes a thread, unless it is no longer idle. It reports whether it has asked the thread to close.
 func (a *Activities) retainClose(ctx context.Context, in signals.RetainClose) (bool, error) {
-	row, err := a.cfg.Store.Thread(ctx, event.ThreadKey(in))
+	row, err := a.cfg.Store.Thread(ctx, event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID})
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil {
 		return false, readError(err)
 	}
-	if row.Status != store.ThreadOpen || a.cfg.Retention.IdleThreads == 0 || !Due(row, time.Now().Add(-a.cfg.Retention.IdleThreads)) || a.cfg.CloseIdle == nil {
+	if row.Status != store.ThreadOpen || in.IdleThreads <= 0 || !Due(row, time.Now().Add(-in.IdleThreads)) || a.cfg.CloseIdle == nil {
 		return false, nil
 	}
 	err = a.cfg.CloseIdle(ctx, in.ThreadID)

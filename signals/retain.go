@@ -13,14 +13,33 @@ const (
 	ActivityRetainFind  = "retain_find"
 	ActivityRetainClose = "retain_close"
 	ActivityRetainDone  = "retain_done"
+
+	// SignalRetain sets the [RetainLimits]: workers send theirs when they start.
+	SignalRetain = "limits"
 )
+
+// RetainLimits say how long things are kept. Zero = for ever.
+type RetainLimits struct {
+	// ClosedThreads is the age at which closed threads are erased, IdleThreads that at which idle threads are closed. The age of a
+	// thread counts from its last record. ToolLogs is the age at which the logs of tool calls are deleted.
+	ClosedThreads time.Duration `json:"closedThreads,omitempty"`
+	IdleThreads   time.Duration `json:"idleThreads,omitempty"`
+	ToolLogs      time.Duration `json:"toolLogs,omitempty"`
+
+	// Every is the time between two passes.
+	Every time.Duration `json:"every,omitempty"`
+}
+
+// Off reports whether everything is kept for ever.
+func (l RetainLimits) Off() bool { return l.ClosedThreads+l.IdleThreads+l.ToolLogs <= 0 }
 
 // RetainWorkflowID returns the id of the workflow that deletes what has become too old in a namespace.
 func RetainWorkflowID(namespace string) string { return "retain/" + namespace }
 
 // RetainStep is a place in a pass of retention.
 type RetainStep struct {
-	Namespace string `json:"namespace"`
+	Namespace string       `json:"namespace"`
+	Limits    RetainLimits `json:"limits"`
 
 	// Phase is one of the phases below; empty = the first. UpdatedAt and ThreadID are the place in it.
 	Phase     RetainPhase `json:"phase,omitempty"`
@@ -43,10 +62,6 @@ const (
 
 // RetainFound is the result of "retain_find".
 type RetainFound struct {
-	// Off means that nothing is to be deleted any more. Every is the time between two passes.
-	Off   bool          `json:"off,omitempty"`
-	Every time.Duration `json:"every,omitempty"`
-
 	// Close are idle threads to be closed, Erase closed threads to be erased.
 	Close []string `json:"close,omitempty"`
 	Erase []string `json:"erase,omitempty"`
@@ -62,6 +77,9 @@ type RetainFound struct {
 type RetainClose struct {
 	Namespace string `json:"namespace"`
 	ThreadID  string `json:"threadId"`
+
+	// IdleThreads is the age at which it is closed.
+	IdleThreads time.Duration `json:"idleThreads"`
 }
 
 // Retained is the receipt of a pass of retention. It contains nothing that was said.

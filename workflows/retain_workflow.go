@@ -17,61 +17,86 @@ const retainTries = 3
 // maxBatches is the number of batches after which retention continues as new.
 const maxBatches = 20
 
-// retain deletes what has become too old, in batches, one thread after the other. It waits between the passes, and ends when the
-// workers are configured to keep everything.
+// retain deletes what has become too old, in batches, one thread after the other. It waits between the passes, and ends when
+// everything is to be kept.
 func (w *Workflows) retain(ctx workflow.Context, in signals.RetainStep) error {
 	ctx = staleAfter(ctx, w.StaleAfter)
+	r := &retention{step: in, limits: workflow.GetSignalChannel(ctx, signals.SignalRetain)}
 	for range maxBatches {
-		var found signals.RetainFound
-		if err := workflow.ExecuteActivity(lowPriorityOptions(ctx, "find what is too old"), signals.ActivityRetainFind, in).Get(ctx, &found); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			// The store has been unavailable for a while.
-			if err := workflow.Sleep(ctx, time.Minute); err != nil {
-				return err
-			}
-			continue
-		}
-		if found.Off {
+		r.receive()
+		if r.step.Limits.Off() {
 			return nil
 		}
-		pass := in.Pass
-		if found.Next != nil && pass.StartedAt.IsZero() {
-			pass.StartedAt = found.Next.Pass.StartedAt
-		}
-		for _, id := range found.Close {
-			closeIdle(ctx, in.Namespace, id, &pass)
-		}
-		for _, id := range found.Erase {
-			eraseOld(ctx, in.Namespace, id, &pass)
-		}
-		pass.ToolLogs += found.ToolLogs
-		if found.Next != nil {
-			in = *found.Next
-			in.Pass = pass
-			continue
-		}
-		in.Pass = pass
-		if err := workflow.ExecuteActivity(lowPriorityOptions(ctx, "store the receipt"), signals.ActivityRetainDone, in).Get(ctx, nil); err != nil && ctx.Err() != nil {
+		wait, err := r.batch(ctx)
+		if err != nil {
 			return err
 		}
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("The last pass closed %d threads, erased %d, and deleted %d logs of tool calls. The next one is in %s.",
-			pass.Closed, pass.Erased, pass.ToolLogs, found.Every))
-		if err := workflow.Sleep(ctx, found.Every); err != nil {
-			return err
+		if wait > 0 {
+			// New limits apply at once.
+			if _, err := awaitFor(ctx, wait, func() bool { return r.limits.Len() > 0 }); err != nil {
+				return err
+			}
 		}
-		in = signals.RetainStep{Namespace: in.Namespace}
 	}
-	return workflow.NewContinueAsNewError(ctx, signals.RetainWorkflow, in)
+	r.receive()
+	return workflow.NewContinueAsNewError(ctx, signals.RetainWorkflow, r.step)
 }
 
-func closeIdle(ctx workflow.Context, namespace, threadID string, pass *signals.Retained) {
-	ctx = lowPriorityOptions(ctx, "close "+threadID)
+// retention is a pass in its workflow.
+type retention struct {
+	step   signals.RetainStep
+	limits workflow.ReceiveChannel
+}
+
+// receive takes in new limits.
+func (r *retention) receive() {
+	for r.limits.ReceiveAsync(&r.step.Limits) {
+	}
+}
+
+// batch handles the next batch. It returns the time to wait for the one after it.
+func (r *retention) batch(ctx workflow.Context) (wait time.Duration, err error) {
+	var found signals.RetainFound
+	err = workflow.ExecuteActivity(lowPriorityOptions(ctx, "find what is too old"), signals.ActivityRetainFind, r.step).Get(ctx, &found)
+	switch {
+	case ctx.Err() != nil:
+		return 0, err
+	case err != nil:
+		return unavailableFor, nil // the store has been unavailable for a while
+	}
+	pass := &r.step.Pass
+	if pass.StartedAt.IsZero() {
+		pass.StartedAt = workflow.Now(ctx).UTC()
+	}
+	for _, id := range found.Close {
+		closeIdle(ctx, signals.RetainClose{Namespace: r.step.Namespace, ThreadID: id, IdleThreads: r.step.Limits.IdleThreads}, pass)
+	}
+	for _, id := range found.Erase {
+		eraseOld(ctx, r.step.Namespace, id, pass)
+	}
+	pass.ToolLogs += found.ToolLogs
+	if next := found.Next; next != nil {
+		r.step.Phase, r.step.UpdatedAt, r.step.ThreadID = next.Phase, next.UpdatedAt, next.ThreadID
+		return 0, nil
+	}
+	if err := workflow.ExecuteActivity(lowPriorityOptions(ctx, "store the receipt"), signals.ActivityRetainDone, r.step).Get(ctx, nil); ctx.Err() != nil {
+		return 0, err
+	}
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("The last pass closed %d threads, erased %d, and deleted %d logs of tool calls. The next one is in %s.",
+		pass.Closed, pass.Erased, pass.ToolLogs, r.step.Limits.Every))
+	r.step = signals.RetainStep{Namespace: r.step.Namespace, Limits: r.step.Limits}
+	return max(r.step.Limits.Every, time.Minute), nil
+}
+
+// unavailableFor is the time after which a batch that could not be found is looked for again.
+const unavailableFor = time.Minute
+
+func closeIdle(ctx workflow.Context, in signals.RetainClose, pass *signals.Retained) {
+	ctx = lowPriorityOptions(ctx, "close "+in.ThreadID)
 	opts := workflow.GetActivityOptions(ctx)
 	opts.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: retainTries}
 	var closed bool
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), signals.ActivityRetainClose, signals.RetainClose{Namespace: namespace, ThreadID: threadID}).Get(ctx, &closed)
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), signals.ActivityRetainClose, in).Get(ctx, &closed)
 	switch {
 	case err != nil:
 		pass.Failed++
