@@ -1,7 +1,11 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/signals"
@@ -156,6 +161,33 @@ func (d *drill) mend(t *testing.T, w *harness.Harness) map[string][]repair.Diffe
 	return out
 }
 
+// cutOff begins a repair that ends after each of its first writes, as if the process were killed there.
+func (d *drill) cutOff(t *testing.T, w *harness.Harness) {
+	for last := range 3 {
+		cut := &cutStore{Store: w.Store, left: last}
+		r := w.Beside(func(c *threadmill.Config) { c.Store = cut })
+		rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/repair", strings.NewReader(`{"threadId":"team","apply":true}`))
+		req.Host = "localhost"
+		req.Header.Set("Content-Type", "application/json")
+		r.Handler().ServeHTTP(rec, req)
+		require.Equal(t, http.StatusOK, rec.Code, rec.Body.String())
+		require.Contains(t, rec.Body.String(), `"state":"failed"`)
+	}
+}
+
+// cutStore is unavailable for writing after some appends.
+type cutStore struct {
+	store.Store
+	left int
+}
+
+func (s *cutStore) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
+	if s.left--; s.left < 0 {
+		return store.Appended{}, store.Unavailable(errors.New("cut off"))
+	}
+	return s.Store.Append(ctx, key, batch)
+}
+
 // nothing checks that nothing differs.
 func (d *drill) nothing(t *testing.T, w *harness.Harness) {
 	printed, code, problem := w.Starter("repair")
@@ -244,6 +276,9 @@ func TestRestore(t *testing.T) {
 		v.put("temporal", c.temporal)
 		v.put("files", files)
 		v.live(c.name, func(t *testing.T, w *harness.Harness) {
+			if c.temporal != "" && c.told["new"] == "records" {
+				d.cutOff(t, w)
+			}
 			told := d.mend(t, w)
 			assert.Equal(t, c.told, kinds(told))
 			d.nothing(t, w)
