@@ -2,6 +2,7 @@ package threadmill
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/agent"
@@ -17,7 +18,7 @@ func (r *Runtime) check(ctx context.Context, callModels bool) []doctor.Finding {
 		}.Check(ctx)
 	}()
 	models := r.checkModels(ctx, callModels)
-	return append(<-temporal, models...)
+	return slices.Concat(<-temporal, r.checkRetention(ctx), models)
 }
 
 func (r *Runtime) checkModels(ctx context.Context, call bool) []doctor.Finding {

@@ -112,6 +112,9 @@ func (r *Runtime) Run(ctx context.Context) error {
 	if !r.cfg.OnlyToolQueues {
 		r.prepareKnowledge(ctx) // last: threads do not wait for it
 	}
+	if !r.cfg.OnlyToolQueues {
+		r.retain(ctx)
+	}
 	counting, stopCounting := context.WithCancel(ctx)
 	counted := r.observer.CountWaiting(counting, r.waiting, r.cfg.Logger)
 	defer func() { stopCounting(); counted() }()

@@ -67,6 +67,9 @@ type Config struct {
 	// instead of a model. If a model of the chain fails, the next one is called: see [llm.Fallback].
 	Fallbacks map[string]llm.Fallback
 
+	// Retention says how long threads are kept. Default: for ever.
+	Retention Retention
+
 	// Knowledge configures how documents are indexed and found.
 	Knowledge Knowledge
 

@@ -98,6 +98,9 @@ type Config struct {
 	// Histories deletes what Temporal has of threads. Default: threads cannot be erased.
 	Histories Histories
 
+	// CloseIdle closes a thread if it is idle. Default: retention closes none.
+	CloseIdle func(ctx context.Context, threadID string) error
+
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -200,6 +203,9 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityEraseDelete: a.eraseDelete,
 		signals.ActivityEraseFinish: a.eraseFinish,
 		signals.ActivityEraseLate:   a.eraseLate,
+		signals.ActivityRetainFind:  a.retainFind,
+		signals.ActivityRetainClose: a.retainClose,
+		signals.ActivityRetainDone:  a.retainDone,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

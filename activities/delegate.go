@@ -83,7 +83,15 @@ func (a *Activities) repliesIn(ctx context.Context, ref thread.Ref, traceID stri
 
 // storeAnswer stores the result of a call in the parent thread.
 func (a *Activities) storeAnswer(ctx context.Context, to thread.Parent, by thread.Ref, text string, failed bool) error {
-	now, status := time.Now(), store.ToolSucceeded
+	record, log := answer(to, by, text, failed, time.Now())
+	above := thread.Ref{Namespace: by.Namespace, ThreadID: to.ThreadID}
+	_, err := a.append(ctx, above, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, thread.Flush{})
+	return err
+}
+
+// answer returns the result of a call that a sub-agent worked on, and the call's log.
+func answer(to thread.Parent, by thread.Ref, text string, failed bool, now time.Time) (event.Record, store.ToolLog) {
+	status := store.ToolSucceeded
 	if failed {
 		status = store.ToolFailed
 	}
@@ -93,7 +101,6 @@ func (a *Activities) storeAnswer(ctx context.Context, to thread.Parent, by threa
 		ToolCallID: to.ToolCallID, ToolName: to.ToolName, IsError: failed, AgentID: to.Agent, ReplyToMessageID: to.MessageID,
 		Metadata: map[string]any{"threadId": by.ThreadID},
 	}
-	above := thread.Ref{Namespace: by.Namespace, ThreadID: to.ThreadID}
 	log := store.ToolLog{
 		ToolCallID: to.ToolCallID, ToolName: to.ToolName, Agent: to.Agent, TraceID: to.TraceID,
 		Input: asJSON(by.ThreadID), Output: asJSON(text), Status: status, Attempt: 1, StartedAt: now, FinishedAt: &now,
@@ -102,8 +109,7 @@ func (a *Activities) storeAnswer(ctx context.Context, to thread.Parent, by threa
 	if to.Undecided {
 		record = record.WithUndecided(event.TypeMessage)
 	}
-	_, err := a.append(ctx, above, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, thread.Flush{})
-	return err
+	return record, log
 }
 
 // parentViewers shows a sub-agent's output to viewers of the parent thread, as progress of the call.

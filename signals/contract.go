@@ -290,6 +290,9 @@ type Control struct {
 	// EventID of retry is the failed event; empty = the one that failed last. EventID of interrupt
 	// is the event whose turn ends or that is removed from the queue; empty = the current turn.
 	EventID string `json:"eventId,omitempty"`
+
+	// IfIdle makes a close conditional: a thread that has anything to do, or waits for anything, ignores it.
+	IfIdle bool `json:"ifIdle,omitempty"`
 }
 
 // ControlAction is the action of a [Control].

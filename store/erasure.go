@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // ErrErased means that the thread was erased: nothing of it exists, and nothing is stored for it again. It is an ErrNotFound
@@ -36,6 +37,10 @@ type Erasures interface {
 	// them, and ToolLogPage its tool logs in the order of their calls' ids, after one of these. Limit is at most [MaxLimit].
 	ThreadMentions(ctx context.Context, key Key, after Mention, limit int) ([]Mention, error)
 	ToolLogPage(ctx context.Context, key Key, after string, limit int) ([]ToolLog, error)
+	// OldToolLogs counts the logs of tool calls of a namespace that ended before a time, and PruneToolLogs deletes some of
+	// them, at most [EraseBatch], and returns how many. Calls that wait for people or continue elsewhere have not ended.
+	OldToolLogs(ctx context.Context, namespace string, before time.Time) (int, error)
+	PruneToolLogs(ctx context.Context, namespace string, before time.Time) (int, error)
 
 	// Scrub removes what was deleted from the files of the store, as far as its database can: see the drivers. It may be slow.
 	Scrub(ctx context.Context) error

@@ -97,9 +97,12 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		defer cancel()
 		s := t.state
 		supersedes := func() bool { _, ok := s.Inbox.Superseding(); return ok }
-		due := func() bool { return len(s.Decisions.ToCheck) > 0 || s.Turns.Cascading() != nil || supersedes() }
+		due := func() bool {
+			return len(s.Decisions.ToCheck) > 0 || s.Decisions.RestoredDue() || s.Turns.Cascading() != nil || supersedes()
+		}
 		for workflow.Await(ctx, due) == nil {
 			t.pendingSends++
+			s.Decisions.ApplyRestored(workflow.Now(ctx))
 			for q, ok := s.Inbox.Superseding(); ok; q, ok = s.Inbox.Superseding() {
 				t.affect(ctx, q)
 			}

@@ -25,7 +25,7 @@ func (t controls) control(ctx workflow.Context, name string, c signals.Control) 
 	case c.Action == signals.ControlInterrupt:
 		err = t.interruptEvent(ctx, c)
 	case c.Action == signals.ControlClose:
-		if t.state.Closing == nil {
+		if t.state.Closing == nil && !(c.IfIdle && !t.state.Resting()) {
 			c.EventID = ""
 			t.state.Closing = &c
 			t.interrupt(c)

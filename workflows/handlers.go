@@ -30,7 +30,7 @@ type handler struct {
 // this order.
 func (t *conversation) allHandlers() []handler {
 	return slices.Concat(
-		posts{t}.handlers(), approvals{t}.handlers(), clientCalls{t}.handlers(), inputs{t}.handlers(), controls{t}.handlers(),
+		restores{t}.handlers(), posts{t}.handlers(), approvals{t}.handlers(), clientCalls{t}.handlers(), inputs{t}.handlers(), controls{t}.handlers(),
 		interceptions{t}.handlers(), tasks{t}.handlers(), children{t}.handlers(), views{t}.handlers(),
 	)
 }

@@ -85,6 +85,7 @@ func (w *Workflows) Register(r Registrar) {
 	r.RegisterWorkflowWithOptions(w.delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})
 	r.RegisterWorkflowWithOptions(modelLimit, workflow.RegisterOptions{Name: signals.ModelLimitWorkflow})
 	r.RegisterWorkflowWithOptions(w.erase, workflow.RegisterOptions{Name: signals.EraseWorkflow})
+	r.RegisterWorkflowWithOptions(w.retain, workflow.RegisterOptions{Name: signals.RetainWorkflow})
 	r.RegisterWorkflowWithOptions(w.task, workflow.RegisterOptions{Name: signals.TaskWorkflow})
 }
 
@@ -198,6 +199,7 @@ type conversation struct {
 
 func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) {
 	if in.State != nil {
+		inspect(ctx, in.State)
 		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer(), redactor: redactor{r: w.Redact}}, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
@@ -212,6 +214,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 		in.Start = redacted(ctx, &t.redactor, in.Start)
 	}
 	t.state = thread.New(namespace, threadID, in.Start, workflow.Now(ctx))
+	inspect(ctx, t.state)
 	t.state.ParentLink.Parent = in.Parent
 	t.state.Number(workflow.Now(ctx))
 	if err := announce(ctx, t.state); err != nil {

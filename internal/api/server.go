@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/internal/doctor"
+	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
@@ -32,4 +33,14 @@ func (c *Client) Checks(ctx context.Context, callModels bool) (doctor.Report, er
 		query.Set("models", "true")
 	}
 	return call[doctor.Report](ctx, c, http.MethodGet, c.url(query, "checks"), nil, "checking the installation")
+}
+
+// Repair compares a page of threads of the store with Temporal, and mends what differs if req says so.
+func (c *Client) Repair(ctx context.Context, req repair.RepairRequest) (repair.Comparison, error) {
+	return call[repair.Comparison](ctx, c, http.MethodPost, c.url(nil, "repair"), req, "comparing the store with Temporal")
+}
+
+// Retention returns what the retention would delete now.
+func (c *Client) Retention(ctx context.Context) (repair.Due, error) {
+	return call[repair.Due](ctx, c, http.MethodGet, c.url(nil, "retention"), nil, "reading what the retention would delete")
 }

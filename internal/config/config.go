@@ -74,6 +74,9 @@ type Config struct {
 	// Knowledge says how documents are indexed and found.
 	Knowledge Knowledge
 
+	// Retention says how long threads are kept.
+	Retention Retention
+
 	// Redact replaces text that must not be kept. Nil = nothing is.
 	Redact *redact.Redactor
 
@@ -137,6 +140,21 @@ type Knowledge struct {
 	ChunkTokens, OverlapTokens int
 	PrivateAddresses           bool
 }
+
+// Retention has the fields of threadmill.Retention.
+type Retention struct{ ClosedThreads, IdleThreads, ToolLogs, Every time.Duration }
+
+// Bounds of [Retention]; the minimums equal those of the runtime, as a test checks.
+const (
+	MinRetention        = time.Hour
+	MinToolLogRetention = 48 * time.Hour
+	MinRetentionEvery   = time.Minute
+
+	maxRetention      = 100 * 365 * 24 * time.Hour
+	maxRetentionEvery = 7 * 24 * time.Hour
+
+	keptForEver = "for ever"
+)
 
 // Bounds of [Knowledge].ChunkTokens, which equal those of the runtime, as a test checks.
 const (

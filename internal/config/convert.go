@@ -50,7 +50,7 @@ func (d *document) config(root ast.Node) *Config {
 	d.groups = c.groups()
 	c.Agents = d.agents(f.Agents, f.Limits, models)
 	models.use("titleModel", f.TitleModel)
-	c.TitleModel, c.Knowledge = f.TitleModel, f.Knowledge
+	c.TitleModel, c.Knowledge, c.Retention = f.TitleModel, f.Knowledge, f.Retention
 	models.useEmbedder("knowledge.embedder", f.Knowledge.Embedder)
 	models.useOne("knowledge.contextModel", f.Knowledge.ContextModel)
 	models.useOne("knowledge.rerankModel", f.Knowledge.RerankModel)

@@ -30,6 +30,7 @@ type configFile struct {
 	Models         map[string]providerEntry
 	TitleModel     string
 	Knowledge      Knowledge
+	Retention      Retention
 	Redact         redactEntry
 	Agents         []agentEntry
 	Tools          toolsEntry
@@ -189,6 +190,11 @@ var fieldRules = map[string]fieldRule{
 	"config.redactEntry.Patterns":    {nonEmpty: omitIt},
 	"config.patternEntry.Name":       {required: "write name: what stands in brackets in place of the text, such as customer"},
 	"config.patternEntry.Expression": {required: "write expression: a regular expression of the text, in Go's syntax"},
+
+	"config.Retention.ClosedThreads": {min: float64(MinRetention), max: float64(maxRetention), unset: keptForEver},
+	"config.Retention.IdleThreads":   {min: float64(MinRetention), max: float64(maxRetention), unset: keptForEver},
+	"config.Retention.ToolLogs":      {min: float64(MinToolLogRetention), max: float64(maxRetention), unset: keptForEver},
+	"config.Retention.Every":         {min: float64(MinRetentionEvery), max: float64(maxRetentionEvery), unset: byDefault(time.Hour)},
 
 	"config.Knowledge.Dimension":     {min: 1, max: store.MaxKnowledgeDimension, unset: "the model's own"},
 	"config.Knowledge.ChunkTokens":   {min: MinChunkTokens, max: MaxChunkTokens, unset: "the default, 512"},

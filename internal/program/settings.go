@@ -81,6 +81,7 @@ type Settings struct {
 
 	TitleModel string
 	Knowledge  threadmill.Knowledge
+	Retention  threadmill.Retention
 	Redact     *redact.Redactor
 
 	ApprovalRules  []approval.Rule
@@ -157,6 +158,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	s.Agents, s.Hooks, s.StaleAfter, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.TemporalUI
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
 	s.MCP, s.MCPAPI, s.Knowledge, s.Redact = c.MCP, c.MCPAPI, knowledgeOf(c.Knowledge), c.Redact
+	s.Retention = threadmill.Retention(c.Retention)
 	if s.AllowedHosts, err = chosen("--allowed-hosts", cfg.AllowedHosts, EnvAllowedHosts, cfg.Getenv, c.AllowedHosts,
 		func(list []string) error { return guard.Hosts{Allowed: list}.Validate() }); err != nil {
 		return s, err

@@ -63,6 +63,8 @@ func payloadOf(r *redact.Redactor, payload any) any {
 	case signals.CancelTask:
 		p.Reason = r.Text(p.Reason)
 		return p
+	case signals.Restore:
+		return restore(r, p)
 	case hook.Verdict:
 		return verdict(r, p)
 	case string:
@@ -97,6 +99,21 @@ func schedule(r *redact.Redactor, s signals.Schedule) signals.Schedule {
 		s.Event = &e
 	}
 	return s
+}
+
+func restore(r *redact.Redactor, p signals.Restore) signals.Restore {
+	p.Title, p.Metadata = r.Text(p.Title), r.JSON(p.Metadata)
+	p.Posts, p.Decisions, p.Results = each(r, p.Posts), each(r, p.Decisions), each(r, p.Results)
+	p.Inputs, p.Tasks, p.Interrupts = each(r, p.Inputs), each(r, p.Tasks), each(r, p.Interrupts)
+	return p
+}
+
+func each[T any](r *redact.Redactor, payloads []T) []T {
+	out := make([]T, len(payloads))
+	for i, p := range payloads {
+		out[i] = Payload(r, p)
+	}
+	return out
 }
 
 func texts(r *redact.Redactor, in map[string]string) map[string]string {

@@ -19,7 +19,7 @@ import (
 const card = "4111111111111111"
 
 // kept are the fields that have ids, types and names.
-var kept = regexp.MustCompile(`^(first|posts\[\]|message|event)?\.?(id|type|threadId|toolCallId|taskId|eventId|traceId|traceparent|parentEventId|by|agent|toolName|digest|workingDirectory|` +
+var kept = regexp.MustCompile(`^(first|(posts|decisions|results|inputs|tasks|interrupts)\[\]|message|event)?\.?(id|known\[\]|type|threadId|toolCallId|taskId|eventId|traceId|traceparent|parentEventId|by|agent|toolName|digest|workingDirectory|` +
 	`agents\[\]|addAgents\[\]|removeAgents\[\]|tools\[\]|onBusy|onWaiting|action|status|decision|scope|cron\[\]|timezone|missed|senderId|senderType|isEnv|` +
 	`answers\.x\.action|metadata\.(trigger_session_id|trigger_agent_id|trigger_agent_name|env_name|source)|toolCalls\[\]\.id|toolCalls\[\]\.function\.name|` +
 	`payload\.(threadId|senderId))$`)
@@ -42,6 +42,7 @@ func TestPayload(t *testing.T) {
 		signals.CompleteTask{},
 		signals.CancelTask{},
 		signals.Schedule{},
+		signals.Restore{},
 	} {
 		t.Run(reflect.TypeOf(payload).Name(), func(t *testing.T) {
 			filled := reflect.New(reflect.TypeOf(payload)).Elem()

@@ -26,6 +26,7 @@ import (
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/outage"
 	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
@@ -128,6 +129,12 @@ type Config struct {
 
 	// Checks checks what Ready does not, and calls models if callModels is set, for /v1/checks. Default: none.
 	Checks func(ctx context.Context, callModels bool) []doctor.Finding
+
+	// Repair compares the store with Temporal, for /v1/repair. Default: that is unavailable.
+	Repair func(context.Context, repair.RepairRequest) (repair.Comparison, error)
+
+	// Due tells what the retention would delete, for /v1/retention. Default: that is unavailable.
+	Due func(context.Context) (repair.Due, error)
 
 	// Closing ends the event streams when it is done; cancel it when the server shuts down
 	// (http.Server.RegisterOnShutdown). Default: they end with their connections.
@@ -311,6 +318,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&checkHandlers{c, cfg.Store, cfg.Stream, cfg.Checks}).registerChecks()
+	(&repairHandlers{c, cfg.Repair, cfg.Due}).registerRepair()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
 	c.registerMarkdown()
 	c.registerDocs(mux)

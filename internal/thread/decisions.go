@@ -33,6 +33,9 @@ type Decisions struct {
 
 	// Listed reports whether the thread's search attribute says that it waits for approval.
 	Listed bool `json:"listed,omitempty"`
+
+	// Restored is what the store has about calls that the thread has yet to make again.
+	Restored *Restored `json:"restored,omitempty"`
 }
 
 // Decide applies a decision to its call, if that call waits for one; any other outcome changes

@@ -215,3 +215,8 @@ func (s *State) addUsage(u event.Usage) {
 	u.ModelCalls = 1
 	s.Usage = s.Usage.Add(u)
 }
+
+// Resting reports whether the thread has nothing to do and waits for nothing.
+func (s *State) Resting() bool {
+	return s.Turns.Idle() && len(s.Turns.Deciding)+len(s.Turns.Roots)+len(s.Inbox.Debounced)+len(s.Tasks.Running)+len(s.Children.SubAgents) == 0 && !s.Outbox.Unstored()
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,8 +21,11 @@ const (
 	eraseMarks = `DELETE FROM thread_marks WHERE namespace = $1 AND thread_id = $2`
 	eraseRow   = `DELETE FROM threads WHERE namespace = $1 AND id = $2`
 
-	eraseRecords     = `DELETE FROM records WHERE ctid = ANY(ARRAY(SELECT ctid FROM records WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
-	eraseTools       = `DELETE FROM tool_logs WHERE ctid = ANY(ARRAY(SELECT ctid FROM tool_logs WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
+	eraseRecords = `DELETE FROM records WHERE ctid = ANY(ARRAY(SELECT ctid FROM records WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
+	eraseTools   = `DELETE FROM tool_logs WHERE ctid = ANY(ARRAY(SELECT ctid FROM tool_logs WHERE namespace = $1 AND thread_id = $2 LIMIT $3))`
+	oldTools     = `SELECT count(*) FROM tool_logs WHERE namespace = $1 AND finished_at < $2 AND status NOT IN ('started', 'waiting', 'pending')`
+	pruneTools   = `DELETE FROM tool_logs WHERE ctid = ANY(ARRAY(SELECT ctid FROM tool_logs
+		WHERE namespace = $1 AND finished_at < $2 AND status NOT IN ('started', 'waiting', 'pending') LIMIT $3))`
 	eraseExtractions = `DELETE FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended`
 	documentsOf      = `SELECT id FROM knowledge_documents WHERE namespace = $1 AND thread_id = $2 AND thread_id <> '' ORDER BY id`
 
@@ -192,7 +196,9 @@ func (s *Store) Scrub(ctx context.Context) error {
 	return nil
 }
 
-func storableKey(key store.Key) bool { return store.Storable(key.Namespace) && store.Storable(key.ThreadID) }
+func storableKey(key store.Key) bool {
+	return store.Storable(key.Namespace) && store.Storable(key.ThreadID)
+}
 
 func eraseError(doing string, key store.Key, err error) error {
 	if err == nil {
@@ -268,4 +274,20 @@ func (f forgetting) Recount(ctx context.Context, id string) error {
 		return err
 	}
 	return f.count(ctx, root)
+}
+
+// OldToolLogs implements [store.Erasures].
+func (s *Store) OldToolLogs(ctx context.Context, namespace string, before time.Time) (n int, err error) {
+	err = s.pool.QueryRow(ctx, oldTools, namespace, before).Scan(&n)
+	return n, err
+}
+
+// PruneToolLogs implements [store.Erasures].
+func (s *Store) PruneToolLogs(ctx context.Context, namespace string, before time.Time) (n int, err error) {
+	err = s.change(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, pruneTools, namespace, before, store.EraseBatch)
+		n = int(tag.RowsAffected())
+		return err
+	})
+	return n, err
 }

@@ -19,6 +19,7 @@ type eraseQueries struct {
 	countExtractions, countMentions, countSources *sql.Stmt
 	documents, subThreads                         *sql.Stmt
 	mentionPage, toolPage                         *sql.Stmt
+	oldTools, pruneTools                          *sql.Stmt
 
 	mentioned, mentions, descriptions, recount *sql.Stmt
 	standing, rename, repoint, promote, root   *sql.Stmt
@@ -29,6 +30,7 @@ type eraseQueries struct {
 
 func (q *eraseQueries) queries() map[**sql.Stmt]string {
 	const ofThread = ` WHERE namespace = ? AND thread_id = ?`
+	const ended = ` WHERE namespace = ? AND finished_at < ? AND status NOT IN ('started', 'waiting', 'pending')`
 	return map[**sql.Stmt]string{
 		&q.mark:  `INSERT INTO erased_threads (namespace, id, erased_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`,
 		&q.marks: `DELETE FROM thread_marks` + ofThread,
@@ -36,6 +38,8 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 
 		&q.records:     `DELETE FROM records WHERE rowid IN (SELECT rowid FROM records` + ofThread + ` LIMIT ? + 0)`,
 		&q.toolLogs:    `DELETE FROM tool_logs WHERE rowid IN (SELECT rowid FROM tool_logs` + ofThread + ` LIMIT ? + 0)`,
+		&q.oldTools:    `SELECT count(*) FROM tool_logs` + ended,
+		&q.pruneTools:  `DELETE FROM tool_logs WHERE rowid IN (SELECT rowid FROM tool_logs` + ended + ` LIMIT ? + 0)`,
 		&q.extractions: `DELETE FROM entity_extractions` + ofThread + ` AND ended = 0`,
 		&q.documents:   `SELECT id FROM knowledge_documents` + ofThread + ` AND thread_id <> '' ORDER BY id`,
 
@@ -279,4 +283,20 @@ func (f forgetting) Recount(ctx context.Context, id string) error {
 		return err
 	}
 	return f.each(ctx, root, f.q.recountRoot)
+}
+
+// OldToolLogs implements [store.Erasures].
+func (s *Store) OldToolLogs(ctx context.Context, namespace string, before time.Time) (n int, err error) {
+	err = s.erasures.oldTools.QueryRowContext(ctx, namespace, before.UnixMicro()).Scan(&n)
+	return n, err
+}
+
+// PruneToolLogs implements [store.Erasures].
+func (s *Store) PruneToolLogs(ctx context.Context, namespace string, before time.Time) (int, error) {
+	n := int64(0)
+	err := s.writing(ctx, func(w writing) (err error) {
+		n, err = w.exec(ctx, s.erasures.pruneTools, namespace, before.UnixMicro(), store.EraseBatch)
+		return err
+	})
+	return int(n), err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -24,6 +25,7 @@ var erasures = []suiteTest{
 	{"erased roots of entities leave what was merged into them", testErasedRoots},
 	{"many records are erased", testErasedMany},
 	{"documents of an erased thread go with it", testErasedDocuments},
+	{"old tool logs are pruned, and no others", testPrunedToolLogs},
 }
 
 func contents(t *testing.T, s store.Store, k store.Key) store.ThreadContents {
@@ -242,4 +244,40 @@ func testErasedDocuments(t *testing.T, s store.Store) {
 		_, err := begin(source, key.ThreadID)
 		require.ErrorIs(t, err, store.ErrErased)
 	}
+}
+
+func testPrunedToolLogs(t *testing.T, s store.Store) {
+	k, other := store.Key{Namespace: "pruned", ThreadID: "t"}, store.Key{Namespace: "elsewhere", ThreadID: "t"}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	log := func(k store.Key, id string, status store.ToolStatus, age time.Duration) {
+		ended := now.Add(-age)
+		one := store.ToolLog{ToolCallID: id, ToolName: "t", Agent: "a", TraceID: "x", Input: json.RawMessage("{}"), Output: json.RawMessage("{}"), Status: status, Attempt: 1, StartedAt: ended, FinishedAt: &ended}
+		_, err := s.Append(t.Context(), k, store.Batch{ToolFinish: &one})
+		require.NoError(t, err)
+	}
+	log(k, "old", store.ToolSucceeded, 2*time.Hour)
+	log(k, "failed", store.ToolFailed, 3*time.Hour)
+	log(k, "pending", store.ToolPending, 4*time.Hour)
+	log(k, "waiting", store.ToolWaiting, 4*time.Hour)
+	log(k, "new", store.ToolSucceeded, time.Minute)
+	log(other, "old", store.ToolSucceeded, 2*time.Hour)
+	before := now.Add(-time.Hour)
+	n, err := s.OldToolLogs(t.Context(), k.Namespace, before)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	for _, want := range []int{2, 0} {
+		n, err = s.PruneToolLogs(t.Context(), k.Namespace, before)
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+	}
+	left, err := s.ToolLogs(t.Context(), k)
+	require.NoError(t, err)
+	var ids []string
+	for _, l := range left {
+		ids = append(ids, l.ToolCallID)
+	}
+	require.ElementsMatch(t, []string{"pending", "waiting", "new"}, ids)
+	left, err = s.ToolLogs(t.Context(), other)
+	require.NoError(t, err)
+	require.Len(t, left, 1)
 }

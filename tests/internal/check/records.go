@@ -192,3 +192,35 @@ func FailedDecision(w *harness.Harness, thread, eventID string) event.Intercepti
 	require.Len(w.T, decisions, 1)
 	return harness.Payload[event.Interception](w, decisions[0])
 }
+
+// RequireWhole checks that a thread's records, all of them in order, have no gap and nothing twice, and that
+// every tool call of a turn that has ended has one result.
+func RequireWhole(t *testing.T, records []event.Record) {
+	t.Helper()
+	ids, results := map[string]bool{}, map[string]int{}
+	var calls []string
+	waits := map[string]bool{}
+	for i, r := range records {
+		require.Equal(t, int64(i+1), r.Seq, "no gap before record %s", r.ID)
+		require.NotContains(t, ids, r.ID, "a record twice")
+		ids[r.ID] = true
+		if r.Type == event.TypeApprovalRequest {
+			waits[Decode[event.ApprovalRequest](t, r.Payload).ToolCallID] = true
+		}
+		if r.Type == event.TypeMessage {
+			m := Decode[event.Message](t, r.Payload)
+			for _, c := range m.ToolCalls {
+				calls = append(calls, c.ID)
+			}
+			if m.ToolCallID != "" {
+				results[m.ToolCallID]++
+			}
+		}
+	}
+	for _, call := range calls {
+		if results[call] == 0 && waits[call] {
+			continue
+		}
+		require.Equal(t, 1, results[call], "results of call %s", call)
+	}
+}

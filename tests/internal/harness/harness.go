@@ -68,6 +68,10 @@ type Options struct {
 	// Provider configures the model's provider.
 	Provider llmtest.Config
 
+	// Name is the namespace and the task queue. A world with the Dir and the Name of an earlier one continues with its
+	// threads.
+	Name string
+
 	// NoWorker leaves starting the worker to the test.
 	NoWorker bool
 
@@ -179,6 +183,9 @@ func New(t testing.TB, o Options) *Harness {
 	if o.Deaf {
 		options.Interceptors = []interceptor.ClientInterceptor{&noCancel{}}
 	}
+	if o.Name != "" {
+		w.TaskQueue = o.Name
+	}
 	var err error
 	w.Temporal, err = client.Dial(options)
 	require.NoError(t, err)
@@ -191,7 +198,10 @@ func New(t testing.TB, o Options) *Harness {
 	t.Cleanup(w.Provider.Close)
 	w.Store, w.Stream = newStore(t, o), newStream(t, o)
 	t.Cleanup(w.reproduceModelCalls)
-	w.Shell = t.TempDir()
+	if w.Shell = filepath.Join(o.Dir, "files"); o.Dir == "" {
+		w.Shell = t.TempDir()
+	}
+	require.NoError(t, os.MkdirAll(w.Shell, 0o700))
 
 	models, err := newModels(w.Provider)
 	require.NoError(t, err)
@@ -289,7 +299,12 @@ func newStore(t testing.TB, o Options) store.Store {
 			URL: testenv.Postgres(t), Schema: testenv.Name("e2e"),
 		})
 	} else {
-		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(cmp.Or(o.Dir, t.TempDir()), "threadmill.db")})
+		folder := filepath.Join(o.Dir, "store")
+		if o.Dir == "" {
+			folder = t.TempDir()
+		}
+		require.NoError(t, os.MkdirAll(folder, 0o700))
+		s, err = sqlite.Open(context.Background(), sqlite.Config{Path: filepath.Join(folder, "threadmill.db")})
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
@@ -386,8 +401,8 @@ func (w *Harness) reproduceModelCalls() {
 		records, err = w.Store.Records(ctx, w.Key(thread.ID), store.Query{Types: []string{event.TypeLLMCall}, Newest: true, Limit: 20})
 		for _, r := range records {
 			var call event.LLMCall
-			if json.Unmarshal(r.Payload, &call) != nil {
-				continue // the test has broken it
+			if json.Unmarshal(r.Payload, &call) != nil || call.Context == nil {
+				continue // the test has broken it, or a repair has rebuilt it
 			}
 			_, exact, err := modelcontext.Reproduce(ctx, w.Store, w.Key(thread.ID), call)
 			if !errors.Is(err, store.ErrUnavailable) {

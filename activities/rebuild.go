@@ -1,0 +1,230 @@
+package activities
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/store"
+)
+
+// Rebuilt is what a step stored, as far as the history of its workflow tells.
+type Rebuilt struct {
+	Records []event.Record
+	Logs    []store.ToolLog
+
+	// Lost says what the history does not have.
+	Lost []string
+}
+
+// CallFacts are what the rest of a history tells about a call of a reply. Arguments are nil if they are
+// unknown.
+type CallFacts struct {
+	Arguments *string
+	Answered  bool
+}
+
+// cutNote ends a text of which a history has only the beginning.
+const cutNote = "\n\n[The rest of this text was lost: it was restored from the history of its workflow, which has the first %d KiB.]"
+
+// lostArguments is the result of a call that cannot run, because its arguments are lost.
+const lostArguments = "Error: the arguments of this call were lost when the store was restored from a backup. Whether it ran is unknown; it was not run again."
+
+func whole(text string, truncated bool) string {
+	if !truncated {
+		return text
+	}
+	return text + fmt.Sprintf(cutNote, thread.MaxCarriedContent>>10)
+}
+
+// RebuildReply rebuilds the records of a model call.
+func RebuildReply(in thread.ModelStep, out thread.ModelReply, facts func(p thread.PlannedCall) CallFacts, at time.Time) (re Rebuilt) {
+	m := out.Message
+	if out.Route != nil || out.Outage != nil || m.Interrupted && m.Content == "" {
+		return re // nothing was stored
+	}
+	eventID := thread.TurnEvent(in.Root, in.EventID)
+	add := func(id, typ string, payload any) {
+		re.Records = append(re.Records, event.NewRecord(id, typ, in.TraceID, in.EventID, at, payload).In(eventID))
+	}
+	add(recordid.LLMCall(in.MessageID), event.TypeLLMCall, event.LLMCall{
+		Agent: out.Agent, Model: out.Model, MessageID: in.MessageID, Step: in.Step, Attempt: 1, Usage: out.Usage,
+	})
+	if m.Truncated {
+		re.Lost = append(re.Lost, fmt.Sprintf("the text of reply %s after its first %d KiB", m.ID, thread.MaxCarriedContent>>10))
+	}
+	m.Content, m.Truncated = whole(m.Content, m.Truncated), false
+	results := re.calls(in, out, &m, facts, at)
+	final := event.Final{Agent: out.Agent}
+	if m.Content != "" || len(m.ToolCalls) > 0 {
+		final.MessageID = in.MessageID
+		c := modelCall{in: in}
+		undecided := c.undecided(thread.ModelReply{MessageDecision: out.MessageDecision, CallsDecision: out.CallsDecision}, m)
+		re.Records = append(re.Records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, in.EventID, at, m).In(eventID).WithUndecided(undecided...))
+	}
+	hold := in.Gated || out.Gated
+	switch {
+	case len(m.ToolCalls) > 0:
+		add(recordid.Calls(in.MessageID), event.TypeToolCall, event.ToolCallEvent{ThreadID: in.Thread.ThreadID, AgentName: out.Agent, ToolCalls: m.ToolCalls})
+		if !hold {
+			re.Records = append(re.Records, requests(in.RunStep, out.Agent, out.Calls, m.ToolCalls, at)...)
+		}
+		re.Records = append(re.Records, results...)
+	case !m.Interrupted && !hold:
+		add(recordid.Final(in.MessageID), event.TypeFinal, final)
+		if out.EndStored {
+			re.Records = append(re.Records, ended(in.Ends, eventID, in.TraceID, in.Joined, in.HandledBy, at))
+		}
+	}
+	return re
+}
+
+// RebuildObservation rebuilds the messages that describe an agent's event. It returns none if the event is not among
+// records, since the store then has it.
+func RebuildObservation(in thread.ModelStep, agentName string, records []event.Record, at time.Time) []event.Record {
+	e, ok, err := observed(*in.Observe, records)
+	if !ok || err != nil {
+		return nil
+	}
+	return observation(in, agentName, e, at)
+}
+
+// calls sets the calls of a reply, and returns the results of those that must not run.
+func (re *Rebuilt) calls(in thread.ModelStep, out thread.ModelReply, m *event.Message, facts func(p thread.PlannedCall) CallFacts, at time.Time) (results []event.Record) {
+	for _, p := range out.Calls {
+		call := event.ToolCall{ID: p.ID, Function: event.Function{Name: p.Name, Arguments: "{}"}}
+		known := facts(p)
+		switch {
+		case known.Arguments != nil:
+			call.Function.Arguments = *known.Arguments
+		case p.SubAgent != nil:
+			call.Function.Arguments = encode(builtin.AgentArguments{Agent: p.SubAgent.Agent, Message: p.SubAgent.Message, Title: p.SubAgent.Title})
+		default:
+			re.Lost = append(re.Lost, "the arguments of call "+p.ID)
+			if !known.Answered {
+				step := thread.ToolStep{RunStep: in.RunStep, ToolCallID: p.ID, ToolName: p.Name}
+				step.Agent = out.Agent
+				lost := RebuildResult(step, thread.ToolReply{ToolCallID: p.ID, Status: string(store.ToolUnknown), Result: lostArguments}, at)
+				results, re.Logs = append(results, lost.Records...), append(re.Logs, lost.Logs...)
+			}
+		}
+		m.ToolCalls = append(m.ToolCalls, call)
+	}
+	return results
+}
+
+// requests returns the requests for approval of planned calls.
+func requests(in thread.RunStep, agentName string, plans []thread.PlannedCall, calls []event.ToolCall, at time.Time) (out []event.Record) {
+	for i, p := range plans {
+		if p.NeedsApproval {
+			out = append(out, request(calls[i], p, agentName, in.MessageID, in.TraceID, in.EventID, at).In(thread.TurnEvent(in.Root, in.EventID)))
+		}
+	}
+	return out
+}
+
+// RebuildPlan rebuilds the requests for approval that planning stored.
+func RebuildPlan(in thread.PlanStep, out thread.PlanReply, at time.Time) (re Rebuilt) {
+	if in.Again {
+		return re
+	}
+	calls := make([]event.ToolCall, len(out.Calls))
+	for i, p := range out.Calls {
+		calls[i] = event.ToolCall{ID: p.ID, Function: event.Function{Name: p.Name, Arguments: p.Arguments}}
+	}
+	re.Records = requests(in.RunStep, out.Agent, out.Calls, calls, at)
+	return re
+}
+
+// RebuildResult rebuilds the result of a tool call, or its request for input.
+func RebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re Rebuilt) {
+	eventID := thread.TurnEvent(in.Root, in.EventID)
+	log := store.ToolLog{
+		ToolCallID: in.ToolCallID, ToolName: storable(in.ToolName), Agent: in.Agent, TraceID: in.TraceID,
+		Input: asJSON(out.Arguments), Status: store.ToolStatus(out.Status), Attempt: 1, StartedAt: at, FinishedAt: &at,
+	}
+	if q := out.Input; q != nil {
+		log.Status = store.ToolWaiting
+		re.Logs = []store.ToolLog{log}
+		re.Records = append(re.Records, event.NewRecord(recordid.InputRequest(in.ToolCallID, q.Round), event.TypeInputRequest, in.TraceID, in.EventID, at, inputRecord{InputRequest: *q}).In(eventID))
+		re.Lost = append(re.Lost, fmt.Sprintf("what tool %s kept for itself while call %s waits for input", in.ToolName, in.ToolCallID))
+		return re
+	}
+	if out.Approval != nil {
+		return re
+	}
+	if out.Truncated {
+		re.Lost = append(re.Lost, fmt.Sprintf("the result of call %s after its first %d KiB", in.ToolCallID, thread.MaxCarriedContent>>10))
+	}
+	text := whole(out.Result, out.Truncated)
+	log.Output = asJSON(text)
+	re.Logs = []store.ToolLog{log}
+	m := event.Message{
+		ID: recordid.Result(in.ToolCallID), ThreadID: in.Thread.ThreadID, SenderID: in.ToolName, SenderType: event.CreatedByTool, Role: event.RoleTool,
+		Content: text, ToolCallID: in.ToolCallID, ToolName: in.ToolName, IsError: log.Status != store.ToolSucceeded, AgentID: in.Agent, ReplyToMessageID: in.MessageID,
+	}
+	record := event.NewRecord(m.ID, event.TypeMessage, in.TraceID, in.EventID, at, m).In(eventID)
+	if in.Undecided || out.Decision != nil && !out.Decision.Silent {
+		record = record.WithUndecided(event.TypeMessage)
+	}
+	re.Records = append(re.Records, record)
+	return re
+}
+
+// RebuildStart rebuilds the start of a tool that a worker may have run: only an idempotent one runs
+// again.
+func RebuildStart(in thread.ToolStep, at time.Time) store.ToolLog {
+	return store.ToolLog{
+		ToolCallID: in.ToolCallID, ToolName: storable(in.ToolName), Agent: in.Agent, TraceID: in.TraceID,
+		Input: json.RawMessage("{}"), Status: store.ToolStarted, Attempt: 1, StartedAt: at,
+	}
+}
+
+// RebuildEvent rebuilds the end of a turn whose event a rule has handled.
+func RebuildEvent(in thread.EventStep, at time.Time) (re Rebuilt) {
+	if in.Ends != "" {
+		re.Records = []event.Record{ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, in.Rule, at)}
+	}
+	return re
+}
+
+// RebuildTitle rebuilds the record of a generated title.
+func RebuildTitle(in thread.TitleStep, out thread.TitleReply, at time.Time) (re Rebuilt) {
+	if out.Title != "" && out.Route == nil {
+		re.Records = []event.Record{event.NewRecord(in.RecordID, event.TypeStatus, "", "", at,
+			event.StatusChange{Status: event.StatusUpdated, Title: out.Title, Detail: "title", By: titledBy})}
+	}
+	return re
+}
+
+// RebuildAnswer rebuilds the result of a call in the parent thread of a sub-agent.
+func RebuildAnswer(to thread.Parent, by thread.Ref, out thread.DelegateReply, at time.Time) (re Rebuilt) {
+	if to.Background != nil || out.Status == "" || out.Cancelled {
+		return re
+	}
+	if out.Truncated {
+		re.Lost = append(re.Lost, fmt.Sprintf("the answer of sub-agent %s after its first %d KiB", by.ThreadID, thread.MaxCarriedContent>>10))
+	}
+	record, log := answer(to, by, whole(out.Answer, out.Truncated), out.Failed, at)
+	return Rebuilt{Records: []event.Record{record}, Logs: []store.ToolLog{log}, Lost: re.Lost}
+}
+
+// RebuildTask rebuilds the log of a background task's tool.
+func RebuildTask(in thread.TaskStep, out thread.TaskReply, at time.Time) (re Rebuilt) {
+	log := store.ToolLog{
+		ToolCallID: in.Task.ToolCallID, ToolName: storable(in.Task.Tool), Agent: in.Task.Agent, TraceID: in.Task.TraceID,
+		Input: json.RawMessage("{}"), Status: store.ToolSucceeded, Attempt: 1, StartedAt: in.Task.StartedAt, FinishedAt: &at, Output: out.Result,
+	}
+	switch {
+	case out.Cancelled:
+		log.Status, log.Output = store.ToolInterrupted, asJSON(out.Error)
+	case out.Error != "":
+		log.Status, log.Output = store.ToolFailed, asJSON(out.Error)
+	}
+	re.Logs = []store.ToolLog{log}
+	return re
+}

@@ -1,0 +1,134 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+// RetainedKind is the kind of the document with the receipt of the last pass, RetainedName its name.
+const (
+	RetainedKind = "retention"
+	RetainedName = "last"
+)
+
+// retainBatch is the number of threads that a step looks at.
+const retainBatch = 100
+
+// retainFind finds the next batch of what has become too old.
+func (a *Activities) retainFind(ctx context.Context, in signals.RetainStep) (signals.RetainFound, error) {
+	now := activity.GetInfo(ctx).StartedTime
+	var out signals.RetainFound
+	next := in
+	next.UpdatedAt, next.ThreadID = time.Time{}, ""
+	var err error
+	switch in.Phase {
+	case "", signals.RetainIdle:
+		if next.Phase = signals.RetainClosed; in.Limits.IdleThreads > 0 {
+			out.Close, err = a.due(ctx, in, &next, store.ThreadOpen, now.Add(-in.Limits.IdleThreads))
+		}
+	case signals.RetainClosed:
+		if next.Phase = signals.RetainToolLogs; in.Limits.ClosedThreads > 0 {
+			out.Erase, err = a.due(ctx, in, &next, store.ThreadClosed, now.Add(-in.Limits.ClosedThreads))
+		}
+	case signals.RetainToolLogs:
+		if in.Limits.ToolLogs > 0 {
+			out.ToolLogs, err = a.cfg.Store.PruneToolLogs(ctx, in.Namespace, now.Add(-in.Limits.ToolLogs))
+		}
+		if next.Phase = in.Phase; out.ToolLogs < store.EraseBatch {
+			return out, readErrorOf(err)
+		}
+	}
+	out.Next = &next
+	return out, readErrorOf(err)
+}
+
+func readErrorOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return readError(err)
+}
+
+// due returns the threads of a batch that are due, and sets the place of the next batch of the phase, if there is one.
+func (a *Activities) due(ctx context.Context, in signals.RetainStep, next *signals.RetainStep, status string, before time.Time) ([]string, error) {
+	page := store.ThreadPage{Status: status, Limit: retainBatch, CursorUpdatedAt: in.UpdatedAt, CursorID: in.ThreadID}
+	if in.UpdatedAt.IsZero() {
+		page.CursorUpdatedAt = before
+	}
+	rows, err := a.cfg.Store.Threads(ctx, in.Namespace, page)
+	if err != nil {
+		return nil, err
+	}
+	var due []string
+	for _, row := range rows {
+		if Due(row, before) {
+			due = append(due, row.ID)
+		}
+	}
+	if len(rows) == retainBatch {
+		last := rows[len(rows)-1]
+		next.Phase, next.UpdatedAt, next.ThreadID = in.Phase, last.UpdatedAt, last.ID
+		if next.Phase == "" {
+			next.Phase = signals.RetainIdle
+		}
+	}
+	return due, nil
+}
+
+// Due reports whether a thread of a page is due: an open one must be idle. The threads of sub-agents go with their parent
+// threads.
+func Due(row store.Thread, before time.Time) bool {
+	var about map[string]json.RawMessage
+	_ = json.Unmarshal(row.Metadata, &about) // metadata that is no object names no parent
+	return about[store.MetadataParent] == nil && row.UpdatedAt.Before(before) && (row.Status == store.ThreadClosed || row.Activity == store.ActivityIdle)
+}
+
+// retainClose closes a thread, unless it is no longer idle. It reports whether it has asked the thread to close.
+func (a *Activities) retainClose(ctx context.Context, in signals.RetainClose) (bool, error) {
+	row, err := a.cfg.Store.Thread(ctx, event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID})
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, readError(err)
+	}
+	if row.Status != store.ThreadOpen || in.IdleThreads <= 0 || !Due(row, time.Now().Add(-in.IdleThreads)) || a.cfg.CloseIdle == nil {
+		return false, nil
+	}
+	err = a.cfg.CloseIdle(ctx, in.ThreadID)
+	if errors.Is(err, signals.ErrThreadClosed) || errors.Is(err, signals.ErrThreadNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// retainDone stores the receipt of a pass.
+func (a *Activities) retainDone(ctx context.Context, in signals.RetainStep) error {
+	in.Pass.FinishedAt = activity.GetInfo(ctx).StartedTime.UTC()
+	raw, err := json.Marshal(in.Pass)
+	if err != nil {
+		return err
+	}
+	for {
+		had, err := a.cfg.Store.Document(ctx, in.Namespace, RetainedKind, RetainedName)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return readError(err)
+		}
+		_, err = a.cfg.Store.PutDocument(ctx, in.Namespace, store.Document{Kind: RetainedKind, Name: RetainedName, Content: raw, By: "retention"}, had.Version)
+		if conflict, ok := errors.AsType[*store.ConflictError](err); ok && conflict != nil {
+			continue
+		}
+		if p := in.Pass; err == nil && p.Closed+p.Erased+p.ToolLogs+p.Failed > 0 {
+			a.log.InfoContext(ctx, "retention", "closed", p.Closed, "erased", p.Erased, "records", p.Contents.Records, "toolLogs", p.ToolLogs, "failed", p.Failed)
+		}
+		return err
+	}
+}

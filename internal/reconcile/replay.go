@@ -1,0 +1,358 @@
+package reconcile
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// run is what one workflow run of a thread has done.
+type run struct {
+	// previous is the id of the run that continued as this one, if there is one.
+	previous string
+	began    time.Time
+
+	// state is the thread's state at the end. ended reports whether the run has ended.
+	state *thread.State
+	ended bool
+
+	// steps are the steps in the order in which they were given records or returned results.
+	steps []step
+}
+
+// step is a step of a thread. It either received records to store, or returned a result.
+type step struct {
+	at    time.Time
+	input any
+
+	// flush are the records that it received, nil if this is a result. done is a result that arrived;
+	// a step without one is still running.
+	flush *thread.Flush
+	reply any
+	done  bool
+}
+
+// history reads the history of a run.
+func history(ctx context.Context, c client.Client, workflowID, runID string) (*historypb.History, error) {
+	events := c.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	h := &historypb.History{}
+	for events.HasNext() {
+		e, err := events.Next()
+		if err != nil {
+			return nil, err
+		}
+		h.Events = append(h.Events, e)
+	}
+	return h, nil
+}
+
+// replay replays a history.
+func replay(w *workflows.Workflows, workflowID string, h *historypb.History) (out *run, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("replaying the history: %v", p)
+		}
+	}()
+	first, last := h.GetEvents()[0], h.GetEvents()[len(h.GetEvents())-1]
+	out = &run{began: first.GetEventTime().AsTime(), previous: first.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(), ended: ends(last.GetEventType())}
+	opts := worker.WorkflowReplayerOptions{Interceptors: []interceptor.WorkerInterceptor{&watcher{run: out}}, DisableDeadlockDetection: true}
+	r, err := worker.NewWorkflowReplayerWithOptions(opts)
+	if err != nil {
+		return nil, err
+	}
+	w.Register(r)
+	err = r.ReplayWorkflowHistoryWithOptions(sdklog.NewStructuredLogger(discard), processed(h), worker.ReplayWorkflowHistoryOptions{
+		OriginalExecution: workflow.Execution{ID: workflowID, RunID: first.GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("replaying the history: %w", err)
+	}
+	if out.state == nil {
+		return nil, errors.New("replaying the history: it has no thread")
+	}
+	return out, nil
+}
+
+// processed returns a history whose last events are processed too. A replay leaves out the last workflow task unless
+// another one follows, and no worker may have begun one since the last events arrived.
+func processed(h *historypb.History) *historypb.History {
+	events := h.GetEvents()
+	last := events[len(events)-1]
+	if ends(last.GetEventType()) {
+		return h
+	}
+	out := &historypb.History{Events: slices.Clone(events)}
+	add := func(typ enumspb.EventType, e *historypb.HistoryEvent) {
+		e.EventId, e.EventType, e.EventTime = int64(len(out.Events))+1, typ, last.GetEventTime()
+		out.Events = append(out.Events, e)
+	}
+	scheduled := func() {
+		add(enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowTaskScheduledEventAttributes{
+			WorkflowTaskScheduledEventAttributes: &historypb.WorkflowTaskScheduledEventAttributes{},
+		}})
+	}
+	started := func() {
+		add(enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowTaskStartedEventAttributes{
+			WorkflowTaskStartedEventAttributes: &historypb.WorkflowTaskStartedEventAttributes{ScheduledEventId: int64(len(out.Events))},
+		}})
+	}
+	if last.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED {
+		if last.GetEventType() != enumspb.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED {
+			scheduled()
+		}
+		started()
+	}
+	add(enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED, &historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowTaskCompletedEventAttributes{
+		WorkflowTaskCompletedEventAttributes: &historypb.WorkflowTaskCompletedEventAttributes{StartedEventId: int64(len(out.Events))},
+	}})
+	scheduled()
+	started()
+	return out
+}
+
+// ends reports whether an event is the end of a run.
+func ends(typ enumspb.EventType) bool {
+	switch typ { //nolint:exhaustive // all other events are followed by more
+	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+		return true
+	}
+	return false
+}
+
+// watcher notes the steps of a replayed run.
+type watcher struct {
+	interceptor.WorkerInterceptorBase
+	run *run
+}
+
+func (w *watcher) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	in := &inbound{run: w.run}
+	in.Next = next
+	return in
+}
+
+type inbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+	run *run
+}
+
+func (i *inbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
+	out := &outbound{run: i.run}
+	out.Next = next
+	return i.Next.Init(out)
+}
+
+func (i *inbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	show := func(s *thread.State) { i.run.state = s }
+	return i.Next.ExecuteWorkflow(workflow.WithValue(ctx, thread.Inspector{}, show), in)
+}
+
+type outbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+	run *run
+}
+
+func (o *outbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	f := o.Next.ExecuteActivity(ctx, name, args...)
+	o.note(ctx, f, args)
+	return f
+}
+
+func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
+	f := o.Next.ExecuteLocalActivity(ctx, name, args...)
+	o.note(ctx, f, args)
+	return f
+}
+
+func (o *outbound) ExecuteChildWorkflow(ctx workflow.Context, name string, args ...any) workflow.ChildWorkflowFuture {
+	f := o.Next.ExecuteChildWorkflow(ctx, name, args...)
+	o.note(ctx, f, args)
+	return f
+}
+
+// note notes what a step received, and its result when it arrives.
+func (o *outbound) note(ctx workflow.Context, f workflow.Future, args []any) {
+	if len(args) != 1 {
+		return
+	}
+	flush, reply := parts(args[0])
+	if flush != nil {
+		o.run.steps = append(o.run.steps, step{at: workflow.Now(ctx), input: args[0], flush: flush})
+	}
+	if reply == nil {
+		return
+	}
+	i := len(o.run.steps)
+	o.run.steps = append(o.run.steps, step{at: workflow.Now(ctx), input: args[0]})
+	waits, _ := workflow.NewDisconnectedContext(ctx)
+	workflow.GoNamed(waits, "watch a step", func(ctx workflow.Context) {
+		if f.Get(ctx, reply) == nil {
+			// The result has its place in the order of results.
+			o.run.steps[i].input = nil
+			o.run.steps = append(o.run.steps, step{at: workflow.Now(ctx), input: args[0], reply: reply, done: true})
+		} else {
+			o.run.steps[i].input = nil
+		}
+	})
+}
+
+// parts returns the records that a step receives, and a pointer to a value for its result. A step
+// has neither if it stores nothing.
+func parts(input any) (*thread.Flush, any) {
+	switch in := input.(type) {
+	case thread.ModelStep:
+		return &in.Flush, &thread.ModelReply{}
+	case thread.ToolStep:
+		return &in.Flush, &thread.ToolReply{}
+	case thread.PlanStep:
+		return &in.Flush, &thread.PlanReply{}
+	case thread.TitleStep:
+		return &in.Flush, &thread.TitleReply{}
+	case thread.EndStep:
+		return &in.Flush, &thread.EndReply{}
+	case thread.EventStep:
+		return &in.Flush, new(any)
+	case thread.RecordStep:
+		return &in.Flush, nil
+	case thread.HookStep:
+		return &in.Flush, nil
+	case thread.DelegateStart:
+		return nil, &thread.DelegateReply{}
+	case thread.TaskStep:
+		return nil, &thread.TaskReply{}
+	}
+	return nil, nil
+}
+
+// written is what one step has stored.
+type written struct {
+	activities.Rebuilt
+	row *thread.Row
+
+	// title was generated by the step. result means that the records are those of its result.
+	title  string
+	result bool
+}
+
+// written returns what the run has stored, in order. What is still pending at the end is not part of it.
+func (r *run) written(ref thread.Ref) []written {
+	pending := map[string]bool{}
+	for _, rec := range r.state.Outbox.Pending {
+		pending[rec.ID] = true
+	}
+	seen := map[string]bool{}
+	facts := r.facts()
+	var out []written
+	var flushed []event.Record
+	rows := int64(0)
+	for _, s := range r.steps {
+		var w written
+		switch {
+		case s.flush != nil:
+			flushed = append(flushed, s.flush.Records...)
+			for _, rec := range s.flush.Records {
+				if !pending[rec.ID] && !seen[rec.ID] {
+					seen[rec.ID] = true
+					w.Records = append(w.Records, rec)
+				}
+			}
+			row := s.flush.Row
+			if row != nil && row.Number > rows && (r.state.Outbox.Row == nil || r.state.Outbox.Row.Number != row.Number) {
+				rows, w.row = row.Number, row
+			}
+		case s.done:
+			if in, ok := s.input.(thread.ModelStep); ok && in.Observe != nil && !seen[recordid.Observed(in.Observe.EventID)] {
+				shown := written{result: true}
+				shown.Records = activities.RebuildObservation(in, s.reply.(*thread.ModelReply).Agent, flushed, s.at)
+				seen[recordid.Observed(in.Observe.EventID)] = true
+				out = append(out, shown)
+			}
+			w = rebuilt(ref, s, facts)
+			w.result = true
+		}
+		if len(w.Records)+len(w.Logs) > 0 || w.row != nil {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+func rebuilt(ref thread.Ref, s step, facts func(thread.PlannedCall) activities.CallFacts) (w written) {
+	switch in := s.input.(type) {
+	case thread.ModelStep:
+		w.Rebuilt = activities.RebuildReply(in, *s.reply.(*thread.ModelReply), facts, s.at)
+	case thread.ToolStep:
+		w.Rebuilt = activities.RebuildResult(in, *s.reply.(*thread.ToolReply), s.at)
+	case thread.PlanStep:
+		w.Rebuilt = activities.RebuildPlan(in, *s.reply.(*thread.PlanReply), s.at)
+	case thread.EventStep:
+		w.Rebuilt = activities.RebuildEvent(in, s.at)
+	case thread.TitleStep:
+		out := *s.reply.(*thread.TitleReply)
+		w.Rebuilt, w.title = activities.RebuildTitle(in, out, s.at), out.Title
+	case thread.DelegateStart:
+		if in.Parent != nil && in.First != nil {
+			by := thread.Ref{Namespace: ref.Namespace, ThreadID: firstThread(in)}
+			w.Rebuilt = activities.RebuildAnswer(*in.Parent, by, *s.reply.(*thread.DelegateReply), s.at)
+		}
+	case thread.TaskStep:
+		w.Rebuilt = activities.RebuildTask(in, *s.reply.(*thread.TaskReply), s.at)
+	}
+	return w
+}
+
+// firstThread returns the id of a sub-agent's thread, which its first message names.
+func firstThread(in thread.DelegateStart) string {
+	var named struct {
+		ThreadID string `json:"threadId"`
+	}
+	_ = json.Unmarshal(in.First.Payload, &named) // the thread itself has written it
+	return named.ThreadID
+}
+
+// facts returns what the run tells about the calls of its replies.
+func (r *run) facts() func(thread.PlannedCall) activities.CallFacts {
+	arguments, answered := map[string]string{}, map[string]bool{}
+	for _, s := range r.steps {
+		if s.flush != nil {
+			for _, rec := range s.flush.Records {
+				answered[rec.ID] = true
+			}
+		}
+		if reply, ok := s.reply.(*thread.ToolReply); ok && s.done {
+			if s.input.(thread.ToolStep).DecisionID == "" && !reply.Truncated && reply.Arguments != "" {
+				arguments[reply.ToolCallID] = reply.Arguments
+			}
+			answered[resultID(reply.ToolCallID)] = answered[resultID(reply.ToolCallID)] || reply.Status != ""
+		}
+	}
+	return func(p thread.PlannedCall) (out activities.CallFacts) {
+		out.Answered = answered[resultID(p.ID)] || p.By == thread.ByAgent && p.SubAgent != nil
+		text, ok := arguments[p.ID]
+		if !ok && p.Arguments != "" && (p.Guard == nil || p.Guard.Arguments == "" || p.Guard.Arguments == thread.ArgumentsDigest(p.Arguments)) {
+			text, ok = p.Arguments, true
+		}
+		if ok {
+			out.Arguments = &text
+		}
+		return out
+	}
+}

@@ -1,0 +1,308 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+const (
+	// maxRuns limits the workflow runs of a thread that are read, from the newest one.
+	maxRuns = 200
+
+	// together is the time within which steps that ran side by side stored their records in another
+	// order than their results arrived in.
+	together = 10 * time.Minute
+
+	// silent is the age from which on a step that runs has surely stored its start.
+	silent = time.Minute
+
+	idsPerRead     = 500
+	recordsPerPage = 500
+)
+
+func resultID(toolCallID string) string { return recordid.Result(toolCallID) }
+
+// begun reports whether a worker has processed something of a history.
+func begun(events []*historypb.HistoryEvent) bool {
+	return slices.ContainsFunc(events, func(e *historypb.HistoryEvent) bool {
+		return e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+	})
+}
+
+// olderStore finds the records that the workflow has written and the store does not have.
+func (c *comparison) olderStore(ctx context.Context) error {
+	all, lost, err := c.writings(ctx)
+	if err != nil {
+		return err
+	}
+	missing, err := c.missing(ctx, all)
+	if err != nil {
+		return err
+	}
+	records := 0
+	var gone []string
+	for _, w := range missing {
+		records += len(w.Records)
+		gone = append(gone, w.Lost...)
+	}
+	// The row may have changed while the history was read.
+	row, err := c.cfg.Store.Thread(ctx, c.key)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	if records > 0 || err != nil && len(all) > 0 || closing(all) && row.Status == store.ThreadOpen {
+		detail := fmt.Sprintf("the store is older: it lacks %d records that the workflow wrote", records)
+		if records == 0 {
+			detail = "the store is older: it lacks the last change of the thread itself"
+		}
+		c.differ(ctx, repair.Difference{
+			Kind: repair.Records, In: repair.Store, Count: records, Detail: detail, Action: "write them again from the history",
+		}, func(ctx context.Context) error { return c.write(ctx, all, missing) })
+		for _, what := range gone {
+			c.differ(ctx, repair.Difference{Kind: repair.Lost, In: repair.Store, Detail: what + ": the history does not have it"}, nil)
+		}
+	}
+	if lost != "" && records > 0 {
+		c.differ(ctx, repair.Difference{Kind: repair.Lost, In: repair.Store, Detail: lost}, nil)
+	}
+	return c.startedTools(ctx, records > 0)
+}
+
+// writings returns what the thread's runs have written, from the first run of which the store lacks anything.
+// lost says what cannot be told.
+func (c *comparison) writings(ctx context.Context) (all []written, lost string, err error) {
+	r := c.last
+	for i := 0; ; i++ {
+		one := r.written(c.key)
+		all = append(one, all...)
+		if r.previous == "" {
+			return all, "", nil
+		}
+		if any, err := c.hasAny(ctx, one); any || err != nil {
+			return all, "", err
+		}
+		if i == maxRuns {
+			return all, fmt.Sprintf("what the thread wrote before %s: it is more than %d workflow runs ago", r.began.UTC().Format(time.RFC3339), maxRuns), nil
+		}
+		h, err := history(ctx, c.cfg.Temporal, c.workflowID(), r.previous)
+		if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
+			return all, fmt.Sprintf("what the thread wrote before %s: Temporal's retention has removed the workflow run", r.began.UTC().Format(time.RFC3339)), nil
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		if r, err = replay(c.cfg.Workflows, c.workflowID(), h); err != nil {
+			return all, fmt.Sprintf("what the thread wrote before %s: %s", c.last.began.UTC().Format(time.RFC3339), err), nil //nolint:nilerr // it is part of the report
+		}
+	}
+}
+
+// present returns which records the store has.
+func (c *comparison) present(ctx context.Context, all []written) (map[string]bool, error) {
+	var ids []string
+	for _, w := range all {
+		for _, rec := range w.Records {
+			ids = append(ids, rec.ID)
+		}
+	}
+	has := map[string]bool{}
+	for some := range slices.Chunk(ids, idsPerRead) {
+		found, err := c.cfg.Store.RecordsByID(ctx, c.key, some...)
+		if err != nil {
+			return nil, err
+		}
+		for _, rec := range found {
+			has[rec.ID] = true
+		}
+	}
+	return has, nil
+}
+
+func (c *comparison) hasAny(ctx context.Context, all []written) (bool, error) {
+	has, err := c.present(ctx, all)
+	return len(has) > 0, err
+}
+
+// missing returns what the store lacks. What it lacks before the newest record that it has was removed, by
+// retention: records are stored in order.
+func (c *comparison) missing(ctx context.Context, all []written) ([]written, error) {
+	has, err := c.present(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	var newest time.Time
+	for _, w := range all {
+		for _, rec := range w.Records {
+			if has[rec.ID] && rec.CreatedAt.After(newest) {
+				newest = rec.CreatedAt
+			}
+		}
+	}
+	var out []written
+	for _, w := range all {
+		var kept []event.Record
+		for _, rec := range w.Records {
+			if !has[rec.ID] && rec.CreatedAt.After(newest.Add(-together)) {
+				kept = append(kept, rec)
+			}
+		}
+		// The records of a result are stored together.
+		partly := w.result && len(kept) < len(w.Records)
+		titled := w.title != "" && c.row.Title != ""
+		if partly || titled || len(kept) == 0 && len(w.Records) > 0 {
+			continue
+		}
+		if len(w.Records) == 0 && len(w.Logs) > 0 {
+			if w.Logs, err = c.missingLogs(ctx, w.Logs); err != nil {
+				return nil, err
+			}
+			if len(w.Logs) == 0 {
+				continue
+			}
+		}
+		w.Records = kept
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// missingLogs returns the logs of calls that the store lacks or has unfinished.
+func (c *comparison) missingLogs(ctx context.Context, logs []store.ToolLog) (out []store.ToolLog, err error) {
+	for _, log := range logs {
+		has, err := c.cfg.Store.ToolLog(ctx, c.key, log.ToolCallID)
+		switch {
+		case errors.Is(err, store.ErrNotFound), err == nil && has.FinishedAt == nil && log.FinishedAt != nil:
+			out = append(out, log)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// closing reports whether the thread wrote its end.
+func closing(all []written) bool {
+	for _, w := range slices.Backward(all) {
+		if w.row != nil && w.row.Status != "" {
+			return w.row.Status == store.ThreadClosed
+		}
+	}
+	return false
+}
+
+// write writes what is missing, in order, and the thread's row.
+func (c *comparison) write(ctx context.Context, all, missing []written) error {
+	for _, w := range missing {
+		for first := true; first || len(w.Records) > 0; first = false {
+			n := min(len(w.Records), recordsPerPage)
+			batch := store.Batch{Records: w.Records[:n]}
+			w.Records = w.Records[n:]
+			if w.title != "" {
+				batch.Thread = &store.ThreadUpdate{Title: &w.title}
+			}
+			if len(w.Records) == 0 && len(w.Logs) > 0 {
+				batch.ToolFinish = &w.Logs[0]
+			}
+			if err := c.append(ctx, batch); err != nil {
+				return err
+			}
+		}
+		for _, log := range w.Logs[min(1, len(w.Logs)):] {
+			if err := c.append(ctx, store.Batch{ToolFinish: &log}); err != nil {
+				return err
+			}
+		}
+	}
+	// An older row has no effect.
+	for _, w := range all {
+		if w.row == nil {
+			continue
+		}
+		update := store.ThreadUpdate{Number: w.row.Number, Status: w.row.Status, Agents: w.row.Agents, Metadata: w.row.Metadata}
+		if w.row.Title != "" {
+			update.Title = &w.row.Title
+		}
+		if err := c.append(ctx, store.Batch{Thread: &update}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *comparison) append(ctx context.Context, batch store.Batch) error {
+	if len(batch.Records) == 0 && batch.ToolFinish == nil && batch.ToolStart == nil && batch.Thread == nil {
+		return nil
+	}
+	_, err := c.cfg.Store.Append(ctx, c.key, batch)
+	return err
+}
+
+// startedTools finds tools that a worker has begun to run although the store has no start of them. Without it
+// they would run again.
+func (c *comparison) startedTools(ctx context.Context, older bool) error {
+	if !c.running() || !c.started(older) {
+		return nil
+	}
+	var logs []store.ToolLog
+	for _, s := range c.last.steps {
+		in, tool := s.input.(thread.ToolStep)
+		if !tool || s.flush != nil || s.done {
+			continue
+		}
+		log := activities.RebuildStart(in, s.at)
+		if some, err := c.missingLogs(ctx, []store.ToolLog{log}); err != nil {
+			return err
+		} else if _, err := c.cfg.Store.ToolLog(ctx, c.key, log.ToolCallID); len(some) > 0 && errors.Is(err, store.ErrNotFound) {
+			logs = append(logs, log)
+		}
+	}
+	if len(logs) == 0 {
+		return nil
+	}
+	var ids []string
+	for _, log := range logs {
+		ids = append(ids, log.ToolCallID)
+	}
+	c.differ(ctx, repair.Difference{
+		Kind: repair.Records, In: repair.Store, Count: len(logs),
+		Detail: "the store is older: it lacks the starts of the calls " + strings.Join(ids, ", "), Action: "write them again, so that only idempotent tools run again",
+	}, func(ctx context.Context) error {
+		for _, log := range logs {
+			if err := c.append(ctx, store.Batch{ToolStart: &log}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return nil
+}
+
+// started reports whether a worker has begun to run a tool. older means that the store lacks records anyway.
+func (c *comparison) started(older bool) bool {
+	for _, p := range c.desc.GetPendingActivities() {
+		if p.GetActivityType().GetName() != signals.ActivityRunTool {
+			continue
+		}
+		begun := p.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED || p.GetAttempt() > 1
+		if begun && (older || time.Since(p.GetLastStartedTime().AsTime()) > silent) {
+			return true
+		}
+	}
+	return false
+}

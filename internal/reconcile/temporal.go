@@ -1,0 +1,636 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+// repairer is who acts in records when nobody else is known.
+const repairer = "threadmill"
+
+// maxLook is the maximum number of records of a thread that are compared with its workflow, the newest.
+const maxLook = 20_000
+
+// withoutWorkflow compares a thread that Temporal does not know.
+func (c *comparison) withoutWorkflow(ctx context.Context) error {
+	if !c.stored {
+		return nil
+	}
+	if erased, err := c.wasErased(ctx); erased || err != nil {
+		if erased {
+			c.eraseAgain(ctx, repair.Store)
+		}
+		return err
+	}
+	if c.row.Status == store.ThreadClosed {
+		return nil
+	}
+	k, err := c.look(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if parent := parentOf(c.row.Metadata); parent != "" {
+		c.differ(ctx, repair.Difference{
+			Kind: repair.Workflow, In: repair.Temporal, Detail: fmt.Sprintf("the thread of a sub-agent has no workflow; thread %s starts it again if its turn has not ended", parent),
+		}, nil)
+		return nil
+	}
+	c.differ(ctx, repair.Difference{
+		Kind: repair.Workflow, In: repair.Temporal, Count: 1,
+		Detail: "Temporal is older: it has no workflow of this open thread, which has " + k.describe(),
+		Action: "start it; turns that had not ended continue with the results that the store has",
+	}, func(ctx context.Context) error {
+		start := signals.Start{Title: c.row.Title, Agents: c.row.Agents, Metadata: c.row.Metadata}
+		for i, part := range split(k.restore()) {
+			from := &start
+			if i > 0 {
+				from = nil
+			}
+			if err := c.cfg.Threads.Restore(ctx, c.key.ThreadID, from, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return nil
+}
+
+// wasErased reports whether Temporal has the erasure of a thread that the store still has.
+func (c *comparison) wasErased(ctx context.Context) (bool, error) {
+	_, err := c.cfg.Temporal.DescribeWorkflowExecution(ctx, signals.EraseWorkflowID(c.key.Namespace, c.key.ThreadID), "")
+	if _, never := errors.AsType[*serviceerror.NotFound](err); never {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// eraseAgain handles an erased thread of which one side has something again.
+func (c *comparison) eraseAgain(ctx context.Context, has repair.Side) {
+	other := map[repair.Side]repair.Side{repair.Store: repair.Temporal, repair.Temporal: repair.Store}[has]
+	c.differ(ctx, repair.Difference{
+		Kind: repair.Erased, In: other, Count: 1, Detail: fmt.Sprintf("the thread was erased, and %s has it again", has), Action: "erase it again, as soon as a worker runs",
+	}, func(ctx context.Context) error {
+		return c.cfg.Erase(ctx, signals.EraseStep{Namespace: c.key.Namespace, ThreadID: c.key.ThreadID, By: repairer, Late: true})
+	})
+}
+
+func parentOf(metadata json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	var parent string
+	if json.Unmarshal(metadata, &fields) == nil {
+		_ = json.Unmarshal(fields[signals.MetadataParent], &parent) // not a text: not ours
+	}
+	return parent
+}
+
+// olderTemporal finds what the store has and the workflow does not know.
+func (c *comparison) olderTemporal(ctx context.Context) error {
+	if !c.stored {
+		return nil
+	}
+	state := c.last.state
+	if !c.running() {
+		if c.row.Status == store.ThreadOpen && c.info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED && state.Closing == nil {
+			c.differ(ctx, repair.Difference{
+				Kind: repair.Ended, In: repair.Temporal, Detail: fmt.Sprintf("the workflow of this open thread is %s; a post does not start it again", strings.ToLower(c.info.GetStatus().String())),
+			}, nil)
+		}
+		return nil
+	}
+	if c.row.Status == store.ThreadClosed {
+		return c.closedRuns(ctx)
+	}
+	k, err := c.look(ctx, state)
+	if err != nil || k.empty() {
+		return err
+	}
+	c.differAll(ctx, k.differences(), func(ctx context.Context) error {
+		r := k.restore()
+		r.Title, r.Agents, r.Metadata = c.row.Title, c.row.Agents, c.row.Metadata
+		for _, part := range split(r) {
+			if err := c.cfg.Threads.Restore(ctx, c.key.ThreadID, nil, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return nil
+}
+
+// differAll notes differences that are mended together.
+func (c *comparison) differAll(ctx context.Context, all []repair.Difference, mend func(context.Context) error) {
+	var err error
+	for i, d := range all {
+		once := func(ctx context.Context) error {
+			if i == 0 {
+				err = mend(ctx)
+			}
+			return err
+		}
+		if d.Kind == repair.Lost {
+			c.differ(ctx, d, nil)
+			continue
+		}
+		c.differ(ctx, d, once)
+	}
+}
+
+// closedRuns handles a thread that the store has as closed and whose workflow runs, since it is older. A thread
+// that is just closing is left alone.
+func (c *comparison) closedRuns(ctx context.Context) error {
+	if c.last.state.Closing != nil || c.last.state.ParentLink.Parent != nil && c.last.state.ParentLink.AnswerStored() {
+		return nil
+	}
+	c.differ(ctx, repair.Difference{
+		Kind: repair.Closed, In: repair.Temporal, Count: 1,
+		Detail: "Temporal is older: the workflow of this closed thread runs", Action: "terminate it; the store has its end",
+	}, func(ctx context.Context) error {
+		return c.cfg.Temporal.TerminateWorkflow(ctx, c.workflowID(), c.info.GetExecution().GetRunId(), "threadmill repair: the thread is closed, and its workflow is older than that")
+	})
+	return nil
+}
+
+// known is what the store has and the workflow does not know.
+type known struct {
+	// ended are events whose turns have ended, open those whose turns have not, oldest first.
+	ended []string
+	open  []signals.Post
+
+	// failed counts the events that could be retried.
+	failed int
+
+	answers     int
+	decisions   []signals.Decide
+	results     []signals.ToolResult
+	inputs      []signals.InputAnswers
+	tasks       []signals.CompleteTask
+	interrupts  []signals.Control
+	taskNumber  int
+	childNumber int
+}
+
+func (k *known) empty() bool {
+	return len(k.ended)+len(k.open)+len(k.decisions)+len(k.results)+len(k.inputs)+len(k.tasks)+len(k.interrupts) == 0
+}
+
+func (k *known) describe() string {
+	return fmt.Sprintf("%d events, %d of them with turns that have not ended", len(k.ended)+len(k.open), len(k.open))
+}
+
+func (k *known) restore() signals.Restore {
+	return signals.Restore{
+		Known: k.ended, Posts: k.open, Decisions: k.decisions, Results: k.results, Inputs: k.inputs, Tasks: k.tasks, Interrupts: k.interrupts,
+		TaskNumber: k.taskNumber, ChildNumber: k.childNumber,
+	}
+}
+
+// differences tells what the workflow does not know.
+func (k *known) differences() (out []repair.Difference) {
+	add := func(kind repair.Kind, n int, what, action string) {
+		if n > 0 {
+			out = append(out, repair.Difference{Kind: kind, In: repair.Temporal, Count: n, Detail: fmt.Sprintf("Temporal is older: its workflow lacks %d "+what, n), Action: action})
+		}
+	}
+	add(repair.Events, len(k.ended), "events whose turns have ended", "tell it their ids")
+	add(repair.Turns, len(k.open), "events whose turns have not ended", "post them again; steps find their results in the store")
+	add(repair.Turns, len(k.interrupts), "ends of turns that were interrupted or failed", "interrupt them")
+	add(repair.Answers, len(k.decisions)+len(k.results)+len(k.inputs), "decisions and answers", "tell it; their calls find their results in the store")
+	add(repair.Tasks, len(k.tasks), "ends of background tasks", "complete them")
+	if k.failed > 0 && len(out) > 0 {
+		out = append(out, repair.Difference{Kind: repair.Lost, In: repair.Temporal, Count: k.failed, Detail: fmt.Sprintf("%d failed events can no longer be retried; post them again", k.failed)})
+	}
+	return out
+}
+
+// maxPart is the maximum size of the posts in one signal, in bytes.
+const maxPart = 256 << 10
+
+// split splits what a thread is told into signals of limited size. Ids and numbers come first.
+func split(r signals.Restore) (out []signals.Restore) {
+	head := r
+	head.Known, head.Posts = nil, nil
+	out = append(out, head)
+	for ids := range slices.Chunk(r.Known, signals.MaxRestoreIDs) {
+		if out[len(out)-1].Known == nil {
+			out[len(out)-1].Known = ids
+			continue
+		}
+		out = append(out, signals.Restore{Known: ids})
+	}
+	size := 0
+	for _, p := range r.Posts {
+		last := &out[len(out)-1]
+		if size += p.Size(); size > maxPart && len(last.Posts) > 0 || len(last.Posts) == signals.MaxRestorePosts {
+			out = append(out, signals.Restore{})
+			last, size = &out[len(out)-1], p.Size()
+		}
+		last.Posts = append(last.Posts, p)
+	}
+	return out
+}
+
+// looked are the newest records of a thread, oldest first. known is the number of those at their end in which
+// every event may be unknown to the workflow.
+type looked struct {
+	records []event.Record
+	unknown int
+}
+
+// records reads the records of a thread back to an event whose turn the workflow has ended, and to those whose turns
+// it has in progress.
+func (c *comparison) records(ctx context.Context, state *thread.State) (out looked, err error) {
+	need := map[string]bool{}
+	if state != nil {
+		for _, t := range turns(state) {
+			need[t.Item.ID] = true
+		}
+	}
+	reached := false
+	q := store.Query{Newest: true, Before: c.row.Head + 1, Limit: recordsPerPage}
+	for len(out.records) < maxLook {
+		page, err := c.cfg.Store.Records(ctx, c.key, q)
+		if err != nil {
+			return out, err
+		}
+		for _, r := range page {
+			delete(need, r.ID)
+			if state != nil && posted(r) && state.Inbox.WasPosted(r.ID) && !state.Turns.Awaits(r.ID) {
+				reached = true
+			}
+		}
+		out.records = append(out.records, page...)
+		if !reached || out.unknown == 0 {
+			out.unknown = len(out.records)
+		}
+		if q.Complete(page) || reached && len(need) == 0 {
+			break
+		}
+		q.Before = page[len(page)-1].Seq
+	}
+	slices.Reverse(out.records)
+	return out, nil
+}
+
+// posted reports whether a record is that of a posted event.
+func posted(r event.Record) bool {
+	return r.EventID != "" && r.EventID == r.ID && r.Type != event.TypeStatus
+}
+
+func turns(state *thread.State) []*thread.Turn {
+	if state.Turns.Current == nil {
+		return state.Turns.Parked
+	}
+	return append([]*thread.Turn{state.Turns.Current}, state.Turns.Parked...)
+}
+
+// look finds what the store has and the workflow does not know. A nil state knows nothing.
+func (c *comparison) look(ctx context.Context, state *thread.State) (*known, error) {
+	found, err := c.records(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	k := &known{}
+	open := unfinished(found.records)
+	var again []event.Record
+	for i, r := range found.records {
+		steered := joins(r)
+		if !posted(r) && !steered || i < len(found.records)-found.unknown || state != nil && state.Inbox.WasPosted(r.ID) {
+			continue
+		}
+		if open[r.EventID] {
+			again = append(again, r)
+		} else {
+			k.ended = append(k.ended, r.ID)
+		}
+	}
+	if k.open, err = c.posts(ctx, again); err != nil {
+		return nil, err
+	}
+	reposted := map[string]bool{}
+	for _, r := range again {
+		reposted[r.EventID] = true
+	}
+	inProgress := func(eventID string) bool {
+		return eventID != "" && (reposted[eventID] || state != nil && state.Turns.Awaits(eventID))
+	}
+	k.answered(found.records, state, inProgress)
+	k.number(found.records, open)
+	if state != nil {
+		k.endedTurns(found.records, state)
+		if err := c.endedTasks(ctx, state, k); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// joins reports whether a record is a person's message that joined the turn of another event.
+func joins(r event.Record) bool {
+	var m event.Message
+	return r.Type == event.TypeMessage && r.EventID != r.ID && r.EventID != "" && signals.ValidateEventID("id", r.ID) == nil &&
+		json.Unmarshal(r.Payload, &m) == nil && m.SenderType == event.CreatedByUser
+}
+
+// unfinished returns the events whose turns have not ended, or that a rule debounces.
+func unfinished(records []event.Record) map[string]bool {
+	open := map[string]bool{}
+	for _, ch := range store.MarkChanges(records) {
+		if ch.Kind == store.ActivityRunning && !ch.Ends {
+			open[ch.ID] = true
+		}
+	}
+	for _, r := range records {
+		var end event.TurnEnded
+		if r.Type != event.TypeTurnEnded || json.Unmarshal(r.Payload, &end) != nil {
+			continue
+		}
+		if held := end.Status == string(signals.TurnHeld); held {
+			open[end.EventID] = true
+		} else if _, was := open[end.EventID]; was && r.ID == recordid.TurnEnded(end.EventID) {
+			delete(open, end.EventID)
+		}
+	}
+	return open
+}
+
+// posts returns events as they were posted.
+func (c *comparison) posts(ctx context.Context, records []event.Record) (out []signals.Post, err error) {
+	for _, r := range records {
+		it, err := store.Content(ctx, c.cfg.Store, c.key, r.ID)
+		if errors.Is(err, store.ErrUnreadable) || errors.Is(err, store.ErrNotFound) {
+			continue // nobody can read it
+		}
+		if err != nil {
+			return nil, err
+		}
+		p := signals.Post{
+			ID: r.ID, Type: r.Type, Payload: it.Payload, Metadata: it.Metadata, Timestamp: it.Timestamp, TraceID: r.TraceID, ParentEventID: r.ParentEventID,
+		}
+		var env event.EnvEvent
+		if r.Type == event.TypeEnv && json.Unmarshal(r.Payload, &env) == nil {
+			p.Type = env.Type
+		}
+		if r.EventID != r.ID {
+			p.OnBusy = event.OnBusySteer
+		}
+		if p.Validate(c.key.ThreadID) == nil {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// answered finds the decisions of people, the results of clients and the input that the turns in progress lack.
+func (k *known) answered(records []event.Record, state *thread.State, inProgress func(eventID string) bool) {
+	has := answersOf(state)
+	for _, r := range records {
+		if !inProgress(r.EventID) {
+			continue
+		}
+		switch r.Type {
+		case event.TypeApproval:
+			var a event.Approval
+			if json.Unmarshal(r.Payload, &a) != nil || a.Grant != "" || a.ThreadID != "" || a.Decision == event.DecisionRevoked || has.decided(a) {
+				continue
+			}
+			d := signals.Decide{ToolCallID: a.ToolCallID, Decision: a.Decision, Scope: a.Scope, Reason: a.Reason, By: a.By, Round: a.Round, Pattern: a.Pattern}
+			if a.Arguments != "" {
+				d.Args = json.RawMessage(a.Arguments)
+			}
+			if a.Decision == event.DecisionExpired {
+				d.Decision, d.Scope, d.By, d.Reason = event.DecisionDeny, "", cmp.Or(a.By, repairer), "the request expired"
+			}
+			if d.Decision == event.DecisionDeny {
+				d.Scope = ""
+			}
+			if d.Validate() == nil {
+				k.decisions = append(k.decisions, d)
+			}
+		case event.TypeInputReceived:
+			var a event.InputReceived
+			if json.Unmarshal(r.Payload, &a) == nil && !a.Withdrawn && !has.settled[r.ID] && !has.inputs[r.ID] {
+				k.inputs = append(k.inputs, signals.InputAnswers{ToolCallID: a.ToolCallID, Round: a.Round, Answers: a.Answers, By: a.By})
+			}
+		case event.TypeMessage:
+			var m event.Message
+			if json.Unmarshal(r.Payload, &m) != nil || m.ToolCallID == "" {
+				continue
+			}
+			by, _ := m.Metadata["by"].(string)
+			if by != "" && !has.results[m.ToolCallID] && has.lacksResult(m) {
+				k.results = append(k.results, signals.ToolResult{ToolCallID: m.ToolCallID, Output: m.Content, IsError: m.IsError, By: by})
+			}
+		}
+	}
+}
+
+// number finds the numbers from which tasks and sub-agents count. Those of turns that run again get their own
+// numbers again.
+func (k *known) number(records []event.Record, open map[string]bool) {
+	var tasks, children numbers
+	for _, r := range records {
+		switch r.Type {
+		case event.TypeTask:
+			var t event.Task
+			if json.Unmarshal(r.Payload, &t) != nil || t.State != event.TaskRunning {
+				continue
+			}
+			if _, n, err := signals.ParseTaskID(t.ID); err == nil {
+				tasks.add(n, open[r.EventID])
+			}
+			children.add(signals.SubThreadNumber(t.ThreadID), open[r.EventID])
+		case event.TypeMessage:
+			var m event.Message
+			if json.Unmarshal(r.Payload, &m) == nil && m.ToolCallID != "" {
+				child, _ := m.Metadata["threadId"].(string)
+				children.add(signals.SubThreadNumber(child), open[r.EventID])
+			}
+		}
+	}
+	k.taskNumber, k.childNumber = tasks.last(), children.last()
+}
+
+// numbers are the greatest number of turns that have ended, the least of those that have not, and the greatest.
+type numbers struct{ ended, open, all int }
+
+func (n *numbers) add(number int, open bool) {
+	if number == 0 {
+		return
+	}
+	n.all = max(n.all, number)
+	switch {
+	case !open:
+		n.ended = max(n.ended, number)
+	case n.open == 0 || number < n.open:
+		n.open = number
+	}
+}
+
+func (n *numbers) last() int {
+	if n.open > n.ended {
+		return n.open - 1
+	}
+	return n.all
+}
+
+// endedTurns finds the turns in progress that, according to the store, were interrupted or have failed.
+func (k *known) endedTurns(records []event.Record, state *thread.State) {
+	running := map[string]bool{}
+	for _, t := range turns(state) {
+		if t.Interrupted == nil {
+			running[recordid.TurnEnded(t.TurnID())] = true
+		}
+	}
+	by := map[string]event.StatusChange{}
+	for _, r := range records {
+		var s event.StatusChange
+		if r.Type == event.TypeStatus && json.Unmarshal(r.Payload, &s) == nil && s.Status == event.StatusInterrupted {
+			by[r.EventID] = s
+		}
+		var end event.TurnEnded
+		if r.Type != event.TypeTurnEnded || json.Unmarshal(r.Payload, &end) != nil {
+			continue
+		}
+		if end.Status == string(signals.TurnFailed) {
+			k.failed++
+		}
+		if running[r.ID] && (end.Status == string(signals.TurnInterrupted) || end.Status == string(signals.TurnFailed)) {
+			c := signals.Control{Action: signals.ControlInterrupt, By: cmp.Or(by[r.EventID].By, repairer), Reason: cmp.Or(by[r.EventID].Detail, thread.Why(end.Error)), EventID: end.EventID}
+			if c.Validate() != nil {
+				c.Reason = "the turn has ended"
+			}
+			k.interrupts = append(k.interrupts, c)
+		}
+	}
+}
+
+// endedTasks finds the background tasks that have ended according to the store.
+func (c *comparison) endedTasks(ctx context.Context, state *thread.State, k *known) error {
+	for _, t := range state.Tasks.Running {
+		endID := signals.EventID(c.key.Namespace, t.ID, "ended")
+		records, err := c.cfg.Store.RecordsByID(ctx, c.key, recordid.TaskEnded(t.ID), endID)
+		if err != nil {
+			return err
+		}
+		done := signals.CompleteTask{TaskID: t.ID}
+		var end event.Task
+		var told event.TaskEnd
+		for _, r := range records {
+			var env event.EnvEvent
+			switch {
+			case r.ID != endID:
+				_ = json.Unmarshal(r.Payload, &end) // unreadable: not ended
+			case json.Unmarshal(r.Payload, &env) == nil:
+				_ = json.Unmarshal(env.Payload, &told)
+			}
+		}
+		if end.ID == "" {
+			continue
+		}
+		done.By, done.Error = end.By, end.Error
+		if done.Error == "" {
+			done.Result = told.Result
+		}
+		if done.Validate() == nil {
+			k.tasks = append(k.tasks, done)
+		}
+	}
+	return nil
+}
+
+// answers are those that a workflow knows.
+type answers struct {
+	settled         map[string]bool
+	votes           map[string]bool
+	results, inputs map[string]bool
+	calls           map[string]thread.CallStage
+	steps           map[string]int
+}
+
+func answersOf(state *thread.State) *answers {
+	a := &answers{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]thread.CallStage{}, map[string]int{}}
+	if state == nil {
+		return a
+	}
+	for _, s := range state.Decisions.Settled {
+		a.settled[s.Key] = true
+	}
+	for _, d := range slices.Concat(state.Decisions.Early, state.Decisions.ToCheck) {
+		a.votes[vote(d.ToolCallID, d.Round, d.By)] = true
+	}
+	if r := state.Decisions.Restored; r != nil {
+		for _, d := range r.Decisions {
+			a.votes[vote(d.ToolCallID, d.Round, d.By)] = true
+		}
+		for _, res := range r.Results {
+			a.results[res.ToolCallID] = true
+		}
+		for _, in := range r.Inputs {
+			a.inputs[recordid.InputReceived(in.ToolCallID, max(in.Round, 1))] = true
+		}
+	}
+	for _, t := range turns(state) {
+		for _, r := range t.Runs {
+			a.steps[recordid.Reply(t.TurnID(), r.Slot, 0)] = r.Step
+			for _, c := range r.Calls {
+				a.calls[c.Plan.ID] = c.Stage
+				for _, v := range c.Votes {
+					a.votes[vote(c.Plan.ID, c.Round, v.By)] = true
+				}
+			}
+		}
+	}
+	return a
+}
+
+func vote(toolCallID string, round int, by string) string {
+	return fmt.Sprintf("%s/%d/%s", toolCallID, max(round, 1), by)
+}
+
+// decided reports whether the workflow knows a decision.
+func (a *answers) decided(made event.Approval) bool {
+	stage, known := a.calls[made.ToolCallID]
+	by := made.By
+	if made.Decision == event.DecisionExpired {
+		by = cmp.Or(by, repairer)
+	}
+	if a.votes[vote(made.ToolCallID, made.Round, by)] {
+		return true
+	}
+	return a.settled[made.ToolCallID] && stage != thread.CallWaiting || known && stage != thread.CallWaiting
+}
+
+// lacksResult reports whether the workflow waits for the result of a client, or has yet to make its call.
+func (a *answers) lacksResult(m event.Message) bool {
+	if stage, known := a.calls[m.ToolCallID]; known {
+		return stage == thread.CallAtClient
+	}
+	run, step, ok := cutStep(m.ReplyToMessageID)
+	made, known := a.steps[run]
+	return !ok || !known || step > made
+}
+
+// cutStep splits the id of a reply into that of its run, with step 0, and the step.
+func cutStep(replyID string) (run string, step int, ok bool) {
+	i := strings.LastIndexByte(replyID, '.')
+	if i < 0 {
+		return "", 0, false
+	}
+	_, err := fmt.Sscanf(replyID[i+1:], "%d", &step)
+	return replyID[:i] + ".0", step, err == nil
+}

@@ -1,0 +1,122 @@
+package thread
+
+import (
+	"slices"
+	"time"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Inspector is the key under which a context carries a func(*State) that receives the state of a thread
+// whose history is replayed. Workers set none.
+type Inspector struct{}
+
+// Restored is what people and clients said about calls, according to the store. It takes effect when
+// the calls wait for it.
+type Restored struct {
+	Decisions []signals.Decide       `json:"decisions,omitempty"`
+	Results   []signals.ToolResult   `json:"results,omitempty"`
+	Inputs    []signals.InputAnswers `json:"inputs,omitempty"`
+}
+
+// Restore takes over what the store has and the thread does not. Posts, tasks and interrupts are left
+// to the caller.
+func (s *State) Restore(r signals.Restore) {
+	if r.Title != "" {
+		s.Title = r.Title
+	}
+	if len(r.Agents) > 0 {
+		s.Roster.Agents = r.Agents
+	}
+	if len(r.Metadata) > 0 {
+		s.Metadata = s.ParentLink.withParent(r.Metadata)
+	}
+	// A thread that was started again counts on from where it was: a turn that runs again gives its tasks the ids
+	// that they have in the store.
+	s.Tasks.Count = restoredNumber(s.Tasks.Count, r.TaskNumber, len(s.Tasks.Running)+len(s.Tasks.Ended) == 0)
+	s.Children.Count = restoredNumber(s.Children.Count, r.ChildNumber, len(s.Children.SubAgents) == 0 && len(s.Turns.Outcomes) == 0)
+	for _, id := range r.Known {
+		s.Inbox.rememberPosted(id)
+	}
+	if len(r.Decisions)+len(r.Results)+len(r.Inputs) == 0 {
+		return
+	}
+	ds := &s.Decisions
+	if ds.Restored == nil {
+		ds.Restored = &Restored{}
+	}
+	for _, d := range r.Decisions {
+		if d.Validate() == nil && ds.hasRoom(ds.Restored.Decisions, d) && !slices.ContainsFunc(ds.Restored.Decisions, func(o signals.Decide) bool {
+			return o.ToolCallID == d.ToolCallID && o.Round == d.Round && o.By == d.By
+		}) {
+			ds.Restored.Decisions = append(ds.Restored.Decisions, d)
+		}
+	}
+	for _, res := range r.Results {
+		if res.Validate() == nil && len(ds.Restored.Results) < maxEarly && !slices.ContainsFunc(ds.Restored.Results, func(o signals.ToolResult) bool { return o.ToolCallID == res.ToolCallID }) {
+			ds.Restored.Results = append(ds.Restored.Results, res)
+		}
+	}
+	for _, a := range r.Inputs {
+		if a.Validate() == nil && len(ds.Restored.Inputs) < maxEarly && !slices.ContainsFunc(ds.Restored.Inputs, func(o signals.InputAnswers) bool {
+			return o.ToolCallID == a.ToolCallID && roundOf(o) == roundOf(a)
+		}) {
+			ds.Restored.Inputs = append(ds.Restored.Inputs, a)
+		}
+	}
+}
+
+func restoredNumber(own, given int, fresh bool) int {
+	if given > 0 && (fresh || given > own) {
+		return given
+	}
+	return own
+}
+
+// RestoredDue reports whether a call waits for something that was restored.
+func (ds *Decisions) RestoredDue() bool {
+	r := ds.Restored
+	return r != nil && (slices.ContainsFunc(r.Decisions, ds.waitsForDecision) ||
+		slices.ContainsFunc(r.Results, ds.waitsForResult) || slices.ContainsFunc(r.Inputs, ds.waitsForInput))
+}
+
+// ApplyRestored applies what was restored to the calls that wait for it.
+func (ds *Decisions) ApplyRestored(now time.Time) {
+	r := ds.Restored
+	if r == nil {
+		return
+	}
+	release(&r.Decisions, func(d signals.Decide) bool { return !ds.waitsForDecision(d) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
+	release(&r.Results, func(res signals.ToolResult) bool { return !ds.waitsForResult(res) }, func(res signals.ToolResult) { ds.TakeResult(now, res) })
+	release(&r.Inputs, func(a signals.InputAnswers) bool { return !ds.waitsForInput(a) }, func(a signals.InputAnswers) { ds.TakeInput(now, a) })
+}
+
+// forgetRestored forgets what is about calls that will not appear again, once the thread is idle.
+func (ds *Decisions) forgetRestored() {
+	if ds.thread.Turns.Idle() {
+		ds.Restored = nil
+	}
+}
+
+func (ds *Decisions) waitsForDecision(d signals.Decide) bool {
+	c := ds.thread.Turns.waiting(d.ToolCallID)
+	return c != nil && max(c.Round, 1) == max(d.Round, 1)
+}
+
+func (ds *Decisions) waitsForResult(res signals.ToolResult) bool {
+	return ds.callAt(res.ToolCallID, CallAtClient) != nil
+}
+
+func (ds *Decisions) waitsForInput(a signals.InputAnswers) bool {
+	c := ds.callAt(a.ToolCallID, CallAtInput)
+	return c != nil && c.Input.Round == roundOf(a)
+}
+
+func (ds *Decisions) callAt(toolCallID string, stage CallStage) (found *Call) {
+	ds.thread.Turns.eachCall(func(c *Call) {
+		if c.Plan.ID == toolCallID && c.Stage == stage {
+			found = c
+		}
+	})
+	return found
+}

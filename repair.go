@@ -1,0 +1,19 @@
+package threadmill
+
+import (
+	"context"
+
+	"github.com/threadmill/threadmill/internal/histories"
+	"github.com/threadmill/threadmill/internal/reconcile"
+	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// repair compares the store with Temporal, and mends what differs if the request says so.
+func (r *Runtime) repair(ctx context.Context, req repair.RepairRequest) (repair.Comparison, error) {
+	replayed := workflows.Workflows{Hooks: r.workflows.Hooks, Rules: r.workflows.Rules, Redact: r.workflows.Redact, StaleAfter: r.workflows.StaleAfter}
+	return reconcile.New(reconcile.Config{
+		Temporal: r.cfg.Temporal, TemporalNamespace: r.cfg.TemporalNamespace, Threads: r.client, Store: r.cfg.Store, Workflows: &replayed,
+		Erase: histories.Histories{Temporal: r.cfg.Temporal, Namespace: r.cfg.TemporalNamespace, TaskQueue: r.cfg.TaskQueue}.Erase,
+	}).Compare(ctx, req)
+}

@@ -1,0 +1,95 @@
+package signals
+
+import "time"
+
+// Names for retention.
+const (
+	// RetainWorkflow deletes what has become too old, again and again. There is one for each namespace of Threadmill, with the
+	// id [RetainWorkflowID]. Its input is a [RetainStep].
+	RetainWorkflow = "retain"
+
+	// ActivityRetainFind finds a batch of what has become too old, and prunes the logs of tool calls. ActivityRetainClose closes
+	// a thread if it is still idle. ActivityRetainDone stores the receipt of a pass.
+	ActivityRetainFind  = "retain_find"
+	ActivityRetainClose = "retain_close"
+	ActivityRetainDone  = "retain_done"
+
+	// SignalRetain sets the [RetainLimits]: workers send theirs when they start.
+	SignalRetain = "limits"
+)
+
+// RetainLimits say how long things are kept. Zero = for ever.
+type RetainLimits struct {
+	// ClosedThreads is the age at which closed threads are erased, IdleThreads that at which idle threads are closed. The age of a
+	// thread counts from its last record. ToolLogs is the age at which the logs of tool calls are deleted.
+	ClosedThreads time.Duration `json:"closedThreads,omitempty"`
+	IdleThreads   time.Duration `json:"idleThreads,omitempty"`
+	ToolLogs      time.Duration `json:"toolLogs,omitempty"`
+
+	// Every is the time between two passes.
+	Every time.Duration `json:"every,omitempty"`
+}
+
+// Off reports whether everything is kept for ever.
+func (l RetainLimits) Off() bool { return l.ClosedThreads+l.IdleThreads+l.ToolLogs <= 0 }
+
+// RetainWorkflowID returns the id of the workflow that deletes what has become too old in a namespace.
+func RetainWorkflowID(namespace string) string { return "retain/" + namespace }
+
+// RetainStep is a place in a pass of retention.
+type RetainStep struct {
+	Namespace string       `json:"namespace"`
+	Limits    RetainLimits `json:"limits"`
+
+	// Phase is one of the phases below; empty = the first. UpdatedAt and ThreadID are the place in it.
+	Phase     RetainPhase `json:"phase,omitempty"`
+	UpdatedAt time.Time   `json:"updatedAt,omitzero"`
+	ThreadID  string      `json:"threadId,omitempty"`
+
+	// Pass is what the pass has done so far.
+	Pass Retained `json:"pass,omitzero"`
+}
+
+// RetainPhase is a part of a pass of retention.
+type RetainPhase string
+
+// The phases, in order.
+const (
+	RetainIdle     RetainPhase = "idle"
+	RetainClosed   RetainPhase = "closed"
+	RetainToolLogs RetainPhase = "toolLogs"
+)
+
+// RetainFound is the result of "retain_find".
+type RetainFound struct {
+	// Close are idle threads to be closed, Erase closed threads to be erased.
+	Close []string `json:"close,omitempty"`
+	Erase []string `json:"erase,omitempty"`
+
+	// ToolLogs is the number of logs that the step has deleted.
+	ToolLogs int `json:"toolLogs,omitempty"`
+
+	// Next is the place of the next batch, nil if the pass is over.
+	Next *RetainStep `json:"next,omitempty"`
+}
+
+// RetainClose is the input of "retain_close".
+type RetainClose struct {
+	Namespace string `json:"namespace"`
+	ThreadID  string `json:"threadId"`
+
+	// IdleThreads is the age at which it is closed.
+	IdleThreads time.Duration `json:"idleThreads"`
+}
+
+// Retained is the receipt of a pass of retention. It contains nothing that was said.
+type Retained struct {
+	StartedAt  time.Time `json:"startedAt,omitzero" doc:"When the pass began"`
+	FinishedAt time.Time `json:"finishedAt,omitzero" doc:"When it had found nothing more"`
+
+	Closed   int          `json:"closed" doc:"Idle threads that were closed"`
+	Erased   int          `json:"erased" doc:"Closed threads that were erased; each has its own receipt"`
+	Contents ErasedCounts `json:"contents" doc:"What belonged to the erased threads"`
+	ToolLogs int          `json:"toolLogs" doc:"Logs of tool calls that were deleted from other threads"`
+	Failed   int          `json:"failed,omitempty" doc:"Threads that could not be closed or erased; the next pass tries again"`
+}

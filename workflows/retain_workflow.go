@@ -1,0 +1,126 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// retainTries bounds the attempts to close a thread: the next pass tries again.
+const retainTries = 3
+
+// maxBatches is the number of batches after which retention continues as new.
+const maxBatches = 20
+
+// retain deletes what has become too old, in batches, one thread after the other. It waits between the passes, and ends when
+// everything is to be kept.
+func (w *Workflows) retain(ctx workflow.Context, in signals.RetainStep) error {
+	ctx = staleAfter(ctx, w.StaleAfter)
+	r := &retention{step: in, limits: workflow.GetSignalChannel(ctx, signals.SignalRetain)}
+	for range maxBatches {
+		r.receive()
+		if r.step.Limits.Off() {
+			return nil
+		}
+		wait, err := r.batch(ctx)
+		if err != nil {
+			return err
+		}
+		if wait > 0 {
+			// New limits apply at once.
+			if _, err := awaitFor(ctx, wait, func() bool { return r.limits.Len() > 0 }); err != nil {
+				return err
+			}
+		}
+	}
+	r.receive()
+	return workflow.NewContinueAsNewError(ctx, signals.RetainWorkflow, r.step)
+}
+
+// retention is a pass in its workflow.
+type retention struct {
+	step   signals.RetainStep
+	limits workflow.ReceiveChannel
+}
+
+// receive takes in new limits.
+func (r *retention) receive() {
+	for r.limits.ReceiveAsync(&r.step.Limits) {
+	}
+}
+
+// batch handles the next batch. It returns the time to wait for the one after it.
+func (r *retention) batch(ctx workflow.Context) (wait time.Duration, err error) {
+	var found signals.RetainFound
+	err = workflow.ExecuteActivity(lowPriorityOptions(ctx, "find what is too old"), signals.ActivityRetainFind, r.step).Get(ctx, &found)
+	switch {
+	case ctx.Err() != nil:
+		return 0, err
+	case err != nil:
+		return unavailableFor, nil // the store has been unavailable for a while
+	}
+	pass := &r.step.Pass
+	if pass.StartedAt.IsZero() {
+		pass.StartedAt = workflow.Now(ctx).UTC()
+	}
+	for _, id := range found.Close {
+		closeIdle(ctx, signals.RetainClose{Namespace: r.step.Namespace, ThreadID: id, IdleThreads: r.step.Limits.IdleThreads}, pass)
+	}
+	for _, id := range found.Erase {
+		eraseOld(ctx, r.step.Namespace, id, pass)
+	}
+	pass.ToolLogs += found.ToolLogs
+	if next := found.Next; next != nil {
+		r.step.Phase, r.step.UpdatedAt, r.step.ThreadID = next.Phase, next.UpdatedAt, next.ThreadID
+		return 0, nil
+	}
+	if err := workflow.ExecuteActivity(lowPriorityOptions(ctx, "store the receipt"), signals.ActivityRetainDone, r.step).Get(ctx, nil); ctx.Err() != nil {
+		return 0, err
+	}
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("The last pass closed %d threads, erased %d, and deleted %d logs of tool calls. The next one is in %s.",
+		pass.Closed, pass.Erased, pass.ToolLogs, r.step.Limits.Every))
+	r.step = signals.RetainStep{Namespace: r.step.Namespace, Limits: r.step.Limits}
+	return max(r.step.Limits.Every, time.Minute), nil
+}
+
+// unavailableFor is the time after which a batch that could not be found is looked for again.
+const unavailableFor = time.Minute
+
+func closeIdle(ctx workflow.Context, in signals.RetainClose, pass *signals.Retained) {
+	ctx = lowPriorityOptions(ctx, "close "+in.ThreadID)
+	opts := workflow.GetActivityOptions(ctx)
+	opts.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: retainTries}
+	var closed bool
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), signals.ActivityRetainClose, in).Get(ctx, &closed)
+	switch {
+	case err != nil:
+		pass.Failed++
+	case closed:
+		pass.Closed++
+	}
+}
+
+// eraseOld erases a closed thread by the workflow that erases threads.
+func eraseOld(ctx workflow.Context, namespace, threadID string, pass *signals.Retained) {
+	own := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:        signals.EraseWorkflowID(namespace, threadID),
+		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		StaticSummary:     brief("erase thread " + threadID),
+	})
+	var receipt signals.Erasure
+	err := workflow.ExecuteChildWorkflow(own, signals.EraseWorkflow, signals.EraseStep{Namespace: namespace, ThreadID: threadID, By: "retention"}).Get(ctx, &receipt)
+	switch {
+	case temporal.IsWorkflowExecutionAlreadyStartedError(err):
+		// Somebody else erases it.
+	case err != nil:
+		pass.Failed++
+	default:
+		pass.Erased++
+		pass.Contents = pass.Contents.Add(receipt.Erased)
+	}
+}
