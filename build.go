@@ -33,7 +33,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(cfg.checkQueues(), cfg.checkLimits()); err != nil {
+	if err := errors.Join(cfg.checkQueues(), cfg.checkLimits(), cfg.checkDeployment()); err != nil {
 		return nil, err
 	}
 	tools, err := tool.NewSet(cfg.Tools...)

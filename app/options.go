@@ -35,6 +35,8 @@ type options struct {
 	taskQueue string
 	tools     []string
 	namespace string
+	build     string
+	deploy    string
 	drain     time.Duration
 	logFormat string
 	logLevel  slog.Level
@@ -77,6 +79,8 @@ processes. /healthz and /readyz are served in every role.`,
 	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")
 	f.StringSliceVar(&o.tools, "tool-queues", nil, "further task queues to serve, for tools that declare one")
 	f.StringVar(&o.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads that the API serves")
+	f.StringVar(&o.build, "build", "", "build id of the workers, to which threads are pinned ("+program.EnvBuild+")")
+	f.StringVar(&o.deploy, "deployment", "", "name of the Worker Deployment of the build ("+program.EnvDeployment+"; default: the task queue)")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long running steps may take to finish on SIGTERM")
 	f.StringVar(&o.logFormat, "log-format", program.LogText, "text or json")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
@@ -123,6 +127,12 @@ func (o *options) check() error {
 	if err := signals.ValidateID("--namespace", o.namespace); err != nil {
 		return program.Usagef("%w", err)
 	}
+	if o.deploy != "" && o.build == "" {
+		return program.Usagef("--deployment: needs --build, the build id of this program")
+	}
+	if err := (threadmill.Deployment{Build: o.build, Name: o.deploy}).Validate(); err != nil {
+		return program.Usagef("%w", err)
+	}
 	if err := o.auth.Validate(); err != nil {
 		return err
 	}
@@ -147,4 +157,13 @@ func (o *options) checkServers(declared *threadmill.Config, getenv func(string) 
 			program.EnvNATSURL, o.roles[0], roleWorker, roleAPI)
 	}
 	return nil
+}
+
+// deployment returns the build of the flags or, as a whole, of the environment, in which Temporal's controller for Kubernetes
+// sets it.
+func (o *options) deployment(getenv func(string) string) threadmill.Deployment {
+	if o.build != "" {
+		return threadmill.Deployment{Build: o.build, Name: o.deploy}
+	}
+	return threadmill.Deployment{Build: getenv(program.EnvBuild), Name: getenv(program.EnvDeployment)}
 }

@@ -34,7 +34,7 @@ const (
 func run(ctx context.Context, application Config, o options, log *slog.Logger) error {
 	cfg := threadmill.Config{
 		Logger: log, Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Models: map[string]llm.Provider{},
-		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker),
+		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker), Deployment: o.deployment(os.Getenv),
 	}
 	if application.Configure != nil {
 		if err := application.Configure(&cfg); err != nil {
