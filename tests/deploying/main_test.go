@@ -22,8 +22,9 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
-// dynamic makes Temporal notice within seconds that a build has drained.
+// dynamic makes Temporal notice within seconds that a build has drained, and lets it know more than 100 of them.
 var dynamic = map[string]any{
+	"matching.maxVersionsInDeployment":                       200,
 	"matching.wv.VersionDrainageStatusVisibilityGracePeriod": "1s",
 	"matching.wv.VersionDrainageStatusRefreshInterval":       "1s",
 }
