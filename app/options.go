@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/program"
@@ -73,18 +74,26 @@ processes. /healthz and /readyz are served in every role.`,
 	o.auth.Register(f)
 	f.StringSliceVar(&o.hosts, "allowed-hosts", nil, "names by which requests may call the API, besides localhost and addresses ("+program.EnvAllowedHosts+")")
 	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins, such as https://app.example, whose web pages may call the API ("+program.EnvAllowedOrigins+")")
-	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: one agent, by the environment)")
-	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
 	f.StringVar(&o.sqlite, "sqlite", "", "keep records in this file instead of PostgreSQL: for one machine")
-	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")
 	f.StringSliceVar(&o.tools, "tool-queues", nil, "further task queues to serve, for tools that declare one")
 	f.StringVar(&o.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads that the API serves")
 	f.StringVar(&o.build, "build", "", "build id of the workers, to which threads are pinned ("+program.EnvBuild+")")
 	f.StringVar(&o.deploy, "deployment", "", "name of the Worker Deployment of the build ("+program.EnvDeployment+"; default: the task queue)")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long running steps may take to finish on SIGTERM")
+	o.register(f, slog.LevelInfo)
+	if err := addFlags(cmd, cfg.Flags); err != nil {
+		return cmd, err
+	}
+	return cmd, addReplay(cmd, cfg)
+}
+
+// register adds the flags of all commands.
+func (o *options) register(f *pflag.FlagSet, level slog.Level) {
+	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: one agent, by the environment)")
+	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
+	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")
 	f.StringVar(&o.logFormat, "log-format", program.LogText, "text or json")
-	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	return cmd, addFlags(cmd, cfg.Flags)
+	f.TextVar(&o.logLevel, "log-level", level, "debug, info, warn or error")
 }
 
 // addFlags adds the flags of the application, which must not have the names of others.
