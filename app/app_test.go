@@ -32,7 +32,7 @@ func newCommand(t *testing.T, cfg Config) *cobra.Command {
 
 func TestMistakes(t *testing.T) {
 	for _, name := range []string{
-		config.EnvAPIKey, config.EnvBaseURL, config.EnvModel, "TEMPORAL_PROFILE", "TEMPORAL_API_KEY", "TEMPORAL_NAMESPACE",
+		config.EnvAPIKey, config.EnvBaseURL, config.EnvModel, program.EnvBuild, program.EnvDeployment, "TEMPORAL_PROFILE", "TEMPORAL_API_KEY", "TEMPORAL_NAMESPACE",
 	} {
 		t.Setenv(name, "")
 	}

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -136,7 +138,7 @@ func (o *options) check() error {
 	if err := signals.ValidateID("--namespace", o.namespace); err != nil {
 		return program.Usagef("%w", err)
 	}
-	if o.deploy != "" && o.build == "" {
+	if o.deploy != "" && o.deployment(os.Getenv).Build == "" && o.has(roleWorker) {
 		return program.Usagef("--deployment: needs --build, the build id of this program")
 	}
 	if err := (threadmill.Deployment{Build: o.build, Name: o.deploy}).Validate(); err != nil {
@@ -168,11 +170,7 @@ func (o *options) checkServers(declared *threadmill.Config, getenv func(string) 
 	return nil
 }
 
-// deployment returns the build of the flags or, as a whole, of the environment, in which Temporal's controller for Kubernetes
-// sets it.
+// deployment returns the build of the flags or of the environment, in which Temporal's controller for Kubernetes sets it.
 func (o *options) deployment(getenv func(string) string) threadmill.Deployment {
-	if o.build != "" {
-		return threadmill.Deployment{Build: o.build, Name: o.deploy}
-	}
-	return threadmill.Deployment{Build: getenv(program.EnvBuild), Name: getenv(program.EnvDeployment)}
+	return threadmill.Deployment{Build: cmp.Or(o.build, getenv(program.EnvBuild)), Name: cmp.Or(o.deploy, getenv(program.EnvDeployment))}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat/chatfeed"
+	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
@@ -123,6 +124,9 @@ type Config struct {
 
 	// Checks checks what Ready does not, and calls models if callModels is set, for /v1/checks. Default: none.
 	Checks func(ctx context.Context, callModels bool) []doctor.Finding
+
+	// Deployment returns the builds of the workers, for /v1/server. Default: they have none.
+	Deployment func(context.Context) (deployment.Status, error)
 
 	// Closing ends the event streams when it is done; cancel it when the server shuts down
 	// (http.Server.RegisterOnShutdown). Default: they end with their connections.
@@ -302,7 +306,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&entityHandlers{c, cfg.Store}).registerEntities()
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
-	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
+	(&infoHandlers{c, workers, cfg.Deployment, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&checkHandlers{c, cfg.Store, cfg.Stream, cfg.Checks}).registerChecks()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
 	c.registerMarkdown()
