@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
@@ -50,6 +52,7 @@ func TestDeployments(t *testing.T) {
 		f.Switch(strconv.Itoa(n))
 		load.awaitAnswers(5)
 		if n%10 == 0 {
+			t.Logf("%d deployments: %d turns", n, load.answered.Load())
 			f.Switch(strconv.Itoa(stable))
 			load.awaitAnswers(5)
 			d.retire(n)
@@ -137,9 +140,7 @@ func (d *deployments) requireSound() (continued int) {
 		page, err := d.Temporal.ListWorkflow(d.Ctx(), req)
 		require.NoError(d.T, err)
 		for _, info := range page.GetExecutions() {
-			events, err := check.RunHistory(d.Ctx(), d.Temporal, info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId())
-			require.NoError(d.T, err)
-			for _, e := range events {
+			for _, e := range d.history(info.GetExecution()) {
 				a := e.GetWorkflowTaskFailedEventAttributes()
 				require.True(d.T, a == nil || a.GetCause() == enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
 					"%s: %s: %s", info.GetExecution(), a.GetCause(), a.GetFailure().GetMessage())
@@ -152,6 +153,20 @@ func (d *deployments) requireSound() (continued int) {
 			return continued
 		}
 	}
+}
+
+// history returns the events of a run. A machine that stalls gets a second chance.
+func (d *deployments) history(run *commonpb.WorkflowExecution) (events []*history.HistoryEvent) {
+	d.T.Helper()
+	read := func() (err error) {
+		events, err = check.RunHistory(d.Ctx(), d.Temporal, run.GetWorkflowId(), run.GetRunId())
+		return err
+	}
+	if err := read(); err != nil {
+		d.T.Logf("reading the history of %s: %s", run, err)
+		require.NoError(d.T, read())
+	}
+	return events
 }
 
 // load posts messages to threads, to each one after the other.
