@@ -14,7 +14,7 @@ func (r *Runtime) check(ctx context.Context, callModels bool) []doctor.Finding {
 	temporal := make(chan []doctor.Finding, 1)
 	go func() {
 		temporal <- doctor.Temporal{
-			Client: r.cfg.Temporal, Namespace: r.cfg.TemporalNamespace, TaskQueue: r.cfg.TaskQueue, StepQueues: r.queuesOfSteps,
+			Client: r.cfg.Temporal, Namespace: r.cfg.TemporalNamespace, TaskQueue: r.cfg.TaskQueue, StepQueues: r.queuesOfSteps, Deployment: r.cfg.Deployment.Name,
 		}.Check(ctx)
 	}()
 	models := r.checkModels(ctx, callModels)

@@ -118,6 +118,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	counting, stopCounting := context.WithCancel(ctx)
 	counted := r.observer.CountWaiting(counting, r.waiting, r.cfg.Logger)
 	defer func() { stopCounting(); counted() }()
+	defer r.moveThreads(ctx)()
 	select {
 	case <-ctx.Done():
 		return nil
@@ -157,7 +158,8 @@ func (r *Runtime) newWorker(queue string, fatal chan<- error) worker.Worker {
 
 func (r *Runtime) workerOptions(fatal chan<- error) worker.Options {
 	return worker.Options{
-		Interceptors: r.WorkerInterceptors(),
+		Interceptors:      r.WorkerInterceptors(),
+		DeploymentOptions: r.WorkerDeployment(),
 		// The default pollers prefer the sticky queue and starve new threads.
 		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),
 		ActivityTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{}),

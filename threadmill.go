@@ -165,6 +165,9 @@ type Config struct {
 	// workers run elsewhere.
 	OnlyToolQueues bool
 
+	// Deployment makes the workers of this process a build of a Worker Deployment. Default: none.
+	Deployment Deployment
+
 	// ModelRetries are the retry policies of model calls, by the names of Models. Default: retry
 	// for 2 hours, see [llm.Retry].
 	ModelRetries map[string]llm.Retry
@@ -302,7 +305,8 @@ func (r *Runtime) CloseStreams() { r.closeStreams() }
 
 // Register registers the workflows and activities with a worker of your own. Set its
 // MaxHeartbeatThrottleInterval to 6 seconds, its WorkerStopTimeout to more than
-// [Config].StopTimeout, and its Interceptors to those of [Runtime.WorkerInterceptors].
+// [Config].StopTimeout, its Interceptors to those of [Runtime.WorkerInterceptors], and its DeploymentOptions to
+// [Runtime.WorkerDeployment].
 func (r *Runtime) Register(w worker.Registry) {
 	r.workflows.Register(w)
 	r.activities.Register(w)

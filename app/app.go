@@ -30,6 +30,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.temporal.io/sdk/client"
+
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/program"
 )
@@ -54,6 +56,10 @@ type Config struct {
 	// flags, and remain the caller's to close. Without agents and --config, one agent is configured by the
 	// environment, which has the declared tools.
 	Configure func(*threadmill.Config) error
+
+	// ClientOptions changes the options of the connection to Temporal, such as its DataConverter. The command replay needs
+	// the converters to read histories, also if Configure brings a connection of its own. Default: the environment's options.
+	ClientOptions func(*client.Options)
 
 	// Background runs beside the workers of threads until its context ends, which happens when the program
 	// stops, and then has up to --drain to return. The program stops if it returns an error.

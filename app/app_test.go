@@ -32,7 +32,7 @@ func newCommand(t *testing.T, cfg Config) *cobra.Command {
 
 func TestMistakes(t *testing.T) {
 	for _, name := range []string{
-		config.EnvAPIKey, config.EnvBaseURL, config.EnvModel, "TEMPORAL_PROFILE", "TEMPORAL_API_KEY", "TEMPORAL_NAMESPACE",
+		config.EnvAPIKey, config.EnvBaseURL, config.EnvModel, program.EnvBuild, program.EnvDeployment, "TEMPORAL_PROFILE", "TEMPORAL_API_KEY", "TEMPORAL_NAMESPACE",
 	} {
 		t.Setenv(name, "")
 	}
@@ -65,6 +65,9 @@ func TestMistakes(t *testing.T) {
 		{"no drain", "", with("--drain", "0s"), 2, "--drain: 0s must be more than 0"},
 		{"no task queue", "", with("--task-queue", ""), 2, "--task-queue: must not be empty"},
 		{"namespace", "", with("--namespace", "a/b"), 2, `--namespace: "a/b" must be`},
+		{"a deployment without a build", "", with("--deployment", "threads"), 2, "--deployment: needs --build"},
+		{"no build id", "", with("--build", "a b"), 2, "threadmill: Config.Deployment.Build: \"a b\" must not contain spaces"},
+		{"no name", "", with("--build", "1.2", "--deployment", "threads.eu"), 2, "threadmill: Config.Deployment.Name (default: that of the task queue): \"threads.eu\" must not contain a dot"},
 		{"format", "", with("--log-format", "xml"), 2, `--log-format: "xml" is neither`},
 		{"unknown flag", "", with("--nope"), 2, "unknown flag: --nope (see worker --help)"},
 		{"no host", "", with("--allowed-hosts", "http://a"), 2, `--allowed-hosts: "http://a" is not a host name`},

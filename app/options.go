@@ -1,14 +1,17 @@
 package app
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/program"
@@ -35,6 +38,8 @@ type options struct {
 	taskQueue string
 	tools     []string
 	namespace string
+	build     string
+	deploy    string
 	drain     time.Duration
 	logFormat string
 	logLevel  slog.Level
@@ -71,16 +76,26 @@ processes. /healthz and /readyz are served in every role.`,
 	o.auth.Register(f)
 	f.StringSliceVar(&o.hosts, "allowed-hosts", nil, "names by which requests may call the API, besides localhost and addresses ("+program.EnvAllowedHosts+")")
 	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins, such as https://app.example, whose web pages may call the API ("+program.EnvAllowedOrigins+")")
-	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: one agent, by the environment)")
-	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
 	f.StringVar(&o.sqlite, "sqlite", "", "keep records in this file instead of PostgreSQL: for one machine")
-	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")
 	f.StringSliceVar(&o.tools, "tool-queues", nil, "further task queues to serve, for tools that declare one")
 	f.StringVar(&o.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads that the API serves")
+	f.StringVar(&o.build, "build", "", "build id of the workers, to which threads are pinned ("+program.EnvBuild+")")
+	f.StringVar(&o.deploy, "deployment", "", "name of the Worker Deployment of the build ("+program.EnvDeployment+"; default: the task queue)")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long running steps may take to finish on SIGTERM")
+	o.register(f, slog.LevelInfo)
+	if err := addFlags(cmd, cfg.Flags); err != nil {
+		return cmd, err
+	}
+	return cmd, addReplay(cmd, cfg)
+}
+
+// register adds the flags of all commands.
+func (o *options) register(f *pflag.FlagSet, level slog.Level) {
+	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: one agent, by the environment)")
+	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
+	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")
 	f.StringVar(&o.logFormat, "log-format", program.LogText, "text or json")
-	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	return cmd, addFlags(cmd, cfg.Flags)
+	f.TextVar(&o.logLevel, "log-level", level, "debug, info, warn or error")
 }
 
 // addFlags adds the flags of the application, which must not have the names of others.
@@ -123,6 +138,12 @@ func (o *options) check() error {
 	if err := signals.ValidateID("--namespace", o.namespace); err != nil {
 		return program.Usagef("%w", err)
 	}
+	if o.deploy != "" && o.deployment(os.Getenv).Build == "" && o.has(roleWorker) {
+		return program.Usagef("--deployment: needs --build, the build id of this program")
+	}
+	if err := (threadmill.Deployment{Build: o.build, Name: o.deploy}).Validate(); err != nil {
+		return program.Usagef("%w", err)
+	}
 	if err := o.auth.Validate(); err != nil {
 		return err
 	}
@@ -147,4 +168,9 @@ func (o *options) checkServers(declared *threadmill.Config, getenv func(string) 
 			program.EnvNATSURL, o.roles[0], roleWorker, roleAPI)
 	}
 	return nil
+}
+
+// deployment returns the build of the flags or of the environment, in which Temporal's controller for Kubernetes sets it.
+func (o *options) deployment(getenv func(string) string) threadmill.Deployment {
+	return threadmill.Deployment{Build: cmp.Or(o.build, getenv(program.EnvBuild)), Name: cmp.Or(o.deploy, getenv(program.EnvDeployment))}
 }

@@ -32,28 +32,17 @@ const (
 
 // run runs the roles until ctx ends or one of them fails.
 func run(ctx context.Context, application Config, o options, log *slog.Logger) error {
-	cfg := threadmill.Config{
-		Logger: log, Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Models: map[string]llm.Provider{},
-		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker),
-	}
-	if application.Configure != nil {
-		if err := application.Configure(&cfg); err != nil {
-			return err
-		}
-	}
-	cfg.Logger = cmp.Or(cfg.Logger, log)
-	log = cfg.Logger
-	if err := o.checkServers(&cfg, os.Getenv); err != nil {
-		return err
-	}
-	settings, err := program.Load(program.SettingsConfig{
-		File: o.config, AllowedHosts: o.hosts, AllowedOrigins: o.origins, TaskQueue: cfg.TaskQueue, Declared: cfg, Logger: log,
-	})
+	cfg, err := declare(application, o, log)
 	if err != nil {
 		return err
 	}
-	settings.Apply(&cfg)
-	cfg.Logger = redactlog.New(cfg.Redact, cfg.Logger)
+	if err := o.checkServers(&cfg, os.Getenv); err != nil {
+		return err
+	}
+	settings, err := load(o, &cfg)
+	if err != nil {
+		return err
+	}
 	log = cfg.Logger
 	listener, err := program.Listen("http", o.http)
 	if err != nil {
@@ -70,7 +59,7 @@ func run(ctx context.Context, application Config, o options, log *slog.Logger) e
 		cfg.Telemetry.Content, cfg.Telemetry.IgnoreCallers = cfg.Telemetry.Content || own.Content, cfg.Telemetry.IgnoreCallers || own.IgnoreCallers
 		cfg.Telemetry.CountWaiting = cmp.Or(cfg.Telemetry.CountWaiting, own.CountWaiting)
 	}
-	closeAll, err := connect(ctx, o, &cfg, settings, listener.Addr())
+	closeAll, err := connect(ctx, application, o, &cfg, settings, listener.Addr())
 	defer closeAll()
 	if err != nil {
 		return err
@@ -92,9 +81,37 @@ func run(ctx context.Context, application Config, o options, log *slog.Logger) e
 	return serve(ctx, application, o, runtime, listener, log)
 }
 
+// declare returns the configuration of the flags, with what the application declares.
+func declare(application Config, o options, log *slog.Logger) (threadmill.Config, error) {
+	cfg := threadmill.Config{
+		Logger: log, Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Models: map[string]llm.Provider{},
+		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker), Deployment: o.deployment(os.Getenv),
+	}
+	if application.Configure != nil {
+		if err := application.Configure(&cfg); err != nil {
+			return cfg, err
+		}
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, log)
+	return cfg, nil
+}
+
+// load adds the settings of the file and the environment to the configuration.
+func load(o options, cfg *threadmill.Config) (program.Settings, error) {
+	settings, err := program.Load(program.SettingsConfig{
+		File: o.config, AllowedHosts: o.hosts, AllowedOrigins: o.origins, TaskQueue: cfg.TaskQueue, Declared: *cfg, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return settings, err
+	}
+	settings.Apply(cfg)
+	cfg.Logger = redactlog.New(cfg.Redact, cfg.Logger)
+	return settings, nil
+}
+
 // connect opens the store, the live stream and the connection to Temporal, unless the application has its own, and
 // sets the authenticator. closeAll closes what was opened, also after an error.
-func connect(ctx context.Context, o options, cfg *threadmill.Config, settings program.Settings, addr net.Addr) (closeAll func(), err error) {
+func connect(ctx context.Context, application Config, o options, cfg *threadmill.Config, settings program.Settings, addr net.Addr) (closeAll func(), err error) {
 	var closers []func()
 	closeAll = func() {
 		for i := len(closers) - 1; i >= 0; i-- {
@@ -114,7 +131,7 @@ func connect(ctx context.Context, o options, cfg *threadmill.Config, settings pr
 		}
 	}
 	if cfg.Temporal == nil {
-		if cfg.Temporal, cfg.TemporalNamespace, err = dial(ctx, o.profile, cfg.Telemetry, log); err != nil {
+		if cfg.Temporal, cfg.TemporalNamespace, err = dial(ctx, application, o.profile, cfg.Telemetry, log); err != nil {
 			return closeAll, err
 		}
 		closers = append(closers, cfg.Temporal.Close)
@@ -218,17 +235,25 @@ func healthOnly(api http.Handler) http.Handler {
 	return mux
 }
 
-// dial connects to Temporal, and returns the namespace of the connection.
-func dial(ctx context.Context, profile string, observed telemetry.Config, log *slog.Logger) (client.Client, string, error) {
+// clientOptions returns the options of the connection to Temporal.
+func clientOptions(application Config, profile string) (client.Options, error) {
 	opts, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{ConfigFileProfile: profile})
 	if err != nil {
-		return nil, "", program.Usagef("Temporal's configuration (TEMPORAL_*, --profile): %w", err)
+		return opts, program.Usagef("Temporal's configuration (TEMPORAL_*, --profile): %w", err)
 	}
-	if opts.HostPort == "" {
-		opts.HostPort = client.DefaultHostPort
+	opts.HostPort = cmp.Or(opts.HostPort, client.DefaultHostPort)
+	opts.Namespace = cmp.Or(opts.Namespace, client.DefaultNamespace)
+	if application.ClientOptions != nil {
+		application.ClientOptions(&opts)
 	}
-	if opts.Namespace == "" {
-		opts.Namespace = client.DefaultNamespace
+	return opts, nil
+}
+
+// dial connects to Temporal, and returns the namespace of the connection.
+func dial(ctx context.Context, application Config, profile string, observed telemetry.Config, log *slog.Logger) (client.Client, string, error) {
+	opts, err := clientOptions(application, profile)
+	if err != nil {
+		return nil, "", err
 	}
 	opts.Logger = program.TemporalLogger(log)
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)

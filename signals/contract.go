@@ -49,6 +49,10 @@ const (
 	SignalDecide  = "decide"
 	SignalControl = "control"
 
+	// SignalWake has no payload and no effect, except that an idle thread looks at the build on which it should run. It is not
+	// for clients.
+	SignalWake = "wake"
+
 	// SignalHookDecided is sent by a hook workflow to a thread that has continued as new since it
 	// started the workflow. It is not for clients.
 	SignalHookDecided = "hook_decided"

@@ -24,6 +24,7 @@ var layers = [][]string{
 	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
 	{"internal/document", "internal/fetch", "internal/tokens"},
 	{"internal/library", "internal/entities"},
+	{"internal/deployment", "internal/gate"},
 	{"internal/doctor", "internal/repair"},
 	{"signals/threadclient", "internal/erasures", "internal/export"},
 	{"internal/histories"},

@@ -14,6 +14,7 @@ type controls struct{ *conversation }
 func (t controls) handlers() []handler {
 	return []handler{
 		onSignal(t.conversation, signals.SignalControl, t.control),
+		{signal: signals.SignalWake, receive: func(_ workflow.Context, c workflow.ReceiveChannel) bool { return c.ReceiveAsync(nil) }},
 		onUpdate(t.conversation, signals.UpdateThread, "change the thread's title, agents or metadata", t.state.ValidateChange, t.updateThread),
 	}
 }

@@ -76,17 +76,28 @@ type Registrar interface {
 
 // Register registers every workflow under its published name.
 func (w *Workflows) Register(r Registrar) {
-	r.RegisterWorkflowWithOptions(w.thread, workflow.RegisterOptions{Name: signals.ThreadWorkflow})
-	r.RegisterWorkflowWithOptions(w.hook, workflow.RegisterOptions{Name: signals.HookWorkflow})
-	r.RegisterWorkflowWithOptions(w.ingest, workflow.RegisterOptions{Name: signals.IngestWorkflow})
-	r.RegisterWorkflowWithOptions(w.extract, workflow.RegisterOptions{Name: signals.ExtractWorkflow})
-	r.RegisterWorkflowWithOptions(w.embed, workflow.RegisterOptions{Name: signals.EmbedWorkflow})
-	r.RegisterWorkflowWithOptions(deliver, workflow.RegisterOptions{Name: signals.DeliverWorkflow})
-	r.RegisterWorkflowWithOptions(w.delegate, workflow.RegisterOptions{Name: signals.DelegateWorkflow})
-	r.RegisterWorkflowWithOptions(modelLimit, workflow.RegisterOptions{Name: signals.ModelLimitWorkflow})
-	r.RegisterWorkflowWithOptions(w.erase, workflow.RegisterOptions{Name: signals.EraseWorkflow})
-	r.RegisterWorkflowWithOptions(w.retain, workflow.RegisterOptions{Name: signals.RetainWorkflow})
-	r.RegisterWorkflowWithOptions(w.task, workflow.RegisterOptions{Name: signals.TaskWorkflow})
+	// On workers with a build id, threads stay on a build until they continue as new. The others are small, may wait for
+	// days, and would keep a build alive for as long: they move to the current build with their next workflow task.
+	pinned, moving := workflow.VersioningBehaviorPinned, workflow.VersioningBehaviorAutoUpgrade
+	for _, one := range []struct {
+		name     string
+		workflow any
+		behavior workflow.VersioningBehavior
+	}{
+		{signals.ThreadWorkflow, w.thread, pinned},
+		{signals.DelegateWorkflow, w.delegate, pinned},
+		{signals.HookWorkflow, w.hook, moving},
+		{signals.TaskWorkflow, w.task, moving},
+		{signals.IngestWorkflow, w.ingest, moving},
+		{signals.ExtractWorkflow, w.extract, moving},
+		{signals.EmbedWorkflow, w.embed, moving},
+		{signals.DeliverWorkflow, deliver, moving},
+		{signals.ModelLimitWorkflow, modelLimit, moving},
+		{signals.EraseWorkflow, w.erase, moving},
+		{signals.RetainWorkflow, w.retain, moving},
+	} {
+		r.RegisterWorkflowWithOptions(one.workflow, workflow.RegisterOptions{Name: one.name, VersioningBehavior: one.behavior})
+	}
 }
 
 // thread is the workflow of one conversation, from its first event until it is closed.
@@ -113,7 +124,9 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 	t.storeOverdue(ctx)
 	for {
 		// Hooks that decide ahead of a turn report to the next run of the workflow.
-		_ = workflow.Await(ctx, func() bool { return t.hasWork() || len(t.state.Turns.Deciding) > 0 && t.rollover(ctx) })
+		_ = workflow.Await(ctx, func() bool {
+			return t.hasWork() || t.outdated(ctx) || len(t.state.Turns.Deciding) > 0 && t.rollover(ctx)
+		})
 		// A cancelled workflow closes the thread, even if there is work left.
 		switch cancelled := ctx.Err(); {
 		case t.erased:
@@ -263,10 +276,15 @@ func (t *conversation) load(ctx workflow.Context) {
 // thread replays all of it. It is about a hundred plain turns.
 const maxHistory = 1000
 
-// rollover reports whether history is so long that the thread should continue as new.
+// rollover reports whether the thread should continue as new: its history is long, or it belongs on another build.
 func (t *conversation) rollover(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistory
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistory || t.outdated(ctx)
+}
+
+// outdated reports whether the thread is pinned to a build, and new threads with its id would run on another one.
+func (t *conversation) outdated(ctx workflow.Context) bool {
+	return workflow.GetInfo(ctx).GetTargetWorkerDeploymentVersionChanged()
 }
 
 // continueAsNew continues the thread in a new workflow run, with its entire state.
@@ -284,7 +302,11 @@ func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
 		}
 		t.drain(ctx)
 	}
-	return workflow.NewContinueAsNewError(ctx, typ, input{State: t.state.Carried()})
+	var options workflow.ContinueAsNewErrorOptions // the next run stays on this build
+	if t.outdated(ctx) {
+		options.InitialVersioningBehavior = workflow.ContinueAsNewVersioningBehaviorAutoUpgrade
+	}
+	return workflow.NewContinueAsNewErrorWithOptions(ctx, options, typ, input{State: t.state.Carried()})
 }
 
 // close ends pending work, stores the remaining records, and ends the thread.

@@ -26,6 +26,9 @@ type Temporal struct {
 	// TaskQueue is that of the threads, and StepQueues are further ones on which their steps run.
 	TaskQueue  string
 	StepQueues []string
+
+	// Deployment is the name of the Worker Deployment of the workers, if they have one. Default: TaskQueue.
+	Deployment string
 }
 
 const (
@@ -58,7 +61,8 @@ func (t Temporal) Check(ctx context.Context) []Finding {
 		return out
 	}
 	out = append(out, t.attributes(ctx))
-	return append(out, t.workers(ctx)...)
+	out = append(out, t.workers(ctx)...)
+	return append(out, t.deployment(ctx)...)
 }
 
 // message returns the text of an error of the service without its code.

@@ -60,7 +60,7 @@ func Execute(ctx context.Context, cmd *cobra.Command) int {
 	cmd.SetOut(term.New(cmd.OutOrStdout(), false))
 	cmd.SetErr(term.New(cmd.ErrOrStderr(), false))
 	began := false
-	cmd.PreRun = func(*cobra.Command, []string) { began = true }
+	cmd.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	err := cmd.ExecuteContext(ctx)
 	var usage *usageError
 	var mistake *config.Error

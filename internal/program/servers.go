@@ -21,6 +21,10 @@ import (
 const (
 	EnvDatabaseURL = "DATABASE_URL"
 	EnvNATSURL     = "NATS_URL"
+
+	// Those of Temporal's controller for Kubernetes.
+	EnvBuild      = "TEMPORAL_WORKER_BUILD_ID"
+	EnvDeployment = "TEMPORAL_DEPLOYMENT_NAME"
 )
 
 // openWithin bounds the connection to a server and the migration of its tables.

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/internal/deployment"
 )
 
 // ServerInfo is what a client needs to know of the server and of itself.
@@ -15,14 +16,17 @@ type ServerInfo struct {
 	Namespace string        `json:"namespace" doc:"The namespace of all threads that the server serves"`
 	Workflows string        `json:"workflows,omitempty" doc:"The address of the list of workflows in Temporal's Web UI, if the server knows it. A thread is at this address, a slash and its workflow id, thread/<namespace>/<thread id>, percent-encoded"`
 	Worker    *WorkerStatus `json:"worker,omitempty" doc:"Whether a worker runs the threads. Absent if Temporal does not answer"`
-	Name      string        `json:"name,omitempty" doc:"The name of the client's API key or user"`
-	Roles     []string      `json:"roles" nullable:"false" enum:"read,post,approve,operate,send-as,admin" doc:"What the client may do. admin implies all others"`
+	// Deployment is that of the workers.
+	Deployment *deployment.Status `json:"deployment,omitempty" doc:"The builds of the workers, if they have build ids, and which of them get threads or drain"`
+	Name       string             `json:"name,omitempty" doc:"The name of the client's API key or user"`
+	Roles      []string           `json:"roles" nullable:"false" enum:"read,post,approve,operate,send-as,admin" doc:"What the client may do. admin implies all others"`
 }
 
 // infoHandlers serve what a client needs to know of the server.
 type infoHandlers struct {
 	*core
 	workers            *workerWatch
+	deployment         func(context.Context) (deployment.Status, error)
 	version, workflows string
 }
 
@@ -42,6 +46,20 @@ func (h *infoHandlers) getServer(ctx context.Context, _ *struct{}) (*output[Serv
 	info := ServerInfo{Version: h.version, Namespace: h.namespace, Workflows: h.workflows, Name: p.Name, Roles: roles.Strings()}
 	within, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	info.Worker = h.workers.find(within)
+	builds := make(chan *deployment.Status, 1)
+	go func() { builds <- h.builds(within) }()
+	info.Worker, info.Deployment = h.workers.find(within), <-builds
 	return &output[ServerInfo]{info}, nil
+}
+
+// builds returns the builds of the workers. Nil if they have none, or if Temporal does not answer.
+func (h *infoHandlers) builds(ctx context.Context) *deployment.Status {
+	if h.deployment == nil {
+		return nil
+	}
+	found, err := h.deployment(ctx)
+	if err != nil {
+		return nil
+	}
+	return &found
 }

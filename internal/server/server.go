@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat/chatfeed"
+	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
@@ -135,6 +136,9 @@ type Config struct {
 
 	// Due tells what the retention would delete, for /v1/retention. Default: that is unavailable.
 	Due func(context.Context) (repair.Due, error)
+
+	// Deployment returns the builds of the workers, for /v1/server. Default: they have none.
+	Deployment func(context.Context) (deployment.Status, error)
 
 	// Closing ends the event streams when it is done; cancel it when the server shuts down
 	// (http.Server.RegisterOnShutdown). Default: they end with their connections.
@@ -316,7 +320,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&entityHandlers{c, cfg.Store}).registerEntities()
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
-	(&infoHandlers{c, workers, cfg.Version, cfg.WorkflowsURL}).registerInfo()
+	(&infoHandlers{c, workers, cfg.Deployment, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&checkHandlers{c, cfg.Store, cfg.Stream, cfg.Checks}).registerChecks()
 	(&repairHandlers{c, cfg.Repair, cfg.Due}).registerRepair()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()

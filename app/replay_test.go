@@ -1,0 +1,125 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/api/proxy"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/gate"
+	"github.com/threadmill/threadmill/internal/program"
+)
+
+// histories are those that CI keeps of all kinds of threads.
+const histories = "../tests/testdata/histories/v0.1"
+
+func replayed(t *testing.T, cfg Config, args ...string) (code int, report gate.Report, stderr string) {
+	t.Helper()
+	cfg.Name = "refunds"
+	cmd, out, errs := newCommand(t, cfg), &bytes.Buffer{}, &bytes.Buffer{}
+	cmd.SetArgs(append([]string{"replay", "--json"}, args...))
+	cmd.SetOut(out)
+	cmd.SetErr(errs)
+	code = program.Execute(t.Context(), cmd)
+	if out.Len() > 0 {
+		require.NoError(t, json.Unmarshal(out.Bytes(), &report), out)
+	}
+	return code, report, errs.String()
+}
+
+// change writes a changed copy of a stored history into a folder.
+func change(t *testing.T, name string, do func(*history.History)) (folder string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(histories, name))
+	require.NoError(t, err)
+	h := &history.History{}
+	require.NoError(t, protojson.Unmarshal(data, h))
+	do(h)
+	data, err = protojson.Marshal(h)
+	require.NoError(t, err)
+	folder = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, name), data, 0o600))
+	return folder
+}
+
+// TestReplay: the program replays folders of histories, and says of each that it cannot replay what to do.
+func TestReplay(t *testing.T) {
+	stored, err := filepath.Abs(histories)
+	require.NoError(t, err)
+	broken := change(t, "tools.json", func(h *history.History) {
+		for _, e := range h.GetEvents() {
+			if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
+				a.ActivityType.Name = "call_a_friend"
+			}
+		}
+	})
+	codec := converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true})
+	encoded := change(t, "tools.json", func(h *history.History) {
+		require.NoError(t, proxy.VisitPayloads(t.Context(), h, proxy.VisitPayloadsOptions{
+			SkipSearchAttributes: true,
+			Visitor: func(_ *proxy.VisitPayloadsContext, p []*commonpb.Payload) ([]*commonpb.Payload, error) {
+				return codec.Encode(p)
+			},
+		}))
+	})
+	own := change(t, "tools.json", func(h *history.History) {
+		h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().WorkflowType.Name = "guard"
+		h.Events = h.GetEvents()[:4]
+	})
+	t.Chdir(t.TempDir())
+
+	code, report, stderr := replayed(t, Config{}, stored)
+	require.Equal(t, program.ExitOK, code, stderr)
+	require.Empty(t, report.Failed)
+	require.Greater(t, report.Replayed, 100)
+
+	code, report, stderr = replayed(t, Config{}, broken)
+	require.Equal(t, program.ExitFailed, code)
+	require.Equal(t, "refunds: histories cannot be replayed: do not give this program their threads\n", stderr)
+	require.Len(t, report.Failed, 1)
+	require.Contains(t, report.Failed[0].Error, "TMPRL1100")
+	require.Contains(t, report.Failed[0].Advice, "workflow.GetVersion")
+
+	_, report, _ = replayed(t, Config{}, encoded)
+	require.Len(t, report.Failed, 1)
+	require.Contains(t, report.Failed[0].Advice, "data converter", report.Failed[0].Error)
+	code, report, stderr = replayed(t, Config{ClientOptions: func(o *client.Options) {
+		o.DataConverter = converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), codec)
+	}}, encoded)
+	require.Equal(t, program.ExitOK, code, "%s %v", stderr, report)
+
+	_, report, _ = replayed(t, Config{}, own)
+	require.Len(t, report.Failed, 1)
+	require.Contains(t, report.Failed[0].Advice, "Config.RegisterWith")
+	code, report, stderr = replayed(t, Config{Configure: func(cfg *threadmill.Config) error {
+		cfg.RegisterWith = func(r worker.Registry) {
+			r.RegisterActivity(func() error { return nil })
+			r.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
+				return workflow.Await(ctx, func() bool { return false })
+			}, workflow.RegisterOptions{Name: "guard"})
+		}
+		return nil
+	}}, own)
+	require.Equal(t, program.ExitOK, code, "%s %v", stderr, report)
+
+	for _, c := range []struct{ arg, says string }{
+		{t.TempDir(), "has no .json files: write them with temporal workflow show"},
+		{"--sample=0", "--sample: 0 must be 1 to 1000"},
+	} {
+		code, _, stderr := replayed(t, Config{}, c.arg)
+		require.NotEqual(t, program.ExitOK, code)
+		require.Contains(t, stderr, c.says)
+	}
+}

@@ -1,0 +1,137 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+const (
+	wakePage = 200
+
+	// wakeEvery is the pause between two threads: waking them must not slow down those that people talk to.
+	wakeEvery = 20 * time.Millisecond
+
+	// A thread that stays although it was woken, such as one that does not yet know the new routing, is woken again after
+	// firstPause, and after ever longer pauses: each time adds to its history.
+	firstPause = 10 * time.Second
+	lastPause  = time.Hour
+)
+
+// Waker wakes the idle threads of a build, so that they move. It is for one goroutine.
+type Waker struct {
+	Deployment Deployment
+	Build      string
+
+	woken map[string]attempt // by run
+}
+
+type attempt struct {
+	again time.Time
+	pause time.Duration
+}
+
+// Wake wakes each idle thread on the build, which then moves to the build on which it belongs. It leaves alone those with
+// running steps, which move when these end, and those that an operator has pinned. It returns how many it has woken.
+func (w *Waker) Wake(ctx context.Context) (woken int, err error) {
+	if w.woken == nil {
+		w.woken = map[string]attempt{}
+	}
+	seen := map[string]attempt{}
+	req := &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: w.Deployment.Namespace, Query: w.Deployment.on(w.Build) + " AND " + areThreads, PageSize: wakePage,
+	}
+	for {
+		page, err := w.Deployment.Client.ListWorkflow(ctx, req)
+		if err != nil {
+			return woken, fmt.Errorf("listing the threads on build %q: %w", w.Build, err)
+		}
+		for _, info := range page.GetExecutions() {
+			run := info.GetExecution().GetRunId()
+			last, known := w.woken[run]
+			seen[run] = last
+			if known && time.Now().Before(last.again) {
+				continue
+			}
+			did, err := w.wake(ctx, info)
+			if err != nil {
+				return woken, err
+			}
+			if !did {
+				continue
+			}
+			woken++
+			last.pause = min(max(firstPause, 2*last.pause), lastPause)
+			last.again = time.Now().Add(last.pause)
+			seen[run] = last
+		}
+		if len(page.GetNextPageToken()) == 0 {
+			w.woken = seen
+			return woken, nil
+		}
+		req.NextPageToken = page.GetNextPageToken()
+	}
+}
+
+// wake wakes one thread, unless it runs a step or has gone.
+func (w *Waker) wake(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) (bool, error) {
+	select {
+	case <-time.After(wakeEvery):
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	id, run := info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()
+	d, err := w.Deployment.Client.DescribeWorkflowExecution(ctx, id, run)
+	switch {
+	case gone(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("describing workflow %q: %w", id, err)
+	case len(d.GetPendingActivities()) > 0 || d.GetPendingWorkflowTask() != nil:
+		return false, nil
+	case d.GetWorkflowExecutionInfo().GetVersioningInfo().GetVersioningOverride() != nil:
+		return false, nil
+	}
+	if err := w.Deployment.Client.SignalWorkflow(ctx, id, run, signals.SignalWake, nil); err != nil && !gone(err) {
+		return false, fmt.Errorf("waking workflow %q: %w", id, err)
+	}
+	return true, nil
+}
+
+// gone reports whether a run has ended.
+func gone(err error) bool {
+	_, missing := errors.AsType[*serviceerror.NotFound](err)
+	return missing
+}
+
+// Follow moves the idle threads of a build away, at intervals, whenever it gets no more of them, until ctx ends. All
+// workers of the build do, at different times: those that come late find less.
+func (w *Waker) Follow(ctx context.Context, every time.Duration, log *slog.Logger) {
+	for {
+		pause := every/2 + rand.N(every)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		status, err := w.Deployment.Describe(ctx)
+		if err == nil && status.Left(w.Build) {
+			var n int
+			if n, err = w.Wake(ctx); n > 0 {
+				log.Info("idle threads move to another build", "threads", n, "build", w.Build, "current", status.Current)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			log.Warn("idle threads stay on a build that gets no more of them", "build", w.Build, "error", err)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+
+	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/starter/internal/render"
+)
+
+// deploymentCommands look at the builds of the workers.
+type deploymentCommands struct {
+	*app
+
+	name string
+}
+
+func (a deploymentCommands) deploymentCommand() *cobra.Command {
+	cmd := group("deployment", "Look at the builds of the workers, and move threads away from one",
+		`Look at the builds of the workers, with which threads still run on which, and move idle threads away
+from a build. Which build gets threads is decided with Temporal's own command:
+
+  temporal worker deployment set-ramping-version --deployment-name threadmill --build-id 1.5 --percentage 10
+  temporal worker deployment set-current-version --deployment-name threadmill --build-id 1.5`,
+		a.showBuildsCommand(), a.moveCommand())
+	return cmd
+}
+
+func (a *deploymentCommands) nameFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&a.name, "deployment", "", "name of the Worker Deployment (default: the task queue)")
+	return cmd
+}
+
+// on runs fn with the deployment. Ctrl-C cancels it.
+func (a *deploymentCommands) on(ctx context.Context, fn func(context.Context, deployment.Deployment) error) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	opts, err := a.flags.temporalOptions()
+	if err != nil {
+		return usageError{err}
+	}
+	within, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	temporal, err := client.DialContext(within, opts)
+	if err != nil {
+		return &dialError{opts.HostPort, err}
+	}
+	defer temporal.Close()
+	err = fn(ctx, deployment.Deployment{Client: temporal, Namespace: opts.Namespace, Name: cmp.Or(a.name, a.flags.taskQueue)})
+	if errors.Is(err, deployment.ErrNotFound) {
+		return fmt.Errorf("%w: its workers start with --build, and --deployment here names it", err)
+	}
+	return err
+}
+
+// builds are those of a deployment, with what runs on them.
+func builds(ctx context.Context, d deployment.Deployment) (render.Deployment, error) {
+	status, err := d.Describe(ctx)
+	out := render.Deployment{Status: status, Running: map[string]deployment.Running{}}
+	for _, b := range status.Builds {
+		if err != nil {
+			break
+		}
+		out.Running[b.ID], err = d.Running(ctx, b.ID)
+	}
+	return out, err
+}
+
+func (a deploymentCommands) showBuildsCommand() *cobra.Command {
+	return a.nameFlag(a.jsonFlag(&cobra.Command{
+		Use:   "show",
+		Short: "Show the builds of the workers, and what still runs on each",
+		Long: `Show the builds of the workers, the newest first, and what still runs on each. A build may be stopped
+when it is drained, and when nothing runs on it. Temporal's counts may lag by seconds.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.on(cmd.Context(), func(ctx context.Context, d deployment.Deployment) error {
+				ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+				defer cancel()
+				found, err := builds(ctx, d)
+				return a.show(found, err, found.String(), "")
+			})
+		},
+	}))
+}
+
+// lookAgain is the time between two looks at a build from which threads move.
+const lookAgain = time.Second
+
+func (a deploymentCommands) moveCommand() *cobra.Command {
+	return a.nameFlag(&cobra.Command{
+		Use:   "move <build>",
+		Short: "Move idle threads away from a build, and wait until nothing runs on it",
+		Long: `Wake the idle threads of a build that gets no more threads, so that they continue on the build on which
+they belong, and wait until nothing runs on it. Its workers do the same by themselves, and must still
+run. Ctrl-C ends the wait.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.on(cmd.Context(), func(ctx context.Context, d deployment.Deployment) error { return a.move(ctx, d, args[0]) })
+		},
+	})
+}
+
+func (a deploymentCommands) move(ctx context.Context, d deployment.Deployment, build string) error {
+	waker := &deployment.Waker{Deployment: d, Build: build}
+	last := deployment.Running{Threads: -1}
+	for {
+		status, err := d.Describe(ctx)
+		switch {
+		case err != nil:
+			return err
+		case status.Find(build) == nil:
+			return usageError{fmt.Errorf("there is no build %q: see starter deployment show", build)}
+		case !status.Left(build):
+			return fmt.Errorf("build %q is %s, and gets threads: make another one current first, with temporal worker deployment set-current-version --deployment-name %s --build-id BUILD", build, status.Find(build).Status, d.Name)
+		}
+		if _, err := waker.Wake(ctx); err != nil {
+			return err
+		}
+		running, err := d.Running(ctx, build)
+		if err != nil {
+			return err
+		}
+		if running == (deployment.Running{}) {
+			return a.show(nil, nil, line("nothing runs on build %s: stop its workers once it is drained", build), "")
+		}
+		if running != last {
+			a.warn("%d threads and %d other workflows are on build %s", running.Threads, running.Others, build)
+			last = running
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package deploying
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/gate"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+// TestGate: a program replays a sample of what runs. It fails for threads that it would replay, and not for those that are
+// pinned to another build.
+func TestGate(t *testing.T) {
+	f := newFleet(t, harness.Options{Agents: check.Team()})
+	stop := f.Start("", false)
+	idle, waiting := f.Open("assistant"), f.Open("assistant")
+	f.Say(idle, check.Asks("helper", "use note {}"))
+	f.Post(waiting, `use shell_cmd {"command":"true"}`)
+	f.AwaitApproval(waiting, 1)
+
+	replay := func(odd bool) (report gate.Report) {
+		t.Helper()
+		var options worker.WorkflowReplayerOptions
+		if odd {
+			options.Interceptors = []interceptor.WorkerInterceptor{&oddly{}}
+		}
+		replayer, err := threadmill.NewReplayer(threadmill.Config{}, options)
+		require.NoError(t, err)
+		g := gate.Gate{Replayer: replayer, Each: report.Add}
+		require.NoError(t, g.Live(f.Ctx(), gate.Live{Client: f.Temporal, TaskQueue: f.TaskQueue, Sample: 1}))
+		return report
+	}
+	both := func(r gate.Report) bool {
+		return r.By["newest"] == 1 && r.By["longest"]+r.By["waiting for approval"] == 1
+	}
+	require.Eventually(t, func() bool { r := replay(false); return both(r) && len(r.Failed) == 0 }, harness.Patience, harness.Tick)
+
+	report := replay(true)
+	require.Len(t, report.Failed, 2)
+	require.Empty(t, report.Pinned)
+	for _, one := range report.Failed {
+		require.Equal(t, signals.ThreadWorkflow, one.Type)
+		require.Contains(t, one.Advice, "workflow.GetVersion")
+	}
+
+	f.Start("1", false)
+	f.Switch("1")
+	f.Moved(idle, "1")
+	stop()
+	require.Eventually(t, func() bool { return len(replay(true).Pinned) == 1 }, harness.Patience, harness.Tick)
+	report = replay(true)
+	require.Len(t, report.Failed, 1)
+	require.Equal(t, "1", report.Pinned[0].Build)
+}

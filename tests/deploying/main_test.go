@@ -1,0 +1,140 @@
+// Package deploying tests builds of workers that replace one another while threads run.
+package deploying
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+// dynamic makes Temporal notice within seconds that a build has drained, and lets it know more than 100 of them.
+var dynamic = map[string]any{
+	"matching.maxVersionsInDeployment":                       200,
+	"matching.wv.VersionDrainageStatusVisibilityGracePeriod": "1s",
+	"matching.wv.VersionDrainageStatusRefreshInterval":       "1s",
+}
+
+// fleet is a world whose workers are builds of a deployment.
+type fleet struct{ *harness.Harness }
+
+func newFleet(t *testing.T, o harness.Options) fleet {
+	o.Dynamic, o.NoWorker = dynamic, true
+	return fleet{harness.New(t, o)}
+}
+
+// Start runs the workers of a build; "" = workers without a build. The threads of an odd build have one more command
+// than those of others, so that no build can replay what another one of different parity has begun.
+func (f fleet) Start(build string, odd bool, configure ...func(*threadmill.Config)) (stop func()) {
+	f.T.Helper()
+	options := client.Options{HostPort: f.Server.Addr(), Logger: sdklog.NewStructuredLogger(harness.Quiet)}
+	if odd {
+		options.Interceptors = []interceptor.ClientInterceptor{&oddly{}}
+	}
+	c, err := client.Dial(options)
+	require.NoError(f.T, err)
+	runtime := f.Beside(func(cfg *threadmill.Config) {
+		cfg.Temporal, cfg.Deployment = c, threadmill.Deployment{Build: build}
+		for _, change := range configure {
+			change(cfg)
+		}
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- runtime.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				f.T.Errorf("worker: %v", err)
+			}
+			c.Close()
+		})
+	}
+	f.T.Cleanup(stop)
+	return stop
+}
+
+func (f fleet) deployment() deployment.Deployment {
+	return deployment.Deployment{Client: f.Temporal, Namespace: f.Server.Namespace(), Name: f.TaskQueue}
+}
+
+// Switch makes a build current, "" = workers without a build, and returns when new threads run there.
+func (f fleet) Switch(build string) {
+	f.T.Helper()
+	handle := f.Temporal.WorkerDeploymentClient().GetHandle(f.TaskQueue)
+	var last error
+	require.Eventually(f.T, func() bool {
+		_, last = handle.SetCurrentVersion(f.Ctx(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
+		return last == nil
+	}, harness.Patience, harness.Tick, "switching to %q: %v", build, &last)
+}
+
+// Moved posts to a thread until its answer comes from a run on the build: partitions of a task queue learn of a switch
+// one after the other.
+func (f fleet) Moved(thread, build string) {
+	f.T.Helper()
+	require.Eventually(f.T, func() bool {
+		f.Say(thread, "where?")
+		return f.BuildOf(thread) == build
+	}, harness.Patience, harness.Tick, "thread %s is on build %q instead of %q", thread, f.BuildOf(thread), build)
+}
+
+// BuildOf returns the build on which the last step of a thread has run.
+func (f fleet) BuildOf(thread string) string {
+	f.T.Helper()
+	d, err := f.Temporal.DescribeWorkflowExecution(f.Ctx(), signals.WorkflowID(f.TaskQueue, thread), "")
+	require.NoError(f.T, err)
+	return d.GetWorkflowExecutionInfo().GetVersioningInfo().GetDeploymentVersion().GetBuildId()
+}
+
+// RequireSound fails if a workflow task of a thread failed, in any of its runs, from a given one on.
+func (f fleet) RequireSound(thread, first string) (runs [][]*history.HistoryEvent) {
+	f.T.Helper()
+	runs = check.RunsOf(f.Harness, thread, first)
+	for i, run := range runs {
+		for _, e := range run {
+			a := e.GetWorkflowTaskFailedEventAttributes()
+			if a == nil || a.GetCause() == enumspb.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND {
+				continue // new events arrived meanwhile, and the task is repeated
+			}
+			require.Fail(f.T, "a workflow task failed", "thread %s, run %d, event %d: %s: %s", thread, i+1, e.GetEventId(), a.GetCause(), a.GetFailure().GetMessage())
+		}
+	}
+	return runs
+}
+
+// oddly adds a command to the begin of each run of a thread.
+type oddly struct {
+	interceptor.InterceptorBase
+}
+
+func (*oddly) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &oddInbound{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}}
+}
+
+type oddInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (i *oddInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	if strings.HasPrefix(workflow.GetInfo(ctx).WorkflowType.Name, signals.ThreadWorkflow) {
+		workflow.SideEffect(ctx, func(workflow.Context) any { return "odd" })
+	}
+	return i.Next.ExecuteWorkflow(ctx, in)
+}
