@@ -150,7 +150,7 @@ func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.Era
 			asked[run.RunId] = true
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("Temporal still has %d runs of the workflows of thread %s", len(found.Runs), in.ThreadID)
+			return fmt.Errorf("%d runs of the workflows of thread %s are not deleted yet", len(found.Runs), in.ThreadID)
 		}
 		if err := pause(ctx, lookEvery); err != nil {
 			return err

@@ -128,7 +128,9 @@ func (t *conversation) storeOverdue(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "overdue", func(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		due := func() bool { return !t.erased && (t.state.Turns.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Outbox.Heavy()) }
+		due := func() bool {
+			return !t.erased && (t.state.Turns.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Outbox.Heavy())
+		}
 		for workflow.Await(ctx, due) == nil {
 			t.show(ctx)
 			t.record(ctx)

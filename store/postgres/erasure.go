@@ -192,7 +192,9 @@ func (s *Store) Scrub(ctx context.Context) error {
 	return nil
 }
 
-func storableKey(key store.Key) bool { return store.Storable(key.Namespace) && store.Storable(key.ThreadID) }
+func storableKey(key store.Key) bool {
+	return store.Storable(key.Namespace) && store.Storable(key.ThreadID)
+}
 
 func eraseError(doing string, key store.Key, err error) error {
 	if err == nil {
