@@ -184,12 +184,12 @@ var scrubbed = []string{
 	"entity_merges", "entity_vectors", "knowledge_documents", "knowledge_contents", "knowledge_chunks", "knowledge_words", "knowledge_word_chunks",
 }
 
-// Scrub implements [store.Erasures]. VACUUM gives the room of deleted rows free and truncates them within their pages. It waits
-// for nobody; rows that an older transaction can still see stay until the next VACUUM, as do the bytes of pages that are
-// reused later, and the write-ahead log of the server.
+// Scrub implements [store.Erasures]. VACUUM frees the room of deleted rows, whose bytes stay until it is reused, as they do in
+// the write-ahead log of the server. It waits for nobody and locks nobody out: rows that an older transaction can still
+// see, and tables that are vacuumed at this moment, are left to the next VACUUM.
 func (s *Store) Scrub(ctx context.Context) error {
 	for _, table := range scrubbed {
-		if _, err := s.pool.Exec(ctx, `VACUUM `+table); err != nil {
+		if _, err := s.pool.Exec(ctx, `VACUUM (SKIP_LOCKED, TRUNCATE FALSE) `+table); err != nil {
 			return fmt.Errorf("postgres: vacuuming %s: %w", table, classify(err))
 		}
 	}

@@ -185,8 +185,9 @@ func (s *Store) ThreadContents(ctx context.Context, key store.Key) (store.Thread
 	return c, nil
 }
 
-// scrubTries bounds the attempts to empty the write-ahead log while others read and write.
-const scrubTries = 100
+// scrubTries bounds the attempts to empty the write-ahead log while others read. Each keeps the writer for as long as the
+// connection waits for readers.
+const scrubTries = 5
 
 // Scrub implements [store.Erasures]. What was deleted is overwritten in the file of the database. Scrub brings that to the
 // file and empties the write-ahead log, which still has it.

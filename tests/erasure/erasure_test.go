@@ -2,8 +2,10 @@
 package erasure
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -202,6 +204,22 @@ func TestErasedDoors(t *testing.T) {
 	} {
 		status, out := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+path, body)
 		require.Equal(t, http.StatusGone, status, "%s: %v", path, out)
+	}
+	for path, in := range map[string]any{
+		"/v1/events":                     map[string]any{"type": "tick", "payload": map[string]any{}, "metadata": map[string]any{"trigger_session_id": id}},
+		"/v1/sessions/" + id + "/prompt": map[string]any{"content": "x", "userId": "ann"},
+		"/v1/schedules":                  map[string]any{"threadId": id, "every": "1h", "message": map[string]any{"content": "x"}},
+		"/v1/chat": map[string]any{"id": id, "trigger": "submit-message", "messages": []any{
+			map[string]any{"id": "m", "role": "user", "parts": []any{map[string]any{"type": "text", "text": "x"}}},
+		}},
+	} {
+		raw, err := json.Marshal(in)
+		require.NoError(t, err)
+		res, err := http.Post(w.API.URL+path, "application/json", bytes.NewReader(raw)) //nolint:noctx // the test's server answers
+		require.NoError(t, err)
+		said, err := io.ReadAll(res.Body)
+		require.NoError(t, errors.Join(err, res.Body.Close()))
+		require.Equal(t, http.StatusGone, res.StatusCode, "%s: %s", path, said)
 	}
 	status, body := 0, map[string]any{}
 	require.Eventually(t, func() bool {
