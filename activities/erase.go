@@ -196,6 +196,7 @@ func (a *Activities) eraseFinish(ctx context.Context, in signals.EraseFinish) (s
 	defer beating(ctx)()
 	out := signals.Erasure{
 		Namespace: in.Namespace, ThreadID: in.ThreadID, Threads: []string{}, By: in.By, RequestedAt: in.RequestedAt, Remains: erasures.Remains(),
+		Run: activity.GetInfo(ctx).WorkflowExecution.RunID,
 	}
 	for _, t := range in.Threads {
 		out.Threads, out.Erased = append(out.Threads, t.ThreadID), out.Erased.Add(t.Found.Counts)

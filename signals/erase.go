@@ -118,6 +118,8 @@ type Erasure struct {
 	// Remains are the kinds of places that an erasure does not reach, each with its reason.
 	Remains []ErasureRemain `json:"remains" nullable:"false" doc:"What the erasure does not reach, and why"`
 
+	Run string `json:"run" doc:"The run of the workflow that has erased it last"`
+
 	Late   int       `json:"late,omitempty" doc:"How often the thread was started again since, and erased again"`
 	LateAt time.Time `json:"lateAt,omitzero" doc:"When that happened last"`
 }

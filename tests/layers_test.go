@@ -25,7 +25,7 @@ var layers = [][]string{
 	{"internal/document", "internal/fetch", "internal/tokens"},
 	{"internal/library", "internal/entities"},
 	{"internal/doctor", "internal/repair"},
-	{"signals/threadclient", "internal/erasures"},
+	{"signals/threadclient", "internal/erasures", "internal/export"},
 	{"internal/histories"},
 	{"activities"},
 	{"workflows"},

@@ -54,10 +54,10 @@ func Save(ctx context.Context, documents store.Documents, e signals.Erasure, lat
 }
 
 func merged(before, e signals.Erasure, late bool) signals.Erasure {
-	if before.FinishedAt.Equal(e.FinishedAt) && before.RequestedAt.Equal(e.RequestedAt) {
+	if before.Run == e.Run {
 		return before // it was stored by an earlier attempt
 	}
-	before.Erased, before.Left, before.Remains = before.Erased.Add(e.Erased), e.Left, e.Remains
+	before.Run, before.Erased, before.Left, before.Remains = e.Run, before.Erased.Add(e.Erased), e.Left, e.Remains
 	if late {
 		before.Late, before.LateAt = before.Late+1, e.FinishedAt
 	} else {

@@ -279,6 +279,9 @@ func (r *Reader) check(ctx context.Context, now time.Time) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, store.ErrErased):
+		r.erased()
+		return nil
 	case errors.Is(err, store.ErrUnavailable):
 		// The owner of the store logs its outages.
 	case err != nil:
@@ -304,8 +307,17 @@ func (r *Reader) logEnd(ctx context.Context) int64 {
 
 func (r *Reader) storeHead(ctx context.Context) (int64, error) {
 	t, err := r.cfg.Store.Thread(ctx, r.key)
-	if errors.Is(err, store.ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrErased) {
 		return 0, nil
 	}
 	return t.Head, err
+}
+
+// erased ends the reader of a thread that was erased.
+func (r *Reader) erased() {
+	r.buffer.push(Item{Cursor: r.at.cursor(), Event: event.AgentEvent{
+		Type: event.EventStatus, Status: &event.StatusChange{Status: event.StatusClosed, Detail: "the thread was erased"},
+	}})
+	r.pending, r.backlog = nil, backlog{}
+	r.end.seq = r.at.seq
 }

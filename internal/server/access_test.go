@@ -99,9 +99,9 @@ var roleTable = map[auth.Role]string{
 		"loginMCPServer logoutMCPServer renderMarkdown resumeChat searchKnowledge testRules",
 	auth.RolePost:    "addKnowledgeDocument answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress stopChat uploadKnowledgeFile",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
-	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteEntity deleteKnowledgeDocument deleteSchedule getModelCall interruptThread listRecords mergeEntity pauseSchedule readMCPResource reindexKnowledgeDocument replaceSchedule restartMCPServer resumeSchedule " +
+	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteEntity deleteKnowledgeDocument deleteSchedule exportThread getModelCall interruptThread listRecords mergeEntity pauseSchedule readMCPResource reindexKnowledgeDocument replaceSchedule restartMCPServer resumeSchedule " +
 		"retryEvent setEventStatus triggerSchedule undoEntityMerge updateThread",
-	auth.RoleAdmin: "createKey deleteAgent deleteMCPServer getRetention listKeys putAgent putMCPServer repair revokeKey rotateKey runChecks",
+	auth.RoleAdmin: "createKey deleteAgent deleteMCPServer eraseThread getErasure getRetention listErasures listKeys putAgent putMCPServer repair revokeKey rotateKey runChecks",
 }
 
 // TestOperationsNeedTheirRoles calls every operation of the API's description without

@@ -54,6 +54,7 @@ var bodies = map[string]string{
 	"addToQueue":           `{"type":"message","payload":{"threadId":"none","senderId":"ann","senderType":"user","content":"x"}}`,
 	"decide":               `{"decision":"deny","by":"ann"}`,
 	"publishToolResult":    `{"tool_call_id":"c1","decision":"deny","by":"ann"}`,
+	"eraseThread":          `{"threadId":"none","by":"ann"}`,
 	"createKey":            `{"name":"ann","roles":["read"]}`,
 	"createSchedule":       `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
 	"postToolResult":       `{"output":"x"}`,

@@ -243,6 +243,7 @@ var tags = []*huma.Tag{
 	{Name: "mcp", Description: "The MCP servers whose tools agents use."},
 	{Name: "knowledge", Description: "The documents that agents search."},
 	{Name: "entities", Description: "The people and things that messages mention."},
+	{Name: "erasures", Description: "Threads that were erased for good, with their receipts."},
 	{Name: "keys", Description: "API keys."},
 	{Name: "chat", Description: "Threads as chats of the AI SDK: useChat and other clients of UI message streams."},
 	{Name: "rules", Description: "What handles the events of a thread's environment."},

@@ -59,6 +59,7 @@ type Threads interface {
 	Tasks
 	Schedules
 	Workers
+	Eraser
 	world.Threads
 }
 
@@ -276,6 +277,8 @@ func New(cfg Config) (http.Handler, error) {
 	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
 
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
+	(&erasureHandlers{c, cfg.Threads, cfg.Store}).registerErasures()
+	(&exportHandlers{l}).registerExport()
 	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
 	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v, cfg.Threads}

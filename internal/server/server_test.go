@@ -126,6 +126,12 @@ func (f *threads) Update(_ context.Context, id string, c signals.ThreadChange) (
 	return st, f.check(id)
 }
 
+func (f *threads) StartErase(context.Context, string, string) error { return nil }
+
+func (f *threads) Erase(_ context.Context, id, by string) (signals.Erasure, error) {
+	return signals.Erasure{ThreadID: id, Threads: []string{id}, By: by, Remains: []signals.ErasureRemain{}}, nil
+}
+
 func (f *threads) Control(_ context.Context, id string, c signals.Control) error {
 	f.ctls = append(f.ctls, c)
 	return f.check(id)

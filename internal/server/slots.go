@@ -25,6 +25,8 @@ var slotsOf = map[string]int64{
 	"GET /v1/threads/{id}/events":                  pageSlots,
 	"GET /v1/events":                               pageSlots,
 	"GET /v1/threads/{id}/records":                 bulkySlots,
+	"GET /v1/threads/{id}/export":                  pageSlots,
+	"GET /v1/erasures":                             pageSlots,
 	"GET /v1/threads/{id}/decisions":               pageSlots,
 	"GET /v1/threads/{id}/world/messages":          pageSlots,
 	"GET /v1/chat/{id}/messages":                   bulkySlots,

@@ -173,3 +173,19 @@ func (s *timedStore) DeleteDocument(ctx context.Context, namespace, kind, name s
 	})
 	return err
 }
+
+func (s *timedStore) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
+	return call(ctx, s, func(ctx context.Context) ([]string, error) { return s.Store.SubThreads(ctx, key) })
+}
+
+func (s *timedStore) ThreadDocuments(ctx context.Context, key store.Key) ([]string, error) {
+	return call(ctx, s, func(ctx context.Context) ([]string, error) { return s.Store.ThreadDocuments(ctx, key) })
+}
+
+func (s *timedStore) ThreadMentions(ctx context.Context, key store.Key, after store.Mention, limit int) ([]store.Mention, error) {
+	return call(ctx, s, func(ctx context.Context) ([]store.Mention, error) { return s.Store.ThreadMentions(ctx, key, after, limit) })
+}
+
+func (s *timedStore) ToolLogPage(ctx context.Context, key store.Key, after string, limit int) ([]store.ToolLog, error) {
+	return call(ctx, s, func(ctx context.Context) ([]store.ToolLog, error) { return s.Store.ToolLogPage(ctx, key, after, limit) })
+}

@@ -38,8 +38,8 @@ type Config struct {
 	// Redact redacts what is sent to threads. Default: nothing is redacted.
 	Redact *redact.Redactor
 
-	// Erased reports whether a thread was erased. It is asked before a thread is opened. Default: Temporal is asked, which
-	// forgets erasures after its retention period.
+	// Erased reports whether a thread was erased. It is asked before a thread is opened, and for one that Temporal does not
+	// have. Default: nobody is asked; an erased thread that is opened again ends at once, and is erased again.
 	Erased func(ctx context.Context, namespace, threadID string) (bool, error)
 
 	// StepQueues are further task queues on which steps of threads run, for [Client.Workers].

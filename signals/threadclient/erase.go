@@ -61,12 +61,20 @@ func (c *conn) refuseErased(ctx context.Context, threadID string) error {
 }
 
 func (c *conn) isErased(ctx context.Context, threadID string) (bool, error) {
-	if c.erased != nil {
-		return c.erased(ctx, c.namespace, threadID)
-	}
-	_, err := c.temporal.DescribeWorkflow(ctx, signals.EraseWorkflowID(c.namespace, threadID), "")
-	if is[*serviceerror.NotFound](err) {
+	if c.erased == nil {
 		return false, nil
 	}
-	return err == nil, err
+	return c.erased(ctx, c.namespace, threadID)
+}
+
+// ErasedIn returns a function for [Config].Erased that asks Temporal, for clients without the store. Temporal forgets an erasure
+// after its retention period.
+func ErasedIn(temporal client.Client) func(ctx context.Context, namespace, threadID string) (bool, error) {
+	return func(ctx context.Context, namespace, threadID string) (bool, error) {
+		_, err := temporal.DescribeWorkflow(ctx, signals.EraseWorkflowID(namespace, threadID), "")
+		if is[*serviceerror.NotFound](err) {
+			return false, nil
+		}
+		return err == nil, err
+	}
 }

@@ -115,7 +115,7 @@ func dialTemporal(ctx context.Context, c connection) (threads, func(), error) {
 		}
 		return nil, nil, &dialError{opts.HostPort, err}
 	}
-	t, err := threadclient.New(threadclient.Config{Temporal: temporal, Namespace: c.namespace, TaskQueue: c.taskQueue, Redact: redactor})
+	t, err := threadclient.New(threadclient.Config{Temporal: temporal, Namespace: c.namespace, TaskQueue: c.taskQueue, Redact: redactor, Erased: threadclient.ErasedIn(temporal)})
 	if err != nil {
 		temporal.Close()
 		return nil, nil, usageError{err}

@@ -33,6 +33,11 @@ const (
 	subThreads = `SELECT id FROM threads WHERE namespace = $1
 		AND substring(metadata::text FROM '"parentThreadId":"([^"]*)"') = $2 ORDER BY id`
 
+	mentionPage = `SELECT m.entity, m.name, m.thread_id, m.source_type, m.source_id, m.text, m.at FROM entity_mentions m
+		WHERE m.namespace = $1 AND m.thread_id = $2 AND (m.source_type, m.source_id, m.entity) > ($3, $4, $5)
+		ORDER BY m.source_type, m.source_id, m.entity LIMIT $6`
+	toolPage = selectTool + ` WHERE namespace = $1 AND thread_id = $2 AND tool_call_id > $3 ORDER BY tool_call_id LIMIT $4`
+
 	threadContents = `SELECT (SELECT count(*) FROM records WHERE namespace = $1 AND thread_id = $2),
 		(SELECT count(*) FROM tool_logs WHERE namespace = $1 AND thread_id = $2),
 		(SELECT count(*) FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended),
@@ -151,6 +156,18 @@ func (s *Store) idsOf(ctx context.Context, query string, key store.Key) ([]strin
 		return nil, err
 	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// ThreadMentions implements [store.Erasures].
+func (s *Store) ThreadMentions(ctx context.Context, key store.Key, after store.Mention, limit int) ([]store.Mention, error) {
+	found, err := collect(ctx, s, key, scanMention, mentionPage, after.SourceType, after.SourceID, after.EntityID, min(limit, store.MaxLimit))
+	return found, eraseError("reading the mentions of", key, err)
+}
+
+// ToolLogPage implements [store.Erasures].
+func (s *Store) ToolLogPage(ctx context.Context, key store.Key, after string, limit int) ([]store.ToolLog, error) {
+	found, err := collect(ctx, s, key, scanTool, toolPage, after, min(limit, store.MaxLimit))
+	return found, eraseError("reading tool logs of", key, err)
 }
 
 // ThreadContents implements [store.Erasures].

@@ -19,6 +19,7 @@ type eraseQueries struct {
 	countExtractions, countMentions, countSources *sql.Stmt
 	documents, subThreads                         *sql.Stmt
 	oldTools, pruneTools                          *sql.Stmt
+	mentionPage, toolPage                         *sql.Stmt
 
 	mentioned, mentions, descriptions, recount *sql.Stmt
 	standing, rename, repoint, promote, root   *sql.Stmt
@@ -43,6 +44,10 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 		&q.documents:   `SELECT id FROM knowledge_documents` + ofThread + ` AND thread_id <> '' ORDER BY id`,
 
 		&q.subThreads: `SELECT id FROM threads WHERE namespace = ? AND json_extract(metadata, '$.parentThreadId') = ? ORDER BY id`,
+
+		&q.mentionPage: `SELECT ` + mentionColumns + ` FROM entity_mentions m WHERE m.namespace = ? AND m.thread_id = ?
+			AND (m.source_type, m.source_id, m.entity) > (?, ?, ?) ORDER BY m.source_type, m.source_id, m.entity LIMIT ? + 0`,
+		&q.toolPage: selectTool + ofThread + ` AND tool_call_id > ? ORDER BY tool_call_id LIMIT ? + 0`,
 
 		&q.countRecords:     `SELECT count(*) FROM records` + ofThread,
 		&q.countTools:       `SELECT count(*) FROM tool_logs` + ofThread,
@@ -152,6 +157,18 @@ func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, e
 func (s *Store) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
 	ids, err := collect(ctx, s.erasures.subThreads, scanText, key.Namespace, key.ThreadID)
 	return ids, eraseError("reading the sub-agents of", key, err)
+}
+
+// ThreadMentions implements [store.Erasures].
+func (s *Store) ThreadMentions(ctx context.Context, key store.Key, after store.Mention, limit int) ([]store.Mention, error) {
+	found, err := collect(ctx, s.erasures.mentionPage, scanMention, key.Namespace, key.ThreadID, after.SourceType, after.SourceID, after.EntityID, min(limit, store.MaxLimit))
+	return found, eraseError("reading the mentions of", key, err)
+}
+
+// ToolLogPage implements [store.Erasures].
+func (s *Store) ToolLogPage(ctx context.Context, key store.Key, after string, limit int) ([]store.ToolLog, error) {
+	found, err := collect(ctx, s.erasures.toolPage, scanTool, key.Namespace, key.ThreadID, after, min(limit, store.MaxLimit))
+	return found, eraseError("reading tool logs of", key, err)
 }
 
 // ThreadContents implements [store.Erasures].

@@ -3,16 +3,22 @@ package erasure
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/export"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -126,9 +132,24 @@ func TestErasedWhileRunning(t *testing.T) {
 	id := w.Open()
 	w.Post(id, "use wait {}")
 	check.Arrives(t, g.Reached, "the tool")
+	_, err := w.Threads.CreateSchedule(w.Ctx(), signals.Schedule{ID: "daily", ThreadID: id, Cron: []string{"@yearly"}, Message: &event.NewMessage{Content: "x"}})
+	require.NoError(t, err)
+	require.NoError(t, w.Threads.TriggerSchedule(w.Ctx(), "daily"))
+	scheduled := func() int {
+		query := "WorkflowId STARTS_WITH '" + signals.DeliverWorkflowID(w.TaskQueue, "daily") + "'"
+		found, err := w.Temporal.ListWorkflow(w.Ctx(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
+		require.NoError(t, err)
+		return len(found.GetExecutions())
+	}
+	require.Eventually(t, func() bool { return scheduled() == 1 }, harness.Patience, harness.Tick)
 	receipt, err := w.Runtime.Erase(w.Ctx(), id, "ann")
 	require.NoError(t, err)
 	require.NotZero(t, receipt.Erased.Records)
+	require.Equal(t, 1, receipt.Erased.Schedules)
+	require.Equal(t, 2, receipt.Erased.Runs, "the thread's, and that of the schedule")
+	require.Zero(t, scheduled())
+	_, err = w.Threads.Schedule(w.Ctx(), "daily")
+	require.ErrorIs(t, err, signals.ErrScheduleNotFound)
 	requireGone(t, w, id)
 	_, err = w.Store.Append(w.Ctx(), w.Key(id), store.Batch{Records: []event.Record{event.NewRecord("late", event.TypeMessage, "", "", receipt.FinishedAt, "x")}})
 	require.ErrorIs(t, err, store.ErrErased)
@@ -182,9 +203,85 @@ func TestErasedDoors(t *testing.T) {
 		status, out := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+path, body)
 		require.Equal(t, http.StatusGone, status, "%s: %v", path, out)
 	}
-	status, _ := check.Request(t, w, http.MethodPost, "/v1/threads", map[string]any{"id": id})
+	status, body := 0, map[string]any{}
+	require.Eventually(t, func() bool {
+		status, body = check.Request(t, w, http.MethodPost, "/v1/erasures", map[string]any{"threadId": id})
+		return status == http.StatusOK // 202 if it takes long: the same request waits for it
+	}, harness.Patience, harness.Tick)
+	require.Equal(t, []any{id}, body["threads"])
+	status, body = check.Request(t, w, http.MethodGet, "/v1/erasures/"+id, nil)
+	require.Equal(t, http.StatusOK, status, body)
+	require.Equal(t, "ann", body["by"])
+	status, _ = check.Request(t, w, http.MethodGet, "/v1/erasures/none", nil)
+	require.Equal(t, http.StatusNotFound, status)
+	printed, code, problem := w.Starter("erase", id, "--yes", "--by", "carol")
+	require.Zero(t, code, problem)
+	require.Contains(t, printed, "Erased "+id+", asked for by ann")
+	_, code, problem = w.Starter("erase", id)
+	require.Equal(t, 2, code)
+	require.Contains(t, problem, "--yes")
+	printed, code, problem = w.Starter("erasures")
+	require.Zero(t, code, problem)
+	require.Contains(t, printed, id)
+	_, code, problem = w.Starter("send", id, "again")
+	require.NotZero(t, code)
+	require.Contains(t, problem, "was erased")
+	status, _ = check.Request(t, w, http.MethodPost, "/v1/threads", map[string]any{"id": id})
 	require.Equal(t, http.StatusGone, status)
 	status, out := check.Request(t, w, http.MethodGet, "/v1/threads", nil)
 	require.Equal(t, http.StatusOK, status)
 	require.Empty(t, out["threads"])
+}
+
+// TestErasedViewers: a viewer of a thread that is erased is told so, and its stream ends.
+func TestErasedViewers(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	w.Say(id, "hello")
+	req, err := http.NewRequestWithContext(w.Ctx(), http.MethodGet, w.API.URL+"/v1/threads/"+id+"/events", nil)
+	require.NoError(t, err)
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer func() { _ = res.Body.Close() }()
+	require.Equal(t, http.StatusOK, res.StatusCode)
+	_, err = w.Runtime.Erase(w.Ctx(), id, "ann")
+	require.NoError(t, err)
+	sent, err := io.ReadAll(res.Body)
+	require.NoError(t, err, "the stream ends")
+	require.Contains(t, string(sent), "the thread was erased")
+}
+
+// TestExport exports a thread with that of its sub-agent, by the API and by the starter.
+func TestExport(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{Agents: check.Team()})
+	id, other := w.Open(), w.Open()
+	w.Say(other, "of another thread")
+	w.Say(id, `use note {"text":"written"}`)
+	w.Say(id, `use call_agent {"agent":"HELPER","message":"tell me","title":"Tells"}`)
+	sub := check.Sub(w, id, 1)
+	check.Settle(w, id)
+	printed, code, problem := w.Starter("export", id)
+	require.Zero(t, code, problem)
+	kinds, last := map[string]int{}, export.Line{}
+	for _, line := range strings.Split(strings.TrimSpace(printed), "\n") {
+		last = export.Line{}
+		require.NoError(t, json.Unmarshal([]byte(line), &last), line)
+		kinds[last.Kind]++
+	}
+	require.NotNil(t, last.End)
+	require.Equal(t, export.End{Threads: 2, Records: kinds[export.KindRecord], ToolLogs: kinds[export.KindToolLog]}, *last.End)
+	require.Equal(t, len(w.Records(id))+len(w.Records(sub)), kinds[export.KindRecord])
+	require.GreaterOrEqual(t, kinds[export.KindToolLog], 1)
+	require.NotContains(t, printed, "of another thread")
+	file := filepath.Join(t.TempDir(), "thread.jsonl")
+	_, code, problem = w.Starter("export", id, "--file", file)
+	require.Zero(t, code, problem)
+	written, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, printed, string(written))
+	_, code, _ = w.Starter("export", "none")
+	require.NotZero(t, code)
 }

@@ -37,7 +37,7 @@ CREATE TRIGGER refuse_erased AFTER INSERT OR UPDATE OF thread_id ON knowledge_do
 CREATE INDEX threads_by_parent ON threads (namespace, (substring(metadata::text FROM '"parentThreadId":"([^"]*)"')))
     WHERE substring(metadata::text FROM '"parentThreadId":"([^"]*)"') IS NOT NULL;
 CREATE INDEX entity_extractions_by_thread ON entity_extractions (namespace, thread_id) WHERE NOT ended;
-CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id);
+CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id, source_type, source_id, entity);
 CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, thread_id) WHERE thread_id <> '';
 
 -- +goose Down

@@ -35,7 +35,7 @@ BEGIN SELECT RAISE(ABORT, 'the thread was erased'); END;
 CREATE INDEX threads_by_parent ON threads (namespace, json_extract(metadata, '$.parentThreadId'))
     WHERE json_extract(metadata, '$.parentThreadId') IS NOT NULL;
 CREATE INDEX entity_extractions_by_thread ON entity_extractions (thread_id, namespace) WHERE ended = 0;
-CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id);
+CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id, source_type, source_id, entity);
 CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, thread_id) WHERE thread_id <> '';
 
 -- +goose Down

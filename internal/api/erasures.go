@@ -1,0 +1,43 @@
+package api
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// Erase erases a thread for good. If the receipt has no time at which the erasure finished, it goes on, and the same call waits for
+// it.
+func (c *Client) Erase(ctx context.Context, threadID, by string) (signals.Erasure, error) {
+	in := map[string]string{"threadId": threadID, "by": by}
+	return call[signals.Erasure](ctx, c, http.MethodPost, c.url(nil, "erasures"), in, "erasing thread %q", threadID)
+}
+
+// Erasures returns the receipts of all erasures.
+func (c *Client) Erasures(ctx context.Context) ([]signals.Erasure, error) {
+	out, err := call[struct {
+		Erasures []signals.Erasure `json:"erasures"`
+	}](ctx, c, http.MethodGet, c.url(nil, "erasures"), nil, "reading the receipts of erasures")
+	return out.Erasures, err
+}
+
+// Erasure returns the receipt of the erasure of a thread.
+func (c *Client) Erasure(ctx context.Context, threadID string) (signals.Erasure, error) {
+	return call[signals.Erasure](ctx, c, http.MethodGet, c.url(nil, "erasures", threadID), nil, "reading the receipt of the erasure of thread %q", threadID)
+}
+
+// Export writes everything that belongs to a thread, as JSON lines.
+func (c *Client) Export(ctx context.Context, threadID string, to io.Writer) error {
+	resp, err := c.send(ctx, http.MethodGet, c.url(nil, "threads", threadID, "export"), http.Header{}, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return problem(resp)
+	}
+	_, err = io.Copy(to, resp.Body)
+	return err
+}

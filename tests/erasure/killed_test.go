@@ -1,0 +1,96 @@
+package erasure
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tests/internal/killing"
+)
+
+// TestMain turns the test binary into a worker, for tests that kill it.
+func TestMain(m *testing.M) {
+	killing.Main(m, map[string]killing.Kind{"erasing": func(w killing.Worker, c *threadmill.Config) error {
+		c.Store = &tellingStore{c.Store, w}
+		return nil
+	}})
+}
+
+// tellingStore reports the steps of erasures.
+type tellingStore struct {
+	store.Store
+	worker killing.Worker
+}
+
+func (s *tellingStore) step(ctx context.Context, name string, do func() error) error {
+	if err := s.worker.Tell(ctx, name, ""); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return s.worker.Tell(ctx, name+" done", "")
+}
+
+func (s *tellingStore) MarkErased(ctx context.Context, key store.Key) error {
+	return s.step(ctx, "mark", func() error { return s.Store.MarkErased(ctx, key) })
+}
+
+func (s *tellingStore) EraseThread(ctx context.Context, key store.Key) error {
+	return s.step(ctx, "erase", func() error { return s.Store.EraseThread(ctx, key) })
+}
+
+func (s *tellingStore) Scrub(ctx context.Context) error {
+	return s.step(ctx, "scrub", func() error { return s.Store.Scrub(ctx) })
+}
+
+func (s *tellingStore) PutDocument(ctx context.Context, namespace string, d store.Document, after int) (out store.Document, err error) {
+	if d.Kind != erasures.Kind {
+		return s.Store.PutDocument(ctx, namespace, d, after)
+	}
+	err = s.step(ctx, "receipt", func() error {
+		out, err = s.Store.PutDocument(ctx, namespace, d, after)
+		return err
+	})
+	return out, err
+}
+
+// TestErasureKilled kills the worker with SIGKILL before and after every step of an erasure: it ends, with one receipt that counts
+// everything.
+func TestErasureKilled(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{"mark", "mark done", "erase", "erase done", "scrub", "scrub done", "receipt", "receipt done"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			w := killing.New(t, harness.Options{}, "erasing")
+			w.Worker.Hasty = true
+			w.Start()
+			id := w.Open()
+			w.Ends(id, w.Post(id, `use act {"how":"once"}`))
+			records := len(w.Records(id))
+			reached := w.Hold(point, "")
+			require.NoError(t, w.Threads.StartErase(w.Ctx(), id, "ann"))
+			check.Arrives(t, reached, point)
+			w.Kill()
+			w.Start()
+			receipt, err := w.Threads.Erase(w.Ctx(), id, "bob")
+			require.NoError(t, err)
+			require.Zero(t, receipt.Left)
+			require.Equal(t, records, receipt.Erased.Records, "what was found is counted once")
+			require.Equal(t, 1, receipt.Erased.ToolLogs)
+			require.Equal(t, []string{id}, receipt.Threads)
+			require.Equal(t, "ann", receipt.By)
+			require.Zero(t, receipt.Late)
+			requireGone(t, w.Harness, id)
+			_, err = w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "late"))
+			require.ErrorIs(t, err, signals.ErrThreadErased)
+		})
+	}
+}
