@@ -9,23 +9,21 @@ import (
 	"sync"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
-	"github.com/threadmill/threadmill/internal/histories"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
 
-// Histories deletes what Temporal has of threads: see package histories.
+// Histories deletes what Temporal has of threads: the runs of their workflows, and the schedules that post to them.
 type Histories interface {
 	Stop(ctx context.Context, namespace, threadID string) error
-	Find(ctx context.Context, namespace, threadID string, others, schedules []string) (histories.Found, error)
-	Delete(ctx context.Context, runs []*commonpb.WorkflowExecution) error
+	Find(ctx context.Context, namespace, threadID string, others, schedules []string) (signals.FoundWorkflows, error)
+	Delete(ctx context.Context, runs []signals.WorkflowRun) error
 	Schedules(ctx context.Context, namespace, threadID string) ([]string, error)
 	DeleteSchedules(ctx context.Context, namespace string, ids []string) error
 
@@ -142,15 +140,15 @@ func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.Era
 			return err
 		}
 		// Each request is a task of its own for Temporal.
-		fresh := slices.DeleteFunc(slices.Clone(found.Runs), func(run *commonpb.WorkflowExecution) bool { return asked[run.RunId] })
+		fresh := slices.DeleteFunc(slices.Clone(found.Runs), func(run signals.WorkflowRun) bool { return asked[run.RunID] })
 		if err := h.Delete(ctx, fresh); err != nil {
 			return err
 		}
 		for _, run := range fresh {
-			asked[run.RunId] = true
+			asked[run.RunID] = true
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("Temporal still has %d runs of the workflows of thread %s", len(found.Runs), in.ThreadID)
+			return fmt.Errorf("%d runs of the workflows of thread %s are not deleted yet", len(found.Runs), in.ThreadID)
 		}
 		if err := pause(ctx, lookEvery); err != nil {
 			return err

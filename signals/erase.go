@@ -57,6 +57,19 @@ func (s EraseStep) Validate() error {
 	return nil
 }
 
+// FoundWorkflows are the workflows of a thread.
+type FoundWorkflows struct {
+	// Runs are all runs, but for those of the threads of sub-agents.
+	Runs []WorkflowRun
+
+	// Threads are the ids of the threads of its sub-agents, Others those of further workflows that its runs have started, but
+	// for hooks.
+	Threads, Others []string
+}
+
+// WorkflowRun is a run of a workflow.
+type WorkflowRun struct{ WorkflowID, RunID string }
+
 // EraseFound is the result of "erase_find".
 type EraseFound struct {
 	Counts ErasedCounts `json:"counts"`

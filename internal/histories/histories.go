@@ -28,16 +28,6 @@ type Histories struct {
 	TaskQueue string
 }
 
-// Found are the workflows of a thread.
-type Found struct {
-	// Runs are all runs.
-	Runs []*commonpb.WorkflowExecution
-
-	// Threads are the ids of the threads of its sub-agents, Others those of further workflows that its runs have started,
-	// but for hooks.
-	Threads, Others []string
-}
-
 // Stop ends the workflow of a thread without its consent: it starts nothing from then on.
 func (h Histories) Stop(ctx context.Context, namespace, threadID string) error {
 	err := h.Temporal.TerminateWorkflow(ctx, signals.WorkflowID(namespace, threadID), "", "the thread is erased")
@@ -49,11 +39,11 @@ func (h Histories) Stop(ctx context.Context, namespace, threadID string) error {
 
 // Find finds the workflows of a thread, and those of documents that were ingested from it and of schedules that post to it.
 // others are the ids of further workflows.
-func (h Histories) Find(ctx context.Context, namespace, threadID string, others, schedules []string) (Found, error) {
+func (h Histories) Find(ctx context.Context, namespace, threadID string, others, schedules []string) (signals.FoundWorkflows, error) {
 	id := signals.WorkflowID(namespace, threadID)
-	s := search{h: h, runs: map[string]*commonpb.WorkflowExecution{}, children: map[string]bool{}, read: map[string]bool{}}
+	s := search{h: h, runs: map[string]signals.WorkflowRun{}, children: map[string]bool{}, read: map[string]bool{}}
 	if err := s.chain(ctx, id, ""); err != nil {
-		return Found{}, err
+		return signals.FoundWorkflows{}, err
 	}
 	queries := []string{
 		equals("WorkflowId", id), equals("ParentWorkflowId", id),
@@ -65,24 +55,24 @@ func (h Histories) Find(ctx context.Context, namespace, threadID string, others,
 	}
 	for _, query := range queries {
 		if err := s.list(ctx, query); err != nil {
-			return Found{}, err
+			return signals.FoundWorkflows{}, err
 		}
 	}
 	// What was listed may have started more, or be older than the chain.
 	for _, run := range s.sorted() {
-		if run.WorkflowId == id {
-			if err := s.chain(ctx, id, run.RunId); err != nil {
-				return Found{}, err
+		if run.WorkflowID == id {
+			if err := s.chain(ctx, id, run.RunID); err != nil {
+				return signals.FoundWorkflows{}, err
 			}
 		}
 	}
 	for _, run := range s.sorted() {
-		s.children[run.WorkflowId] = true
+		s.children[run.WorkflowID] = true
 	}
 	for _, other := range others {
 		s.children[other] = true
 	}
-	out := Found{}
+	out := signals.FoundWorkflows{}
 	for _, child := range slices.Sorted(maps.Keys(s.children)) {
 		_, sub, err := signals.ParseWorkflowID(child)
 		switch {
@@ -94,16 +84,16 @@ func (h Histories) Find(ctx context.Context, namespace, threadID string, others,
 				out.Others = append(out.Others, child)
 			}
 			if err := s.list(ctx, equals("WorkflowId", child)); err != nil {
-				return Found{}, err
+				return signals.FoundWorkflows{}, err
 			}
 			if _, err := s.exists(ctx, child, ""); err != nil {
-				return Found{}, err
+				return signals.FoundWorkflows{}, err
 			}
 		}
 	}
 	for _, run := range s.sorted() {
 		// The threads of sub-agents are looked for by their own ids.
-		if _, _, err := signals.ParseWorkflowID(run.WorkflowId); err != nil || run.WorkflowId == id {
+		if _, _, err := signals.ParseWorkflowID(run.WorkflowID); err != nil || run.WorkflowID == id {
 			out.Runs = append(out.Runs, run)
 		}
 	}
@@ -111,13 +101,13 @@ func (h Histories) Find(ctx context.Context, namespace, threadID string, others,
 }
 
 // Delete deletes runs, running ones too. It returns before Temporal has deleted them.
-func (h Histories) Delete(ctx context.Context, runs []*commonpb.WorkflowExecution) error {
+func (h Histories) Delete(ctx context.Context, runs []signals.WorkflowRun) error {
 	for _, run := range runs {
 		_, err := h.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
-			Namespace: h.namespace(), WorkflowExecution: run,
+			Namespace: h.namespace(), WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.WorkflowID, RunId: run.RunID},
 		})
 		if err != nil && !isGone(err) {
-			return fmt.Errorf("deleting run %s of workflow %s: %w", run.RunId, run.WorkflowId, err)
+			return fmt.Errorf("deleting run %s of workflow %s: %w", run.RunID, run.WorkflowID, err)
 		}
 	}
 	return nil
@@ -171,15 +161,15 @@ func (h Histories) namespace() string {
 // search gathers runs.
 type search struct {
 	h        Histories
-	runs     map[string]*commonpb.WorkflowExecution
+	runs     map[string]signals.WorkflowRun
 	children map[string]bool
 
 	// read are the ids of the runs whose history was read.
 	read map[string]bool
 }
 
-func (s *search) sorted() []*commonpb.WorkflowExecution {
-	out := make([]*commonpb.WorkflowExecution, 0, len(s.runs))
+func (s *search) sorted() []signals.WorkflowRun {
+	out := make([]signals.WorkflowRun, 0, len(s.runs))
 	for _, id := range slices.Sorted(maps.Keys(s.runs)) {
 		out = append(out, s.runs[id])
 	}
@@ -209,7 +199,7 @@ func (s *search) list(ctx context.Context, query string) error {
 
 // exists adds a run, if it exists, and returns its id. Without a run id it is the current one of the workflow.
 func (s *search) exists(ctx context.Context, id, runID string) (string, error) {
-	if s.runs[runID] != nil {
+	if _, known := s.runs[runID]; known {
 		return runID, nil
 	}
 	d, err := s.h.Temporal.DescribeWorkflowExecution(ctx, id, runID)
@@ -220,7 +210,7 @@ func (s *search) exists(ctx context.Context, id, runID string) (string, error) {
 		return "", fmt.Errorf("reading workflow %s: %w", id, err)
 	}
 	run := d.GetWorkflowExecutionInfo().GetExecution()
-	s.runs[run.GetRunId()] = run
+	s.runs[run.GetRunId()] = signals.WorkflowRun{WorkflowID: run.GetWorkflowId(), RunID: run.GetRunId()}
 	return run.GetRunId(), nil
 }
 

@@ -183,7 +183,9 @@ func (s *timedStore) ThreadDocuments(ctx context.Context, key store.Key) ([]stri
 }
 
 func (s *timedStore) ThreadMentions(ctx context.Context, key store.Key, after store.Mention, limit int) ([]store.Mention, error) {
-	return call(ctx, s, func(ctx context.Context) ([]store.Mention, error) { return s.Store.ThreadMentions(ctx, key, after, limit) })
+	return call(ctx, s, func(ctx context.Context) ([]store.Mention, error) {
+		return s.Store.ThreadMentions(ctx, key, after, limit)
+	})
 }
 
 func (s *timedStore) ToolLogPage(ctx context.Context, key store.Key, after string, limit int) ([]store.ToolLog, error) {
