@@ -14,18 +14,89 @@ import (
 
 // Rebuilt is what a step stored, as far as the history of its workflow tells.
 type Rebuilt struct {
-	Records []event.Record
-	Logs    []store.ToolLog
+	// Before is what the step stored before it acted, Records what it stored with its result. Each was stored at once.
+	Before, Records []event.Record
+	Logs            []store.ToolLog
+
+	// Title is the title that the step generated.
+	Title string
 
 	// Lost says what the history does not have.
 	Lost []string
 }
 
-// CallFacts are what the rest of a history tells about a call of a reply. Arguments are nil if they are
-// unknown.
-type CallFacts struct {
-	Arguments *string
-	Answered  bool
+// History is what the history of a workflow tells beside a step.
+type History struct {
+	Namespace string
+
+	// Arguments are the arguments of tool calls that ran, by the calls' ids.
+	Arguments map[string]string
+
+	// Answered are the ids of the results of tool calls.
+	Answered map[string]bool
+
+	// Records are those that steps have been given to store so far.
+	Records []event.Record
+}
+
+// Rebuild rebuilds what a step stored, from its input and a pointer to its result.
+func (h History) Rebuild(input, reply any, at time.Time) (re Rebuilt) {
+	switch in := input.(type) {
+	case thread.ModelStep:
+		out, ok := reply.(*thread.ModelReply)
+		if !ok {
+			return re
+		}
+		re = rebuildReply(in, *out, h, at)
+		if in.Observe != nil {
+			re.Before = rebuildObservation(in, out.Agent, h.Records, at)
+		}
+	case thread.ToolStep:
+		if out, ok := reply.(*thread.ToolReply); ok {
+			re = rebuildResult(in, *out, at)
+		}
+	case thread.PlanStep:
+		if out, ok := reply.(*thread.PlanReply); ok {
+			re = rebuildPlan(in, *out, at)
+		}
+	case thread.EventStep:
+		re = rebuildEvent(in, at)
+	case thread.TitleStep:
+		if out, ok := reply.(*thread.TitleReply); ok {
+			re = rebuildTitle(in, *out, at)
+		}
+	case thread.DelegateStart:
+		if out, ok := reply.(*thread.DelegateReply); ok && in.Parent != nil && in.First != nil {
+			re = rebuildAnswer(*in.Parent, thread.Ref{Namespace: h.Namespace, ThreadID: threadOf(in.First.Payload)}, *out, at)
+		}
+	case thread.TaskStep:
+		if out, ok := reply.(*thread.TaskReply); ok {
+			re = rebuildTask(in, *out, at)
+		}
+	}
+	return re
+}
+
+// threadOf returns the thread that the message of a thread itself names.
+func threadOf(message json.RawMessage) string {
+	var named struct {
+		ThreadID string `json:"threadId"`
+	}
+	_ = json.Unmarshal(message, &named)
+	return named.ThreadID
+}
+
+// facts returns what the history tells about a call of a reply. arguments is nil if they are unknown.
+func (h History) facts(p thread.PlannedCall) (arguments *string, answered bool) {
+	answered = h.Answered[recordid.Result(p.ID)] || p.By == thread.ByAgent && p.SubAgent != nil
+	text, ok := h.Arguments[p.ID]
+	if !ok && p.Arguments != "" && (p.Guard == nil || p.Guard.Arguments == "" || p.Guard.Arguments == thread.ArgumentsDigest(p.Arguments)) {
+		text, ok = p.Arguments, true
+	}
+	if ok {
+		arguments = &text
+	}
+	return arguments, answered
 }
 
 // cutNote ends a text of which a history has only the beginning.
@@ -41,8 +112,8 @@ func whole(text string, truncated bool) string {
 	return text + fmt.Sprintf(cutNote, thread.MaxCarriedContent>>10)
 }
 
-// RebuildReply rebuilds the records of a model call.
-func RebuildReply(in thread.ModelStep, out thread.ModelReply, facts func(p thread.PlannedCall) CallFacts, at time.Time) (re Rebuilt) {
+// rebuildReply rebuilds the records of a model call.
+func rebuildReply(in thread.ModelStep, out thread.ModelReply, h History, at time.Time) (re Rebuilt) {
 	m := out.Message
 	if out.Route != nil || out.Outage != nil || m.Interrupted && m.Content == "" {
 		return re // nothing was stored
@@ -58,7 +129,7 @@ func RebuildReply(in thread.ModelStep, out thread.ModelReply, facts func(p threa
 		re.Lost = append(re.Lost, fmt.Sprintf("the text of reply %s after its first %d KiB", m.ID, thread.MaxCarriedContent>>10))
 	}
 	m.Content, m.Truncated = whole(m.Content, m.Truncated), false
-	results := re.calls(in, out, &m, facts, at)
+	results := re.calls(in, out, &m, h, at)
 	final := event.Final{Agent: out.Agent}
 	if m.Content != "" || len(m.ToolCalls) > 0 {
 		final.MessageID = in.MessageID
@@ -83,9 +154,9 @@ func RebuildReply(in thread.ModelStep, out thread.ModelReply, facts func(p threa
 	return re
 }
 
-// RebuildObservation rebuilds the messages that describe an agent's event. It returns none if the event is not among
+// rebuildObservation rebuilds the messages that describe an agent's event. It returns none if the event is not among
 // records, since the store then has it.
-func RebuildObservation(in thread.ModelStep, agentName string, records []event.Record, at time.Time) []event.Record {
+func rebuildObservation(in thread.ModelStep, agentName string, records []event.Record, at time.Time) []event.Record {
 	e, ok, err := observed(*in.Observe, records)
 	if !ok || err != nil {
 		return nil
@@ -94,21 +165,21 @@ func RebuildObservation(in thread.ModelStep, agentName string, records []event.R
 }
 
 // calls sets the calls of a reply, and returns the results of those that must not run.
-func (re *Rebuilt) calls(in thread.ModelStep, out thread.ModelReply, m *event.Message, facts func(p thread.PlannedCall) CallFacts, at time.Time) (results []event.Record) {
+func (re *Rebuilt) calls(in thread.ModelStep, out thread.ModelReply, m *event.Message, h History, at time.Time) (results []event.Record) {
 	for _, p := range out.Calls {
 		call := event.ToolCall{ID: p.ID, Function: event.Function{Name: p.Name, Arguments: "{}"}}
-		known := facts(p)
+		arguments, answered := h.facts(p)
 		switch {
-		case known.Arguments != nil:
-			call.Function.Arguments = *known.Arguments
+		case arguments != nil:
+			call.Function.Arguments = *arguments
 		case p.SubAgent != nil:
 			call.Function.Arguments = encode(builtin.AgentArguments{Agent: p.SubAgent.Agent, Message: p.SubAgent.Message, Title: p.SubAgent.Title})
 		default:
 			re.Lost = append(re.Lost, "the arguments of call "+p.ID)
-			if !known.Answered {
+			if !answered {
 				step := thread.ToolStep{RunStep: in.RunStep, ToolCallID: p.ID, ToolName: p.Name}
 				step.Agent = out.Agent
-				lost := RebuildResult(step, thread.ToolReply{ToolCallID: p.ID, Status: string(store.ToolUnknown), Result: lostArguments}, at)
+				lost := rebuildResult(step, thread.ToolReply{ToolCallID: p.ID, Status: string(store.ToolUnknown), Result: lostArguments}, at)
 				results, re.Logs = append(results, lost.Records...), append(re.Logs, lost.Logs...)
 			}
 		}
@@ -127,8 +198,8 @@ func requests(in thread.RunStep, agentName string, plans []thread.PlannedCall, c
 	return out
 }
 
-// RebuildPlan rebuilds the requests for approval that planning stored.
-func RebuildPlan(in thread.PlanStep, out thread.PlanReply, at time.Time) (re Rebuilt) {
+// rebuildPlan rebuilds the requests for approval that planning stored.
+func rebuildPlan(in thread.PlanStep, out thread.PlanReply, at time.Time) (re Rebuilt) {
 	if in.Again {
 		return re
 	}
@@ -140,8 +211,8 @@ func RebuildPlan(in thread.PlanStep, out thread.PlanReply, at time.Time) (re Reb
 	return re
 }
 
-// RebuildResult rebuilds the result of a tool call, or its request for input.
-func RebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re Rebuilt) {
+// rebuildResult rebuilds the result of a tool call, or its request for input.
+func rebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re Rebuilt) {
 	eventID := thread.TurnEvent(in.Root, in.EventID)
 	log := store.ToolLog{
 		ToolCallID: in.ToolCallID, ToolName: storable(in.ToolName), Agent: in.Agent, TraceID: in.TraceID,
@@ -175,34 +246,36 @@ func RebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re R
 	return re
 }
 
-// RebuildStart rebuilds the start of a tool that a worker may have run: only an idempotent one runs
-// again.
-func RebuildStart(in thread.ToolStep, at time.Time) store.ToolLog {
+// RebuildStart rebuilds the start of a tool that a worker may have run: only an idempotent one runs again. ok is false if the
+// input is that of another step.
+func RebuildStart(input any, at time.Time) (log store.ToolLog, ok bool) {
+	in, ok := input.(thread.ToolStep)
 	return store.ToolLog{
 		ToolCallID: in.ToolCallID, ToolName: storable(in.ToolName), Agent: in.Agent, TraceID: in.TraceID,
 		Input: json.RawMessage("{}"), Status: store.ToolStarted, Attempt: 1, StartedAt: at,
-	}
+	}, ok
 }
 
-// RebuildEvent rebuilds the end of a turn whose event a rule has handled.
-func RebuildEvent(in thread.EventStep, at time.Time) (re Rebuilt) {
+// rebuildEvent rebuilds the end of a turn whose event a rule has handled.
+func rebuildEvent(in thread.EventStep, at time.Time) (re Rebuilt) {
 	if in.Ends != "" {
 		re.Records = []event.Record{ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, in.Rule, at)}
 	}
 	return re
 }
 
-// RebuildTitle rebuilds the record of a generated title.
-func RebuildTitle(in thread.TitleStep, out thread.TitleReply, at time.Time) (re Rebuilt) {
+// rebuildTitle rebuilds the record of a generated title.
+func rebuildTitle(in thread.TitleStep, out thread.TitleReply, at time.Time) (re Rebuilt) {
 	if out.Title != "" && out.Route == nil {
+		re.Title = out.Title
 		re.Records = []event.Record{event.NewRecord(in.RecordID, event.TypeStatus, "", "", at,
 			event.StatusChange{Status: event.StatusUpdated, Title: out.Title, Detail: "title", By: titledBy})}
 	}
 	return re
 }
 
-// RebuildAnswer rebuilds the result of a call in the parent thread of a sub-agent.
-func RebuildAnswer(to thread.Parent, by thread.Ref, out thread.DelegateReply, at time.Time) (re Rebuilt) {
+// rebuildAnswer rebuilds the result of a call in the parent thread of a sub-agent.
+func rebuildAnswer(to thread.Parent, by thread.Ref, out thread.DelegateReply, at time.Time) (re Rebuilt) {
 	if to.Background != nil || out.Status == "" || out.Cancelled {
 		return re
 	}
@@ -213,8 +286,8 @@ func RebuildAnswer(to thread.Parent, by thread.Ref, out thread.DelegateReply, at
 	return Rebuilt{Records: []event.Record{record}, Logs: []store.ToolLog{log}, Lost: re.Lost}
 }
 
-// RebuildTask rebuilds the log of a background task's tool.
-func RebuildTask(in thread.TaskStep, out thread.TaskReply, at time.Time) (re Rebuilt) {
+// rebuildTask rebuilds the log of a background task's tool.
+func rebuildTask(in thread.TaskStep, out thread.TaskReply, at time.Time) (re Rebuilt) {
 	log := store.ToolLog{
 		ToolCallID: in.Task.ToolCallID, ToolName: storable(in.Task.Tool), Agent: in.Task.Agent, TraceID: in.Task.TraceID,
 		Input: json.RawMessage("{}"), Status: store.ToolSucceeded, Attempt: 1, StartedAt: in.Task.StartedAt, FinishedAt: &at, Output: out.Result,

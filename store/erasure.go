@@ -33,14 +33,15 @@ type Erasures interface {
 	// sub-agents.
 	SubThreads(ctx context.Context, key Key) ([]string, error)
 
-	// ThreadMentions returns the mentions of a thread in the order of their source types, source ids and entities, after one of
-	// them, and ToolLogPage its tool logs in the order of their calls' ids, after one of these. Limit is at most [MaxLimit].
-	ThreadMentions(ctx context.Context, key Key, after Mention, limit int) ([]Mention, error)
-	ToolLogPage(ctx context.Context, key Key, after string, limit int) ([]ToolLog, error)
 	// OldToolLogs counts the logs of tool calls of a namespace that ended before a time, and PruneToolLogs deletes some of
 	// them, at most [EraseBatch], and returns how many. Calls that wait for people or continue elsewhere have not ended.
 	OldToolLogs(ctx context.Context, namespace string, before time.Time) (int, error)
 	PruneToolLogs(ctx context.Context, namespace string, before time.Time) (int, error)
+
+	// ThreadMentions returns the mentions of a thread in the order of their source types, source ids and entities, after one of
+	// them, and ToolLogPage its tool logs in the order of their calls' ids, after one of these. Limit is at most [MaxLimit].
+	ThreadMentions(ctx context.Context, key Key, after Mention, limit int) ([]Mention, error)
+	ToolLogPage(ctx context.Context, key Key, after string, limit int) ([]ToolLog, error)
 
 	// Scrub removes what was deleted from the files of the store, as far as its database can: see the drivers. It may be slow.
 	Scrub(ctx context.Context) error

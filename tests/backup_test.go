@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,10 +30,13 @@ import (
 type vault struct {
 	t    *testing.T
 	work string
+
+	// dynamic are settings of Temporal.
+	dynamic map[string]any
 }
 
 func newVault(t *testing.T) *vault {
-	v := &vault{t, t.TempDir()}
+	v := &vault{t: t, work: t.TempDir()}
 	for _, part := range []string{"temporal", "store", "files"} {
 		v.put(part, "")
 	}
@@ -63,7 +67,7 @@ func (v *vault) live(name string, do func(t *testing.T, w *harness.Harness)) {
 		agents[0].Tools = append(agents[0].Tools, "order")
 		do(t, harness.New(t, harness.Options{
 			Dir: v.work, Name: "drill", NoWorker: true, Agents: agents,
-			Tools: []tool.Tool{check.HandsOver("order", tool.Background())},
+			Tools: []tool.Tool{check.HandsOver("order", tool.Background())}, Dynamic: v.dynamic,
 		}))
 	})
 	require.True(v.t, ok, name)
@@ -291,4 +295,40 @@ func TestRestore(t *testing.T) {
 			stop()
 		})
 	}
+}
+
+// TestRestoreLongThread: the records that several workflow runs have written are written again.
+func TestRestoreLongThread(t *testing.T) {
+	v := newVault(t)
+	v.dynamic = map[string]any{"limit.historyCount.suggestContinueAsNew": 60}
+	v.live("before", func(t *testing.T, w *harness.Harness) {
+		stop := w.StartWorker()
+		require.NoError(t, w.Threads.Open(w.Ctx(), "long", signals.Start{}, nil))
+		w.Say("long", "hello")
+		stop()
+	})
+	older := v.keep("store")
+	var transcript string
+	v.live("after", func(t *testing.T, w *harness.Harness) {
+		stop := w.StartWorker()
+		first := check.CurrentRun(w, "long")
+		for i := range 20 {
+			require.Equal(t, signals.TurnCompleted, w.Say("long", fmt.Sprintf("use note {\"text\":\"%d\"}", i)).Status)
+		}
+		require.NotEqual(t, first, check.CurrentRun(w, "long"))
+		stop()
+		transcript = w.Transcript("long")
+	})
+	v.put("store", older)
+	v.live("restored", func(t *testing.T, w *harness.Harness) {
+		d := &drill{transcripts: map[string]string{"long": transcript}}
+		assert.Equal(t, map[string]string{"long": "records"}, kinds(d.mend(t, w)))
+		d.nothing(t, w)
+		require.Equal(t, transcript, w.Transcript("long"))
+		check.RequireWhole(t, check.AllRecords(w, "long"))
+		stop := w.StartWorker()
+		require.Equal(t, signals.TurnCompleted, w.Say("long", "still there?").Status)
+		d.nothing(t, w)
+		stop()
+	})
 }

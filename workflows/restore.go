@@ -26,7 +26,7 @@ func (t restores) restore(ctx workflow.Context, name string, r signals.Restore) 
 	for _, c := range r.Interrupts {
 		// The turn may have ended since.
 		if t.state.Turns.Awaits(c.EventID) {
-			controls{t.conversation}.control(ctx, name, c)
+			controls(t).control(ctx, name, c)
 		}
 	}
 	for _, c := range r.Tasks {
@@ -36,7 +36,7 @@ func (t restores) restore(ctx workflow.Context, name string, r signals.Restore) 
 		}
 	}
 	for _, p := range r.Posts {
-		posts{t.conversation}.post(ctx, name, p)
+		posts(t).post(ctx, name, p)
 	}
 }
 

@@ -14,9 +14,7 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/repair"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -35,8 +33,6 @@ const (
 	idsPerRead     = 500
 	recordsPerPage = 500
 )
-
-func resultID(toolCallID string) string { return recordid.Result(toolCallID) }
 
 // begun reports whether a worker has processed something of a history.
 func begun(events []*historypb.HistoryEvent) bool {
@@ -164,7 +160,7 @@ func (c *comparison) missing(ctx context.Context, all []written) ([]written, err
 		}
 		// The records of a result are stored together.
 		partly := w.result && len(kept) < len(w.Records)
-		titled := w.title != "" && c.row.Title != ""
+		titled := w.Title != "" && c.row.Title != ""
 		if partly || titled || len(kept) == 0 && len(w.Records) > 0 {
 			continue
 		}
@@ -213,8 +209,8 @@ func (c *comparison) write(ctx context.Context, all, missing []written) error {
 			n := min(len(w.Records), recordsPerPage)
 			batch := store.Batch{Records: w.Records[:n]}
 			w.Records = w.Records[n:]
-			if w.title != "" {
-				batch.Thread = &store.ThreadUpdate{Title: &w.title}
+			if w.Title != "" {
+				batch.Thread = &store.ThreadUpdate{Title: &w.Title}
 			}
 			if len(w.Records) == 0 && len(w.Logs) > 0 {
 				batch.ToolFinish = &w.Logs[0]
@@ -261,11 +257,10 @@ func (c *comparison) startedTools(ctx context.Context, older bool) error {
 	}
 	var logs []store.ToolLog
 	for _, s := range c.last.steps {
-		in, tool := s.input.(thread.ToolStep)
+		log, tool := activities.RebuildStart(s.input, s.at)
 		if !tool || s.flush != nil || s.done {
 			continue
 		}
-		log := activities.RebuildStart(in, s.at)
 		if some, err := c.missingLogs(ctx, []store.ToolLog{log}); err != nil {
 			return err
 		} else if _, err := c.cfg.Store.ToolLog(ctx, c.key, log.ToolCallID); len(some) > 0 && errors.Is(err, store.ErrNotFound) {

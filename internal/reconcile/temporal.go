@@ -174,7 +174,6 @@ type known struct {
 	// failed counts the events that could be retried.
 	failed int
 
-	answers     int
 	decisions   []signals.Decide
 	results     []signals.ToolResult
 	inputs      []signals.InputAnswers

@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -176,6 +177,14 @@ func newWorld(t testing.TB, change ...func(*server.Config)) *world {
 	w.library = library.New(library.Config{Store: db, Start: w.ingests.start})
 	cfg := server.Config{
 		Threads: w.threads, Store: db, Stream: live, Library: w.library, Agents: agent.Fixed{{Name: "bot"}}, Closing: ctx,
+	}
+	cfg.Repair = func(ctx context.Context, _ repair.RepairRequest) (repair.Comparison, error) {
+		_, err := cfg.Store.Threads(ctx, signals.DefaultNamespace, store.ThreadPage{})
+		return repair.Comparison{Threads: []repair.DifferingThread{}}, err
+	}
+	cfg.Due = func(ctx context.Context) (repair.Due, error) {
+		_, err := cfg.Store.Threads(ctx, signals.DefaultNamespace, store.ThreadPage{})
+		return repair.Due{}, err
 	}
 	for _, c := range change {
 		c(&cfg)
