@@ -249,13 +249,14 @@ type written struct {
 	result bool
 }
 
-// written returns what the run has stored, in order. What is still pending at the end is not part of it.
-func (r *run) written(ref thread.Ref) (out []written) {
+// written returns what the run has stored, in order. What is still pending at the end is not part of it. h is what this run and
+// later ones tell: a call may have its result in a later run.
+func (r *run) written(h activities.History) (out []written) {
 	seen := map[string]bool{}
 	for _, rec := range r.state.Outbox.Pending {
 		seen[rec.ID] = true
 	}
-	h := r.history(ref)
+	h.Records = nil
 	rows := int64(0)
 	for _, s := range r.steps {
 		var w written
@@ -286,9 +287,8 @@ func (r *run) written(ref thread.Ref) (out []written) {
 	return out
 }
 
-// history returns what the run tells beside its steps.
-func (r *run) history(ref thread.Ref) activities.History {
-	h := activities.History{Namespace: ref.Namespace, Arguments: map[string]string{}, Answered: map[string]bool{}}
+// tell adds what the run tells beside its steps.
+func (r *run) tell(h activities.History) {
 	for _, s := range r.steps {
 		if s.flush != nil {
 			for _, rec := range s.flush.Records {
@@ -308,5 +308,4 @@ func (r *run) history(ref thread.Ref) activities.History {
 			h.Answered[recordid.Result(reply.ToolCallID)] = true
 		}
 	}
-	return h
 }

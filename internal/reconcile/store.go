@@ -84,8 +84,10 @@ func (c *comparison) olderStore(ctx context.Context) error {
 // lost says what cannot be told.
 func (c *comparison) writings(ctx context.Context) (all []written, lost string, err error) {
 	r := c.last
+	told := activities.History{Namespace: c.key.Namespace, Arguments: map[string]string{}, Answered: map[string]bool{}}
 	for i := 0; ; i++ {
-		one := r.written(c.key)
+		r.tell(told)
+		one := r.written(told)
 		all = append(one, all...)
 		if r.previous == "" {
 			return all, "", nil
