@@ -27,6 +27,7 @@ var layers = [][]string{
 	{"internal/deployment", "internal/gate"},
 	{"internal/doctor"},
 	{"signals/threadclient"},
+	{"internal/configdiff"},
 	{"activities"},
 	{"workflows"},
 	{"internal/observe"},

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
@@ -32,4 +33,9 @@ func (c *Client) Checks(ctx context.Context, callModels bool) (doctor.Report, er
 		query.Set("models", "true")
 	}
 	return call[doctor.Report](ctx, c, http.MethodGet, c.url(query, "checks"), nil, "checking the installation")
+}
+
+// DiffConfig says what a changed configuration file would do.
+func (c *Client) DiffConfig(ctx context.Context, file string) (configdiff.Diff, error) {
+	return call[configdiff.Diff](ctx, c, http.MethodPost, c.url(nil, "config", "diff"), map[string]string{"file": file}, "comparing the configuration")
 }

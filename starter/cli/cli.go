@@ -146,7 +146,7 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 		thread.updateCommand(), thread.interruptCommand(), thread.closeCommand(),
 		queue.retryCommand(), queue.queueCommand(), message.publishCommand(),
 		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), serverCommands{a}.serversCommand(),
-		knowledgeCommands{a}.knowledgeCommand(), entityCommands{a}.entitiesCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(), doctorCommands{a}.doctorCommand(), deploymentCommands{app: a}.deploymentCommand(),
+		knowledgeCommands{a}.knowledgeCommand(), entityCommands{a}.entitiesCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(), doctorCommands{a}.doctorCommand(), deploymentCommands{app: a}.deploymentCommand(), configCommands{a}.configCommand(),
 	)
 	explainArguments(root)
 	return root
