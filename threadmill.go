@@ -168,6 +168,10 @@ type Config struct {
 	// Deployment makes the workers of this process a build of a Worker Deployment. Default: none.
 	Deployment Deployment
 
+	// Propose reads a changed configuration file, for POST /v1/config/diff, which says what it would do. Programs of
+	// package app have it. Default: files cannot be compared.
+	Propose func(file []byte) (Proposal, error)
+
 	// ModelRetries are the retry policies of model calls, by the names of Models. Default: retry
 	// for 2 hours, see [llm.Retry].
 	ModelRetries map[string]llm.Retry

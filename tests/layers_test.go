@@ -28,6 +28,7 @@ var layers = [][]string{
 	{"internal/doctor", "internal/repair"},
 	{"signals/threadclient", "internal/erasures", "internal/export"},
 	{"internal/histories"},
+	{"internal/configdiff"},
 	{"activities"},
 	{"workflows"},
 	{"internal/observe", "internal/reconcile"},

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -43,4 +44,9 @@ func (c *Client) Repair(ctx context.Context, req repair.RepairRequest) (repair.C
 // Retention returns what the retention would delete now.
 func (c *Client) Retention(ctx context.Context) (repair.Due, error) {
 	return call[repair.Due](ctx, c, http.MethodGet, c.url(nil, "retention"), nil, "reading what the retention would delete")
+}
+
+// DiffConfig says what a changed configuration file would do.
+func (c *Client) DiffConfig(ctx context.Context, file string) (configdiff.Diff, error) {
+	return call[configdiff.Diff](ctx, c, http.MethodPost, c.url(nil, "config", "diff"), map[string]string{"file": file}, "comparing the configuration")
 }

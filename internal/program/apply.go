@@ -56,6 +56,7 @@ func conflicts(cfg SettingsConfig) error {
 // Apply adds the settings to the configuration of a runtime, which may declare parts of its own. The file's choice
 // of single values, such as the title model, precedes that of the program.
 func (s Settings) Apply(cfg *threadmill.Config) {
+	cfg.Propose = s.proposing(*cfg)
 	cfg.Models, cfg.Fallbacks = merged(s.Models, cfg.Models), merged(s.Fallbacks, cfg.Fallbacks)
 	cfg.ModelRetries, cfg.ModelLimits = merged(s.ModelRetries, cfg.ModelRetries), merged(s.ModelLimits, cfg.ModelLimits)
 	cfg.Tools = slices.Concat(s.Tools, cfg.Tools)
@@ -125,4 +126,24 @@ func (s Settings) WhichHooks() string {
 		}
 	}
 	return strings.Join(list, ", ")
+}
+
+// proposing returns the function that reads a changed file, beside what the program declares.
+func (s Settings) proposing(declared threadmill.Config) func([]byte) (threadmill.Proposal, error) {
+	return func(file []byte) (threadmill.Proposal, error) {
+		c, err := config.Parse("the file", file, s.folder, config.Env(s.getenv), config.ThreadsQueue(declared.TaskQueue), config.Declares(declaredNames(declared)))
+		if err != nil {
+			return threadmill.Proposal{}, err
+		}
+		p := threadmill.Proposal{
+			Agents: c.Agents, ClientTools: c.Tools.Client, Rules: slices.Concat(declared.Rules, c.Rules), Hooks: ordered(declared.Hooks, c.Hooks),
+			ApprovalRules: slices.Concat(declared.ApprovalRules, c.ApprovalRules),
+		}
+		for _, t := range declared.Tools {
+			if d := t.Definition(); d.Client {
+				p.ClientTools = append(p.ClientTools, d)
+			}
+		}
+		return p, nil
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -113,6 +114,9 @@ type Settings struct {
 	secrets sealed.Keys
 
 	getenv func(string) string
+
+	// folder is that of the file, to which its paths are relative.
+	folder string
 }
 
 // EnvPublicURL is the variable with the origin by which browsers reach the API.
@@ -138,7 +142,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	if cfg.TaskQueue == "" {
 		cfg.TaskQueue = signals.DefaultTaskQueue
 	}
-	s := Settings{getenv: cfg.Getenv}
+	s := Settings{getenv: cfg.Getenv, folder: filepath.Dir(cfg.File)}
 	if err := conflicts(cfg); err != nil {
 		return s, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat/chatfeed"
+	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/feed"
@@ -139,6 +140,9 @@ type Config struct {
 
 	// Deployment returns the builds of the workers, for /v1/server. Default: they have none.
 	Deployment func(context.Context) (deployment.Status, error)
+
+	// CompareConfig compares a changed configuration file with what runs. Default: it cannot be compared.
+	CompareConfig func(ctx context.Context, file []byte) (configdiff.Diff, error)
 
 	// Closing ends the event streams when it is done; cancel it when the server shuts down
 	// (http.Server.RegisterOnShutdown). Default: they end with their connections.
@@ -320,6 +324,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&entityHandlers{c, cfg.Store}).registerEntities()
 	workers := newWorkerWatch(cfg.Threads)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
+	(&configHandlers{c, cfg.CompareConfig}).registerConfig()
 	(&infoHandlers{c, workers, cfg.Deployment, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&checkHandlers{c, cfg.Store, cfg.Stream, cfg.Checks}).registerChecks()
 	(&repairHandlers{c, cfg.Repair, cfg.Due}).registerRepair()

@@ -1,0 +1,267 @@
+// Package configdiff says what a changed configuration would do to calls that wait, and to agents, rules and hooks.
+package configdiff
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// Side is a configuration: the one that runs, or the changed one.
+type Side struct {
+	// Agents are those that take effect, stored ones included, by their names in lower case.
+	Agents map[string]agent.Agent
+
+	ApprovalRules []approval.Rule
+	Rules         []rule.Spec
+
+	// Hooks are the names of hooks, in their order.
+	Hooks []string
+
+	// Tool returns a tool's definition. False = unknown, such as those of MCP servers.
+	Tool func(name string) (tool.Definition, bool)
+
+	// ClientTools are the definitions of tools of connected clients.
+	ClientTools []tool.Definition
+}
+
+// Policy returns the verdict on a call that nobody has approved before, or why it cannot run.
+type Policy func(rules []approval.Rule, who agent.Agent, d tool.Definition, namespace, threadID, arguments string) (approval.Verdict, error)
+
+// Change is a difference of something that has a name.
+type Change struct {
+	Name    string   `json:"name" doc:"What differs"`
+	Changes []string `json:"changes" nullable:"false" doc:"How it differs"`
+
+	// Threads is only set for agents.
+	Threads int `json:"threads,omitempty" doc:"Open threads that name the agent, at most 1000: their next steps use the change"`
+}
+
+// Call is a call that waits for approval, and what the change does to it.
+type Call struct {
+	ThreadID   string   `json:"threadId" doc:"The thread"`
+	ToolCallID string   `json:"toolCallId" doc:"The call that waits"`
+	Tool       string   `json:"tool" doc:"The tool"`
+	Agent      string   `json:"agent" doc:"The agent that made the call"`
+	Effects    []string `json:"effects" nullable:"false" doc:"What the change does to the call. Empty: nothing"`
+}
+
+// Diff is the effect of a changed configuration.
+type Diff struct {
+	Calls         []Call   `json:"calls" nullable:"false" doc:"All calls that wait for approval, the longest wait first"`
+	Agents        []Change `json:"agents" nullable:"false" doc:"Agents that differ"`
+	Tools         []Change `json:"tools" nullable:"false" doc:"Tools of connected clients that differ"`
+	Rules         []Change `json:"rules" nullable:"false" doc:"Rules for environment events that differ"`
+	Hooks         []Change `json:"hooks" nullable:"false" doc:"Hooks that differ; they change with the restart of a worker"`
+	ApprovalRules bool     `json:"approvalRules" doc:"Whether the approval rules of all agents differ; they change with the restart of a worker"`
+	More          bool     `json:"more,omitempty" doc:"More threads wait than were asked"`
+	Unanswered    []string `json:"unanswered,omitempty" doc:"Threads with waiting calls that did not answer in time"`
+}
+
+// Same reports whether the change does nothing.
+func (d Diff) Same() bool {
+	return !d.ApprovalRules && len(d.Agents)+len(d.Tools)+len(d.Rules)+len(d.Hooks) == 0 &&
+		!slices.ContainsFunc(d.Calls, func(c Call) bool { return len(c.Effects) > 0 })
+}
+
+// Compare compares two configurations, and what the change does to calls that wait. threads counts the open threads of an agent.
+func Compare(ctx context.Context, namespace string, policy Policy, before, after Side, waiting threadclient.Waiting, threads func(context.Context, string) (int, error)) (Diff, error) {
+	out := Diff{
+		Calls: []Call{}, Agents: []Change{}, Tools: tools(before.ClientTools, after.ClientTools), Rules: rules(before.Rules, after.Rules),
+		Hooks: hooks(before.Hooks, after.Hooks), ApprovalRules: !reflect.DeepEqual(some(before.ApprovalRules), some(after.ApprovalRules)),
+		More: waiting.More, Unanswered: waiting.Unanswered,
+	}
+	for _, name := range names(before.Agents, after.Agents) {
+		changes := agents(before.Agents, after.Agents, name)
+		if len(changes) == 0 {
+			continue
+		}
+		n, err := threads(ctx, name)
+		if err != nil {
+			return out, err
+		}
+		out.Agents = append(out.Agents, Change{Name: name, Changes: changes, Threads: n})
+	}
+	for _, one := range waiting.Approvals {
+		out.Calls = append(out.Calls, Call{
+			ThreadID: one.ThreadID, ToolCallID: one.Request.ToolCallID, Tool: one.Request.ToolName, Agent: one.Request.Agent,
+			Effects: call(namespace, policy, before, after, one),
+		})
+	}
+	return out, nil
+}
+
+func some[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+func names[V any](a, b map[string]V) []string {
+	var out []string
+	for _, m := range []map[string]V{a, b} {
+		for name := range m {
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// agents says how an agent differs.
+func agents(before, after map[string]agent.Agent, name string) (out []string) {
+	a, was := before[name]
+	b, is := after[name]
+	switch {
+	case !is:
+		return []string{"it is gone: its turns fail"}
+	case !was:
+		return []string{"it is new"}
+	}
+	if a.Model != b.Model {
+		out = append(out, fmt.Sprintf("model: %s instead of %s", b.Model, a.Model))
+	}
+	for _, t := range a.Tools {
+		if !slices.Contains(b.Tools, t) {
+			out = append(out, "tools: without "+t)
+		}
+	}
+	for _, t := range b.Tools {
+		if !slices.Contains(a.Tools, t) {
+			out = append(out, "tools: with "+t)
+		}
+	}
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range va.NumField() {
+		field := va.Type().Field(i).Name
+		if field != "Model" && field != "Tools" && !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
+			out = append(out, strings.ToLower(field[:1])+field[1:]+" differ")
+		}
+	}
+	return out
+}
+
+// named compares lists of things by their names.
+func named[T any](before, after []T, name func(T) string, gone string) []Change {
+	out := []Change{}
+	index := func(list []T) map[string]T {
+		m := map[string]T{}
+		for _, one := range list {
+			m[name(one)] = one
+		}
+		return m
+	}
+	a, b := index(before), index(after)
+	for _, n := range names(a, b) {
+		x, was := a[n]
+		y, is := b[n]
+		switch {
+		case !is:
+			out = append(out, Change{Name: n, Changes: []string{gone}})
+		case !was:
+			out = append(out, Change{Name: n, Changes: []string{"it is new"}})
+		case !reflect.DeepEqual(x, y):
+			out = append(out, Change{Name: n, Changes: []string{"it differs"}})
+		}
+	}
+	return out
+}
+
+func tools(before, after []tool.Definition) []Change {
+	return named(before, after, func(d tool.Definition) string { return d.Name }, "it is gone: calls of it fail")
+}
+
+func rules(before, after []rule.Spec) []Change {
+	return named(before, after, func(s rule.Spec) string { return s.Name }, "it is gone: other rules get its events")
+}
+
+func hooks(before, after []string) []Change {
+	out := named(before, after, func(name string) string { return name }, "it is gone")
+	if len(out) == 0 && !slices.Equal(before, after) {
+		out = append(out, Change{Name: strings.Join(after, ", "), Changes: []string{"they run in this order instead of " + strings.Join(before, ", ")}})
+	}
+	return out
+}
+
+// call says what the change does to a call that waits.
+func call(namespace string, policy Policy, before, after Side, waiting threadclient.WaitingApproval) []string {
+	out := []string{}
+	r := waiting.Request
+	old, had := before.Agents[strings.ToLower(r.Agent)]
+	who, has := after.Agents[strings.ToLower(r.Agent)]
+	if !has {
+		return append(out, fmt.Sprintf("agent %s is gone: the call cannot run", r.Agent))
+	}
+	if had && old.Model != who.Model {
+		out = append(out, fmt.Sprintf("agent %s continues with %s instead of %s", r.Agent, who.Model, old.Model))
+	}
+	if had && offers(old, r.ToolName) && !offers(who, r.ToolName) {
+		return append(out, fmt.Sprintf("agent %s no longer has the tool %s: the call cannot run", r.Agent, r.ToolName))
+	}
+	definition, known := after.Tool(r.ToolName)
+	if _, was := before.Tool(r.ToolName); was && !known {
+		return append(out, fmt.Sprintf("the tool %s is gone: the call cannot run", r.ToolName))
+	}
+	if !json.Valid([]byte(r.Arguments)) {
+		return append(out, "the arguments are too long to be checked here")
+	}
+	if !known { // that of an MCP server: the rules see the call all the same
+		definition = tool.Definition{Name: r.ToolName, Parameters: json.RawMessage(`{"type":"object"}`), NeedsApproval: true}
+	}
+	verdict, err := policy(after.ApprovalRules, who, definition, namespace, waiting.ThreadID, r.Arguments)
+	if err != nil {
+		return append(out, "the call cannot run: "+err.Error())
+	}
+	switch verdict.Effect {
+	case approval.EffectDeny:
+		out = append(out, fmt.Sprintf("%s denies it: an approval does not help", verdict.Rule))
+	case approval.EffectAllow:
+		out = append(out, "it would need no approval; this call still waits for one")
+	case approval.EffectAsk:
+		out = append(out, terms(r, verdict.Terms)...)
+	}
+	return out
+}
+
+// offers reports whether an agent has a tool.
+func offers(a agent.Agent, name string) bool {
+	return slices.ContainsFunc(a.Tools, func(t string) bool {
+		server, all := strings.CutSuffix(t, "*")
+		return t == name || all && strings.HasPrefix(name, server)
+	})
+}
+
+// terms says how the terms of a request would differ.
+func terms(r event.ApprovalRequest, t approval.Terms) (out []string) {
+	if !slices.Equal(slices.Sorted(slices.Values(r.Approvers)), slices.Sorted(slices.Values(t.Approvers))) {
+		out = append(out, fmt.Sprintf("approvers: %s instead of %s", people(t.Approvers), people(r.Approvers)))
+	}
+	if was, is := max(r.Quorum, 1), max(t.Quorum, 1); was != is {
+		out = append(out, fmt.Sprintf("quorum: %d instead of %d", is, was))
+	}
+	return out
+}
+
+func people(names []string) string {
+	if len(names) == 0 {
+		return "anybody"
+	}
+	return strings.Join(names, ", ")
+}
+
+// ErrNotChecked means that the process cannot read files of configurations.
+var ErrNotChecked = errors.New("this process does not read configuration files: it cannot compare one")

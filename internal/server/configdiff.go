@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/internal/configdiff"
+)
+
+// configHandlers serve comparisons of configurations.
+type configHandlers struct {
+	*core
+	compare func(ctx context.Context, file []byte) (configdiff.Diff, error)
+}
+
+type configDiffInput struct {
+	Body struct {
+		File string `json:"file" minLength:"1" doc:"The changed configuration file, in YAML. Environment variables are those of the API's process"`
+	}
+}
+
+func (h *configHandlers) registerConfig() {
+	register(h.core, auth.RoleAdmin, huma.Operation{
+		OperationID: "diffConfig", Method: http.MethodPost, Path: "/v1/config/diff", Tags: []string{"server"},
+		Summary:     "Compare a changed configuration file with what runs",
+		Description: "Says what the change would do to calls that wait for approval, and which agents, tools, rules and hooks differ. Nothing is changed. `starter config diff` shows the result.",
+		Errors:      []int{422},
+	}, h.diffConfig)
+}
+
+func (h *configHandlers) diffConfig(ctx context.Context, in *configDiffInput) (*output[configdiff.Diff], error) {
+	if h.compare == nil {
+		return nil, refuse(http.StatusUnprocessableEntity, "body.file", configdiff.ErrNotChecked.Error())
+	}
+	out, err := h.compare(ctx, []byte(in.Body.File))
+	if err != nil {
+		return nil, refuse(http.StatusUnprocessableEntity, "body.file", err.Error())
+	}
+	return &output[configdiff.Diff]{out}, nil
+}
