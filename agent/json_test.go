@@ -119,7 +119,7 @@ func TestAgentJSONMistakes(t *testing.T) {
 		`{"approvalRules": [{}, {"agents": []}]}`:              {Field: "approvalRules[1].agents", Problem: "is empty: name at least one, or omit it for all"},
 		`{"approvalRules": [{"terms": {"approvers": []}}]}`:    {Field: "approvalRules[0].terms.approvers", Problem: "is empty: name at least one, or omit it if anybody may decide"},
 		`{"approvalTerms": {"approvers": []}}`:                 {Field: "approvalTerms.approvers", Problem: "is empty: name at least one, or omit it if anybody may decide"},
-		`{"approvalTerms": {"groups": []}}`: {Field: "approvalTerms.groups", Problem: "is empty: name at least one, or omit it if there are none"},
+		`{"approvalTerms": {"groups": []}}`:                    {Field: "approvalTerms.groups", Problem: "is empty: name at least one, or omit it if there are none"},
 		`{"approvalTerms": {"approvers": "ann"}}`:              {Field: "approvalTerms.approvers", Problem: "cannot be of type string"},
 		`{"approvalTerms": {"onExpiry": "run", "quorum": []}}`: {Field: "approvalTerms.quorum", Problem: "cannot be of type array"},
 	} {
