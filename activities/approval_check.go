@@ -38,7 +38,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 		if _, holds := p.history.FindOnce(stored.ID); !holds {
 			why = "the approval was taken back"
 		} else if now.Approval != nil {
-			holds, err := p.enough(ctx, *now.Approval, approvers(decision)...)
+			holds, err := p.enough(*now.Approval, approvers(decision)...)
 			if err != nil {
 				return thread.PlannedCall{}, groupError(err)
 			}
@@ -132,24 +132,6 @@ func (r *toolRun) edit(ctx context.Context) error {
 
 // checkDecision validates the edited arguments or the pattern of a decision, and whether a member of a group decides.
 func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (thread.CheckReply, error) {
-	var out thread.CheckReply
-	if len(in.Groups) > 0 {
-		p := &planner{a: a, ref: in.Thread}
-		is, err := p.member(ctx, in.Groups, in.By)
-		if err != nil {
-			return thread.CheckReply{Field: "by", Problem: "could not be checked: " + err.Error()}, nil
-		}
-		if out.Member = is; !is || in.Args == "" && len(in.Pattern) == 0 {
-			return out, nil
-		}
-	}
-	edited, err := a.checkEdit(ctx, in)
-	edited.Member = out.Member
-	return edited, err
-}
-
-// checkEdit validates the edited arguments or the pattern of a decision.
-func (a *Activities) checkEdit(ctx context.Context, in thread.CheckStep) (thread.CheckReply, error) {
 	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
 	if err != nil {
 		return thread.CheckReply{}, err
@@ -159,6 +141,27 @@ func (a *Activities) checkEdit(ctx context.Context, in thread.CheckStep) (thread
 		return thread.CheckReply{}, err
 	}
 	p := a.planner(ctx, in.Thread, who, in.WorkingDirectory)
+	if !in.Late {
+		return p.checkEdit(ctx, in, stored)
+	}
+	now := p.plan(ctx, stored)
+	switch {
+	case now.Approval != nil && p.may(*now.Approval, in.By):
+	case p.unreadGroup() != nil:
+		return thread.CheckReply{Field: "by", Problem: "could not be checked: " + p.unreadGroup().Error()}, nil
+	default:
+		return thread.CheckReply{}, nil
+	}
+	if in.Args == "" && len(in.Pattern) == 0 {
+		return thread.CheckReply{Member: true}, nil
+	}
+	out, err := p.checkEdit(ctx, in, stored)
+	out.Member = true
+	return out, err
+}
+
+// checkEdit validates the edited arguments or the pattern of a decision.
+func (p *planner) checkEdit(ctx context.Context, in thread.CheckStep, stored event.ToolCall) (thread.CheckReply, error) {
 	if _, ok := p.tools.lookup(stored.Function.Name); !ok {
 		return thread.CheckReply{Field: "toolCallId", Problem: fmt.Sprintf("the tool %q no longer exists", stored.Function.Name)}, nil
 	}
@@ -177,7 +180,7 @@ func (a *Activities) checkEdit(ctx context.Context, in thread.CheckStep) (thread
 	case now.Denied != "":
 		return thread.CheckReply{Field: "args", Problem: "are denied by " + now.DeniedBy + ": " + now.Denied}, nil
 	case now.Approval != nil && in.Args != "":
-		switch holds, err := p.enough(ctx, *now.Approval, in.By); {
+		switch holds, err := p.enough(*now.Approval, in.By); {
 		case err != nil:
 			return thread.CheckReply{Field: "args", Problem: "could not be checked: " + err.Error()}, nil
 		case !holds:

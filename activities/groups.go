@@ -20,18 +20,22 @@ const groupTimeout = 5 * time.Second
 // withMembers adds the members of the groups of a verdict's terms to its approvers. A group that cannot be read has none
 // for now: people are asked all the same, and the group is read again when one of them decides.
 func (p *planner) withMembers(ctx context.Context, v approval.Verdict) approval.Verdict {
-	if p.a.cfg.ApproverGroups == nil {
+	if len(v.Terms.Groups) == 0 || p.a.cfg.ApproverGroups == nil {
 		return v
 	}
 	people := slices.Clone(v.Terms.Approvers)
+	known := make(map[string]bool, len(people))
+	for _, name := range people {
+		known[name] = true
+	}
 	for _, group := range v.Terms.Groups {
 		members, err := p.members(ctx, group)
 		if err != nil {
 			v.Reason = sentence(v.Reason, err.Error())
 		}
 		for _, name := range members {
-			if !slices.Contains(people, name) {
-				people = append(people, name)
+			if !known[name] {
+				known[name], people = true, append(people, name)
 			}
 		}
 	}
@@ -59,17 +63,16 @@ func (p *planner) members(ctx context.Context, group string) ([]string, error) {
 }
 
 func (a *Activities) readGroup(ctx context.Context, ref thread.Ref, group string) membership {
-	missing := membership{err: fmt.Errorf("%w: %q", approval.ErrNoGroup, group)}
-	if a.cfg.ApproverGroups == nil {
-		return missing
-	}
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
 	names, err := a.cfg.ApproverGroups.Members(ctx, ref.Namespace, group)
 	switch {
 	case errors.Is(err, approval.ErrNoGroup):
-		return missing
-	case err != nil:
+		return membership{err: fmt.Errorf("%w: %q", approval.ErrNoGroup, group)}
+	case err == nil && len(names) > approval.MaxMembers:
+		err = fmt.Errorf("it has %d members, at most %d are read", len(names), approval.MaxMembers)
+	}
+	if err != nil {
 		a.log.WarnContext(ctx, "reading the members of a group of approvers", "group", group, "thread", ref.ThreadID, "error", err)
 		return membership{err: fmt.Errorf("the members of group %q could not be read", group)}
 	}
@@ -78,45 +81,35 @@ func (a *Activities) readGroup(ctx context.Context, ref thread.Ref, group string
 	})}
 }
 
-// member reports whether a person is a member of one of the groups. A group that does not exist has no members.
-func (p *planner) member(ctx context.Context, groups []string, name string) (bool, error) {
-	var unread error
-	for _, group := range groups {
-		members, err := p.members(ctx, group)
-		switch {
-		case slices.Contains(members, name):
-			return true, nil
-		case err != nil && !errors.Is(err, approval.ErrNoGroup):
-			unread = err
+// unreadGroup returns why one of the groups that were needed could not be read, or nil. A group that does not exist has
+// no members.
+func (p *planner) unreadGroup() error {
+	for _, group := range p.groups {
+		if group.err != nil && !errors.Is(group.err, approval.ErrNoGroup) {
+			return group.err
 		}
 	}
-	return false, unread
+	return nil
 }
 
-// enough reports whether these approvals suffice for a call. The agent's own never counts. It fails if a group that
-// decides this cannot be read.
-func (p *planner) enough(ctx context.Context, ask thread.ApprovalPlan, by ...string) (bool, error) {
+// enough reports whether these approvals suffice for the call that was planned last. The agent's own never counts. It
+// fails if a group that may decide this cannot be read.
+func (p *planner) enough(ask thread.ApprovalPlan, by ...string) (bool, error) {
 	count := 0
-	var unread error
 	for _, name := range by {
-		if thread.SamePerson(name, p.who.Name) {
-			continue
-		}
-		may := len(ask.Approvers)+len(ask.Groups) == 0 || slices.Contains(ask.Approvers, name)
-		if !may {
-			var err error
-			if may, err = p.member(ctx, ask.Groups, name); err != nil {
-				unread = err
-			}
-		}
-		if may {
+		if p.may(ask, name) && !thread.SamePerson(name, p.who.Name) {
 			count++
 		}
 	}
 	if count >= max(ask.Quorum, 1) {
 		return true, nil
 	}
-	return false, unread
+	return false, p.unreadGroup()
+}
+
+// may reports whether a person may decide on the call that was planned last.
+func (p *planner) may(ask thread.ApprovalPlan, name string) bool {
+	return len(ask.Approvers)+len(ask.Groups) == 0 || slices.Contains(p.approvers, name)
 }
 
 // groupError is the error of a step that needs a group which cannot be read now.

@@ -37,8 +37,10 @@ type planner struct {
 	history *approval.History
 	unread  error
 
-	// groups are the members of groups of approvers, once they were read.
-	groups map[string]membership
+	// groups are the members of groups of approvers, once they were read. approvers are all who may decide on the call that
+	// was planned last, if not everybody may.
+	groups    map[string]membership
+	approvers []string
 }
 
 func (a *Activities) planner(ctx context.Context, ref thread.Ref, who agent.Agent, directory string) *planner {
@@ -124,18 +126,25 @@ func stricter(a, b approval.Verdict) approval.Verdict {
 // both merges the terms of two verdicts: the approvers in both, the larger quorum and the earlier
 // expiry. Terms that cannot be met deny the call.
 func both(a, b approval.Verdict) approval.Verdict {
+	if a.Reason == b.Reason {
+		b.Reason = ""
+	}
 	a.Reason = sentence(a.Reason, b.Reason)
 	t := &a.Terms
 	anybody := !t.Restricted() && !b.Terms.Restricted()
 	switch {
 	case !t.Restricted():
-		t.Approvers, t.Groups = b.Terms.Approvers, b.Terms.Groups
+		t.Approvers = b.Terms.Approvers
 	case b.Terms.Restricted():
-		// Members of both groups may approve, and nobody who joins one of them later.
-		t.Approvers = slices.DeleteFunc(slices.Clone(t.Approvers), func(name string) bool { return !b.Terms.MayApprove(name) })
-		t.Groups = nil
+		t.Approvers = common(t.Approvers, b.Terms.Approvers)
+	}
+	for _, group := range b.Terms.Groups {
+		if !slices.Contains(t.Groups, group) {
+			t.Groups = append(t.Groups[:len(t.Groups):len(t.Groups)], group)
+		}
 	}
 	t.Quorum = max(t.Quorum, b.Terms.Quorum)
+	// Groups may get members while the call waits.
 	if !anybody && len(t.Groups) == 0 && len(t.Approvers) < max(t.Quorum, 1) {
 		return approval.Verdict{Effect: approval.EffectDeny, Rule: a.Rule, Reason: "too few may approve both the task and what it runs"}
 	}
@@ -144,6 +153,15 @@ func both(a, b approval.Verdict) approval.Verdict {
 		t.OnExpiry = b.Terms.OnExpiry
 	}
 	return a
+}
+
+// common returns the names that are in both lists, in the order of the first.
+func common(a, b []string) []string {
+	in := make(map[string]bool, len(b))
+	for _, name := range b {
+		in[name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(a), func(name string) bool { return !in[name] })
 }
 
 // sooner returns the shorter of two durations, where 0 means none.
@@ -157,6 +175,7 @@ func sooner(a, b time.Duration) time.Duration {
 // ask marks the call as one that needs approval.
 func (p *planner) ask(out *thread.PlannedCall, found part, v approval.Verdict, why string) {
 	out.NeedsApproval, out.Grant = true, nil
+	p.approvers = v.Terms.Approvers
 	out.Arguments = thread.CarryArguments(found.call.Arguments, thread.MaxCarriedContent)
 	out.Reason = sentence(v.Reason, why)
 	out.Approval = &thread.ApprovalPlan{

@@ -16,6 +16,7 @@ const (
 	MaxWhen      = 4 << 10 // bytes
 	MaxApprovers = 100
 	MaxGroups    = 20
+	MaxMembers   = 10_000
 
 	MinExpires = time.Second
 	MaxExpires = 365 * 24 * time.Hour

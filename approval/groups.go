@@ -18,7 +18,7 @@ var ErrNoGroup = errors.New("group does not exist")
 type Groups interface {
 	// Members returns the names of a group's members, as in "by" of their decisions, or [ErrNoGroup]. It is called when
 	// people are asked, when somebody decides who was not a member then, and right before an approved call runs. It has
-	// five seconds; until it succeeds, nobody is a member.
+	// five seconds, and returns at most [MaxMembers]; until it succeeds, nobody is a member.
 	Members(ctx context.Context, namespace, group string) ([]string, error)
 }
 
@@ -48,6 +48,9 @@ func (g FixedGroups) Validate() error {
 		if err := event.ValidateName("name", group); err != nil {
 			return event.FieldErrorf(group, "%s", err)
 		}
+		if len(g[group]) > MaxMembers {
+			return event.FieldErrorf(group, "has %d members, must have at most %d", len(g[group]), MaxMembers)
+		}
 		if err := checkPeople(group, g[group]); err != nil {
 			return err
 		}
@@ -57,6 +60,7 @@ func (g FixedGroups) Validate() error {
 
 // checkPeople rejects names of people that identify nobody, or that are duplicated.
 func checkPeople(field string, people []string) error {
+	seen := make(map[string]bool, len(people))
 	for i, who := range people {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		if err := event.ValidateName(at, who); err != nil {
@@ -65,9 +69,10 @@ func checkPeople(field string, people []string) error {
 		if event.Anonymous(who) {
 			return event.FieldErrorf(at, "%q identifies nobody: name people, as their API keys or a proxy do", who)
 		}
-		if slices.ContainsFunc(people[:i], func(name string) bool { return strings.EqualFold(name, who) }) {
+		if seen[strings.ToLower(who)] {
 			return event.FieldErrorf(at, "%q is duplicated and counts once: remove one", who)
 		}
+		seen[strings.ToLower(who)] = true
 	}
 	return nil
 }

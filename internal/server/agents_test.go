@@ -236,7 +236,9 @@ func TestAgentWarnings(t *testing.T) {
 		terms := object{"groups": []string{"finance", "slow", "sales"}}
 		got := w.putAgent("bot", object{"model": "demo/x", "approvalTerms": terms, "approvalRules": []object{{"name": "r", "effect": "ask", "terms": terms}}}, 201).body["warnings"]
 		require.Equal(t, []any{
+			`approvalTerms.groups[1]: group "slow" could not be read`,
 			`approvalTerms.groups[2]: there is no group "sales", so that none of its members can decide`,
+			`approvalRules[0].terms.groups[1]: group "slow" could not be read`,
 			`approvalRules[0].terms.groups[2]: there is no group "sales", so that none of its members can decide`,
 		}, got)
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
@@ -49,16 +50,30 @@ func (h *agentHandlers) agentWarnings(a agent.Agent) []string {
 	return out
 }
 
-// groupWarnings lists the groups of approvers that an agent names and nobody knows.
+// groupsWithin bounds the time of asking for the groups that an agent names.
+const groupsWithin = 5 * time.Second
+
+// groupWarnings lists the groups of approvers that an agent names and nobody knows, or that cannot be read.
 func (h *agentHandlers) groupWarnings(ctx context.Context, a agent.Agent) (out []string) {
+	ctx, cancel := context.WithTimeout(ctx, groupsWithin)
+	defer cancel()
+	read := map[string]error{}
 	warn := func(field string, t approval.Terms) {
 		for i, group := range t.Groups {
-			err := approval.ErrNoGroup
-			if h.groups != nil {
-				_, err = h.groups.Members(ctx, h.namespace, group)
+			err, ok := read[group]
+			if !ok {
+				err = approval.ErrNoGroup
+				if h.groups != nil {
+					_, err = h.groups.Members(ctx, h.namespace, group)
+				}
+				read[group] = err
 			}
-			if errors.Is(err, approval.ErrNoGroup) {
+			switch {
+			case errors.Is(err, approval.ErrNoGroup):
 				out = append(out, fmt.Sprintf("%s.groups[%d]: there is no group %q, so that none of its members can decide", field, i, group))
+			case err != nil:
+				h.logger.WarnContext(ctx, "reading the members of a group of approvers", "group", group, "error", err)
+				out = append(out, fmt.Sprintf("%s.groups[%d]: group %q could not be read", field, i, group))
 			}
 		}
 	}

@@ -54,15 +54,12 @@ func (ds *Decisions) Unchecked(d signals.Decide) (CheckStep, bool) {
 	if c == nil || c.differs(d) {
 		return CheckStep{}, false
 	}
-	var groups []string
-	if !addresses(*c.Requested, d.By) {
-		groups = c.Requested.Groups
-	}
-	if d.Checked() == "" && len(groups) == 0 {
+	late := !addresses(*c.Requested, d.By) && len(c.Requested.Groups) > 0
+	if d.Checked() == "" && !late {
 		return CheckStep{}, false
 	}
 	return CheckStep{
-		Groups: groups,
+		Late:   late,
 		Thread: s.Ref(), Agent: c.run.Agent, MessageID: c.run.MessageID, ToolCallID: d.ToolCallID, Tools: c.run.turn.Tools,
 		WorkingDirectory: s.workingDirectory(), Guard: c.Plan.Guard, By: d.By, Args: string(d.Args), Pattern: d.Pattern,
 	}, true

@@ -133,8 +133,8 @@ type CheckStep struct {
 	// Guard identifies the call in the approval request.
 	Guard *Guard `json:"guard,omitempty"`
 
-	// Groups are the groups whose members may decide, if the person is not one of the approvers in the request.
-	Groups []string `json:"groups,omitempty"`
+	// Late means that the person is not one of the approvers in the request, and may have become a member of a group since.
+	Late bool `json:"late,omitempty"`
 }
 
 // CheckReply is the result of check_decision.
