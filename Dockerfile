@@ -16,6 +16,8 @@ RUN go build -trimpath -ldflags="-s -w -X github.com/threadmill/threadmill/inter
 FROM scratch AS starter
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/starter /usr/local/bin/starter
+# A release adds the licences of all that is in the program.
+COPY LICENSE NOTICES-starter.tx[t] /usr/share/doc/threadmill/
 USER 65532:65532
 ENTRYPOINT ["/usr/local/bin/starter"]
 
@@ -29,6 +31,7 @@ RUN addgroup -g 65532 threadmill \
  && adduser -D -u 65532 -G threadmill -h /srv/threadmill threadmill \
  && install -d -o threadmill -g threadmill /srv/threadmill/workspace
 COPY --from=build /out/worker /out/starter /usr/local/bin/
+COPY LICENSE NOTICES-worker.tx[t] /usr/share/doc/threadmill/
 # Where shell_cmd works unless configured otherwise: the folder "workspace" from here.
 WORKDIR /srv/threadmill
 USER 65532:65532

@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -39,6 +40,9 @@ var unstated = map[string]string{
 // licenceFile are the names of files with licences and what must be passed on with them.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|unlicense)([-._].*)?$`)
 
+// minCovered is the part of a file of a licence that must be one that is known, in percent.
+const minCovered = 75
+
 // systems are those for which programs are released.
 var systems = []string{"linux", "darwin", "windows"}
 
@@ -51,6 +55,9 @@ type module struct {
 	seen  []string // folders
 	names []string // SPDX ids
 	files []string
+
+	// covered is how much of a file is a known licence, in percent, at best.
+	covered float64
 }
 
 func main() {
@@ -111,6 +118,15 @@ func compiledIn(folder string, packages []string) ([]*module, error) {
 			}
 		}
 	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("looking for the licence of Go: %w", err)
+	}
+	golang := &module{Path: "std", Version: runtime.Version(), Dir: strings.TrimSpace(string(root))}
+	if err := golang.read(golang.Dir); err != nil {
+		return nil, err
+	}
+	found[golang.Path] = golang
 	return slices.SortedFunc(maps.Values(found), func(a, b *module) int { return cmp.Compare(a.Path, b.Path) }), nil
 }
 
@@ -136,7 +152,9 @@ func (m *module) read(dir string) error {
 		if err != nil {
 			return fmt.Errorf("reading the licence of %s: %w", m.Path, err)
 		}
-		for _, match := range licensecheck.Scan(text).Match {
+		scanned := licensecheck.Scan(text)
+		m.covered = max(m.covered, scanned.Percent)
+		for _, match := range scanned.Match {
 			if !slices.Contains(m.names, match.ID) {
 				m.names = append(m.names, match.ID)
 			}
@@ -155,7 +173,7 @@ func (m *module) check() error {
 		m.names = []string{why}
 		return nil
 	}
-	if len(m.names) == 0 {
+	if len(m.names) == 0 || m.covered < minCovered {
 		return fmt.Errorf("%s@%s has no licence that is known: look at %s", m.Path, m.Version, m.Dir)
 	}
 	slices.Sort(m.names)
