@@ -5,6 +5,7 @@ CREATE TABLE erased_threads (
     namespace TEXT    NOT NULL,
     id        TEXT    NOT NULL,
     erased_at INTEGER NOT NULL,
+    parent_id TEXT    NOT NULL DEFAULT '',
     PRIMARY KEY (namespace, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -32,8 +33,11 @@ WHEN EXISTS (SELECT 1 FROM erased_threads e WHERE e.namespace = NEW.namespace AN
 BEGIN SELECT RAISE(ABORT, 'the thread was erased'); END;
 -- +goose StatementEnd
 
-CREATE INDEX threads_by_parent ON threads (namespace, json_extract(metadata, '$.parentThreadId'))
-    WHERE json_extract(metadata, '$.parentThreadId') IS NOT NULL;
+-- The thread for which one works, if it is that of a sub-agent. It comes from that thread, and never from a client. It
+-- stays with what was erased, so that an erasure that was stopped half way finds the rest.
+ALTER TABLE threads ADD COLUMN parent_id TEXT NOT NULL DEFAULT '';
+CREATE INDEX threads_by_parent ON threads (namespace, parent_id, id) WHERE parent_id <> '';
+CREATE INDEX erased_threads_by_parent ON erased_threads (namespace, parent_id, id) WHERE parent_id <> '';
 CREATE INDEX entity_extractions_by_thread ON entity_extractions (thread_id, namespace) WHERE ended = 0;
 CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id, source_type, source_id, entity);
 CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, thread_id) WHERE thread_id <> '';
@@ -42,7 +46,9 @@ CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, th
 DROP INDEX knowledge_documents_by_thread;
 DROP INDEX entity_mentions_by_thread;
 DROP INDEX entity_extractions_by_thread;
+DROP INDEX erased_threads_by_parent;
 DROP INDEX threads_by_parent;
+ALTER TABLE threads DROP COLUMN parent_id;
 DROP TRIGGER erased_threads_change_nothing;
 DROP TRIGGER erased_threads_teach_nothing;
 DROP TRIGGER erased_threads_queue_nothing;
