@@ -26,6 +26,7 @@ var erasures = []suiteTest{
 	{"a thread that does not exist can be erased", testErasedMissing},
 	{"erasing a thread while others append to it leaves nothing", testErasedWhileAppending},
 	{"an erased thread leaves nothing in entities that others mention", testErasedEntities},
+	{"threads whose messages have the same id are erased apart", testErasedSameSource},
 	{"erased roots of entities leave what was merged into them", testErasedRoots},
 	{"many records are erased", testErasedMany},
 	{"documents of an erased thread go with it", testErasedDocuments},
@@ -246,6 +247,61 @@ func testErasedEntities(t *testing.T, s store.Store) {
 	require.NoError(t, err)
 	require.Len(t, named, 1)
 	require.Equal(t, "both", named[0].ID)
+}
+
+// testErasedSameSource: two threads have a message of the same id. Each has its mention, so that what came from it is known.
+func testErasedSameSource(t *testing.T, s store.Store) {
+	said := func(threadID, entity string) store.Mention {
+		m := mentionIn(threadID, entity, "Name in "+threadID)
+		m.SourceID = "m1"
+		return m
+	}
+	for _, id := range []string{"first", "second"} {
+		foundIn(t, s, id, store.EntitiesFound{
+			New:       []store.NewEntity{{ID: "both", Name: "Name in " + id, Type: "person", Description: "of " + id}, {ID: "of-" + id, Name: "Only " + id, Type: "person"}},
+			Described: map[string]string{"both": "described by " + id},
+			Mentions:  []store.Mention{said(id, "both"), said(id, "of-"+id)},
+			Relations: []store.Relation{{From: "both", To: "of-" + id, Type: "knows", Reason: "of " + id, At: start}},
+		})
+	}
+	require.Equal(t, 2, entity(t, s, ns, "both").Mentions)
+	for _, size := range []int{1, 2} {
+		var threads []string
+		for page := (store.MentionPage{Limit: size}); ; {
+			found, err := s.Mentions(t.Context(), ns, "both", page)
+			require.NoError(t, err)
+			if len(found) == 0 {
+				break
+			}
+			for _, m := range found {
+				threads = append(threads, m.ThreadID)
+				page.BeforeAt, page.BeforeSourceType, page.BeforeSourceID = m.At, m.SourceType, m.SourceID
+				page.BeforeEntity, page.BeforeThread = m.EntityID, m.ThreadID
+			}
+		}
+		require.Equal(t, []string{"first", "second"}, threads, "in pages of %d", size)
+	}
+
+	second := store.Key{Namespace: ns, ThreadID: "second"}
+	require.Equal(t, 2, contents(t, s, second).Mentions)
+	erase(t, s, second)
+	both := entity(t, s, ns, "both")
+	require.Equal(t, "Name in first", both.Name)
+	require.Equal(t, 1, both.Mentions)
+	require.NotContains(t, fmt.Sprint(both), "second")
+	related, err := s.Relations(t.Context(), ns, "both")
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprint(related), "second")
+	erase(t, s, store.Key{Namespace: ns, ThreadID: "first"})
+	_, err = s.Entity(t.Context(), ns, "both")
+	require.ErrorIs(t, err, store.ErrNotFound)
+
+	// The thread whose mention came first is erased first.
+	third, fourth := said("third", "x"), said("fourth", "x")
+	foundIn(t, s, "third", store.EntitiesFound{New: []store.NewEntity{{ID: "x", Name: "X", Type: "person"}}, Mentions: []store.Mention{third}})
+	foundIn(t, s, "fourth", store.EntitiesFound{Mentions: []store.Mention{fourth}})
+	erase(t, s, store.Key{Namespace: ns, ThreadID: "third"})
+	require.Equal(t, "Name in fourth", entity(t, s, ns, "x").Name, "the fourth mentions it")
 }
 
 func testErasedRoots(t *testing.T, s store.Store) {

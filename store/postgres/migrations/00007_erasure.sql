@@ -40,12 +40,23 @@ ALTER TABLE threads ADD COLUMN parent_id text NOT NULL DEFAULT '' COLLATE "C";
 CREATE INDEX threads_by_parent ON threads (namespace, parent_id, id) WHERE parent_id <> '';
 CREATE INDEX erased_threads_by_parent ON erased_threads (namespace, parent_id, id) WHERE parent_id <> '';
 CREATE INDEX entity_extractions_by_thread ON entity_extractions (namespace, thread_id) WHERE NOT ended;
+
+-- Two threads may have messages of the same id, each with its mention.
+ALTER TABLE entity_mentions ALTER COLUMN thread_id TYPE text COLLATE "C";
+ALTER TABLE entity_mentions DROP CONSTRAINT entity_mentions_pkey, ADD PRIMARY KEY (namespace, entity, source_type, source_id, thread_id);
+DROP INDEX entity_mentions_by_time;
+CREATE INDEX entity_mentions_by_time ON entity_mentions (namespace, entity, at DESC, source_type, source_id, thread_id);
 CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id, source_type, source_id, entity);
 CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, thread_id) WHERE thread_id <> '';
 
 -- +goose Down
 DROP INDEX knowledge_documents_by_thread;
 DROP INDEX entity_mentions_by_thread;
+DROP INDEX entity_mentions_by_time;
+DELETE FROM entity_mentions m USING entity_mentions o WHERE (o.namespace, o.entity, o.source_type, o.source_id)
+    = (m.namespace, m.entity, m.source_type, m.source_id) AND o.thread_id < m.thread_id;
+ALTER TABLE entity_mentions DROP CONSTRAINT entity_mentions_pkey, ADD PRIMARY KEY (namespace, entity, source_type, source_id);
+CREATE INDEX entity_mentions_by_time ON entity_mentions (namespace, entity, at DESC, source_type, source_id);
 DROP INDEX entity_extractions_by_thread;
 DROP INDEX erased_threads_by_parent;
 DROP INDEX threads_by_parent;
