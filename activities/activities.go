@@ -241,7 +241,7 @@ func (a *Activities) notify(ctx context.Context, step thread.NotifyStep) error {
 func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Batch, flush thread.Flush) (store.Appended, error) {
 	batch.Records = append(append([]event.Record(nil), flush.Records...), batch.Records...)
 	if row := flush.Row; row != nil {
-		batch.Thread = &store.ThreadUpdate{Number: row.Number, Status: row.Status, Agents: row.Agents, Metadata: row.Metadata}
+		batch.Thread = &store.ThreadUpdate{Number: row.Number, Status: row.Status, Agents: row.Agents, Metadata: row.Metadata, Parent: row.Parent}
 		if row.Title != "" {
 			batch.Thread.Title = &row.Title
 		}

@@ -86,9 +86,7 @@ func (a *Activities) due(ctx context.Context, in signals.RetainStep, next *signa
 // Due reports whether a thread of a page is due: an open one must be idle. The threads of sub-agents go with their parent
 // threads.
 func Due(row store.Thread, before time.Time) bool {
-	var about map[string]json.RawMessage
-	_ = json.Unmarshal(row.Metadata, &about) // metadata that is no object names no parent
-	return about[store.MetadataParent] == nil && row.UpdatedAt.Before(before) && (row.Status == store.ThreadClosed || row.Activity == store.ActivityIdle)
+	return row.Parent == "" && row.UpdatedAt.Before(before) && (row.Status == store.ThreadClosed || row.Activity == store.ActivityIdle)
 }
 
 // retainClose closes a thread, unless it is no longer idle. It reports whether it has asked the thread to close.

@@ -132,6 +132,9 @@ func checkUpdate(given *ThreadUpdate) (*ThreadUpdate, error) {
 	default:
 		return nil, invalid("status of the thread: %q is neither %s nor %s", u.Status, ThreadOpen, ThreadClosed)
 	}
+	if !Storable(u.Parent) {
+		return nil, invalid("parent of the thread: must be UTF-8 without NUL characters")
+	}
 	for _, agent := range u.Agents {
 		if err := checkWord("agents of the thread", agent); err != nil {
 			return nil, err

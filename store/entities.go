@@ -174,7 +174,7 @@ type SimilarEntity struct {
 	Similarity   float64
 }
 
-// Mention says that a text mentions an entity. An entity has one for each source.
+// Mention says that a text mentions an entity. An entity has one for each source of a thread.
 type Mention struct {
 	EntityID   string `json:"entity" doc:"The id of the entity, which may have been merged into another one"`
 	Name       string `json:"name" doc:"The name by which it was mentioned"`
@@ -193,9 +193,9 @@ type MentionPage struct {
 	Limit int
 
 	// Before, if BeforeAt is set, is the last mention of the previous page. Mentions of the same time come in the order of
-	// their source types, source ids and entities.
-	BeforeAt                                       time.Time
-	BeforeSourceType, BeforeSourceID, BeforeEntity string
+	// their source types, source ids, entities and threads.
+	BeforeAt                                                     time.Time
+	BeforeSourceType, BeforeSourceID, BeforeEntity, BeforeThread string
 }
 
 // Relation relates two entities.

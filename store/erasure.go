@@ -10,7 +10,8 @@ import (
 // too. A retry does not help.
 var ErrErased = fmt.Errorf("the thread was erased: %w", ErrNotFound)
 
-// Erasures deletes threads for good. Of an erased thread, the store keeps the key and the time.
+// Erasures deletes threads for good. Of an erased thread, the store keeps the key, the time and the id of
+// its parent thread.
 type Erasures interface {
 	// MarkErased deletes the row of a thread and reserves its key: what is stored for the thread from then on, by Append,
 	// QueueExtraction or BeginKnowledge, fails with ErrErased. The thread need not exist, and may be marked before.
@@ -29,8 +30,8 @@ type Erasures interface {
 	// ThreadDocuments returns the ids of the knowledge documents that were ingested from a thread, in order.
 	ThreadDocuments(ctx context.Context, key Key) ([]string, error)
 
-	// SubThreads returns the ids of the threads whose metadata names a thread as [MetadataParent], in order: those of its
-	// sub-agents.
+	// SubThreads returns the ids of the threads that have a thread as [ThreadUpdate].Parent, in order: those of its sub-agents.
+	// Threads that are marked as erased are among them, since some of their contents may be left.
 	SubThreads(ctx context.Context, key Key) ([]string, error)
 
 	// OldToolLogs counts the logs of tool calls of a namespace that ended before a time, and PruneToolLogs deletes some of
@@ -46,9 +47,6 @@ type Erasures interface {
 	// Scrub removes what was deleted from the files of the store, as far as its database can: see the drivers. It may be slow.
 	Scrub(ctx context.Context) error
 }
-
-// MetadataParent is the field of a thread's metadata that names the thread for which it works.
-const MetadataParent = "parentThreadId"
 
 // ThreadContents counts what a store has of a thread.
 type ThreadContents struct {

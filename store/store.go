@@ -188,6 +188,7 @@ type Thread struct {
 	Title     string          `json:"title,omitempty" doc:"The title, once there is one"`
 	Status    string          `json:"status" enum:"open,closed" doc:"closed threads can be read, and nothing more"`
 	Activity  Activity        `json:"activity,omitempty" enum:"idle,running,waiting,failing,unanswered" doc:"Of an open thread: waiting for a person to approve a call, failing because its last turn failed, running, unanswered because the last message mentions no agent, or idle"`
+	Parent    string          `json:"parent,omitempty" doc:"The thread for which this one works, if it is that of a sub-agent"`
 	Agents    []string        `json:"agents" nullable:"false" doc:"The agents that answer. Empty: the default agent"`
 	Metadata  json.RawMessage `json:"metadata,omitempty"`
 	Head      int64           `json:"head" doc:"Seq of the newest record"`
@@ -212,6 +213,10 @@ type ThreadUpdate struct {
 	Status   string
 	Agents   []string
 	Metadata json.RawMessage
+
+	// Parent is the thread for which this one works, if it is that of a sub-agent. It decides which threads are erased
+	// together, so it never comes from a client.
+	Parent string
 }
 
 // ThreadPage selects threads.

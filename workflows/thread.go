@@ -229,6 +229,9 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	t.state = thread.New(namespace, threadID, in.Start, workflow.Now(ctx))
 	inspect(ctx, t.state)
 	t.state.ParentLink.Parent = in.Parent
+	if caller := workflow.GetInfo(ctx).ParentWorkflowExecution; caller != nil && in.Parent != nil && caller.ID == signals.WorkflowID(namespace, in.Parent.ThreadID) {
+		t.state.ParentLink.StoreParent()
+	}
 	t.state.Number(workflow.Now(ctx))
 	if err := announce(ctx, t.state); err != nil {
 		return nil, err

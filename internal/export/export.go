@@ -83,6 +83,9 @@ type exporting struct {
 
 func (e *exporting) thread(ctx context.Context, key store.Key) (subs []string, err error) {
 	row, err := e.s.Thread(ctx, key)
+	if errors.Is(err, store.ErrErased) && e.end.Threads > 0 {
+		return e.s.SubThreads(ctx, key) // the thread of a sub-agent that was erased before
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -232,7 +232,7 @@ func (c *comparison) write(ctx context.Context, all, missing []written) error {
 		if w.row == nil {
 			continue
 		}
-		update := store.ThreadUpdate{Number: w.row.Number, Status: w.row.Status, Agents: w.row.Agents, Metadata: w.row.Metadata}
+		update := store.ThreadUpdate{Number: w.row.Number, Status: w.row.Status, Agents: w.row.Agents, Metadata: w.row.Metadata, Parent: w.row.Parent}
 		if w.row.Title != "" {
 			update.Title = &w.row.Title
 		}

@@ -44,7 +44,7 @@ func (c *comparison) withoutWorkflow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if parent := parentOf(c.row.Metadata); parent != "" {
+	if parent := c.row.Parent; parent != "" {
 		c.differ(ctx, repair.Difference{
 			Kind: repair.Workflow, In: repair.Temporal, Detail: fmt.Sprintf("the thread of a sub-agent has no workflow; thread %s starts it again if its turn has not ended", parent),
 		}, nil)
@@ -87,15 +87,6 @@ func (c *comparison) eraseAgain(ctx context.Context, has repair.Side) {
 	}, func(ctx context.Context) error {
 		return c.cfg.Erase(ctx, signals.EraseStep{Namespace: c.key.Namespace, ThreadID: c.key.ThreadID, By: repairer, Late: true})
 	})
-}
-
-func parentOf(metadata json.RawMessage) string {
-	var fields map[string]json.RawMessage
-	var parent string
-	if json.Unmarshal(metadata, &fields) == nil {
-		_ = json.Unmarshal(fields[signals.MetadataParent], &parent) // not a text: not ours
-	}
-	return parent
 }
 
 // olderTemporal finds what the store has and the workflow does not know.

@@ -156,7 +156,7 @@ func (h *entityHandlers) get(ctx context.Context, in *EntityPath) (*output[Entit
 func (h *entityHandlers) mentions(ctx context.Context, in *listMentionsInput) (*listMentionsOutput, error) {
 	page := store.MentionPage{Limit: in.Limit}
 	if in.Cursor != "" {
-		last, ok := parsePageCursor(in.Cursor, 4)
+		last, ok := parsePageCursor(in.Cursor, 5)
 		if !ok {
 			return nil, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
 		}
@@ -164,7 +164,8 @@ func (h *entityHandlers) mentions(ctx context.Context, in *listMentionsInput) (*
 		if err != nil {
 			return nil, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
 		}
-		page.BeforeAt, page.BeforeSourceType, page.BeforeSourceID, page.BeforeEntity = time.UnixMicro(at).UTC(), last[1], last[2], last[3]
+		page.BeforeAt, page.BeforeSourceType, page.BeforeSourceID = time.UnixMicro(at).UTC(), last[1], last[2]
+		page.BeforeEntity, page.BeforeThread = last[3], last[4]
 	}
 	entity, err := h.store.Entity(ctx, h.namespace, in.ID)
 	if err != nil {
@@ -178,7 +179,7 @@ func (h *entityHandlers) mentions(ctx context.Context, in *listMentionsInput) (*
 	out.Body.Mentions = nonNil(all)
 	if len(all) == in.Limit {
 		last := all[len(all)-1]
-		out.Body.Next = pageCursor(strconv.FormatInt(last.At.UnixMicro(), 10), last.SourceType, last.SourceID, last.EntityID)
+		out.Body.Next = pageCursor(strconv.FormatInt(last.At.UnixMicro(), 10), last.SourceType, last.SourceID, last.EntityID, last.ThreadID)
 	}
 	return out, nil
 }

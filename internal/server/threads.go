@@ -28,7 +28,6 @@ type ThreadPath struct {
 type Thread struct {
 	store.Thread
 	Metadata  map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the thread"`
-	Parent    string         `json:"parent,omitempty" doc:"The thread for which this one works, if it is that of a sub-agent: parentThreadId of its metadata"`
 	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many model calls an agent may make until the next user message or environment event. With state=true, or after a change"`
 	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The model calls of each agent since then. As turnLimit"`
 
@@ -38,8 +37,6 @@ type Thread struct {
 func threadView(t store.Thread) Thread {
 	out := Thread{Thread: t, Metadata: metadataView(t.Metadata)}
 	out.Agents = append([]string{}, t.Agents...)
-	// The store has the parent thread only in the metadata.
-	out.Parent, _ = out.Metadata[signals.MetadataParent].(string)
 	return out
 }
 
@@ -47,9 +44,9 @@ func threadView(t store.Thread) Thread {
 func stateView(st signals.State) Thread {
 	out := Thread{
 		Thread: store.Thread{
-			ID: st.ThreadID, Namespace: st.Namespace, Title: st.Title, Status: store.ThreadOpen, Agents: append([]string{}, st.Agents...),
+			ID: st.ThreadID, Namespace: st.Namespace, Title: st.Title, Status: store.ThreadOpen, Agents: append([]string{}, st.Agents...), Parent: st.Parent,
 		},
-		Parent: st.Parent, Metadata: metadataView(st.Metadata), TurnLimit: st.TurnLimit, LLMCalls: st.LLMCalls,
+		Metadata: metadataView(st.Metadata), TurnLimit: st.TurnLimit, LLMCalls: st.LLMCalls,
 	}
 	if st.TurnLimit > 0 { // otherwise it is no answer of the thread
 		out.Usage = &st.Usage

@@ -25,6 +25,9 @@ type Row struct {
 	Status   string          `json:"status,omitempty"`
 	Agents   []string        `json:"agents,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	// Parent is the parent thread of a sub-agent's thread.
+	Parent string `json:"parent,omitempty"`
 }
 
 // Outbox contains the records and the row that have not been stored yet.

@@ -63,6 +63,10 @@ type ParentNotice struct {
 	Decided   *SubAgentDecision `json:"decided,omitempty"`
 }
 
+// StoreParent adds the parent thread to the first row of a thread that its parent thread has started. Nothing else does:
+// the store erases the two together, and metadata that names a parent thread may come from clients.
+func (p *ParentLink) StoreParent() { p.thread.Outbox.Row.Parent = p.Parent.ThreadID }
+
 // FirstID returns the id of the first event of a sub-agent's thread.
 func (p *ParentLink) FirstID() string {
 	s := p.thread

@@ -58,16 +58,17 @@ const (
 			(SELECT kind FROM thread_marks WHERE namespace = $1 AND thread_id = $2 ORDER BY array_position($3::text[], kind) LIMIT 1), 'idle')
 		WHERE namespace = $1 AND id = $2`
 
-	updateThread = `UPDATE threads t SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata,
+	updateThread = `UPDATE threads t SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata, parent_id = n.parent_id,
 			update_number = n.update_number, updated_at = greatest(t.updated_at, now())
 		FROM (
 			SELECT coalesce($3, title) AS title, coalesce($4, status) AS status, coalesce($5::text[], agents) AS agents,
-				coalesce($6::text::json, metadata) AS metadata, greatest($7::bigint, update_number) AS update_number
+				coalesce($6::text::json, metadata) AS metadata, greatest($7::bigint, update_number) AS update_number,
+				coalesce($8, parent_id) AS parent_id
 			FROM threads WHERE namespace = $1 AND id = $2
 		) n
 		WHERE t.namespace = $1 AND t.id = $2 AND ($7::bigint = 0 OR t.update_number < $7)
-			AND (t.title, t.status, t.agents, t.metadata::text, t.update_number)
-				IS DISTINCT FROM (n.title, n.status, n.agents, n.metadata::text, n.update_number)`
+			AND (t.title, t.status, t.agents, t.metadata::text, t.update_number, t.parent_id)
+				IS DISTINCT FROM (n.title, n.status, n.agents, n.metadata::text, n.update_number, n.parent_id)`
 
 	addTool = `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input, output,
 			status, attempt, started_at, finished_at)
@@ -169,7 +170,7 @@ func newAppending(key store.Key, b store.Batch) *appending {
 	})
 	a.addRecords(b.Records, b.Once)
 	if u := b.Thread; u != nil {
-		a.queue(updateThread, u.Title, textOrNull(u.Status), listOrNull(u.Agents), jsonOrNull(u.Metadata), u.Number)
+		a.queue(updateThread, u.Title, textOrNull(u.Status), listOrNull(u.Agents), jsonOrNull(u.Metadata), u.Number, textOrNull(u.Parent))
 	}
 	if len(b.Extract) > 0 {
 		a.pipeline.Queue(addExtractions, extractionArgs(key.Namespace, b.Extract...)...)

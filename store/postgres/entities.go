@@ -57,8 +57,8 @@ const (
 	// Of each entity, no more mentions are read than are wanted.
 	entityMentions = `SELECT m.entity, m.name, m.thread_id, m.source_type, m.source_id, m.text, m.at FROM unnest(` + groupOf + `) AS e(id) CROSS JOIN LATERAL (
 			SELECT * FROM entity_mentions WHERE namespace = $1 AND entity = e.id AND at <= $3
-			AND (at < $3 OR (source_type, source_id, entity) > ($4, $5, $6)) ORDER BY at DESC, source_type, source_id LIMIT $7
-		) m ORDER BY m.at DESC, m.source_type, m.source_id, m.entity LIMIT $7`
+			AND (at < $3 OR (source_type, source_id, entity, thread_id) > ($4, $5, $6, $7)) ORDER BY at DESC, source_type, source_id, thread_id LIMIT $8
+		) m ORDER BY m.at DESC, m.source_type, m.source_id, m.entity, m.thread_id LIMIT $8`
 	entityRelations = `SELECT r.from_root, (SELECT name FROM entities WHERE namespace = $1 AND id = r.from_root),
 			r.to_root, (SELECT name FROM entities WHERE namespace = $1 AND id = r.to_root), r.type, r.reason, r.at
 		FROM (
@@ -232,12 +232,12 @@ func (s *Store) EntitiesWithout(ctx context.Context, namespace, embedder, after 
 // Mentions implements [store.Entities].
 func (s *Store) Mentions(ctx context.Context, namespace, id string, page store.MentionPage) ([]store.Mention, error) {
 	page = page.WithDefaults()
-	words := []string{namespace, id, page.BeforeSourceType, page.BeforeSourceID, page.BeforeEntity}
+	words := []string{namespace, id, page.BeforeSourceType, page.BeforeSourceID, page.BeforeEntity, page.BeforeThread}
 	if len(storable(words)) < len(words) {
 		return nil, nil
 	}
 	found, err := collectRows(ctx, s.pool, scanMention, entityMentions, namespace, id, page.BeforeAt,
-		page.BeforeSourceType, page.BeforeSourceID, page.BeforeEntity, page.Limit)
+		page.BeforeSourceType, page.BeforeSourceID, page.BeforeEntity, page.BeforeThread, page.Limit)
 	return found, entityError("reading mentions of", namespace, id, err)
 }
 

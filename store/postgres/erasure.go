@@ -17,7 +17,8 @@ const threadErased = "TM001"
 
 const (
 	isErased   = `SELECT FROM erased_threads WHERE namespace = $1 AND id = $2`
-	markErased = `INSERT INTO erased_threads (namespace, id, erased_at) VALUES ($1, $2, now()) ON CONFLICT DO NOTHING`
+	markErased = `INSERT INTO erased_threads (namespace, id, erased_at, parent_id)
+		SELECT $1, $2, now(), parent_id FROM threads WHERE namespace = $1 AND id = $2 ON CONFLICT DO NOTHING`
 	eraseMarks = `DELETE FROM thread_marks WHERE namespace = $1 AND thread_id = $2`
 	eraseRow   = `DELETE FROM threads WHERE namespace = $1 AND id = $2`
 
@@ -29,9 +30,8 @@ const (
 	eraseExtractions = `DELETE FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended`
 	documentsOf      = `SELECT id FROM knowledge_documents WHERE namespace = $1 AND thread_id = $2 AND thread_id <> '' ORDER BY id`
 
-	// The metadata of threads of sub-agents is written by Threadmill, in this form.
-	subThreads = `SELECT id FROM threads WHERE namespace = $1
-		AND substring(metadata::text FROM '"parentThreadId":"([^"]*)"') = $2 ORDER BY id`
+	subThreads = `SELECT id FROM threads WHERE namespace = $1 AND parent_id = $2 AND parent_id <> ''
+		UNION SELECT id FROM erased_threads WHERE namespace = $1 AND parent_id = $2 AND parent_id <> '' ORDER BY id`
 
 	mentionPage = `SELECT m.entity, m.name, m.thread_id, m.source_type, m.source_id, m.text, m.at FROM entity_mentions m
 		WHERE m.namespace = $1 AND m.thread_id = $2 AND (m.source_type, m.source_id, m.entity) > ($3, $4, $5)
@@ -79,8 +79,8 @@ func (s *Store) MarkErased(ctx context.Context, key store.Key) error {
 		return nil
 	}
 	err := s.change(ctx, func(tx pgx.Tx) error {
-		// Whoever creates the thread at this moment ends first. The row of a marked thread cannot be created.
-		for _, query := range []string{makeThread, markErased, eraseMarks, eraseRow} {
+		// Whoever creates or changes the thread at this moment ends first. The row of a marked thread cannot be created.
+		for _, query := range []string{makeThread, lockThread, markErased, eraseMarks, eraseRow} {
 			if _, err := tx.Exec(ctx, query, key.Namespace, key.ThreadID); err != nil {
 				return err
 			}

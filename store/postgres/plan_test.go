@@ -73,7 +73,7 @@ func TestEntityPlans(t *testing.T) {
 	ids := []string{"ann"}
 	for query, args := range map[string][]any{
 		entityGroups: {"ns", ids}, entitiesNamed: {"ns", store.EntityKeys("Ann"), store.MaxEntityPage},
-		entityMentions:  {"ns", "ann", now.Add(time.Hour), "", "", "", store.MaxEntityPage},
+		entityMentions:  {"ns", "ann", now.Add(time.Hour), "", "", "", "", store.MaxEntityPage},
 		entityRelations: {"ns", "ann", store.MaxEntityPage}, mergesOf: {"ns", "ann", store.MaxEntityPage}, oneMerge: {"ns", "m"},
 		entitiesAfter + fmt.Sprintf(entitiesHaving, 4) + fmt.Sprintf(byMentions, 5): {"ns", math.MaxInt64, "", store.Pattern("ann"), store.MaxEntityPage},
 	} {

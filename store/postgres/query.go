@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	selectThread  = `SELECT namespace, id, title, status, activity, agents, metadata, head, created_at, updated_at FROM threads`
+	selectThread  = `SELECT namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at FROM threads`
 	recordColumns = `id, seq, type, payload, trace_id, parent_event_id, event_id, created_at`
 	selectRecord  = `SELECT ` + recordColumns + ` FROM records`
 	selectTool    = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
@@ -206,7 +206,7 @@ func (s *Store) whyMissing(ctx context.Context, key store.Key) error {
 
 func scanThread(row pgx.CollectableRow) (store.Thread, error) {
 	var t store.Thread
-	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &t.Agents, (*[]byte)(&t.Metadata), &t.Head, &t.CreatedAt, &t.UpdatedAt)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &t.Agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &t.CreatedAt, &t.UpdatedAt)
 	t.CreatedAt, t.UpdatedAt = t.CreatedAt.UTC(), t.UpdatedAt.UTC()
 	return t.Normalize(), err
 }

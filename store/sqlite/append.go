@@ -27,9 +27,9 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 	return prepare(ctx, db, map[**sql.Stmt]string{
 		&w.thread: selectThread + ` WHERE namespace = ? AND id = ?`,
 		&w.erased: selectErased,
-		&w.addThread: `INSERT INTO threads (title, status, activity, agents, metadata, head, updated_at, created_at, update_number, namespace, id)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&w.setThread: `UPDATE threads SET title = ?, status = ?, activity = ?, agents = ?, metadata = ?, head = ?, updated_at = ?
+		&w.addThread: `INSERT INTO threads (title, status, activity, agents, metadata, parent_id, head, updated_at, created_at, update_number, namespace, id)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		&w.setThread: `UPDATE threads SET title = ?, status = ?, activity = ?, agents = ?, metadata = ?, parent_id = ?, head = ?, updated_at = ?
 			WHERE namespace = ? AND id = ?`,
 		&w.setNumber: `UPDATE threads SET update_number = ?1 WHERE namespace = ?2 AND id = ?3 AND update_number < ?1`,
 		&w.record:    selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id = ?`,
@@ -328,7 +328,10 @@ func (a *appending) update(ctx context.Context, u *store.ThreadUpdate) error {
 	if len(u.Metadata) > 0 {
 		a.row.Metadata = u.Metadata
 	}
-	a.changed = a.changed || before.Title != a.row.Title || before.Status != a.row.Status ||
+	if u.Parent != "" {
+		a.row.Parent = u.Parent
+	}
+	a.changed = a.changed || before.Title != a.row.Title || before.Status != a.row.Status || before.Parent != a.row.Parent ||
 		!slices.Equal(before.Agents, a.row.Agents) || string(before.Metadata) != string(a.row.Metadata)
 	return nil
 }
@@ -362,7 +365,7 @@ func (a *appending) save(ctx context.Context) error {
 		return err
 	}
 	now := max(time.Now().UnixMicro(), a.row.UpdatedAt.UnixMicro())
-	args := []any{a.row.Title, a.row.Status, string(a.row.Activity), string(agents), text(a.row.Metadata), a.row.Head, now}
+	args := []any{a.row.Title, a.row.Status, string(a.row.Activity), string(agents), text(a.row.Metadata), a.row.Parent, a.row.Head, now}
 	stmt := a.setThread
 	if a.missing {
 		stmt = a.addThread

@@ -87,8 +87,8 @@ func (r *entityReads) queries() map[**sql.Stmt]string {
 		// Of each entity, no more mentions are read than are wanted.
 		&r.mentions: `SELECT ` + mentionColumns + ` FROM ` + group + ` e CROSS JOIN entity_mentions m ON m.key IN (
 				SELECT key FROM entity_mentions WHERE namespace = ?1 AND entity = e.id AND at <= ?3
-				AND (at < ?3 OR (source_type, source_id, entity) > (?4, ?5, ?6)) ORDER BY at DESC, source_type, source_id LIMIT ?7 + 0)
-			ORDER BY m.at DESC, m.source_type, m.source_id, m.entity LIMIT ?7 + 0`,
+				AND (at < ?3 OR (source_type, source_id, entity, thread_id) > (?4, ?5, ?6, ?7)) ORDER BY at DESC, source_type, source_id, thread_id LIMIT ?8 + 0)
+			ORDER BY m.at DESC, m.source_type, m.source_id, m.entity, m.thread_id LIMIT ?8 + 0`,
 		&r.relations: `SELECT f.id, f.name, t.id, t.name, r.type, r.reason, r.at FROM (
 				` + related + ` AND r.from_entity IN ` + group + ` UNION ALL ` + related + ` AND r.to_entity IN ` + group + `
 			) r CROSS JOIN entities a ON a.namespace = ?1 AND a.id = r.from_entity CROSS JOIN entities b ON b.namespace = ?1 AND b.id = r.to_entity
@@ -299,7 +299,7 @@ func (s *Store) EntitiesWithout(ctx context.Context, namespace, embedder, after 
 func (s *Store) Mentions(ctx context.Context, namespace, id string, page store.MentionPage) ([]store.Mention, error) {
 	page = page.WithDefaults()
 	found, err := collect(ctx, s.readEntities.mentions, scanMention, namespace, id, page.BeforeAt.UnixMicro(),
-		page.BeforeSourceType, page.BeforeSourceID, page.BeforeEntity, page.Limit)
+		page.BeforeSourceType, page.BeforeSourceID, page.BeforeEntity, page.BeforeThread, page.Limit)
 	if err != nil {
 		return nil, entityError("reading mentions of", namespace, id, err)
 	}

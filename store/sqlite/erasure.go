@@ -32,7 +32,8 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 	const ofThread = ` WHERE namespace = ? AND thread_id = ?`
 	const ended = ` WHERE namespace = ? AND finished_at < ? AND status NOT IN ('started', 'waiting', 'pending')`
 	return map[**sql.Stmt]string{
-		&q.mark:  `INSERT INTO erased_threads (namespace, id, erased_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`,
+		&q.mark: `INSERT INTO erased_threads (namespace, id, erased_at, parent_id)
+			VALUES (?1, ?2, ?3, coalesce((SELECT parent_id FROM threads WHERE namespace = ?1 AND id = ?2), '')) ON CONFLICT DO NOTHING`,
 		&q.marks: `DELETE FROM thread_marks` + ofThread,
 		&q.row:   `DELETE FROM threads WHERE namespace = ? AND id = ?`,
 
@@ -43,7 +44,8 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 		&q.extractions: `DELETE FROM entity_extractions` + ofThread + ` AND ended = 0`,
 		&q.documents:   `SELECT id FROM knowledge_documents` + ofThread + ` AND thread_id <> '' ORDER BY id`,
 
-		&q.subThreads: `SELECT id FROM threads WHERE namespace = ? AND json_extract(metadata, '$.parentThreadId') = ? ORDER BY id`,
+		&q.subThreads: `SELECT id FROM threads WHERE namespace = ?1 AND parent_id = ?2 AND parent_id <> ''
+			UNION SELECT id FROM erased_threads WHERE namespace = ?1 AND parent_id = ?2 AND parent_id <> '' ORDER BY id`,
 
 		&q.mentionPage: `SELECT ` + mentionColumns + ` FROM entity_mentions m WHERE m.namespace = ? AND m.thread_id = ?
 			AND (m.source_type, m.source_id, m.entity) > (?, ?, ?) ORDER BY m.source_type, m.source_id, m.entity LIMIT ? + 0`,

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	selectThread = `SELECT namespace, id, title, status, activity, agents, metadata, head, created_at, updated_at FROM threads`
+	selectThread = `SELECT namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at FROM threads`
 	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
 	selectErased = `SELECT 1 FROM erased_threads WHERE namespace = ? AND id = ?`
 	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
@@ -246,7 +246,7 @@ func scanThread(row scanner) (store.Thread, error) {
 		agents           []byte
 		created, updated int64
 	)
-	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Head, &created, &updated)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &created, &updated)
 	if err != nil {
 		return t, err
 	}

@@ -157,7 +157,7 @@ func testMentionPages(t *testing.T, e store.Entities) {
 			got = append(got, found...)
 			last := found[len(found)-1]
 			page.BeforeAt, page.BeforeSourceType = last.At, last.SourceType
-			page.BeforeSourceID, page.BeforeEntity = last.SourceID, last.EntityID
+			page.BeforeSourceID, page.BeforeEntity, page.BeforeThread = last.SourceID, last.EntityID, last.ThreadID
 		}
 		require.Equal(t, all, got, "in pages of %d", size)
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,10 +20,13 @@ import (
 var erasures = []suiteTest{
 	{"an erased thread is gone, and the others stay", testErased},
 	{"an erased thread stays erased", testErasedStays},
-	{"threads of sub-agents name their parent", testSubThreads},
+	{"threads of sub-agents have a parent", testSubThreads},
+	{"metadata makes no thread that of a sub-agent", testForeignParents},
+	{"an erased thread keeps its parent", testErasedParents},
 	{"a thread that does not exist can be erased", testErasedMissing},
 	{"erasing a thread while others append to it leaves nothing", testErasedWhileAppending},
 	{"an erased thread leaves nothing in entities that others mention", testErasedEntities},
+	{"threads whose messages have the same id are erased apart", testErasedSameSource},
 	{"erased roots of entities leave what was merged into them", testErasedRoots},
 	{"many records are erased", testErasedMany},
 	{"documents of an erased thread go with it", testErasedDocuments},
@@ -97,13 +102,68 @@ func testErasedStays(t *testing.T, s store.Store) {
 }
 
 func testSubThreads(t *testing.T, s store.Store) {
-	for id, metadata := range map[string]string{"t1": `{}`, "t1.s2": `{"parentThreadId":"t1","x":"\u0000"}`, "t1.s1": `{"parentThreadId":"t1"}`, "other": `{"parentThreadId":"t2"}`, "none": `{"parentThreadId":7}`} {
-		add(t, s, store.Key{Namespace: key.Namespace, ThreadID: id}, store.Batch{Thread: &store.ThreadUpdate{Metadata: json.RawMessage(metadata)}})
+	in := func(id string) store.Key { return store.Key{Namespace: key.Namespace, ThreadID: id} }
+	for id, u := range map[string]store.ThreadUpdate{
+		"t1": {}, "t1.s2": {Parent: "t1", Number: 1}, "t1.s1": {Parent: "t1", Metadata: json.RawMessage(`{"parentThreadId":"t2"}`)}, "other": {Parent: "t2"},
+	} {
+		add(t, s, in(id), store.Batch{Thread: &u})
 	}
+	add(t, s, in("t1.s2"), store.Batch{Thread: &store.ThreadUpdate{Number: 2, Status: store.ThreadClosed}})
 	subs, err := s.SubThreads(t.Context(), key)
 	require.NoError(t, err)
 	require.Equal(t, []string{"t1.s1", "t1.s2"}, subs)
-	subs, err = s.SubThreads(t.Context(), store.Key{Namespace: "other", ThreadID: key.ThreadID})
+	require.Equal(t, "t1", thread(t, s, in("t1.s2")).Parent, "an update without a parent leaves it unchanged")
+	listed, err := s.Threads(t.Context(), key.Namespace, store.ThreadPage{})
+	require.NoError(t, err)
+	for _, row := range listed {
+		require.Equal(t, map[string]string{"t1.s1": "t1", "t1.s2": "t1", "other": "t2"}[row.ID], row.Parent, row.ID)
+	}
+	for _, k := range []store.Key{{Namespace: "other", ThreadID: key.ThreadID}, in("")} {
+		subs, err = s.SubThreads(t.Context(), k)
+		require.NoError(t, err)
+		require.Empty(t, subs)
+	}
+	_, err = s.Append(t.Context(), key, store.Batch{Thread: &store.ThreadUpdate{Parent: "a\x00b"}})
+	require.ErrorIs(t, err, store.ErrInvalid)
+}
+
+// testForeignParents: metadata comes from clients, and makes no thread the one of a sub-agent.
+func testForeignParents(t *testing.T, s store.Store) {
+	random := make([]byte, 4000)
+	for i := range random {
+		random[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[rand.N(36)] //nolint:gosec // text that does not compress
+	}
+	for id, metadata := range map[string]string{
+		"named": `{"parentThreadId":"t1"}`, "nested": `{"x":{"parentThreadId":"t1"}}`, "number": `{"parentThreadId":7}`, "none": `null`,
+		"long": `{"parentThreadId":"` + string(random) + `"}`, "nul": `{"parentThreadId":"t1","x":"\u0000"}`,
+		"deep": `{"parentThreadId":"t1","x":` + strings.Repeat("[", 1100) + strings.Repeat("]", 1100) + `}`,
+	} {
+		k := store.Key{Namespace: key.Namespace, ThreadID: id}
+		add(t, s, k, store.Batch{Records: []event.Record{record(id)}, Thread: &store.ThreadUpdate{Metadata: json.RawMessage(metadata)}})
+		require.Empty(t, thread(t, s, k).Parent, id)
+	}
+	subs, err := s.SubThreads(t.Context(), key)
+	require.NoError(t, err)
+	require.Empty(t, subs)
+}
+
+// testErasedParents: an erasure that was stopped half way finds the threads of sub-agents that it has marked.
+func testErasedParents(t *testing.T, s store.Store) {
+	sub := store.Key{Namespace: key.Namespace, ThreadID: "t1.s1"}
+	batch := filled("b")
+	batch.Thread = &store.ThreadUpdate{Parent: key.ThreadID}
+	add(t, s, key, filled("a"))
+	add(t, s, sub, batch)
+	for _, k := range []store.Key{key, sub, key, sub} {
+		require.NoError(t, s.MarkErased(t.Context(), k))
+		subs, err := s.SubThreads(t.Context(), key)
+		require.NoError(t, err)
+		require.Equal(t, []string{sub.ThreadID}, subs)
+	}
+	require.NotZero(t, contents(t, s, sub))
+	erase(t, s, key)
+	erase(t, s, sub)
+	subs, err := s.SubThreads(t.Context(), sub)
 	require.NoError(t, err)
 	require.Empty(t, subs)
 }
@@ -187,6 +247,61 @@ func testErasedEntities(t *testing.T, s store.Store) {
 	require.NoError(t, err)
 	require.Len(t, named, 1)
 	require.Equal(t, "both", named[0].ID)
+}
+
+// testErasedSameSource: two threads have a message of the same id. Each has its mention, so that what came from it is known.
+func testErasedSameSource(t *testing.T, s store.Store) {
+	said := func(threadID, entity string) store.Mention {
+		m := mentionIn(threadID, entity, "Name in "+threadID)
+		m.SourceID = "m1"
+		return m
+	}
+	for _, id := range []string{"first", "second"} {
+		foundIn(t, s, id, store.EntitiesFound{
+			New:       []store.NewEntity{{ID: "both", Name: "Name in " + id, Type: "person", Description: "of " + id}, {ID: "of-" + id, Name: "Only " + id, Type: "person"}},
+			Described: map[string]string{"both": "described by " + id},
+			Mentions:  []store.Mention{said(id, "both"), said(id, "of-"+id)},
+			Relations: []store.Relation{{From: "both", To: "of-" + id, Type: "knows", Reason: "of " + id, At: start}},
+		})
+	}
+	require.Equal(t, 2, entity(t, s, ns, "both").Mentions)
+	for _, size := range []int{1, 2} {
+		var threads []string
+		for page := (store.MentionPage{Limit: size}); ; {
+			found, err := s.Mentions(t.Context(), ns, "both", page)
+			require.NoError(t, err)
+			if len(found) == 0 {
+				break
+			}
+			for _, m := range found {
+				threads = append(threads, m.ThreadID)
+				page.BeforeAt, page.BeforeSourceType, page.BeforeSourceID = m.At, m.SourceType, m.SourceID
+				page.BeforeEntity, page.BeforeThread = m.EntityID, m.ThreadID
+			}
+		}
+		require.Equal(t, []string{"first", "second"}, threads, "in pages of %d", size)
+	}
+
+	second := store.Key{Namespace: ns, ThreadID: "second"}
+	require.Equal(t, 2, contents(t, s, second).Mentions)
+	erase(t, s, second)
+	both := entity(t, s, ns, "both")
+	require.Equal(t, "Name in first", both.Name)
+	require.Equal(t, 1, both.Mentions)
+	require.NotContains(t, fmt.Sprint(both), "second")
+	related, err := s.Relations(t.Context(), ns, "both")
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprint(related), "second")
+	erase(t, s, store.Key{Namespace: ns, ThreadID: "first"})
+	_, err = s.Entity(t.Context(), ns, "both")
+	require.ErrorIs(t, err, store.ErrNotFound)
+
+	// The thread whose mention came first is erased first.
+	third, fourth := said("third", "x"), said("fourth", "x")
+	foundIn(t, s, "third", store.EntitiesFound{New: []store.NewEntity{{ID: "x", Name: "X", Type: "person"}}, Mentions: []store.Mention{third}})
+	foundIn(t, s, "fourth", store.EntitiesFound{Mentions: []store.Mention{fourth}})
+	erase(t, s, store.Key{Namespace: ns, ThreadID: "third"})
+	require.Equal(t, "Name in fourth", entity(t, s, ns, "x").Name, "the fourth mentions it")
 }
 
 func testErasedRoots(t *testing.T, s store.Store) {

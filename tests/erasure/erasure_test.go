@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/export"
 	"github.com/threadmill/threadmill/signals"
@@ -156,6 +157,30 @@ func TestErasedWhileRunning(t *testing.T) {
 	_, err = w.Store.Append(w.Ctx(), w.Key(id), store.Batch{Records: []event.Record{event.NewRecord("late", event.TypeMessage, "", "", receipt.FinishedAt, "x")}})
 	require.ErrorIs(t, err, store.ErrErased)
 	requireGone(t, w, id)
+}
+
+// TestErasedForeignParent: a thread whose client names another thread as its parent is not erased with that one.
+func TestErasedForeignParent(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	w.Say(id, "hello")
+	metadata, err := json.Marshal(map[string]string{signals.MetadataParent: id, signals.MetadataParentCall: "c"})
+	require.NoError(t, err)
+	other := id + "-other"
+	require.NoError(t, w.Threads.Open(w.Ctx(), other, signals.Start{Metadata: metadata}, nil))
+	w.Say(other, "of somebody else")
+	var written bytes.Buffer
+	require.NoError(t, export.Thread(w.Ctx(), w.Store, w.Key(id), &written))
+	require.NotContains(t, written.String(), "of somebody else")
+	receipt, err := w.Runtime.Erase(w.Ctx(), id, "ann")
+	require.NoError(t, err)
+	require.Equal(t, []string{id}, receipt.Threads)
+	require.Contains(t, w.Transcript(other), "of somebody else")
+	row, err := w.Store.Thread(w.Ctx(), w.Key(other))
+	require.NoError(t, err)
+	require.Empty(t, row.Parent)
+	require.True(t, activities.Due(row, row.UpdatedAt.Add(1)), "retention does not spare it either")
 }
 
 // TestErasedStartedAgain: a client that knows nothing of the erasure starts the thread again. It is erased again.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -72,8 +71,7 @@ func Subs(w *harness.Harness, thread string) (ids []string) {
 	found, err := w.Store.Threads(w.Ctx(), w.TaskQueue, store.ThreadPage{Limit: 200})
 	require.NoError(w.T, err)
 	for _, row := range found {
-		var metadata map[string]any
-		if json.Unmarshal(row.Metadata, &metadata) == nil && metadata[signals.MetadataParent] == thread {
+		if row.Parent == thread {
 			ids = append(ids, row.ID)
 		}
 	}
