@@ -113,7 +113,7 @@ func eraseOld(ctx workflow.Context, namespace, threadID string, pass *signals.Re
 		StaticSummary:     brief("erase thread " + threadID),
 	})
 	var receipt signals.Erasure
-	err := workflow.ExecuteChildWorkflow(own, signals.EraseWorkflow, signals.EraseStep{Namespace: namespace, ThreadID: threadID, By: "retention"}).Get(ctx, &receipt)
+	err := workflow.ExecuteChildWorkflow(own, signals.EraseWorkflow, signals.EraseInput{EraseStep: signals.EraseStep{Namespace: namespace, ThreadID: threadID, By: "retention"}}).Get(ctx, &receipt)
 	switch {
 	case temporal.IsWorkflowExecutionAlreadyStartedError(err):
 		// Somebody else erases it.
