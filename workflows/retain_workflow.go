@@ -55,7 +55,12 @@ type retention struct {
 
 // receive takes in new limits.
 func (r *retention) receive() {
-	for r.limits.ReceiveAsync(&r.step.Limits) {
+	for {
+		var limits signals.RetainLimits // a limit that is not set is missing in the signal
+		if !r.limits.ReceiveAsync(&limits) {
+			return
+		}
+		r.step.Limits = limits
 	}
 }
 
