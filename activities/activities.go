@@ -205,6 +205,7 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityEraseLate:   a.eraseLate,
 		signals.ActivityRetainFind:  a.retainFind,
 		signals.ActivityRetainClose: a.retainClose,
+		signals.ActivityRetainCheck: a.retainCheck,
 		signals.ActivityRetainDone:  a.retainDone,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})

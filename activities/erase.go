@@ -24,10 +24,10 @@ type Histories interface {
 	Stop(ctx context.Context, namespace, threadID string) error
 	Find(ctx context.Context, namespace, threadID string, others, schedules []string) (signals.FoundWorkflows, error)
 	Delete(ctx context.Context, runs []signals.WorkflowRun) error
-	Schedules(ctx context.Context, namespace, threadID string) ([]string, error)
+	Schedules(ctx context.Context, namespace string, threads ...string) (map[string][]string, error)
 	DeleteSchedules(ctx context.Context, namespace string, ids []string) error
 
-	// Erase starts the workflow that erases a thread, unless it runs.
+	// Erase starts the workflow that erases a thread. While one runs, it fails.
 	Erase(ctx context.Context, in signals.EraseStep) error
 }
 
@@ -35,6 +35,10 @@ type Histories interface {
 // finds what there is to delete.
 func (a *Activities) eraseFind(ctx context.Context, in signals.EraseStep) (signals.EraseFound, error) {
 	defer beating(ctx)()
+	return a.findThread(ctx, in)
+}
+
+func (a *Activities) findThread(ctx context.Context, in signals.EraseStep) (signals.EraseFound, error) {
 	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
 	h, err := a.histories(in)
 	if err != nil {
@@ -58,9 +62,11 @@ func (a *Activities) eraseFind(ctx context.Context, in signals.EraseStep) (signa
 	if out.Documents, err = a.cfg.Store.ThreadDocuments(ctx, key); err != nil {
 		return out, err
 	}
-	if out.Schedules, err = h.Schedules(ctx, in.Namespace, in.ThreadID); err != nil {
+	schedules, err := h.Schedules(ctx, in.Namespace, in.ThreadID)
+	if err != nil {
 		return out, err
 	}
+	out.Schedules = schedules[in.ThreadID]
 	ingestions, err := a.ingestions(ctx, in.Namespace, out.Documents)
 	if err != nil {
 		return out, err
@@ -75,6 +81,11 @@ func (a *Activities) eraseFind(ctx context.Context, in signals.EraseStep) (signa
 		return out, err
 	}
 	out.Threads = append(out.Threads, stored...)
+	if most := signals.MaxErasedThreads + 1; len(out.Threads) > most {
+		slices.Sort(out.Threads)
+		out.Threads = slices.Compact(out.Threads)
+		out.Threads = out.Threads[:min(len(out.Threads), most)] // the erasure notices that there is one too many
+	}
 	out.Counts = counted(contents)
 	out.Counts.Runs, out.Counts.Schedules = len(found.Runs), len(out.Schedules)
 	return out, nil
@@ -136,7 +147,7 @@ func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.Era
 	asked := map[string]bool{}
 	for until := time.Now().Add(deletedWithin); ; {
 		found, err := h.Find(ctx, in.Namespace, in.ThreadID, in.Found.Workflows, in.Found.Schedules)
-		if err != nil || len(found.Runs) == 0 {
+		if err != nil || len(found.Runs)+found.Listed == 0 {
 			return err
 		}
 		// Each request is a task of its own for Temporal.
@@ -148,7 +159,7 @@ func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.Era
 			asked[run.RunID] = true
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("%d runs of the workflows of thread %s are not deleted yet", len(found.Runs), in.ThreadID)
+			return fmt.Errorf("%d runs of the workflows of thread %s are not deleted yet, and visibility lists %d others", len(found.Runs), in.ThreadID, found.Listed)
 		}
 		if err := pause(ctx, lookEvery); err != nil {
 			return err
@@ -189,54 +200,80 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// eraseFinish looks at everything again, cleans the files of the store and stores the receipt.
+// eraseFinish cleans the files of the store, looks at everything again and stores the receipt. The look comes last: a thread may
+// be started again while the files are cleaned. What it finds is deleted, and cleaned by the next attempt.
 func (a *Activities) eraseFinish(ctx context.Context, in signals.EraseFinish) (signals.Erasure, error) {
 	defer beating(ctx)()
 	out := signals.Erasure{
-		Namespace: in.Namespace, ThreadID: in.ThreadID, Threads: []string{}, By: in.By, RequestedAt: in.RequestedAt, Remains: erasures.Remains(),
-		Run: activity.GetInfo(ctx).WorkflowExecution.RunID,
-	}
-	for _, t := range in.Threads {
-		out.Threads, out.Erased = append(out.Threads, t.ThreadID), out.Erased.Add(t.Found.Counts)
-		// A step that ran at that time may have published to the live log since.
-		if err := a.deleteThread(ctx, t); err != nil {
-			return out, err
-		}
-		left, err := a.left(ctx, t)
-		if err != nil {
-			return out, err
-		}
-		out.Left = out.Left.Add(left)
+		Namespace: in.Namespace, ThreadID: in.ThreadID, Threads: in.Progress.Threads, By: in.By, RequestedAt: in.Progress.RequestedAt,
+		Erased: in.Progress.Erased, Remains: erasures.Remains(), Run: activity.GetInfo(ctx).WorkflowExecution.RunID,
 	}
 	if err := a.cfg.Store.Scrub(ctx); err != nil {
 		return out, err
 	}
-	if out.Left != (signals.ErasedCounts{}) {
-		raw, _ := json.Marshal(out.Left)
-		return out, temporal.NewApplicationError(fmt.Sprintf("thread %s is not erased yet, this is left: %s", in.ThreadID, raw), erasures.LeftType)
+	left, err := a.lookAgain(ctx, in)
+	if err != nil {
+		return out, err
+	}
+	if left != (signals.ErasedCounts{}) {
+		raw, _ := json.Marshal(left)
+		return out, temporal.NewApplicationError(fmt.Sprintf("thread %s was not erased yet, this was left: %s", in.ThreadID, raw), erasures.LeftType)
+	}
+	if in.Progress.Beyond != "" {
+		return out, temporal.NewNonRetryableApplicationError(fmt.Sprintf(
+			"%d threads are erased, but thread %s has more threads of sub-agents than that: erase thread %s, and what else lists it as its parent",
+			len(in.Progress.Threads), in.ThreadID, in.Progress.Beyond), erasures.LeftType, nil)
 	}
 	out.FinishedAt = activity.GetInfo(ctx).StartedTime.UTC()
 	return erasures.Save(ctx, a.cfg.Store, out, in.Late)
 }
 
-// left is the second look at a thread.
-func (a *Activities) left(ctx context.Context, t signals.EraseDelete) (signals.ErasedCounts, error) {
-	h, err := a.histories(t.EraseStep)
+// lookAgain looks for what is left of the threads of an erasure, and deletes it.
+func (a *Activities) lookAgain(ctx context.Context, in signals.EraseFinish) (all signals.ErasedCounts, err error) {
+	h, err := a.histories(in.EraseStep)
 	if err != nil {
-		return signals.ErasedCounts{}, err
+		return all, err
 	}
-	contents, err := a.cfg.Store.ThreadContents(ctx, event.ThreadKey{Namespace: t.Namespace, ThreadID: t.ThreadID})
+	schedules, err := h.Schedules(ctx, in.Namespace, in.Progress.Threads...)
 	if err != nil {
-		return signals.ErasedCounts{}, err
+		return all, err
 	}
-	found, err := h.Find(ctx, t.Namespace, t.ThreadID, t.Found.Workflows, t.Found.Schedules)
-	if err != nil {
-		return signals.ErasedCounts{}, err
+	for _, id := range in.Progress.Threads {
+		key := event.ThreadKey{Namespace: in.Namespace, ThreadID: id}
+		// A step that ran when the thread was deleted may have published since.
+		if err := a.cfg.Stream.Purge(ctx, key); err != nil {
+			return all, err
+		}
+		contents, err := a.cfg.Store.ThreadContents(ctx, key)
+		if err != nil {
+			return all, err
+		}
+		own, others := schedules[id], []string(nil)
+		if id == in.ThreadID {
+			own, others = append(own, in.Progress.Schedules...), in.Progress.Workflows
+		}
+		found, err := h.Find(ctx, in.Namespace, id, others, own)
+		if err != nil {
+			return all, err
+		}
+		left := counted(contents)
+		left.Runs, left.Schedules = len(found.Runs)+found.Listed, len(schedules[id])
+		all = all.Add(left)
+		if left == (signals.ErasedCounts{}) {
+			continue
+		}
+		step := in.EraseStep
+		step.ThreadID = id
+		again, err := a.findThread(ctx, step)
+		if err != nil {
+			return all, err
+		}
+		again.Workflows, again.Schedules = append(again.Workflows, others...), append(again.Schedules, own...)
+		if err := a.deleteThread(ctx, signals.EraseDelete{EraseStep: step, Found: again}); err != nil {
+			return all, err
+		}
 	}
-	schedules, err := h.Schedules(ctx, t.Namespace, t.ThreadID)
-	out := counted(contents)
-	out.Runs, out.Schedules = len(found.Runs), len(schedules)
-	return out, err
+	return all, nil
 }
 
 // eraseLate begins the erasure of a thread that was erased and has been started again.

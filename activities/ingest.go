@@ -168,15 +168,15 @@ func (a *Activities) finishDocument(ctx context.Context, in signals.FinishStep) 
 	return err
 }
 
-// announce posts the end of an ingestion to the thread that asked for it. A thread that is closed, or was never opened, is
-// told nothing. An end is what the thread is told once.
+// announce posts the end of an ingestion to the thread that asked for it. A thread that is closed or erased, or was never opened,
+// is told nothing. An end is what the thread is told once.
 func (a *Activities) announce(ctx context.Context, in signals.FinishStep, doc store.KnowledgeDocument, end string) error {
 	post := signals.NewPost(fmt.Sprintf("rag-%s-%s", doc.ID, end), event.NewMessage{
 		ThreadID: doc.ThreadID, SenderID: signals.RAGSender, SenderType: event.CreatedBySystem, Content: announcement(in, doc),
 		Metadata: map[string]any{"document": doc.ID, "source": doc.Source, "status": string(in.Result.Status)},
 	})
 	_, err := a.cfg.Deliver(ctx, signals.Delivery{Namespace: in.Namespace, ThreadID: doc.ThreadID, Post: post})
-	if errors.Is(err, signals.ErrThreadClosed) || errors.Is(err, signals.ErrThreadNotFound) {
+	if signals.Gone(err) {
 		return nil
 	}
 	return err

@@ -102,10 +102,26 @@ func (a *Activities) retainClose(ctx context.Context, in signals.RetainClose) (b
 		return false, nil
 	}
 	err = a.cfg.CloseIdle(ctx, in.ThreadID)
-	if errors.Is(err, signals.ErrThreadClosed) || errors.Is(err, signals.ErrThreadNotFound) {
+	switch {
+	case errors.Is(err, signals.ErrThreadErased):
 		return false, nil
+	case signals.Gone(err):
+		// Its workflow was terminated or has failed, and can no longer say so.
+		_, err = a.cfg.Store.Append(ctx, event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}, store.Batch{Thread: &store.ThreadUpdate{Status: store.ThreadClosed}})
 	}
 	return err == nil, err
+}
+
+// retainCheck reports whether a closed thread is still due.
+func (a *Activities) retainCheck(ctx context.Context, in signals.RetainCheck) (bool, error) {
+	row, err := a.cfg.Store.Thread(ctx, event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID})
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, readError(err)
+	}
+	return row.Status == store.ThreadClosed && in.ClosedThreads > 0 && Due(row, time.Now().Add(-in.ClosedThreads)), nil
 }
 
 // retainDone stores the receipt of a pass.

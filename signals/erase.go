@@ -9,12 +9,12 @@ import (
 
 // Names for the erasure of threads.
 const (
-	// EraseWorkflow erases a thread and the threads of its sub-agents. Its input is an [EraseStep], its result an [Erasure],
+	// EraseWorkflow erases a thread and the threads of its sub-agents. Its input is an [EraseInput], its result an [Erasure],
 	// and its id an [EraseWorkflowID]. Its history contains ids and counts, and nothing that was said.
 	EraseWorkflow = "erase"
 
-	// ActivityEraseFind marks a thread as erased, stops it and finds what belongs to it. ActivityEraseDelete deletes that, and
-	// ActivityEraseFinish looks for what is left and stores the receipt. ActivityEraseLate begins the erasure of a thread that
+	// ActivityEraseFind marks a thread as erased, stops it and finds what belongs to it. ActivityEraseDelete deletes that.
+	// ActivityEraseFinish cleans the files of the store, looks for what is left and stores the receipt. ActivityEraseLate begins the erasure of a thread that
 	// was erased and has been started again.
 	ActivityEraseFind   = "erase_find"
 	ActivityEraseDelete = "erase_delete"
@@ -31,7 +31,38 @@ var ErrThreadErased = errors.New("the thread was erased")
 // EraseWorkflowID returns the id of the workflow that erases a thread.
 func EraseWorkflowID(namespace, threadID string) string { return "erase/" + namespace + "/" + threadID }
 
-// EraseStep is the input of the workflow that erases a thread, and of its steps.
+// MaxErasedThreads bounds the threads of one erasure: sub-agents of sub-agents, each with its thread. Their ids fit into one
+// payload and one receipt.
+const MaxErasedThreads = 10_000
+
+// EraseInput is the input of the workflow that erases a thread.
+type EraseInput struct {
+	EraseStep
+
+	// Progress is what the runs that it continues have done. Nil = it is the first run.
+	Progress *EraseProgress `json:"progress,omitempty"`
+}
+
+// EraseProgress is what an erasure has done.
+type EraseProgress struct {
+	RequestedAt time.Time `json:"requestedAt"`
+
+	// Threads are the thread and those of its sub-agents, as far as they are found. The first of them, as many as Stopped, are
+	// stopped, and the first of these, as many as Deleted, are deleted.
+	Threads []string `json:"threads"`
+	Stopped int      `json:"stopped"`
+	Deleted int      `json:"deleted"`
+
+	// Beyond is a thread that is not erased because of [MaxErasedThreads].
+	Beyond string `json:"beyond,omitempty"`
+
+	// Erased counts what was found. Workflows and Schedules are some of it, for the last look.
+	Erased    ErasedCounts `json:"erased"`
+	Workflows []string     `json:"workflows,omitempty"`
+	Schedules []string     `json:"schedules,omitempty"`
+}
+
+// EraseStep is a thread that is erased.
 type EraseStep struct {
 	Namespace string `json:"namespace"`
 	ThreadID  string `json:"threadId"`
@@ -59,8 +90,10 @@ func (s EraseStep) Validate() error {
 
 // FoundWorkflows are the workflows of a thread.
 type FoundWorkflows struct {
-	// Runs are all runs, but for those of the threads of sub-agents.
-	Runs []WorkflowRun
+	// Runs are all runs, but for those of the threads of sub-agents. Listed counts deleted runs that visibility still lists, with
+	// the title of the thread.
+	Runs   []WorkflowRun
+	Listed int
 
 	// Threads are the ids of the threads of its sub-agents, Others those of further workflows that its runs have started, but
 	// for hooks.
@@ -92,8 +125,7 @@ type EraseDelete struct {
 // EraseFinish is the input of "erase_finish".
 type EraseFinish struct {
 	EraseStep
-	RequestedAt time.Time     `json:"requestedAt"`
-	Threads     []EraseDelete `json:"threads"`
+	Progress EraseProgress `json:"progress"`
 }
 
 // ErasedCounts counts what belongs to erased threads, by its kind.

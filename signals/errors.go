@@ -55,3 +55,8 @@ const (
 	// NothingPostedType is the type of the error of a batch: see [PostBatchResult].
 	NothingPostedType = "nothing_posted"
 )
+
+// Gone reports whether an error means that a thread takes nothing any more: it does not exist, is closed or was erased.
+func Gone(err error) bool {
+	return errors.Is(err, ErrThreadNotFound) || errors.Is(err, ErrThreadClosed) || errors.Is(err, ErrThreadErased)
+}

@@ -9,9 +9,11 @@ const (
 	RetainWorkflow = "retain"
 
 	// ActivityRetainFind finds a batch of what has become too old, and prunes the logs of tool calls. ActivityRetainClose closes
-	// a thread if it is still idle. ActivityRetainDone stores the receipt of a pass.
+	// a thread if it is still idle, and ActivityRetainCheck says whether a closed one is still to be erased. ActivityRetainDone
+	// stores the receipt of a pass.
 	ActivityRetainFind  = "retain_find"
 	ActivityRetainClose = "retain_close"
+	ActivityRetainCheck = "retain_check"
 	ActivityRetainDone  = "retain_done"
 
 	// SignalRetain sets the [RetainLimits]: workers send theirs when they start.
@@ -82,6 +84,15 @@ type RetainClose struct {
 	IdleThreads time.Duration `json:"idleThreads"`
 }
 
+// RetainCheck is the input of "retain_check".
+type RetainCheck struct {
+	Namespace string `json:"namespace"`
+	ThreadID  string `json:"threadId"`
+
+	// ClosedThreads is the age at which it is erased.
+	ClosedThreads time.Duration `json:"closedThreads"`
+}
+
 // Retained is the receipt of a pass of retention. It contains nothing that was said.
 type Retained struct {
 	StartedAt  time.Time `json:"startedAt,omitzero" doc:"When the pass began"`
@@ -91,5 +102,5 @@ type Retained struct {
 	Erased   int          `json:"erased" doc:"Closed threads that were erased; each has its own receipt"`
 	Contents ErasedCounts `json:"contents" doc:"What belonged to the erased threads"`
 	ToolLogs int          `json:"toolLogs" doc:"Logs of tool calls that were deleted from other threads"`
-	Failed   int          `json:"failed,omitempty" doc:"Threads that could not be closed or erased; the next pass tries again"`
+	Failed   int          `json:"failed,omitempty" doc:"Threads that could not be closed, or erased in time; the next pass tries again"`
 }

@@ -14,8 +14,13 @@ import (
 // retainTries bounds the attempts to close a thread: the next pass tries again.
 const retainTries = 3
 
-// maxBatches is the number of batches after which retention continues as new.
-const maxBatches = 20
+const (
+	// maxBatches is the number of batches after which retention continues as new.
+	maxBatches = 20
+
+	// erasedWithin is the time after which retention no longer waits for the erasure of a thread, which goes on.
+	erasedWithin = 10 * time.Minute
+)
 
 // retain deletes what has become too old, in batches, one thread after the other. It waits between the passes, and ends when
 // everything is to be kept.
@@ -50,7 +55,12 @@ type retention struct {
 
 // receive takes in new limits.
 func (r *retention) receive() {
-	for r.limits.ReceiveAsync(&r.step.Limits) {
+	for {
+		var limits signals.RetainLimits // a limit that is not set is missing in the signal
+		if !r.limits.ReceiveAsync(&limits) {
+			return
+		}
+		r.step.Limits = limits
 	}
 }
 
@@ -68,11 +78,19 @@ func (r *retention) batch(ctx workflow.Context) (wait time.Duration, err error) 
 	if pass.StartedAt.IsZero() {
 		pass.StartedAt = workflow.Now(ctx).UTC()
 	}
+	// New limits apply to the next thread.
 	for _, id := range found.Close {
-		closeIdle(ctx, signals.RetainClose{Namespace: r.step.Namespace, ThreadID: id, IdleThreads: r.step.Limits.IdleThreads}, pass)
+		if r.receive(); r.step.Limits.IdleThreads > 0 {
+			closeIdle(ctx, signals.RetainClose{Namespace: r.step.Namespace, ThreadID: id, IdleThreads: r.step.Limits.IdleThreads}, pass)
+		}
 	}
 	for _, id := range found.Erase {
-		eraseOld(ctx, r.step.Namespace, id, pass)
+		if r.receive(); r.step.Limits.ClosedThreads > 0 {
+			eraseOld(ctx, signals.RetainCheck{Namespace: r.step.Namespace, ThreadID: id, ClosedThreads: r.step.Limits.ClosedThreads}, pass)
+		}
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
 	}
 	pass.ToolLogs += found.ToolLogs
 	if next := found.Next; next != nil {
@@ -92,12 +110,7 @@ func (r *retention) batch(ctx workflow.Context) (wait time.Duration, err error) 
 const unavailableFor = time.Minute
 
 func closeIdle(ctx workflow.Context, in signals.RetainClose, pass *signals.Retained) {
-	ctx = lowPriorityOptions(ctx, "close "+in.ThreadID)
-	opts := workflow.GetActivityOptions(ctx)
-	opts.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: retainTries}
-	var closed bool
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), signals.ActivityRetainClose, in).Get(ctx, &closed)
-	switch {
+	switch closed, err := tried(ctx, "close "+in.ThreadID, signals.ActivityRetainClose, in); {
 	case err != nil:
 		pass.Failed++
 	case closed:
@@ -105,16 +118,38 @@ func closeIdle(ctx workflow.Context, in signals.RetainClose, pass *signals.Retai
 	}
 }
 
+// tried runs a step for a thread a few times.
+func tried(ctx workflow.Context, summary, name string, in any) (yes bool, err error) {
+	ctx = lowPriorityOptions(ctx, summary)
+	opts := workflow.GetActivityOptions(ctx)
+	opts.RetryPolicy = &temporal.RetryPolicy{InitialInterval: time.Second, MaximumAttempts: retainTries}
+	err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), name, in).Get(ctx, &yes)
+	return yes, err
+}
+
 // eraseOld erases a closed thread by the workflow that erases threads.
-func eraseOld(ctx workflow.Context, namespace, threadID string, pass *signals.Retained) {
+func eraseOld(ctx workflow.Context, in signals.RetainCheck, pass *signals.Retained) {
+	switch due, err := tried(ctx, "look at "+in.ThreadID, signals.ActivityRetainCheck, in); {
+	case err != nil:
+		pass.Failed++
+		return
+	case !due:
+		return
+	}
 	own := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID:        signals.EraseWorkflowID(namespace, threadID),
+		WorkflowID:        signals.EraseWorkflowID(in.Namespace, in.ThreadID),
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
-		StaticSummary:     brief("erase thread " + threadID),
+		StaticSummary:     brief("erase thread " + in.ThreadID),
 	})
+	input := signals.EraseInput{EraseStep: signals.EraseStep{Namespace: in.Namespace, ThreadID: in.ThreadID, By: "retention"}}
+	erased := workflow.ExecuteChildWorkflow(own, signals.EraseWorkflow, input)
+	// One thread that cannot be erased does not keep the others.
+	if ready, err := awaitFor(ctx, erasedWithin, erased.IsReady); err != nil || !ready {
+		pass.Failed++
+		return
+	}
 	var receipt signals.Erasure
-	err := workflow.ExecuteChildWorkflow(own, signals.EraseWorkflow, signals.EraseStep{Namespace: namespace, ThreadID: threadID, By: "retention"}).Get(ctx, &receipt)
-	switch {
+	switch err := erased.Get(ctx, &receipt); {
 	case temporal.IsWorkflowExecutionAlreadyStartedError(err):
 		// Somebody else erases it.
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -58,6 +59,11 @@ func merged(before, e signals.Erasure, late bool) signals.Erasure {
 		return before // it was stored by an earlier attempt
 	}
 	before.Run, before.Erased, before.Left, before.Remains = e.Run, before.Erased.Add(e.Erased), e.Left, e.Remains
+	for _, id := range e.Threads {
+		if !slices.Contains(before.Threads, id) {
+			before.Threads = append(before.Threads, id)
+		}
+	}
 	if late {
 		before.Late, before.LateAt = before.Late+1, e.FinishedAt
 	} else {

@@ -11,8 +11,10 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -41,20 +43,20 @@ func (h Histories) Stop(ctx context.Context, namespace, threadID string) error {
 // others are the ids of further workflows.
 func (h Histories) Find(ctx context.Context, namespace, threadID string, others, schedules []string) (signals.FoundWorkflows, error) {
 	id := signals.WorkflowID(namespace, threadID)
-	s := search{h: h, runs: map[string]signals.WorkflowRun{}, children: map[string]bool{}, read: map[string]bool{}}
+	s := search{h: h, runs: map[string]signals.WorkflowRun{}, deleted: map[string]signals.WorkflowRun{}, children: map[string]bool{}, read: map[string]bool{}}
 	if err := s.chain(ctx, id, ""); err != nil {
 		return signals.FoundWorkflows{}, err
 	}
-	queries := []string{
-		equals("WorkflowId", id), equals("ParentWorkflowId", id),
-		startsWith("WorkflowId", signals.HookWorkflowID(namespace, threadID, "")),
-		startsWith("WorkflowId", signals.TaskWorkflowID(namespace, threadID+"~t")),
+	queries := []query{
+		ofWorkflow(id), ofParent(id),
+		beginsWith(signals.HookWorkflowID(namespace, threadID, "")),
+		beginsWith(signals.TaskWorkflowID(namespace, threadID+"~t")),
 	}
 	for _, id := range schedules {
-		queries = append(queries, equals("TemporalScheduledById", signals.ScheduleID(namespace, id)))
+		queries = append(queries, ofSchedule(signals.ScheduleID(namespace, id)))
 	}
-	for _, query := range queries {
-		if err := s.list(ctx, query); err != nil {
+	for _, q := range queries {
+		if err := s.list(ctx, q); err != nil {
 			return signals.FoundWorkflows{}, err
 		}
 	}
@@ -83,7 +85,7 @@ func (h Histories) Find(ctx context.Context, namespace, threadID string, others,
 			if !strings.HasPrefix(child, signals.HookWorkflowID(namespace, threadID, "")) {
 				out.Others = append(out.Others, child)
 			}
-			if err := s.list(ctx, equals("WorkflowId", child)); err != nil {
+			if err := s.list(ctx, ofWorkflow(child)); err != nil {
 				return signals.FoundWorkflows{}, err
 			}
 			if _, err := s.exists(ctx, child, ""); err != nil {
@@ -91,10 +93,19 @@ func (h Histories) Find(ctx context.Context, namespace, threadID string, others,
 			}
 		}
 	}
+	// The threads of sub-agents are looked for by their own ids.
+	own := func(run signals.WorkflowRun) bool {
+		_, _, err := signals.ParseWorkflowID(run.WorkflowID)
+		return err != nil || run.WorkflowID == id
+	}
 	for _, run := range s.sorted() {
-		// The threads of sub-agents are looked for by their own ids.
-		if _, _, err := signals.ParseWorkflowID(run.WorkflowID); err != nil || run.WorkflowID == id {
+		if own(run) {
 			out.Runs = append(out.Runs, run)
+		}
+	}
+	for _, run := range s.deleted {
+		if own(run) {
+			out.Listed++
 		}
 	}
 	return out, nil
@@ -113,26 +124,16 @@ func (h Histories) Delete(ctx context.Context, runs []signals.WorkflowRun) error
 	return nil
 }
 
-// Schedules returns the ids of the schedules that post to a thread.
-func (h Histories) Schedules(ctx context.Context, namespace, threadID string) ([]string, error) {
+// Schedules returns the ids of the schedules that post to threads, by thread.
+func (h Histories) Schedules(ctx context.Context, namespace string, threads ...string) (map[string][]string, error) {
 	c, err := threadclient.New(threadclient.Config{Temporal: h.Temporal, Namespace: namespace})
 	if err != nil {
 		return nil, err
 	}
-	all, err := c.Schedules(ctx, threadclient.MaxScheduleLimit)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for _, s := range all {
-		if s.ThreadID == threadID {
-			ids = append(ids, s.ID)
-		}
-	}
-	return ids, nil
+	return c.SchedulesOf(ctx, threads...)
 }
 
-// Erase starts the workflow that erases a thread, unless it runs.
+// Erase starts the workflow that erases a thread. While one runs, it fails.
 func (h Histories) Erase(ctx context.Context, in signals.EraseStep) error {
 	c, err := threadclient.New(threadclient.Config{Temporal: h.Temporal, Namespace: in.Namespace, TaskQueue: h.TaskQueue})
 	if err != nil {
@@ -164,6 +165,9 @@ type search struct {
 	runs     map[string]signals.WorkflowRun
 	children map[string]bool
 
+	// deleted are the runs that visibility still lists.
+	deleted map[string]signals.WorkflowRun
+
 	// read are the ids of the runs whose history was read.
 	read map[string]bool
 }
@@ -177,17 +181,24 @@ func (s *search) sorted() []signals.WorkflowRun {
 }
 
 // list adds the runs that a query of visibility selects.
-func (s *search) list(ctx context.Context, query string) error {
-	req := &workflowservice.ListWorkflowExecutionsRequest{Query: query, PageSize: 500}
+func (s *search) list(ctx context.Context, q query) error {
+	req := &workflowservice.ListWorkflowExecutionsRequest{Query: q.text, PageSize: 500}
 	for {
 		page, err := s.h.Temporal.ListWorkflow(ctx, req)
 		if err != nil {
-			return fmt.Errorf("listing workflows where %s: %w", query, err)
+			return fmt.Errorf("listing workflows where %s: %w", q.text, err)
 		}
 		for _, info := range page.GetExecutions() {
-			// Visibility may still have what was deleted.
-			if _, err := s.exists(ctx, info.GetExecution().GetWorkflowId(), info.GetExecution().GetRunId()); err != nil {
+			if !q.selects(info) {
+				continue
+			}
+			run := signals.WorkflowRun{WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId()}
+			exists, err := s.exists(ctx, run.WorkflowID, run.RunID)
+			if err != nil {
 				return err
+			}
+			if exists == "" {
+				s.deleted[run.RunID] = run
 			}
 		}
 		if len(page.GetNextPageToken()) == 0 {
@@ -257,9 +268,37 @@ func isGone(err error) bool {
 	return gone
 }
 
-func startsWith(field, value string) string { return field + " STARTS_WITH " + quoted(value) }
+// query is a query of visibility. The SQL databases of Temporal compare without regard to case, so what a query lists is compared
+// again.
+type query struct {
+	text    string
+	selects func(*workflowpb.WorkflowExecutionInfo) bool
+}
 
-func equals(field, value string) string { return field + " = " + quoted(value) }
+func ofWorkflow(id string) query {
+	return query{"WorkflowId = " + quoted(id), func(w *workflowpb.WorkflowExecutionInfo) bool { return w.GetExecution().GetWorkflowId() == id }}
+}
+
+func beginsWith(prefix string) query {
+	return query{"WorkflowId STARTS_WITH " + quoted(prefix), func(w *workflowpb.WorkflowExecutionInfo) bool {
+		return strings.HasPrefix(w.GetExecution().GetWorkflowId(), prefix)
+	}}
+}
+
+func ofParent(id string) query {
+	return query{"ParentWorkflowId = " + quoted(id), func(w *workflowpb.WorkflowExecutionInfo) bool { return w.GetParentExecution().GetWorkflowId() == id }}
+}
+
+func ofSchedule(id string) query {
+	return query{scheduledBy + " = " + quoted(id), func(w *workflowpb.WorkflowExecutionInfo) bool {
+		var by string
+		err := converter.GetDefaultDataConverter().FromPayload(w.GetSearchAttributes().GetIndexedFields()[scheduledBy], &by)
+		return err == nil && by == id
+	}}
+}
+
+// scheduledBy is the search attribute that Temporal sets on the runs of a schedule.
+const scheduledBy = "TemporalScheduledById"
 
 // quoted returns a value in a query. Ids of threads and namespaces have no quotes.
 func quoted(value string) string { return "'" + strings.ReplaceAll(value, "'", "''") + "'" }

@@ -85,7 +85,11 @@ func (c *comparison) eraseAgain(ctx context.Context, has repair.Side) {
 	c.differ(ctx, repair.Difference{
 		Kind: repair.Erased, In: other, Count: 1, Detail: fmt.Sprintf("the thread was erased, and %s has it again", has), Action: "erase it again, as soon as a worker runs",
 	}, func(ctx context.Context) error {
-		return c.cfg.Erase(ctx, signals.EraseStep{Namespace: c.key.Namespace, ThreadID: c.key.ThreadID, By: repairer, Late: true})
+		err := c.cfg.Erase(ctx, signals.EraseStep{Namespace: c.key.Namespace, ThreadID: c.key.ThreadID, By: repairer, Late: true})
+		if _, running := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); running {
+			return nil
+		}
+		return err
 	})
 }
 

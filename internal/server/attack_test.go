@@ -20,6 +20,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
@@ -175,7 +176,10 @@ func requireRejected(t *testing.T, o target, got answer, statuses ...int) {
 
 // inhabited is a world with a thread "none", which does what it is asked to.
 func inhabited(t *testing.T, change ...func(*server.Config)) *world {
-	w := newWorld(t, append(change, withWebhook)...)
+	compares := func(c *server.Config) {
+		c.CompareConfig = func(context.Context, []byte) (configdiff.Diff, error) { return configdiff.Diff{}, nil }
+	}
+	w := newWorld(t, append(change, withWebhook, compares)...)
 	w.threads.known["none"] = true
 	w.threads.approvals.outcome = signals.DecideAccepted
 	w.threads.queue.change = func() (event.Item, error) { return event.Item{}, nil }

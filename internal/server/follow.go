@@ -166,7 +166,7 @@ func (f *followed) open(ctx context.Context, i int, now bool) error {
 		return nil
 	}
 	thread, err := f.thread(ctx, id)
-	if status := huma.StatusError(nil); errors.As(err, &status) && status.GetStatus() == http.StatusNotFound {
+	if status := huma.StatusError(nil); errors.As(err, &status) && (status.GetStatus() == http.StatusNotFound || status.GetStatus() == http.StatusGone) {
 		if at != spotUnknown {
 			f.at[i], f.ended = "", append(f.ended, i)
 		}

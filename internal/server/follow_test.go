@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/store"
 )
 
 func following(threads ...string) string {
@@ -129,6 +130,12 @@ func TestFollowEnds(t *testing.T) {
 
 	again := w.watchPath(following("nobody", "t2", "%00"), v.lastID)
 	assert.Equal(t, http.StatusNoContent, again.res.StatusCode, "it was told")
+	require.NoError(t, w.store.MarkErased(w.ctx, store.Key{Namespace: "default", ThreadID: "t2"}))
+	require.NoError(t, w.store.MarkErased(w.ctx, store.Key{Namespace: "default", ThreadID: "t3"}))
+	erased := w.watchPath(following("t1", "t3"), v.lastID)
+	assert.Equal(t, "unknown", erased.mustNext().followed(t).Ended, "an erased one does not end the others")
+	w.put("t1", replied("m2", "and still"))
+	assert.Contains(t, erased.mustNext().data, "and still")
 	w.open("nobody")
 	w.put("nobody", said("here I am"))
 	again = w.watchPath(following("nobody", "t2"), v.lastID)

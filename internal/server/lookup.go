@@ -67,7 +67,7 @@ func (l *lookup) thread(ctx context.Context, id string) (Thread, error) {
 	if err == nil {
 		return threadView(t), nil
 	}
-	if !errors.Is(err, store.ErrNotFound) {
+	if !errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrErased) {
 		return Thread{}, l.problem(ctx, id, err)
 	}
 	state, err := query(ctx, l.core, id, l.state.State)

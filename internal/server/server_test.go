@@ -242,7 +242,7 @@ func (w *world) call(method, path string, body any, header ...string) answer {
 	raw, err := io.ReadAll(res.Body)
 	require.NoError(w.t, err)
 	out := answer{status: res.StatusCode, header: res.Header, text: string(raw)}
-	if strings.Contains(res.Header.Get("Content-Type"), "json") {
+	if content := res.Header.Get("Content-Type"); strings.Contains(content, "json") && !strings.HasSuffix(content, "jsonl") {
 		require.NoError(w.t, json.Unmarshal(raw, &out.body), out.text)
 	}
 	return out

@@ -163,6 +163,20 @@ func (o *outage) HasAPIKeys(ctx context.Context) (bool, error) {
 	return o.Store.HasAPIKeys(ctx)
 }
 
+func (o *outage) Document(ctx context.Context, namespace, kind, name string) (out store.Document, err error) {
+	if err := o.fails(ctx); err != nil {
+		return out, err
+	}
+	return o.Store.Document(ctx, namespace, kind, name)
+}
+
+func (o *outage) Documents(ctx context.Context, namespace, kind string) ([]store.Document, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.Documents(ctx, namespace, kind)
+}
+
 func (o *outage) Ping(ctx context.Context) error {
 	if err := o.fails(ctx); err != nil {
 		return err

@@ -139,6 +139,11 @@ func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) 
 	out, err := h.threads.Publish(within, threadID, e, threadclient.PublishOptions{
 		Open: source.Event.Open, Start: signals.Start{Agents: source.Event.Agents},
 	})
+	if errors.Is(err, signals.ErrThreadErased) {
+		// Another answer would make the sender repeat the request.
+		out.Status, out.Warning, err = threadclient.PublishIgnored, fmt.Sprintf("Thread %q was erased", threadID), nil
+		h.logger.Warn("a webhook is ignored", "webhook", source.Name, "reason", out.Warning, "thread", threadID, "event", out.EventID)
+	}
 	return &webhookOutput{Status: http.StatusAccepted, Body: webhookAnswer{
 		EventID: out.EventID, ThreadID: threadID, Status: out.Status, Warning: out.Warning,
 	}}, h.problem(ctx, threadID, err)

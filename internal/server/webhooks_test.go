@@ -46,12 +46,17 @@ type publishing struct {
 
 	// silent threads do not answer.
 	silent bool
+
+	erased bool
 }
 
 func (p *publishing) Publish(ctx context.Context, id string, e event.EnvEvent, o threadclient.PublishOptions) (threadclient.PublishResult, error) {
 	if p.silent {
 		<-ctx.Done()
 		return threadclient.PublishResult{}, ctx.Err()
+	}
+	if p.erased {
+		return threadclient.PublishResult{EventID: e.ID}, fmt.Errorf("thread %q: %w", id, signals.ErrThreadErased)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,6 +149,13 @@ func TestWebhook(t *testing.T) {
 		h.deliver(pushed).problem(t, 409)
 	})
 	require.Empty(t, h.log.String())
+	t.Run("an erased thread", func(t *testing.T) {
+		h.publishing.erased = true
+		got := h.deliver(pushed)
+		require.Equal(t, http.StatusAccepted, got.status, "another answer would be repeated")
+		require.Equal(t, "ignored", got.body["status"])
+		require.Contains(t, h.log.String(), "was erased")
+	})
 }
 
 // TestWebhookOfASilentThread: the sender is told to come back, and not that it has gone itself.

@@ -3,7 +3,6 @@ package threadclient
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -157,7 +156,7 @@ func gather(answers []asked) (Waiting, error) {
 	var failed error
 	for _, a := range answers {
 		// A thread that has been closed since has no waiting calls.
-		if a.err != nil && !errors.Is(a.err, signals.ErrThreadNotFound) && !errors.Is(a.err, signals.ErrThreadClosed) {
+		if a.err != nil && !signals.Gone(a.err) {
 			out.Unanswered = append(out.Unanswered, a.thread.ThreadID)
 			failed = cmp.Or(failed, a.err)
 		}

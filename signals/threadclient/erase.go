@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
@@ -37,9 +38,19 @@ func (c *Client) StartErase(ctx context.Context, threadID, by string) error {
 	return nil
 }
 
-// EraseLate erases a thread of any namespace again, which was started after its erasure.
+// EraseLate begins to erase a thread of any namespace again, which was started after its erasure. While an erasure of it is
+// running, it fails: that one may have looked for the last time. A retry helps.
 func (c *Client) EraseLate(ctx context.Context, in signals.EraseStep) error {
-	_, err := c.startErase(ctx, in)
+	if err := in.Validate(); err != nil {
+		return err
+	}
+	options := c.eraseOptions(in)
+	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
+	options.WorkflowExecutionErrorWhenAlreadyStarted = true
+	_, err := c.temporal.ExecuteWorkflow(ctx, options, signals.EraseWorkflow, signals.EraseInput{EraseStep: in})
+	if is[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
+		return fmt.Errorf("thread %q is being erased: try again when that has ended: %w", in.ThreadID, err)
+	}
 	return err
 }
 
@@ -47,8 +58,11 @@ func (c *Client) startErase(ctx context.Context, in signals.EraseStep) (client.W
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	options := c.backgroundOptions(signals.EraseWorkflowID(in.Namespace, in.ThreadID), "erase thread "+in.ThreadID)
-	return c.temporal.ExecuteWorkflow(ctx, options, signals.EraseWorkflow, in)
+	return c.temporal.ExecuteWorkflow(ctx, c.eraseOptions(in), signals.EraseWorkflow, signals.EraseInput{EraseStep: in})
+}
+
+func (c *Client) eraseOptions(in signals.EraseStep) client.StartWorkflowOptions {
+	return c.backgroundOptions(signals.EraseWorkflowID(in.Namespace, in.ThreadID), "erase thread "+in.ThreadID)
 }
 
 // refuseErased returns an error if a thread was erased: it must not be started again.

@@ -35,9 +35,9 @@ const PublishIgnored = "ignored"
 // in the event's trigger_session_id. Defaults: the id is a new UUID, the timestamp is now,
 // metadata.trigger_session_id is the thread, and metadata.source is "env", or "user" for a user_query.
 //
-// An event without threadID is ignored if its thread does not exist or is closed: see
-// [PublishIgnored]. With threadID, the error wraps [signals.ErrThreadNotFound] or
-// [signals.ErrThreadClosed].
+// An event without threadID is ignored if its thread does not exist, is closed or was erased: see
+// [PublishIgnored]. With threadID, the error wraps [signals.ErrThreadNotFound],
+// [signals.ErrThreadClosed] or [signals.ErrThreadErased].
 func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent, o PublishOptions) (PublishResult, error) {
 	routed := threadID == ""
 	if routed {
@@ -62,6 +62,8 @@ func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent,
 		state = "is not there"
 	case errors.Is(err, signals.ErrThreadClosed):
 		state = "is closed"
+	case errors.Is(err, signals.ErrThreadErased):
+		state = "was erased"
 	default:
 		return out, err
 	}

@@ -156,6 +156,22 @@ func TestPublishIgnored(t *testing.T) {
 			require.ErrorIs(t, err, test.err, "who names it is told")
 		})
 	}
+	t.Run("one that was erased", func(t *testing.T) {
+		m := mocks.NewClient(t)
+		c, err := New(Config{Temporal: m, Namespace: "acme", Erased: func(context.Context, string, string) (bool, error) { return true, nil }})
+		require.NoError(t, err)
+		m.On("UpdateWorkflow", mock.Anything, mock.Anything).Return(nil, serviceerror.NewNotFound("gone"))
+		m.On("QueryWorkflow", mock.Anything, "thread/acme/t1", "", signals.QueryApprovals).Return(nil, serviceerror.NewNotFound("gone"))
+		got, err := c.Publish(ctx, "", forThread("t1"), PublishOptions{})
+		require.NoError(t, err)
+		require.Equal(t, PublishIgnored, got.Status)
+		require.Contains(t, got.Warning, "was erased")
+		_, err = c.Publish(ctx, "t1", forThread("t1"), PublishOptions{})
+		require.ErrorIs(t, err, signals.ErrThreadErased)
+		out, err := gather(c.askAll(ctx, []Summary{{ThreadID: "t1"}}))
+		require.NoError(t, err, "a list of approvals does without it")
+		require.Empty(t, out.Unanswered)
+	})
 }
 
 // opens lets update "post", which opens a thread with start, answer, and notes what was posted.

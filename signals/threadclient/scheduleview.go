@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -38,22 +39,51 @@ func (c *schedules) scheduleIDs(ctx context.Context, limit int) ([]string, error
 	return ids, nil
 }
 
+// SchedulesOf returns the ids of all schedules that post to threads, by thread. Visibility, which lists schedules, may lag by
+// seconds.
+func (c *schedules) SchedulesOf(ctx context.Context, threads ...string) (map[string][]string, error) {
+	ids, err := c.scheduleIDs(ctx, math.MaxInt)
+	if err != nil {
+		return nil, fmt.Errorf("listing schedules of namespace %q: %w", c.namespace, err)
+	}
+	of := map[string][]string{}
+	for some := range slices.Chunk(ids, listPage) {
+		views, err := describeEach(ctx, some, c.describe)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range views {
+			if slices.Contains(threads, s.ThreadID) {
+				of[s.ThreadID] = append(of[s.ThreadID], s.ID)
+			}
+		}
+	}
+	return of, nil
+}
+
 // errForeign means that a schedule was not created by this client.
 var errForeign = errors.New("it is not one of Threadmill's")
 
 // describeAll describes schedules. It omits those that were deleted meanwhile, and foreign ones.
 func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.ScheduleView, error) {
-	type described struct {
-		view signals.ScheduleView
-		err  error
-	}
-	out := make([]signals.ScheduleView, 0, len(ids))
-	for _, d := range mapped(ids, func(id string) described {
+	return describeEach(ctx, ids, func(ctx context.Context, id string) (signals.ScheduleView, error) {
 		view, err := c.describe(ctx, id)
 		if err == nil {
 			view.Failing, err = c.failing(ctx, view.Recent)
 		}
-		return described{view, err}
+		return view, err
+	})
+}
+
+func describeEach(ctx context.Context, ids []string, describe func(context.Context, string) (signals.ScheduleView, error)) ([]signals.ScheduleView, error) {
+	type description struct {
+		view signals.ScheduleView
+		err  error
+	}
+	out := make([]signals.ScheduleView, 0, len(ids))
+	for _, d := range mapped(ids, func(id string) description {
+		view, err := describe(ctx, id)
+		return description{view, err}
 	}) {
 		switch {
 		case errors.Is(d.err, signals.ErrScheduleNotFound) || errors.Is(d.err, errForeign):

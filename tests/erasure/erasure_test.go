@@ -231,7 +231,6 @@ func TestErasedDoors(t *testing.T) {
 		require.Equal(t, http.StatusGone, status, "%s: %v", path, out)
 	}
 	for path, in := range map[string]any{
-		"/v1/events":                     map[string]any{"type": "tick", "payload": map[string]any{}, "metadata": map[string]any{"trigger_session_id": id}},
 		"/v1/sessions/" + id + "/prompt": map[string]any{"content": "x", "userId": "ann"},
 		"/v1/schedules":                  map[string]any{"threadId": id, "every": "1h", "message": map[string]any{"content": "x"}},
 		"/v1/chat": map[string]any{"id": id, "trigger": "submit-message", "messages": []any{
@@ -246,7 +245,11 @@ func TestErasedDoors(t *testing.T) {
 		require.NoError(t, errors.Join(err, res.Body.Close()))
 		require.Equal(t, http.StatusGone, res.StatusCode, "%s: %s", path, said)
 	}
-	status, body := 0, map[string]any{}
+	routed := map[string]any{"type": "tick", "payload": map[string]any{}, "metadata": map[string]any{"trigger_session_id": id}}
+	status, body := check.Request(t, w, http.MethodPost, "/v1/events", routed)
+	require.Less(t, status, 300, body)
+	require.Equal(t, "ignored", body["status"])
+	require.Contains(t, body["warning"], "was erased")
 	require.Eventually(t, func() bool {
 		status, body = check.Request(t, w, http.MethodPost, "/v1/erasures", map[string]any{"threadId": id})
 		return status == http.StatusOK // 202 if it takes long: the same request waits for it

@@ -1,0 +1,44 @@
+package activities_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+// TestRetainCloseWithoutWorkflow: the row of a thread whose workflow was terminated becomes closed, so that it is erased later.
+func TestRetainCloseWithoutWorkflow(t *testing.T) {
+	for name, gone := range map[string]error{"terminated": signals.ErrThreadClosed, "forgotten": signals.ErrThreadNotFound} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, func(c *activities.Config) {
+				c.CloseIdle = func(context.Context, string) error { return fmt.Errorf("closing: %w", gone) }
+			})
+			_, err := w.store.Append(t.Context(), ref, store.Batch{Thread: &store.ThreadUpdate{Status: store.ThreadOpen, Agents: []string{"bob"}}})
+			require.NoError(t, err)
+			in := signals.RetainClose{Namespace: ref.Namespace, ThreadID: ref.ThreadID, IdleThreads: time.Nanosecond}
+			v, err := w.env.ExecuteActivity(signals.ActivityRetainClose, in)
+			require.NoError(t, err)
+			var closed bool
+			require.NoError(t, v.Get(&closed))
+			require.True(t, closed)
+			row, err := w.store.Thread(t.Context(), ref)
+			require.NoError(t, err)
+			require.Equal(t, store.ThreadClosed, row.Status)
+
+			for after, want := range map[time.Duration]bool{time.Nanosecond: true, time.Hour: false, 0: false} {
+				v, err := w.env.ExecuteActivity(signals.ActivityRetainCheck, signals.RetainCheck{Namespace: ref.Namespace, ThreadID: ref.ThreadID, ClosedThreads: after})
+				require.NoError(t, err)
+				var due bool
+				require.NoError(t, v.Get(&due))
+				require.Equal(t, want, due, after)
+			}
+		})
+	}
+}
