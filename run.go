@@ -96,19 +96,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 		}
 		started = append(started, w)
 	}
-	if queues := r.modelQueues(); len(queues) > 0 {
-		// The queues are limited before their first call.
-		if err := r.limits.apply(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		defer r.limits.follow(ctx)()
-		if err := start(queues); err != nil {
-			return err
-		}
-	}
+	defer r.limits.serve(ctx, func() error { return start(r.modelQueues()) }, fatal)()
 	if !r.cfg.OnlyToolQueues {
 		r.prepareKnowledge(ctx) // last: threads do not wait for it
 	}

@@ -418,7 +418,8 @@ var needed = map[string][]string{
 var arguments = map[string]string{"source": "https://example.com/a.md", "task": "t1~t1", "status": "pending", "type": "message"}
 
 // local are the commands that contact no server for this input. The input of mcp is that of a program.
-var local = []string{"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate", "mcp",
+var local = []string{
+	"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate", "mcp",
 	"deployment show", "deployment move", // of Temporal, whose errors they show
 }
 

@@ -3,7 +3,6 @@ package deploying
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 
@@ -41,11 +40,20 @@ func newFleet(t *testing.T, o harness.Options) fleet {
 // than those of others, so that no build can replay what another one of different parity has begun.
 func (f fleet) Start(build string, odd bool, configure ...func(*threadmill.Config)) (stop func()) {
 	f.T.Helper()
-	options := client.Options{HostPort: f.Server.Addr(), Logger: sdklog.NewStructuredLogger(harness.Quiet)}
+	return f.start(build, interceptors(odd), configure...)
+}
+
+// interceptors are those of the client of a build.
+func interceptors(odd bool) []interceptor.ClientInterceptor {
 	if odd {
-		options.Interceptors = []interceptor.ClientInterceptor{&oddly{}}
+		return []interceptor.ClientInterceptor{&oddly{}}
 	}
-	c, err := client.Dial(options)
+	return nil
+}
+
+func (f fleet) start(build string, with []interceptor.ClientInterceptor, configure ...func(*threadmill.Config)) (stop func()) {
+	f.T.Helper()
+	c, err := client.Dial(client.Options{HostPort: f.Server.Addr(), Logger: sdklog.NewStructuredLogger(harness.Quiet), Interceptors: with})
 	require.NoError(f.T, err)
 	runtime := f.Beside(func(cfg *threadmill.Config) {
 		cfg.Temporal, cfg.Deployment = c, threadmill.Deployment{Build: build}
@@ -133,7 +141,7 @@ type oddInbound struct {
 }
 
 func (i *oddInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
-	if strings.HasPrefix(workflow.GetInfo(ctx).WorkflowType.Name, signals.ThreadWorkflow) {
+	if typ := workflow.GetInfo(ctx).WorkflowType.Name; typ == signals.ThreadWorkflow || typ == signals.DelegateWorkflow {
 		workflow.SideEffect(ctx, func(workflow.Context) any { return "odd" })
 	}
 	return i.Next.ExecuteWorkflow(ctx, in)
