@@ -403,6 +403,7 @@ func describedAPI(t *testing.T) map[string]any {
 // needed are the arguments of commands beyond those in their usage.
 var needed = map[string][]string{
 	"config diff":   {"--config", "doc.go"},
+	"erase":         {"--yes"},
 	"keys create":   {"--roles", "admin"},
 	"agents set":    {"-f", "-"},
 	"publish":       {"--type", "file.changed", "--payload", "{}"},
