@@ -97,16 +97,10 @@ func (r *Runtime) Run(ctx context.Context) error {
 		started = append(started, w)
 	}
 	defer r.limits.serve(ctx, func() error { return start(r.modelQueues()) }, fatal)()
-	if !r.cfg.OnlyToolQueues {
-		r.prepareKnowledge(ctx) // last: threads do not wait for it
-	}
-	if !r.cfg.OnlyToolQueues {
-		r.retain(ctx)
-	}
 	counting, stopCounting := context.WithCancel(ctx)
 	counted := r.observer.CountWaiting(counting, r.waiting, r.cfg.Logger)
 	defer func() { stopCounting(); counted() }()
-	defer r.moveThreads(ctx)()
+	defer r.lead(ctx)() // last, as threads do not wait for it
 	select {
 	case <-ctx.Done():
 		return nil

@@ -42,7 +42,7 @@ func TestLimitsOfFirstBuild(t *testing.T) {
 		cfg.ModelLimits = map[string]llm.Limits{"openai": {RequestsPerMinute: 600}}
 	}})
 	u := &unheard{}
-	f.start("1", []interceptor.ClientInterceptor{u})
+	f.start("1", client.Options{Interceptors: []interceptor.ClientInterceptor{u}})
 	require.Eventually(t, func() bool { return u.reports.Load() >= 2 }, harness.Patience, harness.Tick, "it tries again")
 
 	f.Switch("1")

@@ -40,7 +40,7 @@ func newFleet(t *testing.T, o harness.Options) fleet {
 // than those of others, so that no build can replay what another one of different parity has begun.
 func (f fleet) Start(build string, odd bool, configure ...func(*threadmill.Config)) (stop func()) {
 	f.T.Helper()
-	return f.start(build, interceptors(odd), configure...)
+	return f.start(build, client.Options{Interceptors: interceptors(odd)}, configure...)
 }
 
 // interceptors are those of the client of a build.
@@ -51,9 +51,10 @@ func interceptors(odd bool) []interceptor.ClientInterceptor {
 	return nil
 }
 
-func (f fleet) start(build string, with []interceptor.ClientInterceptor, configure ...func(*threadmill.Config)) (stop func()) {
+func (f fleet) start(build string, options client.Options, configure ...func(*threadmill.Config)) (stop func()) {
 	f.T.Helper()
-	c, err := client.Dial(client.Options{HostPort: f.Server.Addr(), Logger: sdklog.NewStructuredLogger(harness.Quiet), Interceptors: with})
+	options.HostPort, options.Logger = f.Server.Addr(), sdklog.NewStructuredLogger(harness.Quiet)
+	c, err := client.Dial(options)
 	require.NoError(f.T, err)
 	runtime := f.Beside(func(cfg *threadmill.Config) {
 		cfg.Temporal, cfg.Deployment = c, threadmill.Deployment{Build: build}
