@@ -25,8 +25,8 @@ type Deployment struct {
 	Name string
 }
 
-// moveEvery is how often, on average, a worker looks whether idle threads should leave its build.
-const moveEvery = 20 * time.Second
+// lookEvery is how often, on average, a worker looks whether its build is the current one, or idle threads should leave it.
+const lookEvery = 20 * time.Second
 
 // Validate reports what Temporal would not accept.
 func (d Deployment) Validate() error {
@@ -67,9 +67,18 @@ func (r *Runtime) WorkerDeployment() worker.DeploymentOptions {
 	}
 }
 
-// moveThreads moves idle threads away from this build, once it gets no more of them, until stop is called.
-func (r *Runtime) moveThreads(ctx context.Context) (stop func()) {
-	if r.cfg.Deployment.Build == "" || r.cfg.OnlyToolQueues {
+// lead sets what the workers of all builds share, once this build is the current one, and moves idle threads away from it, once it
+// gets no more of them, until stop is called.
+func (r *Runtime) lead(ctx context.Context) (stop func()) {
+	if r.cfg.OnlyToolQueues {
+		return func() {}
+	}
+	share := func() {
+		r.prepareKnowledge(ctx)
+		r.retain(ctx)
+	}
+	if r.cfg.Deployment.Build == "" {
+		share()
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -77,7 +86,7 @@ func (r *Runtime) moveThreads(ctx context.Context) (stop func()) {
 	w := &deployment.Waker{Deployment: r.cfg.deployment(), Build: r.cfg.Deployment.Build}
 	go func() {
 		defer close(done)
-		w.Follow(ctx, moveEvery, r.cfg.Logger)
+		w.Follow(ctx, lookEvery, share, r.cfg.Logger)
 	}()
 	return func() {
 		cancel()

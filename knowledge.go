@@ -20,7 +20,7 @@ type Knowledge struct {
 	// Its provider must be one of Models that embeds, such as OpenAI's and Google's. Default: none. When a worker starts with
 	// another one than before, all documents and entities get its vectors, and lose the others in the end. Workers of a task queue
 	// have the same one, except while they are replaced: what one with the old embedder indexes after that is found by its words,
-	// until a worker starts again.
+	// until a worker starts again. With [Deployment].Build, the embedder of a build counts once the build is the current one.
 	Embedder string
 
 	// Dimension of the vectors, for models with several. Default: the model's own.

@@ -25,9 +25,13 @@ const (
 	// reportEvery is the interval at which a worker reports the tokens of its calls.
 	reportEvery = 5 * time.Second
 
-	// limitWithin bounds the time until a limit is in force.
+	// limitWithin bounds the time of a report, and limitAgain is the pause after one that nobody has taken in.
 	limitWithin = time.Minute
+	limitAgain  = time.Second
 )
+
+// errNobody means that no worker has taken in a report in time.
+var errNobody = errors.New("no worker runs the workflow that limits it")
 
 // modelLimits are the limits of model providers, and the usage that this process has not reported.
 type modelLimits struct {
@@ -77,28 +81,61 @@ func (m *modelLimits) take(provider string) modellimit.Usage {
 	return u
 }
 
-// apply puts the limits into force, before workers poll the queues.
-func (m *modelLimits) apply(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, limitWithin)
-	defer cancel()
-	queues := m.cfg.modelQueues()
-	for _, provider := range slices.Sorted(maps.Keys(queues)) {
-		if err := m.report(ctx, provider, modellimit.Usage{}); err != nil {
-			return fmt.Errorf("limiting the task queue %q (limits of model provider %q): %w", queues[provider], provider, err)
-		}
+// serve limits the task queues of model providers, calls start, which serves them, and reports the tokens of calls until stop is
+// called. It does not wait: the workflow that limits the queues runs where the deployment says, which may be on this build only
+// once it is current.
+func (m *modelLimits) serve(ctx context.Context, start func() error, fatal chan<- error) (stop func()) {
+	if len(m.cfg.modelQueues()) == 0 || m.cfg.OnlyToolQueues {
+		return func() {}
 	}
-	return nil
-}
-
-// follow reports the tokens of calls until it is stopped.
-func (m *modelLimits) follow(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	running.Go(func() { m.reportAll(ctx) })
+	running.Go(func() {
+		err := m.apply(ctx)
+		if err == nil && ctx.Err() == nil {
+			err = start()
+		}
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			select {
+			case fatal <- err:
+			default:
+			}
+		default:
+			m.reportAll(ctx)
+		}
+	})
 	return func() {
 		cancel()
 		running.Wait()
 	}
+}
+
+// apply puts the limits into force, before workers poll the queues. It tries again for as long as no worker runs the workflow
+// that does so.
+func (m *modelLimits) apply(ctx context.Context) error {
+	queues := m.cfg.modelQueues()
+	for _, provider := range slices.Sorted(maps.Keys(queues)) {
+		for {
+			err := m.report(ctx, provider, modellimit.Usage{})
+			if err == nil {
+				break
+			}
+			err = fmt.Errorf("limiting the task queue %q (limits of model provider %q): %w", queues[provider], provider, err)
+			if !errors.Is(err, errNobody) {
+				return err
+			}
+			m.cfg.Logger.WarnContext(ctx, "calls of a model provider wait until its rate is limited, which a worker of the current build has to do; this worker tries again",
+				"provider", provider, "build", m.cfg.Deployment.Build, "error", err)
+			select {
+			case <-time.After(limitAgain):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
 }
 
 // reportAll reports the tokens of calls until ctx ends. A report that fails is lost, and the rate
@@ -117,17 +154,26 @@ func (m *modelLimits) reportAll(ctx context.Context) {
 			if l.TokensPerMinute == 0 || used.Requests == 0 {
 				continue
 			}
-			within, cancel := context.WithTimeout(ctx, limitWithin)
-			if err := m.report(within, provider, used); err != nil && ctx.Err() == nil {
+			if err := m.report(ctx, provider, used); err != nil && ctx.Err() == nil {
 				m.cfg.Logger.WarnContext(ctx, "reporting the tokens of model calls", "provider", provider, "error", err)
 			}
-			cancel()
 		}
 	}
 }
 
-// report reports to the workflow that owns the limits of a provider, which it starts if necessary.
+// report reports to the workflow that owns the limits of a provider, which it starts if necessary. It returns [errNobody] if no
+// worker runs that workflow.
 func (m *modelLimits) report(ctx context.Context, provider string, used modellimit.Usage) error {
+	within, cancel := context.WithTimeout(ctx, limitWithin)
+	defer cancel()
+	err := m.update(within, provider, used)
+	if _, late := errors.AsType[*client.WorkflowUpdateServiceTimeoutOrCanceledError](err); err != nil && (late || within.Err() != nil) {
+		return fmt.Errorf("%w: %w", errNobody, err)
+	}
+	return err
+}
+
+func (m *modelLimits) update(ctx context.Context, provider string, used modellimit.Usage) error {
 	queue, limits := signals.ModelTaskQueue(m.cfg.TaskQueue, provider), modellimit.Limits(m.cfg.ModelLimits[provider])
 	id := signals.ModelLimitWorkflowID(queue)
 	start := m.cfg.Temporal.NewWithStartWorkflowOperation(client.StartWorkflowOptions{

@@ -15,7 +15,7 @@ import (
 
 // NewReplayer returns a replayer with the workflows of a runtime with this configuration, with which a test can replay
 // stored histories. Of the configuration, only what workflows use must be set: Hooks, Processors, Rules, RuleSource, Redact
-// and RegisterWith. The options have the data converter of the Temporal client, if it has one of its own.
+// and RegisterWith. The options have the data converter and the worker interceptors of the Temporal client, if it has its own.
 func NewReplayer(cfg Config, options worker.WorkflowReplayerOptions) (worker.WorkflowReplayer, error) {
 	hooks, err := hook.NewSet(hook.Config{Hooks: cfg.Hooks, Processors: cfg.Processors, Redact: redaction.Answer(cfg.Redact)})
 	if err != nil {

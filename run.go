@@ -96,29 +96,11 @@ func (r *Runtime) Run(ctx context.Context) error {
 		}
 		started = append(started, w)
 	}
-	if queues := r.modelQueues(); len(queues) > 0 {
-		// The queues are limited before their first call.
-		if err := r.limits.apply(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		defer r.limits.follow(ctx)()
-		if err := start(queues); err != nil {
-			return err
-		}
-	}
-	if !r.cfg.OnlyToolQueues {
-		r.prepareKnowledge(ctx) // last: threads do not wait for it
-	}
-	if !r.cfg.OnlyToolQueues {
-		r.retain(ctx)
-	}
+	defer r.limits.serve(ctx, func() error { return start(r.modelQueues()) }, fatal)()
 	counting, stopCounting := context.WithCancel(ctx)
 	counted := r.observer.CountWaiting(counting, r.waiting, r.cfg.Logger)
 	defer func() { stopCounting(); counted() }()
-	defer r.moveThreads(ctx)()
+	defer r.lead(ctx)() // last, as threads do not wait for it
 	select {
 	case <-ctx.Done():
 		return nil

@@ -44,7 +44,8 @@ type Config struct {
 	// Description is a line of the help.
 	Description string
 
-	// Flags adds flags, which --help lists. Configure is called after they are parsed.
+	// Flags adds flags, which --help lists. Configure is called after they are parsed. The command replay refuses to run
+	// if one is named like a flag of its own: --json, --sample or --within.
 	Flags func(*flag.FlagSet)
 
 	// Configure declares tools, agents, hooks, processors, rules, models, routes and whatever else
@@ -58,7 +59,8 @@ type Config struct {
 	Configure func(*threadmill.Config) error
 
 	// ClientOptions changes the options of the connection to Temporal, such as its DataConverter. The command replay needs
-	// the converters to read histories, also if Configure brings a connection of its own. Default: the environment's options.
+	// the converters and interceptors to replay histories, also if Configure brings a connection of its own. Default: the
+	// environment's options.
 	ClientOptions func(*client.Options)
 
 	// Background runs beside the workers of threads until its context ends, which happens when the program

@@ -86,7 +86,8 @@ processes. /healthz and /readyz are served in every role.`,
 	if err := addFlags(cmd, cfg.Flags); err != nil {
 		return cmd, err
 	}
-	return cmd, addReplay(cmd, cfg)
+	addReplay(cmd, cfg)
+	return cmd, nil
 }
 
 // register adds the flags of all commands.
@@ -108,7 +109,11 @@ func addFlags(cmd *cobra.Command, add func(*flag.FlagSet)) error {
 	var taken error
 	own.VisitAll(func(f *flag.Flag) {
 		if cmd.Flags().Lookup(f.Name) != nil || f.Name == "help" {
-			taken = fmt.Errorf("Config.Flags: --%s is a flag of every program: choose another name", f.Name)
+			what := "of every program"
+			if cmd.HasParent() {
+				what = fmt.Sprintf("of the command %q, which cannot run", cmd.Name())
+			}
+			taken = fmt.Errorf("Config.Flags: --%s is a flag %s: choose another name", f.Name, what)
 		}
 	})
 	cmd.Flags().AddGoFlagSet(own)

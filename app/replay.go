@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,7 @@ type replayOptions struct {
 }
 
 // addReplay adds the command that replays histories with the workflows, hooks and rules of this program.
-func addReplay(root *cobra.Command, cfg Config) error {
+func addReplay(root *cobra.Command, cfg Config) {
 	o := &replayOptions{}
 	cmd := &cobra.Command{
 		Use:   "replay [folder]...",
@@ -40,7 +41,7 @@ Without folders, it replays a sample of the workflows that run on the task queue
 the longest ones, those that wait for approval, and some of each further type. Nothing is changed. A
 folder has histories as .json files, as temporal workflow show --output json prints them.
 
-The exit code is 1 if a history cannot be replayed. Runs that are pinned to a build of the workers are
+The exit code is 1 if a history cannot be replayed, or if --within ended the command before all were. Runs that are pinned to a build of the workers are
 replayed too, and do not count: they stay on their build.`,
 		RunE: func(cmd *cobra.Command, folders []string) error {
 			return o.run(cmd, cfg, folders)
@@ -49,11 +50,15 @@ replayed too, and do not count: they stay on their build.`,
 	f := cmd.Flags()
 	o.register(f, slog.LevelError)
 	f.IntVar(&o.sample, "sample", 20, "how many running workflows of each kind are replayed")
-	f.DurationVar(&o.within, "within", 10*time.Minute, "stop after this time, with what was replayed until then")
+	f.DurationVar(&o.within, "within", 10*time.Minute, "stop after this time, with exit code 1")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
 	root.AddCommand(cmd)
 	root.CompletionOptions.DisableDefaultCmd = true
-	return addFlags(cmd, cfg.Flags)
+	if err := addFlags(cmd, cfg.Flags); err != nil {
+		// The other commands work. Of the flags, some have another meaning here, so none is parsed.
+		cmd.DisableFlagParsing = true
+		cmd.RunE = func(*cobra.Command, []string) error { return err }
+	}
 }
 
 // errNotReplayed ends the program with exit code 1.
@@ -81,7 +86,7 @@ func (o *replayOptions) run(cmd *cobra.Command, application Config, folders []st
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.within)
 	defer cancel()
-	report := &gate.Report{}
+	report := gate.NewReport()
 	g := gate.Gate{Replayer: replayer, Each: func(r gate.Result) {
 		report.Add(r)
 		if !o.json {
@@ -89,25 +94,22 @@ func (o *replayOptions) run(cmd *cobra.Command, application Config, folders []st
 		}
 	}}
 	err = o.replay(ctx, application, cfg, g, folders)
+	report.Complete = err == nil
 	if late := ctx.Err() != nil && cmd.Context().Err() == nil; err != nil && !late {
 		return err
-	} else if late {
-		fmt.Fprintf(cmd.ErrOrStderr(), "stopped after %s: raise --within to replay more\n", o.within)
+	} else if late && err != nil {
+		err = fmt.Errorf("not all histories were replayed within %s: raise --within, or lower --sample", o.within)
 	}
-	return conclude(cmd.OutOrStdout(), report, o.json)
+	return cmp.Or(conclude(cmd.OutOrStdout(), report, o.json), err)
 }
 
-// replayer has the converters of the connection.
+// replayer has the converters and interceptors of the connection.
 func (o *replayOptions) replayer(application Config, cfg threadmill.Config) (worker.WorkflowReplayer, error) {
 	opts, err := clientOptions(application, o.profile)
 	if err != nil {
 		return nil, err
 	}
-	return threadmill.NewReplayer(cfg, worker.WorkflowReplayerOptions{
-		DataConverter: opts.DataConverter, FailureConverter: opts.FailureConverter, ContextPropagators: opts.ContextPropagators,
-		// A busy machine may pause for longer than the limit of a second.
-		DisableDeadlockDetection: true,
-	})
+	return threadmill.NewReplayer(cfg, gate.Options(opts))
 }
 
 func (o *replayOptions) replay(ctx context.Context, application Config, cfg threadmill.Config, g gate.Gate, folders []string) error {

@@ -3,6 +3,8 @@ package app
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"go.temporal.io/api/proxy"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -78,12 +81,14 @@ func TestReplay(t *testing.T) {
 		h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().WorkflowType.Name = "guard"
 		h.Events = h.GetEvents()[:4]
 	})
+	one := change(t, "tools.json", func(*history.History) {})
 	t.Chdir(t.TempDir())
 
 	code, report, stderr := replayed(t, Config{}, stored)
 	require.Equal(t, program.ExitOK, code, stderr)
 	require.Empty(t, report.Failed)
 	require.Greater(t, report.Replayed, 100)
+	require.True(t, report.Complete)
 
 	code, report, stderr = replayed(t, Config{}, broken)
 	require.Equal(t, program.ExitFailed, code)
@@ -114,6 +119,19 @@ func TestReplay(t *testing.T) {
 	}}, own)
 	require.Equal(t, program.ExitOK, code, "%s %v", stderr, report)
 
+	// The SDK adds the interceptors of the client to its workers.
+	code, report, _ = replayed(t, Config{ClientOptions: func(o *client.Options) {
+		o.Interceptors = append(o.Interceptors, &eager{})
+	}}, one)
+	require.Equal(t, program.ExitFailed, code)
+	require.Len(t, report.Failed, 1)
+	require.Contains(t, report.Failed[0].Error, "TMPRL1100")
+
+	code, report, stderr = replayed(t, Config{}, "--within=1ns", stored)
+	require.Equal(t, program.ExitFailed, code)
+	require.Equal(t, gate.NewReport(), &report, "nothing was replayed, and the report is not complete")
+	require.Equal(t, "refunds: not all histories were replayed within 1ns: raise --within, or lower --sample\n", stderr)
+
 	for _, c := range []struct{ arg, says string }{
 		{t.TempDir(), "has no .json files: write them with temporal workflow show"},
 		{"--sample=0", "--sample: 0 must be 1 to 1000"},
@@ -122,4 +140,40 @@ func TestReplay(t *testing.T) {
 		require.NotEqual(t, program.ExitOK, code)
 		require.Contains(t, stderr, c.says)
 	}
+}
+
+// TestReplayFlags: flags of the program that are named like those of the command stop this command alone.
+func TestReplayFlags(t *testing.T) {
+	own := Config{
+		Flags:     func(f *flag.FlagSet) { f.Bool("json", false, "print receipts as JSON") },
+		Configure: func(*threadmill.Config) error { return errors.New("configured") },
+	}
+	for _, args := range [][]string{{"--http=127.0.0.1:0", "--sqlite=records.db", "--json"}, {"replay", "--json"}} {
+		own.Name = "refunds"
+		cmd, errs := newCommand(t, own), &bytes.Buffer{}
+		cmd.SetArgs(args)
+		cmd.SetErr(errs)
+		require.Equal(t, program.ExitFailed, program.Execute(t.Context(), cmd))
+		says := "refunds: configured\n"
+		if args[0] == "replay" {
+			says = "refunds: Config.Flags: --json is a flag of the command \"replay\", which cannot run: choose another name\n"
+		}
+		require.Equal(t, says, errs.String())
+	}
+}
+
+// eager gives workflows a command more.
+type eager struct{ interceptor.InterceptorBase }
+
+func (*eager) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &eagerInbound{interceptor.WorkflowInboundInterceptorBase{Next: next}}
+}
+
+type eagerInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (i *eagerInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	workflow.SideEffect(ctx, func(workflow.Context) any { return "eager" })
+	return i.Next.ExecuteWorkflow(ctx, in)
 }

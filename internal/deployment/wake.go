@@ -113,25 +113,34 @@ func gone(err error) bool {
 	return missing
 }
 
-// Follow moves the idle threads of a build away, at intervals, whenever it gets no more of them, until ctx ends. All
-// workers of the build do, at different times: those that come late find less.
-func (w *Waker) Follow(ctx context.Context, every time.Duration, log *slog.Logger) {
-	for {
-		pause := every/2 + rand.N(every)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
+// Follow looks at the deployment at intervals until ctx ends. It calls became whenever the build has become the current one, and
+// moves idle threads away while the build gets no more of them. All workers of the build do, at different times: those that come
+// late find less.
+func (w *Waker) Follow(ctx context.Context, every time.Duration, became func(), log *slog.Logger) {
+	for current := false; ; {
 		status, err := w.Deployment.Describe(ctx)
-		if err == nil && status.Left(w.Build) {
-			var n int
-			if n, err = w.Wake(ctx); n > 0 {
-				log.Info("idle threads move to another build", "threads", n, "build", w.Build, "current", status.Current)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			err = nil // no worker of this build has polled yet
+		case err == nil:
+			was := current
+			if current = status.Current == w.Build; current && !was {
+				became()
+			}
+			if status.Left(w.Build) {
+				var n int
+				if n, err = w.Wake(ctx); n > 0 {
+					log.Info("idle threads move to another build", "threads", n, "build", w.Build, "current", status.Current)
+				}
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			log.Warn("idle threads stay on a build that gets no more of them", "build", w.Build, "error", err)
+			log.Warn("this build looks at the deployment again: threads may stay on it that belong elsewhere", "build", w.Build, "error", err)
+		}
+		select {
+		case <-time.After(every/2 + rand.N(every)):
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -35,6 +36,22 @@ type Result struct {
 
 // Pinned reports whether the run stays on its build, so that no other one replays it.
 func (r Result) Pinned() bool { return r.Build != "" }
+
+// Options returns the options of a replayer that reads and runs workflows as the workers of a client with these options do: with
+// its converters, and with those of its interceptors that the SDK adds to each worker.
+func Options(o client.Options) worker.WorkflowReplayerOptions {
+	out := worker.WorkflowReplayerOptions{
+		DataConverter: o.DataConverter, FailureConverter: o.FailureConverter, ContextPropagators: o.ContextPropagators,
+		// A busy machine may pause for longer than the limit of a second.
+		DisableDeadlockDetection: true,
+	}
+	for _, i := range o.Interceptors {
+		if w, ok := i.(interceptor.WorkerInterceptor); ok {
+			out.Interceptors = append(out.Interceptors, w)
+		}
+	}
+	return out
+}
 
 // Gate replays histories.
 type Gate struct {
@@ -140,6 +157,9 @@ func advice(err error) string {
 
 // Report counts results.
 type Report struct {
+	// Complete reports whether all of the chosen histories were replayed.
+	Complete bool `json:"complete"`
+
 	Replayed int            `json:"replayed"`
 	By       map[string]int `json:"by"` // by the reason for which they were chosen; a folder counts as one
 	Failed   []Result       `json:"failed"`
@@ -148,11 +168,13 @@ type Report struct {
 	Pinned []Result `json:"pinned"`
 }
 
+// NewReport returns a report without results.
+func NewReport() *Report {
+	return &Report{By: map[string]int{}, Failed: []Result{}, Pinned: []Result{}}
+}
+
 // Add adds a result.
 func (r *Report) Add(one Result) {
-	if r.By == nil {
-		r.By, r.Failed, r.Pinned = map[string]int{}, []Result{}, []Result{}
-	}
 	r.Replayed++
 	why := one.Why
 	if strings.HasSuffix(why, ".json") {
@@ -170,6 +192,9 @@ func (r *Report) Add(one Result) {
 
 // Summary says in a line what was replayed.
 func (r *Report) Summary() string {
+	if r.Replayed == 0 {
+		return "no history replayed"
+	}
 	var parts []string
 	for why, n := range r.By {
 		parts = append(parts, fmt.Sprintf("%d %s", n, why))

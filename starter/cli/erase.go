@@ -64,7 +64,7 @@ func (a eraseCommands) erasuresCommand() *cobra.Command {
 				all, err := client.Erasures(ctx)
 				var text strings.Builder
 				for _, e := range all {
-					fmt.Fprintf(&text, "%s  %s  %d threads, %d records, by %s\n", e.FinishedAt.Format(time.DateTime), e.ThreadID, len(e.Threads), e.Erased.Records, e.By)
+					text.WriteString(line("%s  %s  %d threads, %d records, by %s", e.FinishedAt.Format(time.DateTime), e.ThreadID, len(e.Threads), e.Erased.Records, e.By))
 				}
 				return a.show(map[string]any{"erasures": all}, err, text.String(), "nothing was erased")
 			})
@@ -75,16 +75,16 @@ func (a eraseCommands) erasuresCommand() *cobra.Command {
 // receipt returns a receipt for people.
 func receipt(e signals.Erasure) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Erased %s, asked for by %s at %s, finished at %s.\n", strings.Join(e.Threads, ", "), e.By, e.RequestedAt.Format(time.DateTime), e.FinishedAt.Format(time.DateTime))
+	out.WriteString(line("Erased %s, asked for by %s at %s, finished at %s.", strings.Join(e.Threads, ", "), e.By, e.RequestedAt.Format(time.DateTime), e.FinishedAt.Format(time.DateTime)))
 	c := e.Erased
-	fmt.Fprintf(&out, "Deleted: %d records, %d logs of tool calls, %d runs of workflows, %d schedules, %d documents, %d mentions, %d queued texts.\n",
-		c.Records, c.ToolLogs, c.Runs, c.Schedules, c.Documents, c.Mentions, c.Extractions)
+	out.WriteString(line("Deleted: %d records, %d logs of tool calls, %d runs of workflows, %d schedules, %d documents, %d mentions, %d queued texts.",
+		c.Records, c.ToolLogs, c.Runs, c.Schedules, c.Documents, c.Mentions, c.Extractions))
 	if e.Late > 0 {
-		fmt.Fprintf(&out, "Started again and erased again: %d times.\n", e.Late)
+		out.WriteString(line("Started again and erased again: %d times.", e.Late))
 	}
 	out.WriteString("Not reached:\n")
 	for _, r := range e.Remains {
-		fmt.Fprintf(&out, "- %s: %s\n", r.What, r.Why)
+		out.WriteString(line("- %s: %s", r.What, r.Why))
 	}
 	return out.String()
 }

@@ -403,6 +403,7 @@ func describedAPI(t *testing.T) map[string]any {
 // needed are the arguments of commands beyond those in their usage.
 var needed = map[string][]string{
 	"config diff":   {"--config", "doc.go"},
+	"erase":         {"--yes"},
 	"keys create":   {"--roles", "admin"},
 	"agents set":    {"-f", "-"},
 	"publish":       {"--type", "file.changed", "--payload", "{}"},
@@ -418,7 +419,8 @@ var needed = map[string][]string{
 var arguments = map[string]string{"source": "https://example.com/a.md", "task": "t1~t1", "status": "pending", "type": "message"}
 
 // local are the commands that contact no server for this input. The input of mcp is that of a program.
-var local = []string{"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate", "mcp",
+var local = []string{
+	"help", "completion bash", "completion zsh", "completion fish", "completion powershell", "keys generate", "mcp",
 	"deployment show", "deployment move", // of Temporal, whose errors they show
 }
 

@@ -4,8 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/gate"
@@ -26,12 +25,9 @@ func TestGate(t *testing.T) {
 
 	replay := func(odd bool) (report gate.Report) {
 		t.Helper()
-		var options worker.WorkflowReplayerOptions
-		if odd {
-			options.Interceptors = []interceptor.WorkerInterceptor{&oddly{}}
-		}
-		replayer, err := threadmill.NewReplayer(threadmill.Config{}, options)
+		replayer, err := threadmill.NewReplayer(threadmill.Config{}, gate.Options(client.Options{Interceptors: interceptors(odd)}))
 		require.NoError(t, err)
+		report = *gate.NewReport()
 		g := gate.Gate{Replayer: replayer, Each: report.Add}
 		require.NoError(t, g.Live(f.Ctx(), gate.Live{Client: f.Temporal, TaskQueue: f.TaskQueue, Sample: 1}))
 		return report

@@ -3,7 +3,6 @@ package deploying
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"testing"
 
@@ -41,10 +40,20 @@ func newFleet(t *testing.T, o harness.Options) fleet {
 // than those of others, so that no build can replay what another one of different parity has begun.
 func (f fleet) Start(build string, odd bool, configure ...func(*threadmill.Config)) (stop func()) {
 	f.T.Helper()
-	options := client.Options{HostPort: f.Server.Addr(), Logger: sdklog.NewStructuredLogger(harness.Quiet)}
+	return f.start(build, client.Options{Interceptors: interceptors(odd)}, configure...)
+}
+
+// interceptors are those of the client of a build.
+func interceptors(odd bool) []interceptor.ClientInterceptor {
 	if odd {
-		options.Interceptors = []interceptor.ClientInterceptor{&oddly{}}
+		return []interceptor.ClientInterceptor{&oddly{}}
 	}
+	return nil
+}
+
+func (f fleet) start(build string, options client.Options, configure ...func(*threadmill.Config)) (stop func()) {
+	f.T.Helper()
+	options.HostPort, options.Logger = f.Server.Addr(), sdklog.NewStructuredLogger(harness.Quiet)
 	c, err := client.Dial(options)
 	require.NoError(f.T, err)
 	runtime := f.Beside(func(cfg *threadmill.Config) {
@@ -133,7 +142,7 @@ type oddInbound struct {
 }
 
 func (i *oddInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
-	if strings.HasPrefix(workflow.GetInfo(ctx).WorkflowType.Name, signals.ThreadWorkflow) {
+	if typ := workflow.GetInfo(ctx).WorkflowType.Name; typ == signals.ThreadWorkflow || typ == signals.DelegateWorkflow {
 		workflow.SideEffect(ctx, func(workflow.Context) any { return "odd" })
 	}
 	return i.Next.ExecuteWorkflow(ctx, in)
