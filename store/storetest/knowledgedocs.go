@@ -23,6 +23,7 @@ func testKnowledgeBegin(t *testing.T, k store.Knowledge) {
 	want := given
 	want.ID, want.Status, want.Revision = store.KnowledgeID("books", "a.md"), store.KnowledgeProcessing, 1
 	want.Digest, want.CreatedAt, want.UpdatedAt = store.KnowledgeDigest([]byte("one")), one.CreatedAt, one.CreatedAt
+	want.TitleThreadID, want.MetadataThreadID = given.ThreadID, given.ThreadID
 	require.Equal(t, want, one)
 	require.Equal(t, one, document1(t, k, ns, one.ID))
 	require.Equal(t, one, beginKnowledge(t, k, ns, given, contentOf("one")), "resumed")
