@@ -67,7 +67,7 @@ func (a *Activities) findThread(ctx context.Context, in signals.EraseStep) (sign
 		return out, err
 	}
 	out.Schedules = schedules[in.ThreadID]
-	ingestions, err := a.ingestions(ctx, in.Namespace, out.Documents)
+	ingestions, err := a.ingestions(ctx, key, out.Documents)
 	if err != nil {
 		return out, err
 	}
@@ -91,10 +91,11 @@ func (a *Activities) findThread(ctx context.Context, in signals.EraseStep) (sign
 	return out, nil
 }
 
-// ingestions returns the ids of the workflows that may have ingested documents.
-func (a *Activities) ingestions(ctx context.Context, namespace string, documents []string) (ids []string, err error) {
+// ingestions returns the ids of the workflows that may have ingested documents for a thread. The one of a newest revision may
+// run for another thread.
+func (a *Activities) ingestions(ctx context.Context, key event.ThreadKey, documents []string) (ids []string, err error) {
 	for _, id := range documents {
-		d, err := a.cfg.Store.KnowledgeDocument(ctx, namespace, id)
+		d, err := a.cfg.Store.KnowledgeDocument(ctx, key.Namespace, id)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
 		}
@@ -102,7 +103,9 @@ func (a *Activities) ingestions(ctx context.Context, namespace string, documents
 			return nil, err
 		}
 		for revision := 1; revision <= d.Revision; revision++ {
-			ids = append(ids, signals.IngestWorkflowID(namespace, id, revision))
+			if revision < d.Revision || d.ThreadID == key.ThreadID {
+				ids = append(ids, signals.IngestWorkflowID(key.Namespace, id, revision))
+			}
 		}
 	}
 	return ids, nil

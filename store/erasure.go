@@ -18,7 +18,9 @@ type Erasures interface {
 	MarkErased(ctx context.Context, key Key) error
 
 	// EraseThread marks a thread as erased and deletes its records, its tool logs, its queued extractions, its mentions and
-	// the documents that were ingested from it. It may be repeated, and must be if it fails.
+	// the revisions of documents that it asked for. It may be repeated, and must be if it fails.
+	//
+	// A document of which others asked for a revision stays with that one: see [KnowledgeDocument.Without].
 	//
 	// An entity that nothing else mentions is deleted. One that other threads mention keeps no description and no relation, since
 	// they may be of this thread, and has a name that another thread uses. A merge of a deleted entity is forgotten.
@@ -27,7 +29,7 @@ type Erasures interface {
 	// ThreadContents counts what EraseThread would delete.
 	ThreadContents(ctx context.Context, key Key) (ThreadContents, error)
 
-	// ThreadDocuments returns the ids of the knowledge documents that were ingested from a thread, in order.
+	// ThreadDocuments returns the ids of the knowledge documents that have a revision, a title or metadata of a thread, in order.
 	ThreadDocuments(ctx context.Context, key Key) ([]string, error)
 
 	// SubThreads returns the ids of the threads that have a thread as [ThreadUpdate].Parent, in order: those of its sub-agents.

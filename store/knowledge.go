@@ -143,6 +143,12 @@ type KnowledgeDocument struct {
 	ThreadID string `json:"thread,omitempty" doc:"The thread that asked for the newest revision, if one did"`
 	By       string `json:"by,omitempty" doc:"Who asked for the newest revision"`
 
+	// IndexedThreadID is the thread that asked first for the content of the revision Indexed. TitleThreadID and MetadataThreadID are those that
+	// gave Title and Metadata, which later revisions keep.
+	IndexedThreadID  string `json:"-"`
+	TitleThreadID    string `json:"-"`
+	MetadataThreadID string `json:"-"`
+
 	CreatedAt time.Time `json:"createdAt,omitzero" doc:"When the document was added"`
 	UpdatedAt time.Time `json:"updatedAt,omitzero" doc:"When its status changed last"`
 }
@@ -366,10 +372,10 @@ func NextKnowledge(d KnowledgeDocument, begin KnowledgeBegin, before KnowledgeDo
 	next := before
 	next.ID, next.Collection, next.Source, next.ThreadID, next.By = d.ID, d.Collection, d.Source, d.ThreadID, d.By
 	if d.Title != "" {
-		next.Title = d.Title
+		next.Title, next.TitleThreadID = d.Title, d.ThreadID
 	}
 	if len(d.Metadata) > 0 {
-		next.Metadata = d.Metadata
+		next.Metadata, next.MetadataThreadID = d.Metadata, d.ThreadID
 	}
 	next.Status, next.Error, next.Digest, next.Revision = KnowledgeProcessing, "", begin.Digest, before.Revision+1
 	next.changed(now)
@@ -379,6 +385,9 @@ func NextKnowledge(d KnowledgeDocument, begin KnowledgeBegin, before KnowledgeDo
 // Finished returns the document after its newest revision, which has a number of chunks, was processed.
 func (d KnowledgeDocument) Finished(f KnowledgeFinish, chunks int, now time.Time) KnowledgeDocument {
 	d.changed(now)
+	if f.Unchanged && d.Indexed == 0 {
+		f.Error = "the revision with the same content was deleted meanwhile; add the document again"
+	}
 	if f.Error != "" {
 		d.Status, d.Error = KnowledgeFailed, f.Error
 		return d
@@ -387,12 +396,42 @@ func (d KnowledgeDocument) Finished(f KnowledgeFinish, chunks int, now time.Time
 	if f.Unchanged {
 		return d
 	}
+	if d.Indexed == 0 || d.Digest == "" || d.Digest != d.IndexedDigest {
+		d.IndexedThreadID = d.ThreadID
+	}
 	d.Indexed, d.IndexedDigest = d.Revision, d.Digest
 	d.Format, d.Bytes, d.Chunks = f.Format, f.Bytes, chunks
 	if d.Title == "" {
-		d.Title = f.Title
+		d.Title, d.TitleThreadID = f.Title, d.ThreadID
 	}
 	return d
+}
+
+// Without returns the document without what a thread gave it, and the revision to keep, 0 if all stay. ok is false if
+// nothing is left, so that the document must be deleted.
+func (d KnowledgeDocument) Without(threadID string, now time.Time) (left KnowledgeDocument, keep int, ok bool) {
+	newest, indexed := d.ThreadID == threadID, d.Indexed > 0 && d.IndexedThreadID == threadID
+	switch {
+	case newest && (indexed || d.Indexed == 0):
+		return d, 0, false
+	case newest:
+		// The revision before becomes the newest one again. The number goes on, so that steps of this one are superseded.
+		d.ThreadID, d.By, d.Digest, d.Revision = d.IndexedThreadID, "", d.IndexedDigest, d.Revision+1
+		d.Status, d.Error, keep = KnowledgeIndexed, "", d.Indexed
+	case indexed && d.Status == KnowledgeIndexed:
+		d.IndexedThreadID = d.ThreadID // which asked for the same content
+	case indexed:
+		d.Indexed, d.IndexedDigest, d.IndexedThreadID, keep = 0, "", "", d.Revision
+		d.Format, d.Bytes, d.Chunks = "", 0, 0
+	}
+	if d.TitleThreadID == threadID {
+		d.Title, d.TitleThreadID = "", ""
+	}
+	if d.MetadataThreadID == threadID {
+		d.Metadata, d.MetadataThreadID = nil, ""
+	}
+	d.changed(now)
+	return d, keep, true
 }
 
 // changed sets the times of a document that changes now. Times do not go back when clocks do.

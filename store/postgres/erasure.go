@@ -28,7 +28,18 @@ const (
 	pruneTools   = `DELETE FROM tool_logs WHERE ctid = ANY(ARRAY(SELECT ctid FROM tool_logs
 		WHERE namespace = $1 AND finished_at < $2 AND status NOT IN ('started', 'waiting', 'pending') LIMIT $3))`
 	eraseExtractions = `DELETE FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended`
-	documentsOf      = `SELECT id FROM knowledge_documents WHERE namespace = $1 AND thread_id = $2 AND thread_id <> '' ORDER BY id`
+	documents        = `SELECT id FROM knowledge_documents WHERE namespace = $1 AND thread_id = $2 AND thread_id <> ''
+			UNION SELECT id FROM knowledge_documents WHERE namespace = $1 AND indexed_thread_id = $2 AND indexed_thread_id <> ''
+			UNION SELECT id FROM knowledge_documents WHERE namespace = $1 AND title_thread_id = $2 AND title_thread_id <> ''
+			UNION SELECT id FROM knowledge_documents WHERE namespace = $1 AND metadata_thread_id = $2 AND metadata_thread_id <> ''`
+	documentsOf = documents + ` ORDER BY id`
+
+	// thread_id has a statement of its own, since a trigger refuses the threads that are erased.
+	eraseFromDocument = `UPDATE knowledge_documents SET title = $3, metadata = $4::text::json, status = $5, error = $6, revision = $7, indexed = $8,
+			digest = $9, indexed_digest = $10, format = $11, bytes = $12, chunks = $13, requested_by = $14, updated_at = $15,
+			indexed_thread_id = $16, title_thread_id = $17, metadata_thread_id = $18
+		WHERE namespace = $1 AND id = $2`
+	setDocumentThread = `UPDATE knowledge_documents SET thread_id = $3 WHERE namespace = $1 AND id = $2`
 
 	subThreads = `SELECT id FROM threads WHERE namespace = $1 AND parent_id = $2 AND parent_id <> ''
 		UNION SELECT id FROM erased_threads WHERE namespace = $1 AND parent_id = $2 AND parent_id <> '' ORDER BY id`
@@ -42,7 +53,7 @@ const (
 		(SELECT count(*) FROM tool_logs WHERE namespace = $1 AND thread_id = $2),
 		(SELECT count(*) FROM entity_extractions WHERE namespace = $1 AND thread_id = $2 AND NOT ended),
 		(SELECT count(*) FROM entity_mentions WHERE namespace = $1 AND thread_id = $2),
-		(SELECT count(*) FROM knowledge_documents WHERE namespace = $1 AND thread_id = $2 AND thread_id <> '')`
+		(SELECT count(*) FROM (` + documents + `) d)`
 
 	dropMentions  = `DELETE FROM entity_mentions WHERE namespace = $1 AND thread_id = $2 RETURNING entity`
 	dropRelations = `DELETE FROM entity_relations WHERE namespace = $1 AND (from_entity = ANY($2::text[]) OR to_entity = ANY($2::text[]))`
@@ -128,11 +139,51 @@ func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
 		return err
 	}
 	for _, id := range ids {
-		if err := s.DeleteKnowledge(ctx, key.Namespace, id); err != nil && !errors.Is(err, store.ErrNotFound) {
+		err := s.change(ctx, func(tx pgx.Tx) error { return eraseDocument(ctx, tx, key, id) })
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
 	return nil
+}
+
+func eraseDocument(ctx context.Context, tx pgx.Tx, key store.Key, id string) error {
+	before, err := knowledgeRow(ctx, tx, lockKnowledge, key.Namespace, id)
+	if err != nil {
+		return err
+	}
+	d, keep, ok := before.Without(key.ThreadID, time.Now())
+	if ok && d.ThreadID != before.ThreadID {
+		// The revision before may be that of a thread that is erased too.
+		tag, err := tx.Exec(ctx, isErased, key.Namespace, d.ThreadID)
+		if err != nil {
+			return err
+		}
+		ok = tag.RowsAffected() == 0
+	}
+	if !ok {
+		return dropDocument(ctx, tx, key.Namespace, id)
+	}
+	var change wordsChange
+	if d.Indexed == 0 && before.Indexed > 0 {
+		if change, err = wordsChanged(ctx, tx, key.Namespace, id, noRevision); err != nil {
+			return err
+		}
+	}
+	if keep > 0 {
+		if err := keepOnly(ctx, tx, key.Namespace, id, keep); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, eraseFromDocument, key.Namespace, id, d.Title, jsonOrNull(d.Metadata), string(d.Status), d.Error, d.Revision, d.Indexed,
+		d.Digest, d.IndexedDigest, d.Format, d.Bytes, d.Chunks, d.By, d.UpdatedAt, d.IndexedThreadID, d.TitleThreadID, d.MetadataThreadID)
+	if err == nil && d.ThreadID != before.ThreadID {
+		_, err = tx.Exec(ctx, setDocumentThread, key.Namespace, id, d.ThreadID)
+	}
+	if err != nil {
+		return err
+	}
+	return change.apply(ctx, tx, key.Namespace)
 }
 
 // ThreadDocuments implements [store.Erasures].

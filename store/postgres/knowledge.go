@@ -13,7 +13,8 @@ import (
 
 const (
 	selectKnowledge = `SELECT id, coalesce(collection, ''), source, title, metadata, status, error, revision, indexed, digest, indexed_digest,
-		format, bytes, chunks, thread_id, requested_by, created_at, updated_at FROM knowledge_documents WHERE namespace = $1`
+		format, bytes, chunks, thread_id, requested_by, created_at, updated_at,
+		indexed_thread_id, title_thread_id, metadata_thread_id FROM knowledge_documents WHERE namespace = $1`
 
 	existingKnowledge = selectKnowledge + ` AND collection IS NOT NULL`
 	oneKnowledge      = existingKnowledge + ` AND id = $2`
@@ -34,10 +35,11 @@ const (
 
 	saveKnowledge = `UPDATE knowledge_documents SET collection = $3, source = $4, title = $5, metadata = $6::text::json, status = $7, error = $8,
 			revision = $9, indexed = $10, digest = $11, indexed_digest = $12, format = $13, bytes = $14, chunks = $15, thread_id = $16,
-			requested_by = $17, created_at = $18, updated_at = $19
+			requested_by = $17, created_at = $18, updated_at = $19, indexed_thread_id = $20, title_thread_id = $21, metadata_thread_id = $22
 		WHERE namespace = $1 AND id = $2`
 	deleteKnowledge = `UPDATE knowledge_documents SET collection = NULL, source = '', title = '', metadata = NULL, status = '', error = '',
-			indexed = 0, digest = '', indexed_digest = '', format = '', bytes = 0, chunks = 0, thread_id = '', requested_by = ''
+			indexed = 0, digest = '', indexed_digest = '', format = '', bytes = 0, chunks = 0, thread_id = '', requested_by = '',
+			indexed_thread_id = '', title_thread_id = '', metadata_thread_id = ''
 		WHERE namespace = $1 AND id = $2`
 
 	addContent = `INSERT INTO knowledge_contents (namespace, document, revision, name, media_type, bytes) VALUES ($1, $2, $3, $4, $5, $6)
@@ -122,7 +124,8 @@ func keepOnly(ctx context.Context, tx pgx.Tx, namespace, id string, revision int
 
 func save(ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument) error {
 	_, err := tx.Exec(ctx, saveKnowledge, namespace, d.ID, d.Collection, d.Source, d.Title, jsonOrNull(d.Metadata), string(d.Status), d.Error,
-		d.Revision, d.Indexed, d.Digest, d.IndexedDigest, d.Format, d.Bytes, d.Chunks, d.ThreadID, d.By, d.CreatedAt, d.UpdatedAt)
+		d.Revision, d.Indexed, d.Digest, d.IndexedDigest, d.Format, d.Bytes, d.Chunks, d.ThreadID, d.By, d.CreatedAt, d.UpdatedAt,
+		d.IndexedThreadID, d.TitleThreadID, d.MetadataThreadID)
 	return err
 }
 
@@ -404,7 +407,8 @@ func collectRows[T any](ctx context.Context, from querier, scan pgx.RowToFunc[T]
 func scanKnowledge(row pgx.CollectableRow) (store.KnowledgeDocument, error) {
 	var d store.KnowledgeDocument
 	err := row.Scan(&d.ID, &d.Collection, &d.Source, &d.Title, (*[]byte)(&d.Metadata), (*string)(&d.Status), &d.Error, &d.Revision,
-		&d.Indexed, &d.Digest, &d.IndexedDigest, &d.Format, &d.Bytes, &d.Chunks, &d.ThreadID, &d.By, &d.CreatedAt, &d.UpdatedAt)
+		&d.Indexed, &d.Digest, &d.IndexedDigest, &d.Format, &d.Bytes, &d.Chunks, &d.ThreadID, &d.By, &d.CreatedAt, &d.UpdatedAt,
+		&d.IndexedThreadID, &d.TitleThreadID, &d.MetadataThreadID)
 	d.CreatedAt, d.UpdatedAt = d.CreatedAt.UTC(), d.UpdatedAt.UTC()
 	return d, err
 }

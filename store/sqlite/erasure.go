@@ -18,6 +18,7 @@ type eraseQueries struct {
 	countRecords, countTools                      *sql.Stmt
 	countExtractions, countMentions, countSources *sql.Stmt
 	documents, subThreads                         *sql.Stmt
+	document, documentThread, erased              *sql.Stmt
 	mentionPage, toolPage                         *sql.Stmt
 	oldTools, pruneTools                          *sql.Stmt
 
@@ -30,6 +31,10 @@ type eraseQueries struct {
 
 func (q *eraseQueries) queries() map[**sql.Stmt]string {
 	const ofThread = ` WHERE namespace = ? AND thread_id = ?`
+	const documents = `SELECT id FROM knowledge_documents WHERE namespace = ?1 AND thread_id = ?2 AND thread_id <> ''
+			UNION SELECT id FROM knowledge_documents WHERE namespace = ?1 AND indexed_thread_id = ?2 AND indexed_thread_id <> ''
+			UNION SELECT id FROM knowledge_documents WHERE namespace = ?1 AND title_thread_id = ?2 AND title_thread_id <> ''
+			UNION SELECT id FROM knowledge_documents WHERE namespace = ?1 AND metadata_thread_id = ?2 AND metadata_thread_id <> ''`
 	const ended = ` WHERE namespace = ? AND finished_at < ? AND status NOT IN ('started', 'waiting', 'pending')`
 	return map[**sql.Stmt]string{
 		&q.mark: `INSERT INTO erased_threads (namespace, id, erased_at, parent_id)
@@ -42,7 +47,13 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 		&q.oldTools:    `SELECT count(*) FROM tool_logs` + ended,
 		&q.pruneTools:  `DELETE FROM tool_logs WHERE rowid IN (SELECT rowid FROM tool_logs` + ended + ` LIMIT ? + 0)`,
 		&q.extractions: `DELETE FROM entity_extractions` + ofThread + ` AND ended = 0`,
-		&q.documents:   `SELECT id FROM knowledge_documents` + ofThread + ` AND thread_id <> '' ORDER BY id`,
+		&q.documents:   documents + ` ORDER BY id`,
+		// thread_id has a statement of its own, since a trigger refuses the threads that are erased.
+		&q.document: `UPDATE knowledge_documents SET title = ?2, metadata = ?3, status = ?4, error = ?5, revision = ?6, indexed = ?7, digest = ?8,
+			indexed_digest = ?9, format = ?10, bytes = ?11, chunks = ?12, changed_by = ?13, updated_at = ?14,
+			indexed_thread_id = ?15, title_thread_id = ?16, metadata_thread_id = ?17 WHERE key = ?1`,
+		&q.documentThread: `UPDATE knowledge_documents SET thread_id = ?2 WHERE key = ?1`,
+		&q.erased:         selectErased,
 
 		&q.subThreads: `SELECT id FROM threads WHERE namespace = ?1 AND parent_id = ?2 AND parent_id <> ''
 			UNION SELECT id FROM erased_threads WHERE namespace = ?1 AND parent_id = ?2 AND parent_id <> '' ORDER BY id`,
@@ -55,7 +66,7 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 		&q.countTools:       `SELECT count(*) FROM tool_logs` + ofThread,
 		&q.countExtractions: `SELECT count(*) FROM entity_extractions` + ofThread + ` AND ended = 0`,
 		&q.countMentions:    `SELECT count(*) FROM entity_mentions` + ofThread,
-		&q.countSources:     `SELECT count(*) FROM knowledge_documents` + ofThread + ` AND thread_id <> ''`,
+		&q.countSources:     `SELECT count(*) FROM (` + documents + `)`,
 
 		&q.mentioned:    `SELECT DISTINCT entity FROM entity_mentions` + ofThread + ` ORDER BY entity`,
 		&q.mentions:     `DELETE FROM entity_mentions` + ofThread,
@@ -125,7 +136,7 @@ func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
 	return eraseError("erasing", key, err)
 }
 
-// eraseDocuments deletes the documents that were ingested from a thread, and their words from the full-text index: a deleted
+// eraseDocuments deletes what documents have of a thread, and their words from the full-text index: a deleted
 // row of an index without content only hides them, until its parts are merged.
 func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
 	ids, err := s.ThreadDocuments(ctx, key)
@@ -134,7 +145,7 @@ func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
 	}
 	return s.learning(ctx, key.Namespace, func(l *learning) error {
 		for _, id := range ids {
-			if err := l.remove(ctx, id); err != nil && !errors.Is(err, store.ErrNotFound) {
+			if err := s.eraseDocument(ctx, l, id, key.ThreadID); err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
 		}
@@ -147,6 +158,35 @@ func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
 		}
 		return err
 	})
+}
+
+func (s *Store) eraseDocument(ctx context.Context, l *learning, id, threadID string) error {
+	before, err := l.document(ctx, id)
+	if err != nil {
+		return notFound(err)
+	}
+	d, keep, ok := before.Without(threadID, time.Now())
+	if ok && d.ThreadID != before.ThreadID {
+		// The revision before may be that of a thread that is erased too.
+		err := l.row(ctx, s.erasures.erased, l.namespace, d.ThreadID).Scan(new(int))
+		if ok = errors.Is(err, sql.ErrNoRows); err != nil && !ok {
+			return err
+		}
+	}
+	if !ok {
+		return l.remove(ctx, id)
+	}
+	if keep > 0 {
+		if err := l.keepOnly(ctx, keep); err != nil {
+			return err
+		}
+	}
+	_, err = l.exec(ctx, s.erasures.document, l.key, d.Title, text(d.Metadata), string(d.Status), d.Error, d.Revision, d.Indexed, d.Digest, d.IndexedDigest,
+		d.Format, d.Bytes, d.Chunks, d.By, d.UpdatedAt.UnixMicro(), d.IndexedThreadID, d.TitleThreadID, d.MetadataThreadID)
+	if err == nil && d.ThreadID != before.ThreadID {
+		_, err = l.exec(ctx, s.erasures.documentThread, l.key, d.ThreadID)
+	}
+	return err
 }
 
 // ThreadDocuments implements [store.Erasures].

@@ -14,7 +14,7 @@ import (
 
 const (
 	knowledgeColumns = `id, collection, source, title, metadata, status, error, revision, indexed, digest, indexed_digest,
-		format, bytes, chunks, thread_id, changed_by, created_at, updated_at`
+		format, bytes, chunks, thread_id, changed_by, created_at, updated_at, indexed_thread_id, title_thread_id, metadata_thread_id`
 	chunkColumns = `d.id, c.revision, c.idx, c.text, c.overlap, c.path, c.page, c.tokens, c.context`
 
 	// selectKnowledge selects a document with its key.
@@ -82,8 +82,8 @@ func (w *knowledgeWrites) queries() map[**sql.Stmt]string {
 		&w.document: selectKnowledge,
 		&w.deleted:  `SELECT revision FROM knowledge_deleted WHERE namespace = ? AND id = ?`,
 		&w.create: `INSERT INTO knowledge_documents (` + knowledgeColumns + `, namespace)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key`,
-		&w.save:   `UPDATE knowledge_documents SET (` + knowledgeColumns + `) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE key = ?`,
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING key`,
+		&w.save:   `UPDATE knowledge_documents SET (` + knowledgeColumns + `) = (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) WHERE key = ?`,
 		&w.remove: `DELETE FROM knowledge_documents WHERE key = ?`,
 		&w.bury:   `INSERT INTO knowledge_deleted (namespace, id, revision) VALUES (?, ?, ?)`,
 		&w.exhume: `DELETE FROM knowledge_deleted WHERE namespace = ? AND id = ?`,
@@ -533,6 +533,7 @@ func knowledgeValues(d store.KnowledgeDocument) []any {
 	return []any{
 		d.ID, d.Collection, d.Source, d.Title, metadata, string(d.Status), d.Error, d.Revision, d.Indexed, d.Digest, d.IndexedDigest,
 		d.Format, d.Bytes, d.Chunks, d.ThreadID, d.By, d.CreatedAt.UnixMicro(), d.UpdatedAt.UnixMicro(),
+		d.IndexedThreadID, d.TitleThreadID, d.MetadataThreadID,
 	}
 }
 
@@ -543,7 +544,8 @@ func scanKnowledge(row scanner) (knowledgeRow, error) {
 		created, updated int64
 	)
 	err := row.Scan(&d.ID, &d.Collection, &d.Source, &d.Title, (*[]byte)(&d.Metadata), &d.Status, &d.Error, &d.Revision, &d.Indexed,
-		&d.Digest, &d.IndexedDigest, &d.Format, &d.Bytes, &d.Chunks, &d.ThreadID, &d.By, &created, &updated, &key)
+		&d.Digest, &d.IndexedDigest, &d.Format, &d.Bytes, &d.Chunks, &d.ThreadID, &d.By, &created, &updated,
+		&d.IndexedThreadID, &d.TitleThreadID, &d.MetadataThreadID, &key)
 	if err != nil {
 		return knowledgeRow{}, err
 	}

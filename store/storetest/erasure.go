@@ -30,6 +30,7 @@ var erasures = []suiteTest{
 	{"erased roots of entities leave what was merged into them", testErasedRoots},
 	{"many records are erased", testErasedMany},
 	{"documents of an erased thread go with it", testErasedDocuments},
+	{"documents that others ingested too stay without an erased thread", testErasedShared},
 	{"old tool logs are pruned, and no others", testPrunedToolLogs},
 }
 
@@ -131,7 +132,7 @@ func testSubThreads(t *testing.T, s store.Store) {
 func testForeignParents(t *testing.T, s store.Store) {
 	random := make([]byte, 4000)
 	for i := range random {
-		random[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[rand.N(36)] //nolint:gosec // text that does not compress
+		random[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[rand.N(36)]
 	}
 	for id, metadata := range map[string]string{
 		"named": `{"parentThreadId":"t1"}`, "nested": `{"x":{"parentThreadId":"t1"}}`, "number": `{"parentThreadId":7}`, "none": `null`,
@@ -358,6 +359,145 @@ func testErasedDocuments(t *testing.T, s store.Store) {
 	for _, source := range []string{"late", "two"} {
 		_, err := begin(source, key.ThreadID)
 		require.ErrorIs(t, err, store.ErrErased)
+	}
+}
+
+// testErasedShared: of a document with revisions of several threads, those of the others stay, and nothing of the erased
+// one is found.
+func testErasedShared(t *testing.T, s store.Store) {
+	type step struct {
+		thread, text string
+
+		// Of the ends "indexed", "failed" and "unchanged", "" leaves the revision processing.
+		end string
+	}
+	const kept, gone = "kept", "gone"
+	for name, test := range map[string]struct {
+		steps []step
+
+		// found are the texts that are found after gone was erased.
+		found  []string
+		status store.KnowledgeStatus
+		thread string
+	}{
+		"ingested again":                 {[]step{{kept, "apple", "indexed"}, {gone, "secret", "indexed"}}, nil, "", ""},
+		"ingested again by the other":    {[]step{{gone, "secret", "indexed"}, {kept, "apple", "indexed"}}, []string{"apple"}, store.KnowledgeIndexed, kept},
+		"the same again":                 {[]step{{kept, "apple", "indexed"}, {gone, "apple", "indexed"}}, []string{"apple"}, store.KnowledgeIndexed, kept},
+		"the same again by the other":    {[]step{{gone, "apple", "indexed"}, {kept, "apple", "indexed"}}, []string{"apple"}, store.KnowledgeIndexed, kept},
+		"being ingested again":           {[]step{{kept, "apple", "indexed"}, {gone, "secret", ""}}, []string{"apple"}, store.KnowledgeIndexed, kept},
+		"being ingested by the other":    {[]step{{gone, "secret", "indexed"}, {kept, "apple", ""}}, nil, store.KnowledgeProcessing, kept},
+		"failed":                         {[]step{{kept, "apple", "indexed"}, {gone, "secret", "failed"}}, []string{"apple"}, store.KnowledgeIndexed, kept},
+		"failed of the other":            {[]step{{gone, "secret", "indexed"}, {kept, "apple", "failed"}}, nil, store.KnowledgeFailed, kept},
+		"found unchanged":                {[]step{{kept, "apple", "indexed"}, {gone, "apple", "unchanged"}}, []string{"apple"}, store.KnowledgeIndexed, kept},
+		"found unchanged by the other":   {[]step{{gone, "apple", "indexed"}, {kept, "apple", "unchanged"}}, []string{"apple"}, store.KnowledgeIndexed, kept},
+		"a document of nobody":           {[]step{{"", "apple", "indexed"}, {gone, "secret", ""}}, []string{"apple"}, store.KnowledgeIndexed, ""},
+		"a document of nobody unchanged": {[]step{{"", "apple", "indexed"}, {gone, "apple", "unchanged"}}, []string{"apple"}, store.KnowledgeIndexed, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := "ns-" + strings.ReplaceAll(name, " ", "-")
+			begin := func(threadID, text string) store.KnowledgeDocument {
+				given := store.KnowledgeDocument{Collection: "c", Source: "s", ThreadID: threadID, By: "by " + threadID}
+				if threadID == gone {
+					given.Title, given.Metadata = "secret title", json.RawMessage(`{"secret":1}`)
+				}
+				d, err := s.BeginKnowledge(t.Context(), in, given,
+					store.KnowledgeBegin{Digest: "d" + text, Force: true, Content: &store.KnowledgeContent{Name: "s", MediaType: "text/plain", Bytes: []byte(text)}})
+				require.NoError(t, err)
+				return d
+			}
+			search := func(words ...string) (found []string) {
+				for _, word := range words {
+					hits, err := s.SearchText(t.Context(), in, word, store.KnowledgeScope{})
+					require.NoError(t, err)
+					for _, hit := range hits {
+						found = append(found, hit.Text)
+					}
+				}
+				return found
+			}
+			var d store.KnowledgeDocument
+			for _, step := range test.steps {
+				d = begin(step.thread, step.text)
+				chunks := []store.KnowledgeChunk{{Text: step.text}}
+				if step.end != "unchanged" {
+					require.NoError(t, s.AddChunks(t.Context(), in, d.Newest(), chunks))
+				}
+				if step.end != "" {
+					_, err := s.FinishKnowledge(t.Context(), in, d.Newest(), store.KnowledgeFinish{
+						Error: map[string]string{"failed": "no"}[step.end], Unchanged: step.end == "unchanged",
+					})
+					require.NoError(t, err)
+				}
+			}
+			key := store.Key{Namespace: in, ThreadID: gone}
+			of, err := s.ThreadDocuments(t.Context(), key)
+			require.NoError(t, err)
+			require.Equal(t, []string{d.ID}, of)
+			require.Equal(t, 1, contents(t, s, key).Documents)
+			erase(t, s, key)
+			erase(t, s, key)
+			require.Equal(t, test.found, search("secret", "apple"))
+			left, err := s.KnowledgeDocument(t.Context(), in, d.ID)
+			if test.status == "" {
+				require.ErrorIs(t, err, store.ErrNotFound)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, test.status, left.Status)
+			require.Equal(t, test.thread, left.ThreadID)
+			require.Empty(t, left.Title, "it was given by the erased thread")
+			require.Empty(t, left.Metadata)
+			require.NotEqual(t, "by gone", left.By)
+			index, err := s.KnowledgeIndex(t.Context(), in)
+			require.NoError(t, err)
+			require.Equal(t, len(test.found), index.Chunks)
+			for _, r := range []int{1, 2} {
+				if c, err := s.KnowledgeContent(t.Context(), in, store.KnowledgeRevision{Document: d.ID, Number: r}); err == nil {
+					require.NotContains(t, string(c.Bytes), "secret")
+				}
+			}
+			if last := test.steps[len(test.steps)-1]; last.thread == gone {
+				err := s.AddChunks(t.Context(), in, d.Newest(), []store.KnowledgeChunk{{Index: 1, Text: "secret"}})
+				require.ErrorIs(t, err, store.ErrSuperseded, "steps of the erased thread")
+			}
+
+			// What is left can go on, and goes with its own thread.
+			next := begin("later", "pear")
+			require.Greater(t, next.Revision, d.Revision)
+			require.NoError(t, s.AddChunks(t.Context(), in, next.Newest(), []store.KnowledgeChunk{{Text: "pear"}}))
+			_, err = s.FinishKnowledge(t.Context(), in, next.Newest(), store.KnowledgeFinish{})
+			require.NoError(t, err)
+			require.Equal(t, []string{"pear"}, search("secret", "apple", "pear"))
+			erase(t, s, store.Key{Namespace: in, ThreadID: kept})
+			require.Equal(t, []string{"pear"}, search("pear"))
+			erase(t, s, store.Key{Namespace: in, ThreadID: "later"})
+			_, err = s.KnowledgeDocument(t.Context(), in, d.ID)
+			require.ErrorIs(t, err, store.ErrNotFound)
+		})
+	}
+
+	// Threads that are erased at the same time: neither waits for the other.
+	for i, order := range [][]string{{"a", "b"}, {"b", "a"}} {
+		in := fmt.Sprint("both", i)
+		var d store.KnowledgeDocument
+		for _, step := range []step{{"a", "apple", "indexed"}, {"b", "pear", ""}} {
+			var err error
+			d, err = s.BeginKnowledge(t.Context(), in, store.KnowledgeDocument{Source: "s", ThreadID: step.thread}, store.KnowledgeBegin{Digest: step.text})
+			require.NoError(t, err)
+			require.NoError(t, s.AddChunks(t.Context(), in, d.Newest(), []store.KnowledgeChunk{{Text: step.text}}))
+			if step.end != "" {
+				_, err = s.FinishKnowledge(t.Context(), in, d.Newest(), store.KnowledgeFinish{})
+				require.NoError(t, err)
+			}
+		}
+		for _, id := range order {
+			require.NoError(t, s.MarkErased(t.Context(), store.Key{Namespace: in, ThreadID: id}))
+		}
+		for _, id := range order {
+			erase(t, s, store.Key{Namespace: in, ThreadID: id})
+		}
+		_, err := s.KnowledgeDocument(t.Context(), in, d.ID)
+		require.ErrorIs(t, err, store.ErrNotFound)
 	}
 }
 

@@ -23,6 +23,7 @@ func testKnowledgeBegin(t *testing.T, k store.Knowledge) {
 	want := given
 	want.ID, want.Status, want.Revision = store.KnowledgeID("books", "a.md"), store.KnowledgeProcessing, 1
 	want.Digest, want.CreatedAt, want.UpdatedAt = store.KnowledgeDigest([]byte("one")), one.CreatedAt, one.CreatedAt
+	want.TitleThreadID, want.MetadataThreadID = given.ThreadID, given.ThreadID
 	require.Equal(t, want, one)
 	require.Equal(t, one, document1(t, k, ns, one.ID))
 	require.Equal(t, one, beginKnowledge(t, k, ns, given, contentOf("one")), "resumed")
@@ -35,7 +36,7 @@ func testKnowledgeBegin(t *testing.T, k store.Knowledge) {
 
 	addChunks(t, k, ns, one.Newest(), "first", "second")
 	indexed := finishKnowledge(t, k, ns, one.Newest(), store.KnowledgeFinish{Title: "Another", Format: "markdown", Bytes: 3})
-	want.Status, want.Indexed, want.IndexedDigest = store.KnowledgeIndexed, 1, want.Digest
+	want.Status, want.Indexed, want.IndexedDigest, want.IndexedThreadID = store.KnowledgeIndexed, 1, want.Digest, given.ThreadID
 	want.Format, want.Bytes, want.Chunks, want.UpdatedAt = "markdown", 3, 2, indexed.UpdatedAt
 	require.Equal(t, want, indexed)
 	require.False(t, indexed.UpdatedAt.Before(indexed.CreatedAt))

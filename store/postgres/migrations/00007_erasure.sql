@@ -47,9 +47,25 @@ ALTER TABLE entity_mentions DROP CONSTRAINT entity_mentions_pkey, ADD PRIMARY KE
 DROP INDEX entity_mentions_by_time;
 CREATE INDEX entity_mentions_by_time ON entity_mentions (namespace, entity, at DESC, source_type, source_id, thread_id);
 CREATE INDEX entity_mentions_by_thread ON entity_mentions (namespace, thread_id, source_type, source_id, entity);
+
+-- The threads that gave a document what is found of it: thread_id is that of its newest revision only.
+ALTER TABLE knowledge_documents ADD COLUMN indexed_thread_id text NOT NULL DEFAULT '';
+ALTER TABLE knowledge_documents ADD COLUMN title_thread_id text NOT NULL DEFAULT '';
+ALTER TABLE knowledge_documents ADD COLUMN metadata_thread_id text NOT NULL DEFAULT '';
+UPDATE knowledge_documents SET indexed_thread_id = CASE WHEN indexed > 0 THEN thread_id ELSE '' END, title_thread_id = thread_id,
+    metadata_thread_id = thread_id;
+CREATE INDEX knowledge_documents_by_indexed ON knowledge_documents (namespace, indexed_thread_id) WHERE indexed_thread_id <> '';
+CREATE INDEX knowledge_documents_by_title ON knowledge_documents (namespace, title_thread_id) WHERE title_thread_id <> '';
+CREATE INDEX knowledge_documents_by_metadata ON knowledge_documents (namespace, metadata_thread_id) WHERE metadata_thread_id <> '';
 CREATE INDEX knowledge_documents_by_thread ON knowledge_documents (namespace, thread_id) WHERE thread_id <> '';
 
 -- +goose Down
+DROP INDEX knowledge_documents_by_indexed;
+ALTER TABLE knowledge_documents DROP COLUMN indexed_thread_id;
+DROP INDEX knowledge_documents_by_title;
+ALTER TABLE knowledge_documents DROP COLUMN title_thread_id;
+DROP INDEX knowledge_documents_by_metadata;
+ALTER TABLE knowledge_documents DROP COLUMN metadata_thread_id;
 DROP INDEX knowledge_documents_by_thread;
 DROP INDEX entity_mentions_by_thread;
 DROP INDEX entity_mentions_by_time;
