@@ -118,20 +118,32 @@ func status(v *deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSummary)
 	return Inactive
 }
 
-// Running counts what still needs a build: threads, sub-agents included, and other workflows.
+// Running counts what still runs on a build.
 type Running struct {
 	Threads int64 `json:"threads" doc:"Threads that run on the build, sub-agents included"`
-	Others  int64 `json:"others" doc:"Other workflows that do, such as tasks and hooks; they move with their next step"`
+	Pinned  int64 `json:"pinned" doc:"Other workflows that are pinned to the build, such as those of the application"`
+	Others  int64 `json:"others" doc:"Other workflows, such as tasks and hooks, whose last step ran there. They do not need the build: their next step runs elsewhere"`
 }
 
+// Needed reports whether something needs the build.
+func (r Running) Needed() bool { return r.Threads > 0 || r.Pinned > 0 }
+
 // Running counts the workflows whose last step ran on a build. Temporal's visibility may lag by seconds.
-func (d Deployment) Running(ctx context.Context, build string) (Running, error) {
-	all, err := d.count(ctx, d.on(build))
-	if err != nil {
-		return Running{}, err
+func (d Deployment) Running(ctx context.Context, build string) (out Running, err error) {
+	for _, c := range []struct {
+		n     *int64
+		query string
+	}{
+		{&out.Threads, areThreads},
+		{&out.Pinned, areOthers + " AND " + arePinned},
+		{&out.Others, areOthers},
+	} {
+		if *c.n, err = d.count(ctx, d.on(build)+" AND "+c.query); err != nil {
+			return Running{}, err
+		}
 	}
-	threads, err := d.count(ctx, d.on(build)+" AND "+areThreads)
-	return Running{Threads: threads, Others: all - threads}, err
+	out.Others = max(0, out.Others-out.Pinned)
+	return out, nil
 }
 
 func (d Deployment) count(ctx context.Context, query string) (int64, error) {
@@ -143,6 +155,10 @@ func (d Deployment) count(ctx context.Context, query string) (int64, error) {
 }
 
 var areThreads = fmt.Sprintf("WorkflowType IN (%q, %q)", signals.ThreadWorkflow, signals.DelegateWorkflow)
+
+var areOthers = fmt.Sprintf("WorkflowType NOT IN (%q, %q)", signals.ThreadWorkflow, signals.DelegateWorkflow)
+
+const arePinned = `TemporalWorkflowVersioningBehavior = "Pinned"`
 
 // on is the visibility query for what runs on a build.
 func (d Deployment) on(build string) string {

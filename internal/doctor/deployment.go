@@ -30,7 +30,7 @@ func (t Temporal) deployment(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{Odd(check, "permit this client to describe task queues", "task queue %q cannot be described: %s", t.TaskQueue, message(err))}
 	}
-	running := builds(queue.GetPollers())
+	running := builds(queue.GetPollers(), d.Name)
 	if status.Current == "" && !running[""] {
 		return []Finding{Bad(check, current(d.Name, status), "no build of %q is current, and no worker without a build runs: new threads wait", d.Name)}
 	}
@@ -52,9 +52,9 @@ func (t Temporal) deployment(ctx context.Context) []Finding {
 		switch {
 		case err != nil:
 			out = append(out, Odd(check, "permit this client to count workflows", "%s", message(err)))
-		case left.Threads > 0 && !running[b.ID]:
+		case left.Needed() && !running[b.ID]:
 			out = append(out, Bad(check, fmt.Sprintf("start workers with --build %s again until it has drained", b.ID),
-				"%d threads are on build %q, and no worker of it polls: they wait", left.Threads, b.ID))
+				"%d threads and %d pinned workflows are on build %q, and no worker of it polls: they wait", left.Threads, left.Pinned, b.ID))
 		default:
 			draining = append(draining, fmt.Sprintf("%s (%d threads left)", b.ID, left.Threads))
 		}
@@ -84,8 +84,8 @@ func current(name string, s deployment.Status) string {
 	return fmt.Sprintf("temporal worker deployment set-current-version --deployment-name %s --build-id %s", name, newest)
 }
 
-// builds returns the builds whose workers poll; "" are workers without a build.
-func builds(pollers []*taskqueuepb.PollerInfo) map[string]bool {
+// builds returns the builds of a deployment whose workers poll; "" are workers without a build.
+func builds(pollers []*taskqueuepb.PollerInfo, name string) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range pollers {
 		if time.Since(p.GetLastAccessTime().AsTime()) > recentPoll {
@@ -93,6 +93,9 @@ func builds(pollers []*taskqueuepb.PollerInfo) map[string]bool {
 		}
 		build := ""
 		if own := p.GetDeploymentOptions(); own.GetWorkerVersioningMode() == enumspb.WORKER_VERSIONING_MODE_VERSIONED {
+			if own.GetDeploymentName() != name {
+				continue
+			}
 			build = own.GetBuildId()
 		}
 		out[build] = true

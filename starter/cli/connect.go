@@ -24,10 +24,11 @@ import (
 	"github.com/threadmill/threadmill/starter/internal/console"
 )
 
-// The environment variables of this program besides Temporal's.
+// The environment variables of this program besides those that Temporal's client reads.
 const (
-	envAPI    = "THREADMILL_API"
-	envRedact = "THREADMILL_REDACT"
+	envAPI        = "THREADMILL_API"
+	envRedact     = "THREADMILL_REDACT"
+	envDeployment = "TEMPORAL_DEPLOYMENT_NAME" // as workers have it
 )
 
 const (

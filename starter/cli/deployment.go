@@ -35,8 +35,12 @@ from a build. Which build gets threads is decided with Temporal's own command:
 }
 
 func (a *deploymentCommands) nameFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&a.name, "deployment", "", "name of the Worker Deployment (default: the task queue)")
+	deploymentFlag(cmd, &a.name)
 	return cmd
+}
+
+func deploymentFlag(cmd *cobra.Command, name *string) {
+	cmd.Flags().StringVar(name, "deployment", os.Getenv(envDeployment), "name of the Worker Deployment ("+envDeployment+"; default: the task queue)")
 }
 
 // on runs fn with the deployment. Ctrl-C cancels it.
@@ -79,7 +83,8 @@ func (a deploymentCommands) showBuildsCommand() *cobra.Command {
 		Use:   "show",
 		Short: "Show the builds of the workers, and what still runs on each",
 		Long: `Show the builds of the workers, the newest first, and what still runs on each. A build may be stopped
-when it is drained, and when nothing runs on it. Temporal's counts may lag by seconds.`,
+when it is drained, and has no threads and no other workflows that are pinned to it. OTHERS, such as tasks
+and hooks that wait, do not need it: they go on elsewhere. Temporal's counts may lag by seconds.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.on(cmd.Context(), func(ctx context.Context, d deployment.Deployment) error {
@@ -98,10 +103,10 @@ const lookAgain = time.Second
 func (a deploymentCommands) moveCommand() *cobra.Command {
 	return a.nameFlag(&cobra.Command{
 		Use:   "move <build>",
-		Short: "Move idle threads away from a build, and wait until nothing runs on it",
+		Short: "Move idle threads away from a build, and wait until nothing needs it",
 		Long: `Wake the idle threads of a build that gets no more threads, so that they continue on the build on which
-they belong, and wait until nothing runs on it. Its workers do the same by themselves, and must still
-run. Ctrl-C ends the wait.`,
+they belong, and wait until no threads and no pinned workflows are on it. Its workers do the same by
+themselves, and must still run. Ctrl-C ends the wait.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.on(cmd.Context(), func(ctx context.Context, d deployment.Deployment) error { return a.move(ctx, d, args[0]) })
 		},
@@ -128,11 +133,11 @@ func (a deploymentCommands) move(ctx context.Context, d deployment.Deployment, b
 		if err != nil {
 			return err
 		}
-		if running == (deployment.Running{}) {
-			return a.show(nil, nil, line("nothing runs on build %s: stop its workers once it is drained", build), "")
+		if !running.Needed() {
+			return a.show(nil, nil, line("nothing needs build %s: stop its workers once it is drained", build), "")
 		}
 		if running != last {
-			a.warn("%d threads and %d other workflows are on build %s", running.Threads, running.Others, build)
+			a.warn("%d threads and %d pinned workflows are on build %s", running.Threads, running.Pinned, build)
 			last = running
 		}
 		select {

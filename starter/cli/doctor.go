@@ -16,7 +16,11 @@ import (
 )
 
 // doctorCommands check the installation.
-type doctorCommands struct{ *app }
+type doctorCommands struct {
+	*app
+
+	deployment string
+}
 
 func (a doctorCommands) doctorCommand() *cobra.Command {
 	var models bool
@@ -44,6 +48,7 @@ the role admin. The exit code is 1 if something does not work.`,
 			return nil
 		},
 	})
+	deploymentFlag(cmd, &a.deployment)
 	cmd.Flags().BoolVar(&models, "models", false, "call each model that agents use once, for a few tokens")
 	return cmd
 }
@@ -82,7 +87,7 @@ func (a doctorCommands) temporal(ctx context.Context) []doctor.Finding {
 		return []doctor.Finding{doctor.Bad("temporal", "start it there, or set --address, TEMPORAL_ADDRESS or --profile; \"go run ./devserver\" starts one", "it does not answer at %s: %s", opts.HostPort, err)}
 	}
 	defer temporal.Close()
-	return doctor.Temporal{Client: temporal, Namespace: opts.Namespace, TaskQueue: a.flags.taskQueue}.Check(ctx)
+	return doctor.Temporal{Client: temporal, Namespace: opts.Namespace, TaskQueue: a.flags.taskQueue, Deployment: a.deployment}.Check(ctx)
 }
 
 // fromAPI returns the checks of the API, and those of the way to it.

@@ -86,7 +86,12 @@ func (f fleet) deployment() deployment.Deployment {
 // Switch makes a build current, "" = workers without a build, and returns when new threads run there.
 func (f fleet) Switch(build string) {
 	f.T.Helper()
-	handle := f.Temporal.WorkerDeploymentClient().GetHandle(f.TaskQueue)
+	f.switchOf(f.TaskQueue, build)
+}
+
+func (f fleet) switchOf(deployment, build string) {
+	f.T.Helper()
+	handle := f.Temporal.WorkerDeploymentClient().GetHandle(deployment)
 	var last error
 	require.Eventually(f.T, func() bool {
 		_, last = handle.SetCurrentVersion(f.Ctx(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})

@@ -3,10 +3,15 @@ package deploying
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/server"
@@ -68,7 +73,7 @@ func TestViews(t *testing.T) {
 
 	printed, code, problem = f.Starter("deployment", "move", "1")
 	require.Zero(t, code, problem)
-	require.Equal(t, "nothing runs on build 1: stop its workers once it is drained\n", printed)
+	require.Equal(t, "nothing needs build 1: stop its workers once it is drained\n", printed)
 	require.Equal(t, "2", f.BuildOf(thread))
 	stopOne()
 	_, _, problem = f.Starter("deployment", "move", "nope")
@@ -83,4 +88,55 @@ func (f fleet) get(path string, out any) {
 	require.NoError(f.T, err)
 	defer res.Body.Close()
 	require.NoError(f.T, json.NewDecoder(res.Body).Decode(out))
+}
+
+// TestOthers: a build is still needed by workflows that are pinned to it, and not by tasks that wait. A deployment may have a name
+// of its own.
+func TestOthers(t *testing.T) {
+	f := newFleet(t, harness.Options{})
+	const name = "threads-of-acme"
+	named := func(build string) func(*threadmill.Config) {
+		return func(cfg *threadmill.Config) {
+			cfg.Deployment = threadmill.Deployment{Build: build, Name: name}
+			cfg.RegisterWith = func(r worker.Registry) {
+				waits := func(ctx workflow.Context) error {
+					return workflow.Await(ctx, func() bool { return workflow.GetSignalChannel(ctx, "end").ReceiveAsync(nil) })
+				}
+				r.RegisterWorkflowWithOptions(waits, workflow.RegisterOptions{Name: "pinned"})
+				r.RegisterWorkflowWithOptions(waits, workflow.RegisterOptions{Name: "moving", VersioningBehavior: workflow.VersioningBehaviorAutoUpgrade})
+			}
+		}
+	}
+	f.Start("1", false, named("1"))
+	printed, _, _ := f.Starter("doctor")
+	require.NotContains(t, printed, "deployment")
+	t.Setenv("TEMPORAL_DEPLOYMENT_NAME", name)
+	require.Eventually(t, func() bool {
+		printed, _, _ := f.Starter("doctor")
+		return strings.Contains(printed, `no build of "`+name+`" is current`)
+	}, harness.Patience, harness.Tick)
+
+	f.switchOf(name, "1")
+	for _, typ := range []string{"pinned", "moving"} {
+		_, err := f.Temporal.ExecuteWorkflow(f.Ctx(), client.StartWorkflowOptions{ID: typ, TaskQueue: f.TaskQueue}, typ)
+		require.NoError(t, err)
+	}
+	d := f.deployment()
+	d.Name = name
+	running := func(want deployment.Running) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			got, err := d.Running(f.Ctx(), "1")
+			require.NoError(t, err)
+			return got == want
+		}, harness.Patience, harness.Tick, "%+v", want)
+	}
+	running(deployment.Running{Pinned: 1, Others: 1})
+	f.Start("2", false, named("2"))
+	f.switchOf(name, "2")
+	require.NoError(t, f.Temporal.SignalWorkflow(f.Ctx(), "pinned", "", "end", nil))
+	running(deployment.Running{Others: 1})
+	printed, code, problem := f.Starter("deployment", "move", "1")
+	require.Zero(t, code, problem)
+	require.Equal(t, "nothing needs build 1: stop its workers once it is drained\n", printed)
 }

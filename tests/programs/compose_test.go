@@ -43,6 +43,7 @@ func composeConfig(t *testing.T, env ...string) composition {
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), append([]string{
 		"COMPOSE_PROJECT_NAME=threadmill", "POSTGRES_PASSWORD=", "OPENAI_API_KEY=", "OPENAI_BASE_URL=", "THREADMILL_MODEL=",
+		"TEMPORAL_WORKER_BUILD_ID=", "TEMPORAL_DEPLOYMENT_NAME=",
 		"THREADMILL_API_KEY=tmk_admin_0123456789abcdef0123456789abcdef",
 	}, env...)...)
 	var out, problems strings.Builder
@@ -115,6 +116,14 @@ func TestCompose(t *testing.T) {
 		require.Equal(t, "temporalio/server:"+embedded(t, "go.temporal.io/server"), c.Services["temporal"].Image)
 		require.Equal(t, "temporalio/admin-tools:"+embedded(t, "go.temporal.io/server"), c.Services["temporal-schema"].Image)
 		require.Equal(t, "temporalio/ui:"+embedded(t, "github.com/temporalio/ui-server/v2"), c.Services["temporal-ui"].Image)
+	})
+	t.Run("builds come from the environment", func(t *testing.T) {
+		require.Empty(t, c.Services["worker"].Environment["TEMPORAL_WORKER_BUILD_ID"])
+		c := composeConfig(t, "TEMPORAL_WORKER_BUILD_ID=1.5", "TEMPORAL_DEPLOYMENT_NAME=acme")
+		for _, name := range []string{"worker", "api"} {
+			require.Equal(t, "1.5", c.Services[name].Environment["TEMPORAL_WORKER_BUILD_ID"], name)
+			require.Equal(t, "acme", c.Services[name].Environment["TEMPORAL_DEPLOYMENT_NAME"], name)
+		}
 	})
 	t.Run("keys and passwords come from the environment", func(t *testing.T) {
 		require.Empty(t, c.Services["worker"].Environment["OPENAI_API_KEY"])

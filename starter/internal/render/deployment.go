@@ -15,13 +15,13 @@ type Deployment struct {
 
 // String returns a table of the builds, and what gets new threads.
 func (d Deployment) String() string {
-	t := &table{head: []string{"BUILD", "STATUS", "THREADS", "OTHERS", "CREATED"}}
+	t := &table{head: []string{"BUILD", "STATUS", "THREADS", "PINNED", "OTHERS", "CREATED"}}
 	for _, b := range d.Builds {
 		status := string(b.Status)
 		if b.ID == d.Ramping {
 			status = fmt.Sprintf("%s %g%%", status, d.Percent)
 		}
-		t.row(b.ID, status, fmt.Sprint(d.Running[b.ID].Threads), fmt.Sprint(d.Running[b.ID].Others), day(b.Created))
+		t.row(b.ID, status, fmt.Sprint(d.Running[b.ID].Threads), fmt.Sprint(d.Running[b.ID].Pinned), fmt.Sprint(d.Running[b.ID].Others), day(b.Created))
 	}
 	out := t.String()
 	if d.Current == "" {
