@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -330,5 +331,41 @@ func TestRestoreLongThread(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, w.Say("long", "still there?").Status)
 		d.nothing(t, w)
 		stop()
+	})
+}
+
+// TestRepairAfterPruning: repair of an older store does not bring back what retention has deleted from it.
+func TestRepairAfterPruning(t *testing.T) {
+	t.Parallel()
+	v := newVault(t)
+	live := func(name string, do func(t *testing.T, w *harness.Harness)) {
+		require.True(t, t.Run(name, func(t *testing.T) {
+			agents := check.Team()
+			agents[0].Tools = append(agents[0].Tools, "chore")
+			do(t, harness.New(t, harness.Options{Dir: v.work, Name: "pruned", NoWorker: true, Agents: agents, Tools: []tool.Tool{check.NewSpy("chore", tool.Background())}}))
+		}))
+	}
+	live("pruned", func(t *testing.T, w *harness.Harness) {
+		defer w.StartWorker()()
+		require.NoError(t, w.Threads.Open(w.Ctx(), "logs", signals.Start{Agents: []string{"assistant"}, Title: "Logs"}, nil))
+		require.Equal(t, signals.TurnCompleted, w.Say("logs", "use note {}").Status)
+		check.AwaitTold(t, w, check.StartTask(t, w, "logs", "use chore {}"))
+		n, err := w.Store.PruneToolLogs(w.Ctx(), w.TaskQueue, time.Now().Add(time.Hour))
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+	})
+	older := v.keep("store")
+	live("later", func(t *testing.T, w *harness.Harness) {
+		defer w.StartWorker()()
+		require.Equal(t, signals.TurnCompleted, w.Say("logs", "use note {}").Status)
+	})
+	v.put("store", older)
+	live("restored", func(t *testing.T, w *harness.Harness) {
+		printed, code, problem := w.Starter("repair", "--apply")
+		require.Equal(t, 0, code, "%s%s", printed, problem)
+		logs, err := w.Store.ToolLogs(w.Ctx(), w.Key("logs"))
+		require.NoError(t, err)
+		require.Len(t, logs, 1, "the log of the call that the store had lost")
+		require.Equal(t, "note", logs[0].ToolName)
 	})
 }

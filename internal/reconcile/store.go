@@ -167,7 +167,10 @@ func (c *comparison) missing(ctx context.Context, all []written) ([]written, err
 			continue
 		}
 		if len(w.Records) == 0 && len(w.Logs) > 0 {
-			if w.Logs, err = c.missingLogs(ctx, w.Logs); err != nil {
+			// A log is stored before the records that come after its call. If the store has one of these, the log was removed, by
+			// retention.
+			logs := slices.DeleteFunc(slices.Clone(w.Logs), func(log store.ToolLog) bool { return log.FinishedAt != nil && !newest.Before(*log.FinishedAt) })
+			if w.Logs, err = c.missingLogs(ctx, logs); err != nil {
 				return nil, err
 			}
 			if len(w.Logs) == 0 {
