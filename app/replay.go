@@ -103,11 +103,10 @@ func (o *replayOptions) replayer(application Config, cfg threadmill.Config) (wor
 	if err != nil {
 		return nil, err
 	}
-	return threadmill.NewReplayer(cfg, worker.WorkflowReplayerOptions{
-		DataConverter: opts.DataConverter, FailureConverter: opts.FailureConverter, ContextPropagators: opts.ContextPropagators,
-		// A busy machine may pause for longer than the limit of a second.
-		DisableDeadlockDetection: true,
-	})
+	replay := converters(opts)
+	// A busy machine may pause for longer than the limit of a second.
+	replay.DisableDeadlockDetection = true
+	return threadmill.NewReplayer(cfg, replay)
 }
 
 func (o *replayOptions) replay(ctx context.Context, application Config, cfg threadmill.Config, g gate.Gate, folders []string) error {
