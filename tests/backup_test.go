@@ -101,12 +101,6 @@ func (d *drill) before(t *testing.T, w *harness.Harness) {
 	gate := w.Provider.Block(1)
 	w.Post("turn", "count 3")
 	check.Arrives(t, gate.Reached(), "a reply in progress")
-	_, err := w.Threads.PostSignal(w.Ctx(), "turn", check.Message("turn", "queued", check.Touches("queued")))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		s, err := w.Threads.State(w.Ctx(), "turn")
-		return err == nil && s.QueueLength == 1
-	}, harness.Patience, harness.Tick)
 	stop()
 }
 
@@ -117,7 +111,6 @@ func (d *drill) after(t *testing.T, w *harness.Harness) {
 	require.Equal(t, signals.TurnCompleted, check.Turn(w, "idle", d.early).Status)
 	check.Approve(t, w, "decided", d.asked.ToolCallID)
 	check.AwaitMessages(w, "decided", 6)
-	require.NoError(t, w.Threads.Control(w.Ctx(), "turn", signals.Control{Action: signals.ControlInterrupt, By: "ann", EventID: "queued", Reason: "no"}))
 	_, err := w.Threads.Update(w.Ctx(), "changed", signals.ThreadChange{Agents: []string{"helper"}, Title: "Changed", By: "ann"})
 	require.NoError(t, err)
 	w.Post("asks", check.Touches("asks"))
@@ -302,7 +295,7 @@ func TestRestore(t *testing.T) {
 			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "records", "team": "records records", "sub": "records records", "changed": "records", "new": "records", "closed": "records",
 		}},
 		{"Temporal is older", newerStore, olderTemporal, map[string]string{
-			"idle": "events", "turn": "turns", "decided": "answers", "asks": "turns", "task": "events tasks", "team": "events", "sub": "turns turns workflow", "changed": "row", "new": "workflow", "closed": "closed",
+			"idle": "events", "decided": "answers", "asks": "turns", "task": "events tasks", "team": "events", "sub": "turns turns workflow", "changed": "row", "new": "workflow", "closed": "closed",
 		}},
 		{"Temporal is empty", newerStore, "", map[string]string{
 			"idle": "workflow", "turn": "workflow", "decided": "workflow", "asks": "workflow", "task": "workflow", "team": "workflow", "sub": "workflow workflow", "changed": "workflow", "new": "workflow",

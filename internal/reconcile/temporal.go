@@ -140,6 +140,9 @@ func (c *comparison) notBegun(ctx context.Context, h *historypb.History) error {
 	if !c.stored || c.row.Status == store.ThreadClosed || !c.running() {
 		return nil
 	}
+	if h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId() != "" {
+		return nil // it continues a run that knows what is stored
+	}
 	k, err := c.look(ctx, nil, "")
 	if err != nil {
 		return err
