@@ -252,8 +252,10 @@ func rebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re R
 	return re
 }
 
-// RebuildStart rebuilds the start of a tool that a worker may have run: only an idempotent one runs again.
-func RebuildStart(in thread.ToolStep, at time.Time) store.ToolLog {
+// RebuildStart rebuilds the start of a tool that a worker may have run: only an idempotent one runs again. input
+// is the input of activity run_tool.
+func RebuildStart(input any, at time.Time) store.ToolLog {
+	in, _ := input.(thread.ToolStep)
 	return store.ToolLog{
 		ToolCallID: in.ToolCallID, ToolName: storable(in.ToolName), Agent: in.Agent, TraceID: in.TraceID,
 		Input: json.RawMessage("{}"), Status: store.ToolStarted, Attempt: 1, StartedAt: at,
