@@ -13,7 +13,7 @@ import (
 func (r *Runtime) repair(ctx context.Context, req repair.RepairRequest) (repair.Comparison, error) {
 	replayed := workflows.Workflows{Hooks: r.workflows.Hooks, Rules: r.workflows.Rules, Redact: r.workflows.Redact, StaleAfter: r.workflows.StaleAfter}
 	return reconcile.New(reconcile.Config{
-		Temporal: r.cfg.Temporal, TemporalNamespace: r.cfg.TemporalNamespace, Threads: r.client, Store: r.cfg.Store, Workflows: &replayed,
+		Temporal: r.cfg.Temporal, TemporalNamespace: r.cfg.TemporalNamespace, Threads: r.client, Store: r.cfg.Store, Workflows: &replayed, Replay: r.cfg.Replay,
 		Erase: histories.Histories{Temporal: r.cfg.Temporal, Namespace: r.cfg.TemporalNamespace, TaskQueue: r.cfg.TaskQueue}.Erase,
 	}).Compare(ctx, req)
 }

@@ -44,6 +44,10 @@ type Config struct {
 	Temporal          client.Client
 	TemporalNamespace string
 
+	// Replay has the DataConverter, the FailureConverter and the ContextPropagators of the Temporal client, if it has any
+	// of its own: the repair after a restore (POST /v1/repair) replays histories, and a client does not tell them.
+	Replay worker.WorkflowReplayerOptions
+
 	// Store stores threads: use sqlite.Open or postgres.Open.
 	Store store.Store
 

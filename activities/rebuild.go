@@ -35,6 +35,9 @@ type History struct {
 	// Answered are the ids of the results of tool calls.
 	Answered map[string]bool
 
+	// Running are the calls whose background tasks have not ended.
+	Running map[string]bool
+
 	// Records are those that steps have been given to store so far.
 	Records []event.Record
 }
@@ -176,11 +179,14 @@ func (re *Rebuilt) calls(in thread.ModelStep, out thread.ModelReply, m *event.Me
 			call.Function.Arguments = encode(builtin.AgentArguments{Agent: p.SubAgent.Agent, Message: p.SubAgent.Message, Title: p.SubAgent.Title})
 		default:
 			re.Lost = append(re.Lost, "the arguments of call "+p.ID)
-			if !answered {
+			if !answered || h.Running[p.ID] {
 				step := thread.ToolStep{RunStep: in.RunStep, ToolCallID: p.ID, ToolName: p.Name}
 				step.Agent = out.Agent
 				lost := rebuildResult(step, thread.ToolReply{ToolCallID: p.ID, Status: string(store.ToolUnknown), Result: lostArguments}, at)
-				results, re.Logs = append(results, lost.Records...), append(re.Logs, lost.Logs...)
+				re.Logs = append(re.Logs, lost.Logs...) // a task does not run either
+				if !answered {
+					results = append(results, lost.Records...)
+				}
 			}
 		}
 		m.ToolCalls = append(m.ToolCalls, call)
@@ -246,14 +252,14 @@ func rebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re R
 	return re
 }
 
-// RebuildStart rebuilds the start of a tool that a worker may have run: only an idempotent one runs again. ok is false if the
-// input is that of another step.
-func RebuildStart(input any, at time.Time) (log store.ToolLog, ok bool) {
-	in, ok := input.(thread.ToolStep)
+// RebuildStart rebuilds the start of a tool that a worker may have run: only an idempotent one runs again. input
+// is the input of activity run_tool.
+func RebuildStart(input any, at time.Time) store.ToolLog {
+	in, _ := input.(thread.ToolStep)
 	return store.ToolLog{
 		ToolCallID: in.ToolCallID, ToolName: storable(in.ToolName), Agent: in.Agent, TraceID: in.TraceID,
 		Input: json.RawMessage("{}"), Status: store.ToolStarted, Attempt: 1, StartedAt: at,
-	}, ok
+	}
 }
 
 // rebuildEvent rebuilds the end of a turn whose event a rule has handled.

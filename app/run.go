@@ -13,6 +13,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
@@ -128,6 +129,11 @@ func connect(ctx context.Context, application Config, o options, cfg *threadmill
 	if cfg.Authenticator == nil || !o.has(roleAPI) {
 		if cfg.Authenticator, err = authenticator(ctx, o, addr, cfg.Store, settings); err != nil {
 			return closeAll, err
+		}
+	}
+	if r := cfg.Replay; r.DataConverter == nil && r.FailureConverter == nil && r.ContextPropagators == nil {
+		if opts, err := clientOptions(application, o.profile); err == nil { // dial tells the error
+			cfg.Replay = gate.Options(opts)
 		}
 	}
 	if cfg.Temporal == nil {

@@ -14,6 +14,9 @@ const SignalRestore = "restore"
 const (
 	MaxRestoreIDs   = 2000
 	MaxRestorePosts = 256
+
+	// MaxRestoreSubs is the maximum number of sub-agents, those of one turn.
+	MaxRestoreSubs = 50
 )
 
 // Restore is the payload of signal [SignalRestore]. Every part is idempotent.
@@ -31,6 +34,9 @@ type Restore struct {
 	TaskNumber  int `json:"taskNumber,omitempty"`
 	ChildNumber int `json:"childNumber,omitempty"`
 
+	// SubAgents are those that calls had started whose turns have not ended.
+	SubAgents []RestoredSubAgent `json:"subAgents,omitempty"`
+
 	// Posts are the events whose turns have not ended, oldest first. Steps that the store has do not
 	// run again.
 	Posts []Post `json:"posts,omitempty"`
@@ -46,6 +52,16 @@ type Restore struct {
 	Interrupts []Control      `json:"interrupts,omitempty"`
 }
 
+// RestoredSubAgent is a sub-agent that a call had started: the call starts it again, with the same thread.
+type RestoredSubAgent struct {
+	ToolCallID string `json:"toolCallId"`
+	ThreadID   string `json:"threadId"`
+
+	// Restore is the [Restore] of the sub-agent's thread, which receives it with its start: before that, it has no
+	// workflow to send it to.
+	Restore json.RawMessage `json:"restore,omitempty"`
+}
+
 // Validate reports the first field that is invalid as a whole. The thread validates each entry as if it had been sent alone.
 func (r Restore) Validate() error {
 	if len(r.Known) > MaxRestoreIDs {
@@ -58,6 +74,14 @@ func (r Restore) Validate() error {
 	}
 	if len(r.Posts) > MaxRestorePosts {
 		return event.FieldErrorf("posts", "has %d entries, must have at most %d", len(r.Posts), MaxRestorePosts)
+	}
+	if len(r.SubAgents) > MaxRestoreSubs {
+		return event.FieldErrorf("subAgents", "has %d entries, must have at most %d", len(r.SubAgents), MaxRestoreSubs)
+	}
+	for _, sub := range r.SubAgents {
+		if err := ValidateID("subAgents.threadId", sub.ThreadID); err != nil {
+			return err
+		}
 	}
 	if r.TaskNumber < 0 || r.ChildNumber < 0 {
 		return event.FieldErrorf("taskNumber", "and childNumber must not be negative")

@@ -11,11 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
@@ -32,12 +34,16 @@ type vault struct {
 	t    *testing.T
 	work string
 
-	// dynamic are settings of Temporal.
-	dynamic map[string]any
+	// dynamic are settings of Temporal, and converter is that of its clients.
+	dynamic   map[string]any
+	converter converter.DataConverter
+
+	// order is a tool of the first agent.
+	order tool.Tool
 }
 
 func newVault(t *testing.T) *vault {
-	v := &vault{t: t, work: t.TempDir()}
+	v := &vault{t: t, work: t.TempDir(), order: check.HandsOver("order", tool.Background())}
 	for _, part := range []string{"temporal", "store", "files"} {
 		v.put(part, "")
 	}
@@ -68,7 +74,7 @@ func (v *vault) live(name string, do func(t *testing.T, w *harness.Harness)) {
 		agents[0].Tools = append(agents[0].Tools, "order")
 		do(t, harness.New(t, harness.Options{
 			Dir: v.work, Name: "drill", NoWorker: true, Agents: agents,
-			Tools: []tool.Tool{check.HandsOver("order", tool.Background())}, Dynamic: v.dynamic,
+			Tools: []tool.Tool{v.order}, Dynamic: v.dynamic, Converter: v.converter,
 		}))
 	})
 	require.True(v.t, ok, name)
@@ -86,7 +92,7 @@ type drill struct {
 // before is the life until the first backup.
 func (d *drill) before(t *testing.T, w *harness.Harness) {
 	stop := w.StartWorker()
-	for _, id := range []string{"idle", "turn", "decided", "asks", "task", "team", "closed"} {
+	for _, id := range []string{"idle", "turn", "decided", "asks", "task", "team", "sub", "changed", "closed"} {
 		require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{Agents: []string{"assistant"}, Title: "The thread " + id}, nil))
 		require.Equal(t, signals.TurnCompleted, w.Say(id, "hello").Status)
 	}
@@ -106,12 +112,21 @@ func (d *drill) after(t *testing.T, w *harness.Harness) {
 	require.Equal(t, signals.TurnCompleted, check.Turn(w, "idle", d.early).Status)
 	check.Approve(t, w, "decided", d.asked.ToolCallID)
 	check.AwaitMessages(w, "decided", 6)
+	_, err := w.Threads.Update(w.Ctx(), "changed", signals.ThreadChange{Agents: []string{"helper"}, Title: "Changed", By: "ann"})
+	require.NoError(t, err)
 	w.Post("asks", check.Touches("asks"))
 	w.AwaitApproval("asks", 1)
-	_, err := w.Threads.CompleteTask(w.Ctx(), signals.CompleteTask{TaskID: d.task.ID, Result: json.RawMessage(`"shipped"`), By: "shop"})
+	_, err = w.Threads.CompleteTask(w.Ctx(), signals.CompleteTask{TaskID: d.task.ID, Result: json.RawMessage(`"shipped"`), By: "shop"})
 	require.NoError(t, err)
 	check.AwaitTold(t, w, d.task)
 	require.Equal(t, signals.TurnCompleted, w.Say("team", check.Asks("helper", "use note {}")).Status)
+	w.Post("sub", check.Asks("helper", check.Touches("sub"), check.Touches("sub")))
+	first := w.AwaitApproval("sub", 1)[0].ToolCallID
+	check.Approve(t, w, "sub", first)
+	require.Eventually(t, func() bool {
+		asked := w.AwaitApproval("sub", 1)
+		return asked[0].ToolCallID != first && check.Made(w, "sub") == "made\n"
+	}, harness.Patience, harness.Tick, "the sub-agent asks a second time")
 	require.NoError(t, w.Threads.Open(w.Ctx(), "new", signals.Start{Agents: []string{"assistant"}, Title: "The thread new"}, nil))
 	require.Equal(t, signals.TurnCompleted, w.Say("new", "use note {}").Status)
 	require.NoError(t, w.Threads.Close(w.Ctx(), "closed", "ann"))
@@ -171,12 +186,8 @@ func (d *drill) cutOff(t *testing.T, w *harness.Harness) {
 	for last := range 3 {
 		cut := &cutStore{Store: w.Store, left: last}
 		r := w.Beside(func(c *threadmill.Config) { c.Store = cut })
-		rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/repair", strings.NewReader(`{"threadId":"team","apply":true}`))
-		req.Host = "localhost"
-		req.Header.Set("Content-Type", "application/json")
-		r.Handler().ServeHTTP(rec, req)
-		require.Equal(t, http.StatusOK, rec.Code, rec.Body.String())
-		require.Contains(t, rec.Body.String(), `"state":"failed"`)
+		report := repaired(t, r, `{"threadId":"team","apply":true}`)
+		require.Equal(t, repair.Failed, report.Threads[0].Differences[0].State)
 	}
 }
 
@@ -203,11 +214,22 @@ func (d *drill) nothing(t *testing.T, w *harness.Harness) {
 // whole checks that no thread has lost or doubled anything.
 func (d *drill) whole(t *testing.T, w *harness.Harness) {
 	for id, transcript := range d.transcripts {
-		assert.Equal(t, transcript, w.Transcript(id), id)
+		assert.Equal(t, unescaped(transcript), unescaped(w.Transcript(id)), id)
+		if id == "sub" {
+			continue // its call waits for the sub-agent
+		}
 		check.RequireWhole(t, check.AllRecords(w, id))
 	}
-	assert.Equal(t, "made\n", check.Made(w, "decided"), "the tool ran once")
+	for _, id := range []string{"decided", "sub"} {
+		if _, has := d.transcripts[id]; has {
+			assert.Equal(t, "made\n", check.Made(w, id), "the tool ran once")
+		}
+	}
 }
+
+// unescaped writes a character of the arguments of a call as such: a history has the arguments, and not how the model escaped
+// them.
+func unescaped(transcript string) string { return strings.ReplaceAll(transcript, `\u003e`, ">") }
 
 // goesOn checks that every thread does what it did, as if nothing had happened.
 func (d *drill) goesOn(t *testing.T, w *harness.Harness) {
@@ -222,6 +244,9 @@ func (d *drill) goesOn(t *testing.T, w *harness.Harness) {
 	waits := w.AwaitApproval("asks", 1)[0]
 	check.Approve(t, w, "asks", waits.ToolCallID)
 	require.Eventually(t, func() bool { return check.Made(w, "asks") == "made\n" }, harness.Patience, harness.Tick)
+	require.Equal(t, "made\n", check.Made(w, "sub"), "the sub-agent waits with its second call only")
+	check.Approve(t, w, "sub", w.AwaitApproval("sub", 1)[0].ToolCallID)
+	require.Eventually(t, func() bool { return check.Made(w, "sub") == "made\nmade\n" }, harness.Patience, harness.Tick)
 	_, err = w.Threads.Post(w.Ctx(), "closed", signals.UserMessage("closed", "ann", "hello?"))
 	require.Error(t, err, "it stays closed")
 	row, err := w.Store.Thread(w.Ctx(), w.Key("closed"))
@@ -234,16 +259,19 @@ func (d *drill) goesOn(t *testing.T, w *harness.Harness) {
 	d.nothing(t, w)
 }
 
-// kinds are the kinds of differences by thread, without the changing part of the ids of sub-agents' threads.
+// kinds are the kinds of differences by thread, in alphabetical order, with those of its sub-agents.
 func kinds(told map[string][]repair.Difference) map[string]string {
-	out := map[string]string{}
+	words := map[string][]string{}
 	for id, all := range told {
-		var words []string
-		for _, d := range all {
-			words = append(words, string(d.Kind))
-		}
 		id, _, _ = strings.Cut(id, ".s")
-		out[id] = strings.TrimSpace(out[id] + " " + strings.Join(words, " "))
+		for _, d := range all {
+			words[id] = append(words[id], string(d.Kind))
+		}
+	}
+	out := map[string]string{}
+	for id, all := range words {
+		slices.Sort(all)
+		out[id] = strings.Join(all, " ")
 	}
 	return out
 }
@@ -265,16 +293,16 @@ func TestRestore(t *testing.T) {
 		told                  map[string]string
 	}{
 		{"the store is older", olderStore, newerTemporal, map[string]string{
-			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "records", "team": "records records", "new": "records", "closed": "records",
+			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "records", "team": "records records", "sub": "records records", "changed": "records", "new": "records", "closed": "records",
 		}},
 		{"Temporal is older", newerStore, olderTemporal, map[string]string{
-			"idle": "events", "decided": "answers", "asks": "turns", "task": "events tasks", "team": "events", "new": "workflow", "closed": "closed",
+			"idle": "events", "decided": "answers", "asks": "turns", "task": "events tasks", "team": "events", "sub": "turns turns workflow", "changed": "row", "new": "workflow", "closed": "closed",
 		}},
 		{"Temporal is empty", newerStore, "", map[string]string{
-			"idle": "workflow", "turn": "workflow", "decided": "workflow", "asks": "workflow", "task": "workflow", "team": "workflow", "new": "workflow",
+			"idle": "workflow", "turn": "workflow", "decided": "workflow", "asks": "workflow", "task": "workflow", "team": "workflow", "sub": "workflow workflow", "changed": "workflow", "new": "workflow",
 		}},
 		{"the store is empty", "", newerTemporal, map[string]string{
-			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "records lost", "team": "records records", "new": "records", "closed": "records",
+			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "lost records", "team": "records records", "sub": "records records", "changed": "records", "new": "records", "closed": "records",
 		}},
 	} {
 		v.put("store", c.store)
@@ -368,4 +396,121 @@ func TestRepairAfterPruning(t *testing.T) {
 		require.Len(t, logs, 1, "the log of the call that the store had lost")
 		require.Equal(t, "note", logs[0].ToolName)
 	})
+}
+
+// TestRestoreEncrypted: histories are read with the converters of the clients. Without them, the repair fails, rather than to
+// call everything lost.
+func TestRestoreEncrypted(t *testing.T) {
+	v := newVault(t)
+	v.converter = converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true}))
+	var transcript string
+	v.live("before", func(t *testing.T, w *harness.Harness) {
+		stop := w.StartWorker()
+		require.NoError(t, w.Threads.Open(w.Ctx(), "secret", signals.Start{}, nil))
+		require.Equal(t, signals.TurnCompleted, w.Say("secret", "hello").Status)
+		stop()
+		transcript = w.Transcript("secret")
+	})
+	v.put("store", "")
+	v.live("the store is empty", func(t *testing.T, w *harness.Harness) {
+		without := w.Beside(func(c *threadmill.Config) { c.Replay.DataConverter = nil })
+		report := repaired(t, without, `{"threadId":"secret"}`)
+		require.Len(t, report.Threads, 1)
+		assert.Equal(t, repair.Failed, report.Threads[0].Differences[0].State)
+		d := &drill{transcripts: map[string]string{"secret": transcript}}
+		assert.Equal(t, map[string]string{"secret": "records"}, kinds(d.mend(t, w)))
+		d.nothing(t, w)
+		d.whole(t, w)
+	})
+}
+
+// repaired returns the report of a repair by one runtime.
+func repaired(t *testing.T, r *threadmill.Runtime, body string) (out repair.Comparison) {
+	t.Helper()
+	rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/repair", strings.NewReader(body))
+	req.Host = "localhost"
+	req.Header.Set("Content-Type", "application/json")
+	r.Handler().ServeHTTP(rec, req)
+	require.Equal(t, http.StatusOK, rec.Code, rec.Body.String())
+	require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &out))
+	return out
+}
+
+// TestRestoreOfStartedThreads: a post or a repair that was killed may have started a workflow before the repair.
+func TestRestoreOfStartedThreads(t *testing.T) {
+	v, ids := newVault(t), []string{"posted", "half"}
+	v.live("before", func(t *testing.T, w *harness.Harness) {
+		stop := w.StartWorker()
+		for _, id := range ids {
+			require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{Agents: []string{"assistant"}, Title: "The thread " + id}, nil))
+			require.Equal(t, signals.TurnCompleted, w.Say(id, "hello").Status)
+			w.Post(id, check.Touches(id))
+			w.AwaitApproval(id, 1)
+		}
+		stop()
+	})
+	v.put("temporal", "")
+	v.live("Temporal is empty", func(t *testing.T, w *harness.Harness) {
+		p := check.Message("posted", "late", "hello again")
+		require.NoError(t, w.Threads.Open(w.Ctx(), "posted", signals.Start{Agents: []string{"assistant"}}, &p))
+		require.NoError(t, w.Threads.Restore(w.Ctx(), "half", &signals.Start{Agents: []string{"assistant"}}, signals.Restore{Title: "The thread half"}))
+		d := &drill{}
+		assert.Equal(t, map[string]string{"posted": "events turns", "half": "events turns"}, kinds(d.mend(t, w)))
+		d.nothing(t, w)
+		stop := w.StartWorker()
+		for _, id := range ids {
+			check.Approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID)
+			require.Eventually(t, func() bool { return check.Made(w, id) == "made\n" }, harness.Patience, harness.Tick)
+		}
+		d.atRest(t, w)
+		for _, id := range ids {
+			check.RequireWhole(t, check.AllRecords(w, id))
+			s, err := w.Threads.State(w.Ctx(), id)
+			require.NoError(t, err)
+			assert.Equal(t, "The thread "+id, s.Title)
+		}
+		d.nothing(t, w)
+		stop()
+	})
+}
+
+// TestRestoreOfTasks: a background task whose arguments are lost does not run without them.
+func TestRestoreOfTasks(t *testing.T) {
+	v := newVault(t)
+	began, seen := make(chan string, 10), []string{}
+	var hold atomic.Bool
+	hold.Store(true)
+	v.order = tool.MustFunc("order", "Orders.", func(ctx context.Context, _ tool.Call, in map[string]any) (string, error) {
+		raw, err := json.Marshal(in)
+		began <- string(raw)
+		if hold.Load() {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		return "done", err
+	}, tool.Background(), tool.Idempotent(5))
+	v.live("before", func(t *testing.T, w *harness.Harness) {
+		stop := w.StartWorker()
+		require.NoError(t, w.Threads.Open(w.Ctx(), "task", signals.Start{Agents: []string{"assistant"}}, nil))
+		require.Equal(t, signals.TurnCompleted, w.Say("task", `use order {"sku":"A1"}`).Status)
+		seen = append(seen, <-began)
+		stop()
+	})
+	hold.Store(false)
+	v.put("store", "")
+	v.live("the store is empty", func(t *testing.T, w *harness.Harness) {
+		d := &drill{}
+		assert.Equal(t, map[string]string{"task": "lost records records"}, kinds(d.mend(t, w)))
+		stop := w.StartWorker()
+		require.Eventually(t, func() bool {
+			s, err := w.Threads.State(w.Ctx(), "task")
+			return err == nil && s.Tasks == 0 && s.Status == signals.ThreadIdle && s.QueueLength == 0
+		}, harness.Patience, harness.Tick, "the task ends")
+		stop()
+		assert.Contains(t, w.Transcript("task"), "the arguments of this call were lost")
+	})
+	for len(began) > 0 {
+		seen = append(seen, <-began)
+	}
+	assert.NotContains(t, seen, "{}", "it did not run without arguments")
 }

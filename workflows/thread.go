@@ -27,6 +27,9 @@ type input struct {
 	Parent *thread.Parent `json:"parent,omitempty"`
 	State  *thread.State  `json:"state,omitempty"`
 
+	// Restore is what the store has of a sub-agent's thread that starts again.
+	Restore json.RawMessage `json:"restore,omitempty"`
+
 	// problem is the error of decoding the input of a new thread.
 	problem error
 }
@@ -240,6 +243,10 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if in.First != nil {
 		posts{t}.post(ctx, signals.SignalPost, *in.First)
 		t.state.ParentLink.Inherit()
+	}
+	var again signals.Restore
+	if in.Parent != nil && len(in.Restore) > 0 && json.Unmarshal(in.Restore, &again) == nil { // the parent thread wrote it
+		restores{t}.restore(ctx, signals.SignalRestore, again)
 	}
 	return t, nil
 }

@@ -10,11 +10,15 @@ import (
 	"log/slog"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/repair"
@@ -26,7 +30,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// Config configures a [Reconciler]. All fields but TemporalNamespace are required.
+// Config configures a [Reconciler]. All fields but TemporalNamespace and Replay are required.
 type Config struct {
 	Temporal          client.Client
 	TemporalNamespace string
@@ -35,6 +39,9 @@ type Config struct {
 
 	// Workflows are those of the workers: their hooks and rules decide what a replay does.
 	Workflows *workflows.Workflows
+
+	// Replay has the converters and the propagators of the Temporal client. Default: the SDK's.
+	Replay worker.WorkflowReplayerOptions
 
 	// Erase starts the erasure of a thread.
 	Erase func(ctx context.Context, in signals.EraseStep) error
@@ -56,7 +63,13 @@ type place struct {
 	UpdatedAt time.Time `json:"u,omitzero"`
 	ID        string    `json:"i,omitempty"`
 	Temporal  bool      `json:"t,omitempty"`
-	Token     []byte    `json:"p,omitempty"`
+
+	// Since is the time of the newest record when the comparison began. Threads that get records meanwhile change their
+	// place in the store's order, so that Again compares those once more.
+	Since time.Time `json:"s,omitzero"`
+	Again bool      `json:"a,omitempty"`
+
+	Token []byte `json:"p,omitempty"`
 }
 
 func (p place) String() string {
@@ -102,14 +115,25 @@ func (r *Reconciler) Compare(ctx context.Context, req repair.RepairRequest) (rep
 	if err != nil {
 		return out, err
 	}
+	if at.Since.IsZero() && len(page) > 0 {
+		at.Since = page[0].UpdatedAt
+	}
+	last := len(page) < min(limit, maxStorePage)
 	for _, t := range page {
+		if at.Again && !t.UpdatedAt.After(at.Since) {
+			last = true
+			break
+		}
 		if err := r.add(ctx, &out, t.ID, req.Apply); err != nil {
 			return out, err
 		}
-		at = place{UpdatedAt: t.UpdatedAt, ID: t.ID}
+		at.UpdatedAt, at.ID = t.UpdatedAt, t.ID
 	}
-	if len(page) < min(limit, maxStorePage) {
+	switch {
+	case last && (at.Again || at.Since.IsZero()):
 		at = place{Temporal: true}
+	case last:
+		at = place{Since: at.Since, Again: true}
 	}
 	out.Next = at.String()
 	return out, nil
@@ -152,12 +176,26 @@ func (r *Reconciler) inTemporal(ctx context.Context, out *repair.Comparison, at 
 	return nil
 }
 
+// stops reports whether an error concerns more than one thread.
+func stops(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	// Only these two are about a workflow. All others are about Temporal, the access to it or the load on it.
+	_, invalid := errors.AsType[*serviceerror.InvalidArgument](err)
+	_, lost := errors.AsType[*serviceerror.DataLoss](err)
+	_, temporal := errors.AsType[serviceerror.ServiceError](err)
+	return temporal && !invalid && !lost
+}
+
 // add compares one thread. An error is one of the store or of Temporal; what is wrong with the thread is part
 // of the report.
 func (r *Reconciler) add(ctx context.Context, out *repair.Comparison, threadID string, apply bool) error {
 	c := &comparison{Reconciler: r, key: r.key(threadID), apply: apply}
-	if err := c.compare(ctx); err != nil {
+	if err := c.compare(ctx); err != nil && stops(ctx, err) {
 		return fmt.Errorf("thread %q: %w", threadID, err)
+	} else if err != nil {
+		c.found = append(c.found, repair.Difference{Kind: repair.History, In: repair.Store, State: repair.Failed, Detail: "the thread cannot be compared", Error: err.Error()})
 	}
 	out.Compared++
 	if len(c.found) > 0 {
@@ -176,11 +214,20 @@ type comparison struct {
 	row    store.Thread
 	stored bool
 
+	// subs are the threads of the thread's sub-agents that the store has.
+	subs []string
+
 	// info describes the thread's workflow, nil if Temporal has none. last is its last run, nil if the
 	// history cannot be replayed.
 	info *workflowpb.WorkflowExecutionInfo
 	desc *workflowservice.DescribeWorkflowExecutionResponse
 	last *run
+
+	// history is that of the last run.
+	history *historypb.History
+
+	// older reports whether the store lacks records that the workflow wrote.
+	older bool
 
 	found []repair.Difference
 }
@@ -210,6 +257,11 @@ func (c *comparison) compare(ctx context.Context) (err error) {
 		return err
 	}
 	erased := errors.Is(err, store.ErrErased)
+	if c.stored {
+		if c.subs, err = c.cfg.Store.SubThreads(ctx, c.key); err != nil {
+			return err
+		}
+	}
 	c.desc, err = c.cfg.Temporal.DescribeWorkflowExecution(ctx, c.workflowID(), "")
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
 		return c.withoutWorkflow(ctx)
@@ -222,21 +274,43 @@ func (c *comparison) compare(ctx context.Context) (err error) {
 		return nil
 	}
 	c.info = c.desc.GetWorkflowExecutionInfo()
+	if c.stored && c.running() {
+		// Somebody may have started the thread again before this repair, whose workflow would store it again.
+		if gone, err := c.wasErased(ctx); gone || err != nil {
+			if gone {
+				c.eraseAgain(ctx, repair.Store)
+			}
+			return err
+		}
+	}
 	h, err := history(ctx, c.cfg.Temporal, c.workflowID(), c.info.GetExecution().GetRunId())
 	if err != nil {
 		return err
 	}
 	if !begun(h.GetEvents()) {
-		return nil // no worker has begun it, so it has written nothing
+		return c.notBegun(ctx, h) // no worker has begun it, so it has written nothing
 	}
-	if c.last, err = replay(c.cfg.Workflows, c.workflowID(), h); err != nil {
-		c.differ(ctx, repair.Difference{Kind: repair.History, In: repair.Temporal, Detail: err.Error()}, nil)
+	if c.last, err = c.replay(h); err != nil {
+		// Not unmendable: the API may lack a hook, a rule or the converters of the workers.
+		c.found = append(c.found, repair.Difference{
+			Kind: repair.History, In: repair.Temporal, State: repair.Failed, Detail: "the history cannot be replayed, so nothing of the thread was compared", Error: err.Error(),
+		})
 		return nil
 	}
+	c.history = h
 	if err := c.olderStore(ctx); err != nil {
 		return err
 	}
 	return c.olderTemporal(ctx)
+}
+
+// read reads the arguments of a signal or an activity.
+func (c *comparison) read(raw *commonpb.Payloads, into any) error {
+	from := c.cfg.Replay.DataConverter
+	if from == nil {
+		from = converter.GetDefaultDataConverter()
+	}
+	return from.FromPayloads(raw, into)
 }
 
 func (c *comparison) running() bool {

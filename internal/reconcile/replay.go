@@ -18,7 +18,6 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
-	"github.com/threadmill/threadmill/workflows"
 )
 
 // run is what one workflow run of a thread has done.
@@ -62,7 +61,7 @@ func history(ctx context.Context, c client.Client, workflowID, runID string) (*h
 }
 
 // replay replays a history.
-func replay(w *workflows.Workflows, workflowID string, h *historypb.History) (out *run, err error) {
+func (c *comparison) replay(h *historypb.History) (out *run, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("replaying the history: %v", p)
@@ -70,14 +69,15 @@ func replay(w *workflows.Workflows, workflowID string, h *historypb.History) (ou
 	}()
 	first, last := h.GetEvents()[0], h.GetEvents()[len(h.GetEvents())-1]
 	out = &run{began: first.GetEventTime().AsTime(), previous: first.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(), ended: ends(last.GetEventType())}
-	opts := worker.WorkflowReplayerOptions{Interceptors: []interceptor.WorkerInterceptor{&watcher{run: out}}, DisableDeadlockDetection: true}
+	opts := c.cfg.Replay
+	opts.Interceptors, opts.DisableDeadlockDetection = []interceptor.WorkerInterceptor{&watcher{run: out}}, true
 	r, err := worker.NewWorkflowReplayerWithOptions(opts)
 	if err != nil {
 		return nil, err
 	}
-	w.Register(r)
+	c.cfg.Workflows.Register(r)
 	err = r.ReplayWorkflowHistoryWithOptions(sdklog.NewStructuredLogger(discard), processed(h), worker.ReplayWorkflowHistoryOptions{
-		OriginalExecution: workflow.Execution{ID: workflowID, RunID: first.GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},
+		OriginalExecution: workflow.Execution{ID: c.workflowID(), RunID: first.GetWorkflowExecutionStartedEventAttributes().GetOriginalExecutionRunId()},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("replaying the history: %w", err)

@@ -11,10 +11,12 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -22,10 +24,6 @@ import (
 const (
 	// maxRuns limits the workflow runs of a thread that are read, from the newest one.
 	maxRuns = 200
-
-	// together is the time within which steps that ran side by side stored their records in another
-	// order than their results arrived in.
-	together = 10 * time.Minute
 
 	// silent is the age from which on a step that runs has surely stored its start.
 	silent = time.Minute
@@ -74,6 +72,7 @@ func (c *comparison) olderStore(ctx context.Context) error {
 			c.differ(ctx, repair.Difference{Kind: repair.Lost, In: repair.Store, Detail: what + ": the history does not have it"}, nil)
 		}
 	}
+	c.older = records > 0
 	if lost != "" && records > 0 {
 		c.differ(ctx, repair.Difference{Kind: repair.Lost, In: repair.Store, Detail: lost}, nil)
 	}
@@ -84,7 +83,10 @@ func (c *comparison) olderStore(ctx context.Context) error {
 // lost says what cannot be told.
 func (c *comparison) writings(ctx context.Context) (all []written, lost string, err error) {
 	r := c.last
-	told := activities.History{Namespace: c.key.Namespace, Arguments: map[string]string{}, Answered: map[string]bool{}}
+	told := activities.History{Namespace: c.key.Namespace, Arguments: map[string]string{}, Answered: map[string]bool{}, Running: map[string]bool{}}
+	for _, task := range r.state.Tasks.Running {
+		told.Running[task.ToolCallID] = true
+	}
 	for i := 0; ; i++ {
 		r.tell(told)
 		one := r.written(told)
@@ -105,7 +107,7 @@ func (c *comparison) writings(ctx context.Context) (all []written, lost string, 
 		if err != nil {
 			return nil, "", err
 		}
-		if r, err = replay(c.cfg.Workflows, c.workflowID(), h); err != nil {
+		if r, err = c.replay(h); err != nil {
 			return all, fmt.Sprintf("what the thread wrote before %s: %s", c.last.began.UTC().Format(time.RFC3339), err), nil //nolint:nilerr // it is part of the report
 		}
 	}
@@ -137,14 +139,14 @@ func (c *comparison) hasAny(ctx context.Context, all []written) (bool, error) {
 	return len(has) > 0, err
 }
 
-// missing returns what the store lacks. What it lacks before the newest record that it has was removed, by
-// retention: records are stored in order.
+// missing returns what the store lacks. No retention removes single records of a thread, so also what it lacks before the
+// newest record that it has was lost, such as when a worker ran before the repair.
 func (c *comparison) missing(ctx context.Context, all []written) ([]written, error) {
 	has, err := c.present(ctx, all)
 	if err != nil {
 		return nil, err
 	}
-	var newest time.Time
+	var newest time.Time // of what the store has
 	for _, w := range all {
 		for _, rec := range w.Records {
 			if has[rec.ID] && rec.CreatedAt.After(newest) {
@@ -156,7 +158,7 @@ func (c *comparison) missing(ctx context.Context, all []written) ([]written, err
 	for _, w := range all {
 		var kept []event.Record
 		for _, rec := range w.Records {
-			if !has[rec.ID] && rec.CreatedAt.After(newest.Add(-together)) {
+			if !has[rec.ID] {
 				kept = append(kept, rec)
 			}
 		}
@@ -257,19 +259,19 @@ func (c *comparison) append(ctx context.Context, batch store.Batch) error {
 // startedTools finds tools that a worker has begun to run although the store has no start of them. Without it
 // they would run again.
 func (c *comparison) startedTools(ctx context.Context, older bool) error {
-	if !c.running() || !c.started(older) {
+	if !c.running() {
 		return nil
 	}
+	begun, err := c.begunTools(ctx, older)
+	if err != nil {
+		return err
+	}
 	var logs []store.ToolLog
-	for _, s := range c.last.steps {
-		log, tool := activities.RebuildStart(s.input, s.at)
-		if !tool || s.flush != nil || s.done {
-			continue
-		}
-		if some, err := c.missingLogs(ctx, []store.ToolLog{log}); err != nil {
-			return err
-		} else if _, err := c.cfg.Store.ToolLog(ctx, c.key, log.ToolCallID); len(some) > 0 && errors.Is(err, store.ErrNotFound) {
+	for _, log := range begun {
+		if _, err := c.cfg.Store.ToolLog(ctx, c.key, log.ToolCallID); errors.Is(err, store.ErrNotFound) {
 			logs = append(logs, log)
+		} else if err != nil {
+			return err
 		}
 	}
 	if len(logs) == 0 {
@@ -293,16 +295,50 @@ func (c *comparison) startedTools(ctx context.Context, older bool) error {
 	return nil
 }
 
-// started reports whether a worker has begun to run a tool. older means that the store lacks records anyway.
-func (c *comparison) started(older bool) bool {
-	for _, p := range c.desc.GetPendingActivities() {
-		if p.GetActivityType().GetName() != signals.ActivityRunTool {
-			continue
-		}
-		begun := p.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED || p.GetAttempt() > 1
-		if begun && (older || time.Since(p.GetLastStartedTime().AsTime()) > silent) {
-			return true
+// begunTools returns the starts of the tools that a worker runs, for the thread's turns and for its background tasks.
+func (c *comparison) begunTools(ctx context.Context, older bool) (out []store.ToolLog, err error) {
+	for id := range begunActivities(c.desc, signals.ActivityRunTool, older) {
+		for _, e := range c.history.GetEvents() {
+			scheduled := e.GetActivityTaskScheduledEventAttributes()
+			if scheduled.GetActivityId() != id {
+				continue
+			}
+			var step thread.ToolStep
+			if err := c.read(scheduled.GetInput(), &step); err != nil {
+				return nil, fmt.Errorf("reading the input of activity %s: %w", id, err)
+			}
+			out = append(out, activities.RebuildStart(step, e.GetEventTime().AsTime()))
 		}
 	}
-	return false
+	for _, task := range c.last.state.Tasks.Running {
+		if task.SubAgent != "" {
+			continue
+		}
+		desc, err := c.cfg.Temporal.DescribeWorkflowExecution(ctx, signals.TaskWorkflowID(c.key.Namespace, task.ID), "")
+		if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(begunActivities(desc, signals.ActivityRunTask, older)) > 0 {
+			out = append(out, activities.RebuildStart(thread.ToolStep{
+				RunStep: thread.RunStep{Agent: task.Agent, TraceID: task.TraceID}, ToolCallID: task.ToolCallID, ToolName: task.Tool,
+			}, task.StartedAt))
+		}
+	}
+	return out, nil
+}
+
+// begunActivities returns the ids of the pending activities of a type that a worker has begun. older means that the store lacks
+// records anyway.
+func begunActivities(desc *workflowservice.DescribeWorkflowExecutionResponse, typ string, older bool) map[string]bool {
+	out := map[string]bool{}
+	for _, p := range desc.GetPendingActivities() {
+		begun := p.GetState() == enumspb.PENDING_ACTIVITY_STATE_STARTED || p.GetAttempt() > 1
+		if p.GetActivityType().GetName() == typ && begun && (older || time.Since(p.GetLastStartedTime().AsTime()) > silent) {
+			out[p.GetActivityId()] = true
+		}
+	}
+	return out
 }

@@ -1,15 +1,18 @@
 package reconcile
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/threadmill/threadmill/event"
@@ -40,13 +43,13 @@ func (c *comparison) withoutWorkflow(ctx context.Context) error {
 	if c.row.Status == store.ThreadClosed {
 		return nil
 	}
-	k, err := c.look(ctx, nil)
+	k, err := c.look(ctx, nil, "")
 	if err != nil {
 		return err
 	}
 	if parent := c.row.Parent; parent != "" {
 		c.differ(ctx, repair.Difference{
-			Kind: repair.Workflow, In: repair.Temporal, Detail: fmt.Sprintf("the thread of a sub-agent has no workflow; thread %s starts it again if its turn has not ended", parent),
+			Kind: repair.Workflow, In: repair.Temporal, Detail: fmt.Sprintf("the thread of a sub-agent has no workflow; thread %s starts it again with what the store has, if its turn has not ended", parent),
 		}, nil)
 		return nil
 	}
@@ -67,6 +70,9 @@ func (c *comparison) withoutWorkflow(ctx context.Context) error {
 		}
 		return nil
 	})
+	for _, what := range k.lost {
+		c.differ(ctx, repair.Difference{Kind: repair.Lost, In: repair.Temporal, Count: 1, Detail: what}, nil)
+	}
 	return nil
 }
 
@@ -93,6 +99,15 @@ func (c *comparison) eraseAgain(ctx context.Context, has repair.Side) {
 	})
 }
 
+// textOf returns a field of the metadata of a thread.
+func textOf(metadata json.RawMessage, name string) (text string) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(metadata, &fields) == nil {
+		_ = json.Unmarshal(fields[name], &text) // not a text: not ours
+	}
+	return text
+}
+
 // olderTemporal finds what the store has and the workflow does not know.
 func (c *comparison) olderTemporal(ctx context.Context) error {
 	if !c.stored {
@@ -110,21 +125,105 @@ func (c *comparison) olderTemporal(ctx context.Context) error {
 	if c.row.Status == store.ThreadClosed {
 		return c.closedRuns(ctx)
 	}
-	k, err := c.look(ctx, state)
-	if err != nil || k.empty() {
+	k, err := c.look(ctx, state, "")
+	if err != nil {
 		return err
 	}
-	c.differAll(ctx, k.differences(), func(ctx context.Context) error {
-		r := k.restore()
-		r.Title, r.Agents, r.Metadata = c.row.Title, c.row.Agents, c.row.Metadata
-		for _, part := range split(r) {
-			if err := c.cfg.Threads.Restore(ctx, c.key.ThreadID, nil, part); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	if k.changed, err = c.changes(ctx, state); err != nil || k.empty() && len(k.lost) == 0 {
+		return err
+	}
+	c.differAll(ctx, k.differences(), func(ctx context.Context) error { return c.tell(ctx, k) })
 	return nil
+}
+
+// notBegun compares a thread whose workflow no worker has begun. A post has started it before this repair, or a repair, which may
+// have been killed before it had told all.
+func (c *comparison) notBegun(ctx context.Context, h *historypb.History) error {
+	if !c.stored || c.row.Status == store.ThreadClosed || !c.running() {
+		return nil
+	}
+	if h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId() != "" {
+		return nil // it continues a run that knows what is stored
+	}
+	k, err := c.look(ctx, nil, "")
+	if err != nil {
+		return err
+	}
+	for _, e := range h.GetEvents() {
+		if signal := e.GetWorkflowExecutionSignaledEventAttributes(); signal.GetSignalName() == signals.SignalRestore {
+			var r signals.Restore
+			if err := c.read(signal.GetInput(), &r); err != nil {
+				return fmt.Errorf("reading signal %s: %w", signals.SignalRestore, err)
+			}
+			k.told(r)
+		}
+	}
+	if k.empty() {
+		return nil
+	}
+	c.differAll(ctx, k.differences(), func(ctx context.Context) error { return c.tell(ctx, k) })
+	return nil
+}
+
+// tell tells a workflow that runs what the store has.
+func (c *comparison) tell(ctx context.Context, k *known) error {
+	r := k.restore()
+	r.Title, r.Agents, r.Metadata = c.row.Title, c.row.Agents, c.row.Metadata
+	for _, part := range split(r) {
+		if err := c.cfg.Threads.Restore(ctx, c.key.ThreadID, nil, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told removes what an earlier repair told.
+func (k *known) told(r signals.Restore) {
+	ids := map[string]bool{}
+	for _, id := range r.Known {
+		ids[id] = true
+	}
+	for _, p := range r.Posts {
+		ids[p.ID] = true
+	}
+	k.ended = slices.DeleteFunc(k.ended, func(id string) bool { return ids[id] })
+	k.open = slices.DeleteFunc(k.open, func(p signals.Post) bool { return ids[p.ID] })
+	k.decisions, k.results, k.inputs = without(k.decisions, r.Decisions), without(k.results, r.Results), without(k.inputs, r.Inputs)
+	k.subs = slices.DeleteFunc(k.subs, func(sub signals.RestoredSubAgent) bool {
+		return slices.ContainsFunc(r.SubAgents, func(o signals.RestoredSubAgent) bool { return o.ToolCallID == sub.ToolCallID })
+	})
+}
+
+func without[T any](all, told []T) []T {
+	return slices.DeleteFunc(all, func(one T) bool {
+		return slices.ContainsFunc(told, func(o T) bool { return bytes.Equal(encoded(o), encoded(one)) })
+	})
+}
+
+// changes names the parts of the thread's row that the workflow does not know.
+func (c *comparison) changes(ctx context.Context, state *thread.State) (out []string, err error) {
+	if state.Outbox.Row != nil || c.older {
+		return nil, nil // the workflow is newer
+	}
+	// The workflow may have stored changes while its history was read.
+	if c.row, err = c.cfg.Store.Thread(ctx, c.key); err != nil {
+		return nil, err
+	}
+	if c.row.Title != "" && c.row.Title != state.Title {
+		out = append(out, "title")
+	}
+	if len(c.row.Agents) > 0 && !slices.Equal(c.row.Agents, state.Roster.Agents) {
+		out = append(out, "agents")
+	}
+	if len(c.row.Metadata) > 0 && !sameJSON(c.row.Metadata, state.Metadata) {
+		out = append(out, "metadata")
+	}
+	return out, nil
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	var left, right any
+	return json.Unmarshal(a, &left) == nil && json.Unmarshal(b, &right) == nil && reflect.DeepEqual(left, right)
 }
 
 // differAll notes differences that are mended together.
@@ -166,6 +265,12 @@ type known struct {
 	ended []string
 	open  []signals.Post
 
+	// changed names the parts of the row that the workflow does not know.
+	changed []string
+
+	// lost is what cannot be mended, for people.
+	lost []string
+
 	// failed counts the events that could be retried.
 	failed int
 
@@ -174,12 +279,13 @@ type known struct {
 	inputs      []signals.InputAnswers
 	tasks       []signals.CompleteTask
 	interrupts  []signals.Control
+	subs        []signals.RestoredSubAgent
 	taskNumber  int
 	childNumber int
 }
 
 func (k *known) empty() bool {
-	return len(k.ended)+len(k.open)+len(k.decisions)+len(k.results)+len(k.inputs)+len(k.tasks)+len(k.interrupts) == 0
+	return len(k.ended)+len(k.open)+len(k.decisions)+len(k.results)+len(k.inputs)+len(k.tasks)+len(k.interrupts)+len(k.subs)+len(k.changed) == 0
 }
 
 func (k *known) describe() string {
@@ -189,7 +295,7 @@ func (k *known) describe() string {
 func (k *known) restore() signals.Restore {
 	return signals.Restore{
 		Known: k.ended, Posts: k.open, Decisions: k.decisions, Results: k.results, Inputs: k.inputs, Tasks: k.tasks, Interrupts: k.interrupts,
-		TaskNumber: k.taskNumber, ChildNumber: k.childNumber,
+		TaskNumber: k.taskNumber, ChildNumber: k.childNumber, SubAgents: k.subs,
 	}
 }
 
@@ -204,38 +310,80 @@ func (k *known) differences() (out []repair.Difference) {
 	add(repair.Turns, len(k.open), "events whose turns have not ended", "post them again; steps find their results in the store")
 	add(repair.Turns, len(k.interrupts), "ends of turns that were interrupted or failed", "interrupt them")
 	add(repair.Answers, len(k.decisions)+len(k.results)+len(k.inputs), "decisions and answers", "tell it; their calls find their results in the store")
+	add(repair.Turns, len(k.subs), "sub-agents whose calls have not ended", "start the same again; steps find their results in the store")
 	add(repair.Tasks, len(k.tasks), "ends of background tasks", "complete them")
+	defer func() {
+		for _, what := range k.lost {
+			out = append(out, repair.Difference{Kind: repair.Lost, In: repair.Temporal, Count: 1, Detail: what})
+		}
+	}()
+	if len(k.changed) > 0 {
+		out = append(out, repair.Difference{
+			Kind: repair.Row, In: repair.Temporal, Count: len(k.changed), Detail: "Temporal is older: its workflow lacks changes of: " + strings.Join(k.changed, ", "), Action: "tell it",
+		})
+	}
 	if k.failed > 0 && len(out) > 0 {
 		out = append(out, repair.Difference{Kind: repair.Lost, In: repair.Temporal, Count: k.failed, Detail: fmt.Sprintf("%d failed events can no longer be retried; post them again", k.failed)})
 	}
 	return out
 }
 
-// maxPart is the maximum size of the posts in one signal, in bytes.
+// maxPart is the size of a signal to which nothing more is added, in bytes. Its parts are smaller than a quarter of that
+// each, but for posts and results, whose own signals have the same bounds.
 const maxPart = 256 << 10
 
-// split splits what a thread is told into signals of limited size. Ids and numbers come first.
-func split(r signals.Restore) (out []signals.Restore) {
-	head := r
-	head.Known, head.Posts = nil, nil
-	out = append(out, head)
-	for ids := range slices.Chunk(r.Known, signals.MaxRestoreIDs) {
-		if out[len(out)-1].Known == nil {
-			out[len(out)-1].Known = ids
-			continue
-		}
-		out = append(out, signals.Restore{Known: ids})
-	}
+// split splits what a thread is told into signals of limited size. Posts come last, when all else is known.
+func split(r signals.Restore) []signals.Restore {
+	out := []signals.Restore{{Title: r.Title, Agents: r.Agents, Metadata: r.Metadata, TaskNumber: r.TaskNumber, ChildNumber: r.ChildNumber}}
 	size := 0
-	for _, p := range r.Posts {
+	part := func(n int) *signals.Restore {
 		last := &out[len(out)-1]
-		if size += p.Size(); size > maxPart && len(last.Posts) > 0 || len(last.Posts) == signals.MaxRestorePosts {
-			out = append(out, signals.Restore{})
-			last, size = &out[len(out)-1], p.Size()
+		if size += n; size > maxPart && size > n || len(last.Known) == signals.MaxRestoreIDs || len(last.Posts) == signals.MaxRestorePosts {
+			out, size = append(out, signals.Restore{}), n
+			last = &out[len(out)-1]
 		}
-		last.Posts = append(last.Posts, p)
+		return last
+	}
+	part(len(encoded(out[0])))
+	for _, sub := range r.SubAgents {
+		p := part(len(encoded(sub)))
+		p.SubAgents = append(p.SubAgents, sub)
+	}
+	for _, id := range r.Known {
+		p := part(len(id) + len(`"",`))
+		p.Known = append(p.Known, id)
+	}
+	for _, d := range r.Decisions {
+		p := part(len(encoded(d)))
+		p.Decisions = append(p.Decisions, d)
+	}
+	for _, res := range r.Results {
+		p := part(len(encoded(res)))
+		p.Results = append(p.Results, res)
+	}
+	for _, in := range r.Inputs {
+		p := part(len(encoded(in)))
+		p.Inputs = append(p.Inputs, in)
+	}
+	for _, done := range r.Tasks {
+		p := part(len(encoded(done)))
+		p.Tasks = append(p.Tasks, done)
+	}
+	for _, c := range r.Interrupts {
+		p := part(len(encoded(c)))
+		p.Interrupts = append(p.Interrupts, c)
+	}
+	for _, post := range r.Posts {
+		p := part(len(encoded(post)))
+		p.Posts = append(p.Posts, post)
 	}
 	return out
+}
+
+// encoded returns a part as JSON, which all parts have.
+func encoded(v any) []byte {
+	raw, _ := json.Marshal(v)
+	return raw
 }
 
 // looked are the newest records of a thread, oldest first. known is the number of those at their end in which
@@ -243,6 +391,9 @@ func split(r signals.Restore) (out []signals.Restore) {
 type looked struct {
 	records []event.Record
 	unknown int
+
+	// cut reports whether older records were not read although their turns may be unknown.
+	cut bool
 }
 
 // records reads the records of a thread back to an event whose turn the workflow has ended, and to those whose turns
@@ -274,6 +425,7 @@ func (c *comparison) records(ctx context.Context, state *thread.State) (out look
 		if q.Complete(page) || reached && len(need) == 0 {
 			break
 		}
+		out.cut = len(out.records) >= maxLook && !reached
 		q.Before = page[len(page)-1].Seq
 	}
 	slices.Reverse(out.records)
@@ -292,18 +444,28 @@ func turns(state *thread.State) []*thread.Turn {
 	return append([]*thread.Turn{state.Turns.Current}, state.Turns.Parked...)
 }
 
-// look finds what the store has and the workflow does not know. A nil state knows nothing.
-func (c *comparison) look(ctx context.Context, state *thread.State) (*known, error) {
+// look finds what the store has and the workflow does not know. A nil state knows nothing. The turn of the event redo
+// runs again although it may have ended: the thread receives it with its start.
+func (c *comparison) look(ctx context.Context, state *thread.State, redo string) (*known, error) {
 	found, err := c.records(ctx, state)
 	if err != nil {
 		return nil, err
 	}
 	k := &known{}
+	if found.cut {
+		k.lost = append(k.lost, fmt.Sprintf("turns that had not ended before the thread's newest %d records, which were not compared", maxLook))
+	}
 	open := unfinished(found.records)
+	if redo != "" {
+		open[redo] = true
+	}
 	var again []event.Record
 	for i, r := range found.records {
 		steered := joins(r)
 		if !posted(r) && !steered || i < len(found.records)-found.unknown || state != nil && state.Inbox.WasPosted(r.ID) {
+			continue
+		}
+		if r.ID == redo {
 			continue
 		}
 		if open[r.EventID] {
@@ -312,10 +474,10 @@ func (c *comparison) look(ctx context.Context, state *thread.State) (*known, err
 			k.ended = append(k.ended, r.ID)
 		}
 	}
-	if k.open, err = c.posts(ctx, again); err != nil {
+	if k.open, k.lost, err = c.posts(ctx, again, k.lost); err != nil {
 		return nil, err
 	}
-	reposted := map[string]bool{}
+	reposted := map[string]bool{redo: true}
 	for _, r := range again {
 		reposted[r.EventID] = true
 	}
@@ -324,6 +486,13 @@ func (c *comparison) look(ctx context.Context, state *thread.State) (*known, err
 	}
 	k.answered(found.records, state, inProgress)
 	k.number(found.records, open)
+	k.lostTasks(found.records, state, inProgress)
+	if k.subs, err = c.lostSubs(ctx, found.records, state, inProgress); err != nil {
+		return nil, err
+	}
+	for _, id := range c.subs {
+		k.childNumber = max(k.childNumber, signals.SubThreadNumber(id))
+	}
 	if state != nil {
 		k.endedTurns(found.records, state)
 		if err := c.endedTasks(ctx, state, k); err != nil {
@@ -331,6 +500,52 @@ func (c *comparison) look(ctx context.Context, state *thread.State) (*known, err
 		}
 	}
 	return k, nil
+}
+
+// lostSubs returns the sub-agents that calls of turns in progress had started and that the workflow does not know: the calls
+// start the same again, so that steps find what is stored.
+func (c *comparison) lostSubs(ctx context.Context, records []event.Record, state *thread.State, inProgress func(eventID string) bool) (out []signals.RestoredSubAgent, err error) {
+	if len(c.subs) == 0 {
+		return nil, nil
+	}
+	made, known := map[string]bool{}, answersOf(state)
+	for _, r := range records {
+		var m event.Message
+		if r.Type != event.TypeMessage || !inProgress(r.EventID) || json.Unmarshal(r.Payload, &m) != nil {
+			continue
+		}
+		for _, call := range m.ToolCalls {
+			made[call.ID] = known.lacksSub(call.ID, m.ID)
+		}
+	}
+	for _, id := range c.subs {
+		sub := &comparison{Reconciler: c.Reconciler, key: store.Key{Namespace: c.key.Namespace, ThreadID: id}, stored: true}
+		if sub.row, err = c.cfg.Store.Thread(ctx, sub.key); err != nil {
+			return nil, err
+		}
+		call := textOf(sub.row.Metadata, signals.MetadataParentCall)
+		if !made[call] || known.subs[id] || len(out) == signals.MaxRestoreSubs {
+			continue
+		}
+		if sub.subs, err = c.cfg.Store.SubThreads(ctx, sub.key); err != nil {
+			return nil, err
+		}
+		k, err := sub.look(ctx, nil, thread.FirstIDOf(c.key.Namespace, id, call))
+		if err != nil {
+			return nil, err
+		}
+		r := k.restore()
+		r.Known = r.Known[max(0, len(r.Known)-signals.MaxRestoreIDs):]
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return nil, err
+		}
+		if len(raw) > maxPart || len(r.Posts) > signals.MaxRestorePosts {
+			raw = nil // the next repair tells it, when the workflow runs
+		}
+		out = append(out, signals.RestoredSubAgent{ToolCallID: call, ThreadID: id, Restore: raw})
+	}
+	return out, nil
 }
 
 // joins reports whether a record is a person's message that joined the turn of another event.
@@ -362,15 +577,16 @@ func unfinished(records []event.Record) map[string]bool {
 	return open
 }
 
-// posts returns events as they were posted.
-func (c *comparison) posts(ctx context.Context, records []event.Record) (out []signals.Post, err error) {
+// posts returns events as they were posted. It adds those that cannot be to lost.
+func (c *comparison) posts(ctx context.Context, records []event.Record, lost []string) (out []signals.Post, _ []string, err error) {
 	for _, r := range records {
 		it, err := store.Content(ctx, c.cfg.Store, c.key, r.ID)
 		if errors.Is(err, store.ErrUnreadable) || errors.Is(err, store.ErrNotFound) {
-			continue // nobody can read it
+			lost = append(lost, fmt.Sprintf("event %s, whose turn has not ended: its content cannot be read", r.ID))
+			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		p := signals.Post{
 			ID: r.ID, Type: r.Type, Payload: it.Payload, Metadata: it.Metadata, Timestamp: it.Timestamp, TraceID: r.TraceID, ParentEventID: r.ParentEventID,
@@ -382,11 +598,13 @@ func (c *comparison) posts(ctx context.Context, records []event.Record) (out []s
 		if r.EventID != r.ID {
 			p.OnBusy = event.OnBusySteer
 		}
-		if p.Validate(c.key.ThreadID) == nil {
-			out = append(out, p)
+		if err := p.Validate(c.key.ThreadID); err != nil {
+			lost = append(lost, fmt.Sprintf("event %s, whose turn has not ended: it cannot be posted again: %s", r.ID, err))
+			continue
 		}
+		out = append(out, p)
 	}
-	return out, nil
+	return out, lost, nil
 }
 
 // answered finds the decisions of people, the results of clients and the input that the turns in progress lack.
@@ -433,10 +651,10 @@ func (k *known) answered(records []event.Record, state *thread.State, inProgress
 	}
 }
 
-// number finds the numbers from which tasks and sub-agents count. Those of turns that run again get their own
-// numbers again.
+// number finds the number from which tasks count, and that of the last sub-agent. The tasks of turns that run again get their
+// own numbers again.
 func (k *known) number(records []event.Record, open map[string]bool) {
-	var tasks, children numbers
+	var tasks numbers
 	for _, r := range records {
 		switch r.Type {
 		case event.TypeTask:
@@ -447,16 +665,36 @@ func (k *known) number(records []event.Record, open map[string]bool) {
 			if _, n, err := signals.ParseTaskID(t.ID); err == nil {
 				tasks.add(n, open[r.EventID])
 			}
-			children.add(signals.SubThreadNumber(t.ThreadID), open[r.EventID])
+			k.childNumber = max(k.childNumber, signals.SubThreadNumber(t.ThreadID))
 		case event.TypeMessage:
 			var m event.Message
 			if json.Unmarshal(r.Payload, &m) == nil && m.ToolCallID != "" {
 				child, _ := m.Metadata["threadId"].(string)
-				children.add(signals.SubThreadNumber(child), open[r.EventID])
+				k.childNumber = max(k.childNumber, signals.SubThreadNumber(child))
 			}
 		}
 	}
-	k.taskNumber, k.childNumber = tasks.last(), children.last()
+	k.taskNumber = tasks.last()
+}
+
+// lostTasks finds the background tasks that have not ended and whose workflows nothing starts again, since the turns that
+// started them have ended.
+func (k *known) lostTasks(records []event.Record, state *thread.State, inProgress func(eventID string) bool) {
+	ended := map[string]bool{}
+	for _, r := range slices.Backward(records) {
+		var t event.Task
+		if r.Type != event.TypeTask || json.Unmarshal(r.Payload, &t) != nil {
+			continue
+		}
+		_, n, err := signals.ParseTaskID(t.ID)
+		switch {
+		case err != nil:
+		case t.State != event.TaskRunning:
+			ended[t.ID] = true
+		case !ended[t.ID] && !inProgress(r.EventID) && (state == nil || n > state.Tasks.Count):
+			k.lost = append(k.lost, fmt.Sprintf("background task %s (%s), which had not ended: it does not run again, and its end is not reported", t.ID, cmp.Or(t.Tool, t.SubAgent)))
+		}
+	}
 }
 
 // numbers are the greatest number of turns that have ended, the least of those that have not, and the greatest.
@@ -489,6 +727,9 @@ func (k *known) endedTurns(records []event.Record, state *thread.State) {
 		if t.Interrupted == nil {
 			running[recordid.TurnEnded(t.TurnID())] = true
 		}
+	}
+	for _, q := range state.Inbox.Queue {
+		running[recordid.TurnEnded(recordid.Turn(q.Item.ID, q.Item.Attempt))] = true
 	}
 	by := map[string]event.StatusChange{}
 	for _, r := range records {
@@ -553,13 +794,17 @@ type answers struct {
 	votes           map[string]bool
 	results, inputs map[string]bool
 	calls           map[string]thread.CallStage
+	subs            map[string]bool
 	steps           map[string]int
 }
 
 func answersOf(state *thread.State) *answers {
-	a := &answers{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]thread.CallStage{}, map[string]int{}}
+	a := &answers{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]thread.CallStage{}, map[string]bool{}, map[string]int{}}
 	if state == nil {
 		return a
+	}
+	for _, sub := range state.Children.SubAgents {
+		a.subs[sub.ThreadID] = true
 	}
 	for _, s := range state.Decisions.Settled {
 		a.settled[s.Key] = true
@@ -577,12 +822,18 @@ func answersOf(state *thread.State) *answers {
 		for _, in := range r.Inputs {
 			a.inputs[recordid.InputReceived(in.ToolCallID, max(in.Round, 1))] = true
 		}
+		for _, sub := range r.SubAgents {
+			a.subs[sub.ToolCallID] = true
+		}
 	}
 	for _, t := range turns(state) {
 		for _, r := range t.Runs {
 			a.steps[recordid.Reply(t.TurnID(), r.Slot, 0)] = r.Step
 			for _, c := range r.Calls {
 				a.calls[c.Plan.ID] = c.Stage
+				if c.Stage != thread.CallWaiting && c.Stage != thread.CallReady {
+					a.subs[c.Plan.ID] = true
+				}
 				for _, v := range c.Votes {
 					a.votes[vote(c.Plan.ID, c.Round, v.By)] = true
 				}
@@ -614,7 +865,20 @@ func (a *answers) lacksResult(m event.Message) bool {
 	if stage, known := a.calls[m.ToolCallID]; known {
 		return stage == thread.CallAtClient
 	}
-	run, step, ok := cutStep(m.ReplyToMessageID)
+	return a.lacksStep(m.ReplyToMessageID)
+}
+
+// lacksSub reports whether the workflow has yet to start the sub-agent of a call.
+func (a *answers) lacksSub(toolCallID, replyID string) bool {
+	if _, known := a.calls[toolCallID]; known || a.subs[toolCallID] {
+		return !a.subs[toolCallID]
+	}
+	return a.lacksStep(replyID)
+}
+
+// lacksStep reports whether the workflow has yet to receive a reply.
+func (a *answers) lacksStep(replyID string) bool {
+	run, step, ok := cutStep(replyID)
 	made, known := a.steps[run]
 	return !ok || !known || step > made
 }

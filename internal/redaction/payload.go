@@ -1,6 +1,9 @@
 package redaction
 
 import (
+	"encoding/json"
+	"slices"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/redact"
@@ -105,7 +108,26 @@ func restore(r *redact.Redactor, p signals.Restore) signals.Restore {
 	p.Title, p.Metadata = r.Text(p.Title), r.JSON(p.Metadata)
 	p.Posts, p.Decisions, p.Results = each(r, p.Posts), each(r, p.Decisions), each(r, p.Results)
 	p.Inputs, p.Tasks, p.Interrupts = each(r, p.Inputs), each(r, p.Tasks), each(r, p.Interrupts)
+	p.SubAgents = slices.Clone(p.SubAgents)
+	for i := range p.SubAgents {
+		p.SubAgents[i].Restore = subRestore(r, p.SubAgents[i].Restore)
+	}
 	return p
+}
+
+func subRestore(r *redact.Redactor, raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return raw
+	}
+	var in signals.Restore
+	if json.Unmarshal(raw, &in) != nil {
+		return r.JSON(raw)
+	}
+	out, err := json.Marshal(restore(r, in))
+	if err != nil {
+		return r.JSON(raw)
+	}
+	return out
 }
 
 func each[T any](r *redact.Redactor, payloads []T) []T {

@@ -71,6 +71,10 @@ type SubAgent struct {
 type DelegateStart struct {
 	signals.Start
 	Parent *Parent `json:"parent,omitempty"`
+
+	// Restore is what the store has of the thread, if it starts again after Temporal was restored from a backup:
+	// a [signals.Restore].
+	Restore json.RawMessage `json:"restore,omitempty"`
 }
 
 // DelegateReply is the result of a sub-agent's workflow.
@@ -188,10 +192,15 @@ func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start DelegateStar
 
 func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
-	s.Children.Count++
 	t.Delegated++
 	t, plan := t, c.Plan.SubAgent
-	threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.Children.Count)
+	again := s.Decisions.restoredSub(c.Plan.ID)
+	if again != nil {
+		threadID = again.ThreadID
+	} else {
+		s.Children.Count++
+		threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.Children.Count)
+	}
 	parent := Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, User: r.User, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
 		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), Depth: 1, EditedPrefix: c.editedPrefix(), Undecided: c.Undecided,
@@ -210,6 +219,9 @@ func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
 		Agents: []string{plan.Agent}, Title: cmp.Or(plan.Title, fmt.Sprintf("%s for %s", plan.Agent, cmp.Or(r.Agent, s.ThreadID))),
 		Metadata: rawJSON(map[string]string{signals.MetadataParent: s.ThreadID, signals.MetadataParentCall: c.Plan.ID}), First: &post,
 	}}
+	if again != nil {
+		start.Restore = again.Restore
+	}
 	return threadID, start
 }
 

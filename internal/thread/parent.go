@@ -73,6 +73,11 @@ func (p *ParentLink) FirstID() string {
 	return firstID(s.Namespace, s.ThreadID, *p.Parent)
 }
 
+// FirstIDOf returns the id of the first event of the sub-agent's thread that a call starts.
+func FirstIDOf(namespace, threadID, toolCallID string) string {
+	return firstID(namespace, threadID, Parent{ToolCallID: toolCallID})
+}
+
 // firstID depends on the call: a thread that was terminated and opened again may reuse the numbers
 // of its sub-agents, and must not take an old answer for a new one.
 func firstID(namespace, threadID string, parent Parent) string {

@@ -17,6 +17,9 @@ type Restored struct {
 	Decisions []signals.Decide       `json:"decisions,omitempty"`
 	Results   []signals.ToolResult   `json:"results,omitempty"`
 	Inputs    []signals.InputAnswers `json:"inputs,omitempty"`
+
+	// SubAgents are those that the calls start again.
+	SubAgents []signals.RestoredSubAgent `json:"subAgents,omitempty"`
 }
 
 // Restore takes over what the store has and the thread does not. Posts, tasks and interrupts are left
@@ -38,12 +41,17 @@ func (s *State) Restore(r signals.Restore) {
 	for _, id := range r.Known {
 		s.Inbox.rememberPosted(id)
 	}
-	if len(r.Decisions)+len(r.Results)+len(r.Inputs) == 0 {
+	if len(r.Decisions)+len(r.Results)+len(r.Inputs)+len(r.SubAgents) == 0 {
 		return
 	}
 	ds := &s.Decisions
 	if ds.Restored == nil {
 		ds.Restored = &Restored{}
+	}
+	for _, sub := range r.SubAgents {
+		if len(ds.Restored.SubAgents) < maxSubsInTurn && ds.restoredSub(sub.ToolCallID) == nil {
+			ds.Restored.SubAgents = append(ds.Restored.SubAgents, sub)
+		}
 	}
 	for _, d := range r.Decisions {
 		if d.Validate() == nil && ds.hasRoom(ds.Restored.Decisions, d) && !slices.ContainsFunc(ds.Restored.Decisions, func(o signals.Decide) bool {
@@ -71,6 +79,19 @@ func restoredNumber(own, given int, fresh bool) int {
 		return given
 	}
 	return own
+}
+
+// restoredSub returns the sub-agent that a call had started before, or nil.
+func (ds *Decisions) restoredSub(toolCallID string) *signals.RestoredSubAgent {
+	if ds.Restored == nil {
+		return nil
+	}
+	for i, sub := range ds.Restored.SubAgents {
+		if sub.ToolCallID == toolCallID {
+			return &ds.Restored.SubAgents[i]
+		}
+	}
+	return nil
 }
 
 // RestoredDue reports whether a call waits for something that was restored.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
@@ -58,6 +59,9 @@ type Options struct {
 
 	// Dynamic starts a separate Temporal server with these settings.
 	Dynamic map[string]any
+
+	// Converter is the data converter of the client. Default: the SDK's.
+	Converter converter.DataConverter
 
 	// Agents default to one, "assistant", with all tools.
 	Agents []agent.Agent
@@ -180,6 +184,7 @@ func New(t testing.TB, o Options) *Harness {
 		HostPort: w.Server.Addr(), Identity: "threadmill-tests", Logger: sdklog.NewStructuredLogger(Quiet),
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: Patience},
 	}
+	options.DataConverter = o.Converter
 	if o.Deaf {
 		options.Interceptors = []interceptor.ClientInterceptor{&noCancel{}}
 	}
@@ -224,7 +229,7 @@ func New(t testing.TB, o Options) *Harness {
 	w.config = threadmill.Config{
 		Temporal: w.Temporal, Store: w.Store, Stream: w.Stream, Agents: o.Agents, Tools: tools,
 		Models: models, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue,
-		ModelRetries: map[string]llm.Retry{"openai": {MaxAttempts: o.MaxModelAttempts}}, StopTimeout: time.Second, Logger: o.Logger,
+		ModelRetries: map[string]llm.Retry{"openai": {MaxAttempts: o.MaxModelAttempts}}, StopTimeout: time.Second, Logger: o.Logger, Replay: worker.WorkflowReplayerOptions{DataConverter: o.Converter},
 	}
 	if o.Configure != nil {
 		o.Configure(&w.config)
