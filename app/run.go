@@ -13,10 +13,10 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
-	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/internal/gate"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact/redactlog"
