@@ -51,11 +51,12 @@ const (
 
 // Status describes a deployment.
 type Status struct {
-	Name    string  `json:"name" doc:"The name of the Worker Deployment"`
-	Current string  `json:"current,omitempty" doc:"The build that gets new threads. Absent: workers without a build do"`
-	Ramping string  `json:"ramping,omitempty" doc:"The build that gets a share of the threads"`
-	Percent float32 `json:"percent,omitempty" doc:"The share of the ramping build"`
-	Builds  []Build `json:"builds" nullable:"false" doc:"The builds that Temporal knows, the newest first"`
+	Name    string    `json:"name" doc:"The name of the Worker Deployment"`
+	Current string    `json:"current,omitempty" doc:"The build that gets new threads. Absent: workers without a build do"`
+	Since   time.Time `json:"since,omitzero" doc:"Since when it does"`
+	Ramping string    `json:"ramping,omitempty" doc:"The build that gets a share of the threads"`
+	Percent float32   `json:"percent,omitempty" doc:"The share of the ramping build"`
+	Builds  []Build   `json:"builds" nullable:"false" doc:"The builds that Temporal knows, the newest first"`
 }
 
 // Build is a build of a deployment.
@@ -94,7 +95,9 @@ func (d Deployment) Describe(ctx context.Context) (Status, error) {
 	}
 	info := found.GetWorkerDeploymentInfo()
 	routing := info.GetRoutingConfig()
-	out.Current = routing.GetCurrentDeploymentVersion().GetBuildId()
+	if out.Current = routing.GetCurrentDeploymentVersion().GetBuildId(); out.Current != "" {
+		out.Since = routing.GetCurrentVersionChangedTime().AsTime()
+	}
 	out.Ramping, out.Percent = routing.GetRampingDeploymentVersion().GetBuildId(), routing.GetRampingVersionPercentage()
 	for _, v := range info.GetVersionSummaries() {
 		out.Builds = append(out.Builds, Build{ID: v.GetDeploymentVersion().GetBuildId(), Status: status(v), Created: v.GetCreateTime().AsTime()})

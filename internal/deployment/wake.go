@@ -117,14 +117,15 @@ func gone(err error) bool {
 // moves idle threads away while the build gets no more of them. All workers of the build do, at different times: those that come
 // late find less.
 func (w *Waker) Follow(ctx context.Context, every time.Duration, became func(), log *slog.Logger) {
-	for current := false; ; {
+	// Another build may have been the current one between two looks.
+	for since := (time.Time{}); ; {
 		status, err := w.Deployment.Describe(ctx)
 		switch {
 		case errors.Is(err, ErrNotFound):
 			err = nil // no worker of this build has polled yet
 		case err == nil:
-			was := current
-			if current = status.Current == w.Build; current && !was {
+			if status.Current == w.Build && !status.Since.Equal(since) {
+				since = status.Since
 				became()
 			}
 			if status.Left(w.Build) {
