@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,7 +30,10 @@ func (f *fakes) requestsOf() []string { return f.idsOf(event.TypeApprovalRequest
 // checks sets the responses to checks of decisions, and returns their inputs.
 func (w *fixture) checks(answer func(thread.CheckStep) thread.CheckReply) *[]thread.CheckStep {
 	asked := &[]thread.CheckStep{}
+	var mu sync.Mutex // several may be checked at once
 	w.RegisterActivityWithOptions(func(_ context.Context, in thread.CheckStep) (thread.CheckReply, error) {
+		mu.Lock()
+		defer mu.Unlock()
 		*asked = append(*asked, in)
 		return answer(in), nil
 	}, activity.RegisterOptions{Name: signals.ActivityCheckDecision})
