@@ -3,6 +3,7 @@ package threadmill
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/threadmill/threadmill/activities"
@@ -24,9 +25,10 @@ type Proposal struct {
 	// ClientTools are the definitions of all tools of connected clients.
 	ClientTools []tool.Definition
 
-	ApprovalRules []approval.Rule
-	Rules         []rule.Rule
-	Hooks         []hook.Hook
+	ApprovalRules  []approval.Rule
+	ApproverGroups approval.Groups
+	Rules          []rule.Rule
+	Hooks          []hook.Hook
 }
 
 // maxThreadsOfAgent is how many threads of a changed agent are counted.
@@ -53,19 +55,19 @@ func (r *Runtime) compare(ctx context.Context, file []byte) (configdiff.Diff, er
 	if err != nil {
 		return configdiff.Diff{}, err
 	}
-	first := ""
-	if len(r.cfg.Agents) > 0 {
-		first = r.cfg.Agents[0].Name
+	first, err := r.cfg.AgentSource.Agent(ctx, r.client.Namespace(), "")
+	if err != nil && !errors.Is(err, agent.ErrUnknown) {
+		return configdiff.Diff{}, err
 	}
 	return configdiff.Compare(ctx, r.client.Namespace(), activities.Policy, before, after, waiting, func(ctx context.Context, name string) (int, error) {
-		found, err := r.client.List(ctx, threadclient.ListQuery{Agent: before.Agents[name].Name, Default: strings.EqualFold(first, name), Limit: maxThreadsOfAgent})
+		found, err := r.client.List(ctx, threadclient.ListQuery{Agent: before.Agents[name].Name, Default: strings.EqualFold(first.Name, name), Limit: maxThreadsOfAgent})
 		return len(found), err
 	})
 }
 
 // runs is the configuration that runs.
 func (r *Runtime) runs(ctx context.Context) (configdiff.Side, error) {
-	out := configdiff.Side{ApprovalRules: r.cfg.ApprovalRules, Rules: r.rules.Specs()}
+	out := configdiff.Side{ApprovalRules: r.cfg.ApprovalRules, Groups: r.cfg.ApproverGroups, Rules: r.rules.Specs()}
 	for _, h := range r.cfg.Hooks {
 		out.Hooks = append(out.Hooks, h.Name)
 	}
@@ -86,7 +88,7 @@ func (r *Runtime) would(ctx context.Context, p Proposal) (configdiff.Side, error
 	if err != nil {
 		return configdiff.Side{}, err
 	}
-	out := configdiff.Side{ApprovalRules: p.ApprovalRules, Rules: rules.Specs(), ClientTools: p.ClientTools, Tool: r.definition(p.ClientTools)}
+	out := configdiff.Side{ApprovalRules: p.ApprovalRules, Groups: p.ApproverGroups, Rules: rules.Specs(), ClientTools: p.ClientTools, Tool: r.definition(p.ClientTools)}
 	for _, h := range p.Hooks {
 		out.Hooks = append(out.Hooks, h.Name)
 	}

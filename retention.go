@@ -12,9 +12,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/internal/doctor"
-	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -99,9 +98,9 @@ func (r *Runtime) closeIdle(ctx context.Context, threadID string) error {
 const maxDue = 10_000
 
 // due tells what the next pass of the retention would do.
-func (r *Runtime) due(ctx context.Context) (out repair.Due, err error) {
+func (r *Runtime) due(ctx context.Context) (out retention.Due, err error) {
 	limits := r.cfg.Retention.limits()
-	out = repair.Due{Enabled: !limits.Off(), Close: []string{}, Erase: []string{}, Every: signals.Duration(limits.Every).String()}
+	out = retention.Due{Enabled: !limits.Off(), Close: []string{}, Erase: []string{}, Every: signals.Duration(limits.Every).String()}
 	now := time.Now()
 	for _, kind := range []struct {
 		status string
@@ -126,7 +125,7 @@ func (r *Runtime) due(ctx context.Context) (out repair.Due, err error) {
 			return out, err
 		}
 	}
-	last, err := r.cfg.Store.Document(ctx, r.client.Namespace(), activities.RetainedKind, activities.RetainedName)
+	last, err := r.cfg.Store.Document(ctx, r.client.Namespace(), retention.Kind, retention.Last)
 	if errors.Is(err, store.ErrNotFound) {
 		return out, nil
 	}
@@ -146,7 +145,7 @@ func (r *Runtime) dueThreads(ctx context.Context, status string, before time.Tim
 			return nil, err
 		}
 		for _, row := range rows {
-			if activities.Due(row, before) {
+			if retention.Old(row, before) {
 				due = append(due, row.ID)
 			}
 			page.CursorUpdatedAt, page.CursorID = row.UpdatedAt, row.ID

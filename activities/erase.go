@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -167,28 +166,6 @@ func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.Era
 		if err := pause(ctx, lookEvery); err != nil {
 			return err
 		}
-	}
-}
-
-// beating sends heartbeats until it is stopped.
-func beating(ctx context.Context) (stop func()) {
-	ended := make(chan struct{})
-	var done sync.WaitGroup
-	done.Go(func() {
-		beat := time.NewTicker(HeartbeatEvery)
-		defer beat.Stop()
-		for {
-			select {
-			case <-beat.C:
-				activity.RecordHeartbeat(ctx)
-			case <-ended:
-				return
-			}
-		}
-	})
-	return func() {
-		close(ended)
-		done.Wait()
 	}
 }
 

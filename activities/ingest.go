@@ -202,20 +202,7 @@ func announcement(in signals.FinishStep, doc store.KnowledgeDocument) string {
 
 // indexStep runs a step of an ingestion with heartbeats.
 func indexStep[T any](ctx context.Context, run func(context.Context) (T, error)) (T, error) {
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		beat := time.NewTicker(HeartbeatEvery)
-		defer beat.Stop()
-		for {
-			select {
-			case <-ended:
-				return
-			case <-beat.C:
-				activity.RecordHeartbeat(ctx)
-			}
-		}
-	}()
+	defer beating(ctx)()
 	out, err := run(ctx)
 	return out, ingestError(ctx, err)
 }

@@ -9,14 +9,9 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
-)
-
-// RetainedKind is the kind of the document with the receipt of the last pass, RetainedName its name.
-const (
-	RetainedKind = "retention"
-	RetainedName = "last"
 )
 
 // retainBatch is the number of threads that a step looks at.
@@ -69,7 +64,7 @@ func (a *Activities) due(ctx context.Context, in signals.RetainStep, next *signa
 	}
 	var due []string
 	for _, row := range rows {
-		if Due(row, before) {
+		if retention.Old(row, before) {
 			due = append(due, row.ID)
 		}
 	}
@@ -83,12 +78,6 @@ func (a *Activities) due(ctx context.Context, in signals.RetainStep, next *signa
 	return due, nil
 }
 
-// Due reports whether a thread of a page is due: an open one must be idle. The threads of sub-agents go with their parent
-// threads.
-func Due(row store.Thread, before time.Time) bool {
-	return row.Parent == "" && row.UpdatedAt.Before(before) && (row.Status == store.ThreadClosed || row.Activity == store.ActivityIdle)
-}
-
 // retainClose closes a thread, unless it is no longer idle. It reports whether it has asked the thread to close.
 func (a *Activities) retainClose(ctx context.Context, in signals.RetainClose) (bool, error) {
 	row, err := a.cfg.Store.Thread(ctx, event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID})
@@ -98,7 +87,7 @@ func (a *Activities) retainClose(ctx context.Context, in signals.RetainClose) (b
 	if err != nil {
 		return false, readError(err)
 	}
-	if row.Status != store.ThreadOpen || in.IdleThreads <= 0 || !Due(row, time.Now().Add(-in.IdleThreads)) || a.cfg.CloseIdle == nil {
+	if row.Status != store.ThreadOpen || in.IdleThreads <= 0 || !retention.Old(row, time.Now().Add(-in.IdleThreads)) || a.cfg.CloseIdle == nil {
 		return false, nil
 	}
 	err = a.cfg.CloseIdle(ctx, in.ThreadID)
@@ -121,7 +110,7 @@ func (a *Activities) retainCheck(ctx context.Context, in signals.RetainCheck) (b
 	if err != nil {
 		return false, readError(err)
 	}
-	return row.Status == store.ThreadClosed && in.ClosedThreads > 0 && Due(row, time.Now().Add(-in.ClosedThreads)), nil
+	return row.Status == store.ThreadClosed && in.ClosedThreads > 0 && retention.Old(row, time.Now().Add(-in.ClosedThreads)), nil
 }
 
 // retainDone stores the receipt of a pass.
@@ -132,11 +121,11 @@ func (a *Activities) retainDone(ctx context.Context, in signals.RetainStep) erro
 		return err
 	}
 	for {
-		had, err := a.cfg.Store.Document(ctx, in.Namespace, RetainedKind, RetainedName)
+		had, err := a.cfg.Store.Document(ctx, in.Namespace, retention.Kind, retention.Last)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return readError(err)
 		}
-		_, err = a.cfg.Store.PutDocument(ctx, in.Namespace, store.Document{Kind: RetainedKind, Name: RetainedName, Content: raw, By: "retention"}, had.Version)
+		_, err = a.cfg.Store.PutDocument(ctx, in.Namespace, store.Document{Kind: retention.Kind, Name: retention.Last, Content: raw, By: "retention"}, had.Version)
 		if conflict, ok := errors.AsType[*store.ConflictError](err); ok && conflict != nil {
 			continue
 		}

@@ -112,3 +112,25 @@ func whyCancelled(ctx context.Context) error {
 	}
 	return errShutdown
 }
+
+// beating sends heartbeats until it is stopped.
+func beating(ctx context.Context) (stop func()) {
+	ended := make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() {
+		beat := time.NewTicker(HeartbeatEvery)
+		defer beat.Stop()
+		for {
+			select {
+			case <-beat.C:
+				activity.RecordHeartbeat(ctx)
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		done.Wait()
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -113,4 +114,49 @@ hooks:
 	_, code, problem = w.Starter("config", "diff", "--config", filepath.Join(folder, "none.yaml"))
 	require.Equal(t, 2, code)
 	require.Contains(t, problem, "--config: ")
+}
+
+// TestConfigDiffOfGroups: people are compared with people, whether a file names them or their group.
+func TestConfigDiffOfGroups(t *testing.T) {
+	const running = `version: 1
+agents:
+  - {name: clerk, instructions: You help., model: openai/stand-in, tools: [shell_cmd], approvalTerms: {groups: [finance]}}
+approverGroups: {finance: [ann, bob], unused: [eve]}
+`
+	path := filepath.Join(t.TempDir(), "threadmill.yaml")
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	write(running)
+	w := harness.New(t, harness.Options{Configure: func(cfg *threadmill.Config) {
+		cfg.Agents = nil
+		settings, err := program.Load(program.SettingsConfig{File: path, TaskQueue: cfg.TaskQueue, Declared: *cfg})
+		require.NoError(t, err)
+		settings.Apply(cfg)
+	}})
+	id := w.Open() // by the default agent
+	w.Post(id, `use shell_cmd {"command":"true"}`)
+	w.AwaitApproval(id, 1)
+	changed := filepath.Join(t.TempDir(), "new.yaml")
+	diff := func(code int, text string) (out configdiff.Diff) {
+		t.Helper()
+		require.NoError(t, os.WriteFile(changed, []byte(text), 0o600))
+		require.Eventually(t, func() bool { // Temporal's list of waiting threads lags
+			printed, got, problem := w.Starter("config", "diff", "--config", changed, "--json")
+			require.NoError(t, json.Unmarshal([]byte(printed), &out), problem)
+			require.True(t, len(out.Calls) == 0 || got == code, printed)
+			return len(out.Calls) == 1
+		}, harness.Patience, harness.Tick)
+		return out
+	}
+	require.True(t, diff(0, running).Same())
+
+	d := diff(1, strings.Replace(running, "[ann, bob], unused: [eve]", "[bob, cleo], unused: []", 1))
+	require.Equal(t, []configdiff.Change{{Name: "finance", Changes: []string{"without ann", "with cleo"}}}, d.Groups)
+	require.Equal(t, []string{"approvers: bob, cleo instead of ann, bob"}, d.Calls[0].Effects)
+	require.Empty(t, d.Agents)
+
+	d = diff(1, strings.Replace(running, "groups: [finance]", "approvers: [ann, bob]", 1))
+	require.Empty(t, d.Calls[0].Effects, "the same people")
+	require.Equal(t, []configdiff.Change{{Name: "clerk", Changes: []string{"approvalTerms differ"}, Threads: 1}}, d.Agents, "with the threads of the default agent")
 }

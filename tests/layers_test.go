@@ -25,7 +25,7 @@ var layers = [][]string{
 	{"internal/document", "internal/fetch", "internal/tokens"},
 	{"internal/library", "internal/entities"},
 	{"internal/deployment", "internal/gate"},
-	{"internal/doctor", "internal/repair"},
+	{"internal/doctor", "internal/repair", "internal/retention"},
 	{"signals/threadclient", "internal/erasures", "internal/export"},
 	{"internal/histories"},
 	{"internal/configdiff"},

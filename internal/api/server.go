@@ -9,6 +9,7 @@ import (
 	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
@@ -42,8 +43,8 @@ func (c *Client) Repair(ctx context.Context, req repair.RepairRequest) (repair.C
 }
 
 // Retention returns what the retention would delete now.
-func (c *Client) Retention(ctx context.Context) (repair.Due, error) {
-	return call[repair.Due](ctx, c, http.MethodGet, c.url(nil, "retention"), nil, "reading what the retention would delete")
+func (c *Client) Retention(ctx context.Context) (retention.Due, error) {
+	return call[retention.Due](ctx, c, http.MethodGet, c.url(nil, "retention"), nil, "reading what the retention would delete")
 }
 
 // DiffConfig says what a changed configuration file would do.

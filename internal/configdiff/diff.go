@@ -2,6 +2,7 @@
 package configdiff
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,9 @@ type Side struct {
 
 	ApprovalRules []approval.Rule
 	Rules         []rule.Spec
+
+	// Groups knows the groups of approvers. Nil = there are none.
+	Groups approval.Groups
 
 	// Hooks are the names of hooks, in their order.
 	Hooks []string
@@ -64,6 +68,7 @@ type Diff struct {
 	Tools         []Change `json:"tools" nullable:"false" doc:"Tools of connected clients that differ"`
 	Rules         []Change `json:"rules" nullable:"false" doc:"Rules for environment events that differ"`
 	Hooks         []Change `json:"hooks" nullable:"false" doc:"Hooks that differ; they change with the restart of a worker"`
+	Groups        []Change `json:"approverGroups" nullable:"false" doc:"Groups of approvers that agents and rules name and whose members differ"`
 	ApprovalRules bool     `json:"approvalRules" doc:"Whether the approval rules of all agents differ; they change with the restart of a worker"`
 	More          bool     `json:"more,omitempty" doc:"More threads wait than were asked"`
 	Unanswered    []string `json:"unanswered,omitempty" doc:"Threads with waiting calls that did not answer in time"`
@@ -71,7 +76,7 @@ type Diff struct {
 
 // Same reports whether the change does nothing.
 func (d Diff) Same() bool {
-	return !d.ApprovalRules && len(d.Agents)+len(d.Tools)+len(d.Rules)+len(d.Hooks) == 0 &&
+	return !d.ApprovalRules && len(d.Agents)+len(d.Tools)+len(d.Rules)+len(d.Hooks)+len(d.Groups) == 0 &&
 		!slices.ContainsFunc(d.Calls, func(c Call) bool { return len(c.Effects) > 0 })
 }
 
@@ -80,7 +85,7 @@ func Compare(ctx context.Context, namespace string, policy Policy, before, after
 	out := Diff{
 		Calls: []Call{}, Agents: []Change{}, Tools: tools(before.ClientTools, after.ClientTools), Rules: rules(before.Rules, after.Rules),
 		Hooks: hooks(before.Hooks, after.Hooks), ApprovalRules: !reflect.DeepEqual(some(before.ApprovalRules), some(after.ApprovalRules)),
-		More: waiting.More, Unanswered: waiting.Unanswered,
+		Groups: groups(ctx, namespace, before, after), More: waiting.More, Unanswered: waiting.Unanswered,
 	}
 	for _, name := range names(before.Agents, after.Agents) {
 		changes := agents(before.Agents, after.Agents, name)
@@ -96,7 +101,7 @@ func Compare(ctx context.Context, namespace string, policy Policy, before, after
 	for _, one := range waiting.Approvals {
 		out.Calls = append(out.Calls, Call{
 			ThreadID: one.ThreadID, ToolCallID: one.Request.ToolCallID, Tool: one.Request.ToolName, Agent: one.Request.Agent,
-			Effects: call(namespace, policy, before, after, one),
+			Effects: call(ctx, namespace, policy, before, after, one),
 		})
 	}
 	return out, nil
@@ -135,16 +140,8 @@ func agents(before, after map[string]agent.Agent, name string) (out []string) {
 	if a.Model != b.Model {
 		out = append(out, fmt.Sprintf("model: %s instead of %s", b.Model, a.Model))
 	}
-	for _, t := range a.Tools {
-		if !slices.Contains(b.Tools, t) {
-			out = append(out, "tools: without "+t)
-		}
-	}
-	for _, t := range b.Tools {
-		if !slices.Contains(a.Tools, t) {
-			out = append(out, "tools: with "+t)
-		}
-	}
+	out = append(out, lacking("tools: without ", a.Tools, b.Tools)...)
+	out = append(out, lacking("tools: with ", b.Tools, a.Tools)...)
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range va.NumField() {
 		field := va.Type().Field(i).Name
@@ -198,7 +195,7 @@ func hooks(before, after []string) []Change {
 }
 
 // call says what the change does to a call that waits.
-func call(namespace string, policy Policy, before, after Side, waiting threadclient.WaitingApproval) []string {
+func call(ctx context.Context, namespace string, policy Policy, before, after Side, waiting threadclient.WaitingApproval) []string {
 	out := []string{}
 	r := waiting.Request
 	old, had := before.Agents[strings.ToLower(r.Agent)]
@@ -232,7 +229,7 @@ func call(namespace string, policy Policy, before, after Side, waiting threadcli
 	case approval.EffectAllow:
 		out = append(out, "it would need no approval; this call still waits for one")
 	case approval.EffectAsk:
-		out = append(out, terms(r, verdict.Terms)...)
+		out = append(out, terms(ctx, namespace, before, after, r, verdict.Terms)...)
 	}
 	return out
 }
@@ -246,9 +243,10 @@ func offers(a agent.Agent, name string) bool {
 }
 
 // terms says how the terms of a request would differ.
-func terms(r event.ApprovalRequest, t approval.Terms) (out []string) {
-	if !slices.Equal(slices.Sorted(slices.Values(r.Approvers)), slices.Sorted(slices.Values(t.Approvers))) {
-		out = append(out, fmt.Sprintf("approvers: %s instead of %s", people(t.Approvers), people(r.Approvers)))
+func terms(ctx context.Context, namespace string, before, after Side, r event.ApprovalRequest, t approval.Terms) (out []string) {
+	was := before.deciders(ctx, namespace, approval.Terms{Approvers: r.Approvers, Groups: r.Groups})
+	if is := after.deciders(ctx, namespace, t); is != was {
+		out = append(out, fmt.Sprintf("approvers: %s instead of %s", is, was))
 	}
 	if was, is := max(r.Quorum, 1), max(t.Quorum, 1); was != is {
 		out = append(out, fmt.Sprintf("quorum: %d instead of %d", is, was))
@@ -256,11 +254,89 @@ func terms(r event.ApprovalRequest, t approval.Terms) (out []string) {
 	return out
 }
 
-func people(names []string) string {
-	if len(names) == 0 {
+// deciders returns the people who may decide, members of groups included.
+func (s Side) deciders(ctx context.Context, namespace string, t approval.Terms) string {
+	if !t.Restricted() {
 		return "anybody"
 	}
-	return strings.Join(names, ", ")
+	people := slices.Clone(t.Approvers)
+	for _, group := range t.Groups {
+		members, problem := s.members(ctx, namespace, group)
+		if problem != "" {
+			members = []string{fmt.Sprintf("group %s, which %s", group, problem)}
+		}
+		people = append(people, members...)
+	}
+	if slices.Sort(people); len(people) == 0 {
+		return "nobody"
+	}
+	return strings.Join(slices.Compact(people), ", ")
+}
+
+// members returns the members of a group, or why they are not known.
+func (s Side) members(ctx context.Context, namespace, group string) (members []string, problem string) {
+	err := approval.ErrNoGroup
+	if s.Groups != nil {
+		members, err = s.Groups.Members(ctx, namespace, group)
+	}
+	switch {
+	case errors.Is(err, approval.ErrNoGroup):
+		return nil, "does not exist"
+	case err != nil:
+		return nil, "could not be read"
+	}
+	return members, ""
+}
+
+// groups compares the members of the groups that the agents and rules of either side name.
+func groups(ctx context.Context, namespace string, before, after Side) []Change {
+	out := []Change{}
+	for _, group := range names(before.groups(), after.groups()) {
+		was, missed := before.members(ctx, namespace, group)
+		is, missing := after.members(ctx, namespace, group)
+		var changes []string
+		if missing != missed {
+			changes = append(changes, "it "+cmp.Or(missing, "is new"))
+		} else {
+			changes = append(changes, lacking("without ", was, is)...)
+			changes = append(changes, lacking("with ", is, was)...)
+		}
+		if len(changes) > 0 {
+			out = append(out, Change{Name: group, Changes: changes})
+		}
+	}
+	return out
+}
+
+// groups returns the names of the groups that agents and rules name.
+func (s Side) groups() map[string]bool {
+	out := map[string]bool{}
+	add := func(t approval.Terms) {
+		for _, group := range t.Groups {
+			out[group] = true
+		}
+	}
+	rules := func(rules []approval.Rule) {
+		for _, r := range rules {
+			add(r.Terms)
+		}
+	}
+	rules(s.ApprovalRules)
+	for _, a := range s.Agents {
+		add(a.ApprovalTerms)
+		rules(a.ApprovalRules)
+	}
+	return out
+}
+
+// lacking says which of the values are not among the others.
+func lacking(word string, values, others []string) (out []string) {
+	for _, v := range values {
+		if !slices.Contains(others, v) {
+			out = append(out, word+v)
+		}
+	}
+	return out
 }
 
 // ErrNotChecked means that the process cannot read files of configurations.

@@ -137,7 +137,10 @@ func (s Settings) proposing(declared threadmill.Config) func([]byte) (threadmill
 		}
 		p := threadmill.Proposal{
 			Agents: c.Agents, ClientTools: c.Tools.Client, Rules: slices.Concat(declared.Rules, c.Rules), Hooks: ordered(declared.Hooks, c.Hooks),
-			ApprovalRules: slices.Concat(declared.ApprovalRules, c.ApprovalRules),
+			ApprovalRules: slices.Concat(declared.ApprovalRules, c.ApprovalRules), ApproverGroups: declared.ApproverGroups,
+		}
+		if declared.ApproverGroups == nil {
+			p.ApproverGroups = c.ApproverGroups
 		}
 		for _, t := range declared.Tools {
 			if d := t.Definition(); d.Client {

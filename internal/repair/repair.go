@@ -2,8 +2,6 @@
 // backup: the API compares and mends (POST /v1/repair), and "starter repair" shows the result.
 package repair
 
-import "github.com/threadmill/threadmill/signals"
-
 // Limits of [RepairRequest].Limit.
 const (
 	DefaultLimit = 100
@@ -96,19 +94,3 @@ const (
 	Unmendable State = "unmendable"
 	Failed     State = "failed"
 )
-
-// Due is what the next pass of the retention would do.
-type Due struct {
-	Enabled bool `json:"enabled" doc:"Whether anything is deleted"`
-
-	IdleThreads   string `json:"idleThreads,omitempty" doc:"The age at which idle threads are closed"`
-	ClosedThreads string `json:"closedThreads,omitempty" doc:"The age at which closed threads are erased"`
-	ToolLogAge    string `json:"toolLogAge,omitempty" doc:"The age at which logs of tool calls are deleted"`
-	Every         string `json:"every" doc:"The time between two passes"`
-
-	Close    []string `json:"close" nullable:"false" doc:"Idle threads that would be closed, at most 10,000"`
-	Erase    []string `json:"erase" nullable:"false" doc:"Closed threads that would be erased, at most 10,000, with those of their sub-agents"`
-	ToolLogs int      `json:"toolLogs" doc:"The number of logs of tool calls that would be deleted"`
-
-	Last *signals.Retained `json:"last,omitempty" doc:"The receipt of the last pass"`
-}

@@ -14,7 +14,6 @@ import (
 type repairHandlers struct {
 	*core
 	compare func(context.Context, repair.RepairRequest) (repair.Comparison, error)
-	due     func(context.Context) (repair.Due, error)
 }
 
 type repairInput struct {
@@ -29,22 +28,6 @@ func (h *repairHandlers) registerRepair() {
 			"Nothing is changed without `apply`. It needs no worker, and can be repeated. `starter repair` goes through all pages.",
 		Errors: []int{422, 503},
 	}, h.repair)
-	register(h.core, auth.RoleAdmin, huma.Operation{
-		OperationID: "getRetention", Method: http.MethodGet, Path: "/v1/retention", Tags: []string{"server"},
-		Summary: "Show what the retention would delete now, and what its last pass has deleted",
-		Errors:  []int{503},
-	}, h.retention)
-}
-
-func (h *repairHandlers) retention(ctx context.Context, _ *struct{}) (*output[repair.Due], error) {
-	if h.due == nil {
-		return nil, huma.Error503ServiceUnavailable("this server has no retention")
-	}
-	out, err := h.due(ctx)
-	if err != nil {
-		return nil, h.problem(ctx, "", err)
-	}
-	return &output[repair.Due]{out}, nil
 }
 
 func (h *repairHandlers) repair(ctx context.Context, in *repairInput) (*output[repair.Comparison], error) {

@@ -29,6 +29,7 @@ import (
 	"github.com/threadmill/threadmill/internal/outage"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
@@ -136,7 +137,7 @@ type Config struct {
 	Repair func(context.Context, repair.RepairRequest) (repair.Comparison, error)
 
 	// Due tells what the retention would delete, for /v1/retention. Default: that is unavailable.
-	Due func(context.Context) (repair.Due, error)
+	Due func(context.Context) (retention.Due, error)
 
 	// Deployment returns the builds of the workers, for /v1/server. Default: they have none.
 	Deployment func(context.Context) (deployment.Status, error)
@@ -327,7 +328,8 @@ func New(cfg Config) (http.Handler, error) {
 	(&configHandlers{c, cfg.CompareConfig}).registerConfig()
 	(&infoHandlers{c, workers, cfg.Deployment, cfg.Version, cfg.WorkflowsURL}).registerInfo()
 	(&checkHandlers{c, cfg.Store, cfg.Stream, cfg.Checks}).registerChecks()
-	(&repairHandlers{c, cfg.Repair, cfg.Due}).registerRepair()
+	(&repairHandlers{c, cfg.Repair}).registerRepair()
+	(&retentionHandlers{c, cfg.Due}).registerRetention()
 	(&ruleHandlers{c, cfg.Rules}).registerRules()
 	c.registerMarkdown()
 	c.registerDocs(mux)

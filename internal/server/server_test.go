@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -182,9 +183,9 @@ func newWorld(t testing.TB, change ...func(*server.Config)) *world {
 		_, err := cfg.Store.Threads(ctx, signals.DefaultNamespace, store.ThreadPage{})
 		return repair.Comparison{Threads: []repair.DifferingThread{}}, err
 	}
-	cfg.Due = func(ctx context.Context) (repair.Due, error) {
+	cfg.Due = func(ctx context.Context) (retention.Due, error) {
 		_, err := cfg.Store.Threads(ctx, signals.DefaultNamespace, store.ThreadPage{})
-		return repair.Due{}, err
+		return retention.Due{}, err
 	}
 	for _, c := range change {
 		c(&cfg)

@@ -147,7 +147,7 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 		eraseCommands{a}.eraseCommand(), eraseCommands{a}.erasuresCommand(), eraseCommands{a}.exportCommand(),
 		queue.retryCommand(), queue.queueCommand(), message.publishCommand(),
 		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), serverCommands{a}.serversCommand(),
-		knowledgeCommands{a}.knowledgeCommand(), entityCommands{a}.entitiesCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(), doctorCommands{app: a}.doctorCommand(), repairCommands{a}.repairCommand(), repairCommands{a}.retentionCommand(),
+		knowledgeCommands{a}.knowledgeCommand(), entityCommands{a}.entitiesCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(), doctorCommands{app: a}.doctorCommand(), repairCommands{a}.repairCommand(), retentionCommands{a}.retentionCommand(),
 		deploymentCommands{app: a}.deploymentCommand(), configCommands{a}.configCommand(),
 	)
 	explainArguments(root)

@@ -329,8 +329,10 @@ func (f forgetting) Recount(ctx context.Context, id string) error {
 
 // OldToolLogs implements [store.Erasures].
 func (s *Store) OldToolLogs(ctx context.Context, namespace string, before time.Time) (n int, err error) {
-	err = s.pool.QueryRow(ctx, oldTools, namespace, before).Scan(&n)
-	return n, err
+	if err := s.pool.QueryRow(ctx, oldTools, namespace, before).Scan(&n); err != nil {
+		return 0, fmt.Errorf("postgres: counting old tool logs: %w", classify(err))
+	}
+	return n, nil
 }
 
 // PruneToolLogs implements [store.Erasures].
@@ -340,5 +342,8 @@ func (s *Store) PruneToolLogs(ctx context.Context, namespace string, before time
 		n = int(tag.RowsAffected())
 		return err
 	})
-	return n, err
+	if err != nil {
+		return 0, fmt.Errorf("postgres: deleting old tool logs: %w", classify(err))
+	}
+	return n, nil
 }

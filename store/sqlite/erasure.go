@@ -330,8 +330,10 @@ func (f forgetting) Recount(ctx context.Context, id string) error {
 
 // OldToolLogs implements [store.Erasures].
 func (s *Store) OldToolLogs(ctx context.Context, namespace string, before time.Time) (n int, err error) {
-	err = s.erasures.oldTools.QueryRowContext(ctx, namespace, before.UnixMicro()).Scan(&n)
-	return n, err
+	if err := s.erasures.oldTools.QueryRowContext(ctx, namespace, before.UnixMicro()).Scan(&n); err != nil {
+		return 0, fmt.Errorf("sqlite: counting old tool logs: %w", classify(err))
+	}
+	return n, nil
 }
 
 // PruneToolLogs implements [store.Erasures].
@@ -341,5 +343,8 @@ func (s *Store) PruneToolLogs(ctx context.Context, namespace string, before time
 		n, err = w.exec(ctx, s.erasures.pruneTools, namespace, before.UnixMicro(), store.EraseBatch)
 		return err
 	})
-	return int(n), err
+	if err != nil {
+		return 0, fmt.Errorf("sqlite: deleting old tool logs: %w", classify(err))
+	}
+	return int(n), nil
 }

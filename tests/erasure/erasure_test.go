@@ -19,9 +19,9 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/export"
+	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -180,7 +180,7 @@ func TestErasedForeignParent(t *testing.T) {
 	row, err := w.Store.Thread(w.Ctx(), w.Key(other))
 	require.NoError(t, err)
 	require.Empty(t, row.Parent)
-	require.True(t, activities.Due(row, row.UpdatedAt.Add(1)), "retention does not spare it either")
+	require.True(t, retention.Old(row, row.UpdatedAt.Add(1)), "retention does not spare it either")
 }
 
 // TestErasedStartedAgain: a client that knows nothing of the erasure starts the thread again. It is erased again.

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
-	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -64,7 +64,7 @@ func TestRetention(t *testing.T) {
 	keeps := w.Beside(func(c *threadmill.Config) {
 		c.Retention = threadmill.Retention{ClosedThreads: 90 * time.Hour, IdleThreads: 80 * time.Hour, ToolLogs: 48 * time.Hour}
 	})
-	due := retention(t, keeps)
+	due := dryRun(t, keeps)
 	assert.Equal(t, []string{old}, due.Erase, "those of sub-agents go with their parents")
 	assert.Equal(t, []string{threads["idle for long"]}, due.Close, "one that waits stays open")
 	assert.Positive(t, due.ToolLogs)
@@ -89,10 +89,10 @@ func TestRetention(t *testing.T) {
 		go func() { ended <- keeps.Run(running) }()
 		t.Cleanup(func() { stop(); require.NoError(t, <-ended) })
 	}
-	require.Eventually(t, func() bool { return retention(t, keeps).Last != nil }, harness.Patience, harness.Tick, "a pass")
+	require.Eventually(t, func() bool { return dryRun(t, keeps).Last != nil }, harness.Patience, harness.Tick, "a pass")
 	cancel()
 	load.Wait()
-	last := retention(t, keeps).Last
+	last := dryRun(t, keeps).Last
 	assert.Equal(t, 1, last.Erased)
 	assert.Equal(t, 1, last.Closed)
 	assert.Zero(t, last.Failed)
@@ -128,12 +128,12 @@ func TestRetention(t *testing.T) {
 	assert.Contains(t, printed, "Everything is kept for ever", "this process is not configured to delete anything")
 }
 
-func retention(t *testing.T, r *threadmill.Runtime) (due repair.Due) {
+func dryRun(t *testing.T, r *threadmill.Runtime) (out retention.Due) {
 	t.Helper()
 	w := serve(r, "GET", "/v1/retention", "")
 	require.Equal(t, 200, w.Code, w.Body.String())
-	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &due))
-	return due
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &out))
+	return out
 }
 
 // TestRetentionIsValidated: limits that would delete what is still needed are refused.
