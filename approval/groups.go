@@ -17,7 +17,7 @@ var ErrNoGroup = errors.New("group does not exist")
 // Groups knows the groups of people that [Terms] can name. Implementations are safe for concurrent use.
 type Groups interface {
 	// Members returns the names of a group's members, as in "by" of their decisions, or [ErrNoGroup]. It is called when
-	// people are asked, when somebody decides who was not a member then, and right before an approved call runs. It has
+	// people are asked, when somebody decides who was not a member at that time, and right before an approved call runs. It has
 	// five seconds, and returns at most [MaxMembers]; until it succeeds, nobody is a member.
 	Members(ctx context.Context, namespace, group string) ([]string, error)
 }
