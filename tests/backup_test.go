@@ -208,7 +208,7 @@ func (s *cutStore) Append(ctx context.Context, key store.Key, batch store.Batch)
 func (d *drill) nothing(t *testing.T, w *harness.Harness) {
 	printed, code, problem := w.Starter("repair")
 	require.Equal(t, 0, code, "%s%s", printed, problem)
-	require.Contains(t, printed, "0 to mend, 0 failed")
+	require.Contains(t, printed, "to mend: 0, failed: 0")
 }
 
 // whole checks that no thread has lost or doubled anything.
