@@ -27,6 +27,18 @@ func (r *Runtime) Erasure(ctx context.Context, threadID string) (signals.Erasure
 	return e, nil
 }
 
+// ErasePerson erases a person in all threads of the namespace: threads in which nobody else wrote are erased, in the others the
+// person is replaced. name is the name under which the person wrote and decided, terms are further words by which the person is
+// known. It returns the receipt when nothing is found any more; the erasure goes on if ctx ends before. An invalid name or term is
+// an [*event.FieldError]. See docs/erasure.md.
+func (r *Runtime) ErasePerson(ctx context.Context, name string, terms []string, by string) (signals.PersonErasure, error) {
+	id, err := erasures.BeginPerson(ctx, r.cfg.Store, r.client.Namespace(), erasures.PersonRequest{Person: name, Terms: terms, By: by})
+	if err != nil {
+		return signals.PersonErasure{}, fmt.Errorf("erasing a person: %w", err)
+	}
+	return r.client.ErasePerson(ctx, id, by)
+}
+
 // erased asks the store. While it is unavailable, a thread counts as one that exists: it refuses what comes for an erased one.
 func (cfg *Config) erased(ctx context.Context, namespace, threadID string) (bool, error) {
 	_, err := cfg.Store.Thread(ctx, event.ThreadKey{Namespace: namespace, ThreadID: threadID})

@@ -95,7 +95,7 @@ type Config struct {
 	// Deliver posts the post of a schedule's run. Default: runs fail.
 	Deliver func(context.Context, signals.Delivery) (signals.PostResult, error)
 
-	// Histories deletes what Temporal has of threads. Default: threads cannot be erased.
+	// Histories deletes what Temporal has of threads. Default: threads and people cannot be erased.
 	Histories Histories
 
 	// CloseIdle closes a thread if it is idle. Default: retention closes none.
@@ -199,14 +199,17 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityIngest:        a.ingest,
 		signals.ActivityExtract:       a.extract,
 
-		signals.ActivityEraseFind:   a.eraseFind,
-		signals.ActivityEraseDelete: a.eraseDelete,
-		signals.ActivityEraseFinish: a.eraseFinish,
-		signals.ActivityEraseLate:   a.eraseLate,
-		signals.ActivityRetainFind:  a.retainFind,
-		signals.ActivityRetainClose: a.retainClose,
-		signals.ActivityRetainCheck: a.retainCheck,
-		signals.ActivityRetainDone:  a.retainDone,
+		signals.ActivityEraseFind:    a.eraseFind,
+		signals.ActivityEraseDelete:  a.eraseDelete,
+		signals.ActivityEraseFinish:  a.eraseFinish,
+		signals.ActivityEraseLate:    a.eraseLate,
+		signals.ActivityPersonFind:   a.personFind,
+		signals.ActivityPersonForget: a.personForget,
+		signals.ActivityPersonFinish: a.personFinish,
+		signals.ActivityRetainFind:   a.retainFind,
+		signals.ActivityRetainClose:  a.retainClose,
+		signals.ActivityRetainCheck:  a.retainCheck,
+		signals.ActivityRetainDone:   a.retainDone,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

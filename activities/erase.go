@@ -28,6 +28,14 @@ type Histories interface {
 
 	// Erase starts the workflow that erases a thread. While one runs, it fails.
 	Erase(ctx context.Context, in signals.EraseStep) error
+
+	// Has reports whether the history of a run has a value of which concerns says so.
+	Has(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error)
+
+	// Forget has a thread forget a person, and Change changes one. Change returns false if the thread does not run.
+	Forget(ctx context.Context, namespace, threadID string, f signals.Forget) error
+	Change(ctx context.Context, namespace, threadID string, change signals.ThreadChange) (bool, error)
+	SchedulesWhere(ctx context.Context, namespace string, is func(signals.Schedule) bool) ([]string, error)
 }
 
 // eraseFind reserves the key of a thread, so that nothing is stored for it from then on, stops its workflow and its steps, and

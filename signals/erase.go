@@ -100,8 +100,11 @@ type FoundWorkflows struct {
 	Threads, Others []string
 }
 
-// WorkflowRun is a run of a workflow.
-type WorkflowRun struct{ WorkflowID, RunID string }
+// WorkflowRun is a run of a workflow. Open reports whether it was running.
+type WorkflowRun struct {
+	WorkflowID, RunID string
+	Open              bool
+}
 
 // EraseFound is the result of "erase_find".
 type EraseFound struct {

@@ -31,7 +31,7 @@ type handler struct {
 func (t *conversation) allHandlers() []handler {
 	return slices.Concat(
 		restores{t}.handlers(), posts{t}.handlers(), approvals{t}.handlers(), clientCalls{t}.handlers(), inputs{t}.handlers(), controls{t}.handlers(),
-		interceptions{t}.handlers(), tasks{t}.handlers(), children{t}.handlers(), views{t}.handlers(),
+		interceptions{t}.handlers(), tasks{t}.handlers(), children{t}.handlers(), forgets{t}.handlers(), views{t}.handlers(),
 	)
 }
 

@@ -97,6 +97,7 @@ func (w *Workflows) Register(r Registrar) {
 		{signals.DeliverWorkflow, deliver, moving},
 		{signals.ModelLimitWorkflow, modelLimit, moving},
 		{signals.EraseWorkflow, w.erase, moving},
+		{signals.ErasePersonWorkflow, w.erasePerson, moving},
 		{signals.RetainWorkflow, w.retain, moving},
 	} {
 		r.RegisterWorkflowWithOptions(one.workflow, workflow.RegisterOptions{Name: one.name, VersioningBehavior: one.behavior})
@@ -128,7 +129,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 	for {
 		// Hooks that decide ahead of a turn report to the next run of the workflow.
 		_ = workflow.Await(ctx, func() bool {
-			return t.hasWork() || t.outdated(ctx) || len(t.state.Turns.Deciding) > 0 && t.rollover(ctx)
+			return t.hasWork() || t.outdated(ctx) || t.forgets() || len(t.state.Turns.Deciding) > 0 && t.rollover(ctx)
 		})
 		// A cancelled workflow closes the thread, even if there is work left.
 		switch cancelled := ctx.Err(); {
@@ -286,10 +287,10 @@ func (t *conversation) load(ctx workflow.Context) {
 // thread replays all of it. It is about a hundred plain turns.
 const maxHistory = 1000
 
-// rollover reports whether the thread should continue as new: its history is long, or it belongs on another build.
+// rollover reports whether the thread should continue as new: its history is long or has what is to be forgotten, or it belongs on another build.
 func (t *conversation) rollover(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
-	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistory || t.outdated(ctx)
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistory || t.outdated(ctx) || t.forgets()
 }
 
 // outdated reports whether the thread is pinned to a build, and new threads with its id would run on another one.
@@ -316,7 +317,7 @@ func (t *conversation) continueAsNew(ctx workflow.Context, typ string) error {
 	if t.outdated(ctx) {
 		options.InitialVersioningBehavior = workflow.ContinueAsNewVersioningBehaviorAutoUpgrade
 	}
-	return workflow.NewContinueAsNewErrorWithOptions(ctx, options, typ, input{State: t.state.Carried()})
+	return workflow.NewContinueAsNewErrorWithOptions(ctx, options, typ, input{State: t.carried()})
 }
 
 // close ends pending work, stores the remaining records, and ends the thread.

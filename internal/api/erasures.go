@@ -28,6 +28,21 @@ func (c *Client) Erasure(ctx context.Context, threadID string) (signals.Erasure,
 	return call[signals.Erasure](ctx, c, http.MethodGet, c.url(nil, "erasures", threadID), nil, "reading the receipt of the erasure of thread %q", threadID)
 }
 
+// ErasePerson erases a person in all threads. If the receipt has no time at which the erasure finished, it goes on, and the same call
+// waits for it.
+func (c *Client) ErasePerson(ctx context.Context, person string, terms []string, by string) (signals.PersonErasure, error) {
+	in := map[string]any{"person": person, "terms": terms, "by": by}
+	return call[signals.PersonErasure](ctx, c, http.MethodPost, c.url(nil, "person-erasures"), in, "erasing a person")
+}
+
+// PersonErasures returns the receipts of all erased people.
+func (c *Client) PersonErasures(ctx context.Context) ([]signals.PersonErasure, error) {
+	out, err := call[struct {
+		Erasures []signals.PersonErasure `json:"erasures"`
+	}](ctx, c, http.MethodGet, c.url(nil, "person-erasures"), nil, "reading the receipts of erased people")
+	return out.Erasures, err
+}
+
 // Export writes everything that belongs to a thread, as JSON lines.
 func (c *Client) Export(ctx context.Context, threadID string, to io.Writer) error {
 	resp, err := c.send(ctx, http.MethodGet, c.url(nil, "threads", threadID, "export"), http.Header{}, nil)

@@ -20,14 +20,20 @@ const LeftType = "left"
 
 // Remains are the places that an erasure does not reach.
 func Remains() []signals.ErasureRemain {
-	return []signals.ErasureRemain{
+	return append([]signals.ErasureRemain{
 		{What: "the key of the thread", Why: "its id and the time of the erasure stay, so that nothing is stored for it again"},
+		{What: "parent threads", Why: "the result of a sub-agent belongs to the thread that asked for it"},
+	}, places()...)
+}
+
+// places are those that no erasure reaches.
+func places() []signals.ErasureRemain {
+	return []signals.ErasureRemain{
 		{What: "backups of the databases", Why: "they are files of the operator: what was restored from one is erased again by repeating the erasure"},
 		{What: "archives of Temporal", Why: "if archival is on, closed workflows were copied there"},
 		{What: "the write-ahead log and the free space of PostgreSQL", Why: "VACUUM frees the room of deleted rows; the server overwrites it, and recycles its log, later"},
 		{What: "logs, metrics and traces", Why: "they contain ids, and content only at level debug or if telemetry was told to record it"},
 		{What: "model providers, tools, webhooks and frontends", Why: "they have received parts of the thread, and delete them by their own rules"},
-		{What: "parent threads", Why: "the result of a sub-agent belongs to the thread that asked for it"},
 	}
 }
 

@@ -28,6 +28,9 @@ type Histories struct {
 
 	// TaskQueue is that of the threads. Default [signals.DefaultTaskQueue].
 	TaskQueue string
+
+	// Converter reads histories. Default: the SDK's default.
+	Converter converter.DataConverter
 }
 
 // Stop ends the workflow of a thread without its consent: it starts nothing from then on.
@@ -220,8 +223,11 @@ func (s *search) exists(ctx context.Context, id, runID string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading workflow %s: %w", id, err)
 	}
-	run := d.GetWorkflowExecutionInfo().GetExecution()
-	s.runs[run.GetRunId()] = signals.WorkflowRun{WorkflowID: run.GetWorkflowId(), RunID: run.GetRunId()}
+	info := d.GetWorkflowExecutionInfo()
+	run := info.GetExecution()
+	s.runs[run.GetRunId()] = signals.WorkflowRun{
+		WorkflowID: run.GetWorkflowId(), RunID: run.GetRunId(), Open: info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
+	}
 	return run.GetRunId(), nil
 }
 

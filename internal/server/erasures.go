@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -18,6 +19,8 @@ import (
 type Eraser interface {
 	StartErase(ctx context.Context, threadID, by string) error
 	Erase(ctx context.Context, threadID, by string) (signals.Erasure, error)
+	StartErasePerson(ctx context.Context, id, by string) error
+	ErasePerson(ctx context.Context, id, by string) (signals.PersonErasure, error)
 }
 
 type eraseInput struct {
@@ -40,6 +43,29 @@ type erasuresOutput struct {
 
 type erasureInput struct {
 	ThreadID string `path:"threadId" doc:"The thread's id"`
+}
+
+type erasePersonInput struct {
+	Body struct {
+		Person string   `json:"person" minLength:"1" maxLength:"128" doc:"The name under which the person wrote and decided"`
+		Terms  []string `json:"terms,omitempty" maxItems:"50" doc:"Further words by which the person is known, such as a full name or an address, of 3 characters or more each. They are replaced wherever they are whole words, in upper or lower case"`
+		By     string   `json:"by,omitempty" maxLength:"128" doc:"Who asks for it; the receipt names them. Default: api"`
+	}
+}
+
+type erasePersonOutput struct {
+	Status int
+	Body   signals.PersonErasure
+}
+
+type peopleOutput struct {
+	Body struct {
+		Erasures []signals.PersonErasure `json:"erasures" nullable:"false" doc:"The receipts, by their ids; at most 1000"`
+	}
+}
+
+type personErasureInput struct {
+	ID string `path:"id" doc:"The erasure's id"`
 }
 
 // erasureHandlers serve erasures.
@@ -70,6 +96,74 @@ func (h *erasureHandlers) registerErasures() {
 		Description: "A receipt exists when nothing of the thread is found any more. It stays for ever, and contains nothing that was said.",
 		Errors:      []int{404},
 	}, h.get)
+	h.registerPeople(tags)
+}
+
+func (h *erasureHandlers) registerPeople(tags []string) {
+	const all, one = "/v1/person-erasures", "/v1/person-erasures/{id}"
+	register(h.core, auth.RoleAdmin, huma.Operation{
+		OperationID: "erasePerson", Method: http.MethodPost, Path: all, Tags: tags, Summary: "Erase a person in all threads",
+		Description: "Threads in which nobody else wrote or decided are erased. In the others, what the person said, what came of it and the terms are replaced by " +
+			"[erased], the name by a pseudonym; turns in progress that have something of it are interrupted. The response is the receipt, or 202 with the id of the " +
+			"erasure if it takes longer: it goes on, and the same request waits for it.",
+		Errors: []int{400, 413, 422},
+		Responses: map[string]*huma.Response{"202": {Description: "The erasure goes on", Content: map[string]*huma.MediaType{
+			typeJSON: {Schema: &huma.Schema{Ref: "#/components/schemas/PersonErasure"}},
+		}}},
+	}, h.erasePerson)
+	register(h.core, auth.RoleAdmin, huma.Operation{
+		OperationID: "listPersonErasures", Method: http.MethodGet, Path: all, Tags: tags, Summary: "List the receipts of erased people",
+	}, h.listPeople)
+	register(h.core, auth.RoleAdmin, huma.Operation{
+		OperationID: "getPersonErasure", Method: http.MethodGet, Path: one, Tags: tags, Summary: "Get the receipt of the erasure of a person",
+		Description: "A receipt exists when a look at all threads has found nothing of the person. It stays for ever, and does not name the person.",
+		Errors:      []int{404},
+	}, h.getPerson)
+}
+
+func (h *erasureHandlers) erasePerson(ctx context.Context, in *erasePersonInput) (*erasePersonOutput, error) {
+	by, err := actor(ctx, "body.by", in.Body.By, byAPI)
+	if err != nil {
+		return nil, err
+	}
+	id, err := erasures.BeginPerson(ctx, h.store, h.namespace, erasures.PersonRequest{Person: in.Body.Person, Terms: in.Body.Terms, By: by})
+	if wrong, ok := errors.AsType[*event.FieldError](err); ok {
+		return nil, refuseField("body."+wrong.Field, wrong)
+	}
+	if err != nil {
+		return nil, h.problem(ctx, "", err)
+	}
+	within, cancel := h.answer(ctx)
+	defer cancel()
+	// It is certain before anybody waits.
+	if err := h.threads.StartErasePerson(within, id, by); err != nil {
+		return nil, h.problem(ctx, "", err)
+	}
+	out, err := h.threads.ErasePerson(within, id, by)
+	switch {
+	case err == nil:
+		return &erasePersonOutput{http.StatusOK, out}, nil
+	case within.Err() != nil && ctx.Err() == nil:
+		return &erasePersonOutput{http.StatusAccepted, signals.PersonErasure{
+			ID: id, Namespace: h.namespace, Pseudonym: erasures.Pseudonym(id), By: by, Erased: []string{}, Forgot: []string{}, Remains: []signals.ErasureRemain{},
+		}}, nil
+	}
+	return nil, h.problem(ctx, "", err)
+}
+
+func (h *erasureHandlers) listPeople(ctx context.Context, _ *struct{}) (*peopleOutput, error) {
+	all, err := erasures.ListPeople(ctx, h.store, h.namespace)
+	out := &peopleOutput{}
+	out.Body.Erasures = nonNil(all)
+	return out, h.problem(ctx, "", err)
+}
+
+func (h *erasureHandlers) getPerson(ctx context.Context, in *personErasureInput) (*output[signals.PersonErasure], error) {
+	e, err := erasures.LoadPerson(ctx, h.store, h.namespace, in.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, huma.Error404NotFound(fmt.Sprintf("there is no receipt of an erasure %.128q: there was none, or it goes on", in.ID))
+	}
+	return &output[signals.PersonErasure]{e}, h.problem(ctx, "", err)
 }
 
 func (h *erasureHandlers) erase(ctx context.Context, in *eraseInput) (*eraseOutput, error) {

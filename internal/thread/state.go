@@ -58,6 +58,9 @@ type State struct {
 	// Derived is the number of ids that the thread has derived.
 	Derived int64 `json:"derived,omitempty"`
 
+	// Forgetting are the people whom the thread forgets when it continues as new.
+	Forgetting []signals.Forget `json:"forgetting,omitempty"`
+
 	// Closing is the request to close the thread, if there is one.
 	Closing *signals.Control `json:"closing,omitempty"`
 

@@ -92,3 +92,37 @@ func ErasedIn(temporal client.Client) func(ctx context.Context, namespace, threa
 		return err == nil, err
 	}
 }
+
+// ErasePerson erases the person of a request that the store has: see Runtime.ErasePerson and docs/erasure.md. It waits for the
+// receipt. If ctx ends before, the erasure goes on, and ErasePerson can be called again.
+func (c *Client) ErasePerson(ctx context.Context, id, by string) (signals.PersonErasure, error) {
+	var out signals.PersonErasure
+	run, err := c.startErasePerson(ctx, id, by)
+	if err == nil {
+		err = run.Get(ctx, &out)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // Temporal has another error for it
+	}
+	if err != nil {
+		return out, fmt.Errorf("erasing a person: %w", err)
+	}
+	return out, nil
+}
+
+// StartErasePerson is [Client.ErasePerson] without waiting: the erasure is certain when it returns.
+func (c *Client) StartErasePerson(ctx context.Context, id, by string) error {
+	if _, err := c.startErasePerson(ctx, id, by); err != nil {
+		return fmt.Errorf("erasing a person: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) startErasePerson(ctx context.Context, id, by string) (client.WorkflowRun, error) {
+	in := signals.PersonStep{Namespace: c.namespace, ID: id, By: by}
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	options := c.backgroundOptions(signals.ErasePersonWorkflowID(in.Namespace, id), "erase a person")
+	return c.temporal.ExecuteWorkflow(ctx, options, signals.ErasePersonWorkflow, signals.ErasePersonInput{PersonStep: in})
+}

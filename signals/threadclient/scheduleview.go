@@ -42,23 +42,35 @@ func (c *schedules) scheduleIDs(ctx context.Context, limit int) ([]string, error
 // SchedulesOf returns the ids of all schedules that post to threads, by thread. Visibility, which lists schedules, may lag by
 // seconds.
 func (c *schedules) SchedulesOf(ctx context.Context, threads ...string) (map[string][]string, error) {
+	found, err := c.SchedulesWhere(ctx, func(s signals.Schedule) bool { return slices.Contains(threads, s.ThreadID) })
+	if err != nil {
+		return nil, err
+	}
+	of := map[string][]string{}
+	for _, s := range found {
+		of[s.ThreadID] = append(of[s.ThreadID], s.ID)
+	}
+	return of, nil
+}
+
+// SchedulesWhere returns all schedules of which is says so, as SchedulesOf finds them.
+func (c *schedules) SchedulesWhere(ctx context.Context, is func(signals.Schedule) bool) (found []signals.Schedule, err error) {
 	ids, err := c.scheduleIDs(ctx, math.MaxInt)
 	if err != nil {
 		return nil, fmt.Errorf("listing schedules of namespace %q: %w", c.namespace, err)
 	}
-	of := map[string][]string{}
 	for some := range slices.Chunk(ids, listPage) {
 		views, err := describeEach(ctx, some, c.describe)
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range views {
-			if slices.Contains(threads, s.ThreadID) {
-				of[s.ThreadID] = append(of[s.ThreadID], s.ID)
+			if is(s.Schedule) {
+				found = append(found, s.Schedule)
 			}
 		}
 	}
-	return of, nil
+	return found, nil
 }
 
 // errForeign means that a schedule was not created by this client.

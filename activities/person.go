@@ -1,0 +1,404 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+)
+
+const (
+	// personThreads is the number of threads that a step looks at, and personPage that of the records that it reads at once.
+	personThreads = 100
+	personPage    = 500
+
+	// forgetWithin is how long a step waits for a thread to continue as new and for runs to be deleted, looking each lookEvery.
+	// Temporal deletes a run that was closed just now up to 30 seconds later.
+	forgetWithin = time.Minute
+)
+
+// personFind finds the threads of a page that have something of the person.
+func (a *Activities) personFind(ctx context.Context, in signals.PersonStep) (out signals.FoundPerson, err error) {
+	defer beating(ctx)()
+	p, err := a.person(ctx, in)
+	if err != nil {
+		return out, err
+	}
+	ids, err := a.cfg.Store.ThreadIDs(ctx, in.Namespace, in.ThreadID, personThreads)
+	if err != nil {
+		return out, readError(err)
+	}
+	for _, id := range ids {
+		found, alone, err := a.lookFor(ctx, p, event.ThreadKey{Namespace: in.Namespace, ThreadID: id})
+		switch {
+		case err != nil:
+			return out, readError(err)
+		case found && alone:
+			out.Alone = append(out.Alone, id)
+		case found:
+			out.Shared = append(out.Shared, id)
+		}
+	}
+	if len(ids) == personThreads {
+		out.Next = ids[len(ids)-1]
+	}
+	return out, nil
+}
+
+// lookFor reports whether a thread has something of a person, and whether that person is the only one who wrote or decided there.
+func (a *Activities) lookFor(ctx context.Context, p *forget.Person, key event.ThreadKey) (found, alone bool, err error) {
+	row, err := a.cfg.Store.Thread(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, err
+	}
+	found, err = p.Concerns(rowOf(row)), err
+	wrote, others := false, false
+	err = a.eachRecord(ctx, key, func(page []event.Record) error {
+		for _, r := range page {
+			found = found || p.Concerns(typed(r).document)
+			wrote = wrote || p.Wrote(r.Payload)
+			others = others || len(p.Others(r.Payload)) > 0
+		}
+		return nil
+	})
+	return found, wrote && !others && row.Parent == "", err
+}
+
+func (a *Activities) eachRecord(ctx context.Context, key event.ThreadKey, do func([]event.Record) error) error {
+	for after := int64(0); ; {
+		page, err := a.cfg.Store.Records(ctx, key, store.Query{After: after, Limit: personPage, MaxBytes: 4 << 20})
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		if err := do(page); err != nil {
+			return err
+		}
+		after = page[len(page)-1].Seq
+	}
+}
+
+// document is a payload as a part of a document whose fields are known: that of an application's own type has any JSON.
+type document struct {
+	document json.RawMessage
+	own      bool
+}
+
+func typed(r event.Record) document {
+	if event.Reserved(r.Type) || r.Type == event.TypeMessage {
+		return document{document: r.Payload}
+	}
+	raw, err := json.Marshal(map[string]json.RawMessage{"payload": r.Payload})
+	if err != nil {
+		return document{document: r.Payload}
+	}
+	return document{raw, true}
+}
+
+func (d document) payload(clean json.RawMessage) json.RawMessage {
+	if !d.own {
+		return clean
+	}
+	return json.RawMessage(gjson.GetBytes(clean, "payload").Raw)
+}
+
+func rowOf(row store.Thread) json.RawMessage {
+	raw, _ := json.Marshal(map[string]any{"title": row.Title, "metadata": row.Metadata})
+	return raw
+}
+
+// personForget replaces a person in a thread, and in the threads of its sub-agents.
+func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (counts signals.PersonCounts, err error) {
+	defer beating(ctx)()
+	p, err := a.person(ctx, in)
+	if err != nil {
+		return counts, err
+	}
+	for until := time.Now().Add(forgetWithin); ; {
+		f := forgetting{Activities: a, Person: p, step: in, counts: &counts, seen: map[string]bool{}}
+		if err := f.thread(ctx, event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}, nil); err != nil || f.left == "" {
+			return counts, err
+		}
+		if time.Now().After(until) {
+			return counts, temporal.NewApplicationError(f.left, erasures.LeftType)
+		}
+		if err := pause(ctx, lookEvery); err != nil {
+			return counts, err
+		}
+	}
+}
+
+// forgetting is one look at a thread and its sub-agents.
+type forgetting struct {
+	*Activities
+	*forget.Person
+	step   signals.PersonStep
+	counts *signals.PersonCounts
+	seen   map[string]bool
+
+	// left says what was found, so that another look is needed. Empty = nothing.
+	left string
+}
+
+// thread replaces what a thread has of the person. traces are those of the turns for which sub-agents worked.
+func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, traces map[string]bool) error {
+	if f.seen[key.ThreadID] {
+		return nil
+	}
+	f.seen[key.ThreadID] = true
+	row, err := f.cfg.Store.Thread(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return readError(err)
+	}
+	said, err := f.findSaid(ctx, key, traces)
+	if err != nil {
+		return readError(err)
+	}
+	changed, titled, err := f.records(ctx, key, row, said)
+	if err == nil {
+		err = f.logs(ctx, key, said, &changed)
+	}
+	if err == nil {
+		err = f.row(ctx, key, row, titled, &changed)
+	}
+	if err == nil {
+		err = f.temporal(ctx, key)
+	}
+	if err == nil && changed {
+		f.left = fmt.Sprintf("thread %s had something of the person", key.ThreadID)
+		err = f.cfg.Stream.Purge(ctx, key)
+	}
+	if err != nil {
+		return err
+	}
+	subs, err := f.cfg.Store.SubThreads(ctx, key)
+	if err != nil {
+		return readError(err)
+	}
+	for _, sub := range subs {
+		if err := f.thread(ctx, event.ThreadKey{Namespace: key.Namespace, ThreadID: sub}, said.traces); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spoken is what came of what the person said: the turns of the person's events with their traces, which sub-agents share, and the tool
+// calls of these turns.
+type spoken struct{ turns, traces, calls map[string]bool }
+
+func (f *forgetting) findSaid(ctx context.Context, key event.ThreadKey, traces map[string]bool) (spoken, error) {
+	out := spoken{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	for trace := range traces {
+		out.traces[trace] = true
+	}
+	err := f.eachRecord(ctx, key, func(page []event.Record) error {
+		for _, r := range page {
+			if r.ID == r.EventID && (r.Type == event.TypeMessage || r.Type == event.TypeEnv) && f.Wrote(r.Payload) {
+				out.turns[r.EventID], out.traces[r.TraceID] = true, true
+			}
+			if out.turns[r.EventID] || traces[r.TraceID] {
+				gjson.GetBytes(r.Payload, "toolCalls.#.id").ForEach(func(_, id gjson.Result) bool {
+					out.calls[id.Str] = true
+					return true
+				})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// of reports whether a record came of what the person said. Messages of others that joined the turn did not, and a prompt is the agent's.
+func (s spoken) of(p *forget.Person, r event.Record, inherited bool) bool {
+	if r.Type == event.TypePrompt || r.Type == event.TypeMessage && gjson.GetBytes(r.Payload, "senderType").Str == string(event.CreatedByUser) && !p.Wrote(r.Payload) {
+		return false
+	}
+	return s.turns[r.EventID] || inherited && s.traces[r.TraceID]
+}
+
+// records replaces records. titled reports whether one of them had given the thread its title.
+func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store.Thread, s spoken) (changed, titled bool, err error) {
+	err = f.eachRecord(ctx, key, func(page []event.Record) error {
+		var replaced []event.Record
+		var ids []string
+		for _, r := range page {
+			d := typed(r)
+			clean := d.payload(f.Clean(d.document, s.of(f.Person, r, row.Parent != "")))
+			if string(clean) == string(r.Payload) {
+				continue
+			}
+			was := gjson.GetBytes(r.Payload, "title").Str
+			titled = titled || r.Type == event.TypeStatus && was != "" && was == row.Title && gjson.GetBytes(clean, "title").Str != was
+			r.Payload = clean
+			replaced, ids = append(replaced, r), append(ids, r.ID)
+		}
+		if len(replaced) == 0 {
+			return nil
+		}
+		changed = true
+		f.counts.Records += len(replaced)
+		if err := f.cfg.Store.ForgetMessages(ctx, key, ids...); err != nil {
+			return err
+		}
+		return f.cfg.Store.ReplaceRecords(ctx, key, replaced...)
+	})
+	return changed, titled, readErrorOf(err)
+}
+
+// logs replaces the logs of tool calls.
+func (f *forgetting) logs(ctx context.Context, key event.ThreadKey, s spoken, changed *bool) error {
+	for after := ""; ; {
+		page, err := f.cfg.Store.ToolLogPage(ctx, key, after, 50)
+		if err != nil || len(page) == 0 {
+			return readErrorOf(err)
+		}
+		var replaced []store.ToolLog
+		for _, l := range page {
+			in, out := f.CleanValue(l.Input, s.calls[l.ToolCallID]), f.CleanValue(l.Output, s.calls[l.ToolCallID])
+			if string(in) != string(l.Input) || string(out) != string(l.Output) {
+				l.Input, l.Output = in, out
+				replaced = append(replaced, l)
+			}
+		}
+		if len(replaced) > 0 {
+			*changed = true
+			f.counts.ToolLogs += len(replaced)
+			if err := f.cfg.Store.ReplaceToolLogs(ctx, key, replaced...); err != nil {
+				return readError(err)
+			}
+		}
+		after = page[len(page)-1].ToolCallID
+	}
+}
+
+// row replaces the title and the metadata of a thread.
+func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thread, titled bool, changed *bool) error {
+	var change signals.ThreadChange
+	if clean := f.Text(row.Title); titled {
+		change.Title = forget.Erased
+	} else if clean != row.Title {
+		change.Title = clean
+	}
+	before := rowOf(row)
+	if was, clean := gjson.GetBytes(before, "metadata").Raw, gjson.GetBytes(f.Clean(before, false), "metadata").Raw; clean != was {
+		change.Metadata = json.RawMessage(clean)
+	}
+	if change.Title == "" && len(change.Metadata) == 0 {
+		return nil
+	}
+	*changed = true
+	change.By = f.Pseudonym
+	ran, err := f.cfg.Histories.Change(ctx, key.Namespace, key.ThreadID, change)
+	if err != nil || ran {
+		return err
+	}
+	update := &store.ThreadUpdate{Metadata: change.Metadata}
+	if change.Title != "" {
+		update.Title = &change.Title
+	}
+	_, err = f.cfg.Store.Append(ctx, key, store.Batch{Thread: update})
+	return readErrorOf(err)
+}
+
+// temporal deletes the closed runs that have something of the person, and has the thread continue as new if its own run does.
+func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey) error {
+	h := f.cfg.Histories
+	found, err := h.Find(ctx, key.Namespace, key.ThreadID, nil, nil)
+	if err != nil {
+		return err
+	}
+	if found.Listed > 0 {
+		f.left = fmt.Sprintf("thread %s has %d deleted runs that visibility lists", key.ThreadID, found.Listed)
+	}
+	var closed []signals.WorkflowRun
+	for _, run := range found.Runs {
+		has, err := h.Has(ctx, run, f.Concerns)
+		switch {
+		case err != nil:
+			return err
+		case !has:
+		case !run.Open:
+			closed = append(closed, run)
+		case run.WorkflowID == signals.WorkflowID(key.Namespace, key.ThreadID):
+			f.left = fmt.Sprintf("thread %s has not continued as new yet", key.ThreadID)
+			if err := h.Forget(ctx, key.Namespace, key.ThreadID, f.request()); err != nil {
+				return err
+			}
+		default:
+			f.left = fmt.Sprintf("workflow %s is running, and has something of the person", run.WorkflowID)
+		}
+	}
+	if len(closed) > 0 {
+		f.left = fmt.Sprintf("thread %s has %d closed runs", key.ThreadID, len(closed))
+		f.counts.Runs += len(closed)
+	}
+	return h.Delete(ctx, closed)
+}
+
+func (f *forgetting) request() signals.Forget {
+	return signals.Forget{Person: f.Name, Pseudonym: f.Pseudonym, Terms: f.Terms}
+}
+
+// personFinish deletes what the person has beside threads, cleans the files of the store and stores the receipt. The request, which
+// names the person, is deleted last.
+func (a *Activities) personFinish(ctx context.Context, in signals.PersonFinish) (out signals.PersonErasure, err error) {
+	defer beating(ctx)()
+	p, err := a.person(ctx, in.PersonStep)
+	if errors.Is(err, store.ErrNotFound) {
+		return erasures.LoadPerson(ctx, a.cfg.Store, in.Namespace, in.ID) // an earlier attempt has finished
+	}
+	if err != nil {
+		return out, err
+	}
+	counts := in.Progress.Counts
+	entities, err := a.cfg.Store.ForgetEntities(ctx, in.Namespace, p.Known)
+	if err != nil {
+		return out, readError(err)
+	}
+	schedules, err := a.cfg.Histories.SchedulesWhere(ctx, in.Namespace, func(s signals.Schedule) bool {
+		return s.Message != nil && p.Is(s.Message.SenderID) || s.Event != nil && p.Wrote(s.Event.Payload)
+	})
+	if err == nil {
+		err = a.cfg.Histories.DeleteSchedules(ctx, in.Namespace, schedules)
+	}
+	if err == nil {
+		err = a.cfg.Store.Scrub(ctx)
+	}
+	if err != nil {
+		return out, err
+	}
+	counts = counts.Add(signals.PersonCounts{Entities: entities, Schedules: len(schedules)})
+	return erasures.FinishPerson(ctx, a.cfg.Store, signals.PersonErasure{
+		ID: in.ID, Namespace: in.Namespace, Pseudonym: p.Pseudonym, By: in.By, RequestedAt: in.Progress.RequestedAt, FinishedAt: activity.GetInfo(ctx).StartedTime.UTC(),
+		Erased: append([]string{}, in.Progress.Erased...), Forgot: append([]string{}, in.Progress.Forgot...), Counts: counts, Remains: erasures.PersonRemains(),
+		Run: activity.GetInfo(ctx).WorkflowExecution.RunID,
+	})
+}
+
+// person returns the person of an erasure, whom only the store knows.
+func (a *Activities) person(ctx context.Context, in signals.PersonStep) (*forget.Person, error) {
+	if a.cfg.Histories == nil {
+		return nil, configError(errors.New("this worker does not erase people: activities.Config.Histories is not set"))
+	}
+	if err := in.Validate(); err != nil {
+		return nil, configError(err)
+	}
+	return erasures.Person(ctx, a.cfg.Store, in.Namespace, in.ID)
+}

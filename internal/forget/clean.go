@@ -1,0 +1,192 @@
+package forget
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/redact"
+)
+
+// What the fields of stored JSON have, by their names. All other fields have text.
+var (
+	// people have names of people, and writers those of who wrote the object.
+	people  = regexp.MustCompile(`^(senderId|by|user|userId|approvers)$`)
+	writers = regexp.MustCompile(`^(senderId|by|userId)$`)
+
+	// free have any JSON, of which nothing is known but the ids at its top.
+	free    = regexp.MustCompile(`^(payload|metadata|args|toolArgs|data|content|schema|extra)$`)
+	freeIDs = regexp.MustCompile(`^(threadId|sessionId|senderType|trigger_session_id|trigger_agent_id|trigger_agent_name|env_name|source|schedule_id|scheduled_at)$`)
+
+	// kept have ids, types, names of agents and tools, digests, times and addresses.
+	kept = regexp.MustCompile(`^(id|.*Id|.*ID|.*Ids|.*IDs|key|keys|seq|type|types|.*Type|role|status|state|stage|phase|activity|outcome|decision|scope|action|class|kind|` +
+		`name|agent|agents|.*Agents|agentName|subAgent|createdBy|onBusy|onWaiting|signal|tool|tools|toolName|model|.*Model|provider|finishReason|` +
+		`prompt|turn|question|digest|definition|rest|grant|groups|namespace|rule|server|queue|.*Queue|traceparent|root|parent|produced|joined|steered|joining|undecided|plan|calls|answers|before|next|` +
+		`ids|passed|voted|hooks|abandonedHooks|processor|enqueueAfter|duplicate|deniedBy|default|record|lastRecord|replyTo|collection|document|entity|` +
+		`.*At|at|since|deadline|workingDirectory)$`)
+)
+
+// Clean returns JSON that a thread stores or carries over without what the person said, and without the terms. With saidByPerson, all of it
+// is of the person. The rest of the JSON remains as it is, byte by byte.
+func (p *Person) Clean(document json.RawMessage, saidByPerson bool) json.RawMessage {
+	if !gjson.ValidBytes(document) {
+		return document
+	}
+	c := cleaning{p}
+	out := c.value(string(document), "", p.redactor(saidByPerson))
+	if out == string(document) {
+		return document
+	}
+	return json.RawMessage(out)
+}
+
+// CleanValue is [Person.Clean] for JSON of which nothing is known, such as the arguments of a tool.
+func (p *Person) CleanValue(value json.RawMessage, saidByPerson bool) json.RawMessage {
+	return p.redactor(saidByPerson).JSON(value)
+}
+
+// Wrote reports whether the person wrote what JSON has, as a message or as an environment event.
+func (p *Person) Wrote(document json.RawMessage) bool {
+	v := gjson.ParseBytes(document)
+	return p.wrote(v) || p.wrote(v.Get("payload"))
+}
+
+// Others returns the names of other people in JSON.
+func (p *Person) Others(document json.RawMessage) (names []string) {
+	var look func(field string, v gjson.Result)
+	look = func(field string, v gjson.Result) {
+		switch {
+		case v.Type == gjson.String && writers.MatchString(field) && v.Str != "" && !p.Is(v.Str):
+			names = append(names, v.Str)
+		case v.IsObject():
+			if kind := v.Get("senderType"); kind.Exists() && kind.Str != string(event.CreatedByUser) {
+				return
+			}
+			v.ForEach(func(name, value gjson.Result) bool {
+				if !free.MatchString(name.Str) {
+					look(name.Str, value)
+				}
+				return true
+			})
+		case v.IsArray():
+			v.ForEach(func(_, value gjson.Result) bool {
+				look(field, value)
+				return true
+			})
+		}
+	}
+	look("", gjson.ParseBytes(document))
+	return names
+}
+
+// Concerns reports whether JSON has anything of the person or one of the terms.
+func (p *Person) Concerns(document json.RawMessage) bool {
+	return !bytes.Equal(p.Clean(document, false), document)
+}
+
+func (p *Person) redactor(saidByPerson bool) *redact.Redactor {
+	if saidByPerson {
+		return p.all
+	}
+	return p.terms
+}
+
+type cleaning struct{ *Person }
+
+// value returns a value without what is to be forgotten. field is the name of the field that has it; the elements of an array have that of the
+// array.
+func (c cleaning) value(raw, field string, by *redact.Redactor) string {
+	v := gjson.Parse(raw)
+	switch {
+	case v.IsObject() && field == "rule":
+		return raw // the application's
+	case v.Type == gjson.String && people.MatchString(field):
+		if v.Str == c.Name {
+			return quoted(c.Pseudonym)
+		}
+		return raw
+	case field == "opaque":
+		// Only its model can read it, and a changed one is refused.
+		if by == c.all || string(by.JSON(json.RawMessage(raw))) != raw {
+			return "null"
+		}
+		return raw
+	case kept.MatchString(field) && !v.IsObject() && !v.IsArray():
+		return raw
+	case v.Type == gjson.String:
+		if clean := by.Text(v.Str); clean != v.Str {
+			return quoted(clean)
+		}
+		return raw
+	case v.IsObject() && free.MatchString(field) && !typed(v):
+		return c.free(v, by)
+	case v.IsObject():
+		if by != c.all && c.wrote(v) {
+			by = c.all
+		}
+		return each(v, func(name, raw string) string { return c.value(raw, name, by) })
+	case v.IsArray() && free.MatchString(field):
+		return string(by.JSON(json.RawMessage(raw)))
+	case v.IsArray():
+		return each(v, func(_, raw string) string { return c.value(raw, field, by) })
+	}
+	return raw
+}
+
+// typed reports whether an object in a field that has any JSON is the payload of a message.
+func typed(v gjson.Result) bool { return v.Get("senderId").Exists() && v.Get("senderType").Exists() }
+
+// free cleans an object of which nothing is known but the ids at its top.
+func (c cleaning) free(v gjson.Result, by *redact.Redactor) string {
+	if c.wrote(v) {
+		by = c.all
+	}
+	return each(v, func(name, raw string) string {
+		switch {
+		case people.MatchString(name) && gjson.Parse(raw).Type == gjson.String:
+			return c.value(raw, name, by)
+		case freeIDs.MatchString(name):
+			return raw
+		}
+		return string(by.JSON(json.RawMessage(raw)))
+	})
+}
+
+// wrote reports whether the person wrote an object.
+func (p *Person) wrote(v gjson.Result) (yes bool) {
+	if kind := v.Get("senderType"); kind.Exists() && kind.Str != string(event.CreatedByUser) {
+		return false
+	}
+	v.ForEach(func(name, value gjson.Result) bool {
+		yes = yes || value.Type == gjson.String && writers.MatchString(name.Str) && p.Is(value.Str)
+		return !yes
+	})
+	return yes
+}
+
+// each returns an object or an array with other values.
+func each(v gjson.Result, to func(name, raw string) string) string {
+	var out strings.Builder
+	copied := 0
+	v.ForEach(func(name, value gjson.Result) bool {
+		at := value.Index - v.Index
+		out.WriteString(v.Raw[copied:at])
+		out.WriteString(to(name.Str, value.Raw))
+		copied = at + len(value.Raw)
+		return true
+	})
+	out.WriteString(v.Raw[copied:])
+	return out.String()
+}
+
+func quoted(text string) string {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(text)
+	return strings.TrimSuffix(out.String(), "\n")
+}

@@ -1,0 +1,107 @@
+package forget
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/redact"
+)
+
+// Limits on the terms of a person.
+const (
+	MaxTerms    = 50
+	MinTerm     = 3
+	maxTermSize = 200
+)
+
+// Erased replaces what is forgotten.
+const Erased = "[erased]"
+
+// Person is a person to forget. It is safe for concurrent use.
+type Person struct {
+	// Name is the name under which the person wrote and decided. Pseudonym replaces it: what came of the person's messages is found by it
+	// when the name is gone.
+	Name, Pseudonym string
+
+	// Terms are further words by which the person is known.
+	Terms []string
+
+	// terms replaces the terms, nil without any, and all replaces every text.
+	terms, all *redact.Redactor
+}
+
+// New returns a person to forget, with further words by which the person is known, such as a full name or an address. The error is an
+// [*event.FieldError].
+func New(name, pseudonym string, terms []string) (*Person, error) {
+	if err := event.ValidateName("person", name); err != nil {
+		return nil, err
+	}
+	if len(terms) > MaxTerms {
+		return nil, event.FieldErrorf("terms", "has %d terms, at most %d", len(terms), MaxTerms)
+	}
+	p := &Person{Name: name, Pseudonym: pseudonym, Terms: terms}
+	var err error
+	if p.all, err = redact.New(redact.Config{Func: everything}); err != nil {
+		return nil, err
+	}
+	if len(terms) == 0 {
+		return p, nil
+	}
+	var patterns []redact.Pattern
+	for i, term := range terms {
+		field := fmt.Sprintf("terms[%d]", i)
+		switch n := utf8.RuneCountInString(term); {
+		case !utf8.ValidString(term) || strings.TrimSpace(term) != term:
+			return nil, event.FieldErrorf(field, "must be text without spaces around it")
+		case n < MinTerm || len(term) > maxTermSize:
+			return nil, event.FieldErrorf(field, "must have at least %d characters, since it is replaced wherever it is a word, and at most %d bytes", MinTerm, maxTermSize)
+		}
+		patterns = append(patterns, redact.Pattern{Name: strings.Trim(Erased, "[]"), Expression: expression(term)})
+	}
+	if p.terms, err = redact.New(redact.Config{Patterns: patterns}); err != nil {
+		return nil, event.FieldErrorf("terms", "one of them is in the text %s, which replaces it", Erased)
+	}
+	return p, nil
+}
+
+// expression returns the regular expression of a term as a whole word, in upper or lower case, with any white space between its words.
+func expression(term string) string {
+	words := strings.Fields(term)
+	for i, w := range words {
+		words[i] = regexp.QuoteMeta(w)
+	}
+	out := strings.Join(words, `\s+`)
+	// \b knows ASCII only: elsewhere, a term is found within words too.
+	if isWord(term[0]) {
+		out = `\b` + out
+	}
+	if isWord(term[len(term)-1]) {
+		out += `\b`
+	}
+	return `(?i)` + out
+}
+
+func isWord(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
+
+func everything(text string) string {
+	if strings.TrimSpace(text) == "" {
+		return text
+	}
+	return Erased
+}
+
+// Is reports whether a name is that of the person, before or after it was replaced.
+func (p *Person) Is(name string) bool { return name == p.Name || name == p.Pseudonym }
+
+// Known reports whether the person is known by a text, such as the name of an entity.
+func (p *Person) Known(text string) bool {
+	return strings.EqualFold(text, p.Name) || p.terms.Text(text) != text
+}
+
+// Text returns a text without the terms.
+func (p *Person) Text(text string) string { return p.terms.Text(text) }

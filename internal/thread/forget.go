@@ -1,0 +1,29 @@
+package thread
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Concerning returns the events whose turns are in progress and concern a person, and the person's own events in the queue. is
+// reports whether a name is that of the person, and concerns whether JSON has something of the person.
+func (s *State) Concerning(is func(name string) bool, concerns func(json.RawMessage) bool) (events []string) {
+	for _, t := range s.concerning(concerns) {
+		events = append(events, t.Item.ID)
+	}
+	for _, q := range s.Inbox.Queue {
+		if m := q.newMessage(); is(q.User) || is(m.SenderID) && m.SenderType == event.CreatedByUser {
+			events = append(events, q.Item.ID)
+		}
+	}
+	return events
+}
+
+// Concerned reports whether the turn of an event that concerns a person is in progress.
+func (s *State) Concerned(concerns func(json.RawMessage) bool) bool { return len(s.concerning(concerns)) > 0 }
+
+func (s *State) concerning(concerns func(json.RawMessage) bool) []*Turn {
+	return slices.DeleteFunc(slices.Concat(s.Turns.all(), s.Turns.Deciding), func(t *Turn) bool { return !concerns(rawJSON(t)) })
+}

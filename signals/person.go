@@ -1,0 +1,139 @@
+package signals
+
+import (
+	"errors"
+	"time"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// Names for the erasure of people.
+const (
+	// ErasePersonWorkflow erases a person in all threads of a namespace. Its input is an [ErasePersonInput], its result a
+	// [PersonErasure], and its id an [ErasePersonWorkflowID]. Who the person is, the store has: the history has ids and counts, and
+	// nothing that was said. The HTTP API and Runtime.ErasePerson start it.
+	ErasePersonWorkflow = "erase_person"
+
+	// ActivityPersonFind finds the threads of a page that have something of the person. ActivityPersonForget replaces that in one
+	// thread. ActivityPersonFinish does so with what belongs to no thread, and stores the receipt.
+	ActivityPersonFind   = "person_find"
+	ActivityPersonForget = "person_forget"
+	ActivityPersonFinish = "person_finish"
+
+	// SignalForget has a thread end what it does for a person, and continue as new without what the person said. It is not for
+	// clients.
+	SignalForget = "forget"
+)
+
+// ErasePersonWorkflowID returns the id of the workflow that erases a person. id is that of the erasure.
+func ErasePersonWorkflowID(namespace, id string) string { return "erase-person/" + namespace + "/" + id }
+
+// Forget is the payload of signal [SignalForget].
+type Forget struct {
+	// Person is the name of the person, which Pseudonym replaces. Terms are further words by which the person is known.
+	Person    string   `json:"person"`
+	Pseudonym string   `json:"pseudonym"`
+	Terms     []string `json:"terms,omitempty"`
+}
+
+// ErasePersonInput is the input of the workflow that erases a person.
+type ErasePersonInput struct {
+	PersonStep
+
+	// Progress is what the runs that it continues have done. Nil = it is the first run.
+	Progress *ErasePersonProgress `json:"progress,omitempty"`
+}
+
+// ErasePersonProgress is what the erasure of a person has done.
+type ErasePersonProgress struct {
+	RequestedAt time.Time `json:"requestedAt"`
+
+	// Pass counts the looks at all threads, from 0. After is the thread at which this one has arrived, and Changed the number of threads
+	// in which it has found something.
+	Pass    int    `json:"pass"`
+	After   string `json:"after,omitempty"`
+	Changed int    `json:"changed,omitempty"`
+
+	// Erased and Forgot are the threads that were erased, and those in which the person was replaced: at most [MaxErasedThreads] each.
+	Erased []string     `json:"erased,omitempty"`
+	Forgot []string     `json:"forgot,omitempty"`
+	Counts PersonCounts `json:"counts"`
+}
+
+// PersonStep is a person who is erased: by the id of the erasure.
+type PersonStep struct {
+	Namespace string `json:"namespace"`
+	ID        string `json:"id"`
+	By        string `json:"by,omitempty"`
+
+	// ThreadID is the thread to handle or, for "person_find", the thread after which to look.
+	ThreadID string `json:"threadId,omitempty"`
+}
+
+// Validate returns an [*event.FieldError] if the step names no erasure.
+func (s PersonStep) Validate() error {
+	if err := ValidateID("namespace", s.Namespace); err != nil {
+		return err
+	}
+	if err := ValidateID("id", s.ID); err != nil {
+		return err
+	}
+	if s.By != "" {
+		return event.ValidateName("by", s.By)
+	}
+	return nil
+}
+
+// FoundPerson is the result of "person_find".
+type FoundPerson struct {
+	// Alone are the threads in which nobody else wrote or decided, Shared the others that have something of the person.
+	Alone  []string `json:"alone,omitempty"`
+	Shared []string `json:"shared,omitempty"`
+
+	// Next is the thread after which to go on. Empty = these were the last.
+	Next string `json:"next,omitempty"`
+}
+
+// PersonFinish is the input of "person_finish".
+type PersonFinish struct {
+	PersonStep
+	Progress ErasePersonProgress `json:"progress"`
+}
+
+// PersonCounts counts what was of a person.
+type PersonCounts struct {
+	Records   int `json:"records" doc:"Records that were replaced in threads that others share"`
+	ToolLogs  int `json:"toolLogs" doc:"Logs of tool calls that were replaced there"`
+	Runs      int `json:"runs" doc:"Runs of workflows that were deleted in Temporal"`
+	Entities  int `json:"entities" doc:"Entities that were deleted"`
+	Schedules int `json:"schedules" doc:"Schedules that posted as the person, which were deleted"`
+}
+
+// Add returns the sums of two counts.
+func (c PersonCounts) Add(d PersonCounts) PersonCounts {
+	return PersonCounts{c.Records + d.Records, c.ToolLogs + d.ToolLogs, c.Runs + d.Runs, c.Entities + d.Entities, c.Schedules + d.Schedules}
+}
+
+// PersonErasure is the receipt of the erasure of a person. It does not name the person.
+type PersonErasure struct {
+	ID        string `json:"id" doc:"The id of the erasure"`
+	Namespace string `json:"namespace" doc:"The namespace of the threads"`
+	Pseudonym string `json:"pseudonym" doc:"The name that has replaced that of the person"`
+
+	By          string    `json:"by,omitempty" doc:"Who asked for it"`
+	RequestedAt time.Time `json:"requestedAt" doc:"When"`
+	FinishedAt  time.Time `json:"finishedAt" doc:"When a look at all threads had found nothing"`
+
+	Erased []string `json:"erased" nullable:"false" doc:"The threads in which nobody else wrote or decided, which were erased: each has a receipt of its own"`
+	Forgot []string `json:"forgot" nullable:"false" doc:"The threads in which the person was replaced"`
+
+	Counts PersonCounts `json:"counts" doc:"What was found and replaced, or deleted"`
+
+	// Remains are the kinds of places that an erasure does not reach, each with its reason.
+	Remains []ErasureRemain `json:"remains" nullable:"false" doc:"What the erasure does not reach, and why"`
+
+	Run string `json:"run" doc:"The run of the workflow that has erased the person"`
+}
+
+// ErrPersonWrites means that a person has written again and again while being erased.
+var ErrPersonWrites = errors.New("the person goes on writing: revoke their keys, and ask for the erasure again")
