@@ -104,6 +104,11 @@ func checkRecord(r *event.Record) error {
 	if !Storable(r.TraceID) || !Storable(r.ParentEventID) || !Storable(r.EventID) {
 		return invalid("traceId, parentEventId and eventId must be UTF-8 without NUL characters")
 	}
+	r.CreatedAt = stamp(r.CreatedAt)
+	return checkPayload(r)
+}
+
+func checkPayload(r *event.Record) error {
 	if len(r.Payload) == 0 {
 		r.Payload = json.RawMessage("null")
 	}
@@ -111,8 +116,29 @@ func checkRecord(r *event.Record) error {
 		return invalid("payload: is not JSON")
 	}
 	r.Payload = validUTF8(r.Payload)
-	r.CreatedAt = stamp(r.CreatedAt)
 	return nil
+}
+
+// NormalizeReplacedRecords returns records for [Erasures].ReplaceRecords with payloads in the form that every driver stores, or an
+// [ErrInvalid] error.
+func NormalizeReplacedRecords(given []event.Record) ([]event.Record, error) {
+	records := slices.Clone(given)
+	for i := range records {
+		if err := checkPayload(&records[i]); err != nil {
+			return nil, fmt.Errorf("record %d (%q): %w", i, records[i].ID, err)
+		}
+	}
+	return slices.DeleteFunc(records, func(r event.Record) bool { return !Storable(r.ID) }), nil
+}
+
+// NormalizeReplacedToolLogs returns tool logs for [Erasures].ReplaceToolLogs with inputs and outputs in the form that every driver
+// stores.
+func NormalizeReplacedToolLogs(given []ToolLog) []ToolLog {
+	logs := slices.Clone(given)
+	for i := range logs {
+		logs[i].Input, logs[i].Output = asJSON(logs[i].Input), asJSON(logs[i].Output)
+	}
+	return slices.DeleteFunc(logs, func(l ToolLog) bool { return !Storable(l.ToolCallID) })
 }
 
 func checkUpdate(given *ThreadUpdate) (*ThreadUpdate, error) {

@@ -2,16 +2,20 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/threadmill/threadmill/event"
 )
 
 // ErrErased means that the thread was erased: nothing of it exists, and nothing is stored for it again. It is an ErrNotFound
 // too. A retry does not help.
 var ErrErased = fmt.Errorf("the thread was erased: %w", ErrNotFound)
 
-// Erasures deletes threads for good. Of an erased thread, the store keeps the key, the time and the id of
-// its parent thread.
+// Erasures deletes threads for good, and what a person left in threads that stay. Of an erased thread, the store keeps the
+// key, the time and the id of its parent thread.
 type Erasures interface {
 	// MarkErased deletes the row of a thread and reserves its key: what is stored for the thread from then on, by Append,
 	// QueueExtraction or BeginKnowledge, fails with ErrErased. The thread need not exist, and may be marked before.
@@ -46,6 +50,27 @@ type Erasures interface {
 	ThreadMentions(ctx context.Context, key Key, after Mention, limit int) ([]Mention, error)
 	ToolLogPage(ctx context.Context, key Key, after string, limit int) ([]ToolLog, error)
 
+	// ReplaceRecords replaces the payloads of records of a thread, by their ids; everything else of a record, and the thread's
+	// row, stays. An empty payload is null. ReplaceToolLogs replaces the inputs and outputs of tool logs, by their calls' ids; what
+	// is nil stays. Both leave out ids that do not exist, such as those of an erased thread, and return an [ErrInvalid] error for
+	// what Append would reject. Large numbers are replaced in several transactions: if one fails, repeat the call.
+	ReplaceRecords(ctx context.Context, key Key, records ...event.Record) error
+	ReplaceToolLogs(ctx context.Context, key Key, logs ...ToolLog) error
+
+	// ForgetMessages deletes the mentions of a thread whose sources have these ids, and the descriptions and relations of the
+	// entities that they mention, since they may come from there. Entities that nothing else mentions are deleted, as with
+	// EraseThread. It ends queued extractions with these sources, and those of the contents of events with these ids: an
+	// extraction that is running adds nothing, and none is queued again.
+	//
+	// The source of a message has the id of its record. Extractions that an event asked for may have another one: see
+	// [Extraction].SourceID.
+	ForgetMessages(ctx context.Context, key Key, ids ...string) error
+
+	// ForgetEntities deletes the entities of a namespace that match, with everything that was merged into them, as DeleteEntity
+	// does, and returns how many roots it has deleted. An entity matches if its name, the name of one that was merged into it, or
+	// a name by which a mention knows one of them does. Repeat the call if it fails, or if entities are found at the same time.
+	ForgetEntities(ctx context.Context, namespace string, match func(name string) bool) (int, error)
+
 	// Scrub removes what was deleted from the files of the store, as far as its database can: see the drivers. It may be slow.
 	Scrub(ctx context.Context) error
 }
@@ -66,14 +91,26 @@ func (c ThreadContents) Add(d ThreadContents) ThreadContents {
 	}
 }
 
-// EraseBatch is how many rows a transaction of [Erasures].EraseThread deletes: others may write in between.
+// EraseBatch is how many rows a transaction of [Erasures] deletes or replaces: others may write in between.
 const EraseBatch = 2000
 
-// Forgetting is a transaction of a driver that forgets the mentions of a thread.
+// EraseInBatches repeats a transaction until it deletes less than [EraseBatch] rows.
+func EraseInBatches(transaction func() (deleted int64, err error)) error {
+	for {
+		if deleted, err := transaction(); err != nil || deleted < EraseBatch {
+			return err
+		}
+	}
+}
+
+// Forgetting is a transaction of a driver that forgets mentions of a thread.
 type Forgetting interface {
-	// DropMentions deletes the mentions of a thread, and the descriptions and relations of the entities that it mentions. It
-	// counts the mentions of these entities again, and returns their ids.
-	DropMentions(ctx context.Context, threadID string) ([]string, error)
+	// DropMentions deletes mentions of a thread, at most [EraseBatch] of those whose sources have these ids; nil = of all. It
+	// returns their entities, one for each mention.
+	DropMentions(ctx context.Context, threadID string, sources []string) ([]string, error)
+
+	// DropDerived deletes the descriptions and relations of entities, and counts their mentions again.
+	DropDerived(ctx context.Context, ids []string) error
 
 	// Standing returns what is left of an entity.
 	Standing(ctx context.Context, id string) (EntityStanding, error)
@@ -103,18 +140,25 @@ type EntityStanding struct {
 	Name, Uses string
 }
 
-// ForgetMentions forgets the mentions of a thread as [Erasures].EraseThread does.
-func ForgetMentions(ctx context.Context, tx Forgetting, threadID string) error {
-	ids, err := tx.DropMentions(ctx, threadID)
-	if err != nil {
-		return err
+// ForgetMentions forgets mentions of a thread as [Erasures].EraseThread and ForgetMessages do, at most [EraseBatch] of those whose
+// sources have these ids; nil = of all. It returns how many it has deleted.
+func ForgetMentions(ctx context.Context, tx Forgetting, threadID string, sources []string) (deleted int64, err error) {
+	ids, err := tx.DropMentions(ctx, threadID, sources)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	deleted = int64(len(ids))
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	if err := tx.DropDerived(ctx, ids); err != nil {
+		return 0, err
 	}
 	for _, id := range ids {
 		if err := forgetEntity(ctx, tx, id); err != nil {
-			return fmt.Errorf("entity %q: %w", id, err)
+			return 0, fmt.Errorf("entity %q: %w", id, err)
 		}
 	}
-	return nil
+	return deleted, nil
 }
 
 func forgetEntity(ctx context.Context, tx Forgetting, id string) error {
@@ -146,4 +190,32 @@ func forgetEntity(ctx context.Context, tx Forgetting, id string) error {
 		return err
 	}
 	return tx.Recount(ctx, next)
+}
+
+// ForgetNamed deletes entities as [Erasures].ForgetEntities does. names returns all names of the next entities after an id, in the
+// order of their ids. remove deletes the root of an entity with everything that was merged into it, or returns ErrNotFound.
+func ForgetNamed(
+	ctx context.Context, match func(name string) bool,
+	names func(ctx context.Context, after string) ([]EntityVector, error), remove func(ctx context.Context, id string) error,
+) (forgotten int, err error) {
+	for after := ""; ; {
+		page, err := names(ctx, after)
+		if err != nil || len(page) == 0 {
+			return forgotten, err
+		}
+		for _, e := range page {
+			if !match(e.Name) {
+				continue
+			}
+			err := remove(ctx, e.ID)
+			if errors.Is(err, ErrNotFound) {
+				continue // deleted because of another name
+			}
+			if err != nil {
+				return forgotten, err
+			}
+			forgotten++
+		}
+		after = page[len(page)-1].ID
+	}
 }

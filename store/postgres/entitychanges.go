@@ -15,8 +15,8 @@ const (
 	// lockEntities makes the changes of a namespace's entities wait for each other: a merge moves all that was merged before.
 	lockEntities = `SELECT pg_advisory_xact_lock(hashtextextended('threadmill entities ' || coalesce(current_schema(), '') || ' ' || $1, 0))`
 
-	endExtraction = `UPDATE entity_extractions SET ended = true, thread_id = '', event_id = '', content = '', source_type = '', source_id = ''
-		WHERE namespace = $1 AND id = $2 AND NOT ended`
+	endedExtraction = `UPDATE entity_extractions SET ended = true, thread_id = '', event_id = '', content = '', source_type = '', source_id = ''`
+	endExtraction   = endedExtraction + ` WHERE namespace = $1 AND id = $2 AND NOT ended`
 
 	// addEntities adds entities, and the vectors of those that it has added.
 	addEntities = `WITH added AS (
@@ -138,15 +138,19 @@ func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 			if err := store.RequireRoot(ctx, r, id); err != nil {
 				return err
 			}
-			for _, query := range deleteEntity {
-				if _, err := r.Exec(ctx, query, namespace, id); err != nil {
-					return err
-				}
-			}
-			return nil
+			return r.deleteRoot(ctx, id)
 		})
 	}
 	return entityError("deleting the entity", namespace, id, err)
+}
+
+func (r resolving) deleteRoot(ctx context.Context, id string) error {
+	for _, query := range deleteEntity {
+		if _, err := r.Exec(ctx, query, r.namespace, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // AddEntityVectors implements [store.Entities].

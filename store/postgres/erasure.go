@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -55,7 +56,17 @@ const (
 		(SELECT count(*) FROM entity_mentions WHERE namespace = $1 AND thread_id = $2),
 		(SELECT count(*) FROM (` + documents + `) d)`
 
-	dropMentions  = `DELETE FROM entity_mentions WHERE namespace = $1 AND thread_id = $2 RETURNING entity`
+	replaceRecord = `UPDATE records SET payload = $4::text::json WHERE namespace = $1 AND thread_id = $2 AND id = $3`
+	replaceTool   = `UPDATE tool_logs SET input = coalesce($4::text::json, input), output = coalesce($5::text::json, output)
+		WHERE namespace = $1 AND thread_id = $2 AND tool_call_id = $3`
+	endExtractions = endedExtraction + ` WHERE namespace = $1 AND thread_id = $2 AND NOT ended AND (
+			source_id IN (SELECT unnest($3::text[])) OR content <> '' AND event_id IN (SELECT unnest($3::text[])))`
+	entityNames = `WITH page AS MATERIALIZED (SELECT id, name FROM entities WHERE namespace = $1 AND id > $2 ORDER BY id LIMIT $3)
+		SELECT id, name FROM page UNION
+		SELECT entity, name FROM entity_mentions WHERE namespace = $1 AND entity = ANY(ARRAY(SELECT id FROM page)) ORDER BY id`
+
+	dropMentions = `DELETE FROM entity_mentions WHERE ctid = ANY(ARRAY(SELECT ctid FROM entity_mentions WHERE namespace = $1 AND thread_id = $2
+		AND ($3::text[] IS NULL OR source_id IN (SELECT unnest($3::text[]))) LIMIT $4)) RETURNING entity`
 	dropRelations = `DELETE FROM entity_relations WHERE namespace = $1 AND (from_entity = ANY($2::text[]) OR to_entity = ANY($2::text[]))`
 	recountOwn    = `UPDATE entities e SET descriptions = '[]',
 			mentions = (SELECT count(*) FROM entity_mentions m WHERE m.namespace = $1 AND m.entity = e.id),
@@ -111,26 +122,110 @@ func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
 	}
 	err := s.MarkErased(ctx, key)
 	for _, query := range []string{eraseRecords, eraseTools} {
-		for deleted := int64(store.EraseBatch); err == nil && deleted == store.EraseBatch; {
-			err = s.change(ctx, func(tx pgx.Tx) error {
-				tag, err := tx.Exec(ctx, query, key.Namespace, key.ThreadID, store.EraseBatch)
-				deleted = tag.RowsAffected()
-				return err
+		if err == nil {
+			err = store.EraseInBatches(func() (deleted int64, err error) {
+				err = s.change(ctx, func(tx pgx.Tx) error {
+					tag, err := tx.Exec(ctx, query, key.Namespace, key.ThreadID, store.EraseBatch)
+					deleted = tag.RowsAffected()
+					return err
+				})
+				return deleted, err
 			})
 		}
 	}
 	if err == nil {
-		err = s.resolving(ctx, key.Namespace, func(r resolving) error {
-			if _, err := r.Exec(ctx, eraseExtractions, key.Namespace, key.ThreadID); err != nil {
-				return err
-			}
-			return store.ForgetMentions(ctx, forgetting{r}, key.ThreadID)
-		})
+		err = s.forget(ctx, key, nil, eraseExtractions)
 	}
 	if err == nil {
 		err = s.eraseDocuments(ctx, key)
 	}
 	return eraseError("erasing", key, err)
+}
+
+// forget runs a statement on queued extractions, and forgets mentions: an extraction that ended meanwhile has added its own.
+func (s *Store) forget(ctx context.Context, key store.Key, sources []string, extractions string, args ...any) error {
+	err := s.change(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, extractions, append([]any{key.Namespace, key.ThreadID}, args...)...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return store.EraseInBatches(func() (deleted int64, err error) {
+		err = s.resolving(ctx, key.Namespace, func(r resolving) (err error) {
+			deleted, err = store.ForgetMentions(ctx, forgetting{r}, key.ThreadID, sources)
+			return err
+		})
+		return deleted, err
+	})
+}
+
+// ReplaceRecords implements [store.Erasures].
+func (s *Store) ReplaceRecords(ctx context.Context, key store.Key, records ...event.Record) error {
+	records, err := store.NormalizeReplacedRecords(records)
+	if err == nil {
+		err = replace(ctx, s, key, replaceRecord, records, func(r event.Record) []any { return []any{r.ID, string(r.Payload)} })
+	}
+	return eraseError("replacing records of", key, err)
+}
+
+// ReplaceToolLogs implements [store.Erasures].
+func (s *Store) ReplaceToolLogs(ctx context.Context, key store.Key, logs ...store.ToolLog) error {
+	err := replace(ctx, s, key, replaceTool, store.NormalizeReplacedToolLogs(logs), func(l store.ToolLog) []any {
+		return []any{l.ToolCallID, jsonOrNull(l.Input), jsonOrNull(l.Output)}
+	})
+	return eraseError("replacing tool logs of", key, err)
+}
+
+func replace[T any](ctx context.Context, s *Store, key store.Key, query string, rows []T, args func(T) []any) error {
+	if !storableKey(key) {
+		return nil
+	}
+	for rows := range slices.Chunk(rows, store.EraseBatch) {
+		err := s.change(ctx, func(tx pgx.Tx) error {
+			var pipeline pgx.Batch
+			for _, row := range rows {
+				pipeline.Queue(query, append([]any{key.Namespace, key.ThreadID}, args(row)...)...)
+			}
+			return tx.SendBatch(ctx, &pipeline).Close()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ForgetMessages implements [store.Erasures].
+func (s *Store) ForgetMessages(ctx context.Context, key store.Key, ids ...string) error {
+	if !storableKey(key) {
+		return nil
+	}
+	for batch := range slices.Chunk(storable(ids), store.EraseBatch) {
+		if err := s.forget(ctx, key, batch, endExtractions, batch); err != nil {
+			return eraseError("forgetting messages of", key, err)
+		}
+	}
+	return nil
+}
+
+// ForgetEntities implements [store.Erasures].
+func (s *Store) ForgetEntities(ctx context.Context, namespace string, match func(name string) bool) (int, error) {
+	if !store.Storable(namespace) {
+		return 0, nil
+	}
+	n, err := store.ForgetNamed(ctx, match, func(ctx context.Context, after string) ([]store.EntityVector, error) {
+		return collectRows(ctx, s.pool, scanName, entityNames, namespace, after, store.MaxEntityPage)
+	}, func(ctx context.Context, id string) error {
+		return s.resolving(ctx, namespace, func(r resolving) error {
+			root, err := r.RootOf(ctx, id)
+			if err != nil {
+				return err
+			}
+			return r.deleteRoot(ctx, root)
+		})
+	})
+	return n, entityError("forgetting entities", namespace, "*", err)
 }
 
 func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
@@ -267,21 +362,16 @@ func (f forgetting) run(ctx context.Context, query string, args ...any) error {
 }
 
 // DropMentions implements [store.Forgetting].
-func (f forgetting) DropMentions(ctx context.Context, threadID string) ([]string, error) {
-	rows, err := f.Query(ctx, dropMentions, f.namespace, threadID)
-	if err != nil {
-		return nil, err
-	}
-	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	slices.Sort(all)
-	ids := slices.Compact(all)
+func (f forgetting) DropMentions(ctx context.Context, threadID string, sources []string) ([]string, error) {
+	return collectRows(ctx, f, pgx.RowTo[string], dropMentions, f.namespace, threadID, sources, store.EraseBatch)
+}
+
+// DropDerived implements [store.Forgetting].
+func (f forgetting) DropDerived(ctx context.Context, ids []string) error {
 	if err := f.run(ctx, dropRelations, ids); err != nil {
-		return nil, err
+		return err
 	}
-	return ids, f.run(ctx, recountOwn, ids)
+	return f.run(ctx, recountOwn, ids)
 }
 
 // Standing implements [store.Forgetting].

@@ -18,6 +18,8 @@ const (
 	addExtraction = `INSERT INTO entity_extractions (namespace, ` + extractionColumns + `, ended) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)
 		ON CONFLICT DO NOTHING`
 
+	endExtraction = `UPDATE entity_extractions SET ended = 1, thread_id = '', event_id = '', content = '', source_type = '', source_id = ''`
+
 	selectMerge = `SELECT g.id, g.from_entity, f.name, g.into_entity, i.name, g.similarity, g.decided_by, g.at, g.undone_by, g.undone_at
 		FROM entity_merges g CROSS JOIN entities f ON f.namespace = g.namespace AND f.id = g.from_entity
 		CROSS JOIN entities i ON i.namespace = g.namespace AND i.id = g.into_entity WHERE g.namespace = ?1`
@@ -104,8 +106,7 @@ func (r *entityReads) queries() map[**sql.Stmt]string {
 func (w *entityWrites) queries() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{
 		&w.queue: addExtraction,
-		&w.end: `UPDATE entity_extractions SET ended = 1, thread_id = '', event_id = '', content = '', source_type = '', source_id = ''
-			WHERE namespace = ? AND id = ? AND ended = 0`,
+		&w.end:   endExtraction + ` WHERE namespace = ? AND id = ? AND ended = 0`,
 
 		&w.create: `INSERT INTO entities (namespace, id, root, name, name_key, type, descriptions, mentions, total, created_at, embedder)
 			VALUES (?1, ?2, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, '') ON CONFLICT DO NOTHING`,

@@ -60,14 +60,18 @@ func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 		if err := store.RequireRoot(ctx, r, id); err != nil {
 			return err
 		}
-		for _, stmt := range []*sql.Stmt{r.removeMentions, r.removeFrom, r.removeTo, r.removeMergesFrom, r.removeMergesInto, r.removeVectors, r.remove} {
-			if _, err := r.exec(ctx, stmt, namespace, id); err != nil {
-				return err
-			}
-		}
-		return nil
+		return r.deleteRoot(ctx, id)
 	})
 	return entityError("deleting the entity", namespace, id, err)
+}
+
+func (r *resolving) deleteRoot(ctx context.Context, id string) error {
+	for _, stmt := range []*sql.Stmt{r.removeMentions, r.removeFrom, r.removeTo, r.removeMergesFrom, r.removeMergesInto, r.removeVectors, r.remove} {
+		if _, err := r.exec(ctx, stmt, r.namespace, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // AddEntityVectors implements [store.Entities].

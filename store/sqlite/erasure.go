@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -22,11 +24,14 @@ type eraseQueries struct {
 	mentionPage, toolPage                         *sql.Stmt
 	oldTools, pruneTools                          *sql.Stmt
 
-	mentioned, mentions, descriptions, recount *sql.Stmt
-	standing, rename, repoint, promote, root   *sql.Stmt
-	relationsFrom, relationsTo                 *sql.Stmt
-	mergesFrom, mergesInto, vectors, entity    *sql.Stmt
-	recountRoot                                *sql.Stmt
+	replaceRecord, replaceTool *sql.Stmt
+	endExtractions, names      *sql.Stmt
+
+	mentions, descriptions, recount          *sql.Stmt
+	standing, rename, repoint, promote, root *sql.Stmt
+	relationsFrom, relationsTo               *sql.Stmt
+	mergesFrom, mergesInto, vectors, entity  *sql.Stmt
+	recountRoot                              *sql.Stmt
 }
 
 func (q *eraseQueries) queries() map[**sql.Stmt]string {
@@ -68,8 +73,17 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 		&q.countMentions:    `SELECT count(*) FROM entity_mentions` + ofThread,
 		&q.countSources:     `SELECT count(*) FROM (` + documents + `)`,
 
-		&q.mentioned:    `SELECT DISTINCT entity FROM entity_mentions` + ofThread + ` ORDER BY entity`,
-		&q.mentions:     `DELETE FROM entity_mentions` + ofThread,
+		&q.replaceRecord: `UPDATE records SET payload = ?4 WHERE namespace = ?1 AND thread_id = ?2 AND id = ?3`,
+		&q.replaceTool: `UPDATE tool_logs SET input = coalesce(?4, input), output = coalesce(?5, output)
+			WHERE namespace = ?1 AND thread_id = ?2 AND tool_call_id = ?3`,
+		&q.endExtractions: endExtraction + ` WHERE namespace = ?1 AND thread_id = ?2 AND ended = 0 AND (
+				source_id IN (SELECT value FROM json_each(?3)) OR content <> '' AND event_id IN (SELECT value FROM json_each(?3)))`,
+		&q.names: `WITH page AS MATERIALIZED (SELECT id, name FROM entities WHERE namespace = ?1 AND id > ?2 ORDER BY id LIMIT ?3 + 0)
+			SELECT id, name FROM page UNION SELECT p.id, m.name FROM page p CROSS JOIN entity_mentions m ON m.namespace = ?1 AND m.entity = p.id
+			ORDER BY id`,
+
+		&q.mentions: `DELETE FROM entity_mentions WHERE key IN (SELECT key FROM entity_mentions WHERE namespace = ?1 AND thread_id = ?2
+				AND (?3 IS NULL OR source_id IN (SELECT value FROM json_each(?3))) LIMIT ?4 + 0) RETURNING entity`,
 		&q.descriptions: `UPDATE entities SET descriptions = '[]' WHERE namespace = ? AND id = ?`,
 		&q.recount: `UPDATE entities SET (mentions, mentioned_at) = (SELECT count(*), max(at) FROM entity_mentions WHERE namespace = ?1 AND entity = ?2)
 			WHERE namespace = ?1 AND id = ?2`,
@@ -115,25 +129,102 @@ func (s *Store) mark(ctx context.Context, w writing, key store.Key) error {
 func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
 	err := s.MarkErased(ctx, key)
 	for _, stmt := range []*sql.Stmt{s.erasures.records, s.erasures.toolLogs} {
-		for deleted := int64(store.EraseBatch); err == nil && deleted == store.EraseBatch; {
-			err = s.writing(ctx, func(w writing) (err error) {
-				deleted, err = w.exec(ctx, stmt, key.Namespace, key.ThreadID, store.EraseBatch)
-				return err
+		if err == nil {
+			err = store.EraseInBatches(func() (deleted int64, err error) {
+				err = s.writing(ctx, func(w writing) (err error) {
+					deleted, err = w.exec(ctx, stmt, key.Namespace, key.ThreadID, store.EraseBatch)
+					return err
+				})
+				return deleted, err
 			})
 		}
 	}
 	if err == nil {
-		err = s.resolving(ctx, key.Namespace, func(r *resolving) error {
-			if _, err := r.exec(ctx, s.erasures.extractions, key.Namespace, key.ThreadID); err != nil {
-				return err
-			}
-			return store.ForgetMentions(ctx, forgetting{r, &s.erasures}, key.ThreadID)
-		})
+		_, err = s.erasures.extractions.ExecContext(ctx, key.Namespace, key.ThreadID)
+	}
+	if err == nil {
+		err = s.forgetMentions(ctx, key, nil)
 	}
 	if err == nil {
 		err = s.eraseDocuments(ctx, key)
 	}
 	return eraseError("erasing", key, err)
+}
+
+func (s *Store) forgetMentions(ctx context.Context, key store.Key, sources []string) error {
+	return store.EraseInBatches(func() (deleted int64, err error) {
+		err = s.resolving(ctx, key.Namespace, func(r *resolving) (err error) {
+			deleted, err = store.ForgetMentions(ctx, forgetting{r, &s.erasures}, key.ThreadID, sources)
+			return err
+		})
+		return deleted, err
+	})
+}
+
+// ReplaceRecords implements [store.Erasures].
+func (s *Store) ReplaceRecords(ctx context.Context, key store.Key, records ...event.Record) error {
+	records, err := store.NormalizeReplacedRecords(records)
+	if err == nil {
+		err = replace(ctx, s, s.erasures.replaceRecord, records, func(r event.Record) []any {
+			return []any{key.Namespace, key.ThreadID, r.ID, string(r.Payload)}
+		})
+	}
+	return eraseError("replacing records of", key, err)
+}
+
+// ReplaceToolLogs implements [store.Erasures].
+func (s *Store) ReplaceToolLogs(ctx context.Context, key store.Key, logs ...store.ToolLog) error {
+	err := replace(ctx, s, s.erasures.replaceTool, store.NormalizeReplacedToolLogs(logs), func(l store.ToolLog) []any {
+		return []any{key.Namespace, key.ThreadID, l.ToolCallID, text(l.Input), text(l.Output)}
+	})
+	return eraseError("replacing tool logs of", key, err)
+}
+
+func replace[T any](ctx context.Context, s *Store, stmt *sql.Stmt, rows []T, args func(T) []any) error {
+	for batch := range slices.Chunk(rows, store.EraseBatch) {
+		err := s.writing(ctx, func(w writing) error {
+			for _, row := range batch {
+				if _, err := w.exec(ctx, stmt, args(row)...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ForgetMessages implements [store.Erasures].
+func (s *Store) ForgetMessages(ctx context.Context, key store.Key, ids ...string) error {
+	for batch := range slices.Chunk(ids, store.EraseBatch) {
+		_, err := s.erasures.endExtractions.ExecContext(ctx, key.Namespace, key.ThreadID, list(batch))
+		if err == nil {
+			err = s.forgetMentions(ctx, key, batch)
+		}
+		if err != nil {
+			return eraseError("forgetting messages of", key, err)
+		}
+	}
+	return nil
+}
+
+// ForgetEntities implements [store.Erasures].
+func (s *Store) ForgetEntities(ctx context.Context, namespace string, match func(name string) bool) (int, error) {
+	n, err := store.ForgetNamed(ctx, match, func(ctx context.Context, after string) ([]store.EntityVector, error) {
+		return collect(ctx, s.erasures.names, scanName, namespace, after, store.MaxEntityPage)
+	}, func(ctx context.Context, id string) error {
+		return s.resolving(ctx, namespace, func(r *resolving) error {
+			root, err := r.RootOf(ctx, id)
+			if err != nil {
+				return err
+			}
+			return r.deleteRoot(ctx, root)
+		})
+	})
+	return n, entityError("forgetting entities", namespace, "*", err)
 }
 
 // eraseDocuments deletes what documents have of a thread, and their words from the full-text index: a deleted
@@ -272,20 +363,18 @@ func (f forgetting) each(ctx context.Context, id string, steps ...*sql.Stmt) err
 }
 
 // DropMentions implements [store.Forgetting].
-func (f forgetting) DropMentions(ctx context.Context, threadID string) ([]string, error) {
-	ids, err := collect(ctx, f.StmtContext(ctx, f.q.mentioned), scanText, f.namespace, threadID)
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	if err := f.each(ctx, threadID, f.q.mentions); err != nil {
-		return nil, err
-	}
+func (f forgetting) DropMentions(ctx context.Context, threadID string, sources []string) ([]string, error) {
+	return collect(ctx, f.StmtContext(ctx, f.q.mentions), scanText, f.namespace, threadID, listOrNull(sources), store.EraseBatch)
+}
+
+// DropDerived implements [store.Forgetting].
+func (f forgetting) DropDerived(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		if err := f.each(ctx, id, f.q.descriptions, f.q.relationsFrom, f.q.relationsTo, f.q.recount); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return ids, nil
+	return nil
 }
 
 // Standing implements [store.Forgetting].
