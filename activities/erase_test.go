@@ -15,6 +15,7 @@ import (
 // startedInScrub is a Temporal and a store: while the files are cleaned, a client starts the thread again.
 type startedInScrub struct {
 	store.Store
+	activities.Histories
 	starts  bool
 	runs    []signals.WorkflowRun
 	deleted int

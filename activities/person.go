@@ -1,10 +1,12 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -65,7 +67,7 @@ func (a *Activities) lookFor(ctx context.Context, p *forget.Person, key event.Th
 	if err != nil {
 		return false, false, err
 	}
-	found, err = p.Concerns(rowOf(row)), err
+	found = p.Concerns(rowOf(row))
 	wrote, others := false, false
 	err = a.eachRecord(ctx, key, func(page []event.Record) error {
 		for _, r := range page {
@@ -170,15 +172,16 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, traces map
 	if err != nil {
 		return readError(err)
 	}
-	changed, titled, err := f.records(ctx, key, row, said)
+	changed, title, err := f.records(ctx, key, row, said)
 	if err == nil {
 		err = f.logs(ctx, key, said, &changed)
 	}
 	if err == nil {
-		err = f.row(ctx, key, row, titled, &changed)
+		err = f.row(ctx, key, row, title, &changed)
 	}
 	if err == nil {
-		err = f.temporal(ctx, key)
+		f.Turns = said.turns
+		err = f.temporal(ctx, key, said.newest)
 	}
 	if err == nil && changed {
 		f.left = fmt.Sprintf("thread %s had something of the person", key.ThreadID)
@@ -199,21 +202,39 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, traces map
 	return nil
 }
 
-// spoken is what came of what the person said: the turns of the person's events with their traces, which sub-agents share, and the tool
-// calls of these turns.
-type spoken struct{ turns, traces, calls map[string]bool }
+// spoken is what came of what the person said in a thread: the turns of the person's events with their traces, which sub-agents and
+// derived events share, and the tool calls of these turns. others are the turns of other people's events.
+type spoken struct {
+	turns, others, traces, calls map[string]bool
+
+	// inherited means that the thread is that of a sub-agent, which worked for one of these turns. Nobody writes there.
+	inherited bool
+
+	// newest are the newest turns.
+	newest []string
+}
+
+// maxForgetTurns bounds the turns in a signal.
+const maxForgetTurns = 2000
 
 func (f *forgetting) findSaid(ctx context.Context, key event.ThreadKey, traces map[string]bool) (spoken, error) {
-	out := spoken{map[string]bool{}, map[string]bool{}, map[string]bool{}}
-	for trace := range traces {
-		out.traces[trace] = true
+	out := spoken{turns: map[string]bool{}, others: map[string]bool{}, traces: maps.Clone(traces), calls: map[string]bool{}}
+	if out.traces == nil {
+		out.traces = map[string]bool{}
 	}
 	err := f.eachRecord(ctx, key, func(page []event.Record) error {
 		for _, r := range page {
-			if r.ID == r.EventID && (r.Type == event.TypeMessage || r.Type == event.TypeEnv) && f.Wrote(r.Payload) {
-				out.turns[r.EventID], out.traces[r.TraceID] = true, true
+			if r.ID == r.EventID && (r.Type == event.TypeMessage || r.Type == event.TypeEnv) {
+				out.inherited = out.inherited || traces[r.TraceID]
+				switch {
+				case f.Wrote(r.Payload):
+					out.turns[r.EventID], out.traces[r.TraceID] = true, true
+					out.newest = append(out.newest, r.EventID)
+				case written(r):
+					out.others[r.EventID] = true
+				}
 			}
-			if out.turns[r.EventID] || traces[r.TraceID] {
+			if out.of(f.Person, r) {
 				gjson.GetBytes(r.Payload, "toolCalls.#.id").ForEach(func(_, id gjson.Result) bool {
 					out.calls[id.Str] = true
 					return true
@@ -222,30 +243,45 @@ func (f *forgetting) findSaid(ctx context.Context, key event.ThreadKey, traces m
 		}
 		return nil
 	})
+	out.newest = out.newest[max(0, len(out.newest)-maxForgetTurns):]
 	return out, err
 }
 
-// of reports whether a record came of what the person said. Messages of others that joined the turn did not, and a prompt is the agent's.
-func (s spoken) of(p *forget.Person, r event.Record, inherited bool) bool {
-	if r.Type == event.TypePrompt || r.Type == event.TypeMessage && gjson.GetBytes(r.Payload, "senderType").Str == string(event.CreatedByUser) && !p.Wrote(r.Payload) {
-		return false
+// written reports whether a person wrote a record.
+func written(r event.Record) bool {
+	if r.Type == event.TypeMessage {
+		return gjson.GetBytes(r.Payload, "senderType").Str == string(event.CreatedByUser)
 	}
-	return s.turns[r.EventID] || inherited && s.traces[r.TraceID]
+	return r.Type == event.TypeEnv && gjson.GetBytes(r.Payload, "type").Str == event.TypeUserQuery
 }
 
-// records replaces records. titled reports whether one of them had given the thread its title.
-func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store.Thread, s spoken) (changed, titled bool, err error) {
+// of reports whether a record came of what the person said. Messages of others that joined the turn did not, and a prompt is the agent's.
+func (s spoken) of(p *forget.Person, r event.Record) bool {
+	switch {
+	case r.Type == event.TypePrompt:
+		return false
+	case s.inherited && s.traces[r.TraceID]:
+		return true
+	case written(r) && !p.Wrote(r.Payload):
+		return false
+	}
+	return s.turns[r.EventID] || s.traces[r.TraceID] && !s.others[r.EventID]
+}
+
+// records replaces records. title is what becomes of the title that one of them had given the thread, "" if none had.
+func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store.Thread, s spoken) (changed bool, title string, err error) {
 	err = f.eachRecord(ctx, key, func(page []event.Record) error {
 		var replaced []event.Record
 		var ids []string
 		for _, r := range page {
 			d := typed(r)
-			clean := d.payload(f.Clean(d.document, s.of(f.Person, r, row.Parent != "")))
+			clean := d.payload(f.Clean(d.document, s.of(f.Person, r)))
 			if string(clean) == string(r.Payload) {
 				continue
 			}
-			was := gjson.GetBytes(r.Payload, "title").Str
-			titled = titled || r.Type == event.TypeStatus && was != "" && was == row.Title && gjson.GetBytes(clean, "title").Str != was
+			if r.Type == event.TypeStatus && row.Title != "" && gjson.GetBytes(r.Payload, "title").Str == row.Title {
+				title = gjson.GetBytes(clean, "title").Str
+			}
 			r.Payload = clean
 			replaced, ids = append(replaced, r), append(ids, r.ID)
 		}
@@ -259,7 +295,10 @@ func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store
 		}
 		return f.cfg.Store.ReplaceRecords(ctx, key, replaced...)
 	})
-	return changed, titled, readErrorOf(err)
+	if s.inherited && row.Title != "" {
+		title = forget.Erased // the call of the sub-agent had given it
+	}
+	return changed, title, readErrorOf(err)
 }
 
 // logs replaces the logs of tool calls.
@@ -289,12 +328,10 @@ func (f *forgetting) logs(ctx context.Context, key event.ThreadKey, s spoken, ch
 }
 
 // row replaces the title and the metadata of a thread.
-func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thread, titled bool, changed *bool) error {
+func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thread, title string, changed *bool) error {
 	var change signals.ThreadChange
-	if clean := f.Text(row.Title); titled {
-		change.Title = forget.Erased
-	} else if clean != row.Title {
-		change.Title = clean
+	if title = cmp.Or(title, f.Text(row.Title)); title != row.Title {
+		change.Title = title
 	}
 	before := rowOf(row)
 	if was, clean := gjson.GetBytes(before, "metadata").Raw, gjson.GetBytes(f.Clean(before, false), "metadata").Raw; clean != was {
@@ -318,7 +355,7 @@ func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thr
 }
 
 // temporal deletes the closed runs that have something of the person, and has the thread continue as new if its own run does.
-func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey) error {
+func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, turns []string) error {
 	h := f.cfg.Histories
 	found, err := h.Find(ctx, key.Namespace, key.ThreadID, nil, nil)
 	if err != nil {
@@ -338,7 +375,7 @@ func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey) error {
 			closed = append(closed, run)
 		case run.WorkflowID == signals.WorkflowID(key.Namespace, key.ThreadID):
 			f.left = fmt.Sprintf("thread %s has not continued as new yet", key.ThreadID)
-			if err := h.Forget(ctx, key.Namespace, key.ThreadID, f.request()); err != nil {
+			if err := h.Forget(ctx, key.Namespace, key.ThreadID, signals.Forget{Person: f.Name, Pseudonym: f.Pseudonym, Terms: f.Terms, Turns: turns}); err != nil {
 				return err
 			}
 		default:
@@ -350,10 +387,6 @@ func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey) error {
 		f.counts.Runs += len(closed)
 	}
 	return h.Delete(ctx, closed)
-}
-
-func (f *forgetting) request() signals.Forget {
-	return signals.Forget{Person: f.Name, Pseudonym: f.Pseudonym, Terms: f.Terms}
 }
 
 // personFinish deletes what the person has beside threads, cleans the files of the store and stores the receipt. The request, which

@@ -34,6 +34,9 @@ type Forget struct {
 	Person    string   `json:"person"`
 	Pseudonym string   `json:"pseudonym"`
 	Terms     []string `json:"terms,omitempty"`
+
+	// Turns are the newest events of the person in this thread.
+	Turns []string `json:"turns,omitempty"`
 }
 
 // ErasePersonInput is the input of the workflow that erases a person.

@@ -40,6 +40,10 @@ type Erasures interface {
 	// Threads that are marked as erased are among them, since some of their contents may be left.
 	SubThreads(ctx context.Context, key Key) ([]string, error)
 
+	// ThreadIDs returns the ids of the threads of a namespace, in order, after one of them; at most limit, which is at most [MaxLimit].
+	// Unlike the order of Threads, this one does not change.
+	ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error)
+
 	// OldToolLogs counts the logs of tool calls of a namespace that ended before a time, and PruneToolLogs deletes some of
 	// them, at most [EraseBatch], and returns how many. Calls that wait for people or continue elsewhere have not ended.
 	OldToolLogs(ctx context.Context, namespace string, before time.Time) (int, error)

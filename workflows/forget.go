@@ -21,7 +21,7 @@ func (t forgets) handlers() []handler {
 
 // forget ends the turns in progress that have something of the person: arguments that people approved, for example, cannot be replaced.
 func (t forgets) forget(ctx workflow.Context, name string, f signals.Forget) {
-	p, err := forget.New(f.Person, f.Pseudonym, f.Terms)
+	p, err := personOf(f)
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, nil, err)
 		return
@@ -47,11 +47,23 @@ func (t *conversation) forgets() bool {
 
 func (t *conversation) forgetting() (people []*forget.Person) {
 	for _, f := range t.state.Forgetting {
-		if p, err := forget.New(f.Person, f.Pseudonym, f.Terms); err == nil { // it was valid when it arrived
+		if p, err := personOf(f); err == nil { // it was valid when it arrived
 			people = append(people, p)
 		}
 	}
 	return people
+}
+
+func personOf(f signals.Forget) (*forget.Person, error) {
+	p, err := forget.New(f.Person, f.Pseudonym, f.Terms)
+	if err != nil {
+		return nil, err
+	}
+	p.Turns = make(map[string]bool, len(f.Turns))
+	for _, id := range f.Turns {
+		p.Turns[id] = true
+	}
+	return p, nil
 }
 
 // carried returns the state that the next workflow run starts with.

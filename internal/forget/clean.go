@@ -9,13 +9,12 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/redact"
 )
 
 // What the fields of stored JSON have, by their names. All other fields have text.
 var (
 	// people have names of people, and writers those of who wrote the object.
-	people  = regexp.MustCompile(`^(senderId|by|user|userId|approvers)$`)
+	people  = regexp.MustCompile(`^(senderId|by|user|userId|approvers|person)$`)
 	writers = regexp.MustCompile(`^(senderId|by|userId)$`)
 
 	// free have any JSON, of which nothing is known but the ids at its top.
@@ -27,7 +26,7 @@ var (
 		`name|agent|agents|.*Agents|agentName|subAgent|createdBy|onBusy|onWaiting|signal|tool|tools|toolName|model|.*Model|provider|finishReason|` +
 		`prompt|turn|question|digest|definition|rest|grant|groups|namespace|rule|server|queue|.*Queue|traceparent|root|parent|produced|joined|steered|joining|undecided|plan|calls|answers|before|next|` +
 		`ids|passed|voted|hooks|abandonedHooks|processor|enqueueAfter|duplicate|deniedBy|default|record|lastRecord|replyTo|collection|document|entity|` +
-		`.*At|at|since|deadline|workingDirectory)$`)
+		`pseudonym|.*At|at|since|deadline|workingDirectory)$`)
 )
 
 // Clean returns JSON that a thread stores or carries over without what the person said, and without the terms. With saidByPerson, all of it
@@ -37,7 +36,7 @@ func (p *Person) Clean(document json.RawMessage, saidByPerson bool) json.RawMess
 		return document
 	}
 	c := cleaning{p}
-	out := c.value(string(document), "", p.redactor(saidByPerson))
+	out := c.value(string(document), "", p.replacing(saidByPerson))
 	if out == string(document) {
 		return document
 	}
@@ -46,7 +45,7 @@ func (p *Person) Clean(document json.RawMessage, saidByPerson bool) json.RawMess
 
 // CleanValue is [Person.Clean] for JSON of which nothing is known, such as the arguments of a tool.
 func (p *Person) CleanValue(value json.RawMessage, saidByPerson bool) json.RawMessage {
-	return p.redactor(saidByPerson).JSON(value)
+	return p.replacing(saidByPerson).JSON(value)
 }
 
 // Wrote reports whether the person wrote what JSON has, as a message or as an environment event.
@@ -88,18 +87,54 @@ func (p *Person) Concerns(document json.RawMessage) bool {
 	return !bytes.Equal(p.Clean(document, false), document)
 }
 
-func (p *Person) redactor(saidByPerson bool) *redact.Redactor {
+// replacing replaces what is to be forgotten in a text, or in JSON of which nothing is known: terms, or everything.
+type replacing interface {
+	Text(text string) string
+	JSON(value json.RawMessage, keep ...string) json.RawMessage
+}
+
+func (p *Person) replacing(saidByPerson bool) replacing {
 	if saidByPerson {
-		return p.all
+		return everything{}
 	}
 	return p.terms
+}
+
+type everything struct{}
+
+// Text replaces a text. JSON remains JSON.
+func (everything) Text(text string) string {
+	switch v := gjson.Parse(text); {
+	case strings.TrimSpace(text) == "":
+		return text
+	case v.IsObject() && gjson.Valid(text):
+		return "{}"
+	case v.IsArray() && gjson.Valid(text):
+		return "[]"
+	}
+	return Erased
+}
+
+// JSON replaces a value by an empty one.
+func (e everything) JSON(value json.RawMessage, _ ...string) json.RawMessage {
+	switch v := gjson.ParseBytes(value); {
+	case v.IsObject():
+		return json.RawMessage("{}")
+	case v.IsArray():
+		return json.RawMessage("[]")
+	case v.Type == gjson.String:
+		return json.RawMessage(quoted(e.Text(v.Str)))
+	case v.Type == gjson.Number:
+		return json.RawMessage("0")
+	}
+	return value
 }
 
 type cleaning struct{ *Person }
 
 // value returns a value without what is to be forgotten. field is the name of the field that has it; the elements of an array have that of the
 // array.
-func (c cleaning) value(raw, field string, by *redact.Redactor) string {
+func (c cleaning) value(raw, field string, by replacing) string {
 	v := gjson.Parse(raw)
 	switch {
 	case v.IsObject() && field == "rule":
@@ -111,7 +146,7 @@ func (c cleaning) value(raw, field string, by *redact.Redactor) string {
 		return raw
 	case field == "opaque":
 		// Only its model can read it, and a changed one is refused.
-		if by == c.all || string(by.JSON(json.RawMessage(raw))) != raw {
+		if by == (everything{}) || string(by.JSON(json.RawMessage(raw))) != raw {
 			return "null"
 		}
 		return raw
@@ -125,8 +160,8 @@ func (c cleaning) value(raw, field string, by *redact.Redactor) string {
 	case v.IsObject() && free.MatchString(field) && !typed(v):
 		return c.free(v, by)
 	case v.IsObject():
-		if by != c.all && c.wrote(v) {
-			by = c.all
+		if by != (everything{}) && c.wrote(v) {
+			by = everything{}
 		}
 		return each(v, func(name, raw string) string { return c.value(raw, name, by) })
 	case v.IsArray() && free.MatchString(field):
@@ -141,9 +176,9 @@ func (c cleaning) value(raw, field string, by *redact.Redactor) string {
 func typed(v gjson.Result) bool { return v.Get("senderId").Exists() && v.Get("senderType").Exists() }
 
 // free cleans an object of which nothing is known but the ids at its top.
-func (c cleaning) free(v gjson.Result, by *redact.Redactor) string {
+func (c cleaning) free(v gjson.Result, by replacing) string {
 	if c.wrote(v) {
-		by = c.all
+		by = everything{}
 	}
 	return each(v, func(name, raw string) string {
 		switch {
@@ -156,13 +191,13 @@ func (c cleaning) free(v gjson.Result, by *redact.Redactor) string {
 	})
 }
 
-// wrote reports whether the person wrote an object.
+// wrote reports whether the person wrote an object, or it came of what the person wrote.
 func (p *Person) wrote(v gjson.Result) (yes bool) {
 	if kind := v.Get("senderType"); kind.Exists() && kind.Str != string(event.CreatedByUser) {
 		return false
 	}
 	v.ForEach(func(name, value gjson.Result) bool {
-		yes = yes || value.Type == gjson.String && writers.MatchString(name.Str) && p.Is(value.Str)
+		yes = yes || value.Type == gjson.String && (writers.MatchString(name.Str) && p.Is(value.Str) || name.Str == "eventId" && p.Turns[value.Str])
 		return !yes
 	})
 	return yes

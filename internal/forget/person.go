@@ -29,8 +29,11 @@ type Person struct {
 	// Terms are further words by which the person is known.
 	Terms []string
 
-	// terms replaces the terms, nil without any, and all replaces every text.
-	terms, all *redact.Redactor
+	// Turns are events of the person: what has one of them as its eventId came of what the person said.
+	Turns map[string]bool
+
+	// terms replaces the terms, nil without any.
+	terms *redact.Redactor
 }
 
 // New returns a person to forget, with further words by which the person is known, such as a full name or an address. The error is an
@@ -43,10 +46,6 @@ func New(name, pseudonym string, terms []string) (*Person, error) {
 		return nil, event.FieldErrorf("terms", "has %d terms, at most %d", len(terms), MaxTerms)
 	}
 	p := &Person{Name: name, Pseudonym: pseudonym, Terms: terms}
-	var err error
-	if p.all, err = redact.New(redact.Config{Func: everything}); err != nil {
-		return nil, err
-	}
 	if len(terms) == 0 {
 		return p, nil
 	}
@@ -61,6 +60,7 @@ func New(name, pseudonym string, terms []string) (*Person, error) {
 		}
 		patterns = append(patterns, redact.Pattern{Name: strings.Trim(Erased, "[]"), Expression: expression(term)})
 	}
+	var err error
 	if p.terms, err = redact.New(redact.Config{Patterns: patterns}); err != nil {
 		return nil, event.FieldErrorf("terms", "one of them is in the text %s, which replaces it", Erased)
 	}
@@ -86,13 +86,6 @@ func expression(term string) string {
 
 func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
-func everything(text string) string {
-	if strings.TrimSpace(text) == "" {
-		return text
-	}
-	return Erased
 }
 
 // Is reports whether a name is that of the person, before or after it was replaced.

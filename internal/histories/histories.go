@@ -46,7 +46,7 @@ func (h Histories) Stop(ctx context.Context, namespace, threadID string) error {
 // others are the ids of further workflows.
 func (h Histories) Find(ctx context.Context, namespace, threadID string, others, schedules []string) (signals.FoundWorkflows, error) {
 	id := signals.WorkflowID(namespace, threadID)
-	s := search{h: h, runs: map[string]signals.WorkflowRun{}, deleted: map[string]signals.WorkflowRun{}, children: map[string]bool{}, read: map[string]bool{}}
+	s := newSearch(h)
 	if err := s.chain(ctx, id, ""); err != nil {
 		return signals.FoundWorkflows{}, err
 	}
@@ -148,11 +148,33 @@ func (h Histories) Erase(ctx context.Context, in signals.EraseStep) error {
 // DeleteSchedules deletes schedules.
 func (h Histories) DeleteSchedules(ctx context.Context, namespace string, ids []string) error {
 	for _, id := range ids {
-		if err := h.Temporal.ScheduleClient().GetHandle(ctx, signals.ScheduleID(namespace, id)).Delete(ctx); err != nil && !isGone(err) {
+		id := signals.ScheduleID(namespace, id)
+		if err := h.Temporal.ScheduleClient().GetHandle(ctx, id).Delete(ctx); err != nil && !isGone(err) {
 			return fmt.Errorf("deleting schedule %s: %w", id, err)
+		}
+		// Its own runs have what it posted.
+		if err := h.deleteScheduler(ctx, schedulerPrefix+id); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// schedulerPrefix begins the ids of the workflows with which Temporal runs schedules.
+const schedulerPrefix = "temporal-sys-scheduler:"
+
+// deleteScheduler deletes the runs of the workflow of a schedule. A server that runs schedules without workflows has none.
+func (h Histories) deleteScheduler(ctx context.Context, id string) error {
+	s := newSearch(h)
+	if _, err := s.exists(ctx, id, ""); err != nil {
+		return err
+	}
+	of := ofWorkflow(id)
+	of.text += " AND TemporalNamespaceDivision = 'TemporalScheduler'" // visibility hides them otherwise
+	if err := s.list(ctx, of); err != nil {
+		return err
+	}
+	return h.Delete(ctx, s.sorted())
 }
 
 func (h Histories) namespace() string {
@@ -173,6 +195,10 @@ type search struct {
 
 	// read are the ids of the runs whose history was read.
 	read map[string]bool
+}
+
+func newSearch(h Histories) *search {
+	return &search{h: h, runs: map[string]signals.WorkflowRun{}, deleted: map[string]signals.WorkflowRun{}, children: map[string]bool{}, read: map[string]bool{}}
 }
 
 func (s *search) sorted() []signals.WorkflowRun {

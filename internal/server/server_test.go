@@ -134,6 +134,12 @@ func (f *threads) Erase(_ context.Context, id, by string) (signals.Erasure, erro
 	return signals.Erasure{ThreadID: id, Threads: []string{id}, By: by, Remains: []signals.ErasureRemain{}}, nil
 }
 
+func (f *threads) StartErasePerson(context.Context, string, string) error { return nil }
+
+func (f *threads) ErasePerson(_ context.Context, id, by string) (signals.PersonErasure, error) {
+	return signals.PersonErasure{ID: id, By: by, Erased: []string{}, Forgot: []string{}, Remains: []signals.ErasureRemain{}}, nil
+}
+
 func (f *threads) Control(_ context.Context, id string, c signals.Control) error {
 	f.ctls = append(f.ctls, c)
 	return f.check(id)

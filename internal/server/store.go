@@ -178,6 +178,10 @@ func (s *timedStore) SubThreads(ctx context.Context, key store.Key) ([]string, e
 	return call(ctx, s, func(ctx context.Context) ([]string, error) { return s.Store.SubThreads(ctx, key) })
 }
 
+func (s *timedStore) ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error) {
+	return call(ctx, s, func(ctx context.Context) ([]string, error) { return s.Store.ThreadIDs(ctx, namespace, after, limit) })
+}
+
 func (s *timedStore) ThreadDocuments(ctx context.Context, key store.Key) ([]string, error) {
 	return call(ctx, s, func(ctx context.Context) ([]string, error) { return s.Store.ThreadDocuments(ctx, key) })
 }

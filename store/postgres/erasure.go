@@ -45,6 +45,8 @@ const (
 	subThreads = `SELECT id FROM threads WHERE namespace = $1 AND parent_id = $2 AND parent_id <> ''
 		UNION SELECT id FROM erased_threads WHERE namespace = $1 AND parent_id = $2 AND parent_id <> '' ORDER BY id`
 
+	threadIDs = `SELECT id FROM threads WHERE namespace = $1 AND id > $2 ORDER BY id LIMIT $3`
+
 	mentionPage = `SELECT m.entity, m.name, m.thread_id, m.source_type, m.source_id, m.text, m.at FROM entity_mentions m
 		WHERE m.namespace = $1 AND m.thread_id = $2 AND (m.source_type, m.source_id, m.entity) > ($3, $4, $5)
 		ORDER BY m.source_type, m.source_id, m.entity LIMIT $6`
@@ -291,6 +293,21 @@ func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, e
 func (s *Store) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
 	ids, err := s.idsOf(ctx, subThreads, key)
 	return ids, eraseError("reading the sub-agents of", key, err)
+}
+
+// ThreadIDs implements [store.Erasures].
+func (s *Store) ThreadIDs(ctx context.Context, namespace, after string, limit int) (ids []string, err error) {
+	if !store.Storable(namespace) || !store.Storable(after) {
+		return nil, nil
+	}
+	rows, err := s.pool.Query(ctx, threadIDs, namespace, after, min(limit, store.MaxLimit))
+	if err == nil {
+		ids, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("postgres: listing the threads of namespace %q: %w", namespace, classify(err))
+	}
+	return ids, nil
 }
 
 func (s *Store) idsOf(ctx context.Context, query string, key store.Key) ([]string, error) {

@@ -19,7 +19,7 @@ type eraseQueries struct {
 	records, toolLogs, extractions                *sql.Stmt
 	countRecords, countTools                      *sql.Stmt
 	countExtractions, countMentions, countSources *sql.Stmt
-	documents, subThreads                         *sql.Stmt
+	documents, subThreads, threadIDs              *sql.Stmt
 	document, documentThread, erased              *sql.Stmt
 	mentionPage, toolPage                         *sql.Stmt
 	oldTools, pruneTools                          *sql.Stmt
@@ -62,6 +62,8 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 
 		&q.subThreads: `SELECT id FROM threads WHERE namespace = ?1 AND parent_id = ?2 AND parent_id <> ''
 			UNION SELECT id FROM erased_threads WHERE namespace = ?1 AND parent_id = ?2 AND parent_id <> '' ORDER BY id`,
+
+		&q.threadIDs: `SELECT id FROM threads WHERE namespace = ? AND id > ? ORDER BY id LIMIT ? + 0`,
 
 		&q.mentionPage: `SELECT ` + mentionColumns + ` FROM entity_mentions m WHERE m.namespace = ? AND m.thread_id = ?
 			AND (m.source_type, m.source_id, m.entity) > (?, ?, ?) ORDER BY m.source_type, m.source_id, m.entity LIMIT ? + 0`,
@@ -290,6 +292,15 @@ func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, e
 func (s *Store) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
 	ids, err := collect(ctx, s.erasures.subThreads, scanText, key.Namespace, key.ThreadID)
 	return ids, eraseError("reading the sub-agents of", key, err)
+}
+
+// ThreadIDs implements [store.Erasures].
+func (s *Store) ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error) {
+	ids, err := collect(ctx, s.erasures.threadIDs, scanText, namespace, after, min(limit, store.MaxLimit))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: listing the threads of namespace %q: %w", namespace, classify(err))
+	}
+	return ids, nil
 }
 
 // ThreadMentions implements [store.Erasures].

@@ -119,6 +119,15 @@ func testSubThreads(t *testing.T, s store.Store) {
 	for _, row := range listed {
 		require.Equal(t, map[string]string{"t1.s1": "t1", "t1.s2": "t1", "other": "t2"}[row.ID], row.Parent, row.ID)
 	}
+	ids, err := s.ThreadIDs(t.Context(), key.Namespace, "", 3)
+	require.NoError(t, err)
+	require.Equal(t, []string{"other", "t1", "t1.s1"}, ids)
+	ids, err = s.ThreadIDs(t.Context(), key.Namespace, "t1.s1", 3)
+	require.NoError(t, err)
+	require.Equal(t, []string{"t1.s2"}, ids)
+	ids, err = s.ThreadIDs(t.Context(), "other", "", 3)
+	require.NoError(t, err)
+	require.Empty(t, ids)
 	for _, k := range []store.Key{{Namespace: "other", ThreadID: key.ThreadID}, in("")} {
 		subs, err = s.SubThreads(t.Context(), k)
 		require.NoError(t, err)

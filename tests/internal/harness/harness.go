@@ -113,6 +113,9 @@ type Harness struct {
 	Shell     string
 	TaskQueue string
 	config    threadmill.Config
+
+	// Rewritten means that the test replaces records: what models saw cannot be told from them.
+	Rewritten bool
 }
 
 var (
@@ -398,6 +401,9 @@ func (w *Harness) Starter(args ...string) (printed string, code int, problem str
 // reproduceModelCalls checks of the newest model calls of every thread that their records tell what
 // the model saw, when everything has happened that could confuse them.
 func (w *Harness) reproduceModelCalls() {
+	if w.Rewritten {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	threads, err := w.Store.Threads(ctx, w.TaskQueue, store.ThreadPage{Limit: 50})

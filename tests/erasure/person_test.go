@@ -1,0 +1,148 @@
+package erasure
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+// say posts a message of a person, and waits for the end of its turn.
+func say(w *harness.Harness, thread, who, text string) signals.TurnResult {
+	w.T.Helper()
+	out, err := w.Threads.Turn(w.Ctx(), thread, signals.UserMessage(thread, who, text))
+	require.NoError(w.T, err)
+	return out
+}
+
+// around returns the words that are in the files of a folder, each with what is around it.
+func around(t *testing.T, folder string, words ...string) (texts []string) {
+	t.Helper()
+	contents := check.Contents(t, folder)
+	for _, word := range words {
+		if at := strings.Index(contents, word); at >= 0 {
+			texts = append(texts, fmt.Sprintf("%q", contents[max(at-200, 0):min(at+200, len(contents))]))
+		}
+	}
+	return texts
+}
+
+// TestErasedPerson erases a person who wrote alone in one thread, with others in a second one, and nothing in a third. In the second
+// thread, sub-agents have worked for the person, and a call, a queued message and a background task wait. Nothing of the person is
+// found in the files of both databases, and the others go on.
+func TestErasedPerson(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w := harness.New(t, harness.Options{Dir: dir, Agents: check.Team()})
+	w.Rewritten = true
+	const person, term = "annabelle", "Belle Zuckerkorn"
+	alone, shared, others := w.Open(), w.Open(), w.Open()
+
+	say(w, alone, person, "I am alone with zephyralone")
+	say(w, shared, "bob", "bob begins with zephyrbob")
+	say(w, shared, person, `use note {"text":"zephyrnote"}`)
+	say(w, shared, person, `use call_agent {"agent":"HELPER","message":"tell zephyrsub","title":"About zephyrtitle"}`)
+	sub := check.Sub(w, shared, 1)
+	say(w, shared, "bob", "did belle  zuckerkorn, or belle, come?")
+	say(w, others, "carol", "carol says zephyrcarol")
+	_, err := w.Threads.Update(w.Ctx(), shared, signals.ThreadChange{Title: "The case of " + term, Metadata: json.RawMessage(`{"customer":"` + term + `","n":1}`)})
+	require.NoError(t, err)
+	waiting := signals.UserMessage(shared, person, `use shell_cmd {"command":"echo zephyrwaiting"}`)
+	_, err = w.Threads.Post(w.Ctx(), shared, waiting)
+	require.NoError(t, err)
+	w.AwaitApproval(shared, 1)
+	_, err = w.Threads.CreateSchedule(w.Ctx(), signals.Schedule{
+		ID: "daily", ThreadID: shared, Cron: []string{"@yearly"}, Message: &event.NewMessage{SenderID: person, SenderType: event.CreatedByUser, Content: "zephyrschedule"},
+	})
+	require.NoError(t, err)
+
+	gone := []string{person, "Zuckerkorn", "zuckerkorn", "zephyralone", "zephyrnote", "zephyrsub", "zephyrtitle", "zephyrwaiting", "zephyrschedule"}
+	kept := []string{"zephyrbob", "zephyrcarol"}
+	require.ElementsMatch(t, append(gone, kept...), found(t, dir, append(gone, kept...)...))
+
+	receipt, err := w.Runtime.ErasePerson(w.Ctx(), person, []string{term}, "carol")
+	require.NoError(t, err)
+	require.Equal(t, []string{alone}, receipt.Erased)
+	require.Equal(t, []string{shared}, receipt.Forgot)
+	require.Equal(t, "carol", receipt.By)
+	require.NotZero(t, receipt.Counts.Records)
+	require.NotZero(t, receipt.Counts.ToolLogs)
+	require.NotZero(t, receipt.Counts.Runs)
+	require.Equal(t, 1, receipt.Counts.Schedules)
+	requireGone(t, w, alone)
+	var left []string
+	require.Eventually(t, func() bool {
+		require.NoError(t, w.Store.Scrub(w.Ctx()))
+		left = around(t, dir, gone...)
+		return len(left) == 0
+	}, harness.Patience, harness.Tick, "words of the person are found: %v", &left)
+	require.ElementsMatch(t, kept, found(t, dir, kept...))
+
+	said := w.Transcript(shared)
+	require.Contains(t, said, "bob begins with zephyrbob")
+	require.Contains(t, said, "did [erased], or belle, come?")
+	require.Contains(t, said, "user "+receipt.Pseudonym+": [erased]")
+	require.Contains(t, w.Transcript(sub), "[erased]")
+	row, err := w.Store.Thread(w.Ctx(), w.Key(shared))
+	require.NoError(t, err)
+	require.Equal(t, "The case of [erased]", row.Title)
+	require.JSONEq(t, `{"customer":"[erased]","n":1}`, string(row.Metadata))
+	w.AwaitApproval(shared, 0)
+	require.Equal(t, signals.TurnCompleted, say(w, shared, "bob", "still there?").Status)
+	require.Equal(t, signals.TurnCompleted, say(w, others, "carol", "still there?").Status)
+
+	got, err := erasures.LoadPerson(w.Ctx(), w.Store, w.TaskQueue, receipt.ID)
+	require.NoError(t, err)
+	require.Equal(t, receipt, got)
+	_, err = erasures.Person(w.Ctx(), w.Store, w.TaskQueue, receipt.ID)
+	require.ErrorIs(t, err, store.ErrNotFound, "the request named the person")
+}
+
+// TestErasedPersonDoors: the HTTP API and the command line erase a person, and say what is wrong with a request.
+func TestErasedPersonDoors(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	w.Rewritten = true
+	id := w.Open()
+	say(w, id, "annabelle", "hello")
+	say(w, id, "bob", "hello")
+	for want, body := range map[string]map[string]any{
+		"body.person":   {"person": " x"},
+		"body.terms[1]": {"person": "annabelle", "terms": []string{"long enough", "ab"}},
+		"body.terms":    {"person": "annabelle", "terms": []string{"erased"}},
+	} {
+		status, out := check.Request(t, w, http.MethodPost, "/v1/person-erasures", body)
+		require.Equal(t, http.StatusUnprocessableEntity, status, out)
+		raw, err := json.Marshal(out)
+		require.NoError(t, err)
+		require.Contains(t, string(raw), want)
+	}
+	_, code, problem := w.Starter("erase-person", "annabelle")
+	require.NotZero(t, code)
+	require.Contains(t, problem, "--yes")
+	printed, code, problem := w.Starter("erase-person", "annabelle", "--term", "Belle Z", "--yes", "--by", "carol", "--json")
+	require.Zero(t, code, problem)
+	var receipt signals.PersonErasure
+	require.NoError(t, json.Unmarshal([]byte(printed), &receipt))
+	require.Equal(t, []string{id}, receipt.Forgot)
+	status, out := check.Request(t, w, http.MethodGet, "/v1/person-erasures/"+receipt.ID, nil)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "carol", out["by"])
+	printed, code, problem = w.Starter("erasures", "--people")
+	require.Zero(t, code, problem)
+	require.Contains(t, printed, receipt.Pseudonym)
+	require.NotContains(t, strings.ToLower(w.Transcript(id)), "annabelle")
+	status, _ = check.Request(t, w, http.MethodGet, "/v1/person-erasures/none", nil)
+	require.Equal(t, http.StatusNotFound, status)
+}
+
