@@ -82,32 +82,28 @@ func (s *Store) gaps(ctx context.Context, w writing, first, last int) (map[int][
 		if err := rows.Scan(&number, &page); err != nil {
 			return nil, err
 		}
-		if len(bytes.Trim(gap(number, page), "\x00")) > 0 {
+		if len(bytes.Trim(gap(page), "\x00")) > 0 {
 			changed[number] = bytes.Clone(page)
-			clear(gap(number, changed[number]))
+			clear(gap(changed[number]))
 		}
 	}
 	return changed, rows.Err()
 }
 
 // gap returns what a page of a B-tree has between the list of its cells and the first of them, nil for other pages: see "B-tree
-// Pages" in SQLite's description of its file format.
-func gap(number int, page []byte) []byte {
-	header := 0
-	if number == 1 {
-		header = 100
-	}
-	list := header
-	switch page[header] {
+// Pages" in SQLite's description of its file format. The first page, which has only the schema, is none of them.
+func gap(page []byte) []byte {
+	list := 0
+	switch page[0] {
 	case 2, 5: // interior
-		list += 12
+		list = 12
 	case 10, 13: // leaf
-		list += 8
+		list = 8
 	default:
 		return nil
 	}
-	start := list + 2*int(binary.BigEndian.Uint16(page[header+3:]))
-	end := int(binary.BigEndian.Uint16(page[header+5:])) // 0 in a page of 64 KiB without cells
+	start := list + 2*int(binary.BigEndian.Uint16(page[3:]))
+	end := int(binary.BigEndian.Uint16(page[5:])) // 0 in a page of 64 KiB without cells
 	if start >= end || end > len(page) {
 		return nil
 	}

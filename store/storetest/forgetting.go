@@ -280,7 +280,8 @@ func testForgottenEntities(t *testing.T, s store.Store) {
 		found.New = append(found.New, e)
 		found.Mentions = append(found.Mentions, mentionOf("t1", "m-"+id, id, name))
 	}
-	found.Mentions = append(found.Mentions, mentionOf("t1", "m2", "by-mention", "Zoe Lee"), mentionOf("t1", "m3", "by-mention", "Z. Lee"))
+	found.Mentions = append(found.Mentions, mentionOf("t1", "m2", "by-mention", "Zoe Lee"), mentionOf("t1", "m3", "by-mention", "Z. Lee"),
+		mentionOf("t1", "m4", "by-name", "ZOE LEE"))
 	found.Relations = []store.Relation{{From: "related", To: "by-name", Type: "knows", At: start}, {From: "alias", To: "related", Type: "knows", At: start}, {From: "related", To: "stays", Type: "knows", At: start}}
 	foundIn(t, s, "t1", found)
 	endExtraction(t, s, "other", "x", store.EntitiesFound{New: []store.NewEntity{newEntity("by-name", "Zoe Lee")}})
