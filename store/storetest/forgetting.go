@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ var forgettings = []suiteTest{
 	{"messages with many mentions are forgotten", testForgottenMany},
 	{"entities are forgotten by any of their names", testForgottenEntities},
 	{"entities are forgotten on all pages", testForgottenPages},
+	{"messages and entities are forgotten while others are found", testForgottenAtOnce},
 }
 
 // replaced returns a record with another payload.
@@ -336,4 +338,40 @@ func testForgottenPages(t *testing.T, s store.Store) {
 	for _, e := range left {
 		require.Equal(t, "Bob", e.Name)
 	}
+}
+
+func testForgottenAtOnce(t *testing.T, s store.Store) {
+	var ids []string
+	for n := range resolvers {
+		for i := range 10 {
+			ids = append(ids, fmt.Sprint("change", n, "-", i))
+		}
+	}
+	errs := atOnce(func(n int) error {
+		for i := range 10 {
+			if err := changeEntities(t.Context(), s, []string{"a", "b", "c", "d"}, n, i); err != nil {
+				return err
+			}
+			if err := s.ForgetMessages(t.Context(), key, ids[(n*10+i*7)%len(ids)], ids[(n*3+i)%len(ids)]); err != nil {
+				return err
+			}
+			if _, err := s.ForgetEntities(t.Context(), ns, func(name string) bool { return i%5 == 2 && name == "b" }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	require.NoError(t, errors.Join(errs...))
+	all, err := s.Entities(t.Context(), ns, store.EntityPage{})
+	require.NoError(t, err)
+	for _, one := range all {
+		require.Len(t, mentionsOf(t, s, ns, one.ID), one.Mentions)
+	}
+	require.NoError(t, s.ForgetMessages(t.Context(), key, ids...))
+	require.Zero(t, contents(t, s, key).Mentions)
+	require.Zero(t, contents(t, s, key).Extractions)
+	_, err = s.ForgetEntities(t.Context(), ns, func(string) bool { return true })
+	require.NoError(t, err)
+	require.Empty(t, entityIDs(t, s, ns, store.EntityPage{}))
+	require.Empty(t, mergesOf(t, s, ns, ""))
 }
