@@ -37,14 +37,7 @@ func (p plan) rows() int {
 // of the tables. Without statistics, joins go through all of them again for each one.
 func TestEntityPlans(t *testing.T) {
 	ctx := t.Context()
-	name := testenv.Name("plans")
-	s, err := Open(ctx, Config{URL: testenv.Postgres(t), Schema: name})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	t.Cleanup(func() {
-		_, err := s.pool.Exec(context.WithoutCancel(t.Context()), "DROP SCHEMA "+pgx.Identifier{name}.Sanitize()+" CASCADE")
-		require.NoError(t, err)
-	})
+	s := openSchema(t, testenv.Name("plans"))
 	for _, table := range []string{"entities", "entity_mentions", "entity_relations", "entity_merges", "entity_vectors"} {
 		_, err := s.pool.Exec(ctx, "ALTER TABLE "+table+" SET (autovacuum_enabled = false)")
 		require.NoError(t, err)
@@ -72,6 +65,7 @@ func TestEntityPlans(t *testing.T) {
 	})
 	ids := []string{"ann"}
 	for query, args := range map[string][]any{
+		entityNames:  {"ns", "", store.MaxEntityPage},
 		entityGroups: {"ns", ids}, entitiesNamed: {"ns", store.EntityKeys("Ann"), store.MaxEntityPage},
 		entityMentions:  {"ns", "ann", now.Add(time.Hour), "", "", "", "", store.MaxEntityPage},
 		entityRelations: {"ns", "ann", store.MaxEntityPage}, mergesOf: {"ns", "ann", store.MaxEntityPage}, oneMerge: {"ns", "m"},
@@ -84,4 +78,31 @@ func TestEntityPlans(t *testing.T) {
 		require.Positive(t, explained[0].Plan.rows(), query)
 		require.Less(t, explained[0].Plan.rows(), passes*crowds*store.MaxFound, "%s\n%s", query, raw)
 	}
+}
+
+func openSchema(t *testing.T, name string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Config{URL: testenv.Postgres(t), Schema: name})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	t.Cleanup(func() {
+		_, err := s.pool.Exec(context.WithoutCancel(t.Context()), "DROP SCHEMA "+pgx.Identifier{name}.Sanitize()+" CASCADE")
+		require.NoError(t, err)
+	})
+	return s
+}
+
+// TestScrubbedTables: a new table either has what is erased, and Scrub vacuums it, or is one of those that have not.
+func TestScrubbedTables(t *testing.T) {
+	name := testenv.Name("scrubbed")
+	s := openSchema(t, name)
+	// Only servers with pgvector have knowledge_vectors.
+	rows, err := s.pool.Query(t.Context(), `SELECT table_name FROM information_schema.tables WHERE table_schema = $1 AND table_name <> 'knowledge_vectors'`, name)
+	require.NoError(t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	others := []string{
+		"agent_versions", "api_keys", "compatibility", "documents", "erased_threads", "knowledge_indexes", "threadmill_migrations", "write_probe",
+	}
+	require.ElementsMatch(t, tables, append(others, scrubbed...))
 }

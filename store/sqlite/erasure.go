@@ -26,6 +26,7 @@ type eraseQueries struct {
 
 	replaceRecord, replaceTool *sql.Stmt
 	endExtractions, names      *sql.Stmt
+	pages, page                *sql.Stmt
 
 	mentions, descriptions, recount          *sql.Stmt
 	standing, rename, repoint, promote, root *sql.Stmt
@@ -83,6 +84,11 @@ func (q *eraseQueries) queries() map[**sql.Stmt]string {
 		&q.names: `WITH page AS MATERIALIZED (SELECT id, name FROM entities WHERE namespace = ?1 AND id > ?2 ORDER BY id LIMIT ?3 + 0)
 			SELECT id, name FROM page UNION SELECT p.id, m.name FROM page p CROSS JOIN entity_mentions m ON m.namespace = ?1 AND m.entity = p.id
 			ORDER BY id`,
+
+		// The virtual table of pages looks up one page, and scans all for a range of them.
+		&q.pages: `WITH RECURSIVE wanted (pgno) AS (VALUES (?1) UNION ALL SELECT pgno + 1 FROM wanted WHERE pgno < ?2)
+			SELECT p.pgno, p.data FROM wanted w CROSS JOIN sqlite_dbpage p ON p.pgno = w.pgno`,
+		&q.page: `UPDATE sqlite_dbpage SET data = ?2 WHERE pgno = ?1`,
 
 		&q.mentions: `DELETE FROM entity_mentions WHERE key IN (SELECT key FROM entity_mentions WHERE namespace = ?1 AND thread_id = ?2
 				AND (?3 IS NULL OR source_id IN (SELECT value FROM json_each(?3))) LIMIT ?4 + 0) RETURNING entity`,
@@ -327,28 +333,6 @@ func (s *Store) ThreadContents(ctx context.Context, key store.Key) (store.Thread
 		}
 	}
 	return c, nil
-}
-
-// scrubTries bounds the attempts to empty the write-ahead log while others read. Each keeps the writer for as long as the
-// connection waits for readers.
-const scrubTries = 5
-
-// Scrub implements [store.Erasures]. What was deleted is overwritten in the file of the database. Scrub brings that to the
-// file and empties the write-ahead log, which still has it.
-func (s *Store) Scrub(ctx context.Context) error {
-	if s.reader == s.writer {
-		return nil // in memory
-	}
-	var busy, pages, moved int
-	for range scrubTries {
-		if err := s.writer.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &moved); err != nil {
-			return fmt.Errorf("sqlite: emptying the write-ahead log: %w", classify(err))
-		}
-		if busy == 0 {
-			return nil
-		}
-	}
-	return fmt.Errorf("sqlite: emptying the write-ahead log: %w", store.Unavailable(errors.New("others read all the time")))
 }
 
 func eraseError(doing string, key store.Key, err error) error {

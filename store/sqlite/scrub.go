@@ -1,0 +1,111 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/threadmill/threadmill/store"
+)
+
+const (
+	// scrubTries bounds the attempts to empty the write-ahead log while others read. Each keeps the writer for as long as the
+	// connection waits for readers.
+	scrubTries = 5
+
+	// scrubPages is how many pages a transaction of Scrub reads: others may write in between.
+	scrubPages = 1000
+
+	// maxScrubbed is the number of pages from which on a page that belongs to no B-tree can begin like one: its first bytes are the
+	// number of another page.
+	maxScrubbed = 1 << 25
+)
+
+// Scrub implements [store.Erasures]. What was deleted or replaced is overwritten in the file of the database (secure_delete), but
+// not the copies of rows that stay where SQLite moved these to other pages: Scrub overwrites them, in files of up to 128 GiB. Then it
+// brings all changes to the file and empties the write-ahead log, which still has what was overwritten.
+func (s *Store) Scrub(ctx context.Context) error {
+	if s.reader == s.writer {
+		return nil // in memory
+	}
+	if err := s.clearGaps(ctx); err != nil {
+		return fmt.Errorf("sqlite: overwriting what pages do not use: %w", classify(err))
+	}
+	var busy, pages, moved int
+	for range scrubTries {
+		if err := s.writer.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &moved); err != nil {
+			return fmt.Errorf("sqlite: emptying the write-ahead log: %w", classify(err))
+		}
+		if busy == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("sqlite: emptying the write-ahead log: %w", store.Unavailable(errors.New("others read all the time")))
+}
+
+func (s *Store) clearGaps(ctx context.Context) error {
+	var pages int
+	if err := s.writer.QueryRowContext(ctx, `PRAGMA page_count`).Scan(&pages); err != nil || pages >= maxScrubbed {
+		return err
+	}
+	for first := 1; first <= pages; first += scrubPages {
+		err := s.writing(ctx, func(w writing) error {
+			changed, err := s.gaps(ctx, w, first, min(first+scrubPages-1, pages))
+			for number, page := range changed {
+				if err == nil {
+					_, err = w.exec(ctx, s.erasures.page, number, page)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gaps returns the pages whose gaps are not empty, by their numbers, with empty gaps.
+func (s *Store) gaps(ctx context.Context, w writing, first, last int) (map[int][]byte, error) {
+	rows, err := w.StmtContext(ctx, s.erasures.pages).QueryContext(ctx, first, last)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	changed := map[int][]byte{}
+	for rows.Next() {
+		var number int
+		var page sql.RawBytes
+		if err := rows.Scan(&number, &page); err != nil {
+			return nil, err
+		}
+		if len(bytes.Trim(gap(page), "\x00")) > 0 {
+			changed[number] = bytes.Clone(page)
+			clear(gap(changed[number]))
+		}
+	}
+	return changed, rows.Err()
+}
+
+// gap returns what a page of a B-tree has between the list of its cells and the first of them, nil for other pages: see "B-tree
+// Pages" in SQLite's description of its file format. The first page, which has only the schema, is none of them.
+func gap(page []byte) []byte {
+	list := 0
+	switch page[0] {
+	case 2, 5: // interior
+		list = 12
+	case 10, 13: // leaf
+		list = 8
+	default:
+		return nil
+	}
+	start := list + 2*int(binary.BigEndian.Uint16(page[3:]))
+	end := int(binary.BigEndian.Uint16(page[5:])) // 0 in a page of 64 KiB without cells
+	if start >= end || end > len(page) {
+		return nil
+	}
+	return page[start:end]
+}
