@@ -341,7 +341,7 @@ func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thr
 		return nil
 	}
 	*changed = true
-	change.By = f.Pseudonym
+	change.By = signals.Eraser
 	ran, err := f.cfg.Histories.Change(ctx, key.Namespace, key.ThreadID, change)
 	if err != nil || ran {
 		return err

@@ -28,6 +28,9 @@ const (
 // ErasePersonWorkflowID returns the id of the workflow that erases a person. id is that of the erasure.
 func ErasePersonWorkflowID(namespace, id string) string { return "erase-person/" + namespace + "/" + id }
 
+// Eraser is who changes and interrupts threads for the erasure of a person.
+const Eraser = "erasure"
+
 // Forget is the payload of signal [SignalForget].
 type Forget struct {
 	// Person is the name of the person, which Pseudonym replaces. Terms are further words by which the person is known.

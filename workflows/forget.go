@@ -28,7 +28,7 @@ func (t forgets) forget(ctx workflow.Context, name string, f signals.Forget) {
 	}
 	t.state.Forgetting = append(t.state.Forgetting, f)
 	for _, id := range t.state.Concerning(p.Is, p.Concerns) {
-		controls(t).control(ctx, name, signals.Control{Action: signals.ControlInterrupt, EventID: id, By: f.Pseudonym, Reason: "a person is erased"})
+		controls(t).control(ctx, name, signals.Control{Action: signals.ControlInterrupt, EventID: id, By: signals.Eraser, Reason: "a person is erased"})
 	}
 }
 

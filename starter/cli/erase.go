@@ -51,12 +51,69 @@ erasure goes on, and the same command waits for it.`,
 	return cmd
 }
 
+func (a eraseCommands) erasePersonCommand() *cobra.Command {
+	var by string
+	var terms []string
+	var sure bool
+	cmd := a.jsonFlag(&cobra.Command{
+		Use:   "erase-person <name>",
+		Short: "Erase a person in all threads, and print the receipt",
+		Long: `Erase a person in all threads, and print the receipt.
+
+Threads in which nobody else wrote or decided are erased. In the others, what the person said,
+what came of it and each --term are replaced by [erased], and the name by a pseudonym. Turns in
+progress that have something of it are interrupted. The API needs the role admin for this. When
+--timeout is over, the erasure goes on, and the same command waits for it.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("give the name under which the person wrote")
+			}
+			if !sure {
+				return usagef("nothing brings back what a person said: confirm with --yes")
+			}
+			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				var out signals.PersonErasure
+				var err error
+				for err == nil && out.FinishedAt.IsZero() {
+					out, err = client.ErasePerson(ctx, args[0], terms, by)
+				}
+				return a.show(out, err, personReceipt(out), "")
+			})
+		},
+	})
+	cmd.Flags().BoolVar(&sure, "yes", false, "erase the person")
+	cmd.Flags().StringArrayVar(&terms, "term", nil, "a further word by which the person is known, such as a full name or an address; repeatable")
+	byFlag(cmd, "by", &by, "who asks for it", a.apiActor)
+	return cmd
+}
+
+// personReceipt returns the receipt of a person's erasure for people.
+func personReceipt(e signals.PersonErasure) string {
+	var out strings.Builder
+	out.WriteString(line("Erased a person, now %s, asked for by %s at %s, finished at %s. The erasure is %s.",
+		e.Pseudonym, e.By, e.RequestedAt.Format(time.DateTime), e.FinishedAt.Format(time.DateTime), e.ID))
+	out.WriteString(line("Threads erased: %d. Threads in which the person was replaced: %d.", len(e.Erased), len(e.Forgot)))
+	c := e.Counts
+	out.WriteString(line("Replaced there: %d records, %d logs of tool calls. Deleted: %d runs of workflows, %d entities, %d schedules.",
+		c.Records, c.ToolLogs, c.Runs, c.Entities, c.Schedules))
+	return out.String() + remains(e.Remains)
+}
+
 func (a eraseCommands) erasuresCommand() *cobra.Command {
-	return a.jsonFlag(&cobra.Command{
+	var people bool
+	cmd := a.jsonFlag(&cobra.Command{
 		Use:   "erasures [thread]",
 		Short: "Show the receipts of erasures",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+				if people {
+					all, err := client.PersonErasures(ctx)
+					var text strings.Builder
+					for _, e := range all {
+						text.WriteString(line("%s  %s  %d threads erased, replaced in %d, by %s", e.FinishedAt.Format(time.DateTime), e.Pseudonym, len(e.Erased), len(e.Forgot), e.By))
+					}
+					return a.show(map[string]any{"erasures": all}, err, text.String(), "nobody was erased")
+				}
 				if len(args) == 1 {
 					e, err := client.Erasure(ctx, args[0])
 					return a.show(e, err, receipt(e), "")
@@ -70,6 +127,8 @@ func (a eraseCommands) erasuresCommand() *cobra.Command {
 			})
 		},
 	})
+	cmd.Flags().BoolVar(&people, "people", false, "those of people, instead of threads")
+	return cmd
 }
 
 // receipt returns a receipt for people.
@@ -82,8 +141,13 @@ func receipt(e signals.Erasure) string {
 	if e.Late > 0 {
 		out.WriteString(line("Started again and erased again: %d times.", e.Late))
 	}
+	return out.String() + remains(e.Remains)
+}
+
+func remains(all []signals.ErasureRemain) string {
+	var out strings.Builder
 	out.WriteString("Not reached:\n")
-	for _, r := range e.Remains {
+	for _, r := range all {
 		out.WriteString(line("- %s: %s", r.What, r.Why))
 	}
 	return out.String()
