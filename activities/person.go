@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -71,7 +70,9 @@ func (a *Activities) lookFor(ctx context.Context, p *forget.Person, key event.Th
 	wrote, others := false, false
 	err = a.eachRecord(ctx, key, func(page []event.Record) error {
 		for _, r := range page {
-			found = found || p.Concerns(typed(r).document)
+			if !found {
+				_, found = p.Record(r)
+			}
 			wrote = wrote || p.Wrote(r.Payload)
 			others = others || len(p.Others(r.Payload)) > 0
 		}
@@ -91,30 +92,6 @@ func (a *Activities) eachRecord(ctx context.Context, key event.ThreadKey, do fun
 		}
 		after = page[len(page)-1].Seq
 	}
-}
-
-// document is a payload as a part of a document whose fields are known: that of an application's own type has any JSON.
-type document struct {
-	document json.RawMessage
-	own      bool
-}
-
-func typed(r event.Record) document {
-	if event.Reserved(r.Type) || r.Type == event.TypeMessage {
-		return document{document: r.Payload}
-	}
-	raw, err := json.Marshal(map[string]json.RawMessage{"payload": r.Payload})
-	if err != nil {
-		return document{document: r.Payload}
-	}
-	return document{raw, true}
-}
-
-func (d document) payload(clean json.RawMessage) json.RawMessage {
-	if !d.own {
-		return clean
-	}
-	return json.RawMessage(gjson.GetBytes(clean, "payload").Raw)
 }
 
 func rowOf(row store.Thread) json.RawMessage {
@@ -168,7 +145,13 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, traces map
 	if err != nil {
 		return readError(err)
 	}
-	said, err := f.findSaid(ctx, key, traces)
+	said := f.Spoken(traces)
+	err = f.eachRecord(ctx, key, func(page []event.Record) error {
+		for _, r := range page {
+			said.Note(r)
+		}
+		return nil
+	})
 	if err != nil {
 		return readError(err)
 	}
@@ -180,8 +163,7 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, traces map
 		err = f.row(ctx, key, row, title, &changed)
 	}
 	if err == nil {
-		f.Turns = said.turns
-		err = f.temporal(ctx, key, said.newest)
+		err = f.temporal(ctx, key, said.Turns[max(0, len(said.Turns)-maxForgetTurns):])
 	}
 	if err == nil && changed {
 		f.left = fmt.Sprintf("thread %s had something of the person", key.ThreadID)
@@ -195,95 +177,30 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, traces map
 		return readError(err)
 	}
 	for _, sub := range subs {
-		if err := f.thread(ctx, event.ThreadKey{Namespace: key.Namespace, ThreadID: sub}, said.traces); err != nil {
+		if err := f.thread(ctx, event.ThreadKey{Namespace: key.Namespace, ThreadID: sub}, said.Traces); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// spoken is what came of what the person said in a thread: the turns of the person's events with their traces, which sub-agents and
-// derived events share, and the tool calls of these turns. others are the turns of other people's events.
-type spoken struct {
-	turns, others, traces, calls map[string]bool
-
-	// inherited means that the thread is that of a sub-agent, which worked for one of these turns. Nobody writes there.
-	inherited bool
-
-	// newest are the newest turns.
-	newest []string
-}
-
 // maxForgetTurns bounds the turns in a signal.
 const maxForgetTurns = 2000
 
-func (f *forgetting) findSaid(ctx context.Context, key event.ThreadKey, traces map[string]bool) (spoken, error) {
-	out := spoken{turns: map[string]bool{}, others: map[string]bool{}, traces: maps.Clone(traces), calls: map[string]bool{}}
-	if out.traces == nil {
-		out.traces = map[string]bool{}
-	}
-	err := f.eachRecord(ctx, key, func(page []event.Record) error {
-		for _, r := range page {
-			if r.ID == r.EventID && (r.Type == event.TypeMessage || r.Type == event.TypeEnv) {
-				out.inherited = out.inherited || traces[r.TraceID]
-				switch {
-				case f.Wrote(r.Payload):
-					out.turns[r.EventID], out.traces[r.TraceID] = true, true
-					out.newest = append(out.newest, r.EventID)
-				case written(r):
-					out.others[r.EventID] = true
-				}
-			}
-			if out.of(f.Person, r) {
-				gjson.GetBytes(r.Payload, "toolCalls.#.id").ForEach(func(_, id gjson.Result) bool {
-					out.calls[id.Str] = true
-					return true
-				})
-			}
-		}
-		return nil
-	})
-	out.newest = out.newest[max(0, len(out.newest)-maxForgetTurns):]
-	return out, err
-}
-
-// written reports whether a person wrote a record.
-func written(r event.Record) bool {
-	if r.Type == event.TypeMessage {
-		return gjson.GetBytes(r.Payload, "senderType").Str == string(event.CreatedByUser)
-	}
-	return r.Type == event.TypeEnv && gjson.GetBytes(r.Payload, "type").Str == event.TypeUserQuery
-}
-
-// of reports whether a record came of what the person said. Messages of others that joined the turn did not, and a prompt is the agent's.
-func (s spoken) of(p *forget.Person, r event.Record) bool {
-	switch {
-	case r.Type == event.TypePrompt:
-		return false
-	case s.inherited && s.traces[r.TraceID]:
-		return true
-	case written(r) && !p.Wrote(r.Payload):
-		return false
-	}
-	return s.turns[r.EventID] || s.traces[r.TraceID] && !s.others[r.EventID]
-}
-
 // records replaces records. title is what becomes of the title that one of them had given the thread, "" if none had.
-func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store.Thread, s spoken) (changed bool, title string, err error) {
+func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store.Thread, s *forget.Spoken) (changed bool, title string, err error) {
 	err = f.eachRecord(ctx, key, func(page []event.Record) error {
 		var replaced []event.Record
 		var ids []string
 		for _, r := range page {
-			d := typed(r)
-			clean := d.payload(f.Clean(d.document, s.of(f.Person, r)))
-			if string(clean) == string(r.Payload) {
+			clean, changed := s.Clean(r)
+			if !changed {
 				continue
 			}
 			if r.Type == event.TypeStatus && row.Title != "" && gjson.GetBytes(r.Payload, "title").Str == row.Title {
-				title = gjson.GetBytes(clean, "title").Str
+				title = gjson.GetBytes(clean.Payload, "title").Str
 			}
-			r.Payload = clean
-			replaced, ids = append(replaced, r), append(ids, r.ID)
+			replaced, ids = append(replaced, clean), append(ids, r.ID)
 		}
 		if len(replaced) == 0 {
 			return nil
@@ -295,14 +212,14 @@ func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store
 		}
 		return f.cfg.Store.ReplaceRecords(ctx, key, replaced...)
 	})
-	if s.inherited && row.Title != "" {
+	if s.Inherited && row.Title != "" {
 		title = forget.Erased // the call of the sub-agent had given it
 	}
 	return changed, title, readErrorOf(err)
 }
 
 // logs replaces the logs of tool calls.
-func (f *forgetting) logs(ctx context.Context, key event.ThreadKey, s spoken, changed *bool) error {
+func (f *forgetting) logs(ctx context.Context, key event.ThreadKey, s *forget.Spoken, changed *bool) error {
 	for after := ""; ; {
 		page, err := f.cfg.Store.ToolLogPage(ctx, key, after, 50)
 		if err != nil || len(page) == 0 {
@@ -310,7 +227,7 @@ func (f *forgetting) logs(ctx context.Context, key event.ThreadKey, s spoken, ch
 		}
 		var replaced []store.ToolLog
 		for _, l := range page {
-			in, out := f.CleanValue(l.Input, s.calls[l.ToolCallID]), f.CleanValue(l.Output, s.calls[l.ToolCallID])
+			in, out := f.CleanValue(l.Input, s.Calls[l.ToolCallID]), f.CleanValue(l.Output, s.Calls[l.ToolCallID])
 			if string(in) != string(l.Input) || string(out) != string(l.Output) {
 				l.Input, l.Output = in, out
 				replaced = append(replaced, l)
@@ -356,6 +273,7 @@ func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thr
 
 // temporal deletes the closed runs that have something of the person, and has the thread continue as new if its own run does.
 func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, turns []string) error {
+	concerns := f.WithTurns(turns).Concerns
 	h := f.cfg.Histories
 	found, err := h.Find(ctx, key.Namespace, key.ThreadID, nil, nil)
 	if err != nil {
@@ -366,7 +284,7 @@ func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, turns []
 	}
 	var closed []signals.WorkflowRun
 	for _, run := range found.Runs {
-		has, err := h.Has(ctx, run, f.Concerns)
+		has, err := h.Has(ctx, run, concerns)
 		switch {
 		case err != nil:
 			return err

@@ -59,11 +59,7 @@ func personOf(f signals.Forget) (*forget.Person, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Turns = make(map[string]bool, len(f.Turns))
-	for _, id := range f.Turns {
-		p.Turns[id] = true
-	}
-	return p, nil
+	return p.WithTurns(f.Turns), nil
 }
 
 // carried returns the state that the next workflow run starts with.

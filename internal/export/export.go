@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/forget"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -75,10 +76,99 @@ func Thread(ctx context.Context, s store.Store, key store.Key, to io.Writer) err
 	return e.out.Encode(Line{Kind: KindEnd, End: &e.end})
 }
 
+// Person writes what the threads of a namespace have of a person: the person's messages and decisions, what came of them, and what
+// has one of the terms; with the rows of these threads.
+func Person(ctx context.Context, s store.Store, namespace string, p *forget.Person, to io.Writer) error {
+	e := exporting{s: s, out: json.NewEncoder(to), person: p, done: map[string]bool{}}
+	e.out.SetEscapeHTML(false)
+	for after := ""; ; {
+		ids, err := s.ThreadIDs(ctx, namespace, after, pageRows)
+		if err != nil {
+			return err
+		}
+		if len(ids) == 0 {
+			return e.out.Encode(Line{Kind: KindEnd, End: &e.end})
+		}
+		for _, id := range ids {
+			if err := e.personThread(ctx, store.Key{Namespace: namespace, ThreadID: id}, nil); err != nil {
+				return err
+			}
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+// personThread writes what a thread has of the person, and then the threads of its sub-agents: traces are those of the turns for which
+// they worked. The id of a thread begins those of its sub-agents, so it comes before them.
+func (e *exporting) personThread(ctx context.Context, key store.Key, traces map[string]bool) error {
+	if e.done[key.ThreadID] {
+		return nil
+	}
+	row, err := e.s.Thread(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	e.done[key.ThreadID] = row.Parent != "" // others come once
+	spoken := e.person.Spoken(traces)
+	if err := e.eachRecord(ctx, key, func(r event.Record) error {
+		spoken.Note(r)
+		return nil
+	}); err != nil {
+		return err
+	}
+	began, sources := false, map[string]bool{}
+	if err := e.eachRecord(ctx, key, func(r event.Record) error {
+		if !spoken.Concerns(r) {
+			return nil
+		}
+		if !began {
+			began = true
+			e.end.Threads++
+			if err := e.out.Encode(Line{Kind: KindThread, Thread: &row}); err != nil {
+				return err
+			}
+		}
+		sources[r.ID] = true
+		e.end.Records++
+		return e.out.Encode(Line{Kind: KindRecord, Record: &r})
+	}); err != nil {
+		return err
+	}
+	if !began {
+		return nil
+	}
+	of := func(l store.ToolLog) bool {
+		return spoken.Calls[l.ToolCallID] || string(e.person.CleanValue(l.Input, false)) != string(l.Input) || string(e.person.CleanValue(l.Output, false)) != string(l.Output)
+	}
+	if err := e.toolLogs(ctx, key, of); err != nil {
+		return err
+	}
+	if err := e.mentions(ctx, key, func(m store.Mention) bool { return sources[m.SourceID] || e.person.Known(m.Name) }); err != nil {
+		return err
+	}
+	subs, err := e.s.SubThreads(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, sub := range subs {
+		if err := e.personThread(ctx, store.Key{Namespace: key.Namespace, ThreadID: sub}, spoken.Traces); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 type exporting struct {
 	s   store.Store
 	out *json.Encoder
 	end End
+
+	// person is the one whose export this is, and done are the threads of sub-agents that were written.
+	person *forget.Person
+	done   map[string]bool
 }
 
 func (e *exporting) thread(ctx context.Context, key store.Key) (subs []string, err error) {
@@ -93,23 +183,33 @@ func (e *exporting) thread(ctx context.Context, key store.Key) (subs []string, e
 	if err := e.out.Encode(Line{Kind: KindThread, Thread: &row}); err != nil {
 		return nil, err
 	}
-	for _, part := range []func(context.Context, store.Key) error{e.records, e.toolLogs, e.mentions, e.documents} {
-		if err := part(ctx, key); err != nil {
-			return nil, err
-		}
+	err = e.eachRecord(ctx, key, func(r event.Record) error {
+		e.end.Records++
+		return e.out.Encode(Line{Kind: KindRecord, Record: &r})
+	})
+	if err == nil {
+		err = e.toolLogs(ctx, key, func(store.ToolLog) bool { return true })
+	}
+	if err == nil {
+		err = e.mentions(ctx, key, func(store.Mention) bool { return true })
+	}
+	if err == nil {
+		err = e.documents(ctx, key)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return e.s.SubThreads(ctx, key)
 }
 
-func (e *exporting) records(ctx context.Context, key store.Key) error {
+func (e *exporting) eachRecord(ctx context.Context, key store.Key, do func(event.Record) error) error {
 	for after := int64(0); ; {
 		page, err := e.s.Records(ctx, key, store.Query{After: after, Limit: pageRows, MaxBytes: pageBytes})
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		for _, r := range page {
-			e.end.Records++
-			if err := e.out.Encode(Line{Kind: KindRecord, Record: &r}); err != nil {
+			if err := do(r); err != nil {
 				return err
 			}
 		}
@@ -117,13 +217,16 @@ func (e *exporting) records(ctx context.Context, key store.Key) error {
 	}
 }
 
-func (e *exporting) toolLogs(ctx context.Context, key store.Key) error {
+func (e *exporting) toolLogs(ctx context.Context, key store.Key, of func(store.ToolLog) bool) error {
 	for after := ""; ; {
 		page, err := e.s.ToolLogPage(ctx, key, after, pageLogs)
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		for _, l := range page {
+			if !of(l) {
+				continue
+			}
 			e.end.ToolLogs++
 			if err := e.out.Encode(Line{Kind: KindToolLog, ToolLog: &l}); err != nil {
 				return err
@@ -133,13 +236,16 @@ func (e *exporting) toolLogs(ctx context.Context, key store.Key) error {
 	}
 }
 
-func (e *exporting) mentions(ctx context.Context, key store.Key) error {
+func (e *exporting) mentions(ctx context.Context, key store.Key, of func(store.Mention) bool) error {
 	for after := (store.Mention{}); ; {
 		page, err := e.s.ThreadMentions(ctx, key, after, pageRows)
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		for _, m := range page {
+			if !of(m) {
+				continue
+			}
 			e.end.Mentions++
 			if err := e.out.Encode(Line{Kind: KindMention, Mention: &m}); err != nil {
 				return err

@@ -197,7 +197,7 @@ func (p *Person) wrote(v gjson.Result) (yes bool) {
 		return false
 	}
 	v.ForEach(func(name, value gjson.Result) bool {
-		yes = yes || value.Type == gjson.String && (writers.MatchString(name.Str) && p.Is(value.Str) || name.Str == "eventId" && p.Turns[value.Str])
+		yes = yes || value.Type == gjson.String && (writers.MatchString(name.Str) && p.Is(value.Str) || name.Str == "eventId" && p.turns[value.Str])
 		return !yes
 	})
 	return yes

@@ -29,8 +29,8 @@ type Person struct {
 	// Terms are further words by which the person is known.
 	Terms []string
 
-	// Turns are events of the person: what has one of them as its eventId came of what the person said.
-	Turns map[string]bool
+	// turns are events of the person.
+	turns map[string]bool
 
 	// terms replaces the terms, nil without any.
 	terms *redact.Redactor
@@ -65,6 +65,16 @@ func New(name, pseudonym string, terms []string) (*Person, error) {
 		return nil, event.FieldErrorf("terms", "one of them is in the text %s, which replaces it", Erased)
 	}
 	return p, nil
+}
+
+// WithTurns returns the person with events of theirs: what has one of them as its eventId came of what the person said.
+func (p *Person) WithTurns(ids []string) *Person {
+	out := *p
+	out.turns = make(map[string]bool, len(ids))
+	for _, id := range ids {
+		out.turns[id] = true
+	}
+	return &out
 }
 
 // expression returns the regular expression of a term as a whole word, in upper or lower case, with any white space between its words.
