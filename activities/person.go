@@ -33,6 +33,12 @@ const (
 func (a *Activities) personFind(ctx context.Context, in signals.PersonStep) (out signals.FoundPerson, err error) {
 	defer beating(ctx)()
 	p, err := a.person(ctx, in)
+	if errors.Is(err, store.ErrNotFound) {
+		if _, err := erasures.LoadPerson(ctx, a.cfg.Store, in.Namespace, in.ID); err == nil {
+			return out, nil // it has finished before
+		}
+		return out, configError(fmt.Errorf("there is no request for erasure %s", in.ID))
+	}
 	if err != nil {
 		return out, err
 	}

@@ -19,7 +19,7 @@ var layers = [][]string{
 	{"stream"},
 	{"auth"},
 	{"signals"},
-	{"internal/searchattr", "internal/redaction", "telemetry"},
+	{"internal/searchattr", "internal/redaction", "internal/forget", "telemetry"},
 	{"webhook"},
 	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
 	{"internal/document", "internal/fetch", "internal/tokens"},

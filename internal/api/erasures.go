@@ -1,9 +1,12 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 
 	"github.com/threadmill/threadmill/signals"
 )
@@ -45,7 +48,24 @@ func (c *Client) PersonErasures(ctx context.Context) ([]signals.PersonErasure, e
 
 // Export writes everything that belongs to a thread, as JSON lines.
 func (c *Client) Export(ctx context.Context, threadID string, to io.Writer) error {
-	resp, err := c.send(ctx, http.MethodGet, c.url(nil, "threads", threadID, "export"), http.Header{}, nil)
+	return c.lines(ctx, http.MethodGet, c.url(nil, "threads", threadID, "export"), nil, to)
+}
+
+// ExportPerson writes what all threads have of a person, as JSON lines.
+func (c *Client) ExportPerson(ctx context.Context, person string, terms []string, to io.Writer) error {
+	raw, err := json.Marshal(map[string]any{"person": person, "terms": terms})
+	if err != nil {
+		return err
+	}
+	return c.lines(ctx, http.MethodPost, c.url(nil, "person-exports"), bytes.NewReader(raw), to)
+}
+
+func (c *Client) lines(ctx context.Context, method string, u *url.URL, body io.Reader, to io.Writer) error {
+	header := http.Header{}
+	if body != nil {
+		header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.send(ctx, method, u, header, body)
 	if err != nil {
 		return err
 	}

@@ -73,11 +73,14 @@ func Person(ctx context.Context, documents store.Documents, namespace, id string
 	return forget.New(req.Person, Pseudonym(id), req.Terms)
 }
 
-// FinishPerson stores a receipt, and deletes the request.
+// FinishPerson stores a receipt, unless an earlier attempt has done so, and deletes the request.
 func FinishPerson(ctx context.Context, documents store.Documents, e signals.PersonErasure) (signals.PersonErasure, error) {
-	raw, err := json.Marshal(e)
-	if err == nil {
-		_, err = documents.PutDocument(ctx, e.Namespace, store.Document{Kind: KindPerson, Name: e.ID, Content: raw, By: e.By}, -1)
+	before, err := LoadPerson(ctx, documents, e.Namespace, e.ID)
+	switch {
+	case err == nil:
+		e = before
+	case errors.Is(err, store.ErrNotFound):
+		err = savePerson(ctx, documents, e)
 	}
 	if err == nil {
 		err = documents.DeleteDocument(ctx, e.Namespace, KindRequest, e.ID, -1)
@@ -86,6 +89,15 @@ func FinishPerson(ctx context.Context, documents store.Documents, e signals.Pers
 		err = nil
 	}
 	return e, err
+}
+
+func savePerson(ctx context.Context, documents store.Documents, e signals.PersonErasure) error {
+	raw, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	_, err = documents.PutDocument(ctx, e.Namespace, store.Document{Kind: KindPerson, Name: e.ID, Content: raw, By: e.By}, 0)
+	return err
 }
 
 // LoadPerson returns the receipt of the erasure of a person, or store.ErrNotFound.

@@ -101,7 +101,7 @@ var roleTable = map[auth.Role]string{
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
 	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteEntity deleteKnowledgeDocument deleteSchedule exportThread getModelCall interruptThread listRecords mergeEntity pauseSchedule readMCPResource reindexKnowledgeDocument replaceSchedule restartMCPServer resumeSchedule " +
 		"retryEvent setEventStatus triggerSchedule undoEntityMerge updateThread",
-	auth.RoleAdmin: "createKey deleteAgent deleteMCPServer diffConfig eraseThread getErasure getRetention listErasures listKeys putAgent putMCPServer repair revokeKey rotateKey runChecks",
+	auth.RoleAdmin: "createKey deleteAgent deleteMCPServer diffConfig erasePerson eraseThread exportPerson getErasure getPersonErasure getRetention listErasures listKeys listPersonErasures putAgent putMCPServer repair revokeKey rotateKey runChecks",
 }
 
 // TestOperationsNeedTheirRoles calls every operation of the API's description without

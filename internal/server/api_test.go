@@ -435,7 +435,7 @@ func TestDescription(t *testing.T) {
 		"get /v1/knowledge/documents/{id}", "delete /v1/knowledge/documents/{id}", "post /v1/knowledge/documents/{id}/reindex", "get /v1/knowledge/documents/{id}/chunks",
 		"get /v1/entities", "get /v1/entities/{id}", "delete /v1/entities/{id}", "get /v1/entities/{id}/mentions", "post /v1/entities/{id}/merge",
 		"get /v1/entity-merges", "post /v1/entity-merges/{id}/undo",
-		"get /v1/erasures", "post /v1/erasures", "get /v1/erasures/{threadId}", "get /v1/threads/{id}/export",
+		"get /v1/erasures", "post /v1/erasures", "get /v1/erasures/{threadId}", "get /v1/person-erasures", "post /v1/person-erasures", "get /v1/person-erasures/{id}", "post /v1/person-exports", "get /v1/threads/{id}/export",
 		"get /v1/keys", "post /v1/keys", "post /v1/keys/{id}/rotate", "delete /v1/keys/{id}",
 	}, got)
 	post := api.body["paths"].(object)["/v1/threads/{id}/messages"].(object)["post"].(object)["responses"].(object)

@@ -127,8 +127,8 @@ func (h *erasureHandlers) erasePerson(ctx context.Context, in *erasePersonInput)
 		return nil, err
 	}
 	id, err := erasures.BeginPerson(ctx, h.store, h.namespace, erasures.PersonRequest{Person: in.Body.Person, Terms: in.Body.Terms, By: by})
-	if wrong, ok := errors.AsType[*event.FieldError](err); ok {
-		return nil, refuseField("body."+wrong.Field, wrong)
+	if _, ok := errors.AsType[*event.FieldError](err); ok {
+		return nil, refusePerson(err)
 	}
 	if err != nil {
 		return nil, h.problem(ctx, "", err)

@@ -79,6 +79,13 @@ func (o *outage) Threads(ctx context.Context, namespace string, page store.Threa
 	return o.Store.Threads(ctx, namespace, page)
 }
 
+func (o *outage) ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.ThreadIDs(ctx, namespace, after, limit)
+}
+
 func (o *outage) ToolLog(ctx context.Context, key store.Key, id string) (out store.ToolLog, err error) {
 	if err := o.fails(ctx); err != nil {
 		return out, err

@@ -22,7 +22,9 @@ func (s *State) Concerning(is func(name string) bool, concerns func(json.RawMess
 }
 
 // Concerned reports whether the turn of an event that concerns a person is in progress.
-func (s *State) Concerned(concerns func(json.RawMessage) bool) bool { return len(s.concerning(concerns)) > 0 }
+func (s *State) Concerned(concerns func(json.RawMessage) bool) bool {
+	return len(s.concerning(concerns)) > 0
+}
 
 func (s *State) concerning(concerns func(json.RawMessage) bool) []*Turn {
 	return slices.DeleteFunc(slices.Concat(s.Turns.all(), s.Turns.Deciding), func(t *Turn) bool { return !concerns(rawJSON(t)) })

@@ -144,7 +144,7 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 		approval.approvalsCommand(), approval.decideCommand("approve"), approval.decideCommand("deny"),
 		approval.grantsCommand(), approval.revokeCommand(), approval.toolResultCommand(), approval.answerCommand(),
 		thread.updateCommand(), thread.interruptCommand(), thread.closeCommand(),
-		eraseCommands{a}.eraseCommand(), eraseCommands{a}.erasePersonCommand(), eraseCommands{a}.erasuresCommand(), eraseCommands{a}.exportCommand(),
+		eraseCommands{a}.eraseCommand(), eraseCommands{a}.erasePersonCommand(), eraseCommands{a}.erasuresCommand(), eraseCommands{a}.exportCommand(), eraseCommands{a}.exportPersonCommand(),
 		queue.retryCommand(), queue.queueCommand(), message.publishCommand(),
 		taskCommands{a}.taskCommand(), scheduleCommands{a}.scheduleCommand(), agentCommands{a}.agentsCommand(), serverCommands{a}.serversCommand(),
 		knowledgeCommands{a}.knowledgeCommand(), entityCommands{a}.entitiesCommand(), keyCommands{a}.keysCommand(), mcpCommands{a}.mcpCommand(), doctorCommands{app: a}.doctorCommand(), repairCommands{a}.repairCommand(), retentionCommands{a}.retentionCommand(),

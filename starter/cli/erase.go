@@ -65,9 +65,6 @@ what came of it and each --term are replaced by [erased], and the name by a pseu
 progress that have something of it are interrupted. The API needs the role admin for this. When
 --timeout is over, the erasure goes on, and the same command waits for it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("give the name under which the person wrote")
-			}
 			if !sure {
 				return usagef("nothing brings back what a person said: confirm with --yes")
 			}
@@ -82,7 +79,7 @@ progress that have something of it are interrupted. The API needs the role admin
 		},
 	})
 	cmd.Flags().BoolVar(&sure, "yes", false, "erase the person")
-	cmd.Flags().StringArrayVar(&terms, "term", nil, "a further word by which the person is known, such as a full name or an address; repeatable")
+	termFlag(cmd, &terms)
 	byFlag(cmd, "by", &by, "who asks for it", a.apiActor)
 	return cmd
 }
@@ -162,27 +159,64 @@ func (a eraseCommands) exportCommand() *cobra.Command {
 
 The API needs the role operate for this. The last line has the kind end: without it, the export
 is not complete.`,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			out := io.Writer(a.stdout)
-			if file != "" {
-				f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-				if err != nil {
-					return usageError{fmt.Errorf("--file: %w", err)}
-				}
-				defer func() { err = errors.Join(err, f.Close()) }()
-				out = f
-			}
-			return a.withAPI(cmd.Context(), args[0], func(ctx context.Context, client *api.Client) error {
-				ends := &lastLine{to: out}
-				if err := client.Export(ctx, args[0], ends); err != nil {
-					return err
-				}
-				return ends.check()
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.writeLines(file, func(to io.Writer) error {
+				return a.withAPI(cmd.Context(), args[0], func(ctx context.Context, client *api.Client) error { return client.Export(ctx, args[0], to) })
 			})
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "write to this file, which must not exist (default: the standard output)")
+	exportFile(cmd, &file)
 	return cmd
+}
+
+func (a eraseCommands) exportPersonCommand() *cobra.Command {
+	var file string
+	var terms []string
+	cmd := &cobra.Command{
+		Use:   "export-person <name>",
+		Short: "Write what all threads have of a person as JSON lines",
+		Long: `Write what all threads have of a person as JSON lines: the messages and decisions of the
+person, what came of them, and what has one of the terms.
+
+The API needs the role admin for this. The last line has the kind end: without it, the export is
+not complete.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.writeLines(file, func(to io.Writer) error {
+				return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+					return client.ExportPerson(ctx, args[0], terms, to)
+				})
+			})
+		},
+	}
+	exportFile(cmd, &file)
+	termFlag(cmd, &terms)
+	return cmd
+}
+
+func exportFile(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVar(file, "file", "", "write to this file, which must not exist (default: the standard output)")
+}
+
+func termFlag(cmd *cobra.Command, terms *[]string) {
+	cmd.Flags().StringArrayVar(terms, "term", nil, "a further word by which the person is known, such as a full name or an address; repeatable")
+}
+
+// writeLines writes an export to a new file or, without one, to the standard output.
+func (a eraseCommands) writeLines(file string, export func(to io.Writer) error) (err error) {
+	out := io.Writer(a.stdout)
+	if file != "" {
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return usageError{fmt.Errorf("--file: %w", err)}
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	}
+	ends := &lastLine{to: out}
+	if err := export(ends); err != nil {
+		return err
+	}
+	return ends.check()
 }
 
 // lastLine passes an export on, and keeps its last line.

@@ -404,6 +404,7 @@ func describedAPI(t *testing.T) map[string]any {
 var needed = map[string][]string{
 	"config diff":   {"--config", "doc.go"},
 	"erase":         {"--yes"},
+	"erase-person":  {"--yes"},
 	"keys create":   {"--roles", "admin"},
 	"agents set":    {"-f", "-"},
 	"publish":       {"--type", "file.changed", "--payload", "{}"},

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -47,12 +48,24 @@ func (s *tellingStore) EraseThread(ctx context.Context, key store.Key) error {
 	return s.step(ctx, "erase", func() error { return s.Store.EraseThread(ctx, key) })
 }
 
+func (s *tellingStore) ReplaceRecords(ctx context.Context, key store.Key, records ...event.Record) error {
+	return s.step(ctx, "replace", func() error { return s.Store.ReplaceRecords(ctx, key, records...) })
+}
+
+func (s *tellingStore) ReplaceToolLogs(ctx context.Context, key store.Key, logs ...store.ToolLog) error {
+	return s.step(ctx, "replace logs", func() error { return s.Store.ReplaceToolLogs(ctx, key, logs...) })
+}
+
+func (s *tellingStore) DeleteDocument(ctx context.Context, namespace, kind, name string, after int) error {
+	return s.step(ctx, "forget the request", func() error { return s.Store.DeleteDocument(ctx, namespace, kind, name, after) })
+}
+
 func (s *tellingStore) Scrub(ctx context.Context) error {
 	return s.step(ctx, "scrub", func() error { return s.Store.Scrub(ctx) })
 }
 
 func (s *tellingStore) PutDocument(ctx context.Context, namespace string, d store.Document, after int) (out store.Document, err error) {
-	if d.Kind != erasures.Kind {
+	if d.Kind != erasures.Kind && d.Kind != erasures.KindPerson {
 		return s.Store.PutDocument(ctx, namespace, d, after)
 	}
 	err = s.step(ctx, "receipt", func() error {
@@ -91,6 +104,49 @@ func TestErasureKilled(t *testing.T) {
 			requireGone(t, w.Harness, id)
 			_, err = w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "late"))
 			require.ErrorIs(t, err, signals.ErrThreadErased)
+		})
+	}
+}
+
+// TestErasedPersonKilled kills the worker with SIGKILL before and after every step of the erasure of a person: it ends, with one receipt.
+func TestErasedPersonKilled(t *testing.T) {
+	t.Parallel()
+	for _, point := range []string{
+		"replace", "replace done", "replace logs", "replace logs done", "scrub", "scrub done", "receipt", "receipt done", "forget the request", "forget the request done",
+	} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			w := killing.New(t, harness.Options{}, "erasing")
+			w.Worker.Hasty, w.Rewritten = true, true
+			w.Start()
+			id := w.Open()
+			w.Ends(id, w.Post(id, `use act {"how":"once"}`))
+			bob, err := w.Threads.PostSignal(w.Ctx(), id, signals.UserMessage(id, "bob", "bob was here"))
+			require.NoError(t, err)
+			w.Ends(id, bob)
+			erasure, err := erasures.BeginPerson(w.Ctx(), w.Store, w.TaskQueue, erasures.PersonRequest{Person: "ann"})
+			require.NoError(t, err)
+			again, err := erasures.BeginPerson(w.Ctx(), w.Store, w.TaskQueue, erasures.PersonRequest{Person: "ann"})
+			require.NoError(t, err)
+			require.Equal(t, erasure, again, "the same request is the same erasure")
+			reached := w.Hold(point, "")
+			require.NoError(t, w.Threads.StartErasePerson(w.Ctx(), erasure, "carol"))
+			check.Arrives(t, reached, point)
+			w.Kill()
+			w.Start()
+			receipt, err := w.Threads.ErasePerson(w.Ctx(), erasure, "dan")
+			require.NoError(t, err)
+			require.Equal(t, "carol", receipt.By)
+			require.Equal(t, []string{id}, receipt.Forgot)
+			require.NotZero(t, receipt.Counts.Runs)
+			_, err = erasures.Person(w.Ctx(), w.Store, w.TaskQueue, erasure)
+			require.ErrorIs(t, err, store.ErrNotFound)
+			said := w.Transcript(id)
+			require.NotContains(t, said, "ann")
+			require.Contains(t, said, "bob was here")
+			for _, r := range w.Records(id) {
+				require.NotContains(t, string(r.Payload), "once", r.Type)
+			}
 		})
 	}
 }
