@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
 )
 
 // say posts a message of a person, and waits for the end of its turn.
@@ -146,3 +148,92 @@ func TestErasedPersonDoors(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 }
 
+
+// TestErasedPersonBeside: what others wait for stays. Another person's call waits for approval before and after, and then runs; a message
+// that the person has queued behind it is gone.
+func TestErasedPersonBeside(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{Agents: check.Team()})
+	w.Rewritten = true
+	id := w.Open()
+	say(w, id, "annabelle", "zephyrfirst")
+	_, err := w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "bob", `use shell_cmd {"command":"echo bobs"}`))
+	require.NoError(t, err)
+	before := w.AwaitApproval(id, 1)
+	behind := signals.UserMessage(id, "annabelle", "zephyrqueued")
+	behind.OnWaiting = event.OnWaitingHold
+	_, err = w.Threads.Post(w.Ctx(), id, behind)
+	require.NoError(t, err)
+	run := check.CurrentRun(w, id)
+
+	receipt, err := w.Runtime.ErasePerson(w.Ctx(), "annabelle", nil, "carol")
+	require.NoError(t, err)
+	require.Equal(t, []string{id}, receipt.Forgot)
+	require.NotEqual(t, run, check.CurrentRun(w, id), "it has continued as new")
+	after := w.AwaitApproval(id, 1)
+	require.Equal(t, before[0].ToolCallID, after[0].ToolCallID)
+	require.Equal(t, before[0].Digest, after[0].Digest)
+	out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: after[0].ToolCallID, Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "bob"})
+	require.NoError(t, err)
+	require.Equal(t, signals.DecideAccepted, out.Result)
+	require.Eventually(t, func() bool { return strings.Contains(w.Transcript(id), "shell_cmd returned: bobs") }, harness.Patience, harness.Tick)
+	require.NotContains(t, w.Transcript(id), "zephyr")
+	queue, err := w.Threads.Queue(w.Ctx(), id)
+	require.NoError(t, err)
+	require.Empty(t, queue.Items)
+	raw, err := json.Marshal(queue)
+	require.NoError(t, err)
+	require.NotContains(t, string(raw), "zephyr")
+	require.NotContains(t, string(raw), "annabelle")
+}
+
+// TestErasedPersonTask: the erasure waits for a background task of the person, and replaces what comes of it.
+func TestErasedPersonTask(t *testing.T) {
+	t.Parallel()
+	g := check.NewGate("wait")
+	w := harness.New(t, harness.Options{Agents: check.Team("wait"), Tools: []tool.Tool{g}})
+	w.Rewritten = true
+	id := w.Open()
+	say(w, id, "bob", "hello")
+	say(w, id, "annabelle", `use task {"tool":"wait","arguments":{"text":"zephyrtask"},"title":"zephyrtitle"}`)
+	check.Arrives(t, g.Reached, "the task")
+	erasure, err := erasures.BeginPerson(w.Ctx(), w.Store, w.TaskQueue, erasures.PersonRequest{Person: "annabelle"})
+	require.NoError(t, err)
+	require.NoError(t, w.Threads.StartErasePerson(w.Ctx(), erasure, "carol"))
+	require.Eventually(t, func() bool {
+		d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.ErasePersonWorkflowID(w.TaskQueue, erasure), "")
+		return err == nil && len(d.GetPendingActivities()) == 1 && strings.Contains(d.GetPendingActivities()[0].GetLastFailure().GetMessage(), "is running, and has something of the person")
+	}, 2*harness.Patience, harness.Tick, "the erasure says what it waits for")
+	g.Release()
+	receipt, err := w.Threads.ErasePerson(w.Ctx(), erasure, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{id}, receipt.Forgot)
+	for _, r := range w.Records(id) {
+		require.NotContains(t, string(r.Payload), "zephyr", r.Type)
+		require.NotContains(t, string(r.Payload), "annabelle", r.Type)
+	}
+}
+
+// TestExportedPerson: an export has what came of the person's messages, that of sub-agents included, and what has a term, and nothing else.
+func TestExportedPerson(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{Agents: check.Team()})
+	shared, others := w.Open(), w.Open()
+	say(w, shared, "bob", "zephyrbob")
+	say(w, shared, "annabelle", `use call_agent {"agent":"HELPER","message":"use note {\"text\":\"zephyrsub\"}","title":"About"}`)
+	check.Sub(w, shared, 1)
+	say(w, shared, "bob", "where is Belle Z. now?")
+	say(w, others, "carol", "zephyrcarol")
+	file := t.TempDir() + "/out.jsonl"
+	_, code, problem := w.Starter("export-person", "annabelle", "--term", "Belle Z.", "--file", file)
+	require.Zero(t, code, problem)
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	text := string(raw)
+	for word, want := range map[string]bool{"annabelle": true, "zephyrsub": true, "where is Belle Z.": true, "zephyrbob": false, "zephyrcarol": false, `"kind":"toolLog"`: true} {
+		require.Equal(t, want, strings.Contains(text, word), word)
+	}
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	require.Contains(t, lines[len(lines)-1], `"kind":"end"`)
+	require.Contains(t, lines[len(lines)-1], `"threads":2`)
+}

@@ -41,6 +41,30 @@ func TestErasedPostgres(t *testing.T) {
 	requireGone(t, w, gone)
 }
 
+// TestErasedPersonPostgres looks for a person in every row of every table.
+func TestErasedPersonPostgres(t *testing.T) {
+	t.Parallel()
+	url, schema := testenv.Postgres(t), testenv.Name("person")
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Schema: schema})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	w := harness.New(t, harness.Options{Agents: check.Team(), Configure: func(c *threadmill.Config) { c.Store = s }})
+	w.Store, w.Rewritten = s, true
+	alone, shared := w.Open(), w.Open()
+	say(w, alone, "annabelle", "zephyralone")
+	say(w, shared, "bob", "hello, this is zephyrbob")
+	say(w, shared, "annabelle", `use note {"text":"zephyrnote"}`)
+	receipt, err := w.Runtime.ErasePerson(w.Ctx(), "annabelle", nil, "carol")
+	require.NoError(t, err)
+	require.Equal(t, []string{alone}, receipt.Erased)
+	require.Equal(t, []string{shared}, receipt.Forgot)
+	rows := dump(t, url, schema)
+	for _, word := range []string{"annabelle", "zephyralone", "zephyrnote"} {
+		require.NotContains(t, rows, word)
+	}
+	require.Contains(t, rows, "zephyrbob")
+}
+
 // dump returns all rows of a schema as text.
 func dump(t *testing.T, url, schema string) string {
 	t.Helper()
