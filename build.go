@@ -155,7 +155,7 @@ func (r *Runtime) serve() (err error) {
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
 		WithoutEntities: r.activities.WithoutEntities(),
 		Authenticator:   cfg.Authenticator, Tools: r.known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: r.known.Fallbacks, ApproverGroups: cfg.ApproverGroups,
-		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Repair: r.repair, Due: r.due, Deployment: cfg.deployment().Describe, CompareConfig: r.compare, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Repair: r.repair, Due: r.due, Deployment: cfg.deployment().Inspect, CompareConfig: r.compare, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: r.rules, Routes: routes,
 		Observe: r.observer.HTTP,
 	})
