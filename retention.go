@@ -125,15 +125,33 @@ func (r *Runtime) due(ctx context.Context) (out retention.Due, err error) {
 			return out, err
 		}
 	}
+	out.Last, err = r.lastReceipt(ctx)
+	return out, err
+}
+
+// lastReceipt returns the receipt of the last pass, or nil if there was none.
+func (r *Runtime) lastReceipt(ctx context.Context) (*signals.Retained, error) {
 	last, err := r.cfg.Store.Document(ctx, r.client.Namespace(), retention.Kind, retention.Last)
 	if errors.Is(err, store.ErrNotFound) {
-		return out, nil
+		return nil, nil //nolint:nilnil // documented
 	}
-	if err == nil {
-		out.Last = &signals.Retained{}
-		err = json.Unmarshal(last.Content, out.Last)
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	out := &signals.Retained{}
+	return out, json.Unmarshal(last.Content, out)
+}
+
+// lastPass is an [observe.LastPass].
+func (r *Runtime) lastPass(ctx context.Context) (last time.Time, kept bool, err error) {
+	if r.cfg.Retention.limits().Off() {
+		return last, true, nil
+	}
+	receipt, err := r.lastReceipt(ctx)
+	if receipt != nil {
+		last = receipt.FinishedAt
+	}
+	return last, false, err
 }
 
 func (r *Runtime) dueThreads(ctx context.Context, status string, before time.Time) ([]string, error) {

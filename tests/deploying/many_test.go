@@ -2,7 +2,6 @@ package deploying
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -22,7 +21,6 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -63,7 +61,7 @@ func TestDeployments(t *testing.T) {
 	}
 	load.end()
 	d.drainAll(strconv.Itoa(stable))
-	load.requireOneAnswerEach()
+	f.requireOneAnswerEach(load.posted)
 	continued := d.requireSound()
 	took := slices.Sorted(slices.Values(load.took))
 	t.Logf("%d deployments, %d rolled back: %d turns, %d times a thread continued as new, median turn %s, 99th percentile %s",
@@ -286,35 +284,4 @@ func (l *load) end() {
 	l.cancel()
 	l.running.Wait()
 	l.requireNoFailure()
-}
-
-// requireOneAnswerEach requires that the store has one final answer for each posted message.
-func (l *load) requireOneAnswerEach() {
-	l.T.Helper()
-	for thread, ids := range l.posted {
-		asked, answers := map[string]int{}, map[string]int{}
-		q := store.Query{Types: []string{event.TypeMessage}}
-		for more := true; more; {
-			records, err := l.Store.Records(l.Ctx(), l.Key(thread), q)
-			require.NoError(l.T, err)
-			for _, r := range records {
-				var m event.Message
-				require.NoError(l.T, json.Unmarshal(r.Payload, &m))
-				switch {
-				case m.Role == event.RoleUser:
-					asked[r.EventID]++
-				case m.Role == event.RoleAssistant && len(m.ToolCalls) == 0:
-					answers[r.EventID]++
-				}
-				q.After = r.Seq
-			}
-			more = len(records) > 0
-		}
-		want := map[string]int{}
-		for _, id := range ids {
-			want[id] = 1
-		}
-		require.Equal(l.T, want, asked, "messages of thread %s", thread)
-		require.Equal(l.T, want, answers, "answers in thread %s", thread)
-	}
 }

@@ -23,7 +23,7 @@ func TestMove(t *testing.T) {
 	for _, id := range []string{busy, idle, waiting} {
 		first[id] = check.CurrentRun(f.Harness, id)
 		f.Say(id, "hello")
-		require.Equal(t, "1", f.BuildOf(id))
+		require.Equal(t, "1", check.BuildOf(f.Harness, id))
 	}
 	f.Post(waiting, `use shell_cmd {"command":"true"}`)
 	call := f.AwaitApproval(waiting, 1)[0]
@@ -32,12 +32,12 @@ func TestMove(t *testing.T) {
 	f.Switch("2")
 	f.Moved(f.Open("assistant"), "2")
 	f.Moved(busy, "2")
-	require.Equal(t, "1", f.BuildOf(idle), "it was asked nothing")
+	require.Equal(t, "1", check.BuildOf(f.Harness, idle), "it was asked nothing")
 
 	waker := &deployment.Waker{Deployment: f.deployment(), Build: "1"}
 	require.Eventually(t, func() bool {
 		_, err := waker.Wake(f.Ctx())
-		return err == nil && f.BuildOf(idle) == "2" && f.BuildOf(waiting) == "2"
+		return err == nil && check.BuildOf(f.Harness, idle) == "2" && check.BuildOf(f.Harness, waiting) == "2"
 	}, harness.Patience, harness.Tick)
 	require.Eventually(t, func() bool {
 		status, err := f.deployment().Describe(f.Ctx())

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -74,7 +75,7 @@ func TestViews(t *testing.T) {
 	printed, code, problem = f.Starter("deployment", "move", "1")
 	require.Zero(t, code, problem)
 	require.Equal(t, "nothing needs build 1: stop its workers once it is drained\n", printed)
-	require.Equal(t, "2", f.BuildOf(thread))
+	require.Equal(t, "2", check.BuildOf(f.Harness, thread))
 	stopOne()
 	_, _, problem = f.Starter("deployment", "move", "nope")
 	require.Contains(t, problem, `there is no build "nope"`)
@@ -116,7 +117,7 @@ func TestOthers(t *testing.T) {
 		return strings.Contains(printed, `no build of "`+name+`" is current`)
 	}, harness.Patience, harness.Tick)
 
-	f.switchOf(name, "1")
+	check.MakeCurrent(f.Harness, name, "1")
 	for _, typ := range []string{"pinned", "moving"} {
 		_, err := f.Temporal.ExecuteWorkflow(f.Ctx(), client.StartWorkflowOptions{ID: typ, TaskQueue: f.TaskQueue}, typ)
 		require.NoError(t, err)
@@ -133,7 +134,7 @@ func TestOthers(t *testing.T) {
 	}
 	running(deployment.Running{Pinned: 1, Others: 1})
 	f.Start("2", false, named("2"))
-	f.switchOf(name, "2")
+	check.MakeCurrent(f.Harness, name, "2")
 	require.NoError(t, f.Temporal.SignalWorkflow(f.Ctx(), "pinned", "", "end", nil))
 	running(deployment.Running{Others: 1})
 	printed, code, problem := f.Starter("deployment", "move", "1")
