@@ -93,9 +93,7 @@ func (s Status) Left(id string) bool {
 // Describe returns the status of the deployment, or [ErrNotFound].
 func (d Deployment) Describe(ctx context.Context) (Status, error) {
 	out := Status{Name: d.Name, Builds: []Build{}}
-	found, err := d.Client.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
-		Namespace: d.Namespace, DeploymentName: d.Name,
-	})
+	found, err := d.describe(ctx)
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
 		return out, fmt.Errorf("worker deployment %q: %w", d.Name, ErrNotFound)
 	}
@@ -113,6 +111,29 @@ func (d Deployment) Describe(ctx context.Context) (Status, error) {
 	}
 	slices.SortFunc(out.Builds, func(a, b Build) int { return b.Created.Compare(a.Created) })
 	return out, nil
+}
+
+// Pauses while the server is busy with a deployment: with another change or description of it.
+const (
+	busyPause    = 50 * time.Millisecond
+	busyMaxPause = 2 * time.Second
+)
+
+// describe asks again for some seconds if the server is busy.
+func (d Deployment) describe(ctx context.Context) (*workflowservice.DescribeWorkerDeploymentResponse, error) {
+	for pause := busyPause; ; pause *= 2 {
+		found, err := d.Client.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
+			Namespace: d.Namespace, DeploymentName: d.Name,
+		})
+		if _, busy := errors.AsType[*serviceerror.ResourceExhausted](err); !busy || pause > busyMaxPause {
+			return found, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // Inspect describes the deployment with the workers of its builds, and counts the threads on builds without workers.

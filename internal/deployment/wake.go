@@ -106,8 +106,8 @@ func gone(err error) bool {
 	return missing
 }
 
-// LookEvery is how often, on average, a worker looks whether its build is the current one, or idle threads should leave it. Tests lower
-// it before they start workers.
+// LookEvery is how often, on average, a worker looks whether its build is the current one, or idle threads should leave it. A test that
+// waits for such looks lowers it before its workers start.
 var LookEvery = 20 * time.Second
 
 // Follow looks at the deployment at intervals until ctx ends. It calls became whenever the build has become the current one, and

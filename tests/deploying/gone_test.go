@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/app"
-	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/gate"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -64,6 +62,7 @@ func TestWorkersOfBuildKilled(t *testing.T) {
 	first := map[string]string{}
 	const busy, idle, odd = "busy", "idle", oddOnes
 	for _, id := range []string{busy, idle, odd} {
+		require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{Agents: []string{"assistant"}}, nil))
 		post(id, id+"-hello", "hello")
 		require.Equal(t, signals.TurnCompleted, w.Await(id, id+"-hello").Status)
 		require.Equal(t, "1", check.BuildOf(f.Harness, id))
@@ -112,7 +111,7 @@ func TestWorkersOfBuildKilled(t *testing.T) {
 	require.Equal(t, "2", check.BuildOf(f.Harness, odd))
 	f.RequireSound(odd, first[odd])
 	f.requireOneAnswerEach(posted)
-	require.Equal(t, 2, w.Asked("act", "once"), "the lost run was retried once")
+	require.Equal(t, 1, w.Asked("act", "once"), "a tool that is not idempotent does not run again")
 }
 
 // replay runs the command replay of a program without anything of its own.
@@ -135,12 +134,10 @@ func (f fleet) replay(args ...string) (report gate.Report, code int, problem str
 	return report, cmd.ProcessState.ExitCode(), errs.String()
 }
 
-// TestMain turns the test binary into a worker or a program, for tests that need processes, and lets the workers of tests look at the
-// deployment often.
+// TestMain turns the test binary into a worker or a program, for tests that need processes.
 func TestMain(m *testing.M) {
 	if os.Getenv(programEnv) != "" {
 		app.Main(app.Config{Name: "program"})
 	}
-	deployment.LookEvery = time.Second
 	killing.Main(m, map[string]killing.Kind{"build": asBuild})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/documents"
@@ -20,6 +22,9 @@ import (
 
 // TestShared: what the workers of all builds share follows the current build: the embedder of documents, and the retention.
 func TestShared(t *testing.T) {
+	every := deployment.LookEvery
+	deployment.LookEvery = time.Second
+	t.Cleanup(func() { deployment.LookEvery = every }) // after the workers have ended
 	s := documents.NewEmbeddings(t)
 	o := documents.Librarians(harness.Options{})
 	o.Configure = documents.Embeds(t, s, "one")
