@@ -99,7 +99,15 @@ const maxDue = 10_000
 
 // due tells what the next pass of the retention would do.
 func (r *Runtime) due(ctx context.Context) (out retention.Due, err error) {
-	limits := r.cfg.Retention.limits()
+	if out, err = r.dueBy(ctx, r.cfg.Retention); err == nil {
+		out.Last, err = r.lastReceipt(ctx)
+	}
+	return out, err
+}
+
+// dueBy tells what the next pass of a retention would do.
+func (r *Runtime) dueBy(ctx context.Context, keep Retention) (out retention.Due, err error) {
+	limits := keep.limits()
 	out = retention.Due{Enabled: !limits.Off(), Close: []string{}, Erase: []string{}, Every: signals.Duration(limits.Every).String()}
 	now := time.Now()
 	for _, kind := range []struct {
@@ -125,8 +133,7 @@ func (r *Runtime) due(ctx context.Context) (out retention.Due, err error) {
 			return out, err
 		}
 	}
-	out.Last, err = r.lastReceipt(ctx)
-	return out, err
+	return out, nil
 }
 
 // lastReceipt returns the receipt of the last pass, or nil if there was none.
