@@ -31,6 +31,7 @@ const deploymentsEnv = "THREADMILL_DEPLOYMENTS"
 // TestDeployments: under load, builds that cannot replay one another's threads replace one another. Each is ramped up
 // first, and every tenth is rolled back. Each posted message gets exactly one answer, no workflow task fails, and builds drain.
 func TestDeployments(t *testing.T) {
+	t.Parallel()
 	total := 10
 	if set := os.Getenv(deploymentsEnv); set != "" {
 		var err error
@@ -115,7 +116,7 @@ func (d *deployments) drain(id string) {
 		status, err3 := d.deployment().Describe(d.Ctx())
 		last = []any{err, err2, err3, running, status}
 		return err == nil && err2 == nil && err3 == nil && status.Find(id).Status == deployment.Drained && running == deployment.Running{}
-	}, harness.Patience, harness.Tick, "draining build %s: %v", id, &last)
+	}, harness.Patience, 10*harness.Tick, "draining build %s: %v", id, &last)
 }
 
 // drainAll requires that every build that Temporal knows has drained, but one.

@@ -15,6 +15,7 @@ import (
 // TestMove: threads run on the current build, and move to the next one by continuing as new: with the next post, or, idle
 // or waiting for a person, when they are woken. No build replays what another one has begun.
 func TestMove(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, harness.Options{})
 	stopOne := f.Start("1", true)
 	f.Switch("1")

@@ -12,6 +12,7 @@ import (
 
 // TestFromWithoutBuildsAndBack: running threads of workers without a build move to a build, and back.
 func TestFromWithoutBuildsAndBack(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, harness.Options{})
 	stopPlain := f.Start("", false)
 	busy, idle := f.Open("assistant"), f.Open("assistant")
