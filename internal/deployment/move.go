@@ -127,7 +127,7 @@ func (s Status) CheckMove(from, to string) error {
 	switch {
 	case s.Find(from) == nil:
 		return fmt.Errorf("there is no build %q: see starter deployment show", from)
-	case from == to || !s.Left(from):
+	case !s.Left(from):
 		return fmt.Errorf("build %q is %s: only threads of a build that gets none are moved", from, s.Find(from).Status)
 	case target == nil || target.Status != Current:
 		return fmt.Errorf("build %q is not current: threads move to the build that gets them, with the program of that build", to)
