@@ -106,14 +106,25 @@ func gone(err error) bool {
 	return missing
 }
 
-// LookEvery is how often, on average, a worker looks whether its build is the current one, or idle threads should leave it. A test that
-// waits for such looks lowers it before its workers start.
-var LookEvery = 20 * time.Second
+// lookEvery is how often, on average, a worker looks whether its build is the current one, or idle threads should leave it.
+const lookEvery = 20 * time.Second
+
+// lookKey is the key of another interval in a context.
+type lookKey struct{}
+
+// LookEvery returns a context whose workers look at the deployment at another interval, for tests that wait for it.
+func LookEvery(ctx context.Context, every time.Duration) context.Context {
+	return context.WithValue(ctx, lookKey{}, every)
+}
 
 // Follow looks at the deployment at intervals until ctx ends. It calls became whenever the build has become the current one, and
 // moves idle threads away while the build gets no more of them. All workers of the build do, at different times: those that come
 // late find less.
 func (w *Waker) Follow(ctx context.Context, became func(), log *slog.Logger) {
+	every, set := ctx.Value(lookKey{}).(time.Duration)
+	if !set {
+		every = lookEvery
+	}
 	// Another build may have been the current one between two looks.
 	for since := (time.Time{}); ; {
 		status, err := w.Deployment.Describe(ctx)
@@ -136,7 +147,7 @@ func (w *Waker) Follow(ctx context.Context, became func(), log *slog.Logger) {
 			log.Warn("this build looks at the deployment again: threads may stay on it that belong elsewhere", "build", w.Build, "error", err)
 		}
 		select {
-		case <-time.After(LookEvery/2 + rand.N(LookEvery)):
+		case <-time.After(every/2 + rand.N(every)):
 		case <-ctx.Done():
 			return
 		}

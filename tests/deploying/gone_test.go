@@ -46,7 +46,7 @@ func asBuild(w killing.Worker, cfg *threadmill.Config) error {
 func TestWorkersOfBuildKilled(t *testing.T) {
 	t.Parallel()
 	w := killing.New(t, harness.Options{}, "build")
-	f := fleet{w.Harness}
+	f := fleet{Harness: w.Harness}
 	as := func(build string) killing.Worker {
 		v := w.Worker
 		v.Data = map[string]string{"build": build}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/threadmill/threadmill"
-	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/documents"
@@ -22,13 +21,12 @@ import (
 
 // TestShared: what the workers of all builds share follows the current build: the embedder of documents, and the retention.
 func TestShared(t *testing.T) {
-	every := deployment.LookEvery
-	deployment.LookEvery = time.Second
-	t.Cleanup(func() { deployment.LookEvery = every }) // after the workers have ended
+	t.Parallel()
 	s := documents.NewEmbeddings(t)
 	o := documents.Librarians(harness.Options{})
 	o.Configure = documents.Embeds(t, s, "one")
 	f := newFleet(t, o)
+	f.look = time.Second
 	embeds := func(model string) func(*threadmill.Config) {
 		return func(cfg *threadmill.Config) {
 			documents.Embeds(t, s, model)(cfg)

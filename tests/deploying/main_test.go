@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -33,11 +34,16 @@ var dynamic = map[string]any{
 }
 
 // fleet is a world whose workers are builds of a deployment.
-type fleet struct{ *harness.Harness }
+type fleet struct {
+	*harness.Harness
+
+	// look is the interval at which workers look at the deployment. Default: theirs.
+	look time.Duration
+}
 
 func newFleet(t *testing.T, o harness.Options) fleet {
 	o.Dynamic, o.NoWorker = dynamic, true
-	return fleet{harness.New(t, o)}
+	return fleet{Harness: harness.New(t, o)}
 }
 
 // Start runs the workers of a build; "" = workers without a build. The threads of an odd build have one more command
@@ -67,6 +73,9 @@ func (f fleet) start(build string, options client.Options, configure ...func(*th
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
+	if f.look > 0 {
+		ctx = deployment.LookEvery(ctx, f.look)
+	}
 	done := make(chan error, 1)
 	go func() { done <- runtime.Run(ctx) }()
 	var once sync.Once

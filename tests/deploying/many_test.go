@@ -39,6 +39,7 @@ func TestDeployments(t *testing.T) {
 		require.NoError(t, err, deploymentsEnv)
 	}
 	f := newFleet(t, harness.Options{Agents: check.Team("current_time")})
+	f.look = time.Second
 	d := &deployments{fleet: f, stops: map[string]func(){}}
 	d.start(0)
 	f.Switch("0")
