@@ -114,6 +114,34 @@ func TestWorkersOfBuildKilled(t *testing.T) {
 	require.Equal(t, 1, w.Asked("act", "once"), "a tool that is not idempotent does not run again")
 }
 
+// TestMoveWithdrawn: the program can replay a thread, and the workers of its build cannot. The thread stays on the former build, and goes on
+// there.
+func TestMoveWithdrawn(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, harness.Options{})
+	stop := f.Start("1", false)
+	f.Switch("1")
+	thread := f.Open("assistant")
+	f.Moved(thread, "1")
+	stop()
+	f.Start("2", true)
+	f.Switch("2")
+	require.Eventually(t, func() bool {
+		running, err := f.deployment().Running(f.Ctx(), "1")
+		return err == nil && running.Threads == 1
+	}, harness.Patience, harness.Tick)
+	report, code, problem := f.replay("--from", "1", "--move", "--build", "2", "--within", "10s")
+	require.Equal(t, 1, code, problem)
+	require.Empty(t, report.Failed)
+	require.Empty(t, report.Moved)
+	d, err := f.Temporal.DescribeWorkflowExecution(f.Ctx(), signals.WorkflowID(f.TaskQueue, thread), "")
+	require.NoError(t, err)
+	require.Nil(t, d.GetWorkflowExecutionInfo().GetVersioningInfo().GetVersioningOverride())
+	require.Equal(t, "1", check.BuildOf(f.Harness, thread))
+	f.Start("1", false)
+	require.Equal(t, signals.TurnCompleted, f.Say(thread, "still there?").Status)
+}
+
 // replay runs the command replay of a program without anything of its own.
 func (f fleet) replay(args ...string) (report gate.Report, code int, problem string) {
 	f.T.Helper()
