@@ -126,7 +126,7 @@ func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: r.rules,
 		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, ApproverGroups: cfg.ApproverGroups, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Redact: cfg.Redact, Deliver: r.client.Deliver,
-		CloseIdle: r.closeIdle,
+		CloseIdle: r.closeIdle, Retained: r.observer.Retained,
 		Histories: histories.Histories{Temporal: cfg.Temporal, Namespace: cfg.TemporalNamespace, TaskQueue: cfg.TaskQueue}, Logger: cfg.Logger,
 	})
 	return err
@@ -155,7 +155,7 @@ func (r *Runtime) serve() (err error) {
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
 		WithoutEntities: r.activities.WithoutEntities(),
 		Authenticator:   cfg.Authenticator, Tools: r.known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: r.known.Fallbacks, ApproverGroups: cfg.ApproverGroups,
-		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Repair: r.repair, Due: r.due, Deployment: cfg.deployment().Describe, CompareConfig: r.compare, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Repair: r.repair, Due: r.due, Deployment: cfg.deployment().Inspect, CompareConfig: r.compare, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: r.rules, Routes: routes,
 		Observe: r.observer.HTTP,
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/activities"
@@ -12,9 +13,11 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/webhook"
 )
 
 // Proposal is what a changed configuration file would make of the parts of a [Config] that have these names.
@@ -29,6 +32,10 @@ type Proposal struct {
 	ApproverGroups approval.Groups
 	Rules          []rule.Rule
 	Hooks          []hook.Hook
+	Webhooks       []webhook.Endpoint
+	Knowledge      Knowledge
+	Retention      Retention
+	Redact         *redact.Redactor
 }
 
 // maxThreadsOfAgent is how many threads of a changed agent are counted.
@@ -67,9 +74,12 @@ func (r *Runtime) compare(ctx context.Context, file []byte) (configdiff.Diff, er
 
 // runs is the configuration that runs.
 func (r *Runtime) runs(ctx context.Context) (configdiff.Side, error) {
-	out := configdiff.Side{ApprovalRules: r.cfg.ApprovalRules, Groups: r.cfg.ApproverGroups, Rules: r.rules.Specs()}
-	for _, h := range r.cfg.Hooks {
-		out.Hooks = append(out.Hooks, h.Name)
+	out := configdiff.Side{
+		ApprovalRules: r.cfg.ApprovalRules, Groups: r.cfg.ApproverGroups, Rules: r.rules.Specs(), Hooks: r.cfg.Hooks, Webhooks: r.cfg.Webhooks,
+		Knowledge: r.cfg.Knowledge, Redact: r.cfg.Redact,
+	}
+	if r.cfg.WebhookSource != nil {
+		out.Webhooks = slices.Concat(out.Webhooks, r.cfg.WebhookSource.Webhooks())
 	}
 	for _, t := range r.cfg.Tools {
 		if d := t.Definition(); d.Client {
@@ -78,6 +88,9 @@ func (r *Runtime) runs(ctx context.Context) (configdiff.Side, error) {
 	}
 	out.Tool = r.definition(out.ClientTools)
 	var err error
+	if out.Retention, err = r.dueBy(ctx, r.cfg.Retention); err != nil {
+		return out, err
+	}
 	out.Agents, err = effective(ctx, r.cfg.AgentSource, r.client.Namespace())
 	return out, err
 }
@@ -88,9 +101,12 @@ func (r *Runtime) would(ctx context.Context, p Proposal) (configdiff.Side, error
 	if err != nil {
 		return configdiff.Side{}, err
 	}
-	out := configdiff.Side{ApprovalRules: p.ApprovalRules, Groups: p.ApproverGroups, Rules: rules.Specs(), ClientTools: p.ClientTools, Tool: r.definition(p.ClientTools)}
-	for _, h := range p.Hooks {
-		out.Hooks = append(out.Hooks, h.Name)
+	out := configdiff.Side{
+		ApprovalRules: p.ApprovalRules, Groups: p.ApproverGroups, Rules: rules.Specs(), Hooks: p.Hooks, Webhooks: p.Webhooks,
+		Knowledge: p.Knowledge, Redact: p.Redact, ClientTools: p.ClientTools, Tool: r.definition(p.ClientTools),
+	}
+	if out.Retention, err = r.dueBy(ctx, p.Retention); err != nil {
+		return out, err
 	}
 	source := registry.New(withAgents(agent.Fixed(p.Agents), r.cfg.Agents), r.cfg.Store, r.known)
 	out.Agents, err = effective(ctx, source, r.client.Namespace())

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -24,9 +23,6 @@ type Deployment struct {
 	// Name of the deployment. All builds have the same. Default: Config.TaskQueue.
 	Name string
 }
-
-// lookEvery is how often, on average, a worker looks whether its build is the current one, or idle threads should leave it.
-const lookEvery = 20 * time.Second
 
 // Validate reports what Temporal would not accept.
 func (d Deployment) Validate() error {
@@ -51,7 +47,7 @@ func (cfg *Config) checkDeployment() error {
 }
 
 func (cfg *Config) deployment() deployment.Deployment {
-	return deployment.Deployment{Client: cfg.Temporal, Namespace: cfg.TemporalNamespace, Name: cfg.Deployment.Name}
+	return deployment.Deployment{Client: cfg.Temporal, Namespace: cfg.TemporalNamespace, Name: cfg.Deployment.Name, TaskQueue: cfg.TaskQueue}
 }
 
 // WorkerDeployment returns the deployment options of a worker of your own for [Runtime.Register].
@@ -86,7 +82,7 @@ func (r *Runtime) lead(ctx context.Context) (stop func()) {
 	w := &deployment.Waker{Deployment: r.cfg.deployment(), Build: r.cfg.Deployment.Build}
 	go func() {
 		defer close(done)
-		w.Follow(ctx, lookEvery, share, r.cfg.Logger)
+		w.Follow(ctx, share, r.cfg.Logger)
 	}()
 	return func() {
 		cancel()

@@ -99,7 +99,15 @@ const maxDue = 10_000
 
 // due tells what the next pass of the retention would do.
 func (r *Runtime) due(ctx context.Context) (out retention.Due, err error) {
-	limits := r.cfg.Retention.limits()
+	if out, err = r.dueBy(ctx, r.cfg.Retention); err == nil {
+		out.Last, err = r.lastReceipt(ctx)
+	}
+	return out, err
+}
+
+// dueBy tells what the next pass of a retention would do.
+func (r *Runtime) dueBy(ctx context.Context, keep Retention) (out retention.Due, err error) {
+	limits := keep.limits()
 	out = retention.Due{Enabled: !limits.Off(), Close: []string{}, Erase: []string{}, Every: signals.Duration(limits.Every).String()}
 	now := time.Now()
 	for _, kind := range []struct {
@@ -125,15 +133,32 @@ func (r *Runtime) due(ctx context.Context) (out retention.Due, err error) {
 			return out, err
 		}
 	}
+	return out, nil
+}
+
+// lastReceipt returns the receipt of the last pass, or nil if there was none.
+func (r *Runtime) lastReceipt(ctx context.Context) (*signals.Retained, error) {
 	last, err := r.cfg.Store.Document(ctx, r.client.Namespace(), retention.Kind, retention.Last)
 	if errors.Is(err, store.ErrNotFound) {
-		return out, nil
+		return nil, nil //nolint:nilnil // documented
 	}
-	if err == nil {
-		out.Last = &signals.Retained{}
-		err = json.Unmarshal(last.Content, out.Last)
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	out := &signals.Retained{}
+	return out, json.Unmarshal(last.Content, out)
+}
+
+// lastPass is an [observe.LastPass].
+func (r *Runtime) lastPass(ctx context.Context) (last time.Time, kept bool, err error) {
+	if r.cfg.Retention.limits().Off() {
+		return last, true, nil
+	}
+	receipt, err := r.lastReceipt(ctx)
+	if receipt != nil {
+		last = receipt.FinishedAt
+	}
+	return last, false, err
 }
 
 func (r *Runtime) dueThreads(ctx context.Context, status string, before time.Time) ([]string, error) {

@@ -98,7 +98,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	}
 	defer r.limits.serve(ctx, func() error { return start(r.modelQueues()) }, fatal)()
 	counting, stopCounting := context.WithCancel(ctx)
-	counted := r.observer.CountWaiting(counting, r.waiting, r.cfg.Logger)
+	counted := r.observer.CountWaiting(counting, r.waiting, r.lastPass, r.cfg.Logger)
 	defer func() { stopCounting(); counted() }()
 	defer r.lead(ctx)() // last, as threads do not wait for it
 	select {

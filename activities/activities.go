@@ -101,6 +101,9 @@ type Config struct {
 	// CloseIdle closes a thread if it is idle. Default: retention closes none.
 	CloseIdle func(ctx context.Context, threadID string) error
 
+	// Retained is told what a pass of retention has done, once for each pass. Default: nobody is.
+	Retained func(ctx context.Context, pass signals.Retained)
+
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }

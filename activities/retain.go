@@ -125,9 +125,16 @@ func (a *Activities) retainDone(ctx context.Context, in signals.RetainStep) erro
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return readError(err)
 		}
+		var last signals.Retained
+		if err == nil && json.Unmarshal(had.Content, &last) == nil && last.StartedAt.Equal(in.Pass.StartedAt) {
+			return nil // an earlier attempt has stored it
+		}
 		_, err = a.cfg.Store.PutDocument(ctx, in.Namespace, store.Document{Kind: retention.Kind, Name: retention.Last, Content: raw, By: "retention"}, had.Version)
 		if conflict, ok := errors.AsType[*store.ConflictError](err); ok && conflict != nil {
 			continue
+		}
+		if err == nil && a.cfg.Retained != nil {
+			a.cfg.Retained(ctx, in.Pass)
 		}
 		if p := in.Pass; err == nil && p.Closed+p.Erased+p.ToolLogs+p.Failed > 0 {
 			a.log.InfoContext(ctx, "retention", "closed", p.Closed, "erased", p.Erased, "records", p.Contents.Records, "toolLogs", p.ToolLogs, "failed", p.Failed)

@@ -42,3 +42,20 @@ func TestRetainCloseWithoutWorkflow(t *testing.T) {
 		})
 	}
 }
+
+// TestRetainDoneOnce: an attempt that was lost after it had stored the receipt is not counted again.
+func TestRetainDoneOnce(t *testing.T) {
+	var passes []signals.Retained
+	w := newFixture(t, func(c *activities.Config) {
+		c.Retained = func(_ context.Context, pass signals.Retained) { passes = append(passes, pass) }
+	})
+	first := signals.RetainStep{Namespace: ref.Namespace, Pass: signals.Retained{StartedAt: time.Unix(1, 0).UTC(), Erased: 3}}
+	second := signals.RetainStep{Namespace: ref.Namespace, Pass: signals.Retained{StartedAt: time.Unix(2, 0).UTC(), Closed: 1}}
+	for _, in := range []signals.RetainStep{first, first, second} {
+		_, err := w.env.ExecuteActivity(signals.ActivityRetainDone, in)
+		require.NoError(t, err)
+	}
+	require.Len(t, passes, 2)
+	require.Equal(t, 3, passes[0].Erased)
+	require.Equal(t, 1, passes[1].Closed)
+}

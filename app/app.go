@@ -45,7 +45,7 @@ type Config struct {
 	Description string
 
 	// Flags adds flags, which --help lists. Configure is called after they are parsed. The command replay refuses to run
-	// if one is named like a flag of its own: --json, --sample or --within.
+	// if one is named like a flag of its own: --from, --json, --move, --sample or --within.
 	Flags func(*flag.FlagSet)
 
 	// Configure declares tools, agents, hooks, processors, rules, models, routes and whatever else

@@ -79,8 +79,7 @@ processes. /healthz and /readyz are served in every role.`,
 	f.StringVar(&o.sqlite, "sqlite", "", "keep records in this file instead of PostgreSQL: for one machine")
 	f.StringSliceVar(&o.tools, "tool-queues", nil, "further task queues to serve, for tools that declare one")
 	f.StringVar(&o.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads that the API serves")
-	f.StringVar(&o.build, "build", "", "build id of the workers, to which threads are pinned ("+program.EnvBuild+")")
-	f.StringVar(&o.deploy, "deployment", "", "name of the Worker Deployment of the build ("+program.EnvDeployment+"; default: the task queue)")
+	o.registerBuild(f)
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long running steps may take to finish on SIGTERM")
 	o.register(f, slog.LevelInfo)
 	if err := addFlags(cmd, cfg.Flags); err != nil {
@@ -97,6 +96,12 @@ func (o *options) register(f *pflag.FlagSet, level slog.Level) {
 	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")
 	f.StringVar(&o.logFormat, "log-format", program.LogText, "text or json")
 	f.TextVar(&o.logLevel, "log-level", level, "debug, info, warn or error")
+}
+
+// registerBuild adds the flags of the build of this program.
+func (o *options) registerBuild(f *pflag.FlagSet) {
+	f.StringVar(&o.build, "build", "", "build id of the workers, to which threads are pinned ("+program.EnvBuild+")")
+	f.StringVar(&o.deploy, "deployment", "", "name of the Worker Deployment of the build ("+program.EnvDeployment+"; default: the task queue)")
 }
 
 // addFlags adds the flags of the application, which must not have the names of others.

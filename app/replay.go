@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/gate"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/signals"
@@ -27,6 +31,8 @@ type replayOptions struct {
 	sample int
 	within time.Duration
 	json   bool
+	from   string
+	move   bool
 }
 
 // addReplay adds the command that replays histories with the workflows, hooks and rules of this program.
@@ -41,6 +47,10 @@ Without folders, it replays a sample of the workflows that run on the task queue
 the longest ones, those that wait for approval, and some of each further type. Nothing is changed. A
 folder has histories as .json files, as temporal workflow show --output json prints them.
 
+With --from, it replays all threads on a build of the workers instead, such as one whose workers are gone.
+With --move too, those that can be replayed move to the build of this program, --build, which must be the
+current one and have workers; the others stay, and are named.
+
 The exit code is 1 if a history cannot be replayed, or if --within ended the command before all were. Runs that are pinned to a build of the workers are
 replayed too, and do not count: they stay on their build.`,
 		RunE: func(cmd *cobra.Command, folders []string) error {
@@ -52,6 +62,9 @@ replayed too, and do not count: they stay on their build.`,
 	f.IntVar(&o.sample, "sample", 20, "how many running workflows of each kind are replayed")
 	f.DurationVar(&o.within, "within", 10*time.Minute, "stop after this time, with exit code 1")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")
+	f.StringVar(&o.from, "from", "", "replay all threads on this build of the workers")
+	f.BoolVar(&o.move, "move", false, "move the threads of --from that can be replayed to the build of this program")
+	o.registerBuild(f)
 	root.AddCommand(cmd)
 	root.CompletionOptions.DisableDefaultCmd = true
 	if err := addFlags(cmd, cfg.Flags); err != nil {
@@ -67,6 +80,15 @@ var errNotReplayed = errors.New("histories cannot be replayed: do not give this 
 func (o *replayOptions) run(cmd *cobra.Command, application Config, folders []string) error {
 	if o.sample < 1 || o.sample > 1000 {
 		return program.Usagef("--sample: %d must be 1 to 1000", o.sample)
+	}
+	switch {
+	case o.from != "" && len(folders) > 0:
+		return program.Usagef("--from: omit the folders, or this flag")
+	case o.move && (o.from == "" || o.deployment(os.Getenv).Build == ""):
+		return program.Usagef("--move: needs --from, the build that the threads leave, and --build, the build id of this program")
+	}
+	if err := o.deployment(os.Getenv).Validate(); err != nil {
+		return program.Usagef("%w", err)
 	}
 	o.roles, o.namespace = []string{roleWorker}, signals.DefaultNamespace
 	log, err := program.NewLogger(cmd.ErrOrStderr(), o.logFormat, o.logLevel)
@@ -87,16 +109,30 @@ func (o *replayOptions) run(cmd *cobra.Command, application Config, folders []st
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.within)
 	defer cancel()
 	report := gate.NewReport()
-	g := gate.Gate{Replayer: replayer, Each: func(r gate.Result) {
+	var replayed []deployment.Run
+	g := gate.Gate{Replayer: replayer, From: o.from, Each: func(r gate.Result) {
 		report.Add(r)
+		if r.Error == "" {
+			replayed = append(replayed, deployment.Run{Workflow: r.Workflow, ID: r.Run})
+		}
 		if !o.json {
 			show(cmd.OutOrStdout(), r)
 		}
 	}}
-	err = o.replay(ctx, application, cfg, g, folders)
+	d, done, err := o.connect(ctx, application, cfg, folders)
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = o.replay(ctx, d, g, folders)
 	report.Complete = err == nil
+	if err == nil && o.move {
+		err = o.moveAll(ctx, cmd.OutOrStdout(), d, replayed, report)
+	}
 	if late := ctx.Err() != nil && cmd.Context().Err() == nil; err != nil && !late {
 		return err
+	} else if late && err != nil && report.Complete {
+		err = fmt.Errorf("not all threads took a step on build %s within %s, and those stay: see the log of its workers", cfg.Deployment.Build, o.within)
 	} else if late && err != nil {
 		err = fmt.Errorf("not all histories were replayed within %s: raise --within, or lower --sample", o.within)
 	}
@@ -112,7 +148,22 @@ func (o *replayOptions) replayer(application Config, cfg threadmill.Config) (wor
 	return threadmill.NewReplayer(cfg, gate.Options(opts))
 }
 
-func (o *replayOptions) replay(ctx context.Context, application Config, cfg threadmill.Config, g gate.Gate, folders []string) error {
+// connect returns the deployment of the workers, unless there are folders.
+func (o *replayOptions) connect(ctx context.Context, application Config, cfg threadmill.Config, folders []string) (d deployment.Deployment, done func(), err error) {
+	d = deployment.Deployment{
+		Client: cfg.Temporal, Namespace: cmp.Or(cfg.TemporalNamespace, client.DefaultNamespace),
+		Name: cmp.Or(cfg.Deployment.Name, cfg.TaskQueue), TaskQueue: cfg.TaskQueue,
+	}
+	if len(folders) > 0 || d.Client != nil {
+		return d, func() {}, nil
+	}
+	if d.Client, d.Namespace, err = dial(ctx, application, o.profile, telemetry.Config{}, cfg.Logger); err != nil {
+		return d, nil, err
+	}
+	return d, d.Client.Close, nil
+}
+
+func (o *replayOptions) replay(ctx context.Context, d deployment.Deployment, g gate.Gate, folders []string) error {
 	for _, folder := range folders {
 		if err := g.Files(ctx, folder); err != nil {
 			return err
@@ -121,16 +172,33 @@ func (o *replayOptions) replay(ctx context.Context, application Config, cfg thre
 	if len(folders) > 0 {
 		return nil
 	}
-	temporal := cfg.Temporal
-	if temporal == nil {
-		c, _, err := dial(ctx, application, o.profile, telemetry.Config{}, cfg.Logger)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		temporal = c
+	if o.from == "" {
+		return g.Live(ctx, gate.Live{Client: d.Client, TaskQueue: d.TaskQueue, Sample: o.sample})
 	}
-	return g.Live(ctx, gate.Live{Client: temporal, TaskQueue: cfg.TaskQueue, Sample: o.sample})
+	status, err := d.Inspect(ctx)
+	if err != nil {
+		return err
+	}
+	if err := status.CheckMove(o.from, o.deployment(os.Getenv).Build); o.move && err != nil {
+		return fmt.Errorf("--move: %w", err)
+	}
+	return g.Threads(ctx, d)
+}
+
+// moveAll moves the threads that this program can replay.
+func (o *replayOptions) moveAll(ctx context.Context, w io.Writer, d deployment.Deployment, runs []deployment.Run, report *gate.Report) error {
+	build := o.deployment(os.Getenv).Build
+	stay, err := d.Move(ctx, runs, build)
+	for _, r := range runs {
+		if slices.Contains(stay, r) {
+			continue
+		}
+		report.Moved = append(report.Moved, r.Workflow)
+		if !o.json {
+			fmt.Fprintf(w, "moved   %s to build %s\n", r.Workflow, build)
+		}
+	}
+	return err
 }
 
 // show prints a result as a line, and what to do.

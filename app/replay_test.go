@@ -132,11 +132,18 @@ func TestReplay(t *testing.T) {
 	require.Equal(t, gate.NewReport(), &report, "nothing was replayed, and the report is not complete")
 	require.Equal(t, "refunds: not all histories were replayed within 1ns: raise --within, or lower --sample\n", stderr)
 
-	for _, c := range []struct{ arg, says string }{
-		{t.TempDir(), "has no .json files: write them with temporal workflow show"},
-		{"--sample=0", "--sample: 0 must be 1 to 1000"},
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{t.TempDir()}, "has no .json files: write them with temporal workflow show"},
+		{[]string{"--sample=0"}, "--sample: 0 must be 1 to 1000"},
+		{[]string{"--from=1", stored}, "--from: omit the folders"},
+		{[]string{"--move", "--build=2"}, "--move: needs --from"},
+		{[]string{"--move", "--from=1"}, "--move: needs --from"},
+		{[]string{"--move", "--from=1", "--build=a b"}, "must not contain spaces"},
 	} {
-		code, _, stderr := replayed(t, Config{}, c.arg)
+		code, _, stderr := replayed(t, Config{}, c.args...)
 		require.NotEqual(t, program.ExitOK, code)
 		require.Contains(t, stderr, c.says)
 	}

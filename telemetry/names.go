@@ -82,4 +82,7 @@ const (
 	MetricStreamLag       = "threadmill.stream.lag"
 	MetricStreamPublished = "threadmill.stream.published"
 	MetricViewers         = "threadmill.viewers"
+	MetricRetained        = "threadmill.retention.threads"
+	MetricPrunedLogs      = "threadmill.retention.tool_logs"
+	MetricRetentionAge    = "threadmill.retention.last_pass_age"
 )

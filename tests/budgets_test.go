@@ -133,6 +133,30 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+// TestBudgetsOfBuilds: turns of threads that are pinned to a build of a Worker Deployment cost what others cost.
+func TestBudgetsOfBuilds(t *testing.T) {
+	if harness.StickyOff() {
+		t.Skip("budgets are measured with the sticky cache, as workers run")
+	}
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.Deployment = threadmill.Deployment{Build: "1"} }})
+	check.MakeCurrent(w, w.TaskQueue, "1")
+	for _, tc := range []struct {
+		post string
+		want cost
+	}{
+		{"hello", cost{10, 2}},
+		{"use note {}", cost{22, 4}},
+		{"use current_time {}", cost{17, 4}},
+	} {
+		t.Run(tc.post, func(t *testing.T) {
+			requireCost(t, w, func(id string) {
+				require.Equal(t, "1", check.BuildOf(w, id))
+				w.Post(id, tc.post)
+			}, tc.want)
+		})
+	}
+}
+
 func requireCost(t *testing.T, w *harness.Harness, turn func(thread string), want cost) {
 	t.Helper()
 	id := w.Open()

@@ -1,4 +1,5 @@
-// Package configdiff says what a changed configuration would do to calls that wait, and to agents, rules and hooks.
+// Package configdiff says what a changed configuration would do to calls that wait, and to agents, rules, hooks and what else a file
+// declares.
 package configdiff
 
 import (
@@ -14,9 +15,13 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/retention"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/webhook"
 )
 
 // Side is a configuration: the one that runs, or the changed one.
@@ -30,8 +35,18 @@ type Side struct {
 	// Groups knows the groups of approvers. Nil = there are none.
 	Groups approval.Groups
 
-	// Hooks are the names of hooks, in their order.
-	Hooks []string
+	// Hooks are in their order.
+	Hooks []hook.Hook
+
+	Webhooks []webhook.Endpoint
+
+	// Knowledge is compared field by field.
+	Knowledge any
+
+	Redact *redact.Redactor
+
+	// Retention is compared with what its next pass would do.
+	Retention retention.Due
 
 	// Tool returns a tool's definition. False = unknown, such as those of MCP servers.
 	Tool func(name string) (tool.Definition, bool)
@@ -67,7 +82,9 @@ type Diff struct {
 	Agents        []Change `json:"agents" nullable:"false" doc:"Agents that differ"`
 	Tools         []Change `json:"tools" nullable:"false" doc:"Tools of connected clients that differ"`
 	Rules         []Change `json:"rules" nullable:"false" doc:"Rules for environment events that differ"`
-	Hooks         []Change `json:"hooks" nullable:"false" doc:"Hooks that differ; they change with the restart of a worker"`
+	Hooks         []Change `json:"hooks" nullable:"false" doc:"Hooks that differ; they change with the restart of a worker, for the next events. Decisions in progress continue with the hooks with which they began"`
+	Webhooks      []Change `json:"webhooks" nullable:"false" doc:"Webhooks that differ; they change with the next request"`
+	Settings      []Change `json:"settings" nullable:"false" doc:"The sections retention, knowledge and redact, if they differ; they change with the restart of a worker"`
 	Groups        []Change `json:"approverGroups" nullable:"false" doc:"Groups of approvers that agents and rules name and whose members differ"`
 	ApprovalRules bool     `json:"approvalRules" doc:"Whether the approval rules of all agents differ; they change with the restart of a worker"`
 	More          bool     `json:"more,omitempty" doc:"More threads wait than were asked"`
@@ -76,7 +93,7 @@ type Diff struct {
 
 // Same reports whether the change does nothing.
 func (d Diff) Same() bool {
-	return !d.ApprovalRules && len(d.Agents)+len(d.Tools)+len(d.Rules)+len(d.Hooks)+len(d.Groups) == 0 &&
+	return !d.ApprovalRules && len(d.Agents)+len(d.Tools)+len(d.Rules)+len(d.Hooks)+len(d.Webhooks)+len(d.Settings)+len(d.Groups) == 0 &&
 		!slices.ContainsFunc(d.Calls, func(c Call) bool { return len(c.Effects) > 0 })
 }
 
@@ -84,7 +101,7 @@ func (d Diff) Same() bool {
 func Compare(ctx context.Context, namespace string, policy Policy, before, after Side, waiting threadclient.Waiting, threads func(context.Context, string) (int, error)) (Diff, error) {
 	out := Diff{
 		Calls: []Call{}, Agents: []Change{}, Tools: tools(before.ClientTools, after.ClientTools), Rules: rules(before.Rules, after.Rules),
-		Hooks: hooks(before.Hooks, after.Hooks), ApprovalRules: !reflect.DeepEqual(some(before.ApprovalRules), some(after.ApprovalRules)),
+		Hooks: hooks(before.Hooks, after.Hooks), Webhooks: webhooks(before.Webhooks, after.Webhooks), Settings: settings(before, after), ApprovalRules: !reflect.DeepEqual(some(before.ApprovalRules), some(after.ApprovalRules)),
 		Groups: groups(ctx, namespace, before, after), More: waiting.More, Unanswered: waiting.Unanswered,
 	}
 	for _, name := range names(before.Agents, after.Agents) {
@@ -142,18 +159,49 @@ func agents(before, after map[string]agent.Agent, name string) (out []string) {
 	}
 	out = append(out, lacking("tools: without ", a.Tools, b.Tools)...)
 	out = append(out, lacking("tools: with ", b.Tools, a.Tools)...)
+	for _, f := range fields(a, b, "Model", "Tools") {
+		out = append(out, f.name+" differ")
+	}
+	return out
+}
+
+// field is a field of a structure that differs.
+type field struct {
+	name    string
+	was, is any
+}
+
+// fields compares the exported fields of two structures, except some.
+func fields(a, b any, except ...string) (out []field) {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
 	for i := range va.NumField() {
-		field := va.Type().Field(i).Name
-		if field != "Model" && field != "Tools" && !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
-			out = append(out, strings.ToLower(field[:1])+field[1:]+" differ")
+		f := va.Type().Field(i)
+		if !f.IsExported() || slices.Contains(except, f.Name) {
+			continue
+		}
+		if was, is := va.Field(i).Interface(), vb.Field(i).Interface(); !reflect.DeepEqual(was, is) {
+			out = append(out, field{strings.ToLower(f.Name[:1]) + f.Name[1:], was, is})
 		}
 	}
 	return out
 }
 
-// named compares lists of things by their names.
-func named[T any](before, after []T, name func(T) string, gone string) []Change {
+// String says how the field differs.
+func (f field) String() string {
+	show := func(v any) any {
+		if reflect.ValueOf(v).IsZero() {
+			return "the default"
+		}
+		return v
+	}
+	return fmt.Sprintf("%s: %v instead of %v", f.name, show(f.is), show(f.was))
+}
+
+// differs says that things with a name differ, for which it is not worth while to say how.
+func differs[T any](_, _ T) []string { return []string{"it differs"} }
+
+// named compares lists of things by their names. how says how two of them differ that are not equal.
+func named[T any](before, after []T, name func(T) string, gone string, how func(T, T) []string) []Change {
 	out := []Change{}
 	index := func(list []T) map[string]T {
 		m := map[string]T{}
@@ -172,24 +220,138 @@ func named[T any](before, after []T, name func(T) string, gone string) []Change 
 		case !was:
 			out = append(out, Change{Name: n, Changes: []string{"it is new"}})
 		case !reflect.DeepEqual(x, y):
-			out = append(out, Change{Name: n, Changes: []string{"it differs"}})
+			if changes := how(x, y); len(changes) > 0 {
+				out = append(out, Change{Name: n, Changes: changes})
+			}
 		}
 	}
 	return out
 }
 
 func tools(before, after []tool.Definition) []Change {
-	return named(before, after, func(d tool.Definition) string { return d.Name }, "it is gone: calls of it fail")
+	return named(before, after, func(d tool.Definition) string { return d.Name }, "it is gone: calls of it fail", differs)
 }
 
 func rules(before, after []rule.Spec) []Change {
-	return named(before, after, func(s rule.Spec) string { return s.Name }, "it is gone: other rules get its events")
+	return named(before, after, func(s rule.Spec) string { return s.Name }, "it is gone: other rules get its events", differs)
 }
 
-func hooks(before, after []string) []Change {
-	out := named(before, after, func(name string) string { return name }, "it is gone")
-	if len(out) == 0 && !slices.Equal(before, after) {
-		out = append(out, Change{Name: strings.Join(after, ", "), Changes: []string{"they run in this order instead of " + strings.Join(before, ", ")}})
+// inProgress is what a changed hook means for the events on which it decides.
+const inProgress = "decisions in progress continue with the former one"
+
+func hooks(before, after []hook.Hook) []Change {
+	name := func(h hook.Hook) string { return h.Name }
+	out := named(before, after, name, "it is gone: the next events pass without it; "+inProgress, func(a, b hook.Hook) (out []string) {
+		if was, is := runsAs(a), runsAs(b); was != is {
+			out = append(out, is+" instead of "+was)
+		}
+		if !reflect.DeepEqual(a.Filter, b.Filter) {
+			out = append(out, "filter: "+filter(b.Filter)+" instead of "+filter(a.Filter))
+		}
+		for _, f := range fields(a, b, "Func", "Inline", "Workflow", "Filter") {
+			out = append(out, f.String())
+		}
+		if len(out) > 0 {
+			out = append(out, inProgress)
+		}
+		return out
+	})
+	was, is := list(before, name), list(after, name)
+	if len(out) == 0 && was != is {
+		out = append(out, Change{Name: is, Changes: []string{"they run in this order instead of " + was}})
+	}
+	return out
+}
+
+// runsAs says how a hook runs.
+func runsAs(h hook.Hook) string {
+	switch {
+	case h.Workflow != nil:
+		return fmt.Sprintf("workflow %s on task queue %s", h.Workflow.Type, cmp.Or(h.Workflow.TaskQueue, "of the threads"))
+	case h.Inline != nil:
+		return "an inline function"
+	}
+	return "a function"
+}
+
+func filter(f hook.Filter) string {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return "one that cannot be shown"
+	}
+	return string(text)
+}
+
+func list[T any](all []T, name func(T) string) string {
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = name(one)
+	}
+	return strings.Join(names, ", ")
+}
+
+// webhooks never shows secrets.
+func webhooks(before, after []webhook.Endpoint) []Change {
+	return named(before, after, func(e webhook.Endpoint) string { return e.Name }, "it is gone: its requests are rejected", func(a, b webhook.Endpoint) (out []string) {
+		for _, f := range fields(a, b) {
+			out = append(out, f.name+" differs")
+		}
+		return out
+	})
+}
+
+// knowledgeEffects are the effects of changed fields of the section knowledge.
+var knowledgeEffects = map[string]string{
+	"embedder":      "all documents and entities get new vectors",
+	"dimension":     "all documents and entities get new vectors",
+	"chunkTokens":   "documents keep their chunks until they are ingested again",
+	"overlapTokens": "documents keep their chunks until they are ingested again",
+	"contextModel":  "documents keep their contexts until they are ingested again",
+}
+
+// settings compares the sections that are one thing each.
+func settings(before, after Side) []Change {
+	out := []Change{}
+	add := func(name string, changes []string) {
+		if len(changes) > 0 {
+			out = append(out, Change{Name: name, Changes: changes})
+		}
+	}
+	var changes []string
+	for _, f := range fields(before.Knowledge, after.Knowledge) {
+		text := f.String()
+		if effect := knowledgeEffects[f.name]; effect != "" {
+			text += ": " + effect
+		}
+		changes = append(changes, text)
+	}
+	add("knowledge", changes)
+	add("retention", keeps(before.Retention, after.Retention))
+	if !reflect.DeepEqual(before.Redact, after.Redact) {
+		add("redact", []string{"it differs: what is stored already stays as it is"})
+	}
+	return out
+}
+
+// keeps says how a retention differs, and what its next pass does.
+func keeps(before, after retention.Due) (out []string) {
+	for _, age := range []struct {
+		name, was, is string
+		effect        string
+	}{
+		{"idleThreads", before.IdleThreads, after.IdleThreads, fmt.Sprintf("the next pass closes %d threads instead of %d", len(after.Close), len(before.Close))},
+		{"closedThreads", before.ClosedThreads, after.ClosedThreads, fmt.Sprintf("the next pass erases %d threads instead of %d", len(after.Erase), len(before.Erase))},
+		{"toolLogs", before.ToolLogAge, after.ToolLogAge, fmt.Sprintf("the next pass deletes %d logs of tool calls instead of %d", after.ToolLogs, before.ToolLogs)},
+		{"every", before.Every, after.Every, ""},
+	} {
+		if age.was == age.is {
+			continue
+		}
+		text := fmt.Sprintf("%s: %s instead of %s", age.name, cmp.Or(age.is, "never"), cmp.Or(age.was, "never"))
+		if age.effect != "" {
+			text += ": " + age.effect
+		}
+		out = append(out, text)
 	}
 	return out
 }

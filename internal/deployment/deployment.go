@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,9 @@ type Deployment struct {
 
 	// Namespace is Temporal's, and Name that of the deployment in it.
 	Namespace, Name string
+
+	// TaskQueue is that of the threads. Default: Name.
+	TaskQueue string
 }
 
 // BuildStatus says what Temporal does with a build.
@@ -57,6 +61,9 @@ type Status struct {
 	Ramping string    `json:"ramping,omitempty" doc:"The build that gets a share of the threads"`
 	Percent float32   `json:"percent,omitempty" doc:"The share of the ramping build"`
 	Builds  []Build   `json:"builds" nullable:"false" doc:"The builds that Temporal knows, the newest first"`
+
+	// Unversioned, like the workers of builds, is only set by [Deployment.Inspect].
+	Unversioned bool `json:"unversioned,omitempty" doc:"Whether a worker without a build id polls for threads"`
 }
 
 // Build is a build of a deployment.
@@ -64,6 +71,8 @@ type Build struct {
 	ID      string      `json:"id" doc:"The build id"`
 	Status  BuildStatus `json:"status" enum:"current,ramping,draining,drained,inactive" doc:"What Temporal does with the build"`
 	Created time.Time   `json:"created" doc:"When its first worker polled"`
+	Workers bool        `json:"workers" doc:"Whether a worker of the build has polled for threads within the last 90 seconds"`
+	Waiting int64       `json:"waiting,omitempty" doc:"Threads on the build, if it has no workers: they wait until a worker of the build runs, or they are moved"`
 }
 
 // Find returns a build, or nil.
@@ -84,9 +93,7 @@ func (s Status) Left(id string) bool {
 // Describe returns the status of the deployment, or [ErrNotFound].
 func (d Deployment) Describe(ctx context.Context) (Status, error) {
 	out := Status{Name: d.Name, Builds: []Build{}}
-	found, err := d.Client.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
-		Namespace: d.Namespace, DeploymentName: d.Name,
-	})
+	found, err := d.describe(ctx)
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
 		return out, fmt.Errorf("worker deployment %q: %w", d.Name, ErrNotFound)
 	}
@@ -103,6 +110,54 @@ func (d Deployment) Describe(ctx context.Context) (Status, error) {
 		out.Builds = append(out.Builds, Build{ID: v.GetDeploymentVersion().GetBuildId(), Status: status(v), Created: v.GetCreateTime().AsTime()})
 	}
 	slices.SortFunc(out.Builds, func(a, b Build) int { return b.Created.Compare(a.Created) })
+	return out, nil
+}
+
+// Pauses while the server is busy with a deployment: with another change or description of it.
+const (
+	busyPause    = 50 * time.Millisecond
+	busyMaxPause = 2 * time.Second
+)
+
+// describe asks again for some seconds if the server is busy.
+func (d Deployment) describe(ctx context.Context) (*workflowservice.DescribeWorkerDeploymentResponse, error) {
+	for pause := busyPause; ; pause *= 2 {
+		found, err := d.Client.WorkflowService().DescribeWorkerDeployment(ctx, &workflowservice.DescribeWorkerDeploymentRequest{
+			Namespace: d.Namespace, DeploymentName: d.Name,
+		})
+		if _, busy := errors.AsType[*serviceerror.ResourceExhausted](err); !busy || pause > busyMaxPause {
+			return found, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// Inspect describes the deployment with the workers of its builds, and counts the threads on builds without workers.
+func (d Deployment) Inspect(ctx context.Context) (Status, error) {
+	out, err := d.Describe(ctx)
+	if err != nil {
+		return out, err
+	}
+	name := cmp.Or(d.TaskQueue, d.Name)
+	queue, err := d.Client.DescribeTaskQueue(ctx, name, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+	if err != nil {
+		return out, fmt.Errorf("describing task queue %q: %w", name, err)
+	}
+	polled := builds(queue.GetPollers(), d.Name)
+	out.Unversioned = polled[""]
+	for i := range out.Builds {
+		b := &out.Builds[i]
+		if b.Workers = polled[b.ID]; b.Workers || b.Status == Drained || b.Status == Inactive {
+			continue
+		}
+		if b.Waiting, err = d.count(ctx, d.on(b.ID)+" AND "+areThreads); err != nil {
+			return out, err
+		}
+	}
 	return out, nil
 }
 

@@ -10,14 +10,11 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/threadmill/threadmill/signals"
 )
 
 const (
-	wakePage = 200
-
 	// wakeEvery is the pause between two threads: waking them must not slow down those that people talk to.
 	wakeEvery = 20 * time.Millisecond
 
@@ -47,39 +44,30 @@ func (w *Waker) Wake(ctx context.Context) (woken int, err error) {
 		w.woken = map[string]attempt{}
 	}
 	seen := map[string]attempt{}
-	req := &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: w.Deployment.Namespace, Query: w.Deployment.on(w.Build) + " AND " + areThreads, PageSize: wakePage,
-	}
-	for {
-		page, err := w.Deployment.Client.ListWorkflow(ctx, req)
+	for info, err := range w.Deployment.Threads(ctx, w.Build) {
 		if err != nil {
-			return woken, fmt.Errorf("listing the threads on build %q: %w", w.Build, err)
+			return woken, err
 		}
-		for _, info := range page.GetExecutions() {
-			run := info.GetExecution().GetRunId()
-			last, known := w.woken[run]
-			seen[run] = last
-			if known && time.Now().Before(last.again) {
-				continue
-			}
-			did, err := w.wake(ctx, info)
-			if err != nil {
-				return woken, err
-			}
-			if !did {
-				continue
-			}
-			woken++
-			last.pause = min(max(firstPause, 2*last.pause), lastPause)
-			last.again = time.Now().Add(last.pause)
-			seen[run] = last
+		run := info.GetExecution().GetRunId()
+		last, known := w.woken[run]
+		seen[run] = last
+		if known && time.Now().Before(last.again) {
+			continue
 		}
-		if len(page.GetNextPageToken()) == 0 {
-			w.woken = seen
-			return woken, nil
+		did, err := w.wake(ctx, info)
+		if err != nil {
+			return woken, err
 		}
-		req.NextPageToken = page.GetNextPageToken()
+		if !did {
+			continue
+		}
+		woken++
+		last.pause = min(max(firstPause, 2*last.pause), lastPause)
+		last.again = time.Now().Add(last.pause)
+		seen[run] = last
 	}
+	w.woken = seen
+	return woken, nil
 }
 
 // wake wakes one thread, unless it runs a step or has gone.
@@ -101,10 +89,15 @@ func (w *Waker) wake(ctx context.Context, info *workflowpb.WorkflowExecutionInfo
 	case d.GetWorkflowExecutionInfo().GetVersioningInfo().GetVersioningOverride() != nil:
 		return false, nil
 	}
-	if err := w.Deployment.Client.SignalWorkflow(ctx, id, run, signals.SignalWake, nil); err != nil && !gone(err) {
-		return false, fmt.Errorf("waking workflow %q: %w", id, err)
+	return true, w.Deployment.signal(ctx, id, run)
+}
+
+// signal wakes a workflow, unless it has gone.
+func (d Deployment) signal(ctx context.Context, id, run string) error {
+	if err := d.Client.SignalWorkflow(ctx, id, run, signals.SignalWake, nil); err != nil && !gone(err) {
+		return fmt.Errorf("waking workflow %q: %w", id, err)
 	}
-	return true, nil
+	return nil
 }
 
 // gone reports whether a run has ended.
@@ -113,10 +106,25 @@ func gone(err error) bool {
 	return missing
 }
 
+// lookEvery is how often, on average, a worker looks whether its build is the current one, or idle threads should leave it.
+const lookEvery = 20 * time.Second
+
+// lookKey is the key of another interval in a context.
+type lookKey struct{}
+
+// LookEvery returns a context whose workers look at the deployment at another interval, for tests that wait for it.
+func LookEvery(ctx context.Context, every time.Duration) context.Context {
+	return context.WithValue(ctx, lookKey{}, every)
+}
+
 // Follow looks at the deployment at intervals until ctx ends. It calls became whenever the build has become the current one, and
 // moves idle threads away while the build gets no more of them. All workers of the build do, at different times: those that come
 // late find less.
-func (w *Waker) Follow(ctx context.Context, every time.Duration, became func(), log *slog.Logger) {
+func (w *Waker) Follow(ctx context.Context, became func(), log *slog.Logger) {
+	every, set := ctx.Value(lookKey{}).(time.Duration)
+	if !set {
+		every = lookEvery
+	}
 	// Another build may have been the current one between two looks.
 	for since := (time.Time{}); ; {
 		status, err := w.Deployment.Describe(ctx)

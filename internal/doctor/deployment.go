@@ -6,10 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
-
-	enumspb "go.temporal.io/api/enums/v1"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 
 	"github.com/threadmill/threadmill/internal/deployment"
 )
@@ -18,28 +14,24 @@ import (
 // pinned to one that does not.
 func (t Temporal) deployment(ctx context.Context) []Finding {
 	const check = "deployment"
-	d := deployment.Deployment{Client: t.Client, Namespace: t.Namespace, Name: cmp.Or(t.Deployment, t.TaskQueue)}
-	status, err := d.Describe(ctx)
+	d := deployment.Deployment{Client: t.Client, Namespace: t.Namespace, Name: cmp.Or(t.Deployment, t.TaskQueue), TaskQueue: t.TaskQueue}
+	status, err := d.Inspect(ctx)
 	if errors.Is(err, deployment.ErrNotFound) {
 		return nil // the workers have no build
 	}
 	if err != nil {
-		return []Finding{Odd(check, "permit this client to describe worker deployments", "%s", message(err))}
+		return []Finding{Odd(check, "permit this client to describe worker deployments and task queues, and to count workflows", "%s", message(err))}
 	}
-	queue, err := t.Client.DescribeTaskQueue(ctx, t.TaskQueue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
-	if err != nil {
-		return []Finding{Odd(check, "permit this client to describe task queues", "task queue %q cannot be described: %s", t.TaskQueue, message(err))}
-	}
-	running := builds(queue.GetPollers(), d.Name)
-	if status.Current == "" && !running[""] {
+	running := func(build string) bool { b := status.Find(build); return b != nil && b.Workers }
+	if status.Current == "" && !status.Unversioned {
 		return []Finding{Bad(check, current(d.Name, status), "no build of %q is current, and no worker without a build runs: new threads wait", d.Name)}
 	}
-	if status.Current != "" && !running[status.Current] {
+	if status.Current != "" && !running(status.Current) {
 		return []Finding{Bad(check, fmt.Sprintf("start workers with --build %s, or make a build current that runs: %s", status.Current, current(d.Name, status)),
 			"build %q of %q is current, and no worker of it polls: new threads wait", status.Current, d.Name)}
 	}
 	var out []Finding
-	if status.Ramping != "" && !running[status.Ramping] {
+	if status.Ramping != "" && !running(status.Ramping) {
 		out = append(out, Bad(check, fmt.Sprintf("start workers with --build %s, or end the ramp: temporal worker deployment set-ramping-version --deployment-name %s --delete", status.Ramping, d.Name),
 			"build %q of %q gets %g%% of the threads, and no worker of it polls: they wait", status.Ramping, d.Name, status.Percent))
 	}
@@ -52,8 +44,8 @@ func (t Temporal) deployment(ctx context.Context) []Finding {
 		switch {
 		case err != nil:
 			out = append(out, Odd(check, "permit this client to count workflows", "%s", message(err)))
-		case left.Needed() && !running[b.ID]:
-			out = append(out, Bad(check, fmt.Sprintf("start workers with --build %s again until it has drained", b.ID),
+		case left.Needed() && !b.Workers:
+			out = append(out, Bad(check, fmt.Sprintf("start workers with --build %s again until it has drained, or move its threads: %s", b.ID, deployment.MoveCommand(b.ID, status.Current)),
 				"%d threads and %d pinned workflows are on build %q, and no worker of it polls: they wait", left.Threads, left.Pinned, b.ID))
 		default:
 			draining = append(draining, fmt.Sprintf("%s (%d threads left)", b.ID, left.Threads))
@@ -82,23 +74,4 @@ func current(name string, s deployment.Status) string {
 		newest = s.Builds[0].ID
 	}
 	return fmt.Sprintf("temporal worker deployment set-current-version --deployment-name %s --build-id %s", name, newest)
-}
-
-// builds returns the builds of a deployment whose workers poll; "" are workers without a build.
-func builds(pollers []*taskqueuepb.PollerInfo, name string) map[string]bool {
-	out := map[string]bool{}
-	for _, p := range pollers {
-		if time.Since(p.GetLastAccessTime().AsTime()) > recentPoll {
-			continue
-		}
-		build := ""
-		if own := p.GetDeploymentOptions(); own.GetWorkerVersioningMode() == enumspb.WORKER_VERSIONING_MODE_VERSIONED {
-			if own.GetDeploymentName() != name {
-				continue
-			}
-			build = own.GetBuildId()
-		}
-		out[build] = true
-	}
-	return out
 }

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/searchattr"
 )
 
@@ -34,9 +35,6 @@ type Temporal struct {
 const (
 	// minRetention is the retention below which a closed thread's history is gone before people look at it.
 	minRetention = 24 * time.Hour
-
-	// recentPoll is the time since the last poll of a worker that runs: a poll lasts up to a minute.
-	recentPoll = 90 * time.Second
 
 	// oldTask is the age of a waiting task from which on workers are too few, or too slow.
 	oldTask = time.Minute
@@ -140,7 +138,7 @@ func (t Temporal) queue(ctx context.Context, name string, kind enumspb.TaskQueue
 	running, last := 0, time.Time{}
 	for _, p := range out.GetPollers() {
 		at := p.GetLastAccessTime().AsTime()
-		if now.Sub(at) < recentPoll {
+		if now.Sub(at) < deployment.RecentPoll {
 			running++
 		}
 		if at.After(last) {

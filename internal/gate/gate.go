@@ -58,6 +58,9 @@ type Gate struct {
 	// Replayer has the workflows of the program.
 	Replayer worker.WorkflowReplayer
 
+	// From is a build whose threads are to run with this program: they do not count as pinned. Empty = none.
+	From string
+
 	// Each is called after each history.
 	Each func(Result)
 }
@@ -166,6 +169,9 @@ type Report struct {
 
 	// Pinned failed too, and stay on the builds to which they are pinned.
 	Pinned []Result `json:"pinned"`
+
+	// Moved are the workflows that were moved to the build of the program.
+	Moved []string `json:"moved,omitempty"`
 }
 
 // NewReport returns a report without results.

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -85,6 +86,18 @@ func (g Gate) Live(ctx context.Context, l Live) error {
 	return g.runs(ctx, l, "longest", longest, done)
 }
 
+// Threads replays all threads on the build From of a deployment, until ctx ends.
+func (g Gate) Threads(ctx context.Context, d deployment.Deployment) error {
+	var found []*workflowpb.WorkflowExecutionInfo
+	for info, err := range d.Threads(ctx, g.From) {
+		if err != nil {
+			return err
+		}
+		found = append(found, info)
+	}
+	return g.runs(ctx, Live{Client: d.Client}, "on build "+g.From, found, map[string]bool{})
+}
+
 func (g Gate) runs(ctx context.Context, l Live, why string, found []*workflowpb.WorkflowExecutionInfo, done map[string]bool) error {
 	for _, info := range found {
 		run := info.GetExecution().GetRunId()
@@ -100,7 +113,9 @@ func (g Gate) runs(ctx context.Context, l Live, why string, found []*workflowpb.
 		if err != nil {
 			return err
 		}
-		r.Build = build
+		if build != g.From {
+			r.Build = build
+		}
 		g.replay(h, r)
 	}
 	return nil

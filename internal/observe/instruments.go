@@ -15,10 +15,10 @@ type instruments struct {
 	turns                                                                         metric.Int64Counter
 	turnDuration, queueTime, stepDuration, approvalWait, storeDuration, streamLag metric.Float64Histogram
 	queueDepth                                                                    metric.Int64Histogram
-	retries, lost, published                                                      metric.Int64Counter
+	retries, lost, published, retained, prunedLogs                                metric.Int64Counter
 	viewers                                                                       metric.Int64UpDownCounter
 	approvals                                                                     metric.Int64Gauge
-	approvalAge                                                                   metric.Float64Gauge
+	approvalAge, retentionAge                                                     metric.Float64Gauge
 	inferenceDuration, firstChunk, operationDuration, toolDuration                metric.Float64Histogram
 	tokenUsage                                                                    metric.Int64Histogram
 	inputTokens, outputTokens, cacheRead, reasoning                               metric.Int64Counter
@@ -68,6 +68,8 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		storeDuration: seconds(telemetry.MetricStoreDuration, "Duration of an operation of the store.", short),
 		streamLag:     seconds(telemetry.MetricStreamLag, "Time from the storage of a record to its delivery to a viewer who follows the thread.", short),
 		published:     counter(telemetry.MetricStreamPublished, "{entry}", "Entries published to the live stream."),
+		retained:      counter(telemetry.MetricRetained, "{thread}", "Threads that retention has closed or erased, or tried to, by outcome."),
+		prunedLogs:    counter(telemetry.MetricPrunedLogs, "{log}", "Logs of tool calls that retention has deleted."),
 
 		inferenceDuration: seconds(telemetry.MetricInferenceDuration, "Duration of a model call.", model),
 		firstChunk:        seconds(telemetry.MetricFirstChunk, "Time from the request to the first piece of a reply.", model),
@@ -84,6 +86,8 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	problems = append(problems, err)
 	i.approvals, err = m.Int64Gauge(telemetry.MetricApprovals, metric.WithUnit("{approval}"), metric.WithDescription("Requests for approval that wait, in all threads of the namespace."))
 	problems = append(problems, err)
+	i.retentionAge, err = m.Float64Gauge(telemetry.MetricRetentionAge, metric.WithUnit("s"), metric.WithDescription("Time since the last complete pass of retention, 0 without retention."))
+	problems = append(problems, err)
 	i.approvalAge, err = m.Float64Gauge(telemetry.MetricApprovalAge, metric.WithUnit("s"), metric.WithDescription("Age of the oldest request for approval that waits."))
 	if err := errors.Join(append(problems, err)...); err != nil {
 		return nil, err
@@ -99,5 +103,21 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	for _, outcome := range []signals.TurnStatus{signals.TurnCompleted, signals.TurnFailed, signals.TurnInterrupted} {
 		i.turns.Add(context.Background(), 0, metric.WithAttributes(attribute.String(telemetry.AttrOutcome, string(outcome))))
 	}
+	i.retain(context.Background(), signals.Retained{})
 	return i, nil
 }
+
+// retain counts what a pass of retention has done.
+func (i *instruments) retain(ctx context.Context, pass signals.Retained) {
+	for outcome, n := range map[string]int{outcomeClosed: pass.Closed, outcomeErased: pass.Erased, outcomeFailed: pass.Failed} {
+		i.retained.Add(ctx, int64(n), metric.WithAttributes(attribute.String(telemetry.AttrOutcome, outcome)))
+	}
+	i.prunedLogs.Add(ctx, int64(pass.ToolLogs))
+}
+
+// The outcomes of retention.
+const (
+	outcomeClosed = "closed"
+	outcomeErased = "erased"
+	outcomeFailed = "failed"
+)

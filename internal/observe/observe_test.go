@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
+	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/telemetry"
@@ -119,8 +121,12 @@ func (r recorded) sum(t *testing.T, name string, with attribute.KeyValue) (n int
 						n += int64(p.Count)
 					}
 				}
+			case metricdata.Gauge[float64]:
+				for _, p := range data.DataPoints {
+					n += int64(p.Value)
+				}
 			default:
-				require.Fail(t, "no counter or histogram", name)
+				require.Fail(t, "no counter, histogram or gauge", name)
 			}
 		}
 	}
@@ -261,4 +267,35 @@ func TestContentIsRedacted(t *testing.T) {
 	require.NoError(t, err)
 	o := &Observer{redact: r}
 	require.Equal(t, "pay with [card]", o.content("k", "pay with 4111 1111 1111 1111").Value.AsString())
+}
+
+// TestRetention: what retention does is counted by its outcome, and the age of the last pass grows while none completes.
+func TestRetention(t *testing.T) {
+	r := record(t)
+	outcome := func(value string) int64 {
+		return r.sum(t, telemetry.MetricRetained, attribute.String(telemetry.AttrOutcome, value))
+	}
+	require.Zero(t, outcome("failed"), "a counter begins with 0")
+	for range 2 {
+		r.Retained(t.Context(), signals.Retained{Closed: 1, Erased: 2, ToolLogs: 3, Failed: 4})
+	}
+	require.EqualValues(t, 2, outcome("closed"))
+	require.EqualValues(t, 4, outcome("erased"))
+	require.EqualValues(t, 8, outcome("failed"))
+	require.EqualValues(t, 6, r.sum(t, telemetry.MetricPrunedLogs, attribute.KeyValue{}))
+
+	began := time.Now().Add(-2 * time.Hour)
+	for name, c := range map[string]struct {
+		last  time.Time
+		kept  bool
+		hours int64
+	}{
+		"no retention": {time.Time{}, true, 0},
+		"no pass yet":  {time.Time{}, false, 2},
+		"a pass":       {time.Now().Add(-5 * time.Hour), false, 5},
+	} {
+		require.NoError(t, r.retentionAge(t.Context(), began, func(context.Context) (time.Time, bool, error) { return c.last, c.kept, nil }), name)
+		require.Equal(t, c.hours, r.sum(t, telemetry.MetricRetentionAge, attribute.KeyValue{})/3600, name)
+	}
+	(*Observer)(nil).Retained(t.Context(), signals.Retained{Closed: 1})
 }

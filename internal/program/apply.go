@@ -138,6 +138,8 @@ func (s Settings) proposing(declared threadmill.Config) func([]byte) (threadmill
 		p := threadmill.Proposal{
 			Agents: c.Agents, ClientTools: c.Tools.Client, Rules: slices.Concat(declared.Rules, c.Rules), Hooks: ordered(declared.Hooks, c.Hooks),
 			ApprovalRules: slices.Concat(declared.ApprovalRules, c.ApprovalRules), ApproverGroups: declared.ApproverGroups,
+			Webhooks: slices.Concat(declared.Webhooks, c.Webhooks), Knowledge: cmp.Or(knowledgeOf(c.Knowledge), declared.Knowledge),
+			Retention: cmp.Or(threadmill.Retention(c.Retention), declared.Retention), Redact: cmp.Or(c.Redact, declared.Redact),
 		}
 		if declared.ApproverGroups == nil {
 			p.ApproverGroups = c.ApproverGroups

@@ -26,7 +26,7 @@ func (h *configHandlers) registerConfig() {
 	register(h.core, auth.RoleAdmin, huma.Operation{
 		OperationID: "diffConfig", Method: http.MethodPost, Path: "/v1/config/diff", Tags: []string{"server"},
 		Summary:     "Compare a changed configuration file with what runs",
-		Description: "Says what the change would do to calls that wait for approval, and which agents, tools, rules and hooks differ. Nothing is changed. `starter config diff` shows the result.",
+		Description: "Says what the change would do to calls that wait for approval, and which agents, tools, rules, hooks, webhooks, groups of approvers and sections of the file differ. Nothing is changed. `starter config diff` shows the result.",
 		Errors:      []int{422},
 	}, h.diffConfig)
 }

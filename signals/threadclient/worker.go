@@ -15,10 +15,6 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// recentPoll is the maximum time since the last poll of a running worker: a poll lasts up to a
-// minute.
-const recentPoll = 90 * time.Second
-
 // Workers describes the workers of a thread.
 type Workers struct {
 	// TaskQueue is the task queue of the thread or, if the thread does not exist, of new threads; or,
@@ -95,6 +91,6 @@ func (c *Client) pollers(ctx context.Context, name string, kind enumspb.TaskQueu
 			out.LastPoll = at
 		}
 	}
-	out.Polled = time.Since(out.LastPoll) < recentPoll
+	out.Polled = time.Since(out.LastPoll) < deployment.RecentPoll
 	return out, nil
 }

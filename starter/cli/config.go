@@ -25,8 +25,8 @@ func (a configCommands) configDiffCommand() *cobra.Command {
 		Use:   "diff",
 		Short: "Say what a changed configuration file would do to calls that wait",
 		Long: `Say what a changed configuration file would do to calls that wait for approval, and which agents,
-tools, rules and hooks differ. The API compares it with what it runs, and changes nothing; its key needs
-the role admin.
+tools, rules, hooks, webhooks, groups of approvers and sections of the file differ. The API compares it with
+what it runs, and changes nothing; its key needs the role admin.
 
 The exit code is 0 if the file changes nothing, 1 if it does, and 2 if it cannot be compared.`,
 		Args: cobra.NoArgs,

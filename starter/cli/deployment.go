@@ -58,7 +58,7 @@ func (a *deploymentCommands) on(ctx context.Context, fn func(context.Context, de
 		return &dialError{opts.HostPort, err}
 	}
 	defer temporal.Close()
-	err = fn(ctx, deployment.Deployment{Client: temporal, Namespace: opts.Namespace, Name: cmp.Or(a.name, a.flags.taskQueue)})
+	err = fn(ctx, deployment.Deployment{Client: temporal, Namespace: opts.Namespace, Name: cmp.Or(a.name, a.flags.taskQueue), TaskQueue: a.flags.taskQueue})
 	if errors.Is(err, deployment.ErrNotFound) {
 		return fmt.Errorf("%w: its workers start with --build, and --deployment here names it", err)
 	}
@@ -67,7 +67,7 @@ func (a *deploymentCommands) on(ctx context.Context, fn func(context.Context, de
 
 // builds are those of a deployment, with what runs on them.
 func builds(ctx context.Context, d deployment.Deployment) (render.Deployment, error) {
-	status, err := d.Describe(ctx)
+	status, err := d.Inspect(ctx)
 	out := render.Deployment{Status: status, Running: map[string]deployment.Running{}}
 	for _, b := range status.Builds {
 		if err != nil {
@@ -84,7 +84,8 @@ func (a deploymentCommands) showBuildsCommand() *cobra.Command {
 		Short: "Show the builds of the workers, and what still runs on each",
 		Long: `Show the builds of the workers, the newest first, and what still runs on each. A build may be stopped
 when it is drained, and has no threads and no other workflows that are pinned to it. OTHERS, such as tasks
-and hooks that wait, do not need it: they go on elsewhere. Temporal's counts may lag by seconds.`,
+and hooks that wait, do not need it: they go on elsewhere. WORKERS says whether a worker of the build has
+polled within the last 90 seconds. Temporal's counts may lag by seconds.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.on(cmd.Context(), func(ctx context.Context, d deployment.Deployment) error {
@@ -106,7 +107,8 @@ func (a deploymentCommands) moveCommand() *cobra.Command {
 		Short: "Move idle threads away from a build, and wait until nothing needs it",
 		Long: `Wake the idle threads of a build that gets no more threads, so that they continue on the build on which
 they belong, and wait until no threads and no pinned workflows are on it. Its workers do the same by
-themselves, and must still run. Ctrl-C ends the wait.`,
+themselves, and must still run: worker replay --from BUILD --move moves threads whose workers are gone.
+Ctrl-C ends the wait.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.on(cmd.Context(), func(ctx context.Context, d deployment.Deployment) error { return a.move(ctx, d, args[0]) })
 		},
@@ -117,7 +119,7 @@ func (a deploymentCommands) move(ctx context.Context, d deployment.Deployment, b
 	waker := &deployment.Waker{Deployment: d, Build: build}
 	last := deployment.Running{Threads: -1}
 	for {
-		status, err := d.Describe(ctx)
+		status, err := d.Inspect(ctx)
 		switch {
 		case err != nil:
 			return err
@@ -135,6 +137,10 @@ func (a deploymentCommands) move(ctx context.Context, d deployment.Deployment, b
 		}
 		if !running.Needed() {
 			return a.show(nil, nil, line("nothing needs build %s: stop its workers once it is drained", build), "")
+		}
+		if !status.Find(build).Workers {
+			return fmt.Errorf("%d threads and %d pinned workflows are on build %s, and no worker of it polls: start one, or move the threads without it: %s",
+				running.Threads, running.Pinned, build, deployment.MoveCommand(build, status.Current))
 		}
 		if running != last {
 			a.warn("%d threads and %d pinned workflows are on build %s", running.Threads, running.Pinned, build)

@@ -16,6 +16,7 @@ import (
 // TestGate: a program replays a sample of what runs. It fails for threads that it would replay, and not for those that are
 // pinned to another build.
 func TestGate(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, harness.Options{Agents: check.Team()})
 	stop := f.Start("", false)
 	idle, waiting := f.Open("assistant"), f.Open("assistant")

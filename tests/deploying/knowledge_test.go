@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
@@ -20,10 +21,12 @@ import (
 
 // TestShared: what the workers of all builds share follows the current build: the embedder of documents, and the retention.
 func TestShared(t *testing.T) {
+	t.Parallel()
 	s := documents.NewEmbeddings(t)
 	o := documents.Librarians(harness.Options{})
 	o.Configure = documents.Embeds(t, s, "one")
 	f := newFleet(t, o)
+	f.look = time.Second
 	embeds := func(model string) func(*threadmill.Config) {
 		return func(cfg *threadmill.Config) {
 			documents.Embeds(t, s, model)(cfg)

@@ -38,6 +38,7 @@ func (u *unheard) UpdateWithStartWorkflow(ctx context.Context, in *interceptor.C
 
 // TestLimitsOfFirstBuild: a build whose models have limits runs before anything is current, and calls the models once it is.
 func TestLimitsOfFirstBuild(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, harness.Options{Configure: func(cfg *threadmill.Config) {
 		cfg.ModelLimits = map[string]llm.Limits{"openai": {RequestsPerMinute: 600}}
 	}})

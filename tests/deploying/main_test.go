@@ -3,8 +3,11 @@ package deploying
 
 import (
 	"context"
+	"encoding/json"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -15,8 +18,10 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -29,11 +34,16 @@ var dynamic = map[string]any{
 }
 
 // fleet is a world whose workers are builds of a deployment.
-type fleet struct{ *harness.Harness }
+type fleet struct {
+	*harness.Harness
+
+	// look is the interval at which workers look at the deployment. Default: theirs.
+	look time.Duration
+}
 
 func newFleet(t *testing.T, o harness.Options) fleet {
 	o.Dynamic, o.NoWorker = dynamic, true
-	return fleet{harness.New(t, o)}
+	return fleet{Harness: harness.New(t, o)}
 }
 
 // Start runs the workers of a build; "" = workers without a build. The threads of an odd build have one more command
@@ -63,6 +73,9 @@ func (f fleet) start(build string, options client.Options, configure ...func(*th
 		}
 	})
 	ctx, cancel := context.WithCancel(context.Background())
+	if f.look > 0 {
+		ctx = deployment.LookEvery(ctx, f.look)
+	}
 	done := make(chan error, 1)
 	go func() { done <- runtime.Run(ctx) }()
 	var once sync.Once
@@ -83,20 +96,10 @@ func (f fleet) deployment() deployment.Deployment {
 	return deployment.Deployment{Client: f.Temporal, Namespace: f.Server.Namespace(), Name: f.TaskQueue}
 }
 
-// Switch makes a build current, "" = workers without a build, and returns when new threads run there.
+// Switch makes a build current, "" = workers without a build.
 func (f fleet) Switch(build string) {
 	f.T.Helper()
-	f.switchOf(f.TaskQueue, build)
-}
-
-func (f fleet) switchOf(deployment, build string) {
-	f.T.Helper()
-	handle := f.Temporal.WorkerDeploymentClient().GetHandle(deployment)
-	var last error
-	require.Eventually(f.T, func() bool {
-		_, last = handle.SetCurrentVersion(f.Ctx(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
-		return last == nil
-	}, harness.Patience, harness.Tick, "switching to %q: %v", build, &last)
+	check.MakeCurrent(f.Harness, f.TaskQueue, build)
 }
 
 // Moved posts to a thread until its answer comes from a run on the build: partitions of a task queue learn of a switch
@@ -105,16 +108,8 @@ func (f fleet) Moved(thread, build string) {
 	f.T.Helper()
 	require.Eventually(f.T, func() bool {
 		f.Say(thread, "where?")
-		return f.BuildOf(thread) == build
-	}, harness.Patience, harness.Tick, "thread %s is on build %q instead of %q", thread, f.BuildOf(thread), build)
-}
-
-// BuildOf returns the build on which the last step of a thread has run.
-func (f fleet) BuildOf(thread string) string {
-	f.T.Helper()
-	d, err := f.Temporal.DescribeWorkflowExecution(f.Ctx(), signals.WorkflowID(f.TaskQueue, thread), "")
-	require.NoError(f.T, err)
-	return d.GetWorkflowExecutionInfo().GetVersioningInfo().GetDeploymentVersion().GetBuildId()
+		return check.BuildOf(f.Harness, thread) == build
+	}, harness.Patience, harness.Tick, "thread %s is on build %q instead of %q", thread, check.BuildOf(f.Harness, thread), build)
 }
 
 // RequireSound fails if a workflow task of a thread failed, in any of its runs, from a given one on.
@@ -133,21 +128,58 @@ func (f fleet) RequireSound(thread, first string) (runs [][]*history.HistoryEven
 	return runs
 }
 
-// oddly adds a command to the begin of each run of a thread.
-type oddly struct {
-	interceptor.InterceptorBase
+// requireOneAnswerEach requires that the store has one final answer for each posted message.
+func (f fleet) requireOneAnswerEach(posted map[string][]string) {
+	f.T.Helper()
+	for thread, ids := range posted {
+		asked, answers := map[string]int{}, map[string]int{}
+		q := store.Query{Types: []string{event.TypeMessage}}
+		for more := true; more; {
+			records, err := f.Store.Records(f.Ctx(), f.Key(thread), q)
+			require.NoError(f.T, err)
+			for _, r := range records {
+				var m event.Message
+				require.NoError(f.T, json.Unmarshal(r.Payload, &m))
+				switch {
+				case m.Role == event.RoleUser:
+					asked[r.EventID]++
+				case m.Role == event.RoleAssistant && len(m.ToolCalls) == 0:
+					answers[r.EventID]++
+				}
+				q.After = r.Seq
+			}
+			more = len(records) > 0
+		}
+		want := map[string]int{}
+		for _, id := range ids {
+			want[id] = 1
+		}
+		require.Equal(f.T, want, asked, "messages of thread %s", thread)
+		require.Equal(f.T, want, answers, "answers in thread %s", thread)
+	}
 }
 
-func (*oddly) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	return &oddInbound{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}}
+// oddly adds a command to the begin of each run of a thread whose id begins with a prefix.
+type oddly struct {
+	interceptor.InterceptorBase
+
+	prefix string
+}
+
+func (o *oddly) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &oddInbound{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}, prefix: o.prefix}
 }
 
 type oddInbound struct {
 	interceptor.WorkflowInboundInterceptorBase
+
+	prefix string
 }
 
 func (i *oddInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
-	if typ := workflow.GetInfo(ctx).WorkflowType.Name; typ == signals.ThreadWorkflow || typ == signals.DelegateWorkflow {
+	info := workflow.GetInfo(ctx)
+	id := info.WorkflowExecution.ID
+	if typ := info.WorkflowType.Name; (typ == signals.ThreadWorkflow || typ == signals.DelegateWorkflow) && strings.HasPrefix(id[strings.LastIndex(id, "/")+1:], i.prefix) {
 		workflow.SideEffect(ctx, func(workflow.Context) any { return "odd" })
 	}
 	return i.Next.ExecuteWorkflow(ctx, in)

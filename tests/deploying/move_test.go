@@ -15,6 +15,7 @@ import (
 // TestMove: threads run on the current build, and move to the next one by continuing as new: with the next post, or, idle
 // or waiting for a person, when they are woken. No build replays what another one has begun.
 func TestMove(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, harness.Options{})
 	stopOne := f.Start("1", true)
 	f.Switch("1")
@@ -23,7 +24,7 @@ func TestMove(t *testing.T) {
 	for _, id := range []string{busy, idle, waiting} {
 		first[id] = check.CurrentRun(f.Harness, id)
 		f.Say(id, "hello")
-		require.Equal(t, "1", f.BuildOf(id))
+		require.Equal(t, "1", check.BuildOf(f.Harness, id))
 	}
 	f.Post(waiting, `use shell_cmd {"command":"true"}`)
 	call := f.AwaitApproval(waiting, 1)[0]
@@ -32,12 +33,12 @@ func TestMove(t *testing.T) {
 	f.Switch("2")
 	f.Moved(f.Open("assistant"), "2")
 	f.Moved(busy, "2")
-	require.Equal(t, "1", f.BuildOf(idle), "it was asked nothing")
+	require.Equal(t, "1", check.BuildOf(f.Harness, idle), "it was asked nothing")
 
 	waker := &deployment.Waker{Deployment: f.deployment(), Build: "1"}
 	require.Eventually(t, func() bool {
 		_, err := waker.Wake(f.Ctx())
-		return err == nil && f.BuildOf(idle) == "2" && f.BuildOf(waiting) == "2"
+		return err == nil && check.BuildOf(f.Harness, idle) == "2" && check.BuildOf(f.Harness, waiting) == "2"
 	}, harness.Patience, harness.Tick)
 	require.Eventually(t, func() bool {
 		status, err := f.deployment().Describe(f.Ctx())

@@ -12,19 +12,20 @@ import (
 
 // TestFromWithoutBuildsAndBack: running threads of workers without a build move to a build, and back.
 func TestFromWithoutBuildsAndBack(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, harness.Options{})
 	stopPlain := f.Start("", false)
 	busy, idle := f.Open("assistant"), f.Open("assistant")
 	first := map[string]string{busy: check.CurrentRun(f.Harness, busy), idle: check.CurrentRun(f.Harness, idle)}
 	f.Say(busy, "hello")
 	f.Say(idle, "hello")
-	require.Empty(t, f.BuildOf(busy))
+	require.Empty(t, check.BuildOf(f.Harness, busy))
 
 	f.Start("1", false)
 	f.Switch("1")
 	f.Moved(busy, "1")
 	require.Equal(t, first[busy], check.CurrentRun(f.Harness, busy), "without a pin, the build replays the thread")
-	require.Empty(t, f.BuildOf(idle))
+	require.Empty(t, check.BuildOf(f.Harness, idle))
 	stopPlain()
 	f.Moved(idle, "1")
 
@@ -34,7 +35,7 @@ func TestFromWithoutBuildsAndBack(t *testing.T) {
 	waker := &deployment.Waker{Deployment: f.deployment(), Build: "1"}
 	require.Eventually(t, func() bool {
 		_, err := waker.Wake(f.Ctx())
-		return err == nil && f.BuildOf(idle) == ""
+		return err == nil && check.BuildOf(f.Harness, idle) == ""
 	}, harness.Patience, harness.Tick)
 	for _, id := range []string{busy, idle} {
 		f.Say(id, "still there?")

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -74,12 +75,57 @@ func TestViews(t *testing.T) {
 	printed, code, problem = f.Starter("deployment", "move", "1")
 	require.Zero(t, code, problem)
 	require.Equal(t, "nothing needs build 1: stop its workers once it is drained\n", printed)
-	require.Equal(t, "2", f.BuildOf(thread))
+	require.Equal(t, "2", check.BuildOf(f.Harness, thread))
 	stopOne()
 	_, _, problem = f.Starter("deployment", "move", "nope")
 	require.Contains(t, problem, `there is no build "nope"`)
 	_, _, problem = f.Starter("deployment", "show", "--deployment", "elsewhere")
 	require.Contains(t, problem, `worker deployment "elsewhere": there is no such worker deployment: its workers start with --build`)
+}
+
+// TestBuildWithoutWorkers: "starter deployment", doctor and /v1/server say how many threads wait on a build without workers, and how they
+// move.
+func TestBuildWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, harness.Options{})
+	stop := f.Start("1", false)
+	f.Switch("1")
+	thread := f.Open("assistant")
+	f.Moved(thread, "1")
+	stop()
+	f.Start("2", false)
+	f.Switch("2")
+	const advice = "worker replay --from 1 --move --build 2"
+	build := func() deployment.Build {
+		var info server.ServerInfo
+		f.get("/v1/server", &info)
+		if info.Deployment == nil {
+			return deployment.Build{} // Temporal was busy
+		}
+		return *info.Deployment.Find("1")
+	}
+	// Temporal may know a worker that has gone for up to 90 seconds.
+	require.Eventually(t, func() bool { b := build(); return !b.Workers && b.Waiting == 1 }, harness.Patience, 10*harness.Tick)
+	printed, code, problem := f.Starter("deployment", "show")
+	require.Zero(t, code, problem)
+	require.Contains(t, printed, "1 threads wait on build 1, which has no workers")
+	require.Contains(t, printed, advice)
+	_, code, problem = f.Starter("deployment", "move", "1")
+	require.NotZero(t, code)
+	require.Contains(t, problem, "1 threads and 0 pinned workflows are on build 1, and no worker of it polls")
+	require.Contains(t, problem, advice)
+	printed, _, _ = f.Starter("doctor")
+	require.Contains(t, printed, `1 threads and 0 pinned workflows are on build "1", and no worker of it polls`)
+	require.Contains(t, printed, advice)
+
+	report, code, problem := f.replay("--from", "1", "--move", "--build", "1")
+	require.Equal(t, 1, code)
+	require.Contains(t, problem, `--move: build "1" is not current`)
+	require.Empty(t, report.Moved)
+	report, code, problem = f.replay("--from", "1", "--move", "--build", "2")
+	require.Zero(t, code, problem)
+	require.Len(t, report.Moved, 1)
+	require.Equal(t, "2", check.BuildOf(f.Harness, thread), "an idle thread is woken")
 }
 
 func (f fleet) get(path string, out any) {
@@ -116,7 +162,7 @@ func TestOthers(t *testing.T) {
 		return strings.Contains(printed, `no build of "`+name+`" is current`)
 	}, harness.Patience, harness.Tick)
 
-	f.switchOf(name, "1")
+	check.MakeCurrent(f.Harness, name, "1")
 	for _, typ := range []string{"pinned", "moving"} {
 		_, err := f.Temporal.ExecuteWorkflow(f.Ctx(), client.StartWorkflowOptions{ID: typ, TaskQueue: f.TaskQueue}, typ)
 		require.NoError(t, err)
@@ -133,7 +179,7 @@ func TestOthers(t *testing.T) {
 	}
 	running(deployment.Running{Pinned: 1, Others: 1})
 	f.Start("2", false, named("2"))
-	f.switchOf(name, "2")
+	check.MakeCurrent(f.Harness, name, "2")
 	require.NoError(t, f.Temporal.SignalWorkflow(f.Ctx(), "pinned", "", "end", nil))
 	running(deployment.Running{Others: 1})
 	printed, code, problem := f.Starter("deployment", "move", "1")

@@ -26,7 +26,13 @@ import (
 // age makes threads, and the logs of their tool calls, older.
 func age(t *testing.T, dir string, by time.Duration, threads ...string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(dir, "store", "threadmill.db")+"?_pragma=busy_timeout(10000)")
+	ages(t, filepath.Join(dir, "store", "threadmill.db"), by, threads...)
+}
+
+// ages makes the threads of a database older.
+func ages(t *testing.T, file string, by time.Duration, threads ...string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", file+"?_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	for _, id := range threads {

@@ -24,7 +24,7 @@ func ConfigDiff(d configdiff.Diff) string {
 	for _, list := range []struct {
 		kind    string
 		changes []configdiff.Change
-	}{{"agent", d.Agents}, {"tool", d.Tools}, {"rule", d.Rules}, {"hook", d.Hooks}, {"group", d.Groups}} {
+	}{{"agent", d.Agents}, {"tool", d.Tools}, {"rule", d.Rules}, {"hook", d.Hooks}, {"webhook", d.Webhooks}, {"section", d.Settings}, {"group", d.Groups}} {
 		for _, c := range list.changes {
 			threads := ""
 			if list.kind == "agent" {

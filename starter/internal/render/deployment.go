@@ -15,15 +15,24 @@ type Deployment struct {
 
 // String returns a table of the builds, and what gets new threads.
 func (d Deployment) String() string {
-	t := &table{head: []string{"BUILD", "STATUS", "THREADS", "PINNED", "OTHERS", "CREATED"}}
+	t := &table{head: []string{"BUILD", "STATUS", "WORKERS", "THREADS", "PINNED", "OTHERS", "CREATED"}}
 	for _, b := range d.Builds {
 		status := string(b.Status)
 		if b.ID == d.Ramping {
 			status = fmt.Sprintf("%s %g%%", status, d.Percent)
 		}
-		t.row(b.ID, status, fmt.Sprint(d.Running[b.ID].Threads), fmt.Sprint(d.Running[b.ID].Pinned), fmt.Sprint(d.Running[b.ID].Others), day(b.Created))
+		workers := "none"
+		if b.Workers {
+			workers = "yes"
+		}
+		t.row(b.ID, status, workers, fmt.Sprint(d.Running[b.ID].Threads), fmt.Sprint(d.Running[b.ID].Pinned), fmt.Sprint(d.Running[b.ID].Others), day(b.Created))
 	}
 	out := t.String()
+	for _, b := range d.Builds {
+		if b.Waiting > 0 {
+			out += fmt.Sprintf("\n%d threads wait on build %s, which has no workers: start one, or move them: %s\n", b.Waiting, b.ID, deployment.MoveCommand(b.ID, d.Current))
+		}
+	}
 	if d.Current == "" {
 		out += "\nno build is current: workers without a build get new threads\n"
 	}
