@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"strconv"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -71,15 +70,15 @@ func agentSpan(agent string) string {
 }
 
 // Decided has the span of a request for approval.
-func (o *Observer) Decided(ctx workflow.Context, tool string, requested time.Time) {
+func (o *Observer) Decided(ctx workflow.Context, d workflows.ObservedDecision) {
 	if workflow.IsReplaying(ctx) {
 		return
 	}
-	now := workflow.Now(ctx)
-	o.meters.approvalWait.Record(context.Background(), now.Sub(requested).Seconds(), metric.WithAttributes(attribute.String(telemetry.AttrToolName, o.tools.bound(tool))))
-	_, span := o.tracer.Start(trace.ContextWithSpan(context.Background(), telemetry.SpanFromContext(ctx)), "approval "+tool,
-		trace.WithTimestamp(requested), trace.WithAttributes(attribute.String(telemetry.AttrToolName, tool)))
-	span.End(trace.WithTimestamp(now))
+	outcome := attribute.String(telemetry.AttrOutcome, string(d.Decision))
+	o.meters.approvalWait.Record(context.Background(), d.DecidedAt.Sub(d.RequestedAt).Seconds(), metric.WithAttributes(attribute.String(telemetry.AttrToolName, o.tools.bound(d.Tool)), outcome))
+	_, span := o.tracer.Start(trace.ContextWithSpan(context.Background(), telemetry.SpanFromContext(ctx)), "approval "+d.Tool,
+		trace.WithTimestamp(d.RequestedAt), trace.WithAttributes(attribute.String(telemetry.AttrToolName, d.Tool), outcome))
+	span.End(trace.WithTimestamp(d.DecidedAt))
 }
 
 // Traceparent returns the trace context of the span of the run.
