@@ -29,11 +29,11 @@ type Config struct {
 	IgnoreCallers bool
 
 	// CountWaiting is the interval at which Runtime.Run counts the approvals that wait in all threads of the
-	// namespace. One process is enough: it asks Temporal's visibility and the waiting threads. Default: never.
+	// namespace, with one query of the store. One process is enough. Default: never.
 	CountWaiting time.Duration
 }
 
-// MinCountWaiting is the minimum of [Config].CountWaiting: each count asks up to 1,000 threads.
+// MinCountWaiting is the minimum of [Config].CountWaiting.
 const MinCountWaiting = time.Second
 
 // Enabled reports whether anything is recorded.

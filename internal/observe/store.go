@@ -67,6 +67,10 @@ func (s *observedStore) Threads(ctx context.Context, namespace string, page stor
 	return timed(ctx, s, "threads", func() ([]store.Thread, error) { return s.Store.Threads(ctx, namespace, page) })
 }
 
+func (s *observedStore) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
+	return timed(ctx, s, "pending_approvals", func() (store.PendingApprovals, error) { return s.Store.PendingApprovals(ctx, namespace) })
+}
+
 func (s *observedStore) SearchText(ctx context.Context, namespace, text string, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
 	return timed(ctx, s, "search_text", func() ([]store.KnowledgeHit, error) { return s.Store.SearchText(ctx, namespace, text, in) })
 }

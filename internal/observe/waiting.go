@@ -4,14 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/threadmill/threadmill/store"
 )
 
-// Waiting returns how many requests for approval wait, and since when the oldest does.
-type Waiting func(context.Context) (n int, oldest time.Time, err error)
-
-// CountWaiting measures the requests for approval that wait in all threads, until ctx ends. It returns at once if this
+// CountWaiting measures the requests for approval that wait in all threads of a namespace, until ctx ends. It returns at once if this
 // process is not to do so. The caller must call the result to wait for the end.
-func (o *Observer) CountWaiting(ctx context.Context, ask Waiting, log *slog.Logger) (wait func()) {
+func (o *Observer) CountWaiting(ctx context.Context, s store.Store, namespace string, log *slog.Logger) (wait func()) {
 	if o == nil || o.cfg.CountWaiting == 0 {
 		return func() {}
 	}
@@ -21,7 +20,7 @@ func (o *Observer) CountWaiting(ctx context.Context, ask Waiting, log *slog.Logg
 		tick := time.NewTicker(o.cfg.CountWaiting)
 		defer tick.Stop()
 		for {
-			n, oldest, err := ask(ctx)
+			pending, err := s.PendingApprovals(ctx, namespace)
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -29,10 +28,10 @@ func (o *Observer) CountWaiting(ctx context.Context, ask Waiting, log *slog.Logg
 				log.Warn("counting the approvals that wait", "error", err)
 			default:
 				age := 0.0
-				if n > 0 {
-					age = max(time.Since(oldest).Seconds(), 0)
+				if pending.Count > 0 {
+					age = max(time.Since(pending.Oldest).Seconds(), 0)
 				}
-				o.meters.approvals.Record(ctx, int64(n))
+				o.meters.approvals.Record(ctx, int64(pending.Count))
 				o.meters.approvalAge.Record(ctx, age)
 			}
 			select {
