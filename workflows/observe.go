@@ -11,7 +11,8 @@ import (
 )
 
 // Observer observes turns, for traces and metrics. Its methods must not block, and must not change what the
-// workflow does: they are called again when a worker replays a thread, and then should record nothing.
+// workflow does: they are called again when a worker replays a thread, and then should record nothing. workflow.IsReplaying does not
+// report every replay: a worker that answers a query from the history also executes the workflow task in progress.
 type Observer interface {
 	// Turn returns the context for the steps of a turn. It is called whenever the turn begins or continues.
 	Turn(ctx workflow.Context, t ObservedTurn) workflow.Context
@@ -63,7 +64,9 @@ type ObservedRun struct {
 
 // ObservedDecision describes the end of an approval request to an [Observer].
 type ObservedDecision struct {
-	Tool                   string
+	Turn             ObservedTurn
+	ToolCallID, Tool string
+
 	RequestedAt, DecidedAt time.Time
 	Decision               event.Decision
 }
@@ -102,7 +105,7 @@ func (t *activeTurn) observeRun(ctx workflow.Context, r *thread.AgentRun) (steps
 // observeDecision observes the end of a call's approval request, if it has ended since the last time.
 func (t *activeTurn) observeDecision(ctx workflow.Context, c *thread.Call) {
 	if end := c.TakeEnded(); end != nil {
-		t.observer.Decided(ctx, ObservedDecision{Tool: c.Plan.Name, RequestedAt: c.Requested.RequestedAt, DecidedAt: end.At, Decision: end.Decision})
+		t.observer.Decided(ctx, ObservedDecision{Turn: t.observed(), ToolCallID: c.Plan.ID, Tool: c.Plan.Name, RequestedAt: c.Requested.RequestedAt, DecidedAt: end.At, Decision: end.Decision})
 	}
 }
 

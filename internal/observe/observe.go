@@ -32,6 +32,8 @@ type Observer struct {
 	meters *instruments
 
 	agents, models, tools, steps labels
+
+	recent recent
 }
 
 // New returns nil if nothing is to be recorded. Content is redacted.

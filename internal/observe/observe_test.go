@@ -262,3 +262,18 @@ func TestContentIsRedacted(t *testing.T) {
 	o := &Observer{redact: r}
 	require.Equal(t, "pay with [card]", o.content("k", "pay with 4111 1111 1111 1111").Value.AsString())
 }
+
+// TestRecentIsBounded: what was recorded is recorded once, and what was long ago is forgotten.
+func TestRecentIsBounded(t *testing.T) {
+	var r recent
+	for i := range 2 * maxRecent {
+		id := identityOf("turn", fmt.Sprint(i))
+		require.True(t, r.add(id))
+		require.False(t, r.add(id))
+	}
+	require.Len(t, r.known, maxRecent)
+	require.Len(t, r.order, maxRecent)
+	require.False(t, r.add(identityOf("turn", fmt.Sprint(maxRecent))))
+	require.True(t, r.add(identityOf("turn", "0")))
+	require.NotEqual(t, identityOf("a", "bc"), identityOf("ab", "c"))
+}

@@ -3,7 +3,6 @@ package observe
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -21,7 +20,7 @@ var _ workflows.Observer = (*Observer)(nil)
 
 // Turn continues the trace of the turn's post.
 func (o *Observer) Turn(ctx workflow.Context, t workflows.ObservedTurn) workflow.Context {
-	if t.First && !workflow.IsReplaying(ctx) {
+	if t.First && o.recent.first(ctx, identityOf("begun", t.Namespace, t.ThreadID, t.ID)) {
 		o.meters.queueTime.Record(context.Background(), t.StartedAt.Sub(t.PostedAt).Seconds())
 		o.meters.queueDepth.Record(context.Background(), int64(t.Waiting))
 	}
@@ -30,7 +29,7 @@ func (o *Observer) Turn(ctx workflow.Context, t workflows.ObservedTurn) workflow
 
 // TurnEnded counts the turn.
 func (o *Observer) TurnEnded(ctx workflow.Context, t workflows.ObservedTurn, outcome signals.TurnStatus) {
-	if workflow.IsReplaying(ctx) {
+	if !o.recent.first(ctx, identityOf("ended", t.Namespace, t.ThreadID, t.ID)) {
 		return
 	}
 	set := metric.WithAttributes(attribute.String(telemetry.AttrOutcome, string(outcome)))
@@ -43,12 +42,12 @@ func (o *Observer) TurnEnded(ctx workflow.Context, t workflows.ObservedTurn, out
 func (o *Observer) Run(ctx workflow.Context, r workflows.ObservedRun) (workflow.Context, func(workflows.ObservedRun)) {
 	t := r.Turn
 	// The parts of a run share the ids, and other runs have others.
-	sum := sha256.Sum256([]byte("invoke_agent\x00" + t.Namespace + "\x00" + t.ThreadID + "\x00" + t.ID + "\x00" + strconv.Itoa(r.Slot)))
-	turn := sha256.Sum256([]byte("turn\x00" + t.Namespace + "\x00" + t.ThreadID + "\x00" + t.ID))
+	sum := identityOf("invoke_agent", t.Namespace, t.ThreadID, t.ID, strconv.Itoa(r.Slot))
+	turn := identityOf("turn", t.Namespace, t.ThreadID, t.ID)
 	parent := telemetry.WithTraceparent(context.Background(), t.Traceparent)
 	_, span := o.tracer.Start(telemetry.WithIDs(parent, trace.TraceID(turn[:16]), trace.SpanID(sum[:8])), agentSpan(r.Agent), trace.WithTimestamp(r.StartedAt))
 	return telemetry.ContextWithSpan(ctx, span), func(r workflows.ObservedRun) {
-		if workflow.IsReplaying(ctx) {
+		if !o.recent.first(ctx, sum) {
 			return
 		}
 		span.SetName(agentSpan(r.Agent))
@@ -71,7 +70,8 @@ func agentSpan(agent string) string {
 
 // Decided has the span of a request for approval.
 func (o *Observer) Decided(ctx workflow.Context, d workflows.ObservedDecision) {
-	if workflow.IsReplaying(ctx) {
+	t := d.Turn
+	if !o.recent.first(ctx, identityOf("decided", t.Namespace, t.ThreadID, t.ID, d.ToolCallID, d.RequestedAt.String())) {
 		return
 	}
 	outcome := attribute.String(telemetry.AttrOutcome, string(d.Decision))

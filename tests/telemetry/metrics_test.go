@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,46 +169,47 @@ func TestCountedApprovals(t *testing.T) {
 	counted(1)
 }
 
-// TestQueriesCountNothing: a query that replays a thread from its history records no spans and no metrics.
+// TestQueriesCountNothing: queries that replay a thread from its history while its turns run record no turn, run or
+// decision again.
 func TestQueriesCountNothing(t *testing.T) {
 	// The cache belongs to the process: no other test must run.
-	w, spans, m := measured(t, harness.Options{Agents: check.Team()}, nil)
-	id := w.Open("assistant")
-	seen := func() map[string]int64 {
-		out := map[string]int64{}
-		for _, s := range spans.Ended() {
-			out["span "+s.Name()]++
-		}
-		for _, name := range []string{telemetry.MetricTurns, telemetry.MetricTurnDuration, telemetry.MetricQueueTime, telemetry.MetricApprovalWait} {
-			for outcome, n := range m.points(t, name, telemetry.AttrOutcome) {
-				out[name+" "+outcome] = n
+	w, spans, m := measured(t, harness.Options{}, nil)
+	id := w.Open()
+	stop := make(chan struct{})
+	var queries sync.WaitGroup
+	for range 4 {
+		queries.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				worker.PurgeStickyWorkflowCache()
+				// While the thread moves, a query may find it unavailable.
+				_, _ = w.Threads.State(w.Ctx(), id)
 			}
-		}
-		return out
+		})
 	}
-	unchanged := func(when string) {
-		t.Helper()
-		check.AwaitRest(w, id)
-		before := seen()
-		for range 3 {
-			worker.PurgeStickyWorkflowCache()
-			_, err := w.Threads.State(w.Ctx(), id)
-			require.NoError(t, err)
-			for _, sub := range append(check.Subs(w, id), id) {
-				_, err = w.Threads.Approvals(w.Ctx(), sub)
-				require.NoError(t, err)
-			}
-		}
-		require.Equal(t, before, seen(), when)
+	const turns = 20
+	for range turns {
+		turn := w.Post(id, `use shell_cmd {"command":"true"}`)
+		call := w.AwaitApproval(id, 1)[0]
+		_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
+		require.NoError(t, err)
+		require.Equal(t, signals.TurnCompleted, w.Await(id, turn).Status)
 	}
-	unchanged("idle")
-	turn := w.Post(id, check.Asks("helper", check.Touches(id)))
-	call := w.AwaitApproval(id, 1)[0]
-	unchanged("waiting")
-	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
-	require.NoError(t, err)
-	require.Equal(t, signals.TurnCompleted, w.Await(id, turn).Status)
-	ended(t, spans, "invoke_agent assistant")
-	unchanged("ended")
-	require.Len(t, named(t, spans, "approval shell_cmd"), 1)
+	close(stop)
+	queries.Wait()
+	check.AwaitRest(w, id)
+	for _, name := range []string{telemetry.MetricTurns, telemetry.MetricTurnDuration, telemetry.MetricQueueTime, telemetry.MetricApprovalWait} {
+		var n int64
+		for _, of := range m.points(t, name, "") {
+			n += of
+		}
+		require.EqualValues(t, turns, n, name)
+	}
+	for _, name := range []string{"invoke_agent assistant", "approval shell_cmd"} {
+		require.Len(t, named(t, spans, name), turns)
+	}
 }
