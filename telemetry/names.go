@@ -48,6 +48,7 @@ const (
 	AttrStep      = "threadmill.step"
 	AttrAttempt   = "threadmill.attempt"
 	AttrOperate   = "threadmill.store.operation"
+	AttrStream    = "threadmill.stream"
 )
 
 // Metrics of [Conventions].

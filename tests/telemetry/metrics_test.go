@@ -2,7 +2,11 @@ package telemetry
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,7 +50,7 @@ func (m meters) points(t *testing.T, name, attr string) map[string]int64 {
 	out := map[string]int64{}
 	add := func(set attribute.Set, n int64) {
 		v, _ := set.Value(attribute.Key(attr))
-		out[v.AsString()] += n
+		out[v.Emit()] += n
 	}
 	for _, scope := range all.ScopeMetrics {
 		for _, found := range scope.Metrics {
@@ -212,4 +216,39 @@ func TestQueriesCountNothing(t *testing.T) {
 	for _, name := range []string{"invoke_agent assistant", "approval shell_cmd"} {
 		require.Len(t, named(t, spans, name), turns)
 	}
+}
+
+// TestStreamsAreKeptApart: requests whose response is an event stream have a label of their own, as they last as long as
+// a turn, and rejected ones do not.
+func TestStreamsAreKeptApart(t *testing.T) {
+	t.Parallel()
+	w, _, m := measured(t, harness.Options{}, nil)
+	post := func(path, body string) int {
+		req, err := http.NewRequestWithContext(w.Ctx(), http.MethodPost, w.API.URL+path, strings.NewReader(body))
+		require.NoError(t, err)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Accept", "application/json, text/event-stream")
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, res.Body)
+		require.NoError(t, errors.Join(err, res.Body.Close()))
+		return res.StatusCode
+	}
+	const chat = `{"id":"chats","messages":[{"id":"m1","role":"user","parts":[{"type":"text","text":"hello"}]}]}`
+	for _, one := range []struct {
+		path, body string
+		status     int
+	}{
+		{"/v1/chat", chat, http.StatusOK},
+		{"/v1/ag-ui", `{"threadId":"runs","runId":"r1","messages":[{"id":"m1","role":"user","content":"hello"}],"tools":[],"context":[],"state":{},"forwardedProps":{}}`, http.StatusOK},
+		{"/mcp", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`, http.StatusOK},
+		{"/v1/threads", `{"id":"opened"}`, http.StatusCreated},
+		{"/v1/chat", "{}", http.StatusUnprocessableEntity},
+	} {
+		require.Equal(t, one.status, post(one.path, one.body), one.path)
+	}
+	require.Eventually(t, func() bool {
+		got := m.points(t, "http.server.request.duration", telemetry.AttrStream)
+		return got["true"] == 3 && got["false"] == 2
+	}, harness.Patience, harness.Tick, "%v", m.points(t, "http.server.request.duration", telemetry.AttrStream))
 }
