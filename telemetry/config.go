@@ -1,11 +1,9 @@
 package telemetry
 
 import (
-	"context"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -38,21 +36,3 @@ const MinCountWaiting = time.Second
 
 // Enabled reports whether anything is recorded.
 func (c Config) Enabled() bool { return c.TracerProvider != nil || c.MeterProvider != nil }
-
-// traceContext encodes the trace context of a span. Baggage, which callers choose, is not kept.
-var traceContext propagation.TraceContext
-
-// Traceparent returns the trace context of the span in ctx as the traceparent of a post, or "" without a span.
-func Traceparent(ctx context.Context) string {
-	carrier := propagation.MapCarrier{}
-	traceContext.Inject(ctx, carrier)
-	return carrier.Get("traceparent")
-}
-
-// WithTraceparent returns a context in which new spans continue a trace. Empty = ctx.
-func WithTraceparent(ctx context.Context, traceparent string) context.Context {
-	if traceparent == "" {
-		return ctx
-	}
-	return traceContext.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
-}

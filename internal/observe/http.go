@@ -6,9 +6,9 @@ import (
 
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/threadmill/threadmill/internal/tracing"
 	"github.com/threadmill/threadmill/telemetry"
 )
 
@@ -35,10 +35,10 @@ func (o *Observer) HTTP(next http.Handler, route func(*http.Request) string) htt
 			labeler.Add(at)
 		}
 		next.ServeHTTP(w, r)
-		labeler.Add(attribute.Bool(telemetry.AttrStream, strings.HasPrefix(w.Header().Get("Content-Type"), eventStream)))
+		labeler.Add(attribute.Bool(AttrStream, strings.HasPrefix(w.Header().Get("Content-Type"), eventStream)))
 	})
 	options := []otelhttp.Option{
-		otelhttp.WithPropagators(propagation.TraceContext{}),
+		otelhttp.WithPropagators(tracing.Propagator{}),
 		// Otherwise it is the header Host, which clients choose.
 		otelhttp.WithServerName("threadmill"),
 		otelhttp.WithFilter(func(r *http.Request) bool {

@@ -110,7 +110,7 @@ func (o *Observer) fail(span trace.Span, class string, err error) {
 		text = o.redact.Text(err.Error())
 	}
 	span.SetStatus(codes.Error, text)
-	span.SetAttributes(attribute.String(telemetry.AttrErrorType, class))
+	span.SetAttributes(attribute.String(AttrErrorType, class))
 }
 
 // errOther is the class of errors without another one, as the conventions name it.

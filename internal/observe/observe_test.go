@@ -155,15 +155,15 @@ func TestModelCall(t *testing.T) {
 	_, err = models["good"].(llm.Embedder).Embed(t.Context(), llm.EmbedRequest{Model: "e"})
 	require.NoError(t, err)
 
-	goodOnes := attribute.String(telemetry.AttrProvider, "good")
-	require.EqualValues(t, 10, r.sum(t, telemetry.MetricInputTokens, goodOnes))
-	require.EqualValues(t, 4, r.sum(t, telemetry.MetricOutputTokens, goodOnes))
-	require.EqualValues(t, 6, r.sum(t, telemetry.MetricCacheRead, goodOnes))
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricReasoning, goodOnes))
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricFirstChunk, attribute.KeyValue{}))
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricInferenceDuration, attribute.String(telemetry.AttrErrorType, "429")))
-	require.EqualValues(t, 2, r.sum(t, telemetry.MetricInferenceDuration, attribute.KeyValue{}))
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricOperationDuration, goodOnes))
+	goodOnes := attribute.String(AttrProvider, "good")
+	require.EqualValues(t, 10, r.sum(t, MetricInputTokens, goodOnes))
+	require.EqualValues(t, 4, r.sum(t, MetricOutputTokens, goodOnes))
+	require.EqualValues(t, 6, r.sum(t, MetricCacheRead, goodOnes))
+	require.EqualValues(t, 1, r.sum(t, MetricReasoning, goodOnes))
+	require.EqualValues(t, 1, r.sum(t, MetricFirstChunk, attribute.KeyValue{}))
+	require.EqualValues(t, 1, r.sum(t, MetricInferenceDuration, attribute.String(AttrErrorType, "429")))
+	require.EqualValues(t, 2, r.sum(t, MetricInferenceDuration, attribute.KeyValue{}))
+	require.EqualValues(t, 1, r.sum(t, MetricOperationDuration, goodOnes))
 
 	spans := r.spans.Ended()
 	require.Len(t, spans, 3)
@@ -208,9 +208,9 @@ func TestToolCall(t *testing.T) {
 		require.NotContains(t, s.Status().Description, "secret")
 	}
 	for class, n := range map[string]int64{"tool_error": 1, errOther: 1, "abandoned": 1} {
-		require.Equal(t, n, r.sum(t, telemetry.MetricToolDuration, attribute.String(telemetry.AttrErrorType, class)), class)
+		require.Equal(t, n, r.sum(t, MetricToolDuration, attribute.String(AttrErrorType, class)), class)
 	}
-	require.EqualValues(t, len(tools), r.sum(t, telemetry.MetricToolDuration, attribute.KeyValue{}))
+	require.EqualValues(t, len(tools), r.sum(t, MetricToolDuration, attribute.KeyValue{}))
 }
 
 type fake struct {
@@ -231,7 +231,7 @@ func TestRetrieval(t *testing.T) {
 	require.ErrorIs(t, r.Retrieval(t.Context(), func(context.Context) error { return store.ErrUnavailable }), store.ErrUnavailable)
 	require.Len(t, r.spans.Ended(), 2)
 	require.Equal(t, "retrieval", r.spans.Ended()[0].Name())
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricOperationDuration, attribute.String(telemetry.AttrErrorType, "unavailable")))
+	require.EqualValues(t, 1, r.sum(t, MetricOperationDuration, attribute.String(AttrErrorType, "unavailable")))
 }
 
 // TestLabelsAreBounded: names that are created at run time do not become labels without end.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/telemetry"
 )
 
 // Store decorates a store: it measures the operations that every turn and every viewer needs, and the searches.
@@ -29,9 +28,9 @@ type observedStore struct {
 func timed[T any](ctx context.Context, s *observedStore, operation string, do func() (T, error)) (T, error) {
 	began := time.Now()
 	out, err := do()
-	set := []attribute.KeyValue{attribute.String(telemetry.AttrOperate, operation)}
+	set := []attribute.KeyValue{attribute.String(AttrOperate, operation)}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		set = append(set, attribute.String(telemetry.AttrErrorType, storeErrorClass(err)))
+		set = append(set, attribute.String(AttrErrorType, storeErrorClass(err)))
 	}
 	s.o.meters.storeDuration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(set...))
 	return out, err

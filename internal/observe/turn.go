@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/tracing"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/workflows"
 )
 
@@ -24,7 +24,7 @@ func (o *Observer) Turn(ctx workflow.Context, t workflows.ObservedTurn) workflow
 		o.meters.queueTime.Record(context.Background(), t.StartedAt.Sub(t.PostedAt).Seconds())
 		o.meters.queueDepth.Record(context.Background(), int64(t.Waiting))
 	}
-	return telemetry.ContextWithSpan(ctx, trace.SpanFromContext(telemetry.WithTraceparent(context.Background(), t.Traceparent)))
+	return tracing.ContextWithSpan(ctx, trace.SpanFromContext(tracing.WithTraceparent(context.Background(), t.Traceparent)))
 }
 
 // TurnEnded counts the turn.
@@ -32,7 +32,7 @@ func (o *Observer) TurnEnded(ctx workflow.Context, t workflows.ObservedTurn, out
 	if !o.recent.first(ctx, identityOf("ended", t.Namespace, t.ThreadID, t.ID)) {
 		return
 	}
-	set := metric.WithAttributes(attribute.String(telemetry.AttrOutcome, string(outcome)))
+	set := metric.WithAttributes(attribute.String(AttrOutcome, string(outcome)))
 	o.meters.turns.Add(context.Background(), 1, set)
 	o.meters.turnDuration.Record(context.Background(), workflow.Now(ctx).Sub(t.StartedAt).Seconds(), set)
 }
@@ -44,14 +44,14 @@ func (o *Observer) Run(ctx workflow.Context, r workflows.ObservedRun) (workflow.
 	// The parts of a run share the ids, and other runs have others.
 	sum := identityOf("invoke_agent", t.Namespace, t.ThreadID, t.ID, strconv.Itoa(r.Slot))
 	turn := identityOf("turn", t.Namespace, t.ThreadID, t.ID)
-	parent := telemetry.WithTraceparent(context.Background(), t.Traceparent)
-	_, span := o.tracer.Start(telemetry.WithIDs(parent, trace.TraceID(turn[:16]), trace.SpanID(sum[:8])), agentSpan(r.Agent), trace.WithTimestamp(r.StartedAt))
-	return telemetry.ContextWithSpan(ctx, span), func(r workflows.ObservedRun) {
+	parent := tracing.WithTraceparent(context.Background(), t.Traceparent)
+	_, span := o.tracer.Start(tracing.WithIDs(parent, trace.TraceID(turn[:16]), trace.SpanID(sum[:8])), agentSpan(r.Agent), trace.WithTimestamp(r.StartedAt))
+	return tracing.ContextWithSpan(ctx, span), func(r workflows.ObservedRun) {
 		if !o.recent.first(ctx, sum) {
 			return
 		}
 		span.SetName(agentSpan(r.Agent))
-		span.SetAttributes(attribute.String(telemetry.AttrOperation, telemetry.OperationInvokeAgent))
+		span.SetAttributes(attribute.String(AttrOperation, OperationInvokeAgent))
 		span.SetAttributes(subject{t.Namespace, t.ThreadID, t.EventID, t.TraceID, r.Agent}.attributes()...)
 		if r.Error != "" {
 			text := "failed"
@@ -65,7 +65,7 @@ func (o *Observer) Run(ctx workflow.Context, r workflows.ObservedRun) (workflow.
 }
 
 func agentSpan(agent string) string {
-	return telemetry.OperationInvokeAgent + " " + cmp.Or(agent, "default")
+	return OperationInvokeAgent + " " + cmp.Or(agent, "default")
 }
 
 // Decided has the span of a request for approval.
@@ -74,14 +74,14 @@ func (o *Observer) Decided(ctx workflow.Context, d workflows.ObservedDecision) {
 	if !o.recent.first(ctx, identityOf("decided", t.Namespace, t.ThreadID, t.ID, d.ToolCallID, d.RequestedAt.String())) {
 		return
 	}
-	outcome := attribute.String(telemetry.AttrOutcome, string(d.Decision))
-	o.meters.approvalWait.Record(context.Background(), d.DecidedAt.Sub(d.RequestedAt).Seconds(), metric.WithAttributes(attribute.String(telemetry.AttrToolName, o.tools.bound(d.Tool)), outcome))
-	_, span := o.tracer.Start(trace.ContextWithSpan(context.Background(), telemetry.SpanFromContext(ctx)), "approval "+d.Tool,
-		trace.WithTimestamp(d.RequestedAt), trace.WithAttributes(attribute.String(telemetry.AttrToolName, d.Tool), outcome))
+	outcome := attribute.String(AttrOutcome, string(d.Decision))
+	o.meters.approvalWait.Record(context.Background(), d.DecidedAt.Sub(d.RequestedAt).Seconds(), metric.WithAttributes(attribute.String(AttrToolName, o.tools.bound(d.Tool)), outcome))
+	_, span := o.tracer.Start(trace.ContextWithSpan(context.Background(), tracing.SpanFromContext(ctx)), "approval "+d.Tool,
+		trace.WithTimestamp(d.RequestedAt), trace.WithAttributes(attribute.String(AttrToolName, d.Tool), outcome))
 	span.End(trace.WithTimestamp(d.DecidedAt))
 }
 
 // Traceparent returns the trace context of the span of the run.
 func (o *Observer) Traceparent(ctx workflow.Context) string {
-	return telemetry.Traceparent(trace.ContextWithSpan(context.Background(), telemetry.SpanFromContext(ctx)))
+	return tracing.Traceparent(trace.ContextWithSpan(context.Background(), tracing.SpanFromContext(ctx)))
 }

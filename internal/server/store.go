@@ -81,7 +81,9 @@ func (s *timedStore) Threads(ctx context.Context, namespace string, page store.T
 }
 
 func (s *timedStore) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
-	return call(ctx, s, func(ctx context.Context) (store.PendingApprovals, error) { return s.Store.PendingApprovals(ctx, namespace) })
+	return call(ctx, s, func(ctx context.Context) (store.PendingApprovals, error) {
+		return s.Store.PendingApprovals(ctx, namespace)
+	})
 }
 
 func (s *timedStore) ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error) {

@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/observe"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -124,7 +125,7 @@ func TestDecisionsOnParkedTurns(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, signals.DecideAccepted, out.Result)
 			}
-			require.Empty(t, m.points(t, telemetry.MetricApprovalWait, telemetry.AttrOutcome), "the turns are parked")
+			require.Empty(t, m.points(t, observe.MetricApprovalWait, observe.AttrOutcome), "the turns are parked")
 			run := check.CurrentRun(w, id)
 			if moves {
 				// The history outgrows its limit while the step runs, so the thread moves before it continues the turns.
@@ -142,7 +143,7 @@ func TestDecisionsOnParkedTurns(t *testing.T) {
 			if moves {
 				require.NotEqual(t, run, check.CurrentRun(w, id))
 			}
-			require.Equal(t, map[string]int64{"approve": 1, "deny": 1}, m.points(t, telemetry.MetricApprovalWait, telemetry.AttrOutcome))
+			require.Equal(t, map[string]int64{"approve": 1, "deny": 1}, m.points(t, observe.MetricApprovalWait, observe.AttrOutcome))
 			require.Eventually(t, func() bool { return len(named(t, spans, "approval shell_cmd")) == 2 }, harness.Patience, harness.Tick)
 			for _, s := range named(t, spans, "approval shell_cmd") {
 				require.True(t, s.Parent().IsValid(), "it is a part of its agent's run")
@@ -158,7 +159,7 @@ func TestCountedApprovals(t *testing.T) {
 	w, _, m := measured(t, harness.Options{Agents: check.Team()}, func(c *telemetry.Config) { c.CountWaiting = telemetry.MinCountWaiting })
 	counted := func(n int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return m.points(t, telemetry.MetricApprovals, "")[""] == n }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return m.points(t, observe.MetricApprovals, "")[""] == n }, harness.Patience, harness.Tick)
 	}
 	asked, own := w.Open("assistant"), w.Open("helper")
 	w.Post(asked, check.Asks("helper", check.Touches(asked)))
@@ -206,7 +207,7 @@ func TestQueriesCountNothing(t *testing.T) {
 	close(stop)
 	queries.Wait()
 	check.AwaitRest(w, id)
-	for _, name := range []string{telemetry.MetricTurns, telemetry.MetricTurnDuration, telemetry.MetricQueueTime, telemetry.MetricApprovalWait} {
+	for _, name := range []string{observe.MetricTurns, observe.MetricTurnDuration, observe.MetricQueueTime, observe.MetricApprovalWait} {
 		var n int64
 		for _, of := range m.points(t, name, "") {
 			n += of
@@ -248,7 +249,7 @@ func TestStreamsAreKeptApart(t *testing.T) {
 		require.Equal(t, one.status, post(one.path, one.body), one.path)
 	}
 	require.Eventually(t, func() bool {
-		got := m.points(t, "http.server.request.duration", telemetry.AttrStream)
+		got := m.points(t, "http.server.request.duration", observe.AttrStream)
 		return got["true"] == 3 && got["false"] == 2
-	}, harness.Patience, harness.Tick, "%v", m.points(t, "http.server.request.duration", telemetry.AttrStream))
+	}, harness.Patience, harness.Tick, "%v", m.points(t, "http.server.request.duration", observe.AttrStream))
 }

@@ -235,7 +235,7 @@ func TestTraceIsOfATurn(t *testing.T) {
 	id := "lives"
 	request(t, w, asking, http.MethodPost, "/v1/threads", map[string]any{"id": id, "message": map[string]any{"id": "first", "content": "hello"}})
 	require.Equal(t, signals.TurnCompleted, w.Await(id, "first").Status)
-	const later = "00-2af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	const later = "01-2af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-of.a.later.version"
 	request(t, w, later, http.MethodPost, "/v1/threads/"+id+"/messages", map[string]any{"id": "second", "content": "hello"})
 	require.Equal(t, signals.TurnCompleted, w.Await(id, "second").Status)
 	// A plain client knows nothing of traces.

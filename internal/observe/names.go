@@ -1,4 +1,4 @@
-package telemetry
+package observe
 
 // Conventions is the source of the GenAI names: they are in development, and the packages semconv of OpenTelemetry
 // for Go end with v1.41.0.
