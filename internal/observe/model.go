@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
@@ -84,7 +83,7 @@ func (m *observedModel) Generate(ctx context.Context, req llm.Request, onDelta f
 		}
 	}
 	if o.cfg.Content && span.IsRecording() {
-		span.SetAttributes(o.content(AttrInputMessages, encoded(req.Messages)))
+		span.SetAttributes(o.input(req))
 	}
 	res, err := m.Provider.Generate(ctx, req, seen)
 	failed := metric.WithAttributes()
@@ -98,7 +97,7 @@ func (m *observedModel) Generate(ctx context.Context, req llm.Request, onDelta f
 	if span.IsRecording() {
 		span.SetAttributes(usageAttributes(res)...)
 		if o.cfg.Content {
-			span.SetAttributes(o.content(AttrOutputMessages, encoded([]llm.Message{{Role: event.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls}})))
+			span.SetAttributes(o.output(res, err))
 		}
 	}
 	return res, err
@@ -153,14 +152,6 @@ func modelErrorClass(err error) string {
 		return strconv.Itoa(failed.StatusCode)
 	}
 	return errOther
-}
-
-func encoded(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
 }
 
 type observedEmbedder struct {

@@ -5,7 +5,6 @@ package observe
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -88,19 +87,6 @@ func (l *labels) bound(value string) string {
 	}
 	l.known[value] = true
 	return value
-}
-
-// maxContent is the maximum size of an attribute with content, in bytes.
-const maxContent = 16 << 10
-
-// content returns an attribute with content, redacted and shortened.
-func (o *Observer) content(key, value string) attribute.KeyValue {
-	value = o.redact.Text(value)
-	if len(value) > maxContent {
-		value = value[:maxContent] + "…"
-	}
-	// OTLP takes valid UTF-8 only.
-	return attribute.String(key, strings.ToValidUTF8(value, "\uFFFD"))
 }
 
 // fail marks a span as failed. The error itself may contain content.

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -276,4 +277,47 @@ func TestRecentIsBounded(t *testing.T) {
 	require.False(t, r.add(identityOf("turn", fmt.Sprint(maxRecent))))
 	require.True(t, r.add(identityOf("turn", "0")))
 	require.NotEqual(t, identityOf("a", "bc"), identityOf("ab", "c"))
+}
+
+// TestMessages: content has the form of the conventions, and stays JSON of limited size.
+func TestMessages(t *testing.T) {
+	r, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Cards()}})
+	require.NoError(t, err)
+	o := &Observer{redact: r}
+	call := func(id, arguments string) event.ToolCall {
+		return event.ToolCall{ID: id, Function: event.Function{Name: "weather", Arguments: arguments}}
+	}
+	in := o.input(llm.Request{Messages: []llm.Message{
+		{Role: event.RoleSystem, Content: "You help."},
+		{Role: event.RoleUser, Name: "ann", Content: "Weather in <Paris>? I pay with 4111 1111 1111 1111."},
+		{Role: event.RoleAssistant, Content: "I look.", ToolCalls: []event.ToolCall{call("c1", `{"in":"Paris"}`), call("c2", `{"in":`)}},
+		{Role: event.RoleTool, ToolCallID: "c1", Content: "rainy"},
+		{Role: event.RoleTool, ToolCallID: "c2"},
+	}})
+	require.Equal(t, AttrInputMessages, string(in.Key))
+	require.Equal(t, `[{"role":"system","parts":[{"type":"text","content":"You help."}]},`+
+		`{"role":"user","name":"ann","parts":[{"type":"text","content":"Weather in <Paris>? I pay with [card]."}]},`+
+		`{"role":"assistant","parts":[{"type":"text","content":"I look."},{"type":"tool_call","id":"c1","name":"weather","arguments":{"in":"Paris"}},`+
+		`{"type":"tool_call","id":"c2","name":"weather","arguments":"{\"in\":"}]},`+
+		`{"role":"tool","parts":[{"type":"tool_call_response","id":"c1","response":"rainy"}]},`+
+		`{"role":"tool","parts":[{"type":"tool_call_response","id":"c2","response":""}]}]`, in.Value.AsString())
+
+	out := o.output(llm.Response{Thought: "Hm.", Content: "Rain.", ToolCalls: []event.ToolCall{call("c3", "{}")}, FinishReason: llm.FinishToolCalls}, nil)
+	require.Equal(t, AttrOutputMessages, string(out.Key))
+	require.Equal(t, `[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm."},{"type":"text","content":"Rain."},`+
+		`{"type":"tool_call","id":"c3","name":"weather","arguments":{}}],"finish_reason":"tool_call"}]`, out.Value.AsString())
+	require.Equal(t, `[{"role":"assistant","parts":[],"finish_reason":"error"}]`, o.output(llm.Response{}, errors.New("x")).Value.AsString())
+
+	var long llm.Request
+	for i := range 40 {
+		long.Messages = append(long.Messages, llm.Message{Role: event.RoleUser, Content: fmt.Sprintf("%02d %s", i, strings.Repeat("\"", 1000))})
+	}
+	long.Messages = append(long.Messages, llm.Message{Role: event.RoleAssistant, ToolCalls: []event.ToolCall{call("c4", `{"x":"`+strings.Repeat("€", maxText)+`"}`)}})
+	got := o.input(long).Value.AsString()
+	require.Less(t, len(got), maxContent+1<<10)
+	var messages []message
+	require.NoError(t, json.Unmarshal([]byte(got), &messages), "what is shortened stays JSON")
+	require.Less(t, len(messages), 10)
+	require.Equal(t, []part{{Type: partOmitted}}, messages[0].Parts)
+	require.Contains(t, messages[len(messages)-2].Parts[0].Content, "39 ", "the newest stay")
 }

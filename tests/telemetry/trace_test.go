@@ -225,6 +225,7 @@ func TestContentOnRequest(t *testing.T) {
 	require.Len(t, chats, 2)
 	require.Contains(t, attributes(chats[0])["gen_ai.input.messages"], "a secret")
 	require.Contains(t, attributes(chats[0])["gen_ai.output.messages"], "a secret")
+	require.Contains(t, attributes(chats[1])["gen_ai.input.messages"], `{"role":"tool","parts":[{"type":"tool_call_response","id":"`)
 }
 
 // TestTraceIsOfATurn: each turn of a thread has the trace of its own request, also after the thread has continued as
