@@ -72,13 +72,12 @@ func (o *Observer) input(req llm.Request) attribute.KeyValue {
 	list := make([]message, len(req.Messages))
 	for i, m := range req.Messages {
 		list[i] = message{Role: m.Role, Name: m.Name}
-		switch {
-		case m.Role == event.RoleTool:
+		if m.Role == event.RoleTool {
 			response := o.text(m.Content, maxText)
 			list[i].Parts = []part{{Type: partToolResponse, ID: m.ToolCallID, Response: &response}}
-		default:
-			list[i].Parts = o.parts("", m.Content, m.ToolCalls)
+			continue
 		}
+		list[i].Parts = o.parts("", m.Content, m.ToolCalls)
 	}
 	return attribute.String(AttrInputMessages, fitting(list))
 }
