@@ -51,7 +51,7 @@ func (m meters) points(t *testing.T, name, attr string) map[string]int64 {
 	out := map[string]int64{}
 	add := func(set attribute.Set, n int64) {
 		v, _ := set.Value(attribute.Key(attr))
-		out[v.Emit()] += n
+		out[v.String()] += n
 	}
 	for _, scope := range all.ScopeMetrics {
 		for _, found := range scope.Metrics {
