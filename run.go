@@ -98,7 +98,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	}
 	defer r.limits.serve(ctx, func() error { return start(r.modelQueues()) }, fatal)()
 	counting, stopCounting := context.WithCancel(ctx)
-	counted := r.observer.CountWaiting(counting, r.waiting, r.lastPass, r.cfg.Logger)
+	counted := r.observer.CountWaiting(counting, r.cfg.Store, r.cfg.Namespace, r.lastPass, r.cfg.Logger)
 	defer func() { stopCounting(); counted() }()
 	defer r.lead(ctx)() // last, as threads do not wait for it
 	select {
@@ -172,16 +172,4 @@ func stopAll(workers []worker.Worker) {
 // WorkerInterceptors returns the interceptors with which a worker records what [Config].Telemetry configures.
 func (r *Runtime) WorkerInterceptors() []interceptor.WorkerInterceptor {
 	return r.observer.WorkerInterceptors()
-}
-
-// waiting returns how many requests for approval wait, and since when the oldest does.
-func (r *Runtime) waiting(ctx context.Context) (n int, oldest time.Time, err error) {
-	found, err := r.client.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: threadclient.MaxApprovalsLimit})
-	if err != nil {
-		return 0, oldest, err
-	}
-	if len(found.Approvals) > 0 {
-		oldest = found.Approvals[0].Request.RequestedAt
-	}
-	return len(found.Approvals), oldest, nil
 }

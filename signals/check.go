@@ -2,10 +2,10 @@ package signals
 
 import (
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/traceparent"
 )
 
 // Bounds of a [Post].
@@ -69,10 +69,8 @@ func (p Post) validateHead() error {
 	return firstOf(checkIdentifier("traceId", p.TraceID), checkIdentifier("parentEventId", p.ParentEventID), checkTraceparent(p.Traceparent), checkTurn(p))
 }
 
-var traceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-
 func checkTraceparent(value string) error {
-	if value != "" && !traceparent.MatchString(value) {
+	if _, ok := traceparent.Parse(value); value != "" && !ok {
 		return event.FieldErrorf("traceparent", "%.60q is no trace context, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", value)
 	}
 	return nil

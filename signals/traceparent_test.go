@@ -9,7 +9,7 @@ import (
 // TestTraceparent: only a trace context is accepted, so that no other text gets into traces.
 func TestTraceparent(t *testing.T) {
 	p := UserMessage("t1", "ann", "hello")
-	for _, ok := range []string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"} {
+	for _, ok := range []string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more"} {
 		p.Traceparent = ok
 		require.NoError(t, p.Validate("t1"))
 	}

@@ -72,6 +72,10 @@ type Store interface {
 	// Threads returns the threads of a namespace, most recently active first.
 	Threads(ctx context.Context, namespace string, page ThreadPage) ([]Thread, error)
 
+	// PendingApprovals counts the approval requests that wait in the open threads of a namespace. A request of a
+	// sub-agent counts in the thread for which it works.
+	PendingApprovals(ctx context.Context, namespace string) (PendingApprovals, error)
+
 	// ToolLog returns the log of one tool call, or ErrNotFound.
 	ToolLog(ctx context.Context, key Key, toolCallID string) (ToolLog, error)
 
@@ -194,6 +198,14 @@ type Thread struct {
 	Head      int64           `json:"head" doc:"Seq of the newest record"`
 	CreatedAt time.Time       `json:"createdAt,omitzero" doc:"When the thread was opened"`
 	UpdatedAt time.Time       `json:"updatedAt,omitzero" doc:"When its last record was stored"`
+}
+
+// PendingApprovals are the approval requests that wait for a decision.
+type PendingApprovals struct {
+	Count int
+
+	// Oldest is the time of the oldest request. Zero without one.
+	Oldest time.Time
 }
 
 // Statuses of a thread's row.

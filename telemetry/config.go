@@ -1,11 +1,9 @@
 package telemetry
 
 import (
-	"context"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -29,30 +27,12 @@ type Config struct {
 	IgnoreCallers bool
 
 	// CountWaiting is the interval at which Runtime.Run counts the approvals that wait in all threads of the
-	// namespace. One process is enough: it asks Temporal's visibility and the waiting threads. Default: never.
+	// namespace, with one query of the store. One process is enough. Default: never.
 	CountWaiting time.Duration
 }
 
-// MinCountWaiting is the minimum of [Config].CountWaiting: each count asks up to 1,000 threads.
+// MinCountWaiting is the minimum of [Config].CountWaiting.
 const MinCountWaiting = time.Second
 
 // Enabled reports whether anything is recorded.
 func (c Config) Enabled() bool { return c.TracerProvider != nil || c.MeterProvider != nil }
-
-// traceContext encodes the trace context of a span. Baggage, which callers choose, is not kept.
-var traceContext propagation.TraceContext
-
-// Traceparent returns the trace context of the span in ctx as the traceparent of a post, or "" without a span.
-func Traceparent(ctx context.Context) string {
-	carrier := propagation.MapCarrier{}
-	traceContext.Inject(ctx, carrier)
-	return carrier.Get("traceparent")
-}
-
-// WithTraceparent returns a context in which new spans continue a trace. Empty = ctx.
-func WithTraceparent(ctx context.Context, traceparent string) context.Context {
-	if traceparent == "" {
-		return ctx
-	}
-	return traceContext.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
-}

@@ -9,6 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
+
+	"github.com/threadmill/threadmill/internal/tracing"
 )
 
 // TestOff: the zero configuration changes nothing.
@@ -33,7 +35,7 @@ func TestClientOptions(t *testing.T) {
 // TestIDs: the ids of a context are used, and otherwise new ones.
 func TestIDs(t *testing.T) {
 	traceID, spanID := trace.TraceID{1}, trace.SpanID{2}
-	ctx := WithIDs(context.Background(), traceID, spanID)
+	ctx := tracing.WithIDs(context.Background(), traceID, spanID)
 	gotTrace, gotSpan := IDs{}.NewIDs(ctx)
 	require.Equal(t, traceID, gotTrace)
 	require.Equal(t, spanID, gotSpan)
@@ -50,14 +52,4 @@ func TestIDs(t *testing.T) {
 		require.False(t, seen[other])
 		seen[other] = true
 	}
-}
-
-func TestTraceparent(t *testing.T) {
-	require.Empty(t, Traceparent(context.Background()))
-	require.Equal(t, context.Background(), WithTraceparent(context.Background(), ""))
-	const value = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	ctx := WithTraceparent(context.Background(), value)
-	require.Equal(t, value, Traceparent(ctx))
-	require.True(t, trace.SpanContextFromContext(ctx).IsRemote())
-	require.Empty(t, Traceparent(WithTraceparent(context.Background(), "nonsense")))
 }

@@ -4,15 +4,13 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/opentelemetry"
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/tracing"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -39,42 +37,9 @@ func (c Config) WorkerInterceptors() []interceptor.WorkerInterceptor {
 	return []interceptor.WorkerInterceptor{&workerInterceptor{tracing: c.temporalTracing()}}
 }
 
-// ContextWithSpan returns a workflow context in which activities, child workflows and signals continue the trace
-// of a span.
-func ContextWithSpan(ctx workflow.Context, span trace.Span) workflow.Context {
-	ctx = workflow.WithValue(ctx, workflowSpanKey{}, span)
-	return workflow.WithValue(ctx, spanKey{}, temporalTracer.SpanFromContext(trace.ContextWithSpan(context.Background(), span)))
-}
-
-// SpanFromContext returns the span of [ContextWithSpan], or one that records nothing.
-func SpanFromContext(ctx workflow.Context) trace.Span {
-	span, ok := ctx.Value(workflowSpanKey{}).(trace.Span)
-	if !ok {
-		return noop.Span{}
-	}
-	return span
-}
-
-// spanKey has the span as Temporal's interceptor knows it, workflowSpanKey the span itself.
-type (
-	spanKey         struct{}
-	workflowSpanKey struct{}
-)
-
-func temporalOptions(tracer trace.Tracer) opentelemetry.TracerOptions {
-	return opentelemetry.TracerOptions{
-		Tracer: tracer, TextMapPropagator: traceContext, DisableBaggage: true, SpanContextKey: spanKey{},
-		// Queries are not part of a turn. Another program's header must not fail a workflow.
-		DisableQueryTracing: true, AllowInvalidParentSpans: true,
-	}
-}
-
-// temporalTracer converts spans to those of Temporal's interceptors.
-var temporalTracer, _ = opentelemetry.NewTracer(temporalOptions(noop.Tracer{}))
-
 func (c Config) temporalTracing() interceptor.Interceptor {
 	// It fails only without a tracer.
-	options := temporalOptions(c.TracerProvider.Tracer(Scope))
+	options := tracing.TemporalOptions(c.TracerProvider.Tracer(Scope))
 	if !c.Content {
 		options.SpanStarter = func(ctx context.Context, t trace.Tracer, name string, opts ...trace.SpanStartOption) trace.Span {
 			_, span := t.Start(ctx, name, opts...)
@@ -128,21 +93,11 @@ type workflowInbound struct {
 // continue the trace of the step that has started them; a sub-agent has a turn.
 func (i *workflowInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
 	if info := workflow.GetInfo(ctx); info.ParentWorkflowExecution != nil && info.WorkflowType.Name != signals.DelegateWorkflow {
-		if span := spanOfHeader(ctx); span.SpanContext().IsValid() {
-			ctx = ContextWithSpan(ctx, span)
+		if span := tracing.SpanOfHeader(ctx); span.SpanContext().IsValid() {
+			ctx = tracing.ContextWithSpan(ctx, span)
 		}
 	}
 	return i.untraced.ExecuteWorkflow(ctx, in)
-}
-
-// spanOfHeader returns the span in which a workflow was started, by the header of Temporal's interceptors.
-func spanOfHeader(ctx workflow.Context) trace.Span {
-	var carried map[string]string
-	if raw, ok := interceptor.WorkflowHeader(ctx)[temporalTracer.Options().HeaderKey]; ok {
-		// Another program's header must not fail a workflow.
-		_ = converter.GetDefaultDataConverter().FromPayload(raw, &carried)
-	}
-	return trace.SpanFromContext(traceContext.Extract(context.Background(), propagation.MapCarrier(carried)))
 }
 
 // ValidateUpdate has no span: that of the update follows at once.

@@ -12,14 +12,14 @@ import (
 var layers = [][]string{
 	{"internal/strictjson", "internal/guard", "internal/publicnet", "internal/near", "internal/outage", "internal/buildinfo", "redact"},
 	{"event"},
-	{"internal/term", "internal/strictyaml", "internal/recordid", "internal/process"},
+	{"internal/term", "internal/strictyaml", "internal/recordid", "internal/process", "internal/traceparent"},
 	{"approval"},
 	{"agent", "tool", "hook", "rule", "llm"},
 	{"store"},
 	{"stream"},
 	{"auth"},
 	{"signals"},
-	{"internal/searchattr", "internal/redaction", "internal/forget", "telemetry"},
+	{"internal/searchattr", "internal/redaction", "internal/forget", "internal/tracing", "telemetry"},
 	{"webhook"},
 	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
 	{"internal/document", "internal/fetch", "internal/tokens"},
@@ -82,7 +82,7 @@ var boundaries = []boundary{
 	{
 		name:  "S4-109 decisions are plain Go, without Temporal, I/O or chance",
 		rooms: []string{"internal/thread", "internal/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/thread", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
+		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/thread", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{

@@ -5,12 +5,14 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // Observer observes turns, for traces and metrics. Its methods must not block, and must not change what the
-// workflow does: they are called again when a worker replays a thread, and then should record nothing.
+// workflow does: they are called again when a worker replays a thread, and then should record nothing. workflow.IsReplaying does not
+// report every replay: a worker that answers a query from the history also executes the workflow task in progress.
 type Observer interface {
 	// Turn returns the context for the steps of a turn. It is called whenever the turn begins or continues.
 	Turn(ctx workflow.Context, t ObservedTurn) workflow.Context
@@ -22,8 +24,9 @@ type Observer interface {
 	// whenever the run begins or continues.
 	Run(ctx workflow.Context, r ObservedRun) (steps workflow.Context, done func(ObservedRun))
 
-	// Decided is called when people have decided on a tool call, or its request has ended otherwise.
-	Decided(ctx workflow.Context, tool string, requested time.Time)
+	// Decided is called once for each approval request that has ended by a decision, an expiry or a grant, when the turn
+	// continues. Requests of interrupted turns are not observed.
+	Decided(ctx workflow.Context, d ObservedDecision)
 
 	// Traceparent returns the trace context that a sub-agent, which ctx starts, continues. Empty = none.
 	Traceparent(ctx workflow.Context) string
@@ -59,6 +62,15 @@ type ObservedRun struct {
 	Error string
 }
 
+// ObservedDecision describes the end of an approval request to an [Observer].
+type ObservedDecision struct {
+	Turn             ObservedTurn
+	ToolCallID, Tool string
+
+	RequestedAt, DecidedAt time.Time
+	Decision               event.Decision
+}
+
 func (w *Workflows) observer() Observer {
 	if w.Observer == nil {
 		return noObserver{}
@@ -90,6 +102,13 @@ func (t *activeTurn) observeRun(ctx workflow.Context, r *thread.AgentRun) (steps
 	}
 }
 
+// observeDecision observes the end of a call's approval request, if it has ended since the last time.
+func (t *activeTurn) observeDecision(ctx workflow.Context, c *thread.Call) {
+	if end := c.TakeEnded(); end != nil {
+		t.observer.Decided(ctx, ObservedDecision{Turn: t.observed(), ToolCallID: c.Plan.ID, Tool: c.Plan.Name, RequestedAt: c.Requested.RequestedAt, DecidedAt: end.At, Decision: end.Decision})
+	}
+}
+
 type noObserver struct{}
 
 func (noObserver) Turn(ctx workflow.Context, _ ObservedTurn) workflow.Context { return ctx }
@@ -100,6 +119,6 @@ func (noObserver) Run(ctx workflow.Context, _ ObservedRun) (workflow.Context, fu
 	return ctx, func(ObservedRun) {}
 }
 
-func (noObserver) Decided(workflow.Context, string, time.Time) {}
+func (noObserver) Decided(workflow.Context, ObservedDecision) {}
 
 func (noObserver) Traceparent(workflow.Context) string { return "" }

@@ -223,15 +223,12 @@ func (t *activeTurn) call(ctx workflow.Context, r *thread.AgentRun, c *thread.Ca
 	asks := func() bool { return c.Stage == thread.CallWaiting || c.Stage == thread.CallAtInput }
 	for again := true; again; {
 		if asks() {
-			approval := c.Stage == thread.CallWaiting
 			err := workflow.Await(ctx, func() bool { return !asks() || t.leaves(ctx) })
 			if err != nil || asks() {
 				return
 			}
-			if approval {
-				t.observer.Decided(ctx, c.Plan.Name, c.Requested.RequestedAt)
-			}
 		}
+		t.observeDecision(ctx, c)
 		again = c.Stage == thread.CallReady && !t.interrupted(ctx) && !t.execute(ctx, r, c)
 	}
 	if c.Stage == thread.CallDelegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.Turns.CanPark() {

@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/telemetry"
 )
 
 type instruments struct {
@@ -57,38 +56,38 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		return c
 	}
 	i := &instruments{
-		turns:         counter(telemetry.MetricTurns, "{turn}", "Turns that have ended, by outcome."),
-		turnDuration:  seconds(telemetry.MetricTurnDuration, "Time from the beginning to the end of a turn, with its waits for people.", long),
-		queueTime:     seconds(telemetry.MetricQueueTime, "Time from the arrival of an event at its thread to the beginning of its turn.", long),
-		queueDepth:    sizes(telemetry.MetricQueueDepth, "{event}", "Events that wait in a thread when a turn begins.", counts),
-		stepDuration:  seconds(telemetry.MetricStepDuration, "Duration of an attempt at a step (activity).", model),
-		retries:       counter(telemetry.MetricStepRetries, "{attempt}", "Attempts at a step after the first one."),
-		lost:          counter(telemetry.MetricStepsLost, "{step}", "Attempts at a step that were lost with their worker."),
-		approvalWait:  seconds(telemetry.MetricApprovalWait, "Time from a request for approval to its end.", long),
-		storeDuration: seconds(telemetry.MetricStoreDuration, "Duration of an operation of the store.", short),
-		streamLag:     seconds(telemetry.MetricStreamLag, "Time from the storage of a record to its delivery to a viewer who follows the thread.", short),
-		published:     counter(telemetry.MetricStreamPublished, "{entry}", "Entries published to the live stream."),
-		retained:      counter(telemetry.MetricRetained, "{thread}", "Threads that retention has closed or erased, or tried to, by outcome."),
-		prunedLogs:    counter(telemetry.MetricPrunedLogs, "{log}", "Logs of tool calls that retention has deleted."),
+		turns:         counter(MetricTurns, "{turn}", "Turns that have ended, by outcome."),
+		turnDuration:  seconds(MetricTurnDuration, "Time from the beginning to the end of a turn, with its waits for people.", long),
+		queueTime:     seconds(MetricQueueTime, "Time from the arrival of an event at its thread to the beginning of its turn.", long),
+		queueDepth:    sizes(MetricQueueDepth, "{event}", "Events that wait in a thread when a turn begins.", counts),
+		stepDuration:  seconds(MetricStepDuration, "Duration of an attempt at a step (activity).", model),
+		retries:       counter(MetricStepRetries, "{attempt}", "Attempts at a step after the first one."),
+		lost:          counter(MetricStepsLost, "{step}", "Attempts at a step that were lost with their worker."),
+		approvalWait:  seconds(MetricApprovalWait, "Time from a request for approval to its end.", long),
+		storeDuration: seconds(MetricStoreDuration, "Duration of an operation of the store.", short),
+		streamLag:     seconds(MetricStreamLag, "Time from the storage of a record to its delivery to a viewer who follows the thread.", short),
+		published:     counter(MetricStreamPublished, "{entry}", "Entries published to the live stream."),
+		retained:      counter(MetricRetained, "{thread}", "Threads that retention has closed or erased, or tried to, by outcome."),
+		prunedLogs:    counter(MetricPrunedLogs, "{log}", "Logs of tool calls that retention has deleted."),
 
-		inferenceDuration: seconds(telemetry.MetricInferenceDuration, "Duration of a model call.", model),
-		firstChunk:        seconds(telemetry.MetricFirstChunk, "Time from the request to the first piece of a reply.", model),
-		operationDuration: seconds(telemetry.MetricOperationDuration, "Duration of a call of an embedder or a retrieval.", model),
-		toolDuration:      seconds(telemetry.MetricToolDuration, "Duration of a tool call.", model),
-		tokenUsage:        sizes(telemetry.MetricTokenUsage, "{token}", "Tokens of a model call.", tokens),
-		inputTokens:       counter(telemetry.MetricInputTokens, "{token}", "Tokens of requests, with cached ones."),
-		outputTokens:      counter(telemetry.MetricOutputTokens, "{token}", "Tokens of replies, with thoughts."),
-		cacheRead:         counter(telemetry.MetricCacheRead, "{token}", "Tokens of requests that the provider had cached."),
-		reasoning:         counter(telemetry.MetricReasoning, "{token}", "Tokens of thoughts."),
+		inferenceDuration: seconds(MetricInferenceDuration, "Duration of a model call.", model),
+		firstChunk:        seconds(MetricFirstChunk, "Time from the request to the first piece of a reply.", model),
+		operationDuration: seconds(MetricOperationDuration, "Duration of a call of an embedder or a retrieval.", model),
+		toolDuration:      seconds(MetricToolDuration, "Duration of a tool call.", model),
+		tokenUsage:        sizes(MetricTokenUsage, "{token}", "Tokens of a model call.", tokens),
+		inputTokens:       counter(MetricInputTokens, "{token}", "Tokens of requests, with cached ones."),
+		outputTokens:      counter(MetricOutputTokens, "{token}", "Tokens of replies, with thoughts."),
+		cacheRead:         counter(MetricCacheRead, "{token}", "Tokens of requests that the provider had cached."),
+		reasoning:         counter(MetricReasoning, "{token}", "Tokens of thoughts."),
 	}
 	var err error
-	i.viewers, err = m.Int64UpDownCounter(telemetry.MetricViewers, metric.WithUnit("{viewer}"), metric.WithDescription("Viewers that follow threads."))
+	i.viewers, err = m.Int64UpDownCounter(MetricViewers, metric.WithUnit("{viewer}"), metric.WithDescription("Viewers that follow threads."))
 	problems = append(problems, err)
-	i.approvals, err = m.Int64Gauge(telemetry.MetricApprovals, metric.WithUnit("{approval}"), metric.WithDescription("Requests for approval that wait, in all threads of the namespace."))
+	i.approvals, err = m.Int64Gauge(MetricApprovals, metric.WithUnit("{approval}"), metric.WithDescription("Requests for approval that wait, in all threads of the namespace."))
 	problems = append(problems, err)
-	i.retentionAge, err = m.Float64Gauge(telemetry.MetricRetentionAge, metric.WithUnit("s"), metric.WithDescription("Time since the last complete pass of retention, 0 without retention."))
+	i.retentionAge, err = m.Float64Gauge(MetricRetentionAge, metric.WithUnit("s"), metric.WithDescription("Time since the last complete pass of retention, 0 without retention."))
 	problems = append(problems, err)
-	i.approvalAge, err = m.Float64Gauge(telemetry.MetricApprovalAge, metric.WithUnit("s"), metric.WithDescription("Age of the oldest request for approval that waits."))
+	i.approvalAge, err = m.Float64Gauge(MetricApprovalAge, metric.WithUnit("s"), metric.WithDescription("Age of the oldest request for approval that waits."))
 	if err := errors.Join(append(problems, err)...); err != nil {
 		return nil, err
 	}
@@ -97,11 +96,11 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		for _, step := range []string{
 			signals.ActivityCallModel, signals.ActivityRunTool, signals.ActivityRunTask, signals.ActivityRecord, signals.ActivityRunHooks, signals.ActivityHandleEvent,
 		} {
-			c.Add(context.Background(), 0, metric.WithAttributes(attribute.String(telemetry.AttrStep, step)))
+			c.Add(context.Background(), 0, metric.WithAttributes(attribute.String(AttrStep, step)))
 		}
 	}
 	for _, outcome := range []signals.TurnStatus{signals.TurnCompleted, signals.TurnFailed, signals.TurnInterrupted} {
-		i.turns.Add(context.Background(), 0, metric.WithAttributes(attribute.String(telemetry.AttrOutcome, string(outcome))))
+		i.turns.Add(context.Background(), 0, metric.WithAttributes(attribute.String(AttrOutcome, string(outcome))))
 	}
 	i.retain(context.Background(), signals.Retained{})
 	return i, nil
@@ -110,7 +109,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 // retain counts what a pass of retention has done.
 func (i *instruments) retain(ctx context.Context, pass signals.Retained) {
 	for outcome, n := range map[string]int{outcomeClosed: pass.Closed, outcomeErased: pass.Erased, outcomeFailed: pass.Failed} {
-		i.retained.Add(ctx, int64(n), metric.WithAttributes(attribute.String(telemetry.AttrOutcome, outcome)))
+		i.retained.Add(ctx, int64(n), metric.WithAttributes(attribute.String(AttrOutcome, outcome)))
 	}
 	i.prunedLogs.Add(ctx, int64(pass.ToolLogs))
 }

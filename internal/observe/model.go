@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/telemetry"
 )
 
 // Models decorates model providers, by their names.
@@ -64,12 +62,12 @@ type observedModel struct {
 // Generate has the span and the metrics of a model call.
 func (m *observedModel) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 	o, began := m.o, time.Now()
-	ctx, span := o.tracer.Start(ctx, telemetry.OperationChat+" "+req.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(append(subjectOf(ctx).attributes(),
-		attribute.String(telemetry.AttrOperation, telemetry.OperationChat), attribute.String(telemetry.AttrProvider, m.name), attribute.String(telemetry.AttrRequestModel, req.Model))...))
+	ctx, span := o.tracer.Start(ctx, OperationChat+" "+req.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(append(subjectOf(ctx).attributes(),
+		attribute.String(AttrOperation, OperationChat), attribute.String(AttrProvider, m.name), attribute.String(AttrRequestModel, req.Model))...))
 	defer span.End()
 	set := metric.WithAttributeSet(attribute.NewSet(
-		attribute.String(telemetry.AttrOperation, telemetry.OperationChat), attribute.String(telemetry.AttrProvider, m.name),
-		attribute.String(telemetry.AttrRequestModel, o.models.bound(req.Model)), attribute.String(telemetry.AttrAgent, o.agents.bound(subjectOf(ctx).agent)),
+		attribute.String(AttrOperation, OperationChat), attribute.String(AttrProvider, m.name),
+		attribute.String(AttrRequestModel, o.models.bound(req.Model)), attribute.String(AttrAgent, o.agents.bound(subjectOf(ctx).agent)),
 	))
 	seen := onDelta
 	if onDelta != nil {
@@ -79,19 +77,19 @@ func (m *observedModel) Generate(ctx context.Context, req llm.Request, onDelta f
 				first = true
 				after := time.Since(began).Seconds()
 				o.meters.firstChunk.Record(ctx, after, set)
-				span.SetAttributes(attribute.Float64(telemetry.AttrFirstChunk, after))
+				span.SetAttributes(attribute.Float64(AttrFirstChunk, after))
 			}
 			onDelta(d)
 		}
 	}
 	if o.cfg.Content && span.IsRecording() {
-		span.SetAttributes(o.content(telemetry.AttrInputMessages, encoded(req.Messages)))
+		span.SetAttributes(o.input(req))
 	}
 	res, err := m.Provider.Generate(ctx, req, seen)
 	failed := metric.WithAttributes()
 	if err != nil {
 		class := modelErrorClass(err)
-		failed = metric.WithAttributes(attribute.String(telemetry.AttrErrorType, class))
+		failed = metric.WithAttributes(attribute.String(AttrErrorType, class))
 		o.fail(span, class, err)
 	}
 	o.meters.inferenceDuration.Record(ctx, time.Since(began).Seconds(), set, failed)
@@ -99,14 +97,14 @@ func (m *observedModel) Generate(ctx context.Context, req llm.Request, onDelta f
 	if span.IsRecording() {
 		span.SetAttributes(usageAttributes(res)...)
 		if o.cfg.Content {
-			span.SetAttributes(o.content(telemetry.AttrOutputMessages, encoded([]llm.Message{{Role: event.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls}})))
+			span.SetAttributes(o.output(res, err))
 		}
 	}
 	return res, err
 }
 
 func (o *Observer) usage(ctx context.Context, u event.Usage, set metric.MeasurementOption) {
-	modality := metric.WithAttributes(attribute.String(telemetry.AttrModality, "unknown"))
+	modality := metric.WithAttributes(attribute.String(AttrModality, "unknown"))
 	for _, c := range []struct {
 		counter metric.Int64Counter
 		n       int
@@ -116,21 +114,21 @@ func (o *Observer) usage(ctx context.Context, u event.Usage, set metric.Measurem
 		c.counter.Add(ctx, int64(c.n), set, modality)
 	}
 	if u.InputTokens+u.OutputTokens > 0 {
-		o.meters.tokenUsage.Record(ctx, int64(u.InputTokens), set, metric.WithAttributes(attribute.String(telemetry.AttrTokenType, "input")))
-		o.meters.tokenUsage.Record(ctx, int64(u.OutputTokens), set, metric.WithAttributes(attribute.String(telemetry.AttrTokenType, "output")))
+		o.meters.tokenUsage.Record(ctx, int64(u.InputTokens), set, metric.WithAttributes(attribute.String(AttrTokenType, "input")))
+		o.meters.tokenUsage.Record(ctx, int64(u.OutputTokens), set, metric.WithAttributes(attribute.String(AttrTokenType, "output")))
 	}
 }
 
 func usageAttributes(res llm.Response) []attribute.KeyValue {
 	list := []attribute.KeyValue{
-		attribute.Int(telemetry.AttrInputTokens, res.Usage.InputTokens), attribute.Int(telemetry.AttrOutputTokens, res.Usage.OutputTokens),
-		attribute.Int(telemetry.AttrCacheRead, res.Usage.CachedTokens), attribute.Int(telemetry.AttrReasoning, res.Usage.ReasoningTokens),
+		attribute.Int(AttrInputTokens, res.Usage.InputTokens), attribute.Int(AttrOutputTokens, res.Usage.OutputTokens),
+		attribute.Int(AttrCacheRead, res.Usage.CachedTokens), attribute.Int(AttrReasoning, res.Usage.ReasoningTokens),
 	}
 	if res.Model != "" {
-		list = append(list, attribute.String(telemetry.AttrResponseModel, res.Model))
+		list = append(list, attribute.String(AttrResponseModel, res.Model))
 	}
 	if res.FinishReason != "" {
-		list = append(list, attribute.StringSlice(telemetry.AttrFinishReasons, []string{res.FinishReason}))
+		list = append(list, attribute.StringSlice(AttrFinishReasons, []string{res.FinishReason}))
 	}
 	return list
 }
@@ -156,14 +154,6 @@ func modelErrorClass(err error) string {
 	return errOther
 }
 
-func encoded(v any) string {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err.Error()
-	}
-	return string(data)
-}
-
 type observedEmbedder struct {
 	llm.Embedder
 	o    *Observer
@@ -173,21 +163,21 @@ type observedEmbedder struct {
 // Embed has the span and the metrics of a call of an embedder.
 func (e *observedEmbedder) Embed(ctx context.Context, req llm.EmbedRequest) (llm.Embeddings, error) {
 	o, began := e.o, time.Now()
-	ctx, span := o.tracer.Start(ctx, telemetry.OperationEmbeddings+" "+req.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(append(subjectOf(ctx).attributes(),
-		attribute.String(telemetry.AttrOperation, telemetry.OperationEmbeddings), attribute.String(telemetry.AttrProvider, e.name), attribute.String(telemetry.AttrRequestModel, req.Model))...))
+	ctx, span := o.tracer.Start(ctx, OperationEmbeddings+" "+req.Model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(append(subjectOf(ctx).attributes(),
+		attribute.String(AttrOperation, OperationEmbeddings), attribute.String(AttrProvider, e.name), attribute.String(AttrRequestModel, req.Model))...))
 	defer span.End()
 	out, err := e.Embedder.Embed(ctx, req)
 	set := []attribute.KeyValue{
-		attribute.String(telemetry.AttrOperation, telemetry.OperationEmbeddings), attribute.String(telemetry.AttrProvider, e.name),
-		attribute.String(telemetry.AttrRequestModel, o.models.bound(req.Model)),
+		attribute.String(AttrOperation, OperationEmbeddings), attribute.String(AttrProvider, e.name),
+		attribute.String(AttrRequestModel, o.models.bound(req.Model)),
 	}
 	if err != nil {
 		class := modelErrorClass(err)
-		set = append(set, attribute.String(telemetry.AttrErrorType, class))
+		set = append(set, attribute.String(AttrErrorType, class))
 		o.fail(span, class, err)
 	}
 	o.meters.operationDuration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(set...))
-	span.SetAttributes(attribute.Int(telemetry.AttrInputTokens, out.Tokens))
+	span.SetAttributes(attribute.Int(AttrInputTokens, out.Tokens))
 	return out, err
 }
 
@@ -196,14 +186,14 @@ func (o *Observer) Retrieval(ctx context.Context, search func(context.Context) e
 	if o == nil {
 		return search(ctx)
 	}
-	began, operation := time.Now(), attribute.String(telemetry.AttrOperation, telemetry.OperationRetrieval)
-	ctx, span := o.tracer.Start(ctx, telemetry.OperationRetrieval, trace.WithAttributes(append(subjectOf(ctx).attributes(), operation)...))
+	began, operation := time.Now(), attribute.String(AttrOperation, OperationRetrieval)
+	ctx, span := o.tracer.Start(ctx, OperationRetrieval, trace.WithAttributes(append(subjectOf(ctx).attributes(), operation)...))
 	defer span.End()
 	err := search(ctx)
 	set := []attribute.KeyValue{operation}
 	if err != nil {
 		class := storeErrorClass(err)
-		set = append(set, attribute.String(telemetry.AttrErrorType, class))
+		set = append(set, attribute.String(AttrErrorType, class))
 		o.fail(span, class, err)
 	}
 	o.meters.operationDuration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(set...))

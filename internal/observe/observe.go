@@ -5,7 +5,6 @@ package observe
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -32,6 +31,8 @@ type Observer struct {
 	meters *instruments
 
 	agents, models, tools, steps labels
+
+	recent recent
 }
 
 // New returns nil if nothing is to be recorded. Content is redacted.
@@ -88,19 +89,6 @@ func (l *labels) bound(value string) string {
 	return value
 }
 
-// maxContent is the maximum size of an attribute with content, in bytes.
-const maxContent = 16 << 10
-
-// content returns an attribute with content, redacted and shortened.
-func (o *Observer) content(key, value string) attribute.KeyValue {
-	value = o.redact.Text(value)
-	if len(value) > maxContent {
-		value = value[:maxContent] + "…"
-	}
-	// OTLP takes valid UTF-8 only.
-	return attribute.String(key, strings.ToValidUTF8(value, "\uFFFD"))
-}
-
 // fail marks a span as failed. The error itself may contain content.
 func (o *Observer) fail(span trace.Span, class string, err error) {
 	text := class
@@ -108,7 +96,7 @@ func (o *Observer) fail(span trace.Span, class string, err error) {
 		text = o.redact.Text(err.Error())
 	}
 	span.SetStatus(codes.Error, text)
-	span.SetAttributes(attribute.String(telemetry.AttrErrorType, class))
+	span.SetAttributes(attribute.String(AttrErrorType, class))
 }
 
 // errOther is the class of errors without another one, as the conventions name it.

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -161,15 +162,15 @@ func TestModelCall(t *testing.T) {
 	_, err = models["good"].(llm.Embedder).Embed(t.Context(), llm.EmbedRequest{Model: "e"})
 	require.NoError(t, err)
 
-	goodOnes := attribute.String(telemetry.AttrProvider, "good")
-	require.EqualValues(t, 10, r.sum(t, telemetry.MetricInputTokens, goodOnes))
-	require.EqualValues(t, 4, r.sum(t, telemetry.MetricOutputTokens, goodOnes))
-	require.EqualValues(t, 6, r.sum(t, telemetry.MetricCacheRead, goodOnes))
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricReasoning, goodOnes))
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricFirstChunk, attribute.KeyValue{}))
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricInferenceDuration, attribute.String(telemetry.AttrErrorType, "429")))
-	require.EqualValues(t, 2, r.sum(t, telemetry.MetricInferenceDuration, attribute.KeyValue{}))
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricOperationDuration, goodOnes))
+	goodOnes := attribute.String(AttrProvider, "good")
+	require.EqualValues(t, 10, r.sum(t, MetricInputTokens, goodOnes))
+	require.EqualValues(t, 4, r.sum(t, MetricOutputTokens, goodOnes))
+	require.EqualValues(t, 6, r.sum(t, MetricCacheRead, goodOnes))
+	require.EqualValues(t, 1, r.sum(t, MetricReasoning, goodOnes))
+	require.EqualValues(t, 1, r.sum(t, MetricFirstChunk, attribute.KeyValue{}))
+	require.EqualValues(t, 1, r.sum(t, MetricInferenceDuration, attribute.String(AttrErrorType, "429")))
+	require.EqualValues(t, 2, r.sum(t, MetricInferenceDuration, attribute.KeyValue{}))
+	require.EqualValues(t, 1, r.sum(t, MetricOperationDuration, goodOnes))
 
 	spans := r.spans.Ended()
 	require.Len(t, spans, 3)
@@ -214,9 +215,9 @@ func TestToolCall(t *testing.T) {
 		require.NotContains(t, s.Status().Description, "secret")
 	}
 	for class, n := range map[string]int64{"tool_error": 1, errOther: 1, "abandoned": 1} {
-		require.Equal(t, n, r.sum(t, telemetry.MetricToolDuration, attribute.String(telemetry.AttrErrorType, class)), class)
+		require.Equal(t, n, r.sum(t, MetricToolDuration, attribute.String(AttrErrorType, class)), class)
 	}
-	require.EqualValues(t, len(tools), r.sum(t, telemetry.MetricToolDuration, attribute.KeyValue{}))
+	require.EqualValues(t, len(tools), r.sum(t, MetricToolDuration, attribute.KeyValue{}))
 }
 
 type fake struct {
@@ -237,7 +238,7 @@ func TestRetrieval(t *testing.T) {
 	require.ErrorIs(t, r.Retrieval(t.Context(), func(context.Context) error { return store.ErrUnavailable }), store.ErrUnavailable)
 	require.Len(t, r.spans.Ended(), 2)
 	require.Equal(t, "retrieval", r.spans.Ended()[0].Name())
-	require.EqualValues(t, 1, r.sum(t, telemetry.MetricOperationDuration, attribute.String(telemetry.AttrErrorType, "unavailable")))
+	require.EqualValues(t, 1, r.sum(t, MetricOperationDuration, attribute.String(AttrErrorType, "unavailable")))
 }
 
 // TestLabelsAreBounded: names that are created at run time do not become labels without end.
@@ -273,7 +274,7 @@ func TestContentIsRedacted(t *testing.T) {
 func TestRetention(t *testing.T) {
 	r := record(t)
 	outcome := func(value string) int64 {
-		return r.sum(t, telemetry.MetricRetained, attribute.String(telemetry.AttrOutcome, value))
+		return r.sum(t, MetricRetained, attribute.String(AttrOutcome, value))
 	}
 	require.Zero(t, outcome("failed"), "a counter begins with 0")
 	for range 2 {
@@ -282,7 +283,7 @@ func TestRetention(t *testing.T) {
 	require.EqualValues(t, 2, outcome("closed"))
 	require.EqualValues(t, 4, outcome("erased"))
 	require.EqualValues(t, 8, outcome("failed"))
-	require.EqualValues(t, 6, r.sum(t, telemetry.MetricPrunedLogs, attribute.KeyValue{}))
+	require.EqualValues(t, 6, r.sum(t, MetricPrunedLogs, attribute.KeyValue{}))
 
 	began := time.Now().Add(-2 * time.Hour)
 	for name, c := range map[string]struct {
@@ -295,7 +296,65 @@ func TestRetention(t *testing.T) {
 		"a pass":       {time.Now().Add(-5 * time.Hour), false, 5},
 	} {
 		require.NoError(t, r.retentionAge(t.Context(), began, func(context.Context) (time.Time, bool, error) { return c.last, c.kept, nil }), name)
-		require.Equal(t, c.hours, r.sum(t, telemetry.MetricRetentionAge, attribute.KeyValue{})/3600, name)
+		require.Equal(t, c.hours, r.sum(t, MetricRetentionAge, attribute.KeyValue{})/3600, name)
 	}
 	(*Observer)(nil).Retained(t.Context(), signals.Retained{Closed: 1})
+}
+
+// TestRecentIsBounded: what was recorded is recorded once, and what was long ago is forgotten.
+func TestRecentIsBounded(t *testing.T) {
+	var r recent
+	for i := range 2 * maxRecent {
+		id := identityOf("turn", fmt.Sprint(i))
+		require.True(t, r.add(id))
+		require.False(t, r.add(id))
+	}
+	require.Len(t, r.known, maxRecent)
+	require.Len(t, r.order, maxRecent)
+	require.False(t, r.add(identityOf("turn", fmt.Sprint(maxRecent))))
+	require.True(t, r.add(identityOf("turn", "0")))
+	require.NotEqual(t, identityOf("a", "bc"), identityOf("ab", "c"))
+}
+
+// TestMessages: content has the form of the conventions, and stays JSON of limited size.
+func TestMessages(t *testing.T) {
+	r, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Cards()}})
+	require.NoError(t, err)
+	o := &Observer{redact: r}
+	call := func(id, arguments string) event.ToolCall {
+		return event.ToolCall{ID: id, Function: event.Function{Name: "weather", Arguments: arguments}}
+	}
+	in := o.input(llm.Request{Messages: []llm.Message{
+		{Role: event.RoleSystem, Content: "You help."},
+		{Role: event.RoleUser, Name: "ann", Content: "Weather in <Paris>? I pay with 4111 1111 1111 1111."},
+		{Role: event.RoleAssistant, Content: "I look.", ToolCalls: []event.ToolCall{call("c1", `{"in":"Paris"}`), call("c2", `{"in":`)}},
+		{Role: event.RoleTool, ToolCallID: "c1", Content: "rainy"},
+		{Role: event.RoleTool, ToolCallID: "c2"},
+	}})
+	require.Equal(t, AttrInputMessages, string(in.Key))
+	require.Equal(t, `[{"role":"system","parts":[{"type":"text","content":"You help."}]},`+
+		`{"role":"user","name":"ann","parts":[{"type":"text","content":"Weather in <Paris>? I pay with [card]."}]},`+
+		`{"role":"assistant","parts":[{"type":"text","content":"I look."},{"type":"tool_call","id":"c1","name":"weather","arguments":{"in":"Paris"}},`+
+		`{"type":"tool_call","id":"c2","name":"weather","arguments":"{\"in\":"}]},`+
+		`{"role":"tool","parts":[{"type":"tool_call_response","id":"c1","response":"rainy"}]},`+
+		`{"role":"tool","parts":[{"type":"tool_call_response","id":"c2","response":""}]}]`, in.Value.AsString())
+
+	out := o.output(llm.Response{Thought: "Hm.", Content: "Rain.", ToolCalls: []event.ToolCall{call("c3", "{}")}, FinishReason: llm.FinishToolCalls}, nil)
+	require.Equal(t, AttrOutputMessages, string(out.Key))
+	require.Equal(t, `[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm."},{"type":"text","content":"Rain."},`+
+		`{"type":"tool_call","id":"c3","name":"weather","arguments":{}}],"finish_reason":"tool_call"}]`, out.Value.AsString())
+	require.Equal(t, `[{"role":"assistant","parts":[],"finish_reason":"error"}]`, o.output(llm.Response{}, errors.New("x")).Value.AsString())
+
+	var long llm.Request
+	for i := range 40 {
+		long.Messages = append(long.Messages, llm.Message{Role: event.RoleUser, Content: fmt.Sprintf("%02d %s", i, strings.Repeat("\"", 1000))})
+	}
+	long.Messages = append(long.Messages, llm.Message{Role: event.RoleAssistant, ToolCalls: []event.ToolCall{call("c4", `{"x":"`+strings.Repeat("€", maxText)+`"}`)}})
+	got := o.input(long).Value.AsString()
+	require.Less(t, len(got), maxContent+1<<10)
+	var messages []message
+	require.NoError(t, json.Unmarshal([]byte(got), &messages), "what is shortened stays JSON")
+	require.Less(t, len(messages), 10)
+	require.Equal(t, []part{{Type: partOmitted}}, messages[0].Parts)
+	require.Contains(t, messages[len(messages)-2].Parts[0].Content, "39 ", "the newest stay")
 }

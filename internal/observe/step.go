@@ -13,7 +13,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/threadmill/threadmill/internal/thread"
-	"github.com/threadmill/threadmill/telemetry"
 )
 
 // WorkerInterceptors returns the interceptors of workers: those of traces, and one of steps.
@@ -49,10 +48,10 @@ type stepInbound struct {
 // ExecuteActivity measures an attempt at a step, and tells model calls within it for whom they are.
 func (i *stepInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	o, info, began := i.o, activity.GetInfo(ctx), time.Now()
-	step := attribute.String(telemetry.AttrStep, o.steps.bound(info.ActivityType.Name))
+	step := attribute.String(AttrStep, o.steps.bound(info.ActivityType.Name))
 	s := subjectOfStep(in.Args)
 	ctx = context.WithValue(ctx, subjectKey{}, s)
-	trace.SpanFromContext(ctx).SetAttributes(append(s.attributes(), attribute.Int(telemetry.AttrAttempt, int(info.Attempt)))...)
+	trace.SpanFromContext(ctx).SetAttributes(append(s.attributes(), attribute.Int(AttrAttempt, int(info.Attempt)))...)
 	if info.Attempt > 1 {
 		o.meters.retries.Add(ctx, 1, metric.WithAttributes(step))
 		if i.lostBefore(ctx, info) {
@@ -62,7 +61,7 @@ func (i *stepInbound) ExecuteActivity(ctx context.Context, in *interceptor.Execu
 	out, err := i.Next.ExecuteActivity(ctx, in)
 	set := []attribute.KeyValue{step}
 	if err != nil {
-		set = append(set, attribute.String(telemetry.AttrErrorType, errOther))
+		set = append(set, attribute.String(AttrErrorType, errOther))
 	}
 	o.meters.stepDuration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(set...))
 	return out, err
@@ -123,8 +122,8 @@ func subjectOfStep(args []any) subject {
 func (s subject) attributes() []attribute.KeyValue {
 	var list []attribute.KeyValue
 	for _, a := range []attribute.KeyValue{
-		attribute.String(telemetry.AttrNamespace, s.namespace), attribute.String(telemetry.AttrConversation, s.thread),
-		attribute.String(telemetry.AttrEvent, s.event), attribute.String(telemetry.AttrTrace, s.trace), attribute.String(telemetry.AttrAgent, s.agent),
+		attribute.String(AttrNamespace, s.namespace), attribute.String(AttrConversation, s.thread),
+		attribute.String(AttrEvent, s.event), attribute.String(AttrTrace, s.trace), attribute.String(AttrAgent, s.agent),
 	} {
 		if a.Value.AsString() != "" {
 			list = append(list, a)

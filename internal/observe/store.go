@@ -10,7 +10,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/telemetry"
 )
 
 // Store decorates a store: it measures the operations that every turn and every viewer needs, and the searches.
@@ -29,9 +28,9 @@ type observedStore struct {
 func timed[T any](ctx context.Context, s *observedStore, operation string, do func() (T, error)) (T, error) {
 	began := time.Now()
 	out, err := do()
-	set := []attribute.KeyValue{attribute.String(telemetry.AttrOperate, operation)}
+	set := []attribute.KeyValue{attribute.String(AttrOperate, operation)}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		set = append(set, attribute.String(telemetry.AttrErrorType, storeErrorClass(err)))
+		set = append(set, attribute.String(AttrErrorType, storeErrorClass(err)))
 	}
 	s.o.meters.storeDuration.Record(ctx, time.Since(began).Seconds(), metric.WithAttributes(set...))
 	return out, err
@@ -65,6 +64,10 @@ func (s *observedStore) Thread(ctx context.Context, key store.Key) (store.Thread
 
 func (s *observedStore) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
 	return timed(ctx, s, "threads", func() ([]store.Thread, error) { return s.Store.Threads(ctx, namespace, page) })
+}
+
+func (s *observedStore) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
+	return timed(ctx, s, "pending_approvals", func() (store.PendingApprovals, error) { return s.Store.PendingApprovals(ctx, namespace) })
 }
 
 func (s *observedStore) SearchText(ctx context.Context, namespace, text string, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {

@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"github.com/threadmill/threadmill/stream"
-	"github.com/threadmill/threadmill/telemetry"
 )
 
 // Stream decorates a live stream: it counts entries and viewers, and measures how late viewers receive entries.
@@ -30,7 +29,7 @@ func (s *observedStream) Publish(ctx context.Context, key stream.Key, e stream.E
 	err := s.Stream.Publish(ctx, key, e)
 	var set []attribute.KeyValue
 	if err != nil {
-		set = append(set, attribute.String(telemetry.AttrErrorType, errOther))
+		set = append(set, attribute.String(AttrErrorType, errOther))
 	}
 	s.o.meters.published.Add(ctx, 1, metric.WithAttributes(set...))
 	return err

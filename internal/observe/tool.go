@@ -9,7 +9,6 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -19,17 +18,17 @@ func (o *Observer) CallTool(ctx context.Context, t tool.Tool, call tool.Call) (t
 		return t.Call(ctx, call)
 	}
 	began, name := time.Now(), t.Definition().Name
-	ctx, span := o.tracer.Start(ctx, telemetry.OperationExecuteTool+" "+name, trace.WithAttributes(
-		attribute.String(telemetry.AttrOperation, telemetry.OperationExecuteTool), attribute.String(telemetry.AttrToolName, name), attribute.String(telemetry.AttrToolCallID, call.ID),
-		attribute.String(telemetry.AttrAgent, call.Agent), attribute.String(telemetry.AttrConversation, call.ThreadID), attribute.String(telemetry.AttrNamespace, call.Namespace),
+	ctx, span := o.tracer.Start(ctx, OperationExecuteTool+" "+name, trace.WithAttributes(
+		attribute.String(AttrOperation, OperationExecuteTool), attribute.String(AttrToolName, name), attribute.String(AttrToolCallID, call.ID),
+		attribute.String(AttrAgent, call.Agent), attribute.String(AttrConversation, call.ThreadID), attribute.String(AttrNamespace, call.Namespace),
 	))
 	class := errAbandoned.Error() // of a tool that panics
 	var res tool.Result
 	var err error
 	defer func() {
-		set := []attribute.KeyValue{attribute.String(telemetry.AttrToolName, o.tools.bound(name)), attribute.String(telemetry.AttrAgent, o.agents.bound(call.Agent))}
+		set := []attribute.KeyValue{attribute.String(AttrToolName, o.tools.bound(name)), attribute.String(AttrAgent, o.agents.bound(call.Agent))}
 		if class != "" {
-			set = append(set, attribute.String(telemetry.AttrErrorType, class))
+			set = append(set, attribute.String(AttrErrorType, class))
 			why := err
 			if why == nil {
 				why = errors.New(class)
@@ -40,12 +39,12 @@ func (o *Observer) CallTool(ctx context.Context, t tool.Tool, call tool.Call) (t
 		span.End()
 	}()
 	if o.cfg.Content {
-		span.SetAttributes(o.content(telemetry.AttrToolArguments, call.Arguments))
+		span.SetAttributes(o.content(AttrToolArguments, call.Arguments))
 	}
 	res, err = t.Call(ctx, call)
 	class = toolErrorClass(res, err)
 	if o.cfg.Content {
-		span.SetAttributes(o.content(telemetry.AttrToolResult, res.Output))
+		span.SetAttributes(o.content(AttrToolResult, res.Output))
 	}
 	return res, err
 }

@@ -6,10 +6,8 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 )
-
-// Waiting returns how many requests for approval wait, and since when the oldest does.
-type Waiting func(context.Context) (n int, oldest time.Time, err error)
 
 // LastPass returns when the last pass of retention was complete, or zero if there was none. kept reports that there is no retention.
 type LastPass func(context.Context) (last time.Time, kept bool, err error)
@@ -38,9 +36,9 @@ func (o *Observer) retentionAge(ctx context.Context, began time.Time, last LastP
 	return nil
 }
 
-// CountWaiting measures the requests for approval that wait in all threads, and the age of the last pass of retention, until ctx ends.
+// CountWaiting measures the requests for approval that wait in all threads of a namespace, and the age of the last pass of retention, until ctx ends.
 // It returns at once if this process is not to do so. The caller must call the result to wait for the end.
-func (o *Observer) CountWaiting(ctx context.Context, ask Waiting, last LastPass, log *slog.Logger) (wait func()) {
+func (o *Observer) CountWaiting(ctx context.Context, s store.Store, namespace string, last LastPass, log *slog.Logger) (wait func()) {
 	if o == nil || o.cfg.CountWaiting == 0 {
 		return func() {}
 	}
@@ -50,7 +48,7 @@ func (o *Observer) CountWaiting(ctx context.Context, ask Waiting, last LastPass,
 		tick := time.NewTicker(o.cfg.CountWaiting)
 		defer tick.Stop()
 		for began := time.Now(); ; {
-			n, oldest, err := ask(ctx)
+			pending, err := s.PendingApprovals(ctx, namespace)
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -58,10 +56,10 @@ func (o *Observer) CountWaiting(ctx context.Context, ask Waiting, last LastPass,
 				log.Warn("counting the approvals that wait", "error", err)
 			default:
 				age := 0.0
-				if n > 0 {
-					age = max(time.Since(oldest).Seconds(), 0)
+				if pending.Count > 0 {
+					age = max(time.Since(pending.Oldest).Seconds(), 0)
 				}
-				o.meters.approvals.Record(ctx, int64(n))
+				o.meters.approvals.Record(ctx, int64(pending.Count))
 				o.meters.approvalAge.Record(ctx, age)
 			}
 			if err := o.retentionAge(ctx, began, last); err != nil && ctx.Err() == nil {

@@ -80,6 +80,12 @@ func (s *timedStore) Threads(ctx context.Context, namespace string, page store.T
 	return call(ctx, s, func(ctx context.Context) ([]store.Thread, error) { return s.Store.Threads(ctx, namespace, page) })
 }
 
+func (s *timedStore) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
+	return call(ctx, s, func(ctx context.Context) (store.PendingApprovals, error) {
+		return s.Store.PendingApprovals(ctx, namespace)
+	})
+}
+
 func (s *timedStore) ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error) {
 	return call(ctx, s, func(ctx context.Context) (store.ToolLog, error) { return s.Store.ToolLog(ctx, key, toolCallID) })
 }

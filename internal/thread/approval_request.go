@@ -82,6 +82,9 @@ func (c *Call) granted(now time.Time) {
 	g := c.Plan.Grant
 	made := c.approvalOf(now)
 	made.Decision, made.By, made.Grant = event.DecisionApprove, g.By, g.ID
+	if c.Stage == CallWaiting {
+		c.Ended = &RequestEnd{now, made.Decision}
+	}
 	c.Stage, c.DecisionID, c.RemindAt = CallReady, recordid.Decision(c.Plan.ID, c.Round), nil
 	t.record(now, c.DecisionID, event.TypeApproval, made)
 	s.Decisions.rememberSettled(c.Plan.ID, event.DecisionApprove)

@@ -24,6 +24,9 @@ type Call struct {
 	RemindAt  *time.Time   `json:"remindAt,omitempty"`
 	Votes     []event.Vote `json:"votes,omitempty"`
 
+	// Ended is the end of the call's approval request, until it has been observed.
+	Ended *RequestEnd `json:"ended,omitempty"`
+
 	// DecisionID is the record of the approval. It may contain edited arguments.
 	DecisionID string `json:"decisionId,omitempty"`
 
@@ -51,6 +54,20 @@ type Call struct {
 
 	// Undecided means that the result is stored before hooks decide on it.
 	Undecided bool `json:"undecided,omitempty"`
+}
+
+// RequestEnd is the end of an approval request by a decision, an expiry or a grant.
+type RequestEnd struct {
+	At       time.Time      `json:"at"`
+	Decision event.Decision `json:"decision"`
+}
+
+// TakeEnded returns the end of the call's approval request once, or nil. A call may be decided while its turn is
+// parked or the thread continues as new.
+func (c *Call) TakeEnded() *RequestEnd {
+	end := c.Ended
+	c.Ended = nil
+	return end
 }
 
 // CallStage is the stage of a call.

@@ -164,7 +164,7 @@ func (c *Call) decided(now time.Time, made event.Approval) {
 	t.record(now, recordid.Decision(c.Plan.ID, c.Round), event.TypeApproval, made)
 	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.Decisions.rememberSettled(c.Plan.ID, made.Decision)
-	c.RemindAt = nil
+	c.RemindAt, c.Ended = nil, &RequestEnd{now, made.Decision}
 }
 
 // differs reports whether a decision describes a different call than the waiting one.

@@ -117,9 +117,7 @@ func (c *Call) expireCall(now time.Time) {
 	t, s := c.run.turn, c.run.turn.thread
 	made := c.approvalOf(now)
 	made.Decision, made.By, made.Votes = event.DecisionExpired, "threadmill", c.Votes
-	t.record(now, recordid.Decision(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
-	s.Decisions.rememberSettled(c.Plan.ID, event.DecisionExpired)
+	c.decided(now, made)
 	text := fmt.Sprintf(expiredText, c.Plan.Approval.Expires)
 	c.settleWithoutRunning(now, text)
 	if c.Plan.Approval.EndsTurn {

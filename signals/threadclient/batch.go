@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/tracing"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/telemetry"
 )
 
 // Limits of the posts of one process that wait to be sent. Beyond them, the error wraps
@@ -249,7 +249,7 @@ func (c *posts) postBySignal(ctx context.Context, threadID string, p signals.Pos
 // send sends one batch and returns the result of each post to its caller.
 func (c *posts) send(threadID string, batch []*pendingPost) {
 	// The request belongs to the trace of the first post; the turn of each post to its own.
-	ctx, cancel := context.WithTimeout(telemetry.WithTraceparent(context.Background(), batch[0].post.Traceparent), sendWithin)
+	ctx, cancel := context.WithTimeout(tracing.WithTraceparent(context.Background(), batch[0].post.Traceparent), sendWithin)
 	defer cancel()
 	results, err := c.sendBatch(ctx, threadID, batch)
 	if err == nil && len(results) != len(batch) {

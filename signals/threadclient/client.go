@@ -12,9 +12,9 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/internal/redaction"
+	"github.com/threadmill/threadmill/internal/tracing"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/telemetry"
 )
 
 // Client talks to threads through a Temporal client.
@@ -264,6 +264,6 @@ func named(p *signals.Post) error {
 // traced makes the turn of a post continue the trace of the caller, if there is one.
 func traced(ctx context.Context, p *signals.Post) {
 	if p.Traceparent == "" {
-		p.Traceparent = telemetry.Traceparent(ctx)
+		p.Traceparent = tracing.Traceparent(ctx)
 	}
 }

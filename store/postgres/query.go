@@ -49,6 +49,15 @@ const (
 		AND (updated_at, id) < (coalesce($4, 'infinity'::timestamptz), $5)`
 	byUpdate = ` ORDER BY updated_at DESC, id DESC LIMIT $3`
 
+	// A call waits for the newest request that it has made. Reminders repeat a request.
+	pendingApprovals = `SELECT count(*), min(r.created_at) FROM threads t
+		JOIN thread_marks m ON m.namespace = t.namespace AND m.thread_id = t.id AND m.kind = 'waiting'
+		CROSS JOIN LATERAL (
+			SELECT type, created_at FROM records WHERE namespace = m.namespace AND thread_id = m.thread_id AND event_id = m.event_id
+			AND type IN ('approval_request', 'input_request') AND payload ->> 'toolCallId' = m.id AND payload ->> 'reminder' IS NULL
+			ORDER BY seq DESC LIMIT 1) AS r
+		WHERE t.namespace = $1 AND t.status = 'open' AND t.activity = 'waiting' AND t.parent_id = '' AND r.type = 'approval_request'`
+
 	// A message is searched as hooks left it: what they have decided on is in their own records.
 	found = ` AND (id ILIKE $7 OR title ILIKE $7 OR array_to_string(agents, ' ') ILIKE $7 OR EXISTS (
 			SELECT 1 FROM records r WHERE r.namespace = threads.namespace AND r.thread_id = threads.id
@@ -133,6 +142,22 @@ func (s *Store) Threads(ctx context.Context, namespace string, page store.Thread
 		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, classify(err))
 	}
 	return threads, nil
+}
+
+// PendingApprovals implements [store.Store].
+func (s *Store) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
+	var out store.PendingApprovals
+	if !store.Storable(namespace) {
+		return out, nil
+	}
+	var oldest *time.Time
+	if err := s.pool.QueryRow(ctx, pendingApprovals, namespace).Scan(&out.Count, &oldest); err != nil {
+		return out, fmt.Errorf("postgres: pending approvals of %q: %w", namespace, classify(err))
+	}
+	if oldest != nil {
+		out.Oldest = oldest.UTC()
+	}
+	return out, nil
 }
 
 // ToolLog implements [store.Store].

@@ -33,6 +33,7 @@ func TestPlans(t *testing.T) {
 		&r.erased:        "(namespace=? AND id=?)",
 		&r.tool:          "(namespace=? AND thread_id=? AND tool_call_id=?)",
 		&r.tools:         "(namespace=? AND thread_id=?)",
+		&r.pending:       "USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=?)",
 	} {
 		query := queries[stmt]
 		plan := explain(t, s.reader, query)

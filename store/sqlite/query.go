@@ -38,6 +38,7 @@ type reads struct {
 	recordsByID                           *sql.Stmt
 	thread, threads, threadsOf, threadsIn *sql.Stmt
 	found, erased                         *sql.Stmt
+	pending                               *sql.Stmt
 	tool, tools                           *sql.Stmt
 }
 
@@ -57,8 +58,17 @@ func (r *reads) queries() map[**sql.Stmt]string {
 				SELECT 1 FROM records r WHERE r.namespace = threads.namespace AND r.thread_id = threads.id
 				AND r.type IN ('message', 'hook') AND r.payload LIKE ?7 ESCAPE '\' AND ` + shown + `))
 			ORDER BY updated_at DESC, id DESC LIMIT ?8 + 0`
+		// A call waits for the newest request that it has made. Reminders repeat a request.
+		pending = `SELECT count(since), min(since) FROM (
+			SELECT (SELECT CASE r.type WHEN 'approval_request' THEN r.created_at END FROM records r
+				WHERE r.namespace = m.namespace AND r.thread_id = m.thread_id AND r.event_id = m.event_id
+				AND r.type IN ('approval_request', 'input_request') AND r.payload ->> 'toolCallId' = m.id AND r.payload ->> 'reminder' IS NULL
+				ORDER BY r.seq DESC LIMIT 1) AS since
+			FROM threads t JOIN thread_marks m ON m.namespace = t.namespace AND m.thread_id = t.id AND m.kind = 'waiting'
+			WHERE t.namespace = ? AND t.status = 'open' AND t.activity = 'waiting' AND t.parent_id = '')`
 	)
 	return map[**sql.Stmt]string{
+		&r.pending:       pending,
 		&r.records:       records + ` ORDER BY seq LIMIT ? + 0`,
 		&r.recordsOf:     records + ofTypes + ` ORDER BY seq LIMIT ? + 0`,
 		&r.newest:        records + ` ORDER BY seq DESC LIMIT ? + 0`,
@@ -184,6 +194,19 @@ func (s *Store) Threads(ctx context.Context, namespace string, page store.Thread
 		threads[i] = threads[i].Normalize()
 	}
 	return threads, nil
+}
+
+// PendingApprovals implements [store.Store].
+func (s *Store) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
+	var out store.PendingApprovals
+	var oldest sql.NullInt64
+	if err := s.read.pending.QueryRowContext(ctx, namespace).Scan(&out.Count, &oldest); err != nil {
+		return out, fmt.Errorf("sqlite: pending approvals of %q: %w", namespace, classify(err))
+	}
+	if oldest.Valid {
+		out.Oldest = time.UnixMicro(oldest.Int64).UTC()
+	}
+	return out, nil
 }
 
 // ToolLog implements [store.Store].

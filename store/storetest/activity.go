@@ -1,7 +1,9 @@
 package storetest
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,6 +16,7 @@ var activities = []suiteTest{
 	{"activity ignores what was stored before", testActivityOnce},
 	{"threads by activity", testThreadsByActivity},
 	{"threads by text", testSearch},
+	{"pending approvals", testPendingApprovals},
 }
 
 func posted(id, text string) event.Record {
@@ -160,4 +163,48 @@ func testSearch(t *testing.T, s store.Store) {
 	require.Len(t, listed(t, s, store.ThreadPage{Search: "by-", Limit: 2}), 2)
 	require.Empty(t, listed(t, s, store.ThreadPage{Search: "\x00"}))
 	require.Empty(t, listed(t, s, store.ThreadPage{Search: "content"}), "the names of fields are no text")
+}
+
+// testPendingApprovals counts the requests of all threads, and each once.
+func testPendingApprovals(t *testing.T, s store.Store) {
+	start := start.UTC().Truncate(time.Microsecond)
+	pending := func() store.PendingApprovals {
+		t.Helper()
+		got, err := s.PendingApprovals(t.Context(), "default")
+		require.NoError(t, err)
+		return got
+	}
+	at := func(later time.Duration, r event.Record) event.Record {
+		r.CreatedAt = start.Add(later)
+		return r
+	}
+	require.Zero(t, pending())
+	add(t, s, store.Key{Namespace: "other", ThreadID: "t"}, store.Batch{Records: []event.Record{requested("e", "c")}})
+	add(t, s, in("closed"), store.Batch{Records: []event.Record{requested("e", "c")}, Thread: &store.ThreadUpdate{Status: store.ThreadClosed}})
+	add(t, s, in("sub"), store.Batch{Records: []event.Record{requested("e", "of-sub")}, Thread: &store.ThreadUpdate{Parent: "parent"}})
+	require.Zero(t, pending(), "of another namespace, a closed thread, and a sub-agent without the request of its parent thread")
+
+	add(t, s, in("parent"), store.Batch{Records: []event.Record{at(time.Hour, requested("e", "of-sub"))}})
+	require.Equal(t, store.PendingApprovals{Count: 1, Oldest: start.Add(time.Hour)}, pending())
+	add(t, s, in("two"), store.Batch{Records: []event.Record{at(time.Minute, requested("e", "c1")), at(2*time.Minute, requested("e", "c2"))}})
+	require.Equal(t, store.PendingApprovals{Count: 3, Oldest: start.Add(time.Minute)}, pending())
+	add(t, s, in("two"), store.Batch{Records: []event.Record{decided("e", "c1", "", 0)}})
+	require.Equal(t, store.PendingApprovals{Count: 2, Oldest: start.Add(2 * time.Minute)}, pending())
+
+	reminder := event.NewRecord("c2.reminder.1", event.TypeApprovalRequest, "e", "e", start.Add(3*time.Hour), event.ApprovalRequest{ToolCallID: "c2", Reminder: 1}).In("e")
+	add(t, s, in("two"), store.Batch{Records: []event.Record{reminder}})
+	require.Equal(t, start.Add(2*time.Minute), pending().Oldest, "a reminder is no new request")
+	again := event.NewRecord("c2.request.2", event.TypeApprovalRequest, "e", "e", start.Add(3*time.Hour), event.ApprovalRequest{ToolCallID: "c2", Round: 2}).In("e")
+	add(t, s, in("two"), store.Batch{Records: []event.Record{decided("e", "c2", "", 0), again}})
+	require.Equal(t, store.PendingApprovals{Count: 2, Oldest: start.Add(time.Hour)}, pending(), "a second request waits from its own time")
+	input := event.NewRecord("c2.input.1", event.TypeInputRequest, "e", "e", start, event.InputRequest{ToolCallID: "c2"}).In("e")
+	add(t, s, in("two"), store.Batch{Records: []event.Record{decided("e", "c2", ".2", 0), input}})
+	require.Equal(t, 1, pending().Count, "an approved call that asks for input waits for no decision")
+	require.Equal(t, store.ActivityWaiting, thread(t, s, in("two")).Activity)
+
+	const many = 1001
+	for i := range many {
+		add(t, s, in(fmt.Sprint("many", i)), store.Batch{Records: []event.Record{requested("e", "c")}})
+	}
+	require.Equal(t, store.PendingApprovals{Count: 1 + many, Oldest: start}, pending())
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
@@ -370,6 +371,32 @@ func TestPageModelCall(t *testing.T) {
 	p.Sees(".side h3", "Conversation (6)")
 	p.Click(".side button", "‹ Why?")
 	p.Sees(".side h2", "Why did this happen?")
+}
+
+// TestPageTokens shows the tokens of a thread beside it, and those of a model call.
+func TestPageTokens(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	w.Say(id, "hello")
+	w.Say(id, `use note {"text":"x"}`)
+	state, err := w.Threads.State(w.Ctx(), id)
+	require.NoError(t, err)
+	require.Equal(t, 3, state.Usage.ModelCalls)
+	require.Positive(t, state.Usage.OutputTokens)
+	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
+	shown := func(of event.Usage) {
+		t.Helper()
+		for name, n := range map[string]int{"Tokens in": of.InputTokens, "Tokens out": of.OutputTokens} {
+			p.Until(fmt.Sprintf(`[...document.querySelectorAll(".side dt")].some((dt) => dt.textContent === %q && dt.nextSibling.textContent.split(" ")[0] === (%d).toLocaleString())`, name, n))
+		}
+	}
+	p.Click("button", "Details")
+	shown(state.Usage)
+	p.Until(`[...document.querySelectorAll(".side dt")].some((dt) => dt.textContent === "Model calls" && dt.nextSibling.textContent === "3")`)
+	p.Click(".message.final button", "Why?")
+	p.Click(".side button", "What the model saw")
+	shown(harness.Payload[event.LLMCall](w, check.OfType(w, id, event.TypeLLMCall)[0]).Usage)
 }
 
 // TestPageQueue moves what waits.

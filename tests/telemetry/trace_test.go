@@ -225,6 +225,7 @@ func TestContentOnRequest(t *testing.T) {
 	require.Len(t, chats, 2)
 	require.Contains(t, attributes(chats[0])["gen_ai.input.messages"], "a secret")
 	require.Contains(t, attributes(chats[0])["gen_ai.output.messages"], "a secret")
+	require.Contains(t, attributes(chats[1])["gen_ai.input.messages"], `{"role":"tool","parts":[{"type":"tool_call_response","id":"`)
 }
 
 // TestTraceIsOfATurn: each turn of a thread has the trace of its own request, also after the thread has continued as
@@ -235,7 +236,7 @@ func TestTraceIsOfATurn(t *testing.T) {
 	id := "lives"
 	request(t, w, asking, http.MethodPost, "/v1/threads", map[string]any{"id": id, "message": map[string]any{"id": "first", "content": "hello"}})
 	require.Equal(t, signals.TurnCompleted, w.Await(id, "first").Status)
-	const later = "00-2af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	const later = "01-2af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-of.a.later.version"
 	request(t, w, later, http.MethodPost, "/v1/threads/"+id+"/messages", map[string]any{"id": "second", "content": "hello"})
 	require.Equal(t, signals.TurnCompleted, w.Await(id, "second").Status)
 	// A plain client knows nothing of traces.

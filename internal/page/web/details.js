@@ -2,7 +2,7 @@
 
 import { showGrants } from "./grants.js";
 import { act, ago, button, cut, facts, fill, h, pretty, sideHeader, time } from "./dom.js";
-import { showModelCall } from "./modelcall.js";
+import { showModelCall, tokenFacts } from "./modelcall.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
@@ -66,11 +66,12 @@ function because(r) {
  * @param {Element} side @param {Thread} thread @param {"thread" | "queue"} part @param {() => void} close
  */
 export function showDetails(side, thread, part, close) {
-  const queue = h("section"), tasks = h("section"), grants = h("section");
+  const usage = h("section"), queue = h("section"), tasks = h("section"), grants = h("section");
   fill(side, sideHeader(part === "queue" ? "Queue" : "Thread", close),
     h("section", null, facts([["Id", h("code", null, thread.id)], ["Status", thread.status], ["Opened", time(thread.createdAt)], ["Active", thread.updatedAt && ago(thread.updatedAt)],
       ["Agents", thread.agents.join(", ")], ["Records", thread.head.toLocaleString()], ["Metadata", thread.metadata && h("pre", { class: "code", tabIndex: 0 }, pretty(thread.metadata))]])),
-    h("h3", null, "Queue"), queue, h("h3", null, "Background tasks"), tasks, h("h3", null, "Grants"), grants);
+    usage, h("h3", null, "Queue"), queue, h("h3", null, "Background tasks"), tasks, h("h3", null, "Grants"), grants);
+  showUsage(thread.id, usage);
   showQueue(thread.id, queue);
   act(null, async () => {
     const found = await client.request("GET /v1/threads/{id}/tasks", { path: { id: thread.id } });
@@ -83,6 +84,16 @@ export function showDetails(side, thread, part, close) {
       }), { class: "quiet danger" })))));
   });
   act(null, () => showGrants(thread.id, grants));
+}
+
+/** Shows the tokens of the thread, which only the thread itself knows. @param {string} id @param {Element} place */
+async function showUsage(id, place) {
+  try {
+    const { usage } = await client.request("GET /v1/threads/{id}", { path: { id }, query: { state: true } });
+    if (usage) fill(place, h("h3", null, "Usage"), facts([["Model calls", (usage.modelCalls ?? 0).toLocaleString()], ...tokenFacts(usage)]));
+  } catch (error) {
+    fill(place, h("h3", null, "Usage"), h("p", { class: "hint" }, `The tokens are unknown: ${/** @type {Error} */ (error).message}`));
+  }
 }
 
 /** @param {string} id @param {Element} place */

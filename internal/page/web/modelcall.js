@@ -41,14 +41,18 @@ export async function showModelCall(side, threadId, messageId, close, back) {
   });
 }
 
-/** @param {ModelCall} call @returns {[string, any][]} */
-function figures({ agent, model, attempt, usage, durationMs, finishReason, createdAt, failed, request }) {
+/** The tokens of one or more model calls. @param {ModelCall["usage"]} usage @returns {[string, string][]} */
+export function tokenFacts(usage) {
   /** @param {number} n @param {number | undefined} part @param {string} what */
   const tokens = (n, part, what) => `${n.toLocaleString()}${part ? ` (${part.toLocaleString()} ${what})` : ""}`;
+  return [["Tokens in", tokens(usage.inputTokens, usage.cachedTokens, "cached")], ["Tokens out", tokens(usage.outputTokens, usage.reasoningTokens, "thoughts")]];
+}
+
+/** @param {ModelCall} call @returns {[string, any][]} */
+function figures({ agent, model, attempt, usage, durationMs, finishReason, createdAt, failed, request }) {
   return [["Agent", agent], ["Model", model], ["Stored", time(createdAt)], ["Took", `${(durationMs / 1000).toFixed(1)} s`], ["Attempts", attempt],
     ...(failed ?? []).map((f) => /** @type {[string, any]} */ ([f.attempts ? "Failed before" : "Skipped", `${f.model}: ${f.error}`])),
-    ["Tokens in", tokens(usage.inputTokens, usage.cachedTokens, "cached")], ["Tokens out", tokens(usage.outputTokens, usage.reasoningTokens, "thoughts")],
-    ["Ended with", finishReason], ["Temperature", request.temperature], ["Output limit", request.maxOutputTokens], ["Reasoning effort", request.reasoningEffort]];
+    ...tokenFacts(usage), ["Ended with", finishReason], ["Temperature", request.temperature], ["Output limit", request.maxOutputTokens], ["Reasoning effort", request.reasoningEffort]];
 }
 
 /** @param {ModelMessage} m @param {boolean} fresh Whether the step before did not have it. @param {boolean} open */

@@ -1,4 +1,4 @@
-package telemetry
+package observe
 
 // Conventions is the source of the GenAI names: they are in development, and the packages semconv of OpenTelemetry
 // for Go end with v1.41.0.
@@ -48,6 +48,7 @@ const (
 	AttrStep      = "threadmill.step"
 	AttrAttempt   = "threadmill.attempt"
 	AttrOperate   = "threadmill.store.operation"
+	AttrStream    = "threadmill.stream"
 )
 
 // Metrics of [Conventions].
