@@ -70,11 +70,9 @@ func (v *vault) put(part, from string) {
 // live runs a world on the folders until do has returned.
 func (v *vault) live(name string, do func(t *testing.T, w *harness.Harness)) {
 	ok := v.t.Run(name, func(t *testing.T) {
-		agents := check.Team()
-		agents[0].Tools = append(agents[0].Tools, "order")
 		do(t, harness.New(t, harness.Options{
-			Dir: v.work, Name: "drill", NoWorker: true, Agents: agents,
-			Tools: []tool.Tool{v.order}, Dynamic: v.dynamic, Converter: v.converter,
+			Dir: v.work, Name: "drill", NoWorker: true, Agents: waitingAgents(check.Team("order")),
+			Tools: append(waitingTools(), v.order), Dynamic: v.dynamic, Converter: v.converter,
 		}))
 	})
 	require.True(v.t, ok, name)
@@ -87,27 +85,49 @@ type drill struct {
 	task        event.Task
 	asked       event.ApprovalRequest
 	early       signals.Post
+
+	// waiting are the events of the waits that are open.
+	waiting map[string]string
+
+	// interrupted is an event of the thread "queue" that leaves the queue without a turn.
+	interrupted string
 }
 
 // before is the life until the first backup.
 func (d *drill) before(t *testing.T, w *harness.Harness) {
 	stop := w.StartWorker()
-	for _, id := range []string{"idle", "turn", "decided", "asks", "task", "team", "sub", "changed", "closed"} {
+	for _, id := range []string{"idle", "turn", "queue", "decided", "asks", "task", "team", "sub", "changed", "closed"} {
 		require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{Agents: []string{"assistant"}, Title: "The thread " + id}, nil))
 		require.Equal(t, signals.TurnCompleted, w.Say(id, "hello").Status)
 	}
 	w.Post("decided", check.Touches("decided"))
 	d.asked = w.AwaitApproval("decided", 1)[0]
 	d.task = check.StartTask(t, w, "task", "use order {}")
-	gate := w.Provider.Block(1)
-	w.Post("turn", "count 3")
-	check.Arrives(t, gate.Reached(), "a reply in progress")
+	d.waiting = map[string]string{}
+	for _, x := range waits() {
+		require.NoError(t, w.Threads.Open(w.Ctx(), x.thread, signals.Start{Agents: []string{x.agent}, Title: "The thread " + x.thread}, nil))
+		d.waiting[x.thread] = x.begin(t, w)
+	}
+	for _, id := range []string{"turn", "queue"} {
+		gate := w.Provider.Block(1)
+		w.Post(id, "count 3")
+		check.Arrives(t, gate.Reached(), "a reply in progress")
+	}
+	d.interrupted = w.Post("queue", "never mind")
+	w.Post("queue", check.Touches("queue"))
 	stop()
 }
 
 // after is the life between the backups.
 func (d *drill) after(t *testing.T, w *harness.Harness) {
+	require.NoError(t, w.Threads.Control(w.Ctx(), "queue", signals.Control{Action: signals.ControlInterrupt, EventID: d.interrupted, By: "ann"}))
 	stop := w.StartWorker()
+	w.AwaitApproval("queue", 1)
+	for _, x := range waits() {
+		x.end(t, w, d.waiting[x.thread], 1, x.answers...)
+		d.waiting[x.thread] = x.begin(t, w)
+		x.answer(t, w, x.answers[:len(x.answers)-1]...)
+	}
 	d.early = check.Message("idle", "early", "use note {\"text\":\"once\"}")
 	require.Equal(t, signals.TurnCompleted, check.Turn(w, "idle", d.early).Status)
 	check.Approve(t, w, "decided", d.asked.ToolCallID)
@@ -148,7 +168,7 @@ func (d *drill) threads(t *testing.T, w *harness.Harness) (ids []string) {
 	return ids
 }
 
-// atRest waits until no thread has anything to do but wait for people.
+// atRest waits until no thread has anything to do but wait for people and clients.
 func (d *drill) atRest(t *testing.T, w *harness.Harness) {
 	for _, id := range d.threads(t, w) {
 		require.Eventually(t, func() bool {
@@ -157,7 +177,11 @@ func (d *drill) atRest(t *testing.T, w *harness.Harness) {
 				return err == nil
 			}
 			s, err := w.Threads.State(w.Ctx(), id)
-			return err == nil && s.QueueLength == 0 && (s.Status == signals.ThreadIdle || s.Status == signals.ThreadWaitingApproval) && row.Activity != store.ActivityRunning
+			if err != nil || s.QueueLength > 0 || row.Activity == store.ActivityRunning {
+				return false
+			}
+			desc, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "")
+			return err == nil && desc.GetPendingWorkflowTask() == nil && len(desc.GetPendingActivities()) == 0
 		}, harness.Patience, harness.Tick, id)
 	}
 }
@@ -241,9 +265,13 @@ func (d *drill) goesOn(t *testing.T, w *harness.Harness) {
 	for _, id := range []string{"idle", "turn", "decided", "task", "team", "new"} {
 		assert.Equal(t, signals.TurnCompleted, w.Say(id, "are you there?").Status, id)
 	}
-	waits := w.AwaitApproval("asks", 1)[0]
-	check.Approve(t, w, "asks", waits.ToolCallID)
-	require.Eventually(t, func() bool { return check.Made(w, "asks") == "made\n" }, harness.Patience, harness.Tick)
+	for _, id := range []string{"asks", "queue"} {
+		check.Approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID)
+		require.Eventually(t, func() bool { return check.Made(w, id) == "made\n" }, harness.Patience, harness.Tick)
+	}
+	for _, x := range waits() {
+		x.end(t, w, d.waiting[x.thread], 2, x.answers[len(x.answers)-1])
+	}
 	require.Equal(t, "made\n", check.Made(w, "sub"), "the sub-agent waits with its second call only")
 	check.Approve(t, w, "sub", w.AwaitApproval("sub", 1)[0].ToolCallID)
 	require.Eventually(t, func() bool { return check.Made(w, "sub") == "made\nmade\n" }, harness.Patience, harness.Tick)
