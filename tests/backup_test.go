@@ -82,9 +82,13 @@ func (v *vault) live(name string, do func(t *testing.T, w *harness.Harness)) {
 type drill struct {
 	// transcripts are the messages of each thread when the second backup was made.
 	transcripts map[string]string
-	task        event.Task
-	asked       event.ApprovalRequest
-	early       signals.Post
+
+	// lost is what the store adds to them when it tells what it has lost.
+	lost map[string]string
+
+	task  event.Task
+	asked event.ApprovalRequest
+	early signals.Post
 
 	// waiting are the events of the waits that are open.
 	waiting map[string]string
@@ -177,7 +181,7 @@ func (d *drill) atRest(t *testing.T, w *harness.Harness) {
 				return err == nil
 			}
 			s, err := w.Threads.State(w.Ctx(), id)
-			if err != nil || s.QueueLength > 0 || row.Activity == store.ActivityRunning {
+			if err != nil || s.QueueLength > 0 || row.Activity == store.ActivityRunning && id != "client" {
 				return false
 			}
 			desc, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "")
@@ -238,7 +242,12 @@ func (d *drill) nothing(t *testing.T, w *harness.Harness) {
 // whole checks that no thread has lost or doubled anything.
 func (d *drill) whole(t *testing.T, w *harness.Harness) {
 	for id, transcript := range d.transcripts {
-		assert.Equal(t, unescaped(transcript), unescaped(w.Transcript(id)), id)
+		want, got := unescaped(transcript+d.lost[id]), unescaped(w.Transcript(id))
+		if id == "queue" { // the interrupted event is stored while the reply before it is
+			assert.ElementsMatch(t, strings.Split(want, "\n"), strings.Split(got, "\n"), id)
+		} else {
+			assert.Equal(t, want, got, id)
+		}
 		if id == "sub" {
 			continue // its call waits for the sub-agent
 		}
@@ -322,23 +331,31 @@ func TestRestore(t *testing.T) {
 	}{
 		{"the store is older", olderStore, newerTemporal, map[string]string{
 			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "records", "team": "records records", "sub": "records records", "changed": "records", "new": "records", "closed": "records",
+			"client": "records", "input": "lost lost records", "quorum": "records", "pair": "records", "queue": "records",
 		}},
 		{"Temporal is older", newerStore, olderTemporal, map[string]string{
 			"idle": "events", "decided": "answers", "asks": "turns", "task": "events tasks", "team": "events", "sub": "turns turns workflow", "changed": "row", "new": "workflow", "closed": "closed",
+			"client": "answers turns", "input": "answers turns", "quorum": "answers turns", "pair": "answers turns", "queue": "turns",
 		}},
 		{"Temporal is empty", newerStore, "", map[string]string{
 			"idle": "workflow", "turn": "workflow", "decided": "workflow", "asks": "workflow", "task": "workflow", "team": "workflow", "sub": "workflow workflow", "changed": "workflow", "new": "workflow",
+			"client": "workflow", "input": "workflow", "quorum": "workflow", "pair": "workflow", "queue": "workflow",
 		}},
 		{"the store is empty", "", newerTemporal, map[string]string{
 			"idle": "records", "turn": "records", "decided": "records", "asks": "records", "task": "lost records", "team": "records records", "sub": "records records", "changed": "records", "new": "records", "closed": "records",
+			"client": "records", "input": "lost lost records", "quorum": "records", "pair": "records", "queue": "records",
 		}},
 	} {
 		v.put("store", c.store)
 		v.put("temporal", c.temporal)
 		v.put("files", files)
 		v.live(c.name, func(t *testing.T, w *harness.Harness) {
-			if c.temporal != "" && c.told["new"] == "records" {
+			d.lost = map[string]string{}
+			if c.told["new"] == "records" {
 				d.cutOff(t, w)
+				for _, x := range waits() {
+					d.lost[x.thread] = x.lost
+				}
 			}
 			told := d.mend(t, w)
 			assert.Equal(t, c.told, kinds(told))

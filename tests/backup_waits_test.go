@@ -27,8 +27,8 @@ type wait struct {
 	// files have a line for each call that ran: the first answers[i] calls have run after i answers.
 	files []string
 
-	// told are the kinds of differences after Temporal was restored.
-	told string
+	// lost is the message by which the turn differs after the store was restored.
+	lost string
 }
 
 // waits are the waits of a drill. Each is begun before the first backup and answered after it; then it is begun again, and all
@@ -36,19 +36,19 @@ type wait struct {
 func waits() []wait {
 	return []wait{
 		{
-			thread: "client", agent: "assistant", says: `use photo {"of":"a cat"}`, told: "answers turns",
+			thread: "client", agent: "assistant", says: `use photo {"of":"a cat"}`,
 			answers: []func(*testing.T, *harness.Harness, string){returnsPhoto},
 		},
 		{
-			thread: "input", agent: "assistant", says: "use book {}", told: "answers turns",
+			thread: "input", agent: "assistant", says: "use book {}", lost: lostInput,
 			answers: []func(*testing.T, *harness.Harness, string){answersForm("when", accepted(`{"day":"monday"}`)), answersForm("pay", accepted(""))},
 		},
 		{
-			thread: "quorum", agent: "careful", says: check.Touches("quorum"), told: "answers turns", files: []string{"quorum"},
+			thread: "quorum", agent: "careful", says: check.Touches("quorum"), files: []string{"quorum"},
 			answers: []func(*testing.T, *harness.Harness, string){votes("ann", 0), votes("ben", 1)},
 		},
 		{
-			thread: "pair", agent: "assistant", says: check.Touches("pair-1") + "\n" + check.Touches("pair-2"), told: "answers turns", files: []string{"pair-1", "pair-2"},
+			thread: "pair", agent: "assistant", says: check.Touches("pair-1") + "\n" + check.Touches("pair-2"), files: []string{"pair-1", "pair-2"},
 			answers: []func(*testing.T, *harness.Harness, string){approves("pair-1", 2), approves("pair-2", 1)},
 		},
 	}
@@ -62,6 +62,9 @@ func waitingAgents(team []agent.Agent) []agent.Agent {
 		ApprovalTerms: approval.Terms{Approvers: []string{"ann", "ben", "cleo"}, Quorum: 2},
 	})
 }
+
+// lostInput is the result of a call whose arguments and state no history has.
+const lostInput = "tool book: Error: the arguments of this call were lost when the store was restored from a backup. Whether it ran is unknown; it was not run again.\n"
 
 func waitingTools() []tool.Tool { return append(clientTools(), &harness.Booking{}) }
 

@@ -76,7 +76,8 @@ func TestRestoreDump(t *testing.T) {
 	api := r.start(second, "--roles", "repair")
 	found, code := r.repair(api)
 	require.Equal(t, 1, code)
-	require.ElementsMatch(t, []string{"said", "decided", "calls", "turn"}, differing(found, repair.Found), "%+v", found)
+	// The reply in progress is a step that has its records as input, and stores them with its next attempt.
+	require.ElementsMatch(t, []string{"said", "decided", "calls"}, differing(found, repair.Found), "%+v", found)
 	mended, code := r.repair(api, "--apply")
 	require.Equal(t, 0, code, "%+v", mended)
 	again, code := r.repair(api)
