@@ -57,6 +57,9 @@ func (h History) Rebuild(input, reply any, at time.Time) (re Rebuilt) {
 	case thread.ToolStep:
 		if out, ok := reply.(*thread.ToolReply); ok {
 			re = rebuildResult(in, *out, at)
+			if out.Input != nil && !h.Answered[recordid.Result(in.ToolCallID)] {
+				re.Lost = append(re.Lost, fmt.Sprintf("what tool %s kept for itself while call %s waits for input", in.ToolName, in.ToolCallID))
+			}
 		}
 	case thread.PlanStep:
 		if out, ok := reply.(*thread.PlanReply); ok {
@@ -228,7 +231,6 @@ func rebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re R
 		log.Status = store.ToolWaiting
 		re.Logs = []store.ToolLog{log}
 		re.Records = append(re.Records, event.NewRecord(recordid.InputRequest(in.ToolCallID, q.Round), event.TypeInputRequest, in.TraceID, in.EventID, at, inputRecord{InputRequest: *q}).In(eventID))
-		re.Lost = append(re.Lost, fmt.Sprintf("what tool %s kept for itself while call %s waits for input", in.ToolName, in.ToolCallID))
 		return re
 	}
 	if out.Approval != nil {

@@ -22,9 +22,12 @@ const (
 	roleWorker = "worker"
 	roleAPI    = "api"
 	roleTools  = "tools"
+
+	// roleRepair is an API beside which no worker runs, so that it needs no NATS.
+	roleRepair = "repair"
 )
 
-var roles = []string{roleWorker, roleAPI, roleTools}
+var roles = []string{roleWorker, roleAPI, roleTools, roleRepair}
 
 // options are the flags.
 type options struct {
@@ -71,7 +74,7 @@ processes. /healthz and /readyz are served in every role.`,
 		return run(cmd.Context(), cfg, *o, log)
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.roles, "roles", []string{roleWorker, roleAPI}, "what this process does: worker, api, or tools for --tool-queues alone")
+	f.StringSliceVar(&o.roles, "roles", []string{roleWorker, roleAPI}, "what this process does: worker, api, tools for --tool-queues alone, or repair for the API alone before workers run")
 	f.StringVar(&o.http, "http", ":8080", "host:port of the API, or of /healthz and /readyz alone")
 	o.auth.Register(f)
 	f.StringSliceVar(&o.hosts, "allowed-hosts", nil, "names by which requests may call the API, besides localhost and addresses ("+program.EnvAllowedHosts+")")
@@ -134,6 +137,8 @@ func (o *options) check() error {
 	switch runs := o.has(roleWorker) || o.has(roleTools); {
 	case len(o.roles) == 0:
 		return program.Usagef("--roles: name at least one of %s", strings.Join(roles, ", "))
+	case o.has(roleRepair) && len(o.roles) > 1:
+		return program.Usagef("--roles: %s goes alone, before workers run", roleRepair)
 	case o.has(roleTools) && len(o.tools) == 0:
 		return program.Usagef("--tool-queues: name the task queues for --roles %s", roleTools)
 	case len(o.tools) > 0 && !runs:
@@ -162,6 +167,9 @@ func (o *options) check() error {
 
 func (o *options) has(role string) bool { return slices.Contains(o.roles, role) }
 
+// servesAPI reports whether this process serves the API, rather than health alone.
+func (o *options) servesAPI() bool { return o.has(roleAPI) || o.has(roleRepair) }
+
 // checkServers returns an error if the environment lacks a server for these roles, which the application does not
 // bring itself.
 func (o *options) checkServers(declared *threadmill.Config, getenv func(string) string) error {
@@ -173,7 +181,7 @@ func (o *options) checkServers(declared *threadmill.Config, getenv func(string) 
 		return program.Usagef("%s is not set: set it to postgres://user@host:5432/database, or use --sqlite FILE on a single machine", program.EnvDatabaseURL)
 	case database != "" && o.sqlite != "":
 		return program.Usagef("--sqlite: %s is set as well: keep one of them", program.EnvDatabaseURL)
-	case declared.Stream == nil && nats == "" && !(o.has(roleWorker) && o.has(roleAPI)):
+	case declared.Stream == nil && nats == "" && !(o.has(roleWorker) && o.has(roleAPI)) && !o.has(roleRepair):
 		return program.Usagef("%s is not set: with --roles %s the live stream needs it to reach the other processes; set it to nats://host:4222, or use --roles %s,%s",
 			program.EnvNATSURL, o.roles[0], roleWorker, roleAPI)
 	}

@@ -66,7 +66,7 @@ func run(ctx context.Context, application Config, o options, log *slog.Logger) e
 		return err
 	}
 	var api net.Listener
-	if o.has(roleAPI) {
+	if o.servesAPI() {
 		api = listener
 	}
 	if err := settings.ConnectMCP(&cfg, api); err != nil {
@@ -126,7 +126,7 @@ func connect(ctx context.Context, application Config, o options, cfg *threadmill
 		}
 		closers = append(closers, func() { _ = cfg.Store.Close() })
 	}
-	if cfg.Authenticator == nil || !o.has(roleAPI) {
+	if cfg.Authenticator == nil || !o.servesAPI() {
 		if cfg.Authenticator, err = authenticator(ctx, o, addr, cfg.Store, settings); err != nil {
 			return closeAll, err
 		}
@@ -158,7 +158,7 @@ func connect(ctx context.Context, application Config, o options, cfg *threadmill
 // authenticator returns the API's authenticator. Without the API, only health is served, which
 // needs no authentication.
 func authenticator(ctx context.Context, o options, addr net.Addr, records store.Store, settings program.Settings) (auth.Authenticator, error) {
-	if !o.has(roleAPI) {
+	if !o.servesAPI() {
 		return auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated }), nil
 	}
 	return o.auth.Authenticator(ctx, addr, records, settings)
@@ -167,7 +167,7 @@ func authenticator(ctx context.Context, o options, addr net.Addr, records store.
 // serve runs the roles.
 func serve(ctx context.Context, application Config, o options, runtime *threadmill.Runtime, l net.Listener, log *slog.Logger) error {
 	handler := runtime.Handler()
-	if !o.has(roleAPI) {
+	if !o.servesAPI() {
 		handler = healthOnly(handler)
 	}
 	web := program.Serve(l, handler, runtime.CloseStreams, log)

@@ -23,6 +23,10 @@ func (t restores) restore(ctx workflow.Context, name string, r signals.Restore) 
 		return
 	}
 	t.state.Restore(r)
+	if len(r.Interrupts) > 0 {
+		// The events to interrupt may have arrived together with this signal, whose handler is the first.
+		t.drain(ctx)
+	}
 	for _, c := range r.Interrupts {
 		// The turn may have ended since.
 		if t.state.Turns.Awaits(c.EventID) {

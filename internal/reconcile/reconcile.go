@@ -192,7 +192,7 @@ func stops(ctx context.Context, err error) bool {
 // of the report.
 func (r *Reconciler) add(ctx context.Context, out *repair.Comparison, threadID string, apply bool) error {
 	c := &comparison{Reconciler: r, key: r.key(threadID), apply: apply}
-	if err := c.compare(ctx); err != nil && stops(ctx, err) {
+	if err := c.compare(ctx); err != nil && stops(ctx, err) && !c.alone(ctx, err) {
 		return fmt.Errorf("thread %q: %w", threadID, err)
 	} else if err != nil {
 		c.found = append(c.found, repair.Difference{Kind: repair.History, In: repair.Store, State: repair.Failed, Detail: "the thread cannot be compared", Error: err.Error()})
@@ -202,6 +202,17 @@ func (r *Reconciler) add(ctx context.Context, out *repair.Comparison, threadID s
 		out.Threads = append(out.Threads, repair.DifferingThread{ThreadID: threadID, Title: c.row.Title, Differences: c.found})
 	}
 	return nil
+}
+
+// alone reports whether an error concerns this thread alone although it looks like one of Temporal: Temporal has no error for a
+// corrupt history, and its client retries until the call times out. Then Temporal responds for other workflows.
+func (c *comparison) alone(ctx context.Context, err error) bool {
+	_, late := errors.AsType[*serviceerror.DeadlineExceeded](err)
+	if !late && !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil {
+		return false
+	}
+	_, err = c.wasErased(ctx)
+	return err == nil
 }
 
 // comparison compares one thread.

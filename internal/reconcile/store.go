@@ -68,7 +68,8 @@ func (c *comparison) olderStore(ctx context.Context) error {
 		c.differ(ctx, repair.Difference{
 			Kind: repair.Records, In: repair.Store, Count: records, Detail: detail, Action: "write them again from the history",
 		}, func(ctx context.Context) error { return c.write(ctx, all, missing) })
-		for _, what := range gone {
+		slices.Sort(gone)
+		for _, what := range slices.Compact(gone) { // a call loses the same with each of its requests for input
 			c.differ(ctx, repair.Difference{Kind: repair.Lost, In: repair.Store, Detail: what + ": the history does not have it"}, nil)
 		}
 	}

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -178,8 +179,10 @@ func (c *comparison) changes(ctx context.Context, state *thread.State) (out []st
 	if state.Outbox.Row != nil || c.older {
 		return nil, nil // the workflow is newer
 	}
-	// The workflow may have stored changes while its history was read.
-	if c.row, err = c.cfg.Store.Thread(ctx, c.key); err != nil {
+	// The workflow may have stored changes while its history was read. Then the row of before is older than the state, and that
+	// of now is newer.
+	before := c.row
+	if c.row, err = c.cfg.Store.Thread(ctx, c.key); err != nil || changed(before, c.row) {
 		return nil, err
 	}
 	if c.row.Title != "" && c.row.Title != state.Title {
@@ -192,6 +195,11 @@ func (c *comparison) changes(ctx context.Context, state *thread.State) (out []st
 		out = append(out, "metadata")
 	}
 	return out, nil
+}
+
+// changed reports whether a row differs in what the workflow knows too.
+func changed(a, b store.Thread) bool {
+	return a.Title != b.Title || !slices.Equal(a.Agents, b.Agents) || !bytes.Equal(a.Metadata, b.Metadata)
 }
 
 func sameJSON(a, b json.RawMessage) bool {

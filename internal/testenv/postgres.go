@@ -111,6 +111,20 @@ func postgresBin() (string, error) {
 	return slices.MaxFunc(dirs, func(a, b string) int { return cmp.Compare(version(a), version(b)) }), nil
 }
 
+// postgresProgram returns the path of a client program of the newest server: an older one does not dump its databases.
+func postgresProgram(name string) (string, error) {
+	if bin, err := postgresBin(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(bin, name)); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("no %s beside the server or on PATH: %w", name, errAbsent)
+	}
+	return path, nil
+}
+
 func hasServer(dir string) bool {
 	for _, name := range []string{"initdb", "postgres"} {
 		if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {

@@ -31,6 +31,14 @@ func Postgres(t testing.TB) string {
 	return provide(t, "postgres", "PostgreSQL", EnvDatabaseURL, postgresURL)
 }
 
+// PostgresProgram returns the path of one of PostgreSQL's client programs, such as pg_dump.
+func PostgresProgram(t testing.TB, name string) string {
+	t.Helper()
+	path, err := postgresProgram(name)
+	present(t, "postgres", "PostgreSQL's "+name, "install it", err)
+	return path
+}
+
 // FindPostgres returns what [Postgres] does, or "" if there is no PostgreSQL. It is for programs that are no tests.
 func FindPostgres() (string, error) {
 	url, err := given(EnvDatabaseURL, postgresURL)
