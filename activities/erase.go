@@ -196,8 +196,10 @@ func (a *Activities) eraseFinish(ctx context.Context, in signals.EraseFinish) (s
 		Namespace: in.Namespace, ThreadID: in.ThreadID, Threads: in.Progress.Threads, By: in.By, RequestedAt: in.Progress.RequestedAt,
 		Erased: in.Progress.Erased, Remains: erasures.Remains(), Run: activity.GetInfo(ctx).WorkflowExecution.RunID,
 	}
-	if err := a.cfg.Store.Scrub(ctx); err != nil {
-		return out, err
+	if !in.Part {
+		if err := a.cfg.Store.Scrub(ctx); err != nil {
+			return out, err
+		}
 	}
 	left, err := a.lookAgain(ctx, in)
 	if err != nil {

@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -19,9 +20,11 @@ type startedInScrub struct {
 	starts  bool
 	runs    []signals.WorkflowRun
 	deleted int
+	scrubs  int
 }
 
 func (s *startedInScrub) Scrub(context.Context) error {
+	s.scrubs++
 	if s.starts {
 		s.starts, s.runs = false, []signals.WorkflowRun{{WorkflowID: "thread/ns/t1", RunID: "late"}}
 	}
@@ -76,4 +79,26 @@ func TestEraseFinishLooksLast(t *testing.T) {
 	require.Equal(t, []string{"t1", "t1.s1"}, receipt.Threads)
 	require.Equal(t, 7, receipt.Erased.Records)
 	require.Zero(t, receipt.Left)
+}
+
+// TestFilesAreCleanedOnce: erasures that are part of a larger work leave the files to its end.
+func TestFilesAreCleanedOnce(t *testing.T) {
+	s := &startedInScrub{}
+	w := newFixture(t, func(c *activities.Config) {
+		s.Store = c.Store
+		c.Store, c.Histories = s, s
+	})
+	for i, id := range []string{"t1", "t2"} {
+		in := signals.EraseFinish{
+			EraseStep: signals.EraseStep{Namespace: "ns", ThreadID: id, Part: true}, Progress: signals.EraseProgress{Threads: []string{id}},
+		}
+		_, err := w.env.ExecuteActivity(signals.ActivityEraseFinish, in)
+		require.NoError(t, err, i)
+	}
+	require.Zero(t, s.scrubs)
+	for erased, scrubs := range []int{0, 1} {
+		_, err := w.env.ExecuteActivity(signals.ActivityRetainDone, signals.RetainStep{Namespace: "ns", Pass: signals.Retained{StartedAt: time.Unix(int64(erased), 0), Erased: erased}})
+		require.NoError(t, err)
+		require.Equal(t, scrubs, s.scrubs)
+	}
 }

@@ -115,6 +115,12 @@ func (a *Activities) retainCheck(ctx context.Context, in signals.RetainCheck) (b
 
 // retainDone stores the receipt of a pass.
 func (a *Activities) retainDone(ctx context.Context, in signals.RetainStep) error {
+	defer beating(ctx)()
+	if in.Pass.Erased+in.Pass.ToolLogs+in.Pass.Failed > 0 {
+		if err := a.cfg.Store.Scrub(ctx); err != nil {
+			return readError(err)
+		}
+	}
 	in.Pass.FinishedAt = activity.GetInfo(ctx).StartedTime.UTC()
 	raw, err := json.Marshal(in.Pass)
 	if err != nil {

@@ -72,6 +72,9 @@ type EraseStep struct {
 
 	// Late means that nobody asked: the thread was started again after its erasure.
 	Late bool `json:"late,omitempty"`
+
+	// Part means that the erasure is part of a larger work, which cleans the files of the store at its end: cleaning reads all of them.
+	Part bool `json:"part,omitempty"`
 }
 
 // Validate returns an [*event.FieldError] if the step names no thread.

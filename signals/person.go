@@ -26,7 +26,9 @@ const (
 )
 
 // ErasePersonWorkflowID returns the id of the workflow that erases a person. id is that of the erasure.
-func ErasePersonWorkflowID(namespace, id string) string { return "erase-person/" + namespace + "/" + id }
+func ErasePersonWorkflowID(namespace, id string) string {
+	return "erase-person/" + namespace + "/" + id
+}
 
 // Eraser is who changes and interrupts threads for the erasure of a person.
 const Eraser = "erasure"

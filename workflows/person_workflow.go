@@ -89,7 +89,7 @@ func (e *personErasure) page(ctx workflow.Context) (done bool, err error) {
 // erase erases a thread.
 func (e *personErasure) erase(ctx workflow.Context, id string) error {
 	e.steps++
-	in := signals.EraseStep{Namespace: e.step.Namespace, ThreadID: id, By: e.step.By}
+	in := signals.EraseStep{Namespace: e.step.Namespace, ThreadID: id, By: e.step.By, Part: true}
 	child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: signals.EraseWorkflowID(in.Namespace, in.ThreadID), ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON, StaticSummary: "erase thread " + id,
 	})

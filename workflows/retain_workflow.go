@@ -97,7 +97,8 @@ func (r *retention) batch(ctx workflow.Context) (wait time.Duration, err error) 
 		r.step.Phase, r.step.UpdatedAt, r.step.ThreadID = next.Phase, next.UpdatedAt, next.ThreadID
 		return 0, nil
 	}
-	if err := workflow.ExecuteActivity(lowPriorityOptions(ctx, "store the receipt"), signals.ActivityRetainDone, r.step).Get(ctx, nil); ctx.Err() != nil {
+	done := workflow.WithStartToCloseTimeout(lowPriorityOptions(ctx, "clean the files and store the receipt"), longestStep)
+	if err := workflow.ExecuteActivity(done, signals.ActivityRetainDone, r.step).Get(ctx, nil); ctx.Err() != nil {
 		return 0, err
 	}
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("The last pass closed %d threads, erased %d, and deleted %d logs of tool calls. The next one is in %s.",
@@ -141,7 +142,7 @@ func eraseOld(ctx workflow.Context, in signals.RetainCheck, pass *signals.Retain
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary:     brief("erase thread " + in.ThreadID),
 	})
-	input := signals.EraseInput{EraseStep: signals.EraseStep{Namespace: in.Namespace, ThreadID: in.ThreadID, By: "retention"}}
+	input := signals.EraseInput{EraseStep: signals.EraseStep{Namespace: in.Namespace, ThreadID: in.ThreadID, By: "retention", Part: true}}
 	erased := workflow.ExecuteChildWorkflow(own, signals.EraseWorkflow, input)
 	// One thread that cannot be erased does not keep the others.
 	if ready, err := awaitFor(ctx, erasedWithin, erased.IsReady); err != nil || !ready {

@@ -30,19 +30,31 @@ func TestClean(t *testing.T) {
 		name, in, want string
 		said           bool
 	}{
-		{"a message of the person", `{"id":"m1","senderId":"ann","senderType":"user","content":"my secret", "metadata":{"a":"b"}}`,
-			`{"id":"m1","senderId":"erased-1","senderType":"user","content":"[erased]", "metadata":{"a":"[erased]"}}`, false},
-		{"one of another person", `{"id":"m1","senderId":"bob","senderType":"user","content":"ask Ann  Smith, or annie"}`,
-			`{"id":"m1","senderId":"bob","senderType":"user","content":"ask [erased], or annie"}`, false},
+		{
+			"a message of the person", `{"id":"m1","senderId":"ann","senderType":"user","content":"my secret", "metadata":{"a":"b"}}`,
+			`{"id":"m1","senderId":"erased-1","senderType":"user","content":"[erased]", "metadata":{"a":"[erased]"}}`, false,
+		},
+		{
+			"one of another person", `{"id":"m1","senderId":"bob","senderType":"user","content":"ask Ann  Smith, or annie"}`,
+			`{"id":"m1","senderId":"bob","senderType":"user","content":"ask [erased], or annie"}`, false,
+		},
 		{"an agent of the same name", `{"senderId":"ann","senderType":"agent","content":"hello"}`, `{"senderId":"erased-1","senderType":"agent","content":"hello"}`, false},
-		{"a reply in a turn of the person", `{"senderId":"bot","senderType":"agent","content":"a <b>","toolCalls":[{"id":"c1","function":{"name":"note","arguments":"{\"text\":\"a\"}"}}]}`,
-			`{"senderId":"bot","senderType":"agent","content":"[erased]","toolCalls":[{"id":"c1","function":{"name":"note","arguments":"{}"}}]}`, true},
-		{"a vote among others", `{"by":"bob","reason":"fine","votes":[{"by":"ann","reason":"hm"},{"by":"bob","reason":"fine"}],"approvers":["ann","bob"]}`,
-			`{"by":"bob","reason":"fine","votes":[{"by":"erased-1","reason":"[erased]"},{"by":"bob","reason":"fine"}],"approvers":["erased-1","bob"]}`, false},
-		{"a user query", `{"type":"user_query","payload":{"content":"hm","userId":"ann"},"metadata":{"source":"user","repo":"ann smith"}}`,
-			`{"type":"user_query","payload":{"content":"[erased]","userId":"erased-1"},"metadata":{"source":"user","repo":"[erased]"}}`, false},
-		{"a queued message", `{"id":"e1","payload":{"threadId":"t1","senderId":"ann","senderType":"user","content":"hm"}}`,
-			`{"id":"e1","payload":{"threadId":"t1","senderId":"erased-1","senderType":"user","content":"[erased]"}}`, false},
+		{
+			"a reply in a turn of the person", `{"senderId":"bot","senderType":"agent","content":"a <b>","toolCalls":[{"id":"c1","function":{"name":"note","arguments":"{\"text\":\"a\"}"}}]}`,
+			`{"senderId":"bot","senderType":"agent","content":"[erased]","toolCalls":[{"id":"c1","function":{"name":"note","arguments":"{}"}}]}`, true,
+		},
+		{
+			"a vote among others", `{"by":"bob","reason":"fine","votes":[{"by":"ann","reason":"hm"},{"by":"bob","reason":"fine"}],"approvers":["ann","bob"]}`,
+			`{"by":"bob","reason":"fine","votes":[{"by":"erased-1","reason":"[erased]"},{"by":"bob","reason":"fine"}],"approvers":["erased-1","bob"]}`, false,
+		},
+		{
+			"a user query", `{"type":"user_query","payload":{"content":"hm","userId":"ann"},"metadata":{"source":"user","repo":"ann smith"}}`,
+			`{"type":"user_query","payload":{"content":"[erased]","userId":"erased-1"},"metadata":{"source":"user","repo":"[erased]"}}`, false,
+		},
+		{
+			"a queued message", `{"id":"e1","payload":{"threadId":"t1","senderId":"ann","senderType":"user","content":"hm"}}`,
+			`{"id":"e1","payload":{"threadId":"t1","senderId":"erased-1","senderType":"user","content":"[erased]"}}`, false,
+		},
 		{"thoughts that only the model can read", `{"messageId":"m","opaque":{"origin":{"provider":"x"},"data":[{"thinking":"Ann Smith"}]}}`, `{"messageId":"m","opaque":null}`, false},
 		{"an id is no text", `{"eventId":"ann smith","text":"ann smith"}`, `{"eventId":"ann smith","text":"[erased]"}`, false},
 		{"an id in arguments is one", `{"payload":{"threadId":"t1","in":{"id":"ann smith"}}}`, `{"payload":{"threadId":"t1","in":{"id":"[erased]"}}}`, false},
@@ -62,9 +74,26 @@ func TestClean(t *testing.T) {
 func TestFields(t *testing.T) {
 	texts, others := map[string]bool{}, map[string]bool{}
 	for _, v := range []any{
-		event.Message{}, event.LLMCall{}, event.ToolCallEvent{}, event.ApprovalRequest{}, event.Approval{}, event.StatusChange{}, event.Final{}, event.TurnEnded{}, event.ClientCall{},
-		event.InputRequest{}, event.InputReceived{}, event.Failure{}, event.Rejected{}, event.Unqueued{}, event.Retrieval{}, event.Task{}, event.Interception{}, event.EnvEvent{},
-		event.CustomEvent{}, thread.State{},
+		event.Message{},
+		event.LLMCall{},
+		event.ToolCallEvent{},
+		event.ApprovalRequest{},
+		event.Approval{},
+		event.StatusChange{},
+		event.Final{},
+		event.TurnEnded{},
+		event.ClientCall{},
+		event.InputRequest{},
+		event.InputReceived{},
+		event.Failure{},
+		event.Rejected{},
+		event.Unqueued{},
+		event.Retrieval{},
+		event.Task{},
+		event.Interception{},
+		event.EnvEvent{},
+		event.CustomEvent{},
+		thread.State{},
 	} {
 		filled := reflect.New(reflect.TypeOf(v)).Elem()
 		fill(filled, 0)

@@ -148,7 +148,6 @@ func TestErasedPersonDoors(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 }
 
-
 // TestErasedPersonBeside: what others wait for stays. Another person's call waits for approval before and after, and then runs; a message
 // that the person has queued behind it is gone.
 func TestErasedPersonBeside(t *testing.T) {

@@ -1,0 +1,138 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/workflows"
+)
+
+// people are the steps of the erasure of a person. left are the threads that have something of the person.
+type people struct {
+	left     map[string]bool // alone or not
+	writes   bool            // the person goes on writing
+	looks    int
+	finished []signals.PersonFinish
+}
+
+func (p *people) find(_ context.Context, in signals.PersonStep) (out signals.FoundPerson, err error) {
+	p.looks++
+	if p.writes {
+		p.left["again"] = false
+	}
+	var ids []string
+	for id := range p.left {
+		if id > in.ThreadID {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	if len(ids) > 100 {
+		ids = ids[:100]
+		out.Next = ids[99]
+	}
+	for _, id := range ids {
+		if p.left[id] {
+			out.Alone = append(out.Alone, id)
+		} else {
+			out.Shared = append(out.Shared, id)
+		}
+	}
+	return out, nil
+}
+
+func (p *people) forget(_ context.Context, in signals.PersonStep) (signals.PersonCounts, error) {
+	delete(p.left, in.ThreadID)
+	return signals.PersonCounts{Records: 2}, nil
+}
+
+func (p *people) finish(_ context.Context, in signals.PersonFinish) (signals.PersonErasure, error) {
+	p.finished = append(p.finished, in)
+	return signals.PersonErasure{ID: in.ID}, nil
+}
+
+func (p *people) run(t *testing.T) (runs int, err error) {
+	t.Helper()
+	in := signals.ErasePersonInput{PersonStep: signals.PersonStep{Namespace: "ns", ID: "e1", By: "carol"}}
+	for {
+		var suite testsuite.WorkflowTestSuite
+		suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+		env := suite.NewTestWorkflowEnvironment()
+		env.SetTestTimeout(patience)
+		env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
+		env.RegisterWorkflowWithOptions(func(_ workflow.Context, in signals.EraseInput) (signals.Erasure, error) {
+			delete(p.left, in.ThreadID)
+			return signals.Erasure{}, nil
+		}, workflow.RegisterOptions{Name: signals.EraseWorkflow})
+		(&workflows.Workflows{}).Register(without{env, signals.EraseWorkflow})
+		for name, do := range map[string]any{signals.ActivityPersonFind: p.find, signals.ActivityPersonForget: p.forget, signals.ActivityPersonFinish: p.finish} {
+			env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
+		}
+		env.ExecuteWorkflow(signals.ErasePersonWorkflow, in)
+		require.True(t, env.IsWorkflowCompleted())
+		runs++
+		again, ok := errors.AsType[*workflow.ContinueAsNewError](env.GetWorkflowError())
+		if !ok {
+			return runs, env.GetWorkflowError()
+		}
+		in = signals.ErasePersonInput{}
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
+	}
+}
+
+// without registers all workflows but one.
+type without struct {
+	workflows.Registrar
+	name string
+}
+
+func (r without) RegisterWorkflowWithOptions(w any, options workflow.RegisterOptions) {
+	if options.Name != r.name {
+		r.Registrar.RegisterWorkflowWithOptions(w, options)
+	}
+}
+
+// TestErasePersonInManyThreads: the erasure of a person continues as new, forgets no thread, and ends when a look at all finds nothing.
+func TestErasePersonInManyThreads(t *testing.T) {
+	p := &people{left: map[string]bool{}}
+	for i := range 700 {
+		p.left[fmt.Sprintf("t%04d", i)] = i%7 == 0
+	}
+	runs, err := p.run(t)
+	require.NoError(t, err)
+	require.Equal(t, 3, runs)
+	require.Empty(t, p.left)
+	require.Len(t, p.finished, 1)
+	done := p.finished[0].Progress
+	require.Len(t, done.Erased, 100)
+	require.Len(t, done.Forgot, 600)
+	require.Equal(t, 1200, done.Counts.Records, "what was found is counted once")
+	require.NotZero(t, done.RequestedAt)
+	require.Equal(t, "carol", p.finished[0].By)
+}
+
+// TestErasePersonWhoWrites: a person who goes on writing is not looked for for ever.
+func TestErasePersonWhoWrites(t *testing.T) {
+	p := &people{left: map[string]bool{}, writes: true}
+	_, err := p.run(t)
+	require.ErrorContains(t, err, "revoke their keys")
+	known, ok := errors.AsType[*temporal.ApplicationError](err)
+	require.True(t, ok)
+	require.Equal(t, signals.RefusedType, known.Type())
+	require.Equal(t, 10, p.looks)
+	require.Empty(t, p.finished)
+}
