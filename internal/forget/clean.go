@@ -26,7 +26,7 @@ var (
 		`name|agent|agents|.*Agents|agentName|subAgent|createdBy|onBusy|onWaiting|signal|tool|tools|toolName|model|.*Model|provider|finishReason|` +
 		`prompt|turn|question|digest|definition|rest|grant|groups|namespace|rule|server|queue|.*Queue|traceparent|root|parent|produced|joined|steered|joining|undecided|plan|calls|answers|before|next|` +
 		`ids|passed|voted|hooks|abandonedHooks|processor|enqueueAfter|duplicate|deniedBy|default|record|lastRecord|replyTo|collection|document|entity|` +
-		`pseudonym|.*At|at|since|deadline|workingDirectory)$`)
+		`pseudonym|turns|.*At|at|since|deadline|workingDirectory)$`)
 )
 
 // Clean returns JSON that a thread stores or carries over without what the person said, and without the terms. With saidByPerson, all of it

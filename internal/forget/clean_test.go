@@ -117,7 +117,7 @@ const (
 		finishReason grant groups heldIds hooks id ids in joined joining kind lastRecord messageId model name namespace next not onBusy
 		onWaiting outcome parent parentEventId passed person phase plan postedIds prefix processor produced prompt pseudonym question record replyTo
 		replyToMessageId rest role root rule scope senderId senderType server signal stage state status steered subAgent systemPrompt
-		taskId taskQueue threadId tool toolCallId toolName tools traceId traceparent turn turnId type undecided user voted workingDirectory`
+		taskId taskQueue threadId tool toolCallId toolName tools traceId traceparent turn turnId turns type undecided user voted workingDirectory`
 )
 
 func compare(t *testing.T, field string, before, after json.RawMessage, texts, others map[string]bool) {
