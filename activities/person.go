@@ -80,7 +80,7 @@ func (a *Activities) lookFor(ctx context.Context, p *forget.Person, key event.Th
 				_, found = p.Record(r)
 			}
 			wrote = wrote || p.Wrote(r.Payload)
-			others = others || len(p.Others(r.Payload)) > 0
+			others = others || p.OtherWrote(r)
 		}
 		return nil
 	})

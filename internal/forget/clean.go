@@ -54,31 +54,23 @@ func (p *Person) Wrote(document json.RawMessage) bool {
 	return p.wrote(v) || p.wrote(v.Get("payload"))
 }
 
-// Others returns the names of other people in JSON.
-func (p *Person) Others(document json.RawMessage) (names []string) {
+// others returns the names of other people who wrote objects in JSON.
+func (p *Person) others(document json.RawMessage) (names []string) {
 	var look func(field string, v gjson.Result)
 	look = func(field string, v gjson.Result) {
-		switch {
-		case v.Type == gjson.String && writers.MatchString(field) && v.Str != "" && !p.Is(v.Str):
+		if v.Type == gjson.String && writers.MatchString(field) && v.Str != "" && !p.Is(v.Str) {
 			names = append(names, v.Str)
-		case v.IsObject():
-			if kind := v.Get("senderType"); kind.Exists() && kind.Str != string(event.CreatedByUser) {
-				return
-			}
-			v.ForEach(func(name, value gjson.Result) bool {
-				if !free.MatchString(name.Str) {
-					look(name.Str, value)
-				}
-				return true
-			})
-		case v.IsArray():
-			v.ForEach(func(_, value gjson.Result) bool {
-				look(field, value)
-				return true
-			})
 		}
+		v.ForEach(func(name, value gjson.Result) bool {
+			if value.IsObject() || value.IsArray() || name.Exists() {
+				look(name.Str, value)
+			}
+			return true
+		})
 	}
-	look("", gjson.ParseBytes(document))
+	if v := gjson.ParseBytes(document); v.IsObject() {
+		look("", v)
+	}
 	return names
 }
 

@@ -3,10 +3,12 @@ package forget
 import (
 	"encoding/json"
 	"maps"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 )
 
 // Spoken is what came of what a person said in a thread: the turns of the person's events with their traces, which sub-agents and
@@ -23,12 +25,12 @@ type Spoken struct {
 	// Inherited means that the thread is that of a sub-agent which worked for such a turn. Nobody writes there.
 	Inherited bool
 
-	turns, others, given map[string]bool
+	turns, others, titles, given map[string]bool
 }
 
 // Spoken returns what is known before the records of a thread are noted. traces are those of the turns for which sub-agents worked.
 func (p *Person) Spoken(traces map[string]bool) *Spoken {
-	s := &Spoken{person: p, Traces: map[string]bool{}, Calls: map[string]bool{}, turns: map[string]bool{}, others: map[string]bool{}, given: traces}
+	s := &Spoken{person: p, Traces: map[string]bool{}, Calls: map[string]bool{}, turns: map[string]bool{}, others: map[string]bool{}, titles: map[string]bool{}, given: traces}
 	maps.Copy(s.Traces, traces)
 	return s
 }
@@ -45,6 +47,9 @@ func (s *Spoken) Note(r event.Record) {
 			s.others[r.EventID] = true
 		}
 	}
+	if len(s.Turns) > 0 && strings.Contains(r.ID, titled) {
+		s.titles[r.ID] = true // the model that made it had read what the person said
+	}
 	if s.Of(r) {
 		gjson.GetBytes(r.Payload, "toolCalls.#.id").ForEach(func(_, id gjson.Result) bool {
 			s.Calls[id.Str] = true
@@ -52,6 +57,9 @@ func (s *Spoken) Note(r event.Record) {
 		})
 	}
 }
+
+// titled is in the ids of records of titles that a model has made.
+var titled = recordid.Titled("", "")
 
 // Of reports whether a record came of what the person said. Messages of others that joined the turn did not, and a prompt is the agent's.
 func (s *Spoken) Of(r event.Record) bool {
@@ -63,7 +71,7 @@ func (s *Spoken) Of(r event.Record) bool {
 	case written(r) && !s.person.Wrote(r.Payload):
 		return false
 	}
-	return s.turns[r.EventID] || s.Traces[r.TraceID] && !s.others[r.EventID]
+	return s.titles[r.ID] || s.turns[r.EventID] || s.Traces[r.TraceID] && !s.others[r.EventID]
 }
 
 // Concerns reports whether a record came of what the person said, or has something of the person.
@@ -93,6 +101,17 @@ func (p *Person) record(r event.Record, said bool) (event.Record, bool) {
 	}
 	r.Payload = after
 	return r, true
+}
+
+// OtherWrote reports whether somebody else wrote, decided or answered in a record.
+func (p *Person) OtherWrote(r event.Record) bool {
+	switch {
+	case written(r):
+		return !p.Wrote(r.Payload)
+	case r.Type == event.TypeApproval, r.Type == event.TypeInputReceived:
+		return len(p.others(r.Payload)) > 0
+	}
+	return false
 }
 
 // written reports whether a person wrote a record.

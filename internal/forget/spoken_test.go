@@ -22,6 +22,7 @@ func TestSpoken(t *testing.T) {
 		of bool
 		event.Record
 	}{
+		{false, record("t1.titled.1", "", "", event.TypeStatus, `{"status":"updated","title":"x","by":"threadmill"}`)},
 		{true, message("a", "a", "t1", "ann", "user")},
 		{true, message("a.1", "a", "t1", "bot", "agent")},
 		{false, record("a.prompt", "a", "t1", event.TypePrompt, `{"instructions":"You help."}`)},
@@ -34,6 +35,7 @@ func TestSpoken(t *testing.T) {
 		{true, record("q", "q", "t3", event.TypeEnv, `{"type":"user_query","payload":{"content":"x","userId":"ann"}}`)},
 		{true, message("q.1", "q", "t3", "bot", "agent")},
 		{false, message("ann", "ann", "t4", "ann", "agent")},
+		{true, record("t1.titled.2", "", "", event.TypeStatus, `{"status":"updated","title":"x","by":"threadmill"}`)},
 	}
 	s := ann(t).Spoken(nil)
 	for _, r := range records {
@@ -87,6 +89,16 @@ func TestKnown(t *testing.T) {
 	for text, want := range map[string]bool{"Ann": true, "ann smith": true, "Anna Smith": false, "with ZOË.": true, "call +49 170 now": true, "bob": false, "Ann Smithers": false} {
 		assert.Equal(t, want, p.Known(text), text)
 	}
-	assert.Equal(t, []string{"bob"}, p.Others(json.RawMessage(`{"by":"bob","votes":[{"by":"ann"}],"message":{"senderId":"bot","senderType":"agent"},"metadata":{"by":"x"}}`)))
 	assert.True(t, p.WithTurns([]string{"e1"}).Concerns(json.RawMessage(`{"outcomes":[{"eventId":"e1","status":"completed","message":{"content":"x"}}]}`)))
+}
+
+func TestOtherWrote(t *testing.T) {
+	for payload, want := range map[string]bool{
+		`{"by":"ann"}`: false, `{"by":"bob"}`: true, `{"by":"ann","votes":[{"by":"bob"}]}`: true, `{"by":"erased-1","votes":[{"by":"ann"}]}`: false,
+	} {
+		assert.Equal(t, want, ann(t).OtherWrote(event.Record{Type: event.TypeApproval, Payload: json.RawMessage(payload)}), payload)
+		assert.False(t, ann(t).OtherWrote(event.Record{Type: event.TypeStatus, Payload: json.RawMessage(payload)}), payload)
+	}
+	assert.True(t, ann(t).OtherWrote(event.Record{Type: event.TypeMessage, Payload: json.RawMessage(`{"senderId":"bob","senderType":"user"}`)}))
+	assert.False(t, ann(t).OtherWrote(event.Record{Type: event.TypeMessage, Payload: json.RawMessage(`{"senderId":"bob","senderType":"agent"}`)}))
 }
