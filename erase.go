@@ -32,7 +32,7 @@ func (r *Runtime) Erasure(ctx context.Context, threadID string) (signals.Erasure
 // known. It returns the receipt when nothing is found any more; the erasure goes on if ctx ends before. An invalid name or term is
 // an [*event.FieldError]. See docs/erasure.md.
 func (r *Runtime) ErasePerson(ctx context.Context, name string, terms []string, by string) (signals.PersonErasure, error) {
-	id, err := erasures.BeginPerson(ctx, r.cfg.Store, r.client.Namespace(), erasures.PersonRequest{Person: name, Terms: terms, By: by})
+	id, by, err := erasures.BeginPerson(ctx, r.cfg.Store, r.client.Namespace(), erasures.PersonRequest{Person: name, Terms: terms}, by)
 	if err != nil {
 		return signals.PersonErasure{}, fmt.Errorf("erasing a person: %w", err)
 	}

@@ -35,6 +35,8 @@ type Histories interface {
 	// Forget has a thread forget a person, and Change changes one. Change returns false if the thread does not run.
 	Forget(ctx context.Context, namespace, threadID string, f signals.Forget) error
 	Change(ctx context.Context, namespace, threadID string, change signals.ThreadChange) (bool, error)
+	// Resting reports whether a thread has nothing to do, or no workflow.
+	Resting(ctx context.Context, namespace, threadID string) (bool, error)
 	SchedulesWhere(ctx context.Context, namespace string, is func(signals.Schedule) bool) ([]string, error)
 }
 

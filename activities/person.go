@@ -42,19 +42,22 @@ func (a *Activities) personFind(ctx context.Context, in signals.PersonStep) (out
 	if err != nil {
 		return out, err
 	}
+	if in.ThreadID == "" { // a look begins: what posts as the person ends first
+		if out.Schedules, err = a.dropSchedules(ctx, p, in.Namespace); err != nil {
+			return out, err
+		}
+	}
 	ids, err := a.cfg.Store.ThreadIDs(ctx, in.Namespace, in.ThreadID, personThreads)
 	if err != nil {
 		return out, readError(err)
 	}
 	for _, id := range ids {
-		found, alone, err := a.lookFor(ctx, p, event.ThreadKey{Namespace: in.Namespace, ThreadID: id})
-		switch {
-		case err != nil:
+		found, err := a.lookFor(ctx, p, event.ThreadKey{Namespace: in.Namespace, ThreadID: id})
+		if err != nil {
 			return out, readError(err)
-		case found && alone:
-			out.Alone = append(out.Alone, id)
-		case found:
-			out.Shared = append(out.Shared, id)
+		}
+		if found {
+			out.Threads = append(out.Threads, id)
 		}
 	}
 	if len(ids) == personThreads {
@@ -63,29 +66,45 @@ func (a *Activities) personFind(ctx context.Context, in signals.PersonStep) (out
 	return out, nil
 }
 
-// lookFor reports whether a thread has something of a person, and whether that person is the only one who wrote or decided there.
-func (a *Activities) lookFor(ctx context.Context, p *forget.Person, key event.ThreadKey) (found, alone bool, err error) {
+// dropSchedules deletes the schedules that post as a person.
+func (a *Activities) dropSchedules(ctx context.Context, p *forget.Person, namespace string) (int, error) {
+	ids, err := a.cfg.Histories.SchedulesWhere(ctx, namespace, func(s signals.Schedule) bool {
+		return s.Message != nil && p.Is(s.Message.SenderID) || s.Event != nil && p.Wrote(s.Event.Payload)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return len(ids), a.cfg.Histories.DeleteSchedules(ctx, namespace, ids)
+}
+
+// lookFor reports whether a thread has something of a person.
+func (a *Activities) lookFor(ctx context.Context, p *forget.Person, key event.ThreadKey) (found bool, err error) {
 	row, err := a.cfg.Store.Thread(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
-		return false, false, nil
+		return false, nil
 	}
 	if err != nil {
-		return false, false, err
+		return false, err
 	}
-	found = p.Concerns(rowOf(row))
-	wrote, others := false, false
+	if p.Concerns(rowOf(row)) {
+		return true, nil
+	}
 	err = a.eachRecord(ctx, key, func(page []event.Record) error {
 		for _, r := range page {
-			if !found {
-				_, found = p.Record(r)
+			if _, has := p.Record(r); has {
+				found = true
+				return errFound
 			}
-			wrote = wrote || p.Wrote(r.Payload)
-			others = others || p.OtherWrote(r)
 		}
 		return nil
 	})
-	return found, wrote && !others && row.Parent == "", err
+	if errors.Is(err, errFound) {
+		err = nil
+	}
+	return found, err
 }
+
+var errFound = errors.New("found")
 
 func (a *Activities) eachRecord(ctx context.Context, key event.ThreadKey, do func([]event.Record) error) error {
 	for after := int64(0); ; {
@@ -106,22 +125,32 @@ func rowOf(row store.Thread) json.RawMessage {
 }
 
 // personForget replaces a person in a thread, and in the threads of its sub-agents.
-func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (counts signals.PersonCounts, err error) {
+func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (out signals.ForgotPerson, err error) {
 	defer beating(ctx)()
 	p, err := a.person(ctx, in)
 	if err != nil {
-		return counts, err
+		return out, err
 	}
+	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
+	told := map[string]bool{}
 	for until := time.Now().Add(forgetWithin); ; {
-		f := forgetting{Activities: a, Person: p, step: in, counts: &counts, seen: map[string]bool{}}
-		if err := f.thread(ctx, event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}, nil); err != nil || f.left == "" {
-			return counts, err
+		f := forgetting{Activities: a, Person: p, counts: &out.Counts, told: told, seen: map[string]bool{}}
+		alone, err := f.thread(ctx, key, p.Spoken(false))
+		if err != nil {
+			return out, err
+		}
+		if f.left == "" {
+			if out.Alone = alone; alone {
+				// What others have posted waits in the workflow alone.
+				out.Alone, err = a.cfg.Histories.Resting(ctx, in.Namespace, in.ThreadID)
+			}
+			return out, err
 		}
 		if time.Now().After(until) {
-			return counts, temporal.NewApplicationError(f.left, erasures.LeftType)
+			return out, temporal.NewApplicationError(f.left, erasures.LeftType)
 		}
 		if err := pause(ctx, lookEvery); err != nil {
-			return counts, err
+			return out, err
 		}
 	}
 }
@@ -130,28 +159,29 @@ func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (c
 type forgetting struct {
 	*Activities
 	*forget.Person
-	step   signals.PersonStep
 	counts *signals.PersonCounts
 	seen   map[string]bool
+
+	// told are the runs that were sent signal "forget".
+	told map[string]bool
 
 	// left says what was found, so that another look is needed. Empty = nothing.
 	left string
 }
 
-// thread replaces what a thread has of the person. traces are those of the turns for which sub-agents worked.
-func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, traces map[string]bool) error {
+// thread replaces what a thread has of the person. alone reports whether nobody else wrote there.
+func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, said *forget.Spoken) (alone bool, err error) {
 	if f.seen[key.ThreadID] {
-		return nil
+		return false, nil
 	}
 	f.seen[key.ThreadID] = true
 	row, err := f.cfg.Store.Thread(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return readError(err)
+		return false, readError(err)
 	}
-	said := f.Spoken(traces)
 	err = f.eachRecord(ctx, key, func(page []event.Record) error {
 		for _, r := range page {
 			said.Note(r)
@@ -159,7 +189,7 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, traces map
 		return nil
 	})
 	if err != nil {
-		return readError(err)
+		return false, readError(err)
 	}
 	changed, title, err := f.records(ctx, key, row, said)
 	if err == nil {
@@ -176,18 +206,26 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, traces map
 		err = f.cfg.Stream.Purge(ctx, key)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	subs, err := f.cfg.Store.SubThreads(ctx, key)
 	if err != nil {
-		return readError(err)
+		return false, readError(err)
 	}
-	for _, sub := range subs {
-		if err := f.thread(ctx, event.ThreadKey{Namespace: key.Namespace, ThreadID: sub}, said.Traces); err != nil {
-			return err
+	for _, id := range subs {
+		sub := event.ThreadKey{Namespace: key.Namespace, ThreadID: id}
+		row, err := f.cfg.Store.Thread(ctx, sub)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return false, readError(err)
+		}
+		if _, err := f.thread(ctx, sub, said.Sub(row.Metadata)); err != nil {
+			return false, err
 		}
 	}
-	return nil
+	return said.Alone() && row.Parent == "", nil
 }
 
 // maxForgetTurns bounds the turns in a signal.
@@ -299,6 +337,10 @@ func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, turns []
 			closed = append(closed, run)
 		case run.WorkflowID == signals.WorkflowID(key.Namespace, key.ThreadID):
 			f.left = fmt.Sprintf("thread %s has not continued as new yet", key.ThreadID)
+			if f.told[run.RunID] {
+				continue
+			}
+			f.told[run.RunID] = true
 			if err := h.Forget(ctx, key.Namespace, key.ThreadID, signals.Forget{Person: f.Name, Pseudonym: f.Pseudonym, Terms: f.Terms, Turns: turns}); err != nil {
 				return err
 			}
@@ -329,19 +371,10 @@ func (a *Activities) personFinish(ctx context.Context, in signals.PersonFinish) 
 	if err != nil {
 		return out, readError(err)
 	}
-	schedules, err := a.cfg.Histories.SchedulesWhere(ctx, in.Namespace, func(s signals.Schedule) bool {
-		return s.Message != nil && p.Is(s.Message.SenderID) || s.Event != nil && p.Wrote(s.Event.Payload)
-	})
-	if err == nil {
-		err = a.cfg.Histories.DeleteSchedules(ctx, in.Namespace, schedules)
-	}
-	if err == nil {
-		err = a.cfg.Store.Scrub(ctx)
-	}
-	if err != nil {
+	if err := a.cfg.Store.Scrub(ctx); err != nil {
 		return out, err
 	}
-	counts = counts.Add(signals.PersonCounts{Entities: entities, Schedules: len(schedules)})
+	counts = counts.Add(signals.PersonCounts{Entities: entities})
 	return erasures.FinishPerson(ctx, a.cfg.Store, signals.PersonErasure{
 		ID: in.ID, Namespace: in.Namespace, Pseudonym: p.Pseudonym, By: in.By, RequestedAt: in.Progress.RequestedAt, FinishedAt: activity.GetInfo(ctx).StartedTime.UTC(),
 		Erased: append([]string{}, in.Progress.Erased...), Forgot: append([]string{}, in.Progress.Forgot...), Counts: counts, Remains: erasures.PersonRemains(),

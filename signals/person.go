@@ -1,7 +1,6 @@
 package signals
 
 import (
-	"errors"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -94,12 +93,20 @@ func (s PersonStep) Validate() error {
 
 // FoundPerson is the result of "person_find".
 type FoundPerson struct {
-	// Alone are the threads in which nobody else wrote or decided, Shared the others that have something of the person.
-	Alone  []string `json:"alone,omitempty"`
-	Shared []string `json:"shared,omitempty"`
+	// Threads are those that have something of the person. Schedules were deleted, since they post as the person.
+	Threads   []string `json:"threads,omitempty"`
+	Schedules int      `json:"schedules,omitempty"`
 
 	// Next is the thread after which to go on. Empty = these were the last.
 	Next string `json:"next,omitempty"`
+}
+
+// ForgotPerson is the result of "person_forget".
+type ForgotPerson struct {
+	Counts PersonCounts `json:"counts"`
+
+	// Alone means that nobody else wrote, decided or answered in the thread, and that nothing waits there: it can be erased.
+	Alone bool `json:"alone,omitempty"`
 }
 
 // PersonFinish is the input of "person_finish".
@@ -142,6 +149,3 @@ type PersonErasure struct {
 
 	Run string `json:"run" doc:"The run of the workflow that has erased the person"`
 }
-
-// ErrPersonWrites means that a person has written again and again while being erased.
-var ErrPersonWrites = errors.New("the person goes on writing: revoke their keys, and ask for the erasure again")

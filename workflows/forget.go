@@ -3,6 +3,7 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -26,7 +27,8 @@ func (t forgets) forget(ctx workflow.Context, name string, f signals.Forget) {
 		t.state.Reject(workflow.Now(ctx), name, nil, err)
 		return
 	}
-	t.state.Forgetting = append(t.state.Forgetting, f)
+	t.state.Forgetting = append(slices.DeleteFunc(t.state.Forgetting, func(o signals.Forget) bool { return o.Pseudonym == f.Pseudonym }), f)
+	t.people = nil
 	for _, id := range t.state.Concerning(p.Is, p.Concerns) {
 		controls(t).control(ctx, name, signals.Control{Action: signals.ControlInterrupt, EventID: id, By: signals.Eraser, Reason: "a person is erased"})
 	}
@@ -45,13 +47,17 @@ func (t *conversation) forgets() bool {
 	return true
 }
 
-func (t *conversation) forgetting() (people []*forget.Person) {
+// forgetting returns the people whom the thread is to forget.
+func (t *conversation) forgetting() []*forget.Person {
+	if t.people != nil {
+		return t.people
+	}
 	for _, f := range t.state.Forgetting {
 		if p, err := personOf(f); err == nil { // it was valid when it arrived
-			people = append(people, p)
+			t.people = append(t.people, p)
 		}
 	}
-	return people
+	return t.people
 }
 
 func personOf(f signals.Forget) (*forget.Person, error) {

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -14,12 +15,13 @@ const (
 	// maxPersonSteps is the number of threads and pages after which the erasure of a person continues as new.
 	maxPersonSteps = 250
 
-	// maxPasses bounds the looks at all threads: the last one has to find nothing.
-	maxPasses = 10
+	// quickPasses is the number of looks at all threads without a pause: the last one has to find nothing, and a person may go on writing.
+	quickPasses = 10
+	passPause   = time.Minute
 )
 
-// erasePerson erases a person in all threads of a namespace: threads in which nobody else wrote are erased, in the others the person is
-// replaced. It ends when a look at all threads finds nothing.
+// erasePerson erases a person in all threads of a namespace: the person is replaced, and
+// threads in which nobody else wrote are erased. It ends when a look at all threads finds nothing.
 func (w *Workflows) erasePerson(ctx workflow.Context, in signals.ErasePersonInput) (signals.PersonErasure, error) {
 	if err := in.Validate(); err != nil {
 		return signals.PersonErasure{}, temporal.NewNonRetryableApplicationError("erasing a person: "+err.Error(), signals.RefusedType, err)
@@ -62,28 +64,25 @@ func (e *personErasure) page(ctx workflow.Context) (done bool, err error) {
 		return false, err
 	}
 	e.steps++
-	for _, id := range found.Alone {
-		if err := e.erase(ctx, id); err != nil {
-			return false, err
-		}
-	}
-	for _, id := range found.Shared {
+	for _, id := range found.Threads {
 		if err := e.forget(ctx, id); err != nil {
 			return false, err
 		}
 	}
-	e.Changed += len(found.Alone) + len(found.Shared)
+	e.Changed += len(found.Threads) + found.Schedules
+	e.Counts.Schedules += found.Schedules
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d threads are erased, and the person is replaced in %d", len(e.Erased), len(e.Forgot)))
 	if e.After = found.Next; e.After != "" {
 		return false, nil
 	}
-	if done = e.Changed == 0; !done {
-		e.Pass, e.Changed = e.Pass+1, 0
+	if e.Changed == 0 {
+		return true, nil
 	}
-	if e.Pass == maxPasses {
-		return false, temporal.NewNonRetryableApplicationError(signals.ErrPersonWrites.Error(), signals.RefusedType, signals.ErrPersonWrites)
+	if e.Pass, e.Changed = e.Pass+1, 0; e.Pass >= quickPasses {
+		workflow.SetCurrentDetails(ctx, "The person goes on writing: revoke their keys.")
+		return false, workflow.Sleep(ctx, passPause)
 	}
-	return done, nil
+	return false, nil
 }
 
 // erase erases a thread.
@@ -103,16 +102,20 @@ func (e *personErasure) erase(ctx workflow.Context, id string) error {
 	return err
 }
 
-// forget replaces the person in a thread.
+// forget replaces the person in a thread, and erases it if nobody else wrote there.
 func (e *personErasure) forget(ctx workflow.Context, id string) error {
 	e.steps++
 	step := e.step
 	step.ThreadID = id
-	var counts signals.PersonCounts
-	if err := workflow.ExecuteActivity(activity(ctx, "replace the person in "+id), signals.ActivityPersonForget, step).Get(ctx, &counts); err != nil {
+	var out signals.ForgotPerson
+	if err := workflow.ExecuteActivity(activity(ctx, "replace the person in "+id), signals.ActivityPersonForget, step).Get(ctx, &out); err != nil {
 		return err
 	}
-	e.Counts, e.Forgot = e.Counts.Add(counts), noted(e.Forgot, id)
+	e.Counts = e.Counts.Add(out.Counts)
+	if out.Alone {
+		return e.erase(ctx, id)
+	}
+	e.Forgot = noted(e.Forgot, id)
 	return nil
 }
 

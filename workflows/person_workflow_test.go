@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	sdklog "go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -24,14 +23,14 @@ import (
 // people are the steps of the erasure of a person. left are the threads that have something of the person.
 type people struct {
 	left     map[string]bool // alone or not
-	writes   bool            // the person goes on writing
+	writes   int             // how many looks find that the person has written again
 	looks    int
 	finished []signals.PersonFinish
 }
 
 func (p *people) find(_ context.Context, in signals.PersonStep) (out signals.FoundPerson, err error) {
 	p.looks++
-	if p.writes {
+	if p.looks <= p.writes {
 		p.left["again"] = false
 	}
 	var ids []string
@@ -45,19 +44,16 @@ func (p *people) find(_ context.Context, in signals.PersonStep) (out signals.Fou
 		ids = ids[:100]
 		out.Next = ids[99]
 	}
-	for _, id := range ids {
-		if p.left[id] {
-			out.Alone = append(out.Alone, id)
-		} else {
-			out.Shared = append(out.Shared, id)
-		}
-	}
+	out.Threads = ids
 	return out, nil
 }
 
-func (p *people) forget(_ context.Context, in signals.PersonStep) (signals.PersonCounts, error) {
-	delete(p.left, in.ThreadID)
-	return signals.PersonCounts{Records: 2}, nil
+func (p *people) forget(_ context.Context, in signals.PersonStep) (signals.ForgotPerson, error) {
+	alone := p.left[in.ThreadID]
+	if !alone {
+		delete(p.left, in.ThreadID)
+	}
+	return signals.ForgotPerson{Counts: signals.PersonCounts{Records: 2}, Alone: alone}, nil
 }
 
 func (p *people) finish(_ context.Context, in signals.PersonFinish) (signals.PersonErasure, error) {
@@ -120,19 +116,16 @@ func TestErasePersonInManyThreads(t *testing.T) {
 	done := p.finished[0].Progress
 	require.Len(t, done.Erased, 100)
 	require.Len(t, done.Forgot, 600)
-	require.Equal(t, 1200, done.Counts.Records, "what was found is counted once")
+	require.Equal(t, 1400, done.Counts.Records, "what was found is counted once")
 	require.NotZero(t, done.RequestedAt)
 	require.Equal(t, "carol", p.finished[0].By)
 }
 
-// TestErasePersonWhoWrites: a person who goes on writing is not looked for for ever.
+// TestErasePersonWhoWrites: the erasure of a person who goes on writing ends when that ends.
 func TestErasePersonWhoWrites(t *testing.T) {
-	p := &people{left: map[string]bool{}, writes: true}
+	p := &people{left: map[string]bool{}, writes: 30}
 	_, err := p.run(t)
-	require.ErrorContains(t, err, "revoke their keys")
-	known, ok := errors.AsType[*temporal.ApplicationError](err)
-	require.True(t, ok)
-	require.Equal(t, signals.RefusedType, known.Type())
-	require.Equal(t, 10, p.looks)
-	require.Empty(t, p.finished)
+	require.NoError(t, err)
+	require.Equal(t, 31, p.looks)
+	require.Equal(t, []string{"again"}, p.finished[0].Progress.Forgot)
 }

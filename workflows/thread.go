@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/forget"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/thread"
@@ -206,6 +207,9 @@ type conversation struct {
 
 	// stepsUnderWay counts the running steps of turns.
 	stepsUnderWay int
+
+	// people are those whom the thread is to forget, once they are needed.
+	people []*forget.Person
 
 	// erased means that the store refuses the thread, since it was erased.
 	erased bool

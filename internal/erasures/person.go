@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/threadmill/threadmill/internal/forget"
 	"github.com/threadmill/threadmill/signals"
@@ -24,33 +26,40 @@ const (
 type PersonRequest struct {
 	Person string   `json:"person"`
 	Terms  []string `json:"terms,omitempty"`
-	By     string   `json:"by,omitempty"`
 }
 
 // Pseudonym returns the name that replaces that of a person.
 func Pseudonym(id string) string { return "erased-" + id }
 
-// BeginPerson stores a request, and returns the id of the erasure. The same request again returns that of the erasure in progress.
-func BeginPerson(ctx context.Context, documents store.Documents, namespace string, req PersonRequest) (id string, err error) {
-	if _, err := forget.New(req.Person, "erased", req.Terms); err != nil {
-		return "", err
+// BeginPerson stores a request, and returns the id of the erasure and who asks for it: a pseudonym, if it is the person. The same
+// request again returns the erasure in progress.
+func BeginPerson(ctx context.Context, documents store.Documents, namespace string, req PersonRequest, by string) (id, asks string, err error) {
+	p, err := forget.New(req.Person, "erased", req.Terms)
+	if err != nil {
+		return "", "", err
 	}
+	req.Terms = slices.Clone(req.Terms)
+	slices.Sort(req.Terms)
 	waiting, err := documents.Documents(ctx, namespace, KindRequest)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	raw, err := json.Marshal(req)
 	if err != nil {
-		return "", err
-	}
-	for _, d := range waiting {
-		if string(d.Content) == string(raw) {
-			return d.Name, nil
-		}
+		return "", "", err
 	}
 	id = newID()
-	_, err = documents.PutDocument(ctx, namespace, store.Document{Kind: KindRequest, Name: id, Content: raw, By: req.By}, 0)
-	return id, err
+	known := slices.IndexFunc(waiting, func(d store.Document) bool { return string(d.Content) == string(raw) })
+	if known >= 0 {
+		id = waiting[known].Name
+	}
+	if asks = by; p.Is(by) {
+		asks = Pseudonym(id)
+	}
+	if known < 0 {
+		_, err = documents.PutDocument(ctx, namespace, store.Document{Kind: KindRequest, Name: id, Content: raw, By: asks}, 0)
+	}
+	return id, asks, err
 }
 
 // newID returns an id that tells nothing of the person.
@@ -109,7 +118,7 @@ func LoadPerson(ctx context.Context, documents store.Documents, namespace, id st
 	return e, err
 }
 
-// ListPeople returns the receipts of a namespace; at most store.MaxLimit.
+// ListPeople returns the receipts of a namespace, at most store.MaxLimit, and the erasures in progress, which have not finished.
 func ListPeople(ctx context.Context, documents store.Documents, namespace string) ([]signals.PersonErasure, error) {
 	found, err := documents.Documents(ctx, namespace, KindPerson)
 	if err != nil {
@@ -123,7 +132,18 @@ func ListPeople(ctx context.Context, documents store.Documents, namespace string
 		}
 		all = append(all, e)
 	}
-	return all, nil
+	waiting, err := documents.Documents(ctx, namespace, KindRequest)
+	for _, d := range waiting {
+		all = append(all, InProgress(namespace, d.Name, d.By, d.At))
+	}
+	return all, err
+}
+
+// InProgress returns what is known of an erasure that has not finished.
+func InProgress(namespace, id, by string, requested time.Time) signals.PersonErasure {
+	return signals.PersonErasure{
+		ID: id, Namespace: namespace, Pseudonym: Pseudonym(id), By: by, RequestedAt: requested, Erased: []string{}, Forgot: []string{}, Remains: []signals.ErasureRemain{},
+	}
 }
 
 func decodePerson(d store.Document) (e signals.PersonErasure, err error) {

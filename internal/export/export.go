@@ -90,7 +90,7 @@ func Person(ctx context.Context, s store.Store, namespace string, p *forget.Pers
 			return e.out.Encode(Line{Kind: KindEnd, End: &e.end})
 		}
 		for _, id := range ids {
-			if err := e.personThread(ctx, store.Key{Namespace: namespace, ThreadID: id}, nil); err != nil {
+			if err := e.personThread(ctx, store.Key{Namespace: namespace, ThreadID: id}, p.Spoken(false)); err != nil {
 				return err
 			}
 		}
@@ -98,9 +98,9 @@ func Person(ctx context.Context, s store.Store, namespace string, p *forget.Pers
 	}
 }
 
-// personThread writes what a thread has of the person, and then the threads of its sub-agents: traces are those of the turns for which
-// they worked. The id of a thread begins those of its sub-agents, so it comes before them.
-func (e *exporting) personThread(ctx context.Context, key store.Key, traces map[string]bool) error {
+// personThread writes what a thread has of the person, and then the threads of its sub-agents. The id of a thread begins those of its
+// sub-agents, so it comes before them.
+func (e *exporting) personThread(ctx context.Context, key store.Key, spoken *forget.Spoken) error {
 	if e.done[key.ThreadID] {
 		return nil
 	}
@@ -112,7 +112,6 @@ func (e *exporting) personThread(ctx context.Context, key store.Key, traces map[
 		return err
 	}
 	e.done[key.ThreadID] = row.Parent != "" // others come once
-	spoken := e.person.Spoken(traces)
 	if err := e.eachRecord(ctx, key, func(r event.Record) error {
 		spoken.Note(r)
 		return nil
@@ -153,8 +152,13 @@ func (e *exporting) personThread(ctx context.Context, key store.Key, traces map[
 	if err != nil {
 		return err
 	}
-	for _, sub := range subs {
-		if err := e.personThread(ctx, store.Key{Namespace: key.Namespace, ThreadID: sub}, spoken.Traces); err != nil {
+	for _, id := range subs {
+		sub := store.Key{Namespace: key.Namespace, ThreadID: id}
+		row, err := e.s.Thread(ctx, sub)
+		if err == nil {
+			err = e.personThread(ctx, sub, spoken.Sub(row.Metadata))
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
 )
 
 // What the fields of stored JSON have, by their names. All other fields have text.
@@ -17,9 +19,11 @@ var (
 	people  = regexp.MustCompile(`^(senderId|by|user|userId|approvers|person)$`)
 	writers = regexp.MustCompile(`^(senderId|by|userId)$`)
 
-	// free have any JSON, of which nothing is known but the ids at its top.
+	// free have any JSON. Of it, only payloads and metadata have ids, at their top, which remain.
 	free    = regexp.MustCompile(`^(payload|metadata|args|toolArgs|data|content|schema|extra)$`)
-	freeIDs = regexp.MustCompile(`^(threadId|sessionId|senderType|trigger_session_id|trigger_agent_id|trigger_agent_name|env_name|source|schedule_id|scheduled_at)$`)
+	withIDs = regexp.MustCompile(`^(payload|metadata)$`)
+	freeIDs = []string{"threadId", "sessionId", "senderType", signals.MetadataParent, signals.MetadataParentCall, signals.MetadataScheduleID, signals.MetadataScheduledAt, "trigger_session_id"}
+	sources = regexp.MustCompile(`^(tool|env|user|system|llm)$`)
 
 	// kept have ids, types, names of agents and tools, digests, times and addresses.
 	kept = regexp.MustCompile(`^(id|.*Id|.*ID|.*Ids|.*IDs|key|keys|seq|type|types|.*Type|role|status|state|stage|phase|activity|outcome|decision|scope|action|class|kind|` +
@@ -132,10 +136,10 @@ func (c cleaning) value(raw, field string, by replacing) string {
 	case v.IsObject() && field == "rule":
 		return raw // the application's
 	case v.Type == gjson.String && people.MatchString(field):
-		if v.Str == c.Name {
+		if c.named(v.Str) {
 			return quoted(c.Pseudonym)
 		}
-		return raw
+		return quotedIfChanged(raw, v.Str, c.Text(v.Str))
 	case field == "opaque":
 		// Only its model can read it, and a changed one is refused.
 		if by == (everything{}) || string(by.JSON(json.RawMessage(raw))) != raw {
@@ -145,17 +149,20 @@ func (c cleaning) value(raw, field string, by replacing) string {
 	case kept.MatchString(field) && !v.IsObject() && !v.IsArray():
 		return raw
 	case v.Type == gjson.String:
-		if clean := by.Text(v.Str); clean != v.Str {
-			return quoted(clean)
-		}
-		return raw
+		return quotedIfChanged(raw, v.Str, by.Text(v.Str))
 	case v.IsObject() && free.MatchString(field) && !typed(v):
-		return c.free(v, by)
+		return c.free(v, field, by)
 	case v.IsObject():
 		if by != (everything{}) && c.wrote(v) {
 			by = everything{}
 		}
-		return each(v, func(name, raw string) string { return c.value(raw, name, by) })
+		sender := v.Get("senderType").Str
+		return each(v, func(name, raw string) string {
+			if name == "senderId" && sender != "" && sender != string(event.CreatedByUser) {
+				return raw // of an agent or a tool
+			}
+			return c.value(raw, name, by)
+		})
 	case v.IsArray() && free.MatchString(field):
 		return string(by.JSON(json.RawMessage(raw)))
 	case v.IsArray():
@@ -167,20 +174,41 @@ func (c cleaning) value(raw, field string, by replacing) string {
 // typed reports whether an object in a field that has any JSON is the payload of a message.
 func typed(v gjson.Result) bool { return v.Get("senderId").Exists() && v.Get("senderType").Exists() }
 
-// free cleans an object of which nothing is known but the ids at its top.
-func (c cleaning) free(v gjson.Result, by replacing) string {
-	if c.wrote(v) {
-		by = everything{}
+// free cleans an object of which nothing is known but some ids at its top, and the names of people.
+func (c cleaning) free(v gjson.Result, field string, by replacing) string {
+	var ids []string
+	if withIDs.MatchString(field) {
+		ids = freeIDs
 	}
-	return each(v, func(name, raw string) string {
-		switch {
-		case people.MatchString(name) && gjson.Parse(raw).Type == gjson.String:
-			return c.value(raw, name, by)
-		case freeIDs.MatchString(name):
-			return raw
+	if by == (everything{}) || c.wrote(v) {
+		return c.emptied(v, ids)
+	}
+	clean := gjson.Parse(string(by.JSON(json.RawMessage(v.Raw), ids...)))
+	return each(clean, func(name, raw string) string {
+		if one := gjson.Parse(raw); one.Type == gjson.String && people.MatchString(name) && c.named(one.Str) {
+			return quoted(c.Pseudonym)
 		}
-		return string(by.JSON(json.RawMessage(raw)))
+		return raw
 	})
+}
+
+// emptied returns an object with nothing but its ids and what its readers need.
+func (c cleaning) emptied(v gjson.Result, ids []string) string {
+	out := map[string]json.RawMessage{}
+	v.ForEach(func(name, value gjson.Result) bool {
+		switch {
+		case value.Type != gjson.String:
+		case people.MatchString(name.Str) && c.Is(value.Str):
+			out[name.Str] = json.RawMessage(quoted(c.Pseudonym))
+		case slices.Contains(ids, name.Str), len(ids) > 0 && name.Str == "source" && sources.MatchString(value.Str):
+			out[name.Str] = json.RawMessage(value.Raw)
+		case len(ids) > 0 && name.Str == "content":
+			out[name.Str] = json.RawMessage(quoted(Erased))
+		}
+		return true
+	})
+	raw, _ := json.Marshal(out)
+	return string(raw)
 }
 
 // wrote reports whether the person wrote an object, or it came of what the person wrote.
@@ -208,6 +236,13 @@ func each(v gjson.Result, to func(name, raw string) string) string {
 	})
 	out.WriteString(v.Raw[copied:])
 	return out.String()
+}
+
+func quotedIfChanged(raw, before, after string) string {
+	if before == after {
+		return raw
+	}
+	return quoted(after)
 }
 
 func quoted(text string) string {

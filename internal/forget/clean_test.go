@@ -32,13 +32,13 @@ func TestClean(t *testing.T) {
 	}{
 		{
 			"a message of the person", `{"id":"m1","senderId":"ann","senderType":"user","content":"my secret", "metadata":{"a":"b"}}`,
-			`{"id":"m1","senderId":"erased-1","senderType":"user","content":"[erased]", "metadata":{"a":"[erased]"}}`, false,
+			`{"id":"m1","senderId":"erased-1","senderType":"user","content":"[erased]", "metadata":{}}`, false,
 		},
 		{
 			"one of another person", `{"id":"m1","senderId":"bob","senderType":"user","content":"ask Ann  Smith, or annie"}`,
 			`{"id":"m1","senderId":"bob","senderType":"user","content":"ask [erased], or annie"}`, false,
 		},
-		{"an agent of the same name", `{"senderId":"ann","senderType":"agent","content":"hello"}`, `{"senderId":"erased-1","senderType":"agent","content":"hello"}`, false},
+		{"an agent of the same name", `{"senderId":"ann","senderType":"agent","content":"hello"}`, `{"senderId":"ann","senderType":"agent","content":"hello"}`, false},
 		{
 			"a reply in a turn of the person", `{"senderId":"bot","senderType":"agent","content":"a <b>","toolCalls":[{"id":"c1","function":{"name":"note","arguments":"{\"text\":\"a\"}"}}]}`,
 			`{"senderId":"bot","senderType":"agent","content":"[erased]","toolCalls":[{"id":"c1","function":{"name":"note","arguments":"{}"}}]}`, true,
@@ -58,6 +58,14 @@ func TestClean(t *testing.T) {
 		{"thoughts that only the model can read", `{"messageId":"m","opaque":{"origin":{"provider":"x"},"data":[{"thinking":"Ann Smith"}]}}`, `{"messageId":"m","opaque":null}`, false},
 		{"an id is no text", `{"eventId":"ann smith","text":"ann smith"}`, `{"eventId":"ann smith","text":"[erased]"}`, false},
 		{"an id in arguments is one", `{"payload":{"threadId":"t1","in":{"id":"ann smith"}}}`, `{"payload":{"threadId":"t1","in":{"id":"[erased]"}}}`, false},
+		{
+			"names of people and of fields in any JSON", `{"metadata":{"Ann Smith":"vip","person":"Ann Smith","source":"Ann Smith","user":"ann","n":1},"args":{"person":"Ann Smith","threadId":"Ann Smith"}}`,
+			`{"metadata":{"[erased]":"vip","person":"[erased]","source":"[erased]","user":"erased-1","n":1},"args":{"person":"[erased]","threadId":"[erased]"}}`, false,
+		},
+		{
+			"all of it", `{"metadata":{"threadId":"t1","source":"env","secret":"x","by":"ann","n":1},"args":{"source":"x","threadId":"y"}}`,
+			`{"metadata":{"by":"erased-1","source":"env","threadId":"t1"},"args":{}}`, true,
+		},
 		{"no JSON", `{`, `{`, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,15 +117,15 @@ func TestFields(t *testing.T) {
 
 const (
 	wantTexts = `
-		answer arguments context denied detail edited editedPrefix error input instructions lost message opaque output path problem query
-		reason refused source terms text title unhandled url warning x`
+		answer approvers arguments by context denied detail edited editedPrefix error input instructions lost message opaque output path person problem query
+		reason refused source terms text title unhandled url user warning x`
 	wantOthers = `
-		abandonedHooks action agent agentId agentName agents answers approvers before by calls class collection contains decision
+		abandonedHooks action agent agentId agentName agents answers before calls class collection contains decision
 		decisionId default definition deniedBy digest document duplicate enqueueAfter entity equals eventId eventType events field
 		finishReason grant groups heldIds hooks id ids in joined joining kind lastRecord messageId model name namespace next not onBusy
-		onWaiting outcome parent parentEventId passed person phase plan postedIds prefix processor produced prompt pseudonym question record replyTo
+		onWaiting outcome parent parentEventId passed phase plan postedIds prefix processor produced prompt pseudonym question record replyTo
 		replyToMessageId rest role root rule scope senderId senderType server signal stage state status steered subAgent systemPrompt
-		taskId taskQueue threadId tool toolCallId toolName tools traceId traceparent turn turnId turns type undecided user voted workingDirectory`
+		taskId taskQueue threadId tool toolCallId toolName tools traceId traceparent turn turnId turns type undecided voted workingDirectory`
 )
 
 func compare(t *testing.T, field string, before, after json.RawMessage, texts, others map[string]bool) {

@@ -3,11 +3,13 @@ package forget
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/redact"
+	"github.com/threadmill/threadmill/signals"
 )
 
 // Limits on the terms of a person.
@@ -16,6 +18,9 @@ const (
 	MinTerm     = 3
 	maxTermSize = 200
 )
+
+// reserved are names that are nobody's.
+var reserved = []string{"user", "api", "system", "agent", "tool", "temporal", "threadmill", signals.ScheduleSender, signals.Eraser}
 
 // Erased replaces what is forgotten.
 const Erased = "[erased]"
@@ -42,6 +47,9 @@ func New(name, pseudonym string, terms []string) (*Person, error) {
 	if err := event.ValidateName("person", name); err != nil {
 		return nil, err
 	}
+	if slices.Contains(reserved, strings.ToLower(name)) {
+		return nil, event.FieldErrorf("person", "%q is a name that programs use for whoever gives none: it is nobody's", name)
+	}
 	if len(terms) > MaxTerms {
 		return nil, event.FieldErrorf("terms", "has %d terms, at most %d", len(terms), MaxTerms)
 	}
@@ -49,7 +57,7 @@ func New(name, pseudonym string, terms []string) (*Person, error) {
 	if len(terms) == 0 {
 		return p, nil
 	}
-	var patterns []redact.Pattern
+	expressions := make([]string, len(terms))
 	for i, term := range terms {
 		field := fmt.Sprintf("terms[%d]", i)
 		switch n := utf8.RuneCountInString(term); {
@@ -58,10 +66,12 @@ func New(name, pseudonym string, terms []string) (*Person, error) {
 		case n < MinTerm || len(term) > maxTermSize:
 			return nil, event.FieldErrorf(field, "must have at least %d characters, since it is replaced wherever it is a word, and at most %d bytes", MinTerm, maxTermSize)
 		}
-		patterns = append(patterns, redact.Pattern{Name: strings.Trim(Erased, "[]"), Expression: expression(term)})
+		expressions[i] = expression(term)
 	}
+	// One expression, so that a text is searched once.
+	all := redact.Pattern{Name: strings.Trim(Erased, "[]"), Expression: `(?i)(?:` + strings.Join(expressions, "|") + `)`}
 	var err error
-	if p.terms, err = redact.New(redact.Config{Patterns: patterns}); err != nil {
+	if p.terms, err = redact.New(redact.Config{Patterns: []redact.Pattern{all}}); err != nil {
 		return nil, event.FieldErrorf("terms", "one of them is in the text %s, which replaces it", Erased)
 	}
 	return p, nil
@@ -91,20 +101,20 @@ func expression(term string) string {
 	if isWord(term[len(term)-1]) {
 		out += `\b`
 	}
-	return `(?i)` + out
+	return out
 }
 
 func isWord(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
-// Is reports whether a name is that of the person, before or after it was replaced.
-func (p *Person) Is(name string) bool { return name == p.Name || name == p.Pseudonym }
+// Is reports whether a name is that of the person, before or after it was replaced, as threads compare the names of people.
+func (p *Person) Is(name string) bool { return p.named(name) || name == p.Pseudonym }
 
-// Known reports whether the person is known by a text, such as the name of an entity.
-func (p *Person) Known(text string) bool {
-	return strings.EqualFold(text, p.Name) || p.terms.Text(text) != text
-}
+func (p *Person) named(name string) bool { return strings.EqualFold(strings.TrimSpace(name), p.Name) }
+
+// Known reports whether a text, such as the name of an entity, has a term.
+func (p *Person) Known(text string) bool { return p.terms.Text(text) != text }
 
 // Text returns a text without the terms.
 func (p *Person) Text(text string) string { return p.terms.Text(text) }

@@ -2,76 +2,90 @@ package forget
 
 import (
 	"encoding/json"
-	"maps"
 	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/signals"
 )
 
-// Spoken is what came of what a person said in a thread: the turns of the person's events with their traces, which sub-agents and
-// derived events share, and the tool calls of these turns.
+// Spoken is what came of what a person said in a thread. In a turn, that is everything from the person's message, answer or reason on,
+// but for the messages of others; and what follows from it: sub-agents, background tasks and derived events.
 type Spoken struct {
 	person *Person
 
-	// Turns are the person's events, oldest first. Traces are those of their turns, and of those for which the thread works, if it is that of
-	// a sub-agent. Calls are the ids of tool calls.
-	Turns  []string
-	Traces map[string]bool
-	Calls  map[string]bool
-
-	// Inherited means that the thread is that of a sub-agent which worked for such a turn. Nobody writes there.
+	// Inherited means that the thread is that of a sub-agent which worked for the person. Nobody writes there.
 	Inherited bool
 
-	turns, others, titles, given map[string]bool
+	// Turns are the events of the turns that have something of it, oldest first, and Calls the ids of its tool calls.
+	Turns []string
+	Calls map[string]bool
+
+	turns, records map[string]bool
+	began, others  bool
 }
 
-// Spoken returns what is known before the records of a thread are noted. traces are those of the turns for which sub-agents worked.
-func (p *Person) Spoken(traces map[string]bool) *Spoken {
-	s := &Spoken{person: p, Traces: map[string]bool{}, Calls: map[string]bool{}, turns: map[string]bool{}, others: map[string]bool{}, titles: map[string]bool{}, given: traces}
-	maps.Copy(s.Traces, traces)
-	return s
+// Spoken returns what is known before the records of a thread are noted.
+func (p *Person) Spoken(inherited bool) *Spoken {
+	return &Spoken{person: p, Inherited: inherited, Calls: map[string]bool{}, turns: map[string]bool{}, records: map[string]bool{}}
 }
 
-// Note notes the next record of the thread.
+// Note notes the next record of the thread, in their order.
 func (s *Spoken) Note(r event.Record) {
-	if r.ID == r.EventID && (r.Type == event.TypeMessage || r.Type == event.TypeEnv) {
-		s.Inherited = s.Inherited || s.given[r.TraceID]
-		switch {
-		case s.person.Wrote(r.Payload):
-			s.turns[r.EventID], s.Traces[r.TraceID] = true, true
-			s.Turns = append(s.Turns, r.EventID)
-		case written(r):
-			s.others[r.EventID] = true
-		}
+	s.others = s.others || s.person.otherWrote(r)
+	root := r.ID == r.EventID && r.Type != event.TypePrompt
+	of := s.came(r, root)
+	if root && !s.Inherited {
+		s.began, s.others = s.began || of, s.others || !of
 	}
-	if len(s.Turns) > 0 && strings.Contains(r.ID, titled) {
-		s.titles[r.ID] = true // the model that made it had read what the person said
+	if !of {
+		return
 	}
-	if s.Of(r) {
-		gjson.GetBytes(r.Payload, "toolCalls.#.id").ForEach(func(_, id gjson.Result) bool {
-			s.Calls[id.Str] = true
-			return true
-		})
+	s.records[r.ID] = true
+	if r.EventID != "" && !s.turns[r.EventID] {
+		s.turns[r.EventID] = true
+		s.Turns = append(s.Turns, r.EventID)
 	}
+	if call := gjson.GetBytes(r.Payload, "toolCallId").Str; call != "" {
+		s.Calls[call] = true
+	}
+	gjson.GetBytes(r.Payload, "toolCalls.#.id").ForEach(func(_, id gjson.Result) bool {
+		s.Calls[id.Str] = true
+		return true
+	})
+}
+
+// came reports whether the next record came of what the person said. A prompt is the agent's.
+func (s *Spoken) came(r event.Record, root bool) bool {
+	switch {
+	case r.Type == event.TypePrompt:
+		return false
+	case s.Inherited, s.person.spoke(r):
+		return true
+	case written(r):
+		return false
+	case strings.Contains(r.ID, titled):
+		return len(s.Turns) > 0 // the model that made the title had read what the person said
+	case root || r.EventID == "":
+		return s.records[r.ParentEventID] || s.Calls[r.ParentEventID]
+	}
+	return s.turns[r.EventID]
 }
 
 // titled is in the ids of records of titles that a model has made.
 var titled = recordid.Titled("", "")
 
-// Of reports whether a record came of what the person said. Messages of others that joined the turn did not, and a prompt is the agent's.
-func (s *Spoken) Of(r event.Record) bool {
-	switch {
-	case r.Type == event.TypePrompt:
-		return false
-	case s.Inherited && s.Traces[r.TraceID]:
-		return true
-	case written(r) && !s.person.Wrote(r.Payload):
-		return false
-	}
-	return s.titles[r.ID] || s.turns[r.EventID] || s.Traces[r.TraceID] && !s.others[r.EventID]
+// Of reports whether a record that was noted came of what the person said.
+func (s *Spoken) Of(r event.Record) bool { return s.records[r.ID] }
+
+// Alone reports whether the person wrote here, and everything else came of that.
+func (s *Spoken) Alone() bool { return s.began && !s.others && !s.Inherited }
+
+// Sub returns what is known before the records of a sub-agent's thread are noted. metadata is that of the thread, which names the call.
+func (s *Spoken) Sub(metadata json.RawMessage) *Spoken {
+	return s.person.Spoken(s.Inherited || s.Calls[gjson.GetBytes(metadata, signals.MetadataParentCall).Str])
 }
 
 // Concerns reports whether a record came of what the person said, or has something of the person.
@@ -103,8 +117,31 @@ func (p *Person) record(r event.Record, said bool) (event.Record, bool) {
 	return r, true
 }
 
-// OtherWrote reports whether somebody else wrote, decided or answered in a record.
-func (p *Person) OtherWrote(r event.Record) bool {
+// spoke reports whether the person said something in a record: a message or a query, an answer, or a decision with a reason or with
+// other arguments.
+func (p *Person) spoke(r event.Record) bool {
+	switch {
+	case written(r):
+		return p.Wrote(r.Payload)
+	case r.Type == event.TypeInputReceived:
+		return p.wrote(gjson.ParseBytes(r.Payload))
+	case r.Type != event.TypeApproval:
+		return false
+	}
+	said := func(v gjson.Result) bool {
+		return p.wrote(v) && (v.Get("reason").Str != "" || v.Get("arguments").Str != "")
+	}
+	v := gjson.ParseBytes(r.Payload)
+	yes := said(v)
+	v.Get("votes").ForEach(func(_, vote gjson.Result) bool {
+		yes = yes || said(vote)
+		return !yes
+	})
+	return yes
+}
+
+// otherWrote reports whether somebody else wrote, decided or answered in a record.
+func (p *Person) otherWrote(r event.Record) bool {
 	switch {
 	case written(r):
 		return !p.Wrote(r.Payload)

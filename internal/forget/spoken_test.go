@@ -10,54 +10,98 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// TestSpoken: what came of a person's messages is told from what came of those of others, whatever trace they share.
+// TestSpoken: what came of a person's messages, answers and reasons is told from what came of those of others, whatever trace they
+// share.
 func TestSpoken(t *testing.T) {
-	record := func(id, eventID, trace, typ, payload string) event.Record {
-		return event.Record{ID: id, EventID: eventID, TraceID: trace, Type: typ, Payload: json.RawMessage(payload)}
+	record := func(id, eventID, parent, typ, payload string) event.Record {
+		return event.Record{ID: id, EventID: eventID, ParentEventID: parent, TraceID: "t", Type: typ, Payload: json.RawMessage(payload)}
 	}
-	message := func(id, eventID, trace, who, kind string) event.Record {
-		return record(id, eventID, trace, event.TypeMessage, `{"senderId":"`+who+`","senderType":"`+kind+`","content":"x","toolCalls":[{"id":"call of `+id+`"}]}`)
+	message := func(id, eventID, who, kind string) event.Record {
+		return record(id, eventID, "", event.TypeMessage, `{"senderId":"`+who+`","senderType":"`+kind+`","content":"x","toolCalls":[{"id":"call of `+id+`"}]}`)
 	}
+	const done = `{"type":"background_task.completed","payload":{"result":"x"}}`
 	records := []struct {
 		of bool
 		event.Record
 	}{
 		{false, record("t1.titled.1", "", "", event.TypeStatus, `{"status":"updated","title":"x","by":"threadmill"}`)},
-		{true, message("a", "a", "t1", "ann", "user")},
-		{true, message("a.1", "a", "t1", "bot", "agent")},
-		{false, record("a.prompt", "a", "t1", event.TypePrompt, `{"instructions":"You help."}`)},
-		{false, message("joined", "a", "t1", "bob", "user")},
-		{false, message("b", "b", "t1", "bob", "user")},
-		{false, message("b.1", "b", "t1", "bot", "agent")},
-		{true, record("env", "env", "t1", event.TypeEnv, `{"type":"background_task.completed","payload":{"result":"x"}}`)},
-		{true, message("env.1", "env", "t1", "bot", "agent")},
-		{false, message("c", "c", "t2", "bob", "user")},
-		{true, record("q", "q", "t3", event.TypeEnv, `{"type":"user_query","payload":{"content":"x","userId":"ann"}}`)},
-		{true, message("q.1", "q", "t3", "bot", "agent")},
-		{false, message("ann", "ann", "t4", "ann", "agent")},
+		{true, message("a", "a", "ann", "user")},
+		{true, message("a.1", "a", "bot", "agent")},
+		{false, record("a.prompt", "a", "", event.TypePrompt, `{"instructions":"You help."}`)},
+		{false, message("joined", "a", "bob", "user")},
+		{true, message("a.2", "a", "bot", "agent")},
+		{false, message("b", "b", "bob", "user")},
+		{false, message("b.1", "b", "bot", "agent")},
+		{true, message("steers", "b", "Ann", "user")},
+		{true, message("b.2", "b", "bot", "agent")},
+		{true, record("env", "env", "call of a.1", event.TypeEnv, done)},
+		{true, message("env.1", "env", "bot", "agent")},
+		{true, record("task ended", "", "call of a.1", event.TypeTask, `{"title":"x"}`)},
+		{false, record("other env", "other env", "call of b.1", event.TypeEnv, done)},
+		{false, message("c", "c", "bob", "user")},
+		{false, record("c approved", "c", "", event.TypeApproval, `{"toolCallId":"c1","by":"ann"}`)},
+		{false, message("c.1", "c", "bot", "agent")},
+		{true, record("c denied", "c", "", event.TypeApproval, `{"toolCallId":"c2","by":"ann","reason":"x"}`)},
+		{true, message("c.2", "c", "bot", "agent")},
+		{false, message("d", "d", "bob", "user")},
+		{true, record("d answered", "d", "", event.TypeInputReceived, `{"toolCallId":"d1","by":"ann"}`)},
+		{false, message("e", "e", "bob", "user")},
+		{true, record("e voted", "e", "", event.TypeApproval, `{"toolCallId":"e1","by":"bob","votes":[{"by":"ann","reason":"x"}]}`)},
+		{true, record("q", "q", "", event.TypeEnv, `{"type":"user_query","payload":{"content":"x","userId":"ann"}}`)},
+		{true, message("q.1", "q", "bot", "agent")},
+		{false, message("agent ann", "agent ann", "ann", "agent")},
 		{true, record("t1.titled.2", "", "", event.TypeStatus, `{"status":"updated","title":"x","by":"threadmill"}`)},
 	}
-	s := ann(t).Spoken(nil)
+	s := ann(t).Spoken(false)
 	for _, r := range records {
 		s.Note(r.Record)
 	}
 	for _, r := range records {
 		assert.Equal(t, r.of, s.Of(r.Record), r.ID)
 	}
-	assert.Equal(t, []string{"a", "q"}, s.Turns)
-	assert.Equal(t, map[string]bool{"call of a": true, "call of a.1": true, "call of env.1": true, "call of q.1": true}, s.Calls)
-	assert.False(t, s.Inherited)
+	assert.Equal(t, []string{"a", "b", "env", "c", "d", "e", "q"}, s.Turns)
+	for call, want := range map[string]bool{"call of a.1": true, "call of b.1": false, "call of b.2": true, "c1": false, "c2": true, "d1": true, "e1": true} {
+		assert.Equal(t, want, s.Calls[call], call)
+	}
+	assert.False(t, s.Alone())
 
-	sub := ann(t).Spoken(s.Traces)
-	opened := message("s", "s", "t1", "bot", "user")
-	sub.Note(opened)
-	assert.True(t, sub.Inherited)
-	assert.True(t, sub.Of(opened), "an agent wrote it for the person")
-	other := ann(t).Spoken(s.Traces)
-	opened = message("s", "s", "t2", "bot", "user")
-	other.Note(opened)
-	assert.False(t, other.Inherited)
-	assert.False(t, other.Of(opened))
+	opened := message("s", "s", "bot", "user")
+	for call, want := range map[string]bool{"call of a.1": true, "call of b.1": false} {
+		sub := s.Sub(json.RawMessage(`{"parentToolCallId":"` + call + `"}`))
+		sub.Note(opened)
+		assert.Equal(t, want, sub.Inherited, call)
+		assert.Equal(t, want, sub.Of(opened), "an agent wrote it for the person")
+	}
+}
+
+// TestAlone: a person is alone where everything came of what the person said.
+func TestAlone(t *testing.T) {
+	record := func(id, eventID, typ, payload string) event.Record {
+		return event.Record{ID: id, EventID: eventID, Type: typ, Payload: json.RawMessage(payload)}
+	}
+	own, reply := record("a", "a", event.TypeMessage, `{"senderId":"ann","senderType":"user"}`), record("a.1", "a", event.TypeMessage, `{"senderId":"bot","senderType":"agent"}`)
+	for name, c := range map[string]struct {
+		want bool
+		more []event.Record
+	}{
+		"alone": {true, nil}, "interrupted by a program": {true, []event.Record{record("i", "a", event.TypeStatus, `{"by":"api"}`)}},
+		"another person":  {false, []event.Record{record("b", "b", event.TypeMessage, `{"senderId":"bob","senderType":"user"}`)}},
+		"who joined":      {false, []event.Record{record("b", "a", event.TypeMessage, `{"senderId":"bob","senderType":"user"}`)}},
+		"who decided":     {false, []event.Record{record("d", "a", event.TypeApproval, `{"by":"bob"}`)}},
+		"who voted":       {false, []event.Record{record("d", "a", event.TypeApproval, `{"by":"ann","votes":[{"by":"bob"}]}`)}},
+		"own decision":    {true, []event.Record{record("d", "a", event.TypeApproval, `{"by":"ann","votes":[{"by":"erased-1"}]}`)}},
+		"event of others": {false, []event.Record{record("w", "w", event.TypeEnv, `{"type":"file.changed"}`)}},
+	} {
+		s := ann(t).Spoken(false)
+		for _, r := range append([]event.Record{own, reply}, c.more...) {
+			s.Note(r)
+		}
+		assert.Equal(t, c.want, s.Alone(), name)
+	}
+	s := ann(t).Spoken(false)
+	s.Note(record("w", "w", event.TypeEnv, `{"type":"file.changed"}`))
+	s.Note(record("d", "w", event.TypeApproval, `{"by":"ann"}`))
+	assert.False(t, s.Alone(), "the person only decided")
 }
 
 func TestPayloadOfOwnType(t *testing.T) {
@@ -82,23 +126,19 @@ func TestNew(t *testing.T) {
 	}
 	_, err := New("ann", "x", []string{"erased"})
 	require.ErrorContains(t, err, "one of them is in the text [erased]")
+	for _, name := range []string{"user", "API", "schedule", "erasure"} {
+		_, err := New(name, "x", nil)
+		require.ErrorContains(t, err, "it is nobody's", name)
+	}
 }
 
 func TestKnown(t *testing.T) {
 	p := ann(t, "Ann Smith", "Zoë", "+49 170")
-	for text, want := range map[string]bool{"Ann": true, "ann smith": true, "Anna Smith": false, "with ZOË.": true, "call +49 170 now": true, "bob": false, "Ann Smithers": false} {
+	assert.True(t, p.Is("Ann"))
+	assert.True(t, p.Is("erased-1"))
+	assert.False(t, p.Is("anna"))
+	for text, want := range map[string]bool{"Ann": false, "ann smith": true, "Anna Smith": false, "with ZOË.": true, "call +49 170 now": true, "bob": false, "Ann Smithers": false} {
 		assert.Equal(t, want, p.Known(text), text)
 	}
 	assert.True(t, p.WithTurns([]string{"e1"}).Concerns(json.RawMessage(`{"outcomes":[{"eventId":"e1","status":"completed","message":{"content":"x"}}]}`)))
-}
-
-func TestOtherWrote(t *testing.T) {
-	for payload, want := range map[string]bool{
-		`{"by":"ann"}`: false, `{"by":"bob"}`: true, `{"by":"ann","votes":[{"by":"bob"}]}`: true, `{"by":"erased-1","votes":[{"by":"ann"}]}`: false,
-	} {
-		assert.Equal(t, want, ann(t).OtherWrote(event.Record{Type: event.TypeApproval, Payload: json.RawMessage(payload)}), payload)
-		assert.False(t, ann(t).OtherWrote(event.Record{Type: event.TypeStatus, Payload: json.RawMessage(payload)}), payload)
-	}
-	assert.True(t, ann(t).OtherWrote(event.Record{Type: event.TypeMessage, Payload: json.RawMessage(`{"senderId":"bob","senderType":"user"}`)}))
-	assert.False(t, ann(t).OtherWrote(event.Record{Type: event.TypeMessage, Payload: json.RawMessage(`{"senderId":"bob","senderType":"agent"}`)}))
 }

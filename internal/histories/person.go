@@ -91,6 +91,19 @@ func (h Histories) Change(ctx context.Context, namespace, threadID string, chang
 	return err == nil, err
 }
 
+// Resting reports whether a thread has nothing to do and no events in its queue, or no workflow.
+func (h Histories) Resting(ctx context.Context, namespace, threadID string) (bool, error) {
+	c, err := threadclient.New(threadclient.Config{Temporal: h.Temporal, Namespace: namespace})
+	if err != nil {
+		return false, err
+	}
+	q, err := c.Queue(ctx, threadID)
+	if signals.Gone(err) {
+		return true, nil
+	}
+	return err == nil && q.Processing == nil && len(q.Items)+len(q.Waiting) == 0, err
+}
+
 // SchedulesWhere returns the ids of the schedules of a namespace of which is says so.
 func (h Histories) SchedulesWhere(ctx context.Context, namespace string, is func(signals.Schedule) bool) (ids []string, err error) {
 	c, err := threadclient.New(threadclient.Config{Temporal: h.Temporal, Namespace: namespace})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -60,7 +61,7 @@ type erasePersonOutput struct {
 
 type peopleOutput struct {
 	Body struct {
-		Erasures []signals.PersonErasure `json:"erasures" nullable:"false" doc:"The receipts, by their ids; at most 1000"`
+		Erasures []signals.PersonErasure `json:"erasures" nullable:"false" doc:"The receipts, by their ids, at most 1000, and the erasures in progress, which have no time at which they finished"`
 	}
 }
 
@@ -126,7 +127,7 @@ func (h *erasureHandlers) erasePerson(ctx context.Context, in *erasePersonInput)
 	if err != nil {
 		return nil, err
 	}
-	id, err := erasures.BeginPerson(ctx, h.store, h.namespace, erasures.PersonRequest{Person: in.Body.Person, Terms: in.Body.Terms, By: by})
+	id, by, err := erasures.BeginPerson(ctx, h.store, h.namespace, erasures.PersonRequest{Person: in.Body.Person, Terms: in.Body.Terms}, by)
 	if _, ok := errors.AsType[*event.FieldError](err); ok {
 		return nil, refusePerson(err)
 	}
@@ -144,9 +145,7 @@ func (h *erasureHandlers) erasePerson(ctx context.Context, in *erasePersonInput)
 	case err == nil:
 		return &erasePersonOutput{http.StatusOK, out}, nil
 	case within.Err() != nil && ctx.Err() == nil:
-		return &erasePersonOutput{http.StatusAccepted, signals.PersonErasure{
-			ID: id, Namespace: h.namespace, Pseudonym: erasures.Pseudonym(id), By: by, Erased: []string{}, Forgot: []string{}, Remains: []signals.ErasureRemain{},
-		}}, nil
+		return &erasePersonOutput{http.StatusAccepted, erasures.InProgress(h.namespace, id, by, time.Time{})}, nil
 	}
 	return nil, h.problem(ctx, "", err)
 }

@@ -107,6 +107,10 @@ func (a eraseCommands) erasuresCommand() *cobra.Command {
 					all, err := client.PersonErasures(ctx)
 					var text strings.Builder
 					for _, e := range all {
+						if e.FinishedAt.IsZero() {
+							text.WriteString(line("in progress          %s  by %s", e.Pseudonym, e.By))
+							continue
+						}
 						text.WriteString(line("%s  %s  %d threads erased, replaced in %d, by %s", e.FinishedAt.Format(time.DateTime), e.Pseudonym, len(e.Erased), len(e.Forgot), e.By))
 					}
 					return a.show(map[string]any{"erasures": all}, err, text.String(), "nobody was erased")

@@ -196,7 +196,7 @@ func TestErasedPersonTask(t *testing.T) {
 	say(w, id, "bob", "hello")
 	say(w, id, "annabelle", `use task {"tool":"wait","title":"zephyrtask"}`)
 	check.Arrives(t, g.Reached, "the task")
-	erasure, err := erasures.BeginPerson(w.Ctx(), w.Store, w.TaskQueue, erasures.PersonRequest{Person: "annabelle"})
+	erasure, _, err := erasures.BeginPerson(w.Ctx(), w.Store, w.TaskQueue, erasures.PersonRequest{Person: "annabelle"}, "carol")
 	require.NoError(t, err)
 	require.NoError(t, w.Threads.StartErasePerson(w.Ctx(), erasure, "carol"))
 	require.Eventually(t, func() bool {
