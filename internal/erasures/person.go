@@ -157,6 +157,7 @@ func decodePerson(d store.Document) (e signals.PersonErasure, err error) {
 func PersonRemains() []signals.ErasureRemain {
 	return append([]signals.ErasureRemain{
 		{What: "what others and agents wrote about the person", Why: "without the terms of the erasure, nothing tells that it is about the person"},
+		{What: "schedules of others", Why: "their messages may have a term: list and change them"},
 		{What: "documents", Why: "what the person added to the knowledge belongs to its readers: delete it by its id"},
 		{What: "API keys and the configuration", Why: "the name of a key, and names of approvers, are the operator's: revoke and remove them"},
 	}, places()...)
