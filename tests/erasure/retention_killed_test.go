@@ -2,6 +2,7 @@ package erasure
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/signals"
@@ -62,6 +66,7 @@ func (k keeper) killed(n int) bool {
 		require.Equal(t, http.StatusAccepted, k.Try(t.Context(), http.MethodDelete, "/v1/threads/"+id, nil, nil))
 	}
 	k.awaitClosed(old)
+	k.awaitEnded(old)
 	before := k.due().Last.StartedAt
 	k.Kill()
 	file := filepath.Join(k.Data, "threadmill.db")
@@ -79,7 +84,7 @@ func (k keeper) killed(n int) bool {
 	if last.Erased == 0 {
 		return false // the limits of the second start came late, and began a further pass
 	}
-	require.Equal(t, each, last.Erased)
+	require.Equal(t, each, last.Erased, "%+v", last)
 	require.Equal(t, each, last.Closed)
 	require.Zero(t, last.Failed)
 	var contents signals.ErasedCounts
@@ -122,6 +127,20 @@ func (k keeper) awaitClosed(ids []string) {
 		var row struct{ Status string }
 		require.Eventually(k.t, func() bool {
 			return k.Try(k.t.Context(), http.MethodGet, "/v1/threads/"+id, nil, &row) == http.StatusOK && row.Status == "closed"
+		}, process.Patience, process.Tick, id)
+	}
+}
+
+// awaitEnded waits for the ends of the workflows of closed threads: one that stores its last records again after a kill is not old.
+func (k keeper) awaitEnded(ids []string) {
+	k.t.Helper()
+	c, err := client.Dial(client.Options{HostPort: k.Temporal, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	require.NoError(k.t, err)
+	defer c.Close()
+	for _, id := range ids {
+		require.Eventually(k.t, func() bool {
+			d, err := c.DescribeWorkflowExecution(k.t.Context(), signals.WorkflowID(signals.DefaultNamespace, id), "")
+			return err == nil && d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 		}, process.Patience, process.Tick, id)
 	}
 }

@@ -170,8 +170,8 @@ func (p *Tab) Sees(selector, text string) {
 func (p *Tab) Click(selector, text string) {
 	p.T.Helper()
 	find := fmt.Sprintf("[...document.querySelectorAll(%q)].find((e) => e.checkVisibility() && !e.disabled && e.textContent.includes(%q))", selector, text)
-	p.Until(find + " !== undefined")
-	Evaluate[chromedp.Void](p, find+".click()")
+	// In one step: a page that renders again in between has another element, or none.
+	p.Until("((e) => e && (e.click(), true))(" + find + ")")
 }
 
 // Fill inserts a text into the element that a selector describes.
