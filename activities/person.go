@@ -140,9 +140,8 @@ func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (o
 			return out, err
 		}
 		if f.left == "" {
-			if out.Alone = alone; alone {
-				// What others have posted waits in the workflow alone.
-				out.Alone, err = a.cfg.Histories.Resting(ctx, in.Namespace, in.ThreadID)
+			if alone {
+				out.Alone, err = a.alone(ctx, p, key)
 			}
 			return out, err
 		}
@@ -153,6 +152,28 @@ func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (o
 			return out, err
 		}
 	}
+}
+
+// alone reports whether nobody else has anything in a thread. What others have posted may be in its workflow only, until its turn has begun:
+// the records are read when the thread rests.
+func (a *Activities) alone(ctx context.Context, p *forget.Person, key event.ThreadKey) (bool, error) {
+	resting, err := a.cfg.Histories.Resting(ctx, key.Namespace, key.ThreadID)
+	if err != nil || !resting {
+		return false, err
+	}
+	said, err := a.spoken(ctx, key, p.Spoken(false))
+	return err == nil && said.Alone(), err
+}
+
+// spoken notes the records of a thread.
+func (a *Activities) spoken(ctx context.Context, key event.ThreadKey, said *forget.Spoken) (*forget.Spoken, error) {
+	err := a.eachRecord(ctx, key, func(page []event.Record) error {
+		for _, r := range page {
+			said.Note(r)
+		}
+		return nil
+	})
+	return said, readErrorOf(err)
 }
 
 // forgetting is one look at a thread and its sub-agents.
@@ -182,14 +203,8 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, said *forg
 	if err != nil {
 		return false, readError(err)
 	}
-	err = f.eachRecord(ctx, key, func(page []event.Record) error {
-		for _, r := range page {
-			said.Note(r)
-		}
-		return nil
-	})
-	if err != nil {
-		return false, readError(err)
+	if said, err = f.spoken(ctx, key, said); err != nil {
+		return false, err
 	}
 	changed, title, err := f.records(ctx, key, row, said)
 	if err == nil {
