@@ -49,7 +49,7 @@ folder has histories as .json files, as temporal workflow show --output json pri
 
 With --from, it replays all threads on a build of the workers instead, such as one whose workers are gone.
 With --move too, those that can be replayed move to the build of this program, --build, which must be the
-current one and have workers; the others stay, and are named.
+current one and have workers, while no worker of --from polls; the others stay, and are named.
 
 The exit code is 1 if a history cannot be replayed, or if --within ended the command before all were. Runs that are pinned to a build of the workers are
 replayed too, and do not count: they stay on their build.`,
@@ -82,6 +82,8 @@ func (o *replayOptions) run(cmd *cobra.Command, application Config, folders []st
 		return program.Usagef("--sample: %d must be 1 to 1000", o.sample)
 	}
 	switch {
+	case o.from != "" && cmd.Flags().Changed("sample"):
+		return program.Usagef("--sample: omit it with --from, which replays all threads of the build")
 	case o.from != "" && len(folders) > 0:
 		return program.Usagef("--from: omit the folders, or this flag")
 	case o.move && (o.from == "" || o.deployment(os.Getenv).Build == ""):
@@ -125,18 +127,23 @@ func (o *replayOptions) run(cmd *cobra.Command, application Config, folders []st
 	}
 	defer done()
 	err = o.replay(ctx, d, g, folders)
-	report.Complete = err == nil
-	if err == nil && o.move {
-		err = o.moveAll(ctx, cmd.OutOrStdout(), d, replayed, report)
-	}
-	if late := ctx.Err() != nil && cmd.Context().Err() == nil; err != nil && !late {
+	late := func() bool { return err != nil && ctx.Err() != nil && cmd.Context().Err() == nil }
+	switch report.Complete = err == nil; {
+	case late():
+		advice := "raise --within"
+		if o.from == "" && len(folders) == 0 {
+			advice += ", or lower --sample"
+		}
+		err = fmt.Errorf("not all histories were replayed within %s: %s", o.within, advice)
+	case err != nil:
 		return err
-	} else if late && err != nil && report.Complete {
-		err = fmt.Errorf("not all threads took a step on build %s within %s, and those stay: see the log of its workers", cfg.Deployment.Build, o.within)
-	} else if late && err != nil {
-		err = fmt.Errorf("not all histories were replayed within %s: raise --within, or lower --sample", o.within)
+	case o.move:
+		// What has moved is told, whatever comes of the rest.
+		if err = o.moveAll(ctx, cmd.OutOrStdout(), d, replayed, report); late() {
+			err = fmt.Errorf("not all threads took a step on build %s within %s, and those stay: see the log of its workers", cfg.Deployment.Build, o.within)
+		}
 	}
-	return cmp.Or(conclude(cmd.OutOrStdout(), report, o.json), err)
+	return errors.Join(conclude(cmd.OutOrStdout(), report, o.json), err)
 }
 
 // replayer has the converters and interceptors of the connection.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,18 +12,26 @@ import (
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	deploymentpb "go.temporal.io/api/deployment/v1"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/api/proxy"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/gate"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/signals"
 )
 
 // histories are those that CI keeps of all kinds of threads.
@@ -130,7 +139,7 @@ func TestReplay(t *testing.T) {
 	code, report, stderr = replayed(t, Config{}, "--within=1ns", stored)
 	require.Equal(t, program.ExitFailed, code)
 	require.Equal(t, gate.NewReport(), &report, "nothing was replayed, and the report is not complete")
-	require.Equal(t, "refunds: not all histories were replayed within 1ns: raise --within, or lower --sample\n", stderr)
+	require.Equal(t, "refunds: not all histories were replayed within 1ns: raise --within\n", stderr)
 
 	for _, c := range []struct {
 		args []string
@@ -138,6 +147,7 @@ func TestReplay(t *testing.T) {
 	}{
 		{[]string{t.TempDir()}, "has no .json files: write them with temporal workflow show"},
 		{[]string{"--sample=0"}, "--sample: 0 must be 1 to 1000"},
+		{[]string{"--from=1", "--sample=20"}, "--sample: omit it with --from"},
 		{[]string{"--from=1", stored}, "--from: omit the folders"},
 		{[]string{"--move", "--build=2"}, "--move: needs --from"},
 		{[]string{"--move", "--from=1"}, "--move: needs --from"},
@@ -147,6 +157,83 @@ func TestReplay(t *testing.T) {
 		require.NotEqual(t, program.ExitOK, code)
 		require.Contains(t, stderr, c.says)
 	}
+}
+
+// TestReplayTellsWhatMoved: if a thread cannot be moved, the result says so, and which were.
+func TestReplayTellsWhatMoved(t *testing.T) {
+	var events []*history.HistoryEvent
+	change(t, "tools.json", func(h *history.History) { events = h.GetEvents()[:4] })
+	cfg := Config{Configure: func(cfg *threadmill.Config) error {
+		cfg.Temporal = stuck{history: events}
+		return nil
+	}}
+	code, report, stderr := replayed(t, cfg, "--from=1", "--move", "--build=2")
+	require.Equal(t, program.ExitFailed, code)
+	require.Contains(t, stderr, "moving workflow \"w\": not permitted")
+	require.True(t, report.Complete, stderr)
+	require.Equal(t, 1, report.Replayed)
+	require.Empty(t, report.Moved)
+}
+
+// stuck is a deployment with a thread on build 1 that may not be moved to build 2.
+type stuck struct {
+	client.Client
+
+	history []*history.HistoryEvent
+}
+
+func (stuck) WorkflowService() workflowservice.WorkflowServiceClient { return builds{} }
+
+type builds struct {
+	workflowservice.WorkflowServiceClient
+}
+
+func (builds) DescribeWorkerDeployment(context.Context, *workflowservice.DescribeWorkerDeploymentRequest, ...grpc.CallOption) (*workflowservice.DescribeWorkerDeploymentResponse, error) {
+	build := func(id string, status enumspb.WorkerDeploymentVersionStatus) *deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSummary {
+		return &deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSummary{DeploymentVersion: &deploymentpb.WorkerDeploymentVersion{BuildId: id}, Status: status}
+	}
+	return &workflowservice.DescribeWorkerDeploymentResponse{WorkerDeploymentInfo: &deploymentpb.WorkerDeploymentInfo{
+		VersionSummaries: []*deploymentpb.WorkerDeploymentInfo_WorkerDeploymentVersionSummary{
+			build("1", enumspb.WORKER_DEPLOYMENT_VERSION_STATUS_DRAINING), build("2", enumspb.WORKER_DEPLOYMENT_VERSION_STATUS_CURRENT),
+		},
+	}}, nil
+}
+
+func (stuck) DescribeTaskQueue(context.Context, string, enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+	return &workflowservice.DescribeTaskQueueResponse{Pollers: []*taskqueuepb.PollerInfo{{
+		LastAccessTime: timestamppb.Now(),
+		DeploymentOptions: &deploymentpb.WorkerDeploymentOptions{
+			DeploymentName: signals.DefaultTaskQueue, BuildId: "2", WorkerVersioningMode: enumspb.WORKER_VERSIONING_MODE_VERSIONED,
+		},
+	}}}, nil
+}
+
+func (stuck) CountWorkflow(context.Context, *workflowservice.CountWorkflowExecutionsRequest) (*workflowservice.CountWorkflowExecutionsResponse, error) {
+	return &workflowservice.CountWorkflowExecutionsResponse{Count: 1}, nil
+}
+
+func (stuck) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return &workflowservice.ListWorkflowExecutionsResponse{Executions: []*workflowpb.WorkflowExecutionInfo{{Execution: &commonpb.WorkflowExecution{WorkflowId: "w", RunId: "r"}}}}, nil
+}
+
+func (stuck) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return &workflowservice.DescribeWorkflowExecutionResponse{}, nil
+}
+
+func (s stuck) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+	return &s
+}
+
+func (s *stuck) HasNext() bool { return len(s.history) > 0 }
+
+func (s *stuck) Next() (*history.HistoryEvent, error) {
+	next := s.history[0]
+	s.history = s.history[1:]
+	return next, nil
+}
+
+func (stuck) UpdateWorkflowExecutionOptions(context.Context, client.UpdateWorkflowExecutionOptionsRequest) (client.WorkflowExecutionOptions, error) {
+	return client.WorkflowExecutionOptions{}, errors.New("not permitted")
 }
 
 // TestReplayFlags: flags of the program that are named like those of the command stop this command alone.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -107,6 +108,14 @@ func (p Pattern) compile() (namedMatcher, *PatternError) {
 		return out, &PatternError{Field: "Expression", Problem: err.Error()}
 	}
 	return out, nil
+}
+
+// Equal reports whether two redactors have the same patterns, and either both have a function or neither has: functions cannot be compared.
+func (r *Redactor) Equal(other *Redactor) bool {
+	if r == nil || other == nil {
+		return r == other
+	}
+	return (r.fn == nil) == (other.fn == nil) && reflect.DeepEqual(r.patterns, other.patterns)
 }
 
 // Text returns a text without what must not be kept. If the text is a JSON object or array, it remains one: see

@@ -181,3 +181,28 @@ func ExampleRedactor_Text() {
 	fmt.Println(r.Text("C-1234 paid with 4111 1111 1111 1111."))
 	// Output: [customer] paid with [card].
 }
+
+// TestEqual: redactors are compared by their patterns, and by whether they have a function.
+func TestEqual(t *testing.T) {
+	of := func(cfg Config) *Redactor {
+		r, err := New(cfg)
+		require.NoError(t, err)
+		return r
+	}
+	same := func(text string) string { return text }
+	patterns := func(expression string) []Pattern {
+		return []Pattern{Cards(), Emails(), Keys(), {Name: "customer", Expression: expression}}
+	}
+	distinct := []Config{
+		{Patterns: patterns(`C-\d+`)}, {Patterns: patterns(`D-\d+`)}, {Patterns: patterns(`C-\d+`)[1:]}, {Patterns: patterns(`C-\d+`), Func: same}, {Func: same},
+	}
+	var none *Redactor
+	require.True(t, none.Equal(nil))
+	for i, a := range distinct {
+		require.False(t, none.Equal(of(a)))
+		require.False(t, of(a).Equal(nil))
+		for j, b := range distinct {
+			require.Equal(t, i == j, of(a).Equal(of(b)), "%d %d", i, j)
+		}
+	}
+}

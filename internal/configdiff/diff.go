@@ -256,8 +256,8 @@ func hooks(before, after []hook.Hook) []Change {
 		}
 		return out
 	})
-	was, is := list(before, name), list(after, name)
-	if len(out) == 0 && was != is {
+	was, is := shared(before, after, name), shared(after, before, name)
+	if was != is {
 		out = append(out, Change{Name: is, Changes: []string{"they run in this order instead of " + was}})
 	}
 	return out
@@ -282,10 +282,13 @@ func filter(f hook.Filter) string {
 	return string(text)
 }
 
-func list[T any](all []T, name func(T) string) string {
-	names := make([]string, len(all))
-	for i, one := range all {
-		names[i] = name(one)
+// shared returns the names of a list that another one has too, in their order.
+func shared[T any](all, others []T, name func(T) string) string {
+	var names []string
+	for _, one := range all {
+		if slices.ContainsFunc(others, func(o T) bool { return name(o) == name(one) }) {
+			names = append(names, name(one))
+		}
 	}
 	return strings.Join(names, ", ")
 }
@@ -327,7 +330,7 @@ func settings(before, after Side) []Change {
 	}
 	add("knowledge", changes)
 	add("retention", keeps(before.Retention, after.Retention))
-	if !reflect.DeepEqual(before.Redact, after.Redact) {
+	if !before.Redact.Equal(after.Redact) {
 		add("redact", []string{"it differs: what is stored already stays as it is"})
 	}
 	return out

@@ -1,6 +1,7 @@
 package configdiff
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ func TestHooks(t *testing.T) {
 		return h
 	}
 	other := with(w, func(h *hook.Hook) { h.Name = "other" })
+	gone := with(w, func(h *hook.Hook) { h.Name = "gone" })
 	for name, c := range map[string]struct {
 		before, after []hook.Hook
 		want          []Change
@@ -45,6 +47,11 @@ func TestHooks(t *testing.T) {
 			"holdOutput: true instead of the default", inProgress,
 		}}}},
 		"order": {[]hook.Hook{w, other}, []hook.Hook{other, w}, []Change{{Name: "other, guard", Changes: []string{"they run in this order instead of guard, other"}}}},
+		"order of some": {[]hook.Hook{w, gone, other}, []hook.Hook{other, with(w, func(h *hook.Hook) { h.HoldOutput = true })}, []Change{
+			{Name: "gone", Changes: []string{"it is gone: the next events pass without it; " + inProgress}},
+			{Name: "guard", Changes: []string{"holdOutput: true instead of the default", inProgress}},
+			{Name: "other, guard", Changes: []string{"they run in this order instead of guard, other"}},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.want, hooks(c.before, c.after)) })
 	}
@@ -57,9 +64,9 @@ func TestSections(t *testing.T) {
 		ChunkTokens int
 		RerankModel string
 	}
-	emails, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Emails()}})
+	emails, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Emails()}, Func: strings.ToUpper})
 	require.NoError(t, err)
-	again, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Emails()}})
+	again, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Emails()}, Func: strings.ToUpper})
 	require.NoError(t, err)
 	cards, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Cards()}})
 	require.NoError(t, err)

@@ -2,8 +2,10 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -38,12 +40,12 @@ func (d Deployment) Threads(ctx context.Context, build string) iter.Seq2[*workfl
 	}
 }
 
-// MoveCommand is the command that moves the threads of a build without workers to the current build, which may be unknown.
-func MoveCommand(from, current string) string {
-	if current == "" {
-		current = "BUILD"
+// OrMove completes the advice to start workers of a build with the command that moves its threads without them, if it works now.
+func (s Status) OrMove(from string) string {
+	if s.CheckMove(from, s.Current) != nil {
+		return ""
 	}
-	return fmt.Sprintf("worker replay --from %s --move --build %s, with the program of that build", from, current)
+	return fmt.Sprintf(", or move its threads: worker replay --from %s --move --build %s, with the program of that build", from, s.Current)
 }
 
 // Run is a run of a thread.
@@ -57,17 +59,17 @@ const withdrawWithin = 30 * time.Second
 
 // Move moves runs of threads to a build, which replays their histories and has them from then on, and waits until each has taken a step
 // there. They need no worker of the former build: what it had begun is retried on the other one. With an error, such as that of ctx, the runs
-// that had taken no step yet stay, and are returned.
+// that are not known to have taken a step stay, and are returned.
 func (d Deployment) Move(ctx context.Context, runs []Run, build string) (stay []Run, err error) {
 	override := &client.OneTimeVersioningOverride{TargetVersion: worker.WorkerDeploymentVersion{DeploymentName: d.Name, BuildID: build}}
-	var moving []Run
-	for _, r := range runs {
-		if err = d.override(ctx, r, override); err != nil {
-			break
+	moving, rest := runs, []Run(nil)
+	for i, r := range runs {
+		if err = d.override(ctx, r, override); err == nil {
+			// An idle thread has no step to take.
+			err = d.signal(ctx, r.Workflow, r.ID)
 		}
-		moving = append(moving, r)
-		// An idle thread has no step to take.
-		if err = d.signal(ctx, r.Workflow, r.ID); err != nil {
+		if err != nil {
+			moving, rest = runs[:i+1], runs[i+1:]
 			break
 		}
 	}
@@ -84,11 +86,9 @@ func (d Deployment) Move(ctx context.Context, runs []Run, build string) (stay []
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawWithin)
 	defer cancel()
 	for _, r := range moving {
-		if failed := d.override(ctx, r, nil); failed != nil {
-			return moving, failed
-		}
+		err = errors.Join(err, d.override(ctx, r, nil))
 	}
-	return moving, err
+	return slices.Concat(moving, rest), err
 }
 
 // override sets where the next workflow task of a run goes. Nil is the build to which the run is pinned.
@@ -129,6 +129,8 @@ func (s Status) CheckMove(from, to string) error {
 		return fmt.Errorf("there is no build %q: see starter deployment show", from)
 	case !s.Left(from):
 		return fmt.Errorf("build %q is %s: only threads of a build that gets none are moved", from, s.Find(from).Status)
+	case s.Find(from).Workers:
+		return fmt.Errorf("workers of build %q poll, or did within the last 90 seconds: its threads move without a replay, with starter deployment move %s", from, from)
 	case target == nil || target.Status != Current:
 		return fmt.Errorf("build %q is not current: threads move to the build that gets them, with the program of that build", to)
 	case !target.Workers:

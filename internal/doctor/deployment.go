@@ -45,7 +45,7 @@ func (t Temporal) deployment(ctx context.Context) []Finding {
 		case err != nil:
 			out = append(out, Odd(check, "permit this client to count workflows", "%s", message(err)))
 		case left.Needed() && !b.Workers:
-			out = append(out, Bad(check, fmt.Sprintf("start workers with --build %s again until it has drained, or move its threads: %s", b.ID, deployment.MoveCommand(b.ID, status.Current)),
+			out = append(out, Bad(check, fmt.Sprintf("start workers with --build %s again until it has drained%s", b.ID, status.OrMove(b.ID)),
 				"%d threads and %d pinned workflows are on build %q, and no worker of it polls: they wait", left.Threads, left.Pinned, b.ID))
 		default:
 			draining = append(draining, fmt.Sprintf("%s (%d threads left)", b.ID, left.Threads))

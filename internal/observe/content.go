@@ -12,10 +12,11 @@ import (
 	"github.com/threadmill/threadmill/llm"
 )
 
-// Maximum sizes of content, in bytes: of an attribute, and of a text in messages.
+// Maximum sizes of content, in bytes: of an attribute, and of a text and of a name or id in messages.
 const (
 	maxContent = 16 << 10
 	maxText    = 4 << 10
+	maxName    = 256
 )
 
 // content returns an attribute with content, redacted and shortened.
@@ -71,10 +72,10 @@ const (
 func (o *Observer) input(req llm.Request) attribute.KeyValue {
 	list := make([]message, len(req.Messages))
 	for i, m := range req.Messages {
-		list[i] = message{Role: m.Role, Name: m.Name}
+		list[i] = message{Role: m.Role, Name: o.text(m.Name, maxName)}
 		if m.Role == event.RoleTool {
 			response := o.text(m.Content, maxText)
-			list[i].Parts = []part{{Type: partToolResponse, ID: m.ToolCallID, Response: &response}}
+			list[i].Parts = []part{{Type: partToolResponse, ID: o.text(m.ToolCallID, maxName), Response: &response}}
 			continue
 		}
 		list[i].Parts = o.parts("", m.Content, m.ToolCalls)
@@ -103,7 +104,7 @@ func (o *Observer) parts(thought, text string, calls []event.ToolCall) []part {
 		parts = append(parts, part{Type: partText, Content: o.text(text, maxText)})
 	}
 	for _, c := range calls {
-		parts = append(parts, part{Type: partToolCall, ID: c.ID, Name: c.Function.Name, Arguments: o.arguments(c.Function.Arguments)})
+		parts = append(parts, part{Type: partToolCall, ID: o.text(c.ID, maxName), Name: o.text(c.Function.Name, maxName), Arguments: o.arguments(c.Function.Arguments)})
 	}
 	return parts
 }
@@ -124,12 +125,15 @@ func fitting(list []message) string {
 	for _, m := range slices.Backward(list) {
 		whole := m.Parts
 		m.Parts = []part{}
+		room -= len(encoded(m)) + 1
 		for _, p := range whole {
-			if room -= len(encoded(p)); room < 0 {
-				m.Parts = append(m.Parts, part{Type: partOmitted})
+			if room -= len(encoded(p)) + 1; room < 0 {
 				break
 			}
 			m.Parts = append(m.Parts, p)
+		}
+		if room < 0 {
+			m.Parts = append(m.Parts, part{Type: partOmitted})
 		}
 		kept = append(kept, m)
 		if room < 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -357,4 +358,36 @@ func TestMessages(t *testing.T) {
 	require.Less(t, len(messages), 10)
 	require.Equal(t, []part{{Type: partOmitted}}, messages[0].Parts)
 	require.Contains(t, messages[len(messages)-2].Parts[0].Content, "39 ", "the newest stay")
+}
+
+// TestMessagesAreBounded: what stands around texts needs room too.
+func TestMessagesAreBounded(t *testing.T) {
+	long := strings.Repeat("n", 10*maxContent)
+	for name, m := range map[string]llm.Message{
+		"empty messages": {Role: event.RoleUser},
+		"long name":      {Role: event.RoleUser, Name: long, Content: "x"},
+		"long ids":       {Role: event.RoleAssistant, ToolCalls: []event.ToolCall{{ID: long, Function: event.Function{Name: long}}}},
+		"long id":        {Role: event.RoleTool, ToolCallID: long},
+	} {
+		got := (&Observer{}).input(llm.Request{Messages: slices.Repeat([]llm.Message{m}, 5000)}).Value.AsString()
+		require.LessOrEqual(t, len(got), maxContent+2*maxName, name)
+		var messages []message
+		require.NoError(t, json.Unmarshal([]byte(got), &messages), name)
+		require.Greater(t, len(messages), 10, name)
+		require.Contains(t, messages[0].Parts, part{Type: partOmitted}, name)
+	}
+}
+
+// TestNamesAreRedacted: names and ids of messages may have what people wrote.
+func TestNamesAreRedacted(t *testing.T) {
+	r, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Emails()}})
+	require.NoError(t, err)
+	const secret = "ann@example.com"
+	got := (&Observer{redact: r}).input(llm.Request{Messages: []llm.Message{
+		{Role: event.RoleUser, Name: secret},
+		{Role: event.RoleAssistant, ToolCalls: []event.ToolCall{{ID: secret, Function: event.Function{Name: secret}}}},
+		{Role: event.RoleTool, ToolCallID: secret},
+	}}).Value.AsString()
+	require.NotContains(t, got, secret)
+	require.Equal(t, 4, strings.Count(got, "[email]"))
 }

@@ -139,8 +139,8 @@ func (a deploymentCommands) move(ctx context.Context, d deployment.Deployment, b
 			return a.show(nil, nil, line("nothing needs build %s: stop its workers once it is drained", build), "")
 		}
 		if !status.Find(build).Workers {
-			return fmt.Errorf("%d threads and %d pinned workflows are on build %s, and no worker of it polls: start one, or move the threads without it: %s",
-				running.Threads, running.Pinned, build, deployment.MoveCommand(build, status.Current))
+			return fmt.Errorf("%d threads and %d pinned workflows are on build %s, and no worker of it polls: start one%s",
+				running.Threads, running.Pinned, build, status.OrMove(build))
 		}
 		if running != last {
 			a.warn("%d threads and %d pinned workflows are on build %s", running.Threads, running.Pinned, build)

@@ -19,14 +19,14 @@ const (
 	// scrubPages is how many pages a transaction of Scrub reads: others may write in between.
 	scrubPages = 1000
 
-	// maxScrubbed is the number of pages from which on a page that belongs to no B-tree can begin like one: its first bytes are the
-	// number of another page.
+	// maxScrubbed is the number of pages from which on an overflow page or a trunk of the free list can begin like a B-tree page: its
+	// first bytes are the number of another page.
 	maxScrubbed = 1 << 25
 )
 
 // Scrub implements [store.Erasures]. What was deleted or replaced is overwritten in the file of the database (secure_delete), but
-// not the copies of rows that stay where SQLite moved these to other pages: Scrub overwrites them, in files of up to 128 GiB. Then it
-// brings all changes to the file and empties the write-ahead log, which still has what was overwritten.
+// not the copies of rows that stay where SQLite moved these to other pages: Scrub overwrites them, in files of up to 128 GiB without
+// auto_vacuum. Then it brings all changes to the file and empties the write-ahead log, which still has what was overwritten.
 func (s *Store) Scrub(ctx context.Context) error {
 	if s.reader == s.writer {
 		return nil // in memory
@@ -47,9 +47,13 @@ func (s *Store) Scrub(ctx context.Context) error {
 }
 
 func (s *Store) clearGaps(ctx context.Context) error {
-	var pages int
-	if err := s.writer.QueryRowContext(ctx, `PRAGMA page_count`).Scan(&pages); err != nil || pages >= maxScrubbed {
+	var pages, vacuum int
+	if err := s.writer.QueryRowContext(ctx, `SELECT page_count, auto_vacuum FROM pragma_page_count, pragma_auto_vacuum`).Scan(&pages, &vacuum); err != nil {
 		return err
+	}
+	// With auto_vacuum, a file also has pointer-map pages, which begin like B-tree pages.
+	if pages >= maxScrubbed || vacuum != 0 {
+		return nil
 	}
 	for first := 1; first <= pages; first += scrubPages {
 		err := s.writing(ctx, func(w writing) error {

@@ -76,11 +76,7 @@ func TestWorkersOfBuildKilled(t *testing.T) {
 	w.StartAs(as("2"))
 	f.Switch("2")
 
-	// Temporal's list of what runs on a build lags.
-	require.Eventually(t, func() bool {
-		running, err := f.deployment().Running(f.Ctx(), "1")
-		return err == nil && running.Threads == 3
-	}, harness.Patience, harness.Tick)
+	f.awaitWaiting("1", 3)
 	report, code, problem := f.replay("--from", "1")
 	require.Equal(t, 1, code, problem)
 	require.Equal(t, 3, report.Replayed)
@@ -126,10 +122,7 @@ func TestMoveWithdrawn(t *testing.T) {
 	stop()
 	f.Start("2", true)
 	f.Switch("2")
-	require.Eventually(t, func() bool {
-		running, err := f.deployment().Running(f.Ctx(), "1")
-		return err == nil && running.Threads == 1
-	}, harness.Patience, harness.Tick)
+	f.awaitWaiting("1", 1)
 	report, code, problem := f.replay("--from", "1", "--move", "--build", "2", "--within", "10s")
 	require.Equal(t, 1, code, problem)
 	require.Empty(t, report.Failed)
@@ -140,6 +133,16 @@ func TestMoveWithdrawn(t *testing.T) {
 	require.Equal(t, "1", check.BuildOf(f.Harness, thread))
 	f.Start("1", false)
 	require.Equal(t, signals.TurnCompleted, f.Say(thread, "still there?").Status)
+}
+
+// awaitWaiting waits until threads wait on a build without workers. Temporal may know a worker that has gone for up to 90 seconds, and its list of
+// what runs on a build lags.
+func (f fleet) awaitWaiting(build string, threads int64) {
+	f.T.Helper()
+	require.Eventually(f.T, func() bool {
+		status, err := f.deployment().Inspect(f.Ctx())
+		return err == nil && status.Find(build).Waiting == threads
+	}, harness.Patience, 10*harness.Tick)
 }
 
 // replay runs the command replay of a program without anything of its own.

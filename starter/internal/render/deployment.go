@@ -30,7 +30,7 @@ func (d Deployment) String() string {
 	out := t.String()
 	for _, b := range d.Builds {
 		if b.Waiting > 0 {
-			out += fmt.Sprintf("\n%d threads wait on build %s, which has no workers: start one, or move them: %s\n", b.Waiting, b.ID, deployment.MoveCommand(b.ID, d.Current))
+			out += fmt.Sprintf("\n%d threads wait on build %s, which has no workers: start one%s\n", b.Waiting, b.ID, d.OrMove(b.ID))
 		}
 	}
 	if d.Current == "" {
