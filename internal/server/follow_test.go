@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,7 +52,9 @@ func TestFollowCuts(t *testing.T) {
 	}
 	v := w.watchPath(following(threads...), "")
 	moved := make(chan struct{}, 1)
+	var shown atomic.Int64
 	go func() {
+		pieces := int64(0)
 		rng, heads, said := rand.New(rand.NewPCG(2, 2)), map[string]int64{}, map[string]int{}
 		for _, id := range threads {
 			heads[id] = w.put(id, record(event.TypeMessage, written("e", "count")))
@@ -59,7 +62,10 @@ func TestFollowCuts(t *testing.T) {
 		for i := range 450 {
 			id := threads[rng.IntN(3)]
 			w.publish(id, heads[id], event.AgentEvent{Type: event.EventStream, Content: fmt.Sprint(i), MessageID: fmt.Sprint("m", said[id]), Attempt: 1, Agent: "bot"})
+			pieces++
 			if rng.IntN(20) == 0 {
+				// A viewer that is cut receives the whole message in place of pieces that it has not seen.
+				assert.Eventually(t, func() bool { return shown.Load() >= pieces || w.ctx.Err() != nil }, patience, time.Millisecond)
 				heads[id] = w.put(id, replied(fmt.Sprint("m", said[id]), "counted"))
 				said[id]++
 			}
@@ -88,6 +94,9 @@ func TestFollowCuts(t *testing.T) {
 				ended++
 			} else {
 				got[f.ThreadID] = append(got[f.ThreadID], string(f.Event))
+				if strings.Contains(string(f.Event), `"type":"stream"`) {
+					shown.Add(1)
+				}
 			}
 			select {
 			case moved <- struct{}{}:
