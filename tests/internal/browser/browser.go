@@ -170,7 +170,8 @@ func (p *Tab) Sees(selector, text string) {
 func (p *Tab) Click(selector, text string) {
 	p.T.Helper()
 	find := fmt.Sprintf("[...document.querySelectorAll(%q)].find((e) => e.checkVisibility() && !e.disabled && e.textContent.includes(%q))", selector, text)
-	// In one step: a page that renders again in between has another element, or none.
+	p.Until(find + " !== undefined")
+	// Found again in the same step: a page that has rendered again in between has another element, or none for a moment.
 	p.Until("((e) => e && (e.click(), true))(" + find + ")")
 }
 
