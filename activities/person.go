@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// personThreads is the number of threads that a step looks at, and personPage that of the records that it reads at once.
+	// personThreads is the number of threads that a step looks at, and replaceAtOnce that of the records that it replaces at once.
 	personThreads = 100
-	personPage    = 500
+	replaceAtOnce = 50
 
 	// forgetWithin is how long a step waits for a thread to continue as new and for runs to be deleted, looking each lookEvery.
 	// Temporal deletes a run that was closed just now up to 30 seconds later.
@@ -89,12 +89,10 @@ func (a *Activities) lookFor(ctx context.Context, p *forget.Person, key event.Th
 	if p.Concerns(rowOf(row)) {
 		return true, nil
 	}
-	err = a.eachRecord(ctx, key, func(page []event.Record) error {
-		for _, r := range page {
-			if _, has := p.Record(r); has {
-				found = true
-				return errFound
-			}
+	err = store.EachRecord(ctx, a.cfg.Store, key, func(r event.Record) error {
+		if _, has := p.Record(r); has {
+			found = true
+			return errFound
 		}
 		return nil
 	})
@@ -105,19 +103,6 @@ func (a *Activities) lookFor(ctx context.Context, p *forget.Person, key event.Th
 }
 
 var errFound = errors.New("found")
-
-func (a *Activities) eachRecord(ctx context.Context, key event.ThreadKey, do func([]event.Record) error) error {
-	for after := int64(0); ; {
-		page, err := a.cfg.Store.Records(ctx, key, store.Query{After: after, Limit: personPage, MaxBytes: 4 << 20})
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		if err := do(page); err != nil {
-			return err
-		}
-		after = page[len(page)-1].Seq
-	}
-}
 
 func rowOf(row store.Thread) json.RawMessage {
 	raw, _ := json.Marshal(map[string]any{"title": row.Title, "metadata": row.Metadata})
@@ -167,10 +152,8 @@ func (a *Activities) alone(ctx context.Context, p *forget.Person, key event.Thre
 
 // spoken notes the records of a thread.
 func (a *Activities) spoken(ctx context.Context, key event.ThreadKey, said *forget.Spoken) (*forget.Spoken, error) {
-	err := a.eachRecord(ctx, key, func(page []event.Record) error {
-		for _, r := range page {
-			said.Note(r)
-		}
+	err := store.EachRecord(ctx, a.cfg.Store, key, func(r event.Record) error {
+		said.Note(r)
 		return nil
 	})
 	return said, readErrorOf(err)
@@ -248,29 +231,40 @@ const maxForgetTurns = 2000
 
 // records replaces records. title is what becomes of the title that one of them had given the thread, "" if none had.
 func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store.Thread, s *forget.Spoken) (changed bool, title string, err error) {
-	err = f.eachRecord(ctx, key, func(page []event.Record) error {
-		var replaced []event.Record
-		var ids []string
-		for _, r := range page {
-			clean, changed := s.Clean(r)
-			if !changed {
-				continue
-			}
-			if r.Type == event.TypeStatus && row.Title != "" && gjson.GetBytes(r.Payload, "title").Str == row.Title {
-				title = gjson.GetBytes(clean.Payload, "title").Str
-			}
-			replaced, ids = append(replaced, clean), append(ids, r.ID)
-		}
+	var replaced []event.Record
+	replace := func() error {
 		if len(replaced) == 0 {
 			return nil
+		}
+		ids := make([]string, len(replaced))
+		for i, r := range replaced {
+			ids[i] = r.ID
 		}
 		changed = true
 		f.counts.Records += len(replaced)
 		if err := f.cfg.Store.ForgetMessages(ctx, key, ids...); err != nil {
 			return err
 		}
-		return f.cfg.Store.ReplaceRecords(ctx, key, replaced...)
+		err := f.cfg.Store.ReplaceRecords(ctx, key, replaced...)
+		replaced = nil
+		return err
+	}
+	err = store.EachRecord(ctx, f.cfg.Store, key, func(r event.Record) error {
+		clean, has := s.Clean(r)
+		if !has {
+			return nil
+		}
+		if r.Type == event.TypeStatus && row.Title != "" && gjson.GetBytes(r.Payload, "title").Str == row.Title {
+			title = gjson.GetBytes(clean.Payload, "title").Str
+		}
+		if replaced = append(replaced, clean); len(replaced) < replaceAtOnce {
+			return nil
+		}
+		return replace()
 	})
+	if err == nil {
+		err = replace()
+	}
 	if s.Inherited && row.Title != "" {
 		title = forget.Erased // the call of the sub-agent had given it
 	}

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -121,12 +122,7 @@ func (e *personErasure) forget(ctx workflow.Context, id string) error {
 
 // noted adds an id, once. A receipt has a bound.
 func noted(ids []string, id string) []string {
-	for _, known := range ids {
-		if known == id {
-			return ids
-		}
-	}
-	if len(ids) < signals.MaxErasedThreads {
+	if len(ids) < signals.MaxErasedThreads && !slices.Contains(ids, id) {
 		ids = append(ids, id)
 	}
 	return ids

@@ -46,8 +46,7 @@ type End struct {
 
 // Bounds of what is in memory at once.
 const (
-	pageRows  = 100
-	pageBytes = 1 << 20
+	pageRows = 100
 
 	// pageLogs is less: the input and the output of a call can be large.
 	pageLogs = 8
@@ -112,14 +111,14 @@ func (e *exporting) personThread(ctx context.Context, key store.Key, spoken *for
 		return err
 	}
 	e.done[key.ThreadID] = row.Parent != "" // others come once
-	if err := e.eachRecord(ctx, key, func(r event.Record) error {
+	if err := store.EachRecord(ctx, e.s, key, func(r event.Record) error {
 		spoken.Note(r)
 		return nil
 	}); err != nil {
 		return err
 	}
 	began, sources := false, map[string]bool{}
-	if err := e.eachRecord(ctx, key, func(r event.Record) error {
+	if err := store.EachRecord(ctx, e.s, key, func(r event.Record) error {
 		if !spoken.Concerns(r) {
 			return nil
 		}
@@ -187,7 +186,7 @@ func (e *exporting) thread(ctx context.Context, key store.Key) (subs []string, e
 	if err := e.out.Encode(Line{Kind: KindThread, Thread: &row}); err != nil {
 		return nil, err
 	}
-	err = e.eachRecord(ctx, key, func(r event.Record) error {
+	err = store.EachRecord(ctx, e.s, key, func(r event.Record) error {
 		e.end.Records++
 		return e.out.Encode(Line{Kind: KindRecord, Record: &r})
 	})
@@ -204,21 +203,6 @@ func (e *exporting) thread(ctx context.Context, key store.Key) (subs []string, e
 		return nil, err
 	}
 	return e.s.SubThreads(ctx, key)
-}
-
-func (e *exporting) eachRecord(ctx context.Context, key store.Key, do func(event.Record) error) error {
-	for after := int64(0); ; {
-		page, err := e.s.Records(ctx, key, store.Query{After: after, Limit: pageRows, MaxBytes: pageBytes})
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		for _, r := range page {
-			if err := do(r); err != nil {
-				return err
-			}
-		}
-		after = page[len(page)-1].Seq
-	}
 }
 
 func (e *exporting) toolLogs(ctx context.Context, key store.Key, of func(store.ToolLog) bool) error {
