@@ -29,6 +29,10 @@ import (
 // streams the reply to viewers, stores the reply and its records, and returns it with a plan for
 // each tool call.
 func (a *Activities) callModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	return runStep(ctx, a, in.RunStep, in.MessageID, func(ctx context.Context) (thread.ModelReply, error) { return a.oneModelCall(ctx, in) })
+}
+
+func (a *Activities) oneModelCall(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
 	arrived := time.Now()
 	head, err := a.arrive(ctx, in)
 	if err != nil {
@@ -53,6 +57,9 @@ func (a *Activities) callModel(ctx context.Context, in thread.ModelStep) (thread
 		return reply, err
 	}
 	call.choose()
+	if in.Again {
+		call.attempt = max(call.attempt, a.attemptsShown(ctx, in.Thread, in.MessageID)+1)
+	}
 	if route := a.route(ctx, call.agent.Model); route != nil {
 		return thread.ModelReply{Route: route}, nil
 	}
@@ -455,7 +462,9 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 		c.a.wakeExtraction(ctx, c.in.Thread.Namespace)
 	}
 	// As stored: the reply of another attempt may have been first.
-	return c.reply(ctx, done.Records)
+	reply, err := c.reply(ctx, done.Records)
+	reply.Took = c.a.took(c.arrived)
+	return reply, err
 }
 
 func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, interrupted bool) []event.Record {

@@ -56,7 +56,11 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (thread
 	for queue := t.state.ModelQueues[r.Agent]; ; {
 		var reply thread.ModelReply
 		options := onModelQueue(activity(ctx, summary), queue, t.state.Namespace)
-		err := workflow.ExecuteActivity(options, signals.ActivityCallModel, step).Get(ctx, &reply)
+		call := localStep{kind: r.ModelKind(queue), activity: signals.ActivityCallModel, summary: summary, reply: &reply, input: func(local thread.Local) any {
+			step.Local = local
+			return step
+		}}
+		err := t.quickly(ctx, call, options)
 		if queue != "" && unserved(err) {
 			// The provider may no longer be limited.
 			queue, step.Route = "", nil
@@ -82,12 +86,11 @@ func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call) (thread.ToolR
 	defer t.step()()
 	var reply thread.ToolReply
 	summary := fmt.Sprintf("%s · %s", step.Agent, c.Plan.Name)
-	var err error
-	if c.Plan.Quick {
-		err = localFirst(ctx, activity, summary, signals.ActivityRunTool, step, &reply)
-	} else {
-		err = workflow.ExecuteActivity(onQueue(activity(ctx, summary), c.Plan.TaskQueue), signals.ActivityRunTool, step).Get(ctx, &reply)
-	}
+	call := localStep{kind: c.Kind(), quick: c.Plan.Quick, activity: signals.ActivityRunTool, summary: summary, reply: &reply, input: func(local thread.Local) any {
+		step.Local = local
+		return step
+	}}
+	err := t.quickly(ctx, call, onQueue(activity(ctx, summary), c.Plan.TaskQueue))
 	return reply, t.stored(step.Flush, err)
 }
 

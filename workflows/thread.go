@@ -214,6 +214,8 @@ type conversation struct {
 	// erased means that the store refuses the thread, since it was erased.
 	erased bool
 
+	holder
+
 	// pendingSends counts the running signals and requests to other workflows.
 	pendingSends int
 }

@@ -256,6 +256,7 @@ func (r *AgentRun) messageID() string {
 // Replied handles a model's reply. Hooks decide on it before it takes effect.
 func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
 	t, s := r.turn, r.turn.thread
+	s.Pace.Took(r.modelKind(reply.Agent), reply.Took)
 	if r.Agent == "" {
 		s.Roster.Default = reply.Agent
 		s.Roster.nameDefaultAgent(reply.Agent)

@@ -47,6 +47,7 @@ type State struct {
 	ParentLink ParentLink `json:"parentLink"`
 	Titling    Titling    `json:"titling"`
 	Outbox     Outbox     `json:"outbox"`
+	Pace       Pace       `json:"pace,omitzero"`
 
 	// Usage is the sum of all model calls, also those of sub-agents that have ended.
 	Usage event.Usage `json:"usage"`

@@ -47,7 +47,32 @@ type RunStep struct {
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
 
 	Flush Flush `json:"flush"`
+	Local
 }
+
+// Local is the part of a step's input that concerns steps that run as local activities.
+type Local struct {
+	// Now is the thread's time, for a local activity: Temporal does not tell it the time.
+	Now time.Time `json:"now,omitzero"`
+
+	// Again means that an earlier run of the step, which Temporal does not count, may have shown viewers a part
+	// of its output.
+	Again bool `json:"again,omitempty"`
+}
+
+// Underway is the part of a step's result that concerns steps that run as local activities.
+type Underway struct {
+	// Running is set instead of a result if a local activity has ended before its step. An activity on
+	// the task queue JoinOn, that of the process of the step, joins it. Empty = the thread's.
+	Running bool   `json:"running,omitempty"`
+	JoinOn  string `json:"joinOn,omitempty"`
+
+	// Took is the duration of the step in milliseconds, at least 1. 0 = the step must not run as a local activity.
+	Took int64 `json:"took,omitempty"`
+}
+
+// Lasts returns what is known of the end of the step.
+func (u *Underway) Lasts() *Underway { return u }
 
 // ModelStep is the input of call_model. It contains references and no transcript.
 type ModelStep struct {
@@ -167,6 +192,7 @@ type ModelReply struct {
 	// while its calls wait.
 	MaxSteps  int             `json:"maxSteps"`
 	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+	Underway
 
 	// Titles means that a title is to be generated for a thread without one.
 	Titles bool `json:"titles,omitempty"`
@@ -318,6 +344,7 @@ type ToolStep struct {
 // the workflow does not depend on them.
 type ToolReply struct {
 	ToolCallID string `json:"toolCallId"`
+	Underway
 
 	// Arguments are the arguments that the tool ran with, and Result its stored result. Each is cut
 	// to MaxCarriedContent; Truncated reports whether one was cut.
