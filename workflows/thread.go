@@ -236,7 +236,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil { // parents redact what they send
 		in.Start = redacted(ctx, &t.redactor, in.Start)
 	}
-	t.state = thread.New(namespace, threadID, in.Start, workflow.Now(ctx))
+	t.state = thread.New(namespace, threadID, in.Start, workflow.GetInfo(ctx).WorkflowStartTime, workflow.Now(ctx))
 	inspect(ctx, t.state)
 	t.state.ParentLink.Parent = in.Parent
 	if caller := workflow.GetInfo(ctx).ParentWorkflowExecution; caller != nil && in.Parent != nil && caller.ID == signals.WorkflowID(namespace, in.Parent.ThreadID) {

@@ -233,7 +233,7 @@ func (r *AgentRun) cover(now time.Time, reply PlanReply) {
 // is checked immediately before they run. Revoke returns the id of the record.
 func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 	s := ds.thread
-	recordID = recordid.Revocation(v.ToolCallID, s.newID(now))
+	recordID = recordid.Revocation(v.ToolCallID, s.nextID("revoked"))
 	s.record(recordID, event.TypeApproval, "", v.ToolCallID, now, event.Approval{
 		ToolCallID: v.ToolCallID, Decision: event.DecisionRevoked, Scope: event.ScopeOnce, By: v.By, Reason: v.Reason, DecidedAt: now,
 	})

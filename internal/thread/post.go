@@ -133,7 +133,7 @@ func (in *Inbox) Post(now time.Time, p Incoming) (Posted, error) {
 func (in *Inbox) queue(now time.Time, read Incoming) Queued {
 	s, p := in.thread, read.Post
 	if p.ID == "" {
-		p.ID = s.newID(now)
+		p.ID = s.nextID("post")
 		if p.IsEnv() {
 			p.ID = signals.EventID(s.Namespace, s.ThreadID, p.ID)
 		}
@@ -199,7 +199,7 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 	if len(why) > maxAudit {
 		why = cutText(why, maxAudit)
 	}
-	s.record(s.newID(now), event.TypeRejected, "", "", now,
+	s.record(s.nextID("rejected."+signal), event.TypeRejected, "", "", now,
 		event.Rejected{Signal: signal, Problem: why, Input: text})
 }
 

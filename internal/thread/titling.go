@@ -31,7 +31,7 @@ func (ti *Titling) Due() bool {
 func (ti *Titling) Step(now time.Time) TitleStep {
 	s := ti.thread
 	ti.Tried = true
-	return TitleStep{Thread: s.Ref(), RecordID: recordid.Titled(s.ThreadID, s.newID(now))}
+	return TitleStep{Thread: s.Ref(), RecordID: recordid.Titled(s.ThreadID, s.nextID("titled"))}
 }
 
 // Apply applies a generated title. It reports whether the thread accepted it: it may have got
