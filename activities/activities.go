@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
@@ -17,7 +19,6 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/library"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
@@ -240,18 +241,18 @@ func (a *Activities) RegisterKnowledge(r Registrar) {
 }
 
 // record stores records that no other activity stores.
-func (a *Activities) record(ctx context.Context, step thread.RecordStep) error {
-	_, err := a.append(ctx, step.Thread, store.Batch{}, step.Flush)
+func (a *Activities) record(ctx context.Context, input step.Record) error {
+	_, err := a.append(ctx, input.Thread, store.Batch{}, input.Flush)
 	return err
 }
 
 // notify tells the running steps of a turn to stop.
-func (a *Activities) notify(ctx context.Context, step thread.NotifyStep) error {
-	return a.cfg.Stream.Notify(ctx, step.Thread, stream.Notice{TraceID: step.TraceID, Reason: step.Reason})
+func (a *Activities) notify(ctx context.Context, input step.Notify) error {
+	return a.cfg.Stream.Notify(ctx, input.Thread, stream.Notice{TraceID: input.TraceID, Reason: input.Reason})
 }
 
 // append stores a batch after the workflow's unstored records, and notifies viewers.
-func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Batch, flush thread.Flush) (store.Appended, error) {
+func (a *Activities) append(ctx context.Context, ref step.Ref, batch store.Batch, flush step.Flush) (store.Appended, error) {
 	batch.Records = append(append([]event.Record(nil), flush.Records...), batch.Records...)
 	if row := flush.Row; row != nil {
 		batch.Thread = &store.ThreadUpdate{Number: row.Number, Status: row.Status, Agents: row.Agents, Metadata: row.Metadata, Parent: row.Parent}
@@ -264,7 +265,7 @@ func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Bat
 		return done, temporal.NewNonRetryableApplicationError(signals.ErrThreadErased.Error(), signals.ErasedType, err)
 	}
 	if err != nil {
-		return done, temporal.NewApplicationErrorWithCause("The store could not be written; the step is retried.", thread.ErrTypeRetry, err)
+		return done, temporal.NewApplicationErrorWithCause("The store could not be written; the step is retried.", step.ErrTypeRetry, err)
 	}
 	if len(batch.Records) > 0 {
 		a.publish(ctx, ref, stream.Entry{Stored: done.Head})
@@ -275,7 +276,7 @@ func (a *Activities) append(ctx context.Context, ref thread.Ref, batch store.Bat
 
 // publish shows an entry to viewers. A failure delays viewers but loses no record, so it is only
 // logged. It reports whether this entry and earlier ones were lost.
-func (a *Activities) publish(ctx context.Context, ref thread.Ref, e stream.Entry) (lost bool) {
+func (a *Activities) publish(ctx context.Context, ref step.Ref, e stream.Entry) (lost bool) {
 	err := a.cfg.Stream.Publish(ctx, ref, e)
 	if err != nil && ctx.Err() == nil {
 		a.log.WarnContext(ctx, "publishing to the live stream", "thread", ref.ThreadID, "error", err)
@@ -285,5 +286,5 @@ func (a *Activities) publish(ctx context.Context, ref thread.Ref, e stream.Entry
 
 // configError returns a non-retryable error: only a change of the configuration can help.
 func configError(err error) error {
-	return temporal.NewNonRetryableApplicationError(err.Error(), thread.ErrTypeConfig, err)
+	return temporal.NewNonRetryableApplicationError(err.Error(), step.ErrTypeConfig, err)
 }

@@ -3,7 +3,8 @@ package activities
 import (
 	"context"
 
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/addressing"
+
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -14,7 +15,7 @@ func (c *modelCall) addressed(ctx context.Context, res llm.Response, interrupted
 		return res
 	}
 	content := res.Content
-	res.Content = thread.Addressing(content, c.agent.Name, c.in.Answers, c.in.Answers != "", !c.agent.NoAutoMention)
+	res.Content = addressing.Rewrite(content, c.agent.Name, c.in.Answers, c.in.Answers != "", !c.agent.NoAutoMention)
 	if content != "" && res.Content == "" && !c.in.Quiet {
 		// No stored message will supersede the fragments that viewers have received.
 		c.reset(ctx)

@@ -6,12 +6,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -113,7 +114,7 @@ func TestMemory(t *testing.T) {
 	w := newFixture(t, func(c *activities.Config) {
 		c.Agents, c.Models = registry, map[string]llm.Provider{"fake": model}
 	})
-	elsewhere := thread.Ref{Namespace: "ns", ThreadID: "t2"}
+	elsewhere := step.Ref{Namespace: "ns", ThreadID: "t2"}
 	_, err = w.store.Append(t.Context(), elsewhere, store.Batch{Records: says("x1", "of another thread").Records})
 	require.NoError(t, err)
 	in := modelStep()

@@ -6,22 +6,23 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 )
 
 // replan plans an approved call again with the approved arguments. If the approval is no longer
 // valid, the plan requires approval of the stored call.
-func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCall, decisionID string) (thread.PlannedCall, error) {
+func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCall, decisionID string) (step.PlannedCall, error) {
 	decision, err := a.decision(ctx, p.ref, decisionID)
 	if err != nil {
-		return thread.PlannedCall{}, err
+		return step.PlannedCall{}, err
 	}
 	call := withArguments(stored, decision.Arguments)
 	now := p.plan(ctx, call)
 	if p.unread != nil {
-		return thread.PlannedCall{}, readError(p.unread)
+		return step.PlannedCall{}, readError(p.unread)
 	}
 	why := ""
 	switch {
@@ -40,7 +41,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 		} else if now.Approval != nil {
 			holds, err := p.enough(*now.Approval, approvers(decision)...)
 			if err != nil {
-				return thread.PlannedCall{}, groupError(err)
+				return step.PlannedCall{}, groupError(err)
 			}
 			if !holds {
 				why = "others have to approve it by now, or more of them"
@@ -49,7 +50,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 	}
 	if why == "" {
 		now.NeedsApproval = false
-		if now.By == thread.ByClient {
+		if now.By == step.ByClient {
 			// The client runs the call with the full arguments.
 			now.Arguments = call.Function.Arguments
 		}
@@ -61,7 +62,7 @@ func (a *Activities) replan(ctx context.Context, p *planner, stored event.ToolCa
 }
 
 // decision reads the decision on a call.
-func (a *Activities) decision(ctx context.Context, ref thread.Ref, id string) (event.Approval, error) {
+func (a *Activities) decision(ctx context.Context, ref step.Ref, id string) (event.Approval, error) {
 	var out event.Approval
 	records, err := a.cfg.Store.RecordsByID(ctx, ref, id)
 	switch {
@@ -90,7 +91,7 @@ const lapsedText = "Error: the approval of this call does not hold any more (%s)
 type rechecked struct {
 	// ask is set if the call needs approval, refused if it never runs, and invalid if its arguments
 	// do not match the tool's current parameters.
-	ask     *thread.PlannedCall
+	ask     *step.PlannedCall
 	refused string
 	invalid bool
 }
@@ -98,7 +99,7 @@ type rechecked struct {
 // recheck checks a call immediately before it runs, since its plan or its approval may no longer be
 // valid.
 func (r *toolRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
-	var now thread.PlannedCall
+	var now step.PlannedCall
 	if r.in.DecisionID == "" {
 		if now = p.plan(ctx, r.stored); p.unread != nil {
 			return rechecked{}, readError(p.unread)
@@ -113,7 +114,7 @@ func (r *toolRun) recheck(ctx context.Context, p *planner) (rechecked, error) {
 	case now.Invalid:
 		return rechecked{invalid: true}, nil
 	case now.Denied != "":
-		return rechecked{refused: thread.DeniedByPolicy(now.Denied)}, nil
+		return rechecked{refused: step.DeniedByPolicy(now.Denied)}, nil
 	case now.NeedsApproval, now.Lapsed, now.Grant != nil && r.in.DecisionID == "":
 		return rechecked{ask: &now}, nil
 	}
@@ -131,14 +132,14 @@ func (r *toolRun) edit(ctx context.Context) error {
 }
 
 // checkDecision validates the edited arguments or the pattern of a decision, and whether a member of a group decides.
-func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (thread.CheckReply, error) {
+func (a *Activities) checkDecision(ctx context.Context, in step.Check) (step.CheckReply, error) {
 	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
 	if err != nil {
-		return thread.CheckReply{}, err
+		return step.CheckReply{}, err
 	}
 	stored, err := a.callOf(ctx, in)
 	if err != nil {
-		return thread.CheckReply{}, err
+		return step.CheckReply{}, err
 	}
 	p := a.planner(ctx, in.Thread, who, in.WorkingDirectory)
 	if !in.Late {
@@ -148,12 +149,12 @@ func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (th
 	switch {
 	case now.Approval != nil && p.may(*now.Approval, in.By):
 	case p.unreadGroup() != nil:
-		return thread.CheckReply{Field: "by", Problem: "could not be checked: " + p.unreadGroup().Error()}, nil
+		return step.CheckReply{Field: "by", Problem: "could not be checked: " + p.unreadGroup().Error()}, nil
 	default:
-		return thread.CheckReply{}, nil
+		return step.CheckReply{}, nil
 	}
 	if in.Args == "" && len(in.Pattern) == 0 {
-		return thread.CheckReply{Member: true}, nil
+		return step.CheckReply{Member: true}, nil
 	}
 	out, err := p.checkEdit(ctx, in, stored)
 	out.Member = true
@@ -161,43 +162,43 @@ func (a *Activities) checkDecision(ctx context.Context, in thread.CheckStep) (th
 }
 
 // checkEdit validates the edited arguments or the pattern of a decision.
-func (p *planner) checkEdit(ctx context.Context, in thread.CheckStep, stored event.ToolCall) (thread.CheckReply, error) {
+func (p *planner) checkEdit(ctx context.Context, in step.Check, stored event.ToolCall) (step.CheckReply, error) {
 	if _, ok := p.tools.lookup(stored.Function.Name); !ok {
-		return thread.CheckReply{Field: "toolCallId", Problem: fmt.Sprintf("the tool %q no longer exists", stored.Function.Name)}, nil
+		return step.CheckReply{Field: "toolCallId", Problem: fmt.Sprintf("the tool %q no longer exists", stored.Function.Name)}, nil
 	}
 	if in.Guard != nil && !p.isStill(ctx, stored, *in.Guard) {
-		return thread.CheckReply{
+		return step.CheckReply{
 			Field:   "toolCallId",
 			Problem: "is a call that has changed since people were asked; approve it as it is, once, and they are asked about what it is now",
 		}, nil
 	}
 	now, parts, err := p.draft(ctx, withArguments(stored, in.Args))
 	if err != nil {
-		return thread.CheckReply{Field: "args", Problem: err.Error()}, nil
+		return step.CheckReply{Field: "args", Problem: err.Error()}, nil
 	}
 	p.policy(ctx, &now, parts...)
 	switch {
 	case now.Denied != "":
-		return thread.CheckReply{Field: "args", Problem: "are denied by " + now.DeniedBy + ": " + now.Denied}, nil
+		return step.CheckReply{Field: "args", Problem: "are denied by " + now.DeniedBy + ": " + now.Denied}, nil
 	case now.Approval != nil && in.Args != "":
 		switch holds, err := p.enough(*now.Approval, in.By); {
 		case err != nil:
-			return thread.CheckReply{Field: "args", Problem: "could not be checked: " + err.Error()}, nil
+			return step.CheckReply{Field: "args", Problem: "could not be checked: " + err.Error()}, nil
 		case !holds:
-			return thread.CheckReply{Field: "args", Problem: "make a call that others have to approve, or several"}, nil
+			return step.CheckReply{Field: "args", Problem: "make a call that others have to approve, or several"}, nil
 		}
 	}
 	whole := wholeOf(parts)
 	guard, err := guardOf(whole)
 	if err != nil {
-		return thread.CheckReply{Field: "args", Problem: err.Error()}, nil
+		return step.CheckReply{Field: "args", Problem: err.Error()}, nil
 	}
 	return granted(whole, in, guard)
 }
 
 // isStill reports whether a call is still the one in the approval request: the same tool, working
 // directory and paths.
-func (p *planner) isStill(ctx context.Context, call event.ToolCall, approved thread.Guard) bool {
+func (p *planner) isStill(ctx context.Context, call event.ToolCall, approved step.Guard) bool {
 	_, parts, err := p.draft(ctx, call)
 	if err != nil {
 		return false
@@ -219,8 +220,8 @@ func approvers(d event.Approval) []string {
 }
 
 // granted validates a pattern: it must match the call itself.
-func granted(call approval.Call, in thread.CheckStep, guard thread.Guard) (thread.CheckReply, error) {
-	out := thread.CheckReply{Guard: &guard}
+func granted(call approval.Call, in step.Check, guard step.Guard) (step.CheckReply, error) {
+	out := step.CheckReply{Guard: &guard}
 	if len(in.Pattern) == 0 {
 		return out, nil
 	}
@@ -231,14 +232,14 @@ func granted(call approval.Call, in thread.CheckStep, guard thread.Guard) (threa
 	var field *event.FieldError
 	switch {
 	case errors.As(err, &field):
-		return thread.CheckReply{Field: field.Field, Problem: field.Problem}, nil
+		return step.CheckReply{Field: field.Field, Problem: field.Problem}, nil
 	case err != nil:
-		return thread.CheckReply{Field: "pattern", Problem: err.Error()}, nil
+		return step.CheckReply{Field: "pattern", Problem: err.Error()}, nil
 	}
 	return out, nil
 }
 
-func (a *Activities) callOf(ctx context.Context, in thread.CheckStep) (event.ToolCall, error) {
+func (a *Activities) callOf(ctx context.Context, in step.Check) (event.ToolCall, error) {
 	calls, err := a.callsOf(ctx, in.Thread, in.MessageID)
 	if err != nil {
 		return event.ToolCall{}, err

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 )
 
 const (
@@ -78,14 +79,14 @@ type argumentBytes int
 
 // bound returns the plan of a call. If the arguments of the reply's calls are too large together,
 // people are shown the beginning of those of further calls, and further calls of clients do not run.
-func (b *argumentBytes) bound(p thread.PlannedCall, call event.ToolCall) thread.PlannedCall {
+func (b *argumentBytes) bound(p step.PlannedCall, call event.ToolCall) step.PlannedCall {
 	*b += argumentBytes(len(p.Arguments))
 	switch {
 	case *b <= maxPlannedArguments:
-	case p.By == thread.ByClient:
+	case p.By == step.ByClient:
 		return invalidCall(call)
 	default:
-		p.Arguments = thread.CarryArguments(call.Function.Arguments, maxPlannedArguments/maxStoredCalls)
+		p.Arguments = step.CarryArguments(call.Function.Arguments, maxPlannedArguments/maxStoredCalls)
 	}
 	return p
 }

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -86,7 +87,7 @@ func TestLargeArguments(t *testing.T) {
 	size, ready := 0, 0
 	for _, p := range reply.Calls {
 		size += len(p.Arguments)
-		if p.By == thread.ByClient {
+		if p.By == step.ByClient {
 			ready++
 		}
 	}

@@ -5,10 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -27,7 +28,7 @@ func TestToolResultInHistory(t *testing.T) {
 		out, err := w.runTool(in)
 		require.NoError(t, err)
 		require.Equal(t, `{"n":10000}`, out.Arguments)
-		require.Equal(t, strings.Repeat("é", thread.MaxCarriedContent/2), out.Result)
+		require.Equal(t, strings.Repeat("é", step.MaxCarriedContent/2), out.Result)
 		require.True(t, out.Truncated)
 		require.Len(t, stored[event.Message](w, "c1.result").Content, 20000)
 	}

@@ -4,10 +4,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/modelcontext"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
@@ -18,7 +20,7 @@ import (
 // [store.Transcript].
 //
 // It is a pure function.
-func prepare(who agent.Agent, in thread.ModelStep, newest []store.Message) []llm.Message {
+func prepare(who agent.Agent, in step.Model, newest []store.Message) []llm.Message {
 	out := make([]llm.Message, 0, len(newest)+1)
 	if hasInstructions(who) {
 		out = append(out, llm.Message{Role: event.RoleSystem, Content: who.Instructions})
@@ -45,13 +47,13 @@ const openCall = "This call is not done yet: it runs, or waits for a person. Its
 // view is the view of one agent's run on a thread.
 type view struct {
 	name string
-	in   thread.ModelStep
+	in   step.Model
 
 	// answered are the ids of the messages that the agent has answered.
 	answered map[string]bool
 }
 
-func newView(name string, in thread.ModelStep, messages []store.Message) view {
+func newView(name string, in step.Model, messages []store.Message) view {
 	v := view{name: name, in: in, answered: map[string]bool{}}
 	for _, m := range messages {
 		if v.own(m) && m.SenderType == event.CreatedByAgent {
@@ -70,13 +72,13 @@ func (v view) own(m store.Message) bool { return strings.EqualFold(m.AgentID, v.
 // for the default agent.
 func (v view) concerns(m store.Message) bool {
 	if m.SenderType == event.CreatedBySystem {
-		return !thread.IsTurnLimit(m.Content)
+		return !addressing.IsTurnLimit(m.Content)
 	}
 	if len(v.in.Agents) == 0 || v.own(m) || v.asks(m) {
 		return true
 	}
 	id := m.Record.ID
-	return id == v.in.ReplyTo || id == v.in.EventID || v.answered[id] || thread.Responds(v.name, v.in.Agents, m.Message)
+	return id == v.in.ReplyTo || id == v.in.EventID || v.answered[id] || addressing.Responds(v.name, v.in.Agents, m.Message)
 }
 
 // asks reports whether a message is the question of the run: the question about an event, which has

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/store"
@@ -52,8 +54,8 @@ func resultOf(id, who, replyTo string) event.Message {
 }
 
 // inRun is a step of alice in a thread with bob, answering replyTo.
-func inRun(messageID, replyTo string) thread.ModelStep {
-	return thread.ModelStep{RunStep: thread.RunStep{Agent: "alice", MessageID: messageID, EventID: replyTo}, Agents: []string{"alice", "bob"}, ReplyTo: replyTo}
+func inRun(messageID, replyTo string) step.Model {
+	return step.Model{Run: step.Run{Agent: "alice", MessageID: messageID, EventID: replyTo}, Agents: []string{"alice", "bob"}, ReplyTo: replyTo}
 }
 
 // brief is a transcript in short: roles, with content or ids of calls.
@@ -76,7 +78,7 @@ func TestPrepare(t *testing.T) {
 	waiting.OpenCalls = []string{"a1", "elsewhere"}
 	for _, tc := range []struct {
 		name     string
-		in       thread.ModelStep
+		in       step.Model
 		messages []store.Message
 		want     []string
 	}{
@@ -98,7 +100,7 @@ func TestPrepare(t *testing.T) {
 		{
 			"S4-50 the system, but not that people are to take over", inRun("e1.0.1", "m3"),
 			said(event.Message{ID: "m1", SenderType: event.CreatedBySystem, SenderID: "threadmill", Content: "Stopped."},
-				event.Message{ID: "m2", SenderType: event.CreatedBySystem, SenderID: "threadmill", Content: thread.TurnLimitText(5)}, human("m3", "go on")),
+				event.Message{ID: "m2", SenderType: event.CreatedBySystem, SenderID: "threadmill", Content: addressing.TurnLimitText(5)}, human("m3", "go on")),
 			[]string{"system: Stopped.", "user: go on"},
 		},
 		{
@@ -128,7 +130,7 @@ func TestPrepare(t *testing.T) {
 		},
 		{
 			"S4-50 what it answers now, whomever that was to",
-			thread.ModelStep{RunStep: thread.RunStep{MessageID: "e1.0.1", EventID: "m1"}, Agents: []string{"alice", "bob"}, ReplyTo: "m2"},
+			step.Model{Run: step.Run{MessageID: "e1.0.1", EventID: "m1"}, Agents: []string{"alice", "bob"}, ReplyTo: "m2"},
 			said(human("m1", "@bob one"), says("m2", "bob", "m1", "two")),
 			[]string{"user: @bob one", "user: bob: two"},
 		},
@@ -180,7 +182,7 @@ func TestPrepare(t *testing.T) {
 		},
 		{
 			"nobody is named: all is for the one agent",
-			thread.ModelStep{RunStep: thread.RunStep{MessageID: "e1.0.1"}, ReplyTo: "m3"},
+			step.Model{Run: step.Run{MessageID: "e1.0.1"}, ReplyTo: "m3"},
 			said(human("m1", "@bob one"), says("m2", "guard", "m1", "no"), human("m3", "three")),
 			[]string{"user: @bob one", "user: guard: no", "user: three"},
 		},
@@ -200,7 +202,7 @@ func TestPrepare(t *testing.T) {
 func TestWhatIsAskedComesLast(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		in       thread.ModelStep
+		in       step.Model
 		messages []store.Message
 		want     []string
 	}{

@@ -6,9 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -16,30 +17,30 @@ import (
 
 // endDelegate stores the remaining records of a sub-agent's thread and, in the parent thread, the
 // sub-agent's answer as the result of the waiting call.
-func (a *Activities) endDelegate(ctx context.Context, in thread.EndStep) (thread.EndReply, error) {
+func (a *Activities) endDelegate(ctx context.Context, in step.End) (step.EndReply, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
-		return thread.EndReply{}, err
+		return step.EndReply{}, err
 	}
 	text, err := a.repliesIn(ctx, in.Thread, in.Parent.TraceID)
 	if err != nil {
-		return thread.EndReply{}, err
+		return step.EndReply{}, err
 	}
 	text, failed := answerOf(in, text)
 	if in.Parent.Background == nil {
 		text = in.Parent.EditedPrefix + text
-		out := thread.EndReply{Failed: failed}
-		out.Answer, out.Truncated = thread.CarryText(text)
+		out := step.EndReply{Failed: failed}
+		out.Answer, out.Truncated = step.CarryText(text)
 		return out, a.storeAnswer(ctx, in.Parent, in.Thread, text, failed)
 	}
 	if failed {
-		return thread.EndReply{Error: thread.Why(text)}, nil
+		return step.EndReply{Error: step.Why(text)}, nil
 	}
-	return thread.EndReply{Result: carryResult(asJSON(text))}, nil
+	return step.EndReply{Result: carryResult(asJSON(text))}, nil
 }
 
 // answerOf returns the result of the call: the sub-agent's replies or, if its turn has not
 // completed, the reason.
-func answerOf(in thread.EndStep, answer string) (text string, failed bool) {
+func answerOf(in step.End, answer string) (text string, failed bool) {
 	why := ""
 	switch in.Status {
 	case signals.TurnCompleted:
@@ -62,7 +63,7 @@ func answerOf(in thread.EndStep, answer string) (text string, failed bool) {
 
 // repliesIn joins the replies of a thread's agents to the call. Other turns of the thread have other
 // traces.
-func (a *Activities) repliesIn(ctx context.Context, ref thread.Ref, traceID string) (string, error) {
+func (a *Activities) repliesIn(ctx context.Context, ref step.Ref, traceID string) (string, error) {
 	var b strings.Builder
 	for q := (store.Query{}); ; {
 		page, err := store.Messages(ctx, a.cfg.Store, ref, q)
@@ -82,15 +83,15 @@ func (a *Activities) repliesIn(ctx context.Context, ref thread.Ref, traceID stri
 }
 
 // storeAnswer stores the result of a call in the parent thread.
-func (a *Activities) storeAnswer(ctx context.Context, to thread.Parent, by thread.Ref, text string, failed bool) error {
+func (a *Activities) storeAnswer(ctx context.Context, to step.Parent, by step.Ref, text string, failed bool) error {
 	record, log := answer(to, by, text, failed, time.Now())
-	above := thread.Ref{Namespace: by.Namespace, ThreadID: to.ThreadID}
-	_, err := a.append(ctx, above, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, thread.Flush{})
+	above := step.Ref{Namespace: by.Namespace, ThreadID: to.ThreadID}
+	_, err := a.append(ctx, above, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, step.Flush{})
 	return err
 }
 
 // answer returns the result of a call that a sub-agent worked on, and the call's log.
-func answer(to thread.Parent, by thread.Ref, text string, failed bool, now time.Time) (event.Record, store.ToolLog) {
+func answer(to step.Parent, by step.Ref, text string, failed bool, now time.Time) (event.Record, store.ToolLog) {
 	status := store.ToolSucceeded
 	if failed {
 		status = store.ToolFailed
@@ -105,7 +106,7 @@ func answer(to thread.Parent, by thread.Ref, text string, failed bool, now time.
 		ToolCallID: to.ToolCallID, ToolName: to.ToolName, Agent: to.Agent, TraceID: to.TraceID,
 		Input: asJSON(by.ThreadID), Output: asJSON(text), Status: status, Attempt: 1, StartedAt: now, FinishedAt: &now,
 	}
-	record := event.NewRecord(id, event.TypeMessage, to.TraceID, to.EventID, now, m).In(thread.TurnEvent(to.Root, to.EventID))
+	record := event.NewRecord(id, event.TypeMessage, to.TraceID, to.EventID, now, m).In(step.TurnEvent(to.Root, to.EventID))
 	if to.Undecided {
 		record = record.WithUndecided(event.TypeMessage)
 	}
@@ -115,17 +116,17 @@ func answer(to thread.Parent, by thread.Ref, text string, failed bool, now time.
 // parentViewers shows a sub-agent's output to viewers of the parent thread, as progress of the call.
 type parentViewers struct {
 	a    *Activities
-	to   thread.Parent
-	ref  thread.Ref
+	to   step.Parent
+	ref  step.Ref
 	head int64
 }
 
 // parentViewersOf returns nil, which shows nothing, if the agent is not a sub-agent.
-func (a *Activities) parentViewersOf(ctx context.Context, in thread.ModelStep) *parentViewers {
+func (a *Activities) parentViewersOf(ctx context.Context, in step.Model) *parentViewers {
 	if in.Parent == nil {
 		return nil
 	}
-	out := &parentViewers{a: a, to: *in.Parent, ref: thread.Ref{Namespace: in.Thread.Namespace, ThreadID: in.Parent.ThreadID}}
+	out := &parentViewers{a: a, to: *in.Parent, ref: step.Ref{Namespace: in.Thread.Namespace, ThreadID: in.Parent.ThreadID}}
 	row, err := a.cfg.Store.Thread(ctx, out.ref)
 	if err != nil {
 		// Viewers receive the fragments, but may receive them again when they reconnect.
@@ -157,6 +158,6 @@ func (s *parentViewers) progress(text string) (event.AgentEvent, error) {
 	}
 	data, err := json.Marshal(text)
 	return event.AgentEvent{
-		Type: event.EventToolProgress, EventID: thread.TurnEvent(s.to.Root, s.to.EventID), ToolName: s.to.ToolName, ToolCallID: s.to.ToolCallID, Agent: s.to.Agent, Data: data,
+		Type: event.EventToolProgress, EventID: step.TurnEvent(s.to.Root, s.to.EventID), ToolName: s.to.ToolName, ToolCallID: s.to.ToolCallID, Agent: s.to.Agent, Data: data,
 	}, err
 }

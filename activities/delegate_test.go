@@ -8,20 +8,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
 // subRef is the thread of a sub-agent that works for the thread of ref.
-var subRef = thread.Ref{Namespace: "ns", ThreadID: "t1.s1"}
+var subRef = step.Ref{Namespace: "ns", ThreadID: "t1.s1"}
 
-func parent() thread.Parent {
-	return thread.Parent{
+func parent() step.Parent {
+	return step.Parent{
 		ThreadID: "t1", Agent: "assistant", ToolName: "call-agent", ToolCallID: "c1", MessageID: "e1.0.1", TraceID: "e1", EventID: "e1", Depth: 1,
 	}
 }
@@ -43,13 +44,13 @@ func (w *fixture) spoke(messages ...event.Message) {
 	require.NoError(w.t, err)
 }
 
-func endStep(status signals.TurnStatus) thread.EndStep {
-	return thread.EndStep{Thread: subRef, Parent: parent(), EventID: "first", Status: status}
+func endStep(status signals.TurnStatus) step.End {
+	return step.End{Thread: subRef, Parent: parent(), EventID: "first", Status: status}
 }
 
-func (w *fixture) endDelegate(in thread.EndStep) (thread.EndReply, error) {
+func (w *fixture) endDelegate(in step.End) (step.EndReply, error) {
 	w.t.Helper()
-	var out thread.EndReply
+	var out step.EndReply
 	v, err := w.env.ExecuteActivity(signals.ActivityEndDelegate, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
@@ -70,7 +71,7 @@ func TestEndDelegate(t *testing.T) {
 	for range 2 {
 		out, err := w.endDelegate(in)
 		require.NoError(t, err)
-		require.Equal(t, thread.EndReply{Answer: "Let me see. Done."}, out, "history has the answer")
+		require.Equal(t, step.EndReply{Answer: "Let me see. Done."}, out, "history has the answer")
 	}
 	require.Equal(t, []string{"c1.result"}, w.ids(), "S2-51 once, however often it is tried")
 	require.Equal(t, event.Message{
@@ -148,7 +149,7 @@ func TestSubAgentThatDidNotAnswer(t *testing.T) {
 			in.Parent.Background = &event.Task{ID: "t1~t1"}
 			out, err = w.endDelegate(in)
 			require.NoError(t, err)
-			require.Equal(t, thread.EndReply{Error: tc.want}, out)
+			require.Equal(t, step.EndReply{Error: tc.want}, out)
 		})
 	}
 }
@@ -180,11 +181,11 @@ func TestEndOfABackgroundSubAgent(t *testing.T) {
 // TestAnswerThatComesTooLate: the call was interrupted and has a result.
 func TestAnswerThatComesTooLate(t *testing.T) {
 	w := newFixture(t, nil)
-	w.append(store.Batch{Records: []event.Record{message(event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", Content: thread.InterruptedText})}})
+	w.append(store.Batch{Records: []event.Record{message(event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", Content: step.InterruptedText})}})
 	w.spoke(event.Message{Content: "Done."})
 	_, err := w.endDelegate(endStep(signals.TurnCompleted))
 	require.NoError(t, err)
-	require.Equal(t, thread.InterruptedText, stored[event.Message](w, "c1.result").Content)
+	require.Equal(t, step.InterruptedText, stored[event.Message](w, "c1.result").Content)
 }
 
 func TestEndDelegateWhenTheStoreIsAway(t *testing.T) {
@@ -192,7 +193,7 @@ func TestEndDelegateWhenTheStoreIsAway(t *testing.T) {
 	require.NoError(t, w.store.Close())
 	_, err := w.endDelegate(endStep(signals.TurnCompleted))
 	app := appError(t, err)
-	require.Equal(t, thread.ErrTypeRetry, app.Type())
+	require.Equal(t, step.ErrTypeRetry, app.Type())
 	require.False(t, app.NonRetryable())
 }
 

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -80,7 +81,7 @@ func TestDeliver(t *testing.T) {
 	t.Run("a worker that is not made for it says so", func(t *testing.T) {
 		_, err := newFixture(t, nil).env.ExecuteActivity(signals.ActivityDeliver, right)
 		app := appError(t, err)
-		require.Equal(t, thread.ErrTypeConfig, app.Type())
+		require.Equal(t, step.ErrTypeConfig, app.Type())
 		require.Contains(t, app.Message(), "activities.Config.Deliver is not set")
 	})
 }

@@ -7,20 +7,21 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/redaction"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
 // handleEvent runs the function of a rule.
-func (a *Activities) handleEvent(ctx context.Context, in thread.EventStep) error {
+func (a *Activities) handleEvent(ctx context.Context, in step.Event) error {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return err
 	}
@@ -29,20 +30,20 @@ func (a *Activities) handleEvent(ctx context.Context, in thread.EventStep) error
 		return err
 	}
 	attempt := int(activity.GetInfo(ctx).Attempt)
-	step := a.begin(ctx, in.Thread, in.TraceID, in.Timeout+2*a.grace)
-	defer step.done()
-	err = a.callRule(step.ctx, in, e, attempt)
-	cause := context.Cause(step.ctx)
+	running := a.begin(ctx, in.Thread, in.TraceID, in.Timeout+2*a.grace)
+	defer running.done()
+	err = a.callRule(running.ctx, in, e, attempt)
+	cause := context.Cause(running.ctx)
 	switch {
 	case err == nil && in.Ends != "":
 		_, err = a.append(context.WithoutCancel(ctx), in.Thread, store.Batch{Records: []event.Record{
-			ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, in.Rule, time.Now()),
-		}}, thread.Flush{})
+			ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, nil, in.Rule, time.Now()),
+		}}, step.Flush{})
 		return err
 	case err == nil:
 		return nil
 	case cause != nil && !errors.Is(cause, errTimeout):
-		return temporal.NewApplicationErrorWithCause("The rule was stopped before it had handled the event; it is retried.", thread.ErrTypeRetry, cause)
+		return temporal.NewApplicationErrorWithCause("The rule was stopped before it had handled the event; it is retried.", step.ErrTypeRetry, cause)
 	}
 	a.log.WarnContext(ctx, "rule failed", "thread", in.Thread.ThreadID, "event", in.EventID, "traceId", in.TraceID,
 		"rule", in.Rule, "attempt", attempt, "error", err)
@@ -50,7 +51,7 @@ func (a *Activities) handleEvent(ctx context.Context, in thread.EventStep) error
 	if attempt >= in.MaxAttempts && attempt > 1 {
 		message += fmt.Sprintf(" (gave up after %d attempts)", attempt)
 	}
-	return temporal.NewApplicationErrorWithOptions(message, thread.ErrTypeRule,
+	return temporal.NewApplicationErrorWithOptions(message, step.ErrTypeRule,
 		temporal.ApplicationErrorOptions{NonRetryable: attempt >= in.MaxAttempts, Cause: err})
 }
 
@@ -64,10 +65,10 @@ func ended(id, eventID, traceID string, joined []string, byRule string, at time.
 
 // callRule calls the function within its timeout. A function that ignores its context does not
 // block the thread; a panic is a failure.
-func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.EnvEvent, attempt int) error {
+func (a *Activities) callRule(ctx context.Context, in step.Event, e event.EnvEvent, attempt int) error {
 	r, ok := a.cfg.Rules.Rule(in.Rule)
 	if !ok || r.Function == nil {
-		return thread.ErrUnregistered
+		return step.ErrUnregistered
 	}
 	limit := in.Timeout
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
@@ -89,7 +90,7 @@ func (a *Activities) callRule(ctx context.Context, in thread.EventStep, e event.
 }
 
 // envEvent reads an environment event with the changes of hooks.
-func (a *Activities) envEvent(ctx context.Context, ref thread.Ref, eventID string) (event.EnvEvent, error) {
+func (a *Activities) envEvent(ctx context.Context, ref step.Ref, eventID string) (event.EnvEvent, error) {
 	records, err := a.cfg.Store.RecordsByID(ctx, ref, eventID, recordid.Interception(eventID), recordid.Withdrawal(eventID))
 	if err != nil {
 		return event.EnvEvent{}, readError(err)

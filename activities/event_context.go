@@ -8,16 +8,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 )
 
 // arrive stores the workflow's records and, in the same transaction, the messages that describe the
 // agent's event. The records are stored even if the messages cannot be created.
-func (a *Activities) arrive(ctx context.Context, in thread.ModelStep) (store.Appended, error) {
+func (a *Activities) arrive(ctx context.Context, in step.Model) (store.Appended, error) {
 	shown, failed := a.observe(ctx, in)
 	done, err := a.append(ctx, in.Thread, store.Batch{Records: shown}, in.Flush)
 	if err != nil {
@@ -29,7 +30,7 @@ func (a *Activities) arrive(ctx context.Context, in thread.ModelStep) (store.App
 // observe returns the messages that describe the agent's event, unless they are stored. An event
 // that the workflow has just passed is not looked up: storing existing messages again changes
 // nothing.
-func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.Record, error) {
+func (a *Activities) observe(ctx context.Context, in step.Model) ([]event.Record, error) {
 	if in.Observe == nil {
 		return nil, nil
 	}
@@ -57,7 +58,7 @@ func (a *Activities) observe(ctx context.Context, in thread.ModelStep) ([]event.
 }
 
 // observedBefore reads an event that an earlier step stored.
-func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (event.EnvEvent, error) {
+func (a *Activities) observedBefore(ctx context.Context, in step.Model) (event.EnvEvent, error) {
 	id := in.Observe.EventID
 	records, err := a.cfg.Store.RecordsByID(ctx, in.Thread, id, recordid.Interception(id), recordid.Withdrawal(id))
 	if err != nil {
@@ -75,7 +76,7 @@ func (a *Activities) observedBefore(ctx context.Context, in thread.ModelStep) (e
 
 // observed finds the event among records. If hooks changed it, their decision must be among the
 // records too, since they may have hidden content from the model.
-func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, error) {
+func observed(o step.Observe, records []event.Record) (event.EnvEvent, bool, error) {
 	decisionID := recordid.Interception(o.EventID)
 	var about []event.Record
 	decided := false
@@ -95,7 +96,7 @@ func observed(o thread.Observe, records []event.Record) (event.EnvEvent, bool, e
 // observation returns an agent's messages about an event: that it was observed, a call for its
 // content, and the result. The agent never made that call, but it is the form in which models
 // accept facts.
-func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now time.Time) []event.Record {
+func observation(in step.Model, agentName string, e event.EnvEvent, now time.Time) []event.Record {
 	seen := observedTexts(*in.Observe, e)
 	call := event.ToolCall{ID: recordid.InfoCall(e.ID), Function: event.Function{Name: builtin.GetEventInfo, Arguments: encode(eventIDs{[]string{e.ID}})}}
 	messages := []event.Message{
@@ -115,18 +116,18 @@ func observation(in thread.ModelStep, agentName string, e event.EnvEvent, now ti
 	var records []event.Record
 	for _, m := range messages {
 		m.ThreadID, m.Role = in.Thread.ThreadID, m.SenderType.Role()
-		records = append(records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, e.ID, now, m).In(thread.TurnEvent(in.Root, in.EventID)))
+		records = append(records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, e.ID, now, m).In(step.TurnEvent(in.Root, in.EventID)))
 		if len(m.ToolCalls) > 0 {
 			// As for a model's reply: viewers receive the call before its result.
 			records = append(records, event.NewRecord(recordid.Calls(m.ID), event.TypeToolCall, in.TraceID, e.ID, now,
-				event.ToolCallEvent{ThreadID: m.ThreadID, AgentName: agentName, ToolCalls: m.ToolCalls}).In(thread.TurnEvent(in.Root, in.EventID)))
+				event.ToolCallEvent{ThreadID: m.ThreadID, AgentName: agentName, ToolCalls: m.ToolCalls}).In(step.TurnEvent(in.Root, in.EventID)))
 		}
 	}
 	return records
 }
 
 // observedTexts returns the parts of the first message.
-func observedTexts(o thread.Observe, e event.EnvEvent) []string {
+func observedTexts(o step.Observe, e event.EnvEvent) []string {
 	texts := []string{"Observed event: " + e.Type, "Event ID: " + e.ID, "Time: " + jsTime(e.Time())}
 	if o.Held == 0 {
 		return texts
@@ -151,7 +152,7 @@ func jsTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000
 // asking inserts the query of an event before the first message of the run that handles it, or at
 // the end. It keeps this place during the run, even after the event has left the context. When the
 // event is handled again, the query is at the end again. Messages are newest first.
-func asking(in thread.ModelStep, newest []store.Message) []store.Message {
+func asking(in step.Model, newest []store.Message) []store.Message {
 	if in.Observe == nil || in.Observe.Query == "" {
 		return newest
 	}

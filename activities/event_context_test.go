@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -40,12 +41,12 @@ func envRecord(e event.EnvEvent) event.Record {
 }
 
 // observeStep is the first step of a run that handles an event.
-func observeStep(e event.EnvEvent) thread.ModelStep {
-	return thread.ModelStep{
-		RunStep: thread.RunStep{Thread: ref, TraceID: "e1", EventID: e.ID, MessageID: e.ID + ".0.1", Flush: thread.Flush{Records: []event.Record{envRecord(e)}}},
+func observeStep(e event.EnvEvent) step.Model {
+	return step.Model{
+		Run:     step.Run{Thread: ref, TraceID: "e1", EventID: e.ID, MessageID: e.ID + ".0.1", Flush: step.Flush{Records: []event.Record{envRecord(e)}}},
 		ReplyTo: recordid.Observed(e.ID),
 		Step:    1,
-		Observe: &thread.Observe{EventID: e.ID, Type: e.Type, Query: "Process event: " + e.Type},
+		Observe: &step.Observe{EventID: e.ID, Type: e.Type, Query: "Process event: " + e.Type},
 	}
 }
 
@@ -147,8 +148,8 @@ func TestQueryKeepsItsPlace(t *testing.T) {
 	id := reply.Calls[0].ID
 	first := w.lastShown()
 	require.Equal(t, observation(), first)
-	_, err = w.runTool(thread.ToolStep{
-		RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: uuid, MessageID: in.MessageID},
+	_, err = w.runTool(step.Tool{
+		Run:        step.Run{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: uuid, MessageID: in.MessageID},
 		ToolCallID: id,
 		ToolName:   "add",
 	})
@@ -185,8 +186,8 @@ func TestObservingTurnStaysWhole(t *testing.T) {
 			reply, err := w.callModel(in)
 			require.NoError(t, err)
 			id := reply.Calls[0].ID
-			_, err = w.runTool(thread.ToolStep{
-				RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: uuid, MessageID: in.MessageID},
+			_, err = w.runTool(step.Tool{
+				Run:        step.Run{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: uuid, MessageID: in.MessageID},
 				ToolCallID: id,
 				ToolName:   "add",
 			})
@@ -258,7 +259,7 @@ func TestObservationIsStoredOnce(t *testing.T) {
 		w := newFixture(t, nil)
 		w.append(store.Batch{Records: []event.Record{envRecord(changed())}})
 		in := observeStep(changed())
-		in.Flush = thread.Flush{}
+		in.Flush = step.Flush{}
 		_, err := w.callModel(in)
 		require.NoError(t, err)
 		require.Equal(t, observation(), w.lastShown())
@@ -272,7 +273,7 @@ func TestObservationIsStoredOnce(t *testing.T) {
 		in := observeStep(changed())
 		in.Flush = says("m1", "hello")
 		_, err := w.callModel(in)
-		require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+		require.Equal(t, step.ErrTypeConfig, appError(t, err).Type())
 		require.ErrorContains(t, err, uuid)
 		require.Equal(t, []string{"m1"}, w.ids(), "what was handed over is stored all the same")
 	})
@@ -281,7 +282,7 @@ func TestObservationIsStoredOnce(t *testing.T) {
 		in := observeStep(changed())
 		in.Agent = "nobody"
 		_, err := w.callModel(in)
-		require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+		require.Equal(t, step.ErrTypeConfig, appError(t, err).Type())
 		require.Equal(t, []string{uuid}, w.ids(), "what was handed over is stored all the same")
 	})
 }
@@ -304,7 +305,7 @@ func TestObservationAsHooksHaveLeftIt(t *testing.T) {
 			if len(before) > 0 {
 				w.append(store.Batch{Records: before})
 			}
-			in.Flush = thread.Flush{}
+			in.Flush = step.Flush{}
 			for _, r := range []event.Record{envRecord(changed()), decision} {
 				if !strings.Contains(strings.Join(w.ids(), " ")+" ", r.ID+" ") {
 					in.Flush.Records = append(in.Flush.Records, r)
@@ -328,7 +329,7 @@ func TestObservationAsHooksHaveLeftIt(t *testing.T) {
 			in.Observe.Replaced = true
 			in.Flush.Records = append(in.Flush.Records, hook...)
 			_, err := w.callModel(in)
-			require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+			require.Equal(t, step.ErrTypeConfig, appError(t, err).Type())
 			require.Empty(t, w.model.requests, "the model is not shown what a hook may have kept from it")
 		})
 	}
@@ -362,7 +363,7 @@ func TestProviderTakesObservation(t *testing.T) {
 	in := observeStep(e)
 	_, err = w.callModel(in)
 	require.NoError(t, err, "S3-41 X6")
-	in.MessageID, in.Step, in.Flush = uuid+".0.2", 2, thread.Flush{}
+	in.MessageID, in.Step, in.Flush = uuid+".0.2", 2, step.Flush{}
 	reply, err := w.callModel(in)
 	require.NoError(t, err, "S3-41 X6")
 	require.Equal(t, "Process event: file.changed", reply.Message.Content, "the stand-in repeats what it is asked")

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -27,8 +28,8 @@ func (w *fixture) eventInfo(arguments string) event.Message {
 	w.append(store.Batch{Records: []event.Record{message(event.Message{
 		ID: "asks." + id, SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: []event.ToolCall{call(id, "get_event_info", arguments)},
 	})}})
-	_, err := w.runTool(thread.ToolStep{
-		RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "asks." + id},
+	_, err := w.runTool(step.Tool{
+		Run:        step.Run{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "asks." + id},
 		ToolCallID: id,
 		ToolName:   "get_event_info",
 	})

@@ -8,19 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // ruled is a world with one rule, "f", that has a function. step lets it handle an event from the
 // thread.
-func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *fixture, step thread.EventStep) {
+func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *fixture, input step.Event) {
 	t.Helper()
 	r := rule.Rule{Name: "f", Events: []string{"file.*"}, Priority: 20, Function: f}
 	for _, c := range change {
@@ -30,13 +31,13 @@ func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *fixture, s
 	require.NoError(t, err)
 	w = newFixture(t, func(c *activities.Config) { c.Rules = set })
 	spec := r.Spec()
-	return w, thread.EventStep{
+	return w, step.Event{
 		Thread: ref, TraceID: "trace", EventID: uuid, Rule: "f", Timeout: spec.Timeout, MaxAttempts: spec.MaxAttempts,
-		Flush: thread.Flush{Records: []event.Record{envRecord(changed())}},
+		Flush: step.Flush{Records: []event.Record{envRecord(changed())}},
 	}
 }
 
-func (w *fixture) handle(in thread.EventStep) error {
+func (w *fixture) handle(in step.Event) error {
 	_, err := w.env.ExecuteActivity(signals.ActivityHandleEvent, in)
 	return err
 }
@@ -64,7 +65,7 @@ func TestRuleHandlesAnEvent(t *testing.T) {
 	requireEvent(t, changed(), got, "S3-22 the function has all of the event")
 	require.Equal(t, rule.Context{Rule: "f", Namespace: "ns", ThreadID: "t1", TraceID: "trace", Attempt: 1}, about)
 	require.Equal(t, []string{uuid}, stored, "S3-09 it is in the store before")
-	in.Flush = thread.Flush{}
+	in.Flush = step.Flush{}
 	require.NoError(t, w.handle(in), "also when it was stored before")
 	requireEvent(t, changed(), got)
 }
@@ -117,7 +118,7 @@ func TestRuleFails(t *testing.T) {
 			w, in := ruled(t, tc.f, change)
 			w.all.SetGrace(time.Millisecond)
 			app := appError(t, w.handle(in))
-			require.Equal(t, thread.ErrTypeRule, app.Type())
+			require.Equal(t, step.ErrTypeRule, app.Type())
 			require.Equal(t, tc.want, app.Message())
 			require.False(t, app.NonRetryable(), "it is tried again")
 			require.Equal(t, []string{uuid}, w.ids(), "the event is not lost")
@@ -161,7 +162,7 @@ func TestRuleIsInterrupted(t *testing.T) {
 		return ctx.Err()
 	}, func(r *rule.Rule) { r.MaxAttempts = 1 })
 	app := appError(t, w.handle(in))
-	require.Equal(t, thread.ErrTypeRetry, app.Type(), "it has not failed")
+	require.Equal(t, step.ErrTypeRetry, app.Type(), "it has not failed")
 	require.False(t, app.NonRetryable())
 }
 
@@ -180,21 +181,21 @@ func TestRuleThatIsNotThere(t *testing.T) {
 	for _, name := range []string{"g", rule.NameFallback} {
 		in.Rule, in.MaxAttempts = name, 1
 		app := appError(t, w.handle(in))
-		require.Equal(t, thread.ErrTypeRule, app.Type())
-		require.Equal(t, thread.ErrUnregistered.Error(), app.Message())
+		require.Equal(t, step.ErrTypeRule, app.Type())
+		require.Equal(t, step.ErrUnregistered.Error(), app.Message())
 	}
 }
 
 func TestEventThatIsNotThere(t *testing.T) {
 	w, in := ruled(t, func(context.Context, rule.Context, event.EnvEvent) error { panic("there is nothing to handle") })
-	in.Flush = thread.Flush{}
+	in.Flush = step.Flush{}
 	app := appError(t, w.handle(in))
-	require.Equal(t, thread.ErrTypeConfig, app.Type())
+	require.Equal(t, step.ErrTypeConfig, app.Type())
 	require.True(t, app.NonRetryable())
 	require.Equal(t, "environment event "+uuid+" is not in the store, or cannot be read", app.Message())
 	in.EventID = "said"
 	in.Flush = says("said", "hello")
-	require.Equal(t, thread.ErrTypeConfig, appError(t, w.handle(in)).Type(), "a message is no environment event")
+	require.Equal(t, step.ErrTypeConfig, appError(t, w.handle(in)).Type(), "a message is no environment event")
 }
 
 // TestRuleWhenTheStoreIsAway: nothing was handled, and the step is retried for as long as
@@ -204,10 +205,10 @@ func TestRuleWhenTheStoreIsAway(t *testing.T) {
 	require.NoError(t, w.store.Close())
 	in.MaxAttempts = 1
 	app := appError(t, w.handle(in))
-	require.Equal(t, thread.ErrTypeRetry, app.Type())
+	require.Equal(t, step.ErrTypeRetry, app.Type())
 	require.False(t, app.NonRetryable())
-	in.Flush = thread.Flush{}
+	in.Flush = step.Flush{}
 	app = appError(t, w.handle(in))
-	require.Equal(t, thread.ErrTypeRetry, app.Type())
+	require.Equal(t, step.ErrTypeRetry, app.Type())
 	require.False(t, app.NonRetryable())
 }

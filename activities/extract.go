@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/entities"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -57,7 +58,7 @@ func (a *Activities) wakeExtraction(ctx context.Context, namespace string) {
 }
 
 // extract queues the text in which an event of a thread asks to find entities.
-func (a *Activities) extract(ctx context.Context, in thread.EventStep) error {
+func (a *Activities) extract(ctx context.Context, in step.Event) error {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return err
 	}
@@ -91,13 +92,13 @@ func (a *Activities) extract(ctx context.Context, in thread.EventStep) error {
 }
 
 // endEvent stores the end of the turn of an event, if the step stores it.
-func (a *Activities) endEvent(ctx context.Context, in thread.EventStep) error {
+func (a *Activities) endEvent(ctx context.Context, in step.Event) error {
 	if in.Ends == "" {
 		return nil
 	}
 	_, err := a.append(context.WithoutCancel(ctx), in.Thread, store.Batch{Records: []event.Record{
-		ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, "", time.Now()),
-	}}, thread.Flush{})
+		ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, nil, "", time.Now()),
+	}}, step.Flush{})
 	return err
 }
 
@@ -106,7 +107,7 @@ func (a *Activities) extractEntities(ctx context.Context, in signals.ExtractStep
 	return indexStep(ctx, func(ctx context.Context) (signals.ExtractedEntities, error) {
 		id, err := a.entities.Next(ctx, in.Namespace)
 		if unavailable, ok := errors.AsType[*entities.Unavailable](err); ok {
-			err = temporal.NewApplicationErrorWithCause(fmt.Sprintf("%s; it is tried again", unavailable.Reason), thread.ErrTypeRetry, err)
+			err = temporal.NewApplicationErrorWithCause(fmt.Sprintf("%s; it is tried again", unavailable.Reason), step.ErrTypeRetry, err)
 		}
 		return signals.ExtractedEntities{ID: id}, err
 	})

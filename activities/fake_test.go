@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
@@ -21,7 +23,6 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -34,7 +35,7 @@ import (
 // patience is the longest wait of a test for an expected event.
 const patience = time.Minute
 
-var ref = thread.Ref{Namespace: "ns", ThreadID: "t1"}
+var ref = step.Ref{Namespace: "ns", ThreadID: "t1"}
 
 // model is a provider with the replies of the test, which records its requests.
 type model struct {
@@ -93,8 +94,8 @@ func newFixture(t *testing.T, change func(*activities.Config), tools ...tool.Too
 }
 
 // says is the workflow's unstored record of a person's message.
-func says(id, content string) thread.Flush {
-	return thread.Flush{Records: []event.Record{message(event.Message{
+func says(id, content string) step.Flush {
+	return step.Flush{Records: []event.Record{message(event.Message{
 		ID: id, ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: content,
 	})}}
 }
@@ -103,12 +104,12 @@ func message(m event.Message) event.Record {
 	return event.NewRecord(m.ID, event.TypeMessage, "e1", "", time.Now(), m)
 }
 
-func modelStep() thread.ModelStep {
-	return thread.ModelStep{RunStep: thread.RunStep{Thread: ref, TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", Flush: says("e1", "hello")}, ReplyTo: "e1", Step: 1}
+func modelStep() step.Model {
+	return step.Model{Run: step.Run{Thread: ref, TraceID: "e1", EventID: "e1", MessageID: "e1.0.1", Flush: says("e1", "hello")}, ReplyTo: "e1", Step: 1}
 }
 
-func (w *fixture) callModel(in thread.ModelStep) (thread.ModelReply, error) {
-	var out thread.ModelReply
+func (w *fixture) callModel(in step.Model) (step.ModelReply, error) {
+	var out step.ModelReply
 	v, err := w.env.ExecuteActivity(signals.ActivityCallModel, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
@@ -118,7 +119,7 @@ func (w *fixture) callModel(in thread.ModelStep) (thread.ModelReply, error) {
 }
 
 // reproduces checks that the record of a model call tells what the model saw.
-func (w *fixture) reproduces(in thread.ModelStep) {
+func (w *fixture) reproduces(in step.Model) {
 	w.t.Helper()
 	records, err := w.store.RecordsByID(context.Background(), in.Thread, recordid.LLMCall(in.MessageID))
 	require.NoError(w.t, err)
@@ -151,8 +152,8 @@ func encoded(t *testing.T, v any) string {
 	return string(raw)
 }
 
-func (w *fixture) runTool(in thread.ToolStep) (thread.ToolReply, error) {
-	var out thread.ToolReply
+func (w *fixture) runTool(in step.Tool) (step.ToolReply, error) {
+	var out step.ToolReply
 	v, err := w.env.ExecuteActivity(signals.ActivityRunTool, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
@@ -180,13 +181,13 @@ func (w *fixture) retried(name string, in any) error {
 }
 
 // asked stores a reply with these calls and returns the step that runs the first.
-func (w *fixture) asked(calls ...event.ToolCall) thread.ToolStep {
+func (w *fixture) asked(calls ...event.ToolCall) step.Tool {
 	w.t.Helper()
 	w.append(store.Batch{Records: []event.Record{message(event.Message{
 		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: calls,
 	})}})
-	return thread.ToolStep{
-		RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1"},
+	return step.Tool{
+		Run:        step.Run{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1"},
 		ToolCallID: calls[0].ID,
 		ToolName:   calls[0].Function.Name,
 	}

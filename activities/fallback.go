@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -39,7 +40,7 @@ func (a *Activities) chain(model string) choices {
 
 // choose chooses the model of a call: the one that was chosen on another task queue, or the first
 // from next on that is not down.
-func (a *Activities) choose(model, next string, route *thread.Route) choices {
+func (a *Activities) choose(model, next string, route *step.Route) choices {
 	c := a.chain(model)
 	if route != nil {
 		if i := slices.Index(c.models, route.Model); i >= 0 {

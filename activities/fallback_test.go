@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -38,7 +39,7 @@ func chained(t *testing.T, f llm.Fallback, fail map[string]error) *fixture {
 var errHangs = context.DeadlineExceeded
 
 // goOn calls the models of a chain as the thread does, until there is a reply or a wait.
-func (w *fixture) goOn(messageID string) (thread.ModelReply, []string) {
+func (w *fixture) goOn(messageID string) (step.ModelReply, []string) {
 	w.t.Helper()
 	in := modelStep()
 	in.MessageID = messageID
@@ -186,10 +187,10 @@ func TestTitleFallsBack(t *testing.T) {
 		}
 		return llm.Response{Content: "Greeting among friends"}, nil
 	}
-	in := thread.TitleStep{Thread: ref, RecordID: "t1.title", Flush: says("e1", "hello")}
+	in := step.Title{Thread: ref, RecordID: "t1.title", Flush: says("e1", "hello")}
 	out, err := w.title(in)
 	require.NoError(t, err)
-	require.Equal(t, &thread.Route{Model: "fake/second"}, out.Route)
+	require.Equal(t, &step.Route{Model: "fake/second"}, out.Route)
 	in.Route = out.Route
 	out, err = w.title(in)
 	require.NoError(t, err)
@@ -205,7 +206,7 @@ func TestRoutes(t *testing.T) {
 	})
 	out, err := w.callModel(modelStep())
 	require.NoError(t, err)
-	require.Equal(t, &thread.Route{Model: "fake/small", TaskQueue: "threads/model/fake"}, out.Route)
+	require.Equal(t, &step.Route{Model: "fake/small", TaskQueue: "threads/model/fake"}, out.Route)
 	require.Empty(t, w.model.requests)
 	require.Equal(t, []string{"e1"}, w.ids(), "what was said is stored all the same")
 	require.Empty(t, used)

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 )
 
 // groupTimeout bounds the time of asking for the members of a group.
@@ -62,7 +64,7 @@ func (p *planner) members(ctx context.Context, group string) ([]string, error) {
 	return known.names, known.err
 }
 
-func (a *Activities) readGroup(ctx context.Context, ref thread.Ref, group string) membership {
+func (a *Activities) readGroup(ctx context.Context, ref step.Ref, group string) membership {
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
 	names, err := a.cfg.ApproverGroups.Members(ctx, ref.Namespace, group)
@@ -94,10 +96,10 @@ func (p *planner) unreadGroup() error {
 
 // enough reports whether these approvals suffice for the call that was planned last. The agent's own never counts. It
 // fails if a group that may decide this cannot be read.
-func (p *planner) enough(ask thread.ApprovalPlan, by ...string) (bool, error) {
+func (p *planner) enough(ask step.ApprovalPlan, by ...string) (bool, error) {
 	count := 0
 	for _, name := range by {
-		if p.may(ask, name) && !thread.SamePerson(name, p.who.Name) {
+		if p.may(ask, name) && !addressing.SamePerson(name, p.who.Name) {
 			count++
 		}
 	}
@@ -108,11 +110,11 @@ func (p *planner) enough(ask thread.ApprovalPlan, by ...string) (bool, error) {
 }
 
 // may reports whether a person may decide on the call that was planned last.
-func (p *planner) may(ask thread.ApprovalPlan, name string) bool {
+func (p *planner) may(ask step.ApprovalPlan, name string) bool {
 	return len(ask.Approvers)+len(ask.Groups) == 0 || slices.Contains(p.approvers, name)
 }
 
 // groupError is the error of a step that needs a group which cannot be read now.
 func groupError(err error) error {
-	return temporal.NewApplicationErrorWithCause("The members of a group of approvers could not be read; the step is retried.", thread.ErrTypeRetry, err)
+	return temporal.NewApplicationErrorWithCause("The members of a group of approvers could not be read; the step is retried.", step.ErrTypeRetry, err)
 }

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/approval"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -85,7 +86,7 @@ func TestGroups(t *testing.T) {
 				w, asks = office(t, d, tc.build, tc.task), call("c1", "task", `{"tool":"build","arguments":{}}`)
 			}
 			w.asked(asks)
-			out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1"}, Only: of("c1")})
+			out, err := w.planCalls(step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1"}, Only: of("c1")})
 			require.NoError(t, err)
 			planned := out.Calls[0]
 			require.Empty(t, planned.Denied, "a group may get members while the call waits")
@@ -104,24 +105,24 @@ func TestLateMember(t *testing.T) {
 	d := &directory{groups: approval.FixedGroups{"finance": of("ann")}}
 	w := office(t, d, approval.Terms{Groups: of("finance")})
 	w.asked(call("c1", "build", `{}`))
-	check := func(by, args string) (out thread.CheckReply) {
-		step := thread.CheckStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: by, Args: args, Late: true}
-		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, step)
+	check := func(by, args string) (out step.CheckReply) {
+		input := step.Check{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: by, Args: args, Late: true}
+		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, input)
 		require.NoError(t, err)
 		require.NoError(t, v.Get(&out))
 		return out
 	}
-	require.Equal(t, thread.CheckReply{}, check("bob", ""), "not a member")
-	require.Equal(t, thread.CheckReply{}, check("bob", `{}`), "whose edits are not even looked at")
+	require.Equal(t, step.CheckReply{}, check("bob", ""), "not a member")
+	require.Equal(t, step.CheckReply{}, check("bob", `{}`), "whose edits are not even looked at")
 	d.groups["finance"] = of("ann", "bob")
-	require.Equal(t, thread.CheckReply{Member: true}, check("bob", ""))
+	require.Equal(t, step.CheckReply{Member: true}, check("bob", ""))
 	edited := check("bob", `{}`)
 	require.True(t, edited.Member)
 	require.NotNil(t, edited.Guard)
 	d.broken = true
 	require.EqualError(t, check("bob", "").Err(), `by: could not be checked: the members of group "finance" could not be read`)
 	d.broken, d.groups = false, approval.FixedGroups{}
-	require.Equal(t, thread.CheckReply{}, check("bob", ""), "of a group that is gone")
+	require.Equal(t, step.CheckReply{}, check("bob", ""), "of a group that is gone")
 }
 
 // TestLateMemberOfBoth: who must be in two groups must be in both of them, also later.
@@ -130,10 +131,10 @@ func TestLateMemberOfBoth(t *testing.T) {
 	w := office(t, d, approval.Terms{Groups: of("finance")}, approval.Terms{Groups: of("board")})
 	w.asked(call("c1", "task", `{"tool":"build","arguments":{}}`))
 	may := func(by string) bool {
-		step := thread.CheckStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: by, Late: true}
-		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, step)
+		input := step.Check{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: by, Late: true}
+		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, input)
 		require.NoError(t, err)
-		var out thread.CheckReply
+		var out step.CheckReply
 		require.NoError(t, v.Get(&out))
 		return out.Member
 	}

@@ -8,42 +8,43 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 )
 
 // runHooks runs hooks and processors that are Go functions for one event, in order, until one
 // settles it or fails. It first stores the workflow's records, since hooks read the event from the
 // store.
-func (a *Activities) runHooks(ctx context.Context, in thread.HookStep) (thread.HookReply, error) {
+func (a *Activities) runHooks(ctx context.Context, in step.Hook) (step.HookReply, error) {
 	if len(in.Flush.Records) > 0 || in.Flush.Row != nil {
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
-			return thread.HookReply{}, err
+			return step.HookReply{}, err
 		}
 	}
 	seen, err := a.seen(ctx, in)
 	if err != nil {
-		return thread.HookReply{}, err
+		return step.HookReply{}, err
 	}
 	h := &hookBatch{a: a, in: in, seen: seen}
 	if len(in.Hooks) > 0 {
 		if err := h.askAll(ctx); err != nil {
-			return thread.HookReply{}, err
+			return step.HookReply{}, err
 		}
 	}
 	h.reply.Event, err = json.Marshal(h.seen)
 	if err != nil {
-		return thread.HookReply{}, configError(fmt.Errorf("encoding event %s: %w", in.EventID, err))
+		return step.HookReply{}, configError(fmt.Errorf("encoding event %s: %w", in.EventID, err))
 	}
 	return h.reply, nil
 }
 
 // seen returns the event for the hooks: the one in the input, or the record.
-func (a *Activities) seen(ctx context.Context, in thread.HookStep) (event.Event, error) {
+func (a *Activities) seen(ctx context.Context, in step.Hook) (event.Event, error) {
 	if len(in.Event) > 0 {
 		e, err := event.Unmarshal(in.Event)
 		if err != nil {
@@ -69,7 +70,7 @@ func (a *Activities) seen(ctx context.Context, in thread.HookStep) (event.Event,
 }
 
 // eventOf returns the event of a record.
-func eventOf(ref thread.Ref, r event.Record) (event.Event, error) {
+func eventOf(ref step.Ref, r event.Record) (event.Event, error) {
 	switch r.Type {
 	case event.TypeMessage:
 		var m event.Message
@@ -77,7 +78,7 @@ func eventOf(ref thread.Ref, r event.Record) (event.Event, error) {
 			return nil, err
 		}
 		m.ThreadID = ref.ThreadID
-		return thread.MessageEvent(m), nil
+		return step.MessageEvent(m), nil
 	case event.TypeToolCall:
 		return event.Unmarshal(r.Payload)
 	case event.TypeEnv:
@@ -91,9 +92,9 @@ func eventOf(ref thread.Ref, r event.Record) (event.Event, error) {
 // hookBatch is a run of hooks for one event.
 type hookBatch struct {
 	a     *Activities
-	in    thread.HookStep
+	in    step.Hook
 	seen  event.Event
-	reply thread.HookReply
+	reply step.HookReply
 }
 
 func (h *hookBatch) askAll(ctx context.Context) error {
@@ -106,8 +107,8 @@ func (h *hookBatch) askAll(ctx context.Context) error {
 		// Exceeds the limits of the hooks, whose time starts later.
 		longest += limit(spec) + 2*h.a.grace
 	}
-	step := h.a.begin(ctx, h.in.Thread, h.in.TraceID, longest)
-	defer step.done()
+	running := h.a.begin(ctx, h.in.Thread, h.in.TraceID, longest)
+	defer running.done()
 	for i, spec := range h.in.Hooks {
 		if !spec.Takes(h.seen) {
 			// An earlier hook replaced the event, so the processor does not apply.
@@ -118,12 +119,12 @@ func (h *hookBatch) askAll(ctx context.Context) error {
 		if i == 0 {
 			deps.Context.Attempt = max(h.in.Attempt, 1)
 		}
-		answer, err := h.ask(step.ctx, spec, deps)
-		if cause := context.Cause(step.ctx); cause != nil && !errors.Is(cause, errTimeout) {
-			return temporal.NewApplicationErrorWithCause("The hooks were stopped before they had decided; they are retried.", thread.ErrTypeRetry, cause)
+		answer, err := h.ask(running.ctx, spec, deps)
+		if cause := context.Cause(running.ctx); cause != nil && !errors.Is(cause, errTimeout) {
+			return temporal.NewApplicationErrorWithCause("The hooks were stopped before they had decided; they are retried.", step.ErrTypeRetry, cause)
 		}
 		if err != nil {
-			h.reply.Failed = thread.Why(err.Error())
+			h.reply.Failed = step.Why(err.Error())
 			h.log(ctx, spec, deps, err)
 			return nil
 		}
@@ -145,7 +146,7 @@ func (h *hookBatch) ask(ctx context.Context, spec hook.Spec, deps hook.Deps) (ho
 	defer cancel()
 	call, ok := h.a.asker(spec.Name)
 	if !ok {
-		return hook.Answer{}, thread.ErrUnregistered
+		return hook.Answer{}, step.ErrUnregistered
 	}
 	answer, err := runWithGrace(ctx, h.a.grace, func() (hook.Answer, error) { return call(ctx, h.seen, deps) })
 	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
@@ -185,7 +186,7 @@ func (h *hookBatch) log(ctx context.Context, spec hook.Spec, deps hook.Deps, err
 }
 
 // deps returns the dependencies of hooks.
-func (a *Activities) deps(ctx context.Context, in thread.HookStep) (hook.Deps, error) {
+func (a *Activities) deps(ctx context.Context, in step.Hook) (hook.Deps, error) {
 	key := in.Thread
 	row, err := a.cfg.Store.Thread(ctx, key)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

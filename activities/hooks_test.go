@@ -9,32 +9,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
 // hooked is a world with hooks and processors, and the step that runs all of them on a message of
 // ann's.
-func hooked(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) (*fixture, thread.HookStep) {
+func hooked(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) (*fixture, step.Hook) {
 	t.Helper()
 	set, err := hook.NewSet(hook.Config{Hooks: hooks, Processors: processors})
 	require.NoError(t, err)
 	w := newFixture(t, func(c *activities.Config) { c.Hooks = set })
-	return w, thread.HookStep{
+	return w, step.Hook{
 		Thread: ref, TraceID: "trace", EventID: "e1", EventType: event.TypeMessage, ParentEventID: "cause", Agent: "alice",
 		Hooks: set.Specs(), Flush: says("e1", "hello"),
 	}
 }
 
-func (w *fixture) runHooks(in thread.HookStep) (thread.HookReply, error) {
-	var out thread.HookReply
+func (w *fixture) runHooks(in step.Hook) (step.HookReply, error) {
+	var out step.HookReply
 	v, err := w.env.ExecuteActivity(signals.ActivityRunHooks, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
@@ -65,7 +66,7 @@ func contentOf(t *testing.T, raw json.RawMessage) string {
 	return e.(event.MessageEvent).Message.Content
 }
 
-func outcomes(out thread.HookReply) string {
+func outcomes(out step.HookReply) string {
 	var said []string
 	for _, done := range out.Done {
 		said = append(said, fmt.Sprintf("%s %s", done.Name, done.Outcome))
@@ -138,7 +139,7 @@ func TestPartialAnswers(t *testing.T) {
 	require.Equal(t, []event.HookOutcome{{Name: "a", Outcome: event.OutcomeReplaced}}, out.Done)
 	require.Equal(t, "hello a", contentOf(t, out.Event))
 
-	in.Flush, in.Event, in.Hooks, in.Attempt = thread.Flush{}, out.Event, in.Hooks[1:], 2
+	in.Flush, in.Event, in.Hooks, in.Attempt = step.Flush{}, out.Event, in.Hooks[1:], 2
 	out, err = w.runHooks(in)
 	require.NoError(t, err)
 	require.Equal(t, "hello a", contentOf(t, out.Event), "the next attempt goes on with it")
@@ -224,11 +225,11 @@ func TestHookIsInterrupted(t *testing.T) {
 		w.interruptAs(ctx, "trace")
 		return nil, ctx.Err()
 	})
-	var in thread.HookStep
+	var in step.Hook
 	w, in = hooked(t, []hook.Hook{h})
 	_, err := w.runHooks(in)
 	app := appError(t, err)
-	require.Equal(t, thread.ErrTypeRetry, app.Type(), "it has not failed, and counts as not asked")
+	require.Equal(t, step.ErrTypeRetry, app.Type(), "it has not failed, and counts as not asked")
 	require.False(t, app.NonRetryable())
 }
 
@@ -261,9 +262,9 @@ func TestWhatHooksSee(t *testing.T) {
 	in.Flush.Records = append(in.Flush.Records, message(held),
 		event.NewRecord("m1.calls", event.TypeToolCall, "", "", time.Now(), calls),
 		event.NewRecord("f1", "file.changed", "", "", time.Now(), map[string]string{"path": "a"}))
-	in.Flush.Row = &thread.Row{Title: "A title", Status: "open"}
+	in.Flush.Row = &step.Row{Title: "A title", Status: "open"}
 	llm := event.LLMCallEvent{ThreadID: "t1", AgentName: "assistant", Step: 2}
-	for _, step := range []struct {
+	for _, input := range []struct {
 		id   string
 		raw  event.Event
 		want event.Event
@@ -276,16 +277,16 @@ func TestWhatHooksSee(t *testing.T) {
 		{"e1", event.CustomEvent{Type: "note", ThreadID: "t1", Payload: json.RawMessage(`1`)}, event.CustomEvent{Type: "note", ThreadID: "t1", Payload: json.RawMessage(`1`)}},
 	} {
 		seen = nil
-		in.EventID, in.Event = step.id, nil
-		if step.raw != nil {
-			raw, err := json.Marshal(step.raw)
+		in.EventID, in.Event = input.id, nil
+		if input.raw != nil {
+			raw, err := json.Marshal(input.raw)
 			require.NoError(t, err)
 			in.Event = raw
 		}
 		out, err := w.runHooks(in)
 		require.NoError(t, err)
-		require.Equal(t, []event.Event{step.want}, seen, step.id)
-		raw, err := json.Marshal(step.want)
+		require.Equal(t, []event.Event{input.want}, seen, input.id)
+		raw, err := json.Marshal(input.want)
 		require.NoError(t, err)
 		require.JSONEq(t, string(raw), string(out.Event), "what holds is reported, changed or not")
 	}
@@ -304,16 +305,16 @@ func TestEventThatCannotBeRead(t *testing.T) {
 	w, in := hooked(t, []hook.Hook{passes("a")})
 	in.EventID = "e9"
 	_, err := w.runHooks(in)
-	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type(), "trying again cannot help")
+	require.Equal(t, step.ErrTypeConfig, appError(t, err).Type(), "trying again cannot help")
 	require.Contains(t, err.Error(), "event e9 is not in the store")
 
 	in.Flush.Records = []event.Record{event.NewRecord("e9", event.TypeMessage, "", "", time.Now(), "no message")}
 	_, err = w.runHooks(in)
-	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+	require.Equal(t, step.ErrTypeConfig, appError(t, err).Type())
 
 	in.Event = json.RawMessage(`{"type":"token"}`)
 	_, err = w.runHooks(in)
-	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+	require.Equal(t, step.ErrTypeConfig, appError(t, err).Type())
 }
 
 func TestWhatHooksCanWorkWith(t *testing.T) {
@@ -403,6 +404,6 @@ func (downStore) RecordsByID(context.Context, store.Key, ...string) ([]event.Rec
 
 func TestHooksWaitForTheStore(t *testing.T) {
 	w := newFixture(t, func(c *activities.Config) { c.Store = downStore{c.Store} })
-	_, err := w.runHooks(thread.HookStep{Thread: ref, EventID: "e1", EventType: event.TypeMessage, Flush: says("e1", "hello")})
-	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
+	_, err := w.runHooks(step.Hook{Thread: ref, EventID: "e1", EventType: event.TypeMessage, Flush: says("e1", "hello")})
+	require.Equal(t, step.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
 }

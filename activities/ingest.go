@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -27,7 +28,7 @@ const ingestPatience = time.Hour
 const otherWorker = time.Second
 
 // ingest begins the ingestion that an event of a thread asks for.
-func (a *Activities) ingest(ctx context.Context, in thread.EventStep) (store.KnowledgeDocument, error) {
+func (a *Activities) ingest(ctx context.Context, in step.Event) (store.KnowledgeDocument, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 		return store.KnowledgeDocument{}, err
 	}
@@ -72,17 +73,17 @@ type begunIngestion struct {
 }
 
 // announceUnchanged tells a thread that a document which it asked for needs no ingestion, whoever has added it.
-func (a *Activities) announceUnchanged(ctx context.Context, in thread.EventStep, doc store.KnowledgeDocument) error {
+func (a *Activities) announceUnchanged(ctx context.Context, in step.Event, doc store.KnowledgeDocument) error {
 	if a.cfg.Deliver == nil {
 		return nil
 	}
 	doc.ThreadID = in.Thread.ThreadID
-	step := signals.IngestStep{Namespace: in.Thread.Namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source}
-	return a.announce(ctx, signals.FinishStep{IngestStep: step, Result: signals.IngestResult{Status: signals.IngestUnchanged}}, doc, store.KnowledgeDigest([]byte(in.EventID))[:16])
+	input := signals.IngestStep{Namespace: in.Thread.Namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source}
+	return a.announce(ctx, signals.FinishStep{IngestStep: input, Result: signals.IngestResult{Status: signals.IngestUnchanged}}, doc, store.KnowledgeDigest([]byte(in.EventID))[:16])
 }
 
 // ingestion reads the payload of an event as hooks left it.
-func (a *Activities) ingestion(ctx context.Context, in thread.EventStep) (asked signals.Ingestion, err error) {
+func (a *Activities) ingestion(ctx context.Context, in step.Event) (asked signals.Ingestion, err error) {
 	payload, err := a.customPayload(ctx, in.Thread, in.EventID)
 	if err != nil {
 		return asked, err
@@ -97,7 +98,7 @@ func (a *Activities) ingestion(ctx context.Context, in thread.EventStep) (asked 
 }
 
 // customPayload returns the payload of a custom event with the changes of hooks.
-func (a *Activities) customPayload(ctx context.Context, ref thread.Ref, eventID string) ([]byte, error) {
+func (a *Activities) customPayload(ctx context.Context, ref step.Ref, eventID string) ([]byte, error) {
 	records, err := a.cfg.Store.RecordsByID(ctx, ref, recordid.Interception(eventID))
 	if err != nil {
 		return nil, readError(err)
@@ -228,5 +229,5 @@ func ingestError(ctx context.Context, err error) error {
 	if left <= 0 {
 		return temporal.NewNonRetryableApplicationError(fmt.Sprintf("%s (gave up after %d attempts)", unavailable.Reason, info.Attempt), signals.RefusedType, err)
 	}
-	return temporal.NewApplicationErrorWithOptions(unavailable.Reason, thread.ErrTypeRetry, temporal.ApplicationErrorOptions{NextRetryDelay: min(unavailable.After, left)})
+	return temporal.NewApplicationErrorWithOptions(unavailable.Reason, step.ErrTypeRetry, temporal.ApplicationErrorOptions{NextRetryDelay: min(unavailable.After, left)})
 }

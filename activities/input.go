@@ -9,9 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -20,7 +21,7 @@ import (
 // Bounds of a tool's request for input.
 const (
 	// maxQuestionBytes is the maximum size of all questions of a request, which are in history.
-	maxQuestionBytes = thread.MaxCarriedContent
+	maxQuestionBytes = step.MaxCarriedContent
 
 	// maxQuestionID is the maximum size of a question's id, which threads keep even if they have no room for the
 	// question.
@@ -45,7 +46,7 @@ func (r *toolRun) inputRequestID() string {
 }
 
 // ask stores a tool's request for input and returns it. The call runs again with the answers.
-func (r *toolRun) ask(ctx context.Context, need *tool.InputRequired) (thread.ToolReply, error) {
+func (r *toolRun) ask(ctx context.Context, need *tool.InputRequired) (step.ToolReply, error) {
 	if err := r.checkInput(need); err != nil {
 		return r.finish(ctx, store.ToolFailed, failure(err))
 	}
@@ -58,10 +59,10 @@ func (r *toolRun) ask(ctx context.Context, need *tool.InputRequired) (thread.Too
 	log := r.log(store.ToolWaiting)
 	log.FinishedAt = &now
 	id := r.inputRequestID()
-	record := event.NewRecord(id, event.TypeInputRequest, r.in.TraceID, r.in.EventID, now, q).In(thread.TurnEvent(r.in.Root, r.in.EventID))
+	record := event.NewRecord(id, event.TypeInputRequest, r.in.TraceID, r.in.EventID, now, q).In(step.TurnEvent(r.in.Root, r.in.EventID))
 	done, err := r.a.append(ctx, r.in.Thread, store.Batch{Once: id, Records: []event.Record{record}, ToolFinish: &log}, r.in.Flush)
 	if err != nil {
-		return thread.ToolReply{}, err
+		return step.ToolReply{}, err
 	}
 	// As stored: another attempt may have been first.
 	return asked(done.Records[slices.IndexFunc(done.Records, func(rec event.Record) bool { return rec.ID == id })])
@@ -114,12 +115,12 @@ func (r *toolRun) checkInput(need *tool.InputRequired) error {
 }
 
 // asked returns a stored request for input.
-func asked(rec event.Record) (thread.ToolReply, error) {
+func asked(rec event.Record) (step.ToolReply, error) {
 	var q event.InputRequest
 	if err := json.Unmarshal(rec.Payload, &q); err != nil {
-		return thread.ToolReply{}, configError(fmt.Errorf("reading stored record %s: %w", rec.ID, err))
+		return step.ToolReply{}, configError(fmt.Errorf("reading stored record %s: %w", rec.ID, err))
 	}
-	return thread.ToolReply{ToolCallID: q.ToolCallID, Input: &q}, nil
+	return step.ToolReply{ToolCallID: q.ToolCallID, Input: &q}, nil
 }
 
 // input returns a person's answers to the tool's last request, or nil if there was none. If answers do

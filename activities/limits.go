@@ -5,11 +5,12 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/activity"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/modellimit"
-	"github.com/threadmill/threadmill/internal/thread"
 )
 
 // providerOf returns the name of a model's provider.
@@ -22,12 +23,12 @@ func providerOf(model string) string {
 func (a *Activities) modelQueue(model string) string { return a.cfg.ModelQueues[providerOf(model)] }
 
 // route returns the route of a call of a model, unless it runs on the right task queue.
-func (a *Activities) route(ctx context.Context, model string) *thread.Route {
+func (a *Activities) route(ctx context.Context, model string) *step.Route {
 	want, here := a.modelQueue(model), activity.GetInfo(ctx).TaskQueue
 	if want == here || want == "" && !a.isModelQueue(here) {
 		return nil
 	}
-	return &thread.Route{Model: model, TaskQueue: want}
+	return &step.Route{Model: model, TaskQueue: want}
 }
 
 func (a *Activities) isModelQueue(queue string) bool {
@@ -40,11 +41,11 @@ func (a *Activities) isModelQueue(queue string) bool {
 }
 
 // setQueueLimit sets the rate limit of the task queue of a model provider.
-func (a *Activities) setQueueLimit(ctx context.Context, step modellimit.Step) error {
+func (a *Activities) setQueueLimit(ctx context.Context, input modellimit.Step) error {
 	if a.cfg.LimitQueue == nil {
 		return configError(errors.New("this worker cannot limit task queues"))
 	}
-	return a.cfg.LimitQueue(ctx, step.TaskQueue, step.PerMinute, step.Reason)
+	return a.cfg.LimitQueue(ctx, input.TaskQueue, input.PerMinute, input.Reason)
 }
 
 // used reports the tokens of a successful call of a limited provider.

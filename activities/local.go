@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/stream"
 )
 
@@ -71,8 +71,8 @@ func arrived(ctx context.Context) {
 // [holdFor] at the latest, even if the step still runs. The activity of the same step that follows joins it.
 func runStep[R any, P interface {
 	*R
-	Lasts() *thread.Underway
-}](ctx context.Context, a *Activities, in thread.RunStep, id string, run func(context.Context) (R, error)) (reply R, err error) {
+	Lasts() *step.Underway
+}](ctx context.Context, a *Activities, in step.Run, id string, run func(context.Context) (R, error)) (reply R, err error) {
 	u, key := &a.underway, in.Thread.Namespace+"/"+in.Thread.ThreadID+"/"+id
 	if !activity.GetInfo(ctx).IsLocalActivity {
 		if s := u.join(key); s != nil {
@@ -86,7 +86,7 @@ func runStep[R any, P interface {
 		go s.run(ctx, func(ctx context.Context) (any, error) { return run(ctx) })
 	})
 	if s == nil {
-		return reply, temporal.NewApplicationError("The worker is stopping; another one runs the step.", thread.ErrTypeRetry)
+		return reply, temporal.NewApplicationError("The worker is stopping; another one runs the step.", step.ErrTypeRetry)
 	}
 	defer u.holding.Done()
 	late := time.NewTimer(holdFor)
@@ -101,7 +101,7 @@ func runStep[R any, P interface {
 	case <-ctx.Done():
 	}
 	time.AfterFunc(joinWithin, func() { u.abandon(key, s) })
-	*P(&reply).Lasts() = thread.Underway{Running: true, JoinOn: u.joinOn}
+	*P(&reply).Lasts() = step.Underway{Running: true, JoinOn: u.joinOn}
 	return reply, nil
 }
 
@@ -194,7 +194,7 @@ func (a *Activities) Drain() {
 }
 
 // attemptsShown returns the highest attempt at a message of which viewers may have seen a part, 0 if there is none.
-func (a *Activities) attemptsShown(ctx context.Context, ref thread.Ref, messageID string) (highest int) {
+func (a *Activities) attemptsShown(ctx context.Context, ref step.Ref, messageID string) (highest int) {
 	sub, err := a.cfg.Stream.Subscribe(ctx, ref, stream.From{})
 	if err != nil {
 		a.log.WarnContext(ctx, "reading the live log for earlier attempts", "thread", ref.ThreadID, "error", err)

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
@@ -19,7 +22,6 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -28,19 +30,19 @@ import (
 // callModel makes one model call of a turn: it stores the workflow's records, loads the context,
 // streams the reply to viewers, stores the reply and its records, and returns it with a plan for
 // each tool call.
-func (a *Activities) callModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
-	return runStep(ctx, a, in.RunStep, in.MessageID, func(ctx context.Context) (thread.ModelReply, error) { return a.oneModelCall(ctx, in) })
+func (a *Activities) callModel(ctx context.Context, in step.Model) (step.ModelReply, error) {
+	return runStep(ctx, a, in.Run, in.MessageID, func(ctx context.Context) (step.ModelReply, error) { return a.oneModelCall(ctx, in) })
 }
 
-func (a *Activities) oneModelCall(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.ModelReply, error) {
 	arrived := time.Now()
 	head, err := a.arrive(ctx, in)
 	if err != nil {
-		return thread.ModelReply{}, err
+		return step.ModelReply{}, err
 	}
 	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
 	if err != nil {
-		return thread.ModelReply{}, err
+		return step.ModelReply{}, err
 	}
 	if in.Model != "" {
 		who.Model = in.Model
@@ -61,15 +63,15 @@ func (a *Activities) oneModelCall(ctx context.Context, in thread.ModelStep) (thr
 		call.attempt = max(call.attempt, a.attemptsShown(ctx, in.Thread, in.MessageID)+1)
 	}
 	if route := a.route(ctx, call.agent.Model); route != nil {
-		return thread.ModelReply{Route: route}, nil
+		return step.ModelReply{Route: route}, nil
 	}
 	provider, model, err := a.cfg.provider(call.agent.Model)
 	if err != nil {
-		return thread.ModelReply{}, configError(fmt.Errorf("agent %q: %w", who.Name, err))
+		return step.ModelReply{}, configError(fmt.Errorf("agent %q: %w", who.Name, err))
 	}
 	req, err := call.request(ctx, model)
 	if err != nil {
-		return thread.ModelReply{}, err
+		return step.ModelReply{}, err
 	}
 	return call.generate(ctx, provider, req)
 }
@@ -77,7 +79,7 @@ func (a *Activities) oneModelCall(ctx context.Context, in thread.ModelStep) (thr
 // modelCall is one model call.
 type modelCall struct {
 	a       *Activities
-	in      thread.ModelStep
+	in      step.Model
 	agent   agent.Agent
 	head    int64
 	attempt int
@@ -126,14 +128,14 @@ func (c *modelCall) choose() {
 
 // stored returns the reply if it is already stored: an earlier attempt made this call, and its
 // result was lost. It also reads what the run's earlier calls left for this one.
-func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error) {
+func (c *modelCall) stored(ctx context.Context) (step.ModelReply, bool, error) {
 	ids := append(c.earlier(), c.ids()...)
 	if c.retrieves() {
 		ids = append(ids, recordid.Retrieval(c.in.MessageID))
 	}
 	found, err := c.a.cfg.Store.RecordsByID(ctx, c.in.Thread, ids...)
 	if err != nil {
-		return thread.ModelReply{}, false, readError(err)
+		return step.ModelReply{}, false, readError(err)
 	}
 	var records []event.Record
 	c.opaque = map[string]*event.Opaque{}
@@ -151,7 +153,7 @@ func (c *modelCall) stored(ctx context.Context) (thread.ModelReply, bool, error)
 		}
 	}
 	if len(records) == 0 {
-		return thread.ModelReply{}, false, nil
+		return step.ModelReply{}, false, nil
 	}
 	reply, err := c.reply(ctx, records)
 	if err == nil {
@@ -173,15 +175,15 @@ func (c *modelCall) ids() []string {
 // earlier returns the ids of the records of the run's earlier model calls.
 func (c *modelCall) earlier() (ids []string) {
 	run := c.in.MessageID[:strings.LastIndex(c.in.MessageID, ".")+1]
-	for step := 1; step < c.in.Step; step++ {
-		ids = append(ids, recordid.LLMCall(run+strconv.Itoa(step)))
+	for input := 1; input < c.in.Step; input++ {
+		ids = append(ids, recordid.LLMCall(run+strconv.Itoa(input)))
 	}
 	return ids
 }
 
 // storeMissingRequests stores the missing approval requests of calls: when the reply was generated, an
 // approval covered them that is no longer valid.
-func (c *modelCall) storeMissingRequests(ctx context.Context, records []event.Record, reply thread.ModelReply) error {
+func (c *modelCall) storeMissingRequests(ctx context.Context, records []event.Record, reply step.ModelReply) error {
 	var batch store.Batch
 	for _, p := range reply.Calls {
 		if !p.NeedsApproval || c.in.Gated || reply.Gated {
@@ -202,14 +204,14 @@ func (c *modelCall) storeMissingRequests(ctx context.Context, records []event.Re
 	if len(batch.Records) == 0 {
 		return nil
 	}
-	_, err := c.a.append(ctx, c.in.Thread, batch, thread.Flush{})
+	_, err := c.a.append(ctx, c.in.Thread, batch, step.Flush{})
 	return err
 }
 
 // reply builds the activity's result from the records of the reply. An empty reply has no message
 // among them.
-func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.ModelReply, error) {
-	out := thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, OnWaiting: c.agent.OnWaiting, Titles: c.a.cfg.TitleModel != ""}
+func (c *modelCall) reply(ctx context.Context, records []event.Record) (step.ModelReply, error) {
+	out := step.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, OnWaiting: c.agent.OnWaiting, Titles: c.a.cfg.TitleModel != ""}
 	out.Message = event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID}
 	rejected := 0
 	for _, r := range records { // that of the model call precedes the message
@@ -242,7 +244,7 @@ func (c *modelCall) reply(ctx context.Context, records []event.Record) (thread.M
 }
 
 // decide runs inline hooks on the reply. The thread records their changes.
-func (c *modelCall) decide(out *thread.ModelReply, m event.Message) {
+func (c *modelCall) decide(out *step.ModelReply, m event.Message) {
 	if len(c.in.Inline) == 0 {
 		return
 	}
@@ -250,23 +252,23 @@ func (c *modelCall) decide(out *thread.ModelReply, m event.Message) {
 	out.Gated = !out.MessageDecision.Silent || !out.CallsDecision.Silent
 }
 
-func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.HookDecision) {
+func (c *modelCall) inline(m event.Message) (onMessage, onCalls *step.HookDecision) {
 	about := hook.Subject{Namespace: c.in.Thread.Namespace, Type: event.TypeMessage, CreatedBy: event.CreatedByAgent, Agent: c.agent.Name}
 	info := hook.Context{
 		Namespace: c.in.Thread.Namespace, ThreadID: c.in.Thread.ThreadID, EventID: c.in.MessageID, TraceID: c.in.TraceID,
 		ParentEventID: c.in.EventID, Agent: c.agent.Name,
 	}
-	said := thread.HookDecision{Outcome: event.OutcomePassed, Silent: true}
+	said := step.HookDecision{Outcome: event.OutcomePassed, Silent: true}
 	asked := said
 	if m.Content != "" {
-		said = thread.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info, thread.MessageEvent(m))
+		said = step.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info, step.MessageEvent(m))
 	}
 	if len(m.ToolCalls) > 0 {
 		about.Type, info.EventID = event.TypeToolCall, recordid.Calls(c.in.MessageID)
 		for _, call := range m.ToolCalls {
 			about.Tools = append(about.Tools, call.Function.Name)
 		}
-		asked = thread.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info,
+		asked = step.Inline(c.a.cfg.Hooks, hook.Matching(c.in.Inline, about), info,
 			event.ToolCallEvent{ThreadID: c.in.Thread.ThreadID, AgentName: c.agent.Name, ToolCalls: m.ToolCalls})
 	}
 	return &said, &asked
@@ -275,9 +277,9 @@ func (c *modelCall) inline(m event.Message) (onMessage, onCalls *thread.HookDeci
 // carry returns the message for the workflow.
 func (c *modelCall) carry(m event.Message) event.Message {
 	if c.in.Quiet {
-		return thread.CarryWhole(m)
+		return step.CarryWhole(m)
 	}
-	return thread.Carry(m)
+	return step.Carry(m)
 }
 
 func (c *modelCall) llmCallID() string { return recordid.LLMCall(c.in.MessageID) }
@@ -328,7 +330,7 @@ func (c *modelCall) giveBack(messages []store.Message) {
 	}
 }
 
-func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm.Request) (thread.ModelReply, error) {
+func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm.Request) (step.ModelReply, error) {
 	a := c.a
 	if c.attempt > 1 && !c.in.Quiet {
 		// An earlier attempt may have shown a part of its reply.
@@ -339,11 +341,11 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 		c.piece(ctx, llm.Delta{})
 	}
 	c.started = time.Now()
-	step := a.begin(ctx, c.in.Thread, c.in.TraceID, c.agent.Limits.ModelTimeout)
-	defer step.done()
+	running := a.begin(ctx, c.in.Thread, c.in.TraceID, c.agent.Limits.ModelTimeout)
+	defer running.done()
 	size, limit := 0, req.MaxReplyBytes
-	began := step.within(c.choices.firstToken())
-	res, err := c.safely(step.ctx, provider, req, func(d llm.Delta) {
+	began := running.within(c.choices.firstToken())
+	res, err := c.safely(running.ctx, provider, req, func(d llm.Delta) {
 		if began(); d == (llm.Delta{}) {
 			return
 		}
@@ -351,9 +353,9 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 			c.show(ctx, d)
 			return
 		}
-		step.cancel(errTooLarge)
+		running.cancel(errTooLarge)
 	})
-	cause := context.Cause(step.ctx)
+	cause := context.Cause(running.ctx)
 	switch {
 	case errors.Is(cause, errTooLarge), err == nil && replyBytes(res) > limit:
 		return c.fail(ctx, llm.NewReplyTooLarge(c.agent.Model, "the reply", limit))
@@ -375,7 +377,7 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 			Message: fmt.Sprintf("no complete reply within %s (limits.modelTimeout of agent %s)", c.agent.Limits.ModelTimeout, c.agent.Name),
 		})
 	case cause != nil:
-		return thread.ModelReply{}, temporal.NewApplicationErrorWithCause("The worker stopped during the model call; the step is retried.", thread.ErrTypeRetry, cause)
+		return step.ModelReply{}, temporal.NewApplicationErrorWithCause("The worker stopped during the model call; the step is retried.", step.ErrTypeRetry, cause)
 	}
 	return c.fail(ctx, err)
 }
@@ -440,12 +442,12 @@ func (c *modelCall) reset(ctx context.Context) {
 }
 
 // keep stores a reply and its records in one transaction.
-func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool) (thread.ModelReply, error) {
+func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool) (step.ModelReply, error) {
 	// Store the text even if the step has just been cancelled.
 	ctx = context.WithoutCancel(ctx)
 	if interrupted && res.Content == "" {
 		m := event.Message{ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID, Interrupted: true}
-		return thread.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, Message: m, Usage: res.Usage}, nil
+		return step.ModelReply{Agent: c.agent.Name, Model: c.agent.Model, MaxSteps: c.agent.Limits.MaxSteps, Message: m, Usage: res.Usage}, nil
 	}
 	var over excess
 	res.ToolCalls, over = c.bound(res.ToolCalls)
@@ -454,9 +456,9 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 	if len(res.ToolCalls) == 0 {
 		batch.Extract = c.extractions()
 	}
-	done, err := c.a.append(ctx, c.in.Thread, batch, thread.Flush{})
+	done, err := c.a.append(ctx, c.in.Thread, batch, step.Flush{})
 	if err != nil {
-		return thread.ModelReply{}, err
+		return step.ModelReply{}, err
 	}
 	if len(batch.Extract) > 0 {
 		c.a.wakeExtraction(ctx, c.in.Thread.Namespace)
@@ -494,7 +496,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 			Role: event.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls, AgentID: c.agent.Name,
 			ReplyToMessageID: c.in.ReplyTo, Interrupted: interrupted, Held: c.in.Quiet && res.Content != "",
 		}
-		var decided thread.ModelReply
+		var decided step.ModelReply
 		c.decide(&decided, m)
 		hold = hold || decided.Gated
 		out = append(out, record(m.ID, event.TypeMessage, m).WithUndecided(c.undecided(decided, m)...))
@@ -523,17 +525,17 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 // addressesAgents reports whether a reply addresses agents of the thread, so the turn continues.
 func (c *modelCall) addressesAgents(content string) bool {
 	m := event.Message{SenderID: c.agent.Name, SenderType: event.CreatedByAgent, AgentID: c.agent.Name, Content: content}
-	return len(thread.Answering(c.in.Agents, thread.Carry(m))) > 0
+	return len(addressing.Answering(c.in.Agents, step.Carry(m))) > 0
 }
 
 // eventID returns the event whose turn the call belongs to.
-func (c *modelCall) eventID() string { return thread.TurnEvent(c.in.Root, c.in.EventID) }
+func (c *modelCall) eventID() string { return step.TurnEvent(c.in.Root, c.in.EventID) }
 
 // undecided returns the types of the events in a reply that hooks have not decided on, or whose
 // decision is not recorded yet.
-func (c *modelCall) undecided(decided thread.ModelReply, m event.Message) []string {
+func (c *modelCall) undecided(decided step.ModelReply, m event.Message) []string {
 	var types []string
-	waits := func(typ string, by *thread.HookDecision, is bool) {
+	waits := func(typ string, by *step.HookDecision, is bool) {
 		if is && (slices.Contains(c.in.Undecided, typ) || by != nil && !by.Silent) {
 			types = append(types, typ)
 		}
@@ -549,9 +551,9 @@ func agentError(err error) error {
 	if errors.Is(err, agent.ErrUnknown) {
 		return configError(err)
 	}
-	return temporal.NewApplicationErrorWithCause("The agent could not be read; the step is retried.", thread.ErrTypeRetry, err)
+	return temporal.NewApplicationErrorWithCause("The agent could not be read; the step is retried.", step.ErrTypeRetry, err)
 }
 
 func readError(err error) error {
-	return temporal.NewApplicationErrorWithCause("The store could not be read; the step is retried.", thread.ErrTypeRetry, err)
+	return temporal.NewApplicationErrorWithCause("The store could not be read; the step is retried.", step.ErrTypeRetry, err)
 }

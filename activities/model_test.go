@@ -9,12 +9,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -30,7 +31,7 @@ func TestReply(t *testing.T) {
 		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Role: "assistant", Content: "ok",
 		AgentID: "assistant", ReplyToMessageID: "e1",
 	}, m, "S4-19 S4-23")
-	require.Equal(t, thread.ModelReply{Agent: "assistant", Model: "fake/small-1", Message: m, Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, MaxSteps: agent.DefaultMaxSteps}, reply)
+	require.Equal(t, step.ModelReply{Agent: "assistant", Model: "fake/small-1", Message: m, Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, MaxSteps: agent.DefaultMaxSteps}, reply)
 	shown := ""
 	for _, e := range w.live() {
 		if e.Event != nil && e.Event.Type == event.EventStream {
@@ -84,9 +85,9 @@ func TestCallIDsOfTheThreadAreNotUsedTwice(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, messageID := range []string{"e1.0.1", "e1.1.1", "e1.0.2"} {
-		step := modelStep()
-		step.MessageID = messageID
-		reply, err := w.callModel(step)
+		input := modelStep()
+		input.MessageID = messageID
+		reply, err := w.callModel(input)
 		require.NoError(t, err)
 		require.False(t, seen[reply.Calls[0].ID], "providers number their calls anew in each reply, also those of agents that reply at the same time")
 		seen[reply.Calls[0].ID] = true
@@ -214,12 +215,12 @@ func retrying(r llm.Retry) func(*activities.Config) {
 // TestOutage: the thread, not Temporal, waits for longer retries of an outage.
 func TestOutage(t *testing.T) {
 	down := &llm.Error{Provider: "fake", StatusCode: 503, Message: "down", Retryable: true}
-	call := func(t *testing.T, r llm.Retry, err error, in thread.ModelStep) (thread.ModelReply, error) {
+	call := func(t *testing.T, r llm.Retry, err error, in step.Model) (step.ModelReply, error) {
 		w := newFixture(t, retrying(r))
 		w.model.answer = func(context.Context, llm.Request, func(llm.Delta)) (llm.Response, error) { return llm.Response{}, err }
 		return w.callModel(in)
 	}
-	before := func(attempts int, ago time.Duration) thread.ModelStep {
+	before := func(attempts int, ago time.Duration) step.Model {
 		in := modelStep()
 		in.Outage = &event.Retry{Attempts: attempts, Since: time.Now().Add(-ago)}
 		return in
@@ -325,27 +326,27 @@ func TestConfigurationErrors(t *testing.T) {
 	in.Agent = "nobody"
 	w := newFixture(t, nil)
 	_, err := w.callModel(in)
-	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+	require.Equal(t, step.ErrTypeConfig, appError(t, err).Type())
 	require.True(t, appError(t, err).NonRetryable())
 
 	for _, name := range []string{"small", "other/small"} {
 		w = newFixture(t, func(c *activities.Config) { c.Agents = agent.Fixed{{Name: "assistant", Model: name}} })
 		_, err = w.callModel(modelStep())
-		require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+		require.Equal(t, step.ErrTypeConfig, appError(t, err).Type())
 		require.Contains(t, err.Error(), name)
 	}
 
 	w = newFixture(t, func(c *activities.Config) { c.Agents = brokenRegistry{} })
 	_, err = w.callModel(modelStep())
-	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
+	require.Equal(t, step.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
 	require.False(t, appError(t, err).NonRetryable())
 }
 
 func TestRecordAndNotify(t *testing.T) {
 	w := newFixture(t, nil)
 	for range 2 {
-		_, err := w.env.ExecuteActivity(signals.ActivityRecord, thread.RecordStep{Thread: ref, Flush: thread.Flush{
-			Records: says("e1", "hello").Records, Row: &thread.Row{Title: "A title", Status: "open", Agents: []string{"bob"}},
+		_, err := w.env.ExecuteActivity(signals.ActivityRecord, step.Record{Thread: ref, Flush: step.Flush{
+			Records: says("e1", "hello").Records, Row: &step.Row{Title: "A title", Status: "open", Agents: []string{"bob"}},
 		}})
 		require.NoError(t, err)
 	}
@@ -353,7 +354,7 @@ func TestRecordAndNotify(t *testing.T) {
 	row, err := w.store.Thread(context.Background(), ref)
 	require.NoError(t, err)
 	require.Equal(t, "A title", row.Title)
-	_, err = w.env.ExecuteActivity(signals.ActivityNotify, thread.NotifyStep{Thread: ref, TraceID: "e1"})
+	_, err = w.env.ExecuteActivity(signals.ActivityNotify, step.Notify{Thread: ref, TraceID: "e1"})
 	require.NoError(t, err)
 }
 
@@ -361,10 +362,10 @@ func TestRecordAndNotify(t *testing.T) {
 // of the thread.
 func TestLateRetryOfARow(t *testing.T) {
 	w := newFixture(t, nil)
-	opened := thread.Flush{Records: says("e1", "hello").Records, Row: &thread.Row{Number: 7, Title: "Old", Status: "open", Agents: []string{"alice", "bob"}}}
-	closed := thread.Flush{Row: &thread.Row{Number: 8, Title: "New", Status: "closed", Agents: []string{"alice", "bob", "carol"}, Metadata: json.RawMessage(`{"a":1}`)}}
-	stored := func(flush thread.Flush) store.Thread {
-		_, err := w.env.ExecuteActivity(signals.ActivityRecord, thread.RecordStep{Thread: ref, Flush: flush})
+	opened := step.Flush{Records: says("e1", "hello").Records, Row: &step.Row{Number: 7, Title: "Old", Status: "open", Agents: []string{"alice", "bob"}}}
+	closed := step.Flush{Row: &step.Row{Number: 8, Title: "New", Status: "closed", Agents: []string{"alice", "bob", "carol"}, Metadata: json.RawMessage(`{"a":1}`)}}
+	stored := func(flush step.Flush) store.Thread {
+		_, err := w.env.ExecuteActivity(signals.ActivityRecord, step.Record{Thread: ref, Flush: flush})
 		require.NoError(t, err)
 		row, err := w.store.Thread(context.Background(), ref)
 		require.NoError(t, err)
@@ -376,7 +377,7 @@ func TestLateRetryOfARow(t *testing.T) {
 	require.Equal(t, changed, stored(opened))
 	require.Equal(t, changed, stored(closed))
 
-	late := stored(thread.Flush{Records: says("e2", "bye").Records, Row: opened.Row})
+	late := stored(step.Flush{Records: says("e2", "bye").Records, Row: opened.Row})
 	require.Equal(t, []string{"e1", "e2"}, w.ids(), "the records are stored all the same")
 	late.Head, late.UpdatedAt = changed.Head, changed.UpdatedAt
 	require.Equal(t, changed, late)

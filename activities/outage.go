@@ -7,11 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/stream"
 )
@@ -26,7 +27,7 @@ const (
 	maxUnclassified = 6
 )
 
-func attemptsBefore(in thread.ModelStep) int {
+func attemptsBefore(in step.Model) int {
 	if in.Outage == nil {
 		return 0
 	}
@@ -45,11 +46,11 @@ func (c *modelCall) retryPolicy(classified bool) llm.Retry {
 
 // fail decides how to continue after a failed call: with the next model of the chain, soon by
 // Temporal, later by the thread, or not at all. Viewers are notified.
-func (c *modelCall) fail(ctx context.Context, err error) (thread.ModelReply, error) {
+func (c *modelCall) fail(ctx context.Context, err error) (step.ModelReply, error) {
 	e := asError(err)
 	policy := c.retryPolicy(e != nil)
 	now, since, delay := c.threadTime(ctx), time.Time{}, policy.Delay(c.attempt)
-	message, cause := thread.Why(err.Error()), err
+	message, cause := step.Why(err.Error()), err
 	if message != err.Error() {
 		cause = nil // history would contain all of it
 	}
@@ -89,7 +90,7 @@ func (c *modelCall) fail(ctx context.Context, err error) (thread.ModelReply, err
 		if c.attempt > 1 {
 			message = fmt.Sprintf("%s (gave up after %d attempts)", message, c.attempt)
 		}
-		return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, thread.ModelErrorType(outage.Class),
+		return step.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, step.ModelErrorType(outage.Class),
 			temporal.ApplicationErrorOptions{Cause: cause, NonRetryable: true})
 	}
 	c.showRetry(ctx, outage)
@@ -98,9 +99,9 @@ func (c *modelCall) fail(ctx context.Context, err error) (thread.ModelReply, err
 		c.reset(ctx)
 	}
 	if chained || delay > soon || activity.GetInfo(ctx).IsLocalActivity {
-		return thread.ModelReply{Outage: &outage}, nil
+		return step.ModelReply{Outage: &outage}, nil
 	}
-	return thread.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, thread.ModelErrorType(outage.Class),
+	return step.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, step.ModelErrorType(outage.Class),
 		temporal.ApplicationErrorOptions{Cause: cause, NextRetryDelay: delay})
 }
 

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -91,7 +92,7 @@ func TestBentPaths(t *testing.T) {
 				require.Contains(t, said, c.says)
 				require.Equal(t, c.status == store.ToolSucceeded, write.runs.Load() == 1)
 
-				plan, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
+				plan, err := w.planCalls(step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
 				require.NoError(t, err)
 				require.Equal(t, c.status == store.ToolFailed, plan.Calls[0].Invalid)
 			})
@@ -106,8 +107,8 @@ func TestBentPathOfADecision(t *testing.T) {
 	write := &raw{def: tool.Definition{Name: "write", PathArguments: []string{"path"}, NeedsApproval: true}, do: returns("written")}
 	w := newFixture(t, ruledAt(desk), write)
 	w.asked(call("c1", "write", `{"path":"x"}`))
-	check := func(args string) (out thread.CheckReply) {
-		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, thread.CheckStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Args: args})
+	check := func(args string) (out step.CheckReply) {
+		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, step.Check{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Args: args})
 		require.NoError(t, err)
 		require.NoError(t, v.Get(&out))
 		return out
@@ -128,7 +129,7 @@ func rooted(t *testing.T, root string) *fixture {
 // TestChangedSinceAsked: people can edit a call or approve a pattern only for the directory and the
 // tool in the request.
 func TestChangedSinceAsked(t *testing.T) {
-	for name, d := range map[string]thread.CheckStep{
+	for name, d := range map[string]step.Check{
 		"S4-93 edited":  {Args: `{"command":"touch other"}`},
 		"S4-79 widened": {Pattern: map[string]string{"command": "touch *"}},
 	} {
@@ -136,7 +137,7 @@ func TestChangedSinceAsked(t *testing.T) {
 			c, desk, other := call("c1", "shell_cmd", `{"command":"touch file"}`), realDir(t), realDir(t)
 			w := rooted(t, desk)
 			w.asked(c)
-			plan, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
+			plan, err := w.planCalls(step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
 			require.NoError(t, err)
 			d.Thread, d.Agent, d.MessageID, d.ToolCallID, d.By, d.Guard = ref, "assistant", "e1.0.1", "c1", "ann", plan.Calls[0].Guard
 			for root, want := range map[string]string{
@@ -147,7 +148,7 @@ func TestChangedSinceAsked(t *testing.T) {
 				w.asked(c)
 				v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, d)
 				require.NoError(t, err)
-				var checked thread.CheckReply
+				var checked step.CheckReply
 				require.NoError(t, v.Get(&checked))
 				if want == "" {
 					require.NoError(t, checked.Err())
@@ -180,7 +181,7 @@ func TestLostWorkingDirectory(t *testing.T) {
 		t.Run("S4-88 "+name, func(t *testing.T) {
 			w := newFixture(t, ruledAt(desk+"/file/x", c.rules...), note)
 			w.asked(call("c1", "note", `{}`))
-			out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
+			out, err := w.planCalls(step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
 			require.NoError(t, err)
 			got := out.Calls[0]
 			require.Equal(t, c.reason != "", got.NeedsApproval)
@@ -206,15 +207,15 @@ func TestGrantOfAnotherRoot(t *testing.T) {
 			t.Run("S4-93 "+name+": "+string(scope), func(t *testing.T) {
 				w := rooted(t, seen)
 				w.asked(c)
-				step := thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}}
-				plan, err := w.planCalls(step)
+				input := step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}}
+				plan, err := w.planCalls(input)
 				require.NoError(t, err)
 				require.Equal(t, seen, plan.Calls[0].Guard.WorkingDirectory, "people see where it runs")
-				v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, thread.CheckStep{
+				v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, step.Check{
 					Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Pattern: pattern,
 				})
 				require.NoError(t, err)
-				var checked thread.CheckReply
+				var checked step.CheckReply
 				require.NoError(t, v.Get(&checked))
 				require.NoError(t, checked.Err())
 				require.Equal(t, plan.Calls[0].Guard, checked.Guard)
@@ -226,7 +227,7 @@ func TestGrantOfAnotherRoot(t *testing.T) {
 					w := rooted(t, root)
 					w.asked(c)
 					w.append(store.Batch{Records: []event.Record{approved}})
-					again := step
+					again := input
 					again.Again = true
 					if scope == event.ScopeOnce {
 						again.Decisions = map[string]string{"c1": "c1.decision"}

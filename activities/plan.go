@@ -7,16 +7,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 )
 
 // plan plans a call. A call that cannot run needs no approval: running it gives the model its
 // error.
-func (p *planner) plan(ctx context.Context, call event.ToolCall) thread.PlannedCall {
+func (p *planner) plan(ctx context.Context, call event.ToolCall) step.PlannedCall {
 	out, parts, err := p.draft(ctx, call)
 	if err != nil {
 		return invalidCall(call)
@@ -29,14 +30,14 @@ func (p *planner) plan(ctx context.Context, call event.ToolCall) thread.PlannedC
 }
 
 // invalidCall returns the plan of a call that cannot run.
-func invalidCall(call event.ToolCall) thread.PlannedCall {
-	return thread.PlannedCall{ID: call.ID, Name: call.Function.Name, Invalid: true, Quick: true}
+func invalidCall(call event.ToolCall) step.PlannedCall {
+	return step.PlannedCall{ID: call.ID, Name: call.Function.Name, Invalid: true, Quick: true}
 }
 
 // draft returns the plan of a call before approvals are checked, and its parts. The error, for the
 // model, says why the call cannot run.
-func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.PlannedCall, []part, error) {
-	out, arguments := thread.PlannedCall{ID: call.ID, Name: call.Function.Name}, call.Function.Arguments
+func (p *planner) draft(ctx context.Context, call event.ToolCall) (step.PlannedCall, []part, error) {
+	out, arguments := step.PlannedCall{ID: call.ID, Name: call.Function.Name}, call.Function.Arguments
 	t, ok := p.tools.lookup(out.Name)
 	if !ok {
 		return out, nil, p.tools.unknown(out.Name)
@@ -45,8 +46,8 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 	if err := d.ValidateArguments(arguments); err != nil {
 		return out, nil, err
 	}
-	if d.Client && len(arguments) > thread.MaxWholeContent {
-		return out, nil, fmt.Errorf("the arguments are %d bytes; a client takes at most %d", len(arguments), thread.MaxWholeContent)
+	if d.Client && len(arguments) > step.MaxWholeContent {
+		return out, nil, fmt.Errorf("the arguments are %d bytes; a client takes at most %d", len(arguments), step.MaxWholeContent)
 	}
 	outer, err := p.part(d, arguments)
 	if err != nil {
@@ -55,10 +56,10 @@ func (p *planner) draft(ctx context.Context, call event.ToolCall) (thread.Planne
 	out.Quick, out.TaskQueue = d.Quick, d.TaskQueue
 	parts := []part{outer}
 	if d.Background {
-		out.By, out.Task = thread.ByTask, taskPlan(d, "")
+		out.By, out.Task = step.ByTask, taskPlan(d, "")
 	}
 	if d.Client {
-		out.By, out.ClientTime, out.Arguments = thread.ByClient, d.Deadline, arguments
+		out.By, out.ClientTime, out.Arguments = step.ByClient, d.Deadline, arguments
 	}
 	if _, own := t.(byThread); own {
 		todo, err := p.planOwn(ctx, call)
@@ -96,19 +97,19 @@ func withAgent(arguments, agentName string) string {
 }
 
 // planCalls plans calls that hooks changed or created, and stores their approval requests.
-func (a *Activities) planCalls(ctx context.Context, in thread.PlanStep) (thread.PlanReply, error) {
+func (a *Activities) planCalls(ctx context.Context, in step.Plan) (step.PlanReply, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
-		return thread.PlanReply{}, err
+		return step.PlanReply{}, err
 	}
 	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
 	if err != nil {
-		return thread.PlanReply{}, err
+		return step.PlanReply{}, err
 	}
 	calls, err := a.callsOf(ctx, in.Thread, in.MessageID)
 	if err != nil {
-		return thread.PlanReply{}, err
+		return step.PlanReply{}, err
 	}
-	out := thread.PlanReply{Agent: who.Name, Model: who.Model, MaxSteps: who.Limits.WithDefaults().MaxSteps, OnWaiting: who.OnWaiting}
+	out := step.PlanReply{Agent: who.Name, Model: who.Model, MaxSteps: who.Limits.WithDefaults().MaxSteps, OnWaiting: who.OnWaiting}
 	var requests []event.Record
 	var size argumentBytes
 	now := time.Now()
@@ -123,12 +124,12 @@ func (a *Activities) planCalls(ctx context.Context, in thread.PlanStep) (thread.
 		p := planner.plan(ctx, call)
 		if id := in.Decisions[call.ID]; id != "" {
 			if p, err = a.replan(ctx, planner, call, id); err != nil {
-				return thread.PlanReply{}, err
+				return step.PlanReply{}, err
 			}
 		}
 		p = size.bound(p, call)
 		if p.NeedsApproval && !in.Again {
-			requests = append(requests, request(call, p, who.Name, in.MessageID, in.TraceID, in.EventID, now).In(thread.TurnEvent(in.Root, in.EventID)))
+			requests = append(requests, request(call, p, who.Name, in.MessageID, in.TraceID, in.EventID, now).In(step.TurnEvent(in.Root, in.EventID)))
 		}
 		out.Calls = append(out.Calls, p)
 	}
@@ -136,21 +137,21 @@ func (a *Activities) planCalls(ctx context.Context, in thread.PlanStep) (thread.
 		return out, configError(fmt.Errorf("message %s has %d of the %d calls to plan", in.MessageID, len(out.Calls), len(in.Only)))
 	}
 	if len(requests) > 0 {
-		if _, err := a.append(ctx, in.Thread, store.Batch{Records: requests}, thread.Flush{}); err != nil {
-			return thread.PlanReply{}, err
+		if _, err := a.append(ctx, in.Thread, store.Batch{Records: requests}, step.Flush{}); err != nil {
+			return step.PlanReply{}, err
 		}
 	}
 	return out, nil
 }
 
 // request returns the record of an approval request.
-func request(call event.ToolCall, p thread.PlannedCall, agentName, messageID, traceID, eventID string, now time.Time) event.Record {
+func request(call event.ToolCall, p step.PlannedCall, agentName, messageID, traceID, eventID string, now time.Time) event.Record {
 	q := p.Request(agentName, messageID, call.Function.Arguments, now)
 	return event.NewRecord(recordid.Request(q), event.TypeApprovalRequest, traceID, eventID, now, q)
 }
 
 // callsOf returns the calls of a stored message with the changes of hooks.
-func (a *Activities) callsOf(ctx context.Context, ref thread.Ref, messageID string) ([]event.ToolCall, error) {
+func (a *Activities) callsOf(ctx context.Context, ref step.Ref, messageID string) ([]event.ToolCall, error) {
 	decisionID := recordid.Interception(recordid.Calls(messageID))
 	records, err := a.cfg.Store.RecordsByID(ctx, ref, messageID, decisionID)
 	if err != nil {
@@ -184,7 +185,7 @@ func edited(calls []event.ToolCall, rec event.Record) ([]event.ToolCall, error) 
 }
 
 // agentFor returns an agent with only the tools that the turn allows.
-func (a *Activities) agentFor(ctx context.Context, ref thread.Ref, name string, tools *[]string) (agent.Agent, error) {
+func (a *Activities) agentFor(ctx context.Context, ref step.Ref, name string, tools *[]string) (agent.Agent, error) {
 	who, err := a.cfg.Agents.Agent(ctx, ref.Namespace, name)
 	if err != nil {
 		return who, agentError(err)

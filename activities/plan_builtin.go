@@ -9,11 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/strictjson"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -31,7 +32,7 @@ func (byThread) Call(context.Context, tool.Call) (tool.Result, error) {
 
 // ownPlan is the plan of a call that the thread itself runs.
 type ownPlan struct {
-	thread.PlannedCall
+	step.PlannedCall
 
 	// runs is the tool that a background task runs, and arguments its arguments.
 	runs      *tool.Definition
@@ -44,7 +45,7 @@ type ownPlan struct {
 // planOwn plans a call that the thread itself runs. The error is for the model.
 func (p *planner) planOwn(ctx context.Context, call event.ToolCall) (ownPlan, error) {
 	var out ownPlan
-	out.By = thread.ByThread
+	out.By = step.ByThread
 	raw := []byte(call.Function.Arguments)
 	switch call.Function.Name {
 	case builtin.GetTask, builtin.CancelTask:
@@ -57,7 +58,7 @@ func (p *planner) planOwn(ctx context.Context, call event.ToolCall) (ownPlan, er
 		if err := strictjson.Decode(raw, &in, 0); err != nil {
 			return out, err
 		}
-		out.By = thread.ByAgent
+		out.By = step.ByAgent
 		err := p.a.planAgent(ctx, p.ref, &out, in)
 		return out, err
 	case builtin.Task:
@@ -74,7 +75,7 @@ func (p *planner) planOwn(ctx context.Context, call event.ToolCall) (ownPlan, er
 }
 
 // planAgent plans a call of a sub-agent.
-func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan, in builtin.AgentArguments) error {
+func (a *Activities) planAgent(ctx context.Context, ref step.Ref, out *ownPlan, in builtin.AgentArguments) error {
 	sub, err := a.cfg.Agents.Agent(ctx, ref.Namespace, in.Agent)
 	switch {
 	case in.Agent == "":
@@ -94,7 +95,7 @@ func (a *Activities) planAgent(ctx context.Context, ref thread.Ref, out *ownPlan
 		return fmt.Errorf("message is %d bytes as JSON, must be at most %d", size, maxSubMessage)
 	}
 	out.agent = in.Agent
-	out.SubAgent = &thread.SubAgentPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}
+	out.SubAgent = &step.SubAgentPlan{Agent: in.Agent, Message: in.Message, Title: shortTitle(in.Title)}
 	return nil
 }
 
@@ -115,7 +116,7 @@ func (p *planner) planTask(ctx context.Context, raw []byte) (ownPlan, error) {
 	if err := strictjson.Decode(raw, &in, 0); err != nil {
 		return out, err
 	}
-	out.By = thread.ByTask
+	out.By = step.ByTask
 	if in.Agent != "" {
 		if in.Tool != "" {
 			return out, errors.New("tool and agent exclude each other: a task runs one of them")
@@ -124,7 +125,7 @@ func (p *planner) planTask(ctx context.Context, raw []byte) (ownPlan, error) {
 		if !ok {
 			return out, fmt.Errorf("agent %q cannot be called: that requires the tool %s; your tools are %v", in.Agent, builtin.CallAgent, p.tools.names())
 		}
-		out.runs, out.Task = &delegator, &thread.TaskPlan{Title: shortTitle(in.Title), Deadline: tool.DefaultDeadline}
+		out.runs, out.Task = &delegator, &step.TaskPlan{Title: shortTitle(in.Title), Deadline: tool.DefaultDeadline}
 		delegated := builtin.AgentArguments{Agent: in.Agent, Message: in.Message, Title: in.Title}
 		// Text can always be marshalled.
 		inner, _ := json.Marshal(delegated)
@@ -152,8 +153,8 @@ func (a *Activities) mayAsk(who agent.Agent) (tool.Definition, bool) {
 	return tool.Definition{}, false
 }
 
-func taskPlan(d tool.Definition, title string) *thread.TaskPlan {
-	return &thread.TaskPlan{Tool: d.Name, Title: cmp.Or(shortTitle(title), d.Name), Deadline: d.Deadline, Detached: d.Detached, TaskQueue: d.TaskQueue}
+func taskPlan(d tool.Definition, title string) *step.TaskPlan {
+	return &step.TaskPlan{Tool: d.Name, Title: cmp.Or(shortTitle(title), d.Name), Deadline: d.Deadline, Detached: d.Detached, TaskQueue: d.TaskQueue}
 }
 
 const maxTaskTitle = 200 // bytes

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -28,7 +29,7 @@ var long = tool.MustFunc("long", "Takes long.", func(context.Context, tool.Call,
 }, tool.Background(), tool.Deadline(72*time.Hour), tool.Detached())
 
 // planOf plans a call, and returns its result if it cannot run.
-func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (thread.PlannedCall, string) {
+func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (step.PlannedCall, string) {
 	t.Helper()
 	w := newFixture(t, func(cfg *activities.Config) {
 		withOwnTools(cfg)
@@ -36,16 +37,16 @@ func planOf(t *testing.T, change func(*activities.Config), c event.ToolCall) (th
 			change(cfg)
 		}
 	}, add, risky, long)
-	step := w.asked(c)
-	out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{c.ID}})
+	input := w.asked(c)
+	out, err := w.planCalls(step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{c.ID}})
 	require.NoError(t, err)
 	require.Len(t, out.Calls, 1)
 	p := out.Calls[0]
 	if !p.Invalid {
 		return p, ""
 	}
-	step.Invalid = true
-	_, err = w.runTool(step)
+	input.Invalid = true
+	_, err = w.runTool(input)
 	require.NoError(t, err)
 	m := stored[event.Message](w, recordid.Result(c.ID))
 	require.True(t, m.IsError, "S1-32 S4-72")
@@ -67,68 +68,68 @@ func TestPlanOfOwnTools(t *testing.T) {
 		tool      string
 		arguments string
 		change    func(*activities.Config)
-		want      thread.PlannedCall
+		want      step.PlannedCall
 	}{
 		{
 			"a sub-agent", "call_agent", `{"agent":"BOB","message":"do it","title":"Help"}`, nil,
-			thread.PlannedCall{By: thread.ByAgent, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it", Title: "Help"}},
+			step.PlannedCall{By: step.ByAgent, SubAgent: &step.SubAgentPlan{Agent: "bob", Message: "do it", Title: "Help"}},
 		},
 		{
 			"S1-28 a sub-agent, by the older name", "call-agent", `{"agent":"bob","message":"do it"}`, nil,
-			thread.PlannedCall{By: thread.ByAgent, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it"}},
+			step.PlannedCall{By: step.ByAgent, SubAgent: &step.SubAgentPlan{Agent: "bob", Message: "do it"}},
 		},
 		{
 			"a sub-agent that people have to allow", "call_agent", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.PolicyAlways),
-			thread.PlannedCall{
-				By: thread.ByAgent, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it"},
+			step.PlannedCall{
+				By: step.ByAgent, SubAgent: &step.SubAgentPlan{Agent: "bob", Message: "do it"},
 				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`,
 			},
 		},
 		{
 			"S3-54 a task", "task", `{"tool":"add","arguments":{"a":1,"b":2},"title":"Add them"}`, nil,
-			thread.PlannedCall{By: thread.ByTask, Task: &thread.TaskPlan{Tool: "add", Title: "Add them", Deadline: day}},
+			step.PlannedCall{By: step.ByTask, Task: &step.TaskPlan{Tool: "add", Title: "Add them", Deadline: day}},
 		},
 		{
 			"a task without arguments and title", "task", `{"tool":"long"}`, nil,
-			thread.PlannedCall{By: thread.ByTask, Task: &thread.TaskPlan{Tool: "long", Title: "long", Deadline: 3 * day, Detached: true}},
+			step.PlannedCall{By: step.ByTask, Task: &step.TaskPlan{Tool: "long", Title: "long", Deadline: 3 * day, Detached: true}},
 		},
 		{
 			"a task of a tool that asks", "task", `{"tool":"risky"}`, nil,
-			thread.PlannedCall{
-				By: thread.ByTask, Task: &thread.TaskPlan{Tool: "risky", Title: "risky", Deadline: day},
+			step.PlannedCall{
+				By: step.ByTask, Task: &step.TaskPlan{Tool: "risky", Title: "risky", Deadline: day},
 				NeedsApproval: true, Arguments: `{"tool":"risky"}`, Reason: "it is risky",
 			},
 		},
 		{
 			"a task of a tool that need not ask any more", "task", `{"tool":"risky"}`, policy("risky", agent.PolicyNever),
-			thread.PlannedCall{By: thread.ByTask, Task: &thread.TaskPlan{Tool: "risky", Title: "risky", Deadline: day}},
+			step.PlannedCall{By: step.ByTask, Task: &step.TaskPlan{Tool: "risky", Title: "risky", Deadline: day}},
 		},
 		{
 			"tasks of which people are asked", "task", `{"tool":"add","arguments":{"a":1,"b":2}}`, policy("task", agent.PolicyAlways),
-			thread.PlannedCall{
-				By: thread.ByTask, Task: &thread.TaskPlan{Tool: "add", Title: "add", Deadline: day},
+			step.PlannedCall{
+				By: step.ByTask, Task: &step.TaskPlan{Tool: "add", Title: "add", Deadline: day},
 				NeedsApproval: true, Arguments: `{"tool":"add","arguments":{"a":1,"b":2}}`,
 			},
 		},
 		{
 			"a sub-agent in the background", "task", `{"agent":"bob","message":"do it","title":"Help"}`, nil,
-			thread.PlannedCall{
-				By: thread.ByTask, Task: &thread.TaskPlan{Title: "Help", Deadline: day}, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it", Title: "Help"},
+			step.PlannedCall{
+				By: step.ByTask, Task: &step.TaskPlan{Title: "Help", Deadline: day}, SubAgent: &step.SubAgentPlan{Agent: "bob", Message: "do it", Title: "Help"},
 			},
 		},
 		{
 			"a sub-agent in the background that people have to allow", "task", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.PolicyAlways),
-			thread.PlannedCall{
-				By: thread.ByTask, Task: &thread.TaskPlan{Deadline: day}, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it"},
+			step.PlannedCall{
+				By: step.ByTask, Task: &step.TaskPlan{Deadline: day}, SubAgent: &step.SubAgentPlan{Agent: "bob", Message: "do it"},
 				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`,
 			},
 		},
-		{"S3-54 all tasks", "list_tasks", `{}`, nil, thread.PlannedCall{By: thread.ByThread}},
-		{"one task", "get_task", `{"taskId":"t3"}`, nil, thread.PlannedCall{By: thread.ByThread, TaskID: "t3"}},
-		{"to cancel a task", "cancel_task", `{"taskId":"t1~t3"}`, nil, thread.PlannedCall{By: thread.ByThread, TaskID: "t1~t3"}},
+		{"S3-54 all tasks", "list_tasks", `{}`, nil, step.PlannedCall{By: step.ByThread}},
+		{"one task", "get_task", `{"taskId":"t3"}`, nil, step.PlannedCall{By: step.ByThread, TaskID: "t3"}},
+		{"to cancel a task", "cancel_task", `{"taskId":"t1~t3"}`, nil, step.PlannedCall{By: step.ByThread, TaskID: "t1~t3"}},
 		{
 			"S3-01 a tool that runs in the background", "long", `{}`, nil,
-			thread.PlannedCall{By: thread.ByTask, Task: &thread.TaskPlan{Tool: "long", Title: "long", Deadline: 3 * day, Detached: true}},
+			step.PlannedCall{By: step.ByTask, Task: &step.TaskPlan{Tool: "long", Title: "long", Deadline: 3 * day, Detached: true}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -164,7 +165,7 @@ func TestOwnToolsThatCannotRun(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, why := planOf(t, policy(tc.tool, agent.PolicyAlways), call("c1", tc.tool, tc.arguments))
-			require.Equal(t, thread.PlannedCall{ID: "c1", Name: tc.tool, Invalid: true, Quick: true}, p)
+			require.Equal(t, step.PlannedCall{ID: "c1", Name: tc.tool, Invalid: true, Quick: true}, p)
 			require.True(t, strings.HasPrefix(why, tc.want), why)
 		})
 	}
@@ -181,7 +182,7 @@ func TestOwnToolsAreForThoseThatListThem(t *testing.T) {
 			w.append(store.Batch{Records: []event.Record{message(event.Message{
 				ID: "m." + name, SenderType: event.CreatedByAgent, AgentID: "assistant", ToolCalls: []event.ToolCall{call("c."+name, name, arguments)},
 			})}})
-			out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "m." + name}, Only: []string{"c." + name}})
+			out, err := w.planCalls(step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", MessageID: "m." + name}, Only: []string{"c." + name}})
 			require.NoError(t, err)
 			require.True(t, out.Calls[0].Invalid)
 			require.Empty(t, out.Calls[0].By)

@@ -5,19 +5,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
 
-func (w *fixture) planCalls(in thread.PlanStep) (thread.PlanReply, error) {
-	var out thread.PlanReply
+func (w *fixture) planCalls(in step.Plan) (step.PlanReply, error) {
+	var out step.PlanReply
 	v, err := w.env.ExecuteActivity(signals.ActivityPlanCalls, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
@@ -33,25 +34,25 @@ func cautious(c *activities.Config) {
 var quickly = &raw{def: tool.Definition{Name: "quickly", Quick: true}, do: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, nil }}
 
 // approve is the workflow's unstored record of an approval of a call of the tool "add".
-func approve(w *fixture, id string) thread.Flush {
+func approve(w *fixture, id string) step.Flush {
 	w.t.Helper()
-	out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1"}, Only: []string{id}})
+	out, err := w.planCalls(step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1"}, Only: []string{id}})
 	require.NoError(w.t, err)
-	return thread.Flush{Records: []event.Record{event.NewRecord(id+".decision", event.TypeApproval, "trace", "e1", time.Now(), event.Approval{
+	return step.Flush{Records: []event.Record{event.NewRecord(id+".decision", event.TypeApproval, "trace", "e1", time.Now(), event.Approval{
 		ToolCallID: id, ToolName: "add", Agent: "assistant", Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "ann",
 		Digest: out.Calls[0].Guard.Digest, Definition: out.Calls[0].Guard.Definition,
 	})}}
 }
 
 // editedCalls stores a reply with calls of which hooks have changed some.
-func editedCalls(w *fixture) (thread.PlanStep, event.Record) {
+func editedCalls(w *fixture) (step.Plan, event.Record) {
 	w.asked(call("c1", "add", `{"a":1,"b":2}`), call("c2", "add", `{"a":1,"b":2}`), call("c3", "quickly", `{}`), call("c4", "nothing", `{}`), call("c5", "add", `{"a":1,"b":2}`))
 	decision := decided("e1.0.1.calls", event.Interception{Outcome: event.OutcomeReplaced, ToolCalls: []event.ToolCall{
 		call("c1", "add", `{"a":5,"b":5}`), call("c3", "quickly", `{}`), call("c4", "nothing", `{}`), call("c5", "add", `{"a":"x"}`),
 	}})
-	return thread.PlanStep{
-		RunStep: thread.RunStep{Thread: ref, Agent: "ASSISTANT", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Flush: thread.Flush{Records: []event.Record{decision}}},
-		Only:    []string{"c1", "c3", "c4", "c5"},
+	return step.Plan{
+		Run:  step.Run{Thread: ref, Agent: "ASSISTANT", TraceID: "trace", EventID: "e1", MessageID: "e1.0.1", Flush: step.Flush{Records: []event.Record{decision}}},
+		Only: []string{"c1", "c3", "c4", "c5"},
 	}, decision
 }
 
@@ -64,7 +65,7 @@ func TestPlanOfEditedCalls(t *testing.T) {
 	require.NotEmpty(t, out.Calls[0].Guard.Definition)
 	require.True(t, out.Calls[0].Approval.Listed)
 	out.Calls[0].Guard, out.Calls[0].Approval = nil, nil
-	require.Equal(t, thread.PlanReply{Agent: "assistant", Model: "fake/small", MaxSteps: 7, Calls: []thread.PlannedCall{
+	require.Equal(t, step.PlanReply{Agent: "assistant", Model: "fake/small", MaxSteps: 7, Calls: []step.PlannedCall{
 		{ID: "c1", Name: "add", NeedsApproval: true, Arguments: `{"a":5,"b":5}`},
 		{ID: "c3", Name: "quickly", Quick: true},
 		{ID: "c4", Name: "nothing", Invalid: true, Quick: true},
@@ -100,7 +101,7 @@ func TestPlanOfSomeCalls(t *testing.T) {
 func TestPlanOfCallsThatHooksHaveLeft(t *testing.T) {
 	w := newFixture(t, cautious, add)
 	w.asked(call("c1", "add", `{"a":1,"b":2}`))
-	out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
+	out, err := w.planCalls(step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, Only: []string{"c1"}})
 	require.NoError(t, err)
 	require.Equal(t, `{"a":1,"b":2}`, out.Calls[0].Arguments, "without a decision, the message says what runs")
 	require.Contains(t, w.ids(), "c1.request")
@@ -109,14 +110,14 @@ func TestPlanOfCallsThatHooksHaveLeft(t *testing.T) {
 func TestPlanThatFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*activities.Config)
-		step   func(*thread.PlanStep)
+		step   func(*step.Plan)
 		typ    string
 	}{
-		"a call that is not stored": {cautious, func(in *thread.PlanStep) { in.Only = append(in.Only, "c9") }, thread.ErrTypeConfig},
-		"a call that was taken out": {cautious, func(in *thread.PlanStep) { in.Only = append(in.Only, "c2") }, thread.ErrTypeConfig},
-		"an unknown agent":          {cautious, func(in *thread.PlanStep) { in.Agent = "nobody" }, thread.ErrTypeConfig},
-		"a registry that is down":   {func(c *activities.Config) { c.Agents = brokenRegistry{} }, func(*thread.PlanStep) {}, thread.ErrTypeRetry},
-		"a store that is down":      {func(c *activities.Config) { cautious(c); c.Store = downStore{c.Store} }, func(*thread.PlanStep) {}, thread.ErrTypeRetry},
+		"a call that is not stored": {cautious, func(in *step.Plan) { in.Only = append(in.Only, "c9") }, step.ErrTypeConfig},
+		"a call that was taken out": {cautious, func(in *step.Plan) { in.Only = append(in.Only, "c2") }, step.ErrTypeConfig},
+		"an unknown agent":          {cautious, func(in *step.Plan) { in.Agent = "nobody" }, step.ErrTypeConfig},
+		"a registry that is down":   {func(c *activities.Config) { c.Agents = brokenRegistry{} }, func(*step.Plan) {}, step.ErrTypeRetry},
+		"a store that is down":      {func(c *activities.Config) { cautious(c); c.Store = downStore{c.Store} }, func(*step.Plan) {}, step.ErrTypeRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t, tc.change, add, quickly)
@@ -132,10 +133,10 @@ func TestPlanThatFails(t *testing.T) {
 
 // TestEditedCallRuns: the arguments of the decision run, not those of the message.
 func TestEditedCallRuns(t *testing.T) {
-	step := func(w *fixture, id string) (thread.ToolStep, event.Record) {
+	input := func(w *fixture, id string) (step.Tool, event.Record) {
 		plan, decision := editedCalls(w)
-		return thread.ToolStep{
-			RunStep:    thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: plan.MessageID},
+		return step.Tool{
+			Run:        step.Run{Thread: ref, Agent: "assistant", TraceID: "trace", EventID: "e1", MessageID: plan.MessageID},
 			ToolCallID: id,
 			ToolName:   "add",
 			Edited:     true,
@@ -143,7 +144,7 @@ func TestEditedCallRuns(t *testing.T) {
 	}
 	t.Run("S0-13 as it is stored", func(t *testing.T) {
 		w := newFixture(t, nil, add)
-		in, decision := step(w, "c1")
+		in, decision := input(w, "c1")
 		w.append(store.Batch{Records: []event.Record{decision}})
 		out, err := w.runTool(in)
 		require.NoError(t, err)
@@ -153,7 +154,7 @@ func TestEditedCallRuns(t *testing.T) {
 	})
 	t.Run("S0-13 as it is handed over", func(t *testing.T) {
 		w := newFixture(t, nil, add)
-		in, decision := step(w, "c1")
+		in, decision := input(w, "c1")
 		in.Flush.Records = []event.Record{decision}
 		_, err := w.runTool(in)
 		require.NoError(t, err)
@@ -162,15 +163,15 @@ func TestEditedCallRuns(t *testing.T) {
 	})
 	t.Run("S0-13 a call that was taken out does not run", func(t *testing.T) {
 		w := newFixture(t, nil, add)
-		in, decision := step(w, "c2")
+		in, decision := input(w, "c2")
 		in.Flush.Records = []event.Record{decision}
 		_, err := w.runTool(in)
-		require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+		require.Equal(t, step.ErrTypeConfig, appError(t, err).Type())
 		require.NotContains(t, w.ids(), "c2.result")
 	})
 	t.Run("S4-93 a decision of nobody's is not looked for", func(t *testing.T) {
 		w := newFixture(t, nil, add)
-		in, decision := step(w, "c1")
+		in, decision := input(w, "c1")
 		in.Edited = false
 		w.append(store.Batch{Records: []event.Record{decision}})
 		_, err := w.runTool(in)
@@ -179,7 +180,7 @@ func TestEditedCallRuns(t *testing.T) {
 	})
 	t.Run("a decision that changed nothing", func(t *testing.T) {
 		w := newFixture(t, nil, add)
-		in, _ := step(w, "c1")
+		in, _ := input(w, "c1")
 		w.append(store.Batch{Records: []event.Record{decided("e1.0.1.calls", event.Interception{Outcome: event.OutcomePassed})}})
 		_, err := w.runTool(in)
 		require.NoError(t, err)
@@ -187,7 +188,7 @@ func TestEditedCallRuns(t *testing.T) {
 	})
 	t.Run("S2-51 it does not run again", func(t *testing.T) {
 		w := newFixture(t, nil, add)
-		in, decision := step(w, "c1")
+		in, decision := input(w, "c1")
 		in.Flush.Records = []event.Record{decision}
 		for range 2 {
 			out, err := w.runTool(in)
@@ -209,9 +210,9 @@ func TestToolsOfTheTurn(t *testing.T) {
 	require.Contains(t, stored[event.Message](w, "c1.result").Content, `unknown tool "add"; the tools are [quickly]`)
 
 	for name, tools := range map[string]*[]string{"add": {"add"}, "": {}} {
-		step := modelStep()
-		step.MessageID, step.Tools = "m"+name, tools
-		_, err := w.callModel(step)
+		input := modelStep()
+		input.MessageID, input.Tools = "m"+name, tools
+		_, err := w.callModel(input)
 		require.NoError(t, err)
 		shown := w.model.requests[len(w.model.requests)-1].Tools
 		if name == "" {

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -21,7 +22,7 @@ import (
 // planner plans the calls of one agent in one thread.
 type planner struct {
 	a   *Activities
-	ref thread.Ref
+	ref step.Ref
 	who agent.Agent
 
 	// tools are the agent's tools.
@@ -43,7 +44,7 @@ type planner struct {
 	approvers []string
 }
 
-func (a *Activities) planner(ctx context.Context, ref thread.Ref, who agent.Agent, directory string) *planner {
+func (a *Activities) planner(ctx context.Context, ref step.Ref, who agent.Agent, directory string) *planner {
 	return &planner{a: a, ref: ref, who: who, tools: a.toolbox(ctx, ref.Namespace, who), place: placeOf(cmp.Or(directory, who.WorkingDirectory))}
 }
 
@@ -59,7 +60,7 @@ type part struct {
 
 // policy decides whether a call may run, from the agent's policy for all its parts and earlier
 // approvals.
-func (p *planner) policy(ctx context.Context, out *thread.PlannedCall, parts ...part) {
+func (p *planner) policy(ctx context.Context, out *step.PlannedCall, parts ...part) {
 	verdict := approval.Verdict{Effect: approval.EffectAllow}
 	for _, one := range parts {
 		seen := one.call
@@ -86,7 +87,7 @@ func (p *planner) policy(ctx context.Context, out *thread.PlannedCall, parts ...
 		p.ask(out, parts[0], verdict, "")
 	case outcome.Grant != nil:
 		g := outcome.Grant
-		out.Grant = &thread.GrantedCall{ID: g.ID, Scope: g.Scope, By: g.By}
+		out.Grant = &step.GrantedCall{ID: g.ID, Scope: g.Scope, By: g.By}
 	case !outcome.CanExecute:
 		out.Denied, out.DeniedBy = outcome.Denied, "policy "+verdict.Rule
 	}
@@ -173,12 +174,12 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // ask marks the call as one that needs approval.
-func (p *planner) ask(out *thread.PlannedCall, found part, v approval.Verdict, why string) {
+func (p *planner) ask(out *step.PlannedCall, found part, v approval.Verdict, why string) {
 	out.NeedsApproval, out.Grant = true, nil
 	p.approvers = v.Terms.Approvers
-	out.Arguments = thread.CarryArguments(found.call.Arguments, thread.MaxCarriedContent)
+	out.Arguments = step.CarryArguments(found.call.Arguments, step.MaxCarriedContent)
 	out.Reason = sentence(v.Reason, why)
-	out.Approval = &thread.ApprovalPlan{
+	out.Approval = &step.ApprovalPlan{
 		Approvers: v.Terms.Approvers[:min(len(v.Terms.Approvers), approval.MaxApprovers)], Groups: v.Terms.Groups, Quorum: v.Terms.Quorum, Expires: v.Terms.Expires, Remind: v.Terms.Remind,
 		EndsTurn: v.Terms.OnExpiry == approval.OnExpiryInterrupt, Listed: !p.a.cfg.UnlistedApprovals,
 	}
@@ -231,7 +232,7 @@ func Policy(rules []approval.Rule, who agent.Agent, d tool.Definition, namespace
 		return approval.Verdict{}, err
 	}
 	p := &planner{
-		a: &Activities{cfg: Config{ApprovalRules: rules}}, ref: thread.Ref{Namespace: namespace, ThreadID: threadID},
+		a: &Activities{cfg: Config{ApprovalRules: rules}}, ref: step.Ref{Namespace: namespace, ThreadID: threadID},
 		who: who, place: placeOf(who.WorkingDirectory),
 	}
 	one, err := p.part(d, arguments)
@@ -278,10 +279,10 @@ func (p *planner) part(d tool.Definition, arguments string) (part, error) {
 	return part{definition: d, call: c}, err
 }
 
-func guardOf(c approval.Call) (thread.Guard, error) {
+func guardOf(c approval.Call) (step.Guard, error) {
 	digest, err := c.Digest()
-	return thread.Guard{
-		Digest: digest, Definition: c.Definition, WorkingDirectory: c.WorkingDirectory, Arguments: thread.ArgumentsDigest(c.Arguments),
+	return step.Guard{
+		Digest: digest, Definition: c.Definition, WorkingDirectory: c.WorkingDirectory, Arguments: step.ArgumentsDigest(c.Arguments),
 	}, err
 }
 

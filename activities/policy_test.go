@@ -3,11 +3,12 @@ package activities_test
 import (
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/approval"
-	"github.com/threadmill/threadmill/internal/thread"
 )
 
 // TestTermsOfBoth: a task and the call that it runs each have their terms of approval.
@@ -38,7 +39,7 @@ func TestTermsOfBoth(t *testing.T) {
 				}
 			}, backgroundTool(returns("built")))
 			w.asked(call("c1", "task", `{"tool":"build","arguments":{}}`))
-			out, err := w.planCalls(thread.PlanStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1"}, Only: of("c1")})
+			out, err := w.planCalls(step.Plan{Run: step.Run{Thread: ref, Agent: "assistant", TraceID: "e1", EventID: "e1", MessageID: "e1.0.1"}, Only: of("c1")})
 			require.NoError(t, err)
 			planned := out.Calls[0]
 			if tc.want == nil {

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -45,8 +46,8 @@ type History struct {
 // Rebuild rebuilds what a step stored, from its input and a pointer to its result.
 func (h History) Rebuild(input, reply any, at time.Time) (re Rebuilt) {
 	switch in := input.(type) {
-	case thread.ModelStep:
-		out, ok := reply.(*thread.ModelReply)
+	case step.Model:
+		out, ok := reply.(*step.ModelReply)
 		if !ok {
 			return re
 		}
@@ -54,29 +55,29 @@ func (h History) Rebuild(input, reply any, at time.Time) (re Rebuilt) {
 		if in.Observe != nil {
 			re.Before = rebuildObservation(in, out.Agent, h.Records, at)
 		}
-	case thread.ToolStep:
-		if out, ok := reply.(*thread.ToolReply); ok {
+	case step.Tool:
+		if out, ok := reply.(*step.ToolReply); ok {
 			re = rebuildResult(in, *out, at)
 			if out.Input != nil && !h.Answered[recordid.Result(in.ToolCallID)] {
 				re.Lost = append(re.Lost, fmt.Sprintf("what tool %s kept for itself while call %s waits for input", in.ToolName, in.ToolCallID))
 			}
 		}
-	case thread.PlanStep:
-		if out, ok := reply.(*thread.PlanReply); ok {
+	case step.Plan:
+		if out, ok := reply.(*step.PlanReply); ok {
 			re = rebuildPlan(in, *out, at)
 		}
-	case thread.EventStep:
+	case step.Event:
 		re = rebuildEvent(in, at)
-	case thread.TitleStep:
-		if out, ok := reply.(*thread.TitleReply); ok {
+	case step.Title:
+		if out, ok := reply.(*step.TitleReply); ok {
 			re = rebuildTitle(in, *out, at)
 		}
-	case thread.DelegateStart:
-		if out, ok := reply.(*thread.DelegateReply); ok && in.Parent != nil && in.First != nil {
-			re = rebuildAnswer(*in.Parent, thread.Ref{Namespace: h.Namespace, ThreadID: threadOf(in.First.Payload)}, *out, at)
+	case step.Delegate:
+		if out, ok := reply.(*step.DelegateReply); ok && in.Parent != nil && in.First != nil {
+			re = rebuildAnswer(*in.Parent, step.Ref{Namespace: h.Namespace, ThreadID: threadOf(in.First.Payload)}, *out, at)
 		}
-	case thread.TaskStep:
-		if out, ok := reply.(*thread.TaskReply); ok {
+	case step.Task:
+		if out, ok := reply.(*step.TaskReply); ok {
 			re = rebuildTask(in, *out, at)
 		}
 	}
@@ -93,10 +94,10 @@ func threadOf(message json.RawMessage) string {
 }
 
 // facts returns what the history tells about a call of a reply. arguments is nil if they are unknown.
-func (h History) facts(p thread.PlannedCall) (arguments *string, answered bool) {
-	answered = h.Answered[recordid.Result(p.ID)] || p.By == thread.ByAgent && p.SubAgent != nil
+func (h History) facts(p step.PlannedCall) (arguments *string, answered bool) {
+	answered = h.Answered[recordid.Result(p.ID)] || p.By == step.ByAgent && p.SubAgent != nil
 	text, ok := h.Arguments[p.ID]
-	if !ok && p.Arguments != "" && (p.Guard == nil || p.Guard.Arguments == "" || p.Guard.Arguments == thread.ArgumentsDigest(p.Arguments)) {
+	if !ok && p.Arguments != "" && (p.Guard == nil || p.Guard.Arguments == "" || p.Guard.Arguments == step.ArgumentsDigest(p.Arguments)) {
 		text, ok = p.Arguments, true
 	}
 	if ok {
@@ -115,16 +116,16 @@ func whole(text string, truncated bool) string {
 	if !truncated {
 		return text
 	}
-	return text + fmt.Sprintf(cutNote, thread.MaxCarriedContent>>10)
+	return text + fmt.Sprintf(cutNote, step.MaxCarriedContent>>10)
 }
 
 // rebuildReply rebuilds the records of a model call.
-func rebuildReply(in thread.ModelStep, out thread.ModelReply, h History, at time.Time) (re Rebuilt) {
+func rebuildReply(in step.Model, out step.ModelReply, h History, at time.Time) (re Rebuilt) {
 	m := out.Message
 	if out.Route != nil || out.Outage != nil || m.Interrupted && m.Content == "" {
 		return re // nothing was stored
 	}
-	eventID := thread.TurnEvent(in.Root, in.EventID)
+	eventID := step.TurnEvent(in.Root, in.EventID)
 	add := func(id, typ string, payload any) {
 		re.Records = append(re.Records, event.NewRecord(id, typ, in.TraceID, in.EventID, at, payload).In(eventID))
 	}
@@ -132,7 +133,7 @@ func rebuildReply(in thread.ModelStep, out thread.ModelReply, h History, at time
 		Agent: out.Agent, Model: out.Model, MessageID: in.MessageID, Step: in.Step, Attempt: 1, Usage: out.Usage,
 	})
 	if m.Truncated {
-		re.Lost = append(re.Lost, fmt.Sprintf("the text of reply %s after its first %d KiB", m.ID, thread.MaxCarriedContent>>10))
+		re.Lost = append(re.Lost, fmt.Sprintf("the text of reply %s after its first %d KiB", m.ID, step.MaxCarriedContent>>10))
 	}
 	m.Content, m.Truncated = whole(m.Content, m.Truncated), false
 	results := re.calls(in, out, &m, h, at)
@@ -140,7 +141,7 @@ func rebuildReply(in thread.ModelStep, out thread.ModelReply, h History, at time
 	if m.Content != "" || len(m.ToolCalls) > 0 {
 		final.MessageID = in.MessageID
 		c := modelCall{in: in}
-		undecided := c.undecided(thread.ModelReply{MessageDecision: out.MessageDecision, CallsDecision: out.CallsDecision}, m)
+		undecided := c.undecided(step.ModelReply{MessageDecision: out.MessageDecision, CallsDecision: out.CallsDecision}, m)
 		re.Records = append(re.Records, event.NewRecord(m.ID, event.TypeMessage, in.TraceID, in.EventID, at, m).In(eventID).WithUndecided(undecided...))
 	}
 	hold := in.Gated || out.Gated
@@ -148,7 +149,7 @@ func rebuildReply(in thread.ModelStep, out thread.ModelReply, h History, at time
 	case len(m.ToolCalls) > 0:
 		add(recordid.Calls(in.MessageID), event.TypeToolCall, event.ToolCallEvent{ThreadID: in.Thread.ThreadID, AgentName: out.Agent, ToolCalls: m.ToolCalls})
 		if !hold {
-			re.Records = append(re.Records, requests(in.RunStep, out.Agent, out.Calls, m.ToolCalls, at)...)
+			re.Records = append(re.Records, requests(in.Run, out.Agent, out.Calls, m.ToolCalls, at)...)
 		}
 		re.Records = append(re.Records, results...)
 	case !m.Interrupted && !hold:
@@ -162,7 +163,7 @@ func rebuildReply(in thread.ModelStep, out thread.ModelReply, h History, at time
 
 // rebuildObservation rebuilds the messages that describe an agent's event. It returns none if the event is not among
 // records, since the store then has it.
-func rebuildObservation(in thread.ModelStep, agentName string, records []event.Record, at time.Time) []event.Record {
+func rebuildObservation(in step.Model, agentName string, records []event.Record, at time.Time) []event.Record {
 	e, ok, err := observed(*in.Observe, records)
 	if !ok || err != nil {
 		return nil
@@ -171,7 +172,7 @@ func rebuildObservation(in thread.ModelStep, agentName string, records []event.R
 }
 
 // calls sets the calls of a reply, and returns the results of those that must not run.
-func (re *Rebuilt) calls(in thread.ModelStep, out thread.ModelReply, m *event.Message, h History, at time.Time) (results []event.Record) {
+func (re *Rebuilt) calls(in step.Model, out step.ModelReply, m *event.Message, h History, at time.Time) (results []event.Record) {
 	for _, p := range out.Calls {
 		call := event.ToolCall{ID: p.ID, Function: event.Function{Name: p.Name, Arguments: "{}"}}
 		arguments, answered := h.facts(p)
@@ -183,9 +184,9 @@ func (re *Rebuilt) calls(in thread.ModelStep, out thread.ModelReply, m *event.Me
 		default:
 			re.Lost = append(re.Lost, "the arguments of call "+p.ID)
 			if !answered || h.Running[p.ID] {
-				step := thread.ToolStep{RunStep: in.RunStep, ToolCallID: p.ID, ToolName: p.Name}
-				step.Agent = out.Agent
-				lost := rebuildResult(step, thread.ToolReply{ToolCallID: p.ID, Status: string(store.ToolUnknown), Result: lostArguments}, at)
+				input := step.Tool{Run: in.Run, ToolCallID: p.ID, ToolName: p.Name}
+				input.Agent = out.Agent
+				lost := rebuildResult(input, step.ToolReply{ToolCallID: p.ID, Status: string(store.ToolUnknown), Result: lostArguments}, at)
 				re.Logs = append(re.Logs, lost.Logs...) // a task does not run either
 				if !answered {
 					results = append(results, lost.Records...)
@@ -198,17 +199,17 @@ func (re *Rebuilt) calls(in thread.ModelStep, out thread.ModelReply, m *event.Me
 }
 
 // requests returns the requests for approval of planned calls.
-func requests(in thread.RunStep, agentName string, plans []thread.PlannedCall, calls []event.ToolCall, at time.Time) (out []event.Record) {
+func requests(in step.Run, agentName string, plans []step.PlannedCall, calls []event.ToolCall, at time.Time) (out []event.Record) {
 	for i, p := range plans {
 		if p.NeedsApproval {
-			out = append(out, request(calls[i], p, agentName, in.MessageID, in.TraceID, in.EventID, at).In(thread.TurnEvent(in.Root, in.EventID)))
+			out = append(out, request(calls[i], p, agentName, in.MessageID, in.TraceID, in.EventID, at).In(step.TurnEvent(in.Root, in.EventID)))
 		}
 	}
 	return out
 }
 
 // rebuildPlan rebuilds the requests for approval that planning stored.
-func rebuildPlan(in thread.PlanStep, out thread.PlanReply, at time.Time) (re Rebuilt) {
+func rebuildPlan(in step.Plan, out step.PlanReply, at time.Time) (re Rebuilt) {
 	if in.Again {
 		return re
 	}
@@ -216,13 +217,13 @@ func rebuildPlan(in thread.PlanStep, out thread.PlanReply, at time.Time) (re Reb
 	for i, p := range out.Calls {
 		calls[i] = event.ToolCall{ID: p.ID, Function: event.Function{Name: p.Name, Arguments: p.Arguments}}
 	}
-	re.Records = requests(in.RunStep, out.Agent, out.Calls, calls, at)
+	re.Records = requests(in.Run, out.Agent, out.Calls, calls, at)
 	return re
 }
 
 // rebuildResult rebuilds the result of a tool call, or its request for input.
-func rebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re Rebuilt) {
-	eventID := thread.TurnEvent(in.Root, in.EventID)
+func rebuildResult(in step.Tool, out step.ToolReply, at time.Time) (re Rebuilt) {
+	eventID := step.TurnEvent(in.Root, in.EventID)
 	log := store.ToolLog{
 		ToolCallID: in.ToolCallID, ToolName: storable(in.ToolName), Agent: in.Agent, TraceID: in.TraceID,
 		Input: asJSON(out.Arguments), Status: store.ToolStatus(out.Status), Attempt: 1, StartedAt: at, FinishedAt: &at,
@@ -237,7 +238,7 @@ func rebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re R
 		return re
 	}
 	if out.Truncated {
-		re.Lost = append(re.Lost, fmt.Sprintf("the result of call %s after its first %d KiB", in.ToolCallID, thread.MaxCarriedContent>>10))
+		re.Lost = append(re.Lost, fmt.Sprintf("the result of call %s after its first %d KiB", in.ToolCallID, step.MaxCarriedContent>>10))
 	}
 	text := whole(out.Result, out.Truncated)
 	log.Output = asJSON(text)
@@ -257,7 +258,7 @@ func rebuildResult(in thread.ToolStep, out thread.ToolReply, at time.Time) (re R
 // RebuildStart rebuilds the start of a tool that a worker may have run: only an idempotent one runs again. input
 // is the input of activity run_tool.
 func RebuildStart(input any, at time.Time) store.ToolLog {
-	in, _ := input.(thread.ToolStep)
+	in, _ := input.(step.Tool)
 	return store.ToolLog{
 		ToolCallID: in.ToolCallID, ToolName: storable(in.ToolName), Agent: in.Agent, TraceID: in.TraceID,
 		Input: json.RawMessage("{}"), Status: store.ToolStarted, Attempt: 1, StartedAt: at,
@@ -265,15 +266,15 @@ func RebuildStart(input any, at time.Time) store.ToolLog {
 }
 
 // rebuildEvent rebuilds the end of a turn whose event a rule has handled.
-func rebuildEvent(in thread.EventStep, at time.Time) (re Rebuilt) {
+func rebuildEvent(in step.Event, at time.Time) (re Rebuilt) {
 	if in.Ends != "" {
-		re.Records = []event.Record{ended(in.Ends, thread.TurnEvent(in.Root, in.EventID), in.TraceID, nil, in.Rule, at)}
+		re.Records = []event.Record{ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, nil, in.Rule, at)}
 	}
 	return re
 }
 
 // rebuildTitle rebuilds the record of a generated title.
-func rebuildTitle(in thread.TitleStep, out thread.TitleReply, at time.Time) (re Rebuilt) {
+func rebuildTitle(in step.Title, out step.TitleReply, at time.Time) (re Rebuilt) {
 	if out.Title != "" && out.Route == nil {
 		re.Title = out.Title
 		re.Records = []event.Record{event.NewRecord(in.RecordID, event.TypeStatus, "", "", at,
@@ -283,19 +284,19 @@ func rebuildTitle(in thread.TitleStep, out thread.TitleReply, at time.Time) (re 
 }
 
 // rebuildAnswer rebuilds the result of a call in the parent thread of a sub-agent.
-func rebuildAnswer(to thread.Parent, by thread.Ref, out thread.DelegateReply, at time.Time) (re Rebuilt) {
+func rebuildAnswer(to step.Parent, by step.Ref, out step.DelegateReply, at time.Time) (re Rebuilt) {
 	if to.Background != nil || out.Status == "" || out.Cancelled {
 		return re
 	}
 	if out.Truncated {
-		re.Lost = append(re.Lost, fmt.Sprintf("the answer of sub-agent %s after its first %d KiB", by.ThreadID, thread.MaxCarriedContent>>10))
+		re.Lost = append(re.Lost, fmt.Sprintf("the answer of sub-agent %s after its first %d KiB", by.ThreadID, step.MaxCarriedContent>>10))
 	}
 	record, log := answer(to, by, whole(out.Answer, out.Truncated), out.Failed, at)
 	return Rebuilt{Records: []event.Record{record}, Logs: []store.ToolLog{log}, Lost: re.Lost}
 }
 
 // rebuildTask rebuilds the log of a background task's tool.
-func rebuildTask(in thread.TaskStep, out thread.TaskReply, at time.Time) (re Rebuilt) {
+func rebuildTask(in step.Task, out step.TaskReply, at time.Time) (re Rebuilt) {
 	log := store.ToolLog{
 		ToolCallID: in.Task.ToolCallID, ToolName: storable(in.Task.Tool), Agent: in.Task.Agent, TraceID: in.Task.TraceID,
 		Input: json.RawMessage("{}"), Status: store.ToolSucceeded, Attempt: 1, StartedAt: in.Task.StartedAt, FinishedAt: &at, Output: out.Result,

@@ -6,10 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/stream"
 )
 
@@ -27,7 +28,7 @@ var (
 )
 
 // step is a running model call or tool call. Its context is cancelled with one of the causes above.
-type step struct {
+type runningStep struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   func()
@@ -35,7 +36,7 @@ type step struct {
 
 // begin starts a step: it sends heartbeats while the step runs, and cancels it on a notice from the
 // live stream, on cancellation by the server, and after timeout.
-func (a *Activities) begin(ctx context.Context, ref thread.Ref, traceID string, timeout time.Duration) *step {
+func (a *Activities) begin(ctx context.Context, ref step.Ref, traceID string, timeout time.Duration) *runningStep {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stopListening, err := a.cfg.Stream.Listen(ctx, ref, func(n stream.Notice) {
 		switch {
@@ -53,7 +54,7 @@ func (a *Activities) begin(ctx context.Context, ref thread.Ref, traceID string, 
 	ended := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { a.watch(ctx, cancel, timeout, ended) })
-	return &step{ctx: inner, cancel: cancel, done: func() {
+	return &runningStep{ctx: inner, cancel: cancel, done: func() {
 		close(ended)
 		watching.Wait()
 		stopListening()
@@ -62,7 +63,7 @@ func (a *Activities) begin(ctx context.Context, ref thread.Ref, traceID string, 
 }
 
 // within cancels the step unless began is called within limit. 0 = no limit.
-func (s *step) within(limit time.Duration) (began func()) {
+func (s *runningStep) within(limit time.Duration) (began func()) {
 	if limit == 0 {
 		return func() {}
 	}

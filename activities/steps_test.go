@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -59,7 +60,7 @@ func TestQuietStep(t *testing.T) {
 	w := newFixture(t, nil)
 	in := modelStep()
 	in.Gated, in.Quiet = true, true
-	long := strings.Repeat("x", thread.MaxCarriedContent+1)
+	long := strings.Repeat("x", step.MaxCarriedContent+1)
 	w.replies(long)
 	for range 2 {
 		reply, err := w.callModel(in)
@@ -109,7 +110,7 @@ func TestTunedStep(t *testing.T) {
 
 	in.MessageID, in.Model = "e1.0.3", "unheard/of"
 	_, err = w.callModel(in)
-	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type())
+	require.Equal(t, step.ErrTypeConfig, appError(t, err).Type())
 }
 
 // inlineWorld is a world with one inline hook, and another for messages of people.
@@ -167,7 +168,7 @@ func TestInlineHooksOfAReply(t *testing.T) {
 	}
 	require.Equal(t, "e1.0.2.calls", contexts[len(contexts)-1].EventID)
 	require.NotContains(t, strings.Join(w.ids(), " "), ".request", "what they change is the thread's to write")
-	require.LessOrEqual(t, len(reply.Message.Content), thread.MaxCarriedContent)
+	require.LessOrEqual(t, len(reply.Message.Content), step.MaxCarriedContent)
 	require.Len(t, w.model.requests, 2)
 }
 

@@ -8,13 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -22,9 +23,9 @@ import (
 
 // runTask runs the tool of a background task. The result is stored in the log of the call that
 // started it, so a retry finds it.
-func (a *Activities) runTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
-	run := &toolRun{a: a, background: true, attempt: int(activity.GetInfo(ctx).Attempt), started: time.Now(), in: thread.ToolStep{
-		RunStep:    thread.RunStep{Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID, Tools: in.Tools, WorkingDirectory: in.WorkingDirectory},
+func (a *Activities) runTask(ctx context.Context, in step.Task) (step.TaskReply, error) {
+	run := &toolRun{a: a, background: true, attempt: int(activity.GetInfo(ctx).Attempt), started: time.Now(), in: step.Tool{
+		Run:        step.Run{Thread: in.Thread, Agent: in.Task.Agent, TraceID: in.Task.TraceID, EventID: in.EventID, MessageID: in.MessageID, Tools: in.Tools, WorkingDirectory: in.WorkingDirectory},
 		ToolCallID: in.Task.ToolCallID,
 		ToolName:   in.Task.Tool,
 		User:       in.User,
@@ -49,12 +50,12 @@ type taskRun struct {
 
 // before returns the result of the task if an earlier attempt stored it. Otherwise it loads the
 // call, and determines whether an earlier attempt started the tool.
-func (t *taskRun) before(ctx context.Context) (thread.TaskReply, bool, error) {
+func (t *taskRun) before(ctx context.Context) (step.TaskReply, bool, error) {
 	log, err := t.a.cfg.Store.ToolLog(ctx, t.in.Thread, t.in.ToolCallID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
-		return thread.TaskReply{}, false, readError(err)
+		return step.TaskReply{}, false, readError(err)
 	case log.FinishedAt != nil:
 		return reported(log), true, nil
 	default:
@@ -62,30 +63,30 @@ func (t *taskRun) before(ctx context.Context) (thread.TaskReply, bool, error) {
 	}
 	calls, err := t.a.callsOf(ctx, t.in.Thread, t.in.MessageID)
 	if err != nil {
-		return thread.TaskReply{}, false, err
+		return step.TaskReply{}, false, err
 	}
 	for _, call := range calls {
 		if call.ID == t.in.ToolCallID {
 			t.stored = call
-			return thread.TaskReply{}, false, t.edit(ctx)
+			return step.TaskReply{}, false, t.edit(ctx)
 		}
 	}
-	return thread.TaskReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", t.in.ToolCallID, t.in.MessageID))
+	return step.TaskReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", t.in.ToolCallID, t.in.MessageID))
 }
 
 // reported returns the result of a task from its log.
-func reported(log store.ToolLog) thread.TaskReply {
+func reported(log store.ToolLog) step.TaskReply {
 	switch log.Status { //nolint:exhaustive // all others are failures
 	case store.ToolPending:
-		return thread.TaskReply{Pending: true}
+		return step.TaskReply{Pending: true}
 	case store.ToolSucceeded:
-		return thread.TaskReply{Result: carryResult(log.Output)}
+		return step.TaskReply{Result: carryResult(log.Output)}
 	}
 	var text string
 	if json.Unmarshal(log.Output, &text) != nil {
 		text = string(log.Output)
 	}
-	return thread.TaskReply{Error: thread.Why(text)}
+	return step.TaskReply{Error: step.Why(text)}
 }
 
 // carryResult cuts the result of a task to the maximum size of a signal and an event.
@@ -103,19 +104,19 @@ func carryResult(output json.RawMessage) json.RawMessage {
 const maxTaskResult = signals.MaxPayload / 2
 
 // run runs the tool.
-func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
+func (t *taskRun) run(ctx context.Context) (step.TaskReply, error) {
 	who, err := t.a.cfg.Agents.Agent(ctx, t.in.Thread.Namespace, t.in.Agent)
 	switch {
 	case errors.Is(err, agent.ErrUnknown):
 		return t.end(ctx, store.ToolFailed, failure(err))
 	case err != nil:
-		return thread.TaskReply{}, agentError(err)
+		return step.TaskReply{}, agentError(err)
 	}
 	who = allowed(who, t.in.Tools)
 	p := t.a.planner(ctx, t.in.Thread, who, t.in.WorkingDirectory)
 	found, err := t.recheck(ctx, p)
 	if err != nil {
-		return thread.TaskReply{}, err
+		return step.TaskReply{}, err
 	}
 	t.stored = withArguments(t.stored, t.edited)
 	switch {
@@ -138,7 +139,7 @@ func (t *taskRun) run(ctx context.Context) (thread.TaskReply, error) {
 		return t.end(ctx, store.ToolFailed, failure(err))
 	}
 	if done, err := t.begin(ctx); done || err != nil {
-		return thread.TaskReply{Error: unknownText}, err
+		return step.TaskReply{Error: unknownText}, err
 	}
 	return t.work(ctx, todo)
 }
@@ -189,7 +190,7 @@ func (t *taskRun) unwrap() (name, arguments string, err error) {
 // idempotent tool continues.
 func (t *taskRun) begin(ctx context.Context) (done bool, err error) {
 	log := t.log(store.ToolStarted)
-	stored, err := t.a.append(ctx, t.in.Thread, store.Batch{ToolStart: &log}, thread.Flush{})
+	stored, err := t.a.append(ctx, t.in.Thread, store.Batch{ToolStart: &log}, step.Flush{})
 	if err != nil {
 		return false, err
 	}
@@ -201,17 +202,17 @@ func (t *taskRun) begin(ctx context.Context) (done bool, err error) {
 	return true, err
 }
 
-func (t *taskRun) work(ctx context.Context, todo tool.Tool) (thread.TaskReply, error) {
-	step := t.a.begin(ctx, t.in.Thread, t.task.ID, t.def.Timeout)
-	defer step.done()
+func (t *taskRun) work(ctx context.Context, todo tool.Tool) (step.TaskReply, error) {
+	running := t.a.begin(ctx, t.in.Thread, t.task.ID, t.def.Timeout)
+	defer running.done()
 	progress := &progress{run: t.toolRun, ctx: ctx, shown: t.task.Progress}
-	res, err := t.within(step.ctx, todo, tool.Call{
+	res, err := t.within(running.ctx, todo, tool.Call{
 		ID: t.in.ToolCallID, TaskID: t.task.ID, Arguments: t.stored.Function.Arguments, WorkingDirectory: t.dir, Namespace: t.in.Thread.Namespace,
 		ThreadID: t.in.Thread.ThreadID, Agent: t.in.Agent, User: t.in.User, Attempt: t.attempt,
-		Exec: event.NewExecutionContext(step.ctx, t.in.TraceID), Progress: progress.publish,
+		Exec: event.NewExecutionContext(running.ctx, t.in.TraceID), Progress: progress.publish,
 	})
 	progress.stop()
-	cause := context.Cause(step.ctx)
+	cause := context.Cause(running.ctx)
 	switch {
 	case errors.Is(err, tool.ErrPending):
 		return t.end(ctx, store.ToolPending, tool.Result{})
@@ -225,22 +226,22 @@ func (t *taskRun) work(ctx context.Context, todo tool.Tool) (thread.TaskReply, e
 	case errors.Is(cause, errTimeout):
 		return t.end(ctx, store.ToolFailed, cutShort(res, fmt.Sprintf("Error: the tool took longer than its limit of %s and was stopped.", t.def.Timeout)))
 	case cause != nil && t.def.Idempotent:
-		return thread.TaskReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while the task ran; it is run again.", thread.ErrTypeRetry, cause)
+		return step.TaskReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while the task ran; it is run again.", step.ErrTypeRetry, cause)
 	case cause != nil:
 		return t.end(ctx, store.ToolUnknown, cutShort(res, unknownText))
 	case tool.IsRetryable(err) && t.def.Idempotent && t.attempt < t.def.MaxAttempts:
-		return thread.TaskReply{}, temporal.NewApplicationErrorWithCause(err.Error(), thread.ErrTypeRetry, err)
+		return step.TaskReply{}, temporal.NewApplicationErrorWithCause(err.Error(), step.ErrTypeRetry, err)
 	}
 	return t.end(ctx, store.ToolFailed, failure(err))
 }
 
 // end stores the result of the task.
-func (t *taskRun) end(ctx context.Context, status store.ToolStatus, res tool.Result) (thread.TaskReply, error) {
+func (t *taskRun) end(ctx context.Context, status store.ToolStatus, res tool.Result) (step.TaskReply, error) {
 	log, now := t.log(status), time.Now()
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
-	done, err := t.a.append(context.WithoutCancel(ctx), t.in.Thread, store.Batch{ToolFinish: &log}, thread.Flush{})
+	done, err := t.a.append(context.WithoutCancel(ctx), t.in.Thread, store.Batch{ToolFinish: &log}, step.Flush{})
 	if err != nil {
-		return thread.TaskReply{}, err
+		return step.TaskReply{}, err
 	}
 	if done.ToolLog != nil {
 		// Another attempt may have been first; its result stands.

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -34,17 +35,17 @@ func returns(output string) func(context.Context, tool.Call) (tool.Result, error
 }
 
 // taskStep stores a reply with this call and returns the step that runs it as a task.
-func (w *fixture) taskStep(c event.ToolCall, runs string) thread.TaskStep {
+func (w *fixture) taskStep(c event.ToolCall, runs string) step.Task {
 	w.t.Helper()
 	w.asked(c)
-	return thread.TaskStep{Thread: ref, EventID: "e1", MessageID: "e1.0.1", Task: event.Task{
+	return step.Task{Thread: ref, EventID: "e1", MessageID: "e1.0.1", Task: event.Task{
 		ID: "t1~t1", Title: "Build it", State: event.TaskRunning, Tool: runs, Agent: "assistant", ToolCallID: c.ID, TraceID: "e1",
 	}}
 }
 
-func (w *fixture) runTask(in thread.TaskStep) (thread.TaskReply, error) {
+func (w *fixture) runTask(in step.Task) (step.TaskReply, error) {
 	w.t.Helper()
-	var out thread.TaskReply
+	var out step.TaskReply
 	v, err := w.env.ExecuteActivity(signals.ActivityRunTask, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
@@ -67,7 +68,7 @@ func TestRunTask(t *testing.T) {
 			in := w.taskStep(c, "build")
 			out, err := w.runTask(in)
 			require.NoError(t, err)
-			require.Equal(t, thread.TaskReply{Result: json.RawMessage(`{"built":"x"}`)}, out, "S3-54")
+			require.Equal(t, step.TaskReply{Result: json.RawMessage(`{"built":"x"}`)}, out, "S3-54")
 			require.Equal(t, "c1", got.ID)
 			require.Equal(t, "t1~t1", got.TaskID)
 			require.JSONEq(t, `{"target":"x"}`, got.Arguments)
@@ -112,35 +113,35 @@ func TestTaskEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		do     func(context.Context, tool.Call) (tool.Result, error)
-		want   thread.TaskReply
+		want   step.TaskReply
 		status store.ToolStatus
 	}{
-		{"text", returns("all is built"), thread.TaskReply{Result: json.RawMessage(`"all is built"`)}, store.ToolSucceeded},
-		{"nothing", returns(""), thread.TaskReply{Result: json.RawMessage(`""`)}, store.ToolSucceeded},
+		{"text", returns("all is built"), step.TaskReply{Result: json.RawMessage(`"all is built"`)}, store.ToolSucceeded},
+		{"nothing", returns(""), step.TaskReply{Result: json.RawMessage(`""`)}, store.ToolSucceeded},
 		{
 			"a result that is an error", func(context.Context, tool.Call) (tool.Result, error) {
 				return tool.Result{Output: "404", IsError: true}, nil
 			},
-			thread.TaskReply{Error: "404"},
+			step.TaskReply{Error: "404"},
 			store.ToolFailed,
 		},
 		{
 			"an error", func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, errors.New("disk full") },
-			thread.TaskReply{Error: "Error: disk full"},
+			step.TaskReply{Error: "Error: disk full"},
 			store.ToolFailed,
 		},
-		{"a panic", func(context.Context, tool.Call) (tool.Result, error) { panic("nil map") }, thread.TaskReply{Error: "Error: the tool panicked: nil map"}, store.ToolFailed},
+		{"a panic", func(context.Context, tool.Call) (tool.Result, error) { panic("nil map") }, step.TaskReply{Error: "Error: the tool panicked: nil map"}, store.ToolFailed},
 		{
 			"an error that might pass, of a tool that is not idempotent",
 			func(context.Context, tool.Call) (tool.Result, error) {
 				return tool.Result{}, tool.Retryable(errors.New("timeout"))
 			},
-			thread.TaskReply{Error: "Error: timeout"},
+			step.TaskReply{Error: "Error: timeout"},
 			store.ToolFailed,
 		},
 		{
 			"the work goes on elsewhere", func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{}, tool.ErrPending },
-			thread.TaskReply{Pending: true},
+			step.TaskReply{Pending: true},
 			store.ToolPending,
 		},
 	} {
@@ -164,14 +165,14 @@ func TestTaskCannotRun(t *testing.T) {
 		name   string
 		call   event.ToolCall
 		runs   string
-		change func(*thread.TaskStep)
+		change func(*step.Task)
 		want   string
 	}{
 		{"an unknown tool", call("c1", "deploy", "{}"), "deploy", nil, `Error: unknown tool "deploy"`},
 		{"arguments that do not fit", call("c1", "task", `{"tool":"add","arguments":{"a":"x"}}`), "add", nil, "Error: Tool parameter validation failed for add"},
 		{"arguments that are none", call("c1", "task", `{"tool":1}`), "add", nil, "Error: Tool parameter validation failed for task: tool: "},
-		{"an agent that is gone", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *thread.TaskStep) { in.Task.Agent = "eve" }, `Error: unknown agent: "eve"; known are [assistant bob]`},
-		{"S2-25 a tool that the turn does not allow", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *thread.TaskStep) { in.Tools = &[]string{} }, `Error: unknown tool "add"`},
+		{"an agent that is gone", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *step.Task) { in.Task.Agent = "eve" }, `Error: unknown agent: "eve"; known are [assistant bob]`},
+		{"S2-25 a tool that the turn does not allow", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *step.Task) { in.Tools = &[]string{} }, `Error: unknown tool "add"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newFixture(t, withOwnTools, add)
@@ -190,7 +191,7 @@ func TestTaskCannotRun(t *testing.T) {
 	in := w.taskStep(call("c1", "add", `{"a":1,"b":2}`), "add")
 	in.Task.ToolCallID = "c9"
 	_, err := w.runTask(in)
-	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type(), "S4-91 a call that is not stored does not run")
+	require.Equal(t, step.ErrTypeConfig, appError(t, err).Type(), "S4-91 a call that is not stored does not run")
 }
 
 // TestTaskLostWithItsWorker: the effect of the lost attempt is unknown.
@@ -304,7 +305,7 @@ func TestTaskIsCancelled(t *testing.T) {
 	w = newFixture(t, nil, slow)
 	out, err := w.runTask(w.taskStep(call("c1", "build", "{}"), "build"))
 	require.NoError(t, err)
-	require.Equal(t, thread.TaskReply{Cancelled: true, Error: "The task was cancelled.\nhalf of it"}, out)
+	require.Equal(t, step.TaskReply{Cancelled: true, Error: "The task was cancelled.\nhalf of it"}, out)
 	require.Equal(t, store.ToolInterrupted, w.toolLog("c1").Status)
 }
 

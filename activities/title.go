@@ -8,10 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
@@ -32,20 +33,20 @@ const titledBy = "threadmill"
 
 // titleThread generates a title from a thread's first messages. It calls the model once; if that
 // fails, the title is the start of a user's message. It does not change an existing title.
-func (a *Activities) titleThread(ctx context.Context, in thread.TitleStep) (thread.TitleReply, error) {
+func (a *Activities) titleThread(ctx context.Context, in step.Title) (step.TitleReply, error) {
 	if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
-		return thread.TitleReply{}, err
+		return step.TitleReply{}, err
 	}
 	if title, err := a.titleOf(ctx, in.Thread); title != "" || err != nil {
-		return thread.TitleReply{Title: title}, err
+		return step.TitleReply{Title: title}, err
 	}
 	statements, err := a.opening(ctx, in.Thread)
 	if err != nil || len(statements) == 0 {
-		return thread.TitleReply{}, err
+		return step.TitleReply{}, err
 	}
 	out, err := a.askForTitle(ctx, in, statements)
 	if err != nil {
-		return thread.TitleReply{}, err
+		return step.TitleReply{}, err
 	}
 	if out.Title == "" && out.Route == nil {
 		out.Title = plainTitle(statements)
@@ -58,7 +59,7 @@ func (a *Activities) titleThread(ctx context.Context, in thread.TitleStep) (thre
 
 // titleOf returns the thread's title. It is stored together with its record, so a retried activity
 // finds it.
-func (a *Activities) titleOf(ctx context.Context, ref thread.Ref) (string, error) {
+func (a *Activities) titleOf(ctx context.Context, ref step.Ref) (string, error) {
 	row, err := a.cfg.Store.Thread(ctx, ref)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -76,7 +77,7 @@ type statement struct {
 }
 
 // opening returns the first messages of a thread, with the changes of hooks.
-func (a *Activities) opening(ctx context.Context, ref thread.Ref) ([]statement, error) {
+func (a *Activities) opening(ctx context.Context, ref step.Ref) ([]statement, error) {
 	messages, err := store.Messages(ctx, a.cfg.Store, ref, store.Query{Limit: titleMessages})
 	if err != nil {
 		return nil, readError(err)
@@ -98,45 +99,45 @@ func isStatement(m event.Message) bool {
 
 // askForTitle calls the model. There is no title if the call fails or returns nothing usable. An
 // error means that another worker must retry the step.
-func (a *Activities) askForTitle(ctx context.Context, in thread.TitleStep, statements []statement) (thread.TitleReply, error) {
+func (a *Activities) askForTitle(ctx context.Context, in step.Title, statements []statement) (step.TitleReply, error) {
 	c := a.choose(a.cfg.TitleModel, "", in.Route)
 	if route := a.route(ctx, c.model()); route != nil {
-		return thread.TitleReply{Route: route}, nil
+		return step.TitleReply{Route: route}, nil
 	}
 	provider, model, err := a.cfg.provider(c.model())
 	if err != nil {
 		// This worker's configuration differs from that of the worker that requested the title.
 		a.log.WarnContext(ctx, "generating a title failed", "thread", in.Thread.ThreadID, "error", err)
-		return thread.TitleReply{}, nil
+		return step.TitleReply{}, nil
 	}
-	step := a.begin(ctx, in.Thread, "", titleTimeout)
-	defer step.done()
-	res, err := runWithGrace(step.ctx, a.grace, func() (llm.Response, error) {
-		return generateWhole(step.ctx, provider, titleRequest(model, statements))
+	running := a.begin(ctx, in.Thread, "", titleTimeout)
+	defer running.done()
+	res, err := runWithGrace(running.ctx, a.grace, func() (llm.Response, error) {
+		return generateWhole(running.ctx, provider, titleRequest(model, statements))
 	})
 	switch {
-	case errors.Is(context.Cause(step.ctx), errShutdown):
-		return thread.TitleReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while it generated a title; the step is retried.", thread.ErrTypeRetry, errShutdown)
+	case errors.Is(context.Cause(running.ctx), errShutdown):
+		return step.TitleReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while it generated a title; the step is retried.", step.ErrTypeRetry, errShutdown)
 	case err != nil:
 		a.log.WarnContext(ctx, "generating a title failed", "thread", in.Thread.ThreadID, "model", c.model(), "error", err)
 		return a.titleByNext(c, err), nil
 	}
 	a.used(c.model(), res.Usage)
-	return thread.TitleReply{Title: modelTitle(res.Content), Usage: res.Usage}, nil
+	return step.TitleReply{Title: modelTitle(res.Content), Usage: res.Usage}, nil
 }
 
 // titleByNext returns the route to the next model of the chain, if there is one for such a failure.
-func (a *Activities) titleByNext(c choices, err error) thread.TitleReply {
+func (a *Activities) titleByNext(c choices, err error) step.TitleReply {
 	e := asError(err)
 	if e == nil || !c.triggers(e, maxDown) {
-		return thread.TitleReply{}
+		return step.TitleReply{}
 	}
-	a.fell(c, e, thread.Why(err.Error()))
+	a.fell(c, e, step.Why(err.Error()))
 	next := c.next()
 	if next == "" {
-		return thread.TitleReply{}
+		return step.TitleReply{}
 	}
-	return thread.TitleReply{Route: &thread.Route{Model: next, TaskQueue: a.modelQueue(next)}}
+	return step.TitleReply{Route: &step.Route{Model: next, TaskQueue: a.modelQueue(next)}}
 }
 
 // generateWhole calls a model without streaming. A driver that panics has failed.
@@ -163,10 +164,10 @@ func titleRequest(model string, statements []statement) llm.Request {
 }
 
 // keepTitle stores a title, unless the thread has one by now.
-func (a *Activities) keepTitle(ctx context.Context, in thread.TitleStep, out thread.TitleReply) (thread.TitleReply, error) {
+func (a *Activities) keepTitle(ctx context.Context, in step.Title, out step.TitleReply) (step.TitleReply, error) {
 	title, err := a.titleOf(ctx, in.Thread)
 	if err != nil {
-		return thread.TitleReply{}, err
+		return step.TitleReply{}, err
 	}
 	if title != "" {
 		out.Title = title
@@ -174,9 +175,9 @@ func (a *Activities) keepTitle(ctx context.Context, in thread.TitleStep, out thr
 	}
 	tells := event.NewRecord(in.RecordID, event.TypeStatus, "", "", time.Now(),
 		event.StatusChange{Status: event.StatusUpdated, Title: out.Title, Detail: "title", By: titledBy})
-	_, err = a.append(ctx, in.Thread, store.Batch{Records: []event.Record{tells}, Thread: &store.ThreadUpdate{Title: &out.Title}}, thread.Flush{})
+	_, err = a.append(ctx, in.Thread, store.Batch{Records: []event.Record{tells}, Thread: &store.ThreadUpdate{Title: &out.Title}}, step.Flush{})
 	if err != nil {
-		return thread.TitleReply{}, err
+		return step.TitleReply{}, err
 	}
 	return out, nil
 }

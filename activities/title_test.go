@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -22,12 +23,12 @@ import (
 
 func titles(c *activities.Config) { c.TitleModel = "fake/small" }
 
-func titleStep() thread.TitleStep {
-	return thread.TitleStep{Thread: ref, RecordID: "t1.titled", Flush: says("e1", "Please plan a trip to Lisbon in May.")}
+func titleStep() step.Title {
+	return step.Title{Thread: ref, RecordID: "t1.titled", Flush: says("e1", "Please plan a trip to Lisbon in May.")}
 }
 
-func (w *fixture) title(in thread.TitleStep) (thread.TitleReply, error) {
-	var out thread.TitleReply
+func (w *fixture) title(in step.Title) (step.TitleReply, error) {
+	var out step.TitleReply
 	v, err := w.env.ExecuteActivity(signals.ActivityTitleThread, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
@@ -59,7 +60,7 @@ func TestTitle(t *testing.T) {
 	}
 	out, err := w.title(titleStep())
 	require.NoError(t, err)
-	want := thread.TitleReply{Title: "Trip to Lisbon", Usage: event.Usage{InputTokens: 40, OutputTokens: 4}}
+	want := step.TitleReply{Title: "Trip to Lisbon", Usage: event.Usage{InputTokens: 40, OutputTokens: 4}}
 	require.Equal(t, want, out, "S4-102 the model names the thread")
 	require.Equal(t, "Trip to Lisbon", w.row().Title, "S4-102 the title is stored")
 	require.Equal(t, []string{"e1", "t1.titled"}, w.ids(), "what was handed over comes first, and one record tells of the title")
@@ -101,7 +102,7 @@ func TestTitleIsOfWhatWasSaid(t *testing.T) {
 		records = append(records, message(event.Message{ID: "x" + signals.NewID(), SenderType: event.CreatedByUser, SenderID: "cid", Content: "yes"}))
 	}
 	in := titleStep()
-	in.Flush = thread.Flush{Records: records}
+	in.Flush = step.Flush{Records: records}
 	_, err := w.title(in)
 	require.NoError(t, err)
 	shown := strings.Split(w.model.requests[0].Messages[1].Content, "\n\n")
@@ -145,10 +146,10 @@ func TestTitleWithoutTheModel(t *testing.T) {
 	t.Run("S4-103 nothing was said", func(t *testing.T) {
 		w := newFixture(t, titles)
 		in := titleStep()
-		in.Flush = thread.Flush{}
+		in.Flush = step.Flush{}
 		out, err := w.title(in)
 		require.NoError(t, err)
-		require.Equal(t, thread.TitleReply{}, out)
+		require.Equal(t, step.TitleReply{}, out)
 		require.Empty(t, w.ids(), "there is nothing to go by, and nothing to tell of")
 		require.Empty(t, w.model.requests)
 	})

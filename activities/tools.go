@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
@@ -19,24 +21,23 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/strictjson"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/tool"
 )
 
 // runTool runs one stored tool call and stores its result.
-func (a *Activities) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
-	return runStep(ctx, a, in.RunStep, in.ToolCallID, func(ctx context.Context) (thread.ToolReply, error) { return a.oneToolCall(ctx, in) })
+func (a *Activities) runTool(ctx context.Context, in step.Tool) (step.ToolReply, error) {
+	return runStep(ctx, a, in.Run, in.ToolCallID, func(ctx context.Context) (step.ToolReply, error) { return a.oneToolCall(ctx, in) })
 }
 
-func (a *Activities) oneToolCall(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+func (a *Activities) oneToolCall(ctx context.Context, in step.Tool) (step.ToolReply, error) {
 	if in.Edited || in.DecisionID != "" || in.Answered > 0 {
 		// The decisions and the input of people and hooks may be among the workflow's unstored records.
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
-			return thread.ToolReply{}, err
+			return step.ToolReply{}, err
 		}
-		in.Flush = thread.Flush{}
+		in.Flush = step.Flush{}
 	}
 	run := &toolRun{a: a, in: in, attempt: int(activity.GetInfo(ctx).Attempt)}
 	reply, done, err := run.load(ctx)
@@ -46,7 +47,7 @@ func (a *Activities) oneToolCall(ctx context.Context, in thread.ToolStep) (threa
 	who, err := a.cfg.Agents.Agent(ctx, in.Thread.Namespace, in.Agent)
 	if err != nil {
 		if !errors.Is(err, agent.ErrUnknown) {
-			return thread.ToolReply{}, agentError(err)
+			return step.ToolReply{}, agentError(err)
 		}
 		return run.finish(ctx, store.ToolFailed, failure(err))
 	}
@@ -66,7 +67,7 @@ func (a *Activities) oneToolCall(ctx context.Context, in thread.ToolStep) (threa
 	}
 	switch found, err := run.recheck(ctx, planner); {
 	case err != nil:
-		return thread.ToolReply{}, err
+		return step.ToolReply{}, err
 	case found.invalid:
 		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, planner))
 	case found.refused != "":
@@ -75,12 +76,12 @@ func (a *Activities) oneToolCall(ctx context.Context, in thread.ToolStep) (threa
 		return run.requestAgain(ctx, found.ask)
 	}
 	if err := run.edit(ctx); err != nil {
-		return thread.ToolReply{}, err
+		return step.ToolReply{}, err
 	}
 	answers, again, err := run.input(ctx)
 	switch {
 	case err != nil:
-		return thread.ToolReply{}, err
+		return step.ToolReply{}, err
 	case again != nil:
 		return run.ask(ctx, again)
 	}
@@ -101,7 +102,7 @@ func (r *toolRun) invalidCall(ctx context.Context, p *planner) tool.Result {
 // toolRun is one run of a tool.
 type toolRun struct {
 	a       *Activities
-	in      thread.ToolStep
+	in      step.Tool
 	attempt int
 	def     tool.Definition
 	stored  event.ToolCall
@@ -127,7 +128,7 @@ func failure(err error) tool.Result {
 }
 
 // load reads the stored call, and its result if there is one.
-func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
+func (r *toolRun) load(ctx context.Context) (step.ToolReply, bool, error) {
 	r.started = time.Now()
 	resultID, inputID := recordid.Result(r.in.ToolCallID), r.inputRequestID()
 	ids := []string{r.in.MessageID, resultID, inputID}
@@ -136,7 +137,7 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 	}
 	records, err := r.a.cfg.Store.RecordsByID(ctx, r.in.Thread, ids...)
 	if err != nil {
-		return thread.ToolReply{}, false, readError(err)
+		return step.ToolReply{}, false, readError(err)
 	}
 	var calls []event.ToolCall
 	var result, input *event.Record
@@ -150,7 +151,7 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 			continue
 		}
 		if calls, err = edited(calls, rec); err != nil {
-			return thread.ToolReply{}, false, configError(fmt.Errorf("reading stored record %s: %w", rec.ID, err))
+			return step.ToolReply{}, false, configError(fmt.Errorf("reading stored record %s: %w", rec.ID, err))
 		}
 	}
 	for _, call := range calls {
@@ -163,28 +164,28 @@ func (r *toolRun) load(ctx context.Context) (thread.ToolReply, bool, error) {
 		return r.resume(ctx, *result)
 	case input != nil:
 		if _, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush); err != nil {
-			return thread.ToolReply{}, true, err
+			return step.ToolReply{}, true, err
 		}
 		reply, err := asked(*input)
 		return reply, true, err
 	}
 	if r.stored.ID == "" {
-		return thread.ToolReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", r.in.ToolCallID, r.in.MessageID))
+		return step.ToolReply{}, false, configError(fmt.Errorf("tool call %s is not in message %s", r.in.ToolCallID, r.in.MessageID))
 	}
-	return thread.ToolReply{}, false, nil
+	return step.ToolReply{}, false, nil
 }
 
 // requestAgain returns a call whose approval is no longer valid.
-func (r *toolRun) requestAgain(ctx context.Context, ask *thread.PlannedCall) (thread.ToolReply, error) {
+func (r *toolRun) requestAgain(ctx context.Context, ask *step.PlannedCall) (step.ToolReply, error) {
 	_, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
-	return thread.ToolReply{ToolCallID: r.in.ToolCallID, Approval: ask}, err
+	return step.ToolReply{ToolCallID: r.in.ToolCallID, Approval: ask}, err
 }
 
 // resume returns the result of a call that already has one.
-func (r *toolRun) resume(ctx context.Context, rec event.Record) (thread.ToolReply, bool, error) {
+func (r *toolRun) resume(ctx context.Context, rec event.Record) (step.ToolReply, bool, error) {
 	var m event.Message
 	if err := json.Unmarshal(rec.Payload, &m); err != nil {
-		return thread.ToolReply{}, false, configError(fmt.Errorf("reading stored message %s: %w", rec.ID, err))
+		return step.ToolReply{}, false, configError(fmt.Errorf("reading stored message %s: %w", rec.ID, err))
 	}
 	done, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
 	r.a.publish(ctx, r.in.Thread, stream.Entry{Stored: max(done.Head, rec.Seq)})
@@ -192,17 +193,17 @@ func (r *toolRun) resume(ctx context.Context, rec event.Record) (thread.ToolRepl
 }
 
 // reply returns the result for the workflow.
-func (r *toolRun) reply(status string, m event.Message) thread.ToolReply {
-	out := thread.ToolReply{ToolCallID: r.in.ToolCallID, Status: status}
+func (r *toolRun) reply(status string, m event.Message) step.ToolReply {
+	out := step.ToolReply{ToolCallID: r.in.ToolCallID, Status: status}
 	var cut bool
-	out.Arguments, cut = thread.CarryText(r.arguments())
-	out.Result, out.Truncated = thread.CarryText(m.Content)
+	out.Arguments, cut = step.CarryText(r.arguments())
+	out.Result, out.Truncated = step.CarryText(m.Content)
 	out.Truncated = out.Truncated || cut
 	if len(r.in.Inline) > 0 {
-		d := thread.Inline(r.a.cfg.Hooks, r.in.Inline, hook.Context{
+		d := step.Inline(r.a.cfg.Hooks, r.in.Inline, hook.Context{
 			Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID, EventID: m.ID, TraceID: r.in.TraceID,
 			ParentEventID: r.in.EventID, Agent: r.in.Agent,
-		}, thread.MessageEvent(m))
+		}, step.MessageEvent(m))
 		out.Decision = &d
 	}
 	return out
@@ -219,16 +220,16 @@ func resultStatus(isError bool) string {
 const unknownText = "Error: the worker was lost while the tool ran. The outcome is unknown: it may have taken effect. It was not run again."
 
 // lost finishes a call that an earlier attempt started, if it must not run again.
-func (r *toolRun) lost(ctx context.Context) (thread.ToolReply, bool, error) {
+func (r *toolRun) lost(ctx context.Context) (step.ToolReply, bool, error) {
 	if r.attempt == 1 || r.def.Idempotent {
-		return thread.ToolReply{}, false, nil
+		return step.ToolReply{}, false, nil
 	}
 	log, err := r.a.cfg.Store.ToolLog(ctx, r.in.Thread, r.in.ToolCallID)
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && log.Status == store.ToolWaiting:
-		return thread.ToolReply{}, false, nil
+		return step.ToolReply{}, false, nil
 	case err != nil:
-		return thread.ToolReply{}, false, readError(err)
+		return step.ToolReply{}, false, readError(err)
 	}
 	reply, err := r.finish(ctx, store.ToolUnknown, tool.Result{Output: unknownText, IsError: true})
 	return reply, true, err
@@ -236,25 +237,25 @@ func (r *toolRun) lost(ctx context.Context) (thread.ToolReply, bool, error) {
 
 // start stores the start of the tool, unless it is quick and so idempotent. If an earlier attempt
 // started it and did not finish, only an idempotent tool continues.
-func (r *toolRun) start(ctx context.Context) (thread.ToolReply, bool, error) {
+func (r *toolRun) start(ctx context.Context) (step.ToolReply, bool, error) {
 	if r.def.Quick {
-		return thread.ToolReply{}, false, nil
+		return step.ToolReply{}, false, nil
 	}
 	log := r.log(store.ToolStarted)
 	done, err := r.a.append(ctx, r.in.Thread, store.Batch{ToolStart: &log}, r.in.Flush)
 	if err != nil {
-		return thread.ToolReply{}, false, err
+		return step.ToolReply{}, false, err
 	}
-	r.in.Flush, r.head = thread.Flush{}, done.Head
+	r.in.Flush, r.head = step.Flush{}, done.Head
 	if !done.Started && r.def.Idempotent && activity.GetInfo(ctx).IsLocalActivity {
 		// Temporal counts the attempts of an activity, and not those of a workflow task.
-		return thread.ToolReply{}, true, temporal.NewApplicationError("The tool has been started before; an activity runs it again.", thread.ErrTypeRetry)
+		return step.ToolReply{}, true, temporal.NewApplicationError("The tool has been started before; an activity runs it again.", step.ErrTypeRetry)
 	}
 	if !done.Started && (!r.def.Idempotent || r.attempt > r.def.MaxAttempts) {
 		reply, err := r.finish(ctx, store.ToolUnknown, tool.Result{Output: unknownText, IsError: true})
 		return reply, true, err
 	}
-	return thread.ToolReply{}, false, nil
+	return step.ToolReply{}, false, nil
 }
 
 func (r *toolRun) log(status store.ToolStatus) store.ToolLog {
@@ -265,17 +266,17 @@ func (r *toolRun) log(status store.ToolStatus) store.ToolLog {
 }
 
 // call runs the tool and stores its result.
-func (r *toolRun) call(ctx context.Context, t tool.Tool, answers *tool.Input) (thread.ToolReply, error) {
-	step := r.a.begin(ctx, r.in.Thread, r.in.TraceID, r.def.Timeout)
-	defer step.done()
+func (r *toolRun) call(ctx context.Context, t tool.Tool, answers *tool.Input) (step.ToolReply, error) {
+	running := r.a.begin(ctx, r.in.Thread, r.in.TraceID, r.def.Timeout)
+	defer running.done()
 	progress := r.progress(ctx)
-	res, err := r.within(step.ctx, t, tool.Call{
+	res, err := r.within(running.ctx, t, tool.Call{
 		ID: r.in.ToolCallID, Arguments: r.arguments(), Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID,
-		Agent: r.in.Agent, User: r.in.User, WorkingDirectory: r.dir, Attempt: r.attempt, Exec: event.NewExecutionContext(step.ctx, r.in.TraceID), Progress: progress.publish,
+		Agent: r.in.Agent, User: r.in.User, WorkingDirectory: r.dir, Attempt: r.attempt, Exec: event.NewExecutionContext(running.ctx, r.in.TraceID), Progress: progress.publish,
 		Input: answers,
 	})
 	progress.stop()
-	cause := context.Cause(step.ctx)
+	cause := context.Cause(running.ctx)
 	need, asks := errors.AsType[*tool.InputRequired](err)
 	switch {
 	case asks && cause == nil:
@@ -283,15 +284,15 @@ func (r *toolRun) call(ctx context.Context, t tool.Tool, answers *tool.Input) (t
 	case err == nil && cause == nil, err == nil && !res.IsError:
 		return r.finish(ctx, status(res), res)
 	case errors.Is(cause, errInterrupted):
-		return r.finish(ctx, store.ToolInterrupted, cutShort(res, thread.InterruptedText))
+		return r.finish(ctx, store.ToolInterrupted, cutShort(res, step.InterruptedText))
 	case errors.Is(cause, errTimeout):
 		return r.finish(ctx, store.ToolFailed, cutShort(res, fmt.Sprintf("Error: the tool took longer than its limit of %s and was stopped.", r.def.Timeout)))
 	case cause != nil && r.def.Idempotent:
-		return thread.ToolReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while the tool ran; the step is retried.", thread.ErrTypeRetry, cause)
+		return step.ToolReply{}, temporal.NewApplicationErrorWithCause("The worker stopped while the tool ran; the step is retried.", step.ErrTypeRetry, cause)
 	case cause != nil:
 		return r.finish(ctx, store.ToolUnknown, cutShort(res, unknownText))
 	case tool.IsRetryable(err) && r.def.Idempotent && r.attempt < r.def.MaxAttempts:
-		return thread.ToolReply{}, temporal.NewApplicationErrorWithCause(err.Error(), thread.ErrTypeRetry, err)
+		return step.ToolReply{}, temporal.NewApplicationErrorWithCause(err.Error(), step.ErrTypeRetry, err)
 	case err != nil:
 		return r.finish(ctx, store.ToolFailed, failure(err))
 	}
@@ -345,13 +346,13 @@ func cutShort(res tool.Result, why string) tool.Result {
 }
 
 // finish stores the log and the message of the call's result, in one transaction.
-func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.Result) (thread.ToolReply, error) {
+func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.Result) (step.ToolReply, error) {
 	ctx = context.WithoutCancel(ctx)
 	now := time.Now()
 	log := r.log(status)
 	if r.edited != "" {
 		// The model sees only its own arguments.
-		res.Output = thread.EditedText(r.edited) + res.Output
+		res.Output = step.EditedText(r.edited) + res.Output
 	}
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
 	if _, err := json.Marshal(res.Details); err != nil {
@@ -366,7 +367,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 	}
 	reply := r.reply(string(status), m)
 	reply.Took = r.a.took(r.started)
-	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m).In(thread.TurnEvent(r.in.Root, r.in.EventID))
+	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m).In(step.TurnEvent(r.in.Root, r.in.EventID))
 	if r.in.Undecided || reply.Decision != nil && !reply.Decision.Silent {
 		record = record.WithUndecided(event.TypeMessage)
 	}
@@ -380,7 +381,7 @@ func (r *toolRun) progress(ctx context.Context) *progress {
 	return &progress{run: r, ctx: ctx, shown: func(data any) (event.AgentEvent, error) {
 		raw, err := json.Marshal(data)
 		e := exec.AdaptToolEvent(event.ToolEvent{Type: event.ToolProgress, ToolName: r.in.ToolName, Data: raw})
-		e.EventID, e.Agent, e.ToolCallID = thread.TurnEvent(r.in.Root, r.in.EventID), r.in.Agent, r.in.ToolCallID
+		e.EventID, e.Agent, e.ToolCallID = step.TurnEvent(r.in.Root, r.in.EventID), r.in.Agent, r.in.ToolCallID
 		return e, err
 	}}
 }

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -47,7 +48,7 @@ func TestToolRun(t *testing.T) {
 	in.Flush = says("e2", "meanwhile")
 	out, err := w.runTool(in)
 	require.NoError(t, err)
-	require.Equal(t, thread.ToolReply{ToolCallID: "c1", Status: "succeeded", Arguments: `{ "a":1, "b":2 }`, Result: "3"}, out, "history has what ran and what it returned")
+	require.Equal(t, step.ToolReply{ToolCallID: "c1", Status: "succeeded", Arguments: `{ "a":1, "b":2 }`, Result: "3"}, out, "history has what ran and what it returned")
 	require.Equal(t, []string{"e1.0.1", "e2", "c1.result"}, w.ids())
 	require.Equal(t, event.Message{
 		ID: "c1.result", ThreadID: "t1", SenderID: "add", SenderType: event.CreatedByTool, Role: "tool", Content: "3",
@@ -141,7 +142,7 @@ func TestStoredCallRuns(t *testing.T) {
 	in := w.asked(call("c1", "add", `{"a":1,"b":2}`))
 	in.ToolCallID = "c9"
 	_, err := w.runTool(in)
-	require.Equal(t, thread.ErrTypeConfig, appError(t, err).Type(), "S4-91 a call that is not stored does not run")
+	require.Equal(t, step.ErrTypeConfig, appError(t, err).Type(), "S4-91 a call that is not stored does not run")
 	require.Equal(t, []string{"e1.0.1"}, w.ids())
 }
 
@@ -152,10 +153,10 @@ func TestRetryableToolError(t *testing.T) {
 	w := newFixture(t, nil, &raw{def: tool.Definition{Name: "get", Idempotent: true}, do: do}, &raw{def: tool.Definition{Name: "pay"}, do: do},
 		&raw{def: tool.Definition{Name: "once", Idempotent: true, MaxAttempts: 1}, do: do})
 	_, err := w.runTool(w.asked(call("c1", "get", "{}"), call("c2", "pay", "{}"), call("c3", "once", "{}")))
-	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type())
+	require.Equal(t, step.ErrTypeRetry, appError(t, err).Type())
 	require.False(t, appError(t, err).NonRetryable())
 	for id, name := range map[string]string{"c2": "pay", "c3": "once"} {
-		out, err := w.runTool(thread.ToolStep{RunStep: thread.RunStep{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, ToolCallID: id, ToolName: name})
+		out, err := w.runTool(step.Tool{Run: step.Run{Thread: ref, Agent: "assistant", MessageID: "e1.0.1"}, ToolCallID: id, ToolName: name})
 		require.NoError(t, err)
 		require.Equal(t, "failed", out.Status, name)
 	}
@@ -182,7 +183,7 @@ func TestInterruptedTool(t *testing.T) {
 	out, err := w.runTool(w.asked(call("c1", "slow", "{}")))
 	require.NoError(t, err)
 	require.Equal(t, "interrupted", out.Status)
-	require.Equal(t, thread.InterruptedText+"\nso far", stored[event.Message](w, "c1.result").Content)
+	require.Equal(t, step.InterruptedText+"\nso far", stored[event.Message](w, "c1.result").Content)
 	require.Equal(t, store.ToolInterrupted, w.toolLog("c1").Status)
 }
 
@@ -244,6 +245,6 @@ func TestDetailsWithoutJSONForm(t *testing.T) {
 func TestToolWaitsForItsRegistry(t *testing.T) {
 	w := newFixture(t, func(c *activities.Config) { c.Agents = brokenRegistry{} }, add)
 	_, err := w.runTool(w.asked(call("c1", "add", `{"a":1,"b":2}`)))
-	require.Equal(t, thread.ErrTypeRetry, appError(t, err).Type(), "an outage is no result")
+	require.Equal(t, step.ErrTypeRetry, appError(t, err).Type(), "an outage is no result")
 	require.Equal(t, []string{"e1.0.1"}, w.ids())
 }

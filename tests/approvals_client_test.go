@@ -10,7 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -212,7 +212,7 @@ func TestClientAnswersThatDoNotFit(t *testing.T) {
 		posted, call := c.atClient("use photo {}")
 		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 		require.Equal(t, signals.TurnInterrupted, check.Await(t, c.Harness, c.id, posted).Status)
-		c.answered(call, thread.InterruptedText, true)
+		c.answered(call, step.InterruptedText, true)
 		c.awaitClient(0)
 		c.tooLateFor(call)
 		require.Equal(t, signals.TurnCompleted, c.Say(c.id, "are you well?").Status)
@@ -269,7 +269,7 @@ func TestClientRunsWhatIsApproved(t *testing.T) {
 		c := o.talk(t)
 		c.denied(`use record {}`)
 		require.Empty(t, check.OfType(c.Harness, c.id, event.TypeClientCall))
-		require.Equal(t, thread.DeniedText, check.ResultIn(t, c.Harness, c.id, "record").Content)
+		require.Equal(t, step.DeniedText, check.ResultIn(t, c.Harness, c.id, "record").Content)
 	})
 	t.Run("approved with other arguments: its client is given those", func(t *testing.T) {
 		c := o.talk(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -162,7 +162,7 @@ func TestApproveForTheSession(t *testing.T) {
 func TestDenialIsTold(t *testing.T) {
 	t.Parallel()
 	c := newOffice(t, harness.Options{}).talk(t)
-	for reason, want := range map[string]string{"": thread.DeniedText, "not on a Friday": thread.DeniedText + " Reason: not on a Friday"} {
+	for reason, want := range map[string]string{"": step.DeniedText, "not on a Friday": step.DeniedText + " Reason: not on a Friday"} {
 		t.Run("S4-82 "+want, func(t *testing.T) {
 			posted, q := c.asks(check.Touches("denied"))
 			d := denying(q)
@@ -174,7 +174,7 @@ func TestDenialIsTold(t *testing.T) {
 			require.Empty(t, check.Made(c.Harness, "denied"))
 		})
 	}
-	require.Equal(t, "Tool execution was denied by the user.", thread.DeniedText)
+	require.Equal(t, "Tool execution was denied by the user.", step.DeniedText)
 }
 
 // TestApprovalsAreRecords: approvals are in the store and nowhere else.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -82,7 +82,7 @@ func TestDecisionsByMessage(t *testing.T) {
 			say("ann", c.spoken("", event.ToolResultData{ToolCallID: q.ToolCallID, Decision: event.DecisionDeny, ToolName: "spied"}))
 			c.completes(posted)
 			require.Empty(t, argumentsSeen(s, c.id))
-			require.Equal(t, thread.DeniedText, c.result(q).Content)
+			require.Equal(t, step.DeniedText, c.result(q).Content)
 			require.Len(t, c.Messages(c.id), 4)
 		})
 		t.Run(way+": S4-T18 an approval for the session covers the next call", func(t *testing.T) {

@@ -21,6 +21,7 @@ var layers = [][]string{
 	{"signals"},
 	{"internal/searchattr", "internal/redaction", "internal/forget", "internal/tracing", "telemetry"},
 	{"webhook"},
+	{"internal/step", "internal/addressing"},
 	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
 	{"internal/document", "internal/fetch", "internal/tokens"},
 	{"internal/library", "internal/entities"},
@@ -77,12 +78,12 @@ var boundaries = []boundary{
 	{
 		name:  "X10 S4-65 models' drivers run no tools, store nothing and approve nothing",
 		rooms: []string{"llm"},
-		never: []string{"tool", "store", "stream", "approval", "activities", "workflows", "internal/thread", "signals", "go.temporal.io"},
+		never: []string{"tool", "store", "stream", "approval", "activities", "workflows", "internal/thread", "internal/step", "signals", "go.temporal.io"},
 	},
 	{
 		name:  "S4-109 decisions are plain Go, without Temporal, I/O or chance",
-		rooms: []string{"internal/thread", "internal/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/thread", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
+		rooms: []string{"internal/thread", "internal/step", "internal/addressing", "internal/knowledge"},
+		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/step", "internal/addressing", "internal/thread", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{
@@ -92,6 +93,11 @@ var boundaries = []boundary{
 		plain: true,
 	},
 	{
+		name:  "activities know the contract of steps, not a thread's state",
+		rooms: []string{"activities"},
+		never: []string{"internal/thread", "workflows"},
+	},
+	{
 		name:  "activities and the API know ports, not drivers",
 		rooms: []string{"activities", "auth", "internal/server", "internal/feed", "internal/chat", "internal/projection", "world"},
 		never: []string{"store/...", "stream/...", "llm/...", "tool/..."},
@@ -99,7 +105,7 @@ var boundaries = []boundary{
 	{
 		name:  "views and the API read records, not a thread's state",
 		rooms: []string{"internal/feed", "internal/chat", "internal/projection", "internal/server", "world"},
-		never: []string{"internal/thread", "workflows", "activities"},
+		never: []string{"internal/thread", "internal/step", "workflows", "activities"},
 	},
 	{
 		name:  "the library chooses no driver but the stream in memory",

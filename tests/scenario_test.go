@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -104,7 +104,7 @@ func (s scenario) denial(t *testing.T) {
 	out := check.Await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
 	messages := s.w.Messages(id)
-	require.Equal(t, thread.DeniedText+" Reason: not today", messages[2].Content)
+	require.Equal(t, step.DeniedText+" Reason: not today", messages[2].Content)
 	require.Contains(t, messages[3].Content, "denied by the user")
 	require.NoFileExists(t, s.w.Shell+"/ran")
 }

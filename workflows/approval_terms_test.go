@@ -7,20 +7,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
 
 // asksWith is a call that needs approval on these terms.
-func asksWith(id string, terms thread.ApprovalPlan) thread.PlannedCall {
+func asksWith(id string, terms step.ApprovalPlan) step.PlannedCall {
 	p := asks(id)
 	p.Approval = &terms
-	p.Guard = &thread.Guard{Digest: "digest", Definition: "definition", Arguments: thread.ArgumentsDigest(p.Arguments)}
+	p.Guard = &step.Guard{Digest: "digest", Definition: "definition", Arguments: step.ArgumentsDigest(p.Arguments)}
 	return p
 }
 
@@ -28,10 +29,10 @@ func asksWith(id string, terms thread.ApprovalPlan) thread.PlannedCall {
 func (f *fakes) requestsOf() []string { return f.idsOf(event.TypeApprovalRequest) }
 
 // checks sets the responses to checks of decisions, and returns their inputs.
-func (w *fixture) checks(answer func(thread.CheckStep) thread.CheckReply) *[]thread.CheckStep {
-	asked := &[]thread.CheckStep{}
+func (w *fixture) checks(answer func(step.Check) step.CheckReply) *[]step.Check {
+	asked := &[]step.Check{}
 	var mu sync.Mutex // several may be checked at once
-	w.RegisterActivityWithOptions(func(_ context.Context, in thread.CheckStep) (thread.CheckReply, error) {
+	w.RegisterActivityWithOptions(func(_ context.Context, in step.Check) (step.CheckReply, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		*asked = append(*asked, in)
@@ -43,14 +44,14 @@ func (w *fixture) checks(answer func(thread.CheckStep) thread.CheckReply) *[]thr
 // TestLateMember: somebody who has become a member of a group since people were asked may decide, by update and by signal.
 func TestLateMember(t *testing.T) {
 	w := newFixture(t)
-	terms := thread.ApprovalPlan{Approvers: []string{"ann"}, Groups: []string{"finance"}, Quorum: 3}
+	terms := step.ApprovalPlan{Approvers: []string{"ann"}, Groups: []string{"finance"}, Quorum: 3}
 	w.model = script(asksWith("c1", terms))
-	asked := w.checks(func(in thread.CheckStep) thread.CheckReply {
+	asked := w.checks(func(in step.Check) step.CheckReply {
 		switch in.By {
 		case "gus":
-			return thread.CheckReply{Field: "by", Problem: "could not be checked"}
+			return step.CheckReply{Field: "by", Problem: "could not be checked"}
 		default:
-			return thread.CheckReply{Member: in.By != "mallory"}
+			return step.CheckReply{Member: in.By != "mallory"}
 		}
 	})
 	vote := func(by string) *answer {
@@ -74,24 +75,24 @@ func TestLateMember(t *testing.T) {
 	require.Equal(t, signals.DecideResult{Result: signals.DecideNotAllowed}, agent.result, "an agent never may")
 	require.Equal(t, signals.DecideResult{Result: signals.DecideAccepted, Missing: 1}, late.result)
 	require.Equal(t, []string{"c1"}, w.tools, "by the signal of the third")
-	for _, step := range *asked {
-		require.NotEqual(t, "ann", step.By, "no step is spent on whom the request names")
-		require.True(t, step.Late)
+	for _, input := range *asked {
+		require.NotEqual(t, "ann", input.By, "no step is spent on whom the request names")
+		require.True(t, input.Late)
 	}
 }
 
 // TestRequestExpires: a durable timer of the thread denies the call, or ends the turn.
 func TestRequestExpires(t *testing.T) {
-	terms := thread.ApprovalPlan{Expires: day}
-	ends := thread.ApprovalPlan{Expires: day, EndsTurn: true}
+	terms := step.ApprovalPlan{Expires: day}
+	ends := step.ApprovalPlan{Expires: day, EndsTurn: true}
 	for name, tc := range map[string]struct {
-		calls  []thread.PlannedCall
+		calls  []step.PlannedCall
 		status signals.TurnStatus
 		last   string
 	}{
-		"the call is denied": {[]thread.PlannedCall{asksWith("c1", terms)}, signals.TurnCompleted, "e1.0.2: done"},
+		"the call is denied": {[]step.PlannedCall{asksWith("c1", terms)}, signals.TurnCompleted, "e1.0.2: done"},
 		"the turn ends, whatever else waits": {
-			[]thread.PlannedCall{asksWith("c1", ends), asks("c2")},
+			[]step.PlannedCall{asksWith("c1", ends), asks("c2")},
 			signals.TurnInterrupted,
 			"c2.result: Tool execution was interrupted before it began: the tool did not run.",
 		},
@@ -123,7 +124,7 @@ func TestRequestExpires(t *testing.T) {
 // TestExpiryAfterTheThreadHasMoved: a request of one workflow run expires in the next.
 func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
-	f.model = script(asksWith("c1", thread.ApprovalPlan{Expires: day, Remind: 23 * time.Hour}))
+	f.model = script(asksWith("c1", step.ApprovalPlan{Expires: day, Remind: 23 * time.Hour}))
 	w := fixtureWith(t, f)
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"}) })
@@ -146,7 +147,7 @@ func TestExpiryAfterTheThreadHasMoved(t *testing.T) {
 // TestReminders: reminders are stored when they are due, until there is a decision.
 func TestReminders(t *testing.T) {
 	w := newFixture(t)
-	w.model = script(asksWith("c1", thread.ApprovalPlan{Remind: time.Hour}))
+	w.model = script(asksWith("c1", step.ApprovalPlan{Remind: time.Hour}))
 	w.then(func() { w.post("e1", "go") })
 	w.at = 2*time.Hour + 30*time.Minute
 	w.then(func() {
@@ -163,14 +164,14 @@ func TestReminders(t *testing.T) {
 // Earlier votes do not count.
 func TestApprovalThatDoesNotHold(t *testing.T) {
 	w := newFixture(t)
-	w.model = script(asksWith("c1", thread.ApprovalPlan{}))
+	w.model = script(asksWith("c1", step.ApprovalPlan{}))
 	tries := 0
-	w.RegisterActivityWithOptions(func(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+	w.RegisterActivityWithOptions(func(ctx context.Context, in step.Tool) (step.ToolReply, error) {
 		if tries++; tries == 1 {
 			w.flush(in.Flush)
-			again := asksWith("c1", thread.ApprovalPlan{})
+			again := asksWith("c1", step.ApprovalPlan{})
 			again.Reason = "the tool has changed"
-			return thread.ToolReply{ToolCallID: in.ToolCallID, Approval: &again}, nil
+			return step.ToolReply{ToolCallID: in.ToolCallID, Approval: &again}, nil
 		}
 		require.Equal(t, "c1.decision.2", in.DecisionID)
 		return w.runTool(ctx, in)
@@ -199,21 +200,21 @@ func TestApprovalThatDoesNotHold(t *testing.T) {
 func TestGuardedTask(t *testing.T) {
 	for name, holds := range map[string]bool{"it holds": true, "it does not": false} {
 		t.Run(name, func(t *testing.T) {
-			p := asksWith("c1", thread.ApprovalPlan{})
-			p.By, p.Task = thread.ByTask, &thread.TaskPlan{Tool: "build", Deadline: time.Hour}
+			p := asksWith("c1", step.ApprovalPlan{})
+			p.By, p.Task = step.ByTask, &step.TaskPlan{Tool: "build", Deadline: time.Hour}
 			w := newFixture(t)
 			w.forward(signals.SignalTaskReport)
-			w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+			w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 				if in.EventID == "e1" {
 					return script(p)(ctx, in)
 				}
 				return reply(in, "I see"), nil
 			}
-			w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
+			w.plan = func(in step.Plan) (step.PlanReply, error) {
 				require.True(t, w.has("c1.decision"), "the decision is stored before")
 				again := p
 				again.NeedsApproval = !holds
-				return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{again}}, nil
+				return step.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []step.PlannedCall{again}}, nil
 			}
 			w.then(func() { w.post("e1", "go") })
 			w.then(func() { w.decide("c1", event.DecisionApprove, "") })
@@ -233,12 +234,12 @@ func TestGuardedTask(t *testing.T) {
 // TestCascade: pending calls that a new grant covers run after another check.
 func TestCascade(t *testing.T) {
 	w := newFixture(t)
-	w.model = script(asksWith("c1", thread.ApprovalPlan{}), asksWith("c2", thread.ApprovalPlan{}), asksWith("c3", thread.ApprovalPlan{}))
-	w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
+	w.model = script(asksWith("c1", step.ApprovalPlan{}), asksWith("c2", step.ApprovalPlan{}), asksWith("c3", step.ApprovalPlan{}))
+	w.plan = func(in step.Plan) (step.PlanReply, error) {
 		require.True(t, w.has("c1.decision"), "the grant is stored before")
-		covered := asksWith("c2", thread.ApprovalPlan{})
-		covered.NeedsApproval, covered.Grant = false, &thread.GrantedCall{ID: "c1", Scope: event.ScopeSession, By: "ann"}
-		return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{covered, asksWith("c3", thread.ApprovalPlan{})}}, nil
+		covered := asksWith("c2", step.ApprovalPlan{})
+		covered.NeedsApproval, covered.Grant = false, &step.GrantedCall{ID: "c1", Scope: event.ScopeSession, By: "ann"}
+		return step.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []step.PlannedCall{covered, asksWith("c3", step.ApprovalPlan{})}}, nil
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
@@ -260,11 +261,11 @@ func TestEditedArguments(t *testing.T) {
 		args, _ := json.Marshal(map[string]string{"command": command})
 		return signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: "ann", Args: args}
 	}
-	check := func(in thread.CheckStep) thread.CheckReply {
+	check := func(in step.Check) step.CheckReply {
 		if in.Args == `{"command":"rm"}` {
-			return thread.CheckReply{Field: "args", Problem: "are denied by policy no-rm"}
+			return step.CheckReply{Field: "args", Problem: "are denied by policy no-rm"}
 		}
-		return thread.CheckReply{Guard: &thread.Guard{Digest: "digest of " + in.Args}}
+		return step.CheckReply{Guard: &step.Guard{Digest: "digest of " + in.Args}}
 	}
 	for name, send := range map[string]func(*fixture, signals.Decide) *answer{
 		"by update": func(w *fixture, d signals.Decide) *answer { return w.update(signals.UpdateDecide, d) },
@@ -272,7 +273,7 @@ func TestEditedArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
-			w.model = script(asksWith("c1", thread.ApprovalPlan{}))
+			w.model = script(asksWith("c1", step.ApprovalPlan{}))
 			asked := w.checks(check)
 			var refused, taken *answer
 			w.then(func() { w.post("e1", "go") })
@@ -302,7 +303,7 @@ func TestEditedArguments(t *testing.T) {
 // TestVotes: each vote is stored immediately, and the last one lets the call run.
 func TestVotes(t *testing.T) {
 	w := newFixture(t)
-	w.model = script(asksWith("c1", thread.ApprovalPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))
+	w.model = script(asksWith("c1", step.ApprovalPlan{Quorum: 2, Approvers: []string{"ann", "bea"}}))
 	vote := func(by string) *answer {
 		return w.update(signals.UpdateDecide, signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: by})
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/internal/searchattr"
@@ -76,15 +78,15 @@ func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals
 }
 
 // check validates the edited arguments or the pattern of a decision, if it has any.
-func (t approvals) check(ctx workflow.Context, d signals.Decide) thread.CheckReply {
-	step, ok := t.state.Decisions.Unchecked(d)
+func (t approvals) check(ctx workflow.Context, d signals.Decide) step.CheckReply {
+	input, ok := t.state.Decisions.Unchecked(d)
 	if !ok {
-		return thread.CheckReply{}
+		return step.CheckReply{}
 	}
-	var reply thread.CheckReply
-	if err := localFirst(ctx, bounded, "check a decision", signals.ActivityCheckDecision, step, &reply); err != nil {
+	var reply step.CheckReply
+	if err := localFirst(ctx, bounded, "check a decision", signals.ActivityCheckDecision, input, &reply); err != nil {
 		why, _ := explain(err)
-		return thread.CheckReply{Field: cmp.Or(d.Checked(), "by"), Problem: "could not be checked: " + why}
+		return step.CheckReply{Field: cmp.Or(d.Checked(), "by"), Problem: "could not be checked: " + why}
 	}
 	return reply
 }

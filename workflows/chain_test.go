@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -18,8 +20,8 @@ import (
 func chain(t *testing.T) *fixture {
 	t.Helper()
 	carol := asked("c2")
-	carol.SubAgent = &thread.SubAgentPlan{Agent: "carol", Message: "do it"}
-	return delegating(t, newFakes(t), func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	carol.SubAgent = &step.SubAgentPlan{Agent: "carol", Message: "do it"}
+	return delegating(t, newFakes(t), func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Thread.ThreadID == subThread {
 			return script(carol)(ctx, in)
 		}

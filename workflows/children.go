@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -53,11 +55,11 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 	t.subs[id] = child
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	workflow.GoNamed(ctx, "sub-agent", func(ctx workflow.Context) {
-		var reply thread.DelegateReply
+		var reply step.DelegateReply
 		if err := child.Get(ctx, &reply); err != nil {
 			t.state.Children.ApplyLoss(id, reason(err))
 		} else {
-			t.state.Children.ApplyEnd(workflow.Now(ctx), thread.SubAgentEnded{ThreadID: id, DelegateReply: reply})
+			t.state.Children.ApplyEnd(workflow.Now(ctx), step.SubAgentEnded{ThreadID: id, DelegateReply: reply})
 		}
 		delete(t.subs, id)
 	})
@@ -93,7 +95,7 @@ func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.AgentRun, c *threa
 }
 
 // startSub starts the thread of a sub-agent. The child workflow outlives this workflow run.
-func (t *conversation) startSub(ctx workflow.Context, id string, start thread.DelegateStart) (workflow.ChildWorkflowFuture, error) {
+func (t *conversation) startSub(ctx workflow.Context, id string, start step.Delegate) (workflow.ChildWorkflowFuture, error) {
 	// Cancelling ctx must not cancel the sub-agent.
 	own, _ := workflow.NewDisconnectedContext(ctx)
 	s := t.state
@@ -118,15 +120,15 @@ func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.AgentRun, c *t
 		c.Refused(workflow.Now(ctx), refusal)
 		return
 	}
-	step, start := c.DelegateTask(workflow.Now(ctx))
-	child, err := t.startSub(ctx, step.Task.ThreadID, start)
+	input, start := c.DelegateTask(workflow.Now(ctx))
+	child, err := t.startSub(ctx, input.Task.ThreadID, start)
 	if err != nil {
-		c.TaskNotStarted(workflow.Now(ctx), step.Task, reason(err))
-		s.Children.Forget(workflow.Now(ctx), step.Task.ThreadID)
+		c.TaskNotStarted(workflow.Now(ctx), input.Task, reason(err))
+		s.Children.Forget(workflow.Now(ctx), input.Task.ThreadID)
 		return
 	}
-	c.TaskStarted(workflow.Now(ctx), step.Task)
-	t.watchTask(ctx, child, step.Task)
+	c.TaskStarted(workflow.Now(ctx), input.Task)
+	t.watchTask(ctx, child, input.Task)
 }
 
 // stopSubs cancels the sub-agents whose answers are no longer needed.
@@ -143,15 +145,15 @@ func (t *conversation) cancelThread(ctx workflow.Context, threadID string) {
 	_ = t.awaitSent(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.WorkflowID(t.state.Namespace, threadID), ""))
 }
 
-func (t children) subAgentEnded(ctx workflow.Context, _ string, e thread.SubAgentEnded) {
+func (t children) subAgentEnded(ctx workflow.Context, _ string, e step.SubAgentEnded) {
 	t.state.Children.ApplyEnd(workflow.Now(ctx), e)
 }
 
-func (t children) subAgentRequest(_ workflow.Context, _ string, a thread.SubAgentRequest) {
+func (t children) subAgentRequest(_ workflow.Context, _ string, a step.SubAgentRequest) {
 	t.state.Children.ApplyRequest(a)
 }
 
-func (t children) subAgentDecision(ctx workflow.Context, _ string, d thread.SubAgentDecision) {
+func (t children) subAgentDecision(ctx workflow.Context, _ string, d step.SubAgentDecision) {
 	t.state.Children.ApplyDecision(workflow.Now(ctx), d)
 }
 

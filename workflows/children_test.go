@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -23,22 +24,22 @@ const (
 )
 
 // asked is a call of a sub-agent.
-func asked(id string) thread.PlannedCall {
-	return thread.PlannedCall{ID: id, Name: "call_agent", By: thread.ByAgent, SubAgent: &thread.SubAgentPlan{Agent: "bob", Message: "do it"}}
+func asked(id string) step.PlannedCall {
+	return step.PlannedCall{ID: id, Name: "call_agent", By: step.ByAgent, SubAgent: &step.SubAgentPlan{Agent: "bob", Message: "do it"}}
 }
 
 // answering is the default reply of a sub-agent's model.
-func answering(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+func answering(_ context.Context, in step.Model) (step.ModelReply, error) {
 	return reply(in, "answered"), nil
 }
 
 // delegating is a world whose agent makes these calls on "go". sub is the model of the sub-agents.
-func delegating(t *testing.T, f *fakes, sub func(context.Context, thread.ModelStep) (thread.ModelReply, error), calls ...thread.PlannedCall) *fixture {
+func delegating(t *testing.T, f *fakes, sub func(context.Context, step.Model) (step.ModelReply, error), calls ...step.PlannedCall) *fixture {
 	t.Helper()
 	w := fixtureWith(t, f)
 	w.SetDetachedChildWait(false)
 	w.forward(signals.SignalSubAgentApprovals, signals.SignalSubAgentDecision, signals.SignalSubAgentEnded)
-	f.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	f.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		switch {
 		case in.Thread.ThreadID != "t1":
 			return sub(ctx, in)
@@ -74,7 +75,7 @@ func TestSubAgent(t *testing.T) {
 	sub := f.models[1]
 	require.Equal(t, "bob", sub.Agent)
 	require.Equal(t, "go", sub.TraceID, "S1-38")
-	require.Equal(t, &thread.Parent{
+	require.Equal(t, &step.Parent{
 		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", User: "ann", TraceID: "go", EventID: "go", Depth: 1, MaxSteps: 4,
 	}, sub.Parent, "S1-28")
 	require.Len(t, f.ends, 1)
@@ -86,7 +87,7 @@ func TestSubAgent(t *testing.T) {
 func TestSubAgentsWorkInParallel(t *testing.T) {
 	f := newFakes(t)
 	both := make(chan struct{}, 2)
-	w := delegating(t, f, func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w := delegating(t, f, func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		both <- struct{}{}
 		if len(both) < 2 {
 			require.Eventually(t, func() bool { return len(both) == 2 }, patience, time.Millisecond)
@@ -104,9 +105,9 @@ func TestSubAgentsWorkInParallel(t *testing.T) {
 // TestSubAgentFails: the call has an error as its result, and the agent continues.
 func TestSubAgentFails(t *testing.T) {
 	f := newFakes(t)
-	f.end = func(thread.EndStep) (thread.EndReply, error) { return thread.EndReply{Failed: true}, nil }
-	w := delegating(t, f, func(context.Context, thread.ModelStep) (thread.ModelReply, error) {
-		return thread.ModelReply{}, notConfigured("no such model")
+	f.end = func(step.End) (step.EndReply, error) { return step.EndReply{Failed: true}, nil }
+	w := delegating(t, f, func(context.Context, step.Model) (step.ModelReply, error) {
+		return step.ModelReply{}, notConfigured("no such model")
 	}, asked("c1"))
 	w.then(func() { w.post("go", "go") })
 	w.run(workflows.Input{})
@@ -118,8 +119,8 @@ func TestSubAgentFails(t *testing.T) {
 // TestSubAgentIsLost: the same for a sub-agent that ends without an answer.
 func TestSubAgentIsLost(t *testing.T) {
 	f := newFakes(t)
-	f.end = func(thread.EndStep) (thread.EndReply, error) {
-		return thread.EndReply{}, notConfigured("what it said cannot be read")
+	f.end = func(step.End) (step.EndReply, error) {
+		return step.EndReply{}, notConfigured("what it said cannot be read")
 	}
 	w := delegating(t, f, answering, asked("c1"))
 	w.then(func() { w.post("go", "go") })
@@ -130,7 +131,7 @@ func TestSubAgentIsLost(t *testing.T) {
 
 func TestInterruptWhileASubAgentWorks(t *testing.T) {
 	f := newFakes(t)
-	w := delegating(t, f, func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w := delegating(t, f, func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		return reply(in, "", asks("x1")), nil
 	}, asked("c1"))
 	w.then(func() { w.post("go", "go") })
@@ -175,7 +176,7 @@ func TestSubAgentAsksPeople(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakes(t)
-			w := delegating(t, f, func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+			w := delegating(t, f, func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 				return script(asks("x1"))(ctx, in)
 			}, asked("c1"))
 			w.then(func() { w.post("go", "go") })
@@ -199,7 +200,7 @@ func TestSubAgentAsksPeople(t *testing.T) {
 func moving(t *testing.T, f *fakes) workflows.Input {
 	t.Helper()
 	f.onWaiting = event.OnWaitingHold
-	w := delegating(t, f, func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w := delegating(t, f, func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		return reply(in, "", asks("x1")), nil
 	}, asked("c1"))
 	w.then(func() { w.post("go", "go") })
@@ -225,9 +226,9 @@ func TestThreadMovesWhileASubAgentWorks(t *testing.T) {
 	})
 	w.then(func() {
 		require.Len(t, decisions.all(), 1)
-		w.SignalWorkflow(signals.SignalSubAgentDecision, thread.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1", Approval: &event.Approval{ToolCallID: "x1", Decision: event.DecisionApprove}})
+		w.SignalWorkflow(signals.SignalSubAgentDecision, step.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1", Approval: &event.Approval{ToolCallID: "x1", Decision: event.DecisionApprove}})
 		for range 2 {
-			w.SignalWorkflow(signals.SignalSubAgentEnded, thread.SubAgentEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 9}}})
+			w.SignalWorkflow(signals.SignalSubAgentEnded, step.SubAgentEnded{ThreadID: subThread, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 9}}})
 		}
 	})
 	w.then(func() {
@@ -271,7 +272,7 @@ func TestInterruptAfterTheThreadHasMoved(t *testing.T) {
 // TestSubAgentsCanGoNoDeeper: the result has the reason.
 func TestSubAgentsCanGoNoDeeper(t *testing.T) {
 	f := newFakes(t)
-	w := delegating(t, f, func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w := delegating(t, f, func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		return script(asked("c"+in.Thread.ThreadID))(ctx, in)
 	}, asked("c1"))
 	// The test environment knows the parents of all threads but the first.
@@ -286,18 +287,18 @@ func TestSubAgentsCanGoNoDeeper(t *testing.T) {
 }
 
 // inTheBackground is a call of a sub-agent as a background task.
-func inTheBackground(id string) thread.PlannedCall {
+func inTheBackground(id string) step.PlannedCall {
 	p := asked(id)
-	p.Name, p.By, p.Task = "task", thread.ByTask, &thread.TaskPlan{Deadline: day}
+	p.Name, p.By, p.Task = "task", step.ByTask, &step.TaskPlan{Deadline: day}
 	return p
 }
 
 func TestSubAgentInTheBackground(t *testing.T) {
 	f := newFakes(t)
-	f.end = func(thread.EndStep) (thread.EndReply, error) {
-		return thread.EndReply{Result: json.RawMessage(`"answered"`)}, nil
+	f.end = func(step.End) (step.EndReply, error) {
+		return step.EndReply{Result: json.RawMessage(`"answered"`)}, nil
 	}
-	w := delegating(t, f, func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w := delegating(t, f, func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		return script(asks("x1"))(ctx, in)
 	}, inTheBackground("c1"))
 	w.then(func() { w.post("go", "go") })
@@ -318,7 +319,7 @@ func TestSubAgentInTheBackground(t *testing.T) {
 // TestSubAgentInTheBackgroundIsCancelled: by a person.
 func TestSubAgentInTheBackgroundIsCancelled(t *testing.T) {
 	f := newFakes(t)
-	w := delegating(t, f, func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w := delegating(t, f, func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		return reply(in, "", asks("x1")), nil
 	}, inTheBackground("c1"))
 	w.then(func() { w.post("go", "go") })
@@ -335,7 +336,7 @@ func TestSubAgentInTheBackgroundIsCancelled(t *testing.T) {
 // TestMessagesWhileASubAgentWaits: they are answered while the sub-agent waits for people, even
 // after continue-as-new. The turn continues with its answer, or when the sub-agent is gone.
 func TestMessagesWhileASubAgentWaits(t *testing.T) {
-	waits := func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	waits := func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		return script(asks("x1"))(ctx, in)
 	}
 	begin := func(w *fixture) {
@@ -374,8 +375,8 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 	})
 	for name, ends := range map[string]func(w *fixture){
 		"it answers after the thread has moved": func(w *fixture) {
-			w.SignalWorkflow(signals.SignalSubAgentDecision, thread.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1"})
-			w.SignalWorkflow(signals.SignalSubAgentEnded, thread.SubAgentEnded{ThreadID: subThread, DelegateReply: thread.DelegateReply{Status: signals.TurnCompleted}})
+			w.SignalWorkflow(signals.SignalSubAgentDecision, step.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1"})
+			w.SignalWorkflow(signals.SignalSubAgentEnded, step.SubAgentEnded{ThreadID: subThread, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted}})
 		},
 		"it is gone after the thread has moved": func(w *fixture) { w.decide("x1", event.DecisionApprove, "") },
 	} {

@@ -5,17 +5,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
 
 // atClient is a call that a connected client runs.
-func atClient(id string) thread.PlannedCall {
-	return thread.PlannedCall{ID: id, Name: "open_file", By: thread.ByClient, Arguments: `{"path":"a.go"}`, ClientTime: time.Hour}
+func atClient(id string) step.PlannedCall {
+	return step.PlannedCall{ID: id, Name: "open_file", By: step.ByClient, Arguments: `{"path":"a.go"}`, ClientTime: time.Hour}
 }
 
 func (w *fixture) toolResult(r signals.ToolResult) { w.SignalWorkflow(signals.SignalToolResult, r) }
@@ -188,8 +189,8 @@ func TestTextDecidesNothing(t *testing.T) {
 
 // ahead makes the model create a call and runs do before the thread has the call; then the thread
 // continues as new.
-func (w *fixture) ahead(call thread.PlannedCall, do func()) {
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+func (w *fixture) ahead(call step.PlannedCall, do func()) {
+	w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Step == 1 {
 			sent := make(chan struct{})
 			w.RegisterDelayedCallback(func() {

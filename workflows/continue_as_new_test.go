@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -24,7 +25,7 @@ func (w *fixture) suggestWith(signal string, input any) {
 func TestContinueAsNewWhileApprovalWaits(t *testing.T) {
 	f := newFakes(t)
 	f.onWaiting = event.OnWaitingHold
-	f.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	f.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "e1" {
 			return script(plain("c1"), asks("c2"))(ctx, in)
 		}
@@ -80,7 +81,7 @@ func TestContinueAsNewWaitsForTheRunningStep(t *testing.T) {
 	w := fixtureWith(t, f)
 	var turn *answer
 	asked := make(chan struct{})
-	f.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	f.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "e1" && in.Step == 1 {
 			// Not here: the thread may be reading it.
 			w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 0)
@@ -140,7 +141,7 @@ func TestInterruptAcrossContinueAsNew(t *testing.T) {
 func TestCancelledWithSeveralRuns(t *testing.T) {
 	w := newFixture(t)
 	called := make(chan struct{})
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Agent == "bob" {
 			<-called // records in the input of alice's step must not be stored after the end
 			w.CancelWorkflow()

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
@@ -25,7 +26,7 @@ func holding(debounce, throttle time.Duration) rule.Rule {
 // timed records when agents handle events: "day.hour event +held".
 func (w *fixture) timed() *[]string {
 	began, noted := w.Now(), &[]string{}
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Observe != nil {
 			hours := int(w.Now().Sub(began).Round(time.Hour).Hours())
 			*noted = append(*noted, fmt.Sprintf("%d.%02d %s +%d", hours/24, hours%24, in.Observe.EventID, in.Observe.Held))
@@ -91,7 +92,7 @@ func TestHeldEventsAcrossContinueAsNew(t *testing.T) {
 	w = ruledWorld(t, f, holding(day, 0))
 	w.SetStartTime(due.Add(-2 * time.Hour))
 	var at time.Time
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Observe != nil {
 			at = w.Now()
 			require.Equal(t, 1, in.Observe.Held)
@@ -143,7 +144,7 @@ func TestWaitForAHeldEvent(t *testing.T) {
 // TestEventDueWhileATurnWaits: the event is handled while the turn waits for people.
 func TestEventDueWhileATurnWaits(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), holding(time.Hour, 0))
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "m1" {
 			return script(asks("c1"))(ctx, in)
 		}

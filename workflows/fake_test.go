@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
@@ -23,7 +26,6 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -38,34 +40,34 @@ type fakes struct {
 
 	records []event.Record
 	known   map[string]bool
-	row     thread.Row
-	models  []thread.ModelStep
+	row     step.Row
+	models  []step.Model
 	tools   []string
-	notices []thread.NotifyStep
+	notices []step.Notify
 
-	asked   []thread.HookStep
-	planned []thread.PlanStep
+	asked   []step.Hook
+	planned []step.Plan
 
-	handled []thread.EventStep
-	worked  []thread.TaskStep
-	ends    []thread.EndStep
+	handled []step.Event
+	worked  []step.Task
+	ends    []step.End
 
 	// hook replaces a hook or processor that is a function; by default events pass.
-	hook func(in thread.HookStep, name string) said
+	hook func(in step.Hook, name string) said
 	// plan replaces the planning; by default stored calls run without approval.
-	plan func(thread.PlanStep) (thread.PlanReply, error)
+	plan func(step.Plan) (step.PlanReply, error)
 	// model replaces the model; by default it ends the run.
-	model func(context.Context, thread.ModelStep) (thread.ModelReply, error)
+	model func(context.Context, step.Model) (step.ModelReply, error)
 	// tool replaces a tool; by default it succeeds.
-	tool func(context.Context, thread.ToolStep) (thread.ToolReply, error)
+	tool func(context.Context, step.Tool) (step.ToolReply, error)
 	// result is the decision of inline hooks on a tool's result; by default it passes.
-	result func(thread.ToolStep) *thread.HookDecision
+	result func(step.Tool) *step.HookDecision
 	// function replaces a rule's function; by default it succeeds.
-	function func(context.Context, thread.EventStep) error
+	function func(context.Context, step.Event) error
 	// work replaces the run of a background task; by default it completes.
-	work func(context.Context, thread.TaskStep) (thread.TaskReply, error)
+	work func(context.Context, step.Task) (step.TaskReply, error)
 	// end replaces the end of a sub-agent's thread; by default there is an answer.
-	end func(thread.EndStep) (thread.EndReply, error)
+	end func(step.End) (step.EndReply, error)
 	// onWaiting is the agents' setting.
 	onWaiting event.OnWaiting
 
@@ -77,7 +79,7 @@ func newFakes(t *testing.T) *fakes {
 	return &fakes{t: t, known: map[string]bool{}, noticed: make(chan struct{})}
 }
 
-func (f *fakes) flush(in thread.Flush, more ...event.Record) {
+func (f *fakes) flush(in step.Flush, more ...event.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range append(append([]event.Record(nil), in.Records...), more...) {
@@ -91,7 +93,7 @@ func (f *fakes) flush(in thread.Flush, more ...event.Record) {
 	}
 }
 
-func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+func (f *fakes) callModel(ctx context.Context, in step.Model) (step.ModelReply, error) {
 	f.flush(in.Flush)
 	f.mu.Lock()
 	f.models = append(f.models, in)
@@ -115,17 +117,17 @@ func (f *fakes) callModel(ctx context.Context, in thread.ModelStep) (thread.Mode
 	if len(reply.Calls) == 0 && !reply.Message.Interrupted && !in.Gated && !reply.Gated {
 		stored = append(stored, event.NewRecord(in.MessageID+".final", event.TypeFinal, in.TraceID, in.EventID, time.Now(), event.Final{}))
 		m := event.Message{SenderID: reply.Agent, SenderType: event.CreatedByAgent, AgentID: reply.Agent, Content: reply.Message.Content}
-		if in.Ends != "" && len(thread.Answering(in.Agents, m)) == 0 {
+		if in.Ends != "" && len(addressing.Answering(in.Agents, m)) == 0 {
 			reply.EndStored = true
 			stored = append(stored, event.NewRecord(in.Ends, event.TypeTurnEnded, in.TraceID, in.EventID, time.Now(),
 				event.TurnEnded{EventID: in.EventID, Joined: in.Joined, Status: "completed"}))
 		}
 	}
-	f.flush(thread.Flush{}, stored...)
+	f.flush(step.Flush{}, stored...)
 	return reply, nil
 }
 
-func (f *fakes) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+func (f *fakes) runTool(ctx context.Context, in step.Tool) (step.ToolReply, error) {
 	f.flush(in.Flush)
 	f.mu.Lock()
 	f.tools = append(f.tools, in.ToolCallID)
@@ -135,21 +137,21 @@ func (f *fakes) runTool(ctx context.Context, in thread.ToolStep) (thread.ToolRep
 			return reply, err
 		}
 	}
-	f.flush(thread.Flush{}, event.NewRecord(recordid.Result(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, time.Now(),
+	f.flush(step.Flush{}, event.NewRecord(recordid.Result(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, time.Now(),
 		event.Message{ID: recordid.Result(in.ToolCallID), SenderType: event.CreatedByTool, ToolCallID: in.ToolCallID, Content: "ran"}))
-	out := thread.ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
+	out := step.ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if f.result != nil {
 		out.Decision = f.result(in)
 	}
 	return out, nil
 }
 
-func (f *fakes) record(_ context.Context, in thread.RecordStep) error {
+func (f *fakes) record(_ context.Context, in step.Record) error {
 	f.flush(in.Flush)
 	return nil
 }
 
-func (f *fakes) notify(_ context.Context, in thread.NotifyStep) error {
+func (f *fakes) notify(_ context.Context, in step.Notify) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.notices) == 0 {
@@ -161,38 +163,38 @@ func (f *fakes) notify(_ context.Context, in thread.NotifyStep) error {
 
 // cutOff is a model call that ends on a notice. The test environment, unlike a server, ignores its
 // result.
-func (f *fakes) cutOff() (thread.ModelReply, error) {
+func (f *fakes) cutOff() (step.ModelReply, error) {
 	<-f.noticed
-	return thread.ModelReply{}, temporal.NewCanceledError()
+	return step.ModelReply{}, temporal.NewCanceledError()
 }
 
 // awaitNotices waits for n notices and returns them.
-func (f *fakes) awaitNotices(n int) (out []thread.NotifyStep) {
+func (f *fakes) awaitNotices(n int) (out []step.Notify) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		out = append([]thread.NotifyStep(nil), f.notices...)
+		out = append([]step.Notify(nil), f.notices...)
 		return len(out) >= n
 	}, patience, time.Millisecond)
 	return out
 }
 
 // reply is a model's reply with tool calls.
-func reply(in thread.ModelStep, content string, calls ...thread.PlannedCall) thread.ModelReply {
+func reply(in step.Model, content string, calls ...step.PlannedCall) step.ModelReply {
 	agent := in.Agent
 	if agent == "" {
 		agent = "assistant"
 	}
-	return thread.ModelReply{
+	return step.ModelReply{
 		Agent: agent, Model: "demo/demo", MaxSteps: 5, Calls: calls, Usage: event.Usage{InputTokens: 1, OutputTokens: 1},
 		Message: event.Message{ID: in.MessageID, ThreadID: in.Thread.ThreadID, SenderType: event.CreatedByAgent, SenderID: agent, AgentID: agent, Content: content},
 	}
 }
 
 // script replies with calls in the first step, and with text in the second.
-func script(calls ...thread.PlannedCall) func(context.Context, thread.ModelStep) (thread.ModelReply, error) {
-	return func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+func script(calls ...step.PlannedCall) func(context.Context, step.Model) (step.ModelReply, error) {
+	return func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Step == 1 {
 			return reply(in, "", calls...), nil
 		}
@@ -368,12 +370,12 @@ func says(id, content string) signals.Post {
 	return signals.NewPost(id, event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: content})
 }
 
-func asks(id string) thread.PlannedCall {
-	return thread.PlannedCall{ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: `{"command":"ls"}`}
+func asks(id string) step.PlannedCall {
+	return step.PlannedCall{ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: `{"command":"ls"}`}
 }
 
-func plain(id string) thread.PlannedCall { return thread.PlannedCall{ID: id, Name: "note"} }
+func plain(id string) step.PlannedCall { return step.PlannedCall{ID: id, Name: "note"} }
 
-func quick(id string) thread.PlannedCall {
-	return thread.PlannedCall{ID: id, Name: "current_time", Quick: true}
+func quick(id string) step.PlannedCall {
+	return step.PlannedCall{ID: id, Name: "current_time", Quick: true}
 }

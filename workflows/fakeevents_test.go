@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
@@ -15,14 +17,13 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
 
 // handleEvent acts like the activity, with the test's function.
-func (f *fakes) handleEvent(ctx context.Context, in thread.EventStep) error {
+func (f *fakes) handleEvent(ctx context.Context, in step.Event) error {
 	f.flush(in.Flush)
 	f.mu.Lock()
 	f.handled = append(f.handled, in)
@@ -33,36 +34,36 @@ func (f *fakes) handleEvent(ctx context.Context, in thread.EventStep) error {
 		}
 	}
 	if in.Ends != "" {
-		f.flush(thread.Flush{}, event.NewRecord(in.Ends, event.TypeTurnEnded, in.TraceID, in.EventID, time.Now(),
+		f.flush(step.Flush{}, event.NewRecord(in.Ends, event.TypeTurnEnded, in.TraceID, in.EventID, time.Now(),
 			event.TurnEnded{EventID: in.EventID, Status: "completed"}))
 	}
 	return nil
 }
 
 // runTask acts like the activity, with the test's tool.
-func (f *fakes) runTask(ctx context.Context, in thread.TaskStep) (thread.TaskReply, error) {
+func (f *fakes) runTask(ctx context.Context, in step.Task) (step.TaskReply, error) {
 	f.mu.Lock()
 	f.worked = append(f.worked, in)
 	f.mu.Unlock()
 	if f.work != nil {
 		return f.work(ctx, in)
 	}
-	return thread.TaskReply{Result: json.RawMessage(`"done"`)}, nil
+	return step.TaskReply{Result: json.RawMessage(`"done"`)}, nil
 }
 
 // endDelegate acts like the activity, with the test's answer.
-func (f *fakes) endDelegate(_ context.Context, in thread.EndStep) (thread.EndReply, error) {
+func (f *fakes) endDelegate(_ context.Context, in step.End) (step.EndReply, error) {
 	f.flush(in.Flush)
 	f.mu.Lock()
 	f.ends = append(f.ends, in)
 	f.mu.Unlock()
-	reply, err := thread.EndReply{}, error(nil)
+	reply, err := step.EndReply{}, error(nil)
 	if f.end != nil {
 		reply, err = f.end(in)
 	}
 	if err == nil && in.Parent.Background == nil {
 		id := recordid.Result(in.Parent.ToolCallID)
-		f.flush(thread.Flush{}, event.NewRecord(id, event.TypeMessage, in.Parent.TraceID, in.Parent.EventID, time.Now(),
+		f.flush(step.Flush{}, event.NewRecord(id, event.TypeMessage, in.Parent.TraceID, in.Parent.EventID, time.Now(),
 			event.Message{ID: id, SenderType: event.CreatedByTool, ToolCallID: in.Parent.ToolCallID, Content: "answered: " + string(in.Status)}))
 	}
 	return reply, err
@@ -179,4 +180,4 @@ func (w *fixture) alone(workflowID string) {
 }
 
 // failing is a retryable error of an activity.
-func failing(why string) error { return temporal.NewApplicationError(why, thread.ErrTypeRule) }
+func failing(why string) error { return temporal.NewApplicationError(why, step.ErrTypeRule) }

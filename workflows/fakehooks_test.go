@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
@@ -29,12 +31,12 @@ type said struct {
 func answers(content string) said { return said{responses: []hook.Response{{Content: content}}} }
 
 // runHooks acts like the activity, with the test's functions.
-func (f *fakes) runHooks(_ context.Context, in thread.HookStep) (thread.HookReply, error) {
+func (f *fakes) runHooks(_ context.Context, in step.Hook) (step.HookReply, error) {
 	f.flush(in.Flush)
 	f.mu.Lock()
 	f.asked = append(f.asked, in)
 	f.mu.Unlock()
-	out := thread.HookReply{Event: in.Event}
+	out := step.HookReply{Event: in.Event}
 	if out.Event == nil {
 		out.Event = f.eventOf(in)
 	}
@@ -44,7 +46,7 @@ func (f *fakes) runHooks(_ context.Context, in thread.HookStep) (thread.HookRepl
 			got = f.hook(in, spec.Name)
 		}
 		if got.err != nil {
-			return thread.HookReply{}, got.err
+			return step.HookReply{}, got.err
 		}
 		if out.Failed = got.failed; out.Failed != "" {
 			return out, nil
@@ -70,7 +72,7 @@ func (f *fakes) runHooks(_ context.Context, in thread.HookStep) (thread.HookRepl
 }
 
 // eventOf reads an event from the stored records.
-func (f *fakes) eventOf(in thread.HookStep) json.RawMessage {
+func (f *fakes) eventOf(in step.Hook) json.RawMessage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.records {
@@ -93,7 +95,7 @@ func (f *fakes) eventOf(in thread.HookStep) json.RawMessage {
 		if m.SenderID == "" {
 			m.SenderID = m.ToolName
 		}
-		raw, err := json.Marshal(thread.MessageEvent(m))
+		raw, err := json.Marshal(step.MessageEvent(m))
 		assert.NoError(f.t, err)
 		return raw
 	}
@@ -101,7 +103,7 @@ func (f *fakes) eventOf(in thread.HookStep) json.RawMessage {
 	return nil
 }
 
-func (f *fakes) planCalls(_ context.Context, in thread.PlanStep) (thread.PlanReply, error) {
+func (f *fakes) planCalls(_ context.Context, in step.Plan) (step.PlanReply, error) {
 	f.flush(in.Flush)
 	f.mu.Lock()
 	f.planned = append(f.planned, in)
@@ -109,7 +111,7 @@ func (f *fakes) planCalls(_ context.Context, in thread.PlanStep) (thread.PlanRep
 	if f.plan != nil {
 		return f.plan(in)
 	}
-	out := thread.PlanReply{Agent: in.Agent, Model: "demo/demo", MaxSteps: 5}
+	out := step.PlanReply{Agent: in.Agent, Model: "demo/demo", MaxSteps: 5}
 	for _, id := range in.Only {
 		out.Calls = append(out.Calls, plain(id))
 	}

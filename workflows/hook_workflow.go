@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -18,9 +20,9 @@ import (
 )
 
 // hook runs the hooks and processors of one event, in order, until one of them settles it.
-func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.HookDecision, error) {
+func (w *Workflows) hook(ctx workflow.Context, in step.Hook) (step.HookDecision, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
-	h := &hookRun{redactor: redactor{r: w.Redact}, in: in, decision: thread.HookDecision{Outcome: event.OutcomePassed}}
+	h := &hookRun{redactor: redactor{r: w.Redact}, in: in, decision: step.HookDecision{Outcome: event.OutcomePassed}}
 	for len(h.in.Hooks) > 0 && !h.settled() {
 		h.show(ctx)
 		var err error
@@ -30,7 +32,7 @@ func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.HookD
 			err = h.functions(ctx)
 		}
 		if err != nil {
-			return thread.HookDecision{}, err
+			return step.HookDecision{}, err
 		}
 	}
 	if h.changed {
@@ -45,8 +47,8 @@ func (w *Workflows) hook(ctx workflow.Context, in thread.HookStep) (thread.HookD
 type hookRun struct {
 	redactor redactor
 
-	in       thread.HookStep
-	decision thread.HookDecision
+	in       step.Hook
+	decision step.HookDecision
 	changed  bool
 	attempt  int
 }
@@ -110,17 +112,17 @@ func (h *hookRun) next() []hook.Spec {
 }
 
 // run runs functions. An empty batch only loads the event.
-func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (thread.HookReply, error) {
-	step := h.in
-	step.Hooks, step.Attempt = batch, h.attempt+1
+func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (step.HookReply, error) {
+	input := h.in
+	input.Hooks, input.Attempt = batch, h.attempt+1
 	summary := thread.Names(batch)
 	if len(batch) == 0 {
 		summary = "load the event"
 	}
-	var reply thread.HookReply
-	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunHooks, step).Get(ctx, &reply)
+	var reply step.HookReply
+	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunHooks, input).Get(ctx, &reply)
 	if err == nil {
-		h.in.Flush = thread.Flush{}
+		h.in.Flush = step.Flush{}
 		h.in.Event = reply.Event
 	}
 	return reply, err
@@ -154,7 +156,7 @@ func (h *hookRun) handles(spec hook.Spec) bool {
 // failed retries the next hook, or continues as it declares for failures.
 func (h *hookRun) failed(ctx workflow.Context, why string) error {
 	spec := h.in.Hooks[0]
-	why = thread.Why(why)
+	why = step.Why(why)
 	h.attempt++
 	if h.attempt < spec.MaxAttempts {
 		return workflow.Sleep(ctx, backoff(h.attempt))

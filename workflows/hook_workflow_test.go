@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
@@ -16,7 +18,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -25,7 +26,7 @@ import (
 type hookRun struct {
 	*fixture
 	set *hook.Set
-	in  thread.HookStep
+	in  step.Hook
 }
 
 func newHearing(t *testing.T, set *hook.Set) *hookRun {
@@ -33,15 +34,15 @@ func newHearing(t *testing.T, set *hook.Set) *hookRun {
 	h := &hookRun{fixture: hookedWorld(t, newFakes(t), set), set: set}
 	h.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.HookWorkflowID("ns", "t1", "e1"), TaskQueue: "q"})
 	m := event.Message{ID: "e1", ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "hello"}
-	h.in = thread.HookStep{
-		Thread: thread.Ref{Namespace: "ns", ThreadID: "t1"}, TraceID: "trace", EventID: "e1", EventType: event.TypeMessage, ParentEventID: "cause", Agent: "alice",
+	h.in = step.Hook{
+		Thread: step.Ref{Namespace: "ns", ThreadID: "t1"}, TraceID: "trace", EventID: "e1", EventType: event.TypeMessage, ParentEventID: "cause", Agent: "alice",
 		Hooks: set.Specs(),
-		Flush: thread.Flush{Records: []event.Record{event.NewRecord("e1", event.TypeMessage, "trace", "", time.Now(), m)}},
+		Flush: step.Flush{Records: []event.Record{event.NewRecord("e1", event.TypeMessage, "trace", "", time.Now(), m)}},
 	}
 	return h
 }
 
-func (h *hookRun) decide() (d thread.HookDecision) {
+func (h *hookRun) decide() (d step.HookDecision) {
 	h.t.Helper()
 	h.ExecuteWorkflow(signals.HookWorkflow, h.in)
 	require.True(h.t, h.IsWorkflowCompleted())
@@ -58,7 +59,7 @@ func TestHooksAreAskedInOrder(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{function("a"), function("b"), personHook("p"), function("c")},
 		hook.Processor{Name: "last", EventType: event.TypeMessage, Process: noProcess}))
 	other := message(event.CreatedByUser, "ann", "other")
-	h.hook = func(in thread.HookStep, name string) said {
+	h.hook = func(in step.Hook, name string) said {
 		if name == "b" {
 			return said{event: other}
 		}
@@ -92,7 +93,7 @@ func (w *fixture) saysOn(key, name string, v hook.Verdict) {
 
 func TestResponseSettles(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{function("a"), function("b"), function("c")}))
-	h.hook = func(_ thread.HookStep, name string) said {
+	h.hook = func(_ step.Hook, name string) said {
 		if name == "a" {
 			return said{event: message(event.CreatedByUser, "ann", "other")}
 		}
@@ -111,7 +112,7 @@ func TestHookIsRetried(t *testing.T) {
 	a.MaxAttempts = 4
 	h := newHearing(t, setOf(t, []hook.Hook{function("first"), a, function("c")}))
 	failures := 0
-	h.hook = func(in thread.HookStep, name string) said {
+	h.hook = func(in step.Hook, name string) said {
 		if name == "a" && failures < 3 {
 			failures++
 			return said{failed: "not yet"}
@@ -151,7 +152,7 @@ func TestHookFailsForGood(t *testing.T) {
 		t.Run("S0-23 "+tc.name, func(t *testing.T) {
 			h := newHearing(t, setOf(t, []hook.Hook{function("first"), tc.hook, function("c")}))
 			asked := 0
-			h.hook = func(_ thread.HookStep, name string) said {
+			h.hook = func(_ step.Hook, name string) said {
 				switch name {
 				case "first":
 					return said{event: message(event.CreatedByUser, "ann", "other")}
@@ -206,7 +207,7 @@ func TestProcessors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHearing(t, setOf(t, nil, tc.processors...))
 			asked := []string{}
-			h.hook = func(_ thread.HookStep, name string) said {
+			h.hook = func(_ step.Hook, name string) said {
 				asked = append(asked, name)
 				return tc.say[name]
 			}
@@ -231,7 +232,7 @@ func TestOpenFailureKeepsWhatWasChanged(t *testing.T) {
 	broken := function("broken")
 	broken.MaxAttempts, broken.OnFailure = 1, hook.FailOpen
 	h := newHearing(t, setOf(t, []hook.Hook{function("redact"), broken, function("last")}))
-	h.hook = func(_ thread.HookStep, name string) said {
+	h.hook = func(_ step.Hook, name string) said {
 		switch name {
 		case "redact":
 			return said{event: message(event.CreatedByUser, "ann", "[gone]")}
@@ -250,7 +251,7 @@ func TestOpenFailureKeepsWhatWasChanged(t *testing.T) {
 func TestProcessorOfAnotherType(t *testing.T) {
 	p := hook.Processor{Name: "p", EventType: event.TypeMessage, Process: noProcess, ReplaceDefault: true}
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("h", event.TypeMessage)}, p))
-	w.hook = func(in thread.HookStep, name string) said {
+	w.hook = func(in step.Hook, name string) said {
 		if name == "h" && in.EventID == "e1" {
 			return said{event: event.ToolCallEvent{ThreadID: "t1", ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "note", Arguments: "{}"}}}}}
 		}
@@ -353,7 +354,7 @@ func TestHookWorkflowWaitsForDays(t *testing.T) {
 // TestModelCallHasNoRecord: an event that is not stored yet is passed in the input.
 func TestModelCallHasNoRecord(t *testing.T) {
 	call := event.LLMCallEvent{ThreadID: "t1", AgentName: "alice", Step: 1}
-	for name, flush := range map[string]thread.Flush{"nothing to store": {}, "a row to store": {Row: &thread.Row{Status: "open"}}} {
+	for name, flush := range map[string]step.Flush{"nothing to store": {}, "a row to store": {Row: &step.Row{Status: "open"}}} {
 		t.Run(name, func(t *testing.T) {
 			h := newHearing(t, setOf(t, []hook.Hook{personHook("p")}))
 			h.in.EventID, h.in.EventType, h.in.Event, h.in.Flush = "e1.0.1.llm", event.TypeLLMCall, rawOf(t, call), flush
@@ -372,8 +373,8 @@ func TestModelCallHasNoRecord(t *testing.T) {
 // TestHookWorkflowFails: a non-retryable error ends the hook workflow.
 func TestHookWorkflowFails(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{function("a")}))
-	h.hook = func(thread.HookStep, string) said {
-		return said{err: temporal.NewNonRetryableApplicationError("event e1 is not in the store", thread.ErrTypeConfig, nil)}
+	h.hook = func(step.Hook, string) said {
+		return said{err: temporal.NewNonRetryableApplicationError("event e1 is not in the store", step.ErrTypeConfig, nil)}
 	}
 	h.ExecuteWorkflow(signals.HookWorkflow, h.in)
 	require.ErrorContains(t, h.GetWorkflowError(), "event e1 is not in the store")
@@ -393,16 +394,16 @@ func TestHookWorkflowIsCancelled(t *testing.T) {
 func TestHookWorkflowReports(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{personHook("p")}))
 	(&persons{}).register(h.fixture)
-	var reported []thread.HookDecided
+	var reported []step.HookDecided
 	h.OnSignalExternalWorkflow(mock.Anything, signals.WorkflowID("ns", "t1"), "", signals.SignalHookDecided, mock.Anything).
 		Return(func(_, _, _, _ string, arg any) error {
-			reported = append(reported, arg.(thread.HookDecided))
+			reported = append(reported, arg.(step.HookDecided))
 			return nil
 		})
 	h.then(func() { h.SignalWorkflow(signals.SignalReport, nil); h.SignalWorkflow(signals.SignalReport, nil) })
 	h.then(func() { h.says("p", hook.Verdict{Responses: []hook.Response{{Content: "no"}}}) })
 	d := h.decide()
-	require.Equal(t, []thread.HookDecided{{EventID: "e1", Decision: d}}, reported, "S0-24 once")
+	require.Equal(t, []step.HookDecided{{EventID: "e1", Decision: d}}, reported, "S0-24 once")
 }
 
 // noProcess is a placeholder for a function that the fake replaces.

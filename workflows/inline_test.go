@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -93,11 +95,11 @@ func TestInlineHooksOfSteps(t *testing.T) {
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent, event.CreatedByTool}
 	f := newFakes(t)
 	w := hookedWorld(t, f, setOf(t, []hook.Hook{guard}))
-	replaced := func(e event.Event) *thread.HookDecision {
-		return &thread.HookDecision{Outcome: event.OutcomeReplaced, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.OutcomeReplaced}}, Event: rawOf(t, e)}
+	replaced := func(e event.Event) *step.HookDecision {
+		return &step.HookDecision{Outcome: event.OutcomeReplaced, Hooks: []event.HookOutcome{{Name: "guard", Outcome: event.OutcomeReplaced}}, Event: rawOf(t, e)}
 	}
-	pass := &thread.HookDecision{Outcome: event.OutcomePassed, Silent: true}
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	pass := &step.HookDecision{Outcome: event.OutcomePassed, Silent: true}
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		require.Equal(t, "guard", thread.Names(in.Inline))
 		require.False(t, in.Gated, "nothing waits for hooks that are asked at once")
 		if in.Step == 1 {
@@ -109,7 +111,7 @@ func TestInlineHooksOfSteps(t *testing.T) {
 		out.MessageDecision, out.CallsDecision, out.Gated = replaced(message(event.CreatedByAgent, "assistant", "well done")), pass, true
 		return out, nil
 	}
-	w.result = func(in thread.ToolStep) *thread.HookDecision {
+	w.result = func(in step.Tool) *step.HookDecision {
 		require.Equal(t, "guard", thread.Names(in.Inline))
 		return replaced(message(event.CreatedByTool, "note", "[gone]"))
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -16,10 +18,10 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-var passed = thread.HookDecision{Outcome: event.OutcomePassed, Silent: true}
+var passed = step.HookDecision{Outcome: event.OutcomePassed, Silent: true}
 
 // unmatched is the decision on an event that no hook or processor matches.
-var unmatched = thread.HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
+var unmatched = step.HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
 // interceptions handles the reports of hook workflows.
 type interceptions struct{ *conversation }
@@ -28,7 +30,7 @@ func (t interceptions) handlers() []handler {
 	return []handler{onSignal(t.conversation, signals.SignalHookDecided, t.hookDecided)}
 }
 
-func (t interceptions) hookDecided(ctx workflow.Context, name string, d thread.HookDecided) {
+func (t interceptions) hookDecided(ctx workflow.Context, name string, d step.HookDecided) {
 	if err := t.state.Turns.HookDecided(d); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 	}
@@ -63,7 +65,7 @@ func plain(v any) (out any, err error) {
 // intercept lets the hooks and processors that match an event decide on it before it takes effect.
 // It returns false if the turn must stop first: it was interrupted, or the thread continues as new
 // and the next run receives the decision.
-func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread.HookDecision, bool) {
+func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (step.HookDecision, bool) {
 	if _, pending := t.turn.HooksPending(e); pending {
 		return t.resume(ctx, e)
 	}
@@ -79,7 +81,7 @@ func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (thread
 
 // decided is [activeTurn.intercept] for an event that the activity's inline hooks may already have
 // decided on.
-func (t *activeTurn) decided(ctx workflow.Context, by *thread.HookDecision, e thread.HookEvent) (thread.HookDecision, bool) {
+func (t *activeTurn) decided(ctx workflow.Context, by *step.HookDecision, e thread.HookEvent) (step.HookDecision, bool) {
 	if by != nil {
 		return *by, true
 	}
@@ -88,15 +90,15 @@ func (t *activeTurn) decided(ctx workflow.Context, by *thread.HookDecision, e th
 
 // lastInline is the last decision of inline hooks that was more than a pass.
 type lastInline struct {
-	Key      string              `json:"key,omitempty"`
-	Decision thread.HookDecision `json:"decision"`
+	Key      string            `json:"key,omitempty"`
+	Decision step.HookDecision `json:"decision"`
 }
 
 // inline runs inline hooks within this workflow. Only decisions other than a pass enter history: on
 // replay, an event without a recorded decision was passed.
-func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) thread.HookDecision {
+func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) step.HookDecision {
 	decide := func(workflow.Context) any {
-		d := thread.Inline(t.hooks, specs, t.turn.Context(e), e.Event)
+		d := step.Inline(t.hooks, specs, t.turn.Context(e), e.Event)
 		if d.Outcome == event.OutcomePassed && d.Silent {
 			return t.lastInline
 		}
@@ -116,42 +118,42 @@ func (t *activeTurn) inline(ctx workflow.Context, e thread.HookEvent, specs []ho
 }
 
 // runHooks starts a hook workflow for an event and waits for its decision.
-func (t *activeTurn) runHooks(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) (thread.HookDecision, bool) {
+func (t *activeTurn) runHooks(ctx workflow.Context, e thread.HookEvent, specs []hook.Spec) (step.HookDecision, bool) {
 	s := t.state
 	t.flushIfOverloaded(ctx)
 	defer t.step()()
-	step := t.turn.HookStep(e, specs)
+	input := t.turn.HookStep(e, specs)
 	t.turn.HooksStarted(e, specs...)
 	t.show(ctx)
 	defer t.show(ctx)
 	// The hook workflow outlives this run of the thread.
 	own, cancel := workflow.NewDisconnectedContext(ctx)
-	child := workflow.ExecuteChildWorkflow(hookOptions(own, s.Ref(), e, specs), signals.HookWorkflow, step)
+	child := workflow.ExecuteChildWorkflow(hookOptions(own, s.Ref(), e, specs), signals.HookWorkflow, input)
 	_ = workflow.Await(ctx, func() bool { return child.IsReady() || t.rollover(ctx) })
 	left := !t.interrupted(ctx) && !child.IsReady() && t.requestReport(ctx, e, child)
 	switch {
 	case t.interrupted(ctx):
 		cancel()
 		t.turn.HooksFinished(e)
-		return thread.HookDecision{}, false
+		return step.HookDecision{}, false
 	case left:
-		return thread.HookDecision{}, false
+		return step.HookDecision{}, false
 	}
-	var d thread.HookDecision
+	var d step.HookDecision
 	err := child.Get(ctx, &d)
 	t.turn.HooksFinished(e)
 	if t.interrupted(ctx) {
-		return thread.HookDecision{}, false
+		return step.HookDecision{}, false
 	}
 	if err != nil {
 		return decisionForLostHooks(specs, err), true
 	}
-	s.Outbox.Flushed(step.Flush)
+	s.Outbox.Flushed(input.Flush)
 	return d, true
 }
 
 // resume waits for a decision that an earlier workflow run requested.
-func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.HookDecision, bool) {
+func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (step.HookDecision, bool) {
 	s := t.state
 	defer t.show(ctx)
 	defer t.step()()
@@ -163,7 +165,7 @@ func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.Ho
 		stopped, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		_ = workflow.RequestCancelExternalWorkflow(stopped, id, "").Get(stopped, nil)
-		return thread.HookDecision{}, false
+		return step.HookDecision{}, false
 	case d != nil:
 		t.turn.HooksFinished(e)
 		return *d, true
@@ -172,7 +174,7 @@ func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (thread.Ho
 		t.turn.HooksFinished(e)
 		return decisionForLostHooks(pending, gone), true
 	}
-	return thread.HookDecision{}, false
+	return step.HookDecision{}, false
 }
 
 // cancelOutstanding cancels the sub-agents and hook workflows of earlier runs whose results are no
@@ -191,9 +193,9 @@ func (t *activeTurn) cancelOutstanding(ctx workflow.Context) {
 
 // decisionForLostHooks returns the decision for a hook workflow that ended without one, for example
 // because it was terminated.
-func decisionForLostHooks(specs []hook.Spec, err error) thread.HookDecision {
-	why := thread.Why("the hook workflow ended without a decision: " + reason(err))
-	d := thread.HookDecision{Outcome: event.OutcomePassed}
+func decisionForLostHooks(specs []hook.Spec, err error) step.HookDecision {
+	why := step.Why("the hook workflow ended without a decision: " + reason(err))
+	d := step.HookDecision{Outcome: event.OutcomePassed}
 	for _, spec := range specs {
 		d.Hooks = append(d.Hooks, event.HookOutcome{Name: spec.Name, Outcome: event.OutcomeFailed, Error: why})
 		if spec.OnFailure == hook.FailClosed && d.Error == "" {
@@ -224,11 +226,11 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func childID(ref thread.Ref, e thread.HookEvent) string {
+func childID(ref step.Ref, e thread.HookEvent) string {
 	return signals.HookWorkflowID(ref.Namespace, ref.ThreadID, e.Key)
 }
 
-func hookOptions(ctx workflow.Context, ref thread.Ref, e thread.HookEvent, specs []hook.Spec) workflow.Context {
+func hookOptions(ctx workflow.Context, ref step.Ref, e thread.HookEvent, specs []hook.Spec) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: childID(ref, e),
 		// The hook workflow outlives this run of the thread and reports to the next.

@@ -8,19 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
 
 func notConfigured(why string) error {
-	return temporal.NewNonRetryableApplicationError(why, thread.ErrTypeConfig, nil)
+	return temporal.NewNonRetryableApplicationError(why, step.ErrTypeConfig, nil)
 }
 
 func asMessage(t *testing.T, raw json.RawMessage) string {
@@ -103,7 +104,7 @@ func TestInterruptedWhileHooksDecideOnCalls(t *testing.T) {
 func TestSteeringMessageGoesBackWhenTheTurnIsInterrupted(t *testing.T) {
 	w, people := asking(t)
 	w.onWaiting = event.OnWaitingHold
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "e1" {
 			return script(asks("c1"))(ctx, in)
 		}
@@ -144,8 +145,8 @@ func moved(t *testing.T, w *fixture) workflows.Input {
 }
 
 // report is a hook workflow's report to a thread that has continued as new.
-func report(content string) thread.HookDecided {
-	return thread.HookDecided{EventID: "e1", Decision: thread.HookDecision{
+func report(content string) step.HookDecided {
+	return step.HookDecided{EventID: "e1", Decision: step.HookDecision{
 		Outcome: event.OutcomeResponded, By: "person", Responses: []hook.Response{{Content: content, SenderType: event.CreatedBySystem}},
 		Hooks: []event.HookOutcome{outcome("person", event.OutcomeResponded, 1)},
 	}}
@@ -257,13 +258,13 @@ func TestInterruptEndsTheWholeTurn(t *testing.T) {
 			guard := function("guard", event.TypeMessage)
 			guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 			w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
-			w.hook = func(in thread.HookStep, _ string) said {
+			w.hook = func(in step.Hook, _ string) said {
 				if in.EventID != "e1" {
 					return said{}
 				}
 				return said{responses: []hook.Response{{Content: "one", SenderType: event.CreatedByUser}, {Content: "two", SenderType: event.CreatedByUser}, {Content: "three", SenderType: event.CreatedByUser}}}
 			}
-			w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+			w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 				if in.EventID == "e2" {
 					return reply(in, "I wait"), nil
 				}

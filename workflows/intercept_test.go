@@ -8,18 +8,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
 
 func TestHookRespondsInsteadOfTheAgent(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeMessage)}))
-	w.hook = func(in thread.HookStep, _ string) said {
+	w.hook = func(in step.Hook, _ string) said {
 		if in.EventID == "e1" {
 			return said{responses: []hook.Response{{Content: "1", SenderType: event.CreatedBySystem}, {Content: "2", SenderType: event.CreatedBySystem}}}
 		}
@@ -42,7 +43,7 @@ func TestHookRespondsInsteadOfTheAgent(t *testing.T) {
 
 func TestHookReplacesTheMessage(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeMessage)}))
-	w.hook = func(in thread.HookStep, _ string) said {
+	w.hook = func(in step.Hook, _ string) said {
 		if in.EventID == "e1" {
 			return said{event: message(event.CreatedByUser, "ann", "@bob hello")}
 		}
@@ -67,7 +68,7 @@ func ids(records []event.Record) []string {
 func TestClosedHookFailsTheEvent(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeMessage)}))
 	broken := true
-	w.hook = func(thread.HookStep, string) said {
+	w.hook = func(step.Hook, string) said {
 		if broken {
 			return said{failed: "it broke"}
 		}
@@ -92,7 +93,7 @@ func TestHookWorkflowIsLost(t *testing.T) {
 		guard := function("guard", event.TypeMessage)
 		guard.Filter.CreatedBy, guard.OnFailure = []event.CreatedBy{event.CreatedByUser}, mode
 		w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
-		w.hook = func(thread.HookStep, string) said { return said{err: notConfigured("event e1 is not in the store")} }
+		w.hook = func(step.Hook, string) said { return said{err: notConfigured("event e1 is not in the store")} }
 		w.then(func() { w.post("e1", "hello") })
 		w.then(func() {
 			require.Len(t, w.models, models)
@@ -107,14 +108,14 @@ func TestHookWorkflowIsLost(t *testing.T) {
 func TestToolCallsAreEdited(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
 	w.model = script(plain("c1"), plain("c2"), plain("c3"))
-	var steps []thread.ToolStep
-	w.tool = func(_ context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+	var steps []step.Tool
+	w.tool = func(_ context.Context, in step.Tool) (step.ToolReply, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		steps = append(steps, in)
-		return thread.ToolReply{}, nil
+		return step.ToolReply{}, nil
 	}
-	w.hook = func(in thread.HookStep, _ string) said {
+	w.hook = func(in step.Hook, _ string) said {
 		require.Equal(t, "e1.0.1.calls", in.EventID)
 		return said{event: event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{
 			{ID: "c1", Function: event.Function{Name: "note", Arguments: `{"text":"other"}`}}, {ID: "c3", Function: event.Function{Name: "note"}},
@@ -125,8 +126,8 @@ func TestToolCallsAreEdited(t *testing.T) {
 	require.Equal(t, []string{"c1", "c3"}, w.planned[0].Only, "S0-13")
 	require.Contains(t, ids(w.planned[0].Flush.Records), "e1.0.1.calls.hook")
 	require.ElementsMatch(t, []string{"c1", "c3"}, w.tools, "S0-13 the call that was taken out does not run")
-	for _, step := range steps {
-		require.True(t, step.Edited)
+	for _, input := range steps {
+		require.True(t, input.Edited)
 	}
 	require.Contains(t, w.messages(), "c2.result: Not run: guard took the call out.", "S4-71")
 	require.Len(t, w.models, 2, "S0-34")
@@ -137,12 +138,12 @@ func TestOneCallIsRefused(t *testing.T) {
 	for name, calls := range map[string][]string{"one of two": {"c1", "c2"}, "the only one": {"c1"}} {
 		t.Run(name, func(t *testing.T) {
 			w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
-			var plans []thread.PlannedCall
+			var plans []step.PlannedCall
 			for _, id := range calls {
 				plans = append(plans, plain(id))
 			}
 			w.model = script(plans...)
-			w.hook = func(thread.HookStep, string) said {
+			w.hook = func(step.Hook, string) said {
 				e := event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant"}
 				for _, id := range calls {
 					e.ToolCalls = append(e.ToolCalls, event.ToolCall{ID: id, Function: event.Function{Name: "note"}})
@@ -163,7 +164,7 @@ func TestOneCallIsRefused(t *testing.T) {
 func TestToolCallIsDenied(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
 	w.model = script(plain("c1"), asks("c2"))
-	w.hook = func(thread.HookStep, string) said {
+	w.hook = func(step.Hook, string) said {
 		return said{responses: []hook.Response{{Content: "not in this thread", SenderType: event.CreatedBySystem}}}
 	}
 	w.then(func() { w.post("e1", "go") })
@@ -181,10 +182,10 @@ func TestToolCallIsDenied(t *testing.T) {
 func TestApprovalAfterHooks(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
 	w.model = script(asks("c1"))
-	w.plan = func(in thread.PlanStep) (thread.PlanReply, error) {
+	w.plan = func(in step.Plan) (step.PlanReply, error) {
 		p := asks("c1")
 		p.Arguments = `{"command":"edited"}`
-		return thread.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []thread.PlannedCall{p}}, nil
+		return step.PlanReply{Agent: in.Agent, MaxSteps: 5, Calls: []step.PlannedCall{p}}, nil
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
@@ -199,8 +200,8 @@ func TestApprovalAfterHooks(t *testing.T) {
 func TestPlanningFails(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("guard", event.TypeToolCall)}))
 	w.model = script(asks("c1"))
-	w.plan = func(thread.PlanStep) (thread.PlanReply, error) {
-		return thread.PlanReply{}, notConfigured("no such agent")
+	w.plan = func(step.Plan) (step.PlanReply, error) {
+		return step.PlanReply{}, notConfigured("no such agent")
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() {
@@ -219,13 +220,13 @@ func TestResultsPassHooks(t *testing.T) {
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByTool}
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
 	atSecondCall := []string{}
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Step == 2 {
 			atSecondCall = w.heard()
 		}
 		return script(plain("c1"), quick("c2"))(ctx, in)
 	}
-	w.hook = func(in thread.HookStep, _ string) said {
+	w.hook = func(in step.Hook, _ string) said {
 		if in.EventID == "c1.result" {
 			return said{event: message(event.CreatedByTool, "note", "[gone]")}
 		}
@@ -249,25 +250,25 @@ func TestLargeResults(t *testing.T) {
 	guard := function("guard", event.TypeMessage)
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByTool}
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
-	var calls []thread.PlannedCall
+	var calls []step.PlannedCall
 	for i := range 12 {
 		calls = append(calls, plain(fmt.Sprintf("c%d", i)))
 	}
 	w.model = script(calls...)
-	w.hook = func(thread.HookStep, string) said {
+	w.hook = func(step.Hook, string) said {
 		return said{event: message(event.CreatedByTool, "note", strings.Repeat("x", 200<<10))}
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.run(workflows.Input{})
 	require.Len(t, w.heard(), 12)
 	require.Len(t, w.models, 2)
-	for _, step := range w.models {
-		raw, err := json.Marshal(step)
+	for _, input := range w.models {
+		raw, err := json.Marshal(input)
 		require.NoError(t, err)
 		require.Less(t, len(raw), 2<<20, "what a step is given has a limit")
 	}
-	for _, step := range w.asked {
-		raw, err := json.Marshal(step)
+	for _, input := range w.asked {
+		raw, err := json.Marshal(input)
 		require.NoError(t, err)
 		require.Less(t, len(raw), 2<<20)
 	}
@@ -276,7 +277,7 @@ func TestLargeResults(t *testing.T) {
 func TestModelCallIsTuned(t *testing.T) {
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{function("tune", event.TypeLLMCall)}))
 	w.model = script(plain("c1"))
-	w.hook = func(in thread.HookStep, _ string) said {
+	w.hook = func(in step.Hook, _ string) said {
 		require.NotNil(t, in.Event, "it has no record yet")
 		if in.EventID == "e1.0.1.llm" {
 			return said{event: event.LLMCallEvent{ThreadID: "t1", AgentName: "assistant", Step: 1, Instructions: "Be brief.", Model: "demo/small"}}
@@ -296,7 +297,7 @@ func TestMessageBecomesCalls(t *testing.T) {
 	guard := function("route", event.TypeMessage)
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 	w := hookedWorld(t, newFakes(t), setOf(t, []hook.Hook{guard}))
-	w.hook = func(thread.HookStep, string) said {
+	w.hook = func(step.Hook, string) said {
 		return said{event: event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{{ID: "x", Function: event.Function{Name: "note"}}}}}
 	}
 	w.then(func() { w.post("e1", "note this") })

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // holdLimit is how long steps may have held a workflow task when another one runs as a local activity.
@@ -46,7 +46,7 @@ func (h *holder) first(ctx workflow.Context) bool {
 }
 
 // lasting is the result of a step that may run as a local activity.
-type lasting interface{ Lasts() *thread.Underway }
+type lasting interface{ Lasts() *step.Underway }
 
 // localStep is a step that runs as a local activity if its kind is quick.
 type localStep struct {
@@ -56,7 +56,7 @@ type localStep struct {
 	quick bool
 
 	// input returns the step's input. reply receives its result.
-	input func(thread.Local) any
+	input func(step.Local) any
 	reply lasting
 }
 
@@ -68,7 +68,7 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 		again = true
 		// The step ends soon. If ctx is cancelled meanwhile, it still has its say.
 		own, _ := workflow.NewDisconnectedContext(ctx)
-		here := thread.Local{Now: workflow.Now(ctx), Again: t.first(ctx)}
+		here := step.Local{Now: workflow.Now(ctx), Again: t.first(ctx)}
 		err := workflow.ExecuteLocalActivity(once(own, s.summary), s.activity, s.input(here)).Get(own, s.reply)
 		lasts := s.reply.Lasts()
 		t.held += time.Duration(lasts.Took) * time.Millisecond
@@ -80,14 +80,14 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 				own = ctx
 			}
 			on := joining(own, s.summary, lasts.JoinOn)
-			*lasts = thread.Underway{}
-			err = workflow.ExecuteActivity(on, s.activity, s.input(thread.Local{Again: true})).Get(own, s.reply)
+			*lasts = step.Underway{}
+			err = workflow.ExecuteActivity(on, s.activity, s.input(step.Local{Again: true})).Get(own, s.reply)
 			if !unserved(err) {
 				return err
 			}
 		}
 	}
-	return workflow.ExecuteActivity(options, s.activity, s.input(thread.Local{Again: again})).Get(ctx, s.reply)
+	return workflow.ExecuteActivity(options, s.activity, s.input(step.Local{Again: again})).Get(ctx, s.reply)
 }
 
 // final reports whether an error says that a retry does not help.

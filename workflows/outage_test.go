@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -16,13 +17,13 @@ import (
 // outage makes the model fail until the given time in the world's clock, once a minute.
 func outage(w *fixture, lasts time.Duration) {
 	begun := w.Now()
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if now := w.Now(); now.Sub(begun) < lasts {
 			o := event.Retry{Since: now, Attempts: 1, Class: "server_error", Error: "down", NextAttemptAt: now.Add(time.Minute)}
 			if in.Outage != nil {
 				o.Since, o.Attempts = in.Outage.Since, in.Outage.Attempts+1
 			}
-			return thread.ModelReply{Outage: &o}, nil
+			return step.ModelReply{Outage: &o}, nil
 		}
 		return reply(in, "back"), nil
 	}
@@ -80,9 +81,9 @@ func TestOutageIsInterrupted(t *testing.T) {
 func TestOutageIsSteered(t *testing.T) {
 	w := newFixture(t)
 	begun := w.Now()
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Outage == nil {
-			return thread.ModelReply{Outage: &event.Retry{Since: begun, Attempts: 1, Error: "down", NextAttemptAt: w.Now().Add(time.Hour)}}, nil
+			return step.ModelReply{Outage: &event.Retry{Since: begun, Attempts: 1, Error: "down", NextAttemptAt: w.Now().Add(time.Hour)}}, nil
 		}
 		return reply(in, "back"), nil
 	}

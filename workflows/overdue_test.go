@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -27,9 +28,9 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 		return func(w *fixture) { w.SignalWorkflow(signals.SignalDecide, d) }
 	}
 	byUpdate := func(d signals.Decide) func(*fixture) { return func(w *fixture) { w.update(signals.UpdateDecide, d) } }
-	quorum := asksWith("c1", thread.ApprovalPlan{Quorum: 2})
+	quorum := asksWith("c1", step.ApprovalPlan{Quorum: 2})
 	for name, tc := range map[string]struct {
-		call thread.PlannedCall
+		call step.PlannedCall
 		do   func(*fixture)
 		want []string
 		runs bool
@@ -38,23 +39,23 @@ func TestDecidedWhileAnotherCallWaits(t *testing.T) {
 		"denied by update":        {asks("c1"), byUpdate(decided(event.DecisionDeny)), []string{"c1.decision", "c1.result"}, false},
 		"approved by signal":      {asks("c1"), bySignal(decided(event.DecisionApprove)), []string{"c1.decision", "c1.result"}, true},
 		"approved by update":      {asks("c1"), byUpdate(decided(event.DecisionApprove)), []string{"c1.decision", "c1.result"}, true},
-		"edited by signal":        {asksWith("c1", thread.ApprovalPlan{}), bySignal(edited), []string{"c1.decision", "c1.result"}, true},
-		"edited by update":        {asksWith("c1", thread.ApprovalPlan{}), byUpdate(edited), []string{"c1.decision", "c1.result"}, true},
+		"edited by signal":        {asksWith("c1", step.ApprovalPlan{}), bySignal(edited), []string{"c1.decision", "c1.result"}, true},
+		"edited by update":        {asksWith("c1", step.ApprovalPlan{}), byUpdate(edited), []string{"c1.decision", "c1.result"}, true},
 		"one of several, signal":  {quorum, bySignal(decided(event.DecisionApprove)), []string{"c1.decision.vote.1"}, false},
 		"one of several, update":  {quorum, byUpdate(decided(event.DecisionApprove)), []string{"c1.decision.vote.1"}, false},
-		"it expires":              {asksWith("c1", thread.ApprovalPlan{Expires: time.Minute + time.Second}), func(*fixture) {}, []string{"c1.decision", "c1.result"}, false},
-		"people are reminded":     {asksWith("c1", thread.ApprovalPlan{Remind: time.Minute + time.Second}), func(*fixture) {}, []string{"c1.reminder.1"}, false},
+		"it expires":              {asksWith("c1", step.ApprovalPlan{Expires: time.Minute + time.Second}), func(*fixture) {}, []string{"c1.decision", "c1.result"}, false},
+		"people are reminded":     {asksWith("c1", step.ApprovalPlan{Remind: time.Minute + time.Second}), func(*fixture) {}, []string{"c1.reminder.1"}, false},
 		"an approval is revoked":  {asks("c1"), func(w *fixture) { w.SignalWorkflow(signals.SignalRevoke, signals.Revoke{ToolCallID: "c0", By: "ann"}) }, nil, false},
 		"a client answers":        {atClient("c1"), func(w *fixture) { w.toolResult(signals.ToolResult{ToolCallID: "c1", Output: "x", By: "editor"}) }, []string{"c1.client", "c1.result"}, false},
 		"a signal is refused":     {asks("c1"), bySignal(signals.Decide{ToolCallID: "c9", Decision: event.DecisionDeny, By: "ann"}), nil, false},
 		"the thread has a title":  {asks("c1"), func(w *fixture) { w.update(signals.UpdateThread, signals.ThreadChange{Title: "new", By: "ann"}) }, nil, false},
-		"the policy denies it":    {thread.PlannedCall{ID: "c1", Name: "shell_cmd", Denied: "no", DeniedBy: "policy"}, func(*fixture) {}, []string{"c1.decision", "c1.result"}, false},
-		"a grant before it holds": {thread.PlannedCall{ID: "c1", Name: "shell_cmd", Grant: &thread.GrantedCall{ID: "c0", By: "ann"}}, func(*fixture) {}, []string{"c1.decision", "c1.result"}, true},
+		"the policy denies it":    {step.PlannedCall{ID: "c1", Name: "shell_cmd", Denied: "no", DeniedBy: "policy"}, func(*fixture) {}, []string{"c1.decision", "c1.result"}, false},
+		"a grant before it holds": {step.PlannedCall{ID: "c1", Name: "shell_cmd", Grant: &step.GrantedCall{ID: "c0", By: "ann"}}, func(*fixture) {}, []string{"c1.decision", "c1.result"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
-			w.checks(func(thread.CheckStep) thread.CheckReply {
-				return thread.CheckReply{Guard: &thread.Guard{Digest: "pwd"}}
+			w.checks(func(step.Check) step.CheckReply {
+				return step.CheckReply{Guard: &step.Guard{Digest: "pwd"}}
 			})
 			w.model = script(tc.call, asks("c2"))
 			w.then(func() { w.post("e1", "go") })
@@ -87,7 +88,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 			f := newFakes(t)
 			w := fixtureWith(t, f)
 			w.model = script(plain("long"), asks("c1"), asks("c2"), asks("c3"))
-			w.tool = func(_ context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+			w.tool = func(_ context.Context, in step.Tool) (step.ToolReply, error) {
 				if in.ToolCallID == "long" {
 					w.SetContinueAsNewSuggested(leaving)
 					w.decide("c1", event.DecisionDeny, "")
@@ -96,7 +97,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 						return slices.Contains(f.recordIDs(), "c1.result") && slices.Contains(f.recordIDs(), "c2.result")
 					}, patience, time.Millisecond)
 				}
-				return thread.ToolReply{}, nil
+				return step.ToolReply{}, nil
 			}
 			w.then(func() { w.post("e1", "go") })
 			in := workflows.Input{}
@@ -115,7 +116,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 // TestStoredWhileAModelSpeaks: records of other events are stored during the model call.
 func TestStoredWhileAModelSpeaks(t *testing.T) {
 	w := newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		w.SignalWorkflow(signals.SignalRevoke, signals.Revoke{ToolCallID: "c0", By: "ann"})
 		require.Eventually(t, func() bool { return len(stored[event.Approval](w.fakes, event.TypeApproval)) == 1 }, patience, time.Millisecond)
 		return reply(in, "done"), nil

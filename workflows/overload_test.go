@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/workflows"
@@ -34,12 +35,12 @@ func (f *fakes) RecordsByID(_ context.Context, _ store.Key, ids ...string) (out 
 	return out, nil
 }
 
-func (f *fakes) loadEvent(ctx context.Context, in thread.LoadStep) (thread.LoadReply, error) {
+func (f *fakes) loadEvent(ctx context.Context, in step.Load) (step.LoadReply, error) {
 	it, err := store.Content(ctx, f, in.Thread, in.EventID)
 	if err != nil {
-		return thread.LoadReply{}, temporal.NewNonRetryableApplicationError(err.Error(), thread.ErrTypeConfig, err)
+		return step.LoadReply{}, temporal.NewNonRetryableApplicationError(err.Error(), step.ErrTypeConfig, err)
 	}
-	return thread.LoadReply{Payload: it.Payload, Metadata: it.Metadata}, nil
+	return step.LoadReply{Payload: it.Payload, Metadata: it.Metadata}, nil
 }
 
 // TestSignalsToAFullQueue: signals that arrive during a slow turn and do not fit into the queue
@@ -52,7 +53,7 @@ func TestSignalsToAFullQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			content := func(i int) string { return fmt.Sprintf("%d %s", i, strings.Repeat("x", burst.size)) }
-			w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+			w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 				for i := 0; i < burst.count && in.EventID == "slow"; i++ {
 					w.SignalWorkflowSkippingWorkflowTask(signals.SignalPost, says(fmt.Sprintf("e%d", i), content(i)))
 				}
@@ -87,7 +88,7 @@ func TestSignalsToAFullQueue(t *testing.T) {
 // TestLargeSignalsBeforeTheNextRun: a burst of large signals is stored before continue-as-new.
 func TestLargeSignalsBeforeTheNextRun(t *testing.T) {
 	w := newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		w.SetContinueAsNewSuggested(true)
 		for i := range 12 {
 			w.SignalWorkflowSkippingWorkflowTask(signals.SignalPost, says(fmt.Sprintf("e%d", i), strings.Repeat("x", 250<<10)))
@@ -107,7 +108,7 @@ func TestLargeSignalsBeforeTheNextRun(t *testing.T) {
 // too.
 func TestSignalsToAClosingThread(t *testing.T) {
 	w := newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		w.SignalWorkflowSkippingWorkflowTask(signals.SignalPost, says("before", "waits"))
 		w.SignalWorkflowSkippingWorkflowTask(signals.SignalControl, signals.Control{Action: signals.ControlClose, By: "ann"})
 		w.SignalWorkflowSkippingWorkflowTask(signals.SignalPost, says("after", "late"))
@@ -128,7 +129,7 @@ func TestSignalsToAClosingThread(t *testing.T) {
 
 func TestPostBatch(t *testing.T) {
 	w := newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) { return reply(in, "ok"), nil }
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) { return reply(in, "ok"), nil }
 	busy := says("e4", "x")
 	busy.OnBusy = event.OnBusyReject
 	var first, nothing, empty *answer

@@ -5,10 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -68,7 +69,7 @@ func TestInterruptOfOneEvent(t *testing.T) {
 // TestInterruptWithTheLastReply: a complete reply stands, even if an interrupt arrived with it.
 func TestInterruptWithTheLastReply(t *testing.T) {
 	w := newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "e1" {
 			w.SignalWorkflowSkippingWorkflowTask(signals.SignalControl, signals.Control{Action: signals.ControlInterrupt, By: "ann"})
 		}

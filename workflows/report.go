@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -88,19 +90,19 @@ func (h *hookRun) report(ctx workflow.Context) error {
 	}
 	to := signals.WorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID)
 	key := workflow.GetInfo(ctx).WorkflowExecution.ID[len(signals.HookWorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID, "")):]
-	return workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalHookDecided, thread.HookDecided{EventID: key, Decision: h.decision}).Get(ctx, nil)
+	return workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalHookDecided, step.HookDecided{EventID: key, Decision: h.decision}).Get(ctx, nil)
 }
 
 // reportToParent reports by signal to a parent thread that has continued as new, or that does not
 // wait.
-func (t subAgent) reportToParent(ctx workflow.Context, reply thread.DelegateReply) error {
+func (t subAgent) reportToParent(ctx workflow.Context, reply step.DelegateReply) error {
 	s := t.state
 	t.drain(ctx)
 	if !s.ParentLink.Parent.ReportRequested && s.ParentLink.Parent.Background == nil {
 		return nil
 	}
 	to := signals.WorkflowID(s.Namespace, s.ParentLink.Parent.ThreadID)
-	err := workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalSubAgentEnded, thread.SubAgentEnded{ThreadID: s.ThreadID, DelegateReply: reply}).Get(ctx, nil)
+	err := workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalSubAgentEnded, step.SubAgentEnded{ThreadID: s.ThreadID, DelegateReply: reply}).Get(ctx, nil)
 	var gone *temporal.UnknownExternalWorkflowExecutionError
 	if !errors.As(err, &gone) {
 		return err
@@ -108,12 +110,12 @@ func (t subAgent) reportToParent(ctx workflow.Context, reply thread.DelegateRepl
 	if s.ParentLink.Parent.Background == nil {
 		return nil
 	}
-	above := thread.Ref{Namespace: s.Namespace, ThreadID: s.ParentLink.Parent.ThreadID}
+	above := step.Ref{Namespace: s.Namespace, ThreadID: s.ParentLink.Parent.ThreadID}
 	records := thread.TaskRecords(above, *s.ParentLink.Parent.Background, reply.Task(), workflow.Now(ctx))
 	if reply.Cancelled {
 		// The task was cancelled because the thread was closed, which is not an event.
 		records = records[:1]
 	}
-	step := thread.RecordStep{Thread: above, Flush: thread.Flush{Records: records}}
-	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, step).Get(ctx, nil)
+	input := step.Record{Thread: above, Flush: step.Flush{Records: records}}
+	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, input).Get(ctx, nil)
 }

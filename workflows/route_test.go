@@ -5,12 +5,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/workflows"
 )
 
@@ -22,17 +23,17 @@ func TestModelQueue(t *testing.T) {
 	var mu sync.Mutex
 	limited, served := true, true
 	var asked []string
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		here := activity.GetInfo(ctx).TaskQueue
 		asked = append(asked, here)
 		switch {
 		case here == queue && !served:
-			return thread.ModelReply{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+			return step.ModelReply{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		case limited && here != queue:
 			require.Nil(t, in.Route)
-			return thread.ModelReply{Route: &thread.Route{Model: "busy/model", TaskQueue: queue}}, nil
+			return step.ModelReply{Route: &step.Route{Model: "busy/model", TaskQueue: queue}}, nil
 		}
 		out := reply(in, "hi")
 		return out, nil

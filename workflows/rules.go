@@ -3,6 +3,8 @@ package workflows
 import (
 	"fmt"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
@@ -54,15 +56,15 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 	switch h.Stage {
 	case thread.HandlingFunction:
 		t.flushIfOverloaded(ctx)
-		step := t.turn.EventStep()
+		input := t.turn.EventStep()
 		end := t.step()
 		name, what := signals.ActivityHandleEvent, "rule "+h.Rule.Name
 		if background := t.turn.Background(); background != "" {
 			name, what = background, h.Rule.Name
 		}
-		err := workflow.ExecuteActivity(activity(ctx, what), name, step).Get(ctx, nil)
+		err := workflow.ExecuteActivity(activity(ctx, what), name, input).Get(ctx, nil)
 		end()
-		ended := err == nil && step.Ends != ""
+		ended := err == nil && input.Ends != ""
 		if t.interrupted(ctx) && !ended {
 			return
 		}
@@ -71,7 +73,7 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 			t.turn.FunctionFailed(workflow.Now(ctx), why)
 			break
 		}
-		s.Outbox.Flushed(step.Flush)
+		s.Outbox.Flushed(input.Flush)
 		t.turn.FunctionDone(ended)
 	case thread.HandlingProcessor:
 		d, ok := t.byProcessor(ctx, h.Rule)
@@ -85,7 +87,7 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 }
 
 // byProcessor runs the processor that a rule names, regardless of the types that it declares.
-func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.HookDecision, bool) {
+func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (step.HookDecision, bool) {
 	e := t.turn.RuleEvent()
 	if _, pending := t.turn.HooksPending(e); pending {
 		return t.resume(ctx, e)
@@ -100,8 +102,8 @@ func (t *activeTurn) byProcessor(ctx workflow.Context, by rule.Spec) (thread.Hoo
 	return decisionForMissingProcessor(by), true
 }
 
-func decisionForMissingProcessor(by rule.Spec) thread.HookDecision {
-	return thread.HookDecision{
+func decisionForMissingProcessor(by rule.Spec) step.HookDecision {
+	return step.HookDecision{
 		Outcome: event.OutcomeFailed, By: by.Name,
 		Error: fmt.Sprintf("rule %s names processor %q, which does not exist; register it, or change the rule, and retry the event", by.Name, by.Processor),
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -58,7 +60,7 @@ func TestUnmatchedEvent(t *testing.T) {
 func TestFunctionsHandleEventsInOrder(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), rule.Rule{Events: []string{"file.*"}, Priority: 20, Function: handling, Timeout: time.Minute})
 	var running, most atomic.Int32
-	w.function = func(_ context.Context, in thread.EventStep) error {
+	w.function = func(_ context.Context, in step.Event) error {
 		most.Store(max(most.Load(), running.Add(1)))
 		defer running.Add(-1)
 		if in.EventID == "e0" {
@@ -87,7 +89,7 @@ func TestFunctionsHandleEventsInOrder(t *testing.T) {
 
 func TestFunctionIsRetried(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), rule.Rule{Name: "f", Events: []string{"file.*"}, Priority: 20, Function: handling, Agent: &rule.Agent{}})
-	w.function = func(context.Context, thread.EventStep) error {
+	w.function = func(context.Context, step.Event) error {
 		if len(w.handled) < 3 {
 			return failing("not yet")
 		}
@@ -95,7 +97,7 @@ func TestFunctionIsRetried(t *testing.T) {
 	}
 	began := w.Now()
 	var took time.Duration
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		took = w.Now().Sub(began)
 		return reply(in, "ok"), nil
 	}
@@ -110,7 +112,7 @@ func TestFunctionIsRetried(t *testing.T) {
 func TestFunctionFailsForGood(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), rule.Rule{Name: "f", Events: []string{"file.*"}, Priority: 20, Function: handling})
 	broken := true
-	w.function = func(_ context.Context, in thread.EventStep) error {
+	w.function = func(_ context.Context, in step.Event) error {
 		if broken && in.EventID == "e1" {
 			return notConfigured("disk full")
 		}
@@ -136,7 +138,7 @@ func TestFunctionFailsForGood(t *testing.T) {
 
 func TestInterruptWhileAFunctionRuns(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), rule.Rule{Name: "f", Events: []string{"file.*"}, Priority: 20, Function: handling, Agent: &rule.Agent{}})
-	w.function = func(_ context.Context, in thread.EventStep) error {
+	w.function = func(_ context.Context, in step.Event) error {
 		if in.EventID != "e1" {
 			return nil
 		}
@@ -164,7 +166,7 @@ func TestProcessorOfARule(t *testing.T) {
 			rule.Rule{Name: "q", Events: []string{"mail.*"}, Priority: 20, Processor: "none"}),
 	}
 	w := worldOf(t, newFakes(t), set)
-	w.hook = func(in thread.HookStep, _ string) said {
+	w.hook = func(in step.Hook, _ string) said {
 		switch in.EventID {
 		case "e1":
 			return said{produced: []hook.Produced{hook.Message(event.CreatedByUser, "sorter", "sorted")}}
@@ -201,7 +203,7 @@ func TestProcessorOfARuleWhileTheThreadMoves(t *testing.T) {
 	w := worldOf(t, f, set)
 	w.SetDetachedChildWait(false)
 	blocked := make(chan struct{})
-	f.hook = func(thread.HookStep, string) said {
+	f.hook = func(step.Hook, string) said {
 		w.suggestWith(signals.SignalControl, signals.Control{Action: "dance"})
 		w.RegisterDelayedCallback(func() { w.SignalWorkflow(signals.SignalControl, signals.Control{Action: "dance"}) }, 2*time.Millisecond)
 		<-blocked
@@ -218,7 +220,7 @@ func TestProcessorOfARuleWhileTheThreadMoves(t *testing.T) {
 	asked := box[struct{}](w, signals.HookWorkflowID("ns", "t1", "e1.rule"), signals.SignalReport, nil)
 	w.then(func() {
 		require.NotEmpty(t, asked.all())
-		w.SignalWorkflow(signals.SignalHookDecided, thread.HookDecided{EventID: "e1.rule", Decision: thread.HookDecision{
+		w.SignalWorkflow(signals.SignalHookDecided, step.HookDecided{EventID: "e1.rule", Decision: step.HookDecision{
 			Outcome: event.OutcomeOverwritten, By: "sorter", Produced: []hook.Produced{hook.Message(event.CreatedByUser, "sorter", "sorted")},
 			Hooks: []event.HookOutcome{outcome("sorter", event.OutcomeOverwritten, 1)},
 		}})
@@ -258,7 +260,7 @@ func TestLifecycleEvents(t *testing.T) {
 // TestToolEvents: the application's rules handle the ends of tools.
 func TestToolEvents(t *testing.T) {
 	w := ruledWorld(t, newFakes(t), rule.Rule{Name: "tools", Events: []string{"tool.*"}, Priority: 60, Agent: &rule.Agent{Prompt: "Look."}})
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		return script(plain("c"+in.EventID[:2]))(ctx, in)
 	}
 	w.then(func() { w.post("e1", "go") })

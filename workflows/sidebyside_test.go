@@ -4,10 +4,11 @@ import (
 	"context"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -19,7 +20,7 @@ func TestSteerBesideAModelCall(t *testing.T) {
 		t.Run("a reply "+name, func(t *testing.T) {
 			w := newFixture(t)
 			inFlight, tookIn := make(chan struct{}), make(chan struct{})
-			w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+			w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 				switch {
 				case in.MessageID == "m1.0.1":
 					close(inFlight)
@@ -56,7 +57,7 @@ func TestSteerBesideAModelCall(t *testing.T) {
 func TestHandOnBesideAWait(t *testing.T) {
 	w := newFixture(t)
 	asking := script(asks("c1"))
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		switch in.Agent {
 		case "alice":
 			return asking(ctx, in)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -32,42 +34,42 @@ var retry = &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficie
 
 // localFirst runs an activity as a local activity, which is faster and cheaper. If that fails, it
 // runs it as an activity with these options: another worker may succeed.
-func localFirst(ctx workflow.Context, options func(workflow.Context, string) workflow.Context, summary, name string, step, reply any) error {
-	err := workflow.ExecuteLocalActivity(local(ctx, summary), name, step).Get(ctx, reply)
+func localFirst(ctx workflow.Context, options func(workflow.Context, string) workflow.Context, summary, name string, input, reply any) error {
+	err := workflow.ExecuteLocalActivity(local(ctx, summary), name, input).Get(ctx, reply)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	return workflow.ExecuteActivity(options(ctx, summary), name, step).Get(ctx, reply)
+	return workflow.ExecuteActivity(options(ctx, summary), name, input).Get(ctx, reply)
 }
 
 // callModel makes the run's next model call.
-func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (thread.ModelReply, error) {
+func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (step.ModelReply, error) {
 	t.flushIfOverloaded(ctx)
-	step := r.NextModelStep(t.specs(ctx))
+	input := r.NextModelStep(t.specs(ctx))
 	who := r.Agent
 	if who == "" {
 		who = "default agent"
 	}
-	summary := fmt.Sprintf("%s · step %d", who, step.Step)
+	summary := fmt.Sprintf("%s · step %d", who, input.Step)
 	if r.Model != "" {
-		summary = fmt.Sprintf("%s · %s · step %d · %d tokens so far", who, r.Model, step.Step, t.state.Usage.InputTokens+t.state.Usage.OutputTokens)
+		summary = fmt.Sprintf("%s · %s · step %d · %d tokens so far", who, r.Model, input.Step, t.state.Usage.InputTokens+t.state.Usage.OutputTokens)
 	}
 	defer t.step()()
 	for queue := t.state.ModelQueues[r.Agent]; ; {
-		var reply thread.ModelReply
+		var reply step.ModelReply
 		options := onModelQueue(activity(ctx, summary), queue, t.state.Namespace)
-		call := localStep{kind: r.ModelKind(queue), activity: signals.ActivityCallModel, summary: summary, reply: &reply, input: func(local thread.Local) any {
-			step.Local = local
-			return step
+		call := localStep{kind: r.ModelKind(queue), activity: signals.ActivityCallModel, summary: summary, reply: &reply, input: func(local step.Local) any {
+			input.Local = local
+			return input
 		}}
 		err := t.quickly(ctx, call, options)
 		if queue != "" && unserved(err) {
 			// The provider may no longer be limited.
-			queue, step.Route = "", nil
+			queue, input.Route = "", nil
 			t.state.Route(r.Agent, queue)
 			continue
 		}
-		if t.stored(step.Flush, err) != nil || reply.Route == nil {
+		if t.stored(input.Flush, err) != nil || reply.Route == nil {
 			if reply.Agent != "" {
 				t.state.Route(reply.Agent, queue) // later steps have its registered name
 			}
@@ -75,34 +77,34 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (thread
 		}
 		queue = reply.Route.TaskQueue
 		t.state.Route(r.Agent, queue)
-		step.Route, step.Flush = reply.Route, thread.Flush{}
+		input.Route, input.Flush = reply.Route, step.Flush{}
 	}
 }
 
 // runTool runs a call's tool in an activity.
-func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call) (thread.ToolReply, error) {
+func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call) (step.ToolReply, error) {
 	t.flushIfOverloaded(ctx)
-	step := c.ToolStep(t.specs(ctx))
+	input := c.ToolStep(t.specs(ctx))
 	defer t.step()()
-	var reply thread.ToolReply
-	summary := fmt.Sprintf("%s · %s", step.Agent, c.Plan.Name)
-	call := localStep{kind: c.Kind(), quick: c.Plan.Quick, activity: signals.ActivityRunTool, summary: summary, reply: &reply, input: func(local thread.Local) any {
-		step.Local = local
-		return step
+	var reply step.ToolReply
+	summary := fmt.Sprintf("%s · %s", input.Agent, c.Plan.Name)
+	call := localStep{kind: c.Kind(), quick: c.Plan.Quick, activity: signals.ActivityRunTool, summary: summary, reply: &reply, input: func(local step.Local) any {
+		input.Local = local
+		return input
 	}}
 	err := t.quickly(ctx, call, onQueue(activity(ctx, summary), c.Plan.TaskQueue))
-	return reply, t.stored(step.Flush, err)
+	return reply, t.stored(input.Flush, err)
 }
 
 // planCalls plans the calls of a run, or checks them again.
-func (t *conversation) planCalls(ctx workflow.Context, next func() thread.PlanStep) (thread.PlanReply, error) {
+func (t *conversation) planCalls(ctx workflow.Context, next func() step.Plan) (step.PlanReply, error) {
 	t.flushIfOverloaded(ctx)
-	step := next()
+	input := next()
 	defer t.step()()
-	var reply thread.PlanReply
-	summary := fmt.Sprintf("%s · plan %d calls", step.Agent, len(step.Only))
-	err := localFirst(ctx, activity, summary, signals.ActivityPlanCalls, step, &reply)
-	return reply, t.stored(step.Flush, err)
+	var reply step.PlanReply
+	summary := fmt.Sprintf("%s · plan %d calls", input.Agent, len(input.Only))
+	err := localFirst(ctx, activity, summary, signals.ActivityPlanCalls, input, &reply)
+	return reply, t.stored(input.Flush, err)
 }
 
 // step counts a step that has received the unstored records. The caller must call end when the step
@@ -114,7 +116,7 @@ func (t *conversation) step() (end func()) {
 
 // stored removes the records that a step has stored, unless the step failed. It returns the step's
 // error.
-func (t *conversation) stored(f thread.Flush, err error) error {
+func (t *conversation) stored(f step.Flush, err error) error {
 	if err == nil {
 		t.state.Outbox.Flushed(f)
 	}
@@ -144,10 +146,10 @@ func (t *conversation) storeOverdue(ctx workflow.Context) {
 // record stores what no other activity stores. It retries through any outage of the store.
 func (t *conversation) record(ctx workflow.Context) {
 	for more := true; more; {
-		step := thread.RecordStep{Thread: t.state.Ref(), Flush: t.state.Outbox.Flush()}
-		more = len(step.Flush.Records) < len(t.state.Outbox.Pending)
-		err := localFirst(ctx, activity, "store records", signals.ActivityRecord, step, nil)
-		if t.stored(step.Flush, err) != nil {
+		input := step.Record{Thread: t.state.Ref(), Flush: t.state.Outbox.Flush()}
+		more = len(input.Flush.Records) < len(t.state.Outbox.Pending)
+		err := localFirst(ctx, activity, "store records", signals.ActivityRecord, input, nil)
+		if t.stored(input.Flush, err) != nil {
 			return
 		}
 	}
@@ -163,8 +165,8 @@ func (t *conversation) flushIfOverloaded(ctx workflow.Context) {
 // notify tells the running step to stop immediately. Cancellation does so too, with its next
 // heartbeat, so a failure here only costs time.
 func (t *activeTurn) notify(ctx workflow.Context) {
-	step := thread.NotifyStep{Thread: t.state.Ref(), TraceID: t.turn.Item.TraceID, Reason: t.turn.Interrupted.Reason}
-	if err := workflow.ExecuteLocalActivity(local(ctx, "stop running steps"), signals.ActivityNotify, step).Get(ctx, nil); err != nil {
+	input := step.Notify{Thread: t.state.Ref(), TraceID: t.turn.Item.TraceID, Reason: t.turn.Interrupted.Reason}
+	if err := workflow.ExecuteLocalActivity(local(ctx, "stop running steps"), signals.ActivityNotify, input).Get(ctx, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("telling running steps to stop", "thread", t.state.ThreadID, "error", err)
 	}
 }
@@ -219,7 +221,7 @@ func fairnessKey(tenant string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func queueOf(r *thread.Route) string {
+func queueOf(r *step.Route) string {
 	if r == nil {
 		return ""
 	}

@@ -4,22 +4,23 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // delegate is the workflow of a sub-agent's thread. It ends when the agent has answered.
-func (w *Workflows) delegate(ctx workflow.Context, in input) (thread.DelegateReply, error) {
+func (w *Workflows) delegate(ctx workflow.Context, in input) (step.DelegateReply, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	if in.State == nil && (in.Parent == nil || in.First == nil) {
-		return thread.DelegateReply{}, temporal.NewNonRetryableApplicationError("a sub-agent's thread is started by a thread, not by clients; start a "+signals.ThreadWorkflow, signals.RefusedType, nil)
+		return step.DelegateReply{}, temporal.NewNonRetryableApplicationError("a sub-agent's thread is started by a thread, not by clients; start a "+signals.ThreadWorkflow, signals.RefusedType, nil)
 	}
 	c, err := w.open(ctx, in)
 	if err != nil {
-		return thread.DelegateReply{}, err
+		return step.DelegateReply{}, err
 	}
 	t := subAgent{c}
 	t.notifyParent(ctx)
@@ -27,9 +28,9 @@ func (w *Workflows) delegate(ctx workflow.Context, in input) (thread.DelegateRep
 	err = t.live(ctx, signals.DelegateWorkflow)
 	switch {
 	case temporal.IsCanceledError(err):
-		return t.endLost(ctx, thread.DelegateReply{Cancelled: true, Error: cancelled.Error}, err)
+		return t.endLost(ctx, step.DelegateReply{Cancelled: true, Error: cancelled.Error}, err)
 	case err != nil:
-		return thread.DelegateReply{}, err
+		return step.DelegateReply{}, err
 	}
 	return t.endDelegate(ctx)
 }
@@ -39,13 +40,13 @@ type subAgent struct{ *conversation }
 
 // endLost reports a sub-agent that ended without an answer to a parent thread that does not wait
 // for the child workflow, since it may have been cancelled by someone else.
-func (t subAgent) endLost(ctx workflow.Context, reply thread.DelegateReply, err error) (thread.DelegateReply, error) {
+func (t subAgent) endLost(ctx workflow.Context, reply step.DelegateReply, err error) (step.DelegateReply, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	if lost := t.reportToParent(ctx, reply); lost != nil {
-		return thread.DelegateReply{}, lost
+		return step.DelegateReply{}, lost
 	}
-	return thread.DelegateReply{}, err
+	return step.DelegateReply{}, err
 }
 
 // watchDeadline cancels a sub-agent's work at the deadline of its task.
@@ -87,28 +88,28 @@ func (t subAgent) notifyParent(ctx workflow.Context) {
 
 // endDelegate closes the thread of a sub-agent that has answered, and stores the result of the call
 // that waits for it.
-func (t subAgent) endDelegate(ctx workflow.Context) (thread.DelegateReply, error) {
+func (t subAgent) endDelegate(ctx workflow.Context) (step.DelegateReply, error) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	s := t.state
 	t.drain(ctx)
 	// Before the thread is closed, since the outcome of its first turn is soon forgotten.
-	step := s.ParentLink.EndStep()
+	input := s.ParentLink.EndStep()
 	// The thread may have been closed before the sub-agent answered.
 	closed := s.Closing != nil
 	if !closed {
 		s.Closing = &signals.Control{Action: signals.ControlClose, By: s.ParentLink.Parent.Agent, Reason: "the sub-agent has answered"}
 		t.endWork(ctx)
 	}
-	step.Flush = s.Outbox.Flush()
-	var end thread.EndReply
-	if err := t.stored(step.Flush, localFirst(ctx, activity, "answer", signals.ActivityEndDelegate, step, &end)); err != nil {
-		return t.endLost(ctx, thread.DelegateReply{Error: thread.Why(reason(err))}, err)
+	input.Flush = s.Outbox.Flush()
+	var end step.EndReply
+	if err := t.stored(input.Flush, localFirst(ctx, activity, "answer", signals.ActivityEndDelegate, input, &end)); err != nil {
+		return t.endLost(ctx, step.DelegateReply{Error: step.Why(reason(err))}, err)
 	}
 	if !closed {
 		t.finish(ctx)
 	}
 	_ = workflow.Await(ctx, func() bool { return len(s.ParentLink.Notices) == 0 })
-	reply := thread.DelegateReply{Status: step.Status, Usage: s.Usage, Answer: end.Answer, Truncated: end.Truncated, Failed: end.Failed, Result: end.Result, Error: end.Error}
+	reply := step.DelegateReply{Status: input.Status, Usage: s.Usage, Answer: end.Answer, Truncated: end.Truncated, Failed: end.Failed, Result: end.Result, Error: end.Error}
 	return reply, t.reportToParent(ctx, reply)
 }

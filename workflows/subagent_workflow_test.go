@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -16,16 +18,16 @@ import (
 
 // subWorld is a world with the thread of a sub-agent only. reports are its reports to the parent
 // thread; err is their result.
-func subWorld(t *testing.T, f *fakes, err error) (w *fixture, reports *inbox[thread.SubAgentEnded]) {
+func subWorld(t *testing.T, f *fakes, err error) (w *fixture, reports *inbox[step.SubAgentEnded]) {
 	t.Helper()
 	w = fixtureWith(t, f)
 	w.alone(subWorkflowID)
-	return w, box[thread.SubAgentEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentEnded, err)
+	return w, box[step.SubAgentEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentEnded, err)
 }
 
 // asksBob is the input of a sub-agent's thread; with a deadline, it is a background task.
 func (w *fixture) asksBob(deadline time.Duration) workflows.Input {
-	parent := &thread.Parent{
+	parent := &step.Parent{
 		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", TraceID: "go", EventID: "go", Depth: 1,
 	}
 	sub := thread.New("ns", subThread, signals.Start{}, w.Now(), w.Now())
@@ -42,14 +44,14 @@ func (w *fixture) asksBob(deadline time.Duration) workflows.Input {
 }
 
 // delegate runs the thread of a sub-agent until it ends.
-func (w *fixture) delegate(in workflows.Input) (thread.DelegateReply, error) {
+func (w *fixture) delegate(in workflows.Input) (step.DelegateReply, error) {
 	w.t.Helper()
 	w.ExecuteWorkflow(signals.DelegateWorkflow, in)
 	require.True(w.t, w.IsWorkflowCompleted())
 	if err := w.GetWorkflowError(); err != nil {
-		return thread.DelegateReply{}, err
+		return step.DelegateReply{}, err
 	}
-	var out thread.DelegateReply
+	var out step.DelegateReply
 	require.NoError(w.t, w.GetWorkflowResult(&out))
 	return out, nil
 }
@@ -58,7 +60,7 @@ func TestThreadOfASubAgent(t *testing.T) {
 	w, reports := subWorld(t, newFakes(t), nil)
 	out, err := w.delegate(w.asksBob(0))
 	require.NoError(t, err)
-	require.Equal(t, thread.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 1, OutputTokens: 1, ModelCalls: 1}}, out)
+	require.Equal(t, step.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 1, OutputTokens: 1, ModelCalls: 1}}, out)
 	require.Empty(t, reports.all(), "who waits hears of it anyway")
 	require.Equal(t, "closed", w.row.Status)
 	require.Equal(t, []event.StatusChange{
@@ -102,10 +104,10 @@ func TestQuestionThatDoesNotArrive(t *testing.T) {
 // TestDeadlineOfASubAgent: the deadline interrupts any wait.
 func TestDeadlineOfASubAgent(t *testing.T) {
 	w, reports := subWorld(t, newFakes(t), nil)
-	box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
-	w.end = func(in thread.EndStep) (thread.EndReply, error) { return thread.EndReply{Error: in.Error}, nil }
+	w.end = func(in step.End) (step.EndReply, error) { return step.EndReply{Error: in.Error}, nil }
 	began := w.Now()
 	_, err := w.delegate(w.asksBob(30 * day))
 	require.NoError(t, err)
@@ -121,7 +123,7 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 	f.model = script(asks("x1"))
 	next := subMoves(t, f, 30*day)
 	w, reports := subWorld(t, f, nil)
-	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	deadline := next.State.ParentLink.Parent.Background.Deadline
 	w.SetStartTime(deadline.Add(-time.Hour))
 	_, err := w.delegate(next)
@@ -135,7 +137,7 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*fixture)) workflows.Input {
 	t.Helper()
 	w, _ := subWorld(t, f, nil)
-	asked := box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	asked := box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
 	for _, do := range before {
 		w.then(func() { do(w) })
 	}
@@ -156,7 +158,7 @@ func TestSubAgentMoves(t *testing.T) {
 	f.model = script(asks("x1"))
 	next := subMoves(t, f, 0)
 	w, reports := subWorld(t, f, nil)
-	decisions := box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	decisions := box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 	out, err := w.delegate(next)
 	require.NoError(t, err)
@@ -174,33 +176,33 @@ func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
 	t.Run("asked in its first run", func(t *testing.T) {
 		f := newFakes(t)
 		w, reports := subWorld(t, f, nil)
-		box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+		box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+		box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		f.model = script(asks("x1"))
 		w.then(func() { report(w); report(w) })
 		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		out, err := w.delegate(w.asksBob(0))
 		require.NoError(t, err)
-		require.Equal(t, []thread.SubAgentEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
+		require.Equal(t, []step.SubAgentEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
 	})
 	t.Run("asked before it moved", func(t *testing.T) {
 		f := newFakes(t)
 		f.model = script(asks("x1"))
 		next := subMoves(t, f, 0, report)
 		w, reports := subWorld(t, f, nil)
-		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+		box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		out, err := w.delegate(next)
 		require.NoError(t, err)
-		require.Equal(t, []thread.SubAgentEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
+		require.Equal(t, []step.SubAgentEnded{{ThreadID: subThread, DelegateReply: out}}, reports.all())
 	})
 }
 
 // TestSubAgentOutlivesTheThreadAbove: the end of a task is still recorded there.
 func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), gone)
-	w.end = func(thread.EndStep) (thread.EndReply, error) {
-		return thread.EndReply{Result: json.RawMessage(`"answered"`)}, nil
+	w.end = func(step.End) (step.EndReply, error) {
+		return step.EndReply{Result: json.RawMessage(`"answered"`)}, nil
 	}
 	_, err := w.delegate(w.asksBob(day))
 	require.NoError(t, err)
@@ -212,8 +214,8 @@ func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
 func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		w, reports := subWorld(t, newFakes(t), nil)
-		box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-		box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+		box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+		box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 		w.model = script(asks("x1"))
 		w.then(w.CancelWorkflow)
 		_, err := w.delegate(w.asksBob(day))
@@ -223,8 +225,8 @@ func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 	})
 	t.Run("what it said cannot be read", func(t *testing.T) {
 		w, reports := subWorld(t, newFakes(t), nil)
-		w.end = func(thread.EndStep) (thread.EndReply, error) {
-			return thread.EndReply{}, notConfigured("it cannot be read")
+		w.end = func(step.End) (step.EndReply, error) {
+			return step.EndReply{}, notConfigured("it cannot be read")
 		}
 		_, err := w.delegate(w.asksBob(day))
 		require.ErrorContains(t, err, "it cannot be read")
@@ -236,15 +238,15 @@ func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 // TestSubAgentIsClosed: a person closes it before it has answered.
 func TestSubAgentIsClosed(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
-	box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-	decided := box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	decided := box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
 	w.then(func() { w.control(signals.ControlClose) })
 	out, err := w.delegate(w.asksBob(0))
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Len(t, w.ends, 1, "the call has a result")
-	require.Equal(t, []thread.SubAgentDecision{{ThreadID: subThread, ToolCallID: "x1"}}, decided.all(), "and nobody is asked any more")
+	require.Equal(t, []step.SubAgentDecision{{ThreadID: subThread, ToolCallID: "x1"}}, decided.all(), "and nobody is asked any more")
 	closed := 0
 	for _, change := range stored[event.StatusChange](w.fakes, event.TypeStatus) {
 		if change.Status == event.StatusClosed {
@@ -259,8 +261,8 @@ func TestBackgroundTasksOfASubAgent(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
 	w.SetDetachedChildWait(false)
 	w.work = pendingTask
-	box[thread.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-	box[thread.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
 	// The task's activity has returned before the cancellation, as in TestAgentCancelsItsTask.
 	w.model = script(background("x1", false), asks("x2"))
 	w.then(func() { w.decide("x2", event.DecisionApprove, "") })

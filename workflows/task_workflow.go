@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -16,7 +18,7 @@ import (
 
 // task runs one background task and reports its end to the thread. It outlives the turn that
 // started it and the workflow runs of the thread.
-func (w *Workflows) task(ctx workflow.Context, in thread.TaskStep) (thread.TaskReply, error) {
+func (w *Workflows) task(ctx workflow.Context, in step.Task) (step.TaskReply, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
 	j := &job{redactor: redactor{r: w.Redact}, in: in}
 	j.show(ctx, "runs")
@@ -41,11 +43,11 @@ func (w *Workflows) task(ctx workflow.Context, in thread.TaskStep) (thread.TaskR
 type job struct {
 	redactor redactor
 
-	in thread.TaskStep
+	in step.Task
 
 	// done is the result that was reported from outside. settled means that the thread knows that
 	// the task has ended.
-	done    *thread.TaskReply
+	done    *step.TaskReply
 	settled bool
 }
 
@@ -67,7 +69,7 @@ func (j *job) listen(ctx workflow.Context) {
 			workflow.GetSignalChannel(ctx, signals.SignalCompleteTask).Receive(ctx, &c)
 			c = redacted(ctx, &j.redactor, c)
 			if c.Validate() == nil && c.TaskID == j.in.Task.ID {
-				j.done = &thread.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")}
+				j.done = &step.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")}
 			}
 		}
 	})
@@ -77,7 +79,7 @@ func (j *job) listen(ctx workflow.Context) {
 func (j *job) over() bool { return j.done != nil || j.settled }
 
 // work runs the tool, and waits for the completion from outside if the tool requires it.
-func (j *job) work(ctx workflow.Context) (thread.TaskReply, error) {
+func (j *job) work(ctx workflow.Context) (step.TaskReply, error) {
 	left := j.in.Task.Deadline.Sub(workflow.Now(ctx))
 	running, stop := workflow.WithCancel(ctx)
 	defer stop()
@@ -95,13 +97,13 @@ func (j *job) work(ctx workflow.Context) (thread.TaskReply, error) {
 		_ = ran.Get(disconnected, nil)
 		return j.ended(), nil
 	}
-	var reply thread.TaskReply
+	var reply step.TaskReply
 	if err := ran.Get(ctx, &reply); err != nil {
 		if temporal.IsCanceledError(err) {
 			return cancelled, err
 		}
 		why, _ := explain(err)
-		return thread.TaskReply{Error: why}, nil
+		return step.TaskReply{Error: why}, nil
 	}
 	if !reply.Pending {
 		return reply, nil
@@ -115,37 +117,37 @@ func (j *job) work(ctx workflow.Context) (thread.TaskReply, error) {
 }
 
 // cancelled is the result of a task whose workflow was cancelled.
-var cancelled = thread.TaskReply{Cancelled: true, Error: "the task was cancelled"}
+var cancelled = step.TaskReply{Cancelled: true, Error: "the task was cancelled"}
 
 // ended returns the result of a task that was completed from outside or missed its deadline.
-func (j *job) ended() thread.TaskReply {
+func (j *job) ended() step.TaskReply {
 	if j.done != nil {
 		return *j.done
 	}
-	return thread.TaskReply{Error: fmt.Sprintf("it had not completed by its deadline, %s", j.in.Task.Deadline.UTC().Format(time.RFC3339))}
+	return step.TaskReply{Error: fmt.Sprintf("it had not completed by its deadline, %s", j.in.Task.Deadline.UTC().Format(time.RFC3339))}
 }
 
 // report sends the result to the thread. If the thread is closed, it stores the records of the
 // task's end instead.
-func (j *job) report(ctx workflow.Context, reply thread.TaskReply) error {
+func (j *job) report(ctx workflow.Context, reply step.TaskReply) error {
 	to := signals.WorkflowID(j.in.Thread.Namespace, j.in.Thread.ThreadID)
-	rep := thread.TaskReport{TaskID: j.in.Task.ID, TaskReply: reply, Task: &j.in.Task}
+	rep := step.TaskReport{TaskID: j.in.Task.ID, TaskReply: reply, Task: &j.in.Task}
 	err := workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, rep).Get(ctx, nil)
 	var gone *temporal.UnknownExternalWorkflowExecutionError
 	if !errors.As(err, &gone) {
 		return err
 	}
 	records := thread.TaskRecords(j.in.Thread, j.in.Task, reply, workflow.Now(ctx))
-	step := thread.RecordStep{Thread: j.in.Thread, Flush: thread.Flush{Records: records}}
-	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, step).Get(ctx, nil)
+	input := step.Record{Thread: j.in.Thread, Flush: step.Flush{Records: records}}
+	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, input).Get(ctx, nil)
 }
 
-func taskOptions(ctx workflow.Context, step thread.TaskStep) workflow.Context {
+func taskOptions(ctx workflow.Context, input step.Task) workflow.Context {
 	return workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID: signals.TaskWorkflowID(step.Thread.Namespace, step.Task.ID),
+		WorkflowID: signals.TaskWorkflowID(input.Thread.Namespace, input.Task.ID),
 		// The task outlives this run of the thread, and the thread itself if it is detached.
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
-		StaticSummary:     brief(fmt.Sprintf("%s · task: %s", step.Task.Agent, step.Task.Title)),
-		StaticDetails:     fmt.Sprintf("Runs in the background for thread `%s`.", step.Thread.ThreadID),
+		StaticSummary:     brief(fmt.Sprintf("%s · task: %s", input.Task.Agent, input.Task.Title)),
+		StaticDetails:     fmt.Sprintf("Runs in the background for thread `%s`.", input.Thread.ThreadID),
 	})
 }

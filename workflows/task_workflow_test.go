@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -26,30 +27,30 @@ var gone = &temporal.UnknownExternalWorkflowExecutionError{}
 
 // taskWorld is a world with the workflow of a task only. reports are its reports to the thread; err
 // is their result.
-func taskWorld(t *testing.T, err error) (w *fixture, reports *inbox[thread.TaskReport]) {
+func taskWorld(t *testing.T, err error) (w *fixture, reports *inbox[step.TaskReport]) {
 	t.Helper()
 	w = newFixture(t)
 	w.alone(taskWorkflowID)
-	return w, box[thread.TaskReport](w, signals.WorkflowID("ns", "t1"), signals.SignalTaskReport, err)
+	return w, box[step.TaskReport](w, signals.WorkflowID("ns", "t1"), signals.SignalTaskReport, err)
 }
 
 // runTaskFor runs the workflow of a task with this deadline.
-func (w *fixture) runTaskFor(deadline time.Duration) (thread.TaskReply, error) {
+func (w *fixture) runTaskFor(deadline time.Duration) (step.TaskReply, error) {
 	w.t.Helper()
-	w.ExecuteWorkflow(signals.TaskWorkflow, thread.TaskStep{Thread: thread.Ref{Namespace: "ns", ThreadID: "t1"}, MessageID: "e1.0.1", Task: event.Task{
+	w.ExecuteWorkflow(signals.TaskWorkflow, step.Task{Thread: step.Ref{Namespace: "ns", ThreadID: "t1"}, MessageID: "e1.0.1", Task: event.Task{
 		ID: taskID, Title: "Build it", Tool: "build", Agent: "alice", ToolCallID: "c1", TraceID: "e1", StartedAt: w.Now(), Deadline: w.Now().Add(deadline),
 	}})
 	require.True(w.t, w.IsWorkflowCompleted())
 	if err := w.GetWorkflowError(); err != nil {
-		return thread.TaskReply{}, err
+		return step.TaskReply{}, err
 	}
-	var out thread.TaskReply
+	var out step.TaskReply
 	require.NoError(w.t, w.GetWorkflowResult(&out))
 	return out, nil
 }
 
 // told are the reports without the task, which is the same in all of them.
-func told(t *testing.T, reports *inbox[thread.TaskReport]) []thread.TaskReport {
+func told(t *testing.T, reports *inbox[step.TaskReport]) []step.TaskReport {
 	t.Helper()
 	all := reports.all()
 	for i := range all {
@@ -65,21 +66,21 @@ func (w *fixture) complete(c signals.CompleteTask) { w.SignalWorkflow(signals.Si
 func TestTaskWorkflow(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		work func(context.Context, thread.TaskStep) (thread.TaskReply, error)
-		want thread.TaskReply
+		work func(context.Context, step.Task) (step.TaskReply, error)
+		want step.TaskReply
 	}{
-		{"S3-54 it completes", nil, thread.TaskReply{Result: json.RawMessage(`"done"`)}},
+		{"S3-54 it completes", nil, step.TaskReply{Result: json.RawMessage(`"done"`)}},
 		{
-			"the tool fails", func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
-				return thread.TaskReply{Error: "disk full"}, nil
+			"the tool fails", func(context.Context, step.Task) (step.TaskReply, error) {
+				return step.TaskReply{Error: "disk full"}, nil
 			},
-			thread.TaskReply{Error: "disk full"},
+			step.TaskReply{Error: "disk full"},
 		},
 		{
-			"it cannot run", func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
-				return thread.TaskReply{}, notConfigured("there is no such call")
+			"it cannot run", func(context.Context, step.Task) (step.TaskReply, error) {
+				return step.TaskReply{}, notConfigured("there is no such call")
 			},
-			thread.TaskReply{Error: "there is no such call"},
+			step.TaskReply{Error: "there is no such call"},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestTaskWorkflow(t *testing.T) {
 			reply, err := w.runTaskFor(time.Hour)
 			require.NoError(t, err)
 			require.Equal(t, tc.want, reply)
-			require.Equal(t, []thread.TaskReport{{TaskID: taskID, TaskReply: tc.want}}, told(t, reports), "the thread is told once")
+			require.Equal(t, []step.TaskReport{{TaskID: taskID, TaskReply: tc.want}}, told(t, reports), "the thread is told once")
 			require.Equal(t, "c1", w.worked[0].Task.ToolCallID)
 		})
 	}
@@ -96,11 +97,11 @@ func TestTaskWorkflow(t *testing.T) {
 
 func TestTaskIsRunAgain(t *testing.T) {
 	w, reports := taskWorld(t, nil)
-	w.work = func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
+	w.work = func(context.Context, step.Task) (step.TaskReply, error) {
 		if len(w.worked) < 4 {
-			return thread.TaskReply{}, failing("the store is away")
+			return step.TaskReply{}, failing("the store is away")
 		}
-		return thread.TaskReply{}, nil
+		return step.TaskReply{}, nil
 	}
 	_, err := w.runTaskFor(time.Hour)
 	require.NoError(t, err)
@@ -109,8 +110,8 @@ func TestTaskIsRunAgain(t *testing.T) {
 }
 
 // pendingTask is a task that is completed from outside.
-func pendingTask(context.Context, thread.TaskStep) (thread.TaskReply, error) {
-	return thread.TaskReply{Pending: true}, nil
+func pendingTask(context.Context, step.Task) (step.TaskReply, error) {
+	return step.TaskReply{Pending: true}, nil
 }
 
 // TestDeadlineOfATask: it fails if it is not completed for a year.
@@ -129,9 +130,9 @@ func TestDeadlineOfATask(t *testing.T) {
 func TestDeadlineWhileTheToolRuns(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	stopped := make(chan struct{})
-	w.work = func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
+	w.work = func(context.Context, step.Task) (step.TaskReply, error) {
 		<-stopped
-		return thread.TaskReply{}, temporal.NewCanceledError()
+		return step.TaskReply{}, temporal.NewCanceledError()
 	}
 	w.SetOnActivityCanceledListener(func(*activity.Info) { close(stopped) })
 	reply, err := w.runTaskFor(50 * time.Millisecond)
@@ -164,8 +165,8 @@ func TestCompletedFromOutside(t *testing.T) {
 	began := w.Now()
 	reply, err := w.runTaskFor(365 * day)
 	require.NoError(t, err)
-	require.Equal(t, thread.TaskReply{Result: json.RawMessage(`{"ok":true}`), By: "ci"}, reply)
-	require.Equal(t, []thread.TaskReport{{TaskID: taskID, TaskReply: reply}}, told(t, reports))
+	require.Equal(t, step.TaskReply{Result: json.RawMessage(`{"ok":true}`), By: "ci"}, reply)
+	require.Equal(t, []step.TaskReport{{TaskID: taskID, TaskReply: reply}}, told(t, reports))
 	require.Equal(t, 2*time.Minute, w.Now().Sub(began).Round(time.Minute), "what does not fit completes nothing")
 }
 
@@ -173,15 +174,15 @@ func TestCompletedFromOutside(t *testing.T) {
 func TestCompletedWhileTheToolRuns(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	stopped := make(chan struct{})
-	w.work = func(context.Context, thread.TaskStep) (thread.TaskReply, error) {
+	w.work = func(context.Context, step.Task) (step.TaskReply, error) {
 		w.complete(signals.CompleteTask{TaskID: taskID, Error: "given up"})
 		<-stopped
-		return thread.TaskReply{Result: json.RawMessage(`"too late"`)}, nil
+		return step.TaskReply{Result: json.RawMessage(`"too late"`)}, nil
 	}
 	w.SetOnActivityCanceledListener(func(*activity.Info) { close(stopped) })
 	reply, err := w.runTaskFor(time.Hour)
 	require.NoError(t, err)
-	require.Equal(t, thread.TaskReply{Error: "given up", By: "outside"}, reply)
+	require.Equal(t, step.TaskReply{Error: "given up", By: "outside"}, reply)
 	require.Len(t, reports.all(), 1)
 }
 
@@ -189,7 +190,7 @@ func TestCompletedWhileTheToolRuns(t *testing.T) {
 func TestThreadHasSettledTheTask(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	w.work = pendingTask
-	w.then(func() { w.SignalWorkflow(signals.SignalTaskReport, thread.TaskReport{TaskID: taskID}) })
+	w.then(func() { w.SignalWorkflow(signals.SignalTaskReport, step.TaskReport{TaskID: taskID}) })
 	_, err := w.runTaskFor(365 * day)
 	require.NoError(t, err)
 	require.Empty(t, reports.all())
@@ -203,7 +204,7 @@ func TestTaskIsCancelled(t *testing.T) {
 	w.then(w.CancelWorkflow)
 	_, err := w.runTaskFor(365 * day)
 	require.ErrorContains(t, err, "canceled")
-	require.Equal(t, []thread.TaskReport{{TaskID: taskID, TaskReply: thread.TaskReply{Cancelled: true, Error: "the task was cancelled"}}}, told(t, reports))
+	require.Equal(t, []step.TaskReport{{TaskID: taskID, TaskReply: step.TaskReply{Cancelled: true, Error: "the task was cancelled"}}}, told(t, reports))
 }
 
 // TestTaskOutlivesItsThread: the records of the closed thread still get the task's end.

@@ -3,6 +3,8 @@ package workflows
 import (
 	"errors"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
@@ -38,16 +40,16 @@ func (t *activeTurn) startTask(ctx workflow.Context, r *thread.AgentRun, c *thre
 		// The task's activity reads the decision of hooks from the store.
 		t.record(ctx)
 	}
-	step := c.StartTask(workflow.Now(ctx))
+	input := c.StartTask(workflow.Now(ctx))
 	// The task continues when the turn is interrupted: cancelling ctx must not cancel it.
 	own, _ := workflow.NewDisconnectedContext(ctx)
-	child := workflow.ExecuteChildWorkflow(taskOptions(own, step), signals.TaskWorkflow, step)
+	child := workflow.ExecuteChildWorkflow(taskOptions(own, input), signals.TaskWorkflow, input)
 	if err := child.GetChildWorkflowExecution().Get(own, nil); err != nil {
-		c.TaskNotStarted(workflow.Now(ctx), step.Task, reason(err))
+		c.TaskNotStarted(workflow.Now(ctx), input.Task, reason(err))
 		return
 	}
-	c.TaskStarted(workflow.Now(ctx), step.Task)
-	t.watchTask(ctx, child, step.Task)
+	c.TaskStarted(workflow.Now(ctx), input.Task)
+	t.watchTask(ctx, child, input.Task)
 }
 
 // watchTask handles the end of a task's workflow without a report, for example because it was
@@ -65,7 +67,7 @@ func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, ta
 		t.drain(ctx)
 		why := "its workflow ended without a report: " + reason(err)
 		// A failure means that the task ended long ago.
-		_ = t.state.Tasks.Reported(workflow.Now(ctx), thread.TaskReport{TaskID: task.ID, TaskReply: thread.TaskReply{Error: why}})
+		_ = t.state.Tasks.Reported(workflow.Now(ctx), step.TaskReport{TaskID: task.ID, TaskReply: step.TaskReply{Error: why}})
 		t.state.Children.Forget(workflow.Now(ctx), task.ThreadID)
 	})
 }
@@ -89,7 +91,7 @@ func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 	_ = t.awaitSent(ctx, workflow.RequestCancelExternalWorkflow(ctx, signals.TaskWorkflowID(t.state.Namespace, task.ID), ""))
 }
 
-func (t tasks) taskReported(ctx workflow.Context, name string, rep thread.TaskReport) {
+func (t tasks) taskReported(ctx workflow.Context, name string, rep step.TaskReport) {
 	if err := t.state.Tasks.Reported(workflow.Now(ctx), rep); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, rep, err)
 	}
@@ -135,5 +137,5 @@ func (t *conversation) dismissTask(ctx workflow.Context, task event.Task) {
 	}
 	to := signals.TaskWorkflowID(t.state.Namespace, task.ID)
 	// A failure means that the workflow has ended.
-	_ = t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, thread.TaskReport{TaskID: task.ID}))
+	_ = t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, step.TaskReport{TaskID: task.ID}))
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 
@@ -16,8 +18,8 @@ import (
 )
 
 // background is a call that starts a background task.
-func background(id string, detached bool) thread.PlannedCall {
-	return thread.PlannedCall{ID: id, Name: "build", By: thread.ByTask, Task: &thread.TaskPlan{Tool: "build", Deadline: 365 * day, Detached: detached}}
+func background(id string, detached bool) step.PlannedCall {
+	return step.PlannedCall{ID: id, Name: "build", By: step.ByTask, Task: &step.TaskPlan{Tool: "build", Deadline: 365 * day, Detached: detached}}
 }
 
 // inBackground is a world whose agent starts a task on "go".
@@ -27,7 +29,7 @@ func inBackground(t *testing.T, f *fakes, detached bool) *fixture {
 	w.SetDetachedChildWait(false)
 	w.forward(signals.SignalTaskReport)
 	w.OnRequestCancelExternalWorkflow(mock.Anything, mock.Anything, "").Return(gone).Maybe()
-	f.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	f.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "go" && in.Step == 1 {
 			return reply(in, "", background("c1", detached)), nil
 		}
@@ -69,7 +71,7 @@ func TestTaskGoesOnWhenTheTurnIsInterrupted(t *testing.T) {
 	f := newFakes(t)
 	w := inBackground(t, f, false)
 	f.work = pendingTask
-	f.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	f.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "go" && in.Step == 1 {
 			return reply(in, "", background("c1", false), asks("c2")), nil
 		}
@@ -146,9 +148,9 @@ func TestAgentCancelsItsTask(t *testing.T) {
 	w := inBackground(t, f, false)
 	f.work = pendingTask
 	started := f.model
-	f.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	f.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "stop" && in.Step == 1 {
-			return reply(in, "", thread.PlannedCall{ID: "c2", Name: thread.ToolCancelTask, By: thread.ByThread, TaskID: "t1"}), nil
+			return reply(in, "", step.PlannedCall{ID: "c2", Name: thread.ToolCancelTask, By: step.ByThread, TaskID: "t1"}), nil
 		}
 		return started(ctx, in)
 	}
@@ -187,12 +189,12 @@ func TestTaskAcrossContinueAsNew(t *testing.T) {
 	require.Len(t, next.State.Tasks.Running, 1)
 
 	w = inBackground(t, f, false)
-	dismissed := box[thread.TaskReport](w, taskWorkflowID, signals.SignalTaskReport, nil)
+	dismissed := box[step.TaskReport](w, taskWorkflowID, signals.SignalTaskReport, nil)
 	w.then(func() { w.complete(signals.CompleteTask{TaskID: taskID, Result: json.RawMessage(`1`)}) })
 	w.then(func() {
 		require.Len(t, dismissed.all(), 1, "its workflow waits no more")
-		w.SignalWorkflow(signals.SignalTaskReport, thread.TaskReport{TaskID: taskID, TaskReply: thread.TaskReply{Error: "late"}})
-		w.SignalWorkflow(signals.SignalTaskReport, thread.TaskReport{TaskID: "t1~t9"})
+		w.SignalWorkflow(signals.SignalTaskReport, step.TaskReport{TaskID: taskID, TaskReply: step.TaskReply{Error: "late"}})
+		w.SignalWorkflow(signals.SignalTaskReport, step.TaskReport{TaskID: "t1~t9"})
 	})
 	w.run(next)
 	require.Len(t, f.heardOf(), 1)
@@ -205,12 +207,12 @@ func TestTaskAcrossContinueAsNew(t *testing.T) {
 func TestTooManyTasks(t *testing.T) {
 	f := newFakes(t)
 	w := inBackground(t, f, false)
-	w.OnWorkflow(signals.TaskWorkflow, mock.Anything, mock.Anything).Return(thread.TaskReply{}, nil)
-	f.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.OnWorkflow(signals.TaskWorkflow, mock.Anything, mock.Anything).Return(step.TaskReply{}, nil)
+	f.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Step > 1 {
 			return reply(in, "ok"), nil
 		}
-		var calls []thread.PlannedCall
+		var calls []step.PlannedCall
 		for range 101 {
 			calls = append(calls, background("c"+signals.NewID(), false))
 		}
@@ -233,7 +235,7 @@ func TestTooManyTasks(t *testing.T) {
 func TestTaskEndsWithoutAReport(t *testing.T) {
 	f := newFakes(t)
 	w := inBackground(t, f, false)
-	w.OnWorkflow(signals.TaskWorkflow, mock.Anything, mock.Anything).Return(thread.TaskReply{}, notConfigured("it is gone"))
+	w.OnWorkflow(signals.TaskWorkflow, mock.Anything, mock.Anything).Return(step.TaskReply{}, notConfigured("it is gone"))
 	w.then(func() { w.post("go", "go") })
 	w.then(func() {
 		require.Equal(t, event.TaskFailed, w.tasks().Tasks[0].State)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -25,8 +27,8 @@ type input struct {
 	signals.Start
 
 	// Parent is the parent thread, in a sub-agent's thread.
-	Parent *thread.Parent `json:"parent,omitempty"`
-	State  *thread.State  `json:"state,omitempty"`
+	Parent *step.Parent  `json:"parent,omitempty"`
+	State  *thread.State `json:"state,omitempty"`
 
 	// Restore is what the store has of a sub-agent's thread that starts again.
 	Restore json.RawMessage `json:"restore,omitempty"`
@@ -270,21 +272,21 @@ func announce(ctx workflow.Context, s *thread.State) error {
 
 // load loads the content of the next event, which only the store has.
 func (t *conversation) load(ctx workflow.Context) {
-	step, ok := t.state.Inbox.NextStored(workflow.Now(ctx))
+	input, ok := t.state.Inbox.NextStored(workflow.Now(ctx))
 	if !ok {
 		return
 	}
 	// The content may not have been stored yet.
 	t.record(ctx)
-	var content thread.LoadReply
-	err := localFirst(ctx, activity, "load an event", signals.ActivityLoadEvent, step, &content)
+	var content step.LoadReply
+	err := localFirst(ctx, activity, "load an event", signals.ActivityLoadEvent, input, &content)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
 		why, _ := explain(err)
-		t.state.Inbox.NotLoaded(workflow.Now(ctx), step.EventID, why)
+		t.state.Inbox.NotLoaded(workflow.Now(ctx), input.EventID, why)
 	default:
-		t.state.Inbox.Loaded(step.EventID, content)
+		t.state.Inbox.Loaded(input.EventID, content)
 	}
 }
 

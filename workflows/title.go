@@ -3,8 +3,9 @@ package workflows
 import (
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -23,15 +24,15 @@ func (t *conversation) watchTitle(ctx workflow.Context) {
 
 func (t *conversation) title(ctx workflow.Context) {
 	s := t.state
-	step := s.Titling.Step(workflow.Now(ctx))
-	var reply thread.TitleReply
+	input := s.Titling.Step(workflow.Now(ctx))
+	var reply step.TitleReply
 	own, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	for again := true; again; again = reply.Route != nil {
-		if !t.findTitle(ctx, own, step, &reply) {
+		if !t.findTitle(ctx, own, input, &reply) {
 			return
 		}
-		step.Route, step.Flush = reply.Route, thread.Flush{}
+		input.Route, input.Flush = reply.Route, step.Flush{}
 	}
 	if !s.Titling.Apply(reply) {
 		return
@@ -39,16 +40,16 @@ func (t *conversation) title(ctx workflow.Context) {
 	if err := workflow.UpsertMemo(ctx, map[string]any{signals.MemoTitle: reply.Title}); err != nil {
 		workflow.GetLogger(ctx).Warn("setting the memo of a thread", "thread", s.ThreadID, "error", err)
 	}
-	t.lifecycle(ctx, event.TypeSessionUpdated, step.RecordID)
+	t.lifecycle(ctx, event.TypeSessionUpdated, input.RecordID)
 }
 
 // findTitle generates a title in an activity, whose context is own. It reports whether there is a
 // reply.
-func (t *conversation) findTitle(ctx, own workflow.Context, step thread.TitleStep, reply *thread.TitleReply) bool {
+func (t *conversation) findTitle(ctx, own workflow.Context, input step.Title, reply *step.TitleReply) bool {
 	s := t.state
-	*reply = thread.TitleReply{}
-	options := onModelQueue(lowPriorityOptions(own, "title"), queueOf(step.Route), s.Namespace)
-	found := workflow.ExecuteActivity(options, signals.ActivityTitleThread, step)
+	*reply = step.TitleReply{}
+	options := onModelQueue(lowPriorityOptions(own, "title"), queueOf(input.Route), s.Namespace)
+	found := workflow.ExecuteActivity(options, signals.ActivityTitleThread, input)
 	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
 		// A thread that is closed or continues as new does not wait for the title. The next run
 		// tries again.

@@ -6,22 +6,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
 
 // titled is a world with a title model. The activity returns the test's response.
-func titled(t *testing.T, answer func(context.Context, thread.TitleStep) (thread.TitleReply, error)) (w *fixture, memo *[]map[string]any) {
+func titled(t *testing.T, answer func(context.Context, step.Title) (step.TitleReply, error)) (w *fixture, memo *[]map[string]any) {
 	t.Helper()
 	w = newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		out := reply(in, "ok")
 		out.Titles = true
 		return out, nil
@@ -37,7 +38,7 @@ func titled(t *testing.T, answer func(context.Context, thread.TitleStep) (thread
 // TestTitleOfAThreadThatMoves: the next run generates the title.
 func TestTitleOfAThreadThatMoves(t *testing.T) {
 	w, _ := titled(t, nil)
-	w.OnActivity(signals.ActivityTitleThread, mock.Anything, mock.Anything).After(time.Hour).Return(thread.TitleReply{Title: "x"}, nil)
+	w.OnActivity(signals.ActivityTitleThread, mock.Anything, mock.Anything).After(time.Hour).Return(step.TitleReply{Title: "x"}, nil)
 	w.then(func() { w.post("m1", "hello") })
 	w.RegisterDelayedCallback(func() {
 		// Records that must be stored before continue-as-new, while the title is generated.
@@ -47,10 +48,10 @@ func TestTitleOfAThreadThatMoves(t *testing.T) {
 }
 
 func TestTitle(t *testing.T) {
-	var asked []thread.TitleStep
-	w, memo := titled(t, func(_ context.Context, in thread.TitleStep) (thread.TitleReply, error) {
+	var asked []step.Title
+	w, memo := titled(t, func(_ context.Context, in step.Title) (step.TitleReply, error) {
 		asked = append(asked, in)
-		return thread.TitleReply{Title: "All about waiting", Usage: event.Usage{InputTokens: 5}}, nil
+		return step.TitleReply{Title: "All about waiting", Usage: event.Usage{InputTokens: 5}}, nil
 	})
 	w.then(func() { w.post("m1", "hello") })
 	w.then(func() {
@@ -60,7 +61,7 @@ func TestTitle(t *testing.T) {
 	})
 	w.run(workflows.Input{})
 	require.Len(t, asked, 1, "once")
-	require.Equal(t, thread.Ref{Namespace: "ns", ThreadID: "t1"}, asked[0].Thread)
+	require.Equal(t, step.Ref{Namespace: "ns", ThreadID: "t1"}, asked[0].Thread)
 	require.Equal(t, []map[string]any{{signals.MemoTitle: "All about waiting"}}, *memo)
 	require.Len(t, w.models, 2)
 }
@@ -69,13 +70,13 @@ func TestTitle(t *testing.T) {
 func TestTitleIsToldOf(t *testing.T) {
 	f := newFakes(t)
 	w := ruledWorld(t, f, rule.Rule{Name: "r", Events: []string{event.TypeSessionUpdated}, Priority: 60, Function: handling})
-	f.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	f.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		out := reply(in, "ok")
 		out.Titles = true
 		return out, nil
 	}
-	w.RegisterActivityWithOptions(func(context.Context, thread.TitleStep) (thread.TitleReply, error) {
-		return thread.TitleReply{Title: "All about waiting"}, nil
+	w.RegisterActivityWithOptions(func(context.Context, step.Title) (step.TitleReply, error) {
+		return step.TitleReply{Title: "All about waiting"}, nil
 	}, activity.RegisterOptions{Name: signals.ActivityTitleThread})
 	w.then(func() { w.post("m1", "hello") })
 	w.run(workflows.Input{})
@@ -88,15 +89,15 @@ func TestTitleIsToldOf(t *testing.T) {
 func TestTitleTakesItsTime(t *testing.T) {
 	w, memo := titled(t, nil)
 	given := make(chan struct{})
-	w.RegisterActivityWithOptions(func(context.Context, thread.TitleStep) (thread.TitleReply, error) {
+	w.RegisterActivityWithOptions(func(context.Context, step.Title) (step.TitleReply, error) {
 		// This message arrives while the title is generated, which begins only when the thread is
 		// idle.
 		w.post("m2", "and now?")
 		<-given
-		return thread.TitleReply{Title: "Too late"}, nil
+		return step.TitleReply{Title: "Too late"}, nil
 	}, activity.RegisterOptions{Name: signals.ActivityTitleThread, DisableAlreadyRegisteredCheck: true})
 	model := w.model
-	w.model = func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "m2" {
 			w.update(signals.UpdateThread, signals.ThreadChange{Title: "Mine", By: "ann"})
 			close(given)
@@ -114,15 +115,15 @@ func TestTitleTakesItsTime(t *testing.T) {
 
 // TestNoTitle: a failure is ignored, and a thread with a title keeps it.
 func TestNoTitle(t *testing.T) {
-	for name, answer := range map[string]func(context.Context, thread.TitleStep) (thread.TitleReply, error){
-		"it fails": func(context.Context, thread.TitleStep) (thread.TitleReply, error) {
-			return thread.TitleReply{}, errors.New("no")
+	for name, answer := range map[string]func(context.Context, step.Title) (step.TitleReply, error){
+		"it fails": func(context.Context, step.Title) (step.TitleReply, error) {
+			return step.TitleReply{}, errors.New("no")
 		},
-		"nothing to go by": func(context.Context, thread.TitleStep) (thread.TitleReply, error) { return thread.TitleReply{}, nil },
+		"nothing to go by": func(context.Context, step.Title) (step.TitleReply, error) { return step.TitleReply{}, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			tries := 0
-			w, memo := titled(t, func(ctx context.Context, in thread.TitleStep) (thread.TitleReply, error) {
+			w, memo := titled(t, func(ctx context.Context, in step.Title) (step.TitleReply, error) {
 				tries++
 				return answer(ctx, in)
 			})
@@ -138,7 +139,7 @@ func TestNoTitle(t *testing.T) {
 		})
 	}
 	t.Run("it has one", func(t *testing.T) {
-		w, _ := titled(t, func(context.Context, thread.TitleStep) (thread.TitleReply, error) { panic("nobody asks for one") })
+		w, _ := titled(t, func(context.Context, step.Title) (step.TitleReply, error) { panic("nobody asks for one") })
 		w.then(func() { w.post("m1", "hello") })
 		w.run(workflows.Input{Start: signals.Start{Title: "Mine"}})
 		require.Equal(t, "closed", w.row.Status)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -264,16 +266,16 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread
 		}
 	}
 	switch c.Plan.By {
-	case thread.ByTask:
+	case step.ByTask:
 		t.startTask(ctx, r, c)
 		return true
-	case thread.ByAgent:
+	case step.ByAgent:
 		t.delegate(ctx, r, c)
 		return true
-	case thread.ByThread:
+	case step.ByThread:
 		t.answer(ctx, r, c)
 		return true
-	case thread.ByClient:
+	case step.ByClient:
 		c.AskClient(workflow.Now(ctx))
 		return true
 	}
@@ -347,7 +349,7 @@ func classOf(err error) string {
 	if !errors.As(err, &app) {
 		return ""
 	}
-	return thread.ModelErrorClass(app.Type())
+	return step.ModelErrorClass(app.Type())
 }
 
 // explain returns the reason of a step's failure for people, and whether a retry may help.
@@ -356,7 +358,7 @@ func explain(err error) (why string, retryable bool) {
 	var timeout *temporal.TimeoutError
 	switch {
 	case errors.As(err, &app):
-		return app.Message(), app.Type() != thread.ErrTypeConfig
+		return app.Message(), app.Type() != step.ErrTypeConfig
 	case errors.As(err, &timeout):
 		return "The step took longer than its limit and was given up.", true
 	}

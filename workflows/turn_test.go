@@ -7,12 +7,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -28,7 +29,7 @@ func TestPlainTurn(t *testing.T) {
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"e1: hello", "e1.0.1: ok"}, w.messages())
-	require.Equal(t, thread.Ref{Namespace: "ns", ThreadID: "t1"}, w.models[0].Thread)
+	require.Equal(t, step.Ref{Namespace: "ns", ThreadID: "t1"}, w.models[0].Thread)
 	require.Equal(t, []string{"status", "message", "message", "final", "turn_ended", "status"}, w.types())
 }
 
@@ -57,13 +58,13 @@ func TestToolBatch(t *testing.T) {
 	w.model = script(plain("c1"), quick("c2"), plain("c3"))
 	var together sync.WaitGroup
 	together.Add(2)
-	w.tool = func(_ context.Context, in thread.ToolStep) (thread.ToolReply, error) {
+	w.tool = func(_ context.Context, in step.Tool) (step.ToolReply, error) {
 		if in.ToolCallID != "c2" {
 			// Each waits until both run.
 			together.Done()
 			together.Wait()
 		}
-		return thread.ToolReply{}, nil
+		return step.ToolReply{}, nil
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.run(workflows.Input{})
@@ -76,12 +77,12 @@ func TestQuickToolThatFailsRunsAsActivity(t *testing.T) {
 	w := newFixture(t)
 	w.model = script(quick("c1"))
 	local := 0
-	w.tool = func(ctx context.Context, _ thread.ToolStep) (thread.ToolReply, error) {
+	w.tool = func(ctx context.Context, _ step.Tool) (step.ToolReply, error) {
 		if isLocal(ctx) {
 			local++
-			return thread.ToolReply{}, temporal.NewNonRetryableApplicationError("not here", "x", nil)
+			return step.ToolReply{}, temporal.NewNonRetryableApplicationError("not here", "x", nil)
 		}
-		return thread.ToolReply{}, nil
+		return step.ToolReply{}, nil
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.run(workflows.Input{})
@@ -93,8 +94,8 @@ func TestQuickToolThatFailsRunsAsActivity(t *testing.T) {
 func TestToolRunLostForGood(t *testing.T) {
 	w := newFixture(t)
 	w.model = script(plain("c1"))
-	w.tool = func(context.Context, thread.ToolStep) (thread.ToolReply, error) {
-		return thread.ToolReply{}, temporal.NewNonRetryableApplicationError("no such call", thread.ErrTypeConfig, nil)
+	w.tool = func(context.Context, step.Tool) (step.ToolReply, error) {
+		return step.ToolReply{}, temporal.NewNonRetryableApplicationError("no such call", step.ErrTypeConfig, nil)
 	}
 	w.then(func() { w.post("e1", "go") })
 	w.run(workflows.Input{})
@@ -104,9 +105,9 @@ func TestToolRunLostForGood(t *testing.T) {
 func TestModelFailure(t *testing.T) {
 	w := newFixture(t)
 	fail := true
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if fail {
-			return thread.ModelReply{}, temporal.NewNonRetryableApplicationError("openai answered 401: bad key", thread.ErrTypeModel, nil)
+			return step.ModelReply{}, temporal.NewNonRetryableApplicationError("openai answered 401: bad key", step.ErrTypeModel, nil)
 		}
 		return reply(in, "fine"), nil
 	}
@@ -130,9 +131,9 @@ func TestModelFailure(t *testing.T) {
 func TestModelIsRetried(t *testing.T) {
 	w := newFixture(t)
 	failures := 0
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if failures++; failures < 4 {
-			return thread.ModelReply{}, errors.New("503")
+			return step.ModelReply{}, errors.New("503")
 		}
 		return reply(in, "at last"), nil
 	}
@@ -145,7 +146,7 @@ func TestModelIsRetried(t *testing.T) {
 
 func TestStepLimit(t *testing.T) {
 	w := newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		return reply(in, "", plain(in.MessageID+"-call")), nil
 	}
 	w.then(func() { w.post("e1", "go") })
@@ -161,7 +162,7 @@ func TestSteerAtStepLimit(t *testing.T) {
 	f := newFakes(t)
 	w := hookedWorld(t, f, setOf(t, []hook.Hook{function("watch", event.TypeLLMCall)}))
 	w.onWaiting = event.OnWaitingHold
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "e2" {
 			return reply(in, "I shall"), nil
 		}
@@ -190,7 +191,7 @@ func TestSteerAtStepLimit(t *testing.T) {
 
 func TestInterruptWhileModelRuns(t *testing.T) {
 	w := newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID != "e1" {
 			return reply(in, "ok"), nil
 		}
@@ -206,13 +207,13 @@ func TestInterruptWhileModelRuns(t *testing.T) {
 	})
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"e1: hello", "e2: go on", "e2.0.1: ok"}, w.messages())
-	require.Equal(t, []thread.NotifyStep{{Thread: thread.Ref{Namespace: "ns", ThreadID: "t1"}, TraceID: "e1", Reason: "test"}}, w.awaitNotices(1), "the running step is told at once")
+	require.Equal(t, []step.Notify{{Thread: step.Ref{Namespace: "ns", ThreadID: "t1"}, TraceID: "e1", Reason: "test"}}, w.awaitNotices(1), "the running step is told at once")
 	require.Len(t, stored[event.Final](w.fakes, event.TypeFinal), 2, "S1-37 each turn ends with a terminal record")
 }
 
 func TestInterruptByMessage(t *testing.T) {
 	w := newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID != "e1" {
 			return reply(in, "ok"), nil
 		}
@@ -246,7 +247,7 @@ func TestSteer(t *testing.T) {
 
 func TestSeveralAgents(t *testing.T) {
 	w := newFixture(t)
-	w.model = func(_ context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.Agent == "alice" {
 			return reply(in, "@bob you know this"), nil
 		}

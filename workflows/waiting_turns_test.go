@@ -5,21 +5,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
 
 // askingFor makes the turns of these events begin with a call of that id.
-func askingFor(calls map[string]string) func(context.Context, thread.ModelStep) (thread.ModelReply, error) {
-	return func(ctx context.Context, in thread.ModelStep) (thread.ModelReply, error) {
+func askingFor(calls map[string]string) func(context.Context, step.Model) (step.ModelReply, error) {
+	return func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if id := calls[in.EventID]; id != "" {
-			return script(asksWith(id, thread.ApprovalPlan{Listed: true}))(ctx, in)
+			return script(asksWith(id, step.ApprovalPlan{Listed: true}))(ctx, in)
 		}
 		return reply(in, "ok"), nil
 	}
@@ -141,7 +142,7 @@ func TestWaitingThreadsAreFound(t *testing.T) {
 func TestUnlistedRequests(t *testing.T) {
 	w := newFixture(t)
 	set := w.attributes()
-	w.model = script(asksWith("c1", thread.ApprovalPlan{Expires: time.Hour}))
+	w.model = script(asksWith("c1", step.ApprovalPlan{Expires: time.Hour}))
 	w.then(func() { w.post("m1", "go") })
 	w.run(workflows.Input{})
 	require.Len(t, *set, 1, "it is closed in the end")

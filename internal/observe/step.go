@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -11,8 +13,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
 	"golang.org/x/time/rate"
-
-	"github.com/threadmill/threadmill/internal/thread"
 )
 
 // WorkerInterceptors returns the interceptors of workers: those of traces, and one of steps.
@@ -48,18 +48,18 @@ type stepInbound struct {
 // ExecuteActivity measures an attempt at a step, and tells model calls within it for whom they are.
 func (i *stepInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	o, info, began := i.o, activity.GetInfo(ctx), time.Now()
-	step := attribute.String(AttrStep, o.steps.bound(info.ActivityType.Name))
+	input := attribute.String(AttrStep, o.steps.bound(info.ActivityType.Name))
 	s := subjectOfStep(in.Args)
 	ctx = context.WithValue(ctx, subjectKey{}, s)
 	trace.SpanFromContext(ctx).SetAttributes(append(s.attributes(), attribute.Int(AttrAttempt, int(info.Attempt)))...)
 	if info.Attempt > 1 {
-		o.meters.retries.Add(ctx, 1, metric.WithAttributes(step))
+		o.meters.retries.Add(ctx, 1, metric.WithAttributes(input))
 		if i.lostBefore(ctx, info) {
-			o.meters.lost.Add(ctx, 1, metric.WithAttributes(step))
+			o.meters.lost.Add(ctx, 1, metric.WithAttributes(input))
 		}
 	}
 	out, err := i.Next.ExecuteActivity(ctx, in)
-	set := []attribute.KeyValue{step}
+	set := []attribute.KeyValue{input}
 	if err != nil {
 		set = append(set, attribute.String(AttrErrorType, errOther))
 	}
@@ -101,19 +101,19 @@ func subjectOfStep(args []any) subject {
 	if len(args) != 1 {
 		return subject{}
 	}
-	of := func(r thread.RunStep) subject {
+	of := func(r step.Run) subject {
 		return subject{r.Thread.Namespace, r.Thread.ThreadID, r.EventID, r.TraceID, r.Agent}
 	}
 	switch in := args[0].(type) {
-	case thread.ModelStep:
-		return of(in.RunStep)
-	case thread.ToolStep:
-		return of(in.RunStep)
-	case thread.TaskStep:
+	case step.Model:
+		return of(in.Run)
+	case step.Tool:
+		return of(in.Run)
+	case step.Task:
 		return subject{in.Thread.Namespace, in.Thread.ThreadID, in.EventID, in.Task.TraceID, in.Task.Agent}
-	case thread.HookStep:
+	case step.Hook:
 		return subject{in.Thread.Namespace, in.Thread.ThreadID, in.EventID, in.TraceID, in.Agent}
-	case thread.RecordStep:
+	case step.Record:
 		return subject{namespace: in.Thread.Namespace, thread: in.Thread.ThreadID}
 	}
 	return subject{}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/thread"
@@ -374,7 +376,7 @@ func (k *known) endedTurns(records []event.Record, state *thread.State) {
 			k.failed++
 		}
 		if running[r.ID] && (end.Status == string(signals.TurnInterrupted) || end.Status == string(signals.TurnFailed)) {
-			c := signals.Control{Action: signals.ControlInterrupt, By: cmp.Or(by[r.EventID].By, repairer), Reason: cmp.Or(by[r.EventID].Detail, thread.Why(end.Error)), EventID: end.EventID}
+			c := signals.Control{Action: signals.ControlInterrupt, By: cmp.Or(by[r.EventID].By, repairer), Reason: cmp.Or(by[r.EventID].Detail, step.Why(end.Error)), EventID: end.EventID}
 			if c.Validate() != nil {
 				c.Reason = "the turn has ended"
 			}

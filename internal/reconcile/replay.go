@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
@@ -31,17 +33,17 @@ type run struct {
 	ended bool
 
 	// steps are the steps in the order in which they were given records or returned results.
-	steps []step
+	steps []recordedStep
 }
 
 // step is a step of a thread. It either received records to store, or returned a result.
-type step struct {
+type recordedStep struct {
 	at    time.Time
 	input any
 
 	// flush are the records that it received, nil if this is a result. done is a result that arrived;
 	// a step without one is still running.
-	flush *thread.Flush
+	flush *step.Flush
 	reply any
 	done  bool
 }
@@ -193,19 +195,19 @@ func (o *outbound) note(ctx workflow.Context, f workflow.Future, args []any) {
 	}
 	flush, reply := parts(args[0])
 	if flush != nil {
-		o.run.steps = append(o.run.steps, step{at: workflow.Now(ctx), input: args[0], flush: flush})
+		o.run.steps = append(o.run.steps, recordedStep{at: workflow.Now(ctx), input: args[0], flush: flush})
 	}
 	if reply == nil {
 		return
 	}
 	i := len(o.run.steps)
-	o.run.steps = append(o.run.steps, step{at: workflow.Now(ctx), input: args[0]})
+	o.run.steps = append(o.run.steps, recordedStep{at: workflow.Now(ctx), input: args[0]})
 	waits, _ := workflow.NewDisconnectedContext(ctx)
 	workflow.GoNamed(waits, "watch a step", func(ctx workflow.Context) {
 		if f.Get(ctx, reply) == nil {
 			// The result has its place in the order of results.
 			o.run.steps[i].input = nil
-			o.run.steps = append(o.run.steps, step{at: workflow.Now(ctx), input: args[0], reply: reply, done: true})
+			o.run.steps = append(o.run.steps, recordedStep{at: workflow.Now(ctx), input: args[0], reply: reply, done: true})
 		} else {
 			o.run.steps[i].input = nil
 		}
@@ -214,28 +216,28 @@ func (o *outbound) note(ctx workflow.Context, f workflow.Future, args []any) {
 
 // parts returns the records that a step receives, and a pointer to a value for its result. A step
 // has neither if it stores nothing.
-func parts(input any) (*thread.Flush, any) {
+func parts(input any) (*step.Flush, any) {
 	switch in := input.(type) {
-	case thread.ModelStep:
-		return &in.Flush, &thread.ModelReply{}
-	case thread.ToolStep:
-		return &in.Flush, &thread.ToolReply{}
-	case thread.PlanStep:
-		return &in.Flush, &thread.PlanReply{}
-	case thread.TitleStep:
-		return &in.Flush, &thread.TitleReply{}
-	case thread.EndStep:
-		return &in.Flush, &thread.EndReply{}
-	case thread.EventStep:
+	case step.Model:
+		return &in.Flush, &step.ModelReply{}
+	case step.Tool:
+		return &in.Flush, &step.ToolReply{}
+	case step.Plan:
+		return &in.Flush, &step.PlanReply{}
+	case step.Title:
+		return &in.Flush, &step.TitleReply{}
+	case step.End:
+		return &in.Flush, &step.EndReply{}
+	case step.Event:
 		return &in.Flush, new(any)
-	case thread.RecordStep:
+	case step.Record:
 		return &in.Flush, nil
-	case thread.HookStep:
+	case step.Hook:
 		return &in.Flush, nil
-	case thread.DelegateStart:
-		return nil, &thread.DelegateReply{}
-	case thread.TaskStep:
-		return nil, &thread.TaskReply{}
+	case step.Delegate:
+		return nil, &step.DelegateReply{}
+	case step.Task:
+		return nil, &step.TaskReply{}
 	}
 	return nil, nil
 }
@@ -243,7 +245,7 @@ func parts(input any) (*thread.Flush, any) {
 // written is what one step has stored.
 type written struct {
 	activities.Rebuilt
-	row *thread.Row
+	row *step.Row
 
 	// result means that the records are those of its result.
 	result bool
@@ -295,8 +297,8 @@ func (r *run) tell(h activities.History) {
 				h.Answered[rec.ID] = true
 			}
 		}
-		in, tool := s.input.(thread.ToolStep)
-		reply, ok := s.reply.(*thread.ToolReply)
+		in, tool := s.input.(step.Tool)
+		reply, ok := s.reply.(*step.ToolReply)
 		if !tool || !ok || !s.done {
 			continue
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
@@ -16,7 +18,6 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/repair"
-	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -304,11 +305,11 @@ func (c *comparison) begunTools(ctx context.Context, older bool) (out []store.To
 			if scheduled.GetActivityId() != id {
 				continue
 			}
-			var step thread.ToolStep
-			if err := c.read(scheduled.GetInput(), &step); err != nil {
+			var input step.Tool
+			if err := c.read(scheduled.GetInput(), &input); err != nil {
 				return nil, fmt.Errorf("reading the input of activity %s: %w", id, err)
 			}
-			out = append(out, activities.RebuildStart(step, e.GetEventTime().AsTime()))
+			out = append(out, activities.RebuildStart(input, e.GetEventTime().AsTime()))
 		}
 	}
 	for _, task := range c.last.state.Tasks.Running {
@@ -323,8 +324,8 @@ func (c *comparison) begunTools(ctx context.Context, older bool) (out []store.To
 			return nil, err
 		}
 		if len(begunActivities(desc, signals.ActivityRunTask, older)) > 0 {
-			out = append(out, activities.RebuildStart(thread.ToolStep{
-				RunStep: thread.RunStep{Agent: task.Agent, TraceID: task.TraceID}, ToolCallID: task.ToolCallID, ToolName: task.Tool,
+			out = append(out, activities.RebuildStart(step.Tool{
+				Run: step.Run{Agent: task.Agent, TraceID: task.TraceID}, ToolCallID: task.ToolCallID, ToolName: task.Tool,
 			}, task.StartedAt))
 		}
 	}

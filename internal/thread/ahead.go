@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/signals"
@@ -77,7 +79,7 @@ func (t *Turn) GiveUpAhead() {
 
 // DecidedAhead applies the decision of hooks on a queued message. It returns the message if it takes
 // effect on the turns in progress. If its processing is over, the message leaves the queue.
-func (t *Turn) DecidedAhead(now time.Time, d HookDecision) (q Queued, effective bool) {
+func (t *Turn) DecidedAhead(now time.Time, d step.HookDecision) (q Queued, effective bool) {
 	s := t.thread
 	t.GiveUpAhead()
 	if !t.IsQueued() {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
@@ -13,33 +15,6 @@ import (
 
 // duplicateText is the result of a call that the agent has already made.
 const duplicateText = "Not run: this very call was made before, as call %s, and waits for a person. Its result comes later, in the conversation that it belongs to. Do not repeat it."
-
-// DeniedByPolicy returns the result of a call that a rule denies.
-func DeniedByPolicy(why string) string {
-	return fmt.Sprintf("Error: the policy denies this call (%s). It was not run.", why)
-}
-
-// Request returns the approval request for a planned call.
-func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) event.ApprovalRequest {
-	q := event.ApprovalRequest{
-		ToolCallID: p.ID, ToolName: p.Name, Arguments: arguments, Agent: agent, MessageID: messageID,
-		Reason: p.Reason, RequestedAt: now,
-	}
-	if g := p.Guard; g != nil {
-		q.Digest, q.Definition, q.WorkingDirectory = g.Digest, g.Definition, g.WorkingDirectory
-	}
-	if ask := p.Approval; ask != nil {
-		q.Approvers, q.Groups = ask.Approvers, ask.Groups
-		if ask.Quorum > 1 {
-			q.Quorum = ask.Quorum
-		}
-		if ask.Expires > 0 {
-			end := now.Add(ask.Expires)
-			q.ExpiresAt = &end
-		}
-	}
-	return q
-}
 
 // accept starts a call as its plan says: it is denied, waits for approval, was already approved, or
 // runs.
@@ -51,7 +26,7 @@ func (c *Call) accept(now time.Time) {
 		made.Decision, made.By, made.Reason = event.DecisionDeny, p.DeniedBy, p.Denied
 		t.record(now, recordid.Decision(p.ID, c.Round), event.TypeApproval, made)
 		s.Decisions.rememberSettled(p.ID, event.DecisionDeny)
-		c.settleWithoutRunning(now, DeniedByPolicy(p.Denied))
+		c.settleWithoutRunning(now, step.DeniedByPolicy(p.Denied))
 	case p.Duplicate != "":
 		c.settleWithoutRunning(now, fmt.Sprintf(duplicateText, p.Duplicate))
 	case p.NeedsApproval:
@@ -89,13 +64,13 @@ func (c *Call) granted(now time.Time) {
 	t.record(now, c.DecisionID, event.TypeApproval, made)
 	s.Decisions.rememberSettled(c.Plan.ID, event.DecisionApprove)
 	if c.Requested != nil {
-		s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+		s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	}
 }
 
 // RequestAgain makes an approved call wait again, because its approval was no longer valid when it was
 // about to run. p is its new plan.
-func (c *Call) RequestAgain(now time.Time, p PlannedCall) {
+func (c *Call) RequestAgain(now time.Time, p step.PlannedCall) {
 	t := c.run.turn
 	c.Plan, c.DecisionID, c.Edited, c.Votes, c.Stage, c.Started = p, "", "", nil, CallReady, false
 	c.Round = max(c.Round, event.FirstRound) + 1
@@ -128,16 +103,16 @@ func (c *Call) Guarded() bool {
 }
 
 // GuardStep returns the input of the planning step that checks an approved call again.
-func (c *Call) GuardStep() PlanStep {
+func (c *Call) GuardStep() step.Plan {
 	r := c.run
-	step := r.PlanStep()
-	step.Only, step.Again, step.Decisions = []string{c.Plan.ID}, true, map[string]string{c.Plan.ID: c.DecisionID}
-	return step
+	input := r.PlanStep()
+	input.Only, input.Again, input.Decisions = []string{c.Plan.ID}, true, map[string]string{c.Plan.ID: c.DecisionID}
+	return input
 }
 
 // Guard continues a call whose approval was checked again. p is its new plan. Guard reports whether
 // the approval is still valid.
-func (c *Call) Guard(now time.Time, p PlannedCall) bool {
+func (c *Call) Guard(now time.Time, p step.PlannedCall) bool {
 	if p.Denied != "" || p.NeedsApproval || p.Lapsed {
 		c.RequestAgain(now, p)
 		return false
@@ -200,10 +175,10 @@ func (t *Turn) NextCascade() *AgentRun {
 }
 
 // CascadeStep returns the input of the planning step of a run's cascade, the next of its turn.
-func (r *AgentRun) CascadeStep() PlanStep {
-	step := r.PlanStep()
-	step.Only, step.Again = r.turn.Cascades[0].Calls, true
-	return step
+func (r *AgentRun) CascadeStep() step.Plan {
+	input := r.PlanStep()
+	input.Only, input.Again = r.turn.Cascades[0].Calls, true
+	return input
 }
 
 // Cascaded removes the turn's first cascade.
@@ -211,14 +186,14 @@ func (t *Turn) Cascaded() { t.Cascades = slices.Delete(t.Cascades, 0, 1) }
 
 // Cover lets the calls run that a new grant covers, if their turn is still in progress. The other
 // calls keep waiting.
-func (r *AgentRun) Cover(now time.Time, reply PlanReply) {
+func (r *AgentRun) Cover(now time.Time, reply step.PlanReply) {
 	t, s := r.turn, r.turn.thread
 	if t.Interrupted == nil && slices.Contains(s.Turns.all(), t) {
 		r.cover(now, reply)
 	}
 }
 
-func (r *AgentRun) cover(now time.Time, reply PlanReply) {
+func (r *AgentRun) cover(now time.Time, reply step.PlanReply) {
 	for _, p := range reply.Calls {
 		for _, c := range r.Calls {
 			if c.Plan.ID == p.ID && c.Stage == CallWaiting && p.Grant != nil && p.Denied == "" && !p.NeedsApproval {

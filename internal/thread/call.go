@@ -1,8 +1,9 @@
 package thread
 
 import (
-	"fmt"
 	"time"
+
+	"github.com/threadmill/threadmill/internal/step"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
@@ -13,7 +14,7 @@ import (
 type Call struct {
 	run *AgentRun
 
-	Plan      PlannedCall            `json:"plan"`
+	Plan      step.PlannedCall       `json:"plan"`
 	Stage     CallStage              `json:"stage"`
 	Requested *event.ApprovalRequest `json:"requested,omitempty"`
 
@@ -49,8 +50,8 @@ type Call struct {
 
 	// Failed reports whether the result is an error. Decision is the decision of inline hooks on
 	// the result.
-	Failed   bool          `json:"failed,omitempty"`
-	Decision *HookDecision `json:"decision,omitempty"`
+	Failed   bool               `json:"failed,omitempty"`
+	Decision *step.HookDecision `json:"decision,omitempty"`
 
 	// Undecided means that the result is stored before hooks decide on it.
 	Undecided bool `json:"undecided,omitempty"`
@@ -97,28 +98,19 @@ func (c *Call) editedPrefix() string {
 	if c.Edited == "" {
 		return ""
 	}
-	return EditedText(c.Edited)
+	return step.EditedText(c.Edited)
 }
 
 // cutOff returns the result of an interrupted call.
 func (c *Call) cutOff() string {
 	if c.Started || c.SubAgent != "" || c.Client != nil {
-		return InterruptedText
+		return step.InterruptedText
 	}
-	return NotBegunText
-}
-
-// EditedText returns the text that tells a model that a person edited the arguments of its call.
-func EditedText(arguments string) string {
-	const limit = 4 << 10 // bytes
-	if len(arguments) > limit {
-		arguments = cutText(arguments, limit) + "…"
-	}
-	return fmt.Sprintf("(A person has changed the arguments of this call to %s)\n", arguments)
+	return step.NotBegunText
 }
 
 // ToolStep returns the input of the activity that runs the call. specs are the registered hooks.
-func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
+func (c *Call) ToolStep(specs []hook.Spec) step.Tool {
 	r := c.run
 	matching := c.decidingOnResult(specs)
 	// If there are hooks of other kinds, the hook workflow runs the inline hooks too.
@@ -128,8 +120,8 @@ func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
 		inline = matching
 	}
 	c.Undecided = len(matching) > len(inline)
-	step := ToolStep{
-		RunStep:    r.step(r.MessageID),
+	input := step.Tool{
+		Run:        r.step(r.MessageID),
 		ToolCallID: c.Plan.ID,
 		ToolName:   c.Plan.Name,
 		User:       r.User,
@@ -138,11 +130,11 @@ func (c *Call) ToolStep(specs []hook.Spec) ToolStep {
 		Inline:     inline,
 		Undecided:  c.Undecided,
 	}
-	c.Started, step.Answered = true, c.Answered
+	c.Started, input.Answered = true, c.Answered
 	if c.DecisionID != "" {
-		step.Guard, step.DecisionID = c.Plan.Guard, c.DecisionID
+		input.Guard, input.DecisionID = c.Plan.Guard, c.DecisionID
 	}
-	return step
+	return input
 }
 
 // decidingOnResult returns the hooks that decide on a call's result.
@@ -154,14 +146,14 @@ func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
 }
 
 // CallRan records that a call's result is stored. Hooks decide on it next.
-func (c *Call) CallRan(reply ToolReply) {
+func (c *Call) CallRan(reply step.ToolReply) {
 	c.run.turn.thread.Pace.Took(c.Kind(), reply.Took)
 	c.Stage, c.Decision = CallRan, reply.Decision
 	c.Failed = reply.Status != "succeeded"
 }
 
 // ApplyResultDecision applies the decision of hooks on a call's result.
-func (c *Call) ApplyResultDecision(now time.Time, d HookDecision) {
+func (c *Call) ApplyResultDecision(now time.Time, d step.HookDecision) {
 	r := c.run
 	seen := c.ResultEvent()
 	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
@@ -172,7 +164,7 @@ func (c *Call) ApplyResultDecision(now time.Time, d HookDecision) {
 		if r.Refused == "" {
 			r.Refused = d.Error
 		}
-	case d.stopped():
+	case d.Stopped():
 		r.Answered = true
 	}
 }
@@ -183,19 +175,12 @@ func (c *Call) CallFailed(now time.Time, why string) {
 	c.settleWithoutRunning(now, "Error: "+why)
 }
 
-// Results of calls that did not run, or did not finish.
-const (
-	DeniedText      = "Tool execution was denied by the user."
-	InterruptedText = "Tool execution was interrupted before it finished."
-	NotBegunText    = "Tool execution was interrupted before it began: the tool did not run."
-)
-
 // settleWithoutRunning sets the result of a call that will not run.
 func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	t, s := c.run.turn, c.run.turn.thread
 	if c.Input != nil {
 		ended := withdrawn(now, *c.Input)
-		s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
+		s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
 	}
 	c.Stage, c.Input = CallSettled, nil
 	s.Decisions.applyEarlyInputs(now)

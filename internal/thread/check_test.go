@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
@@ -83,22 +86,22 @@ func TestTermsOfARequest(t *testing.T) {
 		Digest: "digest of ls", Definition: "definition", WorkingDirectory: "/desk",
 	}
 	for name, tc := range map[string]struct {
-		change func(*PlannedCall)
+		change func(*step.PlannedCall)
 		want   func(*event.ApprovalRequest)
 	}{
-		"by whoever it may be": {func(*PlannedCall) {}, func(*event.ApprovalRequest) {}},
+		"by whoever it may be": {func(*step.PlannedCall) {}, func(*event.ApprovalRequest) {}},
 		"what is not known by a digest": {
-			func(p *PlannedCall) { p.Guard = nil },
+			func(p *step.PlannedCall) { p.Guard = nil },
 			func(q *event.ApprovalRequest) { q.Digest, q.Definition, q.WorkingDirectory = "", "", "" },
 		},
-		"no terms at all":    {func(p *PlannedCall) { p.Approval = nil }, func(*event.ApprovalRequest) {}},
-		"one is as none":     {func(p *PlannedCall) { p.Approval.Quorum = 1 }, func(*event.ApprovalRequest) {}},
-		"several":            {func(p *PlannedCall) { p.Approval.Quorum = 2 }, func(q *event.ApprovalRequest) { q.Quorum = 2 }},
-		"certain people":     {func(p *PlannedCall) { p.Approval.Approvers = []string{"bea"} }, func(q *event.ApprovalRequest) { q.Approvers = []string{"bea"} }},
-		"for a certain time": {func(p *PlannedCall) { p.Approval.Expires = time.Hour }, func(q *event.ApprovalRequest) { q.ExpiresAt = &expires }},
+		"no terms at all":    {func(p *step.PlannedCall) { p.Approval = nil }, func(*event.ApprovalRequest) {}},
+		"one is as none":     {func(p *step.PlannedCall) { p.Approval.Quorum = 1 }, func(*event.ApprovalRequest) {}},
+		"several":            {func(p *step.PlannedCall) { p.Approval.Quorum = 2 }, func(q *event.ApprovalRequest) { q.Quorum = 2 }},
+		"certain people":     {func(p *step.PlannedCall) { p.Approval.Approvers = []string{"bea"} }, func(q *event.ApprovalRequest) { q.Approvers = []string{"bea"} }},
+		"for a certain time": {func(p *step.PlannedCall) { p.Approval.Expires = time.Hour }, func(q *event.ApprovalRequest) { q.ExpiresAt = &expires }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, want := careful("c1", "ls", ApprovalPlan{}), base
+			p, want := careful("c1", "ls", step.ApprovalPlan{}), base
 			tc.change(&p)
 			tc.want(&want)
 			require.Equal(t, want, p.Request("alice", "m1", "{}", t0))

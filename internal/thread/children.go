@@ -2,10 +2,11 @@ package thread
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/threadmill/threadmill/internal/step"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
@@ -44,11 +45,11 @@ type SubAgent struct {
 	// ToolCallID is the call that waits for the sub-agent, unless it works on the task TaskID.
 	// ReportRequested means that it was asked to report by signal, because the thread continues as
 	// new. Reply is its report. Lost says why it will never report.
-	ToolCallID      string         `json:"toolCallId,omitempty"`
-	TaskID          string         `json:"taskId,omitempty"`
-	ReportRequested bool           `json:"reportRequested,omitempty"`
-	Reply           *DelegateReply `json:"reply,omitempty"`
-	Lost            string         `json:"lost,omitempty"`
+	ToolCallID      string              `json:"toolCallId,omitempty"`
+	TaskID          string              `json:"taskId,omitempty"`
+	ReportRequested bool                `json:"reportRequested,omitempty"`
+	Reply           *step.DelegateReply `json:"reply,omitempty"`
+	Lost            string              `json:"lost,omitempty"`
 
 	// Approvals are the pending approval requests of the sub-agent and of its own sub-agents. Listed
 	// reports whether they list the parent thread as waiting for approval. Forwarded maps the keys
@@ -65,100 +66,6 @@ type SubAgent struct {
 
 	// Agents are the agents of the child threads, which may not decide.
 	Agents []string `json:"agents,omitempty"`
-}
-
-// DelegateStart is the input of a sub-agent's workflow.
-type DelegateStart struct {
-	signals.Start
-	Parent *Parent `json:"parent,omitempty"`
-
-	// Restore is what the store has of the thread, if it starts again after Temporal was restored from a backup:
-	// a [signals.Restore].
-	Restore json.RawMessage `json:"restore,omitempty"`
-}
-
-// DelegateReply is the result of a sub-agent's workflow.
-type DelegateReply struct {
-	Status signals.TurnStatus `json:"status"`
-	Usage  event.Usage        `json:"usage"`
-
-	// Answer is the result of the call. It is cut to MaxCarriedContent if Truncated; the store has
-	// all of it. Failed reports whether it is an error.
-	Answer    string `json:"answer,omitempty"`
-	Truncated bool   `json:"truncated,omitempty"`
-	Failed    bool   `json:"failed,omitempty"`
-
-	// Result and Error are the result of a background task. Cancelled reports whether its workflow
-	// was cancelled.
-	Result    json.RawMessage `json:"result,omitempty"`
-	Error     string          `json:"error,omitempty"`
-	Cancelled bool            `json:"cancelled,omitempty"`
-}
-
-// Task returns the result of the background task that the sub-agent worked on.
-func (r DelegateReply) Task() TaskReply {
-	return TaskReply{Result: r.Result, Error: r.Error, Cancelled: r.Cancelled}
-}
-
-// SubAgentEnded is the payload of signal "subagent_ended".
-type SubAgentEnded struct {
-	ThreadID string `json:"threadId"`
-	DelegateReply
-}
-
-// SubAgentRequest is the payload of signal "subagent_approvals": a request for a decision or, with
-// Input, one for input.
-type SubAgentRequest struct {
-	ThreadID string                `json:"threadId"`
-	Request  event.ApprovalRequest `json:"request,omitzero"`
-	Input    *event.InputRequest   `json:"input,omitempty"`
-
-	// Listed reports whether the request lists the parent thread as waiting for approval.
-	Listed bool `json:"listed,omitempty"`
-
-	// Agents are the agents of the threads that forwarded the request. None of them may decide.
-	Agents []string `json:"agents,omitempty"`
-}
-
-// SubAgentDecision is the payload of signal "subagent_decision". An Approval with Missing is a vote;
-// the call still waits. Approval is nil if the call no longer waits although nobody decided. Input is
-// how a request for input ended, if the call waited for that.
-type SubAgentDecision struct {
-	ThreadID   string               `json:"threadId"`
-	ToolCallID string               `json:"toolCallId"`
-	Approval   *event.Approval      `json:"approval,omitempty"`
-	Input      *event.InputReceived `json:"input,omitempty"`
-}
-
-// EndStep is the input of end_delegate, which stores the remaining records of a sub-agent's thread
-// and, in the parent thread, the result of the waiting call.
-type EndStep struct {
-	Thread Ref    `json:"thread"`
-	Parent Parent `json:"parent"`
-
-	// EventID is the event of the sub-agent's turn. Status and Error are the turn's result.
-	EventID string             `json:"eventId"`
-	Status  signals.TurnStatus `json:"status"`
-	Error   string             `json:"error,omitempty"`
-	Flush   Flush              `json:"flush"`
-}
-
-// EndReply is the result of end_delegate: see [DelegateReply] for Answer, Truncated and Failed.
-type EndReply struct {
-	// Answer, Truncated and Failed are as in [DelegateReply].
-	Answer    string `json:"answer,omitempty"`
-	Truncated bool   `json:"truncated,omitempty"`
-	Failed    bool   `json:"failed,omitempty"`
-
-	Result json.RawMessage `json:"result,omitempty"`
-	Error  string          `json:"error,omitempty"`
-}
-
-// SubAgentPlan is the sub-agent that a call delegates to.
-type SubAgentPlan struct {
-	Agent   string `json:"agent"`
-	Message string `json:"message"`
-	Title   string `json:"title,omitempty"`
 }
 
 // CheckDelegate returns the reason why the turn cannot delegate to another sub-agent, or "".
@@ -181,7 +88,7 @@ func (t *Turn) CheckDelegate() string {
 
 // Delegate creates the thread of the sub-agent that a call delegates to. specs are the registered
 // hooks.
-func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start DelegateStart) {
+func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start step.Delegate) {
 	s := c.run.turn.thread
 	c.Undecided = len(c.decidingOnResult(specs)) > 0
 	threadID, start = c.newSubAgent()
@@ -190,7 +97,7 @@ func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start DelegateStar
 	return threadID, start
 }
 
-func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
+func (c *Call) newSubAgent() (threadID string, start step.Delegate) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	t.Delegated++
 	t, plan := t, c.Plan.SubAgent
@@ -201,7 +108,7 @@ func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
 		s.Children.Count++
 		threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.Children.Count)
 	}
-	parent := Parent{
+	parent := step.Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, User: r.User, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
 		TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), Depth: 1, EditedPrefix: c.editedPrefix(), Undecided: c.Undecided,
 	}
@@ -215,7 +122,7 @@ func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
 		ThreadID: threadID, SenderID: cmp.Or(r.Agent, "agent"), SenderType: event.CreatedByUser, Content: plan.Message,
 	})
 	post.TraceID, post.Agents, post.Tools = t.Item.TraceID, []string{plan.Agent}, t.Tools
-	start = DelegateStart{Parent: &parent, Start: signals.Start{
+	start = step.Delegate{Parent: &parent, Start: signals.Start{
 		Agents: []string{plan.Agent}, Title: cmp.Or(plan.Title, fmt.Sprintf("%s for %s", plan.Agent, cmp.Or(r.Agent, s.ThreadID))),
 		Metadata: rawJSON(map[string]string{signals.MetadataParent: s.ThreadID, signals.MetadataParentCall: c.Plan.ID}), First: &post,
 	}}
@@ -226,7 +133,7 @@ func (c *Call) newSubAgent() (threadID string, start DelegateStart) {
 }
 
 // DelegateTask creates the thread of the sub-agent that works on a background task.
-func (c *Call) DelegateTask(now time.Time) (TaskStep, DelegateStart) {
+func (c *Call) DelegateTask(now time.Time) (step.Task, step.Delegate) {
 	s := c.run.turn.thread
 	threadID, start := c.newSubAgent()
 	task := c.newTask(now)
@@ -241,7 +148,7 @@ func (c *Call) DelegateTask(now time.Time) (TaskStep, DelegateStart) {
 func (c *Call) SubAgentLost(now time.Time, why string) {
 	s := c.run.turn.thread
 	s.Children.drop(now, c.SubAgent)
-	c.Refused(now, Why("Error: the sub-agent ended without an answer: "+why))
+	c.Refused(now, step.Why("Error: the sub-agent ended without an answer: "+why))
 }
 
 // Forget removes a sub-agent that was stopped.
@@ -260,7 +167,7 @@ func (sub *SubAgent) ended() bool { return sub.Reply != nil || sub.Lost != "" }
 
 // End returns the report of a sub-agent that a call waits for, or the reason why it will never
 // report. ok is false while the sub-agent works.
-func (ch *Children) End(threadID string) (reply *DelegateReply, gone string, ok bool) {
+func (ch *Children) End(threadID string) (reply *step.DelegateReply, gone string, ok bool) {
 	sub := ch.find(threadID)
 	if sub == nil {
 		return nil, "it is not known any more", true
@@ -294,7 +201,7 @@ func (ch *Children) MarkReportRequested(threadID string) {
 }
 
 // ApplyEnd handles the report of a sub-agent's end by signal.
-func (ch *Children) ApplyEnd(now time.Time, e SubAgentEnded) {
+func (ch *Children) ApplyEnd(now time.Time, e step.SubAgentEnded) {
 	s := ch.thread
 	sub := ch.find(e.ThreadID)
 	if sub == nil {
@@ -313,7 +220,7 @@ func (ch *Children) ApplyEnd(now time.Time, e SubAgentEnded) {
 }
 
 // SubAgentReplied continues a call whose sub-agent has stored its result.
-func (c *Call) SubAgentReplied(now time.Time, reply DelegateReply) {
+func (c *Call) SubAgentReplied(now time.Time, reply step.DelegateReply) {
 	s := c.run.turn.thread
 	s.Usage = s.Usage.Add(reply.Usage)
 	s.Children.drop(now, c.SubAgent)
@@ -333,7 +240,7 @@ func (ch *Children) drop(now time.Time, threadID string) {
 			return false
 		}
 		for _, ask := range sub.Approvals {
-			s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: ask.ToolCallID})
+			s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: ask.ToolCallID})
 		}
 		return true
 	})

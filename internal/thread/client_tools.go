@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
@@ -47,7 +49,7 @@ func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
 	found, waits := false, false
 	s.Turns.eachCall(func(c *Call) {
 		if c.Plan.ID == toolCallID {
-			found, waits = true, c.Plan.By == ByClient && c.Stage == CallReady && c.Round <= event.FirstRound
+			found, waits = true, c.Plan.By == step.ByClient && c.Stage == CallReady && c.Round <= event.FirstRound
 		}
 	})
 	answered := func(x Settled) bool { return x.Key == answerKey(toolCallID) }

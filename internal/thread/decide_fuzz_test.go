@@ -30,7 +30,7 @@ func FuzzDecision(f *testing.F) {
 		}
 		s := newState()
 		r := begin(t, s, "e1", "go").Runs[0]
-		step(t, s, r, "", asks("c1"))
+		takeStep(t, s, r, "", asks("c1"))
 		c := r.Calls[0]
 		s.Decisions.TakeDecision(t0, d)
 		switch {

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/strictjson"
@@ -42,23 +45,23 @@ type Decisions struct {
 // nothing. The stored call runs, unless the decision contains edited arguments, which need
 // [Decisions.DecideChecked].
 func (ds *Decisions) Decide(now time.Time, d signals.Decide) signals.DecideOutcome {
-	return ds.DecideChecked(now, d, CheckReply{}).Result
+	return ds.DecideChecked(now, d, step.CheckReply{}).Result
 }
 
 // Unchecked returns the step that validates the edited arguments or the pattern of a decision, or that somebody who was
 // no member of a group when people were asked is one by now. ok is false if there is nothing to validate or the call is
 // not waiting.
-func (ds *Decisions) Unchecked(d signals.Decide) (CheckStep, bool) {
+func (ds *Decisions) Unchecked(d signals.Decide) (step.Check, bool) {
 	s := ds.thread
 	c := s.Turns.waiting(d.ToolCallID)
 	if c == nil || c.differs(d) {
-		return CheckStep{}, false
+		return step.Check{}, false
 	}
 	late := !addresses(*c.Requested, d.By) && len(c.Requested.Groups) > 0
 	if d.Checked() == "" && !late {
-		return CheckStep{}, false
+		return step.Check{}, false
 	}
-	return CheckStep{
+	return step.Check{
 		Late:   late,
 		Thread: s.Ref(), Agent: c.run.Agent, MessageID: c.run.MessageID, ToolCallID: d.ToolCallID, Tools: c.run.turn.Tools,
 		WorkingDirectory: s.workingDirectory(), Guard: c.Plan.Guard, By: d.By, Args: string(d.Args), Pattern: d.Pattern,
@@ -91,7 +94,7 @@ func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
 }
 
 // DecideChecked is [Decisions.Decide] with the result of the decision's validation.
-func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked CheckReply) (out signals.DecideResult) {
+func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked step.CheckReply) (out signals.DecideResult) {
 	s := ds.thread
 	c := s.Turns.waiting(d.ToolCallID)
 	switch {
@@ -118,14 +121,14 @@ func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked Chec
 }
 
 // decide applies a decision to its call.
-func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signals.DecideResult {
+func (c *Call) decide(now time.Time, d signals.Decide, checked step.CheckReply) signals.DecideResult {
 	t := c.run.turn
 	made := c.approvalOf(now)
 	made.Decision, made.Reason, made.By = d.Decision, d.Reason, d.By
 	if d.Decision == event.DecisionDeny {
 		made.Votes = c.Votes
 		c.decided(now, made)
-		text := DeniedText
+		text := step.DeniedText
 		if d.Reason != "" {
 			text += " Reason: " + d.Reason
 		}
@@ -133,14 +136,14 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 		return signals.DecideResult{Result: signals.DecideAccepted}
 	}
 	if quorum := c.Requested.Quorum; quorum > 1 {
-		if slices.ContainsFunc(c.Votes, func(v event.Vote) bool { return SamePerson(v.By, d.By) }) {
+		if slices.ContainsFunc(c.Votes, func(v event.Vote) bool { return addressing.SamePerson(v.By, d.By) }) {
 			return signals.DecideResult{Result: signals.DecideAlreadyResolved, Missing: quorum - len(c.Votes)}
 		}
 		c.Votes = append(c.Votes, event.Vote{By: d.By, At: now, Reason: d.Reason})
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
 			t.record(now, recordid.Vote(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
-			t.thread.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+			t.thread.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 			return signals.DecideResult{Result: signals.DecideAccepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes
@@ -162,14 +165,14 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked CheckReply) signa
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
 	t.record(now, recordid.Decision(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.Decisions.rememberSettled(c.Plan.ID, made.Decision)
 	c.RemindAt, c.Ended = nil, &RequestEnd{now, made.Decision}
 }
 
 // differs reports whether a decision describes a different call than the waiting one.
 func (c *Call) differs(d signals.Decide) bool {
-	if len(d.ToolArgs) > 0 && (c.Plan.Guard == nil || ArgumentsDigest(string(d.ToolArgs)) != c.Plan.Guard.Arguments) {
+	if len(d.ToolArgs) > 0 && (c.Plan.Guard == nil || step.ArgumentsDigest(string(d.ToolArgs)) != c.Plan.Guard.Arguments) {
 		return true
 	}
 	return differs(d, *c.Requested)
@@ -194,7 +197,7 @@ func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest, member bool) 
 	if q.Quorum > 1 && event.Anonymous(by) {
 		return false
 	}
-	return !SamePerson(q.Agent, by) && !s.isAgent(by)
+	return !addressing.SamePerson(q.Agent, by) && !s.isAgent(by)
 }
 
 // addresses reports whether a request names a person, or leaves the decision to anybody.
@@ -205,13 +208,7 @@ func addresses(q event.ApprovalRequest, by string) bool {
 // isAgent reports whether a name is that of an agent of the thread, or of an agent with a run in
 // it.
 func (s *State) isAgent(by string) bool {
-	return slices.ContainsFunc(s.agentNames(), func(name string) bool { return SamePerson(name, by) })
-}
-
-// SamePerson reports whether two names identify the same person, ignoring case and surrounding
-// spaces.
-func SamePerson(a, b string) bool {
-	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
+	return slices.ContainsFunc(s.agentNames(), func(name string) bool { return addressing.SamePerson(name, by) })
 }
 
 // plain returns JSON without the escapes that Go adds, such as \u003e for >, since people and
@@ -298,7 +295,7 @@ func (ds *Decisions) TakeDecision(now time.Time, d signals.Decide) {
 		return
 	}
 	if _, ok := ds.Unchecked(d); !ok {
-		ds.DecideOrReject(now, d, CheckReply{})
+		ds.DecideOrReject(now, d, step.CheckReply{})
 		return
 	}
 	if !ds.hasRoom(ds.ToCheck, d) {
@@ -310,7 +307,7 @@ func (ds *Decisions) TakeDecision(now time.Time, d signals.Decide) {
 
 // DecideOrReject applies a decision that was sent by signal. A decision that changes nothing leaves
 // an audit record.
-func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked CheckReply) {
+func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked step.CheckReply) {
 	s := ds.thread
 	if checked.Problem != "" {
 		s.Reject(now, signals.SignalDecide, d, checked.Err())

@@ -3,6 +3,8 @@ package thread
 import (
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -12,41 +14,41 @@ import (
 )
 
 // decides is the decision of one hook.
-func decides(name string, o event.Outcome) HookDecision {
-	return HookDecision{Outcome: o, By: name, Hooks: []event.HookOutcome{{Name: name, Outcome: o, Attempts: 1}}}
+func decides(name string, o event.Outcome) step.HookDecision {
+	return step.HookDecision{Outcome: o, By: name, Hooks: []event.HookOutcome{{Name: name, Outcome: o, Attempts: 1}}}
 }
 
-func responds(name string, responses ...hook.Response) HookDecision {
+func responds(name string, responses ...hook.Response) step.HookDecision {
 	d := decides(name, event.OutcomeResponded)
 	d.Responses = responses
 	return d
 }
 
 // answers is a response that only says something.
-func answers(name, content string) HookDecision {
+func answers(name, content string) step.HookDecision {
 	return responds(name, hook.Response{Content: content})
 }
 
-func produces(name string, produced ...hook.Produced) HookDecision {
+func produces(name string, produced ...hook.Produced) step.HookDecision {
 	d := decides(name, event.OutcomeOverwritten)
 	d.Produced = produced
 	return d
 }
 
-func replaces(name string, e event.Event) HookDecision {
+func replaces(name string, e event.Event) step.HookDecision {
 	d := decides(name, event.OutcomeReplaced)
 	d.By, d.Event = "", rawJSON(e)
 	return d
 }
 
-func refuses(name, why string) HookDecision {
+func refuses(name, why string) step.HookDecision {
 	d := decides(name, event.OutcomeFailed)
 	d.Error = why
 	return d
 }
 
 // swallows is a processor in place of the default that makes nothing.
-func swallows(name string) HookDecision {
+func swallows(name string) step.HookDecision {
 	d := decides(name, event.OutcomePassed)
 	d.NoDefault = true
 	return d
@@ -85,12 +87,12 @@ func next(t *testing.T, s *State) *Turn {
 var watch = []hook.Spec{{Name: "watch", Kind: hook.KindFunc}}
 
 // reply gives the run a reply on which hooks have still to decide.
-func reply(t *testing.T, s *State, r *AgentRun, specs []hook.Spec, content string, calls ...PlannedCall) ModelStep {
+func reply(t *testing.T, s *State, r *AgentRun, specs []hook.Spec, content string, calls ...step.PlannedCall) step.Model {
 	t.Helper()
 	require.False(t, r.AtLimit(t0))
 	in := r.NextModelStep(specs)
 	s.Outbox.Flushed(in.Flush)
-	r.Replied(t0, ModelReply{
+	r.Replied(t0, step.ModelReply{
 		Agent: "assistant", Model: "demo/demo", MaxSteps: 3, Calls: calls,
 		Message: event.Message{
 			ID: in.MessageID, ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Role: event.RoleAssistant,
@@ -101,7 +103,7 @@ func reply(t *testing.T, s *State, r *AgentRun, specs []hook.Spec, content strin
 }
 
 // called is a run with calls on which hooks have still to decide.
-func called(t *testing.T, calls ...PlannedCall) (*State, *AgentRun) {
+func called(t *testing.T, calls ...step.PlannedCall) (*State, *AgentRun) {
 	t.Helper()
 	s := newState()
 	r := begin(t, s, "e1", "go").Runs[0]

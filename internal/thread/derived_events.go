@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
@@ -69,7 +71,7 @@ func (t *Turn) depth() int {
 const maxType = 128
 
 // unstorable returns the reason why a store would reject an event that a decision derives, or "".
-func unstorable(d HookDecision) string {
+func unstorable(d step.HookDecision) string {
 	types := []string{}
 	for _, p := range d.Produced {
 		types = append(types, p.Type)
@@ -89,7 +91,7 @@ func unstorable(d HookDecision) string {
 }
 
 // tooMany returns the reason why a decision derives too many events, or "".
-func (t *Turn) tooMany(d HookDecision) string {
+func (t *Turn) tooMany(d step.HookDecision) string {
 	s := t.thread
 	n := len(d.Responses) + len(d.Produced)
 	if n == 0 {

@@ -4,7 +4,7 @@
 //
 // It is plain Go on plain data: no Temporal, no I/O, no clock, no randomness. The thread workflow
 // calls these functions and acts on their results. [State] is the workflow's entire state, and
-// survives continue-as-new as JSON.
+// survives continue-as-new as JSON. What workflows and activities exchange is in package step.
 //
 // # Parts
 //
@@ -35,7 +35,7 @@
 //	                             └─ failed, interrupted, step limit ─▶ done
 //
 // At each ◆, hooks and processors intercept an event ([HookEvent]) before it takes effect, and
-// their [HookDecision] says how the turn continues. The events that they derive from it are queued as
+// their [step.HookDecision] says how the turn continues. The events that they derive from it are queued as
 // separate items with the same trace ([Origin]); the turn of the posted event ends when all of them
 // are processed ([Root]).
 package thread

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
@@ -105,7 +107,7 @@ func (in *Inbox) publish(now time.Time, e event.EnvEvent, brief json.RawMessage,
 		ID: e.ID, ThreadID: s.ThreadID, Type: e.Type, Payload: e.Payload, Timestamp: e.Timestamp, Metadata: rawJSON(e.Metadata),
 		Status: event.ItemPending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
-	if brief != nil && (len(e.Payload) > MaxCarriedContent || in.queued()+q.bytes() > maxQueueBytes) {
+	if brief != nil && (len(e.Payload) > step.MaxCarriedContent || in.queued()+q.bytes() > maxQueueBytes) {
 		// The queue is full: the record keeps the payload, and the queue only the fields that rules
 		// need.
 		in.recordItem(now, q)
@@ -147,7 +149,7 @@ func (s *State) logEvent(e event.EnvEvent) {
 }
 
 // env returns the turn's item as an environment event, with the changes of hooks.
-func (t *Turn) env(d HookDecision) (e event.EnvEvent, replaced, ok bool) {
+func (t *Turn) env(d step.HookDecision) (e event.EnvEvent, replaced, ok bool) {
 	e, ok = t.Item.Env()
 	if !ok {
 		return e, false, false
@@ -164,7 +166,7 @@ func (t *Turn) env(d HookDecision) (e event.EnvEvent, replaced, ok bool) {
 func (t *Turn) IsEnv() bool { return len(t.Item.Metadata) > 0 }
 
 // applyRule starts the rule that matches an environment event.
-func (t *Turn) applyRule(now time.Time, d HookDecision, rules []rule.Spec) {
+func (t *Turn) applyRule(now time.Time, d step.HookDecision, rules []rule.Spec) {
 	s := t.thread
 	e, replaced, _ := t.env(d)
 	spec, ok := t.ruleFor(e, rules)
@@ -240,7 +242,7 @@ func (t *Turn) startRuleAgent(e event.EnvEvent) {
 	r := t.addRun(&AgentRun{
 		Agent: t.handlerOf(handler, e), Phase: PhaseModel, ReplyTo: recordid.Observed(t.Item.ID),
 		Instructions: joined(handler.SystemPrompt, handler.Prompt),
-		Observe:      &Observe{EventID: t.Item.ID, Type: e.Type, Query: "Process event: " + e.Type, Replaced: t.Handling.Replaced},
+		Observe:      &step.Observe{EventID: t.Item.ID, Type: e.Type, Query: "Process event: " + e.Type, Replaced: t.Handling.Replaced},
 	})
 	if was := t.Released; was != nil && was.Count > 0 {
 		r.Observe.Held, r.Observe.Since, r.Observe.HeldIDs = was.Count, &was.Since, was.IDs
@@ -280,22 +282,22 @@ func joined(texts ...string) string {
 }
 
 // EventStep returns the input of the function of the rule that handles the turn's event.
-func (t *Turn) EventStep() EventStep {
+func (t *Turn) EventStep() step.Event {
 	s := t.thread
-	step := EventStep{
+	input := step.Event{
 		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), Rule: t.Handling.Rule.Name,
 		Timeout: t.Handling.Rule.Timeout, MaxAttempts: t.Handling.Rule.MaxAttempts, Flush: s.Outbox.Flush(),
 	}
 	if t.Handling.Rule.Agent == nil {
-		step.Ends = t.endsWith(nil)
+		input.Ends = t.endsWith(nil)
 	}
 	if t.Background() != "" {
-		step.By = t.User
+		input.By = t.User
 		if t.Origin != nil {
-			step.By = cmp.Or(step.By, t.Origin.By)
+			input.By = cmp.Or(input.By, t.Origin.By)
 		}
 	}
-	return step
+	return input
 }
 
 // FunctionDone continues the turn after the function of a rule. ended reports whether the activity
@@ -316,7 +318,7 @@ func (t *Turn) FunctionFailed(now time.Time, why string) {
 		return
 	}
 	s.logLine(LogError, "rule failed", "rule", t.Handling.Rule.Name, "event", t.Item.ID, "error", why)
-	t.failItem(now, Why(fmt.Sprintf("the function of rule %s failed: %s", t.Handling.Rule.Name, why)))
+	t.failItem(now, step.Why(fmt.Sprintf("the function of rule %s failed: %s", t.Handling.Rule.Name, why)))
 }
 
 // RuleEvent returns the turn's event for the processor of a rule. Its key differs from that of the
@@ -330,7 +332,7 @@ func (t *Turn) RuleEvent() HookEvent {
 }
 
 // ApplyProcessorDecision applies the decision of a rule's processor.
-func (t *Turn) ApplyProcessorDecision(now time.Time, d HookDecision) {
+func (t *Turn) ApplyProcessorDecision(now time.Time, d step.HookDecision) {
 	t.Handling.Stage = HandlingDone
 	d = t.applyDecision(now, t.RuleEvent(), d, nil)
 	if d.Outcome == event.OutcomeFailed {
@@ -343,11 +345,11 @@ func (t *Turn) ApplyProcessorDecision(now time.Time, d HookDecision) {
 }
 
 // decision returns the decision of hooks on the turn's item.
-func (t *Turn) decision() HookDecision {
+func (t *Turn) decision() step.HookDecision {
 	if t.Replaced != nil {
-		return HookDecision{Outcome: event.OutcomeReplaced, Event: t.Replaced}
+		return step.HookDecision{Outcome: event.OutcomeReplaced, Event: t.Replaced}
 	}
-	return HookDecision{Outcome: event.OutcomePassed}
+	return step.HookDecision{Outcome: event.OutcomePassed}
 }
 
 // HandlingPending reports whether the function or the processor of a rule has not finished.

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -51,7 +54,7 @@ func begin(t *testing.T, s *State, id, content string) *Turn {
 }
 
 // step takes the run's next model step and gives it a reply with these calls.
-func step(t *testing.T, s *State, r *AgentRun, content string, calls ...PlannedCall) ModelStep {
+func takeStep(t *testing.T, s *State, r *AgentRun, content string, calls ...step.PlannedCall) step.Model {
 	t.Helper()
 	in, ok := s.stepped(t0, r)
 	require.True(t, ok)
@@ -61,18 +64,18 @@ func step(t *testing.T, s *State, r *AgentRun, content string, calls ...PlannedC
 		name = "assistant"
 	}
 	said := event.Message{SenderID: name, SenderType: event.CreatedByAgent, AgentID: name, Content: content}
-	s.took(t0, r, ModelReply{
-		Agent: name, Model: "demo/demo", MaxSteps: 3, Calls: calls, EndStored: in.Ends != "" && len(calls) == 0 && len(Answering(in.Agents, said)) == 0,
+	s.took(t0, r, step.ModelReply{
+		Agent: name, Model: "demo/demo", MaxSteps: 3, Calls: calls, EndStored: in.Ends != "" && len(calls) == 0 && len(addressing.Answering(in.Agents, said)) == 0,
 		Message: event.Message{ID: in.MessageID, ThreadID: "t1", SenderID: name, SenderType: event.CreatedByAgent, Content: content, AgentID: name},
 	})
 	return in
 }
 
-func asks(id string) PlannedCall {
-	return PlannedCall{ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: `{"command":"rm"}`, Reason: "it is a shell"}
+func asks(id string) step.PlannedCall {
+	return step.PlannedCall{ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: `{"command":"rm"}`, Reason: "it is a shell"}
 }
 
-func runs(id string) PlannedCall { return PlannedCall{ID: id, Name: "note"} }
+func runs(id string) step.PlannedCall { return step.PlannedCall{ID: id, Name: "note"} }
 
 // pending returns the records of a type that wait to be stored.
 func pending(s *State, typ string) []event.Record {
@@ -127,7 +130,7 @@ func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Sec
 
 func name(i int) string { return fmt.Sprintf("e%d", i) }
 
-var pass = HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
+var pass = step.HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
 // entered begins the turn of an item that no hook sees.
 func (s *State) entered(now time.Time, q Queued) *Turn {
@@ -148,16 +151,16 @@ func (s *State) joined(now time.Time) bool {
 }
 
 // stepped returns the input of a model call that no hook sees.
-func (s *State) stepped(now time.Time, r *AgentRun) (ModelStep, bool) {
+func (s *State) stepped(now time.Time, r *AgentRun) (step.Model, bool) {
 	if r.AtLimit(now) {
-		return ModelStep{}, false
+		return step.Model{}, false
 	}
 	s.joined(now)
 	return r.NextModelStep(nil), true
 }
 
 // took takes in a reply that no hook sees.
-func (s *State) took(now time.Time, r *AgentRun, reply ModelReply) {
+func (s *State) took(now time.Time, r *AgentRun, reply step.ModelReply) {
 	r.Replied(now, reply)
 	if r.Phase == PhaseReply {
 		r.ApplyReplyDecision(now, pass)
@@ -169,7 +172,7 @@ func (s *State) took(now time.Time, r *AgentRun, reply ModelReply) {
 
 // ran takes in a result that no hook sees.
 func (s *State) ran(now time.Time, r *AgentRun, c *Call) {
-	c.CallRan(ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
+	c.CallRan(step.ToolReply{ToolCallID: c.Plan.ID, Status: "succeeded"})
 	c.ApplyResultDecision(now, pass)
 }
 
@@ -188,11 +191,11 @@ func of(s *State, c *Call) *Call {
 
 // careful is a call that people are asked about in these terms, and that is known by all
 // that an approval is of.
-func careful(id, command string, terms ApprovalPlan) PlannedCall {
+func careful(id, command string, terms step.ApprovalPlan) step.PlannedCall {
 	args := fmt.Sprintf(`{"command":%q}`, command)
-	return PlannedCall{
+	return step.PlannedCall{
 		ID: id, Name: "shell_cmd", NeedsApproval: true, Arguments: args, Reason: "it is a shell", Approval: &terms,
-		Guard: &Guard{Digest: "digest of " + command, Definition: "definition", WorkingDirectory: "/desk", Arguments: ArgumentsDigest(args)},
+		Guard: &step.Guard{Digest: "digest of " + command, Definition: "definition", WorkingDirectory: "/desk", Arguments: step.ArgumentsDigest(args)},
 	}
 }
 
@@ -215,7 +218,7 @@ func saidBy(id string, by event.CreatedBy, sender, content string) signals.Post 
 }
 
 func subCall(id string) *Call {
-	return &Call{Stage: CallReady, Plan: PlannedCall{ID: id, Name: "call_agent", By: ByAgent, SubAgent: &SubAgentPlan{Agent: "bob", Message: "do it"}}}
+	return &Call{Stage: CallReady, Plan: step.PlannedCall{ID: id, Name: "call_agent", By: step.ByAgent, SubAgent: &step.SubAgentPlan{Agent: "bob", Message: "do it"}}}
 }
 
 // tasking is a thread whose agent is in its turn, with nothing left to store.
@@ -233,26 +236,26 @@ func tasking(t *testing.T) (*State, *AgentRun) {
 }
 
 // atClient is a call that a connected client runs.
-func atClient(id string) PlannedCall {
-	return PlannedCall{ID: id, Name: "open_file", By: ByClient, Arguments: `{"path":"a.go"}`, ClientTime: time.Minute}
+func atClient(id string) step.PlannedCall {
+	return step.PlannedCall{ID: id, Name: "open_file", By: step.ByClient, Arguments: `{"path":"a.go"}`, ClientTime: time.Minute}
 }
 
 // covered is how a call is planned that was approved before, with another.
-func covered(id, command, by string) PlannedCall {
-	p := careful(id, command, ApprovalPlan{})
-	p.NeedsApproval, p.Approval, p.Grant = false, nil, &GrantedCall{ID: by, Scope: event.ScopeSession, By: "ann"}
+func covered(id, command, by string) step.PlannedCall {
+	p := careful(id, command, step.ApprovalPlan{})
+	p.NeedsApproval, p.Approval, p.Grant = false, nil, &step.GrantedCall{ID: by, Scope: event.ScopeSession, By: "ann"}
 	return p
 }
 
-func decided(threadID, callID string, d event.Decision) SubAgentDecision {
-	return SubAgentDecision{ThreadID: threadID, ToolCallID: callID, Approval: &event.Approval{
+func decided(threadID, callID string, d event.Decision) step.SubAgentDecision {
+	return step.SubAgentDecision{ThreadID: threadID, ToolCallID: callID, Approval: &event.Approval{
 		ToolCallID: callID, ToolName: "shell_cmd", Agent: "bob", Decision: d, Scope: event.ScopeOnce, By: "ann", DecidedAt: t0,
 	}}
 }
 
 // wants is a sub-agent's call that waits for approval.
-func wants(threadID, callID string) SubAgentRequest {
-	return SubAgentRequest{ThreadID: threadID, Request: event.ApprovalRequest{
+func wants(threadID, callID string) step.SubAgentRequest {
+	return step.SubAgentRequest{ThreadID: threadID, Request: event.ApprovalRequest{
 		ToolCallID: callID, ToolName: "shell_cmd", Arguments: `{"command":"rm"}`, Agent: "bob", RequestedAt: t0,
 	}}
 }
@@ -288,11 +291,11 @@ func votes(by string, d event.Decision) signals.Decide {
 	return signals.Decide{ToolCallID: "c1", Decision: d, By: by, Reason: by + " says so"}
 }
 
-func waiting(t *testing.T, calls ...PlannedCall) (*State, *AgentRun) {
+func waiting(t *testing.T, calls ...step.PlannedCall) (*State, *AgentRun) {
 	t.Helper()
 	s := newState()
 	r := begin(t, s, "e1", "go").Runs[0]
-	step(t, s, r, "", calls...)
+	takeStep(t, s, r, "", calls...)
 	return s, r
 }
 

@@ -3,6 +3,8 @@ package thread
 import (
 	"slices"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
@@ -41,7 +43,7 @@ func (s *State) itemEvent(q *Queued, key string) HookEvent {
 		e.Tools = []string{m.SenderID}
 	case event.CreatedByUser, event.CreatedBySystem:
 	}
-	e.Event = MessageEvent(m)
+	e.Event = step.MessageEvent(m)
 	return e
 }
 
@@ -101,13 +103,6 @@ func (r *AgentRun) agentOf() string {
 		return s.Roster.Default
 	}
 	return r.Agent
-}
-
-// MessageEvent returns a stored message for hooks.
-func MessageEvent(m event.Message) event.MessageEvent {
-	return event.MessageEvent{CreatedBy: m.SenderType, ThreadID: m.ThreadID, Message: event.NewMessage{
-		ThreadID: m.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
-	}}
 }
 
 // hookRequirements returns what a model call must do for hooks that match its reply: hold back the

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -205,7 +207,7 @@ func TestSetStatusWhileHooksDecide(t *testing.T) {
 	require.Equal(t, "e1~1", s.Turns.Current.ItemEvent().Key)
 	require.Empty(t, turn.Intercepting)
 	s.Turns.Current.Enter(t0, pass)
-	step(t, s, turn.Runs[0], "fine")
+	takeStep(t, s, turn.Runs[0], "fine")
 	s.Turns.Current.End(t0)
 	require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status)
 }
@@ -214,7 +216,7 @@ func TestSetStatusWhileHooksDecide(t *testing.T) {
 func TestSetStatusTooLate(t *testing.T) {
 	s := newState()
 	r := begin(t, s, "e1", "x").Runs[0]
-	step(t, s, r, "all said")
+	takeStep(t, s, r, "all said")
 	_, interrupt, err := s.Inbox.SetStatus(t0, setTo("e1", event.ItemFailed))
 	require.NoError(t, err)
 	require.True(t, interrupt)
@@ -279,7 +281,7 @@ func TestInterruptEndsWhatWasMade(t *testing.T) {
 				s, _ = called(t, runs("c1"), runs("c2"))
 				r := s.Turns.Current.Runs[0]
 				r.ApplyCallsDecision(t0, pass)
-				r.Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
+				r.Calls[0].CallRan(step.ToolReply{ToolCallID: "c1", Status: "succeeded"})
 				for i := range three {
 					three[i].EnqueueAfter = hook.EnqueueImmediately
 				}
@@ -389,7 +391,7 @@ func TestSteeredItem(t *testing.T) {
 		return s, q
 	}
 	for _, tc := range []struct {
-		decision HookDecision
+		decision step.HookDecision
 		status   event.ItemStatus
 		replyTo  string
 	}{
@@ -419,7 +421,7 @@ func TestSteeredItem(t *testing.T) {
 			require.Equal(t, signals.TurnFailed, out.Status, "S2-16")
 			require.Equal(t, "it broke", out.Error)
 			require.NoError(t, s.Inbox.Retry(t0, signals.Control{EventID: "e2"}), "S2-17 nothing is lost")
-			step(t, s, s.Turns.Current.Runs[0], "done")
+			takeStep(t, s, s.Turns.Current.Runs[0], "done")
 			s.Turns.Current.End(t0)
 			require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status, "the turn itself has not failed")
 			require.Equal(t, "e2", next(t, s).Item.ID)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
@@ -16,7 +18,7 @@ import (
 func (c *Call) AskInput(now time.Time, q event.InputRequest) {
 	s := c.run.turn.thread
 	c.Stage, c.Input = CallAtInput, &q
-	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Input: &q})
+	s.ParentLink.notifyRequest(step.SubAgentRequest{ThreadID: s.ThreadID, Input: &q})
 	s.Decisions.applyEarlyInputs(now)
 }
 
@@ -118,7 +120,7 @@ func (ds *Decisions) AnswerInput(now time.Time, a signals.InputAnswers) (signals
 	c.run.turn.record(now, id, event.TypeInputReceived, got)
 	c.Stage, c.Answered, c.Input = CallReady, c.Input.Round, nil
 	ds.rememberSettled(id, inputSum(a.Answers))
-	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
+	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
 	return signals.DecideAccepted, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
@@ -84,18 +86,18 @@ func (t *Turn) Context(e HookEvent) hook.Context {
 }
 
 // HookStep returns the input of the hook workflow that decides on an event.
-func (t *Turn) HookStep(e HookEvent, specs []hook.Spec) HookStep {
+func (t *Turn) HookStep(e HookEvent, specs []hook.Spec) step.Hook {
 	s := t.thread
-	step := HookStep{
+	input := step.Hook{
 		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: e.ID, EventType: e.Type, ParentEventID: e.Parent,
 		Agent: e.Agent, Hooks: specs, Flush: s.Outbox.Flush(),
 	}
-	step.Replaced = e.Changed
+	input.Replaced = e.Changed
 	if e.Type == event.TypeLLMCall {
 		// A model call has no record.
-		step.Event = rawJSON(e.Event)
+		input.Event = rawJSON(e.Event)
 	}
-	return step
+	return input
 }
 
 // Intercepting is an event that a hook workflow decides on.
@@ -110,8 +112,8 @@ type Intercepting struct {
 
 	// ReportRequested means that the hook workflow was asked to report by signal, because the
 	// thread continues as new. Decision is that report.
-	ReportRequested bool          `json:"reportRequested,omitempty"`
-	Decision        *HookDecision `json:"decision,omitempty"`
+	ReportRequested bool               `json:"reportRequested,omitempty"`
+	Decision        *step.HookDecision `json:"decision,omitempty"`
 }
 
 // Interceptions are the events of a turn that hook workflows decide on.
@@ -136,7 +138,7 @@ func (in *Interceptions) HooksStarted(e HookEvent, specs ...hook.Spec) {
 
 // HooksPending reports whether a hook workflow was started for an event and has not finished.
 // decision is its decision, if that has arrived by signal.
-func (in *Interceptions) HooksPending(e HookEvent) (decision *HookDecision, pending bool) {
+func (in *Interceptions) HooksPending(e HookEvent) (decision *step.HookDecision, pending bool) {
 	found := in.find(e.Key)
 	if found == nil {
 		return nil, false
@@ -189,7 +191,7 @@ func (ts *Turns) abandonHook(in Intercepting) {
 }
 
 // HookDecided handles a decision that arrived by signal.
-func (ts *Turns) HookDecided(d HookDecided) error {
+func (ts *Turns) HookDecided(d step.HookDecided) error {
 	var in *Intercepting
 	if ts.Current != nil {
 		in = ts.Current.find(d.EventID)
@@ -224,10 +226,10 @@ func (in *Interceptions) find(key string) *Intercepting {
 // applyDecision applies the decision of hooks and processors on an event: it records the decision
 // and queues the derived events, or adds them to deferred if they wait for tool results. It returns
 // the decision, which fails if it exceeds a limit.
-func (t *Turn) applyDecision(now time.Time, e HookEvent, d HookDecision, deferred *[]Deferred) HookDecision {
+func (t *Turn) applyDecision(now time.Time, e HookEvent, d step.HookDecision, deferred *[]Deferred) step.HookDecision {
 	s := t.thread
 	if problem := cmp.Or(unstorable(d), t.tooMany(d)); problem != "" {
-		d = HookDecision{Outcome: event.OutcomeFailed, By: d.By, Hooks: d.Hooks, Error: problem}
+		d = step.HookDecision{Outcome: event.OutcomeFailed, By: d.By, Hooks: d.Hooks, Error: problem}
 	}
 	if d.Outcome == "" {
 		d.Outcome = event.OutcomePassed
@@ -345,8 +347,8 @@ func remembered(raw json.RawMessage) json.RawMessage {
 	switch e := readEvent(raw).(type) {
 	case event.MessageEvent:
 		e.Message.Metadata = nil
-		if len(e.Message.Content) > MaxCarriedContent {
-			e.Message.Content = cutText(e.Message.Content, MaxCarriedContent)
+		if len(e.Message.Content) > step.MaxCarriedContent {
+			e.Message.Content = step.Cut(e.Message.Content, step.MaxCarriedContent)
 		}
 		return rawJSON(e)
 	case event.CustomEvent:
@@ -354,7 +356,7 @@ func remembered(raw json.RawMessage) json.RawMessage {
 		return rawJSON(e)
 	case event.EnvEvent:
 		// Rules may match payloads up to this size; the record has all of it.
-		if len(e.Payload) > MaxCarriedContent {
+		if len(e.Payload) > step.MaxCarriedContent {
 			e.Payload = json.RawMessage("null")
 		}
 		return rawJSON(e)
@@ -368,11 +370,6 @@ func rawJSON(v any) json.RawMessage {
 		panic("thread: event has no JSON form: " + err.Error())
 	}
 	return raw
-}
-
-// stopped reports whether a decision ends the processing of the event itself.
-func (d HookDecision) stopped() bool {
-	return d.Outcome == event.OutcomeResponded || d.Outcome == event.OutcomeOverwritten || d.Outcome == event.OutcomeDropped || d.NoDefault && d.Outcome != event.OutcomeFailed
 }
 
 // Only reports whether all specs are of one kind.

@@ -1,40 +1,19 @@
 package thread
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 )
-
-// Flush contains the records and the row that the next activity stores before it acts.
-type Flush struct {
-	Records []event.Record `json:"records,omitempty"`
-	Row     *Row           `json:"row,omitempty"`
-}
-
-// Row is a change of the thread's row in the store. It includes all changes that may not have been
-// stored yet.
-type Row struct {
-	// Number increases with every row. A retried step may try to store an older row after a newer
-	// one; the store ignores the older one.
-	Number int64 `json:"number,omitempty"`
-
-	Title    string          `json:"title,omitempty"`
-	Status   string          `json:"status,omitempty"`
-	Agents   []string        `json:"agents,omitempty"`
-	Metadata json.RawMessage `json:"metadata,omitempty"`
-
-	// Parent is the parent thread of a sub-agent's thread.
-	Parent string `json:"parent,omitempty"`
-}
 
 // Outbox contains the records and the row that have not been stored yet.
 type Outbox struct {
 	// Pending and Row have not been stored yet.
 	Pending []event.Record `json:"pending,omitempty"`
-	Row     *Row           `json:"row,omitempty"`
+	Row     *step.Row      `json:"row,omitempty"`
 
 	// RowNumber is the number of the newest row.
 	RowNumber int64 `json:"rowNumber,omitempty"`
@@ -45,13 +24,13 @@ type Outbox struct {
 
 	// inTransit and rowInTransit are the records and the row that a running step has received.
 	inTransit    map[string]bool
-	rowInTransit *Row
+	rowInTransit *step.Row
 }
 
 // changeRow returns a copy of the next row, to be changed: a row that an activity has received must
 // not change.
-func (o *Outbox) changeRow(now time.Time) *Row {
-	row := Row{}
+func (o *Outbox) changeRow(now time.Time) *step.Row {
+	row := step.Row{}
 	if o.Row != nil {
 		row = *o.Row
 	}
@@ -68,7 +47,7 @@ func (o *Outbox) nextRow(now time.Time) int64 {
 }
 
 // Flush returns the records and the row that the next activity stores, up to its maximum size.
-func (o *Outbox) Flush() Flush {
+func (o *Outbox) Flush() step.Flush {
 	n, size := 0, 0
 	for ; n < len(o.Pending); n++ {
 		size += recordBytes(o.Pending[n])
@@ -84,11 +63,11 @@ func (o *Outbox) Flush() Flush {
 	}
 	o.rowInTransit = o.Row
 	o.Sent = max(o.Sent, n)
-	return Flush{Records: append([]event.Record(nil), o.Pending[:n]...), Row: o.Row}
+	return step.Flush{Records: append([]event.Record(nil), o.Pending[:n]...), Row: o.Row}
 }
 
 // Flushed removes the records and the row that an activity has stored.
-func (o *Outbox) Flushed(f Flush) {
+func (o *Outbox) Flushed(f step.Flush) {
 	if f.Row != nil && f.Row == o.Row {
 		o.Row = nil
 	}

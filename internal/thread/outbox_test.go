@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -27,7 +29,7 @@ func TestFlushed(t *testing.T) {
 	require.Equal(t, "e1", first.Records[1].ID)
 	s.Outbox.Flushed(first)
 	require.Len(t, s.Outbox.Pending, 1, "twice is once")
-	s.Outbox.Flushed(Flush{})
+	s.Outbox.Flushed(step.Flush{})
 	require.True(t, s.Outbox.Unstored())
 }
 
@@ -73,89 +75,91 @@ func TestRowNumbers(t *testing.T) {
 
 // TestOverdue: what people wait to see is stored by itself when no step takes it along.
 func TestOverdue(t *testing.T) {
-	ask := func(id string) PlannedCall { return careful(id, "ls", ApprovalPlan{Quorum: 2, EndsTurn: true}) }
+	ask := func(id string) step.PlannedCall {
+		return careful(id, "ls", step.ApprovalPlan{Quorum: 2, EndsTurn: true})
+	}
 	for _, tc := range []struct {
 		name     string
-		calls    []PlannedCall
+		calls    []step.PlannedCall
 		then     func(*State, *AgentRun)
 		underWay int
 		leaving  bool
 		want     bool
 	}{
-		{name: "nothing has happened", calls: []PlannedCall{ask("c1")}},
-		{name: "the only call is denied: the model is next", calls: []PlannedCall{ask("c1")}, then: func(s *State, _ *AgentRun) {
+		{name: "nothing has happened", calls: []step.PlannedCall{ask("c1")}},
+		{name: "the only call is denied: the model is next", calls: []step.PlannedCall{ask("c1")}, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "the only call has one vote", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
+		{name: "the only call has one vote", calls: []step.PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, votes("ann", event.DecisionApprove))
 		}},
-		{name: "one of two is denied", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
+		{name: "one of two is denied", calls: []step.PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "one of two is approved: it runs", calls: []PlannedCall{asks("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
+		{name: "one of two is approved: it runs", calls: []step.PlannedCall{asks("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionApprove))
 		}},
-		{name: "the other runs already", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
+		{name: "the other runs already", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "the other runs, and has taken it along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
-			s.Outbox.Flush()
-		}},
-		{name: "the step that took it along has failed", calls: []PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
+		{name: "the other runs, and has taken it along", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Outbox.Flush()
 		}},
-		{name: "the result of the other is next", calls: []PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *AgentRun) {
-			r.Calls[1].CallRan(ToolReply{ToolCallID: "c2", Status: "succeeded"})
+		{name: "the step that took it along has failed", calls: []step.PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
+			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Outbox.Flush()
+		}},
+		{name: "the result of the other is next", calls: []step.PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *AgentRun) {
+			r.Calls[1].CallRan(step.ToolReply{ToolCallID: "c2", Status: "succeeded"})
 			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "a client runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
+		{name: "a client runs the other", calls: []step.PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
 			r.Calls[0].AskClient(t0)
 		}},
-		{name: "a sub-agent runs the other", calls: []PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
+		{name: "a sub-agent runs the other", calls: []step.PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
 			r.Calls[0].Stage = CallDelegated
 			s.Decisions.Decide(t0, decision("c2", event.DecisionDeny))
 		}},
-		{name: "an approval is revoked", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
+		{name: "an approval is revoked", calls: []step.PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Revoke(t0, signals.Revoke{ToolCallID: "c0", By: "ann"})
 		}},
-		{name: "the thread has a new title", calls: []PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
+		{name: "the thread has a new title", calls: []step.PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Change(t0, signals.ThreadChange{Title: "new", By: "ann"})
 		}},
-		{name: "a new title that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *AgentRun) {
+		{name: "a new title that a step has taken along", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *AgentRun) {
 			s.Change(t0, signals.ThreadChange{Title: "new", By: "ann"})
 			s.Outbox.Flush()
 		}},
-		{name: "another row than the one that a step has taken along", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
+		{name: "another row than the one that a step has taken along", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
 			s.Outbox.changeRow(t0)
 			s.Outbox.Flush()
 			s.Outbox.changeRow(t0)
 		}},
-		{name: "the turn is interrupted: it ends", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
+		{name: "the turn is interrupted: it ends", calls: []step.PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Turns.Interrupt(signals.Control{})
 		}},
-		{name: "the turn is interrupted, and a step has yet to hear it", calls: []PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
+		{name: "the turn is interrupted, and a step has yet to hear it", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Turns.Interrupt(signals.Control{})
 		}},
-		{name: "the thread leaves: it stores by itself", calls: []PlannedCall{ask("c1"), ask("c2")}, leaving: true, then: func(s *State, _ *AgentRun) {
+		{name: "the thread leaves: it stores by itself", calls: []step.PlannedCall{ask("c1"), ask("c2")}, leaving: true, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
-		{name: "the thread leaves once a step has ended", calls: []PlannedCall{asks("c1"), runs("c2")}, leaving: true, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
+		{name: "the thread leaves once a step has ended", calls: []step.PlannedCall{asks("c1"), runs("c2")}, leaving: true, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionApprove))
 		}},
-		{name: "a grant is looked for", calls: []PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *AgentRun) {
+		{name: "a grant is looked for", calls: []step.PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *AgentRun) {
 			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
 			r.Calls[0].cascade()
 		}},
-		{name: "the model speaks", underWay: 1, want: true, calls: []PlannedCall{runs("c1")}, then: func(s *State, r *AgentRun) {
+		{name: "the model speaks", underWay: 1, want: true, calls: []step.PlannedCall{runs("c1")}, then: func(s *State, r *AgentRun) {
 			s.ran(t0, r, r.Calls[0])
 			r.ToolsDone(t0)
 			s.Reject(t0, "decide", 1, errors.New("no"))
 		}},
-		{name: "the model is about to speak", calls: []PlannedCall{runs("c1")}, then: func(s *State, r *AgentRun) {
+		{name: "the model is about to speak", calls: []step.PlannedCall{runs("c1")}, then: func(s *State, r *AgentRun) {
 			s.ran(t0, r, r.Calls[0])
 			r.ToolsDone(t0)
 			s.Reject(t0, "decide", 1, errors.New("no"))
@@ -164,7 +168,7 @@ func TestOverdue(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState()
 			r := begin(t, s, "e1", "go").Runs[0]
-			step(t, s, r, "", tc.calls...)
+			takeStep(t, s, r, "", tc.calls...)
 			s.Outbox.Flushed(s.Outbox.Flush())
 			if tc.then != nil {
 				tc.then(s, r)
@@ -183,7 +187,7 @@ func TestOverdue(t *testing.T) {
 	})
 	t.Run("the turn ends", func(t *testing.T) {
 		s := newState()
-		step(t, s, begin(t, s, "e1", "go").Runs[0], "done")
+		takeStep(t, s, begin(t, s, "e1", "go").Runs[0], "done")
 		s.Reject(t0, "decide", 1, errors.New("no"))
 		require.False(t, s.Turns.Overdue(0, false))
 	})
@@ -193,7 +197,7 @@ func TestOverdue(t *testing.T) {
 		require.False(t, s.Turns.Overdue(0, false))
 	})
 	t.Run("before another turn", func(t *testing.T) {
-		s, _ := waiting(t, careful("c1", "ls", ApprovalPlan{Quorum: 2}))
+		s, _ := waiting(t, careful("c1", "ls", step.ApprovalPlan{Quorum: 2}))
 		s.Outbox.Flushed(s.Outbox.Flush())
 		s.Decisions.Decide(t0, votes("ann", event.DecisionApprove))
 		post(t, s, happens("v1", "file.changed", `1`))

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -13,54 +15,14 @@ type ParentLink struct {
 	thread *State
 
 	// Parent is set in a sub-agent's thread. Notices are pending notices for the parent thread.
-	Parent  *Parent        `json:"parent,omitempty"`
+	Parent  *step.Parent   `json:"parent,omitempty"`
 	Notices []ParentNotice `json:"notices,omitempty"`
-}
-
-// Parent is the parent thread of a sub-agent.
-type Parent struct {
-	ThreadID string `json:"threadId"`
-
-	// Agent called the tool ToolName with ToolCallID in message MessageID.
-	Agent      string `json:"agent"`
-	ToolName   string `json:"toolName"`
-	ToolCallID string `json:"toolCallId"`
-	MessageID  string `json:"messageId"`
-
-	// User is the person for whom the call was made. Empty if there is none.
-	User string `json:"user,omitempty"`
-
-	// EditedPrefix precedes the answer. It tells the agent that a person edited the arguments of
-	// its call.
-	EditedPrefix string `json:"editedPrefix,omitempty"`
-
-	// Undecided means that hooks of the parent thread decide on the answer.
-	Undecided bool `json:"undecided,omitempty"`
-
-	// TraceID and EventID identify the turn of the parent thread.
-	TraceID string `json:"traceId"`
-	EventID string `json:"eventId"`
-
-	// Root has the meaning of [RunStep.Root].
-	Root string `json:"root,omitempty"`
-
-	// Depth is the number of ancestor threads. MaxSteps limits the model calls of each run of the
-	// sub-agent, in addition to its own limit; 0 = no further limit.
-	Depth    int `json:"depth"`
-	MaxSteps int `json:"maxSteps,omitempty"`
-
-	// Background is the task that the sub-agent works on, if it works in the background.
-	Background *event.Task `json:"background,omitempty"`
-
-	// ReportRequested means that the parent thread has continued as new and must be notified of the
-	// sub-agent's end by signal.
-	ReportRequested bool `json:"reportRequested,omitempty"`
 }
 
 // ParentNotice is a notice of a sub-agent's thread for its parent thread.
 type ParentNotice struct {
-	Approvals *SubAgentRequest  `json:"approvals,omitempty"`
-	Decided   *SubAgentDecision `json:"decided,omitempty"`
+	Approvals *step.SubAgentRequest  `json:"approvals,omitempty"`
+	Decided   *step.SubAgentDecision `json:"decided,omitempty"`
 }
 
 // StoreParent adds the parent thread to the first row of a thread that its parent thread has started. Nothing else does:
@@ -75,12 +37,12 @@ func (p *ParentLink) FirstID() string {
 
 // FirstIDOf returns the id of the first event of the sub-agent's thread that a call starts.
 func FirstIDOf(namespace, threadID, toolCallID string) string {
-	return firstID(namespace, threadID, Parent{ToolCallID: toolCallID})
+	return firstID(namespace, threadID, step.Parent{ToolCallID: toolCallID})
 }
 
 // firstID depends on the call: a thread that was terminated and opened again may reuse the numbers
 // of its sub-agents, and must not take an old answer for a new one.
-func firstID(namespace, threadID string, parent Parent) string {
+func firstID(namespace, threadID string, parent step.Parent) string {
 	return signals.EventID(namespace, threadID, "first", parent.ToolCallID)
 }
 
@@ -92,13 +54,13 @@ func (p *ParentLink) AnswerStored() bool {
 }
 
 // EndStep returns the input of the activity that ends a sub-agent's thread.
-func (p *ParentLink) EndStep() EndStep {
+func (p *ParentLink) EndStep() step.End {
 	s := p.thread
 	out, ended := s.Turns.Outcome(p.FirstID())
 	if !ended {
 		out = signals.TurnResult{EventID: p.FirstID(), Status: signals.TurnFailed, Error: "its thread has refused the message"}
 	}
-	return EndStep{Thread: s.Ref(), Parent: *p.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Outbox.Flush()}
+	return step.End{Thread: s.Ref(), Parent: *p.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Outbox.Flush()}
 }
 
 // maxSteps returns an agent's limit of model calls in this thread: its own limit or, if lower, the
@@ -122,7 +84,7 @@ func (p *ParentLink) withParent(metadata json.RawMessage) json.RawMessage {
 
 // notifyRequest sends a request to the parent thread, with the names that may not decide on it: the
 // parent thread must reject their decisions, since it is not told when this thread rejects them.
-func (p *ParentLink) notifyRequest(a SubAgentRequest) {
+func (p *ParentLink) notifyRequest(a step.SubAgentRequest) {
 	s := p.thread
 	if p.Parent != nil {
 		a.Agents = withNames(a.Agents, s.agentNames()...)
@@ -130,7 +92,7 @@ func (p *ParentLink) notifyRequest(a SubAgentRequest) {
 	}
 }
 
-func (p *ParentLink) notifyDecided(d SubAgentDecision) {
+func (p *ParentLink) notifyDecided(d step.SubAgentDecision) {
 	s := p.thread
 	if p.Parent != nil {
 		d.ThreadID = s.ThreadID
@@ -144,5 +106,5 @@ func (p *ParentLink) NoticeSent() { p.Notices = slices.Delete(p.Notices, 0, 1) }
 // forwardRequest sends an approval request to the parent thread, if there is one.
 func (c *Call) forwardRequest(q event.ApprovalRequest) {
 	s := c.run.turn.thread
-	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
+	s.ParentLink.notifyRequest(step.SubAgentRequest{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
 }

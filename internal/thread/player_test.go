@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 
@@ -60,7 +62,7 @@ type player struct {
 	paused  bool
 	broken  string // why the next start of a workflow fails
 	over    bool
-	handed  []Flush
+	handed  []step.Flush
 }
 
 // flight is something that the workflow has started and that has not ended.
@@ -68,12 +70,12 @@ type flight struct {
 	kind, key string
 	run       *AgentRun
 	call      *Call
-	flush     Flush
+	flush     step.Flush
 	only      []string
 	seen      HookEvent
-	decided   func(HookDecision)
-	planned   func(PlanReply)
-	checked   func(CheckReply)
+	decided   func(step.HookDecision)
+	planned   func(step.PlanReply)
+	checked   func(step.CheckReply)
 	queued    *Queued
 	ahead     *Turn
 }
@@ -207,7 +209,7 @@ func (p *player) do(c command) {
 		}
 		p.s.Outbox.Flushed(p.s.Outbox.Flush())
 	case "parent":
-		s.ParentLink.Parent = new(read(c, Parent{ThreadID: "t0", Agent: "alice", ToolName: "ask", ToolCallID: "c0", MessageID: "m0", TraceID: "e0", EventID: "e0", Depth: 1}))
+		s.ParentLink.Parent = new(read(c, step.Parent{ThreadID: "t0", Agent: "alice", ToolName: "ask", ToolCallID: "c0", MessageID: "m0", TraceID: "e0", EventID: "e0", Depth: 1}))
 	case "first":
 		p.post(p.parse("post " + s.ParentLink.FirstID() + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
 		s.ParentLink.Inherit()
@@ -297,7 +299,7 @@ func (p *player) do(c command) {
 	case "answer-signal":
 		s.Decisions.TakeInput(now, p.answers(c))
 	case "task-report":
-		p.err(s.Tasks.Reported(now, read(c, TaskReport{TaskID: c.id})))
+		p.err(s.Tasks.Reported(now, read(c, step.TaskReport{TaskID: c.id})))
 		p.cut()
 	case "complete-task":
 		out := s.Tasks.Complete(now, read(c, signals.CompleteTask{TaskID: c.id}))
@@ -307,25 +309,25 @@ func (p *player) do(c command) {
 		p.say("= %s", out.Result)
 		s.Children.Forget(now, out.Task.ThreadID)
 	case "sub-ended":
-		s.Children.ApplyEnd(now, read(c, SubAgentEnded{ThreadID: c.id, DelegateReply: DelegateReply{Status: signals.TurnCompleted}}))
+		s.Children.ApplyEnd(now, read(c, step.SubAgentEnded{ThreadID: c.id, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted}}))
 	case "sub-gone":
 		s.Children.ApplyLoss(c.id, c.text)
 	case "sub-asks":
-		asks := SubAgentRequest{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
+		asks := step.SubAgentRequest{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
 		asks.Listed = len(c.opts) > 0
 		s.Children.ApplyRequest(asks)
 	case "sub-asks-input":
-		s.Children.ApplyRequest(SubAgentRequest{ThreadID: c.id, Input: new(read(c, event.InputRequest{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1, RequestedAt: now}))})
+		s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: c.id, Input: new(read(c, event.InputRequest{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1, RequestedAt: now}))})
 	case "sub-answered":
 		got := read(c, event.InputReceived{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1})
-		s.Children.ApplyDecision(now, SubAgentDecision{ThreadID: c.id, ToolCallID: c.text, Input: &got})
+		s.Children.ApplyDecision(now, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text, Input: &got})
 	case "sub-asks-through":
 		call, agents, _ := strings.Cut(c.text, " ")
-		s.Children.ApplyRequest(SubAgentRequest{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
+		s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
 	case "sub-decided":
-		s.Children.ApplyDecision(now, read(c, SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
+		s.Children.ApplyDecision(now, read(c, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
 	case "hook-decided":
-		p.err(s.Turns.HookDecided(HookDecided{EventID: c.id, Decision: p.decision(c)}))
+		p.err(s.Turns.HookDecided(step.HookDecided{EventID: c.id, Decision: p.decision(c)}))
 	case "reject":
 		s.Reject(now, c.id, c.text, errors.New("it cannot be read"))
 	case "flush":
@@ -467,10 +469,10 @@ func (p *player) take(signal bool, d signals.Decide) {
 		p.err(err)
 		return
 	}
-	answer := func(reply CheckReply) { p.say("= %s", short(s.Decisions.DecideChecked(p.now, d, reply))) }
-	if step, ok := s.Decisions.Unchecked(d); ok {
-		p.start(&flight{kind: "check", key: d.ToolCallID, checked: answer}, "check %s %s", d.ToolCallID, short(step, "thread", "toolCallId"))
+	answer := func(reply step.CheckReply) { p.say("= %s", short(s.Decisions.DecideChecked(p.now, d, reply))) }
+	if input, ok := s.Decisions.Unchecked(d); ok {
+		p.start(&flight{kind: "check", key: d.ToolCallID, checked: answer}, "check %s %s", d.ToolCallID, short(input, "thread", "toolCallId"))
 		return
 	}
-	answer(CheckReply{})
+	answer(step.CheckReply{})
 }

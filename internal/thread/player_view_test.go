@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -59,7 +61,7 @@ func (p *player) look(c command) {
 		f := Forward{Outcome: signals.DecideAccepted, key: d.ToolCallID, as: d.Decision}
 		p.say("= %s, several %v", s.Children.ForwardedOutcome(f), s.Children.NeedsSeveral(f))
 	case "closed-task":
-		for _, r := range TaskRecords(s.Ref(), s.Tasks.Running[0], read(c, TaskReply{}), p.now) {
+		for _, r := range TaskRecords(s.Ref(), s.Tasks.Running[0], read(c, step.TaskReply{}), p.now) {
 			p.say("= %s %s %s", r.ID, r.Type, short(r.Payload))
 		}
 	case "end-step":

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -77,7 +80,7 @@ func (p *player) reply(c command) bool {
 		f.run.Unavailable(read(c, event.Retry{Since: now, Attempts: 1, Error: c.id + " " + c.text, NextAttemptAt: now.Add(time.Minute)}))
 	case "ran":
 		f := p.land("tool", c.id)
-		reply := read(c, ToolReply{ToolCallID: c.id, Status: "succeeded"})
+		reply := read(c, step.ToolReply{ToolCallID: c.id, Status: "succeeded"})
 		if reply.Approval != nil {
 			f.call.RequestAgain(now, *reply.Approval)
 			return true
@@ -95,16 +98,16 @@ func (p *player) reply(c command) bool {
 		p.land("hook", c.opts["on"]).decided(p.decision(c))
 	case "planned":
 		f := p.land("plan", "")
-		reply := PlanReply{Agent: f.run.Agent, MaxSteps: f.run.MaxSteps}
+		reply := step.PlanReply{Agent: f.run.Agent, MaxSteps: f.run.MaxSteps}
 		for _, id := range f.only {
-			reply.Calls = append(reply.Calls, PlannedCall{ID: id, Name: "note"})
+			reply.Calls = append(reply.Calls, step.PlannedCall{ID: id, Name: "note"})
 		}
 		f.planned(read(c, reply))
 	case "plan-fails":
 		f := p.land("plan", "")
 		f.run.PlanFailed(now, c.text, c.id != "for-good")
 	case "checked":
-		p.land("check", c.id).checked(read(c, CheckReply{Guard: &Guard{Digest: "checked"}}))
+		p.land("check", c.id).checked(read(c, step.CheckReply{Guard: &step.Guard{Digest: "checked"}}))
 	case "function":
 		p.land("function", "")
 		if c.id == "fails" {
@@ -113,12 +116,12 @@ func (p *player) reply(c command) bool {
 		}
 		s.Turns.Current.FunctionDone(c.text == "and ended")
 	case "loaded":
-		s.Inbox.Loaded(p.land("load", "").key, read(c, LoadReply{}))
+		s.Inbox.Loaded(p.land("load", "").key, read(c, step.LoadReply{}))
 	case "not-loaded":
 		s.Inbox.NotLoaded(now, p.land("load", "").key, c.id+" "+c.text)
 	case "title":
 		p.land("title", "")
-		p.say("= titled: %v", s.Titling.Apply(read(c, TitleReply{Title: strings.TrimSpace(c.id + " " + c.text)})))
+		p.say("= titled: %v", s.Titling.Apply(read(c, step.TitleReply{Title: strings.TrimSpace(c.id + " " + c.text)})))
 	default:
 		return false
 	}
@@ -127,7 +130,7 @@ func (p *player) reply(c command) bool {
 
 // modelReply is "reply alice calls=c1:note,c2:rm! text": a call with "!" waits for approval, and
 // has what "plan" of the JSON says.
-func (p *player) modelReply(c command, f *flight) ModelReply {
+func (p *player) modelReply(c command, f *flight) step.ModelReply {
 	agent := f.run.Agent
 	if agent == "" {
 		agent = "assistant"
@@ -136,7 +139,7 @@ func (p *player) modelReply(c command, f *flight) ModelReply {
 		Plan json.RawMessage
 	}
 	_ = json.Unmarshal(c.raw, &extra)
-	reply := ModelReply{
+	reply := step.ModelReply{
 		Agent: agent, Model: "demo/demo", MaxSteps: 9, Usage: event.Usage{InputTokens: 1},
 		Message: event.Message{ID: f.key, ThreadID: "t1", SenderID: agent, SenderType: event.CreatedByAgent, AgentID: agent, Content: c.text},
 	}
@@ -145,9 +148,9 @@ func (p *player) modelReply(c command, f *flight) ModelReply {
 		if !ok {
 			continue
 		}
-		plan := PlannedCall{ID: id, Name: strings.TrimSuffix(name, "!")}
+		plan := step.PlannedCall{ID: id, Name: strings.TrimSuffix(name, "!")}
 		if plan.NeedsApproval = plan.Name != name; plan.NeedsApproval {
-			plan.Arguments, plan.Guard = `{"path":"a"}`, &Guard{Digest: "digest of " + id}
+			plan.Arguments, plan.Guard = `{"path":"a"}`, &step.Guard{Digest: "digest of " + id}
 		}
 		if len(extra.Plan) > 0 {
 			require.NoError(p.t, json.Unmarshal(extra.Plan, &plan))
@@ -156,15 +159,15 @@ func (p *player) modelReply(c command, f *flight) ModelReply {
 	}
 	delete(c.opts, "calls")
 	reply = read(c, reply)
-	reply.EndStored = f.only[0] != "" && len(reply.Calls) == 0 && !f.run.Gated && len(Answering(p.s.Roster.Agents, reply.Message)) == 0
+	reply.EndStored = f.only[0] != "" && len(reply.Calls) == 0 && !f.run.Gated && len(addressing.Answering(p.s.Roster.Agents, reply.Message)) == 0
 	return reply
 }
 
 // decision is what hooks have decided: "pass", "fail why", "respond text", "drop", "replace" and
 // "produce" with the event as JSON, or a whole decision as JSON.
-func (p *player) decision(c command) HookDecision {
+func (p *player) decision(c command) step.HookDecision {
 	by := "guard"
-	d := HookDecision{Outcome: event.OutcomePassed, By: by}
+	d := step.HookDecision{Outcome: event.OutcomePassed, By: by}
 	outcome := func(out event.Outcome, each event.Outcome) {
 		d.Outcome, d.Hooks = out, []event.HookOutcome{{Name: by, Outcome: each}}
 	}
@@ -207,10 +210,10 @@ func (p *player) decision(c command) HookDecision {
 }
 
 // passing is the decision where no hook has a say.
-var passing = HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
+var passing = step.HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatched: true}
 
 // intercept lets hooks decide on an event. It reports whether something has happened.
-func (p *player) intercept(e HookEvent, by *HookDecision, q *Queued, then func(HookDecision)) bool {
+func (p *player) intercept(e HookEvent, by *step.HookDecision, q *Queued, then func(step.HookDecision)) bool {
 	if p.flying(func(f *flight) bool { return f.kind == "hook" && f.key == e.Key }) {
 		return false
 	}
@@ -232,13 +235,13 @@ func (p *player) intercept(e HookEvent, by *HookDecision, q *Queued, then func(H
 	return true
 }
 
-func (p *player) ask(e HookEvent, specs []hook.Spec, q *Queued, then func(HookDecision)) {
-	step := p.s.Turns.Current.HookStep(e, specs)
+func (p *player) ask(e HookEvent, specs []hook.Spec, q *Queued, then func(step.HookDecision)) {
+	input := p.s.Turns.Current.HookStep(e, specs)
 	p.s.Turns.Current.HooksStarted(e, specs...)
-	p.start(&flight{kind: "hook", key: e.Key, seen: e, flush: step.Flush, queued: q, decided: func(d HookDecision) {
+	p.start(&flight{kind: "hook", key: e.Key, seen: e, flush: input.Flush, queued: q, decided: func(d step.HookDecision) {
 		p.s.Turns.Current.HooksFinished(e)
 		then(d)
-	}}, "hooks %s on %s %s", Names(specs), e.Key, short(step, "thread", "traceId", "hooks", "flush", "eventId"))
+	}}, "hooks %s on %s %s", Names(specs), e.Key, short(input, "thread", "traceId", "hooks", "flush", "eventId"))
 }
 
 // affect lets a message affect the turns in progress once hooks have passed it.
@@ -260,7 +263,7 @@ func (p *player) takeEffect(q Queued) {
 // decideAhead does the next thing for a message that hooks decide on ahead of its turn.
 func (p *player) decideAhead(t *Turn) bool {
 	e := t.ItemEvent()
-	decided := func(d HookDecision) {
+	decided := func(d step.HookDecision) {
 		t.HooksFinished(e)
 		if q, effective := t.DecidedAhead(p.now, d); effective {
 			p.takeEffect(q)
@@ -278,10 +281,10 @@ func (p *player) decideAhead(t *Turn) bool {
 		return false
 	default:
 		specs := p.s.Turns.Ahead(t.Queued, p.specs)
-		step := t.HookStep(e, specs)
+		input := t.HookStep(e, specs)
 		t.HooksStarted(e, specs...)
-		p.start(&flight{kind: "hook", key: e.Key, seen: e, flush: step.Flush, ahead: t, decided: decided},
-			"hooks %s on %s ahead %s", Names(specs), e.Key, short(step, "thread", "traceId", "hooks", "flush", "eventId"))
+		p.start(&flight{kind: "hook", key: e.Key, seen: e, flush: input.Flush, ahead: t, decided: decided},
+			"hooks %s on %s ahead %s", Names(specs), e.Key, short(input, "thread", "traceId", "hooks", "flush", "eventId"))
 	}
 	return true
 }
@@ -307,7 +310,7 @@ func (p *player) advance() bool {
 	}
 	if len(s.Decisions.ToCheck) > 0 && !p.flying(func(f *flight) bool { return f.kind == "check" }) {
 		d := s.Decisions.ToCheck[0]
-		p.start(&flight{kind: "check", key: d.ToolCallID, checked: func(reply CheckReply) {
+		p.start(&flight{kind: "check", key: d.ToolCallID, checked: func(reply step.CheckReply) {
 			s.Decisions.ToCheck = s.Decisions.ToCheck[1:]
 			s.Decisions.DecideOrReject(now, d, reply)
 		}}, "check %s", d.ToolCallID)
@@ -319,11 +322,11 @@ func (p *player) advance() bool {
 			t.Cascaded()
 			return true
 		}
-		step := r.CascadeStep()
-		p.start(&flight{kind: "plan", run: r, flush: step.Flush, only: step.Only, planned: func(reply PlanReply) {
+		input := r.CascadeStep()
+		p.start(&flight{kind: "plan", run: r, flush: input.Flush, only: input.Only, planned: func(reply step.PlanReply) {
 			t.Cascaded()
 			r.Cover(p.now, reply)
-		}}, "plan %s", short(step, stepNoise...))
+		}}, "plan %s", short(input, stepNoise...))
 		return true
 	}
 	for len(s.ParentLink.Notices) > 0 {
@@ -359,8 +362,8 @@ func (p *player) live() bool {
 		if p.flying(func(f *flight) bool { return f.kind == "load" }) {
 			return false
 		}
-		step, _ := s.Inbox.NextStored(now)
-		p.start(&flight{kind: "load", key: step.EventID}, "load %s", step.EventID)
+		input, _ := s.Inbox.NextStored(now)
+		p.start(&flight{kind: "load", key: input.EventID}, "load %s", input.EventID)
 		return true
 	case ActionBegin:
 		p.show()
@@ -381,7 +384,7 @@ func (p *player) turn() bool {
 		if t.IsEnv() {
 			rules = p.rules
 		}
-		enter := func(d HookDecision) { s.Turns.Current.Enter(p.now, d, rules...) }
+		enter := func(d step.HookDecision) { s.Turns.Current.Enter(p.now, d, rules...) }
 		if d, seen := t.DecidedBefore(); seen {
 			enter(d)
 			return true
@@ -428,19 +431,19 @@ func (p *player) handle(h *Handling) bool {
 		return false
 	}
 	if h.Stage == HandlingFunction {
-		step := s.Turns.Current.EventStep()
-		p.start(&flight{kind: "function", flush: step.Flush}, "function %s", short(step, stepNoise...))
+		input := s.Turns.Current.EventStep()
+		p.start(&flight{kind: "function", flush: input.Flush}, "function %s", short(input, stepNoise...))
 		return true
 	}
 	e := s.Turns.Current.RuleEvent()
-	heard := func(d HookDecision) { s.Turns.Current.ApplyProcessorDecision(p.now, d) }
+	heard := func(d step.HookDecision) { s.Turns.Current.ApplyProcessorDecision(p.now, d) }
 	for _, spec := range p.specs {
 		if spec.Kind == hook.KindProcessor && spec.Name == h.Rule.Processor {
 			p.ask(e, []hook.Spec{spec}, nil, heard)
 			return true
 		}
 	}
-	heard(HookDecision{Outcome: event.OutcomeFailed, By: h.Rule.Name, Error: "no such processor"})
+	heard(step.HookDecision{Outcome: event.OutcomeFailed, By: h.Rule.Name, Error: "no such processor"})
 	return true
 }
 
@@ -466,15 +469,15 @@ func (p *player) run(r *AgentRun) bool {
 	case r.Phase == PhaseModel:
 		return p.model(r)
 	case r.Phase == PhaseReply:
-		return p.intercept(r.ReplyEvent(), r.Reply.MessageDecision, nil, func(d HookDecision) { r.ApplyReplyDecision(p.now, d) })
+		return p.intercept(r.ReplyEvent(), r.Reply.MessageDecision, nil, func(d step.HookDecision) { r.ApplyReplyDecision(p.now, d) })
 	case r.Phase == PhasePlan:
-		step := r.PlanStep()
-		p.start(&flight{kind: "plan", run: r, flush: step.Flush, only: step.Only, planned: func(reply PlanReply) {
+		input := r.PlanStep()
+		p.start(&flight{kind: "plan", run: r, flush: input.Flush, only: input.Only, planned: func(reply step.PlanReply) {
 			r.Planned(p.now, reply)
-		}}, "plan %s", short(step, stepNoise...))
+		}}, "plan %s", short(input, stepNoise...))
 		return true
 	}
-	return p.intercept(r.CallsEvent(), r.Reply.CallsDecision, nil, func(d HookDecision) { r.ApplyCallsDecision(p.now, d) })
+	return p.intercept(r.CallsEvent(), r.Reply.CallsDecision, nil, func(d step.HookDecision) { r.ApplyCallsDecision(p.now, d) })
 }
 
 func (p *player) model(r *AgentRun) bool {
@@ -491,23 +494,23 @@ func (p *player) model(r *AgentRun) bool {
 	p.show()
 	if q, ok := s.Turns.Current.NextSteered(now); ok {
 		p.say("= %s joins", q.Item.ID)
-		var by *HookDecision
+		var by *step.HookDecision
 		if d, ok := q.DecidedBefore(); ok {
 			by = &d
 		}
-		return p.intercept(s.Turns.Current.SteeredEvent(q), by, &q, func(d HookDecision) { s.Turns.Current.Join(p.now, q, d) })
+		return p.intercept(s.Turns.Current.SteeredEvent(q), by, &q, func(d step.HookDecision) { s.Turns.Current.Join(p.now, q, d) })
 	}
 	if !r.HooksDecided {
 		if e := r.ModelCallEvent(); len(hook.Matching(p.specs, s.Subject(e))) > 0 || s.Turns.Current.find(e.Key) != nil {
-			return p.intercept(e, nil, nil, func(d HookDecision) { r.ApplyModelCallDecision(p.now, d) })
+			return p.intercept(e, nil, nil, func(d step.HookDecision) { r.ApplyModelCallDecision(p.now, d) })
 		}
 		if !r.ApplyModelCallDecision(now, passing) {
 			return true
 		}
 	}
-	step := r.NextModelStep(p.specs)
-	p.start(&flight{kind: "model", key: step.MessageID, run: r, flush: step.Flush, only: []string{step.Ends}},
-		"model %s %s", step.MessageID, short(step, append(stepNoise, "agents", "inline")...))
+	input := r.NextModelStep(p.specs)
+	p.start(&flight{kind: "model", key: input.MessageID, run: r, flush: input.Flush, only: []string{input.Ends}},
+		"model %s %s", input.MessageID, short(input, append(stepNoise, "agents", "inline")...))
 	return true
 }
 
@@ -536,7 +539,7 @@ func (p *player) tools(r *AgentRun) bool {
 				return true
 			}
 		case CallRan:
-			if p.intercept(c.ResultEvent(), c.Decision, nil, func(d HookDecision) {
+			if p.intercept(c.ResultEvent(), c.Decision, nil, func(d step.HookDecision) {
 				c.ApplyResultDecision(p.now, d)
 				c.ToolDone(p.now, p.rules)
 			}) {
@@ -555,13 +558,13 @@ func (p *player) tools(r *AgentRun) bool {
 func (p *player) execute(r *AgentRun, c *Call) {
 	s, now := p.s, p.now
 	if c.Guarded() && c.Plan.Guard.Digest != "looked at" {
-		step := c.GuardStep()
-		p.start(&flight{kind: "plan", run: r, call: c, flush: step.Flush, only: step.Only, planned: func(reply PlanReply) {
+		input := c.GuardStep()
+		p.start(&flight{kind: "plan", run: r, call: c, flush: input.Flush, only: input.Only, planned: func(reply step.PlanReply) {
 			plan := c.Plan
 			plan.Lapsed, plan.Denied, plan.NeedsApproval = reply.Calls[0].Lapsed, reply.Calls[0].Denied, reply.Calls[0].NeedsApproval
-			plan.Guard = &Guard{Digest: "looked at"}
+			plan.Guard = &step.Guard{Digest: "looked at"}
 			c.Guard(p.now, plan)
-		}}, "plan %s", short(step, stepNoise...))
+		}}, "plan %s", short(input, stepNoise...))
 		return
 	}
 	refuse := func(why string) bool {
@@ -572,37 +575,37 @@ func (p *player) execute(r *AgentRun, c *Call) {
 	}
 	broken := p.broken
 	switch {
-	case c.Plan.By == ByTask && refuse(s.Tasks.CheckLimit()), c.Plan.SubAgent != nil && refuse(s.Turns.Current.CheckDelegate()):
-	case c.Plan.By == ByTask:
-		var step TaskStep
+	case c.Plan.By == step.ByTask && refuse(s.Tasks.CheckLimit()), c.Plan.SubAgent != nil && refuse(s.Turns.Current.CheckDelegate()):
+	case c.Plan.By == step.ByTask:
+		var input step.Task
 		if c.Plan.SubAgent != nil {
-			var start DelegateStart
-			step, start = c.DelegateTask(now)
+			var start step.Delegate
+			input, start = c.DelegateTask(now)
 			p.say("> sub-agent %s", short(start))
 		} else {
-			step = c.StartTask(now)
+			input = c.StartTask(now)
 		}
-		p.say("> task %s", short(step, stepNoise...))
+		p.say("> task %s", short(input, stepNoise...))
 		if p.broken = ""; broken != "" {
-			c.TaskNotStarted(now, step.Task, broken)
-			s.Children.Forget(now, step.Task.ThreadID)
+			c.TaskNotStarted(now, input.Task, broken)
+			s.Children.Forget(now, input.Task.ThreadID)
 			return
 		}
-		c.TaskStarted(now, step.Task)
-	case c.Plan.By == ByAgent:
+		c.TaskStarted(now, input.Task)
+	case c.Plan.By == step.ByAgent:
 		id, start := c.Delegate(p.specs...)
 		p.say("> sub-agent %s %s", id, short(start))
 		if p.broken = ""; broken != "" {
 			c.SubAgentLost(now, broken)
 		}
-	case c.Plan.By == ByThread:
+	case c.Plan.By == step.ByThread:
 		if stop := c.Answer(now, p.specs...); stop != nil {
 			p.say("> stop task %s", stop.ID)
 		}
-	case c.Plan.By == ByClient:
+	case c.Plan.By == step.ByClient:
 		c.AskClient(now)
 	default:
-		step := c.ToolStep(p.specs)
-		p.start(&flight{kind: "tool", key: c.Plan.ID, run: r, call: c, flush: step.Flush}, "tool %s %s", c.Plan.ID, short(step, append(stepNoise, "toolCallId")...))
+		input := c.ToolStep(p.specs)
+		p.start(&flight{kind: "tool", key: c.Plan.ID, run: r, call: c, flush: input.Flush}, "tool %s %s", c.Plan.ID, short(input, append(stepNoise, "toolCallId")...))
 	}
 }

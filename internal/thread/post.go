@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
@@ -193,11 +195,11 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 	}
 	text := string(raw)
 	if len(text) > maxAudit {
-		text = cutText(text, maxAudit)
+		text = step.Cut(text, maxAudit)
 	}
 	why := problem.Error()
 	if len(why) > maxAudit {
-		why = cutText(why, maxAudit)
+		why = step.Cut(why, maxAudit)
 	}
 	s.record(s.nextID("rejected."+signal), event.TypeRejected, "", "", now,
 		event.Rejected{Signal: signal, Problem: why, Input: text})
@@ -232,17 +234,17 @@ func (in *Inbox) pick(now time.Time) int {
 }
 
 // NextStored returns the step that loads the next item's content, if only the store has it.
-func (in *Inbox) NextStored(now time.Time) (LoadStep, bool) {
+func (in *Inbox) NextStored(now time.Time) (step.Load, bool) {
 	s := in.thread
 	best := in.pick(now)
 	if best < 0 || !in.Queue[best].Unloaded {
-		return LoadStep{}, false
+		return step.Load{}, false
 	}
-	return LoadStep{Thread: s.Ref(), EventID: in.Queue[best].Item.ID}, true
+	return step.Load{Thread: s.Ref(), EventID: in.Queue[best].Item.ID}, true
 }
 
 // Loaded sets the content of a queued item. It ignores items that have left the queue.
-func (in *Inbox) Loaded(eventID string, content LoadReply) {
+func (in *Inbox) Loaded(eventID string, content step.LoadReply) {
 	for i := range in.Queue {
 		if q := &in.Queue[i]; q.Item.ID == eventID && q.Unloaded {
 			q.Item.Payload, q.Item.Metadata, q.message, q.Unloaded = content.Payload, content.Metadata, nil, false
@@ -259,7 +261,7 @@ func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
 		}
 		in.Queue = slices.Delete(in.Queue, i, i+1)
 		it := q.Item
-		it.Status, it.Error, it.UpdatedAt = event.ItemFailed, Why(why), now
+		it.Status, it.Error, it.UpdatedAt = event.ItemFailed, step.Why(why), now
 		s.Outbox.recordIn(q.root(), recordid.Error(recordid.Turn(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
 			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
 		in.fail(q.as(it))

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -125,7 +127,7 @@ func (m *machine) speak(r *AgentRun, calls int) {
 	require.Less(m.t, c.talked, maxTalk, "S4-46 agents do not talk for ever")
 	require.NotContains(m.t, m.store, in.MessageID, "every model call has an id of its own")
 	m.flush(in.Flush)
-	reply := ModelReply{Agent: r.Agent, MaxSteps: maxCrowdSteps, Message: event.Message{ID: in.MessageID}}
+	reply := step.ModelReply{Agent: r.Agent, MaxSteps: maxCrowdSteps, Message: event.Message{ID: in.MessageID}}
 	for range calls {
 		reply.Calls = append(reply.Calls, m.planned())
 	}
@@ -140,16 +142,16 @@ func (m *machine) speak(r *AgentRun, calls int) {
 }
 
 // planned makes up a call, and how it is to be run.
-func (m *machine) planned() PlannedCall {
+func (m *machine) planned() step.PlannedCall {
 	m.calls++
 	id := fmt.Sprintf("c%d", m.calls)
 	m.asked[id] = true
 	return m.plannedAs(id)
 }
 
-func (m *machine) plannedAs(id string) PlannedCall {
+func (m *machine) plannedAs(id string) step.PlannedCall {
 	c := m.crowd
-	p := careful(id, []string{"ls", "rm"}[m.rnd.IntN(2)], ApprovalPlan{
+	p := careful(id, []string{"ls", "rm"}[m.rnd.IntN(2)], step.ApprovalPlan{
 		Quorum: m.rnd.IntN(3), Expires: time.Duration(m.rnd.IntN(3)) * 20 * time.Second, Remind: time.Duration(m.rnd.IntN(2)) * 5 * time.Second,
 		EndsTurn: m.one(3), Approvers: [][]string{nil, {"ann", "bea"}}[m.rnd.IntN(2)],
 	})
@@ -187,7 +189,7 @@ func (m *machine) carryOut(r *AgentRun, c *Call) {
 	id := c.Plan.ID
 	if m.one(5) && m.crowd.rounds[id] < 4 {
 		again := m.plannedAs(id)
-		if again.By == ByClient {
+		if again.By == step.ByClient {
 			again.By = ""
 		}
 		if c.Guarded() {
@@ -208,7 +210,7 @@ func (m *machine) carryOut(r *AgentRun, c *Call) {
 		require.Equal(m.t, id, made.ToolCallID)
 		require.Equal(m.t, m.crowd.rounds[id], max(made.Round, 1), "S4-94 an approval is for its round")
 	}
-	if c.Plan.By == ByClient {
+	if c.Plan.By == step.ByClient {
 		c.AskClient(m.now)
 		return
 	}

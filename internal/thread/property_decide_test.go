@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -25,12 +27,12 @@ func (m *machine) judge() {
 func (m *machine) rule(q event.ApprovalRequest, by string, what event.Decision) {
 	c := m.crowd
 	d := signals.Decide{ToolCallID: q.ToolCallID, Decision: what, By: by, Round: q.Round, Digest: q.Digest, ToolName: q.ToolName, Agent: q.Agent}
-	checked := CheckReply{}
+	checked := step.CheckReply{}
 	switch {
 	case what == event.DecisionDeny || q.Quorum > 1:
 	case m.one(4):
 		d.Args = json.RawMessage(`{"command":"cat"}`)
-		checked.Guard = &Guard{Digest: "digest of cat", Definition: "definition"}
+		checked.Guard = &step.Guard{Digest: "digest of cat", Definition: "definition"}
 	case m.one(2):
 		d.Scope = event.ScopeSession
 	}
@@ -105,9 +107,9 @@ func (m *machine) lookAgain() {
 	in := r.CascadeStep()
 	m.flush(in.Flush)
 	t.Cascaded()
-	var reply PlanReply
+	var reply step.PlanReply
 	for _, id := range in.Only {
-		p := careful(id, "ls", ApprovalPlan{})
+		p := careful(id, "ls", step.ApprovalPlan{})
 		waits := slices.ContainsFunc(m.s.Decisions.Approvals(), func(q event.ApprovalRequest) bool { return q.ToolCallID == id })
 		if m.one(2) {
 			p = covered(id, "ls", "c0")

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -85,10 +87,10 @@ func (m *machine) startTask() {
 	if r == nil || m.s.Tasks.CheckLimit() != "" || m.s.Turns.Current.CheckDelegate() != "" {
 		return
 	}
-	c.Plan.Task = &TaskPlan{Tool: "build", Deadline: time.Hour, Detached: m.one(2)}
-	var in TaskStep
+	c.Plan.Task = &step.TaskPlan{Tool: "build", Deadline: time.Hour, Detached: m.one(2)}
+	var in step.Task
 	if m.one(3) {
-		c.Plan.SubAgent = &SubAgentPlan{Agent: "bob", Message: "do it"}
+		c.Plan.SubAgent = &step.SubAgentPlan{Agent: "bob", Message: "do it"}
 		in, _ = c.DelegateTask(m.now)
 	} else {
 		in = c.StartTask(m.now)
@@ -110,7 +112,7 @@ func (m *machine) endTask() {
 	id := signals.TaskID("t1", m.rnd.IntN(m.s.Tasks.Count)+1)
 	switch m.rnd.IntN(4) {
 	case 0:
-		_ = m.s.Tasks.Reported(m.now, TaskReport{TaskID: id, TaskReply: TaskReply{Error: []string{"", "no"}[m.rnd.IntN(2)]}})
+		_ = m.s.Tasks.Reported(m.now, step.TaskReport{TaskID: id, TaskReply: step.TaskReply{Error: []string{"", "no"}[m.rnd.IntN(2)]}})
 	case 1:
 		m.s.Tasks.Complete(m.now, signals.CompleteTask{TaskID: id})
 	case 2:
@@ -118,7 +120,7 @@ func (m *machine) endTask() {
 	case 3:
 		for _, sub := range m.s.Children.SubAgents {
 			if sub.TaskID == id {
-				m.s.Children.ApplyEnd(m.now, SubAgentEnded{ThreadID: sub.ThreadID})
+				m.s.Children.ApplyEnd(m.now, step.SubAgentEnded{ThreadID: sub.ThreadID})
 				return
 			}
 		}
@@ -131,7 +133,7 @@ func (m *machine) delegate() {
 	if r == nil || m.s.Turns.Current.CheckDelegate() != "" {
 		return
 	}
-	c.Plan.SubAgent = &SubAgentPlan{Agent: "bob", Message: "do it"}
+	c.Plan.SubAgent = &step.SubAgentPlan{Agent: "bob", Message: "do it"}
 	id, start := c.Delegate()
 	require.NoError(m.t, start.First.Validate(id))
 }
@@ -147,7 +149,7 @@ func (m *machine) subEnds() {
 		return
 	}
 	m.keep([]event.Record{event.NewRecord(recordid.Result(c.Plan.ID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: c.Plan.ID})})
-	c.SubAgentReplied(m.now, DelegateReply{Failed: m.one(3)})
+	c.SubAgentReplied(m.now, step.DelegateReply{Failed: m.one(3)})
 }
 
 // subAsks lets a sub-agent ask for an approval or for input, and people decide.
@@ -177,7 +179,7 @@ func (m *machine) subAsks() {
 func (m *machine) subAsksInput(threadID string) {
 	m.calls++
 	q := event.InputRequest{ToolCallID: fmt.Sprintf("%s.i%d", threadID, m.calls), ToolName: "book", Agent: "bob", Round: 1, Questions: []event.InputQuestion{{ID: "q"}}}
-	m.s.Children.ApplyRequest(SubAgentRequest{ThreadID: threadID, Input: &q})
+	m.s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: threadID, Input: &q})
 	a := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
 	require.True(m.t, m.s.Children.Input(a))
 	require.Contains(m.t, m.s.Turns.InputRequests(), q)
@@ -191,7 +193,7 @@ func (m *machine) subAsksInput(threadID string) {
 	if m.one(2) {
 		got.Withdrawn, got.Answers, want = false, a.Answers, signals.DecideAccepted
 	}
-	m.s.Children.ApplyDecision(m.now, SubAgentDecision{ThreadID: threadID, ToolCallID: q.ToolCallID, Input: &got})
+	m.s.Children.ApplyDecision(m.now, step.SubAgentDecision{ThreadID: threadID, ToolCallID: q.ToolCallID, Input: &got})
 	require.False(m.t, m.s.Children.Waits(f))
 	require.Equal(m.t, want, m.s.Children.ForwardedOutcome(f))
 }

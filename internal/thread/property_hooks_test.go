@@ -3,6 +3,8 @@ package thread
 import (
 	"fmt"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -24,7 +26,7 @@ func (m *machine) specs() []hook.Spec {
 }
 
 // decision draws what hooks make of an event; instead is what they may put in its place.
-func (m *machine) decision(instead ...event.Event) HookDecision {
+func (m *machine) decision(instead ...event.Event) step.HookDecision {
 	custom := event.CustomEvent{Type: "note.taken", ThreadID: "t1"}
 	switch m.rnd.IntN(20) {
 	case 0:
@@ -50,12 +52,12 @@ func (m *machine) decision(instead ...event.Event) HookDecision {
 
 // hears asks hooks about an event, by a hook workflow or not. It reports false when the
 // turn has to stop before they have decided.
-func (m *machine) hears(e HookEvent, instead ...event.Event) (HookDecision, bool) {
+func (m *machine) hears(e HookEvent, instead ...event.Event) (step.HookDecision, bool) {
 	if !m.hooked {
 		return pass, true
 	}
 	if m.s.Turns.Current.Interrupted != nil {
-		return HookDecision{}, false
+		return step.HookDecision{}, false
 	}
 	d, asked := m.s.Turns.Current.HooksPending(e)
 	if !asked && m.one(2) {
@@ -63,11 +65,11 @@ func (m *machine) hears(e HookEvent, instead ...event.Event) (HookDecision, bool
 	}
 	m.s.Turns.Current.HooksStarted(e, watch...)
 	if d == nil && m.one(2) {
-		require.NoError(m.t, m.s.Turns.HookDecided(HookDecided{EventID: e.Key, Decision: m.decision(instead...)}))
+		require.NoError(m.t, m.s.Turns.HookDecided(step.HookDecided{EventID: e.Key, Decision: m.decision(instead...)}))
 		d, _ = m.s.Turns.Current.HooksPending(e)
 	}
 	if d == nil {
-		return HookDecision{}, false
+		return step.HookDecision{}, false
 	}
 	m.s.Turns.Current.HooksFinished(e)
 	return *d, true
@@ -133,7 +135,7 @@ func (m *machine) askModelCall(r *AgentRun) bool {
 }
 
 // inline asks inline hooks about a reply, as the step does that makes it.
-func (m *machine) inline(in ModelStep, reply *ModelReply) {
+func (m *machine) inline(in step.Model, reply *step.ModelReply) {
 	if len(in.Inline) == 0 {
 		return
 	}
@@ -148,7 +150,7 @@ func (m *machine) inline(in ModelStep, reply *ModelReply) {
 }
 
 // someOf are calls as hooks may leave them.
-func (m *machine) someOf(calls []PlannedCall) event.ToolCallEvent {
+func (m *machine) someOf(calls []step.PlannedCall) event.ToolCallEvent {
 	kept := []string{}
 	for _, p := range calls {
 		if m.one(2) {
@@ -199,7 +201,7 @@ func (m *machine) plan() {
 		return
 	}
 	m.flush(in.Flush)
-	reply := PlanReply{Agent: in.Agent, MaxSteps: 4}
+	reply := step.PlanReply{Agent: in.Agent, MaxSteps: 4}
 	for _, id := range in.Only {
 		p := runs(id)
 		if m.one(2) {

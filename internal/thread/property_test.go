@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -69,7 +72,7 @@ func (m *machine) keep(records []event.Record) {
 	}
 }
 
-func (m *machine) flush(f Flush) {
+func (m *machine) flush(f step.Flush) {
 	m.keep(f.Records)
 	m.s.Outbox.Flushed(f)
 }
@@ -182,7 +185,7 @@ func (m *machine) model() {
 		return
 	}
 	m.flush(in.Flush)
-	reply := ModelReply{Agent: r.Agent, MaxSteps: 4, Message: event.Message{ID: in.MessageID, Content: "@bob hi"}}
+	reply := step.ModelReply{Agent: r.Agent, MaxSteps: 4, Message: event.Message{ID: in.MessageID, Content: "@bob hi"}}
 	if reply.Agent == "" {
 		reply.Agent = "assistant"
 	}
@@ -200,7 +203,7 @@ func (m *machine) model() {
 	}
 	m.inline(in, &reply)
 	said := event.Message{SenderID: reply.Agent, SenderType: event.CreatedByAgent, AgentID: reply.Agent, Content: reply.Message.Content}
-	reply.EndStored = in.Ends != "" && len(reply.Calls) == 0 && !reply.Gated && len(Answering(in.Agents, said)) == 0
+	reply.EndStored = in.Ends != "" && len(reply.Calls) == 0 && !reply.Gated && len(addressing.Answering(in.Agents, said)) == 0
 	m.stored(in, reply)
 	r.Replied(m.now, reply)
 	if m.hooked {
@@ -215,9 +218,9 @@ func (m *machine) model() {
 }
 
 // stored keeps what a model call stores of its reply.
-func (m *machine) stored(in ModelStep, reply ModelReply) {
+func (m *machine) stored(in step.Model, reply step.ModelReply) {
 	record := func(id, typ string, payload any) {
-		m.keep([]event.Record{event.NewRecord(id, typ, in.TraceID, in.EventID, m.now, payload).In(TurnEvent(in.Root, in.EventID))})
+		m.keep([]event.Record{event.NewRecord(id, typ, in.TraceID, in.EventID, m.now, payload).In(step.TurnEvent(in.Root, in.EventID))})
 	}
 	if reply.Message.Content != "" || len(reply.Calls) > 0 {
 		record(in.MessageID, event.TypeMessage, reply.Message)
@@ -225,7 +228,7 @@ func (m *machine) stored(in ModelStep, reply ModelReply) {
 	if len(reply.Calls) == 0 && !in.Gated && !reply.Gated {
 		record(in.MessageID+".final", event.TypeFinal, event.Final{})
 		if reply.EndStored {
-			record(in.Ends, event.TypeTurnEnded, event.TurnEnded{EventID: TurnEvent(in.Root, in.EventID), Joined: in.Joined, Status: "completed"})
+			record(in.Ends, event.TypeTurnEnded, event.TurnEnded{EventID: step.TurnEvent(in.Root, in.EventID), Joined: in.Joined, Status: "completed"})
 		}
 	}
 }
@@ -243,8 +246,8 @@ func (m *machine) tool() {
 		return
 	}
 	m.flush(in.Flush)
-	m.keep([]event.Record{event.NewRecord(recordid.Result(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(TurnEvent(in.Root, in.EventID))})
-	reply := ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
+	m.keep([]event.Record{event.NewRecord(recordid.Result(in.ToolCallID), event.TypeMessage, in.TraceID, in.EventID, m.now, event.Message{ToolCallID: in.ToolCallID}).In(step.TurnEvent(in.Root, in.EventID))})
+	reply := step.ToolReply{ToolCallID: in.ToolCallID, Status: "succeeded"}
 	if len(in.Inline) > 0 {
 		d := m.decision(saying(event.CreatedByTool, "note", "[gone]"))
 		reply.Decision = &d

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
@@ -25,7 +27,7 @@ type Roster struct {
 
 // addressed returns the agents that answer a message.
 func (ro *Roster) addressed(m event.Message) []string {
-	return Answering(ro.Agents, m)
+	return addressing.Answering(ro.Agents, m)
 }
 
 // address starts a run for an agent that a message addresses. If the agent has reached the turn
@@ -38,7 +40,7 @@ func (t *Turn) address(now time.Time, agent string, m event.Message) {
 func (t *Turn) addressRun(now time.Time, r AgentRun) {
 	s := t.thread
 	if n := s.Roster.LLMCalls[key(r.Agent)]; n >= s.Roster.turnLimit() {
-		t.notice(now, recordid.TurnLimit(r.ReplyTo, key(r.Agent)), TurnLimitText(n))
+		t.notice(now, recordid.TurnLimit(r.ReplyTo, key(r.Agent)), addressing.TurnLimitText(n))
 		return
 	}
 	r.Phase = PhaseModel

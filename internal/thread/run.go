@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
@@ -61,8 +63,8 @@ type AgentRun struct {
 
 	// Observe is the environment event that the agent handles. Instructions are the rule's
 	// additional instructions.
-	Observe      *Observe `json:"observe,omitempty"`
-	Instructions string   `json:"instructions,omitempty"`
+	Observe      *step.Observe `json:"observe,omitempty"`
+	Instructions string        `json:"instructions,omitempty"`
 
 	// MessageID is the id of the last reply. Calls are its tool calls, once they may run.
 	MessageID string  `json:"messageId,omitempty"`
@@ -98,7 +100,7 @@ type ModelCall struct {
 
 // UndecidedReply is a model's reply that hooks are deciding on.
 type UndecidedReply struct {
-	Reply *ModelReply `json:"reply,omitempty"`
+	Reply *step.ModelReply `json:"reply,omitempty"`
 
 	// Gated means that the thread, and not the model's activity, records the end of the run. Quiet
 	// means that viewers do not see the reply until hooks have decided.
@@ -156,20 +158,20 @@ func (r *AgentRun) AtLimit(now time.Time) bool {
 }
 
 // step returns the inputs that the run's next step shares with others.
-func (r *AgentRun) step(messageID string) RunStep {
+func (r *AgentRun) step(messageID string) step.Run {
 	t, s := r.turn, r.turn.thread
-	return RunStep{
+	return step.Run{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: messageID,
 		Tools: t.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Outbox.Flush(),
 	}
 }
 
 // NextModelStep returns the input of the run's next model call. specs are the registered hooks.
-func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
+func (r *AgentRun) NextModelStep(specs []hook.Spec) step.Model {
 	t, s := r.turn, r.turn.thread
 	r.takeMissed()
-	step := ModelStep{
-		RunStep:   r.step(r.messageID()),
+	input := step.Model{
+		Run:       r.step(r.messageID()),
 		ReplyTo:   r.ReplyTo,
 		Step:      r.Step + 1,
 		Agents:    s.Roster.Agents,
@@ -181,30 +183,30 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) ModelStep {
 		r.countCall()
 	}
 	r.InFlight = true
-	step.Gated, step.Quiet, step.Inline, step.Undecided = r.hookRequirements(specs)
-	if step.Ends = t.endsWith(r); step.Gated {
-		step.Ends = ""
+	input.Gated, input.Quiet, input.Inline, input.Undecided = r.hookRequirements(specs)
+	if input.Ends = t.endsWith(r); input.Gated {
+		input.Ends = ""
 	}
-	if step.Joined = t.Steered; step.Ends != "" {
-		step.HandledBy = t.handledBy()
+	if input.Joined = t.Steered; input.Ends != "" {
+		input.HandledBy = t.handledBy()
 	}
-	r.Gated, r.Quiet, r.Undecided = step.Gated, step.Quiet, step.Undecided
+	r.Gated, r.Quiet, r.Undecided = input.Gated, input.Quiet, input.Undecided
 	if o := r.Outage; o != nil {
-		step.Outage = &event.Retry{Since: o.Since, Attempts: o.Attempts, Next: o.Next, Failed: o.Failed}
+		input.Outage = &event.Retry{Since: o.Since, Attempts: o.Attempts, Next: o.Next, Failed: o.Failed}
 	}
-	step.Observe, step.Instructions, step.Parent = r.Observe, r.Instructions, s.ParentLink.Parent
+	input.Observe, input.Instructions, input.Parent = r.Observe, r.Instructions, s.ParentLink.Parent
 	if r.Next != nil {
-		step.Instructions, step.Model = joined(r.Instructions, r.Next.Instructions), r.Next.Model
+		input.Instructions, input.Model = joined(r.Instructions, r.Next.Instructions), r.Next.Model
 	}
-	return step
+	return input
 }
 
 // Unavailable records that the model of a run is unavailable. Until the next attempt, no activity
 // runs: the thread waits on a timer and handles other events.
 func (r *AgentRun) Unavailable(o event.Retry) {
-	o.Error = Why(o.Error)
+	o.Error = step.Why(o.Error)
 	for i := range o.Failed {
-		o.Failed[i].Error = Why(o.Failed[i].Error)
+		o.Failed[i].Error = step.Why(o.Failed[i].Error)
 	}
 	r.Outage, r.InFlight = &o, false
 }
@@ -231,13 +233,13 @@ func (r *AgentRun) RetryDue(now time.Time) time.Duration {
 
 // ApplyModelCallDecision applies the decision of hooks on a model call. It reports whether to make
 // the call.
-func (r *AgentRun) ApplyModelCallDecision(now time.Time, d HookDecision) bool {
+func (r *AgentRun) ApplyModelCallDecision(now time.Time, d step.HookDecision) bool {
 	d = r.turn.applyDecision(now, r.ModelCallEvent(), d, nil)
 	switch {
 	case d.Outcome == event.OutcomeFailed:
 		r.Fail(now, d.Error, true)
 		return false
-	case d.stopped():
+	case d.Stopped():
 		r.Phase = PhaseAnswered
 		return false
 	}
@@ -254,7 +256,7 @@ func (r *AgentRun) messageID() string {
 }
 
 // Replied handles a model's reply. Hooks decide on it before it takes effect.
-func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
+func (r *AgentRun) Replied(now time.Time, reply step.ModelReply) {
 	t, s := r.turn, r.turn.thread
 	s.Pace.Took(r.modelKind(reply.Agent), reply.Took)
 	if r.Agent == "" {
@@ -286,7 +288,7 @@ func (r *AgentRun) Replied(now time.Time, reply ModelReply) {
 
 // ApplyReplyDecision applies the decision of hooks on the text of a reply. Its tool calls are a
 // separate event.
-func (r *AgentRun) ApplyReplyDecision(now time.Time, d HookDecision) {
+func (r *AgentRun) ApplyReplyDecision(now time.Time, d step.HookDecision) {
 	s := r.turn.thread
 	seen := r.ReplyEvent()
 	d = r.turn.applyDecision(now, seen, d, nil)
@@ -296,11 +298,11 @@ func (r *AgentRun) ApplyReplyDecision(now time.Time, d HookDecision) {
 		r.refuse(now, r.Reply.Calls, "Error: "+d.Error)
 		r.Fail(now, d.Error, true)
 		return
-	case d.stopped():
+	case d.Stopped():
 		r.Answered = true
 	case d.Outcome == event.OutcomeReplaced:
 		got, _ := readEvent(d.Event).(event.MessageEvent)
-		m = Carry(s.replaced(seen, got))
+		m = step.Carry(s.replaced(seen, got))
 	}
 	if len(r.Reply.Calls) > 0 {
 		r.Phase = PhaseCalls
@@ -336,7 +338,7 @@ func (r *AgentRun) finish(now time.Time, m event.Message) {
 	final := event.Final{Agent: r.Agent}
 	if m.Content != "" && !(r.Quiet && m.Interrupted) {
 		// Hide what hooks have not passed. A reply without content was not stored.
-		m = Carry(m)
+		m = step.Carry(m)
 		m.Held = false
 		r.Final, final.MessageID = &m, m.ID
 	}
@@ -381,7 +383,7 @@ func (r *AgentRun) StopRun(now time.Time) {
 	if r.Phase == PhaseReply && (!r.Gated || r.Decided()) {
 		// The reply was shown and no hook has to decide on it, so it stands and may be the final
 		// reply.
-		d := HookDecision{Outcome: event.OutcomePassed, Silent: true}
+		d := step.HookDecision{Outcome: event.OutcomePassed, Silent: true}
 		if r.Decided() {
 			d = *r.Reply.MessageDecision
 		}
@@ -396,7 +398,7 @@ func (r *AgentRun) StopRun(now time.Time) {
 		}
 		if c.Requested != nil && c.Stage == CallWaiting {
 			s.Decisions.rememberSettled(c.Plan.ID, "")
-			s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: c.Plan.ID})
+			s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID})
 		}
 		if c.Stage == CallRan {
 			if c.Decision != nil {
@@ -408,7 +410,7 @@ func (r *AgentRun) StopRun(now time.Time) {
 		c.settleWithoutRunning(now, c.cutOff())
 	}
 	if r.hasReply() {
-		r.refuse(now, r.open(), NotBegunText)
+		r.refuse(now, r.open(), step.NotBegunText)
 	}
 	r.release(now)
 	r.Phase, r.Reply, r.Outage = PhaseInterrupted, nil, nil
@@ -420,11 +422,11 @@ func (r *AgentRun) hasReply() bool {
 }
 
 // open returns the calls of a reply that have not been started yet.
-func (r *AgentRun) open() []PlannedCall {
+func (r *AgentRun) open() []step.PlannedCall {
 	if r.Phase != PhasePlan {
 		return r.Reply.Calls
 	}
-	return slices.DeleteFunc(slices.Clone(r.Reply.Calls), func(p PlannedCall) bool { return !slices.Contains(r.Plan, p.ID) })
+	return slices.DeleteFunc(slices.Clone(r.Reply.Calls), func(p step.PlannedCall) bool { return !slices.Contains(r.Plan, p.ID) })
 }
 
 // Fail ends a run with an error.
@@ -435,7 +437,7 @@ func (r *AgentRun) Fail(now time.Time, why string, retryable bool) {
 // ModelFailed ends a run whose model call failed. class is the class of the failure, if it is known.
 func (r *AgentRun) ModelFailed(now time.Time, why, class string, retryable bool) {
 	t := r.turn
-	why = Why(why)
+	why = step.Why(why)
 	r.Phase, r.Error, r.Class, r.Reply, r.Outage = PhaseFailed, why, class, nil, nil
 	t.record(now, recordid.Error(r.messageID()), event.TypeError,
 		event.Failure{Agent: r.Agent, EventID: t.Item.ID, MessageID: r.messageID(), Error: why, Class: class, Retryable: retryable})

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -38,17 +40,17 @@ func TestHookedStateFitsIntoTheNextRun(t *testing.T) {
 	s.Turns.Current.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", long)))
 	require.True(t, s.Outbox.Heavy(), "what waits to be stored is stored before the next run begins")
 	s.Outbox.Flushed(s.Outbox.Flush())
-	in := reply(t, s, turn.Runs[0], []hook.Spec{{Name: "i", HoldOutput: true}}, strings.Repeat("z", MaxWholeContent))
+	in := reply(t, s, turn.Runs[0], []hook.Spec{{Name: "i", HoldOutput: true}}, strings.Repeat("z", step.MaxWholeContent))
 	require.True(t, in.Quiet)
 	s.Turns.Current.HooksStarted(turn.Runs[0].ReplyEvent(), watch...)
-	require.NoError(t, s.Turns.HookDecided(HookDecided{EventID: in.MessageID, Decision: replaces("guard", saying(event.CreatedByAgent, "assistant", long))}))
+	require.NoError(t, s.Turns.HookDecided(step.HookDecided{EventID: in.MessageID, Decision: replaces("guard", saying(event.CreatedByAgent, "assistant", long))}))
 	fill()
 	require.Less(t, len(asJSON(t, s.Carried())), 2<<20)
 }
 
 // TestOverloaded: what hooks put in the place of many results is more than one step takes.
 func TestOverloaded(t *testing.T) {
-	var calls []PlannedCall
+	var calls []step.PlannedCall
 	for i := range 12 {
 		calls = append(calls, runs(name(i)))
 	}
@@ -56,7 +58,7 @@ func TestOverloaded(t *testing.T) {
 	r.ApplyCallsDecision(t0, pass)
 	stored := 0
 	for _, c := range r.Calls {
-		c.CallRan(ToolReply{Status: "succeeded"})
+		c.CallRan(step.ToolReply{Status: "succeeded"})
 		c.ApplyResultDecision(t0, replaces("guard", saying(event.CreatedByTool, "note", strings.Repeat("x", 200<<10))))
 		if s.Outbox.Overloaded() {
 			stored++
@@ -108,7 +110,7 @@ func TestLongFailuresFitIntoTheNextRun(t *testing.T) {
 func TestQuestionsOfManySubAgents(t *testing.T) {
 	s, r := called(t, runs("c"))
 	r.ApplyCallsDecision(t0, pass)
-	r.Calls[0].Plan.SubAgent = &SubAgentPlan{Agent: "bob", Message: "do it"}
+	r.Calls[0].Plan.SubAgent = &step.SubAgentPlan{Agent: "bob", Message: "do it"}
 	id, _ := r.Calls[0].Delegate()
 	const many = 20
 	asks := func(i int) event.InputRequest {
@@ -119,7 +121,7 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	}
 	for i := range many {
 		q := asks(i)
-		s.Children.ApplyRequest(SubAgentRequest{ThreadID: id, Input: &q})
+		s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: id, Input: &q})
 	}
 	kept := s.Turns.InputRequests()
 	require.Len(t, kept, many)
@@ -150,7 +152,7 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	}
 	for i := range many {
 		got := withdrawn(t0, asks(i))
-		s.Children.ApplyDecision(t0, SubAgentDecision{ThreadID: id, ToolCallID: name(i), Input: &got})
+		s.Children.ApplyDecision(t0, step.SubAgentDecision{ThreadID: id, ToolCallID: name(i), Input: &got})
 	}
 	_, room := s.Children.room()
 	require.Equal(t, maxRequestTotal, room)

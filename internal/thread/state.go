@@ -4,9 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/internal/step"
 
 	"github.com/oklog/ulid/v2"
 
@@ -80,7 +80,7 @@ func New(namespace, threadID string, start signals.Start, opened, now time.Time)
 		Namespace: namespace, ThreadID: threadID, Opened: opened,
 		Title: start.Title, Metadata: start.Metadata,
 		Roster: Roster{Agents: start.Agents, TurnLimit: start.TurnLimit},
-		Outbox: Outbox{Row: &Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata}},
+		Outbox: Outbox{Row: &step.Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata}},
 	}
 	s.bind()
 	s.Outbox.Row.Number = s.Outbox.nextRow(now)
@@ -125,7 +125,7 @@ func (s *State) Number(opened time.Time) {
 }
 
 // Ref returns the reference to the thread.
-func (s *State) Ref() Ref { return Ref{Namespace: s.Namespace, ThreadID: s.ThreadID} }
+func (s *State) Ref() step.Ref { return step.Ref{Namespace: s.Namespace, ThreadID: s.ThreadID} }
 
 // Carried returns the state that the next workflow run starts with.
 func (s *State) Carried() *State {
@@ -190,25 +190,6 @@ func keepLast[T any](list []T, n int) []T {
 		return append([]T(nil), list[len(list)-n:]...)
 	}
 	return list
-}
-
-// maxWhy is the maximum length of the reason of a failure, in bytes.
-const maxWhy = 4 << 10
-
-// Why returns the reason of a failure, cut to the length that the state keeps.
-func Why(text string) string {
-	if len(text) > maxWhy {
-		return cutText(text, maxWhy) + "…"
-	}
-	return text
-}
-
-// cutText returns at most the first n bytes of s, without splitting a character.
-func cutText(s string, n int) string {
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.ToValidUTF8(s[:n], "")
 }
 
 // maxDirectory is the maximum length of a working directory's path, in bytes.

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
@@ -61,7 +64,7 @@ func (t *Turn) SteeredEvent(q Queued) HookEvent {
 }
 
 // Join adds a message to the turn as hooks have decided.
-func (t *Turn) Join(now time.Time, q Queued, d HookDecision) {
+func (t *Turn) Join(now time.Time, q Queued, d step.HookDecision) {
 	s := t.thread
 	if !q.Hooked {
 		d = t.applyDecision(now, t.SteeredEvent(q), d, nil)
@@ -81,7 +84,7 @@ func (t *Turn) Join(now time.Time, q Queued, d HookDecision) {
 	}
 	s.Inbox.rememberEnded(it)
 	t.Steered = append(t.Steered, it.ID)
-	if d.stopped() {
+	if d.Stopped() {
 		return
 	}
 	t.workFor(q.User)
@@ -101,10 +104,10 @@ func (t *Turn) Join(now time.Time, q Queued, d HookDecision) {
 // for them; those without a run get one.
 func (t *Turn) steer(now time.Time, m event.Message) {
 	s := t.thread
-	everybody := len(s.Roster.Agents) == 0 || len(t.Agents) > 0 || !HasMentionAtStart(m.Content)
+	everybody := len(s.Roster.Agents) == 0 || len(t.Agents) > 0 || !addressing.HasMentionAtStart(m.Content)
 	to, joined := t.answering(m), []string(nil)
 	for _, r := range t.Runs {
-		if r.Done() || hasName(joined, r.Agent) || !everybody && !hasName(to, r.Agent) {
+		if r.Done() || addressing.HasName(joined, r.Agent) || !everybody && !addressing.HasName(to, r.Agent) {
 			continue
 		}
 		r.Late = &LateMessage{ID: m.ID, Answers: s.Roster.participant(m)}
@@ -114,7 +117,7 @@ func (t *Turn) steer(now time.Time, m event.Message) {
 		joined = append(joined, r.Agent)
 	}
 	for _, agent := range to {
-		if !everybody && !hasName(joined, agent) {
+		if !everybody && !addressing.HasName(joined, agent) {
 			t.address(now, agent, m)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -53,13 +55,13 @@ func TestStopInEveryPhase(t *testing.T) {
 		{"the calls are planned", func(t *testing.T) (*State, *AgentRun) {
 			s, r := withReply("", watch)(t)
 			r.ApplyCallsDecision(t0, pass)
-			r.Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
+			r.Planned(t0, step.PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []step.PlannedCall{runs("c1"), asks("c2")}})
 			return s, r
 		}, []string{"c1", "c2"}},
 		{"a person was asked, and a call has run", func(t *testing.T) (*State, *AgentRun) {
 			s, r := withReply("", nil)(t)
 			r.ApplyCallsDecision(t0, pass)
-			r.Calls[0].CallRan(ToolReply{Status: "succeeded"})
+			r.Calls[0].CallRan(step.ToolReply{Status: "succeeded"})
 			require.Equal(t, []CallStage{CallRan, CallWaiting}, []CallStage{r.Calls[0].Stage, r.Calls[1].Stage})
 			return s, r
 		}, []string{"c2"}},
@@ -92,7 +94,7 @@ func TestStopInEveryPhase(t *testing.T) {
 			got := []string{}
 			for id, text := range results(t, s) {
 				got = append(got, id)
-				if text != NotBegunText {
+				if text != step.NotBegunText {
 					require.Equal(t, "Not run: guard took the call out.", text)
 				}
 			}
@@ -148,7 +150,7 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		require.NotEmpty(t, in.Inline)
 		s.Outbox.Flushed(in.Flush)
 		said := replaces("redact", saying(event.CreatedByAgent, "assistant", "[gone]"))
-		r.Replied(t0, ModelReply{
+		r.Replied(t0, step.ModelReply{
 			Agent: "assistant", MaxSteps: 3, MessageDecision: &said, CallsDecision: &pass, Gated: true,
 			Message: event.Message{ID: in.MessageID, ThreadID: "t1", Content: "a secret"},
 		})
@@ -164,11 +166,11 @@ func TestInterruptOfTheLastReply(t *testing.T) {
 		s, r := called(t, runs("c1"), runs("c2"))
 		r.ApplyCallsDecision(t0, pass)
 		redacted := replaces("redact", saying(event.CreatedByTool, "note", "[gone]"))
-		r.Calls[0].CallRan(ToolReply{Status: "succeeded", Decision: &redacted})
+		r.Calls[0].CallRan(step.ToolReply{Status: "succeeded", Decision: &redacted})
 		s.Turns.Interrupt(signals.Control{By: "ann"})
 		r.StopRun(t0)
 		require.Equal(t, "[gone]", heardOn(t, s, "c1.result.hook").Message.Content)
-		require.Equal(t, map[string]string{"c2": NotBegunText}, results(t, s), "S4-71")
+		require.Equal(t, map[string]string{"c2": step.NotBegunText}, results(t, s), "S4-71")
 	})
 	t.Run("hooks have not decided on it", func(t *testing.T) {
 		s := newState()
@@ -193,13 +195,13 @@ func TestInterruptWhileHooksDecideOnTheItem(t *testing.T) {
 	require.Equal(t, "enough", out.Error)
 	it, _ := s.Inbox.View().Find("e1")
 	require.Equal(t, event.ItemCompleted, it.Status)
-	require.Error(t, s.Turns.HookDecided(HookDecided{EventID: "e1", Decision: answers("guard", "late")}), "what is decided after that has no effect")
+	require.Error(t, s.Turns.HookDecided(step.HookDecided{EventID: "e1", Decision: answers("guard", "late")}), "what is decided after that has no effect")
 	require.True(t, s.Turns.Idle())
 }
 
 // TestRetryAfterHooks: a decision is made once, also for an event that fails later.
 func TestRetryAfterHooks(t *testing.T) {
-	fail := func(t *testing.T, d HookDecision) *State {
+	fail := func(t *testing.T, d step.HookDecision) *State {
 		s := newState("alice", "bob")
 		turn := arrive(t, s, says("e1", "@alice hello"))
 		s.Turns.Current.Enter(t0, d)
@@ -232,7 +234,7 @@ func TestRetryAfterHooks(t *testing.T) {
 		long := saying(event.CreatedByUser, "ann", "@bob "+strings.Repeat("ü", 100<<10))
 		long.Message.Metadata = map[string]any{"a": strings.Repeat("x", 1000)}
 		s := fail(t, replaces("guard", long))
-		require.Less(t, len(s.Inbox.Queue[0].Replaced), MaxCarriedContent+500, "all of it is in the store")
+		require.Less(t, len(s.Inbox.Queue[0].Replaced), step.MaxCarriedContent+500, "all of it is in the store")
 		require.Equal(t, "bob", again(t, s).Runs[0].Agent)
 	})
 	t.Run("a second time", func(t *testing.T) {
@@ -285,7 +287,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 		func(t *testing.T, s *State) { next(t, s) },
 		func(_ *testing.T, s *State) { s.Turns.Current.HooksStarted(s.Turns.Current.ItemEvent(), watch...) },
 		func(t *testing.T, s *State) {
-			require.NoError(t, s.Turns.HookDecided(HookDecided{EventID: "e1", Decision: replaces("guard", saying(event.CreatedByUser, "ann", "@bob go"))}))
+			require.NoError(t, s.Turns.HookDecided(step.HookDecided{EventID: "e1", Decision: replaces("guard", saying(event.CreatedByUser, "ann", "@bob go"))}))
 		},
 		func(t *testing.T, s *State) {
 			d, asked := s.Turns.Current.HooksPending(s.Turns.Current.ItemEvent())
@@ -326,10 +328,10 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 			first(s).ApplyCallsDecision(t0, replaces("guard", calling("assistant", "c1", "c2")))
 		},
 		func(_ *testing.T, s *State) {
-			first(s).Planned(t0, PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []PlannedCall{runs("c1"), asks("c2")}})
+			first(s).Planned(t0, step.PlanReply{Agent: "assistant", MaxSteps: 3, Calls: []step.PlannedCall{runs("c1"), asks("c2")}})
 		},
 		func(_ *testing.T, s *State) {
-			first(s).Calls[0].CallRan(ToolReply{ToolCallID: "c1", Status: "succeeded"})
+			first(s).Calls[0].CallRan(step.ToolReply{ToolCallID: "c1", Status: "succeeded"})
 		},
 		func(_ *testing.T, s *State) { s.Turns.Current.HooksStarted(first(s).Calls[0].ResultEvent(), watch...) },
 		func(_ *testing.T, s *State) {

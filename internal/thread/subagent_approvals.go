@@ -8,13 +8,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // ApplyRequest handles a request of a sub-agent: it becomes a request of this thread too.
-func (ch *Children) ApplyRequest(a SubAgentRequest) {
+func (ch *Children) ApplyRequest(a step.SubAgentRequest) {
 	s := ch.thread
 	sub := ch.find(a.ThreadID)
 	switch {
@@ -29,7 +32,7 @@ func (ch *Children) ApplyRequest(a SubAgentRequest) {
 		return
 	}
 	ch.record(sub, recordid.Request(a.Request), event.TypeApprovalRequest, a.Request.RequestedAt, a.Request)
-	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
+	s.ParentLink.notifyRequest(step.SubAgentRequest{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if known {
 		return
@@ -38,19 +41,19 @@ func (ch *Children) ApplyRequest(a SubAgentRequest) {
 	kept := a.Request
 	room, _ := ch.room()
 	if limit := min(maxRequestArguments, room); len(kept.Arguments) > limit {
-		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", cutText(kept.Arguments, limit), len(kept.Arguments))
+		kept.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them)", step.Cut(kept.Arguments, limit), len(kept.Arguments))
 	}
 	sub.Approvals = append(sub.Approvals, kept)
 }
 
 // applyInput is [Children.ApplyRequest] for a request for input.
-func (ch *Children) applyInput(sub *SubAgent, a SubAgentRequest) {
+func (ch *Children) applyInput(sub *SubAgent, a step.SubAgentRequest) {
 	s, q := ch.thread, *a.Input
 	if sub.input(q.ToolCallID, q.Round) >= 0 {
 		return
 	}
 	ch.record(sub, recordid.InputRequest(q.ToolCallID, q.Round), event.TypeInputRequest, q.RequestedAt, q)
-	s.ParentLink.notifyRequest(SubAgentRequest{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
+	s.ParentLink.notifyRequest(step.SubAgentRequest{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if _, room := ch.room(); len(rawJSON(q.Questions)) > room {
 		q.Questions, q.Truncated = briefQuestions(q.Questions), true
@@ -68,7 +71,7 @@ func briefQuestions(questions []event.InputQuestion) []event.InputQuestion {
 	for _, one := range questions {
 		brief := event.InputQuestion{ID: one.ID, Kind: one.Kind, Message: one.Message, Login: one.Login}
 		if len(brief.Message) > maxMessage {
-			brief.Message = cutText(brief.Message, maxMessage) + "… (the input_request record has all of it)"
+			brief.Message = step.Cut(brief.Message, maxMessage) + "… (the input_request record has all of it)"
 		}
 		if len(one.URL) <= maxURL {
 			brief.URL = one.URL
@@ -99,7 +102,7 @@ func (ch *Children) room() (arguments, questions int) {
 }
 
 // ApplyDecision handles the notice of a vote on a call of a sub-agent, or that it no longer waits.
-func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
+func (ch *Children) ApplyDecision(now time.Time, d step.SubAgentDecision) {
 	s := ch.thread
 	sub := ch.find(d.ThreadID)
 	switch {
@@ -119,12 +122,12 @@ func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
 	}
 	if d.Approval != nil && d.Approval.Missing > 0 {
 		q := &sub.Approvals[at]
-		if slices.ContainsFunc(q.Votes, func(v event.Vote) bool { return SamePerson(v.By, d.Approval.By) }) {
+		if slices.ContainsFunc(q.Votes, func(v event.Vote) bool { return addressing.SamePerson(v.By, d.Approval.By) }) {
 			return
 		}
 		q.Votes = append(q.Votes, event.Vote{By: d.Approval.By, At: d.Approval.DecidedAt, Reason: d.Approval.Reason})
 		ch.record(sub, recordid.Vote(d.ToolCallID, d.Approval.Round, len(q.Votes)), event.TypeApproval, now, *d.Approval)
-		s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
+		s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 		return
 	}
 	sub.Approvals = slices.Delete(sub.Approvals, at, at+1)
@@ -135,7 +138,7 @@ func (ch *Children) ApplyDecision(now time.Time, d SubAgentDecision) {
 		ch.record(sub, recordid.Decision(d.ToolCallID, d.Approval.Round), event.TypeApproval, now, *d.Approval)
 	}
 	s.Decisions.rememberSettled(d.ToolCallID, decision)
-	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
+	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 }
 
 // inputEnded removes a request for input of a sub-agent, which was answered or withdrawn.
@@ -152,7 +155,7 @@ func (ch *Children) inputEnded(now time.Time, sub *SubAgent, got event.InputRece
 	if !got.Withdrawn {
 		s.Decisions.rememberSettled(id, inputSum(got.Answers))
 	}
-	s.ParentLink.notifyDecided(SubAgentDecision{ToolCallID: got.ToolCallID, Input: &got})
+	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: got.ToolCallID, Input: &got})
 }
 
 // record stores what viewers of this thread see of a sub-agent's request: in the turn that waits for the
@@ -237,7 +240,7 @@ func (ch *Children) ForwardInput(now time.Time, a signals.InputAnswers) (Forward
 		return f, nil
 	}
 	f.ThreadID = sub.ThreadID
-	if ch.thread.isAgent(a.By) || SamePerson(q.Agent, a.By) || sub.isAgent(a.By) {
+	if ch.thread.isAgent(a.By) || addressing.SamePerson(q.Agent, a.By) || sub.isAgent(a.By) {
 		f.Outcome = signals.DecideNotAllowed
 		return f, nil
 	}
@@ -306,7 +309,7 @@ func (sub *SubAgent) forward(now time.Time, key string, as event.Decision) signa
 
 // isAgent reports whether a name is that of an agent of the child threads.
 func (sub *SubAgent) isAgent(by string) bool {
-	return slices.ContainsFunc(sub.Agents, func(name string) bool { return SamePerson(name, by) })
+	return slices.ContainsFunc(sub.Agents, func(name string) bool { return addressing.SamePerson(name, by) })
 }
 
 func vote(d signals.Decide) string { return d.ToolCallID + "/" + d.By }
@@ -369,10 +372,16 @@ func (s *State) agentNames() []string {
 func withNames(list []string, names ...string) []string {
 	out := slices.Clone(list)
 	for _, name := range names {
-		among := func(other string) bool { return SamePerson(name, other) }
+		among := func(other string) bool { return addressing.SamePerson(name, other) }
 		if name != "" && len(out) < maxChildAgents && !slices.ContainsFunc(out, among) {
 			out = append(out, name)
 		}
 	}
 	return out
+}
+
+// sameArguments reports whether arguments are equal as JSON.
+func sameArguments(a, b string) bool {
+	sum := step.ArgumentsDigest(a)
+	return sum != "" && sum == step.ArgumentsDigest(b)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
@@ -49,7 +51,7 @@ func (ta *Tasks) CheckLimit() string {
 }
 
 // StartTask creates a background task for a call.
-func (c *Call) StartTask(now time.Time) TaskStep {
+func (c *Call) StartTask(now time.Time) step.Task {
 	plan := c.Plan.Task
 	task := c.newTask(now)
 	task.Title, task.Tool = cmp.Or(plan.Title, plan.Tool), plan.Tool
@@ -65,7 +67,7 @@ func (c *Call) newTask(now time.Time) event.Task {
 	}
 }
 
-func (c *Call) startTask(now time.Time, task event.Task) TaskStep {
+func (c *Call) startTask(now time.Time, task event.Task) step.Task {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	s.Tasks.Running = append(s.Tasks.Running, task)
 	if s.Tasks.watched == nil {
@@ -73,15 +75,15 @@ func (c *Call) startTask(now time.Time, task event.Task) TaskStep {
 	}
 	s.Tasks.watched[task.ID] = true
 	t.record(now, task.ID, event.TypeTask, task)
-	step := TaskStep{
+	input := step.Task{
 		Thread: s.Ref(), Task: task, User: r.User, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
 		WorkingDirectory: s.workingDirectory(), TaskQueue: c.Plan.Task.TaskQueue,
 	}
 	if c.Guarded() {
 		// The step that checked the approval again has stored the decision.
-		step.DecisionID = c.DecisionID
+		input.DecisionID = c.DecisionID
 	}
-	return step
+	return input
 }
 
 // TaskStarted sets the result of the call that started a task, so the agent continues immediately.
@@ -114,7 +116,7 @@ func (c *Call) answered(now time.Time, text string, isError bool) {
 
 // Reported handles the report of a task's end. It does not change a task that has already
 // ended.
-func (ta *Tasks) Reported(now time.Time, rep TaskReport) error {
+func (ta *Tasks) Reported(now time.Time, rep step.TaskReport) error {
 	if i := ta.index(rep.TaskID); i >= 0 {
 		ta.end(now, i, rep.TaskReply)
 		return nil
@@ -133,7 +135,7 @@ func (ta *Tasks) Reported(now time.Time, rep TaskReport) error {
 // Complete completes a task from outside its workflow.
 func (ta *Tasks) Complete(now time.Time, c signals.CompleteTask) signals.CompleteTaskResult {
 	if i := ta.index(c.TaskID); i >= 0 {
-		ta.end(now, i, TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
+		ta.end(now, i, step.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
 		task, _ := ta.findEnded(c.TaskID)
 		return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
 	}
@@ -186,20 +188,9 @@ func (ta *Tasks) findEnded(id string) (event.Task, bool) {
 }
 
 // end ends a task and notifies the thread's agent.
-func (ta *Tasks) end(now time.Time, i int, reply TaskReply) {
-	state, typ := reply.state()
+func (ta *Tasks) end(now time.Time, i int, reply step.TaskReply) {
+	state, typ := reply.State()
 	ta.publishEnd(now, ta.settle(now, i, state, reply.Error, reply.By), typ, reply.Result)
-}
-
-// state returns the final state of a task and the type of the event that reports it.
-func (r TaskReply) state() (event.TaskState, string) {
-	switch {
-	case r.Cancelled:
-		return event.TaskCancelled, event.TypeBackgroundTaskFailed
-	case r.Error != "":
-		return event.TaskFailed, event.TypeBackgroundTaskFailed
-	}
-	return event.TaskCompleted, event.TypeBackgroundTaskCompleted
 }
 
 // settle moves a task from the running to the ended tasks. Before, it removes the task's sub-agent: the ends of its
@@ -208,7 +199,7 @@ func (ta *Tasks) settle(now time.Time, i int, state event.TaskState, why, by str
 	s := ta.thread
 	task := ta.Running[i]
 	s.Children.drop(now, task.ThreadID)
-	task.State, task.Error, task.By, task.EndedAt = state, Why(why), by, &now
+	task.State, task.Error, task.By, task.EndedAt = state, step.Why(why), by, &now
 	ta.Running = slices.Delete(ta.Running, i, i+1)
 	s.Outbox.recordIn("", recordid.TaskEnded(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	kept := task
@@ -228,7 +219,7 @@ func (ta *Tasks) publishEnd(now time.Time, task event.Task, typ string, result j
 
 // TaskEvent returns the environment event of a task's end. Its id is derived from the task, so
 // duplicates are ignored.
-func TaskEvent(ref Ref, task event.Task, typ string, result json.RawMessage, now time.Time) event.EnvEvent {
+func TaskEvent(ref step.Ref, task event.Task, typ string, result json.RawMessage, now time.Time) event.EnvEvent {
 	end := event.TaskEnd{TaskID: task.ID, Title: task.Title, Tool: task.Tool, Error: task.Error, Result: result}
 	if typ == event.TypeBackgroundTaskCompleted && len(bytes.TrimSpace(result)) == 0 {
 		end.Result = json.RawMessage("null")
@@ -240,14 +231,14 @@ func TaskEvent(ref Ref, task event.Task, typ string, result json.RawMessage, now
 	}
 }
 
-func taskEventID(ref Ref, task event.Task) string {
+func taskEventID(ref step.Ref, task event.Task) string {
 	return signals.EventID(ref.Namespace, task.ID, "ended")
 }
 
 // TaskRecords returns the records of a task's end in a closed thread. They start no turn.
-func TaskRecords(ref Ref, task event.Task, reply TaskReply, now time.Time) []event.Record {
-	state, typ := reply.state()
-	task.State, task.Error, task.By, task.EndedAt = state, Why(reply.Error), reply.By, &now
+func TaskRecords(ref step.Ref, task event.Task, reply step.TaskReply, now time.Time) []event.Record {
+	state, typ := reply.State()
+	task.State, task.Error, task.By, task.EndedAt = state, step.Why(reply.Error), reply.By, &now
 	ended := event.NewRecord(recordid.TaskEnded(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	if reply.Cancelled && !task.Detached {
 		// The task was cancelled because the thread was closed, which is not an event.
@@ -260,7 +251,7 @@ func TaskRecords(ref Ref, task event.Task, reply TaskReply, now time.Time) []eve
 // shortWhy cuts a task's error to the length that the state keeps. The record has more of it.
 func shortWhy(why string) string {
 	if len(why) > maxShortWhy {
-		return cutText(why, maxShortWhy) + "…"
+		return step.Cut(why, maxShortWhy) + "…"
 	}
 	return why
 }
@@ -276,7 +267,7 @@ func (ta *Tasks) failOverdue(now time.Time) {
 			i++
 			continue
 		}
-		ta.end(now, i, TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
+		ta.end(now, i, step.TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
 	}
 }
 

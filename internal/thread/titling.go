@@ -3,6 +3,8 @@ package thread
 import (
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 )
@@ -28,15 +30,15 @@ func (ti *Titling) Due() bool {
 }
 
 // Step returns the input of the activity that generates a title, and marks it as tried.
-func (ti *Titling) Step(now time.Time) TitleStep {
+func (ti *Titling) Step(now time.Time) step.Title {
 	s := ti.thread
 	ti.Tried = true
-	return TitleStep{Thread: s.Ref(), RecordID: recordid.Titled(s.ThreadID, s.nextID("titled"))}
+	return step.Title{Thread: s.Ref(), RecordID: recordid.Titled(s.ThreadID, s.nextID("titled"))}
 }
 
 // Apply applies a generated title. It reports whether the thread accepted it: it may have got
 // another title meanwhile.
-func (ti *Titling) Apply(reply TitleReply) bool {
+func (ti *Titling) Apply(reply step.TitleReply) bool {
 	s := ti.thread
 	if reply.Usage != (event.Usage{}) {
 		s.addUsage(reply.Usage)

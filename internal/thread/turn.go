@@ -1,11 +1,13 @@
 package thread
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
@@ -98,16 +100,16 @@ func (t *Turn) Done() bool {
 
 // DecidedBefore returns the earlier decision of hooks on an item, if they have already decided on it:
 // ahead of its turn, or before a manual retry.
-func (q *Queued) DecidedBefore() (HookDecision, bool) {
+func (q *Queued) DecidedBefore() (step.HookDecision, bool) {
 	if q.Hooked && q.Replaced != nil {
-		return HookDecision{Outcome: event.OutcomeReplaced, Event: q.Replaced}, true
+		return step.HookDecision{Outcome: event.OutcomeReplaced, Event: q.Replaced}, true
 	}
-	return HookDecision{Outcome: event.OutcomePassed}, q.Hooked
+	return step.HookDecision{Outcome: event.OutcomePassed}, q.Hooked
 }
 
 // Enter processes the turn's item as hooks have decided: each agent that it addresses gets a run.
 // rules are the registered rules, for an environment event.
-func (t *Turn) Enter(now time.Time, d HookDecision, rules ...rule.Spec) {
+func (t *Turn) Enter(now time.Time, d step.HookDecision, rules ...rule.Spec) {
 	s := t.thread
 	seen := t.ItemEvent()
 	unhandled := !t.Hooked && d.Unmatched
@@ -155,7 +157,7 @@ func (t *Turn) Background() string {
 
 // settle takes in the decision of hooks on the turn's item. It reports whether the decision ends the
 // processing of the item.
-func (t *Turn) settle(now time.Time, d HookDecision) bool {
+func (t *Turn) settle(now time.Time, d step.HookDecision) bool {
 	t.Stage, t.Outcome = ItemEntered, d.Outcome
 	if d.Outcome == event.OutcomeFailed {
 		t.failItem(now, d.Error)
@@ -165,7 +167,7 @@ func (t *Turn) settle(now time.Time, d HookDecision) bool {
 		t.Replaced = remembered(d.Event)
 	}
 	t.Hooked = true
-	return d.stopped()
+	return d.Stopped()
 }
 
 // recordUnhandled records and logs that nothing handles a custom event.
@@ -178,7 +180,7 @@ func (t *Turn) recordUnhandled(now time.Time) {
 }
 
 // process is the default processing of an item.
-func (t *Turn) process(now time.Time, seen HookEvent, d HookDecision) {
+func (t *Turn) process(now time.Time, seen HookEvent, d step.HookDecision) {
 	s := t.thread
 	m := seen.message
 	if d.Outcome == event.OutcomeReplaced {
@@ -196,7 +198,7 @@ func (t *Turn) process(now time.Time, seen HookEvent, d HookDecision) {
 		return
 	}
 	if t.Message != nil {
-		shown := Carry(m)
+		shown := step.Carry(m)
 		t.Message = &shown
 	}
 	m.ID = t.Item.ID
@@ -205,7 +207,7 @@ func (t *Turn) process(now time.Time, seen HookEvent, d HookDecision) {
 	for _, agent := range agents {
 		t.address(now, agent, m)
 	}
-	if mentioned := Mentions(m.Content); len(agents) == 0 && len(mentioned) > 0 && m.SenderType == event.CreatedByUser {
+	if mentioned := addressing.Mentions(m.Content); len(agents) == 0 && len(mentioned) > 0 && m.SenderType == event.CreatedByUser {
 		t.recordUnanswered(now, mentioned)
 	}
 }
@@ -241,7 +243,7 @@ func (t *Turn) answering(m event.Message) []string {
 // distinct returns names without duplicates, ignoring case.
 func distinct(names []string) (out []string) {
 	for _, name := range names {
-		if !hasName(out, name) {
+		if !addressing.HasName(out, name) {
 			out = append(out, name)
 		}
 	}
@@ -300,6 +302,3 @@ func (t *Turn) rootIfOther() string {
 	}
 	return ""
 }
-
-// TurnEvent returns the event whose turn a step belongs to.
-func TurnEvent(root, eventID string) string { return cmp.Or(root, eventID) }

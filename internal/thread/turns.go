@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/step"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
@@ -111,7 +113,7 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 		s.Inbox.recordItem(now, q)
 	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
-		m := Carry(s.Inbox.itemMessage(&t.Queued))
+		m := step.Carry(s.Inbox.itemMessage(&t.Queued))
 		t.Message = &m
 	}
 	return t
@@ -209,6 +211,6 @@ func carried(m *event.Message) *event.Message {
 		return m
 	}
 	short := *m
-	short.Content, short.Truncated = cutText(m.Content, maxCarriedOutcome), true
+	short.Content, short.Truncated = step.Cut(m.Content, maxCarriedOutcome), true
 	return &short
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -123,7 +123,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 		settled(t, id, call, event.DecisionDeny)
 		denied := check.ResultIn(t, w, check.Sub(w, id, 1), "shell_cmd")
-		require.Equal(t, thread.DeniedText+" Reason: not here", denied.Content)
+		require.Equal(t, step.DeniedText+" Reason: not here", denied.Content)
 		require.Contains(t, check.ResultIn(t, w, id, "call-agent").Content, "not here")
 		require.Empty(t, check.Made(w, id))
 	})
@@ -279,7 +279,7 @@ func TestApprovalOfTheCall(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, signals.DecideAccepted, out.Result)
 	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
-	require.Equal(t, thread.DeniedText, check.ResultsOf(w, id, "call-agent")[1].Content)
+	require.Equal(t, step.DeniedText, check.ResultsOf(w, id, "call-agent")[1].Content)
 	require.Len(t, check.Subs(w, id), 1)
 }
 

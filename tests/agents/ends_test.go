@@ -12,7 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -43,9 +43,9 @@ func TestSubAgentIsStopped(t *testing.T) {
 		interrupt(id)
 		require.Equal(t, signals.TurnInterrupted, check.Await(t, w, id, posted).Status)
 		v.Until(t, check.IsFinal)
-		require.Equal(t, thread.InterruptedText, check.ResultIn(t, w, id, "call-agent").Content)
+		require.Equal(t, step.InterruptedText, check.ResultIn(t, w, id, "call-agent").Content)
 		awaitClosed(w, check.Sub(w, id, 1))
-		require.Contains(t, check.ResultIn(t, w, check.Sub(w, id, 1), "wait").Content, thread.InterruptedText)
+		require.Contains(t, check.ResultIn(t, w, check.Sub(w, id, 1), "wait").Content, step.InterruptedText)
 		endsAs(w, check.Sub(w, id, 1), enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
 		check.RequireSettled(t, w, id)
 		check.RequireSettled(t, w, check.Sub(w, id, 1))
@@ -83,7 +83,7 @@ func TestSubAgentIsStopped(t *testing.T) {
 		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlClose, By: "ann"}))
 		awaitClosed(w, id)
 		awaitClosed(w, check.Sub(w, id, 1))
-		require.Equal(t, thread.InterruptedText, check.ResultIn(t, w, id, "call-agent").Content)
+		require.Equal(t, step.InterruptedText, check.ResultIn(t, w, id, "call-agent").Content)
 		check.RequireSettled(t, w, check.Sub(w, id, 1))
 	})
 	t.Run("cancelling the thread through Temporal stops it", func(t *testing.T) {

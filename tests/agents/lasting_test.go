@@ -8,7 +8,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -90,7 +90,7 @@ func TestThreadMovesBelowAndAbove(t *testing.T) {
 		check.AwaitMessages(w, id, 3)
 		awaitClosed(w, check.Sub(w, id, 1))
 		endsAs(w, check.Sub(w, id, 1), enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED)
-		require.Equal(t, thread.InterruptedText, check.ResultIn(t, w, id, "call-agent").Content)
+		require.Equal(t, step.InterruptedText, check.ResultIn(t, w, id, "call-agent").Content)
 	})
 	t.Run("the one above, and its sub-agent is terminated", func(t *testing.T) {
 		id, _ := working(t)

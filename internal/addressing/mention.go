@@ -1,4 +1,4 @@
-package thread
+package addressing
 
 import (
 	"slices"
@@ -38,7 +38,7 @@ func mentionsInText(content string, names []string) bool {
 				continue
 			}
 			name, _, ok := cutMention(line[i:])
-			found = ok && hasName(names, name)
+			found = ok && HasName(names, name)
 		}
 		return line, true
 	})
@@ -153,8 +153,8 @@ func mentionMayBegin(text string) bool {
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
 
-// hasName reports whether names contains name, ignoring case.
-func hasName(names []string, name string) bool {
+// HasName reports whether names contains name, ignoring case.
+func HasName(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(other, name) })
 }
 

@@ -1,4 +1,4 @@
-package thread
+package step
 
 import (
 	"crypto/sha256"
@@ -9,6 +9,33 @@ import (
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/signals"
 )
+
+// Plan is the input of plan_calls, which plans calls that hooks changed or created and stores
+// their approval requests.
+type Plan struct {
+	Run
+
+	// Only are the ids of the calls to plan.
+	Only []string `json:"only"`
+
+	// Again means that the calls' approval requests are already stored, so the step stores none.
+	// Decisions maps the ids of calls to the records of their approvals.
+	Again     bool              `json:"again,omitempty"`
+	Decisions map[string]string `json:"decisions,omitempty"`
+
+	// Pending has the meaning of [Model.Pending].
+	Pending map[string]string `json:"pending,omitempty"`
+}
+
+// PlanReply is the result of plan_calls.
+type PlanReply struct {
+	// Agent is the registered name of the agent that made the calls.
+	Agent     string          `json:"agent"`
+	Model     string          `json:"model"`
+	MaxSteps  int             `json:"maxSteps"`
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+	Calls     []PlannedCall   `json:"calls"`
+}
 
 // PlannedCall tells the workflow how to run a stored tool call.
 type PlannedCall struct {
@@ -64,6 +91,35 @@ type PlannedCall struct {
 	ClientTime time.Duration `json:"clientTime,omitempty"`
 }
 
+// Request returns the approval request for a planned call.
+func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) event.ApprovalRequest {
+	q := event.ApprovalRequest{
+		ToolCallID: p.ID, ToolName: p.Name, Arguments: arguments, Agent: agent, MessageID: messageID,
+		Reason: p.Reason, RequestedAt: now,
+	}
+	if g := p.Guard; g != nil {
+		q.Digest, q.Definition, q.WorkingDirectory = g.Digest, g.Definition, g.WorkingDirectory
+	}
+	if ask := p.Approval; ask != nil {
+		q.Approvers, q.Groups = ask.Approvers, ask.Groups
+		if ask.Quorum > 1 {
+			q.Quorum = ask.Quorum
+		}
+		if ask.Expires > 0 {
+			end := now.Add(ask.Expires)
+			q.ExpiresAt = &end
+		}
+	}
+	return q
+}
+
+// SubAgentPlan is the sub-agent that a call delegates to.
+type SubAgentPlan struct {
+	Agent   string `json:"agent"`
+	Message string `json:"message"`
+	Title   string `json:"title,omitempty"`
+}
+
 // RunBy is the kind of worker that runs a tool call.
 type RunBy string
 
@@ -115,81 +171,6 @@ type GrantedCall struct {
 	By    string      `json:"by"`
 }
 
-// CheckStep is the input of check_decision, which validates the edited arguments or the pattern of
-// a decision.
-type CheckStep struct {
-	Thread           Ref       `json:"thread"`
-	Agent            string    `json:"agent"`
-	MessageID        string    `json:"messageId"`
-	ToolCallID       string    `json:"toolCallId"`
-	Tools            *[]string `json:"tools,omitempty"`
-	WorkingDirectory string    `json:"workingDirectory,omitempty"`
-
-	// By is the person who decides. Args are the edited arguments, Pattern is the granted pattern.
-	By      string            `json:"by"`
-	Args    string            `json:"args,omitempty"`
-	Pattern map[string]string `json:"pattern,omitempty"`
-
-	// Guard identifies the call in the approval request.
-	Guard *Guard `json:"guard,omitempty"`
-
-	// Late means that the person is not one of the approvers in the request, and may have become a member of a group since.
-	Late bool `json:"late,omitempty"`
-}
-
-// CheckReply is the result of check_decision.
-type CheckReply struct {
-	// Field and Problem describe the invalid field of the decision, if there is one.
-	Field   string `json:"field,omitempty"`
-	Problem string `json:"problem,omitempty"`
-
-	// Guard identifies the call with the edited arguments.
-	Guard *Guard `json:"guard,omitempty"`
-
-	// Rest is the digest of the arguments that the pattern does not contain.
-	Rest string `json:"rest,omitempty"`
-
-	// Member reports whether the person is a member of one of the groups by now.
-	Member bool `json:"member,omitempty"`
-}
-
-// Err returns the problem of the decision as an error, or nil.
-func (c CheckReply) Err() error {
-	if c.Problem == "" {
-		return nil
-	}
-	return event.FieldErrorf(c.Field, "%s", c.Problem)
-}
-
-// TitleStep is the input of title_thread, which generates a title from the messages of a thread.
-type TitleStep struct {
-	Thread Ref    `json:"thread"`
-	Agent  string `json:"agent,omitempty"`
-
-	// RecordID is the id of the status record of the title. Flush is stored before it.
-	RecordID string `json:"recordId"`
-	Flush    Flush  `json:"flush"`
-
-	// Route has the meaning of [ModelStep.Route].
-	Route *Route `json:"route,omitempty"`
-}
-
-// TitleReply is the result of title_thread. Title is empty if there was nothing to generate it
-// from.
-type TitleReply struct {
-	Title string      `json:"title,omitempty"`
-	Usage event.Usage `json:"usage"`
-
-	// Route is set instead of a title when another model, or another task queue, makes the call.
-	Route *Route `json:"route,omitempty"`
-}
-
-// sameArguments reports whether arguments are equal as JSON.
-func sameArguments(a, b string) bool {
-	sum := ArgumentsDigest(a)
-	return sum != "" && sum == ArgumentsDigest(b)
-}
-
 // ArgumentsDigest returns a digest of arguments that is equal for equal JSON. It is empty if the
 // arguments are not valid JSON.
 func ArgumentsDigest(arguments string) string {
@@ -199,4 +180,16 @@ func ArgumentsDigest(arguments string) string {
 	}
 	sum := sha256.Sum256(canonical)
 	return hex.EncodeToString(sum[:])
+}
+
+// TaskPlan is the background task that a call starts.
+type TaskPlan struct {
+	// Tool is the tool that does the work.
+	Tool     string        `json:"tool"`
+	Title    string        `json:"title,omitempty"`
+	Deadline time.Duration `json:"deadline"`
+	Detached bool          `json:"detached,omitempty"`
+
+	// TaskQueue is the task queue of the activity that runs the tool. Empty = the thread's.
+	TaskQueue string `json:"taskQueue,omitempty"`
 }

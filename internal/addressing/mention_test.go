@@ -1,4 +1,4 @@
-package thread
+package addressing
 
 import (
 	"regexp"
@@ -154,7 +154,7 @@ func FuzzAutoMention(f *testing.F) {
 		got := AutoMention(content, self, sender)
 		require.Equal(t, got, AutoMention(got, self, sender), "a second time changes nothing")
 		mentions := Mentions(got)
-		require.False(t, hasName(mentions, self), "it does not address itself")
+		require.False(t, HasName(mentions, self), "it does not address itself")
 		if isName(sender) && !strings.EqualFold(self, sender) && strings.TrimSpace(got) != "" {
 			require.NotEmpty(t, mentions, "somebody hears it")
 		}
@@ -162,7 +162,7 @@ func FuzzAutoMention(f *testing.F) {
 			require.Subset(t, mentions, before, "those whom it addresses stay")
 		}
 		for _, auto := range []bool{false, true} {
-			require.False(t, hasName(Mentions(Addressing(content, self, sender, true, auto)), self), "it does not address itself")
+			require.False(t, HasName(Mentions(Rewrite(content, self, sender, true, auto)), self), "it does not address itself")
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package thread
+package step
 
 import (
 	"encoding/json"
@@ -33,7 +33,7 @@ func Inline(hooks *hook.Set, specs []hook.Spec, c hook.Context, seen event.Event
 		case answer.Outcome == event.OutcomeReplaced:
 			raw, err := json.Marshal(answer.Event)
 			if err != nil {
-				panic("thread: event has no JSON form: " + err.Error()) // it was unmarshalled from JSON
+				panic("step: event has no JSON form: " + err.Error()) // it was unmarshalled from JSON
 			}
 			d.Outcome, d.Event, d.Silent, seen = event.OutcomeReplaced, raw, false, answer.Event
 		case answer.Settles():

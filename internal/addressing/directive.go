@@ -1,4 +1,4 @@
-package thread
+package addressing
 
 import (
 	"bytes"
@@ -84,7 +84,7 @@ func (d *Direction) read(found [][]byte) {
 	}
 }
 
-// Addressing rewrites an agent's final reply to show whom it addresses, before it is stored. self
+// Rewrite rewrites an agent's final reply to show whom it addresses, before it is stored. self
 // is the agent, sender the participant that it answers, and senderIsAgent whether that is an agent.
 //
 //   - A directive overrides all mentions: they are replaced by mentions of the names in TO, one per
@@ -93,7 +93,7 @@ func (d *Direction) read(found [][]byte) {
 //   - If auto is set, an answer to an agent mentions it ([AutoMention]).
 //
 // The result may be empty, for a reply that was only <world>PASS</world>.
-func Addressing(content, self, sender string, senderIsAgent, auto bool) string {
+func Rewrite(content, self, sender string, senderIsAgent, auto bool) string {
 	text, how := Directed(content)
 	to := others(how.To, self)
 	everybody := func(string) bool { return true }

@@ -1,4 +1,4 @@
-package thread
+package addressing
 
 import (
 	"strings"
@@ -66,7 +66,7 @@ func TestAddressing(t *testing.T) {
 		{"nothing to do", "  as it is\n\n", false, true, "  as it is\n\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, tc.want, Addressing(tc.content, "alice", "bob", tc.toAgent, tc.auto))
+			require.Equal(t, tc.want, Rewrite(tc.content, "alice", "bob", tc.toAgent, tc.auto))
 		})
 	}
 }
@@ -91,9 +91,9 @@ func FuzzDirectives(f *testing.F) {
 		if how.Ends || how.To != nil {
 			require.Contains(t, strings.ToLower(content), closingTag)
 		} else if text == content {
-			require.Equal(t, withoutSelf(content, "alice"), Addressing(content, "alice", "bob", true, false))
+			require.Equal(t, withoutSelf(content, "alice"), Rewrite(content, "alice", "bob", true, false))
 		}
-		said := Mentions(Addressing(content, "alice", "bob", true, true))
+		said := Mentions(Rewrite(content, "alice", "bob", true, true))
 		switch to := others(how.To, "alice"); {
 		case how.Ends:
 			require.Empty(t, said, "nobody is addressed")

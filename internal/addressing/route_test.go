@@ -1,4 +1,4 @@
-package thread
+package addressing
 
 import (
 	"fmt"
@@ -166,7 +166,7 @@ func TestRoutingIsTotal(t *testing.T) {
 		}
 		for i, agent := range got {
 			require.Contains(t, known, agent, said)
-			require.False(t, hasName(got[:i], agent), "twice: %s", said)
+			require.False(t, HasName(got[:i], agent), "twice: %s", said)
 			require.True(t, Responds(agent, agents, m), said)
 			require.False(t, agent != "" && strings.EqualFold(agent, m.SenderID), "S4-29 %s", said)
 		}
@@ -195,8 +195,8 @@ func TestAddressedAgentsHearIt(t *testing.T) {
 		require.Equal(t, got, AutoMention(got, "alice", "bob"), said)
 		_, how := Directed(content)
 		for _, toAgent := range []bool{false, true} {
-			m := event.Message{SenderType: event.CreatedByAgent, SenderID: "alice", AgentID: "alice", Content: Addressing(content, "alice", "bob", toAgent, true)}
-			require.False(t, hasName(Mentions(m.Content), "alice"), said)
+			m := event.Message{SenderType: event.CreatedByAgent, SenderID: "alice", AgentID: "alice", Content: Rewrite(content, "alice", "bob", toAgent, true)}
+			require.False(t, HasName(Mentions(m.Content), "alice"), said)
 			answer := Answering(agents, m)
 			require.NotContains(t, answer, "alice", said)
 			switch {
@@ -227,7 +227,7 @@ func TestTwoAgentsComeToAnEnd(t *testing.T) {
 						continue
 					}
 					calls[agent]++
-					reply := Addressing("I see.", agent, m.SenderID, m.SenderType == event.CreatedByAgent, true)
+					reply := Rewrite("I see.", agent, m.SenderID, m.SenderType == event.CreatedByAgent, true)
 					if m.SenderType == event.CreatedByUser {
 						reply = "@bob hello"
 					}

@@ -1,4 +1,4 @@
-package thread
+package addressing
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ func Answering(agents []string, m event.Message) []string {
 	}
 	var out []string
 	for _, agent := range agents {
-		if !hasName(out, agent) && Responds(agent, agents, m) {
+		if !HasName(out, agent) && Responds(agent, agents, m) {
 			out = append(out, agent)
 		}
 	}
@@ -41,13 +41,13 @@ func Responds(agent string, agents []string, m event.Message) bool {
 	}
 	switch m.SenderType {
 	case event.CreatedByAgent:
-		return hasName(Mentions(m.Content), agent)
+		return HasName(Mentions(m.Content), agent)
 	case event.CreatedByUser, event.CreatedByTool:
 		if len(others(agents, "")) == 0 {
 			return true
 		}
 		if to := Mentions(m.Content); len(to) > 0 {
-			return hasName(to, agent)
+			return HasName(to, agent)
 		}
 		return !mentionsInText(m.Content, agents)
 	case event.CreatedBySystem:
@@ -76,4 +76,10 @@ func IsTurnLimit(content string) bool {
 		text = strings.TrimSpace(strings.TrimLeft(rest, ",:"))
 	}
 	return len(text) >= len(turnLimitReached) && strings.EqualFold(text[:len(turnLimitReached)], turnLimitReached)
+}
+
+// SamePerson reports whether two names identify the same person, ignoring case and surrounding
+// spaces.
+func SamePerson(a, b string) bool {
+	return strings.EqualFold(strings.TrimSpace(a), strings.TrimSpace(b))
 }
