@@ -78,6 +78,7 @@ func newFixture(t *testing.T, change func(*activities.Config), tools ...tool.Too
 	cfg := activities.Config{
 		Agents: agent.Fixed{who, {Name: "bob", Model: "fake/small", Tools: set.Names()}}, Store: w.store, Stream: w.stream,
 		Models: map[string]llm.Provider{"fake": w.model}, Tools: set, Logger: slog.New(slog.DiscardHandler),
+		NoLocalSteps: true, // results tell no durations
 	}
 	if change != nil {
 		change(&cfg)

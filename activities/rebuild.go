@@ -45,6 +45,9 @@ type History struct {
 
 // Rebuild rebuilds what a step stored, from its input and a pointer to its result.
 func (h History) Rebuild(input, reply any, at time.Time) (re Rebuilt) {
+	if r, ok := reply.(interface{ Lasts() *step.Underway }); ok && r.Lasts().Running {
+		return re // the activity that joined the step has its result
+	}
 	switch in := input.(type) {
 	case step.Model:
 		out, ok := reply.(*step.ModelReply)

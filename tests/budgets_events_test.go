@@ -35,6 +35,7 @@ func TestBudgetsOfEvents(t *testing.T) {
 		return "built", ctx.Err()
 	}, tool.Background())
 	w := harness.New(t, harness.Options{
+		StepsAsActivities: true,
 		Agents: []agent.Agent{{Name: "assistant", Model: "openai/stand-in", Tools: []string{"build", "list_tasks"}}},
 		Tools:  []tool.Tool{build},
 		Configure: func(cfg *threadmill.Config) {

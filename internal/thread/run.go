@@ -259,6 +259,7 @@ func (r *AgentRun) messageID() string {
 func (r *AgentRun) Replied(now time.Time, reply step.ModelReply) {
 	t, s := r.turn, r.turn.thread
 	s.Pace.Took(r.modelKind(reply.Agent), reply.Took)
+	r.noteAnswered(reply.Message.ReplyToMessageID)
 	if r.Agent == "" {
 		s.Roster.Default = reply.Agent
 		s.Roster.nameDefaultAgent(reply.Agent)
