@@ -19,6 +19,9 @@ type Rebuilt struct {
 	Before, Records []event.Record
 	Logs            []store.ToolLog
 
+	// LogsBefore is the record before which the logs were stored, if they were stored without records.
+	LogsBefore string
+
 	// Title is the title that the step generated.
 	Title string
 
@@ -310,6 +313,6 @@ func rebuildTask(in step.Task, out step.TaskReply, at time.Time) (re Rebuilt) {
 	case out.Error != "":
 		log.Status, log.Output = store.ToolFailed, asJSON(out.Error)
 	}
-	re.Logs = []store.ToolLog{log}
+	re.Logs, re.LogsBefore = []store.ToolLog{log}, recordid.TaskEnded(in.Task.ID)
 	return re
 }
