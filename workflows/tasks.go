@@ -3,11 +3,10 @@ package workflows
 import (
 	"errors"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )

@@ -6,12 +6,11 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/oklog/ulid/v2"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
