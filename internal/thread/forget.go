@@ -3,8 +3,6 @@ package thread
 import (
 	"encoding/json"
 	"slices"
-
-	"github.com/threadmill/threadmill/event"
 )
 
 // Concerning returns the events whose turns are in progress and concern a person, and the person's own events in the queue. is
@@ -13,8 +11,8 @@ func (s *State) Concerning(is func(name string) bool, concerns func(json.RawMess
 	for _, t := range s.concerning(concerns) {
 		events = append(events, t.Item.ID)
 	}
-	for _, q := range s.Inbox.Queue {
-		if m := q.newMessage(); is(q.User) || is(m.SenderID) && m.SenderType == event.CreatedByUser {
+	for i := range s.Inbox.Queue {
+		if q := &s.Inbox.Queue[i]; is(q.User) || q.fromUser() && is(q.read().Message.SenderID) {
 			events = append(events, q.Item.ID)
 		}
 	}

@@ -91,7 +91,7 @@ func (t *Turn) Join(now time.Time, q Queued, d step.HookDecision) {
 		t.adopt(now, it.ID, calls)
 		return
 	}
-	m := s.Inbox.itemMessage(&q)
+	m := q.message()
 	if got, ok := readEvent(d.Event).(event.MessageEvent); ok {
 		m = s.replaced(t.SteeredEvent(q), got)
 	}

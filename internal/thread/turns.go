@@ -112,7 +112,7 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 		s.Inbox.recordItem(now, q)
 	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
-		m := step.Carry(s.Inbox.itemMessage(&t.Queued))
+		m := step.Carry(t.message())
 		t.Message = &m
 	}
 	return t

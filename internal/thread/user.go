@@ -11,18 +11,15 @@ import (
 // sender returns the person who sent the item, or "". A user_query has one if its source is the user:
 // what a webhook says about people is not checked.
 func (q *Queued) sender() string {
-	if e, ok := q.Item.Env(); ok {
+	if e := q.read().Env; e != nil {
 		if e.Type != event.TypeUserQuery || e.Metadata.Source != event.SourceUser {
 			return ""
 		}
 		asked, _ := e.Query() // validated when it was posted
 		return asked.UserID
 	}
-	if q.Item.Type != event.TypeMessage {
-		return ""
-	}
-	if m := q.newMessage(); m.SenderType == event.CreatedByUser && m.SenderID != signals.ScheduleSender {
-		return m.SenderID
+	if q.fromUser() && q.read().Message.SenderID != signals.ScheduleSender {
+		return q.read().Message.SenderID
 	}
 	return ""
 }
