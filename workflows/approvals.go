@@ -34,7 +34,7 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 		return
 	}
 	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
-		f, err := t.state.Children.Forward(workflow.Now(ctx), d)
+		f, err := t.state.Forward(workflow.Now(ctx), d)
 		children(t).decideForChildBySignal(ctx, name, f, err)
 		return
 	}
@@ -48,7 +48,7 @@ const earlyDecisionTimeout = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
 	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
-		f, err := t.state.Children.Forward(workflow.Now(ctx), d)
+		f, err := t.state.Forward(workflow.Now(ctx), d)
 		return children(t).decideForChild(ctx, f, err)
 	}
 	if t.state.Decisions.IsEarly(d.ToolCallID) {

@@ -23,7 +23,7 @@ func (t inputs) answer(ctx workflow.Context, name string, a signals.InputAnswers
 		return
 	}
 	if t.state.Children.Input(a) {
-		f, err := t.state.Children.ForwardInput(workflow.Now(ctx), a)
+		f, err := t.state.ForwardInput(workflow.Now(ctx), a)
 		children(t).decideForChildBySignal(ctx, name, f, err)
 		return
 	}
@@ -32,7 +32,7 @@ func (t inputs) answer(ctx workflow.Context, name string, a signals.InputAnswers
 
 func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (signals.DecideResult, error) {
 	if t.state.Children.Input(a) {
-		f, err := t.state.Children.ForwardInput(workflow.Now(ctx), a)
+		f, err := t.state.ForwardInput(workflow.Now(ctx), a)
 		return children(t).decideForChild(ctx, f, err)
 	}
 	ds := &t.state.Decisions

@@ -76,9 +76,11 @@ func (t *activeTurn) awaitReport(ctx workflow.Context, id string, reported func(
 
 // reportRequested handles the parent thread's request to report by signal.
 func (t subAgent) reportRequested(_ workflow.Context, c workflow.ReceiveChannel) bool {
-	heard := c.ReceiveAsync(nil)
-	t.state.ParentLink.Parent.ReportRequested = t.state.ParentLink.Parent.ReportRequested || heard
-	return heard
+	if !c.ReceiveAsync(nil) {
+		return false
+	}
+	t.state.ParentLink.ReportToParent()
+	return true
 }
 
 // report sends the decision to a thread that has continued as new.

@@ -60,7 +60,7 @@ func (t subAgent) watchDeadline(ctx workflow.Context) {
 			return
 		}
 		reason := fmt.Sprintf("it had not completed by its deadline, %s", deadline.UTC().Format(time.RFC3339))
-		c := signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: reason, EventID: t.state.ParentLink.FirstID()}
+		c := signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: reason, EventID: t.state.FirstID()}
 		_ = t.interruptEvent(ctx, c)
 	})
 }
@@ -93,7 +93,7 @@ func (t subAgent) endDelegate(ctx workflow.Context) (step.DelegateReply, error) 
 	s := t.state
 	t.drain(ctx)
 	// Before the thread is closed, since the outcome of its first turn is soon forgotten.
-	input := s.ParentLink.EndStep()
+	input := s.EndStep()
 	// The thread may have been closed before the sub-agent answered.
 	closed := s.Closing != nil
 	if !closed {

@@ -66,8 +66,8 @@ func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, ta
 		t.drain(ctx)
 		why := "its workflow ended without a report: " + reason(err)
 		// A failure means that the task ended long ago.
-		_ = t.state.Tasks.Reported(workflow.Now(ctx), step.TaskReport{TaskID: task.ID, TaskReply: step.TaskReply{Error: why}})
-		t.state.Children.Forget(workflow.Now(ctx), task.ThreadID)
+		_ = t.state.TaskReported(workflow.Now(ctx), step.TaskReport{TaskID: task.ID, TaskReply: step.TaskReply{Error: why}})
+		t.state.ForgetSubAgent(workflow.Now(ctx), task.ThreadID)
 	})
 }
 
@@ -81,7 +81,7 @@ func (t *activeTurn) answer(ctx workflow.Context, r *thread.AgentRun, c *thread.
 // stopTask cancels the workflow of a task. It ignores one that has already ended.
 func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 	if task.ThreadID != "" {
-		t.state.Children.Forget(workflow.Now(ctx), task.ThreadID)
+		t.state.ForgetSubAgent(workflow.Now(ctx), task.ThreadID)
 		t.cancelThread(ctx, task.ThreadID)
 		return
 	}
@@ -91,7 +91,7 @@ func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 }
 
 func (t tasks) taskReported(ctx workflow.Context, name string, rep step.TaskReport) {
-	if err := t.state.Tasks.Reported(workflow.Now(ctx), rep); err != nil {
+	if err := t.state.TaskReported(workflow.Now(ctx), rep); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, rep, err)
 	}
 }
@@ -99,7 +99,7 @@ func (t tasks) taskReported(ctx workflow.Context, name string, rep step.TaskRepo
 func (t tasks) completeTask(ctx workflow.Context, name string, c signals.CompleteTask) {
 	err := c.Validate()
 	if err == nil {
-		switch out := t.state.Tasks.Complete(workflow.Now(ctx), c); out.Result {
+		switch out := t.state.CompleteTask(workflow.Now(ctx), c); out.Result {
 		case signals.TaskAccepted:
 			t.dismissTask(ctx, out.Task)
 		case signals.TaskAlreadyEnded:
@@ -113,7 +113,7 @@ func (t tasks) completeTask(ctx workflow.Context, name string, c signals.Complet
 }
 
 func (t tasks) updateCompleteTask(ctx workflow.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error) {
-	out := t.state.Tasks.Complete(workflow.Now(ctx), c)
+	out := t.state.CompleteTask(workflow.Now(ctx), c)
 	if out.Result == signals.TaskAccepted {
 		t.dismissTask(ctx, out.Task)
 	}
@@ -121,7 +121,7 @@ func (t tasks) updateCompleteTask(ctx workflow.Context, c signals.CompleteTask) 
 }
 
 func (t tasks) updateCancelTask(ctx workflow.Context, c signals.CancelTask) (signals.CompleteTaskResult, error) {
-	out := t.state.Tasks.Cancel(workflow.Now(ctx), c, true)
+	out := t.state.CancelTask(workflow.Now(ctx), c, true)
 	if out.Result == signals.TaskAccepted {
 		t.stopTask(ctx, out.Task)
 	}

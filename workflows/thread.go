@@ -143,7 +143,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 				return t.eraseLate(ctx)
 			}
 			return cancelled
-		case t.state.ParentLink.AnswerStored():
+		case t.state.AnswerStored():
 			return nil
 		case t.rollover(ctx):
 			return t.continueAsNew(ctx, typ)
@@ -156,7 +156,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 // hasWork reports whether the thread has anything to do but wait.
 func (t *conversation) hasWork() bool {
 	s := t.state
-	return t.erased || s.Closing != nil || s.Turns.Current != nil || s.Inbox.HasNext() || s.Outbox.Unstored() || s.ParentLink.AnswerStored()
+	return t.erased || s.Closing != nil || s.Turns.Current != nil || s.Inbox.HasNext() || s.Outbox.Unstored() || s.AnswerStored()
 }
 
 // act takes the next action of the thread.
@@ -237,9 +237,9 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	}
 	t.state = thread.New(namespace, threadID, in.Start, workflow.Now(ctx))
 	inspect(ctx, t.state)
-	t.state.ParentLink.Parent = in.Parent
-	if caller := workflow.GetInfo(ctx).ParentWorkflowExecution; caller != nil && in.Parent != nil && caller.ID == signals.WorkflowID(namespace, in.Parent.ThreadID) {
-		t.state.ParentLink.StoreParent()
+	if in.Parent != nil {
+		caller := workflow.GetInfo(ctx).ParentWorkflowExecution
+		t.state.DelegatedBy(in.Parent, caller != nil && caller.ID == signals.WorkflowID(namespace, in.Parent.ThreadID))
 	}
 	t.state.Number(workflow.Now(ctx))
 	if err := announce(ctx, t.state); err != nil {
@@ -248,7 +248,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	t.lifecycle(ctx, event.TypeSessionCreated, recordid.Opened(t.state.ThreadID))
 	if in.First != nil {
 		posts{t}.post(ctx, signals.SignalPost, *in.First)
-		t.state.ParentLink.Inherit()
+		t.state.InheritUser()
 	}
 	var again signals.Restore
 	if in.Parent != nil && len(in.Restore) > 0 && json.Unmarshal(in.Restore, &again) == nil { // the parent thread wrote it
@@ -346,7 +346,7 @@ func (t *conversation) close(ctx workflow.Context) {
 // endWork ends the background tasks and sub-agents of a closed thread.
 func (t *conversation) endWork(ctx workflow.Context) {
 	t.lifecycle(ctx, event.TypeSessionDeleted, "")
-	for _, task := range t.state.Tasks.Close(workflow.Now(ctx)) {
+	for _, task := range t.state.CloseTasks(workflow.Now(ctx)) {
 		t.stopTask(ctx, task)
 	}
 	t.state.Close(workflow.Now(ctx))

@@ -178,7 +178,7 @@ func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	t, s := c.run.turn, c.run.turn.thread
 	if c.Input != nil {
 		ended := withdrawn(now, *c.Input)
-		s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
+		s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
 	}
 	c.Stage, c.Input = CallSettled, nil
 	s.Decisions.applyEarlyInputs(now)

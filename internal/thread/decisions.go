@@ -142,7 +142,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked step.CheckReply) 
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
 			t.record(now, recordid.Vote(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
-			t.thread.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+			t.thread.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 			return signals.DecideResult{Result: signals.DecideAccepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes
@@ -164,7 +164,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked step.CheckReply) 
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
 	t.record(now, recordid.Decision(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+	s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.Decisions.rememberSettled(c.Plan.ID, made.Decision)
 	c.RemindAt, c.Ended = nil, &RequestEnd{now, made.Decision}
 }

@@ -17,7 +17,7 @@ import (
 func (c *Call) AskInput(now time.Time, q event.InputRequest) {
 	s := c.run.turn.thread
 	c.Stage, c.Input = CallAtInput, &q
-	s.ParentLink.notifyRequest(step.SubAgentRequest{ThreadID: s.ThreadID, Input: &q})
+	s.askParent(step.SubAgentRequest{Input: &q})
 	s.Decisions.applyEarlyInputs(now)
 }
 
@@ -119,7 +119,7 @@ func (ds *Decisions) AnswerInput(now time.Time, a signals.InputAnswers) (signals
 	c.run.turn.record(now, id, event.TypeInputReceived, got)
 	c.Stage, c.Answered, c.Input = CallReady, c.Input.Round, nil
 	ds.rememberSettled(id, inputSum(a.Answers))
-	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
+	s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
 	return signals.DecideAccepted, nil
 }
 

@@ -210,8 +210,8 @@ func (p *player) do(c command) {
 	case "parent":
 		s.ParentLink.Parent = new(read(c, step.Parent{ThreadID: "t0", Agent: "alice", ToolName: "ask", ToolCallID: "c0", MessageID: "m0", TraceID: "e0", EventID: "e0", Depth: 1}))
 	case "first":
-		p.post(p.parse("post " + s.ParentLink.FirstID() + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
-		s.ParentLink.Inherit()
+		p.post(p.parse("post " + s.FirstID() + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
+		s.InheritUser()
 	case "hooks":
 		p.specs = []hook.Spec{}
 		for name := range strings.FieldsSeq(c.id + " " + c.text) {
@@ -286,7 +286,7 @@ func (p *player) do(c command) {
 		s.Decisions.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
 	case "answer":
 		if a := p.answers(c); s.Children.Input(a) {
-			f, err := s.Children.ForwardInput(now, a)
+			f, err := s.ForwardInput(now, a)
 			if p.err(err); err == nil {
 				p.say("= %s by %s", f.Outcome, f.ThreadID)
 			}
@@ -298,33 +298,33 @@ func (p *player) do(c command) {
 	case "answer-signal":
 		s.Decisions.TakeInput(now, p.answers(c))
 	case "task-report":
-		p.err(s.Tasks.Reported(now, read(c, step.TaskReport{TaskID: c.id})))
+		p.err(s.TaskReported(now, read(c, step.TaskReport{TaskID: c.id})))
 		p.cut()
 	case "complete-task":
-		out := s.Tasks.Complete(now, read(c, signals.CompleteTask{TaskID: c.id}))
+		out := s.CompleteTask(now, read(c, signals.CompleteTask{TaskID: c.id}))
 		p.say("= %s", out.Result)
 	case "cancel-task":
-		out := s.Tasks.Cancel(now, read(c, signals.CancelTask{TaskID: c.id, By: "ann"}), true)
+		out := s.CancelTask(now, read(c, signals.CancelTask{TaskID: c.id, By: "ann"}), true)
 		p.say("= %s", out.Result)
-		s.Children.Forget(now, out.Task.ThreadID)
+		s.ForgetSubAgent(now, out.Task.ThreadID)
 	case "sub-ended":
-		s.Children.ApplyEnd(now, read(c, step.SubAgentEnded{ThreadID: c.id, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted}}))
+		s.SubAgentEnded(now, read(c, step.SubAgentEnded{ThreadID: c.id, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted}}))
 	case "sub-gone":
 		s.Children.ApplyLoss(c.id, c.text)
 	case "sub-asks":
 		asks := step.SubAgentRequest{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
 		asks.Listed = len(c.opts) > 0
-		s.Children.ApplyRequest(asks)
+		s.SubAgentRequested(asks)
 	case "sub-asks-input":
-		s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: c.id, Input: new(read(c, event.InputRequest{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1, RequestedAt: now}))})
+		s.SubAgentRequested(step.SubAgentRequest{ThreadID: c.id, Input: new(read(c, event.InputRequest{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1, RequestedAt: now}))})
 	case "sub-answered":
 		got := read(c, event.InputReceived{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1})
-		s.Children.ApplyDecision(now, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text, Input: &got})
+		s.SubAgentDecided(now, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text, Input: &got})
 	case "sub-asks-through":
 		call, agents, _ := strings.Cut(c.text, " ")
-		s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
+		s.SubAgentRequested(step.SubAgentRequest{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
 	case "sub-decided":
-		s.Children.ApplyDecision(now, read(c, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
+		s.SubAgentDecided(now, read(c, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
 	case "hook-decided":
 		p.err(s.Turns.HookDecided(step.HookDecided{EventID: c.id, Decision: p.decision(c)}))
 	case "reject":
@@ -449,7 +449,7 @@ func (p *player) decide(c command) {
 func (p *player) take(signal bool, d signals.Decide) {
 	s := p.s
 	if _, _, below := s.Children.Request(d.ToolCallID); below {
-		f, err := s.Children.Forward(p.now, d)
+		f, err := s.Forward(p.now, d)
 		if p.err(err); err == nil {
 			p.say("= %s by %s", f.Outcome, f.ThreadID)
 		}

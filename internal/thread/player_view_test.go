@@ -58,13 +58,13 @@ func (p *player) look(c command) {
 	case "below":
 		d := signals.Decide{ToolCallID: c.id, Decision: event.Decision(c.text)}
 		f := Forward{Outcome: signals.DecideAccepted, key: d.ToolCallID, as: d.Decision}
-		p.say("= %s, several %v", s.Children.ForwardedOutcome(f), s.Children.NeedsSeveral(f))
+		p.say("= %s, several %v", s.ForwardedOutcome(f), s.Children.NeedsSeveral(f))
 	case "closed-task":
 		for _, r := range TaskRecords(s.Ref(), s.Tasks.Running[0], read(c, step.TaskReply{}), p.now) {
 			p.say("= %s %s %s", r.ID, r.Type, short(r.Payload))
 		}
 	case "end-step":
-		p.say("= %v %s", s.ParentLink.AnswerStored(), short(s.ParentLink.EndStep(), "thread", "flush"))
+		p.say("= %v %s", s.AnswerStored(), short(s.EndStep(), "thread", "flush"))
 	default:
 		p.t.Fatalf("no such command: %s", c.verb)
 	}

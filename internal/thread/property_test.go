@@ -311,7 +311,7 @@ func (m *machine) finish() {
 	for m.s.Turns.Current != nil || m.s.Turns.Unpark() {
 		m.end()
 	}
-	m.s.Tasks.Close(m.now)
+	m.s.CloseTasks(m.now)
 	m.s.Close(m.now)
 	m.closed = true
 	m.record()

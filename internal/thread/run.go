@@ -396,7 +396,7 @@ func (r *AgentRun) StopRun(now time.Time) {
 		}
 		if c.Requested != nil && c.Stage == CallWaiting {
 			s.Decisions.rememberSettled(c.Plan.ID, "")
-			s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID})
+			s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID})
 		}
 		if c.Stage == CallRan {
 			if c.Decision != nil {

@@ -105,9 +105,7 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
 	t.OnBusy, t.OnWaiting, t.Stored = "", "", q.Stored || q.Item.Attempt > 0
 	ts.Current = t
-	if s.Titling.Later {
-		s.Titling.Later, s.Titling.Tried = false, false
-	}
+	s.Titling.turnBegins()
 	if q.Released == nil && !q.Recorded {
 		s.Inbox.recordItem(now, q)
 	}

@@ -43,14 +43,13 @@ func (t *Turn) workFor(user string) {
 	}
 }
 
-// Inherit makes the user of the call that of the first message of a sub-agent's thread, which an
+// InheritUser makes the user of the call that of the first message of a sub-agent's thread, which an
 // agent has sent. It applies to the queued message and not to the id, which anybody may post again.
-func (p *ParentLink) Inherit() {
-	in := &p.thread.Inbox
-	if p.Parent == nil {
+func (s *State) InheritUser() {
+	if s.ParentLink.Parent == nil {
 		return
 	}
-	if at := in.index(p.FirstID()); at >= 0 {
-		in.Queue[at].User = p.Parent.User
+	if at := s.Inbox.index(s.FirstID()); at >= 0 {
+		s.Inbox.Queue[at].User = s.ParentLink.Parent.User
 	}
 }
