@@ -91,7 +91,7 @@ func (t controls) describe(ctx workflow.Context, c signals.ThreadChange) error {
 			return err
 		}
 		// The new attributes say that the thread is open.
-		t.state.Decisions.Listed = false
+		t.state.Decisions.Unlist()
 	}
 	if len(memo) == 0 {
 		return nil

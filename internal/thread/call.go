@@ -156,7 +156,7 @@ func (c *Call) ApplyResultDecision(now time.Time, d step.HookDecision) {
 	seen := c.ResultEvent()
 	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
 	c.Stage, c.Decision = CallSettled, nil
-	c.run.turn.thread.Decisions.applyEarlyInputs(now)
+	c.run.turn.thread.applyEarlyInputs(now)
 	switch {
 	case d.Outcome == event.OutcomeFailed:
 		if r.Refused == "" {
@@ -181,10 +181,10 @@ func (c *Call) settleWithoutRunning(now time.Time, text string) {
 		s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
 	}
 	c.Stage, c.Input = CallSettled, nil
-	s.Decisions.applyEarlyInputs(now)
+	s.applyEarlyInputs(now)
 	if c.Client != nil {
 		// Remember the call, so that a late result of a client is recognised.
-		s.Decisions.Settled = keepLast(append(s.Decisions.Settled, Settled{Key: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
+		s.Decisions.rememberSettled(answerKey(c.Plan.ID), "settled")
 	}
 	t.record(now, recordid.Result(c.Plan.ID), event.TypeMessage, c.result(text, true))
 }

@@ -130,7 +130,7 @@ func (r *AgentRun) planned(now time.Time, calls []step.PlannedCall) {
 		c.accept(now)
 		r.Calls = append(r.Calls, c)
 	}
-	s.Decisions.applyEarly(now)
+	s.applyEarly(now)
 }
 
 // adopt starts a run for the tool calls with which hooks replaced a message. The agent continues

@@ -270,7 +270,7 @@ func (p *player) do(c command) {
 	case "decide", "decide-signal":
 		p.decide(c)
 	case "revoke":
-		id := s.Decisions.Revoke(now, read(c, signals.Revoke{ToolCallID: c.id, By: "ann"}))
+		id := s.Revoke(now, read(c, signals.Revoke{ToolCallID: c.id, By: "ann"}))
 		p.say("= unwritten %v", s.Outbox.Unwritten(id))
 	case "number":
 		s.Number(now)
@@ -279,11 +279,11 @@ func (p *player) do(c command) {
 	case "hooks-gone":
 		p.say("= asked %s", short(s.Turns.Current.PendingHooks(s.Turns.Current.ItemEvent(), p.specs)))
 	case "result":
-		p.say("= %s", s.Decisions.ToolResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
+		p.say("= %s", s.ToolResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
 	case "result-early":
-		p.say("= %s", s.Decisions.BufferEarlyResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
+		p.say("= %s", s.BufferEarlyResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
 	case "result-signal":
-		s.Decisions.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
+		s.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
 	case "answer":
 		if a := p.answers(c); s.Children.Input(a) {
 			f, err := s.ForwardInput(now, a)
@@ -292,11 +292,11 @@ func (p *player) do(c command) {
 			}
 			return
 		}
-		out, err := s.Decisions.AnswerInput(now, p.answers(c))
+		out, err := s.AnswerInput(now, p.answers(c))
 		p.err(err)
 		p.say("= %s", out)
 	case "answer-signal":
-		s.Decisions.TakeInput(now, p.answers(c))
+		s.TakeInput(now, p.answers(c))
 	case "task-report":
 		p.err(s.TaskReported(now, read(c, step.TaskReport{TaskID: c.id})))
 		p.cut()
@@ -455,21 +455,21 @@ func (p *player) take(signal bool, d signals.Decide) {
 		}
 		return
 	}
-	if early := s.Decisions.IsEarly(d.ToolCallID); signal {
+	if early := s.IsEarlyDecision(d.ToolCallID); signal {
 		if !early || !s.Decisions.BufferEarly(d) {
-			s.Decisions.TakeDecision(p.now, d)
+			s.TakeDecision(p.now, d)
 		}
 		return
 	} else if early {
 		p.say("= early, held: %v", s.Decisions.BufferEarly(d))
 		return
 	}
-	if err := s.Decisions.CheckAlone(d); err != nil {
+	if err := s.CheckAlone(d); err != nil {
 		p.err(err)
 		return
 	}
-	answer := func(reply step.CheckReply) { p.say("= %s", short(s.Decisions.DecideChecked(p.now, d, reply))) }
-	if input, ok := s.Decisions.Unchecked(d); ok {
+	answer := func(reply step.CheckReply) { p.say("= %s", short(s.DecideChecked(p.now, d, reply))) }
+	if input, ok := s.Unchecked(d); ok {
 		p.start(&flight{kind: "check", key: d.ToolCallID, checked: answer}, "check %s %s", d.ToolCallID, short(input, "thread", "toolCallId"))
 		return
 	}

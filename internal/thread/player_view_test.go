@@ -37,7 +37,7 @@ func (p *player) look(c command) {
 			}
 		}
 	case "approvals":
-		for _, a := range s.Decisions.Approvals() {
+		for _, a := range s.Approvals() {
 			p.say("= %s", short(a))
 		}
 	case "clients":
@@ -45,7 +45,7 @@ func (p *player) look(c command) {
 			p.say("= %s", short(a))
 		}
 	case "inputs":
-		for _, q := range s.Turns.InputRequests() {
+		for _, q := range s.InputRequests() {
 			p.say("= %s", short(q))
 		}
 	case "tasks":
@@ -54,7 +54,7 @@ func (p *player) look(c command) {
 		out, ok := s.Turns.Outcome(c.id)
 		p.say("= %s known %v last %s awaited %v", told(out), ok, out.LastRecord, s.Turns.Awaits(c.id))
 	case "row":
-		p.say("= %s listed %v", short(s.Outbox.Row, "number"), s.Decisions.Listable())
+		p.say("= %s listed %v", short(s.Outbox.Row, "number"), s.listable())
 	case "below":
 		d := signals.Decide{ToolCallID: c.id, Decision: event.Decision(c.text)}
 		f := Forward{Outcome: signals.DecideAccepted, key: d.ToolCallID, as: d.Decision}

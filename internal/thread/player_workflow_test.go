@@ -307,12 +307,8 @@ func (p *player) advance() bool {
 			return true
 		}
 	}
-	if len(s.Decisions.ToCheck) > 0 && !p.flying(func(f *flight) bool { return f.kind == "check" }) {
-		d := s.Decisions.ToCheck[0]
-		p.start(&flight{kind: "check", key: d.ToolCallID, checked: func(reply step.CheckReply) {
-			s.Decisions.ToCheck = s.Decisions.ToCheck[1:]
-			s.Decisions.DecideOrReject(now, d, reply)
-		}}, "check %s", d.ToolCallID)
+	if d, ok := s.Decisions.NextToCheck(); ok && !p.flying(func(f *flight) bool { return f.kind == "check" }) {
+		p.start(&flight{kind: "check", key: d.ToolCallID, checked: func(reply step.CheckReply) { s.ApplyChecked(now, reply) }}, "check %s", d.ToolCallID)
 		return true
 	}
 	if t := s.Turns.Cascading(); t != nil && !p.flying(func(f *flight) bool { return f.kind == "plan" }) {

@@ -181,7 +181,7 @@ func (m *machine) subAsksInput(threadID string) {
 	m.s.SubAgentRequested(step.SubAgentRequest{ThreadID: threadID, Input: &q})
 	a := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
 	require.True(m.t, m.s.Children.Input(a))
-	require.Contains(m.t, m.s.Turns.InputRequests(), q)
+	require.Contains(m.t, m.s.InputRequests(), q)
 	f, err := m.s.ForwardInput(m.now, a)
 	require.NoError(m.t, err)
 	require.Equal(m.t, signals.DecideAccepted, f.Outcome)

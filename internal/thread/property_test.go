@@ -260,11 +260,11 @@ func (m *machine) tool() {
 
 func (m *machine) decide() {
 	id := fmt.Sprintf("c%d", m.rnd.IntN(m.calls+1))
-	if approvals := m.s.Decisions.Approvals(); len(approvals) > 0 && m.rnd.IntN(4) > 0 {
+	if approvals := m.s.Approvals(); len(approvals) > 0 && m.rnd.IntN(4) > 0 {
 		id = approvals[0].ToolCallID
 	}
 	d := []event.Decision{event.DecisionApprove, event.DecisionDeny}[m.rnd.IntN(2)]
-	m.s.Decisions.Decide(m.now, decision(id, d))
+	m.s.Decide(m.now, decision(id, d))
 	if r := m.run(PhaseTools); r != nil {
 		r.ToolsDone(m.now)
 	}

@@ -122,7 +122,7 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 		q := asks(i)
 		s.SubAgentRequested(step.SubAgentRequest{ThreadID: id, Input: &q})
 	}
-	kept := s.Turns.InputRequests()
+	kept := s.InputRequests()
 	require.Len(t, kept, many)
 	require.Equal(t, asks(0), kept[0])
 	require.Less(t, len(rawJSON(kept)), maxRequestTotal+many*1000)
@@ -143,7 +143,7 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	call := wants(id, "x")
 	call.Request.Arguments = strings.Repeat("a", maxRequestArguments)
 	s.SubAgentRequested(call)
-	require.Equal(t, call.Request, s.Decisions.Approvals()[0], "questions take no room of the arguments that people decide on")
+	require.Equal(t, call.Request, s.Approvals()[0], "questions take no room of the arguments that people decide on")
 	records := pending(s, event.TypeInputRequest)
 	require.Len(t, records, many)
 	for i, rec := range records {

@@ -97,7 +97,7 @@ func (s *State) UnmarshalJSON(data []byte) error {
 
 // bind connects the parts to the state.
 func (s *State) bind() {
-	s.Inbox.thread, s.Turns.thread, s.Decisions.thread = s, s, s
+	s.Inbox.thread, s.Turns.thread = s, s
 	for _, t := range append(s.Turns.all(), s.Turns.Deciding...) {
 		t.thread = s
 		for _, r := range t.Runs {

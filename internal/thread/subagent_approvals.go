@@ -245,7 +245,7 @@ func (s *State) Forward(now time.Time, d signals.Decide) (Forward, error) {
 	return Forward{ThreadID: threadID, Signal: signals.SignalDecide, Payload: d, Outcome: out, key: d.ToolCallID, as: d.Decision}, err
 }
 
-// ForwardInput is [State.Forward] for an answer. The error is that of [Decisions.AnswerInput].
+// ForwardInput is [State.Forward] for an answer. The error is that of [State.AnswerInput].
 func (s *State) ForwardInput(now time.Time, a signals.InputAnswers) (Forward, error) {
 	f := Forward{
 		Signal: signals.SignalAnswerInput, Payload: a, Outcome: signals.DecideNotPending,
@@ -280,7 +280,7 @@ func (s *State) forward(now time.Time, d signals.Decide) (threadID string, out s
 	case len(ask.Groups) > 0 && !addresses(ask, d.By):
 		return threadID, "", event.FieldErrorf("by", "is not one of the approvers; if %q has become a member of %s since they were asked, decide in the sub-agent's own thread, %s",
 			d.By, strings.Join(ask.Groups, ", "), threadID)
-	case !s.Decisions.mayDecide(d.By, ask, false) || sub.isAgent(d.By):
+	case !s.mayDecide(d.By, ask, false) || sub.isAgent(d.By):
 		return threadID, signals.DecideNotAllowed, nil
 	}
 	if err := checkAlone(d, ask); err != nil {
