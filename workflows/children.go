@@ -31,7 +31,7 @@ func (t children) handlers() []handler {
 }
 
 // delegate starts a sub-agent, whose answer is the result of the call.
-func (t *activeTurn) delegate(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) delegate(ctx workflow.Context, c *thread.Call) {
 	if refusal := t.turn.CheckDelegate(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)
 		return
@@ -67,7 +67,7 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 // awaitSub waits for the answer of a sub-agent. It returns early when the turn is interrupted, when
 // the thread must continue as new, and when the thread has other work while the sub-agent waits for
 // people.
-func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) awaitSub(ctx workflow.Context, c *thread.Call) {
 	s := t.state
 	ended := func() bool { _, _, ok := s.Children.End(c.SubAgent); return ok }
 	if t.subs[c.SubAgent] != nil || ended() {
@@ -113,7 +113,7 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start step.Dele
 }
 
 // delegateTask starts a sub-agent as a background task.
-func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) delegateTask(ctx workflow.Context, c *thread.Call) {
 	s := t.state
 	if refusal := t.turn.CheckDelegate(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)

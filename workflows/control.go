@@ -28,7 +28,7 @@ func (t controls) control(ctx workflow.Context, name string, c signals.Control) 
 	case c.Action == signals.ControlClose:
 		if t.state.Closing == nil && !(c.IfIdle && !t.state.Resting()) {
 			c.EventID = ""
-			t.state.Closing = &c
+			t.state.StartClosing(c)
 			t.interrupt(c)
 		}
 	case c.Action == signals.ControlRetry:

@@ -97,7 +97,7 @@ func (t subAgent) endDelegate(ctx workflow.Context) (step.DelegateReply, error) 
 	// The thread may have been closed before the sub-agent answered.
 	closed := s.Closing != nil
 	if !closed {
-		s.Closing = &signals.Control{Action: signals.ControlClose, By: s.ParentLink.Parent.Agent, Reason: "the sub-agent has answered"}
+		s.StartClosing(signals.Control{Action: signals.ControlClose, By: s.ParentLink.Parent.Agent, Reason: "the sub-agent has answered"})
 		t.endWork(ctx)
 	}
 	input.Flush = s.Outbox.Flush()

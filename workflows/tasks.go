@@ -25,17 +25,17 @@ func (t tasks) handlers() []handler {
 }
 
 // startTask starts a background task and sets the result of its call immediately.
-func (t *activeTurn) startTask(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) startTask(ctx workflow.Context, c *thread.Call) {
 	s := t.state
 	if refusal := s.Tasks.CheckLimit(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)
 		return
 	}
 	if c.Plan.SubAgent != nil {
-		t.delegateTask(ctx, r, c)
+		t.delegateTask(ctx, c)
 		return
 	}
-	if r.Edited && s.Outbox.Unstored() {
+	if c.Rewritten() && s.Outbox.Unstored() {
 		// The task's activity reads the decision of hooks from the store.
 		t.record(ctx)
 	}
@@ -72,7 +72,7 @@ func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, ta
 }
 
 // answer sets the result of a call that the thread itself answers.
-func (t *activeTurn) answer(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) answer(ctx workflow.Context, c *thread.Call) {
 	if stop := c.Answer(workflow.Now(ctx), t.specs(ctx)...); stop != nil {
 		t.stopTask(ctx, *stop)
 	}

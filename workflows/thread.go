@@ -331,9 +331,7 @@ func (t *conversation) close(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	t.drain(ctx)
-	if t.state.Closing == nil {
-		t.state.Closing = &signals.Control{Action: signals.ControlClose, By: "temporal", Reason: "the workflow was cancelled"}
-	}
+	t.state.StartClosing(signals.Control{Action: signals.ControlClose, By: "temporal", Reason: "the workflow was cancelled"})
 	t.state.Turns.Interrupt(*t.state.Closing)
 	for t.state.Turns.Current != nil || t.state.Turns.Unpark() {
 		t.runTurn(ctx)

@@ -167,6 +167,9 @@ func (c *Call) ApplyResultDecision(now time.Time, d step.HookDecision) {
 	}
 }
 
+// NeverStarted records that the step of the call was cancelled before it ran.
+func (c *Call) NeverStarted() { c.Started = false }
+
 // CallFailed sets an error as the result of a call that could not be completed.
 func (c *Call) CallFailed(now time.Time, why string) {
 	c.Failed = true

@@ -3,7 +3,14 @@ package thread
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/threadmill/threadmill/signals"
 )
+
+// Forget keeps a person whom the thread forgets when it continues as new.
+func (s *State) Forget(f signals.Forget) {
+	s.Forgetting = append(slices.DeleteFunc(s.Forgetting, func(o signals.Forget) bool { return o.Pseudonym == f.Pseudonym }), f)
+}
 
 // Concerning returns the events whose turns are in progress and concern a person, and the person's own events in the queue. is
 // reports whether a name is that of the person, and concerns whether JSON has something of the person.

@@ -135,6 +135,13 @@ type RunEnd struct {
 	Class string         `json:"class,omitempty"`
 }
 
+// Begin keeps the time at which the run began, if it is not known yet.
+func (r *AgentRun) Begin(now time.Time) {
+	if r.StartedAt.IsZero() {
+		r.StartedAt = now
+	}
+}
+
 // Done reports whether the run has ended.
 func (r *AgentRun) Done() bool {
 	switch r.Phase {

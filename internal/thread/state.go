@@ -136,6 +136,13 @@ func (s *State) Carried() *State {
 	return &c
 }
 
+// StartClosing makes the thread reject events and end its work, unless it is closing already.
+func (s *State) StartClosing(c signals.Control) {
+	if s.Closing == nil {
+		s.Closing = &c
+	}
+}
+
 // Close ends the thread. Events in the queue are recorded as failed.
 func (s *State) Close(now time.Time) {
 	for _, q := range s.Inbox.ordered() {

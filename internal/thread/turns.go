@@ -85,12 +85,15 @@ func (ts *Turns) InTurn(eventID string) bool {
 func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
 	for _, t := range ts.all() {
 		if t.matches(ctl) {
-			t.Interrupted = &ctl
+			t.Interrupt(ctl)
 			current = current || t == ts.Current
 		}
 	}
 	return current
 }
+
+// Interrupt requests the end of the turn.
+func (t *Turn) Interrupt(ctl signals.Control) { t.Interrupted = &ctl }
 
 // BeginNext starts the turn of the next item in the queue.
 func (ts *Turns) BeginNext(now time.Time) {
