@@ -77,18 +77,31 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 		case err == nil && !lasts.Running, err != nil && final(err):
 			return err
 		case err == nil:
-			if ctx.Err() == nil {
-				own = ctx
-			}
-			on := joining(own, s.summary, lasts.JoinOn)
-			*lasts = step.Underway{}
-			err = workflow.ExecuteActivity(on, s.activity, s.input(step.Local{Again: true})).Get(own, s.reply)
-			if !unserved(err) {
+			if err = t.join(ctx, s); !unserved(err) {
 				return err
 			}
 		}
 	}
 	return workflow.ExecuteActivity(options, s.activity, s.input(step.Local{Again: again})).Get(ctx, s.reply)
+}
+
+// join runs the activity that joins a step which no longer holds the workflow task.
+func (t *conversation) join(ctx workflow.Context, s localStep) error {
+	own, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	lasts := s.reply.Lasts()
+	on := joining(own, s.summary, lasts.JoinOn)
+	*lasts = step.Underway{}
+	joined := workflow.ExecuteActivity(on, s.activity, s.input(step.Local{Again: true}))
+	if workflow.Await(ctx, joined.IsReady) != nil {
+		// The step has been told to stop, and has its say. Temporal would drop an activity that is cancelled before it
+		// begins.
+		waits, leave := workflow.NewDisconnectedContext(ctx)
+		_, _ = awaitFor(waits, joinedWithin, joined.IsReady)
+		leave()
+		cancel()
+	}
+	return joined.Get(own, s.reply)
 }
 
 // final reports whether an error is that of a model which must not be called again. Another worker may succeed with what
