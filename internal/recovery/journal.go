@@ -22,9 +22,6 @@ const (
 	// slotSize is the size of a slot in bytes. A slot has one task, as JSON with zero bytes behind it. It lies in one page of
 	// memory, so that a kill leaves it whole or as it was.
 	slotSize = 2048
-
-	// openAttempts bounds the attempts at a new file: another process may take it for that of a dead one before it is locked.
-	openAttempts = 10
 )
 
 // head is the first slot of a journal.
@@ -71,27 +68,18 @@ func Open(folder string, log *slog.Logger) (*Journal, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("a folder for running tasks: %w", err)
 	}
-	for range openAttempts {
-		path := filepath.Join(folder, rand.Text()+suffix)
-		file, err := filelock.Open(path, os.O_CREATE|os.O_EXCL)
-		if errors.Is(err, filelock.ErrHeld) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("a file for running tasks: %w", err)
-		}
-		if !isAt(file, path) {
-			_ = file.Close()
-			continue
-		}
-		if err := write(file, 0, j.head); err != nil {
-			_ = file.Close()
-			return nil, fmt.Errorf("a file for running tasks: %w", err)
-		}
-		j.file, j.path = file, path
-		return j, nil
+	j.path = filepath.Join(folder, rand.Text()+suffix)
+	// Before it is locked, others would take it for that of a dead process.
+	draft := j.path + ".new"
+	file, err := filelock.Open(draft, os.O_CREATE|os.O_EXCL)
+	if err == nil {
+		err = errors.Join(write(file, 0, j.head), os.Rename(draft, j.path))
 	}
-	return nil, fmt.Errorf("a file for running tasks in %s: other processes remove new files", folder)
+	if err != nil {
+		return nil, fmt.Errorf("a file for running tasks: %w", err)
+	}
+	j.file = file
+	return j, nil
 }
 
 // isAt reports whether an open file is still at a path.

@@ -322,24 +322,30 @@ func TestLook(t *testing.T) {
 	})
 }
 
-// TestOpenWhileOthersLook: a new journal is never taken for that of a dead process.
+// TestOpenWhileOthersLook: a journal of a live process is never taken for that of a dead one, from its creation to its removal.
 func TestOpenWhileOthersLook(t *testing.T) {
-	folder := t.TempDir()
-	watcher := open(t, folder, io.Discard)
+	folder, log := t.TempDir(), &bytes.Buffer{}
+	watcher := open(t, folder, log)
 	ctx, stop := context.WithCancel(t.Context())
 	var looking sync.WaitGroup
-	defer looking.Wait()
-	defer stop()
 	looking.Go(func() {
 		for ctx.Err() == nil {
 			watcher.look(ctx, &fakeService{})
 		}
 	})
-	for range 500 {
-		j := open(t, folder, io.Discard)
-		require.FileExists(t, j.path)
-		require.NoError(t, j.Close())
+	for range 2000 {
+		j, err := Open(folder, slog.New(slog.DiscardHandler))
+		if err == nil {
+			err = j.Close()
+		}
+		if err != nil {
+			stop()
+			require.NoError(t, err)
+		}
 	}
+	stop()
+	looking.Wait()
+	require.Empty(t, log.String())
 }
 
 // process is the test binary with a journal.

@@ -90,6 +90,9 @@ func (j *Journal) recover(ctx context.Context, path string, service workflowserv
 		return err
 	}
 	defer file.Close()
+	if !isAt(file, path) {
+		return nil // its process, or another one that looks, has removed it before the lock was free
+	}
 	h, tasks, err := read(file)
 	if err != nil {
 		return err
