@@ -65,7 +65,7 @@ type slot struct {
 // share the folder free each other's tasks: their workers must have the same Temporal server.
 func Open(folder string, log *slog.Logger) (*Journal, error) {
 	j := &Journal{folder: folder, log: log, head: head{Boot: bootID()}, slots: map[string]slot{}, runs: map[string]string{}, complained: map[string]bool{}, next: 1}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := os.MkdirAll(folder, 0o700); err != nil { //nolint:gosec // an operator names the folder
 		return nil, fmt.Errorf("a folder for running tasks: %w", err)
 	}
 	j.path = filepath.Join(folder, rand.Text()+suffix)
@@ -73,7 +73,7 @@ func Open(folder string, log *slog.Logger) (*Journal, error) {
 	draft := j.path + ".new"
 	file, err := filelock.Open(draft, os.O_CREATE|os.O_EXCL)
 	if err == nil {
-		err = errors.Join(write(file, 0, j.head), os.Rename(draft, j.path))
+		err = errors.Join(write(file, 0, j.head), os.Rename(draft, j.path)) //nolint:gosec // the same
 	}
 	if err != nil {
 		return nil, fmt.Errorf("a file for running tasks: %w", err)
