@@ -74,6 +74,23 @@ func lostSteps(events []*history.HistoryEvent) (n int) {
 	return n
 }
 
+// requireNotCached checks that no workflow task has waited for the worker that was killed, which had the thread in its cache.
+func requireNotCached(t *testing.T, events []*history.HistoryEvent) {
+	t.Helper()
+	first := ""
+	for _, e := range events {
+		if queue := e.GetWorkflowTaskScheduledEventAttributes().GetTaskQueue(); queue.GetKind() == enumspb.TASK_QUEUE_KIND_STICKY && first == "" {
+			first = queue.GetName()
+		}
+		if e.GetWorkflowTaskTimedOutEventAttributes().GetTimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
+			at := slices.IndexFunc(events, func(s *history.HistoryEvent) bool {
+				return s.GetEventId() == e.GetWorkflowTaskTimedOutEventAttributes().GetScheduledEventId()
+			})
+			require.NotEqual(t, first, events[at].GetWorkflowTaskScheduledEventAttributes().GetTaskQueue().GetName())
+		}
+	}
+}
+
 // TestRecovery kills a worker with SIGKILL. Its successor continues the interrupted turns, and no live worker loses a step.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
@@ -120,6 +137,7 @@ func recoverSteps(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, r.Ends(again, saysAgain).Status)
 		require.Equal(t, "again: twice", check.ResultIn(t, r.Harness, again, "again").Content)
 		require.Equal(t, 2, r.Asked("again", "twice"))
+		requireNotCached(t, check.HistoryOf(r.Harness, again, ""))
 	})
 	t.Run("a sub-agent", func(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, r.Ends(above, saysAbove).Status)
