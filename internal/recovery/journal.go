@@ -100,13 +100,19 @@ func (j *Journal) Close() error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.closed || j.busy() {
-		j.closed = true
+	if j.closed {
 		return nil
 	}
 	j.closed = true
+	if j.busy() {
+		unfinished.Store(j.path, j.file)
+		return nil
+	}
 	return errors.Join(os.Remove(j.path), j.file.Close())
 }
+
+// unfinished has the files that stay open until the process ends: the garbage collector would close them, and so unlock them.
+var unfinished sync.Map
 
 // busy reports whether there are tasks in progress.
 func (j *Journal) busy() bool {
