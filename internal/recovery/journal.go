@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 
@@ -216,11 +217,14 @@ func read(file *os.File) (h head, tasks []task, err error) {
 	return h, tasks, nil
 }
 
-// bootID identifies the running system, on Linux; elsewhere it is "".
+// bootID identifies the running system, on Linux; elsewhere it is "". If it is unknown, it equals no other.
 func bootID() string {
+	if runtime.GOOS != "linux" {
+		return ""
+	}
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return ""
+		return rand.Text()
 	}
 	return strings.TrimSpace(string(raw))
 }
