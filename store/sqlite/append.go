@@ -197,11 +197,13 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) erro
 	return nil
 }
 
-// changeMarks applies the changes of marks by new records, and derives the thread's activity.
+// changeMarks applies the changes of marks by new records, and derives the thread's activity. The
+// activity is the first kind of the marks of the thread, so it also tells which kinds there are none of.
 func (a *appending) changeMarks(ctx context.Context, records []event.Record) error {
-	changed := false
+	ended := false
 	for _, c := range store.MarkChanges(records) {
-		if !a.added[c.RecordID] {
+		with := store.ActivityOf([]store.Activity{a.row.Activity, c.Kind})
+		if !a.added[c.RecordID] || c.Ends && with != a.row.Activity {
 			continue
 		}
 		stmt := a.addMark
@@ -212,9 +214,11 @@ func (a *appending) changeMarks(ctx context.Context, records []event.Record) err
 		if err != nil {
 			return fmt.Errorf("marking what record %q begins or ends: %w", c.RecordID, err)
 		}
-		changed = true
+		if ended = ended || c.Ends; !c.Ends {
+			a.row.Activity = with
+		}
 	}
-	if !changed {
+	if !ended {
 		return nil
 	}
 	kinds, err := collect(ctx, a.StmtContext(ctx, a.marks), scanActivity, a.key.Namespace, a.key.ThreadID)
