@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"strings"
 )
 
@@ -20,6 +21,9 @@ var costCases = []struct {
 	{"plain", 1, 100, false},
 	{"tool", 10, 100, true},
 }
+
+// costProcessors is the number of processors of the workers, so that counts do not depend on the machine.
+const costProcessors = 2
 
 // costRow compares what turns of both sides use.
 type costRow struct {
@@ -59,6 +63,8 @@ type costFigures struct {
 
 // cost measures what turns use, with Temporal in a process of its own.
 func (m *meter) cost(ctx context.Context) (rows []costRow, err error) {
+	// The more processors, the more objects pools keep, and allocate.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(costProcessors))
 	last := costCases[len(costCases)-1]
 	apart := *m
 	apart.apart, apart.Threads, apart.Turns = true, []int{last.threads}, []int{last.turns}
