@@ -97,7 +97,7 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		s := t.state
-		supersedes := func() bool { _, ok := s.Inbox.Superseding(); return ok }
+		supersedes := func() bool { _, ok := s.Superseding(); return ok }
 		checks := func() bool { _, ok := s.Decisions.NextToCheck(); return ok }
 		due := func() bool {
 			return checks() || s.RestoredDue() || s.Turns.Cascading() != nil || supersedes()
@@ -105,7 +105,7 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		for workflow.Await(ctx, due) == nil {
 			t.pendingSends++
 			s.ApplyRestored(workflow.Now(ctx))
-			for q, ok := s.Inbox.Superseding(); ok; q, ok = s.Inbox.Superseding() {
+			for q, ok := s.Superseding(); ok; q, ok = s.Superseding() {
 				t.affect(ctx, q)
 			}
 			for d, ok := s.Decisions.NextToCheck(); ok; d, ok = s.Decisions.NextToCheck() {

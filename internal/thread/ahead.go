@@ -16,24 +16,23 @@ import (
 
 // Ahead returns the hooks that decide on a queued message before it takes effect on turns in
 // progress. specs are the registered hooks.
-func (ts *Turns) Ahead(q Queued, specs []hook.Spec) []hook.Spec {
+func (s *State) Ahead(q Queued, specs []hook.Spec) []hook.Spec {
 	if q.Hooked {
 		return nil
 	}
-	t := &Turn{thread: ts.thread, Queued: q}
+	t := &Turn{thread: s, Queued: q}
 	e := t.ItemEvent()
-	return e.Processing(hook.Matching(specs, ts.thread.Subject(e)))
+	return e.Processing(hook.Matching(specs, s.Subject(e)))
 }
 
 // BeginAhead begins the turn of a queued message for the decision of hooks, and records the message.
 // A message that will join a turn is recorded in it.
-func (ts *Turns) BeginAhead(now time.Time, q Queued) *Turn {
-	s := ts.thread
+func (s *State) BeginAhead(now time.Time, q Queued) *Turn {
 	root := q.root()
-	if joined := s.Inbox.cancels(q); joined != nil && q.mayJoin() {
+	if joined := s.Turns.cancelledBy(q); joined != nil && q.mayJoin() {
 		q.Item.TraceID, root = joined.Item.TraceID, joined.root()
 	}
-	s.Inbox.recordItemIn(now, root, &q)
+	s.recordItemIn(now, root, &q)
 	q.Stored = true
 	if at := s.Inbox.index(q.Item.ID); at >= 0 {
 		s.Inbox.Queue[at] = q
@@ -41,11 +40,11 @@ func (ts *Turns) BeginAhead(now time.Time, q Queued) *Turn {
 	// As long as no activity has received the record, a decision can still change it.
 	q.Stored = q.Item.Attempt > 0
 	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
-	ts.Deciding = append(ts.Deciding, t)
+	s.Turns.Deciding = append(s.Turns.Deciding, t)
 	return t
 }
 
-// NextAhead returns a turn from [Turns.BeginAhead] whose hooks nobody awaits in this workflow run.
+// NextAhead returns a turn from [State.BeginAhead] whose hooks nobody awaits in this workflow run.
 func (ts *Turns) NextAhead() *Turn {
 	for _, t := range ts.Deciding {
 		if !t.awaited {
@@ -112,9 +111,9 @@ func InterruptBy(q Queued) (signals.Control, bool) {
 	return signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + q.Item.ID}, q.OnBusy == event.OnBusyInterrupt
 }
 
-// cancels returns the first turn that has calls which a queued message cancels, or nil.
-func (in *Inbox) cancels(q Queued) *Turn {
-	for _, t := range in.thread.Turns.all() {
+// cancelledBy returns the first turn that has calls which a queued message cancels, or nil.
+func (ts *Turns) cancelledBy(q Queued) *Turn {
+	for _, t := range ts.all() {
 		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel }) {
 			return t
 		}

@@ -96,7 +96,7 @@ func (t *Turn) tooMany(d step.HookDecision) string {
 	if n == 0 {
 		return ""
 	}
-	made, size := n, s.Inbox.queued()
+	made, size := n, s.queuedBytes()
 	for _, r := range d.Responses {
 		size += itemBytes + len(r.Content)
 	}
@@ -222,11 +222,11 @@ func (t *Turn) continueRoot(now time.Time, out signals.TurnResult, terminal bool
 		root.join(before)
 	case t.Item.ID == root.EventID:
 		root.Result = out
-	case !s.Turns.Awaits(out.EventID): // otherwise it is processed again
+	case !s.Awaits(out.EventID): // otherwise it is processed again
 		root.join(out)
-		s.Turns.addOutcome(out)
+		s.addOutcome(out)
 	}
-	s.Turns.settleRoots(now)
+	s.settleRoots(now)
 	return true
 }
 
@@ -247,19 +247,18 @@ func (q Queued) holds(root string) bool {
 }
 
 // settleRoots ends the turns of the roots that have no events left to process.
-func (ts *Turns) settleRoots(now time.Time) {
-	s := ts.thread
-	kept := ts.Roots[:0:0]
+func (s *State) settleRoots(now time.Time) {
+	kept := s.Turns.Roots[:0:0]
 	var ended []Root
-	for _, r := range ts.Roots {
+	for _, r := range s.Turns.Roots {
 		waits := slices.ContainsFunc(s.Inbox.Queue, func(q Queued) bool { return q.holds(r.EventID) })
-		if !r.Ended || waits || slices.ContainsFunc(ts.all(), func(t *Turn) bool { return t.root() == r.EventID }) {
+		if !r.Ended || waits || slices.ContainsFunc(s.Turns.all(), func(t *Turn) bool { return t.root() == r.EventID }) {
 			kept = append(kept, r)
 			continue
 		}
 		ended = append(ended, r)
 	}
-	ts.Roots = kept
+	s.Turns.Roots = kept
 	for _, r := range ended {
 		if !r.Terminal {
 			final := event.Final{}
@@ -270,7 +269,7 @@ func (ts *Turns) settleRoots(now time.Time) {
 		}
 		out := r.Result
 		out.EventID = r.EventID
-		ts.announceEnd(now, r.TurnID, r.TraceID, out, r.Joined)
+		s.announceEnd(now, r.TurnID, r.TraceID, out, r.Joined)
 	}
 }
 

@@ -80,24 +80,23 @@ func (s *State) logLine(level LogLevel, text string, args ...any) {
 // publish queues an environment event that the thread itself derived. It ignores the limits of the
 // queue, since the event has already happened. brief is a shorter payload for a full queue; nil if
 // the payload is always short.
-func (in *Inbox) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, traceID, parent string) {
-	s := in.thread
-	if in.WasPosted(e.ID) {
+func (s *State) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, traceID, parent string) {
+	if s.Inbox.WasPosted(e.ID) {
 		return
 	}
 	e.Metadata.TriggerSessionID = s.ThreadID
-	in.rememberPosted(e.ID)
+	s.Inbox.rememberPosted(e.ID)
 	q := Queued{Item: event.Item{
 		ID: e.ID, ThreadID: s.ThreadID, Type: e.Type, Payload: e.Payload, Timestamp: e.Timestamp, Metadata: rawJSON(e.Metadata),
 		Status: event.ItemPending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
-	if brief != nil && (len(e.Payload) > step.MaxCarriedContent || in.queued()+q.bytes() > maxQueueBytes) {
+	if brief != nil && (len(e.Payload) > step.MaxCarriedContent || s.queuedBytes()+q.bytes() > maxQueueBytes) {
 		// The queue is full: the record keeps the payload, and the queue only the fields that rules
 		// need.
-		in.recordItem(now, q)
+		s.recordItem(now, q)
 		q.Recorded, q.Item.Payload = true, brief
 	}
-	in.Queue = append(in.Queue, q)
+	s.Inbox.Queue = append(s.Inbox.Queue, q)
 }
 
 // Lifecycle publishes a change of the thread itself: created, updated or deleted. The status record
@@ -117,7 +116,7 @@ func (s *State) Lifecycle(now time.Time, typ, recordID string, rules []rule.Spec
 			s.logEvent(e)
 		}
 	default:
-		s.Inbox.publish(now, e, nil, e.ID, "")
+		s.publish(now, e, nil, e.ID, "")
 	}
 }
 
@@ -357,6 +356,6 @@ func (c *Call) ToolDone(now time.Time, rules []rule.Spec) {
 		Payload:  rawJSON(map[string]any{"toolCallId": c.Plan.ID, "toolName": c.Plan.Name, "agent": r.Agent, "isError": c.Failed}),
 	}
 	if spec, ok := rule.Match(rules, e); ok && !spec.Default && named(spec, typ) {
-		s.Inbox.publish(now, e, nil, t.Item.TraceID, t.Item.ID)
+		s.publish(now, e, nil, t.Item.TraceID, t.Item.ID)
 	}
 }

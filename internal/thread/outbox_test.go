@@ -15,7 +15,7 @@ import (
 func TestFlushed(t *testing.T) {
 	s := newState()
 	post(t, s, says("e1", "x"))
-	item, _ := s.Inbox.Next(t0)
+	item, _ := s.Next(t0)
 	s.entered(t0, item)
 	first := s.Outbox.Flush()
 	require.Len(t, first.Records, 2)
@@ -172,35 +172,35 @@ func TestOverdue(t *testing.T) {
 			if tc.then != nil {
 				tc.then(s, r)
 			}
-			require.Equal(t, tc.want, s.Turns.Overdue(tc.underWay, tc.leaving))
+			require.Equal(t, tc.want, s.Overdue(tc.underWay, tc.leaving))
 		})
 	}
 	t.Run("hooks see the item", func(t *testing.T) {
 		s := newState()
 		arrive(t, s, says("e1", "go"))
-		require.False(t, s.Turns.Overdue(0, false), "they are about to")
+		require.False(t, s.Overdue(0, false), "they are about to")
 		s.Outbox.Flush()
-		require.False(t, s.Turns.Overdue(1, false), "they have taken it along")
+		require.False(t, s.Overdue(1, false), "they have taken it along")
 		s.Reject(t0, "decide", 1, errors.New("no"))
-		require.True(t, s.Turns.Overdue(1, false))
+		require.True(t, s.Overdue(1, false))
 	})
 	t.Run("the turn ends", func(t *testing.T) {
 		s := newState()
 		takeStep(t, s, begin(t, s, "e1", "go").Runs[0], "done")
 		s.Reject(t0, "decide", 1, errors.New("no"))
-		require.False(t, s.Turns.Overdue(0, false))
+		require.False(t, s.Overdue(0, false))
 	})
 	t.Run("between turns", func(t *testing.T) {
 		s := newState()
 		require.True(t, s.Outbox.Unstored())
-		require.False(t, s.Turns.Overdue(0, false))
+		require.False(t, s.Overdue(0, false))
 	})
 	t.Run("before another turn", func(t *testing.T) {
 		s, _ := waiting(t, careful("c1", "ls", step.ApprovalPlan{Quorum: 2}))
 		s.Outbox.Flushed(s.Outbox.Flush())
 		s.Decide(t0, votes("ann", event.DecisionApprove))
 		post(t, s, happens("v1", "file.changed", `1`))
-		require.True(t, s.Turns.CanPark())
-		require.False(t, s.Turns.Overdue(0, false))
+		require.True(t, s.CanPark())
+		require.False(t, s.Overdue(0, false))
 	})
 }

@@ -157,16 +157,16 @@ func (m *machine) post() {
 }
 
 func (m *machine) begin() {
-	if m.s.Turns.Park(); m.s.Turns.Current != nil || m.s.Turns.Unpark() {
+	if m.s.Park(); m.s.Turns.Current != nil || m.s.Turns.Unpark() {
 		return
 	}
 	waiting := m.s.Inbox.Ordered()
-	q, ok := m.s.Inbox.Next(m.now)
+	q, ok := m.s.Next(m.now)
 	if !ok {
 		return
 	}
 	m.checkOrder(q, waiting)
-	m.s.Turns.Begin(m.now, q)
+	m.s.Begin(m.now, q)
 	if !m.hooked {
 		m.s.Turns.Current.Enter(m.now, pass, m.rules()...)
 	}
@@ -295,7 +295,7 @@ func (m *machine) end() {
 	m.s.Turns.Current.End(m.now)
 }
 
-func (m *machine) retry() { _ = m.s.Inbox.Retry(m.now, signals.Control{}) }
+func (m *machine) retry() { _ = m.s.Retry(m.now, signals.Control{}) }
 
 func (m *machine) record() { m.flush(m.s.Outbox.Flush()) }
 
@@ -316,7 +316,7 @@ func (m *machine) finish() {
 	m.closed = true
 	m.record()
 	m.check()
-	require.True(m.t, m.s.Turns.Idle())
+	require.True(m.t, m.s.Idle())
 	require.False(m.t, m.s.Outbox.Unstored())
 	require.Empty(m.t, m.s.Turns.Roots, "every turn has ended")
 	terminal := 0

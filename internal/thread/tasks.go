@@ -236,7 +236,7 @@ func (s *State) publishTaskEnd(now time.Time, task event.Task, typ string, resul
 	short := task
 	short.Error = shortWhy(short.Error)
 	brief := TaskEvent(s.Ref(), short, typ, nil, now).Payload
-	s.Inbox.publish(now, TaskEvent(s.Ref(), task, typ, result, now), brief, task.TraceID, task.ToolCallID)
+	s.publish(now, TaskEvent(s.Ref(), task, typ, result, now), brief, task.TraceID, task.ToolCallID)
 }
 
 // TaskEvent returns the environment event of a task's end. Its id is derived from the task, so

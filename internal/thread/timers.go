@@ -40,7 +40,7 @@ func (s *State) NextDue() (at time.Time, ok bool) {
 // Release queues the debounced events that are due, in order, and ends the queued events, calls and
 // tasks whose time is over.
 func (s *State) Release(now time.Time) {
-	s.Inbox.expire(now)
+	s.expire(now)
 	s.failOverdueTasks(now)
 	s.Turns.releaseCalls(now)
 	kept := s.Inbox.Debounced[:0:0]
