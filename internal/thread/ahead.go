@@ -34,15 +34,18 @@ func (s *State) BeginAhead(now time.Time, q Queued) *Turn {
 	}
 	s.recordItemIn(now, root, &q)
 	q.Stored = true
-	if at := s.Inbox.index(q.Item.ID); at >= 0 {
-		s.Inbox.Queue[at] = q
+	if queued := s.Inbox.find(q.Item.ID); queued != nil {
+		*queued = q
 	}
 	// As long as no activity has received the record, a decision can still change it.
 	q.Stored = q.Item.Attempt > 0
 	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
-	s.Turns.Deciding = append(s.Turns.Deciding, t)
+	s.Turns.decide(t)
 	return t
 }
+
+// decide adds a turn for whose message hooks decide ahead.
+func (ts *Turns) decide(t *Turn) { ts.Deciding = append(ts.Deciding, t) }
 
 // NextAhead returns a turn from [State.BeginAhead] whose hooks nobody awaits in this workflow run.
 func (ts *Turns) NextAhead() *Turn {
@@ -86,10 +89,11 @@ func (t *Turn) DecidedAhead(now time.Time, d step.HookDecision) (q Queued, effec
 	d = t.applyDecision(now, t.ItemEvent(), d, nil)
 	over := t.settle(now, d)
 	at := s.Inbox.index(t.Item.ID) // behind what the hooks made of it
-	s.Inbox.Queue[at].Hooked, s.Inbox.Queue[at].Replaced = t.Hooked, t.Replaced
-	q = s.Inbox.Queue[at]
+	queued := &s.Inbox.Queue[at]
+	queued.Hooked, queued.Replaced = t.Hooked, t.Replaced
+	q = *queued
 	if over {
-		s.Inbox.Queue = slices.Delete(s.Inbox.Queue, at, at+1)
+		s.Inbox.takeAt(at)
 		t.End(now)
 	}
 	// A processor handles the message instead of an agent, so hooks have passed it.
@@ -99,11 +103,6 @@ func (t *Turn) DecidedAhead(now time.Time, d step.HookDecision) (q Queued, effec
 // decidesOn reports whether hooks decide on a queued message ahead of its turn.
 func (ts *Turns) decidesOn(q *Queued) bool {
 	return slices.ContainsFunc(ts.Deciding, func(t *Turn) bool { return t.Item.ID == q.Item.ID })
-}
-
-// index returns the index of an event in the queue, or -1.
-func (in *Inbox) index(eventID string) int {
-	return slices.IndexFunc(in.Queue, func(q Queued) bool { return q.Item.ID == eventID })
 }
 
 // InterruptBy returns the request of a queued message to interrupt the turns in progress.

@@ -96,7 +96,7 @@ func (s *State) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, 
 		s.recordItem(now, q)
 		q.Recorded, q.Item.Payload = true, brief
 	}
-	s.Inbox.Queue = append(s.Inbox.Queue, q)
+	s.Inbox.add(q)
 }
 
 // Lifecycle publishes a change of the thread itself: created, updated or deleted. The status record
@@ -161,7 +161,7 @@ func (t *Turn) applyRule(now time.Time, d step.HookDecision, rules []rule.Spec) 
 	}
 	// A manual retry is not debounced.
 	t.Rule = spec.Name
-	if t.Released == nil && t.Item.Attempt == 0 && t.debounce(now, spec) {
+	if t.Released == nil && t.Item.Attempt == 0 && t.thread.Inbox.debounce(now, spec, t.queued(t.Item)) {
 		t.Stage = ItemDebounced
 		return
 	}
@@ -205,10 +205,8 @@ func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 	t.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
 		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.CreatedByUser, Content: q.Content,
 	})}, t.User)
-	for i := range s.Inbox.Queue {
-		if s.Inbox.Queue[i].Item.ID == id {
-			s.Inbox.Queue[i].Agents = t.Agents
-		}
+	if made := s.Inbox.find(id); made != nil {
+		made.Agents = t.Agents
 	}
 }
 

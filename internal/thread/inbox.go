@@ -170,7 +170,7 @@ func (in *Inbox) failed() []event.Item {
 // rememberEnded keeps an item that ended, without its content.
 func (in *Inbox) rememberEnded(it event.Item) {
 	it.Payload, it.Metadata = nil, nil
-	in.Ended = slices.DeleteFunc(in.Ended, func(e event.Item) bool { return e.ID == it.ID })
+	in.forgetEnded(it.ID)
 	in.Ended = keepLast(append(in.Ended, it), maxEnded)
 }
 
@@ -232,7 +232,7 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 			it, _ = s.Queue().Find(c.EventID)
 			return it, false, err
 		}
-		s.Inbox.Failed = slices.Delete(s.Inbox.Failed, i, i+1)
+		s.Inbox.takeFailed(c.EventID)
 		return s.setStatusOf(now, f, c), false, nil
 	}
 	for i, q := range s.Inbox.Queue {
@@ -240,7 +240,7 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 			if c.Status == event.ItemPending {
 				return s.move(now, &s.Inbox.Queue[i], c), false, nil
 			}
-			s.Inbox.Queue = slices.Delete(s.Inbox.Queue, i, i+1)
+			s.Inbox.takeAt(i)
 			it = s.setStatusOf(now, q, c)
 			s.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
 			return it, false, nil
@@ -312,15 +312,8 @@ func turnStatus(st event.ItemStatus) signals.TurnStatus {
 // CancelEvent removes an event from the queue and, if it was already processed, the events derived from
 // it. It reports whether it removed anything.
 func (s *State) CancelEvent(now time.Time, ctl signals.Control) bool {
-	waits := slices.ContainsFunc(s.Inbox.Queue, func(q Queued) bool { return q.Item.ID == ctl.EventID })
-	var taken []Queued
-	s.Inbox.Queue = slices.DeleteFunc(s.Inbox.Queue, func(q Queued) bool {
-		meant := q.Item.ID == ctl.EventID || !waits && q.holds(ctl.EventID)
-		if meant {
-			taken = append(taken, q)
-		}
-		return meant
-	})
+	waits := s.Inbox.find(ctl.EventID) != nil
+	taken := s.Inbox.take(func(q Queued) bool { return q.Item.ID == ctl.EventID || !waits && q.holds(ctl.EventID) })
 	if q, held := s.Inbox.cancelDebounced(ctl.EventID); held {
 		s.Turns.forgetOutcome(q.Item.ID)
 		taken = append(taken, q)

@@ -120,10 +120,10 @@ func (s *State) Post(now time.Time, p Incoming) (Posted, error) {
 	p.ID = q.Item.ID
 	if p.OnBusy == event.OnBusyInterrupt && len(s.Turns.all()) > 0 {
 		// An interrupting message goes before others of the same priority.
-		s.Inbox.Queue = append([]Queued{q}, s.Inbox.Queue...)
+		s.Inbox.addFirst(q)
 		return Posted{EventID: p.ID, Interrupts: &q}, nil
 	}
-	s.Inbox.Queue = append(s.Inbox.Queue, q)
+	s.Inbox.add(q)
 	return Posted{EventID: p.ID}, nil
 }
 
@@ -172,7 +172,7 @@ func (s *State) PostFailed(now time.Time, p Incoming, problem error) {
 			return
 		}
 		// The thread is about to close and ends its queued events.
-		s.Inbox.Queue = append(s.Inbox.Queue, q)
+		s.Inbox.add(q)
 		return
 	}
 	it := q.Item
@@ -211,13 +211,7 @@ func (s *State) Next(now time.Time) (Queued, bool) {
 	if best < 0 {
 		return Queued{}, false
 	}
-	next := s.Inbox.Queue[best]
-	if best == 0 {
-		s.Inbox.Queue[0] = Queued{}
-		s.Inbox.Queue = s.Inbox.Queue[1:]
-	} else {
-		s.Inbox.Queue = slices.Delete(s.Inbox.Queue, best, best+1)
-	}
+	next := s.Inbox.takeAt(best)
 	next.Item.Status, next.Item.UpdatedAt = event.ItemProcessing, now
 	return next, true
 }
@@ -251,19 +245,17 @@ func (in *Inbox) Loaded(eventID string, content step.LoadReply) {
 
 // NotLoaded fails a queued item whose content cannot be loaded.
 func (s *State) NotLoaded(now time.Time, eventID, why string) {
-	for i, q := range s.Inbox.Queue {
-		if q.Item.ID != eventID {
-			continue
-		}
-		s.Inbox.Queue = slices.Delete(s.Inbox.Queue, i, i+1)
-		it := q.Item
-		it.Status, it.Error, it.UpdatedAt = event.ItemFailed, step.Why(why), now
-		s.Outbox.recordIn(q.root(), recordid.Error(recordid.Turn(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
-			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
-		s.Inbox.fail(q.as(it))
-		s.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
+	at := s.Inbox.index(eventID)
+	if at < 0 {
 		return
 	}
+	q := s.Inbox.takeAt(at)
+	it := q.Item
+	it.Status, it.Error, it.UpdatedAt = event.ItemFailed, step.Why(why), now
+	s.Outbox.recordIn(q.root(), recordid.Error(recordid.Turn(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
+		event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
+	s.Inbox.fail(q.as(it))
+	s.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
 
 // expires returns the time at which a queued item expires. ok is false if it has no TTL.
@@ -277,16 +269,7 @@ func (s *State) expire(now time.Time) {
 		at, ok := q.expires()
 		return ok && !now.Before(at)
 	}
-	if !slices.ContainsFunc(s.Inbox.Queue, over) {
-		s.settleRoots(now)
-		return
-	}
-	kept := s.Inbox.Queue[:0:0]
-	for _, q := range s.Inbox.Queue {
-		if !over(q) {
-			kept = append(kept, q)
-			continue
-		}
+	for _, q := range s.Inbox.take(over) {
 		// Its message is not stored, since agents would see it.
 		it := q.Item
 		detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
@@ -296,7 +279,6 @@ func (s *State) expire(now time.Time) {
 		it.Status, it.Error, it.UpdatedAt = event.ItemExpired, detail, now
 		s.Inbox.rememberEnded(it)
 	}
-	s.Inbox.Queue = kept
 	s.settleRoots(now)
 }
 
@@ -317,16 +299,12 @@ func (in *Inbox) ordered() []Queued {
 
 // Retry returns a failed event to the queue. Without an EventID, it is the one that failed last.
 func (s *State) Retry(now time.Time, ctl signals.Control) error {
-	for i := len(s.Inbox.Failed) - 1; i >= 0; i-- {
-		q := s.Inbox.Failed[i]
-		if ctl.EventID != "" && q.Item.ID != ctl.EventID {
-			continue
-		}
-		s.Inbox.Failed = append(s.Inbox.Failed[:i:i], s.Inbox.Failed[i+1:]...)
+	q, ok := s.Inbox.takeFailed(ctl.EventID)
+	switch {
+	case ok:
 		s.requeue(now, q, ctl.By)
 		return nil
-	}
-	if ctl.EventID == "" {
+	case ctl.EventID == "":
 		return event.FieldErrorf("eventId", "no event of this thread has failed")
 	}
 	return event.FieldErrorf("eventId", "no failed event %q in this thread", ctl.EventID)
@@ -345,7 +323,7 @@ func (s *State) requeue(now time.Time, q Queued, by string) {
 		// The turn that it was part of has ended.
 		q = q.onItsOwn()
 	}
-	s.Inbox.Queue = append(s.Inbox.Queue, q)
+	s.Inbox.add(q)
 	s.Outbox.recordIn(q.root(), recordid.Retried(it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }

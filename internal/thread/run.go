@@ -186,7 +186,7 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) step.Model {
 		Pending:   r.pendingCalls(),
 	}
 	if r.Outage == nil {
-		r.countCall()
+		r.turn.thread.Roster.countCall(r.agentOf())
 	}
 	r.InFlight = true
 	input.Gated, input.Quiet, input.Inline, input.Undecided = r.hookRequirements(specs)
@@ -265,7 +265,6 @@ func (r *AgentRun) messageID() string {
 func (r *AgentRun) Replied(now time.Time, reply step.ModelReply) {
 	t, s := r.turn, r.turn.thread
 	if r.Agent == "" {
-		s.Roster.Default = reply.Agent
 		s.Roster.nameDefaultAgent(reply.Agent)
 	}
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.ParentLink.maxSteps(reply.MaxSteps), reply.OnWaiting

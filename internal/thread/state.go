@@ -157,7 +157,7 @@ func (s *State) Close(now time.Time) {
 // recordUndecided adds the record of an event that models do not see until hooks have passed it:
 // see [event.Record.WithUndecided].
 func (s *State) recordUndecided(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
-	s.Outbox.Pending = append(s.Outbox.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
+	s.Outbox.add(event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
 }
 
 func (s *State) record(id, typ, traceID, parent string, at time.Time, payload any) {

@@ -19,7 +19,7 @@ func (t *Turn) NextSteered(now time.Time) (Queued, bool) {
 		if !s.joinsTurn(q) {
 			continue
 		}
-		s.Inbox.Queue = slices.Delete(s.Inbox.Queue, i, i+1)
+		s.Inbox.takeAt(i)
 		q.Item.TraceID = t.Item.TraceID
 		if !q.Hooked {
 			s.recordItemIn(now, t.root(), &q)
@@ -36,13 +36,7 @@ func (t *Turn) PutBack(now time.Time, q Queued) {
 	s := t.thread
 	t.joins(q)
 	q.Stored = true
-	at := slices.IndexFunc(s.Inbox.Queue, func(other Queued) bool {
-		return other.Origin == nil && other.OnBusy != event.OnBusyInterrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
-	})
-	if at < 0 {
-		at = len(s.Inbox.Queue)
-	}
-	s.Inbox.Queue = slices.Insert(s.Inbox.Queue, at, q)
+	s.Inbox.putBack(q)
 	if ctl := t.Interrupted; ctl != nil && ctl.EventID == q.Item.ID {
 		s.CancelEvent(now, *ctl)
 	}

@@ -44,9 +44,13 @@ func (s *State) Park() bool {
 	if !s.CanPark() {
 		return false
 	}
-	s.Turns.Parked = append(s.Turns.Parked, s.Turns.Current)
-	s.Turns.Current = nil
+	s.Turns.park()
 	return true
+}
+
+func (ts *Turns) park() {
+	ts.Parked = append(ts.Parked, ts.Current)
+	ts.Current = nil
 }
 
 // Unpark continues a parked turn that no longer waits for people.
@@ -194,8 +198,8 @@ func (s *State) Supersede(now time.Time, q Queued) {
 		for _, r := range t.Runs {
 			if r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel {
 				r.cancelCalls(now, &q)
-				if at := s.Inbox.index(q.Item.ID); at >= 0 {
-					s.Inbox.Queue[at].OnBusy = event.OnBusySteer
+				if queued := s.Inbox.find(q.Item.ID); queued != nil {
+					queued.OnBusy = event.OnBusySteer
 				}
 			}
 		}
