@@ -73,7 +73,7 @@ func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals
 	if err := checked.Err(); err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}
-	return t.state.DecideChecked(workflow.Now(ctx), d, checked), nil
+	return t.state.Decide(workflow.Now(ctx), d, checked), nil
 }
 
 // check validates the edited arguments or the pattern of a decision, if it has any.

@@ -50,8 +50,8 @@ func (c *clock) until(now time.Time) {
 // turns processes what waits.
 func (c *clock) turns(now time.Time) {
 	c.t.Helper()
-	for q, ok := c.s.Next(now); ok; q, ok = c.s.Next(now) {
-		turn := c.s.Begin(now, q)
+	for q, ok := c.s.next(now); ok; q, ok = c.s.next(now) {
+		turn := c.s.begin(now, q)
 		d, known := turn.DecidedBefore()
 		if !known {
 			d = pass
@@ -186,10 +186,10 @@ func TestHeldEvent(t *testing.T) {
 	s.Release(at(10))
 	require.True(t, s.Awaits("e1"), "its turn is still to come")
 	require.Equal(t, 1, occurrences(s, "e1"), "S2-37 it has one status")
-	q, ok := s.Next(at(3600))
+	q, ok := s.next(at(3600))
 	require.True(t, ok, "its ttl was that of the wait in the queue")
 	require.Equal(t, 7, q.Item.Priority)
-	turn = s.Begin(at(3600), q)
+	turn = s.begin(at(3600), q)
 	d, known := turn.DecidedBefore()
 	require.True(t, known, "hooks have seen it")
 	s.Turns.Current.Enter(at(3600), d, debounced)
@@ -313,7 +313,7 @@ func TestCloseWithHeldEvents(t *testing.T) {
 	s.Closing = &signals.Control{Action: signals.ControlClose}
 	s.Close(at(1))
 	require.Len(t, pending(s, event.TypeEnv), 1)
-	require.True(t, s.Idle())
+	require.True(t, s.idle())
 	require.Equal(t, signals.TurnHeld, ended(t, s, "e1").Status)
 }
 

@@ -77,9 +77,9 @@ func arrive(t *testing.T, s *State, p signals.Post) *Turn {
 // next begins the turn of the next event.
 func next(t *testing.T, s *State) *Turn {
 	t.Helper()
-	q, ok := s.Next(t0)
+	q, ok := s.next(t0)
 	require.True(t, ok, "nothing waits")
-	return s.Begin(t0, q)
+	return s.begin(t0, q)
 }
 
 // watch is a hook that may see everything.

@@ -333,8 +333,8 @@ func (t *Turn) decision() step.HookDecision {
 	return step.HookDecision{Outcome: event.OutcomePassed}
 }
 
-// HandlingPending reports whether the function or the processor of a rule has not finished.
-func (t *Turn) HandlingPending() bool { return t.Handling != nil && t.Handling.Stage != HandlingDone }
+// handlingPending reports whether the function or the processor of a rule has not finished.
+func (t *Turn) handlingPending() bool { return t.Handling != nil && t.Handling.Stage != HandlingDone }
 
 // ToolDone publishes the end of a tool call, if an application rule names such events. The tool
 // calls of an agent that handles such an event are not published, or they could loop forever.

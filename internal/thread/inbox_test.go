@@ -23,9 +23,9 @@ func known(t *testing.T) *State {
 	p := says("expired", "x")
 	p.TTL = 1
 	post(t, s, p)
-	_, ok := s.Next(at(1))
+	_, ok := s.next(at(1))
 	require.False(t, ok)
-	begin(t, s, "failed", "x").Runs[0].Fail(t0, "no such model", false)
+	begin(t, s, "failed", "x").Runs[0].fail(t0, "no such model", false)
 	s.Turns.Current.End(t0)
 	arrive(t, s, says("completed", "x"))
 	s.Turns.Current.Enter(t0, swallows("p"))
@@ -150,7 +150,7 @@ func TestSetStatusOfWaitingEvent(t *testing.T) {
 		_, _, err := s.SetStatus(t0, setTo("e1", st))
 		require.NoError(t, err)
 		require.Equal(t, signals.TurnResult{EventID: "e1", Status: want, Error: "test", LastRecord: s.Outbox.Pending[len(s.Outbox.Pending)-1].ID}, ended(t, s, "e1"), "who waits for its turn is told")
-		_, ok := s.Next(t0)
+		_, ok := s.next(t0)
 		require.False(t, ok, "it is never processed")
 		if st == event.ItemFailed {
 			require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}), "S2-17")

@@ -468,7 +468,7 @@ func (p *player) take(signal bool, d signals.Decide) {
 		p.err(err)
 		return
 	}
-	answer := func(reply step.CheckReply) { p.say("= %s", short(s.DecideChecked(p.now, d, reply))) }
+	answer := func(reply step.CheckReply) { p.say("= %s", short(s.Decide(p.now, d, reply))) }
 	if input, ok := s.Unchecked(d); ok {
 		p.start(&flight{kind: "check", key: d.ToolCallID, checked: answer}, "check %s %s", d.ToolCallID, short(input, "thread", "toolCallId"))
 		return

@@ -73,7 +73,7 @@ func (p *player) reply(c command) bool {
 			f.run.StopRun(now)
 			return true
 		}
-		f.run.Fail(now, c.text, c.id != "for-good")
+		f.run.fail(now, c.text, c.id != "for-good")
 	case "model-out":
 		f := p.land("model", "")
 		f.run.Unavailable(read(c, event.Retry{Since: now, Attempts: 1, Error: c.id + " " + c.text, NextAttemptAt: now.Add(time.Minute)}))
@@ -386,7 +386,7 @@ func (p *player) turn() bool {
 		}
 		return p.intercept(s.Turns.Current.ItemEvent(), nil, nil, enter)
 	}
-	if t.HandlingPending() && t.Interrupted == nil {
+	if t.handlingPending() && t.Interrupted == nil {
 		return p.handle(t.Handling)
 	}
 	for _, r := range t.Runs {

@@ -204,9 +204,9 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 		event.Rejected{Signal: signal, Problem: why, Input: text})
 }
 
-// Next removes the next item from the queue: the oldest of those with the highest priority. It
+// next removes the next item from the queue: the oldest of those with the highest priority. It
 // first expires the items whose TTL is over.
-func (s *State) Next(now time.Time) (Queued, bool) {
+func (s *State) next(now time.Time) (Queued, bool) {
 	best := s.pick(now)
 	if best < 0 {
 		return Queued{}, false

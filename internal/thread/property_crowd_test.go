@@ -115,7 +115,7 @@ func (m *machine) speak(r *AgentRun, calls int) {
 	}
 	m.s.joined(m.now)
 	if m.one(12) {
-		r.Fail(m.now, "no", true)
+		r.fail(m.now, "no", true)
 		return
 	}
 	if m.s.Roster.LLMCalls == nil {
@@ -271,7 +271,7 @@ func (m *machine) settle() {
 		}
 		m.check()
 		if len(m.s.Approvals())+len(m.s.Turns.ClientCalls()) == 0 {
-			require.True(m.t, m.s.Idle(), "something waits, and there is nothing to wait for: %s", before)
+			require.True(m.t, m.s.idle(), "something waits, and there is nothing to wait for: %s", before)
 			return
 		}
 		m.satisfy()

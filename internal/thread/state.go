@@ -206,5 +206,5 @@ func (s *State) addUsage(u event.Usage) {
 
 // Resting reports whether the thread has nothing to do and waits for nothing.
 func (s *State) Resting() bool {
-	return s.Idle() && len(s.Turns.Deciding)+len(s.Turns.Roots)+len(s.Inbox.Debounced)+len(s.Tasks.Running)+len(s.Children.SubAgents) == 0 && !s.Outbox.Unstored()
+	return s.idle() && len(s.Turns.Deciding)+len(s.Turns.Roots)+len(s.Inbox.Debounced)+len(s.Tasks.Running)+len(s.Children.SubAgents) == 0 && !s.Outbox.Unstored()
 }

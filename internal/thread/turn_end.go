@@ -106,7 +106,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 
 // endInterrupted records who interrupted the turn, if it was interrupted before it was finished.
 func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
-	switch cut := t.Stage == ItemArrived || t.Cut || t.HandlingPending() || slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Phase == PhaseInterrupted }); {
+	switch cut := t.Stage == ItemArrived || t.Cut || t.handlingPending() || slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Phase == PhaseInterrupted }); {
 	case cut && t.Interrupted == nil:
 		// The running step was notified of the interrupt before the thread was.
 		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}

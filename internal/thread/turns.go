@@ -39,8 +39,8 @@ func (ts *Turns) all() []*Turn {
 	return append([]*Turn{ts.Current}, ts.Parked...)
 }
 
-// Idle reports whether the thread has nothing to process.
-func (s *State) Idle() bool {
+// idle reports whether the thread has nothing to process.
+func (s *State) idle() bool {
 	return len(s.Turns.all()) == 0 && len(s.Inbox.Queue) == 0
 }
 
@@ -93,13 +93,13 @@ func (t *Turn) Interrupt(ctl signals.Control) { t.Interrupted = &ctl }
 
 // BeginNext starts the turn of the next item in the queue.
 func (s *State) BeginNext(now time.Time) {
-	if next, ok := s.Next(now); ok {
-		s.Begin(now, next)
+	if next, ok := s.next(now); ok {
+		s.begin(now, next)
 	}
 }
 
-// Begin starts the turn of an item and records the item. Hooks decide on it before [Turn.Enter].
-func (s *State) Begin(now time.Time, q Queued) *Turn {
+// begin starts the turn of an item and records the item. Hooks decide on it before [Turn.Enter].
+func (s *State) begin(now time.Time, q Queued) *Turn {
 	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
 	t.OnBusy, t.OnWaiting, t.Stored = "", "", q.Stored || q.Item.Attempt > 0
 	s.Turns.Current = t

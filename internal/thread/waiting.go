@@ -71,7 +71,7 @@ func (ts *Turns) unparks() int {
 // waitsForPeople reports whether the turn can only continue when people have decided, here or in a
 // child thread, or clients have returned results.
 func (t *Turn) waitsForPeople() bool {
-	if t.Interrupted != nil || t.Stage == ItemArrived || t.HandlingPending() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
+	if t.Interrupted != nil || t.Stage == ItemArrived || t.handlingPending() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
 		return false
 	}
 	waits := false
@@ -229,7 +229,7 @@ func (r *AgentRun) cancelCalls(now time.Time, q *Queued) {
 
 // busy reports whether a post would have to wait for a turn in progress.
 func (s *State) busy(p Incoming) bool {
-	if s.Idle() {
+	if s.idle() {
 		return false
 	}
 	q := Queued{content: &p.content, OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
@@ -345,7 +345,7 @@ func (t *Turn) steps() (n int) {
 	if len(t.Cascades) > 0 {
 		n++
 	}
-	if t.Stage == ItemArrived || t.HandlingPending() {
+	if t.Stage == ItemArrived || t.handlingPending() {
 		return n + 1
 	}
 	waits := false
