@@ -273,8 +273,12 @@ func release[T any](held *[]T, early func(T) bool, take func(T)) {
 	}
 }
 
-// TakeDecision applies a decision that was sent by signal, or schedules its validation.
+// TakeDecision applies a decision that was sent by signal, or schedules its validation. It keeps one
+// that arrived before its call.
 func (s *State) TakeDecision(now time.Time, d signals.Decide) {
+	if s.IsEarlyDecision(d.ToolCallID) && s.Decisions.BufferEarly(d) {
+		return
+	}
 	if err := s.CheckAlone(d); err != nil {
 		s.Reject(now, signals.SignalDecide, d, err)
 		return

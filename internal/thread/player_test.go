@@ -456,9 +456,7 @@ func (p *player) take(signal bool, d signals.Decide) {
 		return
 	}
 	if early := s.IsEarlyDecision(d.ToolCallID); signal {
-		if !early || !s.Decisions.BufferEarly(d) {
-			s.TakeDecision(p.now, d)
-		}
+		s.TakeDecision(p.now, d)
 		return
 	} else if early {
 		p.say("= early, held: %v", s.Decisions.BufferEarly(d))
