@@ -477,3 +477,15 @@ func TestSteeredItem(t *testing.T) {
 		require.NotEqual(t, key, s.Turns.Current.SteeredEvent(q).Key, "another turn asks anew: the first hook workflow may still be on its way to its end")
 	})
 }
+
+// TestPostIsReadOnce: what was read of a post goes with it through the queue into its turn.
+func TestPostIsReadOnce(t *testing.T) {
+	s := newState()
+	in, err := s.ReadPost(says("e1", "hello"))
+	require.NoError(t, err)
+	_, err = s.Post(t0, in)
+	require.NoError(t, err)
+	require.Same(t, in.content.Message, s.Inbox.Queue[0].read().Message)
+	s.BeginNext(t0)
+	require.Same(t, in.content.Message, s.Turns.Current.read().Message)
+}
