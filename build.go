@@ -107,7 +107,7 @@ func (cfg *Config) validate() error {
 // work makes what a worker needs: the client, which its activities use too, and the activities.
 func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
 	cfg := &r.cfg
-	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact, Erased: cfg.erased})
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact, Erased: cfg.erased, Urgent: cfg.urgent})
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
 		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: r.rules,
 		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, ApproverGroups: cfg.ApproverGroups, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Redact: cfg.Redact, Deliver: r.client.Deliver,
-		CloseIdle: r.closeIdle, Retained: r.observer.Retained,
+		CloseIdle: r.closeIdle, NoLocalSteps: cfg.StepsAsActivities, Retained: r.observer.Retained,
 		Histories: histories.Histories{Temporal: cfg.Temporal, Namespace: cfg.TemporalNamespace, TaskQueue: cfg.TaskQueue}, Logger: cfg.Logger,
 	})
 	return err

@@ -13,7 +13,9 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -75,6 +77,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	fatal := make(chan error, 1)
 	var started []worker.Worker
 	defer func() { stopAll(started) }()
+	defer r.activities.Drain()
 	start := func(queues []string) error {
 		for _, queue := range queues {
 			w := r.newWorker(queue, fatal)
@@ -85,6 +88,15 @@ func (r *Runtime) Run(ctx context.Context) error {
 			r.cfg.Logger.Info("worker runs", "taskQueue", queue)
 		}
 		return nil
+	}
+	if !r.cfg.OnlyToolQueues && !r.cfg.StepsAsActivities {
+		queue := r.cfg.TaskQueue + "/" + signals.NewID()
+		w := r.ownWorker(queue, fatal)
+		if err := w.Start(); err != nil {
+			return fmt.Errorf("starting the worker that joins steps: %w", err)
+		}
+		r.activities.JoinOn(queue)
+		started = append(started, w)
 	}
 	if err := start(r.queues()); err != nil {
 		return err
@@ -135,6 +147,26 @@ func (r *Runtime) newWorker(queue string, fatal chan<- error) worker.Worker {
 	} else {
 		r.activities.Register(w)
 	}
+	return w
+}
+
+// urgent has the steps of a thread that hold its workflow task let it go. A failure only delays what was sent.
+func (cfg *Config) urgent(ctx context.Context, namespace, threadID string) {
+	key := stream.Key{Namespace: namespace, ThreadID: threadID}
+	if err := cfg.Stream.Notify(ctx, key, stream.Notice{Arrived: true}); err != nil && ctx.Err() == nil {
+		cfg.Logger.WarnContext(ctx, "telling running steps that something has arrived", "thread", threadID, "error", err)
+	}
+}
+
+// ownWorker returns the worker of a task queue that only this process serves.
+func (r *Runtime) ownWorker(queue string, fatal chan<- error) worker.Worker {
+	options := r.workerOptions(fatal)
+	options.DisableWorkflowWorker = true
+	// Steps of threads on any build may come from here: the task queue belongs to no deployment, which would keep its name.
+	options.DeploymentOptions = worker.DeploymentOptions{}
+	options.ActivityTaskPollerBehavior = worker.NewPollerBehaviorSimpleMaximum(worker.PollerBehaviorSimpleMaximumOptions{MaximumNumberOfPollers: 1})
+	w := worker.New(r.cfg.Temporal, queue, options)
+	r.activities.Register(w)
 	return w
 }
 

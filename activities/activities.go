@@ -85,6 +85,10 @@ type Config struct {
 	// LimitQueue sets the rate limit of a task queue, in tasks per minute. Default: that fails.
 	LimitQueue func(ctx context.Context, queue string, perMinute float64, reason string) error
 
+	// NoLocalSteps has each step run as an activity. Default: model calls and tools that usually end within a second run as
+	// local activities, within the workflow task of their thread.
+	NoLocalSteps bool
+
 	// StopTimeout is how long a step continues when its worker stops; then the step fails, and
 	// another worker retries it. The worker must wait slightly longer. Default 10 seconds.
 	StopTimeout time.Duration
@@ -127,6 +131,8 @@ type Activities struct {
 
 	library  *library.Library
 	entities *entities.Entities
+
+	underway underway
 
 	// down are the models of fallback chains that have just failed.
 	down breaker
@@ -173,7 +179,7 @@ func New(cfg Config) (*Activities, error) {
 		cfg.Logger = slog.Default()
 	}
 	documents := cfg.newLibrary()
-	return &Activities{cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents)}, nil
+	return &Activities{underway: underway{holdFor: holdFor, joinWithin: joinWithin}, cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents)}, nil
 }
 
 // Registrar registers activities: a Temporal worker or test environment.

@@ -77,19 +77,26 @@ func newFixture(t *testing.T, change func(*activities.Config), tools ...tool.Too
 	cfg := activities.Config{
 		Agents: agent.Fixed{who, {Name: "bob", Model: "fake/small", Tools: set.Names()}}, Store: w.store, Stream: w.stream,
 		Models: map[string]llm.Provider{"fake": w.model}, Tools: set, Logger: slog.New(slog.DiscardHandler),
+		NoLocalSteps: true, // results tell no durations
 	}
 	if change != nil {
 		change(&cfg)
 	}
 	a, err := activities.New(cfg)
 	require.NoError(t, err)
+	w.all = a
+	w.env = w.newEnv()
+	return w
+}
+
+// newEnv returns an environment that runs the activities.
+func (w *fixture) newEnv() *testsuite.TestActivityEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	w.env = suite.NewTestActivityEnvironment()
-	w.env.SetTestTimeout(patience)
-	a.Register(w.env)
-	w.all = a
-	return w
+	env := suite.NewTestActivityEnvironment()
+	env.SetTestTimeout(patience)
+	w.all.Register(env)
+	return env
 }
 
 // says is the workflow's unstored record of a person's message.

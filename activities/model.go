@@ -30,6 +30,10 @@ import (
 // streams the reply to viewers, stores the reply and its records, and returns it with a plan for
 // each tool call.
 func (a *Activities) callModel(ctx context.Context, in step.Model) (step.ModelReply, error) {
+	return runStep(ctx, a, in.Run, in.MessageID, func(ctx context.Context) (step.ModelReply, error) { return a.oneModelCall(ctx, in) })
+}
+
+func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.ModelReply, error) {
 	arrived := time.Now()
 	head, err := a.arrive(ctx, in)
 	if err != nil {
@@ -54,6 +58,9 @@ func (a *Activities) callModel(ctx context.Context, in step.Model) (step.ModelRe
 		return reply, err
 	}
 	call.choose()
+	if in.Again {
+		call.attempt = max(call.attempt, a.attemptsShown(ctx, in.Thread, in.MessageID)+1)
+	}
 	if route := a.route(ctx, call.agent.Model); route != nil {
 		return step.ModelReply{Route: route}, nil
 	}
@@ -456,7 +463,9 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 		c.a.wakeExtraction(ctx, c.in.Thread.Namespace)
 	}
 	// As stored: the reply of another attempt may have been first.
-	return c.reply(ctx, done.Records)
+	reply, err := c.reply(ctx, done.Records)
+	reply.Took = c.a.took(c.arrived)
+	return reply, err
 }
 
 func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, interrupted bool) []event.Record {

@@ -97,7 +97,7 @@ func (c *modelCall) fail(ctx context.Context, err error) (step.ModelReply, error
 		// The next model may have to wait for its turn.
 		c.reset(ctx)
 	}
-	if chained || delay > soon {
+	if chained || delay > soon || activity.GetInfo(ctx).IsLocalActivity {
 		return step.ModelReply{Outage: &outage}, nil
 	}
 	return step.ModelReply{}, temporal.NewApplicationErrorWithOptions(message, step.ModelErrorType(outage.Class),
@@ -107,6 +107,9 @@ func (c *modelCall) fail(ctx context.Context, err error) (step.ModelReply, error
 // threadTime returns the time on the clock of Temporal's server, by which the thread decides when a retry
 // is due. This worker's clock may differ, and in a test the thread's may be days ahead.
 func (c *modelCall) threadTime(ctx context.Context) time.Time {
+	if !c.in.Now.IsZero() {
+		return c.in.Now.Add(time.Since(c.arrived))
+	}
 	return activity.GetInfo(ctx).StartedTime.Add(time.Since(c.arrived))
 }
 

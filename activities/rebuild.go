@@ -18,6 +18,9 @@ type Rebuilt struct {
 	Before, Records []event.Record
 	Logs            []store.ToolLog
 
+	// LogsBefore is the record before which the logs were stored, if they were stored without records.
+	LogsBefore string
+
 	// Title is the title that the step generated.
 	Title string
 
@@ -44,6 +47,9 @@ type History struct {
 
 // Rebuild rebuilds what a step stored, from its input and a pointer to its result.
 func (h History) Rebuild(input, reply any, at time.Time) (re Rebuilt) {
+	if r, ok := reply.(interface{ Lasts() *step.Underway }); ok && r.Lasts().Running {
+		return re // the activity that joined the step has its result
+	}
 	switch in := input.(type) {
 	case step.Model:
 		out, ok := reply.(*step.ModelReply)
@@ -306,6 +312,6 @@ func rebuildTask(in step.Task, out step.TaskReply, at time.Time) (re Rebuilt) {
 	case out.Error != "":
 		log.Status, log.Output = store.ToolFailed, asJSON(out.Error)
 	}
-	re.Logs = []store.ToolLog{log}
+	re.Logs, re.LogsBefore = []store.ToolLog{log}, recordid.TaskEnded(in.Task.ID)
 	return re
 }

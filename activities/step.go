@@ -38,7 +38,10 @@ type runningStep struct {
 func (a *Activities) begin(ctx context.Context, ref step.Ref, traceID string, timeout time.Duration) *runningStep {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stopListening, err := a.cfg.Stream.Listen(ctx, ref, func(n stream.Notice) {
-		if n.TraceID == "" || n.TraceID == traceID {
+		switch {
+		case n.Arrived:
+			arrived(ctx)
+		case n.TraceID == "" || n.TraceID == traceID:
 			cancel(errInterrupted)
 		}
 	})
@@ -105,6 +108,8 @@ func (a *Activities) watch(ctx context.Context, cancel context.CancelCauseFunc, 
 func whyCancelled(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	switch {
+	case errors.Is(cause, errShutdown), errors.Is(cause, errNotJoined):
+		return cause
 	case errors.Is(cause, context.DeadlineExceeded):
 		return errTimeout
 	case activity.GetInfo(ctx).IsLocalActivity, temporal.IsCanceledError(cause):

@@ -27,6 +27,10 @@ import (
 
 // runTool runs one stored tool call and stores its result.
 func (a *Activities) runTool(ctx context.Context, in step.Tool) (step.ToolReply, error) {
+	return runStep(ctx, a, in.Run, in.ToolCallID, func(ctx context.Context) (step.ToolReply, error) { return a.oneToolCall(ctx, in) })
+}
+
+func (a *Activities) oneToolCall(ctx context.Context, in step.Tool) (step.ToolReply, error) {
 	if in.Edited || in.DecisionID != "" || in.Answered > 0 {
 		// The decisions and the input of people and hooks may be among the workflow's unstored records.
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
@@ -242,6 +246,10 @@ func (r *toolRun) start(ctx context.Context) (step.ToolReply, bool, error) {
 		return step.ToolReply{}, false, err
 	}
 	r.in.Flush, r.head = step.Flush{}, done.Head
+	if !done.Started && r.def.Idempotent && activity.GetInfo(ctx).IsLocalActivity {
+		// Temporal counts the attempts of an activity, and not those of a workflow task.
+		return step.ToolReply{}, true, temporal.NewApplicationError("The tool has been started before; an activity runs it again.", step.ErrTypeRetry)
+	}
 	if !done.Started && (!r.def.Idempotent || r.attempt > r.def.MaxAttempts) {
 		reply, err := r.finish(ctx, store.ToolUnknown, tool.Result{Output: unknownText, IsError: true})
 		return reply, true, err
@@ -357,6 +365,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		ReplyToMessageID: r.in.MessageID, Metadata: res.Details,
 	}
 	reply := r.reply(string(status), m)
+	reply.Took = r.a.took(r.started)
 	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m).In(step.TurnEvent(r.in.Root, r.in.EventID))
 	if r.in.Undecided || reply.Decision != nil && !reply.Decision.Silent {
 		record = record.WithUndecided(event.TypeMessage)

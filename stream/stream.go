@@ -84,11 +84,15 @@ func (e Entry) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// Notice tells the running steps of a thread to stop.
+// Notice tells the running steps of a thread to stop, or to let its workflow task go.
 type Notice struct {
 	// TraceID limits the notice to one turn. Empty = every turn of the thread.
 	TraceID string `json:"traceId,omitempty"`
 	Reason  string `json:"reason,omitempty"`
+
+	// Arrived stops no step. It means that something has arrived for the thread that its steps must not keep waiting: those
+	// that hold its workflow task let it go.
+	Arrived bool `json:"arrived,omitempty"`
 }
 
 // Stream is the live stream. Implementations are safe for concurrent use.

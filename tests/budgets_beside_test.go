@@ -21,7 +21,7 @@ func TestBudgetBesideAWait(t *testing.T) {
 	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
-	w := harness.New(t, harness.Options{})
+	w := harness.New(t, harness.Options{StepsAsActivities: true})
 	// publish returns when the event has been handled.
 	publish := func(id string) {
 		e := event.EnvEvent{ID: signals.NewEventID(), Type: "file.changed", Timestamp: 1, Payload: json.RawMessage("null")}
@@ -56,7 +56,7 @@ func TestBudgetTitle(t *testing.T) {
 	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
-	named := harness.New(t, harness.Options{Configure: func(cfg *threadmill.Config) { cfg.TitleModel = "openai/stand-in" }})
+	named := harness.New(t, harness.Options{StepsAsActivities: true, Configure: func(cfg *threadmill.Config) { cfg.TitleModel = "openai/stand-in" }})
 	first := func(w *harness.Harness, done func(signals.State) bool) cost {
 		for range 5 {
 			id := w.Open()
@@ -73,7 +73,7 @@ func TestBudgetTitle(t *testing.T) {
 		require.Fail(t, "the machine was too busy to measure a thread's first turn")
 		return cost{}
 	}
-	plain := first(harness.New(t, harness.Options{}), func(s signals.State) bool { return s.Usage.OutputTokens > 0 && s.Status == signals.ThreadIdle })
+	plain := first(harness.New(t, harness.Options{StepsAsActivities: true}), func(s signals.State) bool { return s.Usage.OutputTokens > 0 && s.Status == signals.ThreadIdle })
 	titled := first(named, func(s signals.State) bool { return s.Title != "" })
 	require.Equal(t, cost{plain.events + 7, plain.actions + 2}, titled)
 }

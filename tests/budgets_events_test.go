@@ -35,8 +35,9 @@ func TestBudgetsOfEvents(t *testing.T) {
 		return "built", ctx.Err()
 	}, tool.Background())
 	w := harness.New(t, harness.Options{
-		Agents: []agent.Agent{{Name: "assistant", Model: "openai/stand-in", Tools: []string{"build", "list_tasks"}}},
-		Tools:  []tool.Tool{build},
+		StepsAsActivities: true,
+		Agents:            []agent.Agent{{Name: "assistant", Model: "openai/stand-in", Tools: []string{"build", "list_tasks"}}},
+		Tools:             []tool.Tool{build},
 		Configure: func(cfg *threadmill.Config) {
 			cfg.Rules = []rule.Rule{
 				{Events: []string{"stored"}, Priority: 30},

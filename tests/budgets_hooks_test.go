@@ -177,7 +177,7 @@ func TestBudgetsOfHooks(t *testing.T) {
 	}
 	for _, shape := range hookShapes {
 		t.Run(shape.name, func(t *testing.T) {
-			w := harness.New(t, harness.Options{Configure: shape.with})
+			w := harness.New(t, harness.Options{StepsAsActivities: true, Configure: shape.with})
 			id := w.Open()
 			w.Say(id, "warm up")
 			added, children := measureHooked(t, w, id, func() {

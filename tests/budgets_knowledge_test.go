@@ -37,7 +37,7 @@ func TestBudgetsOfKnowledge(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	w := documents.Readers(t, documents.Librarians(harness.Options{}))
+	w := documents.Readers(t, documents.Librarians(harness.Options{StepsAsActivities: true}))
 	require.Equal(t, store.KnowledgeIndexed, documents.Ingested(w, w.Open(), "handbook.md", documents.Handbook).Status)
 	for name, words := range map[string]struct {
 		says string

@@ -40,7 +40,7 @@ func newPatientTeam(t *testing.T) (w *harness.Harness, measured *atomic.Value) {
 	measured = &atomic.Value{}
 	agents := check.Team("book")
 	agents[2].Model = "patient/stand-in"
-	w = harness.New(t, harness.Options{Agents: agents, Tools: []tool.Tool{&harness.Booking{}}, Configure: func(c *threadmill.Config) {
+	w = harness.New(t, harness.Options{StepsAsActivities: true, Agents: agents, Tools: []tool.Tool{&harness.Booking{}}, Configure: func(c *threadmill.Config) {
 		temporal, namespace := c.Temporal, c.Namespace
 		c.Models["patient"] = patient{c.Models["openai"], func(ctx context.Context) error {
 			tick := time.NewTicker(harness.Tick)
@@ -198,7 +198,7 @@ func TestBudgetsOfHandledEvents(t *testing.T) {
 	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
-	w := harness.New(t, harness.Options{})
+	w := harness.New(t, harness.Options{StepsAsActivities: true})
 	changed := func() signals.Post {
 		return signals.EnvPost(event.EnvEvent{ID: signals.NewEventID(), Type: "file.changed", Payload: []byte(`{"path":"a.go"}`), Timestamp: time.Now().UnixMilli()})
 	}

@@ -41,11 +41,19 @@ func measure(t *testing.T, w *harness.Harness, thread string, turn func()) []*hi
 }
 
 // billed counts the billed actions in history events, as Temporal Cloud's pricing page defines
-// them: a signal, an update, an activity, a timer, a local activity batch with its workflow task,
-// an upsert.
+// them: a signal, an update, an activity, a timer, the local activities of a workflow task together,
+// another marker, an upsert.
 func billed(events []*history.HistoryEvent) int {
 	n := 0
+	withLocal := map[int64]bool{} // workflow tasks
 	for _, e := range events {
+		if marker := e.GetMarkerRecordedEventAttributes(); marker.GetMarkerName() == "LocalActivity" {
+			if task := marker.GetWorkflowTaskCompletedEventId(); !withLocal[task] {
+				withLocal[task] = true
+				n++
+			}
+			continue
+		}
 		switch e.GetEventType() {
 		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED,
 			enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
@@ -61,106 +69,116 @@ func billed(events []*history.HistoryEvent) int {
 	return n
 }
 
-//ci:replayed
-func TestBudgets(t *testing.T) {
+// costs are those of a turn whose steps are activities, and of one whose quick steps are local activities.
+type costs struct{ activities, local cost }
+
+// inBothModes measures turns in both modes: of is named after its mode, and builds its own worlds.
+func inBothModes(t *testing.T, of func(t *testing.T, asActivities bool, want func(costs) cost)) {
 	if harness.StickyOff() {
 		t.Skip("budgets are measured with the sticky cache, as workers run")
 	}
-	w := harness.New(t, harness.Options{})
-	// A waiting thread is marked by two upserts of search attributes. Without them, only the
-	// decision costs.
-	approved := func(w *harness.Harness, decide func(id string, d signals.Decide)) func(id string) {
-		return func(id string) {
-			w.Post(id, `use shell_cmd {"command":"true"}`)
-			call := w.AwaitApproval(id, 1)[0]
-			check.AwaitRest(w, id)
-			decide(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
+	t.Run("activities", func(t *testing.T) { of(t, true, func(c costs) cost { return c.activities }) })
+	if harness.StepsAsActivities() {
+		return
+	}
+	t.Run("local activities", func(t *testing.T) { of(t, false, func(c costs) cost { return c.local }) })
+}
+
+//ci:replayed
+func TestBudgets(t *testing.T) {
+	inBothModes(t, func(t *testing.T, asActivities bool, want func(costs) cost) {
+		w := harness.New(t, harness.Options{StepsAsActivities: asActivities})
+		// A waiting thread is marked by two upserts of search attributes. Without them, only the
+		// decision costs.
+		unlisted := harness.New(t, harness.Options{StepsAsActivities: asActivities, Configure: func(c *threadmill.Config) { c.UnlistedApprovals = true }})
+		for _, tc := range []struct {
+			name string
+			in   *harness.Harness
+			turn func(thread string)
+			want costs
+		}{
+			{"model, approved tool, model, unlisted", unlisted, approved(unlisted, decideBySignal), costs{cost{26, 5}, cost{11, 4}}},
+			{"decided by update, unlisted", unlisted, approved(unlisted, decideByUpdate), costs{cost{27, 5}, cost{12, 4}}},
+			{"model, two calls, each denied by itself, model, unlisted", unlisted, func(id string) {
+				unlisted.Post(id, "use shell_cmd {\"command\":\"true\"}\nuse shell_cmd {\"command\":\"false\"}")
+				for n := 2; n > 0; n-- {
+					call := unlisted.AwaitApproval(id, n)[0]
+					check.AwaitRest(unlisted, id)
+					decideBySignal(unlisted, id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny, By: "ann"})
+				}
+			}, costs{cost{25, 6}, cost{15, 6}}},
+			{"user message, reply", w, func(id string) { w.Post(id, "hello") }, costs{cost{10, 2}, cost{5, 2}}},
+			{"two hundred tokens to ten viewers", w, func(id string) {
+				for range 10 {
+					check.Watch(t, w, id, "")
+				}
+				w.Post(id, "count 200")
+			}, costs{cost{10, 2}, cost{5, 2}}},
+			{"model, tool, model", w, func(id string) { w.Post(id, "use note {}") }, costs{cost{22, 4}, cost{7, 2}}},
+			{"model, quick tool, model", w, func(id string) { w.Post(id, "use current_time {}") }, costs{cost{17, 4}, cost{7, 2}}},
+			{"model, approved tool, model", w, approved(w, decideBySignal), costs{cost{28, 7}, cost{13, 6}}},
+			{"posted by update", w, func(id string) {
+				_, err := w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "hello"))
+				require.NoError(t, err)
+			}, costs{cost{11, 2}, cost{6, 2}}},
+			{"posted and waited for by update", w, func(id string) { w.Say(id, "hello") }, costs{cost{11, 2}, cost{6, 2}}},
+			{"run and watched from Go", w, func(id string) {
+				completes(t, begin(w, id, "count 200", threadmill.SendOptions{Stream: true}))
+			}, costs{cost{11, 2}, cost{6, 2}}},
+			{"decided by update", w, approved(w, decideByUpdate), costs{cost{29, 7}, cost{14, 6}}},
+		} {
+			t.Run(tc.name, func(t *testing.T) { requireCost(t, tc.in, tc.turn, want(tc.want)) })
 		}
+	})
+}
+
+// approved returns a turn with a call that is approved by decide.
+func approved(w *harness.Harness, decide func(w *harness.Harness, id string, d signals.Decide)) func(id string) {
+	return func(id string) {
+		w.Post(id, `use shell_cmd {"command":"true"}`)
+		call := w.AwaitApproval(id, 1)[0]
+		check.AwaitRest(w, id)
+		decide(w, id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 	}
-	bySignal := func(w *harness.Harness) func(string, signals.Decide) {
-		return func(id string, d signals.Decide) {
-			require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, d))
-		}
-	}
-	byUpdate := func(w *harness.Harness) func(string, signals.Decide) {
-		return func(id string, d signals.Decide) {
-			_, err := w.Threads.Decide(w.Ctx(), id, d)
-			require.NoError(t, err)
-		}
-	}
-	type shape struct {
-		name string
-		turn func(thread string)
-		want cost
-	}
-	unlisted := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.UnlistedApprovals = true }})
-	for _, tc := range []shape{
-		{"model, approved tool, model", approved(unlisted, bySignal(unlisted)), cost{26, 5}},
-		{"decided by update", approved(unlisted, byUpdate(unlisted)), cost{27, 5}},
-		{"model, two calls, each denied by itself, model", func(id string) {
-			unlisted.Post(id, "use shell_cmd {\"command\":\"true\"}\nuse shell_cmd {\"command\":\"false\"}")
-			for n := 2; n > 0; n-- {
-				call := unlisted.AwaitApproval(id, n)[0]
-				check.AwaitRest(unlisted, id)
-				bySignal(unlisted)(id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny, By: "ann"})
-			}
-		}, cost{25, 6}},
-	} {
-		t.Run(tc.name+", unlisted", func(t *testing.T) { requireCost(t, unlisted, tc.turn, tc.want) })
-	}
-	for _, tc := range []shape{
-		{"user message, reply", func(id string) { w.Post(id, "hello") }, cost{10, 2}},
-		{"two hundred tokens to ten viewers", func(id string) {
-			for range 10 {
-				check.Watch(t, w, id, "")
-			}
-			w.Post(id, "count 200")
-		}, cost{10, 2}},
-		{"model, tool, model", func(id string) { w.Post(id, "use note {}") }, cost{22, 4}},
-		{"model, quick tool, model", func(id string) { w.Post(id, "use current_time {}") }, cost{17, 4}},
-		{"model, approved tool, model", approved(w, bySignal(w)), cost{28, 7}},
-		{"posted by update", func(id string) {
-			_, err := w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "hello"))
-			require.NoError(t, err)
-		}, cost{11, 2}},
-		{"posted and waited for by update", func(id string) { w.Say(id, "hello") }, cost{11, 2}},
-		{"run and watched from Go", func(id string) {
-			completes(t, begin(w, id, "count 200", threadmill.SendOptions{Stream: true}))
-		}, cost{11, 2}},
-		{"decided by update", approved(w, byUpdate(w)), cost{29, 7}},
-	} {
-		t.Run(tc.name, func(t *testing.T) { requireCost(t, w, tc.turn, tc.want) })
-	}
+}
+
+func decideBySignal(w *harness.Harness, id string, d signals.Decide) {
+	require.NoError(w.T, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, d))
+}
+
+func decideByUpdate(w *harness.Harness, id string, d signals.Decide) {
+	_, err := w.Threads.Decide(w.Ctx(), id, d)
+	require.NoError(w.T, err)
 }
 
 // TestBudgetsOfBuilds: turns of threads that are pinned to a build of a Worker Deployment cost what others cost.
 func TestBudgetsOfBuilds(t *testing.T) {
-	if harness.StickyOff() {
-		t.Skip("budgets are measured with the sticky cache, as workers run")
-	}
-	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.Deployment = threadmill.Deployment{Build: "1"} }})
-	check.MakeCurrent(w, w.TaskQueue, "1")
-	for _, tc := range []struct {
-		post string
-		want cost
-	}{
-		{"hello", cost{10, 2}},
-		{"use note {}", cost{22, 4}},
-		{"use current_time {}", cost{17, 4}},
-	} {
-		t.Run(tc.post, func(t *testing.T) {
-			requireCost(t, w, func(id string) {
-				require.Equal(t, "1", check.BuildOf(w, id))
-				w.Post(id, tc.post)
-			}, tc.want)
-		})
-	}
+	inBothModes(t, func(t *testing.T, asActivities bool, want func(costs) cost) {
+		w := harness.New(t, harness.Options{StepsAsActivities: asActivities, Configure: func(c *threadmill.Config) { c.Deployment = threadmill.Deployment{Build: "1"} }})
+		check.MakeCurrent(w, w.TaskQueue, "1")
+		for _, tc := range []struct {
+			post string
+			want costs
+		}{
+			{"hello", costs{cost{10, 2}, cost{5, 2}}},
+			{"use note {}", costs{cost{22, 4}, cost{7, 2}}},
+			{"use current_time {}", costs{cost{17, 4}, cost{7, 2}}},
+		} {
+			t.Run(tc.post, func(t *testing.T) {
+				requireCost(t, w, func(id string) {
+					require.Equal(t, "1", check.BuildOf(w, id))
+					w.Post(id, tc.post)
+				}, want(tc.want))
+			})
+		}
+	})
 }
 
 func requireCost(t *testing.T, w *harness.Harness, turn func(thread string), want cost) {
 	t.Helper()
 	id := w.Open()
 	w.Say(id, "warm up")
+	turn(id) // from now on, it is known how long its steps take
 	added := measure(t, w, id, func() { turn(id) })
 	require.Equal(t, want, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 }

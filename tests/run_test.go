@@ -223,7 +223,7 @@ func TestRunIsSteered(t *testing.T) {
 func TestRunGoesOn(t *testing.T) {
 	t.Parallel()
 	const steps = 20
-	w := harness.New(t, harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
+	w := harness.New(t, harness.Options{StepsAsActivities: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
 	r := begin(w, "", strings.Repeat("use note {}\nthen\n", steps)+"enough", threadmill.SendOptions{Stream: true})
 	before := check.CurrentRun(w, r.ThreadID())
 	events := completes(t, r)

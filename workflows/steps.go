@@ -57,7 +57,11 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (step.M
 	for queue := t.state.ModelQueues[r.Agent]; ; {
 		var reply step.ModelReply
 		options := onModelQueue(activity(ctx, summary), queue, t.state.Namespace)
-		err := workflow.ExecuteActivity(options, signals.ActivityCallModel, input).Get(ctx, &reply)
+		call := localStep{kind: r.ModelKind(queue), activity: signals.ActivityCallModel, summary: summary, reply: &reply, input: func(local step.Local) any {
+			input.Local = local
+			return input
+		}}
+		err := t.quickly(ctx, call, options)
 		if queue != "" && unserved(err) {
 			// The provider may no longer be limited.
 			queue, input.Route = "", nil
@@ -83,12 +87,11 @@ func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call) (step.ToolRep
 	defer t.step()()
 	var reply step.ToolReply
 	summary := fmt.Sprintf("%s · %s", input.Agent, c.Plan.Name)
-	var err error
-	if c.Plan.Quick {
-		err = localFirst(ctx, activity, summary, signals.ActivityRunTool, input, &reply)
-	} else {
-		err = workflow.ExecuteActivity(onQueue(activity(ctx, summary), c.Plan.TaskQueue), signals.ActivityRunTool, input).Get(ctx, &reply)
-	}
+	call := localStep{kind: c.Kind(), quick: c.Plan.Quick, activity: signals.ActivityRunTool, summary: summary, reply: &reply, input: func(local step.Local) any {
+		input.Local = local
+		return input
+	}}
+	err := t.quickly(ctx, call, onQueue(activity(ctx, summary), c.Plan.TaskQueue))
 	return reply, t.stored(input.Flush, err)
 }
 

@@ -29,7 +29,7 @@ func (w *fixture) asksBob(deadline time.Duration) workflows.Input {
 	parent := &step.Parent{
 		ThreadID: "t1", Agent: "alice", ToolName: "call_agent", ToolCallID: "c1", MessageID: "go.0.1", TraceID: "go", EventID: "go", Depth: 1,
 	}
-	sub := thread.New("ns", subThread, signals.Start{}, w.Now())
+	sub := thread.New("ns", subThread, signals.Start{}, w.Now(), w.Now())
 	sub.ParentLink.Parent = parent
 	post := signals.NewPost(sub.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.CreatedByUser, Content: "do it"})
 	in := workflows.Input{Start: signals.Start{Agents: []string{"bob"}, First: &post}, Parent: parent}

@@ -215,6 +215,8 @@ type conversation struct {
 	// erased means that the store refuses the thread, since it was erased.
 	erased bool
 
+	holder
+
 	// pendingSends counts the running signals and requests to other workflows.
 	pendingSends int
 }
@@ -235,7 +237,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil { // parents redact what they send
 		in.Start = redacted(ctx, &t.redactor, in.Start)
 	}
-	t.state = thread.New(namespace, threadID, in.Start, workflow.Now(ctx))
+	t.state = thread.New(namespace, threadID, in.Start, workflow.GetInfo(ctx).WorkflowStartTime, workflow.Now(ctx))
 	inspect(ctx, t.state)
 	if in.Parent != nil {
 		caller := workflow.GetInfo(ctx).ParentWorkflowExecution

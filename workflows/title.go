@@ -23,7 +23,7 @@ func (t *conversation) watchTitle(ctx workflow.Context) {
 
 func (t *conversation) title(ctx workflow.Context) {
 	s := t.state
-	input := s.TitleStep(workflow.Now(ctx))
+	input := s.TitleStep()
 	var reply step.TitleReply
 	own, cancel := workflow.WithCancel(ctx)
 	defer cancel()

@@ -147,14 +147,6 @@ func (c *comparison) missing(ctx context.Context, all []written) ([]written, err
 	if err != nil {
 		return nil, err
 	}
-	var newest time.Time // of what the store has
-	for _, w := range all {
-		for _, rec := range w.Records {
-			if has[rec.ID] && rec.CreatedAt.After(newest) {
-				newest = rec.CreatedAt
-			}
-		}
-	}
 	var out []written
 	for _, w := range all {
 		var kept []event.Record
@@ -170,10 +162,10 @@ func (c *comparison) missing(ctx context.Context, all []written) ([]written, err
 			continue
 		}
 		if len(w.Records) == 0 && len(w.Logs) > 0 {
-			// A log is stored before the records that come after its call. If the store has one of these, the log was removed, by
-			// retention.
-			logs := slices.DeleteFunc(slices.Clone(w.Logs), func(log store.ToolLog) bool { return log.FinishedAt != nil && !newest.Before(*log.FinishedAt) })
-			if w.Logs, err = c.missingLogs(ctx, logs); err != nil {
+			if has[w.LogsBefore] {
+				continue // the store had the logs, and retention has removed them
+			}
+			if w.Logs, err = c.missingLogs(ctx, w.Logs); err != nil {
 				return nil, err
 			}
 			if len(w.Logs) == 0 {

@@ -124,6 +124,7 @@ type ModelReply struct {
 	// while its calls wait.
 	MaxSteps  int             `json:"maxSteps"`
 	OnWaiting event.OnWaiting `json:"onWaiting,omitempty"`
+	Underway
 
 	// Titles means that a title is to be generated for a thread without one.
 	Titles bool `json:"titles,omitempty"`

@@ -32,6 +32,7 @@ type Run struct {
 	WorkingDirectory string `json:"workingDirectory,omitempty"`
 
 	Flush Flush `json:"flush"`
+	Local
 }
 
 // TurnEvent returns the event whose turn a step belongs to.

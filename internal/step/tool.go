@@ -41,6 +41,7 @@ type Tool struct {
 // the workflow does not depend on them.
 type ToolReply struct {
 	ToolCallID string `json:"toolCallId"`
+	Underway
 
 	// Arguments are the arguments that the tool ran with, and Result its stored result. Each is cut
 	// to MaxCarriedContent; Truncated reports whether one was cut.

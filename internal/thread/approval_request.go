@@ -206,7 +206,7 @@ func (r *AgentRun) cover(now time.Time, reply step.PlanReply) {
 // Revoke revokes an approval. Calls that it covers and that have not run need a new approval, which
 // is checked immediately before they run. Revoke returns the id of the record.
 func (s *State) Revoke(now time.Time, v signals.Revoke) (recordID string) {
-	recordID = recordid.Revocation(v.ToolCallID, s.newID(now))
+	recordID = recordid.Revocation(v.ToolCallID, s.nextID("revoked"))
 	s.record(recordID, event.TypeApproval, "", v.ToolCallID, now, event.Approval{
 		ToolCallID: v.ToolCallID, Decision: event.DecisionRevoked, Scope: event.ScopeOnce, By: v.By, Reason: v.Reason, DecidedAt: now,
 	})

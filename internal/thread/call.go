@@ -146,6 +146,7 @@ func (c *Call) decidingOnResult(specs []hook.Spec) []hook.Spec {
 
 // CallRan records that a call's result is stored. Hooks decide on it next.
 func (c *Call) CallRan(reply step.ToolReply) {
+	c.run.turn.thread.Pace.Took(c.Kind(), reply.Took)
 	c.Stage, c.Decision = CallRan, reply.Decision
 	c.Failed = reply.Status != "succeeded"
 }

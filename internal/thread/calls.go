@@ -143,7 +143,7 @@ func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 	calls := make([]event.ToolCall, len(e.ToolCalls))
 	for i, c := range e.ToolCalls {
 		// All providers accept such an id.
-		c.ID = "call_" + strings.ToLower(s.newID(now))
+		c.ID = "call_" + strings.ToLower(s.derivedID(r.MessageID, i))
 		calls[i] = c
 		r.Plan = append(r.Plan, c.ID)
 		r.Reply.Calls = append(r.Reply.Calls, step.PlannedCall{ID: c.ID, Name: c.Function.Name})
@@ -158,9 +158,9 @@ func (t *Turn) adopt(now time.Time, of string, e event.ToolCallEvent) {
 
 // asOtherType returns the event to queue when hooks replaced an event by one of another type. It is
 // processed separately. Tool calls that replace an item are not queued: they run immediately.
-func (t *Turn) asOtherType(now time.Time, e HookEvent, d step.HookDecision) (Deferred, bool) {
+func (t *Turn) asOtherType(e HookEvent, d step.HookDecision) (Deferred, bool) {
 	s := t.thread
-	made := Deferred{ID: s.newID(now), By: by(d), Parent: e.ID, Hooked: true}
+	made := Deferred{ID: s.derivedID(e.decision()+".instead", 0), By: by(d), Parent: e.ID, Hooked: true}
 	switch got := readEvent(d.Event).(type) {
 	case event.MessageEvent:
 		if e.Type == event.TypeMessage {

@@ -19,7 +19,7 @@ import (
 var t0 = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newState(agents ...string) *State {
-	return New("ns", "t1", signals.Start{Agents: agents}, t0)
+	return New("ns", "t1", signals.Start{Agents: agents}, t0, t0)
 }
 
 // says is the post of a person's message.

@@ -252,7 +252,7 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 // move gives an event that waits another priority.
 func (s *State) move(now time.Time, q *Queued, c signals.SetStatus) event.Item {
 	q.Item.Priority, q.Item.UpdatedAt = *c.Priority, now
-	s.Outbox.recordIn(q.root(), recordid.StatusSet(q.Item.ID, s.newID(now)), event.TypeStatus, q.Item.TraceID, q.Item.ID, now,
+	s.Outbox.recordIn(q.root(), recordid.StatusSet(q.Item.ID, s.nextID("status")), event.TypeStatus, q.Item.TraceID, q.Item.ID, now,
 		event.StatusChange{Status: string(event.ItemPending), Detail: fmt.Sprintf("priority %d", q.Item.Priority), By: c.By})
 	return q.Item
 }
@@ -263,7 +263,7 @@ func (s *State) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event.
 	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
 	// Record the item in case its turn has never started.
 	s.recordItem(now, q.as(it))
-	s.Outbox.recordIn(q.root(), recordid.StatusSet(it.ID, s.newID(now)), event.TypeStatus, it.TraceID, it.ID, now,
+	s.Outbox.recordIn(q.root(), recordid.StatusSet(it.ID, s.nextID("status")), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
 	if c.Status == event.ItemOverwritten || c.Status == event.ItemExpired {
 		s.withdraw(now, q)

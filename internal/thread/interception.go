@@ -53,6 +53,14 @@ type HookEvent struct {
 	undecided, stored bool
 }
 
+// decision identifies the decision on the event.
+func (e HookEvent) decision() string {
+	if e.ByRule {
+		return recordid.Rule(e.Key)
+	}
+	return e.Key
+}
+
 // Subject returns the properties of an event that filters match.
 func (s *State) Subject(e HookEvent) hook.Subject {
 	return hook.Subject{Namespace: s.Namespace, Type: e.Type, CreatedBy: e.CreatedBy, Agent: e.Agent, Tools: e.Tools}
@@ -227,8 +235,8 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d step.HookDecision, de
 	}
 	user := cmp.Or(e.user, t.User)
 	rec := event.Interception{EventID: e.ID, EventType: e.Type, Outcome: d.Outcome, Hooks: append([]event.HookOutcome{}, d.Hooks...), Error: d.Error}
-	for _, r := range d.Responses {
-		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: t.response(e, d.By, r)}
+	for i, r := range d.Responses {
+		made := Deferred{ID: s.derivedID(e.decision()+".response", i), By: d.By, Parent: e.ID, Event: t.response(e, d.By, r)}
 		rec.Produced = append(rec.Produced, made.ID)
 		if deferred != nil && r.EnqueueAfter != hook.EnqueueImmediately {
 			*deferred = append(*deferred, made)
@@ -236,14 +244,14 @@ func (t *Turn) applyDecision(now time.Time, e HookEvent, d step.HookDecision, de
 		}
 		t.produce(now, made, user)
 	}
-	for _, p := range d.Produced {
-		made := Deferred{ID: s.newID(now), By: d.By, Parent: e.ID, Event: p}
+	for i, p := range d.Produced {
+		made := Deferred{ID: s.derivedID(e.decision()+".produced", i), By: d.By, Parent: e.ID, Event: p}
 		rec.Produced = append(rec.Produced, made.ID)
 		t.produce(now, made, user)
 	}
 	if d.Outcome == event.OutcomeReplaced {
 		t.fillIn(&rec, e, d.Event)
-		if made, ok := t.asOtherType(now, e, d); ok {
+		if made, ok := t.asOtherType(e, d); ok {
 			rec.Produced = append(rec.Produced, made.ID)
 			t.produce(now, made, user)
 			d.Outcome, d.By = event.OutcomeOverwritten, made.By

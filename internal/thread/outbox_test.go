@@ -58,7 +58,7 @@ func TestRowNumbers(t *testing.T) {
 		{"changed in the next run", func(s *State) *State { s = copied(t, s); rename(s, t0); return s }},
 
 		{"closed", func(s *State) *State { s.Closing = &signals.Control{}; s.Close(t0); return s }},
-		{"of a thread of the same id", func(*State) *State { return New("ns", "t1", signals.Start{}, t0.Add(time.Second)) }},
+		{"of a thread of the same id", func(*State) *State { return New("ns", "t1", signals.Start{}, t0.Add(time.Second), t0.Add(time.Second)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newState("alice")

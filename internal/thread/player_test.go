@@ -202,7 +202,7 @@ func (p *player) do(c command) {
 	case "thread":
 		*p = player{t: p.t, now: t0, printed: map[string]bool{}}
 		start := read(c, signals.Start{Agents: strings.Fields(strings.TrimSpace(c.id + " " + c.text))})
-		p.s = New("ns", "t1", start, t0)
+		p.s = New("ns", "t1", start, t0, t0)
 		if err := start.Validate(); err != nil {
 			p.say("= error: %v", err)
 		}

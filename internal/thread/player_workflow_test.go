@@ -329,7 +329,7 @@ func (p *player) advance() bool {
 		s.ParentLink.NoticeSent()
 	}
 	if s.TitleDue() && !p.flying(func(f *flight) bool { return f.kind == "title" }) {
-		p.start(&flight{kind: "title"}, "title %s", short(s.TitleStep(now), "thread", "flush"))
+		p.start(&flight{kind: "title"}, "title %s", short(s.TitleStep(), "thread", "flush"))
 		return true
 	}
 	return p.live()

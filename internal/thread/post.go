@@ -131,7 +131,7 @@ func (s *State) Post(now time.Time, p Incoming) (Posted, error) {
 func (s *State) newItem(now time.Time, read Incoming) Queued {
 	p := read.Post
 	if p.ID == "" {
-		p.ID = s.newID(now)
+		p.ID = s.nextID("post")
 		if p.IsEnv() {
 			p.ID = signals.EventID(s.Namespace, s.ThreadID, p.ID)
 		}
@@ -200,7 +200,7 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 	if len(why) > maxAudit {
 		why = step.Cut(why, maxAudit)
 	}
-	s.record(s.newID(now), event.TypeRejected, "", "", now,
+	s.record(s.nextID("rejected."+signal), event.TypeRejected, "", "", now,
 		event.Rejected{Signal: signal, Problem: why, Input: text})
 }
 

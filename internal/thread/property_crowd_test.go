@@ -46,7 +46,7 @@ const (
 
 func newCrowd(t *testing.T, seed uint64) *machine {
 	m := newMachine(t, seed, false)
-	m.s = New("ns", "t1", signals.Start{Agents: []string{"alice", "bob", "carol"}[:2+m.rnd.IntN(2)]}, m.now)
+	m.s = New("ns", "t1", signals.Start{Agents: []string{"alice", "bob", "carol"}[:2+m.rnd.IntN(2)]}, m.now, m.now)
 	m.crowd = &crowd{
 		rounds: map[string]int{}, votes: map[string]map[string]bool{}, approved: map[string]bool{}, needs: map[string]bool{}, answered: map[string]string{},
 	}

@@ -55,7 +55,7 @@ func newMachine(t *testing.T, seed uint64, hooked bool) *machine {
 		arrived: map[string]int{}, made: map[string]bool{}, done: map[string]bool{},
 	}
 	agents := [][]string{nil, {"alice"}, {"alice", "bob"}}[m.rnd.IntN(3)]
-	m.s = New("ns", "t1", signals.Start{Agents: agents}, m.now)
+	m.s = New("ns", "t1", signals.Start{Agents: agents}, m.now, m.now)
 	return m
 }
 

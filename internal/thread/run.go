@@ -264,6 +264,8 @@ func (r *AgentRun) messageID() string {
 // Replied handles a model's reply. Hooks decide on it before it takes effect.
 func (r *AgentRun) Replied(now time.Time, reply step.ModelReply) {
 	t, s := r.turn, r.turn.thread
+	s.Pace.Took(r.modelKind(reply.Agent), reply.Took)
+	r.noteAnswered(reply.Message.ReplyToMessageID)
 	if r.Agent == "" {
 		s.Roster.nameDefaultAgent(reply.Agent)
 	}

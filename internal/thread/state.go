@@ -2,8 +2,8 @@ package thread
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -46,6 +46,7 @@ type State struct {
 	ParentLink ParentLink `json:"parentLink"`
 	Titling    Titling    `json:"titling"`
 	Outbox     Outbox     `json:"outbox"`
+	Pace       Pace       `json:"pace,omitzero"`
 
 	// Usage is the sum of all model calls, also those of sub-agents that have ended.
 	Usage event.Usage `json:"usage"`
@@ -54,8 +55,10 @@ type State struct {
 	// are addressed, of those whose calls do not run on the thread's.
 	ModelQueues map[string]string `json:"modelQueues,omitempty"`
 
-	// Derived is the number of ids that the thread has derived.
-	Derived int64 `json:"derived,omitempty"`
+	// Opened is the time at which the thread's first workflow run was started. Numbered counts the ids of each
+	// purpose that the thread has derived.
+	Opened   time.Time        `json:"opened,omitzero"`
+	Numbered map[string]int64 `json:"numbered,omitempty"`
 
 	// Forgetting are the people whom the thread forgets when it continues as new.
 	Forgetting []signals.Forget `json:"forgetting,omitempty"`
@@ -70,10 +73,10 @@ type State struct {
 	log []LogLine
 }
 
-// New returns the state of a new thread.
-func New(namespace, threadID string, start signals.Start, now time.Time) *State {
+// New returns the state of a new thread, whose workflow was started at opened.
+func New(namespace, threadID string, start signals.Start, opened, now time.Time) *State {
 	s := &State{
-		Namespace: namespace, ThreadID: threadID,
+		Namespace: namespace, ThreadID: threadID, Opened: opened,
 		Title: start.Title, Metadata: start.Metadata,
 		Roster: Roster{Agents: start.Agents, TurnLimit: start.TurnLimit},
 		Outbox: Outbox{Row: &step.Row{Title: start.Title, Status: "open", Agents: start.Agents, Metadata: start.Metadata}},
@@ -149,7 +152,7 @@ func (s *State) Close(now time.Time) {
 	}
 	s.Inbox.Queue, s.closed = nil, true
 	s.settleRoots(now)
-	s.record(recordid.Closed(s.ThreadID, s.newID(now)), event.TypeStatus, "", "", now,
+	s.record(recordid.Closed(s.ThreadID, s.nextID("closed")), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusClosed, By: s.Closing.By, Detail: s.Closing.Reason})
 	s.Outbox.changeRow(now).Status = "closed"
 }
@@ -164,15 +167,24 @@ func (s *State) record(id, typ, traceID, parent string, at time.Time, payload an
 	s.Outbox.recordIn(s.Turns.eventOf(traceID, parent), id, typ, traceID, parent, at, payload)
 }
 
-// newID derives a ULID from the thread and a counter. It is deterministic.
-func (s *State) newID(now time.Time) string {
-	s.Derived++
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(s.Derived))
-	sum := sha256.Sum256([]byte(s.Namespace + "/" + s.ThreadID + "/" + string(n[:])))
+// nextID derives the thread's next ULID for a purpose. A workflow task that is lost with its worker derives the same
+// ones again, so records that it has stored are not stored twice: ids depend on what came before for the same purpose,
+// and not on the time of the task.
+func (s *State) nextID(purpose string) string {
+	if s.Numbered == nil {
+		s.Numbered = map[string]int64{}
+	}
+	s.Numbered[purpose]++
+	return s.derivedID(purpose, int(s.Numbered[purpose]))
+}
+
+// derivedID derives a ULID that is unique in the thread from what it is for, and a number.
+func (s *State) derivedID(of string, n int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d/%s/%d", s.Namespace, s.ThreadID, s.Opened.UnixNano(), of, n))
 	var id ulid.ULID
-	// Times from a Temporal server are never before 1970.
-	_ = id.SetTime(uint64(now.UnixMilli()))
+	if !s.Opened.IsZero() {
+		_ = id.SetTime(uint64(s.Opened.UnixMilli()))
+	}
 	_ = id.SetEntropy(sum[:10])
 	return id.String()
 }

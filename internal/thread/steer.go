@@ -129,6 +129,18 @@ func (r *AgentRun) takeMissed() {
 	}
 }
 
+// noteAnswered notes which message a reply answers. A workflow task that was lost with its worker may have stored the
+// reply before another message arrived, which joined the turn when the task was run again.
+func (r *AgentRun) noteAnswered(messageID string) {
+	if messageID == "" || messageID == r.ReplyTo {
+		return
+	}
+	if r.Late == nil {
+		r.Late = &LateMessage{ID: r.ReplyTo, Answers: r.Answers}
+	}
+	r.ReplyTo = messageID
+}
+
 // answerMissed starts another run for the agent of a finished run, if a message joined the turn
 // during its last model call.
 func (r *AgentRun) answerMissed(now time.Time) {

@@ -44,7 +44,7 @@ func (s *State) Change(now time.Time, c signals.ThreadChange) (recordID string) 
 		c.Metadata = s.ParentLink.withParent(c.Metadata)
 		s.Metadata, row.Metadata, what = c.Metadata, c.Metadata, append(what, "metadata")
 	}
-	recordID = recordid.Updated(s.ThreadID, s.newID(now))
+	recordID = recordid.Updated(s.ThreadID, s.nextID("updated"))
 	s.record(recordID, event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusUpdated, Agents: agents, Title: c.Title, Detail: strings.Join(what, ", "), By: c.By})
 	return recordID

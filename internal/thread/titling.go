@@ -1,8 +1,6 @@
 package thread
 
 import (
-	"time"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
@@ -33,9 +31,9 @@ func (s *State) TitleDue() bool {
 }
 
 // TitleStep returns the input of the activity that generates a title, and marks it as tried.
-func (s *State) TitleStep(now time.Time) step.Title {
+func (s *State) TitleStep() step.Title {
 	s.Titling.Tried = true
-	return step.Title{Thread: s.Ref(), RecordID: recordid.Titled(s.ThreadID, s.newID(now))}
+	return step.Title{Thread: s.Ref(), RecordID: recordid.Titled(s.ThreadID, s.nextID("titled"))}
 }
 
 // TitleAbandoned records that the thread did not wait for its title, because it is closed or

@@ -268,6 +268,7 @@ func (c *posts) send(threadID string, batch []*pendingPost) {
 // Temporal's Web UI.
 func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*pendingPost) ([]signals.PostOutcome, error) {
 	if len(batch) == 1 {
+		c.hurry(ctx, threadID, batch[0].post)
 		opts := c.updateOptions(threadID, signals.UpdatePost, batch[0].post)
 		var out signals.PostResult
 		err := c.sendUpdate(ctx, threadID, opts, batch[0].open, &out)
@@ -282,6 +283,7 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*pending
 	posts := make([]signals.Post, len(batch))
 	for i, p := range batch {
 		posts[i] = p.post
+		c.hurry(ctx, threadID, p.post)
 	}
 	opts := c.updateOptions(threadID, signals.UpdatePostBatch, signals.PostBatch{Posts: posts})
 	var out signals.PostBatchResult

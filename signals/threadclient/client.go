@@ -42,6 +42,10 @@ type Config struct {
 	// have. Default: nobody is asked; an erased thread that is opened again ends at once, and is erased again.
 	Erased func(ctx context.Context, namespace, threadID string) (bool, error)
 
+	// Urgent is called when a thread is sent what must not wait for a step that runs as a local activity: it tells the
+	// step to let the workflow task go. Default: such a thread handles it within two seconds.
+	Urgent func(ctx context.Context, namespace, threadID string)
+
 	// StepQueues are further task queues on which steps of threads run, for [Client.Workers].
 	StepQueues []string
 }
@@ -56,7 +60,7 @@ func New(cfg Config) (*Client, error) {
 	if err := signals.ValidateID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
-	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact, cfg.Erased}, &lanes{of: map[string]*lane{}}), nil
+	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact, cfg.Erased, cfg.Urgent}, &lanes{of: map[string]*lane{}}), nil
 }
 
 func newClient(c *conn, l *lanes) *Client {

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/redact"
@@ -24,6 +25,18 @@ type conn struct {
 	stepQueues []string
 	redact     *redact.Redactor
 	erased     func(ctx context.Context, namespace, threadID string) (bool, error)
+	urgent     func(ctx context.Context, namespace, threadID string)
+}
+
+// hurry has the running steps of a thread let its workflow task go, if they hold it and the thread must not
+// wait for them to handle what was sent.
+func (c *conn) hurry(ctx context.Context, threadID string, sent any) {
+	if p, ok := sent.(signals.Post); ok && (p.OnBusy == "" || p.OnBusy == event.OnBusyEnqueue) {
+		return
+	}
+	if c.urgent != nil {
+		c.urgent(ctx, c.namespace, threadID)
+	}
 }
 
 func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb.WorkflowIdReusePolicy) client.StartWorkflowOptions {
@@ -69,6 +82,9 @@ func (c *conn) signal(ctx context.Context, threadID, name string, arg any) error
 		return err
 	}
 	err := c.temporal.SignalWorkflow(ctx, signals.WorkflowID(c.namespace, threadID), "", name, redaction.Payload(c.redact, arg))
+	if err == nil {
+		c.hurry(ctx, threadID, arg)
+	}
 	return c.explain(ctx, name, threadID, err)
 }
 
@@ -76,6 +92,7 @@ func (c *conn) update(ctx context.Context, threadID, name string, arg, out any) 
 	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
+	c.hurry(ctx, threadID, arg)
 	err := c.sendUpdate(ctx, threadID, c.updateOptions(threadID, name, arg), nil, out)
 	return c.explain(ctx, name, threadID, c.withReason(ctx, threadID, err))
 }

@@ -47,6 +47,7 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 	context.AfterFunc(ctx, t.slot.leave)
 	var err error
 	if t.slot.direct() {
+		c.hurry(ctx, threadID, p)
 		opts := c.updateOptions(threadID, signals.UpdateTurn, p)
 		opts.WaitForStage = client.WorkflowUpdateStageAccepted
 		t.update, err = c.startUpdate(ctx, threadID, opts, open)

@@ -85,6 +85,9 @@ type Options struct {
 	// Logger of the runtime. Default: errors only, to standard error.
 	Logger *slog.Logger
 
+	// StepsAsActivities runs each step as an activity. [StepsAsActivities] does so for the whole suite.
+	StepsAsActivities bool
+
 	// Deaf keeps the server's cancellations from running steps, which normally arrive with a
 	// heartbeat. Only the live stream then stops them.
 	Deaf bool
@@ -138,6 +141,10 @@ const silent = slog.LevelError + 4
 
 // Quiet is a logger for errors only.
 var Quiet = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+
+// StepsAsActivities reports whether the suite runs each step as an activity, rather than the quick ones as local
+// activities.
+func StepsAsActivities() bool { return os.Getenv("THREADMILL_STEPS") == "activities" }
 
 // StickyOff reports whether the suite runs without the sticky workflow cache, so
 // that every workflow task replays its history.
@@ -233,6 +240,7 @@ func New(t testing.TB, o Options) *Harness {
 		Temporal: w.Temporal, Store: w.Store, Stream: w.Stream, Agents: o.Agents, Tools: tools,
 		Models: models, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue,
 		ModelRetries: map[string]llm.Retry{"openai": {MaxAttempts: o.MaxModelAttempts}}, StopTimeout: time.Second, Logger: o.Logger, Replay: worker.WorkflowReplayerOptions{DataConverter: o.Converter},
+		StepsAsActivities: o.StepsAsActivities || StepsAsActivities(),
 	}
 	if o.Configure != nil {
 		o.Configure(&w.config)

@@ -1,0 +1,27 @@
+package step
+
+import "time"
+
+// Local is the part of a step's input for steps that run as local activities.
+type Local struct {
+	// Now is the thread's time, for a local activity: Temporal does not tell it the time.
+	Now time.Time `json:"now,omitzero"`
+
+	// Again means that an earlier run of the step, which Temporal does not count, may have shown viewers a part
+	// of its output.
+	Again bool `json:"again,omitempty"`
+}
+
+// Underway is the part of a step's result for steps that run as local activities.
+type Underway struct {
+	// Running is set instead of a result if a local activity has ended before its step. An activity on
+	// the task queue JoinOn, that of the process of the step, joins it. Empty = the thread's.
+	Running bool   `json:"running,omitempty"`
+	JoinOn  string `json:"joinOn,omitempty"`
+
+	// Took is the duration of the step in milliseconds, at least 1. 0 = it must not run as a local activity.
+	Took int64 `json:"took,omitempty"`
+}
+
+// Lasts returns the part of the result.
+func (u *Underway) Lasts() *Underway { return u }

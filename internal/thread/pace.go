@@ -1,0 +1,77 @@
+package thread
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Pace contains how long the thread's steps have taken. Quick ones run as local activities, within the
+// thread's workflow task.
+type Pace struct {
+	// Steps are the last steps of each kind, the kind that was used last at the end.
+	Steps []Paced `json:"steps,omitempty"`
+}
+
+// Paced contains the durations of the last steps of one kind, in milliseconds.
+type Paced struct {
+	Kind string  `json:"kind"`
+	Last []int64 `json:"last"`
+}
+
+const (
+	// quickWithin is the duration within which a step is quick. A local activity has half a second more.
+	quickWithin = time.Second
+
+	maxPaced     = 64 // kinds
+	maxDurations = 3  // of each kind
+)
+
+// Took notes the duration of a step in milliseconds. 0 = it is not known.
+func (p *Pace) Took(kind string, ms int64) {
+	if kind == "" || ms == 0 {
+		return
+	}
+	step := Paced{Kind: kind}
+	if i := p.index(kind); i >= 0 {
+		step = p.Steps[i]
+		p.Steps = slices.Delete(p.Steps, i, i+1)
+	}
+	step.Last = keepLast(append(step.Last, ms), maxDurations)
+	p.Steps = keepLast(append(p.Steps, step), maxPaced)
+}
+
+// Quick reports whether a step usually ends soon: all that are known of its kind did, and one is known.
+func (p *Pace) Quick(kind string) bool {
+	i := p.index(kind)
+	return i >= 0 && !slices.ContainsFunc(p.Steps[i].Last, func(ms int64) bool { return ms > quickWithin.Milliseconds() })
+}
+
+func (p *Pace) index(kind string) int {
+	return slices.IndexFunc(p.Steps, func(s Paced) bool { return s.Kind == kind })
+}
+
+// ModelKind returns the kind of the run's model calls on a task queue, or "" if the next one must be an
+// activity: it is repeated, or its provider has a task queue of its own.
+func (r *AgentRun) ModelKind(queue string) string {
+	if queue != "" || r.Outage != nil {
+		return ""
+	}
+	return r.modelKind(cmp.Or(r.Agent, r.turn.thread.Roster.Default))
+}
+
+func (r *AgentRun) modelKind(agent string) string {
+	model := ""
+	if r.Next != nil {
+		model = r.Next.Model
+	}
+	return "model/" + agent + "/" + model
+}
+
+// Kind returns the kind of the call's runs, or "" if they must be activities: the tool has a task queue of its own.
+func (c *Call) Kind() string {
+	if c.Plan.TaskQueue != "" {
+		return ""
+	}
+	return "tool/" + c.Plan.Name
+}

@@ -1,0 +1,130 @@
+package workflows
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/internal/step"
+)
+
+// holdLimit is how long steps may have held a workflow task when another one runs as a local activity.
+// Signals and updates wait for the workflow task.
+const holdLimit = time.Second
+
+// joinedWithin is the time within which the process of a step begins the activity that joins it.
+// Otherwise the process is gone, and another one runs the step.
+const joinedWithin = 2 * time.Second
+
+// holder decides which steps run as local activities.
+type holder struct {
+	// at is the time of the workflow task, and held the time for which steps have held it.
+	at   time.Time
+	held time.Duration
+
+	// since is the time of the first workflow task that this process has run and not replayed.
+	since time.Time
+}
+
+// mayHold reports whether another step may run as a local activity.
+func (h *holder) mayHold(ctx workflow.Context) bool {
+	if now := workflow.Now(ctx); !now.Equal(h.at) {
+		h.at, h.held = now, 0
+	}
+	return h.held < holdLimit
+}
+
+// first reports whether this process runs its first workflow task of the thread: an earlier one may have
+// run it and been lost. It may differ between replays, so only inputs may depend on it.
+func (h *holder) first(ctx workflow.Context) bool {
+	if h.since.IsZero() && !workflow.IsReplaying(ctx) {
+		h.since = workflow.Now(ctx)
+	}
+	return h.since.Equal(workflow.Now(ctx))
+}
+
+// lasting is the result of a step that may run as a local activity.
+type lasting interface{ Lasts() *step.Underway }
+
+// localStep is a step that runs as a local activity if its kind is quick.
+type localStep struct {
+	kind, activity, summary string
+
+	// quick is set if the kind is known to be quick.
+	quick bool
+
+	// input returns the step's input. reply receives its result.
+	input func(step.Local) any
+	reply lasting
+}
+
+// quickly runs a step as a local activity if the steps of its kind are quick, or as an activity with these
+// options. An activity also follows a local one that fails or takes too long.
+func (t *conversation) quickly(ctx workflow.Context, s localStep, options workflow.Context) error {
+	again := false
+	if quick := s.quick || t.state.Pace.Quick(s.kind); quick && ctx.Err() == nil && t.mayHold(ctx) {
+		again = true
+		// The step ends soon. If ctx is cancelled meanwhile, it still has its say.
+		own, _ := workflow.NewDisconnectedContext(ctx)
+		here := step.Local{Now: workflow.Now(ctx), Again: t.first(ctx)}
+		err := workflow.ExecuteLocalActivity(once(own, s.summary), s.activity, s.input(here)).Get(own, s.reply)
+		lasts := s.reply.Lasts()
+		t.held += time.Duration(lasts.Took) * time.Millisecond
+		switch {
+		case err == nil && !lasts.Running, err != nil && final(err):
+			return err
+		case err == nil:
+			if err = t.join(ctx, s); !unserved(err) {
+				return err
+			}
+		}
+	}
+	return workflow.ExecuteActivity(options, s.activity, s.input(step.Local{Again: again})).Get(ctx, s.reply)
+}
+
+// join runs the activity that joins a step which no longer holds the workflow task.
+func (t *conversation) join(ctx workflow.Context, s localStep) error {
+	own, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	lasts := s.reply.Lasts()
+	on := joining(own, s.summary, lasts.JoinOn)
+	*lasts = step.Underway{}
+	joined := workflow.ExecuteActivity(on, s.activity, s.input(step.Local{Again: true}))
+	if workflow.Await(ctx, joined.IsReady) != nil {
+		// The step has been told to stop, and has its say. Temporal would drop an activity that is cancelled before it
+		// begins.
+		waits, leave := workflow.NewDisconnectedContext(ctx)
+		_, _ = awaitFor(waits, joinedWithin, joined.IsReady)
+		leave()
+		cancel()
+	}
+	return joined.Get(own, s.reply)
+}
+
+// final reports whether an error is that of a model which must not be called again. Another worker may succeed with what
+// this one is not configured for.
+func final(err error) bool {
+	app, ok := errors.AsType[*temporal.ApplicationError](err)
+	return ok && app.NonRetryable() && strings.HasPrefix(app.Type(), step.ErrTypeModel)
+}
+
+// once returns the options of a local activity that is not retried: an activity follows.
+func once(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: 2 * localTimeout,
+		RetryPolicy:            &temporal.RetryPolicy{MaximumAttempts: 1},
+		Summary:                brief(summary),
+	})
+}
+
+// joining returns the options of an activity that joins a step in its process.
+func joining(ctx workflow.Context, summary, queue string) workflow.Context {
+	ctx = activity(ctx, summary)
+	if queue == "" {
+		return ctx
+	}
+	return workflow.WithScheduleToStartTimeout(workflow.WithTaskQueue(ctx, queue), joinedWithin)
+}
