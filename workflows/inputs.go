@@ -36,7 +36,9 @@ func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (sign
 		return children(t).decideForChild(ctx, f, err)
 	}
 	early := func() bool { return t.state.IsEarlyInput(a) }
-	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) { return signals.DecideAccepted, t.state.Decisions.BufferEarlyInput(a) })
+	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) {
+		return signals.DecideAccepted, t.state.Decisions.BufferEarlyInput(a)
+	})
 	if kept != "" || err != nil {
 		return signals.DecideResult{Result: kept}, err
 	}
