@@ -12,12 +12,12 @@ import (
 // hooks have passed it.
 func (t *conversation) affect(ctx workflow.Context, q thread.Queued) {
 	s := t.state
-	matching := s.Turns.Ahead(q, t.specs(ctx))
+	matching := s.Ahead(q, t.specs(ctx))
 	if len(matching) == 0 {
 		t.takeEffect(ctx, q)
 		return
 	}
-	turn := s.Turns.BeginAhead(workflow.Now(ctx), q)
+	turn := s.BeginAhead(workflow.Now(ctx), q)
 	if turn.ItemEvent().Event != nil && thread.Only(hook.KindInline, matching) {
 		t.decideAhead(ctx, turn)
 	}
@@ -28,7 +28,7 @@ func (t *conversation) takeEffect(ctx workflow.Context, q thread.Queued) {
 	if c, ok := thread.InterruptBy(q); ok {
 		t.interruptTurn(ctx, c)
 	}
-	t.state.Inbox.Supersede(workflow.Now(ctx), q)
+	t.state.Supersede(workflow.Now(ctx), q)
 }
 
 // watchAhead runs the hook workflows of messages that take effect on turns in progress.

@@ -38,9 +38,7 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 		children(t).decideForChildBySignal(ctx, name, f, err)
 		return
 	}
-	if !t.state.IsEarlyDecision(d.ToolCallID) || !t.state.Decisions.BufferEarly(d) {
-		t.state.TakeDecision(workflow.Now(ctx), d)
-	}
+	t.state.TakeDecision(workflow.Now(ctx), d)
 }
 
 // earlyDecisionTimeout is the time that a decision by update waits until the thread knows its call.
@@ -51,20 +49,10 @@ func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals
 		f, err := t.state.Forward(workflow.Now(ctx), d)
 		return children(t).decideForChild(ctx, f, err)
 	}
-	if t.state.IsEarlyDecision(d.ToolCallID) {
-		_, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.IsEarlyDecision(d.ToolCallID) })
-		if err != nil {
-			return signals.DecideResult{}, err
-		}
-		if t.continuingAsNew && t.state.IsEarlyDecision(d.ToolCallID) && t.state.Decisions.BufferEarly(d) {
-			// The next workflow run will know the call and apply the decision.
-			return signals.DecideResult{Result: signals.DecideAccepted}, nil
-		}
-		if t.state.IsEarlyDecision(d.ToolCallID) {
-			// A step that has stored its reply can take long to return, for example if the live stream is
-			// unavailable or its worker has died.
-			return signals.DecideResult{}, refuse(signals.ErrEarly)
-		}
+	early := func() bool { return t.state.IsEarlyDecision(d.ToolCallID) }
+	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) { return signals.DecideAccepted, t.state.Decisions.BufferEarly(d) })
+	if kept != "" || err != nil {
+		return signals.DecideResult{Result: kept}, err
 	}
 	if err := t.state.CheckAlone(d); err != nil {
 		return signals.DecideResult{}, refuse(err)
@@ -73,7 +61,30 @@ func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals
 	if err := checked.Err(); err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}
-	return t.state.DecideChecked(workflow.Now(ctx), d, checked), nil
+	return t.state.Decide(workflow.Now(ctx), d, checked), nil
+}
+
+// awaitCall waits until the thread knows the call that a decision, a result or an answer by update is for,
+// which is early until then. If the thread continues as new before, keep lets its next run apply it, and
+// the outcome is that of keep.
+func (t *conversation) awaitCall(ctx workflow.Context, early func() bool, keep func() (signals.DecideOutcome, bool)) (kept signals.DecideOutcome, err error) {
+	if !early() {
+		return "", nil
+	}
+	if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !early() }); err != nil {
+		return "", err
+	}
+	if !early() {
+		return "", nil
+	}
+	if t.continuingAsNew {
+		if kept, ok := keep(); ok {
+			return kept, nil
+		}
+	}
+	// A step that has stored its reply can take long to return, for example if the live stream is
+	// unavailable or its worker has died.
+	return "", refuse(signals.ErrEarly)
 }
 
 // check validates the edited arguments or the pattern of a decision, if it has any.
@@ -97,7 +108,7 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		s := t.state
-		supersedes := func() bool { _, ok := s.Inbox.Superseding(); return ok }
+		supersedes := func() bool { _, ok := s.Superseding(); return ok }
 		checks := func() bool { _, ok := s.Decisions.NextToCheck(); return ok }
 		due := func() bool {
 			return checks() || s.RestoredDue() || s.Turns.Cascading() != nil || supersedes()
@@ -105,7 +116,7 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		for workflow.Await(ctx, due) == nil {
 			t.pendingSends++
 			s.ApplyRestored(workflow.Now(ctx))
-			for q, ok := s.Inbox.Superseding(); ok; q, ok = s.Inbox.Superseding() {
+			for q, ok := s.Superseding(); ok; q, ok = s.Superseding() {
 				t.affect(ctx, q)
 			}
 			for d, ok := s.Decisions.NextToCheck(); ok; d, ok = s.Decisions.NextToCheck() {

@@ -71,10 +71,10 @@ func (t *activeTurn) awaitSub(ctx workflow.Context, c *thread.Call) {
 	s := t.state
 	ended := func() bool { _, _, ok := s.Children.End(c.SubAgent); return ok }
 	if t.subs[c.SubAgent] != nil || ended() {
-		_ = workflow.Await(ctx, func() bool { return ended() || t.rollover(ctx) || s.Turns.CanPark() })
+		_ = workflow.Await(ctx, func() bool { return ended() || t.rollover(ctx) || s.CanPark() })
 	} else {
 		to := signals.WorkflowID(s.Namespace, c.SubAgent)
-		gone := t.awaitReport(ctx, to, func() bool { return ended() || t.turn.Interrupted != nil || s.Turns.CanPark() })
+		gone := t.awaitReport(ctx, to, func() bool { return ended() || t.turn.Interrupted != nil || s.CanPark() })
 		if gone != nil {
 			s.Children.ApplyLoss(c.SubAgent, reason(gone))
 		}

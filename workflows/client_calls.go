@@ -26,17 +26,10 @@ func (t clientCalls) toolResult(ctx workflow.Context, name string, r signals.Too
 }
 
 func (t clientCalls) updateToolResult(ctx workflow.Context, r signals.ToolResult) (signals.DecideResult, error) {
-	if t.state.IsEarlyResult(r.ToolCallID) {
-		if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.IsEarlyResult(r.ToolCallID) }); err != nil {
-			return signals.DecideResult{}, err
-		}
-	}
-	if t.continuingAsNew && t.state.IsEarlyResult(r.ToolCallID) {
-		// The next workflow run will make the call wait for the client, and apply the result.
-		return signals.DecideResult{Result: t.state.BufferEarlyResult(r)}, nil
-	}
-	if t.state.IsEarlyResult(r.ToolCallID) {
-		return signals.DecideResult{}, refuse(signals.ErrEarly)
+	early := func() bool { return t.state.IsEarlyResult(r.ToolCallID) }
+	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) { return t.state.BufferEarlyResult(r), true })
+	if kept != "" || err != nil {
+		return signals.DecideResult{Result: kept}, err
 	}
 	return signals.DecideResult{Result: t.state.ToolResult(workflow.Now(ctx), r)}, nil
 }

@@ -32,7 +32,7 @@ func (t controls) control(ctx workflow.Context, name string, c signals.Control) 
 			t.interrupt(c)
 		}
 	case c.Action == signals.ControlRetry:
-		err = t.state.Inbox.Retry(workflow.Now(ctx), c)
+		err = t.state.Retry(workflow.Now(ctx), c)
 	}
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, c, err)
@@ -44,7 +44,7 @@ func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) e
 	switch {
 	case c.EventID == "" || t.state.Turns.InTurn(c.EventID):
 		t.interruptTurn(ctx, c)
-	case !t.state.Inbox.Cancel(workflow.Now(ctx), c):
+	case !t.state.CancelEvent(workflow.Now(ctx), c):
 		return event.FieldErrorf("eventId", "event %q is neither processed nor queued", c.EventID)
 	}
 	return nil
@@ -54,7 +54,7 @@ func (t *conversation) interruptEvent(ctx workflow.Context, c signals.Control) e
 // its event from the queue.
 func (t *conversation) interruptTurn(ctx workflow.Context, c signals.Control) {
 	t.interrupt(c)
-	t.state.Inbox.CancelDerived(workflow.Now(ctx), c)
+	t.state.CancelDerived(workflow.Now(ctx), c)
 }
 
 // interrupt interrupts the turns that c names, and cancels the steps of the current one.

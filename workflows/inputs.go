@@ -35,18 +35,12 @@ func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (sign
 		f, err := t.state.ForwardInput(workflow.Now(ctx), a)
 		return children(t).decideForChild(ctx, f, err)
 	}
-	if t.state.IsEarlyInput(a) {
-		if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.IsEarlyInput(a) }); err != nil {
-			return signals.DecideResult{}, err
-		}
-	}
-	switch {
-	case !t.state.IsEarlyInput(a):
-	case t.continuingAsNew && t.state.Decisions.BufferEarlyInput(a):
-		// The next workflow run will know the request and apply the answer.
-		return signals.DecideResult{Result: signals.DecideAccepted}, nil
-	default:
-		return signals.DecideResult{}, refuse(signals.ErrEarly)
+	early := func() bool { return t.state.IsEarlyInput(a) }
+	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) {
+		return signals.DecideAccepted, t.state.Decisions.BufferEarlyInput(a)
+	})
+	if kept != "" || err != nil {
+		return signals.DecideResult{Result: kept}, err
 	}
 	out, err := t.state.AnswerInput(workflow.Now(ctx), a)
 	if err != nil {

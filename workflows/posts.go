@@ -20,13 +20,13 @@ func (t posts) handlers() []handler {
 		onUpdate(t.conversation, signals.UpdatePost, "post an event", t.validatePost, t.updatePost),
 		onUpdate(t.conversation, signals.UpdatePostBatch, "post several events, in order", t.validatePostBatch, t.updatePostBatch),
 		onUpdate(t.conversation, signals.UpdateTurn, "post an event and wait for the end of its turn", t.validateTurn, t.updateTurn),
-		onUpdate(t.conversation, signals.UpdateSetStatus, "change the status of a queued event", t.state.Inbox.ValidateSetStatus, t.updateSetStatus),
-		onQuery(signals.QueryQueue, "the events that wait, in order", func(workflow.Context) signals.Queue { return t.state.Inbox.View() }),
+		onUpdate(t.conversation, signals.UpdateSetStatus, "change the status of a queued event", t.state.ValidateSetStatus, t.updateSetStatus),
+		onQuery(signals.QueryQueue, "the events that wait, in order", func(workflow.Context) signals.Queue { return t.state.Queue() }),
 	}
 }
 
 func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
-	read, err := t.state.Inbox.Read(p)
+	read, err := t.state.ReadPost(p)
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, p, err)
 		return
@@ -35,7 +35,7 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 	switch {
 	case errors.Is(err, thread.ErrFull), errors.Is(err, thread.ErrClosed):
 		// The sender of a signal cannot be told to retry.
-		t.state.Inbox.PostFailed(workflow.Now(ctx), read, err)
+		t.state.PostFailed(workflow.Now(ctx), read, err)
 	case err != nil:
 		t.state.Reject(workflow.Now(ctx), name, p, err)
 	}
@@ -43,7 +43,7 @@ func (t posts) post(ctx workflow.Context, name string, p signals.Post) {
 
 // enqueue adds a post to the queue, and lets it interrupt the turns in progress if it requests that.
 func (t posts) enqueue(ctx workflow.Context, p thread.Incoming) (thread.Posted, error) {
-	posted, err := t.state.Inbox.Post(workflow.Now(ctx), p)
+	posted, err := t.state.Post(workflow.Now(ctx), p)
 	if posted.Interrupts != nil {
 		t.affect(ctx, *posted.Interrupts)
 	}
@@ -51,7 +51,7 @@ func (t posts) enqueue(ctx workflow.Context, p thread.Incoming) (thread.Posted, 
 }
 
 func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
-	read, err := t.state.Inbox.Read(p)
+	read, err := t.state.ReadPost(p)
 	if err != nil {
 		return signals.PostResult{}, refuse(err)
 	}
@@ -115,12 +115,12 @@ func (t posts) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnRes
 	err := workflow.Await(ctx, func() bool {
 		var ended bool
 		out, ended = t.state.Turns.Outcome(p.ID)
-		return ended || t.continuingAsNew || !t.state.Turns.Awaits(p.ID)
+		return ended || t.continuingAsNew || !t.state.Awaits(p.ID)
 	})
 	switch {
 	case err != nil || out.Status != "":
 		return out, err
-	case !t.state.Turns.Awaits(p.ID):
+	case !t.state.Awaits(p.ID):
 		return out, refuse(signals.ErrProcessed)
 	}
 	return signals.TurnResult{EventID: p.ID, Status: signals.TurnContinues}, nil
@@ -130,7 +130,7 @@ func (t posts) validatePost(p signals.Post) error {
 	if t.state.Inbox.WasPosted(p.ID) {
 		return temporal.NewNonRetryableApplicationError("event "+p.ID+" was posted before", signals.DuplicateType, nil)
 	}
-	return refuse(t.state.Inbox.ValidatePost(p))
+	return refuse(t.state.ValidatePost(p))
 }
 
 func (t posts) validateTurn(p signals.Post) error {
@@ -138,16 +138,16 @@ func (t posts) validateTurn(p signals.Post) error {
 		return refuse(event.FieldErrorf("id", "is required to wait for a turn"))
 	}
 	if t.state.Inbox.WasPosted(p.ID) {
-		if _, known := t.state.Turns.Outcome(p.ID); !known && !t.state.Turns.Awaits(p.ID) {
+		if _, known := t.state.Turns.Outcome(p.ID); !known && !t.state.Awaits(p.ID) {
 			return refuse(signals.ErrProcessed)
 		}
 		return nil
 	}
-	return refuse(t.state.Inbox.ValidatePost(p))
+	return refuse(t.state.ValidatePost(p))
 }
 
 func (t posts) updateSetStatus(ctx workflow.Context, c signals.SetStatus) (signals.SetStatusResult, error) {
-	it, interrupt, err := t.state.Inbox.SetStatus(workflow.Now(ctx), c)
+	it, interrupt, err := t.state.SetStatus(workflow.Now(ctx), c)
 	if err != nil {
 		return signals.SetStatusResult{}, refuse(err)
 	}

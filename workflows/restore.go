@@ -29,7 +29,7 @@ func (t restores) restore(ctx workflow.Context, name string, r signals.Restore) 
 	}
 	for _, c := range r.Interrupts {
 		// The turn may have ended since.
-		if t.state.Turns.Awaits(c.EventID) {
+		if t.state.Awaits(c.EventID) {
 			controls(t).control(ctx, name, c)
 		}
 	}

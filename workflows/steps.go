@@ -133,7 +133,7 @@ func (t *conversation) storeOverdue(ctx workflow.Context) {
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		due := func() bool {
-			return !t.erased && (t.state.Turns.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Outbox.Heavy())
+			return !t.erased && (t.state.Overdue(t.stepsUnderWay, t.rollover(ctx)) || t.state.Outbox.Heavy())
 		}
 		for workflow.Await(ctx, due) == nil {
 			t.show(ctx)

@@ -156,7 +156,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 // hasWork reports whether the thread has anything to do but wait.
 func (t *conversation) hasWork() bool {
 	s := t.state
-	return t.erased || s.Closing != nil || s.Turns.Current != nil || s.Inbox.HasNext() || s.Outbox.Unstored() || s.AnswerStored()
+	return t.erased || s.Closing != nil || s.Turns.Current != nil || s.HasNext() || s.Outbox.Unstored() || s.AnswerStored()
 }
 
 // act takes the next action of the thread.
@@ -164,11 +164,11 @@ func (t *conversation) act(ctx workflow.Context) {
 	s := t.state
 	switch s.NextAction(workflow.Now(ctx)) {
 	case thread.ActionPark:
-		s.Turns.Park()
+		s.Park()
 	case thread.ActionUnpark:
 		s.Turns.Unpark()
 	case thread.ActionBegin:
-		s.Turns.BeginNext(workflow.Now(ctx))
+		s.BeginNext(workflow.Now(ctx))
 		t.runTurn(ctx)
 	case thread.ActionRunTurn:
 		t.runTurn(ctx)
@@ -271,7 +271,7 @@ func announce(ctx workflow.Context, s *thread.State) error {
 
 // load loads the content of the next event, which only the store has.
 func (t *conversation) load(ctx workflow.Context) {
-	input, ok := t.state.Inbox.NextStored(workflow.Now(ctx))
+	input, ok := t.state.NextStored(workflow.Now(ctx))
 	if !ok {
 		return
 	}
@@ -283,7 +283,7 @@ func (t *conversation) load(ctx workflow.Context) {
 	case ctx.Err() != nil:
 	case err != nil:
 		why, _ := explain(err)
-		t.state.Inbox.NotLoaded(workflow.Now(ctx), input.EventID, why)
+		t.state.NotLoaded(workflow.Now(ctx), input.EventID, why)
 	default:
 		t.state.Inbox.Loaded(input.EventID, content)
 	}

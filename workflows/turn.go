@@ -109,7 +109,7 @@ func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.AgentRun) {
 		switch {
 		case t.interrupted(ctx):
 			r.StopRun(workflow.Now(ctx))
-		case t.rollover(ctx) && !r.Decided(), s.Turns.CanPark():
+		case t.rollover(ctx) && !r.Decided(), s.CanPark():
 			return
 		case r.Phase == thread.PhaseModel:
 			t.model(ctx, r)
@@ -170,7 +170,7 @@ func (t *activeTurn) awaitModel(ctx workflow.Context, r *thread.AgentRun) bool {
 	if due == 0 {
 		return true
 	}
-	elsewhere := func() bool { return t.state.Inbox.HasSteered() || t.rollover(ctx) }
+	elsewhere := func() bool { return t.state.HasSteered() || t.rollover(ctx) }
 	if _, err := awaitFor(ctx, due, elsewhere); err != nil {
 		return false
 	}
@@ -232,7 +232,7 @@ func (t *activeTurn) call(ctx workflow.Context, c *thread.Call) {
 		t.observeDecision(ctx, c)
 		again = c.Stage == thread.CallReady && !t.interrupted(ctx) && !t.execute(ctx, c)
 	}
-	if c.Stage == thread.CallDelegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.Turns.CanPark() {
+	if c.Stage == thread.CallDelegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.CanPark() {
 		t.awaitSub(ctx, c)
 	}
 	if c.Stage == thread.CallAtClient {
@@ -250,7 +250,7 @@ func (t *activeTurn) call(ctx workflow.Context, c *thread.Call) {
 // other work. It does not continue as new while steps are running, so the call may still be
 // decided.
 func (t *activeTurn) leaves(ctx workflow.Context) bool {
-	return t.stepsUnderWay == 0 && t.rollover(ctx) || t.state.Turns.CanPark()
+	return t.stepsUnderWay == 0 && t.rollover(ctx) || t.state.CanPark()
 }
 
 // execute runs a tool call. It returns false if the call needs people first: another approval, because

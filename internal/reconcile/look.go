@@ -44,7 +44,7 @@ func (c *comparison) records(ctx context.Context, state *thread.State) (out look
 		}
 		for _, r := range page {
 			delete(need, r.ID)
-			if state != nil && posted(r) && state.Inbox.WasPosted(r.ID) && !state.Turns.Awaits(r.ID) {
+			if state != nil && posted(r) && state.Inbox.WasPosted(r.ID) && !state.Awaits(r.ID) {
 				reached = true
 			}
 		}
@@ -112,7 +112,7 @@ func (c *comparison) look(ctx context.Context, state *thread.State, redo string)
 		reposted[r.EventID] = true
 	}
 	inProgress := func(eventID string) bool {
-		return eventID != "" && (reposted[eventID] || state != nil && state.Turns.Awaits(eventID))
+		return eventID != "" && (reposted[eventID] || state != nil && state.Awaits(eventID))
 	}
 	k.answered(found.records, state, inProgress)
 	k.number(found.records, open)

@@ -26,7 +26,7 @@ const (
 // NextAction returns the next action of the thread. Events whose TTL is over expire first.
 func (s *State) NextAction(now time.Time) Action {
 	switch {
-	case s.Turns.CanPark():
+	case s.CanPark():
 		return ActionPark
 	case s.Turns.Current != nil:
 		return ActionRunTurn
@@ -35,7 +35,7 @@ func (s *State) NextAction(now time.Time) Action {
 	case s.Outbox.Heavy():
 		return ActionStore
 	}
-	if next := s.Inbox.pick(now); next >= 0 {
+	if next := s.pick(now); next >= 0 {
 		if s.Inbox.Queue[next].Unloaded {
 			return ActionLoad
 		}

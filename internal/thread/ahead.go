@@ -16,36 +16,38 @@ import (
 
 // Ahead returns the hooks that decide on a queued message before it takes effect on turns in
 // progress. specs are the registered hooks.
-func (ts *Turns) Ahead(q Queued, specs []hook.Spec) []hook.Spec {
+func (s *State) Ahead(q Queued, specs []hook.Spec) []hook.Spec {
 	if q.Hooked {
 		return nil
 	}
-	t := &Turn{thread: ts.thread, Queued: q}
+	t := &Turn{thread: s, Queued: q}
 	e := t.ItemEvent()
-	return e.Processing(hook.Matching(specs, ts.thread.Subject(e)))
+	return e.Processing(hook.Matching(specs, s.Subject(e)))
 }
 
 // BeginAhead begins the turn of a queued message for the decision of hooks, and records the message.
 // A message that will join a turn is recorded in it.
-func (ts *Turns) BeginAhead(now time.Time, q Queued) *Turn {
-	s := ts.thread
+func (s *State) BeginAhead(now time.Time, q Queued) *Turn {
 	root := q.root()
-	if joined := s.Inbox.cancels(q); joined != nil && q.mayJoin() {
+	if joined := s.Turns.cancelledBy(q); joined != nil && q.mayJoin() {
 		q.Item.TraceID, root = joined.Item.TraceID, joined.root()
 	}
-	s.Inbox.recordItemIn(now, root, &q)
+	s.recordItemIn(now, root, &q)
 	q.Stored = true
-	if at := s.Inbox.index(q.Item.ID); at >= 0 {
-		s.Inbox.Queue[at] = q
+	if queued := s.Inbox.find(q.Item.ID); queued != nil {
+		*queued = q
 	}
 	// As long as no activity has received the record, a decision can still change it.
 	q.Stored = q.Item.Attempt > 0
 	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
-	ts.Deciding = append(ts.Deciding, t)
+	s.Turns.decide(t)
 	return t
 }
 
-// NextAhead returns a turn from [Turns.BeginAhead] whose hooks nobody awaits in this workflow run.
+// decide adds a turn for whose message hooks decide ahead.
+func (ts *Turns) decide(t *Turn) { ts.Deciding = append(ts.Deciding, t) }
+
+// NextAhead returns a turn from [State.BeginAhead] whose hooks nobody awaits in this workflow run.
 func (ts *Turns) NextAhead() *Turn {
 	for _, t := range ts.Deciding {
 		if !t.awaited {
@@ -87,10 +89,11 @@ func (t *Turn) DecidedAhead(now time.Time, d step.HookDecision) (q Queued, effec
 	d = t.applyDecision(now, t.ItemEvent(), d, nil)
 	over := t.settle(now, d)
 	at := s.Inbox.index(t.Item.ID) // behind what the hooks made of it
-	s.Inbox.Queue[at].Hooked, s.Inbox.Queue[at].Replaced = t.Hooked, t.Replaced
-	q = s.Inbox.Queue[at]
+	queued := &s.Inbox.Queue[at]
+	queued.Hooked, queued.Replaced = t.Hooked, t.Replaced
+	q = *queued
 	if over {
-		s.Inbox.Queue = slices.Delete(s.Inbox.Queue, at, at+1)
+		s.Inbox.takeAt(at)
 		t.End(now)
 	}
 	// A processor handles the message instead of an agent, so hooks have passed it.
@@ -102,19 +105,14 @@ func (ts *Turns) decidesOn(q *Queued) bool {
 	return slices.ContainsFunc(ts.Deciding, func(t *Turn) bool { return t.Item.ID == q.Item.ID })
 }
 
-// index returns the index of an event in the queue, or -1.
-func (in *Inbox) index(eventID string) int {
-	return slices.IndexFunc(in.Queue, func(q Queued) bool { return q.Item.ID == eventID })
-}
-
 // InterruptBy returns the request of a queued message to interrupt the turns in progress.
 func InterruptBy(q Queued) (signals.Control, bool) {
 	return signals.Control{Action: signals.ControlInterrupt, Reason: "interrupted by message " + q.Item.ID}, q.OnBusy == event.OnBusyInterrupt
 }
 
-// cancels returns the first turn that has calls which a queued message cancels, or nil.
-func (in *Inbox) cancels(q Queued) *Turn {
-	for _, t := range in.thread.Turns.all() {
+// cancelledBy returns the first turn that has calls which a queued message cancels, or nil.
+func (ts *Turns) cancelledBy(q Queued) *Turn {
+	for _, t := range ts.all() {
 		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel }) {
 			return t
 		}

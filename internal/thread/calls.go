@@ -20,7 +20,7 @@ func (r *AgentRun) ApplyCallsDecision(now time.Time, d step.HookDecision) {
 	switch {
 	case d.Outcome == event.OutcomeFailed:
 		r.refuse(now, calls, "Error: "+d.Error)
-		r.Fail(now, d.Error, true)
+		r.fail(now, d.Error, true)
 		return
 	case d.Stopped():
 		text := "Not run: %s answered in place of the tool."
@@ -119,7 +119,7 @@ func (r *AgentRun) Planned(now time.Time, reply step.PlanReply) {
 // PlanFailed ends a run whose calls cannot be planned, for example because its agent was removed.
 func (r *AgentRun) PlanFailed(now time.Time, why string, retryable bool) {
 	r.refuse(now, r.open(), "Error: "+why)
-	r.Fail(now, why, retryable)
+	r.fail(now, why, retryable)
 }
 
 func (r *AgentRun) planned(now time.Time, calls []step.PlannedCall) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -31,21 +32,20 @@ type Debounced struct {
 	Throttle time.Duration `json:"throttle,omitempty"`
 }
 
-// debounce reports whether a rule debounces or throttles the turn's event.
-func (t *Turn) debounce(now time.Time, spec rule.Spec) bool {
-	s := t.thread
+// debounce reports whether a rule debounces or throttles an event, and if so keeps it.
+func (in *Inbox) debounce(now time.Time, spec rule.Spec, last Queued) bool {
 	if spec.Debounce == 0 && spec.Throttle == 0 {
 		return false
 	}
-	at := slices.IndexFunc(s.Inbox.Debounced, func(h Debounced) bool { return h.Rule == spec.Name })
+	at := slices.IndexFunc(in.Debounced, func(h Debounced) bool { return h.Rule == spec.Name })
 	if at < 0 {
-		s.Inbox.Debounced = append(s.Inbox.Debounced, Debounced{Rule: spec.Name, Throttle: spec.Throttle, Since: now, Until: now.Add(spec.Debounce + spec.Throttle)})
-		at = len(s.Inbox.Debounced) - 1
+		in.Debounced = append(in.Debounced, Debounced{Rule: spec.Name, Throttle: spec.Throttle, Since: now, Until: now.Add(spec.Debounce + spec.Throttle)})
+		at = len(in.Debounced) - 1
 		if spec.Throttle > 0 {
 			return false
 		}
 	}
-	h := &s.Inbox.Debounced[at]
+	h := &in.Debounced[at]
 	if h.Count == 0 {
 		h.Since = now
 	}
@@ -59,15 +59,43 @@ func (t *Turn) debounce(now time.Time, spec rule.Spec) bool {
 	if h.Last != nil {
 		h.Before = keepLast(append(h.Before, h.Last.Item.ID), maxHeldIDs)
 	}
-	last := t.queued(t.Item)
 	h.Last = &last
-	if s.Inbox.debouncedBytes() > maxHeldBytes {
+	if in.debouncedBytes() > maxHeldBytes {
 		// Above the limit, release all events immediately.
-		for i := range s.Inbox.Debounced {
-			s.Inbox.Debounced[i].Until = now
+		for i := range in.Debounced {
+			in.Debounced[i].Until = now
 		}
 	}
 	return true
+}
+
+// releaseDebounced queues the debounced events that are due, in order, and returns their ids.
+func (in *Inbox) releaseDebounced(now time.Time) (eventIDs []string) {
+	kept := in.Debounced[:0:0]
+	var due []Debounced
+	for _, h := range in.Debounced {
+		if h.Until.After(now) {
+			kept = append(kept, h)
+		} else if h.Last != nil {
+			due = append(due, h)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b Debounced) int { return a.Until.Compare(b.Until) })
+	for _, h := range due {
+		q := *h.Last
+		q.Released = &Released{Count: h.Count - 1, Since: h.Since, IDs: h.Before}
+		q.Item.Status, q.Item.UpdatedAt = event.ItemPending, now
+		// The TTL does not apply to the time of the debounce.
+		q.Item.TTL = 0
+		in.forgetEnded(q.Item.ID)
+		in.add(q.onItsOwn())
+		eventIDs = append(eventIDs, q.Item.ID)
+		if h.Throttle > 0 {
+			kept = append(kept, Debounced{Rule: h.Rule, Throttle: h.Throttle, Since: now, Until: now.Add(h.Throttle)})
+		}
+	}
+	in.Debounced = kept
+	return eventIDs
 }
 
 // maxHeldIDs is the number of ids of earlier events to keep. With the last event, an agent can look

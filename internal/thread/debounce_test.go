@@ -50,8 +50,8 @@ func (c *clock) until(now time.Time) {
 // turns processes what waits.
 func (c *clock) turns(now time.Time) {
 	c.t.Helper()
-	for q, ok := c.s.Inbox.Next(now); ok; q, ok = c.s.Inbox.Next(now) {
-		turn := c.s.Turns.Begin(now, q)
+	for q, ok := c.s.next(now); ok; q, ok = c.s.next(now) {
+		turn := c.s.begin(now, q)
 		d, known := turn.DecidedBefore()
 		if !known {
 			d = pass
@@ -124,7 +124,7 @@ func TestHold(t *testing.T) {
 				require.False(t, due)
 				require.Len(t, c.s.Inbox.Ended, len(tc.at), "S2-37 each has one status")
 				for i := range tc.at {
-					require.False(t, c.s.Turns.Awaits(name(i)))
+					require.False(t, c.s.Awaits(name(i)))
 				}
 			})
 		}
@@ -184,12 +184,12 @@ func TestHeldEvent(t *testing.T) {
 	require.True(t, dup.Duplicate, "S3-10 also while it is held back")
 
 	s.Release(at(10))
-	require.True(t, s.Turns.Awaits("e1"), "its turn is still to come")
+	require.True(t, s.Awaits("e1"), "its turn is still to come")
 	require.Equal(t, 1, occurrences(s, "e1"), "S2-37 it has one status")
-	q, ok := s.Inbox.Next(at(3600))
+	q, ok := s.next(at(3600))
 	require.True(t, ok, "its ttl was that of the wait in the queue")
 	require.Equal(t, 7, q.Item.Priority)
-	turn = s.Turns.Begin(at(3600), q)
+	turn = s.begin(at(3600), q)
 	d, known := turn.DecidedBefore()
 	require.True(t, known, "hooks have seen it")
 	s.Turns.Current.Enter(at(3600), d, debounced)
@@ -221,13 +221,13 @@ func TestHeldEventOfAHook(t *testing.T) {
 	s.Turns.Current.Enter(at(10), pass, rule.Spec{Name: "p", Events: []string{"*"}, Processor: "sorter"})
 	s.Turns.Current.ApplyProcessorDecision(at(10), produces("sorter", hookEvent("note.taken")))
 	s.Turns.Current.End(at(10))
-	require.True(t, s.Turns.Awaits(turn.Item.ID), "what is made of it now belongs to its own turn")
-	require.False(t, s.Turns.Awaits("e1"), "which has ended")
+	require.True(t, s.Awaits(turn.Item.ID), "what is made of it now belongs to its own turn")
+	require.False(t, s.Awaits("e1"), "which has ended")
 	next(t, s)
 	s.Turns.Current.Enter(at(10), pass)
 	s.Turns.Current.End(at(10))
 	require.Empty(t, s.Turns.Roots)
-	require.False(t, s.Turns.Awaits(turn.Item.ID))
+	require.False(t, s.Awaits(turn.Item.ID))
 }
 
 // TestHeldEventIsHandledByTheRulesOfThatTime: rules may have changed meanwhile.
@@ -266,7 +266,7 @@ func TestRetryOfAHeldEvent(t *testing.T) {
 			}
 			s.Turns.Current.FunctionFailed(at(tc.released), "no")
 			s.Turns.Current.End(at(tc.released))
-			require.NoError(t, s.Inbox.Retry(at(11), signals.Control{}))
+			require.NoError(t, s.Retry(at(11), signals.Control{}))
 			turn = next(t, s)
 			s.Turns.Current.Enter(at(11), pass, tc.rule)
 			require.False(t, turn.Stage == ItemDebounced)
@@ -283,7 +283,7 @@ func TestHeldEventsAreBounded(t *testing.T) {
 	large := happens("e1", "file.changed", `"`+strings.Repeat("x", signals.MaxPayload-100)+`"`)
 	routed(t, s, large, debounced)
 	s.Turns.Current.End(t0)
-	require.Zero(t, s.Inbox.queued())
+	require.Zero(t, s.queuedBytes())
 	due, ok := s.NextDue()
 	require.True(t, ok)
 	require.Equal(t, t0, due)
@@ -298,7 +298,7 @@ func TestHeldEventIsCancelled(t *testing.T) {
 	s := newState("alice")
 	routed(t, s, happens("e1", "file.changed", `1`), debounced)
 	s.Turns.Current.End(t0)
-	require.True(t, s.Inbox.Cancel(at(1), signals.Control{Action: signals.ControlInterrupt, EventID: "e1"}))
+	require.True(t, s.CancelEvent(at(1), signals.Control{Action: signals.ControlInterrupt, EventID: "e1"}))
 	require.Empty(t, s.Inbox.Debounced)
 	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e1").Status)
 	s.Release(at(100))
@@ -313,7 +313,7 @@ func TestCloseWithHeldEvents(t *testing.T) {
 	s.Closing = &signals.Control{Action: signals.ControlClose}
 	s.Close(at(1))
 	require.Len(t, pending(s, event.TypeEnv), 1)
-	require.True(t, s.Turns.Idle())
+	require.True(t, s.idle())
 	require.Equal(t, signals.TurnHeld, ended(t, s, "e1").Status)
 }
 
@@ -353,7 +353,7 @@ func TestHeldEventsThatAreTooMuch(t *testing.T) {
 // TestInterruptOfAHeldEvent: it is never handled, and what the rule does with others stays.
 func TestInterruptOfAHeldEvent(t *testing.T) {
 	stop := func(c *clock, id string) bool {
-		return c.s.Inbox.Cancel(at(5), signals.Control{Action: signals.ControlInterrupt, EventID: id, By: "ann"})
+		return c.s.CancelEvent(at(5), signals.Control{Action: signals.ControlInterrupt, EventID: id, By: "ann"})
 	}
 	t.Run("debounce", func(t *testing.T) {
 		c := &clock{t: t, s: newState("alice"), rules: []rule.Spec{debounced}}

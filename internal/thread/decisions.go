@@ -38,13 +38,6 @@ type Decisions struct {
 	Restored *Restored `json:"restored,omitempty"`
 }
 
-// Decide applies a decision to its call, if that call waits for one; any other outcome changes
-// nothing. The stored call runs, unless the decision contains edited arguments, which need
-// [State.DecideChecked].
-func (s *State) Decide(now time.Time, d signals.Decide) signals.DecideOutcome {
-	return s.DecideChecked(now, d, step.CheckReply{}).Result
-}
-
 // Unchecked returns the step that validates the edited arguments or the pattern of a decision, or that somebody who was
 // no member of a group when people were asked is one by now. ok is false if there is nothing to validate or the call is
 // not waiting.
@@ -88,8 +81,10 @@ func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
 	return event.FieldErrorf(field, "requires a call that one person decides on; this one needs several approvals: each must approve it once, unchanged")
 }
 
-// DecideChecked is [State.Decide] with the result of the decision's validation.
-func (s *State) DecideChecked(now time.Time, d signals.Decide, checked step.CheckReply) (out signals.DecideResult) {
+// Decide applies a decision to its call, if that call waits for one; any other outcome changes nothing.
+// The stored call runs, unless the decision contains edited arguments. checked is the result of the
+// decision's validation, if it needs one: see [State.Unchecked].
+func (s *State) Decide(now time.Time, d signals.Decide, checked step.CheckReply) (out signals.DecideResult) {
 	c := s.Turns.waiting(d.ToolCallID)
 	switch {
 	case c == nil:
@@ -278,8 +273,12 @@ func release[T any](held *[]T, early func(T) bool, take func(T)) {
 	}
 }
 
-// TakeDecision applies a decision that was sent by signal, or schedules its validation.
+// TakeDecision applies a decision that was sent by signal, or schedules its validation. It keeps one
+// that arrived before its call.
 func (s *State) TakeDecision(now time.Time, d signals.Decide) {
+	if s.IsEarlyDecision(d.ToolCallID) && s.Decisions.BufferEarly(d) {
+		return
+	}
 	if err := s.CheckAlone(d); err != nil {
 		s.Reject(now, signals.SignalDecide, d, err)
 		return
@@ -324,7 +323,7 @@ func (s *State) decideOrReject(now time.Time, d signals.Decide, checked step.Che
 		s.Reject(now, signals.SignalDecide, d, checked.Err())
 		return
 	}
-	switch outcome := s.DecideChecked(now, d, checked).Result; outcome {
+	switch outcome := s.Decide(now, d, checked).Result; outcome {
 	case signals.DecideAccepted, signals.DecideAlreadyResolved:
 	case signals.DecideConflict, signals.DecideMismatch, signals.DecideNotPending, signals.DecideNotAllowed:
 		s.Reject(now, signals.SignalDecide, d, errors.New(string(outcome)))

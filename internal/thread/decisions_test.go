@@ -77,9 +77,9 @@ func arrive(t *testing.T, s *State, p signals.Post) *Turn {
 // next begins the turn of the next event.
 func next(t *testing.T, s *State) *Turn {
 	t.Helper()
-	q, ok := s.Inbox.Next(t0)
+	q, ok := s.next(t0)
 	require.True(t, ok, "nothing waits")
-	return s.Turns.Begin(t0, q)
+	return s.begin(t0, q)
 }
 
 // watch is a hook that may see everything.
@@ -145,7 +145,7 @@ func ended(t *testing.T, s *State, id string) signals.TurnResult {
 	t.Helper()
 	out, known := s.Turns.Outcome(id)
 	require.True(t, known, "the turn of %s has not ended", id)
-	require.False(t, s.Turns.Awaits(id))
+	require.False(t, s.Awaits(id))
 	return out
 }
 

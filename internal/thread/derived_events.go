@@ -96,7 +96,7 @@ func (t *Turn) tooMany(d step.HookDecision) string {
 	if n == 0 {
 		return ""
 	}
-	made, size := n, s.Inbox.queued()
+	made, size := n, s.queuedBytes()
 	for _, r := range d.Responses {
 		size += itemBytes + len(r.Content)
 	}
@@ -163,16 +163,21 @@ func (t *Turn) speaker(e HookEvent, by string) string {
 	return by
 }
 
+// countDerived counts an event that is derived from the turn, for the turn's root.
+func (ts *Turns) countDerived(t *Turn) {
+	root := ts.rootOf(t.root())
+	if root == nil {
+		ts.Roots = append(ts.Roots, Root{EventID: t.root(), TurnID: t.TurnID(), TraceID: t.Item.TraceID})
+		root = &ts.Roots[len(ts.Roots)-1]
+	}
+	root.Derived++
+}
+
 // produce queues an event that a hook or processor derived for a user: after the events derived
 // from the same event, and before posted events of the same priority.
 func (t *Turn) produce(now time.Time, made Deferred, user string) {
 	s := t.thread
-	root := s.Turns.rootOf(t.root())
-	if root == nil {
-		s.Turns.Roots = append(s.Turns.Roots, Root{EventID: t.root(), TurnID: t.TurnID(), TraceID: t.Item.TraceID})
-		root = &s.Turns.Roots[len(s.Turns.Roots)-1]
-	}
-	root.Derived++
+	s.Turns.countDerived(t)
 	it := event.Item{
 		ID: made.ID, ThreadID: s.ThreadID, Type: made.Event.Type, Payload: made.Event.Payload, Status: event.ItemPending,
 		Priority: t.Item.Priority, TTL: min(made.Event.TTL, signals.MaxTTL), TraceID: t.Item.TraceID, ParentEventID: made.Parent,
@@ -193,16 +198,10 @@ func (t *Turn) produce(now time.Time, made Deferred, user string) {
 	if event.Background(it.Type) {
 		// Nothing waits for it, so it gets a separate turn.
 		q.Origin.Root = it.ID
-		s.Inbox.Queue = append(s.Inbox.Queue, q)
+		s.Inbox.add(q)
 		return
 	}
-	at := 0
-	for i, other := range s.Inbox.Queue {
-		if other.Origin != nil && other.Origin.Root == t.root() {
-			at = i + 1
-		}
-	}
-	s.Inbox.Queue = slices.Insert(s.Inbox.Queue, at, q)
+	s.Inbox.addDerived(q)
 }
 
 // continueRoot merges the result of a turn into that of its root. It reports whether events derived
@@ -222,11 +221,11 @@ func (t *Turn) continueRoot(now time.Time, out signals.TurnResult, terminal bool
 		root.join(before)
 	case t.Item.ID == root.EventID:
 		root.Result = out
-	case !s.Turns.Awaits(out.EventID): // otherwise it is processed again
+	case !s.Awaits(out.EventID): // otherwise it is processed again
 		root.join(out)
-		s.Turns.addOutcome(out)
+		s.addOutcome(out)
 	}
-	s.Turns.settleRoots(now)
+	s.settleRoots(now)
 	return true
 }
 
@@ -246,21 +245,24 @@ func (q Queued) holds(root string) bool {
 	return q.Item.ID == root || q.Origin != nil && q.Origin.Root == root
 }
 
-// settleRoots ends the turns of the roots that have no events left to process.
-func (ts *Turns) settleRoots(now time.Time) {
-	s := ts.thread
+// takeSettledRoots removes the roots that have no events left to process, in a turn or in the queue.
+func (ts *Turns) takeSettledRoots(queue []Queued) (settled []Root) {
 	kept := ts.Roots[:0:0]
-	var ended []Root
 	for _, r := range ts.Roots {
-		waits := slices.ContainsFunc(s.Inbox.Queue, func(q Queued) bool { return q.holds(r.EventID) })
+		waits := slices.ContainsFunc(queue, func(q Queued) bool { return q.holds(r.EventID) })
 		if !r.Ended || waits || slices.ContainsFunc(ts.all(), func(t *Turn) bool { return t.root() == r.EventID }) {
 			kept = append(kept, r)
 			continue
 		}
-		ended = append(ended, r)
+		settled = append(settled, r)
 	}
 	ts.Roots = kept
-	for _, r := range ended {
+	return settled
+}
+
+// settleRoots ends the turns of the roots that have no events left to process.
+func (s *State) settleRoots(now time.Time) {
+	for _, r := range s.Turns.takeSettledRoots(s.Inbox.Queue) {
 		if !r.Terminal {
 			final := event.Final{}
 			if m := r.Result.Message; m != nil {
@@ -270,7 +272,7 @@ func (ts *Turns) settleRoots(now time.Time) {
 		}
 		out := r.Result
 		out.EventID = r.EventID
-		ts.announceEnd(now, r.TurnID, r.TraceID, out, r.Joined)
+		s.announceEnd(now, r.TurnID, r.TraceID, out, r.Joined)
 	}
 }
 

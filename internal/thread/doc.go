@@ -8,22 +8,27 @@
 //
 // # Parts
 //
-// A [State] consists of parts. Each has its own fields and methods:
+// A [State] consists of parts. Each has its own fields, and methods that change these fields only, given
+// what they need, and return what happened:
 //
-//   - [Inbox]: events that are queued, debounced, failed or ended (inbox.go, post.go, debounce.go)
+//   - [Inbox]: events that are queued, debounced, failed or ended (inbox.go, queue.go, debounce.go)
 //   - [Turns]: the current [Turn], the turns that wait for people, and outcomes (turns.go,
 //     waiting.go)
 //   - [Decisions]: decisions of people and results of clients (decisions.go, client_tools.go)
 //   - [Tasks]: background tasks (tasks.go)
 //   - [Children]: the sub-agents of the thread (children.go, subagent_approvals.go)
 //   - [ParentLink]: the parent thread, in a sub-agent's thread (parent.go)
-//   - [Roster]: the agents and their turn limits (roster.go, route.go, mention.go)
-//   - [Titling]: the generation of a title (titling.go)
+//   - [Roster]: the agents and their turn limits (roster.go)
+//   - [Titling]: whether a title is to be generated (titling.go)
 //   - [Outbox]: records that are not stored yet (outbox.go)
+//
+// What concerns several parts is a method of State, in the file of the part that it is about: the end of a
+// background task ([State.TaskReported]) removes its sub-agent, adds records, and queues an event.
 //
 // A [Turn] consists of an [AgentRun] for each agent that takes part, and a run of its tool calls,
 // each a [Call]. The functions that change a turn, a run or a call are its methods. timers.go has
-// what happens to all of them when their time is over.
+// what happens to all of them when their time is over. Package addressing determines who answers a
+// message.
 //
 // # A turn
 //

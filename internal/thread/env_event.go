@@ -80,24 +80,23 @@ func (s *State) logLine(level LogLevel, text string, args ...any) {
 // publish queues an environment event that the thread itself derived. It ignores the limits of the
 // queue, since the event has already happened. brief is a shorter payload for a full queue; nil if
 // the payload is always short.
-func (in *Inbox) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, traceID, parent string) {
-	s := in.thread
-	if in.WasPosted(e.ID) {
+func (s *State) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, traceID, parent string) {
+	if s.Inbox.WasPosted(e.ID) {
 		return
 	}
 	e.Metadata.TriggerSessionID = s.ThreadID
-	in.rememberPosted(e.ID)
+	s.Inbox.rememberPosted(e.ID)
 	q := Queued{Item: event.Item{
 		ID: e.ID, ThreadID: s.ThreadID, Type: e.Type, Payload: e.Payload, Timestamp: e.Timestamp, Metadata: rawJSON(e.Metadata),
 		Status: event.ItemPending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
 	}}
-	if brief != nil && (len(e.Payload) > step.MaxCarriedContent || in.queued()+q.bytes() > maxQueueBytes) {
+	if brief != nil && (len(e.Payload) > step.MaxCarriedContent || s.queuedBytes()+q.bytes() > maxQueueBytes) {
 		// The queue is full: the record keeps the payload, and the queue only the fields that rules
 		// need.
-		in.recordItem(now, q)
+		s.recordItem(now, q)
 		q.Recorded, q.Item.Payload = true, brief
 	}
-	in.Queue = append(in.Queue, q)
+	s.Inbox.add(q)
 }
 
 // Lifecycle publishes a change of the thread itself: created, updated or deleted. The status record
@@ -117,7 +116,7 @@ func (s *State) Lifecycle(now time.Time, typ, recordID string, rules []rule.Spec
 			s.logEvent(e)
 		}
 	default:
-		s.Inbox.publish(now, e, nil, e.ID, "")
+		s.publish(now, e, nil, e.ID, "")
 	}
 }
 
@@ -162,7 +161,7 @@ func (t *Turn) applyRule(now time.Time, d step.HookDecision, rules []rule.Spec) 
 	}
 	// A manual retry is not debounced.
 	t.Rule = spec.Name
-	if t.Released == nil && t.Item.Attempt == 0 && t.debounce(now, spec) {
+	if t.Released == nil && t.Item.Attempt == 0 && t.thread.Inbox.debounce(now, spec, t.queued(t.Item)) {
 		t.Stage = ItemDebounced
 		return
 	}
@@ -206,10 +205,8 @@ func (t *Turn) queueUserQuery(now time.Time, e event.EnvEvent) {
 	t.produce(now, Deferred{ID: id, By: t.Handling.Rule.Name, Parent: e.ID, Event: hook.NewProduced(event.TypeMessage, event.NewMessage{
 		ThreadID: s.ThreadID, SenderID: q.UserID, SenderType: event.CreatedByUser, Content: q.Content,
 	})}, t.User)
-	for i := range s.Inbox.Queue {
-		if s.Inbox.Queue[i].Item.ID == id {
-			s.Inbox.Queue[i].Agents = t.Agents
-		}
+	if made := s.Inbox.find(id); made != nil {
+		made.Agents = t.Agents
 	}
 }
 
@@ -336,8 +333,8 @@ func (t *Turn) decision() step.HookDecision {
 	return step.HookDecision{Outcome: event.OutcomePassed}
 }
 
-// HandlingPending reports whether the function or the processor of a rule has not finished.
-func (t *Turn) HandlingPending() bool { return t.Handling != nil && t.Handling.Stage != HandlingDone }
+// handlingPending reports whether the function or the processor of a rule has not finished.
+func (t *Turn) handlingPending() bool { return t.Handling != nil && t.Handling.Stage != HandlingDone }
 
 // ToolDone publishes the end of a tool call, if an application rule names such events. The tool
 // calls of an agent that handles such an event are not published, or they could loop forever.
@@ -357,6 +354,6 @@ func (c *Call) ToolDone(now time.Time, rules []rule.Spec) {
 		Payload:  rawJSON(map[string]any{"toolCallId": c.Plan.ID, "toolName": c.Plan.Name, "agent": r.Agent, "isError": c.Failed}),
 	}
 	if spec, ok := rule.Match(rules, e); ok && !spec.Default && named(spec, typ) {
-		s.Inbox.publish(now, e, nil, t.Item.TraceID, t.Item.ID)
+		s.publish(now, e, nil, t.Item.TraceID, t.Item.ID)
 	}
 }

@@ -29,11 +29,11 @@ func says(id, content string) signals.Post {
 
 // postAt reads a post and adds it to the queue.
 func postAt(s *State, now time.Time, p signals.Post) (Posted, error) {
-	read, err := s.Inbox.Read(p)
+	read, err := s.ReadPost(p)
 	if err != nil {
 		return Posted{}, err
 	}
-	return s.Inbox.Post(now, read)
+	return s.Post(now, read)
 }
 
 func post(t *testing.T, s *State, p signals.Post) Posted {
@@ -47,7 +47,7 @@ func post(t *testing.T, s *State, p signals.Post) Posted {
 func begin(t *testing.T, s *State, id, content string) *Turn {
 	t.Helper()
 	post(t, s, says(id, content))
-	item, ok := s.Inbox.Next(t0)
+	item, ok := s.next(t0)
 	require.True(t, ok)
 	return s.entered(t0, item)
 }
@@ -133,7 +133,7 @@ var pass = step.HookDecision{Outcome: event.OutcomePassed, Silent: true, Unmatch
 
 // entered begins the turn of an item that no hook sees.
 func (s *State) entered(now time.Time, q Queued) *Turn {
-	t := s.Turns.Begin(now, q)
+	t := s.begin(now, q)
 	s.Turns.Current.Enter(now, pass)
 	return t
 }
@@ -306,3 +306,8 @@ var defaults = (*rule.Set)(nil).Specs()
 
 // happened is the time of the events of these tests, in milliseconds.
 const happened = 1_700_000_000_000
+
+// decideUnchecked applies a decision that needs no validation.
+func (s *State) decideUnchecked(now time.Time, d signals.Decide) signals.DecideOutcome {
+	return s.Decide(now, d, step.CheckReply{}).Result
+}

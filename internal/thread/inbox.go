@@ -13,8 +13,6 @@ import (
 
 // Inbox contains the posted events: those that are queued, and those that the thread remembers.
 type Inbox struct {
-	thread *State
-
 	// Queue contains the pending items, in order of arrival.
 	Queue []Queued `json:"queue,omitempty"`
 
@@ -119,10 +117,9 @@ type Options struct {
 	Unloaded bool `json:"unloaded,omitempty"`
 }
 
-// View returns the result of query "queue".
-func (in *Inbox) View() signals.Queue {
-	s := in.thread
-	q := signals.Queue{Items: in.Ordered(), Failed: in.failed(), Ended: append([]event.Item{}, in.Ended...)}
+// Queue returns the result of query "queue".
+func (s *State) Queue() signals.Queue {
+	q := signals.Queue{Items: s.Inbox.Ordered(), Failed: s.Inbox.failed(), Ended: append([]event.Item{}, s.Inbox.Ended...)}
 	if turns := s.Turns.all(); len(turns) > 0 {
 		q.Processing = &turns[0].Item
 	}
@@ -173,13 +170,12 @@ func (in *Inbox) failed() []event.Item {
 // rememberEnded keeps an item that ended, without its content.
 func (in *Inbox) rememberEnded(it event.Item) {
 	it.Payload, it.Metadata = nil, nil
-	in.Ended = slices.DeleteFunc(in.Ended, func(e event.Item) bool { return e.ID == it.ID })
+	in.forgetEnded(it.ID)
 	in.Ended = keepLast(append(in.Ended, it), maxEnded)
 }
 
 // ValidateSetStatus reports why a change of status is invalid.
-func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
-	s := in.thread
+func (s *State) ValidateSetStatus(c signals.SetStatus) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -193,7 +189,7 @@ func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
 	default:
 		return event.FieldErrorf("status", "%q is not one of pending, completed, failed, expired, overwritten", c.Status)
 	}
-	it, ok := in.View().Find(c.EventID)
+	it, ok := s.Queue().Find(c.EventID)
 	if slices.ContainsFunc(s.Turns.all(), func(t *Turn) bool { return t.Item.ID == c.EventID }) {
 		it.Status = event.ItemProcessing
 	}
@@ -212,9 +208,8 @@ func (in *Inbox) ValidateSetStatus(c signals.SetStatus) error {
 
 // SetStatus sets the status of a queued event by hand. It reports whether the current turn must be
 // interrupted.
-func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, interrupt bool, err error) {
-	s := in.thread
-	if err := in.ValidateSetStatus(c); err != nil {
+func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, interrupt bool, err error) {
+	if err := s.ValidateSetStatus(c); err != nil {
 		return event.Item{}, false, err
 	}
 	for _, t := range s.Turns.all() {
@@ -225,29 +220,29 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 			return it, true, nil
 		}
 	}
-	for i, f := range in.Failed {
+	for i, f := range s.Inbox.Failed {
 		if f.Item.ID != c.EventID {
 			continue
 		}
 		if c.Status == event.ItemPending {
 			if c.Priority != nil {
-				in.Failed[i].Item.Priority = *c.Priority
+				s.Inbox.Failed[i].Item.Priority = *c.Priority
 			}
-			err := in.Retry(now, signals.Control{Action: signals.ControlRetry, EventID: c.EventID, By: c.By})
-			it, _ = in.View().Find(c.EventID)
+			err := s.Retry(now, signals.Control{Action: signals.ControlRetry, EventID: c.EventID, By: c.By})
+			it, _ = s.Queue().Find(c.EventID)
 			return it, false, err
 		}
-		in.Failed = slices.Delete(in.Failed, i, i+1)
-		return in.setStatusOf(now, f, c), false, nil
+		s.Inbox.takeFailed(c.EventID)
+		return s.setStatusOf(now, f, c), false, nil
 	}
-	for i, q := range in.Queue {
+	for i, q := range s.Inbox.Queue {
 		if q.Item.ID == c.EventID {
 			if c.Status == event.ItemPending {
-				return in.move(now, &in.Queue[i], c), false, nil
+				return s.move(now, &s.Inbox.Queue[i], c), false, nil
 			}
-			in.Queue = slices.Delete(in.Queue, i, i+1)
-			it = in.setStatusOf(now, q, c)
-			in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
+			s.Inbox.takeAt(i)
+			it = s.setStatusOf(now, q, c)
+			s.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: turnStatus(c.Status), Error: it.Error})
 			return it, false, nil
 		}
 	}
@@ -255,8 +250,7 @@ func (in *Inbox) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, i
 }
 
 // move gives an event that waits another priority.
-func (in *Inbox) move(now time.Time, q *Queued, c signals.SetStatus) event.Item {
-	s := in.thread
+func (s *State) move(now time.Time, q *Queued, c signals.SetStatus) event.Item {
 	q.Item.Priority, q.Item.UpdatedAt = *c.Priority, now
 	s.Outbox.recordIn(q.root(), recordid.StatusSet(q.Item.ID, s.nextID("status")), event.TypeStatus, q.Item.TraceID, q.Item.ID, now,
 		event.StatusChange{Status: string(event.ItemPending), Detail: fmt.Sprintf("priority %d", q.Item.Priority), By: c.By})
@@ -264,43 +258,41 @@ func (in *Inbox) move(now time.Time, q *Queued, c signals.SetStatus) event.Item 
 }
 
 // setStatusOf sets the status of an item that is not processed any further.
-func (in *Inbox) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event.Item {
-	s := in.thread
+func (s *State) setStatusOf(now time.Time, q Queued, c signals.SetStatus) event.Item {
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = c.Status, c.Reason, now
 	// Record the item in case its turn has never started.
-	in.recordItem(now, q.as(it))
+	s.recordItem(now, q.as(it))
 	s.Outbox.recordIn(q.root(), recordid.StatusSet(it.ID, s.nextID("status")), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: string(c.Status), Detail: it.ID, By: c.By})
 	if c.Status == event.ItemOverwritten || c.Status == event.ItemExpired {
-		in.withdraw(now, q)
+		s.withdraw(now, q)
 	}
 	if c.Status == event.ItemFailed {
-		in.fail(q.as(it))
+		s.Inbox.fail(q.as(it))
 		return it
 	}
-	in.rememberEnded(it)
+	s.Inbox.rememberEnded(it)
 	return it
 }
 
 // withdraw hides the message of an item that hooks have passed.
-func (in *Inbox) withdraw(now time.Time, q Queued) {
+func (s *State) withdraw(now time.Time, q Queued) {
 	if it := q.Item; q.Hooked {
-		in.thread.record(recordid.Withdrawal(it.ID), event.TypeHook, it.TraceID, it.ID, now,
+		s.record(recordid.Withdrawal(it.ID), event.TypeHook, it.TraceID, it.ID, now,
 			event.Interception{EventID: it.ID, EventType: it.Type, Outcome: event.OutcomeWithdrawn, Hooks: []event.HookOutcome{}})
 	}
 }
 
 // endDropped ends an event that was removed from the queue. If it was to be processed again, its
 // derived events may still be pending.
-func (in *Inbox) endDropped(now time.Time, q Queued, out signals.TurnResult) {
-	s := in.thread
+func (s *State) endDropped(now time.Time, q Queued, out signals.TurnResult) {
 	if root := s.Turns.rootOf(out.EventID); root != nil {
 		root.Result = out
 	} else {
-		s.Turns.announceUnprocessed(now, q, out)
+		s.announceUnprocessed(now, q, out)
 	}
-	s.Turns.settleRoots(now)
+	s.settleRoots(now)
 }
 
 // turnStatus returns the turn status of an event that ended without a turn.
@@ -317,20 +309,12 @@ func turnStatus(st event.ItemStatus) signals.TurnStatus {
 	return signals.TurnInterrupted
 }
 
-// Cancel removes an event from the queue and, if it was already processed, the events derived from
+// CancelEvent removes an event from the queue and, if it was already processed, the events derived from
 // it. It reports whether it removed anything.
-func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
-	s := in.thread
-	waits := slices.ContainsFunc(in.Queue, func(q Queued) bool { return q.Item.ID == ctl.EventID })
-	var taken []Queued
-	in.Queue = slices.DeleteFunc(in.Queue, func(q Queued) bool {
-		meant := q.Item.ID == ctl.EventID || !waits && q.holds(ctl.EventID)
-		if meant {
-			taken = append(taken, q)
-		}
-		return meant
-	})
-	if q, held := in.cancelDebounced(ctl.EventID); held {
+func (s *State) CancelEvent(now time.Time, ctl signals.Control) bool {
+	waits := s.Inbox.find(ctl.EventID) != nil
+	taken := s.Inbox.take(func(q Queued) bool { return q.Item.ID == ctl.EventID || !waits && q.holds(ctl.EventID) })
+	if q, held := s.Inbox.cancelDebounced(ctl.EventID); held {
 		s.Turns.forgetOutcome(q.Item.ID)
 		taken = append(taken, q)
 	}
@@ -341,23 +325,22 @@ func (in *Inbox) Cancel(now time.Time, ctl signals.Control) bool {
 	for _, q := range taken {
 		it := q.Item
 		it.Status, it.UpdatedAt, it.Error = event.ItemCompleted, now, why
-		in.recordItem(now, q)
+		s.recordItem(now, q)
 		s.Outbox.recordIn(q.root(), recordid.Interrupted(it.ID), event.TypeStatus, it.TraceID, it.ID, now,
 			event.StatusChange{Status: event.StatusInterrupted, By: ctl.By, Detail: ctl.Reason})
-		in.rememberEnded(it)
-		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
+		s.Inbox.rememberEnded(it)
+		s.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: it.Error})
 	}
 	return len(taken) > 0
 }
 
 // CancelDerived removes from the queue the events derived from those of the turns that ctl interrupts.
-func (in *Inbox) CancelDerived(now time.Time, ctl signals.Control) {
-	s := in.thread
+func (s *State) CancelDerived(now time.Time, ctl signals.Control) {
 	for _, t := range s.Turns.all() {
 		if ctl.EventID == "" || t.has(ctl.EventID) {
 			made := ctl
 			made.EventID = t.root()
-			in.Cancel(now, made)
+			s.CancelEvent(now, made)
 		}
 	}
 }
@@ -387,14 +370,14 @@ func (in *Inbox) rememberPosted(id string) {
 }
 
 // recordItem adds the record of an item, before hooks decide on it, unless it was added before.
-func (in *Inbox) recordItem(now time.Time, q Queued) {
+func (s *State) recordItem(now time.Time, q Queued) {
 	if !q.Unloaded && !(q.Stored && q.Item.Attempt == 0) {
-		in.recordItemIn(now, q.root(), &q)
+		s.recordItemIn(now, q.root(), &q)
 	}
 }
 
-func (in *Inbox) recordItemIn(now time.Time, eventID string, q *Queued) {
-	s, it := in.thread, q.Item
+func (s *State) recordItemIn(now time.Time, eventID string, q *Queued) {
+	it := q.Item
 	switch read := q.read(); {
 	case read.Message != nil:
 		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, q.message())
@@ -406,12 +389,11 @@ func (in *Inbox) recordItemIn(now time.Time, eventID string, q *Queued) {
 }
 
 // unprocessed fails an event that was never processed. Its record has its content.
-func (in *Inbox) unprocessed(now time.Time, q Queued) {
-	s := in.thread
+func (s *State) unprocessed(now time.Time, q Queued) {
 	const why = "the thread was closed before its turn came"
-	in.recordItem(now, q)
+	s.recordItem(now, q)
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.ItemFailed, why, now
-	in.fail(q.as(it).withoutContent())
-	s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
+	s.Inbox.fail(q.as(it).withoutContent())
+	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnInterrupted, Error: why})
 }

@@ -23,15 +23,15 @@ func known(t *testing.T) *State {
 	p := says("expired", "x")
 	p.TTL = 1
 	post(t, s, p)
-	_, ok := s.Inbox.Next(at(1))
+	_, ok := s.next(at(1))
 	require.False(t, ok)
-	begin(t, s, "failed", "x").Runs[0].Fail(t0, "no such model", false)
+	begin(t, s, "failed", "x").Runs[0].fail(t0, "no such model", false)
 	s.Turns.Current.End(t0)
 	arrive(t, s, says("completed", "x"))
 	s.Turns.Current.Enter(t0, swallows("p"))
 	s.Turns.Current.End(t0)
 	post(t, s, says("overwritten", "x"))
-	_, _, err := s.Inbox.SetStatus(t0, setTo("overwritten", event.ItemOverwritten))
+	_, _, err := s.SetStatus(t0, setTo("overwritten", event.ItemOverwritten))
 	require.NoError(t, err)
 	begin(t, s, "processing", "x")
 	post(t, s, says("pending", "x"))
@@ -46,11 +46,11 @@ func TestSetStatusTransitions(t *testing.T) {
 		for _, to := range all {
 			t.Run("S2-46 "+string(from)+" to "+string(to), func(t *testing.T) {
 				s := known(t)
-				before, there := s.Inbox.View().Find(string(from))
+				before, there := s.Queue().Find(string(from))
 				require.True(t, there)
 				require.Equal(t, from, before.Status)
 				state := asJSON(t, s)
-				it, interrupt, err := s.Inbox.SetStatus(at(1), setTo(string(from), to))
+				it, interrupt, err := s.SetStatus(at(1), setTo(string(from), to))
 				if !open[from] || to == event.ItemProcessing || to == from {
 					requireField(t, "status", err)
 					require.Equal(t, state, asJSON(t, s), "a refusal changes nothing")
@@ -65,10 +65,10 @@ func TestSetStatusTransitions(t *testing.T) {
 					s.Turns.Current.Runs[0].StopRun(at(1))
 					s.Turns.Current.End(at(1))
 				}
-				after, there := s.Inbox.View().Find(string(from))
+				after, there := s.Queue().Find(string(from))
 				require.True(t, there)
 				require.Equal(t, to, after.Status)
-				require.Equal(t, to == event.ItemPending, s.Turns.Awaits(string(from)))
+				require.Equal(t, to == event.ItemPending, s.Awaits(string(from)))
 				require.Equal(t, 1, occurrences(s, string(from)), "S2-47 it is in one place")
 				if to == event.ItemPending {
 					require.Equal(t, 1, after.Attempt)
@@ -99,7 +99,7 @@ func occurrences(s *State, id string) int { return places(s)[id] }
 
 // places counts in how many places a thread has its events.
 func places(s *State) map[string]int {
-	v, n := s.Inbox.View(), map[string]int{}
+	v, n := s.Queue(), map[string]int{}
 	for _, items := range [][]event.Item{v.Items, v.Waiting, v.Failed, v.Ended} {
 		for _, it := range items {
 			n[it.ID]++
@@ -131,13 +131,13 @@ func TestSetStatusRefused(t *testing.T) {
 		before := asJSON(t, s)
 		c := setTo("pending", event.ItemCompleted)
 		tc.change(&c)
-		_, _, err := s.Inbox.SetStatus(t0, c)
+		_, _, err := s.SetStatus(t0, c)
 		requireField(t, tc.field, err)
 		require.Equal(t, before, asJSON(t, s))
 	}
 	s := known(t)
 	s.Closing = &signals.Control{}
-	_, _, err := s.Inbox.SetStatus(t0, setTo("pending", event.ItemCompleted))
+	_, _, err := s.SetStatus(t0, setTo("pending", event.ItemCompleted))
 	require.ErrorIs(t, err, ErrClosed)
 }
 
@@ -147,14 +147,14 @@ func TestSetStatusOfWaitingEvent(t *testing.T) {
 	} {
 		s := newState()
 		post(t, s, says("e1", "x"))
-		_, _, err := s.Inbox.SetStatus(t0, setTo("e1", st))
+		_, _, err := s.SetStatus(t0, setTo("e1", st))
 		require.NoError(t, err)
 		require.Equal(t, signals.TurnResult{EventID: "e1", Status: want, Error: "test", LastRecord: s.Outbox.Pending[len(s.Outbox.Pending)-1].ID}, ended(t, s, "e1"), "who waits for its turn is told")
-		_, ok := s.Inbox.Next(t0)
+		_, ok := s.next(t0)
 		require.False(t, ok, "it is never processed")
 		if st == event.ItemFailed {
-			require.NoError(t, s.Inbox.Retry(t0, signals.Control{EventID: "e1"}), "S2-17")
-			require.True(t, s.Turns.Awaits("e1"))
+			require.NoError(t, s.Retry(t0, signals.Control{EventID: "e1"}), "S2-17")
+			require.True(t, s.Awaits("e1"))
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestMoveInTheQueue(t *testing.T) {
 	move := func(id string, priority int) event.Item {
 		c := setTo(id, event.ItemPending)
 		c.Priority = &priority
-		it, interrupt, err := s.Inbox.SetStatus(t0, c)
+		it, interrupt, err := s.SetStatus(t0, c)
 		require.NoError(t, err)
 		require.False(t, interrupt)
 		return it
@@ -185,7 +185,7 @@ func TestMoveInTheQueue(t *testing.T) {
 	last := s.Outbox.Pending[len(s.Outbox.Pending)-1]
 	require.JSONEq(t, `{"status":"pending","detail":"priority -1","by":"ann"}`, string(last.Payload), "who moved it is stored")
 
-	_, _, err := s.Inbox.SetStatus(t0, setTo("e2", event.ItemFailed))
+	_, _, err := s.SetStatus(t0, setTo("e2", event.ItemFailed))
 	require.NoError(t, err)
 	require.Equal(t, 7, move("e2", 7).Priority, "a failed event is retried at its new place")
 	require.Equal(t, []string{"e2", "e3", "e1"}, order())
@@ -195,7 +195,7 @@ func TestSetStatusWhileHooksDecide(t *testing.T) {
 	s := newState()
 	arrive(t, s, says("e1", "x"))
 	s.Turns.Current.HooksStarted(s.Turns.Current.ItemEvent(), watch...)
-	_, interrupt, err := s.Inbox.SetStatus(t0, setTo("e1", event.ItemPending))
+	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.ItemPending))
 	require.NoError(t, err)
 	require.True(t, interrupt)
 	s.Turns.Interrupt(signals.Control{})
@@ -216,12 +216,12 @@ func TestSetStatusTooLate(t *testing.T) {
 	s := newState()
 	r := begin(t, s, "e1", "x").Runs[0]
 	takeStep(t, s, r, "all said")
-	_, interrupt, err := s.Inbox.SetStatus(t0, setTo("e1", event.ItemFailed))
+	_, interrupt, err := s.SetStatus(t0, setTo("e1", event.ItemFailed))
 	require.NoError(t, err)
 	require.True(t, interrupt)
 	s.Turns.Interrupt(signals.Control{})
 	require.Equal(t, signals.TurnCompleted, s.Turns.Current.End(t0).Status)
-	it, _ := s.Inbox.View().Find("e1")
+	it, _ := s.Queue().Find("e1")
 	require.Equal(t, event.ItemCompleted, it.Status)
 }
 
@@ -229,11 +229,11 @@ func TestCancel(t *testing.T) {
 	s := newState()
 	begin(t, s, "e1", "x")
 	post(t, s, says("e2", "waits"))
-	require.False(t, s.Inbox.Cancel(t0, signals.Control{EventID: "e1"}), "it does not wait")
-	require.False(t, s.Inbox.Cancel(t0, signals.Control{EventID: "e9"}))
-	require.True(t, s.Inbox.Cancel(t0, signals.Control{EventID: "e2", By: "ann", Reason: "never mind"}))
+	require.False(t, s.CancelEvent(t0, signals.Control{EventID: "e1"}), "it does not wait")
+	require.False(t, s.CancelEvent(t0, signals.Control{EventID: "e9"}))
+	require.True(t, s.CancelEvent(t0, signals.Control{EventID: "e2", By: "ann", Reason: "never mind"}))
 	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e2").Status)
-	it, _ := s.Inbox.View().Find("e2")
+	it, _ := s.Queue().Find("e2")
 	require.Equal(t, event.ItemCompleted, it.Status)
 	require.NotEmpty(t, it.Error)
 	require.Contains(t, recordIDs(s.Outbox.Pending), "e2", "what was said is kept")
@@ -254,11 +254,11 @@ func TestCancelWhatWasMade(t *testing.T) {
 	s.Turns.Current.End(t0)
 	next(t, s)
 	require.Equal(t, "e2", s.Turns.Current.Item.ID)
-	require.True(t, s.Turns.Awaits("e1"))
-	require.True(t, s.Inbox.Cancel(t0, signals.Control{EventID: "e1", By: "ann"}))
+	require.True(t, s.Awaits("e1"))
+	require.True(t, s.CancelEvent(t0, signals.Control{EventID: "e1", By: "ann"}))
 	require.Empty(t, s.Inbox.Queue)
 	require.Equal(t, signals.TurnInterrupted, ended(t, s, "e1").Status)
-	require.False(t, s.Turns.Awaits("e1"))
+	require.False(t, s.Awaits("e1"))
 	require.Empty(t, s.Turns.Roots)
 }
 
@@ -289,7 +289,7 @@ func TestInterruptEndsWhatWasMade(t *testing.T) {
 			}
 			post(t, s, says("e2", "of somebody else"))
 			s.Turns.Interrupt(stop)
-			s.Inbox.CancelDerived(t0, stop)
+			s.CancelDerived(t0, stop)
 			require.Equal(t, []string{"e2"}, ids(s.Inbox.Ordered()))
 			s.Turns.Current.Runs[0].StopRun(t0)
 			s.Turns.Current.End(t0)
@@ -321,7 +321,7 @@ func TestInterruptWhileJoining(t *testing.T) {
 	for _, id := range []string{"e1", "e2"} {
 		require.Equal(t, signals.TurnInterrupted, ended(t, s, id).Status)
 	}
-	require.True(t, s.Turns.Awaits("e3"))
+	require.True(t, s.Awaits("e3"))
 }
 
 // TestSteerWithOptions: what a post says about its turn holds for a turn of its own.
@@ -372,9 +372,9 @@ func TestEndedItems(t *testing.T) {
 		require.Nil(t, it.Payload, "payloads are in the store")
 		require.Equal(t, "e", it.TraceID[:1])
 	}
-	view := copied(t, s).Inbox.View()
+	view := copied(t, s).Queue()
 	require.Equal(t, asJSON(t, s.Inbox.Ended), asJSON(t, view.Ended))
-	require.NotNil(t, newState().Inbox.View().Ended, "a list, also when it is empty")
+	require.NotNil(t, newState().Queue().Ended, "a list, also when it is empty")
 }
 
 // TestSteeredItem: who joins a turn has a place at every moment, and a status in the end.
@@ -403,23 +403,23 @@ func TestSteeredItem(t *testing.T) {
 	} {
 		t.Run("S2-37 "+string(tc.decision.Outcome), func(t *testing.T) {
 			s, q := steered(t)
-			require.True(t, s.Turns.Awaits("e2"), "also while hooks decide on it")
+			require.True(t, s.Awaits("e2"), "also while hooks decide on it")
 			require.Equal(t, "e1", q.Item.TraceID, "S2-40")
 			s.Turns.Current.Join(t0, q, tc.decision)
-			it, ok := s.Inbox.View().Find("e2")
+			it, ok := s.Queue().Find("e2")
 			require.True(t, ok)
 			require.Equal(t, tc.status, it.Status)
 			require.Equal(t, 1, occurrences(s, "e2"))
 			require.Equal(t, tc.replyTo, s.Turns.Current.Runs[0].ReplyTo)
 			require.Empty(t, s.Turns.Current.Joining)
 			if tc.status != event.ItemFailed {
-				require.True(t, s.Turns.Awaits("e2"))
+				require.True(t, s.Awaits("e2"))
 				return
 			}
 			out := ended(t, s, "e2")
 			require.Equal(t, signals.TurnFailed, out.Status, "S2-16")
 			require.Equal(t, "it broke", out.Error)
-			require.NoError(t, s.Inbox.Retry(t0, signals.Control{EventID: "e2"}), "S2-17 nothing is lost")
+			require.NoError(t, s.Retry(t0, signals.Control{EventID: "e2"}), "S2-17 nothing is lost")
 			takeStep(t, s, s.Turns.Current.Runs[0], "done")
 			s.Turns.Current.End(t0)
 			require.Equal(t, signals.TurnCompleted, ended(t, s, "e1").Status, "the turn itself has not failed")
@@ -460,7 +460,7 @@ func TestSteeredItem(t *testing.T) {
 		s, q := steered(t)
 		key := s.Turns.Current.SteeredEvent(q).Key
 		s.Turns.Current.PutBack(t0, q)
-		require.True(t, s.Turns.Awaits("e2"))
+		require.True(t, s.Awaits("e2"))
 		require.Empty(t, s.Turns.Current.Joining)
 		s = copied(t, s)
 		q, ok := s.Turns.Current.NextSteered(t0)
@@ -476,4 +476,16 @@ func TestSteeredItem(t *testing.T) {
 		q, _ = s.Turns.Current.NextSteered(t0)
 		require.NotEqual(t, key, s.Turns.Current.SteeredEvent(q).Key, "another turn asks anew: the first hook workflow may still be on its way to its end")
 	})
+}
+
+// TestPostIsReadOnce: what was read of a post goes with it through the queue into its turn.
+func TestPostIsReadOnce(t *testing.T) {
+	s := newState()
+	in, err := s.ReadPost(says("e1", "hello"))
+	require.NoError(t, err)
+	_, err = s.Post(t0, in)
+	require.NoError(t, err)
+	require.Same(t, in.content.Message, s.Inbox.Queue[0].read().Message)
+	s.BeginNext(t0)
+	require.Same(t, in.content.Message, s.Turns.Current.read().Message)
 }

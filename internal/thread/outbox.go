@@ -130,5 +130,7 @@ func recordBytes(r event.Record) int { return len(r.Payload) + 200 }
 
 // recordIn adds a record to the turn of an event.
 func (o *Outbox) recordIn(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
-	o.Pending = append(o.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID))
+	o.add(event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID))
 }
+
+func (o *Outbox) add(r event.Record) { o.Pending = append(o.Pending, r) }

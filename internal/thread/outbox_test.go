@@ -15,7 +15,7 @@ import (
 func TestFlushed(t *testing.T) {
 	s := newState()
 	post(t, s, says("e1", "x"))
-	item, _ := s.Inbox.Next(t0)
+	item, _ := s.next(t0)
 	s.entered(t0, item)
 	first := s.Outbox.Flush()
 	require.Len(t, first.Records, 2)
@@ -87,38 +87,38 @@ func TestOverdue(t *testing.T) {
 	}{
 		{name: "nothing has happened", calls: []step.PlannedCall{ask("c1")}},
 		{name: "the only call is denied: the model is next", calls: []step.PlannedCall{ask("c1")}, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "the only call has one vote", calls: []step.PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, votes("ann", event.DecisionApprove))
+			s.decideUnchecked(t0, votes("ann", event.DecisionApprove))
 		}},
 		{name: "one of two is denied", calls: []step.PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "one of two is approved: it runs", calls: []step.PlannedCall{asks("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionApprove))
+			s.decideUnchecked(t0, decision("c1", event.DecisionApprove))
 		}},
 		{name: "the other runs already", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "the other runs, and has taken it along", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 			s.Outbox.Flush()
 		}},
 		{name: "the step that took it along has failed", calls: []step.PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 			s.Outbox.Flush()
 		}},
 		{name: "the result of the other is next", calls: []step.PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *AgentRun) {
 			r.Calls[1].CallRan(step.ToolReply{ToolCallID: "c2", Status: "succeeded"})
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "a client runs the other", calls: []step.PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
 			r.Calls[0].AskClient(t0)
 		}},
 		{name: "a sub-agent runs the other", calls: []step.PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
 			r.Calls[0].Stage = CallDelegated
-			s.Decide(t0, decision("c2", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c2", event.DecisionDeny))
 		}},
 		{name: "an approval is revoked", calls: []step.PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Revoke(t0, signals.Revoke{ToolCallID: "c0", By: "ann"})
@@ -136,21 +136,21 @@ func TestOverdue(t *testing.T) {
 			s.Outbox.changeRow(t0)
 		}},
 		{name: "the turn is interrupted: it ends", calls: []step.PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 			s.Turns.Interrupt(signals.Control{})
 		}},
 		{name: "the turn is interrupted, and a step has yet to hear it", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 			s.Turns.Interrupt(signals.Control{})
 		}},
 		{name: "the thread leaves: it stores by itself", calls: []step.PlannedCall{ask("c1"), ask("c2")}, leaving: true, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "the thread leaves once a step has ended", calls: []step.PlannedCall{asks("c1"), runs("c2")}, leaving: true, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionApprove))
+			s.decideUnchecked(t0, decision("c1", event.DecisionApprove))
 		}},
 		{name: "a grant is looked for", calls: []step.PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *AgentRun) {
-			s.Decide(t0, decision("c1", event.DecisionDeny))
+			s.decideUnchecked(t0, decision("c1", event.DecisionDeny))
 			r.Calls[0].cascade()
 		}},
 		{name: "the model speaks", underWay: 1, want: true, calls: []step.PlannedCall{runs("c1")}, then: func(s *State, r *AgentRun) {
@@ -172,35 +172,35 @@ func TestOverdue(t *testing.T) {
 			if tc.then != nil {
 				tc.then(s, r)
 			}
-			require.Equal(t, tc.want, s.Turns.Overdue(tc.underWay, tc.leaving))
+			require.Equal(t, tc.want, s.Overdue(tc.underWay, tc.leaving))
 		})
 	}
 	t.Run("hooks see the item", func(t *testing.T) {
 		s := newState()
 		arrive(t, s, says("e1", "go"))
-		require.False(t, s.Turns.Overdue(0, false), "they are about to")
+		require.False(t, s.Overdue(0, false), "they are about to")
 		s.Outbox.Flush()
-		require.False(t, s.Turns.Overdue(1, false), "they have taken it along")
+		require.False(t, s.Overdue(1, false), "they have taken it along")
 		s.Reject(t0, "decide", 1, errors.New("no"))
-		require.True(t, s.Turns.Overdue(1, false))
+		require.True(t, s.Overdue(1, false))
 	})
 	t.Run("the turn ends", func(t *testing.T) {
 		s := newState()
 		takeStep(t, s, begin(t, s, "e1", "go").Runs[0], "done")
 		s.Reject(t0, "decide", 1, errors.New("no"))
-		require.False(t, s.Turns.Overdue(0, false))
+		require.False(t, s.Overdue(0, false))
 	})
 	t.Run("between turns", func(t *testing.T) {
 		s := newState()
 		require.True(t, s.Outbox.Unstored())
-		require.False(t, s.Turns.Overdue(0, false))
+		require.False(t, s.Overdue(0, false))
 	})
 	t.Run("before another turn", func(t *testing.T) {
 		s, _ := waiting(t, careful("c1", "ls", step.ApprovalPlan{Quorum: 2}))
 		s.Outbox.Flushed(s.Outbox.Flush())
-		s.Decide(t0, votes("ann", event.DecisionApprove))
+		s.decideUnchecked(t0, votes("ann", event.DecisionApprove))
 		post(t, s, happens("v1", "file.changed", `1`))
-		require.True(t, s.Turns.CanPark())
-		require.False(t, s.Turns.Overdue(0, false))
+		require.True(t, s.CanPark())
+		require.False(t, s.Overdue(0, false))
 	})
 }

@@ -49,7 +49,7 @@ func firstID(namespace, threadID string, parent step.Parent) string {
 // AnswerStored reports whether the sub-agent's turn has ended, or will never start because its
 // message was rejected.
 func (s *State) AnswerStored() bool {
-	return s.ParentLink.Parent != nil && len(s.Turns.all()) == 0 && !s.Turns.Awaits(s.FirstID())
+	return s.ParentLink.Parent != nil && len(s.Turns.all()) == 0 && !s.Awaits(s.FirstID())
 }
 
 // EndStep returns the input of the activity that ends a sub-agent's thread.

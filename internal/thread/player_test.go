@@ -245,13 +245,13 @@ func (p *player) do(c command) {
 	case "post", "custom", "env", "post-signal":
 		p.post(c)
 	case "check-post":
-		p.err(s.Inbox.ValidatePost(p.message(c)))
+		p.err(s.ValidatePost(p.message(c)))
 	case "interrupt", "close", "retry":
 		ctl := signals.Control{Action: signals.ControlAction(c.verb), EventID: strings.TrimPrefix(c.id, "-"), By: "ann"}
 		p.control(read(c, ctl), c.text == "late")
 	case "set-status":
 		set := read(c, signals.SetStatus{EventID: c.id, Status: event.ItemStatus(c.text), By: "ann"})
-		it, interrupt, err := s.Inbox.SetStatus(now, set)
+		it, interrupt, err := s.SetStatus(now, set)
 		p.err(err)
 		if err == nil {
 			p.say("= %s", it.Status)
@@ -375,7 +375,7 @@ func (p *player) message(c command) signals.Post {
 func (p *player) post(c command) {
 	post := p.message(c)
 	s := p.s
-	incoming, err := s.Inbox.Read(post)
+	incoming, err := s.ReadPost(post)
 	switch {
 	case err != nil && c.verb == "post-signal":
 		s.Reject(p.now, signals.SignalPost, post, err)
@@ -384,10 +384,10 @@ func (p *player) post(c command) {
 		p.err(err)
 		return
 	}
-	posted, err := s.Inbox.Post(p.now, incoming)
+	posted, err := s.Post(p.now, incoming)
 	switch {
 	case err != nil && c.verb == "post-signal" && (errors.Is(err, ErrFull) || errors.Is(err, ErrClosed)):
-		s.Inbox.PostFailed(p.now, incoming, err)
+		s.PostFailed(p.now, incoming, err)
 	case err != nil && c.verb == "post-signal":
 		s.Reject(p.now, signals.SignalPost, post, err)
 	case err != nil:
@@ -403,7 +403,7 @@ func (p *player) control(ctl signals.Control, late bool) {
 	s := p.s
 	switch {
 	case ctl.Action == signals.ControlRetry:
-		p.err(s.Inbox.Retry(p.now, ctl))
+		p.err(s.Retry(p.now, ctl))
 		return
 	case ctl.Action == signals.ControlClose:
 		ctl.EventID = ""
@@ -411,9 +411,9 @@ func (p *player) control(ctl signals.Control, late bool) {
 		s.Turns.Interrupt(ctl)
 	case ctl.EventID == "" || s.Turns.InTurn(ctl.EventID):
 		s.Turns.Interrupt(ctl)
-		s.Inbox.CancelDerived(p.now, ctl)
+		s.CancelDerived(p.now, ctl)
 	default:
-		p.say("= cancelled: %v", s.Inbox.Cancel(p.now, ctl))
+		p.say("= cancelled: %v", s.CancelEvent(p.now, ctl))
 	}
 	if !late {
 		p.cut()
@@ -456,9 +456,7 @@ func (p *player) take(signal bool, d signals.Decide) {
 		return
 	}
 	if early := s.IsEarlyDecision(d.ToolCallID); signal {
-		if !early || !s.Decisions.BufferEarly(d) {
-			s.TakeDecision(p.now, d)
-		}
+		s.TakeDecision(p.now, d)
 		return
 	} else if early {
 		p.say("= early, held: %v", s.Decisions.BufferEarly(d))
@@ -468,7 +466,7 @@ func (p *player) take(signal bool, d signals.Decide) {
 		p.err(err)
 		return
 	}
-	answer := func(reply step.CheckReply) { p.say("= %s", short(s.DecideChecked(p.now, d, reply))) }
+	answer := func(reply step.CheckReply) { p.say("= %s", short(s.Decide(p.now, d, reply))) }
 	if input, ok := s.Unchecked(d); ok {
 		p.start(&flight{kind: "check", key: d.ToolCallID, checked: answer}, "check %s %s", d.ToolCallID, short(input, "thread", "toolCallId"))
 		return

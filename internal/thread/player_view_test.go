@@ -24,7 +24,7 @@ func (p *player) look(c command) {
 	case "details":
 		p.say("= %s", regexp.MustCompile(`\n+`).ReplaceAllString(s.Details(), "\n  "))
 	case "queue":
-		q := s.Inbox.View()
+		q := s.Queue()
 		if q.Processing != nil {
 			p.say("= processing %s", q.Processing.ID)
 		}
@@ -52,7 +52,7 @@ func (p *player) look(c command) {
 		p.say("= %s", short(s.Tasks.View()))
 	case "outcome":
 		out, ok := s.Turns.Outcome(c.id)
-		p.say("= %s known %v last %s awaited %v", told(out), ok, out.LastRecord, s.Turns.Awaits(c.id))
+		p.say("= %s known %v last %s awaited %v", told(out), ok, out.LastRecord, s.Awaits(c.id))
 	case "row":
 		p.say("= %s listed %v", short(s.Outbox.Row, "number"), s.listable())
 	case "below":

@@ -73,7 +73,7 @@ func (p *player) reply(c command) bool {
 			f.run.StopRun(now)
 			return true
 		}
-		f.run.Fail(now, c.text, c.id != "for-good")
+		f.run.fail(now, c.text, c.id != "for-good")
 	case "model-out":
 		f := p.land("model", "")
 		f.run.Unavailable(read(c, event.Retry{Since: now, Attempts: 1, Error: c.id + " " + c.text, NextAttemptAt: now.Add(time.Minute)}))
@@ -117,7 +117,7 @@ func (p *player) reply(c command) bool {
 	case "loaded":
 		s.Inbox.Loaded(p.land("load", "").key, read(c, step.LoadReply{}))
 	case "not-loaded":
-		s.Inbox.NotLoaded(now, p.land("load", "").key, c.id+" "+c.text)
+		s.NotLoaded(now, p.land("load", "").key, c.id+" "+c.text)
 	case "title":
 		p.land("title", "")
 		p.say("= titled: %v", s.ApplyTitle(read(c, step.TitleReply{Title: strings.TrimSpace(c.id + " " + c.text)})))
@@ -245,18 +245,18 @@ func (p *player) ask(e HookEvent, specs []hook.Spec, q *Queued, then func(step.H
 
 // affect lets a message affect the turns in progress once hooks have passed it.
 func (p *player) affect(q Queued) {
-	if len(p.s.Turns.Ahead(q, p.specs)) == 0 {
+	if len(p.s.Ahead(q, p.specs)) == 0 {
 		p.takeEffect(q)
 		return
 	}
-	p.s.Turns.BeginAhead(p.now, q)
+	p.s.BeginAhead(p.now, q)
 }
 
 func (p *player) takeEffect(q Queued) {
 	if ctl, ok := InterruptBy(q); ok {
 		p.control(ctl, false)
 	}
-	p.s.Inbox.Supersede(p.now, q)
+	p.s.Supersede(p.now, q)
 }
 
 // decideAhead does the next thing for a message that hooks decide on ahead of its turn.
@@ -279,7 +279,7 @@ func (p *player) decideAhead(t *Turn) bool {
 	case asked:
 		return false
 	default:
-		specs := p.s.Turns.Ahead(t.Queued, p.specs)
+		specs := p.s.Ahead(t.Queued, p.specs)
 		input := t.HookStep(e, specs)
 		t.HooksStarted(e, specs...)
 		p.start(&flight{kind: "hook", key: e.Key, seen: e, flush: input.Flush, ahead: t, decided: decided},
@@ -291,14 +291,14 @@ func (p *player) decideAhead(t *Turn) bool {
 // advance does the next thing that the workflow does by itself. It reports whether there was any.
 func (p *player) advance() bool {
 	s, now := p.s, p.now
-	if s.Turns.Overdue(len(p.flights), false) || s.Outbox.Heavy() {
+	if s.Overdue(len(p.flights), false) || s.Outbox.Heavy() {
 		f := s.Outbox.Flush()
 		p.show()
 		p.say("> store %s", strings.Join(recordIDs(f.Records), " "))
 		s.Outbox.Flushed(f)
 		return true
 	}
-	if q, ok := s.Inbox.Superseding(); ok {
+	if q, ok := s.Superseding(); ok {
 		p.affect(q)
 		return true
 	}
@@ -348,7 +348,7 @@ func (p *player) live() bool {
 	}
 	switch s.NextAction(now) {
 	case ActionPark:
-		return s.Turns.Park()
+		return s.Park()
 	case ActionUnpark:
 		return s.Turns.Unpark()
 	case ActionRunTurn:
@@ -357,12 +357,12 @@ func (p *player) live() bool {
 		if p.flying(func(f *flight) bool { return f.kind == "load" }) {
 			return false
 		}
-		input, _ := s.Inbox.NextStored(now)
+		input, _ := s.NextStored(now)
 		p.start(&flight{kind: "load", key: input.EventID}, "load %s", input.EventID)
 		return true
 	case ActionBegin:
 		p.show()
-		s.Turns.BeginNext(now)
+		s.BeginNext(now)
 		p.say("= begin %s", s.Turns.Current.Item.ID)
 		return true
 	case ActionStore, ActionNone:
@@ -386,7 +386,7 @@ func (p *player) turn() bool {
 		}
 		return p.intercept(s.Turns.Current.ItemEvent(), nil, nil, enter)
 	}
-	if t.HandlingPending() && t.Interrupted == nil {
+	if t.handlingPending() && t.Interrupted == nil {
 		return p.handle(t.Handling)
 	}
 	for _, r := range t.Runs {
@@ -455,7 +455,7 @@ func (p *player) run(r *AgentRun) bool {
 			r.StopRun(now)
 		}
 		return !busy
-	case s.Turns.CanPark():
+	case s.CanPark():
 		return false
 	case r.Phase == PhaseTools:
 		return p.tools(r)
@@ -477,7 +477,7 @@ func (p *player) run(r *AgentRun) bool {
 
 func (p *player) model(r *AgentRun) bool {
 	s, now := p.s, p.now
-	if due := r.RetryDue(now); due > 0 && !s.Inbox.HasSteered() {
+	if due := r.RetryDue(now); due > 0 && !s.HasSteered() {
 		return false
 	}
 	if r.AtLimit(now) {

@@ -27,35 +27,34 @@ type Incoming struct {
 	content signals.Content
 }
 
-// Read validates and decodes a post. It does not read a post whose id was posted before: only the id
+// ReadPost validates and decodes a post. It does not read a post whose id was posted before: only the id
 // of such a duplicate matters.
-func (in *Inbox) Read(p signals.Post) (Incoming, error) {
-	if p.ID != "" && in.WasPosted(p.ID) {
+func (s *State) ReadPost(p signals.Post) (Incoming, error) {
+	if p.ID != "" && s.Inbox.WasPosted(p.ID) {
 		return Incoming{Post: p}, nil
 	}
-	content, err := p.Read(in.thread.ThreadID)
+	content, err := p.Read(s.ThreadID)
 	return Incoming{p, content}, err
 }
 
 // ValidatePost reports why a post would be rejected. It changes nothing.
-func (in *Inbox) ValidatePost(p signals.Post) error {
-	read, err := in.Read(p)
+func (s *State) ValidatePost(p signals.Post) error {
+	read, err := s.ReadPost(p)
 	if err != nil {
 		return err
 	}
-	return in.admit(read)
+	return s.admit(read)
 }
 
 // admit reports why the thread does not take a valid post at the moment.
-func (in *Inbox) admit(p Incoming) error {
-	s := in.thread
+func (s *State) admit(p Incoming) error {
 	if s.Closing != nil {
 		return ErrClosed
 	}
-	if in.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
+	if s.queuedBytes()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
 	}
-	if p.OnBusy == event.OnBusyReject && in.busy(p) && !in.WasPosted(p.ID) {
+	if p.OnBusy == event.OnBusyReject && s.busy(p) && !s.Inbox.WasPosted(p.ID) {
 		return ErrBusy
 	}
 	return nil
@@ -64,12 +63,11 @@ func (in *Inbox) admit(p Incoming) error {
 // itemBytes is the approximate size of an item without its payload.
 const itemBytes = 400
 
-// queued returns the approximate size of the queue in bytes, including events still to be queued
+// queuedBytes returns the approximate size of the queue in bytes, including events still to be queued
 // and the results of the turns that they belong to.
-func (in *Inbox) queued() int {
-	s := in.thread
+func (s *State) queuedBytes() int {
 	n := len(s.Turns.Roots) * (itemBytes + maxCarriedOutcome)
-	for _, q := range in.Queue {
+	for _, q := range s.Inbox.Queue {
 		n += q.bytes()
 	}
 	for _, t := range s.Turns.all() {
@@ -111,28 +109,27 @@ type Posted struct {
 
 // Post adds an event to the queue, unless its id was posted before. A rejected post changes
 // nothing.
-func (in *Inbox) Post(now time.Time, p Incoming) (Posted, error) {
-	s := in.thread
-	if p.ID != "" && in.WasPosted(p.ID) {
+func (s *State) Post(now time.Time, p Incoming) (Posted, error) {
+	if p.ID != "" && s.Inbox.WasPosted(p.ID) {
 		return Posted{EventID: p.ID, Duplicate: true}, nil
 	}
-	if err := in.admit(p); err != nil {
+	if err := s.admit(p); err != nil {
 		return Posted{}, err
 	}
-	q := in.queue(now, p)
+	q := s.newItem(now, p)
 	p.ID = q.Item.ID
 	if p.OnBusy == event.OnBusyInterrupt && len(s.Turns.all()) > 0 {
 		// An interrupting message goes before others of the same priority.
-		in.Queue = append([]Queued{q}, in.Queue...)
+		s.Inbox.addFirst(q)
 		return Posted{EventID: p.ID, Interrupts: &q}, nil
 	}
-	in.Queue = append(in.Queue, q)
+	s.Inbox.add(q)
 	return Posted{EventID: p.ID}, nil
 }
 
-// queue returns the item of a post and remembers its id.
-func (in *Inbox) queue(now time.Time, read Incoming) Queued {
-	s, p := in.thread, read.Post
+// newItem returns the item of a post and remembers its id.
+func (s *State) newItem(now time.Time, read Incoming) Queued {
+	p := read.Post
 	if p.ID == "" {
 		p.ID = s.nextID("post")
 		if p.IsEnv() {
@@ -155,7 +152,7 @@ func (in *Inbox) queue(now time.Time, read Incoming) Queued {
 		e.Timestamp = cmp.Or(p.Timestamp, now.UnixMilli())
 		p.Timestamp, p.Metadata, content.Env = e.Timestamp, rawJSON(e.Metadata), &e
 	}
-	in.rememberPosted(p.ID)
+	s.Inbox.rememberPosted(p.ID)
 	q := Queued{content: &content, OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Traceparent: p.Traceparent, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.ItemPending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
@@ -167,24 +164,23 @@ func (in *Inbox) queue(now time.Time, read Incoming) Queued {
 
 // PostFailed keeps a valid post that cannot be queued, and whose sender cannot be notified, as a
 // failed event that can be retried. Its record has its content; the state does not.
-func (in *Inbox) PostFailed(now time.Time, p Incoming, problem error) {
-	s := in.thread
-	q := in.queue(now, p)
+func (s *State) PostFailed(now time.Time, p Incoming, problem error) {
+	q := s.newItem(now, p)
 	if s.Closing != nil {
 		if s.closed {
-			in.unprocessed(now, q)
+			s.unprocessed(now, q)
 			return
 		}
 		// The thread is about to close and ends its queued events.
-		in.Queue = append(in.Queue, q)
+		s.Inbox.add(q)
 		return
 	}
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.ItemFailed, problem.Error(), now
 	s.Outbox.recordIn(q.root(), recordid.Unqueued(it.ID), event.TypeUnqueued, it.TraceID, it.ID, now, event.Unqueued{Event: it, Error: it.Error})
 	s.Outbox.recordIn(q.root(), recordid.Error(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
-	in.fail(q.as(it).withoutContent())
-	s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
+	s.Inbox.fail(q.as(it).withoutContent())
+	s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
 
 // maxAudit is the maximum size of the input in an audit record, in bytes.
@@ -208,42 +204,34 @@ func (s *State) Reject(now time.Time, signal string, input any, problem error) {
 		event.Rejected{Signal: signal, Problem: why, Input: text})
 }
 
-// Next removes the next item from the queue: the oldest of those with the highest priority. It
+// next removes the next item from the queue: the oldest of those with the highest priority. It
 // first expires the items whose TTL is over.
-func (in *Inbox) Next(now time.Time) (Queued, bool) {
-	best := in.pick(now)
+func (s *State) next(now time.Time) (Queued, bool) {
+	best := s.pick(now)
 	if best < 0 {
 		return Queued{}, false
 	}
-	next := in.Queue[best]
-	if best == 0 {
-		in.Queue[0] = Queued{}
-		in.Queue = in.Queue[1:]
-	} else {
-		in.Queue = slices.Delete(in.Queue, best, best+1)
-	}
+	next := s.Inbox.takeAt(best)
 	next.Item.Status, next.Item.UpdatedAt = event.ItemProcessing, now
 	return next, true
 }
 
 // pick returns the index of the next item, or -1.
-func (in *Inbox) pick(now time.Time) int {
-	s := in.thread
-	in.expire(now)
+func (s *State) pick(now time.Time) int {
+	s.expire(now)
 	if len(s.Turns.Parked) > 0 {
-		return in.nextPassingWaiting()
+		return s.nextPassingWaiting()
 	}
-	return in.best(everything)
+	return s.bestItem(everything)
 }
 
 // NextStored returns the step that loads the next item's content, if only the store has it.
-func (in *Inbox) NextStored(now time.Time) (step.Load, bool) {
-	s := in.thread
-	best := in.pick(now)
-	if best < 0 || !in.Queue[best].Unloaded {
+func (s *State) NextStored(now time.Time) (step.Load, bool) {
+	best := s.pick(now)
+	if best < 0 || !s.Inbox.Queue[best].Unloaded {
 		return step.Load{}, false
 	}
-	return step.Load{Thread: s.Ref(), EventID: in.Queue[best].Item.ID}, true
+	return step.Load{Thread: s.Ref(), EventID: s.Inbox.Queue[best].Item.ID}, true
 }
 
 // Loaded sets the content of a queued item. It ignores items that have left the queue.
@@ -256,21 +244,18 @@ func (in *Inbox) Loaded(eventID string, content step.LoadReply) {
 }
 
 // NotLoaded fails a queued item whose content cannot be loaded.
-func (in *Inbox) NotLoaded(now time.Time, eventID, why string) {
-	s := in.thread
-	for i, q := range in.Queue {
-		if q.Item.ID != eventID {
-			continue
-		}
-		in.Queue = slices.Delete(in.Queue, i, i+1)
-		it := q.Item
-		it.Status, it.Error, it.UpdatedAt = event.ItemFailed, step.Why(why), now
-		s.Outbox.recordIn(q.root(), recordid.Error(recordid.Turn(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
-			event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
-		in.fail(q.as(it))
-		in.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
+func (s *State) NotLoaded(now time.Time, eventID, why string) {
+	at := s.Inbox.index(eventID)
+	if at < 0 {
 		return
 	}
+	q := s.Inbox.takeAt(at)
+	it := q.Item
+	it.Status, it.Error, it.UpdatedAt = event.ItemFailed, step.Why(why), now
+	s.Outbox.recordIn(q.root(), recordid.Error(recordid.Turn(it.ID, it.Attempt)), event.TypeError, it.TraceID, it.ID, now,
+		event.Failure{EventID: it.ID, Error: it.Error, Retryable: true})
+	s.Inbox.fail(q.as(it))
+	s.endDropped(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: it.Error})
 }
 
 // expires returns the time at which a queued item expires. ok is false if it has no TTL.
@@ -279,33 +264,22 @@ func (q Queued) expires() (at time.Time, ok bool) {
 }
 
 // expire removes the items whose TTL is over.
-func (in *Inbox) expire(now time.Time) {
-	s := in.thread
+func (s *State) expire(now time.Time) {
 	over := func(q Queued) bool {
 		at, ok := q.expires()
 		return ok && !now.Before(at)
 	}
-	if !slices.ContainsFunc(in.Queue, over) {
-		s.Turns.settleRoots(now)
-		return
-	}
-	kept := in.Queue[:0:0]
-	for _, q := range in.Queue {
-		if !over(q) {
-			kept = append(kept, q)
-			continue
-		}
+	for _, q := range s.Inbox.take(over) {
 		// Its message is not stored, since agents would see it.
 		it := q.Item
 		detail := fmt.Sprintf("event %s waited longer than its ttl of %d ms", it.ID, it.TTL)
 		s.Outbox.recordIn(q.root(), recordid.Expired(it.ID), event.TypeStatus, it.TraceID, it.ID, now, event.StatusChange{Status: string(event.ItemExpired), Detail: detail})
-		in.withdraw(now, q)
-		s.Turns.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
+		s.withdraw(now, q)
+		s.announceUnprocessed(now, q, signals.TurnResult{EventID: it.ID, Status: signals.TurnExpired, Error: detail})
 		it.Status, it.Error, it.UpdatedAt = event.ItemExpired, detail, now
-		in.rememberEnded(it)
+		s.Inbox.rememberEnded(it)
 	}
-	in.Queue = kept
-	s.Turns.settleRoots(now)
+	s.settleRoots(now)
 }
 
 // Ordered returns the queue in processing order.
@@ -324,25 +298,20 @@ func (in *Inbox) ordered() []Queued {
 }
 
 // Retry returns a failed event to the queue. Without an EventID, it is the one that failed last.
-func (in *Inbox) Retry(now time.Time, ctl signals.Control) error {
-	for i := len(in.Failed) - 1; i >= 0; i-- {
-		q := in.Failed[i]
-		if ctl.EventID != "" && q.Item.ID != ctl.EventID {
-			continue
-		}
-		in.Failed = append(in.Failed[:i:i], in.Failed[i+1:]...)
-		in.requeue(now, q, ctl.By)
+func (s *State) Retry(now time.Time, ctl signals.Control) error {
+	q, ok := s.Inbox.takeFailed(ctl.EventID)
+	switch {
+	case ok:
+		s.requeue(now, q, ctl.By)
 		return nil
-	}
-	if ctl.EventID == "" {
+	case ctl.EventID == "":
 		return event.FieldErrorf("eventId", "no event of this thread has failed")
 	}
 	return event.FieldErrorf("eventId", "no failed event %q in this thread", ctl.EventID)
 }
 
 // requeue queues an item again.
-func (in *Inbox) requeue(now time.Time, q Queued, by string) {
-	s := in.thread
+func (s *State) requeue(now time.Time, q Queued, by string) {
 	it := q.Item
 	it.Status, it.Error, it.UpdatedAt = event.ItemPending, "", now
 	it.Attempt++
@@ -354,7 +323,7 @@ func (in *Inbox) requeue(now time.Time, q Queued, by string) {
 		// The turn that it was part of has ended.
 		q = q.onItsOwn()
 	}
-	in.Queue = append(in.Queue, q)
+	s.Inbox.add(q)
 	s.Outbox.recordIn(q.root(), recordid.Retried(it.ID, it.Attempt), event.TypeStatus, it.TraceID, it.ID, now,
 		event.StatusChange{Status: event.StatusRetried, Detail: it.ID, By: by})
 }

@@ -86,7 +86,7 @@ func (m *machine) checkEvents(seen map[string]int) {
 func (m *machine) checkEvent(id string, seen map[string]int, waits, places int) {
 	require.LessOrEqual(m.t, waits, 1, "event %s waits twice", id)
 	_, ended := m.s.Turns.Outcome(id)
-	awaits := m.s.Turns.Awaits(id)
+	awaits := m.s.Awaits(id)
 	require.False(m.t, awaits && ended, "event %s awaits and has ended", id)
 	m.done[id] = !awaits && (ended || m.done[id])
 	require.True(m.t, awaits || m.done[id], "event %s is lost", id)
@@ -102,7 +102,7 @@ func (m *machine) checkEvent(id string, seen map[string]int, waits, places int) 
 // checkOrder is what holds of the event that is processed next, given those that waited.
 func (m *machine) checkOrder(q Queued, waiting []event.Item) {
 	for _, other := range m.s.Inbox.Queue {
-		if len(m.s.Turns.Parked) > 0 && !m.s.Inbox.mayPassWaiting(&other) {
+		if len(m.s.Turns.Parked) > 0 && !m.s.Turns.mayPassWaiting(&other) {
 			continue // it waits for the turn that waits for people
 		}
 		require.LessOrEqual(m.t, other.Item.Priority, q.Item.Priority, "S2-38")

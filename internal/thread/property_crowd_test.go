@@ -115,7 +115,7 @@ func (m *machine) speak(r *AgentRun, calls int) {
 	}
 	m.s.joined(m.now)
 	if m.one(12) {
-		r.Fail(m.now, "no", true)
+		r.fail(m.now, "no", true)
 		return
 	}
 	if m.s.Roster.LLMCalls == nil {
@@ -271,7 +271,7 @@ func (m *machine) settle() {
 		}
 		m.check()
 		if len(m.s.Approvals())+len(m.s.Turns.ClientCalls()) == 0 {
-			require.True(m.t, m.s.Turns.Idle(), "something waits, and there is nothing to wait for: %s", before)
+			require.True(m.t, m.s.idle(), "something waits, and there is nothing to wait for: %s", before)
 			return
 		}
 		m.satisfy()
@@ -284,7 +284,7 @@ func (m *machine) satisfy() {
 	for _, t := range m.s.Turns.all() {
 		require.True(m.t, t.waitsForPeople(), "the turn of %s can go on, and does not", t.Item.ID)
 	}
-	require.True(m.t, m.s.Inbox.nextPassingWaiting() < 0 || len(m.s.Turns.Parked) == maxParked, "what happens is handled")
+	require.True(m.t, m.s.nextPassingWaiting() < 0 || len(m.s.Turns.Parked) == maxParked, "what happens is handled")
 	if all := m.s.Turns.ClientCalls(); len(all) > 0 {
 		require.Equal(m.t, signals.DecideAccepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
 		return

@@ -45,7 +45,7 @@ func (m *machine) rule(q event.ApprovalRequest, by string, what event.Decision) 
 	case what == event.DecisionApprove && q.Quorum > 1 && c.votes[q.ToolCallID][by]:
 		want = signals.DecideAlreadyResolved
 	}
-	require.Equal(m.t, want, m.s.DecideChecked(m.now, d, checked).Result)
+	require.Equal(m.t, want, m.s.Decide(m.now, d, checked).Result)
 	if want != signals.DecideAccepted {
 		return
 	}
@@ -79,7 +79,7 @@ func (m *machine) misjudge() {
 		}
 		wrong[m.rnd.IntN(len(wrong))]()
 	}
-	require.NotEqual(m.t, signals.DecideAccepted, m.s.Decide(m.now, d), "%+v", d)
+	require.NotEqual(m.t, signals.DecideAccepted, m.s.decideUnchecked(m.now, d), "%+v", d)
 	require.Equal(m.t, before, asJSON(m.t, m.s), "S4-91 it changes nothing")
 }
 

@@ -55,7 +55,7 @@ func (m *machine) happen() {
 // handle lets the function or the processor of a rule act.
 func (m *machine) handle() {
 	t := m.s.Turns.Current
-	if t == nil || !t.HandlingPending() || t.Interrupted != nil {
+	if t == nil || !t.handlingPending() || t.Interrupted != nil {
 		return
 	}
 	if t.Handling.Stage == HandlingProcessor {

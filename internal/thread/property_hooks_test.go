@@ -112,7 +112,7 @@ func (m *machine) steer() bool {
 		if !ok {
 			return true
 		}
-		require.True(m.t, m.s.Turns.Awaits(q.Item.ID))
+		require.True(m.t, m.s.Awaits(q.Item.ID))
 		d, ok := m.hears(m.s.Turns.Current.SteeredEvent(q), saying(event.CreatedByUser, "ann", "other"), calling("bob", "x3"))
 		if !ok {
 			m.s.Turns.Current.PutBack(m.now, q)
@@ -226,7 +226,7 @@ func (m *machine) heardResult() {
 
 // some is an event that the thread may know.
 func (m *machine) some() string {
-	if all := m.s.Inbox.View().Items; len(all) > 0 && m.one(2) {
+	if all := m.s.Queue().Items; len(all) > 0 && m.one(2) {
 		return all[m.rnd.IntN(len(all))].ID
 	}
 	if m.s.Turns.Current != nil && m.one(3) {
@@ -242,7 +242,7 @@ func (m *machine) setStatus() {
 	all := []event.ItemStatus{event.ItemPending, event.ItemProcessing, event.ItemCompleted, event.ItemFailed, event.ItemExpired, event.ItemOverwritten}
 	id, st := m.some(), all[m.rnd.IntN(len(all))]
 	before := asJSON(m.t, m.s)
-	it, interrupt, err := m.s.Inbox.SetStatus(m.now, setTo(id, st))
+	it, interrupt, err := m.s.SetStatus(m.now, setTo(id, st))
 	if err != nil {
 		require.Equal(m.t, before, asJSON(m.t, m.s), "a refusal changes nothing")
 		return
@@ -255,7 +255,7 @@ func (m *machine) setStatus() {
 
 func (m *machine) cancel() {
 	if m.one(3) {
-		m.s.Inbox.Cancel(m.now, signals.Control{Action: signals.ControlInterrupt, EventID: m.some()})
+		m.s.CancelEvent(m.now, signals.Control{Action: signals.ControlInterrupt, EventID: m.some()})
 	}
 }
 

@@ -157,16 +157,16 @@ func (m *machine) post() {
 }
 
 func (m *machine) begin() {
-	if m.s.Turns.Park(); m.s.Turns.Current != nil || m.s.Turns.Unpark() {
+	if m.s.Park(); m.s.Turns.Current != nil || m.s.Turns.Unpark() {
 		return
 	}
 	waiting := m.s.Inbox.Ordered()
-	q, ok := m.s.Inbox.Next(m.now)
+	q, ok := m.s.next(m.now)
 	if !ok {
 		return
 	}
 	m.checkOrder(q, waiting)
-	m.s.Turns.Begin(m.now, q)
+	m.s.begin(m.now, q)
 	if !m.hooked {
 		m.s.Turns.Current.Enter(m.now, pass, m.rules()...)
 	}
@@ -180,7 +180,7 @@ func (m *machine) model() {
 	in := r.NextModelStep(m.specs())
 	require.NotContains(m.t, m.store, in.MessageID, "every model call has an id of its own")
 	if m.one(8) {
-		r.Fail(m.now, "no", true)
+		r.fail(m.now, "no", true)
 		return
 	}
 	m.flush(in.Flush)
@@ -264,7 +264,7 @@ func (m *machine) decide() {
 		id = approvals[0].ToolCallID
 	}
 	d := []event.Decision{event.DecisionApprove, event.DecisionDeny}[m.rnd.IntN(2)]
-	m.s.Decide(m.now, decision(id, d))
+	m.s.decideUnchecked(m.now, decision(id, d))
 	if r := m.run(PhaseTools); r != nil {
 		r.ToolsDone(m.now)
 	}
@@ -278,7 +278,7 @@ func (m *machine) interrupt() {
 
 func (m *machine) end() {
 	t := m.s.Turns.Current
-	if t == nil || (t.Stage == ItemArrived || t.HandlingPending()) && t.Interrupted == nil {
+	if t == nil || (t.Stage == ItemArrived || t.handlingPending()) && t.Interrupted == nil {
 		return
 	}
 	for _, r := range t.Runs {
@@ -295,7 +295,7 @@ func (m *machine) end() {
 	m.s.Turns.Current.End(m.now)
 }
 
-func (m *machine) retry() { _ = m.s.Inbox.Retry(m.now, signals.Control{}) }
+func (m *machine) retry() { _ = m.s.Retry(m.now, signals.Control{}) }
 
 func (m *machine) record() { m.flush(m.s.Outbox.Flush()) }
 
@@ -316,7 +316,7 @@ func (m *machine) finish() {
 	m.closed = true
 	m.record()
 	m.check()
-	require.True(m.t, m.s.Turns.Idle())
+	require.True(m.t, m.s.idle())
 	require.False(m.t, m.s.Outbox.Unstored())
 	require.Empty(m.t, m.s.Turns.Roots, "every turn has ended")
 	terminal := 0

@@ -114,7 +114,7 @@ func (s *State) ApplyRestored(now time.Time) {
 
 // forgetRestored forgets what is about calls that will not appear again, once the thread is idle.
 func (s *State) forgetRestored() {
-	if s.Turns.Idle() {
+	if s.idle() {
 		s.Decisions.Restored = nil
 	}
 }

@@ -79,17 +79,17 @@ func (ro *Roster) resetTurnLimit(by event.CreatedBy) {
 	}
 }
 
-// countCall counts a model call of a run's agent, before the call.
-func (r *AgentRun) countCall() {
-	s := r.turn.thread
-	if s.Roster.LLMCalls == nil {
-		s.Roster.LLMCalls = map[string]int{}
+// countCall counts a model call of an agent, before the call.
+func (ro *Roster) countCall(agent string) {
+	if ro.LLMCalls == nil {
+		ro.LLMCalls = map[string]int{}
 	}
-	s.Roster.LLMCalls[key(r.agentOf())]++
+	ro.LLMCalls[key(agent)]++
 }
 
-// nameDefaultAgent moves the default agent's count to its name, once that is known.
+// nameDefaultAgent keeps the name of the default agent, once that is known, and moves its count to the name.
 func (ro *Roster) nameDefaultAgent(name string) {
+	ro.Default = name
 	if n := ro.LLMCalls[""]; n > 0 {
 		delete(ro.LLMCalls, "")
 		ro.LLMCalls[key(name)] += n

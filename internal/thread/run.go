@@ -159,7 +159,7 @@ func (r *AgentRun) AtLimit(now time.Time) bool {
 	}
 	text := fmt.Sprintf("Stopped after %d model calls in one turn, the limit of agent %s (limits.maxSteps). Send a message to go on.", r.Step, r.Agent)
 	r.turn.notice(now, recordid.StepLimit(r.messageID()), text)
-	r.Fail(now, text, true)
+	r.fail(now, text, true)
 	return true
 }
 
@@ -186,7 +186,7 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) step.Model {
 		Pending:   r.pendingCalls(),
 	}
 	if r.Outage == nil {
-		r.countCall()
+		r.turn.thread.Roster.countCall(r.agentOf())
 	}
 	r.InFlight = true
 	input.Gated, input.Quiet, input.Inline, input.Undecided = r.hookRequirements(specs)
@@ -243,7 +243,7 @@ func (r *AgentRun) ApplyModelCallDecision(now time.Time, d step.HookDecision) bo
 	d = r.turn.applyDecision(now, r.ModelCallEvent(), d, nil)
 	switch {
 	case d.Outcome == event.OutcomeFailed:
-		r.Fail(now, d.Error, true)
+		r.fail(now, d.Error, true)
 		return false
 	case d.Stopped():
 		r.Phase = PhaseAnswered
@@ -267,7 +267,6 @@ func (r *AgentRun) Replied(now time.Time, reply step.ModelReply) {
 	s.Pace.Took(r.modelKind(reply.Agent), reply.Took)
 	r.noteAnswered(reply.Message.ReplyToMessageID)
 	if r.Agent == "" {
-		s.Roster.Default = reply.Agent
 		s.Roster.nameDefaultAgent(reply.Agent)
 	}
 	r.Agent, r.Model, r.MaxSteps, r.OnWaiting = reply.Agent, reply.Model, s.ParentLink.maxSteps(reply.MaxSteps), reply.OnWaiting
@@ -303,7 +302,7 @@ func (r *AgentRun) ApplyReplyDecision(now time.Time, d step.HookDecision) {
 	switch {
 	case d.Outcome == event.OutcomeFailed:
 		r.refuse(now, r.Reply.Calls, "Error: "+d.Error)
-		r.Fail(now, d.Error, true)
+		r.fail(now, d.Error, true)
 		return
 	case d.Stopped():
 		r.Answered = true
@@ -369,7 +368,7 @@ func (r *AgentRun) ToolsDone(now time.Time) {
 	r.release(now)
 	switch {
 	case r.Refused != "":
-		r.Fail(now, r.Refused, true)
+		r.fail(now, r.Refused, true)
 	case r.Answered:
 		r.Phase = PhaseAnswered
 		r.answerMissed(now)
@@ -436,8 +435,8 @@ func (r *AgentRun) open() []step.PlannedCall {
 	return slices.DeleteFunc(slices.Clone(r.Reply.Calls), func(p step.PlannedCall) bool { return !slices.Contains(r.Plan, p.ID) })
 }
 
-// Fail ends a run with an error.
-func (r *AgentRun) Fail(now time.Time, why string, retryable bool) {
+// fail ends a run with an error.
+func (r *AgentRun) fail(now time.Time, why string, retryable bool) {
 	r.ModelFailed(now, why, "", retryable)
 }
 

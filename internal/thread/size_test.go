@@ -29,7 +29,7 @@ func TestHookedStateFitsIntoTheNextRun(t *testing.T) {
 	for range 3 {
 		turn := next(t, s)
 		s.Turns.Current.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", long)))
-		turn.Runs[0].Fail(t0, strings.Repeat("y", 100<<10), true)
+		turn.Runs[0].fail(t0, strings.Repeat("y", 100<<10), true)
 		require.Less(t, len(turn.Runs[0].Error), 5<<10)
 		s.Turns.Current.End(t0)
 		s.Outbox.Flushed(s.Outbox.Flush())
@@ -96,7 +96,7 @@ func TestLongFailuresFitIntoTheNextRun(t *testing.T) {
 	s := newState()
 	for range maxFailed {
 		r := begin(t, s, "", "x").Runs[0]
-		r.Fail(t0, strings.Repeat("y", 100<<10), true)
+		r.fail(t0, strings.Repeat("y", 100<<10), true)
 		s.Turns.Current.End(t0)
 		s.Outbox.Flushed(s.Outbox.Flush())
 	}

@@ -29,8 +29,8 @@ const (
 	maxParkedBytes = 128 << 10
 )
 
-// State is the entire state of a thread workflow. Each part has its own file; a part whose decisions
-// depend on the others has a pointer to the state.
+// State is the entire state of a thread workflow. A part has its own fields, and methods that change
+// them only; what concerns several parts is a method of State, of a [Turn], or of its runs and calls.
 type State struct {
 	Namespace string          `json:"namespace"`
 	ThreadID  string          `json:"threadId"`
@@ -98,9 +98,8 @@ func (s *State) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// bind connects the parts to the state.
+// bind connects turns, runs and calls to what they belong to.
 func (s *State) bind() {
-	s.Inbox.thread, s.Turns.thread = s, s
 	for _, t := range append(s.Turns.all(), s.Turns.Deciding...) {
 		t.thread = s
 		for _, r := range t.Runs {
@@ -149,10 +148,10 @@ func (s *State) StartClosing(c signals.Control) {
 // Close ends the thread. Events in the queue are recorded as failed.
 func (s *State) Close(now time.Time) {
 	for _, q := range s.Inbox.ordered() {
-		s.Inbox.unprocessed(now, q)
+		s.unprocessed(now, q)
 	}
 	s.Inbox.Queue, s.closed = nil, true
-	s.Turns.settleRoots(now)
+	s.settleRoots(now)
 	s.record(recordid.Closed(s.ThreadID, s.nextID("closed")), event.TypeStatus, "", "", now,
 		event.StatusChange{Status: event.StatusClosed, By: s.Closing.By, Detail: s.Closing.Reason})
 	s.Outbox.changeRow(now).Status = "closed"
@@ -161,7 +160,7 @@ func (s *State) Close(now time.Time) {
 // recordUndecided adds the record of an event that models do not see until hooks have passed it:
 // see [event.Record.WithUndecided].
 func (s *State) recordUndecided(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
-	s.Outbox.Pending = append(s.Outbox.Pending, event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
+	s.Outbox.add(event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
 }
 
 func (s *State) record(id, typ, traceID, parent string, at time.Time, payload any) {
@@ -219,5 +218,5 @@ func (s *State) addUsage(u event.Usage) {
 
 // Resting reports whether the thread has nothing to do and waits for nothing.
 func (s *State) Resting() bool {
-	return s.Turns.Idle() && len(s.Turns.Deciding)+len(s.Turns.Roots)+len(s.Inbox.Debounced)+len(s.Tasks.Running)+len(s.Children.SubAgents) == 0 && !s.Outbox.Unstored()
+	return s.idle() && len(s.Turns.Deciding)+len(s.Turns.Roots)+len(s.Inbox.Debounced)+len(s.Tasks.Running)+len(s.Children.SubAgents) == 0 && !s.Outbox.Unstored()
 }

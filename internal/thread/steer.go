@@ -14,15 +14,15 @@ import (
 // NextSteered removes the next queued message that joins the turn.
 func (t *Turn) NextSteered(now time.Time) (Queued, bool) {
 	s := t.thread
-	s.Inbox.expire(now)
+	s.expire(now)
 	for i, q := range s.Inbox.Queue {
-		if !s.Inbox.joinsTurn(q) {
+		if !s.joinsTurn(q) {
 			continue
 		}
-		s.Inbox.Queue = slices.Delete(s.Inbox.Queue, i, i+1)
+		s.Inbox.takeAt(i)
 		q.Item.TraceID = t.Item.TraceID
 		if !q.Hooked {
-			s.Inbox.recordItemIn(now, t.root(), &q)
+			s.recordItemIn(now, t.root(), &q)
 		}
 		t.Joining = append(t.Joining, q.Item.ID)
 		return q, true
@@ -36,15 +36,9 @@ func (t *Turn) PutBack(now time.Time, q Queued) {
 	s := t.thread
 	t.joins(q)
 	q.Stored = true
-	at := slices.IndexFunc(s.Inbox.Queue, func(other Queued) bool {
-		return other.Origin == nil && other.OnBusy != event.OnBusyInterrupt && other.Item.CreatedAt.After(q.Item.CreatedAt)
-	})
-	if at < 0 {
-		at = len(s.Inbox.Queue)
-	}
-	s.Inbox.Queue = slices.Insert(s.Inbox.Queue, at, q)
+	s.Inbox.putBack(q)
 	if ctl := t.Interrupted; ctl != nil && ctl.EventID == q.Item.ID {
-		s.Inbox.Cancel(now, *ctl)
+		s.CancelEvent(now, *ctl)
 	}
 }
 
@@ -75,7 +69,7 @@ func (t *Turn) Join(now time.Time, q Queued, d step.HookDecision) {
 		it.Status, it.Error = event.ItemFailed, d.Error
 		s.Outbox.recordIn(it.ID, recordid.Error(it.ID), event.TypeError, it.TraceID, it.ID, now, event.Failure{EventID: it.ID, Error: d.Error, Retryable: true})
 		s.Inbox.fail(q.as(it))
-		s.Turns.announceEnd(now, recordid.Turn(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
+		s.announceEnd(now, recordid.Turn(it.ID, it.Attempt), it.TraceID, signals.TurnResult{EventID: it.ID, Status: signals.TurnFailed, Error: d.Error}, nil)
 		return
 	}
 	if d.Outcome == event.OutcomeOverwritten {
@@ -159,9 +153,9 @@ func (r *AgentRun) answerMissed(now time.Time) {
 }
 
 // HasSteered reports whether a queued message joins the turn.
-func (in *Inbox) HasSteered() bool {
-	for _, q := range in.Queue {
-		if in.joinsTurn(q) {
+func (s *State) HasSteered() bool {
+	for _, q := range s.Inbox.Queue {
+		if s.joinsTurn(q) {
 			return true
 		}
 	}
@@ -170,9 +164,8 @@ func (in *Inbox) HasSteered() bool {
 
 // joinsTurn reports whether a queued message joins the turn. A message that names its agents or
 // tools gets a turn of its own.
-func (in *Inbox) joinsTurn(q Queued) bool {
-	s := in.thread
-	if s.Turns.Current.IsEnv() && len(s.Turns.Parked) > 0 && in.waitsFor(q, event.OnWaitingHold) {
+func (s *State) joinsTurn(q Queued) bool {
+	if s.Turns.Current.IsEnv() && len(s.Turns.Parked) > 0 && s.Turns.waitsFor(q, event.OnWaitingHold) {
 		// The message is for the waiting turn, not for the event that is handled meanwhile.
 		return false
 	}

@@ -111,7 +111,7 @@ func TestStopInEveryPhase(t *testing.T) {
 			require.ElementsMatch(t, missing, got)
 			require.Equal(t, signals.TurnInterrupted, s.Turns.Current.End(t0).Status)
 			require.Len(t, terminals(s), 1, "S1-37")
-			require.True(t, s.Turns.Idle())
+			require.True(t, s.idle())
 		})
 	}
 }
@@ -192,10 +192,10 @@ func TestInterruptWhileHooksDecideOnTheItem(t *testing.T) {
 	out := s.Turns.Current.End(t0)
 	require.Equal(t, signals.TurnInterrupted, out.Status)
 	require.Equal(t, "enough", out.Error)
-	it, _ := s.Inbox.View().Find("e1")
+	it, _ := s.Queue().Find("e1")
 	require.Equal(t, event.ItemCompleted, it.Status)
 	require.Error(t, s.Turns.HookDecided(step.HookDecided{EventID: "e1", Decision: answers("guard", "late")}), "what is decided after that has no effect")
-	require.True(t, s.Turns.Idle())
+	require.True(t, s.idle())
 }
 
 // TestRetryAfterHooks: a decision is made once, also for an event that fails later.
@@ -205,12 +205,12 @@ func TestRetryAfterHooks(t *testing.T) {
 		turn := arrive(t, s, says("e1", "@alice hello"))
 		s.Turns.Current.Enter(t0, d)
 		for _, r := range turn.Runs {
-			r.Fail(t0, "no such model", false)
+			r.fail(t0, "no such model", false)
 		}
 		require.Equal(t, signals.TurnFailed, s.Turns.Current.End(t0).Status)
 		s.Outbox.Flushed(s.Outbox.Flush())
 		s = copied(t, s)
-		require.NoError(t, s.Inbox.Retry(t0, signals.Control{}))
+		require.NoError(t, s.Retry(t0, signals.Control{}))
 		return copied(t, s)
 	}
 	again := func(t *testing.T, s *State) *Turn {
@@ -239,9 +239,9 @@ func TestRetryAfterHooks(t *testing.T) {
 	t.Run("a second time", func(t *testing.T) {
 		s := fail(t, replaces("guard", saying(event.CreatedByUser, "ann", "@bob hello")))
 		turn := again(t, s)
-		turn.Runs[0].Fail(t0, "no such model", false)
+		turn.Runs[0].fail(t0, "no such model", false)
 		s.Turns.Current.End(t0)
-		_, _, err := s.Inbox.SetStatus(t0, setTo("e1", event.ItemPending))
+		_, _, err := s.SetStatus(t0, setTo("e1", event.ItemPending))
 		require.NoError(t, err)
 		require.Equal(t, "bob", again(t, s).Runs[0].Agent)
 		require.Equal(t, 2, s.Turns.Current.Item.Attempt)
@@ -250,7 +250,7 @@ func TestRetryAfterHooks(t *testing.T) {
 		s := newState("alice", "bob")
 		arrive(t, s, says("e1", "@alice hello"))
 		s.Turns.Current.Enter(t0, replaces("guard", saying(event.CreatedByUser, "ann", "@bob hello")))
-		_, _, err := s.Inbox.SetStatus(t0, setTo("e1", event.ItemPending))
+		_, _, err := s.SetStatus(t0, setTo("e1", event.ItemPending))
 		require.NoError(t, err)
 		s.Turns.Interrupt(signals.Control{})
 		s.Turns.Current.Runs[0].StopRun(t0)
@@ -264,7 +264,7 @@ func TestRetryAfterHooks(t *testing.T) {
 		s.Turns.Current.Enter(t0, refuses("guard", "it broke"))
 		s.Turns.Current.End(t0)
 		require.Equal(t, []string{"e1.error"}, terminals(s))
-		require.NoError(t, s.Inbox.Retry(t0, signals.Control{}))
+		require.NoError(t, s.Retry(t0, signals.Control{}))
 		turn := next(t, s)
 		_, seen := turn.DecidedBefore()
 		require.False(t, seen)
@@ -338,7 +338,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 			s.Turns.Current.HooksFinished(c.ResultEvent())
 			c.ApplyResultDecision(t0, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.EnqueueImmediately}))
 		},
-		func(_ *testing.T, s *State) { s.Decide(t0, decision("c2", event.DecisionDeny)) },
+		func(_ *testing.T, s *State) { s.decideUnchecked(t0, decision("c2", event.DecisionDeny)) },
 		func(_ *testing.T, s *State) { first(s).ToolsDone(t0) },
 		func(_ *testing.T, s *State) { s.Turns.Current.End(t0) },
 		func(t *testing.T, s *State) { next(t, s) },
@@ -353,7 +353,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 			s.Turns.Current.End(t0)
 		},
 		func(t *testing.T, s *State) {
-			require.True(t, s.Turns.Awaits("e1"))
+			require.True(t, s.Awaits("e1"))
 			next(t, s)
 			s.Turns.Current.Enter(t0, pass)
 			s.Turns.Current.End(t0)

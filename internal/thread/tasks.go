@@ -235,13 +235,13 @@ func (ta *Tasks) settle(now time.Time, i int, state event.TaskState, why, by str
 func (s *State) publishTaskEnd(now time.Time, task event.Task, typ string, result json.RawMessage) {
 	short := task
 	short.Error = shortWhy(short.Error)
-	brief := TaskEvent(s.Ref(), short, typ, nil, now).Payload
-	s.Inbox.publish(now, TaskEvent(s.Ref(), task, typ, result, now), brief, task.TraceID, task.ToolCallID)
+	brief := taskEvent(s.Ref(), short, typ, nil, now).Payload
+	s.publish(now, taskEvent(s.Ref(), task, typ, result, now), brief, task.TraceID, task.ToolCallID)
 }
 
-// TaskEvent returns the environment event of a task's end. Its id is derived from the task, so
+// taskEvent returns the environment event of a task's end. Its id is derived from the task, so
 // duplicates are ignored.
-func TaskEvent(ref step.Ref, task event.Task, typ string, result json.RawMessage, now time.Time) event.EnvEvent {
+func taskEvent(ref step.Ref, task event.Task, typ string, result json.RawMessage, now time.Time) event.EnvEvent {
 	end := event.TaskEnd{TaskID: task.ID, Title: task.Title, Tool: task.Tool, Error: task.Error, Result: result}
 	if typ == event.TypeBackgroundTaskCompleted && len(bytes.TrimSpace(result)) == 0 {
 		end.Result = json.RawMessage("null")
@@ -266,7 +266,7 @@ func TaskRecords(ref step.Ref, task event.Task, reply step.TaskReply, now time.T
 		// The task was cancelled because the thread was closed, which is not an event.
 		return []event.Record{ended}
 	}
-	e := TaskEvent(ref, task, typ, reply.Result, now)
+	e := taskEvent(ref, task, typ, reply.Result, now)
 	return []event.Record{ended, event.NewRecord(e.ID, event.TypeEnv, task.TraceID, task.ToolCallID, now, e).In(e.ID).WithUndecided(event.TypeEnv)}
 }
 

@@ -2,7 +2,6 @@ package thread
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -40,33 +39,12 @@ func (s *State) NextDue() (at time.Time, ok bool) {
 // Release queues the debounced events that are due, in order, and ends the queued events, calls and
 // tasks whose time is over.
 func (s *State) Release(now time.Time) {
-	s.Inbox.expire(now)
+	s.expire(now)
 	s.failOverdueTasks(now)
 	s.Turns.releaseCalls(now)
-	kept := s.Inbox.Debounced[:0:0]
-	var due []Debounced
-	for _, h := range s.Inbox.Debounced {
-		if h.Until.After(now) {
-			kept = append(kept, h)
-		} else if h.Last != nil {
-			due = append(due, h)
-		}
+	for _, eventID := range s.Inbox.releaseDebounced(now) {
+		s.Turns.forgetOutcome(eventID)
 	}
-	slices.SortStableFunc(due, func(a, b Debounced) int { return a.Until.Compare(b.Until) })
-	for _, h := range due {
-		q := *h.Last
-		q.Released = &Released{Count: h.Count - 1, Since: h.Since, IDs: h.Before}
-		q.Item.Status, q.Item.UpdatedAt = event.ItemPending, now
-		// The TTL does not apply to the time of the debounce.
-		q.Item.TTL = 0
-		s.Turns.forgetOutcome(q.Item.ID)
-		s.Inbox.Ended = slices.DeleteFunc(s.Inbox.Ended, func(it event.Item) bool { return it.ID == q.Item.ID })
-		s.Inbox.Queue = append(s.Inbox.Queue, q.onItsOwn())
-		if h.Throttle > 0 {
-			kept = append(kept, Debounced{Rule: h.Rule, Throttle: h.Throttle, Since: now, Until: now.Add(h.Throttle)})
-		}
-	}
-	s.Inbox.Debounced = kept
 }
 
 // dueCalls returns the time of the next reminder or expiry of a waiting call. ok is false if there

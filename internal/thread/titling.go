@@ -27,7 +27,7 @@ func (ti *Titling) turnBegins() {
 
 // TitleDue reports whether the thread is idle and needs a title.
 func (s *State) TitleDue() bool {
-	return s.Titling.Enabled && !s.Titling.Tried && s.Title == "" && s.ParentLink.Parent == nil && s.Closing == nil && s.Turns.Idle()
+	return s.Titling.Enabled && !s.Titling.Tried && s.Title == "" && s.ParentLink.Parent == nil && s.Closing == nil && s.idle()
 }
 
 // TitleStep returns the input of the activity that generates a title, and marks it as tried.

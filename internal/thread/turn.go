@@ -91,7 +91,7 @@ func (t *Turn) addRun(r *AgentRun) *AgentRun {
 
 // Done reports whether the turn can end: no run has anything left to do.
 func (t *Turn) Done() bool {
-	if t.Interrupted == nil && (t.Stage == ItemArrived || t.HandlingPending()) {
+	if t.Interrupted == nil && (t.Stage == ItemArrived || t.handlingPending()) {
 		return false
 	}
 	return !slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return !r.Done() })

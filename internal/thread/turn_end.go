@@ -16,14 +16,14 @@ func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 	switch id := t.TurnID(); {
 	case t.EndStored:
 		out.LastRecord = recordid.TurnEnded(id)
-		s.Turns.addOutcomes(out, t.Steered)
+		s.addOutcomes(out, t.Steered)
 	case t.Stage == ItemDebounced:
 		// The rule has not handled the event yet.
-		s.Turns.announceEnd(now, recordid.DebouncedTurn(id), t.Item.TraceID, out, t.Steered)
+		s.announceEnd(now, recordid.DebouncedTurn(id), t.Item.TraceID, out, t.Steered)
 	default:
-		s.Turns.announceEnd(now, id, t.Item.TraceID, out, t.Steered)
+		s.announceEnd(now, id, t.Item.TraceID, out, t.Steered)
 	}
-	if s.Turns.Awaits(t.Item.ID) {
+	if s.Awaits(t.Item.ID) {
 		// The event will be processed again, so callers keep waiting for its outcome.
 		s.Turns.forgetOutcome(t.Item.ID)
 	}
@@ -57,10 +57,10 @@ func (t *Turn) endsWith(r *AgentRun) string {
 func (t *Turn) setEnd(now time.Time, it event.Item) {
 	s := t.thread
 	if t.SetStatus.Status != event.ItemPending {
-		s.Inbox.setStatusOf(now, t.queued(it), *t.SetStatus)
+		s.setStatusOf(now, t.queued(it), *t.SetStatus)
 		return
 	}
-	s.Inbox.requeue(now, t.queued(it), t.SetStatus.By)
+	s.requeue(now, t.queued(it), t.SetStatus.By)
 }
 
 // End ends the turn: it adds the outcome, the terminal records that no activity has stored and, if
@@ -106,7 +106,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 
 // endInterrupted records who interrupted the turn, if it was interrupted before it was finished.
 func (t *Turn) endInterrupted(now time.Time, out *signals.TurnResult) {
-	switch cut := t.Stage == ItemArrived || t.Cut || t.HandlingPending() || slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Phase == PhaseInterrupted }); {
+	switch cut := t.Stage == ItemArrived || t.Cut || t.handlingPending() || slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.Phase == PhaseInterrupted }); {
 	case cut && t.Interrupted == nil:
 		// The running step was notified of the interrupt before the thread was.
 		t.Interrupted = &signals.Control{Action: signals.ControlInterrupt}

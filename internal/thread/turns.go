@@ -12,14 +12,12 @@ import (
 
 // Turns contains the turns in progress and the outcomes of those that have ended.
 type Turns struct {
-	thread *State
-
 	// Current is the current turn. Parked are the turns that wait for people.
 	Current *Turn   `json:"current,omitempty"`
 	Parked  []*Turn `json:"parked,omitempty"`
 
 	// Deciding are the turns of queued messages that hooks decide on ahead of their turns: see
-	// [Turns.BeginAhead].
+	// [State.BeginAhead].
 	Deciding []*Turn `json:"deciding,omitempty"`
 
 	// AbandonedHooks are the events whose hook workflows may still report although the decision is
@@ -41,26 +39,24 @@ func (ts *Turns) all() []*Turn {
 	return append([]*Turn{ts.Current}, ts.Parked...)
 }
 
-// Idle reports whether the thread has nothing to process.
-func (ts *Turns) Idle() bool {
-	s := ts.thread
-	return len(ts.all()) == 0 && len(s.Inbox.Queue) == 0
+// idle reports whether the thread has nothing to process.
+func (s *State) idle() bool {
+	return len(s.Turns.all()) == 0 && len(s.Inbox.Queue) == 0
 }
 
 // Awaits reports whether the event is queued or in progress, so its result is still to come.
-func (ts *Turns) Awaits(eventID string) bool {
-	s := ts.thread
+func (s *State) Awaits(eventID string) bool {
 	for _, q := range s.Inbox.Queue {
 		if q.Item.ID == eventID {
 			return true
 		}
 	}
-	for _, r := range ts.Roots {
+	for _, r := range s.Turns.Roots {
 		if r.EventID == eventID || slices.Contains(r.Joined, eventID) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(ts.all(), func(t *Turn) bool {
+	return slices.ContainsFunc(s.Turns.all(), func(t *Turn) bool {
 		return t.Item.ID == eventID || slices.Contains(t.Steered, eventID) || slices.Contains(t.Joining, eventID)
 	})
 }
@@ -96,21 +92,20 @@ func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
 func (t *Turn) Interrupt(ctl signals.Control) { t.Interrupted = &ctl }
 
 // BeginNext starts the turn of the next item in the queue.
-func (ts *Turns) BeginNext(now time.Time) {
-	if next, ok := ts.thread.Inbox.Next(now); ok {
-		ts.Begin(now, next)
+func (s *State) BeginNext(now time.Time) {
+	if next, ok := s.next(now); ok {
+		s.begin(now, next)
 	}
 }
 
-// Begin starts the turn of an item and records the item. Hooks decide on it before [Turn.Enter].
-func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
-	s := ts.thread
+// begin starts the turn of an item and records the item. Hooks decide on it before [Turn.Enter].
+func (s *State) begin(now time.Time, q Queued) *Turn {
 	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
 	t.OnBusy, t.OnWaiting, t.Stored = "", "", q.Stored || q.Item.Attempt > 0
-	ts.Current = t
+	s.Turns.Current = t
 	s.Titling.turnBegins()
 	if q.Released == nil && !q.Recorded {
-		s.Inbox.recordItem(now, q)
+		s.recordItem(now, q)
 	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
 		m := step.Carry(t.message())
@@ -119,19 +114,18 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 	return t
 }
 
-func (ts *Turns) addOutcome(o signals.TurnResult) {
-	s := ts.thread
+func (s *State) addOutcome(o signals.TurnResult) {
 	if n := len(s.Outbox.Pending); n > 0 && o.LastRecord == "" {
 		o.LastRecord = s.Outbox.Pending[n-1].ID
 	}
-	ts.Outcomes = keepLast(append(ts.Outcomes, o), maxOutcomes)
+	s.Turns.Outcomes = keepLast(append(s.Turns.Outcomes, o), maxOutcomes)
 }
 
-func (ts *Turns) addOutcomes(out signals.TurnResult, joined []string) {
-	ts.addOutcome(out)
+func (s *State) addOutcomes(out signals.TurnResult, joined []string) {
+	s.addOutcome(out)
 	for _, id := range joined {
 		out.EventID = id
-		ts.addOutcome(out)
+		s.addOutcome(out)
 	}
 }
 
@@ -162,22 +156,21 @@ func (ts *Turns) eventOf(traceID, parent string) string {
 
 // announceEnd records the end of the turn of an event and of the events that joined it. It must be
 // the turn's last record.
-func (ts *Turns) announceEnd(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
-	s := ts.thread
+func (s *State) announceEnd(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
 	out.LastRecord = recordid.TurnEnded(turnID)
 	s.Outbox.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
 		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error, Rule: out.Rule})
-	ts.addOutcomes(out, joined)
+	s.addOutcomes(out, joined)
 }
 
 // announceUnprocessed records the end of an event that had no turn.
-func (ts *Turns) announceUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
-	if q.Origin != nil && ts.rootOf(q.Origin.Root) != nil {
+func (s *State) announceUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
+	if q.Origin != nil && s.Turns.rootOf(q.Origin.Root) != nil {
 		// The turn of the root ends when all of its events are processed.
-		ts.addOutcome(out)
+		s.addOutcome(out)
 		return
 	}
-	ts.announceEnd(now, recordid.Turn(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
+	s.announceEnd(now, recordid.Turn(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)
 }
 
 // eachCall visits the calls of all turns that were not interrupted. visit may change or end them.

@@ -49,7 +49,7 @@ func (s *State) InheritUser() {
 	if s.ParentLink.Parent == nil {
 		return
 	}
-	if at := s.Inbox.index(s.FirstID()); at >= 0 {
-		s.Inbox.Queue[at].User = s.ParentLink.Parent.User
+	if first := s.Inbox.find(s.FirstID()); first != nil {
+		first.User = s.ParentLink.Parent.User
 	}
 }

@@ -18,13 +18,12 @@ const maxParked = 8
 
 // CanPark reports whether the current turn only waits for people while there is other work: a
 // parked turn that can continue, or an item that may be processed meanwhile.
-func (ts *Turns) CanPark() bool {
-	s := ts.thread
-	t := ts.Current
+func (s *State) CanPark() bool {
+	t := s.Turns.Current
 	if t == nil || s.Closing != nil || !t.waitsForPeople() {
 		return false
 	}
-	return ts.unparks() >= 0 || s.Inbox.nextPassingWaiting() >= 0 && ts.hasRoomFor(t)
+	return s.Turns.unparks() >= 0 || s.nextPassingWaiting() >= 0 && s.Turns.hasRoomFor(t)
 }
 
 // hasRoomFor reports whether the turn can be parked. If not, events stay in the queue, whose size
@@ -41,13 +40,17 @@ func (ts *Turns) hasRoomFor(t *Turn) bool {
 }
 
 // Park parks the current turn if it only waits for people and there is other work.
-func (ts *Turns) Park() bool {
-	if !ts.CanPark() {
+func (s *State) Park() bool {
+	if !s.CanPark() {
 		return false
 	}
+	s.Turns.park()
+	return true
+}
+
+func (ts *Turns) park() {
 	ts.Parked = append(ts.Parked, ts.Current)
 	ts.Current = nil
-	return true
 }
 
 // Unpark continues a parked turn that no longer waits for people.
@@ -68,7 +71,7 @@ func (ts *Turns) unparks() int {
 // waitsForPeople reports whether the turn can only continue when people have decided, here or in a
 // child thread, or clients have returned results.
 func (t *Turn) waitsForPeople() bool {
-	if t.Interrupted != nil || t.Stage == ItemArrived || t.HandlingPending() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
+	if t.Interrupted != nil || t.Stage == ItemArrived || t.handlingPending() || len(t.Intercepting)+len(t.Joining)+len(t.Cascades) > 0 {
 		return false
 	}
 	waits := false
@@ -111,8 +114,8 @@ func (r *AgentRun) runWaits() bool {
 // mayPassWaiting reports whether an item may be processed while turns wait for people. Environment
 // events always may; messages may unless a waiting agent or the post says otherwise. Items must not
 // overtake a message that hooks decide on.
-func (in *Inbox) mayPassWaiting(q *Queued) bool {
-	return q.isEnv() || in.thread.Turns.decidesOn(q) || !in.waitsFor(*q, event.OnWaitingHold) && !in.waitsFor(*q, event.OnWaitingCancel)
+func (ts *Turns) mayPassWaiting(q *Queued) bool {
+	return q.isEnv() || ts.decidesOn(q) || !ts.waitsFor(*q, event.OnWaitingHold) && !ts.waitsFor(*q, event.OnWaitingCancel)
 }
 
 // isEnv reports whether an item is an environment event other than a user_query.
@@ -121,9 +124,8 @@ func (q *Queued) isEnv() bool {
 }
 
 // waitsFor reports whether the item affects a run that waits for people by the given policy.
-func (in *Inbox) waitsFor(q Queued, policy event.OnWaiting) bool {
-	s := in.thread
-	for _, t := range s.Turns.all() {
+func (ts *Turns) waitsFor(q Queued, policy event.OnWaiting) bool {
+	for _, t := range ts.all() {
 		if t.Interrupted == nil && slices.ContainsFunc(t.Runs, func(r *AgentRun) bool { return r.waits() && r.onWaiting(q) == policy }) {
 			return true
 		}
@@ -154,18 +156,18 @@ func (r *AgentRun) cancellable() bool {
 // or, by default, of the run's agent. Only users' messages cancel, and events derived from the
 // turn's own root keep their order.
 func (r *AgentRun) onWaiting(q Queued) event.OnWaiting {
-	t, s := r.turn, r.turn.thread
+	t := r.turn
 	if q.Origin != nil && q.Origin.Root == t.root() {
 		return event.OnWaitingHold
 	}
 	policy := cmp.Or(q.OnWaiting, r.OnWaiting, event.OnWaitingAnswer)
-	if policy == event.OnWaitingCancel && (!r.cancellable() || !s.Inbox.fromPerson(q)) {
+	if policy == event.OnWaitingCancel && (!r.cancellable() || !q.fromPerson()) {
 		return event.OnWaitingAnswer
 	}
 	return policy
 }
 
-func (in *Inbox) fromPerson(q Queued) bool {
+func (q *Queued) fromPerson() bool {
 	if q.Item.Type == event.TypeUserQuery {
 		return true
 	}
@@ -177,9 +179,9 @@ const cancelledText = "This call was cancelled before anybody had decided on it,
 
 // Superseding returns a queued message that cancels calls that wait for people, unless hooks are
 // deciding on it.
-func (in *Inbox) Superseding() (Queued, bool) {
-	for _, q := range in.Queue {
-		if in.waitsFor(q, event.OnWaitingCancel) && !in.thread.Turns.decidesOn(&q) {
+func (s *State) Superseding() (Queued, bool) {
+	for _, q := range s.Inbox.Queue {
+		if s.Turns.waitsFor(q, event.OnWaitingCancel) && !s.Turns.decidesOn(&q) {
 			return q, true
 		}
 	}
@@ -188,8 +190,7 @@ func (in *Inbox) Superseding() (Queued, bool) {
 
 // Supersede cancels the calls that a queued message cancels. The message joins the turn that
 // continues, unless it names its agents or tools.
-func (in *Inbox) Supersede(now time.Time, q Queued) {
-	s := in.thread
+func (s *State) Supersede(now time.Time, q Queued) {
 	for _, t := range slices.Clone(s.Turns.all()) {
 		if t.Interrupted != nil {
 			continue
@@ -197,8 +198,8 @@ func (in *Inbox) Supersede(now time.Time, q Queued) {
 		for _, r := range t.Runs {
 			if r.cancellable() && r.onWaiting(q) == event.OnWaitingCancel {
 				r.cancelCalls(now, &q)
-				if at := in.index(q.Item.ID); at >= 0 {
-					in.Queue[at].OnBusy = event.OnBusySteer
+				if queued := s.Inbox.find(q.Item.ID); queued != nil {
+					queued.OnBusy = event.OnBusySteer
 				}
 			}
 		}
@@ -227,37 +228,36 @@ func (r *AgentRun) cancelCalls(now time.Time, q *Queued) {
 }
 
 // busy reports whether a post would have to wait for a turn in progress.
-func (in *Inbox) busy(p Incoming) bool {
-	s := in.thread
-	if s.Turns.Idle() {
+func (s *State) busy(p Incoming) bool {
+	if s.idle() {
 		return false
 	}
 	q := Queued{content: &p.content, OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
 	free := s.Turns.Current == nil || s.Turns.Current.waitsForPeople() && s.Turns.hasRoomFor(s.Turns.Current)
-	return !free || len(s.Turns.Deciding) > 0 || s.Turns.unparks() >= 0 || in.nextPassingWaiting() >= 0 || !in.mayPassWaiting(&q)
+	return !free || len(s.Turns.Deciding) > 0 || s.Turns.unparks() >= 0 || s.nextPassingWaiting() >= 0 || !s.Turns.mayPassWaiting(&q)
 }
 
 // nextPassingWaiting returns the index of the next item to process while turns wait for people, or
 // -1.
-func (in *Inbox) nextPassingWaiting() int {
-	if next := in.best(in.mayPassWaiting); next >= 0 {
+func (s *State) nextPassingWaiting() int {
+	if next := s.bestItem(s.Turns.mayPassWaiting); next >= 0 {
 		return next
 	}
 	// A message that hooks decide on, perhaps for days, holds up other messages only.
-	return in.best((*Queued).isEnv)
+	return s.bestItem((*Queued).isEnv)
 }
 
-// best returns the index of the oldest item with the highest priority that may be processed, or -1.
+// bestItem returns the index of the oldest item with the highest priority that may be processed, or -1.
 // Nothing overtakes a message that hooks decide on.
-func (in *Inbox) best(may func(*Queued) bool) int {
+func (s *State) bestItem(may func(*Queued) bool) int {
 	best := -1
-	for i := range in.Queue {
-		q := &in.Queue[i]
-		if may(q) && (best < 0 || q.Item.Priority > in.Queue[best].Item.Priority) {
+	for i := range s.Inbox.Queue {
+		q := &s.Inbox.Queue[i]
+		if may(q) && (best < 0 || q.Item.Priority > s.Inbox.Queue[best].Item.Priority) {
 			best = i
 		}
 	}
-	if best >= 0 && in.thread.Turns.decidesOn(&in.Queue[best]) {
+	if best >= 0 && s.Turns.decidesOn(&s.Inbox.Queue[best]) {
 		return -1
 	}
 	return best
@@ -267,12 +267,11 @@ func everything(*Queued) bool { return true }
 
 // HasNext reports whether there is something to process: an item, or a parked turn that can
 // continue.
-func (in *Inbox) HasNext() bool {
-	s := in.thread
+func (s *State) HasNext() bool {
 	if len(s.Turns.Parked) == 0 {
-		return in.best(everything) >= 0
+		return s.bestItem(everything) >= 0
 	}
-	return s.Turns.unparks() >= 0 || in.nextPassingWaiting() >= 0
+	return s.Turns.unparks() >= 0 || s.nextPassingWaiting() >= 0
 }
 
 // othersOpenCalls returns the calls of other runs, including those in parked turns, that have no
@@ -328,17 +327,16 @@ func (r *AgentRun) pendingCalls() map[string]string {
 // Overdue reports whether a separate activity must store something that viewers wait for: the
 // underWay running steps began earlier, and no step is about to begin. leaving means that no step
 // begins because the thread continues as new. Between turns, the thread stores everything.
-func (ts *Turns) Overdue(underWay int, leaving bool) bool {
-	s := ts.thread
+func (s *State) Overdue(underWay int, leaving bool) bool {
 	switch {
-	case ts.Current == nil || !s.Outbox.Unstored() || underWay > 0 && !s.Outbox.unsent():
+	case s.Turns.Current == nil || !s.Outbox.Unstored() || underWay > 0 && !s.Outbox.unsent():
 		return false
-	case leaving || ts.Current.Interrupted != nil:
+	case leaving || s.Turns.Current.Interrupted != nil:
 		return underWay > 0
-	case slices.ContainsFunc(ts.Deciding, func(t *Turn) bool { return len(t.Intercepting) == 0 }):
+	case slices.ContainsFunc(s.Turns.Deciding, func(t *Turn) bool { return len(t.Intercepting) == 0 }):
 		return false
 	}
-	return ts.Current.steps() <= underWay && !ts.CanPark()
+	return s.Turns.Current.steps() <= underWay && !s.CanPark()
 }
 
 // steps counts the steps of the current turn that are running or about to begin. Calls that wait
@@ -347,7 +345,7 @@ func (t *Turn) steps() (n int) {
 	if len(t.Cascades) > 0 {
 		n++
 	}
-	if t.Stage == ItemArrived || t.HandlingPending() {
+	if t.Stage == ItemArrived || t.handlingPending() {
 		return n + 1
 	}
 	waits := false

@@ -41,9 +41,12 @@ func Prepare(threadID string, p *signals.Post) error {
 	if p.ID == "" {
 		p.ID = signals.NewID()
 	}
-	if p.Type == "" || p.Type == event.TypeMessage {
-		p.Payload = addressed(threadID, p.Payload)
+	err := p.Validate(threadID)
+	if err == nil || p.Type != "" && p.Type != event.TypeMessage {
+		return err
 	}
+	// The message may only lack the thread.
+	p.Payload = addressed(threadID, p.Payload)
 	return p.Validate(threadID)
 }
 
