@@ -17,7 +17,7 @@ const (
 // that other load on the machine affects both.
 func (m *meter) aging(ctx context.Context) ([]agingRow, error) {
 	var rows []agingRow
-	for _, sd := range m.sides() {
+	for _, sd := range m.sides(asActivities) {
 		var pairs [2][][]time.Duration
 		for range m.Pairs {
 			young, old, err := m.pair(ctx, sd)

@@ -37,7 +37,7 @@ type barePost struct {
 type bareStart struct {
 	First barePost `json:"first"`
 
-	// Local runs tools as local activities.
+	// Local runs all steps as local activities.
 	Local bool `json:"local"`
 }
 
@@ -95,7 +95,7 @@ func bareTurn(ctx workflow.Context, local bool, id string, messages []llm.Messag
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute})
 	for {
 		var r bareReply
-		if err := workflow.ExecuteActivity(ctx, bareModel, bareStep{id, messages}).Get(ctx, &r); err != nil {
+		if err := bareRun(ctx, local, bareModel, bareStep{id, messages}).Get(ctx, &r); err != nil {
 			return nil, err
 		}
 		messages = append(messages, llm.Message{Role: event.RoleAssistant, Content: r.Content, ToolCalls: r.Calls})
@@ -104,11 +104,7 @@ func bareTurn(ctx workflow.Context, local bool, id string, messages []llm.Messag
 		}
 		futures := make([]workflow.Future, len(r.Calls))
 		for i, call := range r.Calls {
-			if local {
-				futures[i] = workflow.ExecuteLocalActivity(ctx, bareTool, call)
-			} else {
-				futures[i] = workflow.ExecuteActivity(ctx, bareTool, call)
-			}
+			futures[i] = bareRun(ctx, local, bareTool, call)
 		}
 		for i, call := range r.Calls {
 			var out string
@@ -118,6 +114,13 @@ func bareTurn(ctx workflow.Context, local bool, id string, messages []llm.Messag
 			messages = append(messages, llm.Message{Role: event.RoleTool, Content: out, ToolCallID: call.ID})
 		}
 	}
+}
+
+func bareRun(ctx workflow.Context, local bool, name string, in any) workflow.Future {
+	if local {
+		return workflow.ExecuteLocalActivity(ctx, name, in)
+	}
+	return workflow.ExecuteActivity(ctx, name, in)
 }
 
 // bareActivities are the steps of the loop.
@@ -152,6 +155,9 @@ func (a *bareActivities) Tool(ctx context.Context, call event.ToolCall) (string,
 type bare struct {
 	temporal   client.Client
 	activities *bareActivities
+
+	// local runs all steps as local activities.
+	local bool
 }
 
 var _ side = (*bare)(nil)
@@ -162,7 +168,7 @@ func newBare(temporal client.Client, m *model) (*bare, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	b := &bare{temporal, &bareActivities{model: m, tools: set}}
+	b := &bare{temporal: temporal, activities: &bareActivities{model: m, tools: set}}
 	w := worker.New(temporal, bareQueue, workerOptions())
 	w.RegisterWorkflowWithOptions(bareLoop, workflow.RegisterOptions{Name: bareWorkflow})
 	w.RegisterActivityWithOptions(b.activities.Model, activity.RegisterOptions{Name: bareModel})
@@ -196,7 +202,7 @@ func (t *bareThread) next() (p barePost, want string) {
 func (t *bareThread) first(ctx context.Context) error {
 	p, want := t.next()
 	opts := client.StartWorkflowOptions{ID: t.id, TaskQueue: bareQueue}
-	if _, err := t.temporal.ExecuteWorkflow(ctx, opts, bareWorkflow, bareStart{First: p, Local: t.shape.local}); err != nil {
+	if _, err := t.temporal.ExecuteWorkflow(ctx, opts, bareWorkflow, bareStart{First: p, Local: t.local}); err != nil {
 		return err
 	}
 	return t.update(ctx, p, want)

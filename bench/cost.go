@@ -14,12 +14,14 @@ import (
 // The cases of the part cost. A long conversation of one thread shows what depends on its length, and
 // many threads at once show what turns cost each other.
 var costCases = []struct {
+	steps          steps
 	shape          string
 	threads, turns int
 	viewer         bool
 }{
-	{"plain", 1, 100, false},
-	{"tool", 10, 100, true},
+	{asLocal, "plain", 1, 100, false},
+	{asLocal, "tool", 10, 100, true},
+	{asActivities, "tool", 10, 100, true},
 }
 
 // costProcessors is the number of processors of the workers, so that counts do not depend on the machine.
@@ -27,6 +29,7 @@ const costProcessors = 2
 
 // costRow compares what turns of both sides use.
 type costRow struct {
+	Steps   steps    `json:"steps"`
 	Shape   string   `json:"shape"`
 	Threads int      `json:"threads"`
 	Mill    turnCost `json:"threadmill"`
@@ -72,24 +75,28 @@ func (m *meter) cost(ctx context.Context) (rows []costRow, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, apart.world.stop()) }()
-	if err := apart.warmUp(ctx, apart.sides()...); err != nil {
-		return nil, err
+	for _, how := range []steps{asLocal, asActivities} {
+		if err := apart.warmUp(ctx, apart.sides(how)...); err != nil {
+			return nil, err
+		}
 	}
 	for _, c := range costCases {
-		watched := *apart.world.mill
+		sides := [2]side(apart.sides(c.steps))
+		watched := *sides[0].(*mill)
 		watched.viewer = c.viewer
-		rounds, err := apart.alternate(ctx, [2]side{&watched, apart.world.bare}, shapeOf(c.shape), byUpdate, c.threads, c.turns)
+		sides[0] = &watched
+		rounds, err := apart.alternate(ctx, sides, shapeOf(c.shape), byUpdate, c.threads, c.turns)
 		if err != nil {
-			return nil, fmt.Errorf("%s turns of %d threads: %w", c.shape, c.threads, err)
+			return nil, fmt.Errorf("%s turns of %d threads, steps as %s: %w", c.shape, c.threads, c.steps, err)
 		}
-		row := newCostRow(c.shape, c.threads, rounds)
-		m.say("cost of %s turns, %2d threads: %+v", c.shape, c.threads, row.Limited)
+		row := newCostRow(c.steps, c.shape, c.threads, rounds)
+		m.say("cost of %s turns, %2d threads, steps as %s: %+v", c.shape, c.threads, c.steps, row.Limited)
 		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
-func newCostRow(shape string, threads int, rounds [2][]round) costRow {
+func newCostRow(how steps, shape string, threads int, rounds [2][]round) costRow {
 	mill, bare := costsOf(rounds[0]), costsOf(rounds[1])
 	ratio := func(of func(turnCost) float64) summary {
 		out := make([]float64, len(mill))
@@ -98,7 +105,7 @@ func newCostRow(shape string, threads int, rounds [2][]round) costRow {
 		}
 		return summarize(out)
 	}
-	row := costRow{Shape: shape, Threads: threads, Mill: medianCost(mill), Bare: medianCost(bare), Ratio: ratio(workerCPU)}
+	row := costRow{Steps: how, Shape: shape, Threads: threads, Mill: medianCost(mill), Bare: medianCost(bare), Ratio: ratio(workerCPU)}
 	row.Limited = costFigures{
 		CPU: row.Ratio.Median, Objects: ratio(objects).Median, Bytes: ratio(bytesOf).Median, Calls: row.Mill.Calls, StoreCalls: row.Mill.StoreCalls,
 	}
@@ -146,7 +153,7 @@ type costLimit struct {
 	Tolerance costFigures `json:"tolerance"`
 }
 
-func (r costRow) name() string { return fmt.Sprintf("%s, %d threads", r.Shape, r.Threads) }
+func (r costRow) name() string { return fmt.Sprintf("%s, %d threads, %s", r.Shape, r.Threads, r.Steps) }
 
 // gate compares the costs with the file of -gate, or writes them to it.
 func (r *report) gate() error {

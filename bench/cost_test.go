@@ -16,7 +16,7 @@ func spent(u usage) round { return round{turns: make([]time.Duration, 2), used: 
 
 // TestCostRow: costs are those of a turn, and ratios those of pairs of rounds.
 func TestCostRow(t *testing.T) {
-	row := newCostRow("plain", 3, [2][]round{
+	row := newCostRow(asLocal, "plain", 3, [2][]round{
 		{
 			spent(usage{worker: 40 * time.Millisecond, temporal: 20 * time.Millisecond, objects: 600, bytes: 3000, calls: 8, storeCalls: 10}),
 			spent(usage{worker: 80 * time.Millisecond, temporal: 20 * time.Millisecond, objects: 600, bytes: 3000, calls: 8, storeCalls: 10}),
@@ -35,8 +35,8 @@ func TestCostRow(t *testing.T) {
 // TestGate: a run passes up to the tolerance, and fails for each figure beyond it, and for a figure that is no number.
 func TestGate(t *testing.T) {
 	figures := costFigures{CPU: 2, Objects: 3, Bytes: 3, Calls: 4, StoreCalls: 5}
-	gate := costGate{"plain, 1 threads": {Figures: figures, Tolerance: costFigures{CPU: 0.3, Objects: 0.01, Bytes: 0.01, Calls: 0.3, StoreCalls: 0.3}}}
-	check := func(f costFigures) error { return gate.check([]costRow{{Shape: "plain", Threads: 1, Limited: f}}) }
+	gate := costGate{"plain, 1 threads, local": {Figures: figures, Tolerance: costFigures{CPU: 0.3, Objects: 0.01, Bytes: 0.01, Calls: 0.3, StoreCalls: 0.3}}}
+	check := func(f costFigures) error { return gate.check([]costRow{{Steps: asLocal, Shape: "plain", Threads: 1, Limited: f}}) }
 	require.NoError(t, check(figures))
 	require.NoError(t, check(costFigures{CPU: 2.59, Objects: 3.02, Bytes: 3.02, Calls: 4.2, StoreCalls: 5.2}))
 	require.NoError(t, check(costFigures{}), "a gain is not a failure")
@@ -53,7 +53,7 @@ func TestGate(t *testing.T) {
 		require.ErrorContains(t, check(worse), want)
 	}
 	require.ErrorContains(t, gate.check(nil), "0 cases")
-	require.ErrorContains(t, gate.check([]costRow{{Shape: "tool", Threads: 1}}), "no limits for tool, 1 threads")
+	require.ErrorContains(t, gate.check([]costRow{{Steps: asLocal, Shape: "tool", Threads: 1}}), "no limits for tool, 1 threads, local")
 }
 
 // TestGateFile: the file has limits for all cases, and -update replaces its figures but not its tolerances.
@@ -70,7 +70,7 @@ func TestGateFile(t *testing.T) {
 	require.NoError(t, writeJSON(file, before))
 	r := report{Options: Options{Gate: file, Update: true}}
 	for _, c := range costCases {
-		r.Cost = append(r.Cost, costRow{Shape: c.shape, Threads: c.threads, Limited: costFigures{CPU: 1, Objects: 1, Bytes: 1, Calls: 1, StoreCalls: 1}})
+		r.Cost = append(r.Cost, costRow{Steps: c.steps, Shape: c.shape, Threads: c.threads, Limited: costFigures{CPU: 1, Objects: 1, Bytes: 1, Calls: 1, StoreCalls: 1}})
 	}
 	require.NoError(t, r.gate())
 	r.Options.Update = false

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// The tools do the same; Threadmill runs the quick one as a local activity.
+// The tools do the same; the quick one is declared as quick.
 const (
 	plainTool = "note"
 	quickTool = "peek"
@@ -24,8 +24,6 @@ type shape struct {
 	// tool that the model calls once before it replies, if any.
 	tool string
 
-	// local makes the bare loop run the tool as a local activity, too.
-	local bool
 	about string
 
 	// text returns the n-th message. Nil: the message names the tool, or is to be repeated.
@@ -35,8 +33,7 @@ type shape struct {
 var shapes = []shape{
 	{name: "plain", about: "message, reply"},
 	{name: "tool", tool: plainTool, about: "message, tool call, reply"},
-	{name: "quick", tool: quickTool, about: "the same with a quick tool, which is an activity in the bare loop"},
-	{name: "local", tool: quickTool, local: true, about: "the same, with a local activity in the bare loop as well"},
+	{name: "quick", tool: quickTool, about: "the same with a tool that is declared as quick"},
 }
 
 func shapeNames() []string {

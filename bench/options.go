@@ -39,11 +39,22 @@ const (
 	byUpdate way = "update"
 )
 
+// steps is how both sides run the steps of their turns.
+type steps string
+
+const (
+	// asLocal runs those that are quick as local activities: the bare loop all of them.
+	asLocal steps = "local"
+	// asActivities runs each as an activity.
+	asActivities steps = "activities"
+)
+
 // Options of a run.
 type Options struct {
 	// Parts, Shapes and Ways select the measurements.
 	Parts  []string `json:"parts"`
 	Shapes []string `json:"shapes"`
+	Steps  []steps  `json:"steps"`
 	Ways   []way    `json:"ways"`
 
 	// Threads are the numbers of concurrent threads, Turns the number of timed turns in a round for
@@ -121,8 +132,9 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	f.SetOutput(usage)
 	parts := f.String("parts", strings.Join(runtimeParts, ","), "what to measure")
 	documents := f.Bool("knowledge", false, "measure documents: -parts "+strings.Join(knowledgeParts, ","))
-	names := f.String("shapes", "plain,tool,quick,local", "turns: "+shapeHelp())
+	names := f.String("shapes", "plain,tool,quick", "turns: "+shapeHelp())
 	ways := f.String("ways", "signal,update", "how messages come in: signal, update")
+	how := f.String("steps", "local,activities", "how both sides run steps: as local activities, those that are quick; as activities, all")
 	threads := f.String("threads", "1,50", "how many threads are busy at once")
 	turns := f.String("turns", "200,500", "how many turns a round has in all, for each number of threads")
 	f.IntVar(&o.Rounds, "rounds", 5, "how many pairs of rounds")
@@ -175,6 +187,13 @@ func parse(args []string, usage io.Writer) (Options, error) {
 		if way(name) == byUpdate || o.Viewer {
 			o.Ways = append(o.Ways, way(name))
 		}
+	}
+	chosen, err = choose("-steps", *how, []string{string(asLocal), string(asActivities)})
+	if err != nil {
+		return o, err
+	}
+	for _, name := range chosen {
+		o.Steps = append(o.Steps, steps(name))
 	}
 	if o.Threads, err = numbers("-threads", *threads); err != nil {
 		return o, err

@@ -76,6 +76,7 @@ type report struct {
 
 // throughputRow compares turns of one shape. Times are in milliseconds.
 type throughputRow struct {
+	Steps   steps   `json:"steps"`
 	Shape   string  `json:"shape"`
 	Way     way     `json:"way"`
 	Threads int     `json:"threads"`
@@ -152,9 +153,9 @@ func newReport(o Options) *report {
 	return r
 }
 
-func newThroughputRow(s shape, by way, threads int, rounds [2][]round) throughputRow {
+func newThroughputRow(how steps, s shape, by way, threads int, rounds [2][]round) throughputRow {
 	return throughputRow{
-		Shape: s.name, Way: by, Threads: threads, Ratio: ratios(rounds), Mill: newSideRow(rounds[0]), Bare: newSideRow(rounds[1]),
+		Steps: how, Shape: s.name, Way: by, Threads: threads, Ratio: ratios(rounds), Mill: newSideRow(rounds[0]), Bare: newSideRow(rounds[1]),
 	}
 }
 
@@ -234,16 +235,16 @@ func (r *report) throughputTables(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n### Turns per second, Threadmill : bare loop (target: ratio ≥ %.1f), %d pairs of rounds\n\n", targetThroughput, r.Options.Rounds)
-	fmt.Fprint(b, "| turn | by | threads | ratio: median (min–max) | Threadmill, turns/s | bare, turns/s | Threadmill, ms a turn: median, p95 | bare, ms a turn: median, p95 |\n"+
-		"|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(b, "| steps | turn | by | threads | ratio: median (min–max) | Threadmill, turns/s | bare, turns/s | Threadmill, ms a turn: median, p95 | bare, ms a turn: median, p95 |\n"+
+		"|---|---|---|---|---|---|---|---|---|\n")
 	for _, t := range r.Throughput {
-		fmt.Fprintf(b, "| %s | %s | %d | %s | %s | %s | %.1f, %.1f | %.1f, %.1f |\n", t.Shape, t.Way, t.Threads, spread(t.Ratio, 2),
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %s | %s | %s | %.1f, %.1f | %.1f, %.1f |\n", t.Steps, t.Shape, t.Way, t.Threads, spread(t.Ratio, 2),
 			spread(t.Mill.PerSecond, 0), spread(t.Bare.PerSecond, 0), t.Mill.Turn.Median, t.Mill.Turn.P95, t.Bare.Turn.Median, t.Bare.Turn.P95)
 	}
 	fmt.Fprintf(b, "\n### First turn of threads that all begin at once (target: p95 < %s at 50)\n\n", targetFirstTurn)
-	fmt.Fprint(b, "| turn | by | threads | Threadmill, ms: median, p95 | bare, ms: median, p95 |\n|---|---|---|---|---|\n")
+	fmt.Fprint(b, "| steps | turn | by | threads | Threadmill, ms: median, p95 | bare, ms: median, p95 |\n|---|---|---|---|---|---|\n")
 	for _, t := range r.Throughput {
-		fmt.Fprintf(b, "| %s | %s | %d | %.0f, %.0f | %.0f, %.0f |\n", t.Shape, t.Way, t.Threads,
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %.0f, %.0f | %.0f, %.0f |\n", t.Steps, t.Shape, t.Way, t.Threads,
 			t.Mill.First.Median, t.Mill.First.P95, t.Bare.First.Median, t.Bare.First.P95)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/telemetry"
 )
 
@@ -45,7 +46,7 @@ func (m *meter) telemetry(ctx context.Context) ([]telemetryRow, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", kind.name, err)
 			}
-			row := telemetryRow{kind.name, threads, newThroughputRow(shapeOf("tool"), byUpdate, threads, rounds).Ratio}
+			row := telemetryRow{kind.name, threads, newThroughputRow(asLocal, shapeOf("tool"), byUpdate, threads, rounds).Ratio}
 			m.say("%s, %2d threads: ratio %.2f", kind.name, threads, row.Ratio.Median)
 			rows = append(rows, row)
 		}
@@ -64,7 +65,7 @@ func (m *meter) observed(ctx context.Context, share float64) (*mill, error) {
 	m.world.onStop(func() error {
 		return errors.Join(tracers.Shutdown(context.WithoutCancel(ctx)), meters.Shutdown(context.WithoutCancel(ctx)))
 	})
-	return m.world.startThreadmill(ctx, m.Options, newID("bench-observed"), telemetry.Config{TracerProvider: tracers, MeterProvider: meters})
+	return m.world.startThreadmill(ctx, m.Options, newID("bench-observed"), threadmill.Config{Telemetry: telemetry.Config{TracerProvider: tracers, MeterProvider: meters}})
 }
 
 func (r *report) telemetryTable(b *strings.Builder) {

@@ -26,19 +26,21 @@ type round struct {
 func (r round) perSecond() float64 { return float64(len(r.turns)) / r.took.Seconds() }
 
 func (m *meter) throughput(ctx context.Context) ([]throughputRow, error) {
-	if err := m.warmUp(ctx, m.sides()...); err != nil {
-		return nil, err
-	}
 	var rows []throughputRow
-	for _, name := range m.Shapes {
-		for i, threads := range m.Threads {
-			for _, by := range m.Ways {
-				row, err := m.compare(ctx, shapeOf(name), by, threads, m.Turns[i])
-				if err != nil {
-					return nil, fmt.Errorf("%s turns by %s, %d threads: %w", name, by, threads, err)
+	for _, how := range m.Steps {
+		if err := m.warmUp(ctx, m.sides(how)...); err != nil {
+			return nil, err
+		}
+		for _, name := range m.Shapes {
+			for i, threads := range m.Threads {
+				for _, by := range m.Ways {
+					row, err := m.compare(ctx, how, shapeOf(name), by, threads, m.Turns[i])
+					if err != nil {
+						return nil, fmt.Errorf("%s turns by %s, %d threads, steps as %s: %w", name, by, threads, how, err)
+					}
+					m.say("%-10s %-5s %-6s %2d threads: ratio %.2f", how, name, by, threads, row.Ratio.Median)
+					rows = append(rows, row)
 				}
-				m.say("%-5s %-6s %2d threads: ratio %.2f", name, by, threads, row.Ratio.Median)
-				rows = append(rows, row)
 			}
 		}
 	}
@@ -56,14 +58,22 @@ func (m *meter) warmUp(ctx context.Context, sides ...side) error {
 	return nil
 }
 
-func (m *meter) sides() []side { return []side{m.world.mill, m.world.bare} }
+// sides returns Threadmill and the bare loop.
+func (m *meter) sides(how steps) []side {
+	if how == asActivities {
+		return []side{m.world.activities, m.world.bare}
+	}
+	local := *m.world.bare
+	local.local = true
+	return []side{m.world.mill, &local}
+}
 
-func (m *meter) compare(ctx context.Context, s shape, by way, threads, turns int) (throughputRow, error) {
-	rounds, err := m.alternate(ctx, [2]side{m.world.mill, m.world.bare}, s, by, threads, turns)
+func (m *meter) compare(ctx context.Context, how steps, s shape, by way, threads, turns int) (throughputRow, error) {
+	rounds, err := m.alternate(ctx, [2]side(m.sides(how)), s, by, threads, turns)
 	if err != nil {
 		return throughputRow{}, err
 	}
-	return newThroughputRow(s, by, threads, rounds), nil
+	return newThroughputRow(how, s, by, threads, rounds), nil
 }
 
 // alternate runs rounds of two sides in pairs with alternating order.

@@ -27,7 +27,6 @@ import (
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/stream/nats"
-	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
@@ -44,7 +43,9 @@ type world struct {
 	provider *llmtest.Server
 	model    *model
 	mill     *mill
-	bare     *bare
+	// activities is Threadmill with all steps as activities.
+	activities *mill
+	bare       *bare
 
 	// calls and storeCalls are the numbers of calls to Temporal and to the store.
 	calls, storeCalls atomic.Int64
@@ -123,7 +124,10 @@ func newWorld(ctx context.Context, o Options, log *slog.Logger) (_ *world, err e
 	w.provider = llmtest.NewServer(llmtest.Config{})
 	w.onStop(func() error { w.provider.Close(); return nil })
 	w.model = m
-	w.mill, err = w.startThreadmill(ctx, o, millQueue, telemetry.Config{})
+	if w.mill, err = w.startThreadmill(ctx, o, millQueue, threadmill.Config{}); err != nil {
+		return nil, err
+	}
+	w.activities, err = w.startThreadmill(ctx, o, millQueue+"-activities", threadmill.Config{StepsAsActivities: true})
 	return w, err
 }
 
@@ -203,8 +207,8 @@ func (w *world) openStream(ctx context.Context, o Options) error {
 }
 
 // startThreadmill starts a runtime on a task queue, with its API.
-func (w *world) startThreadmill(ctx context.Context, o Options, queue string, observed telemetry.Config) (*mill, error) {
-	temporal, err := client.NewClientFromExisting(w.temporal, observed.ClientOptions(client.Options{Logger: sdklog.NewStructuredLogger(w.log)}))
+func (w *world) startThreadmill(ctx context.Context, o Options, queue string, cfg threadmill.Config) (*mill, error) {
+	temporal, err := client.NewClientFromExisting(w.temporal, cfg.Telemetry.ClientOptions(client.Options{Logger: sdklog.NewStructuredLogger(w.log)}))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Temporal: %w", err)
 	}
@@ -214,7 +218,7 @@ func (w *world) startThreadmill(ctx context.Context, o Options, queue string, ob
 		return nil, err
 	}
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, Store: w.store, Stream: w.stream, TaskQueue: queue, Telemetry: observed, Tools: tools(),
+		Temporal: temporal, Store: w.store, Stream: w.stream, TaskQueue: queue, Telemetry: cfg.Telemetry, StepsAsActivities: cfg.StepsAsActivities, Tools: tools(),
 		Agents: []agent.Agent{
 			{Name: "assistant", Model: "bench/model", Instructions: "You help.", Tools: []string{plainTool, quickTool}},
 			{Name: remoteAgent, Model: "remote/model", Instructions: "You help."},
