@@ -180,7 +180,7 @@ func New(cfg Config) (*Activities, error) {
 		cfg.Logger = slog.Default()
 	}
 	documents := cfg.newLibrary()
-	return &Activities{cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents)}, nil
+	return &Activities{underway: underway{holdFor: holdFor, joinWithin: joinWithin}, cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents)}, nil
 }
 
 // Registrar registers activities: a Temporal worker or test environment.

@@ -16,3 +16,12 @@ func (a *Activities) DownFor(model string) time.Duration {
 	}
 	return time.Until(d.until)
 }
+
+// CallModel and RunTool are activities, to run them as local ones. SetHold sets how long they hold the workflow task, and how
+// long they then wait to be joined.
+func (a *Activities) CallModel() any { return a.callModel }
+func (a *Activities) RunTool() any   { return a.runTool }
+
+func (a *Activities) SetHold(hold, join time.Duration) {
+	a.underway.holdFor, a.underway.joinWithin = hold, join
+}

@@ -85,13 +85,19 @@ func newFixture(t *testing.T, change func(*activities.Config), tools ...tool.Too
 	}
 	a, err := activities.New(cfg)
 	require.NoError(t, err)
+	w.all = a
+	w.env = w.newEnv()
+	return w
+}
+
+// newEnv returns an environment that runs the activities.
+func (w *fixture) newEnv() *testsuite.TestActivityEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	w.env = suite.NewTestActivityEnvironment()
-	w.env.SetTestTimeout(patience)
-	a.Register(w.env)
-	w.all = a
-	return w
+	env := suite.NewTestActivityEnvironment()
+	env.SetTestTimeout(patience)
+	w.all.Register(env)
+	return env
 }
 
 // says is the workflow's unstored record of a person's message.

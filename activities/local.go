@@ -34,6 +34,9 @@ type underway struct {
 	holding  sync.WaitGroup
 	draining bool
 
+	// holdFor and joinWithin are the constants of these names, or a test's.
+	holdFor, joinWithin time.Duration
+
 	// joinOn is the task queue of this process. Empty = it has none.
 	joinOn string
 }
@@ -89,7 +92,7 @@ func runStep[R any, P interface {
 		return reply, temporal.NewApplicationError("The worker is stopping; another one runs the step.", step.ErrTypeRetry)
 	}
 	defer u.holding.Done()
-	late := time.NewTimer(holdFor)
+	late := time.NewTimer(u.holdFor)
 	defer late.Stop()
 	select {
 	case <-s.ended:
@@ -100,7 +103,7 @@ func runStep[R any, P interface {
 	case <-late.C:
 	case <-ctx.Done():
 	}
-	time.AfterFunc(joinWithin, func() { u.abandon(key, s) })
+	time.AfterFunc(u.joinWithin, func() { u.abandon(key, s) })
 	*P(&reply).Lasts() = step.Underway{Running: true, JoinOn: u.joinOn}
 	return reply, nil
 }

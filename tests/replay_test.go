@@ -146,6 +146,25 @@ func record(t *testing.T) {
 	require.NoError(t, os.RemoveAll(shape))
 	require.NoError(t, os.MkdirAll(shape, 0o750))
 	o := harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 60}}
+	// Threads that have used the model and the tools before run them as local activities.
+	for _, name := range slices.Sorted(maps.Keys(hookedLives)) {
+		r := newRecordedWorld(t, o)
+		id := r.Open("assistant", "critic")
+		first := check.CurrentRun(r.Harness, id)
+		r.Say(id, warmUp)
+		hookedLives[name](t, r, id)
+		check.Settle(r.Harness, id)
+		storeRuns(t, r.Harness, id, first, "local-"+name)
+	}
+	quick := harness.New(t, o)
+	for name, live := range lives {
+		id := quick.Open("assistant")
+		first := check.CurrentRun(quick, id)
+		quick.Say(id, warmUp)
+		live(t, quick, id)
+		storeRuns(t, quick, id, first, "local-"+name)
+	}
+	o.StepsAsActivities = true
 	plain := harness.New(t, o)
 	for name, live := range lives {
 		id := plain.Open("assistant")
@@ -167,6 +186,9 @@ func record(t *testing.T) {
 	recordApprovals(t, o)
 	recordKnowledge(t, o)
 }
+
+// warmUp is a message whose turn uses the model and a tool.
+const warmUp = "use note {}"
 
 // storeRuns stores all runs of a thread.
 func storeRuns(t *testing.T, w *harness.Harness, id, first, name string) {

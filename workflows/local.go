@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -90,10 +91,11 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 	return workflow.ExecuteActivity(options, s.activity, s.input(step.Local{Again: again})).Get(ctx, s.reply)
 }
 
-// final reports whether an error says that a retry does not help.
+// final reports whether an error is that of a model which must not be called again. Another worker may succeed with what
+// this one is not configured for.
 func final(err error) bool {
 	app, ok := errors.AsType[*temporal.ApplicationError](err)
-	return ok && app.NonRetryable()
+	return ok && app.NonRetryable() && strings.HasPrefix(app.Type(), step.ErrTypeModel)
 }
 
 // once returns the options of a local activity that is not retried: an activity follows.

@@ -112,6 +112,9 @@ type Config struct {
 	// StaleAfter is the time after which a silent step is retried. 0 = the runtime's default.
 	StaleAfter time.Duration
 
+	// StepsAsActivities runs each step as an activity.
+	StepsAsActivities bool
+
 	// TemporalUI is the address of Temporal's Web UI.
 	TemporalUI string
 

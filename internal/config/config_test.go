@@ -180,10 +180,11 @@ func TestFull(t *testing.T) {
 			},
 			{Name: "all", Workflow: &hook.Workflow{Type: "Watch", TaskQueue: "guards"}, OnFailure: hook.FailClosed},
 		},
-		StaleAfter:     20 * time.Second,
-		AllowedHosts:   []string{"threadmill.example", "*.tunnel.example"},
-		AllowedOrigins: []string{"https://app.example", "http://localhost:5173"},
-		Files:          []string{filepath.Join(dir, "full.yaml"), filepath.Join(dir, "prompts", "poet.md")},
+		StaleAfter:        20 * time.Second,
+		StepsAsActivities: true,
+		AllowedHosts:      []string{"threadmill.example", "*.tunnel.example"},
+		AllowedOrigins:    []string{"https://app.example", "http://localhost:5173"},
+		Files:             []string{filepath.Join(dir, "full.yaml"), filepath.Join(dir, "prompts", "poet.md")},
 	}, c)
 	for _, a := range c.Agents {
 		require.NoError(t, a.Validate())

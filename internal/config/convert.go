@@ -34,7 +34,7 @@ func (d *document) config(root ast.Node) *Config {
 	if d.has("version") && f.Version != json.Number("1") {
 		d.fieldErrorf("version", KindInvalid, "must be 1, the only version there is")
 	}
-	c := &Config{StaleAfter: f.Temporal.StaleAfter, TemporalUI: f.Temporal.UI, AllowedHosts: f.HTTP.AllowedHosts, AllowedOrigins: f.HTTP.AllowedOrigins, PublicURL: f.HTTP.PublicURL, Tools: d.builtInTools(f.Tools), declared: d.declared}
+	c := &Config{StaleAfter: f.Temporal.StaleAfter, StepsAsActivities: f.Temporal.StepsAsActivities, TemporalUI: f.Temporal.UI, AllowedHosts: f.HTTP.AllowedHosts, AllowedOrigins: f.HTTP.AllowedOrigins, PublicURL: f.HTTP.PublicURL, Tools: d.builtInTools(f.Tools), declared: d.declared}
 	c.Tools.Client = d.clientTools(f.Tools.Client)
 	c.MCP, c.MCPAPI = d.mcpServers(f.MCP), d.mcpAPI(f.MCPAPI)
 	models := d.builtIn()

@@ -101,8 +101,9 @@ type keyEntry struct {
 }
 
 type temporalEntry struct {
-	StaleAfter time.Duration
-	UI         string
+	StaleAfter        time.Duration
+	StepsAsActivities bool
+	UI                string
 }
 
 type redactEntry struct {

@@ -141,7 +141,7 @@ func (s *Source) adopt(c *Config) error {
 		s.log.Warn(changed+" have changed: restart to apply that", "file", s.path)
 	}
 	s.warned = changed
-	c.Models, c.Fallbacks, c.Tools, c.Hooks, c.StaleAfter = s.current.Models, s.current.Fallbacks, s.current.Tools, s.current.Hooks, s.current.StaleAfter
+	c.Models, c.Fallbacks, c.Tools, c.Hooks, c.StaleAfter, c.StepsAsActivities = s.current.Models, s.current.Fallbacks, s.current.Tools, s.current.Hooks, s.current.StaleAfter, s.current.StepsAsActivities
 	c.MCP, c.MCPAPI = s.current.MCP, s.current.MCPAPI
 	c.TemporalUI, c.Keys = s.current.TemporalUI, s.current.Keys
 	c.AllowedHosts, c.AllowedOrigins, c.PublicURL = s.current.AllowedHosts, s.current.AllowedOrigins, s.current.PublicURL
@@ -183,7 +183,7 @@ func (s *Source) needRestart(c *Config) string {
 		{"mcp", reflect.DeepEqual(c.MCP, s.current.MCP) && c.MCPAPI == s.current.MCPAPI},
 		{"hooks", reflect.DeepEqual(c.Hooks, s.current.Hooks)},
 		{"approvalRules", reflect.DeepEqual(c.ApprovalRules, s.current.ApprovalRules)},
-		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter && c.TemporalUI == s.current.TemporalUI},
+		{"settings of Temporal", c.StaleAfter == s.current.StaleAfter && c.StepsAsActivities == s.current.StepsAsActivities && c.TemporalUI == s.current.TemporalUI},
 		{"settings of HTTP", slices.Equal(c.AllowedHosts, s.current.AllowedHosts) && slices.Equal(c.AllowedOrigins, s.current.AllowedOrigins) && c.PublicURL == s.current.PublicURL},
 	} {
 		if !part.same {

@@ -63,6 +63,7 @@ func (s Settings) Apply(cfg *threadmill.Config) {
 	cfg.ApprovalRules = slices.Concat(cfg.ApprovalRules, s.ApprovalRules)
 	cfg.Hooks = ordered(cfg.Hooks, s.Hooks)
 	cfg.TitleModel, cfg.StaleAfter, cfg.TemporalUI = cmp.Or(s.TitleModel, cfg.TitleModel), cmp.Or(s.StaleAfter, cfg.StaleAfter), cmp.Or(s.TemporalUI, cfg.TemporalUI)
+	cfg.StepsAsActivities = s.StepsAsActivities || cfg.StepsAsActivities
 	cfg.Knowledge = cmp.Or(s.Knowledge, cfg.Knowledge)
 	cfg.Retention = cmp.Or(s.Retention, cfg.Retention)
 	if len(s.AllowedHosts) > 0 {

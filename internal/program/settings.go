@@ -98,6 +98,9 @@ type Settings struct {
 	Hooks      []hook.Hook
 	StaleAfter time.Duration
 
+	// StepsAsActivities runs each step as an activity.
+	StepsAsActivities bool
+
 	// TemporalUI is the address of Temporal's Web UI.
 	TemporalUI string
 
@@ -159,7 +162,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	if err := s.addKeys(cfg.Getenv(EnvAPIKeys)); err != nil {
 		return s, err
 	}
-	s.Agents, s.Hooks, s.StaleAfter, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.TemporalUI
+	s.Agents, s.Hooks, s.StaleAfter, s.StepsAsActivities, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.StepsAsActivities, c.TemporalUI
 	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
 	s.MCP, s.MCPAPI, s.Knowledge, s.Redact = c.MCP, c.MCPAPI, knowledgeOf(c.Knowledge), c.Redact
 	s.Retention = threadmill.Retention(c.Retention)

@@ -34,7 +34,7 @@ const hooksYAML = `
 hooks:
   - {name: guard, workflow: {type: BlockPrompt, taskQueue: guards}, timeout: 1h}
   - {name: audit, workflow: {type: Audit, taskQueue: audits}, onFailure: open}
-temporal: {staleAfter: 10s}
+temporal: {staleAfter: 10s, stepsAsActivities: true}
 `
 
 func TestSettingsApply(t *testing.T) {
@@ -48,6 +48,7 @@ func TestSettingsApply(t *testing.T) {
 		{Name: "audit", Workflow: &hook.Workflow{Type: "Audit", TaskQueue: "audits"}, OnFailure: hook.FailOpen},
 	}, cfg.Hooks)
 	require.Equal(t, 10*time.Second, cfg.StaleAfter)
+	require.True(t, cfg.StepsAsActivities)
 
 	s, err = load(t, "", "")
 	require.NoError(t, err)
@@ -55,6 +56,7 @@ func TestSettingsApply(t *testing.T) {
 	s.Apply(&cfg)
 	require.Empty(t, cfg.Hooks)
 	require.Zero(t, cfg.StaleAfter, "the runtime's default")
+	require.False(t, cfg.StepsAsActivities)
 }
 
 // TestApprovalsApply: approval rules for the calls of all agents, and tools of connected clients.

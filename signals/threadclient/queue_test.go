@@ -260,7 +260,7 @@ func TestPrepare(t *testing.T) {
 			require.ErrorAs(t, err, &field)
 			require.Equal(t, c.field, field.Field)
 			if c.field != "threadId" {
-				idle := thread.New("ns", c.thread, signals.Start{}, time.Now())
+				idle := thread.New("ns", c.thread, signals.Start{}, time.Now(), time.Now())
 				require.Equal(t, err, idle.Inbox.ValidatePost(c.post), "a thread says the same")
 			}
 		})
