@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tests/internal/killing"
@@ -27,8 +27,7 @@ func (k killed) cutAt(text, name string) (id string) {
 		k.PostMessage(id, "e1", work(name))
 		check.Arrives(k.T.(*testing.T), reached, text)
 		k.Kill()
-		cut := check.HistoryOf(k.Harness, id, "")[before:]
-		if cut[len(cut)-1].GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED && !scheduled(cut) {
+		if lostTask(k.Harness, id, before) {
 			return id
 		}
 		k.Start()
@@ -54,42 +53,46 @@ func TestArrivesBeforeSecondRun(t *testing.T) {
 			require.NoError(k.T, k.Temporal.SignalWorkflow(k.Ctx(), signals.WorkflowID(k.TaskQueue, id), "", signals.SignalPost, p))
 		}
 	}
+	ends := func(status signals.TurnStatus) []string { return []string{string(status)} }
+	completed := string(signals.TurnCompleted)
 	for _, c := range []struct {
 		name, point string
 		arrives     func(killed, string)
+
+		// ends are the ends of the turns since the kill, and acts whether the tool runs that the reply calls.
+		ends []string
+		acts bool
 	}{
-		{"an interrupt of the event, its reply is stored", ".llm", interrupt},
-		{"an interrupt of the event, a tool has run", "end of ", interrupt},
-		{"the thread is closed, the reply is stored", ".llm", closes},
-		{"a message that joins, the reply is stored", ".llm", says(event.OnBusySteer)},
-		{"a message that interrupts, the reply is stored", ".llm", says(event.OnBusyInterrupt)},
-		{"a message that waits, a tool has run", "end of ", says(event.OnBusyEnqueue)},
+		{"an interrupt, the reply is stored", ".llm", interrupt, ends(signals.TurnInterrupted), false},
+		{"an interrupt, a tool has been started", "start of ", interrupt, ends(signals.TurnInterrupted), false},
+		{"the end of the thread, the reply is stored", ".llm", closes, ends(signals.TurnInterrupted), false},
+		{"a message that joins the turn, the reply is stored", ".llm", says(event.OnBusySteer), []string{completed}, true},
+		{"a message that waits, a tool has run", "end of ", says(event.OnBusyEnqueue), []string{completed, completed}, true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run("S2-51 "+c.name, func(t *testing.T) {
 			t.Parallel()
 			k := killed{killing.New(t, harness.Options{}, "telling")}
 			k.Start()
 			id := k.cutAt(c.point, "cut")
+			before := len(check.OfType(k.Harness, id, event.TypeTurnEnded))
 			c.arrives(k, id)
 			k.Start()
-			if c.name[:10] == "the thread" {
-				require.NoError(t, k.Temporal.GetWorkflow(k.Ctx(), signals.WorkflowID(k.TaskQueue, id), "").Get(k.Ctx(), nil))
-			} else {
-				check.Settle(k.Harness, id)
-				k.Say(id, "hello again")
+			check.AwaitRest(k.Harness, id)
+			require.Eventually(t, func() bool { return len(check.OfType(k.Harness, id, event.TypeTurnEnded)) == before+len(c.ends) }, harness.Patience, harness.Tick)
+			var ended []string
+			for _, r := range check.OfType(k.Harness, id, event.TypeTurnEnded)[before:] {
+				ended = append(ended, harness.Payload[event.TurnEnded](k.Harness, r).Status)
 			}
-			for _, m := range k.Messages(id) {
-				if !strings.Contains(m.Content, "warm") {
-				t.Logf("%s %s: %s %v", m.ID, m.Role, m.Content, m.ToolCalls)
-				}
-			}
-			for _, r := range check.AllRecords(k.Harness, id) {
-				if r.Type == "status" || r.Type == "turn_ended" {
-				t.Log(r.ID, string(r.Payload))
-				}
-			}
+			require.Equal(t, c.ends, ended)
 			check.RequireWhole(t, check.AllRecords(k.Harness, id))
-			check.RequireSettled(t, k.Harness, id)
+			for _, l := range check.ToolLogs(k.Harness, id) {
+				require.NotEqual(t, store.ToolStarted, l.Status)
+			}
+			if c.acts {
+				require.Equal(t, 1, k.Asked("act", "cut"))
+			} else {
+				require.Zero(t, k.Asked("act", "cut"))
+			}
 		})
 	}
 }

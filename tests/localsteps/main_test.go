@@ -15,7 +15,7 @@ import (
 
 // TestMain turns the test binary into a worker, for tests that kill it.
 func TestMain(m *testing.M) {
-	killing.Main(m, map[string]killing.Kind{"telling": telling})
+	killing.Main(m, map[string]killing.Kind{"telling": telling, "nats": onNATS})
 }
 
 // paced makes turns until all of their steps are local activities: on a busy machine, a step may take long at first.
@@ -43,4 +43,11 @@ func scheduled(events []*history.HistoryEvent) bool { return has(events, enumspb
 
 func has(events []*history.HistoryEvent, kind enumspb.EventType) bool {
 	return slices.ContainsFunc(events, func(e *history.HistoryEvent) bool { return e.GetEventType() == kind })
+}
+
+// lostTask reports whether the thread is in the workflow task of a turn, whose steps so far were local activities.
+func lostTask(w *harness.Harness, thread string, before int) bool {
+	w.T.Helper()
+	cut := check.HistoryOf(w, thread, "")[before:]
+	return cut[len(cut)-1].GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_TASK_STARTED && !scheduled(cut)
 }
