@@ -29,7 +29,8 @@ FROM alpine:3.22 AS worker
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 RUN addgroup -g 65532 threadmill \
  && adduser -D -u 65532 -G threadmill -h /srv/threadmill threadmill \
- && install -d -o threadmill -g threadmill /srv/threadmill/workspace
+ && install -d -o threadmill -g threadmill /srv/threadmill/workspace \
+ && install -d -m 700 -o threadmill -g threadmill /srv/threadmill/recovery
 COPY --from=build /out/worker /out/starter /usr/local/bin/
 COPY LICENSE NOTICES-worker.tx[t] /usr/share/doc/threadmill/
 # Where shell_cmd works unless configured otherwise: the folder "workspace" from here.

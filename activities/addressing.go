@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/threadmill/threadmill/internal/addressing"
-
 	"github.com/threadmill/threadmill/llm"
 )
 

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // replan plans an approved call again with the approved arguments. If the approval is no longer

@@ -4,12 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/modelcontext"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )

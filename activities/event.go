@@ -7,14 +7,13 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/redaction"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"

@@ -7,13 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // groupTimeout bounds the time of asking for the members of a group.

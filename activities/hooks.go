@@ -8,12 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/store"
 )
 

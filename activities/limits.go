@@ -5,12 +5,11 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/activity"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/modellimit"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // providerOf returns the name of a model's provider.

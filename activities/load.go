@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/store"
 )
 

@@ -11,17 +11,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"

@@ -9,11 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"

@@ -3,12 +3,11 @@ package activities_test
 import (
 	"testing"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // TestTermsOfBoth: a task and the call that it runs each have their terms of approval.

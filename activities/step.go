@@ -6,11 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/stream"
 )
 

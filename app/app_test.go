@@ -63,6 +63,7 @@ func TestMistakes(t *testing.T) {
 		{"tools without queues", database, []string{"--roles", "tools"}, 2, "--tool-queues: name the task queues"},
 		{"queues without workers", database, []string{"--roles", "api", "--tool-queues", "gpu"}, 2, "--tool-queues: needs --roles worker or tools"},
 		{"no role", database, []string{"--roles", ""}, 2, "--roles: name at least one"},
+		{"no folder for tasks", "", with("--recovery-dir", "records.db/tasks", "--log-level", "error"), 1, "--recovery-dir: a folder for running tasks: "},
 		{"no drain", "", with("--drain", "0s"), 2, "--drain: 0s must be more than 0"},
 		{"no task queue", "", with("--task-queue", ""), 2, "--task-queue: must not be empty"},
 		{"namespace", "", with("--namespace", "a/b"), 2, `--namespace: "a/b" must be`},

@@ -43,6 +43,7 @@ type options struct {
 	namespace string
 	build     string
 	deploy    string
+	recovery  string
 	drain     time.Duration
 	logFormat string
 	logLevel  slog.Level
@@ -83,6 +84,7 @@ processes. /healthz and /readyz are served in every role.`,
 	f.StringSliceVar(&o.tools, "tool-queues", nil, "further task queues to serve, for tools that declare one")
 	f.StringVar(&o.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads that the API serves")
 	o.registerBuild(f)
+	f.StringVar(&o.recovery, "recovery-dir", "", "local folder for the running tasks of this process: if it is killed, its successor or another worker with this folder continues them at once ("+program.EnvRecoveryDir+")")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long running steps may take to finish on SIGTERM")
 	o.register(f, slog.LevelInfo)
 	if err := addFlags(cmd, cfg.Flags); err != nil {
@@ -177,6 +179,8 @@ func (o *options) checkServers(declared *threadmill.Config, getenv func(string) 
 	switch {
 	case declared.Authenticator != nil && o.auth.Mode != "":
 		return program.Usagef("--auth: the program authenticates requests itself")
+	case declared.Temporal != nil && o.recovery != "":
+		return program.Usagef("--recovery-dir: the program connects to Temporal itself")
 	case declared.Store == nil && database == "" && o.sqlite == "":
 		return program.Usagef("%s is not set: set it to postgres://user@host:5432/database, or use --sqlite FILE on a single machine", program.EnvDatabaseURL)
 	case database != "" && o.sqlite != "":

@@ -164,7 +164,7 @@ func (o *replayOptions) connect(ctx context.Context, application Config, cfg thr
 	if len(folders) > 0 || d.Client != nil {
 		return d, func() {}, nil
 	}
-	if d.Client, d.Namespace, err = dial(ctx, application, o.profile, telemetry.Config{}, cfg.Logger); err != nil {
+	if d.Client, d.Namespace, err = dial(ctx, application, o.profile, telemetry.Config{}, nil, cfg.Logger); err != nil {
 		return d, nil, err
 	}
 	return d, d.Client.Close, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/gate"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/internal/recovery"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact/redactlog"
 	"github.com/threadmill/threadmill/store"
@@ -137,10 +138,15 @@ func connect(ctx context.Context, application Config, o options, cfg *threadmill
 		}
 	}
 	if cfg.Temporal == nil {
-		if cfg.Temporal, cfg.TemporalNamespace, err = dial(ctx, application, o.profile, cfg.Telemetry, log); err != nil {
+		var journal *recovery.Journal
+		if journal, err = openJournal(o, log); err != nil {
 			return closeAll, err
 		}
-		closers = append(closers, cfg.Temporal.Close)
+		closers = append(closers, func() { _ = journal.Close() })
+		if cfg.Temporal, cfg.TemporalNamespace, err = dial(ctx, application, o.profile, cfg.Telemetry, journal, log); err != nil {
+			return closeAll, err
+		}
+		closers = append(closers, cfg.Temporal.Close, journal.Watch(cfg.Temporal.WorkflowService()))
 	}
 	if cfg.Stream == nil {
 		natsURL := os.Getenv(program.EnvNATSURL)
@@ -256,7 +262,7 @@ func clientOptions(application Config, profile string) (client.Options, error) {
 }
 
 // dial connects to Temporal, and returns the namespace of the connection.
-func dial(ctx context.Context, application Config, profile string, observed telemetry.Config, log *slog.Logger) (client.Client, string, error) {
+func dial(ctx context.Context, application Config, profile string, observed telemetry.Config, journal *recovery.Journal, log *slog.Logger) (client.Client, string, error) {
 	opts, err := clientOptions(application, profile)
 	if err != nil {
 		return nil, "", err
@@ -264,11 +270,24 @@ func dial(ctx context.Context, application Config, profile string, observed tele
 	opts.Logger = program.TemporalLogger(log)
 	ctx, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	c, err := client.DialContext(ctx, observed.ClientOptions(opts))
+	c, err := client.DialContext(ctx, journal.ClientOptions(observed.ClientOptions(opts)))
 	if err != nil {
 		return nil, "", fmt.Errorf("TEMPORAL_ADDRESS: Temporal does not answer at %s: %w; start it there, or set the variable or --profile", opts.HostPort, err)
 	}
 	return c, opts.Namespace, nil
+}
+
+// openJournal opens the journal of the running tasks, if this process has workers and a folder for it.
+func openJournal(o options, log *slog.Logger) (*recovery.Journal, error) {
+	folder := cmp.Or(o.recovery, os.Getenv(program.EnvRecoveryDir))
+	if folder == "" || !o.has(roleWorker) && !o.has(roleTools) {
+		return nil, nil //nolint:nilnil // none is one that does nothing
+	}
+	journal, err := recovery.Open(folder, log)
+	if err != nil {
+		return nil, fmt.Errorf("--recovery-dir: %w", err)
+	}
+	return journal, nil
 }
 
 func openStore(ctx context.Context, path string, log *slog.Logger) (store.Store, error) {

@@ -181,6 +181,8 @@ func (r *running) counts(to int) (end <-chan error) {
 
 func TestSignals(t *testing.T) {
 	clean(t)
+	// What continues before that was freed by the next process.
+	require.NoError(t, os.WriteFile(defaultConfig, []byte("agents: [{name: assistant, model: demo/demo}]\ntemporal: {staleAfter: 1h}\n"), 0o600))
 	for _, c := range []struct {
 		name   string
 		signal syscall.Signal
@@ -205,6 +207,9 @@ func TestSignals(t *testing.T) {
 			require.Eventually(t, func() bool { return len(r.contents("cut")) == 2 }, patience, tick)
 			t.Logf("the turn ended %s after the restart", time.Since(begin).Round(time.Millisecond))
 			require.True(t, strings.HasSuffix(r.contents("cut")[1], " 149 150"), r.contents("cut")[1])
+			require.Eventually(t, func() bool {
+				return strings.Contains(r.stderr.String(), "freed the tasks of a killed worker") == (c.code != program.ExitOK)
+			}, patience, tick)
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 			require.Equal(t, program.ExitOK, r.awaitExit())
 		})

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/internal/recovery"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/redact/redactlog"
 	"github.com/threadmill/threadmill/store"
@@ -29,6 +30,7 @@ const (
 	databaseFile    = "threadmill.db"
 	workspaceFolder = "workspace"
 	secretsFile     = "secrets.key"
+	recoveryFolder  = "recovery"
 
 	// The time limits for parts of a clean stop; Temporal itself needs a second or two.
 	answerWithin = 2 * time.Second
@@ -158,15 +160,23 @@ func (s *server) startTemporal(ctx context.Context) error {
 		return s.explain(err)
 	}
 	s.onStop(s.temporal.Stop)
-	s.client, err = client.DialContext(ctx, s.telemetry.ClientOptions(client.Options{
+	var journal *recovery.Journal
+	if !s.memory {
+		if journal, err = recovery.Open(filepath.Join(s.data, recoveryFolder), s.log); err != nil {
+			return fmt.Errorf("--data %s: %w", s.data, err)
+		}
+		s.onStop(func() { s.closed("journal", journal.Close()) })
+	}
+	s.client, err = client.DialContext(ctx, journal.ClientOptions(s.telemetry.ClientOptions(client.Options{
 		HostPort: s.temporal.Addr(), Namespace: s.temporal.Namespace(), Logger: program.TemporalLogger(s.log),
 		// On a busy machine, the new server may be slow.
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: readyWithin},
-	}))
+	})))
 	if err != nil {
 		return fmt.Errorf("connecting to Temporal at %s: %w", s.temporal.Addr(), err)
 	}
 	s.onStop(s.client.Close)
+	s.onStop(journal.Watch(s.client.WorkflowService()))
 	return nil
 }
 

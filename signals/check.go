@@ -25,29 +25,37 @@ const (
 // the thread's state. Only the thread itself detects that it is closed, busy or full, or that the
 // id is a duplicate.
 func (p Post) Validate(threadID string) error {
-	_, err := p.Message(threadID)
+	_, err := p.Read(threadID)
 	return err
 }
 
-// Message validates like [Post.Validate] and returns the message, or nil for another type of event.
-func (p Post) Message(threadID string) (*event.NewMessage, error) {
+// Content is the decoded content of a post: a message, an environment event, or neither for a custom
+// event, whose payload may be any JSON.
+type Content struct {
+	Message *event.NewMessage
+	Env     *event.EnvEvent
+}
+
+// Read validates like [Post.Validate] and returns the content.
+func (p Post) Read(threadID string) (Content, error) {
 	if err := p.validateHead(); err != nil {
-		return nil, err
+		return Content{}, err
 	}
-	switch p.Type {
-	case "", event.TypeMessage:
-		return p.readMessage(threadID)
+	if p.Type == "" || p.Type == event.TypeMessage {
+		m, err := p.readMessage(threadID)
+		return Content{Message: m}, err
 	}
 	if err := firstOf(checkIdentifier("type", p.Type), event.ValidateType("type", p.Type)); err != nil {
-		return nil, err
+		return Content{}, err
 	}
 	if p.IsEnv() {
-		return nil, checkEnv(threadID, p)
+		e, err := p.readEnv(threadID)
+		return Content{Env: e}, err
 	}
 	if len(p.Payload) == 0 {
-		return nil, nil
+		return Content{}, nil
 	}
-	return nil, event.ValidateJSON("payload", p.Payload)
+	return Content{}, event.ValidateJSON("payload", p.Payload)
 }
 
 // validateHead validates everything but the content.

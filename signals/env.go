@@ -38,24 +38,24 @@ func EventID(parts ...string) string {
 	return uuid.NewSHA1(eventIDs, []byte(strings.Join(parts, "\x00"))).String()
 }
 
-// checkEnv reports why an environment event is invalid.
-func checkEnv(threadID string, p Post) error {
-	e := event.EnvEvent{ID: p.ID, Type: p.Type, Timestamp: p.Timestamp, Payload: p.Payload}
+// readEnv decodes and validates an environment event.
+func (p Post) readEnv(threadID string) (*event.EnvEvent, error) {
+	e := &event.EnvEvent{ID: p.ID, Type: p.Type, Timestamp: p.Timestamp, Payload: p.Payload}
 	if len(p.Metadata) > 0 {
 		if err := event.DecodeJSON("metadata", p.Metadata, &e.Metadata); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if to := e.Metadata.TriggerSessionID; to != "" && to != threadID {
-		return event.FieldErrorf("metadata.trigger_session_id", "is %q, but this thread is %q", to, threadID)
+		return nil, event.FieldErrorf("metadata.trigger_session_id", "is %q, but this thread is %q", to, threadID)
 	}
 	if err := e.Validate(); err != nil {
-		return err
+		return nil, err
 	}
 	if e.Type == event.TypeUserQuery {
 		if q, _ := e.Query(); q.SessionID != "" && q.SessionID != threadID {
-			return event.FieldErrorf("payload.sessionId", "is %q, but this thread is %q", q.SessionID, threadID)
+			return nil, event.FieldErrorf("payload.sessionId", "is %q, but this thread is %q", q.SessionID, threadID)
 		}
 	}
-	return nil
+	return e, nil
 }

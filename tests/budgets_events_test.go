@@ -36,8 +36,8 @@ func TestBudgetsOfEvents(t *testing.T) {
 	}, tool.Background())
 	w := harness.New(t, harness.Options{
 		StepsAsActivities: true,
-		Agents: []agent.Agent{{Name: "assistant", Model: "openai/stand-in", Tools: []string{"build", "list_tasks"}}},
-		Tools:  []tool.Tool{build},
+		Agents:            []agent.Agent{{Name: "assistant", Model: "openai/stand-in", Tools: []string{"build", "list_tasks"}}},
+		Tools:             []tool.Tool{build},
 		Configure: func(cfg *threadmill.Config) {
 			cfg.Rules = []rule.Rule{
 				{Events: []string{"stored"}, Priority: 30},

@@ -10,7 +10,7 @@ import (
 // layers are the layers of the root module, from the bottom up: a package imports packages of its
 // own line and of those above it.
 var layers = [][]string{
-	{"internal/strictjson", "internal/guard", "internal/publicnet", "internal/near", "internal/outage", "internal/buildinfo", "redact"},
+	{"internal/strictjson", "internal/filelock", "internal/guard", "internal/publicnet", "internal/near", "internal/outage", "internal/buildinfo", "redact"},
 	{"event"},
 	{"internal/term", "internal/strictyaml", "internal/recordid", "internal/process", "internal/traceparent"},
 	{"approval"},
@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"internal/document", "internal/fetch", "internal/tokens"},
 	{"internal/library", "internal/entities"},
 	{"internal/deployment", "internal/gate"},
-	{"internal/doctor", "internal/repair", "internal/retention"},
+	{"internal/doctor", "internal/recovery", "internal/repair", "internal/retention"},
 	{"signals/threadclient", "internal/erasures", "internal/export"},
 	{"internal/histories"},
 	{"internal/configdiff"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -48,6 +49,13 @@ func TestLocalSteps(t *testing.T) {
 		t.Cleanup(gate.Release)
 		posted = w.Post(id, "count 10")
 		check.Arrives(t, gate.Reached(), "the model's reply")
+		shown, err := w.Stream.Subscribe(w.Ctx(), w.Key(id), stream.From{})
+		require.NoError(t, err)
+		defer shown.Close()
+		for e := (stream.Entry{}); e.Event == nil || !strings.Contains(e.Event.Content, "3"); {
+			e, err = shown.Next(w.Ctx())
+			require.NoError(t, err)
+		}
 		return w, id, posted, before, gate.Release
 	}
 	t.Run("a call that takes longer goes on in its process, and Temporal sees it", func(t *testing.T) {

@@ -58,7 +58,7 @@ func (t *conversation) awaitAhead(ctx workflow.Context, turn *thread.Turn) {
 	workflow.GoNamed(ctx, "left "+turn.Item.ID, func(ctx workflow.Context) {
 		_ = workflow.Await(ctx, func() bool { return decided || !turn.IsQueued() })
 		if !decided {
-			turn.Interrupted = &signals.Control{Action: signals.ControlInterrupt, EventID: turn.Item.ID}
+			turn.Interrupt(signals.Control{Action: signals.ControlInterrupt, EventID: turn.Item.ID})
 			stop()
 		}
 	})

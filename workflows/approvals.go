@@ -4,11 +4,10 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -23,7 +22,7 @@ func (t approvals) handlers() []handler {
 		onUpdate(t.conversation, signals.UpdateDecide, "decide on a tool call", signals.Decide.Validate, t.updateDecide),
 		onUpdate(t.conversation, signals.UpdateRevoke, "take an approval back", signals.Revoke.Validate, t.updateRevoke),
 		onQuery(signals.QueryApprovals, "the tool calls that wait for approval, for a client or for input", func(workflow.Context) signals.Approvals {
-			return signals.Approvals{Approvals: t.state.Decisions.Approvals(), ClientCalls: t.state.Turns.ClientCalls(), Inputs: t.state.Turns.InputRequests()}
+			return signals.Approvals{Approvals: t.state.Approvals(), ClientCalls: t.state.Turns.ClientCalls(), Inputs: t.state.InputRequests()}
 		}),
 	}
 }
@@ -35,12 +34,12 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 		return
 	}
 	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
-		f, err := t.state.Children.Forward(workflow.Now(ctx), d)
+		f, err := t.state.Forward(workflow.Now(ctx), d)
 		children(t).decideForChildBySignal(ctx, name, f, err)
 		return
 	}
-	if !t.state.Decisions.IsEarly(d.ToolCallID) || !t.state.Decisions.BufferEarly(d) {
-		t.state.Decisions.TakeDecision(workflow.Now(ctx), d)
+	if !t.state.IsEarlyDecision(d.ToolCallID) || !t.state.Decisions.BufferEarly(d) {
+		t.state.TakeDecision(workflow.Now(ctx), d)
 	}
 }
 
@@ -49,37 +48,37 @@ const earlyDecisionTimeout = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
 	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
-		f, err := t.state.Children.Forward(workflow.Now(ctx), d)
+		f, err := t.state.Forward(workflow.Now(ctx), d)
 		return children(t).decideForChild(ctx, f, err)
 	}
-	if t.state.Decisions.IsEarly(d.ToolCallID) {
-		_, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.Decisions.IsEarly(d.ToolCallID) })
+	if t.state.IsEarlyDecision(d.ToolCallID) {
+		_, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.IsEarlyDecision(d.ToolCallID) })
 		if err != nil {
 			return signals.DecideResult{}, err
 		}
-		if t.continuingAsNew && t.state.Decisions.IsEarly(d.ToolCallID) && t.state.Decisions.BufferEarly(d) {
+		if t.continuingAsNew && t.state.IsEarlyDecision(d.ToolCallID) && t.state.Decisions.BufferEarly(d) {
 			// The next workflow run will know the call and apply the decision.
 			return signals.DecideResult{Result: signals.DecideAccepted}, nil
 		}
-		if t.state.Decisions.IsEarly(d.ToolCallID) {
+		if t.state.IsEarlyDecision(d.ToolCallID) {
 			// A step that has stored its reply can take long to return, for example if the live stream is
 			// unavailable or its worker has died.
 			return signals.DecideResult{}, refuse(signals.ErrEarly)
 		}
 	}
-	if err := t.state.Decisions.CheckAlone(d); err != nil {
+	if err := t.state.CheckAlone(d); err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}
 	checked := t.check(ctx, d)
 	if err := checked.Err(); err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}
-	return t.state.Decisions.DecideChecked(workflow.Now(ctx), d, checked), nil
+	return t.state.DecideChecked(workflow.Now(ctx), d, checked), nil
 }
 
 // check validates the edited arguments or the pattern of a decision, if it has any.
 func (t approvals) check(ctx workflow.Context, d signals.Decide) step.CheckReply {
-	input, ok := t.state.Decisions.Unchecked(d)
+	input, ok := t.state.Unchecked(d)
 	if !ok {
 		return step.CheckReply{}
 	}
@@ -99,20 +98,19 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		defer cancel()
 		s := t.state
 		supersedes := func() bool { _, ok := s.Inbox.Superseding(); return ok }
+		checks := func() bool { _, ok := s.Decisions.NextToCheck(); return ok }
 		due := func() bool {
-			return len(s.Decisions.ToCheck) > 0 || s.Decisions.RestoredDue() || s.Turns.Cascading() != nil || supersedes()
+			return checks() || s.RestoredDue() || s.Turns.Cascading() != nil || supersedes()
 		}
 		for workflow.Await(ctx, due) == nil {
 			t.pendingSends++
-			s.Decisions.ApplyRestored(workflow.Now(ctx))
+			s.ApplyRestored(workflow.Now(ctx))
 			for q, ok := s.Inbox.Superseding(); ok; q, ok = s.Inbox.Superseding() {
 				t.affect(ctx, q)
 			}
-			for len(s.Decisions.ToCheck) > 0 {
-				d := s.Decisions.ToCheck[0]
+			for d, ok := s.Decisions.NextToCheck(); ok; d, ok = s.Decisions.NextToCheck() {
 				checked := t.check(ctx, d)
-				s.Decisions.ToCheck = s.Decisions.ToCheck[1:]
-				s.Decisions.DecideOrReject(workflow.Now(ctx), d, checked)
+				s.ApplyChecked(workflow.Now(ctx), checked)
 			}
 			for turn := s.Turns.Cascading(); turn != nil; turn = s.Turns.Cascading() {
 				t.cascade(ctx, turn)
@@ -143,13 +141,13 @@ func (t approvals) revoke(ctx workflow.Context, name string, v signals.Revoke) {
 		t.state.Reject(workflow.Now(ctx), name, v, err)
 		return
 	}
-	t.state.Decisions.Revoke(workflow.Now(ctx), v)
+	t.state.Revoke(workflow.Now(ctx), v)
 }
 
 // updateRevoke revokes an approval. It returns once the record is stored: from then on, no call
 // runs because of the approval.
 func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals.DecideResult, error) {
-	if id := t.state.Decisions.Revoke(workflow.Now(ctx), v); t.state.Outbox.Unwritten(id) {
+	if id := t.state.Revoke(workflow.Now(ctx), v); t.state.Outbox.Unwritten(id) {
 		t.record(ctx)
 		if err := workflow.Await(ctx, func() bool { return !t.state.Outbox.Unwritten(id) }); err != nil {
 			return signals.DecideResult{}, err
@@ -163,10 +161,8 @@ func (t approvals) updateRevoke(ctx workflow.Context, v signals.Revoke) (signals
 func (t approvals) watchStatus(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "status", func(ctx workflow.Context) {
 		s := t.state
-		changed := func() bool { return s.Closing == nil && s.Decisions.Listable() != s.Decisions.Listed }
-		for workflow.Await(ctx, changed) == nil {
-			s.Decisions.Listed = s.Decisions.Listable()
-			if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Waiting(s.Decisions.Listed)); err != nil {
+		for workflow.Await(ctx, s.ListingDue) == nil {
+			if err := workflow.UpsertTypedSearchAttributes(ctx, searchattr.Waiting(s.List())); err != nil {
 				workflow.GetLogger(ctx).Error("setting the search attribute of a thread that waits", "thread", s.ThreadID, "error", err)
 			}
 		}

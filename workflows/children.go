@@ -4,14 +4,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -32,7 +31,7 @@ func (t children) handlers() []handler {
 }
 
 // delegate starts a sub-agent, whose answer is the result of the call.
-func (t *activeTurn) delegate(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) delegate(ctx workflow.Context, c *thread.Call) {
 	if refusal := t.turn.CheckDelegate(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)
 		return
@@ -59,7 +58,7 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 		if err := child.Get(ctx, &reply); err != nil {
 			t.state.Children.ApplyLoss(id, reason(err))
 		} else {
-			t.state.Children.ApplyEnd(workflow.Now(ctx), step.SubAgentEnded{ThreadID: id, DelegateReply: reply})
+			t.state.SubAgentEnded(workflow.Now(ctx), step.SubAgentEnded{ThreadID: id, DelegateReply: reply})
 		}
 		delete(t.subs, id)
 	})
@@ -68,7 +67,7 @@ func (t *conversation) watchSub(ctx workflow.Context, id string, child workflow.
 // awaitSub waits for the answer of a sub-agent. It returns early when the turn is interrupted, when
 // the thread must continue as new, and when the thread has other work while the sub-agent waits for
 // people.
-func (t *activeTurn) awaitSub(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) awaitSub(ctx workflow.Context, c *thread.Call) {
 	s := t.state
 	ended := func() bool { _, _, ok := s.Children.End(c.SubAgent); return ok }
 	if t.subs[c.SubAgent] != nil || ended() {
@@ -114,7 +113,7 @@ func (t *conversation) startSub(ctx workflow.Context, id string, start step.Dele
 }
 
 // delegateTask starts a sub-agent as a background task.
-func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) delegateTask(ctx workflow.Context, c *thread.Call) {
 	s := t.state
 	if refusal := t.turn.CheckDelegate(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)
@@ -124,7 +123,7 @@ func (t *activeTurn) delegateTask(ctx workflow.Context, r *thread.AgentRun, c *t
 	child, err := t.startSub(ctx, input.Task.ThreadID, start)
 	if err != nil {
 		c.TaskNotStarted(workflow.Now(ctx), input.Task, reason(err))
-		s.Children.Forget(workflow.Now(ctx), input.Task.ThreadID)
+		s.ForgetSubAgent(workflow.Now(ctx), input.Task.ThreadID)
 		return
 	}
 	c.TaskStarted(workflow.Now(ctx), input.Task)
@@ -146,19 +145,19 @@ func (t *conversation) cancelThread(ctx workflow.Context, threadID string) {
 }
 
 func (t children) subAgentEnded(ctx workflow.Context, _ string, e step.SubAgentEnded) {
-	t.state.Children.ApplyEnd(workflow.Now(ctx), e)
+	t.state.SubAgentEnded(workflow.Now(ctx), e)
 }
 
 func (t children) subAgentRequest(_ workflow.Context, _ string, a step.SubAgentRequest) {
-	t.state.Children.ApplyRequest(a)
+	t.state.SubAgentRequested(a)
 }
 
 func (t children) subAgentDecision(ctx workflow.Context, _ string, d step.SubAgentDecision) {
-	t.state.Children.ApplyDecision(workflow.Now(ctx), d)
+	t.state.SubAgentDecided(workflow.Now(ctx), d)
 }
 
 // decideForChild forwards a decision or an answer to the child thread of its call and returns the
-// outcome. err is the error of [thread.Children.Forward].
+// outcome. err is the error of [thread.State.Forward].
 func (t children) decideForChild(ctx workflow.Context, f thread.Forward, err error) (signals.DecideResult, error) {
 	switch {
 	case err != nil:
@@ -178,7 +177,7 @@ func (t children) decideForChild(ctx workflow.Context, f thread.Forward, err err
 	case !done:
 		return signals.DecideResult{}, refuse(event.FieldErrorf("toolCallId", "is a call of a sub-agent that has not answered yet; look whether it still waits"))
 	}
-	return signals.DecideResult{Result: t.state.Children.ForwardedOutcome(f)}, nil
+	return signals.DecideResult{Result: t.state.ForwardedOutcome(f)}, nil
 }
 
 // decideForChildBySignal is [children.decideForChild] for a decision or an answer by signal.

@@ -22,21 +22,21 @@ func (t clientCalls) toolResult(ctx workflow.Context, name string, r signals.Too
 		t.state.Reject(workflow.Now(ctx), name, r, err)
 		return
 	}
-	t.state.Decisions.TakeResult(workflow.Now(ctx), r)
+	t.state.TakeResult(workflow.Now(ctx), r)
 }
 
 func (t clientCalls) updateToolResult(ctx workflow.Context, r signals.ToolResult) (signals.DecideResult, error) {
-	if t.state.Decisions.IsEarlyResult(r.ToolCallID) {
-		if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.Decisions.IsEarlyResult(r.ToolCallID) }); err != nil {
+	if t.state.IsEarlyResult(r.ToolCallID) {
+		if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.IsEarlyResult(r.ToolCallID) }); err != nil {
 			return signals.DecideResult{}, err
 		}
 	}
-	if t.continuingAsNew && t.state.Decisions.IsEarlyResult(r.ToolCallID) {
+	if t.continuingAsNew && t.state.IsEarlyResult(r.ToolCallID) {
 		// The next workflow run will make the call wait for the client, and apply the result.
-		return signals.DecideResult{Result: t.state.Decisions.BufferEarlyResult(r)}, nil
+		return signals.DecideResult{Result: t.state.BufferEarlyResult(r)}, nil
 	}
-	if t.state.Decisions.IsEarlyResult(r.ToolCallID) {
+	if t.state.IsEarlyResult(r.ToolCallID) {
 		return signals.DecideResult{}, refuse(signals.ErrEarly)
 	}
-	return signals.DecideResult{Result: t.state.Decisions.ToolResult(workflow.Now(ctx), r)}, nil
+	return signals.DecideResult{Result: t.state.ToolResult(workflow.Now(ctx), r)}, nil
 }

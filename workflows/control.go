@@ -28,7 +28,7 @@ func (t controls) control(ctx workflow.Context, name string, c signals.Control) 
 	case c.Action == signals.ControlClose:
 		if t.state.Closing == nil && !(c.IfIdle && !t.state.Resting()) {
 			c.EventID = ""
-			t.state.Closing = &c
+			t.state.StartClosing(c)
 			t.interrupt(c)
 		}
 	case c.Action == signals.ControlRetry:
@@ -91,7 +91,7 @@ func (t controls) describe(ctx workflow.Context, c signals.ThreadChange) error {
 			return err
 		}
 		// The new attributes say that the thread is open.
-		t.state.Decisions.Listed = false
+		t.state.Decisions.Unlist()
 	}
 	if len(memo) == 0 {
 		return nil

@@ -3,7 +3,6 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -27,7 +26,7 @@ func (t forgets) forget(ctx workflow.Context, name string, f signals.Forget) {
 		t.state.Reject(workflow.Now(ctx), name, nil, err)
 		return
 	}
-	t.state.Forgetting = append(slices.DeleteFunc(t.state.Forgetting, func(o signals.Forget) bool { return o.Pseudonym == f.Pseudonym }), f)
+	t.state.Forget(f)
 	t.people = nil
 	for _, id := range t.state.Concerning(p.Is, p.Concerns) {
 		controls(t).control(ctx, name, signals.Control{Action: signals.ControlInterrupt, EventID: id, By: signals.Eraser, Reason: "a person is erased"})

@@ -23,33 +23,32 @@ func (t inputs) answer(ctx workflow.Context, name string, a signals.InputAnswers
 		return
 	}
 	if t.state.Children.Input(a) {
-		f, err := t.state.Children.ForwardInput(workflow.Now(ctx), a)
+		f, err := t.state.ForwardInput(workflow.Now(ctx), a)
 		children(t).decideForChildBySignal(ctx, name, f, err)
 		return
 	}
-	t.state.Decisions.TakeInput(workflow.Now(ctx), a)
+	t.state.TakeInput(workflow.Now(ctx), a)
 }
 
 func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (signals.DecideResult, error) {
 	if t.state.Children.Input(a) {
-		f, err := t.state.Children.ForwardInput(workflow.Now(ctx), a)
+		f, err := t.state.ForwardInput(workflow.Now(ctx), a)
 		return children(t).decideForChild(ctx, f, err)
 	}
-	ds := &t.state.Decisions
-	if ds.IsEarlyInput(a) {
-		if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !ds.IsEarlyInput(a) }); err != nil {
+	if t.state.IsEarlyInput(a) {
+		if _, err := awaitFor(ctx, earlyDecisionTimeout, func() bool { return t.continuingAsNew || !t.state.IsEarlyInput(a) }); err != nil {
 			return signals.DecideResult{}, err
 		}
 	}
 	switch {
-	case !ds.IsEarlyInput(a):
-	case t.continuingAsNew && ds.BufferEarlyInput(a):
+	case !t.state.IsEarlyInput(a):
+	case t.continuingAsNew && t.state.Decisions.BufferEarlyInput(a):
 		// The next workflow run will know the request and apply the answer.
 		return signals.DecideResult{Result: signals.DecideAccepted}, nil
 	default:
 		return signals.DecideResult{}, refuse(signals.ErrEarly)
 	}
-	out, err := ds.AnswerInput(workflow.Now(ctx), a)
+	out, err := t.state.AnswerInput(workflow.Now(ctx), a)
 	if err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}

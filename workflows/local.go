@@ -15,6 +15,9 @@ import (
 // Signals and updates wait for the workflow task.
 const holdLimit = time.Second
 
+// stopsWithin is the time within which a step that was told to stop ends.
+const stopsWithin = 2 * time.Second
+
 // holder decides which steps run as local activities.
 type holder struct {
 	// at is the time of the workflow task, and held the time for which steps have held it.
@@ -73,18 +76,31 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 		case err == nil && !lasts.Running, err != nil && final(err):
 			return err
 		case err == nil:
-			if ctx.Err() == nil {
-				own = ctx
-			}
-			on := joining(own, s.summary, lasts.JoinOn)
-			*lasts = step.Underway{}
-			err = workflow.ExecuteActivity(on, s.activity, s.input(step.Local{Again: true})).Get(own, s.reply)
-			if err == nil || ctx.Err() != nil || final(err) {
+			if err = t.join(ctx, s); err == nil || ctx.Err() != nil || final(err) {
 				return err
 			}
 		}
 	}
 	return workflow.ExecuteActivity(options, s.activity, s.input(step.Local{Again: again})).Get(ctx, s.reply)
+}
+
+// join runs the activity that joins a step which no longer holds the workflow task.
+func (t *conversation) join(ctx workflow.Context, s localStep) error {
+	own, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	lasts := s.reply.Lasts()
+	on := joining(own, s.summary, lasts.JoinOn)
+	*lasts = step.Underway{}
+	joined := workflow.ExecuteActivity(on, s.activity, s.input(step.Local{Again: true}))
+	if workflow.Await(ctx, joined.IsReady) != nil {
+		// The step has been told to stop, and has its say. Temporal would drop an activity that is cancelled before it
+		// begins.
+		waits, leave := workflow.NewDisconnectedContext(ctx)
+		_, _ = awaitFor(waits, stopsWithin, joined.IsReady)
+		leave()
+		cancel()
+	}
+	return joined.Get(own, s.reply)
 }
 
 // changeLocalSteps is the version of workflow runs that run steps as local activities because these were quick. Replies tell how long

@@ -88,9 +88,7 @@ func (t *activeTurn) observed() ObservedTurn {
 
 // observeRun is told of a run that begins or continues. The caller must call end when it pauses or ends.
 func (t *activeTurn) observeRun(ctx workflow.Context, r *thread.AgentRun) (steps workflow.Context, end func()) {
-	if r.StartedAt.IsZero() {
-		r.StartedAt = workflow.Now(ctx)
-	}
+	r.Begin(workflow.Now(ctx))
 	now := func() ObservedRun {
 		return ObservedRun{Turn: t.observed(), Agent: r.Agent, Slot: r.Slot, StartedAt: r.StartedAt, Error: r.Error}
 	}

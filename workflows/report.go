@@ -4,11 +4,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -77,9 +76,11 @@ func (t *activeTurn) awaitReport(ctx workflow.Context, id string, reported func(
 
 // reportRequested handles the parent thread's request to report by signal.
 func (t subAgent) reportRequested(_ workflow.Context, c workflow.ReceiveChannel) bool {
-	heard := c.ReceiveAsync(nil)
-	t.state.ParentLink.Parent.ReportRequested = t.state.ParentLink.Parent.ReportRequested || heard
-	return heard
+	if !c.ReceiveAsync(nil) {
+		return false
+	}
+	t.state.ParentLink.ReportToParent()
+	return true
 }
 
 // report sends the decision to a thread that has continued as new.

@@ -35,7 +35,7 @@ func (t restores) restore(ctx workflow.Context, name string, r signals.Restore) 
 	}
 	for _, c := range r.Tasks {
 		// A task that has ended ends once.
-		if out := t.state.Tasks.Complete(workflow.Now(ctx), c); out.Result == signals.TaskAccepted {
+		if out := t.state.CompleteTask(workflow.Now(ctx), c); out.Result == signals.TaskAccepted {
 			t.dismissTask(ctx, out.Task)
 		}
 	}

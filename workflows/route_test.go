@@ -5,13 +5,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/workflows"
 )
 

@@ -3,12 +3,11 @@ package workflows
 import (
 	"fmt"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"

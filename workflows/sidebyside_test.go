@@ -4,11 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )

@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -61,7 +60,7 @@ func (t subAgent) watchDeadline(ctx workflow.Context) {
 			return
 		}
 		reason := fmt.Sprintf("it had not completed by its deadline, %s", deadline.UTC().Format(time.RFC3339))
-		c := signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: reason, EventID: t.state.ParentLink.FirstID()}
+		c := signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: reason, EventID: t.state.FirstID()}
 		_ = t.interruptEvent(ctx, c)
 	})
 }
@@ -94,11 +93,11 @@ func (t subAgent) endDelegate(ctx workflow.Context) (step.DelegateReply, error) 
 	s := t.state
 	t.drain(ctx)
 	// Before the thread is closed, since the outcome of its first turn is soon forgotten.
-	input := s.ParentLink.EndStep()
+	input := s.EndStep()
 	// The thread may have been closed before the sub-agent answered.
 	closed := s.Closing != nil
 	if !closed {
-		s.Closing = &signals.Control{Action: signals.ControlClose, By: s.ParentLink.Parent.Agent, Reason: "the sub-agent has answered"}
+		s.StartClosing(signals.Control{Action: signals.ControlClose, By: s.ParentLink.Parent.Agent, Reason: "the sub-agent has answered"})
 		t.endWork(ctx)
 	}
 	input.Flush = s.Outbox.Flush()

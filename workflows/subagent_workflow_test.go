@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
@@ -32,7 +31,7 @@ func (w *fixture) asksBob(deadline time.Duration) workflows.Input {
 	}
 	sub := thread.New("ns", subThread, signals.Start{}, w.Now(), w.Now())
 	sub.ParentLink.Parent = parent
-	post := signals.NewPost(sub.ParentLink.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.CreatedByUser, Content: "do it"})
+	post := signals.NewPost(sub.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.CreatedByUser, Content: "do it"})
 	in := workflows.Input{Start: signals.Start{Agents: []string{"bob"}, First: &post}, Parent: parent}
 	if deadline != 0 {
 		in.Parent.Background = &event.Task{

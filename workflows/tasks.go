@@ -3,11 +3,10 @@ package workflows
 import (
 	"errors"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -26,17 +25,17 @@ func (t tasks) handlers() []handler {
 }
 
 // startTask starts a background task and sets the result of its call immediately.
-func (t *activeTurn) startTask(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) startTask(ctx workflow.Context, c *thread.Call) {
 	s := t.state
 	if refusal := s.Tasks.CheckLimit(); refusal != "" {
 		c.Refused(workflow.Now(ctx), refusal)
 		return
 	}
 	if c.Plan.SubAgent != nil {
-		t.delegateTask(ctx, r, c)
+		t.delegateTask(ctx, c)
 		return
 	}
-	if r.Edited && s.Outbox.Unstored() {
+	if c.Rewritten() && s.Outbox.Unstored() {
 		// The task's activity reads the decision of hooks from the store.
 		t.record(ctx)
 	}
@@ -67,13 +66,13 @@ func (t *conversation) watchTask(ctx workflow.Context, child workflow.Future, ta
 		t.drain(ctx)
 		why := "its workflow ended without a report: " + reason(err)
 		// A failure means that the task ended long ago.
-		_ = t.state.Tasks.Reported(workflow.Now(ctx), step.TaskReport{TaskID: task.ID, TaskReply: step.TaskReply{Error: why}})
-		t.state.Children.Forget(workflow.Now(ctx), task.ThreadID)
+		_ = t.state.TaskReported(workflow.Now(ctx), step.TaskReport{TaskID: task.ID, TaskReply: step.TaskReply{Error: why}})
+		t.state.ForgetSubAgent(workflow.Now(ctx), task.ThreadID)
 	})
 }
 
 // answer sets the result of a call that the thread itself answers.
-func (t *activeTurn) answer(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) answer(ctx workflow.Context, c *thread.Call) {
 	if stop := c.Answer(workflow.Now(ctx), t.specs(ctx)...); stop != nil {
 		t.stopTask(ctx, *stop)
 	}
@@ -82,7 +81,7 @@ func (t *activeTurn) answer(ctx workflow.Context, r *thread.AgentRun, c *thread.
 // stopTask cancels the workflow of a task. It ignores one that has already ended.
 func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 	if task.ThreadID != "" {
-		t.state.Children.Forget(workflow.Now(ctx), task.ThreadID)
+		t.state.ForgetSubAgent(workflow.Now(ctx), task.ThreadID)
 		t.cancelThread(ctx, task.ThreadID)
 		return
 	}
@@ -92,7 +91,7 @@ func (t *conversation) stopTask(ctx workflow.Context, task event.Task) {
 }
 
 func (t tasks) taskReported(ctx workflow.Context, name string, rep step.TaskReport) {
-	if err := t.state.Tasks.Reported(workflow.Now(ctx), rep); err != nil {
+	if err := t.state.TaskReported(workflow.Now(ctx), rep); err != nil {
 		t.state.Reject(workflow.Now(ctx), name, rep, err)
 	}
 }
@@ -100,7 +99,7 @@ func (t tasks) taskReported(ctx workflow.Context, name string, rep step.TaskRepo
 func (t tasks) completeTask(ctx workflow.Context, name string, c signals.CompleteTask) {
 	err := c.Validate()
 	if err == nil {
-		switch out := t.state.Tasks.Complete(workflow.Now(ctx), c); out.Result {
+		switch out := t.state.CompleteTask(workflow.Now(ctx), c); out.Result {
 		case signals.TaskAccepted:
 			t.dismissTask(ctx, out.Task)
 		case signals.TaskAlreadyEnded:
@@ -114,7 +113,7 @@ func (t tasks) completeTask(ctx workflow.Context, name string, c signals.Complet
 }
 
 func (t tasks) updateCompleteTask(ctx workflow.Context, c signals.CompleteTask) (signals.CompleteTaskResult, error) {
-	out := t.state.Tasks.Complete(workflow.Now(ctx), c)
+	out := t.state.CompleteTask(workflow.Now(ctx), c)
 	if out.Result == signals.TaskAccepted {
 		t.dismissTask(ctx, out.Task)
 	}
@@ -122,7 +121,7 @@ func (t tasks) updateCompleteTask(ctx workflow.Context, c signals.CompleteTask) 
 }
 
 func (t tasks) updateCancelTask(ctx workflow.Context, c signals.CancelTask) (signals.CompleteTaskResult, error) {
-	out := t.state.Tasks.Cancel(workflow.Now(ctx), c, true)
+	out := t.state.CancelTask(workflow.Now(ctx), c, true)
 	if out.Result == signals.TaskAccepted {
 		t.stopTask(ctx, out.Task)
 	}

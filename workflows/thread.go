@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/internal/forget"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
@@ -144,7 +143,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 				return t.eraseLate(ctx)
 			}
 			return cancelled
-		case t.state.ParentLink.AnswerStored():
+		case t.state.AnswerStored():
 			return nil
 		case t.rollover(ctx):
 			return t.continueAsNew(ctx, typ)
@@ -157,7 +156,7 @@ func (t *conversation) live(ctx workflow.Context, typ string) error {
 // hasWork reports whether the thread has anything to do but wait.
 func (t *conversation) hasWork() bool {
 	s := t.state
-	return t.erased || s.Closing != nil || s.Turns.Current != nil || s.Inbox.HasNext() || s.Outbox.Unstored() || s.ParentLink.AnswerStored()
+	return t.erased || s.Closing != nil || s.Turns.Current != nil || s.Inbox.HasNext() || s.Outbox.Unstored() || s.AnswerStored()
 }
 
 // act takes the next action of the thread.
@@ -240,9 +239,9 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	}
 	t.state = thread.New(namespace, threadID, in.Start, workflow.GetInfo(ctx).WorkflowStartTime, workflow.Now(ctx))
 	inspect(ctx, t.state)
-	t.state.ParentLink.Parent = in.Parent
-	if caller := workflow.GetInfo(ctx).ParentWorkflowExecution; caller != nil && in.Parent != nil && caller.ID == signals.WorkflowID(namespace, in.Parent.ThreadID) {
-		t.state.ParentLink.StoreParent()
+	if in.Parent != nil {
+		caller := workflow.GetInfo(ctx).ParentWorkflowExecution
+		t.state.DelegatedBy(in.Parent, caller != nil && caller.ID == signals.WorkflowID(namespace, in.Parent.ThreadID))
 	}
 	t.state.Number(workflow.Now(ctx))
 	if err := announce(ctx, t.state); err != nil {
@@ -251,7 +250,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	t.lifecycle(ctx, event.TypeSessionCreated, recordid.Opened(t.state.ThreadID))
 	if in.First != nil {
 		posts{t}.post(ctx, signals.SignalPost, *in.First)
-		t.state.ParentLink.Inherit()
+		t.state.InheritUser()
 	}
 	var again signals.Restore
 	if in.Parent != nil && len(in.Restore) > 0 && json.Unmarshal(in.Restore, &again) == nil { // the parent thread wrote it
@@ -334,9 +333,7 @@ func (t *conversation) close(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	t.drain(ctx)
-	if t.state.Closing == nil {
-		t.state.Closing = &signals.Control{Action: signals.ControlClose, By: "temporal", Reason: "the workflow was cancelled"}
-	}
+	t.state.StartClosing(signals.Control{Action: signals.ControlClose, By: "temporal", Reason: "the workflow was cancelled"})
 	t.state.Turns.Interrupt(*t.state.Closing)
 	for t.state.Turns.Current != nil || t.state.Turns.Unpark() {
 		t.runTurn(ctx)
@@ -349,7 +346,7 @@ func (t *conversation) close(ctx workflow.Context) {
 // endWork ends the background tasks and sub-agents of a closed thread.
 func (t *conversation) endWork(ctx workflow.Context) {
 	t.lifecycle(ctx, event.TypeSessionDeleted, "")
-	for _, task := range t.state.Tasks.Close(workflow.Now(ctx)) {
+	for _, task := range t.state.CloseTasks(workflow.Now(ctx)) {
 		t.stopTask(ctx, task)
 	}
 	t.state.Close(workflow.Now(ctx))

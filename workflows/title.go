@@ -3,9 +3,8 @@ package workflows
 import (
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -14,7 +13,7 @@ func (t *conversation) watchTitle(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "title", func(ctx workflow.Context) {
 		s := t.state
 		// A thread that continues as new tries it in its next run.
-		for workflow.Await(ctx, func() bool { return !t.continuingAsNew && s.Titling.Due() }) == nil {
+		for workflow.Await(ctx, func() bool { return !t.continuingAsNew && s.TitleDue() }) == nil {
 			t.pendingSends++
 			t.title(ctx)
 			t.pendingSends--
@@ -24,7 +23,7 @@ func (t *conversation) watchTitle(ctx workflow.Context) {
 
 func (t *conversation) title(ctx workflow.Context) {
 	s := t.state
-	input := s.Titling.Step(workflow.Now(ctx))
+	input := s.TitleStep()
 	var reply step.TitleReply
 	own, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -34,7 +33,7 @@ func (t *conversation) title(ctx workflow.Context) {
 		}
 		input.Route, input.Flush = reply.Route, step.Flush{}
 	}
-	if !s.Titling.Apply(reply) {
+	if !s.ApplyTitle(reply) {
 		return
 	}
 	if err := workflow.UpsertMemo(ctx, map[string]any{signals.MemoTitle: reply.Title}); err != nil {
@@ -53,7 +52,7 @@ func (t *conversation) findTitle(ctx, own workflow.Context, input step.Title, re
 	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
 		// A thread that is closed or continues as new does not wait for the title. The next run
 		// tries again.
-		s.Titling.Tried = s.Closing != nil
+		s.TitleAbandoned()
 		return false
 	}
 	if err := found.Get(ctx, reply); err != nil {

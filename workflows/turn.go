@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -125,7 +124,7 @@ func (t *activeTurn) runAgent(ctx workflow.Context, r *thread.AgentRun) {
 		case r.Phase == thread.PhasePlan:
 			t.plan(ctx, r)
 		case r.Phase == thread.PhaseTools:
-			each(ctx, r.Calls, func(ctx workflow.Context, c *thread.Call) { t.call(ctx, r, c) })
+			each(ctx, r.Calls, func(ctx workflow.Context, c *thread.Call) { t.call(ctx, c) })
 			r.ToolsDone(workflow.Now(ctx))
 		}
 	}
@@ -220,7 +219,7 @@ func (t *activeTurn) plan(ctx workflow.Context, r *thread.AgentRun) {
 // call completes one tool call: it waits for a decision or for input if necessary, then runs the call. It
 // returns early when the turn is interrupted, and when the thread must continue as new or has other
 // work while the call waits.
-func (t *activeTurn) call(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) call(ctx workflow.Context, c *thread.Call) {
 	s := t.state
 	asks := func() bool { return c.Stage == thread.CallWaiting || c.Stage == thread.CallAtInput }
 	for again := true; again; {
@@ -231,10 +230,10 @@ func (t *activeTurn) call(ctx workflow.Context, r *thread.AgentRun, c *thread.Ca
 			}
 		}
 		t.observeDecision(ctx, c)
-		again = c.Stage == thread.CallReady && !t.interrupted(ctx) && !t.execute(ctx, r, c)
+		again = c.Stage == thread.CallReady && !t.interrupted(ctx) && !t.execute(ctx, c)
 	}
 	if c.Stage == thread.CallDelegated && !t.interrupted(ctx) && !t.rollover(ctx) && !s.Turns.CanPark() {
-		t.awaitSub(ctx, r, c)
+		t.awaitSub(ctx, c)
 	}
 	if c.Stage == thread.CallAtClient {
 		_ = workflow.Await(ctx, func() bool { return c.Stage != thread.CallAtClient || t.leaves(ctx) })
@@ -242,7 +241,7 @@ func (t *activeTurn) call(ctx workflow.Context, r *thread.AgentRun, c *thread.Ca
 	if c.Stage == thread.CallRan && !t.interrupted(ctx) {
 		if d, ok := t.decided(ctx, c.Decision, c.ResultEvent()); ok {
 			c.ApplyResultDecision(workflow.Now(ctx), d)
-			t.toolDone(ctx, r, c)
+			t.toolDone(ctx, c)
 		}
 	}
 }
@@ -256,9 +255,9 @@ func (t *activeTurn) leaves(ctx workflow.Context) bool {
 
 // execute runs a tool call. It returns false if the call needs people first: another approval, because
 // the one that it had is no longer valid, or input that the tool asks for.
-func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) bool {
+func (t *activeTurn) execute(ctx workflow.Context, c *thread.Call) bool {
 	if c.Guarded() {
-		switch holds, ok := t.guard(ctx, r, c); {
+		switch holds, ok := t.guard(ctx, c); {
 		case !ok:
 			return true
 		case !holds:
@@ -267,13 +266,13 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread
 	}
 	switch c.Plan.By {
 	case step.ByTask:
-		t.startTask(ctx, r, c)
+		t.startTask(ctx, c)
 		return true
 	case step.ByAgent:
-		t.delegate(ctx, r, c)
+		t.delegate(ctx, c)
 		return true
 	case step.ByThread:
-		t.answer(ctx, r, c)
+		t.answer(ctx, c)
 		return true
 	case step.ByClient:
 		c.AskClient(workflow.Now(ctx))
@@ -281,9 +280,11 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread
 	}
 	reply, err := t.runTool(ctx, c)
 	if err != nil {
-		// A tool's activity was awaited, so a cancelled one has never started.
-		c.Started = c.Plan.Quick || !temporal.IsCanceledError(err)
-		t.callFailed(ctx, r, c, err)
+		if !c.Plan.Quick && temporal.IsCanceledError(err) {
+			// A tool's activity was awaited, so a cancelled one has never started.
+			c.NeverStarted()
+		}
+		t.callFailed(ctx, c, err)
 		return true
 	}
 	if reply.Approval != nil {
@@ -300,28 +301,28 @@ func (t *activeTurn) execute(ctx workflow.Context, r *thread.AgentRun, c *thread
 
 // callFailed sets an error as the result of a call that could not be run. The run continues, and
 // the model sees the error.
-func (t *activeTurn) callFailed(ctx workflow.Context, r *thread.AgentRun, c *thread.Call, err error) {
+func (t *activeTurn) callFailed(ctx workflow.Context, c *thread.Call, err error) {
 	if t.interrupted(ctx) {
 		return
 	}
 	why, _ := explain(err)
 	c.CallFailed(workflow.Now(ctx), why)
-	t.toolDone(ctx, r, c)
+	t.toolDone(ctx, c)
 }
 
 // guard checks the approval of a call that no activity checks. ok is false if there is nothing more
 // to do for the call.
-func (t *activeTurn) guard(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) (holds, ok bool) {
+func (t *activeTurn) guard(ctx workflow.Context, c *thread.Call) (holds, ok bool) {
 	reply, err := t.planCalls(ctx, c.GuardStep)
 	if err != nil {
-		t.callFailed(ctx, r, c, err)
+		t.callFailed(ctx, c, err)
 		return false, false
 	}
 	return c.Guard(workflow.Now(ctx), reply.Calls[0]), true
 }
 
 // toolDone publishes the end of a tool call, if a rule handles such events.
-func (t *activeTurn) toolDone(ctx workflow.Context, r *thread.AgentRun, c *thread.Call) {
+func (t *activeTurn) toolDone(ctx workflow.Context, c *thread.Call) {
 	c.ToolDone(workflow.Now(ctx), t.rules(ctx))
 }
 

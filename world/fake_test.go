@@ -3,7 +3,6 @@ package world_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream"
@@ -52,10 +52,14 @@ func (f *threads) Open(_ context.Context, id string, start signals.Start, _ *sig
 func (f *threads) Post(_ context.Context, id string, p signals.Post) (signals.PostResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var m event.NewMessage
-	if err := json.Unmarshal(p.Payload, &m); err != nil {
+	if err := threadclient.Prepare(id, &p); err != nil {
 		return signals.PostResult{}, err
 	}
+	read, err := p.Read(id)
+	if err != nil {
+		return signals.PostResult{}, err
+	}
+	m := *read.Message
 	f.posts = append(f.posts, m)
 	out := event.Message{ID: p.ID, ThreadID: id, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(), Content: m.Content}
 	if m.SenderType == event.CreatedByAgent {

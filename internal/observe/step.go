@@ -80,7 +80,8 @@ func (i *stepInterceptor) lostBefore(ctx context.Context, info activity.Info) bo
 	}
 	for _, p := range found.GetPendingActivities() {
 		if p.GetActivityId() == info.ActivityID {
-			return p.GetLastFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT
+			last := p.GetLastFailure()
+			return last.GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_HEARTBEAT || last.GetApplicationFailureInfo().GetType() == step.ErrTypeLost
 		}
 	}
 	return false

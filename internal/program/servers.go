@@ -25,6 +25,9 @@ const (
 	// Those of Temporal's controller for Kubernetes.
 	EnvBuild      = "TEMPORAL_WORKER_BUILD_ID"
 	EnvDeployment = "TEMPORAL_DEPLOYMENT_NAME"
+
+	// EnvRecoveryDir is a folder for the running tasks of a worker.
+	EnvRecoveryDir = "THREADMILL_RECOVERY_DIR"
 )
 
 // openWithin bounds the connection to a server and the migration of its tables.

@@ -228,7 +228,7 @@ func (c *comparison) differAll(ctx context.Context, all []repair.Difference, men
 // closedRuns handles a thread that the store has as closed and whose workflow runs, since it is older. A thread
 // that is just closing is left alone.
 func (c *comparison) closedRuns(ctx context.Context) error {
-	if c.last.state.Closing != nil || c.last.state.ParentLink.Parent != nil && c.last.state.ParentLink.AnswerStored() {
+	if c.last.state.Closing != nil || c.last.state.ParentLink.Parent != nil && c.last.state.AnswerStored() {
 		return nil
 	}
 	c.differ(ctx, repair.Difference{

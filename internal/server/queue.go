@@ -181,8 +181,8 @@ func (h *queueHandlers) addToQueue(ctx context.Context, in *addInput) (*output[s
 	if err := h.prepare(ctx, in.ID, &post, in.Body.PostOptions); err != nil {
 		return nil, err
 	}
-	if m, err := post.Message(in.ID); err == nil && m != nil {
-		if err := sendAs(ctx, "body.payload.senderType", m.SenderType); err != nil {
+	if read, err := post.Read(in.ID); err == nil && read.Message != nil {
+		if err := sendAs(ctx, "body.payload.senderType", read.Message.SenderType); err != nil {
 			return nil, err
 		}
 	}

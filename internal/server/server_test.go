@@ -102,6 +102,9 @@ func (f *threads) Post(_ context.Context, id string, p signals.Post) (signals.Po
 	if f.postUpdate != nil {
 		return signals.PostResult{}, f.postUpdate()
 	}
+	if err := threadclient.Prepare(id, &p); err != nil {
+		return signals.PostResult{EventID: p.ID}, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.posts = append(f.posts, p)

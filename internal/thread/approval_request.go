@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -64,7 +63,7 @@ func (c *Call) granted(now time.Time) {
 	t.record(now, c.DecisionID, event.TypeApproval, made)
 	s.Decisions.rememberSettled(c.Plan.ID, event.DecisionApprove)
 	if c.Requested != nil {
-		s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+		s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	}
 }
 
@@ -206,8 +205,7 @@ func (r *AgentRun) cover(now time.Time, reply step.PlanReply) {
 
 // Revoke revokes an approval. Calls that it covers and that have not run need a new approval, which
 // is checked immediately before they run. Revoke returns the id of the record.
-func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
-	s := ds.thread
+func (s *State) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 	recordID = recordid.Revocation(v.ToolCallID, s.nextID("revoked"))
 	s.record(recordID, event.TypeApproval, "", v.ToolCallID, now, event.Approval{
 		ToolCallID: v.ToolCallID, Decision: event.DecisionRevoked, Scope: event.ScopeOnce, By: v.By, Reason: v.Reason, DecidedAt: now,
@@ -215,10 +213,21 @@ func (ds *Decisions) Revoke(now time.Time, v signals.Revoke) (recordID string) {
 	return recordID
 }
 
-// Listable reports whether the thread's search attribute says that it waits for a person. A
-// sub-agent's thread is never listed; its parent thread is.
-func (ds *Decisions) Listable() bool {
-	s := ds.thread
+// ListingDue reports whether the thread's search attribute no longer says whether it waits for a person.
+func (s *State) ListingDue() bool { return s.Closing == nil && s.listable() != s.Decisions.Listed }
+
+// List returns whether the thread waits for a person, as its search attribute says from now on.
+func (s *State) List() bool {
+	s.Decisions.Listed = s.listable()
+	return s.Decisions.Listed
+}
+
+// Unlist records that the search attribute was set to that of an open thread that waits for nobody.
+func (ds *Decisions) Unlist() { ds.Listed = false }
+
+// listable reports whether the thread waits for a person. A sub-agent's thread is never listed; its
+// parent thread is.
+func (s *State) listable() bool {
 	if s.ParentLink.Parent != nil {
 		return false
 	}

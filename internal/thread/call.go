@@ -3,11 +3,10 @@ package thread
 import (
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // Call is a tool call of a run.
@@ -158,7 +157,7 @@ func (c *Call) ApplyResultDecision(now time.Time, d step.HookDecision) {
 	seen := c.ResultEvent()
 	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
 	c.Stage, c.Decision = CallSettled, nil
-	c.run.turn.thread.Decisions.applyEarlyInputs(now)
+	c.run.turn.thread.applyEarlyInputs(now)
 	switch {
 	case d.Outcome == event.OutcomeFailed:
 		if r.Refused == "" {
@@ -168,6 +167,9 @@ func (c *Call) ApplyResultDecision(now time.Time, d step.HookDecision) {
 		r.Answered = true
 	}
 }
+
+// NeverStarted records that the step of the call was cancelled before it ran.
+func (c *Call) NeverStarted() { c.Started = false }
 
 // CallFailed sets an error as the result of a call that could not be completed.
 func (c *Call) CallFailed(now time.Time, why string) {
@@ -180,13 +182,13 @@ func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	t, s := c.run.turn, c.run.turn.thread
 	if c.Input != nil {
 		ended := withdrawn(now, *c.Input)
-		s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
+		s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
 	}
 	c.Stage, c.Input = CallSettled, nil
-	s.Decisions.applyEarlyInputs(now)
+	s.applyEarlyInputs(now)
 	if c.Client != nil {
 		// Remember the call, so that a late result of a client is recognised.
-		s.Decisions.Settled = keepLast(append(s.Decisions.Settled, Settled{Key: answerKey(c.Plan.ID), Decision: "settled"}), maxDecided)
+		s.Decisions.rememberSettled(answerKey(c.Plan.ID), "settled")
 	}
 	t.record(now, recordid.Result(c.Plan.ID), event.TypeMessage, c.result(text, true))
 }

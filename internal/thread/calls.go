@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // ApplyCallsDecision applies the decision of hooks on the tool calls of a reply: the calls run, or
@@ -131,7 +130,7 @@ func (r *AgentRun) planned(now time.Time, calls []step.PlannedCall) {
 		c.accept(now)
 		r.Calls = append(r.Calls, c)
 	}
-	s.Decisions.applyEarly(now)
+	s.applyEarly(now)
 }
 
 // adopt starts a run for the tool calls with which hooks replaced a message. The agent continues

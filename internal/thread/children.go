@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -32,8 +31,6 @@ const (
 // Children contains the sub-agents that work for the thread. Count is the number of the last
 // one.
 type Children struct {
-	thread *State
-
 	SubAgents []SubAgent `json:"subAgents,omitempty"`
 	Count     int        `json:"count,omitempty"`
 }
@@ -92,7 +89,7 @@ func (c *Call) Delegate(specs ...hook.Spec) (threadID string, start step.Delegat
 	s := c.run.turn.thread
 	c.Undecided = len(c.decidingOnResult(specs)) > 0
 	threadID, start = c.newSubAgent()
-	s.Children.SubAgents = append(s.Children.SubAgents, SubAgent{ThreadID: threadID, ToolCallID: c.Plan.ID})
+	s.Children.add(SubAgent{ThreadID: threadID, ToolCallID: c.Plan.ID})
 	c.Stage, c.SubAgent = CallDelegated, threadID
 	return threadID, start
 }
@@ -105,8 +102,7 @@ func (c *Call) newSubAgent() (threadID string, start step.Delegate) {
 	if again != nil {
 		threadID = again.ThreadID
 	} else {
-		s.Children.Count++
-		threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.Children.Count)
+		threadID = signals.SubThreadID(s.Namespace, s.ThreadID, s.Children.next())
 	}
 	parent := step.Parent{
 		ThreadID: s.ThreadID, Agent: r.Agent, User: r.User, ToolName: c.Plan.Name, ToolCallID: c.Plan.ID, MessageID: r.MessageID,
@@ -138,7 +134,7 @@ func (c *Call) DelegateTask(now time.Time) (step.Task, step.Delegate) {
 	threadID, start := c.newSubAgent()
 	task := c.newTask(now)
 	task.Title, task.SubAgent, task.ThreadID = start.Title, c.Plan.SubAgent.Agent, threadID
-	s.Children.SubAgents = append(s.Children.SubAgents, SubAgent{ThreadID: threadID, TaskID: task.ID})
+	s.Children.add(SubAgent{ThreadID: threadID, TaskID: task.ID})
 	start.Parent.Background = &task
 	start.Parent.MaxSteps = 0
 	return c.startTask(now, task), start
@@ -146,13 +142,21 @@ func (c *Call) DelegateTask(now time.Time) (step.Task, step.Delegate) {
 
 // SubAgentLost sets the result of a call whose sub-agent ended without an answer.
 func (c *Call) SubAgentLost(now time.Time, why string) {
-	s := c.run.turn.thread
-	s.Children.drop(now, c.SubAgent)
+	c.run.turn.thread.ForgetSubAgent(now, c.SubAgent)
 	c.Refused(now, step.Why("Error: the sub-agent ended without an answer: "+why))
 }
 
-// Forget removes a sub-agent that was stopped.
-func (ch *Children) Forget(now time.Time, threadID string) { ch.drop(now, threadID) }
+// next returns the number of the next sub-agent.
+func (ch *Children) next() int {
+	ch.Count++
+	return ch.Count
+}
+
+func (ch *Children) add(sub SubAgent) { ch.SubAgents = append(ch.SubAgents, sub) }
+
+func (ch *Children) remove(threadID string) {
+	ch.SubAgents = slices.DeleteFunc(ch.SubAgents, func(sub SubAgent) bool { return sub.ThreadID == threadID })
+}
 
 func (ch *Children) find(threadID string) *SubAgent {
 	for i := range ch.SubAgents {
@@ -200,10 +204,9 @@ func (ch *Children) MarkReportRequested(threadID string) {
 	}
 }
 
-// ApplyEnd handles the report of a sub-agent's end by signal.
-func (ch *Children) ApplyEnd(now time.Time, e step.SubAgentEnded) {
-	s := ch.thread
-	sub := ch.find(e.ThreadID)
+// SubAgentEnded handles the report of a sub-agent's end.
+func (s *State) SubAgentEnded(now time.Time, e step.SubAgentEnded) {
+	sub := s.Children.find(e.ThreadID)
 	if sub == nil {
 		// It was interrupted, and nothing waits for it.
 		return
@@ -213,37 +216,33 @@ func (ch *Children) ApplyEnd(now time.Time, e step.SubAgentEnded) {
 		return
 	}
 	if i := s.Tasks.index(sub.TaskID); i >= 0 {
-		s.Tasks.end(now, i, e.Task())
+		s.endTask(now, i, e.Task())
 	}
 	s.Usage = s.Usage.Add(e.Usage)
-	ch.drop(now, e.ThreadID)
+	s.ForgetSubAgent(now, e.ThreadID)
 }
 
 // SubAgentReplied continues a call whose sub-agent has stored its result.
 func (c *Call) SubAgentReplied(now time.Time, reply step.DelegateReply) {
 	s := c.run.turn.thread
 	s.Usage = s.Usage.Add(reply.Usage)
-	s.Children.drop(now, c.SubAgent)
+	s.ForgetSubAgent(now, c.SubAgent)
 	c.Stage, c.Failed = CallRan, reply.Failed
 }
 
-// drop removes a sub-agent that has ended, and its requests.
-func (ch *Children) drop(now time.Time, threadID string) {
-	s := ch.thread
-	if sub := ch.find(threadID); sub != nil {
-		for _, q := range slices.Clone(sub.Inputs) {
-			ch.inputEnded(now, sub, withdrawn(now, q))
-		}
+// ForgetSubAgent removes a sub-agent that has ended or was stopped, and its requests.
+func (s *State) ForgetSubAgent(now time.Time, threadID string) {
+	sub := s.Children.find(threadID)
+	if sub == nil {
+		return
 	}
-	ch.SubAgents = slices.DeleteFunc(ch.SubAgents, func(sub SubAgent) bool {
-		if sub.ThreadID != threadID {
-			return false
-		}
-		for _, ask := range sub.Approvals {
-			s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: ask.ToolCallID})
-		}
-		return true
-	})
+	for _, q := range slices.Clone(sub.Inputs) {
+		s.subAgentInputEnded(now, sub, withdrawn(now, q))
+	}
+	for _, ask := range sub.Approvals {
+		s.tellParent(step.SubAgentDecision{ToolCallID: ask.ToolCallID})
+	}
+	s.Children.remove(threadID)
 }
 
 // StopSubAgents removes the sub-agents for which calls of the turn wait. It returns their threads, which
@@ -257,7 +256,7 @@ func (t *Turn) StopSubAgents(now time.Time) []string {
 		}
 	}
 	for _, id := range stop {
-		s.Children.drop(now, id)
+		s.ForgetSubAgent(now, id)
 	}
 	return stop
 }

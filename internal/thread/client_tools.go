@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -21,14 +20,14 @@ import (
 func (c *Call) AskClient(now time.Time) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	// Apply results of earlier rounds first: they are about the call as it was then.
-	s.Decisions.applyEarlyResults(now)
+	s.applyEarlyResults(now)
 	c.Stage = CallAtClient
 	c.Client = &event.ClientCall{
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Arguments: c.Plan.Arguments, Agent: r.Agent, MessageID: r.MessageID,
 		RequestedAt: now, ExpiresAt: now.Add(c.Plan.ClientTime),
 	}
 	t.record(now, recordid.ClientCall(c.Plan.ID), event.TypeClientCall, *c.Client)
-	s.Decisions.applyEarlyResults(now)
+	s.applyEarlyResults(now)
 }
 
 // ClientCalls returns the calls that wait for a connected client.
@@ -44,8 +43,7 @@ func (ts *Turns) ClientCalls() []event.ClientCall {
 
 // IsEarlyResult reports whether a result may arrive before its call: clients see a call as soon as
 // the reply is stored, before the thread receives the reply.
-func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
-	s := ds.thread
+func (s *State) IsEarlyResult(toolCallID string) bool {
 	found, waits := false, false
 	s.Turns.eachCall(func(c *Call) {
 		if c.Plan.ID == toolCallID {
@@ -53,7 +51,7 @@ func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
 		}
 	})
 	answered := func(x Settled) bool { return x.Key == answerKey(toolCallID) }
-	return waits || !found && ds.IsEarly(toolCallID) && !slices.ContainsFunc(ds.Settled, answered)
+	return waits || !found && s.IsEarlyDecision(toolCallID) && !slices.ContainsFunc(s.Decisions.Settled, answered)
 }
 
 // maxEarlyResultBytes limits the early results, since the state carries them over continue-as-new:
@@ -61,59 +59,58 @@ func (ds *Decisions) IsEarlyResult(toolCallID string) bool {
 const maxEarlyResultBytes = signals.MaxPayload + 64<<10
 
 // BufferEarlyResult keeps a result until its call is known, and returns the outcome.
-func (ds *Decisions) BufferEarlyResult(res signals.ToolResult) signals.DecideOutcome {
-	s := ds.thread
-	size := len(rawJSON(res))
-	for _, held := range ds.EarlyResults {
-		if held == res {
-			return signals.DecideAccepted
-		}
-		size += len(rawJSON(held))
-	}
+func (s *State) BufferEarlyResult(res signals.ToolResult) signals.DecideOutcome {
 	switch {
+	case slices.Contains(s.Decisions.EarlyResults, res):
+		return signals.DecideAccepted
 	case s.isAgent(res.By):
 		return signals.DecideNotAllowed
-	case len(ds.EarlyResults) >= maxEarly || size > maxEarlyResultBytes:
+	case !s.Decisions.keepEarlyResult(res):
 		return signals.DecideNotPending
 	}
-	ds.EarlyResults = append(ds.EarlyResults, res)
 	return signals.DecideAccepted
+}
+
+// keepEarlyResult keeps a result until its call is known. It reports whether there was room.
+func (ds *Decisions) keepEarlyResult(res signals.ToolResult) bool {
+	size := len(rawJSON(res))
+	for _, held := range ds.EarlyResults {
+		size += len(rawJSON(held))
+	}
+	if len(ds.EarlyResults) >= maxEarly || size > maxEarlyResultBytes {
+		return false
+	}
+	ds.EarlyResults = append(ds.EarlyResults, res)
+	return true
 }
 
 // TakeResult applies a result that was sent by signal. A result that changes nothing leaves an
 // audit record.
-func (ds *Decisions) TakeResult(now time.Time, res signals.ToolResult) {
-	s := ds.thread
+func (s *State) TakeResult(now time.Time, res signals.ToolResult) {
 	var out signals.DecideOutcome
-	if ds.IsEarlyResult(res.ToolCallID) {
-		out = ds.BufferEarlyResult(res)
+	if s.IsEarlyResult(res.ToolCallID) {
+		out = s.BufferEarlyResult(res)
 	} else {
-		out = ds.ToolResult(now, res)
+		out = s.ToolResult(now, res)
 	}
 	if out != signals.DecideAccepted && out != signals.DecideAlreadyResolved {
 		s.Reject(now, signals.SignalToolResult, res, errors.New(string(out)))
 	}
 }
 
-// applyEarlyResults is [Decisions.applyEarly] for results of clients.
-func (ds *Decisions) applyEarlyResults(now time.Time) {
-	early := func(res signals.ToolResult) bool { return ds.IsEarlyResult(res.ToolCallID) }
-	release(&ds.EarlyResults, early, func(res signals.ToolResult) { ds.TakeResult(now, res) })
+// applyEarlyResults is [State.applyEarly] for results of clients.
+func (s *State) applyEarlyResults(now time.Time) {
+	early := func(res signals.ToolResult) bool { return s.IsEarlyResult(res.ToolCallID) }
+	release(&s.Decisions.EarlyResults, early, func(res signals.ToolResult) { s.TakeResult(now, res) })
 }
 
 // ToolResult applies the result of a call that a connected client ran. If no such call waits for a
 // client, it changes nothing and returns the reason.
-func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.DecideOutcome {
-	s := ds.thread
-	var call *Call
-	s.Turns.eachCall(func(c *Call) {
-		if c.Stage == CallAtClient && c.Plan.ID == res.ToolCallID {
-			call = c
-		}
-	})
+func (s *State) ToolResult(now time.Time, res signals.ToolResult) signals.DecideOutcome {
+	call := s.Turns.callAt(res.ToolCallID, CallAtClient)
 	switch {
 	case call == nil:
-		return ds.answeredAs(res)
+		return s.Decisions.answeredAs(res)
 	case s.isAgent(res.By):
 		return signals.DecideNotAllowed
 	case res.Agent != "" && !strings.EqualFold(res.Agent, call.run.Agent),
@@ -124,7 +121,7 @@ func (ds *Decisions) ToolResult(now time.Time, res signals.ToolResult) signals.D
 	m.Metadata = map[string]any{"by": res.By}
 	call.run.turn.recordUndecided(now, m.ID, event.TypeMessage, m)
 	call.Stage, call.Failed, call.Undecided = CallRan, res.IsError, true
-	ds.Settled = keepLast(append(ds.Settled, Settled{answerKey(res.ToolCallID), answerSum(res)}), maxDecided)
+	s.Decisions.rememberSettled(answerKey(res.ToolCallID), answerSum(res))
 	return signals.DecideAccepted
 }
 

@@ -32,7 +32,7 @@ func FuzzDecision(f *testing.F) {
 		r := begin(t, s, "e1", "go").Runs[0]
 		takeStep(t, s, r, "", asks("c1"))
 		c := r.Calls[0]
-		s.Decisions.TakeDecision(t0, d)
+		s.TakeDecision(t0, d)
 		switch {
 		case c.Stage == CallReady:
 			if d.ToolCallID != "c1" || d.Decision != event.DecisionApprove || d.By == r.Agent || d.Checked() != "" || d.Round > 1 || c.DecisionID == "" {
@@ -44,7 +44,7 @@ func FuzzDecision(f *testing.F) {
 		if c.Plan.ID != "c1" || c.Requested.Arguments != `{"command":"rm"}` {
 			t.Fatalf("%s changes the call", payload)
 		}
-		if again := s.Decisions.Decide(t0, d); again == signals.DecideAccepted && c.Stage != CallWaiting && len(s.Decisions.ToCheck) == 0 && d.ToolCallID == "c1" && c.Requested.Quorum <= 1 {
+		if again := s.Decide(t0, d); again == signals.DecideAccepted && c.Stage != CallWaiting && len(s.Decisions.ToCheck) == 0 && d.ToolCallID == "c1" && c.Requested.Quorum <= 1 {
 			t.Fatalf("%s is accepted twice", payload)
 		}
 	})

@@ -7,19 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // Decisions contains the decisions of people, and the results of clients, on tool calls.
 type Decisions struct {
-	thread *State
-
 	// Settled are the outcomes of the last calls.
 	Settled []Settled `json:"settled,omitempty"`
 
@@ -43,16 +40,15 @@ type Decisions struct {
 
 // Decide applies a decision to its call, if that call waits for one; any other outcome changes
 // nothing. The stored call runs, unless the decision contains edited arguments, which need
-// [Decisions.DecideChecked].
-func (ds *Decisions) Decide(now time.Time, d signals.Decide) signals.DecideOutcome {
-	return ds.DecideChecked(now, d, step.CheckReply{}).Result
+// [State.DecideChecked].
+func (s *State) Decide(now time.Time, d signals.Decide) signals.DecideOutcome {
+	return s.DecideChecked(now, d, step.CheckReply{}).Result
 }
 
 // Unchecked returns the step that validates the edited arguments or the pattern of a decision, or that somebody who was
 // no member of a group when people were asked is one by now. ok is false if there is nothing to validate or the call is
 // not waiting.
-func (ds *Decisions) Unchecked(d signals.Decide) (step.Check, bool) {
-	s := ds.thread
+func (s *State) Unchecked(d signals.Decide) (step.Check, bool) {
 	c := s.Turns.waiting(d.ToolCallID)
 	if c == nil || c.differs(d) {
 		return step.Check{}, false
@@ -70,8 +66,7 @@ func (ds *Decisions) Unchecked(d signals.Decide) (step.Check, bool) {
 
 // CheckAlone rejects edited arguments and wider scopes for a call that several people must approve:
 // all of them must approve the same call.
-func (ds *Decisions) CheckAlone(d signals.Decide) error {
-	s := ds.thread
+func (s *State) CheckAlone(d signals.Decide) error {
 	if c := s.Turns.waiting(d.ToolCallID); c != nil {
 		return checkAlone(d, *c.Requested)
 	}
@@ -93,20 +88,19 @@ func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
 	return event.FieldErrorf(field, "requires a call that one person decides on; this one needs several approvals: each must approve it once, unchanged")
 }
 
-// DecideChecked is [Decisions.Decide] with the result of the decision's validation.
-func (ds *Decisions) DecideChecked(now time.Time, d signals.Decide, checked step.CheckReply) (out signals.DecideResult) {
-	s := ds.thread
+// DecideChecked is [State.Decide] with the result of the decision's validation.
+func (s *State) DecideChecked(now time.Time, d signals.Decide, checked step.CheckReply) (out signals.DecideResult) {
 	c := s.Turns.waiting(d.ToolCallID)
 	switch {
 	case c == nil:
-		return signals.DecideResult{Result: ds.settledAs(d)}
+		return signals.DecideResult{Result: s.Decisions.settledAs(d)}
 	case c.expired(now):
 		// The timer has not fired yet, for example because no worker was running.
 		c.expireCall(now)
-		return signals.DecideResult{Result: ds.settledAs(d)}
+		return signals.DecideResult{Result: s.Decisions.settledAs(d)}
 	case c.differs(d):
 		return signals.DecideResult{Result: signals.DecideMismatch}
-	case !ds.mayDecide(d.By, *c.Requested, checked.Member):
+	case !s.mayDecide(d.By, *c.Requested, checked.Member):
 		return signals.DecideResult{Result: signals.DecideNotAllowed}
 	case d.Checked() != "" && checked.Guard == nil:
 		// The edited arguments or the pattern were not validated, and the unedited call was not
@@ -143,7 +137,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked step.CheckReply) 
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
 			t.record(now, recordid.Vote(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
-			t.thread.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+			t.thread.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 			return signals.DecideResult{Result: signals.DecideAccepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes
@@ -165,7 +159,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked step.CheckReply) 
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
 	t.record(now, recordid.Decision(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+	s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.Decisions.rememberSettled(c.Plan.ID, made.Decision)
 	c.RemindAt, c.Ended = nil, &RequestEnd{now, made.Decision}
 }
@@ -189,8 +183,7 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 // mayDecide reports whether a person may decide on a call: they must be one of its approvers, if it
 // has any, or a member of one of its groups, and not an agent. If several people must approve, each needs a name, since
 // nothing tells whether two votes without a name are those of two people.
-func (ds *Decisions) mayDecide(by string, q event.ApprovalRequest, member bool) bool {
-	s := ds.thread
+func (s *State) mayDecide(by string, q event.ApprovalRequest, member bool) bool {
 	if !addresses(q, by) && !member {
 		return false
 	}
@@ -220,12 +213,11 @@ func plain(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// IsEarly reports whether a decision may arrive before its call: people see an approval request as
+// IsEarlyDecision reports whether a decision may arrive before its call: people see an approval request as
 // soon as the reply is stored, before the thread receives the reply. No reply is stored during an outage
 // of the model.
-func (ds *Decisions) IsEarly(toolCallID string) bool {
-	s := ds.thread
-	if s.Turns.Current == nil || s.Turns.Current.Interrupted != nil || ds.knows(toolCallID) {
+func (s *State) IsEarlyDecision(toolCallID string) bool {
+	if s.Turns.Current == nil || s.Turns.Current.Interrupted != nil || s.knows(toolCallID) {
 		return false
 	}
 	return slices.ContainsFunc(s.Turns.Current.Runs, func(r *AgentRun) bool {
@@ -233,10 +225,9 @@ func (ds *Decisions) IsEarly(toolCallID string) bool {
 	})
 }
 
-func (ds *Decisions) knows(toolCallID string) bool {
-	s := ds.thread
+func (s *State) knows(toolCallID string) bool {
 	c := s.Turns.waiting(toolCallID)
-	return c != nil || slices.ContainsFunc(ds.Settled, func(x Settled) bool { return x.Key == toolCallID })
+	return c != nil || slices.ContainsFunc(s.Decisions.Settled, func(x Settled) bool { return x.Key == toolCallID })
 }
 
 // maxEarly is the maximum number of early decisions, and maxDecisionBytes the maximum size of all
@@ -269,9 +260,9 @@ func (ds *Decisions) BufferEarly(d signals.Decide) bool {
 
 // applyEarly applies the early decisions and results whose calls are now known. It rejects those
 // whose calls can no longer appear.
-func (ds *Decisions) applyEarly(now time.Time) {
-	release(&ds.Early, func(d signals.Decide) bool { return ds.IsEarly(d.ToolCallID) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
-	ds.applyEarlyResults(now)
+func (s *State) applyEarly(now time.Time) {
+	release(&s.Decisions.Early, func(d signals.Decide) bool { return s.IsEarlyDecision(d.ToolCallID) }, func(d signals.Decide) { s.TakeDecision(now, d) })
+	s.applyEarlyResults(now)
 }
 
 // release passes the held values that are no longer early to take, and keeps the others.
@@ -288,32 +279,52 @@ func release[T any](held *[]T, early func(T) bool, take func(T)) {
 }
 
 // TakeDecision applies a decision that was sent by signal, or schedules its validation.
-func (ds *Decisions) TakeDecision(now time.Time, d signals.Decide) {
-	s := ds.thread
-	if err := ds.CheckAlone(d); err != nil {
+func (s *State) TakeDecision(now time.Time, d signals.Decide) {
+	if err := s.CheckAlone(d); err != nil {
 		s.Reject(now, signals.SignalDecide, d, err)
 		return
 	}
-	if _, ok := ds.Unchecked(d); !ok {
-		ds.DecideOrReject(now, d, step.CheckReply{})
+	if _, ok := s.Unchecked(d); !ok {
+		s.decideOrReject(now, d, step.CheckReply{})
 		return
 	}
-	if !ds.hasRoom(ds.ToCheck, d) {
+	if !s.Decisions.keepToCheck(d) {
 		s.Reject(now, signals.SignalDecide, d, errors.New("too many decisions wait to be checked; decide again"))
-		return
 	}
-	ds.ToCheck = append(ds.ToCheck, d)
 }
 
-// DecideOrReject applies a decision that was sent by signal. A decision that changes nothing leaves
+// keepToCheck keeps a decision that must be validated. It reports whether there was room.
+func (ds *Decisions) keepToCheck(d signals.Decide) bool {
+	if !ds.hasRoom(ds.ToCheck, d) {
+		return false
+	}
+	ds.ToCheck = append(ds.ToCheck, d)
+	return true
+}
+
+// NextToCheck returns the first decision by signal that must be validated. ok is false if there is none.
+func (ds *Decisions) NextToCheck() (d signals.Decide, ok bool) {
+	if len(ds.ToCheck) == 0 {
+		return d, false
+	}
+	return ds.ToCheck[0], true
+}
+
+// ApplyChecked applies the decision of [Decisions.NextToCheck], given the result of its validation.
+func (s *State) ApplyChecked(now time.Time, checked step.CheckReply) {
+	d := s.Decisions.ToCheck[0]
+	s.Decisions.ToCheck = s.Decisions.ToCheck[1:]
+	s.decideOrReject(now, d, checked)
+}
+
+// decideOrReject applies a decision that was sent by signal. A decision that changes nothing leaves
 // an audit record.
-func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked step.CheckReply) {
-	s := ds.thread
+func (s *State) decideOrReject(now time.Time, d signals.Decide, checked step.CheckReply) {
 	if checked.Problem != "" {
 		s.Reject(now, signals.SignalDecide, d, checked.Err())
 		return
 	}
-	switch outcome := ds.DecideChecked(now, d, checked).Result; outcome {
+	switch outcome := s.DecideChecked(now, d, checked).Result; outcome {
 	case signals.DecideAccepted, signals.DecideAlreadyResolved:
 	case signals.DecideConflict, signals.DecideMismatch, signals.DecideNotPending, signals.DecideNotAllowed:
 		s.Reject(now, signals.SignalDecide, d, errors.New(string(outcome)))
@@ -321,9 +332,12 @@ func (ds *Decisions) DecideOrReject(now time.Time, d signals.Decide, checked ste
 }
 
 // waiting returns the call with this id if it waits for a decision, or nil.
-func (ts *Turns) waiting(toolCallID string) (found *Call) {
+func (ts *Turns) waiting(toolCallID string) *Call { return ts.callAt(toolCallID, CallWaiting) }
+
+// callAt returns the call with this id if it is at a stage, or nil.
+func (ts *Turns) callAt(toolCallID string, stage CallStage) (found *Call) {
 	ts.eachCall(func(c *Call) {
-		if c.Plan.ID == toolCallID && c.Stage == CallWaiting {
+		if c.Plan.ID == toolCallID && c.Stage == stage {
 			found = c
 		}
 	})
@@ -349,8 +363,7 @@ func (ds *Decisions) settled(key string, as event.Decision) signals.DecideOutcom
 }
 
 // Approvals returns the approval requests that are pending, including those of sub-agents.
-func (ds *Decisions) Approvals() []event.ApprovalRequest {
-	s := ds.thread
+func (s *State) Approvals() []event.ApprovalRequest {
 	out := []event.ApprovalRequest{}
 	for _, sub := range s.Children.SubAgents {
 		out = append(out, sub.Approvals...)

@@ -3,13 +3,12 @@ package thread
 import (
 	"testing"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -275,11 +274,11 @@ func (ts *Turns) settleRoots(now time.Time) {
 	}
 }
 
-// itemMessage returns an item's message as it is stored.
-func (in *Inbox) itemMessage(q *Queued) event.Message {
-	m := q.newMessage()
+// message returns an item's message as it is stored.
+func (q *Queued) message() event.Message {
+	m := *q.read().Message
 	msg := event.Message{
-		ID: q.Item.ID, ThreadID: in.thread.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),
+		ID: q.Item.ID, ThreadID: q.Item.ThreadID, SenderID: m.SenderID, SenderType: m.SenderType, Role: m.SenderType.Role(),
 		Content: m.Content, ToolCalls: m.ToolCalls, Metadata: m.Metadata,
 	}
 	if m.SenderType == event.CreatedByAgent {

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -78,21 +77,6 @@ func (s *State) logLine(level LogLevel, text string, args ...any) {
 	s.log = append(s.log, LogLine{level, text, append([]any{"thread", s.ThreadID}, args...)})
 }
 
-// envItem sets the defaults of a post that is an environment event.
-func (s *State) envItem(now time.Time, p signals.Post) signals.Post {
-	if p.Timestamp == 0 {
-		p.Timestamp = now.UnixMilli()
-	}
-	var m event.EnvMetadata
-	if len(p.Metadata) > 0 {
-		// The metadata was validated before.
-		_ = json.Unmarshal(p.Metadata, &m)
-	}
-	m.TriggerSessionID = s.ThreadID
-	p.Metadata = rawJSON(m)
-	return p
-}
-
 // publish queues an environment event that the thread itself derived. It ignores the limits of the
 // queue, since the event has already happened. brief is a shorter payload for a full queue; nil if
 // the payload is always short.
@@ -150,8 +134,8 @@ func (s *State) logEvent(e event.EnvEvent) {
 
 // env returns the turn's item as an environment event, with the changes of hooks.
 func (t *Turn) env(d step.HookDecision) (e event.EnvEvent, replaced, ok bool) {
-	e, ok = t.Item.Env()
-	if !ok {
+	read := t.read().Env
+	if read == nil {
 		return e, false, false
 	}
 	if d.Outcome == event.OutcomeReplaced {
@@ -159,7 +143,7 @@ func (t *Turn) env(d step.HookDecision) (e event.EnvEvent, replaced, ok bool) {
 			return got, true, true
 		}
 	}
-	return e, false, true
+	return *read, false, true
 }
 
 // IsEnv reports whether the turn's item is an environment event, which rules handle.

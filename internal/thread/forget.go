@@ -4,8 +4,13 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
 )
+
+// Forget keeps a person whom the thread forgets when it continues as new.
+func (s *State) Forget(f signals.Forget) {
+	s.Forgetting = append(slices.DeleteFunc(s.Forgetting, func(o signals.Forget) bool { return o.Pseudonym == f.Pseudonym }), f)
+}
 
 // Concerning returns the events whose turns are in progress and concern a person, and the person's own events in the queue. is
 // reports whether a name is that of the person, and concerns whether JSON has something of the person.
@@ -13,8 +18,8 @@ func (s *State) Concerning(is func(name string) bool, concerns func(json.RawMess
 	for _, t := range s.concerning(concerns) {
 		events = append(events, t.Item.ID)
 	}
-	for _, q := range s.Inbox.Queue {
-		if m := q.newMessage(); is(q.User) || is(m.SenderID) && m.SenderType == event.CreatedByUser {
+	for i := range s.Inbox.Queue {
+		if q := &s.Inbox.Queue[i]; is(q.User) || q.fromUser() && is(q.read().Message.SenderID) {
 			events = append(events, q.Item.ID)
 		}
 	}

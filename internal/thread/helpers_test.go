@@ -6,13 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )

@@ -3,11 +3,10 @@ package thread
 import (
 	"slices"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // ItemEvent returns the turn's item for hooks.
@@ -26,15 +25,16 @@ func (t *Turn) ItemEvent() HookEvent {
 func (s *State) itemEvent(q *Queued, key string) HookEvent {
 	it := q.Item
 	e := HookEvent{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID, user: q.User}
-	if env, ok := it.Env(); ok {
-		e.Event, e.Env, e.undecided = env, true, true
+	read := q.read()
+	if read.Env != nil {
+		e.Event, e.Env, e.undecided = *read.Env, true, true
 		return e
 	}
-	if it.Type != event.TypeMessage {
+	if read.Message == nil {
 		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
 		return e
 	}
-	m := s.Inbox.itemMessage(q)
+	m := q.message()
 	e.CreatedBy, e.message, e.undecided = m.SenderType, m, true
 	switch m.SenderType {
 	case event.CreatedByAgent:

@@ -59,16 +59,28 @@ type Queued struct {
 	// Stored means that the item's record may be in the store, so it cannot be changed.
 	Stored bool `json:"stored,omitempty"`
 
-	message *event.NewMessage // the decoded payload, or nil
+	content *signals.Content // as read when it was posted; nil = not read yet in this run
 }
 
-// newMessage returns the item's message. Its payload was validated when it was posted.
-func (q *Queued) newMessage() event.NewMessage {
-	if q.message == nil {
-		q.message = &event.NewMessage{}
-		_ = json.Unmarshal(q.Item.Payload, q.message)
+// read returns the item's content, which was validated when it was posted. It decodes it if the item
+// is one of an earlier run, or was derived from another.
+func (q *Queued) read() signals.Content {
+	if q.content == nil {
+		q.content = &signals.Content{}
+		if e, ok := q.Item.Env(); ok {
+			q.content.Env = &e
+		} else if q.Item.Type == event.TypeMessage {
+			q.content.Message = &event.NewMessage{}
+			_ = json.Unmarshal(q.Item.Payload, q.content.Message)
+		}
 	}
-	return *q.message
+	return *q.content
+}
+
+// fromUser reports whether the item is a message of a user.
+func (q *Queued) fromUser() bool {
+	m := q.read().Message
+	return m != nil && m.SenderType == event.CreatedByUser
 }
 
 // root returns the posted event that a queued item follows from.
@@ -146,7 +158,7 @@ func (in *Inbox) fail(q Queued) {
 
 // withoutContent returns the item without its content, which the store has.
 func (q Queued) withoutContent() Queued {
-	q.Item.Payload, q.Item.Metadata, q.message, q.Unloaded = nil, nil, nil, true
+	q.Item.Payload, q.Item.Metadata, q.content, q.Unloaded = nil, nil, nil, true
 	return q
 }
 
@@ -383,15 +395,14 @@ func (in *Inbox) recordItem(now time.Time, q Queued) {
 
 func (in *Inbox) recordItemIn(now time.Time, eventID string, q *Queued) {
 	s, it := in.thread, q.Item
-	if it.Type == event.TypeMessage {
-		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, in.itemMessage(q))
-		return
+	switch read := q.read(); {
+	case read.Message != nil:
+		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, q.message())
+	case read.Env != nil:
+		s.recordUndecided(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, *read.Env)
+	default:
+		s.Outbox.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
 	}
-	if e, ok := it.Env(); ok {
-		s.recordUndecided(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, e)
-		return
-	}
-	s.Outbox.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
 }
 
 // unprocessed fails an event that was never processed. Its record has its content.

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -18,8 +17,8 @@ import (
 func (c *Call) AskInput(now time.Time, q event.InputRequest) {
 	s := c.run.turn.thread
 	c.Stage, c.Input = CallAtInput, &q
-	s.ParentLink.notifyRequest(step.SubAgentRequest{ThreadID: s.ThreadID, Input: &q})
-	s.Decisions.applyEarlyInputs(now)
+	s.askParent(step.SubAgentRequest{Input: &q})
+	s.applyEarlyInputs(now)
 }
 
 // withdrawn is the end of a request for input that nobody answered.
@@ -31,12 +30,12 @@ func withdrawn(now time.Time, q event.InputRequest) event.InputReceived {
 }
 
 // InputRequests returns the requests for input that wait for a person, including those of sub-agents.
-func (ts *Turns) InputRequests() []event.InputRequest {
+func (s *State) InputRequests() []event.InputRequest {
 	out := []event.InputRequest{}
-	for _, sub := range ts.thread.Children.SubAgents {
+	for _, sub := range s.Children.SubAgents {
 		out = append(out, sub.Inputs...)
 	}
-	ts.eachCall(func(c *Call) {
+	s.Turns.eachCall(func(c *Call) {
 		if c.Stage == CallAtInput {
 			out = append(out, *c.Input)
 		}
@@ -46,9 +45,9 @@ func (ts *Turns) InputRequests() []event.InputRequest {
 
 // IsEarlyInput reports whether an answer may arrive before its request: people see a request as soon
 // as the running call has stored it, before the thread receives it.
-func (ds *Decisions) IsEarlyInput(a signals.InputAnswers) bool {
+func (s *State) IsEarlyInput(a signals.InputAnswers) bool {
 	early := false
-	ds.thread.Turns.eachCall(func(c *Call) {
+	s.Turns.eachCall(func(c *Call) {
 		if c.Plan.ID == a.ToolCallID && c.Stage == CallReady && c.Started {
 			early = roundOf(a) == c.Answered+1
 		}
@@ -60,12 +59,11 @@ func roundOf(a signals.InputAnswers) int { return max(a.Round, event.FirstRound)
 
 // TakeInput applies an answer that was sent by signal. One that changes nothing leaves an audit
 // record.
-func (ds *Decisions) TakeInput(now time.Time, a signals.InputAnswers) {
-	s := ds.thread
-	if ds.IsEarlyInput(a) && ds.BufferEarlyInput(a) {
+func (s *State) TakeInput(now time.Time, a signals.InputAnswers) {
+	if s.IsEarlyInput(a) && s.Decisions.BufferEarlyInput(a) {
 		return
 	}
-	out, err := ds.AnswerInput(now, a)
+	out, err := s.AnswerInput(now, a)
 	if err == nil && out != signals.DecideAccepted && out != signals.DecideAlreadyResolved {
 		err = errors.New(string(out))
 	}
@@ -87,24 +85,18 @@ func (ds *Decisions) BufferEarlyInput(a signals.InputAnswers) bool {
 	return true
 }
 
-func (ds *Decisions) applyEarlyInputs(now time.Time) {
-	release(&ds.EarlyInputs, ds.IsEarlyInput, func(a signals.InputAnswers) { ds.TakeInput(now, a) })
+func (s *State) applyEarlyInputs(now time.Time) {
+	release(&s.Decisions.EarlyInputs, s.IsEarlyInput, func(a signals.InputAnswers) { s.TakeInput(now, a) })
 }
 
 // AnswerInput gives a call the input for which it waits, so that it runs again. If no such call waits,
 // it changes nothing and returns the reason. The error names a question without an answer, or an
 // answer without a question.
-func (ds *Decisions) AnswerInput(now time.Time, a signals.InputAnswers) (signals.DecideOutcome, error) {
-	s := ds.thread
-	var c *Call
-	s.Turns.eachCall(func(one *Call) {
-		if one.Stage == CallAtInput && one.Plan.ID == a.ToolCallID {
-			c = one
-		}
-	})
+func (s *State) AnswerInput(now time.Time, a signals.InputAnswers) (signals.DecideOutcome, error) {
+	c := s.Turns.callAt(a.ToolCallID, CallAtInput)
 	switch {
 	case c == nil || roundOf(a) < c.Input.Round:
-		return ds.inputReceivedAs(a), nil
+		return s.Decisions.inputReceivedAs(a), nil
 	case roundOf(a) > c.Input.Round:
 		return signals.DecideNotPending, nil
 	case s.isAgent(a.By):
@@ -119,8 +111,8 @@ func (ds *Decisions) AnswerInput(now time.Time, a signals.InputAnswers) (signals
 	id := recordid.InputReceived(c.Plan.ID, c.Input.Round)
 	c.run.turn.record(now, id, event.TypeInputReceived, got)
 	c.Stage, c.Answered, c.Input = CallReady, c.Input.Round, nil
-	ds.rememberSettled(id, inputSum(a.Answers))
-	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
+	s.Decisions.rememberSettled(id, inputSum(a.Answers))
+	s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
 	return signals.DecideAccepted, nil
 }
 

@@ -4,9 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // Outbox contains the records and the row that have not been stored yet.

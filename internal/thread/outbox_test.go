@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -88,41 +87,41 @@ func TestOverdue(t *testing.T) {
 	}{
 		{name: "nothing has happened", calls: []step.PlannedCall{ask("c1")}},
 		{name: "the only call is denied: the model is next", calls: []step.PlannedCall{ask("c1")}, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "the only call has one vote", calls: []step.PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, votes("ann", event.DecisionApprove))
+			s.Decide(t0, votes("ann", event.DecisionApprove))
 		}},
 		{name: "one of two is denied", calls: []step.PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "one of two is approved: it runs", calls: []step.PlannedCall{asks("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionApprove))
+			s.Decide(t0, decision("c1", event.DecisionApprove))
 		}},
 		{name: "the other runs already", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "the other runs, and has taken it along", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Outbox.Flush()
 		}},
 		{name: "the step that took it along has failed", calls: []step.PlannedCall{ask("c1"), ask("c2")}, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Outbox.Flush()
 		}},
 		{name: "the result of the other is next", calls: []step.PlannedCall{ask("c1"), runs("c2")}, then: func(s *State, r *AgentRun) {
 			r.Calls[1].CallRan(step.ToolReply{ToolCallID: "c2", Status: "succeeded"})
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "a client runs the other", calls: []step.PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
 			r.Calls[0].AskClient(t0)
 		}},
 		{name: "a sub-agent runs the other", calls: []step.PlannedCall{runs("c1"), ask("c2")}, want: true, then: func(s *State, r *AgentRun) {
 			r.Calls[0].Stage = CallDelegated
-			s.Decisions.Decide(t0, decision("c2", event.DecisionDeny))
+			s.Decide(t0, decision("c2", event.DecisionDeny))
 		}},
 		{name: "an approval is revoked", calls: []step.PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Revoke(t0, signals.Revoke{ToolCallID: "c0", By: "ann"})
+			s.Revoke(t0, signals.Revoke{ToolCallID: "c0", By: "ann"})
 		}},
 		{name: "the thread has a new title", calls: []step.PlannedCall{ask("c1")}, want: true, then: func(s *State, _ *AgentRun) {
 			s.Change(t0, signals.ThreadChange{Title: "new", By: "ann"})
@@ -137,21 +136,21 @@ func TestOverdue(t *testing.T) {
 			s.Outbox.changeRow(t0)
 		}},
 		{name: "the turn is interrupted: it ends", calls: []step.PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Turns.Interrupt(signals.Control{})
 		}},
 		{name: "the turn is interrupted, and a step has yet to hear it", calls: []step.PlannedCall{ask("c1"), runs("c2")}, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			s.Turns.Interrupt(signals.Control{})
 		}},
 		{name: "the thread leaves: it stores by itself", calls: []step.PlannedCall{ask("c1"), ask("c2")}, leaving: true, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 		}},
 		{name: "the thread leaves once a step has ended", calls: []step.PlannedCall{asks("c1"), runs("c2")}, leaving: true, underWay: 1, want: true, then: func(s *State, _ *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionApprove))
+			s.Decide(t0, decision("c1", event.DecisionApprove))
 		}},
 		{name: "a grant is looked for", calls: []step.PlannedCall{ask("c1"), ask("c2")}, then: func(s *State, r *AgentRun) {
-			s.Decisions.Decide(t0, decision("c1", event.DecisionDeny))
+			s.Decide(t0, decision("c1", event.DecisionDeny))
 			r.Calls[0].cascade()
 		}},
 		{name: "the model speaks", underWay: 1, want: true, calls: []step.PlannedCall{runs("c1")}, then: func(s *State, r *AgentRun) {
@@ -199,7 +198,7 @@ func TestOverdue(t *testing.T) {
 	t.Run("before another turn", func(t *testing.T) {
 		s, _ := waiting(t, careful("c1", "ls", step.ApprovalPlan{Quorum: 2}))
 		s.Outbox.Flushed(s.Outbox.Flush())
-		s.Decisions.Decide(t0, votes("ann", event.DecisionApprove))
+		s.Decide(t0, votes("ann", event.DecisionApprove))
 		post(t, s, happens("v1", "file.changed", `1`))
 		require.True(t, s.Turns.CanPark())
 		require.False(t, s.Turns.Overdue(0, false))

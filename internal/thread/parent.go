@@ -4,16 +4,13 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // ParentLink connects a sub-agent's thread to its parent thread.
 type ParentLink struct {
-	thread *State
-
 	// Parent is set in a sub-agent's thread. Notices are pending notices for the parent thread.
 	Parent  *step.Parent   `json:"parent,omitempty"`
 	Notices []ParentNotice `json:"notices,omitempty"`
@@ -25,15 +22,18 @@ type ParentNotice struct {
 	Decided   *step.SubAgentDecision `json:"decided,omitempty"`
 }
 
-// StoreParent adds the parent thread to the first row of a thread that its parent thread has started. Nothing else does:
-// the store erases the two together, and metadata that names a parent thread may come from clients.
-func (p *ParentLink) StoreParent() { p.thread.Outbox.Row.Parent = p.Parent.ThreadID }
+// DelegatedBy makes the thread that of a sub-agent of a parent thread. stored adds the parent thread to
+// the thread's first row; it requires that the parent thread has started this one. Nothing else adds
+// it: the store erases the two together, and metadata that names a parent thread may come from clients.
+func (s *State) DelegatedBy(parent *step.Parent, stored bool) {
+	s.ParentLink.Parent = parent
+	if stored {
+		s.Outbox.Row.Parent = parent.ThreadID
+	}
+}
 
 // FirstID returns the id of the first event of a sub-agent's thread.
-func (p *ParentLink) FirstID() string {
-	s := p.thread
-	return firstID(s.Namespace, s.ThreadID, *p.Parent)
-}
+func (s *State) FirstID() string { return firstID(s.Namespace, s.ThreadID, *s.ParentLink.Parent) }
 
 // FirstIDOf returns the id of the first event of the sub-agent's thread that a call starts.
 func FirstIDOf(namespace, threadID, toolCallID string) string {
@@ -48,19 +48,17 @@ func firstID(namespace, threadID string, parent step.Parent) string {
 
 // AnswerStored reports whether the sub-agent's turn has ended, or will never start because its
 // message was rejected.
-func (p *ParentLink) AnswerStored() bool {
-	s := p.thread
-	return p.Parent != nil && len(s.Turns.all()) == 0 && !s.Turns.Awaits(p.FirstID())
+func (s *State) AnswerStored() bool {
+	return s.ParentLink.Parent != nil && len(s.Turns.all()) == 0 && !s.Turns.Awaits(s.FirstID())
 }
 
 // EndStep returns the input of the activity that ends a sub-agent's thread.
-func (p *ParentLink) EndStep() step.End {
-	s := p.thread
-	out, ended := s.Turns.Outcome(p.FirstID())
+func (s *State) EndStep() step.End {
+	out, ended := s.Turns.Outcome(s.FirstID())
 	if !ended {
-		out = signals.TurnResult{EventID: p.FirstID(), Status: signals.TurnFailed, Error: "its thread has refused the message"}
+		out = signals.TurnResult{EventID: s.FirstID(), Status: signals.TurnFailed, Error: "its thread has refused the message"}
 	}
-	return step.End{Thread: s.Ref(), Parent: *p.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Outbox.Flush()}
+	return step.End{Thread: s.Ref(), Parent: *s.ParentLink.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Outbox.Flush()}
 }
 
 // maxSteps returns an agent's limit of model calls in this thread: its own limit or, if lower, the
@@ -82,29 +80,34 @@ func (p *ParentLink) withParent(metadata json.RawMessage) json.RawMessage {
 	return rawJSON(fields)
 }
 
-// notifyRequest sends a request to the parent thread, with the names that may not decide on it: the
-// parent thread must reject their decisions, since it is not told when this thread rejects them.
-func (p *ParentLink) notifyRequest(a step.SubAgentRequest) {
-	s := p.thread
+// askParent sends a request to the parent thread, if there is one, with the names that may not decide
+// on it: the parent thread must reject their decisions, since it is not told when this thread rejects
+// them.
+func (s *State) askParent(a step.SubAgentRequest) {
+	a.ThreadID, a.Agents = s.ThreadID, withNames(a.Agents, s.agentNames()...)
+	s.ParentLink.notify(ParentNotice{Approvals: &a})
+}
+
+// tellParent sends the end of a request, or a vote, to the parent thread, if there is one.
+func (s *State) tellParent(d step.SubAgentDecision) {
+	d.ThreadID = s.ThreadID
+	s.ParentLink.notify(ParentNotice{Decided: &d})
+}
+
+func (p *ParentLink) notify(n ParentNotice) {
 	if p.Parent != nil {
-		a.Agents = withNames(a.Agents, s.agentNames()...)
-		p.Notices = append(p.Notices, ParentNotice{Approvals: &a})
+		p.Notices = append(p.Notices, n)
 	}
 }
 
-func (p *ParentLink) notifyDecided(d step.SubAgentDecision) {
-	s := p.thread
-	if p.Parent != nil {
-		d.ThreadID = s.ThreadID
-		p.Notices = append(p.Notices, ParentNotice{Decided: &d})
-	}
-}
+// ReportToParent makes the sub-agent report its end by signal, because the parent thread has continued
+// as new.
+func (p *ParentLink) ReportToParent() { p.Parent.ReportRequested = true }
 
 // NoticeSent removes the first notice.
 func (p *ParentLink) NoticeSent() { p.Notices = slices.Delete(p.Notices, 0, 1) }
 
 // forwardRequest sends an approval request to the parent thread, if there is one.
 func (c *Call) forwardRequest(q event.ApprovalRequest) {
-	s := c.run.turn.thread
-	s.ParentLink.notifyRequest(step.SubAgentRequest{ThreadID: s.ThreadID, Request: q, Listed: c.listed()})
+	c.run.turn.thread.askParent(step.SubAgentRequest{Request: q, Listed: c.listed()})
 }

@@ -14,14 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/cockroachdb/datadriven"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -211,8 +210,8 @@ func (p *player) do(c command) {
 	case "parent":
 		s.ParentLink.Parent = new(read(c, step.Parent{ThreadID: "t0", Agent: "alice", ToolName: "ask", ToolCallID: "c0", MessageID: "m0", TraceID: "e0", EventID: "e0", Depth: 1}))
 	case "first":
-		p.post(p.parse("post " + s.ParentLink.FirstID() + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
-		s.ParentLink.Inherit()
+		p.post(p.parse("post " + s.FirstID() + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
+		s.InheritUser()
 	case "hooks":
 		p.specs = []hook.Spec{}
 		for name := range strings.FieldsSeq(c.id + " " + c.text) {
@@ -271,7 +270,7 @@ func (p *player) do(c command) {
 	case "decide", "decide-signal":
 		p.decide(c)
 	case "revoke":
-		id := s.Decisions.Revoke(now, read(c, signals.Revoke{ToolCallID: c.id, By: "ann"}))
+		id := s.Revoke(now, read(c, signals.Revoke{ToolCallID: c.id, By: "ann"}))
 		p.say("= unwritten %v", s.Outbox.Unwritten(id))
 	case "number":
 		s.Number(now)
@@ -280,52 +279,52 @@ func (p *player) do(c command) {
 	case "hooks-gone":
 		p.say("= asked %s", short(s.Turns.Current.PendingHooks(s.Turns.Current.ItemEvent(), p.specs)))
 	case "result":
-		p.say("= %s", s.Decisions.ToolResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
+		p.say("= %s", s.ToolResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
 	case "result-early":
-		p.say("= %s", s.Decisions.BufferEarlyResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
+		p.say("= %s", s.BufferEarlyResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
 	case "result-signal":
-		s.Decisions.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
+		s.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
 	case "answer":
 		if a := p.answers(c); s.Children.Input(a) {
-			f, err := s.Children.ForwardInput(now, a)
+			f, err := s.ForwardInput(now, a)
 			if p.err(err); err == nil {
 				p.say("= %s by %s", f.Outcome, f.ThreadID)
 			}
 			return
 		}
-		out, err := s.Decisions.AnswerInput(now, p.answers(c))
+		out, err := s.AnswerInput(now, p.answers(c))
 		p.err(err)
 		p.say("= %s", out)
 	case "answer-signal":
-		s.Decisions.TakeInput(now, p.answers(c))
+		s.TakeInput(now, p.answers(c))
 	case "task-report":
-		p.err(s.Tasks.Reported(now, read(c, step.TaskReport{TaskID: c.id})))
+		p.err(s.TaskReported(now, read(c, step.TaskReport{TaskID: c.id})))
 		p.cut()
 	case "complete-task":
-		out := s.Tasks.Complete(now, read(c, signals.CompleteTask{TaskID: c.id}))
+		out := s.CompleteTask(now, read(c, signals.CompleteTask{TaskID: c.id}))
 		p.say("= %s", out.Result)
 	case "cancel-task":
-		out := s.Tasks.Cancel(now, read(c, signals.CancelTask{TaskID: c.id, By: "ann"}), true)
+		out := s.CancelTask(now, read(c, signals.CancelTask{TaskID: c.id, By: "ann"}), true)
 		p.say("= %s", out.Result)
-		s.Children.Forget(now, out.Task.ThreadID)
+		s.ForgetSubAgent(now, out.Task.ThreadID)
 	case "sub-ended":
-		s.Children.ApplyEnd(now, read(c, step.SubAgentEnded{ThreadID: c.id, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted}}))
+		s.SubAgentEnded(now, read(c, step.SubAgentEnded{ThreadID: c.id, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted}}))
 	case "sub-gone":
 		s.Children.ApplyLoss(c.id, c.text)
 	case "sub-asks":
 		asks := step.SubAgentRequest{ThreadID: c.id, Request: read(c, event.ApprovalRequest{ToolCallID: c.text, ToolName: "rm", Agent: "bob", RequestedAt: now})}
 		asks.Listed = len(c.opts) > 0
-		s.Children.ApplyRequest(asks)
+		s.SubAgentRequested(asks)
 	case "sub-asks-input":
-		s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: c.id, Input: new(read(c, event.InputRequest{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1, RequestedAt: now}))})
+		s.SubAgentRequested(step.SubAgentRequest{ThreadID: c.id, Input: new(read(c, event.InputRequest{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1, RequestedAt: now}))})
 	case "sub-answered":
 		got := read(c, event.InputReceived{ToolCallID: c.text, ToolName: "book", Agent: "bob", Round: 1})
-		s.Children.ApplyDecision(now, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text, Input: &got})
+		s.SubAgentDecided(now, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text, Input: &got})
 	case "sub-asks-through":
 		call, agents, _ := strings.Cut(c.text, " ")
-		s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
+		s.SubAgentRequested(step.SubAgentRequest{ThreadID: c.id, Agents: strings.Split(agents, ","), Request: event.ApprovalRequest{ToolCallID: call, ToolName: "rm", Agent: "bob"}})
 	case "sub-decided":
-		s.Children.ApplyDecision(now, read(c, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
+		s.SubAgentDecided(now, read(c, step.SubAgentDecision{ThreadID: c.id, ToolCallID: c.text}))
 	case "hook-decided":
 		p.err(s.Turns.HookDecided(step.HookDecided{EventID: c.id, Decision: p.decision(c)}))
 	case "reject":
@@ -450,27 +449,27 @@ func (p *player) decide(c command) {
 func (p *player) take(signal bool, d signals.Decide) {
 	s := p.s
 	if _, _, below := s.Children.Request(d.ToolCallID); below {
-		f, err := s.Children.Forward(p.now, d)
+		f, err := s.Forward(p.now, d)
 		if p.err(err); err == nil {
 			p.say("= %s by %s", f.Outcome, f.ThreadID)
 		}
 		return
 	}
-	if early := s.Decisions.IsEarly(d.ToolCallID); signal {
+	if early := s.IsEarlyDecision(d.ToolCallID); signal {
 		if !early || !s.Decisions.BufferEarly(d) {
-			s.Decisions.TakeDecision(p.now, d)
+			s.TakeDecision(p.now, d)
 		}
 		return
 	} else if early {
 		p.say("= early, held: %v", s.Decisions.BufferEarly(d))
 		return
 	}
-	if err := s.Decisions.CheckAlone(d); err != nil {
+	if err := s.CheckAlone(d); err != nil {
 		p.err(err)
 		return
 	}
-	answer := func(reply step.CheckReply) { p.say("= %s", short(s.Decisions.DecideChecked(p.now, d, reply))) }
-	if input, ok := s.Decisions.Unchecked(d); ok {
+	answer := func(reply step.CheckReply) { p.say("= %s", short(s.DecideChecked(p.now, d, reply))) }
+	if input, ok := s.Unchecked(d); ok {
 		p.start(&flight{kind: "check", key: d.ToolCallID, checked: answer}, "check %s %s", d.ToolCallID, short(input, "thread", "toolCallId"))
 		return
 	}

@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -38,7 +37,7 @@ func (p *player) look(c command) {
 			}
 		}
 	case "approvals":
-		for _, a := range s.Decisions.Approvals() {
+		for _, a := range s.Approvals() {
 			p.say("= %s", short(a))
 		}
 	case "clients":
@@ -46,7 +45,7 @@ func (p *player) look(c command) {
 			p.say("= %s", short(a))
 		}
 	case "inputs":
-		for _, q := range s.Turns.InputRequests() {
+		for _, q := range s.InputRequests() {
 			p.say("= %s", short(q))
 		}
 	case "tasks":
@@ -55,17 +54,17 @@ func (p *player) look(c command) {
 		out, ok := s.Turns.Outcome(c.id)
 		p.say("= %s known %v last %s awaited %v", told(out), ok, out.LastRecord, s.Turns.Awaits(c.id))
 	case "row":
-		p.say("= %s listed %v", short(s.Outbox.Row, "number"), s.Decisions.Listable())
+		p.say("= %s listed %v", short(s.Outbox.Row, "number"), s.listable())
 	case "below":
 		d := signals.Decide{ToolCallID: c.id, Decision: event.Decision(c.text)}
 		f := Forward{Outcome: signals.DecideAccepted, key: d.ToolCallID, as: d.Decision}
-		p.say("= %s, several %v", s.Children.ForwardedOutcome(f), s.Children.NeedsSeveral(f))
+		p.say("= %s, several %v", s.ForwardedOutcome(f), s.Children.NeedsSeveral(f))
 	case "closed-task":
 		for _, r := range TaskRecords(s.Ref(), s.Tasks.Running[0], read(c, step.TaskReply{}), p.now) {
 			p.say("= %s %s %s", r.ID, r.Type, short(r.Payload))
 		}
 	case "end-step":
-		p.say("= %v %s", s.ParentLink.AnswerStored(), short(s.ParentLink.EndStep(), "thread", "flush"))
+		p.say("= %v %s", s.AnswerStored(), short(s.EndStep(), "thread", "flush"))
 	default:
 		p.t.Fatalf("no such command: %s", c.verb)
 	}

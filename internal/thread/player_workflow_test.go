@@ -8,13 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -121,7 +120,7 @@ func (p *player) reply(c command) bool {
 		s.Inbox.NotLoaded(now, p.land("load", "").key, c.id+" "+c.text)
 	case "title":
 		p.land("title", "")
-		p.say("= titled: %v", s.Titling.Apply(read(c, step.TitleReply{Title: strings.TrimSpace(c.id + " " + c.text)})))
+		p.say("= titled: %v", s.ApplyTitle(read(c, step.TitleReply{Title: strings.TrimSpace(c.id + " " + c.text)})))
 	default:
 		return false
 	}
@@ -308,12 +307,8 @@ func (p *player) advance() bool {
 			return true
 		}
 	}
-	if len(s.Decisions.ToCheck) > 0 && !p.flying(func(f *flight) bool { return f.kind == "check" }) {
-		d := s.Decisions.ToCheck[0]
-		p.start(&flight{kind: "check", key: d.ToolCallID, checked: func(reply step.CheckReply) {
-			s.Decisions.ToCheck = s.Decisions.ToCheck[1:]
-			s.Decisions.DecideOrReject(now, d, reply)
-		}}, "check %s", d.ToolCallID)
+	if d, ok := s.Decisions.NextToCheck(); ok && !p.flying(func(f *flight) bool { return f.kind == "check" }) {
+		p.start(&flight{kind: "check", key: d.ToolCallID, checked: func(reply step.CheckReply) { s.ApplyChecked(now, reply) }}, "check %s", d.ToolCallID)
 		return true
 	}
 	if t := s.Turns.Cascading(); t != nil && !p.flying(func(f *flight) bool { return f.kind == "plan" }) {
@@ -333,8 +328,8 @@ func (p *player) advance() bool {
 		p.say("> tell the parent %s", short(s.ParentLink.Notices[0]))
 		s.ParentLink.NoticeSent()
 	}
-	if s.Titling.Due() && !p.flying(func(f *flight) bool { return f.kind == "title" }) {
-		p.start(&flight{kind: "title"}, "title %s", short(s.Titling.Step(now), "thread", "flush"))
+	if s.TitleDue() && !p.flying(func(f *flight) bool { return f.kind == "title" }) {
+		p.start(&flight{kind: "title"}, "title %s", short(s.TitleStep(), "thread", "flush"))
 		return true
 	}
 	return p.live()
@@ -344,7 +339,7 @@ func (p *player) live() bool {
 	s, now := p.s, p.now
 	if s.Closing != nil && s.Turns.Current == nil && !s.Turns.Unpark() {
 		s.Lifecycle(now, event.TypeSessionDeleted, "", p.rules)
-		for _, task := range s.Tasks.Close(now) {
+		for _, task := range s.CloseTasks(now) {
 			p.say("> stop task %s", task.ID)
 		}
 		s.Close(now)
@@ -588,7 +583,7 @@ func (p *player) execute(r *AgentRun, c *Call) {
 		p.say("> task %s", short(input, stepNoise...))
 		if p.broken = ""; broken != "" {
 			c.TaskNotStarted(now, input.Task, broken)
-			s.Children.Forget(now, input.Task.ThreadID)
+			s.ForgetSubAgent(now, input.Task.ThreadID)
 			return
 		}
 		c.TaskStarted(now, input.Task)

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -22,10 +21,10 @@ var (
 	ErrBusy   = errors.New("a turn is in progress and onBusy is reject")
 )
 
-// Incoming is a valid post with its decoded message.
+// Incoming is a valid post that was read.
 type Incoming struct {
 	signals.Post
-	message *event.NewMessage
+	content signals.Content
 }
 
 // Read validates and decodes a post. It does not read a post whose id was posted before: only the id
@@ -34,8 +33,8 @@ func (in *Inbox) Read(p signals.Post) (Incoming, error) {
 	if p.ID != "" && in.WasPosted(p.ID) {
 		return Incoming{Post: p}, nil
 	}
-	m, err := p.Message(in.thread.ThreadID)
-	return Incoming{p, m}, err
+	content, err := p.Read(in.thread.ThreadID)
+	return Incoming{p, content}, err
 }
 
 // ValidatePost reports why a post would be rejected. It changes nothing.
@@ -56,7 +55,7 @@ func (in *Inbox) admit(p Incoming) error {
 	if in.queued()+len(p.Payload)+len(p.Metadata) > maxQueueBytes {
 		return ErrFull
 	}
-	if p.OnBusy == event.OnBusyReject && in.busy(p.Post) && !in.WasPosted(p.ID) {
+	if p.OnBusy == event.OnBusyReject && in.busy(p) && !in.WasPosted(p.ID) {
 		return ErrBusy
 	}
 	return nil
@@ -149,11 +148,15 @@ func (in *Inbox) queue(now time.Time, read Incoming) Queued {
 	if event.Background(p.Type) && p.Priority == 0 {
 		p.Priority = event.BackgroundPriority
 	}
-	if p.IsEnv() {
-		p = s.envItem(now, p)
+	content := read.content
+	if content.Env != nil {
+		e := *content.Env
+		e.ID, e.Metadata.TriggerSessionID = p.ID, s.ThreadID
+		e.Timestamp = cmp.Or(p.Timestamp, now.UnixMilli())
+		p.Timestamp, p.Metadata, content.Env = e.Timestamp, rawJSON(e.Metadata), &e
 	}
 	in.rememberPosted(p.ID)
-	q := Queued{message: read.message, OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Traceparent: p.Traceparent, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
+	q := Queued{content: &content, OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Traceparent: p.Traceparent, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.ItemPending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,
 		Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,
@@ -247,7 +250,7 @@ func (in *Inbox) NextStored(now time.Time) (step.Load, bool) {
 func (in *Inbox) Loaded(eventID string, content step.LoadReply) {
 	for i := range in.Queue {
 		if q := &in.Queue[i]; q.Item.ID == eventID && q.Unloaded {
-			q.Item.Payload, q.Item.Metadata, q.message, q.Unloaded = content.Payload, content.Metadata, nil, false
+			q.Item.Payload, q.Item.Metadata, q.content, q.Unloaded = content.Payload, content.Metadata, nil, false
 		}
 	}
 }

@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -271,7 +270,7 @@ func (m *machine) settle() {
 			continue
 		}
 		m.check()
-		if len(m.s.Decisions.Approvals())+len(m.s.Turns.ClientCalls()) == 0 {
+		if len(m.s.Approvals())+len(m.s.Turns.ClientCalls()) == 0 {
 			require.True(m.t, m.s.Turns.Idle(), "something waits, and there is nothing to wait for: %s", before)
 			return
 		}
@@ -287,10 +286,10 @@ func (m *machine) satisfy() {
 	}
 	require.True(m.t, m.s.Inbox.nextPassingWaiting() < 0 || len(m.s.Turns.Parked) == maxParked, "what happens is handled")
 	if all := m.s.Turns.ClientCalls(); len(all) > 0 {
-		require.Equal(m.t, signals.DecideAccepted, m.s.Decisions.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
+		require.Equal(m.t, signals.DecideAccepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
 		return
 	}
-	all := m.s.Decisions.Approvals()
+	all := m.s.Approvals()
 	q := all[m.rnd.IntN(len(all))]
 	for _, by := range []string{"ann", "bea"}[:max(q.Quorum, 1)] {
 		m.rule(q, by, event.DecisionApprove)

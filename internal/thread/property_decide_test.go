@@ -6,17 +6,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // judge has somebody decide on a call that waits, who may or may not.
 func (m *machine) judge() {
-	if all := m.s.Decisions.Approvals(); len(all) > 0 {
+	if all := m.s.Approvals(); len(all) > 0 {
 		by := []string{"ann", "ann", "bea", "bea", "eve", "alice", "BOB"}[m.rnd.IntN(7)]
 		m.rule(all[m.rnd.IntN(len(all))], by, []event.Decision{event.DecisionApprove, event.DecisionApprove, event.DecisionDeny}[m.rnd.IntN(3)])
 	}
@@ -46,7 +45,7 @@ func (m *machine) rule(q event.ApprovalRequest, by string, what event.Decision) 
 	case what == event.DecisionApprove && q.Quorum > 1 && c.votes[q.ToolCallID][by]:
 		want = signals.DecideAlreadyResolved
 	}
-	require.Equal(m.t, want, m.s.Decisions.DecideChecked(m.now, d, checked).Result)
+	require.Equal(m.t, want, m.s.DecideChecked(m.now, d, checked).Result)
 	if want != signals.DecideAccepted {
 		return
 	}
@@ -69,18 +68,18 @@ func (m *machine) misjudge() {
 	if made := m.crowd.made; len(made) > 0 && m.one(2) {
 		d = made[m.rnd.IntN(len(made))]
 	}
-	if q := slices.IndexFunc(m.s.Decisions.Approvals(), func(q event.ApprovalRequest) bool { return q.ToolCallID == d.ToolCallID }); q >= 0 {
-		if m.late(m.s.Decisions.Approvals()[q]) {
+	if q := slices.IndexFunc(m.s.Approvals(), func(q event.ApprovalRequest) bool { return q.ToolCallID == d.ToolCallID }); q >= 0 {
+		if m.late(m.s.Approvals()[q]) {
 			return
 		}
-		d.Scope, d.Round = "", max(m.s.Decisions.Approvals()[q].Round, 1)
+		d.Scope, d.Round = "", max(m.s.Approvals()[q].Round, 1)
 		wrong := []func(){
 			func() { d.Round++ }, func() { d.ToolName = "other" }, func() { d.Digest = "other" }, func() { d.Agent = "dora" },
 			func() { d.ToolArgs = json.RawMessage(`{"command":"other"}`) }, func() { d.Args = json.RawMessage(`{"command":"unchecked"}`) },
 		}
 		wrong[m.rnd.IntN(len(wrong))]()
 	}
-	require.NotEqual(m.t, signals.DecideAccepted, m.s.Decisions.Decide(m.now, d), "%+v", d)
+	require.NotEqual(m.t, signals.DecideAccepted, m.s.Decide(m.now, d), "%+v", d)
 	require.Equal(m.t, before, asJSON(m.t, m.s), "S4-91 it changes nothing")
 }
 
@@ -92,7 +91,7 @@ func (m *machine) client() {
 	if len(all) > 0 && m.one(2) {
 		res.ToolCallID, waits = all[0].ToolCallID, true
 	}
-	require.Equal(m.t, waits, m.s.Decisions.ToolResult(m.now, res) == signals.DecideAccepted)
+	require.Equal(m.t, waits, m.s.ToolResult(m.now, res) == signals.DecideAccepted)
 	m.goOn()
 }
 
@@ -110,7 +109,7 @@ func (m *machine) lookAgain() {
 	var reply step.PlanReply
 	for _, id := range in.Only {
 		p := careful(id, "ls", step.ApprovalPlan{})
-		waits := slices.ContainsFunc(m.s.Decisions.Approvals(), func(q event.ApprovalRequest) bool { return q.ToolCallID == id })
+		waits := slices.ContainsFunc(m.s.Approvals(), func(q event.ApprovalRequest) bool { return q.ToolCallID == id })
 		if m.one(2) {
 			p = covered(id, "ls", "c0")
 			m.crowd.needs[id] = m.crowd.needs[id] && !waits

@@ -5,12 +5,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -112,15 +111,15 @@ func (m *machine) endTask() {
 	id := signals.TaskID("t1", m.rnd.IntN(m.s.Tasks.Count)+1)
 	switch m.rnd.IntN(4) {
 	case 0:
-		_ = m.s.Tasks.Reported(m.now, step.TaskReport{TaskID: id, TaskReply: step.TaskReply{Error: []string{"", "no"}[m.rnd.IntN(2)]}})
+		_ = m.s.TaskReported(m.now, step.TaskReport{TaskID: id, TaskReply: step.TaskReply{Error: []string{"", "no"}[m.rnd.IntN(2)]}})
 	case 1:
-		m.s.Tasks.Complete(m.now, signals.CompleteTask{TaskID: id})
+		m.s.CompleteTask(m.now, signals.CompleteTask{TaskID: id})
 	case 2:
-		m.s.Tasks.Cancel(m.now, signals.CancelTask{TaskID: id, By: "ann"}, m.one(2))
+		m.s.CancelTask(m.now, signals.CancelTask{TaskID: id, By: "ann"}, m.one(2))
 	case 3:
 		for _, sub := range m.s.Children.SubAgents {
 			if sub.TaskID == id {
-				m.s.Children.ApplyEnd(m.now, step.SubAgentEnded{ThreadID: sub.ThreadID})
+				m.s.SubAgentEnded(m.now, step.SubAgentEnded{ThreadID: sub.ThreadID})
 				return
 			}
 		}
@@ -163,13 +162,13 @@ func (m *machine) subAsks() {
 		return
 	}
 	callID := fmt.Sprintf("%s.x%d", id, m.rnd.IntN(3))
-	m.s.Children.ApplyRequest(wants(id, callID))
+	m.s.SubAgentRequested(wants(id, callID))
 	_, _, asks := m.s.Children.Request(callID)
 	require.True(m.t, asks)
 	if m.one(2) {
 		m.asked[callID] = true
 		m.keep([]event.Record{event.NewRecord(recordid.Result(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
-		m.s.Children.ApplyDecision(m.now, decided(id, callID, event.DecisionApprove))
+		m.s.SubAgentDecided(m.now, decided(id, callID, event.DecisionApprove))
 		_, _, asks = m.s.Children.Request(callID)
 		require.False(m.t, asks)
 	}
@@ -179,11 +178,11 @@ func (m *machine) subAsks() {
 func (m *machine) subAsksInput(threadID string) {
 	m.calls++
 	q := event.InputRequest{ToolCallID: fmt.Sprintf("%s.i%d", threadID, m.calls), ToolName: "book", Agent: "bob", Round: 1, Questions: []event.InputQuestion{{ID: "q"}}}
-	m.s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: threadID, Input: &q})
+	m.s.SubAgentRequested(step.SubAgentRequest{ThreadID: threadID, Input: &q})
 	a := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
 	require.True(m.t, m.s.Children.Input(a))
-	require.Contains(m.t, m.s.Turns.InputRequests(), q)
-	f, err := m.s.Children.ForwardInput(m.now, a)
+	require.Contains(m.t, m.s.InputRequests(), q)
+	f, err := m.s.ForwardInput(m.now, a)
 	require.NoError(m.t, err)
 	require.Equal(m.t, signals.DecideAccepted, f.Outcome)
 	if m.one(3) {
@@ -193,9 +192,9 @@ func (m *machine) subAsksInput(threadID string) {
 	if m.one(2) {
 		got.Withdrawn, got.Answers, want = false, a.Answers, signals.DecideAccepted
 	}
-	m.s.Children.ApplyDecision(m.now, step.SubAgentDecision{ThreadID: threadID, ToolCallID: q.ToolCallID, Input: &got})
+	m.s.SubAgentDecided(m.now, step.SubAgentDecision{ThreadID: threadID, ToolCallID: q.ToolCallID, Input: &got})
 	require.False(m.t, m.s.Children.Waits(f))
-	require.Equal(m.t, want, m.s.Children.ForwardedOutcome(f))
+	require.Equal(m.t, want, m.s.ForwardedOutcome(f))
 }
 
 // checkTasks: each task runs, or has ended, and is in one place; and each sub-agent is

@@ -3,12 +3,11 @@ package thread
 import (
 	"fmt"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 

@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -261,11 +260,11 @@ func (m *machine) tool() {
 
 func (m *machine) decide() {
 	id := fmt.Sprintf("c%d", m.rnd.IntN(m.calls+1))
-	if approvals := m.s.Decisions.Approvals(); len(approvals) > 0 && m.rnd.IntN(4) > 0 {
+	if approvals := m.s.Approvals(); len(approvals) > 0 && m.rnd.IntN(4) > 0 {
 		id = approvals[0].ToolCallID
 	}
 	d := []event.Decision{event.DecisionApprove, event.DecisionDeny}[m.rnd.IntN(2)]
-	m.s.Decisions.Decide(m.now, decision(id, d))
+	m.s.Decide(m.now, decision(id, d))
 	if r := m.run(PhaseTools); r != nil {
 		r.ToolsDone(m.now)
 	}
@@ -312,7 +311,7 @@ func (m *machine) finish() {
 	for m.s.Turns.Current != nil || m.s.Turns.Unpark() {
 		m.end()
 	}
-	m.s.Tasks.Close(m.now)
+	m.s.CloseTasks(m.now)
 	m.s.Close(m.now)
 	m.closed = true
 	m.record()

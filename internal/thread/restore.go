@@ -95,49 +95,40 @@ func (ds *Decisions) restoredSub(toolCallID string) *signals.RestoredSubAgent {
 }
 
 // RestoredDue reports whether a call waits for something that was restored.
-func (ds *Decisions) RestoredDue() bool {
-	r := ds.Restored
-	return r != nil && (slices.ContainsFunc(r.Decisions, ds.waitsForDecision) ||
-		slices.ContainsFunc(r.Results, ds.waitsForResult) || slices.ContainsFunc(r.Inputs, ds.waitsForInput))
+func (s *State) RestoredDue() bool {
+	r := s.Decisions.Restored
+	return r != nil && (slices.ContainsFunc(r.Decisions, s.waitsForDecision) ||
+		slices.ContainsFunc(r.Results, s.waitsForResult) || slices.ContainsFunc(r.Inputs, s.waitsForInput))
 }
 
 // ApplyRestored applies what was restored to the calls that wait for it.
-func (ds *Decisions) ApplyRestored(now time.Time) {
-	r := ds.Restored
+func (s *State) ApplyRestored(now time.Time) {
+	r := s.Decisions.Restored
 	if r == nil {
 		return
 	}
-	release(&r.Decisions, func(d signals.Decide) bool { return !ds.waitsForDecision(d) }, func(d signals.Decide) { ds.TakeDecision(now, d) })
-	release(&r.Results, func(res signals.ToolResult) bool { return !ds.waitsForResult(res) }, func(res signals.ToolResult) { ds.TakeResult(now, res) })
-	release(&r.Inputs, func(a signals.InputAnswers) bool { return !ds.waitsForInput(a) }, func(a signals.InputAnswers) { ds.TakeInput(now, a) })
+	release(&r.Decisions, func(d signals.Decide) bool { return !s.waitsForDecision(d) }, func(d signals.Decide) { s.TakeDecision(now, d) })
+	release(&r.Results, func(res signals.ToolResult) bool { return !s.waitsForResult(res) }, func(res signals.ToolResult) { s.TakeResult(now, res) })
+	release(&r.Inputs, func(a signals.InputAnswers) bool { return !s.waitsForInput(a) }, func(a signals.InputAnswers) { s.TakeInput(now, a) })
 }
 
 // forgetRestored forgets what is about calls that will not appear again, once the thread is idle.
-func (ds *Decisions) forgetRestored() {
-	if ds.thread.Turns.Idle() {
-		ds.Restored = nil
+func (s *State) forgetRestored() {
+	if s.Turns.Idle() {
+		s.Decisions.Restored = nil
 	}
 }
 
-func (ds *Decisions) waitsForDecision(d signals.Decide) bool {
-	c := ds.thread.Turns.waiting(d.ToolCallID)
+func (s *State) waitsForDecision(d signals.Decide) bool {
+	c := s.Turns.waiting(d.ToolCallID)
 	return c != nil && max(c.Round, 1) == max(d.Round, 1)
 }
 
-func (ds *Decisions) waitsForResult(res signals.ToolResult) bool {
-	return ds.callAt(res.ToolCallID, CallAtClient) != nil
+func (s *State) waitsForResult(res signals.ToolResult) bool {
+	return s.Turns.callAt(res.ToolCallID, CallAtClient) != nil
 }
 
-func (ds *Decisions) waitsForInput(a signals.InputAnswers) bool {
-	c := ds.callAt(a.ToolCallID, CallAtInput)
+func (s *State) waitsForInput(a signals.InputAnswers) bool {
+	c := s.Turns.callAt(a.ToolCallID, CallAtInput)
 	return c != nil && c.Input.Round == roundOf(a)
-}
-
-func (ds *Decisions) callAt(toolCallID string, stage CallStage) (found *Call) {
-	ds.thread.Turns.eachCall(func(c *Call) {
-		if c.Plan.ID == toolCallID && c.Stage == stage {
-			found = c
-		}
-	})
-	return found
 }

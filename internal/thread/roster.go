@@ -5,9 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )

@@ -5,11 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // Phase is the next step of a run, or its end.
@@ -134,6 +133,13 @@ type RunEnd struct {
 	Final *event.Message `json:"final,omitempty"`
 	Error string         `json:"error,omitempty"`
 	Class string         `json:"class,omitempty"`
+}
+
+// Begin keeps the time at which the run began, if it is not known yet.
+func (r *AgentRun) Begin(now time.Time) {
+	if r.StartedAt.IsZero() {
+		r.StartedAt = now
+	}
 }
 
 // Done reports whether the run has ended.
@@ -399,7 +405,7 @@ func (r *AgentRun) StopRun(now time.Time) {
 		}
 		if c.Requested != nil && c.Stage == CallWaiting {
 			s.Decisions.rememberSettled(c.Plan.ID, "")
-			s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: c.Plan.ID})
+			s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID})
 		}
 		if c.Stage == CallRan {
 			if c.Decision != nil {

@@ -4,12 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -121,9 +120,9 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	}
 	for i := range many {
 		q := asks(i)
-		s.Children.ApplyRequest(step.SubAgentRequest{ThreadID: id, Input: &q})
+		s.SubAgentRequested(step.SubAgentRequest{ThreadID: id, Input: &q})
 	}
-	kept := s.Turns.InputRequests()
+	kept := s.InputRequests()
 	require.Len(t, kept, many)
 	require.Equal(t, asks(0), kept[0])
 	require.Less(t, len(rawJSON(kept)), maxRequestTotal+many*1000)
@@ -134,17 +133,17 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	require.Equal(t, asks(0).Questions[1], brief.Questions[1], "people visit the address")
 	for i, q := range kept {
 		one := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
-		_, err := s.Children.ForwardInput(t0, one)
+		_, err := s.ForwardInput(t0, one)
 		require.ErrorContains(t, err, "answers.r: is required", "question %d", i)
 		one.Answers["r"] = event.InputAnswer{Action: event.InputDecline}
-		f, err := s.Children.ForwardInput(t0, one)
+		f, err := s.ForwardInput(t0, one)
 		require.NoError(t, err)
 		require.Equal(t, signals.DecideAccepted, f.Outcome)
 	}
 	call := wants(id, "x")
 	call.Request.Arguments = strings.Repeat("a", maxRequestArguments)
-	s.Children.ApplyRequest(call)
-	require.Equal(t, call.Request, s.Decisions.Approvals()[0], "questions take no room of the arguments that people decide on")
+	s.SubAgentRequested(call)
+	require.Equal(t, call.Request, s.Approvals()[0], "questions take no room of the arguments that people decide on")
 	records := pending(s, event.TypeInputRequest)
 	require.Len(t, records, many)
 	for i, rec := range records {
@@ -152,7 +151,7 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	}
 	for i := range many {
 		got := withdrawn(t0, asks(i))
-		s.Children.ApplyDecision(t0, step.SubAgentDecision{ThreadID: id, ToolCallID: name(i), Input: &got})
+		s.SubAgentDecided(t0, step.SubAgentDecision{ThreadID: id, ToolCallID: name(i), Input: &got})
 	}
 	_, room := s.Children.room()
 	require.Equal(t, maxRequestTotal, room)

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/oklog/ulid/v2"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -101,8 +100,7 @@ func (s *State) UnmarshalJSON(data []byte) error {
 
 // bind connects the parts to the state.
 func (s *State) bind() {
-	s.Inbox.thread, s.Turns.thread, s.Decisions.thread, s.Tasks.thread = s, s, s, s
-	s.Children.thread, s.ParentLink.thread, s.Titling.thread = s, s, s
+	s.Inbox.thread, s.Turns.thread = s, s
 	for _, t := range append(s.Turns.all(), s.Turns.Deciding...) {
 		t.thread = s
 		for _, r := range t.Runs {
@@ -139,6 +137,13 @@ func (s *State) Carried() *State {
 		carry(&c.Turns.Roots[i].Result)
 	}
 	return &c
+}
+
+// StartClosing makes the thread reject events and end its work, unless it is closing already.
+func (s *State) StartClosing(c signals.Control) {
+	if s.Closing == nil {
+		s.Closing = &c
+	}
 }
 
 // Close ends the thread. Events in the queue are recorded as failed.

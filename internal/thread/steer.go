@@ -4,11 +4,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -92,7 +91,7 @@ func (t *Turn) Join(now time.Time, q Queued, d step.HookDecision) {
 		t.adopt(now, it.ID, calls)
 		return
 	}
-	m := s.Inbox.itemMessage(&q)
+	m := q.message()
 	if got, ok := readEvent(d.Event).(event.MessageEvent); ok {
 		m = s.replaced(t.SteeredEvent(q), got)
 	}

@@ -4,12 +4,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -339,7 +338,7 @@ func TestEveryPointSurvivesANewRun(t *testing.T) {
 			s.Turns.Current.HooksFinished(c.ResultEvent())
 			c.ApplyResultDecision(t0, responds("guard", hook.Response{Content: "later"}, hook.Response{Content: "now", EnqueueAfter: hook.EnqueueImmediately}))
 		},
-		func(_ *testing.T, s *State) { s.Decisions.Decide(t0, decision("c2", event.DecisionDeny)) },
+		func(_ *testing.T, s *State) { s.Decide(t0, decision("c2", event.DecisionDeny)) },
 		func(_ *testing.T, s *State) { first(s).ToolsDone(t0) },
 		func(_ *testing.T, s *State) { s.Turns.Current.End(t0) },
 		func(t *testing.T, s *State) { next(t, s) },

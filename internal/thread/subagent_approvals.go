@@ -8,33 +8,42 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
-// ApplyRequest handles a request of a sub-agent: it becomes a request of this thread too.
-func (ch *Children) ApplyRequest(a step.SubAgentRequest) {
-	s := ch.thread
-	sub := ch.find(a.ThreadID)
-	switch {
-	case sub == nil:
-		return
-	case a.Input != nil:
-		ch.applyInput(sub, a)
+// SubAgentRequested handles a request of a sub-agent: it becomes a request of this thread too.
+func (s *State) SubAgentRequested(a step.SubAgentRequest) {
+	sub := s.Children.find(a.ThreadID)
+	if sub == nil {
 		return
 	}
-	known := slices.ContainsFunc(sub.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == a.Request.ToolCallID })
+	if q := a.Input; q != nil {
+		if sub.input(q.ToolCallID, q.Round) >= 0 {
+			return
+		}
+		s.recordForSubAgent(sub, recordid.InputRequest(q.ToolCallID, q.Round), event.TypeInputRequest, q.RequestedAt, *q)
+		s.askParent(step.SubAgentRequest{Input: q, Agents: a.Agents})
+		s.Children.keepInput(sub, a)
+		return
+	}
+	known := sub.approval(a.Request.ToolCallID) >= 0
 	if known != (a.Request.Reminder > 0) {
 		return
 	}
-	ch.record(sub, recordid.Request(a.Request), event.TypeApprovalRequest, a.Request.RequestedAt, a.Request)
-	s.ParentLink.notifyRequest(step.SubAgentRequest{ThreadID: s.ThreadID, Request: a.Request, Listed: a.Listed, Agents: a.Agents})
+	s.recordForSubAgent(sub, recordid.Request(a.Request), event.TypeApprovalRequest, a.Request.RequestedAt, a.Request)
+	s.askParent(step.SubAgentRequest{Request: a.Request, Listed: a.Listed, Agents: a.Agents})
+	s.Children.keepApproval(sub, a)
+}
+
+// keepApproval keeps an approval request of a sub-agent, with as much of the arguments as there is room
+// for. A reminder only adds agents that may not decide.
+func (ch *Children) keepApproval(sub *SubAgent, a step.SubAgentRequest) {
 	sub.Agents = withNames(sub.Agents, a.Agents...)
-	if known {
+	if sub.approval(a.Request.ToolCallID) >= 0 {
 		return
 	}
 	sub.Listed = sub.Listed || a.Listed
@@ -46,14 +55,9 @@ func (ch *Children) ApplyRequest(a step.SubAgentRequest) {
 	sub.Approvals = append(sub.Approvals, kept)
 }
 
-// applyInput is [Children.ApplyRequest] for a request for input.
-func (ch *Children) applyInput(sub *SubAgent, a step.SubAgentRequest) {
-	s, q := ch.thread, *a.Input
-	if sub.input(q.ToolCallID, q.Round) >= 0 {
-		return
-	}
-	ch.record(sub, recordid.InputRequest(q.ToolCallID, q.Round), event.TypeInputRequest, q.RequestedAt, q)
-	s.ParentLink.notifyRequest(step.SubAgentRequest{ThreadID: s.ThreadID, Input: a.Input, Agents: a.Agents})
+// keepInput keeps a request for input of a sub-agent, with short questions if there is no room.
+func (ch *Children) keepInput(sub *SubAgent, a step.SubAgentRequest) {
+	q := *a.Input
 	sub.Agents = withNames(sub.Agents, a.Agents...)
 	if _, room := ch.room(); len(rawJSON(q.Questions)) > room {
 		q.Questions, q.Truncated = briefQuestions(q.Questions), true
@@ -81,6 +85,11 @@ func briefQuestions(questions []event.InputQuestion) []event.InputQuestion {
 	return out
 }
 
+// approval returns the index of an approval request, or -1.
+func (sub *SubAgent) approval(toolCallID string) int {
+	return slices.IndexFunc(sub.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == toolCallID })
+}
+
 // input returns the index of a request for input, or -1.
 func (sub *SubAgent) input(toolCallID string, round int) int {
 	return slices.IndexFunc(sub.Inputs, func(q event.InputRequest) bool { return q.ToolCallID == toolCallID && q.Round == round })
@@ -101,18 +110,17 @@ func (ch *Children) room() (arguments, questions int) {
 	return max(arguments, 0), max(questions, 0)
 }
 
-// ApplyDecision handles the notice of a vote on a call of a sub-agent, or that it no longer waits.
-func (ch *Children) ApplyDecision(now time.Time, d step.SubAgentDecision) {
-	s := ch.thread
-	sub := ch.find(d.ThreadID)
+// SubAgentDecided handles the notice of a vote on a call of a sub-agent, or that it no longer waits.
+func (s *State) SubAgentDecided(now time.Time, d step.SubAgentDecision) {
+	sub := s.Children.find(d.ThreadID)
 	switch {
 	case sub == nil:
 		return
 	case d.Input != nil:
-		ch.inputEnded(now, sub, *d.Input)
+		s.subAgentInputEnded(now, sub, *d.Input)
 		return
 	}
-	at := slices.IndexFunc(sub.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == d.ToolCallID })
+	at := sub.approval(d.ToolCallID)
 	if at < 0 {
 		return
 	}
@@ -121,13 +129,12 @@ func (ch *Children) ApplyDecision(now time.Time, d step.SubAgentDecision) {
 		d.Approval.ThreadID = cmp.Or(d.Approval.ThreadID, d.ThreadID)
 	}
 	if d.Approval != nil && d.Approval.Missing > 0 {
-		q := &sub.Approvals[at]
-		if slices.ContainsFunc(q.Votes, func(v event.Vote) bool { return addressing.SamePerson(v.By, d.Approval.By) }) {
+		votes, first := sub.vote(at, *d.Approval)
+		if !first {
 			return
 		}
-		q.Votes = append(q.Votes, event.Vote{By: d.Approval.By, At: d.Approval.DecidedAt, Reason: d.Approval.Reason})
-		ch.record(sub, recordid.Vote(d.ToolCallID, d.Approval.Round, len(q.Votes)), event.TypeApproval, now, *d.Approval)
-		s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
+		s.recordForSubAgent(sub, recordid.Vote(d.ToolCallID, d.Approval.Round, votes), event.TypeApproval, now, *d.Approval)
+		s.tellParent(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 		return
 	}
 	sub.Approvals = slices.Delete(sub.Approvals, at, at+1)
@@ -135,15 +142,25 @@ func (ch *Children) ApplyDecision(now time.Time, d step.SubAgentDecision) {
 	var decision event.Decision
 	if d.Approval != nil {
 		decision = d.Approval.Decision
-		ch.record(sub, recordid.Decision(d.ToolCallID, d.Approval.Round), event.TypeApproval, now, *d.Approval)
+		s.recordForSubAgent(sub, recordid.Decision(d.ToolCallID, d.Approval.Round), event.TypeApproval, now, *d.Approval)
 	}
 	s.Decisions.rememberSettled(d.ToolCallID, decision)
-	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
+	s.tellParent(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 }
 
-// inputEnded removes a request for input of a sub-agent, which was answered or withdrawn.
-func (ch *Children) inputEnded(now time.Time, sub *SubAgent, got event.InputReceived) {
-	s := ch.thread
+// vote adds an approval of a call that needs several. It returns the number of votes; first is false if
+// the person has already voted.
+func (sub *SubAgent) vote(at int, a event.Approval) (votes int, first bool) {
+	q := &sub.Approvals[at]
+	if slices.ContainsFunc(q.Votes, func(v event.Vote) bool { return addressing.SamePerson(v.By, a.By) }) {
+		return len(q.Votes), false
+	}
+	q.Votes = append(q.Votes, event.Vote{By: a.By, At: a.DecidedAt, Reason: a.Reason})
+	return len(q.Votes), true
+}
+
+// subAgentInputEnded removes a request for input of a sub-agent, which was answered or withdrawn.
+func (s *State) subAgentInputEnded(now time.Time, sub *SubAgent, got event.InputReceived) {
 	at := sub.input(got.ToolCallID, got.Round)
 	if at < 0 {
 		return
@@ -151,18 +168,17 @@ func (ch *Children) inputEnded(now time.Time, sub *SubAgent, got event.InputRece
 	sub.Inputs = slices.Delete(sub.Inputs, at, at+1)
 	id := recordid.InputReceived(got.ToolCallID, got.Round)
 	sub.forgetPassed(id)
-	ch.record(sub, id, event.TypeInputReceived, now, got)
+	s.recordForSubAgent(sub, id, event.TypeInputReceived, now, got)
 	if !got.Withdrawn {
 		s.Decisions.rememberSettled(id, inputSum(got.Answers))
 	}
-	s.ParentLink.notifyDecided(step.SubAgentDecision{ToolCallID: got.ToolCallID, Input: &got})
+	s.tellParent(step.SubAgentDecision{ToolCallID: got.ToolCallID, Input: &got})
 }
 
-// record stores what viewers of this thread see of a sub-agent's request: in the turn that waits for the
-// sub-agent, which may be parked. No turn waits for one in the background: its records have the trace of the
-// task only, whichever turn runs meanwhile.
-func (ch *Children) record(sub *SubAgent, id, typ string, at time.Time, payload any) {
-	s := ch.thread
+// recordForSubAgent records what viewers of this thread see of a sub-agent's request: in the turn that
+// waits for the sub-agent, which may be parked. No turn waits for one in the background: its records
+// have the trace of the task only, whichever turn runs meanwhile.
+func (s *State) recordForSubAgent(sub *SubAgent, id, typ string, at time.Time, payload any) {
 	var eventID, trace string
 	if i := s.Tasks.index(sub.TaskID); i >= 0 {
 		trace = s.Tasks.Running[i].TraceID
@@ -224,23 +240,23 @@ type Forward struct {
 // threads may arrive out of order, so only the first decision is forwarded. The parent thread is not
 // told if the child thread rejects it; if the call still waits after [ForwardTimeout], another decision
 // is forwarded.
-func (ch *Children) Forward(now time.Time, d signals.Decide) (Forward, error) {
-	threadID, out, err := ch.forward(now, d)
+func (s *State) Forward(now time.Time, d signals.Decide) (Forward, error) {
+	threadID, out, err := s.forward(now, d)
 	return Forward{ThreadID: threadID, Signal: signals.SignalDecide, Payload: d, Outcome: out, key: d.ToolCallID, as: d.Decision}, err
 }
 
-// ForwardInput is [Children.Forward] for an answer. The error is that of [Decisions.AnswerInput].
-func (ch *Children) ForwardInput(now time.Time, a signals.InputAnswers) (Forward, error) {
+// ForwardInput is [State.Forward] for an answer. The error is that of [State.AnswerInput].
+func (s *State) ForwardInput(now time.Time, a signals.InputAnswers) (Forward, error) {
 	f := Forward{
 		Signal: signals.SignalAnswerInput, Payload: a, Outcome: signals.DecideNotPending,
 		key: recordid.InputReceived(a.ToolCallID, roundOf(a)), as: inputSum(a.Answers),
 	}
-	sub, q, ok := ch.inputRequest(a)
+	sub, q, ok := s.Children.inputRequest(a)
 	if !ok {
 		return f, nil
 	}
 	f.ThreadID = sub.ThreadID
-	if ch.thread.isAgent(a.By) || addressing.SamePerson(q.Agent, a.By) || sub.isAgent(a.By) {
+	if s.isAgent(a.By) || addressing.SamePerson(q.Agent, a.By) || sub.isAgent(a.By) {
 		f.Outcome = signals.DecideNotAllowed
 		return f, nil
 	}
@@ -251,9 +267,9 @@ func (ch *Children) ForwardInput(now time.Time, a signals.InputAnswers) (Forward
 	return f, nil
 }
 
-func (ch *Children) forward(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
-	s := ch.thread
-	threadID, ask, ok := ch.Request(d.ToolCallID)
+func (s *State) forward(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
+	threadID, ask, ok := s.Children.Request(d.ToolCallID)
+	sub := s.Children.find(threadID)
 	switch {
 	case !ok:
 		return "", signals.DecideNotPending, nil
@@ -264,7 +280,7 @@ func (ch *Children) forward(now time.Time, d signals.Decide) (threadID string, o
 	case len(ask.Groups) > 0 && !addresses(ask, d.By):
 		return threadID, "", event.FieldErrorf("by", "is not one of the approvers; if %q has become a member of %s since they were asked, decide in the sub-agent's own thread, %s",
 			d.By, strings.Join(ask.Groups, ", "), threadID)
-	case !s.Decisions.mayDecide(d.By, ask, false) || ch.find(threadID).isAgent(d.By):
+	case !s.mayDecide(d.By, ask, false) || sub.isAgent(d.By):
 		return threadID, signals.DecideNotAllowed, nil
 	}
 	if err := checkAlone(d, ask); err != nil {
@@ -273,7 +289,6 @@ func (ch *Children) forward(now time.Time, d signals.Decide) (threadID string, o
 	if field := d.Checked(); field != "" {
 		return threadID, "", event.FieldErrorf(field, "of a sub-agent's call must be decided in its own thread, %s", threadID)
 	}
-	sub := ch.find(threadID)
 	if ask.Quorum > 1 && d.Decision == event.DecisionApprove {
 		// All approvals are forwarded if several are required.
 		if slices.Contains(sub.Voted, vote(d)) {
@@ -346,8 +361,8 @@ func (sub *SubAgent) forgetPassed(key string) {
 
 // ForwardedOutcome returns the outcome of a decision or answer whose request no longer waits. Another
 // one may have been forwarded first.
-func (ch *Children) ForwardedOutcome(f Forward) signals.DecideOutcome {
-	out := ch.thread.Decisions.settled(f.key, f.as)
+func (s *State) ForwardedOutcome(f Forward) signals.DecideOutcome {
+	out := s.Decisions.settled(f.key, f.as)
 	if f.Outcome == signals.DecideAccepted && out == signals.DecideAlreadyResolved {
 		return signals.DecideAccepted
 	}

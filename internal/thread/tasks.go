@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -26,8 +25,6 @@ const (
 
 // Tasks contains the thread's background tasks.
 type Tasks struct {
-	thread *State
-
 	// Running are the running tasks, Ended the last ones that ended. Count is the number of
 	// the last task.
 	Running []event.Task `json:"running,omitempty"`
@@ -50,6 +47,24 @@ func (ta *Tasks) CheckLimit() string {
 	return ""
 }
 
+// next returns the number of the next task.
+func (ta *Tasks) next() int {
+	ta.Count++
+	return ta.Count
+}
+
+// start adds a task that this workflow run watches.
+func (ta *Tasks) start(task event.Task) {
+	ta.Running = append(ta.Running, task)
+	if ta.watched == nil {
+		ta.watched = map[string]bool{}
+	}
+	ta.watched[task.ID] = true
+}
+
+// Rewritten reports whether hooks changed the calls of the reply.
+func (c *Call) Rewritten() bool { return c.run.Edited }
+
 // StartTask creates a background task for a call.
 func (c *Call) StartTask(now time.Time) step.Task {
 	plan := c.Plan.Task
@@ -60,20 +75,15 @@ func (c *Call) StartTask(now time.Time) step.Task {
 
 func (c *Call) newTask(now time.Time) event.Task {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
-	s.Tasks.Count++
 	return event.Task{
-		ID: signals.TaskID(s.ThreadID, s.Tasks.Count), State: event.TaskRunning, Agent: r.Agent, ToolCallID: c.Plan.ID,
+		ID: signals.TaskID(s.ThreadID, s.Tasks.next()), State: event.TaskRunning, Agent: r.Agent, ToolCallID: c.Plan.ID,
 		TraceID: t.Item.TraceID, Detached: c.Plan.Task.Detached, StartedAt: now, Deadline: now.Add(c.Plan.Task.Deadline),
 	}
 }
 
 func (c *Call) startTask(now time.Time, task event.Task) step.Task {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
-	s.Tasks.Running = append(s.Tasks.Running, task)
-	if s.Tasks.watched == nil {
-		s.Tasks.watched = map[string]bool{}
-	}
-	s.Tasks.watched[task.ID] = true
+	s.Tasks.start(task)
 	t.record(now, task.ID, event.TypeTask, task)
 	input := step.Task{
 		Thread: s.Ref(), Task: task, User: r.User, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
@@ -97,7 +107,7 @@ func (c *Call) TaskStarted(now time.Time, task event.Task) {
 func (c *Call) TaskNotStarted(now time.Time, task event.Task, why string) {
 	s := c.run.turn.thread
 	if i := s.Tasks.index(task.ID); i >= 0 {
-		s.Tasks.settle(now, i, event.TaskFailed, why, "")
+		s.settleTask(now, i, event.TaskFailed, why, "")
 	}
 	c.Refused(now, "Error: the task could not be started: "+why)
 }
@@ -114,11 +124,12 @@ func (c *Call) answered(now time.Time, text string, isError bool) {
 	t.recordUndecided(now, recordid.Result(c.Plan.ID), event.TypeMessage, c.result(c.editedPrefix()+text, isError))
 }
 
-// Reported handles the report of a task's end. It does not change a task that has already
+// TaskReported handles the report of a task's end. It does not change a task that has already
 // ended.
-func (ta *Tasks) Reported(now time.Time, rep step.TaskReport) error {
+func (s *State) TaskReported(now time.Time, rep step.TaskReport) error {
+	ta := &s.Tasks
 	if i := ta.index(rep.TaskID); i >= 0 {
-		ta.end(now, i, rep.TaskReply)
+		s.endTask(now, i, rep.TaskReply)
 		return nil
 	}
 	if _, ended := ta.findEnded(rep.TaskID); ended {
@@ -126,16 +137,17 @@ func (ta *Tasks) Reported(now time.Time, rep step.TaskReport) error {
 	}
 	if rep.Task != nil && rep.Task.Detached && rep.Task.ID == rep.TaskID {
 		ta.Running = append(ta.Running, *rep.Task)
-		ta.end(now, len(ta.Running)-1, rep.TaskReply)
+		s.endTask(now, len(ta.Running)-1, rep.TaskReply)
 		return nil
 	}
 	return fmt.Errorf("no background task %q in this thread", rep.TaskID)
 }
 
-// Complete completes a task from outside its workflow.
-func (ta *Tasks) Complete(now time.Time, c signals.CompleteTask) signals.CompleteTaskResult {
+// CompleteTask completes a task from outside its workflow.
+func (s *State) CompleteTask(now time.Time, c signals.CompleteTask) signals.CompleteTaskResult {
+	ta := &s.Tasks
 	if i := ta.index(c.TaskID); i >= 0 {
-		ta.end(now, i, step.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
+		s.endTask(now, i, step.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")})
 		task, _ := ta.findEnded(c.TaskID)
 		return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
 	}
@@ -149,9 +161,10 @@ func (ta *Tasks) Complete(now time.Time, c signals.CompleteTask) signals.Complet
 	return signals.CompleteTaskResult{Result: signals.TaskConflict, Task: task}
 }
 
-// Cancel cancels a task. tell notifies the thread's agents; an agent that cancels its own task
+// CancelTask cancels a task. tell notifies the thread's agents; an agent that cancels its own task
 // is not notified.
-func (ta *Tasks) Cancel(now time.Time, c signals.CancelTask, tell bool) signals.CompleteTaskResult {
+func (s *State) CancelTask(now time.Time, c signals.CancelTask, tell bool) signals.CompleteTaskResult {
+	ta := &s.Tasks
 	i := ta.index(c.TaskID)
 	if i < 0 {
 		task, ended := ta.findEnded(c.TaskID)
@@ -167,11 +180,16 @@ func (ta *Tasks) Cancel(now time.Time, c signals.CancelTask, tell bool) signals.
 	if c.Reason != "" {
 		why += ": " + c.Reason
 	}
-	task := ta.settle(now, i, event.TaskCancelled, why, c.By)
+	task := s.settleTask(now, i, event.TaskCancelled, why, c.By)
 	if tell {
-		ta.publishEnd(now, task, event.TypeBackgroundTaskFailed, nil)
+		s.publishTaskEnd(now, task, event.TypeBackgroundTaskFailed, nil)
 	}
 	return signals.CompleteTaskResult{Result: signals.TaskAccepted, Task: task}
+}
+
+// passed remembers the event of a failed task that hooks passed unchanged.
+func (ta *Tasks) passed(eventID string) {
+	ta.Passed = keepLast(append(ta.Passed, eventID), maxTasksEnded)
 }
 
 func (ta *Tasks) index(id string) int {
@@ -187,30 +205,34 @@ func (ta *Tasks) findEnded(id string) (event.Task, bool) {
 	return event.Task{}, false
 }
 
-// end ends a task and notifies the thread's agent.
-func (ta *Tasks) end(now time.Time, i int, reply step.TaskReply) {
+// endTask ends a task and notifies the thread's agent.
+func (s *State) endTask(now time.Time, i int, reply step.TaskReply) {
 	state, typ := reply.State()
-	ta.publishEnd(now, ta.settle(now, i, state, reply.Error, reply.By), typ, reply.Result)
+	s.publishTaskEnd(now, s.settleTask(now, i, state, reply.Error, reply.By), typ, reply.Result)
 }
 
-// settle moves a task from the running to the ended tasks. Before, it removes the task's sub-agent: the ends of its
-// requests have the trace of the task.
+// settleTask records the end of a task. Before, it removes the task's sub-agent: the ends of its requests
+// have the trace of the task.
+func (s *State) settleTask(now time.Time, i int, state event.TaskState, why, by string) event.Task {
+	s.ForgetSubAgent(now, s.Tasks.Running[i].ThreadID)
+	task := s.Tasks.settle(now, i, state, why, by)
+	s.Outbox.recordIn("", recordid.TaskEnded(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
+	return task
+}
+
+// settle moves a task from the running to the ended tasks, and returns it.
 func (ta *Tasks) settle(now time.Time, i int, state event.TaskState, why, by string) event.Task {
-	s := ta.thread
 	task := ta.Running[i]
-	s.Children.drop(now, task.ThreadID)
 	task.State, task.Error, task.By, task.EndedAt = state, step.Why(why), by, &now
 	ta.Running = slices.Delete(ta.Running, i, i+1)
-	s.Outbox.recordIn("", recordid.TaskEnded(task.ID), event.TypeTask, task.TraceID, task.ToolCallID, now, task)
 	kept := task
 	kept.Error = shortWhy(kept.Error)
 	ta.Ended = keepLast(append(ta.Ended, kept), maxTasksEnded)
 	return task
 }
 
-// publishEnd publishes the event of a task's end.
-func (ta *Tasks) publishEnd(now time.Time, task event.Task, typ string, result json.RawMessage) {
-	s := ta.thread
+// publishTaskEnd publishes the event of a task's end.
+func (s *State) publishTaskEnd(now time.Time, task event.Task, typ string, result json.RawMessage) {
 	short := task
 	short.Error = shortWhy(short.Error)
 	brief := TaskEvent(s.Ref(), short, typ, nil, now).Payload
@@ -258,16 +280,17 @@ func shortWhy(why string) string {
 
 const maxShortWhy = 512 // bytes
 
-// failOverdue fails the tasks whose workflows have not reported in time, for example because
-// they were terminated.
-func (ta *Tasks) failOverdue(now time.Time) {
+// failOverdueTasks fails the tasks whose workflows have not reported in time, for example because they
+// were terminated.
+func (s *State) failOverdueTasks(now time.Time) {
+	ta := &s.Tasks
 	for i := 0; i < len(ta.Running); {
 		task := ta.Running[i]
 		if ta.watched[task.ID] || task.Deadline.Add(taskGrace).After(now) {
 			i++
 			continue
 		}
-		ta.end(now, i, step.TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
+		s.endTask(now, i, step.TaskReply{Error: "nothing was heard of it by its deadline: its workflow has ended without a report"})
 	}
 }
 
@@ -292,7 +315,7 @@ const (
 // specs are the registered hooks.
 func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 	r, s := c.run, c.run.turn.thread
-	id := s.Tasks.fullID(c.Plan.TaskID)
+	id := fullTaskID(s.ThreadID, c.Plan.TaskID)
 	switch c.Plan.Name {
 	case ToolIngestDocument:
 		c.ingest(now)
@@ -301,12 +324,12 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 		// Keep the list short for the model.
 		list := signals.Tasks{Tasks: append(append([]event.Task{}, keepLast(s.Tasks.Ended, maxTasksListed)...), s.Tasks.Running...)}
 		for i, task := range list.Tasks {
-			list.Tasks[i] = s.Tasks.forModels(task, specs)
+			list.Tasks[i] = s.taskForModels(task, specs)
 		}
 		c.answered(now, string(rawJSON(list)), false)
 		return nil
 	case ToolCancelTask:
-		out := s.Tasks.Cancel(now, signals.CancelTask{TaskID: id, By: cmp.Or(r.Agent, "agent")}, false)
+		out := s.CancelTask(now, signals.CancelTask{TaskID: id, By: cmp.Or(r.Agent, "agent")}, false)
 		switch out.Result {
 		case signals.TaskAccepted:
 			c.answered(now, fmt.Sprintf("Task %s was cancelled.", id), false)
@@ -320,7 +343,7 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 	}
 	for _, task := range s.Tasks.View().Tasks {
 		if task.ID == id {
-			c.answered(now, string(rawJSON(s.Tasks.forModels(task, specs))), false)
+			c.answered(now, string(rawJSON(s.taskForModels(task, specs))), false)
 			return nil
 		}
 	}
@@ -341,40 +364,39 @@ func (c *Call) ingest(now time.Time) {
 	c.answered(now, fmt.Sprintf("The document %s is being read. A message from %s tells when it can be searched.", c.Plan.Ingest.Source, signals.RAGSender), false)
 }
 
-// forModels returns a task for models. The error is withheld unless hooks passed the event of the
+// taskForModels returns a task for models. The error is withheld unless hooks passed the event of the
 // failure unchanged.
-func (ta *Tasks) forModels(task event.Task, specs []hook.Spec) event.Task {
-	s := ta.thread
+func (s *State) taskForModels(task event.Task, specs []hook.Spec) event.Task {
 	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeBackgroundTaskFailed}
-	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(ta.Passed, taskEventID(s.Ref(), task)) {
+	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(s.Tasks.Passed, taskEventID(s.Ref(), task)) {
 		task.Error = "withheld"
 	}
 	return task
 }
 
-// fullID completes an abbreviated task id: agents may omit the thread id and the "~".
-func (ta *Tasks) fullID(id string) string {
-	s := ta.thread
+// fullTaskID completes an abbreviated task id: agents may omit the thread id and the "~".
+func fullTaskID(threadID, id string) string {
 	if strings.Contains(id, "~") {
 		return id
 	}
-	return s.ThreadID + "~" + id
+	return threadID + "~" + id
 }
 
 func (c *Call) noTask(now time.Time) {
 	c.answered(now, fmt.Sprintf("Error: no task %.200q in this thread, or it ended long ago. Use %s.", c.Plan.TaskID, ToolListTasks), true)
 }
 
-// Close ends the tasks of a closed thread, except for detached ones. It returns the tasks to
+// CloseTasks ends the tasks of a closed thread, except for detached ones. It returns the tasks to
 // stop.
-func (ta *Tasks) Close(now time.Time) []event.Task {
+func (s *State) CloseTasks(now time.Time) []event.Task {
+	ta := &s.Tasks
 	var stop []event.Task
 	for i := 0; i < len(ta.Running); {
 		if ta.Running[i].Detached {
 			i++
 			continue
 		}
-		stop = append(stop, ta.settle(now, i, event.TaskCancelled, "the thread was closed", ""))
+		stop = append(stop, s.settleTask(now, i, event.TaskCancelled, "the thread was closed", ""))
 	}
 	return stop
 }

@@ -41,7 +41,7 @@ func (s *State) NextDue() (at time.Time, ok bool) {
 // tasks whose time is over.
 func (s *State) Release(now time.Time) {
 	s.Inbox.expire(now)
-	s.Tasks.failOverdue(now)
+	s.failOverdueTasks(now)
 	s.Turns.releaseCalls(now)
 	kept := s.Inbox.Debounced[:0:0]
 	var due []Debounced

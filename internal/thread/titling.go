@@ -1,18 +1,13 @@
 package thread
 
 import (
-	"time"
-
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 )
 
-// Titling is the state of the thread's title.
+// Titling says whether a title is to be generated for the thread.
 type Titling struct {
-	thread *State
-
 	// Enabled means that a title is to be generated for a thread without one. Tried means that
 	// this was tried.
 	Enabled bool `json:"enabled,omitempty"`
@@ -23,28 +18,36 @@ type Titling struct {
 	Later bool `json:"later,omitempty"`
 }
 
-// Due reports whether the thread is idle and needs a title.
-func (ti *Titling) Due() bool {
-	s := ti.thread
-	return ti.Enabled && !ti.Tried && s.Title == "" && s.ParentLink.Parent == nil && s.Closing == nil && s.Turns.Idle()
+// turnBegins lets the thread try again after a turn that there was nothing to generate a title from.
+func (ti *Titling) turnBegins() {
+	if ti.Later {
+		ti.Later, ti.Tried = false, false
+	}
 }
 
-// Step returns the input of the activity that generates a title, and marks it as tried.
-func (ti *Titling) Step(now time.Time) step.Title {
-	s := ti.thread
-	ti.Tried = true
+// TitleDue reports whether the thread is idle and needs a title.
+func (s *State) TitleDue() bool {
+	return s.Titling.Enabled && !s.Titling.Tried && s.Title == "" && s.ParentLink.Parent == nil && s.Closing == nil && s.Turns.Idle()
+}
+
+// TitleStep returns the input of the activity that generates a title, and marks it as tried.
+func (s *State) TitleStep() step.Title {
+	s.Titling.Tried = true
 	return step.Title{Thread: s.Ref(), RecordID: recordid.Titled(s.ThreadID, s.nextID("titled"))}
 }
 
-// Apply applies a generated title. It reports whether the thread accepted it: it may have got
+// TitleAbandoned records that the thread did not wait for its title, because it is closed or
+// continues as new. Its next run tries again.
+func (s *State) TitleAbandoned() { s.Titling.Tried = s.Closing != nil }
+
+// ApplyTitle applies a generated title. It reports whether the thread accepted it: it may have got
 // another title meanwhile.
-func (ti *Titling) Apply(reply step.TitleReply) bool {
-	s := ti.thread
+func (s *State) ApplyTitle(reply step.TitleReply) bool {
 	if reply.Usage != (event.Usage{}) {
 		s.addUsage(reply.Usage)
 	}
 	if reply.Title == "" || s.Title != "" {
-		ti.Later = s.Title == ""
+		s.Titling.Later = s.Title == ""
 		return false
 	}
 	s.Title = reply.Title

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -120,7 +119,7 @@ func (t *Turn) Enter(now time.Time, d step.HookDecision, rules ...rule.Spec) {
 		return
 	}
 	if d.Outcome == event.OutcomePassed && t.Item.Type == event.TypeBackgroundTaskFailed {
-		s.Tasks.Passed = keepLast(append(s.Tasks.Passed, t.Item.ID), maxTasksEnded)
+		s.Tasks.passed(t.Item.ID)
 	}
 	if calls, ok := readEvent(d.Event).(event.ToolCallEvent); ok && t.IsEnv() {
 		t.adopt(now, t.Item.ID, calls)

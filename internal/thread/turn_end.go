@@ -95,8 +95,8 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 	}
 	if s.Turns.Current == t {
 		s.Turns.Current = nil
-		s.Decisions.applyEarly(now)
-		s.Decisions.forgetRestored()
+		s.applyEarly(now)
+		s.forgetRestored()
 	}
 	if !t.continueRoot(now, out, terminal) {
 		t.announceTurnEnd(now, out)

@@ -4,10 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -86,12 +85,15 @@ func (ts *Turns) InTurn(eventID string) bool {
 func (ts *Turns) Interrupt(ctl signals.Control) (current bool) {
 	for _, t := range ts.all() {
 		if t.matches(ctl) {
-			t.Interrupted = &ctl
+			t.Interrupt(ctl)
 			current = current || t == ts.Current
 		}
 	}
 	return current
 }
+
+// Interrupt requests the end of the turn.
+func (t *Turn) Interrupt(ctl signals.Control) { t.Interrupted = &ctl }
 
 // BeginNext starts the turn of the next item in the queue.
 func (ts *Turns) BeginNext(now time.Time) {
@@ -106,14 +108,12 @@ func (ts *Turns) Begin(now time.Time, q Queued) *Turn {
 	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
 	t.OnBusy, t.OnWaiting, t.Stored = "", "", q.Stored || q.Item.Attempt > 0
 	ts.Current = t
-	if s.Titling.Later {
-		s.Titling.Later, s.Titling.Tried = false, false
-	}
+	s.Titling.turnBegins()
 	if q.Released == nil && !q.Recorded {
 		s.Inbox.recordItem(now, q)
 	}
 	if q.Item.Type == event.TypeMessage && q.Origin != nil {
-		m := step.Carry(s.Inbox.itemMessage(&t.Queued))
+		m := step.Carry(t.message())
 		t.Message = &m
 	}
 	return t

@@ -11,18 +11,15 @@ import (
 // sender returns the person who sent the item, or "". A user_query has one if its source is the user:
 // what a webhook says about people is not checked.
 func (q *Queued) sender() string {
-	if e, ok := q.Item.Env(); ok {
+	if e := q.read().Env; e != nil {
 		if e.Type != event.TypeUserQuery || e.Metadata.Source != event.SourceUser {
 			return ""
 		}
 		asked, _ := e.Query() // validated when it was posted
 		return asked.UserID
 	}
-	if q.Item.Type != event.TypeMessage {
-		return ""
-	}
-	if m := q.newMessage(); m.SenderType == event.CreatedByUser && m.SenderID != signals.ScheduleSender {
-		return m.SenderID
+	if q.fromUser() && q.read().Message.SenderID != signals.ScheduleSender {
+		return q.read().Message.SenderID
 	}
 	return ""
 }
@@ -46,14 +43,13 @@ func (t *Turn) workFor(user string) {
 	}
 }
 
-// Inherit makes the user of the call that of the first message of a sub-agent's thread, which an
+// InheritUser makes the user of the call that of the first message of a sub-agent's thread, which an
 // agent has sent. It applies to the queued message and not to the id, which anybody may post again.
-func (p *ParentLink) Inherit() {
-	in := &p.thread.Inbox
-	if p.Parent == nil {
+func (s *State) InheritUser() {
+	if s.ParentLink.Parent == nil {
 		return
 	}
-	if at := in.index(p.FirstID()); at >= 0 {
-		in.Queue[at].User = p.Parent.User
+	if at := s.Inbox.index(s.FirstID()); at >= 0 {
+		s.Inbox.Queue[at].User = s.ParentLink.Parent.User
 	}
 }

@@ -13,13 +13,13 @@ func (s *State) View() signals.State {
 	v := signals.State{
 		Namespace: s.Namespace, ThreadID: s.ThreadID, Status: signals.ThreadIdle, Title: s.Title,
 		Agents: append([]string{}, s.Roster.Agents...), Metadata: s.Metadata, QueueLength: len(s.Inbox.Queue),
-		Approvals: len(s.Decisions.Approvals()), Failed: s.Inbox.failed(), Usage: s.Usage,
+		Approvals: len(s.Approvals()), Failed: s.Inbox.failed(), Usage: s.Usage,
 		Tasks: len(s.Tasks.Running), Held: s.Inbox.viewDebounced(), TurnLimit: s.Roster.turnLimit(), LLMCalls: s.Roster.LLMCalls,
 	}
 	switch {
 	case s.Closing != nil:
 		v.Status = signals.ThreadClosed
-	case v.Approvals+len(s.Turns.InputRequests()) > 0:
+	case v.Approvals+len(s.InputRequests()) > 0:
 		v.Status = signals.ThreadWaitingApproval
 	case len(s.Turns.all()) > 0:
 		v.Status = signals.ThreadRunning
@@ -133,13 +133,13 @@ func (s *State) Details() string {
 			fmt.Fprintf(&b, "\n- waits for hooks: %s on %s `%s`", strings.Join(d.Hooks, ", "), d.EventType, d.EventID)
 		}
 	}
-	for _, a := range s.Decisions.Approvals() {
+	for _, a := range s.Approvals() {
 		fmt.Fprintf(&b, "\n- waits for approval: `%s` (%s) since %s", a.ToolName, a.ToolCallID, a.RequestedAt.UTC().Format("2006-01-02 15:04:05Z"))
 	}
 	for _, c := range s.Turns.ClientCalls() {
 		fmt.Fprintf(&b, "\n- waits for a client: `%s` (%s) until %s", c.ToolName, c.ToolCallID, c.ExpiresAt.UTC().Format("2006-01-02 15:04:05Z"))
 	}
-	for _, q := range s.Turns.InputRequests() {
+	for _, q := range s.InputRequests() {
 		fmt.Fprintf(&b, "\n- waits for input: `%s` (%s) since %s", q.ToolName, q.ToolCallID, q.RequestedAt.UTC().Format("2006-01-02 15:04:05Z"))
 	}
 	for _, task := range s.Tasks.Running {

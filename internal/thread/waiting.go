@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // While a turn only waits for people, the thread parks it and processes environment events and
@@ -170,7 +169,7 @@ func (in *Inbox) fromPerson(q Queued) bool {
 	if q.Item.Type == event.TypeUserQuery {
 		return true
 	}
-	return q.Item.Type == event.TypeMessage && q.Origin == nil && q.newMessage().SenderType == event.CreatedByUser
+	return q.Origin == nil && q.fromUser()
 }
 
 // cancelledText is the result of a call that a message cancelled.
@@ -209,8 +208,8 @@ func (in *Inbox) Supersede(now time.Time, q Queued) {
 func (r *AgentRun) cancelCalls(now time.Time, q *Queued) {
 	by := q.Item
 	who := "somebody"
-	if by.Type == event.TypeMessage && q.newMessage().SenderID != "" {
-		who = q.newMessage().SenderID
+	if m := q.read().Message; m != nil && m.SenderID != "" {
+		who = m.SenderID
 	}
 	for _, c := range r.Calls {
 		if !c.waitsForPeople() {
@@ -228,12 +227,12 @@ func (r *AgentRun) cancelCalls(now time.Time, q *Queued) {
 }
 
 // busy reports whether a post would have to wait for a turn in progress.
-func (in *Inbox) busy(p signals.Post) bool {
+func (in *Inbox) busy(p Incoming) bool {
 	s := in.thread
 	if s.Turns.Idle() {
 		return false
 	}
-	q := Queued{OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
+	q := Queued{content: &p.content, OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
 	free := s.Turns.Current == nil || s.Turns.Current.waitsForPeople() && s.Turns.hasRoomFor(s.Turns.Current)
 	return !free || len(s.Turns.Deciding) > 0 || s.Turns.unparks() >= 0 || in.nextPassingWaiting() >= 0 || !in.mayPassWaiting(&q)
 }

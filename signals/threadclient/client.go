@@ -135,17 +135,11 @@ func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.
 }
 
 func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
-	if err := signals.ValidateID("threadId", threadID); err != nil {
-		return signals.PostResult{}, err
-	}
-	if err := named(&p); err != nil {
-		return signals.PostResult{}, err
-	}
-	traced(ctx, &p)
 	// The thread would reject the post without telling the sender of a signal.
-	if err := p.Validate(threadID); err != nil {
+	if err := Prepare(threadID, &p); err != nil {
 		return signals.PostResult{EventID: p.ID}, err
 	}
+	traced(ctx, &p)
 	return c.posts.submit(ctx, threadID, p, open)
 }
 
@@ -153,7 +147,7 @@ func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open
 // stored the signal. If the thread cannot queue the event, because its queue is full or it is
 // closing, it keeps it as a failed event.
 func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post) (string, error) {
-	if err := named(&p); err != nil {
+	if err := Prepare(threadID, &p); err != nil {
 		return "", err
 	}
 	traced(ctx, &p)
@@ -164,7 +158,7 @@ func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post
 // that was posted before, it only waits for the turn. The results of the last 32 turns are kept;
 // for an older one, the error wraps [signals.ErrProcessed].
 func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error) {
-	if err := named(&p); err != nil {
+	if err := Prepare(threadID, &p); err != nil {
 		return signals.TurnResult{}, err
 	}
 	traced(ctx, &p)
@@ -172,7 +166,7 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 	defer slot.leave()
 	if !slot.direct() {
 		// The post takes its place in the queue before the caller waits.
-		if _, err := c.Post(ctx, threadID, p); err != nil {
+		if _, err := c.posts.submit(ctx, threadID, p, nil); err != nil {
 			return signals.TurnResult{}, err
 		}
 		if err := slot.wait(ctx); err != nil {
@@ -254,15 +248,6 @@ type Summary struct {
 	// StartTime is the start of the thread's current run: when it was opened or last continued as
 	// new.
 	StartTime time.Time `json:"startTime"`
-}
-
-// named gives a post an id if it has none, and validates it: a signal that the thread rejects would
-// only leave an audit record.
-func named(p *signals.Post) error {
-	if p.ID == "" {
-		p.ID = signals.NewID()
-	}
-	return signals.ValidateEventID("id", p.ID)
 }
 
 // traced makes the turn of a post continue the trace of the caller, if there is one.

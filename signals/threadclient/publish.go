@@ -43,7 +43,7 @@ func (c *Client) Publish(ctx context.Context, threadID string, e event.EnvEvent,
 	if routed {
 		threadID = e.Metadata.TriggerSessionID
 	}
-	post, err := preparedEvent(threadID, routed, e)
+	post, err := eventPost(threadID, routed, e)
 	out := PublishResult{EventID: post.ID, ThreadID: threadID}
 	if err != nil {
 		return out, err
@@ -81,9 +81,9 @@ func (c *Client) publish(ctx context.Context, threadID string, p signals.Post, o
 	return result.Status, err
 }
 
-// preparedEvent returns the post of an event with its defaults, after validation. routed reports
-// whether the event itself names the thread.
-func preparedEvent(threadID string, routed bool, e event.EnvEvent) (signals.Post, error) {
+// eventPost returns the post of an event with its defaults. routed reports whether the event itself
+// names the thread.
+func eventPost(threadID string, routed bool, e event.EnvEvent) (signals.Post, error) {
 	if e.ID == "" {
 		e.ID = signals.NewEventID()
 	}
@@ -109,6 +109,5 @@ func preparedEvent(threadID string, routed bool, e event.EnvEvent) (signals.Post
 	if err := e.Validate(); err != nil {
 		return signals.Post{ID: e.ID}, err
 	}
-	post := signals.EnvPost(e)
-	return post, post.Validate(threadID)
+	return signals.EnvPost(e), nil
 }

@@ -32,14 +32,14 @@ func (e *UnknownEventError) Error() string {
 func (e *UnknownEventError) Unwrap() error { return signals.ErrEventNotFound }
 
 // Prepare completes and validates a post: it sets a missing id, and the thread of a message. The
-// error is that of [signals.Post.Validate]. A caller that posts by signal should use it, since the
-// thread cannot answer.
+// error is that of [signals.Post.Validate]. The methods of [Client] prepare what they post; a caller
+// that sends signal "post" by other means should do so too, since the thread cannot answer.
 func Prepare(threadID string, p *signals.Post) error {
 	if err := signals.ValidateID("threadId", threadID); err != nil {
 		return err
 	}
-	if err := named(p); err != nil {
-		return err
+	if p.ID == "" {
+		p.ID = signals.NewID()
 	}
 	if p.Type == "" || p.Type == event.TypeMessage {
 		p.Payload = addressed(threadID, p.Payload)

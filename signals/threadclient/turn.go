@@ -56,7 +56,7 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 		}
 		err = c.explain(ctx, signals.UpdateTurn, threadID, c.withReason(ctx, threadID, err))
 	} else {
-		_, err = c.post(ctx, threadID, p, open)
+		_, err = c.posts.submit(ctx, threadID, p, open)
 	}
 	if err != nil {
 		t.slot.leave()

@@ -41,7 +41,7 @@ type stage struct {
 const waits = `{"command":"echo ran >> slow; for i in $(seq 1200); do [ -e go ] && break; sleep 0.05; done"}`
 
 // goesOnWithin is the longest time from a restart to the end of an interrupted turn, on a busy
-// machine. The server needs twelve seconds of it to notice that the worker is gone.
+// machine.
 const goesOnWithin = time.Minute
 
 // TestFaults kills the servers of a conversation at every point of a turn.

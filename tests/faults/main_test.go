@@ -9,5 +9,5 @@ import (
 
 // TestMain turns the test binary into a worker, for tests that kill it.
 func TestMain(m *testing.M) {
-	killing.Main(m, map[string]killing.Kind{"guarded": guarded})
+	killing.Main(m, map[string]killing.Kind{"guarded": guarded, "recovering": recovering})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -255,6 +256,61 @@ func TestWorkerAndAPIApart(t *testing.T) {
 		api.terminate()
 		require.NoError(t, <-ended)
 		require.Zero(t, api.awaitExit())
+	})
+}
+
+// TestWorkerRecovery kills a worker in the middle of a reply: its successor begins the reply again at once, and viewers learn
+// that. Without recovery, the step would count as lost after an hour.
+func TestWorkerRecovery(t *testing.T) {
+	t.Parallel()
+	path, queue, folder := buildWorker(t), testenv.Name("q"), filepath.Join(t.TempDir(), "recovery")
+	provider := llmtest.NewServer(llmtest.Config{T: t})
+	t.Cleanup(provider.Close)
+	file := filepath.Join(t.TempDir(), "threadmill.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`
+models: {openai: {type: openai, baseURL: `+provider.URL+`, apiKeyEnv: KEY}}
+agents: [{name: assistant, model: openai/stand-in}]
+temporal: {staleAfter: 1h}
+`), 0o600))
+	env := []string{"TEMPORAL_ADDRESS=" + harness.Temporal(t).Addr(), "DATABASE_URL=" + harness.Database(t), "NATS_URL=" + testenv.NATS(t), "KEY=test"}
+	start := func(roles string, args ...string) *process {
+		return startProcess(t, path, env, append([]string{"--config", file, "--task-queue", queue, "--namespace", queue, "--roles", roles}, args...)...).awaitReady()
+	}
+	journals := func() []string {
+		found, err := filepath.Glob(filepath.Join(folder, "*.tasks"))
+		require.NoError(t, err)
+		return found
+	}
+	env = append(env, program.EnvRecoveryDir+"="+folder)
+	api := start("api")
+	require.Empty(t, journals(), "it has no tasks")
+	worker := start("worker")
+	require.Len(t, journals(), 1)
+	api.post("/v1/threads", `{"id":"t1"}`, http.StatusCreated)
+	lines, _ := api.watch("t1")
+	gate := provider.Block(3)
+	defer gate.Release()
+	api.post("/v1/threads/t1/messages", `{"content":"count 6"}`, http.StatusAccepted)
+	collect(t, lines, `"type":"stream"`)
+	require.NoError(t, worker.cmd.Process.Kill())
+	<-worker.exited
+	gate.Release()
+
+	worker = start("worker")
+	seen := strings.Join(collect(t, lines, `"type":"final"`), "\n")
+	require.Contains(t, seen, `"type":"reset"`)
+	require.Contains(t, seen, `1 2 3 4 5 6`)
+	freed := worker.logged("freed the tasks of a killed worker")
+	require.Equal(t, "WARN", freed["level"])
+	require.EqualValues(t, 1, freed["activities"])
+	worker.terminate()
+	require.Zero(t, worker.awaitExit())
+	require.Empty(t, journals(), "nothing is left to do")
+
+	t.Run("a folder that cannot be", func(t *testing.T) {
+		p := startProcess(t, path, env, "--recovery-dir", file)
+		require.Equal(t, 1, p.awaitExit())
+		require.NotNil(t, p.logged("worker: --recovery-dir: a folder for running tasks: "))
 	})
 }
 

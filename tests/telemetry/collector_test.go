@@ -186,14 +186,21 @@ agents:
 
 // TestLostStepsAreCounted: a worker that takes over a step of one that was killed counts it as lost, and not only as retried.
 func TestLostStepsAreCounted(t *testing.T) {
-	path, queue, dir, metrics := process.BuildWorker(t), testenv.Name("q"), t.TempDir(), process.FreeAddr(t)
+	path := process.BuildWorker(t)
+	t.Run("by their heartbeats", func(t *testing.T) { lostStepsAreCounted(t, path, "12s") })
+	t.Run("by recovery", func(t *testing.T) { lostStepsAreCounted(t, path, "1h", "--recovery-dir", t.TempDir()) })
+}
+
+func lostStepsAreCounted(t *testing.T, path, staleAfter string, args ...string) {
+	queue, dir, metrics := testenv.Name("q"), t.TempDir(), process.FreeAddr(t)
 	provider := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(provider.Close)
 	options := process.Options{
-		Binary: path, Args: []string{"--task-queue", queue, "--namespace", queue}, Config: `
+		Binary: path, Args: append([]string{"--task-queue", queue, "--namespace", queue}, args...), Config: `
 models: {openai: {type: openai, baseURL: ` + provider.URL + `, apiKeyEnv: KEY}}
 tools: {shell_cmd: {root: ` + dir + `}}
 agents: [{name: assistant, model: openai/stand-in, tools: [shell_cmd], approvals: {shell_cmd: never}}]
+temporal: {staleAfter: ` + staleAfter + `}
 `,
 		Env: []string{"DATABASE_URL=" + harness.Database(t), "NATS_URL=" + testenv.NATS(t), "KEY=test"},
 	}

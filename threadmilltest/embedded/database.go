@@ -22,6 +22,8 @@ import (
 	sqliteplugin "go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	"go.temporal.io/server/common/resolver"
 	"go.temporal.io/server/schema/sqlite"
+
+	"github.com/threadmill/threadmill/internal/filelock"
 )
 
 const (
@@ -36,7 +38,7 @@ var instance atomic.Int64
 type database struct {
 	config *config.SQL
 	handle sqlplugin.DB
-	lock   *dirLock // nil in memory
+	lock   *os.File // nil in memory
 
 	// emptyWAL ends the emptying of the write-ahead log; nil in memory.
 	emptyWAL func() error
@@ -54,16 +56,16 @@ func openDatabase(dir string) (*database, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("embedded: DataDir: %w", err)
 	}
-	lock, err := lockDir(filepath.Join(dir, lockFile))
-	if errors.Is(err, ErrDataDirInUse) {
-		return nil, fmt.Errorf("embedded: DataDir %s: %w", dir, err)
+	lock, err := filelock.Open(filepath.Join(dir, lockFile), os.O_CREATE)
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("embedded: DataDir %s: %w", dir, ErrDataDirInUse)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("embedded: DataDir: lock %s: %w", dir, err)
 	}
 	path := filepath.Join(dir, databaseFile)
 	if err := createFile(path); err != nil {
-		_ = lock.release()
+		_ = lock.Close()
 		return nil, fmt.Errorf("embedded: create %s: %w", path, err)
 	}
 	db, err := open(fileConfig(path, map[string]string{
@@ -74,7 +76,7 @@ func openDatabase(dir string) (*database, error) {
 		"secure_delete": "on",
 	}), lock)
 	if err != nil {
-		_ = lock.release()
+		_ = lock.Close()
 		return nil, err
 	}
 	if db.emptyWAL, err = keepEmptyingWAL(path); err != nil {
@@ -115,7 +117,7 @@ func keepEmptyingWAL(path string) (stop func() error, err error) {
 	}, nil
 }
 
-func open(cfg *config.SQL, lock *dirLock) (*database, error) {
+func open(cfg *config.SQL, lock *os.File) (*database, error) {
 	handle, err := sql.NewSQLDB(sqlplugin.DbKindMain, cfg, resolver.NewNoopResolver(), log.NewNoopLogger(), metrics.NoopMetricsHandler)
 	if err != nil {
 		return nil, fmt.Errorf("embedded: open database %s: %w", cfg.DatabaseName, err)
@@ -130,7 +132,7 @@ func (d *database) close() error {
 	}
 	err = errors.Join(err, closePool(d.handle))
 	if d.lock != nil {
-		err = errors.Join(err, d.lock.release())
+		err = errors.Join(err, d.lock.Close())
 	}
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/recovery"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/store"
@@ -67,6 +68,10 @@ type Worker struct {
 	// Hasty shortens the times after which its tasks and steps count as lost.
 	Hasty bool
 
+	// Recovery is the folder of the journals of running tasks. Such workers have the same identity, and without recovery their
+	// steps count as lost after an hour.
+	Recovery string
+
 	// Kinds are the names of what configures it beyond that, and Data is for them.
 	Kinds []string
 	Data  map[string]string
@@ -87,15 +92,25 @@ func work(raw string, kinds map[string]Kind) error {
 	if err := json.Unmarshal([]byte(raw), &w); err != nil {
 		return err
 	}
-	c, err := client.Dial(client.Options{
+	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	options := client.Options{
 		HostPort: w.Temporal, Logger: sdklog.NewStructuredLogger(harness.Quiet),
 		// A proxy can read uncompressed data.
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: harness.Patience, GrpcCompression: &client.GrpcCompressionNone{}},
-	})
+	}
+	var journal *recovery.Journal
+	if w.Recovery != "" {
+		var err error
+		if journal, err = recovery.Open(w.Recovery, logger); err != nil {
+			return err
+		}
+		options.Identity = "worker"
+	}
+	c, err := client.Dial(journal.ClientOptions(options))
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	defer journal.Watch(c.WorkflowService())()
 	r, err := w.runtime(c, logger, kinds)
 	if err != nil {
 		return err
@@ -132,6 +147,9 @@ func (w Worker) runtime(c client.Client, logger *slog.Logger, kinds map[string]K
 	}
 	if w.Hasty {
 		cfg.StaleAfter = StaleAfter
+	}
+	if w.Recovery != "" {
+		cfg.StaleAfter = time.Hour
 	}
 	for _, name := range w.Kinds {
 		configure, known := kinds[name]

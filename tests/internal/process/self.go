@@ -45,5 +45,11 @@ func (s *Self) Start(env ...string) {
 	s.life.awaitReady(s.t)
 }
 
+// Signal sends a signal.
+func (s *Self) Signal(sig os.Signal) {
+	s.t.Helper()
+	require.NoError(s.t, s.life.cmd.Process.Signal(sig))
+}
+
 // Kill sends SIGKILL and waits for the end.
 func (s *Self) Kill() { s.life.kill() }
