@@ -23,7 +23,9 @@ func (k killed) cutAt(text, name string) (id string) {
 		n := 0
 		paced(k.Harness, id, func() { n++; k.Say(id, work("warm"+strings.Repeat("x", n))) })
 		before := len(check.HistoryOf(k.Harness, id, ""))
-		reached := k.HoldFirst(func(r killing.Report) bool { return r.What == id && strings.HasPrefix(r.Key, "after ") && strings.Contains(r.Key, text) })
+		reached := k.HoldFirst(func(r killing.Report) bool {
+			return r.What == id && strings.HasPrefix(r.Key, "after ") && strings.Contains(r.Key, text)
+		})
 		k.PostMessage(id, "e1", work(name))
 		check.Arrives(k.T.(*testing.T), reached, text)
 		k.Kill()
@@ -59,7 +61,7 @@ func TestArrivesBeforeSecondRun(t *testing.T) {
 		name, point string
 		arrives     func(killed, string)
 
-		// ends are the ends of the turns since the kill, and acts whether the tool runs that the reply calls.
+		// ends are the ends of the turns since the kill, and acts whether the tools run that the reply calls.
 		ends []string
 		acts bool
 	}{
@@ -75,6 +77,7 @@ func TestArrivesBeforeSecondRun(t *testing.T) {
 			k.Start()
 			id := k.cutAt(c.point, "cut")
 			before := len(check.OfType(k.Harness, id, event.TypeTurnEnded))
+			begun := k.begun(id, "act")
 			c.arrives(k, id)
 			k.Start()
 			check.AwaitRest(k.Harness, id)
@@ -89,9 +92,9 @@ func TestArrivesBeforeSecondRun(t *testing.T) {
 				require.NotEqual(t, store.ToolStarted, l.Status)
 			}
 			if c.acts {
-				require.Equal(t, 1, k.Asked("act", "cut"))
+				k.requireRun(t, id, "cut", begun)
 			} else {
-				require.Zero(t, k.Asked("act", "cut"))
+				require.LessOrEqual(t, k.Asked("act", "cut"), 1)
 			}
 		})
 	}

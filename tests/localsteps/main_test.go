@@ -39,7 +39,9 @@ func localSteps(events []*history.HistoryEvent) []*history.HistoryEvent {
 }
 
 // scheduled reports whether an activity was scheduled.
-func scheduled(events []*history.HistoryEvent) bool { return has(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED) }
+func scheduled(events []*history.HistoryEvent) bool {
+	return has(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED)
+}
 
 func has(events []*history.HistoryEvent, kind enumspb.EventType) bool {
 	return slices.ContainsFunc(events, func(e *history.HistoryEvent) bool { return e.GetEventType() == kind })

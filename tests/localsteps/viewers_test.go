@@ -42,7 +42,9 @@ func TestViewersOfSecondRun(t *testing.T) {
 		gate := k.Provider.Block(3)
 		k.PostMessage(id, "cut", "count 6")
 		check.Arrives(t, gate.Reached(), "the middle of the reply")
-		v.Until(t, func(f check.Frame) bool { return f.Event.MessageID == "cut.0.1" && strings.TrimSpace(f.Event.Content) == "3" })
+		v.Until(t, func(f check.Frame) bool {
+			return f.Event.MessageID == "cut.0.1" && strings.TrimSpace(f.Event.Content) == "3"
+		})
 		k.Kill()
 		gate.Release()
 		local := lostTask(k.Harness, id, before)
