@@ -8,6 +8,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -17,18 +18,36 @@ import (
 // continues the turn at once.
 func TestWorkerStops(t *testing.T) {
 	t.Parallel()
+	const threads = 10
 	for name, released := range map[string]bool{"while the step ends": true, "before the step ends": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := harness.New(t, harness.Options{NoWorker: true})
 			stop := w.StartWorker()
-			id := w.Open()
-			paced(w, id, func() { w.Say(id, "warm") })
-			before, calls := len(check.HistoryOf(w, id, "")), w.Provider.Calls()
-			gate := w.Provider.Block(2)
-			defer gate.Release()
-			posted := w.Post(id, "one two three four")
-			check.Arrives(t, gate.Reached(), "the model's reply")
+			var ids, posted []string
+			var befores []int
+			for range threads {
+				id := w.Open()
+				paced(w, id, func() { w.Say(id, "warm") })
+				ids, befores = append(ids, id), append(befores, len(check.HistoryOf(w, id, "")))
+			}
+			calls := w.Provider.Calls()
+			var gates []*llmtest.Gate
+			for range threads {
+				gates = append(gates, w.Provider.Block(2))
+			}
+			release := func() {
+				for _, g := range gates {
+					g.Release()
+				}
+			}
+			defer release()
+			for _, id := range ids {
+				posted = append(posted, w.Post(id, "one two three four"))
+			}
+			for _, g := range gates {
+				check.Arrives(t, g.Reached(), "the model's reply")
+			}
 			other := w.Beside(func(c *threadmill.Config) { c.Stream = memory.New(memory.Config{}) })
 			runs, end := context.WithCancel(context.Background())
 			defer end()
@@ -37,17 +56,20 @@ func TestWorkerStops(t *testing.T) {
 			stopped := make(chan struct{})
 			go func() { stop(); close(stopped) }()
 			if released {
-				gate.Release()
+				release()
 			}
 			<-stopped
-			out := w.Await(id, posted)
-			require.Equal(t, "one two three four", out.Message.Content)
-			events := check.Settle(w, id)[before:]
-			if released && !has(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED) { // on a busy machine, the worker may not wait that long
-				require.Equal(t, calls+1, w.Provider.Calls(), "the model is not called again")
+			again := 0
+			for i, id := range ids {
+				require.Equal(t, "one two three four", w.Await(id, posted[i]).Message.Content)
+				events := check.Settle(w, id)[befores[i]:]
+				require.False(t, has(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT), "no workflow task is lost")
+				require.False(t, has(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT), "no activity waits for a process that has gone")
+				if has(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED) {
+					again++ // the worker does not wait longer for its steps
+				}
 			}
-			require.False(t, has(events, enumspb.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT), "no workflow task is lost")
-			require.False(t, has(events, enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT), "no activity waits for a process that has gone")
+			require.Equal(t, calls+threads+again, w.Provider.Calls(), "no other call is made again")
 			end()
 			require.NoError(t, <-done)
 		})
