@@ -54,8 +54,8 @@ type view struct {
 
 func newView(name string, in step.Model, messages []store.Message) view {
 	v := view{name: name, in: in, answered: map[string]bool{}}
-	for _, m := range messages {
-		if v.own(m) && m.SenderType == event.CreatedByAgent {
+	for i := range messages {
+		if m := &messages[i]; v.own(m) && m.SenderType == event.CreatedByAgent {
 			v.answered[m.ReplyToMessageID] = true
 		}
 	}
@@ -63,13 +63,13 @@ func newView(name string, in step.Model, messages []store.Message) view {
 }
 
 // own reports whether a message is the agent's, or the result of its call.
-func (v view) own(m store.Message) bool { return strings.EqualFold(m.AgentID, v.name) }
+func (v view) own(m *store.Message) bool { return strings.EqualFold(m.AgentID, v.name) }
 
 // concerns reports whether the agent sees a message: its own messages, those that it answers now or
 // has answered, and those that it would answer if they were posted now. System messages are for
 // all, except for the notice of the turn limit. In a thread without named agents, every message is
 // for the default agent.
-func (v view) concerns(m store.Message) bool {
+func (v view) concerns(m *store.Message) bool {
 	if m.SenderType == event.CreatedBySystem {
 		return !addressing.IsTurnLimit(m.Content)
 	}
@@ -82,7 +82,7 @@ func (v view) concerns(m store.Message) bool {
 
 // asks reports whether a message is the question of the run: the question about an event, which has
 // no record, or the message that is answered.
-func (v view) asks(m store.Message) bool {
+func (v view) asks(m *store.Message) bool {
 	if v.in.Observe != nil {
 		return m.Record.ID == ""
 	}
@@ -91,16 +91,20 @@ func (v view) asks(m store.Message) bool {
 
 // question returns the question of the run in the form for the model.
 func (v view) question(messages []store.Message) llm.Message {
-	if i := slices.IndexFunc(messages, v.asks); i >= 0 {
+	for i := range messages {
+		if !v.asks(&messages[i]) {
+			continue
+		}
 		if m, ok := modelcontext.SeenBy(v.name, messages[i].Message); ok && m.Role == event.RoleUser && !blank(m) {
 			return m
 		}
+		break
 	}
 	return llm.Message{Role: event.RoleUser, Content: goOnText}
 }
 
 // ofRun reports whether a message is the agent's and belongs to this run.
-func (v view) ofRun(m store.Message) bool {
+func (v view) ofRun(m *store.Message) bool {
 	run := v.in.MessageID[:strings.LastIndex(v.in.MessageID, ".")+1]
 	return v.own(m) && (strings.HasPrefix(m.Record.ID, run) || strings.HasPrefix(m.ReplyToMessageID, run))
 }
@@ -109,9 +113,11 @@ func (v view) ofRun(m store.Message) bool {
 // first. That is the order in which they were stored, except that the agent's messages in other
 // runs since the question of this run precede the question: a model continues at the end of the
 // conversation, which must not be its own message.
-func (v view) chronological(newest []store.Message) []store.Message {
-	all := slices.Clone(newest)
-	slices.Reverse(all)
+func (v view) chronological(newest []store.Message) []*store.Message {
+	all := make([]*store.Message, len(newest))
+	for i := range newest {
+		all[len(all)-1-i] = &newest[i]
+	}
 	asked := slices.IndexFunc(all, v.asks)
 	if asked < 0 {
 		return all
@@ -127,14 +133,14 @@ func (v view) chronological(newest []store.Message) []store.Message {
 			others[m.Record.ID], others[m.ReplyToMessageID] = true, true
 		}
 	}
-	elsewhere := func(m store.Message) bool { return others[m.Record.ID] && !v.asks(m) && !v.ofRun(m) }
+	elsewhere := func(m *store.Message) bool { return others[m.Record.ID] && !v.asks(m) && !v.ofRun(m) }
 	last := asked
 	for i := asked; i < begun; i++ {
 		if elsewhere(all[i]) {
 			last = i
 		}
 	}
-	var before, after []store.Message
+	var before, after []*store.Message
 	for i, m := range all {
 		switch {
 		case i == asked:

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +15,18 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 )
+
+// TestMain serves Temporal in the process that the part cost starts.
+func TestMain(m *testing.M) {
+	served, err := serveIfAsked(context.Background())
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case !served:
+		os.Exit(m.Run())
+	}
+}
 
 // TestTinyRun runs all measurements on a small scale. Its counts are meaningful, its times are not.
 func TestTinyRun(t *testing.T) {
@@ -37,6 +51,19 @@ func TestTinyRun(t *testing.T) {
 		}
 		require.Equal(t, 1, row.Ratio.Count)
 	}
+	require.Len(t, r.Cost, len(costCases))
+	for _, row := range r.Cost {
+		for _, side := range []turnCost{row.Mill, row.Bare} {
+			require.Positive(t, side.WorkerCPU)
+			require.Positive(t, side.TemporalCPU)
+			require.Positive(t, side.Objects)
+			require.Positive(t, side.Bytes)
+		}
+		require.Zero(t, row.Bare.StoreCalls)
+		require.GreaterOrEqual(t, row.Mill.StoreCalls, 2., "a step stores what it begins and its reply")
+		require.GreaterOrEqual(t, row.Mill.Calls, 4., "an update, two workflow tasks, an activity")
+		require.GreaterOrEqual(t, row.Bare.Calls, 4.)
+	}
 	require.Len(t, r.Aging, 2)
 	for _, row := range r.Aging {
 		require.Equal(t, window, row.New.Count)
@@ -53,8 +80,8 @@ func TestTinyRun(t *testing.T) {
 	require.Equal(t, 1, r.Burst.Ratio.Count)
 	require.GreaterOrEqual(t, r.Burst.Quiet.Count, 2)
 	require.GreaterOrEqual(t, r.Burst.Beside.Count, 2)
-	require.Equal(t, len(shapes)*2*2*2, strings.Count(out.String(), "\n| plain |")+strings.Count(out.String(), "\n| tool |")+
-		strings.Count(out.String(), "\n| quick |")+strings.Count(out.String(), "\n| local |"), "a row for each case in both tables")
+	require.Equal(t, len(shapes)*2*2*2+len(costCases), strings.Count(out.String(), "\n| plain |")+strings.Count(out.String(), "\n| tool |")+
+		strings.Count(out.String(), "\n| quick |")+strings.Count(out.String(), "\n| local |"), "a row for each case in both tables, and those of costs")
 }
 
 // TestTurns checks that each turn is stored, with its tool.
@@ -105,6 +132,8 @@ func TestOptions(t *testing.T) {
 		{"-viewer=false -ways signal", "-viewer"},
 		{"-threads x", "-threads"},
 		{"-burst-rate 0", "-burst-rate"},
+		{"-parts token -gate x", "-gate"},
+		{"-update", "-update"},
 		{"more", "unexpected argument"},
 	} {
 		_, err := parse(strings.Fields(bad.args), &usage)

@@ -18,6 +18,14 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if served, err := serveIfAsked(ctx); served {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench: Temporal:", err)
+			stop()
+			os.Exit(1)
+		}
+		return
+	}
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -37,6 +45,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	}
 	logger := slog.New(slog.NewTextHandler(progress, &slog.HandlerOptions{Level: slog.LevelError}))
 	m := &meter{Options: o, progress: progress}
+	m.log = logger
 	if slices.ContainsFunc(o.Parts, needsWorld) {
 		if m.world, err = newWorld(ctx, o, logger); err != nil {
 			return err
@@ -50,20 +59,27 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	if err := report.markdown(out); err != nil {
 		return err
 	}
-	if o.JSON == "" {
-		return nil
+	if o.JSON != "" {
+		if err := writeJSON(o.JSON, report); err != nil {
+			return err
+		}
 	}
-	data, err := json.MarshalIndent(report, "", "  ")
+	return report.gate()
+}
+
+func writeJSON(file string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return fmt.Errorf("writing %s: %w", o.JSON, err)
+		return fmt.Errorf("writing %s: %w", file, err)
 	}
-	return os.WriteFile(o.JSON, append(data, '\n'), 0o600)
+	return os.WriteFile(file, append(data, '\n'), 0o600)
 }
 
 // meter runs the measurements.
 type meter struct {
 	Options
 	world    *world
+	log      *slog.Logger
 	progress io.Writer
 }
 
@@ -76,6 +92,8 @@ func (m *meter) measure(ctx context.Context) (*report, error) {
 			r.Throughput, err = m.throughput(ctx)
 		case partAging:
 			r.Aging, err = m.aging(ctx)
+		case partCost:
+			r.Cost, err = m.cost(ctx)
 		case partTelemetry:
 			r.Telemetry, err = m.telemetry(ctx)
 		case partToken:
@@ -97,7 +115,9 @@ func (m *meter) measure(ctx context.Context) (*report, error) {
 	return r, nil
 }
 
-// needsWorld reports whether a part needs a runtime.
-func needsWorld(part string) bool { return part != partQuality && part != partSearch }
+// needsWorld reports whether a part needs the runtime of all. Costs are measured in one of their own.
+func needsWorld(part string) bool {
+	return part != partQuality && part != partSearch && part != partCost
+}
 
 func (m *meter) say(format string, args ...any) { fmt.Fprintf(m.progress, format+"\n", args...) }

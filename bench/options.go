@@ -19,11 +19,12 @@ const (
 	partSearch     = "search"
 	partPassages   = "passages"
 	partTelemetry  = "telemetry"
+	partCost       = "cost"
 )
 
 // The parts of a run without -parts.
 var (
-	runtimeParts   = []string{partThroughput, partAging, partToken, partBurst, partTelemetry}
+	runtimeParts   = []string{partThroughput, partCost, partAging, partToken, partBurst, partTelemetry}
 	knowledgeParts = []string{partQuality, partSearch, partPassages}
 )
 
@@ -70,8 +71,15 @@ type Options struct {
 	DatabaseURL string `json:"-"`
 	NATSURL     string `json:"-"`
 	Memory      bool   `json:"memory"`
-	JSON        string `json:"-"`
-	Profiles    string `json:"-"`
+
+	// Gate is a file with figures of the part cost that a run must not exceed. Update replaces them.
+	Gate   string `json:"-"`
+	Update bool   `json:"-"`
+
+	// apart runs Temporal in a process of its own.
+	apart    bool
+	JSON     string `json:"-"`
+	Profiles string `json:"-"`
 }
 
 // BurstOptions describe a burst of events and the concurrent threads.
@@ -139,6 +147,8 @@ func parse(args []string, usage io.Writer) (Options, error) {
 		"quality and search are measured in both, and find a PostgreSQL as tests do)")
 	f.StringVar(&o.NATSURL, "nats-url", "", "a NATS with JetStream for the live stream (default: in memory)")
 	f.BoolVar(&o.Memory, "memory", false, "keep Temporal's data and the SQLite store in memory")
+	f.StringVar(&o.Gate, "gate", "", "fail if the part cost exceeds the figures in this file")
+	f.BoolVar(&o.Update, "update", false, "write the figures to the file of -gate instead")
 	f.StringVar(&o.JSON, "json", "", "write the report to this file too, as JSON")
 	f.StringVar(&o.Profiles, "profiles", "", "write a CPU profile of each round to this folder")
 	if err := f.Parse(args); err != nil {
@@ -203,6 +213,12 @@ func (o *Options) check() error {
 		if field.value < field.min {
 			return fmt.Errorf("%s is %d, must be at least %d", field.name, field.value, field.min)
 		}
+	}
+	if o.Gate != "" && !slices.Contains(o.Parts, partCost) {
+		return fmt.Errorf("-gate needs the part %s", partCost)
+	}
+	if o.Update && o.Gate == "" {
+		return fmt.Errorf("-update needs -gate")
 	}
 	if (slices.Contains(o.Parts, partThroughput) || slices.Contains(o.Parts, partPassages)) && len(o.Ways) == 0 {
 		return fmt.Errorf("-ways signal needs -viewer: who sends a signal learns of the end by watching")

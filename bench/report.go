@@ -63,6 +63,7 @@ type report struct {
 	Options  Options           `json:"options"`
 
 	Throughput []throughputRow `json:"throughput,omitempty"`
+	Cost       []costRow       `json:"cost,omitempty"`
 	Aging      []agingRow      `json:"aging,omitempty"`
 	FirstToken *tokenRow       `json:"firstToken,omitempty"`
 	Burst      *burstRow       `json:"burst,omitempty"`
@@ -205,6 +206,7 @@ func (r *report) markdown(w io.Writer) error {
 		fmt.Fprint(&b, "| tokens | median (min–max), ms | p95, ms |\n|---|---|---|\n")
 		fmt.Fprintf(&b, "| %d | %s | %.2f |\n", t.Count, spread(t.Time, 2), t.Time.P95)
 	}
+	r.costTable(&b)
 	r.burstTable(&b)
 	r.telemetryTable(&b)
 	r.qualityTables(&b)

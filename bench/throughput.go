@@ -18,6 +18,9 @@ type round struct {
 	// of the following turns.
 	first, turns []time.Duration
 	took         time.Duration
+
+	// used is what the turns have used.
+	used usage
 }
 
 func (r round) perSecond() float64 { return float64(len(r.turns)) / r.took.Seconds() }
@@ -102,10 +105,16 @@ func (m *meter) round(ctx context.Context, sd side, s shape, by way, threads, tu
 	if err != nil {
 		return r, err
 	}
+	before, err := m.world.usage()
+	if err != nil {
+		return r, err
+	}
 	began := time.Now()
 	r.turns, err = together(all, turns/threads, func(t thread) error { return t.turn(ctx) })
 	r.took = time.Since(began)
-	err = errors.Join(err, stopProfile())
+	after, usageErr := m.world.usage()
+	r.used = after.since(before)
+	err = errors.Join(err, usageErr, stopProfile())
 	if err != nil {
 		return r, err
 	}

@@ -15,10 +15,10 @@ import (
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
+	"google.golang.org/grpc"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -38,12 +38,16 @@ type world struct {
 	log      *slog.Logger
 	dir      string
 	temporal client.Client
+	server   *serverProcess // nil = in this process
 	store    store.Store
 	stream   stream.Stream
 	provider *llmtest.Server
 	model    *model
 	mill     *mill
 	bare     *bare
+
+	// calls and storeCalls are the numbers of calls to Temporal and to the store.
+	calls, storeCalls atomic.Int64
 
 	// stops stop the parts that were started.
 	stops []func() error
@@ -136,19 +140,31 @@ func (w *world) stop() error {
 }
 
 func (w *world) startTemporal(ctx context.Context, o Options) error {
-	cfg := embedded.Config{
-		DataDir: filepath.Join(w.dir, "temporal"), Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(),
-		Logger: w.log, LogLevel: slog.LevelError,
-	}
+	dir := filepath.Join(w.dir, "temporal")
 	if o.Memory {
-		cfg.DataDir = ""
+		dir = serverMemory
 	}
-	server, err := embedded.Start(ctx, cfg)
-	if err != nil {
-		return err
+	addr := ""
+	if o.apart {
+		server, err := startServer(ctx, dir, os.Stderr)
+		if err != nil {
+			return err
+		}
+		w.onStop(server.stop)
+		w.server, addr = server, server.addr
+	} else {
+		server, err := embedded.Start(ctx, temporalConfig(dir, w.log))
+		if err != nil {
+			return err
+		}
+		w.onStop(func() error { server.Stop(); return nil })
+		addr = server.Addr()
 	}
-	w.onStop(func() error { server.Stop(); return nil })
-	w.temporal, err = client.Dial(client.Options{HostPort: server.Addr(), Logger: sdklog.NewStructuredLogger(w.log)})
+	var err error
+	w.temporal, err = client.Dial(client.Options{
+		HostPort: addr, Logger: sdklog.NewStructuredLogger(w.log),
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(countCalls(&w.calls))}},
+	})
 	if err != nil {
 		return fmt.Errorf("connecting to Temporal: %w", err)
 	}
@@ -164,10 +180,12 @@ func (w *world) openStore(ctx context.Context, o Options) (err error) {
 	} else {
 		w.store, err = o.openSQLite(ctx, w.dir)
 	}
-	if err == nil {
-		w.onStop(w.store.Close)
+	if err != nil {
+		return err
 	}
-	return err
+	w.onStop(w.store.Close)
+	w.store = &countedStore{w.store, &w.storeCalls}
+	return nil
 }
 
 func (w *world) openStream(ctx context.Context, o Options) error {

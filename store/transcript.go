@@ -201,6 +201,7 @@ func (t *transcript) add(records []event.Record) {
 			t.found.add(r)
 		}
 	}
+	t.shown = slices.Grow(t.shown, len(records))
 	for _, r := range records {
 		if r.Type != event.TypeMessage {
 			continue

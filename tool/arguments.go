@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -40,12 +42,50 @@ func (e *ArgumentError) Result() Result {
 // Empty arguments are the empty object. Duplicate names, and names that differ from declared ones
 // only in case, are invalid: approvers must see what the call does.
 func (d Definition) ValidateArguments(arguments string) error {
-	c, err := newChecker(d.Name, d.WithDefaults().Parameters)
+	c, err := checkers.of(d.Name, d.WithDefaults().Parameters)
 	if err != nil {
 		return err
 	}
 	_, err = c.check(arguments)
 	return err
+}
+
+// checkers are the checkers of recently used tools: to resolve a schema costs far more than a check.
+var checkers checkerCache
+
+// checkerCache keeps up to maxCheckers checkers, by tool and schema.
+type checkerCache struct {
+	mu    sync.Mutex
+	byKey map[checkerKey]*checker
+}
+
+type checkerKey struct {
+	tool   string
+	schema [sha256.Size]byte
+}
+
+// maxCheckers bounds the schemas in memory: servers of tools may declare new ones forever.
+const maxCheckers = 256
+
+func (s *checkerCache) of(tool string, parameters json.RawMessage) (*checker, error) {
+	key := checkerKey{tool, sha256.Sum256(parameters)}
+	s.mu.Lock()
+	c := s.byKey[key]
+	s.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	c, err := newChecker(tool, parameters)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byKey == nil || len(s.byKey) >= maxCheckers {
+		s.byKey = map[checkerKey]*checker{}
+	}
+	s.byKey[key] = c
+	return c, nil
 }
 
 // checker contains a schema that was resolved once.

@@ -41,15 +41,13 @@ func parts(shown []shownMessage, conversation []llm.Message) []event.ContextPart
 	out := []event.ContextPart{}
 	next := 0 // follows the message of shown that was repeated last
 	for _, m := range conversation {
-		form := form(m)
-		same := func(m shownMessage) bool { return m.form == form }
-		i := slices.IndexFunc(shown[next:], same) + next
+		i := index(shown[next:], m) + next
 		if i < next {
-			i = slices.IndexFunc(shown, same)
+			i = index(shown, m)
 		}
 		switch last := len(out) - 1; {
 		case i < 0:
-			out = append(out, event.ContextPart{Message: json.RawMessage(form)})
+			out = append(out, event.ContextPart{Message: form(m)})
 		case last >= 0 && i == next && out[last].Message == nil:
 			out[last].Last = shown[i].seq
 			next = i + 1
@@ -115,31 +113,47 @@ func join(shown []shownMessage, parts []event.ContextPart) ([]llm.Message, error
 	return out, nil
 }
 
-// shownMessage is a message as the model sees it, with the Seq of its record and its JSON form.
+// shownMessage is a message as the model sees it, with the Seq of its record.
 type shownMessage struct {
 	llm.Message
-	seq  int64
-	form string
+	seq int64
+}
+
+// index returns the index of the first message with the JSON form of m, or -1. It compares the fields
+// that the form has: a call repeats most of a long conversation, and encoding it costs more than all
+// else that describes the call.
+func index(shown []shownMessage, m llm.Message) int {
+	for i := range shown {
+		if same(&shown[i].Message, &m) {
+			return i
+		}
+	}
+	return -1
+}
+
+func same(a, b *llm.Message) bool {
+	return a.Role == b.Role && a.Content == b.Content && a.Name == b.Name && a.ToolCallID == b.ToolCallID && a.IsError == b.IsError &&
+		slices.Equal(a.Parts, b.Parts) && slices.Equal(a.ToolCalls, b.ToolCalls)
 }
 
 // seen returns the messages of a transcript, newest first, that an agent's model may see, oldest
 // first.
 func seen(agentName string, newest []store.Message) []shownMessage {
-	var out []shownMessage
-	for _, m := range slices.Backward(newest) {
-		if shown, ok := SeenBy(agentName, m.Message); ok {
-			out = append(out, shownMessage{shown, m.Record.Seq, form(shown)})
+	out := make([]shownMessage, 0, len(newest))
+	for i := len(newest) - 1; i >= 0; i-- {
+		if shown, ok := SeenBy(agentName, newest[i].Message); ok {
+			out = append(out, shownMessage{shown, newest[i].Record.Seq})
 		}
 	}
 	return out
 }
 
-func form(v any) string {
+func form(v any) json.RawMessage {
 	raw, _ := json.Marshal(v) // messages and requests always have a JSON form
-	return string(raw)
+	return raw
 }
 
 func digest(v any) string {
-	sum := sha256.Sum256([]byte(form(v)))
+	sum := sha256.Sum256(form(v))
 	return hex.EncodeToString(sum[:])
 }

@@ -145,23 +145,31 @@ func (a *appending) standing(ctx context.Context, b store.Batch) ([]event.Record
 	if b.Once == "" {
 		return b.Records, nil
 	}
+	switch _, err := a.stored(ctx, b.Once); {
+	case errors.Is(err, sql.ErrNoRows):
+		return b.Records, nil
+	case err != nil:
+		return nil, err
+	}
 	var there []event.Record
-	done := false
 	for _, r := range b.Records {
-		_, err := scanRecord(a.StmtContext(ctx, a.record).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, r.ID))
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
+		switch _, err := a.stored(ctx, r.ID); {
+		case err == nil:
+			there = append(there, r)
+		case !errors.Is(err, sql.ErrNoRows):
+			return nil, err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("reading the stored record %q: %w", r.ID, err)
-		}
-		there = append(there, r)
-		done = done || r.ID == b.Once
 	}
-	if done {
-		return there, nil
+	return there, nil
+}
+
+// stored returns a stored record, or an error that wraps [sql.ErrNoRows].
+func (a *appending) stored(ctx context.Context, id string) (event.Record, error) {
+	r, err := scanRecord(a.StmtContext(ctx, a.record).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, id))
+	if err != nil {
+		return r, fmt.Errorf("reading the stored record %q: %w", id, err)
 	}
-	return b.Records, nil
+	return r, nil
 }
 
 func (a *appending) addRecords(ctx context.Context, records []event.Record) error {
@@ -178,9 +186,8 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) erro
 			return fmt.Errorf("record %q: %w", r.ID, err)
 		}
 		if added == 0 {
-			stored := a.StmtContext(ctx, a.record).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, r.ID)
-			if r, err = scanRecord(stored); err != nil {
-				return fmt.Errorf("reading the stored record %q: %w", r.ID, err)
+			if r, err = a.stored(ctx, r.ID); err != nil {
+				return err
 			}
 		} else {
 			a.row.Head, a.changed, a.added[r.ID] = r.Seq, true, true
@@ -190,11 +197,13 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) erro
 	return nil
 }
 
-// changeMarks applies the changes of marks by new records, and derives the thread's activity.
+// changeMarks applies the changes of marks by new records, and derives the thread's activity. The
+// activity is the first kind of the marks of the thread, so it also tells which kinds there are none of.
 func (a *appending) changeMarks(ctx context.Context, records []event.Record) error {
-	changed := false
+	ended := false
 	for _, c := range store.MarkChanges(records) {
-		if !a.added[c.RecordID] {
+		with := store.ActivityOf([]store.Activity{a.row.Activity, c.Kind})
+		if !a.added[c.RecordID] || c.Ends && with != a.row.Activity {
 			continue
 		}
 		stmt := a.addMark
@@ -205,9 +214,11 @@ func (a *appending) changeMarks(ctx context.Context, records []event.Record) err
 		if err != nil {
 			return fmt.Errorf("marking what record %q begins or ends: %w", c.RecordID, err)
 		}
-		changed = true
+		if ended = ended || c.Ends; !c.Ends {
+			a.row.Activity = with
+		}
 	}
-	if !changed {
+	if !ended {
 		return nil
 	}
 	kinds, err := collect(ctx, a.StmtContext(ctx, a.marks), scanActivity, a.key.Namespace, a.key.ThreadID)

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strings"
+)
+
+// The cases of the part cost. A long conversation of one thread shows what depends on its length, and
+// many threads at once show what turns cost each other.
+var costCases = []struct {
+	shape          string
+	threads, turns int
+	viewer         bool
+}{
+	{"plain", 1, 100, false},
+	{"tool", 10, 100, true},
+}
+
+// costProcessors is the number of processors of the workers, so that counts do not depend on the machine.
+const costProcessors = 2
+
+// costRow compares what turns of both sides use.
+type costRow struct {
+	Shape   string   `json:"shape"`
+	Threads int      `json:"threads"`
+	Mill    turnCost `json:"threadmill"`
+	Bare    turnCost `json:"bare"`
+
+	// Ratio is the ratio of the workers' CPU time, for each pair of rounds.
+	Ratio summary `json:"ratio"`
+
+	// Limited are the figures of the gate.
+	Limited costFigures `json:"figures"`
+}
+
+// turnCost is what a turn uses: medians of the rounds.
+type turnCost struct {
+	// WorkerCPU and TemporalCPU are CPU seconds of 1,000 turns, equal to milliseconds of one.
+	WorkerCPU   float64 `json:"workerCPU"`
+	TemporalCPU float64 `json:"temporalCPU"`
+
+	Objects    float64 `json:"objects"`
+	Bytes      float64 `json:"bytes"`
+	Calls      float64 `json:"calls"`
+	StoreCalls float64 `json:"storeCalls"`
+}
+
+// costFigures are what the gate limits. CPU, Objects and Bytes are ratios Threadmill : bare loop, medians of
+// the pairs of rounds, in the process of the workers. Calls and StoreCalls are those of a turn of Threadmill.
+type costFigures struct {
+	CPU        float64 `json:"cpu"`
+	Objects    float64 `json:"objects"`
+	Bytes      float64 `json:"bytes"`
+	Calls      float64 `json:"calls"`
+	StoreCalls float64 `json:"storeCalls"`
+}
+
+// cost measures what turns use, with Temporal in a process of its own.
+func (m *meter) cost(ctx context.Context) (rows []costRow, err error) {
+	// The more processors, the more objects pools keep, and allocate.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(costProcessors))
+	last := costCases[len(costCases)-1]
+	apart := *m
+	apart.apart, apart.Threads, apart.Turns = true, []int{last.threads}, []int{last.turns}
+	if apart.world, err = newWorld(ctx, apart.Options, m.log); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, apart.world.stop()) }()
+	if err := apart.warmUp(ctx, apart.sides()...); err != nil {
+		return nil, err
+	}
+	for _, c := range costCases {
+		watched := *apart.world.mill
+		watched.viewer = c.viewer
+		rounds, err := apart.alternate(ctx, [2]side{&watched, apart.world.bare}, shapeOf(c.shape), byUpdate, c.threads, c.turns)
+		if err != nil {
+			return nil, fmt.Errorf("%s turns of %d threads: %w", c.shape, c.threads, err)
+		}
+		row := newCostRow(c.shape, c.threads, rounds)
+		m.say("cost of %s turns, %2d threads: %+v", c.shape, c.threads, row.Limited)
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func newCostRow(shape string, threads int, rounds [2][]round) costRow {
+	mill, bare := costsOf(rounds[0]), costsOf(rounds[1])
+	ratio := func(of func(turnCost) float64) summary {
+		out := make([]float64, len(mill))
+		for i := range mill {
+			out[i] = of(mill[i]) / of(bare[i])
+		}
+		return summarize(out)
+	}
+	row := costRow{Shape: shape, Threads: threads, Mill: medianCost(mill), Bare: medianCost(bare), Ratio: ratio(workerCPU)}
+	row.Limited = costFigures{
+		CPU: row.Ratio.Median, Objects: ratio(objects).Median, Bytes: ratio(bytesOf).Median, Calls: row.Mill.Calls, StoreCalls: row.Mill.StoreCalls,
+	}
+	return row
+}
+
+func workerCPU(c turnCost) float64   { return c.WorkerCPU }
+func temporalCPU(c turnCost) float64 { return c.TemporalCPU }
+func objects(c turnCost) float64     { return c.Objects }
+func bytesOf(c turnCost) float64     { return c.Bytes }
+func calls(c turnCost) float64       { return c.Calls }
+func storeCalls(c turnCost) float64  { return c.StoreCalls }
+
+func costsOf(rounds []round) []turnCost {
+	out := make([]turnCost, len(rounds))
+	for i, r := range rounds {
+		u, turns := r.used, float64(len(r.turns))
+		out[i] = turnCost{
+			WorkerCPU: u.worker.Seconds() * 1000 / turns, TemporalCPU: u.temporal.Seconds() * 1000 / turns,
+			Objects: float64(u.objects) / turns, Bytes: float64(u.bytes) / turns,
+			Calls: float64(u.calls) / turns, StoreCalls: float64(u.storeCalls) / turns,
+		}
+	}
+	return out
+}
+
+func medianCost(costs []turnCost) turnCost {
+	median := func(of func(turnCost) float64) float64 {
+		out := make([]float64, len(costs))
+		for i, c := range costs {
+			out[i] = of(c)
+		}
+		return summarize(out).Median
+	}
+	return turnCost{median(workerCPU), median(temporalCPU), median(objects), median(bytesOf), median(calls), median(storeCalls)}
+}
+
+// costGate is the file of -gate: the limits of each case.
+type costGate map[string]*costLimit
+
+type costLimit struct {
+	Figures costFigures `json:"figures"`
+
+	// Tolerance is by how much a run may exceed the figures: ratios by this share, calls by this number.
+	Tolerance costFigures `json:"tolerance"`
+}
+
+func (r costRow) name() string { return fmt.Sprintf("%s, %d threads", r.Shape, r.Threads) }
+
+// gate compares the costs with the file of -gate, or writes them to it.
+func (r *report) gate() error {
+	file := r.Options.Gate
+	if file == "" {
+		return nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var g costGate
+	if err := json.Unmarshal(data, &g); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if !r.Options.Update {
+		return g.check(r.Cost)
+	}
+	for _, row := range r.Cost {
+		limit := g[row.name()]
+		if limit == nil {
+			return g.unknown(row)
+		}
+		limit.Figures = row.Limited
+	}
+	return writeJSON(file, g)
+}
+
+func (g costGate) unknown(row costRow) error {
+	return fmt.Errorf("the gate has no limits for %s", row.name())
+}
+
+// check returns an error that names each figure that is exceeded.
+func (g costGate) check(rows []costRow) error {
+	var errs []error
+	if len(rows) != len(g) {
+		errs = append(errs, fmt.Errorf("%d cases were measured, the gate has %d", len(rows), len(g)))
+	}
+	for _, row := range rows {
+		limit := g[row.name()]
+		if limit == nil {
+			errs = append(errs, g.unknown(row))
+			continue
+		}
+		got, want, t := row.Limited, limit.Figures, limit.Tolerance
+		for _, f := range []struct {
+			name             string
+			got, want, limit float64
+		}{
+			{"CPU time of the workers, ratio", got.CPU, want.CPU, want.CPU * (1 + t.CPU)},
+			{"objects allocated, ratio", got.Objects, want.Objects, want.Objects * (1 + t.Objects)},
+			{"bytes allocated, ratio", got.Bytes, want.Bytes, want.Bytes * (1 + t.Bytes)},
+			{"calls to Temporal per turn", got.Calls, want.Calls, want.Calls + t.Calls},
+			{"calls to the store per turn", got.StoreCalls, want.StoreCalls, want.StoreCalls + t.StoreCalls},
+		} {
+			if f.got > f.limit || math.IsNaN(f.got) {
+				errs = append(errs, fmt.Errorf("%s: %s is %.3f, was %.3f, and may be %.3f", row.name(), f.name, f.got, f.want, f.limit))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *report) costTable(b *strings.Builder) {
+	if len(r.Cost) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n### CPU seconds of 1,000 turns by update, and what a turn uses: Threadmill (bare loop), medians of %d pairs of rounds\n\n", r.Options.Rounds)
+	fmt.Fprint(b, "| turn | threads | workers, API, clients: CPU s | Temporal: CPU s | ratio of workers: median (min–max) | objects allocated | KB allocated | calls to Temporal | calls to the store |\n"+
+		"|---|---|---|---|---|---|---|---|---|\n")
+	for _, c := range r.Cost {
+		m, bare := c.Mill, c.Bare
+		fmt.Fprintf(b, "| %s | %d | %.1f (%.1f) | %.1f (%.1f) | %s | %.0f (%.0f) | %.0f (%.0f) | %.1f (%.1f) | %.1f |\n", c.Shape, c.Threads,
+			m.WorkerCPU, bare.WorkerCPU, m.TemporalCPU, bare.TemporalCPU, spread(c.Ratio, 2), m.Objects, bare.Objects, m.Bytes/1000, bare.Bytes/1000,
+			m.Calls, bare.Calls, m.StoreCalls)
+	}
+}
