@@ -75,6 +75,11 @@ func (r *Runtime) Run(ctx context.Context) error {
 	}
 	defer r.runTools(ctx)() // after the last step, which may need a tool
 	fatal := make(chan error, 1)
+	stopJoining, err := r.joinSteps(fatal)
+	if err != nil {
+		return err
+	}
+	defer stopJoining() // after the last workflow task, of which a step may be left
 	var started []worker.Worker
 	defer func() { stopAll(started) }()
 	defer r.activities.Drain()
@@ -88,15 +93,6 @@ func (r *Runtime) Run(ctx context.Context) error {
 			r.cfg.Logger.Info("worker runs", "taskQueue", queue)
 		}
 		return nil
-	}
-	if !r.cfg.OnlyToolQueues && !r.cfg.StepsAsActivities {
-		queue := r.cfg.TaskQueue + "/" + signals.NewID()
-		w := r.ownWorker(queue, fatal)
-		if err := w.Start(); err != nil {
-			return fmt.Errorf("starting the worker that joins steps: %w", err)
-		}
-		r.activities.JoinOn(queue)
-		started = append(started, w)
 	}
 	if err := start(r.queues()); err != nil {
 		return err
@@ -156,6 +152,23 @@ func (cfg *Config) urgent(ctx context.Context, namespace, threadID string) {
 	if err := cfg.Stream.Notify(ctx, key, stream.Notice{Arrived: true}); err != nil && ctx.Err() == nil {
 		cfg.Logger.WarnContext(ctx, "telling running steps that something has arrived", "thread", threadID, "error", err)
 	}
+}
+
+// joinSteps starts the worker for the activities that join the local steps of this process.
+func (r *Runtime) joinSteps(fatal chan<- error) (stop func(), err error) {
+	if r.cfg.OnlyToolQueues || r.cfg.StepsAsActivities {
+		return func() {}, nil
+	}
+	queue := r.cfg.TaskQueue + "/" + signals.NewID()
+	w := r.ownWorker(queue, fatal)
+	if err := w.Start(); err != nil {
+		return nil, fmt.Errorf("starting the worker that joins steps: %w", err)
+	}
+	r.activities.JoinOn(queue)
+	return func() {
+		r.activities.AwaitJoins()
+		w.Stop()
+	}, nil
 }
 
 // ownWorker returns the worker of a task queue that only this process serves.

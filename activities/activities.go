@@ -252,6 +252,9 @@ func (a *Activities) notify(ctx context.Context, input step.Notify) error {
 
 // append stores a batch after the workflow's unstored records, and notifies viewers.
 func (a *Activities) append(ctx context.Context, ref step.Ref, batch store.Batch, flush step.Flush) (store.Appended, error) {
+	if err := a.settle(ctx, ref, flush); err != nil {
+		return store.Appended{}, err
+	}
 	batch.Records = append(append([]event.Record(nil), flush.Records...), batch.Records...)
 	if row := flush.Row; row != nil {
 		batch.Thread = &store.ThreadUpdate{Number: row.Number, Status: row.Status, Agents: row.Agents, Metadata: row.Metadata, Parent: row.Parent}

@@ -20,6 +20,9 @@ const (
 	// the workflow task. A notice that one of them has arrived ends the hold.
 	holdFor = 1500 * time.Millisecond
 
+	// holdInAll is how long the steps of a workflow task, one after the other, hold it.
+	holdInAll = 2 * time.Second
+
 	// joinWithin is how long a step that no longer holds the workflow task waits for an activity to join it.
 	joinWithin = 30 * time.Second
 )
@@ -32,6 +35,7 @@ type underway struct {
 	mu       sync.Mutex
 	steps    map[string]*localStep
 	holding  sync.WaitGroup
+	unjoined sync.WaitGroup
 	draining bool
 
 	// holdFor and joinWithin are the constants of these names, or a test's.
@@ -54,8 +58,9 @@ type localStep struct {
 	reply any
 	err   error
 
-	// joined is set when an activity waits for the result.
-	joined bool
+	// joined is closed when an activity waits for the result.
+	joined     chan struct{}
+	joinedOnce sync.Once
 }
 
 // release ends the hold of the workflow task.
@@ -92,7 +97,7 @@ func runStep[R any, P interface {
 		return reply, temporal.NewApplicationError("The worker is stopping; another one runs the step.", step.ErrTypeRetry)
 	}
 	defer u.holding.Done()
-	late := time.NewTimer(u.holdFor)
+	late := time.NewTimer(min(u.holdFor, holdInAll-in.Held))
 	defer late.Stop()
 	select {
 	case <-s.ended:
@@ -103,7 +108,7 @@ func runStep[R any, P interface {
 	case <-late.C:
 	case <-ctx.Done():
 	}
-	time.AfterFunc(u.joinWithin, func() { u.abandon(key, s) })
+	u.unjoined.Go(func() { u.awaitJoin(key, s) })
 	*P(&reply).Lasts() = step.Underway{Running: true, JoinOn: u.joinOn}
 	return reply, nil
 }
@@ -144,7 +149,7 @@ func (u *underway) hold(key string, start func(*localStep)) *localStep {
 	if s := u.steps[key]; s != nil {
 		return s
 	}
-	s := &localStep{letGo: make(chan struct{}), ended: make(chan struct{})}
+	s := &localStep{letGo: make(chan struct{}), ended: make(chan struct{}), joined: make(chan struct{})}
 	if u.steps == nil {
 		u.steps = map[string]*localStep{}
 	}
@@ -158,7 +163,7 @@ func (u *underway) join(key string) *localStep {
 	defer u.mu.Unlock()
 	s := u.steps[key]
 	if s != nil {
-		s.joined = true
+		s.joinedOnce.Do(func() { close(s.joined) })
 	}
 	return s
 }
@@ -171,19 +176,21 @@ func (u *underway) forget(key string, s *localStep) {
 	}
 }
 
-// abandon ends a step that no activity has joined: its thread no longer needs it.
-func (u *underway) abandon(key string, s *localStep) {
-	u.mu.Lock()
-	joined := s.joined
-	u.mu.Unlock()
-	if !joined {
+// awaitJoin waits until an activity joins a step that no longer holds the workflow task. If none does, its thread no longer
+// needs it.
+func (u *underway) awaitJoin(key string, s *localStep) {
+	late := time.NewTimer(u.joinWithin)
+	defer late.Stop()
+	select {
+	case <-s.joined:
+	case <-late.C:
 		s.cancel(errNotJoined)
 		u.forget(key, s)
 	}
 }
 
 // JoinOn sets a task queue that only this process serves: the activities that join steps which began as local
-// activities run there. Without it they join a step if they come to this process by chance; otherwise it runs twice.
+// activities run there. Without it, steps are activities unless their tools are quick.
 // It must be called before a worker runs.
 func (a *Activities) JoinOn(queue string) { a.underway.joinOn, a.underway.draining = queue, false }
 
@@ -194,6 +201,22 @@ func (a *Activities) Drain() {
 	a.underway.draining = true
 	a.underway.mu.Unlock()
 	a.underway.holding.Wait()
+}
+
+// AwaitJoins waits until activities have joined the steps that no longer hold a workflow task, or would have: see
+// [step.JoinWithin]. The worker of [Activities.JoinOn] must run until then.
+func (a *Activities) AwaitJoins() {
+	joined := make(chan struct{})
+	go func() {
+		a.underway.unjoined.Wait()
+		close(joined)
+	}()
+	late := time.NewTimer(step.JoinWithin)
+	defer late.Stop()
+	select {
+	case <-joined:
+	case <-late.C:
+	}
 }
 
 // attemptsShown returns the highest attempt at a message of which viewers may have seen a part, 0 if there is none.
@@ -218,7 +241,7 @@ func (a *Activities) attemptsShown(ctx context.Context, ref step.Ref, messageID 
 
 // took returns the duration of a step that may run as a local activity, or 0 if none may.
 func (a *Activities) took(began time.Time) int64 {
-	if a.cfg.NoLocalSteps {
+	if a.cfg.NoLocalSteps || a.underway.joinOn == "" {
 		return 0
 	}
 	return max(time.Since(began).Milliseconds(), 1)

@@ -38,7 +38,7 @@ func (a *Activities) oneToolCall(ctx context.Context, in step.Tool) (step.ToolRe
 		}
 		in.Flush = step.Flush{}
 	}
-	run := &toolRun{a: a, in: in, attempt: int(activity.GetInfo(ctx).Attempt)}
+	run := &toolRun{a: a, in: in, attempt: attemptOf(ctx, in)}
 	reply, done, err := run.load(ctx)
 	if done || err != nil {
 		return reply, err
@@ -88,6 +88,15 @@ func (a *Activities) oneToolCall(ctx context.Context, in step.Tool) (step.ToolRe
 		return reply, err
 	}
 	return run.call(ctx, t, answers)
+}
+
+// attemptOf returns the number of a run of a tool. Temporal does not count the run as a local activity that an activity follows.
+func attemptOf(ctx context.Context, in step.Tool) int {
+	info := activity.GetInfo(ctx)
+	if in.Again && !info.IsLocalActivity {
+		return int(info.Attempt) + 1
+	}
+	return int(info.Attempt)
 }
 
 // invalidCall returns the result of a call that cannot run.

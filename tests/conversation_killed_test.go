@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/conversation"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tests/internal/killing"
@@ -90,46 +89,9 @@ func plays(w killing.Worker, c *threadmill.Config) error {
 	t.Configure(c, func(ctx context.Context, call tool.Call) error {
 		return w.Tell(ctx, call.ThreadID, publishedKey+call.ID)
 	})
-	c.Store = telling{c.Store, w}
+	c.Store = killing.Telling{Store: c.Store, Worker: w}
 	return nil
 }
 
 // publishedKey is the prefix of the key of a report of a publication.
 const publishedKey = "published "
-
-// telling is a store that reports its writes.
-type telling struct {
-	store.Store
-	worker killing.Worker
-}
-
-func (s telling) Append(ctx context.Context, key store.Key, b store.Batch) (store.Appended, error) {
-	what := contents(b)
-	if what == "" {
-		return s.Store.Append(ctx, key, b)
-	}
-	// An abandoned step keeps waiting, or it would retry beside itself.
-	deaf := context.WithoutCancel(ctx)
-	if err := s.worker.Tell(deaf, key.ThreadID, "before "+what); err != nil {
-		return store.Appended{}, err
-	}
-	done, err := s.Store.Append(deaf, key, b)
-	if err != nil {
-		return done, err
-	}
-	return done, s.worker.Tell(deaf, key.ThreadID, "after "+what)
-}
-
-// contents names the contents of a batch.
-func contents(b store.Batch) (what string) {
-	for _, r := range b.Records {
-		what += r.ID + " "
-	}
-	if b.ToolStart != nil {
-		what += "start of " + b.ToolStart.ToolCallID
-	}
-	if b.ToolFinish != nil {
-		what += "end of " + b.ToolFinish.ToolCallID
-	}
-	return what
-}

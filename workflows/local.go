@@ -15,9 +15,8 @@ import (
 // Signals and updates wait for the workflow task.
 const holdLimit = time.Second
 
-// joinedWithin is the time within which the process of a step begins the activity that joins it.
-// Otherwise the process is gone, and another one runs the step.
-const joinedWithin = 2 * time.Second
+// stopsWithin is the time within which a step that was told to stop ends.
+const stopsWithin = 2 * time.Second
 
 // holder decides which steps run as local activities.
 type holder struct {
@@ -65,11 +64,11 @@ type localStep struct {
 // options. An activity also follows a local one that fails or takes too long.
 func (t *conversation) quickly(ctx workflow.Context, s localStep, options workflow.Context) error {
 	again := false
-	if quick := s.quick || t.state.Pace.Quick(s.kind); quick && ctx.Err() == nil && t.mayHold(ctx) {
+	if ctx.Err() == nil && t.mayHold(ctx) && (s.quick || t.state.Pace.Quick(s.kind) && runsLocally(ctx)) {
 		again = true
 		// The step ends soon. If ctx is cancelled meanwhile, it still has its say.
 		own, _ := workflow.NewDisconnectedContext(ctx)
-		here := step.Local{Now: workflow.Now(ctx), Again: t.first(ctx)}
+		here := step.Local{Now: workflow.Now(ctx), Held: t.held, Again: t.first(ctx)}
 		err := workflow.ExecuteLocalActivity(once(own, s.summary), s.activity, s.input(here)).Get(own, s.reply)
 		lasts := s.reply.Lasts()
 		t.held += time.Duration(lasts.Took) * time.Millisecond
@@ -77,7 +76,7 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 		case err == nil && !lasts.Running, err != nil && final(err):
 			return err
 		case err == nil:
-			if err = t.join(ctx, s); !unserved(err) {
+			if err = t.join(ctx, s); err == nil || ctx.Err() != nil || final(err) {
 				return err
 			}
 		}
@@ -97,11 +96,19 @@ func (t *conversation) join(ctx workflow.Context, s localStep) error {
 		// The step has been told to stop, and has its say. Temporal would drop an activity that is cancelled before it
 		// begins.
 		waits, leave := workflow.NewDisconnectedContext(ctx)
-		_, _ = awaitFor(waits, joinedWithin, joined.IsReady)
+		_, _ = awaitFor(waits, stopsWithin, joined.IsReady)
 		leave()
 		cancel()
 	}
 	return joined.Get(own, s.reply)
+}
+
+// changeLocalSteps is the version of workflow runs that run steps as local activities because these were quick. Replies tell how long
+// they took, also to a run that workers without such steps share.
+const changeLocalSteps = "local-steps"
+
+func runsLocally(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, changeLocalSteps, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // final reports whether an error is that of a model which must not be called again. Another worker may succeed with what
@@ -120,11 +127,11 @@ func once(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// joining returns the options of an activity that joins a step in its process.
+// joining returns the options of an activity that joins a step in its process. It is not retried: the process may have gone.
 func joining(ctx workflow.Context, summary, queue string) workflow.Context {
-	ctx = activity(ctx, summary)
+	ctx = workflow.WithRetryPolicy(activity(ctx, summary), temporal.RetryPolicy{MaximumAttempts: 1})
 	if queue == "" {
 		return ctx
 	}
-	return workflow.WithScheduleToStartTimeout(workflow.WithTaskQueue(ctx, queue), joinedWithin)
+	return workflow.WithScheduleToStartTimeout(workflow.WithTaskQueue(ctx, queue), step.JoinWithin)
 }

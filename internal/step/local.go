@@ -2,10 +2,17 @@ package step
 
 import "time"
 
+// JoinWithin is the time within which the process of a step begins the activity that joins it. Otherwise the process
+// is gone, and another one runs the step.
+const JoinWithin = 10 * time.Second
+
 // Local is the part of a step's input for steps that run as local activities.
 type Local struct {
 	// Now is the thread's time, for a local activity: Temporal does not tell it the time.
 	Now time.Time `json:"now,omitzero"`
+
+	// Held is how long earlier steps have held the workflow task.
+	Held time.Duration `json:"held,omitempty"`
 
 	// Again means that an earlier run of the step, which Temporal does not count, may have shown viewers a part
 	// of its output.

@@ -27,15 +27,18 @@ const (
 	maxDurations = 3  // of each kind
 )
 
-// Took notes the duration of a step in milliseconds. 0 = it is not known.
+// Took notes the duration of a step in milliseconds. 0 = the next step of the kind must be an activity.
 func (p *Pace) Took(kind string, ms int64) {
-	if kind == "" || ms == 0 {
+	if kind == "" {
 		return
 	}
 	step := Paced{Kind: kind}
 	if i := p.index(kind); i >= 0 {
 		step = p.Steps[i]
 		p.Steps = slices.Delete(p.Steps, i, i+1)
+	}
+	if ms == 0 {
+		return
 	}
 	step.Last = keepLast(append(step.Last, ms), maxDurations)
 	p.Steps = keepLast(append(p.Steps, step), maxPaced)

@@ -22,6 +22,8 @@ func TestPace(t *testing.T) {
 		"it was slow once":            {[]int64{3000, 5, 5}, false},
 		"three were quick since then": {[]int64{3000, 5, 5, 5}, true},
 		"steps must be activities":    {[]int64{0}, false},
+		"they must be from now on":    {[]int64{5, 5, 0}, false},
+		"they may be local again":     {[]int64{3000, 0, 5}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p Pace

@@ -54,6 +54,9 @@ type Options struct {
 	// Postgres and NATS replace SQLite and the stream in memory.
 	Postgres, NATS bool
 
+	// Stream replaces both streams. The test closes it.
+	Stream stream.Stream
+
 	// Dir, if set, has the files of SQLite, and of a separate Temporal server in its folder "temporal".
 	Dir string
 
@@ -328,6 +331,9 @@ func newStore(t testing.TB, o Options) store.Store {
 }
 
 func newStream(t testing.TB, o Options) stream.Stream {
+	if o.Stream != nil {
+		return o.Stream
+	}
 	var s stream.Stream = memory.New(memory.Config{})
 	if o.NATS {
 		var err error

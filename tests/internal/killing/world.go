@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -35,7 +36,13 @@ type World struct {
 	reports []Report
 
 	// held are reports without a response until their worker dies.
-	held map[Report]chan struct{}
+	held []*hold
+}
+
+// hold withholds the response to the first report that matches.
+type hold struct {
+	matches func(Report) bool
+	reached chan struct{}
 }
 
 // New builds a world without a worker. Its workers are of these kinds: see [Main].
@@ -55,7 +62,7 @@ func New(t *testing.T, o harness.Options, kinds ...string) *World {
 	require.NoError(t, err)
 	t.Cleanup(stop)
 
-	w := &World{Review: check.Review{Harness: h, Hook: "barrier"}, held: map[Report]chan struct{}{}}
+	w := &World{Review: check.Review{Harness: h, Hook: "barrier"}}
 	heard := http.NewServeMux()
 	// Another test may still use this port to look for a stopped server.
 	heard.HandleFunc("POST /reports", w.hear)
@@ -119,12 +126,11 @@ func (w *World) hear(_ http.ResponseWriter, r *http.Request) {
 	}
 	w.mu.Lock()
 	w.reports = append(w.reports, got)
-	reached := w.held[got]
-	if reached == nil {
-		got.Key = ""
-		reached = w.held[got]
+	var reached chan struct{}
+	if i := slices.IndexFunc(w.held, func(h *hold) bool { return h.matches(got) }); i >= 0 {
+		reached = w.held[i].reached
+		w.held = slices.Delete(w.held, i, i+1)
 	}
-	delete(w.held, got)
 	w.mu.Unlock()
 	if reached != nil {
 		close(reached)
@@ -135,11 +141,17 @@ func (w *World) hear(_ http.ResponseWriter, r *http.Request) {
 // Hold withholds the response to the next report of this kind, with any key if it is empty, until
 // the worker is killed. The channel is closed when the report has arrived.
 func (w *World) Hold(what, key string) <-chan struct{} {
+	return w.HoldFirst(func(r Report) bool { return r.What == what && (key == "" || r.Key == key) })
+}
+
+// HoldFirst withholds the response to the first report that matches, as [World.Hold] does. matches sees the reports one
+// after the other.
+func (w *World) HoldFirst(matches func(Report) bool) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	reached := make(chan struct{})
-	w.held[Report{what, key}] = reached
-	return reached
+	h := &hold{matches, make(chan struct{})}
+	w.held = append(w.held, h)
+	return h.reached
 }
 
 // Asked counts the reports of this kind.
@@ -155,8 +167,11 @@ func (w *World) Asked(what, key string) (n int) {
 }
 
 // Reported counts all reports.
-func (w *World) Reported() int {
+func (w *World) Reported() int { return len(w.Reports()) }
+
+// Reports returns all reports, in order.
+func (w *World) Reports() []Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.reports)
+	return slices.Clone(w.reports)
 }

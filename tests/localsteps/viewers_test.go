@@ -1,0 +1,72 @@
+package localsteps
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/stream/nats"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tests/internal/killing"
+)
+
+// onNATS is a kind of worker: its live stream is that of the test.
+func onNATS(w killing.Worker, c *threadmill.Config) (err error) {
+	c.Stream, err = nats.Open(context.Background(), nats.Config{URL: w.Data["url"], Stream: w.Data["stream"], Prefix: w.Data["prefix"]})
+	return err
+}
+
+// TestViewersOfSecondRun: viewers who have seen a part of a reply whose workflow task is lost discard it before they see the
+// text of the second run.
+func TestViewersOfSecondRun(t *testing.T) {
+	t.Parallel()
+	shared := map[string]string{"url": testenv.NATS(t), "stream": testenv.Name("LOCAL"), "prefix": testenv.Name("local")}
+	var k killed
+	live, err := nats.Open(t.Context(), nats.Config{URL: shared["url"], Stream: shared["stream"], Prefix: shared["prefix"]})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = live.Close() })
+	k = killed{killing.New(t, harness.Options{Stream: live}, "telling", "nats")}
+	k.Worker.Data = shared
+	k.Start()
+	for range 5 {
+		id := k.Open()
+		paced(k.Harness, id, func() { k.Say(id, "hello") })
+		before := len(check.HistoryOf(k.Harness, id, ""))
+		v := check.Watch(t, k.Harness, id, "")
+		gate := k.Provider.Block(3)
+		k.PostMessage(id, "cut", "count 6")
+		check.Arrives(t, gate.Reached(), "the middle of the reply")
+		v.Until(t, func(f check.Frame) bool {
+			return f.Event.MessageID == "cut.0.1" && strings.TrimSpace(f.Event.Content) == "3"
+		})
+		k.Kill()
+		gate.Release()
+		local := lostTask(k.Harness, id, before)
+		k.Start()
+		seen := v.Until(t, check.IsTurnEnded)
+		if !local {
+			continue // the machine was too busy
+		}
+		var text strings.Builder
+		resets := 0
+		for _, f := range seen {
+			switch {
+			case f.Event.Type == event.EventReset:
+				resets++
+				text.Reset()
+			case f.Event.Type == event.EventStream && f.Event.MessageID == "cut.0.1":
+				text.WriteString(f.Event.Content)
+			}
+		}
+		require.Equal(t, 1, resets)
+		require.Equal(t, "1 2 3 4 5 6", text.String(), "what is shown after the reset")
+		return
+	}
+	require.Fail(t, "the machine was too busy to kill a worker during a local activity")
+}
