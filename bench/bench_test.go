@@ -42,7 +42,7 @@ func TestTinyRun(t *testing.T) {
 	require.NoError(t, err)
 	var r report
 	require.NoError(t, json.Unmarshal(data, &r))
-	require.Len(t, r.Throughput, len(shapes)*2*2)
+	require.Len(t, r.Throughput, 2*len(shapes)*2*2)
 	for _, row := range r.Throughput {
 		for _, side := range []sideRow{row.Mill, row.Bare} {
 			require.Equal(t, 2*row.Threads, side.Turn.Count)
@@ -61,8 +61,8 @@ func TestTinyRun(t *testing.T) {
 		}
 		require.Zero(t, row.Bare.StoreCalls)
 		require.GreaterOrEqual(t, row.Mill.StoreCalls, 2., "a step stores what it begins and its reply")
-		require.GreaterOrEqual(t, row.Mill.Calls, 4., "an update, two workflow tasks, an activity")
-		require.GreaterOrEqual(t, row.Bare.Calls, 4.)
+		require.GreaterOrEqual(t, row.Mill.Calls, 1., "an update")
+		require.GreaterOrEqual(t, row.Bare.Calls, 1.)
 	}
 	require.Len(t, r.Aging, 2)
 	for _, row := range r.Aging {

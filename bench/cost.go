@@ -222,11 +222,11 @@ func (r *report) costTable(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n### CPU seconds of 1,000 turns by update, and what a turn uses: Threadmill (bare loop), medians of %d pairs of rounds\n\n", r.Options.Rounds)
-	fmt.Fprint(b, "| turn | threads | workers, API, clients: CPU s | Temporal: CPU s | ratio of workers: median (min–max) | objects allocated | KB allocated | calls to Temporal | calls to the store |\n"+
-		"|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(b, "| steps | turn | threads | workers, API, clients: CPU s | Temporal: CPU s | ratio of workers: median (min–max) | objects allocated | KB allocated | calls to Temporal | calls to the store |\n"+
+		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, c := range r.Cost {
 		m, bare := c.Mill, c.Bare
-		fmt.Fprintf(b, "| %s | %d | %.1f (%.1f) | %.1f (%.1f) | %s | %.0f (%.0f) | %.0f (%.0f) | %.1f (%.1f) | %.1f |\n", c.Shape, c.Threads,
+		fmt.Fprintf(b, "| %s | %s | %d | %.1f (%.1f) | %.1f (%.1f) | %s | %.0f (%.0f) | %.0f (%.0f) | %.1f (%.1f) | %.1f |\n", c.Steps, c.Shape, c.Threads,
 			m.WorkerCPU, bare.WorkerCPU, m.TemporalCPU, bare.TemporalCPU, spread(c.Ratio, 2), m.Objects, bare.Objects, m.Bytes/1000, bare.Bytes/1000,
 			m.Calls, bare.Calls, m.StoreCalls)
 	}
