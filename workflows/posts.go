@@ -51,6 +51,12 @@ func (t posts) enqueue(ctx workflow.Context, p thread.Incoming) (thread.Posted, 
 }
 
 func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostResult, error) {
+	return t.postedBy(ctx, p, 0)
+}
+
+// postedBy handles the n-th post of the current update.
+func (t posts) postedBy(ctx workflow.Context, p signals.Post, n int) (signals.PostResult, error) {
+	p = t.state.Named(p, workflow.GetCurrentUpdateInfo(ctx).ID, n)
 	read, err := t.state.ReadPost(p)
 	if err != nil {
 		return signals.PostResult{}, refuse(err)
@@ -69,7 +75,7 @@ func (t posts) updatePost(ctx workflow.Context, p signals.Post) (signals.PostRes
 func (t posts) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signals.PostBatchResult, error) {
 	out := signals.PostBatchResult{Results: make([]signals.PostOutcome, len(b.Posts))}
 	for i, p := range b.Posts {
-		out.Results[i] = outcome(t.updatePost(ctx, p))
+		out.Results[i] = outcome(t.postedBy(ctx, p, i))
 	}
 	return out, nil
 }

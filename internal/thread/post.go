@@ -127,14 +127,28 @@ func (s *State) Post(now time.Time, p Incoming) (Posted, error) {
 	return Posted{EventID: p.ID}, nil
 }
 
+// Named returns the n-th post of an update with an id, if it has none. It does not depend on other posts: an update may
+// come again, to a second run of its workflow task that handles more signals before.
+func (s *State) Named(p signals.Post, updateID string, n int) signals.Post {
+	if p.ID == "" {
+		p.ID = s.eventID(p, s.derivedID("update."+updateID, n))
+	}
+	return p
+}
+
+// eventID returns the id of a post that has none, from one that is unique in the thread.
+func (s *State) eventID(p signals.Post, id string) string {
+	if p.IsEnv() {
+		return signals.EventID(s.Namespace, s.ThreadID, id)
+	}
+	return id
+}
+
 // newItem returns the item of a post and remembers its id.
 func (s *State) newItem(now time.Time, read Incoming) Queued {
 	p := read.Post
 	if p.ID == "" {
-		p.ID = s.nextID("post")
-		if p.IsEnv() {
-			p.ID = signals.EventID(s.Namespace, s.ThreadID, p.ID)
-		}
+		p.ID = s.eventID(p, s.nextID("post"))
 	}
 	if p.Type == "" {
 		p.Type = event.TypeMessage

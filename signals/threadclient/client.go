@@ -43,7 +43,7 @@ type Config struct {
 	Erased func(ctx context.Context, namespace, threadID string) (bool, error)
 
 	// Urgent is called when a thread is sent what must not wait for a step that runs as a local activity: it tells the
-	// step to let the workflow task go. Default: such a thread handles it within two seconds.
+	// step to let the workflow task go. Default: the thread handles it within two seconds.
 	Urgent func(ctx context.Context, namespace, threadID string)
 
 	// StepQueues are further task queues on which steps of threads run, for [Client.Workers].
