@@ -1,7 +1,6 @@
 package thread
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -9,7 +8,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
-	"github.com/threadmill/threadmill/signals"
 )
 
 func TestPace(t *testing.T) {
@@ -67,18 +65,4 @@ func TestPaceOfSteps(t *testing.T) {
 	require.True(t, s.Pace.Quick(c.Kind()))
 	c.Plan.TaskQueue = "gpu"
 	require.Empty(t, c.Kind(), "a tool with a task queue of its own")
-}
-
-// TestIDsDependOnWhatTheyAreFor: a workflow task that is lost derives the same ids again, even if it then handles more.
-func TestIDsDependOnWhatTheyAreFor(t *testing.T) {
-	first, second := newState(), newState()
-	second.Reject(t0, "post", nil, errors.New("arrived meanwhile"))
-	second.Named(says("", "another"), "u2", 0)
-	require.Equal(t, post(t, first, says("", "one")).EventID, post(t, second, says("", "one")).EventID)
-	named := first.Named(says("", "by update"), "u1", 0)
-	require.Equal(t, named, second.Named(says("", "by update"), "u1", 0))
-	require.NotEqual(t, named.ID, first.Named(says("", "by update"), "u1", 1).ID)
-	require.Equal(t, "e1", first.Named(says("e1", "with an id"), "u1", 0).ID)
-	env := signals.Post{Type: "build.failed", Timestamp: 1}
-	require.Equal(t, signals.EventID("ns", "t1", first.derivedID("update.u1", 0)), first.Named(env, "u1", 0).ID, "an environment event has an id of its form")
 }
