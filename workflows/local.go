@@ -64,7 +64,7 @@ type localStep struct {
 // options. An activity also follows a local one that fails or takes too long.
 func (t *conversation) quickly(ctx workflow.Context, s localStep, options workflow.Context) error {
 	again := false
-	if ctx.Err() == nil && t.mayHold(ctx) && (s.quick || t.state.Pace.Quick(s.kind) && runsLocally(ctx)) {
+	if ctx.Err() == nil && t.mayHold(ctx) && (s.quick || t.state.Pace.Quick(s.kind)) {
 		again = true
 		// The step ends soon. If ctx is cancelled meanwhile, it still has its say.
 		own, _ := workflow.NewDisconnectedContext(ctx)
@@ -101,14 +101,6 @@ func (t *conversation) join(ctx workflow.Context, s localStep) error {
 		cancel()
 	}
 	return joined.Get(own, s.reply)
-}
-
-// changeLocalSteps is the version of workflow runs that run steps as local activities because these were quick. Replies tell how long
-// they took, also to a run that workers without such steps share.
-const changeLocalSteps = "local-steps"
-
-func runsLocally(ctx workflow.Context) bool {
-	return workflow.GetVersion(ctx, changeLocalSteps, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
 // final reports whether an error is that of a model which must not be called again. Another worker may succeed with what
