@@ -146,9 +146,14 @@ func (r *Runtime) newWorker(queue string, fatal chan<- error) worker.Worker {
 	return w
 }
 
+// urgentWithin is how long the live stream may take to tell steps that something has arrived.
+const urgentWithin = 200 * time.Millisecond
+
 // urgent has the steps of a thread that hold its workflow task let it go. A failure only delays what was sent.
 func (cfg *Config) urgent(ctx context.Context, namespace, threadID string) {
 	key := stream.Key{Namespace: namespace, ThreadID: threadID}
+	ctx, cancel := context.WithTimeout(ctx, urgentWithin)
+	defer cancel()
 	if err := cfg.Stream.Notify(ctx, key, stream.Notice{Arrived: true}); err != nil && ctx.Err() == nil {
 		cfg.Logger.WarnContext(ctx, "telling running steps that something has arrived", "thread", threadID, "error", err)
 	}
@@ -171,13 +176,17 @@ func (r *Runtime) joinSteps(fatal chan<- error) (stop func(), err error) {
 	}, nil
 }
 
+// joinSlots is the number of steps that can be joined at once. Their activities only wait.
+const joinSlots = 100_000
+
 // ownWorker returns the worker of a task queue that only this process serves.
 func (r *Runtime) ownWorker(queue string, fatal chan<- error) worker.Worker {
 	options := r.workerOptions(fatal)
 	options.DisableWorkflowWorker = true
 	// Steps of threads on any build may come from here: the task queue belongs to no deployment, which would keep its name.
 	options.DeploymentOptions = worker.DeploymentOptions{}
-	options.ActivityTaskPollerBehavior = worker.NewPollerBehaviorSimpleMaximum(worker.PollerBehaviorSimpleMaximumOptions{MaximumNumberOfPollers: 1})
+	options.ActivityTaskPollerBehavior = worker.NewPollerBehaviorSimpleMaximum(worker.PollerBehaviorSimpleMaximumOptions{MaximumNumberOfPollers: 2})
+	options.MaxConcurrentActivityExecutionSize = joinSlots
 	w := worker.New(r.cfg.Temporal, queue, options)
 	r.activities.Register(w)
 	return w

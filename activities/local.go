@@ -88,13 +88,20 @@ func runStep[R any, P interface {
 		}
 		return run(ctx)
 	}
-	s := u.hold(key, func(s *localStep) {
+	if u.joinOn == "" && !in.Quick {
+		return reply, temporal.NewApplicationError("Nothing could join the step if it took longer; an activity runs it.", step.ErrTypeRetry)
+	}
+	s, holds := u.hold(key, func(s *localStep) {
 		ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), localStepKey{}, s))
 		s.cancel = cancel
 		go s.run(ctx, func(ctx context.Context) (any, error) { return run(ctx) })
 	})
-	if s == nil {
+	switch {
+	case s == nil:
 		return reply, temporal.NewApplicationError("The worker is stopping; another one runs the step.", step.ErrTypeRetry)
+	case !holds:
+		*P(&reply).Lasts() = step.Underway{Running: true, JoinOn: u.joinOn}
+		return reply, nil
 	}
 	defer u.holding.Done()
 	late := time.NewTimer(min(u.holdFor, holdInAll-in.Held))
@@ -138,24 +145,25 @@ func await[R any](ctx context.Context, u *underway, key string, s *localStep) (r
 	return reply, s.err
 }
 
-// hold returns the step of a key, which start starts if it does not run yet. It returns nil if the worker is stopping.
-func (u *underway) hold(key string, start func(*localStep)) *localStep {
+// hold returns the step of a key, which start starts if it does not run yet, and whether it holds the workflow task. A worker that is
+// stopping starts none.
+func (u *underway) hold(key string, start func(*localStep)) (s *localStep, holds bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.draining {
-		return nil
+		return u.steps[key], false
 	}
 	u.holding.Add(1)
 	if s := u.steps[key]; s != nil {
-		return s
+		return s, true
 	}
-	s := &localStep{letGo: make(chan struct{}), ended: make(chan struct{}), joined: make(chan struct{})}
+	s = &localStep{letGo: make(chan struct{}), ended: make(chan struct{}), joined: make(chan struct{})}
 	if u.steps == nil {
 		u.steps = map[string]*localStep{}
 	}
 	u.steps[key] = s
 	start(s)
-	return s
+	return s, true
 }
 
 func (u *underway) join(key string) *localStep {
@@ -190,7 +198,7 @@ func (u *underway) awaitJoin(key string, s *localStep) {
 }
 
 // JoinOn sets a task queue that only this process serves: the activities that join steps which began as local
-// activities run there. Without it, steps are activities unless their tools are quick.
+// activities run there. Without it, steps are activities unless their tools are declared as quick.
 // It must be called before a worker runs.
 func (a *Activities) JoinOn(queue string) { a.underway.joinOn, a.underway.draining = queue, false }
 

@@ -138,16 +138,27 @@ func TestLocalStep(t *testing.T) {
 			close(drained)
 		}()
 		require.Eventually(t, func() bool {
-			_, err := w.newEnv().ExecuteLocalActivity(w.all.CallModel(), modelStep())
+			another := modelStep()
+			another.MessageID = "e2.0.1"
+			_, err := w.newEnv().ExecuteLocalActivity(w.all.CallModel(), another)
 			return err != nil
 		}, patience, time.Millisecond, "steps no longer run as local activities")
 		require.Empty(t, drained)
+		require.True(t, (<-w.begin(modelStep())).Running, "one that runs here goes on")
 		close(w.released)
 		require.Equal(t, "half and all", (<-out).Message.Content)
 		<-drained
 	})
+	t.Run("is an activity if nothing could join it", func(t *testing.T) {
+		w := newLocal(t, never, never)
+		w.all.JoinOn("")
+		_, err := w.env.ExecuteLocalActivity(w.all.CallModel(), modelStep())
+		require.ErrorContains(t, err, "an activity runs it")
+		require.Empty(t, w.model.requests)
+	})
 	t.Run("that panics is an error", func(t *testing.T) {
 		w := newFixture(t, func(c *activities.Config) { c.Agents = broken{} })
+		w.all.JoinOn("own")
 		_, err := w.env.ExecuteLocalActivity(w.all.CallModel(), modelStep())
 		require.ErrorContains(t, err, "the step panicked: broken")
 	})
@@ -184,6 +195,7 @@ func TestLocalToolIsStartedOnce(t *testing.T) {
 			return tool.Result{Output: "done"}, nil
 		}}
 		w := newFixture(t, nil, echo)
+		w.all.JoinOn("own")
 		in := w.asked(call("c1", "echo", `{}`))
 		w.append(store.Batch{ToolStart: &store.ToolLog{ToolCallID: "c1", ToolName: "echo", StartedAt: time.Now(), Attempt: 1}})
 		v, err := w.env.ExecuteLocalActivity(w.all.RunTool(), in)

@@ -87,7 +87,11 @@ func (a *Activities) oneToolCall(ctx context.Context, in step.Tool) (step.ToolRe
 	if reply, done, err := run.start(ctx); done || err != nil {
 		return reply, err
 	}
-	return run.call(ctx, t, answers)
+	reply, err = run.call(ctx, t, answers)
+	if err == nil && reply.Input == nil {
+		reply.Took = a.took(run.started)
+	}
+	return reply, err
 }
 
 // attemptOf returns the number of a run of a tool. Temporal does not count the run as a local activity that an activity follows.
@@ -374,7 +378,6 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		ReplyToMessageID: r.in.MessageID, Metadata: res.Details,
 	}
 	reply := r.reply(string(status), m)
-	reply.Took = r.a.took(r.started)
 	record := event.NewRecord(id, event.TypeMessage, r.in.TraceID, r.in.EventID, now, m).In(step.TurnEvent(r.in.Root, r.in.EventID))
 	if r.in.Undecided || reply.Decision != nil && !reply.Decision.Silent {
 		record = record.WithUndecided(event.TypeMessage)

@@ -3,9 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -22,9 +20,12 @@ func (a *Activities) settle(ctx context.Context, ref step.Ref, flush step.Flush)
 		if r.Type != event.TypeTurnEnded || json.Unmarshal(r.Payload, &ended) != nil || ended.Status == string(event.ItemCompleted) {
 			continue
 		}
-		calls, err := a.unsettled(ctx, ref, r, ended.EventID, flush)
-		if err != nil || len(calls) == 0 {
+		calls, err := a.unsettled(ctx, ref, r, flush)
+		if err != nil {
 			return err
+		}
+		if len(calls) == 0 {
+			continue
 		}
 		logs, err := a.cfg.Store.ToolLogs(ctx, ref)
 		if err != nil {
@@ -48,20 +49,20 @@ func (a *Activities) settle(ctx context.Context, ref step.Ref, flush step.Flush)
 	return nil
 }
 
-// replyOfTurn matches what follows the id of a turn in the id of a reply: see [recordid.Reply].
-var replyOfTurn = regexp.MustCompile(`^\.\d+\.\d+$`)
-
-// unsettled returns the missing results of the calls in the stored replies of a turn.
-func (a *Activities) unsettled(ctx context.Context, ref step.Ref, end event.Record, turnID string, flush step.Flush) (missing []event.Message, err error) {
+// unsettled returns the missing results of the calls in the stored replies of a turn that ended. The thread may say that a
+// call has not begun which a lost workflow task has started: such a result counts as missing.
+func (a *Activities) unsettled(ctx context.Context, ref step.Ref, end event.Record, flush step.Flush) (missing []event.Message, err error) {
 	settled := map[string]bool{}
 	for _, r := range flush.Records {
-		settled[r.ID] = true
+		var m event.Message
+		if r.Type != event.TypeMessage || json.Unmarshal(r.Payload, &m) != nil || m.ToolCallID == "" || m.Content != step.NotBegunText {
+			settled[r.ID] = true
+		}
 	}
 	each := func(r event.Record) {
 		settled[r.ID] = true
 		var m event.Message
-		suffix, of := strings.CutPrefix(r.ID, turnID)
-		if !of || !replyOfTurn.MatchString(suffix) || json.Unmarshal(r.Payload, &m) != nil {
+		if json.Unmarshal(r.Payload, &m) != nil {
 			return
 		}
 		for _, c := range m.ToolCalls {

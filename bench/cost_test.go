@@ -36,7 +36,9 @@ func TestCostRow(t *testing.T) {
 func TestGate(t *testing.T) {
 	figures := costFigures{CPU: 2, Objects: 3, Bytes: 3, Calls: 4, StoreCalls: 5}
 	gate := costGate{"plain, 1 threads, local": {Figures: figures, Tolerance: costFigures{CPU: 0.3, Objects: 0.01, Bytes: 0.01, Calls: 0.3, StoreCalls: 0.3}}}
-	check := func(f costFigures) error { return gate.check([]costRow{{Steps: asLocal, Shape: "plain", Threads: 1, Limited: f}}) }
+	check := func(f costFigures) error {
+		return gate.check([]costRow{{Steps: asLocal, Shape: "plain", Threads: 1, Limited: f}})
+	}
 	require.NoError(t, check(figures))
 	require.NoError(t, check(costFigures{CPU: 2.59, Objects: 3.02, Bytes: 3.02, Calls: 4.2, StoreCalls: 5.2}))
 	require.NoError(t, check(costFigures{}), "a gain is not a failure")

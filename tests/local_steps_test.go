@@ -1,8 +1,11 @@
 package tests
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -14,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
 )
 
 // stepsOf are the steps among events: the summaries of local activities, and the task queues of activities.
@@ -77,6 +81,21 @@ func TestLocalSteps(t *testing.T) {
 		local, queues = stepsOf(t, check.Settle(w, id)[before:])
 		require.Empty(t, local, "the model is not quick any more")
 		require.Equal(t, []string{w.TaskQueue}, queues)
+	})
+	t.Run("steps in a row hold it for a second, then one is an activity", func(t *testing.T) {
+		t.Parallel()
+		w := harness.New(t, harness.Options{Tools: []tool.Tool{tool.MustFunc("wait", "Waits.", func(context.Context, tool.Call, struct{}) (string, error) {
+			time.Sleep(400 * time.Millisecond) // it is as slow as that
+			return "done", nil
+		})}})
+		id := w.Open()
+		w.Say(id, "use wait {}")
+		before := len(check.Settle(w, id))
+		w.Say(id, strings.Repeat("use wait {}\nthen\n", 6)+"enough")
+		local, queues := stepsOf(t, check.Settle(w, id)[before:])
+		require.Len(t, slices.Concat(local, queues), 13)
+		require.NotEmpty(t, queues)
+		require.Greater(t, len(local), len(queues))
 	})
 	for name, interrupt := range map[string]func(w *harness.Harness, id string) error{
 		"an interrupt over the API": func(w *harness.Harness, id string) error {

@@ -62,8 +62,8 @@ func TestMessagesRefused(t *testing.T) {
 		require.Equal(t, calls, w.Provider.Calls())
 	})
 	t.Run("S0-03 of a signal only the audit record stays", func(t *testing.T) {
-		_, err := w.Threads.PostSignal(w.Ctx(), id, signals.Post{ID: "bad", Payload: json.RawMessage(`{"content":"hi"}`)})
-		require.NoError(t, err)
+		bad := signals.Post{ID: "bad", Payload: json.RawMessage(`{"content":"hi"}`)}
+		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalPost, bad))
 		require.Eventually(t, func() bool { return len(w.Records(id)) > len(before) }, harness.Patience, harness.Tick)
 		require.Equal(t, event.TypeRejected, check.Only(t, w.Records(id)[len(before):]).Type)
 		require.Equal(t, calls, w.Provider.Calls())

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -179,17 +180,18 @@ func TestUpdateTurn(t *testing.T) {
 }
 
 func TestUpdateTurnOfForgottenEvent(t *testing.T) {
+	const turns = 201 // one more than a thread remembers
 	w := newFixture(t)
 	w.then(func() {
-		for i := range 40 {
-			w.post("e"+strings.Repeat("x", i), "hello")
+		for i := range turns {
+			w.post(fmt.Sprintf("e%d", i), "hello")
 		}
 	})
 	var a *answer
-	w.then(func() { a = w.update(signals.UpdateTurn, says("e", "hello")) })
+	w.then(func() { a = w.update(signals.UpdateTurn, says("e0", "hello")) })
 	w.run(workflows.Input{})
 	requireRefused(t, signals.ProcessedType, a.rejected)
-	require.Len(t, w.models, 40)
+	require.Len(t, w.models, turns)
 }
 
 func TestUpdatesOfClosingThread(t *testing.T) {

@@ -18,31 +18,33 @@ const holdLimit = time.Second
 // stopsWithin is the time within which a step that was told to stop ends.
 const stopsWithin = 2 * time.Second
 
-// holder decides which steps run as local activities.
+// holder decides which steps run as local activities. It tells workflow tasks apart by the length of the history at their
+// beginning: the time moves on within a task.
 type holder struct {
-	// at is the time of the workflow task, and held the time for which steps have held it.
-	at   time.Time
+	// task is the current workflow task, and held the time for which steps have held it.
+	task int
 	held time.Duration
 
-	// since is the time of the first workflow task that this process has run and not replayed.
-	since time.Time
+	// first is the first workflow task that this process has run and not replayed.
+	first int
 }
 
 // mayHold reports whether another step may run as a local activity.
 func (h *holder) mayHold(ctx workflow.Context) bool {
-	if now := workflow.Now(ctx); !now.Equal(h.at) {
-		h.at, h.held = now, 0
+	if task := workflow.GetInfo(ctx).GetCurrentHistoryLength(); task != h.task {
+		h.task, h.held = task, 0
 	}
 	return h.held < holdLimit
 }
 
-// first reports whether this process runs its first workflow task of the thread: an earlier one may have
-// run it and been lost. It may differ between replays, so only inputs may depend on it.
-func (h *holder) first(ctx workflow.Context) bool {
-	if h.since.IsZero() && !workflow.IsReplaying(ctx) {
-		h.since = workflow.Now(ctx)
+// inFirst reports whether this process runs its first workflow task of the thread: another one may have run the same
+// task before, and been lost. It may differ between replays, so only inputs may depend on it.
+func (h *holder) inFirst(ctx workflow.Context) bool {
+	task := workflow.GetInfo(ctx).GetCurrentHistoryLength()
+	if h.first == 0 && !workflow.IsReplaying(ctx) {
+		h.first = task
 	}
-	return h.since.Equal(workflow.Now(ctx))
+	return h.first == task
 }
 
 // lasting is the result of a step that may run as a local activity.
@@ -68,7 +70,7 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 		again = true
 		// The step ends soon. If ctx is cancelled meanwhile, it still has its say.
 		own, _ := workflow.NewDisconnectedContext(ctx)
-		here := step.Local{Now: workflow.Now(ctx), Held: t.held, Again: t.first(ctx)}
+		here := step.Local{Now: workflow.Now(ctx), Held: t.held, Again: t.inFirst(ctx), Quick: s.quick}
 		err := workflow.ExecuteLocalActivity(once(own, s.summary), s.activity, s.input(here)).Get(own, s.reply)
 		lasts := s.reply.Lasts()
 		t.held += time.Duration(lasts.Took) * time.Millisecond

@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -74,6 +75,9 @@ func (w *World) Publish(ctx context.Context, said NewMessage) (Published, error)
 	post := signals.NewPost(said.MessageID, event.NewMessage{
 		ThreadID: said.ChatID, SenderID: by.id, SenderType: by.kind, Content: said.Content,
 	})
+	if err := threadclient.Prepare(said.ChatID, &post); err != nil {
+		return Published{}, err
+	}
 	posted, err := w.cfg.Client.Post(ctx, said.ChatID, post)
 	return Published{MessageID: posted.EventID}, err
 }

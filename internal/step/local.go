@@ -14,6 +14,9 @@ type Local struct {
 	// Held is how long earlier steps have held the workflow task.
 	Held time.Duration `json:"held,omitempty"`
 
+	// Quick means that the step is declared as quick.
+	Quick bool `json:"quick,omitempty"`
+
 	// Again means that an earlier run of the step, which Temporal does not count, may have shown viewers a part
 	// of its output.
 	Again bool `json:"again,omitempty"`

@@ -8,8 +8,8 @@
 //
 // # Parts
 //
-// A [State] consists of parts. Each has its own fields, and methods that change these fields only, given
-// what they need, and return what happened:
+// A [State] consists of parts. No part has a pointer to the state: its methods are given what they need, and return what
+// happened:
 //
 //   - [Inbox]: events that are queued, debounced, failed or ended (inbox.go, queue.go, debounce.go)
 //   - [Turns]: the current [Turn], the turns that wait for people, and outcomes (turns.go,
@@ -21,6 +21,7 @@
 //   - [Roster]: the agents and their turn limits (roster.go)
 //   - [Titling]: whether a title is to be generated (titling.go)
 //   - [Outbox]: records that are not stored yet (outbox.go)
+//   - [Pace]: how long steps have taken (pace.go)
 //
 // What concerns several parts is a method of State, in the file of the part that it is about: the end of a
 // background task ([State.TaskReported]) removes its sub-agent, adds records, and queues an event.

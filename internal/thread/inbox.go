@@ -65,11 +65,11 @@ type Queued struct {
 func (q *Queued) read() signals.Content {
 	if q.content == nil {
 		q.content = &signals.Content{}
-		if e, ok := q.Item.Env(); ok {
-			q.content.Env = &e
-		} else if q.Item.Type == event.TypeMessage {
+		if q.Item.Type == event.TypeMessage {
 			q.content.Message = &event.NewMessage{}
 			_ = json.Unmarshal(q.Item.Payload, q.content.Message)
+		} else if e, ok := q.Item.Env(); ok {
+			q.content.Env = &e
 		}
 	}
 	return *q.content

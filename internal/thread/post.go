@@ -160,7 +160,9 @@ func (s *State) newItem(now time.Time, read Incoming) Queued {
 		p.Priority = event.BackgroundPriority
 	}
 	content := read.content
-	if content.Env != nil {
+	if content.Env == nil {
+		p.Metadata = nil // null is none
+	} else {
 		e := *content.Env
 		e.ID, e.Metadata.TriggerSessionID = p.ID, s.ThreadID
 		e.Timestamp = cmp.Or(p.Timestamp, now.UnixMilli())

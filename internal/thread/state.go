@@ -19,7 +19,7 @@ import (
 const (
 	maxPostedIDs = 2000
 	maxEnded     = 32
-	maxOutcomes  = 32
+	maxOutcomes  = 200
 	maxDecided   = 200
 	maxFailed    = 500
 
@@ -29,8 +29,8 @@ const (
 	maxParkedBytes = 128 << 10
 )
 
-// State is the entire state of a thread workflow. A part has its own fields, and methods that change
-// them only; what concerns several parts is a method of State, of a [Turn], or of its runs and calls.
+// State is the entire state of a thread workflow. What concerns several of its parts is a method of State, of a [Turn], or
+// of its runs and calls.
 type State struct {
 	Namespace string          `json:"namespace"`
 	ThreadID  string          `json:"threadId"`

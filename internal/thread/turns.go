@@ -119,6 +119,13 @@ func (s *State) addOutcome(o signals.TurnResult) {
 		o.LastRecord = s.Outbox.Pending[n-1].ID
 	}
 	s.Turns.Outcomes = keepLast(append(s.Turns.Outcomes, o), maxOutcomes)
+	if i := len(s.Turns.Outcomes) - 1 - wholeOutcomes; i >= 0 {
+		older := &s.Turns.Outcomes[i]
+		carry(older)
+		if len(older.Error) > maxCarriedOutcome {
+			older.Error = step.Cut(older.Error, maxCarriedOutcome) + "…"
+		}
+	}
 }
 
 func (s *State) addOutcomes(out signals.TurnResult, joined []string) {
@@ -186,6 +193,9 @@ func (ts *Turns) eachCall(visit func(*Call)) {
 		}
 	}
 }
+
+// wholeOutcomes is the number of outcomes whose messages and errors are kept whole.
+const wholeOutcomes = 32
 
 // maxCarriedOutcome is the maximum length of a final message that an outcome carries over
 // continue-as-new, in bytes.

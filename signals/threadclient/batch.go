@@ -283,7 +283,9 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*pending
 	posts := make([]signals.Post, len(batch))
 	for i, p := range batch {
 		posts[i] = p.post
-		c.hurry(ctx, threadID, p.post)
+	}
+	if i := slices.IndexFunc(posts, urgent); i >= 0 {
+		c.hurry(ctx, threadID, posts[i])
 	}
 	opts := c.updateOptions(threadID, signals.UpdatePostBatch, signals.PostBatch{Posts: posts})
 	var out signals.PostBatchResult

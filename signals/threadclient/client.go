@@ -135,8 +135,7 @@ func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.
 }
 
 func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
-	// The thread would reject the post without telling the sender of a signal.
-	if err := Prepare(threadID, &p); err != nil {
+	if err := check(threadID, &p); err != nil {
 		return signals.PostResult{EventID: p.ID}, err
 	}
 	traced(ctx, &p)
@@ -147,7 +146,7 @@ func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open
 // stored the signal. If the thread cannot queue the event, because its queue is full or it is
 // closing, it keeps it as a failed event.
 func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post) (string, error) {
-	if err := Prepare(threadID, &p); err != nil {
+	if err := check(threadID, &p); err != nil {
 		return "", err
 	}
 	traced(ctx, &p)
@@ -155,10 +154,10 @@ func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post
 }
 
 // Turn posts an event and waits for the end of its turn, even across continue-as-new. For an event
-// that was posted before, it only waits for the turn. The results of the last 32 turns are kept;
+// that was posted before, it only waits for the turn. The results of the last 200 turns are kept;
 // for an older one, the error wraps [signals.ErrProcessed].
 func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error) {
-	if err := Prepare(threadID, &p); err != nil {
+	if err := named(&p); err != nil {
 		return signals.TurnResult{}, err
 	}
 	traced(ctx, &p)
@@ -166,7 +165,7 @@ func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (sig
 	defer slot.leave()
 	if !slot.direct() {
 		// The post takes its place in the queue before the caller waits.
-		if _, err := c.posts.submit(ctx, threadID, p, nil); err != nil {
+		if _, err := c.Post(ctx, threadID, p); err != nil {
 			return signals.TurnResult{}, err
 		}
 		if err := slot.wait(ctx); err != nil {

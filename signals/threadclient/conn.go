@@ -31,13 +31,16 @@ type conn struct {
 // hurry has the running steps of a thread let its workflow task go, if they hold it and the thread must not
 // wait for them to handle what was sent.
 func (c *conn) hurry(ctx context.Context, threadID string, sent any) {
-	if p, ok := sent.(signals.Post); ok && (p.OnBusy == "" || p.OnBusy == event.OnBusyEnqueue) {
+	if p, ok := sent.(signals.Post); ok && !urgent(p) {
 		return
 	}
 	if c.urgent != nil {
 		c.urgent(ctx, c.namespace, threadID)
 	}
 }
+
+// urgent reports whether a post may change the turn in progress.
+func urgent(p signals.Post) bool { return p.OnBusy != "" && p.OnBusy != event.OnBusyEnqueue }
 
 func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb.WorkflowIdReusePolicy) client.StartWorkflowOptions {
 	opts := client.StartWorkflowOptions{

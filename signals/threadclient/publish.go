@@ -81,7 +81,7 @@ func (c *Client) publish(ctx context.Context, threadID string, p signals.Post, o
 	return result.Status, err
 }
 
-// eventPost returns the post of an event with its defaults. routed reports whether the event itself
+// eventPost returns the post of an event with its defaults, after validation. routed reports whether the event itself
 // names the thread.
 func eventPost(threadID string, routed bool, e event.EnvEvent) (signals.Post, error) {
 	if e.ID == "" {
@@ -109,5 +109,6 @@ func eventPost(threadID string, routed bool, e event.EnvEvent) (signals.Post, er
 	if err := e.Validate(); err != nil {
 		return signals.Post{ID: e.ID}, err
 	}
-	return signals.EnvPost(e), nil
+	post := signals.EnvPost(e)
+	return post, post.Validate(threadID)
 }

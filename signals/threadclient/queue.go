@@ -32,22 +32,35 @@ func (e *UnknownEventError) Error() string {
 func (e *UnknownEventError) Unwrap() error { return signals.ErrEventNotFound }
 
 // Prepare completes and validates a post: it sets a missing id, and the thread of a message. The
-// error is that of [signals.Post.Validate]. The methods of [Client] prepare what they post; a caller
-// that sends signal "post" by other means should do so too, since the thread cannot answer.
+// error is that of [signals.Post.Validate]. A caller that sends signal "post" without a [Client] should
+// use it, since the thread cannot answer.
 func Prepare(threadID string, p *signals.Post) error {
-	if err := signals.ValidateID("threadId", threadID); err != nil {
-		return err
-	}
-	if p.ID == "" {
-		p.ID = signals.NewID()
-	}
-	err := p.Validate(threadID)
-	if err == nil || p.Type != "" && p.Type != event.TypeMessage {
+	err := check(threadID, p)
+	if err == nil || signals.ValidateID("threadId", threadID) != nil || p.Type != "" && p.Type != event.TypeMessage {
 		return err
 	}
 	// The message may only lack the thread.
 	p.Payload = addressed(threadID, p.Payload)
 	return p.Validate(threadID)
+}
+
+// check sets a missing id and validates a post, which the thread would reject without telling the sender of a signal.
+func check(threadID string, p *signals.Post) error {
+	if err := signals.ValidateID("threadId", threadID); err != nil {
+		return err
+	}
+	if err := named(p); err != nil {
+		return err
+	}
+	return p.Validate(threadID)
+}
+
+// named gives a post an id if it has none, and validates it.
+func named(p *signals.Post) error {
+	if p.ID == "" {
+		p.ID = signals.NewID()
+	}
+	return signals.ValidateEventID("id", p.ID)
 }
 
 // addressed sets the thread in the payload of a message without one. It does not change other
