@@ -174,8 +174,8 @@ func (c *modelCall) ids() []string {
 // earlier returns the ids of the records of the run's earlier model calls.
 func (c *modelCall) earlier() (ids []string) {
 	run := c.in.MessageID[:strings.LastIndex(c.in.MessageID, ".")+1]
-	for input := 1; input < c.in.Step; input++ {
-		ids = append(ids, recordid.LLMCall(run+strconv.Itoa(input)))
+	for n := 1; n < c.in.Step; n++ {
+		ids = append(ids, recordid.LLMCall(run+strconv.Itoa(n)))
 	}
 	return ids
 }
