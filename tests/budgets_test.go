@@ -21,15 +21,18 @@ import (
 type cost struct{ events, actions int }
 
 // measure runs one turn in a thread, and returns the events that it adds to the thread's history. A
-// turn that stalled, or with which the thread continued as new, is followed by another.
+// turn that stalled, or with which the thread continued as new, is followed by another, and one with a slow step where quick
+// ones are local activities.
 func measure(t *testing.T, w *harness.Harness, thread string, turn func()) []*history.HistoryEvent {
 	t.Helper()
-	for range 5 {
+	for range 10 {
 		begun, before := check.CurrentRun(w, thread), len(check.Settle(w, thread))
 		turn()
 		switch after := check.Settle(w, thread); {
 		case check.CurrentRun(w, thread) != begun:
 			t.Log("the thread has moved; the next turn is measured")
+		case !w.StepsAsActivities() && check.Scheduled(after[before:]):
+			t.Log("a step was slow; the next turn is measured")
 		case check.Stalled(after[before:]):
 			t.Logf("the machine was too busy; the next turn is measured:\n%s", check.Describe(after[before:]))
 		default:

@@ -21,7 +21,7 @@ func (k killed) cutAt(text, name string) (id string) {
 	for range 5 {
 		id = k.Open()
 		n := 0
-		paced(k.Harness, id, func() { n++; k.Say(id, work("warm"+strings.Repeat("x", n))) })
+		check.Paced(k.Harness, id, func() { n++; k.Say(id, work("warm"+strings.Repeat("x", n))) })
 		before := len(check.HistoryOf(k.Harness, id, ""))
 		reached := k.HoldFirst(func(r killing.Report) bool {
 			return r.What == id && strings.HasPrefix(r.Key, "after ") && strings.Contains(r.Key, text)

@@ -56,7 +56,7 @@ const waits = `use swing {"wait":true}`
 func (s *swing) begin(t *testing.T, w *harness.Harness, content string) (id, posted string, before int) {
 	t.Helper()
 	id = w.Open()
-	paced(w, id, func() { w.Say(id, "use swing {}") })
+	check.Paced(w, id, func() { w.Say(id, "use swing {}") })
 	before = len(check.HistoryOf(w, id, ""))
 	posted = w.Post(id, content)
 	check.Arrives(t, s.reached, "the tool")
@@ -69,14 +69,14 @@ func TestSlowAtLast(t *testing.T) {
 	s := newSwing()
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	id, posted, before := s.begin(t, w, waits)
-	require.Eventually(t, func() bool { return scheduled(check.HistoryOf(w, id, "")[before:]) }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(w, id, "")[before:]) }, harness.Patience, harness.Tick)
 	ran := s.runs.Load()
 	close(s.open)
 	require.Contains(t, w.Await(id, posted).Message.Content, "swung")
 	require.Equal(t, ran, s.runs.Load(), "the tool is not run again")
 	before = len(check.Settle(w, id))
 	w.Say(id, "use swing {}")
-	require.True(t, scheduled(check.Settle(w, id)[before:]), "the tool is not quick any more")
+	require.True(t, check.Scheduled(check.Settle(w, id)[before:]), "the tool is not quick any more")
 }
 
 // TestAnswersDuringHold: a thread whose step holds the workflow task answers queries and accepts updates, decisions and
@@ -141,7 +141,7 @@ func TestLocalOutage(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{MaxModelAttempts: 4})
 	id := w.Open()
-	paced(w, id, func() { w.Say(id, "hello") })
+	check.Paced(w, id, func() { w.Say(id, "hello") })
 	before, calls := len(check.HistoryOf(w, id, "")), w.Provider.Calls()
 	w.Provider.Fail(llmtest.Status(429, ""), llmtest.Status(429, ""))
 	require.Equal(t, "through it", w.Say(id, "through it").Message.Content)
@@ -173,11 +173,11 @@ func TestLocalAttempts(t *testing.T) {
 	}, tool.Idempotent(2))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{shaky}})
 	id := w.Open()
-	paced(w, id, func() { w.Say(id, "use shaky {}") })
+	check.Paced(w, id, func() { w.Say(id, "use shaky {}") })
 	before := len(check.HistoryOf(w, id, ""))
 	fails.Store(true)
 	require.Contains(t, w.Say(id, "use shaky {}").Message.Content, "shaken")
-	require.NotEmpty(t, localSteps(check.Settle(w, id)[before:]))
+	require.NotEmpty(t, check.LocalSteps(check.Settle(w, id)[before:]))
 	require.EqualValues(t, 2, runs.Load())
 }
 
@@ -238,7 +238,7 @@ func TestOneOfTwoInterrupted(t *testing.T) {
 	}
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{who("alice"), who("bob")}})
 	id := w.Open("alice", "bob")
-	paced(w, id, func() { w.Say(id, "use swing {}") })
+	check.Paced(w, id, func() { w.Say(id, "use swing {}") })
 	posted := w.Post(id, waits)
 	check.Arrives(t, s.reached, "the first tool")
 	check.Arrives(t, s.reached, "the second tool")
@@ -254,7 +254,7 @@ func TestContinuesAsNewLocally(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 30}})
 	id := w.Open()
-	paced(w, id, func() { w.Say(id, "use note {}") })
+	check.Paced(w, id, func() { w.Say(id, "use note {}") })
 	run := check.CurrentRun(w, id)
 	var posted string
 	for i := range 12 {
@@ -306,7 +306,7 @@ func TestSubAgentInterrupted(t *testing.T) {
 	require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 	require.Equal(t, signals.TurnInterrupted, w.Await(id, posted).Status)
 	require.True(t, temporal.IsCanceledError(w.Temporal.GetWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, sub), "").Get(w.Ctx(), nil)))
-	require.NotEmpty(t, localSteps(check.HistoryOf(w, sub, "")))
+	require.NotEmpty(t, check.LocalSteps(check.HistoryOf(w, sub, "")))
 	for _, thread := range []string{id, sub} {
 		check.RequireWhole(t, check.AllRecords(w, thread))
 	}

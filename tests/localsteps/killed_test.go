@@ -78,7 +78,7 @@ func TestLocalStepsKilled(t *testing.T) {
 	k.Start()
 	id := k.Open()
 	n := 0
-	paced(k.Harness, id, func() { n++; k.Say(id, work(fmt.Sprint("warm", n))) })
+	check.Paced(k.Harness, id, func() { n++; k.Say(id, work(fmt.Sprint("warm", n))) })
 	before, told := len(check.AllRecords(k.Harness, id)), k.Reported()
 	k.signal(id, work("measured"))
 	k.awaitWork(id, "measured")
@@ -116,7 +116,7 @@ func killedAt(t *testing.T, gap int, want []string) {
 	for attempt := range 5 {
 		id, name := k.Open(), fmt.Sprint("cut", attempt)
 		n := 0
-		paced(k.Harness, id, func() { n++; k.Say(id, work(fmt.Sprintf("%s-warm%d", name, n))) })
+		check.Paced(k.Harness, id, func() { n++; k.Say(id, work(fmt.Sprintf("%s-warm%d", name, n))) })
 		before := len(check.AllRecords(k.Harness, id))
 		history := len(check.HistoryOf(k.Harness, id, ""))
 		reached := k.stopAt(id, gap)

@@ -36,7 +36,7 @@ func TestViewersOfSecondRun(t *testing.T) {
 	k.Start()
 	for range 5 {
 		id := k.Open()
-		paced(k.Harness, id, func() { k.Say(id, "hello") })
+		check.Paced(k.Harness, id, func() { k.Say(id, "hello") })
 		before := len(check.HistoryOf(k.Harness, id, ""))
 		v := check.Watch(t, k.Harness, id, "")
 		gate := k.Provider.Block(3)

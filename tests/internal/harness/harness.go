@@ -259,6 +259,9 @@ func New(t testing.TB, o Options) *Harness {
 	return w
 }
 
+// StepsAsActivities reports whether the runtime runs each step as an activity.
+func (w *Harness) StepsAsActivities() bool { return w.config.StepsAsActivities }
+
 // Beside returns another runtime of the same threads, as another process would have it.
 func (w *Harness) Beside(configure func(*threadmill.Config)) *threadmill.Runtime {
 	cfg := w.config

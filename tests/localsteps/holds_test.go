@@ -1,14 +1,12 @@
-package tests
+package localsteps
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/converter"
 
@@ -20,34 +18,15 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// stepsOf are the steps among events: the summaries of local activities, and the task queues of activities.
-func stepsOf(t *testing.T, events []*history.HistoryEvent) (local, queues []string) {
-	t.Helper()
-	for _, e := range events {
-		if e.GetMarkerRecordedEventAttributes().GetMarkerName() == "LocalActivity" {
-			var summary string
-			require.NoError(t, converter.GetDefaultDataConverter().FromPayload(e.GetUserMetadata().GetSummary(), &summary))
-			local = append(local, summary)
-		}
-		if e.GetEventType() == enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED {
-			queues = append(queues, e.GetActivityTaskScheduledEventAttributes().GetTaskQueue().GetName())
-		}
-	}
-	return local, queues
-}
-
 // TestLocalSteps: a step that is usually quick holds the workflow task only for a moment, and nothing that is sent to its
 // thread waits for it.
 func TestLocalSteps(t *testing.T) {
-	if harness.StepsAsActivities() {
-		t.Skip("the suite runs each step as an activity")
-	}
 	// begun returns a thread whose model has been quick, and its running turn.
 	begun := func(t *testing.T) (w *harness.Harness, id, posted string, before int, release func()) {
 		t.Parallel()
 		w = harness.New(t, harness.Options{})
 		id = w.Open()
-		w.Say(id, "hello")
+		check.Paced(w, id, func() { w.Say(id, "hello") })
 		before = len(check.Settle(w, id))
 		gate := w.Provider.Block(3)
 		t.Cleanup(gate.Release)
@@ -64,38 +43,35 @@ func TestLocalSteps(t *testing.T) {
 	}
 	t.Run("a call that takes longer goes on in its process, and Temporal sees it", func(t *testing.T) {
 		w, id, posted, before, release := begun(t)
-		require.Eventually(t, func() bool {
-			_, queues := stepsOf(t, check.HistoryOf(w, id, "")[before:])
-			return len(queues) == 1
-		}, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(w, id, "")[before:]) }, harness.Patience, harness.Tick)
+		calls := w.Provider.Calls()
 		release()
 		require.Equal(t, "1 2 3 4 5 6 7 8 9 10", w.Await(id, posted).Message.Content)
-		require.Equal(t, 2, w.Provider.Calls(), "the model was not called again")
-		local, queues := stepsOf(t, check.Settle(w, id)[before:])
-		require.Len(t, local, 1)
-		require.Equal(t, "default agent · step 1", local[0], "the summary in Temporal's Web UI")
-		require.True(t, strings.HasPrefix(queues[0], w.TaskQueue+"/"), "on the task queue of the process: %s", queues[0])
+		require.Equal(t, calls, w.Provider.Calls(), "the model was not called again")
+		events := check.Settle(w, id)[before:]
+		var summary string
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayload(check.Only(t, check.LocalSteps(events)).GetUserMetadata().GetSummary(), &summary))
+		require.Equal(t, "default agent · step 1", summary, "in Temporal's Web UI")
+		require.True(t, strings.HasPrefix(queueOf(events), w.TaskQueue+"/"), "on the task queue of the process: %s", queueOf(events))
 
 		before = len(check.Settle(w, id))
 		w.Say(id, "hello")
-		local, queues = stepsOf(t, check.Settle(w, id)[before:])
-		require.Empty(t, local, "the model is not quick any more")
-		require.Equal(t, []string{w.TaskQueue}, queues)
+		events = check.Settle(w, id)[before:]
+		require.Empty(t, check.LocalSteps(events), "the model is not quick any more")
+		require.Equal(t, w.TaskQueue, queueOf(events))
 	})
-	t.Run("steps in a row hold it for a second, then one is an activity", func(t *testing.T) {
+	t.Run("after steps of a second in a row, one is an activity", func(t *testing.T) {
 		t.Parallel()
-		w := harness.New(t, harness.Options{Tools: []tool.Tool{tool.MustFunc("wait", "Waits.", func(context.Context, tool.Call, struct{}) (string, error) {
-			time.Sleep(400 * time.Millisecond) // it is as slow as that
-			return "done", nil
-		})}})
+		nap := tool.MustFunc("nap", "Naps.", func(context.Context, tool.Call, struct{}) (string, error) {
+			time.Sleep(400 * time.Millisecond) // a tool that takes that long
+			return "rested", nil
+		})
+		w := harness.New(t, harness.Options{Tools: []tool.Tool{nap}})
 		id := w.Open()
-		w.Say(id, "use wait {}")
+		check.Paced(w, id, func() { w.Say(id, "use nap {}") })
 		before := len(check.Settle(w, id))
-		w.Say(id, strings.Repeat("use wait {}\nthen\n", 6)+"enough")
-		local, queues := stepsOf(t, check.Settle(w, id)[before:])
-		require.Len(t, slices.Concat(local, queues), 13)
-		require.NotEmpty(t, queues)
-		require.Greater(t, len(local), len(queues))
+		w.Say(id, strings.Repeat("use nap {}\nthen\n", 6)+"enough")
+		require.True(t, check.Scheduled(check.Settle(w, id)[before:]))
 	})
 	for name, interrupt := range map[string]func(w *harness.Harness, id string) error{
 		"an interrupt over the API": func(w *harness.Harness, id string) error {
@@ -120,4 +96,14 @@ func TestLocalSteps(t *testing.T) {
 			require.Equal(t, "1 2 3", strings.TrimSpace(out.Message.Content))
 		})
 	}
+}
+
+// queueOf returns the task queue of the first activity among events.
+func queueOf(events []*history.HistoryEvent) string {
+	for _, e := range events {
+		if scheduled := e.GetActivityTaskScheduledEventAttributes(); scheduled != nil {
+			return scheduled.GetTaskQueue().GetName()
+		}
+	}
+	return ""
 }
