@@ -82,11 +82,18 @@ func runStep[R any, P interface {
 	Lasts() *step.Underway
 }](ctx context.Context, a *Activities, in step.Run, id string, run func(context.Context) (R, error)) (reply R, err error) {
 	u, key := &a.underway, in.Thread.Namespace+"/"+in.Thread.ThreadID+"/"+id
+	timed := func(ctx context.Context) (R, error) {
+		reply, err := run(ctx)
+		if lasts := P(&reply).Lasts(); lasts.Took == 0 && a.localSteps() {
+			lasts.Took = step.TookUnknown
+		}
+		return reply, err
+	}
 	if !activity.GetInfo(ctx).IsLocalActivity {
 		if s := u.join(key); s != nil {
 			return await[R](ctx, u, key, s)
 		}
-		return run(ctx)
+		return timed(ctx)
 	}
 	if u.joinOn == "" && !in.Quick {
 		return reply, temporal.NewApplicationError("Nothing could join the step if it took longer; an activity runs it.", step.ErrTypeRetry)
@@ -94,7 +101,7 @@ func runStep[R any, P interface {
 	s, holds := u.hold(key, func(s *localStep) {
 		ctx, cancel := context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), localStepKey{}, s))
 		s.cancel = cancel
-		go s.run(ctx, func(ctx context.Context) (any, error) { return run(ctx) })
+		go s.run(ctx, func(ctx context.Context) (any, error) { return timed(ctx) })
 	})
 	switch {
 	case s == nil:
@@ -249,8 +256,11 @@ func (a *Activities) attemptsShown(ctx context.Context, ref step.Ref, messageID 
 
 // took returns the duration of a step that may run as a local activity, or 0 if none may.
 func (a *Activities) took(began time.Time) int64 {
-	if a.cfg.NoLocalSteps || a.underway.joinOn == "" {
+	if !a.localSteps() {
 		return 0
 	}
 	return max(time.Since(began).Milliseconds(), 1)
 }
+
+// localSteps reports whether steps may run as local activities because they are quick.
+func (a *Activities) localSteps() bool { return !a.cfg.NoLocalSteps && a.underway.joinOn != "" }

@@ -167,7 +167,7 @@ func TestLocalStep(t *testing.T) {
 		seen := event.AgentEvent{Type: event.EventStream, Content: "h", MessageID: "e1.0.1", Attempt: 4}
 		require.NoError(t, w.stream.Publish(context.Background(), ref, stream.Entry{Event: &seen}))
 		in := modelStep()
-		in.Again = true
+		in.Shown = true
 		out := w.begin(in)
 		close(w.released)
 		<-out
@@ -183,7 +183,7 @@ func TestLocalStep(t *testing.T) {
 		reply := <-w.begin(in)
 		require.NotNil(t, reply.Outage)
 		require.WithinRange(t, reply.Outage.NextAttemptAt, in.Now.Add(time.Second), in.Now.Add(patience), "by the thread's clock")
-		require.Zero(t, reply.Took)
+		require.EqualValues(t, step.TookUnknown, reply.Took)
 	})
 }
 

@@ -58,7 +58,7 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 		return reply, err
 	}
 	call.choose()
-	if in.Again {
+	if in.Shown {
 		call.attempt = max(call.attempt, a.attemptsShown(ctx, in.Thread, in.MessageID)+1)
 	}
 	if route := a.route(ctx, call.agent.Model); route != nil {

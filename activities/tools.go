@@ -97,7 +97,7 @@ func (a *Activities) oneToolCall(ctx context.Context, in step.Tool) (step.ToolRe
 // attemptOf returns the number of a run of a tool. Temporal does not count the run as a local activity that an activity follows.
 func attemptOf(ctx context.Context, in step.Tool) int {
 	info := activity.GetInfo(ctx)
-	if in.Again && !info.IsLocalActivity {
+	if in.Repeated && !info.IsLocalActivity {
 		return int(info.Attempt) + 1
 	}
 	return int(info.Attempt)

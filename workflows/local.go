@@ -37,14 +37,17 @@ func (h *holder) mayHold(ctx workflow.Context) bool {
 	return h.held < holdLimit
 }
 
-// inFirst reports whether this process runs its first workflow task of the thread: another one may have run the same
-// task before, and been lost. It may differ between replays, so only inputs may depend on it.
-func (h *holder) inFirst(ctx workflow.Context) bool {
+// newHistory is the length of a history in the first workflow task of a thread that was started with one signal.
+const newHistory = 4
+
+// mayBeRepeated reports whether the workflow task may have been run before and been lost: it is the first one of the thread that
+// this process runs. It may differ between replays, so only inputs may depend on it.
+func (h *holder) mayBeRepeated(ctx workflow.Context) bool {
 	task := workflow.GetInfo(ctx).GetCurrentHistoryLength()
 	if h.first == 0 && !workflow.IsReplaying(ctx) {
 		h.first = task
 	}
-	return h.first == task
+	return h.first == task && task > newHistory
 }
 
 // lasting is the result of a step that may run as a local activity.
@@ -65,15 +68,14 @@ type localStep struct {
 // quickly runs a step as a local activity if the steps of its kind are quick, or as an activity with these
 // options. An activity also follows a local one that fails or takes too long.
 func (t *conversation) quickly(ctx workflow.Context, s localStep, options workflow.Context) error {
-	again := false
+	here := step.Local{Shown: t.mayBeRepeated(ctx)}
 	if ctx.Err() == nil && t.mayHold(ctx) && (s.quick || t.state.Pace.Quick(s.kind)) {
-		again = true
 		// The step ends soon. If ctx is cancelled meanwhile, it still has its say.
 		own, _ := workflow.NewDisconnectedContext(ctx)
-		here := step.Local{Now: workflow.Now(ctx), Held: t.held, Again: t.inFirst(ctx), Quick: s.quick}
+		here.Now, here.Held, here.Quick = workflow.Now(ctx), t.held, s.quick
 		err := workflow.ExecuteLocalActivity(once(own, s.summary), s.activity, s.input(here)).Get(own, s.reply)
 		lasts := s.reply.Lasts()
-		t.held += time.Duration(lasts.Took) * time.Millisecond
+		t.held += time.Duration(max(lasts.Took, 0)) * time.Millisecond
 		switch {
 		case err == nil && !lasts.Running, err != nil && final(err):
 			return err
@@ -82,8 +84,9 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 				return err
 			}
 		}
+		here = step.Local{Shown: true, Repeated: true}
 	}
-	return workflow.ExecuteActivity(options, s.activity, s.input(step.Local{Again: again})).Get(ctx, s.reply)
+	return workflow.ExecuteActivity(options, s.activity, s.input(here)).Get(ctx, s.reply)
 }
 
 // join runs the activity that joins a step which no longer holds the workflow task.
@@ -93,7 +96,7 @@ func (t *conversation) join(ctx workflow.Context, s localStep) error {
 	lasts := s.reply.Lasts()
 	on := joining(own, s.summary, lasts.JoinOn)
 	*lasts = step.Underway{}
-	joined := workflow.ExecuteActivity(on, s.activity, s.input(step.Local{Again: true}))
+	joined := workflow.ExecuteActivity(on, s.activity, s.input(step.Local{Shown: true, Repeated: true}))
 	if workflow.Await(ctx, joined.IsReady) != nil {
 		// The step has been told to stop, and has its say. Temporal would drop an activity that is cancelled before it
 		// begins.

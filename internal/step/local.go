@@ -17,9 +17,10 @@ type Local struct {
 	// Quick means that the step is declared as quick.
 	Quick bool `json:"quick,omitempty"`
 
-	// Again means that an earlier run of the step, which Temporal does not count, may have shown viewers a part
-	// of its output.
-	Again bool `json:"again,omitempty"`
+	// Shown means that an earlier run of the step, which Temporal does not count, may have shown viewers a part of its output.
+	// Repeated means that the step has run as a local activity before this activity.
+	Shown    bool `json:"shown,omitempty"`
+	Repeated bool `json:"repeated,omitempty"`
 }
 
 // Underway is the part of a step's result for steps that run as local activities.
@@ -29,9 +30,13 @@ type Underway struct {
 	Running bool   `json:"running,omitempty"`
 	JoinOn  string `json:"joinOn,omitempty"`
 
-	// Took is the duration of the step in milliseconds, at least 1. 0 = it must not run as a local activity.
+	// Took is the duration of the step in milliseconds, at least 1. 0 = it must not run as a local activity, [TookUnknown] = it
+	// is not known.
 	Took int64 `json:"took,omitempty"`
 }
+
+// TookUnknown is the duration of a step that has found its result, or was refused.
+const TookUnknown = -1
 
 // Lasts returns the part of the result.
 func (u *Underway) Lasts() *Underway { return u }

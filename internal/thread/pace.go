@@ -27,9 +27,9 @@ const (
 	maxDurations = 3  // of each kind
 )
 
-// Took notes the duration of a step in milliseconds. 0 = the next step of the kind must be an activity.
+// Took notes the duration of a step in milliseconds. 0 = the next step of the kind must be an activity, negative = it is not known.
 func (p *Pace) Took(kind string, ms int64) {
-	if kind == "" {
+	if kind == "" || ms < 0 {
 		return
 	}
 	step := Paced{Kind: kind}

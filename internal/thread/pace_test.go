@@ -24,6 +24,7 @@ func TestPace(t *testing.T) {
 		"steps must be activities":    {[]int64{0}, false},
 		"they must be from now on":    {[]int64{5, 5, 0}, false},
 		"they may be local again":     {[]int64{3000, 0, 5}, true},
+		"a result was found":          {[]int64{5, step.TookUnknown}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p Pace

@@ -99,3 +99,40 @@ func TestArrivesBeforeSecondRun(t *testing.T) {
 		})
 	}
 }
+
+// TestStartedBeforeInterrupt: a tool that was started in a lost workflow task may have run, also if the thread knows its call: the
+// reply came from an activity.
+func TestStartedBeforeInterrupt(t *testing.T) {
+	t.Parallel()
+	k := killed{killing.New(t, harness.Options{}, "telling")}
+	k.Start()
+	id := k.Open()
+	check.Paced(k.Harness, id, func() { k.Say(id, work("warm")) })
+	before := len(check.HistoryOf(k.Harness, id, ""))
+	gate := k.Provider.Block(0)
+	defer gate.Release()
+	started := k.HoldFirst(func(r killing.Report) bool {
+		return r.What == id && strings.HasPrefix(r.Key, "after ") && strings.Contains(r.Key, "start of ")
+	})
+	k.PostMessage(id, "e1", "use act {\"how\":\"cut\"}\nthen\ndone")
+	check.Arrives(t, gate.Reached(), "the model's reply")
+	require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(k.Harness, id, "")[before:]) }, harness.Patience, harness.Tick)
+	gate.Release()
+	check.Arrives(t, started, "the start of the tool")
+	k.Kill()
+	interrupt := signals.Control{Action: signals.ControlInterrupt, By: "ann"}
+	require.NoError(t, k.Temporal.SignalWorkflow(k.Ctx(), signals.WorkflowID(k.TaskQueue, id), "", signals.SignalControl, interrupt))
+	k.Start()
+	require.Equal(t, signals.TurnInterrupted, k.Ends(id, "e1").Status)
+	check.RequireWhole(t, check.AllRecords(k.Harness, id))
+	logs := check.ToolLogs(k.Harness, id)
+	require.Equal(t, store.ToolUnknown, logs[len(logs)-1].Status)
+	var said string
+	for _, m := range check.Results(k.Harness, id) {
+		if m.IsError {
+			said = m.Content
+		}
+	}
+	require.Contains(t, said, "outcome is unknown")
+	require.LessOrEqual(t, k.Asked("act", "cut"), 1)
+}
