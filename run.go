@@ -79,10 +79,14 @@ func (r *Runtime) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer stopJoining() // after the last workflow task, of which a step may be left
 	var started []worker.Worker
-	defer func() { stopAll(started) }()
-	defer r.activities.Drain()
+	defer func() {
+		r.activities.Drain() // no further step will have to be joined
+		var joined sync.WaitGroup
+		joined.Go(stopJoining)
+		stopAll(started)
+		joined.Wait()
+	}()
 	start := func(queues []string) error {
 		for _, queue := range queues {
 			w := r.newWorker(queue, fatal)

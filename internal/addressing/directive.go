@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// Direction is the content of the directives in an agent's reply: who answers it.
-type Direction struct {
+// direction is the content of the directives in an agent's reply: who answers it.
+type direction struct {
 	// Ends is true for <world>STOP</world>, DONE and PASS: nobody answers, despite mentions.
 	Ends bool
 
@@ -18,10 +18,10 @@ type Direction struct {
 	To []string
 }
 
-// Directed removes the directives from a reply. A directive is on one line, in any case. Unknown
+// directed removes the directives from a reply. A directive is on one line, in any case. Unknown
 // ones, such as <world>HELLO</world>, and fenced code blocks remain unchanged. Invalid names in TO
 // are ignored.
-func Directed(content string) (text string, how Direction) {
+func directed(content string) (text string, how direction) {
 	text = prose(content, func(line string) (string, bool) {
 		left := how.take(line)
 		if left == line {
@@ -45,7 +45,7 @@ var (
 
 // take reads the directives of a line and returns the rest of the line. It repeats until no
 // directive is left: removing one may join the parts of another.
-func (d *Direction) take(line string) string {
+func (d *direction) take(line string) string {
 	var out []byte
 	for {
 		at := closing.FindStringIndex(line)
@@ -70,7 +70,7 @@ func (d *Direction) take(line string) string {
 	}
 }
 
-func (d *Direction) read(found [][]byte) {
+func (d *direction) read(found [][]byte) {
 	if found[2] == nil {
 		d.Ends = true
 		return
@@ -94,7 +94,7 @@ func (d *Direction) read(found [][]byte) {
 //
 // The result may be empty, for a reply that was only <world>PASS</world>.
 func Rewrite(content, self, sender string, senderIsAgent, auto bool) string {
-	text, how := Directed(content)
+	text, how := directed(content)
 	to := others(how.To, self)
 	everybody := func(string) bool { return true }
 	switch {

@@ -10,29 +10,29 @@ import (
 func TestDirected(t *testing.T) {
 	for _, tc := range []struct {
 		name, content, text string
-		how                 Direction
+		how                 direction
 	}{
-		{"S4-42 STOP", "Done.<world>STOP</world>", "Done.", Direction{Ends: true}},
-		{"S4-42 DONE", "<world>DONE</world> That is it.", "That is it.", Direction{Ends: true}},
-		{"S4-42 PASS", "<world>PASS</world>", "", Direction{Ends: true}},
-		{"S4-42 in any case, with spaces", "Yes <World> stop </WORLD> and no", "Yes and no", Direction{Ends: true}},
-		{"S4-42 on a line of its own", "Yes\n\n <world>STOP</world>\r\n", "Yes", Direction{Ends: true}},
-		{"S4-42 TO one", "<world>TO:bob</world>Look.", "Look.", Direction{To: []string{"bob"}}},
-		{"S4-42 TO several", "Look. <world>TO: Bob, @carol,bob</world>", "Look.", Direction{To: []string{"bob", "carol"}}},
-		{"S4-42 TO, twice", "<world>TO:bob</world>a\nb<world>to:carol;dora</world>", "a\nb", Direction{To: []string{"bob", "carol", "dora"}}},
-		{"S4-42 TO nobody", "a<world>TO:</world>", "a", Direction{}},
-		{"S4-42 TO names that are none", "a<world>TO:é, b@c, @, bob</world>", "a", Direction{To: []string{"bob"}}},
-		{"S4-42 both", "<world>TO:bob</world><world>STOP</world>a", "a", Direction{Ends: true, To: []string{"bob"}}},
-		{"S4-42 one that is none", "<world>HELLO</world> <world></world> <world>STOPPED</world>", "<world>HELLO</world> <world></world> <world>STOPPED</world>", Direction{}},
-		{"S4-42 without an end", "<world>STOP", "<world>STOP", Direction{}},
-		{"S4-42 over two lines", "<world>STOP\n</world>", "<world>STOP\n</world>", Direction{}},
-		{"S4-42 one within another", "<wor<world>TO:bob</world>ld>STOP</world>a", "a", Direction{Ends: true, To: []string{"bob"}}},
-		{"S4-42 in a block of code", "write:\n```\n<world>STOP</world>\n```", "write:\n```\n<world>STOP</world>\n```", Direction{}},
-		{"S4-42 in front of a block of code", "<world>STOP</world>```\n<world>TO:bob</world>\n```", "```\n<world>TO:bob</world>\n```", Direction{Ends: true}},
-		{"S4-42 none", " as it is \r\n", " as it is \r\n", Direction{}},
+		{"S4-42 STOP", "Done.<world>STOP</world>", "Done.", direction{Ends: true}},
+		{"S4-42 DONE", "<world>DONE</world> That is it.", "That is it.", direction{Ends: true}},
+		{"S4-42 PASS", "<world>PASS</world>", "", direction{Ends: true}},
+		{"S4-42 in any case, with spaces", "Yes <World> stop </WORLD> and no", "Yes and no", direction{Ends: true}},
+		{"S4-42 on a line of its own", "Yes\n\n <world>STOP</world>\r\n", "Yes", direction{Ends: true}},
+		{"S4-42 TO one", "<world>TO:bob</world>Look.", "Look.", direction{To: []string{"bob"}}},
+		{"S4-42 TO several", "Look. <world>TO: Bob, @carol,bob</world>", "Look.", direction{To: []string{"bob", "carol"}}},
+		{"S4-42 TO, twice", "<world>TO:bob</world>a\nb<world>to:carol;dora</world>", "a\nb", direction{To: []string{"bob", "carol", "dora"}}},
+		{"S4-42 TO nobody", "a<world>TO:</world>", "a", direction{}},
+		{"S4-42 TO names that are none", "a<world>TO:é, b@c, @, bob</world>", "a", direction{To: []string{"bob"}}},
+		{"S4-42 both", "<world>TO:bob</world><world>STOP</world>a", "a", direction{Ends: true, To: []string{"bob"}}},
+		{"S4-42 one that is none", "<world>HELLO</world> <world></world> <world>STOPPED</world>", "<world>HELLO</world> <world></world> <world>STOPPED</world>", direction{}},
+		{"S4-42 without an end", "<world>STOP", "<world>STOP", direction{}},
+		{"S4-42 over two lines", "<world>STOP\n</world>", "<world>STOP\n</world>", direction{}},
+		{"S4-42 one within another", "<wor<world>TO:bob</world>ld>STOP</world>a", "a", direction{Ends: true, To: []string{"bob"}}},
+		{"S4-42 in a block of code", "write:\n```\n<world>STOP</world>\n```", "write:\n```\n<world>STOP</world>\n```", direction{}},
+		{"S4-42 in front of a block of code", "<world>STOP</world>```\n<world>TO:bob</world>\n```", "```\n<world>TO:bob</world>\n```", direction{Ends: true}},
+		{"S4-42 none", " as it is \r\n", " as it is \r\n", direction{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			text, how := Directed(tc.content)
+			text, how := directed(tc.content)
 			require.Equal(t, tc.text, text)
 			require.Equal(t, tc.how, how)
 		})
@@ -79,15 +79,15 @@ func FuzzDirectives(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, content string) {
-		text, how := Directed(content)
+		text, how := directed(content)
 		require.LessOrEqual(t, len(text), len(content))
 		for i, name := range how.To {
 			require.True(t, isName(name) && name == strings.ToLower(name), "%q", name)
 			require.NotContains(t, how.To[:i], name)
 		}
-		again, none := Directed(text)
+		again, none := directed(text)
 		require.Equal(t, text, again, "no directive is left")
-		require.Equal(t, Direction{}, none)
+		require.Equal(t, direction{}, none)
 		if how.Ends || how.To != nil {
 			require.Contains(t, strings.ToLower(content), closingTag)
 		} else if text == content {

@@ -45,10 +45,10 @@ func mentionsInText(content string, names []string) bool {
 	return found
 }
 
-// ShouldAutoMention reports whether an agent's answer needs a mention of its sender: the sender is
+// shouldAutoMention reports whether an agent's answer needs a mention of its sender: the sender is
 // another agent, which would not answer otherwise, and the answer mentions nobody except perhaps
 // the agent itself.
-func ShouldAutoMention(content, self, sender string, senderIsAgent bool) bool {
+func shouldAutoMention(content, self, sender string, senderIsAgent bool) bool {
 	if !senderIsAgent || !isName(sender) || strings.EqualFold(self, sender) {
 		return false
 	}
@@ -60,7 +60,7 @@ func ShouldAutoMention(content, self, sender string, senderIsAgent bool) bool {
 // nobody else. It removes the agent's mentions of itself.
 func AutoMention(content, self, sender string) string {
 	content = withoutSelf(content, self)
-	if !ShouldAutoMention(content, self, sender, true) {
+	if !shouldAutoMention(content, self, sender, true) {
 		return content
 	}
 	content = strings.TrimLeftFunc(content, unicode.IsSpace)

@@ -96,14 +96,14 @@ func TestAutoMention(t *testing.T) {
 		{"S4-38 nothing but whitespace", " \n", " \n", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, tc.added, ShouldAutoMention(tc.content, "alice", "Bob", true))
+			require.Equal(t, tc.added, shouldAutoMention(tc.content, "alice", "Bob", true))
 			require.Equal(t, tc.want, AutoMention(tc.content, "alice", "Bob"))
-			require.False(t, ShouldAutoMention(tc.content, "alice", "Bob", false), "S4-39 people need none")
+			require.False(t, shouldAutoMention(tc.content, "alice", "Bob", false), "S4-39 people need none")
 		})
 	}
 	t.Run("S4-38 nobody to mention", func(t *testing.T) {
 		for _, sender := range []string{"", "alice", "ALICE", "no name", "é", "a@b"} {
-			require.False(t, ShouldAutoMention("I agree.", "alice", sender, true), sender)
+			require.False(t, shouldAutoMention("I agree.", "alice", sender, true), sender)
 			require.Equal(t, "I agree.", AutoMention("I agree.", "alice", sender), sender)
 		}
 	})

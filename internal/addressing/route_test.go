@@ -193,7 +193,7 @@ func TestAddressedAgentsHearIt(t *testing.T) {
 		said := fmt.Sprintf("seed %d: %q", seed, content)
 		got := AutoMention(content, "alice", "bob")
 		require.Equal(t, got, AutoMention(got, "alice", "bob"), said)
-		_, how := Directed(content)
+		_, how := directed(content)
 		for _, toAgent := range []bool{false, true} {
 			m := event.Message{SenderType: event.CreatedByAgent, SenderID: "alice", AgentID: "alice", Content: Rewrite(content, "alice", "bob", toAgent, true)}
 			require.False(t, HasName(Mentions(m.Content), "alice"), said)

@@ -168,6 +168,9 @@ func (c *Call) ApplyResultDecision(now time.Time, d step.HookDecision) {
 	}
 }
 
+// Rewritten reports whether hooks changed the calls of the reply.
+func (c *Call) Rewritten() bool { return c.run.Edited }
+
 // NeverStarted records that the step of the call was cancelled before it ran.
 func (c *Call) NeverStarted() { c.Started = false }
 

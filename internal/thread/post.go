@@ -298,8 +298,8 @@ func (s *State) expire(now time.Time) {
 	s.settleRoots(now)
 }
 
-// Ordered returns the queue in processing order.
-func (in *Inbox) Ordered() []event.Item {
+// inOrder returns the queue in processing order.
+func (in *Inbox) inOrder() []event.Item {
 	out := make([]event.Item, 0, len(in.Queue))
 	for _, q := range in.ordered() {
 		out = append(out, q.Item)

@@ -160,7 +160,7 @@ func (m *machine) begin() {
 	if m.s.Park(); m.s.Turns.Current != nil || m.s.Turns.Unpark() {
 		return
 	}
-	waiting := m.s.Inbox.Ordered()
+	waiting := m.s.Inbox.inOrder()
 	q, ok := m.s.next(m.now)
 	if !ok {
 		return

@@ -62,9 +62,6 @@ func (ta *Tasks) start(task event.Task) {
 	ta.watched[task.ID] = true
 }
 
-// Rewritten reports whether hooks changed the calls of the reply.
-func (c *Call) Rewritten() bool { return c.run.Edited }
-
 // StartTask creates a background task for a call.
 func (c *Call) StartTask(now time.Time) step.Task {
 	plan := c.Plan.Task
