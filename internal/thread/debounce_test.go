@@ -156,7 +156,7 @@ func TestReleaseAfterAnOutage(t *testing.T) {
 	c.post(0, happens("f1", "file.changed", `1`))
 	c.post(1, happens("g1", "git.push", `1`))
 	c.s.Release(at(100))
-	require.Equal(t, []string{"g1", "f1"}, ids(c.s.Inbox.inOrder()))
+	require.Equal(t, []string{"g1", "f1"}, ids(c.s.Inbox.items()))
 }
 
 func TestReleaseBeforeItsTime(t *testing.T) {

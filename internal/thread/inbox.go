@@ -119,7 +119,7 @@ type Options struct {
 
 // Queue returns the result of query "queue".
 func (s *State) Queue() signals.Queue {
-	q := signals.Queue{Items: s.Inbox.inOrder(), Failed: s.Inbox.failed(), Ended: append([]event.Item{}, s.Inbox.Ended...)}
+	q := signals.Queue{Items: s.Inbox.items(), Failed: s.Inbox.failed(), Ended: append([]event.Item{}, s.Inbox.Ended...)}
 	if turns := s.Turns.all(); len(turns) > 0 {
 		q.Processing = &turns[0].Item
 	}

@@ -173,7 +173,7 @@ func TestMoveInTheQueue(t *testing.T) {
 		return it
 	}
 	order := func() (ids []string) {
-		for _, it := range s.Inbox.inOrder() {
+		for _, it := range s.Inbox.items() {
 			ids = append(ids, it.ID)
 		}
 		return ids
@@ -290,7 +290,7 @@ func TestInterruptEndsWhatWasMade(t *testing.T) {
 			post(t, s, says("e2", "of somebody else"))
 			s.Turns.Interrupt(stop)
 			s.CancelDerived(t0, stop)
-			require.Equal(t, []string{"e2"}, ids(s.Inbox.inOrder()))
+			require.Equal(t, []string{"e2"}, ids(s.Inbox.items()))
 			s.Turns.Current.Runs[0].StopRun(t0)
 			s.Turns.Current.End(t0)
 			out := ended(t, s, "e1")
@@ -315,7 +315,7 @@ func TestInterruptWhileJoining(t *testing.T) {
 	require.True(t, s.Turns.InTurn("e2"))
 	s.Turns.Interrupt(signals.Control{EventID: "e2", By: "ann", Reason: "never mind"})
 	s.Turns.Current.PutBack(t0, q)
-	require.Equal(t, []string{"e3"}, ids(s.Inbox.inOrder()))
+	require.Equal(t, []string{"e3"}, ids(s.Inbox.items()))
 	r.StopRun(t0)
 	s.Turns.Current.End(t0)
 	for _, id := range []string{"e1", "e2"} {
@@ -339,7 +339,7 @@ func TestSteerWithOptions(t *testing.T) {
 			post(t, s, p)
 			_, ok := s.Turns.Current.NextSteered(t0)
 			require.False(t, ok)
-			require.Equal(t, []string{"e2"}, ids(s.Inbox.inOrder()))
+			require.Equal(t, []string{"e2"}, ids(s.Inbox.items()))
 		})
 	}
 }
@@ -454,7 +454,7 @@ func TestSteeredItem(t *testing.T) {
 		require.True(t, ok)
 		put(4, "e5", event.OnBusyInterrupt)
 		s.Turns.Current.PutBack(t0, q)
-		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Inbox.inOrder()), "who interrupts is heard next")
+		require.Equal(t, []string{"e5", "e2", "e3", "e4"}, ids(s.Inbox.items()), "who interrupts is heard next")
 	})
 	t.Run("S2-50 it goes back when the turn stops before they have decided", func(t *testing.T) {
 		s, q := steered(t)

@@ -298,8 +298,8 @@ func (s *State) expire(now time.Time) {
 	s.settleRoots(now)
 }
 
-// inOrder returns the queue in processing order.
-func (in *Inbox) inOrder() []event.Item {
+// items returns the items of the queue, in processing order.
+func (in *Inbox) items() []event.Item {
 	out := make([]event.Item, 0, len(in.Queue))
 	for _, q := range in.ordered() {
 		out = append(out, q.Item)

@@ -160,7 +160,7 @@ func (m *machine) begin() {
 	if m.s.Park(); m.s.Turns.Current != nil || m.s.Turns.Unpark() {
 		return
 	}
-	waiting := m.s.Inbox.inOrder()
+	waiting := m.s.Inbox.items()
 	q, ok := m.s.next(m.now)
 	if !ok {
 		return
