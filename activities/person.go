@@ -109,9 +109,20 @@ func rowOf(row store.Thread) json.RawMessage {
 	return raw
 }
 
-// personForget replaces a person in a thread, and in the threads of its sub-agents.
+// personForget replaces a person in a thread, and in the threads of its sub-agents. An attempt that fails leaves what it has counted to
+// the next one.
 func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (out signals.ForgotPerson, err error) {
-	defer beating(ctx)()
+	if activity.HasHeartbeatDetails(ctx) {
+		if err := activity.GetHeartbeatDetails(ctx, &out.Counts); err != nil {
+			return out, err
+		}
+	}
+	stop := beating(ctx, out.Counts)
+	defer func() {
+		if stop(); err != nil {
+			activity.RecordHeartbeat(ctx, out.Counts)
+		}
+	}()
 	p, err := a.person(ctx, in)
 	if err != nil {
 		return out, err
@@ -241,11 +252,13 @@ func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store
 			ids[i] = r.ID
 		}
 		changed = true
-		f.counts.Records += len(replaced)
-		if err := f.cfg.Store.ForgetMessages(ctx, key, ids...); err != nil {
-			return err
+		err := f.cfg.Store.ForgetMessages(ctx, key, ids...)
+		if err == nil {
+			err = f.cfg.Store.ReplaceRecords(ctx, key, replaced...)
 		}
-		err := f.cfg.Store.ReplaceRecords(ctx, key, replaced...)
+		if err == nil {
+			f.counts.Records += len(replaced)
+		}
 		replaced = nil
 		return err
 	}
@@ -288,10 +301,10 @@ func (f *forgetting) logs(ctx context.Context, key event.ThreadKey, s *forget.Sp
 		}
 		if len(replaced) > 0 {
 			*changed = true
-			f.counts.ToolLogs += len(replaced)
 			if err := f.cfg.Store.ReplaceToolLogs(ctx, key, replaced...); err != nil {
 				return readError(err)
 			}
+			f.counts.ToolLogs += len(replaced)
 		}
 		after = page[len(page)-1].ToolCallID
 	}
@@ -359,9 +372,12 @@ func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, turns []
 	}
 	if len(closed) > 0 {
 		f.left = fmt.Sprintf("thread %s has %d closed runs", key.ThreadID, len(closed))
-		f.counts.Runs += len(closed)
 	}
-	return h.Delete(ctx, closed)
+	if err := h.Delete(ctx, closed); err != nil {
+		return err
+	}
+	f.counts.Runs += len(closed)
+	return nil
 }
 
 // personFinish deletes what the person has beside threads, cleans the files of the store and stores the receipt. The request, which

@@ -118,8 +118,8 @@ func whyCancelled(ctx context.Context) error {
 	return errShutdown
 }
 
-// beating sends heartbeats until it is stopped.
-func beating(ctx context.Context) (stop func()) {
+// beating sends heartbeats with these details until it is stopped.
+func beating(ctx context.Context, details ...any) (stop func()) {
 	ended := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -128,7 +128,7 @@ func beating(ctx context.Context) (stop func()) {
 		for {
 			select {
 			case <-beat.C:
-				activity.RecordHeartbeat(ctx)
+				activity.RecordHeartbeat(ctx, details...)
 			case <-ended:
 				return
 			}

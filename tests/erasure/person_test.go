@@ -1,15 +1,19 @@
 package erasure
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/signals"
@@ -235,4 +239,40 @@ func TestExportedPerson(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	require.Contains(t, lines[len(lines)-1], `"kind":"end"`)
 	require.Contains(t, lines[len(lines)-1], `"threads":2`)
+}
+
+// failingStore fails once after it has replaced records.
+type failingStore struct {
+	store.Store
+	replaced, failed atomic.Bool
+}
+
+func (s *failingStore) ReplaceRecords(ctx context.Context, key store.Key, records ...event.Record) error {
+	s.replaced.Store(true)
+	return s.Store.ReplaceRecords(ctx, key, records...)
+}
+
+func (s *failingStore) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
+	if s.replaced.Load() && s.failed.CompareAndSwap(false, true) {
+		return nil, errors.New("no connection")
+	}
+	return s.Store.SubThreads(ctx, key)
+}
+
+// TestErasedPersonCounts: what an attempt has found before it failed is in the receipt.
+func TestErasedPersonCounts(t *testing.T) {
+	t.Parallel()
+	failing := &failingStore{}
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
+		failing.Store, c.Store = c.Store, failing
+	}})
+	w.Rewritten = true
+	id := w.Open()
+	say(w, id, "ann", `use note {"text":"of ann"}`)
+	say(w, id, "bob", "bob was here")
+	receipt, err := w.Runtime.ErasePerson(w.Ctx(), "ann", nil, "carol")
+	require.NoError(t, err)
+	require.True(t, failing.failed.Load())
+	require.NotZero(t, receipt.Counts.Records)
+	require.Equal(t, 1, receipt.Counts.ToolLogs)
 }
