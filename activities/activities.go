@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
@@ -134,12 +135,26 @@ type Activities struct {
 
 	underway underway
 
+	// recent keeps the messages of threads that models were asked about last, and prompts the ids of their records of type
+	// prompt that are stored, by thread.
+	recent  *store.Recent
+	prompts *lru.Cache[prompt, struct{}]
+
 	// down are the models of fallback chains that have just failed.
 	down breaker
 
 	// missing are the tools of agents that were logged as missing, and agents whose entities were.
 	missing sync.Map
 }
+
+// prompt is a record of type prompt.
+type prompt struct {
+	step.Ref
+	id string
+}
+
+// keptPrompts is the number of the records of type prompt that are known to be stored.
+const keptPrompts = 4096
 
 // New returns the activities, or an error that names an invalid field.
 func New(cfg Config) (*Activities, error) {
@@ -179,7 +194,14 @@ func New(cfg Config) (*Activities, error) {
 		cfg.Logger = slog.Default()
 	}
 	documents := cfg.newLibrary()
-	return &Activities{underway: underway{holdFor: holdFor, joinWithin: joinWithin}, cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents)}, nil
+	prompts, err := lru.New[prompt, struct{}](keptPrompts)
+	if err != nil {
+		return nil, err
+	}
+	return &Activities{
+		cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents),
+		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts,
+	}, nil
 }
 
 // Registrar registers activities: a Temporal worker or test environment.
@@ -250,7 +272,7 @@ func (a *Activities) notify(ctx context.Context, input step.Notify) error {
 	return a.cfg.Stream.Notify(ctx, input.Thread, stream.Notice{TraceID: input.TraceID, Reason: input.Reason})
 }
 
-// append stores a batch after the workflow's unstored records, and notifies viewers.
+// append stores a batch after the workflow's unstored records, and notifies viewers. It returns all of them.
 func (a *Activities) append(ctx context.Context, ref step.Ref, batch store.Batch, flush step.Flush) (store.Appended, error) {
 	if err := a.settle(ctx, ref, flush); err != nil {
 		return store.Appended{}, err
@@ -272,7 +294,6 @@ func (a *Activities) append(ctx context.Context, ref step.Ref, batch store.Batch
 	if len(batch.Records) > 0 {
 		a.publish(ctx, ref, stream.Entry{Stored: done.Head})
 	}
-	done.Records = done.Records[len(flush.Records):]
 	return done, nil
 }
 

@@ -49,13 +49,15 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 	if in.Instructions != "" {
 		who.Instructions = strings.TrimSpace(who.Instructions + "\n\n" + in.Instructions)
 	}
-	call := &modelCall{a: a, in: in, agent: who, head: head.Head, arrived: arrived, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
+	call := &modelCall{a: a, in: in, agent: who, head: head.Head, replaced: head.Replaced, arrived: arrived, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
 	call.agent.Limits = who.Limits.WithDefaults()
-	call.planner = a.planner(ctx, in.Thread, who, in.WorkingDirectory)
+	call.planner, call.plans = a.planner(ctx, in.Thread, who, in.WorkingDirectory), map[event.ToolCall]step.PlannedCall{}
 	call.planner.pending = in.Pending
 	call.parent = a.parentViewersOf(ctx, in)
-	if reply, ok, err := call.stored(ctx); ok || err != nil {
-		return reply, err
+	if !call.first(head) {
+		if reply, ok, err := call.stored(ctx); ok || err != nil {
+			return reply, err
+		}
 	}
 	call.choose()
 	if in.Shown {
@@ -83,6 +85,10 @@ type modelCall struct {
 	head    int64
 	attempt int
 	arrived time.Time
+
+	// replaced is [store.Appended].Replaced when the call began.
+	replaced int64
+
 	started time.Time
 	context []llm.Message
 
@@ -107,8 +113,9 @@ type modelCall struct {
 	choices choices
 	failed  []event.FailedModel
 
-	// planner plans the calls of the reply.
+	// planner plans the calls of the reply, and plans are those that it has made.
 	planner *planner
+	plans   map[event.ToolCall]step.PlannedCall
 
 	// parent shows the reply to viewers of the parent thread, for a sub-agent.
 	parent *parentViewers
@@ -123,6 +130,13 @@ func (c *modelCall) choose() {
 	c.choices = c.a.choose(c.agent.Model, next, c.in.Route)
 	c.agent.Model = c.choices.model()
 	c.failed = failures(c.failed, c.choices.skipped...)
+}
+
+// first reports whether nothing but what has just been stored follows the event of the turn: then no attempt at this call can have
+// stored a reply.
+func (c *modelCall) first(arrived store.Appended) bool {
+	i := slices.IndexFunc(arrived.Records, func(r event.Record) bool { return r.ID == c.eventID() })
+	return c.in.Step == 1 && i >= 0 && arrived.Head-arrived.Records[i].Seq == int64(len(arrived.Records)-1-i)
 }
 
 // stored returns the reply if it is already stored: an earlier attempt made this call, and its
@@ -225,7 +239,7 @@ func (c *modelCall) reply(ctx context.Context, records []event.Record) (step.Mod
 			}
 			var size argumentBytes
 			for _, call := range m.ToolCalls[:max(0, len(m.ToolCalls)-rejected)] {
-				out.Calls = append(out.Calls, size.bound(c.planner.plan(ctx, call), call))
+				out.Calls = append(out.Calls, size.bound(c.plan(ctx, call), call))
 			}
 			out.Message = c.carry(m)
 			c.decide(&out, m)
@@ -291,7 +305,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 		// The event of a retry may have been stored long ago.
 		at.Question = c.in.ReplyTo
 	}
-	messages, err := modelcontext.Transcript(ctx, c.a.cfg.Store, c.in.Thread, at)
+	messages, err := c.a.recent.Transcript(ctx, c.a.cfg.Store, c.in.Thread, c.replaced, modelcontext.Window(at))
 	if err != nil {
 		return llm.Request{}, readError(err)
 	}
@@ -459,6 +473,11 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 	if err != nil {
 		return step.ModelReply{}, err
 	}
+	for _, r := range done.Records {
+		if r.Type == event.TypePrompt {
+			c.a.prompts.Add(prompt{c.in.Thread, r.ID}, struct{}{})
+		}
+	}
 	if len(batch.Extract) > 0 {
 		c.a.wakeExtraction(ctx, c.in.Thread.Namespace)
 	}
@@ -482,7 +501,10 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
 		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw, Opaque: res.Opaque,
 		RejectedCalls: over.rejected, Failed: c.failed,
-	}), record(c.saw.Prompt, event.TypePrompt, c.common)}
+	})}
+	if !c.a.prompts.Contains(prompt{c.in.Thread, c.saw.Prompt}) {
+		out = append(out, record(c.saw.Prompt, event.TypePrompt, c.common))
+	}
 	if c.searched {
 		out = append(out, record(recordid.Retrieval(c.in.MessageID), event.TypeRetrieval, c.found))
 	}
@@ -508,7 +530,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 		out = append(out, over.results(c, res.ToolCalls, now)...)
 		var size argumentBytes
 		for _, call := range res.ToolCalls[:len(res.ToolCalls)-over.rejected] {
-			if p := size.bound(c.planner.plan(ctx, call), call); p.NeedsApproval && !hold {
+			if p := size.bound(c.plan(ctx, call), call); p.NeedsApproval && !hold {
 				out = append(out, request(call, p, c.agent.Name, c.in.MessageID, c.in.TraceID, c.in.EventID, now).In(c.eventID()))
 			}
 		}
@@ -519,6 +541,16 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 		}
 	}
 	return out
+}
+
+// plan plans a call, once.
+func (c *modelCall) plan(ctx context.Context, call event.ToolCall) step.PlannedCall {
+	p, ok := c.plans[call]
+	if !ok {
+		p = c.planner.plan(ctx, call)
+		c.plans[call] = p
+	}
+	return p
 }
 
 // addressesAgents reports whether a reply addresses agents of the thread, so the turn continues.

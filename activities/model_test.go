@@ -110,6 +110,56 @@ func TestReplyOfAnotherAttemptStands(t *testing.T) {
 	require.NotContains(t, w.ids(), "e1.0.1.calls", "nothing of the late attempt is stored")
 }
 
+// idStore counts how often records are looked up by their ids, and the prompts in appends.
+type idStore struct {
+	store.Store
+	asked, prompts int
+}
+
+func (s *idStore) Append(ctx context.Context, key store.Key, b store.Batch) (store.Appended, error) {
+	for _, r := range b.Records {
+		if r.Type == event.TypePrompt {
+			s.prompts++
+		}
+	}
+	return s.Store.Append(ctx, key, b)
+}
+
+func (s *idStore) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
+	s.asked++
+	return s.Store.RecordsByID(ctx, key, ids...)
+}
+
+// TestFirstAttemptLooksForNoReply: no reply can follow an event that has just been stored. Every other attempt looks for it, whatever
+// was stored meanwhile.
+func TestFirstAttemptLooksForNoReply(t *testing.T) {
+	ids := &idStore{}
+	w := newFixture(t, func(c *activities.Config) { ids.Store, c.Store = c.Store, ids }, add)
+	in := modelStep()
+	first, err := w.callModel(in)
+	require.NoError(t, err)
+	require.Zero(t, ids.asked)
+	in.Flush.Records = append(in.Flush.Records, says("e2", "wait").Records...)
+	again, err := w.callModel(in)
+	require.NoError(t, err)
+	require.Equal(t, first.Message, again.Message)
+	require.Len(t, w.model.requests, 1)
+	require.Equal(t, 1, ids.asked)
+}
+
+// TestPromptIsWrittenOnce: what the calls of a thread have in common is not even sent to the store again.
+func TestPromptIsWrittenOnce(t *testing.T) {
+	ids := &idStore{}
+	w := newFixture(t, func(c *activities.Config) { ids.Store, c.Store = c.Store, ids }, add)
+	in := modelStep()
+	for _, id := range []string{"t1", "t1", "t2"} {
+		in.Thread.ThreadID, in.MessageID = id, in.MessageID+".1"
+		_, err := w.callModel(in)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 2, ids.prompts, "once for each thread")
+}
+
 func TestTranscript(t *testing.T) {
 	w := newFixture(t, nil, add)
 	records := []event.Record{

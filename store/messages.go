@@ -58,10 +58,10 @@ type Message struct {
 	// Problem is an [ErrUnreadable] error if the record or a decision on it cannot be read.
 	Problem error
 
-	// stored is the message in the record, and undecided the event types that hooks had not decided
-	// on when it was stored. decided and calls are the decisions on its text and its tool calls,
+	// stored is the message in the record, which copies share, and undecided the event types that hooks had not
+	// decided on when it was stored. decided and calls are the decisions on its text and its tool calls,
 	// and withdrawn the change of status that withdrew it.
-	stored                    event.Message
+	stored                    *event.Message
 	undecided                 []string
 	decided, calls, withdrawn decision
 
@@ -174,14 +174,17 @@ func decisionIDs(messageID string) []string {
 
 // settle returns the effective message for a stored message and the decisions.
 func settle(r event.Record, found decisions) Message {
-	ids := decisionIDs(r.ID)
-	m := Message{Record: r, decided: found[ids[0]], calls: found[ids[1]], withdrawn: found[ids[2]]}
-	m.Decision = m.decided.Interception
-	if m.Problem = read(r, &m.stored); m.Problem != nil {
+	m := Message{Record: r, stored: new(event.Message)}
+	if len(found) > 0 {
+		ids := decisionIDs(r.ID)
+		m.decided, m.calls, m.withdrawn = found[ids[0]], found[ids[1]], found[ids[2]]
+		m.Decision = m.decided.Interception
+	}
+	if m.Problem = read(r, m.stored); m.Problem != nil {
 		m.Message, m.Hidden, m.broken = event.Message{ID: r.ID}, true, true
 		return m
 	}
-	m.Message, m.undecided = m.stored, r.Undecided()
+	m.Message, m.undecided = *m.stored, r.Undecided()
 	if m.Problem = cmp.Or(m.decided.problem, m.calls.problem, m.withdrawn.problem); m.Problem != nil {
 		m.Decision, m.Hidden, m.Held, m.Content, m.Parts = nil, true, true, "", nil
 		return m

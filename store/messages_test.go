@@ -22,13 +22,16 @@ var key = store.Key{Namespace: "ns", ThreadID: "t1"}
 type reader struct {
 	store.Store
 	queries int
+	read    int // records of pages
 	most    int // ids in one question
 	problem error
 }
 
 func (r *reader) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
 	r.queries++
-	return r.Store.Records(ctx, key, q)
+	page, err := r.Store.Records(ctx, key, q)
+	r.read += len(page)
+	return page, err
 }
 
 func (r *reader) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {

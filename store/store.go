@@ -141,6 +141,10 @@ type Appended struct {
 	// Head is the Seq of the thread's newest record.
 	Head int64
 
+	// Replaced counts how often payloads of the thread's records were replaced: see [Erasures]. Payloads that were read at another
+	// count may be out of date.
+	Replaced int64
+
 	// ToolLog is the stored log of the call in ToolStart or ToolFinish.
 	ToolLog *ToolLog
 

@@ -25,7 +25,7 @@ func (m Message) ForModels() (event.Message, bool) {
 	}
 	out, said := m.said()
 	if !said {
-		out = m.stored
+		out = *m.stored
 		out.Content, out.Parts = "", nil
 	}
 	out.ToolCalls = m.callsForModels(said)
@@ -48,9 +48,9 @@ func (m Message) said() (event.Message, bool) {
 	case m.withdrawn.Interception != nil:
 		return event.Message{}, false
 	case d == nil:
-		return m.stored, !m.stored.Held && !m.waited(event.TypeMessage)
+		return *m.stored, !m.stored.Held && !m.waited(event.TypeMessage)
 	case d.Outcome == event.OutcomePassed:
-		return m.stored, !m.stored.Held || d.Message != nil
+		return *m.stored, !m.stored.Held || d.Message != nil
 	case d.Outcome == event.OutcomeReplaced && d.Message != nil:
 		return *d.Message, true
 	}
@@ -118,7 +118,7 @@ type Window struct {
 }
 
 // keeps reports whether the window contains a message. newer is the number of newer messages.
-func (w Window) keeps(m Message, newer int) bool {
+func (w Window) keeps(m *Message, newer int) bool {
 	return newer < w.Limit || w.Also != "" && m.Record.ID == w.Also || w.EventID != "" && m.Record.EventID == w.EventID
 }
 
@@ -128,43 +128,32 @@ func (w Window) keeps(m Message, newer int) bool {
 // It needs one query, and more if many messages were not passed or were passed late, or if the
 // turn began before the newest messages.
 func Transcript(ctx context.Context, s Reader, key Key, w Window) ([]Message, error) {
-	t := transcript{Window: w, found: decisions{}, seen: map[string]bool{}}
-	q := Query{Before: w.Head + 1, Types: []string{event.TypeMessage, event.TypeHook}, Newest: true, Limit: min(max(w.Limit, 1), MaxLimit)}
-	whole := false
+	t, err := readTranscript(ctx, s, key, w)
+	if err != nil {
+		return nil, err
+	}
+	return t.in(w), nil
+}
+
+func readTranscript(ctx context.Context, s Reader, key Key, w Window) (*transcript, error) {
+	t := &transcript{head: w.Head, limit: w.Limit, found: decisions{}, seen: map[string]bool{}}
+	q := Query{Before: w.Head + 1, Types: transcribed, Newest: true, Limit: min(max(w.Limit, 1), MaxLimit)}
 	for {
 		page, err := s.Records(ctx, key, q)
 		if err != nil {
 			return nil, err
 		}
 		t.add(page)
-		if whole = q.Complete(page); whole || len(t.shown) >= w.Limit {
+		if t.whole = q.Complete(page); t.whole || len(t.shown) >= w.Limit {
 			break
 		}
 		q.Before, q.Limit = page[len(page)-1].Seq, MaxLimit
 	}
-	older := []string{w.Also}
-	// A message is the first record of its turn.
-	if w.EventID != "" && !whole && !t.seen[w.EventID] {
-		ids, err := turnMessages(ctx, s, key, w)
-		if err != nil {
-			return nil, err
-		}
-		older = append(older, ids...)
-	}
-	if err := t.complete(ctx, s, key, older); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(t.shown, func(a, b Message) int {
-		return -cmp.Or(cmp.Compare(a.place(), b.place()), cmp.Compare(a.Record.Seq, b.Record.Seq))
-	})
-	out := t.shown[:0]
-	for i, m := range t.shown {
-		if w.keeps(m, i) {
-			out = append(out, m)
-		}
-	}
-	return out, nil
+	return t, t.complete(ctx, s, key, w)
 }
+
+// transcribed are the types of the records that a transcript is made of.
+var transcribed = []string{event.TypeMessage, event.TypeHook}
 
 // turnMessages returns the ids of the messages of the turn in a window.
 func turnMessages(ctx context.Context, s Reader, key Key, w Window) (ids []string, err error) {
@@ -185,12 +174,36 @@ func turnMessages(ctx context.Context, s Reader, key Key, w Window) (ids []strin
 }
 
 // transcript contains the decisions, the ids of messages, and the visible messages that were read,
-// up to the head of the window.
+// up to head.
 type transcript struct {
-	Window
+	head  int64
+	limit int
 	found decisions
 	seen  map[string]bool
-	shown []Message
+	shown []placed
+
+	// whole means that no record is older, and sparse that records were read which lie before a gap.
+	whole, sparse bool
+}
+
+// in returns the messages in a window.
+func (t *transcript) in(w Window) []Message {
+	slices.SortFunc(t.shown, func(a, b placed) int {
+		return -cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Record.Seq, b.Record.Seq))
+	})
+	out := make([]Message, 0, min(len(t.shown), w.Limit))
+	for i, m := range t.shown {
+		if w.keeps(m.Message, i) {
+			out = append(out, *m.Message)
+		}
+	}
+	return out
+}
+
+// placed is a message and its place among the others.
+type placed struct {
+	*Message
+	place int64
 }
 
 // add adds records, and all new decisions on their messages: a decision follows its message, so a
@@ -210,20 +223,30 @@ func (t *transcript) add(records []event.Record) {
 		m := settle(r, t.found)
 		if shown, ok := m.ForModels(); ok {
 			m.Message, m.Hidden = shown, false
-			t.shown = append(t.shown, m)
+			t.shown = append(t.shown, placed{&m, m.place()})
 		}
 	}
 }
 
 // complete reads the messages that were passed within the records read so far but stored before
-// them, and those with the ids in older.
-func (t *transcript) complete(ctx context.Context, s Reader, key Key, older []string) error {
+// them, and older ones that the window selects.
+func (t *transcript) complete(ctx context.Context, s Reader, key Key, w Window) error {
 	var ids []string
 	want := func(messageID string) {
 		if messageID != "" && !t.seen[messageID] {
 			t.seen[messageID] = true
 			ids = append(ids, messageID)
 			ids = append(ids, decisionIDs(messageID)...)
+		}
+	}
+	// A message is the first record of its turn.
+	if w.EventID != "" && !t.whole && !t.seen[w.EventID] {
+		older, err := turnMessages(ctx, s, key, w)
+		if err != nil {
+			return err
+		}
+		for _, id := range older {
+			want(id)
 		}
 	}
 	for _, d := range t.found {
@@ -236,16 +259,15 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, older []st
 			want(messageID)
 		}
 	}
-	for _, id := range older {
-		want(id)
-	}
+	want(w.Also)
+	t.sparse = len(ids) > 0
 	// The chunk size keeps the four records of a message together.
 	for some := range slices.Chunk(ids, MaxLimit) {
 		records, err := s.RecordsByID(ctx, key, some...)
 		if err != nil {
 			return err
 		}
-		t.add(slices.DeleteFunc(records, func(r event.Record) bool { return r.Seq > t.Head }))
+		t.add(slices.DeleteFunc(records, func(r event.Record) bool { return r.Seq > t.head }))
 	}
 	return nil
 }

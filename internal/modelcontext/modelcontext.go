@@ -31,9 +31,9 @@ func Describe(agentName string, req llm.Request, newest []store.Message, at even
 	return &at, req
 }
 
-// Transcript returns the messages that at selects, newest first.
-func Transcript(ctx context.Context, s store.Reader, key store.Key, at event.ModelContext) ([]store.Message, error) {
-	return store.Transcript(ctx, s, key, store.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question})
+// Window is what at selects of a thread.
+func Window(at event.ModelContext) store.Window {
+	return store.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question}
 }
 
 // parts refers to shown where the conversation repeats it.
@@ -76,7 +76,7 @@ func Reproduce(ctx context.Context, s store.Reader, key store.Key, call event.LL
 	case json.Unmarshal(common[0].Payload, &req) != nil:
 		return req, false, fmt.Errorf("record %s: %w", at.Prompt, store.ErrUnreadable)
 	}
-	newest, err := Transcript(ctx, s, key, *at)
+	newest, err := store.Transcript(ctx, s, key, Window(*at))
 	if err != nil {
 		return req, false, err
 	}

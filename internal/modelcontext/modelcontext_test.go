@@ -62,7 +62,7 @@ func decided(id string, d event.Interception) event.Record {
 func (th *thread) ask(limit int, change func([]llm.Message) []llm.Message) (event.LLMCall, llm.Request) {
 	th.t.Helper()
 	at := event.ModelContext{Head: th.head, Limit: limit}
-	newest, err := modelcontext.Transcript(th.t.Context(), th, key, at)
+	newest, err := store.Transcript(th.t.Context(), th, key, modelcontext.Window(at))
 	require.NoError(th.t, err)
 	req := llm.Request{Model: "small", Tools: []llm.Tool{{Name: "sum", Description: "Adds.", Parameters: []byte(`{"type":"object"}`)}}}
 	for i := len(newest) - 1; i >= 0; i-- {

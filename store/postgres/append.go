@@ -24,7 +24,7 @@ const (
 	makeThread = `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES ($1, $2, now(), now())
 		ON CONFLICT DO NOTHING`
 
-	lockThread = `SELECT head FROM threads WHERE namespace = $1 AND id = $2 FOR UPDATE`
+	lockThread = `SELECT head, replaced FROM threads WHERE namespace = $1 AND id = $2 FOR UPDATE`
 
 	addRecords = `WITH given AS (
 			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[])
@@ -151,18 +151,19 @@ type appending struct {
 	key      store.Key
 	pipeline pgx.Batch
 
-	head    int64
-	stored  map[string]event.Record
-	added   map[string]int64
-	started bool
-	tool    *store.ToolLog
+	head     int64
+	replaced int64
+	stored   map[string]event.Record
+	added    map[string]int64
+	started  bool
+	tool     *store.ToolLog
 }
 
 func newAppending(key store.Key, b store.Batch) *appending {
 	a := &appending{key: key, stored: map[string]event.Record{}, added: map[string]int64{}}
 	a.queue(makeThread)
 	a.queue(lockThread).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&a.head)
+		err := row.Scan(&a.head, &a.replaced)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return store.ErrErased // since the first statement, and the others find no thread
 		}
@@ -259,7 +260,7 @@ func (a *appending) addTool(sql string, l *store.ToolLog, changed *bool) {
 }
 
 func (a *appending) result(b store.Batch) (store.Appended, error) {
-	result := store.Appended{Head: a.head + int64(len(a.added)), ToolLog: a.tool, Started: a.started}
+	result := store.Appended{Head: a.head + int64(len(a.added)), Replaced: a.replaced, ToolLog: a.tool, Started: a.started}
 	first := make(map[string]event.Record, len(b.Records))
 	for _, r := range b.Records {
 		if known, twice := first[r.ID]; twice {

@@ -25,7 +25,7 @@ type writes struct {
 
 func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 	return prepare(ctx, db, map[**sql.Stmt]string{
-		&w.thread: selectThread + ` WHERE namespace = ? AND id = ?`,
+		&w.thread: `SELECT ` + threadFields + `, replaced FROM threads WHERE namespace = ? AND id = ?`,
 		&w.erased: selectErased,
 		&w.addThread: `INSERT INTO threads (title, status, activity, agents, metadata, parent_id, head, updated_at, created_at, update_number, namespace, id)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -123,7 +123,7 @@ func (a *appending) run(ctx context.Context, b store.Batch) error {
 }
 
 func (a *appending) load(ctx context.Context) error {
-	row, err := scanThread(a.StmtContext(ctx, a.thread).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID))
+	row, err := scanThreadAnd(a.StmtContext(ctx, a.thread).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID), &a.result.Replaced)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		if err := a.StmtContext(ctx, a.erased).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).Scan(new(int)); !errors.Is(err, sql.ErrNoRows) {

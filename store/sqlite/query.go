@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	selectThread = `SELECT namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at FROM threads`
+	threadFields = `namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at`
+	selectThread = `SELECT ` + threadFields + ` FROM threads`
 	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
 	selectErased = `SELECT 1 FROM erased_threads WHERE namespace = ? AND id = ?`
 	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
@@ -263,13 +264,18 @@ func scanRecord(row scanner) (event.Record, error) {
 	return r, err
 }
 
-func scanThread(row scanner) (store.Thread, error) {
+func scanThread(row scanner) (store.Thread, error) { return scanThreadAnd(row) }
+
+// scanThreadAnd scans further fields too.
+func scanThreadAnd(row scanner, further ...any) (store.Thread, error) {
 	var (
 		t                store.Thread
 		agents           []byte
 		created, updated int64
 	)
-	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &created, &updated)
+	err := row.Scan(append([]any{
+		&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &created, &updated,
+	}, further...)...)
 	if err != nil {
 		return t, err
 	}

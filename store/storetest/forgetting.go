@@ -54,6 +54,8 @@ func testReplacedRecords(t *testing.T, s store.Store) {
 		event.Record{ID: "c"}, event.Record{ID: "d", Payload: json.RawMessage("\"\xff\"")}, event.Record{ID: "\x00"})
 	require.Equal(t, want, query(t, s, key, store.Query{}))
 	require.Equal(t, row, thread(t, s, key), "the thread was not active")
+	require.Equal(t, int64(3), add(t, s, key, store.Batch{}).Replaced)
+	require.Zero(t, add(t, s, other, store.Batch{}).Replaced)
 	for _, k := range []store.Key{other, elsewhere} {
 		require.Equal(t, before, query(t, s, k, store.Query{}))
 	}

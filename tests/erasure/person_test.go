@@ -104,7 +104,13 @@ func TestErasedPerson(t *testing.T) {
 	require.Equal(t, "The case of [erased]", row.Title)
 	require.JSONEq(t, `{"customer":"[erased]","n":1}`, string(row.Metadata))
 	w.AwaitApproval(shared, 0)
+	asked := len(w.Provider.Requests())
 	require.Equal(t, signals.TurnCompleted, say(w, shared, "bob", "still there?").Status)
+	for _, r := range w.Provider.Requests()[asked:] {
+		for _, word := range gone {
+			require.NotContains(t, string(r.Body), word, "a worker keeps messages in memory")
+		}
+	}
 	require.Equal(t, signals.TurnCompleted, say(w, others, "carol", "still there?").Status)
 
 	got, err := erasures.LoadPerson(w.Ctx(), w.Store, w.TaskQueue, receipt.ID)
