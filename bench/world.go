@@ -167,7 +167,9 @@ func (w *world) startTemporal(ctx context.Context, o Options) error {
 	var err error
 	w.temporal, err = client.Dial(client.Options{
 		HostPort: addr, Logger: sdklog.NewStructuredLogger(w.log),
-		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(countCalls(&w.calls))}},
+		ConnectionOptions: client.ConnectionOptions{
+			GrpcCompression: &client.GrpcCompressionNone{}, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(countCalls(&w.calls))},
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("connecting to Temporal: %w", err)

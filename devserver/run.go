@@ -170,7 +170,7 @@ func (s *server) startTemporal(ctx context.Context) error {
 	s.client, err = client.DialContext(ctx, journal.ClientOptions(s.telemetry.ClientOptions(client.Options{
 		HostPort: s.temporal.Addr(), Namespace: s.temporal.Namespace(), Logger: program.TemporalLogger(s.log),
 		// On a busy machine, the new server may be slow.
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: readyWithin},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: readyWithin, GrpcCompression: &client.GrpcCompressionNone{}},
 	})))
 	if err != nil {
 		return fmt.Errorf("connecting to Temporal at %s: %w", s.temporal.Addr(), err)

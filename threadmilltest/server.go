@@ -38,7 +38,7 @@ func dial(t testing.TB, log *slog.Logger) client.Client {
 	}
 	c, err := client.Dial(client.Options{
 		HostPort: s.Addr(), Namespace: s.Namespace(), Identity: t.Name(), Logger: sdklog.NewStructuredLogger(log),
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: patience},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: patience, GrpcCompression: &client.GrpcCompressionNone{}},
 	})
 	if err != nil {
 		t.Fatalf("threadmilltest: connecting to the Temporal server of the tests: %v", err)

@@ -41,7 +41,7 @@ type database struct {
 	lock   *os.File // nil in memory
 
 	// emptyWAL ends the emptying of the write-ahead log; nil in memory.
-	emptyWAL func() error
+	emptyWAL func()
 }
 
 // openDatabase opens the database in dir, or one in memory if dir is empty, and creates its tables.
@@ -79,22 +79,20 @@ func openDatabase(dir string) (*database, error) {
 		_ = lock.Close()
 		return nil, err
 	}
-	if db.emptyWAL, err = keepEmptyingWAL(path); err != nil {
-		return nil, errors.Join(fmt.Errorf("embedded: open %s: %w", path, err), db.close())
+	pool, err := poolOf(db.handle)
+	if err != nil {
+		return nil, errors.Join(err, db.close())
 	}
+	db.emptyWAL = keepEmptyingWAL(pool)
 	return db, nil
 }
 
 // walEmptied is how often the write-ahead log is emptied. It has what was deleted until it is.
 const walEmptied = 5 * time.Second
 
-// keepEmptyingWAL empties the write-ahead log again and again, on a connection of its own.
-func keepEmptyingWAL(path string) (stop func() error, err error) {
-	db, err := dbsql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout%3d1000")
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1)
+// keepEmptyingWAL empties the write-ahead log again and again, on the connection of the server: beside another one, whose transactions
+// begin by reading, it would fail them.
+func keepEmptyingWAL(db *dbsql.DB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -105,16 +103,14 @@ func keepEmptyingWAL(path string) (stop func() error, err error) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				// While others read or write, the next attempt does it.
-				_, _ = db.ExecContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`)
+				_, _ = db.ExecContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`) // if it fails, the next one does it
 			}
 		}
 	})
-	return func() error {
+	return func() {
 		cancel()
 		done.Wait()
-		return db.Close()
-	}, nil
+	}
 }
 
 func open(cfg *config.SQL, lock *os.File) (*database, error) {
@@ -126,11 +122,10 @@ func open(cfg *config.SQL, lock *os.File) (*database, error) {
 }
 
 func (d *database) close() error {
-	var err error
 	if d.emptyWAL != nil {
-		err = d.emptyWAL()
+		d.emptyWAL()
 	}
-	err = errors.Join(err, closePool(d.handle))
+	err := closePool(d.handle)
 	if d.lock != nil {
 		err = errors.Join(err, d.lock.Close())
 	}
@@ -198,21 +193,32 @@ func syncFile(path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// closePool closes the connection pool under a handle of Temporal's SQLite plugin. The plugin keeps
-// every pool open until the process ends, which would keep the file open and, in memory, all its
-// data. The pool is not exported; a test checks that the path to it stays valid.
-func closePool(handle sqlplugin.DB) error {
+// poolOf returns the connection pool under a handle of Temporal's SQLite plugin. The pool is not exported; a test checks that the path
+// to it stays valid.
+func poolOf(handle sqlplugin.DB) (*dbsql.DB, error) {
 	pool := reflect.Indirect(reflect.ValueOf(handle))
 	for _, field := range []string{"db", "DB"} {
 		if pool.Kind() != reflect.Struct || !pool.FieldByName(field).IsValid() {
-			return errors.New("embedded: this version of the Temporal server hides its connection pool")
+			return nil, errHiddenPool
 		}
 		pool = reflect.Indirect(pool.FieldByName(field))
 	}
 	if pool.Type() != reflect.TypeFor[dbsql.DB]() {
-		return errors.New("embedded: this version of the Temporal server hides its connection pool")
+		return nil, errHiddenPool
 	}
-	return (*dbsql.DB)(pool.Addr().UnsafePointer()).Close()
+	return (*dbsql.DB)(pool.Addr().UnsafePointer()), nil
+}
+
+var errHiddenPool = errors.New("embedded: this version of the Temporal server hides its connection pool")
+
+// closePool closes the pool of a handle. The plugin keeps every pool open until the process ends, which would keep the file open and,
+// in memory, all its data.
+func closePool(handle sqlplugin.DB) error {
+	pool, err := poolOf(handle)
+	if err != nil {
+		return err
+	}
+	return pool.Close()
 }
 
 // prepareNamespace creates or updates the namespace of cfg with its retention and search
