@@ -19,7 +19,7 @@ import (
 // [store.Transcript].
 //
 // It is a pure function.
-func prepare(who agent.Agent, in step.Model, newest []store.Message) []llm.Message {
+func prepare(who agent.Agent, in step.Model, newest []*store.Message) []llm.Message {
 	out := make([]llm.Message, 0, len(newest)+1)
 	if hasInstructions(who) {
 		out = append(out, llm.Message{Role: event.RoleSystem, Content: who.Instructions})
@@ -52,10 +52,10 @@ type view struct {
 	answered map[string]bool
 }
 
-func newView(name string, in step.Model, messages []store.Message) view {
+func newView(name string, in step.Model, messages []*store.Message) view {
 	v := view{name: name, in: in, answered: map[string]bool{}}
-	for i := range messages {
-		if m := &messages[i]; v.own(m) && m.SenderType == event.CreatedByAgent {
+	for _, m := range messages {
+		if v.own(m) && m.SenderType == event.CreatedByAgent {
 			v.answered[m.ReplyToMessageID] = true
 		}
 	}
@@ -90,12 +90,12 @@ func (v view) asks(m *store.Message) bool {
 }
 
 // question returns the question of the run in the form for the model.
-func (v view) question(messages []store.Message) llm.Message {
-	for i := range messages {
-		if !v.asks(&messages[i]) {
+func (v view) question(messages []*store.Message) llm.Message {
+	for _, asked := range messages {
+		if !v.asks(asked) {
 			continue
 		}
-		if m, ok := modelcontext.SeenBy(v.name, messages[i].Message); ok && m.Role == event.RoleUser && !blank(m) {
+		if m, ok := modelcontext.SeenBy(v.name, asked.Message); ok && m.Role == event.RoleUser && !blank(m) {
 			return m
 		}
 		break
@@ -113,11 +113,9 @@ func (v view) ofRun(m *store.Message) bool {
 // first. That is the order in which they were stored, except that the agent's messages in other
 // runs since the question of this run precede the question: a model continues at the end of the
 // conversation, which must not be its own message.
-func (v view) chronological(newest []store.Message) []*store.Message {
-	all := make([]*store.Message, len(newest))
-	for i := range newest {
-		all[len(all)-1-i] = &newest[i]
-	}
+func (v view) chronological(newest []*store.Message) []*store.Message {
+	all := slices.Clone(newest)
+	slices.Reverse(all)
 	asked := slices.IndexFunc(all, v.asks)
 	if asked < 0 {
 		return all

@@ -22,10 +22,10 @@ import (
 var alice = agent.Agent{Name: "alice", Instructions: "You are Alice."}
 
 // said returns stored messages, oldest first.
-func said(messages ...event.Message) []store.Message {
-	var out []store.Message
+func said(messages ...event.Message) []*store.Message {
+	var out []*store.Message
 	for _, m := range messages {
-		out = append(out, store.Message{Message: m, Record: event.Record{ID: m.ID, Type: event.TypeMessage}})
+		out = append(out, &store.Message{Message: m, Record: event.Record{ID: m.ID, Type: event.TypeMessage}})
 	}
 	return out
 }
@@ -78,7 +78,7 @@ func TestPrepare(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		in       step.Model
-		messages []store.Message
+		messages []*store.Message
 		want     []string
 	}{
 		{
@@ -202,7 +202,7 @@ func TestWhatIsAskedComesLast(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		in       step.Model
-		messages []store.Message
+		messages []*store.Message
 		want     []string
 	}{
 		{
@@ -311,7 +311,7 @@ func TestToolRules(t *testing.T) {
 
 // happened returns a random thread of several agents and people, oldest first, with every kind of
 // failure.
-func happened(rnd *rand.Rand) []store.Message {
+func happened(rnd *rand.Rand) []*store.Message {
 	pick := func(from ...string) string { return from[rnd.IntN(len(from))] }
 	var out []event.Message
 	for i := range rnd.IntN(25) {

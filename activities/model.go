@@ -329,7 +329,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 
 // giveBack adds their opaque parts to the run's earlier replies, unless hooks have changed them. Such
 // a reply is known by its calls: one without calls ends the run.
-func (c *modelCall) giveBack(messages []store.Message) {
+func (c *modelCall) giveBack(messages []*store.Message) {
 	byCall := map[string]*event.Opaque{}
 	for _, m := range messages {
 		if o := c.opaque[m.Record.ID]; o != nil && len(m.ToolCalls) > 0 && m.Intact() {

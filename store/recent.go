@@ -37,8 +37,9 @@ type recent struct {
 	bytes    int
 }
 
-// Transcript returns what the function [Transcript] returns. replaced is [Appended].Replaced of an append to the thread.
-func (c *Recent) Transcript(ctx context.Context, s Reader, key Key, replaced int64, w Window) ([]Message, error) {
+// Transcript returns what the function [Transcript] returns; its messages must not be changed. replaced is [Appended].Replaced of an
+// append to the thread.
+func (c *Recent) Transcript(ctx context.Context, s Reader, key Key, replaced int64, w Window) ([]*Message, error) {
 	known, ok := c.take(key)
 	if ok = ok && known.replaced == replaced; ok {
 		var err error

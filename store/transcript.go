@@ -127,7 +127,7 @@ func (w Window) keeps(m *Message, newer int) bool {
 //
 // It needs one query, and more if many messages were not passed or were passed late, or if the
 // turn began before the newest messages.
-func Transcript(ctx context.Context, s Reader, key Key, w Window) ([]Message, error) {
+func Transcript(ctx context.Context, s Reader, key Key, w Window) ([]*Message, error) {
 	t, err := readTranscript(ctx, s, key, w)
 	if err != nil {
 		return nil, err
@@ -187,14 +187,14 @@ type transcript struct {
 }
 
 // in returns the messages in a window.
-func (t *transcript) in(w Window) []Message {
+func (t *transcript) in(w Window) []*Message {
 	slices.SortFunc(t.shown, func(a, b placed) int {
 		return -cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Record.Seq, b.Record.Seq))
 	})
-	out := make([]Message, 0, min(len(t.shown), w.Limit))
+	out := make([]*Message, 0, min(len(t.shown), w.Limit))
 	for i, m := range t.shown {
 		if w.keeps(m.Message, i) {
-			out = append(out, *m.Message)
+			out = append(out, m.Message)
 		}
 	}
 	return out
@@ -214,18 +214,19 @@ func (t *transcript) add(records []event.Record) {
 			t.found.add(r)
 		}
 	}
-	t.shown = slices.Grow(t.shown, len(records))
+	shown := make([]placed, 0, len(records)+len(t.shown))
 	for _, r := range records {
 		if r.Type != event.TypeMessage {
 			continue
 		}
 		t.seen[r.ID] = true
 		m := settle(r, t.found)
-		if shown, ok := m.ForModels(); ok {
-			m.Message, m.Hidden = shown, false
-			t.shown = append(t.shown, placed{&m, m.place()})
+		if seen, ok := m.ForModels(); ok {
+			m.Message, m.Hidden = seen, false
+			shown = append(shown, placed{&m, m.place()})
 		}
 	}
+	t.shown = append(shown, t.shown...) // in order, if these are newer
 }
 
 // complete reads the messages that were passed within the records read so far but stored before

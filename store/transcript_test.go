@@ -228,7 +228,7 @@ func TestTranscriptOfATurn(t *testing.T) {
 	require.Equal(t, 1, r.queries, "one query where the turn is within the newest messages")
 }
 
-func contentOf(messages []store.Message) (out []string) {
+func contentOf(messages []*store.Message) (out []string) {
 	for _, m := range messages {
 		out = append(out, m.Content)
 	}

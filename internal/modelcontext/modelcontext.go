@@ -19,7 +19,7 @@ import (
 // Describe returns what an agent's model sees with a request, and the payload of the record
 // saw.Prompt, which the request has in common with others of the agent: all but the conversation.
 // newest is the transcript that the conversation was made of, and at selects it.
-func Describe(agentName string, req llm.Request, newest []store.Message, at event.ModelContext) (saw *event.ModelContext, common llm.Request) {
+func Describe(agentName string, req llm.Request, newest []*store.Message, at event.ModelContext) (saw *event.ModelContext, common llm.Request) {
 	var instructions int
 	if len(req.Messages) > 0 && req.Messages[0].Role == event.RoleSystem {
 		instructions = 1
@@ -138,7 +138,7 @@ func same(a, b *llm.Message) bool {
 
 // seen returns the messages of a transcript, newest first, that an agent's model may see, oldest
 // first.
-func seen(agentName string, newest []store.Message) []shownMessage {
+func seen(agentName string, newest []*store.Message) []shownMessage {
 	out := make([]shownMessage, 0, len(newest))
 	for i := len(newest) - 1; i >= 0; i-- {
 		if shown, ok := SeenBy(agentName, newest[i].Message); ok {
