@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -189,11 +190,9 @@ func (s *State) derivedID(of string, n int) string {
 	return id.String()
 }
 
+// keepLast removes all but the last n elements, in place.
 func keepLast[T any](list []T, n int) []T {
-	if len(list) > n {
-		return append([]T(nil), list[len(list)-n:]...)
-	}
-	return list
+	return slices.Delete(list, 0, max(0, len(list)-n))
 }
 
 // maxDirectory is the maximum length of a working directory's path, in bytes.

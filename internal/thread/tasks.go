@@ -319,7 +319,7 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 		return nil
 	case ToolListTasks:
 		// Keep the list short for the model.
-		list := signals.Tasks{Tasks: append(append([]event.Task{}, keepLast(s.Tasks.Ended, maxTasksListed)...), s.Tasks.Running...)}
+		list := signals.Tasks{Tasks: append(append([]event.Task{}, s.Tasks.Ended[max(0, len(s.Tasks.Ended)-maxTasksListed):]...), s.Tasks.Running...)}
 		for i, task := range list.Tasks {
 			list.Tasks[i] = s.taskForModels(task, specs)
 		}
