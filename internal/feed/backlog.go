@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -22,6 +23,21 @@ func (b *backlog) ready() []event.Record {
 		n++
 	}
 	return b.ahead[:n]
+}
+
+// contiguous returns a copy of the records after a Seq, up to another one, or none if any of them is missing.
+func contiguous(records []event.Record, after, last int64) []event.Record {
+	first := slices.IndexFunc(records, func(r event.Record) bool { return r.Seq == after+1 })
+	if first < 0 || int64(len(records)-first) < last-after {
+		return nil
+	}
+	records = records[first : int64(first)+last-after]
+	for i := range records {
+		if records[i].Seq != after+1+int64(i) {
+			return nil
+		}
+	}
+	return slices.Clone(records)
 }
 
 // drop removes the first n records.
