@@ -58,7 +58,7 @@ type Entry struct {
 	// Stored is set instead of Event: all records up to this Seq are in the store.
 	Stored int64 `json:"stored,omitempty"`
 
-	// Records are the records of the append that a notice announces, as stored. Only subscriptions in the process of
+	// Records are those of the append that a notice announces, as stored, with those that existed before. Only subscriptions in the process of
 	// the publisher that started before the notice was published may get them; drivers may omit them. Nobody may change
 	// them.
 	Records []event.Record `json:"-"`

@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -25,19 +24,19 @@ func (b *backlog) ready() []event.Record {
 	return b.ahead[:n]
 }
 
-// contiguous returns a copy of the records after a Seq, up to another one, or none if any of them is missing.
-func contiguous(records []event.Record, after, last int64) []event.Record {
-	first := slices.IndexFunc(records, func(r event.Record) bool { return r.Seq == after+1 })
-	if first < 0 || int64(len(records)-first) < last-after {
-		return nil
-	}
-	records = records[first : int64(first)+last-after]
+// contiguous returns those of the records after a Seq, up to another one, or none if any of them is missing. Batches
+// contain records that were stored earlier, too.
+func contiguous(records []event.Record, after, last int64) (out []event.Record) {
 	for i := range records {
-		if records[i].Seq != after+1+int64(i) {
-			return nil
+		if records[i].Seq == after+1 && after < last {
+			out = append(out, records[i])
+			after++
 		}
 	}
-	return slices.Clone(records)
+	if after < last {
+		return nil
+	}
+	return out
 }
 
 // drop removes the first n records.

@@ -65,7 +65,7 @@ func TestContiguous(t *testing.T) {
 		"all":                                {[]int64{4, 5}, 3, 5, []int64{4, 5}},
 		"those that were not delivered":      {[]int64{3, 4, 5}, 4, 5, []int64{5}},
 		"those that are due":                 {[]int64{4, 5, 6}, 3, 5, []int64{4, 5}},
-		"after the records of a retry":       {[]int64{2, 1, 4, 5}, 3, 5, []int64{4, 5}},
+		"among those of earlier batches":     {[]int64{2, 4, 1, 5, 3}, 3, 5, []int64{4, 5}},
 		"none":                               {nil, 3, 5, nil},
 		"the first is missing":               {[]int64{5}, 3, 5, nil},
 		"the last is missing":                {[]int64{4, 5}, 3, 6, nil},
