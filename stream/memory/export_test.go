@@ -1,5 +1,13 @@
 package memory
 
+import "github.com/threadmill/threadmill/stream"
+
+// Take is the end of a Next that began before the subscription was closed.
+func Take(sub stream.Subscription) (stream.Entry, error) {
+	e, _, err := sub.(*subscription).take()
+	return e, err
+}
+
 // Kept returns the size of the records that the stream keeps for readers, as it counts it and as it is.
 func (s *Stream) Kept() (counted, kept int) {
 	s.mu.RLock()

@@ -66,6 +66,18 @@ func TestRecordsAreKeptUntilTheyAreRead(t *testing.T) {
 	requireKept(t, s, 0)
 }
 
+func TestRecordsAreKeptDespiteAClosedReader(t *testing.T) {
+	s := memory.New(memory.Config{})
+	gone, slow := subscribe(t, s, stream.From{}), subscribe(t, s, stream.From{})
+	announce(t, s, 1)
+	gone.Close()
+	e, err := memory.Take(gone)
+	require.NoError(t, err)
+	require.Empty(t, e.Records)
+	require.Len(t, next(t, slow).Records, 1)
+	requireKept(t, s, 0)
+}
+
 func TestRecordsOfSlowReaderAreBounded(t *testing.T) {
 	s := memory.New(memory.Config{})
 	slow := subscribe(t, s, stream.From{})
