@@ -87,7 +87,7 @@ func TestRecordsOfSlowReaderAreBounded(t *testing.T) {
 	requireKept(t, s, 12) // 256 KiB
 	for seq := range int64(20) {
 		e := next(t, slow)
-		require.EqualValues(t, seq, e.Stored)
+		require.Equal(t, seq, e.Stored)
 		require.Equal(t, seq < 12, len(e.Records) == 1)
 	}
 	requireKept(t, s, 0)
