@@ -292,7 +292,7 @@ func (a *Activities) append(ctx context.Context, ref step.Ref, batch store.Batch
 		return done, temporal.NewApplicationErrorWithCause("The store could not be written; the step is retried.", step.ErrTypeRetry, err)
 	}
 	if len(batch.Records) > 0 {
-		a.publish(ctx, ref, stream.Entry{Stored: done.Head})
+		a.publish(ctx, ref, stream.Entry{Stored: done.Head, Records: done.Records})
 	}
 	return done, nil
 }

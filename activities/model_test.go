@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
 )
 
 func TestReply(t *testing.T) {
@@ -405,6 +406,26 @@ func TestRecordAndNotify(t *testing.T) {
 	require.Equal(t, "A title", row.Title)
 	_, err = w.env.ExecuteActivity(signals.ActivityNotify, step.Notify{Thread: ref, TraceID: "e1"})
 	require.NoError(t, err)
+}
+
+// TestNoticeHasRecords: viewers in the process of a step need no read of the store for what it has stored.
+func TestNoticeHasRecords(t *testing.T) {
+	w := newFixture(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	sub, err := w.stream.Subscribe(ctx, ref, stream.From{})
+	require.NoError(t, err)
+	t.Cleanup(sub.Close)
+	_, err = w.callModel(modelStep())
+	require.NoError(t, err)
+	var got []event.Record
+	for head := int64(len(w.records())); int64(len(got)) < head; {
+		e, err := sub.Next(ctx)
+		require.NoError(t, err)
+		got = append(got, e.Records...)
+		require.False(t, e.Stored == head && int64(len(got)) < head, "a notice had no records")
+	}
+	require.Equal(t, w.records(), got)
 }
 
 // TestLateRetryOfARow: a step of a dead worker runs again after a later step has stored a newer row

@@ -58,6 +58,11 @@ type Entry struct {
 	// Stored is set instead of Event: all records up to this Seq are in the store.
 	Stored int64 `json:"stored,omitempty"`
 
+	// Records are the records of the append that a notice announces, as stored. Some may have been stored before. Only
+	// subscriptions in the process of the publisher that started before the notice was published may get them; drivers
+	// may omit them. Nobody may change them.
+	Records []event.Record `json:"-"`
+
 	// At is the time of publication in milliseconds since 1970, if the delay of viewers is measured. 0 = it is not.
 	At int64 `json:"at,omitempty"`
 }

@@ -1,16 +1,20 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -66,5 +70,53 @@ func TestStreamCutAtRandom(t *testing.T) {
 			require.Zero(t, check.Count(seen, event.EventGap))
 			require.Equal(t, text.String(), w.Messages(id)[1].Content, "S1-24")
 		})
+	}
+}
+
+// feedReads counts the reads of a store by the viewers of threads.
+type feedReads struct {
+	store.Store
+	n atomic.Int64
+}
+
+func (s *feedReads) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+	if q.After > 0 && q.Before > 0 && !q.Newest && len(q.Types) == 0 && q.EventID == "" {
+		s.n.Add(1)
+	}
+	return s.Store.Records(ctx, key, q)
+}
+
+// TestViewersReadNoRecords: viewers in the process of the worker get the records of a turn without reading the store.
+func TestViewersReadNoRecords(t *testing.T) {
+	t.Parallel()
+	var reads *feedReads
+	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
+		reads = &feedReads{Store: c.Store}
+		c.Store = reads
+	}})
+	id := w.Open()
+	viewers := []*check.View{check.Watch(t, w, id, ""), check.Watch(t, w, id, "")}
+	turn := func() (shown [][]check.Frame) {
+		w.Post(id, "use note {\"text\":\"a\"}")
+		for _, v := range viewers {
+			shown = append(shown, v.Until(t, func(f check.Frame) bool {
+				return f.Event.Type == event.EventStatus && f.Event.Status.Status == event.StatusTurnEnded
+			}))
+		}
+		return shown
+	}
+	turn() // its first notices may have come before the viewers
+	// A stall of the machine between an append and its notice lets viewers read the store.
+	for left := 5; ; left-- {
+		require.Positive(t, left, "viewers read the store in each turn")
+		before := reads.n.Load()
+		shown := turn()
+		require.Equal(t, shown[0], shown[1])
+		require.Equal(t, 1, check.Count(shown[0], event.EventToolCall))
+		require.Equal(t, 1, check.Count(shown[0], event.EventToolResult))
+		require.Equal(t, 3, check.Count(shown[0], event.EventMessage))
+		if reads.n.Load() == before {
+			return
+		}
 	}
 }

@@ -132,7 +132,7 @@ func (b *fixture) put(id string, row store.ThreadUpdate, records ...event.Record
 	key := store.Key{Namespace: "acme", ThreadID: id}
 	out, err := b.store.Append(b.ctx, key, store.Batch{Records: records, Thread: &row})
 	if err == nil {
-		err = b.stream.Publish(b.ctx, key, stream.Entry{Stored: out.Head})
+		err = b.stream.Publish(b.ctx, key, stream.Entry{Stored: out.Head, Records: out.Records})
 	}
 	if err != nil {
 		panic(err)

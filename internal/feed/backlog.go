@@ -24,6 +24,21 @@ func (b *backlog) ready() []event.Record {
 	return b.ahead[:n]
 }
 
+// contiguous returns those of the records after a Seq, up to another one, or none if any of them is missing. Batches
+// contain records that were stored earlier, too.
+func contiguous(records []event.Record, after, last int64) (out []event.Record) {
+	for i := range records {
+		if records[i].Seq == after+1 && after < last {
+			out = append(out, records[i])
+			after++
+		}
+	}
+	if after < last {
+		return nil
+	}
+	return out
+}
+
 // drop removes the first n records.
 func (b *backlog) drop(n int) {
 	clear(b.ahead[:n])

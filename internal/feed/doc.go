@@ -13,7 +13,9 @@
 //
 // A record whose announcement was lost or has expired comes when the reader has caught up with the
 // log, or at the next check of the store, every [Config.HeartbeatInterval]. Records are not polled
-// otherwise, and a piece costs no read of the store.
+// otherwise, and a piece costs no read of the store. Neither does a notice in the process of its publisher, which has the
+// records with it: the reader reads the store only if they do not follow its position without a gap. Whoever replaces
+// stored records purges the log, and so the records that readers have not read yet.
 //
 // # Resuming
 //

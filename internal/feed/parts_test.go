@@ -50,6 +50,40 @@ func TestBacklog(t *testing.T) {
 	assert.Nil(t, b.ahead)
 }
 
+func TestContiguous(t *testing.T) {
+	records := func(seqs ...int64) (out []event.Record) {
+		for _, seq := range seqs {
+			out = append(out, event.Record{Seq: seq})
+		}
+		return out
+	}
+	for name, test := range map[string]struct {
+		given       []int64
+		after, last int64
+		want        []int64
+	}{
+		"all":                                {[]int64{4, 5}, 3, 5, []int64{4, 5}},
+		"those that were not delivered":      {[]int64{3, 4, 5}, 4, 5, []int64{5}},
+		"those that are due":                 {[]int64{4, 5, 6}, 3, 5, []int64{4, 5}},
+		"among those of earlier batches":     {[]int64{2, 4, 1, 5, 3}, 3, 5, []int64{4, 5}},
+		"none":                               {nil, 3, 5, nil},
+		"the first is missing":               {[]int64{5}, 3, 5, nil},
+		"the last is missing":                {[]int64{4, 5}, 3, 6, nil},
+		"one in between is missing":          {[]int64{4, 6}, 3, 6, nil},
+		"an earlier one instead":             {[]int64{4, 1, 6}, 3, 6, nil},
+		"delivered already":                  {[]int64{4, 5}, 5, 6, nil},
+		"the reader is ahead of another log": {[]int64{1}, 50, 51, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := records(test.given...)
+			got := contiguous(given, test.after, test.last)
+			assert.Equal(t, records(test.want...), got)
+			clear(got)
+			assert.Equal(t, records(test.given...), given, "other readers have the same records")
+		})
+	}
+}
+
 func TestGrace(t *testing.T) {
 	end := time.Unix(1700000000, 0)
 	for name, test := range map[string]struct {

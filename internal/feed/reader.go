@@ -152,10 +152,7 @@ func (r *Reader) deadline() (at time.Time, ok bool) {
 // deliverRecords buffers records that are due.
 func (r *Reader) deliverRecords(ctx context.Context) error {
 	if len(r.backlog.ahead) == 0 {
-		bound := max(r.backlog.due, r.tail.head)
-		records, err := r.cfg.Store.Records(ctx, r.key, store.Query{
-			After: r.at.seq, Before: bound + 1, Limit: pageSize, MaxBytes: readBytes,
-		})
+		records, err := r.dueRecords(ctx)
 		if err != nil {
 			return fmt.Errorf("reading the records of %s after %d: %w", r.key, r.at.seq, err)
 		}
@@ -191,6 +188,18 @@ func (r *Reader) deliverRecords(ctx context.Context) error {
 		r.backlog.drop(n)
 	}
 	return nil
+}
+
+// dueRecords returns records that are due: those of the pending notice if they are all that is due, or else those of
+// the store.
+func (r *Reader) dueRecords(ctx context.Context) ([]event.Record, error) {
+	if r.pending != nil {
+		if records := contiguous(r.pending.Records, r.at.seq, r.backlog.due); len(records) > 0 {
+			return records, nil
+		}
+	}
+	bound := max(r.backlog.due, r.tail.head)
+	return r.cfg.Store.Records(ctx, r.key, store.Query{After: r.at.seq, Before: bound + 1, Limit: pageSize, MaxBytes: readBytes})
 }
 
 // deliverEntry buffers the piece of the pending entry, after the records that it implies.

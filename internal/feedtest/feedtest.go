@@ -118,7 +118,9 @@ func New(t testing.TB, o Options) *Thread {
 }
 
 // Append stores records without announcing them, and returns the head.
-func (w *Thread) Append(records ...event.Record) int64 {
+func (w *Thread) Append(records ...event.Record) int64 { return w.append(records).Head }
+
+func (w *Thread) append(records []event.Record) store.Appended {
 	for i := range records {
 		w.ids++
 		var m event.Message
@@ -132,7 +134,7 @@ func (w *Thread) Append(records ...event.Record) int64 {
 	}
 	out, err := w.Store.Append(w.Ctx, w.Key, store.Batch{Records: records})
 	require.NoError(w.T, err)
-	return out.Head
+	return out
 }
 
 // Publish publishes an entry to the log.
@@ -140,14 +142,18 @@ func (w *Thread) Publish(e stream.Entry) {
 	require.NoError(w.T, w.Stream.Publish(w.Ctx, w.Key, e))
 }
 
-// Word announces the records up to seq.
+// Word announces the records up to seq, without the records, as another process does.
 func (w *Thread) Word(seq int64) { w.Publish(stream.Entry{Stored: seq}) }
 
-// StoreAll stores and announces records.
+// StoreAll stores and announces records as steps do, with the records in the notice.
 func (w *Thread) StoreAll(records ...event.Record) int64 {
-	head := w.Append(records...)
-	w.Word(head)
-	return head
+	out := w.append(records)
+	w.announce(out)
+	return out.Head
+}
+
+func (w *Thread) announce(out store.Appended) {
+	w.Publish(stream.Entry{Stored: out.Head, Records: out.Records})
 }
 
 // Piece publishes a piece of a message.

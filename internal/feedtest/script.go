@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
 
@@ -44,15 +45,16 @@ func Runs(rng *rand.Rand, agents int) Script {
 
 // agentRun is one agent's run: a reply with tool calls, their execution, another reply.
 func agentRun(rng *rand.Rand, agent string) Script {
-	known, stored := int64(1), int64(1)
+	known := int64(1)
 	var s Script
 	say := func(e func(after int64) stream.Entry) {
 		s = append(s, func(w *Thread) { w.Publish(e(known)) })
 	}
 	put := func(records func() []event.Record) {
+		var stored store.Appended
 		s = append(s,
-			func(w *Thread) { stored = w.Append(records()...) },
-			func(w *Thread) { w.Word(stored); known = stored })
+			func(w *Thread) { stored = w.append(records()) },
+			func(w *Thread) { w.announce(stored); known = stored.Head })
 	}
 	reply := func(id string) string {
 		attempts, text := 1+rng.IntN(2), ""

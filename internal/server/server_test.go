@@ -308,7 +308,7 @@ func (w *world) append(thread string, batch store.Batch) int64 {
 	key := store.Key{Namespace: "default", ThreadID: thread}
 	out, err := w.store.Append(w.ctx, key, batch)
 	require.NoError(w.t, err)
-	require.NoError(w.t, w.stream.Publish(w.ctx, key, stream.Entry{Stored: out.Head}))
+	require.NoError(w.t, w.stream.Publish(w.ctx, key, stream.Entry{Stored: out.Head, Records: out.Records}))
 	return out.Head
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
 )
 
 // outage is a store that cannot be reached while it is down.
@@ -267,7 +268,11 @@ func TestStoreOutage(t *testing.T) {
 		}
 		require.Equal(t, http.StatusServiceUnavailable, w.call("GET", "/readyz", nil).status)
 	}
-	w.put("t1", replied("m2", "meanwhile")) // by a worker that still reaches the store
+	key, meanwhile := store.Key{Namespace: "default", ThreadID: "t1"}, replied("m2", "meanwhile")
+	meanwhile.ID = "m2"
+	out, err := w.store.Append(w.ctx, key, store.Batch{Records: []event.Record{meanwhile}}) // by a worker that still reaches the store
+	require.NoError(t, err)
+	require.NoError(t, w.stream.Publish(w.ctx, key, stream.Entry{Stored: out.Head}))
 	for view, in := range streams {
 		await(t, in, ": heartbeat")
 		await(t, in, ": heartbeat")

@@ -7,6 +7,9 @@
 // as long as the machine's clock does not go back between two runs of the process and a thread does
 // not publish more than a million entries per second.
 //
+// The records of a notice stay in the log until the subscriptions that existed then have read them, at most 256 KiB for
+// each thread. Notices beyond that are delivered without records. Later subscriptions get none.
+//
 // An empty log without subscribers is dropped. A subscription from one of its offsets then reports
 // a gap.
 package memory

@@ -3,9 +3,11 @@ package memory
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/stream"
 )
 
@@ -16,6 +18,7 @@ type log struct {
 	first   int64  // the offset of entries[0]
 	entries []item // trimmed by reslicing; append moves the rest now and then
 	bytes   int
+	kept    int // the size of all records of entries, at most maxRecordBytes
 	subs    int
 	dropped bool          // no longer in the stream's map: look it up again
 	wake    chan struct{} // closed at the next publish; nil if nobody waits
@@ -25,6 +28,23 @@ type item struct {
 	entry stream.Entry
 	at    int64 // Unix time in nanoseconds
 	size  int
+
+	// records is the size of entry.Records, and unread the number of subscriptions that have yet to read them.
+	records, unread int
+}
+
+// maxRecordBytes is the maximum size of the records that a log keeps until its subscriptions have read them. Notices
+// beyond it have no records, so that a slow reader does not fill the memory.
+const maxRecordBytes = 256 << 10
+
+// recordBytes is what a record takes in memory besides its payload, approximately.
+const recordBytes = 512
+
+func sizeOf(records []event.Record) (size int) {
+	for i := range records {
+		size += recordBytes + len(records[i].Payload)
+	}
+	return size
 }
 
 // next returns the offset of the next entry.
@@ -38,7 +58,12 @@ func (l *log) publish(e stream.Entry, size int, now time.Time, cfg *Config) bool
 		return false
 	}
 	e.Offset = l.next()
-	l.entries = append(l.entries, item{entry: e, at: now.UnixNano(), size: size})
+	it := item{entry: e, at: now.UnixNano(), size: size, records: sizeOf(e.Records), unread: l.subs}
+	l.kept += it.records
+	if it.unread == 0 || l.kept > maxRecordBytes {
+		l.forget(&it)
+	}
+	l.entries = append(l.entries, it)
 	l.bytes += size
 	l.trim(now.Add(-cfg.Retention), cfg)
 	if l.wake != nil {
@@ -46,6 +71,12 @@ func (l *log) publish(e stream.Entry, size int, now time.Time, cfg *Config) bool
 		l.wake = nil
 	}
 	return true
+}
+
+// forget removes the records of an entry.
+func (l *log) forget(it *item) {
+	l.kept -= it.records
+	it.entry.Records, it.records = nil, 0
 }
 
 // trim removes entries over the limits, but never the newest one for its size.
@@ -76,6 +107,7 @@ func (l *log) purge() {
 func (l *log) cut(n int) {
 	for i := range n {
 		l.bytes -= l.entries[i].size
+		l.kept -= l.entries[i].records
 		l.entries[i] = item{} // frees it: the array behind the slice remains
 	}
 	l.entries = l.entries[n:]
@@ -111,6 +143,7 @@ func (l *log) subscribe(s *Stream, key stream.Key, from stream.From) *subscripti
 	if len(l.entries) > 0 {
 		sub.start.Last = l.next() - 1
 	}
+	sub.since = l.next()
 	after := from.Offset
 	switch {
 	case from.Now:
@@ -133,6 +166,7 @@ type subscription struct {
 	key    stream.Key
 	start  stream.Start
 	pos    int64 // guarded by log.mu
+	since  int64 // the subscription gets the records of entries from this offset on
 	once   sync.Once
 	done   chan struct{}
 }
@@ -174,7 +208,7 @@ func (s *subscription) take() (e stream.Entry, wake <-chan struct{}, err error) 
 		return e, nil, fmt.Errorf("read %s: %w: %d entries are gone; subscribe again", s.key, stream.ErrLagged, -i)
 	case i < int64(len(l.entries)):
 		s.pos++
-		return l.entries[i].entry, nil, nil
+		return s.read(&l.entries[i]), nil, nil
 	}
 	if l.wake == nil {
 		l.wake = make(chan struct{})
@@ -182,11 +216,29 @@ func (s *subscription) take() (e stream.Entry, wake <-chan struct{}, err error) 
 	return e, l.wake, nil
 }
 
+// read returns the next entry for the subscription. The log keeps records until their last reader has them.
+func (s *subscription) read(it *item) stream.Entry {
+	e := it.entry
+	if e.Offset < s.since {
+		e.Records = nil
+		return e
+	}
+	if it.unread--; it.unread == 0 {
+		s.log.forget(it)
+	}
+	return e
+}
+
 func (s *subscription) Close() {
 	s.once.Do(func() {
 		close(s.done)
-		s.log.mu.Lock()
-		s.log.subs--
-		s.log.mu.Unlock()
+		l := s.log
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.subs--
+		for i := max(s.pos-l.first, 0); i < int64(len(l.entries)); i++ {
+			s.read(&l.entries[i])
+		}
+		s.since = math.MaxInt64 // a Next that has begun counts no more
 	})
 }

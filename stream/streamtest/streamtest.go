@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) stream.Stream) {
 		{"concurrent publishers", testConcurrent},
 		{"subscribing while others publish", testSubscribeWhilePublishing},
 		{"large entries", testLarge},
+		{"records of a notice", testRecords},
 		{"a purged log has nothing, and goes on", testPurge},
 		{"notices", testNotices},
 		{"closed stream", testClose},
@@ -70,6 +71,21 @@ func testOrder(t *testing.T, s stream.Stream) {
 	require.EqualValues(t, 12, got[3].After)
 	require.Equal(t, "trace-1", got[3].TraceID)
 	require.Empty(t, got[0].TraceID)
+}
+
+// testRecords: drivers may omit the records of a notice, and never replay them.
+func testRecords(t *testing.T, s stream.Stream) {
+	key, records := newKey(t), []event.Record{{ID: "a", Seq: 1, Type: event.TypeMessage, Payload: json.RawMessage(`{}`)}}
+	early := subscribe(t, s, key, stream.From{})
+	require.NoError(t, s.Publish(testContext(t), key, stream.Entry{Stored: 1, Records: records}))
+	got := next(t, early, 1)[0]
+	require.EqualValues(t, 1, got.Stored)
+	if got.Records != nil {
+		require.Equal(t, records, got.Records)
+	}
+	later := all(t, s, key, 1)[0]
+	require.EqualValues(t, 1, later.Stored)
+	require.Empty(t, later.Records)
 }
 
 func testPurge(t *testing.T, s stream.Stream) {
