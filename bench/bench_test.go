@@ -12,16 +12,24 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/stream/memory"
 )
+
+// patience is how long a test waits for what it expects.
+const patience = 2 * time.Minute
 
 // TestMain serves Temporal in the process that the part cost starts.
 func TestMain(m *testing.M) {
@@ -94,7 +102,12 @@ func TestTinyRun(t *testing.T) {
 		require.Equal(t, i%2*2, row.Busy)
 		require.Equal(t, 3, row.Time.Count)
 		require.Positive(t, row.Time.Min)
-		require.Contains(t, out.String(), fmt.Sprintf("\n| %s | %d | 3 |", row.Stream, row.Busy))
+		if row.Busy == 0 {
+			require.Zero(t, row.Turns)
+		} else {
+			require.GreaterOrEqual(t, row.Turns, row.Busy, "each busy thread ends a turn")
+		}
+		require.Contains(t, out.String(), fmt.Sprintf("\n| %s | %d | %d | 3 |", row.Stream, row.Busy, row.Turns))
 	}
 	require.Equal(t, 40, r.Burst.Events)
 	require.Equal(t, 1, r.Burst.Ratio.Count)
@@ -117,9 +130,11 @@ func TestTurns(t *testing.T) {
 	for _, s := range shapes {
 		for _, by := range o.Ways {
 			t.Run(s.name+" by "+string(by), func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
 				th := w.mill.thread(s, by).(*millThread)
-				require.NoError(t, grow(t.Context(), th, 4))
-				require.NoError(t, th.finish(t.Context()))
+				require.NoError(t, grow(ctx, th, 4))
+				require.NoError(t, th.finish(ctx))
 				switch {
 				case by == byHTTP:
 					require.Nil(t, th.view, "the client is the viewer")
@@ -138,18 +153,48 @@ func TestTurns(t *testing.T) {
 				require.Equal(t, want, recorded(t, w.store, th.id))
 
 				bare := w.bare.thread(s, by).(*bareThread)
-				require.NoError(t, grow(t.Context(), bare, 4))
+				require.NoError(t, grow(ctx, bare, 4))
 				require.Equal(t, sentToBare(s, by), received(t, w.temporal, bare.id))
 			})
 		}
 	}
 	t.Run("approvals need a viewer", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
 		unwatched := *w.mill
 		unwatched.viewer = false
 		th := unwatched.thread(shapeOf("approval"), byUpdate).(*millThread)
-		require.NoError(t, grow(t.Context(), th, 3))
+		require.NoError(t, grow(ctx, th, 3))
 		require.Equal(t, map[string]int{event.TypeMessage: 2 * 4, event.TypeApproval: 2}, recorded(t, w.store, th.id))
 	})
+}
+
+// countedStream counts what is published.
+type countedStream struct {
+	stream.Stream
+	published atomic.Int64
+}
+
+func (s *countedStream) Publish(ctx context.Context, key stream.Key, e stream.Entry) error {
+	s.published.Add(1)
+	return s.Stream.Publish(ctx, key, e)
+}
+
+// TestStreamOfRuntime: tokens take the stream that a runtime is configured with.
+func TestStreamOfRuntime(t *testing.T) {
+	o, err := parse([]string{"-memory"}, os.Stderr)
+	require.NoError(t, err)
+	w, err := newWorld(t.Context(), o, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.stop()) })
+	s := &countedStream{Stream: memory.New(memory.Config{})}
+	w.onStop(s.Close)
+	on, err := w.startThreadmill(t.Context(), o, newID("bench-counted"), threadmill.Config{Stream: s})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, on.thread(shapes[0], byHTTP).first(ctx))
+	require.Positive(t, s.published.Load())
 }
 
 // recorded counts the messages and decisions of a thread, by type.

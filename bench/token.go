@@ -28,6 +28,9 @@ type tokenRow struct {
 	Stream string  `json:"stream"`
 	Busy   int     `json:"busy"`
 	Time   summary `json:"time"`
+
+	// Turns is the number of turns of the busy threads meanwhile.
+	Turns int `json:"turns"`
 }
 
 // firstToken measures the latency of first tokens: from the provider's write to its connection
@@ -88,11 +91,11 @@ func (m *meter) apartByNATS(ctx context.Context, url string) (*mill, error) {
 func (m *meter) tokensOf(ctx context.Context, name string, on *mill) ([]tokenRow, error) {
 	var rows []tokenRow
 	for _, busy := range []int{0, m.TokenThreads} {
-		times, err := m.tokensBeside(ctx, on, busy)
+		times, turns, err := m.tokensBeside(ctx, on, busy)
 		if err != nil {
 			return nil, fmt.Errorf("%s, %d busy threads: %w", name, busy, err)
 		}
-		row := tokenRow{name, busy, summarize(milliseconds(times))}
+		row := tokenRow{name, busy, summarize(milliseconds(times)), turns}
 		m.say("first token %s, %2d busy threads: p50 %.2f ms, p99 %.2f ms", name, busy, row.Time.Median, row.Time.P99)
 		rows = append(rows, row)
 	}
@@ -104,20 +107,20 @@ func (m *meter) tokensOf(ctx context.Context, name string, on *mill) ([]tokenRow
 var chatting = shape{name: "chatting", text: func(n int) string { return fmt.Sprintf("say %d%s", n, slowly) }}
 
 // tokensBeside times first tokens of a thread while others take turns, one after the other.
-func (m *meter) tokensBeside(ctx context.Context, on *mill, busy int) (times []time.Duration, err error) {
+func (m *meter) tokensBeside(ctx context.Context, on *mill, busy int) (times []time.Duration, turns int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	id := newID("t")
 	if err := on.threads.Open(ctx, id, signals.Start{Agents: []string{remoteAgent}}, nil); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	// The first turn creates the thread and its connections.
 	if _, err := on.threads.Turn(ctx, id, signals.UserMessage(id, person, "hello")); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	v, err := watch(ctx, on.api, id, "now")
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer v.close()
 	others := make([]thread, busy)
@@ -125,9 +128,9 @@ func (m *meter) tokensBeside(ctx context.Context, on *mill, busy int) (times []t
 		others[i] = on.thread(chatting, byHTTP)
 	}
 	if _, err := together(others, 1, func(t thread) error { return t.first(ctx) }); err != nil {
-		return nil, fmt.Errorf("first turn: %w", err)
+		return nil, 0, fmt.Errorf("first turn: %w", err)
 	}
-	_, err = m.beside(ctx, others, func() error {
+	took, err := m.beside(ctx, others, func() error {
 		for range m.Tokens {
 			took, err := m.oneToken(ctx, on, v, id)
 			if err != nil {
@@ -137,7 +140,7 @@ func (m *meter) tokensBeside(ctx context.Context, on *mill, busy int) (times []t
 		}
 		return nil
 	})
-	return times, err
+	return times, len(took), err
 }
 
 func (m *meter) oneToken(ctx context.Context, on *mill, v *viewer, id string) (time.Duration, error) {
@@ -180,8 +183,8 @@ func (r *report) tokenTable(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\n### First token, from the provider to an SSE client (target: p99 < %s %s beside idle threads, < %s %s beside busy ones)\n\n",
 		targetTokenIdle, oneProcess, targetTokenNATS, acrossNATS)
-	fmt.Fprint(b, "| stream | busy threads | tokens | ms: p50, p95, p99 (min–max) |\n|---|---|---|---|\n")
+	fmt.Fprint(b, "| stream | busy threads | their turns | tokens | ms: p50, p95, p99 (min–max) |\n|---|---|---|---|---|\n")
 	for _, t := range r.FirstToken {
-		fmt.Fprintf(b, "| %s | %d | %d | %.2f, %.2f, %.2f (%.2f–%.2f) |\n", t.Stream, t.Busy, t.Time.Count, t.Time.Median, t.Time.P95, t.Time.P99, t.Time.Min, t.Time.Max)
+		fmt.Fprintf(b, "| %s | %d | %d | %d | %.2f, %.2f, %.2f (%.2f–%.2f) |\n", t.Stream, t.Busy, t.Turns, t.Time.Count, t.Time.Median, t.Time.P95, t.Time.P99, t.Time.Min, t.Time.Max)
 	}
 }
