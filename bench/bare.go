@@ -18,7 +18,8 @@ import (
 
 // The bare loop is the minimal agent on Temporal: messages live in the workflow, the model's
 // activity receives all of them, and each step is one activity. It has no store, stream,
-// interrupts, approvals or continue-as-new.
+// interrupts or continue-as-new, and approvals only in turns of the shape that needs them: one
+// update returns the call that waits, another one has the decision and returns the reply.
 const (
 	bareQueue    = "bench-bare"
 	bareWorkflow = "loop"
@@ -26,6 +27,8 @@ const (
 	bareTool     = "tool"
 	bareSignal   = "post"
 	bareUpdate   = "turn"
+	bareAsk      = "ask"
+	bareDecide   = "decide"
 )
 
 // barePost is a person's message.
@@ -39,6 +42,15 @@ type bareStart struct {
 
 	// Local runs all steps as local activities.
 	Local bool `json:"local"`
+
+	// Asks makes every tool call wait for approval.
+	Asks bool `json:"asks"`
+}
+
+// bareDecision approves a call of a turn.
+type bareDecision struct {
+	TurnID string `json:"turnId"`
+	CallID string `json:"callId"`
 }
 
 type bareStep struct {
@@ -69,6 +81,12 @@ func bareLoop(ctx workflow.Context, in bareStart) error {
 	if err != nil {
 		return err
 	}
+	var approve func(workflow.Context, bareDecision) error
+	if in.Asks {
+		if approve, err = bareApprovals(ctx, push, replies); err != nil {
+			return err
+		}
+	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
 			var p barePost
@@ -83,14 +101,40 @@ func bareLoop(ctx workflow.Context, in bareStart) error {
 		p := queue[0]
 		queue = queue[1:]
 		messages = append(messages, llm.Message{Role: event.RoleUser, Content: p.Text})
-		if messages, err = bareTurn(ctx, in.Local, p.ID, messages); err != nil {
+		if messages, err = bareTurn(ctx, in.Local, p.ID, messages, approve); err != nil {
 			return err
 		}
 		replies[p.ID] = messages[len(messages)-1].Content
 	}
 }
 
-func bareTurn(ctx workflow.Context, local bool, id string, messages []llm.Message) ([]llm.Message, error) {
+// bareApprovals handles the updates of turns that need approval. The function that it returns waits
+// until a call is approved.
+func bareApprovals(ctx workflow.Context, push func(barePost), replies map[string]string) (func(workflow.Context, bareDecision) error, error) {
+	waits, approved := map[string]string{}, map[bareDecision]bool{} // waits: turn id: call id
+	err := workflow.SetUpdateHandler(ctx, bareAsk, func(ctx workflow.Context, p barePost) (string, error) {
+		push(p)
+		err := workflow.Await(ctx, func() bool { return waits[p.ID] != "" })
+		return waits[p.ID], err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = workflow.SetUpdateHandler(ctx, bareDecide, func(ctx workflow.Context, d bareDecision) (string, error) {
+		if err := workflow.Await(ctx, func() bool { return waits[d.TurnID] == d.CallID }); err != nil {
+			return "", err
+		}
+		approved[d] = true
+		err := workflow.Await(ctx, func() bool { return replies[d.TurnID] != "" })
+		return replies[d.TurnID], err
+	})
+	return func(ctx workflow.Context, d bareDecision) error {
+		waits[d.TurnID] = d.CallID
+		return workflow.Await(ctx, func() bool { return approved[d] })
+	}, err
+}
+
+func bareTurn(ctx workflow.Context, local bool, id string, messages []llm.Message, approve func(workflow.Context, bareDecision) error) ([]llm.Message, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute})
 	for {
@@ -104,6 +148,11 @@ func bareTurn(ctx workflow.Context, local bool, id string, messages []llm.Messag
 		}
 		futures := make([]workflow.Future, len(r.Calls))
 		for i, call := range r.Calls {
+			if approve != nil {
+				if err := approve(ctx, bareDecision{id, call.ID}); err != nil {
+					return nil, err
+				}
+			}
 			futures[i] = bareRun(ctx, local, bareTool, call)
 		}
 		for i, call := range r.Calls {
@@ -128,15 +177,19 @@ type bareActivities struct {
 	model *model
 	tools *tool.Set
 
-	// ended delivers the reply of a turn to the sender of its signal.
-	ended sync.Map // turn id: chan string
+	// ended delivers the reply of a turn to the sender of its signal, asked the id of its call.
+	ended, asked sync.Map // turn id: chan string
 }
 
 func (a *bareActivities) Model(ctx context.Context, in bareStep) (bareReply, error) {
 	res, err := a.model.Generate(ctx, llm.Request{Model: "bench", Messages: in.Messages}, nil)
-	if err == nil && len(res.ToolCalls) == 0 {
-		if waits, ok := a.ended.LoadAndDelete(in.TurnID); ok {
-			waits.(chan string) <- res.Content
+	if err == nil {
+		receivers, said := &a.ended, res.Content
+		if len(res.ToolCalls) > 0 {
+			receivers, said = &a.asked, res.ToolCalls[0].ID
+		}
+		if receiver, ok := receivers.LoadAndDelete(in.TurnID); ok {
+			receiver.(chan string) <- said
 		}
 	}
 	return bareReply{res.Content, res.ToolCalls}, err
@@ -195,14 +248,14 @@ type bareThread struct {
 
 func (t *bareThread) next() (p barePost, want string) {
 	t.turns++
-	text := t.shape.message(t.turns)
+	text := t.shape.message(t.turns, t.by)
 	return barePost{fmt.Sprintf("%s-%d", t.id, t.turns), text}, reply(text)
 }
 
 func (t *bareThread) first(ctx context.Context) error {
 	p, want := t.next()
 	opts := client.StartWorkflowOptions{ID: t.id, TaskQueue: bareQueue}
-	if _, err := t.temporal.ExecuteWorkflow(ctx, opts, bareWorkflow, bareStart{First: p, Local: t.local}); err != nil {
+	if _, err := t.temporal.ExecuteWorkflow(ctx, opts, bareWorkflow, bareStart{First: p, Local: t.local, Asks: t.shape.asks}); err != nil {
 		return err
 	}
 	return t.update(ctx, p, want)
@@ -213,34 +266,62 @@ func (t *bareThread) watch(context.Context) error { return nil }
 
 func (t *bareThread) turn(ctx context.Context) error {
 	p, want := t.next()
-	if t.by == byUpdate {
+	if t.by != bySignal {
 		return t.update(ctx, p, want)
 	}
-	ended := make(chan string, 1)
-	t.activities.ended.Store(p.ID, ended)
+	receivers := &t.activities.ended
+	if t.shape.asks {
+		receivers = &t.activities.asked
+	}
+	receiver := make(chan string, 1)
+	receivers.Store(p.ID, receiver)
 	if err := t.temporal.SignalWorkflow(ctx, t.id, "", bareSignal, p); err != nil {
 		return err
 	}
 	select {
-	case got := <-ended:
-		return same(got, want)
+	case said := <-receiver:
+		if t.shape.asks {
+			return t.decide(ctx, bareDecision{p.ID, said}, want)
+		}
+		return same(said, want)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
 func (t *bareThread) update(ctx context.Context, p barePost, want string) error {
-	h, err := t.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
-		WorkflowID: t.id, UpdateName: bareUpdate, Args: []any{p}, WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
+	if t.shape.asks {
+		call, err := t.call(ctx, bareAsk, p)
+		if err != nil {
+			return err
+		}
+		return t.decide(ctx, bareDecision{p.ID, call}, want)
+	}
+	got, err := t.call(ctx, bareUpdate, p)
 	if err != nil {
 		return err
 	}
-	var got string
-	if err := h.Get(ctx, &got); err != nil {
+	return same(got, want)
+}
+
+// decide approves a call and waits for the reply.
+func (t *bareThread) decide(ctx context.Context, d bareDecision, want string) error {
+	got, err := t.call(ctx, bareDecide, d)
+	if err != nil {
 		return err
 	}
 	return same(got, want)
+}
+
+// call returns the result of an update.
+func (t *bareThread) call(ctx context.Context, update string, arg any) (result string, err error) {
+	h, err := t.temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: t.id, UpdateName: update, Args: []any{arg}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err != nil {
+		return "", err
+	}
+	return result, h.Get(ctx, &result)
 }
 
 func (t *bareThread) finish(context.Context) error { return nil }

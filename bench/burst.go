@@ -219,11 +219,19 @@ func (p *posting) post(ctx context.Context, body []byte) (later time.Duration, e
 	if res.StatusCode == http.StatusAccepted {
 		return 0, nil
 	}
-	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
-	if err != nil || seconds < 1 {
+	if later = retryAfter(res); later == 0 {
 		return 0, fmt.Errorf("posting an event: %s: %s", res.Status, answer)
 	}
-	return time.Duration(seconds) * time.Second, nil
+	return later, nil
+}
+
+// retryAfter returns how long a client waits until it repeats a request, or 0.
+func retryAfter(res *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(res.Header.Get("Retry-After"))
+	if err != nil {
+		return 0
+	}
+	return time.Duration(max(0, seconds)) * time.Second
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -8,20 +8,37 @@ import (
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 )
 
-// The cases of the part cost. A long conversation of one thread shows what depends on its length, and
-// many threads at once show what turns cost each other.
-var costCases = []struct {
+// costCase are turns whose cost is measured.
+type costCase struct {
 	steps          steps
 	shape          string
 	threads, turns int
 	viewer         bool
-}{
-	{asLocal, "plain", 1, 100, false},
-	{asLocal, "tool", 10, 100, true},
-	{asActivities, "tool", 10, 100, true},
+
+	// gated is whether the gate limits the case. A run for the gate measures no others.
+	gated bool
+}
+
+// costCases are those of the part cost. A long conversation of one thread shows what depends on its length, and
+// many threads at once show what turns cost each other.
+var costCases = []costCase{
+	{asLocal, "plain", 1, 100, false, true},
+	{asLocal, "tool", 10, 100, true, true},
+	{asActivities, "tool", 10, 100, true, true},
+	{asLocal, "approval", 10, 100, true, false},
+	{asActivities, "approval", 10, 100, true, false},
+}
+
+// costCases returns the cases of a run.
+func (o *Options) costCases() []costCase {
+	if o.Gate == "" {
+		return costCases
+	}
+	return slices.DeleteFunc(slices.Clone(costCases), func(c costCase) bool { return !c.gated })
 }
 
 // costProcessors is the number of processors of the workers, so that counts do not depend on the machine.
@@ -80,7 +97,7 @@ func (m *meter) cost(ctx context.Context) (rows []costRow, err error) {
 			return nil, err
 		}
 	}
-	for _, c := range costCases {
+	for _, c := range m.costCases() {
 		sides := [2]side(apart.sides(c.steps))
 		watched := *sides[0].(*mill)
 		watched.viewer = c.viewer

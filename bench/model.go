@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
@@ -24,6 +25,9 @@ type shape struct {
 	// tool that the model calls once before it replies, if any.
 	tool string
 
+	// asks is whether the call needs a person's approval.
+	asks bool
+
 	about string
 
 	// text returns the n-th message. Nil: the message names the tool, or is to be repeated.
@@ -34,6 +38,7 @@ var shapes = []shape{
 	{name: "plain", about: "message, reply"},
 	{name: "tool", tool: plainTool, about: "message, tool call, reply"},
 	{name: "quick", tool: quickTool, about: "the same with a tool that is declared as quick"},
+	{name: "approval", tool: plainTool, asks: true, about: "message, tool call, approval request, decision, reply"},
 }
 
 func shapeNames() []string {
@@ -61,24 +66,47 @@ func shapeOf(name string) shape {
 	panic("no shape " + name)
 }
 
-// message returns the message that causes a turn of this shape.
-func (s shape) message(n int) string {
-	if s.text != nil {
-		return s.text(n)
+// message returns the n-th message, which causes a turn of this shape.
+func (s shape) message(n int, by way) string {
+	var text string
+	switch {
+	case s.text != nil:
+		text = s.text(n)
+	case s.tool == "":
+		text = fmt.Sprintf("say %d", n)
+	default:
+		text = fmt.Sprintf("use %s for %d", s.tool, n)
 	}
-	if s.tool == "" {
-		return fmt.Sprintf("say %d", n)
+	if by == byHTTP {
+		text += atLength
 	}
-	return fmt.Sprintf("use %s for %d", s.tool, n)
+	return text
 }
 
-// words is the end of every reply, one token each.
+// words is the end of every short reply, one token each.
 const words = " is what you said, and here are a few words more"
 
-// reply returns the model's last reply.
-func reply(message string) string { return message + words }
+// slowly is in messages whose reply has a pause before each token, as those of models have.
+const (
+	slowly = " slowly"
+	slow   = 20 * time.Millisecond
+)
 
-// model is the model of both sides: it replies without delay, streams word by word, and calls the
+// atLength is the end of a message whose reply has longReply tokens.
+const (
+	atLength  = " at length"
+	longReply = 50
+)
+
+// reply returns the model's last reply.
+func reply(message string) string {
+	if !strings.HasSuffix(message, atLength) {
+		return message + words
+	}
+	return message + strings.Repeat(" more", max(0, longReply-len(strings.Fields(message))))
+}
+
+// model is the model of both sides: it replies without delay unless it is asked for, streams word by word, and calls the
 // tool that the message names.
 type model struct{ calls atomic.Int64 }
 
@@ -101,6 +129,11 @@ func (m *model) Generate(ctx context.Context, req llm.Request, onDelta func(llm.
 	text := reply(said)
 	if onDelta != nil {
 		for word := range strings.SplitAfterSeq(text, " ") {
+			if strings.Contains(said, slowly) {
+				if err := pause(ctx, slow); err != nil {
+					return llm.Response{}, err
+				}
+			}
 			onDelta(llm.Delta{Text: word})
 		}
 	}

@@ -37,6 +37,9 @@ const (
 	bySignal way = "signal"
 	// byUpdate reports the end as the update's result.
 	byUpdate way = "update"
+	// byHTTP is the protocol of the AI SDK for Threadmill: the end is that of the stream of the
+	// response. For the bare loop it is an update. Replies have longReply tokens.
+	byHTTP way = "http"
 )
 
 // steps is how both sides run the steps of their turns.
@@ -72,8 +75,10 @@ type Options struct {
 	Pairs int `json:"pairs"`
 	Old   int `json:"old"`
 
-	// Tokens is the number of first tokens that are timed.
-	Tokens int `json:"tokens"`
+	// Tokens is the number of first tokens that are timed, once beside idle threads and once while
+	// TokenThreads others are busy.
+	Tokens       int `json:"tokens"`
+	TokenThreads int `json:"tokenThreads"`
 
 	Burst BurstOptions `json:"burst"`
 
@@ -132,16 +137,17 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	f.SetOutput(usage)
 	parts := f.String("parts", strings.Join(runtimeParts, ","), "what to measure")
 	documents := f.Bool("knowledge", false, "measure documents: -parts "+strings.Join(knowledgeParts, ","))
-	names := f.String("shapes", "plain,tool,quick", "turns: "+shapeHelp())
-	ways := f.String("ways", "signal,update", "how messages come in: signal, update")
+	names := f.String("shapes", "plain,tool,approval", "turns: "+shapeHelp())
+	ways := f.String("ways", "update,http", "how messages come in: signal, update, http")
 	how := f.String("steps", "local,activities", "how both sides run steps: as local activities, those that are quick; as activities, all")
-	threads := f.String("threads", "1,50", "how many threads are busy at once")
-	turns := f.String("turns", "200,500", "how many turns a round has in all, for each number of threads")
-	f.IntVar(&o.Rounds, "rounds", 5, "how many pairs of rounds")
-	f.BoolVar(&o.Viewer, "viewer", true, "watch each Threadmill thread over server-sent events; without, signals are not measured")
+	threads := f.String("threads", "1,10,50", "how many threads are busy at once")
+	turns := f.String("turns", "200,300,500", "how many turns a round has in all, for each number of threads")
+	f.IntVar(&o.Rounds, "rounds", 3, "how many pairs of rounds")
+	f.BoolVar(&o.Viewer, "viewer", true, "watch each Threadmill thread over server-sent events; without, signals are not measured, and only requests for approval are watched")
 	f.IntVar(&o.Pairs, "pairs", 4, "how many old and young threads")
 	f.IntVar(&o.Old, "old", 190, "the turn of an old thread that is compared with turn 10, at least 20")
-	f.IntVar(&o.Tokens, "tokens", 200, "how many first tokens to time")
+	f.IntVar(&o.Tokens, "tokens", 500, "how many first tokens to time, each time")
+	f.IntVar(&o.TokenThreads, "token-threads", 50, "how many other threads are busy while first tokens are timed again")
 	f.IntVar(&o.Burst.Rate, "burst-rate", 1000, "how many events a second a burst has, all for one thread")
 	f.IntVar(&o.Burst.Seconds, "burst-seconds", 10, "how long a burst takes")
 	f.IntVar(&o.Burst.Connections, "burst-connections", 200, "from how many connections a burst comes")
@@ -157,7 +163,8 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	f.IntVar(&o.Knowledge.Documents, "documents", 300, "how many documents the agent has that is given passages, at least 2")
 	f.StringVar(&o.DatabaseURL, "database-url", "", "a PostgreSQL for the store, in a schema of its own (default: SQLite on disk; "+
 		"quality and search are measured in both, and find a PostgreSQL as tests do)")
-	f.StringVar(&o.NATSURL, "nats-url", "", "a NATS with JetStream for the live stream (default: in memory)")
+	f.StringVar(&o.NATSURL, "nats-url", "", "a NATS with JetStream for the live stream (default: in memory; "+
+		"the part token measures both, and finds a NATS as tests do)")
 	f.BoolVar(&o.Memory, "memory", false, "keep Temporal's data and the SQLite store in memory")
 	f.StringVar(&o.Gate, "gate", "", "fail if the part cost exceeds the figures in this file")
 	f.BoolVar(&o.Update, "update", false, "write the figures to the file of -gate instead")
@@ -179,12 +186,12 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	if o.Shapes, err = choose("-shapes", *names, shapeNames()); err != nil {
 		return o, err
 	}
-	chosen, err := choose("-ways", *ways, []string{string(bySignal), string(byUpdate)})
+	chosen, err := choose("-ways", *ways, []string{string(bySignal), string(byUpdate), string(byHTTP)})
 	if err != nil {
 		return o, err
 	}
 	for _, name := range chosen {
-		if way(name) == byUpdate || o.Viewer {
+		if way(name) != bySignal || o.Viewer {
 			o.Ways = append(o.Ways, way(name))
 		}
 	}
@@ -221,6 +228,7 @@ func (o *Options) check() error {
 		{"-pairs", o.Pairs, 1},
 		{"-old", o.Old, 20},
 		{"-tokens", o.Tokens, 1},
+		{"-token-threads", o.TokenThreads, 1},
 		{"-burst-rate", o.Burst.Rate, 1},
 		{"-burst-seconds", o.Burst.Seconds, 1},
 		{"-burst-connections", o.Burst.Connections, 1},

@@ -15,7 +15,8 @@ const (
 	targetThroughput = 0.8
 	targetFirstTurn  = time.Second
 	targetAging      = 1.2
-	targetFirstToken = 5 * time.Millisecond
+	targetTokenIdle  = time.Millisecond
+	targetTokenNATS  = 5 * time.Millisecond
 	targetBurst      = 2.0
 )
 
@@ -25,6 +26,7 @@ type summary struct {
 	Min    float64 `json:"min"`
 	Max    float64 `json:"max"`
 	P95    float64 `json:"p95"`
+	P99    float64 `json:"p99"`
 	Count  int     `json:"count"`
 }
 
@@ -38,9 +40,9 @@ func summarize(values []float64) summary {
 	if len(v)%2 == 0 {
 		median = (v[mid-1] + v[mid]) / 2
 	}
-	// The least value that 95 % of the values do not exceed.
-	p95 := v[(len(v)*95+99)/100-1]
-	return summary{Median: median, Min: v[0], Max: v[len(v)-1], P95: p95, Count: len(v)}
+	// The least value that so many percent of the values do not exceed.
+	percentile := func(percent int) float64 { return v[(len(v)*percent+99)/100-1] }
+	return summary{Median: median, Min: v[0], Max: v[len(v)-1], P95: percentile(95), P99: percentile(99), Count: len(v)}
 }
 
 func milliseconds(times []time.Duration) []float64 {
@@ -65,7 +67,7 @@ type report struct {
 	Throughput []throughputRow `json:"throughput,omitempty"`
 	Cost       []costRow       `json:"cost,omitempty"`
 	Aging      []agingRow      `json:"aging,omitempty"`
-	FirstToken *tokenRow       `json:"firstToken,omitempty"`
+	FirstToken []tokenRow      `json:"firstToken,omitempty"`
 	Burst      *burstRow       `json:"burst,omitempty"`
 	Telemetry  []telemetryRow  `json:"telemetry,omitempty"`
 
@@ -83,6 +85,16 @@ type throughputRow struct {
 	Ratio   summary `json:"ratio"`
 	Mill    sideRow `json:"threadmill"`
 	Bare    sideRow `json:"bare"`
+
+	// Restate is the ratio Restate : bare loop, measured once, or 0.
+	Restate float64 `json:"restate,omitempty"`
+}
+
+// restate has the ratios of turns per second, Restate : bare loop, both streaming over HTTP and with
+// local steps. Their origin is in README.md.
+var restate = map[string]map[int]float64{
+	"plain": {1: 0.83, 50: 0.87},
+	"tool":  {1: 0.79, 50: 0.84},
 }
 
 type sideRow struct {
@@ -99,11 +111,6 @@ type agingRow struct {
 	Ratio summary `json:"ratio"`
 	New   summary `json:"youngTime"`
 	Aged  summary `json:"oldTime"`
-}
-
-type tokenRow struct {
-	Count int     `json:"count"`
-	Time  summary `json:"time"`
 }
 
 // burstRow compares turns during a burst with turns without one. It exists only if all events of
@@ -154,9 +161,13 @@ func newReport(o Options) *report {
 }
 
 func newThroughputRow(how steps, s shape, by way, threads int, rounds [2][]round) throughputRow {
-	return throughputRow{
+	row := throughputRow{
 		Steps: how, Shape: s.name, Way: by, Threads: threads, Ratio: ratios(rounds), Mill: newSideRow(rounds[0]), Bare: newSideRow(rounds[1]),
 	}
+	if how == asLocal && by == byHTTP {
+		row.Restate = restate[s.name][threads]
+	}
+	return row
 }
 
 // ratios compares the turns per second of pairs of rounds.
@@ -202,11 +213,7 @@ func (r *report) markdown(w io.Writer) error {
 			fmt.Fprintf(&b, "| %s | %s | %d | %s | %s |\n", a.Side, spread(a.Ratio, 2), a.Ratio.Count, spread(a.New, 1), spread(a.Aged, 1))
 		}
 	}
-	if t := r.FirstToken; t != nil {
-		fmt.Fprintf(&b, "\n### First token, from the provider to an SSE client (target: median < %s)\n\n", targetFirstToken)
-		fmt.Fprint(&b, "| tokens | median (min–max), ms | p95, ms |\n|---|---|---|\n")
-		fmt.Fprintf(&b, "| %d | %s | %.2f |\n", t.Count, spread(t.Time, 2), t.Time.P95)
-	}
+	r.tokenTable(&b)
 	r.costTable(&b)
 	r.burstTable(&b)
 	r.telemetryTable(&b)
@@ -235,10 +242,14 @@ func (r *report) throughputTables(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n### Turns per second, Threadmill : bare loop (target: ratio ≥ %.1f), %d pairs of rounds\n\n", targetThroughput, r.Options.Rounds)
-	fmt.Fprint(b, "| steps | turn | by | threads | ratio: median (min–max) | Threadmill, turns/s | bare, turns/s | Threadmill, ms a turn: median, p95 | bare, ms a turn: median, p95 |\n"+
-		"|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(b, "| steps | turn | by | threads | ratio: median (min–max) | Restate : bare loop, measured once | Threadmill, turns/s | bare, turns/s | Threadmill, ms a turn: median, p95 | bare, ms a turn: median, p95 |\n"+
+		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, t := range r.Throughput {
-		fmt.Fprintf(b, "| %s | %s | %s | %d | %s | %s | %s | %.1f, %.1f | %.1f, %.1f |\n", t.Steps, t.Shape, t.Way, t.Threads, spread(t.Ratio, 2),
+		other := ""
+		if t.Restate > 0 {
+			other = fmt.Sprintf("%.2f", t.Restate)
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %s | %s | %s | %s | %.1f, %.1f | %.1f, %.1f |\n", t.Steps, t.Shape, t.Way, t.Threads, spread(t.Ratio, 2), other,
 			spread(t.Mill.PerSecond, 0), spread(t.Bare.PerSecond, 0), t.Mill.Turn.Median, t.Mill.Turn.P95, t.Bare.Turn.Median, t.Bare.Turn.P95)
 	}
 	fmt.Fprintf(b, "\n### First turn of threads that all begin at once (target: p95 < %s at 50)\n\n", targetFirstTurn)

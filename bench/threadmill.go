@@ -3,12 +3,19 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
+
+// person writes messages and decides.
+const person = "ann"
+
+// askingAgent needs approval for each of its calls.
+const askingAgent = "asking"
 
 // mill is the side of Threadmill.
 type mill struct {
@@ -36,49 +43,104 @@ type millThread struct {
 	turns int
 
 	view *viewer
-	seen int
+
+	// seen are the turns whose end the viewer has received, unseen those before it connected.
+	seen, unseen int
 }
 
 func (t *millThread) next() (p signals.Post, want string) {
 	t.turns++
-	text := t.shape.message(t.turns)
-	p = signals.UserMessage(t.id, "ann", text)
+	text := t.shape.message(t.turns, t.by)
+	p = signals.UserMessage(t.id, person, text)
 	p.ID = fmt.Sprintf("e%d", t.turns)
 	return p, reply(text)
 }
 
 func (t *millThread) first(ctx context.Context) error {
-	p, want := t.next()
-	var start signals.Start
-	if t.agent != "" {
-		start.Agents = []string{t.agent}
+	if t.by == byHTTP {
+		return t.turn(ctx)
 	}
-	if err := t.threads.Open(ctx, t.id, start, &p); err != nil {
+	p, want := t.next()
+	if err := t.threads.Open(ctx, t.id, signals.Start{Agents: t.agents()}, &p); err != nil {
 		return err
+	}
+	if t.shape.asks {
+		if err := t.connect(ctx, "start"); err != nil {
+			return err
+		}
 	}
 	return t.update(ctx, p, want)
 }
 
-// watch connects a viewer, which sees the following events.
-func (t *millThread) watch(ctx context.Context) (err error) {
-	if t.viewer {
-		t.view, err = watch(ctx, t.api, t.id)
+// agents are those of the thread, nil = the default agent.
+func (t *millThread) agents() []string {
+	switch {
+	case t.shape.asks:
+		return []string{askingAgent}
+	case t.agent != "":
+		return []string{t.agent}
 	}
+	return nil
+}
+
+// watch connects a viewer, which sees the following events. A client over HTTP is a viewer itself.
+func (t *millThread) watch(ctx context.Context) error {
+	if !t.viewer || t.view != nil || t.by == byHTTP {
+		return nil
+	}
+	t.unseen = t.turns
+	return t.connect(ctx, "now")
+}
+
+func (t *millThread) connect(ctx context.Context, from string) (err error) {
+	t.view, err = watch(ctx, t.api, t.id, from)
 	return err
 }
 
 func (t *millThread) turn(ctx context.Context) error {
-	p, want := t.next()
-	if t.by == byUpdate {
+	switch t.by {
+	case byHTTP:
+		return t.chat(ctx)
+	case byUpdate:
+		p, want := t.next()
 		return t.update(ctx, p, want)
+	case bySignal:
 	}
+	p, want := t.next()
 	if _, err := t.threads.PostSignal(ctx, t.id, p); err != nil {
 		return err
+	}
+	if t.shape.asks {
+		if err := t.approve(ctx); err != nil {
+			return err
+		}
 	}
 	return t.await(ctx, want)
 }
 
 func (t *millThread) update(ctx context.Context, p signals.Post, want string) error {
+	if !t.shape.asks {
+		return t.complete(ctx, p, want)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	approved := make(chan error, 1)
+	go func() {
+		err := t.approve(ctx)
+		if err != nil {
+			stop()
+		}
+		approved <- err
+	}()
+	err := t.complete(ctx, p, want)
+	if err != nil {
+		stop()
+	}
+	return errors.Join(err, <-approved)
+}
+
+// complete posts a message and waits for the end of its turn.
+func (t *millThread) complete(ctx context.Context, p signals.Post, want string) error {
 	out, err := t.threads.Turn(ctx, t.id, p)
 	if err != nil {
 		return err
@@ -93,23 +155,48 @@ func (t *millThread) update(ctx context.Context, p signals.Post, want string) er
 func (t *millThread) await(ctx context.Context, want string) error {
 	content := ""
 	for {
-		select {
-		case e, open := <-t.view.events:
-			switch {
-			case !open:
-				return fmt.Errorf("the viewer of %s was cut off: %w", t.id, t.view.err)
-			case e.Type == event.EventMessage && e.Message.Role == event.RoleAssistant:
-				content = e.Message.Content
-			case e.Type == event.EventFinal:
-				t.seen++
-				if want == "" {
-					return nil
-				}
-				return same(content, want)
+		e, err := t.event(ctx)
+		switch {
+		case err != nil:
+			return err
+		case e.Type == event.EventMessage && e.Message.Role == event.RoleAssistant:
+			content = e.Message.Content
+		case e.Type == event.EventFinal:
+			if want == "" {
+				return nil
 			}
-		case <-ctx.Done():
-			return ctx.Err()
+			return same(content, want)
 		}
+	}
+}
+
+// approve waits until the viewer has received a request for approval, and approves.
+func (t *millThread) approve(ctx context.Context) error {
+	for {
+		e, err := t.event(ctx)
+		if err != nil {
+			return err
+		}
+		if e.Type == event.EventApprovalRequest {
+			_, err = t.threads.Decide(ctx, t.id, signals.Decide{ToolCallID: e.Request.ToolCallID, Decision: event.DecisionApprove, By: person})
+			return err
+		}
+	}
+}
+
+// event returns the viewer's next event.
+func (t *millThread) event(ctx context.Context) (seen, error) {
+	select {
+	case e, open := <-t.view.events:
+		if !open {
+			return e, fmt.Errorf("the viewer of %s was cut off: %w", t.id, t.view.err)
+		}
+		if e.Type == event.EventFinal {
+			t.seen++
+		}
+		return e, nil
+	case <-ctx.Done():
+		return seen{}, ctx.Err()
 	}
 }
 
@@ -119,7 +206,7 @@ func (t *millThread) finish(ctx context.Context) error {
 		return nil
 	}
 	defer t.view.close()
-	for t.seen < t.turns-1 { // the viewer connected after the first turn
+	for t.seen < t.turns-t.unseen {
 		if err := t.await(ctx, ""); err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ func (m *meter) throughput(ctx context.Context) ([]throughputRow, error) {
 					if err != nil {
 						return nil, fmt.Errorf("%s turns by %s, %d threads, steps as %s: %w", name, by, threads, how, err)
 					}
-					m.say("%-10s %-5s %-6s %2d threads: ratio %.2f", how, name, by, threads, row.Ratio.Median)
+					m.say("%-10s %-8s %-6s %2d threads: ratio %.2f", how, name, by, threads, row.Ratio.Median)
 					rows = append(rows, row)
 				}
 			}

@@ -32,10 +32,10 @@ const manyEvents = 1 << 14
 // browser reuses no connections: each viewer has its own.
 var browser = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// watch connects a viewer to a thread's new events.
-func watch(ctx context.Context, api, id string) (*viewer, error) {
+// watch connects a viewer to a thread's events, from "start" or from "now" on.
+func watch(ctx context.Context, api, id, from string) (*viewer, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/v1/threads/"+id+"/events?from=now", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, api+"/v1/threads/"+id+"/events?from="+from, nil)
 	if err != nil {
 		cancel()
 		return nil, err

@@ -19,6 +19,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -197,8 +198,7 @@ func (w *world) openStore(ctx context.Context, o Options) (err error) {
 func (w *world) openStream(ctx context.Context, o Options) error {
 	w.stream = memory.New(memory.Config{})
 	if o.NATSURL != "" {
-		name := fmt.Sprintf("bench%d", time.Now().UnixMilli())
-		s, err := nats.Open(ctx, nats.Config{URL: o.NATSURL, Stream: name, Prefix: name})
+		s, err := openNATS(ctx, o.NATSURL, natsName())
 		if err != nil {
 			return err
 		}
@@ -208,8 +208,29 @@ func (w *world) openStream(ctx context.Context, o Options) error {
 	return nil
 }
 
+// natsName returns a new name of a stream in NATS.
+func natsName() string { return fmt.Sprintf("bench%d", time.Now().UnixMilli()) }
+
+func openNATS(ctx context.Context, url, name string) (stream.Stream, error) {
+	return nats.Open(ctx, nats.Config{URL: url, Stream: name, Prefix: name})
+}
+
 // startThreadmill starts a runtime on a task queue, with its API.
 func (w *world) startThreadmill(ctx context.Context, o Options, queue string, cfg threadmill.Config) (*mill, error) {
+	runtime, err := w.runtime(queue, cfg)
+	if err != nil {
+		return nil, err
+	}
+	out, err := w.serve(o, runtime)
+	if err != nil {
+		return nil, err
+	}
+	w.run(ctx, runtime)
+	return out, nil
+}
+
+// runtime returns a runtime on a task queue, with the configured telemetry, stream and steps.
+func (w *world) runtime(queue string, cfg threadmill.Config) (*threadmill.Runtime, error) {
 	temporal, err := client.NewClientFromExisting(w.temporal, cfg.Telemetry.ClientOptions(client.Options{Logger: sdklog.NewStructuredLogger(w.log)}))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to Temporal: %w", err)
@@ -219,11 +240,18 @@ func (w *world) startThreadmill(ctx context.Context, o Options, queue string, cf
 	if err != nil {
 		return nil, err
 	}
-	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, Store: w.store, Stream: w.stream, TaskQueue: queue, Telemetry: cfg.Telemetry, StepsAsActivities: cfg.StepsAsActivities, Tools: tools(),
+	if cfg.Stream == nil {
+		cfg.Stream = w.stream
+	}
+	return threadmill.New(threadmill.Config{
+		Temporal: temporal, Store: w.store, Stream: cfg.Stream, TaskQueue: queue, Telemetry: cfg.Telemetry, StepsAsActivities: cfg.StepsAsActivities, Tools: tools(),
 		Agents: []agent.Agent{
 			{Name: "assistant", Model: "bench/model", Instructions: "You help.", Tools: []string{plainTool, quickTool}},
 			{Name: remoteAgent, Model: "remote/model", Instructions: "You help."},
+			{
+				Name: askingAgent, Model: "bench/model", Instructions: "You help.", Tools: []string{plainTool, quickTool},
+				ApprovalRules: []approval.Rule{{Name: "every call", Effect: approval.EffectAsk}},
+			},
 			{
 				Name: readerAgent, Model: "bench/model", Instructions: "You help.", Tools: []string{plainTool, quickTool},
 				Knowledge: agent.Knowledge{Passages: readerPassages},
@@ -233,9 +261,10 @@ func (w *world) startThreadmill(ctx context.Context, o Options, queue string, cf
 		Rules:       []rule.Rule{{Name: "ticks", Events: []string{tickType}, Priority: 20}},
 		StopTimeout: time.Second, Logger: w.log,
 	})
-	if err != nil {
-		return nil, err
-	}
+}
+
+// serve serves the API of a runtime.
+func (w *world) serve(o Options, runtime *threadmill.Runtime) (*mill, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -243,12 +272,14 @@ func (w *world) startThreadmill(ctx context.Context, o Options, queue string, cf
 	api := &http.Server{Handler: runtime.Handler(), ReadHeaderTimeout: time.Minute}
 	go func() { _ = api.Serve(listener) }() // ends with Close
 	w.onStop(func() error { runtime.CloseStreams(); return api.Close() })
-	out := &mill{threads: runtime.Client(), api: "http://" + listener.Addr().String(), viewer: o.Viewer}
+	return &mill{threads: runtime.Client(), api: "http://" + listener.Addr().String(), viewer: o.Viewer}, nil
+}
 
+// run runs the worker of a runtime.
+func (w *world) run(ctx context.Context, runtime *threadmill.Runtime) {
 	// The worker outlives ctx: when a measurement is aborted, running steps still end.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- runtime.Run(running) }()
 	w.onStop(func() error { stop(); return <-ended })
-	return out, nil
 }

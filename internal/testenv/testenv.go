@@ -40,8 +40,14 @@ func PostgresProgram(t testing.TB, name string) string {
 }
 
 // FindPostgres returns what [Postgres] does, or "" if there is no PostgreSQL. It is for programs that are no tests.
-func FindPostgres() (string, error) {
-	url, err := given(EnvDatabaseURL, postgresURL)
+func FindPostgres() (string, error) { return find(EnvDatabaseURL, postgresURL) }
+
+// FindNATS returns what [NATS] does, or "" if there is no NATS. It is for programs that are no tests.
+func FindNATS() (string, error) { return find(EnvNATSURL, natsURL) }
+
+// find returns what [given] does, or "" if there is no server.
+func find(env string, start func() (string, error)) (string, error) {
+	url, err := given(env, start)
 	if errors.Is(err, errAbsent) {
 		err = nil
 	}

@@ -42,6 +42,9 @@ func TestTakenPort(t *testing.T) {
 func TestNATSAnswersAndIsShared(t *testing.T) {
 	url := NATS(t)
 	require.Equal(t, url, NATS(t))
+	found, err := FindNATS()
+	require.NoError(t, err)
+	require.Equal(t, url, found, "programs find the same server")
 	require.NoError(t, greeted(context.Background(), url[len("nats://"):]))
 }
 
