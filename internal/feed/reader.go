@@ -32,6 +32,7 @@ type Reader struct {
 	grace   grace
 	end     end
 	checkAt time.Time // the next check for records that the log did not announce
+	wait    deadline
 }
 
 // end is the condition under which a reader ends.
@@ -73,7 +74,10 @@ func (r *Reader) Show(ctx context.Context, e event.AgentEvent) event.AgentEvent 
 func (r *Reader) Buffered() bool { return !r.buffer.empty() }
 
 // Close releases the reader.
-func (r *Reader) Close() { r.tail.detach() }
+func (r *Reader) Close() {
+	r.wait.end()
+	r.tail.detach()
+}
 
 // End sets the end of a reader without one: Next returns io.EOF after everything up to record seq,
 // which must be stored.
@@ -238,9 +242,7 @@ func (r *Reader) receive(ctx context.Context) error {
 	if at, ok := r.deadline(); ok && at.Before(until) {
 		until = at
 	}
-	wait, cancel := context.WithDeadline(ctx, until)
-	e, err := r.tail.sub.Next(wait)
-	cancel()
+	e, err := r.tail.sub.Next(r.wait.until(ctx, until))
 	switch {
 	case err == nil:
 		r.tail.retry.failures = 0
