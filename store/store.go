@@ -133,11 +133,6 @@ type Batch struct {
 	ToolFinish *ToolLog
 }
 
-// Empty reports whether the batch changes nothing of a thread that exists.
-func (b Batch) Empty() bool {
-	return len(b.Records)+len(b.Extract) == 0 && b.Thread == nil && b.ToolStart == nil && b.ToolFinish == nil
-}
-
 // Appended is the result of appending a [Batch].
 type Appended struct {
 	// Records are the records of the batch, as stored, in the given order.

@@ -24,8 +24,7 @@ const (
 	makeThread = `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES ($1, $2, now(), now())
 		ON CONFLICT DO NOTHING`
 
-	head       = `SELECT head, replaced FROM threads WHERE namespace = $1 AND id = $2`
-	lockThread = head + ` FOR UPDATE`
+	lockThread = `SELECT head, replaced FROM threads WHERE namespace = $1 AND id = $2 FOR UPDATE`
 
 	addRecords = `WITH given AS (
 			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[])
@@ -104,16 +103,6 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 	batch, err := store.NormalizeBatch(key, batch)
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
-	}
-	if batch.Empty() {
-		var done store.Appended
-		err := s.pool.QueryRow(ctx, head, key.Namespace, key.ThreadID).Scan(&done.Head, &done.Replaced)
-		if err == nil {
-			return done, nil
-		}
-		if !errors.Is(err, pgx.ErrNoRows) {
-			return done, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
-		}
 	}
 	for try := 1; ; try++ {
 		a := newAppending(key, batch)

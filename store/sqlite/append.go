@@ -54,16 +54,6 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
 	}
-	if batch.Empty() {
-		var done store.Appended
-		err := s.read.head.QueryRowContext(ctx, key.Namespace, key.ThreadID).Scan(&done.Head, &done.Replaced)
-		if err == nil {
-			return done, nil
-		}
-		if !errors.Is(err, sql.ErrNoRows) {
-			return done, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
-		}
-	}
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))

@@ -34,14 +34,13 @@ const shown = `CASE r.type WHEN 'hook' THEN json_extract(r.payload, '$.outcome')
 // reads are the queries. Lists of values are one JSON array. SQLite reads the value of a bare
 // "LIMIT ?" and prepares the statement again when it changes: hence "? + 0".
 type reads struct {
-	records, recordsOf, newest, newestOf *sql.Stmt
-	ofEvent, newestOfEvent               *sql.Stmt
-	recordsByID                          *sql.Stmt
-	head, thread                         *sql.Stmt
-	threads, threadsOf, threadsIn        *sql.Stmt
-	found, erased                        *sql.Stmt
-	pending                              *sql.Stmt
-	tool, tools                          *sql.Stmt
+	records, recordsOf, newest, newestOf  *sql.Stmt
+	ofEvent, newestOfEvent                *sql.Stmt
+	recordsByID                           *sql.Stmt
+	thread, threads, threadsOf, threadsIn *sql.Stmt
+	found, erased                         *sql.Stmt
+	pending                               *sql.Stmt
+	tool, tools                           *sql.Stmt
 }
 
 func (r *reads) prepare(ctx context.Context, db *sql.DB) error { return prepare(ctx, db, r.queries()) }
@@ -80,7 +79,6 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		// The plus keeps SQLite from reading the whole thread in the order of seq.
 		&r.recordsByID: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id IN (SELECT value FROM json_each(?))
 			ORDER BY +seq`,
-		&r.head:      `SELECT head, replaced FROM threads WHERE namespace = ? AND id = ?`,
 		&r.thread:    selectThread + ` WHERE namespace = ? AND id = ?`,
 		&r.threads:   threads + active,
 		&r.threadsOf: threads + ` AND status = ?` + active,
