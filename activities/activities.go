@@ -135,8 +135,7 @@ type Activities struct {
 
 	underway underway
 
-	// recent keeps the messages of threads that models were asked about last, and prompts the ids of their records of type
-	// prompt that are stored, by thread.
+	// recent keeps messages of the threads that were used last, and prompts are the records of type prompt that are known to be stored.
 	recent  *store.Recent
 	prompts *lru.Cache[prompt, struct{}]
 
@@ -272,7 +271,8 @@ func (a *Activities) notify(ctx context.Context, input step.Notify) error {
 	return a.cfg.Stream.Notify(ctx, input.Thread, stream.Notice{TraceID: input.TraceID, Reason: input.Reason})
 }
 
-// append stores a batch after the workflow's unstored records, and notifies viewers. It returns all of them.
+// append stores a batch after the workflow's unstored records, and notifies viewers. The result has
+// the workflow's records too.
 func (a *Activities) append(ctx context.Context, ref step.Ref, batch store.Batch, flush step.Flush) (store.Appended, error) {
 	if err := a.settle(ctx, ref, flush); err != nil {
 		return store.Appended{}, err

@@ -134,9 +134,18 @@ func (c *modelCall) choose() {
 
 // first reports whether nothing but what has just been stored follows the event of the turn: then no attempt at this call can have
 // stored a reply.
-func (c *modelCall) first(arrived store.Appended) bool {
-	i := slices.IndexFunc(arrived.Records, func(r event.Record) bool { return r.ID == c.eventID() })
-	return c.in.Step == 1 && i >= 0 && arrived.Head-arrived.Records[i].Seq == int64(len(arrived.Records)-1-i)
+func (c *modelCall) first(appended store.Appended) bool {
+	i := slices.IndexFunc(appended.Records, func(r event.Record) bool { return r.ID == c.eventID() })
+	if c.in.Step > 1 || i < 0 {
+		return false
+	}
+	last := appended.Records[i].Seq
+	for _, r := range appended.Records[i+1:] {
+		if last++; r.Seq != last {
+			return false
+		}
+	}
+	return last == appended.Head
 }
 
 // stored returns the reply if it is already stored: an earlier attempt made this call, and its
@@ -502,7 +511,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw, Opaque: res.Opaque,
 		RejectedCalls: over.rejected, Failed: c.failed,
 	})}
-	if !c.a.prompts.Contains(prompt{c.in.Thread, c.saw.Prompt}) {
+	if _, stored := c.a.prompts.Get(prompt{c.in.Thread, c.saw.Prompt}); !stored {
 		out = append(out, record(c.saw.Prompt, event.TypePrompt, c.common))
 	}
 	if c.searched {

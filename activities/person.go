@@ -110,7 +110,7 @@ func rowOf(row store.Thread) json.RawMessage {
 }
 
 // personForget replaces a person in a thread, and in the threads of its sub-agents. An attempt that fails leaves what it has counted to
-// the next one.
+// the next one; what one has counted that is killed is lost.
 func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (out signals.ForgotPerson, err error) {
 	if activity.HasHeartbeatDetails(ctx) {
 		if err := activity.GetHeartbeatDetails(ctx, &out.Counts); err != nil {
@@ -129,13 +129,20 @@ func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (o
 	}
 	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
 	told := map[string]bool{}
-	for until := time.Now().Add(forgetWithin); ; {
-		f := forgetting{Activities: a, Person: p, counts: &out.Counts, told: told, seen: map[string]bool{}}
+	until := time.Now().Add(forgetWithin)
+	for first := true; ; first = false {
+		f := forgetting{Activities: a, Person: p, counts: &out.Counts, told: told, seen: map[string]bool{}, first: first}
 		alone, err := f.thread(ctx, key, p.Spoken(false))
 		if err != nil {
 			return out, err
 		}
 		if f.left == "" {
+			// What was being published when the records were replaced is in the log by now.
+			for id := range f.seen {
+				if err := a.cfg.Stream.Purge(ctx, event.ThreadKey{Namespace: key.Namespace, ThreadID: id}); err != nil {
+					return out, err
+				}
+			}
 			if alone {
 				out.Alone, err = a.alone(ctx, p, key)
 			}
@@ -177,6 +184,10 @@ type forgetting struct {
 	counts *signals.PersonCounts
 	seen   map[string]bool
 
+	// first means that this is the first look of an attempt. The log is purged even if the look changes nothing: an earlier attempt
+	// may have failed between the two.
+	first bool
+
 	// told are the runs that were sent signal "forget".
 	told map[string]bool
 
@@ -212,6 +223,8 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, said *forg
 	}
 	if err == nil && changed {
 		f.left = fmt.Sprintf("thread %s had something of the person", key.ThreadID)
+	}
+	if err == nil && (changed || f.first) {
 		err = f.cfg.Stream.Purge(ctx, key)
 	}
 	if err != nil {
@@ -373,10 +386,12 @@ func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, turns []
 	if len(closed) > 0 {
 		f.left = fmt.Sprintf("thread %s has %d closed runs", key.ThreadID, len(closed))
 	}
-	if err := h.Delete(ctx, closed); err != nil {
-		return err
+	for i := range closed {
+		if err := h.Delete(ctx, closed[i:i+1]); err != nil {
+			return err
+		}
+		f.counts.Runs++
 	}
-	f.counts.Runs += len(closed)
 	return nil
 }
 

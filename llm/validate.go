@@ -17,7 +17,7 @@ const NoResult = "no result was recorded"
 //
 // Repair does not change messages, and is idempotent.
 func Repair(messages []Message) []Message {
-	out := make([]Message, 0, len(messages)+4) // room for what callers add
+	out := make([]Message, 0, len(messages))
 	used := make([]bool, len(messages))
 	for i, m := range messages {
 		switch m.Role {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -18,9 +19,9 @@ type Recent struct {
 
 const (
 	// recentThreads is the number of threads of which a Recent keeps messages, those that were used last.
-	recentThreads = 256
+	recentThreads = 128
 
-	// recentBytes is the maximum size of the records of a thread that is kept.
+	// recentBytes is the maximum size of the payloads of a thread that is kept. In memory they take about four times as much.
 	recentBytes = 256 << 10
 )
 
@@ -34,7 +35,6 @@ func NewRecent() *Recent {
 type recent struct {
 	*transcript
 	replaced int64
-	bytes    int
 }
 
 // Transcript returns what the function [Transcript] returns; its messages must not be changed. replaced is [Appended].Replaced of an
@@ -52,19 +52,17 @@ func (c *Recent) Transcript(ctx context.Context, s Reader, key Key, replaced int
 		if err != nil {
 			return nil, err
 		}
-		known = recent{transcript: t, replaced: replaced}
-		for _, m := range t.shown {
-			known.bytes += len(m.Record.Payload)
-		}
+		known = recent{t, replaced}
 	}
 	out := known.in(w)
-	if !known.sparse && known.bytes <= recentBytes {
+	// With decisions, most of what is kept would not be used again: a new one can change any message.
+	if !known.sparse && len(known.found) == 0 && known.bytes <= recentBytes {
 		c.keep(key, known)
 	}
 	return out, nil
 }
 
-// follow adds the records that were stored since. It reports false if the transcript has to be read anew: old messages may have
+// follow adds the records that were stored since. It reports false if the transcript has to be read again: old messages may have
 // changed, older ones are needed, or there are far more than needed.
 func (r *recent) follow(ctx context.Context, s Reader, key Key, w Window) (bool, error) {
 	if w.Head < r.head || !r.whole && w.Limit > r.limit || len(r.shown) > 2*w.Limit+100 {
@@ -76,11 +74,8 @@ func (r *recent) follow(ctx context.Context, s Reader, key Key, w Window) (bool,
 		if err != nil || !q.Complete(page) {
 			return false, err
 		}
-		for _, record := range page {
-			if record.Type == event.TypeHook {
-				return false, nil
-			}
-			r.bytes += len(record.Payload)
+		if slices.ContainsFunc(page, func(r event.Record) bool { return r.Type == event.TypeHook }) {
+			return false, nil
 		}
 		r.add(page)
 		r.head = w.Head

@@ -181,6 +181,7 @@ type transcript struct {
 	found decisions
 	seen  map[string]bool
 	shown []placed
+	bytes int // of the payloads that were read
 
 	// whole means that no record is older, and sparse that records were read which lie before a gap.
 	whole, sparse bool
@@ -210,6 +211,7 @@ type placed struct {
 // reader of the newest records finds the decision first.
 func (t *transcript) add(records []event.Record) {
 	for _, r := range records {
+		t.bytes += len(r.Payload)
 		if r.Type == event.TypeHook {
 			t.found.add(r)
 		}
@@ -221,8 +223,8 @@ func (t *transcript) add(records []event.Record) {
 		}
 		t.seen[r.ID] = true
 		m := settle(r, t.found)
-		if seen, ok := m.ForModels(); ok {
-			m.Message, m.Hidden = seen, false
+		if forModels, ok := m.ForModels(); ok {
+			m.Message, m.Hidden = forModels, false
 			shown = append(shown, placed{&m, m.place()})
 		}
 	}

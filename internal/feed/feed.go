@@ -88,6 +88,9 @@ type From struct {
 	// Now starts with new events only and ignores Cursor.
 	Now bool
 
+	// Fresh means that the viewer is not concerned with messages that had begun at Cursor. What came of them is not looked up.
+	Fresh bool
+
 	// Finite makes [Reader.Next] return io.EOF after the events that existed when the reader was
 	// opened.
 	Finite bool
@@ -101,6 +104,16 @@ type From struct {
 	// Records are types of records without agent events that are delivered too, each as an item
 	// whose event has no type. [EveryType] stands for all.
 	Records []string
+}
+
+// At returns the cursor after a record and all that is in the live log. Without the log, it is that of the record.
+func (f *Feed) At(ctx context.Context, key store.Key, seq int64) Cursor {
+	at := Cursor{Seq: seq}
+	if sub, err := f.cfg.Stream.Subscribe(ctx, key, stream.From{Now: true}); err == nil {
+		at.Offset = sub.Start().Last
+		sub.Close()
+	}
+	return at
 }
 
 // EveryType stands for all types of records.

@@ -17,7 +17,7 @@ const recent = 100
 
 // noteDelivered marks the messages just before the position as finished.
 func (r *Reader) noteDelivered(ctx context.Context) error {
-	if r.at.seq == 0 {
+	if r.at.seq == 0 || r.fresh {
 		return nil
 	}
 	var subjects []event.AgentEvent

@@ -20,6 +20,7 @@ type Reader struct {
 	view    View
 	whole   bool
 	starts  bool
+	fresh   bool
 	records []string
 	start   Cursor
 
@@ -32,7 +33,7 @@ type Reader struct {
 	grace   grace
 	end     end
 	checkAt time.Time // the next check for records that the log did not announce
-	wait    deadline
+	wait    sharedWait
 }
 
 // end is the condition under which a reader ends.
@@ -46,7 +47,7 @@ const noEnd = math.MaxInt64
 // Open opens a reader of a thread's sequence. It does not check that the thread exists.
 func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, error) {
 	r := &Reader{
-		cfg: &f.cfg, key: key, view: f.View(key), whole: from.Whole, starts: from.Starts, records: from.Records,
+		cfg: &f.cfg, key: key, view: f.View(key), whole: from.Whole, starts: from.Starts, fresh: from.Fresh, records: from.Records,
 		start: from.Cursor, at: positionOf(from.Cursor), pieces: newPieces(), end: end{from.Finite, noEnd},
 	}
 	r.pieces.complete = from.Cursor.IsZero() && !from.Now

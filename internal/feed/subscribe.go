@@ -33,7 +33,7 @@ func (r *Reader) begin(ctx context.Context) error {
 // resume makes the log continue from the reader's position.
 func (r *Reader) resume() {
 	r.tail.read = r.at.offset
-	if r.at.offset > 0 {
+	if r.at.offset > 0 && !r.fresh {
 		r.pieces.unknown = earlierAttempts
 	}
 }

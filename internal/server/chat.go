@@ -301,7 +301,7 @@ func (h *chatHandlers) post(ctx context.Context, id string, agents []string, pos
 	case err != nil:
 		return feed.Cursor{}, err
 	}
-	at := feed.Cursor{Seq: thread.Head}
+	at := h.chats.Events.At(within, h.key(id), thread.Head)
 	result, err := h.threads.Post(within, id, post)
 	if err == nil && result.Status == signals.PostDuplicate {
 		var known *event.Record

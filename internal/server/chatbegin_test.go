@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -10,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/stream"
 )
 
 // TestChatJoinsBeginning: a client that comes while a turn has begun, and has stored nothing, gets the turn.
@@ -40,11 +43,46 @@ func TestChatJoinsBeginning(t *testing.T) {
 	}
 }
 
+// placedLog notes where subscriptions begin.
+type placedLog struct {
+	stream.Stream
+	from chan stream.From
+}
+
+func (l placedLog) Subscribe(ctx context.Context, key stream.Key, from stream.From) (stream.Subscription, error) {
+	l.from <- from
+	return l.Stream.Subscribe(ctx, key, from)
+}
+
+// TestChatReadsItsTurn: the stream of a new message begins at the end of the live log, however much the log has of earlier turns.
+func TestChatReadsItsTurn(t *testing.T) {
+	for target, body := range map[string]string{
+		"POST /v1/chat":  `{"id":"t1","messages":[{"id":"m1","role":"user","parts":[{"type":"text","text":"hello"}]}]}`,
+		"POST /v1/ag-ui": `{"threadId":"t1","runId":"r","messages":[{"id":"m1","role":"user","content":"hello"}]}`,
+	} {
+		t.Run(target, func(t *testing.T) {
+			from := make(chan stream.From, 9)
+			w := newWorld(t, func(c *server.Config) { c.Stream = placedLog{c.Stream, from} })
+			w.threads.known["t1"] = true
+			w.put("t1", record(event.TypeMessage, written("m0", "earlier")).In("m0"), record(event.TypeTurnEnded, event.TurnEnded{EventID: "m0", Status: "completed"}).In("m0"))
+			got := w.opens(target, body)
+			defer got.Body.Close()
+			w.turn()
+			text, err := io.ReadAll(got.Body)
+			require.NoError(t, err)
+			assert.Contains(t, string(text), "welcome")
+			assert.True(t, (<-from).Now)
+			assert.NotZero(t, (<-from).Offset)
+			assert.Empty(t, from)
+		})
+	}
+}
+
 // opens sends a request whose response is a stream.
-func (w *world) opens(target string) *http.Response {
+func (w *world) opens(target string, body ...string) *http.Response {
 	w.t.Helper()
 	method, path, _ := strings.Cut(target, " ")
-	req, err := http.NewRequestWithContext(w.ctx, method, w.url+path, strings.NewReader(`{"threadId":"t1","runId":"r"}`))
+	req, err := http.NewRequestWithContext(w.ctx, method, w.url+path, strings.NewReader(append(body, `{"threadId":"t1","runId":"r"}`)[0]))
 	require.NoError(w.t, err)
 	req.Header.Set("Content-Type", "application/json")
 	got, err := http.DefaultClient.Do(req)

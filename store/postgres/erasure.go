@@ -186,6 +186,7 @@ func replace[T any](ctx context.Context, s *Store, key store.Key, query string, 
 	for rows := range slices.Chunk(rows, store.EraseBatch) {
 		err := s.change(ctx, func(tx pgx.Tx) error {
 			var pipeline pgx.Batch
+			pipeline.Queue(lockThread, key.Namespace, key.ThreadID) // first, as in appends: a replaced record changes the thread
 			for _, row := range rows {
 				pipeline.Queue(query, append([]any{key.Namespace, key.ThreadID}, args(row)...)...)
 			}

@@ -208,7 +208,7 @@ func (s *subscription) take() (e stream.Entry, wake <-chan struct{}, err error) 
 		return e, nil, fmt.Errorf("read %s: %w: %d entries are gone; subscribe again", s.key, stream.ErrLagged, -i)
 	case i < int64(len(l.entries)):
 		s.pos++
-		return s.read(&l.entries[i]), nil, nil
+		return s.release(&l.entries[i]), nil, nil
 	}
 	if l.wake == nil {
 		l.wake = make(chan struct{})
@@ -216,8 +216,8 @@ func (s *subscription) take() (e stream.Entry, wake <-chan struct{}, err error) 
 	return e, l.wake, nil
 }
 
-// read returns the next entry for the subscription. The log keeps records until their last reader has them.
-func (s *subscription) read(it *item) stream.Entry {
+// release returns an entry for the subscription, which does not ask for it again. The log keeps records until their last reader has them.
+func (s *subscription) release(it *item) stream.Entry {
 	e := it.entry
 	if e.Offset < s.since {
 		e.Records = nil
@@ -237,7 +237,7 @@ func (s *subscription) Close() {
 		defer l.mu.Unlock()
 		l.subs--
 		for i := max(s.pos-l.first, 0); i < int64(len(l.entries)); i++ {
-			s.read(&l.entries[i])
+			s.release(&l.entries[i])
 		}
 		s.since = math.MaxInt64 // a Next that has begun counts no more
 	})

@@ -90,8 +90,8 @@ func openDatabase(dir string) (*database, error) {
 // walEmptied is how often the write-ahead log is emptied. It has what was deleted until it is.
 const walEmptied = 5 * time.Second
 
-// keepEmptyingWAL empties the write-ahead log again and again, on the connection of the server: beside another one, whose transactions
-// begin by reading, it would fail them.
+// keepEmptyingWAL empties the write-ahead log again and again, on the only connection of the server. From another connection, it would fail
+// transactions of the server that have begun by reading: they get SQLITE_BUSY at once when they write meanwhile.
 func keepEmptyingWAL(db *dbsql.DB) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup

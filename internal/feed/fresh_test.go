@@ -1,0 +1,64 @@
+package feed_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/stream/memory"
+)
+
+// countedLog counts the entries that subscriptions read.
+type countedLog struct {
+	stream.Stream
+	read *atomic.Int64
+}
+
+func (l countedLog) Subscribe(ctx context.Context, key stream.Key, from stream.From) (stream.Subscription, error) {
+	sub, err := l.Stream.Subscribe(ctx, key, from)
+	return countedSubscription{sub, l.read}, err
+}
+
+type countedSubscription struct {
+	stream.Subscription
+	read *atomic.Int64
+}
+
+func (s countedSubscription) Next(ctx context.Context) (stream.Entry, error) {
+	e, err := s.Subscription.Next(ctx)
+	if err == nil {
+		s.read.Add(1)
+	}
+	return e, err
+}
+
+// TestFreshReader: a viewer of a turn that begins now reads nothing of what was before, neither of the log nor of the store.
+func TestFreshReader(t *testing.T) {
+	var read atomic.Int64
+	w := feedtest.New(t, feedtest.Options{Stream: func() stream.Stream { return countedLog{memory.New(memory.Config{}), &read} }})
+	for range 100 {
+		w.Piece(0, "m1", 1, "long ago")
+	}
+	head := w.StoreAll(feedtest.Message("m1", "long ago"))
+	at := w.Feed.At(w.Ctx, w.Key, head)
+	require.NotZero(t, at.Offset)
+	records := w.Store.Reads.Load()
+	r := w.Open(feed.From{Cursor: at, Fresh: true})
+	w.Piece(head, "m2", 1, "now")
+	require.Equal(t, "now", w.Next(r).Event.Content)
+	require.EqualValues(t, 1, read.Load())
+	require.Equal(t, records+2, w.Store.Reads.Load(), "the head of the thread, before and after the log was opened")
+}
+
+// TestPlaceWithoutLog: a reader starts at a record if the log cannot be reached.
+func TestPlaceWithoutLog(t *testing.T) {
+	w := feedtest.New(t, feedtest.Options{})
+	head := w.StoreAll(feedtest.Message("m1", "hello"))
+	require.NoError(t, w.Stream.Close())
+	require.Equal(t, feed.Cursor{Seq: head}, w.Feed.At(w.Ctx, w.Key, head))
+}
