@@ -82,6 +82,10 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 		if ctx.Err() != nil {
 			return clientGone()
 		}
+		if threadID == "" {
+			c.logger.Warn("Temporal did not answer", "error", err)
+			return later(http.StatusServiceUnavailable, "5", fmt.Sprintf("Temporal did not answer within %v", c.answerWithin))
+		}
 		c.logger.Warn("no worker answered for a thread", "thread", threadID, "error", err)
 		reason := "no worker is polling its task queue, or its workers are busy, or Temporal cannot be reached"
 		if silent, ok := errors.AsType[*threadclient.UnansweredError](err); ok {

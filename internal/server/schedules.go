@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -123,7 +122,7 @@ func (h *scheduleHandlers) createSchedule(ctx context.Context, in *createSchedul
 	defer cancel()
 	made, err := h.schedules.CreateSchedule(within, schedule)
 	if err != nil {
-		return nil, h.scheduleProblem(ctx, made.ID, err)
+		return nil, h.scheduleProblem(ctx, err)
 	}
 	return &createScheduleOutput{Location: "/v1/schedules/" + made.ID, Body: h.created(within, made)}, nil
 }
@@ -145,7 +144,7 @@ func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceSched
 	}
 	in.Body.ID = in.ID
 	if signals.ValidateID("id", in.ID) != nil {
-		return nil, h.scheduleProblem(ctx, in.ID, &threadclient.ScheduleError{ID: in.ID, Err: signals.ErrScheduleNotFound})
+		return nil, h.scheduleProblem(ctx, &threadclient.ScheduleError{ID: in.ID, Err: signals.ErrScheduleNotFound})
 	}
 	schedule, err := h.scheduleOf(ctx, in.Body)
 	if err != nil {
@@ -155,7 +154,7 @@ func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceSched
 	defer cancel()
 	made, err := h.schedules.UpdateSchedule(within, schedule)
 	if err != nil {
-		return nil, h.scheduleProblem(ctx, in.ID, err)
+		return nil, h.scheduleProblem(ctx, err)
 	}
 	return &output[Schedule]{h.created(within, made)}, nil
 }
@@ -170,7 +169,7 @@ func (h *scheduleHandlers) scheduleOf(ctx context.Context, body NewSchedule) (si
 		err = schedule.Validate()
 	}
 	if err != nil {
-		return schedule, h.scheduleProblem(ctx, body.ID, err)
+		return schedule, h.scheduleProblem(ctx, err)
 	}
 	return schedule, h.checkAgents(ctx, "body.agents", body.Agents)
 }
@@ -180,7 +179,7 @@ func (h *scheduleHandlers) listSchedules(ctx context.Context, in *schedulesInput
 	defer cancel()
 	all, err := h.schedules.Schedules(within, in.Limit)
 	if err != nil {
-		return nil, h.scheduleProblem(ctx, "", err)
+		return nil, h.scheduleProblem(ctx, err)
 	}
 	out := &schedulesOutput{}
 	out.Body.Schedules = make([]Schedule, 0, len(all))
@@ -228,11 +227,11 @@ func (h *scheduleHandlers) onSchedule(ctx context.Context, id string, err error)
 	if field, ok := errors.AsType[*event.FieldError](err); ok && field.Field == "id" {
 		err = &threadclient.ScheduleError{ID: id, Err: signals.ErrScheduleNotFound}
 	}
-	return h.scheduleProblem(ctx, id, err)
+	return h.scheduleProblem(ctx, err)
 }
 
 // scheduleProblem converts the error of an operation on a schedule to a problem document.
-func (h *scheduleHandlers) scheduleProblem(ctx context.Context, id string, err error) error {
+func (h *scheduleHandlers) scheduleProblem(ctx context.Context, err error) error {
 	var field *event.FieldError
 	var which *threadclient.ScheduleError
 	switch {
@@ -244,9 +243,6 @@ func (h *scheduleHandlers) scheduleProblem(ctx context.Context, id string, err e
 		return huma.Error409Conflict(which.Error())
 	case errors.As(err, &which):
 		return huma.Error404NotFound(which.Error())
-	case unanswered(err) && ctx.Err() == nil:
-		h.logger.Warn("Temporal did not answer for a schedule", "schedule", id, "error", err)
-		return later(http.StatusServiceUnavailable, "5", fmt.Sprintf("Temporal did not answer within %v", h.answerWithin))
 	}
 	return h.problem(ctx, "", err)
 }
