@@ -147,16 +147,28 @@ func (a *Activities) deleteThread(ctx context.Context, in signals.EraseDelete) e
 	return a.cfg.Stream.Purge(ctx, key)
 }
 
-// deletedWithin is how long a step waits for Temporal to delete runs, looking each lookEvery. Temporal deletes a run that was
-// closed just now after its queues have noted that, by default up to 30 seconds later.
+// deletedWithin is how long a step waits for Temporal to delete runs. Temporal deletes a run that was closed just now after its queues
+// have noted that, by default up to 30 seconds later.
+const deletedWithin = 3 * time.Minute
+
+// looks paces the looks of a step. Each makes several queries of visibility, of which Temporal answers 10 a second by default, so later
+// ones are rare.
+type looks struct{ last time.Duration }
+
 const (
-	deletedWithin = 3 * time.Minute
-	lookEvery     = 200 * time.Millisecond
+	firstLook = 200 * time.Millisecond
+	lastLook  = 2 * time.Second
 )
+
+func (l *looks) pause(ctx context.Context) error {
+	l.last = min(max(2*l.last, firstLook), lastLook)
+	return pause(ctx, l.last)
+}
 
 // deleteRuns deletes runs until none is found.
 func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.EraseDelete) error {
 	asked := map[string]bool{}
+	var looks looks
 	for until := time.Now().Add(deletedWithin); ; {
 		found, err := h.Find(ctx, in.Namespace, in.ThreadID, in.Found.Workflows, in.Found.Schedules)
 		if err != nil || len(found.Runs)+found.Listed == 0 {
@@ -173,7 +185,7 @@ func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.Era
 		if time.Now().After(until) {
 			return fmt.Errorf("%d runs of the workflows of thread %s are not deleted yet, and visibility lists %d others", len(found.Runs), in.ThreadID, found.Listed)
 		}
-		if err := pause(ctx, lookEvery); err != nil {
+		if err := looks.pause(ctx); err != nil {
 			return err
 		}
 	}

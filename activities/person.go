@@ -24,7 +24,7 @@ const (
 	personThreads = 100
 	replaceAtOnce = 50
 
-	// forgetWithin is how long a step waits for a thread to continue as new and for runs to be deleted, looking each lookEvery.
+	// forgetWithin is how long a step waits for a thread to continue as new and for runs to be deleted.
 	// Temporal deletes a run that was closed just now up to 30 seconds later.
 	forgetWithin = time.Minute
 )
@@ -130,6 +130,7 @@ func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (o
 	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
 	told := map[string]bool{}
 	until := time.Now().Add(forgetWithin)
+	var looks looks
 	for first := true; ; first = false {
 		f := forgetting{Activities: a, Person: p, counts: &out.Counts, told: told, seen: map[string]bool{}, first: first}
 		alone, err := f.thread(ctx, key, p.Spoken(false))
@@ -151,7 +152,7 @@ func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (o
 		if time.Now().After(until) {
 			return out, temporal.NewApplicationError(f.left, erasures.LeftType)
 		}
-		if err := pause(ctx, lookEvery); err != nil {
+		if err := looks.pause(ctx); err != nil {
 			return out, err
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
 func countRequest(query string) *workflowservice.CountWorkflowExecutionsRequest {
@@ -79,6 +82,21 @@ func TestFeatures(t *testing.T) {
 		seen, err := c.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: srv.Namespace()})
 		require.NoError(t, err)
 		require.True(t, seen.GetNamespaceInfo().GetCapabilities().GetWorkerPollCompleteOnShutdown(), "its polls are ended for it")
+	})
+
+	t.Run("many queries of visibility at once", func(t *testing.T) {
+		conn, err := grpc.NewClient(srv.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		defer conn.Close()
+		plain := workflowservice.NewWorkflowServiceClient(conn) // the client of the SDK repeats what is refused
+		var asking errgroup.Group
+		for range 50 {
+			asking.Go(func() error {
+				_, err := plain.CountWorkflowExecutions(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: srv.Namespace()})
+				return err
+			})
+		}
+		require.NoError(t, asking.Wait())
 	})
 
 	t.Run("dynamic config override", func(t *testing.T) {

@@ -37,6 +37,10 @@ var tuning = map[string]any{
 	// up, after 10 s or more.
 	"frontend.enableCancelWorkerPollsOnShutdown": true,
 
+	// By default, all clients of a namespace share 10 queries of visibility a second. Lists of threads, and the looks of
+	// erasures at what is left, would wait for one another, and fail after a few seconds.
+	"frontend.namespaceRPS.visibility": 1000,
+
 	// The server never stops these workers, so they would outlive Stop. They only clean up after
 	// large or crashed clusters; children are closed in place instead.
 	"system.enableParentClosePolicyWorker": false,
