@@ -186,7 +186,7 @@ type forgetting struct {
 	seen   map[string]bool
 
 	// first means that this is the first look of an attempt. The log is purged even if the look changes nothing: an earlier attempt
-	// may have failed between the two.
+	// may have failed after it had replaced records, before it purged the log.
 	first bool
 
 	// told are the runs that were sent signal "forget".

@@ -192,7 +192,7 @@ func (t *transcript) in(w Window) []*Message {
 	slices.SortFunc(t.shown, func(a, b placed) int {
 		return -cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Record.Seq, b.Record.Seq))
 	})
-	out := make([]*Message, 0, min(len(t.shown), w.Limit))
+	out := make([]*Message, 0, len(t.shown))
 	for i, m := range t.shown {
 		if w.keeps(m.Message, i) {
 			out = append(out, m.Message)

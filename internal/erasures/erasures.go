@@ -32,7 +32,7 @@ func places() []signals.ErasureRemain {
 		{What: "backups of the databases", Why: "they are files of the operator: what was restored from one is erased again by repeating the erasure"},
 		{What: "archives of Temporal", Why: "if archival is on, closed workflows were copied there"},
 		{What: "the write-ahead log and the free space of PostgreSQL", Why: "VACUUM frees the room of deleted rows; the server overwrites it, and recycles its log, later"},
-		{What: "the memory of running workers", Why: "they keep the newest messages of threads in use until other threads displace them, and neither show nor send it from then on"},
+		{What: "the memory of running workers", Why: "they keep the newest messages of threads in use until other threads displace them, but no longer show or send what was erased"},
 		{What: "logs, metrics and traces", Why: "they contain ids, and content only at level debug or if telemetry was told to record it"},
 		{What: "model providers, tools, webhooks and frontends", Why: "they have received parts of the thread, and delete them by their own rules"},
 	}

@@ -15,8 +15,8 @@
 // log, or at the next check of the store, every [Config.HeartbeatInterval]. Records are not polled
 // otherwise, and a piece costs no read of the store. Neither does a notice in the process of its publisher, which has the
 // records with it: the reader reads the store only if they do not follow its position without a gap. Whoever replaces
-// stored records purges the log, and with it the records that readers have not read yet; what was just being published, it
-// purges a little later.
+// stored records purges the log, and with it the records that readers have not read yet, and purges it once more in the end: a
+// notice may have been on its way.
 //
 // # Resuming
 //

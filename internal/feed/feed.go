@@ -106,8 +106,11 @@ type From struct {
 	Records []string
 }
 
-// At returns the cursor after a record and all that is in the live log. Without the log, it is that of the record.
+// At returns the cursor after a record and all that is in the live log. If the log does not answer within [Config.Grace], it is that
+// of the record: what the caller is about to do must not wait for it.
 func (f *Feed) At(ctx context.Context, key store.Key, seq int64) Cursor {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Grace)
+	defer cancel()
 	at := Cursor{Seq: seq}
 	if sub, err := f.cfg.Stream.Subscribe(ctx, key, stream.From{Now: true}); err == nil {
 		at.Offset = sub.Start().Last

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -55,10 +56,22 @@ func TestFreshReader(t *testing.T) {
 	require.Equal(t, records+2, w.Store.Reads.Load(), "the head of the thread, before and after the log was opened")
 }
 
-// TestPlaceWithoutLog: a reader starts at a record if the log cannot be reached.
+// silentLog does not answer.
+type silentLog struct{ stream.Stream }
+
+func (silentLog) Subscribe(ctx context.Context, _ stream.Key, _ stream.From) (stream.Subscription, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestPlaceWithoutLog: a reader starts at a record if the log cannot be reached, or does not answer.
 func TestPlaceWithoutLog(t *testing.T) {
 	w := feedtest.New(t, feedtest.Options{})
 	head := w.StoreAll(feedtest.Message("m1", "hello"))
 	require.NoError(t, w.Stream.Close())
 	require.Equal(t, feed.Cursor{Seq: head}, w.Feed.At(w.Ctx, w.Key, head))
+
+	w = feedtest.New(t, feedtest.Options{Grace: time.Millisecond, Stream: func() stream.Stream { return silentLog{memory.New(memory.Config{})} }})
+	require.Equal(t, feed.Cursor{Seq: 1}, w.Feed.At(w.Ctx, w.Key, 1))
+	require.NoError(t, w.Ctx.Err(), "what follows has time")
 }
