@@ -20,6 +20,15 @@ import (
 // settles it or fails. It first stores the workflow's records, since hooks read the event from the
 // store.
 func (a *Activities) runHooks(ctx context.Context, in step.Hook) (step.HookReply, error) {
+	id := in.EventID
+	if len(in.Hooks) > 0 {
+		id += "/" + in.Hooks[0].Name
+	}
+	return runStep(ctx, a, in.Thread, in.Local, id, func(ctx context.Context) (step.HookReply, error) { return a.oneHookBatch(ctx, in) })
+}
+
+func (a *Activities) oneHookBatch(ctx context.Context, in step.Hook) (step.HookReply, error) {
+	began := time.Now()
 	if len(in.Flush.Records) > 0 || in.Flush.Row != nil {
 		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
 			return step.HookReply{}, err
@@ -38,6 +47,9 @@ func (a *Activities) runHooks(ctx context.Context, in step.Hook) (step.HookReply
 	h.reply.Event, err = json.Marshal(h.seen)
 	if err != nil {
 		return step.HookReply{}, configError(fmt.Errorf("encoding event %s: %w", in.EventID, err))
+	}
+	if h.reply.Failed == "" {
+		h.reply.Took = a.took(began)
 	}
 	return h.reply, nil
 }

@@ -80,8 +80,8 @@ func arrived(ctx context.Context) {
 func runStep[R any, P interface {
 	*R
 	Lasts() *step.Underway
-}](ctx context.Context, a *Activities, in step.Run, id string, run func(context.Context) (R, error)) (reply R, err error) {
-	u, key := &a.underway, in.Thread.Namespace+"/"+in.Thread.ThreadID+"/"+id
+}](ctx context.Context, a *Activities, ref step.Ref, in step.Local, id string, run func(context.Context) (R, error)) (reply R, err error) {
+	u, key := &a.underway, ref.Namespace+"/"+ref.ThreadID+"/"+id
 	timed := func(ctx context.Context) (R, error) {
 		reply, err := run(ctx)
 		if lasts := P(&reply).Lasts(); lasts.Took == 0 && a.localSteps() {

@@ -30,7 +30,7 @@ import (
 // streams the reply to viewers, stores the reply and its records, and returns it with a plan for
 // each tool call.
 func (a *Activities) callModel(ctx context.Context, in step.Model) (step.ModelReply, error) {
-	return runStep(ctx, a, in.Run, in.MessageID, func(ctx context.Context) (step.ModelReply, error) { return a.oneModelCall(ctx, in) })
+	return runStep(ctx, a, in.Thread, in.Local, in.MessageID, func(ctx context.Context) (step.ModelReply, error) { return a.oneModelCall(ctx, in) })
 }
 
 func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.ModelReply, error) {

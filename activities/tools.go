@@ -27,7 +27,7 @@ import (
 
 // runTool runs one stored tool call and stores its result.
 func (a *Activities) runTool(ctx context.Context, in step.Tool) (step.ToolReply, error) {
-	return runStep(ctx, a, in.Run, in.ToolCallID, func(ctx context.Context) (step.ToolReply, error) { return a.oneToolCall(ctx, in) })
+	return runStep(ctx, a, in.Thread, in.Local, in.ToolCallID, func(ctx context.Context) (step.ToolReply, error) { return a.oneToolCall(ctx, in) })
 }
 
 func (a *Activities) oneToolCall(ctx context.Context, in step.Tool) (step.ToolReply, error) {

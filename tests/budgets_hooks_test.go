@@ -103,10 +103,10 @@ var hookShapes = []struct {
 	post string
 
 	// want is the cost in the thread's history, children in that of each hook workflow.
-	want     cost
-	children []cost
+	want     costs
+	children []costs
 }{
-	{name: "no hook", want: cost{10, 2}},
+	{name: "no hook", want: costs{cost{10, 2}, cost{5, 2}}},
 	{
 		name: "hooks that match nothing",
 		with: func(c *threadmill.Config) {
@@ -114,21 +114,21 @@ var hookShapes = []struct {
 			orders.Filter.Types = []string{"order.*"}
 			c.Hooks = []hook.Hook{passing(c, "system", event.CreatedBySystem), orders}
 		},
-		want: cost{10, 2},
+		want: costs{cost{10, 2}, cost{5, 2}},
 	},
 	{
 		name: "an inline hook that lets the message pass",
 		with: func(c *threadmill.Config) {
 			c.Hooks = []hook.Hook{inlineFor("quiet", func(event.MessageEvent) event.Event { return nil })}
 		},
-		want: cost{10, 2},
+		want: costs{cost{10, 2}, cost{5, 2}},
 	},
 	{
 		name: "an inline hook that lets everything pass, replies too",
 		with: func(c *threadmill.Config) {
 			c.Hooks = []hook.Hook{hook.Inline("all", func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil })}
 		},
-		want: cost{10, 2},
+		want: costs{cost{10, 2}, cost{5, 2}},
 	},
 	{
 		name: "an inline hook that changes the reply: a marker for that and the end",
@@ -142,61 +142,66 @@ var hookShapes = []struct {
 				return m, nil
 			})}
 		},
-		want: cost{11, 3},
+		want: costs{cost{11, 3}, cost{6, 2}},
 	},
 	{
 		name: "an inline hook that changes the message: a marker",
 		with: func(c *threadmill.Config) { c.Hooks = []hook.Hook{inlineFor("louder", louder)} },
-		want: cost{11, 3},
+		want: costs{cost{11, 3}, cost{6, 3}},
 	},
 	{
 		name: "three functions on a person's message: one hook workflow",
 		with: func(c *threadmill.Config) {
 			c.Hooks = []hook.Hook{passing(c, "one", event.CreatedByUser), passing(c, "two", event.CreatedByUser), passing(c, "three", event.CreatedByUser)}
 		},
-		want: cost{10 + 9, 2 + 1}, children: []cost{{11, 1}},
+		want: costs{cost{10 + 9, 2 + 1}, cost{5 + 9, 2 + 1}}, children: []costs{{cost{11, 1}, cost{6, 1}}},
 	},
 	{
 		name: "functions on an agent's reply: one hook workflow, and a marker for the end",
 		with: func(c *threadmill.Config) {
 			c.Hooks = []hook.Hook{passing(c, "one", event.CreatedByAgent), passing(c, "two", event.CreatedByAgent)}
 		},
-		want: cost{10 + 9 + 1, 2 + 2}, children: []cost{{11, 1}},
+		want: costs{cost{10 + 9 + 1, 2 + 2}, cost{5 + 9 + 1, 2 + 2}}, children: []costs{{cost{11, 1}, cost{6, 1}}},
 	},
 	{
 		name: "a processor whose event no agent answers",
 		with: func(c *threadmill.Config) { c.Processors = []hook.Processor{noting(c)} },
-		post: "note.taken", want: cost{14, 3}, children: []cost{{11, 1}},
+		post: "note.taken", want: costs{cost{14, 3}, cost{14, 3}}, children: []costs{{cost{11, 1}, cost{6, 1}}},
 	},
 }
 
 // TestBudgetsOfHooks checks the costs of hooks and processors.
 func TestBudgetsOfHooks(t *testing.T) {
-	if harness.StickyOff() {
-		t.Skip("budgets are measured with the sticky cache, as workers run")
-	}
-	for _, shape := range hookShapes {
-		t.Run(shape.name, func(t *testing.T) {
-			w := harness.New(t, harness.Options{StepsAsActivities: true, Configure: shape.with})
-			id := w.Open()
-			w.Say(id, "warm up")
-			added, children := measureHooked(t, w, id, func() {
-				if shape.post == "" {
-					w.Post(id, "hello")
-					return
+	inBothModes(t, func(t *testing.T, asActivities bool, want func(costs) cost) {
+		for _, shape := range hookShapes {
+			t.Run(shape.name, func(t *testing.T) {
+				w := harness.New(t, harness.Options{StepsAsActivities: asActivities, Configure: shape.with})
+				id := w.Open()
+				turn := func() {
+					if shape.post == "" {
+						w.Post(id, "hello")
+						return
+					}
+					_, err := w.Threads.PostSignal(w.Ctx(), id, signals.Post{Type: shape.post, Payload: []byte(`{"text":"x"}`)})
+					require.NoError(t, err)
 				}
-				_, err := w.Threads.PostSignal(w.Ctx(), id, signals.Post{Type: shape.post, Payload: []byte(`{"text":"x"}`)})
-				require.NoError(t, err)
+				turn() // from now on, it is known how long its steps take
+				check.AwaitRest(w, id)
+				added, children := measureHooked(t, w, id, turn)
+				require.Equal(t, want(shape.want), cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
+				var costs []cost
+				for _, child := range children {
+					costs = append(costs, cost{len(child), billed(child)})
+					t.Logf("a hook workflow:\n%s", check.Describe(child))
+				}
+				var each []cost
+				for _, child := range shape.children {
+					each = append(each, want(child))
+				}
+				require.Equal(t, each, costs, "events and actions of each hook workflow")
 			})
-			require.Equal(t, shape.want, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
-			var costs []cost
-			for _, child := range children {
-				costs = append(costs, cost{len(child), billed(child)})
-				t.Logf("a hook workflow:\n%s", check.Describe(child))
-			}
-			require.Equal(t, shape.children, costs, "events and actions of each hook workflow")
-		})
-	}
+		}
+	})
 }
 
 // measureHooked is [measure], with the histories of the turn's hook workflows.

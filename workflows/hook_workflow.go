@@ -50,6 +50,8 @@ type hookRun struct {
 	decision step.HookDecision
 	changed  bool
 	attempt  int
+
+	holder
 }
 
 // show describes the hook run in Temporal's Web UI. It adds nothing to history.
@@ -119,8 +121,19 @@ func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (step.HookReply, 
 		summary = "load the event"
 	}
 	var reply step.HookReply
-	err := workflow.ExecuteActivity(activity(ctx, summary), signals.ActivityRunHooks, input).Get(ctx, &reply)
-	if err == nil {
+	// A function that was told to stop is not to run again before the workflow knows that it is cancelled.
+	call := localStep{quick: h.in.WereQuick && h.attempt == 0, activity: signals.ActivityRunHooks, summary: summary, pause: time.Second, reply: &reply, input: func(local step.Local) any {
+		input.Local = local
+		return input
+	}}
+	err := h.quickly(ctx, call, activity(ctx, summary))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return reply, ctx.Err() // not that of a function that was told to stop
+	case err == nil:
+		if h.decision.Took == 0 || reply.Took > h.decision.Took {
+			h.decision.Took = reply.Took
+		}
 		h.in.Flush = step.Flush{}
 		h.in.Event = reply.Event
 	}

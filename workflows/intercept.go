@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,15 +36,49 @@ func (t interceptions) hookDecided(ctx workflow.Context, name string, d step.Hoo
 	}
 }
 
+// registered is what a thread learns from its worker. It enters history when the hooks change.
+type registered struct {
+	Hooks []hook.Spec `json:"hooks"`
+
+	// Pace contains the quick steps of similar threads, for a run that has just begun.
+	Pace []thread.Paced `json:"pace,omitempty"`
+}
+
+// UnmarshalJSON also decodes the list of hooks that older histories have.
+func (r *registered) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(data, []byte("[")) {
+		return json.Unmarshal(data, &r.Hooks)
+	}
+	type plain registered // without this method
+	return json.Unmarshal(data, (*plain)(r))
+}
+
+// sameHooks compares the recorded and the current value.
+func sameHooks(a, b any) bool {
+	x, _ := a.(registered)
+	y, _ := b.(registered)
+	return equalJSON(x.Hooks, y.Hooks)
+}
+
 // specs returns the registered hooks and processors. They enter history when they change, so a new
 // registration does not change past decisions.
 func (t *conversation) specs(ctx workflow.Context) []hook.Spec {
-	read := func(workflow.Context) any { return t.hooks.Specs() }
-	var specs []hook.Spec
-	if err := workflow.MutableSideEffect(ctx, "hooks", read, equalJSON).Get(&specs); err != nil {
+	read := func(workflow.Context) any {
+		r := registered{Hooks: t.hooks.Specs()}
+		if !t.inherited {
+			r.Pace = t.paces.quick(t.similar)
+		}
+		return r
+	}
+	var r registered
+	if err := workflow.MutableSideEffect(ctx, "hooks", read, sameHooks).Get(&r); err != nil {
 		panic(fmt.Sprintf("reading the hooks that history has: %v", err))
 	}
-	return specs
+	if !t.inherited {
+		t.inherited = true
+		t.state.Pace.Inherit(r.Pace)
+	}
+	return r.Hooks
 }
 
 // equalJSON compares the recorded and the current value of a side effect.
@@ -148,7 +183,14 @@ func (t *activeTurn) runHooks(ctx workflow.Context, e thread.HookEvent, specs []
 		return decisionForLostHooks(specs, err), true
 	}
 	s.Outbox.Flushed(input.Flush)
+	t.tookHooks(ctx, specs, d)
 	return d, true
+}
+
+func (t *activeTurn) tookHooks(ctx workflow.Context, specs []hook.Spec, d step.HookDecision) {
+	kind := thread.HooksKind(specs)
+	t.state.Pace.Took(kind, d.Took)
+	t.share(ctx, kind, d.Took)
 }
 
 // resume waits for a decision that an earlier workflow run requested.
@@ -166,6 +208,7 @@ func (t *activeTurn) resume(ctx workflow.Context, e thread.HookEvent) (step.Hook
 		_ = workflow.RequestCancelExternalWorkflow(stopped, id, "").Get(stopped, nil)
 		return step.HookDecision{}, false
 	case d != nil:
+		t.tookHooks(ctx, t.turn.PendingHooks(e, nil), *d)
 		t.turn.HooksFinished(e)
 		return *d, true
 	case gone != nil:

@@ -53,36 +53,59 @@ func (h *holder) mayBeRepeated(ctx workflow.Context) bool {
 // lasting is the result of a step that may run as a local activity.
 type lasting interface{ Lasts() *step.Underway }
 
-// localStep is a step that runs as a local activity if its kind is quick.
+// localStep is a step that runs as a local activity if it is quick.
 type localStep struct {
 	kind, activity, summary string
 
-	// quick is set if the kind is known to be quick.
-	quick bool
+	// declared is set if the step is declared as quick, and quick if those of its kind were.
+	declared, quick bool
+
+	// pause is the time between a failed local activity and the activity that follows.
+	pause time.Duration
 
 	// input returns the step's input. reply receives its result.
 	input func(step.Local) any
 	reply lasting
 }
 
-// quickly runs a step as a local activity if the steps of its kind are quick, or as an activity with these
-// options. An activity also follows a local one that fails or takes too long.
+// quickly runs a step as a local activity if the thread knows that the steps of its kind are quick.
 func (t *conversation) quickly(ctx workflow.Context, s localStep, options workflow.Context) error {
-	here := step.Local{Shown: t.mayBeRepeated(ctx)}
-	if ctx.Err() == nil && t.mayHold(ctx) && (s.quick || t.state.Pace.Quick(s.kind)) {
+	s.quick = t.state.Pace.Quick(s.kind)
+	err := t.holder.quickly(ctx, s, options)
+	if err == nil {
+		t.share(ctx, s.kind, s.reply.Lasts().Took)
+	}
+	return err
+}
+
+// share tells similar threads how long a step took.
+func (t *conversation) share(ctx workflow.Context, kind string, ms int64) {
+	if !workflow.IsReplaying(ctx) {
+		t.paces.took(t.similar, t.state.FirstKind(kind), ms)
+	}
+}
+
+// quickly runs a step as a local activity if it is quick, or as an activity with these options. An activity also follows a
+// local one that fails or takes too long.
+func (h *holder) quickly(ctx workflow.Context, s localStep, options workflow.Context) error {
+	here := step.Local{Shown: h.mayBeRepeated(ctx)}
+	if ctx.Err() == nil && h.mayHold(ctx) && (s.declared || s.quick) {
 		// The step ends soon. If ctx is cancelled meanwhile, it still has its say.
 		own, _ := workflow.NewDisconnectedContext(ctx)
-		here.Now, here.Held, here.Quick = workflow.Now(ctx), t.held, s.quick
+		here.Now, here.Held, here.Quick = workflow.Now(ctx), h.held, s.declared
 		err := workflow.ExecuteLocalActivity(once(own, s.summary), s.activity, s.input(here)).Get(own, s.reply)
 		lasts := s.reply.Lasts()
-		t.held += time.Duration(max(lasts.Took, 0)) * time.Millisecond
+		h.held += time.Duration(max(lasts.Took, 0)) * time.Millisecond
 		switch {
 		case err == nil && !lasts.Running, err != nil && final(err):
 			return err
 		case err == nil:
-			if err = t.join(ctx, s); err == nil || ctx.Err() != nil || final(err) {
+			if err = join(ctx, s); err == nil || ctx.Err() != nil || final(err) {
 				return err
 			}
+		}
+		if s.pause > 0 && workflow.Sleep(ctx, s.pause) != nil {
+			return ctx.Err()
 		}
 		here = step.Local{Shown: true, Repeated: true}
 	}
@@ -90,7 +113,7 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 }
 
 // join runs the activity that joins a step which no longer holds the workflow task.
-func (t *conversation) join(ctx workflow.Context, s localStep) error {
+func join(ctx workflow.Context, s localStep) error {
 	own, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	lasts := s.reply.Lasts()

@@ -87,7 +87,7 @@ func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call) (step.ToolRep
 	defer t.step()()
 	var reply step.ToolReply
 	summary := fmt.Sprintf("%s · %s", input.Agent, c.Plan.Name)
-	call := localStep{kind: c.Kind(), quick: c.Plan.Quick, activity: signals.ActivityRunTool, summary: summary, reply: &reply, input: func(local step.Local) any {
+	call := localStep{kind: c.Kind(), declared: c.Plan.Quick, activity: signals.ActivityRunTool, summary: summary, reply: &reply, input: func(local step.Local) any {
 		input.Local = local
 		return input
 	}}

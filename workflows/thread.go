@@ -69,6 +69,9 @@ type Workflows struct {
 
 	// Observer is told of turns. Default: none.
 	Observer Observer
+
+	// paces contains the quick steps of the threads of this worker.
+	paces paces
 }
 
 // DefaultStaleAfter is the default of [Workflows].StaleAfter.
@@ -193,6 +196,11 @@ type conversation struct {
 	lastInline lastInline
 	redactor   redactor
 
+	// paces contains the quick steps of the worker's threads. Those of similar ones have been inherited if inherited is set.
+	paces     *paces
+	similar   similar
+	inherited bool
+
 	// observer is told of turns.
 	observer Observer
 
@@ -224,7 +232,9 @@ type conversation struct {
 func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) {
 	if in.State != nil {
 		inspect(ctx, in.State)
-		return &conversation{state: in.State, hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer(), redactor: redactor{r: w.Redact}}, nil
+		t := w.conversation()
+		t.begin(in.State)
+		return t, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
 	if err != nil {
@@ -233,11 +243,11 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	if err := errors.Join(in.problem, in.Validate()); err != nil {
 		return nil, temporal.NewNonRetryableApplicationError("starting a thread: "+err.Error(), signals.RefusedType, err)
 	}
-	t := &conversation{hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer(), redactor: redactor{r: w.Redact}}
+	t := w.conversation()
 	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil { // parents redact what they send
 		in.Start = redacted(ctx, &t.redactor, in.Start)
 	}
-	t.state = thread.New(namespace, threadID, in.Start, workflow.GetInfo(ctx).WorkflowStartTime, workflow.Now(ctx))
+	t.begin(thread.New(namespace, threadID, in.Start, workflow.GetInfo(ctx).WorkflowStartTime, workflow.Now(ctx)))
 	inspect(ctx, t.state)
 	if in.Parent != nil {
 		caller := workflow.GetInfo(ctx).ParentWorkflowExecution
@@ -258,6 +268,12 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 	}
 	return t, nil
 }
+
+func (w *Workflows) conversation() *conversation {
+	return &conversation{hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer(), redactor: redactor{r: w.Redact}, paces: &w.paces}
+}
+
+func (t *conversation) begin(s *thread.State) { t.state, t.similar = s, similarTo(s) }
 
 // announce sets the search attributes and the memo of a thread that a plain client started.
 func announce(ctx workflow.Context, s *thread.State) error {

@@ -29,7 +29,11 @@ type Hook struct {
 	Hooks   []hook.Spec `json:"hooks"`
 	Attempt int         `json:"attempt,omitempty"`
 
+	// WereQuick means that these hooks were quick for the thread. Functions then run as local activities.
+	WereQuick bool `json:"wereQuick,omitempty"`
+
 	Flush Flush `json:"flush"`
+	Local
 }
 
 // HookReply is the result of run_hooks.
@@ -45,6 +49,8 @@ type HookReply struct {
 
 	// Failed is the error of the hook after those in Done.
 	Failed string `json:"failed,omitempty"`
+
+	Underway
 }
 
 // HookDecision is the result of a hook workflow: the decision of hooks and processors on an event.
@@ -68,6 +74,9 @@ type HookDecision struct {
 
 	// Silent means that only inline hooks ran and passed the event, which needs no record.
 	Silent bool `json:"silent,omitempty"`
+
+	// Took is the duration of the longest activity in milliseconds, as in [Underway].
+	Took int64 `json:"took,omitempty"`
 
 	// Unmatched means that no hook or processor matches the event.
 	Unmatched bool `json:"-"`

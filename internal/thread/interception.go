@@ -89,7 +89,7 @@ func (t *Turn) HookStep(e HookEvent, specs []hook.Spec) step.Hook {
 	s := t.thread
 	input := step.Hook{
 		Thread: s.Ref(), TraceID: t.Item.TraceID, EventID: e.ID, EventType: e.Type, ParentEventID: e.Parent,
-		Agent: e.Agent, Hooks: specs, Flush: s.Outbox.Flush(),
+		Agent: e.Agent, Hooks: specs, WereQuick: s.Pace.Quick(HooksKind(specs)), Flush: s.Outbox.Flush(),
 	}
 	input.Replaced = e.Changed
 	if e.Type == event.TypeLLMCall {

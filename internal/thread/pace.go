@@ -3,7 +3,10 @@ package thread
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/threadmill/threadmill/hook"
 )
 
 // Pace contains how long the thread's steps have taken. Quick ones run as local activities, within the
@@ -47,7 +50,28 @@ func (p *Pace) Took(kind string, ms int64) {
 // Quick reports whether a step usually ends soon: all that are known of its kind did, and one is known.
 func (p *Pace) Quick(kind string) bool {
 	i := p.index(kind)
-	return i >= 0 && !slices.ContainsFunc(p.Steps[i].Last, func(ms int64) bool { return ms > quickWithin.Milliseconds() })
+	return i >= 0 && p.Steps[i].quick()
+}
+
+func (s Paced) quick() bool {
+	return !slices.ContainsFunc(s.Last, func(ms int64) bool { return ms > quickWithin.Milliseconds() })
+}
+
+// QuickSteps returns those of the quick kinds.
+func (p *Pace) QuickSteps() []Paced {
+	var quick []Paced
+	for _, s := range p.Steps {
+		if s.quick() {
+			quick = append(quick, Paced{s.Kind, slices.Clone(s.Last)})
+		}
+	}
+	return quick
+}
+
+// Inherit adds the steps of other threads of the kinds that the thread knows nothing of.
+func (p *Pace) Inherit(steps []Paced) {
+	unknown := slices.DeleteFunc(slices.Clone(steps), func(s Paced) bool { return p.index(s.Kind) >= 0 })
+	p.Steps = keepLast(append(unknown, p.Steps...), maxPaced)
 }
 
 func (p *Pace) index(kind string) int {
@@ -70,6 +94,18 @@ func (r *AgentRun) modelKind(agent string) string {
 	}
 	return "model/" + agent + "/" + model
 }
+
+// FirstKind returns the kind that a step has in a new thread: without agents, that does not know the name of its default
+// agent.
+func (s *State) FirstKind(kind string) string {
+	if model, ok := strings.CutPrefix(kind, "model/"+s.Roster.Default+"/"); ok && len(s.Roster.Agents) == 0 {
+		return "model//" + model
+	}
+	return kind
+}
+
+// HooksKind returns the kind of the steps that run these hooks.
+func HooksKind(specs []hook.Spec) string { return "hooks/" + Names(specs) }
 
 // Kind returns the kind of the call's runs, or "" if they must be activities: the tool has a task queue of its own.
 func (c *Call) Kind() string {

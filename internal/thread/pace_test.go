@@ -35,6 +35,19 @@ func TestPace(t *testing.T) {
 			require.False(t, p.Quick("another"))
 		})
 	}
+	t.Run("a thread inherits the kinds that it knows nothing of", func(t *testing.T) {
+		var other, p Pace
+		for kind, ms := range map[string]int64{"quick": 5, "slow": 3000, "known": 5} {
+			other.Took(kind, ms)
+		}
+		p.Took("known", 3000)
+		p.Inherit(other.QuickSteps())
+		require.True(t, p.Quick("quick"))
+		require.False(t, p.Quick("slow"))
+		require.False(t, p.Quick("known"))
+		p.Took("quick", 3000)
+		require.True(t, other.Quick("quick"), "the other thread has its own")
+	})
 	t.Run("the state keeps those that were used last", func(t *testing.T) {
 		var p Pace
 		for i := range maxPaced {
