@@ -188,8 +188,8 @@ type Config struct {
 	// retries unfinished steps. Default 10 seconds.
 	StopTimeout time.Duration
 
-	// StepsAsActivities runs each step of a turn as an activity. Default: model calls and tools that usually end within a
-	// second run as local activities, see docs/operations.md.
+	// StepsAsActivities runs each step of a turn as an activity. Default: model calls, tools and functions of hooks
+	// that usually end within a second run as local activities, see docs/operations.md.
 	StepsAsActivities bool
 
 	// TemporalUI is the address of Temporal's Web UI, such as "http://127.0.0.1:8233", to which the

@@ -86,8 +86,8 @@ type Config struct {
 	// LimitQueue sets the rate limit of a task queue, in tasks per minute. Default: that fails.
 	LimitQueue func(ctx context.Context, queue string, perMinute float64, reason string) error
 
-	// NoLocalSteps has each step run as an activity. Default: model calls and tools that usually end within a second run as
-	// local activities, within the workflow task of their thread.
+	// NoLocalSteps has each step run as an activity. Default: model calls, tools and functions of hooks that
+	// usually end within a second run as local activities, within a workflow task.
 	NoLocalSteps bool
 
 	// StopTimeout is how long a step continues when its worker stops; then the step fails, and

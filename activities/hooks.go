@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
@@ -20,11 +21,14 @@ import (
 // settles it or fails. It first stores the workflow's records, since hooks read the event from the
 // store.
 func (a *Activities) runHooks(ctx context.Context, in step.Hook) (step.HookReply, error) {
-	id := in.EventID
+	id := "hooks/" + activity.GetInfo(ctx).WorkflowExecution.RunID
 	if len(in.Hooks) > 0 {
 		id += "/" + in.Hooks[0].Name
 	}
-	return runStep(ctx, a, in.Thread, in.Local, id, func(ctx context.Context) (step.HookReply, error) { return a.oneHookBatch(ctx, in) })
+	return runStep(ctx, a, in.Thread, in.Local, id, func(ctx context.Context) (step.HookReply, error) {
+		// What arrives for the thread need not wait for the workflow task of the hook workflow.
+		return a.oneHookBatch(context.WithValue(ctx, localStepKey{}, nil), in)
+	})
 }
 
 func (a *Activities) oneHookBatch(ctx context.Context, in step.Hook) (step.HookReply, error) {
@@ -48,9 +52,7 @@ func (a *Activities) oneHookBatch(ctx context.Context, in step.Hook) (step.HookR
 	if err != nil {
 		return step.HookReply{}, configError(fmt.Errorf("encoding event %s: %w", in.EventID, err))
 	}
-	if h.reply.Failed == "" {
-		h.reply.Took = a.took(began)
-	}
+	h.reply.Took = a.took(began)
 	return h.reply, nil
 }
 
@@ -132,7 +134,7 @@ func (h *hookBatch) askAll(ctx context.Context) error {
 		}
 		answer, err := h.ask(running.ctx, spec, deps)
 		if cause := context.Cause(running.ctx); cause != nil && !errors.Is(cause, errTimeout) {
-			return temporal.NewApplicationErrorWithCause("The hooks were stopped before they had decided; they are retried.", step.ErrTypeRetry, cause)
+			return temporal.NewApplicationErrorWithCause("The hooks were stopped before they had decided; they are retried.", step.ErrTypeStopped, cause)
 		}
 		if err != nil {
 			h.reply.Failed = step.Why(err.Error())

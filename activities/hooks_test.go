@@ -228,7 +228,7 @@ func TestHookIsInterrupted(t *testing.T) {
 	w, in = hooked(t, []hook.Hook{h})
 	_, err := w.runHooks(in)
 	app := appError(t, err)
-	require.Equal(t, step.ErrTypeRetry, app.Type(), "it has not failed, and counts as not asked")
+	require.Equal(t, step.ErrTypeStopped, app.Type(), "it has not failed, and counts as not asked")
 	require.False(t, app.NonRetryable())
 }
 

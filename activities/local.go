@@ -116,8 +116,7 @@ func runStep[R any, P interface {
 	select {
 	case <-s.ended:
 		u.forget(key, s)
-		reply, _ = s.reply.(R)
-		return reply, s.err
+		return endOf[R](s)
 	case <-s.letGo:
 	case <-late.C:
 	case <-ctx.Done():
@@ -148,7 +147,15 @@ func await[R any](ctx context.Context, u *underway, key string, s *localStep) (r
 		s.cancel(whyCancelled(ctx))
 		<-s.ended
 	}
-	reply, _ = s.reply.(R)
+	return endOf[R](s)
+}
+
+// endOf returns the result of a step that has ended.
+func endOf[R any](s *localStep) (R, error) {
+	reply, ok := s.reply.(R)
+	if !ok && s.err == nil {
+		return reply, fmt.Errorf("the step's result is a %T", s.reply) // two steps have one key
+	}
 	return reply, s.err
 }
 

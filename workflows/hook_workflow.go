@@ -21,7 +21,7 @@ import (
 // hook runs the hooks and processors of one event, in order, until one of them settles it.
 func (w *Workflows) hook(ctx workflow.Context, in step.Hook) (step.HookDecision, error) {
 	ctx = staleAfter(ctx, w.StaleAfter)
-	h := &hookRun{redactor: redactor{r: w.Redact}, in: in, decision: step.HookDecision{Outcome: event.OutcomePassed}}
+	h := &hookRun{redactor: redactor{r: w.Redact}, in: in, decision: step.HookDecision{Outcome: event.OutcomePassed, Took: step.TookUnknown}}
 	for len(h.in.Hooks) > 0 && !h.settled() {
 		h.show(ctx)
 		var err error
@@ -121,17 +121,16 @@ func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (step.HookReply, 
 		summary = "load the event"
 	}
 	var reply step.HookReply
-	// A function that was told to stop is not to run again before the workflow knows that it is cancelled.
-	call := localStep{quick: h.in.WereQuick && h.attempt == 0, activity: signals.ActivityRunHooks, summary: summary, pause: time.Second, reply: &reply, input: func(local step.Local) any {
+	call := localStep{quick: h.in.WereQuick && h.attempt == 0, activity: signals.ActivityRunHooks, summary: summary, reply: &reply, input: func(local step.Local) any {
 		input.Local = local
 		return input
 	}}
 	err := h.quickly(ctx, call, activity(ctx, summary))
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return reply, ctx.Err() // not that of a function that was told to stop
+		return reply, ctx.Err()
 	case err == nil:
-		if h.decision.Took == 0 || reply.Took > h.decision.Took {
+		if reply.Took == 0 || h.decision.Took != 0 && reply.Took > h.decision.Took {
 			h.decision.Took = reply.Took
 		}
 		h.in.Flush = step.Flush{}

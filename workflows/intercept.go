@@ -36,15 +36,15 @@ func (t interceptions) hookDecided(ctx workflow.Context, name string, d step.Hoo
 	}
 }
 
-// registered is what a thread learns from its worker. It enters history when the hooks change.
+// registered is what a thread learns from its worker. It enters history when a run begins, and when the hooks change.
 type registered struct {
 	Hooks []hook.Spec `json:"hooks"`
 
-	// Pace contains the quick steps of similar threads, for a run that has just begun.
+	// Pace contains the quick steps of the thread's group, for a thread that has just begun.
 	Pace []thread.Paced `json:"pace,omitempty"`
 }
 
-// UnmarshalJSON also decodes the list of hooks that older histories have.
+// UnmarshalJSON also decodes the list of hooks that the stored histories of version 0.1 have.
 func (r *registered) UnmarshalJSON(data []byte) error {
 	if bytes.HasPrefix(data, []byte("[")) {
 		return json.Unmarshal(data, &r.Hooks)
@@ -66,7 +66,7 @@ func (t *conversation) specs(ctx workflow.Context) []hook.Spec {
 	read := func(workflow.Context) any {
 		r := registered{Hooks: t.hooks.Specs()}
 		if !t.inherited {
-			r.Pace = t.paces.quick(t.similar)
+			r.Pace = t.paces.quick(t.group)
 		}
 		return r
 	}
@@ -164,6 +164,10 @@ func (t *activeTurn) runHooks(ctx workflow.Context, e thread.HookEvent, specs []
 	own, cancel := workflow.NewDisconnectedContext(ctx)
 	child := workflow.ExecuteChildWorkflow(hookOptions(own, s.Ref(), e, specs), signals.HookWorkflow, input)
 	_ = workflow.Await(ctx, func() bool { return child.IsReady() || t.rollover(ctx) })
+	if input.WereQuick && !child.IsReady() {
+		// A signal would have the hook workflow repeat a workflow task that ends with its decision, and with it the functions.
+		_, _ = awaitFor(ctx, stopsWithin, child.IsReady)
+	}
 	left := !t.interrupted(ctx) && !child.IsReady() && t.requestReport(ctx, e, child)
 	switch {
 	case t.interrupted(ctx):

@@ -60,9 +60,6 @@ type localStep struct {
 	// declared is set if the step is declared as quick, and quick if those of its kind were.
 	declared, quick bool
 
-	// pause is the time between a failed local activity and the activity that follows.
-	pause time.Duration
-
 	// input returns the step's input. reply receives its result.
 	input func(step.Local) any
 	reply lasting
@@ -78,10 +75,10 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 	return err
 }
 
-// share tells similar threads how long a step took.
+// share tells the threads of the group how long a step took.
 func (t *conversation) share(ctx workflow.Context, kind string, ms int64) {
 	if !workflow.IsReplaying(ctx) {
-		t.paces.took(t.similar, t.state.FirstKind(kind), ms)
+		t.paces.took(t.group, t.state.FirstKind(kind), ms)
 	}
 }
 
@@ -104,7 +101,7 @@ func (h *holder) quickly(ctx workflow.Context, s localStep, options workflow.Con
 				return err
 			}
 		}
-		if s.pause > 0 && workflow.Sleep(ctx, s.pause) != nil {
+		if stopped(err) && workflow.Sleep(ctx, time.Second) != nil {
 			return ctx.Err()
 		}
 		here = step.Local{Shown: true, Repeated: true}
@@ -136,6 +133,13 @@ func join(ctx workflow.Context, s localStep) error {
 func final(err error) bool {
 	app, ok := errors.AsType[*temporal.ApplicationError](err)
 	return ok && app.NonRetryable() && strings.HasPrefix(app.Type(), step.ErrTypeModel)
+}
+
+// stopped reports whether an error means that hooks were told to stop. The workflow will soon know that it is cancelled, and they must not
+// run again.
+func stopped(err error) bool {
+	app, ok := errors.AsType[*temporal.ApplicationError](err)
+	return ok && app.Type() == step.ErrTypeStopped
 }
 
 // once returns the options of a local activity that is not retried: an activity follows.

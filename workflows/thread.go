@@ -196,9 +196,9 @@ type conversation struct {
 	lastInline lastInline
 	redactor   redactor
 
-	// paces contains the quick steps of the worker's threads. Those of similar ones have been inherited if inherited is set.
+	// paces contains the quick steps of the worker's threads. A new thread inherits those of its group.
 	paces     *paces
-	similar   similar
+	group     group
 	inherited bool
 
 	// observer is told of turns.
@@ -234,6 +234,7 @@ func (w *Workflows) open(ctx workflow.Context, in input) (*conversation, error) 
 		inspect(ctx, in.State)
 		t := w.conversation()
 		t.begin(in.State)
+		t.inherited = true
 		return t, nil
 	}
 	namespace, threadID, err := signals.ParseWorkflowID(workflow.GetInfo(ctx).WorkflowExecution.ID)
@@ -273,7 +274,7 @@ func (w *Workflows) conversation() *conversation {
 	return &conversation{hooks: w.Hooks, ruleSet: w.Rules, observer: w.observer(), redactor: redactor{r: w.Redact}, paces: &w.paces}
 }
 
-func (t *conversation) begin(s *thread.State) { t.state, t.similar = s, similarTo(s) }
+func (t *conversation) begin(s *thread.State) { t.state, t.group = s, groupOf(s) }
 
 // announce sets the search attributes and the memo of a thread that a plain client started.
 func announce(ctx workflow.Context, s *thread.State) error {

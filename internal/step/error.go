@@ -23,6 +23,8 @@ const (
 	ErrTypeConfig = "config"
 	// ErrTypeRetry means that a retry may succeed.
 	ErrTypeRetry = "retry"
+	// ErrTypeStopped means that hooks were told to stop before they had decided.
+	ErrTypeStopped = "stopped"
 	// ErrTypeLost means that the step's worker was killed. See package recovery.
 	ErrTypeLost = "lost"
 	// ErrTypeRule means that the function of a rule failed.

@@ -9,8 +9,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-// Pace contains how long the thread's steps have taken. Quick ones run as local activities, within the
-// thread's workflow task.
+// Pace contains how long the thread's steps have taken. Quick ones run as local activities, within a workflow task.
 type Pace struct {
 	// Steps are the last steps of each kind, the kind that was used last at the end.
 	Steps []Paced `json:"steps,omitempty"`
@@ -95,8 +94,8 @@ func (r *AgentRun) modelKind(agent string) string {
 	return "model/" + agent + "/" + model
 }
 
-// FirstKind returns the kind that a step has in a new thread: without agents, that does not know the name of its default
-// agent.
+// FirstKind returns the kind that a step has in a new thread. If it was opened without agents, it does not know the name of its
+// default agent yet.
 func (s *State) FirstKind(kind string) string {
 	if model, ok := strings.CutPrefix(kind, "model/"+s.Roster.Default+"/"); ok && len(s.Roster.Agents) == 0 {
 		return "model//" + model

@@ -28,6 +28,7 @@ type guarded struct {
 	begun   chan struct{}
 	release chan struct{}
 	calls   atomic.Int64
+	fails   atomic.Bool
 }
 
 // newGuarded returns a thread whose hook has been quick.
@@ -55,6 +56,9 @@ func (g *guarded) guard(ctx context.Context, e event.Event, respond hook.Respond
 		g.begun <- struct{}{}
 		select {
 		case <-g.release:
+			if g.fails.Load() && hook.DepsOf(ctx).Context.Attempt == 1 {
+				return nil, errors.New("failed once")
+			}
 			respond(hook.Response{Content: "released"})
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -63,6 +67,18 @@ func (g *guarded) guard(ctx context.Context, e event.Event, respond hook.Respond
 		return nil, errors.New("failed once")
 	}
 	return nil, nil
+}
+
+// fill adds events to the thread's history until the workflow knows of so many.
+func (g *guarded) fill(events int) {
+	g.T.Helper()
+	require.Eventually(g.T, func() bool {
+		for range 20 {
+			require.NoError(g.T, g.Temporal.SignalWorkflow(g.Ctx(), signals.WorkflowID(g.TaskQueue, g.id), "", "nothing", nil))
+		}
+		all := check.HistoryOf(g.Harness, g.id, "")
+		return len(all) > events && has(all[events:], enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED)
+	}, harness.Patience, harness.Tick)
 }
 
 // lastRun returns the history of the thread's last hook workflow.
@@ -102,6 +118,28 @@ func TestLocalHooks(t *testing.T) {
 		require.Equal(t, signals.TurnInterrupted, g.Await(g.id, posted).Status)
 		require.Eventually(t, func() bool { return has(g.lastRun(), enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED) }, harness.Patience, harness.Tick)
 		require.EqualValues(t, 1, g.calls.Load())
+	})
+	t.Run("one during which the thread would continue as new is called once", func(t *testing.T) {
+		g := newGuarded(t)
+		const rollover = 1000 // events
+		g.fill(rollover - 120)
+		posted := g.Post(g.id, "wait")
+		check.Arrives(t, g.begun, "the hook")
+		g.fill(rollover)
+		close(g.release)
+		require.Equal(t, signals.TurnCompleted, g.Await(g.id, posted).Status)
+		require.EqualValues(t, 1, g.calls.Load())
+	})
+	t.Run("one that fails after a while is not quick", func(t *testing.T) {
+		g := newGuarded(t)
+		posted := g.Post(g.id, "wait")
+		check.Arrives(t, g.begun, "the hook")
+		require.Eventually(t, func() bool { return check.Scheduled(g.lastRun()) }, harness.Patience, harness.Tick)
+		g.fails.Store(true)
+		close(g.release)
+		require.Equal(t, signals.TurnCompleted, g.Await(g.id, posted).Status)
+		g.Say(g.id, "hello")
+		require.Empty(t, check.LocalSteps(g.lastRun()))
 	})
 	t.Run("one that fails is retried by an activity", func(t *testing.T) {
 		g := newGuarded(t)

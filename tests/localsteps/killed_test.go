@@ -122,14 +122,17 @@ func killedAt(t *testing.T, gap int, want []string, first bool) {
 		id, name := k.Open(), fmt.Sprint("cut", attempt)
 		n := 0
 		check.Paced(k.Harness, id, func() { n++; k.Say(id, work(fmt.Sprintf("%s-warm%d", name, n))) })
+		before, history := len(check.AllRecords(k.Harness, id)), len(check.HistoryOf(k.Harness, id, ""))
 		if first {
-			id = k.Open()
-			check.Settle(k.Harness, id)
+			id, before, history = "first-"+id, 0, 0
 		}
-		before := len(check.AllRecords(k.Harness, id))
-		history := len(check.HistoryOf(k.Harness, id, ""))
 		reached := k.stopAt(id, gap)
-		k.signal(id, work(name))
+		if first {
+			p := signals.UserMessage(id, "ann", work(name))
+			require.NoError(t, k.Threads.Open(k.Ctx(), id, signals.Start{}, &p))
+		} else {
+			k.signal(id, work(name))
+		}
 		check.Arrives(t, reached, "the gap")
 		k.Kill()
 		stored, asked := len(check.OfType(k.Harness, id, event.TypeLLMCall)), len(check.ModelsOf(k.Harness, "done "+name))
@@ -145,7 +148,7 @@ func killedAt(t *testing.T, gap int, want []string, first bool) {
 		check.RequireWhole(t, records)
 		turn := whats(k.Harness, id)[before:]
 		if first {
-			turn = slices.DeleteFunc(turn, func(what string) bool { return what == event.TypePrompt })
+			turn = slices.DeleteFunc(turn, func(what string) bool { return what == event.TypePrompt || what == event.TypeStatus })
 		}
 		require.Equal(t, want, turn, "the same records in the same order")
 		require.Equal(t, len(check.OfType(k.Harness, id, event.TypeLLMCall))-stored, len(check.ModelsOf(k.Harness, "done "+name))-asked,
