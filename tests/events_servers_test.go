@@ -77,9 +77,15 @@ func serversShare(t *testing.T, servers []*harness.Harness, ledgers []*ledger) {
 			ids = append(ids, e.ID)
 			for attempt := range 2 { // the second is a duplicate
 				server := servers[(i+attempt)%len(servers)]
+				want := []string{signals.PostQueued, signals.PostDuplicate}[attempt : attempt+1]
 				status, answer := check.Request(t, server, http.MethodPost, fmt.Sprintf("/v1/threads/%s/events", thread), e)
-				require.Equal(t, http.StatusAccepted, status)
-				require.Equal(t, []string{signals.PostQueued, signals.PostDuplicate}[attempt], answer["status"])
+				for until := time.Now().Add(harness.Patience); status == http.StatusServiceUnavailable && time.Now().Before(until); {
+					// On a machine that stalls, the worker counts as absent, and what was not acknowledged may have been kept.
+					want = []string{signals.PostQueued, signals.PostDuplicate}
+					status, answer = check.Request(t, server, http.MethodPost, fmt.Sprintf("/v1/threads/%s/events", thread), e)
+				}
+				require.Equal(t, http.StatusAccepted, status, answer)
+				require.Contains(t, want, answer["status"])
 			}
 		}
 		fence(w, thread)

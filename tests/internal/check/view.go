@@ -88,7 +88,15 @@ func WatchAt(t *testing.T, w *harness.Harness, path, lastID string) *View {
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
 	}
-	res, err := http.DefaultClient.Do(req)
+	var res *http.Response
+	require.Eventually(t, func() bool {
+		res, err = http.DefaultClient.Do(req)
+		if err != nil || res.StatusCode != http.StatusServiceUnavailable {
+			return true
+		}
+		_ = res.Body.Close() // the machine stalls
+		return false
+	}, harness.Patience, harness.Tick)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	require.Equal(t, "text/event-stream", res.Header.Get("Content-Type"))
