@@ -123,14 +123,18 @@ type Batch struct {
 	// this one.
 	Extract []Extraction
 
-	// ToolStart stores the start of a tool call, unless the call already has a log, which is then
-	// returned in Appended.ToolLog with Started false. The log of a call that waited for input starts
-	// again.
+	// ToolStart stores the start of a tool call, unless the call already has a log: see Appended.Started. The log of a call that
+	// waited for input starts again.
 	ToolStart *ToolLog
 
 	// ToolFinish completes the log of a call, by ToolCallID, or creates it. It does not change a
 	// finished log, unless the call waited for input.
 	ToolFinish *ToolLog
+}
+
+// Empty reports whether the batch writes nothing. To append it makes the thread, or reads where it stands.
+func (b Batch) Empty() bool {
+	return len(b.Records) == 0 && b.Thread == nil && len(b.Extract) == 0 && b.ToolStart == nil && b.ToolFinish == nil
 }
 
 // Appended is the result of appending a [Batch].
@@ -144,9 +148,6 @@ type Appended struct {
 	// Replaced counts how often payloads of the thread's records were replaced: see [Erasures]. Payloads that were read at another
 	// count may be out of date.
 	Replaced int64
-
-	// ToolLog is the stored log of the call in ToolStart or ToolFinish.
-	ToolLog *ToolLog
 
 	// Started reports whether this batch stored ToolStart.
 	Started bool
