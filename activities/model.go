@@ -39,7 +39,7 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 	if err != nil {
 		return step.ModelReply{}, err
 	}
-	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
+	who, err := a.agentAt(ctx, in, head)
 	if err != nil {
 		return step.ModelReply{}, err
 	}

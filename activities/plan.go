@@ -192,6 +192,24 @@ func (a *Activities) agentFor(ctx context.Context, ref step.Ref, name string, to
 	return allowed(who, tools), nil
 }
 
+// agentsAt is an agent source that reads no agent again while the stored agents stay the same.
+type agentsAt interface {
+	AgentAt(ctx context.Context, namespace, name string, change int64) (agent.Agent, error)
+}
+
+// agentAt is agentFor after an append.
+func (a *Activities) agentAt(ctx context.Context, in step.Model, done store.Appended) (agent.Agent, error) {
+	agents, ok := a.cfg.Agents.(agentsAt)
+	if !ok {
+		return a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
+	}
+	who, err := agents.AgentAt(ctx, in.Thread.Namespace, in.Agent, done.AgentChange)
+	if err != nil {
+		return who, agentError(err)
+	}
+	return allowed(who, in.Tools), nil
+}
+
 // allowed removes the tools that a turn does not allow.
 func allowed(who agent.Agent, tools *[]string) agent.Agent {
 	if tools != nil {

@@ -149,6 +149,10 @@ type Appended struct {
 	// count may be out of date.
 	Replaced int64
 
+	// AgentChange is the Seq of the newest change of the namespace's agents, 0 without one. Agents that were read at the same one are
+	// up to date.
+	AgentChange int64
+
 	// Started reports whether this batch stored ToolStart.
 	Started bool
 }

@@ -84,7 +84,7 @@ const (
 			attempt = greatest(tool_logs.attempt, excluded.attempt)
 		WHERE tool_logs.finished_at IS NULL`
 
-	threadHead = `SELECT head, replaced FROM threads WHERE namespace = $1 AND id = $2`
+	threadHead = `SELECT head, replaced, (SELECT coalesce(max(seq), 0) FROM agent_versions WHERE namespace = $1) FROM threads WHERE namespace = $1 AND id = $2`
 )
 
 const uniqueViolation = "23505"
@@ -108,7 +108,7 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 func (s *Store) append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
 	if batch.Empty() {
 		var is store.Appended
-		if err := s.pool.QueryRow(ctx, threadHead, key.Namespace, key.ThreadID).Scan(&is.Head, &is.Replaced); !errors.Is(err, pgx.ErrNoRows) {
+		if err := s.pool.QueryRow(ctx, threadHead, key.Namespace, key.ThreadID).Scan(&is.Head, &is.Replaced, &is.AgentChange); !errors.Is(err, pgx.ErrNoRows) {
 			return is, err
 		}
 	}
@@ -159,18 +159,17 @@ type appending struct {
 	key      store.Key
 	pipeline pgx.Batch
 
-	head     int64
-	replaced int64
-	ids      []string
-	added    map[string]int64
-	started  bool
+	// ids are those of the records, and added the numbers of those that are new. The head in done is that before the append.
+	ids   []string
+	added map[string]int64
+	done  store.Appended
 }
 
 func newAppending(key store.Key, b store.Batch) *appending {
 	a := &appending{key: key, added: map[string]int64{}}
 	a.queue(makeThread)
 	a.queue(lockThread).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&a.head, &a.replaced)
+		err := row.Scan(&a.done.Head, &a.done.Replaced, &a.done.AgentChange)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return store.ErrErased // since the first statement, and the others find no thread
 		}
@@ -184,8 +183,8 @@ func newAppending(key store.Key, b store.Batch) *appending {
 		a.pipeline.Queue(addExtractions, extractionArgs(key.Namespace, b.Extract...)...)
 	}
 	if b.ToolStart != nil {
-		a.putTool(startTool, b.ToolStart).Exec(func(done pgconn.CommandTag) error {
-			a.started = done.RowsAffected() > 0
+		a.putTool(startTool, b.ToolStart).Exec(func(tag pgconn.CommandTag) error {
+			a.done.Started = tag.RowsAffected() > 0
 			return nil
 		})
 	}
@@ -263,7 +262,8 @@ func (s *Store) result(ctx context.Context, a *appending, b store.Batch) (store.
 			stored[r.ID] = r
 		}
 	}
-	result := store.Appended{Head: a.head + int64(len(a.added)), Replaced: a.replaced, Started: a.started}
+	result := a.done
+	result.Head += int64(len(a.added))
 	first := make(map[string]event.Record, len(b.Records))
 	for _, r := range b.Records {
 		if known, twice := first[r.ID]; twice {

@@ -27,7 +27,7 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 	const addTool = `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, tool_call_id) DO UPDATE SET `
 	return prepare(ctx, db, map[**sql.Stmt]string{
-		&w.thread:    `SELECT head, activity, updated_at, replaced FROM threads WHERE namespace = ? AND id = ?`,
+		&w.thread:    `SELECT head, replaced, ` + agentChange + `, activity, updated_at FROM threads WHERE namespace = ?1 AND id = ?2`,
 		&w.erased:    selectErased,
 		&w.addThread: `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)`,
 		&w.setThread: `UPDATE threads SET head = ?3, activity = ?4, updated_at = ?5 WHERE namespace = ?1 AND id = ?2`,
@@ -63,7 +63,7 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 	}
 	if batch.Empty() {
 		var is store.Appended
-		switch err := s.read.head.QueryRowContext(ctx, key.Namespace, key.ThreadID).Scan(&is.Head, &is.Replaced); {
+		switch err := s.read.head.QueryRowContext(ctx, key.Namespace, key.ThreadID).Scan(&is.Head, &is.Replaced, &is.AgentChange); {
 		case err == nil:
 			return is, nil
 		case !errors.Is(err, sql.ErrNoRows):
@@ -150,20 +150,24 @@ func (a *appending) exec(ctx context.Context, stmt *sql.Stmt, args ...any) (int6
 
 // load reads the thread's row, and makes it if necessary.
 func (a *appending) load(ctx context.Context) error {
-	err := a.StmtContext(ctx, a.thread).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).
-		Scan(&a.head, &a.activity, &a.updated, &a.result.Replaced)
+	err := a.readRow(ctx)
 	if !errors.Is(err, sql.ErrNoRows) {
-		if err != nil {
-			return fmt.Errorf("reading the thread: %w", err)
-		}
-		return nil
+		return err
 	}
 	if err := a.StmtContext(ctx, a.erased).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).Scan(new(int)); !errors.Is(err, sql.ErrNoRows) {
 		return errors.Join(err, store.ErrErased)
 	}
-	a.activity = store.ActivityIdle
 	if _, err := a.exec(ctx, a.addThread, a.now); err != nil {
 		return fmt.Errorf("making the thread: %w", err)
+	}
+	return a.readRow(ctx)
+}
+
+func (a *appending) readRow(ctx context.Context) error {
+	err := a.StmtContext(ctx, a.thread).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).
+		Scan(&a.head, &a.result.Replaced, &a.result.AgentChange, &a.activity, &a.updated)
+	if err != nil {
+		return fmt.Errorf("reading the thread: %w", err)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		&r.recordsByID: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id IN (SELECT value FROM json_each(?))
 			ORDER BY +seq`,
 		&r.thread:    selectThread + ` WHERE namespace = ? AND id = ?`,
-		&r.head:      `SELECT head, replaced FROM threads WHERE namespace = ? AND id = ?`,
+		&r.head:      `SELECT head, replaced, ` + agentChange + ` FROM threads WHERE namespace = ?1 AND id = ?2`,
 		&r.threads:   threads + active,
 		&r.threadsOf: threads + ` AND status = ?` + active,
 		&r.threadsIn: threads + ` AND status = 'open' AND activity = ?` + active,
