@@ -88,6 +88,9 @@ type From struct {
 	// Now starts with new events only and ignores Cursor.
 	Now bool
 
+	// Head is the thread's newest record, if the caller has just read it. 0 = the reader reads it.
+	Head int64
+
 	// Fresh means that the viewer is not concerned with messages that had begun at Cursor. What came of them is not looked up.
 	Fresh bool
 

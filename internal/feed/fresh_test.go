@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/feedtest"
 	"github.com/threadmill/threadmill/stream"
@@ -48,12 +49,20 @@ func TestFreshReader(t *testing.T) {
 	head := w.StoreAll(feedtest.Message("m1", "long ago"))
 	at := w.Feed.At(w.Ctx, w.Key, head)
 	require.NotZero(t, at.Offset)
-	records := w.Store.Reads.Load()
+	first := w.Store.Reads.Load()
 	r := w.Open(feed.From{Cursor: at, Fresh: true})
+	require.Equal(t, first+1, w.Store.Reads.Load(), "the head of the thread")
+	known := w.Open(feed.From{Cursor: at, Fresh: true, Head: head})
+	require.Equal(t, first+1, w.Store.Reads.Load())
 	w.Piece(head, "m2", 1, "now")
-	require.Equal(t, "now", w.Next(r).Event.Content)
-	require.EqualValues(t, 1, read.Load())
-	require.Equal(t, records+2, w.Store.Reads.Load(), "the head of the thread, before and after the log was opened")
+	for _, reader := range []*feed.Reader{r, known} {
+		require.Equal(t, "now", w.Next(reader).Event.Content)
+	}
+	require.EqualValues(t, 2, read.Load())
+	require.Equal(t, first+1, w.Store.Reads.Load())
+
+	beyond := w.Open(feed.From{Cursor: feed.Cursor{Seq: head + 1}, Head: head})
+	require.Equal(t, event.EventGap, w.Next(beyond).Event.Type)
 }
 
 // silentLog does not answer.
