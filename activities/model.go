@@ -39,10 +39,11 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 	if err != nil {
 		return step.ModelReply{}, err
 	}
-	who, err := a.agentAt(ctx, in, head)
+	who, err := a.agentAt(ctx, in.Thread, in.Agent, head)
 	if err != nil {
-		return step.ModelReply{}, err
+		return step.ModelReply{}, agentError(err)
 	}
+	who = allowed(who, in.Tools)
 	if in.Model != "" {
 		who.Model = in.Model
 	}

@@ -197,17 +197,12 @@ type agentsAt interface {
 	AgentAt(ctx context.Context, namespace, name string, change int64) (agent.Agent, error)
 }
 
-// agentAt is agentFor after an append.
-func (a *Activities) agentAt(ctx context.Context, in step.Model, done store.Appended) (agent.Agent, error) {
-	agents, ok := a.cfg.Agents.(agentsAt)
-	if !ok {
-		return a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
+// agentAt returns an agent after an append.
+func (a *Activities) agentAt(ctx context.Context, ref step.Ref, name string, done store.Appended) (agent.Agent, error) {
+	if agents, ok := a.cfg.Agents.(agentsAt); ok {
+		return agents.AgentAt(ctx, ref.Namespace, name, done.AgentChange)
 	}
-	who, err := agents.AgentAt(ctx, in.Thread.Namespace, in.Agent, done.AgentChange)
-	if err != nil {
-		return who, agentError(err)
-	}
-	return allowed(who, in.Tools), nil
+	return a.cfg.Agents.Agent(ctx, ref.Namespace, name)
 }
 
 // allowed removes the tools that a turn does not allow.
