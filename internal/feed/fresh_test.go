@@ -65,6 +65,34 @@ func TestFreshReader(t *testing.T) {
 	require.Equal(t, event.EventGap, w.Next(beyond).Event.Type)
 }
 
+// TestViewersReadDeliveredMessagesOnce: late pieces of messages that viewers had when they connected are not shown. The second viewer
+// reads only the messages that are new.
+func TestViewersReadDeliveredMessagesOnce(t *testing.T) {
+	w := feedtest.New(t, feedtest.Options{})
+	open := func(seq int64, reads int) *feed.Reader {
+		t.Helper()
+		before := w.Store.Reads.Load()
+		r := w.Open(feed.From{Cursor: feed.Cursor{Seq: seq}})
+		require.Equal(t, before+int64(reads), w.Store.Reads.Load())
+		return r
+	}
+	w.StoreAll(feedtest.Message("m1", "one"))
+	first := w.StoreAll(feedtest.Message("m2", "two"))
+	readers := []*feed.Reader{open(first, 2), open(first, 1), open(first-1, 2)}
+	require.Equal(t, "m2", w.Next(readers[2]).Event.MessageID)
+	second := w.StoreAll(feedtest.Message("m3", "three"))
+	for i, r := range readers {
+		require.Equal(t, "m3", w.Next(r).Event.MessageID, i)
+	}
+	readers = append(readers, open(second, 2), open(second, 1))
+	for _, id := range []string{"m1", "m2", "m3", "m4"} {
+		w.Piece(second, id, 9, "piece of "+id)
+	}
+	for i, r := range readers {
+		require.Equal(t, "piece of m4", w.Next(r).Event.Content, i)
+	}
+}
+
 // silentLog does not answer.
 type silentLog struct{ stream.Stream }
 

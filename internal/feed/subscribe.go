@@ -95,6 +95,7 @@ func (r *Reader) subscribe(ctx context.Context, head int64) error {
 // it is another one. The gap has the zero cursor, so that a viewer that reconnects after it starts
 // over, too.
 func (r *Reader) startOver() {
+	r.cfg.delivered.Remove(r.key)
 	r.tail.detach()
 	r.tail = tail{retry: r.tail.retry}
 	r.at, r.backlog, r.grace, r.pending = position{}, backlog{}, grace{}, nil
