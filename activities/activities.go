@@ -135,7 +135,7 @@ type Activities struct {
 
 	underway underway
 
-	// recent keeps messages of the threads that were used last, and prompts are the records of type prompt that are known to be stored.
+	// recent keeps messages and records of the threads that were used last, and prompts are the records of type prompt that are known to be stored.
 	recent  *store.Recent
 	prompts *lru.Cache[prompt, struct{}]
 
@@ -291,7 +291,7 @@ func (a *Activities) append(ctx context.Context, ref step.Ref, batch store.Batch
 	if err != nil {
 		return done, temporal.NewApplicationErrorWithCause("The store could not be written; the step is retried.", step.ErrTypeRetry, err)
 	}
-	if len(batch.Records) > 0 {
+	if a.recent.Appended(ref, done); len(batch.Records) > 0 {
 		a.publish(ctx, ref, stream.Entry{Stored: done.Head, Records: done.Records})
 	}
 	return done, nil

@@ -59,7 +59,7 @@ func (r *toolRun) ask(ctx context.Context, need *tool.InputRequired) (step.ToolR
 	log.FinishedAt = &now
 	id := r.inputRequestID()
 	record := event.NewRecord(id, event.TypeInputRequest, r.in.TraceID, r.in.EventID, now, q).In(step.TurnEvent(r.in.Root, r.in.EventID))
-	done, err := r.a.append(ctx, r.in.Thread, store.Batch{Once: id, Records: []event.Record{record}, ToolFinish: &log}, r.in.Flush)
+	done, err := r.a.append(ctx, r.in.Thread, store.Batch{Once: id, Records: []event.Record{record}, ToolFinish: &log}, step.Flush{})
 	if err != nil {
 		return step.ToolReply{}, err
 	}

@@ -39,10 +39,11 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 	if err != nil {
 		return step.ModelReply{}, err
 	}
-	who, err := a.agentFor(ctx, in.Thread, in.Agent, in.Tools)
+	who, err := a.agentAt(ctx, in.Thread, in.Agent, head)
 	if err != nil {
-		return step.ModelReply{}, err
+		return step.ModelReply{}, agentError(err)
 	}
+	who = allowed(who, in.Tools)
 	if in.Model != "" {
 		who.Model = in.Model
 	}
@@ -54,10 +55,8 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 	call.planner, call.plans = a.planner(ctx, in.Thread, who, in.WorkingDirectory), map[event.ToolCall]step.PlannedCall{}
 	call.planner.pending = in.Pending
 	call.parent = a.parentViewersOf(ctx, in)
-	if !call.first(head) {
-		if reply, ok, err := call.stored(ctx); ok || err != nil {
-			return reply, err
-		}
+	if reply, ok, err := call.stored(ctx, head); ok || err != nil {
+		return reply, err
 	}
 	call.choose()
 	if in.Shown {
@@ -132,30 +131,15 @@ func (c *modelCall) choose() {
 	c.failed = failures(c.failed, c.choices.skipped...)
 }
 
-// first reports whether nothing but what has just been stored follows the event of the turn: then no attempt at this call can have
-// stored a reply.
-func (c *modelCall) first(appended store.Appended) bool {
-	i := slices.IndexFunc(appended.Records, func(r event.Record) bool { return r.ID == c.eventID() })
-	if c.in.Step > 1 || i < 0 {
-		return false
-	}
-	last := appended.Records[i].Seq
-	for _, r := range appended.Records[i+1:] {
-		if last++; r.Seq != last {
-			return false
-		}
-	}
-	return last == appended.Head
-}
-
 // stored returns the reply if it is already stored: an earlier attempt made this call, and its
 // result was lost. It also reads what the run's earlier calls left for this one.
-func (c *modelCall) stored(ctx context.Context) (step.ModelReply, bool, error) {
+func (c *modelCall) stored(ctx context.Context, arrived store.Appended) (step.ModelReply, bool, error) {
 	ids := append(c.earlier(), c.ids()...)
 	if c.retrieves() {
 		ids = append(ids, recordid.Retrieval(c.in.MessageID))
 	}
-	found, err := c.a.cfg.Store.RecordsByID(ctx, c.in.Thread, ids...)
+	// The event of a turn is its first record.
+	found, err := c.a.recent.RecordsByID(ctx, c.a.cfg.Store, c.in.Thread, arrived, c.eventID(), ids...)
 	if err != nil {
 		return step.ModelReply{}, false, readError(err)
 	}

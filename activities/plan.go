@@ -192,6 +192,19 @@ func (a *Activities) agentFor(ctx context.Context, ref step.Ref, name string, to
 	return allowed(who, tools), nil
 }
 
+// agentsAt is an agent source that reads no agent again while the stored agents stay the same.
+type agentsAt interface {
+	AgentAt(ctx context.Context, namespace, name string, change int64) (agent.Agent, error)
+}
+
+// agentAt returns an agent after an append.
+func (a *Activities) agentAt(ctx context.Context, ref step.Ref, name string, done store.Appended) (agent.Agent, error) {
+	if agents, ok := a.cfg.Agents.(agentsAt); ok {
+		return agents.AgentAt(ctx, ref.Namespace, name, done.AgentChange)
+	}
+	return a.cfg.Agents.Agent(ctx, ref.Namespace, name)
+}
+
 // allowed removes the tools that a turn does not allow.
 func allowed(who agent.Agent, tools *[]string) agent.Agent {
 	if tools != nil {

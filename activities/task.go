@@ -238,13 +238,14 @@ func (t *taskRun) work(ctx context.Context, todo tool.Tool) (step.TaskReply, err
 func (t *taskRun) end(ctx context.Context, status store.ToolStatus, res tool.Result) (step.TaskReply, error) {
 	log, now := t.log(status), time.Now()
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
-	done, err := t.a.append(context.WithoutCancel(ctx), t.in.Thread, store.Batch{ToolFinish: &log}, step.Flush{})
-	if err != nil {
+	ctx = context.WithoutCancel(ctx)
+	if _, err := t.a.append(ctx, t.in.Thread, store.Batch{ToolFinish: &log}, step.Flush{}); err != nil {
 		return step.TaskReply{}, err
 	}
-	if done.ToolLog != nil {
-		// Another attempt may have been first; its result stands.
-		log = *done.ToolLog
+	// Another attempt may have been first; its result stands.
+	log, err := t.a.cfg.Store.ToolLog(ctx, t.in.Thread, t.in.ToolCallID)
+	if err != nil {
+		return step.TaskReply{}, readError(err)
 	}
 	return reported(log), nil
 }

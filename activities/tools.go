@@ -31,19 +31,16 @@ func (a *Activities) runTool(ctx context.Context, in step.Tool) (step.ToolReply,
 }
 
 func (a *Activities) oneToolCall(ctx context.Context, in step.Tool) (step.ToolReply, error) {
-	if in.Edited || in.DecisionID != "" || in.Answered > 0 {
-		// The decisions and the input of people and hooks may be among the workflow's unstored records.
-		if _, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush); err != nil {
-			return step.ToolReply{}, err
-		}
-		in.Flush = step.Flush{}
+	arrived, err := a.append(ctx, in.Thread, store.Batch{}, in.Flush)
+	if err != nil {
+		return step.ToolReply{}, err
 	}
-	run := &toolRun{a: a, in: in, attempt: attemptOf(ctx, in)}
-	reply, done, err := run.load(ctx)
+	run := &toolRun{a: a, in: in, attempt: attemptOf(ctx, in), head: arrived.Head}
+	reply, done, err := run.load(ctx, arrived)
 	if done || err != nil {
 		return reply, err
 	}
-	who, err := a.cfg.Agents.Agent(ctx, in.Thread.Namespace, in.Agent)
+	who, err := a.agentAt(ctx, in.Thread, in.Agent, arrived)
 	if err != nil {
 		if !errors.Is(err, agent.ErrUnknown) {
 			return step.ToolReply{}, agentError(err)
@@ -71,8 +68,8 @@ func (a *Activities) oneToolCall(ctx context.Context, in step.Tool) (step.ToolRe
 		return run.finish(ctx, store.ToolFailed, run.invalidCall(ctx, planner))
 	case found.refused != "":
 		return run.finish(ctx, store.ToolDenied, tool.Result{Output: found.refused, IsError: true})
-	case found.ask != nil:
-		return run.requestAgain(ctx, found.ask)
+	case found.ask != nil: // its approval is no longer valid
+		return step.ToolReply{ToolCallID: in.ToolCallID, Approval: found.ask}, nil
 	}
 	if err := run.edit(ctx); err != nil {
 		return step.ToolReply{}, err
@@ -140,14 +137,15 @@ func failure(err error) tool.Result {
 }
 
 // load reads the stored call, and its result if there is one.
-func (r *toolRun) load(ctx context.Context) (step.ToolReply, bool, error) {
+func (r *toolRun) load(ctx context.Context, arrived store.Appended) (step.ToolReply, bool, error) {
 	r.started = time.Now()
 	resultID, inputID := recordid.Result(r.in.ToolCallID), r.inputRequestID()
 	ids := []string{r.in.MessageID, resultID, inputID}
 	if r.in.Edited {
 		ids = append(ids, recordid.Interception(recordid.Calls(r.in.MessageID)))
 	}
-	records, err := r.a.cfg.Store.RecordsByID(ctx, r.in.Thread, ids...)
+	// All that there is of a call follows its message.
+	records, err := r.a.recent.RecordsByID(ctx, r.a.cfg.Store, r.in.Thread, arrived, r.in.MessageID, ids...)
 	if err != nil {
 		return step.ToolReply{}, false, readError(err)
 	}
@@ -175,9 +173,6 @@ func (r *toolRun) load(ctx context.Context) (step.ToolReply, bool, error) {
 	case result != nil:
 		return r.resume(ctx, *result)
 	case input != nil:
-		if _, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush); err != nil {
-			return step.ToolReply{}, true, err
-		}
 		reply, err := asked(*input)
 		return reply, true, err
 	}
@@ -187,21 +182,14 @@ func (r *toolRun) load(ctx context.Context) (step.ToolReply, bool, error) {
 	return step.ToolReply{}, false, nil
 }
 
-// requestAgain returns a call whose approval is no longer valid.
-func (r *toolRun) requestAgain(ctx context.Context, ask *step.PlannedCall) (step.ToolReply, error) {
-	_, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
-	return step.ToolReply{ToolCallID: r.in.ToolCallID, Approval: ask}, err
-}
-
 // resume returns the result of a call that already has one.
 func (r *toolRun) resume(ctx context.Context, rec event.Record) (step.ToolReply, bool, error) {
 	var m event.Message
 	if err := json.Unmarshal(rec.Payload, &m); err != nil {
 		return step.ToolReply{}, false, configError(fmt.Errorf("reading stored message %s: %w", rec.ID, err))
 	}
-	done, err := r.a.append(ctx, r.in.Thread, store.Batch{}, r.in.Flush)
-	r.a.publish(ctx, r.in.Thread, stream.Entry{Stored: max(done.Head, rec.Seq)})
-	return r.reply(resultStatus(m.IsError), m), true, err
+	r.a.publish(ctx, r.in.Thread, stream.Entry{Stored: r.head})
+	return r.reply(resultStatus(m.IsError), m), true, nil
 }
 
 // reply returns the result for the workflow.
@@ -254,11 +242,11 @@ func (r *toolRun) start(ctx context.Context) (step.ToolReply, bool, error) {
 		return step.ToolReply{}, false, nil
 	}
 	log := r.log(store.ToolStarted)
-	done, err := r.a.append(ctx, r.in.Thread, store.Batch{ToolStart: &log}, r.in.Flush)
+	done, err := r.a.append(ctx, r.in.Thread, store.Batch{ToolStart: &log}, step.Flush{})
 	if err != nil {
 		return step.ToolReply{}, false, err
 	}
-	r.in.Flush, r.head = step.Flush{}, done.Head
+	r.head = done.Head
 	if !done.Started && r.def.Idempotent && activity.GetInfo(ctx).IsLocalActivity {
 		// Temporal counts the attempts of an activity, and not those of a workflow task.
 		return step.ToolReply{}, true, temporal.NewApplicationError("The tool has been started before; an activity runs it again.", step.ErrTypeRetry)
@@ -382,7 +370,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 	if r.in.Undecided || reply.Decision != nil && !reply.Decision.Silent {
 		record = record.WithUndecided(event.TypeMessage)
 	}
-	_, err := r.a.append(ctx, r.in.Thread, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, r.in.Flush)
+	_, err := r.a.append(ctx, r.in.Thread, store.Batch{Records: []event.Record{record}, ToolFinish: &log}, step.Flush{})
 	return reply, err
 }
 

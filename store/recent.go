@@ -10,11 +10,12 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Recent keeps the newest messages of the threads in use in memory: the transcript of a thread's next model call then needs only the
-// records that were stored since.
+// Recent keeps the newest messages of the threads in use in memory, and the newest records: the next model call of a thread then
+// reads only what others have stored since.
 type Recent struct {
-	mu   sync.Mutex
-	kept *simplelru.LRU[Key, recent]
+	mu    sync.Mutex
+	kept  *simplelru.LRU[Key, recent]
+	tails *simplelru.LRU[Key, tail]
 }
 
 const (
@@ -23,12 +24,16 @@ const (
 
 	// recentBytes is the maximum size of the payloads of a thread that is kept. In memory they take about four times as much.
 	recentBytes = 256 << 10
+
+	// tailBytes is the maximum size of the payloads in a tail.
+	tailBytes = 64 << 10
 )
 
 // NewRecent returns a Recent that has nothing yet.
 func NewRecent() *Recent {
 	kept, _ := simplelru.NewLRU[Key, recent](recentThreads, nil) // it fails without a size only
-	return &Recent{kept: kept}
+	tails, _ := simplelru.NewLRU[Key, tail](recentThreads, nil)
+	return &Recent{kept: kept, tails: tails}
 }
 
 // recent is a transcript without gaps.
@@ -55,11 +60,34 @@ func (c *Recent) Transcript(ctx context.Context, s Reader, key Key, replaced int
 		known = recent{t, replaced}
 	}
 	out := known.in(w)
-	// With decisions, most of what is kept would not be used again: a new one can change any message.
-	if !known.sparse && len(known.found) == 0 && known.bytes <= recentBytes {
+	c.keep(key, known)
+	return out, nil
+}
+
+// Appended takes the records of an append, so that they need not be read.
+func (c *Recent) Appended(key Key, done Appended) {
+	c.extend(key, done)
+	if known, ok := c.take(key); ok {
+		known.extend(done.Records)
 		c.keep(key, known)
 	}
-	return out, nil
+}
+
+// extend adds those of the records that follow the transcript without a gap.
+func (r *recent) extend(records []event.Record) {
+	var next []event.Record // newest first
+	for _, rec := range records {
+		if rec.Seq != r.head+1 {
+			continue
+		}
+		r.head = rec.Seq
+		if slices.Contains(transcribed, rec.Type) {
+			next = append([]event.Record{rec}, next...)
+		}
+	}
+	if len(next) > 0 {
+		r.add(next)
+	}
 }
 
 // follow adds the records that were stored since. It reports false if the transcript has to be read again: old messages may have
@@ -92,8 +120,60 @@ func (c *Recent) take(key Key) (recent, bool) {
 	return r, ok
 }
 
+// keep keeps a transcript without decisions: a new decision can change any message, so most of what is kept would not be used again.
 func (c *Recent) keep(key Key, r recent) {
+	if r.sparse || len(r.found) > 0 || r.bytes > recentBytes {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kept.Add(key, r)
+}
+
+// tail are the newest records of a thread up to head, without gaps.
+type tail struct {
+	records        []event.Record
+	bytes          int
+	head, replaced int64
+}
+
+// extend adds the records of an append. If others were stored in between, the tail begins after those.
+func (t *tail) extend(done Appended) {
+	for _, r := range done.Records {
+		if r.Seq > t.head+1 {
+			t.records, t.bytes = nil, 0
+		}
+		if r.Seq > t.head {
+			t.records, t.bytes, t.head = append(t.records, r), t.bytes+len(r.Payload), r.Seq
+		}
+	}
+}
+
+func (c *Recent) extend(key Key, done Appended) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, _ := c.tails.Get(key)
+	if t.bytes > tailBytes || t.replaced != done.Replaced {
+		t = tail{replaced: done.Replaced}
+	}
+	t.extend(done)
+	c.tails.Add(key, t)
+}
+
+// RecordsByID returns the records with these ids that exist, in order of Seq. None of them is older than the record with the id first.
+// At is the result of an append to the thread.
+func (c *Recent) RecordsByID(ctx context.Context, s Reader, key Key, at Appended, first string, ids ...string) ([]event.Record, error) {
+	c.mu.Lock()
+	t, _ := c.tails.Get(key)
+	c.mu.Unlock()
+	if t.head < at.Head || t.replaced != at.Replaced || !slices.ContainsFunc(t.records, func(r event.Record) bool { return r.ID == first }) {
+		return s.RecordsByID(ctx, key, ids...)
+	}
+	var found []event.Record
+	for _, r := range t.records {
+		if slices.Contains(ids, r.ID) {
+			found = append(found, r)
+		}
+	}
+	return found, nil
 }

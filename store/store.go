@@ -123,14 +123,18 @@ type Batch struct {
 	// this one.
 	Extract []Extraction
 
-	// ToolStart stores the start of a tool call, unless the call already has a log, which is then
-	// returned in Appended.ToolLog with Started false. The log of a call that waited for input starts
-	// again.
+	// ToolStart stores the start of a tool call, unless the call already has a log: see Appended.Started. The log of a call that
+	// waited for input starts again.
 	ToolStart *ToolLog
 
 	// ToolFinish completes the log of a call, by ToolCallID, or creates it. It does not change a
 	// finished log, unless the call waited for input.
 	ToolFinish *ToolLog
+}
+
+// Empty reports whether the batch writes nothing. To append it makes the thread, or reads where it stands.
+func (b Batch) Empty() bool {
+	return len(b.Records) == 0 && b.Thread == nil && len(b.Extract) == 0 && b.ToolStart == nil && b.ToolFinish == nil
 }
 
 // Appended is the result of appending a [Batch].
@@ -145,8 +149,9 @@ type Appended struct {
 	// count may be out of date.
 	Replaced int64
 
-	// ToolLog is the stored log of the call in ToolStart or ToolFinish.
-	ToolLog *ToolLog
+	// AgentChange is the Seq of the newest change of the namespace's agents, 0 without one. Agents that were read at the same one are
+	// up to date.
+	AgentChange int64
 
 	// Started reports whether this batch stored ToolStart.
 	Started bool

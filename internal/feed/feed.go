@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/outage"
 	"github.com/threadmill/threadmill/store"
@@ -50,7 +52,8 @@ type Config struct {
 	// Logger logs outages of the live stream at warn level. Default: none.
 	Logger *slog.Logger
 
-	outage *outage.Log
+	outage    *outage.Log
+	delivered *lru.Cache[store.Key, delivered]
 }
 
 // View returns the event that viewers see. It must not change values that the event points to.
@@ -77,6 +80,7 @@ func New(cfg Config) (*Feed, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.outage = outage.New(cfg.Logger, "live stream")
+	cfg.delivered, _ = lru.New[store.Key, delivered](keptDelivered) // it fails without a size only
 	return &Feed{cfg}, nil
 }
 
@@ -87,6 +91,9 @@ type From struct {
 
 	// Now starts with new events only and ignores Cursor.
 	Now bool
+
+	// Head is the thread's newest record, if the caller has just read it. 0 = the reader reads it.
+	Head int64
 
 	// Fresh means that the viewer is not concerned with messages that had begun at Cursor. What came of them is not looked up.
 	Fresh bool

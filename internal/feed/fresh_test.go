@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/feedtest"
 	"github.com/threadmill/threadmill/stream"
@@ -48,12 +49,48 @@ func TestFreshReader(t *testing.T) {
 	head := w.StoreAll(feedtest.Message("m1", "long ago"))
 	at := w.Feed.At(w.Ctx, w.Key, head)
 	require.NotZero(t, at.Offset)
-	records := w.Store.Reads.Load()
+	first := w.Store.Reads.Load()
 	r := w.Open(feed.From{Cursor: at, Fresh: true})
+	require.Equal(t, first+1, w.Store.Reads.Load(), "the head of the thread")
+	known := w.Open(feed.From{Cursor: at, Fresh: true, Head: head})
+	require.Equal(t, first+1, w.Store.Reads.Load())
 	w.Piece(head, "m2", 1, "now")
-	require.Equal(t, "now", w.Next(r).Event.Content)
-	require.EqualValues(t, 1, read.Load())
-	require.Equal(t, records+2, w.Store.Reads.Load(), "the head of the thread, before and after the log was opened")
+	for _, reader := range []*feed.Reader{r, known} {
+		require.Equal(t, "now", w.Next(reader).Event.Content)
+	}
+	require.EqualValues(t, 2, read.Load())
+	require.Equal(t, first+1, w.Store.Reads.Load())
+
+	beyond := w.Open(feed.From{Cursor: feed.Cursor{Seq: head + 1}, Head: head})
+	require.Equal(t, event.EventGap, w.Next(beyond).Event.Type)
+}
+
+// TestViewersReadDeliveredMessagesOnce: late pieces of messages that viewers had when they connected are not shown. The second viewer
+// reads only the messages that are new.
+func TestViewersReadDeliveredMessagesOnce(t *testing.T) {
+	w := feedtest.New(t, feedtest.Options{})
+	open := func(seq int64, reads int) *feed.Reader {
+		t.Helper()
+		before := w.Store.Reads.Load()
+		r := w.Open(feed.From{Cursor: feed.Cursor{Seq: seq}})
+		require.Equal(t, before+int64(reads), w.Store.Reads.Load())
+		return r
+	}
+	w.StoreAll(feedtest.Message("m1", "one"))
+	first := w.StoreAll(feedtest.Message("m2", "two"))
+	readers := []*feed.Reader{open(first, 2), open(first, 1), open(first-1, 2)}
+	require.Equal(t, "m2", w.Next(readers[2]).Event.MessageID)
+	second := w.StoreAll(feedtest.Message("m3", "three"))
+	for i, r := range readers {
+		require.Equal(t, "m3", w.Next(r).Event.MessageID, i)
+	}
+	readers = append(readers, open(second, 2), open(second, 1))
+	for _, id := range []string{"m1", "m2", "m3", "m4"} {
+		w.Piece(second, id, 9, "piece of "+id)
+	}
+	for i, r := range readers {
+		require.Equal(t, "piece of m4", w.Next(r).Event.Content, i)
+	}
 }
 
 // silentLog does not answer.

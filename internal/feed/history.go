@@ -15,29 +15,46 @@ import (
 // recent is the number of messages before the cursor that a resuming reader knows as finished.
 const recent = 100
 
+// delivered are the newest messages of a thread up to a record, newest first.
+type delivered struct {
+	seq      int64
+	subjects []subject
+}
+
+// keptDelivered is the number of threads of which a [Feed] keeps the newest messages: many viewers connect to the same thread.
+const keptDelivered = 256
+
 // noteDelivered marks the messages just before the position as finished.
 func (r *Reader) noteDelivered(ctx context.Context) error {
 	if r.at.seq == 0 || r.fresh {
 		return nil
 	}
-	var subjects []event.AgentEvent
-	q := store.Query{Before: r.at.seq + 1, Types: []string{event.TypeMessage}, Newest: true, MaxBytes: readBytes}
-	for {
-		q.Limit = recent - len(subjects)
+	known, _ := r.cfg.delivered.Get(r.key)
+	if known.seq > r.at.seq {
+		known = delivered{}
+	}
+	var newest []subject
+	q := store.Query{After: known.seq, Before: r.at.seq + 1, Types: []string{event.TypeMessage}, Newest: true, MaxBytes: readBytes}
+	for known.seq < r.at.seq {
+		q.Limit = recent - len(newest)
 		records, err := r.cfg.Store.Records(ctx, r.key, q)
 		if err != nil {
 			return err
 		}
 		for _, rec := range records {
-			subjects = append(subjects, finished(rec))
+			e := finished(rec)
+			newest = append(newest, subjectOf(&e))
 			q.Before = rec.Seq
 		}
-		if len(subjects) == recent || q.Complete(records) {
+		if len(newest) == recent || q.Complete(records) {
 			break
 		}
 	}
-	for _, e := range slices.Backward(subjects) {
-		r.pieces.finish(&e)
+	newest = append(newest, known.subjects...)
+	newest = newest[:min(len(newest), recent)]
+	r.cfg.delivered.Add(r.key, delivered{r.at.seq, newest})
+	for _, id := range slices.Backward(newest) {
+		r.pieces.finishSubject(id)
 	}
 	return nil
 }

@@ -86,20 +86,26 @@ func (p *pieces) finish(e *event.AgentEvent) {
 	if e.Type != event.EventMessage && e.Type != event.EventToolResult {
 		return
 	}
-	id := subjectOf(e)
-	if id.id == "" || p.done(id) {
-		return
+	if p.finishSubject(subjectOf(e)) {
+		delete(p.attempts, e.MessageID)
+		delete(p.streamed, e.MessageID)
 	}
-	delete(p.attempts, e.MessageID)
-	delete(p.streamed, e.MessageID)
+}
+
+// finishSubject reports whether the subject was not finished before.
+func (p *pieces) finishSubject(id subject) bool {
+	if id.id == "" || p.done(id) {
+		return false
+	}
 	p.finished[id] = struct{}{}
 	if len(p.order) < remembered {
 		p.order = append(p.order, id)
-		return
+		return true
 	}
 	delete(p.finished, p.order[p.oldest])
 	p.order[p.oldest] = id
 	p.oldest = (p.oldest + 1) % remembered
+	return true
 }
 
 func (p *pieces) done(id subject) bool {

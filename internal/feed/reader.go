@@ -55,7 +55,7 @@ func (f *Feed) Open(ctx context.Context, key store.Key, from From) (*Reader, err
 	if from.Now {
 		err = r.beginNow(ctx)
 	} else {
-		err = r.begin(ctx)
+		err = r.begin(ctx, from.Head)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening the feed of %s: %w", key, err)

@@ -11,23 +11,24 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// begin subscribes after the reader's position.
-func (r *Reader) begin(ctx context.Context) error {
-	if r.start.Seq > 0 {
-		switch head, err := r.storeHead(ctx); {
-		case err != nil:
+// begin subscribes after the reader's position. Head is the thread's newest record, 0 if it is to be read.
+func (r *Reader) begin(ctx context.Context, head int64) error {
+	if head == 0 {
+		var err error
+		if head, err = r.storeHead(ctx); err != nil {
 			return err
-		case r.start.Seq > head:
-			r.startOver()
-			r.start = Cursor{}
 		}
+	}
+	if r.start.Seq > head {
+		r.startOver()
+		r.start = Cursor{}
 	}
 	if err := r.noteDelivered(ctx); err != nil {
 		return err
 	}
 	r.checkAt = time.Now().Add(r.cfg.HeartbeatInterval)
 	r.resume()
-	return r.subscribe(ctx)
+	return r.subscribe(ctx, head)
 }
 
 // resume makes the log continue from the reader's position.
@@ -67,13 +68,9 @@ func (r *Reader) beginNow(ctx context.Context) error {
 	return nil
 }
 
-// subscribe opens the live log at the reader's position. The head of the store is read first:
+// subscribe opens the live log at the reader's position. The head of the store has been read before:
 // pieces of the messages up to it are in the log by then.
-func (r *Reader) subscribe(ctx context.Context) error {
-	head, err := r.storeHead(ctx)
-	if err != nil {
-		return err
-	}
+func (r *Reader) subscribe(ctx context.Context, head int64) error {
 	fromStart := r.tail.read == 0
 	sub, err := r.cfg.Stream.Subscribe(ctx, r.key, stream.From{Offset: r.tail.read})
 	if err != nil {
@@ -98,6 +95,7 @@ func (r *Reader) subscribe(ctx context.Context) error {
 // it is another one. The gap has the zero cursor, so that a viewer that reconnects after it starts
 // over, too.
 func (r *Reader) startOver() {
+	r.cfg.delivered.Remove(r.key)
 	r.tail.detach()
 	r.tail = tail{retry: r.tail.retry}
 	r.at, r.backlog, r.grace, r.pending = position{}, backlog{}, grace{}, nil
@@ -133,7 +131,10 @@ func (r *Reader) reopen(ctx context.Context, now time.Time) error {
 		}
 		return Sleep(ctx, until.Sub(now))
 	}
-	err := r.subscribe(ctx)
+	head, err := r.storeHead(ctx)
+	if err == nil {
+		err = r.subscribe(ctx, head)
+	}
 	switch {
 	case err == nil:
 		r.cfg.outage.Up()

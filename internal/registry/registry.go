@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/store"
@@ -43,7 +45,22 @@ type Registry struct {
 	configured agent.Source
 	kept       store.Agents
 	known      names.Known
+
+	// read are the stored agents that were read at a change of their namespace.
+	read *lru.Cache[agentName, readAgent]
 }
+
+// agentName is the key of a stored agent.
+type agentName struct{ namespace, key string }
+
+// readAgent is a stored agent, nil if there is none, and the newest change of the namespace before it was read.
+type readAgent struct {
+	*Entry
+	change int64
+}
+
+// readAgents is the number of stored agents that a Registry keeps.
+const readAgents = 512
 
 var (
 	_ agent.Source = (*Registry)(nil)
@@ -56,7 +73,8 @@ func New(configured agent.Source, kept store.Agents, known names.Known) *Registr
 	if r, ok := configured.(*Registry); ok {
 		return r
 	}
-	return &Registry{configured: configured, kept: kept, known: names.Known{Tools: known.Tools, Groups: known.Groups, Fallbacks: known.Fallbacks}}
+	read, _ := lru.New[agentName, readAgent](readAgents) // it fails without a size only
+	return &Registry{configured: configured, kept: kept, known: names.Known{Tools: known.Tools, Groups: known.Groups, Fallbacks: known.Fallbacks}, read: read}
 }
 
 // Agent implements [agent.Source]. The default agent is the configured one, with its stored
@@ -69,8 +87,33 @@ func (r *Registry) Agent(ctx context.Context, namespace, name string) (agent.Age
 	return e.Agent, e.Problem
 }
 
+// AgentAt is Agent for a caller that has just got [store.Appended].AgentChange. It does not read an agent again that was read at the
+// same change.
+func (r *Registry) AgentAt(ctx context.Context, namespace, name string, change int64) (agent.Agent, error) {
+	e, err := r.find(ctx, namespace, name, func(name string) (*Entry, error) {
+		folded, _ := store.AgentKey(namespace, name)
+		key := agentName{namespace, folded}
+		if known, ok := r.read.Get(key); ok && known.change == change {
+			return known.Entry, nil
+		}
+		e, err := r.stored(ctx, namespace, name)
+		if err == nil {
+			r.read.Add(key, readAgent{e, change})
+		}
+		return e, err
+	})
+	if err != nil {
+		return agent.Agent{}, err
+	}
+	return e.Agent, e.Problem
+}
+
 // Find returns an agent with its origin, or [agent.ErrUnknown].
 func (r *Registry) Find(ctx context.Context, namespace, name string) (Entry, error) {
+	return r.find(ctx, namespace, name, func(name string) (*Entry, error) { return r.stored(ctx, namespace, name) })
+}
+
+func (r *Registry) find(ctx context.Context, namespace, name string, stored func(name string) (*Entry, error)) (Entry, error) {
 	if name == "" {
 		first, err := r.base(ctx, namespace, "")
 		if err != nil {
@@ -78,12 +121,11 @@ func (r *Registry) Find(ctx context.Context, namespace, name string) (Entry, err
 		}
 		name = first.Name
 	}
-	kept, err := r.kept.Agent(ctx, namespace, name)
-	switch {
-	case err == nil && !kept.Deleted:
-		return entry(kept), nil
-	case err != nil && !errors.Is(err, store.ErrNotFound):
+	switch kept, err := stored(name); {
+	case err != nil:
 		return Entry{}, err
+	case kept != nil:
+		return *kept, nil
 	}
 	configured, err := r.base(ctx, namespace, name)
 	switch {
@@ -95,10 +137,20 @@ func (r *Registry) Find(ctx context.Context, namespace, name string) (Entry, err
 	return checked(Entry{Agent: configured, Source: Configured}), nil
 }
 
+// stored returns the stored agent with this name, or nil.
+func (r *Registry) stored(ctx context.Context, namespace, name string) (*Entry, error) {
+	kept, err := r.newest(ctx, namespace, name)
+	if err != nil || kept.Version == 0 || kept.Deleted {
+		return nil, err
+	}
+	e := entry(kept)
+	return &e, nil
+}
+
 // Has reports whether an agent has this name. While the store is unavailable, it knows the configured
 // agents only.
 func (r *Registry) Has(ctx context.Context, namespace, name string) bool {
-	if kept, err := r.kept.Agent(ctx, namespace, name); err == nil && !kept.Deleted {
+	if kept, err := r.stored(ctx, namespace, name); err == nil && kept != nil {
 		return true
 	}
 	_, err := r.base(ctx, namespace, name)

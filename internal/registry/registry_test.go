@@ -101,6 +101,79 @@ func TestFreshAgent(t *testing.T) {
 	})
 }
 
+// countedAgents counts the agents that are read.
+type countedAgents struct {
+	store.Store
+	reads int
+}
+
+func (c *countedAgents) Agent(ctx context.Context, namespace, name string) (store.AgentVersion, error) {
+	c.reads++
+	return c.Store.Agent(ctx, namespace, name)
+}
+
+// TestAgentAt: an agent is read once for each change of the agents in its namespace, whatever its name's case.
+func TestAgentAt(t *testing.T) {
+	db := newStore(t)
+	kept := &countedAgents{Store: db}
+	r := registry.New(configured, kept, known.Known{})
+	at := func(namespace, name string, reads int) (string, error) {
+		t.Helper()
+		done, err := db.Append(t.Context(), store.Key{Namespace: namespace, ThreadID: "t"}, store.Batch{})
+		require.NoError(t, err)
+		kept.reads = 0
+		a, problem := r.AgentAt(t.Context(), namespace, name, done.AgentChange)
+		require.Equal(t, reads, kept.reads)
+		return a.Instructions, problem
+	}
+	equal := func(want, namespace, name string, reads int) {
+		t.Helper()
+		got, err := at(namespace, name, reads)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	equal("configured", ns, "clerk", 1)
+	equal("configured", ns, "CLERK", 0)
+	equal("configured", ns, "", 0)
+	equal("configured", "elsewhere", "clerk", 1)
+	equal("critical", ns, "critic", 1)
+	for _, text := range []string{"one", "two"} {
+		put(t, kept, edited("clerk", text))
+		equal(text, ns, "clerk", 1)
+		equal(text, ns, "Clerk", 0)
+		equal("critical", ns, "critic", 1)
+		equal("configured", "elsewhere", "clerk", 0)
+	}
+	remove(t, kept, "clerk")
+	equal("configured", ns, "clerk", 1)
+	equal("configured", ns, "clerk", 0)
+
+	_, err := at(ns, "nobody", 1)
+	require.ErrorIs(t, err, agent.ErrUnknown)
+	_, err = at(ns, "nobody", 0)
+	require.ErrorIs(t, err, agent.ErrUnknown)
+	_, err = kept.SaveAgent(t.Context(), ns, store.AgentVersion{Name: "new", Definition: json.RawMessage(`{"model":"demo/demo","unknown":1}`)}, -1)
+	require.NoError(t, err)
+	for _, reads := range []int{1, 0} {
+		_, err = at(ns, "new", reads)
+		require.ErrorContains(t, err, `agent "new", version 1 in the store`)
+	}
+}
+
+// TestAgentAtUnavailable: what could not be read is read again.
+func TestAgentAtUnavailable(t *testing.T) {
+	kept := newStore(t)
+	change := put(t, kept, edited("clerk", "stored")).Seq
+	r := registry.New(configured, kept, known.Known{})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err := r.AgentAt(ended, ns, "clerk", change)
+	require.ErrorIs(t, err, context.Canceled)
+	a, err := r.AgentAt(t.Context(), ns, "clerk", change)
+	require.NoError(t, err)
+	require.Equal(t, "stored", a.Instructions)
+}
+
 func TestUnknown(t *testing.T) {
 	kept := newStore(t)
 	r := registry.New(configured, kept, known.Known{})

@@ -24,7 +24,7 @@ const (
 	makeThread = `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES ($1, $2, now(), now())
 		ON CONFLICT DO NOTHING`
 
-	lockThread = `SELECT head, replaced FROM threads WHERE namespace = $1 AND id = $2 FOR UPDATE`
+	lockThread = threadHead + ` FOR UPDATE`
 
 	addRecords = `WITH given AS (
 			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[])
@@ -54,9 +54,10 @@ const (
 		SELECT id, seq FROM added`
 
 	// Activities come in the order of [store.ActivityOf].
-	setActivity = `UPDATE threads SET activity = coalesce(
-			(SELECT kind FROM thread_marks WHERE namespace = $1 AND thread_id = $2 ORDER BY array_position($3::text[], kind) LIMIT 1), 'idle')
-		WHERE namespace = $1 AND id = $2`
+	setActivity = `UPDATE threads SET activity = n.activity FROM (SELECT coalesce(
+			(SELECT kind FROM thread_marks WHERE namespace = $1 AND thread_id = $2 ORDER BY array_position($3::text[], kind) LIMIT 1), 'idle'
+		) AS activity) n
+		WHERE namespace = $1 AND id = $2 AND threads.activity <> n.activity`
 
 	updateThread = `UPDATE threads t SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata, parent_id = n.parent_id,
 			update_number = n.update_number, updated_at = greatest(t.updated_at, now())
@@ -75,22 +76,15 @@ const (
 		VALUES ($1, $2, $3, $4, $5, $6, $7::text::json, $8::text::json, $9, $10, $11, $12)
 		ON CONFLICT (namespace, thread_id, tool_call_id) `
 
-	// touch marks the thread as active, unless the transaction has done so already.
-	touch = `, touched AS (
-			UPDATE threads SET updated_at = now()
-			WHERE namespace = $1 AND id = $2 AND updated_at < now() AND EXISTS (SELECT FROM changed)
-		) SELECT count(*) FROM changed`
-
 	// startTool starts the log of a call that waited for input again.
-	startTool = `WITH changed AS (` + addTool + `DO UPDATE SET output = NULL, status = excluded.status, finished_at = NULL,
-			attempt = excluded.attempt
-		WHERE tool_logs.status = 'waiting' RETURNING 1)` + touch
+	startTool = addTool + `DO UPDATE SET output = NULL, status = excluded.status, finished_at = NULL, attempt = excluded.attempt
+		WHERE tool_logs.status = 'waiting'`
 
-	finishTool = `WITH changed AS (` + addTool + `DO UPDATE SET output = excluded.output, status = excluded.status,
-			finished_at = excluded.finished_at, attempt = greatest(tool_logs.attempt, excluded.attempt)
-		WHERE tool_logs.finished_at IS NULL RETURNING 1)` + touch
+	finishTool = addTool + `DO UPDATE SET output = excluded.output, status = excluded.status, finished_at = excluded.finished_at,
+			attempt = greatest(tool_logs.attempt, excluded.attempt)
+		WHERE tool_logs.finished_at IS NULL`
 
-	storedTool = selectTool + ` WHERE namespace = $1 AND thread_id = $2 AND tool_call_id = $3`
+	threadHead = `SELECT head, replaced, (SELECT coalesce(max(seq), 0) FROM agent_versions WHERE namespace = $1) FROM threads WHERE namespace = $1 AND id = $2`
 )
 
 const uniqueViolation = "23505"
@@ -104,17 +98,31 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
 	}
+	appended, err := s.append(ctx, key, batch)
+	if err != nil {
+		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
+	}
+	return appended, nil
+}
+
+func (s *Store) append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
+	if batch.Empty() {
+		var is store.Appended
+		if err := s.pool.QueryRow(ctx, threadHead, key.Namespace, key.ThreadID).Scan(&is.Head, &is.Replaced, &is.AgentChange); !errors.Is(err, pgx.ErrNoRows) {
+			return is, err
+		}
+	}
 	for try := 1; ; try++ {
 		a := newAppending(key, batch)
 		err := s.pool.SendBatch(ctx, &a.pipeline).Close()
 		if err == nil {
-			return a.result(batch)
+			return s.result(ctx, a, batch)
 		}
 		if !rolledBack(err) || try == appendTries {
-			return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
+			return store.Appended{}, err
 		}
 		if err := pause(ctx, try); err != nil {
-			return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
+			return store.Appended{}, err
 		}
 	}
 }
@@ -151,19 +159,17 @@ type appending struct {
 	key      store.Key
 	pipeline pgx.Batch
 
-	head     int64
-	replaced int64
-	stored   map[string]event.Record
-	added    map[string]int64
-	started  bool
-	tool     *store.ToolLog
+	// ids are those of the records, and added the numbers of those that are new. The head in done is that before the append.
+	ids   []string
+	added map[string]int64
+	done  store.Appended
 }
 
 func newAppending(key store.Key, b store.Batch) *appending {
-	a := &appending{key: key, stored: map[string]event.Record{}, added: map[string]int64{}}
+	a := &appending{key: key, added: map[string]int64{}}
 	a.queue(makeThread)
 	a.queue(lockThread).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&a.head, &a.replaced)
+		err := row.Scan(&a.done.Head, &a.done.Replaced, &a.done.AgentChange)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return store.ErrErased // since the first statement, and the others find no thread
 		}
@@ -177,10 +183,13 @@ func newAppending(key store.Key, b store.Batch) *appending {
 		a.pipeline.Queue(addExtractions, extractionArgs(key.Namespace, b.Extract...)...)
 	}
 	if b.ToolStart != nil {
-		a.addTool(startTool, b.ToolStart, &a.started)
+		a.putTool(startTool, b.ToolStart).Exec(func(tag pgconn.CommandTag) error {
+			a.done.Started = tag.RowsAffected() > 0
+			return nil
+		})
 	}
 	if b.ToolFinish != nil {
-		a.addTool(finishTool, b.ToolFinish, new(bool))
+		a.putTool(finishTool, b.ToolFinish)
 	}
 	return a
 }
@@ -203,16 +212,9 @@ func (a *appending) addRecords(records []event.Record, once string) {
 		events = append(events, r.EventID)
 		times, payloads = append(times, r.CreatedAt), append(payloads, string(r.Payload))
 	}
-	if len(ids) == 0 {
+	if a.ids = ids; len(ids) == 0 {
 		return
 	}
-	a.queue(recordsByID, ids).Query(func(rows pgx.Rows) error {
-		found, err := pgx.CollectRows(rows, scanRecord)
-		for _, r := range found {
-			a.stored[r.ID] = r
-		}
-		return err
-	})
 	var marks marks
 	for _, c := range store.MarkChanges(records) {
 		marks.add(c)
@@ -243,34 +245,37 @@ func (m *marks) add(c store.MarkChange) {
 	m.ids, m.events, m.ends = append(m.ids, c.ID), append(m.events, c.EventID), append(m.ends, c.Ends)
 }
 
-func (a *appending) addTool(sql string, l *store.ToolLog, changed *bool) {
-	a.queue(sql, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), jsonOrNull(l.Output),
-		string(l.Status), l.Attempt, l.StartedAt, l.FinishedAt,
-	).QueryRow(func(row pgx.Row) error {
-		var count int
-		err := row.Scan(&count)
-		*changed = count > 0
-		return err
-	})
-	a.queue(storedTool, l.ToolCallID).Query(func(rows pgx.Rows) error {
-		stored, err := pgx.CollectExactlyOneRow(rows, scanTool)
-		a.tool = &stored
-		return err
-	})
+func (a *appending) putTool(sql string, l *store.ToolLog) *pgx.QueuedQuery {
+	return a.queue(sql, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), jsonOrNull(l.Output),
+		string(l.Status), l.Attempt, l.StartedAt, l.FinishedAt)
 }
 
-func (a *appending) result(b store.Batch) (store.Appended, error) {
-	result := store.Appended{Head: a.head + int64(len(a.added)), Replaced: a.replaced, ToolLog: a.tool, Started: a.started}
+// result returns the result of an append that is committed. It reads the records that were already stored: they only come with retries.
+func (s *Store) result(ctx context.Context, a *appending, b store.Batch) (store.Appended, error) {
+	stored := map[string]event.Record{}
+	if len(a.added) < len(a.ids) {
+		found, err := s.RecordsByID(ctx, a.key, a.ids...)
+		if err != nil {
+			return store.Appended{}, err
+		}
+		for _, r := range found {
+			stored[r.ID] = r
+		}
+	}
+	result := a.done
+	result.Head += int64(len(a.added))
 	first := make(map[string]event.Record, len(b.Records))
 	for _, r := range b.Records {
 		if known, twice := first[r.ID]; twice {
 			r = known
-		} else if old, ok := a.stored[r.ID]; ok {
+		} else if seq, added := a.added[r.ID]; added {
+			r.Seq = seq
+		} else if old, exists := stored[r.ID]; exists {
 			r = old
-		} else if _, done := a.stored[b.Once]; done {
+		} else if _, done := stored[b.Once]; done {
 			continue
-		} else if r.Seq, ok = a.added[r.ID]; !ok {
-			return store.Appended{}, fmt.Errorf("postgres: appending to %s: record %q is neither new nor stored", a.key, r.ID)
+		} else {
+			return store.Appended{}, fmt.Errorf("record %q is neither new nor stored", r.ID)
 		}
 		first[r.ID] = r
 		result.Records = append(result.Records, r)

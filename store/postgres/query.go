@@ -32,6 +32,7 @@ const (
 	recordsByID = `SELECT r.* FROM (SELECT DISTINCT unnest($3::text[]) AS id) AS wanted, LATERAL (` + selectRecord + `
 		WHERE namespace = $1 AND thread_id = $2 AND records.id = wanted.id LIMIT 1) AS r ORDER BY r.seq`
 	oneThread = selectThread + ` WHERE namespace = $1 AND id = $2`
+	oneTool   = selectTool + ` WHERE namespace = $1 AND thread_id = $2 AND tool_call_id = $3`
 	allTools  = selectTool + ` WHERE namespace = $1 AND thread_id = $2 ORDER BY started_at, tool_call_id`
 
 	// shown selects the messages that viewers see: records of messages on which hooks have not
@@ -165,7 +166,7 @@ func (s *Store) ToolLog(ctx context.Context, key store.Key, toolCallID string) (
 	if !store.Storable(toolCallID) {
 		return store.ToolLog{}, fmt.Errorf("postgres: tool log %q of %s: %w", toolCallID, key, store.ErrNotFound)
 	}
-	logs, err := collect(ctx, s, key, scanTool, storedTool, toolCallID)
+	logs, err := collect(ctx, s, key, scanTool, oneTool, toolCallID)
 	if err == nil && len(logs) == 0 {
 		err = store.ErrNotFound
 	}

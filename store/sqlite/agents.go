@@ -21,6 +21,9 @@ type agentWrites struct {
 	newest, last, notNewest, add *sql.Stmt
 }
 
+// agentChange is the newest change of the agents of the namespace ?1.
+const agentChange = `(SELECT coalesce(max(seq), 0) FROM agent_versions WHERE namespace = ?1)`
+
 const newestAgent = selectAgent + ` WHERE namespace = ? AND name_key = ? AND newest`
 
 func (r *agentReads) queries() map[**sql.Stmt]string {

@@ -1,12 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -15,31 +15,38 @@ import (
 
 // writes are the statements of an append.
 type writes struct {
-	thread, addThread, setThread, setNumber *sql.Stmt
-	erased                                  *sql.Stmt
-	record, addRecord                       *sql.Stmt
-	tool, addTool, setTool                  *sql.Stmt
-	addMark, endMarks, marks                *sql.Stmt
-	queue                                   *sql.Stmt
+	thread, addThread, setThread, updateThread *sql.Stmt
+	erased                                     *sql.Stmt
+	record, hasRecord, addRecord               *sql.Stmt
+	putStart, putFinish                        *sql.Stmt
+	addMark, endMarks, marks                   *sql.Stmt
+	queue                                      *sql.Stmt
 }
 
 func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
+	const addTool = `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, tool_call_id) DO UPDATE SET `
 	return prepare(ctx, db, map[**sql.Stmt]string{
-		&w.thread: `SELECT ` + threadFields + `, replaced FROM threads WHERE namespace = ? AND id = ?`,
-		&w.erased: selectErased,
-		&w.addThread: `INSERT INTO threads (title, status, activity, agents, metadata, parent_id, head, updated_at, created_at, update_number, namespace, id)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&w.setThread: `UPDATE threads SET title = ?, status = ?, activity = ?, agents = ?, metadata = ?, parent_id = ?, head = ?, updated_at = ?
-			WHERE namespace = ? AND id = ?`,
-		&w.setNumber: `UPDATE threads SET update_number = ?1 WHERE namespace = ?2 AND id = ?3 AND update_number < ?1`,
+		&w.thread:    `SELECT head, replaced, ` + agentChange + `, activity, updated_at FROM threads WHERE namespace = ?1 AND id = ?2`,
+		&w.erased:    selectErased,
+		&w.addThread: `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)`,
+		&w.setThread: `UPDATE threads SET head = ?3, activity = ?4, updated_at = ?5 WHERE namespace = ?1 AND id = ?2`,
+		&w.updateThread: `UPDATE threads SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata, parent_id = n.parent_id, update_number = n.number
+			FROM (
+				SELECT coalesce(?3, title) AS title, coalesce(?4, status) AS status, coalesce(?5, agents) AS agents, coalesce(?6, metadata) AS metadata,
+					coalesce(?7, parent_id) AS parent_id, max(?8, update_number) AS number
+				FROM threads WHERE namespace = ?1 AND id = ?2
+			) n
+			WHERE namespace = ?1 AND id = ?2 AND (?8 = 0 OR update_number < ?8)
+				AND (threads.title, threads.status, threads.agents, threads.metadata, threads.parent_id, update_number)
+					IS NOT (n.title, n.status, n.agents, n.metadata, n.parent_id, n.number)`,
 		&w.record:    selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id = ?`,
+		&w.hasRecord: `SELECT count(*) FROM records WHERE namespace = ? AND thread_id = ? AND id = ?`,
 		&w.addRecord: `INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, event_id, created_at, payload)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, id) DO NOTHING`,
-		&w.tool: selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
-		&w.addTool: `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input,
-			output, status, attempt, started_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&w.setTool: `UPDATE tool_logs SET output = ?, status = ?, attempt = ?, finished_at = ?
-			WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
+		&w.putStart: addTool + `output = NULL, status = excluded.status, finished_at = NULL, attempt = excluded.attempt WHERE status = 'waiting'`,
+		&w.putFinish: addTool + `output = excluded.output, status = excluded.status, finished_at = excluded.finished_at,
+			attempt = max(attempt, excluded.attempt) WHERE finished_at IS NULL`,
 		&w.addMark: `INSERT INTO thread_marks (namespace, thread_id, kind, id, event_id) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		&w.endMarks: `DELETE FROM thread_marks WHERE namespace = ? AND thread_id = ? AND kind = ?
 			AND iif(?4 = '', ?5 IN ('', event_id), id = ?4)`,
@@ -54,16 +61,29 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
 	}
+	if batch.Empty() {
+		var is store.Appended
+		switch err := s.read.head.QueryRowContext(ctx, key.Namespace, key.ThreadID).Scan(&is.Head, &is.Replaced, &is.AgentChange); {
+		case err == nil:
+			return is, nil
+		case !errors.Is(err, sql.ErrNoRows):
+			return is, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
+		}
+	}
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
 	}
-	a := appending{Tx: tx, writes: &s.write, key: key, added: map[string]bool{}}
-	if err := a.run(ctx, batch); err != nil {
-		return store.Appended{}, errors.Join(fmt.Errorf("sqlite: appending to %s: %w", key, classify(err)), rollback(tx))
+	a := appending{Tx: tx, writes: &s.write, key: key, now: time.Now().UnixMicro()}
+	// The statements wait for nobody, and one that can be interrupted costs a goroutine. The end of ctx still ends the transaction.
+	if err = a.run(context.WithoutCancel(ctx), batch); err == nil {
+		err = tx.Commit()
 	}
-	if err := tx.Commit(); err != nil {
-		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: commit: %w", key, classify(err))
+	if errors.Is(err, sql.ErrTxDone) {
+		err = cmp.Or(ctx.Err(), err)
+	}
+	if err != nil {
+		return store.Appended{}, errors.Join(fmt.Errorf("sqlite: appending to %s: %w", key, classify(err)), rollback(tx))
 	}
 	return a.result, nil
 }
@@ -75,22 +95,18 @@ func rollback(tx *sql.Tx) error {
 	return nil
 }
 
-// appending is one transaction of [Store.Append].
+// appending is one transaction of [store.Store].Append.
 type appending struct {
 	*sql.Tx
 	*writes
 	key    store.Key
-	row    store.Thread
 	result store.Appended
 
-	// number is the number of the update.
-	number int64
-
-	// added are the ids of the new records.
-	added map[string]bool
-
-	// missing means that the thread has no row yet, changed that its row must be written.
-	missing, changed bool
+	// head, activity and updated are those of the thread's row, which must be written if changed.
+	head         int64
+	activity     store.Activity
+	now, updated int64
+	changed      bool
 }
 
 func (a *appending) run(ctx context.Context, b store.Batch) error {
@@ -101,10 +117,11 @@ func (a *appending) run(ctx context.Context, b store.Batch) error {
 	if err != nil {
 		return err
 	}
-	if err := a.addRecords(ctx, records); err != nil {
+	added, err := a.addRecords(ctx, records)
+	if err != nil {
 		return err
 	}
-	if err := a.changeMarks(ctx, records); err != nil {
+	if err := a.changeMarks(ctx, records, added); err != nil {
 		return err
 	}
 	if err := a.extract(ctx, b.Extract); err != nil {
@@ -122,19 +139,35 @@ func (a *appending) run(ctx context.Context, b store.Batch) error {
 	return a.save(ctx)
 }
 
+// exec runs a statement whose first arguments are the key, and returns the number of rows that it has changed.
+func (a *appending) exec(ctx context.Context, stmt *sql.Stmt, args ...any) (int64, error) {
+	res, err := a.StmtContext(ctx, stmt).ExecContext(ctx, append([]any{a.key.Namespace, a.key.ThreadID}, args...)...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// load reads the thread's row, and makes it if necessary.
 func (a *appending) load(ctx context.Context) error {
-	row, err := scanThreadAnd(a.StmtContext(ctx, a.thread).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID), &a.result.Replaced)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		if err := a.StmtContext(ctx, a.erased).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).Scan(new(int)); !errors.Is(err, sql.ErrNoRows) {
-			return errors.Join(err, store.ErrErased)
-		}
-		a.missing = true
-		a.row = store.Thread{Namespace: a.key.Namespace, ID: a.key.ThreadID, Status: store.ThreadOpen, Activity: store.ActivityIdle, Agents: []string{}}
-	case err != nil:
+	err := a.readRow(ctx)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if err := a.StmtContext(ctx, a.erased).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).Scan(new(int)); !errors.Is(err, sql.ErrNoRows) {
+		return errors.Join(err, store.ErrErased)
+	}
+	if _, err := a.exec(ctx, a.addThread, a.now); err != nil {
+		return fmt.Errorf("making the thread: %w", err)
+	}
+	return a.readRow(ctx)
+}
+
+func (a *appending) readRow(ctx context.Context) error {
+	err := a.StmtContext(ctx, a.thread).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).
+		Scan(&a.head, &a.result.Replaced, &a.result.AgentChange, &a.activity, &a.updated)
+	if err != nil {
 		return fmt.Errorf("reading the thread: %w", err)
-	default:
-		a.row = row
 	}
 	return nil
 }
@@ -145,77 +178,69 @@ func (a *appending) standing(ctx context.Context, b store.Batch) ([]event.Record
 	if b.Once == "" {
 		return b.Records, nil
 	}
-	switch _, err := a.stored(ctx, b.Once); {
-	case errors.Is(err, sql.ErrNoRows):
-		return b.Records, nil
-	case err != nil:
-		return nil, err
+	if exists, err := a.exists(ctx, b.Once); err != nil || !exists {
+		return b.Records, err
 	}
 	var there []event.Record
 	for _, r := range b.Records {
-		switch _, err := a.stored(ctx, r.ID); {
-		case err == nil:
-			there = append(there, r)
-		case !errors.Is(err, sql.ErrNoRows):
+		exists, err := a.exists(ctx, r.ID)
+		if err != nil {
 			return nil, err
+		}
+		if exists {
+			there = append(there, r)
 		}
 	}
 	return there, nil
 }
 
-// stored returns a stored record, or an error that wraps [sql.ErrNoRows].
-func (a *appending) stored(ctx context.Context, id string) (event.Record, error) {
-	r, err := scanRecord(a.StmtContext(ctx, a.record).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, id))
+func (a *appending) exists(ctx context.Context, id string) (exists bool, err error) {
+	err = a.StmtContext(ctx, a.hasRecord).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, id).Scan(&exists)
 	if err != nil {
-		return r, fmt.Errorf("reading the stored record %q: %w", id, err)
+		return false, fmt.Errorf("looking for the record %q: %w", id, err)
 	}
-	return r, nil
+	return exists, nil
 }
 
-func (a *appending) addRecords(ctx context.Context, records []event.Record) error {
-	add := a.StmtContext(ctx, a.addRecord)
+// addRecords returns the ids of those records that are new.
+func (a *appending) addRecords(ctx context.Context, records []event.Record) (added map[string]bool, err error) {
+	added = make(map[string]bool, len(records))
 	for _, r := range records {
-		r.Seq = a.row.Head + 1
-		res, err := add.ExecContext(ctx, a.key.Namespace, a.key.ThreadID, r.Seq, r.ID, r.Type,
-			r.TraceID, r.ParentEventID, r.EventID, r.CreatedAt.UnixMicro(), string(r.Payload))
+		r.Seq = a.head + 1
+		inserted, err := a.exec(ctx, a.addRecord, r.Seq, r.ID, r.Type, r.TraceID, r.ParentEventID, r.EventID, r.CreatedAt.UnixMicro(), string(r.Payload))
 		if err != nil {
-			return fmt.Errorf("record %q: %w", r.ID, err)
+			return nil, fmt.Errorf("record %q: %w", r.ID, err)
 		}
-		added, err := res.RowsAffected()
-		if err != nil {
-			return fmt.Errorf("record %q: %w", r.ID, err)
-		}
-		if added == 0 {
-			if r, err = a.stored(ctx, r.ID); err != nil {
-				return err
-			}
-		} else {
-			a.row.Head, a.changed, a.added[r.ID] = r.Seq, true, true
+		if inserted > 0 {
+			a.head, a.changed = r.Seq, true
+			added[r.ID] = true
+		} else if r, err = scanRecord(a.StmtContext(ctx, a.record).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, r.ID)); err != nil {
+			return nil, fmt.Errorf("reading the stored record %q: %w", r.ID, err)
 		}
 		a.result.Records = append(a.result.Records, r)
 	}
-	return nil
+	a.result.Head = a.head
+	return added, nil
 }
 
 // changeMarks applies the changes of marks by new records, and derives the thread's activity. The
 // activity is the first kind of the marks of the thread, so it also tells which kinds there are none of.
-func (a *appending) changeMarks(ctx context.Context, records []event.Record) error {
+func (a *appending) changeMarks(ctx context.Context, records []event.Record, added map[string]bool) error {
 	ended := false
 	for _, c := range store.MarkChanges(records) {
-		with := store.ActivityOf([]store.Activity{a.row.Activity, c.Kind})
-		if !a.added[c.RecordID] || c.Ends && with != a.row.Activity {
+		with := store.ActivityOf([]store.Activity{a.activity, c.Kind})
+		if !added[c.RecordID] || c.Ends && with != a.activity {
 			continue
 		}
 		stmt := a.addMark
 		if c.Ends {
 			stmt = a.endMarks
 		}
-		_, err := a.StmtContext(ctx, stmt).ExecContext(ctx, a.key.Namespace, a.key.ThreadID, string(c.Kind), c.ID, c.EventID)
-		if err != nil {
+		if _, err := a.exec(ctx, stmt, string(c.Kind), c.ID, c.EventID); err != nil {
 			return fmt.Errorf("marking what record %q begins or ends: %w", c.RecordID, err)
 		}
 		if ended = ended || c.Ends; !c.Ends {
-			a.row.Activity = with
+			a.activity = with
 		}
 	}
 	if !ended {
@@ -225,7 +250,7 @@ func (a *appending) changeMarks(ctx context.Context, records []event.Record) err
 	if err != nil {
 		return fmt.Errorf("reading the marks of the thread: %w", err)
 	}
-	a.row.Activity = store.ActivityOf(kinds)
+	a.activity = store.ActivityOf(kinds)
 	return nil
 }
 
@@ -243,148 +268,59 @@ func (a *appending) startTool(ctx context.Context, l *store.ToolLog) error {
 	if l == nil {
 		return nil
 	}
-	stored, err := a.toolLog(ctx, l.ToolCallID)
-	if err != nil {
-		return err
-	}
-	switch {
-	case stored == nil:
-		if err := a.insertTool(ctx, l); err != nil {
-			return err
-		}
-		a.result.Started, stored = true, l
-	case stored.Status == store.ToolWaiting:
-		stored.Output, stored.Status, stored.FinishedAt, stored.Attempt = nil, l.Status, nil, l.Attempt
-		if err := a.updateTool(ctx, stored); err != nil {
-			return err
-		}
-		a.result.Started = true
-	}
-	a.result.ToolLog = stored
-	return nil
+	changed, err := a.putTool(ctx, a.putStart, l)
+	a.result.Started = changed > 0
+	return err
 }
 
 func (a *appending) finishTool(ctx context.Context, l *store.ToolLog) error {
 	if l == nil {
 		return nil
 	}
-	stored, err := a.toolLog(ctx, l.ToolCallID)
-	switch {
-	case err != nil:
-		return err
-	case stored == nil:
-		if err := a.insertTool(ctx, l); err != nil {
-			return err
-		}
-		stored = l
-	case stored.FinishedAt == nil:
-		stored.Output, stored.Status, stored.FinishedAt = l.Output, l.Status, l.FinishedAt
-		stored.Attempt = max(stored.Attempt, l.Attempt)
-		if err := a.updateTool(ctx, stored); err != nil {
-			return err
-		}
-	}
-	a.result.ToolLog = stored
-	return nil
+	_, err := a.putTool(ctx, a.putFinish, l)
+	return err
 }
 
-func (a *appending) toolLog(ctx context.Context, id string) (*store.ToolLog, error) {
-	l, err := scanTool(a.StmtContext(ctx, a.tool).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
+func (a *appending) putTool(ctx context.Context, stmt *sql.Stmt, l *store.ToolLog) (int64, error) {
+	changed, err := a.exec(ctx, stmt, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), text(l.Output), string(l.Status), l.Attempt,
+		l.StartedAt.UnixMicro(), micros(l.FinishedAt))
 	if err != nil {
-		return nil, fmt.Errorf("reading tool log %q: %w", id, err)
+		return 0, fmt.Errorf("storing tool log %q: %w", l.ToolCallID, err)
 	}
-	return &l, nil
-}
-
-func (a *appending) updateTool(ctx context.Context, l *store.ToolLog) error {
-	_, err := a.StmtContext(ctx, a.setTool).ExecContext(ctx, text(l.Output), string(l.Status), l.Attempt,
-		micros(l.FinishedAt), a.key.Namespace, a.key.ThreadID, l.ToolCallID)
-	if err != nil {
-		return fmt.Errorf("updating tool log %q: %w", l.ToolCallID, err)
-	}
-	a.changed = true
-	return nil
-}
-
-func (a *appending) insertTool(ctx context.Context, l *store.ToolLog) error {
-	_, err := a.StmtContext(ctx, a.addTool).ExecContext(ctx, a.key.Namespace, a.key.ThreadID, l.ToolCallID, l.ToolName,
-		l.Agent, l.TraceID, string(l.Input), text(l.Output), string(l.Status), l.Attempt, l.StartedAt.UnixMicro(), micros(l.FinishedAt))
-	if err != nil {
-		return fmt.Errorf("storing tool log %q: %w", l.ToolCallID, err)
-	}
-	a.changed = true
-	return nil
+	return changed, nil
 }
 
 func (a *appending) update(ctx context.Context, u *store.ThreadUpdate) error {
 	if u == nil {
 		return nil
 	}
-	if fresh, err := a.numbered(ctx, u.Number); err != nil || !fresh {
-		return err
-	}
-	before := a.row
-	if u.Title != nil {
-		a.row.Title = *u.Title
-	}
-	if u.Status != "" {
-		a.row.Status = u.Status
-	}
+	var agents []byte
 	if len(u.Agents) > 0 {
-		a.row.Agents = u.Agents
+		agents, _ = json.Marshal(u.Agents)
 	}
-	if len(u.Metadata) > 0 {
-		a.row.Metadata = u.Metadata
+	changed, err := a.exec(ctx, a.updateThread, u.Title, textOrNull(u.Status), textOrNull(string(agents)), textOrNull(string(u.Metadata)), textOrNull(u.Parent), u.Number)
+	if err != nil {
+		return fmt.Errorf("updating the thread: %w", err)
 	}
-	if u.Parent != "" {
-		a.row.Parent = u.Parent
-	}
-	a.changed = a.changed || before.Title != a.row.Title || before.Status != a.row.Status || before.Parent != a.row.Parent ||
-		!slices.Equal(before.Agents, a.row.Agents) || string(before.Metadata) != string(a.row.Metadata)
+	a.changed = a.changed || changed > 0
 	return nil
 }
 
-// numbered sets the number of an update. It reports whether the update must be written: the row may
-// have this update already, or a later one.
-func (a *appending) numbered(ctx context.Context, number int64) (bool, error) {
-	a.number = number
-	if number == 0 || a.missing {
-		return true, nil
-	}
-	res, err := a.StmtContext(ctx, a.setNumber).ExecContext(ctx, number, a.key.Namespace, a.key.ThreadID)
-	if err != nil {
-		return false, fmt.Errorf("numbering the update of the thread: %w", err)
-	}
-	set, err := res.RowsAffected()
-	if err != nil {
-		return false, fmt.Errorf("numbering the update of the thread: %w", err)
-	}
-	a.changed = a.changed || set > 0
-	return set > 0, nil
-}
-
+// save writes the thread's row.
 func (a *appending) save(ctx context.Context) error {
-	a.result.Head = a.row.Head
-	if !a.missing && !a.changed {
+	if !a.changed {
 		return nil
 	}
-	agents, err := json.Marshal(a.row.Agents)
-	if err != nil {
-		return err
-	}
-	now := max(time.Now().UnixMicro(), a.row.UpdatedAt.UnixMicro())
-	args := []any{a.row.Title, a.row.Status, string(a.row.Activity), string(agents), text(a.row.Metadata), a.row.Parent, a.row.Head, now}
-	stmt := a.setThread
-	if a.missing {
-		stmt = a.addThread
-		args = append(args, now, a.number)
-	}
-	args = append(args, a.key.Namespace, a.key.ThreadID)
-	if _, err := a.StmtContext(ctx, stmt).ExecContext(ctx, args...); err != nil {
+	if _, err := a.exec(ctx, a.setThread, a.head, string(a.activity), max(a.now, a.updated)); err != nil {
 		return fmt.Errorf("writing the thread: %w", err)
 	}
 	return nil
+}
+
+// textOrNull returns a column's value for a text: NULL for none.
+func textOrNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
 }

@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	threadFields = `namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at`
-	selectThread = `SELECT ` + threadFields + ` FROM threads`
+	selectThread = `SELECT namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at FROM threads`
 	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
 	selectErased = `SELECT 1 FROM erased_threads WHERE namespace = ? AND id = ?`
 	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
@@ -34,13 +33,14 @@ const shown = `CASE r.type WHEN 'hook' THEN json_extract(r.payload, '$.outcome')
 // reads are the queries. Lists of values are one JSON array. SQLite reads the value of a bare
 // "LIMIT ?" and prepares the statement again when it changes: hence "? + 0".
 type reads struct {
-	records, recordsOf, newest, newestOf  *sql.Stmt
-	ofEvent, newestOfEvent                *sql.Stmt
-	recordsByID                           *sql.Stmt
-	thread, threads, threadsOf, threadsIn *sql.Stmt
-	found, erased                         *sql.Stmt
-	pending                               *sql.Stmt
-	tool, tools                           *sql.Stmt
+	records, recordsOf, newest, newestOf *sql.Stmt
+	ofEvent, newestOfEvent               *sql.Stmt
+	recordsByID                          *sql.Stmt
+	thread, head                         *sql.Stmt
+	threads, threadsOf, threadsIn        *sql.Stmt
+	found, erased                        *sql.Stmt
+	pending                              *sql.Stmt
+	tool, tools                          *sql.Stmt
 }
 
 func (r *reads) prepare(ctx context.Context, db *sql.DB) error { return prepare(ctx, db, r.queries()) }
@@ -80,6 +80,7 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		&r.recordsByID: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id IN (SELECT value FROM json_each(?))
 			ORDER BY +seq`,
 		&r.thread:    selectThread + ` WHERE namespace = ? AND id = ?`,
+		&r.head:      `SELECT head, replaced, ` + agentChange + ` FROM threads WHERE namespace = ?1 AND id = ?2`,
 		&r.threads:   threads + active,
 		&r.threadsOf: threads + ` AND status = ?` + active,
 		&r.threadsIn: threads + ` AND status = 'open' AND activity = ?` + active,
@@ -264,18 +265,13 @@ func scanRecord(row scanner) (event.Record, error) {
 	return r, err
 }
 
-func scanThread(row scanner) (store.Thread, error) { return scanThreadAnd(row) }
-
-// scanThreadAnd scans further fields too.
-func scanThreadAnd(row scanner, further ...any) (store.Thread, error) {
+func scanThread(row scanner) (store.Thread, error) {
 	var (
 		t                store.Thread
 		agents           []byte
 		created, updated int64
 	)
-	err := row.Scan(append([]any{
-		&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &created, &updated,
-	}, further...)...)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &created, &updated)
 	if err != nil {
 		return t, err
 	}

@@ -27,6 +27,7 @@ var agents = []suiteTest{
 	{"agent is deleted, and made again", testAgentDeleted},
 	{"agents are listed as they are now", testAgentList},
 	{"S4-07 agent changes in the order of seq", testAgentChanges},
+	{"appends tell the newest agent change", testAgentChangeOfAppends},
 	{"agents of namespaces keep apart", testAgentNamespaces},
 	{"agent that cannot be stored is refused", testAgentRefused},
 	{"agent saved with an ended context is not stored", testAgentEndedContext},
@@ -232,6 +233,25 @@ func testAgentChanges(t *testing.T, s store.Store) {
 	require.Equal(t, all[1:3], changesOf(t, s, ns, 1, 2))
 	require.Empty(t, changesOf(t, s, ns, 5, 0))
 	require.Empty(t, changesOf(t, s, "other", 0, 0))
+}
+
+func testAgentChangeOfAppends(t *testing.T, s store.Store) {
+	deleted := store.AgentVersion{Name: "clerk", Deleted: true}
+	for n, change := range []func() store.AgentVersion{
+		func() store.AgentVersion { return store.AgentVersion{} },
+		func() store.AgentVersion { return saveAgent(t, s, key.Namespace, definition("one"), -1) },
+		func() store.AgentVersion { return saveAgent(t, s, key.Namespace, definition("two"), -1) },
+		func() store.AgentVersion { return saveAgent(t, s, key.Namespace, deleted, -1) },
+	} {
+		want := change().Seq
+		require.Equal(t, want, int64(n))
+		saveAgent(t, s, "other", definition("other"), -1)
+		thread := store.Key{Namespace: key.Namespace, ThreadID: fmt.Sprint("t", n)}
+		log := toolLog("call")
+		for _, batch := range []store.Batch{{}, {}, {Records: records("a")}, {Records: records("a")}, {ToolStart: &log}} {
+			require.Equal(t, want, add(t, s, thread, batch).AgentChange)
+		}
+	}
 }
 
 func testAgentNamespaces(t *testing.T, s store.Store) {

@@ -16,7 +16,6 @@ func testAppend(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"a", "b"}, requireDense(t, first.Records))
 	require.EqualValues(t, 2, first.Head)
 	require.False(t, first.Started)
-	require.Nil(t, first.ToolLog)
 
 	second := add(t, s, key, store.Batch{Records: records("c")})
 	require.EqualValues(t, 3, second.Records[0].Seq)
@@ -152,6 +151,11 @@ func testAppendNothing(t *testing.T, s store.Store) {
 	require.Equal(t, store.ThreadOpen, row.Status)
 	require.Zero(t, row.Head)
 	add(t, s, key, store.Batch{})
+	require.Equal(t, row, thread(t, s, key))
+
+	add(t, s, key, store.Batch{Records: records("a", "b")})
+	row = thread(t, s, key)
+	require.Equal(t, store.Appended{Head: 2}, add(t, s, key, store.Batch{}), "it tells where the thread stands")
 	require.Equal(t, row, thread(t, s, key))
 }
 

@@ -88,7 +88,7 @@ func testReplacedRetry(t *testing.T, s store.Store) {
 	require.NoError(t, s.ReplaceToolLogs(t.Context(), key, store.ToolLog{ToolCallID: "call-a", Input: json.RawMessage(`"[erased]"`)}))
 	again := add(t, s, key, batch)
 	require.JSONEq(t, `{"content":"[erased]"}`, string(again.Records[0].Payload))
-	require.JSONEq(t, `"[erased]"`, string(again.ToolLog.Input))
+	require.JSONEq(t, `"[erased]"`, string(stored(t, s, "call-a").Input))
 	require.Equal(t, again.Records, query(t, s, key, store.Query{}))
 }
 

@@ -35,9 +35,8 @@ func testToolLog(t *testing.T, s store.Store) {
 	require.True(t, a.Started)
 	want := begin
 	want.StartedAt = start.UTC().Truncate(time.Microsecond)
-	require.Equal(t, want, *a.ToolLog)
 	require.Equal(t, want, stored(t, s, "call"))
-	require.Equal(t, string(begin.Input), string(a.ToolLog.Input), "raw, to the byte")
+	require.Equal(t, string(begin.Input), string(stored(t, s, "call").Input), "raw, to the byte")
 
 	end := finishOf("call", store.ToolSucceeded, `{"result":  ["\u0000", "é"]}`)
 	end.Attempt = 3
@@ -45,27 +44,29 @@ func testToolLog(t *testing.T, s store.Store) {
 	require.False(t, a.Started)
 	finished := end.FinishedAt.UTC().Truncate(time.Microsecond)
 	want.Status, want.Output, want.FinishedAt, want.Attempt = store.ToolSucceeded, end.Output, &finished, 3
-	require.Equal(t, want, *a.ToolLog, "a finish keeps what the start said")
-	require.Equal(t, want, stored(t, s, "call"))
+	require.Equal(t, want, stored(t, s, "call"), "a finish keeps what the start said")
 }
 
 func testToolStart(t *testing.T, s store.Store) {
-	begin := toolLog("call")
-	first := add(t, s, key, store.Batch{ToolStart: &begin})
+	add(t, s, key, store.Batch{Records: records("before")})
 	row := thread(t, s, key)
+	begin := toolLog("call")
+	require.True(t, add(t, s, key, store.Batch{ToolStart: &begin}).Started)
+	require.Equal(t, row, thread(t, s, key), "a tool log is no record")
+	first := stored(t, s, "call")
 	again := toolLog("call")
 	again.Attempt, again.Input, again.StartedAt = 2, json.RawMessage(`"other"`), start.Add(time.Hour)
-	second := add(t, s, key, store.Batch{ToolStart: &again})
-	require.False(t, second.Started)
-	require.Equal(t, first.ToolLog, second.ToolLog, "the stored log comes back")
-	require.Equal(t, row, thread(t, s, key))
+	require.False(t, add(t, s, key, store.Batch{ToolStart: &again}).Started)
+	require.Equal(t, first, stored(t, s, "call"))
 
 	end := finishOf("call", store.ToolFailed, `"broken"`)
-	finished := add(t, s, key, store.Batch{ToolFinish: &end})
+	add(t, s, key, store.Batch{ToolFinish: &end})
+	require.Equal(t, row, thread(t, s, key), "a tool log is no record")
+	finished := stored(t, s, "call")
+	require.Equal(t, store.ToolFailed, finished.Status)
 	third := add(t, s, key, store.Batch{ToolStart: &again, Records: records("a")})
 	require.False(t, third.Started)
-	require.Equal(t, finished.ToolLog, third.ToolLog, "a finished call says so to who starts it again")
-	require.Equal(t, store.ToolFailed, third.ToolLog.Status)
+	require.Equal(t, finished, stored(t, s, "call"), "a finished call does not start again")
 	require.Len(t, third.Records, 1, "the rest of the batch is stored all the same")
 }
 
@@ -73,26 +74,28 @@ func testToolWaits(t *testing.T, s store.Store) {
 	begin := toolLog("call")
 	add(t, s, key, store.Batch{ToolStart: &begin})
 	waiting := finishOf("call", store.ToolWaiting, `"asked"`)
-	require.Equal(t, store.ToolWaiting, add(t, s, key, store.Batch{ToolFinish: &waiting}).ToolLog.Status)
+	add(t, s, key, store.Batch{ToolFinish: &waiting})
+	require.Equal(t, store.ToolWaiting, stored(t, s, "call").Status)
 
 	again := toolLog("call")
 	again.Attempt = 2
 	a := add(t, s, key, store.Batch{ToolStart: &again})
 	require.True(t, a.Started, "a call that waited for input runs again")
-	want := *a.ToolLog
+	want := stored(t, s, "call")
 	require.Equal(t, store.ToolStarted, want.Status)
 	require.Equal(t, 2, want.Attempt)
 	require.Nil(t, want.FinishedAt)
 	require.Empty(t, want.Output)
-	require.Equal(t, want, stored(t, s, "call"))
 	require.False(t, add(t, s, key, store.Batch{ToolStart: &again}).Started, "once")
 
 	end := finishOf("call", store.ToolSucceeded, `1`)
-	require.Equal(t, store.ToolSucceeded, add(t, s, key, store.Batch{ToolFinish: &end}).ToolLog.Status)
+	add(t, s, key, store.Batch{ToolFinish: &end})
+	require.Equal(t, store.ToolSucceeded, stored(t, s, "call").Status)
 }
 
 func testToolStartConcurrent(t *testing.T, s store.Store) {
 	type outcome struct {
+		attempt  int
 		appended store.Appended
 		err      error
 	}
@@ -102,43 +105,38 @@ func testToolStartConcurrent(t *testing.T, s store.Store) {
 			begin := toolLog("call")
 			begin.Attempt = n + 1
 			a, err := s.Append(t.Context(), key, store.Batch{ToolStart: &begin})
-			outcomes <- outcome{a, err}
+			outcomes <- outcome{begin.Attempt, a, err}
 		}()
 	}
 	var started int
-	var logs []store.ToolLog
 	for range appenders {
 		o := <-outcomes
 		require.NoError(t, o.err)
 		if o.appended.Started {
 			started++
+			require.Equal(t, o.attempt, stored(t, s, "call").Attempt)
 		}
-		logs = append(logs, *o.appended.ToolLog)
 	}
 	require.Equal(t, 1, started, "exactly one starts the call")
-	for _, log := range logs {
-		require.Equal(t, stored(t, s, "call"), log)
-	}
 }
 
 func testToolFinish(t *testing.T, s store.Store) {
 	begin := toolLog("call")
 	add(t, s, key, store.Batch{ToolStart: &begin})
 	end := finishOf("call", store.ToolSucceeded, `1`)
-	first := add(t, s, key, store.Batch{ToolFinish: &end})
-	row := thread(t, s, key)
+	add(t, s, key, store.Batch{ToolFinish: &end})
+	first, row := stored(t, s, "call"), thread(t, s, key)
 
 	late := finishOf("call", store.ToolInterrupted, `2`)
-	second := add(t, s, key, store.Batch{ToolFinish: &late})
-	require.Equal(t, first.ToolLog, second.ToolLog, "a finished log stays as it is")
-	require.Equal(t, *first.ToolLog, stored(t, s, "call"))
+	add(t, s, key, store.Batch{ToolFinish: &late})
+	require.Equal(t, first, stored(t, s, "call"), "a finished log stays as it is")
 	require.Equal(t, row, thread(t, s, key))
 
 	both, bothEnd := toolLog("both"), finishOf("both", store.ToolSucceeded, `3`)
 	a := add(t, s, key, store.Batch{ToolStart: &both, ToolFinish: &bothEnd})
 	require.True(t, a.Started)
-	require.Equal(t, store.ToolSucceeded, a.ToolLog.Status)
-	require.Equal(t, "search", a.ToolLog.ToolName)
+	require.Equal(t, store.ToolSucceeded, stored(t, s, "both").Status)
+	require.Equal(t, "search", stored(t, s, "both").ToolName)
 }
 
 func testToolFinishAlone(t *testing.T, s store.Store) {
@@ -146,15 +144,16 @@ func testToolFinishAlone(t *testing.T, s store.Store) {
 	end.ToolName, end.Agent, end.Input = "search", "writer", json.RawMessage(`{}`)
 	a := add(t, s, key, store.Batch{ToolFinish: &end})
 	require.False(t, a.Started)
-	require.Equal(t, *a.ToolLog, stored(t, s, "call"))
-	require.Equal(t, store.ToolDenied, a.ToolLog.Status)
-	require.Equal(t, *a.ToolLog.FinishedAt, a.ToolLog.StartedAt, "without a start of its own")
-	require.Nil(t, a.ToolLog.Output)
+	log := stored(t, s, "call")
+	require.Equal(t, store.ToolDenied, log.Status)
+	require.Equal(t, *log.FinishedAt, log.StartedAt, "without a start of its own")
+	require.Nil(t, log.Output)
 
 	undated := store.ToolLog{ToolCallID: "undated", Status: store.ToolUnknown}
-	a = add(t, s, key, store.Batch{ToolFinish: &undated})
-	require.WithinRange(t, *a.ToolLog.FinishedAt, time.Now().Add(-time.Minute), time.Now().Add(time.Minute))
-	require.Equal(t, "null", string(a.ToolLog.Input))
+	add(t, s, key, store.Batch{ToolFinish: &undated})
+	log = stored(t, s, "undated")
+	require.WithinRange(t, *log.FinishedAt, time.Now().Add(-time.Minute), time.Now().Add(time.Minute))
+	require.Equal(t, "null", string(log.Input))
 
 	begin := toolLog("call")
 	require.False(t, add(t, s, key, store.Batch{ToolStart: &begin}).Started, "a call that was denied does not start")

@@ -91,7 +91,7 @@ func (s *Stream) open(ctx context.Context) error {
 	}
 	s.head = stored.Head
 	s.reader, err = f.Events.Open(ctx, s.key, feed.From{
-		Cursor: s.From, Finite: stored.Status == store.ThreadClosed, Starts: true, Records: []string{feed.EveryType},
+		Cursor: s.From, Head: s.head, Finite: stored.Status == store.ThreadClosed, Starts: true, Records: []string{feed.EveryType},
 		Fresh: s.From.Offset > 0, // the turn began after that
 	})
 	return err
