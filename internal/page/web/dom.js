@@ -106,8 +106,8 @@ const TAGS = new Set(["p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li",
 function build(nodes) {
   return nodes.map((node) => {
     if (!node.tag) return document.createTextNode(node.text ?? "");
-    // The headings of a message are below those of the page.
-    const tag = /^h[1-6]$/.test(node.tag) ? `h${Math.min(6, Number(node.tag[1]) + 2)}` : node.tag;
+    // The headings of a message are below the thread's title.
+    const tag = /^h[1-6]$/.test(node.tag) ? `h${Math.min(6, Number(node.tag[1]) + 1)}` : node.tag;
     const element = document.createElement(TAGS.has(tag) ? tag : "span");
     const { href, class: classes, align, start } = node.attributes ?? {};
     if (href && /^(https?|mailto):/i.test(href)) {

@@ -64,7 +64,7 @@ class Inbox extends HTMLElement {
       },
       show: (row, id) => this.#showRow(row, id),
     });
-    new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#next && this.#load(), { root: this, rootMargin: "400px" }).observe(this.more);
+    this.end = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#next && this.#load(), { root: this, rootMargin: "400px" });
     this.#reload();
     this.follower = new Follower((options) => client.watchThreads(options), (options) => this.#ask(options), (t) => this.#receive(t),
       (state, error) => this.dispatchEvent(new CustomEvent("connection", { bubbles: true, detail: { state, error } })));
@@ -75,6 +75,7 @@ class Inbox extends HTMLElement {
   disconnectedCallback() {
     this.follower?.stop();
     this.#rows?.stop();
+    this.end?.disconnect();
     clearInterval(this.clock);
   }
 
@@ -125,6 +126,9 @@ class Inbox extends HTMLElement {
       this.#next = page.next ?? "";
       this.#show();
       if (first) this.scrollTop = 0;
+      const more = /** @type {Element} */ (this.more);
+      this.end?.unobserve(more); // so that it tells again if the end is still near
+      this.end?.observe(more);
       fill(/** @type {Element} */ (this.state), this.#threads.size === 0 && (this.#query ? "No thread matches." : this.#tab === "all" ? "There are no threads yet." : "No threads."));
     } catch (error) {
       if (loading.signal.aborted) return;

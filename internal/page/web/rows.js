@@ -73,7 +73,7 @@ export class Rows {
   /**
    * Replaces the rows.
    * @param {readonly string[]} keys
-   * @param {string} [anchor] The first row in view.
+   * @param {string} [anchor] A row in view.
    * @returns {number} How far what is in view has moved down.
    */
   set(keys, anchor) {
@@ -91,7 +91,7 @@ export class Rows {
   /**
    * Notes the heights of rows.
    * @param {Iterable<[string, number]>} heights
-   * @param {string} [anchor] The first row in view.
+   * @param {string} [anchor] A row in view.
    * @returns {number | undefined} How far what is in view has moved down; undefined: no height has changed.
    */
   measure(heights, anchor) {

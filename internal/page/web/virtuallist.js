@@ -44,7 +44,7 @@ export class VirtualList {
   #shown = [];
   /** Rows that the person has acted on: what is open in them, or was written, stays. @type {Set<string>} */
   #touched = new Set();
-  /** The first row in view, which stays where it is. @type {string | undefined} */
+  /** A row in view, which stays where it is. @type {string | undefined} */
   #anchor;
   /** How much further down the rows are than their heights say. */
   #drift = 0;
@@ -66,7 +66,11 @@ export class VirtualList {
     const { signal } = this.#over;
     scroller.addEventListener("scroll", () => this.#scrolled(), { signal, passive: true });
     const touch = (/** @type {Event} */ e) => {
-      if (e.type === "input" || /** @type {Element} */ (e.target).closest("summary, button, input, textarea, select")) this.#touched.add(this.#keyOf(/** @type {Node} */ (e.target)) ?? "");
+      const target = /** @type {Element} */ (e.target);
+      if (e.type === "click" && !target.closest("summary, button, input, textarea, select")) return;
+      const key = this.#keyOf(target) ?? "";
+      this.#touched.add(key);
+      if (this.#anchor !== undefined) this.#anchor = key;
     };
     list.addEventListener("click", touch, { signal });
     list.addEventListener("input", touch, { signal });
@@ -157,11 +161,13 @@ export class VirtualList {
   #scrolled() {
     const { scroller, log, moved } = this.#options;
     if (Math.abs(scroller.scrollTop - this.#set) >= 1) {
+      const up = scroller.scrollTop < this.#set;
       this.#set = scroller.scrollTop;
       this.stuck = this.follows && scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR;
-      const { top } = this.#window;
+      const { top, bottom } = this.#window;
       const inList = log || (top > 0 && top < this.#rows.total); // at the beginning, new rows are to be seen
-      this.#anchor = inList && !this.stuck ? this.#rows.keys[this.#rows.at(top)] : undefined;
+      // The rows that come into view may still change. They move what has yet to come, and not what is there.
+      this.#anchor = inList && !this.stuck ? this.#rows.keys[this.#rows.at(up ? bottom - 1 : top)] : undefined;
       clearTimeout(this.#resting);
       this.#resting = window.setTimeout(() => this.#settle(), REST);
     }
