@@ -12,7 +12,7 @@ import { Timeline } from "./timeline.js";
 import { VirtualList } from "./virtuallist.js";
 
 /** @import { components } from "./client/api.js" */
-/** @import { AgentEvent, Thread } from "./client/threadmill.js" */
+/** @import { AgentEvent, EventPage, Thread } from "./client/threadmill.js" */
 /** @import { Line } from "./timeline.js" */
 
 /** Records of one page. */
@@ -30,7 +30,7 @@ const MAX_BESIDE = 12;
 /** Is shown in place of a line that has just gone, until the next frame. @type {Line} */
 const GONE = { key: "", kind: "gap", version: 0, text: "" };
 
-/** @typedef {{ timeline: Timeline, previous?: string, next?: string }} Part Lines that follow each other, and the cursors of the pages before and after them. */
+/** @typedef {{ timeline: Timeline, events: Set<string>, previous?: string, next?: string }} Part Lines that follow each other, the ids of their events, and the cursors of the pages before and after them. */
 
 export class ThreadView extends HTMLElement {
   threadId = "";
@@ -41,7 +41,7 @@ export class ThreadView extends HTMLElement {
   nested = false;
 
   /** The end of the thread, which grows. @type {Part} */
-  #live = { timeline: new Timeline() };
+  #live = partOf([]);
   /** What a link led to, if it is so far back that lines between it and the live part are missing. @type {Part | undefined} */
   #past;
   /** @type {VirtualList | undefined} */
@@ -148,8 +148,7 @@ export class ThreadView extends HTMLElement {
       const [thread, page] = await Promise.all([client.thread(this.threadId), client.eventsBefore(this.threadId, { limit: PAGE, signal: this.#aborted.signal })]);
       if (this.#aborted.signal.aborted) return;
       this.#thread = thread;
-      for (const e of page.events) this.#live.timeline.apply(e, e.id);
-      this.#live.previous = page.previous;
+      this.#live = { ...partOf(page.events), previous: page.previous };
       this.#showHeader();
       this.#showActivity();
       this.#lookAtQueue();
@@ -194,7 +193,7 @@ export class ThreadView extends HTMLElement {
   #receive(e, id) {
     if (e.type === "gap" && id === "0") {
       // The store has lost records: all that remain follow.
-      this.#live = { timeline: new Timeline() };
+      this.#live = partOf([]);
       this.#past = undefined;
     }
     this.#live.timeline.apply(e, id);
@@ -265,8 +264,7 @@ export class ThreadView extends HTMLElement {
     const part = this.#part;
     return this.#load(part.previous, async (before) => {
       const page = await client.eventsBefore(this.threadId, { before, limit: PAGE, signal: this.#aborted.signal });
-      part.previous = page.previous;
-      part.timeline.prepend(timelineOf(page.events));
+      prepend(part, { ...partOf(page.events), previous: page.previous });
     });
   }
 
@@ -296,15 +294,13 @@ export class ThreadView extends HTMLElement {
     }
   }
 
-  /** Adds a page to the past, which becomes one with the live part where they meet. @param {Part} past @param {import("./client/threadmill.js").EventPage} page */
+  /** Adds a page to the past, which becomes one with the live part where they meet. @param {Part} past @param {EventPage} page */
   #append(past, { events, next }) {
-    const end = this.#live.previous === undefined ? 0 : recordOf(this.#live.previous);
-    const missing = events.filter((e) => recordOf(e.id) < end);
-    for (const e of missing) past.timeline.apply(e, e.id);
+    const meet = events.findIndex((e) => this.#live.events.has(e.id ?? ""));
+    add(past, meet < 0 ? events : events.slice(0, meet));
     past.next = next;
-    if (next !== undefined && missing.length === events.length) return;
-    this.#live.timeline.prepend(past.timeline);
-    this.#live.previous = past.previous;
+    if (meet < 0 && next !== undefined) return;
+    prepend(this.#live, past);
     this.#past = undefined;
   }
 
@@ -335,13 +331,15 @@ export class ThreadView extends HTMLElement {
     this.#past = undefined;
     if (previous === undefined || timeline.byKey.has(key)) return;
     const { signal } = this.#aborted;
-    const at = place ? { cursor: String(recordOf(place) - 1) } : { event: key.replace(/^\w:/, "") };
-    const after = await client.eventsAfter(this.threadId, { ...at, limit: AROUND, signal });
-    const first = after.events[0]?.id;
-    if (first === undefined || recordOf(first) >= recordOf(previous)) return;
-    const before = await client.eventsBefore(this.threadId, { before: first, limit: AROUND, signal });
-    this.#past = { timeline: timelineOf(before.events), previous: before.previous };
-    this.#append(this.#past, after);
+    const before = (/** @type {string} */ place) => client.eventsBefore(this.threadId, { before: place, limit: AROUND, signal });
+    const after = (/** @type {{ cursor?: string, event?: string }} */ from) => client.eventsAfter(this.threadId, { ...from, limit: AROUND, signal });
+    let earlier = place && await before(place);
+    const later = await after(earlier ? { cursor: earlier.lastEventId ?? "0" } : { event: key.replace(/^\w:/, "") });
+    const first = later.events[0]?.id;
+    if (first === undefined || this.#live.events.has(first)) return;
+    earlier ||= await before(first);
+    this.#past = { ...partOf(earlier.events), previous: earlier.previous };
+    this.#append(this.#past, later);
   }
 
   /** Shows another line of the same thread. @param {string} key @param {string} [place] */
@@ -472,7 +470,7 @@ export class ThreadView extends HTMLElement {
       cursor = page.next ?? "";
     }
     if (form === "json") return download(`${this.threadId}.json`, "application/json", JSON.stringify({ thread: this.#thread, events }, null, 2));
-    return download(`${this.threadId}.md`, "text/markdown", [`# ${this.#thread?.title || this.threadId}\n`, ...timelineOf(events).lines.map(asMarkdown)].join("\n"));
+    return download(`${this.threadId}.md`, "text/markdown", [`# ${this.#thread?.title || this.threadId}\n`, ...partOf(events).timeline.lines.map(asMarkdown)].join("\n"));
   }
 
   /** @param {Line} line */
@@ -499,15 +497,26 @@ export class ThreadView extends HTMLElement {
   }
 }
 
-/** The lines of a page. @param {AgentEvent[]} events */
-function timelineOf(events) {
-  const timeline = new Timeline();
-  for (const e of events) timeline.apply(e, e.id);
-  return timeline;
+/** The part of a thread that has some events. @param {AgentEvent[]} events @returns {Part} */
+function partOf(events) {
+  return add({ timeline: new Timeline(), events: new Set() }, events);
 }
 
-/** The number of the record of a place. @param {string} [place] */
-const recordOf = (place) => Number.parseInt(place ?? "", 10);
+/** Adds the events that follow a part. @param {Part} part @param {AgentEvent[]} events */
+function add(part, events) {
+  for (const e of events) {
+    part.timeline.apply(e, e.id);
+    part.events.add(e.id ?? "");
+  }
+  return part;
+}
+
+/** Adds the part before another one to it. @param {Part} part @param {Part} earlier */
+function prepend(part, earlier) {
+  part.timeline.prepend(earlier.timeline);
+  part.previous = earlier.previous;
+  for (const id of earlier.events) part.events.add(id);
+}
 
 /** @param {Line} line */
 function asMarkdown(line) {
