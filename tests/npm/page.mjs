@@ -5,6 +5,7 @@ import test from "node:test";
 import { Attention, READING } from "../../internal/page/web/attention.js";
 import { documentAddress, documentsAddress, searchAddress } from "../../internal/page/web/addresses.js";
 import { marked } from "../../internal/page/web/marking.js";
+import { hasText, nextWith } from "../../internal/page/web/matches.js";
 import { ordinal, ranks } from "../../internal/page/web/ranks.js";
 import { Rows } from "../../internal/page/web/rows.js";
 import { isWaiting, requestOf, Timeline } from "../../internal/page/web/timeline.js";
@@ -183,4 +184,15 @@ test("what is in view keeps its place", () => {
   assert.equal(rows.set(["r7", ...rows.keys.filter((key) => key !== "r7")], "r7"), 0, "one that has moved in the list does not take the view along");
   assert.equal(rows.set(["a", "b"], "r7"), 0);
   assert.equal(rows.set(["b", "a"]), 0);
+});
+
+test("a text is found in every part of a line, in any case", () => {
+  const line = (parts) => ({ key: "k", kind: "message", version: 0, ...parts });
+  for (const parts of [{ text: "Some Text" }, { thought: "text" }, { error: "TEXT" }, { name: "text" }, { args: '{"a":"text"}' }, { output: "a text b" },
+    { status: { status: "intercepted", detail: "text" } }, { event: { type: "x", payload: { a: "text" } } }]) assert.ok(hasText(line(parts), "Text"), JSON.stringify(parts));
+  assert.ok(!hasText(line({ text: "t.xt" }), "text"));
+  assert.ok(hasText(line({ text: "a.*b" }), ".*"), "it is no pattern");
+  const lines = ["a", "b", "a", "b"].map((text) => line({ text }));
+  assert.deepEqual([nextWith(lines, "a", 4, -1), nextWith(lines, "a", 2, -1), nextWith(lines, "a", 0, -1)], [2, 0, -1]);
+  assert.deepEqual([nextWith(lines, "b", -1, 1), nextWith(lines, "b", 1, 1), nextWith(lines, "b", 3, 1)], [1, 3, -1]);
 });

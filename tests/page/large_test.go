@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
@@ -304,4 +305,44 @@ func TestPageApprovalsRequests(t *testing.T) {
 	p.Sees("#nav .count", fmt.Sprint(n))
 	p.Sees("#tools .connection", "Live")
 	assert.Equal(t, 1, requests(p, "/v1/approvals"))
+}
+
+// TestPageFind finds a text that is far back: pages are loaded until there is a line with it.
+func TestPageFind(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := largeThread(w, 3000)
+	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
+	p.Sees(".message .body", "message 2999")
+	p.Do(chord("f"))
+	p.Until(`document.activeElement.matches("tm-find input")`)
+	p.Enter("tm-find input", "MESSAGE **142")
+	target := func(key string) {
+		t.Helper()
+		p.Until(fmt.Sprintf(`(({ top, bottom }) => top > 0 && bottom < innerHeight)(document.querySelector('[id="line-%s"][data-target]')?.getBoundingClientRect() ?? {})`, key))
+	}
+	target("m:m1429")
+	p.Do(browser.Stroke("Enter", "\r", 13))
+	target("m:m1428")
+	p.Click("tm-find button", "↓")
+	target("m:m1429")
+	p.Click("tm-find button", "↓")
+	p.Sees("tm-find .hint", "Nothing later")
+	assert.True(t, browser.Evaluate[bool](p, `document.querySelectorAll(".lines > .line").length < 60`))
+	browser.Evaluate[chromedp.Void](p, `(() => { document.querySelector("tm-find input").value = ""; })()`)
+	p.Enter("tm-find input", "<b>5</b>")
+	target("t:call0")
+	p.Until(`CSS.highlights.get("found").size > 0`)
+	p.Accessible()
+	p.Do(browser.Stroke("Escape", "", 27))
+	p.Until(`document.querySelector("tm-find").hidden && document.activeElement.matches(".scroller")`)
+}
+
+// chord presses a letter with the control key.
+func chord(letter string) chromedp.Action[chromedp.Void] {
+	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		return cdp.Call(ctx, target, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+			Type: input.DispatchKeyEventTypeKeyDown, Key: letter, WindowsVirtualKeyCode: int64(strings.ToUpper(letter)[0]), Modifiers: 2,
+		})
+	}
 }

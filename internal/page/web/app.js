@@ -166,7 +166,7 @@ document.addEventListener("keydown", (e) => {
       break;
     case "?":
       ask(h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Keys"), h("dl", { class: "facts" },
-        [["/", "search threads, or knowledge"], ["n", "new thread"], ["g", "approvals"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
+        [["/", "search threads, or knowledge"], ["n", "new thread"], ["g", "approvals"], ["Ctrl+F", "find in the thread"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
           .map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]).flat()), h("button", { class: "primary" }, "Close"))));
       break;
     default:

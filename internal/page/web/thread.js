@@ -5,7 +5,9 @@ import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { itemText, showDetails, showWhy } from "./details.js";
 import { lineElement, showLine, statusText } from "./lines.js";
 import { ask, confirmed } from "./dialog.js";
+import { markText } from "./find.js";
 import { Follower } from "./follower.js";
+import { nextWith } from "./matches.js";
 import { person } from "./person.js";
 import { client, may, workflowURL } from "./session.js";
 import { Timeline } from "./timeline.js";
@@ -20,6 +22,9 @@ const PAGE = 200;
 
 /** How tall a line is that was not shown yet, how far beyond the window there are lines, and how near the first or last line the next page is loaded. In pixels. */
 const LINE = 90, BEYOND = 600, NEAR = 1500;
+
+/** Records of a page that is searched. */
+const SEARCHED = 1000;
 
 /** Records before and after the line to which a link leads. */
 const AROUND = 100;
@@ -53,7 +58,8 @@ export class ThreadView extends HTMLElement {
   /** The messages that stand side by side. @type {Set<string>} */
   #beside = new Set();
   #frame = 0;
-  #loading = false;
+  /** Resolves when a page is loaded, to whether it could be. @type {Promise<boolean> | undefined} */
+  #loading;
   /** @type {Thread | undefined} */
   #thread;
   /** @type {Follower | undefined} */
@@ -80,7 +86,14 @@ export class ThreadView extends HTMLElement {
       this.heading = h("header", { class: "thread-header" });
       this.composer = /** @type {import("./composer.js").Composer} */ (h("tm-composer", { threadId: this.threadId, busy: () => this.#live.timeline.current !== undefined }));
       this.side = h("aside", { class: "side", hidden: true, "aria-label": "Details" });
-      fill(this, h("div", { class: "thread-main" }, this.heading, this.scroller, this.newest, this.activity, this.composer), this.side);
+      this.finder = /** @type {import("./find.js").FindBar} */ (h("tm-find"));
+      this.finder.find = (text, step, signal) => this.#search(text, step, signal);
+      this.finder.closed = () => {
+        markText(undefined, "");
+        this.scroller?.focus({ preventScroll: true });
+      };
+      document.addEventListener("keydown", (e) => this.#key(e), { signal: this.#aborted.signal });
+      fill(this, h("div", { class: "thread-main" }, this.heading, this.finder, this.scroller, this.newest, this.activity, this.composer), this.side);
       this.composer.addEventListener("posted", () => {
         this.#toEnd();
         this.#lookAtQueue();
@@ -152,7 +165,7 @@ export class ThreadView extends HTMLElement {
       this.#showHeader();
       this.#showActivity();
       this.#lookAtQueue();
-      if (this.anchor) await this.#find(this.anchor, this.place);
+      if (this.anchor) await this.#goTo(this.anchor, this.place);
       else this.#toEnd();
       this.#follow(page.lastEventId ?? "");
       if (!this.nested && !this.anchor && matchMedia("(min-width: 800px)").matches) this.composer?.focus();
@@ -260,10 +273,10 @@ export class ThreadView extends HTMLElement {
   }
 
   /** Loads the page before the first line. */
-  #earlier() {
+  #earlier(limit = PAGE) {
     const part = this.#part;
     return this.#load(part.previous, async (before) => {
-      const page = await client.eventsBefore(this.threadId, { before, limit: PAGE, signal: this.#aborted.signal });
+      const page = await client.eventsBefore(this.threadId, { before, limit, signal: this.#aborted.signal });
       prepend(part, { ...partOf(page.events), previous: page.previous });
     });
   }
@@ -277,20 +290,24 @@ export class ThreadView extends HTMLElement {
     });
   }
 
-  /** Loads a page, unless one is being loaded. @param {string | undefined} cursor @param {(cursor: string) => Promise<void>} load */
-  async #load(cursor, load) {
-    if (this.#loading || cursor === undefined) return;
-    this.#loading = true;
+  /** Loads a page, or waits for the one that is being loaded. @param {string | undefined} cursor @param {(cursor: string) => Promise<void>} load */
+  #load(cursor, load) {
+    if (cursor === undefined) return Promise.resolve(false);
+    return (this.#loading ??= this.#loadPage(() => load(cursor)).finally(() => { this.#loading = undefined; }));
+  }
+
+  /** @param {() => Promise<void>} load @returns {Promise<boolean>} Whether it was loaded. */
+  async #loadPage(load) {
     try {
       const before = this.#list?.length;
-      await load(cursor);
+      await load();
       this.#showLines();
       this.#showHeader();
       if (this.#list?.length !== before) this.#watchEnds(); // otherwise the filter hides the whole page
+      return true;
     } catch (error) {
       if (!this.#aborted.signal.aborted) notify(/** @type {Error} */ (error).message, "error");
-    } finally {
-      this.#loading = false;
+      return false;
     }
   }
 
@@ -305,7 +322,7 @@ export class ThreadView extends HTMLElement {
   }
 
   /** Shows a line, however far back it is. @param {string} key @param {string} [place] */
-  async #find(key, place) {
+  async #goTo(key, place) {
     try {
       if (!this.#part.timeline.byKey.has(key)) await this.#loadAround(key, place);
     } catch (error) {
@@ -318,11 +335,40 @@ export class ThreadView extends HTMLElement {
       return this.#toEnd();
     }
     if (!this.#isShown(line)) this.#setFilter({ agent: "", kind: "" });
-    this.#target = line.repeats ?? key;
+    this.#showTarget(line.repeats ?? key)?.focus({ preventScroll: true });
+  }
+
+  /** Shows a line in the middle of the window, and marks it. @param {string} key */
+  #showTarget(key) {
+    this.#target = key;
     this.#showLines();
-    this.#list?.show(this.#target)?.focus({ preventScroll: true });
+    const element = this.#list?.show(key);
     this.#showNewest();
     this.#watchEnds();
+    return element;
+  }
+
+  /**
+   * Shows the next line with a text. Pages are loaded until there is one.
+   * @param {string} text @param {1 | -1} step @param {AbortSignal} signal
+   * @returns {Promise<boolean>} Whether there is one.
+   */
+  async #search(text, step, signal) {
+    const lines = () => this.#part.timeline.lines.filter((line) => this.#isShown(line));
+    let from = lines().findIndex((line) => line.key === this.#target);
+    if (from < 0 && step < 0) from = lines().length;
+    for (let known = lines(); !signal.aborted; known = lines()) {
+      const found = nextWith(known, text, from, step);
+      if (found >= 0) {
+        const element = this.#showTarget(known[found].key);
+        for (const folded of element?.querySelectorAll("details") ?? []) folded.open ||= folded.textContent.toLowerCase().includes(text.toLowerCase());
+        markText(element, text);
+        return true;
+      }
+      if (!(await (step < 0 ? this.#earlier(SEARCHED) : this.#later()))) return false;
+      from = step < 0 ? lines().length - known.length : known.length - 1;
+    }
+    return false;
   }
 
   /** Loads a line with what is around it. @param {string} key @param {string} [place] */
@@ -344,7 +390,7 @@ export class ThreadView extends HTMLElement {
 
   /** Shows another line of the same thread. @param {string} key @param {string} [place] */
   show(key, place) {
-    if (key) this.#find(key, place);
+    if (key) this.#goTo(key, place);
     else this.#toEnd();
   }
 
@@ -358,6 +404,13 @@ export class ThreadView extends HTMLElement {
 
   #showNewest() {
     if (this.newest) this.newest.hidden = this.#past === undefined && this.#list?.stuck === true;
+  }
+
+  /** Finds with the keys of the browser's own search, which the same keys open from there. @param {KeyboardEvent} e */
+  #key(e) {
+    if (e.key !== "f" || !(e.ctrlKey || e.metaKey) || e.altKey || e.shiftKey || document.querySelector("dialog[open]") || this.finder?.contains(document.activeElement)) return;
+    e.preventDefault();
+    this.finder?.open();
   }
 
   /** Looks soon at what waits, once for several changes. */
@@ -419,6 +472,7 @@ export class ThreadView extends HTMLElement {
         select("Show kind", "kind", [["", "everything"], ["message", "messages"], ["tool", "tools"], ["event", "events"], ["status", "status"]]),
         h("details", { class: "menu" }, h("summary", { "aria-label": "More actions" }, "⋯"), h("div", { class: "menu-items" },
           may("operate") && t.status === "open" && button("Rename…", () => this.#rename()),
+          button("Find in this thread", () => this.finder?.open(), { title: "Ctrl+F" }),
           button("Export as JSON", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("json"))),
           button("Export as Markdown", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("markdown"))),
           temporal && h("a", { href: temporal, target: "_blank", rel: "noopener" }, "Open in Temporal"),
