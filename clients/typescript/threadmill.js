@@ -211,12 +211,12 @@ export class Client {
   /**
    * A page of the first events, or of those after another page.
    * @param {string} id The thread.
-   * @param {{ cursor?: string, limit?: number, signal?: AbortSignal }} [options] cursor: the next of the page that this one follows, or
-   * the id of an event.
+   * @param {{ cursor?: string, event?: string, limit?: number, signal?: AbortSignal }} [options] cursor: the next of the page that this one
+   * follows, or the id of an event. event: the message or posted event with which a page without cursor begins.
    * @returns {Promise<EventPage>}
    */
-  eventsAfter(id, { cursor = "0", limit = 200, signal } = {}) {
-    return /** @type {Promise<EventPage>} */ (this.request("GET /v1/threads/{id}/events", { path: { id }, query: { cursor, limit }, signal })); // without view
+  eventsAfter(id, { cursor, event, limit = 200, signal } = {}) {
+    return /** @type {Promise<EventPage>} */ (this.request("GET /v1/threads/{id}/events", { path: { id }, query: { cursor, event, limit }, signal })); // without view
   }
 
   /**

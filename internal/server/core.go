@@ -1,9 +1,14 @@
 package server
 
 import (
+	"compress/gzip"
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -48,12 +53,32 @@ func (c *core) answer(ctx context.Context) (context.Context, context.CancelFunc)
 func (c *core) writePage(id string, page any) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		hctx.SetHeader("Content-Type", typeJSON)
-		hctx.SetHeader("Vary", "Accept")
+		hctx.SetHeader("Vary", "Accept, Accept-Encoding")
+		write := func(w io.Writer) error { return c.api.Marshal(w, typeJSON, page) }
+		if strings.Contains(hctx.Header("Accept-Encoding"), "gzip") {
+			hctx.SetHeader("Content-Encoding", "gzip")
+			plain := write
+			write = func(w io.Writer) error { return compress(w, plain) }
+		}
 		hctx.SetStatus(http.StatusOK)
-		if err := c.api.Marshal(hctx.BodyWriter(), typeJSON, page); err != nil {
+		if err := write(hctx.BodyWriter()); err != nil {
 			c.logger.Warn("writing a page failed", "thread", id, "error", err)
 		}
 	}}
+}
+
+// compressors are the unused [gzip.Writer] values, each of which has large tables.
+var compressors = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	return w
+}}
+
+// compress compresses what a function writes.
+func compress(out io.Writer, write func(io.Writer) error) error {
+	w := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(w)
+	w.Reset(out)
+	return errors.Join(write(w), w.Close())
 }
 
 // ask sends a request to a thread, with a time limit. The error is a problem document.

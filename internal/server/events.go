@@ -26,7 +26,7 @@ type eventsInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream after this event"`
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
-	Event       string `query:"event" maxLength:"128" doc:"For streams without Last-Event-ID: begin with this posted event, which may still be in the queue"`
+	Event       string `query:"event" maxLength:"128" doc:"For streams and pages without a cursor: begin with this message or posted event, which may still be in the queue"`
 	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, published ones and all others in that form; world: the events of a world of agents. Default: agent"`
 	Cursor      string `query:"cursor" doc:"For pages: the next of the previous page, or the id of any event"`
 	Before      string `query:"before" doc:"For pages of agent events: the previous of the page that follows, or end for the newest events. Such a page ends before it, and its limit counts records, of which some have no event"`
@@ -82,14 +82,14 @@ func (h *eventHandlers) events(ctx context.Context, in *eventsInput) (*huma.Stre
 	if err != nil {
 		return nil, err
 	}
-	if !wantsStream(in.Accept) {
-		return h.page(ctx, in, view, at)
-	}
 	if in.Event != "" && !in.resumes() {
 		if at, err = h.beforeEvent(ctx, in.ID, thread.Head, in.Event); err != nil {
 			return nil, err
 		}
 		in.From = ""
+	}
+	if !wantsStream(in.Accept) {
+		return h.page(ctx, in, view, at)
 	}
 	return h.watch(ctx, in.ID, view, projection.From{
 		Cursor: at, Now: in.From == "now" && !in.resumes(), Finite: thread.Status == store.ThreadClosed,
@@ -116,8 +116,8 @@ func (h *eventHandlers) page(ctx context.Context, in *eventsInput, view view, at
 	if in.Before != "" {
 		read = view.before
 		switch {
-		case in.resumes():
-			return nil, refuse(http.StatusBadRequest, "query.before", "is for pages that end at an event; cursor and lastEventId are for those that begin after one")
+		case in.resumes() || in.Event != "":
+			return nil, refuse(http.StatusBadRequest, "query.before", "is for pages that end at an event; cursor, lastEventId and event are for those that begin at one")
 		case in.Before != "end":
 			var err error
 			if at, err = view.cursor(in.Before); err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -349,6 +350,30 @@ func TestFromNow(t *testing.T) {
 	assert.Contains(t, v.mustNext().data, `"content":"meanwhile"`, "who is cut before the first event misses nothing")
 	v = w.watch("t1", fmt.Sprintf("?lastEventId=%d", head), "")
 	assert.Contains(t, v.mustNext().data, `"content":"new"`)
+}
+
+// TestPagesCompressed: a page is compressed for clients that accept it, as Go's do by themselves.
+func TestPagesCompressed(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.put("t1", said(strings.Repeat("again and ", 1000)))
+	var pages []string
+	for _, accepts := range []string{"", "identity"} {
+		req, err := http.NewRequestWithContext(w.ctx, "GET", w.url+"/v1/threads/t1/events", nil)
+		require.NoError(t, err)
+		if accepts != "" {
+			req.Header.Set("Accept-Encoding", accepts)
+		}
+		res, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		defer res.Body.Close()
+		assert.Equal(t, accepts == "", res.Uncompressed, "it was compressed")
+		assert.Equal(t, "Accept, Accept-Encoding", res.Header.Get("Vary"))
+		body, err := io.ReadAll(res.Body)
+		require.NoError(t, err)
+		pages = append(pages, string(body))
+	}
+	assert.Equal(t, pages[1], pages[0])
 }
 
 // talk publishes a reply of n tokens in pieces, and stores it.

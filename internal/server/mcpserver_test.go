@@ -699,4 +699,11 @@ func TestEventsFromAnEvent(t *testing.T) {
 	w.put("t1", in("e3", record(event.TypeTurnEnded, event.TurnEnded{EventID: "e3", Status: "expired"}), recordid.TurnEnded("e3")))
 	require.Contains(t, first("?event=e3"), "expired", "it has left no other record")
 	w.call("GET", "/v1/threads/t1/events?event=none", nil, "Accept", "text/event-stream").problem(t, http.StatusNotFound)
+
+	page := w.call("GET", "/v1/threads/t1/events?event=e1&limit=1", nil)
+	require.Contains(t, page.text, "question")
+	require.NotContains(t, page.text, "before")
+	require.Contains(t, w.call("GET", "/v1/threads/t1/events?event=e1&cursor=0&limit=1", nil).text, "before", "a cursor takes precedence")
+	w.call("GET", "/v1/threads/t1/events?event=e1&before=end", nil).problem(t, http.StatusBadRequest)
+	w.call("GET", "/v1/threads/t1/events?event=none", nil).problem(t, http.StatusNotFound)
 }

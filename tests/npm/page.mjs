@@ -5,7 +5,9 @@ import test from "node:test";
 import { Attention, READING } from "../../internal/page/web/attention.js";
 import { documentAddress, documentsAddress, searchAddress } from "../../internal/page/web/addresses.js";
 import { marked } from "../../internal/page/web/marking.js";
+import { hasText, nextWith } from "../../internal/page/web/matches.js";
 import { ordinal, ranks } from "../../internal/page/web/ranks.js";
+import { Rows } from "../../internal/page/web/rows.js";
 import { isWaiting, requestOf, Timeline } from "../../internal/page/web/timeline.js";
 
 test("a key counts once what it decides was in view and focused for a while", () => {
@@ -131,4 +133,66 @@ test("addresses of knowledge survive every name", () => {
   assert.equal(documentAddress("d", 0), "#/knowledge/documents/d/0");
   assert.equal(searchAddress("a&b", ["one", "two"]), "#/knowledge/search?q=a%26b&collection=one&collection=two");
   assert.equal(documentsAddress({ status: "", search: "x" }), "#/knowledge/documents?search=x");
+});
+
+/** Rows of 10 pixels, called r0, r1 and so on. */
+function rowsOf(n) {
+  const rows = new Rows(10);
+  rows.set(Array.from({ length: n }, (_, i) => `r${i}`));
+  return rows;
+}
+
+test("rows that were not measured have the estimated height", () => {
+  const rows = rowsOf(100_000);
+  assert.equal(rows.total, 1_000_000);
+  assert.equal(rows.measure([["r1", 30], ["r3", 0], ["none", 7]]), 0);
+  assert.equal(rows.total, 1_000_010);
+  assert.deepEqual([0, 1, 2, 3, 4].map((i) => rows.top(i)), [0, 10, 40, 50, 50]);
+  assert.equal(rows.measure([["r1", 30.01]]), undefined, "nothing has changed");
+  assert.equal(rows.indexOf("r99999"), 99_999);
+  assert.equal(rows.indexOf("none"), -1);
+  rows.set(["x", "r1"]);
+  assert.equal(rows.total, 40, "a height that was measured is kept");
+});
+
+test("the row at a distance", () => {
+  const rows = rowsOf(10);
+  assert.deepEqual([-5, 0, 9.9, 10, 99, 1000].map((y) => rows.at(y)), [0, 0, 0, 1, 9, 9]);
+  assert.equal(new Rows(10).at(0), -1);
+});
+
+test("a range has the rows in it, and those beside them", () => {
+  const rows = rowsOf(10);
+  assert.deepEqual(rows.range(25, 45), [2, 5]);
+  assert.deepEqual(rows.range(-100, 1000), [0, 10]);
+  assert.deepEqual(rows.range(-100, -1), [0, 0], "the list is below the window");
+  assert.deepEqual(rows.range(101, 200), [0, 0], "the list is above the window");
+  assert.deepEqual(new Rows(10).range(0, 100), [0, 0]);
+  rows.measure([["r4", 0], ["r7", 0]]); // r5 is beside r4, and r8 beside r7
+  assert.deepEqual(rows.range(40, 41), [4, 6]);
+  assert.deepEqual(rows.range(30, 59), [3, 7]);
+  assert.deepEqual(rows.range(30, 65), [3, 9]);
+});
+
+test("what is in view keeps its place", () => {
+  const rows = rowsOf(10);
+  assert.equal(rows.measure([["r1", 25], ["r8", 99]], "r5"), 15, "only what is above moves it");
+  const earlier = Array.from({ length: 5 }, (_, i) => `e${i}`);
+  assert.equal(rows.set([...earlier, ...rows.keys], "r5"), 50);
+  assert.equal(rows.set([...rows.keys, "z"], "r5"), 0);
+  assert.equal(rows.set(rows.keys.filter((key) => key !== "r5" && key !== "e0"), "r5"), -20, "the rows below take the place of one that is gone");
+  assert.equal(rows.set(["r7", ...rows.keys.filter((key) => key !== "r7")], "r7"), 0, "one that has moved in the list does not take the view along");
+  assert.equal(rows.set(["a", "b"], "r7"), 0);
+  assert.equal(rows.set(["b", "a"]), 0);
+});
+
+test("a text is found in every part of a line, in any case", () => {
+  const line = (parts) => ({ key: "k", kind: "message", version: 0, ...parts });
+  for (const parts of [{ text: "Some Text" }, { thought: "text" }, { error: "TEXT" }, { name: "text" }, { args: '{"a":"text"}' }, { output: "a text b" },
+    { status: { status: "intercepted", detail: "text" } }, { event: { type: "x", payload: { a: "text" } } }]) assert.ok(hasText(line(parts), "Text"), JSON.stringify(parts));
+  assert.ok(!hasText(line({ text: "t.xt" }), "text"));
+  assert.ok(hasText(line({ text: "a.*b" }), ".*"), "it is no pattern");
+  const lines = ["a", "b", "a", "b"].map((text) => line({ text }));
+  assert.deepEqual([nextWith(lines, "a", 4, -1), nextWith(lines, "a", 2, -1), nextWith(lines, "a", 0, -1)], [2, 0, -1]);
+  assert.deepEqual([nextWith(lines, "b", -1, 1), nextWith(lines, "b", 1, 1), nextWith(lines, "b", 3, 1)], [1, 3, -1]);
 });

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,7 +25,6 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -239,38 +236,6 @@ func TestPageHostileText(t *testing.T) {
 		assert.NotContains(t, text, hidden)
 	}
 	assert.Contains(t, text, "<script>", "it is shown as text")
-}
-
-// TestPageLongThread scrolls over ten thousand records.
-func TestPageLongThread(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t, harness.Options{})
-	id := w.Open()
-	now := time.Now()
-	for batch := range 10 {
-		var records []event.Record
-		for i := range 1000 {
-			m := event.Message{
-				ID: fmt.Sprintf("m%d", batch*1000+i), ThreadID: id, SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser,
-				Content: fmt.Sprintf("message **%d**", batch*1000+i),
-			}
-			records = append(records, event.NewRecord(m.ID, event.TypeMessage, "", "", now, m))
-		}
-		_, err := w.Store.Append(w.Ctx(), w.Key(id), store.Batch{Records: records})
-		require.NoError(t, err)
-	}
-	b := browser.New(t)
-	p := b.Open(browser.ThreadPage(w.API.URL, id))
-	p.Sees(".message .body", "message 9999")
-	assert.Less(t, browser.Evaluate[int](p, `document.querySelectorAll(".lines > .line").length`), 1000, "the rest is loaded when it is needed")
-	first := b.Open(browser.ThreadPage(w.API.URL, id) + "/m:m0")
-	first.Until(`document.activeElement?.id === "line-m:m0"`)
-	first.Until(`document.querySelectorAll(".lines > .line").length >= 10000`)
-	first.Until(`document.getElementById("line-m:m0").getBoundingClientRect().bottom > 0`)
-	first.Click("button", "Newest")
-	first.Until(`(() => { const s = document.querySelector(".scroller"); return s.scrollHeight - s.scrollTop - s.clientHeight < 5; })()`)
-	first.Enter("tm-composer textarea", "still fast")
-	first.Sees(".message.final .body", "still fast")
 }
 
 // result waits until a thread has the result of a tool.
@@ -533,31 +498,15 @@ func TestPageWeight(t *testing.T) {
 	}
 	b := browser.New(t)
 	p := b.Open("about:blank")
-	p.Do(chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
-		_, err := cdp.Call(ctx, s, network.Enable, network.EnableParams{})
-		return err
-	}))
-	total := make(chan float64)
-	ctx, cancel := context.WithCancel(p.Ctx())
-	loaded := chromedp.Events(ctx, network.LoadingFinished)
-	go func() {
-		sum := 0.0
-		for e, err := range loaded {
-			if err != nil {
-				break
-			}
-			sum += e.EncodedDataLength
-		}
-		total <- sum
-	}()
+	bytes := transferred(p)
 	p.Do(chromedp.Navigate(browser.ThreadPage(w.API.URL, id)))
-	p.Until(`document.querySelectorAll(".message.final").length === 5 && document.querySelector(".line:last-of-type .body:not([data-text])") !== null`)
+	p.Sees(".message.final .body", "Reply 4")
+	p.Until(settled)
 	p.Sees(".thread-row .title", id)
 	first := browser.Evaluate[float64](p, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
 	t.Logf("first contentful paint after %.0f ms", first)
-	cancel()
-	transferred := <-total
-	t.Logf("%.0f bytes transferred", transferred)
-	assert.Positive(t, transferred)
-	assert.Less(t, transferred, 150.0*1024)
+	total := bytes()
+	t.Logf("%.0f bytes transferred", total)
+	assert.Positive(t, total)
+	assert.Less(t, total, float64(maxFirstBytes))
 }

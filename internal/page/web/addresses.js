@@ -1,6 +1,12 @@
-// The addresses of the parts of knowledge.
+// The addresses of threads and of the parts of knowledge.
 
 /** @import { components } from "./client/api.js" */
+
+/**
+ * A line of a thread.
+ * @param {string} thread @param {string} key @param {string} [place] The place of its first event. Without it, the server looks for the message or event.
+ */
+export const lineAddress = (thread, key, place) => `#/threads/${[thread, key, ...(place === undefined ? [] : [place])].map(encodeURIComponent).join("/")}`;
 
 /** @param {string} path @param {Record<string, string | string[] | undefined>} [query] What is empty is left out. */
 function address(path, query = {}) {

@@ -13,7 +13,8 @@ import { ask } from "./dialog.js";
 import { button, fill, h } from "./dom.js";
 import { watchHealth } from "./health.js";
 import { changeName, myName } from "./person.js";
-import { client, load, server, signedIn, signIn, signOut } from "./session.js";
+import { load, server, signedIn, signIn, signOut } from "./session.js";
+import { waiting } from "./waiting.js";
 
 /** @typedef {import("./client/threadmill.js").StreamState} StreamState */
 
@@ -50,7 +51,7 @@ let shown;
 
 function show() {
   const { part, rest } = route();
-  const [id = "", anchor = ""] = rest;
+  const [id = "", anchor = "", place] = rest;
   const inThreads = part === "" || part === "threads" || part === "new";
   document.body.dataset.part = part === "threads" && id ? "thread" : part === "" || part === "threads" ? "list" : part;
   for (const link of nav.querySelectorAll("a")) {
@@ -62,8 +63,8 @@ function show() {
   /** @type {any} */ (list.querySelector("tm-inbox"))?.select(part === "threads" ? id : "");
   document.title = "Threadmill";
   if (part === "threads" && id) {
-    if (shown?.isConnected && shown.threadId === id) return shown.show(anchor);
-    shown = /** @type {import("./thread.js").ThreadView} */ (h("tm-thread", { threadId: id, anchor }));
+    if (shown?.isConnected && shown.threadId === id) return shown.show(anchor, place);
+    shown = /** @type {import("./thread.js").ThreadView} */ (h("tm-thread", { threadId: id, anchor, place }));
     return fill(main, shown);
   }
   shown = undefined;
@@ -143,21 +144,11 @@ function setTheme(theme) {
   else document.documentElement.dataset.theme = theme;
 }
 
-async function count() {
-  try {
-    const { approvals } = await client.waiting({ limit: 200 });
-    badge.hidden = approvals.length === 0;
-    fill(badge, approvals.length);
-    badge.title = `${approvals.length} waiting`;
-  } catch {
-    // The next change counts again.
-  }
-}
-
-let counting = 0;
-document.addEventListener("threads-changed", () => {
-  clearTimeout(counting);
-  counting = window.setTimeout(count, 300);
+waiting.addEventListener("change", () => {
+  const { length } = waiting.now?.approvals ?? [];
+  badge.hidden = length === 0;
+  fill(badge, length);
+  badge.title = `${length} waiting`;
 });
 
 document.addEventListener("keydown", (e) => {
@@ -175,7 +166,7 @@ document.addEventListener("keydown", (e) => {
       break;
     case "?":
       ask(h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Keys"), h("dl", { class: "facts" },
-        [["/", "search threads, or knowledge"], ["n", "new thread"], ["g", "approvals"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
+        [["/", "search threads, or knowledge"], ["n", "new thread"], ["g", "approvals"], ["Ctrl+F", "find in the thread"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
           .map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]).flat()), h("button", { class: "primary" }, "Close"))));
       break;
     default:
@@ -199,7 +190,6 @@ async function start() {
   fill(nav, h("a", { href: "#/", "data-part": "threads" }, "Threads"), PARTS.map(([name, label]) => h("a", { href: `#/${name}`, "data-part": name }, label, name === "approvals" && [" ", badge])));
   fill(list, h("tm-inbox"));
   show();
-  count();
   watchHealth();
 }
 

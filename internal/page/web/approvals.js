@@ -3,9 +3,12 @@
 import { approvalCard } from "./approval.js";
 import { ago, fill, h, pretty } from "./dom.js";
 import { inputCard } from "./input.js";
-import { client } from "./session.js";
+import { waiting } from "./waiting.js";
 
 /** @import { ApprovalCard } from "./approval.js" */
+
+/** How often the list is read again, since the change of a thread may be told before the list has it. In milliseconds. */
+const AGAIN = 15_000;
 
 class Approvals extends HTMLElement {
   #timer = 0;
@@ -22,54 +25,54 @@ class Approvals extends HTMLElement {
         h("p", { class: "hint keys" }, h("kbd", null, "j"), " ", h("kbd", null, "k"), " move · ", h("kbd", null, "a"), " approve · ", h("kbd", null, "s"), " for session · ",
           h("kbd", null, "p"), " pattern · ", h("kbd", null, "e"), " edit · ", h("kbd", null, "d"), " deny")),
       this.state, this.list);
-    this.changed = () => this.#refresh();
-    document.addEventListener("threads-changed", this.changed);
+    this.changed = () => this.#answered();
+    waiting.addEventListener("change", this.changed);
     this.keys = (/** @type {KeyboardEvent} */ e) => this.#key(e);
     document.addEventListener("keydown", this.keys);
     this.list.addEventListener("decided", (e) => {
       this.#decidedAt = this.#items().findIndex((item) => item.contains(/** @type {Node} */ (e.target)));
-      setTimeout(() => this.#refresh(), 300);
+      waiting.refresh();
     });
-    this.#refresh();
+    if (waiting.now || waiting.error) { // otherwise the first answer is on its way: see inbox.js
+      this.#answered();
+      waiting.refresh();
+    }
+    this.#timer = window.setInterval(() => waiting.refresh(), AGAIN);
   }
 
   disconnectedCallback() {
-    document.removeEventListener("threads-changed", /** @type {() => void} */ (this.changed));
+    waiting.removeEventListener("change", /** @type {() => void} */ (this.changed));
     document.removeEventListener("keydown", /** @type {(e: KeyboardEvent) => void} */ (this.keys));
-    clearTimeout(this.#timer);
+    clearInterval(this.#timer);
   }
 
-  async #refresh() {
-    clearTimeout(this.#timer);
-    this.#timer = window.setTimeout(() => this.#refresh(), 15_000);
-    try {
-      const { approvals, clientCalls, inputs, unanswered } = await client.waiting({ limit: 200 });
-      fill(/** @type {Element} */ (this.state),
-        approvals.length + clientCalls.length + inputs.length === 0 ? "Nothing waits for you." : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
-        inputs.length > 0 && ` ${inputs.length} ${inputs.length === 1 ? "call asks" : "calls ask"} for input.`,
-        unanswered && unanswered.length > 0 && ` ${unanswered.length} threads did not answer.`);
-      /** @type {Map<string, HTMLElement>} */
-      const cards = new Map();
-      for (const { threadId, title, request } of approvals) {
-        const key = JSON.stringify([threadId, request.toolCallId, request.round]);
-        const known = this.#cards.get(key);
-        if (known) /** @type {ApprovalCard} */ (known.querySelector("tm-approval")).show(request);
-        cards.set(key, known ?? item(threadId, title, approvalCard(threadId, request)));
-      }
-      for (const { threadId, title, request } of inputs) {
-        const key = JSON.stringify([threadId, request.toolCallId, "input", request.round]);
-        cards.set(key, this.#cards.get(key) ?? item(threadId, title, inputCard(threadId, request)));
-      }
-      for (const { threadId, title, call } of clientCalls) {
-        const key = JSON.stringify([threadId, call.toolCallId]);
-        cards.set(key, this.#cards.get(key) ?? item(threadId, title, h("section", { class: "approval", tabIndex: -1 },
-          h("header", null, h("strong", null, call.agent), " waits for a connected client to run ", h("code", null, call.toolName)),
-          h("pre", { class: "code args", tabIndex: 0 }, pretty(call.arguments)), h("p", { class: "hint" }, "Expires ", ago(call.expiresAt)))));
-      }
-      this.#show(cards);
-    } catch (error) {
-      fill(/** @type {Element} */ (this.state), /** @type {Error} */ (error).message);
+  #answered() {
+    if (waiting.error) return fill(/** @type {Element} */ (this.state), waiting.error.message);
+    if (!waiting.now) return;
+    const { approvals, clientCalls, inputs, unanswered } = waiting.now;
+    fill(/** @type {Element} */ (this.state),
+      approvals.length + clientCalls.length + inputs.length === 0 ? "Nothing waits for you." : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
+      inputs.length > 0 && ` ${inputs.length} ${inputs.length === 1 ? "call asks" : "calls ask"} for input.`,
+      unanswered && unanswered.length > 0 && ` ${unanswered.length} threads did not answer.`);
+    /** @type {Map<string, HTMLElement>} */
+    const cards = new Map();
+    for (const { threadId, title, request } of approvals) {
+      const key = JSON.stringify([threadId, request.toolCallId, request.round]);
+      const known = this.#cards.get(key);
+      if (known) /** @type {ApprovalCard} */ (known.querySelector("tm-approval")).show(request);
+      cards.set(key, known ?? item(threadId, title, approvalCard(threadId, request)));
     }
+    for (const { threadId, title, request } of inputs) {
+      const key = JSON.stringify([threadId, request.toolCallId, "input", request.round]);
+      cards.set(key, this.#cards.get(key) ?? item(threadId, title, inputCard(threadId, request)));
+    }
+    for (const { threadId, title, call } of clientCalls) {
+      const key = JSON.stringify([threadId, call.toolCallId]);
+      cards.set(key, this.#cards.get(key) ?? item(threadId, title, h("section", { class: "approval", tabIndex: -1 },
+        h("header", null, h("strong", null, call.agent), " waits for a connected client to run ", h("code", null, call.toolName)),
+        h("pre", { class: "code args", tabIndex: 0 }, pretty(call.arguments)), h("p", { class: "hint" }, "Expires ", ago(call.expiresAt)))));
+    }
+    this.#show(cards);
   }
 
   /** @param {Map<string, HTMLElement>} cards */

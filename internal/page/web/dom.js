@@ -106,8 +106,8 @@ const TAGS = new Set(["p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li",
 function build(nodes) {
   return nodes.map((node) => {
     if (!node.tag) return document.createTextNode(node.text ?? "");
-    // The headings of a message are below those of the page.
-    const tag = /^h[1-6]$/.test(node.tag) ? `h${Math.min(6, Number(node.tag[1]) + 2)}` : node.tag;
+    // The headings of a message are below the thread's title.
+    const tag = /^h[1-6]$/.test(node.tag) ? `h${Math.min(6, Number(node.tag[1]) + 1)}` : node.tag;
     const element = document.createElement(TAGS.has(tag) ? tag : "span");
     const { href, class: classes, align, start } = node.attributes ?? {};
     if (href && /^(https?|mailto):/i.test(href)) {
@@ -124,18 +124,27 @@ function build(nodes) {
   });
 }
 
-/** @type {Map<string, Promise<MarkdownNode[]>>} */
+/** @typedef {{ text: string, elements: Element[], done: (nodes: MarkdownNode[]) => void, failed: (error: unknown) => void }} Job A text that is to be rendered, and where. */
+
+/** @type {Map<string, { nodes: Promise<MarkdownNode[]>, elements: Element[] }>} */
 const documents = new Map();
 
-/** @type {{ text: string, done: (nodes: MarkdownNode[]) => void, failed: (error: unknown) => void }[]} */
+/** @type {Job[]} */
 let batch = [];
 
 /** The most texts and characters of one request. */
 const BATCH = 100, BATCH_SIZE = 400_000;
 
+/** How long texts are collected for one request, in milliseconds. */
+const COLLECT = 20;
+
 function render() {
   const texts = [];
   let size = 0;
+  // What was scrolled away meanwhile is rendered when it is shown again.
+  const gone = batch.filter((job) => !job.elements.some((e) => e.isConnected));
+  gone.forEach((job) => job.failed(undefined));
+  batch = batch.filter((job) => !gone.includes(job));
   while (batch.length > texts.length && texts.length < BATCH && (size === 0 || size + batch[texts.length].text.length < BATCH_SIZE)) {
     size += batch[texts.length].text.length;
     texts.push(batch[texts.length].text);
@@ -143,6 +152,7 @@ function render() {
   const now = batch.slice(0, texts.length);
   batch = batch.slice(texts.length);
   if (batch.length > 0) setTimeout(render);
+  if (texts.length === 0) return;
   client.request("POST /v1/markdown", { body: { texts } }).then(
     ({ documents }) => now.forEach((job, i) => job.done(documents[i])),
     (error) => now.forEach((job) => job.failed(error)),
@@ -154,19 +164,24 @@ function render() {
  * @param {Element} element @param {string} text
  */
 export function markdown(element, text) {
-  let nodes = documents.get(text);
-  if (!nodes) {
-    nodes = new Promise((done, failed) => {
-      if (batch.push({ text, done, failed }) === 1) setTimeout(render, 20);
-    });
-    documents.set(text, nodes);
+  let known = documents.get(text);
+  if (known) known.elements.push(element);
+  else {
+    /** @type {Element[]} */
+    const elements = [element];
+    const nodes = text === "" ? Promise.resolve([]) : /** @type {Promise<MarkdownNode[]>} */ (new Promise((done, failed) => {
+      if (batch.push({ text, elements, done, failed }) === 1) setTimeout(render, COLLECT);
+    }));
+    known = { nodes, elements };
+    documents.set(text, known);
     if (documents.size > 2000) documents.delete(/** @type {string} */ (documents.keys().next().value));
   }
   element.setAttribute("data-text", "");
   if (element.childNodes.length !== 1 || element.textContent !== visible(text)) fill(element, text);
   /** @type {any} */ (element).shows = text;
-  nodes.then(
+  known.nodes.then(
     (list) => {
+      known.elements = [];
       if (/** @type {any} */ (element).shows !== text) return;
       element.removeAttribute("data-text");
       element.replaceChildren(...build(list));

@@ -1,6 +1,6 @@
 // A person or a thing: what messages say, how it is related, and what was merged into it.
 
-import { entitiesAddress, entityAddress } from "./addresses.js";
+import { entitiesAddress, entityAddress, lineAddress } from "./addresses.js";
 import { APIError } from "./client/threadmill.js";
 import { confirmed } from "./dialog.js";
 import { plural } from "./documentparts.js";
@@ -126,7 +126,7 @@ function relation(r, id) {
 
 /** @param {Mention} m */
 function mention(m) {
-  const thread = `#/threads/${encodeURIComponent(m.thread)}${m.sourceType === "message" ? `/${encodeURIComponent(`m:${m.sourceId}`)}` : ""}`;
+  const thread = m.sourceType === "message" ? lineAddress(m.thread, `m:${m.sourceId}`) : `#/threads/${encodeURIComponent(m.thread)}`;
   return h("li", null, h("div", { class: "name" }, h("span", null, m.text || m.name)), h("span", { class: "hint figures" }, m.sourceType), h("span", { class: "hint when" }, time(m.at)),
     h("p", { class: "from hint" }, "in ", m.thread ? h("a", { href: thread }, m.thread) : m.sourceId, ` as ${m.name}`));
 }

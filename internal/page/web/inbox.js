@@ -1,9 +1,11 @@
 // The list of threads, as an inbox: what needs a person first. It follows the changes of all threads.
 
-import { act, ago, button, fill, h } from "./dom.js";
+import { act, ago, button, fill, h, visible } from "./dom.js";
 import { Follower } from "./follower.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
+import { VirtualList } from "./virtuallist.js";
+import { waiting } from "./waiting.js";
 
 /** @import { Thread } from "./client/threadmill.js" */
 
@@ -18,7 +20,10 @@ const TABS = [
   ["closed", "Closed", (t) => t.status === "closed", { status: "closed" }],
 ];
 
-const PAGE = 100;
+const PAGE = 200;
+
+/** How tall a row is, and how far beyond the window there are rows: at least one, for the Tab key. In pixels. */
+const ROW = 58, BEYOND = 60;
 
 /** Words for people. @type {Record<string, string>} */
 const ACTIVITY = { waiting: "needs a decision", failing: "failed", running: "running", unanswered: "nobody answers", idle: "" };
@@ -28,8 +33,10 @@ class Inbox extends HTMLElement {
   #query = "";
   /** @type {Map<string, Thread>} */
   #threads = new Map();
-  /** @type {Map<string, HTMLElement>} */
-  #rows = new Map();
+  /** The threads in the order in which they are shown. @type {Thread[]} */
+  #order = [];
+  /** @type {VirtualList | undefined} */
+  #rows;
   #next = "";
   #loading = new AbortController();
   #timer = 0;
@@ -37,6 +44,8 @@ class Inbox extends HTMLElement {
   #selected = "";
   /** When the newest thread changed that it has asked for. */
   #asked = "";
+  /** Changes that came before the first page. The list may have them already. @type {Thread[] | undefined} */
+  #early = [];
 
   connectedCallback() {
     this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Activity" });
@@ -46,16 +55,27 @@ class Inbox extends HTMLElement {
     this.more = h("div", { class: "more" });
     fill(this, h("div", { class: "inbox-header" }, h("div", { class: "row" }, this.search, may("post") && button("New", () => this.#new(), { class: "primary", title: "New thread (n)" })), this.tabs), this.list, this.state, this.more);
     this.#showTabs();
-    new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#next && this.#load(), { root: this, rootMargin: "400px" }).observe(this.more);
+    this.#rows = new VirtualList({
+      list: this.list, scroller: this, estimate: ROW, overscan: BEYOND,
+      make: (id) => {
+        const row = h("li", null, h("a", { class: "title", href: `#/threads/${encodeURIComponent(id)}` }), ["when", "sub", "state"].map((part) => h("span", { class: part })));
+        this.#showRow(row, id);
+        return row;
+      },
+      show: (row, id) => this.#showRow(row, id),
+    });
+    this.end = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#next && this.#load(), { root: this, rootMargin: "400px" });
     this.#reload();
     this.follower = new Follower((options) => client.watchThreads(options), (options) => this.#ask(options), (t) => this.#receive(t),
       (state, error) => this.dispatchEvent(new CustomEvent("connection", { bubbles: true, detail: { state, error } })));
     this.follower.start("");
-    this.clock = setInterval(() => this.#showTimes(), 30_000);
+    this.clock = setInterval(() => this.#rows?.render(), 30_000);
   }
 
   disconnectedCallback() {
     this.follower?.stop();
+    this.#rows?.stop();
+    this.end?.disconnect();
     clearInterval(this.clock);
   }
 
@@ -68,9 +88,8 @@ class Inbox extends HTMLElement {
 
   /** @param {string} id */
   select(id) {
-    this.#rows.get(this.#selected)?.removeAttribute("aria-current");
     this.#selected = id;
-    this.#rows.get(id)?.setAttribute("aria-current", "page");
+    this.#rows?.render();
   }
 
   #showTabs() {
@@ -105,26 +124,32 @@ class Inbox extends HTMLElement {
       const page = await client.threads({ .../** @type {any} */ (tab)[3], q: this.#query, limit: PAGE, cursor, signal: loading.signal });
       for (const t of page.threads) this.#threads.set(t.id, t);
       this.#next = page.next ?? "";
-      if (first) {
-        this.#rows.clear();
-        fill(/** @type {Element} */ (this.list));
-      }
       this.#show();
+      if (first) this.scrollTop = 0;
+      const more = /** @type {Element} */ (this.more);
+      this.end?.unobserve(more); // so that it tells again if the end is still near
+      this.end?.observe(more);
       fill(/** @type {Element} */ (this.state), this.#threads.size === 0 && (this.#query ? "No thread matches." : this.#tab === "all" ? "There are no threads yet." : "No threads."));
     } catch (error) {
       if (loading.signal.aborted) return;
       fill(/** @type {Element} */ (this.state), /** @type {Error} */ (error).message, " ", button("Try again", () => this.#reload(), { class: "quiet" }));
     }
+    if (!this.#early) return;
+    const early = this.#early;
+    this.#early = undefined;
+    waiting.refresh(); // from here on, changes tell when to ask again
+    early.forEach((t) => this.#receive(t));
   }
 
   /** @param {Thread} t */
   #receive(t) {
+    if (this.#early) return void this.#early.push(t);
     const before = this.#threads.get(t.id);
     const fits = /** @type {any} */ (TABS.find(([id]) => id === this.#tab))[2](t);
     if (!fits) this.#threads.delete(t.id);
     // What a search finds is up to the server; rows that it has found stay up to date.
     else if (before || this.#query === "") this.#threads.set(t.id, t);
-    if (before?.activity !== t.activity || t.activity === "waiting") document.dispatchEvent(new CustomEvent("threads-changed", { detail: t }));
+    if (waits(t) ? before?.updatedAt !== t.updatedAt : before === undefined || waits(before)) waiting.refresh();
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       this.#show();
@@ -133,53 +158,40 @@ class Inbox extends HTMLElement {
   }
 
   #show() {
-    const list = /** @type {HTMLElement} */ (this.list);
-    const sorted = [...this.#threads.values()].sort((a, b) => (a.updatedAt === b.updatedAt ? (a.id < b.id ? 1 : -1) : (a.updatedAt ?? "") < (b.updatedAt ?? "") ? 1 : -1));
-    /** @type {Element | null} */
-    let at = list.firstElementChild;
-    for (const t of sorted) {
-      let row = this.#rows.get(t.id);
-      if (!row || /** @type {any} */ (row).thread !== t) {
-        const made = this.#row(t);
-        if (row === at) at = made;
-        row?.replaceWith(made);
-        row = made;
-        this.#rows.set(t.id, row);
-      }
-      if (row === at) at = at?.nextElementSibling ?? null;
-      else list.insertBefore(row, at);
-    }
-    for (const [id, row] of this.#rows) {
-      if (this.#threads.has(id)) continue;
-      row.remove();
-      this.#rows.delete(id);
-    }
+    const known = new Set(this.#order.map((t) => t.id));
+    const added = [...this.#threads.values()].filter((t) => !known.has(t.id));
+    // Nearly sorted already, so sorting takes one pass.
+    this.#order = [...this.#order.flatMap((t) => this.#threads.get(t.id) ?? []), ...added]
+      .sort((a, b) => (a.updatedAt === b.updatedAt ? (a.id < b.id ? 1 : -1) : (a.updatedAt ?? "") < (b.updatedAt ?? "") ? 1 : -1));
+    this.#rows?.set(this.#order.map((t) => t.id), this.#next !== "");
   }
 
-  /** @param {Thread} t */
-  #row(t) {
+  /** @param {HTMLElement} row @param {string} id */
+  #showRow(row, id) {
+    const t = this.#threads.get(id);
+    if (!t) return; // it leaves the list with the next frame
     const state = t.status === "closed" ? "closed" : (t.activity ?? "idle");
-    const row = h("li", { class: `thread-row ${state}` },
-      h("a", { href: `#/threads/${encodeURIComponent(t.id)}`, "aria-current": t.id === this.#selected ? "page" : undefined },
-        h("span", { class: "dot", "aria-hidden": "true" }),
-        h("span", { class: "title" }, t.title || t.id),
-        h("span", { class: "when", title: t.updatedAt }, t.updatedAt && ago(t.updatedAt)),
-        h("span", { class: "sub" }, [t.parent && "sub-agent", ...t.agents].filter(Boolean).join(", ") || "default agent", ACTIVITY[state] && h("span", { class: "state" }, ACTIVITY[state]))));
-    /** @type {any} */ (row).thread = t;
-    return row;
-  }
-
-  #showTimes() {
-    for (const row of this.#rows.values()) {
-      const when = row.querySelector(".when");
-      const t = /** @type {any} */ (row).thread;
-      if (when && t.updatedAt) fill(when, ago(t.updatedAt));
-    }
+    row.className = `thread-row ${state}`;
+    const [link, when, sub, word] = row.children;
+    if (id === this.#selected) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+    show(link, t.title || t.id);
+    show(when, t.updatedAt ? ago(t.updatedAt) : "");
+    show(sub, [t.parent && "sub-agent", ...t.agents].filter(Boolean).join(", ") || "default agent");
+    show(word, ACTIVITY[state] ?? "");
   }
 
   #new() {
     location.hash = "#/new";
   }
+}
+
+/** @param {Thread} t */
+const waits = (t) => t.activity === "waiting";
+
+/** Shows a text, unless it is shown already. @param {Element} element @param {string} text */
+function show(element, text) {
+  if (element.textContent !== visible(text)) fill(element, text);
 }
 
 customElements.define("tm-inbox", Inbox);

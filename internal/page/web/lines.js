@@ -1,6 +1,6 @@
 // How the lines of a thread look.
 
-import { entityAddress } from "./addresses.js";
+import { entityAddress, lineAddress } from "./addresses.js";
 import { approvalCard, decisionText } from "./approval.js";
 import { act, button, copyButton, cut, fill, h, hue, markdown, pretty, time, visible } from "./dom.js";
 import { inputCard } from "./input.js";
@@ -17,26 +17,17 @@ import { inputOf, isFailure, isWaiting, requestOf, settled } from "./timeline.js
  * @property {string} threadId
  * @property {boolean} nested Whether the thread is shown within another.
  * @property {(line: Line) => void} why Shows why a line came to be.
+ * @property {boolean} partial Whether later lines are missing, so that nobody knows what came of what was asked here.
  * @property {(line: Line) => boolean} retriable Whether the line is the place to retry a failed turn.
  */
 
 /** Results that are longer than this are folded further. */
 const LONG = 1200;
 
-/** Renders Markdown of lines that come into view. */
-const seen = new IntersectionObserver((entries) => {
-  for (const { target, isIntersecting } of entries) {
-    if (!isIntersecting) continue;
-    seen.unobserve(target);
-    markdown(target, /** @type {any} */ (target).source);
-  }
-}, { rootMargin: "600px" });
-
 /** Makes the element of a line. @param {Line} line @param {Context} context */
 export function lineElement(line, context) {
-  const element = h(line.kind === "tool" ? "section" : "article", { class: `line ${line.kind}`, tabIndex: -1 });
+  const element = h("article", { class: `line ${line.kind}`, tabIndex: -1 });
   if (!context.nested) element.id = `line-${line.key}`;
-  /** @type {any} */ (element).line = line;
   showLine(element, line, context);
   return element;
 }
@@ -44,9 +35,10 @@ export function lineElement(line, context) {
 /** Shows a line again after a change. @param {HTMLElement} element @param {Line} line @param {Context} context */
 export function showLine(element, line, context) {
   const state = /** @type {any} */ (element);
-  if (state.version === line.version && state.line === line) return;
+  if (state.version === line.version && state.line === line && state.partial === context.partial) return;
   state.line = line;
   state.version = line.version;
+  state.partial = context.partial;
   element.dataset.kind = line.kind;
   element.dataset.agent = line.agent ?? "";
   switch (line.kind) {
@@ -69,7 +61,7 @@ export function showLine(element, line, context) {
 /** @param {Line} line @param {Context} context */
 function actions(line, context) {
   return h("span", { class: "actions" },
-    line.place && !context.nested && h("a", { href: `#/threads/${encodeURIComponent(context.threadId)}/${encodeURIComponent(line.key)}`, title: "Permalink", "aria-label": "Permalink" }, "#"),
+    line.place && !context.nested && h("a", { href: lineAddress(context.threadId, line.key, line.place), title: "Permalink", "aria-label": "Permalink" }, "#"),
     line.eventId && button("Why?", () => context.why(line), { class: "quiet", title: "Why did this happen?" }));
 }
 
@@ -112,10 +104,7 @@ function showMessage(element, line, context) {
     append(state.body, line.text ?? "");
   } else if (state.body.source !== line.text) {
     state.body.source = line.text;
-    state.body.setAttribute("data-text", "");
-    append(state.body, line.text ?? "");
-    seen.unobserve(state.body);
-    if (line.text) seen.observe(state.body);
+    markdown(state.body, line.text ?? "");
   }
   showSources(state.sources, line.found);
   fill(state.foot,
@@ -152,14 +141,15 @@ function append(element, text) {
   state.written = text;
 }
 
-/** @param {Line} line */
-function toolState(line) {
+/** @param {Line} line @param {boolean} partial */
+function toolState(line, partial) {
   const decided = settled(line);
   if (line.output !== undefined) {
     if (decided?.decision === "deny") return "denied";
     if (decided?.decision === "expired") return "expired";
     return line.failed ? "failed" : "done";
   }
+  if (partial) return "called";
   if (isWaiting(line)) return "waiting";
   if (inputOf(line)) return "asks";
   if (line.call) return "waits for a client";
@@ -179,7 +169,7 @@ function gist(args) {
 /** @param {HTMLElement} element @param {Line} line @param {Context} context */
 function showTool(element, line, context) {
   const state = /** @type {any} */ (element);
-  const now = toolState(line);
+  const now = toolState(line, context.partial);
   element.className = `line tool ${now.replaceAll(" ", "-")}`;
   if (line.agent) element.classList.add(`hue-${hue(line.agent)}`);
   if (!state.details) {
@@ -207,14 +197,14 @@ function showTool(element, line, context) {
     fill(state.args, pretty(line.args ?? ""));
   }
   if (line.progress) showProgress(state, line);
-  const request = isWaiting(line) ? requestOf(line) : undefined;
+  const request = now === "waiting" ? requestOf(line) : undefined;
   if (!request) state.card = undefined;
   else if (state.card) state.card.show(request);
   else state.card = approvalCard(context.threadId, request);
   if (state.asked.firstChild !== (state.card ?? null)) fill(state.asked, state.card);
   fill(state.decisions, (line.decisions ?? []).map((d) => h("p", { class: `decision ${d.decision}` }, decisionText(d), " ", time(d.decidedAt),
     d.arguments && line.args !== d.arguments && h("details", null, h("summary", null, "Edited arguments"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.arguments))))));
-  const input = inputOf(line);
+  const input = now === "asks" ? inputOf(line) : undefined;
   if (input && state.input !== input.round) fill(state.question, inputCard(context.threadId, input));
   else if (!input) fill(state.question);
   state.input = input?.round;

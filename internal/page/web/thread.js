@@ -5,78 +5,118 @@ import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { itemText, showDetails, showWhy } from "./details.js";
 import { lineElement, showLine, statusText } from "./lines.js";
 import { ask, confirmed } from "./dialog.js";
+import { markText } from "./find.js";
 import { Follower } from "./follower.js";
+import { nextWith } from "./matches.js";
 import { person } from "./person.js";
 import { client, may, workflowURL } from "./session.js";
 import { Timeline } from "./timeline.js";
+import { VirtualList } from "./virtuallist.js";
 
 /** @import { components } from "./client/api.js" */
-/** @import { AgentEvent, Thread } from "./client/threadmill.js" */
+/** @import { AgentEvent, EventPage, Thread } from "./client/threadmill.js" */
 /** @import { Line } from "./timeline.js" */
 
 /** Records of one page. */
 const PAGE = 200;
 
-/** How near the end, in pixels, new lines keep the end in view. */
-const NEAR = 80;
+/** How tall a line is that was not shown yet, how far beyond the window there are lines, and how near the first or last line the next page is loaded. In pixels. */
+const LINE = 90, BEYOND = 600, NEAR = 1500;
+
+/** Records of a page that is searched. */
+const SEARCHED = 1000;
+
+/** Records before and after the line to which a link leads. */
+const AROUND = 100;
 
 /** How many of the newest lines can stand side by side. */
 const MAX_BESIDE = 12;
+
+/** Is shown in place of a line that has just gone, until the next frame. @type {Line} */
+const GONE = { key: "", kind: "gap", version: 0, text: "" };
+
+/** @typedef {{ timeline: Timeline, events: Set<string>, previous?: string, next?: string }} Part Lines that follow each other, the ids of their events, and the cursors of the pages before and after them. */
 
 export class ThreadView extends HTMLElement {
   threadId = "";
   /** The key of the line to show first. */
   anchor = "";
+  /** The place of its first event, if the address has it. @type {string | undefined} */
+  place;
   nested = false;
 
-  #timeline = new Timeline();
-  /** @type {Map<string, HTMLElement>} */
-  #elements = new Map();
-  /** @type {Set<Line>} */
-  #changed = new Set();
+  /** The end of the thread, which grows. @type {Part} */
+  #live = partOf([]);
+  /** What a link led to, if it is so far back that lines between it and the live part are missing. @type {Part | undefined} */
+  #past;
+  /** @type {VirtualList | undefined} */
+  #list;
+  /** The lines that the list has: of which timeline, and after how many changes of it. @type {{ timeline?: Timeline, changes: number }} */
+  #listed = { changes: 0 };
+  /** The line to which a link led. */
+  #target = "";
+  /** The messages that stand side by side. @type {Set<string>} */
+  #beside = new Set();
   #frame = 0;
-  /** @type {string | undefined} */
-  #previous;
-  #loading = false;
+  /** Resolves when a page is loaded, to whether it could be. @type {Promise<boolean> | undefined} */
+  #loading;
   /** @type {Thread | undefined} */
   #thread;
   /** @type {Follower | undefined} */
   #follower;
   #aborted = new AbortController();
-  #stuck = true;
   #filter = { agent: "", kind: "" };
   /** What waits for its turn: nothing of it is stored yet. @type {components["schemas"]["QueueItem"][]} */
   #queued = [];
   #queueTimer = 0;
 
   connectedCallback() {
-    this.lines = h("div", { class: "lines", role: "log", "aria-label": "Thread", "aria-live": "off" });
+    this.lines = h("div", { class: "lines", role: "feed", "aria-label": "Thread" });
     this.top = h("div", { class: "earlier" });
+    this.bottom = h("div", { class: "earlier", hidden: true }, button("Show later", () => this.#later(), { class: "quiet" }));
     this.error = h("p", { class: "error", role: "alert", hidden: true });
     this.activity = h("div", { class: "activity", role: "status" });
     this.newest = button("↓ Newest", () => this.#toEnd(), { class: "newest", hidden: true });
-    this.scroller = h("div", { class: "scroller", tabIndex: this.nested ? -1 : 0, onscroll: () => this.#scrolled() }, this.top, this.lines, this.error);
+    this.scroller = h("div", { class: "scroller", tabIndex: this.nested ? -1 : 0 }, this.top, this.lines, this.bottom, this.error);
     this.connection = h("span", { class: "connection", role: "status" });
     if (this.nested) {
       this.classList.add("nested");
       fill(this, this.scroller);
     } else {
       this.heading = h("header", { class: "thread-header" });
-      this.composer = /** @type {import("./composer.js").Composer} */ (h("tm-composer", { threadId: this.threadId, busy: () => this.#timeline.current !== undefined }));
+      this.composer = /** @type {import("./composer.js").Composer} */ (h("tm-composer", { threadId: this.threadId, busy: () => this.#live.timeline.current !== undefined }));
       this.side = h("aside", { class: "side", hidden: true, "aria-label": "Details" });
-      fill(this, h("div", { class: "thread-main" }, this.heading, this.scroller, this.newest, this.activity, this.composer), this.side);
+      this.finder = /** @type {import("./find.js").FindBar} */ (h("tm-find"));
+      this.finder.find = (text, step, signal) => this.#search(text, step, signal);
+      this.finder.closed = () => {
+        markText(undefined, "");
+        this.scroller?.focus({ preventScroll: true });
+      };
+      document.addEventListener("keydown", (e) => this.#key(e), { signal: this.#aborted.signal });
+      fill(this, h("div", { class: "thread-main" }, this.heading, this.finder, this.scroller, this.newest, this.activity, this.composer), this.side);
       this.composer.addEventListener("posted", () => {
         this.#toEnd();
         this.#lookAtQueue();
       });
     }
-    const more = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#earlier(), { root: this.nested ? null : this.scroller, rootMargin: "800px" });
-    more.observe(this.top);
-    this.more = more;
-    // Lines grow after they were added, as Markdown is rendered and details are unfolded.
-    this.grown = new ResizeObserver(() => this.#stuck && this.#toEnd());
-    this.grown.observe(this.lines);
-    this.grown.observe(this.scroller);
+    const scroller = /** @type {HTMLElement} */ (this.nested ? this.parentElement?.closest(".scroller") : this.scroller);
+    this.more = new IntersectionObserver((entries) => {
+      for (const { isIntersecting, target } of entries) if (isIntersecting) target === this.top ? this.#earlier() : this.#later();
+    }, { root: scroller, rootMargin: `${NEAR}px` });
+    this.#watchEnds();
+    this.#list = new VirtualList({
+      list: this.lines, scroller, estimate: LINE, overscan: BEYOND, log: !this.nested,
+      make: (key) => {
+        const element = lineElement(this.#line(key), this.#context);
+        this.#mark(element, key);
+        return element;
+      },
+      show: (element, key) => {
+        showLine(element, this.#line(key), this.#context);
+        this.#mark(element, key);
+      },
+      moved: () => this.#showNewest(),
+    });
     this.#open();
   }
 
@@ -85,18 +125,34 @@ export class ThreadView extends HTMLElement {
     this.#aborted.abort();
     clearTimeout(this.#queueTimer);
     this.more?.disconnect();
-    this.grown?.disconnect();
+    this.#list?.stop();
     cancelAnimationFrame(this.#frame);
   }
 
   get #context() {
     return {
-      threadId: this.threadId, nested: this.nested, why: (/** @type {Line} */ line) => this.#why(line),
+      threadId: this.threadId, nested: this.nested, partial: this.#past !== undefined, why: (/** @type {Line} */ line) => this.#why(line),
       retriable: (/** @type {Line} */ line) => {
-        const { failed, errors } = this.#timeline;
-        return failed.has(line.eventId ?? "") && (errors.get(line.eventId ?? "") ?? line.key) === line.key;
+        const { failed, errors } = this.#part.timeline;
+        return this.#past === undefined && failed.has(line.eventId ?? "") && (errors.get(line.eventId ?? "") ?? line.key) === line.key;
       },
     };
+  }
+
+  /** The part that is shown. */
+  get #part() {
+    return this.#past ?? this.#live;
+  }
+
+  /** @param {string} key */
+  #line(key) {
+    return this.#part.timeline.byKey.get(key) ?? GONE;
+  }
+
+  /** Marks a line if a link has led to it, or if it stands beside another. @param {HTMLElement} element @param {string} key */
+  #mark(element, key) {
+    element.toggleAttribute("data-target", key === this.#target);
+    element.toggleAttribute("data-beside", this.#beside.has(key));
   }
 
   async #open() {
@@ -105,14 +161,11 @@ export class ThreadView extends HTMLElement {
       const [thread, page] = await Promise.all([client.thread(this.threadId), client.eventsBefore(this.threadId, { limit: PAGE, signal: this.#aborted.signal })]);
       if (this.#aborted.signal.aborted) return;
       this.#thread = thread;
-      for (const e of page.events) this.#timeline.apply(e, e.id);
-      this.#previous = page.previous;
-      this.#build(this.#timeline.lines);
-      this.#showTop();
+      this.#live = { ...partOf(page.events), previous: page.previous };
       this.#showHeader();
       this.#showActivity();
       this.#lookAtQueue();
-      if (this.anchor) await this.#find(this.anchor);
+      if (this.anchor) await this.#goTo(this.anchor, this.place);
       else this.#toEnd();
       this.#follow(page.lastEventId ?? "");
       if (!this.nested && !this.anchor && matchMedia("(min-width: 800px)").matches) this.composer?.focus();
@@ -153,13 +206,10 @@ export class ThreadView extends HTMLElement {
   #receive(e, id) {
     if (e.type === "gap" && id === "0") {
       // The store has lost records: all that remain follow.
-      this.#timeline = new Timeline();
-      this.#elements.clear();
-      fill(/** @type {Element} */ (this.lines));
-      this.#previous = undefined;
-      this.#showTop();
+      this.#live = partOf([]);
+      this.#past = undefined;
     }
-    for (const line of this.#timeline.apply(e, id)) this.#changed.add(line);
+    this.#live.timeline.apply(e, id);
     // Messages leave the queue when their turn begins; statuses tell what was moved, dropped or ended.
     if (e.type === "status" || (e.type === "message" && e.message.senderType === "user")) this.#lookAtQueue();
     if (e.type === "status") {
@@ -169,11 +219,8 @@ export class ThreadView extends HTMLElement {
       if (this.#thread && e.status.status === "closed") this.#thread = { ...this.#thread, status: "closed" };
       this.#showHeader();
       // Buttons to retry come and go with the state of their turn.
-      for (const line of this.#timeline.lines) {
-        if (line.eventId === e.eventId && line.eventId && (line.kind === "status" || line.kind === "error" || line.error)) {
-          line.version++;
-          this.#changed.add(line);
-        }
+      for (const line of this.#live.timeline.lines) {
+        if (line.eventId === e.eventId && line.eventId && (line.kind === "status" || line.kind === "error" || line.error)) line.version++;
       }
     }
     this.#frame ||= requestAnimationFrame(() => this.#show());
@@ -182,118 +229,188 @@ export class ThreadView extends HTMLElement {
   /** Shows what has changed since the last frame. */
   #show() {
     this.#frame = 0;
-    const stuck = this.#stuck;
-    for (const line of this.#changed) {
-      const element = this.#elements.get(line.key);
-      if (this.#timeline.byKey.get(line.key) !== line) {
-        element?.remove();
-        this.#elements.delete(line.key);
-      } else if (element) {
-        showLine(element, line, this.#context);
-        this.#hide(element, line);
-      } else this.#build([line]);
-    }
-    this.#changed.clear();
-    this.#beside();
-    if (this.#previous === undefined && this.top?.firstChild) this.#showTop(); // something has happened
+    this.#findBeside();
+    this.#showLines();
     this.#showActivity();
-    if (stuck) this.#toEnd();
-    else if (this.newest) this.newest.hidden = false;
+    this.#showNewest();
   }
 
-  /** Adds elements at the end, or before another. @param {Line[]} lines @param {Element | null} [before] */
-  #build(lines, before = null) {
-    const added = document.createDocumentFragment();
-    for (const line of lines) {
-      const element = lineElement(line, this.#context);
-      this.#hide(element, line);
-      this.#elements.set(line.key, element);
-      added.append(element);
-    }
-    this.lines?.insertBefore(added, before);
+  /** Shows the lines as they are now. */
+  #showLines() {
+    const { timeline, previous, next } = this.#part;
+    const list = /** @type {VirtualList} */ (this.#list);
+    if (timeline === this.#listed.timeline && timeline.changes === this.#listed.changes) return list.render();
+    this.#listed = { timeline, changes: timeline.changes };
+    list.follows = this.#past === undefined;
+    list.set(timeline.lines.filter((line) => this.#isShown(line)).map((line) => line.key), previous !== undefined || next !== undefined);
+    fill(/** @type {Element} */ (this.top), previous !== undefined
+      ? button("Show earlier", () => this.#earlier(), { class: "quiet" })
+      : timeline.lines.length === 0 && h("p", { class: "hint" }, "Nothing has happened here yet."));
+    /** @type {HTMLElement} */ (this.bottom).hidden = this.#past === undefined;
   }
 
-  /** Puts messages side by side that agents write at the same time. They stay where they were read. */
-  #beside() {
+  /** Finds messages that agents write at the same time. They stay side by side where they were read. */
+  #findBeside() {
     /** @type {Line[]} */
     let group = [];
     const place = () => {
-      if (new Set(group.map((line) => line.agent)).size > 1) for (const line of group) this.#elements.get(line.key)?.setAttribute("data-beside", "");
+      if (new Set(group.map((line) => line.agent)).size > 1) for (const line of group) this.#beside.add(line.key);
       group = [];
     };
-    for (const line of this.#timeline.lines.slice(-MAX_BESIDE)) {
-      if (line.kind === "message" && (line.state === "streaming" || this.#elements.get(line.key)?.hasAttribute("data-beside"))) group.push(line);
+    for (const line of this.#live.timeline.lines.slice(-MAX_BESIDE)) {
+      if (line.kind === "message" && (line.state === "streaming" || this.#beside.has(line.key))) group.push(line);
       else place();
     }
     place();
   }
 
-  #showTop() {
-    fill(/** @type {Element} */ (this.top), this.#previous !== undefined
-      ? button("Show earlier", () => this.#earlier(), { class: "quiet" })
-      : this.#timeline.lines.length === 0 && h("p", { class: "hint" }, "Nothing has happened here yet."));
+  /** Loads pages as soon as the first or the last line is near. */
+  #watchEnds() {
+    for (const end of [this.top, this.bottom]) {
+      this.more?.unobserve(/** @type {Element} */ (end));
+      this.more?.observe(/** @type {Element} */ (end));
+    }
   }
 
-  /** Loads the page before the first one. @returns {Promise<boolean>} Whether there was one. */
-  async #earlier(limit = PAGE) {
-    if (this.#loading || this.#previous === undefined || this.lines?.childElementCount === 0) return false;
-    this.#loading = true;
+  /** Loads the page before the first line. */
+  #earlier(limit = PAGE) {
+    const part = this.#part;
+    return this.#load(part.previous, async (before) => {
+      const page = await client.eventsBefore(this.threadId, { before, limit, signal: this.#aborted.signal });
+      prepend(part, { ...partOf(page.events), previous: page.previous });
+    });
+  }
+
+  /** Loads the page after the last line of the past. */
+  #later() {
+    const past = this.#past;
+    return this.#load(past?.next, async (cursor) => {
+      const page = await client.eventsAfter(this.threadId, { cursor, limit: PAGE, signal: this.#aborted.signal });
+      if (past && past === this.#past) this.#append(past, page);
+    });
+  }
+
+  /** Loads a page, or waits for the one that is being loaded. @param {string | undefined} cursor @param {(cursor: string) => Promise<void>} load */
+  #load(cursor, load) {
+    if (cursor === undefined) return Promise.resolve(false);
+    return (this.#loading ??= this.#loadPage(() => load(cursor)).finally(() => { this.#loading = undefined; }));
+  }
+
+  /** @param {() => Promise<void>} load @returns {Promise<boolean>} Whether it was loaded. */
+  async #loadPage(load) {
     try {
-      const page = await client.eventsBefore(this.threadId, { before: this.#previous, limit, signal: this.#aborted.signal });
-      const earlier = new Timeline();
-      for (const e of page.events) earlier.apply(e, e.id);
-      this.#previous = page.previous;
-      const scroller = /** @type {HTMLElement} */ (this.scroller);
-      const fromEnd = scroller.scrollHeight - scroller.scrollTop;
-      const { added, merged } = this.#timeline.prepend(earlier);
-      for (const line of merged) {
-        this.#elements.get(line.key)?.remove();
-        this.#elements.delete(line.key);
-      }
-      this.#build(added, this.lines?.firstElementChild ?? null);
-      this.#showTop();
+      const before = this.#list?.length;
+      await load();
+      this.#showLines();
       this.#showHeader();
-      if (!this.nested) scroller.scrollTop = scroller.scrollHeight - fromEnd;
+      if (this.#list?.length !== before) this.#watchEnds(); // otherwise the filter hides the whole page
       return true;
     } catch (error) {
       if (!this.#aborted.signal.aborted) notify(/** @type {Error} */ (error).message, "error");
       return false;
-    } finally {
-      this.#loading = false;
     }
   }
 
-  /** Shows a line, however far back it is. @param {string} key */
-  async #find(key) {
-    while (!this.#elements.has(key) && (await this.#earlier(1000))) { /* the next page */ }
-    const element = this.#elements.get(key);
-    if (!element) {
+  /** Adds a page to the past, which becomes one with the live part where they meet. @param {Part} past @param {EventPage} page */
+  #append(past, { events, next }) {
+    const meet = events.findIndex((e) => this.#live.events.has(e.id ?? ""));
+    add(past, meet < 0 ? events : events.slice(0, meet));
+    past.next = next;
+    if (meet < 0 && next !== undefined) return;
+    prepend(this.#live, past);
+    this.#past = undefined;
+  }
+
+  /** Shows a line, however far back it is. @param {string} key @param {string} [place] */
+  async #goTo(key, place) {
+    try {
+      if (!this.#part.timeline.byKey.has(key)) await this.#loadAround(key, place);
+    } catch (error) {
+      if (this.#aborted.signal.aborted) return;
+      notify(/** @type {Error} */ (error).message, "error");
+    }
+    const line = this.#part.timeline.byKey.get(key);
+    if (!line) {
       notify("The record of this link is not in the thread.", "error");
       return this.#toEnd();
     }
-    this.#stuck = false;
-    element.scrollIntoView({ block: "center" });
-    element.classList.add("target");
-    element.focus({ preventScroll: true });
+    if (!this.#isShown(line)) this.#setFilter({ agent: "", kind: "" });
+    this.#showTarget(line.repeats ?? key)?.focus({ preventScroll: true });
   }
 
-  /** Shows another line of the same thread. @param {string} key */
-  show(key) {
-    if (key) this.#find(key);
+  /** Shows a line in the middle of the window, and marks it. @param {string} key */
+  #showTarget(key) {
+    this.#target = key;
+    this.#showLines();
+    const element = this.#list?.show(key);
+    this.#showNewest();
+    this.#watchEnds();
+    return element;
+  }
+
+  /**
+   * Shows the next line with a text. Pages are loaded until there is one.
+   * @param {string} text @param {1 | -1} step @param {AbortSignal} signal
+   * @returns {Promise<boolean>} Whether there is one.
+   */
+  async #search(text, step, signal) {
+    const lines = () => this.#part.timeline.lines.filter((line) => this.#isShown(line));
+    let from = lines().findIndex((line) => line.key === this.#target);
+    if (from < 0 && step < 0) from = lines().length;
+    for (let known = lines(); !signal.aborted; known = lines()) {
+      const found = nextWith(known, text, from, step);
+      if (found >= 0) {
+        const element = this.#showTarget(known[found].key);
+        for (const folded of element?.querySelectorAll("details") ?? []) folded.open ||= folded.textContent.toLowerCase().includes(text.toLowerCase());
+        markText(element, text);
+        return true;
+      }
+      if (!(await (step < 0 ? this.#earlier(SEARCHED) : this.#later()))) return false;
+      from = step < 0 ? lines().length - known.length : known.length - 1;
+    }
+    return false;
+  }
+
+  /** Loads a line with what is around it. @param {string} key @param {string} [place] */
+  async #loadAround(key, place) {
+    const { previous, timeline } = this.#live;
+    this.#past = undefined;
+    if (previous === undefined || timeline.byKey.has(key)) return;
+    const { signal } = this.#aborted;
+    const before = (/** @type {string} */ place) => client.eventsBefore(this.threadId, { before: place, limit: AROUND, signal });
+    const after = (/** @type {{ cursor?: string, event?: string }} */ from) => client.eventsAfter(this.threadId, { ...from, limit: AROUND, signal });
+    let earlier = place && await before(place);
+    const later = await after(earlier ? { cursor: earlier.lastEventId ?? "0" } : { event: key.replace(/^\w:/, "") });
+    const first = later.events[0]?.id;
+    if (first === undefined || this.#live.events.has(first)) return;
+    earlier ||= await before(first);
+    this.#past = { ...partOf(earlier.events), previous: earlier.previous };
+    this.#append(this.#past, later);
+  }
+
+  /** Shows another line of the same thread. @param {string} key @param {string} [place] */
+  show(key, place) {
+    if (key) this.#goTo(key, place);
     else this.#toEnd();
   }
 
   #toEnd() {
-    if (this.nested || !this.scroller) return;
-    this.scroller.scrollTop = this.scroller.scrollHeight;
-    this.#stuck = true;
-    if (this.newest) this.newest.hidden = true;
+    this.#past = undefined;
+    this.#showLines();
+    if (!this.nested) this.#list?.toEnd();
+    this.#showNewest();
+    this.#watchEnds();
   }
 
-  #scrolled() {
-    const s = /** @type {HTMLElement} */ (this.scroller);
-    this.#stuck = s.scrollHeight - s.scrollTop - s.clientHeight < NEAR;
-    if (this.newest) this.newest.hidden = this.#stuck;
+  #showNewest() {
+    if (this.newest) this.newest.hidden = this.#past === undefined && this.#list?.stuck === true;
+  }
+
+  /** Finds with the keys of the browser's own search, which the same keys open from there. @param {KeyboardEvent} e */
+  #key(e) {
+    if (e.key !== "f" || !(e.ctrlKey || e.metaKey) || e.altKey || e.shiftKey || document.querySelector("dialog[open]") || this.finder?.contains(document.activeElement)) return;
+    e.preventDefault();
+    this.finder?.open();
   }
 
   /** Looks soon at what waits, once for several changes. */
@@ -301,7 +418,7 @@ export class ThreadView extends HTMLElement {
     if (this.nested) return;
     clearTimeout(this.#queueTimer);
     this.#queueTimer = window.setTimeout(async () => {
-      if (this.#timeline.current === undefined) this.#queued = [];
+      if (this.#live.timeline.current === undefined) this.#queued = [];
       else {
         try {
           this.#queued = (await client.request("GET /v1/threads/{id}/queue", { path: { id: this.threadId }, signal: this.#aborted.signal })).items;
@@ -312,11 +429,11 @@ export class ThreadView extends HTMLElement {
   }
 
   #showActivity() {
-    const turn = this.#timeline.current;
+    const turn = this.#live.timeline.current;
     if (!this.activity || this.nested) return;
-    const waiting = this.#timeline.waiting;
-    const queued = this.#queued.filter((item) => !this.#timeline.turns.has(item.id));
-    const retry = turn && this.#timeline.retrying.get(turn.id);
+    const waiting = this.#live.timeline.waiting;
+    const queued = this.#queued.filter((item) => !this.#live.timeline.turns.has(item.id));
+    const retry = turn && this.#live.timeline.retrying.get(turn.id);
     fill(this.activity, turn && h("div", { class: "row" },
       h("span", { class: waiting.length > 0 ? "pulse waiting" : "pulse", "aria-hidden": "true" }),
       h("span", { class: "grow" }, waiting.length > 0 ? `Waits for people: ${waiting.map((l) => l.name).join(", ")}` : retry?.next
@@ -340,10 +457,10 @@ export class ThreadView extends HTMLElement {
     const t = this.#thread;
     if (!this.heading || !t) return;
     document.title = `${t.title || t.id} · Threadmill`;
-    const agents = [...new Set([...(t.agents ?? []), ...this.#timeline.agents])];
+    const agents = [...new Set([...(t.agents ?? []), ...this.#live.timeline.agents])];
     const temporal = workflowURL(t.id);
     const select = (/** @type {string} */ label, /** @type {"agent" | "kind"} */ field, /** @type {[string, string][]} */ options) =>
-      h("select", { "aria-label": label, onchange: (/** @type {Event} */ e) => this.#setFilter(field, /** @type {HTMLSelectElement} */ (e.target).value) },
+      h("select", { "aria-label": label, onchange: (/** @type {Event} */ e) => this.#setFilter({ ...this.#filter, [field]: /** @type {HTMLSelectElement} */ (e.target).value }) },
         options.map(([value, text]) => h("option", { value, selected: this.#filter[field] === value }, text)));
     fill(this.heading,
       h("div", { class: "row" },
@@ -355,6 +472,7 @@ export class ThreadView extends HTMLElement {
         select("Show kind", "kind", [["", "everything"], ["message", "messages"], ["tool", "tools"], ["event", "events"], ["status", "status"]]),
         h("details", { class: "menu" }, h("summary", { "aria-label": "More actions" }, "⋯"), h("div", { class: "menu-items" },
           may("operate") && t.status === "open" && button("Rename…", () => this.#rename()),
+          button("Find in this thread", () => this.finder?.open(), { title: "Ctrl+F" }),
           button("Export as JSON", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("json"))),
           button("Export as Markdown", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("markdown"))),
           temporal && h("a", { href: temporal, target: "_blank", rel: "noopener" }, "Open in Temporal"),
@@ -367,21 +485,20 @@ export class ThreadView extends HTMLElement {
     }
   }
 
-  /** @param {"agent" | "kind"} field @param {string} value */
-  #setFilter(field, value) {
-    this.#filter[field] = value;
-    for (const line of this.#timeline.lines) {
-      const element = this.#elements.get(line.key);
-      if (element) this.#hide(element, line);
-    }
-    this.#toEnd();
+  /** @param {{ agent: string, kind: string }} filter */
+  #setFilter(filter) {
+    this.#filter = filter;
+    this.#listed = { changes: 0 };
+    this.#showHeader();
+    if (this.#past) this.#showLines();
+    else this.#toEnd();
   }
 
-  /** @param {HTMLElement} element @param {Line} line */
-  #hide(element, line) {
+  /** @param {Line} line */
+  #isShown(line) {
     const { agent, kind } = this.#filter;
     const kinds = kind === "status" ? ["status", "error", "gap"] : [kind];
-    element.hidden = (line.repeats !== undefined && kind !== "status") || (agent !== "" && line.agent !== undefined && line.agent !== agent) || (kind !== "" && !kinds.includes(line.kind));
+    return !(line.repeats !== undefined && kind !== "status") && (agent === "" || line.agent === undefined || line.agent === agent) && (kind === "" || kinds.includes(line.kind));
   }
 
   async #rename() {
@@ -407,9 +524,7 @@ export class ThreadView extends HTMLElement {
       cursor = page.next ?? "";
     }
     if (form === "json") return download(`${this.threadId}.json`, "application/json", JSON.stringify({ thread: this.#thread, events }, null, 2));
-    const timeline = new Timeline();
-    for (const e of events) timeline.apply(e, e.id);
-    return download(`${this.threadId}.md`, "text/markdown", [`# ${this.#thread?.title || this.threadId}\n`, ...timeline.lines.map(asMarkdown)].join("\n"));
+    return download(`${this.threadId}.md`, "text/markdown", [`# ${this.#thread?.title || this.threadId}\n`, ...partOf(events).timeline.lines.map(asMarkdown)].join("\n"));
   }
 
   /** @param {Line} line */
@@ -434,6 +549,27 @@ export class ThreadView extends HTMLElement {
     if (this.side) this.side.hidden = true;
     this.classList.remove("with-side");
   }
+}
+
+/** The part of a thread that has some events. @param {AgentEvent[]} events @returns {Part} */
+function partOf(events) {
+  return add({ timeline: new Timeline(), events: new Set() }, events);
+}
+
+/** Adds the events that follow a part. @param {Part} part @param {AgentEvent[]} events */
+function add(part, events) {
+  for (const e of events) {
+    part.timeline.apply(e, e.id);
+    part.events.add(e.id ?? "");
+  }
+  return part;
+}
+
+/** Adds the part before another one to it. @param {Part} part @param {Part} earlier */
+function prepend(part, earlier) {
+  part.timeline.prepend(earlier.timeline);
+  part.previous = earlier.previous;
+  for (const id of earlier.events) part.events.add(id);
 }
 
 /** @param {Line} line */

@@ -71,6 +71,8 @@ export class Timeline {
     this.lines = [];
     /** @type {Map<string, Line>} */
     this.byKey = new Map();
+    /** How often lines have come or gone. */
+    this.changes = 0;
     /** The turns that have not ended, in order. @type {Map<string, Turn>} */
     this.turns = new Map();
     /** Turns that failed and were not retried. @type {Set<string>} */
@@ -174,16 +176,14 @@ export class Timeline {
    * Puts the lines of earlier events before these. Lines that both have, such as a call and its result,
    * become one.
    * @param {Timeline} earlier
-   * @returns {{ added: Line[], merged: Line[] }} The lines to show before the others, and those among
-   * them that were shown already.
    */
   prepend(earlier) {
-    /** @type {Line[]} */
-    const merged = [];
+    /** @type {Set<Line>} */
+    const merged = new Set();
     for (const line of earlier.lines) {
       const known = this.byKey.get(line.key);
       if (known) {
-        merged.push(known);
+        merged.add(known);
         const { decisions, inputs } = line;
         for (const [field, value] of Object.entries(known)) {
           if (value !== undefined && field !== "place" && field !== "createdAt") /** @type {any} */ (line)[field] = value;
@@ -193,7 +193,8 @@ export class Timeline {
       }
       this.byKey.set(line.key, line);
     }
-    this.lines = [...earlier.lines, ...this.lines.filter((line) => !merged.includes(line))];
+    this.lines = [...earlier.lines, ...this.lines.filter((line) => !merged.has(line))];
+    this.changes++;
     this.turns = new Map([...[...earlier.turns].filter(([id]) => !this.ended.has(id)), ...this.turns]);
     for (const id of earlier.failed) if (!this.settled.has(id)) this.failed.add(id);
     for (const agent of earlier.agents) this.agents.add(agent);
@@ -211,7 +212,6 @@ export class Timeline {
         line.version++;
       }
     }
-    return { added: earlier.lines, merged };
   }
 
   /** @param {Line} line */
@@ -223,6 +223,7 @@ export class Timeline {
     }
     this.byKey.set(line.key, line);
     this.lines.push(line);
+    this.changes++;
     return [line];
   }
 
@@ -243,6 +244,7 @@ export class Timeline {
     // A reply that only calls tools says nothing.
     if (m.content === "" && m.senderType === "agent" && !known?.thought) {
       if (!known) return [];
+      this.changes++;
       this.byKey.delete(known.key);
       this.lines.splice(this.lines.indexOf(known), 1);
       return [known];

@@ -1,0 +1,348 @@
+package page
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+// large is the number of records of the thread that TestPageLargeThread scrolls: see bench/README.md.
+var large = flag.Int("records", 10_000, "records of the large thread")
+
+// Limits of the page, however much there is to show.
+const (
+	maxLines      = 60  // lines of a thread in the document, in a window of 800 pixels
+	maxListed     = 100 // elements of the list of threads
+	maxFirstBytes = 150 << 10
+)
+
+// largeThread stores a thread of n records, of which most are messages: m0, m1, and so on, with tool calls in between.
+func largeThread(w *harness.Harness, n int) string {
+	id := w.Open()
+	now := time.Now().Add(-24 * time.Hour)
+	var records []event.Record
+	flush := func() {
+		_, err := w.Store.Append(w.Ctx(), w.Key(id), store.Batch{Records: records})
+		require.NoError(w.T, err)
+		records = records[:0]
+	}
+	for i := range n {
+		at := now.Add(time.Duration(i) * time.Millisecond)
+		reply, call := fmt.Sprintf("m%d", i-i%10), fmt.Sprintf("call%d", i/10)
+		m := event.Message{ID: fmt.Sprintf("m%d", i), ThreadID: id, SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: fmt.Sprintf("message **%d**", i)}
+		switch i % 10 {
+		case 3:
+			m.SenderID, m.SenderType, m.Role, m.AgentID = "assistant", event.CreatedByAgent, event.RoleAssistant, "assistant"
+			m.Content = fmt.Sprintf("**Reply %d**\n\n%s\n\n```go\nfunc main() {}\n```\n\n- one\n- two", i, strings.Repeat("It takes several lines to say this. ", i%17))
+		case 6:
+			m.SenderID, m.SenderType, m.Role, m.AgentID = "note", event.CreatedByTool, event.RoleTool, "assistant"
+			m.ToolName, m.ToolCallID, m.ReplyToMessageID = "note", call, reply
+			m.Content = strings.Repeat("noted\n", 1+i%40)
+		}
+		record := event.NewRecord(m.ID, event.TypeMessage, reply, "", at, m)
+		if i%10 == 5 {
+			calls := []event.ToolCall{{ID: call, Function: event.Function{Name: "note", Arguments: fmt.Sprintf(`{"text":"<b>%d</b>"}`, i)}}}
+			record = event.NewRecord(reply+".calls", event.TypeToolCall, reply, "", at, event.ToolCallEvent{ThreadID: id, AgentName: "assistant", ToolCalls: calls})
+		}
+		records = append(records, record)
+		if len(records) == 1000 {
+			flush()
+		}
+	}
+	flush()
+	return id
+}
+
+// requests returns the number of requests of a tab whose address contains a text.
+func requests(p *browser.Tab, text string) int {
+	p.T.Helper()
+	return browser.Evaluate[int](p, fmt.Sprintf(`performance.getEntriesByType("resource").filter((e) => e.name.includes(%q)).length`, text))
+}
+
+// frames are the figures of a scroll.
+type frames struct {
+	Frames   int     `json:"frames"`
+	P50      float64 `json:"p50"` // milliseconds, as those that follow
+	P95      float64 `json:"p95"`
+	Max      float64 `json:"max"`
+	Elements int     `json:"elements"` // the most that the document had
+	Rows     int     `json:"rows"`     // the most of them that the selector of rows found
+}
+
+// scroll scrolls by some pixels in each frame until an element exists and is in view.
+func scroll(p *browser.Tab, scroller, rows, until string, pixels int) frames {
+	p.T.Helper()
+	browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`globalThis.scrolled = undefined; (async () => {
+		performance.setResourceTimingBufferSize(100000);
+		const scroller = document.querySelector(%q), times = [];
+		const out = { elements: 0, rows: 0 };
+		let last = await new Promise(requestAnimationFrame);
+		for (let found; !found || found.getBoundingClientRect().bottom < 0 || found.getBoundingClientRect().top > innerHeight; found = document.querySelector(%q)) {
+			scroller.scrollTop += %d;
+			const now = await new Promise(requestAnimationFrame);
+			times.push(now - last);
+			last = now;
+			out.elements = Math.max(out.elements, document.querySelectorAll("*").length);
+			out.rows = Math.max(out.rows, document.querySelectorAll(%q).length);
+		}
+		times.sort((a, b) => a - b);
+		globalThis.scrolled = { ...out, frames: times.length, p50: times[times.length >> 1], p95: times[Math.floor(times.length * 0.95)], max: times.at(-1) };
+	})(); undefined`, scroller, until, pixels, rows))
+	for browser.Evaluate[bool](p, `scrolled === undefined && document.visibilityState === "visible"`) { // as long as it takes
+		browser.Evaluate[chromedp.Void](p, `new Promise((resolve) => setTimeout(resolve, 200))`)
+	}
+	return browser.Evaluate[frames](p, "scrolled")
+}
+
+func (f frames) String() string {
+	return fmt.Sprintf("%d frames, p50 %.0f ms, p95 %.0f ms, max %.0f ms; at most %d rows and %d elements in the document", f.Frames, f.P50, f.P95, f.Max, f.Rows, f.Elements)
+}
+
+// transferred starts to count the bytes that a tab receives, and returns a function that stops and returns them.
+func transferred(p *browser.Tab) func() float64 {
+	p.Do(chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+		_, err := cdp.Call(ctx, s, network.Enable, network.EnableParams{})
+		return err
+	}))
+	total := make(chan float64)
+	ctx, cancel := context.WithCancel(p.Ctx())
+	loaded := chromedp.Events(ctx, network.LoadingFinished)
+	go func() {
+		sum := 0.0
+		for e, err := range loaded {
+			if err != nil {
+				break
+			}
+			sum += e.EncodedDataLength
+		}
+		total <- sum
+	}()
+	return func() float64 {
+		cancel()
+		return <-total
+	}
+}
+
+// settled is an expression that is true once a thread's lines are shown, with their Markdown.
+const settled = `document.querySelector(".lines > .line") !== null && document.querySelector(".lines .message:not(.streaming) .body[data-text]") === null`
+
+// TestPageLargeThread scrolls over all records of a thread. What is in the document does not grow with it.
+func TestPageLargeThread(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := largeThread(w, *large)
+	b := browser.New(t)
+	p := b.Open("about:blank")
+	bytes := transferred(p)
+	p.Do(chromedp.Navigate(browser.ThreadPage(w.API.URL, id)))
+	p.Sees(".message .body", fmt.Sprintf("message %d", *large-1))
+	p.Until(settled)
+	first := bytes()
+	t.Logf("%.0f KiB until the end of %d records is shown", first/1024, *large)
+	assert.Less(t, first, float64(maxFirstBytes))
+
+	up := scroll(p, ".scroller", ".lines > .line", `[id="line-m:m0"]`, -1500)
+	t.Logf("scrolling up: %s", up)
+	assert.LessOrEqual(t, up.Rows, maxLines)
+	p.Until(`document.querySelector(".lines > .line").getAttribute("aria-setsize") !== "-1"`)
+	down := scroll(p, ".scroller", ".lines > .line", fmt.Sprintf(`[id="line-m:m%d"]`, *large-1), 3000)
+	t.Logf("scrolling down: %s", down)
+	assert.LessOrEqual(t, down.Rows, maxLines)
+
+	p.Enter("tm-composer textarea", "still fast")
+	p.Sees(".message.final .body", "still fast")
+	p.Until(`(() => { const s = document.querySelector(".scroller"); return s.scrollHeight - s.scrollTop - s.clientHeight < 5; })()`)
+}
+
+// TestPagePermalink opens links to lines far back: only what is around them is loaded.
+func TestPagePermalink(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := largeThread(w, 10_000)
+	b := browser.New(t)
+	for _, link := range []string{"/m:m4321/4323", "/m:m4321"} {
+		p := b.Open(browser.ThreadPage(w.API.URL, id) + link)
+		p.Until(`document.activeElement?.id === "line-m:m4321"`)
+		p.Until(settled)
+		p.Until(`(({ top, bottom }) => top > 0 && bottom < innerHeight)(document.activeElement.getBoundingClientRect())`)
+		assert.LessOrEqual(t, requests(p, "/events?"), 5, "the end, what is around the line, and what scrolls in next")
+	}
+	p := b.Open(browser.ThreadPage(w.API.URL, id) + "/t:call5/57")
+	p.Until(`document.activeElement?.id === "line-t:call5"`)
+	p.Sees(`[id="line-t:call5"] .state`, "done")
+	// A message meanwhile does not take the reader away.
+	w.Say(id, "at the end")
+	p.Sees("button", "Newest")
+	assert.Equal(t, "line-t:call5", browser.Evaluate[string](p, "document.activeElement.id"))
+	p.Click("button", "Newest")
+	p.Sees(".message.final .body", "at the end")
+
+	// Scrolling on from the line reaches the end without a hole.
+	p = b.Open(browser.ThreadPage(w.API.URL, id) + "/m:m9400/9402")
+	p.Until(`document.activeElement?.id === "line-m:m9400"`)
+	assert.Equal(t, "-1", browser.Evaluate[string](p, `document.activeElement.getAttribute("aria-setsize")`))
+	seen := scroll(p, ".scroller", ".lines > .line", `[id="line-m:m9999"]`, 1000)
+	assert.LessOrEqual(t, seen.Rows, maxLines)
+	from := browser.Evaluate[[]string](p, `[...document.querySelectorAll(".lines > .line")].map((e) => e.id)`)
+	assert.Contains(t, from, "line-m:m9998")
+
+	p = b.Open(browser.ThreadPage(w.API.URL, id) + "/m:none")
+	p.Sees("#notices", "is not in the thread")
+	p.Sees(".message.final .body", "at the end")
+}
+
+// TestPageKeepsPlace loads earlier lines, selects text and holds the focus: nothing of it moves.
+func TestPageKeepsPlace(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := largeThread(w, 1500)
+	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
+	p.Sees(".message .body", "message 1499")
+	p.Until(settled)
+	// All pages are loaded while a person scrolls up: the last line in view moves by each step, and by nothing else.
+	moved := browser.Evaluate[float64](p, `(async () => {
+		const s = document.querySelector(".scroller"), probe = document.body.appendChild(document.createElement("div"));
+		// Observers are called in the order in which they were made: this one sees what is painted.
+		let painted, worst = 0;
+		new ResizeObserver(() => painted?.()).observe(probe);
+		const frame = () => {
+			probe.style.width = probe.style.width === "1px" ? "2px" : "1px";
+			return new Promise((resolve) => painted = resolve);
+		};
+		while (!document.getElementById("line-m:m0")) {
+			const line = [...document.querySelectorAll(".lines > .line")].findLast((e) => e.getBoundingClientRect().top < s.getBoundingClientRect().bottom - 500);
+			const step = Math.min(400, s.scrollTop);
+			const place = line.getBoundingClientRect().top + step;
+			s.scrollTop -= step;
+			do {
+				await frame();
+				worst = Math.max(worst, Math.abs(line.getBoundingClientRect().top - place));
+			} while (!(`+settled+`));
+		}
+		return worst;
+	})()`)
+	assert.Less(t, moved, 3.0)
+	p.Until(settled)
+
+	// The selection, the focus and what was opened stay while they are far away.
+	browser.Evaluate[chromedp.Void](p, `(() => {
+		const line = document.querySelector(".lines > .message");
+		getSelection().selectAllChildren(line.querySelector(".body"));
+		globalThis.selected = getSelection().toString();
+	})()`)
+	p.Click(".lines .tool summary", "note")
+	tool := browser.Evaluate[string](p, `document.querySelector(".lines .tool details[open]").closest(".line").id`)
+	browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`document.querySelector('[id=%q] summary').focus({ preventScroll: true })`, tool))
+	p.Click("button", "Newest")
+	p.Sees(".message .body", "message 1499")
+	assert.NotEmpty(t, browser.Evaluate[string](p, "selected"))
+	assert.Equal(t, browser.Evaluate[string](p, "selected"), browser.Evaluate[string](p, "getSelection().toString()"))
+	assert.Equal(t, tool, browser.Evaluate[string](p, `document.activeElement.closest(".line")?.id ?? ""`))
+	assert.True(t, browser.Evaluate[bool](p, fmt.Sprintf(`document.querySelector('[id=%q] details').open`, tool)))
+	assert.LessOrEqual(t, browser.Evaluate[int](p, `document.querySelectorAll(".lines > .line").length`), maxLines)
+	p.Accessible()
+}
+
+// TestPageManyThreads lists ten thousand threads.
+func TestPageManyThreads(t *testing.T) {
+	t.Parallel()
+	const n = 10_000
+	w := harness.New(t, harness.Options{})
+	for i := range n {
+		key := w.Key(fmt.Sprintf("t%05d", i))
+		title := fmt.Sprintf("Thread %d", i)
+		_, err := w.Store.Append(w.Ctx(), key, store.Batch{Thread: &store.ThreadUpdate{Title: &title}})
+		require.NoError(t, err)
+	}
+	p := browser.New(t).Open(w.API.URL)
+	p.Sees(".thread-row .title", fmt.Sprintf("Thread %d", n-1))
+	down := scroll(p, "tm-inbox", ".threads, .threads *", `.thread-row [href="#/threads/t00000"]`, 1500)
+	t.Logf("scrolling over %d threads: %s", n, down)
+	assert.Less(t, down.Rows, maxListed)
+	p.Until(fmt.Sprintf(`document.querySelector(".threads > :nth-last-child(2)").matches('[aria-posinset="%d"][aria-setsize="%d"]')`, n, n))
+	p.Accessible()
+
+	// A thread that changes comes first. The reader stays where they are.
+	at := `document.querySelector('.thread-row [href="#/threads/t00000"]').getBoundingClientRect().top`
+	before := browser.Evaluate[float64](p, at)
+	id := w.Open()
+	p.Until(fmt.Sprintf(`document.querySelector('.thread-row [href="#/threads/t00000"]').parentElement.getAttribute("aria-posinset") === "%d"`, n+1))
+	assert.InDelta(t, before, browser.Evaluate[float64](p, at), 1)
+	browser.Evaluate[chromedp.Void](p, `document.querySelector("tm-inbox").scrollTop = 0`)
+	p.Sees(".thread-row .title", id)
+}
+
+// TestPageApprovalsRequests counts what the list of approvals asks the server.
+func TestPageApprovalsRequests(t *testing.T) {
+	t.Parallel()
+	const n = 12
+	w := harness.New(t, harness.Options{Agents: []agent.Agent{{
+		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
+	}}})
+	for i := range n {
+		id := w.Open()
+		w.Post(id, fmt.Sprintf("use note {\"text\":\"%d\"}\nthen\ndone", i))
+		w.AwaitApproval(id, 1)
+	}
+	p := browser.New(t).Open(w.API.URL + "/#/approvals")
+	p.Until(fmt.Sprintf(`document.querySelectorAll("tm-approvals .approval").length === %d`, n))
+	p.Sees("#nav .count", fmt.Sprint(n))
+	p.Sees("#tools .connection", "Live")
+	assert.Equal(t, 1, requests(p, "/v1/approvals"))
+}
+
+// TestPageFind finds a text that is far back: pages are loaded until there is a line with it.
+func TestPageFind(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := largeThread(w, 3000)
+	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
+	p.Sees(".message .body", "message 2999")
+	p.Do(chord("f"))
+	p.Until(`document.activeElement.matches("tm-find input")`)
+	p.Enter("tm-find input", "MESSAGE **142")
+	target := func(key string) {
+		t.Helper()
+		p.Until(fmt.Sprintf(`(({ top, bottom }) => top > 0 && bottom < innerHeight)(document.querySelector('[id="line-%s"][data-target]')?.getBoundingClientRect() ?? {})`, key))
+	}
+	target("m:m1429")
+	p.Do(browser.Stroke("Enter", "\r", 13))
+	target("m:m1428")
+	p.Click("tm-find button", "↓")
+	target("m:m1429")
+	p.Click("tm-find button", "↓")
+	p.Sees("tm-find .hint", "Nothing later")
+	assert.True(t, browser.Evaluate[bool](p, `document.querySelectorAll(".lines > .line").length < 60`))
+	browser.Evaluate[chromedp.Void](p, `(() => { document.querySelector("tm-find input").value = ""; })()`)
+	p.Enter("tm-find input", "<b>5</b>")
+	target("t:call0")
+	p.Until(`CSS.highlights.get("found").size > 0`)
+	p.Accessible()
+	p.Do(browser.Stroke("Escape", "", 27))
+	p.Until(`document.querySelector("tm-find").hidden && document.activeElement.matches(".scroller")`)
+}
+
+// chord presses a letter with the control key.
+func chord(letter string) chromedp.Action[chromedp.Void] {
+	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		return cdp.Call(ctx, target, input.DispatchKeyEvent, input.DispatchKeyEventParams{
+			Type: input.DispatchKeyEventTypeKeyDown, Key: letter, WindowsVirtualKeyCode: int64(strings.ToUpper(letter)[0]), Modifiers: 2,
+		})
+	}
+}
