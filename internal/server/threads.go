@@ -168,7 +168,7 @@ func (h *threadHandlers) listThreads(ctx context.Context, in *listInput) (*huma.
 	if wantsStream(in.Accept) {
 		return h.watchThreads(ctx, in)
 	}
-	page := store.ThreadPage{Status: in.Status, Activity: store.Activity(in.Activity), Search: in.Search, Limit: in.Limit}
+	page := store.ThreadPage{Status: in.Status, Activity: store.Activity(in.Activity), ThreadFilter: store.ThreadFilter{Search: in.Search}, Limit: in.Limit}
 	if in.Cursor != "" {
 		var ok bool
 		if page.CursorUpdatedAt, page.CursorID, ok = parseThreadCursor(in.Cursor); !ok {

@@ -155,14 +155,14 @@ func testSearch(t *testing.T, s store.Store) {
 		"x_y": {"by-text"}, "xzy": {}, `"x_y" <now>` + "\nor": {"by-text"}, `\`: {}, "OTHER": {"by-text"},
 		"swordfish": {}, "removed": {"by-hook"}, "halibut": {}, "herring": {}, "mackerel": {"by-hook"}, "nothing": {},
 	} {
-		require.ElementsMatch(t, want, listed(t, s, store.ThreadPage{Search: text}), text)
+		require.ElementsMatch(t, want, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: text}}), text)
 	}
-	require.Empty(t, listed(t, s, store.ThreadPage{Search: "green", Status: store.ThreadClosed}))
-	require.Equal(t, []string{"by-title"}, listed(t, s, store.ThreadPage{Search: "green", Activity: store.ActivityIdle, Status: store.ThreadOpen}))
-	require.Empty(t, listed(t, s, store.ThreadPage{Search: "green", Activity: store.ActivityWaiting}))
-	require.Len(t, listed(t, s, store.ThreadPage{Search: "by-", Limit: 2}), 2)
-	require.Empty(t, listed(t, s, store.ThreadPage{Search: "\x00"}))
-	require.Empty(t, listed(t, s, store.ThreadPage{Search: "content"}), "the names of fields are no text")
+	require.Empty(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "green"}, Status: store.ThreadClosed}))
+	require.Equal(t, []string{"by-title"}, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "green"}, Activity: store.ActivityIdle, Status: store.ThreadOpen}))
+	require.Empty(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "green"}, Activity: store.ActivityWaiting}))
+	require.Len(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "by-"}, Limit: 2}), 2)
+	require.Empty(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "\x00"}}))
+	require.Empty(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "content"}}), "the names of fields are no text")
 }
 
 // testPendingApprovals counts the requests of all threads, and each once.
