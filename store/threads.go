@@ -189,9 +189,10 @@ const (
 	PreviewJSON = 4000
 )
 
-// Preview returns the beginning of a text on one line, from the first [PreviewJSON] characters of its JSON string.
+// Preview returns the beginning of a text on one line without NUL characters, from the first [PreviewJSON] characters of its JSON string.
 func Preview(beginning string) string {
-	text := strings.Join(strings.Fields(decodeBeginning(beginning)), " ")
+	text := strings.ReplaceAll(decodeBeginning(beginning), "\x00", "\uFFFD")
+	text = strings.Join(strings.Fields(text), " ")
 	if utf8.RuneCountInString(text) <= PreviewLength {
 		return text
 	}

@@ -13,6 +13,10 @@ import (
 )
 
 const (
+	// ofRecord and ofDecision are payloads without NUL characters, since a field of JSON with one cannot be read.
+	ofRecord   = `(replace(r.payload::text, '\u0000', '\ufffd')::json)`
+	ofDecision = `(replace(h.payload::text, '\u0000', '\ufffd')::json)`
+
 	// found selects threads by text. A message is searched as hooks left it: what they have decided on is in their own records.
 	// The patterns are of texts and of JSON.
 	found = `(id ILIKE %[1]s OR title ILIKE %[1]s OR array_to_string(agents, ' ') ILIKE %[1]s OR EXISTS (
@@ -21,12 +25,12 @@ const (
 
 	// shown selects the messages that viewers see: records of messages on which hooks have not
 	// decided otherwise, and those in the records of decisions.
-	shown = `CASE r.type WHEN 'hook' THEN (r.payload->'outcome')::text IN ('"passed"', '"replaced"')
-			AND (r.payload->'message'->'content')::text ILIKE %[2]s
-		ELSE (r.payload->'content')::text ILIKE %[2]s AND r.payload->'held' IS NULL AND NOT EXISTS (
+	shown = `CASE r.type WHEN 'hook' THEN (` + ofRecord + `->'outcome')::text IN ('"passed"', '"replaced"')
+			AND (` + ofRecord + `->'message'->'content')::text ILIKE %[2]s
+		ELSE (` + ofRecord + `->'content')::text ILIKE %[2]s AND ` + ofRecord + `->'held' IS NULL AND NOT EXISTS (
 			SELECT 1 FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id
 			AND h.id IN (r.id || '.hook', r.id || '.withdrawn') AND h.type = 'hook'
-			AND ((h.payload->'outcome')::text <> '"passed"' OR h.payload->'message' IS NOT NULL)) END`
+			AND ((` + ofDecision + `->'outcome')::text <> '"passed"' OR ` + ofDecision + `->'message' IS NOT NULL)) END`
 
 	// callWaits selects threads in which a call waits that a condition selects. A call waits for the newest request that it has made.
 	// An aggregate cannot become a join, which would go through the marks of all threads for each thread.
@@ -53,16 +57,16 @@ const (
 	// firstMessages reads the beginnings of the first messages that hooks do not hide. In the record of a decision, only a message
 	// that replaces the stored one counts. A held message needs a decision that shows it, and one that awaits a decision is not shown.
 	// Records are looked up by id one after another: see addRecords.
-	firstMessages = `SELECT thread, (SELECT left((CASE r.type WHEN 'hook' THEN r.payload->'message'->'content' ELSE r.payload->'content' END)::text, %d)
+	firstMessages = `SELECT thread, (SELECT left((CASE r.type WHEN 'hook' THEN ` + ofRecord + `->'message'->'content' ELSE ` + ofRecord + `->'content' END)::text, %d)
 		FROM records r WHERE r.namespace = $1 AND r.thread_id = thread AND r.seq <= %d AND r.type IN ('message', 'hook') AND CASE r.type
-		WHEN 'hook' THEN (r.payload->'outcome')::text = '"replaced"' AND (r.payload->'message'->'senderType')::text IN ('"user"', '"agent"')
-			AND length((r.payload->'message'->'content')::text) > 2
+		WHEN 'hook' THEN (` + ofRecord + `->'outcome')::text = '"replaced"' AND (` + ofRecord + `->'message'->'senderType')::text IN ('"user"', '"agent"')
+			AND length((` + ofRecord + `->'message'->'content')::text) > 2
 			AND (SELECT h.seq FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id AND h.id = replace(r.id, '.hook', '.withdrawn')) IS NULL
-		ELSE (r.payload->'senderType')::text IN ('"user"', '"agent"') AND length((r.payload->'content')::text) > 2
+		ELSE (` + ofRecord + `->'senderType')::text IN ('"user"', '"agent"') AND length((` + ofRecord + `->'content')::text) > 2
 			AND (SELECT h.seq FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id AND h.id = r.id || '.withdrawn') IS NULL
-			AND coalesce((SELECT coalesce((h.payload->'outcome')::text, '') = '"passed"' AND (r.payload->'held' IS NULL OR h.payload->'message' IS NOT NULL)
+			AND coalesce((SELECT coalesce((` + ofDecision + `->'outcome')::text, '') = '"passed"' AND (` + ofRecord + `->'held' IS NULL OR ` + ofDecision + `->'message' IS NOT NULL)
 				FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id AND h.id = r.id || '.hook' AND h.type = 'hook'),
-				r.payload->'held' IS NULL AND coalesce((r.payload->'undecided')::text, '') NOT LIKE '%%"message"%%') END
+				` + ofRecord + `->'held' IS NULL AND coalesce((` + ofRecord + `->'undecided')::text, '') NOT LIKE '%%"message"%%') END
 		ORDER BY r.seq LIMIT 1) FROM unnest($2::text[]) AS thread`
 )
 

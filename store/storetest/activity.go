@@ -134,7 +134,7 @@ func testSearch(t *testing.T, s store.Store) {
 	title := `The 100% "green" plan`
 	add(t, s, in("by-title"), store.Batch{Thread: &store.ThreadUpdate{Title: &title}})
 	add(t, s, in("by-agent"), store.Batch{Thread: &store.ThreadUpdate{Agents: []string{"writer", "Gärtner"}}})
-	add(t, s, in("by-text"), store.Batch{Records: []event.Record{posted("e", "say \"x_y\" <now>\nor never"), posted("f", "other")}})
+	add(t, s, in("by-text"), store.Batch{Records: []event.Record{posted("e", "say \"x_y\" <now>\nor never"), posted("f", "other"), posted("g", "with NUL\x00s")}})
 	// Hooks replaced one message, held another back, and released a third.
 	hook := func(id string, d event.Interception) event.Record {
 		return event.NewRecord(id+".hook", event.TypeHook, "", "", start, d).In(id)
@@ -152,7 +152,7 @@ func testSearch(t *testing.T, s store.Store) {
 	for text, want := range map[string][]string{
 		"green": {"by-title"}, "GREEN": {"by-title"}, `100% "g`: {"by-title"}, "100_": {}, "by-T": {"by-text", "by-title"},
 		"writer": {"by-agent"}, "Gärtner": {"by-agent"},
-		"x_y": {"by-text"}, "xzy": {}, `"x_y" <now>` + "\nor": {"by-text"}, `\`: {}, "OTHER": {"by-text"},
+		"x_y": {"by-text"}, "xzy": {}, `"x_y" <now>` + "\nor": {"by-text"}, `\`: {}, "OTHER": {"by-text"}, "with nul": {"by-text"},
 		"swordfish": {}, "removed": {"by-hook"}, "halibut": {}, "herring": {}, "mackerel": {"by-hook"}, "nothing": {},
 	} {
 		require.ElementsMatch(t, want, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: text}}), text)

@@ -270,7 +270,7 @@ func testPreviews(t *testing.T, s store.Store) {
 		"lines":        {one(posted("e", "  two\n\n\tlines\u2028 ")), "two lines"},
 		"long":         {one(posted("e", long)), strings.Repeat("🧵 ", 99) + "🧵…"},
 		"exact":        {one(posted("e", strings.Repeat("é", 200))), strings.Repeat("é", 200)},
-		"NUL":          {one(posted("e", "a\x00b")), "a\x00b"},
+		"NUL":          {one(posted("e", "a\x00b")), "a\uFFFDb"},
 		"dropped":      {one(posted("e", "herring"), decision("e", event.OutcomeDropped, nil), other), "the next one"},
 		"passed":       {one(posted("e", "mackerel"), decision("e", event.OutcomePassed, nil), other), "mackerel"},
 		"replaced":     {one(posted("e", "swordfish"), decision("e", event.OutcomeReplaced, instead), other), "instead"},
