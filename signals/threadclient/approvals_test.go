@@ -87,7 +87,7 @@ func TestListApprovals(t *testing.T) {
 		got, err := c.ListApprovals(t.Context(), ApprovalsQuery{})
 		require.NoError(t, err)
 		require.Equal(t, []string{"a a1", "b b1", "a a2", "b client b2"}, places(got))
-		require.Equal(t, WaitingApproval{"a", "Files", asks("a1", 10)}, got.Approvals[0])
+		require.Equal(t, WaitingApproval{ThreadID: "a", Title: "Files", Request: asks("a1", 10)}, got.Approvals[0])
 		require.False(t, got.More)
 		require.Empty(t, got.Unanswered)
 		require.Equal(t, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running" AND ThreadmillStatus = "waiting_approval"`, query.Query)
