@@ -18,9 +18,9 @@ import (
 )
 
 type allApprovalsInput struct {
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many waiting threads to query, the newest first"`
-	Agent  string `query:"agent" maxLength:"128" doc:"Only calls of this agent"`
-	Tool   string `query:"tool" maxLength:"128" doc:"Only calls of this tool"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many waiting threads to query, the newest first"`
+	Agent string `query:"agent" maxLength:"128" doc:"Only calls of this agent"`
+	Tool  string `query:"tool" maxLength:"128" doc:"Only calls of this tool"`
 }
 
 // ToolCallPath is the input of operations on one tool call.

@@ -84,7 +84,11 @@ func TestThreadsByAttention(t *testing.T) {
 		w.put("fails"+id, failed())
 		w.waits("waits"+id, "c", "shell", 0)
 	}
+	since := func() any { return w.call("GET", "/v1/threads/waits0", nil).body["activitySince"] }
+	before := since()
+	require.NotEmpty(t, before)
 	w.put("waits0", said("and")) // is active, and has waited as long as before
+	assert.Equal(t, before, since())
 	all := []string{"waits0", "waits1", "fails0", "fails1", "idle1", "idle0"}
 	assert.Equal(t, all, w.list("sort=attention"))
 	assert.Equal(t, []string{"waits0", "waits1", "fails1", "idle1", "fails0", "idle0"}, w.list("sort=active"))
@@ -104,9 +108,9 @@ func TestThreadsByAttention(t *testing.T) {
 		}
 		assert.Equal(t, all, got, "pages of %d", limit)
 	}
-	since := w.call("GET", "/v1/threads/waits0", nil).body["activitySince"].(string)
-	assert.Less(t, since, w.call("GET", "/v1/threads/waits0", nil).body["updatedAt"], "since when it waits")
-	next := func(sort string) string { return w.call("GET", "/v1/threads?limit=1&sort="+sort, nil).body["next"].(string) }
+	next := func(sort string) string {
+		return w.call("GET", "/v1/threads?limit=1&sort="+sort, nil).body["next"].(string)
+	}
 	for _, query := range []string{"sort=attention&cursor=" + next("active"), "cursor=" + next("attention"), "sort=attention&cursor=x"} {
 		assert.Equal(t, []string{"query.cursor"}, w.call("GET", "/v1/threads?"+query, nil).problem(t, 422), query)
 	}
@@ -132,7 +136,7 @@ func TestThreadFilters(t *testing.T) {
 		assert.Equal(t, want, w.list(query), query)
 		assert.ElementsMatch(t, want, w.list(query+"&sort=attention"), query)
 		counts := w.call("GET", "/v1/thread-counts?"+query, nil).ok(t, http.StatusOK).body
-		assert.EqualValues(t, len(want), counts["open"].(float64)+counts["closed"].(float64), query)
+		assert.Equal(t, len(want), int(counts["open"].(float64))+int(counts["closed"].(float64)), query)
 	}
 	for _, query := range []string{"olderThan=yesterday", "olderThan=-1h", "newerThan=0", "newerThan=2026-01-01", "expiresBefore=1", "expiresBefore=0001-01-01T00:00:00Z"} {
 		name, _, _ := strings.Cut(query, "=")

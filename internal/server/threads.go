@@ -126,9 +126,9 @@ func (h *threadHandlers) registerThreads() {
 	}, h.listThreads)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "countThreads", Method: http.MethodGet, Path: "/v1/thread-counts", Tags: tags,
-		Summary: "Count threads by status and activity",
+		Summary:     "Count threads by status and activity",
 		Description: "Without a filter, the store reads an index entry for each thread of the namespace; with a filter, its row, and with q its messages.",
-		Errors: []int{503},
+		Errors:      []int{503},
 	}, h.countThreads)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "getThread", Method: http.MethodGet, Path: "/v1/threads/{id}", Tags: tags,

@@ -201,4 +201,3 @@ func none(q threadclient.ListQuery) string {
 	}
 	return "no open " + of + " (--all has closed ones too)"
 }
-

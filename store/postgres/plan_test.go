@@ -129,12 +129,14 @@ func TestThreadPlans(t *testing.T) {
 		queries []*listQuery
 		most    int
 	}{
-		"active":            {group(func(*store.ThreadPage) {}), perThread * limit},
-		"closed":            {group(func(p *store.ThreadPage) { p.Status = store.ThreadClosed }), 2 * threads},
-		"waiting":           {group(func(p *store.ThreadPage) { p.Activity = store.ActivityWaiting }), perThread * limit},
-		"attention":         {group(func(p *store.ThreadPage) { p.Order = store.OrderAttention })[:2], perThread * limit},
-		"attention, agent":  {group(func(p *store.ThreadPage) { p.Order, p.Agent = store.OrderAttention, "clerk" })[:2], perThread * limit},
-		"attention, tool":   {group(func(p *store.ThreadPage) { p.Order, p.Activity, p.Tool = store.OrderAttention, store.ActivityWaiting, "shell" }), perThread * limit},
+		"active":           {group(func(*store.ThreadPage) {}), perThread * limit},
+		"closed":           {group(func(p *store.ThreadPage) { p.Status = store.ThreadClosed }), 2 * threads},
+		"waiting":          {group(func(p *store.ThreadPage) { p.Activity = store.ActivityWaiting }), perThread * limit},
+		"attention":        {group(func(p *store.ThreadPage) { p.Order = store.OrderAttention })[:2], perThread * limit},
+		"attention, agent": {group(func(p *store.ThreadPage) { p.Order, p.Agent = store.OrderAttention, "clerk" })[:2], perThread * limit},
+		"attention, tool": {group(func(p *store.ThreadPage) {
+			p.Order, p.Activity, p.Tool = store.OrderAttention, store.ActivityWaiting, "shell"
+		}), perThread * limit},
 		"attention, others": {group(func(p *store.ThreadPage) { p.Order = store.OrderAttention })[2:], 2*(waiting+failing) + perThread*limit},
 		"counts":            {[]*listQuery{counts}, 4 * threads},
 		"previews":          {[]*listQuery{first}, perThread * limit},

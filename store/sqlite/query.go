@@ -27,12 +27,12 @@ const (
 // reads are the queries. Lists of values are one JSON array. SQLite reads the value of a bare
 // "LIMIT ?" and prepares the statement again when it changes: hence "? + 0".
 type reads struct {
-	records, recordsOf, newest, newestOf  *sql.Stmt
-	ofEvent, newestOfEvent                *sql.Stmt
-	recordsByID                           *sql.Stmt
-	thread, erased                        *sql.Stmt
-	pending                               *sql.Stmt
-	tool, tools                           *sql.Stmt
+	records, recordsOf, newest, newestOf *sql.Stmt
+	ofEvent, newestOfEvent               *sql.Stmt
+	recordsByID                          *sql.Stmt
+	thread, erased                       *sql.Stmt
+	pending                              *sql.Stmt
+	tool, tools                          *sql.Stmt
 }
 
 func (r *reads) prepare(ctx context.Context, db *sql.DB) error { return prepare(ctx, db, r.queries()) }
@@ -63,10 +63,10 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		// The plus keeps SQLite from reading the whole thread in the order of seq.
 		&r.recordsByID: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id IN (SELECT value FROM json_each(?))
 			ORDER BY +seq`,
-		&r.thread:    selectThread + ` WHERE namespace = ? AND id = ?`,
-		&r.erased:    selectErased,
-		&r.tool:      selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
-		&r.tools:     selectTool + ` WHERE namespace = ? AND thread_id = ? ORDER BY started_at, tool_call_id`,
+		&r.thread: selectThread + ` WHERE namespace = ? AND id = ?`,
+		&r.erased: selectErased,
+		&r.tool:   selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
+		&r.tools:  selectTool + ` WHERE namespace = ? AND thread_id = ? ORDER BY started_at, tool_call_id`,
 	}
 }
 

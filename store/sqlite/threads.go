@@ -113,14 +113,12 @@ func (s *Store) Threads(ctx context.Context, namespace string, page store.Thread
 
 // query returns the statement that reads a group, and its arguments without the limit.
 func (r *listReads) query(namespace string, g store.ThreadGroup) (*sql.Stmt, []any) {
-	switch g.Longest {
-	case store.ActivityWaiting:
-		return r.waiting, filterArgs(namespace, g)
-	case store.ActivityFailing:
-		return r.failing, filterArgs(namespace, g)
-	}
 	args := filterArgs(namespace, g)
 	switch plain := args[:3:3]; {
+	case g.Longest == store.ActivityWaiting:
+		return r.waiting, args
+	case g.Longest == store.ActivityFailing:
+		return r.failing, args
 	case g.Others || g.ThreadFilter != (store.ThreadFilter{}):
 		return r.filtered, args
 	case g.Activity != "":
