@@ -103,6 +103,7 @@ func testAttentionPages(t *testing.T, s store.Store) {
 			want[group] = append(want[group], id)
 		}
 	}
+	addAll(t, s, want[0][0], one(reminded("e", "c")), want[1][0], one(posted("e2", "and"))) // are active again, and have waited as long
 	all := append(append(want[0], want[1]...), want[2][2], want[2][1], want[2][0])
 	walk := func(limit int) (found []string) {
 		for page := (store.ThreadPage{Order: store.OrderAttention, Limit: limit}); ; {
