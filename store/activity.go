@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -45,7 +46,7 @@ func ActivityOf(kinds []Activity) Activity {
 // Normalize returns the row without an activity if the thread is closed.
 func (t Thread) Normalize() Thread {
 	if t.Status == ThreadClosed {
-		t.Activity = ""
+		t.Activity, t.ActivitySince = "", time.Time{}
 	}
 	return t
 }

@@ -69,8 +69,8 @@ type Store interface {
 	// Thread returns a thread, or ErrNotFound, or ErrErased.
 	Thread(ctx context.Context, key Key) (Thread, error)
 
-	// Threads returns the threads of a namespace, most recently active first.
-	Threads(ctx context.Context, namespace string, page ThreadPage) ([]Thread, error)
+	// ThreadLists lists threads.
+	ThreadLists
 
 	// PendingApprovals counts the approval requests that wait in the open threads of a namespace. A request of a
 	// sub-agent counts in the thread for which it works.
@@ -218,17 +218,18 @@ const MaxLimit = 1000
 
 // Thread is a thread's row.
 type Thread struct {
-	ID        string          `json:"id" doc:"The id of the thread"`
-	Namespace string          `json:"namespace" doc:"The namespace of the server"`
-	Title     string          `json:"title,omitempty" doc:"The title, once there is one"`
-	Status    string          `json:"status" enum:"open,closed" doc:"closed threads can be read, and nothing more"`
-	Activity  Activity        `json:"activity,omitempty" enum:"idle,running,waiting,failing,unanswered" doc:"Of an open thread: waiting for a person to approve a call, failing because its last turn failed, running, unanswered because the last message mentions no agent, or idle"`
-	Parent    string          `json:"parent,omitempty" doc:"The thread for which this one works, if it is that of a sub-agent"`
-	Agents    []string        `json:"agents" nullable:"false" doc:"The agents that answer. Empty: the default agent"`
-	Metadata  json.RawMessage `json:"metadata,omitempty"`
-	Head      int64           `json:"head" doc:"Seq of the newest record"`
-	CreatedAt time.Time       `json:"createdAt,omitzero" doc:"When the thread was opened"`
-	UpdatedAt time.Time       `json:"updatedAt,omitzero" doc:"When its last record was stored"`
+	ID            string          `json:"id" doc:"The id of the thread"`
+	Namespace     string          `json:"namespace" doc:"The namespace of the server"`
+	Title         string          `json:"title,omitempty" doc:"The title, once there is one"`
+	Status        string          `json:"status" enum:"open,closed" doc:"closed threads can be read, and nothing more"`
+	Activity      Activity        `json:"activity,omitempty" enum:"idle,running,waiting,failing,unanswered" doc:"Of an open thread: waiting for a person to approve a call, failing because its last turn failed, running, unanswered because the last message mentions no agent, or idle"`
+	ActivitySince time.Time       `json:"activitySince,omitzero" doc:"Since when, unless it is idle. Of a waiting thread: when the call that has waited longest began to wait"`
+	Parent        string          `json:"parent,omitempty" doc:"The thread for which this one works, if it is that of a sub-agent"`
+	Agents        []string        `json:"agents" nullable:"false" doc:"The agents that answer. Empty: the default agent"`
+	Metadata      json.RawMessage `json:"metadata,omitempty"`
+	Head          int64           `json:"head" doc:"Seq of the newest record"`
+	CreatedAt     time.Time       `json:"createdAt,omitzero" doc:"When the thread was opened"`
+	UpdatedAt     time.Time       `json:"updatedAt,omitzero" doc:"When its last record was stored"`
 }
 
 // PendingApprovals are the approval requests that wait for a decision.
@@ -260,27 +261,6 @@ type ThreadUpdate struct {
 	// Parent is the thread for which this one works, if it is that of a sub-agent. It decides which threads are erased
 	// together, so it never comes from a client.
 	Parent string
-}
-
-// ThreadPage selects threads.
-type ThreadPage struct {
-	// Status selects threads with this status. Empty = all.
-	Status string
-
-	// Activity selects open threads with this activity. Empty = all.
-	Activity Activity
-
-	// Search selects threads whose id, title or agents contain the text, or one of whose messages
-	// does, as hooks left it. Case does not matter in ASCII. Empty = all.
-	Search string
-
-	// Limit is the maximum number of threads. Default 50, at most 200.
-	Limit int
-
-	// CursorUpdatedAt and CursorID are the UpdatedAt and the ID of the last thread of the previous
-	// page.
-	CursorUpdatedAt time.Time
-	CursorID        string
 }
 
 // ToolLog is the log of one tool call: its raw input and output, and its status.

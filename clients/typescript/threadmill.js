@@ -11,6 +11,7 @@
 /** @typedef {components["schemas"]["DecideResult"]} DecideResult */
 /** @typedef {components["schemas"]["EventPage"]} EventPage */
 /** @typedef {components["schemas"]["ThreadPage"]} ThreadPage */
+/** @typedef {components["schemas"]["ThreadCounts"]} ThreadCounts */
 /** @typedef {components["schemas"]["Approvals"]} Approvals */
 /** @typedef {components["schemas"]["Waiting"]} Waiting */
 /** @typedef {components["schemas"]["Problem"]} Problem */
@@ -157,12 +158,21 @@ export class Client {
   }
 
   /**
-   * Lists threads, the most recently active first.
-   * @param {{ status?: "open" | "closed", activity?: Thread["activity"], q?: string, limit?: number, cursor?: string, signal?: AbortSignal }} [query]
+   * Lists threads, the most recently active first, or with the sort attention those that wait or fail first.
+   * @param {RequestOptions<"GET /v1/threads">["query"] & { signal?: AbortSignal }} [query]
    * @returns {Promise<ThreadPage>}
    */
   threads({ signal, ...query } = {}) {
     return this.request("GET /v1/threads", { query, signal });
+  }
+
+  /**
+   * Counts threads by status and activity.
+   * @param {RequestOptions<"GET /v1/thread-counts">["query"] & { signal?: AbortSignal }} [query]
+   * @returns {Promise<ThreadCounts>}
+   */
+  threadCounts({ signal, ...query } = {}) {
+    return this.request("GET /v1/thread-counts", { query, signal });
   }
 
   /**
@@ -238,11 +248,11 @@ export class Client {
 
   /**
    * What waits for people or clients in all threads.
-   * @param {{ limit?: number, signal?: AbortSignal }} [options]
+   * @param {RequestOptions<"GET /v1/approvals">["query"] & { signal?: AbortSignal }} [query]
    * @returns {Promise<Waiting>}
    */
-  waiting({ limit, signal } = {}) {
-    return this.request("GET /v1/approvals", { query: { limit }, signal });
+  waiting({ signal, ...query } = {}) {
+    return this.request("GET /v1/approvals", { query, signal });
   }
 
   /**

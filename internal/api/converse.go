@@ -25,6 +25,7 @@ type NewMessage struct {
 type NewThread struct {
 	ID      string      `json:"id,omitempty"`
 	Agent   string      `json:"agent,omitempty"`
+	Title   string      `json:"title,omitempty"`
 	Message *NewMessage `json:"message,omitempty"`
 }
 
@@ -55,8 +56,8 @@ func (c *Client) Post(ctx context.Context, threadID string, p Post) (string, err
 }
 
 // Thread returns a thread.
-func (c *Client) Thread(ctx context.Context, threadID string) (store.Thread, error) {
-	return call[store.Thread](ctx, c, http.MethodGet, c.url(nil, "threads", threadID), nil, "reading thread %q", threadID)
+func (c *Client) Thread(ctx context.Context, threadID string) (Thread, error) {
+	return call[Thread](ctx, c, http.MethodGet, c.url(nil, "threads", threadID), nil, "reading thread %q", threadID)
 }
 
 // Page is a part of a list. Next is the cursor of the next page, or empty.
@@ -73,24 +74,6 @@ func (c *Client) MessagePage(ctx context.Context, threadID, cursor string, limit
 		Next     string                `json:"next"`
 	}](ctx, c, http.MethodGet, u, nil, "reading the messages of thread %q", threadID)
 	return Page[event.StoredMessage]{out.Messages, out.Next}, err
-}
-
-// ThreadQuery selects threads. All fields are optional.
-type ThreadQuery struct{ Status, Activity, Search string }
-
-// ThreadPage returns a page of threads, the most recently active first.
-func (c *Client) ThreadPage(ctx context.Context, q ThreadQuery, cursor string, limit int) (Page[store.Thread], error) {
-	query := pageQuery(cursor, limit)
-	for name, value := range map[string]string{"status": q.Status, "activity": q.Activity, "q": q.Search} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	out, err := call[struct {
-		Threads []store.Thread `json:"threads"`
-		Next    string         `json:"next"`
-	}](ctx, c, http.MethodGet, c.url(query, "threads"), nil, "listing the threads")
-	return Page[store.Thread]{out.Threads, out.Next}, err
 }
 
 func pageQuery(cursor string, limit int) url.Values {

@@ -11,12 +11,12 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
-	"github.com/threadmill/threadmill/store"
 )
 
 type openArgs struct {
 	Agent     string `json:"agent,omitempty" jsonschema:"The agent that answers. Default: the default agent" maxLength:"128"`
 	Thread    string `json:"thread,omitempty" jsonschema:"The id of the new thread: letters, digits and . _ : @ -. Default: a new id" maxLength:"128"`
+	Title     string `json:"title,omitempty" jsonschema:"The title. Default: one is generated, if the server generates titles" maxLength:"400"`
 	Message   string `json:"message,omitempty" jsonschema:"The first message. Default: the thread waits for one"`
 	RequestID string `json:"requestId,omitempty" jsonschema:"Makes the request idempotent: repeating it with the same id returns the first thread. Use a new UUID for each new request" minLength:"8" maxLength:"128"`
 }
@@ -41,7 +41,7 @@ func (s *server) openTool() tool {
 		"Opens a conversation with an agent, and returns without waiting for an answer. To ask something and get the answer, use ask_agent.",
 		adds, false, []auth.Role{auth.RolePost},
 		func(ctx context.Context, _ *call, in openArgs) (posted, error) {
-			t := api.NewThread{ID: cmp.Or(in.Thread, threadOf(in.RequestID, in.Agent)), Agent: in.Agent}
+			t := api.NewThread{ID: cmp.Or(in.Thread, threadOf(in.RequestID, in.Agent)), Agent: in.Agent, Title: in.Title}
 			if in.Message != "" {
 				t.Message = &api.NewMessage{Content: in.Message, ID: in.RequestID}
 			}
@@ -83,6 +83,7 @@ func (s *server) postTool() tool {
 type thread struct {
 	ID        string    `json:"id" jsonschema:"The id"`
 	Title     string    `json:"title,omitempty" jsonschema:"The title, once there is one"`
+	Preview   string    `json:"preview,omitempty" jsonschema:"The beginning of the first message"`
 	Status    string    `json:"status" jsonschema:"open, or closed: it can be read only"`
 	Activity  string    `json:"activity,omitempty" jsonschema:"Of an open thread: idle, running, waiting for a person, failing, or unanswered"`
 	Agents    []string  `json:"agents" jsonschema:"The agents. Empty: the default agent"`
@@ -90,9 +91,9 @@ type thread struct {
 	UpdatedAt time.Time `json:"updatedAt,omitzero" jsonschema:"When its last record was stored"`
 }
 
-func threadOfRow(t store.Thread) thread {
+func threadOfRow(t api.Thread) thread {
 	return thread{
-		ID: t.ID, Title: cut(t.Title, maxLine), Status: t.Status, Activity: string(t.Activity),
+		ID: t.ID, Title: cut(t.Title, maxLine), Preview: t.Preview, Status: t.Status, Activity: string(t.Activity),
 		Agents: append([]string{}, t.Agents...), Head: t.Head, UpdatedAt: t.UpdatedAt,
 	}
 }
@@ -101,23 +102,26 @@ type listArgs struct {
 	Status   string `json:"status,omitempty" jsonschema:"Only threads of this status" enum:"open,closed"`
 	Activity string `json:"activity,omitempty" jsonschema:"Only open threads with this activity" enum:"idle,running,waiting,failing,unanswered"`
 	Search   string `json:"search,omitempty" jsonschema:"Only threads whose id, title, agents or messages contain this text" maxLength:"200"`
+	Agent    string `json:"agent,omitempty" jsonschema:"Only threads with this agent" maxLength:"128"`
+	Tool     string `json:"tool,omitempty" jsonschema:"Only threads in which a call of this tool waits for a person" maxLength:"128"`
+	Sort     string `json:"sort,omitempty" jsonschema:"active: the most recently active first. attention: waiting threads first, then failing ones, the longest first. Default: active" enum:"active,attention"`
 	Limit    int    `json:"limit,omitempty" jsonschema:"How many. Default: 20" minimum:"1" maximum:"100"`
 	Cursor   string `json:"cursor,omitempty" jsonschema:"The next of the previous page"`
 }
 
 type threadList struct {
-	Threads []thread `json:"threads" jsonschema:"The threads, the most recently active first"`
+	Threads []thread `json:"threads" jsonschema:"The threads, in the order of sort"`
 	Next    string   `json:"next,omitempty" jsonschema:"The cursor of the next page, if there is one"`
 }
 
 func (s *server) listTool() tool {
-	return define("list_threads", "List threads", "Lists threads, the most recently active first, with what they do now.",
+	return define("list_threads", "List threads", "Lists threads, with what they do now and how they begin.",
 		reads, true, []auth.Role{auth.RoleRead},
 		func(ctx context.Context, _ *call, in listArgs) (threadList, error) { return s.threads(ctx, in) })
 }
 
 func (s *server) threads(ctx context.Context, in listArgs) (threadList, error) {
-	q := api.ThreadQuery{Status: in.Status, Activity: in.Activity, Search: in.Search}
+	q := api.ThreadQuery{Status: in.Status, Activity: in.Activity, Search: in.Search, Agent: in.Agent, Tool: in.Tool, Sort: in.Sort}
 	page, err := s.api.ThreadPage(ctx, q, in.Cursor, cmp.Or(in.Limit, 20))
 	out := threadList{Threads: make([]thread, len(page.Items)), Next: page.Next}
 	for i, t := range page.Items {

@@ -66,6 +66,14 @@ func (s *observedStore) Threads(ctx context.Context, namespace string, page stor
 	return timed(ctx, s, "threads", func() ([]store.Thread, error) { return s.Store.Threads(ctx, namespace, page) })
 }
 
+func (s *observedStore) CountThreads(ctx context.Context, namespace string, f store.ThreadFilter) (store.ThreadCounts, error) {
+	return timed(ctx, s, "count_threads", func() (store.ThreadCounts, error) { return s.Store.CountThreads(ctx, namespace, f) })
+}
+
+func (s *observedStore) Previews(ctx context.Context, namespace string, threadIDs ...string) (map[string]string, error) {
+	return timed(ctx, s, "previews", func() (map[string]string, error) { return s.Store.Previews(ctx, namespace, threadIDs...) })
+}
+
 func (s *observedStore) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
 	return timed(ctx, s, "pending_approvals", func() (store.PendingApprovals, error) { return s.Store.PendingApprovals(ctx, namespace) })
 }

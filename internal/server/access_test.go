@@ -94,7 +94,7 @@ func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "
 // promises; an operation that is missing here fails the test.
 var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
-	auth.RoleRead: "agentChanges chatConnect createStreamTicket events followThreads getAgent getCurrentEvent getEntity getEvent getKnowledge getKnowledgeDocument getMCPServer getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
+	auth.RoleRead: "agentChanges chatConnect countThreads createStreamTicket events followThreads getAgent getCurrentEvent getEntity getEvent getKnowledge getKnowledgeDocument getMCPServer getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
 		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listEntities listEntityMentions listEntityMerges listGrants listKnowledgeChunks listKnowledgeDocuments listMCPPrompts listMCPResources listMCPServers listMessages listRules listRunMessages listSchedules listTasks listThreads listWebhooks listWorldMessages " +
 		"loginMCPServer logoutMCPServer renderMarkdown resumeChat searchKnowledge testRules",
 	auth.RolePost:    "addKnowledgeDocument answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress stopChat uploadKnowledgeFile",

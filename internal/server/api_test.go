@@ -45,6 +45,13 @@ func TestOpenThread(t *testing.T) {
 		delete(got.body, "eventId")
 		assert.Equal(t, got.body, found.body, "found at once")
 	})
+	t.Run("with a title", func(t *testing.T) {
+		got := w.call("POST", "/v1/threads", object{"id": "titled", "title": "The harbour"}).ok(t, http.StatusCreated)
+		assert.Equal(t, "The harbour", w.threads.opens[len(w.threads.opens)-1].Title)
+		assert.Equal(t, "The harbour", got.body["title"])
+		assert.Equal(t, "The harbour", w.call("GET", "/v1/threads/titled", nil).body["title"], "found at once")
+		assert.Contains(t, w.call("GET", "/v1/threads?q=harbour", nil).text, `"id":"titled"`)
+	})
 	t.Run("with nothing", func(t *testing.T) {
 		got := w.call("POST", "/v1/threads", object{}).ok(t, http.StatusCreated)
 		assert.Len(t, got.body["id"], 26)
@@ -76,6 +83,10 @@ func TestOpenThread(t *testing.T) {
 		"message without text":  {object{"message": object{"content": ""}}, 422, "body.message"},
 		"message with surplus":  {object{"message": object{"content": "x", "role": "y"}}, 422, "body.message"},
 		"bad message id":        {object{"message": object{"content": "x", "id": " "}}, 422, "body.message.id"},
+		"blank title":           {object{"title": " \u200b"}, 422, "body.title"},
+		"title of two lines":    {object{"title": "a\nb"}, 422, "body.title"},
+		"title too long":        {object{"title": strings.Repeat("é", 201)}, 422, "body.title"},
+		"title far too long":    {object{"title": strings.Repeat("x", 401)}, 422, "body.title"},
 		"metadata of any shape": {object{"metadata": "x"}, 422, "body.metadata"},
 		"metadata too large":    {object{"metadata": object{"x": strings.Repeat("x", signals.MaxPayload)}}, 413, "body.metadata"},
 		"not JSON":              {`{"id":`, 400, "body"},
@@ -84,6 +95,9 @@ func TestOpenThread(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := w.call("POST", "/v1/threads", test.body)
 			assert.Equal(t, []string{test.location}, got.problem(t, test.status), got.text)
+			if test.location == "body.title" {
+				assert.Equal(t, []string{"body.title"}, w.call("PATCH", "/v1/threads/t1", test.body).problem(t, 422), "as in a change")
+			}
 		})
 	}
 	t.Run("body too large", func(t *testing.T) {
@@ -412,7 +426,7 @@ func TestDescription(t *testing.T) {
 		}
 	}
 	assert.ElementsMatch(t, []string{
-		"post /v1/threads", "get /v1/threads", "get /v1/threads/{id}", "patch /v1/threads/{id}", "delete /v1/threads/{id}",
+		"post /v1/threads", "get /v1/threads", "get /v1/thread-counts", "get /v1/threads/{id}", "patch /v1/threads/{id}", "delete /v1/threads/{id}",
 		"post /v1/threads/{id}/messages", "get /v1/threads/{id}/messages", "get /v1/threads/{id}/events",
 		"get /v1/approvals", "get /v1/threads/{id}/approvals", "post /v1/threads/{id}/approvals/{toolCallId}",
 		"get /v1/threads/{id}/grants", "delete /v1/threads/{id}/grants/{toolCallId}", "get /v1/threads/{id}/decisions",

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -16,7 +18,9 @@ import (
 )
 
 type allApprovalsInput struct {
-	Limit int `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many waiting threads to query, the newest first"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many waiting threads to query, the newest first"`
+	Agent string `query:"agent" maxLength:"128" doc:"Only calls of this agent"`
+	Tool  string `query:"tool" maxLength:"128" doc:"Only calls of this tool"`
 }
 
 // ToolCallPath is the input of operations on one tool call.
@@ -58,7 +62,7 @@ func (h *approvalHandlers) registerApprovals() {
 		OperationID: "listAllApprovals", Method: http.MethodGet, Path: "/v1/approvals", Tags: tags,
 		Summary: "List the tool calls that wait for a person, of all threads",
 		Description: "Threads that began to wait just now may be missing. A call of a sub-agent is listed once, " +
-			"in the thread for which it works. The API queries each thread, which needs a running worker.",
+			"in the thread for which it works. The API queries each thread, which needs a running worker, and then selects calls by agent and tool.",
 		Errors: []int{503},
 	}, h.listAllApprovals)
 	register(h.core, auth.RoleRead, huma.Operation{
@@ -77,13 +81,34 @@ func (h *approvalHandlers) registerApprovals() {
 
 func (h *approvalHandlers) listAllApprovals(ctx context.Context, in *allApprovalsInput) (*output[threadclient.Waiting], error) {
 	return ask(ctx, h.core, "", func(ctx context.Context) (threadclient.Waiting, error) {
-		waiting, err := h.approvals.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: in.Limit})
+		waiting, err := h.approvals.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: in.Limit, Agent: in.Agent, Tool: in.Tool})
 		waiting.Approvals, waiting.ClientCalls, waiting.Inputs = nonNil(waiting.Approvals), nonNil(waiting.ClientCalls), nonNil(waiting.Inputs)
 		for i := range waiting.Inputs {
 			err = cmp.Or(err, h.complete(ctx, waiting.Inputs[i].ThreadID, &waiting.Inputs[i].Request))
 		}
-		return waiting, err
+		return waiting, cmp.Or(err, h.preview(ctx, waiting))
 	})
+}
+
+// preview adds the previews of the threads to calls.
+func (h *approvalHandlers) preview(ctx context.Context, in threadclient.Waiting) error {
+	show := map[string][]*string{}
+	for i, c := range in.Approvals {
+		show[c.ThreadID] = append(show[c.ThreadID], &in.Approvals[i].Preview)
+	}
+	for i, c := range in.ClientCalls {
+		show[c.ThreadID] = append(show[c.ThreadID], &in.ClientCalls[i].Preview)
+	}
+	for i, c := range in.Inputs {
+		show[c.ThreadID] = append(show[c.ThreadID], &in.Inputs[i].Preview)
+	}
+	previews, err := h.store.Previews(ctx, h.namespace, slices.Collect(maps.Keys(show))...)
+	for id, text := range previews {
+		for _, place := range show[id] {
+			*place = text
+		}
+	}
+	return err
 }
 
 func (h *approvalHandlers) listApprovals(ctx context.Context, in *ThreadPath) (*output[signals.Approvals], error) {

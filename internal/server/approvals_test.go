@@ -220,6 +220,20 @@ func TestAllApprovals(t *testing.T) {
 	for _, limit := range []string{"0", "1001", "x"} {
 		assert.Equal(t, []string{"query.limit"}, w.call("GET", "/v1/approvals?limit="+limit, nil).problem(t, 422), limit)
 	}
+	t.Run("of an agent and a tool", func(t *testing.T) {
+		w.call("GET", "/v1/approvals?agent=bot&tool=shell_cmd", nil).ok(t, http.StatusOK)
+		assert.Equal(t, threadclient.ApprovalsQuery{Limit: 100, Agent: "bot", Tool: "shell_cmd"}, w.threads.approvals.asked)
+	})
+	t.Run("with the beginnings of their threads", func(t *testing.T) {
+		w.put("t1", said("tidy up"))
+		w.put("t2", said("take a photo"))
+		w.threads.approvals.all.Inputs = []threadclient.WaitingInput{{ThreadID: "t2", Request: event.InputRequest{ToolCallID: "c3"}}}
+		got := w.call("GET", "/v1/approvals", nil).ok(t, http.StatusOK).body
+		for list, want := range map[string]string{"approvals": "tidy up", "clientCalls": "take a photo", "inputs": "take a photo"} {
+			assert.Equal(t, want, got[list].([]any)[0].(object)["preview"], list)
+		}
+		w.threads.approvals.all.Inputs = nil
+	})
 	t.Run("nobody answers", func(t *testing.T) {
 		w.threads.approvals.problem = context.DeadlineExceeded
 		w.call("GET", "/v1/approvals", nil).problem(t, 503)

@@ -173,7 +173,8 @@ func TestMCPAsk(t *testing.T) {
 		require.Equal(t, "request-3", posted["event"])
 		require.Equal(t, "re: third", c.call("wait_for_turn", object{"thread": thread, "event": "request-3"}).ok()["text"])
 
-		opened := c.call("open_thread", object{"thread": "mine", "message": "hi"}).ok()
+		opened := c.call("open_thread", object{"thread": "mine", "message": "hi", "title": "The harbour"}).ok()
+		require.Equal(t, "The harbour", w.threads.opens[len(w.threads.opens)-1].Title)
 		require.Equal(t, "mine", opened["thread"])
 		require.Equal(t, "re: hi", c.call("wait_for_turn", object{"thread": "mine", "event": opened["event"]}).ok()["text"])
 

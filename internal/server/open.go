@@ -19,6 +19,7 @@ type openBody struct {
 	ID        string         `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit. Default: a new ULID"`
 	Agent     string         `json:"agent,omitempty" maxLength:"128" doc:"The agent that answers. Default: the first configured one"`
 	Agents    []string       `json:"agents,omitempty" maxItems:"100" doc:"The agents of the thread, if several. Cannot be combined with agent"`
+	Title     string         `json:"title,omitempty" maxLength:"400" doc:"The title. Default: one is generated, if the server generates titles"`
 	TurnLimit int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many model calls an agent may make until the next user message or environment event. Default: 5"`
 	Metadata  map[string]any `json:"metadata,omitempty" doc:"Kept with the thread and never shown to a model"`
 	Message   *firstMessage  `json:"message,omitempty" doc:"The message that the thread begins with"`
@@ -69,6 +70,7 @@ func (h *threadHandlers) openThread(ctx context.Context, in *struct{ Body openBo
 		return nil, h.problem(ctx, id, err)
 	}
 	out := &openOutput{Location: "/v1/threads/" + id}
+	start.Title = h.redact.Text(start.Title)
 	out.Body.Thread = h.storeThread(ctx, id, start)
 	if first != nil {
 		out.Body.EventID = first.ID
@@ -78,7 +80,7 @@ func (h *threadHandlers) openThread(ctx context.Context, in *struct{ Body openBo
 
 // startOf validates the body and converts it to the thread's input.
 func (h *threadHandlers) startOf(ctx context.Context, body *openBody) (signals.Start, *signals.Post, error) {
-	start := signals.Start{TurnLimit: body.TurnLimit}
+	start := signals.Start{Title: body.Title, TurnLimit: body.TurnLimit}
 	if body.ID == "" {
 		body.ID = signals.NewID()
 	}
@@ -98,6 +100,9 @@ func (h *threadHandlers) startOf(ctx context.Context, body *openBody) (signals.S
 			return start, nil, tooLarge("body.metadata", len(raw))
 		}
 		start.Metadata = h.redact.JSON(raw)
+	}
+	if err := start.Validate(); err != nil {
+		return start, nil, h.problem(ctx, body.ID, err)
 	}
 	if body.Message == nil {
 		return start, nil, nil
@@ -122,6 +127,9 @@ func (h *threadHandlers) agentsOf(ctx context.Context, body *openBody) ([]string
 // not an error: the thread runs, and is found by a query.
 func (h *threadHandlers) storeThread(ctx context.Context, id string, start signals.Start) Thread {
 	row := &store.ThreadUpdate{Agents: start.Agents, Metadata: start.Metadata}
+	if start.Title != "" {
+		row.Title = &start.Title
+	}
 	_, err := h.store.Append(ctx, h.key(id), store.Batch{Thread: row})
 	if err == nil {
 		var t store.Thread
@@ -133,6 +141,6 @@ func (h *threadHandlers) storeThread(ctx context.Context, id string, start signa
 		h.logger.Warn("storing a new thread failed; its first record will", "thread", id, "error", err)
 	}
 	return stateView(signals.State{
-		Namespace: h.namespace, ThreadID: id, Agents: start.Agents, Metadata: start.Metadata, Status: signals.ThreadIdle,
+		Namespace: h.namespace, ThreadID: id, Title: start.Title, Agents: start.Agents, Metadata: start.Metadata, Status: signals.ThreadIdle,
 	})
 }

@@ -80,6 +80,16 @@ func (s *timedStore) Threads(ctx context.Context, namespace string, page store.T
 	return call(ctx, s, func(ctx context.Context) ([]store.Thread, error) { return s.Store.Threads(ctx, namespace, page) })
 }
 
+func (s *timedStore) CountThreads(ctx context.Context, namespace string, f store.ThreadFilter) (store.ThreadCounts, error) {
+	return call(ctx, s, func(ctx context.Context) (store.ThreadCounts, error) { return s.Store.CountThreads(ctx, namespace, f) })
+}
+
+func (s *timedStore) Previews(ctx context.Context, namespace string, threadIDs ...string) (map[string]string, error) {
+	return call(ctx, s, func(ctx context.Context) (map[string]string, error) {
+		return s.Store.Previews(ctx, namespace, threadIDs...)
+	})
+}
+
 func (s *timedStore) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
 	return call(ctx, s, func(ctx context.Context) (store.PendingApprovals, error) {
 		return s.Store.PendingApprovals(ctx, namespace)

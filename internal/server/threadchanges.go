@@ -48,14 +48,14 @@ func (h *threadHandlers) watchThreads(ctx context.Context, in *listInput) (*huma
 }
 
 // sendThreads writes threads that change until the client disconnects or the server closes.
-func (h *threadHandlers) sendThreads(ctx context.Context, out *eventWriter, w *threadWatch, changed []store.Thread) error {
+func (h *threadHandlers) sendThreads(ctx context.Context, out *eventWriter, w *threadWatch, changed []Thread) error {
 	poll := time.NewTicker(threadPoll)
 	defer poll.Stop()
 	heartbeat := time.NewTicker(h.viewers.heartbeat)
 	defer heartbeat.Stop()
 	for {
 		for i, t := range changed {
-			if !out.event(streamed{id: threadCursor(t.UpdatedAt, t.ID), event: threadView(t)}, i == len(changed)-1) {
+			if !out.event(streamed{id: threadCursor(t.UpdatedAt, t.ID), event: t}, i == len(changed)-1) {
 				return nil
 			}
 			heartbeat.Reset(h.viewers.heartbeat)
@@ -88,7 +88,7 @@ type threadWatch struct {
 }
 
 // poll returns the threads that have changed, the oldest change first.
-func (w *threadWatch) poll(ctx context.Context) ([]store.Thread, error) {
+func (w *threadWatch) poll(ctx context.Context) ([]Thread, error) {
 	from := w.since.Add(-threadOverlap)
 	var found []store.Thread
 	for page := (store.ThreadPage{Limit: store.MaxThreads}); ; {
@@ -111,7 +111,7 @@ func (w *threadWatch) poll(ctx context.Context) ([]store.Thread, error) {
 		page.CursorUpdatedAt, page.CursorID = last.UpdatedAt, last.ID
 	}
 	var changed []store.Thread
-	recent := make(map[string]store.Thread, len(found))
+	since, recent := w.since, make(map[string]store.Thread, len(found))
 	for i := len(found) - 1; i >= 0; i-- {
 		t := found[i]
 		before, known := w.sent[t.ID]
@@ -119,10 +119,13 @@ func (w *threadWatch) poll(ctx context.Context) ([]store.Thread, error) {
 			changed = append(changed, t)
 		}
 		recent[t.ID] = t
-		if t.UpdatedAt.After(w.since) {
-			w.since = t.UpdatedAt
+		if t.UpdatedAt.After(since) {
+			since = t.UpdatedAt
 		}
 	}
-	w.sent = recent
-	return changed, nil
+	out, err := listed(ctx, w.store, w.namespace, changed...)
+	if err == nil {
+		w.since, w.sent = since, recent
+	}
+	return out, err
 }

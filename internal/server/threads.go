@@ -27,6 +27,7 @@ type ThreadPath struct {
 // Thread is a thread in the form of the API: its row, and its current state.
 type Thread struct {
 	store.Thread
+	Preview   string         `json:"preview,omitempty" maxLength:"200" doc:"The beginning of the first message of a person or an agent, on one line, as hooks and erasures left it. Left out after changes, and without such a message among the first 100 records"`
 	Metadata  map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the thread"`
 	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many model calls an agent may make until the next user message or environment event. With state=true, or after a change"`
 	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The model calls of each agent since then. As turnLimit"`
@@ -76,15 +77,16 @@ type listInput struct {
 
 	Status   string `query:"status" enum:"open,closed" doc:"Only threads of this status"`
 	Activity string `query:"activity" enum:"idle,running,waiting,failing,unanswered" doc:"Only open threads with this activity"`
-	Search   string `query:"q" maxLength:"200" doc:"Only threads whose id, title, agents or messages contain this text"`
+	ThreadFilter
 
+	Sort   string `query:"sort" enum:"active,attention" doc:"active: the most recently active first. attention: waiting threads first, then failing ones, the longest first by activitySince, then the others as with active. Default: active"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50" doc:"Of a page"`
 	Cursor string `query:"cursor" doc:"The next of the previous page"`
 }
 
 // threadPage is a page of threads.
 type threadPage struct {
-	Threads []Thread `json:"threads" nullable:"false" doc:"The threads, the most recently active first"`
+	Threads []Thread `json:"threads" nullable:"false" doc:"The threads, in the order of sort"`
 	Next    string   `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 }
 
@@ -114,7 +116,7 @@ func (h *threadHandlers) registerThreads() {
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listThreads", Method: http.MethodGet, Path: "/v1/threads", Tags: tags,
 		Summary: "List threads, or watch them change",
-		Description: "The most recently active first. With Accept: text/event-stream a stream of server-sent events, at most a second late: the data of " +
+		Description: "With Accept: text/event-stream a stream of server-sent events, at most a second late: the data of " +
 			"each is a thread that was opened or changed, whatever the other parameters say. A thread may be sent twice.",
 		Errors: []int{400, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "Threads", Content: map[string]*huma.MediaType{
@@ -122,6 +124,12 @@ func (h *threadHandlers) registerThreads() {
 			typeSSE:  {Schema: registry.Schema(reflect.TypeFor[Thread](), true, "")},
 		}}},
 	}, h.listThreads)
+	register(h.core, auth.RoleRead, huma.Operation{
+		OperationID: "countThreads", Method: http.MethodGet, Path: "/v1/thread-counts", Tags: tags,
+		Summary:     "Count threads by status and activity",
+		Description: "Without a filter, the store reads an index entry for each thread of the namespace; with a filter, its row, and with q its messages.",
+		Errors:      []int{503},
+	}, h.countThreads)
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "getThread", Method: http.MethodGet, Path: "/v1/threads/{id}", Tags: tags,
 		Summary: "Get a thread", Errors: []int{404, 503},
@@ -147,8 +155,12 @@ func (h *threadHandlers) registerThreads() {
 
 func (h *threadHandlers) getThread(ctx context.Context, in *getInput) (*output[Thread], error) {
 	t, err := h.thread(ctx, in.ID)
-	if err != nil || !in.State {
-		return &output[Thread]{t}, err
+	if err != nil {
+		return nil, err
+	}
+	previews, err := h.store.Previews(ctx, h.namespace, in.ID)
+	if t.Preview = previews[in.ID]; err != nil || !in.State {
+		return &output[Thread]{t}, h.problem(ctx, in.ID, err)
 	}
 	state, err := query(ctx, h.core, in.ID, h.threads.State)
 	if err != nil {
@@ -160,7 +172,8 @@ func (h *threadHandlers) getThread(ctx context.Context, in *getInput) (*output[T
 // stateOver returns the row with the thread's current state, which is newer.
 func stateOver(stored Thread, state signals.State) Thread {
 	now := stateView(state)
-	now.Head, now.Activity, now.CreatedAt, now.UpdatedAt = stored.Head, stored.Activity, stored.CreatedAt, stored.UpdatedAt
+	now.Head, now.Activity, now.ActivitySince, now.CreatedAt, now.UpdatedAt = stored.Head, stored.Activity, stored.ActivitySince, stored.CreatedAt, stored.UpdatedAt
+	now.Preview = stored.Preview
 	return now
 }
 
@@ -168,26 +181,72 @@ func (h *threadHandlers) listThreads(ctx context.Context, in *listInput) (*huma.
 	if wantsStream(in.Accept) {
 		return h.watchThreads(ctx, in)
 	}
-	page := store.ThreadPage{Status: in.Status, Activity: store.Activity(in.Activity), Search: in.Search, Limit: in.Limit}
-	if in.Cursor != "" {
-		var ok bool
-		if page.CursorUpdatedAt, page.CursorID, ok = parseThreadCursor(in.Cursor); !ok {
-			return nil, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
-		}
+	page, err := h.page(ctx, in)
+	if err != nil {
+		return nil, err
 	}
 	threads, err := h.store.Threads(ctx, h.namespace, page)
 	if err != nil {
 		return nil, h.problem(ctx, "", err)
 	}
-	out := threadPage{Threads: make([]Thread, 0, len(threads))}
-	for _, t := range threads {
-		out.Threads = append(out.Threads, threadView(t))
+	var out threadPage
+	if out.Threads, err = listed(ctx, h.store, h.namespace, threads...); err != nil {
+		return nil, h.problem(ctx, "", err)
 	}
 	if len(threads) == in.Limit {
-		last := threads[len(threads)-1]
-		out.Next = threadCursor(last.UpdatedAt, last.ID)
+		out.Next = nextCursor(page.After(threads[len(threads)-1]))
 	}
 	return h.writePage("", out), nil
+}
+
+// page returns the page that a request asks for.
+func (h *threadHandlers) page(ctx context.Context, in *listInput) (store.ThreadPage, error) {
+	page := store.ThreadPage{Status: in.Status, Activity: store.Activity(in.Activity), Limit: in.Limit}
+	if in.Sort == string(store.OrderAttention) {
+		page.Order = store.OrderAttention
+	}
+	var err error
+	if page.ThreadFilter, err = h.filter(ctx, in.ThreadFilter); err != nil {
+		return page, err
+	}
+	ok := in.Cursor == ""
+	switch {
+	case ok:
+	case page.Order == store.OrderAttention:
+		var parts []string
+		if parts, ok = parsePageCursor(in.Cursor, 2); ok {
+			page.CursorActivity = store.Activity(parts[0])
+			page.CursorUpdatedAt, page.CursorID, ok = parseThreadCursor(parts[1])
+		}
+	default:
+		page.CursorUpdatedAt, page.CursorID, ok = parseThreadCursor(in.Cursor)
+	}
+	if !ok {
+		return page, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
+	}
+	return page, nil
+}
+
+// nextCursor returns the cursor of a page.
+func nextCursor(page store.ThreadPage) string {
+	cursor := threadCursor(page.CursorUpdatedAt, page.CursorID)
+	if page.Order == store.OrderAttention {
+		return pageCursor(string(page.CursorActivity), cursor)
+	}
+	return cursor
+}
+
+// listed returns threads in the form of the API, with their previews.
+func listed(ctx context.Context, lists store.ThreadLists, namespace string, threads ...store.Thread) ([]Thread, error) {
+	out, ids := make([]Thread, len(threads)), make([]string, len(threads))
+	for i, t := range threads {
+		out[i], ids[i] = threadView(t), t.ID
+	}
+	previews, err := lists.Previews(ctx, namespace, ids...)
+	for i := range out {
+		out[i].Preview = previews[out[i].ID]
+	}
+	return out, err
 }
 
 func threadCursor(at time.Time, id string) string {

@@ -80,6 +80,20 @@ func (o *outage) Threads(ctx context.Context, namespace string, page store.Threa
 	return o.Store.Threads(ctx, namespace, page)
 }
 
+func (o *outage) CountThreads(ctx context.Context, namespace string, f store.ThreadFilter) (out store.ThreadCounts, err error) {
+	if err := o.fails(ctx); err != nil {
+		return out, err
+	}
+	return o.Store.CountThreads(ctx, namespace, f)
+}
+
+func (o *outage) Previews(ctx context.Context, namespace string, ids ...string) (map[string]string, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.Previews(ctx, namespace, ids...)
+}
+
 func (o *outage) ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error) {
 	if err := o.fails(ctx); err != nil {
 		return nil, err

@@ -64,6 +64,13 @@ type ApprovalsQuery struct {
 	// Limit is the maximum number of threads to query. 0 = [DefaultApprovalsLimit]; at most
 	// [MaxApprovalsLimit].
 	Limit int
+
+	// Agent and Tool select the calls of an agent and of a tool, among those of the threads that are queried. Empty = all.
+	Agent, Tool string
+}
+
+func (q ApprovalsQuery) selects(agent, tool string) bool {
+	return (q.Agent == "" || q.Agent == agent) && (q.Tool == "" || q.Tool == tool)
 }
 
 // Waiting contains the waiting calls of the threads of a namespace, oldest first.
@@ -80,6 +87,9 @@ type WaitingApproval struct {
 	ThreadID string                `json:"threadId" doc:"Where to decide on it. Of a sub-agent's call: the thread for which it works"`
 	Title    string                `json:"title,omitempty" doc:"The thread's title"`
 	Request  event.ApprovalRequest `json:"request" doc:"What waits"`
+
+	// Preview is set by the HTTP API.
+	Preview string `json:"preview,omitempty" doc:"The beginning of the thread's first message: see Thread"`
 }
 
 // WaitingCall is a tool call that waits for a connected client to run it.
@@ -87,6 +97,9 @@ type WaitingCall struct {
 	ThreadID string           `json:"threadId" doc:"Where to answer it"`
 	Title    string           `json:"title,omitempty" doc:"The thread's title"`
 	Call     event.ClientCall `json:"call" doc:"What waits"`
+
+	// Preview is set by the HTTP API.
+	Preview string `json:"preview,omitempty" doc:"The beginning of the thread's first message: see Thread"`
 }
 
 // WaitingInput is a tool call that waits for a person's input.
@@ -94,6 +107,9 @@ type WaitingInput struct {
 	ThreadID string             `json:"threadId" doc:"Where to answer it. Of a sub-agent's call: the thread for which it works"`
 	Title    string             `json:"title,omitempty" doc:"The thread's title"`
 	Request  event.InputRequest `json:"request" doc:"What the tool asks"`
+
+	// Preview is set by the HTTP API.
+	Preview string `json:"preview,omitempty" doc:"The beginning of the thread's first message: see Thread"`
 }
 
 // ListApprovals returns the waiting calls of the threads in the client's namespace that wait for
@@ -112,7 +128,7 @@ func (c *Client) ListApprovals(ctx context.Context, q ApprovalsQuery) (Waiting, 
 		return Waiting{}, err
 	}
 	more := len(found) > q.Limit
-	out, err := gather(c.askAll(ctx, found[:min(len(found), q.Limit)]))
+	out, err := q.gather(c.askAll(ctx, found[:min(len(found), q.Limit)]))
 	out.More = more
 	return out, err
 }
@@ -151,7 +167,7 @@ func mapped[T, U any](list []T, f func(T) U) []U {
 }
 
 // gather merges the answers of threads.
-func gather(answers []asked) (Waiting, error) {
+func (q ApprovalsQuery) gather(answers []asked) (Waiting, error) {
 	out := Waiting{Approvals: []WaitingApproval{}, ClientCalls: []WaitingCall{}, Inputs: []WaitingInput{}}
 	var failed error
 	for _, a := range answers {
@@ -168,18 +184,18 @@ func gather(answers []asked) (Waiting, error) {
 	for _, a := range answers {
 		id, title := a.thread.ThreadID, a.thread.Title
 		for _, r := range a.answer.Approvals {
-			if !seen.shownAbove(id, r.ToolCallID) {
-				out.Approvals = append(out.Approvals, WaitingApproval{id, title, r})
+			if q.selects(r.Agent, r.ToolName) && !seen.shownAbove(id, r.ToolCallID) {
+				out.Approvals = append(out.Approvals, WaitingApproval{ThreadID: id, Title: title, Request: r})
 			}
 		}
 		for _, r := range a.answer.ClientCalls {
-			if !seen.shownAbove(id, r.ToolCallID) {
-				out.ClientCalls = append(out.ClientCalls, WaitingCall{id, title, r})
+			if q.selects(r.Agent, r.ToolName) && !seen.shownAbove(id, r.ToolCallID) {
+				out.ClientCalls = append(out.ClientCalls, WaitingCall{ThreadID: id, Title: title, Call: r})
 			}
 		}
 		for _, r := range a.answer.Inputs {
-			if !seen.shownAbove(id, r.ToolCallID) {
-				out.Inputs = append(out.Inputs, WaitingInput{id, title, r})
+			if q.selects(r.Agent, r.ToolName) && !seen.shownAbove(id, r.ToolCallID) {
+				out.Inputs = append(out.Inputs, WaitingInput{ThreadID: id, Title: title, Request: r})
 			}
 		}
 	}

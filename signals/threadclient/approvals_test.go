@@ -87,10 +87,25 @@ func TestListApprovals(t *testing.T) {
 		got, err := c.ListApprovals(t.Context(), ApprovalsQuery{})
 		require.NoError(t, err)
 		require.Equal(t, []string{"a a1", "b b1", "a a2", "b client b2"}, places(got))
-		require.Equal(t, WaitingApproval{"a", "Files", asks("a1", 10)}, got.Approvals[0])
+		require.Equal(t, WaitingApproval{ThreadID: "a", Title: "Files", Request: asks("a1", 10)}, got.Approvals[0])
 		require.False(t, got.More)
 		require.Empty(t, got.Unanswered)
 		require.Equal(t, `WorkflowType IN ("thread", "delegate") AND ThreadmillNamespace = "acme" AND ExecutionStatus = "Running" AND ThreadmillStatus = "waiting_approval"`, query.Query)
+	})
+	t.Run("of an agent, of a tool, or of both", func(t *testing.T) {
+		mine, other := asks("mine", 1), asks("other", 2)
+		other.Agent = "clerk"
+		for q, want := range map[ApprovalsQuery][]string{
+			{}: {"a mine", "a other", "a client shot"}, {Agent: "bot"}: {"a mine", "a client shot"}, {Agent: "clerk"}: {"a other"}, {Tool: "sh"}: {"a mine", "a other"},
+			{Tool: "camera"}: {"a client shot"}, {Agent: "clerk", Tool: "camera"}: nil, {Agent: "nobody"}: nil,
+		} {
+			c, m := listClient(t)
+			lists(m, waitingThread(t, "a", "", "", 1))
+			waits{Approvals: []event.ApprovalRequest{mine, other}, ClientCalls: []event.ClientCall{runs("shot", 3)}}.in(t, m, "a")
+			got, err := c.ListApprovals(t.Context(), q)
+			require.NoError(t, err)
+			require.Equal(t, want, places(got), "%+v", q)
+		}
 	})
 	t.Run("nothing is two lists", func(t *testing.T) {
 		c, m := listClient(t)

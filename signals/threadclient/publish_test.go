@@ -168,7 +168,7 @@ func TestPublishIgnored(t *testing.T) {
 		require.Contains(t, got.Warning, "was erased")
 		_, err = c.Publish(ctx, "t1", forThread("t1"), PublishOptions{})
 		require.ErrorIs(t, err, signals.ErrThreadErased)
-		out, err := gather(c.askAll(ctx, []Summary{{ThreadID: "t1"}}))
+		out, err := ApprovalsQuery{}.gather(c.askAll(ctx, []Summary{{ThreadID: "t1"}}))
 		require.NoError(t, err, "a list of approvals does without it")
 		require.Empty(t, out.Unanswered)
 	})

@@ -140,7 +140,7 @@ messages, by --api or THREADMILL_API, with the API key in THREADMILL_API_KEY or 
 	a.flags.register(root.PersistentFlags())
 	thread, message, approval, queue := threadCommands{a}, messageCommands{a}, approvalCommands{a}, queueCommands{a}
 	root.AddCommand(
-		thread.openCommand(), message.sendCommand(), chatCommands{a}.chatCommand(), thread.watchCommand(), thread.showCommand(), thread.listCommand(),
+		thread.openCommand(), message.sendCommand(), chatCommands{a}.chatCommand(), thread.watchCommand(), thread.showCommand(), thread.listCommand(), thread.countsCommand(),
 		approval.approvalsCommand(), approval.decideCommand("approve"), approval.decideCommand("deny"),
 		approval.grantsCommand(), approval.revokeCommand(), approval.toolResultCommand(), approval.answerCommand(),
 		thread.updateCommand(), thread.interruptCommand(), thread.closeCommand(),

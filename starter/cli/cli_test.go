@@ -229,8 +229,8 @@ func TestList(t *testing.T) {
 	out := w.ok("list", "--all", "--agent", "demo")
 	require.Equal(t, `THREAD  STATUS  STARTED              AGENTS      TITLE
 t2      failed  2026-01-02 03:04:05  demo,other  Two lines
-t1      closed  2026-01-01 03:04:05  (default)   -
-`, out)
+t1      closed  2026-01-01 03:04:05  (default)   hello t1
+`, out, "a thread without a title begins with a message")
 	require.Equal(t, threadclient.ListQuery{All: true, Agent: "demo", Default: true, Limit: threadclient.DefaultListLimit}, w.query)
 	w.run("", "list", "--agent", "Other")
 	require.Equal(t, threadclient.ListQuery{Agent: "other", Limit: threadclient.DefaultListLimit}, w.query, "case does not matter")
@@ -239,6 +239,7 @@ t1      closed  2026-01-01 03:04:05  (default)   -
 	require.NoError(t, json.Unmarshal([]byte(out), &listed))
 	require.Len(t, listed.Threads, 2)
 	require.Contains(t, out, `"activity": "failing"`)
+	require.Contains(t, out, `"preview": "hello t2"`)
 
 	require.Regexp(t, `^THREAD .*\nt0 +failed .* About t0\nt2 +failed .* About t2\n$`, w.ok("list", "--failed"), "every page, and of this namespace only")
 	require.Regexp(t, `^THREAD .*\nt1 +unanswered .*\nt3 +unanswered .*\n$`, w.ok("list", "--unanswered"))
@@ -249,7 +250,48 @@ t1      closed  2026-01-01 03:04:05  (default)   -
 	w.url = "http://" + nobody
 	_, out, errs = w.run("", "list")
 	require.Contains(t, out, "t2      open")
-	require.Contains(t, errs, "the list does not tell which threads failed: the Threadmill API does not answer")
+	require.Contains(t, errs, "the list does not tell which threads failed, nor how they begin: the Threadmill API does not answer")
+}
+
+// TestListByAttention: what Temporal does not know comes from the API, with its order and filters.
+func TestListByAttention(t *testing.T) {
+	w := newWorld(t)
+	require.Regexp(t, `^THREAD .*\nt0 +failed .* About t0\nt1 +unanswered .*\nt2 .*\nt3 .*\n$`, w.ok("list", "--attention"))
+	require.Zero(t, w.query, "Temporal is not asked")
+	last := func() map[string]string {
+		out := map[string]string{}
+		for name, values := range w.listings[len(w.listings)-1] {
+			out[name] = values[0]
+		}
+		delete(out, "limit")
+		delete(out, "cursor")
+		return out
+	}
+	require.Equal(t, map[string]string{"sort": "attention", "status": "open"}, last())
+	for args, want := range map[string]map[string]string{
+		"list --tool shell_cmd --waiting":         {"tool": "shell_cmd", "activity": "waiting", "status": "open"},
+		"list --older-than 24h --agent x --all":   {"olderThan": "24h", "agent": "x"},
+		"list --newer-than 1h --attention":        {"newerThan": "1h", "sort": "attention", "status": "open"},
+		"list --expires-before 1h":                {"expiresBefore": "1h", "status": "open"},
+		"list --failed --tool x --agent y":        {"activity": "failing", "tool": "x", "agent": "y", "status": "open"},
+		"counts --tool shell_cmd --older-than 1h": {"tool": "shell_cmd", "olderThan": "1h"},
+	} {
+		w.run("", strings.Fields(args)...)
+		require.Equal(t, want, last(), args)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	w := newWorld(t)
+	require.Equal(t, `open         12
+  waiting    4
+  failing    0
+  running    0
+  unanswered 0
+  idle       8
+closed       3
+`, w.ok("counts"))
+	require.JSONEq(t, `{"open":12,"closed":3,"waiting":4,"failing":0,"running":0,"unanswered":0,"idle":8}`, w.ok("counts", "--json"))
 }
 
 // TestListOfNone: an empty list names what it would list.
@@ -281,7 +323,7 @@ func TestListSubAgents(t *testing.T) {
 	out := w.ok("list")
 	require.Equal(t, `THREAD  PARENT  STATUS      STARTED              AGENTS     TITLE
 t1.s1   t1      open        2026-01-02 03:04:05  reader     reader for demo
-t1      -       unanswered  2026-01-02 03:04:05  (default)  -
+t1      -       unanswered  2026-01-02 03:04:05  (default)  hello t1
 `, out)
 	_, out, _ = w.run("", "list", "--json")
 	require.Contains(t, out, `"parent": "t1"`)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -25,6 +26,7 @@ import (
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
 )
 
 // tick is the interval at which tests look again.
@@ -46,6 +48,8 @@ type world struct {
 	messages []map[string]any
 	seq      int
 	offset   int
+
+	listings []url.Values // queries for threads of the API
 
 	down      bool // neither Temporal nor the API responds
 	turns     int  // requests for turns
@@ -171,6 +175,9 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"worker": map[string]any{"taskQueue": "common", "polled": polled, "since": time.Now()}}))
 	case r.URL.Path == "/v1/threads":
 		w.serveThreads(rw, r)
+	case r.URL.Path == "/v1/thread-counts":
+		w.change(func() { w.listings = append(w.listings, r.URL.Query()) })
+		assertNoError(w.t, json.NewEncoder(rw).Encode(store.ThreadCounts{Open: 12, Closed: 3, Waiting: 4, Idle: 8}))
 	case r.URL.Path == "/v1/agents":
 		assertNoError(w.t, json.NewEncoder(rw).Encode(map[string]any{"agents": []map[string]any{{"name": "demo", "default": true}, {"name": "other"}}}))
 	case strings.HasPrefix(r.URL.Path, "/v1/agents/"):
@@ -190,20 +197,26 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveThreads serves a page of two threads, or a second page of one, of an activity.
+// serveThreads serves two pages of threads, with one of another namespace, or as many as asked for.
 func (w *world) serveThreads(rw http.ResponseWriter, r *http.Request) {
-	row := func(id string) map[string]any {
-		return map[string]any{"id": id, "namespace": "default", "status": "open", "title": "About " + id, "createdAt": "2026-01-02T03:04:05Z"}
+	q := r.URL.Query()
+	w.change(func() { w.listings = append(w.listings, q) })
+	row := func(id, activity string) map[string]any {
+		return map[string]any{
+			"id": id, "namespace": "default", "status": "open", "activity": activity, "title": "About " + id, "preview": "hello " + id, "createdAt": "2026-01-02T03:04:05Z",
+		}
 	}
-	page := map[string]any{"threads": []any{row("t0"), map[string]any{"id": "elsewhere", "namespace": "other"}}, "next": "2"}
-	if r.URL.Query().Get("limit") == "1" {
-		page = map[string]any{"threads": []any{row("t0")}, "next": "2"}
+	pages := map[string][]any{
+		"": {row("t0", "failing"), map[string]any{"id": "elsewhere", "namespace": "other", "activity": "failing"}, row("t1", "unanswered")}, "2": {row("t2", "failing"), row("t3", "unanswered")},
 	}
-	switch q := r.URL.Query(); {
-	case q.Get("cursor") == "2":
-		page = map[string]any{"threads": []any{row("t2")}}
-	case q.Get("activity") == "unanswered":
-		page = map[string]any{"threads": []any{row("t1"), row("t3")}}
+	threads := slices.DeleteFunc(pages[q.Get("cursor")], func(one any) bool {
+		return q.Get("activity") != "" && one.(map[string]any)["activity"] != q.Get("activity")
+	})
+	limit, err := strconv.Atoi(q.Get("limit"))
+	assertNoError(w.t, err)
+	page := map[string]any{"threads": threads[:min(limit, len(threads))]}
+	if q.Get("cursor") == "" {
+		page["next"] = "2"
 	}
 	assertNoError(w.t, json.NewEncoder(rw).Encode(page))
 }

@@ -80,6 +80,90 @@ func TestEntityPlans(t *testing.T) {
 	}
 }
 
+// TestThreadPlans: with 10,000 threads, a page handles few rows more than it has, and counts and previews read what they have to once.
+// Before the server has statistics of the tables, no query goes through the threads again for each one.
+func TestThreadPlans(t *testing.T) {
+	ctx := t.Context()
+	s := openSchema(t, testenv.Name("threadplans"))
+	const threads, waiting, failing, limit = 10_000, 1000, 500, 50
+	for _, table := range []string{"threads", "thread_marks", "records"} {
+		_, err := s.pool.Exec(ctx, "ALTER TABLE "+table+" SET (autovacuum_enabled = false)")
+		require.NoError(t, err)
+	}
+	for _, fill := range []string{
+		`INSERT INTO threads (namespace, id, status, activity, agents, head, created_at, updated_at)
+			SELECT 'n', 't' || i, CASE WHEN i %% 2 = 0 OR i <= %[2]d + %[3]d THEN 'open' ELSE 'closed' END,
+				CASE WHEN i <= %[2]d THEN 'waiting' WHEN i <= %[2]d + %[3]d THEN 'failing' ELSE 'idle' END, '{clerk}', 200, now(), now() - i * interval '1 s'
+			FROM generate_series(1, %[1]d) i`,
+		`INSERT INTO thread_marks (namespace, thread_id, kind, id, event_id, since)
+			SELECT 'n', 't' || i, CASE WHEN i <= %[2]d THEN 'waiting' ELSE 'failing' END, 'c', 'e', now() - i * interval '1 s' FROM generate_series(1, %[2]d + %[3]d) i`,
+		`INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, created_at, event_id, payload)
+			SELECT 'n', 't' || i, n, CASE n WHEN 1 THEN 'e' ELSE 'r' || n END, CASE n WHEN 1 THEN 'message' WHEN 200 THEN 'approval_request' ELSE 'status' END,
+				'', '', now(), 'e', '{"senderType":"user","content":"hello","toolCallId":"c","toolName":"shell","expiresAt":"2030-01-01T00:00:00Z"}'
+			FROM generate_series(1, %[2]d) i, generate_series(1, 200) n`,
+	} {
+		_, err := s.pool.Exec(ctx, fmt.Sprintf(fill, threads, waiting, failing))
+		require.NoError(t, err)
+	}
+	group := func(change func(*store.ThreadPage)) (queries []*listQuery) {
+		page := store.ThreadPage{Limit: limit}
+		change(&page)
+		for _, g := range page.Groups() {
+			q := groupQuery("n", g)
+			q.args = append(q.args, limit)
+			fmt.Fprintf(&q.sql, " LIMIT $%d", len(q.args))
+			queries = append(queries, q)
+		}
+		return queries
+	}
+	counts := &listQuery{args: []any{"n"}}
+	counts.sql.WriteString(counted + ` GROUP BY status, activity`)
+	var ids []string
+	for i := range limit {
+		ids = append(ids, fmt.Sprint("t", i+1))
+	}
+	first := &listQuery{args: []any{"n", ids}}
+	fmt.Fprintf(&first.sql, firstMessages, store.PreviewJSON, store.PreviewRecords)
+	const perThread = 20 // rows that joins and the levels of a plan handle for each thread of a page
+	tests := map[string]struct {
+		queries []*listQuery
+		most    int
+	}{
+		"active":           {group(func(*store.ThreadPage) {}), perThread * limit},
+		"closed":           {group(func(p *store.ThreadPage) { p.Status = store.ThreadClosed }), 2 * threads},
+		"waiting":          {group(func(p *store.ThreadPage) { p.Activity = store.ActivityWaiting }), perThread * limit},
+		"attention":        {group(func(p *store.ThreadPage) { p.Order = store.OrderAttention })[:2], perThread * limit},
+		"attention, agent": {group(func(p *store.ThreadPage) { p.Order, p.Agent = store.OrderAttention, "clerk" })[:2], perThread * limit},
+		"attention, tool": {group(func(p *store.ThreadPage) {
+			p.Order, p.Activity, p.Tool = store.OrderAttention, store.ActivityWaiting, "shell"
+		}), perThread * limit},
+		"attention, others": {group(func(p *store.ThreadPage) { p.Order = store.OrderAttention })[2:], 2*(waiting+failing) + perThread*limit},
+		"counts":            {[]*listQuery{counts}, 4 * threads},
+		"previews":          {[]*listQuery{first}, perThread * limit},
+	}
+	check := func(least int) {
+		for name, test := range tests {
+			for _, q := range test.queries {
+				var raw []byte
+				require.NoError(t, s.pool.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+q.sql.String(), q.args...).Scan(&raw), q.sql.String())
+				var explained []struct {
+					Plan plan
+					Time float64 `json:"Execution Time"`
+				}
+				require.NoError(t, json.Unmarshal(raw, &explained), string(raw))
+				rows := explained[0].Plan.rows()
+				require.Positive(t, rows, name)
+				require.LessOrEqual(t, rows, max(test.most, least), "%s: %s\n%s", name, q.sql.String(), raw)
+				t.Logf("%s: %d rows, %.1f ms", name, rows, explained[0].Time)
+			}
+		}
+	}
+	check(3 * threads)
+	_, err := s.pool.Exec(ctx, "ANALYZE threads, thread_marks, records")
+	require.NoError(t, err)
+	check(0)
+}
+
 func openSchema(t *testing.T, name string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Config{URL: testenv.Postgres(t), Schema: name})

@@ -13,7 +13,9 @@ import (
 )
 
 const (
-	selectThread  = `SELECT namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at FROM threads`
+	selectThread  = `SELECT ` + threadColumns + ` FROM threads`
+	threadColumns = `namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at, (SELECT min(a.since) FROM thread_marks a
+		WHERE a.namespace = threads.namespace AND a.thread_id = threads.id AND a.kind = threads.activity)`
 	recordColumns = `id, seq, type, payload, trace_id, parent_event_id, event_id, created_at`
 	selectRecord  = `SELECT ` + recordColumns + ` FROM records`
 	selectTool    = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
@@ -35,21 +37,6 @@ const (
 	oneTool   = selectTool + ` WHERE namespace = $1 AND thread_id = $2 AND tool_call_id = $3`
 	allTools  = selectTool + ` WHERE namespace = $1 AND thread_id = $2 ORDER BY started_at, tool_call_id`
 
-	// shown selects the messages that viewers see: records of messages on which hooks have not
-	// decided otherwise, and those in the records of decisions. r is the record, $8 the pattern.
-	shown = `CASE r.type WHEN 'hook' THEN (r.payload->'outcome')::text IN ('"passed"', '"replaced"')
-			AND (r.payload->'message'->'content')::text ILIKE $8
-		ELSE (r.payload->'content')::text ILIKE $8 AND r.payload->'held' IS NULL AND NOT EXISTS (
-			SELECT 1 FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id
-			AND h.id IN (r.id || '.hook', r.id || '.withdrawn') AND h.type = 'hook'
-			AND ((h.payload->'outcome')::text <> '"passed"' OR h.payload->'message' IS NOT NULL)) END`
-
-	// The first page has a cursor too, so that it uses the same index.
-	activeThreads = selectThread + ` WHERE namespace = $1 AND ($2::text IS NULL OR status = $2)
-		AND ($6::text IS NULL OR status = 'open' AND activity = $6)
-		AND (updated_at, id) < (coalesce($4, 'infinity'::timestamptz), $5)`
-	byUpdate = ` ORDER BY updated_at DESC, id DESC LIMIT $3`
-
 	// A call waits for the newest request that it has made. Reminders repeat a request.
 	pendingApprovals = `SELECT count(*), min(r.created_at) FROM threads t
 		JOIN thread_marks m ON m.namespace = t.namespace AND m.thread_id = t.id AND m.kind = 'waiting'
@@ -58,11 +45,6 @@ const (
 			AND type IN ('approval_request', 'input_request') AND payload ->> 'toolCallId' = m.id AND payload ->> 'reminder' IS NULL
 			ORDER BY seq DESC LIMIT 1) AS r
 		WHERE t.namespace = $1 AND t.status = 'open' AND t.activity = 'waiting' AND t.parent_id = '' AND r.type = 'approval_request'`
-
-	// A message is searched as hooks left it: what they have decided on is in their own records.
-	found = ` AND (id ILIKE $7 OR title ILIKE $7 OR array_to_string(agents, ' ') ILIKE $7 OR EXISTS (
-			SELECT 1 FROM records r WHERE r.namespace = threads.namespace AND r.thread_id = threads.id
-			AND r.type IN ('message', 'hook') AND r.payload::text ILIKE $8 AND ` + shown + `))`
 )
 
 // Records implements [store.Store].
@@ -118,31 +100,6 @@ func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error)
 		return store.Thread{}, fmt.Errorf("postgres: thread %s: %w", key, classify(err))
 	}
 	return threads[0], nil
-}
-
-// Threads implements [store.Store].
-func (s *Store) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
-	page = page.WithDefaults()
-	if !store.Storable(namespace) || !store.Storable(page.Status) || !store.Storable(page.CursorID) || !store.Storable(page.Search) {
-		return nil, nil
-	}
-	var before *time.Time
-	if page.CursorID != "" {
-		before = &page.CursorUpdatedAt
-	}
-	query, args := activeThreads, []any{namespace, textOrNull(page.Status), page.Limit, before, page.CursorID, textOrNull(string(page.Activity))}
-	if page.Search != "" {
-		query, args = query+found, append(args, store.Pattern(page.Search), store.JSONPattern(page.Search))
-	}
-	rows, err := s.pool.Query(ctx, query+byUpdate, args...)
-	if err != nil {
-		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, classify(err))
-	}
-	threads, err := pgx.CollectRows(rows, scanThread)
-	if err != nil {
-		return nil, fmt.Errorf("postgres: threads of %q: %w", namespace, classify(err))
-	}
-	return threads, nil
 }
 
 // PendingApprovals implements [store.Store].
@@ -231,8 +188,14 @@ func (s *Store) whyMissing(ctx context.Context, key store.Key) error {
 }
 
 func scanThread(row pgx.CollectableRow) (store.Thread, error) {
-	var t store.Thread
-	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &t.Agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &t.CreatedAt, &t.UpdatedAt)
+	var (
+		t     store.Thread
+		since *time.Time
+	)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &t.Agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &t.CreatedAt, &t.UpdatedAt, &since)
+	if since != nil {
+		t.ActivitySince = since.UTC()
+	}
 	t.CreatedAt, t.UpdatedAt = t.CreatedAt.UTC(), t.UpdatedAt.UTC()
 	return t.Normalize(), err
 }

@@ -27,10 +27,6 @@ func TestPlans(t *testing.T) {
 		&r.recordsByID:   "(namespace=? AND thread_id=? AND id=?)",
 		&r.thread:        "(namespace=? AND id=?)",
 		&r.head:          "(namespace=? AND id=?)",
-		&r.threads:       "USING INDEX threads_by_update (namespace=? AND ",
-		&r.threadsOf:     "USING INDEX threads_by_update (namespace=? AND ",
-		&r.threadsIn:     "USING INDEX threads_by_activity (namespace=? AND status=? AND activity=? AND ",
-		&r.found:         "USING INDEX threads_by_update (namespace=? AND ",
 		&r.erased:        "(namespace=? AND id=?)",
 		&r.tool:          "(namespace=? AND thread_id=? AND tool_call_id=?)",
 		&r.tools:         "(namespace=? AND thread_id=?)",
@@ -64,6 +60,42 @@ func explain(t *testing.T, db *sql.DB, query string) string {
 	}
 	require.NoError(t, rows.Err())
 	return strings.Join(plan, "\n")
+}
+
+// TestThreadPlans: the cost of a page of threads grows with the threads that it passes over, and a page without a filter passes over
+// none. Counts read an index alone, unless there is a filter. A preview reads the beginning of its thread.
+func TestThreadPlans(t *testing.T) {
+	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	r := &listReads{}
+	queries := r.queries()
+	const mark, row = "SEARCH thread_marks USING COVERING INDEX thread_marks_by_time (namespace=? AND kind=? AND (since,thread_id)>(?,?))", "SEARCH threads USING INDEX sqlite_autoindex_threads_1 (namespace=? AND id=?)"
+	const first = "SEARCH e USING PRIMARY KEY (namespace=? AND thread_id=? AND kind=?)"
+	for stmt, want := range map[**sql.Stmt][]string{
+		&r.threads:       {"USING INDEX threads_by_update (namespace=? AND "},
+		&r.threadsOf:     {"USING INDEX threads_by_update (namespace=? AND "},
+		&r.threadsIn:     {"USING INDEX threads_by_activity (namespace=? AND status=? AND activity=? AND "},
+		&r.filtered:      {"USING INDEX threads_by_update (namespace=? AND "},
+		&r.waiting:       {mark, first, row},
+		&r.failing:       {mark, first, row},
+		&r.count:         {"USING COVERING INDEX threads_by_activity (namespace=?)"},
+		&r.countFiltered: {"(namespace=?"},
+		&r.previews:      {"(namespace=? AND thread_id=? AND seq<?)", "SEARCH h USING INDEX sqlite_autoindex_records_2 (namespace=? AND thread_id=? AND id=?)"},
+	} {
+		plan := explain(t, s.reader, queries[stmt])
+		for _, step := range want {
+			require.Contains(t, plan, step, queries[stmt])
+		}
+		for _, table := range []string{"records", "threads", "thread_marks", "r", "h", "e", "m"} {
+			require.NotContains(t, plan+"\n", "SCAN "+table+"\n", queries[stmt])
+		}
+		if stmt != &r.countFiltered {
+			require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", queries[stmt])
+		}
+		delete(queries, stmt)
+	}
+	require.Empty(t, queries, "a query without a plan")
 }
 
 // TestAgentPlans: the cost of a query for agents grows with its result.

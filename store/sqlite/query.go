@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -14,21 +13,15 @@ import (
 )
 
 const (
-	selectThread = `SELECT namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at FROM threads`
+	selectThread = `SELECT ` + threadColumns + ` FROM threads`
+
+	// The last column is the time since which the thread has its activity.
+	threadColumns = `namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at,
+		(SELECT min(a.since) FROM thread_marks a WHERE a.namespace = threads.namespace AND a.thread_id = threads.id AND a.kind = threads.activity)`
 	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
 	selectErased = `SELECT 1 FROM erased_threads WHERE namespace = ? AND id = ?`
 	selectTool   = `SELECT tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at FROM tool_logs`
 )
-
-// shown selects the messages that viewers see: records of messages on which hooks have not decided
-// otherwise, and those in the records of decisions. r is the record, ?6 the pattern.
-const shown = `CASE r.type WHEN 'hook' THEN json_extract(r.payload, '$.outcome') IN ('passed', 'replaced')
-		AND json_extract(r.payload, '$.message.content') LIKE ?6 ESCAPE '\'
-	ELSE json_extract(r.payload, '$.content') LIKE ?6 ESCAPE '\'
-		AND json_extract(r.payload, '$.held') IS NULL AND NOT EXISTS (
-		SELECT 1 FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id
-		AND h.id IN (r.id || '.hook', r.id || '.withdrawn') AND h.type = 'hook'
-		AND (json_extract(h.payload, '$.outcome') <> 'passed' OR json_extract(h.payload, '$.message') IS NOT NULL)) END`
 
 // reads are the queries. Lists of values are one JSON array. SQLite reads the value of a bare
 // "LIMIT ?" and prepares the statement again when it changes: hence "? + 0".
@@ -36,9 +29,7 @@ type reads struct {
 	records, recordsOf, newest, newestOf *sql.Stmt
 	ofEvent, newestOfEvent               *sql.Stmt
 	recordsByID                          *sql.Stmt
-	thread, head                         *sql.Stmt
-	threads, threadsOf, threadsIn        *sql.Stmt
-	found, erased                        *sql.Stmt
+	thread, head, erased                 *sql.Stmt
 	pending                              *sql.Stmt
 	tool, tools                          *sql.Stmt
 }
@@ -51,14 +42,6 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		ofTypes = ` AND type IN (SELECT value FROM json_each(?))`
 		ofEvent = selectRecord + ` WHERE namespace = ?1 AND thread_id = ?2 AND seq > ?3 AND seq < ?4 AND event_id = ?5
 			AND (?6 IS NULL OR type IN (SELECT value FROM json_each(?6)))`
-		threads = selectThread + ` WHERE namespace = ? AND (updated_at, id) < (?, ?)`
-		active  = ` ORDER BY updated_at DESC, id DESC LIMIT ? + 0`
-		// A message is searched as hooks left it: what they have decided on is in their own records.
-		found = ` AND (?4 = '' OR status = ?4) AND (?5 = '' OR status = 'open' AND activity = ?5)
-			AND (id LIKE ?6 ESCAPE '\' OR title LIKE ?6 ESCAPE '\' OR agents LIKE ?7 ESCAPE '\' OR EXISTS (
-				SELECT 1 FROM records r WHERE r.namespace = threads.namespace AND r.thread_id = threads.id
-				AND r.type IN ('message', 'hook') AND r.payload LIKE ?7 ESCAPE '\' AND ` + shown + `))
-			ORDER BY updated_at DESC, id DESC LIMIT ?8 + 0`
 		// A call waits for the newest request that it has made. Reminders repeat a request.
 		pending = `SELECT count(since), min(since) FROM (
 			SELECT (SELECT CASE r.type WHEN 'approval_request' THEN r.created_at END FROM records r
@@ -79,15 +62,11 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		// The plus keeps SQLite from reading the whole thread in the order of seq.
 		&r.recordsByID: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id IN (SELECT value FROM json_each(?))
 			ORDER BY +seq`,
-		&r.thread:    selectThread + ` WHERE namespace = ? AND id = ?`,
-		&r.head:      `SELECT head, replaced, ` + agentChange + ` FROM threads WHERE namespace = ?1 AND id = ?2`,
-		&r.threads:   threads + active,
-		&r.threadsOf: threads + ` AND status = ?` + active,
-		&r.threadsIn: threads + ` AND status = 'open' AND activity = ?` + active,
-		&r.found:     threads + found,
-		&r.erased:    selectErased,
-		&r.tool:      selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
-		&r.tools:     selectTool + ` WHERE namespace = ? AND thread_id = ? ORDER BY started_at, tool_call_id`,
+		&r.thread: selectThread + ` WHERE namespace = ? AND id = ?`,
+		&r.head:   `SELECT head, replaced, ` + agentChange + ` FROM threads WHERE namespace = ?1 AND id = ?2`,
+		&r.erased: selectErased,
+		&r.tool:   selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
+		&r.tools:  selectTool + ` WHERE namespace = ? AND thread_id = ? ORDER BY started_at, tool_call_id`,
 	}
 }
 
@@ -168,36 +147,6 @@ func (s *Store) whyMissing(ctx context.Context, key store.Key) error {
 	return err
 }
 
-// Threads implements [store.Store].
-func (s *Store) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
-	page = page.WithDefaults()
-	var before int64 = math.MaxInt64
-	if page.CursorID != "" {
-		before = page.CursorUpdatedAt.UnixMicro()
-	}
-	stmt, args := s.read.threads, []any{namespace, before, page.CursorID}
-	switch {
-	case !store.Storable(page.Search):
-		return nil, nil
-	case page.Search != "":
-		stmt, args = s.read.found, append(args, page.Status, string(page.Activity), store.Pattern(page.Search), store.JSONPattern(page.Search))
-	case page.Activity != "" && page.Status == store.ThreadClosed:
-		return nil, nil
-	case page.Activity != "":
-		stmt, args = s.read.threadsIn, append(args, string(page.Activity))
-	case page.Status != "":
-		stmt, args = s.read.threadsOf, append(args, page.Status)
-	}
-	threads, err := collect(ctx, stmt, scanThread, append(args, page.Limit)...)
-	if err != nil {
-		return nil, fmt.Errorf("sqlite: threads of %q: %w", namespace, classify(err))
-	}
-	for i := range threads {
-		threads[i] = threads[i].Normalize()
-	}
-	return threads, nil
-}
-
 // PendingApprovals implements [store.Store].
 func (s *Store) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
 	var out store.PendingApprovals
@@ -270,10 +219,14 @@ func scanThread(row scanner) (store.Thread, error) {
 		t                store.Thread
 		agents           []byte
 		created, updated int64
+		since            sql.NullInt64
 	)
-	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &created, &updated)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &created, &updated, &since)
 	if err != nil {
 		return t, err
+	}
+	if since.Valid {
+		t.ActivitySince = moment(since.Int64)
 	}
 	t.CreatedAt, t.UpdatedAt = moment(created), moment(updated)
 	err = json.Unmarshal(agents, &t.Agents)

@@ -56,6 +56,8 @@ type Store struct {
 	writeDocuments documentWrites
 	readDocuments  documentReads
 
+	readLists listReads
+
 	writeKnowledge knowledgeWrites
 	readKnowledge  knowledgeReads
 
@@ -137,7 +139,7 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	}
 	for _, queries := range []map[**sql.Stmt]string{
 		s.readAgents.queries(), s.readKeys.queries(), s.readDocuments.queries(), s.readKnowledge.queries(),
-		s.readEntities.queries(),
+		s.readEntities.queries(), s.readLists.queries(),
 	} {
 		if err := prepare(ctx, s.reader, queries); err != nil {
 			return nil, err

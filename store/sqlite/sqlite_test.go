@@ -154,8 +154,25 @@ func TestOlderProgram(t *testing.T) {
 	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	var old *store.VersionError
 	require.ErrorAs(t, err, &old)
-	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 9}, *old)
+	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 10}, *old)
 	require.ErrorContains(t, err, "start a newer version of Threadmill")
+}
+
+// TestMarksOfOlderPrograms: a thread that waited before the store knew since when has done so since its last change.
+func TestMarksOfOlderPrograms(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, key := open(t, path), store.Key{Namespace: "n", ThreadID: "t"}
+	waits := event.NewRecord("c.request", event.TypeApprovalRequest, "", "", time.Now(), event.ApprovalRequest{ToolCallID: "c"}).In("e")
+	_, err := s.Append(t.Context(), key, store.Batch{Records: []event.Record{waits}})
+	require.NoError(t, err)
+	require.NoError(t, sqlite.Downgrade(t.Context(), s, 9))
+	title := "x"
+	_, err = s.Append(t.Context(), key, store.Batch{Thread: &store.ThreadUpdate{Title: &title}})
+	require.NoError(t, err)
+	row, err := open(t, path).Thread(t.Context(), key)
+	require.NoError(t, err)
+	require.Equal(t, store.ActivityWaiting, row.Activity)
+	require.Equal(t, row.UpdatedAt, row.ActivitySince)
 }
 
 func TestKilledProcessLosesNothing(t *testing.T) {

@@ -134,7 +134,7 @@ func testSearch(t *testing.T, s store.Store) {
 	title := `The 100% "green" plan`
 	add(t, s, in("by-title"), store.Batch{Thread: &store.ThreadUpdate{Title: &title}})
 	add(t, s, in("by-agent"), store.Batch{Thread: &store.ThreadUpdate{Agents: []string{"writer", "Gärtner"}}})
-	add(t, s, in("by-text"), store.Batch{Records: []event.Record{posted("e", "say \"x_y\" <now>\nor never"), posted("f", "other")}})
+	add(t, s, in("by-text"), store.Batch{Records: []event.Record{posted("e", "say \"x_y\" <now>\nor never"), posted("f", "other"), posted("g", "with NUL\x00s")}})
 	// Hooks replaced one message, held another back, and released a third.
 	hook := func(id string, d event.Interception) event.Record {
 		return event.NewRecord(id+".hook", event.TypeHook, "", "", start, d).In(id)
@@ -152,17 +152,17 @@ func testSearch(t *testing.T, s store.Store) {
 	for text, want := range map[string][]string{
 		"green": {"by-title"}, "GREEN": {"by-title"}, `100% "g`: {"by-title"}, "100_": {}, "by-T": {"by-text", "by-title"},
 		"writer": {"by-agent"}, "Gärtner": {"by-agent"},
-		"x_y": {"by-text"}, "xzy": {}, `"x_y" <now>` + "\nor": {"by-text"}, `\`: {}, "OTHER": {"by-text"},
+		"x_y": {"by-text"}, "xzy": {}, `"x_y" <now>` + "\nor": {"by-text"}, `\`: {}, "OTHER": {"by-text"}, "with nul": {"by-text"},
 		"swordfish": {}, "removed": {"by-hook"}, "halibut": {}, "herring": {}, "mackerel": {"by-hook"}, "nothing": {},
 	} {
-		require.ElementsMatch(t, want, listed(t, s, store.ThreadPage{Search: text}), text)
+		require.ElementsMatch(t, want, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: text}}), text)
 	}
-	require.Empty(t, listed(t, s, store.ThreadPage{Search: "green", Status: store.ThreadClosed}))
-	require.Equal(t, []string{"by-title"}, listed(t, s, store.ThreadPage{Search: "green", Activity: store.ActivityIdle, Status: store.ThreadOpen}))
-	require.Empty(t, listed(t, s, store.ThreadPage{Search: "green", Activity: store.ActivityWaiting}))
-	require.Len(t, listed(t, s, store.ThreadPage{Search: "by-", Limit: 2}), 2)
-	require.Empty(t, listed(t, s, store.ThreadPage{Search: "\x00"}))
-	require.Empty(t, listed(t, s, store.ThreadPage{Search: "content"}), "the names of fields are no text")
+	require.Empty(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "green"}, Status: store.ThreadClosed}))
+	require.Equal(t, []string{"by-title"}, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "green"}, Activity: store.ActivityIdle, Status: store.ThreadOpen}))
+	require.Empty(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "green"}, Activity: store.ActivityWaiting}))
+	require.Len(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "by-"}, Limit: 2}), 2)
+	require.Empty(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "\x00"}}))
+	require.Empty(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "content"}}), "the names of fields are no text")
 }
 
 // testPendingApprovals counts the requests of all threads, and each once.

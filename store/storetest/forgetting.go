@@ -73,12 +73,12 @@ func testReplacedSearch(t *testing.T, s store.Store) {
 	// What hooks left of a message is in the record of their decision.
 	hook := replaced(typed("m.hook", event.TypeHook), `{"outcome":"replaced","message":{"content":"call Zoe"}}`)
 	add(t, s, key, store.Batch{Records: []event.Record{said, hook, replaced(record("n"), `{"content":"ask Zoe"}`)}})
-	require.Equal(t, []string{key.ThreadID}, listed(t, s, store.ThreadPage{Search: "zoe"}))
+	require.Equal(t, []string{key.ThreadID}, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "zoe"}}))
 	replaceRecords(t, s, key, replaced(said, `{"content":"call [erased]"}`), replaced(hook, `{"outcome":"replaced","message":{"content":"call [erased]"}}`))
-	require.Equal(t, []string{key.ThreadID}, listed(t, s, store.ThreadPage{Search: "zoe"}), "in the other message")
+	require.Equal(t, []string{key.ThreadID}, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "zoe"}}), "in the other message")
 	replaceRecords(t, s, key, replaced(record("n"), `{"content":"ask [erased]"}`))
-	require.Empty(t, listed(t, s, store.ThreadPage{Search: "zoe"}))
-	require.Equal(t, []string{key.ThreadID}, listed(t, s, store.ThreadPage{Search: "call [erased]"}))
+	require.Empty(t, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "zoe"}}))
+	require.Equal(t, []string{key.ThreadID}, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "call [erased]"}}))
 }
 
 func testReplacedRetry(t *testing.T, s store.Store) {

@@ -57,7 +57,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"ping and close", testClose},
 		{"S4-108 memory is of one agent in one thread", testMemory},
 	}
-	for _, test := range slices.Concat(tests, activities, agents, apiKeys, documents, entities, erasures, forgettings) {
+	for _, test := range slices.Concat(tests, activities, agents, apiKeys, documents, entities, erasures, forgettings, threadLists) {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}
 }

@@ -1,6 +1,8 @@
 package render
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/threadmill/threadmill/signals"
@@ -12,12 +14,13 @@ import (
 type Thread struct {
 	threadclient.Summary
 
-	// Activity is failing or unanswered, if the thread is, as the API knows.
+	// Activity and Preview are those of the API. They are empty if it does not answer.
 	Activity store.Activity `json:"activity,omitempty"`
+	Preview  string         `json:"preview,omitempty"`
 }
 
 // Threads returns a table of threads in the given order. It is empty without threads. The column
-// for parents appears if a thread has one.
+// for parents appears if a thread has one. A thread without a title has its preview instead.
 func Threads(all []Thread, opts TableOptions) string {
 	t := table{head: []string{"THREAD", "PARENT", "STATUS", "STARTED", "AGENTS", "TITLE"}, rare: []string{"PARENT"}}
 	for _, s := range all {
@@ -36,7 +39,21 @@ func Threads(all []Thread, opts TableOptions) string {
 			agents = strings.Join(s.Agents, ",")
 		}
 		t.row(visible(s.ThreadID), visible(s.Parent), visible(status), opts.time(s.StartTime),
-			visible(agents), opts.shorten(oneLine(s.Title), 80))
+			visible(agents), opts.shorten(oneLine(cmp.Or(s.Title, s.Preview)), 80))
 	}
 	return t.String()
+}
+
+// Counts returns the numbers of threads, each with its name.
+func Counts(c store.ThreadCounts) string {
+	var b strings.Builder
+	for _, one := range []struct {
+		name  string
+		count int
+	}{
+		{"open", c.Open}, {"  waiting", c.Waiting}, {"  failing", c.Failing}, {"  running", c.Running}, {"  unanswered", c.Unanswered}, {"  idle", c.Idle}, {"closed", c.Closed},
+	} {
+		fmt.Fprintf(&b, "%-12s %d\n", one.name, one.count)
+	}
+	return b.String()
 }

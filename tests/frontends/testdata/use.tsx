@@ -26,6 +26,13 @@ export async function requests(): Promise<string> {
 
 export async function anyOperation(): Promise<string> {
   const { threads } = await client.request("GET /v1/threads", { query: { status: "open", limit: 10 } });
+  const first = (await client.threads({ sort: "attention", tool: "shell_cmd", olderThan: "1h" })).threads[0];
+  const since: [string | undefined, string | undefined] = [first?.preview, first?.activitySince];
+  const waiting: number = (await client.threadCounts({ agent: "assistant" })).waiting;
+  const preview: string | undefined = (await client.waiting({ agent: "assistant", tool: "shell_cmd" })).approvals[0]?.preview;
+  await client.openThread({ title: `${waiting} ${preview} ${since}` });
+  // @ts-expect-error such an order is not known
+  await client.threads({ sort: "oldest" });
   const { grants } = await client.request("GET /v1/threads/{id}/grants", { path: { id: threads[0]?.id ?? "t" } });
   const none: undefined = await client.request("DELETE /v1/threads/{id}", { path: { id: "t" } });
   // @ts-expect-error there is no such operation

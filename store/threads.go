@@ -1,0 +1,214 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// ThreadLists lists the threads of a namespace.
+type ThreadLists interface {
+	// Threads returns the threads that page selects, in its order.
+	Threads(ctx context.Context, namespace string, page ThreadPage) ([]Thread, error)
+
+	// CountThreads counts the threads that the filter selects, by status and activity. Without a filter it reads an index entry
+	// for each thread of the namespace, with one the rows.
+	CountThreads(ctx context.Context, namespace string, f ThreadFilter) (ThreadCounts, error)
+
+	// Previews returns the [Preview] of the first message of each of these threads, by thread id. The message is the first that
+	// a person or an agent wrote and that hooks do not hide, as they replaced it, among the first [PreviewRecords] records.
+	// Threads without one are left out. It reads the records themselves, so it shows nothing that was erased or replaced.
+	Previews(ctx context.Context, namespace string, threadIDs ...string) (map[string]string, error)
+}
+
+// ThreadFilter selects threads. The zero value selects all.
+type ThreadFilter struct {
+	// Search selects threads whose id, title or agents contain the text, or one of whose messages
+	// does, as hooks left it. Case does not matter in ASCII. Empty = all.
+	Search string
+
+	// Agent selects threads with this agent. DefaultAgent means that it is the default agent, so threads without named agents
+	// have it. Empty = all.
+	Agent        string
+	DefaultAgent bool
+
+	// Tool selects threads in which a call of this tool waits for a person. Empty = all.
+	Tool string
+
+	// ExpiresBefore selects threads in which a call waits for an approval that expires before this time; with Tool, a call of
+	// that tool. Zero = all.
+	ExpiresBefore time.Time
+
+	// UpdatedBefore and UpdatedAfter select threads by their UpdatedAt. Zero = no bound.
+	UpdatedBefore, UpdatedAfter time.Time
+}
+
+// ThreadOrder is the order of a list of threads.
+type ThreadOrder string
+
+// The orders.
+const (
+	// OrderActive lists the most recently active threads first. It is the default.
+	OrderActive ThreadOrder = ""
+
+	// OrderAttention lists waiting threads first and then failing ones, each by ActivitySince, the longest first. The others
+	// follow in the order of OrderActive.
+	OrderAttention ThreadOrder = "attention"
+)
+
+// ThreadPage selects a page of threads.
+type ThreadPage struct {
+	// Status selects threads with this status. Empty = all.
+	Status string
+
+	// Activity selects open threads with this activity. Empty = all.
+	Activity Activity
+
+	ThreadFilter
+
+	Order ThreadOrder
+
+	// Limit is the maximum number of threads. Default 50, at most 200.
+	Limit int
+
+	// CursorUpdatedAt and CursorID are the UpdatedAt and the ID of the last thread of the previous
+	// page. In OrderAttention, CursorActivity is its Activity, and CursorUpdatedAt the ActivitySince of a waiting or failing
+	// thread: see [ThreadPage.After].
+	CursorActivity  Activity
+	CursorUpdatedAt time.Time
+	CursorID        string
+}
+
+// After returns the page that follows a page whose last thread is t.
+func (p ThreadPage) After(t Thread) ThreadPage {
+	p.CursorActivity, p.CursorUpdatedAt, p.CursorID = "", t.UpdatedAt, t.ID
+	if p.Order == OrderAttention {
+		p.CursorActivity = t.Activity
+		if attentionGroup(t.Activity) < len(Attention) {
+			p.CursorUpdatedAt = t.ActivitySince
+		}
+	}
+	return p
+}
+
+// Attention are the activities that come first in [OrderAttention].
+var Attention = []Activity{ActivityWaiting, ActivityFailing}
+
+func attentionGroup(a Activity) int {
+	for i, one := range Attention {
+		if one == a {
+			return i
+		}
+	}
+	return len(Attention)
+}
+
+// ThreadGroup is a part of a page, in one order.
+type ThreadGroup struct {
+	ThreadPage
+
+	// Longest selects open threads with this activity, one of [Attention], in the order of ActivitySince. Empty: the group is in
+	// the order of OrderActive.
+	Longest Activity
+
+	// Others leaves out open threads with an activity of [Attention].
+	Others bool
+}
+
+// Groups returns the parts of a page, which drivers read one after the other until they have p.Limit threads.
+func (p ThreadPage) Groups() []ThreadGroup {
+	if p.Order != OrderAttention {
+		return []ThreadGroup{{ThreadPage: p}}
+	}
+	from := 0
+	if p.CursorID != "" {
+		from = attentionGroup(p.CursorActivity)
+	}
+	var out []ThreadGroup
+	for i := from; i <= len(Attention); i++ {
+		g := ThreadGroup{ThreadPage: p}
+		if i > from {
+			g.CursorID, g.CursorUpdatedAt = "", time.Time{}
+		}
+		if i < len(Attention) {
+			g.Longest = Attention[i]
+		} else {
+			g.Others = true
+		}
+		if p.Activity != "" && attentionGroup(p.Activity) != i || p.Status == ThreadClosed && !g.Others {
+			continue
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// ThreadCounts counts threads by status, and open threads by activity.
+type ThreadCounts struct {
+	Open       int `json:"open" doc:"Open threads"`
+	Closed     int `json:"closed" doc:"Closed threads"`
+	Waiting    int `json:"waiting" doc:"Open threads in which a call waits for a person"`
+	Failing    int `json:"failing" doc:"Open threads whose last turn failed"`
+	Running    int `json:"running" doc:"Open threads with a turn, or an event that waits for its turn"`
+	Unanswered int `json:"unanswered" doc:"Open threads whose last message mentions no agent"`
+	Idle       int `json:"idle" doc:"Open threads with nothing left to do"`
+}
+
+// Add adds n threads with a status and an activity.
+func (c *ThreadCounts) Add(status string, activity Activity, n int) {
+	if status == ThreadClosed {
+		c.Closed += n
+		return
+	}
+	c.Open += n
+	switch activity {
+	case ActivityWaiting:
+		c.Waiting += n
+	case ActivityFailing:
+		c.Failing += n
+	case ActivityRunning:
+		c.Running += n
+	case ActivityUnanswered:
+		c.Unanswered += n
+	case ActivityIdle:
+		c.Idle += n
+	}
+}
+
+// Limits of [ThreadLists].Previews.
+const (
+	// PreviewLength is the maximum length of a preview, in characters.
+	PreviewLength = 200
+
+	// PreviewRecords is the number of records at the beginning of a thread among which the first message is.
+	PreviewRecords = 100
+
+	// PreviewJSON is how many characters of a message's JSON string drivers read: enough for a preview of escaped characters.
+	PreviewJSON = 4000
+)
+
+// Preview returns the beginning of a text on one line without NUL characters, from the first [PreviewJSON] characters of its JSON string.
+func Preview(beginning string) string {
+	text := strings.ReplaceAll(decodeBeginning(beginning), "\x00", "\uFFFD")
+	text = strings.Join(strings.Fields(text), " ")
+	if utf8.RuneCountInString(text) <= PreviewLength {
+		return text
+	}
+	return strings.TrimSpace(string([]rune(text)[:PreviewLength-1])) + "…"
+}
+
+// decodeBeginning decodes a JSON string, or the beginning of one, which may end within an escaped character.
+func decodeBeginning(beginning string) (text string) {
+	if json.Unmarshal([]byte(beginning), &text) == nil {
+		return text
+	}
+	const longest = len(`\ud83e\uddf5`)
+	for cut := range min(longest, len(beginning)) {
+		if json.Unmarshal([]byte(beginning[:len(beginning)-cut]+`"`), &text) == nil {
+			return strings.TrimRight(text, "\uFFFD")
+		}
+	}
+	return ""
+}
