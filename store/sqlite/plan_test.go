@@ -26,7 +26,6 @@ func TestPlans(t *testing.T) {
 		&r.newestOfEvent: "USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=? AND seq>? AND seq<?)",
 		&r.recordsByID:   "(namespace=? AND thread_id=? AND id=?)",
 		&r.thread:        "(namespace=? AND id=?)",
-		&r.head:          "(namespace=? AND id=?)",
 		&r.threads:       "USING INDEX threads_by_update (namespace=? AND ",
 		&r.threadsOf:     "USING INDEX threads_by_update (namespace=? AND ",
 		&r.threadsIn:     "USING INDEX threads_by_activity (namespace=? AND status=? AND activity=? AND ",

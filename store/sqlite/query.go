@@ -36,7 +36,7 @@ type reads struct {
 	records, recordsOf, newest, newestOf *sql.Stmt
 	ofEvent, newestOfEvent               *sql.Stmt
 	recordsByID                          *sql.Stmt
-	thread, head                         *sql.Stmt
+	thread                               *sql.Stmt
 	threads, threadsOf, threadsIn        *sql.Stmt
 	found, erased                        *sql.Stmt
 	pending                              *sql.Stmt
@@ -80,7 +80,6 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		&r.recordsByID: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id IN (SELECT value FROM json_each(?))
 			ORDER BY +seq`,
 		&r.thread:    selectThread + ` WHERE namespace = ? AND id = ?`,
-		&r.head:      `SELECT head, replaced, ` + agentChange + ` FROM threads WHERE namespace = ?1 AND id = ?2`,
 		&r.threads:   threads + active,
 		&r.threadsOf: threads + ` AND status = ?` + active,
 		&r.threadsIn: threads + ` AND status = 'open' AND activity = ?` + active,
