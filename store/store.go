@@ -132,11 +132,6 @@ type Batch struct {
 	ToolFinish *ToolLog
 }
 
-// Empty reports whether the batch writes nothing. To append it makes the thread, or reads where it stands.
-func (b Batch) Empty() bool {
-	return len(b.Records) == 0 && b.Thread == nil && len(b.Extract) == 0 && b.ToolStart == nil && b.ToolFinish == nil
-}
-
 // Appended is the result of appending a [Batch].
 type Appended struct {
 	// Records are the records of the batch, as stored, in the given order.

@@ -75,7 +75,7 @@ type HookDecision struct {
 	// Silent means that only inline hooks ran and passed the event, which needs no record.
 	Silent bool `json:"silent,omitempty"`
 
-	// Took is the duration of the longest activity in milliseconds, as in [Underway]. 0 if that of one was.
+	// Took is the duration of the longest activity in milliseconds, as in [Underway]; 0 if one must not be local.
 	Took int64 `json:"took,omitempty"`
 
 	// Unmatched means that no hook or processor matches the event.

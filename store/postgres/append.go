@@ -24,7 +24,7 @@ const (
 	makeThread = `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES ($1, $2, now(), now())
 		ON CONFLICT DO NOTHING`
 
-	lockThread = threadHead + ` FOR UPDATE`
+	lockThread = `SELECT head, replaced, (SELECT coalesce(max(seq), 0) FROM agent_versions WHERE namespace = $1) FROM threads WHERE namespace = $1 AND id = $2 FOR UPDATE`
 
 	addRecords = `WITH given AS (
 			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[])
@@ -83,8 +83,6 @@ const (
 	finishTool = addTool + `DO UPDATE SET output = excluded.output, status = excluded.status, finished_at = excluded.finished_at,
 			attempt = greatest(tool_logs.attempt, excluded.attempt)
 		WHERE tool_logs.finished_at IS NULL`
-
-	threadHead = `SELECT head, replaced, (SELECT coalesce(max(seq), 0) FROM agent_versions WHERE namespace = $1) FROM threads WHERE namespace = $1 AND id = $2`
 )
 
 const uniqueViolation = "23505"
@@ -106,12 +104,6 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 }
 
 func (s *Store) append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
-	if batch.Empty() {
-		var is store.Appended
-		if err := s.pool.QueryRow(ctx, threadHead, key.Namespace, key.ThreadID).Scan(&is.Head, &is.Replaced, &is.AgentChange); !errors.Is(err, pgx.ErrNoRows) {
-			return is, err
-		}
-	}
 	for try := 1; ; try++ {
 		a := newAppending(key, batch)
 		err := s.pool.SendBatch(ctx, &a.pipeline).Close()

@@ -61,15 +61,6 @@ func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (s
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
 	}
-	if batch.Empty() {
-		var is store.Appended
-		switch err := s.read.head.QueryRowContext(ctx, key.Namespace, key.ThreadID).Scan(&is.Head, &is.Replaced, &is.AgentChange); {
-		case err == nil:
-			return is, nil
-		case !errors.Is(err, sql.ErrNoRows):
-			return is, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
-		}
-	}
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))

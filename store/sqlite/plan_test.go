@@ -26,7 +26,6 @@ func TestPlans(t *testing.T) {
 		&r.newestOfEvent: "USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=? AND seq>? AND seq<?)",
 		&r.recordsByID:   "(namespace=? AND thread_id=? AND id=?)",
 		&r.thread:        "(namespace=? AND id=?)",
-		&r.head:          "(namespace=? AND id=?)",
 		&r.erased:        "(namespace=? AND id=?)",
 		&r.tool:          "(namespace=? AND thread_id=? AND tool_call_id=?)",
 		&r.tools:         "(namespace=? AND thread_id=?)",

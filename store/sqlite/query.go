@@ -29,7 +29,7 @@ type reads struct {
 	records, recordsOf, newest, newestOf *sql.Stmt
 	ofEvent, newestOfEvent               *sql.Stmt
 	recordsByID                          *sql.Stmt
-	thread, head, erased                 *sql.Stmt
+	thread, erased                       *sql.Stmt
 	pending                              *sql.Stmt
 	tool, tools                          *sql.Stmt
 }
@@ -63,7 +63,6 @@ func (r *reads) queries() map[**sql.Stmt]string {
 		&r.recordsByID: selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id IN (SELECT value FROM json_each(?))
 			ORDER BY +seq`,
 		&r.thread: selectThread + ` WHERE namespace = ? AND id = ?`,
-		&r.head:   `SELECT head, replaced, ` + agentChange + ` FROM threads WHERE namespace = ?1 AND id = ?2`,
 		&r.erased: selectErased,
 		&r.tool:   selectTool + ` WHERE namespace = ? AND thread_id = ? AND tool_call_id = ?`,
 		&r.tools:  selectTool + ` WHERE namespace = ? AND thread_id = ? ORDER BY started_at, tool_call_id`,
