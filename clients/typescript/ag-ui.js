@@ -116,7 +116,8 @@ export class ThreadAgent extends HttpAgent {
   async follow(begin, subscriber) {
     const { signal } = (this.following = new AbortController());
     const known = new Set(this.messages.map((m) => m.id));
-    let begun = false, ended = false;
+    let begun = false,
+      ended = false;
     /** @type {AgentSubscriber} */
     const watching = Object.assign(Object.create(subscriber ?? null), {
       /** @param {Parameters<NonNullable<AgentSubscriber["onEvent"]>>[0]} params */
@@ -155,7 +156,10 @@ function events() {
 
 /** The response for a thread that does not exist yet: a run in which nothing happens. @param {{ threadId: string, runId: string }} input */
 function empty({ threadId, runId }) {
-  const run = [{ type: "RUN_STARTED", threadId, runId }, { type: "RUN_FINISHED", threadId, runId }];
+  const run = [
+    { type: "RUN_STARTED", threadId, runId },
+    { type: "RUN_FINISHED", threadId, runId },
+  ];
   return new Response(run.map((event) => `data: ${JSON.stringify(event)}\n\n`).join(""), { headers: { "Content-Type": "text/event-stream" } });
 }
 

@@ -23,7 +23,8 @@ export { ConnectionError };
  */
 
 /** A resumed stream begins with the whole message. It is shown once nothing has arrived for QUIET ms, after MOST ms at the latest. */
-const QUIET = 50, MOST = 500;
+const QUIET = 50,
+  MOST = 500;
 
 /**
  * Calls and requests for approval that the server knows to be answered, by their ids. A message alone does not tell whether
@@ -44,17 +45,19 @@ export class ThreadTransport extends DefaultChatTransport {
       api: `${client.baseURL}/v1/chat`,
       headers: () => client.authorization(),
       body: { ...body, agents, tools, sender, version },
-      fetch: /** @type {typeof fetch} */ (async (url, init) => {
-        let response;
-        try {
-          response = await client.fetch(url, init);
-        } catch (error) {
-          throw cut(error);
+      fetch: /** @type {typeof fetch} */ (
+        async (url, init) => {
+          let response;
+          try {
+            response = await client.fetch(url, init);
+          } catch (error) {
+            throw cut(error);
+          }
+          // A stream that cannot be resumed now can be later. The answer to a post is the person's to read.
+          if (init?.method === "GET" && (response.status >= 500 || response.status === 429)) throw new ConnectionError();
+          return response;
         }
-        // A stream that cannot be resumed now can be later. The answer to a post is the person's to read.
-        if (init?.method === "GET" && (response.status >= 500 || response.status === 429)) throw new ConnectionError();
-        return response;
-      }),
+      ),
       prepareReconnectToStreamRequest: ({ api, id }) => ({ api: `${api}/${encodeURIComponent(id)}/stream?version=${version}` }),
     });
   }
@@ -62,13 +65,17 @@ export class ThreadTransport extends DefaultChatTransport {
   /** @type {DefaultChatTransport<M>["sendMessages"]} */
   async sendMessages(options) {
     const meant = options.messages.find((m) => m.id === options.messageId);
-    if (options.trigger !== "submit-message" || !meant || meant.role === "user" && !isKnown(meant)) return super.sendMessages(options);
+    if (options.trigger !== "submit-message" || !meant || (meant.role === "user" && !isKnown(meant))) return super.sendMessages(options);
     // The server reads the last message: it has to be the one with the answers.
-    const ready = isReady(meant) ? meant : options.messages.find(isReady) ?? meant;
+    const ready = isReady(meant) ? meant : (options.messages.find(isReady) ?? meant);
     const keys = unsent(ready);
     keys.forEach((key) => answered.add(key));
     try {
-      const stream = await super.sendMessages({ ...options, messageId: ready.id, messages: [...options.messages.slice(0, options.messages.indexOf(ready)), ready] });
+      const stream = await super.sendMessages({
+        ...options,
+        messageId: ready.id,
+        messages: [...options.messages.slice(0, options.messages.indexOf(ready)), ready],
+      });
       if (ready === meant) return stream;
       // The SDK would write this stream into the message that it meant. What follows is shown when the chat is resumed.
       await stream.cancel();
@@ -90,12 +97,14 @@ export class ThreadTransport extends DefaultChatTransport {
    * @returns {ReadableStream<UIMessageChunk>}
    */
   processResponseStream(stream) {
-    return super.processResponseStream(whole(stream, (end) => end.trimEnd().endsWith("data: [DONE]"))).pipeThrough(new TransformStream({
-      transform(chunk, controller) {
-        note(chunk);
-        controller.enqueue(chunk);
-      },
-    }));
+    return super.processResponseStream(whole(stream, (end) => end.trimEnd().endsWith("data: [DONE]"))).pipeThrough(
+      new TransformStream({
+        transform(chunk, controller) {
+          note(chunk);
+          controller.enqueue(chunk);
+        },
+      }),
+    );
   }
 }
 
@@ -196,7 +205,10 @@ function answerOf(part) {
 function unsent(message) {
   const { turn } = /** @type {ThreadMetadata} */ (message.metadata ?? {});
   if (message.role !== "assistant" || turn) return [];
-  return message.parts.map(answerOf).filter((key) => key !== undefined && !answered.has(key)).map(String);
+  return message.parts
+    .map(answerOf)
+    .filter((key) => key !== undefined && !answered.has(key))
+    .map(String);
 }
 
 /** @param {UIMessage} message */
@@ -243,15 +255,17 @@ function together(stream) {
       // nobody reads it any more
     }
   };
-  return stream.pipeThrough(new TransformStream({
-    transform(chunk, controller) {
-      if (!held) return controller.enqueue(chunk);
-      held.push(chunk);
-      if (held.length === 1) return; // the beginning comes before the rest is read
-      since ||= Date.now();
-      clearTimeout(timer);
-      timer = setTimeout(() => release(controller), Math.max(0, Math.min(QUIET, since + MOST - Date.now())));
-    },
-    flush: release,
-  }));
+  return stream.pipeThrough(
+    new TransformStream({
+      transform(chunk, controller) {
+        if (!held) return controller.enqueue(chunk);
+        held.push(chunk);
+        if (held.length === 1) return; // the beginning comes before the rest is read
+        since ||= Date.now();
+        clearTimeout(timer);
+        timer = setTimeout(() => release(controller), Math.max(0, Math.min(QUIET, since + MOST - Date.now())));
+      },
+      flush: release,
+    }),
+  );
 }

@@ -72,21 +72,38 @@ export function useThread(options) {
   const waiting = useMemo(() => waitingIn(messages, options.sender), [messages, options.sender]);
   const hidden = recovering && status === "error";
   return {
-    ...chat, id, messages, waiting, loaded, older, connection,
+    ...chat,
+    id,
+    messages,
+    waiting,
+    loaded,
+    older,
+    connection,
     status: hidden ? "streaming" : status,
-    error: hidden ? undefined : error ?? problem,
-    approve: thread.approve, deny: thread.deny, answer: thread.answer, retry: thread.retry, stop: thread.stop, loadOlder: thread.loadOlder,
+    error: hidden ? undefined : (error ?? problem),
+    approve: thread.approve,
+    deny: thread.deny,
+    answer: thread.answer,
+    retry: thread.retry,
+    stop: thread.stop,
+    loadOlder: thread.loadOlder,
   };
 }
 
 /** The tools that wait for a person. @param {ThreadMessage[]} messages @param {string} [sender] @returns {ToolPart[]} */
 function waitingIn(messages, sender) {
-  return messages.flatMap((m) => m.role !== "assistant" || m.metadata?.turn ? [] : m.parts.filter(isToolUIPart).filter((part) => {
-    if (part.state === "input-available") return part.type === "dynamic-tool" && part.toolName === "request_input" || part.type === "tool-request_input";
-    const request = requestOf(m, part), approvers = request?.approvers ?? [];
-    // Who is a member of a group by now, the server knows.
-    return part.state === "approval-requested" && (!sender || request?.groups || approvers.length === 0 || approvers.includes(sender));
-  }));
+  return messages.flatMap((m) =>
+    m.role !== "assistant" || m.metadata?.turn
+      ? []
+      : m.parts.filter(isToolUIPart).filter((part) => {
+          if (part.state === "input-available")
+            return (part.type === "dynamic-tool" && part.toolName === "request_input") || part.type === "tool-request_input";
+          const request = requestOf(m, part),
+            approvers = request?.approvers ?? [];
+          // Who is a member of a group by now, the server knows.
+          return part.state === "approval-requested" && (!sender || request?.groups || approvers.length === 0 || approvers.includes(sender));
+        }),
+  );
 }
 
 /** @param {UIMessage} message @param {ToolPart} part @returns {ApprovalRequest | undefined} */
@@ -233,7 +250,8 @@ class Thread {
     for (let failures = 0; !running.signal.aborted; failures++) {
       try {
         await this.client.watch(this.id, {
-          from: "now", signal: running.signal,
+          from: "now",
+          signal: running.signal,
           onEvent: (event, at) => this.#take(event, at),
           onState: (connection) => {
             this.#set({ connection });
@@ -306,20 +324,30 @@ class Thread {
 
   /** @param {AbortSignal} signal */
   async #load(signal) {
-    const { client, chat, id, options: { tools, limit } } = this;
+    const {
+      client,
+      chat,
+      id,
+      options: { tools, limit },
+    } = this;
     const { messages: loaded, previous } = await loadPage(client, id, { tools, limit, signal });
     if (signal.aborted || this.#busy) {
       this.#stale = true;
       return;
     }
-    const here = chat.messages, merged = merge(here, loaded);
+    const here = chat.messages,
+      merged = merge(here, loaded);
     if (merged.length !== here.length || merged.some((m, i) => m !== here[i])) chat.messages = merged;
     if (!here.some((m) => m.id === loaded[0]?.id)) this.#previous = previous; // no older ones are here
     this.#set({ loaded: true, older: this.#previous !== undefined, problem: undefined });
-    const going = loaded.filter((m, i) => isOpen(m) || m.role === "user" && i === loaded.length - 1);
+    const going = loaded.filter((m, i) => isOpen(m) || (m.role === "user" && i === loaded.length - 1));
     const news = going.some((m) => !here.some((h) => h.id === m.id && sameParts(h, m)));
     going.forEach((m) => (this.#shown = Math.max(this.#shown, recordOf(m.metadata?.place ?? ""))));
-    if (tools?.length && loaded.some((m) => isOpen(m) && m.parts.some((p) => p.type.startsWith("tool-") && /** @type {ToolPart} */ (p).state === "input-available"))) this.#runTools();
+    if (
+      tools?.length &&
+      loaded.some((m) => isOpen(m) && m.parts.some((p) => p.type.startsWith("tool-") && /** @type {ToolPart} */ (p).state === "input-available"))
+    )
+      this.#runTools();
     const unsent = merged.length > 0 && merged.at(-1) === here.at(-1) && !loaded.some((m) => m.id === merged.at(-1)?.id);
     if (chat.error instanceof ConnectionError) {
       if (unsent) await retry(chat);
@@ -336,7 +364,12 @@ class Thread {
   loadOlder = () => (this.#loadingOlder ??= this.#loadOlder().finally(() => (this.#loadingOlder = undefined)));
 
   async #loadOlder() {
-    const { client, chat, id, options: { tools, limit } } = this;
+    const {
+      client,
+      chat,
+      id,
+      options: { tools, limit },
+    } = this;
     const cursor = this.#previous;
     if (cursor === undefined) return;
     const { messages, previous } = await loadPage(client, id, { cursor, tools, limit });
@@ -347,7 +380,11 @@ class Thread {
   }
 
   async #runTools() {
-    const { client, id, options: { onToolCall, tools = [], sender } } = this;
+    const {
+      client,
+      id,
+      options: { onToolCall, tools = [], sender },
+    } = this;
     if (!onToolCall) return;
     let calls;
     try {
@@ -363,7 +400,8 @@ class Thread {
 
   /** @param {components["schemas"]["ClientCall"]} call @param {NonNullable<UseThreadOptions["onToolCall"]>} onToolCall @param {string} [by] */
   async #runTool({ toolCallId, toolName, arguments: text }, onToolCall, by) {
-    let output, isError = false;
+    let output,
+      isError = false;
     try {
       output = await onToolCall({ toolCall: { toolCallId, toolName, input: JSON.parse(text) } });
     } catch (error) {
@@ -424,12 +462,15 @@ function isOpen({ role, metadata }) {
 function merge(here, loaded) {
   const byId = new Map(here.map((m) => [m.id, m]));
   const first = here.findIndex((m) => m.id === loaded[0]?.id);
-  const out = [...here.slice(0, Math.max(0, first)), ...loaded.map((m) => {
-    const had = byId.get(m.id);
-    if (!had) return m;
-    if (sameParts(had, m)) return isDeepEqualData(plain(had.metadata), plain(m.metadata)) ? had : { ...had, metadata: m.metadata };
-    return isOpen(m) && had.parts.length >= m.parts.length ? had : m;
-  })];
+  const out = [
+    ...here.slice(0, Math.max(0, first)),
+    ...loaded.map((m) => {
+      const had = byId.get(m.id);
+      if (!had) return m;
+      if (sameParts(had, m)) return isDeepEqualData(plain(had.metadata), plain(m.metadata)) ? had : { ...had, metadata: m.metadata };
+      return isOpen(m) && had.parts.length >= m.parts.length ? had : m;
+    }),
+  ];
   const last = here.at(-1);
   return last?.role === "user" && !last.metadata?.threadId && !loaded.some((m) => m.id === last.id) ? [...out, last] : out;
 }

@@ -112,7 +112,12 @@ export class Client {
    * @returns {Promise<Answer<R>>}
    */
   async request(route, ...options) {
-    const { path: values = {}, body, query, signal } = /** @type {{ path?: Record<string, string>, body?: unknown, query?: Query, signal?: AbortSignal }} */ (options[0] ?? {});
+    const {
+      path: values = {},
+      body,
+      query,
+      signal,
+    } = /** @type {{ path?: Record<string, string>, body?: unknown, query?: Query, signal?: AbortSignal }} */ (options[0] ?? {});
     const [method, template = ""] = /** @type {string} */ (route).split(" ");
     const path = template.replace(/\{(\w+)\}/g, (_, name) => {
       const value = values[name];
@@ -403,7 +408,9 @@ function sleep(ms, signal) {
 async function* serverSentEvents(response, stop) {
   if (response.body === null) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "", id = "", data = "";
+  let rest = "",
+    id = "",
+    data = "";
   let silence = setTimeout(stop, SILENCE);
   try {
     for (;;) {

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Attention, READING } from "../../internal/page/web/attention.js";
 import { documentAddress, documentsAddress, searchAddress } from "../../internal/page/web/addresses.js";
+import { Attention, READING } from "../../internal/page/web/attention.js";
 import { marked } from "../../internal/page/web/marking.js";
 import { hasText, nextWith } from "../../internal/page/web/matches.js";
 import { ordinal, ranks } from "../../internal/page/web/ranks.js";
@@ -40,12 +40,17 @@ test("a key counts once what it decides was in view and focused for a while", ()
 
 const request = { toolCallId: "c", toolName: "pay", arguments: "{}", agent: "a", quorum: 3, requestedAt: "2026-01-01T00:00:00Z" };
 const asks = (change = {}) => ({ type: "approval_request", eventId: "e", request: { ...request, ...change } });
-const approves = (by, missing, change = {}) => ({ type: "approval", eventId: "e", approval: { toolCallId: "c", toolName: "pay", agent: "a", decision: "approve", scope: "once", by, missing, decidedAt: "2026-01-01T00:00:00Z", ...change } });
+const approves = (by, missing, change = {}) => ({
+  type: "approval",
+  eventId: "e",
+  approval: { toolCallId: "c", toolName: "pay", agent: "a", decision: "approve", scope: "once", by, missing, decidedAt: "2026-01-01T00:00:00Z", ...change },
+});
 
 /** The lines of events, and those of the same events read in two pages. */
 function* read(events) {
   for (let cut = 0; cut <= events.length; cut++) {
-    const later = new Timeline(), earlier = new Timeline();
+    const later = new Timeline(),
+      earlier = new Timeline();
     events.slice(cut).forEach((e, i) => later.apply(e, String(cut + i)));
     events.slice(0, cut).forEach((e, i) => earlier.apply(e, String(i)));
     later.prepend(earlier);
@@ -78,7 +83,8 @@ test("a failed turn is shown once, and once more if its retry fails", () => {
     assert.equal(timeline.errors.get("e"), shown(timeline)[0], "where it can be retried");
     assert.ok(timeline.failed.has("e"));
   }
-  for (const timeline of read([message, ...failed(1), { type: "status", eventId: "e", status: { status: "retried" } }, ...failed(2)])) assert.equal(shown(timeline).length, 2);
+  for (const timeline of read([message, ...failed(1), { type: "status", eventId: "e", status: { status: "retried" } }, ...failed(2)]))
+    assert.equal(shown(timeline).length, 2);
   const silent = new Timeline();
   silent.apply(failed(1)[1], "1");
   assert.equal(shown(silent).length, 1, "without an error, the status says it");
@@ -89,7 +95,10 @@ test("the output of a command is text", () => {
   const says = (data, toolName = "shell_cmd") => timeline.apply({ type: "tool_progress", toolCallId: toolName, toolName, data }, "1");
   says({ subtype: "stdout_chunk", content: "a\n" });
   says({ subtype: "stderr_chunk", content: "b" });
-  assert.deepEqual(timeline.byKey.get("t:shell_cmd").progress, [{ text: "a\n", error: false }, { text: "b", error: true }]);
+  assert.deepEqual(timeline.byKey.get("t:shell_cmd").progress, [
+    { text: "a\n", error: false },
+    { text: "b", error: true },
+  ]);
   says("half", "call_agent");
   says("half", "copy");
   says({ done: 1 }, "copy");
@@ -107,17 +116,32 @@ test("a retry is shown until the next attempt says something", () => {
   assert.ok(!timeline.retrying.has("e"));
 });
 
-const marks = (text, query) => marked(text, query).filter((part) => part.marked).map((part) => part.text);
+const marks = (text, query) =>
+  marked(text, query)
+    .filter((part) => part.marked)
+    .map((part) => part.text);
 
 test("the words of a query are marked in all of their forms", () => {
   assert.deepEqual(marks("Thirty days of vacation. Vacations are planned.", "How many days of VACATION?"), ["days", "vacation", "Vacations"]);
-  assert.deepEqual(marks("Policies, a policy; it was installed, an installation, installing", "policy install"), ["Policies", "policy", "installed", "installation", "installing"]);
+  assert.deepEqual(marks("Policies, a policy; it was installed, an installation, installing", "policy install"), [
+    "Policies",
+    "policy",
+    "installed",
+    "installation",
+    "installing",
+  ]);
   assert.deepEqual(marks("She runs. They are running, and the classes run", "run class"), ["runs", "running", "classes", "run"]);
   assert.deepEqual(marks("Zoë's café", "ZOE cafe"), ["Zoë", "café"]);
   assert.deepEqual(marks("to be or not to be", "to be"), ["to", "be", "to", "be"], "there are no other words");
   assert.deepEqual(marks("the thing", "the things"), ["thing"]);
   assert.deepEqual(marks("some text", "<b> ?"), []);
-  assert.equal(marked("a <b>day</b>, days", "day").map((part) => part.text).join(""), "a <b>day</b>, days", "nothing of the text is lost");
+  assert.equal(
+    marked("a <b>day</b>, days", "day")
+      .map((part) => part.text)
+      .join(""),
+    "a <b>day</b>, days",
+    "nothing of the text is lost",
+  );
 });
 
 test("ranks are told in words", () => {
@@ -145,9 +169,19 @@ function rowsOf(n) {
 test("rows that were not measured have the estimated height", () => {
   const rows = rowsOf(100_000);
   assert.equal(rows.total, 1_000_000);
-  assert.equal(rows.measure([["r1", 30], ["r3", 0], ["none", 7]]), 0);
+  assert.equal(
+    rows.measure([
+      ["r1", 30],
+      ["r3", 0],
+      ["none", 7],
+    ]),
+    0,
+  );
   assert.equal(rows.total, 1_000_010);
-  assert.deepEqual([0, 1, 2, 3, 4].map((i) => rows.top(i)), [0, 10, 40, 50, 50]);
+  assert.deepEqual(
+    [0, 1, 2, 3, 4].map((i) => rows.top(i)),
+    [0, 10, 40, 50, 50],
+  );
   assert.equal(rows.measure([["r1", 30.01]]), undefined, "nothing has changed");
   assert.equal(rows.indexOf("r99999"), 99_999);
   assert.equal(rows.indexOf("none"), -1);
@@ -157,7 +191,10 @@ test("rows that were not measured have the estimated height", () => {
 
 test("the row at a distance", () => {
   const rows = rowsOf(10);
-  assert.deepEqual([-5, 0, 9.9, 10, 99, 1000].map((y) => rows.at(y)), [0, 0, 0, 1, 9, 9]);
+  assert.deepEqual(
+    [-5, 0, 9.9, 10, 99, 1000].map((y) => rows.at(y)),
+    [0, 0, 0, 1, 9, 9],
+  );
   assert.equal(new Rows(10).at(0), -1);
 });
 
@@ -168,7 +205,10 @@ test("a range has the rows in it, and those beside them", () => {
   assert.deepEqual(rows.range(-100, -1), [0, 0], "the list is below the window");
   assert.deepEqual(rows.range(101, 200), [0, 0], "the list is above the window");
   assert.deepEqual(new Rows(10).range(0, 100), [0, 0]);
-  rows.measure([["r4", 0], ["r7", 0]]); // r5 is beside r4, and r8 beside r7
+  rows.measure([
+    ["r4", 0],
+    ["r7", 0],
+  ]); // r5 is beside r4, and r8 beside r7
   assert.deepEqual(rows.range(40, 41), [4, 6]);
   assert.deepEqual(rows.range(30, 59), [3, 7]);
   assert.deepEqual(rows.range(30, 65), [3, 9]);
@@ -176,11 +216,28 @@ test("a range has the rows in it, and those beside them", () => {
 
 test("what is in view keeps its place", () => {
   const rows = rowsOf(10);
-  assert.equal(rows.measure([["r1", 25], ["r8", 99]], "r5"), 15, "only what is above moves it");
+  assert.equal(
+    rows.measure(
+      [
+        ["r1", 25],
+        ["r8", 99],
+      ],
+      "r5",
+    ),
+    15,
+    "only what is above moves it",
+  );
   const earlier = Array.from({ length: 5 }, (_, i) => `e${i}`);
   assert.equal(rows.set([...earlier, ...rows.keys], "r5"), 50);
   assert.equal(rows.set([...rows.keys, "z"], "r5"), 0);
-  assert.equal(rows.set(rows.keys.filter((key) => key !== "r5" && key !== "e0"), "r5"), -20, "the rows below take the place of one that is gone");
+  assert.equal(
+    rows.set(
+      rows.keys.filter((key) => key !== "r5" && key !== "e0"),
+      "r5",
+    ),
+    -20,
+    "the rows below take the place of one that is gone",
+  );
   assert.equal(rows.set(["r7", ...rows.keys.filter((key) => key !== "r7")], "r7"), 0, "one that has moved in the list does not take the view along");
   assert.equal(rows.set(["a", "b"], "r7"), 0);
   assert.equal(rows.set(["b", "a"]), 0);
@@ -188,8 +245,17 @@ test("what is in view keeps its place", () => {
 
 test("a text is found in every part of a line, in any case", () => {
   const line = (parts) => ({ key: "k", kind: "message", version: 0, ...parts });
-  for (const parts of [{ text: "Some Text" }, { thought: "text" }, { error: "TEXT" }, { name: "text" }, { args: '{"a":"text"}' }, { output: "a text b" },
-    { status: { status: "intercepted", detail: "text" } }, { event: { type: "x", payload: { a: "text" } } }]) assert.ok(hasText(line(parts), "Text"), JSON.stringify(parts));
+  for (const parts of [
+    { text: "Some Text" },
+    { thought: "text" },
+    { error: "TEXT" },
+    { name: "text" },
+    { args: '{"a":"text"}' },
+    { output: "a text b" },
+    { status: { status: "intercepted", detail: "text" } },
+    { event: { type: "x", payload: { a: "text" } } },
+  ])
+    assert.ok(hasText(line(parts), "Text"), JSON.stringify(parts));
   assert.ok(!hasText(line({ text: "t.xt" }), "text"));
   assert.ok(hasText(line({ text: "a.*b" }), ".*"), "it is no pattern");
   const lines = ["a", "b", "a", "b"].map((text) => line({ text }));

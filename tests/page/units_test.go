@@ -1,7 +1,10 @@
 package page
 
 import (
+	"path/filepath"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/testenv"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
@@ -11,4 +14,13 @@ import (
 func TestPageUnits(t *testing.T) {
 	t.Parallel()
 	proc.Output(t, testenv.Node(t, "page.mjs"))
+}
+
+// TestPageStyle holds the page and the client to a formatter and a linter, as biome.json says.
+func TestPageStyle(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	out, err := testenv.Node(t, "node_modules/@biomejs/biome/bin/biome", "ci", "--error-on-warnings", root).CombinedOutput()
+	require.NoError(t, err, "write them with the command check --write of biome: %s", out)
 }

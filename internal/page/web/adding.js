@@ -1,6 +1,6 @@
 // The form that adds documents: files, an address or a text.
 
-import { additions, addDocument, addFiles, again, changes, forgetEnded, hasEnded } from "./additions.js";
+import { addDocument, addFiles, additions, again, changes, forgetEnded, hasEnded } from "./additions.js";
 import { documentAddress } from "./addresses.js";
 import { badge, plural } from "./documentparts.js";
 import { act, button, fill, h } from "./dom.js";
@@ -9,7 +9,11 @@ import { droppedFiles, named } from "./files.js";
 /** @import { Addition } from "./additions.js" */
 
 /** What can be added: value, label. */
-const KINDS = /** @type {const} */ ([["files", "Files"], ["address", "Address"], ["text", "Text"]]);
+const KINDS = /** @type {const} */ ([
+  ["files", "Files"],
+  ["address", "Address"],
+  ["text", "Text"],
+]);
 
 /** @typedef {typeof KINDS[number][0]} Kind */
 
@@ -31,9 +35,19 @@ export class Adding extends HTMLElement {
   #show = () => showAdditions(this.#added);
 
   connectedCallback() {
-    fill(this.#form, h("fieldset", { class: "kinds" }, h("legend", null, "Add documents"),
-      KINDS.map(([value, label]) => h("label", null, h("input", { type: "radio", name: "kind", value, checked: value === this.#kind, onchange: () => this.#choose(value) }), label))),
-    this.#fields, this.#error);
+    fill(
+      this.#form,
+      h(
+        "fieldset",
+        { class: "kinds" },
+        h("legend", null, "Add documents"),
+        KINDS.map(([value, label]) =>
+          h("label", null, h("input", { type: "radio", name: "kind", value, checked: value === this.#kind, onchange: () => this.#choose(value) }), label),
+        ),
+      ),
+      this.#fields,
+      this.#error,
+    );
     fill(this, this.#form, this.#added);
     changes.addEventListener("change", this.#show);
     this.#show();
@@ -65,20 +79,38 @@ export class Adding extends HTMLElement {
     this.#error.hidden = true;
     this.#source.type = kind === "address" ? "url" : "text";
     this.#source.placeholder = kind === "address" ? "The address of a page or a file" : "notes/vacation.md";
-    const buttons = h("div", { class: "row" }, kind !== "files" && h("button", { class: "primary" }, "Add"), button("Close", () => this.#close()));
+    const buttons = h(
+      "div",
+      { class: "row" },
+      kind !== "files" && h("button", { class: "primary" }, "Add"),
+      button("Close", () => this.#close()),
+    );
     const collection = h("label", null, "Collection", this.#collection);
     const title = h("label", null, "Title (optional)", this.#title);
-    fill(this.#fields, ...(kind === "files" ? [
-      collection,
-      h("label", { class: "drop" }, h("strong", null, "Choose files"), " or drop files and folders anywhere on this page", this.#files,
-        h("span", { class: "hint" }, "Text, Markdown, HTML, PDF, DOCX, CSV and source code, at most 32 MiB each")),
-    ] : kind === "address" ? [h("label", null, "Address", this.#source), h("div", { class: "pair" }, title, collection)]
-      : [h("label", null, "Text, as Markdown", this.#text), h("label", null, "Name", this.#source), h("div", { class: "pair" }, title, collection)]),
-    h("p", { class: "hint" }, "A document with the same name in the collection is replaced."), buttons);
+    fill(
+      this.#fields,
+      ...(kind === "files"
+        ? [
+            collection,
+            h(
+              "label",
+              { class: "drop" },
+              h("strong", null, "Choose files"),
+              " or drop files and folders anywhere on this page",
+              this.#files,
+              h("span", { class: "hint" }, "Text, Markdown, HTML, PDF, DOCX, CSV and source code, at most 32 MiB each"),
+            ),
+          ]
+        : kind === "address"
+          ? [h("label", null, "Address", this.#source), h("div", { class: "pair" }, title, collection)]
+          : [h("label", null, "Text, as Markdown", this.#text), h("label", null, "Name", this.#source), h("div", { class: "pair" }, title, collection)]),
+      h("p", { class: "hint" }, "A document with the same name in the collection is replaced."),
+      buttons,
+    );
   }
 
   #chosen() {
-    addFiles(named([...this.#files.files ?? []]), this.#collection.value.trim());
+    addFiles(named([...(this.#files.files ?? [])]), this.#collection.value.trim());
     this.#files.value = "";
   }
 
@@ -96,7 +128,12 @@ export class Adding extends HTMLElement {
     add.disabled = true;
     this.#error.hidden = true;
     try {
-      await addDocument({ source: this.#source.value.trim(), title: this.#title.value.trim(), collection: this.#collection.value.trim(), ...(this.#kind === "text" && { text: this.#text.value }) });
+      await addDocument({
+        source: this.#source.value.trim(),
+        title: this.#title.value.trim(),
+        collection: this.#collection.value.trim(),
+        ...(this.#kind === "text" && { text: this.#text.value }),
+      });
       for (const field of [this.#source, this.#title, this.#text]) field.value = "";
       this.#source.focus();
     } catch (problem) {
@@ -111,12 +148,22 @@ export class Adding extends HTMLElement {
 /** Shows what was added, and what has become of it. @param {HTMLElement} element */
 function showAdditions(element) {
   element.hidden = additions.length === 0;
-  const ended = additions.filter(hasEnded), failed = ended.filter((a) => a.state === "failed").length;
+  const ended = additions.filter(hasEnded),
+    failed = ended.filter((a) => a.state === "failed").length;
   const text = `${ended.length - failed} of ${plural(additions.length, "document")} indexed${failed > 0 ? `, ${failed} failed` : ""}`;
   const heading = element.querySelector("h2") ?? h("h2");
   if (heading.textContent !== text) fill(heading, text);
   if (!heading.isConnected) {
-    fill(element, h("header", { class: "row" }, h("div", { class: "grow", role: "status" }, heading), button("Clear", () => forgetEnded(), { class: "quiet", "aria-label": "Clear what has ended" })), h("ul", { class: "plain additions" }));
+    fill(
+      element,
+      h(
+        "header",
+        { class: "row" },
+        h("div", { class: "grow", role: "status" }, heading),
+        button("Clear", () => forgetEnded(), { class: "quiet", "aria-label": "Clear what has ended" }),
+      ),
+      h("ul", { class: "plain additions" }),
+    );
   }
   const list = /** @type {Element} */ (element.querySelector("ul"));
   additions.forEach((a, i) => {
@@ -132,11 +179,20 @@ function showAdditions(element) {
 /** @param {Addition} a */
 function rowOf(a) {
   const { document } = a;
-  return [h("div", { class: "row" }, h("span", { class: "grow" }, document ? h("a", { href: documentAddress(document.id) }, a.name) : a.name),
-    a.state === "sending" ? h("progress", { max: 1, value: a.sent, "aria-label": `Sent of ${a.name}` }) : a.state === "waiting" ? h("span", { class: "badge" }, "waiting")
-      : badge(a.state),
-    a.state === "failed" && button("Try again", () => again(a), { class: "quiet", "aria-label": `Try again: ${a.name}` })),
-  a.error && h("p", { class: "error" }, a.error)];
+  return [
+    h(
+      "div",
+      { class: "row" },
+      h("span", { class: "grow" }, document ? h("a", { href: documentAddress(document.id) }, a.name) : a.name),
+      a.state === "sending"
+        ? h("progress", { max: 1, value: a.sent, "aria-label": `Sent of ${a.name}` })
+        : a.state === "waiting"
+          ? h("span", { class: "badge" }, "waiting")
+          : badge(a.state),
+      a.state === "failed" && button("Try again", () => again(a), { class: "quiet", "aria-label": `Try again: ${a.name}` }),
+    ),
+    a.error && h("p", { class: "error" }, a.error),
+  ];
 }
 
 customElements.define("tm-adding", Adding);

@@ -42,7 +42,16 @@ const changed = () => changes.dispatchEvent(new Event("change"));
 export function addFiles(files, collection) {
   for (const { file, name } of files) {
     /** @type {Addition} */
-    const addition = { name, state: "waiting", sent: 0, send: () => upload(file, { source: name, collection }, (part) => { addition.sent = part; changed(); }) };
+    const addition = {
+      name,
+      state: "waiting",
+      sent: 0,
+      send: () =>
+        upload(file, { source: name, collection }, (part) => {
+          addition.sent = part;
+          changed();
+        }),
+    };
     if (file.size > MAX_FILE) Object.assign(addition, { state: "failed", error: "It is larger than 32 MiB. Split it, or add its text without the images." });
     additions.push(addition);
   }
@@ -118,12 +127,15 @@ function upload(file, query, onProgress) {
     const request = new XMLHttpRequest(); // fetch does not tell how much was sent
     request.open("POST", `${client.baseURL}/v1/knowledge/files?${new URLSearchParams(query)}`);
     // The name says better than a browser what a file is.
-    for (const [name, value] of Object.entries({ ...client.authorization(), "Content-Type": "application/octet-stream" })) request.setRequestHeader(name, value);
+    for (const [name, value] of Object.entries({ ...client.authorization(), "Content-Type": "application/octet-stream" }))
+      request.setRequestHeader(name, value);
     request.responseType = "json";
     request.upload.onprogress = (e) => onProgress(e.loaded / Math.max(1, e.total));
     request.onerror = () => failed(new APIError(0, { detail: "It could not be sent: the server cannot be reached, or the file cannot be read" }));
-    request.onload = () => (request.status < 300 ? done(request.response)
-      : failed(new APIError(request.status, request.response ?? {}, Number(request.getResponseHeader("Retry-After")) || undefined)));
+    request.onload = () =>
+      request.status < 300
+        ? done(request.response)
+        : failed(new APIError(request.status, request.response ?? {}, Number(request.getResponseHeader("Retry-After")) || undefined));
     request.send(file);
   });
 }

@@ -21,7 +21,14 @@ import { waiting } from "./waiting.js";
 const THEME = "threadmill.theme";
 
 /** The parts besides threads: name, label, element. */
-const PARTS = /** @type {const} */ ([["approvals", "Approvals", "tm-approvals"], ["agents", "Agents", "tm-agents"], ["knowledge", "Knowledge", "tm-knowledge"], ["servers", "MCP servers", "tm-servers"], ["rules", "Rules", "tm-rules"], ["schedules", "Schedules", "tm-schedules"]]);
+const PARTS = /** @type {const} */ ([
+  ["approvals", "Approvals", "tm-approvals"],
+  ["agents", "Agents", "tm-agents"],
+  ["knowledge", "Knowledge", "tm-knowledge"],
+  ["servers", "MCP servers", "tm-servers"],
+  ["rules", "Rules", "tm-rules"],
+  ["schedules", "Schedules", "tm-schedules"],
+]);
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const list = /** @type {HTMLElement} */ (document.getElementById("list"));
@@ -73,8 +80,27 @@ function show() {
   if (part === "knowledge") return showKnowledge();
   const known = PARTS.find(([name]) => name === part);
   if (known) return fill(main, h("div", { class: "page" }, h(known[2], { agent: id })));
-  return fill(main, h("div", { class: "welcome" }, h("h1", null, "Threadmill"), h("p", null, "Choose a thread, or open a new one."), h("p", { class: "hint" },
-    h("kbd", null, "/"), " search · ", h("kbd", null, "n"), " new thread · ", h("kbd", null, "g"), " approvals · ", h("kbd", null, "?"), " keys")));
+  return fill(
+    main,
+    h(
+      "div",
+      { class: "welcome" },
+      h("h1", null, "Threadmill"),
+      h("p", null, "Choose a thread, or open a new one."),
+      h(
+        "p",
+        { class: "hint" },
+        h("kbd", null, "/"),
+        " search · ",
+        h("kbd", null, "n"),
+        " new thread · ",
+        h("kbd", null, "g"),
+        " approvals · ",
+        h("kbd", null, "?"),
+        " keys",
+      ),
+    ),
+  );
 }
 
 /** Shows what the address says of knowledge. Its modules are loaded when they are needed. */
@@ -84,7 +110,15 @@ async function showKnowledge() {
   try {
     await import("./knowledge.js");
   } catch {
-    return fill(main, h("div", { class: "welcome" }, h("p", { role: "alert" }, "This part of the page could not be loaded."), button("Try again", () => location.reload())));
+    return fill(
+      main,
+      h(
+        "div",
+        { class: "welcome" },
+        h("p", { role: "alert" }, "This part of the page could not be loaded."),
+        button("Try again", () => location.reload()),
+      ),
+    );
   }
   const { part, rest, query } = route();
   if (part !== "knowledge") return; // somebody went on meanwhile
@@ -98,7 +132,8 @@ const states = new Map();
 
 document.addEventListener("connection", (e) => {
   const { detail, target } = /** @type {CustomEvent} */ (e);
-  if (detail.state === "closed" && !detail.error) states.delete(target); // a thread that is closed has no more to follow
+  if (detail.state === "closed" && !detail.error)
+    states.delete(target); // a thread that is closed has no more to follow
   else states.set(target, detail);
   for (const element of states.keys()) if (element instanceof Node && !element.isConnected) states.delete(element);
   const lost = [...states.values()].some((s) => s.state === "waiting");
@@ -116,8 +151,21 @@ async function signInDialog(why) {
   if (signingIn) return;
   signingIn = true;
   const key = h("input", { type: "password", autocomplete: "off", required: true, "aria-label": "API key" });
-  await ask(h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "API key"), h("p", null, why), h("label", null, "Key", key),
-    h("p", { class: "hint" }, "It stays in this tab until you close it."), h("button", { class: "primary" }, "Continue"))));
+  await ask(
+    h(
+      "dialog",
+      null,
+      h(
+        "form",
+        { method: "dialog" },
+        h("h2", null, "API key"),
+        h("p", null, why),
+        h("label", null, "Key", key),
+        h("p", { class: "hint" }, "It stays in this tab until you close it."),
+        h("button", { class: "primary" }, "Continue"),
+      ),
+    ),
+  );
   signingIn = false;
   if (key.value) signIn(key.value.trim());
   start();
@@ -125,16 +173,31 @@ async function signInDialog(why) {
 
 function showTools() {
   const theme = document.documentElement.dataset.theme ?? "auto";
-  fill(tools, connection,
+  fill(
+    tools,
+    connection,
     server.name
       ? h("span", { class: "me", title: `Roles: ${server.roles.join(", ")}` }, server.name)
       : button(myName() || "Your name", changeName, { class: "me quiet", title: myName() ? `You are ${myName()}. Change your name` : "Say who you are" }),
-    signedIn() && button("Sign out", () => { signOut(); location.reload(); }, { class: "quiet" }),
+    signedIn() &&
+      button(
+        "Sign out",
+        () => {
+          signOut();
+          location.reload();
+        },
+        { class: "quiet" },
+      ),
     h("a", { href: "/docs", title: "The API" }, "API"),
-    button({ auto: "◐", light: "☀", dark: "☾" }[theme] ?? "◐", () => {
-      setTheme({ auto: "light", light: "dark", dark: "auto" }[theme] ?? "auto");
-      showTools();
-    }, { class: "quiet", "aria-label": `Theme: ${theme}`, title: `Theme: ${theme}` }));
+    button(
+      { auto: "◐", light: "☀", dark: "☾" }[theme] ?? "◐",
+      () => {
+        setTheme({ auto: "light", light: "dark", dark: "auto" }[theme] ?? "auto");
+        showTools();
+      },
+      { class: "quiet", "aria-label": `Theme: ${theme}`, title: `Theme: ${theme}` },
+    ),
+  );
 }
 
 /** @param {string} theme */
@@ -165,9 +228,31 @@ document.addEventListener("keydown", (e) => {
       location.hash = "#/approvals";
       break;
     case "?":
-      ask(h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Keys"), h("dl", { class: "facts" },
-        [["/", "search threads, or knowledge"], ["n", "new thread"], ["g", "approvals"], ["Ctrl+F", "find in the thread"], ["j, k", "next and previous approval"], ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"], ["Enter", "send; with Shift: a new line"]]
-          .map(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]).flat()), h("button", { class: "primary" }, "Close"))));
+      ask(
+        h(
+          "dialog",
+          null,
+          h(
+            "form",
+            { method: "dialog" },
+            h("h2", null, "Keys"),
+            h(
+              "dl",
+              { class: "facts" },
+              [
+                ["/", "search threads, or knowledge"],
+                ["n", "new thread"],
+                ["g", "approvals"],
+                ["Ctrl+F", "find in the thread"],
+                ["j, k", "next and previous approval"],
+                ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"],
+                ["Enter", "send; with Shift: a new line"],
+              ].flatMap(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]),
+            ),
+            h("button", { class: "primary" }, "Close"),
+          ),
+        ),
+      );
       break;
     default:
       return;
@@ -182,12 +267,25 @@ async function start() {
     if (error instanceof APIError && (error.status === 401 || error.status === 403)) {
       return signInDialog(error.status === 403 ? error.message : "This server requires an API key.");
     }
-    fill(main, h("div", { class: "welcome" }, h("h1", null, "No connection"), h("p", { role: "alert" }, /** @type {Error} */ (error).message), button("Try again", start)));
+    fill(
+      main,
+      h(
+        "div",
+        { class: "welcome" },
+        h("h1", null, "No connection"),
+        h("p", { role: "alert" }, /** @type {Error} */ (error).message),
+        button("Try again", start),
+      ),
+    );
     setTimeout(start, 3000);
     return;
   }
   showTools();
-  fill(nav, h("a", { href: "#/", "data-part": "threads" }, "Threads"), PARTS.map(([name, label]) => h("a", { href: `#/${name}`, "data-part": name }, label, name === "approvals" && [" ", badge])));
+  fill(
+    nav,
+    h("a", { href: "#/", "data-part": "threads" }, "Threads"),
+    PARTS.map(([name, label]) => h("a", { href: `#/${name}`, "data-part": name }, label, name === "approvals" && [" ", badge])),
+  );
   fill(list, h("tm-inbox"));
   show();
   watchHealth();

@@ -54,10 +54,13 @@ export class ApprovalCard extends HTMLElement {
     this.classList.add("approval");
     this.tabIndex = -1;
     this.setAttribute("role", "group");
-    this.view = new IntersectionObserver(([...entries]) => {
-      const { intersectionRatio, intersectionRect, rootBounds } = entries[entries.length - 1];
-      this.#attend(() => this.#attention.setVisible(intersectionRatio >= 0.5 || (rootBounds !== null && intersectionRect.height >= rootBounds.height / 2)));
-    }, { threshold: THRESHOLDS });
+    this.view = new IntersectionObserver(
+      ([...entries]) => {
+        const { intersectionRatio, intersectionRect, rootBounds } = entries[entries.length - 1];
+        this.#attend(() => this.#attention.setVisible(intersectionRatio >= 0.5 || (rootBounds !== null && intersectionRect.height >= rootBounds.height / 2)));
+      },
+      { threshold: THRESHOLDS },
+    );
     this.view.observe(this);
     document.addEventListener("name-changed", this.changed);
   }
@@ -75,14 +78,23 @@ export class ApprovalCard extends HTMLElement {
     if (before && before.digest === request.digest && before.round === request.round && before.arguments === request.arguments) return this.#showState();
     this.#attention.restart();
     this.setAttribute("aria-label", `Approval of ${request.toolName}`);
-    fill(this,
-      h("header", null,
-        h("strong", null, request.agent), " wants to call ", h("code", null, request.toolName),
+    fill(
+      this,
+      h(
+        "header",
+        null,
+        h("strong", null, request.agent),
+        " wants to call ",
+        h("code", null, request.toolName),
         request.round && request.round > 1 && h("span", { class: "badge" }, `asked again, round ${request.round}`),
-        request.reminder && h("span", { class: "badge" }, `reminder ${request.reminder}`)),
+        request.reminder && h("span", { class: "badge" }, `reminder ${request.reminder}`),
+      ),
       request.reason && h("p", { class: "reason" }, request.reason),
       h("pre", { class: "code args", tabIndex: 0 }, pretty(request.arguments)),
-      this.facts, this.place, this.refusal);
+      this.facts,
+      this.place,
+      this.refusal,
+    );
     this.#writing = false;
     this.#showState();
     this.#attend(() => {});
@@ -95,15 +107,24 @@ export class ApprovalCard extends HTMLElement {
   /** Shows the votes and, unless a form is open, what the person can choose. */
   #showState() {
     const request = this.#asked;
-    const votes = request.votes ?? [], quorum = request.quorum ?? 1;
+    const votes = request.votes ?? [],
+      quorum = request.quorum ?? 1;
     const missing = Math.max(0, quorum - votes.length);
-    fill(this.facts,
+    fill(
+      this.facts,
       request.workingDirectory && [h("dt", null, "Works in"), h("dd", null, h("code", null, request.workingDirectory))],
       quorum > 1 && [h("dt", null, "Needs"), h("dd", null, `${quorum} approvals, has ${votes.length}: ${missing} more`)],
-      votes.length > 0 && [h("dt", null, "Approved by"), h("dd", null, votes.map((v) => [v.by, v.reason && ` (${v.reason})`].filter(Boolean).join("")).join(", "))],
-      (request.approvers || request.groups) && [h("dt", null, "May decide"), h("dd", null, [...request.approvers ?? [], ...(request.groups ?? []).map((g) => `group ${g}`)].join(", "))],
+      votes.length > 0 && [
+        h("dt", null, "Approved by"),
+        h("dd", null, votes.map((v) => [v.by, v.reason && ` (${v.reason})`].filter(Boolean).join("")).join(", ")),
+      ],
+      (request.approvers || request.groups) && [
+        h("dt", null, "May decide"),
+        h("dd", null, [...(request.approvers ?? []), ...(request.groups ?? []).map((g) => `group ${g}`)].join(", ")),
+      ],
       request.expiresAt && [h("dt", null, "Expires"), h("dd", null, ago(request.expiresAt), " (", time(request.expiresAt), ")")],
-      [h("dt", null, "Asked"), h("dd", null, time(request.requestedAt))]);
+      [h("dt", null, "Asked"), h("dd", null, time(request.requestedAt))],
+    );
     if (!this.#writing && !this.#decided) this.#menu();
   }
 
@@ -128,24 +149,40 @@ export class ApprovalCard extends HTMLElement {
     const voted = me !== "" && (request.votes ?? []).some((v) => samePerson(v.by, me));
     const args = objectOf(request.arguments);
     /** @param {string} label @param {string} key @param {(e: MouseEvent) => unknown} onclick @param {string} kind */
-    const choice = (label, key, onclick, kind = "") => h("button", {
-      type: "button", class: kind, "data-key": key, title: `${label} (${key})`, "aria-keyshortcuts": key, disabled: !this.#attention.seen,
-      onclick: (/** @type {MouseEvent} */ e) => e.detail < 2 && onclick(e),
-    }, label, h("kbd", { "aria-hidden": "true" }, key));
+    const choice = (label, key, onclick, kind = "") =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: kind,
+          "data-key": key,
+          title: `${label} (${key})`,
+          "aria-keyshortcuts": key,
+          disabled: !this.#attention.seen,
+          onclick: (/** @type {MouseEvent} */ e) => e.detail < 2 && onclick(e),
+        },
+        label,
+        h("kbd", { "aria-hidden": "true" }, key),
+      );
     const focused = /** @type {HTMLElement | null} */ (this.place.querySelector("button:focus"))?.dataset.key;
     if (!may("approve")) return fill(this.place, h("p", { class: "hint" }, "Your key does not allow you to decide."));
     // Who is a member of a group by now, the server knows.
     if (me !== "" && request.approvers && !request.groups && !request.approvers.includes(me)) {
       return fill(this.place, h("p", { class: "hint" }, `Only ${request.approvers.join(", ")} may decide.`));
     }
-    fill(this.place,
+    fill(
+      this.place,
       voted && h("p", { class: "hint grow" }, "You approved this call. It waits for others."),
       !voted && choice("Approve", "a", () => this.#decide({ decision: "approve", scope: "once" }), "primary"),
       !several && choice("Approve for session", "s", () => this.#decide({ decision: "approve", scope: "session" })),
       !several && args && choice("Approve a pattern…", "p", () => this.#pattern(args)),
       !several && args && choice("Edit…", "e", () => this.#edit()),
-      choice("Deny…", "d", () => this.#deny(), "danger"));
-    if (focused) (/** @type {HTMLElement | null} */ (this.place.querySelector(`[data-key="${focused}"]`)) ?? this).focus();
+      choice("Deny…", "d", () => this.#deny(), "danger"),
+    );
+    if (!focused) return;
+    /** @type {HTMLElement | null} */
+    const again = this.place.querySelector(`[data-key="${focused}"]`);
+    (again ?? this).focus();
   }
 
   /** @param {Record<string, unknown>} what */
@@ -154,14 +191,22 @@ export class ApprovalCard extends HTMLElement {
     this.refusal.hidden = true;
     this.#enable(false);
     try {
-      const result = await client.decide(this.threadId, request.toolCallId, /** @type {any} */ ({
-        ...what, by: await person(), round: request.round, digest: request.digest,
-      }));
+      const result = await client.decide(
+        this.threadId,
+        request.toolCallId,
+        /** @type {any} */ ({
+          ...what,
+          by: await person(),
+          round: request.round,
+          digest: request.digest,
+        }),
+      );
       this.#writing = false;
       if (result.missing) {
         notify(`Your approval counts. ${result.missing} more needed.`);
         // The stream may have brought the vote, or a new round, before the answer came.
-        const now = this.#asked, votes = now.votes ?? [];
+        const now = this.#asked,
+          votes = now.votes ?? [];
         if (now.round === request.round && !votes.some((v) => samePerson(v.by, myName()))) {
           this.#request = { ...now, votes: [...votes, { by: myName(), at: new Date().toISOString() }] };
         }
@@ -205,14 +250,37 @@ export class ApprovalCard extends HTMLElement {
   #deny() {
     const reason = h("input", { name: "reason", placeholder: "Why? The agent is told (optional)", "aria-label": "Reason of the denial", maxLength: 1000 });
     const send = button("Deny", () => this.#decide({ decision: "deny", reason: reason.value || undefined }), { class: "danger" });
-    this.#form(reason, h("form", { class: "row", onsubmit: (/** @type {Event} */ e) => { e.preventDefault(); send.click(); } }, reason, send, this.#cancel()));
+    this.#form(
+      reason,
+      h(
+        "form",
+        {
+          class: "row",
+          onsubmit: (/** @type {Event} */ e) => {
+            e.preventDefault();
+            send.click();
+          },
+        },
+        reason,
+        send,
+        this.#cancel(),
+      ),
+    );
   }
 
   #edit() {
     const original = pretty(this.#asked.arguments);
-    const text = h("textarea", { value: original, rows: Math.min(16, original.split("\n").length + 1), spellcheck: false, "aria-label": "Arguments that run instead", class: "code" });
+    const text = h("textarea", {
+      value: original,
+      rows: Math.min(16, original.split("\n").length + 1),
+      spellcheck: false,
+      "aria-label": "Arguments that run instead",
+      class: "code",
+    });
     const changes = h("div");
-    const send = button("Approve the edited call", () => this.#decide({ decision: "approve", scope: "once", args: objectOf(text.value) }), { class: "primary" });
+    const send = button("Approve the edited call", () => this.#decide({ decision: "approve", scope: "once", args: objectOf(text.value) }), {
+      class: "primary",
+    });
     const show = () => {
       const valid = objectOf(text.value) !== undefined;
       send.disabled = !valid || text.value === original;
@@ -225,17 +293,34 @@ export class ApprovalCard extends HTMLElement {
 
   /** @param {Record<string, unknown>} values */
   #pattern(values) {
-    const globs = Object.entries(values).filter(([, value]) => typeof value === "string").map(([name, value]) => ({
-      name, value: /** @type {string} */ (value), input: h("input", { value: String(value), "aria-label": `Pattern of ${name}`, class: "code" }),
-    }));
-    const send = button("Approve the pattern", () => {
-      const changed = globs.filter((g) => g.input.value !== g.value).map((g) => [g.name, g.input.value]);
-      return this.#decide({ decision: "approve", scope: "pattern", pattern: Object.fromEntries(changed) });
-    }, { class: "primary" });
-    const form = h("form", { class: "pattern", onsubmit: (/** @type {Event} */ e) => { e.preventDefault(); send.click(); } },
+    const globs = Object.entries(values)
+      .filter(([, value]) => typeof value === "string")
+      .map(([name, value]) => ({
+        name,
+        value: /** @type {string} */ (value),
+        input: h("input", { value: String(value), "aria-label": `Pattern of ${name}`, class: "code" }),
+      }));
+    const send = button(
+      "Approve the pattern",
+      () => {
+        const changed = globs.filter((g) => g.input.value !== g.value).map((g) => [g.name, g.input.value]);
+        return this.#decide({ decision: "approve", scope: "pattern", pattern: Object.fromEntries(changed) });
+      },
+      { class: "primary" },
+    );
+    const form = h(
+      "form",
+      {
+        class: "pattern",
+        onsubmit: (/** @type {Event} */ e) => {
+          e.preventDefault();
+          send.click();
+        },
+      },
       h("p", { class: "hint" }, "* covers letters, digits, spaces and a few signs; ** covers slashes as well. What you leave as it is must be equal."),
       globs.map((g) => h("label", null, g.name, g.input)),
-      h("div", { class: "row" }, send, this.#cancel()));
+      h("div", { class: "row" }, send, this.#cancel()),
+    );
     this.#form(globs[0]?.input ?? send, form);
   }
 
@@ -246,7 +331,7 @@ export class ApprovalCard extends HTMLElement {
       e.stopPropagation();
       return this.#close();
     }
-    if (e.repeat && (e.key === this.#held || e.key === "Enter" && !target.matches("textarea"))) return e.preventDefault();
+    if (e.repeat && (e.key === this.#held || (e.key === "Enter" && !target.matches("textarea")))) return e.preventDefault();
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select")) return;
     const isButton = target.matches("button[data-key]") && (e.key === "Enter" || e.key === " ");
     const control = isButton ? target : /** @type {HTMLElement | null} */ (this.place.querySelector(`button[data-key="${CSS.escape(e.key)}"]`));

@@ -20,11 +20,34 @@ class Approvals extends HTMLElement {
   connectedCallback() {
     this.list = h("div", { class: "cards" });
     this.state = h("p", { class: "hint", role: "status" });
-    fill(this,
-      h("header", { class: "page-header" }, h("h1", null, "Approvals"),
-        h("p", { class: "hint keys" }, h("kbd", null, "j"), " ", h("kbd", null, "k"), " move · ", h("kbd", null, "a"), " approve · ", h("kbd", null, "s"), " for session · ",
-          h("kbd", null, "p"), " pattern · ", h("kbd", null, "e"), " edit · ", h("kbd", null, "d"), " deny")),
-      this.state, this.list);
+    fill(
+      this,
+      h(
+        "header",
+        { class: "page-header" },
+        h("h1", null, "Approvals"),
+        h(
+          "p",
+          { class: "hint keys" },
+          h("kbd", null, "j"),
+          " ",
+          h("kbd", null, "k"),
+          " move · ",
+          h("kbd", null, "a"),
+          " approve · ",
+          h("kbd", null, "s"),
+          " for session · ",
+          h("kbd", null, "p"),
+          " pattern · ",
+          h("kbd", null, "e"),
+          " edit · ",
+          h("kbd", null, "d"),
+          " deny",
+        ),
+      ),
+      this.state,
+      this.list,
+    );
     this.changed = () => this.#answered();
     waiting.addEventListener("change", this.changed);
     this.keys = (/** @type {KeyboardEvent} */ e) => this.#key(e);
@@ -33,7 +56,8 @@ class Approvals extends HTMLElement {
       this.#decidedAt = this.#items().findIndex((item) => item.contains(/** @type {Node} */ (e.target)));
       waiting.refresh();
     });
-    if (waiting.now || waiting.error) { // otherwise the first answer is on its way: see inbox.js
+    if (waiting.now || waiting.error) {
+      // otherwise the first answer is on its way: see inbox.js
       this.#answered();
       waiting.refresh();
     }
@@ -50,10 +74,14 @@ class Approvals extends HTMLElement {
     if (waiting.error) return fill(/** @type {Element} */ (this.state), waiting.error.message);
     if (!waiting.now) return;
     const { approvals, clientCalls, inputs, unanswered } = waiting.now;
-    fill(/** @type {Element} */ (this.state),
-      approvals.length + clientCalls.length + inputs.length === 0 ? "Nothing waits for you." : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
+    fill(
+      /** @type {Element} */ (this.state),
+      approvals.length + clientCalls.length + inputs.length === 0
+        ? "Nothing waits for you."
+        : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
       inputs.length > 0 && ` ${inputs.length} ${inputs.length === 1 ? "call asks" : "calls ask"} for input.`,
-      unanswered && unanswered.length > 0 && ` ${unanswered.length} threads did not answer.`);
+      unanswered && unanswered.length > 0 && ` ${unanswered.length} threads did not answer.`,
+    );
     /** @type {Map<string, HTMLElement>} */
     const cards = new Map();
     for (const { threadId, title, request } of approvals) {
@@ -68,9 +96,21 @@ class Approvals extends HTMLElement {
     }
     for (const { threadId, title, call } of clientCalls) {
       const key = JSON.stringify([threadId, call.toolCallId]);
-      cards.set(key, this.#cards.get(key) ?? item(threadId, title, h("section", { class: "approval", tabIndex: -1 },
-        h("header", null, h("strong", null, call.agent), " waits for a connected client to run ", h("code", null, call.toolName)),
-        h("pre", { class: "code args", tabIndex: 0 }, pretty(call.arguments)), h("p", { class: "hint" }, "Expires ", ago(call.expiresAt)))));
+      cards.set(
+        key,
+        this.#cards.get(key) ??
+          item(
+            threadId,
+            title,
+            h(
+              "section",
+              { class: "approval", tabIndex: -1 },
+              h("header", null, h("strong", null, call.agent), " waits for a connected client to run ", h("code", null, call.toolName)),
+              h("pre", { class: "code args", tabIndex: 0 }, pretty(call.arguments)),
+              h("p", { class: "hint" }, "Expires ", ago(call.expiresAt)),
+            ),
+          ),
+      );
     }
     this.#show(cards);
   }
@@ -115,7 +155,12 @@ class Approvals extends HTMLElement {
 
 /** @param {string} threadId @param {string | undefined} title @param {HTMLElement} card */
 function item(threadId, title, card) {
-  return h("article", { class: "waiting" }, h("p", { class: "origin" }, h("a", { href: `#/threads/${encodeURIComponent(threadId)}` }, title || threadId)), card);
+  return h(
+    "article",
+    { class: "waiting" },
+    h("p", { class: "origin" }, h("a", { href: `#/threads/${encodeURIComponent(threadId)}` }, title || threadId)),
+    card,
+  );
 }
 
 customElements.define("tm-approvals", Approvals);

@@ -27,17 +27,33 @@ export class Composer extends HTMLElement {
 
   connectedCallback() {
     this.text = h("textarea", {
-      rows: 1, placeholder: "Write a message", "aria-label": "Message", value: drafts.get(this.threadId) ?? "",
-      "aria-autocomplete": "list", "aria-controls": "mentions",
-      oninput: () => this.#input(), onkeydown: (/** @type {KeyboardEvent} */ e) => this.#key(e), onblur: () => setTimeout(() => this.#complete([]), 150),
+      rows: 1,
+      placeholder: "Write a message",
+      "aria-label": "Message",
+      value: drafts.get(this.threadId) ?? "",
+      "aria-autocomplete": "list",
+      "aria-controls": "mentions",
+      oninput: () => this.#input(),
+      onkeydown: (/** @type {KeyboardEvent} */ e) => this.#key(e),
+      onblur: () => setTimeout(() => this.#complete([]), 150),
     });
     this.list = h("ul", { class: "mentions", id: "mentions", role: "listbox", "aria-label": "Agents", hidden: true });
     this.modes = h("fieldset", { class: "modes", hidden: true });
     this.button = button("Send", () => this.#send(), { class: "primary" });
     this.error = h("p", { class: "error", role: "alert", hidden: true });
     fill(this, this.error, this.modes, h("div", { class: "row compose" }, h("div", { class: "grow" }, this.list, this.text), this.button));
-    fill(this.modes, h("legend", null, "While the thread is busy"), Object.entries(ON_BUSY).map(([value, [label, hint]]) =>
-      h("label", { title: hint }, h("input", { type: "radio", name: "onBusy", value, checked: value === this.#onBusy, onchange: () => (this.#onBusy = /** @type {any} */ (value)) }), label)));
+    fill(
+      this.modes,
+      h("legend", null, "While the thread is busy"),
+      Object.entries(ON_BUSY).map(([value, [label, hint]]) =>
+        h(
+          "label",
+          { title: hint },
+          h("input", { type: "radio", name: "onBusy", value, checked: value === this.#onBusy, onchange: () => (this.#onBusy = /** @type {any} */ (value)) }),
+          label,
+        ),
+      ),
+    );
     this.#size();
     this.#enable();
   }
@@ -90,9 +106,24 @@ export class Composer extends HTMLElement {
     if (!this.list || !this.text) return;
     this.#selected = 0;
     this.list.hidden = names.length === 0;
-    fill(this.list, names.map((name, i) => h("li", {
-      role: "option", id: `mention-${i}`, "aria-selected": String(i === 0), onmousedown: (/** @type {Event} */ e) => { e.preventDefault(); this.#mention(name); },
-    }, `@${name}`)));
+    fill(
+      this.list,
+      names.map((name, i) =>
+        h(
+          "li",
+          {
+            role: "option",
+            id: `mention-${i}`,
+            "aria-selected": String(i === 0),
+            onmousedown: (/** @type {Event} */ e) => {
+              e.preventDefault();
+              this.#mention(name);
+            },
+          },
+          `@${name}`,
+        ),
+      ),
+    );
     this.#select(0);
   }
 

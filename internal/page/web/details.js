@@ -1,7 +1,7 @@
 // What is beside a thread: why a line came to be, and the thread's queue, tasks, grants and metadata.
 
-import { showGrants } from "./grants.js";
 import { act, ago, button, cut, facts, fill, h, pretty, sideHeader, time } from "./dom.js";
+import { showGrants } from "./grants.js";
 import { showModelCall, tokenFacts } from "./modelcall.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
@@ -18,20 +18,60 @@ export async function showWhy(side, threadId, line, close) {
   const body = h("div", null, h("p", { class: "hint" }, "Loading…"));
   fill(side, sideHeader("Why did this happen?", close), body);
   if (!may("operate")) {
-    fill(body, facts([["Turn", line.eventId], ["Agent", line.agent], ["Reply", line.messageId]]), h("p", { class: "hint" }, "The records behind it need a key with the role operate."));
+    fill(
+      body,
+      facts([
+        ["Turn", line.eventId],
+        ["Agent", line.agent],
+        ["Reply", line.messageId],
+      ]),
+      h("p", { class: "hint" }, "The records behind it need a key with the role operate."),
+    );
     return;
   }
-  const ids = new Set([line.eventId, `${line.eventId}.hook`, line.messageId, `${line.messageId}.llm`, `${line.messageId}.hook`, `${line.messageId}.calls`,
-    `${line.messageId}.calls.hook`, line.callId && `${line.callId}.result`, line.callId && `${line.callId}.result.hook`].flatMap((id) => (id === undefined || id.startsWith("undefined") ? [] : [id])));
+  const ids = new Set(
+    [
+      line.eventId,
+      `${line.eventId}.hook`,
+      line.messageId,
+      `${line.messageId}.llm`,
+      `${line.messageId}.hook`,
+      `${line.messageId}.calls`,
+      `${line.messageId}.calls.hook`,
+      line.callId && `${line.callId}.result`,
+      line.callId && `${line.callId}.result.hook`,
+    ].flatMap((id) => (id === undefined || id.startsWith("undefined") ? [] : [id])),
+  );
   await act(null, async () => {
     const { records } = await client.request("GET /v1/threads/{id}/records", { path: { id: threadId }, query: { id: [...ids] } });
     const cause = records.find((r) => r.id === line.eventId);
-    fill(body, h("ol", { class: "causes" },
-      cause?.parentEventId && h("li", null, "Caused by ", h("code", null, cause.parentEventId)),
-      records.map((r) => h("li", null, because(r), h("span", { class: "hint" }, " ", time(r.createdAt)),
-        callOf(r)?.context && h("p", null, button("What the model saw", () => showModelCall(side, threadId, callOf(r).messageId, close, () => showWhy(side, threadId, line, close)))),
-        h("details", null, h("summary", null, `Record ${r.seq}`), h("pre", { class: "code", tabIndex: 0 }, pretty(r)))))),
-    facts([["Turn", line.eventId], ["Trace", cause?.traceId]]));
+    fill(
+      body,
+      h(
+        "ol",
+        { class: "causes" },
+        cause?.parentEventId && h("li", null, "Caused by ", h("code", null, cause.parentEventId)),
+        records.map((r) =>
+          h(
+            "li",
+            null,
+            because(r),
+            h("span", { class: "hint" }, " ", time(r.createdAt)),
+            callOf(r)?.context &&
+              h(
+                "p",
+                null,
+                button("What the model saw", () => showModelCall(side, threadId, callOf(r).messageId, close, () => showWhy(side, threadId, line, close))),
+              ),
+            h("details", null, h("summary", null, `Record ${r.seq}`), h("pre", { class: "code", tabIndex: 0 }, pretty(r))),
+          ),
+        ),
+      ),
+      facts([
+        ["Turn", line.eventId],
+        ["Trace", cause?.traceId],
+      ]),
+    );
   });
 }
 
@@ -49,8 +89,17 @@ function because(r) {
       if (p.senderType === "tool") return `${p.toolName} returned${p.isError ? " an error" : ""}: ${cut(p.content, 80)}`;
       return `${p.senderId} wrote: ${cut(p.content || "(tool calls only)", 80)}`;
     case "llm_call":
-      return [`${p.agent} asked ${p.model} with ${p.messages} messages: ${p.usage.inputTokens} tokens in`, p.usage.cachedTokens && ` (${p.usage.cachedTokens} cached)`,
-        `, ${p.usage.outputTokens} out`, `, ${(p.durationMs / 1000).toFixed(1)} s`, p.attempt > 1 && `, attempt ${p.attempt}`, p.failed && `, instead of ${p.failed.map((/** @type {any} */ f) => `${f.model} (${f.error})`).join(", ")}`, p.finishReason && `, ${p.finishReason}`].filter(Boolean).join("");
+      return [
+        `${p.agent} asked ${p.model} with ${p.messages} messages: ${p.usage.inputTokens} tokens in`,
+        p.usage.cachedTokens && ` (${p.usage.cachedTokens} cached)`,
+        `, ${p.usage.outputTokens} out`,
+        `, ${(p.durationMs / 1000).toFixed(1)} s`,
+        p.attempt > 1 && `, attempt ${p.attempt}`,
+        p.failed && `, instead of ${p.failed.map((/** @type {any} */ f) => `${f.model} (${f.error})`).join(", ")}`,
+        p.finishReason && `, ${p.finishReason}`,
+      ]
+        .filter(Boolean)
+        .join("");
     case "tool_call":
       return `${p.agentName} called ${p.toolCalls.map((/** @type {any} */ c) => c.function.name).join(", ")}`;
     case "hook":
@@ -66,22 +115,69 @@ function because(r) {
  * @param {Element} side @param {Thread} thread @param {"thread" | "queue"} part @param {() => void} close
  */
 export function showDetails(side, thread, part, close) {
-  const usage = h("section"), queue = h("section"), tasks = h("section"), grants = h("section");
-  fill(side, sideHeader(part === "queue" ? "Queue" : "Thread", close),
-    h("section", null, facts([["Id", h("code", null, thread.id)], ["Status", thread.status], ["Opened", time(thread.createdAt)], ["Active", thread.updatedAt && ago(thread.updatedAt)],
-      ["Agents", thread.agents.join(", ")], ["Records", thread.head.toLocaleString()], ["Metadata", thread.metadata && h("pre", { class: "code", tabIndex: 0 }, pretty(thread.metadata))]])),
-    usage, h("h3", null, "Queue"), queue, h("h3", null, "Background tasks"), tasks, h("h3", null, "Grants"), grants);
+  const usage = h("section"),
+    queue = h("section"),
+    tasks = h("section"),
+    grants = h("section");
+  fill(
+    side,
+    sideHeader(part === "queue" ? "Queue" : "Thread", close),
+    h(
+      "section",
+      null,
+      facts([
+        ["Id", h("code", null, thread.id)],
+        ["Status", thread.status],
+        ["Opened", time(thread.createdAt)],
+        ["Active", thread.updatedAt && ago(thread.updatedAt)],
+        ["Agents", thread.agents.join(", ")],
+        ["Records", thread.head.toLocaleString()],
+        ["Metadata", thread.metadata && h("pre", { class: "code", tabIndex: 0 }, pretty(thread.metadata))],
+      ]),
+    ),
+    usage,
+    h("h3", null, "Queue"),
+    queue,
+    h("h3", null, "Background tasks"),
+    tasks,
+    h("h3", null, "Grants"),
+    grants,
+  );
   showUsage(thread.id, usage);
   showQueue(thread.id, queue);
   act(null, async () => {
     const found = await client.request("GET /v1/threads/{id}/tasks", { path: { id: thread.id } });
-    fill(tasks, found.tasks.length === 0 ? h("p", { class: "hint" }, "None.") : h("ul", { class: "plain" }, found.tasks.map((t) => h("li", null,
-      h("span", { class: `badge ${t.state}` }, t.state), " ", t.title || t.tool || t.subAgent, h("span", { class: "hint" }, " ", time(t.startedAt)),
-      t.error && h("p", { class: "error" }, t.error),
-      t.state === "running" && may("operate") && button("Cancel", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
-        await client.request("POST /v1/tasks/{id}/cancel", { path: { id: t.id }, body: { by: await person() } });
-        showDetails(side, thread, part, close);
-      }), { class: "quiet danger" })))));
+    fill(
+      tasks,
+      found.tasks.length === 0
+        ? h("p", { class: "hint" }, "None.")
+        : h(
+            "ul",
+            { class: "plain" },
+            found.tasks.map((t) =>
+              h(
+                "li",
+                null,
+                h("span", { class: `badge ${t.state}` }, t.state),
+                " ",
+                t.title || t.tool || t.subAgent,
+                h("span", { class: "hint" }, " ", time(t.startedAt)),
+                t.error && h("p", { class: "error" }, t.error),
+                t.state === "running" &&
+                  may("operate") &&
+                  button(
+                    "Cancel",
+                    (e) =>
+                      act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+                        await client.request("POST /v1/tasks/{id}/cancel", { path: { id: t.id }, body: { by: await person() } });
+                        showDetails(side, thread, part, close);
+                      }),
+                    { class: "quiet danger" },
+                  ),
+              ),
+            ),
+          ),
+    );
   });
   act(null, () => showGrants(thread.id, grants));
 }
@@ -101,28 +197,63 @@ async function showQueue(id, place) {
   await act(null, async () => {
     const queue = await client.request("GET /v1/threads/{id}/queue", { path: { id } });
     /** @param {components["schemas"]["QueueItem"]} item @param {string} state @param {...any} controls */
-    const row = (item, state, ...controls) => h("li", { class: "queue-item" }, h("span", { class: `badge ${state}` }, state), " ",
-      itemText(item, 80), item.priority !== 0 && h("span", { class: "badge" }, `priority ${item.priority}`),
-      item.error && h("p", { class: "error" }, item.error), may("operate") && h("span", { class: "row" }, controls));
+    const row = (item, state, ...controls) =>
+      h(
+        "li",
+        { class: "queue-item" },
+        h("span", { class: `badge ${state}` }, state),
+        " ",
+        itemText(item, 80),
+        item.priority !== 0 && h("span", { class: "badge" }, `priority ${item.priority}`),
+        item.error && h("p", { class: "error" }, item.error),
+        may("operate") && h("span", { class: "row" }, controls),
+      );
     /** @param {string} label @param {() => Promise<unknown>} action */
-    const control = (label, action) => button(label, (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
-      await action();
-      await showQueue(id, place);
-    }), { class: "quiet" });
+    const control = (label, action) =>
+      button(
+        label,
+        (e) =>
+          act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+            await action();
+            await showQueue(id, place);
+          }),
+        { class: "quiet" },
+      );
     /** @param {components["schemas"]["QueueItem"]} item */
     const drop = (item) => control("Drop", async () => client.interrupt(id, { eventId: item.id, by: await person(), reason: "dropped from the queue" }));
     /** @param {components["schemas"]["QueueItem"]} item @param {string} label @param {number} priority */
-    const move = (item, label, priority) => control(label, async () => client.request("PATCH /v1/threads/{id}/queue/{eventId}", { path: { id, eventId: item.id }, body: { status: "pending", priority, by: await person() } }));
-    const first = queue.items[0], last = queue.items.at(-1) ?? first;
+    const move = (item, label, priority) =>
+      control(label, async () =>
+        client.request("PATCH /v1/threads/{id}/queue/{eventId}", { path: { id, eventId: item.id }, body: { status: "pending", priority, by: await person() } }),
+      );
+    const first = queue.items[0],
+      last = queue.items.at(-1) ?? first;
     const rows = [
       queue.processing && row(queue.processing, "processing"),
       ...(queue.waiting ?? []).map((i) => row(i, "waiting")),
-      ...queue.items.map((i) => row(i, "pending",
-        i !== first && move(i, "First", first.priority + 1), i !== last && move(i, "Last", last.priority - 1), drop(i))),
-      ...queue.failed.map((i) => row(i, "failed",
-        control("Retry", async () => client.request("POST /v1/threads/{id}/queue/{eventId}/retry", { path: { id, eventId: i.id }, body: { by: await person() } })),
-        control("Drop", async () => client.request("PATCH /v1/threads/{id}/queue/{eventId}", { path: { id, eventId: i.id }, body: { status: "completed", by: await person(), reason: "dropped" } })))),
+      ...queue.items.map((i) =>
+        row(i, "pending", i !== first && move(i, "First", first.priority + 1), i !== last && move(i, "Last", last.priority - 1), drop(i)),
+      ),
+      ...queue.failed.map((i) =>
+        row(
+          i,
+          "failed",
+          control("Retry", async () =>
+            client.request("POST /v1/threads/{id}/queue/{eventId}/retry", { path: { id, eventId: i.id }, body: { by: await person() } }),
+          ),
+          control("Drop", async () =>
+            client.request("PATCH /v1/threads/{id}/queue/{eventId}", {
+              path: { id, eventId: i.id },
+              body: { status: "completed", by: await person(), reason: "dropped" },
+            }),
+          ),
+        ),
+      ),
     ].filter(Boolean);
-    fill(place, rows.length === 0 ? h("p", { class: "hint" }, "Empty.") : h("ul", { class: "plain" }, rows), button("Refresh", () => showQueue(id, place), { class: "quiet" }));
+    fill(
+      place,
+      rows.length === 0 ? h("p", { class: "hint" }, "Empty.") : h("ul", { class: "plain" }, rows),
+      button("Refresh", () => showQueue(id, place), { class: "quiet" }),
+    );
   });
 }

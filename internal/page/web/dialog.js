@@ -10,10 +10,14 @@ import { h } from "./dom.js";
  */
 export function ask(dialog) {
   let pressed = false;
-  dialog.addEventListener("keydown", (e) => {
-    if (!e.repeat) pressed = true;
-    else if (!pressed || e.key === "Enter") e.preventDefault();
-  }, true);
+  dialog.addEventListener(
+    "keydown",
+    (e) => {
+      if (!e.repeat) pressed = true;
+      else if (!pressed || e.key === "Enter") e.preventDefault();
+    },
+    true,
+  );
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();
@@ -29,6 +33,19 @@ export function ask(dialog) {
  * @param {string} title @param {string} text @param {string} verb Of the button that confirms.
  */
 export async function confirmed(title, text, verb) {
-  return (await ask(h("dialog", { "aria-label": title }, h("form", { method: "dialog" }, h("h2", null, title), h("p", null, text),
-    h("div", { class: "row" }, h("button", { value: "yes", class: "danger" }, verb), h("button", { value: "", autofocus: true }, "Cancel")))))) === "yes";
+  return (
+    (await ask(
+      h(
+        "dialog",
+        { "aria-label": title },
+        h(
+          "form",
+          { method: "dialog" },
+          h("h2", null, title),
+          h("p", null, text),
+          h("div", { class: "row" }, h("button", { value: "yes", class: "danger" }, verb), h("button", { value: "", autofocus: true }, "Cancel")),
+        ),
+      ),
+    )) === "yes"
+  );
 }

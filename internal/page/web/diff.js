@@ -7,7 +7,8 @@ import { h } from "./dom.js";
  * @param {string} before @param {string} after
  */
 export function diff(before, after) {
-  const a = before.split("\n"), b = after.split("\n");
+  const a = before.split("\n"),
+    b = after.split("\n");
   /** Lengths of the longest common parts. @type {number[][]} */
   const common = Array.from({ length: a.length + 1 }, () => new Array(b.length + 1).fill(0));
   for (let i = a.length - 1; i >= 0; i--) {

@@ -1,9 +1,9 @@
 // One document with its chunks, in their order.
 
 import { documentAddress, documentsAddress } from "./addresses.js";
+import { APIError } from "./client/threadmill.js";
 import { badge, documentName, figures, reindex, remove } from "./documentparts.js";
 import { act, button, copyButton, fill, h, pretty, time } from "./dom.js";
-import { APIError } from "./client/threadmill.js";
 import { client, may } from "./session.js";
 
 /** @import { components } from "./client/api.js" */
@@ -12,7 +12,8 @@ import { client, may } from "./session.js";
 /** @typedef {{ index?: number, passage: string }} Place A chunk, and the id of the passage that leads to it. */
 
 /** How often the document is read: while it is processed, and otherwise. In milliseconds. */
-const SOON = 1000, LATER = 10_000;
+const SOON = 1000,
+  LATER = 10_000;
 
 /** Chunks of a page. */
 const PAGE = 50;
@@ -45,7 +46,14 @@ export class DocumentView extends HTMLElement {
   #later = button("Show more", () => act(this.#later, () => this.#after()), { class: "quiet", hidden: true });
 
   connectedCallback() {
-    fill(this, h("p", null, h("a", { href: documentsAddress() }, "‹ Documents")), h("section", { class: "card wide" }, this.#head, this.#state, this.#controls), this.#earlier, this.#list, this.#later);
+    fill(
+      this,
+      h("p", null, h("a", { href: documentsAddress() }, "‹ Documents")),
+      h("section", { class: "card wide" }, this.#head, this.#state, this.#controls),
+      this.#earlier,
+      this.#list,
+      this.#later,
+    );
     fill(this.#state, h("p", { class: "hint" }, "Loading…"));
     this.#read();
   }
@@ -90,14 +98,31 @@ export class DocumentView extends HTMLElement {
 
   #removed() {
     this.#document = undefined;
-    fill(this, h("p", null, h("a", { href: documentsAddress() }, "‹ Documents")),
-      h("div", { class: "empty", role: "status" }, h("h2", null, "This document does not exist any more"), h("p", { class: "hint" }, "Somebody removed it, or the link is wrong. Threads keep the passages that they were shown.")));
+    fill(
+      this,
+      h("p", null, h("a", { href: documentsAddress() }, "‹ Documents")),
+      h(
+        "div",
+        { class: "empty", role: "status" },
+        h("h2", null, "This document does not exist any more"),
+        h("p", { class: "hint" }, "Somebody removed it, or the link is wrong. Threads keep the passages that they were shown."),
+      ),
+    );
   }
 
   /** @param {Error} error */
   #failed(error) {
     if (!this.#document) fill(this.#head);
-    fill(this.#state, h("p", { class: "error", role: "alert" }, error.message, " ", button("Try again", () => this.#read(), { class: "quiet" })));
+    fill(
+      this.#state,
+      h(
+        "p",
+        { class: "error", role: "alert" },
+        error.message,
+        " ",
+        button("Try again", () => this.#read(), { class: "quiet" }),
+      ),
+    );
   }
 
   /** @param {KnowledgeDocument} d */
@@ -106,24 +131,53 @@ export class DocumentView extends HTMLElement {
     if (text === this.#text) return;
     this.#text = text;
     document.title = `${documentName(d)} · Threadmill`;
-    fill(this.#head, h("h2", null, documentName(d), " ", badge(d.status)),
+    fill(
+      this.#head,
+      h("h2", null, documentName(d), " ", badge(d.status)),
       d.error && h("p", { class: "error" }, d.error),
       d.status === "processing" && !d.indexed && h("p", { class: "hint" }, "Its chunks appear here when it is indexed."),
       d.status !== "indexed" && d.indexed && h("p", { class: "hint" }, "Until a newer revision is indexed, agents find the one before."),
-      h("p", null, /^https?:\/\//i.test(d.source) ? h("a", { href: d.source, target: "_blank", rel: "noopener noreferrer" }, d.source) : h("code", null, d.source), h("span", { class: "badge" }, d.collection)),
-      h("p", { class: "hint" }, [d.format, figures(d), `revision ${d.revision}`].filter(Boolean).join(" · "), " · added ", time(d.createdAt), d.revision > 1 && [" · changed ", time(d.updatedAt)], d.by && ` by ${d.by}`,
-        d.thread && [" in ", h("a", { href: `#/threads/${encodeURIComponent(d.thread)}` }, d.thread)]),
-      d.metadata !== undefined && h("details", null, h("summary", null, "Metadata"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.metadata))));
+      h(
+        "p",
+        null,
+        /^https?:\/\//i.test(d.source) ? h("a", { href: d.source, target: "_blank", rel: "noopener noreferrer" }, d.source) : h("code", null, d.source),
+        h("span", { class: "badge" }, d.collection),
+      ),
+      h(
+        "p",
+        { class: "hint" },
+        [d.format, figures(d), `revision ${d.revision}`].filter(Boolean).join(" · "),
+        " · added ",
+        time(d.createdAt),
+        d.revision > 1 && [" · changed ", time(d.updatedAt)],
+        d.by && ` by ${d.by}`,
+        d.thread && [" in ", h("a", { href: `#/threads/${encodeURIComponent(d.thread)}` }, d.thread)],
+      ),
+      d.metadata !== undefined && h("details", null, h("summary", null, "Metadata"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.metadata))),
+    );
   }
 
   #showControls() {
-    fill(this.#controls, copyButton("Copy link", () => location.href),
-      may("operate") && button("Index again…", async (e) => {
-        if (this.#document && await reindex(/** @type {HTMLElement} */ (e.currentTarget), this.#document)) this.#read();
-      }, { class: "quiet" }),
-      may("operate") && button("Remove…", async (e) => {
-        if (this.#document && await remove(/** @type {HTMLElement} */ (e.currentTarget), this.#document)) location.hash = documentsAddress();
-      }, { class: "quiet danger" }));
+    fill(
+      this.#controls,
+      copyButton("Copy link", () => location.href),
+      may("operate") &&
+        button(
+          "Index again…",
+          async (e) => {
+            if (this.#document && (await reindex(/** @type {HTMLElement} */ (e.currentTarget), this.#document))) this.#read();
+          },
+          { class: "quiet" },
+        ),
+      may("operate") &&
+        button(
+          "Remove…",
+          async (e) => {
+            if (this.#document && (await remove(/** @type {HTMLElement} */ (e.currentTarget), this.#document))) location.hash = documentsAddress();
+          },
+          { class: "quiet danger" },
+        ),
+    );
   }
 
   /** Shows the chunks from the one that the address names, or from the first. */
@@ -142,7 +196,8 @@ export class DocumentView extends HTMLElement {
       else this.#earlier.before(this.#changed);
     }
     this.#target(one);
-    if (this.#to === this.#from && this.#from > 0) { // there are fewer now
+    if (this.#to === this.#from && this.#from > 0) {
+      // there are fewer now
       this.#from = this.#to = 0;
       await this.#after();
     }
@@ -179,7 +234,8 @@ export class DocumentView extends HTMLElement {
 
   /** Shows the page before the first chunk. */
   async #before() {
-    const place = this.#place, from = Math.max(0, this.#from - PAGE);
+    const place = this.#place,
+      from = Math.max(0, this.#from - PAGE);
     const { chunks } = await this.#page(from, this.#from - from);
     if (place !== this.#place) return;
     this.#list.prepend(...chunks.map((c) => this.#element(c)));
@@ -189,12 +245,24 @@ export class DocumentView extends HTMLElement {
 
   /** @param {Chunk} c */
   #element(c) {
-    return h("li", { class: "chunk", tabIndex: -1, "data-id": c.id },
-      h("header", { class: "row" }, h("a", { href: documentAddress(this.document, c.index), class: "number", title: "A link to this chunk" }, `#${c.index}`),
-        h("strong", { class: "grow" }, (c.path ?? []).join(" › ")), h("span", { class: "hint" }, [c.page && `page ${c.page}`, `${c.tokens.toLocaleString()} tokens`].filter(Boolean).join(" · "))),
+    return h(
+      "li",
+      { class: "chunk", tabIndex: -1, "data-id": c.id },
+      h(
+        "header",
+        { class: "row" },
+        h("a", { href: documentAddress(this.document, c.index), class: "number", title: "A link to this chunk" }, `#${c.index}`),
+        h("strong", { class: "grow" }, (c.path ?? []).join(" › ")),
+        h("span", { class: "hint" }, [c.page && `page ${c.page}`, `${c.tokens.toLocaleString()} tokens`].filter(Boolean).join(" · ")),
+      ),
       c.context && h("p", { class: "hint" }, `Written by a model: ${c.context}`),
       h("div", { class: "chunk-text" }, c.text),
-      h("p", { class: "hint" }, c.next ? ["Continues in ", h("a", { href: documentAddress(this.document, c.index + 1) }, `#${c.index + 1}`)] : "The end of the document."));
+      h(
+        "p",
+        { class: "hint" },
+        c.next ? ["Continues in ", h("a", { href: documentAddress(this.document, c.index + 1) }, `#${c.index + 1}`)] : "The end of the document.",
+      ),
+    );
   }
 }
 

@@ -23,7 +23,12 @@ export const plural = (n, what) => `${n.toLocaleString()} ${what}${n === 1 ? "" 
 export function size(n) {
   const units = /** @type {const} */ (["byte", "kilobyte", "megabyte"]);
   const at = n < 1000 ? 0 : n < 1e6 ? 1 : 2;
-  return new Intl.NumberFormat(undefined, { style: "unit", unit: units[at], unitDisplay: at === 0 ? "long" : "short", maximumSignificantDigits: at === 0 ? undefined : 3 }).format(n / 1000 ** at);
+  return new Intl.NumberFormat(undefined, {
+    style: "unit",
+    unit: units[at],
+    unitDisplay: at === 0 ? "long" : "short",
+    maximumSignificantDigits: at === 0 ? undefined : 3,
+  }).format(n / 1000 ** at);
 }
 
 /** What of a document is found. @param {KnowledgeDocument} d */
@@ -40,7 +45,8 @@ export async function reindex(control, d) {
 
 /** Removes a document, after a confirmation. @param {HTMLElement} control @param {KnowledgeDocument} d @returns {Promise<boolean>} Whether it was removed. */
 export async function remove(control, d) {
-  if (!(await confirmed(`Remove ${documentName(d)}?`, "Agents do not find it any more. Threads keep the passages that they were shown.", "Remove it"))) return false;
+  if (!(await confirmed(`Remove ${documentName(d)}?`, "Agents do not find it any more. Threads keep the passages that they were shown.", "Remove it")))
+    return false;
   const removed = await act(control, async () => {
     await client.request("DELETE /v1/knowledge/documents/{id}", { path: { id: d.id } });
     notify("The document is removed.");

@@ -14,13 +14,20 @@ import { client, may } from "./session.js";
 /** @import { KnowledgeDocument } from "./documentparts.js" */
 
 /** How often the list is read: while a document is processed, and otherwise. In milliseconds. */
-const SOON = 1000, LATER = 10_000;
+const SOON = 1000,
+  LATER = 10_000;
 
 /** Documents of a page, and the most of a request. */
-const PAGE = 50, MOST = 200;
+const PAGE = 50,
+  MOST = 200;
 
 /** The statuses, and what they are called. */
-const STATUSES = [["", "any status"], ["processing", "processing"], ["indexed", "indexed"], ["failed", "failed"]];
+const STATUSES = [
+  ["", "any status"],
+  ["processing", "processing"],
+  ["indexed", "indexed"],
+  ["failed", "failed"],
+];
 
 class Documents extends HTMLElement {
   /** @type {DocumentFilters} */
@@ -45,13 +52,44 @@ class Documents extends HTMLElement {
 
   connectedCallback() {
     const { search, collection, status } = this.filters;
-    const add = may("post") && button("Add documents", (e) => this.#adding.toggle(/** @type {HTMLElement} */ (e.currentTarget)), { class: "primary", "aria-expanded": "false" });
-    fill(this, h("div", { class: "row above" }, this.#index, add), may("post") && this.#adding,
-      h("div", { class: "row filters" },
-        h("input", { type: "search", class: "grow", placeholder: "Search titles and sources", "aria-label": "Search documents", maxLength: 200, value: search ?? "", oninput: (/** @type {Event} */ e) => this.#filter("search", e) }),
-        h("input", { placeholder: "all collections", "aria-label": "Collection", list: "collections", maxLength: 100, value: collection ?? "", oninput: (/** @type {Event} */ e) => this.#filter("collection", e) }), this.#collections,
-        h("select", { "aria-label": "Status", onchange: (/** @type {Event} */ e) => this.#filter("status", e) }, STATUSES.map(([value, label]) => h("option", { value, selected: value === status }, label)))),
-      this.#state, this.#list, this.#more);
+    const add =
+      may("post") &&
+      button("Add documents", (e) => this.#adding.toggle(/** @type {HTMLElement} */ (e.currentTarget)), { class: "primary", "aria-expanded": "false" });
+    fill(
+      this,
+      h("div", { class: "row above" }, this.#index, add),
+      may("post") && this.#adding,
+      h(
+        "div",
+        { class: "row filters" },
+        h("input", {
+          type: "search",
+          class: "grow",
+          placeholder: "Search titles and sources",
+          "aria-label": "Search documents",
+          maxLength: 200,
+          value: search ?? "",
+          oninput: (/** @type {Event} */ e) => this.#filter("search", e),
+        }),
+        h("input", {
+          placeholder: "all collections",
+          "aria-label": "Collection",
+          list: "collections",
+          maxLength: 100,
+          value: collection ?? "",
+          oninput: (/** @type {Event} */ e) => this.#filter("collection", e),
+        }),
+        this.#collections,
+        h(
+          "select",
+          { "aria-label": "Status", onchange: (/** @type {Event} */ e) => this.#filter("status", e) },
+          STATUSES.map(([value, label]) => h("option", { value, selected: value === status }, label)),
+        ),
+      ),
+      this.#state,
+      this.#list,
+      this.#more,
+    );
     fill(this.#state, h("p", { class: "hint" }, "Loading…"));
     if (may("post")) this.#acceptDrops();
     changes.addEventListener("document", this.#added);
@@ -63,20 +101,32 @@ class Documents extends HTMLElement {
     const { signal } = this.#drops;
     /** @param {DragEvent} e */
     const hasFiles = (e) => e.dataTransfer?.types.includes("Files");
-    document.addEventListener("dragover", (e) => {
-      if (!hasFiles(e)) return;
-      e.preventDefault();
-      this.classList.add("dropping");
-    }, { signal });
-    document.addEventListener("dragleave", (e) => {
-      if (e.relatedTarget === null) this.classList.remove("dropping"); // it has left the window
-    }, { signal });
-    document.addEventListener("drop", (e) => {
-      this.classList.remove("dropping");
-      if (!hasFiles(e)) return;
-      e.preventDefault();
-      this.#adding.drop(/** @type {DataTransfer} */ (e.dataTransfer));
-    }, { signal });
+    document.addEventListener(
+      "dragover",
+      (e) => {
+        if (!hasFiles(e)) return;
+        e.preventDefault();
+        this.classList.add("dropping");
+      },
+      { signal },
+    );
+    document.addEventListener(
+      "dragleave",
+      (e) => {
+        if (e.relatedTarget === null) this.classList.remove("dropping"); // it has left the window
+      },
+      { signal },
+    );
+    document.addEventListener(
+      "drop",
+      (e) => {
+        this.classList.remove("dropping");
+        if (!hasFiles(e)) return;
+        e.preventDefault();
+        this.#adding.drop(/** @type {DataTransfer} */ (e.dataTransfer));
+      },
+      { signal },
+    );
   }
 
   disconnectedCallback() {
@@ -123,7 +173,16 @@ class Documents extends HTMLElement {
       }
     } catch (error) {
       if (signal.aborted) return;
-      fill(this.#state, h("p", { class: "error", role: "alert" }, /** @type {Error} */ (error).message, " ", button("Try again", () => this.#read(), { class: "quiet" })));
+      fill(
+        this.#state,
+        h(
+          "p",
+          { class: "error", role: "alert" },
+          /** @type {Error} */ (error).message,
+          " ",
+          button("Try again", () => this.#read(), { class: "quiet" }),
+        ),
+      );
     }
     if (this.isConnected && !signal.aborted) this.#readIn(wait);
   }
@@ -134,7 +193,10 @@ class Documents extends HTMLElement {
     const documents = [];
     let cursor = "";
     do {
-      const page = await client.request("GET /v1/knowledge/documents", { query: { ...this.filters, limit: Math.min(MOST, this.#wanted - documents.length), cursor }, signal });
+      const page = await client.request("GET /v1/knowledge/documents", {
+        query: { ...this.filters, limit: Math.min(MOST, this.#wanted - documents.length), cursor },
+        signal,
+      });
       documents.push(...page.documents);
       cursor = page.next ?? "";
     } while (cursor !== "" && documents.length < this.#wanted);
@@ -144,7 +206,11 @@ class Documents extends HTMLElement {
   /** Offers the collections to filter by. @param {string[]} names */
   #offer(names) {
     const offered = [...this.#collections.children].map((o) => /** @type {HTMLOptionElement} */ (o).value);
-    if (names.join("\n") !== offered.join("\n")) fill(this.#collections, names.map((value) => h("option", { value })));
+    if (names.join("\n") !== offered.join("\n"))
+      fill(
+        this.#collections,
+        names.map((value) => h("option", { value })),
+      );
   }
 
   /** @param {KnowledgeDocument[]} documents */
@@ -164,10 +230,28 @@ class Documents extends HTMLElement {
     this.#list.hidden = documents.length === 0;
     const processed = documents.filter((d) => d.status === "processing").length;
     const filtered = Object.values(this.filters).some((value) => value !== "");
-    const text = documents.length > 0 ? processed > 0 && `${processed} of these ${processed === 1 ? "is" : "are"} being processed.` : filtered ? "No document matches." : undefined;
-    fill(this.#state, text === undefined
-      ? h("div", { class: "empty" }, h("h2", null, "There are no documents yet"), h("p", { class: "hint" }, "Agents search the documents of this namespace, and cite them in their replies.", may("post") && " Drop files here to add them."))
-      : text && h("p", { class: "hint" }, text));
+    const text =
+      documents.length > 0
+        ? processed > 0 && `${processed} of these ${processed === 1 ? "is" : "are"} being processed.`
+        : filtered
+          ? "No document matches."
+          : undefined;
+    fill(
+      this.#state,
+      text === undefined
+        ? h(
+            "div",
+            { class: "empty" },
+            h("h2", null, "There are no documents yet"),
+            h(
+              "p",
+              { class: "hint" },
+              "Agents search the documents of this namespace, and cite them in their replies.",
+              may("post") && " Drop files here to add them.",
+            ),
+          )
+        : text && h("p", { class: "hint" }, text),
+    );
   }
 }
 
@@ -191,10 +275,16 @@ class Row {
       if (await action(/** @type {HTMLElement} */ (e.currentTarget), this.document)) changed();
     };
     this.#actions = [button("Index again…", on(reindex), { class: "quiet" }), button("Remove…", on(remove), { class: "quiet danger" })];
-    this.element = h("li", null,
-      h("div", { class: "name" }, this.#link, this.#badge), this.#facts, this.#when, h("div", { class: "name from" }, this.#source, this.#collection),
+    this.element = h(
+      "li",
+      null,
+      h("div", { class: "name" }, this.#link, this.#badge),
+      this.#facts,
+      this.#when,
+      h("div", { class: "name from" }, this.#source, this.#collection),
       may("operate") && h("div", { class: "actions" }, this.#actions),
-      this.#error);
+      this.#error,
+    );
   }
 
   /** @param {KnowledgeDocument} d */

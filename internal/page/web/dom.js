@@ -20,7 +20,7 @@ export function h(tag, props, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class" || name === "for" || name === "role" || name === "list" || name.includes("-")) {
       if (value !== false) element.setAttribute(name, value === true ? "" : String(value));
-    } else /** @type {any} */ (element)[name] = value;
+    } else Reflect.set(element, name, value);
   }
   element.append(...shown(children));
   return /** @type {any} */ (element);
@@ -43,12 +43,14 @@ function shown(children) {
 }
 
 /** Characters that control a terminal or the direction of text, or that nobody can see. */
-// eslint-disable-next-line no-control-regex
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udfff]/g;
+const HIDDEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udfff]/g;
 
 /** Text in which such characters are escapes. @param {string} text */
 export function visible(text) {
-  return text.replace(/\r\n/g, "\n").replace(HIDDEN, (c) => [...c].map((one) => `\\u${/** @type {number} */ (one.codePointAt(0)).toString(16).padStart(4, "0")}`).join(""));
+  return text
+    .replace(/\r\n/g, "\n")
+    .replace(HIDDEN, (c) => [...c].map((one) => `\\u${/** @type {number} */ (one.codePointAt(0)).toString(16).padStart(4, "0")}`).join(""));
 }
 
 /** @param {string} text @param {number} length */
@@ -73,7 +75,11 @@ export function time(iso) {
 /** How long ago, or ahead, a time is. @param {string} iso */
 export function ago(iso) {
   const seconds = (new Date(iso).getTime() - Date.now()) / 1000;
-  for (const [unit, size] of /** @type {[Intl.RelativeTimeFormatUnit, number][]} */ ([["day", 86400], ["hour", 3600], ["minute", 60]])) {
+  for (const [unit, size] of /** @type {[Intl.RelativeTimeFormatUnit, number][]} */ ([
+    ["day", 86400],
+    ["hour", 3600],
+    ["minute", 60],
+  ])) {
     if (Math.abs(seconds) >= size) return relative.format(Math.trunc(seconds / size), unit);
   }
   return Math.abs(seconds) < 5 ? "now" : relative.format(Math.trunc(seconds), "second");
@@ -99,8 +105,34 @@ export function hue(name) {
 
 /** @typedef {import("./client/api.js").components["schemas"]["MarkdownNode"]} MarkdownNode */
 
-const TAGS = new Set(["p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "del", "hr", "br",
-  "table", "thead", "tbody", "tr", "th", "td", "span", "a"]);
+const TAGS = new Set([
+  "p",
+  "h1",
+  "h2",
+  "h3",
+  "h4",
+  "h5",
+  "h6",
+  "ul",
+  "ol",
+  "li",
+  "blockquote",
+  "pre",
+  "code",
+  "em",
+  "strong",
+  "del",
+  "hr",
+  "br",
+  "table",
+  "thead",
+  "tbody",
+  "tr",
+  "th",
+  "td",
+  "span",
+  "a",
+]);
 
 /** Builds elements of the server's nodes. @param {MarkdownNode[]} nodes @returns {Node[]} */
 function build(nodes) {
@@ -133,7 +165,8 @@ const documents = new Map();
 let batch = [];
 
 /** The most texts and characters of one request. */
-const BATCH = 100, BATCH_SIZE = 400_000;
+const BATCH = 100,
+  BATCH_SIZE = 400_000;
 
 /** How long texts are collected for one request, in milliseconds. */
 const COLLECT = 20;
@@ -169,9 +202,14 @@ export function markdown(element, text) {
   else {
     /** @type {Element[]} */
     const elements = [element];
-    const nodes = text === "" ? Promise.resolve([]) : /** @type {Promise<MarkdownNode[]>} */ (new Promise((done, failed) => {
-      if (batch.push({ text, elements, done, failed }) === 1) setTimeout(render, COLLECT);
-    }));
+    const nodes =
+      text === ""
+        ? Promise.resolve([])
+        : /** @type {Promise<MarkdownNode[]>} */ (
+            new Promise((done, failed) => {
+              if (batch.push({ text, elements, done, failed }) === 1) setTimeout(render, COLLECT);
+            })
+          );
     known = { nodes, elements };
     documents.set(text, known);
     if (documents.size > 2000) documents.delete(/** @type {string} */ (documents.keys().next().value));
@@ -205,17 +243,24 @@ export function sideHeader(title, close) {
 
 /** A list of names and values, without those that are missing. @param {[string, any][]} list */
 export function facts(list) {
-  return h("dl", { class: "facts" }, list.filter(([, value]) => value !== undefined && value !== "" && value !== null)
-    .map(([name, value]) => [h("dt", null, name), h("dd", null, value)]).flat());
+  return h(
+    "dl",
+    { class: "facts" },
+    list.filter(([, value]) => value !== undefined && value !== "" && value !== null).flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)]),
+  );
 }
 
 /** Copies text and says so on the button. @param {string} label @param {() => string} text */
 export function copyButton(label, text) {
-  const element = button(label, async () => {
-    await navigator.clipboard.writeText(text()).catch(() => {});
-    fill(element, "Copied");
-    setTimeout(() => fill(element, label), 1500);
-  }, { class: "quiet" });
+  const element = button(
+    label,
+    async () => {
+      await navigator.clipboard.writeText(text()).catch(() => {});
+      fill(element, "Copied");
+      setTimeout(() => fill(element, label), 1500);
+    },
+    { class: "quiet" },
+  );
   return element;
 }
 
@@ -230,7 +275,12 @@ export function download(name, type, text) {
 export function notify(text, kind = "info") {
   const place = /** @type {Element} */ (document.getElementById("notices"));
   /** @type {HTMLElement} */
-  const notice = h("div", { class: `notice ${kind}` }, text, button("×", () => notice.remove(), { "aria-label": "Dismiss", class: "quiet" }));
+  const notice = h(
+    "div",
+    { class: `notice ${kind}` },
+    text,
+    button("×", () => notice.remove(), { "aria-label": "Dismiss", class: "quiet" }),
+  );
   place.append(notice);
   setTimeout(() => notice.remove(), kind === "error" ? 12_000 : 4000);
 }

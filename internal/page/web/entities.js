@@ -29,11 +29,32 @@ class Entities extends HTMLElement {
   connectedCallback() {
     const { search, type } = this.filters;
     const types = type && !TYPES.includes(type) ? [...TYPES, type] : TYPES;
-    fill(this,
-      h("div", { class: "row filters" },
-        h("input", { type: "search", class: "grow", placeholder: "Search names", "aria-label": "Search names", maxLength: 200, value: search ?? "", oninput: (/** @type {Event} */ e) => this.#filter("search", e) }),
-        h("select", { "aria-label": "Type", onchange: (/** @type {Event} */ e) => this.#filter("type", e) }, h("option", { value: "" }, "any type"), types.map((value) => h("option", { value, selected: value === type }, value)))),
-      this.#lacks, this.#state, this.#list, this.#more);
+    fill(
+      this,
+      h(
+        "div",
+        { class: "row filters" },
+        h("input", {
+          type: "search",
+          class: "grow",
+          placeholder: "Search names",
+          "aria-label": "Search names",
+          maxLength: 200,
+          value: search ?? "",
+          oninput: (/** @type {Event} */ e) => this.#filter("search", e),
+        }),
+        h(
+          "select",
+          { "aria-label": "Type", onchange: (/** @type {Event} */ e) => this.#filter("type", e) },
+          h("option", { value: "" }, "any type"),
+          types.map((value) => h("option", { value, selected: value === type }, value)),
+        ),
+      ),
+      this.#lacks,
+      this.#state,
+      this.#list,
+      this.#more,
+    );
     this.#read();
     this.#readState();
   }
@@ -76,21 +97,54 @@ class Entities extends HTMLElement {
       this.#next = page.next ?? "";
       this.#more.hidden = this.#next === "";
       this.#list.hidden = this.#list.childElementCount === 0;
-      fill(this.#state, this.#list.hidden && (Object.values(this.filters).some((value) => value !== "") ? h("p", { class: "hint" }, "Nobody and nothing matches.")
-        : h("div", { class: "empty" }, h("h2", null, "Nobody and nothing is known yet"), h("p", { class: "hint" }, "Agents with ", h("code", null, "knowledge: {entities: true}"), " learn about the people and things that messages mention."))));
+      fill(
+        this.#state,
+        this.#list.hidden &&
+          (Object.values(this.filters).some((value) => value !== "")
+            ? h("p", { class: "hint" }, "Nobody and nothing matches.")
+            : h(
+                "div",
+                { class: "empty" },
+                h("h2", null, "Nobody and nothing is known yet"),
+                h(
+                  "p",
+                  { class: "hint" },
+                  "Agents with ",
+                  h("code", null, "knowledge: {entities: true}"),
+                  " learn about the people and things that messages mention.",
+                ),
+              )),
+      );
     } catch (error) {
       if (signal.aborted) return;
-      fill(this.#state, h("p", { class: "error", role: "alert" }, /** @type {Error} */ (error).message, " ", button("Try again", () => this.#read(cursor), { class: "quiet" })));
+      fill(
+        this.#state,
+        h(
+          "p",
+          { class: "error", role: "alert" },
+          /** @type {Error} */ (error).message,
+          " ",
+          button("Try again", () => this.#read(cursor), { class: "quiet" }),
+        ),
+      );
     }
   }
 }
 
 /** @param {Entity} e */
 function row(e) {
-  return h("li", null,
+  return h(
+    "li",
+    null,
     h("div", { class: "name" }, h("a", { class: "title", href: entityAddress(e.id) }, e.name), h("span", { class: "badge" }, e.type)),
-    h("span", { class: "hint figures" }, plural(e.mentions, "mention")), h("span", { class: "hint when" }, time(e.mentionedAt)),
-    h("p", { class: "from hint" }, [e.aliases.length > 0 && `also ${e.aliases.join(", ")}`, e.descriptions.length > 0 && cut(e.descriptions.join("; "), 200)].filter(Boolean).join(" · ")));
+    h("span", { class: "hint figures" }, plural(e.mentions, "mention")),
+    h("span", { class: "hint when" }, time(e.mentionedAt)),
+    h(
+      "p",
+      { class: "from hint" },
+      [e.aliases.length > 0 && `also ${e.aliases.join(", ")}`, e.descriptions.length > 0 && cut(e.descriptions.join("; "), 200)].filter(Boolean).join(" · "),
+    ),
+  );
 }
 
 customElements.define("tm-entities", Entities);

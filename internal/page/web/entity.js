@@ -49,29 +49,78 @@ class EntityView extends HTMLElement {
     } catch (error) {
       if (signal.aborted) return;
       const absent = error instanceof APIError && error.status === 404;
-      fill(this.#about, absent
-        ? h("div", { class: "empty", role: "status" }, h("h2", null, "Nobody knows of it any more"), h("p", { class: "hint" }, "Somebody deleted it, or the link is wrong."))
-        : h("p", { class: "error", role: "alert" }, /** @type {Error} */ (error).message, " ", button("Try again", () => this.#read(), { class: "quiet" })));
+      fill(
+        this.#about,
+        absent
+          ? h(
+              "div",
+              { class: "empty", role: "status" },
+              h("h2", null, "Nobody knows of it any more"),
+              h("p", { class: "hint" }, "Somebody deleted it, or the link is wrong."),
+            )
+          : h(
+              "p",
+              { class: "error", role: "alert" },
+              /** @type {Error} */ (error).message,
+              " ",
+              button("Try again", () => this.#read(), { class: "quiet" }),
+            ),
+      );
     }
   }
 
   /** @param {Entity} e */
   #show(e) {
     fill(this.#count, plural(e.mentions, "mention"));
-    fill(this.#about,
-      h("section", { class: "card wide" }, h("h2", null, e.name, " ", h("span", { class: "badge" }, e.type)),
+    fill(
+      this.#about,
+      h(
+        "section",
+        { class: "card wide" },
+        h("h2", null, e.name, " ", h("span", { class: "badge" }, e.type)),
         e.id !== this.entity && h("p", { class: "hint" }, "What the link names was merged into it."),
         e.aliases.length > 0 && h("p", null, h("span", { class: "hint" }, "Also "), e.aliases.join(", ")),
-        e.descriptions.length > 0 && h("ul", { class: "plain" }, e.descriptions.map((text) => h("li", null, text))),
+        e.descriptions.length > 0 &&
+          h(
+            "ul",
+            { class: "plain" },
+            e.descriptions.map((text) => h("li", null, text)),
+          ),
         h("p", { class: "hint" }, "Found ", time(e.createdAt), e.mentionedAt && [" · mentioned last ", time(e.mentionedAt)]),
-        may("operate") && h("div", { class: "row" }, button("Merge into another…", () => this.#merge(e), { class: "quiet" }), button("Delete…", () => this.#delete(e), { class: "quiet danger" }))),
-      e.relations.length > 0 && [h("h3", null, "Relations"), h("ul", { class: "plain" }, e.relations.map((r) => relation(r, e.id)))],
-      e.merges.length > 0 && [h("h3", null, "Merges"), h("ul", { class: "plain" }, e.merges.map((m) => this.#mergeRow(m, e.id)))],
-      [this.#count, this.#mentions, this.#more]);
+        may("operate") &&
+          h(
+            "div",
+            { class: "row" },
+            button("Merge into another…", () => this.#merge(e), { class: "quiet" }),
+            button("Delete…", () => this.#delete(e), { class: "quiet danger" }),
+          ),
+      ),
+      e.relations.length > 0 && [
+        h("h3", null, "Relations"),
+        h(
+          "ul",
+          { class: "plain" },
+          e.relations.map((r) => relation(r, e.id)),
+        ),
+      ],
+      e.merges.length > 0 && [
+        h("h3", null, "Merges"),
+        h(
+          "ul",
+          { class: "plain" },
+          e.merges.map((m) => this.#mergeRow(m, e.id)),
+        ),
+      ],
+      [this.#count, this.#mentions, this.#more],
+    );
   }
 
   async #readMentions() {
-    const page = await client.request("GET /v1/entities/{id}/mentions", { path: { id: this.entity }, query: { cursor: this.#next }, signal: this.#aborted.signal });
+    const page = await client.request("GET /v1/entities/{id}/mentions", {
+      path: { id: this.entity },
+      query: { cursor: this.#next },
+      signal: this.#aborted.signal,
+    });
     this.#mentions.append(...page.mentions.map(mention));
     this.#next = page.next ?? "";
     this.#more.hidden = this.#next === "";
@@ -80,17 +129,42 @@ class EntityView extends HTMLElement {
 
   /** @param {Merge} m @param {string} id The entity that is shown. */
   #mergeRow(m, id) {
-    const name = (/** @type {string} */ one, /** @type {string | undefined} */ label) => (one === id ? h("strong", null, label || one) : h("a", { href: entityAddress(one) }, label || one));
-    const undo = () => act(null, async () => {
-      if (!(await confirmed(`Undo the merge of ${m.fromName || m.from}?`, `It is a separate entry again, with its own mentions, as before it was merged into ${m.intoName || m.into}.`, "Undo it"))) return;
-      await client.request("POST /v1/entity-merges/{id}/undo", { path: { id: m.id }, body: { by: await person() } });
-      notify("The merge is undone.");
-      await this.#read();
-    });
-    return h("li", null, h("div", { class: "row" },
-      h("span", { class: "grow" }, name(m.from, m.fromName), " merged into ", name(m.into, m.intoName), h("span", { class: "hint" }, " by ", decided(m), m.similarity && `, similarity ${m.similarity.toFixed(3)}`, " · ", time(m.at)),
-        m.undoneAt && h("span", { class: "hint" }, " · undone", m.undoneBy && ` by ${m.undoneBy}`, ", ", time(m.undoneAt))),
-      m.undoneAt ? h("span", { class: "badge" }, "undone") : may("operate") && button("Undo…", undo, { class: "quiet", "aria-label": `Undo the merge of ${m.fromName || m.from}` })));
+    const name = (/** @type {string} */ one, /** @type {string | undefined} */ label) =>
+      one === id ? h("strong", null, label || one) : h("a", { href: entityAddress(one) }, label || one);
+    const undo = () =>
+      act(null, async () => {
+        if (
+          !(await confirmed(
+            `Undo the merge of ${m.fromName || m.from}?`,
+            `It is a separate entry again, with its own mentions, as before it was merged into ${m.intoName || m.into}.`,
+            "Undo it",
+          ))
+        )
+          return;
+        await client.request("POST /v1/entity-merges/{id}/undo", { path: { id: m.id }, body: { by: await person() } });
+        notify("The merge is undone.");
+        await this.#read();
+      });
+    return h(
+      "li",
+      null,
+      h(
+        "div",
+        { class: "row" },
+        h(
+          "span",
+          { class: "grow" },
+          name(m.from, m.fromName),
+          " merged into ",
+          name(m.into, m.intoName),
+          h("span", { class: "hint" }, " by ", decided(m), m.similarity && `, similarity ${m.similarity.toFixed(3)}`, " · ", time(m.at)),
+          m.undoneAt && h("span", { class: "hint" }, " · undone", m.undoneBy && ` by ${m.undoneBy}`, ", ", time(m.undoneAt)),
+        ),
+        m.undoneAt
+          ? h("span", { class: "badge" }, "undone")
+          : may("operate") && button("Undo…", undo, { class: "quiet", "aria-label": `Undo the merge of ${m.fromName || m.from}` }),
+      ),
+    );
   }
 
   /** @param {Entity} e */
@@ -106,7 +180,14 @@ class EntityView extends HTMLElement {
 
   /** @param {Entity} e */
   async #delete(e) {
-    if (!(await confirmed(`Delete ${e.name}?`, "With it go its mentions, its relations and what was merged into it. Messages stay. A later message that mentions it makes a new entry.", "Delete it"))) return;
+    if (
+      !(await confirmed(
+        `Delete ${e.name}?`,
+        "With it go its mentions, its relations and what was merged into it. Messages stay. A later message that mentions it makes a new entry.",
+        "Delete it",
+      ))
+    )
+      return;
     await act(null, async () => {
       await client.request("DELETE /v1/entities/{id}", { path: { id: e.id } });
       notify(`${e.name} is deleted.`);
@@ -121,14 +202,27 @@ const decided = (m) => (m.by === "threshold" ? "the threshold" : m.by);
 /** @param {Relation} r @param {string} id The entity that is shown. */
 function relation(r, id) {
   const other = r.from === id ? { id: r.to, name: r.toName } : { id: r.from, name: r.fromName };
-  return h("li", null, h("span", { class: "hint" }, `${r.type.replaceAll("_", " ")} `), h("a", { href: entityAddress(other.id) }, other.name || other.id), r.reason && ` — ${r.reason}`, h("span", { class: "hint" }, " · ", time(r.at)));
+  return h(
+    "li",
+    null,
+    h("span", { class: "hint" }, `${r.type.replaceAll("_", " ")} `),
+    h("a", { href: entityAddress(other.id) }, other.name || other.id),
+    r.reason && ` — ${r.reason}`,
+    h("span", { class: "hint" }, " · ", time(r.at)),
+  );
 }
 
 /** @param {Mention} m */
 function mention(m) {
   const thread = m.sourceType === "message" ? lineAddress(m.thread, `m:${m.sourceId}`) : `#/threads/${encodeURIComponent(m.thread)}`;
-  return h("li", null, h("div", { class: "name" }, h("span", null, m.text || m.name)), h("span", { class: "hint figures" }, m.sourceType), h("span", { class: "hint when" }, time(m.at)),
-    h("p", { class: "from hint" }, "in ", m.thread ? h("a", { href: thread }, m.thread) : m.sourceId, ` as ${m.name}`));
+  return h(
+    "li",
+    null,
+    h("div", { class: "name" }, h("span", null, m.text || m.name)),
+    h("span", { class: "hint figures" }, m.sourceType),
+    h("span", { class: "hint when" }, time(m.at)),
+    h("p", { class: "from hint" }, "in ", m.thread ? h("a", { href: thread }, m.thread) : m.sourceId, ` as ${m.name}`),
+  );
 }
 
 customElements.define("tm-entity", EntityView);

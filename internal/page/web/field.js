@@ -27,7 +27,12 @@ const title = (label, required) => h("span", { class: "title" }, label, !require
 
 /** A choice of one value. @param {{ value: any, title: string }[]} options @param {Record<string, any>} schema @param {boolean} required */
 function one(options, schema, required) {
-  const select = h("select", { required }, h("option", { value: "" }, required ? "Choose…" : "—"), options.map((o, i) => h("option", { value: String(i) }, o.title)));
+  const select = h(
+    "select",
+    { required },
+    h("option", { value: "" }, required ? "Choose…" : "—"),
+    options.map((o, i) => h("option", { value: String(i) }, o.title)),
+  );
   const at = options.findIndex((o) => o.value === schema.default);
   if (at >= 0) select.value = String(at);
   return { control: select, value: () => (select.value === "" ? undefined : options[Number(select.value)].value) };
@@ -35,7 +40,11 @@ function one(options, schema, required) {
 
 /** A choice of several values. @param {{ value: any, title: string }[]} options @param {Record<string, any>} schema @param {boolean} required */
 function several(options, schema, required) {
-  const boxes = options.map(({ value, title }) => ({ value, title, box: h("input", { type: "checkbox", checked: Array.isArray(schema.default) && schema.default.includes(value), onchange: () => check() }) }));
+  const boxes = options.map(({ value, title }) => ({
+    value,
+    title,
+    box: h("input", { type: "checkbox", checked: Array.isArray(schema.default) && schema.default.includes(value), onchange: () => check() }),
+  }));
   const chosen = () => boxes.filter(({ box }) => box.checked).map(({ value }) => value);
   const { minItems = 0, maxItems = options.length } = schema;
   // A browser says what is wrong at a control: the first one.
@@ -45,19 +54,33 @@ function several(options, schema, required) {
     boxes[0]?.box.setCustomValidity(wrong);
   };
   check();
-  return { control: boxes.map(({ title, box }) => h("label", { class: "row" }, box, title)), value: () => (chosen().length === 0 && !required ? undefined : chosen()) };
+  return {
+    control: boxes.map(({ title, box }) => h("label", { class: "row" }, box, title)),
+    value: () => (chosen().length === 0 && !required ? undefined : chosen()),
+  };
 }
 
 /** Several texts, one a line. @param {Record<string, any>} schema @param {boolean} required */
 function texts(schema, required) {
   const area = h("textarea", { rows: 3, required, value: Array.isArray(schema.default) ? schema.default.join("\n") : "", placeholder: "one a line" });
-  const lines = () => area.value.split("\n").map((line) => line.trim()).filter((line) => line !== "");
+  const lines = () =>
+    area.value
+      .split("\n")
+      .map((line) => line.trim())
+      .filter((line) => line !== "");
   return { control: area, value: () => (lines().length === 0 && !required ? undefined : lines()) };
 }
 
 /** @param {Record<string, any>} schema @param {boolean} required */
 function number(schema, required) {
-  const input = h("input", { type: "number", required, step: schema.type === "integer" ? "1" : "any", min: schema.minimum, max: schema.maximum, value: schema.default ?? "" });
+  const input = h("input", {
+    type: "number",
+    required,
+    step: schema.type === "integer" ? "1" : "any",
+    min: schema.minimum,
+    max: schema.maximum,
+    value: schema.default ?? "",
+  });
   return { control: input, value: () => (input.value === "" ? undefined : input.valueAsNumber) };
 }
 
@@ -75,15 +98,25 @@ function field(name, schema, required) {
   const hint = schema.description && h("span", { class: "hint" }, String(schema.description));
   if (schema.type === "boolean") {
     const box = h("input", { type: "checkbox", checked: schema.default === true });
-    return { name, element: h("div", { class: "field" }, h("label", { class: "row" }, box, h("span", { class: "title" }, label)), hint), value: () => box.checked };
+    return {
+      name,
+      element: h("div", { class: "field" }, h("label", { class: "row" }, box, h("span", { class: "title" }, label)), hint),
+      value: () => box.checked,
+    };
   }
-  const options = choices(schema), items = choices(object(schema.items));
+  const options = choices(schema),
+    items = choices(object(schema.items));
   if (schema.type === "array" && items) {
     const { control, value } = several(items, schema, required);
     return { name, element: h("fieldset", { class: "field" }, h("legend", null, title(label, required)), hint, control), value };
   }
-  const { control, value } = options ? one(options, schema, required) : schema.type === "array" ? texts(schema, required)
-    : schema.type === "integer" || schema.type === "number" ? number(schema, required) : text(schema, required);
+  const { control, value } = options
+    ? one(options, schema, required)
+    : schema.type === "array"
+      ? texts(schema, required)
+      : schema.type === "integer" || schema.type === "number"
+        ? number(schema, required)
+        : text(schema, required);
   return { name, element: h("label", { class: "field" }, title(label, required), hint, control), value };
 }
 

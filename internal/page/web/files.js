@@ -26,6 +26,6 @@ async function below(entry) {
     /** @type {FileSystemEntry[]} */
     const some = await new Promise((done, failed) => reader.readEntries(done, failed)); // a batch at a time
     if (some.length === 0) return files;
-    for (const one of some) if (!one.name.startsWith(".") && one.name !== "node_modules") files.push(...await below(one));
+    for (const one of some) if (!one.name.startsWith(".") && one.name !== "node_modules") files.push(...(await below(one)));
   }
 }

@@ -32,10 +32,14 @@ export class FindBar extends HTMLElement {
   connectedCallback() {
     this.setAttribute("role", "search");
     this.hidden = true;
-    fill(this, this.#input, this.#state,
+    fill(
+      this,
+      this.#input,
+      this.#state,
       button("↑", () => this.#next(-1), { class: "quiet", "aria-label": "Earlier match", title: "Earlier (Enter)" }),
       button("↓", () => this.#next(1), { class: "quiet", "aria-label": "Later match", title: "Later (Shift+Enter)" }),
-      button("×", () => this.#close(), { class: "quiet", "aria-label": "Close the search" }));
+      button("×", () => this.#close(), { class: "quiet", "aria-label": "Close the search" }),
+    );
     this.addEventListener("keydown", (e) => {
       if (e.key === "Escape") this.#close();
       else if (e.key === "Enter" && e.target === this.#input && !e.repeat && !e.isComposing) this.#next(e.shiftKey ? 1 : -1);

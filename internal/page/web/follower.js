@@ -90,7 +90,8 @@ export class Follower {
         this.onState(state, error);
       },
     });
-    while (!signal.aborted && !(await withStream(() => this.open(following()).catch(() => {})))) { // onState was called with the error
+    while (!signal.aborted && !(await withStream(() => this.open(following()).catch(() => {})))) {
+      // onState was called with the error
       const { onState } = following();
       try {
         await this.ask(following());

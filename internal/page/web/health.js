@@ -1,11 +1,12 @@
 // What the server says is wrong with it: without a worker, for example, nothing answers.
 
-import { fill, h } from "./dom.js";
 import { APIError } from "./client/threadmill.js";
+import { fill, h } from "./dom.js";
 import { client } from "./session.js";
 
 /** How often the page asks, in milliseconds, and how often while something is wrong. */
-const EVERY = 20_000, SOON = 3000;
+const EVERY = 20_000,
+  SOON = 3000;
 
 /** Words for people. @type {Record<string, string>} */
 const NAMES = { store: "The store", stream: "The live stream", temporal: "Temporal", worker: "Nothing is answered now" };
@@ -37,7 +38,10 @@ async function components() {
 function show(wrong) {
   const place = /** @type {HTMLElement} */ (document.getElementById("health"));
   place.hidden = wrong.length === 0;
-  fill(place, wrong.map(([name, state]) => h("p", null, h("strong", null, NAMES[name] ?? name), `: ${state}`)));
+  fill(
+    place,
+    wrong.map(([name, state]) => h("p", null, h("strong", null, NAMES[name] ?? name), `: ${state}`)),
+  );
 }
 
 document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && watchHealth());

@@ -23,7 +23,8 @@ const TABS = [
 const PAGE = 200;
 
 /** How tall a row is, and how far beyond the window there are rows: at least one, for the Tab key. In pixels. */
-const ROW = 58, BEYOND = 60;
+const ROW = 58,
+  BEYOND = 60;
 
 /** Words for people. @type {Record<string, string>} */
 const ACTIVITY = { waiting: "needs a decision", failing: "failed", running: "running", unanswered: "nobody answers", idle: "" };
@@ -49,16 +50,41 @@ class Inbox extends HTMLElement {
 
   connectedCallback() {
     this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Activity" });
-    this.search = h("input", { type: "search", placeholder: "Search titles, agents, text", "aria-label": "Search threads", maxLength: 200, oninput: () => this.#search() });
+    this.search = h("input", {
+      type: "search",
+      placeholder: "Search titles, agents, text",
+      "aria-label": "Search threads",
+      maxLength: 200,
+      oninput: () => this.#search(),
+    });
     this.list = h("ul", { class: "threads" });
     this.state = h("p", { class: "hint", role: "status" });
     this.more = h("div", { class: "more" });
-    fill(this, h("div", { class: "inbox-header" }, h("div", { class: "row" }, this.search, may("post") && button("New", () => this.#new(), { class: "primary", title: "New thread (n)" })), this.tabs), this.list, this.state, this.more);
+    fill(
+      this,
+      h(
+        "div",
+        { class: "inbox-header" },
+        h("div", { class: "row" }, this.search, may("post") && button("New", () => this.#new(), { class: "primary", title: "New thread (n)" })),
+        this.tabs,
+      ),
+      this.list,
+      this.state,
+      this.more,
+    );
     this.#showTabs();
     this.#rows = new VirtualList({
-      list: this.list, scroller: this, estimate: ROW, overscan: BEYOND,
+      list: this.list,
+      scroller: this,
+      estimate: ROW,
+      overscan: BEYOND,
       make: (id) => {
-        const row = h("li", null, h("a", { class: "title", href: `#/threads/${encodeURIComponent(id)}` }), ["when", "sub", "state"].map((part) => h("span", { class: part })));
+        const row = h(
+          "li",
+          null,
+          h("a", { class: "title", href: `#/threads/${encodeURIComponent(id)}` }),
+          ["when", "sub", "state"].map((part) => h("span", { class: part })),
+        );
         this.#showRow(row, id);
         return row;
       },
@@ -66,8 +92,12 @@ class Inbox extends HTMLElement {
     });
     this.end = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#next && this.#load(), { root: this, rootMargin: "400px" });
     this.#reload();
-    this.follower = new Follower((options) => client.watchThreads(options), (options) => this.#ask(options), (t) => this.#receive(t),
-      (state, error) => this.dispatchEvent(new CustomEvent("connection", { bubbles: true, detail: { state, error } })));
+    this.follower = new Follower(
+      (options) => client.watchThreads(options),
+      (options) => this.#ask(options),
+      (t) => this.#receive(t),
+      (state, error) => this.dispatchEvent(new CustomEvent("connection", { bubbles: true, detail: { state, error } })),
+    );
     this.follower.start("");
     this.clock = setInterval(() => this.#rows?.render(), 30_000);
   }
@@ -93,9 +123,25 @@ class Inbox extends HTMLElement {
   }
 
   #showTabs() {
-    fill(/** @type {Element} */ (this.tabs), TABS.map(([id, label]) => h("button", {
-      type: "button", role: "tab", "aria-selected": String(id === this.#tab), onclick: () => { this.#tab = id; this.#showTabs(); this.#reload(); },
-    }, label)));
+    fill(
+      /** @type {Element} */ (this.tabs),
+      TABS.map(([id, label]) =>
+        h(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            "aria-selected": String(id === this.#tab),
+            onclick: () => {
+              this.#tab = id;
+              this.#showTabs();
+              this.#reload();
+            },
+          },
+          label,
+        ),
+      ),
+    );
   }
 
   #search() {
@@ -129,10 +175,18 @@ class Inbox extends HTMLElement {
       const more = /** @type {Element} */ (this.more);
       this.end?.unobserve(more); // so that it tells again if the end is still near
       this.end?.observe(more);
-      fill(/** @type {Element} */ (this.state), this.#threads.size === 0 && (this.#query ? "No thread matches." : this.#tab === "all" ? "There are no threads yet." : "No threads."));
+      fill(
+        /** @type {Element} */ (this.state),
+        this.#threads.size === 0 && (this.#query ? "No thread matches." : this.#tab === "all" ? "There are no threads yet." : "No threads."),
+      );
     } catch (error) {
       if (loading.signal.aborted) return;
-      fill(/** @type {Element} */ (this.state), /** @type {Error} */ (error).message, " ", button("Try again", () => this.#reload(), { class: "quiet" }));
+      fill(
+        /** @type {Element} */ (this.state),
+        /** @type {Error} */ (error).message,
+        " ",
+        button("Try again", () => this.#reload(), { class: "quiet" }),
+      );
     }
     if (!this.#early) return;
     const early = this.#early;
@@ -161,9 +215,13 @@ class Inbox extends HTMLElement {
     const known = new Set(this.#order.map((t) => t.id));
     const added = [...this.#threads.values()].filter((t) => !known.has(t.id));
     // Nearly sorted already, so sorting takes one pass.
-    this.#order = [...this.#order.flatMap((t) => this.#threads.get(t.id) ?? []), ...added]
-      .sort((a, b) => (a.updatedAt === b.updatedAt ? (a.id < b.id ? 1 : -1) : (a.updatedAt ?? "") < (b.updatedAt ?? "") ? 1 : -1));
-    this.#rows?.set(this.#order.map((t) => t.id), this.#next !== "");
+    this.#order = [...this.#order.flatMap((t) => this.#threads.get(t.id) ?? []), ...added].sort((a, b) =>
+      a.updatedAt === b.updatedAt ? (a.id < b.id ? 1 : -1) : (a.updatedAt ?? "") < (b.updatedAt ?? "") ? 1 : -1,
+    );
+    this.#rows?.set(
+      this.#order.map((t) => t.id),
+      this.#next !== "",
+    );
   }
 
   /** @param {HTMLElement} row @param {string} id */
@@ -201,23 +259,54 @@ class NewThread extends HTMLElement {
   async connectedCallback() {
     const agents = h("div", { class: "choices" });
     const text = h("textarea", { rows: 4, "aria-label": "Message", placeholder: "What should they do?" });
-    const open = button("Open the thread", () => act(open, async () => {
-      const chosen = [...agents.querySelectorAll("input:checked")].map((i) => /** @type {HTMLInputElement} */ (i).value);
-      const message = text.value.trim() === "" ? undefined : { content: text.value, sender: await person() };
-      const thread = await client.openThread(/** @type {any} */ ({ agents: chosen.length > 0 ? chosen : undefined, message }));
-      location.hash = `#/threads/${encodeURIComponent(thread.id)}`;
-    }), { class: "primary" });
+    const open = button(
+      "Open the thread",
+      () =>
+        act(open, async () => {
+          const chosen = [...agents.querySelectorAll("input:checked")].map((i) => /** @type {HTMLInputElement} */ (i).value);
+          const message = text.value.trim() === "" ? undefined : { content: text.value, sender: await person() };
+          const thread = await client.openThread(/** @type {any} */ ({ agents: chosen.length > 0 ? chosen : undefined, message }));
+          location.hash = `#/threads/${encodeURIComponent(thread.id)}`;
+        }),
+      { class: "primary" },
+    );
     text.addEventListener("keydown", (e) => {
       if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
       e.preventDefault();
       if (!e.repeat) open.click();
     });
-    fill(this, h("div", { class: "new-thread" }, h("h1", null, "New thread"), h("p", { class: "hint" }, "Choose one agent or several, or none for the default one."), agents, text, h("div", { class: "row" }, open)));
+    fill(
+      this,
+      h(
+        "div",
+        { class: "new-thread" },
+        h("h1", null, "New thread"),
+        h("p", { class: "hint" }, "Choose one agent or several, or none for the default one."),
+        agents,
+        text,
+        h("div", { class: "row" }, open),
+      ),
+    );
     text.focus();
     await act(null, async () => {
       const list = (await client.request("GET /v1/agents")).agents;
-      fill(agents, list.map((a) => h("label", { class: "choice-card" }, h("input", { type: "checkbox", value: a.name }),
-        h("span", null, h("strong", null, a.name), a.default && h("span", { class: "badge" }, "default"), h("span", { class: "sub" }, a.description || a.model)))));
+      fill(
+        agents,
+        list.map((a) =>
+          h(
+            "label",
+            { class: "choice-card" },
+            h("input", { type: "checkbox", value: a.name }),
+            h(
+              "span",
+              null,
+              h("strong", null, a.name),
+              a.default && h("span", { class: "badge" }, "default"),
+              h("span", { class: "sub" }, a.description || a.model),
+            ),
+          ),
+        ),
+      );
     });
   }
 }

@@ -14,7 +14,13 @@ export const isGrowing = (index) => index.embedder !== "" && withVectors(index) 
 
 /** Shows the state. @param {Element} element @param {Knowledge} index */
 export function showIndex(element, index) {
-  fill(element, h("strong", null, plural(index.documents, "document")), ` · ${plural(index.chunks, "chunk")} · `, ...vectors(index), index.rerankModel && [", ordered by ", h("code", null, index.rerankModel)]);
+  fill(
+    element,
+    h("strong", null, plural(index.documents, "document")),
+    ` · ${plural(index.chunks, "chunk")} · `,
+    ...vectors(index),
+    index.rerankModel && [", ordered by ", h("code", null, index.rerankModel)],
+  );
 }
 
 /** What is said of the vectors. @param {Knowledge} index */
@@ -22,7 +28,13 @@ function vectors(index) {
   const { embedder, withoutVectors, embedders, chunks } = index;
   if (embedder === "") return ["found by their words alone", withoutVectors && `: ${withoutVectors}`];
   if (!isGrowing(index)) return ["found by words and by meaning (", h("code", null, embedder), ")"];
-  const own = withVectors(index), serving = embedders.filter((e) => e.name !== embedder).sort((a, b) => b.chunks - a.chunks)[0];
-  return [h("progress", { max: chunks, value: own, "aria-label": `Chunks with vectors of ${embedder}` }), ` ${own.toLocaleString()} of ${chunks.toLocaleString()} have vectors of `, h("code", null, embedder), " so far",
-    ...(serving && serving.chunks > own ? [". Until all have, ", h("code", null, serving.name), " serves"] : [])];
+  const own = withVectors(index),
+    serving = embedders.filter((e) => e.name !== embedder).sort((a, b) => b.chunks - a.chunks)[0];
+  return [
+    h("progress", { max: chunks, value: own, "aria-label": `Chunks with vectors of ${embedder}` }),
+    ` ${own.toLocaleString()} of ${chunks.toLocaleString()} have vectors of `,
+    h("code", null, embedder),
+    " so far",
+    ...(serving && serving.chunks > own ? [". Until all have, ", h("code", null, serving.name), " serves"] : []),
+  ];
 }

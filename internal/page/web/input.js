@@ -49,25 +49,54 @@ export function inputCard(threadId, request) {
 
   const logsIn = request.questions.every((q) => q.login);
   const visits = request.questions.every((q) => q.kind === "url");
-  const form = h("form", {
-    class: "approval input", tabIndex: -1, "aria-label": `Input for ${request.toolName}`,
-    onsubmit: (/** @type {Event} */ e) => {
-      e.preventDefault();
-      void send("accept");
+  const form = h(
+    "form",
+    {
+      class: "approval input",
+      tabIndex: -1,
+      "aria-label": `Input for ${request.toolName}`,
+      onsubmit: (/** @type {Event} */ e) => {
+        e.preventDefault();
+        void send("accept");
+      },
     },
-  },
-  h("header", null, h("code", null, request.toolName), " of ", h("strong", null, request.agent), " asks"),
-  asked.map(({ question, fields }) => {
-    const url = question.kind === "url" && !question.login ? address(question.url) : undefined;
-    return h("div", { class: "question" }, h("p", { class: "reason" }, question.message),
-      url && h("p", null, h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, "Open ", h("strong", null, url.host)), h("br"), h("code", { class: "hint" }, url.href)),
-      question.login && loginChoice(question.login),
-      fields.map((f) => f.element));
-  }),
-  h("p", { class: "hint" }, "Asked ", time(request.requestedAt), logsIn ? ". The call goes on by itself after the login." : ". Give no passwords: the answer is kept in the thread."),
-  choices, refusal);
-  fill(choices, may("post")
-    ? [h("button", { class: logsIn ? "" : "primary" }, logsIn ? "I have logged in" : visits ? "I have done this" : "Send"), button("Decline", () => send("decline"), { class: "danger" })]
-    : h("p", { class: "hint" }, "Your key does not allow you to answer."));
+    h("header", null, h("code", null, request.toolName), " of ", h("strong", null, request.agent), " asks"),
+    asked.map(({ question, fields }) => {
+      const url = question.kind === "url" && !question.login ? address(question.url) : undefined;
+      return h(
+        "div",
+        { class: "question" },
+        h("p", { class: "reason" }, question.message),
+        url &&
+          h(
+            "p",
+            null,
+            h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, "Open ", h("strong", null, url.host)),
+            h("br"),
+            h("code", { class: "hint" }, url.href),
+          ),
+        question.login && loginChoice(question.login),
+        fields.map((f) => f.element),
+      );
+    }),
+    h(
+      "p",
+      { class: "hint" },
+      "Asked ",
+      time(request.requestedAt),
+      logsIn ? ". The call goes on by itself after the login." : ". Give no passwords: the answer is kept in the thread.",
+    ),
+    choices,
+    refusal,
+  );
+  fill(
+    choices,
+    may("post")
+      ? [
+          h("button", { class: logsIn ? "" : "primary" }, logsIn ? "I have logged in" : visits ? "I have done this" : "Send"),
+          button("Decline", () => send("decline"), { class: "danger" }),
+        ]
+      : h("p", { class: "hint" }, "Your key does not allow you to answer."),
+  );
   return form;
 }

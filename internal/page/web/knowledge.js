@@ -11,14 +11,22 @@ import { fill, h } from "./dom.js";
 /** @import { DocumentView } from "./document.js" */
 
 /** The parts: name, label, address. */
-const PARTS = /** @type {const} */ ([["documents", "Documents", documentsAddress()], ["search", "Search", searchAddress()], ["entities", "People and things", entitiesAddress()]]);
+const PARTS = /** @type {const} */ ([
+  ["documents", "Documents", documentsAddress()],
+  ["search", "Search", searchAddress()],
+  ["entities", "People and things", entitiesAddress()],
+]);
 
 export class KnowledgeView extends HTMLElement {
   #links = PARTS.map(([, label, href]) => h("a", { href }, label));
   #place = h("div");
 
   connectedCallback() {
-    fill(this, h("header", { class: "page-header" }, h("h1", null, "Knowledge"), h("nav", { class: "tabs", "aria-label": "Parts of knowledge" }, this.#links)), this.#place);
+    fill(
+      this,
+      h("header", { class: "page-header" }, h("h1", null, "Knowledge"), h("nav", { class: "tabs", "aria-label": "Parts of knowledge" }, this.#links)),
+      this.#place,
+    );
   }
 
   /** Shows what the address says: the part, and what of it. @param {string[]} rest @param {URLSearchParams} query */

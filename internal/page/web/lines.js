@@ -49,7 +49,12 @@ export function showLine(element, line, context) {
     case "status":
       return showStatus(element, line, context);
     case "error":
-      fill(element, h("p", { class: "error", role: "alert" }, h("strong", null, line.agent ?? "Error"), ": ", line.text), retry(line, context), actions(line, context));
+      fill(
+        element,
+        h("p", { class: "error", role: "alert" }, h("strong", null, line.agent ?? "Error"), ": ", line.text),
+        retry(line, context),
+        actions(line, context),
+      );
       return;
     case "event":
       return showEvent(element, line, context);
@@ -60,17 +65,23 @@ export function showLine(element, line, context) {
 
 /** @param {Line} line @param {Context} context */
 function actions(line, context) {
-  return h("span", { class: "actions" },
+  return h(
+    "span",
+    { class: "actions" },
     line.place && !context.nested && h("a", { href: lineAddress(context.threadId, line.key, line.place), title: "Permalink", "aria-label": "Permalink" }, "#"),
-    line.eventId && button("Why?", () => context.why(line), { class: "quiet", title: "Why did this happen?" }));
+    line.eventId && button("Why?", () => context.why(line), { class: "quiet", title: "Why did this happen?" }),
+  );
 }
 
 /** @param {Line} line @param {Context} context */
 function retry(line, context) {
   const id = line.eventId;
   if (!id || !context.retriable(line) || !may("operate")) return undefined;
-  return button("Retry", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), async () =>
-    client.request("POST /v1/threads/{id}/queue/{eventId}/retry", { path: { id: context.threadId, eventId: id }, body: { by: await person() } })));
+  return button("Retry", (e) =>
+    act(/** @type {HTMLElement} */ (e.currentTarget), async () =>
+      client.request("POST /v1/threads/{id}/queue/{eventId}/retry", { path: { id: context.threadId, eventId: id }, body: { by: await person() } }),
+    ),
+  );
 }
 
 /** @param {HTMLElement} element @param {Line} line @param {Context} context */
@@ -107,11 +118,13 @@ function showMessage(element, line, context) {
     markdown(state.body, line.text ?? "");
   }
   showSources(state.sources, line.found);
-  fill(state.foot,
+  fill(
+    state.foot,
     line.state === "streaming" && !line.text && !line.thought && h("span", { class: "hint" }, "…"),
     line.state === "interrupted" && h("span", { class: "badge" }, "interrupted"),
     line.error && h("p", { class: "error", role: "alert" }, line.error),
-    (line.error || line.state === "failed") && retry(line, context));
+    (line.error || line.state === "failed") && retry(line, context),
+  );
 }
 
 /** Shows what an agent was given: passages, which its reply may cite by their numbers, and facts. @param {HTMLElement} element @param {import("./timeline.js").Retrieval} [found] */
@@ -119,14 +132,26 @@ function showSources(element, found) {
   const state = /** @type {any} */ (element);
   if (state.found === found) return;
   state.found = found;
-  const passages = found?.passages ?? [], facts = found?.facts ?? [];
+  const passages = found?.passages ?? [],
+    facts = found?.facts ?? [];
   element.hidden = passages.length + facts.length === 0;
-  fill(element,
+  fill(
+    element,
     h("summary", null, [passages.length > 0 && `Sources (${passages.length})`, facts.length > 0 && `Known (${facts.length})`].filter(Boolean).join(", ")),
     found?.warning && h("p", { class: "hint" }, found.warning),
-    passages.length > 0 && h("ol", null, passages.map((p) => h("li", null,
-      passageName(p), h("pre", { class: "prose", tabIndex: 0 }, p.text)))),
-    facts.length > 0 && h("ul", null, facts.map((f) => h("li", null, h("a", { href: entityAddress(f.entity), class: "title" }, f.name), ` (${f.type}): ${f.text}`))));
+    passages.length > 0 &&
+      h(
+        "ol",
+        null,
+        passages.map((p) => h("li", null, passageName(p), h("pre", { class: "prose", tabIndex: 0 }, p.text))),
+      ),
+    facts.length > 0 &&
+      h(
+        "ul",
+        null,
+        facts.map((f) => h("li", null, h("a", { href: entityAddress(f.entity), class: "title" }, f.name), ` (${f.type}): ${f.text}`)),
+      ),
+  );
 }
 
 /** Shows text that only grows, without building it again. @param {HTMLElement} element @param {string} text */
@@ -182,15 +207,22 @@ function showTool(element, line, context) {
     state.decisions = h("div", { class: "decisions" });
     state.result = h("div", { class: "result" });
     state.child = h("div");
-    state.details = h("details", null, state.summary, h("div", { class: "tool-body" }, state.args, state.asked, state.decisions, state.question, state.answers, state.progress, state.child, state.result));
+    state.details = h(
+      "details",
+      null,
+      state.summary,
+      h("div", { class: "tool-body" }, state.args, state.asked, state.decisions, state.question, state.answers, state.progress, state.child, state.result),
+    );
     state.when = h("span", { class: "when" });
     fill(element, state.when, state.details);
   }
   fill(state.when, line.agent, " ", time(line.createdAt), actions(line, context));
-  fill(state.summary,
+  fill(
+    state.summary,
     h("span", { class: "state", title: now }, now),
     h("code", { class: "tool-name" }, line.name),
-    h("span", { class: "gist" }, cut(gist(line.args), 120)));
+    h("span", { class: "gist" }, cut(gist(line.args), 120)),
+  );
   state.args.hidden = line.args === undefined || now === "waiting"; // the card shows them
   if (state.argsText !== line.args) {
     state.argsText = line.args;
@@ -202,25 +234,61 @@ function showTool(element, line, context) {
   else if (state.card) state.card.show(request);
   else state.card = approvalCard(context.threadId, request);
   if (state.asked.firstChild !== (state.card ?? null)) fill(state.asked, state.card);
-  fill(state.decisions, (line.decisions ?? []).map((d) => h("p", { class: `decision ${d.decision}` }, decisionText(d), " ", time(d.decidedAt),
-    d.arguments && line.args !== d.arguments && h("details", null, h("summary", null, "Edited arguments"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.arguments))))));
+  fill(
+    state.decisions,
+    (line.decisions ?? []).map((d) =>
+      h(
+        "p",
+        { class: `decision ${d.decision}` },
+        decisionText(d),
+        " ",
+        time(d.decidedAt),
+        d.arguments &&
+          line.args !== d.arguments &&
+          h("details", null, h("summary", null, "Edited arguments"), h("pre", { class: "code", tabIndex: 0 }, pretty(d.arguments))),
+      ),
+    ),
+  );
   const input = now === "asks" ? inputOf(line) : undefined;
   if (input && state.input !== input.round) fill(state.question, inputCard(context.threadId, input));
   else if (!input) fill(state.question);
   state.input = input?.round;
-  fill(state.answers, (line.inputs ?? []).map((a) => h("p", { class: "decision" }, a.withdrawn ? "No answer is needed any more" : `Answered by ${a.by}`, " ", time(a.receivedAt),
-    !a.withdrawn && h("details", null, h("summary", null, "Answer"), h("pre", { class: "code", tabIndex: 0 }, pretty(a.answers))))));
+  fill(
+    state.answers,
+    (line.inputs ?? []).map((a) =>
+      h(
+        "p",
+        { class: "decision" },
+        a.withdrawn ? "No answer is needed any more" : `Answered by ${a.by}`,
+        " ",
+        time(a.receivedAt),
+        !a.withdrawn && h("details", null, h("summary", null, "Answer"), h("pre", { class: "code", tabIndex: 0 }, pretty(a.answers))),
+      ),
+    ),
+  );
   if (line.output !== undefined && state.output !== line.output) {
     state.output = line.output;
     const { text, error, rest } = outputOf(line.output);
-    fill(state.result, text !== "" && longText(text, line.failed ? "output failed" : "output", "Result"), error !== "" && longText(error, "output stderr", "Standard error"),
-      h("div", { class: "row" }, rest !== "" && h("span", { class: "hint" }, rest), copyButton("Copy", () => line.output ?? "")));
+    fill(
+      state.result,
+      text !== "" && longText(text, line.failed ? "output failed" : "output", "Result"),
+      error !== "" && longText(error, "output stderr", "Standard error"),
+      h(
+        "div",
+        { class: "row" },
+        rest !== "" && h("span", { class: "hint" }, rest),
+        copyButton("Copy", () => line.output ?? ""),
+      ),
+    );
   }
   if (!context.nested && isSubAgent(line) && !state.sub) {
-    state.sub = button("Show the sub-agent's thread", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => showChild(state, line, context)), { class: "quiet" });
+    state.sub = button("Show the sub-agent's thread", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => showChild(state, line, context)), {
+      class: "quiet",
+    });
     fill(state.child, state.sub);
   }
-  if (!state.touched) state.details.open = now === "waiting" || now === "asks" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
+  if (!state.touched)
+    state.details.open = now === "waiting" || now === "asks" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
 }
 
 /** Adds the pieces of progress that are new. @param {any} state @param {Line} line */
@@ -237,10 +305,20 @@ function showProgress(state, line) {
 /** Text that is folded if it is long. @param {string} text @param {string} kind @param {string} label */
 function longText(text, kind, label) {
   const whole = h("pre", { class: kind, tabIndex: 0, "aria-label": label }, text.length > LONG ? `${text.slice(0, LONG)}…` : text);
-  return h("div", null, whole, text.length > LONG && button(`Show all ${text.length.toLocaleString()} characters`, (e) => {
-    fill(whole, text);
-    /** @type {HTMLElement} */ (e.currentTarget).remove();
-  }, { class: "quiet" }));
+  return h(
+    "div",
+    null,
+    whole,
+    text.length > LONG &&
+      button(
+        `Show all ${text.length.toLocaleString()} characters`,
+        (e) => {
+          fill(whole, text);
+          /** @type {HTMLElement} */ (e.currentTarget).remove();
+        },
+        { class: "quiet" },
+      ),
+  );
 }
 
 /** @param {Line} line */
@@ -281,7 +359,9 @@ export function statusText(s) {
     case "opened":
       return `Thread opened${s.agents?.length ? ` with ${s.agents.join(", ")}` : ""}`;
     case "updated":
-      return ["Thread changed", by, s.title && `: titled “${s.title}”`, s.agents && `: agents are now ${s.agents.join(", ") || "the default one"}`].filter(Boolean).join("");
+      return ["Thread changed", by, s.title && `: titled “${s.title}”`, s.agents && `: agents are now ${s.agents.join(", ") || "the default one"}`]
+        .filter(Boolean)
+        .join("");
     case "closed":
       return `Thread closed${by}${detail}`;
     case "turn_ended":
@@ -306,9 +386,21 @@ export function statusText(s) {
 function showEvent(element, line, context) {
   const e = /** @type {NonNullable<Line["event"]>} */ (line.event);
   const source = /** @type {any} */ (e.metadata)?.source ?? "env";
-  fill(element, h("span", { class: "when" }, source, " ", time(line.createdAt), actions(line, context)),
-    h("details", null,
-      h("summary", null, h("span", { class: "state" }, "event"), h("code", { class: "tool-name" }, e.type), h("span", { class: "gist" }, cut(JSON.stringify(e.payload ?? null), 120)),
-        line.rule && h("span", { class: "badge" }, `rule ${line.rule}`)),
-      h("pre", { class: "code", tabIndex: 0 }, pretty({ payload: e.payload, metadata: e.metadata }))));
+  fill(
+    element,
+    h("span", { class: "when" }, source, " ", time(line.createdAt), actions(line, context)),
+    h(
+      "details",
+      null,
+      h(
+        "summary",
+        null,
+        h("span", { class: "state" }, "event"),
+        h("code", { class: "tool-name" }, e.type),
+        h("span", { class: "gist" }, cut(JSON.stringify(e.payload ?? null), 120)),
+        line.rule && h("span", { class: "badge" }, `rule ${line.rule}`),
+      ),
+      h("pre", { class: "code", tabIndex: 0 }, pretty({ payload: e.payload, metadata: e.metadata })),
+    ),
+  );
 }

@@ -1,14 +1,23 @@
 // The words of a query in a text.
 
 /** Words that say nothing about what is looked for. */
-const COMMON = new Set("a an and are as at be by can could do does for from had has have how i if in is it its many may much of on or our shall should so that the their them they this to was we were what when where which who whom whose why will with would you your".split(" "));
+const COMMON = new Set(
+  "a an and are as at be by can could do does for from had has have how i if in is it its many may much of on or our shall should so that the their them they this to was we were what when where which who whom whose why will with would you your".split(
+    " ",
+  ),
+);
 
 const WORD = /[\p{L}\p{N}]+/gu;
 
 /** The common part of the forms of an English word. @param {string} word */
 export function stem(word) {
-  return word.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase()
-    .replace(/(?<=[aeiouy].*)(ations?|ings?|e[sd]?|(?<!s)s|ly)$/, "").replace(/([^aeiouls])\1$/, "$1").replace(/(?<=.)y$/, "i");
+  return word
+    .normalize("NFD")
+    .replace(/\p{M}/gu, "")
+    .toLowerCase()
+    .replace(/(?<=[aeiouy].*)(ations?|ings?|e[sd]?|(?<!s)s|ly)$/, "")
+    .replace(/([^aeiouls])\1$/, "$1")
+    .replace(/(?<=.)y$/, "i");
 }
 
 /**

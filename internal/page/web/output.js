@@ -11,9 +11,16 @@ export function outputOf(output) {
   const command = commandOf(output);
   if (!command) return { text: pretty(output), error: "", rest: "" };
   return {
-    text: command.stdout, error: command.stderr,
-    rest: [`exit code ${command.exitCode}`, command.error, command.stdoutTruncated && "the middle of the output was cut", command.stderrTruncated && "the middle of the standard error was cut"]
-      .filter(Boolean).join(" · "),
+    text: command.stdout,
+    error: command.stderr,
+    rest: [
+      `exit code ${command.exitCode}`,
+      command.error,
+      command.stdoutTruncated && "the middle of the output was cut",
+      command.stderrTruncated && "the middle of the standard error was cut",
+    ]
+      .filter(Boolean)
+      .join(" · "),
   };
 }
 

@@ -7,7 +7,12 @@ import { h } from "./dom.js";
 
 /** The title and the headings, of which the first one often is the title. @param {Passage} p */
 export function passageName(p) {
-  const title = p.title || p.source, path = p.path ?? [];
-  return [h("a", { href: passageAddress(p), class: "title" }, title), ...path.slice(path[0] === title ? 1 : 0).map((heading) => ` › ${heading}`), p.page && `, page ${p.page}`,
-    p.title && h("span", { class: "hint" }, " ", p.source)];
+  const title = p.title || p.source,
+    path = p.path ?? [];
+  return [
+    h("a", { href: passageAddress(p), class: "title" }, title),
+    ...path.slice(path[0] === title ? 1 : 0).map((heading) => ` › ${heading}`),
+    p.page && `, page ${p.page}`,
+    p.title && h("span", { class: "hint" }, " ", p.source),
+  ];
 }

@@ -10,7 +10,8 @@ const NAME = "threadmill.name";
 /** The longest name, in characters. */
 const MAX = 64;
 
-const TITLE = "What is your name?", WHY = "Messages, decisions and changes carry it, so that others see who acted.";
+const TITLE = "What is your name?",
+  WHY = "Messages, decisions and changes carry it, so that others see who acted.";
 
 /** The person's name, or "" if nobody gave it yet. */
 export function myName() {
@@ -38,19 +39,39 @@ export function changeName() {
 
 /** @param {string} title @param {string} why @returns {Promise<string>} The name, or "". */
 async function askName(title, why) {
-  const input = h("input", { value: myName(), required: true, maxLength: MAX, autocomplete: "name", autofocus: true, "aria-describedby": "name-why", oninput: () => input.setCustomValidity("") });
+  const input = h("input", {
+    value: myName(),
+    required: true,
+    maxLength: MAX,
+    autocomplete: "name",
+    autofocus: true,
+    "aria-describedby": "name-why",
+    oninput: () => input.setCustomValidity(""),
+  });
   try {
-    const answer = await ask(h("dialog", { class: "name", "aria-label": title }, h("form", {
-      method: "dialog",
-      onsubmit: (/** @type {SubmitEvent} */ e) => {
-        if (/** @type {HTMLButtonElement} */ (e.submitter)?.value !== "save") return;
-        input.value = tidy(input.value);
-        input.setCustomValidity(input.value === "" ? "Write a name that can be seen." : "");
-        if (!input.reportValidity()) e.preventDefault();
-      },
-    }, h("h2", null, title), h("p", { id: "name-why" }, why), h("label", null, "Name", input),
-    h("p", { class: "hint" }, "This browser keeps it."),
-    h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "", formNoValidate: true }, "Cancel")))));
+    const answer = await ask(
+      h(
+        "dialog",
+        { class: "name", "aria-label": title },
+        h(
+          "form",
+          {
+            method: "dialog",
+            onsubmit: (/** @type {SubmitEvent} */ e) => {
+              if (/** @type {HTMLButtonElement} */ (e.submitter)?.value !== "save") return;
+              input.value = tidy(input.value);
+              input.setCustomValidity(input.value === "" ? "Write a name that can be seen." : "");
+              if (!input.reportValidity()) e.preventDefault();
+            },
+          },
+          h("h2", null, title),
+          h("p", { id: "name-why" }, why),
+          h("label", null, "Name", input),
+          h("p", { class: "hint" }, "This browser keeps it."),
+          h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "", formNoValidate: true }, "Cancel")),
+        ),
+      ),
+    );
     if (answer !== "save") return "";
     localStorage.setItem(NAME, input.value);
     document.dispatchEvent(new CustomEvent("name-changed"));

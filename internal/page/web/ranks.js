@@ -11,5 +11,11 @@ export const ordinal = (n) => `${n}${ENDINGS[rules.select(n)]}`;
 
 /** Its ranks in the searches that found a passage, the one that decided first. @param {Passage} p */
 export function ranks({ rerankRank, textRank, vectorRank }) {
-  return [rerankRank && `${ordinal(rerankRank)} by the reranking model`, textRank && `${ordinal(textRank)} by words`, vectorRank && `${ordinal(vectorRank)} by meaning`].filter(Boolean).join(", ");
+  return [
+    rerankRank && `${ordinal(rerankRank)} by the reranking model`,
+    textRank && `${ordinal(textRank)} by words`,
+    vectorRank && `${ordinal(vectorRank)} by meaning`,
+  ]
+    .filter(Boolean)
+    .join(", ");
 }

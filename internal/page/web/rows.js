@@ -46,7 +46,8 @@ export class Rows {
   /** The row at a distance from the top of the list, or the nearest one. -1: there are no rows. @param {number} y */
   at(y) {
     this.top(0);
-    let low = 0, high = this.#keys.length;
+    let low = 0,
+      high = this.#keys.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
       if (this.#tops[middle + 1] > y) high = middle;
@@ -84,7 +85,10 @@ export class Rows {
     this.#heights = Float64Array.from(keys, (key) => this.#measured.get(key) ?? this.estimate);
     this.#tops = new Float64Array(keys.length + 1);
     this.#stale = true;
-    const moves = before.filter(({ key }) => this.#index.has(key)).map(({ key, top }) => this.top(this.indexOf(key)) - top).sort((a, b) => a - b);
+    const moves = before
+      .filter(({ key }) => this.#index.has(key))
+      .map(({ key, top }) => this.top(this.indexOf(key)) - top)
+      .sort((a, b) => a - b);
     return moves[moves.length >> 1] ?? 0;
   }
 

@@ -1,12 +1,12 @@
 // One thread: its lines, live, and what a person can do with it.
 
 import "./composer.js";
-import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { itemText, showDetails, showWhy } from "./details.js";
-import { lineElement, showLine, statusText } from "./lines.js";
 import { ask, confirmed } from "./dialog.js";
+import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { markText } from "./find.js";
 import { Follower } from "./follower.js";
+import { lineElement, showLine, statusText } from "./lines.js";
 import { nextWith } from "./matches.js";
 import { person } from "./person.js";
 import { client, may, workflowURL } from "./session.js";
@@ -21,7 +21,9 @@ import { VirtualList } from "./virtuallist.js";
 const PAGE = 200;
 
 /** How tall a line is that was not shown yet, how far beyond the window there are lines, and how near the first or last line the next page is loaded. In pixels. */
-const LINE = 90, BEYOND = 600, NEAR = 1500;
+const LINE = 90,
+  BEYOND = 600,
+  NEAR = 1500;
 
 /** Records of a page that is searched. */
 const SEARCHED = 1000;
@@ -73,7 +75,11 @@ export class ThreadView extends HTMLElement {
   connectedCallback() {
     this.lines = h("div", { class: "lines", role: "feed", "aria-label": "Thread" });
     this.top = h("div", { class: "earlier" });
-    this.bottom = h("div", { class: "earlier", hidden: true }, button("Show later", () => this.#later(), { class: "quiet" }));
+    this.bottom = h(
+      "div",
+      { class: "earlier", hidden: true },
+      button("Show later", () => this.#later(), { class: "quiet" }),
+    );
     this.error = h("p", { class: "error", role: "alert", hidden: true });
     this.activity = h("div", { class: "activity", role: "status" });
     this.newest = button("↓ Newest", () => this.#toEnd(), { class: "newest", hidden: true });
@@ -84,7 +90,9 @@ export class ThreadView extends HTMLElement {
       fill(this, this.scroller);
     } else {
       this.heading = h("header", { class: "thread-header" });
-      this.composer = /** @type {import("./composer.js").Composer} */ (h("tm-composer", { threadId: this.threadId, busy: () => this.#live.timeline.current !== undefined }));
+      this.composer = /** @type {import("./composer.js").Composer} */ (
+        h("tm-composer", { threadId: this.threadId, busy: () => this.#live.timeline.current !== undefined })
+      );
       this.side = h("aside", { class: "side", hidden: true, "aria-label": "Details" });
       this.finder = /** @type {import("./find.js").FindBar} */ (h("tm-find"));
       this.finder.find = (text, step, signal) => this.#search(text, step, signal);
@@ -100,12 +108,19 @@ export class ThreadView extends HTMLElement {
       });
     }
     const scroller = /** @type {HTMLElement} */ (this.nested ? this.parentElement?.closest(".scroller") : this.scroller);
-    this.more = new IntersectionObserver((entries) => {
-      for (const { isIntersecting, target } of entries) if (isIntersecting) target === this.top ? this.#earlier() : this.#later();
-    }, { root: scroller, rootMargin: `${NEAR}px` });
+    this.more = new IntersectionObserver(
+      (entries) => {
+        for (const { isIntersecting, target } of entries) if (isIntersecting) target === this.top ? this.#earlier() : this.#later();
+      },
+      { root: scroller, rootMargin: `${NEAR}px` },
+    );
     this.#watchEnds();
     this.#list = new VirtualList({
-      list: this.lines, scroller, estimate: LINE, overscan: BEYOND, log: !this.nested,
+      list: this.lines,
+      scroller,
+      estimate: LINE,
+      overscan: BEYOND,
+      log: !this.nested,
       make: (key) => {
         const element = lineElement(this.#line(key), this.#context);
         this.#mark(element, key);
@@ -131,7 +146,10 @@ export class ThreadView extends HTMLElement {
 
   get #context() {
     return {
-      threadId: this.threadId, nested: this.nested, partial: this.#past !== undefined, why: (/** @type {Line} */ line) => this.#why(line),
+      threadId: this.threadId,
+      nested: this.nested,
+      partial: this.#past !== undefined,
+      why: (/** @type {Line} */ line) => this.#why(line),
       retriable: (/** @type {Line} */ line) => {
         const { failed, errors } = this.#part.timeline;
         return this.#past === undefined && failed.has(line.eventId ?? "") && (errors.get(line.eventId ?? "") ?? line.key) === line.key;
@@ -158,7 +176,10 @@ export class ThreadView extends HTMLElement {
   async #open() {
     fill(/** @type {Element} */ (this.top), h("p", { class: "hint" }, "Loading…"));
     try {
-      const [thread, page] = await Promise.all([client.thread(this.threadId), client.eventsBefore(this.threadId, { limit: PAGE, signal: this.#aborted.signal })]);
+      const [thread, page] = await Promise.all([
+        client.thread(this.threadId),
+        client.eventsBefore(this.threadId, { limit: PAGE, signal: this.#aborted.signal }),
+      ]);
       if (this.#aborted.signal.aborted) return;
       this.#thread = thread;
       this.#live = { ...partOf(page.events), previous: page.previous };
@@ -171,14 +192,19 @@ export class ThreadView extends HTMLElement {
       if (!this.nested && !this.anchor && matchMedia("(min-width: 800px)").matches) this.composer?.focus();
     } catch (error) {
       if (this.#aborted.signal.aborted) return;
-      fill(/** @type {Element} */ (this.top), h("p", { class: "error", role: "alert" }, /** @type {Error} */ (error).message),
-        button("Try again", () => this.#open()));
+      fill(
+        /** @type {Element} */ (this.top),
+        h("p", { class: "error", role: "alert" }, /** @type {Error} */ (error).message),
+        button("Try again", () => this.#open()),
+      );
     }
   }
 
   /** @param {string} lastEventId */
   #follow(lastEventId) {
-    this.#follower = new Follower((options) => client.watch(this.threadId, options), (options) => this.#ask(options),
+    this.#follower = new Follower(
+      (options) => client.watch(this.threadId, options),
+      (options) => this.#ask(options),
       (e, id) => this.#receive(e, id),
       (state, error) => {
         this.dispatchEvent(new CustomEvent("connection", { bubbles: true, detail: { state, error } }));
@@ -186,7 +212,8 @@ export class ThreadView extends HTMLElement {
           fill(/** @type {Element} */ (this.error), error.message);
           /** @type {HTMLElement} */ (this.error).hidden = false;
         }
-      });
+      },
+    );
     this.#follower.start(lastEventId);
   }
 
@@ -242,10 +269,16 @@ export class ThreadView extends HTMLElement {
     if (timeline === this.#listed.timeline && timeline.changes === this.#listed.changes) return list.render();
     this.#listed = { timeline, changes: timeline.changes };
     list.follows = this.#past === undefined;
-    list.set(timeline.lines.filter((line) => this.#isShown(line)).map((line) => line.key), previous !== undefined || next !== undefined);
-    fill(/** @type {Element} */ (this.top), previous !== undefined
-      ? button("Show earlier", () => this.#earlier(), { class: "quiet" })
-      : timeline.lines.length === 0 && h("p", { class: "hint" }, "Nothing has happened here yet."));
+    list.set(
+      timeline.lines.filter((line) => this.#isShown(line)).map((line) => line.key),
+      previous !== undefined || next !== undefined,
+    );
+    fill(
+      /** @type {Element} */ (this.top),
+      previous !== undefined
+        ? button("Show earlier", () => this.#earlier(), { class: "quiet" })
+        : timeline.lines.length === 0 && h("p", { class: "hint" }, "Nothing has happened here yet."),
+    );
     /** @type {HTMLElement} */ (this.bottom).hidden = this.#past === undefined;
   }
 
@@ -293,7 +326,9 @@ export class ThreadView extends HTMLElement {
   /** Loads a page, or waits for the one that is being loaded. @param {string | undefined} cursor @param {(cursor: string) => Promise<void>} load */
   #load(cursor, load) {
     if (cursor === undefined) return Promise.resolve(false);
-    return (this.#loading ??= this.#loadPage(() => load(cursor)).finally(() => { this.#loading = undefined; }));
+    return (this.#loading ??= this.#loadPage(() => load(cursor)).finally(() => {
+      this.#loading = undefined;
+    }));
   }
 
   /** @param {() => Promise<void>} load @returns {Promise<boolean>} Whether it was loaded. */
@@ -379,7 +414,7 @@ export class ThreadView extends HTMLElement {
     const { signal } = this.#aborted;
     const before = (/** @type {string} */ place) => client.eventsBefore(this.threadId, { before: place, limit: AROUND, signal });
     const after = (/** @type {{ cursor?: string, event?: string }} */ from) => client.eventsAfter(this.threadId, { ...from, limit: AROUND, signal });
-    let earlier = place && await before(place);
+    let earlier = place && (await before(place));
     const later = await after(earlier ? { cursor: earlier.lastEventId ?? "0" } : { event: key.replace(/^\w:/, "") });
     const first = later.events[0]?.id;
     if (first === undefined || this.#live.events.has(first)) return;
@@ -408,7 +443,15 @@ export class ThreadView extends HTMLElement {
 
   /** Finds with the keys of the browser's own search, which the same keys open from there. @param {KeyboardEvent} e */
   #key(e) {
-    if (e.key !== "f" || !(e.ctrlKey || e.metaKey) || e.altKey || e.shiftKey || document.querySelector("dialog[open]") || this.finder?.contains(document.activeElement)) return;
+    if (
+      e.key !== "f" ||
+      !(e.ctrlKey || e.metaKey) ||
+      e.altKey ||
+      e.shiftKey ||
+      document.querySelector("dialog[open]") ||
+      this.finder?.contains(document.activeElement)
+    )
+      return;
     e.preventDefault();
     this.finder?.open();
   }
@@ -422,7 +465,9 @@ export class ThreadView extends HTMLElement {
       else {
         try {
           this.#queued = (await client.request("GET /v1/threads/{id}/queue", { path: { id: this.threadId }, signal: this.#aborted.signal })).items;
-        } catch { /* no worker answers now; the next change asks again */ }
+        } catch {
+          /* no worker answers now; the next change asks again */
+        }
       }
       this.#showActivity();
     }, 200);
@@ -434,17 +479,41 @@ export class ThreadView extends HTMLElement {
     const waiting = this.#live.timeline.waiting;
     const queued = this.#queued.filter((item) => !this.#live.timeline.turns.has(item.id));
     const retry = turn && this.#live.timeline.retrying.get(turn.id);
-    fill(this.activity, turn && h("div", { class: "row" },
-      h("span", { class: waiting.length > 0 ? "pulse waiting" : "pulse", "aria-hidden": "true" }),
-      h("span", { class: "grow" }, waiting.length > 0 ? `Waits for people: ${waiting.map((l) => l.name).join(", ")}` : retry?.next
-        ? `${cut(retry.next, 60)} is called instead of ${cut(retry.failed?.at(-1)?.model ?? "another model", 60)}${retry.error ? ` (${cut(retry.error, 80)})` : ""}` : retry
-        ? `The model call failed ${retry.attempts} times${retry.error ? ` (${cut(retry.error, 80)})` : ""}; it is tried again`
-        : "Working", `: “${cut(turn.text || "an event", 60)}”`,
-      queued.length > 0 && button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => itemText(item, 60)).join("\n") })),
-      may("operate") && h("button", {
-        type: "button", class: "danger", "aria-label": `Stop “${cut(turn.text || "the event", 24)}”`,
-        onclick: (/** @type {Event} */ e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#stop(turn.id)),
-      }, "Stop", h("span", { class: "what" }, ` “${cut(turn.text || "the event", 24)}”`))));
+    fill(
+      this.activity,
+      turn &&
+        h(
+          "div",
+          { class: "row" },
+          h("span", { class: waiting.length > 0 ? "pulse waiting" : "pulse", "aria-hidden": "true" }),
+          h(
+            "span",
+            { class: "grow" },
+            waiting.length > 0
+              ? `Waits for people: ${waiting.map((l) => l.name).join(", ")}`
+              : retry?.next
+                ? `${cut(retry.next, 60)} is called instead of ${cut(retry.failed?.at(-1)?.model ?? "another model", 60)}${retry.error ? ` (${cut(retry.error, 80)})` : ""}`
+                : retry
+                  ? `The model call failed ${retry.attempts} times${retry.error ? ` (${cut(retry.error, 80)})` : ""}; it is tried again`
+                  : "Working",
+            `: “${cut(turn.text || "an event", 60)}”`,
+            queued.length > 0 &&
+              button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => itemText(item, 60)).join("\n") }),
+          ),
+          may("operate") &&
+            h(
+              "button",
+              {
+                type: "button",
+                class: "danger",
+                "aria-label": `Stop “${cut(turn.text || "the event", 24)}”`,
+                onclick: (/** @type {Event} */ e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#stop(turn.id)),
+              },
+              "Stop",
+              h("span", { class: "what" }, ` “${cut(turn.text || "the event", 24)}”`),
+            ),
+        ),
+    );
     this.composer?.showBusy(turn !== undefined);
   }
 
@@ -460,25 +529,56 @@ export class ThreadView extends HTMLElement {
     const agents = [...new Set([...(t.agents ?? []), ...this.#live.timeline.agents])];
     const temporal = workflowURL(t.id);
     const select = (/** @type {string} */ label, /** @type {"agent" | "kind"} */ field, /** @type {[string, string][]} */ options) =>
-      h("select", { "aria-label": label, onchange: (/** @type {Event} */ e) => this.#setFilter({ ...this.#filter, [field]: /** @type {HTMLSelectElement} */ (e.target).value }) },
-        options.map(([value, text]) => h("option", { value, selected: this.#filter[field] === value }, text)));
-    fill(this.heading,
-      h("div", { class: "row" },
+      h(
+        "select",
+        {
+          "aria-label": label,
+          onchange: (/** @type {Event} */ e) => this.#setFilter({ ...this.#filter, [field]: /** @type {HTMLSelectElement} */ (e.target).value }),
+        },
+        options.map(([value, text]) => h("option", { value, selected: this.#filter[field] === value }, text)),
+      );
+    fill(
+      this.heading,
+      h(
+        "div",
+        { class: "row" },
         h("a", { href: "#/", class: "back", "aria-label": "Back to the list" }, "‹"),
         h("h1", null, t.title || t.id),
         h("span", { class: `badge ${t.status}` }, t.status === "closed" ? "closed" : undefined),
         h("span", { class: "grow" }),
         select("Show agent", "agent", [["", "all agents"], ...agents.map((a) => /** @type {[string, string]} */ ([a, a]))]),
-        select("Show kind", "kind", [["", "everything"], ["message", "messages"], ["tool", "tools"], ["event", "events"], ["status", "status"]]),
-        h("details", { class: "menu" }, h("summary", { "aria-label": "More actions" }, "⋯"), h("div", { class: "menu-items" },
-          may("operate") && t.status === "open" && button("Rename…", () => this.#rename()),
-          button("Find in this thread", () => this.finder?.open(), { title: "Ctrl+F" }),
-          button("Export as JSON", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("json"))),
-          button("Export as Markdown", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("markdown"))),
-          temporal && h("a", { href: temporal, target: "_blank", rel: "noopener" }, "Open in Temporal"),
-          may("operate") && t.status === "open" && button("Close the thread…", () => this.#close(), { class: "danger" }))),
-        button("Details", () => this.#details("thread"), { class: "quiet", "aria-expanded": String(!this.side?.hidden) })),
-      h("p", { class: "hint" }, h("code", null, t.id), t.parent && [" in ", h("a", { href: `#/threads/${encodeURIComponent(t.parent)}` }, t.parent)], agents.length > 0 && ` · ${agents.join(", ")}`));
+        select("Show kind", "kind", [
+          ["", "everything"],
+          ["message", "messages"],
+          ["tool", "tools"],
+          ["event", "events"],
+          ["status", "status"],
+        ]),
+        h(
+          "details",
+          { class: "menu" },
+          h("summary", { "aria-label": "More actions" }, "⋯"),
+          h(
+            "div",
+            { class: "menu-items" },
+            may("operate") && t.status === "open" && button("Rename…", () => this.#rename()),
+            button("Find in this thread", () => this.finder?.open(), { title: "Ctrl+F" }),
+            button("Export as JSON", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("json"))),
+            button("Export as Markdown", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("markdown"))),
+            temporal && h("a", { href: temporal, target: "_blank", rel: "noopener" }, "Open in Temporal"),
+            may("operate") && t.status === "open" && button("Close the thread…", () => this.#close(), { class: "danger" }),
+          ),
+        ),
+        button("Details", () => this.#details("thread"), { class: "quiet", "aria-expanded": String(!this.side?.hidden) }),
+      ),
+      h(
+        "p",
+        { class: "hint" },
+        h("code", null, t.id),
+        t.parent && [" in ", h("a", { href: `#/threads/${encodeURIComponent(t.parent)}` }, t.parent)],
+        agents.length > 0 && ` · ${agents.join(", ")}`,
+      ),
+    );
     if (this.composer) {
       this.composer.agents = agents;
       this.composer.closed = t.status === "closed";
@@ -498,13 +598,26 @@ export class ThreadView extends HTMLElement {
   #isShown(line) {
     const { agent, kind } = this.#filter;
     const kinds = kind === "status" ? ["status", "error", "gap"] : [kind];
-    return !(line.repeats !== undefined && kind !== "status") && (agent === "" || line.agent === undefined || line.agent === agent) && (kind === "" || kinds.includes(line.kind));
+    return (
+      !(line.repeats !== undefined && kind !== "status") &&
+      (agent === "" || line.agent === undefined || line.agent === agent) &&
+      (kind === "" || kinds.includes(line.kind))
+    );
   }
 
   async #rename() {
     const title = h("input", { value: this.#thread?.title ?? "", maxLength: 200, "aria-label": "Title" });
-    const dialog = h("dialog", null, h("form", { method: "dialog" }, h("h2", null, "Rename the thread"), title,
-      h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "" }, "Cancel"))));
+    const dialog = h(
+      "dialog",
+      null,
+      h(
+        "form",
+        { method: "dialog" },
+        h("h2", null, "Rename the thread"),
+        title,
+        h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "" }, "Cancel")),
+      ),
+    );
     if ((await ask(dialog)) !== "save") return;
     await act(null, async () => client.request("PATCH /v1/threads/{id}", { path: { id: this.threadId }, body: { title: title.value, by: await person() } }));
   }
@@ -524,7 +637,11 @@ export class ThreadView extends HTMLElement {
       cursor = page.next ?? "";
     }
     if (form === "json") return download(`${this.threadId}.json`, "application/json", JSON.stringify({ thread: this.#thread, events }, null, 2));
-    return download(`${this.threadId}.md`, "text/markdown", [`# ${this.#thread?.title || this.threadId}\n`, ...partOf(events).timeline.lines.map(asMarkdown)].join("\n"));
+    return download(
+      `${this.threadId}.md`,
+      "text/markdown",
+      [`# ${this.#thread?.title || this.threadId}\n`, ...partOf(events).timeline.lines.map(asMarkdown)].join("\n"),
+    );
   }
 
   /** @param {Line} line */

@@ -161,13 +161,22 @@ export class Timeline {
       case "input_request":
         return this.#tool({ ...e, toolCallId: e.input.toolCallId, toolName: e.input.toolName }, stored, (l) => (l.input = e.input));
       case "input_received":
-        return this.#tool({ ...e, toolCallId: e.received.toolCallId, toolName: e.received.toolName }, stored, (l) => (l.inputs = [...(l.inputs ?? []), e.received]));
+        return this.#tool(
+          { ...e, toolCallId: e.received.toolCallId, toolName: e.received.toolName },
+          stored,
+          (l) => (l.inputs = [...(l.inputs ?? []), e.received]),
+        );
       case "status":
         return this.#status(e, stored);
       case "environment":
         return this.#environment(e, stored);
       case "gap":
-        return this.#add({ key: `gap:${place ?? this.lines.length}`, kind: "gap", version: 0, text: e.detail ?? "Some live output was lost. The complete messages follow." });
+        return this.#add({
+          key: `gap:${place ?? this.lines.length}`,
+          kind: "gap",
+          version: 0,
+          text: e.detail ?? "Some live output was lost. The complete messages follow.",
+        });
     }
     return []; // a type of a later version
   }
@@ -250,8 +259,18 @@ export class Timeline {
       return [known];
     }
     return this.#add({
-      key: messageKey(m.id), kind: "message", version: 0, messageId: m.id, place: known?.place ?? place, eventId: e.eventId, createdAt: e.createdAt,
-      agent: m.senderType === "agent" ? (e.agent ?? m.senderId) : undefined, sender: m.senderId, role: m.role, text: m.content, error: undefined,
+      key: messageKey(m.id),
+      kind: "message",
+      version: 0,
+      messageId: m.id,
+      place: known?.place ?? place,
+      eventId: e.eventId,
+      createdAt: e.createdAt,
+      agent: m.senderType === "agent" ? (e.agent ?? m.senderId) : undefined,
+      sender: m.senderId,
+      role: m.role,
+      text: m.content,
+      error: undefined,
       state: m.interrupted ? "interrupted" : known?.state === "final" ? "final" : "stored",
     });
   }
@@ -262,8 +281,18 @@ export class Timeline {
     let line = this.byKey.get(key);
     if (!line) {
       [line] = this.#add({
-        key, kind: "message", version: 0, messageId: e.messageId, eventId: e.eventId, agent: e.agent, sender: e.agent, role: "assistant",
-        text: "", thought: "", attempt: e.attempt, state: "streaming",
+        key,
+        kind: "message",
+        version: 0,
+        messageId: e.messageId,
+        eventId: e.eventId,
+        agent: e.agent,
+        sender: e.agent,
+        role: "assistant",
+        text: "",
+        thought: "",
+        attempt: e.attempt,
+        state: "streaming",
       });
     }
     if (line.state !== "streaming" || (e.attempt ?? 0) < (line.attempt ?? 0)) return [];
@@ -289,7 +318,14 @@ export class Timeline {
     if (e.eventId) this.errors.set(e.eventId, key);
     if (changed.length > 0) return changed;
     return this.#add({
-      key, kind: "error", version: 0, place, eventId: e.eventId, agent: e.agent, createdAt: e.createdAt, text: e.error,
+      key,
+      kind: "error",
+      version: 0,
+      place,
+      eventId: e.eventId,
+      agent: e.agent,
+      createdAt: e.createdAt,
+      text: e.error,
     });
   }
 
@@ -302,8 +338,16 @@ export class Timeline {
     const key = `t:${e.toolCallId ?? e.toolName}`;
     if (!this.byKey.has(key)) {
       this.#add({
-        key, kind: "tool", version: 0, callId: e.toolCallId, name: e.toolName, place, eventId: e.eventId, agent: e.agent,
-        messageId: e.messageId, createdAt: e.createdAt,
+        key,
+        kind: "tool",
+        version: 0,
+        callId: e.toolCallId,
+        name: e.toolName,
+        place,
+        eventId: e.eventId,
+        agent: e.agent,
+        messageId: e.messageId,
+        createdAt: e.createdAt,
       });
     }
     return this.#change(key, change);
@@ -315,7 +359,13 @@ export class Timeline {
     const known = this.byKey.get(key);
     if (!known && e.eventId) this.turns.set(e.eventId, { id: e.eventId, text: e.event.type, begun: false });
     return this.#add({
-      key, kind: "event", version: 0, place: known?.place ?? place, eventId: e.eventId, createdAt: known?.createdAt ?? e.createdAt, event: e.event,
+      key,
+      kind: "event",
+      version: 0,
+      place: known?.place ?? place,
+      eventId: e.eventId,
+      createdAt: known?.createdAt ?? e.createdAt,
+      event: e.event,
     });
   }
 
@@ -347,7 +397,14 @@ export class Timeline {
         }
     }
     return this.#add({
-      key: `s:${place ?? `${e.eventId}.${s.status}`}`, kind: "status", version: 0, place, eventId: e.eventId, agent: e.agent, createdAt: e.createdAt, status: s,
+      key: `s:${place ?? `${e.eventId}.${s.status}`}`,
+      kind: "status",
+      version: 0,
+      place,
+      eventId: e.eventId,
+      agent: e.agent,
+      createdAt: e.createdAt,
+      status: s,
     });
   }
 
@@ -370,16 +427,26 @@ export class Timeline {
       }
     }
     for (const id of ended) {
-      changed.push(...this.#change(eventKey(id), (l) => {
-        if (s.rule) l.rule = s.rule;
-      }));
+      changed.push(
+        ...this.#change(eventKey(id), (l) => {
+          if (s.rule) l.rule = s.rule;
+        }),
+      );
     }
     if (s.turn === "completed" || s.turn === "unanswered" || s.turn === "held") return changed;
     if (s.turn === "failed" && e.eventId) this.failed.add(e.eventId);
-    return changed.concat(this.#add({
-      key: `s:${place ?? `${e.eventId}.ended`}`, kind: "status", version: 0, place, eventId: e.eventId, createdAt: e.createdAt, status: s,
-      repeats: isFailure(s) ? this.errors.get(e.eventId ?? "") : undefined,
-    }));
+    return changed.concat(
+      this.#add({
+        key: `s:${place ?? `${e.eventId}.ended`}`,
+        kind: "status",
+        version: 0,
+        place,
+        eventId: e.eventId,
+        createdAt: e.createdAt,
+        status: s,
+        repeats: isFailure(s) ? this.errors.get(e.eventId ?? "") : undefined,
+      }),
+    );
   }
 }
 

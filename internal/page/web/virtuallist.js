@@ -135,7 +135,9 @@ export class VirtualList {
     this.#anchor = key;
     this.#drift = 0;
     this.#space();
-    this.#scrollTo(scroller.scrollTop + list.getBoundingClientRect().top - scroller.getBoundingClientRect().top + this.#rows.top(index) - scroller.clientHeight / 2);
+    this.#scrollTo(
+      scroller.scrollTop + list.getBoundingClientRect().top - scroller.getBoundingClientRect().top + this.#rows.top(index) - scroller.clientHeight / 2,
+    );
     this.render();
     this.#settle();
     const element = this.#elements.get(key);
@@ -315,7 +317,8 @@ function arrange(parent, children) {
   let at = parent.firstChild;
   for (const child of children) {
     if (child === at) at = at.nextSibling;
-    else if (child.parentNode === parent && parent.moveBefore) parent.moveBefore(child, at); // it keeps the focus
+    else if (child.parentNode === parent && parent.moveBefore)
+      parent.moveBefore(child, at); // it keeps the focus
     else parent.insertBefore(child, at);
   }
 }
