@@ -10,10 +10,16 @@ import (
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
-// TestPageUnits runs the tests of the page's parts that need no browser: tests/npm/page.mjs.
+// TestPageUnits runs the tests of the page's parts that need no browser: tests/npm/units.
 func TestPageUnits(t *testing.T) {
 	t.Parallel()
-	proc.Output(t, testenv.Node(t, "page.mjs"))
+	files, err := filepath.Glob("../npm/units/*.mjs")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for i := range files {
+		files[i] = "units/" + filepath.Base(files[i])
+	}
+	proc.Output(t, testenv.Node(t, "--test", files...))
 }
 
 // TestPageStyle holds the page and the client to a formatter and a linter, as biome.json says.

@@ -2,13 +2,13 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { documentAddress, documentsAddress, searchAddress } from "../../internal/page/web/addresses.js";
-import { Attention, READING } from "../../internal/page/web/attention.js";
-import { marked } from "../../internal/page/web/marking.js";
-import { hasText, nextWith } from "../../internal/page/web/matches.js";
-import { ordinal, ranks } from "../../internal/page/web/ranks.js";
-import { Rows } from "../../internal/page/web/rows.js";
-import { isWaiting, requestOf, Timeline } from "../../internal/page/web/timeline.js";
+import { documentAddress, documentsAddress, searchAddress } from "../../../internal/page/web/addresses.js";
+import { Attention, READING } from "../../../internal/page/web/attention.js";
+import { marked } from "../../../internal/page/web/marking.js";
+import { hasText, nextWith } from "../../../internal/page/web/matches.js";
+import { ordinal, ranks } from "../../../internal/page/web/ranks.js";
+import { Rows } from "../../../internal/page/web/rows.js";
+import { isWaiting, requestOf, Timeline } from "../../../internal/page/web/timeline.js";
 
 test("a key counts once what it decides was in view and focused for a while", () => {
   let now = 0;
