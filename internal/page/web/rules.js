@@ -76,7 +76,7 @@ class Rules extends HTMLElement {
         list,
         h(
           "div",
-          { class: "scroll-x" },
+          { class: "scroll-x", tabIndex: 0 },
           h(
             "table",
             null,
@@ -123,7 +123,7 @@ class Rules extends HTMLElement {
           ? h("p", { class: "hint" }, "No webhooks are configured.")
           : h(
               "div",
-              { class: "scroll-x" },
+              { class: "scroll-x", tabIndex: 0 },
               h(
                 "table",
                 null,
