@@ -109,7 +109,7 @@ class Inbox extends HTMLElement {
     clearInterval(this.clock);
   }
 
-  /** Asks for the threads that have changed since it asked last. @param {import("./follower.js").Following} following */
+  /** Asks for the threads that have changed since it asked last. @param {import("./follower.js").Following<Thread>} following */
   async #ask({ signal, onEvent }) {
     const { threads } = await client.threads({ limit: PAGE, signal });
     for (const t of threads.reverse()) if ((t.updatedAt ?? "") > this.#asked) onEvent(t, "");

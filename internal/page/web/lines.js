@@ -2,8 +2,9 @@
 
 import { entityAddress, lineAddress } from "./addresses.js";
 import { approvalCard, decisionText } from "./approval.js";
-import { act, button, copyButton, cut, fill, h, hue, markdown, pretty, time, visible } from "./dom.js";
+import { act, button, copyButton, cut, fill, h, hue, pretty, time, visible } from "./dom.js";
 import { inputCard } from "./input.js";
+import { markdown } from "./markdown.js";
 import { outputOf } from "./output.js";
 import { passageName } from "./passages.js";
 import { person } from "./person.js";

@@ -64,7 +64,7 @@ export class ThreadView extends HTMLElement {
   #loading;
   /** @type {Thread | undefined} */
   #thread;
-  /** @type {Follower | undefined} */
+  /** @type {Follower<AgentEvent> | undefined} */
   #follower;
   #aborted = new AbortController();
   #filter = { agent: "", kind: "" };
@@ -217,7 +217,7 @@ export class ThreadView extends HTMLElement {
     this.#follower.start(lastEventId);
   }
 
-  /** Asks for the stored events after the last one. @param {import("./follower.js").Following} following */
+  /** Asks for the stored events after the last one. @param {import("./follower.js").Following<AgentEvent>} following */
   async #ask({ lastEventId, signal, onEvent, onState }) {
     for (let cursor = lastEventId || "0"; cursor; ) {
       const page = await client.eventsAfter(this.threadId, { cursor, limit: PAGE, signal });
