@@ -1,6 +1,7 @@
 // One thread: its lines, live, and what a person can do with it.
 
 import "./composer.js";
+import "./presence.js";
 import { itemText, showDetails, showWhy } from "./details.js";
 import { ask, confirmed } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
@@ -101,7 +102,21 @@ export class ThreadView extends HTMLElement {
         this.scroller?.focus({ preventScroll: true });
       };
       document.addEventListener("keydown", (e) => this.#key(e), { signal: this.#aborted.signal });
-      fill(this, h("div", { class: "thread-main" }, this.heading, this.finder, this.scroller, this.newest, this.activity, this.composer), this.side);
+      fill(
+        this,
+        h(
+          "div",
+          { class: "thread-main" },
+          this.heading,
+          h("tm-presence", { threadId: this.threadId }),
+          this.finder,
+          this.scroller,
+          this.newest,
+          this.activity,
+          this.composer,
+        ),
+        this.side,
+      );
       this.composer.addEventListener("posted", () => {
         this.#toEnd();
         this.#lookAtQueue();
