@@ -4,6 +4,7 @@ import "./approvals.js";
 import "./agents.js";
 import "./inbox.js";
 import "./login.js";
+import "./newthread.js";
 import "./rules.js";
 import "./schedules.js";
 import "./servers.js";
@@ -12,11 +13,14 @@ import { APIError } from "./client/threadmill.js";
 import { ask } from "./dialog.js";
 import { button, fill, h } from "./dom.js";
 import { watchHealth } from "./health.js";
+import { kbd, listenToKeys, showKeys } from "./keyboard.js";
 import { changeName, myName } from "./person.js";
 import { load, server, signedIn, signIn, signOut } from "./session.js";
+import { viewOf } from "./views.js";
 import { waiting } from "./waiting.js";
 
 /** @typedef {import("./client/threadmill.js").StreamState} StreamState */
+/** @typedef {import("./inbox.js").Inbox} Inbox */
 
 const THEME = "threadmill.theme";
 
@@ -53,11 +57,31 @@ function route() {
   return { part, rest: rest.map(decoded), query: new URLSearchParams(query) };
 }
 
+/** @type {Inbox | undefined} */
+let inbox;
+
 /** @type {import("./thread.js").ThreadView | undefined} */
 let shown;
 
+/** The address that is shown, without its query. @type {string | undefined} */
+let path;
+
+/** Whether the list of threads is on the screen. */
+function isListed() {
+  return ["", "threads", "new"].includes(route().part) && list.checkVisibility();
+}
+
+/** Does something in the list of threads. @param {() => void} action */
+function inList(action) {
+  if (!isListed()) {
+    location.hash = inbox?.address ?? "#/";
+    show();
+  }
+  action();
+}
+
 function show() {
-  const { part, rest } = route();
+  const { part, rest, query } = route();
   const [id = "", anchor = "", place] = rest;
   const inThreads = part === "" || part === "threads" || part === "new";
   document.body.dataset.part = part === "threads" && id ? "thread" : part === "" || part === "threads" ? "list" : part;
@@ -67,7 +91,11 @@ function show() {
       link.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else link.removeAttribute("aria-current");
   }
-  /** @type {any} */ (list.querySelector("tm-inbox"))?.select(part === "threads" ? id : "");
+  inbox?.show(part === "" || query.size > 0 ? viewOf(query) : undefined, part === "threads" ? id : "");
+  if (inbox) nav.querySelector("a")?.setAttribute("href", inbox.address);
+  const before = path;
+  path = location.hash.split("?", 1)[0];
+  if (path === before && inThreads) return; // only the list has changed
   document.title = "Threadmill";
   if (part === "threads" && id) {
     if (shown?.isConnected && shown.threadId === id) return shown.show(anchor, place);
@@ -90,14 +118,18 @@ function show() {
       h(
         "p",
         { class: "hint" },
-        h("kbd", null, "/"),
+        kbd("j"),
+        " ",
+        kbd("k"),
+        " move in the list · ",
+        kbd("/"),
         " search · ",
-        h("kbd", null, "n"),
+        kbd("n"),
         " new thread · ",
-        h("kbd", null, "g"),
+        kbd("g"),
         " approvals · ",
-        h("kbd", null, "?"),
-        " keys",
+        kbd("?"),
+        " all keys",
       ),
     ),
   );
@@ -189,6 +221,7 @@ function showTools() {
         { class: "quiet" },
       ),
     h("a", { href: "/docs", title: "The API" }, "API"),
+    button("?", showKeys, { class: "quiet", "aria-label": "Keys", title: "Keys (?)" }),
     button(
       { auto: "◐", light: "☀", dark: "☾" }[theme] ?? "◐",
       () => {
@@ -214,51 +247,27 @@ waiting.addEventListener("change", () => {
   badge.title = `${length} waiting`;
 });
 
-document.addEventListener("keydown", (e) => {
-  const target = /** @type {HTMLElement} */ (e.target);
-  if (e.repeat || e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
-  switch (e.key) {
-    case "/":
-      /** @type {HTMLElement | null} */ ((document.body.dataset.part === "knowledge" ? main : list).querySelector("input[type=search]"))?.focus();
-      break;
-    case "n":
-      location.hash = "#/new";
-      break;
-    case "g":
-      location.hash = "#/approvals";
-      break;
-    case "?":
-      ask(
-        h(
-          "dialog",
-          null,
-          h(
-            "form",
-            { method: "dialog" },
-            h("h2", null, "Keys"),
-            h(
-              "dl",
-              { class: "facts" },
-              [
-                ["/", "search threads, or knowledge"],
-                ["n", "new thread"],
-                ["g", "approvals"],
-                ["Ctrl+F", "find in the thread"],
-                ["j, k", "next and previous approval"],
-                ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"],
-                ["Enter", "send; with Shift: a new line"],
-              ].flatMap(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]),
-            ),
-            h("button", { class: "primary" }, "Close"),
-          ),
-        ),
-      );
-      break;
-    default:
-      return;
-  }
-  e.preventDefault();
-});
+listenToKeys(
+  {
+    search() {
+      if (route().part === "knowledge") /** @type {HTMLElement | null} */ (main.querySelector("input[type=search]"))?.focus();
+      else inList(() => inbox?.focusSearch());
+    },
+    open: () => (location.hash = "#/new"),
+    approvals: () => (location.hash = "#/approvals"),
+    leave() {
+      const field = /** @type {HTMLElement | null} */ (document.activeElement);
+      if (isListed()) inbox?.move(0);
+      else field?.blur();
+    },
+    keys: showKeys,
+    next: () => inbox?.move(1),
+    previous: () => inbox?.move(-1),
+    close: () => inbox?.close(),
+    update: () => inbox?.update(),
+  },
+  isListed,
+);
 
 async function start() {
   try {
@@ -286,7 +295,9 @@ async function start() {
     h("a", { href: "#/", "data-part": "threads" }, "Threads"),
     PARTS.map(([name, label]) => h("a", { href: `#/${name}`, "data-part": name }, label, name === "approvals" && [" ", badge])),
   );
-  fill(list, h("tm-inbox"));
+  inbox = /** @type {Inbox} */ (h("tm-inbox"));
+  fill(list, inbox);
+  path = undefined;
   show();
   watchHealth();
 }

@@ -1,24 +1,18 @@
 // The list of threads, as an inbox: what needs a person first. It follows the changes of all threads.
 
-import { act, ago, button, fill, h, visible } from "./dom.js";
+import { confirmed } from "./dialog.js";
+import { act, ago, button, fill, h, notify, visible } from "./dom.js";
 import { Follower } from "./follower.js";
+import { Paced } from "./paced.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
+import { ThreadList } from "./threadlist.js";
+import { filtersOf, has, isFiltered, selectionOf, TABS, viewAddress, viewOf, viewQuery } from "./views.js";
 import { VirtualList } from "./virtuallist.js";
 import { waiting } from "./waiting.js";
 
-/** @import { Thread } from "./client/threadmill.js" */
-
-/** @type {[string, string, (t: Thread) => boolean, Record<string, string>][]} */
-const TABS = [
-  ["all", "All", () => true, {}],
-  ["waiting", "Needs me", (t) => t.activity === "waiting", { activity: "waiting" }],
-  ["failing", "Failing", (t) => t.activity === "failing", { activity: "failing" }],
-  ["unanswered", "Unanswered", (t) => t.activity === "unanswered", { activity: "unanswered" }],
-  ["running", "Running", (t) => t.activity === "running", { activity: "running" }],
-  ["idle", "Idle", (t) => t.activity === "idle", { activity: "idle" }],
-  ["closed", "Closed", (t) => t.status === "closed", { status: "closed" }],
-];
+/** @import { Thread, ThreadCounts } from "./client/threadmill.js" */
+/** @import { View } from "./views.js" */
 
 const PAGE = 200;
 
@@ -26,27 +20,50 @@ const PAGE = 200;
 const ROW = 58,
   BEYOND = 60;
 
-/** Words for people. @type {Record<string, string>} */
-const ACTIVITY = { waiting: "needs a decision", failing: "failed", running: "running", unanswered: "nobody answers", idle: "" };
+/** The least time between two requests that follow changes, in milliseconds. */
+const PACE = 1000;
 
-class Inbox extends HTMLElement {
-  #tab = "all";
-  #query = "";
-  /** @type {Map<string, Thread>} */
-  #threads = new Map();
-  /** The threads in the order in which they are shown. @type {Thread[]} */
-  #order = [];
+/** Words for people. @type {Record<string, string>} */
+const ACTIVITY = { waiting: "needs a decision", failing: "failed", running: "running", unanswered: "nobody answers", closed: "closed" };
+
+/** What a tab says that has no threads. */
+const EMPTY = {
+  open: "There are no open threads.",
+  waiting: "Nothing needs you.",
+  failing: "Nothing has failed.",
+  unanswered: "Every message has an answer.",
+  running: "Nothing is running.",
+  idle: "No thread is idle.",
+  closed: "No thread is closed.",
+};
+
+const compact = new Intl.NumberFormat(undefined, { notation: "compact" });
+
+export class Inbox extends HTMLElement {
+  /** @type {View} */
+  #view = { tab: "open" };
+  /** @type {Partial<ThreadCounts>} */
+  #counts = {};
+  #threads = new ThreadList();
   /** @type {VirtualList | undefined} */
   #rows;
   #next = "";
   #loading = new AbortController();
+  #over = new AbortController();
   #timer = 0;
   #frame = 0;
+  /** The thread that is open beside the list. */
   #selected = "";
+  /** The row to which keys have moved last, and its place. */
+  #cursor = { id: "", at: 0 };
+  /** Whether the pointer is over the list. */
+  #pointed = false;
   /** When the newest thread changed that it has asked for. */
   #asked = "";
   /** Changes that came before the first page. The list may have them already. @type {Thread[] | undefined} */
   #early = [];
+  #counting = new Paced(() => this.#count(), PACE);
+  #rereading = new Paced(() => this.#reread(), PACE);
 
   connectedCallback() {
     this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Activity" });
@@ -60,29 +77,29 @@ class Inbox extends HTMLElement {
     this.list = h("ul", { class: "threads" });
     this.state = h("p", { class: "hint", role: "status" });
     this.more = h("div", { class: "more" });
+    this.scroller = h("div", { class: "inbox-scroller" }, this.list, this.state, this.more);
+    this.changed = h("div", { role: "status" });
     fill(
       this,
       h(
         "div",
         { class: "inbox-header" },
-        h("div", { class: "row" }, this.search, may("post") && button("New", () => this.#new(), { class: "primary", title: "New thread (n)" })),
+        h("div", { class: "row" }, this.search, may("post") && button("New", () => (location.hash = "#/new"), { class: "primary", title: "New thread (n)" })),
         this.tabs,
       ),
-      this.list,
-      this.state,
-      this.more,
+      this.scroller,
+      this.changed,
     );
-    this.#showTabs();
     this.#rows = new VirtualList({
       list: this.list,
-      scroller: this,
+      scroller: this.scroller,
       estimate: ROW,
       overscan: BEYOND,
       make: (id) => {
         const row = h(
           "li",
           null,
-          h("a", { class: "title", href: `#/threads/${encodeURIComponent(id)}` }),
+          h("a"),
           ["when", "sub", "state"].map((part) => h("span", { class: part })),
         );
         this.#showRow(row, id);
@@ -90,7 +107,11 @@ class Inbox extends HTMLElement {
       },
       show: (row, id) => this.#showRow(row, id),
     });
-    this.end = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#next && this.#load(), { root: this, rootMargin: "400px" });
+    this.end = new IntersectionObserver((entries) => entries.some((e) => e.isIntersecting) && this.#next && this.#load(), {
+      root: this.scroller,
+      rootMargin: "400px",
+    });
+    this.#watchPerson();
     this.#reload();
     this.follower = new Follower(
       (options) => client.watchThreads(options),
@@ -104,9 +125,88 @@ class Inbox extends HTMLElement {
 
   disconnectedCallback() {
     this.follower?.stop();
+    this.#over.abort();
+    this.#loading.abort();
+    this.#counting.stop();
+    this.#rereading.stop();
     this.#rows?.stop();
     this.end?.disconnect();
     clearInterval(this.clock);
+    clearTimeout(this.#timer);
+    cancelAnimationFrame(this.#frame);
+  }
+
+  /** The address of the list as it is now. */
+  get address() {
+    return viewAddress(this.#view);
+  }
+
+  /** Shows what the address says. @param {View | undefined} view Undefined: the same as before. @param {string} selected The thread that is open. */
+  show(view, selected) {
+    this.#selected = selected;
+    if (view === undefined || viewQuery(view) === viewQuery(this.#view)) return void this.#rows?.render();
+    this.#view = view;
+    if (this.search && this.search.value.trim() !== (view.q ?? "")) this.search.value = view.q ?? "";
+    this.#reload();
+  }
+
+  focusSearch() {
+    this.search?.focus();
+    this.search?.select();
+  }
+
+  /** Moves the focus in the list. @param {1 | -1 | 0} step */
+  move(step) {
+    const { shown } = this.#threads;
+    const from = this.#focused() ?? (this.#cursor.id || this.#selected);
+    const known = shown.indexOf(from);
+    const at = Math.max(0, Math.min(shown.length - 1, known < 0 ? this.#cursor.at : known + step));
+    if (shown.length === 0) return;
+    this.#cursor = { id: shown[at], at };
+    this.#rows?.reveal(shown[at])?.querySelector("a")?.focus({ preventScroll: true });
+  }
+
+  /** Shows the threads where they belong now, also while the person points at them. */
+  update() {
+    this.#threads.apply();
+    this.#show();
+  }
+
+  /** Closes the thread whose row has the focus, or the one that is open. */
+  async close() {
+    const id = this.#focused() ?? this.#selected;
+    if (!id || !may("operate")) return;
+    await act(null, async () => {
+      const thread = this.#threads.get(id) ?? (await client.thread(id));
+      if (thread.status === "closed") return notify("The thread is closed already.");
+      const name = `“${nameOf(thread)}”`;
+      if (!(await confirmed("Close the thread?", `${name} settles what is pending, and then accepts nothing more. It can still be read.`, "Close it"))) return;
+      await client.request("DELETE /v1/threads/{id}", { path: { id }, query: { by: await person() } });
+      notify(`${name} is being closed.`);
+    });
+  }
+
+  /** The thread whose row has the focus. */
+  #focused() {
+    return this.#rows?.keyOf(document.activeElement);
+  }
+
+  /** Keeps rows where they are while the person points at the list, or moves in it with keys. */
+  #watchPerson() {
+    const { signal } = this.#over;
+    const point = (/** @type {boolean} */ pointed) => () => {
+      this.#pointed = pointed;
+      this.#soon();
+    };
+    this.addEventListener("pointerenter", (e) => e.pointerType !== "touch" && point(true)(), { signal });
+    this.addEventListener("pointerleave", point(false), { signal });
+    document.addEventListener("visibilitychange", point(false), { signal });
+    this.addEventListener("focusin", () => this.#soon(), { signal });
+    this.addEventListener("focusout", () => this.#soon(), { signal });
+  }
+
+  get #held() {
+    return this.#pointed || this.list?.querySelector(":focus-visible") != null;
   }
 
   /** Asks for the threads that have changed since it asked last. @param {import("./follower.js").Following} following */
@@ -116,39 +216,41 @@ class Inbox extends HTMLElement {
     this.#asked = threads.at(-1)?.updatedAt ?? this.#asked;
   }
 
-  /** @param {string} id */
-  select(id) {
-    this.#selected = id;
-    this.#rows?.render();
-  }
-
   #showTabs() {
     fill(
       /** @type {Element} */ (this.tabs),
-      TABS.map(([id, label]) =>
-        h(
+      TABS.map(({ tab, label }) => {
+        const n = this.#counts[tab] ?? 0;
+        return h(
           "button",
           {
             type: "button",
             role: "tab",
-            "aria-selected": String(id === this.#tab),
-            onclick: () => {
-              this.#tab = id;
-              this.#showTabs();
-              this.#reload();
-            },
+            class: n > 0 ? tab : "",
+            "aria-selected": String(tab === this.#view.tab),
+            onclick: () => this.#go({ ...this.#view, tab }),
           },
           label,
-        ),
-      ),
+          n > 0 && h("span", { class: "n" }, compact.format(n)),
+        );
+      }),
     );
+  }
+
+  /** Goes to the address of another view. What is beside the list stays. @param {View} view @param {boolean} [replace] Whether it replaces the address before. */
+  #go(view, replace = false) {
+    const address = location.hash.split("?", 1)[0] || "#/";
+    if (replace) history.replaceState(history.state, "", address + viewQuery(view));
+    else location.hash = address + viewQuery(view);
+    this.show(view, this.#selected);
   }
 
   #search() {
     clearTimeout(this.#timer);
     this.#timer = window.setTimeout(() => {
-      this.#query = this.search?.value.trim() ?? "";
-      this.#reload();
+      const query = new URLSearchParams(viewQuery(this.#view));
+      query.set("q", this.search?.value ?? "");
+      this.#go(viewOf(query), true);
     }, 200);
   }
 
@@ -157,30 +259,43 @@ class Inbox extends HTMLElement {
     this.#loading = new AbortController();
     this.#threads.clear();
     this.#next = "";
+    this.#showTabs();
+    this.#count();
     this.#load(true);
   }
 
+  /** Counts the threads of the tabs. */
+  async #count() {
+    const { signal } = this.#loading;
+    try {
+      this.#counts = await client.threadCounts({ ...filtersOf(this.#view), signal });
+    } catch {
+      return; // the list says what is wrong
+    }
+    if (!signal.aborted) this.#showTabs();
+  }
+
+  /** Asks for a page of the view. @param {string} cursor @param {AbortSignal} signal */
+  #page(cursor, signal) {
+    return client.threads({ ...selectionOf(this.#view.tab), ...filtersOf(this.#view), sort: "attention", limit: PAGE, cursor, signal });
+  }
+
   async #load(first = false) {
-    const loading = this.#loading;
+    const { signal } = this.#loading;
     const cursor = this.#next;
     this.#next = "";
-    const tab = TABS.find(([id]) => id === this.#tab);
     fill(/** @type {Element} */ (this.state), "Loading…");
     try {
-      const page = await client.threads({ .../** @type {any} */ (tab)[3], q: this.#query, limit: PAGE, cursor, signal: loading.signal });
-      for (const t of page.threads) this.#threads.set(t.id, t);
+      const page = await this.#page(cursor, signal);
+      this.#threads.add(page.threads, page.next !== undefined);
       this.#next = page.next ?? "";
       this.#show();
-      if (first) this.scrollTop = 0;
+      if (first && this.scroller) this.scroller.scrollTop = 0;
       const more = /** @type {Element} */ (this.more);
       this.end?.unobserve(more); // so that it tells again if the end is still near
       this.end?.observe(more);
-      fill(
-        /** @type {Element} */ (this.state),
-        this.#threads.size === 0 && (this.#query ? "No thread matches." : this.#tab === "all" ? "There are no threads yet." : "No threads."),
-      );
     } catch (error) {
-      if (loading.signal.aborted) return;
+      if (signal.aborted) return;
       fill(
         /** @type {Element} */ (this.state),
         /** @type {Error} */ (error).message,
@@ -195,33 +310,52 @@ class Inbox extends HTMLElement {
     early.forEach((t) => this.#receive(t));
   }
 
+  /** Reads the first page again, because only the server can tell which threads a filter has. */
+  async #reread() {
+    const { signal } = this.#loading;
+    try {
+      const page = await this.#page("", signal);
+      if (signal.aborted) return;
+      if (page.next !== undefined && !this.#threads.partial) return this.#reload();
+      this.#threads.replaceFirst(page.threads, page.next !== undefined);
+      this.#soon();
+    } catch {
+      return; // the next change asks again
+    }
+  }
+
   /** @param {Thread} t */
   #receive(t) {
     if (this.#early) return void this.#early.push(t);
     const before = this.#threads.get(t.id);
-    const fits = /** @type {any} */ (TABS.find(([id]) => id === this.#tab))[2](t);
-    if (!fits) this.#threads.delete(t.id);
-    // What a search finds is up to the server; rows that it has found stay up to date.
-    else if (before || this.#query === "") this.#threads.set(t.id, t);
+    if (before || !isFiltered(this.#view)) this.#threads.change(t, has(this.#view.tab, t));
+    if (this.#view.q === undefined) {
+      // What a search finds costs the server too much to ask after each change.
+      this.#counting.refresh();
+      if (isFiltered(this.#view)) this.#rereading.refresh();
+    }
     if (waits(t) ? before?.updatedAt !== t.updatedAt : before === undefined || waits(before)) waiting.refresh();
+    this.#soon();
+  }
+
+  /** Shows what has changed with the next frame. */
+  #soon() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
+      this.#threads.hold(this.#held);
       this.#show();
-      if (this.#threads.size > 0 && this.#next === "") fill(/** @type {Element} */ (this.state));
     });
   }
 
   #show() {
-    const known = new Set(this.#order.map((t) => t.id));
-    const added = [...this.#threads.values()].filter((t) => !known.has(t.id));
-    // Nearly sorted already, so sorting takes one pass.
-    this.#order = [...this.#order.flatMap((t) => this.#threads.get(t.id) ?? []), ...added].sort((a, b) =>
-      a.updatedAt === b.updatedAt ? (a.id < b.id ? 1 : -1) : (a.updatedAt ?? "") < (b.updatedAt ?? "") ? 1 : -1,
+    const { shown, partial, changed } = this.#threads;
+    this.#rows?.set(shown, partial);
+    fill(
+      /** @type {Element} */ (this.changed),
+      changed > 0 && button(`${changed} changed: show`, () => this.update(), { class: "inbox-changed", title: "Show them in their order (u)" }),
     );
-    this.#rows?.set(
-      this.#order.map((t) => t.id),
-      this.#next !== "",
-    );
+    if (this.#next === "" && !partial)
+      fill(/** @type {Element} */ (this.state), shown.length === 0 && (isFiltered(this.#view) ? "No thread matches." : EMPTY[this.#view.tab]));
   }
 
   /** @param {HTMLElement} row @param {string} id */
@@ -229,23 +363,27 @@ class Inbox extends HTMLElement {
     const t = this.#threads.get(id);
     if (!t) return; // it leaves the list with the next frame
     const state = t.status === "closed" ? "closed" : (t.activity ?? "idle");
+    const urgent = state === "waiting" || state === "failing";
+    const since = (urgent && t.activitySince) || t.updatedAt;
     row.className = `thread-row ${state}`;
     const [link, when, sub, word] = row.children;
+    link.className = t.title || !t.preview ? "title" : "title preview";
+    const address = viewAddress(this.#view, id);
+    if (link.getAttribute("href") !== address) link.setAttribute("href", address);
     if (id === this.#selected) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
-    show(link, t.title || t.id);
-    show(when, t.updatedAt ? ago(t.updatedAt) : "");
+    show(link, nameOf(t));
+    show(when, since ? ago(since) : "");
     show(sub, [t.parent && "sub-agent", ...t.agents].filter(Boolean).join(", ") || "default agent");
     show(word, ACTIVITY[state] ?? "");
-  }
-
-  #new() {
-    location.hash = "#/new";
   }
 }
 
 /** @param {Thread} t */
 const waits = (t) => t.activity === "waiting";
+
+/** What a thread is called: its title, or how it begins. @param {Thread} t */
+const nameOf = (t) => t.title || t.preview || t.id;
 
 /** Shows a text, unless it is shown already. @param {Element} element @param {string} text */
 function show(element, text) {
@@ -253,62 +391,3 @@ function show(element, text) {
 }
 
 customElements.define("tm-inbox", Inbox);
-
-/** The form that opens a thread. */
-class NewThread extends HTMLElement {
-  async connectedCallback() {
-    const agents = h("div", { class: "choices" });
-    const text = h("textarea", { rows: 4, "aria-label": "Message", placeholder: "What should they do?" });
-    const open = button(
-      "Open the thread",
-      () =>
-        act(open, async () => {
-          const chosen = [...agents.querySelectorAll("input:checked")].map((i) => /** @type {HTMLInputElement} */ (i).value);
-          const message = text.value.trim() === "" ? undefined : { content: text.value, sender: await person() };
-          const thread = await client.openThread(/** @type {any} */ ({ agents: chosen.length > 0 ? chosen : undefined, message }));
-          location.hash = `#/threads/${encodeURIComponent(thread.id)}`;
-        }),
-      { class: "primary" },
-    );
-    text.addEventListener("keydown", (e) => {
-      if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
-      e.preventDefault();
-      if (!e.repeat) open.click();
-    });
-    fill(
-      this,
-      h(
-        "div",
-        { class: "new-thread" },
-        h("h1", null, "New thread"),
-        h("p", { class: "hint" }, "Choose one agent or several, or none for the default one."),
-        agents,
-        text,
-        h("div", { class: "row" }, open),
-      ),
-    );
-    text.focus();
-    await act(null, async () => {
-      const list = (await client.request("GET /v1/agents")).agents;
-      fill(
-        agents,
-        list.map((a) =>
-          h(
-            "label",
-            { class: "choice-card" },
-            h("input", { type: "checkbox", value: a.name }),
-            h(
-              "span",
-              null,
-              h("strong", null, a.name),
-              a.default && h("span", { class: "badge" }, "default"),
-              h("span", { class: "sub" }, a.description || a.model),
-            ),
-          ),
-        ),
-      );
-    });
-  }
-}
-
-customElements.define("tm-new-thread", NewThread);

@@ -1,0 +1,207 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+// inbox stores threads as they appear in a list.
+type inbox struct {
+	w *harness.Harness
+	n int
+}
+
+// put stores a record of a thread, which then is the most recently active one.
+func (in *inbox) put(thread, typ string, payload any) {
+	in.w.T.Helper()
+	in.n++
+	record := event.NewRecord(fmt.Sprint("r", in.n), typ, "", "", time.Now(), payload).In("e1")
+	_, err := in.w.Store.Append(in.w.Ctx(), in.w.Key(thread), store.Batch{Records: []event.Record{record}})
+	require.NoError(in.w.T, err)
+}
+
+func (in *inbox) said(thread, text string) {
+	in.w.T.Helper()
+	in.put(thread, event.TypeMessage, event.Message{ID: fmt.Sprint("m", in.n), SenderID: "ann", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: text})
+}
+
+func (in *inbox) waits(thread, tool string, expires time.Duration) {
+	in.w.T.Helper()
+	at := time.Now().Add(expires)
+	in.put(thread, event.TypeApprovalRequest, event.ApprovalRequest{ToolCallID: "call-" + thread, ToolName: tool, ExpiresAt: &at})
+}
+
+func (in *inbox) failed(thread string) {
+	in.w.T.Helper()
+	in.put(thread, event.TypeTurnEnded, event.TurnEnded{EventID: "e1", Status: "failed"})
+}
+
+// rows waits until the list has these rows in this order.
+func rows(p *browser.Tab, want ...string) {
+	p.T.Helper()
+	p.Until(fmt.Sprintf(`[...document.querySelectorAll(".thread-row")].map((e) => e.querySelector(".title").textContent).join("\n") === %q`, strings.Join(want, "\n")))
+}
+
+// focused waits until an element that a selector describes has the focus.
+func focused(p *browser.Tab, selector string) {
+	p.T.Helper()
+	p.Until(fmt.Sprintf(`document.activeElement.matches(%q)`, selector))
+}
+
+// point moves the mouse to the middle of an element.
+func point(p *browser.Tab, selector string) {
+	p.T.Helper()
+	at := browser.Evaluate[[]float64](p, fmt.Sprintf(`(({ left, top, width, height }) => [left + width / 2, top + height / 2])(document.querySelector(%q).getBoundingClientRect())`, selector))
+	p.Do(chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+		_, err := cdp.Call(ctx, s, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: input.DispatchMouseEventTypeMouseMoved, X: at[0], Y: at[1]})
+		return err
+	}))
+}
+
+// TestInboxOrder lists what needs a person first, with counts, and keeps rows under the pointer where they are.
+func TestInboxOrder(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{NoWorker: true})
+	in := &inbox{w: w}
+	in.waits("asks", "pay", time.Hour)
+	in.failed("fails")
+	in.said("first", "Where is my order <b>4711</b>?")
+	in.said("second", "Hello")
+	p := browser.New(t).Open(w.API.URL)
+	rows(p, "asks", "fails", "Hello", "Where is my order <b>4711</b>?")
+	p.Sees(".thread-row.waiting .state", "needs a decision")
+	for _, tab := range []string{"Open4", "Needs me1", "Failing1", "Idle2", "Closed"} {
+		p.Until(fmt.Sprintf(`[...document.querySelectorAll(".tabs button")].some((b) => b.textContent === %q)`, tab))
+	}
+	in.said("first", "And?")
+	rows(p, "asks", "fails", "Where is my order <b>4711</b>?", "Hello")
+	in.waits("second", "pay", time.Hour)
+	rows(p, "asks", "Hello", "fails", "Where is my order <b>4711</b>?")
+	p.Sees(".tabs .waiting", "Needs me2")
+
+	point(p, ".thread-row .title")
+	p.Until(`document.querySelector("tm-inbox:hover") !== null`)
+	in.failed("first")
+	in.said("third", "Am I new?")
+	p.Sees(".thread-row.failing .title", "Where is my order") // the row tells what has happened to it
+	p.Sees(".inbox-changed", "1 changed: show")
+	rows(p, "asks", "Hello", "fails", "Where is my order <b>4711</b>?")
+	p.Click(".inbox-changed", "show")
+	rows(p, "asks", "Hello", "fails", "Where is my order <b>4711</b>?", "Am I new?")
+	in.failed("third")
+	in.waits("third", "pay", time.Hour)
+	p.Sees(".inbox-changed", "1 changed: show")
+	rows(p, "asks", "Hello", "fails", "Where is my order <b>4711</b>?", "Am I new?")
+	point(p, "#main")
+	rows(p, "asks", "Hello", "Am I new?", "fails", "Where is my order <b>4711</b>?")
+	p.Until(`document.querySelector(".inbox-changed") === null`)
+	p.Click(".tabs button", "Failing")
+	rows(p, "fails", "Where is my order <b>4711</b>?")
+	p.Click(".tabs button", "Closed")
+	p.Sees("tm-inbox", "No thread is closed.")
+}
+
+// TestInboxKeys works through the list by keyboard alone.
+func TestInboxKeys(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	ids := []string{w.Open(), w.Open(), w.Open()}
+	for i, id := range ids {
+		w.Say(id, fmt.Sprint("task ", i))
+	}
+	row := func(i int) string { return fmt.Sprintf(".thread-row [href*=%q]", ids[i]) }
+	p := browser.New(t).Open(w.API.URL)
+	rows(p, "task 2", "task 1", "task 0")
+	p.Press("j")
+	focused(p, row(2))
+	p.Press("j")
+	focused(p, row(1))
+	p.Do(browser.Stroke("ArrowDown", "", 40))
+	focused(p, row(0))
+	p.Press("j") // there is no row after the last one
+	p.Press("k")
+	focused(p, row(1))
+
+	t.Run("the order stays while a key moves in it", func(t *testing.T) {
+		p.T = t
+		w.Say(ids[0], "again")
+		p.Sees(".inbox-changed", "1 changed")
+		rows(p, "task 2", "task 1", "task 0")
+		p.Press("u")
+		rows(p, "task 0", "task 2", "task 1")
+		focused(p, row(1))
+	})
+	t.Run("a thread is opened, and Escape leads back", func(t *testing.T) {
+		p.T = t
+		p.Do(browser.Stroke("Enter", "\r", 13))
+		p.Sees(".thread-header h1", "task 1")
+		focused(p, "tm-composer textarea")
+		p.Press("j") // is written
+		p.Until(`document.activeElement.value === "j"`)
+		p.Do(browser.Stroke("Escape", "", 27))
+		focused(p, row(1))
+		p.Press("/")
+		focused(p, "tm-inbox input[type=search]")
+		p.Do(browser.Stroke("Escape", "", 27))
+		focused(p, row(1))
+	})
+	t.Run("a thread is closed after a question", func(t *testing.T) {
+		p.T = t
+		p.Press("e")
+		p.Sees("dialog h2", "Close the thread?")
+		p.Sees("dialog", "task 1")
+		focused(p, "dialog button")
+		p.Do(browser.Stroke("Enter", "\r", 13)) // Cancel has the focus
+		p.Until(`document.querySelector("dialog") === null`)
+		p.Press("e")
+		p.Click("dialog button", "Close it")
+		p.Sees(".thread-row.closed .title", "task 1")
+		rows(p, "task 0", "task 2", "task 1") // it has the focus
+		p.Press("k")
+		focused(p, row(2))
+		p.Press("u")
+		rows(p, "task 0", "task 2")
+	})
+	t.Run("keys are listed, and can be turned off", func(t *testing.T) {
+		p.T = t
+		p.Press("?")
+		p.Sees("dialog.keys dd", "next thread")
+		p.Sees("dialog.keys dt", "Ctrl+F")
+		p.Accessible()
+		p.Click("dialog.keys label", "Single keys are on")
+		p.Click("dialog.keys button", "Close")
+		p.Do(chromedp.Reload())
+		rows(p, "task 0", "task 2")
+		p.Press("n")
+		p.Press("j")
+		p.Press("?")
+		p.Do(browser.Stroke("Tab", "", 9))
+		assert.False(t, browser.Evaluate[bool](p, `document.querySelector("dialog, tm-new-thread, .thread-row :focus") !== null`))
+		p.Click("#tools button", "?")
+		p.Click("dialog.keys label", "Single keys are on")
+		p.Click("dialog.keys button", "Close")
+		p.Press("n")
+		focused(p, ".new-thread textarea")
+	})
+	t.Run("a title is given", func(t *testing.T) {
+		p.T = t
+		p.Fill("input[aria-label=Title]", "The order of the day")
+		p.Enter(".new-thread textarea", "hello")
+		p.Sees(".thread-header h1", "The order of the day")
+		p.Sees(".thread-row .title", "The order of the day")
+	})
+}
