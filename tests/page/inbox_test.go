@@ -148,7 +148,7 @@ func TestInboxKeys(t *testing.T) {
 	t.Run("a thread is opened, and Escape leads back", func(t *testing.T) {
 		p.T = t
 		p.Do(browser.Stroke("Enter", "\r", 13))
-		p.Sees(".thread-header h1", "task 1")
+		p.Sees(".thread-header code", ids[1])
 		focused(p, "tm-composer textarea")
 		p.Press("j") // is written
 		p.Until(`document.activeElement.value === "j"`)
