@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
@@ -204,4 +205,121 @@ func TestInboxKeys(t *testing.T) {
 		p.Sees(".thread-header h1", "The order of the day")
 		p.Sees(".thread-row .title", "The order of the day")
 	})
+}
+
+// TestInboxViews filters the list: the view is its address, can be saved, and is counted.
+func TestInboxViews(t *testing.T) {
+	t.Parallel()
+	asks := agent.Agent{
+		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "shell_cmd"},
+		Approvals: map[string]agent.Policy{"note": agent.PolicyAlways, "shell_cmd": agent.PolicyAlways},
+	}
+	w := harness.New(t, harness.Options{Agents: []agent.Agent{asks, {Name: "billing", Instructions: "You help.", Model: "openai/stand-in"}}})
+	ask := func(text string) string {
+		id := w.Open()
+		w.Post(id, text)
+		w.AwaitApproval(id, 1)
+		return id
+	}
+	const one, two, list, bill, three = `use note {"text":"1"}`, `use note {"text":"2"}`, `use shell_cmd {"command":"ls"}`, "My bill", `use note {"text":"3"}`
+	ask(one)
+	second := ask(two)
+	ask(list)
+	w.Say(w.Open("billing"), bill)
+	b := browser.New(t)
+	p := b.Open(w.API.URL)
+	rows(p, one, two, list, bill)
+	p.Until(`document.title === "(3) Threadmill" && document.querySelector("link[rel=icon]").href.endsWith("/page/icon-waiting.svg")`)
+	choose := func(label, value string) {
+		t.Helper()
+		p.Until(fmt.Sprintf(`[...document.querySelectorAll(".filter-panel label")].find((e) => e.firstChild.textContent === %q)?.querySelector("[value='%s']") !== undefined`, label, value))
+		browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`(() => {
+			const select = [...document.querySelectorAll(".filter-panel label")].find((e) => e.firstChild.textContent === %q).querySelector("select");
+			select.value = %q;
+			select.dispatchEvent(new Event("change"));
+		})()`, label, value))
+	}
+	p.Press("f")
+	focused(p, ".filter-panel select")
+	p.Until(`document.querySelector(".filter-panel [value=note]") !== null`)
+	choose("Waits for a call of", "note")
+	rows(p, one, two)
+	p.Sees(".tabs .waiting", "Needs me2")
+	p.Click(".tabs button", "Needs me")
+	p.Until(`location.hash === "#/?tab=waiting&tool=note"`)
+	p.Accessible()
+	choose("Time left under", "15m")
+	p.Sees("tm-inbox", "No thread matches.")
+	p.Until(`location.hash === "#/?tab=waiting&tool=note&expiresBefore=15m"`)
+	p.Click(".chip", "expires within 15 minutes ×")
+	rows(p, one, two)
+	ask(three) // only the server can tell that it belongs here
+	rows(p, one, two, three)
+
+	p.Click(".inbox-header summary", "⋯")
+	p.Click(".inbox-header .menu-items button", "Save this view")
+	p.Enter("dialog input", "Refunds")
+	p.Sees(".views [aria-current]", "Refunds 3")
+	other := b.Open(w.API.URL + browser.Evaluate[string](p, `"/" + location.hash`))
+	rows(other, one, two, three)
+	other.Sees(".views [aria-current]", "Refunds 3")
+
+	p.Click(".thread-row a", two)
+	p.Until(fmt.Sprintf(`location.hash === "#/threads/%s?tab=waiting&tool=note"`, second))
+	p.Sees(".thread-header code", second)
+	p.Until(`document.title.startsWith("(4) ")`)
+	rows(p, one, two, three)
+	p.Click("a", "Approvals")
+	p.Until(`document.querySelectorAll("tm-approvals .approval").length > 0`)
+	p.Click("a", "Threads")
+	p.Until(`location.hash === "#/?tab=waiting&tool=note"`)
+	rows(p, one, two, three)
+	p.Click(".inbox-header summary", "⋯")
+	p.Click(".inbox-header .menu-items button", "Forget “Refunds”")
+	p.Until(`document.querySelector(".views a") === null`)
+	p.Do(chromedp.Navigate(w.API.URL+"/#/?agent=billing"), chromedp.Reload())
+	rows(p, bill)
+	p.Sees(".chip", "agent billing ×")
+}
+
+// TestInboxPalette goes everywhere from one field.
+func TestInboxPalette(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	w.Say(id, "Where is order 4711?")
+	w.Say(w.Open(), "something else")
+	p := browser.New(t).Open(w.API.URL)
+	p.Sees(".thread-row .title", "Where is order 4711?")
+	open := func() {
+		t.Helper()
+		p.Do(chord("k"))
+		focused(p, "dialog.palette input")
+	}
+	open()
+	p.Accessible()
+	p.Enter("dialog.palette input", "mcp")
+	p.Until(`location.hash === "#/servers"`)
+	open()
+	p.Fill("dialog.palette input", "order 4711")
+	p.Until(`[...document.querySelectorAll(".palette [role=option]")].map((e) => e.textContent).join() === "Where is order 4711?thread"`)
+	p.Do(browser.Stroke("Enter", "\r", 13))
+	p.Sees(".thread-header code", id)
+	p.Until(`document.querySelector("tm-composer textarea:focus") !== null`)
+	open()
+	p.Fill("dialog.palette input", "r")
+	p.Do(browser.Stroke("ArrowDown", "", 40))
+	p.Until(`document.querySelector(".palette [aria-selected=true]").id === "palette-1" && document.activeElement.getAttribute("aria-activedescendant") === "palette-1"`)
+	p.Fill("dialog.palette input", "ename")
+	p.Sees(".palette [aria-selected=true]", "Rename")
+	p.Do(browser.Stroke("Enter", "\r", 13))
+	p.Sees("dialog h2", "Rename the thread")
+	p.Do(browser.Stroke("Escape", "", 27))
+	open()
+	p.Fill("dialog.palette input", "no such thing")
+	p.Sees(".palette li", "Nothing matches.")
+	p.Do(browser.Stroke("Enter", "\r", 13)) // there is nothing to choose
+	focused(p, "dialog.palette input")
+	p.Do(browser.Stroke("Escape", "", 27))
+	p.Until(`document.querySelector("dialog") === null`)
 }

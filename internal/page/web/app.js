@@ -11,13 +11,15 @@ import "./servers.js";
 import "./thread.js";
 import { APIError } from "./client/threadmill.js";
 import { ask } from "./dialog.js";
-import { button, fill, h } from "./dom.js";
+import { act, button, fill, h } from "./dom.js";
 import { watchHealth } from "./health.js";
 import { kbd, listenToKeys, showKeys } from "./keyboard.js";
 import { changeName, myName } from "./person.js";
-import { load, server, signedIn, signIn, signOut } from "./session.js";
-import { viewOf } from "./views.js";
+import { savedViews } from "./savedviews.js";
+import { load, may, server, signedIn, signIn, signOut } from "./session.js";
+import { TABS, viewAddress, viewOf } from "./views.js";
 import { waiting } from "./waiting.js";
+import { showWaitingCount } from "./waitingcount.js";
 
 /** @typedef {import("./client/threadmill.js").StreamState} StreamState */
 /** @typedef {import("./inbox.js").Inbox} Inbox */
@@ -128,6 +130,8 @@ function show() {
         " new thread · ",
         kbd("g"),
         " approvals · ",
+        kbd("Mod+k"),
+        " commands · ",
         kbd("?"),
         " all keys",
       ),
@@ -241,11 +245,42 @@ function setTheme(theme) {
 }
 
 waiting.addEventListener("change", () => {
-  const { length } = waiting.now?.approvals ?? [];
-  badge.hidden = length === 0;
-  fill(badge, length);
-  badge.title = `${length} waiting`;
+  const n = (waiting.now?.approvals.length ?? 0) + (waiting.now?.inputs.length ?? 0);
+  badge.hidden = n === 0;
+  fill(badge, n);
+  badge.title = `${n} waiting`;
+  showWaitingCount(n);
 });
+
+/** What the palette offers: places, and what can be done now. @returns {import("./palette.js").Entry[]} */
+function paletteEntries() {
+  const go = (/** @type {string} */ label, /** @type {string} */ address) => ({ label, kind: "go to", run: () => void (location.hash = address) });
+  // The menu of the thread has what the key permits.
+  const actions = [.../** @type {NodeListOf<HTMLElement>} */ (main.querySelectorAll(".thread-header .menu-items > *"))];
+  return [
+    ...actions.map((action) => ({ label: action.textContent ?? "", kind: "this thread", run: () => action.click() })),
+    ...(may("post") ? [go("New thread", "#/new")] : []),
+    ...PARTS.map(([name, label]) => go(label, `#/${name}`)),
+    ...TABS.map(({ tab, label }) => go(`Threads: ${label}`, viewAddress({ tab }))),
+    ...savedViews().map(({ name, query }) => go(`Threads: ${name}`, `#/${query}`)),
+    { label: "Filter the list", kind: "threads", run: () => inList(() => inbox?.filter()) },
+    ...(inbox?.isSpecial ? [{ label: "Save this view", kind: "threads", run: () => inList(() => inbox?.saveView()) }] : []),
+    { label: "Keys", kind: "page", run: showKeys },
+    ...["light", "dark", "auto"].map((theme) => ({
+      label: `Theme: ${theme}`,
+      kind: "page",
+      run() {
+        setTheme(theme);
+        showTools();
+      },
+    })),
+  ];
+}
+
+/** Opens the palette, which is loaded when it is needed. */
+async function showPalette() {
+  await act(null, async () => (await import("./palette.js")).openPalette(paletteEntries()));
+}
 
 listenToKeys(
   {
@@ -261,6 +296,8 @@ listenToKeys(
       else field?.blur();
     },
     keys: showKeys,
+    palette: showPalette,
+    filter: () => inbox?.filter(),
     next: () => inbox?.move(1),
     previous: () => inbox?.move(-1),
     close: () => inbox?.close(),

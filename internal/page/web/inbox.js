@@ -1,12 +1,15 @@
 // The list of threads, as an inbox: what needs a person first. It follows the changes of all threads.
 
-import { confirmed } from "./dialog.js";
+import { ask, confirmed } from "./dialog.js";
 import { act, ago, button, fill, h, notify, visible } from "./dom.js";
+import { chips, filterPanel } from "./filters.js";
 import { Follower } from "./follower.js";
+import { menu } from "./menu.js";
 import { Paced } from "./paced.js";
 import { person } from "./person.js";
+import { removeView, savedViews, saveView } from "./savedviews.js";
 import { client, may } from "./session.js";
-import { ThreadList } from "./threadlist.js";
+import { nameOf, ThreadList } from "./threadlist.js";
 import { filtersOf, has, isFiltered, selectionOf, TABS, viewAddress, viewOf, viewQuery } from "./views.js";
 import { VirtualList } from "./virtuallist.js";
 import { waiting } from "./waiting.js";
@@ -22,6 +25,9 @@ const ROW = 58,
 
 /** The least time between two requests that follow changes, in milliseconds. */
 const PACE = 1000;
+
+/** The same for the counts of saved views, of which each takes a request. */
+const VIEWS_PACE = 5000;
 
 /** Words for people. @type {Record<string, string>} */
 const ACTIVITY = { waiting: "needs a decision", failing: "failed", running: "running", unanswered: "nobody answers", closed: "closed" };
@@ -63,7 +69,10 @@ export class Inbox extends HTMLElement {
   /** Changes that came before the first page. The list may have them already. @type {Thread[] | undefined} */
   #early = [];
   #counting = new Paced(() => this.#count(), PACE);
+  #countingViews = new Paced(() => this.#countViews(), VIEWS_PACE);
   #rereading = new Paced(() => this.#reread(), PACE);
+  /** The counts of saved views, by their queries. @type {Map<string, number>} */
+  #viewCounts = new Map();
 
   connectedCallback() {
     this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Activity" });
@@ -74,6 +83,9 @@ export class Inbox extends HTMLElement {
       maxLength: 200,
       oninput: () => this.#search(),
     });
+    this.views = h("nav", { class: "views", "aria-label": "Saved views" });
+    this.chips = h("div", { class: "chips" });
+    this.panel = h("div", { hidden: true });
     this.list = h("ul", { class: "threads" });
     this.state = h("p", { class: "hint", role: "status" });
     this.more = h("div", { class: "more" });
@@ -84,8 +96,17 @@ export class Inbox extends HTMLElement {
       h(
         "div",
         { class: "inbox-header" },
-        h("div", { class: "row" }, this.search, may("post") && button("New", () => (location.hash = "#/new"), { class: "primary", title: "New thread (n)" })),
+        h(
+          "div",
+          { class: "row" },
+          this.search,
+          may("post") && button("New", () => (location.hash = "#/new"), { class: "primary", title: "New thread (n)" }),
+          menu("More of the list", () => this.#menu()),
+        ),
+        this.panel,
+        this.views,
         this.tabs,
+        this.chips,
       ),
       this.scroller,
       this.changed,
@@ -128,6 +149,7 @@ export class Inbox extends HTMLElement {
     this.#over.abort();
     this.#loading.abort();
     this.#counting.stop();
+    this.#countingViews.stop();
     this.#rereading.stop();
     this.#rows?.stop();
     this.end?.disconnect();
@@ -170,6 +192,95 @@ export class Inbox extends HTMLElement {
   update() {
     this.#threads.apply();
     this.#show();
+  }
+
+  /** Shows the filters, or hides them. */
+  filter() {
+    const panel = /** @type {HTMLElement} */ (this.panel);
+    panel.hidden = !panel.hidden;
+    this.#showFilters();
+    if (!panel.hidden) panel.querySelector("select")?.focus();
+  }
+
+  /** Asks for a name, and keeps the view under it. */
+  async saveView() {
+    const name = h("input", { "aria-label": "Name", maxLength: 40, required: true, autofocus: true });
+    const answer = await ask(
+      h(
+        "dialog",
+        { "aria-label": "Save this view" },
+        h(
+          "form",
+          { method: "dialog" },
+          h("h2", null, "Save this view"),
+          h("label", null, "Name", name),
+          h("p", { class: "hint" }, "This browser keeps it. To share a view, send its address."),
+          h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "", formNoValidate: true }, "Cancel")),
+        ),
+      ),
+    );
+    if (answer !== "save" || name.value.trim() === "") return;
+    saveView({ name: name.value.trim(), query: viewQuery(this.#view) });
+    this.#showViews();
+    this.#countViews();
+  }
+
+  /** Whether the view is one that can be saved. */
+  get isSpecial() {
+    return viewQuery(this.#view) !== "";
+  }
+
+  #menu() {
+    const query = viewQuery(this.#view);
+    const saved = savedViews().find((one) => one.query === query);
+    return [
+      button("Filter…", () => this.filter(), { title: "f" }),
+      this.isSpecial && !saved && button("Save this view…", () => this.saveView()),
+      saved !== undefined &&
+        button(`Forget “${saved.name}”`, () => {
+          removeView(query);
+          this.#showViews();
+        }),
+    ];
+  }
+
+  #showFilters() {
+    const go = (/** @type {View} */ view) => this.#go(view);
+    fill(/** @type {Element} */ (this.chips), chips(this.#view, go));
+    const panel = /** @type {HTMLElement} */ (this.panel);
+    const focused = /** @type {HTMLSelectElement} */ (document.activeElement);
+    const at = [...panel.querySelectorAll("select")].indexOf(focused);
+    fill(panel, !panel.hidden && filterPanel(this.#view, go));
+    if (at >= 0) panel.querySelectorAll("select")[at]?.focus();
+  }
+
+  #showViews() {
+    const query = viewQuery(this.#view);
+    fill(
+      /** @type {Element} */ (this.views),
+      savedViews().map((one) => {
+        const n = this.#viewCounts.get(one.query) ?? 0;
+        return h(
+          "a",
+          { href: `#/${one.query}`, class: "chip", "aria-current": one.query === query ? "page" : undefined },
+          one.name,
+          n > 0 && h("span", { class: "n" }, ` ${compact.format(n)}`),
+        );
+      }),
+    );
+  }
+
+  /** Counts the threads of saved views. */
+  async #countViews() {
+    for (const { query } of savedViews()) {
+      const view = viewOf(new URLSearchParams(query));
+      try {
+        this.#viewCounts.set(query, (await client.threadCounts(filtersOf(view)))[view.tab]);
+      } catch {
+        return; // the list says what is wrong
+      }
+    }
+    this.#showViews();
   }
 
   /** Closes the thread whose row has the focus, or the one that is open. */
@@ -260,7 +371,10 @@ export class Inbox extends HTMLElement {
     this.#threads.clear();
     this.#next = "";
     this.#showTabs();
+    this.#showFilters();
+    this.#showViews();
     this.#count();
+    this.#countingViews.refresh();
     this.#load(true);
   }
 
@@ -329,6 +443,7 @@ export class Inbox extends HTMLElement {
     if (this.#early) return void this.#early.push(t);
     const before = this.#threads.get(t.id);
     if (before || !isFiltered(this.#view)) this.#threads.change(t, has(this.#view.tab, t));
+    this.#countingViews.refresh();
     if (this.#view.q === undefined) {
       // What a search finds costs the server too much to ask after each change.
       this.#counting.refresh();
@@ -381,9 +496,6 @@ export class Inbox extends HTMLElement {
 
 /** @param {Thread} t */
 const waits = (t) => t.activity === "waiting";
-
-/** What a thread is called: its title, or how it begins. @param {Thread} t */
-const nameOf = (t) => t.title || t.preview || t.id;
 
 /** Shows a text, unless it is shown already. @param {Element} element @param {string} text */
 function show(element, text) {

@@ -15,8 +15,18 @@ const group = (t) => {
 export function byAttention(a, b) {
   const one = group(a);
   if (one !== group(b)) return one - group(b);
-  if (one < FIRST.length) return ascending(a.activitySince ?? "", b.activitySince ?? "") || ascending(a.id, b.id);
-  return ascending(b.updatedAt ?? "", a.updatedAt ?? "") || ascending(b.id, a.id);
+  if (one < FIRST.length) return ascending(moment(a.activitySince), moment(b.activitySince)) || ascending(a.id, b.id);
+  return ascending(moment(b.updatedAt), moment(a.updatedAt)) || ascending(b.id, a.id);
+}
+
+/** What a thread is called: its title, or how it begins. @param {Thread} t */
+export function nameOf(t) {
+  return t.title || t.preview || t.id;
+}
+
+/** A time as a text that sorts: the API leaves out zeros at its end, before the Z. @param {string | undefined} time */
+function moment(time) {
+  return time?.replace("Z", "") ?? "";
 }
 
 /** @param {string} a @param {string} b */
@@ -34,10 +44,23 @@ export class ThreadList {
   #held = false;
   /** The last thread of the pages that were loaded, unless they are all. @type {Thread | undefined} */
   #last;
-  /** The ids of the threads, as they are shown. @type {string[]} */
-  shown = [];
+  /** @type {string[]} */
+  #shown = [];
+  #changed = 0;
+  /** Whether something has changed since the order was found: a burst of changes is sorted once. */
+  #stale = false;
+
+  /** The ids of the threads, as they are shown. */
+  get shown() {
+    this.#settle();
+    return this.#shown;
+  }
+
   /** How many threads are not shown where they belong. */
-  changed = 0;
+  get changed() {
+    this.#settle();
+    return this.#changed;
+  }
 
   /** Whether the server has more threads. */
   get partial() {
@@ -65,8 +88,8 @@ export class ThreadList {
     const known = new Set(this.shown);
     for (const t of threads) this.#put(t);
     this.#last = more ? (threads.at(-1) ?? this.#last) : undefined;
-    if (this.#held) this.shown = [...this.shown, ...threads.map((t) => t.id).filter((id) => !known.has(id))];
-    this.#order();
+    if (this.#held) this.#shown = [...this.#shown, ...threads.map((t) => t.id).filter((id) => !known.has(id))];
+    this.#stale = true;
   }
 
   /** Replaces the beginning by a page that was read again. @param {Thread[]} threads @param {boolean} more */
@@ -80,7 +103,7 @@ export class ThreadList {
     }
     if (!more) this.#last = undefined;
     else if (this.#last && end && byAttention(this.#last, end) < 0) this.#last = end;
-    this.#order();
+    this.#stale = true;
   }
 
   /**
@@ -97,12 +120,13 @@ export class ThreadList {
       this.#put(t);
       this.#touched.add(t.id);
     }
-    this.#order();
+    this.#stale = true;
   }
 
   /** Keeps rows where they are, or applies what has changed meanwhile. @param {boolean} held */
   hold(held) {
     if (held === this.#held) return;
+    this.#settle();
     this.#held = held;
     if (held) this.#touched.clear();
     else this.apply();
@@ -113,8 +137,9 @@ export class ThreadList {
     for (const id of this.#gone) this.#threads.delete(id);
     this.#gone.clear();
     this.#touched.clear();
-    this.shown = this.#sorted();
-    this.changed = 0;
+    this.#shown = this.#sorted();
+    this.#changed = 0;
+    this.#stale = false;
   }
 
   /** @param {Thread} t */
@@ -130,22 +155,24 @@ export class ThreadList {
     this.#touched.add(id);
   }
 
-  #order() {
+  #settle() {
+    if (!this.#stale) return;
+    this.#stale = false;
     if (!this.#held) return this.apply();
-    const shown = new Set(this.shown);
+    const shown = new Set(this.#shown);
     for (const id of this.#gone) if (!shown.has(id)) this.#threads.delete(id) && this.#gone.delete(id);
     const sorted = this.#sorted();
-    const before = this.#places(this.shown);
+    const before = this.#places(this.#shown);
     const after = this.#places(sorted);
     const moved = [...this.#touched].filter((id) => before.get(id) !== after.get(id)).length;
     // Threads may also have changed their places among those that have changed.
-    this.changed = moved || Number(sorted.some((id, i) => id !== this.shown[i]));
+    this.#changed = moved || Number(sorted.some((id, i) => id !== this.#shown[i]));
   }
 
   /** The threads where they belong. They are nearly sorted already, which takes one pass. */
   #sorted() {
-    const known = new Set(this.shown);
-    const threads = [...this.shown, ...[...this.#threads.keys()].filter((id) => !known.has(id))];
+    const known = new Set(this.#shown);
+    const threads = [...this.#shown, ...[...this.#threads.keys()].filter((id) => !known.has(id))];
     return threads
       .flatMap((id) => (this.#gone.has(id) ? [] : (this.#threads.get(id) ?? [])))
       .sort(byAttention)

@@ -67,3 +67,24 @@ export function has(tab, t) {
 export function isFiltered(view) {
   return FILTERS.some((name) => view[name] !== undefined);
 }
+
+/** @typedef {{ name: string, query: string }} NamedView */
+
+/** The most views that are kept: each is counted. */
+const MOST_VIEWS = 12;
+
+/** The views in a text that was stored, without those that cannot be read. @param {string} text @returns {NamedView[]} */
+export function namedViews(text) {
+  /** @type {unknown} */
+  let stored;
+  try {
+    stored = JSON.parse(text);
+  } catch {
+    return [];
+  }
+  if (!Array.isArray(stored)) return [];
+  return stored
+    .filter((one) => typeof one?.name === "string" && one.name !== "" && typeof one.query === "string")
+    .map((one) => ({ name: one.name, query: viewQuery(viewOf(new URLSearchParams(one.query))) }))
+    .slice(-MOST_VIEWS);
+}

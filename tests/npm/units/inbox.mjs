@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { commandOf, KEYS, keyName, PLACES } from "../../../internal/page/web/keys.js";
+import { matching } from "../../../internal/page/web/palettematch.js";
 import { byAttention, ThreadList } from "../../../internal/page/web/threadlist.js";
-import { filtersOf, has, isFiltered, selectionOf, TABS, viewAddress, viewOf, viewQuery } from "../../../internal/page/web/views.js";
+import { filtersOf, has, isFiltered, namedViews, selectionOf, TABS, viewAddress, viewOf, viewQuery } from "../../../internal/page/web/views.js";
 
 /** A thread that was active some seconds after the beginning. */
 const thread = (id, second, activity = "idle", since = undefined) => ({
@@ -29,6 +30,15 @@ test("threads that need a person come first, the longest first; the others by th
   assert.deepEqual(
     sorted.map((t) => t.id),
     ["w1", "w2", "a", "b", "closed", "idle2", "idle1"],
+  );
+});
+
+test("times are compared to the last digit, also where the API leaves out zeros", () => {
+  const at = (id, updatedAt) => ({ ...thread(id, 0), updatedAt });
+  const sorted = [at("a", "2026-01-01T00:00:05Z"), at("b", "2026-01-01T00:00:05.123Z"), at("c", "2026-01-01T00:00:05.12Z")].sort(byAttention);
+  assert.deepEqual(
+    sorted.map((t) => t.id),
+    ["b", "c", "a"],
   );
 });
 
@@ -185,4 +195,22 @@ test("keys are shown as keyboards show them", () => {
   assert.equal(keyName("Shift+Enter", false), "Shift+Enter");
   assert.equal(keyName("ArrowDown", false), "↓");
   assert.equal(keyName("j", true), "j");
+});
+
+test("the palette finds labels that have all words, beginnings first", () => {
+  const items = ["Approvals", "Theme: dark", "Reopen", "Open the map", "MCP servers"].map((label) => ({ label }));
+  const found = (text) => matching(items, text).map(({ label }) => label);
+  assert.deepEqual(found(""), ["Approvals", "Theme: dark", "Reopen", "Open the map", "MCP servers"]);
+  assert.deepEqual(found("open"), ["Open the map", "Reopen"]);
+  assert.deepEqual(found("DARK th"), ["Theme: dark"]);
+  assert.deepEqual(found("mcp map"), []);
+});
+
+test("stored views are read as far as they make sense", () => {
+  assert.deepEqual(namedViews("{"), []);
+  assert.deepEqual(namedViews('{"name":"x"}'), []);
+  const stored = [{ name: "Refunds", query: "?tool=refund&tab=waiting&x=1" }, { name: 1, query: "" }, null, { name: "", query: "" }];
+  assert.deepEqual(namedViews(JSON.stringify(stored)), [{ name: "Refunds", query: "?tab=waiting&tool=refund" }]);
+  const many = Array.from({ length: 20 }, (_, i) => ({ name: `v${i}`, query: "" }));
+  assert.equal(namedViews(JSON.stringify(many)).length, 12);
 });
