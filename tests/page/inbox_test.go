@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -163,13 +165,15 @@ func TestInboxKeys(t *testing.T) {
 	t.Run("a thread is closed after a question", func(t *testing.T) {
 		p.T = t
 		p.Press("e")
-		p.Sees("dialog h2", "Close the thread?")
-		p.Sees("dialog", "task 1")
+		p.Sees("dialog h2", "Close 1 thread?")
+		p.Sees("dialog li", "task 1")
 		focused(p, "dialog button")
 		p.Do(browser.Stroke("Enter", "\r", 13)) // Cancel has the focus
 		p.Until(`document.querySelector("dialog") === null`)
 		p.Press("e")
-		p.Click("dialog button", "Close it")
+		p.Click("dialog button", "Close 1 thread")
+		p.Sees("dialog [role=status]", "1 thread closed.")
+		p.Click("dialog button", "Done")
 		p.Sees(".thread-row.closed .title", "task 1")
 		rows(p, "task 0", "task 2", "task 1") // it has the focus
 		p.Press("k")
@@ -256,7 +260,7 @@ func TestInboxViews(t *testing.T) {
 	ask(three) // only the server can tell that it belongs here
 	rows(p, one, two, three)
 
-	p.Click(".inbox-header summary", "⋯")
+	p.Click(".inbox-header summary", "⋮")
 	p.Click(".inbox-header .menu-items button", "Save this view")
 	p.Enter("dialog input", "Refunds")
 	p.Sees(".views [aria-current]", "Refunds 3")
@@ -274,7 +278,7 @@ func TestInboxViews(t *testing.T) {
 	p.Click("a", "Threads")
 	p.Until(`location.hash === "#/?tab=waiting&tool=note"`)
 	rows(p, one, two, three)
-	p.Click(".inbox-header summary", "⋯")
+	p.Click(".inbox-header summary", "⋮")
 	p.Click(".inbox-header .menu-items button", "Forget “Refunds”")
 	p.Until(`document.querySelector(".views a") === null`)
 	p.Do(chromedp.Navigate(w.API.URL+"/#/?agent=billing"), chromedp.Reload())
@@ -322,4 +326,83 @@ func TestInboxPalette(t *testing.T) {
 	focused(p, "dialog.palette input")
 	p.Do(browser.Stroke("Escape", "", 27))
 	p.Until(`document.querySelector("dialog") === null`)
+}
+
+// TestInboxMany changes several threads at once: a preview, progress, and the errors of each.
+func TestInboxMany(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{MaxModelAttempts: 1})
+	in := &inbox{w: w}
+	w.Say(w.Open(), "works")
+	var failing []string
+	for _, text := range []string{"breaks", "breaks too"} {
+		id := w.Open()
+		w.Provider.Fail(llmtest.Status(http.StatusBadRequest, ""))
+		w.Await(id, w.Post(id, text))
+		failing = append(failing, id)
+	}
+	in.said("gone", "has no workflow")
+	in.failed("gone")
+	p := browser.New(t).Open(w.API.URL)
+	rows(p, "breaks", "breaks too", "has no workflow", "works")
+
+	t.Run("all that fail are retried", func(t *testing.T) {
+		p.T = t
+		p.Click(".inbox-header summary", "⋮")
+		p.Click(".inbox-header .menu-items button", "Retry all that fail")
+		p.Sees("dialog.bulk h2", "Retry 3 threads?")
+		for _, name := range []string{"breaks", "breaks too", "has no workflow"} {
+			p.Sees("dialog.bulk li", name)
+		}
+		p.Accessible()
+		p.Click("dialog.bulk button", "Retry 3 threads")
+		p.Sees("dialog.bulk [role=status]", "2 threads retried, 1 failed.")
+		p.Until(`[...document.querySelectorAll("dialog.bulk li")].filter((e) => e.querySelector(".error")?.textContent !== undefined).map((e) => e.firstChild.textContent).join() === "has no workflow"`)
+		p.Click("dialog.bulk button", "Try 1 thread again")
+		p.Sees("dialog.bulk [role=status]", "0 threads retried, 1 failed.")
+		p.Click("dialog.bulk button", "Done")
+		p.Until(`document.querySelectorAll(".thread-row").length === 4 && [...document.querySelectorAll(".thread-row.failing .title")].map((e) => e.textContent).join() === "has no workflow"`)
+	})
+	t.Run("threads are selected with keys and the mouse", func(t *testing.T) {
+		p.T = t
+		p.Press("j")
+		p.Press("x")
+		p.Sees(".chosen-bar", "1 selected")
+		p.Do(browser.Stroke("Escape", "", 27))
+		p.Until(`document.querySelector(".chosen-bar") === null && document.querySelector(".check:checked") === null`)
+		p.Press("x")
+		browser.Evaluate[chromedp.Void](p, `[...document.querySelectorAll(".thread-row a")].at(-1).dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, shiftKey: true }))`)
+		p.Sees(".chosen-bar", "4 selected")
+		p.Accessible()
+		p.Press("x") // the row with the focus, not any more
+		p.Sees(".chosen-bar", "3 selected")
+		p.Until(`document.querySelectorAll(".check:checked").length === 3`)
+	})
+	t.Run("many are closed after a question", func(t *testing.T) {
+		p.T = t
+		p.Press("r")
+		p.Sees("dialog.bulk", "None of them is concerned.")
+		p.Sees("dialog.bulk details", "3 left out")
+		p.Do(browser.Stroke("Escape", "", 27))
+		p.Until(`document.querySelector("dialog") === null && document.querySelector(".chosen-bar") === null`)
+		p.Click(".inbox-header summary", "⋮")
+		p.Click(".inbox-header .menu-items button", "Select all of this list")
+		p.Sees(".chosen-bar", "4 selected")
+		p.Click(".chosen-bar button", "Close…")
+		p.Sees("dialog.bulk h2", "Close 4 threads?")
+		p.Click("dialog.bulk button", "Cancel")
+		for _, id := range failing {
+			thread, err := w.Store.Thread(w.Ctx(), w.Key(id))
+			require.NoError(t, err)
+			require.Equal(t, store.ThreadOpen, thread.Status)
+		}
+		p.Click(".inbox-header summary", "⋮")
+		p.Click(".inbox-header .menu-items button", "Select all of this list")
+		p.Click(".chosen-bar button", "Close…")
+		p.Click("dialog.bulk button", "Close 4 threads")
+		p.Sees("dialog.bulk [role=status]", "3 threads closed, 1 failed.")
+		p.Click("dialog.bulk button", "Done")
+		browser.Evaluate[chromedp.Void](p, `document.activeElement.blur()`) // the order is no longer held
+		rows(p, "has no workflow")
+	})
 }

@@ -263,6 +263,7 @@ function paletteEntries() {
     ...PARTS.map(([name, label]) => go(label, `#/${name}`)),
     ...TABS.map(({ tab, label }) => go(`Threads: ${label}`, viewAddress({ tab }))),
     ...savedViews().map(({ name, query }) => go(`Threads: ${name}`, `#/${query}`)),
+    ...(may("operate") ? [{ label: "Retry all threads that fail", kind: "threads", run: () => inList(() => inbox?.retryAll()) }] : []),
     { label: "Filter the list", kind: "threads", run: () => inList(() => inbox?.filter()) },
     ...(inbox?.isSpecial ? [{ label: "Save this view", kind: "threads", run: () => inList(() => inbox?.saveView()) }] : []),
     { label: "Keys", kind: "page", run: showKeys },
@@ -292,7 +293,7 @@ listenToKeys(
     approvals: () => (location.hash = "#/approvals"),
     leave() {
       const field = /** @type {HTMLElement | null} */ (document.activeElement);
-      if (isListed()) inbox?.move(0);
+      if (isListed()) inbox?.leave();
       else field?.blur();
     },
     keys: showKeys,
@@ -300,7 +301,9 @@ listenToKeys(
     filter: () => inbox?.filter(),
     next: () => inbox?.move(1),
     previous: () => inbox?.move(-1),
-    close: () => inbox?.close(),
+    select: () => inbox?.toggle(),
+    close: () => inbox?.change("close"),
+    retry: () => inbox?.change("retry"),
     update: () => inbox?.update(),
   },
   isListed,

@@ -1,12 +1,11 @@
 // The list of threads, as an inbox: what needs a person first. It follows the changes of all threads.
 
-import { ask, confirmed } from "./dialog.js";
-import { act, ago, button, fill, h, notify, visible } from "./dom.js";
+import { ask } from "./dialog.js";
+import { act, ago, button, fill, h, visible } from "./dom.js";
 import { chips, filterPanel } from "./filters.js";
 import { Follower } from "./follower.js";
 import { menu } from "./menu.js";
 import { Paced } from "./paced.js";
-import { person } from "./person.js";
 import { removeView, savedViews, saveView } from "./savedviews.js";
 import { client, may } from "./session.js";
 import { nameOf, ThreadList } from "./threadlist.js";
@@ -14,6 +13,7 @@ import { filtersOf, has, isFiltered, selectionOf, TABS, viewAddress, viewOf, vie
 import { VirtualList } from "./virtuallist.js";
 import { waiting } from "./waiting.js";
 
+/** @import { Action } from "./bulk.js" */
 /** @import { Thread, ThreadCounts } from "./client/threadmill.js" */
 /** @import { View } from "./views.js" */
 
@@ -28,6 +28,9 @@ const PACE = 1000;
 
 /** The same for the counts of saved views, of which each takes a request. */
 const VIEWS_PACE = 5000;
+
+/** The most threads that are changed at once. */
+const MOST = 1000;
 
 /** Words for people. @type {Record<string, string>} */
 const ACTIVITY = { waiting: "needs a decision", failing: "failed", running: "running", unanswered: "nobody answers", closed: "closed" };
@@ -62,6 +65,10 @@ export class Inbox extends HTMLElement {
   #selected = "";
   /** The row to which keys have moved last, and its place. */
   #cursor = { id: "", at: 0 };
+  /** The threads that are selected, as they were then. @type {Map<string, Thread>} */
+  #chosen = new Map();
+  /** The one that was selected last, from which Shift selects on. */
+  #chosenLast = "";
   /** Whether the pointer is over the list. */
   #pointed = false;
   /** When the newest thread changed that it has asked for. */
@@ -78,7 +85,7 @@ export class Inbox extends HTMLElement {
     this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Activity" });
     this.search = h("input", {
       type: "search",
-      placeholder: "Search titles, agents, text",
+      placeholder: "Search threads",
       "aria-label": "Search threads",
       maxLength: 200,
       oninput: () => this.#search(),
@@ -91,6 +98,7 @@ export class Inbox extends HTMLElement {
     this.more = h("div", { class: "more" });
     this.scroller = h("div", { class: "inbox-scroller" }, this.list, this.state, this.more);
     this.changed = h("div", { role: "status" });
+    this.chosenBar = h("div", { role: "status" });
     fill(
       this,
       h(
@@ -109,18 +117,25 @@ export class Inbox extends HTMLElement {
         this.chips,
       ),
       this.scroller,
-      this.changed,
+      h("div", { class: "inbox-foot" }, this.changed, this.chosenBar),
     );
     this.#rows = new VirtualList({
       list: this.list,
       scroller: this.scroller,
       estimate: ROW,
       overscan: BEYOND,
+      stateless: true,
       make: (id) => {
+        const shift = (/** @type {MouseEvent} */ e) => {
+          if (!e.shiftKey) return;
+          e.preventDefault(); // the browser would open a window
+          this.#toggle(id, true);
+        };
         const row = h(
           "li",
           null,
-          h("a"),
+          may("operate") && h("input", { type: "checkbox", class: "check", onclick: (/** @type {MouseEvent} */ e) => this.#toggle(id, e.shiftKey) }),
+          h("a", { onclick: shift }),
           ["when", "sub", "state"].map((part) => h("span", { class: part })),
         );
         this.#showRow(row, id);
@@ -235,6 +250,8 @@ export class Inbox extends HTMLElement {
     const saved = savedViews().find((one) => one.query === query);
     return [
       button("Filter…", () => this.filter(), { title: "f" }),
+      may("operate") && button("Retry all that fail…", () => this.retryAll()),
+      may("operate") && button("Select all of this list", () => act(null, async () => this.#choose(await this.#all(this.#view)))),
       this.isSpecial && !saved && button("Save this view…", () => this.saveView()),
       saved !== undefined &&
         button(`Forget “${saved.name}”`, () => {
@@ -283,18 +300,85 @@ export class Inbox extends HTMLElement {
     this.#showViews();
   }
 
-  /** Closes the thread whose row has the focus, or the one that is open. */
-  async close() {
-    const id = this.#focused() ?? this.#selected;
-    if (!id || !may("operate")) return;
+  /** Selects nothing, or goes to the list if a field has the focus. */
+  leave() {
+    if (this.#focused() !== undefined) this.#choose([]);
+    else this.move(0);
+  }
+
+  /** Selects the thread whose row has the focus, or not any more. */
+  toggle() {
+    const id = this.#focused();
+    if (id !== undefined) this.#toggle(id, false);
+  }
+
+  /** Changes the threads that are selected, else the one whose row has the focus, else the one that is open, after a question. @param {Action} action */
+  async change(action) {
+    if (!may("operate")) return;
     await act(null, async () => {
-      const thread = this.#threads.get(id) ?? (await client.thread(id));
-      if (thread.status === "closed") return notify("The thread is closed already.");
-      const name = `“${nameOf(thread)}”`;
-      if (!(await confirmed("Close the thread?", `${name} settles what is pending, and then accepts nothing more. It can still be read.`, "Close it"))) return;
-      await client.request("DELETE /v1/threads/{id}", { path: { id }, query: { by: await person() } });
-      notify(`${name} is being closed.`);
+      const id = this.#focused() ?? this.#selected;
+      if (this.#chosen.size > 0)
+        await this.#confirm(
+          action,
+          [...this.#chosen.values()].map((t) => this.#threads.get(t.id) ?? t),
+        );
+      else if (id) await this.#confirm(action, [this.#threads.get(id) ?? (await client.thread(id))]);
     });
+  }
+
+  /** Retries all threads of the filters that fail, after a question. */
+  async retryAll() {
+    await act(null, async () => this.#confirm("retry", await this.#all({ ...this.#view, tab: "failing" })));
+  }
+
+  /** All threads of a view, as far as they can be changed at once. @param {View} view */
+  async #all(view) {
+    /** @type {Thread[]} */
+    const threads = [];
+    for (let cursor; cursor !== "" && threads.length < MOST; ) {
+      const page = await this.#page(cursor ?? "", this.#over.signal, view);
+      threads.push(...page.threads);
+      cursor = page.next ?? "";
+    }
+    return threads;
+  }
+
+  /** Asks before threads are changed. The dialog is loaded when it is needed. @param {Action} action @param {Thread[]} threads */
+  async #confirm(action, threads) {
+    const focused = this.#focused() !== undefined;
+    await (await import("./bulkdialog.js")).changeThreads(action, threads);
+    this.#choose([]);
+    if (focused) this.move(0);
+  }
+
+  /** @param {string} id @param {boolean} range Whether all rows from the one that was selected last are. */
+  #toggle(id, range) {
+    const { shown } = this.#threads;
+    const [from, to] = [shown.indexOf(this.#chosenLast), shown.indexOf(id)].sort((a, b) => a - b);
+    this.#chosenLast = id;
+    const ids = range && from >= 0 ? shown.slice(from, to + 1) : [id];
+    const threads = ids.flatMap((one) => this.#threads.get(one) ?? []);
+    const others = [...this.#chosen.values()].filter((t) => !ids.includes(t.id));
+    this.#choose(ids.length === 1 && this.#chosen.has(id) ? others : [...others, ...threads]);
+  }
+
+  /** @param {Thread[]} threads */
+  #choose(threads) {
+    this.#chosen = new Map(threads.map((t) => [t.id, t]));
+    this.list?.classList.toggle("choosing", this.#chosen.size > 0);
+    this.#rows?.render();
+    fill(
+      /** @type {Element} */ (this.chosenBar),
+      threads.length > 0 &&
+        h(
+          "div",
+          { class: "chosen-bar" },
+          `${threads.length} selected`,
+          button("Close…", () => this.change("close"), { class: "quiet danger", title: "e" }),
+          button("Retry…", () => this.change("retry"), { class: "quiet", title: "r" }),
+          button("×", () => this.#choose([]), { class: "quiet", "aria-label": "Select nothing", title: "Esc" }),
+        ),
+    );
   }
 
   /** The thread whose row has the focus. */
@@ -369,6 +453,7 @@ export class Inbox extends HTMLElement {
     this.#loading.abort();
     this.#loading = new AbortController();
     this.#threads.clear();
+    this.#choose([]);
     this.#next = "";
     this.#showTabs();
     this.#showFilters();
@@ -390,8 +475,8 @@ export class Inbox extends HTMLElement {
   }
 
   /** Asks for a page of the view. @param {string} cursor @param {AbortSignal} signal */
-  #page(cursor, signal) {
-    return client.threads({ ...selectionOf(this.#view.tab), ...filtersOf(this.#view), sort: "attention", limit: PAGE, cursor, signal });
+  #page(cursor, signal, view = this.#view) {
+    return client.threads({ ...selectionOf(view.tab), ...filtersOf(view), sort: "attention", limit: PAGE, cursor, signal });
   }
 
   async #load(first = false) {
@@ -481,7 +566,13 @@ export class Inbox extends HTMLElement {
     const urgent = state === "waiting" || state === "failing";
     const since = (urgent && t.activitySince) || t.updatedAt;
     row.className = `thread-row ${state}`;
-    const [link, when, sub, word] = row.children;
+    const [link, when, sub, word] = [...row.children].slice(-4);
+    const check = row.querySelector("input");
+    if (check) {
+      check.checked = this.#chosen.has(id);
+      const label = `Select ${visible(nameOf(t))}`;
+      if (check.getAttribute("aria-label") !== label) check.setAttribute("aria-label", label);
+    }
     link.className = t.title || !t.preview ? "title" : "title preview";
     const address = viewAddress(this.#view, id);
     if (link.getAttribute("href") !== address) link.setAttribute("href", address);

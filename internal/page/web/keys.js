@@ -24,13 +24,15 @@ export const KEYS = /** @satisfies {readonly Key[]} */ (
     { keys: ["/"], label: "search threads or, there, knowledge", where: "page", command: "search" },
     { keys: ["n"], label: "new thread", where: "page", command: "open" },
     { keys: ["g"], label: "approvals", where: "page", command: "approvals" },
-    { keys: ["Escape"], label: "leave a field, and go to the list", where: "page", command: "leave" },
+    { keys: ["Escape"], label: "leave a field; in the list, select nothing", where: "page", command: "leave" },
     { keys: ["Mod+k"], label: "command palette", where: "page", command: "palette" },
     { keys: ["?"], label: "all keys", where: "page", command: "keys" },
     { keys: ["j", "ArrowDown"], label: "next thread", where: "list", command: "next", repeats: true },
     { keys: ["k", "ArrowUp"], label: "previous thread", where: "list", command: "previous", repeats: true },
     { keys: ["Enter"], label: "open the thread", where: "list" },
-    { keys: ["e"], label: "close the thread", where: "list", command: "close" },
+    { keys: ["x"], label: "select the thread; with Shift and a click, all up to it", where: "list", command: "select" },
+    { keys: ["e"], label: "close the thread, or those that are selected", where: "list", command: "close" },
+    { keys: ["r"], label: "retry the thread, or those that are selected", where: "list", command: "retry" },
     { keys: ["f"], label: "filter the list", where: "list", command: "filter" },
     { keys: ["u"], label: "show threads that have changed in their order", where: "list", command: "update" },
     { keys: ["Mod+f"], label: "find in the thread", where: "thread" },
@@ -64,7 +66,7 @@ export function commandOf(e, { list, field, off }) {
     if (!("command" in key) || !key.keys.some((one) => one === name)) continue;
     if (e.repeat && !("repeats" in key)) continue;
     if ([...name].length === 1 && (off || field)) continue;
-    if (key.command === "leave" && !field) continue;
+    if (key.command === "leave" && !field && list !== "row") continue;
     if (key.where === "page" || list === "row" || (list === "other" && !name.startsWith("Arrow"))) return key.command;
   }
   return undefined;

@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 
 /** @param {string} label @param {() => (Child | Child[])[]} items What it has when it opens. */
 export function menu(label, items) {
-  const summary = h("summary", { "aria-label": label }, "⋯");
+  const summary = h("summary", { "aria-label": label }, "⋮");
   const list = h("div", { class: "menu-items" });
   const details = h(
     "details",

@@ -13,6 +13,7 @@ import { Rows } from "./rows.js";
  * @property {(key: string) => HTMLElement} make Makes the element of a row.
  * @property {(element: HTMLElement, key: string) => void} show Shows the row as it is now.
  * @property {boolean} [log] Whether new rows come at the end, which stays in view while it is, and earlier ones at the beginning.
+ * @property {boolean} [stateless] Whether rows show nothing that would be lost with them, so that those that a person has acted on need not stay.
  * @property {() => void} [moved] Is called when the person has scrolled.
  */
 
@@ -72,8 +73,7 @@ export class VirtualList {
       this.#touched.add(key);
       if (this.#anchor !== undefined) this.#anchor = key;
     };
-    list.addEventListener("click", touch, { signal });
-    list.addEventListener("input", touch, { signal });
+    if (!options.stateless) for (const type of ["click", "input"]) list.addEventListener(type, touch, { signal });
     this.resized = new ResizeObserver(() => {
       this.#measure();
       this.#stick();

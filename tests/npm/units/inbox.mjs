@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
+import { leftOut, runAll } from "../../../internal/page/web/bulk.js";
 import { commandOf, KEYS, keyName, PLACES } from "../../../internal/page/web/keys.js";
 import { matching } from "../../../internal/page/web/palettematch.js";
 import { byAttention, ThreadList } from "../../../internal/page/web/threadlist.js";
@@ -213,4 +214,35 @@ test("stored views are read as far as they make sense", () => {
   assert.deepEqual(namedViews(JSON.stringify(stored)), [{ name: "Refunds", query: "?tab=waiting&tool=refund" }]);
   const many = Array.from({ length: 20 }, (_, i) => ({ name: `v${i}`, query: "" }));
   assert.equal(namedViews(JSON.stringify(many)).length, 12);
+});
+
+test("an action leaves out the threads that it does not concern", () => {
+  const threads = ["waiting", "failing", "closed"].map((activity) => thread(activity, 1, activity));
+  const concerned = (action) => threads.filter((t) => leftOut(action, t) === undefined).map((t) => t.id);
+  assert.deepEqual(concerned("close"), ["waiting", "failing"]);
+  assert.deepEqual(concerned("retry"), ["failing"]);
+  assert.deepEqual(
+    threads.map((t) => leftOut("retry", t)),
+    ["has not failed", undefined, "is closed"],
+  );
+});
+
+test("some run at a time, errors stop nobody else, and a person can stop", async () => {
+  const signal = new AbortController();
+  const ended = [];
+  let running = 0,
+    most = 0;
+  const run = async (n) => {
+    most = Math.max(most, ++running);
+    await Promise.resolve();
+    running--;
+    if (n === 2) throw new Error("no");
+  };
+  await runAll([1, 2, 3, 4, 5], 2, run, (n, error) => ended.push(error ? `${n} ${error.message}` : n), signal.signal);
+  assert.deepEqual(new Set(ended), new Set([1, "2 no", 3, 4, 5]));
+  assert.equal(most, 2);
+  ended.length = 0;
+  const stop = (n) => ended.push(n) === 2 && signal.abort();
+  await runAll([1, 2, 3, 4, 5], 1, run, stop, signal.signal);
+  assert.deepEqual(ended, [1, 2]);
 });
