@@ -406,3 +406,56 @@ func TestInboxMany(t *testing.T) {
 		rows(p, "has no workflow")
 	})
 }
+
+// TestInboxNotifications: a person who asks for it is notified of each thread that begins to wait while nobody sees the page.
+func TestInboxNotifications(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{Agents: []agent.Agent{{
+		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
+	}}})
+	ask := func(text string) string {
+		id := w.Open()
+		w.Post(id, fmt.Sprintf("use note {\"text\":%q}", text))
+		w.AwaitApproval(id, 1)
+		return id
+	}
+	ask("before")
+	p := browser.New(t).Open(w.API.URL)
+	p.Sees("#nav .count", "1")
+	// The browser of the tests shows no notifications.
+	browser.Evaluate[chromedp.Void](p, `globalThis.shown = []; globalThis.Notification = class {
+		static permission = "default";
+		static requestPermission() { return Promise.resolve(Notification.permission = Notification.answer); }
+		static answer = "denied";
+		constructor(title, { body, tag }) { this.text = [title, body].join(": "); shown.push(this); }
+		close() { this.closed = true; }
+	}; undefined`)
+	turn := func(label string) {
+		t.Helper()
+		p.Click(".inbox-header summary", "⋮")
+		p.Click(".inbox-header .menu-items button", label)
+	}
+	turn("Notify me of threads that wait")
+	p.Sees("#notices", "does not permit notifications")
+	browser.Evaluate[chromedp.Void](p, `Notification.answer = "granted"; undefined`)
+	turn("Notify me of threads that wait")
+	p.Sees("#notices", "You will be notified")
+	ask("seen")
+	p.Sees("#nav .count", "2")
+	see := func(state string) {
+		browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`Object.defineProperty(document, "visibilityState", { value: %q, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`, state))
+	}
+	see("hidden")
+	id := ask("unseen")
+	p.Until(`shown.length > 0`)
+	p.Until(`document.title === "(3) Threadmill"`)
+	assert.Equal(t, []string{`use note {"text":"unseen"}: assistant asks to call note`}, browser.Evaluate[[]string](p, `shown.map((n) => n.text)`))
+	browser.Evaluate[chromedp.Void](p, `shown[0].onclick(); undefined`)
+	p.Sees(".thread-header code", id)
+	see("visible")
+	turn("Notify me no more")
+	see("hidden")
+	ask("no more")
+	p.Until(`document.title.startsWith("(4)")`)
+	assert.Equal(t, 1, browser.Evaluate[int](p, `shown.length`))
+}

@@ -5,6 +5,7 @@ import { act, ago, button, fill, h, visible } from "./dom.js";
 import { chips, filterPanel } from "./filters.js";
 import { Follower } from "./follower.js";
 import { menu } from "./menu.js";
+import { notificationsAreOn, turnNotifications } from "./notifications.js";
 import { Paced } from "./paced.js";
 import { removeView, savedViews, saveView } from "./savedviews.js";
 import { client, may } from "./session.js";
@@ -252,6 +253,7 @@ export class Inbox extends HTMLElement {
       button("Filter…", () => this.filter(), { title: "f" }),
       may("operate") && button("Retry all that fail…", () => this.retryAll()),
       may("operate") && button("Select all of this list", () => act(null, async () => this.#choose(await this.#all(this.#view)))),
+      button(notificationsAreOn() ? "Notify me no more" : "Notify me of threads that wait", () => turnNotifications(!notificationsAreOn())),
       this.isSpecial && !saved && button("Save this view…", () => this.saveView()),
       saved !== undefined &&
         button(`Forget “${saved.name}”`, () => {

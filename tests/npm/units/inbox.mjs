@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { leftOut, runAll } from "../../../internal/page/web/bulk.js";
 import { commandOf, KEYS, keyName, PLACES } from "../../../internal/page/web/keys.js";
+import { NewlyWaiting } from "../../../internal/page/web/newlywaiting.js";
 import { matching } from "../../../internal/page/web/palettematch.js";
 import { byAttention, ThreadList } from "../../../internal/page/web/threadlist.js";
 import { filtersOf, has, isFiltered, namedViews, selectionOf, TABS, viewAddress, viewOf, viewQuery } from "../../../internal/page/web/views.js";
@@ -245,4 +246,15 @@ test("some run at a time, errors stop nobody else, and a person can stop", async
   const stop = (n) => ended.push(n) === 2 && signal.abort();
   await runAll([1, 2, 3, 4, 5], 1, run, stop, signal.signal);
   assert.deepEqual(ended, [1, 2]);
+});
+
+test("a thread that begins to wait is news once", () => {
+  const newly = new NewlyWaiting();
+  const call = (threadId, toolName = "pay") => ({ threadId, preview: `${threadId} begins`, request: { agent: "bot", toolName } });
+  const next = (approvals, inputs = []) => newly.next({ approvals, inputs }).map(({ title, text }) => `${title}: ${text}`);
+  assert.deepEqual(next([call("a")]), [], "it waited before");
+  assert.deepEqual(next([call("a"), call("b"), call("b", "ship")]), ["b begins: bot asks to call pay"]);
+  assert.deepEqual(next([call("a"), call("b", "ship")]), []);
+  assert.deepEqual(next([call("b")], [{ threadId: "c", title: "C" }]), ["C: A call asks for input"]);
+  assert.deepEqual(next([call("a"), call("b")]), ["a begins: bot asks to call pay"], "it waits again");
 });
