@@ -480,7 +480,7 @@ func TestPageAccessible(t *testing.T) {
 				if part.path == thread {
 					p.Until(`document.querySelector(".approval") !== null`)
 					p.Until(`document.querySelector(".side h3") !== null`)
-					browser.Evaluate[chromedp.Void](p, `document.querySelectorAll("details").forEach((d) => (d.open = true))`)
+					browser.Evaluate[chromedp.Void](p, `document.querySelectorAll("main details").forEach((d) => (d.open = true))`)
 				}
 				p.Accessible()
 			})

@@ -1,13 +1,7 @@
 // The page: its parts, what the address shows, the theme, the connection and the API key.
 
 import "./approvals.js";
-import "./agents.js";
 import "./inbox.js";
-import "./login.js";
-import "./newthread.js";
-import "./rules.js";
-import "./schedules.js";
-import "./servers.js";
 import "./thread.js";
 import { APIError } from "./client/threadmill.js";
 import { ask } from "./dialog.js";
@@ -26,14 +20,14 @@ import { showWaitingCount } from "./waitingcount.js";
 
 const THEME = "threadmill.theme";
 
-/** The parts besides threads: name, label, element. */
+/** The parts besides threads: name, label, and what they need, which is loaded when they are shown. */
 const PARTS = /** @type {const} */ ([
-  ["approvals", "Approvals", "tm-approvals"],
-  ["agents", "Agents", "tm-agents"],
-  ["knowledge", "Knowledge", "tm-knowledge"],
-  ["servers", "MCP servers", "tm-servers"],
-  ["rules", "Rules", "tm-rules"],
-  ["schedules", "Schedules", "tm-schedules"],
+  ["approvals", "Approvals", "tm-approvals", async () => {}],
+  ["agents", "Agents", "tm-agents", () => import("./agents.js")],
+  ["knowledge", "Knowledge", "tm-knowledge", () => import("./knowledge.js")],
+  ["servers", "MCP servers", "tm-servers", () => import("./servers.js")],
+  ["rules", "Rules", "tm-rules", () => import("./rules.js")],
+  ["schedules", "Schedules", "tm-schedules", () => import("./schedules.js")],
 ]);
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
@@ -105,11 +99,19 @@ function show() {
     return fill(main, shown);
   }
   shown = undefined;
-  if (part === "new") return fill(main, h("tm-new-thread"));
-  if (part === "servers" && anchor === "login") return fill(main, h("div", { class: "page" }, h("tm-login", { server: id })));
-  if (part === "knowledge") return showKnowledge();
+  if (part === "new")
+    return showLoaded(
+      () => import("./newthread.js"),
+      () => h("tm-new-thread"),
+    );
+  if (part === "servers" && anchor === "login")
+    return showLoaded(
+      () => import("./login.js"),
+      () => pageOf(h("tm-login", { server: id })),
+    );
   const known = PARTS.find(([name]) => name === part);
-  if (known) return fill(main, h("div", { class: "page" }, h(known[2], { agent: id })));
+  if (known?.[0] === "approvals") return fill(main, pageOf(h("tm-approvals")));
+  if (known) return showLoaded(known[3], () => (known[0] === "knowledge" ? knowledge() : pageOf(h(known[2], { agent: id }))));
   return fill(
     main,
     h(
@@ -139,12 +141,17 @@ function show() {
   );
 }
 
-/** Shows what the address says of knowledge. Its modules are loaded when they are needed. */
-async function showKnowledge() {
-  let view = main.querySelector("tm-knowledge");
-  if (!view) fill(main, h("p", { class: "hint loading" }, "Loading…"));
+/** @param {HTMLElement} part */
+function pageOf(part) {
+  return h("div", { class: "page" }, part);
+}
+
+/** Shows a part once its modules are loaded. @param {() => Promise<unknown>} load @param {() => HTMLElement} make */
+async function showLoaded(load, make) {
+  const wanted = path;
+  if (!main.querySelector("tm-knowledge")) fill(main, h("p", { class: "hint loading" }, "Loading…"));
   try {
-    await import("./knowledge.js");
+    await load();
   } catch {
     return fill(
       main,
@@ -156,11 +163,19 @@ async function showKnowledge() {
       ),
     );
   }
-  const { part, rest, query } = route();
-  if (part !== "knowledge") return; // somebody went on meanwhile
-  view = main.querySelector("tm-knowledge") ?? h("tm-knowledge");
-  if (!view.isConnected) fill(main, h("div", { class: "page" }, view));
-  /** @type {import("./knowledge.js").KnowledgeView} */ (view).show(rest, query);
+  if (path !== wanted) return; // somebody went on meanwhile
+  const shown = make();
+  if (!shown.isConnected) fill(main, shown);
+}
+
+/** Knowledge, which stays while the address leads from one place in it to another. */
+function knowledge() {
+  const { rest, query } = route();
+  const view = /** @type {import("./knowledge.js").KnowledgeView} */ (main.querySelector("tm-knowledge") ?? h("tm-knowledge"));
+  const page = view.parentElement ?? pageOf(view);
+  if (!page.isConnected) fill(main, page);
+  view.show(rest, query);
+  return page;
 }
 
 /** The state of each stream. @type {Map<EventTarget | null, { state: StreamState, error?: Error }>} */
