@@ -86,6 +86,7 @@ func TestInboxOrder(t *testing.T) {
 	in.said("second", "Hello")
 	p := browser.New(t).Open(w.API.URL)
 	rows(p, "asks", "fails", "Hello", "Where is my order <b>4711</b>?")
+	assert.Positive(t, requests(p, "sort=attention"), "the server sorts what is not loaded yet")
 	p.Sees(".thread-row.waiting .state", "needs a decision")
 	for _, tab := range []string{"Open4", "Needs me1", "Failing1", "Idle2", "Closed"} {
 		p.Until(fmt.Sprintf(`[...document.querySelectorAll(".tabs button")].some((b) => b.textContent === %q)`, tab))
