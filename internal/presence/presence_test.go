@@ -90,7 +90,7 @@ func TestPresence(t *testing.T) {
 			}
 			require.Empty(t, one.sees("ann"))
 			c.add(time.Second)
-			require.Empty(t, newProcess(t, s1, c).Leave(t.Context(), key, "nobody"))
+			require.NoError(t, newProcess(t, s1, c).Leave(t.Context(), key, "nobody"))
 			hears(one, "bob", "ann")
 			c.add(time.Second)
 			hears(other, "cleo", "ann", "bob") // it has heard of them only since it listens

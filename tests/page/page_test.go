@@ -440,7 +440,7 @@ func TestPageWeight(t *testing.T) {
 	p.Do(chromedp.Navigate(browser.ThreadPage(w.API.URL, id)))
 	p.Sees(".message.final .body", "Reply 4")
 	p.Until(settled)
-	p.Sees(".thread-row .title", id)
+	p.Until(fmt.Sprintf(`document.querySelector('.thread-row [href*=%q]') !== null`, id))
 	first := browser.Evaluate[float64](p, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
 	t.Logf("first contentful paint after %.0f ms", first)
 	total := bytes()

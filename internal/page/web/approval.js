@@ -3,6 +3,7 @@
 import { Attention, READING } from "./attention.js";
 import { diff } from "./diff.js";
 import { ago, button, fill, h, notify, pretty, time } from "./dom.js";
+import { keysAreOn } from "./keyboard.js";
 import { myName, person } from "./person.js";
 import { client, may } from "./session.js";
 import { samePerson } from "./timeline.js";
@@ -334,6 +335,7 @@ export class ApprovalCard extends HTMLElement {
     if (e.repeat && (e.key === this.#held || (e.key === "Enter" && !target.matches("textarea")))) return e.preventDefault();
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select")) return;
     const isButton = target.matches("button[data-key]") && (e.key === "Enter" || e.key === " ");
+    if (!isButton && !keysAreOn()) return;
     const control = isButton ? target : /** @type {HTMLElement | null} */ (this.place.querySelector(`button[data-key="${CSS.escape(e.key)}"]`));
     if (!control) return;
     // The browser would press the button also while the key is held.

@@ -3,6 +3,7 @@
 import { approvalCard } from "./approval.js";
 import { ago, fill, h, pretty } from "./dom.js";
 import { inputCard } from "./input.js";
+import { keysAreOn } from "./keyboard.js";
 import { waiting } from "./waiting.js";
 
 /** @import { ApprovalCard } from "./approval.js" */
@@ -145,7 +146,7 @@ class Approvals extends HTMLElement {
   #key(e) {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
-    if (e.key !== "j" && e.key !== "k") return;
+    if ((e.key !== "j" && e.key !== "k") || !keysAreOn()) return;
     const items = this.#items();
     const at = items.findIndex((card) => card.contains(document.activeElement));
     this.#focus(Math.max(0, Math.min(items.length - 1, at + (e.key === "j" ? 1 : -1))));

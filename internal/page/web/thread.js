@@ -557,7 +557,7 @@ export class ThreadView extends HTMLElement {
       h(
         "div",
         { class: "row" },
-        h("a", { href: "#/", class: "back", "aria-label": "Back to the list" }, "‹"),
+        h("a", { href: `#/${/\?.*/.exec(location.hash)?.[0] ?? ""}`, class: "back", "aria-label": "Back to the list" }, "‹"),
         h("h1", null, t.title || t.id),
         h("span", { class: `badge ${t.status}` }, t.status === "closed" ? "closed" : undefined),
         h("span", { class: "grow" }),
