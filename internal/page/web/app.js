@@ -3,6 +3,7 @@
 import "./approvals.js";
 import "./agents.js";
 import "./inbox.js";
+import "./leaving.js";
 import "./login.js";
 import "./rules.js";
 import "./schedules.js";
@@ -57,7 +58,7 @@ function route() {
 let shown;
 
 function show() {
-  const { part, rest } = route();
+  const { part, rest, query } = route();
   const [id = "", anchor = "", place] = rest;
   const inThreads = part === "" || part === "threads" || part === "new";
   document.body.dataset.part = part === "threads" && id ? "thread" : part === "" || part === "threads" ? "list" : part;
@@ -79,7 +80,7 @@ function show() {
   if (part === "servers" && anchor === "login") return fill(main, h("div", { class: "page" }, h("tm-login", { server: id })));
   if (part === "knowledge") return showKnowledge();
   const known = PARTS.find(([name]) => name === part);
-  if (known) return fill(main, h("div", { class: "page" }, h(known[2], { agent: id })));
+  if (known) return fill(main, h("div", { class: "page" }, h(known[2], { item: id, query })));
   return fill(
     main,
     h(
