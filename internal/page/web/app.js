@@ -1,10 +1,12 @@
-// The page: its parts, what the address shows, the theme, the connection and the API key.
+// The page: its parts, what the address shows, the theme, the connection and the sign-in.
 
 import "./approvals.js";
 import "./agents.js";
+import { account } from "./account.js";
 import "./inbox.js";
-import "./leaving.js";
+import { unsaved } from "./leaving.js";
 import "./login.js";
+import "./menus.js";
 import "./rules.js";
 import "./schedules.js";
 import "./servers.js";
@@ -14,7 +16,8 @@ import { ask } from "./dialog.js";
 import { button, fill, h } from "./dom.js";
 import { watchHealth } from "./health.js";
 import { changeName, myName } from "./person.js";
-import { load, server, signedIn, signIn, signOut } from "./session.js";
+import { load, server } from "./session.js";
+import "./signin.js";
 import { waiting } from "./waiting.js";
 
 /** @typedef {import("./client/threadmill.js").StreamState} StreamState */
@@ -34,6 +37,7 @@ const PARTS = /** @type {const} */ ([
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const list = /** @type {HTMLElement} */ (document.getElementById("list"));
 const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
+const bar = /** @type {HTMLElement} */ (document.getElementById("top"));
 const tools = /** @type {HTMLElement} */ (document.getElementById("tools"));
 const badge = h("span", { class: "count", hidden: true });
 const connection = h("span", { class: "connection", role: "status" });
@@ -142,34 +146,19 @@ document.addEventListener("connection", (e) => {
   connection.className = `connection ${lost ? "lost" : "live"}`;
   fill(connection, lost ? "Reconnecting…" : "Live");
   connection.title = lost ? "The connection was lost. What you miss follows when it is back." : "Changes appear as they happen";
-  if (denied) signInDialog("Your API key is not valid any more.");
+  if (denied) askKey(/** @type {APIError} */ (denied.error));
 });
 
-let signingIn = false;
-
-/** @param {string} why */
-async function signInDialog(why) {
-  if (signingIn) return;
-  signingIn = true;
-  const key = h("input", { type: "password", autocomplete: "off", required: true, "aria-label": "API key" });
-  await ask(
-    h(
-      "dialog",
-      null,
-      h(
-        "form",
-        { method: "dialog" },
-        h("h2", null, "API key"),
-        h("p", null, why),
-        h("label", null, "Key", key),
-        h("p", { class: "hint" }, "It stays in this tab until you close it."),
-        h("button", { class: "primary" }, "Continue"),
-      ),
-    ),
-  );
-  signingIn = false;
-  if (key.value) signIn(key.value.trim());
-  start();
+/** Lets the person sign in, over what is open. @param {APIError} error */
+function askKey(error) {
+  if (document.querySelector("tm-sign-in")) return;
+  const panes = /** @type {HTMLElement} */ (document.getElementById("panes"));
+  bar.inert = panes.inert = true;
+  const done = () => {
+    bar.inert = panes.inert = false;
+    start();
+  };
+  document.body.append(h("tm-sign-in", { error, done }));
 }
 
 function showTools() {
@@ -178,17 +167,8 @@ function showTools() {
     tools,
     connection,
     server.name
-      ? h("span", { class: "me", title: `Roles: ${server.roles.join(", ")}` }, server.name)
+      ? account()
       : button(myName() || "Your name", changeName, { class: "me quiet", title: myName() ? `You are ${myName()}. Change your name` : "Say who you are" }),
-    signedIn() &&
-      button(
-        "Sign out",
-        () => {
-          signOut();
-          location.reload();
-        },
-        { class: "quiet" },
-      ),
     h("a", { href: "/docs", title: "The API" }, "API"),
     button(
       { auto: "◐", light: "☀", dark: "☾" }[theme] ?? "◐",
@@ -266,7 +246,7 @@ async function start() {
     await load();
   } catch (error) {
     if (error instanceof APIError && (error.status === 401 || error.status === 403)) {
-      return signInDialog(error.status === 403 ? error.message : "This server requires an API key.");
+      return askKey(error);
     }
     fill(
       main,
@@ -288,7 +268,8 @@ async function start() {
     PARTS.map(([name, label]) => h("a", { href: `#/${name}`, "data-part": name }, label, name === "approvals" && [" ", badge])),
   );
   fill(list, h("tm-inbox"));
-  show();
+  shown = undefined; // the streams of a thread have ended with the key
+  if (!unsaved()) show();
   watchHealth();
 }
 

@@ -11,7 +11,8 @@ export function guard(unsaved) {
   return () => guards.delete(unsaved);
 }
 
-const unsaved = () => [...guards].some((one) => one());
+/** Whether something is typed that is not saved. */
+export const unsaved = () => [...guards].some((one) => one());
 
 /** Whether people agree to lose what is not saved, if there is anything. */
 export async function mayLeave() {

@@ -5,6 +5,7 @@ import { act, button, fill, h, notify, pretty, time } from "./dom.js";
 import { loginLine, mine } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
+import { empty, shows } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
 
@@ -36,7 +37,8 @@ class Servers extends HTMLElement {
   }
 
   #load() {
-    return act(null, () => this.#update());
+    this.shown = "";
+    return shows(/** @type {Element} */ (this.list), () => this.#update());
   }
 
   async #update() {
@@ -50,7 +52,14 @@ class Servers extends HTMLElement {
     );
     fill(
       /** @type {Element} */ (this.list),
-      got.servers.length === 0 ? h("p", { class: "hint" }, "There are no MCP servers.") : got.servers.map((s) => this.#card(s)),
+      got.servers.length === 0
+        ? empty(
+            "There are no MCP servers.",
+            got.permissions.servers
+              ? "An MCP server gives agents its tools. Declare one in the configuration of the workers, or add it here."
+              : "An MCP server gives agents its tools. Declare one in the configuration of the workers, under mcp.",
+          )
+        : got.servers.map((s) => this.#card(s)),
     );
   }
 
@@ -143,7 +152,14 @@ class Servers extends HTMLElement {
 
   /** @param {string} name */
   async #remove(name) {
-    if (!(await confirmed(`Remove the server ${name}?`, "Agents lose its tools. Calls of them fail.", "Remove it"))) return;
+    if (
+      !(await confirmed(
+        `Remove the server ${name}?`,
+        "Its declaration is gone. Agents lose its tools, and calls of them fail. Copy the declaration first if you may want it back.",
+        "Remove it",
+      ))
+    )
+      return;
     await act(null, async () => {
       await client.request("DELETE /v1/mcp/{name}", { path: { name } });
       await this.#load();

@@ -5,6 +5,7 @@ import { readFile } from "node:fs/promises";
 import test from "node:test";
 import { AGENT } from "../../../internal/page/web/agentfields.js";
 import { differences, merged, parsed, problemsByField, readable, same, textOf, typedValue, valueAt, withValue } from "../../../internal/page/web/draft.js";
+import { ROLES, refusal } from "../../../internal/page/web/roles.js";
 import { SCHEDULE } from "../../../internal/page/web/schedulefields.js";
 
 const { schemas } = JSON.parse(await readFile(new URL("../../../docs/openapi.json", import.meta.url), "utf8")).components;
@@ -149,4 +150,18 @@ test("differences are named by their paths, whatever the order of fields", () =>
 test("the lines of a long text are compared as lines", () => {
   assert.equal(readable({ a: "x\ny" }), '{\n  "a": "x\\n\n      y"\n}');
   assert.equal(readable({ a: "x\\ny" }), '{\n  "a": "x\\\\ny"\n}', "a backslash before an n is no line");
+});
+
+test("why a key does not open the page is told apart", () => {
+  const told = (status, message, key) => Object.values(refusal({ status, message }, key)).join("|");
+  assert.equal(told(401, "not authenticated: an API key is required", ""), "Sign in|This server requires an API key.|false");
+  assert.match(told(401, "not authenticated: an API key is required", "secret"), /^This is not a key\|.*tmk_/);
+  assert.equal(told(401, 'not authenticated: API key "ann" is revoked', "tmk_1"), 'This key is not accepted|API key "ann" is revoked|true');
+  assert.match(told(403, "this needs the role read", "tmk_1"), /^This key does not open the page\|This needs the role read/);
+  assert.match(told(503, "the store does not answer", "tmk_1"), /^The key cannot be checked now\|The store/);
+  assert.match(told(0, "", "tmk_1"), /^The server cannot be reached/);
+});
+
+test("every role is explained", () => {
+  assert.deepEqual(ROLES.map(([role]) => role).sort(), [...schemas.ServerInfo.properties.roles.items.enum].sort());
 });
