@@ -2,8 +2,8 @@
 
 import { button, fill, h } from "./dom.js";
 
-/** How long something may take before the view says that it loads, in milliseconds. */
-const PATIENCE = 300;
+/** Says that something is loaded, unless that is quick: forms.css shows it after a moment. */
+export const loading = () => h("p", { class: "hint soon", role: "status" }, "Loading…");
 
 /** @typedef {Error & { status?: number }} Failure */
 
@@ -23,8 +23,8 @@ const meaning = ({ status }) =>
  * @returns {Promise<void>} Once it is shown, or why not.
  */
 export async function shows(place, load) {
-  const loading = h("p", { class: "hint loading", role: "status" }, "Loading…");
-  const timer = setTimeout(() => place.childElementCount === 0 && place.append(loading), PATIENCE);
+  const note = loading();
+  if (place.childElementCount === 0) place.append(note);
   try {
     await load();
   } catch (error) {
@@ -33,8 +33,7 @@ export async function shows(place, load) {
       failure(/** @type {Failure} */ (error), () => shows(place, load)),
     );
   } finally {
-    clearTimeout(timer);
-    loading.remove();
+    note.remove();
   }
 }
 
