@@ -233,3 +233,52 @@ func TestPageScheduleForm(t *testing.T) {
 	require.Equal(t, "every hour now", now.Note)
 	require.Empty(t, now.Cron)
 }
+
+// TestPageFormsAccessible checks the forms, versions and empty views with axe, in both themes, wide and narrow.
+func TestPageFormsAccessible(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	const rules = `"approvals": {"note": "always"}, "approvalRules": [{"name": "small", "effect": "allow"}], "tools": ["note"], "limits": {"maxSteps": 3}`
+	for i, text := range []string{"one", "two"} {
+		setAgent(w, "root", i, fmt.Sprintf(`{"model": "openai/stand-in", "instructions": "Say %s.", %s}`, text, rules))
+	}
+	b := browser.New(t)
+	version := 2
+	for _, part := range []struct {
+		name, path string
+		open       func(*browser.Tab)
+	}{
+		{"agent", "agents/clerk", func(p *browser.Tab) {
+			p.Click(`tm-versions [aria-label="Roll back to version 1…"]`, "")
+			p.Sees(".preview ins", "Say one.")
+		}},
+		{"form", "agents/clerk?edit", func(p *browser.Tab) {
+			write(p, "#field-model", "openai/mine")
+			write(p, "#field-limits-maxSteps", "many")
+			p.Sees("#field-limits-maxSteps-problem", "Write a whole number.")
+			write(p, "#field-limits-maxSteps", "4")
+			setAgent(w, "bob", version, fmt.Sprintf(`{"model": "openai/other", "instructions": "Say %d.", %s}`, version, rules))
+			version++
+			p.Click("tm-form button", "Save")
+			p.Sees(".conflict .warning", "model")
+			p.Click(".json summary", "changes")
+			p.Sees(".json ins", "mine")
+		}},
+		{"schedule", "schedules?new", func(p *browser.Tab) { p.Sees("tm-form h2", "New schedule") }},
+		{"empty", "schedules", func(p *browser.Tab) { p.Sees("tm-schedules .empty", "There are no schedules.") }},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			b.T = t
+			p := b.Open(w.API.URL + "/#/" + part.path)
+			part.open(p)
+			for _, width := range []int64{1440, 390} {
+				p.Do(chromedp.EmulateViewport(width, 900))
+				for _, theme := range []string{"light", "dark"} {
+					browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
+					p.Accessible()
+				}
+				p.Until(`document.documentElement.scrollWidth <= innerWidth`)
+			}
+		})
+	}
+}

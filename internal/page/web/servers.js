@@ -2,6 +2,7 @@
 
 import { confirmed } from "./dialog.js";
 import { act, button, fill, h, notify, pretty, time } from "./dom.js";
+import { guard } from "./leaving.js";
 import { loginLine, mine } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
@@ -20,6 +21,7 @@ const EVERY = 3000;
 
 class Servers extends HTMLElement {
   shown = "";
+  #unguard = () => {};
 
   connectedCallback() {
     this.one = h("div");
@@ -34,6 +36,7 @@ class Servers extends HTMLElement {
 
   disconnectedCallback() {
     clearInterval(this.timer);
+    this.#unguard();
   }
 
   #load() {
@@ -169,14 +172,21 @@ class Servers extends HTMLElement {
   /** @param {components["schemas"]["MCPServerDetail"]} [s] */
   #edit(s) {
     const name = h("input", { value: s?.name ?? "", required: true, readOnly: s !== undefined, "aria-label": "Name" });
+    const before = pretty(s?.declaration ?? { url: "", headersEnv: {} });
     const text = h("textarea", {
-      value: pretty(s?.declaration ?? { url: "", headersEnv: {} }),
+      value: before,
       rows: 10,
       class: "code",
       spellcheck: false,
       "aria-label": "Declaration as JSON",
     });
     const error = h("p", { class: "error", role: "alert", hidden: true });
+    this.#unguard();
+    this.#unguard = guard(() => text.value !== before || name.value !== (s?.name ?? ""));
+    const close = () => {
+      this.#unguard();
+      fill(/** @type {Element} */ (this.one));
+    };
     const save = button(
       "Save",
       async () => {
@@ -187,7 +197,7 @@ class Servers extends HTMLElement {
             query: { by: await person(), ifVersion: String(s?.version ?? 0) },
           });
           notify("The server is declared. Workers connect within seconds.");
-          fill(/** @type {Element} */ (this.one));
+          close();
           await this.#load();
         } catch (problem) {
           error.hidden = false;
@@ -206,12 +216,7 @@ class Servers extends HTMLElement {
         h("label", null, "Name", name),
         h("label", null, "Declaration", text),
         error,
-        h(
-          "div",
-          { class: "row" },
-          save,
-          button("Cancel", () => fill(/** @type {Element} */ (this.one))),
-        ),
+        h("div", { class: "row" }, save, button("Cancel", close)),
       ),
     );
     name.focus();
