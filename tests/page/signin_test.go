@@ -111,7 +111,7 @@ func TestPageSignIn(t *testing.T) {
 	p.Do(browser.Stroke("Escape", "", 27))
 	p.Until(`!document.querySelector(".account").open && document.activeElement.matches(".account summary")`)
 	opens()
-	p.Do(chromedp.Click("tm-agents h2"))
+	p.Do(chromedp.Click("#tools .connection")) // which cannot have the focus
 	p.Until(`!document.querySelector(".account").open`)
 	opens()
 	p.Until(`(document.querySelector("#nav a").focus(), !document.querySelector(".account").open)`)
