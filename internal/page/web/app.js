@@ -1,16 +1,19 @@
-// The page: its parts, what the address shows, the theme, the connection and the API key.
+// The page: its parts, what the address shows, the theme, the connection and the sign-in.
 
 import "./approvals.js";
+import { account } from "./account.js";
 import "./inbox.js";
+import { unsaved } from "./leaving.js";
+import "./menus.js";
 import "./thread.js";
 import { APIError } from "./client/threadmill.js";
-import { ask } from "./dialog.js";
 import { act, button, fill, h } from "./dom.js";
 import { watchHealth } from "./health.js";
 import { kbd, listenToKeys, showKeys } from "./keyboard.js";
 import { changeName, myName } from "./person.js";
 import { savedViews } from "./savedviews.js";
-import { load, may, server, signedIn, signIn, signOut } from "./session.js";
+import { load, may, server } from "./session.js";
+import "./signin.js";
 import { TABS, viewAddress, viewOf } from "./views.js";
 import { waiting } from "./waiting.js";
 import { showWaitingCount } from "./waitingcount.js";
@@ -33,6 +36,7 @@ const PARTS = /** @type {const} */ ([
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const list = /** @type {HTMLElement} */ (document.getElementById("list"));
 const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
+const bar = /** @type {HTMLElement} */ (document.getElementById("top"));
 const tools = /** @type {HTMLElement} */ (document.getElementById("tools"));
 const badge = h("span", { class: "count", hidden: true });
 const connection = h("span", { class: "connection", role: "status" });
@@ -111,7 +115,7 @@ function show() {
     );
   const known = PARTS.find(([name]) => name === part);
   if (known?.[0] === "approvals") return fill(main, pageOf(h("tm-approvals")));
-  if (known) return showLoaded(known[3], () => (known[0] === "knowledge" ? knowledge() : pageOf(h(known[2], { agent: id }))));
+  if (known) return showLoaded(known[3], () => (known[0] === "knowledge" ? knowledge() : pageOf(h(known[2], { item: id, query }))));
   return fill(
     main,
     h(
@@ -192,34 +196,19 @@ document.addEventListener("connection", (e) => {
   connection.className = `connection ${lost ? "lost" : "live"}`;
   fill(connection, lost ? "Reconnecting…" : "Live");
   connection.title = lost ? "The connection was lost. What you miss follows when it is back." : "Changes appear as they happen";
-  if (denied) signInDialog("Your API key is not valid any more.");
+  if (denied) askKey(/** @type {APIError} */ (denied.error));
 });
 
-let signingIn = false;
-
-/** @param {string} why */
-async function signInDialog(why) {
-  if (signingIn) return;
-  signingIn = true;
-  const key = h("input", { type: "password", autocomplete: "off", required: true, "aria-label": "API key" });
-  await ask(
-    h(
-      "dialog",
-      null,
-      h(
-        "form",
-        { method: "dialog" },
-        h("h2", null, "API key"),
-        h("p", null, why),
-        h("label", null, "Key", key),
-        h("p", { class: "hint" }, "It stays in this tab until you close it."),
-        h("button", { class: "primary" }, "Continue"),
-      ),
-    ),
-  );
-  signingIn = false;
-  if (key.value) signIn(key.value.trim());
-  start();
+/** Lets the person sign in, over what is open. @param {APIError} error */
+function askKey(error) {
+  if (document.querySelector("tm-sign-in")) return;
+  const panes = /** @type {HTMLElement} */ (document.getElementById("panes"));
+  bar.inert = panes.inert = true;
+  const done = () => {
+    bar.inert = panes.inert = false;
+    start();
+  };
+  document.body.append(h("tm-sign-in", { error, done }));
 }
 
 function showTools() {
@@ -228,17 +217,8 @@ function showTools() {
     tools,
     connection,
     server.name
-      ? h("span", { class: "me", title: `Roles: ${server.roles.join(", ")}` }, server.name)
+      ? account()
       : button(myName() || "Your name", changeName, { class: "me quiet", title: myName() ? `You are ${myName()}. Change your name` : "Say who you are" }),
-    signedIn() &&
-      button(
-        "Sign out",
-        () => {
-          signOut();
-          location.reload();
-        },
-        { class: "quiet" },
-      ),
     h("a", { href: "/docs", title: "The API" }, "API"),
     button("?", showKeys, { class: "quiet", "aria-label": "Keys", title: "Keys (?)" }),
     button(
@@ -329,7 +309,7 @@ async function start() {
     await load();
   } catch (error) {
     if (error instanceof APIError && (error.status === 401 || error.status === 403)) {
-      return signInDialog(error.status === 403 ? error.message : "This server requires an API key.");
+      return askKey(error);
     }
     fill(
       main,
@@ -353,7 +333,8 @@ async function start() {
   inbox = /** @type {Inbox} */ (h("tm-inbox"));
   fill(list, inbox);
   path = undefined;
-  show();
+  shown = undefined; // the streams of a thread have ended with the key
+  if (!unsaved()) show();
   watchHealth();
 }
 

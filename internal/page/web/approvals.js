@@ -4,6 +4,7 @@ import { approvalCard } from "./approval.js";
 import { ago, fill, h, pretty } from "./dom.js";
 import { inputCard } from "./input.js";
 import { keysAreOn } from "./keyboard.js";
+import { empty, failure, loading } from "./states.js";
 import { waiting } from "./waiting.js";
 
 /** @import { ApprovalCard } from "./approval.js" */
@@ -20,7 +21,7 @@ class Approvals extends HTMLElement {
 
   connectedCallback() {
     this.list = h("div", { class: "cards" });
-    this.state = h("p", { class: "hint", role: "status" });
+    this.state = h("div", { class: "hint", role: "status" }, loading());
     fill(
       this,
       h(
@@ -72,13 +73,16 @@ class Approvals extends HTMLElement {
   }
 
   #answered() {
-    if (waiting.error) return fill(/** @type {Element} */ (this.state), waiting.error.message);
+    if (waiting.error) {
+      const failed = failure(waiting.error, () => waiting.refresh());
+      return fill(/** @type {Element} */ (this.state), failed);
+    }
     if (!waiting.now) return;
     const { approvals, clientCalls, inputs, unanswered } = waiting.now;
     fill(
       /** @type {Element} */ (this.state),
       approvals.length + clientCalls.length + inputs.length === 0
-        ? "Nothing waits for you."
+        ? empty("Nothing waits for you.", "Calls of tools that need a person's approval or input appear here, from all threads.")
         : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
       inputs.length > 0 && ` ${inputs.length} ${inputs.length === 1 ? "call asks" : "calls ask"} for input.`,
       unanswered && unanswered.length > 0 && ` ${unanswered.length} threads did not answer.`,

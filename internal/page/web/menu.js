@@ -1,4 +1,4 @@
-// A menu of actions, which closes when one is chosen, with Escape, and when the person goes elsewhere.
+// A menu of actions, made when it opens. menus.js closes it.
 
 import { h } from "./dom.js";
 
@@ -8,6 +8,7 @@ import { h } from "./dom.js";
 export function menu(label, items) {
   const summary = h("summary", { "aria-label": label }, "⋮");
   const list = h("div", { class: "menu-items" });
+  /** @type {HTMLDetailsElement} */
   const details = h(
     "details",
     {
@@ -19,18 +20,6 @@ export function menu(label, items) {
             .flat()
             .filter((item) => item instanceof Node),
         ),
-      onfocusout: (/** @type {FocusEvent} */ e) => {
-        if (e.relatedTarget instanceof Node && !details.contains(e.relatedTarget)) details.open = false;
-      },
-      onkeydown: (/** @type {KeyboardEvent} */ e) => {
-        if (e.key !== "Escape" || !details.open) return;
-        e.preventDefault();
-        details.open = false;
-        summary.focus();
-      },
-      onclick: (/** @type {Event} */ e) => {
-        if (list.contains(/** @type {Node} */ (e.target))) details.open = false;
-      },
     },
     summary,
     list,
