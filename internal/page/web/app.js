@@ -244,6 +244,7 @@ document.addEventListener("keydown", (e) => {
                 ["n", "new thread"],
                 ["g", "approvals"],
                 ["Ctrl+F", "find in the thread"],
+                ["[, ]", "previous and next error in the thread"],
                 ["j, k", "next and previous approval"],
                 ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"],
                 ["Enter", "send; with Shift: a new line"],

@@ -161,6 +161,9 @@ function build(nodes) {
 /** @type {Map<string, { nodes: Promise<MarkdownNode[]>, elements: Element[] }>} */
 const documents = new Map();
 
+/** The text that an element is to show. @type {WeakMap<Element, string>} */
+const shows = new WeakMap();
+
 /** @type {Job[]} */
 let batch = [];
 
@@ -216,11 +219,11 @@ export function markdown(element, text) {
   }
   element.setAttribute("data-text", "");
   if (element.childNodes.length !== 1 || element.textContent !== visible(text)) fill(element, text);
-  /** @type {any} */ (element).shows = text;
+  shows.set(element, text);
   known.nodes.then(
     (list) => {
       known.elements = [];
-      if (/** @type {any} */ (element).shows !== text) return;
+      if (shows.get(element) !== text) return;
       element.removeAttribute("data-text");
       element.replaceChildren(...build(list));
     },
