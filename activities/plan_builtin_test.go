@@ -81,7 +81,7 @@ func TestPlanOfOwnTools(t *testing.T) {
 			"a sub-agent that people have to allow", "call_agent", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.PolicyAlways),
 			step.PlannedCall{
 				By: step.ByAgent, SubAgent: &step.SubAgentPlan{Agent: "bob", Message: "do it"},
-				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`,
+				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`, Rule: "approvals",
 			},
 		},
 		{
@@ -96,7 +96,7 @@ func TestPlanOfOwnTools(t *testing.T) {
 			"a task of a tool that asks", "task", `{"tool":"risky"}`, nil,
 			step.PlannedCall{
 				By: step.ByTask, Task: &step.TaskPlan{Tool: "risky", Title: "risky", Deadline: day},
-				NeedsApproval: true, Arguments: `{"tool":"risky"}`, Reason: "it is risky",
+				NeedsApproval: true, Arguments: `{"tool":"risky"}`, Reason: "it is risky", Rule: "approvals",
 			},
 		},
 		{
@@ -107,7 +107,7 @@ func TestPlanOfOwnTools(t *testing.T) {
 			"tasks of which people are asked", "task", `{"tool":"add","arguments":{"a":1,"b":2}}`, policy("task", agent.PolicyAlways),
 			step.PlannedCall{
 				By: step.ByTask, Task: &step.TaskPlan{Tool: "add", Title: "add", Deadline: day},
-				NeedsApproval: true, Arguments: `{"tool":"add","arguments":{"a":1,"b":2}}`,
+				NeedsApproval: true, Arguments: `{"tool":"add","arguments":{"a":1,"b":2}}`, Rule: "approvals",
 			},
 		},
 		{
@@ -120,7 +120,7 @@ func TestPlanOfOwnTools(t *testing.T) {
 			"a sub-agent in the background that people have to allow", "task", `{"agent":"bob","message":"do it"}`, policy("call_agent", agent.PolicyAlways),
 			step.PlannedCall{
 				By: step.ByTask, Task: &step.TaskPlan{Deadline: day}, SubAgent: &step.SubAgentPlan{Agent: "bob", Message: "do it"},
-				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`,
+				NeedsApproval: true, Arguments: `{"agent":"bob","message":"do it"}`, Rule: "approvals",
 			},
 		},
 		{"S3-54 all tasks", "list_tasks", `{}`, nil, step.PlannedCall{By: step.ByThread}},

@@ -65,7 +65,7 @@ func TestPlanOfEditedCalls(t *testing.T) {
 	require.True(t, out.Calls[0].Approval.Listed)
 	out.Calls[0].Guard, out.Calls[0].Approval = nil, nil
 	require.Equal(t, step.PlanReply{Agent: "assistant", Model: "fake/small", MaxSteps: 7, Calls: []step.PlannedCall{
-		{ID: "c1", Name: "add", NeedsApproval: true, Arguments: `{"a":5,"b":5}`},
+		{ID: "c1", Name: "add", NeedsApproval: true, Arguments: `{"a":5,"b":5}`, Rule: "approvals"},
 		{ID: "c3", Name: "quickly", Quick: true},
 		{ID: "c4", Name: "nothing", Invalid: true, Quick: true},
 		{ID: "c5", Name: "add", Invalid: true, Quick: true},

@@ -177,7 +177,7 @@ func (p *planner) ask(out *step.PlannedCall, found part, v approval.Verdict, why
 	out.NeedsApproval, out.Grant = true, nil
 	p.approvers = v.Terms.Approvers
 	out.Arguments = step.CarryArguments(found.call.Arguments, step.MaxCarriedContent)
-	out.Reason = sentence(v.Reason, why)
+	out.Reason, out.Rule = sentence(v.Reason, why), v.Rule
 	out.Approval = &step.ApprovalPlan{
 		Approvers: v.Terms.Approvers[:min(len(v.Terms.Approvers), approval.MaxApprovers)], Groups: v.Terms.Groups, Quorum: v.Terms.Quorum, Expires: v.Terms.Expires, Remind: v.Terms.Remind,
 		EndsTurn: v.Terms.OnExpiry == approval.OnExpiryInterrupt, Listed: !p.a.cfg.UnlistedApprovals,

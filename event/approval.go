@@ -17,6 +17,7 @@ type ApprovalRequest struct {
 	Digest           string     `json:"digest,omitempty" doc:"Digest of tool, arguments and working directory: what is to be approved"`
 	Definition       string     `json:"definition,omitempty" doc:"Digest of the tool's definition at that time"`
 	Reason           string     `json:"reason,omitempty" doc:"Why a decision is needed"`
+	Rule             string     `json:"rule,omitempty" doc:"The approval rule that requires the decision. approvals: the agent's own setting for the tool"`
 	RequestedAt      time.Time  `json:"requestedAt" doc:"When the decision was requested"`
 	Round            int        `json:"round,omitempty" doc:"Counts the requests for the same call, from 2: an approval that no longer holds when the call is to run is requested again. A decision must name the round"`
 	Approvers        []string   `json:"approvers,omitempty" doc:"The only people who may decide. Left out: anybody"`

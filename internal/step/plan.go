@@ -42,12 +42,13 @@ type PlannedCall struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 
-	// NeedsApproval means that a person must approve the call, given Arguments and Reason.
-	// Arguments over MaxCarriedContent are cut and say so; the approval_request record has them in
+	// NeedsApproval means that a person must approve the call, given Arguments and Reason, because
+	// Rule requires it. Arguments over MaxCarriedContent are cut and say so; the approval_request record has them in
 	// full. Approval contains the options of the request.
 	NeedsApproval bool          `json:"needsApproval,omitempty"`
 	Arguments     string        `json:"arguments,omitempty"`
 	Reason        string        `json:"reason,omitempty"`
+	Rule          string        `json:"rule,omitempty"`
 	Approval      *ApprovalPlan `json:"approval,omitempty"`
 
 	// Guard identifies the call that an approval is valid for; it is compared again immediately
@@ -95,7 +96,7 @@ type PlannedCall struct {
 func (p PlannedCall) Request(agent, messageID, arguments string, now time.Time) event.ApprovalRequest {
 	q := event.ApprovalRequest{
 		ToolCallID: p.ID, ToolName: p.Name, Arguments: arguments, Agent: agent, MessageID: messageID,
-		Reason: p.Reason, RequestedAt: now,
+		Reason: p.Reason, Rule: p.Rule, RequestedAt: now,
 	}
 	if g := p.Guard; g != nil {
 		q.Digest, q.Definition, q.WorkingDirectory = g.Digest, g.Definition, g.WorkingDirectory

@@ -104,8 +104,12 @@ func scroll(p *browser.Tab, scroller, rows, until string, pixels int) frames {
 		times.sort((a, b) => a - b);
 		globalThis.scrolled = { ...out, frames: times.length, p50: times[times.length >> 1], p95: times[Math.floor(times.length * 0.95)], max: times.at(-1) };
 	})(); undefined`, scroller, until, pixels, rows))
-	for browser.Evaluate[bool](p, `scrolled === undefined && document.visibilityState === "visible"`) { // as long as it takes
-		browser.Evaluate[chromedp.Void](p, `new Promise((resolve) => setTimeout(resolve, 200))`)
+	// A slow machine takes its time. One that has stopped does not scroll.
+	for last, since := -1.0, time.Now(); browser.Evaluate[bool](p, `scrolled === undefined`); {
+		if at := browser.Evaluate[float64](p, fmt.Sprintf(`new Promise((resolve) => setTimeout(() => resolve(document.querySelector(%q).scrollTop), 200))`, scroller)); at != last {
+			last, since = at, time.Now()
+		}
+		require.Less(p.T, time.Since(since), harness.Patience, "the page does not scroll")
 	}
 	return browser.Evaluate[frames](p, "scrolled")
 }

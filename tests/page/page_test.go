@@ -362,38 +362,6 @@ func TestPageTokens(t *testing.T) {
 	shown(harness.Payload[event.LLMCall](w, check.OfType(w, id, event.TypeLLMCall)[0]).Usage)
 }
 
-// TestPageQueue moves what waits.
-func TestPageQueue(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t, harness.Options{})
-	id := w.Open()
-	w.Post(id, "count 100000 every 20ms")
-	for _, text := range []string{"one", "two", "three"} {
-		w.Post(id, text)
-	}
-	p := browser.New(t).Open(w.API.URL + "/#/threads/" + id)
-	p.Click("button", "3 queued")
-	row := func(n int) string { return fmt.Sprintf(".queue-item:nth-child(%d)", n) } // the first one is being processed
-	p.Sees(row(2), "one")
-	p.Click(row(4)+" button", "First")
-	p.Sees(row(2), "three")
-	p.Click(row(2)+" button", "Last")
-	p.Sees(row(4), "three")
-	p.Click(row(3)+" button", "Drop")
-	p.Until(`document.querySelectorAll(".queue-item").length === 3`)
-	queue, err := w.Threads.Queue(w.Ctx(), id)
-	require.NoError(t, err)
-	var waiting []string
-	for _, it := range queue.Items {
-		waiting = append(waiting, string(it.Payload))
-	}
-	require.Len(t, waiting, 2)
-	assert.Contains(t, waiting[0], `"one"`)
-	assert.Contains(t, waiting[1], `"three"`)
-	p.Enter("tm-composer textarea", "four")
-	p.Sees(".activity button", "3 queued")
-}
-
 // TestFirstSession does what docs/first-session.md says.
 func TestFirstSession(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,8 @@
 // The card of a call that waits for a person.
 
+import { askerOf } from "./asker.js";
 import { Attention, READING } from "./attention.js";
+import { callView } from "./callview.js";
 import { diff } from "./diff.js";
 import { ago, button, fill, h, notify, pretty, time } from "./dom.js";
 import { keysAreOn } from "./keyboard.js";
@@ -79,6 +81,7 @@ export class ApprovalCard extends HTMLElement {
     if (before && before.digest === request.digest && before.round === request.round && before.arguments === request.arguments) return this.#showState();
     this.#attention.restart();
     this.setAttribute("aria-label", `Approval of ${request.toolName}`);
+    const asker = askerOf(request);
     fill(
       this,
       h(
@@ -90,8 +93,8 @@ export class ApprovalCard extends HTMLElement {
         request.round && request.round > 1 && h("span", { class: "badge" }, `asked again, round ${request.round}`),
         request.reminder && h("span", { class: "badge" }, `reminder ${request.reminder}`),
       ),
-      request.reason && h("p", { class: "reason" }, request.reason),
-      h("pre", { class: "code args", tabIndex: 0 }, pretty(request.arguments)),
+      asker && h("p", { class: "reason" }, asker),
+      callView(request.toolName, request.arguments).element,
       this.facts,
       this.place,
       this.refusal,

@@ -4,6 +4,7 @@ import { act, ago, button, cut, facts, fill, h, pretty, sideHeader, time } from 
 import { showGrants } from "./grants.js";
 import { showModelCall, tokenFacts } from "./modelcall.js";
 import { person } from "./person.js";
+import { itemText } from "./queue.js";
 import { client, may } from "./session.js";
 
 /** @import { components } from "./client/api.js" */
@@ -78,9 +79,6 @@ export async function showWhy(side, threadId, line, close) {
 /** What a record has of a model call. @param {components["schemas"]["Record"]} r @returns {any} */
 const callOf = (r) => r.type === "llm_call" && r.payload;
 
-/** What an event of the queue says. @param {components["schemas"]["QueueItem"]} item @param {number} length */
-export const itemText = (item, length) => cut(/** @type {any} */ (item.payload)?.content ?? item.type, length);
-
 /** A sentence on a record. @param {components["schemas"]["Record"]} r */
 function because(r) {
   const p = /** @type {any} */ (r.payload);
@@ -110,18 +108,15 @@ function because(r) {
   return r.type;
 }
 
-/**
- * Shows what the thread has beside its lines.
- * @param {Element} side @param {Thread} thread @param {"thread" | "queue"} part @param {() => void} close
- */
-export function showDetails(side, thread, part, close) {
+/** Shows what the thread has beside its lines. @param {Element} side @param {Thread} thread @param {() => void} close */
+export function showDetails(side, thread, close) {
   const usage = h("section"),
     queue = h("section"),
     tasks = h("section"),
     grants = h("section");
   fill(
     side,
-    sideHeader(part === "queue" ? "Queue" : "Thread", close),
+    sideHeader("Thread", close),
     h(
       "section",
       null,
@@ -170,7 +165,7 @@ export function showDetails(side, thread, part, close) {
                     (e) =>
                       act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
                         await client.request("POST /v1/tasks/{id}/cancel", { path: { id: t.id }, body: { by: await person() } });
-                        showDetails(side, thread, part, close);
+                        showDetails(side, thread, close);
                       }),
                     { class: "quiet danger" },
                   ),
@@ -203,7 +198,7 @@ async function showQueue(id, place) {
         { class: "queue-item" },
         h("span", { class: `badge ${state}` }, state),
         " ",
-        itemText(item, 80),
+        cut(itemText(item), 80),
         item.priority !== 0 && h("span", { class: "badge" }, `priority ${item.priority}`),
         item.error && h("p", { class: "error" }, item.error),
         may("operate") && h("span", { class: "row" }, controls),
@@ -219,21 +214,9 @@ async function showQueue(id, place) {
           }),
         { class: "quiet" },
       );
-    /** @param {components["schemas"]["QueueItem"]} item */
-    const drop = (item) => control("Drop", async () => client.interrupt(id, { eventId: item.id, by: await person(), reason: "dropped from the queue" }));
-    /** @param {components["schemas"]["QueueItem"]} item @param {string} label @param {number} priority */
-    const move = (item, label, priority) =>
-      control(label, async () =>
-        client.request("PATCH /v1/threads/{id}/queue/{eventId}", { path: { id, eventId: item.id }, body: { status: "pending", priority, by: await person() } }),
-      );
-    const first = queue.items[0],
-      last = queue.items.at(-1) ?? first;
     const rows = [
       queue.processing && row(queue.processing, "processing"),
       ...(queue.waiting ?? []).map((i) => row(i, "waiting")),
-      ...queue.items.map((i) =>
-        row(i, "pending", i !== first && move(i, "First", first.priority + 1), i !== last && move(i, "Last", last.priority - 1), drop(i)),
-      ),
       ...queue.failed.map((i) =>
         row(
           i,
@@ -252,7 +235,8 @@ async function showQueue(id, place) {
     ].filter(Boolean);
     fill(
       place,
-      rows.length === 0 ? h("p", { class: "hint" }, "Empty.") : h("ul", { class: "plain" }, rows),
+      h("ul", { class: "plain" }, rows),
+      h("p", { class: "hint" }, queue.items.length > 0 ? `${queue.items.length} more wait, at the end of the thread.` : rows.length === 0 && "Empty."),
       button("Refresh", () => showQueue(id, place), { class: "quiet" }),
     );
   });

@@ -1,26 +1,27 @@
-// The difference between two texts.
+// The difference between two texts, line by line.
 
+import { differing } from "./difflines.js";
 import { h } from "./dom.js";
 
-/**
- * The lines that differ between two texts.
- * @param {string} before @param {string} after
- */
-export function diff(before, after) {
-  const a = before.split("\n"),
-    b = after.split("\n");
-  /** Lengths of the longest common parts. @type {number[][]} */
-  const common = Array.from({ length: a.length + 1 }, () => new Array(b.length + 1).fill(0));
-  for (let i = a.length - 1; i >= 0; i--) {
-    for (let j = b.length - 1; j >= 0; j--) common[i][j] = a[i] === b[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+/** @import { DiffLine } from "./difflines.js" */
+
+/** The lines that differ between two texts. @param {string} before @param {string} after */
+export const diff = (before, after) => diffLines(differing(before, after));
+
+/** @param {DiffLine[]} lines */
+export function diffLines(lines) {
+  return h("pre", { class: "diff", "aria-label": "Changes", tabIndex: 0 }, lines.map(lineOf));
+}
+
+/** @param {DiffLine} line */
+function lineOf({ kind, text }) {
+  switch (kind) {
+    case "add":
+      return h("ins", null, `+ ${text}\n`);
+    case "del":
+      return h("del", null, `- ${text}\n`);
+    case "same":
+      return h("span", null, `  ${text}\n`);
   }
-  const out = h("pre", { class: "diff", "aria-label": "Changes", tabIndex: 0 });
-  for (let i = 0, j = 0; i < a.length || j < b.length; ) {
-    if (i < a.length && j < b.length && a[i] === b[j]) {
-      out.append(h("span", null, `  ${a[i++]}\n`));
-      j++;
-    } else if (j < b.length && (i === a.length || common[i][j + 1] >= common[i + 1][j])) out.append(h("ins", null, `+ ${b[j++]}\n`));
-    else out.append(h("del", null, `- ${a[i++]}\n`));
-  }
-  return out;
+  return h("span", { class: kind }, `${text}\n`);
 }

@@ -19,9 +19,11 @@ export function markText(element, text) {
   CSS.highlights.set("found", new Highlight(...ranges));
 }
 
+/** @typedef {"found" | "none" | "more"} Outcome What came of a search. more: it has ended at its limit. */
+
 export class FindBar extends HTMLElement {
-  /** Shows the next line with a text: an earlier one, or with a step of 1 a later one. It loads what is not loaded yet. @type {(text: string, step: 1 | -1, signal: AbortSignal) => Promise<boolean>} */
-  find = async () => false;
+  /** Shows the next line with a text: an earlier one, or with a step of 1 a later one. It loads what is not loaded yet, up to a limit. @type {(text: string, step: 1 | -1, signal: AbortSignal) => Promise<Outcome>} */
+  find = async () => "none";
   /** What happens when the bar was closed. */
   closed = () => {};
 
@@ -72,8 +74,14 @@ export class FindBar extends HTMLElement {
     const text = this.#input.value.trim();
     if (text === "") return;
     fill(this.#state, "Searching…");
-    const found = await this.find(text, step, signal);
-    if (!signal.aborted) fill(this.#state, found ? undefined : step < 0 ? "Nothing earlier" : "Nothing later");
+    const outcome = await this.find(text, step, signal);
+    if (signal.aborted) return;
+    const none = step < 0 ? "Nothing earlier" : "Nothing later";
+    fill(
+      this.#state,
+      outcome === "none" && none,
+      outcome === "more" && [`${none} in the records that were loaded `, button("Search further", () => this.#next(step), { class: "quiet" })],
+    );
   }
 }
 

@@ -36,6 +36,8 @@ export const KEYS = /** @satisfies {readonly Key[]} */ (
     { keys: ["f"], label: "filter the list", where: "list", command: "filter" },
     { keys: ["u"], label: "show threads that have changed in their order", where: "list", command: "update" },
     { keys: ["Mod+f"], label: "find in the thread", where: "thread" },
+    { keys: ["["], label: "previous error", where: "thread" },
+    { keys: ["]"], label: "next error", where: "thread" },
     { keys: ["j"], label: "next call", where: "approvals" },
     { keys: ["k"], label: "previous call", where: "approvals" },
     { keys: ["a"], label: "approve", where: "card" },

@@ -1,7 +1,5 @@
 // What a tool returned, as people read it.
 
-import { pretty } from "./dom.js";
-
 /**
  * The parts of a result. What a command wrote is text; the rest of its result is told in words.
  * @param {string} output
@@ -9,7 +7,7 @@ import { pretty } from "./dom.js";
  */
 export function outputOf(output) {
   const command = commandOf(output);
-  if (!command) return { text: pretty(output), error: "", rest: "" };
+  if (!command) return { text: output, error: "", rest: "" };
   return {
     text: command.stdout,
     error: command.stderr,

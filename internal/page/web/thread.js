@@ -2,13 +2,15 @@
 
 import "./composer.js";
 import "./presence.js";
-import { itemText, showDetails, showWhy } from "./details.js";
+import "./queue.js";
+import { showDetails, showWhy } from "./details.js";
 import { ask, confirmed } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { markText } from "./find.js";
 import { Follower } from "./follower.js";
-import { lineElement, showLine, statusText } from "./lines.js";
-import { nextWith } from "./matches.js";
+import { keysAreOn } from "./keyboard.js";
+import { LineView, statusText } from "./lines.js";
+import { hasText, isError, nextLine } from "./matches.js";
 import { person } from "./person.js";
 import { client, may, workflowURL } from "./session.js";
 import { Timeline } from "./timeline.js";
@@ -26,8 +28,9 @@ const LINE = 90,
   BEYOND = 600,
   NEAR = 1500;
 
-/** Records of a page that is searched. */
-const SEARCHED = 1000;
+/** Records of a page that is searched, and the most that are loaded until the person is asked to go on. */
+const SEARCHED = 1000,
+  MAX_SEARCHED = 10_000;
 
 /** Records before and after the line to which a link leads. */
 const AROUND = 100;
@@ -54,6 +57,8 @@ export class ThreadView extends HTMLElement {
   #past;
   /** @type {VirtualList | undefined} */
   #list;
+  /** What the elements of the lines show. @type {WeakMap<Element, LineView>} */
+  #views = new WeakMap();
   /** The lines that the list has: of which timeline, and after how many changes of it. @type {{ timeline?: Timeline, changes: number }} */
   #listed = { changes: 0 };
   /** The line to which a link led. */
@@ -68,6 +73,8 @@ export class ThreadView extends HTMLElement {
   /** @type {Follower<AgentEvent> | undefined} */
   #follower;
   #aborted = new AbortController();
+  /** The search for the next error. */
+  #stepping = new AbortController();
   #filter = { agent: "", kind: "" };
   /** What waits for its turn: nothing of it is stored yet. @type {components["schemas"]["QueueItem"][]} */
   #queued = [];
@@ -82,9 +89,10 @@ export class ThreadView extends HTMLElement {
       button("Show later", () => this.#later(), { class: "quiet" }),
     );
     this.error = h("p", { class: "error", role: "alert", hidden: true });
+    this.queue = /** @type {import("./queue.js").Queue} */ (h("tm-queue", { threadId: this.threadId, changed: () => this.#lookAtQueue() }));
     this.activity = h("div", { class: "activity", role: "status" });
     this.newest = button("↓ Newest", () => this.#toEnd(), { class: "newest", hidden: true });
-    this.scroller = h("div", { class: "scroller", tabIndex: this.nested ? -1 : 0 }, this.top, this.lines, this.bottom, this.error);
+    this.scroller = h("div", { class: "scroller", tabIndex: this.nested ? -1 : 0 }, this.top, this.lines, this.bottom, this.queue, this.error);
     this.connection = h("span", { class: "connection", role: "status" });
     if (this.nested) {
       this.classList.add("nested");
@@ -96,7 +104,7 @@ export class ThreadView extends HTMLElement {
       );
       this.side = h("aside", { class: "side", hidden: true, "aria-label": "Details" });
       this.finder = /** @type {import("./find.js").FindBar} */ (h("tm-find"));
-      this.finder.find = (text, step, signal) => this.#search(text, step, signal);
+      this.finder.find = (text, step, signal) => this.#find(text, step, signal);
       this.finder.closed = () => {
         markText(undefined, "");
         this.scroller?.focus({ preventScroll: true });
@@ -137,12 +145,13 @@ export class ThreadView extends HTMLElement {
       overscan: BEYOND,
       log: !this.nested,
       make: (key) => {
-        const element = lineElement(this.#line(key), this.#context);
-        this.#mark(element, key);
-        return element;
+        const view = new LineView(this.#line(key), this.#context);
+        this.#views.set(view.element, view);
+        this.#mark(view.element, key);
+        return view.element;
       },
       show: (element, key) => {
-        showLine(element, this.#line(key), this.#context);
+        this.#views.get(element)?.show(this.#line(key), this.#context);
         this.#mark(element, key);
       },
       moved: () => this.#showNewest(),
@@ -398,27 +407,45 @@ export class ThreadView extends HTMLElement {
     return element;
   }
 
+  /** Shows the next line with a text. @param {string} text @param {1 | -1} step @param {AbortSignal} signal */
+  async #find(text, step, signal) {
+    const { outcome, element } = await this.#search((line) => hasText(line, text), step, signal);
+    if (!element) return outcome;
+    this.#views.get(element)?.reveal(text);
+    markText(element, text);
+    return outcome;
+  }
+
+  /** Shows the next line with an error. @param {1 | -1} step */
+  async #nextError(step) {
+    this.#stepping.abort();
+    const { signal } = (this.#stepping = new AbortController());
+    const { outcome, element } = await this.#search(isError, step, signal);
+    if (signal.aborted) return;
+    if (element) element.focus({ preventScroll: true });
+    else if (outcome === "more") notify(`The ${MAX_SEARCHED.toLocaleString()} records before have no error. Press [ to search further.`);
+    else notify(step < 0 ? "There is no earlier error." : "There is no later error.");
+  }
+
   /**
-   * Shows the next line with a text. Pages are loaded until there is one.
-   * @param {string} text @param {1 | -1} step @param {AbortSignal} signal
-   * @returns {Promise<boolean>} Whether there is one.
+   * Shows the next line that matches. Pages are loaded until there is one, up to a limit.
+   * @param {(line: Line) => boolean} matches @param {1 | -1} step @param {AbortSignal} signal
+   * @returns {Promise<{ outcome: import("./find.js").Outcome, element?: HTMLElement }>}
    */
-  async #search(text, step, signal) {
+  async #search(matches, step, signal) {
     const lines = () => this.#part.timeline.lines.filter((line) => this.#isShown(line));
     let from = lines().findIndex((line) => line.key === this.#target);
     if (from < 0 && step < 0) from = lines().length;
+    let searched = 0;
     for (let known = lines(); !signal.aborted; known = lines()) {
-      const found = nextWith(known, text, from, step);
-      if (found >= 0) {
-        const element = this.#showTarget(known[found].key);
-        for (const folded of element?.querySelectorAll("details") ?? []) folded.open ||= folded.textContent.toLowerCase().includes(text.toLowerCase());
-        markText(element, text);
-        return true;
-      }
-      if (!(await (step < 0 ? this.#earlier(SEARCHED) : this.#later()))) return false;
+      const found = nextLine(known, matches, from, step);
+      if (found >= 0) return { outcome: "found", element: this.#showTarget(known[found].key) };
+      if (searched >= MAX_SEARCHED && (step < 0 ? this.#part.previous : this.#past?.next) !== undefined) return { outcome: "more" };
+      if (!(await (step < 0 ? this.#earlier(SEARCHED) : this.#later()))) return { outcome: "none" };
+      searched += step < 0 ? SEARCHED : PAGE;
       from = step < 0 ? lines().length - known.length : known.length - 1;
     }
-    return false;
+    return { outcome: "none" };
   }
 
   /** Loads a line with what is around it. @param {string} key @param {string} [place] */
@@ -456,19 +483,16 @@ export class ThreadView extends HTMLElement {
     if (this.newest) this.newest.hidden = this.#past === undefined && this.#list?.stuck === true;
   }
 
-  /** Finds with the keys of the browser's own search, which the same keys open from there. @param {KeyboardEvent} e */
+  /** Finds with the keys of the browser's own search, which the same keys open from there, and goes to errors. @param {KeyboardEvent} e */
   #key(e) {
-    if (
-      e.key !== "f" ||
-      !(e.ctrlKey || e.metaKey) ||
-      e.altKey ||
-      e.shiftKey ||
-      document.querySelector("dialog[open]") ||
-      this.finder?.contains(document.activeElement)
-    )
-      return;
+    const target = /** @type {Element} */ (e.target);
+    if (e.defaultPrevented || e.altKey || document.querySelector("dialog[open]")) return;
+    const control = e.ctrlKey || e.metaKey;
+    if (control && e.key === "f" && !e.shiftKey && !this.finder?.contains(document.activeElement)) this.finder?.open();
+    else if (!control && (e.key === "[" || e.key === "]") && keysAreOn() && !target.matches("input, textarea, select")) {
+      if (!e.repeat) this.#nextError(e.key === "[" ? -1 : 1);
+    } else return;
     e.preventDefault();
-    this.finder?.open();
   }
 
   /** Looks soon at what waits, once for several changes. */
@@ -488,11 +512,19 @@ export class ThreadView extends HTMLElement {
     }, 200);
   }
 
+  /** Shows what waits at the end of the thread. @returns {number} How many events do. */
+  #showQueue() {
+    const queued = this.#queued.filter((item) => !this.#live.timeline.turns.has(item.id));
+    this.queue?.show(this.#past === undefined ? queued : []);
+    this.#list?.refresh();
+    return queued.length;
+  }
+
   #showActivity() {
     const turn = this.#live.timeline.current;
     if (!this.activity || this.nested) return;
+    const queued = this.#showQueue();
     const waiting = this.#live.timeline.waiting;
-    const queued = this.#queued.filter((item) => !this.#live.timeline.turns.has(item.id));
     const retry = turn && this.#live.timeline.retrying.get(turn.id);
     fill(
       this.activity,
@@ -512,8 +544,7 @@ export class ThreadView extends HTMLElement {
                   ? `The model call failed ${retry.attempts} times${retry.error ? ` (${cut(retry.error, 80)})` : ""}; it is tried again`
                   : "Working",
             `: “${cut(turn.text || "an event", 60)}”`,
-            queued.length > 0 &&
-              button(`${queued.length} queued`, () => this.#details("queue"), { class: "quiet", title: queued.map((item) => itemText(item, 60)).join("\n") }),
+            queued > 0 && button(`${queued} queued`, () => this.#toEnd(), { class: "quiet" }),
           ),
           may("operate") &&
             h(
@@ -578,13 +609,15 @@ export class ThreadView extends HTMLElement {
             { class: "menu-items" },
             may("operate") && t.status === "open" && button("Rename…", () => this.#rename()),
             button("Find in this thread", () => this.finder?.open(), { title: "Ctrl+F" }),
+            button("Previous error", () => this.#nextError(-1), { title: "[" }),
+            button("Next error", () => this.#nextError(1), { title: "]" }),
             button("Export as JSON", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("json"))),
             button("Export as Markdown", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("markdown"))),
             temporal && h("a", { href: temporal, target: "_blank", rel: "noopener" }, "Open in Temporal"),
             may("operate") && t.status === "open" && button("Close the thread…", () => this.#close(), { class: "danger" }),
           ),
         ),
-        button("Details", () => this.#details("thread"), { class: "quiet", "aria-expanded": String(!this.side?.hidden) }),
+        button("Details", () => this.#details(), { class: "quiet", "aria-expanded": String(!this.side?.hidden) }),
       ),
       h(
         "p",
@@ -614,7 +647,7 @@ export class ThreadView extends HTMLElement {
     const { agent, kind } = this.#filter;
     const kinds = kind === "status" ? ["status", "error", "gap"] : [kind];
     return (
-      !(line.repeats !== undefined && kind !== "status") &&
+      !((line.repeats !== undefined || line.status?.status === "pending") && kind !== "status") && // moves in the queue are no part of the story
       (agent === "" || line.agent === undefined || line.agent === agent) &&
       (kind === "" || kinds.includes(line.kind))
     );
@@ -665,11 +698,10 @@ export class ThreadView extends HTMLElement {
     showWhy(/** @type {Element} */ (this.side), this.threadId, line, () => this.#closeSide());
   }
 
-  /** @param {"thread" | "queue"} part */
-  #details(part) {
-    if (!this.side?.hidden && part === "thread") return this.#closeSide();
+  #details() {
+    if (!this.side?.hidden) return this.#closeSide();
     this.#openSide();
-    if (this.#thread) showDetails(/** @type {Element} */ (this.side), this.#thread, part, () => this.#closeSide());
+    if (this.#thread) showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide());
   }
 
   #openSide() {

@@ -5,7 +5,7 @@ import test from "node:test";
 import { documentAddress, documentsAddress, searchAddress } from "../../../internal/page/web/addresses.js";
 import { Attention, READING } from "../../../internal/page/web/attention.js";
 import { marked } from "../../../internal/page/web/marking.js";
-import { hasText, nextWith } from "../../../internal/page/web/matches.js";
+import { hasText, nextLine } from "../../../internal/page/web/matches.js";
 import { ordinal, ranks } from "../../../internal/page/web/ranks.js";
 import { Rows } from "../../../internal/page/web/rows.js";
 import { isWaiting, requestOf, Timeline } from "../../../internal/page/web/timeline.js";
@@ -259,6 +259,7 @@ test("a text is found in every part of a line, in any case", () => {
   assert.ok(!hasText(line({ text: "t.xt" }), "text"));
   assert.ok(hasText(line({ text: "a.*b" }), ".*"), "it is no pattern");
   const lines = ["a", "b", "a", "b"].map((text) => line({ text }));
-  assert.deepEqual([nextWith(lines, "a", 4, -1), nextWith(lines, "a", 2, -1), nextWith(lines, "a", 0, -1)], [2, 0, -1]);
-  assert.deepEqual([nextWith(lines, "b", -1, 1), nextWith(lines, "b", 1, 1), nextWith(lines, "b", 3, 1)], [1, 3, -1]);
+  const next = (text, from, step) => nextLine(lines, (line) => hasText(line, text), from, step);
+  assert.deepEqual([next("a", 4, -1), next("a", 2, -1), next("a", 0, -1)], [2, 0, -1]);
+  assert.deepEqual([next("b", -1, 1), next("b", 1, 1), next("b", 3, 1)], [1, 3, -1]);
 });

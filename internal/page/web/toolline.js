@@ -1,0 +1,224 @@
+// A call of a tool in a thread.
+
+import { approvalCard, decisionText } from "./approval.js";
+import { askerOf } from "./asker.js";
+import { commandOf } from "./callparts.js";
+import { callView, longText, resultView } from "./callview.js";
+import { act, button, copyButton, cut, fill, h, hue, time } from "./dom.js";
+import { inputCard } from "./input.js";
+import { actions } from "./lineactions.js";
+import { outputOf } from "./output.js";
+import { client } from "./session.js";
+import { inputOf, isWaiting, requestOf, settled } from "./timeline.js";
+
+/** @import { View } from "./callview.js" */
+/** @import { Context } from "./lineactions.js" */
+/** @import { Line } from "./timeline.js" */
+
+/** @param {Line} line @param {boolean} partial */
+function toolState(line, partial) {
+  const decided = settled(line);
+  if (line.output !== undefined) {
+    if (decided?.decision === "deny") return "denied";
+    if (decided?.decision === "expired") return "expired";
+    return line.failed ? "failed" : "done";
+  }
+  if (partial) return "called";
+  if (isWaiting(line)) return "waiting";
+  if (inputOf(line)) return "asks";
+  if (line.call) return "waits for a client";
+  return "using";
+}
+
+/** The arguments of a call, for its summary. @param {string} name @param {string} [args] */
+function gist(name, args = "{}") {
+  const command = commandOf(name, args);
+  if (command !== undefined) return `$ ${command}`;
+  try {
+    const values = Object.values(JSON.parse(args));
+    return values.map((v) => (typeof v === "string" ? v : JSON.stringify(v))).join(" · ");
+  } catch {
+    return args;
+  }
+}
+
+/** @param {Line} line */
+function isSubAgent(line) {
+  return line.name === "call_agent" || line.name === "call-agent";
+}
+
+export class ToolLine {
+  #element;
+  #when = h("span", { class: "when" });
+  #summary = h("summary", { onclick: () => (this.#touched = true) });
+  #argsPlace = h("div");
+  #asked = h("div");
+  #decisions = h("div", { class: "decisions" });
+  #question = h("div");
+  #answers = h("div", { class: "decisions" });
+  #progress = h("pre", { class: "progress", tabIndex: 0, "aria-label": "Progress", hidden: true });
+  #child = h("div");
+  #result = h("div", { class: "result" });
+  #details = h(
+    "details",
+    null,
+    this.#summary,
+    h("div", { class: "tool-body" }, this.#argsPlace, this.#asked, this.#decisions, this.#question, this.#answers, this.#progress, this.#child, this.#result),
+  );
+  /** Whether the person has opened or closed the call. */
+  #touched = false;
+  /** What is shown of the arguments and of the result, and of which. @type {{ args?: string, view?: View }} */
+  #args = {};
+  /** @type {{ output?: string, views: View[] }} */
+  #output = { views: [] };
+  /** @type {ReturnType<typeof approvalCard> | undefined} */
+  #card;
+  /** The round of the question that is shown. @type {number | undefined} */
+  #round;
+  /** How many pieces of progress were shown. */
+  #progressed = 0;
+
+  /** @param {HTMLElement} element */
+  constructor(element) {
+    this.#element = element;
+    fill(element, this.#when, this.#details);
+  }
+
+  /** @param {Line} line @param {Context} context */
+  show(line, context) {
+    const now = toolState(line, context.partial);
+    this.#element.className = `line tool ${now.replaceAll(" ", "-")}`;
+    if (line.agent) this.#element.classList.add(`hue-${hue(line.agent)}`);
+    fill(this.#when, line.agent, " ", time(line.createdAt), actions(line, context));
+    fill(
+      this.#summary,
+      h("span", { class: "state", title: now }, now),
+      h("code", { class: "tool-name" }, line.name),
+      h("span", { class: "gist" }, cut(gist(line.name ?? "", line.args), 120)),
+    );
+    this.#showArguments(line, now);
+    this.#showDecisions(line, now, context);
+    this.#showQuestion(line, now, context);
+    if (line.progress) this.#showProgress(line);
+    this.#showResult(line);
+    if (!context.nested && isSubAgent(line) && !this.#child.hasChildNodes()) {
+      fill(
+        this.#child,
+        button("Show the sub-agent's thread", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#showChild(line, context)), {
+          class: "quiet",
+        }),
+      );
+    }
+    if (!this.#touched) {
+      this.#details.open = now === "waiting" || now === "asks" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
+    }
+  }
+
+  /** Unfolds what has a text. @param {string} text */
+  reveal(text) {
+    for (const view of [this.#args.view, ...this.#output.views]) view?.reveal(text);
+  }
+
+  /** @param {Line} line @param {string} now */
+  #showArguments(line, now) {
+    this.#argsPlace.hidden = line.args === undefined || now === "waiting"; // the card shows them
+    if (line.args === undefined || this.#args.args === line.args) return;
+    const view = callView(line.name ?? "", line.args);
+    this.#args = { args: line.args, view };
+    fill(this.#argsPlace, view.element);
+  }
+
+  /** @param {Line} line @param {string} now @param {Context} context */
+  #showDecisions(line, now, context) {
+    const request = now === "waiting" ? requestOf(line) : undefined;
+    if (!request) this.#card = undefined;
+    else if (this.#card) this.#card.show(request);
+    else this.#card = approvalCard(context.threadId, request);
+    if (this.#asked.firstChild !== (this.#card ?? null)) fill(this.#asked, this.#card);
+    const asker = request ? undefined : line.request && askerOf(line.request); // the card says it
+    fill(
+      this.#decisions,
+      asker && h("p", { class: "hint" }, asker),
+      (line.decisions ?? []).map((d) =>
+        h(
+          "p",
+          { class: `decision ${d.decision}` },
+          decisionText(d),
+          " ",
+          time(d.decidedAt),
+          d.arguments &&
+            line.args !== d.arguments &&
+            h("details", null, h("summary", null, "Edited arguments"), callView(line.name ?? "", d.arguments).element),
+        ),
+      ),
+    );
+  }
+
+  /** @param {Line} line @param {string} now @param {Context} context */
+  #showQuestion(line, now, context) {
+    const input = now === "asks" ? inputOf(line) : undefined;
+    if (!input) fill(this.#question);
+    else if (this.#round !== input.round) fill(this.#question, inputCard(context.threadId, input));
+    this.#round = input?.round;
+    fill(
+      this.#answers,
+      (line.inputs ?? []).map((a) =>
+        h(
+          "p",
+          { class: "decision" },
+          a.withdrawn ? "No answer is needed any more" : `Answered by ${a.by}`,
+          " ",
+          time(a.receivedAt),
+          !a.withdrawn && h("details", null, h("summary", null, "Answer"), resultView(JSON.stringify(a.answers), "answer").element),
+        ),
+      ),
+    );
+  }
+
+  /** Adds the pieces of progress that are new. @param {Line} line */
+  #showProgress({ progress = [], progressed = 0 }) {
+    const place = this.#progress;
+    place.hidden = false;
+    const added = progress.slice(Math.max(0, progress.length - (progressed - this.#progressed)));
+    place.append(...added.map((p) => h("span", { class: p.error ? "stderr" : undefined }, p.text)));
+    while (place.childElementCount > progress.length) place.firstElementChild?.remove();
+    this.#progressed = progressed;
+    place.scrollTop = place.scrollHeight;
+  }
+
+  /** @param {Line} line */
+  #showResult(line) {
+    const { output } = line;
+    if (output === undefined || this.#output.output === output) return;
+    const { text, error, rest } = outputOf(output);
+    const views = [];
+    if (text !== "") views.push(resultView(text, line.failed ? "output failed" : "output"));
+    if (error !== "") views.push(longText(error, "output stderr", "Standard error"));
+    this.#output = { output, views };
+    fill(
+      this.#result,
+      views.map((view) => view.element),
+      h(
+        "div",
+        { class: "row" },
+        rest !== "" && h("span", { class: "hint" }, rest),
+        copyButton("Copy", () => output),
+      ),
+    );
+  }
+
+  /** Shows the thread of a sub-agent within its call. @param {Line} line @param {Context} context */
+  async #showChild(line, context) {
+    for (let cursor = ""; ; ) {
+      const page = await client.threads({ q: `${context.threadId}.s`.slice(0, 200), limit: 200, cursor });
+      const child = page.threads.find((t) => t.parent === context.threadId && t.metadata?.parentToolCallId === line.callId);
+      if (child) {
+        const view = h("tm-thread", { nested: true, threadId: child.id });
+        fill(this.#child, h("p", { class: "row" }, h("a", { href: `#/threads/${encodeURIComponent(child.id)}` }, child.title || child.id)), view);
+        return;
+      }
+      if (!page.next) throw new Error("The sub-agent's thread was not found: the call may not have started yet.");
+      cursor = page.next;
+    }
+  }
+}
