@@ -380,10 +380,9 @@ func TestFirstSession(t *testing.T) {
 	p.Until(`!document.body.textContent.includes("Nothing has happened here yet")`)
 
 	p.Click("a", "Agents")
-	p.Click("button", "New agent")
-	p.Fill("input[aria-label=Name]", "greeter")
-	browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.querySelector('textarea[aria-label=\"Definition as JSON\"]').value = %q", strings.ReplaceAll(string(definition[1]), "demo/demo", "openai/stand-in")))
-	p.Click("button", "Save")
+	p.Click("tm-agents a", "New agent")
+	write(p, ".json textarea", strings.ReplaceAll(string(definition[1]), "demo/demo", "openai/stand-in"))
+	p.Click("tm-form button", "Save")
 	p.Sees("tm-agents h2", "greeter")
 
 	p.Click("a", "Threads")
