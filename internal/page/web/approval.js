@@ -36,6 +36,9 @@ export class ApprovalCard extends HTMLElement {
   /** Whether the person fills in a form, which a change of the votes leaves alone. */
   #writing = false;
   #decided = false;
+  #sending = false;
+  /** Whether the call was decided elsewhere while the person filled in a form. */
+  #over = false;
 
   constructor() {
     super();
@@ -102,6 +105,32 @@ export class ApprovalCard extends HTMLElement {
     this.#writing = false;
     this.#showState();
     this.#attend(() => {});
+  }
+
+  /**
+   * Says that the call needs no decision of this person any more. What they were typing stays, so that it can be copied.
+   * @param {string} how @returns {boolean} Whether there is anything to keep.
+   */
+  end(how) {
+    if (!this.#writing || this.#sending) return false;
+    if (this.#over) return true;
+    this.#over = true;
+    this.toggleAttribute("data-kept", true);
+    this.classList.add("decided");
+    for (const control of this.place.querySelectorAll("button")) control.hidden = true;
+    this.refusal.hidden = false;
+    fill(
+      this.refusal,
+      `${how} Nothing that you typed here was sent. `,
+      button("Close", () => this.#dismiss()),
+    );
+    return true;
+  }
+
+  #dismiss() {
+    this.#writing = false;
+    this.dispatchEvent(new CustomEvent("dismissed", { bubbles: true }));
+    this.remove();
   }
 
   get #asked() {
@@ -191,7 +220,9 @@ export class ApprovalCard extends HTMLElement {
 
   /** @param {Record<string, unknown>} what */
   async #decide(what) {
+    if (this.#over) return;
     const request = this.#asked;
+    this.#sending = true;
     this.refusal.hidden = true;
     this.#enable(false);
     try {
@@ -214,6 +245,7 @@ export class ApprovalCard extends HTMLElement {
         if (now.round === request.round && !votes.some((v) => samePerson(v.by, myName()))) {
           this.#request = { ...now, votes: [...votes, { by: myName(), at: new Date().toISOString() }] };
         }
+        this.#sending = false;
         this.#showState();
       } else {
         this.#decided = true;
@@ -222,6 +254,7 @@ export class ApprovalCard extends HTMLElement {
       }
       this.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
     } catch (error) {
+      this.#sending = false;
       this.#enable(true);
       if (/** @type {Error} */ (error).name === "AbortError") return;
       this.refusal.hidden = false;
@@ -333,7 +366,7 @@ export class ApprovalCard extends HTMLElement {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.key === "Escape" && this.#writing) {
       e.stopPropagation();
-      return this.#close();
+      return this.#over ? this.#dismiss() : this.#close();
     }
     if (e.repeat && (e.key === this.#held || (e.key === "Enter" && !target.matches("textarea")))) return e.preventDefault();
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select")) return;

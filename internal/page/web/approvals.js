@@ -54,6 +54,7 @@ class Approvals extends HTMLElement {
     waiting.addEventListener("change", this.changed);
     this.keys = (/** @type {KeyboardEvent} */ e) => this.#key(e);
     document.addEventListener("keydown", this.keys);
+    this.list.addEventListener("dismissed", (e) => /** @type {Element} */ (e.target).closest(".waiting")?.remove());
     this.list.addEventListener("decided", (e) => {
       this.#decidedAt = this.#items().findIndex((item) => item.contains(/** @type {Node} */ (e.target)));
       waiting.refresh();
@@ -124,13 +125,16 @@ class Approvals extends HTMLElement {
   #show(cards) {
     const list = /** @type {HTMLElement} */ (this.list);
     const at = this.#decidedAt;
-    for (const [key, card] of this.#cards) if (!cards.has(key)) card.remove();
+    for (const [key, card] of this.#cards) {
+      const approval = /** @type {ApprovalCard | null} */ (card.querySelector("tm-approval"));
+      if (!cards.has(key) && !approval?.end("The call was decided elsewhere, or is not needed any more.")) card.remove();
+    }
     this.#cards = cards;
     [...cards.values()].forEach((card, i) => {
       if (list.children[i] !== card) list.insertBefore(card, list.children[i] ?? null);
     });
     // The card on which the person decided is gone: the next one takes its place.
-    if (at < 0 || list.querySelector(".decided")) return;
+    if (at < 0 || list.querySelector(".decided:not([data-kept])")) return;
     this.#decidedAt = -1;
     if (document.activeElement === document.body) this.#focus(Math.min(at, cards.size - 1));
   }

@@ -575,7 +575,7 @@ export class Inbox extends HTMLElement {
       const label = `Select ${visible(nameOf(t))}`;
       if (check.getAttribute("aria-label") !== label) check.setAttribute("aria-label", label);
     }
-    link.className = t.title || !t.preview ? "title" : "title preview";
+    link.className = t.title || !t.preview ? "title" : "title untitled";
     const address = viewAddress(this.#view, id);
     if (link.getAttribute("href") !== address) link.setAttribute("href", address);
     if (id === this.#selected) link.setAttribute("aria-current", "page");
