@@ -5,6 +5,7 @@ import { Attention, READING } from "./attention.js";
 import { callView } from "./callview.js";
 import { diff } from "./diff.js";
 import { ago, button, fill, h, notify, pretty, time } from "./dom.js";
+import { isExact, parseExact } from "./exactjson.js";
 import { keysAreOn } from "./keyboard.js";
 import { myName, person } from "./person.js";
 import { client, may } from "./session.js";
@@ -15,8 +16,10 @@ import { samePerson } from "./timeline.js";
 /** @param {string} text @returns {Record<string, unknown> | undefined} */
 function objectOf(text) {
   try {
-    const parsed = JSON.parse(text);
-    return typeof parsed === "object" && parsed !== null && !Array.isArray(parsed) ? parsed : undefined;
+    const parsed = parseExact(text);
+    return typeof parsed === "object" && parsed !== null && !Array.isArray(parsed) && !isExact(parsed)
+      ? /** @type {Record<string, unknown>} */ (parsed)
+      : undefined;
   } catch {
     return undefined;
   }

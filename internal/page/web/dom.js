@@ -1,5 +1,7 @@
 // Building blocks of the page: elements, text, times. Text becomes text nodes only, never markup.
 
+import { parseExact } from "./exactjson.js";
+
 /** @typedef {Node | string | number | false | null | undefined} Child */
 
 /**
@@ -87,7 +89,7 @@ export function ago(iso) {
 export function pretty(value) {
   if (typeof value !== "string") return JSON.stringify(value, null, 2) ?? "";
   try {
-    const parsed = JSON.parse(value);
+    const parsed = parseExact(value);
     return typeof parsed === "object" ? JSON.stringify(parsed, null, 2) : value;
   } catch {
     return value;
