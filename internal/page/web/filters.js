@@ -1,6 +1,6 @@
 // The filters of the list of threads: a panel to choose them, and a chip for each that is on.
 
-import { button, fill, h } from "./dom.js";
+import { button, h } from "./dom.js";
 import { client } from "./session.js";
 import { waiting } from "./waiting.js";
 
@@ -61,20 +61,11 @@ export function filterPanel(view, go) {
       ),
     );
   };
-  const agents = h("span");
-  const showAgents = (/** @type {string[]} */ names) =>
-    fill(
-      agents,
-      choice(
-        "Agent",
-        "agent",
-        "any",
-        names.map((name) => [name, name]),
-      ),
-    );
-  showAgents([]);
+  const agents = choice("Agent", "agent", "any", []);
   client.request("GET /v1/agents").then(
-    (answer) => showAgents(answer.agents.map((a) => a.name)),
+    // The choice itself stays: it may have the focus.
+    (answer) =>
+      agents.querySelector("select")?.append(...answer.agents.filter((a) => a.name !== view.agent).map((a) => h("option", { value: a.name }, a.name))),
     () => {}, // the agent of the view remains
   );
   const tools = [...new Set((waiting.now?.approvals ?? []).map(({ request }) => request.toolName))].sort();

@@ -3,7 +3,6 @@
 import "./composer.js";
 import "./presence.js";
 import "./queue.js";
-import { showDetails, showWhy } from "./details.js";
 import { ask, confirmed } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { markText } from "./find.js";
@@ -694,14 +693,20 @@ export class ThreadView extends HTMLElement {
 
   /** @param {Line} line */
   #why(line) {
-    this.#openSide();
-    showWhy(/** @type {Element} */ (this.side), this.threadId, line, () => this.#closeSide());
+    act(null, async () => {
+      const { showWhy } = await import("./details.js");
+      this.#openSide();
+      await showWhy(/** @type {Element} */ (this.side), this.threadId, line, () => this.#closeSide());
+    });
   }
 
   #details() {
     if (!this.side?.hidden) return this.#closeSide();
-    this.#openSide();
-    if (this.#thread) showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide());
+    act(null, async () => {
+      const { showDetails } = await import("./details.js"); // loaded when it is first shown
+      this.#openSide();
+      if (this.#thread) showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide());
+    });
   }
 
   #openSide() {
