@@ -232,7 +232,7 @@ export class ApprovalCard extends HTMLElement {
       const result = await client.decide(
         this.threadId,
         request.toolCallId,
-        /** @type {any} */ ({
+        /** @type {import("./client/threadmill.js").DecisionRequest} */ ({
           ...what,
           by: await person(),
           round: request.round,
