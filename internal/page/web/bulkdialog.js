@@ -41,9 +41,10 @@ const ACTIONS = {
 /** @param {number} n */
 const threadsOf = (n) => (n === 1 ? "1 thread" : `${n} threads`);
 
-/** Shows what an action would do to threads, and does it if the person wants. @param {Action} action @param {Thread[]} threads */
+/** Shows what an action would do to threads, and does it if the person wants. @param {Action} action @param {Thread[]} threads @returns {Promise<boolean>} Whether it began. */
 export async function changeThreads(action, threads) {
   const { verb, text, style, done, run } = ACTIONS[action];
+  let begun = false;
   let concerned = threads.filter((t) => leftOut(action, t) === undefined);
   const others = threads.filter((t) => leftOut(action, t) !== undefined);
   const stopped = new AbortController();
@@ -69,6 +70,7 @@ export async function changeThreads(action, threads) {
     /** @type {Thread[]} */
     const failed = [];
     let ended = 0;
+    begun = true;
     go.hidden = true;
     what.hidden = true;
     progress.hidden = false;
@@ -110,4 +112,5 @@ export async function changeThreads(action, threads) {
   );
   await ask(dialog);
   stopped.abort();
+  return begun;
 }

@@ -348,8 +348,7 @@ export class Inbox extends HTMLElement {
   /** Asks before threads are changed. The dialog is loaded when it is needed. @param {Action} action @param {Thread[]} threads */
   async #confirm(action, threads) {
     const focused = this.#focused() !== undefined;
-    await (await import("./bulkdialog.js")).changeThreads(action, threads);
-    this.#choose([]);
+    if (await (await import("./bulkdialog.js")).changeThreads(action, threads)) this.#choose([]);
     if (focused) this.move(0);
   }
 

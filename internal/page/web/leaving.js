@@ -24,7 +24,9 @@ let agreed = "";
 
 // This module's listener is called before those of the modules that import it.
 addEventListener("hashchange", async (e) => {
-  if (!unsaved() || location.href === agreed) return;
+  const mayGo = !unsaved() || location.href === agreed;
+  agreed = "";
+  if (mayGo) return;
   e.stopImmediatePropagation();
   const { oldURL, newURL } = e;
   history.replaceState(null, "", oldURL);
