@@ -35,8 +35,8 @@ type Presence struct {
 
 // PresentViewer is a window in which somebody looks at a thread.
 type PresentViewer struct {
-	Name  string    `json:"name"`
-	Since time.Time `json:"since"`
+	Name  string    `json:"name" doc:"Whose window it is"`
+	Since time.Time `json:"since" doc:"When it began to look at the thread"`
 }
 
 func (h *presenceHandlers) registerPresence() {
