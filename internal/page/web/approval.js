@@ -84,6 +84,7 @@ export class ApprovalCard extends HTMLElement {
   show(request) {
     const before = this.#request;
     this.#request = request;
+    if (this.#over) this.#reopen();
     if (before && before.digest === request.digest && before.round === request.round && before.arguments === request.arguments) return this.#showState();
     this.#attention.restart();
     this.setAttribute("aria-label", `Approval of ${request.toolName}`);
@@ -128,6 +129,15 @@ export class ApprovalCard extends HTMLElement {
       button("Close", () => this.#dismiss()),
     );
     return true;
+  }
+
+  /** Lets the person decide after all: the call was asked again. */
+  #reopen() {
+    this.#over = false;
+    this.removeAttribute("data-kept");
+    this.classList.remove("decided");
+    this.refusal.hidden = true;
+    for (const control of this.place.querySelectorAll("button")) control.hidden = false;
   }
 
   #dismiss() {
