@@ -49,7 +49,7 @@ type Approval struct {
 	ToolCallID       string            `json:"toolCallId" doc:"The call that was decided on"`
 	ToolName         string            `json:"toolName" doc:"The tool that is called"`
 	Agent            string            `json:"agent" doc:"The agent that made the call"`
-	Decision         Decision          `json:"decision" enum:"approve,deny,expired,revoked" doc:"expired: the request expired without a decision. revoked: the approval and its grant are no longer valid"`
+	Decision         Decision          `json:"decision" enum:"approve,deny,expired,revoked,withdrawn" doc:"expired: the request expired without a decision. revoked: the approval and its grant are no longer valid. withdrawn: a sub-agent's call stopped waiting before anybody decided; only parent threads store it"`
 	Scope            Scope             `json:"scope" enum:"once,session,pattern" doc:"The calls that the decision covers: this call; the same call in this thread; or calls that match the pattern"`
 	Reason           string            `json:"reason,omitempty" doc:"Why, as the approver wrote"`
 	By               string            `json:"by" doc:"Who decided"`
@@ -82,6 +82,9 @@ const (
 	DecisionExpired Decision = "expired"
 	// DecisionRevoked means that an approval and its grant were revoked.
 	DecisionRevoked Decision = "revoked"
+	// DecisionWithdrawn means that a sub-agent's call stopped waiting before anybody decided. Only
+	// parent threads store it; in the call's own thread, its result ends the request.
+	DecisionWithdrawn Decision = "withdrawn"
 )
 
 // Scope is the set of calls that an approval covers.

@@ -211,11 +211,12 @@ func (w *writer) request(q event.ApprovalRequest) {
 // decided are the decisions in words.
 var decided = map[event.Decision]string{
 	event.DecisionApprove: "approved", event.DecisionDeny: "denied", event.DecisionExpired: "expired", event.DecisionRevoked: "revoked",
+	event.DecisionWithdrawn: "withdrawn",
 }
 
 func (w *writer) approval(a event.Approval) {
 	text := decided[a.Decision]
-	if a.By != "" && a.Decision != event.DecisionExpired {
+	if a.By != "" && a.Decision != event.DecisionExpired && a.Decision != event.DecisionWithdrawn {
 		text += " by " + a.By
 	}
 	if a.Scope != "" && a.Scope != event.ScopeOnce {

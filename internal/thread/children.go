@@ -239,8 +239,8 @@ func (s *State) ForgetSubAgent(now time.Time, threadID string) {
 	for _, q := range slices.Clone(sub.Inputs) {
 		s.subAgentInputEnded(now, sub, withdrawn(now, q))
 	}
-	for _, ask := range sub.Approvals {
-		s.tellParent(step.SubAgentDecision{ToolCallID: ask.ToolCallID})
+	for len(sub.Approvals) > 0 {
+		s.subAgentRequestEnded(now, sub, 0, nil)
 	}
 	s.Children.remove(threadID)
 }

@@ -137,15 +137,28 @@ func (s *State) SubAgentDecided(now time.Time, d step.SubAgentDecision) {
 		s.tellParent(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 		return
 	}
-	sub.Approvals = slices.Delete(sub.Approvals, at, at+1)
-	sub.forgetPassed(d.ToolCallID)
-	var decision event.Decision
-	if d.Approval != nil {
-		decision = d.Approval.Decision
-		s.recordForSubAgent(sub, recordid.Decision(d.ToolCallID, d.Approval.Round), event.TypeApproval, now, *d.Approval)
+	if d.Approval == nil {
+		s.Decisions.rememberSettled(d.ToolCallID, "")
 	}
-	s.Decisions.rememberSettled(d.ToolCallID, decision)
-	s.tellParent(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
+	s.subAgentRequestEnded(now, sub, at, d.Approval)
+}
+
+// subAgentRequestEnded removes an approval request of a sub-agent, which was decided on or, without a
+// decision, stopped waiting.
+func (s *State) subAgentRequestEnded(now time.Time, sub *SubAgent, at int, made *event.Approval) {
+	q := sub.Approvals[at]
+	sub.Approvals = slices.Delete(sub.Approvals, at, at+1)
+	sub.forgetPassed(q.ToolCallID)
+	recorded := event.Approval{
+		ToolCallID: q.ToolCallID, ToolName: q.ToolName, Agent: q.Agent, Round: q.Round, ThreadID: sub.ThreadID,
+		Decision: event.DecisionWithdrawn, Scope: event.ScopeOnce, By: "threadmill", DecidedAt: now,
+	}
+	if made != nil {
+		recorded = *made
+		s.Decisions.rememberSettled(q.ToolCallID, made.Decision)
+	}
+	s.recordForSubAgent(sub, recordid.Decision(q.ToolCallID, recorded.Round), event.TypeApproval, now, recorded)
+	s.tellParent(step.SubAgentDecision{ToolCallID: q.ToolCallID, Approval: made})
 }
 
 // vote adds an approval of a call that needs several. It returns the number of votes; first is false if

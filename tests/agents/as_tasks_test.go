@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
@@ -124,6 +125,31 @@ func TestApprovalInTheBackground(t *testing.T) {
 			require.Equal(t, task.TraceID, check.Only(t, check.OfType(w, at, typ)).TraceID, "it is part of the turn that started the task")
 		}
 	}
+}
+
+// TestApprovalWithdrawnInTheBackground: the request of an agent that was interrupted ends in the parent thread too, for its viewers
+// and for lists of threads. No turn of the parent ends with it.
+func TestApprovalWithdrawnInTheBackground(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{Agents: check.Team()})
+	id := w.Open()
+	v := check.Watch(t, w, id, "")
+	task := check.StartTask(t, w, id, assigns("helper", check.Touches(id)))
+	request := w.AwaitApproval(id, 1)[0]
+	require.Eventually(t, func() bool {
+		row, err := w.Store.Thread(w.Ctx(), w.Key(id))
+		return err == nil && row.Activity == store.ActivityWaiting
+	}, harness.Patience, harness.Tick)
+	require.NoError(t, w.Threads.Control(w.Ctx(), check.Sub(w, id, 1), signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
+	check.AwaitTold(t, w, task)
+	frames := v.Until(t, func(f check.Frame) bool { return f.Event.Type == event.EventApproval })
+	require.Equal(t, event.DecisionWithdrawn, frames[len(frames)-1].Event.Approval.Decision)
+	require.Equal(t, request.ToolCallID, frames[len(frames)-1].Event.Approval.ToolCallID)
+	w.AwaitApproval(id, 0)
+	row, err := w.Store.Thread(w.Ctx(), w.Key(id))
+	require.NoError(t, err)
+	require.NotEqual(t, store.ActivityWaiting, row.Activity)
+	check.RequireSettled(t, w, id)
 }
 
 // TestApprovalOfAnAgentInTheBackground: the task needs approval like the same call in the

@@ -419,5 +419,7 @@ export function decisionText(d) {
       return `Expired without a decision`;
     case "revoked":
       return `Approval revoked${by}${reason}`;
+    case "withdrawn":
+      return "No longer waits: the sub-agent went on without it";
   }
 }

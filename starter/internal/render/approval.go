@@ -99,6 +99,8 @@ func (r *Renderer) decision(a event.Approval) {
 		r.line(yellow, "✗ "+tool+" expired: no decision in time")
 	case event.DecisionRevoked:
 		r.line(yellow, "✗ the approval of "+cmp.Or(tool, visible(a.ToolCallID))+" was revoked"+by+reason)
+	case event.DecisionWithdrawn:
+		r.line(yellow, "✗ "+tool+" no longer waits: the sub-agent went on without it")
 	}
 }
 
