@@ -135,7 +135,7 @@ type Config struct {
 	ApproverGroups approval.Groups
 
 	// UnlistedApprovals disables the search attribute of threads that wait for approval. This
-	// saves two history events and two actions for each wait, but neither GET /v1/approvals nor
+	// saves two history events and two actions for each wait, but neither "starter approvals" nor
 	// Temporal's Web UI then finds these threads.
 	UnlistedApprovals bool
 

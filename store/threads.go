@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/threadmill/threadmill/event"
 )
 
 // ThreadLists lists the threads of a namespace.
@@ -21,6 +23,11 @@ type ThreadLists interface {
 	// a person or an agent wrote and that hooks do not hide, as they replaced it, among the first [PreviewRecords] records.
 	// Threads without one are left out. It reads the records themselves, so it shows nothing that was erased or replaced.
 	Previews(ctx context.Context, namespace string, threadIDs ...string) (map[string]string, error)
+
+	// WaitingRecords returns the records of the calls that wait in each of these threads, by thread id and in order of Seq: the
+	// requests for approval and input of calls with a mark of [ActivityWaiting] and the approvals of them, from the turn of the
+	// mark, and the requests to clients of turns that have not ended, unless the call has its result.
+	WaitingRecords(ctx context.Context, namespace string, threadIDs ...string) (map[string][]event.Record, error)
 }
 
 // ThreadFilter selects threads. The zero value selects all.

@@ -74,6 +74,10 @@ func (s *observedStore) Previews(ctx context.Context, namespace string, threadID
 	return timed(ctx, s, "previews", func() (map[string]string, error) { return s.Store.Previews(ctx, namespace, threadIDs...) })
 }
 
+func (s *observedStore) WaitingRecords(ctx context.Context, namespace string, threadIDs ...string) (map[string][]event.Record, error) {
+	return timed(ctx, s, "waiting_records", func() (map[string][]event.Record, error) { return s.Store.WaitingRecords(ctx, namespace, threadIDs...) })
+}
+
 func (s *observedStore) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
 	return timed(ctx, s, "pending_approvals", func() (store.PendingApprovals, error) { return s.Store.PendingApprovals(ctx, namespace) })
 }

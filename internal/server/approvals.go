@@ -18,7 +18,7 @@ import (
 )
 
 type allApprovalsInput struct {
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many waiting threads to query, the newest first"`
+	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many waiting threads to list the calls of: those that wait the longest"`
 	Agent string `query:"agent" maxLength:"128" doc:"Only calls of this agent"`
 	Tool  string `query:"tool" maxLength:"128" doc:"Only calls of this tool"`
 }
@@ -43,7 +43,6 @@ type decideBody struct {
 // Approvals is the part of the thread client for approvals and client calls.
 type Approvals interface {
 	Approvals(ctx context.Context, threadID string) (signals.Approvals, error)
-	ListApprovals(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error)
 	Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error)
 	ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error)
 	AnswerInput(ctx context.Context, threadID string, a signals.InputAnswers) (signals.DecideOutcome, error)
@@ -61,8 +60,9 @@ func (h *approvalHandlers) registerApprovals() {
 	register(h.core, auth.RoleRead, huma.Operation{
 		OperationID: "listAllApprovals", Method: http.MethodGet, Path: "/v1/approvals", Tags: tags,
 		Summary: "List the tool calls that wait for a person, of all threads",
-		Description: "Threads that began to wait just now may be missing. A call of a sub-agent is listed once, " +
-			"in the thread for which it works. The API queries each thread, which needs a running worker, and then selects calls by agent and tool.",
+		Description: "The calls are those of the stored records, which follow the threads within a moment: a call that began to wait " +
+			"just now may be missing, and one that was just decided may still be listed. A call of a sub-agent is listed once, " +
+			"in the thread for which it works. agent and tool select among the calls of these threads.",
 		Errors: []int{503},
 	}, h.listAllApprovals)
 	register(h.core, auth.RoleRead, huma.Operation{
@@ -81,11 +81,7 @@ func (h *approvalHandlers) registerApprovals() {
 
 func (h *approvalHandlers) listAllApprovals(ctx context.Context, in *allApprovalsInput) (*output[threadclient.Waiting], error) {
 	return ask(ctx, h.core, "", func(ctx context.Context) (threadclient.Waiting, error) {
-		waiting, err := h.approvals.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: in.Limit, Agent: in.Agent, Tool: in.Tool})
-		waiting.Approvals, waiting.ClientCalls, waiting.Inputs = nonNil(waiting.Approvals), nonNil(waiting.ClientCalls), nonNil(waiting.Inputs)
-		for i := range waiting.Inputs {
-			err = cmp.Or(err, h.complete(ctx, waiting.Inputs[i].ThreadID, &waiting.Inputs[i].Request))
-		}
+		waiting, err := waitingLists{h.store, h.namespace}.list(ctx, threadclient.ApprovalsQuery{Limit: in.Limit, Agent: in.Agent, Tool: in.Tool})
 		return waiting, cmp.Or(err, h.preview(ctx, waiting))
 	})
 }

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,17 +15,13 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
 )
 
 // approvalsFake is what waits in every thread, and what people have said about it. says
 // answers all of them.
 type approvalsFake struct {
-	waiting signals.Approvals
-	all     threadclient.Waiting
-	problem error // of asking for all of them
-
-	asked    threadclient.ApprovalsQuery
+	waiting  signals.Approvals
 	decided  []signals.Decide
 	revoked  []signals.Revoke
 	results  []signals.ToolResult
@@ -66,11 +63,6 @@ func (f *threads) said(id string) error {
 
 func (f *threads) Approvals(_ context.Context, id string) (signals.Approvals, error) {
 	return f.approvals.waiting, f.check(id)
-}
-
-func (f *threads) ListApprovals(_ context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
-	f.approvals.asked = q
-	return f.approvals.all, f.approvals.problem
 }
 
 var (
@@ -202,42 +194,129 @@ func TestDecideInFull(t *testing.T) {
 	})
 }
 
+// requests stores the requests of calls in a turn of a thread.
+func (w *world) requests(thread string, payloads ...any) {
+	w.t.Helper()
+	turn := event.NewRecord("e", event.TypeMessage, "", "", asked, event.Message{ID: "e", Content: "go on in " + thread, SenderType: event.CreatedByUser}).In("e")
+	records := []event.Record{turn}
+	for i, p := range payloads {
+		typ := map[string]string{
+			"event.ApprovalRequest": event.TypeApprovalRequest, "event.Approval": event.TypeApproval, "event.InputRequest": event.TypeInputRequest,
+			"event.InputReceived": event.TypeInputReceived, "event.ClientCall": event.TypeClientCall, "event.Message": event.TypeMessage,
+		}[fmt.Sprintf("%T", p)]
+		id := fmt.Sprintf("%s.%d", thread, i)
+		if m, is := p.(event.Message); is {
+			id = m.ToolCallID + ".result"
+		}
+		records = append(records, event.NewRecord(id, typ, "", "", asked, p).In("e"))
+	}
+	w.put(thread, records...)
+}
+
+// places are the calls of a list with their threads.
+func places(body object) []string {
+	out := []string{}
+	for _, list := range []string{"approvals", "clientCalls", "inputs"} {
+		for _, one := range body[list].([]any) {
+			one := one.(object)
+			call, _ := one["request"].(object)
+			if call == nil {
+				call = one["call"].(object)
+			}
+			out = append(out, fmt.Sprint(one["threadId"], " ", call["toolCallId"]))
+		}
+	}
+	return out
+}
+
 func TestAllApprovals(t *testing.T) {
 	w := newWorld(t)
-	assert.Equal(t, object{"approvals": []any{}, "clientCalls": []any{}, "inputs": []any{}}, w.call("GET", "/v1/approvals", nil).body)
-	assert.Equal(t, 100, w.threads.approvals.asked.Limit)
-	t.Run("S4-77 of every thread", func(t *testing.T) {
-		w.threads.approvals.all = threadclient.Waiting{
-			Approvals:   []threadclient.WaitingApproval{{ThreadID: "t1", Title: "Files", Request: wantsTwo}},
-			ClientCalls: []threadclient.WaitingCall{{ThreadID: "t2", Call: wantsPhoto}},
-			Unanswered:  []string{"t3"}, More: true,
+	list := func(query string) object { return w.call("GET", "/v1/approvals"+query, nil).ok(t, http.StatusOK).body }
+	assert.Equal(t, object{"approvals": []any{}, "clientCalls": []any{}, "inputs": []any{}}, list(""))
+	t.Run("S4-77 of every thread, from the records alone", func(t *testing.T) {
+		first := wantsTwo
+		first.Votes, first.Reminder = nil, 0
+		w.requests("t1", first, wantsPhoto, event.Approval{ToolCallID: "c1", Round: 2, Decision: event.DecisionApprove, By: "ann", Missing: 1, DecidedAt: asked, Reason: "fine"}, wantsTwo)
+		w.append("t1", store.Batch{Thread: &store.ThreadUpdate{Title: new("Files")}})
+		want := first
+		want.Votes = []event.Vote{{By: "ann", At: asked, Reason: "fine"}}
+		request, call := string(raws(t, []event.ApprovalRequest{want})[0]), string(raws(t, []event.ClientCall{wantsPhoto})[0])
+		got := w.call("GET", "/v1/approvals", nil).ok(t, http.StatusOK)
+		assert.JSONEq(t, `{"approvals":[{"threadId":"t1","title":"Files","preview":"go on in t1","request":`+request+`}],
+			"clientCalls":[{"threadId":"t1","title":"Files","preview":"go on in t1","call":`+call+`}],"inputs":[]}`, got.text)
+	})
+	approve := event.Approval{ToolCallID: "c1", Decision: event.DecisionApprove, By: "ann"}
+	t.Run("what became of a call", func(t *testing.T) {
+		w := newWorld(t)
+		ask := event.ApprovalRequest{ToolCallID: "c1", ToolName: "sh", Agent: "bot"}
+		again, question := ask, event.InputRequest{ToolCallID: "c1", ToolName: "sh", Agent: "bot", Round: 1}
+		again.Round = 2
+		vote := approve
+		vote.Missing = 1
+		reminder := ask
+		reminder.Reminder, reminder.Votes = 1, []event.Vote{{By: "ann"}}
+		for thread, payloads := range map[string][]any{
+			"asked":             {ask},
+			"reminded":          {ask, vote, reminder},
+			"again":             {ask, approve, again},
+			"again, late":       {ask, vote, again},
+			"then asks":         {ask, approve, question},
+			"approved":          {ask, approve},
+			"withdrawn":         {ask, event.Approval{ToolCallID: "c1", Decision: event.DecisionWithdrawn}},
+			"ran":               {ask, event.Message{ToolCallID: "c1", SenderType: event.CreatedByTool}},
+			"answered":          {question, event.InputReceived{ToolCallID: "c1", Round: 1}},
+			"revoked elsewhere": {ask, event.Approval{ToolCallID: "c1", Decision: event.DecisionRevoked}},
+		} {
+			w.requests(thread, payloads...)
 		}
-		got := w.call("GET", "/v1/approvals?limit=7", nil)
-		assert.JSONEq(t, `{"approvals":[{"threadId":"t1","title":"Files","request":`+wantsTwoJSON+`}],
-			"clientCalls":[{"threadId":"t2","call":`+wantsPhotoJSON+`}],"inputs":[],"unanswered":["t3"],"more":true}`, got.text)
-		assert.Equal(t, 7, w.threads.approvals.asked.Limit)
+		w.requests("closed", ask)
+		w.append("closed", closedBatch())
+		got := w.call("GET", "/v1/approvals", nil).ok(t, http.StatusOK).body
+		assert.ElementsMatch(t, []string{"asked c1", "reminded c1", "again c1", "again, late c1", "then asks c1", "revoked elsewhere c1"}, places(got))
+		for _, one := range got["approvals"].([]any) {
+			one := one.(object)
+			votes, _ := one["request"].(object)["votes"].([]any)
+			want := map[any]int{"reminded": 1}[one["threadId"]]
+			assert.Len(t, votes, want, one["threadId"])
+			_, second := one["request"].(object)["round"]
+			assert.Equal(t, strings.HasPrefix(one["threadId"].(string), "again"), second, one["threadId"])
+		}
+	})
+	t.Run("long arguments are shortened", func(t *testing.T) {
+		w := newWorld(t)
+		w.requests("t1", event.ApprovalRequest{ToolCallID: "c1", Arguments: strings.Repeat("x", 20<<10)})
+		got := w.call("GET", "/v1/approvals", nil).body["approvals"].([]any)[0].(object)["request"].(object)["arguments"].(string)
+		assert.Less(t, len(got), 17<<10)
+		assert.Contains(t, got, "20480 bytes in all")
+	})
+	t.Run("those that wait the longest, up to the limit, and whether there are more", func(t *testing.T) {
+		w := newWorld(t)
+		for i := range 7 {
+			w.requests(fmt.Sprint("t", i), event.ApprovalRequest{ToolCallID: fmt.Sprint("c", i), ToolName: fmt.Sprint("tool", i%2), Agent: fmt.Sprint("bot", i%3), RequestedAt: asked.Add(time.Duration(i))})
+		}
+		got := w.call("GET", "/v1/approvals?limit=3", nil).body
+		assert.Equal(t, []string{"t0 c0", "t1 c1", "t2 c2"}, places(got))
+		assert.Equal(t, true, got["more"])
+		got = w.call("GET", "/v1/approvals?limit=7&agent=bot0&tool=tool0", nil).body
+		assert.Equal(t, []string{"t0 c0", "t6 c6"}, places(got))
+		assert.NotContains(t, got, "more")
 	})
 	for _, limit := range []string{"0", "1001", "x"} {
 		assert.Equal(t, []string{"query.limit"}, w.call("GET", "/v1/approvals?limit="+limit, nil).problem(t, 422), limit)
 	}
-	t.Run("of an agent and a tool", func(t *testing.T) {
-		w.call("GET", "/v1/approvals?agent=bot&tool=shell_cmd", nil).ok(t, http.StatusOK)
-		assert.Equal(t, threadclient.ApprovalsQuery{Limit: 100, Agent: "bot", Tool: "shell_cmd"}, w.threads.approvals.asked)
-	})
-	t.Run("with the beginnings of their threads", func(t *testing.T) {
-		w.put("t1", said("tidy up"))
-		w.put("t2", said("take a photo"))
-		w.threads.approvals.all.Inputs = []threadclient.WaitingInput{{ThreadID: "t2", Request: event.InputRequest{ToolCallID: "c3"}}}
-		got := w.call("GET", "/v1/approvals", nil).ok(t, http.StatusOK).body
-		for list, want := range map[string]string{"approvals": "tidy up", "clientCalls": "take a photo", "inputs": "take a photo"} {
-			assert.Equal(t, want, got[list].([]any)[0].(object)["preview"], list)
-		}
-		w.threads.approvals.all.Inputs = nil
-	})
-	t.Run("nobody answers", func(t *testing.T) {
-		w.threads.approvals.problem = context.DeadlineExceeded
-		w.call("GET", "/v1/approvals", nil).problem(t, 503)
-	})
+}
+
+// TestAllApprovalsInPages: more threads than the store returns at once.
+func TestAllApprovalsInPages(t *testing.T) {
+	w := newWorld(t)
+	for i := range 230 {
+		w.requests(fmt.Sprint("t", i), event.ApprovalRequest{ToolCallID: "c"})
+	}
+	for limit, more := range map[int]bool{210: true, 229: true, 230: false, 1000: false} {
+		got := w.call("GET", fmt.Sprint("/v1/approvals?limit=", limit), nil).ok(t, http.StatusOK).body
+		assert.Len(t, got["approvals"], min(limit, 230))
+		assert.Equal(t, more, got["more"] == true, limit)
+	}
 }
 
 // TestTruncatedInputs: the API lists the questions of sub-agents whole, although their thread has no room for them.
@@ -256,10 +335,8 @@ func TestTruncatedInputs(t *testing.T) {
 			w.put("t1", stored)
 		}
 		w.threads.approvals.waiting = signals.Approvals{Inputs: []event.InputRequest{brief}}
-		w.threads.approvals.all = threadclient.Waiting{Inputs: []threadclient.WaitingInput{{ThreadID: "t1", Request: brief}}}
 		shown := string(raws(t, []event.InputRequest{want})[0])
 		assert.JSONEq(t, `{"approvals":[],"clientCalls":[],"inputs":[`+shown+`]}`, w.call("GET", "/v1/threads/t1/approvals", nil).text)
-		assert.JSONEq(t, `{"approvals":[],"clientCalls":[],"inputs":[{"threadId":"t1","request":`+shown+`}]}`, w.call("GET", "/v1/approvals", nil).text)
 	}
 }
 

@@ -271,10 +271,6 @@ func (r reads) Approvals(ctx ctx, id string) (signals.Approvals, error) {
 	return r.fake.Approvals(ctx, id)
 }
 
-func (r reads) ListApprovals(ctx ctx, q threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
-	return r.fake.ListApprovals(ctx, q)
-}
-
 func (r reads) Schedule(ctx ctx, id string) (signals.ScheduleView, error) {
 	return r.fake.Schedule(ctx, id)
 }

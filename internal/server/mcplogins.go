@@ -38,6 +38,7 @@ type loginHandlers struct {
 	*core
 	logins    ToolLogins // nil = none
 	servers   ToolServers
+	waiting   waitingLists
 	approvals Approvals
 	closing   context.Context
 }
@@ -168,7 +169,7 @@ const (
 // justAfter is how long after a login a call may still ask for it: the former login has failed it.
 const justAfter = 2 * time.Second
 
-// wakeAgain is when questions are looked for again after a login: visibility does not show the newest threads at once.
+// wakeAgain is when questions are looked for again after a login: the store has a question a moment after its thread.
 var wakeAgain = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second}
 
 // loggedIn answers the questions that waited for a login.
@@ -199,7 +200,7 @@ func (h *loginHandlers) answerLogins(ctx context.Context, l toolserver.LoggedIn,
 	ctx, cancel := context.WithTimeout(ctx, wakeWithin)
 	defer cancel()
 	for range wakeRounds {
-		waiting, err := h.approvals.ListApprovals(ctx, threadclient.ApprovalsQuery{Limit: threadclient.MaxApprovalsLimit})
+		waiting, err := h.waiting.list(ctx, threadclient.ApprovalsQuery{Limit: threadclient.MaxApprovalsLimit})
 		if err != nil {
 			h.logger.Warn("the threads that wait for a login could not be listed; people can answer there that they have logged in", "server", l.Server, "error", err)
 			return
@@ -228,7 +229,7 @@ func (h *loginHandlers) answerLogin(ctx context.Context, l toolserver.LoggedIn, 
 				ToolCallID: q.ToolCallID, Round: q.Round, By: l.By,
 				Answers: map[string]event.InputAnswer{q.Questions[0].ID: {Action: event.InputAccept}},
 			})
-			if err != nil || got != signals.DecideAccepted {
+			if err != nil || got != signals.DecideAccepted && got != signals.DecideAlreadyResolved {
 				h.logger.Warn("a question could not be answered after a login", "thread", w.ThreadID, "toolCall", q.ToolCallID, "result", got, "error", err)
 				return nil
 			}

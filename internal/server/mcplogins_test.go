@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -36,22 +36,23 @@ func (loginsFake) LoginPages(done func(context.Context, toolserver.LoggedIn)) ht
 	})
 }
 
-// lateThreads are listed a moment after they began to wait.
+// lateThreads says how questions are answered.
 type lateThreads struct {
 	*threads
-	lists    atomic.Int64
 	answered chan signals.InputAnswers
 }
 
-func (f *lateThreads) ListApprovals(context.Context, threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
-	if f.lists.Add(1) == 1 {
-		return threadclient.Waiting{}, nil
+// lateStore lists threads a moment after they began to wait.
+type lateStore struct {
+	store.Store
+	lists atomic.Int64
+}
+
+func (s *lateStore) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
+	if s.lists.Add(1) == 1 {
+		return nil, nil
 	}
-	question := []event.InputQuestion{{ID: "login", Kind: event.InputURL, Login: &event.InputLogin{Server: "notes"}}}
-	return threadclient.Waiting{Inputs: []threadclient.WaitingInput{
-		{ThreadID: "t2", Request: event.InputRequest{ToolCallID: "of a later login", Questions: question, RequestedAt: time.Now().Add(time.Hour)}},
-		{ThreadID: "t1", Request: event.InputRequest{ToolCallID: "c1", Questions: question}},
-	}}, nil
+	return s.Store.Threads(ctx, namespace, page)
 }
 
 func (f *lateThreads) AnswerInput(_ context.Context, _ string, a signals.InputAnswers) (signals.DecideOutcome, error) {
@@ -59,13 +60,16 @@ func (f *lateThreads) AnswerInput(_ context.Context, _ string, a signals.InputAn
 	return signals.DecideAccepted, nil
 }
 
-// TestLoginWakesLateQuestions: a question that visibility shows after the login is answered too.
+// TestLoginWakesLateQuestions: a question that the store shows after the login is answered too.
 func TestLoginWakesLateQuestions(t *testing.T) {
 	late := &lateThreads{answered: make(chan signals.InputAnswers, 10)}
 	w := newWorld(t, withServers(&toolServers{}, toolserver.Permission{}), func(c *server.Config) {
 		late.threads = c.Threads.(*threads)
-		c.Threads, c.ToolLogins = late, loginsFake{}
+		c.Threads, c.ToolLogins, c.Store = late, loginsFake{}, &lateStore{Store: c.Store}
 	})
+	question := []event.InputQuestion{{ID: "login", Kind: event.InputURL, Login: &event.InputLogin{Server: "notes"}}}
+	w.requests("t1", event.InputRequest{ToolCallID: "c1", Questions: question})
+	w.requests("t2", event.InputRequest{ToolCallID: "of a later login", Questions: question, RequestedAt: time.Now().Add(time.Hour)})
 	require.Equal(t, http.StatusOK, w.call("GET", "/oauth/callback", nil).status)
 	select {
 	case a := <-late.answered:

@@ -322,7 +322,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
 	keys.registerKeys()
 	(&mcpServerHandlers{c, cfg.ToolServers, cfg.ToolLogins, cfg.Declared}).registerMCP()
-	(&loginHandlers{c, cfg.ToolLogins, cfg.ToolServers, cfg.Threads, cfg.Closing}).registerLogins(mux)
+	(&loginHandlers{c, cfg.ToolLogins, cfg.ToolServers, waitingLists{cfg.Store, c.namespace}, cfg.Threads, cfg.Closing}).registerLogins(mux)
 	(&knowledgeHandlers{c, cfg.Library.WithStore(cfg.Store), cfg.MaxUpload, newUploads(), cfg.WithoutEntities}).registerKnowledge()
 	(&entityHandlers{c, cfg.Store}).registerEntities()
 	workers := newWorkerWatch(cfg.Threads)

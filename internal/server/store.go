@@ -90,6 +90,12 @@ func (s *timedStore) Previews(ctx context.Context, namespace string, threadIDs .
 	})
 }
 
+func (s *timedStore) WaitingRecords(ctx context.Context, namespace string, threadIDs ...string) (map[string][]event.Record, error) {
+	return call(ctx, s, func(ctx context.Context) (map[string][]event.Record, error) {
+		return s.Store.WaitingRecords(ctx, namespace, threadIDs...)
+	})
+}
+
 func (s *timedStore) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
 	return call(ctx, s, func(ctx context.Context) (store.PendingApprovals, error) {
 		return s.Store.PendingApprovals(ctx, namespace)

@@ -94,6 +94,13 @@ func (o *outage) Previews(ctx context.Context, namespace string, ids ...string) 
 	return o.Store.Previews(ctx, namespace, ids...)
 }
 
+func (o *outage) WaitingRecords(ctx context.Context, namespace string, ids ...string) (map[string][]event.Record, error) {
+	if err := o.fails(ctx); err != nil {
+		return nil, err
+	}
+	return o.Store.WaitingRecords(ctx, namespace, ids...)
+}
+
 func (o *outage) ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error) {
 	if err := o.fails(ctx); err != nil {
 		return nil, err

@@ -78,8 +78,8 @@ type Waiting struct {
 	Approvals   []WaitingApproval `json:"approvals" nullable:"false" doc:"Calls that wait for a decision, the longest wait first"`
 	ClientCalls []WaitingCall     `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client, in threads that also wait for a decision"`
 	Inputs      []WaitingInput    `json:"inputs" nullable:"false" doc:"Calls that wait for a person's input, the longest wait first"`
-	Unanswered  []string          `json:"unanswered,omitempty" doc:"Waiting threads that did not answer in time"`
-	More        bool              `json:"more,omitempty" doc:"More threads wait than were asked"`
+	Unanswered  []string          `json:"unanswered,omitempty" doc:"Waiting threads that did not answer in time. The HTTP API asks no thread, and leaves it out"`
+	More        bool              `json:"more,omitempty" doc:"More threads wait than the limit"`
 }
 
 // WaitingApproval is a tool call that waits for a decision.
@@ -133,11 +133,16 @@ func (c *Client) ListApprovals(ctx context.Context, q ApprovalsQuery) (Waiting, 
 	return out, err
 }
 
+// ThreadApprovals are the waiting calls of a thread.
+type ThreadApprovals struct {
+	Thread Summary
+	Calls  signals.Approvals
+}
+
 // asked is the answer of a thread.
 type asked struct {
-	thread Summary
-	answer signals.Approvals
-	err    error
+	ThreadApprovals
+	err error
 }
 
 // askAll queries the waiting calls of threads.
@@ -146,7 +151,7 @@ func (c *Client) askAll(ctx context.Context, found []Summary) []asked {
 		within, cancel := context.WithTimeout(ctx, askWithin)
 		defer cancel()
 		answer, err := c.Approvals(within, s.ThreadID)
-		return asked{s, answer, err}
+		return asked{ThreadApprovals{s, answer}, err}
 	})
 }
 
@@ -168,32 +173,45 @@ func mapped[T, U any](list []T, f func(T) U) []U {
 
 // gather merges the answers of threads.
 func (q ApprovalsQuery) gather(answers []asked) (Waiting, error) {
-	out := Waiting{Approvals: []WaitingApproval{}, ClientCalls: []WaitingCall{}, Inputs: []WaitingInput{}}
-	var failed error
+	var (
+		threads    []ThreadApprovals
+		unanswered []string
+		failed     error
+	)
 	for _, a := range answers {
+		threads = append(threads, a.ThreadApprovals)
 		// A thread that has been closed since has no waiting calls.
 		if a.err != nil && !signals.Gone(a.err) {
-			out.Unanswered = append(out.Unanswered, a.thread.ThreadID)
+			unanswered = append(unanswered, a.Thread.ThreadID)
 			failed = cmp.Or(failed, a.err)
 		}
 	}
-	if failed != nil && len(out.Unanswered) == len(answers) {
+	if failed != nil && len(unanswered) == len(answers) {
 		return Waiting{}, failed
 	}
-	seen := newOverview(answers)
-	for _, a := range answers {
-		id, title := a.thread.ThreadID, a.thread.Title
-		for _, r := range a.answer.Approvals {
+	out := q.Select(threads)
+	out.Unanswered = unanswered
+	return out, nil
+}
+
+// Select returns the calls of these threads that the query selects, the longest wait first. A call that a thread shows for a
+// sub-agent, whose thread is among them too, is listed once, in the topmost thread.
+func (q ApprovalsQuery) Select(threads []ThreadApprovals) Waiting {
+	out := Waiting{Approvals: []WaitingApproval{}, ClientCalls: []WaitingCall{}, Inputs: []WaitingInput{}}
+	seen := newOverview(threads)
+	for _, a := range threads {
+		id, title := a.Thread.ThreadID, a.Thread.Title
+		for _, r := range a.Calls.Approvals {
 			if q.selects(r.Agent, r.ToolName) && !seen.shownAbove(id, r.ToolCallID) {
 				out.Approvals = append(out.Approvals, WaitingApproval{ThreadID: id, Title: title, Request: r})
 			}
 		}
-		for _, r := range a.answer.ClientCalls {
+		for _, r := range a.Calls.ClientCalls {
 			if q.selects(r.Agent, r.ToolName) && !seen.shownAbove(id, r.ToolCallID) {
 				out.ClientCalls = append(out.ClientCalls, WaitingCall{ThreadID: id, Title: title, Call: r})
 			}
 		}
-		for _, r := range a.answer.Inputs {
+		for _, r := range a.Calls.Inputs {
 			if q.selects(r.Agent, r.ToolName) && !seen.shownAbove(id, r.ToolCallID) {
 				out.Inputs = append(out.Inputs, WaitingInput{ThreadID: id, Title: title, Request: r})
 			}
@@ -208,7 +226,7 @@ func (q ApprovalsQuery) gather(answers []asked) (Waiting, error) {
 	slices.SortStableFunc(out.ClientCalls, func(a, b WaitingCall) int {
 		return a.Call.RequestedAt.Compare(b.Call.RequestedAt)
 	})
-	return out, nil
+	return out
 }
 
 // overview records which thread shows which calls. A thread also shows the calls of its sub-agents;
@@ -219,20 +237,20 @@ type overview struct {
 	parents map[string]string
 }
 
-func newOverview(answers []asked) overview {
+func newOverview(threads []ThreadApprovals) overview {
 	o := overview{calls: map[string]map[string]bool{}, parents: map[string]string{}}
-	for _, a := range answers {
+	for _, a := range threads {
 		calls := map[string]bool{}
-		for _, r := range a.answer.Approvals {
+		for _, r := range a.Calls.Approvals {
 			calls[r.ToolCallID] = true
 		}
-		for _, r := range a.answer.ClientCalls {
+		for _, r := range a.Calls.ClientCalls {
 			calls[r.ToolCallID] = true
 		}
-		for _, r := range a.answer.Inputs {
+		for _, r := range a.Calls.Inputs {
 			calls[r.ToolCallID] = true
 		}
-		o.calls[a.thread.ThreadID], o.parents[a.thread.ThreadID] = calls, a.thread.Parent
+		o.calls[a.Thread.ThreadID], o.parents[a.Thread.ThreadID] = calls, a.Thread.Parent
 	}
 	return o
 }

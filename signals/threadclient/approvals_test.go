@@ -232,7 +232,7 @@ func TestListApprovalsAsksSeveralAtOnce(t *testing.T) {
 		found[i].ThreadID = fmt.Sprint("t", i)
 	}
 	for _, a := range threads.askAll(t.Context(), found) {
-		require.ErrorContains(t, a.err, "enough", a.thread.ThreadID)
+		require.ErrorContains(t, a.err, "enough", a.Thread.ThreadID)
 	}
 	require.EqualValues(t, askers, c.most.Load())
 }

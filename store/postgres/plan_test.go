@@ -124,6 +124,8 @@ func TestThreadPlans(t *testing.T) {
 	}
 	first := &listQuery{args: []any{"n", ids}}
 	fmt.Fprintf(&first.sql, firstMessages, store.PreviewJSON, store.PreviewRecords)
+	calls := &listQuery{args: []any{"n", ids}}
+	calls.sql.WriteString(waitingCalls)
 	const perThread = 20 // rows that joins and the levels of a plan handle for each thread of a page
 	tests := map[string]struct {
 		queries []*listQuery
@@ -140,6 +142,7 @@ func TestThreadPlans(t *testing.T) {
 		"attention, others": {group(func(p *store.ThreadPage) { p.Order = store.OrderAttention })[2:], 2*(waiting+failing) + perThread*limit},
 		"counts":            {[]*listQuery{counts}, 4 * threads},
 		"previews":          {[]*listQuery{first}, perThread * limit},
+		"waiting calls":     {[]*listQuery{calls}, (perThread + 200) * limit},
 	}
 	check := func(least int) {
 		for name, test := range tests {

@@ -167,9 +167,14 @@ func storable(values []string) []string {
 
 func scanRecord(row pgx.CollectableRow) (event.Record, error) {
 	var r event.Record
-	err := row.Scan(&r.ID, &r.Seq, &r.Type, (*[]byte)(&r.Payload), &r.TraceID, &r.ParentEventID, &r.EventID, &r.CreatedAt)
+	err := row.Scan(recordFields(&r)...)
 	r.CreatedAt = r.CreatedAt.UTC()
 	return r, err
+}
+
+// recordFields are where the columns of a record go.
+func recordFields(r *event.Record) []any {
+	return []any{&r.ID, &r.Seq, &r.Type, (*[]byte)(&r.Payload), &r.TraceID, &r.ParentEventID, &r.EventID, &r.CreatedAt}
 }
 
 // whyMissing returns the error of reading a thread that has no row.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -68,6 +69,15 @@ const (
 				FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id AND h.id = r.id || '.hook' AND h.type = 'hook'),
 				` + ofRecord + `->'held' IS NULL AND coalesce((` + ofRecord + `->'undecided')::text, '') NOT LIKE '%%"message"%%') END
 		ORDER BY r.seq LIMIT 1) FROM unnest($2::text[]) AS thread`
+
+	// waitingCalls reads the records of the calls that wait, from the turns of the marks. The result of a call has an id of its own.
+	waitingCalls = `SELECT thread, r.* FROM unnest($2::text[]) AS thread,
+		LATERAL (SELECT kind, id, event_id FROM thread_marks WHERE namespace = $1 AND thread_id = thread AND kind IN ('waiting', 'running') OFFSET 0) AS m,
+		LATERAL (SELECT ` + recordColumns + ` FROM records WHERE namespace = $1 AND thread_id = thread AND event_id = m.event_id AND CASE m.kind
+			WHEN 'waiting' THEN type IN ('approval_request', 'approval', 'input_request') AND payload ->> 'toolCallId' = m.id
+			ELSE type = 'client_call' END OFFSET 0) AS r
+		WHERE r.type <> 'client_call' OR (SELECT d.seq FROM records d WHERE d.namespace = $1 AND d.thread_id = thread AND d.id = (r.payload ->> 'toolCallId') || '.result') IS NULL
+		ORDER BY r.seq`
 )
 
 // listQuery is a query for threads.
@@ -215,6 +225,26 @@ func (s *Store) Previews(ctx context.Context, namespace string, threadIDs ...str
 	}
 	if err != nil {
 		return nil, fmt.Errorf("postgres: first messages of threads of %q: %w", namespace, classify(err))
+	}
+	return out, nil
+}
+
+// WaitingRecords implements [store.Store].
+func (s *Store) WaitingRecords(ctx context.Context, namespace string, threadIDs ...string) (map[string][]event.Record, error) {
+	out := map[string][]event.Record{}
+	if !store.Storable(namespace) {
+		return out, nil
+	}
+	_, err := collectRows(ctx, s.pool, func(row pgx.CollectableRow) (none struct{}, err error) {
+		var id string
+		var r event.Record
+		err = row.Scan(append([]any{&id}, recordFields(&r)...)...)
+		r.CreatedAt = r.CreatedAt.UTC()
+		out[id] = append(out[id], r)
+		return none, err
+	}, waitingCalls, namespace, storable(threadIDs))
+	if err != nil {
+		return nil, fmt.Errorf("postgres: waiting calls of threads of %q: %w", namespace, classify(err))
 	}
 	return out, nil
 }

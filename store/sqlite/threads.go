@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -15,7 +16,7 @@ type listReads struct {
 	threads, threadsOf, threadsIn *sql.Stmt
 	filtered, waiting, failing    *sql.Stmt
 	count, countFiltered          *sql.Stmt
-	previews                      *sql.Stmt
+	previews, waitingRecords      *sql.Stmt
 }
 
 // shown selects the messages that viewers see: records of messages on which hooks have not decided
@@ -67,6 +68,15 @@ const firstMessages = `SELECT value, (SELECT substr(CASE r.type WHEN 'hook' THEN
 				r.payload -> '$.held' IS NULL AND coalesce(r.payload -> '$.undecided', '') NOT LIKE '%%"message"%%') END
 		ORDER BY r.seq LIMIT 1) FROM json_each(?2)`
 
+// waitingCalls reads the records of the calls that wait, from the turns of the marks. The result of a call has an id of its own.
+const waitingCalls = `SELECT t.value, r.id, r.seq, r.type, r.payload, r.trace_id, r.parent_event_id, r.event_id, r.created_at
+	FROM json_each(?2) t CROSS JOIN thread_marks m CROSS JOIN records r
+	WHERE m.namespace = ?1 AND m.thread_id = t.value AND m.kind IN ('waiting', 'running')
+	AND r.namespace = ?1 AND r.thread_id = t.value AND r.event_id = m.event_id AND CASE m.kind
+		WHEN 'waiting' THEN r.type IN ('approval_request', 'approval', 'input_request') AND r.payload ->> 'toolCallId' = m.id
+		ELSE r.type = 'client_call' AND NOT EXISTS (SELECT 1 FROM records d WHERE d.namespace = ?1 AND d.thread_id = t.value AND d.id = (r.payload ->> 'toolCallId') || '.result') END
+	ORDER BY r.seq`
+
 func (r *listReads) queries() map[**sql.Stmt]string {
 	const (
 		threads = selectThread + ` WHERE namespace = ?1 AND (updated_at, id) < (?2, ?3)`
@@ -84,6 +94,8 @@ func (r *listReads) queries() map[**sql.Stmt]string {
 		&r.count:         counted + grouped,
 		&r.countFiltered: counted + ` AND (updated_at, id) < (?2, ?3)` + filters + grouped,
 		&r.previews:      fmt.Sprintf(firstMessages, store.PreviewJSON, store.PreviewRecords),
+
+		&r.waitingRecords: waitingCalls,
 	}
 }
 
@@ -199,3 +211,26 @@ func (s *Store) Previews(ctx context.Context, namespace string, threadIDs ...str
 	}
 	return out, nil
 }
+
+// WaitingRecords implements [store.Store].
+func (s *Store) WaitingRecords(ctx context.Context, namespace string, threadIDs ...string) (map[string][]event.Record, error) {
+	out := map[string][]event.Record{}
+	_, err := collect(ctx, s.readLists.waitingRecords, func(row scanner) (none struct{}, err error) {
+		var id string
+		r, err := scanRecord(after{row, &id})
+		out[id] = append(out[id], r)
+		return none, err
+	}, namespace, list(threadIDs))
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: waiting calls of threads of %q: %w", namespace, classify(err))
+	}
+	return out, nil
+}
+
+// after scans a row after its first column.
+type after struct {
+	scanner
+	first any
+}
+
+func (a after) Scan(into ...any) error { return a.scanner.Scan(append([]any{a.first}, into...)...) }

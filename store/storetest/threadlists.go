@@ -22,6 +22,7 @@ var threadLists = []suiteTest{
 	{"counts of threads", testCountThreads},
 	{"previews of threads", testPreviews},
 	{"previews show nothing that was replaced or erased", testPreviewsForget},
+	{"records of waiting calls", testWaitingRecords},
 }
 
 // tick waits until the clock of the slowest driver, which counts milliseconds, has moved.
@@ -309,4 +310,55 @@ func testPreviewsForget(t *testing.T, s store.Store) {
 	require.Equal(t, map[string]string{"a": "next"}, previews(t, s, "a"))
 	require.NoError(t, s.EraseThread(t.Context(), in("a")))
 	require.Empty(t, previews(t, s, "a"))
+}
+
+func testWaitingRecords(t *testing.T, s store.Store) {
+	asked := func(id, call string, q any) event.Record {
+		typ := event.TypeApprovalRequest
+		switch q.(type) {
+		case event.ClientCall:
+			typ = event.TypeClientCall
+		case event.InputRequest:
+			typ = event.TypeInputRequest
+		}
+		return event.NewRecord(id, typ, "e", call, start, q).In("e")
+	}
+	ask := func(id, call string) event.Record {
+		return asked(id, call, event.ApprovalRequest{ToolCallID: call, ToolName: "shell", Arguments: `{"text":"\u0000"}`})
+	}
+	result := func(call string) event.Record {
+		return event.NewRecord(call+".result", event.TypeMessage, "e", call, start, event.Message{ToolCallID: call, SenderType: event.CreatedByTool}).In("e")
+	}
+	client := func(call string) event.Record {
+		return asked(call+".client", call, event.ClientCall{ToolCallID: call, ToolName: "open"})
+	}
+	vote := decided("e", "c2", ".vote.1", 1)
+	addAll(
+		t, s, "waits", one(posted("e", "go"), ask("c1.request", "c1"), ask("c2.request", "c2"), ask("c3.request", "c3"), client("c4"), client("c5"),
+			asked("c6.input.1", "c6", event.InputRequest{ToolCallID: "c6", ToolName: "form", Round: 1})),
+		"waits", one(vote, decided("e", "c3", "", 0), result("c5")),
+		"again", one(posted("e", "go"), ask("c1.request", "c1"), decided("e", "c1", "", 0), asked("c1.request.2", "c1", event.ApprovalRequest{ToolCallID: "c1", Round: 2})),
+		"apart", one(ask("c1.request", "c1").In("")),
+		"ended", one(posted("e", "go"), ask("c1.request", "c1"), client("c2"), ended("e", "interrupted")),
+	)
+	add(t, s, store.Key{Namespace: "other", ThreadID: "waits"}, store.Batch{Records: one(ask("c9.request", "c9"))})
+	got, err := s.WaitingRecords(t.Context(), "default", "waits", "again", "apart", "ended", "none", "not\x00storable")
+	require.NoError(t, err)
+	ids := map[string][]string{}
+	for thread, records := range got {
+		for _, r := range records {
+			ids[thread] = append(ids[thread], r.ID)
+		}
+	}
+	require.Equal(t, map[string][]string{
+		"waits": {"c1.request", "c2.request", "c4.client", "c6.input.1", vote.ID},
+		"again": {"c1.request", decided("e", "c1", "", 0).ID, "c1.request.2"},
+		"apart": {"c1.request"},
+	}, ids)
+	whole, err := s.RecordsByID(t.Context(), in("waits"), "c1.request")
+	require.NoError(t, err)
+	require.Equal(t, whole[0], got["waits"][0])
+	got, err = s.WaitingRecords(t.Context(), "default")
+	require.NoError(t, err)
+	require.Empty(t, got)
 }
