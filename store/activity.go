@@ -103,6 +103,15 @@ func endAll(changes []MarkChange, all MarkChange) {
 	}
 }
 
+// TokensOf returns the tokens of the model call that a record is of, for [Thread].Tokens.
+func TokensOf(r event.Record) int64 {
+	var call event.LLMCall
+	if r.Type != event.TypeLLMCall || json.Unmarshal(r.Payload, &call) != nil {
+		return 0
+	}
+	return int64(call.Usage.InputTokens) + int64(call.Usage.OutputTokens)
+}
+
 func changesOf(r event.Record) []MarkChange {
 	switch r.Type {
 	case event.TypeTurnEnded:

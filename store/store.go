@@ -223,6 +223,7 @@ type Thread struct {
 	Agents        []string        `json:"agents" nullable:"false" doc:"The agents that answer. Empty: the default agent"`
 	Metadata      json.RawMessage `json:"metadata,omitempty"`
 	Head          int64           `json:"head" doc:"Seq of the newest record"`
+	Tokens        int64           `json:"tokens" doc:"Tokens of its model calls, of requests and replies. Those of its sub-agents are in their threads"`
 	CreatedAt     time.Time       `json:"createdAt,omitzero" doc:"When the thread was opened"`
 	UpdatedAt     time.Time       `json:"updatedAt,omitzero" doc:"When its last record was stored"`
 }

@@ -48,6 +48,9 @@ type ThreadFilter struct {
 	// that tool. Zero = all.
 	ExpiresBefore time.Time
 
+	// MinTokens selects threads with at least so many Tokens. 0 = no bound.
+	MinTokens int64
+
 	// UpdatedBefore and UpdatedAfter select threads by their UpdatedAt. Zero = no bound.
 	UpdatedBefore, UpdatedAfter time.Time
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/threadmill/threadmill/store"
 )
@@ -21,6 +22,7 @@ type Thread struct {
 type ThreadQuery struct {
 	Status, Activity, Search, Agent, Tool string
 	OlderThan, NewerThan, ExpiresBefore   string
+	MinTokens                             int64
 	Sort                                  string
 }
 
@@ -32,6 +34,9 @@ func (q ThreadQuery) addTo(query url.Values) url.Values {
 		if value != "" {
 			query.Set(name, value)
 		}
+	}
+	if q.MinTokens > 0 {
+		query.Set("minTokens", strconv.FormatInt(q.MinTokens, 10))
 	}
 	return query
 }

@@ -17,12 +17,13 @@ type ThreadFilter struct {
 	Tool          string `query:"tool" maxLength:"128" doc:"Only threads in which a call of this tool waits for a person"`
 	OlderThan     string `query:"olderThan" maxLength:"64" doc:"Only threads whose updatedAt is before this time: RFC 3339, or a duration before now, such as 24h"`
 	NewerThan     string `query:"newerThan" maxLength:"64" doc:"Only threads whose updatedAt is after this time, as with olderThan"`
+	MinTokens     int64  `query:"minTokens" minimum:"0" doc:"Only threads whose model calls took at least so many tokens: see tokens of Thread"`
 	ExpiresBefore string `query:"expiresBefore" maxLength:"64" doc:"Only threads in which a call waits for an approval that expires before this time: RFC 3339, or a duration from now, such as 1h. With tool: a call of that tool"`
 }
 
 // filter validates the parameters and converts them for the store.
 func (l *lookup) filter(ctx context.Context, in ThreadFilter) (store.ThreadFilter, error) {
-	out := store.ThreadFilter{Search: in.Search, Agent: in.Agent, Tool: in.Tool}
+	out := store.ThreadFilter{Search: in.Search, Agent: in.Agent, Tool: in.Tool, MinTokens: in.MinTokens}
 	now := time.Now()
 	for _, bound := range []struct {
 		name, text string

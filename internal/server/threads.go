@@ -172,7 +172,7 @@ func (h *threadHandlers) getThread(ctx context.Context, in *getInput) (*output[T
 // stateOver returns the row with the thread's current state, which is newer.
 func stateOver(stored Thread, state signals.State) Thread {
 	now := stateView(state)
-	now.Head, now.Activity, now.ActivitySince, now.CreatedAt, now.UpdatedAt = stored.Head, stored.Activity, stored.ActivitySince, stored.CreatedAt, stored.UpdatedAt
+	now.Head, now.Tokens, now.Activity, now.ActivitySince, now.CreatedAt, now.UpdatedAt = stored.Head, stored.Tokens, stored.Activity, stored.ActivitySince, stored.CreatedAt, stored.UpdatedAt
 	now.Preview = stored.Preview
 	return now
 }

@@ -273,6 +273,7 @@ func TestListByAttention(t *testing.T) {
 		"list --older-than 24h --agent x --all":   {"olderThan": "24h", "agent": "x"},
 		"list --newer-than 1h --attention":        {"newerThan": "1h", "sort": "attention", "status": "open"},
 		"list --expires-before 1h":                {"expiresBefore": "1h", "status": "open"},
+		"list --min-tokens 5000":                  {"minTokens": "5000", "status": "open"},
 		"list --failed --tool x --agent y":        {"activity": "failing", "tool": "x", "agent": "y", "status": "open"},
 		"counts --tool shell_cmd --older-than 1h": {"tool": "shell_cmd", "olderThan": "1h"},
 	} {

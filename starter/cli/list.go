@@ -19,6 +19,7 @@ func filterFlags(cmd *cobra.Command, q *api.ThreadQuery) {
 	f.StringVar(&q.Tool, "tool", "", "only threads in which a call of this tool waits for a person")
 	f.StringVar(&q.OlderThan, "older-than", "", "only threads without activity since a time such as 2027-01-31T12:00:00Z, or for a duration such as 24h")
 	f.StringVar(&q.NewerThan, "newer-than", "", "only threads with activity since such a time, or within such a duration")
+	f.Int64Var(&q.MinTokens, "min-tokens", 0, "only threads whose model calls took at least so many tokens")
 	f.StringVar(&q.ExpiresBefore, "expires-before", "", "only threads in which an approval expires before such a time, or within such a duration")
 }
 

@@ -27,8 +27,8 @@ const (
 	lockThread = `SELECT head, replaced, (SELECT coalesce(max(seq), 0) FROM agent_versions WHERE namespace = $1) FROM threads WHERE namespace = $1 AND id = $2 FOR UPDATE`
 
 	addRecords = `WITH given AS (
-			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[])
-				WITH ORDINALITY AS g (id, type, trace_id, parent_event_id, event_id, created_at, payload, place)
+			SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[], $9::text[], $16::bigint[])
+				WITH ORDINALITY AS g (id, type, trace_id, parent_event_id, event_id, created_at, payload, tokens, place)
 		), fresh AS (
 			SELECT given.*, row_number() OVER (ORDER BY place) AS n FROM given WHERE (
 				SELECT r.seq FROM records r WHERE r.namespace = $1 AND r.thread_id = $2 AND r.id = given.id) IS NULL
@@ -39,7 +39,7 @@ const (
 			FROM fresh f, threads t WHERE t.namespace = $1 AND t.id = $2
 			RETURNING id, seq
 		), moved AS (
-			UPDATE threads SET head = head + (SELECT count(*) FROM added), updated_at = greatest(updated_at, now())
+			UPDATE threads SET head = head + (SELECT count(*) FROM added), tokens = tokens + (SELECT sum(given.tokens) FROM given JOIN added USING (id)), updated_at = greatest(updated_at, now())
 			WHERE namespace = $1 AND id = $2 AND EXISTS (SELECT FROM added)
 		), changes AS (
 			SELECT c.* FROM unnest($11::text[], $12::text[], $13::text[], $14::text[], $15::bool[]) AS c (record, kind, id, event_id, ends)
@@ -193,6 +193,7 @@ func (a *appending) queue(sql string, args ...any) *pgx.QueuedQuery {
 func (a *appending) addRecords(records []event.Record, once string) {
 	var ids, types, traces, parents, events, payloads []string
 	var times []time.Time
+	var tokens []int64
 	given := make(map[string]bool, len(records))
 	for _, r := range records {
 		if given[r.ID] {
@@ -202,7 +203,7 @@ func (a *appending) addRecords(records []event.Record, once string) {
 		ids, types = append(ids, r.ID), append(types, r.Type)
 		traces, parents = append(traces, r.TraceID), append(parents, r.ParentEventID)
 		events = append(events, r.EventID)
-		times, payloads = append(times, r.CreatedAt), append(payloads, string(r.Payload))
+		times, payloads, tokens = append(times, r.CreatedAt), append(payloads, string(r.Payload)), append(tokens, store.TokensOf(r))
 	}
 	if a.ids = ids; len(ids) == 0 {
 		return
@@ -212,7 +213,7 @@ func (a *appending) addRecords(records []event.Record, once string) {
 		marks.add(c)
 	}
 	a.queue(addRecords, ids, types, traces, parents, events, times, payloads, once,
-		marks.records, marks.kinds, marks.ids, marks.events, marks.ends).Query(func(rows pgx.Rows) error {
+		marks.records, marks.kinds, marks.ids, marks.events, marks.ends, tokens).Query(func(rows pgx.Rows) error {
 		var id string
 		var seq int64
 		_, err := pgx.ForEachRow(rows, []any{&id, &seq}, func() error {

@@ -14,7 +14,7 @@ import (
 
 const (
 	selectThread  = `SELECT ` + threadColumns + ` FROM threads`
-	threadColumns = `namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at, (SELECT min(a.since) FROM thread_marks a
+	threadColumns = `namespace, id, title, status, activity, agents, metadata, parent_id, head, tokens, created_at, updated_at, (SELECT min(a.since) FROM thread_marks a
 		WHERE a.namespace = threads.namespace AND a.thread_id = threads.id AND a.kind = threads.activity)`
 	recordColumns = `id, seq, type, payload, trace_id, parent_event_id, event_id, created_at`
 	selectRecord  = `SELECT ` + recordColumns + ` FROM records`
@@ -197,7 +197,7 @@ func scanThread(row pgx.CollectableRow) (store.Thread, error) {
 		t     store.Thread
 		since *time.Time
 	)
-	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &t.Agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &t.CreatedAt, &t.UpdatedAt, &since)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &t.Agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &t.Tokens, &t.CreatedAt, &t.UpdatedAt, &since)
 	if since != nil {
 		t.ActivitySince = since.UTC()
 	}

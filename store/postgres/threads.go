@@ -137,6 +137,9 @@ func (q *listQuery) filter(f store.ThreadFilter) {
 	if !f.UpdatedAfter.IsZero() {
 		q.and(`updated_at > %s`, f.UpdatedAfter)
 	}
+	if f.MinTokens > 0 {
+		q.and(`tokens >= %s`, f.MinTokens)
+	}
 	const ofTool, until = `r.payload ->> 'toolName' = %s`, `(r.payload ->> 'expiresAt')::timestamptz < %s`
 	switch {
 	case f.Tool != "" && !f.ExpiresBefore.IsZero():

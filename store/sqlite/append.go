@@ -30,7 +30,7 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 		&w.thread:    `SELECT head, replaced, ` + agentChange + `, activity, updated_at FROM threads WHERE namespace = ?1 AND id = ?2`,
 		&w.erased:    selectErased,
 		&w.addThread: `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)`,
-		&w.setThread: `UPDATE threads SET head = ?3, activity = ?4, updated_at = ?5 WHERE namespace = ?1 AND id = ?2`,
+		&w.setThread: `UPDATE threads SET head = ?3, activity = ?4, updated_at = ?5, tokens = tokens + ?6 WHERE namespace = ?1 AND id = ?2`,
 		&w.updateThread: `UPDATE threads SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata, parent_id = n.parent_id, update_number = n.number
 			FROM (
 				SELECT coalesce(?3, title) AS title, coalesce(?4, status) AS status, coalesce(?5, agents) AS agents, coalesce(?6, metadata) AS metadata,
@@ -98,6 +98,9 @@ type appending struct {
 	activity     store.Activity
 	now, updated int64
 	changed      bool
+
+	// tokens are those of the new records.
+	tokens int64
 }
 
 func (a *appending) run(ctx context.Context, b store.Batch) error {
@@ -204,6 +207,7 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) (add
 		}
 		if inserted > 0 {
 			a.head, a.changed = r.Seq, true
+			a.tokens += store.TokensOf(r)
 			added[r.ID] = true
 		} else if r, err = scanRecord(a.StmtContext(ctx, a.record).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, r.ID)); err != nil {
 			return nil, fmt.Errorf("reading the stored record %q: %w", r.ID, err)
@@ -302,7 +306,7 @@ func (a *appending) save(ctx context.Context) error {
 	if !a.changed {
 		return nil
 	}
-	if _, err := a.exec(ctx, a.setThread, a.head, string(a.activity), max(a.now, a.updated)); err != nil {
+	if _, err := a.exec(ctx, a.setThread, a.head, string(a.activity), max(a.now, a.updated), a.tokens); err != nil {
 		return fmt.Errorf("writing the thread: %w", err)
 	}
 	return nil

@@ -16,7 +16,7 @@ const (
 	selectThread = `SELECT ` + threadColumns + ` FROM threads`
 
 	// The last column is the time since which the thread has its activity.
-	threadColumns = `namespace, id, title, status, activity, agents, metadata, parent_id, head, created_at, updated_at,
+	threadColumns = `namespace, id, title, status, activity, agents, metadata, parent_id, head, tokens, created_at, updated_at,
 		(SELECT min(a.since) FROM thread_marks a WHERE a.namespace = threads.namespace AND a.thread_id = threads.id AND a.kind = threads.activity)`
 	selectRecord = `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records`
 	selectErased = `SELECT 1 FROM erased_threads WHERE namespace = ? AND id = ?`
@@ -220,7 +220,7 @@ func scanThread(row scanner) (store.Thread, error) {
 		created, updated int64
 		since            sql.NullInt64
 	)
-	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &created, &updated, &since)
+	err := row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, &t.Activity, &agents, (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &t.Tokens, &created, &updated, &since)
 	if err != nil {
 		return t, err
 	}

@@ -154,7 +154,7 @@ func TestOlderProgram(t *testing.T) {
 	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	var old *store.VersionError
 	require.ErrorAs(t, err, &old)
-	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 10}, *old)
+	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 11}, *old)
 	require.ErrorContains(t, err, "start a newer version of Threadmill")
 }
 
@@ -166,13 +166,33 @@ func TestMarksOfOlderPrograms(t *testing.T) {
 	_, err := s.Append(t.Context(), key, store.Batch{Records: []event.Record{waits}})
 	require.NoError(t, err)
 	require.NoError(t, sqlite.Downgrade(t.Context(), s, 9))
-	title := "x"
-	_, err = s.Append(t.Context(), key, store.Batch{Thread: &store.ThreadUpdate{Title: &title}})
+	older, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer older.Close()
+	_, err = older.ExecContext(t.Context(), "UPDATE threads SET updated_at = updated_at + 1000000")
 	require.NoError(t, err)
 	row, err := open(t, path).Thread(t.Context(), key)
 	require.NoError(t, err)
 	require.Equal(t, store.ActivityWaiting, row.Activity)
 	require.Equal(t, row.UpdatedAt, row.ActivitySince)
+}
+
+// TestTokensOfOlderPrograms: the model calls that were stored before the store counted tokens count too.
+func TestTokensOfOlderPrograms(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, key := open(t, path), store.Key{Namespace: "n", ThreadID: "t"}
+	call := event.NewRecord("m", event.TypeLLMCall, "", "", time.Now(), event.LLMCall{Usage: event.Usage{InputTokens: 30, OutputTokens: 4}})
+	_, err := s.Append(t.Context(), key, store.Batch{Records: []event.Record{call}})
+	require.NoError(t, err)
+	_, err = s.Append(t.Context(), store.Key{Namespace: "n", ThreadID: "none"}, store.Batch{})
+	require.NoError(t, err)
+	require.NoError(t, sqlite.Downgrade(t.Context(), s, 10))
+	s = open(t, path)
+	for id, want := range map[string]int64{"t": 34, "none": 0} {
+		row, err := s.Thread(t.Context(), store.Key{Namespace: "n", ThreadID: id})
+		require.NoError(t, err)
+		require.Equal(t, want, row.Tokens, id)
+	}
 }
 
 func TestKilledProcessLosesNothing(t *testing.T) {

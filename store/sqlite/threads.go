@@ -38,7 +38,7 @@ const filters = ` AND (?4 = '' OR status = ?4) AND (?5 = '' OR status = 'open' A
 	AND (?8 = '' OR ?9 AND agents = '[]' OR EXISTS (SELECT 1 FROM json_each(agents) WHERE value = ?8))
 	AND updated_at < ?10 AND updated_at > ?11
 	AND (?12 = '' AND ?13 IS NULL OR status = 'open' AND activity = 'waiting' AND ` + callWaits + `)
-	AND NOT (?14 AND status = 'open' AND activity IN ('waiting', 'failing'))`
+	AND NOT (?14 AND status = 'open' AND activity IN ('waiting', 'failing')) AND tokens >= ?15`
 
 // callWaits selects threads in which a call waits for a tool, or until a time. A call waits for the newest request that it has made.
 const callWaits = `EXISTS (SELECT 1 FROM thread_marks m WHERE m.namespace = threads.namespace AND m.thread_id = threads.id AND m.kind = 'waiting' AND (
@@ -52,7 +52,7 @@ const byWait = `SELECT ` + threadColumns + ` FROM (SELECT thread_id AS waits, id
 		WHERE namespace = ?1 AND kind = '%[1]s' AND (since, thread_id) > (?2, ?3)) CROSS JOIN threads
 	WHERE namespace = ?1 AND threads.id = waits AND status = 'open' AND activity = '%[1]s' AND NOT EXISTS (
 		SELECT 1 FROM thread_marks e WHERE e.namespace = ?1 AND e.thread_id = waits AND e.kind = activity AND (e.since, e.id) < (waits_since, waits_for))` +
-	filters + ` ORDER BY waits_since, waits LIMIT ?15 + 0`
+	filters + ` ORDER BY waits_since, waits LIMIT ?16 + 0`
 
 // firstMessages reads the beginnings of the first messages that hooks do not hide. In the record of a decision, only a message that
 // replaces the stored one counts. A held message needs a decision that shows it, and one that awaits a decision is not shown.
@@ -88,7 +88,7 @@ func (r *listReads) queries() map[**sql.Stmt]string {
 		&r.threads:       threads + active + `4 + 0`,
 		&r.threadsOf:     threads + ` AND status = ?4` + active + `5 + 0`,
 		&r.threadsIn:     threads + ` AND status = 'open' AND activity = ?4` + active + `5 + 0`,
-		&r.filtered:      threads + filters + active + `15 + 0`,
+		&r.filtered:      threads + filters + active + `16 + 0`,
 		&r.waiting:       fmt.Sprintf(byWait, store.ActivityWaiting),
 		&r.failing:       fmt.Sprintf(byWait, store.ActivityFailing),
 		&r.count:         counted + grouped,
@@ -167,7 +167,7 @@ func filterArgs(namespace string, g store.ThreadGroup) []any {
 		expires = g.ExpiresBefore.UTC().Format(time.RFC3339Nano)
 	}
 	return []any{
-		namespace, from, g.CursorID, g.Status, string(g.Activity), pattern, jsonPattern, g.Agent, g.DefaultAgent, before, after, g.Tool, expires, g.Others,
+		namespace, from, g.CursorID, g.Status, string(g.Activity), pattern, jsonPattern, g.Agent, g.DefaultAgent, before, after, g.Tool, expires, g.Others, g.MinTokens,
 	}
 }
 

@@ -19,6 +19,7 @@ var threadLists = []suiteTest{
 	{"threads by agent", testThreadsByAgent},
 	{"threads by tool and expiry of what waits", testThreadsByCall},
 	{"threads by age", testThreadsByAge},
+	{"threads by tokens", testThreadsByTokens},
 	{"counts of threads", testCountThreads},
 	{"previews of threads", testPreviews},
 	{"previews show nothing that was replaced or erased", testPreviewsForget},
@@ -213,6 +214,23 @@ func testThreadsByAge(t *testing.T, s store.Store) {
 	}
 	second := store.ThreadPage{ThreadFilter: store.ThreadFilter{UpdatedBefore: c.Add(time.Hour)}}.After(thread(t, s, in("b")))
 	require.Equal(t, []string{"a"}, listed(t, s, second), "a cursor bounds the page too")
+}
+
+func testThreadsByTokens(t *testing.T, s store.Store) {
+	called := func(id string, in, out int) event.Record {
+		return event.NewRecord(id, event.TypeLLMCall, "e", "e", start, event.LLMCall{Usage: event.Usage{InputTokens: in, OutputTokens: out, ReasoningTokens: 5, CachedTokens: 3}}).In("e")
+	}
+	addAll(t, s, "a", one(called("m1", 100, 10), posted("e", "x"), called("m2", 200, 20)), "b", one(called("m1", 1, 0)), "c", one(posted("e", "x")),
+		"a", one(called("m1", 100, 10), called("m3", 1000, 0)), "a", one(called("m3", 1000, 0)))
+	for id, want := range map[string]int64{"a": 1330, "b": 1, "c": 0} {
+		require.Equal(t, want, thread(t, s, in(id)).Tokens, id)
+	}
+	for least, want := range map[int64][]string{0: {"a", "c", "b"}, 1: {"a", "b"}, 2: {"a"}, 1330: {"a"}, 1331: {}} {
+		filter := store.ThreadFilter{MinTokens: least}
+		require.Equal(t, want, listed(t, s, store.ThreadPage{ThreadFilter: filter}), "%d", least)
+		require.ElementsMatch(t, want, listed(t, s, store.ThreadPage{ThreadFilter: filter, Order: store.OrderAttention}), "%d", least)
+		require.Equal(t, len(want), countThreads(t, s, filter).Open, "%d", least)
+	}
 }
 
 func countThreads(t *testing.T, s store.Store, f store.ThreadFilter) store.ThreadCounts {

@@ -258,6 +258,11 @@ func TestInboxViews(t *testing.T) {
 	p.Until(`location.hash === "#/?tab=waiting&tool=note&expiresBefore=15m"`)
 	p.Click(".chip", "expires within 15 minutes ×")
 	rows(p, one, two)
+	choose("Tokens, at least", "10000")
+	p.Sees("tm-inbox", "No thread matches.")
+	p.Until(`location.hash === "#/?tab=waiting&tool=note&minTokens=10000"`)
+	p.Click(".chip", "10,000 tokens or more ×")
+	rows(p, one, two)
 	ask(three) // only the server can tell that it belongs here
 	rows(p, one, two, three)
 

@@ -18,12 +18,20 @@ const LEFT = /** @type {const} */ ([
   ["24h", "a day"],
 ]);
 
+const TOKENS = /** @type {const} */ ([
+  ["10000", "10,000"],
+  ["100000", "100,000"],
+  ["1000000", "1,000,000"],
+  ["10000000", "10,000,000"],
+]);
+
 /** What the chips say. @type {Record<Exclude<Filter, "q">, (value: string) => string>} */
 const CHIPS = {
   agent: (value) => `agent ${value}`,
   tool: (value) => `waits for ${value}`,
   olderThan: (value) => `no change for ${inWords(AGES, value)}`,
   newerThan: (value) => `changed within ${inWords(AGES, value)}`,
+  minTokens: (value) => `${inWords(TOKENS, value)} tokens or more`,
   expiresBefore: (value) => `expires within ${inWords(LEFT, value)}`,
 };
 
@@ -82,5 +90,6 @@ export function filterPanel(view, go) {
     choice("Time left under", "expiresBefore", "any", LEFT),
     choice("Changed within", "newerThan", "any", AGES),
     choice("No change for", "olderThan", "any", AGES),
+    choice("Tokens, at least", "minTokens", "any", TOKENS),
   );
 }

@@ -16,7 +16,7 @@ export const TABS = /** @type {const} */ ([
 /** @typedef {typeof TABS[number]["tab"]} Tab */
 
 /** The filters of the API, as the address has them. */
-const FILTERS = /** @type {const} */ (["q", "agent", "tool", "olderThan", "newerThan", "expiresBefore"]);
+const FILTERS = /** @type {const} */ (["q", "agent", "tool", "olderThan", "newerThan", "minTokens", "expiresBefore"]);
 
 /** @typedef {typeof FILTERS[number]} Filter */
 /** @typedef {{ tab: Tab } & { [F in Filter]?: string }} View */
@@ -30,7 +30,7 @@ export function viewOf(query) {
   const view = { tab: TABS.find(({ tab }) => tab === query.get("tab"))?.tab ?? "open" };
   for (const name of FILTERS) {
     const value = query.get(name)?.trim().slice(0, LONGEST);
-    if (value) view[name] = value;
+    if (value && (name !== "minTokens" || /^[1-9]\d{0,14}$/.test(value))) view[name] = value;
   }
   return view;
 }
@@ -48,9 +48,9 @@ export function viewAddress(view, thread) {
   return `#/${thread ? `threads/${encodeURIComponent(thread)}` : ""}${viewQuery(view)}`;
 }
 
-/** The filters without the tab, as the API takes them. @param {View} view @returns {{ [F in Filter]?: string }} */
-export function filtersOf({ tab: _, ...filters }) {
-  return filters;
+/** The filters without the tab, as the API takes them. @param {View} view @returns {{ [F in Exclude<Filter, "minTokens">]?: string } & { minTokens?: number }} */
+export function filtersOf({ tab: _, minTokens, ...filters }) {
+  return minTokens === undefined ? filters : { ...filters, minTokens: Number(minTokens) };
 }
 
 /** Which threads of the filters the tab has, as the API takes it. @param {Tab} tab */

@@ -143,6 +143,8 @@ test("a view has one address, and comes back from it", () => {
   assert.equal(viewAddress(view, "a/b"), "#/threads/a%2Fb?tab=failing&q=a+b&agent=bot&olderThan=24h");
   assert.equal(viewAddress({ tab: "open" }), "#/");
   assert.deepEqual(filtersOf(view), { q: "a b", agent: "bot", olderThan: "24h" });
+  assert.deepEqual(filtersOf({ tab: "open", minTokens: "10000" }), { minTokens: 10000 });
+  for (const bad of ["x", "-1", "0", "1e3", "1.5"]) assert.deepEqual(viewOf(new URLSearchParams({ minTokens: bad })), { tab: "open" }, bad);
   assert.ok(isFiltered(view) && !isFiltered({ tab: "failing" }));
 });
 
