@@ -77,10 +77,13 @@ func (r *Room) See(ctx context.Context, key stream.Key, v Viewer) ([]Viewer, err
 		return nil, err
 	}
 	r.mu.Lock()
-	v = t.viewers[v.ID].Viewer
+	here, still := t.viewers[v.ID]
 	others := t.others(v.ID, r.now())
 	r.mu.Unlock()
-	return others, r.tell(ctx, key, v)
+	if !still { // it has left meanwhile
+		return others, nil
+	}
+	return others, r.tell(ctx, key, here.Viewer)
 }
 
 // Leave notes that a viewer has left a thread, and tells all processes.

@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -45,6 +46,36 @@ func TestPageDrafts(t *testing.T) {
 	require.Equal(t, 2, n, "the first message was posted once")
 	p.Do(chromedp.Reload())
 	p.Until(`document.querySelector("tm-composer textarea:not([disabled])")?.value === ""`)
+}
+
+// TestPageEditInvalid: arguments that are no JSON object are never sent, so the call cannot run with those that were edited.
+func TestPageEditInvalid(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{Agents: []agent.Agent{{
+		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
+	}}})
+	id := w.Open()
+	w.Post(id, `use note {"text":"x"}`)
+	request := w.AwaitApproval(id, 1)[0]
+	p := browser.New(t).OpenAs("ann", browser.ThreadPage(w.API.URL, id))
+	const send = `[...document.querySelectorAll(".approval button")].find((e) => e.textContent === "Approve the edited call")`
+	p.Click(".approval[data-seen] button", "Edit…")
+	p.Until(send + `.disabled`)
+	write(p, ".approval textarea", `{"text":`)
+	p.Sees(".approval .error", "must be a JSON object")
+	// The card notes again that it is seen.
+	browser.Evaluate[chromedp.Void](p, `document.dispatchEvent(new Event("visibilitychange")) && [...document.querySelectorAll(".approval button")].at(-1).focus()`)
+	p.Until(send + `.disabled && document.activeElement.textContent === "Cancel"`)
+	browser.Evaluate[chromedp.Void](p, `(() => { const e = `+send+`; e.disabled = false; e.click(); })()`)
+	p.Until(send + `.disabled`)
+	w.AwaitApproval(id, 1)
+	write(p, ".approval textarea", `{"text":"y"}`)
+	p.Click(".approval button", "Approve the edited call")
+	p.Until(`document.querySelector(".approval .primary") === null`)
+	w.AwaitApproval(id, 0)
+	made := check.ApprovalsOf(w, id, request.ToolCallID)
+	require.Len(t, made, 1)
+	require.JSONEq(t, `{"text":"y"}`, made[0].Arguments)
 }
 
 // TestPageEditorStays: what a person types about a call stays when somebody else decides, and says who it was.

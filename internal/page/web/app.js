@@ -3,7 +3,7 @@
 import "./approvals.js";
 import { account } from "./account.js";
 import "./inbox.js";
-import { unsaved } from "./leaving.js";
+import { goTo, unsaved } from "./leaving.js";
 import "./menus.js";
 import "./thread.js";
 import { APIError } from "./client/threadmill.js";
@@ -72,9 +72,9 @@ function isListed() {
 }
 
 /** Does something in the list of threads. @param {() => void} action */
-function inList(action) {
+async function inList(action) {
   if (!isListed()) {
-    location.hash = inbox?.address ?? "#/";
+    if (!(await goTo(inbox?.address ?? "#/"))) return;
     show();
   }
   action();
@@ -91,7 +91,7 @@ function show() {
       link.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else link.removeAttribute("aria-current");
   }
-  inbox?.show(part === "" || query.size > 0 ? viewOf(query) : undefined, part === "threads" ? id : "");
+  inbox?.show(inThreads && (part === "" || query.size > 0) ? viewOf(query) : undefined, part === "threads" ? id : "");
   if (inbox) nav.querySelector("a")?.setAttribute("href", inbox.address);
   const before = path;
   path = location.hash.split("?", 1)[0];

@@ -185,7 +185,10 @@ export class ApprovalCard extends HTMLElement {
   #showAttention() {
     this.toggleAttribute("data-seen", this.#attention.seen);
     this.toggleAttribute("data-keys", this.#attention.read);
-    for (const choice of this.place.querySelectorAll("button")) choice.disabled = choice.hasAttribute("data-key") && !this.#attention.seen;
+    if (this.#sending) return;
+    /** @type {NodeListOf<HTMLButtonElement>} */
+    const choices = this.place.querySelectorAll("button[data-key]");
+    for (const choice of choices) choice.disabled = !this.#attention.seen;
   }
 
   #menu() {
@@ -233,7 +236,7 @@ export class ApprovalCard extends HTMLElement {
 
   /** @param {Record<string, unknown>} what */
   async #decide(what) {
-    if (this.#over) return;
+    if (this.#over || this.#sending) return;
     const request = this.#asked;
     this.#sending = true;
     this.refusal.hidden = true;
@@ -328,9 +331,12 @@ export class ApprovalCard extends HTMLElement {
       class: "code",
     });
     const changes = h("div");
-    const send = button("Approve the edited call", () => this.#decide({ decision: "approve", scope: "once", args: objectOf(text.value) }), {
-      class: "primary",
-    });
+    const edited = () => {
+      const args = objectOf(text.value);
+      // Without arguments the call would run as it is.
+      return args === undefined ? show() : this.#decide({ decision: "approve", scope: "once", args });
+    };
+    const send = button("Approve the edited call", edited, { class: "primary" });
     const show = () => {
       const valid = objectOf(text.value) !== undefined;
       send.disabled = !valid || text.value === original;

@@ -87,7 +87,8 @@ function editIn(given) {
   if (one && pathName) return { names: [...names, ...one.names], parts: [{ kind: "diff", name: path, lines: one.lines }] };
   const { edits } = given;
   if (!Array.isArray(edits) || edits.length === 0) return undefined;
-  const pairs = edits.map((edit) => (isObject(edit) ? pairIn(edit) : undefined));
+  // What else an edit has, such as a path of its own, is shown with it: as JSON.
+  const pairs = edits.map((edit) => (isObject(edit) && Object.keys(edit).length === 2 ? pairIn(edit) : undefined));
   if (!pairs.every((pair) => pair !== undefined)) return undefined;
   return { names: [...names, "edits"], parts: pairs.map(({ lines }) => ({ kind: "diff", name: path, lines })) };
 }

@@ -37,6 +37,8 @@ export class Form extends HTMLElement {
   #stored = { doc: undefined };
   /** What is wrong in a field, by path. @type {Map<string, string>} */
   #wrong = new Map();
+  /** The paths of those that the server has named. @type {Set<string>} */
+  #refusedFields = new Set();
   /** @type {Map<string, Shown>} */
   #fields = new Map();
   #saving = false;
@@ -333,7 +335,8 @@ export class Form extends HTMLElement {
     if (typed.problem !== undefined) this.#wrong.set(path, typed.problem);
     else {
       this.#wrong.delete(path);
-      this.#doc = withValue(this.#doc, field.path, typed.value);
+      // The part that is chosen stays, and its fields with it, while its only text is written anew.
+      this.#doc = withValue(this.#doc, field.path, typed.value ?? (field.required && field.when ? "" : undefined));
     }
     this.#show();
   }
@@ -385,23 +388,30 @@ export class Form extends HTMLElement {
   async #save(save) {
     if (this.#saving) return;
     this.#say("");
-    for (const { field } of this.#fields.values()) {
+    for (const [path, { field }] of this.#fields) {
+      // What the server said may be mended elsewhere, and a field that is hidden is not sent.
+      if (this.#refusedFields.has(path) || (field.when && !field.when(this.#doc))) this.#wrong.delete(path);
       if (field.required && !field.when && !valueAt(this.#doc, field.path)) this.#wrong.set(field.path.join("."), "This is needed.");
     }
     this.#show();
     if (!this.#jsonProblem.hidden) return this.#json.focus();
     if (this.#wrong.size > 0) return this.#toProblem();
-    this.#saving = save.disabled = true;
+    this.#refusedFields.clear();
+    this.#hold(save, true);
     try {
       await this.editing?.save(this.#doc, this.#stored);
       this.#done = true;
       this.editing?.saved();
     } catch (error) {
+      this.#hold(save, false);
       if (error instanceof ChangedMeanwhile) this.#changedMeanwhile(error.theirs);
       else if (/** @type {Error} */ (error).name !== "AbortError") this.#refused(/** @type {Refused} */ (error));
-    } finally {
-      this.#saving = save.disabled = false;
     }
+  }
+
+  /** Keeps what is being saved as it is. @param {HTMLButtonElement} save @param {boolean} is */
+  #hold(save, is) {
+    this.#saving = save.disabled = this.#form.disabled = this.#json.readOnly = is;
   }
 
   /** Shows why the server has refused, at the fields that it names. @param {Refused} error */
@@ -414,6 +424,7 @@ export class Form extends HTMLElement {
     const general = byField.get("") ?? (byField.size > 0 ? "" : error.message);
     byField.delete("");
     this.#wrong = byField;
+    for (const path of byField.keys()) this.#refusedFields.add(path);
     this.#show();
     this.#say([general, byField.size > 0 && "It is not saved: see the fields above."].filter(Boolean).join(" "));
     this.#toProblem();

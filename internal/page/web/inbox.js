@@ -289,10 +289,11 @@ export class Inbox extends HTMLElement {
     );
   }
 
-  /** Counts the threads of saved views. */
+  /** Counts the threads of saved views. What a search finds costs the server too much to ask again after each change. */
   async #countViews() {
     for (const { query } of savedViews()) {
       const view = viewOf(new URLSearchParams(query));
+      if (view.q !== undefined && this.#viewCounts.has(query)) continue;
       try {
         this.#viewCounts.set(query, (await client.threadCounts(filtersOf(view)))[view.tab]);
       } catch {

@@ -22,6 +22,14 @@ export async function mayLeave() {
 /** The address to which people have agreed to go. */
 let agreed = "";
 
+/** Goes to an address of the page, if people agree to leave what is not saved. @param {string} address @returns {Promise<boolean>} Whether they do. */
+export async function goTo(address) {
+  if (!(await mayLeave())) return false;
+  const to = new URL(address, location.href).href;
+  if (to !== location.href) location.href = agreed = to;
+  return true;
+}
+
 // This module's listener is called before those of the modules that import it.
 addEventListener("hashchange", async (e) => {
   const mayGo = !unsaved() || location.href === agreed;

@@ -14,6 +14,8 @@ const WINDOW = crypto.randomUUID?.() ?? String(Math.random()); // only pages of 
 class Presence extends HTMLElement {
   threadId = "";
   #timer = 0;
+  /** Counts the requests: only the response to the last one is shown. */
+  #asked = 0;
 
   connectedCallback() {
     this.text = h("span", { role: "status" });
@@ -32,11 +34,11 @@ class Presence extends HTMLElement {
   async #see() {
     clearTimeout(this.#timer);
     const visible = document.visibilityState === "visible";
+    const asked = ++this.#asked;
     const others = await this.#ask(!visible);
-    if (!this.isConnected || !this.text) return;
+    if (!this.isConnected || !this.text || asked !== this.#asked) return;
     const text = presenceText(others, server.name || myName());
     if (this.text.textContent !== text) fill(this.text, text);
-    clearTimeout(this.#timer);
     if (visible) this.#timer = window.setTimeout(() => this.#see(), EVERY);
   }
 

@@ -96,11 +96,11 @@ export class Queue extends HTMLElement {
 
   /** @param {string} id @param {1 | -1} by */
   async #move(id, by) {
-    const from = this.#items.findIndex((item) => item.id === id);
-    const to = from + by;
-    if (from < 0 || to < 0 || to >= this.#items.length) return;
     await act(null, async () => {
       const who = await person();
+      const from = this.#items.findIndex((item) => item.id === id);
+      const to = from + by;
+      if (from < 0 || to < 0 || to >= this.#items.length) return;
       for (const { id: eventId, priority } of moved(this.#items, from, to)) {
         await client.request("PATCH /v1/threads/{id}/queue/{eventId}", {
           path: { id: this.threadId, eventId },
@@ -115,8 +115,13 @@ export class Queue extends HTMLElement {
   /** @param {QueueItem} item */
   async #drop(item) {
     if (!(await confirmed("Drop it from the queue?", `“${cut(itemText(item), 200)}” is never processed.`, "Drop it"))) return;
-    await act(null, async () => client.interrupt(this.threadId, { eventId: item.id, by: await person(), reason: "dropped from the queue" }));
-    fill(this.#status, "Dropped");
+    await act(null, async () => {
+      const by = await person();
+      // An interruption of an event that has begun would stop its turn.
+      if (!this.#items.some(({ id }) => id === item.id)) throw new Error("It has begun meanwhile, and was not dropped.");
+      await client.interrupt(this.threadId, { eventId: item.id, by, reason: "dropped from the queue" });
+      fill(this.#status, "Dropped");
+    });
     this.changed();
   }
 }

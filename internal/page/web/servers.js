@@ -2,7 +2,7 @@
 
 import { confirmed } from "./dialog.js";
 import { act, button, fill, h, notify, pretty, time } from "./dom.js";
-import { guard } from "./leaving.js";
+import { guard, mayLeave } from "./leaving.js";
 import { loginLine, mine } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
@@ -170,7 +170,8 @@ class Servers extends HTMLElement {
   }
 
   /** @param {components["schemas"]["MCPServerDetail"]} [s] */
-  #edit(s) {
+  async #edit(s) {
+    if (!(await mayLeave())) return;
     const name = h("input", { value: s?.name ?? "", required: true, readOnly: s !== undefined, "aria-label": "Name" });
     const before = pretty(s?.declaration ?? { url: "", headersEnv: {} });
     const text = h("textarea", {

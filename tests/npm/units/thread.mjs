@@ -95,6 +95,8 @@ test("a command, an edit and a patch are told from other arguments", () => {
     ["diff", "diff"],
   );
   assert.deepEqual(kinds("edit", { path: "x", edits: [{ oldText: "a" }] }), ["json"]);
+  const whole = { edits: [{ file_path: "/etc/sudoers", old_string: "a", new_string: "b" }] };
+  assert.deepEqual(partsOfCall("edit", JSON.stringify(whole)), [{ kind: "json", value: whole }], "an edit says more than the difference");
   assert.deepEqual(kinds("search", { search: "a", replace: "b" }), ["json"], "nothing says what would be edited");
   assert.deepEqual(kinds("apply_patch", { patch, dry: false }), ["diff", "json"]);
   assert.deepEqual(
