@@ -1,6 +1,7 @@
 // The list of what waits in all threads.
 
 import { approvalCard } from "./approval.js";
+import { isCovered } from "./dialog.js";
 import { ago, fill, h, pretty } from "./dom.js";
 import { inputCard } from "./input.js";
 import { keysAreOn } from "./keyboard.js";
@@ -153,7 +154,7 @@ class Approvals extends HTMLElement {
   /** @param {KeyboardEvent} e */
   #key(e) {
     const target = /** @type {HTMLElement} */ (e.target);
-    if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
+    if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || isCovered()) return;
     if ((e.key !== "j" && e.key !== "k") || !keysAreOn()) return;
     const items = this.#items();
     const at = items.findIndex((card) => card.contains(document.activeElement));

@@ -2,6 +2,9 @@
 
 import { h } from "./dom.js";
 
+/** Whether a dialog or the sign-in lies over the page, whose keys then do nothing. */
+export const isCovered = () => document.querySelector("dialog[open], tm-sign-in") !== null;
+
 /**
  * Shows a dialog until it is closed. A key that was held when it opened neither writes into it nor
  * answers it.

@@ -1,6 +1,6 @@
 // The keys of the page at work: they run commands, can be turned off, and are listed in a dialog.
 
-import { ask } from "./dialog.js";
+import { ask, isCovered } from "./dialog.js";
 import { h } from "./dom.js";
 import { commandOf, KEYS, keyName, PLACES } from "./keys.js";
 
@@ -23,7 +23,7 @@ export function turnKeys(on) {
 export function listenToKeys(commands, listed) {
   document.addEventListener("keydown", (e) => {
     const target = /** @type {HTMLElement} */ (e.target);
-    if (e.defaultPrevented || e.isComposing || document.querySelector("dialog[open]")) return;
+    if (e.defaultPrevented || e.isComposing || isCovered()) return;
     const list = !listed() ? "none" : target.closest(".approval") ? "card" : target.closest(".threads") ? "row" : "other";
     const field = target.matches("textarea, select, input:not([type=checkbox], [type=radio])");
     const command = commandOf(e, { list, field, off: !keysAreOn() });

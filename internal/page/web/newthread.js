@@ -1,10 +1,13 @@
 // The form that opens a thread.
 
 import { act, button, fill, h } from "./dom.js";
+import { guard } from "./leaving.js";
 import { person } from "./person.js";
 import { client } from "./session.js";
 
 class NewThread extends HTMLElement {
+  #unguard = () => {};
+
   async connectedCallback() {
     const agents = h("div", { class: "choices" });
     const text = h("textarea", { rows: 4, "aria-label": "Message", placeholder: "What should they do?" });
@@ -16,6 +19,7 @@ class NewThread extends HTMLElement {
           const chosen = [...agents.querySelectorAll("input:checked")].map((i) => /** @type {HTMLInputElement} */ (i).value);
           const message = text.value.trim() === "" ? undefined : { content: text.value, sender: await person() };
           const thread = await client.openThread({ title: title.value.trim() || undefined, agents: chosen.length > 0 ? chosen : undefined, message });
+          this.#unguard();
           location.hash = `#/threads/${encodeURIComponent(thread.id)}`;
         }),
       { class: "primary" },
@@ -40,6 +44,7 @@ class NewThread extends HTMLElement {
         h("div", { class: "row" }, open),
       ),
     );
+    this.#unguard = guard(() => (text.value + title.value).trim() !== "");
     text.focus();
     await act(null, async () => {
       const list = (await client.request("GET /v1/agents")).agents;
@@ -61,6 +66,10 @@ class NewThread extends HTMLElement {
         ),
       );
     });
+  }
+
+  disconnectedCallback() {
+    this.#unguard();
   }
 }
 

@@ -3,7 +3,7 @@
 import "./composer.js";
 import "./presence.js";
 import "./queue.js";
-import { ask, confirmed } from "./dialog.js";
+import { ask, confirmed, isCovered } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { markText } from "./find.js";
 import { Follower } from "./follower.js";
@@ -197,6 +197,7 @@ export class ThreadView extends HTMLElement {
   }
 
   async #open() {
+    const focused = document.activeElement;
     fill(/** @type {Element} */ (this.top), h("p", { class: "hint" }, "Loading…"));
     try {
       const [thread, page] = await Promise.all([
@@ -212,7 +213,9 @@ export class ThreadView extends HTMLElement {
       if (this.anchor) await this.#goTo(this.anchor, this.place);
       else this.#toEnd();
       this.#follow(page.lastEventId ?? "");
-      if (!this.nested && !this.anchor && matchMedia("(min-width: 800px)").matches) this.composer?.focus();
+      // Who has gone on meanwhile, such as to the next row of the list, stays there: the next key would be written here.
+      const stayed = [focused, document.body].includes(document.activeElement);
+      if (stayed && !this.nested && !this.anchor && matchMedia("(min-width: 800px)").matches) this.composer?.focus();
     } catch (error) {
       if (this.#aborted.signal.aborted) return;
       fill(
@@ -485,7 +488,7 @@ export class ThreadView extends HTMLElement {
   /** Finds with the keys of the browser's own search, which the same keys open from there, and goes to errors. @param {KeyboardEvent} e */
   #key(e) {
     const target = /** @type {Element} */ (e.target);
-    if (e.defaultPrevented || e.altKey || document.querySelector("dialog[open]")) return;
+    if (e.defaultPrevented || e.altKey || isCovered()) return;
     const control = e.ctrlKey || e.metaKey;
     if (control && e.key === "f" && !e.shiftKey && !this.finder?.contains(document.activeElement)) this.finder?.open();
     else if (!control && (e.key === "[" || e.key === "]") && keysAreOn() && !target.matches("input, textarea, select")) {
