@@ -8,7 +8,6 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -76,31 +75,4 @@ func TestPageEditInvalid(t *testing.T) {
 	made := check.ApprovalsOf(w, id, request.ToolCallID)
 	require.Len(t, made, 1)
 	require.JSONEq(t, `{"text":"y"}`, made[0].Arguments)
-}
-
-// TestPageEditorStays: what a person types about a call stays when somebody else decides, and says who it was.
-func TestPageEditorStays(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t, harness.Options{Agents: []agent.Agent{{
-		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
-	}}})
-	id := w.Open()
-	w.Post(id, `use note {"text":"x"}`)
-	request := w.AwaitApproval(id, 1)[0]
-	thread := browser.New(t).OpenAs("ann", browser.ThreadPage(w.API.URL, id))
-	all := browser.New(t).OpenAs("cleo", w.API.URL+"/#/approvals")
-	for _, p := range []*browser.Tab{thread, all} {
-		p.Click(".approval[data-seen] button", "Deny…")
-		p.Fill(".approval input[name=reason]", "because it is late")
-	}
-	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: request.ToolCallID, Decision: event.DecisionApprove, By: "bob", Round: request.Round, Digest: request.Digest})
-	require.NoError(t, err)
-	thread.Sees(".approval .error", "Approved by bob")
-	all.Sees(".approval .error", "decided elsewhere")
-	for _, p := range []*browser.Tab{thread, all} {
-		p.Until(`document.querySelector(".approval input[name=reason]").value === "because it is late"`)
-		p.Do(browser.Stroke("Enter", "\r", 13))
-		p.Click(".approval .error button", "Close")
-		p.Until(`document.querySelector(".approval") === null`)
-	}
 }

@@ -25,6 +25,9 @@ function objectOf(text) {
   }
 }
 
+/** Whether a decision on one request is one on the other. @param {ApprovalRequest} a @param {ApprovalRequest} b */
+const isSame = (a, b) => a.digest === b.digest && a.round === b.round && a.arguments === b.arguments;
+
 /** How much of a card has to be in view: half of it, or half of the window. */
 const THRESHOLDS = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1];
 
@@ -40,8 +43,13 @@ export class ApprovalCard extends HTMLElement {
   #writing = false;
   #decided = false;
   #sending = false;
-  /** Whether the call was decided elsewhere while the person filled in a form. */
-  #over = false;
+  /** The request about which the person fills in a form. @type {ApprovalRequest | undefined} */
+  #about;
+  /** Closes a form that was overtaken: by a decision of somebody else, or by another request for the call. @type {(() => void) | undefined} */
+  #overtaken;
+  #head = h("header");
+  #asker = h("p", { class: "reason" });
+  #call = h("div");
 
   constructor() {
     super();
@@ -84,31 +92,38 @@ export class ApprovalCard extends HTMLElement {
   show(request) {
     const before = this.#request;
     this.#request = request;
-    if (this.#over) this.#reopen();
-    if (before && before.digest === request.digest && before.round === request.round && before.arguments === request.arguments) return this.#showState();
+    if (before && isSame(before, request)) {
+      if (this.#overtaken && this.#about && isSame(this.#about, request)) this.#goOn();
+      return this.#showState();
+    }
     this.#attention.restart();
     this.setAttribute("aria-label", `Approval of ${request.toolName}`);
-    const asker = askerOf(request);
     fill(
-      this,
-      h(
-        "header",
-        null,
-        h("strong", null, request.agent),
-        " wants to call ",
-        h("code", null, request.toolName),
-        request.round && request.round > 1 && h("span", { class: "badge" }, `asked again, round ${request.round}`),
-        request.reminder && h("span", { class: "badge" }, `reminder ${request.reminder}`),
-      ),
-      asker && h("p", { class: "reason" }, asker),
-      callView(request.toolName, request.arguments).element,
-      this.facts,
-      this.place,
-      this.refusal,
+      this.#head,
+      h("strong", null, request.agent),
+      " wants to call ",
+      h("code", null, request.toolName),
+      request.round && request.round > 1 && h("span", { class: "badge" }, `asked again, round ${request.round}`),
+      request.reminder && h("span", { class: "badge" }, `reminder ${request.reminder}`),
     );
-    this.#writing = false;
+    const asker = askerOf(request);
+    this.#asker.hidden = !asker;
+    fill(this.#asker, asker);
+    fill(this.#call, callView(request.toolName, request.arguments).element);
+    // A form stays where it is, with its focus.
+    if (!before) fill(this, this.#head, this.#asker, this.#call, this.facts, this.place, this.refusal);
+    this.#decided = false;
+    this.classList.remove("decided");
+    this.#compare();
     this.#showState();
     this.#attend(() => {});
+  }
+
+  /** Lets the person send what they have written only about the request that they wrote it about. */
+  #compare() {
+    if (!this.#writing || this.#sending || !this.#about) return;
+    if (isSame(this.#about, this.#asked)) this.#goOn();
+    else this.#overtake("The call was asked again, and is now as shown above.", "Decide on it as it is now", () => this.#close());
   }
 
   /**
@@ -117,26 +132,28 @@ export class ApprovalCard extends HTMLElement {
    */
   end(how) {
     if (!this.#writing || this.#sending) return false;
-    if (this.#over) return true;
-    this.#over = true;
-    this.toggleAttribute("data-kept", true);
     this.classList.add("decided");
-    for (const control of this.place.querySelectorAll("button")) control.hidden = true;
-    this.refusal.hidden = false;
-    fill(
-      this.refusal,
-      `${how} Nothing that you typed here was sent. `,
-      button("Close", () => this.#dismiss()),
-    );
+    this.#overtake(how, "Close", () => this.#dismiss());
     return true;
   }
 
-  /** Lets the person decide after all: the call was asked again. */
-  #reopen() {
-    this.#over = false;
+  /** Keeps what the person has typed, and why it cannot be sent. @param {string} why @param {string} label @param {() => void} close */
+  #overtake(why, label, close) {
+    const text = `${why} Nothing that you typed here was sent. `;
+    this.#overtaken = close;
+    this.toggleAttribute("data-kept", true);
+    for (const control of this.place.querySelectorAll("button")) control.hidden = true;
+    this.refusal.hidden = false;
+    if (this.refusal.firstChild?.textContent !== text) fill(this.refusal, text, button(label, close));
+  }
+
+  /** Lets the person send what they have written after all. */
+  #goOn() {
+    this.#overtaken = undefined;
     this.removeAttribute("data-kept");
     this.classList.remove("decided");
     this.refusal.hidden = true;
+    fill(this.refusal);
     for (const control of this.place.querySelectorAll("button")) control.hidden = false;
   }
 
@@ -236,7 +253,7 @@ export class ApprovalCard extends HTMLElement {
 
   /** @param {Record<string, unknown>} what */
   async #decide(what) {
-    if (this.#over || this.#sending) return;
+    if (this.#overtaken || this.#sending) return;
     const request = this.#asked;
     this.#sending = true;
     this.refusal.hidden = true;
@@ -263,16 +280,21 @@ export class ApprovalCard extends HTMLElement {
         }
         this.#sending = false;
         this.#showState();
-      } else {
+      } else if (isSame(request, this.#asked)) {
         this.#decided = true;
         this.classList.add("decided");
         fill(this.place);
+      } else {
+        this.#sending = false;
+        this.#menu(); // it was asked again before the answer came
       }
       this.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
     } catch (error) {
       this.#sending = false;
       this.#enable(true);
-      if (/** @type {Error} */ (error).name === "AbortError") return;
+      this.#showAttention();
+      this.#compare();
+      if (this.#overtaken || /** @type {Error} */ (error).name === "AbortError") return;
       this.refusal.hidden = false;
       fill(this.refusal, /** @type {Error} */ (error).message);
     }
@@ -286,12 +308,14 @@ export class ApprovalCard extends HTMLElement {
   /** Opens a form in place of the choices. @param {HTMLElement} focus @param {...Node} form */
   #form(focus, ...form) {
     this.#writing = true;
+    this.#about = this.#asked;
     fill(this.place, form);
     focus.focus();
   }
 
   #close() {
     this.#writing = false;
+    this.#goOn();
     this.#menu();
     (this.place.querySelector("button") ?? this).focus();
   }
@@ -385,7 +409,7 @@ export class ApprovalCard extends HTMLElement {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.key === "Escape" && this.#writing) {
       e.stopPropagation();
-      return this.#over ? this.#dismiss() : this.#close();
+      return this.#overtaken ? this.#overtaken() : this.#close();
     }
     if (e.repeat && (e.key === this.#held || (e.key === "Enter" && !target.matches("textarea")))) return e.preventDefault();
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select")) return;

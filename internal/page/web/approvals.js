@@ -5,18 +5,29 @@ import { isCovered } from "./dialog.js";
 import { ago, fill, h, pretty } from "./dom.js";
 import { inputCard } from "./input.js";
 import { keysAreOn } from "./keyboard.js";
+import { answered, decided } from "./outcome.js";
 import { empty, failure, loading } from "./states.js";
 import { waiting } from "./waiting.js";
 
 /** @import { ApprovalCard } from "./approval.js" */
+/** @import { InputCard } from "./input.js" */
+/** @import { Waiting } from "./client/threadmill.js" */
+
+/**
+ * @typedef {object} Item
+ * @property {HTMLElement} element
+ * @property {(() => Promise<string>)} [outcome] What has become of the call.
+ * @property {ApprovalCard | InputCard} [card]
+ * @property {string} [how] What has become of it, once that is known.
+ */
 
 /** How often the list is read again, since the change of a thread may be told before the list has it. In milliseconds. */
 const AGAIN = 15_000;
 
 class Approvals extends HTMLElement {
   #timer = 0;
-  /** The cards, by thread and call. @type {Map<string, HTMLElement>} */
-  #cards = new Map();
+  /** What waits, by thread and call, and what the person writes about although it does not wait any more. @type {Map<string, Item>} */
+  #waiting = new Map();
   /** The place of the card on which a decision was made last, until the next one has the focus. */
   #decidedAt = -1;
 
@@ -55,9 +66,15 @@ class Approvals extends HTMLElement {
     waiting.addEventListener("change", this.changed);
     this.keys = (/** @type {KeyboardEvent} */ e) => this.#key(e);
     document.addEventListener("keydown", this.keys);
-    this.list.addEventListener("dismissed", (e) => /** @type {Element} */ (e.target).closest(".waiting")?.remove());
+    this.list.addEventListener("dismissed", (e) => {
+      for (const [key, { element }] of this.#waiting) {
+        if (!element.contains(/** @type {Node} */ (e.target))) continue;
+        this.#waiting.delete(key);
+        element.remove();
+      }
+    });
     this.list.addEventListener("decided", (e) => {
-      this.#decidedAt = this.#items().findIndex((item) => item.contains(/** @type {Node} */ (e.target)));
+      this.#decidedAt = this.#elements().findIndex((item) => item.contains(/** @type {Node} */ (e.target)));
       waiting.refresh();
     });
     if (waiting.now || waiting.error) {
@@ -89,64 +106,74 @@ class Approvals extends HTMLElement {
       inputs.length > 0 && ` ${inputs.length} ${inputs.length === 1 ? "call asks" : "calls ask"} for input.`,
       unanswered && unanswered.length > 0 && ` ${unanswered.length} threads did not answer.`,
     );
-    /** @type {Map<string, HTMLElement>} */
-    const cards = new Map();
+    this.#show(this.#items(waiting.now));
+  }
+
+  /** The items of what waits now. @param {Waiting} now @returns {Map<string, Item>} */
+  #items({ approvals, clientCalls, inputs }) {
+    /** @type {Map<string, Item>} */
+    const items = new Map();
     for (const { threadId, title, request } of approvals) {
-      const key = JSON.stringify([threadId, request.toolCallId, request.round]);
-      const known = this.#cards.get(key);
-      if (known) /** @type {ApprovalCard} */ (known.querySelector("tm-approval")).show(request);
-      cards.set(key, known ?? item(threadId, title, approvalCard(threadId, request)));
+      const key = JSON.stringify([threadId, request.toolCallId]);
+      const known = this.#waiting.get(key);
+      if (known) /** @type {ApprovalCard} */ (known.card).show(request);
+      const card = /** @type {ApprovalCard} */ (known?.card ?? approvalCard(threadId, request));
+      items.set(key, { element: known?.element ?? article(threadId, title, card), card, outcome: () => decided(threadId, request) });
     }
     for (const { threadId, title, request } of inputs) {
       const key = JSON.stringify([threadId, request.toolCallId, "input", request.round]);
-      cards.set(key, this.#cards.get(key) ?? item(threadId, title, inputCard(threadId, request)));
+      const card = inputCard(threadId, request);
+      items.set(key, this.#waiting.get(key) ?? { element: article(threadId, title, card), card, outcome: () => answered(threadId, request) });
     }
     for (const { threadId, title, call } of clientCalls) {
-      const key = JSON.stringify([threadId, call.toolCallId]);
-      cards.set(
-        key,
-        this.#cards.get(key) ??
-          item(
-            threadId,
-            title,
-            h(
-              "section",
-              { class: "approval", tabIndex: -1 },
-              h("header", null, h("strong", null, call.agent), " waits for a connected client to run ", h("code", null, call.toolName)),
-              h("pre", { class: "code args", tabIndex: 0 }, pretty(call.arguments)),
-              h("p", { class: "hint" }, "Expires ", ago(call.expiresAt)),
-            ),
-          ),
-      );
+      const key = JSON.stringify([threadId, call.toolCallId, "client"]);
+      items.set(key, this.#waiting.get(key) ?? { element: article(threadId, title, clientCall(call)) });
     }
-    this.#show(cards);
+    return items;
   }
 
-  /** @param {Map<string, HTMLElement>} cards */
-  #show(cards) {
+  /** @param {Map<string, Item>} now */
+  #show(now) {
     const list = /** @type {HTMLElement} */ (this.list);
     const at = this.#decidedAt;
-    for (const [key, card] of this.#cards) {
-      const approval = /** @type {ApprovalCard | null} */ (card.querySelector("tm-approval"));
-      if (!cards.has(key) && !approval?.end("The call was decided elsewhere, or is not needed any more.")) card.remove();
+    const shown = [...now];
+    let place = 0;
+    for (const [key, item] of this.#waiting) {
+      if (now.has(key)) place = shown.findIndex(([other]) => other === key) + 1;
+      else if (!item.card?.end(item.how ?? "The call does not wait any more.")) item.element.remove();
+      else {
+        // What somebody writes about stays at its place.
+        shown.splice(place++, 0, [key, item]);
+        if (item.how === undefined) void this.#explain(item);
+      }
     }
-    this.#cards = cards;
-    [...cards.values()].forEach((card, i) => {
-      if (list.children[i] !== card) list.insertBefore(card, list.children[i] ?? null);
+    this.#waiting = new Map(shown);
+    shown.forEach(([, { element }], i) => {
+      if (list.children[i] !== element) list.insertBefore(element, list.children[i] ?? null);
     });
     // The card on which the person decided is gone: the next one takes its place.
     if (at < 0 || list.querySelector(".decided:not([data-kept])")) return;
     this.#decidedAt = -1;
-    if (document.activeElement === document.body) this.#focus(Math.min(at, cards.size - 1));
+    if (document.activeElement === document.body) this.#focus(Math.min(at, shown.length - 1));
   }
 
-  #items() {
+  /** Says who has decided or answered meanwhile. @param {Item} item */
+  async #explain(item) {
+    try {
+      item.how = await item.outcome?.();
+      item.card?.end(item.how ?? "");
+    } catch {
+      return; // it says already that the call does not wait
+    }
+  }
+
+  #elements() {
     return /** @type {HTMLElement[]} */ ([...(this.list?.children ?? [])]);
   }
 
   /** @param {number} i */
   #focus(i) {
-    const card = /** @type {HTMLElement | null | undefined} */ (this.#items()[i]?.querySelector(".approval"));
+    const card = /** @type {HTMLElement | null | undefined} */ (this.#elements()[i]?.querySelector(".approval"));
     card?.focus({ preventScroll: true });
     card?.scrollIntoView({ block: "nearest" });
   }
@@ -156,15 +183,26 @@ class Approvals extends HTMLElement {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || isCovered()) return;
     if ((e.key !== "j" && e.key !== "k") || !keysAreOn()) return;
-    const items = this.#items();
+    const items = this.#elements();
     const at = items.findIndex((card) => card.contains(document.activeElement));
     this.#focus(Math.max(0, Math.min(items.length - 1, at + (e.key === "j" ? 1 : -1))));
     e.preventDefault();
   }
 }
 
+/** @param {Waiting["clientCalls"][number]["call"]} call */
+function clientCall(call) {
+  return h(
+    "section",
+    { class: "approval", tabIndex: -1 },
+    h("header", null, h("strong", null, call.agent), " waits for a connected client to run ", h("code", null, call.toolName)),
+    h("pre", { class: "code args", tabIndex: 0 }, pretty(call.arguments)),
+    h("p", { class: "hint" }, "Expires ", ago(call.expiresAt)),
+  );
+}
+
 /** @param {string} threadId @param {string | undefined} title @param {HTMLElement} card */
-function item(threadId, title, card) {
+function article(threadId, title, card) {
   return h(
     "article",
     { class: "waiting" },

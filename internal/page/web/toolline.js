@@ -7,10 +7,12 @@ import { callView, longText, resultView } from "./callview.js";
 import { act, button, copyButton, cut, fill, h, hue, time } from "./dom.js";
 import { inputCard } from "./input.js";
 import { actions } from "./lineactions.js";
+import { answerText } from "./outcome.js";
 import { outputOf } from "./output.js";
 import { client } from "./session.js";
 import { inputOf, isWaiting, requestOf, settled } from "./timeline.js";
 
+/** @import { InputCard } from "./input.js" */
 /** @import { View } from "./callview.js" */
 /** @import { Context } from "./lineactions.js" */
 /** @import { Line } from "./timeline.js" */
@@ -74,8 +76,8 @@ export class ToolLine {
   #output = { views: [] };
   /** @type {ReturnType<typeof approvalCard> | undefined} */
   #card;
-  /** The round of the question that is shown. @type {number | undefined} */
-  #round;
+  /** The question that is shown. @type {InputCard | undefined} */
+  #inputCard;
   /** How many pieces of progress were shown. */
   #progressed = 0;
 
@@ -112,7 +114,11 @@ export class ToolLine {
     }
     if (!this.#touched) {
       this.#details.open =
-        now === "waiting" || this.#card !== undefined || now === "asks" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
+        now === "waiting" ||
+        this.#card !== undefined ||
+        this.#inputCard !== undefined ||
+        (now === "using" && line.progress !== undefined) ||
+        now === "waits for a client";
     }
   }
 
@@ -161,9 +167,18 @@ export class ToolLine {
   /** @param {Line} line @param {string} now @param {Context} context */
   #showQuestion(line, now, context) {
     const input = now === "asks" ? inputOf(line) : undefined;
-    if (!input) fill(this.#question);
-    else if (this.#round !== input.round) fill(this.#question, inputCard(context.threadId, input));
-    this.#round = input?.round;
+    const shown = this.#inputCard;
+    if (shown && shown.request?.round !== input?.round) {
+      const answer = line.inputs?.find(({ round }) => round === shown.request?.round);
+      if (!shown.end(answerText(answer))) {
+        shown.remove();
+        this.#inputCard = undefined;
+      }
+    }
+    if (input && this.#inputCard?.request?.round !== input.round) {
+      this.#inputCard = inputCard(context.threadId, input);
+      this.#question.append(this.#inputCard);
+    }
     fill(
       this.#answers,
       (line.inputs ?? []).map((a) =>

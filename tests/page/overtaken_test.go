@@ -1,0 +1,132 @@
+package page
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
+	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
+)
+
+// focusedReason means that the reason of a denial has the focus, with what was typed.
+const focusedReason = `((e) => e.matches("input[name=reason]") && e.value === "because it is late")(document.activeElement)`
+
+// TestPageEditorStays: what a person types about a call stays at its place when somebody else decides, and the page says who it was.
+func TestPageEditorStays(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, askingFirst(agent.PolicyAlways))
+	ids := waitingNotes(w, 3)
+	thread := browser.New(t).OpenAs("ann", browser.ThreadPage(w.API.URL, ids[1]))
+	all := browser.New(t).OpenAs("cleo", w.API.URL+"/#/approvals")
+	thread.Click(".approval[data-seen] button", "Deny…")
+	const second = "tm-approvals .waiting:nth-child(2) "
+	all.Click(second+".approval[data-seen] button", "Deny…")
+	for _, p := range []*browser.Tab{thread, all} {
+		p.Fill(".approval input[name=reason]", "because it is late")
+	}
+	for _, id := range ids[:2] {
+		require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
+	}
+	thread.Sees(".approval .error", "Approved by ann.")
+	all.Until(`document.querySelectorAll("tm-approvals .waiting").length === 2`)
+	all.Sees("tm-approvals .waiting:first-child .approval .error", "Approved by ann.")
+	for _, p := range []*browser.Tab{thread, all} {
+		p.Until(focusedReason)
+		p.Do(browser.Stroke("Enter", "\r", 13))
+		p.Click(".approval .error button", "Close")
+		p.Until(`document.querySelector(".approval [name=reason]") === null`)
+	}
+	all.Until(`document.querySelectorAll("tm-approvals .waiting").length === 1`)
+	made := check.Only(t, check.OfType(w, ids[1], event.TypeApproval))
+	require.Equal(t, event.DecisionApprove, harness.Payload[event.Approval](w, made).Decision)
+}
+
+// redefined is a tool whose definition changes, so that an approval of the former one does not hold.
+type redefined struct {
+	*check.Spy
+	version atomic.Int64
+}
+
+// Definition implements [tool.Tool].
+func (r *redefined) Definition() tool.Definition {
+	d := r.Spy.Definition()
+	d.Description = fmt.Sprint("Version ", r.version.Load())
+	return d
+}
+
+// TestPageAskedAgain: a call is asked about again while people type. What they have typed stays, is not sent for the new request, and
+// they can decide on that one.
+func TestPageAskedAgain(t *testing.T) {
+	t.Parallel()
+	spied := &redefined{Spy: check.NewSpy("spied", tool.NeedsApproval(""))}
+	w := harness.New(t, harness.Options{
+		Tools:  []tool.Tool{spied},
+		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"spied"}}},
+	})
+	id := w.Open()
+	posted := w.Post(id, `use spied {"path":"x"}`)
+	first := w.AwaitApproval(id, 1)[0]
+	thread := browser.New(t).OpenAs("ann", browser.ThreadPage(w.API.URL, id))
+	all := browser.New(t).OpenAs("cleo", w.API.URL+"/#/approvals")
+	for _, p := range []*browser.Tab{thread, all} {
+		p.Click(".approval[data-seen] button", "Deny…")
+		p.Fill(".approval input[name=reason]", "because it is late")
+	}
+	spied.version.Add(1)
+	require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, first.ToolCallID))
+	for _, p := range []*browser.Tab{thread, all} {
+		p.Sees(".approval header", "asked again, round 2")
+		p.Sees(".approval .error", "The call was asked again, and is now as shown above. Nothing that you typed here was sent.")
+		p.Until(focusedReason)
+		countDecisions(p)
+		p.Do(browser.Stroke("Enter", "\r", 13))
+		p.Until(focusedReason)
+		p.Click(".approval .error button", "Decide on it as it is now")
+		p.Until(`document.querySelectorAll(".approval").length === 1 && document.querySelector(".approval [name=reason]") === null && decisions === 0`)
+	}
+	all.Click(".approval[data-seen] button", "Approve")
+	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
+	require.Len(t, spied.Seen(), 1)
+	for _, p := range []*browser.Tab{thread, all} {
+		p.Until(`document.querySelector(".approval") === null`)
+	}
+}
+
+// TestPageInputStays: what a person types as an answer stays when somebody else answers, and the page says who it was.
+func TestPageInputStays(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{
+		Tools:  []tool.Tool{survey{}},
+		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"survey"}}},
+	})
+	id := w.Open()
+	w.Post(id, "use survey {}")
+	thread := browser.New(t).OpenAs("cleo", browser.ThreadPage(w.API.URL, id))
+	all := browser.New(t).OpenAs("cleo", w.API.URL+"/#/approvals")
+	const control = ".approval.input :is(input:not([type=checkbox]), textarea)"
+	for _, p := range []*browser.Tab{thread, all} {
+		p.Fill(control, "half of it")
+	}
+	waiting, err := w.Threads.Approvals(w.Ctx(), id)
+	require.NoError(t, err)
+	q := waiting.Inputs[0]
+	out, err := w.Threads.AnswerInput(w.Ctx(), id, signals.InputAnswers{ToolCallID: q.ToolCallID, Round: q.Round, By: "bob", Answers: map[string]event.InputAnswer{q.Questions[0].ID: {Action: event.InputDecline}}})
+	require.NoError(t, err)
+	require.Equal(t, signals.DecideAccepted, out)
+	for _, p := range []*browser.Tab{thread, all} {
+		p.Sees(".approval.input .error", "Answered by bob. Nothing that you typed here was sent.")
+		p.Until(fmt.Sprintf(`document.activeElement === document.querySelector(%q) && document.activeElement.value === "half of it"`, control))
+		p.Do(browser.Stroke("Enter", "\r", 13))
+		p.Click(".approval.input .error button", "Close")
+		p.Until(`document.querySelector(".approval.input") === null`)
+	}
+	require.Len(t, check.OfType(w, id, event.TypeInputReceived), 1)
+}
