@@ -560,6 +560,7 @@ export class ThreadView extends HTMLElement {
         ),
     );
     this.composer?.showBusy(turn !== undefined);
+    this.composer?.settle((id) => this.#live.timeline.byKey.has(`m:${id}`) || this.#queued.some((item) => item.id === id));
   }
 
   /** @param {string} eventId */
