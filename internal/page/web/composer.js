@@ -1,9 +1,11 @@
 // Where a person writes.
 
+import { counter } from "./counter.js";
 import { confirmed } from "./dialog.js";
 import { button, fill, h } from "./dom.js";
 import { Draft } from "./drafts.js";
-import { person } from "./person.js";
+import { messageBytes } from "./limits.js";
+import { myName, person } from "./person.js";
 import { client, may, server } from "./session.js";
 
 /** @import { Unsent } from "./drafts.js" */
@@ -44,8 +46,10 @@ export class Composer extends HTMLElement {
     this.list = h("ul", { class: "mentions", id: "mentions", role: "listbox", "aria-label": "Agents", hidden: true });
     this.modes = h("fieldset", { class: "modes", hidden: true });
     this.button = button("Send", () => this.#send(), { class: "primary" });
+    const size = (/** @type {string} */ content) => messageBytes({ threadId: this.threadId, sender: myName() || "x".repeat(server.limits.name), content });
+    this.limit = counter(this.text, server.limits.message, { size });
     this.unsent = h("ol", { class: "unsent", "aria-label": "Messages that are not sent" });
-    fill(this, this.unsent, this.modes, h("div", { class: "row compose" }, h("div", { class: "grow" }, this.list, this.text), this.button));
+    fill(this, this.unsent, this.modes, h("div", { class: "row compose" }, h("div", { class: "grow" }, this.list, this.text, this.limit.line), this.button));
     fill(
       this.modes,
       h("legend", null, "While the thread is busy"),
@@ -66,7 +70,6 @@ export class Composer extends HTMLElement {
     );
     addEventListener("storage", (e) => (e.key === draft.key || e.key === null) && this.#show(), { signal: this.#left.signal });
     this.#show();
-    this.#enable();
   }
 
   disconnectedCallback() {
@@ -91,8 +94,11 @@ export class Composer extends HTMLElement {
   #enable() {
     if (!this.text || !this.button) return;
     const reason = this.shut ? "The thread is closed" : may("post") ? "" : "Your key does not allow you to post";
-    this.text.disabled = this.button.disabled = reason !== "";
+    this.text.disabled = reason !== "";
     this.text.placeholder = reason || "Write a message, or @agent";
+    this.limit?.count();
+    this.button.title = reason || this.text.validationMessage;
+    this.button.disabled = this.button.title !== "";
   }
 
   /** @param {boolean} busy */
@@ -106,6 +112,7 @@ export class Composer extends HTMLElement {
     const mine = this.text?.value ?? "";
     if (this.#draft?.write(mine) !== mine) this.#show();
     this.#size();
+    this.#enable();
     const before = this.text?.value.slice(0, this.text.selectionStart) ?? "";
     const mention = /(?:^|\s)@([\w-]*)$/.exec(before);
     this.#complete(mention ? this.#agents.filter((a) => a.toLowerCase().startsWith(mention[1].toLowerCase())).slice(0, 8) : []);
@@ -187,6 +194,7 @@ export class Composer extends HTMLElement {
       typed = draft.read();
     if (text.value !== typed) text.value = typed;
     this.#size();
+    this.#enable();
     const unsent = draft.unsent;
     // A first attempt that is on its way is shown by the thread in a moment.
     const shown = this.#sending && unsent.every((one) => one.error === undefined) ? [] : unsent;
@@ -239,6 +247,7 @@ export class Composer extends HTMLElement {
   /** Sends the text, after the messages that are not sent yet. */
   #send() {
     const content = this.text?.value ?? "";
+    if (this.text?.validationMessage) return;
     if (content.trim() !== "") {
       const id = crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random().toString(36).slice(2)}`;
       this.#draft?.send({ id, content, onBusy: this.#busy ? this.#onBusy : undefined });

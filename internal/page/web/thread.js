@@ -3,6 +3,7 @@
 import "./composer.js";
 import "./presence.js";
 import "./queue.js";
+import { counter } from "./counter.js";
 import { ask, confirmed } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { markText } from "./find.js";
@@ -11,7 +12,7 @@ import { keysAreOn } from "./keyboard.js";
 import { LineView, statusText } from "./lines.js";
 import { hasText, isError, nextLine } from "./matches.js";
 import { person } from "./person.js";
-import { client, may, workflowURL } from "./session.js";
+import { client, may, server, workflowURL } from "./session.js";
 import { Timeline } from "./timeline.js";
 import { VirtualList } from "./virtuallist.js";
 
@@ -654,7 +655,7 @@ export class ThreadView extends HTMLElement {
   }
 
   async #rename() {
-    const title = h("input", { value: this.#thread?.title ?? "", maxLength: 200, "aria-label": "Title" });
+    const title = h("input", { value: this.#thread?.title ?? "", "aria-label": "Title" });
     const dialog = h(
       "dialog",
       null,
@@ -663,7 +664,8 @@ export class ThreadView extends HTMLElement {
         { method: "dialog" },
         h("h2", null, "Rename the thread"),
         title,
-        h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "" }, "Cancel")),
+        counter(title, server.limits.title).line,
+        h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "", formNoValidate: true }, "Cancel")),
       ),
     );
     if ((await ask(dialog)) !== "save") return;
