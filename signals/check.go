@@ -144,12 +144,12 @@ func checkBy(field, s string) error {
 	return event.ValidateName(field, s)
 }
 
-// maxReason is the maximum length of a reason, in bytes.
-const maxReason = 4 << 10
+// MaxReason is the maximum length of a reason, in bytes.
+const MaxReason = 4 << 10
 
 func checkReason(s string) error {
-	if len(s) > maxReason {
-		return event.FieldErrorf("reason", "must be at most %d bytes long", maxReason)
+	if len(s) > MaxReason {
+		return event.FieldErrorf("reason", "must be at most %d bytes long", MaxReason)
 	}
 	return event.ValidateText("reason", s)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/signals"
 )
 
 // ServerInfo is what a client needs to know of the server and of itself.
@@ -20,7 +21,19 @@ type ServerInfo struct {
 	Deployment *deployment.Status `json:"deployment,omitempty" doc:"The builds of the workers, if they have build ids, and which of them get threads or drain"`
 	Name       string             `json:"name,omitempty" doc:"The name of the client's API key or user"`
 	Roles      []string           `json:"roles" nullable:"false" enum:"read,post,approve,operate,send-as,admin" doc:"What the client may do. admin implies all others"`
+	Limits     Limits             `json:"limits" doc:"The maximum lengths of what people write"`
 }
+
+// Limits are the maximum lengths of what people write, in bytes of UTF-8.
+type Limits struct {
+	Message int `json:"message" doc:"Of a message, with its thread and sender, as JSON in which <, > and & are escaped: {\"threadId\", \"senderId\", \"senderType\", \"content\"}. In bytes"`
+	Reason  int `json:"reason" doc:"Of the reason of a decision, in bytes"`
+	Title   int `json:"title" doc:"Of the title of a thread, in bytes"`
+	Name    int `json:"name" doc:"Of the name of a person, in bytes"`
+}
+
+// maxBy is what every by accepts: 128 characters that are at most [event.MaxName] bytes long.
+const maxBy = 128
 
 // infoHandlers serve what a client needs to know of the server.
 type infoHandlers struct {
@@ -44,6 +57,7 @@ func (h *infoHandlers) getServer(ctx context.Context, _ *struct{}) (*output[Serv
 		roles = auth.AllRoles()
 	}
 	info := ServerInfo{Version: h.version, Namespace: h.namespace, Workflows: h.workflows, Name: p.Name, Roles: roles.Strings()}
+	info.Limits = Limits{Message: signals.MaxPayload, Reason: signals.MaxReason, Title: signals.MaxTitle, Name: maxBy}
 	within, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	builds := make(chan *deployment.Status, 1)

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -13,38 +14,124 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
-// TestPageDrafts reloads the page while a message is typed, and while one cannot be sent. The second is posted once.
+// failing makes the requests that post messages fail: before they are sent, or after the server has answered.
+const failing = `((answered) => {
+	const send = fetch;
+	globalThis.fetch = async (...request) => {
+		const fails = request[1]?.method === "POST" && String(request[0]).endsWith("/messages");
+		if (fails && !answered) await new Promise((resolve) => (globalThis.fail = resolve));
+		const answer = fails && !answered ? undefined : await send(...request);
+		if (fails && answered) await new Promise((resolve) => (globalThis.fail = resolve));
+		if (fails) throw new TypeError("lost");
+		return answer;
+	};
+})`
+
+const (
+	composerText  = "tm-composer textarea"
+	composerReady = `document.querySelector("tm-composer textarea:not([disabled])") !== null`
+)
+
+// composerHas waits until the message that is typed is a text.
+func composerHas(p *browser.Tab, text string) {
+	p.T.Helper()
+	p.Until(fmt.Sprintf(`document.querySelector("tm-composer textarea:not([disabled])")?.value === %q`, text))
+}
+
+// requireSent checks which messages people have posted.
+func requireSent(w *harness.Harness, id string, want ...string) {
+	w.T.Helper()
+	var sent []string
+	for _, m := range w.Messages(id) {
+		if m.SenderType == event.CreatedByUser {
+			sent = append(sent, m.Content)
+		}
+	}
+	require.Equal(w.T, want, sent)
+}
+
+// TestPageDrafts reloads the page while a message is typed and while one cannot be sent. What is typed since stays another message.
 func TestPageDrafts(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	id := w.Open()
 	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
-	const text = "tm-composer textarea"
-	p.Fill(text, "half a thought")
+	p.Fill(composerText, "half a thought")
 	p.Do(chromedp.Reload())
-	p.Until(`document.querySelector("tm-composer textarea")?.value === "half a thought"`)
+	composerHas(p, "half a thought")
 
-	// The server posts it, and the answer is lost.
-	p.Until(`document.querySelector("tm-composer textarea:not([disabled])") !== null`)
-	browser.Evaluate[chromedp.Void](p, `const send = fetch; globalThis.fetch = async (...request) => { const answer = await send(...request); if (request[1]?.method === "POST" && String(request[0]).endsWith("/messages")) throw new TypeError("lost"); return answer; }; undefined`)
-	p.Enter(text, "")
-	p.Sees("tm-composer .error", "Not sent")
+	// The connection is lost while the person goes on typing.
+	browser.Evaluate[chromedp.Void](p, failing+"(false)")
+	p.Enter(composerText, "")
+	p.Until("globalThis.fail")
+	p.Fill(composerText, "the next one")
+	browser.Evaluate[chromedp.Void](p, "fail()")
+	p.Sees("tm-composer .unsent li", "half a thought")
+	p.Sees("tm-composer .error", "Not sent: ")
+	composerHas(p, "the next one")
 	p.Do(chromedp.Reload())
-	p.Until(`document.querySelector("tm-composer textarea:not([disabled])")?.value === "half a thought"`)
-	p.Sees(".message.final .body", "half a thought")
-	p.Enter(text, "")
-	p.Until(`document.querySelector("tm-composer textarea").value === ""`)
-	p.Enter(text, "the next one")
+	composerHas(p, "the next one")
+	p.Sees("tm-composer .unsent li", "half a thought")
+	p.Until(`![...document.querySelectorAll(".unsent button")].some((e) => e.textContent === "Edit")`) // it may have arrived
+
+	// Both are sent in their order.
+	p.Enter(composerText, "")
+	composerHas(p, "")
 	p.Sees(".message.final .body", "the next one")
-	n := 0
-	for _, m := range w.Messages(id) {
-		if m.SenderType == event.CreatedByUser {
-			n++
-		}
-	}
-	require.Equal(t, 2, n, "the first message was posted once")
+	p.Until(`document.querySelector(".unsent").childElementCount === 0`)
+	requireSent(w, id, "half a thought", "the next one")
 	p.Do(chromedp.Reload())
-	p.Until(`document.querySelector("tm-composer textarea:not([disabled])")?.value === ""`)
+	composerHas(p, "")
+	p.Until(`document.querySelector(".unsent").childElementCount === 0`)
+}
+
+// TestPageLostAnswer posts a message whose answer is lost: the thread shows that it has arrived, so it is not sent again.
+func TestPageLostAnswer(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
+	p.Until(composerReady)
+	browser.Evaluate[chromedp.Void](p, failing+"(true)")
+	p.Enter(composerText, "first")
+	p.Until("globalThis.fail")
+	p.Fill(composerText, "second")
+	p.Sees(".message.final .body", "first")
+	browser.Evaluate[chromedp.Void](p, "fail()")
+	p.Until(`!document.querySelector("tm-composer .unsent li")`)
+	composerHas(p, "second")
+	p.Do(chromedp.Reload())
+	composerHas(p, "second")
+	p.Enter(composerText, "")
+	p.Sees(".message.final .body", "second")
+	requireSent(w, id, "first", "second")
+}
+
+// TestPageDraftsShared types the same draft in two tabs. One sends it, and a message that is discarded goes in both.
+func TestPageDraftsShared(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	b := browser.New(t)
+	first, second := b.Open(browser.ThreadPage(w.API.URL, id)), b.Open(browser.ThreadPage(w.API.URL, id))
+	second.Until(composerReady)
+	first.Fill(composerText, "from the first")
+	composerHas(second, "from the first")
+	second.Enter(composerText, " and the second")
+	composerHas(first, "")
+	first.Sees(".message.final .body", "from the first and the second")
+
+	browser.Evaluate[chromedp.Void](first, failing+"(false)")
+	first.Enter(composerText, "not this")
+	second.Sees(".unsent li", "not this")
+	first.Until("globalThis.fail")
+	browser.Evaluate[chromedp.Void](first, "fail()")
+	second.Sees(".unsent .error", "Not sent: ")
+	second.Click(".unsent button", "Discard…")
+	second.Sees("dialog", "the server may have received it")
+	second.Click("dialog button", "Discard it")
+	first.Until(`!document.querySelector(".unsent li")`)
+	requireSent(w, id, "from the first and the second")
 }
 
 // TestPageEditInvalid: arguments that are no JSON object are never sent, so the call cannot run with those that were edited.

@@ -1,6 +1,7 @@
 // Who is signed in, with which roles, and the way out.
 
 import { button, h } from "./dom.js";
+import { forgetDrafts } from "./drafts.js";
 import { server, signedIn, signOut } from "./session.js";
 import { rolesList } from "./signin.js";
 
@@ -18,6 +19,7 @@ export function account() {
       signedIn() &&
         button("Sign out", () => {
           signOut();
+          forgetDrafts();
           location.reload();
         }),
     ),

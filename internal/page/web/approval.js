@@ -3,12 +3,13 @@
 import { askerOf } from "./asker.js";
 import { Attention, READING } from "./attention.js";
 import { callView } from "./callview.js";
+import { counter } from "./counter.js";
 import { diff } from "./diff.js";
 import { ago, button, fill, h, notify, pretty, time } from "./dom.js";
 import { isExact, parseExact } from "./exactjson.js";
 import { keysAreOn } from "./keyboard.js";
 import { myName, person } from "./person.js";
-import { client, may } from "./session.js";
+import { client, may, server } from "./session.js";
 import { samePerson } from "./timeline.js";
 
 /** @import { ApprovalRequest, Approval } from "./timeline.js" */
@@ -325,8 +326,9 @@ export class ApprovalCard extends HTMLElement {
   }
 
   #deny() {
-    const reason = h("input", { name: "reason", placeholder: "Why? The agent is told (optional)", "aria-label": "Reason of the denial", maxLength: 1000 });
+    const reason = h("input", { name: "reason", placeholder: "Why? The agent is told (optional)", "aria-label": "Reason of the denial" });
     const send = button("Deny", () => this.#decide({ decision: "deny", reason: reason.value || undefined }), { class: "danger" });
+    const limit = counter(reason, server.limits.reason, { button: send });
     this.#form(
       reason,
       h(
@@ -341,6 +343,7 @@ export class ApprovalCard extends HTMLElement {
         reason,
         send,
         this.#cancel(),
+        limit.line,
       ),
     );
   }

@@ -1,9 +1,14 @@
 // Where a person writes.
 
+import { counter } from "./counter.js";
+import { confirmed } from "./dialog.js";
 import { button, fill, h } from "./dom.js";
-import { draftOf, keepDraft } from "./drafts.js";
-import { person } from "./person.js";
-import { client, may } from "./session.js";
+import { Draft } from "./drafts.js";
+import { messageBytes } from "./limits.js";
+import { myName, person } from "./person.js";
+import { client, may, server } from "./session.js";
+
+/** @import { Unsent } from "./drafts.js" */
 
 /** What a message does to a turn in progress. */
 const ON_BUSY = /** @type {const} */ ({
@@ -20,17 +25,18 @@ export class Composer extends HTMLElement {
   /** @type {keyof typeof ON_BUSY} */
   #onBusy = "enqueue";
   #selected = 0;
-  /** What could not be sent. @type {{ content: string, id: string } | undefined} */
-  failed;
+  /** @type {Draft | undefined} */
+  #draft;
+  #sending = false;
+  #left = new AbortController();
 
   connectedCallback() {
-    const draft = draftOf(this.threadId);
-    this.failed = draft.failed;
+    const draft = (this.#draft = new Draft(server.namespace, server.name ?? "", this.threadId));
     this.text = h("textarea", {
       rows: 1,
       placeholder: "Write a message",
       "aria-label": "Message",
-      value: draft.text,
+      value: draft.read(),
       "aria-autocomplete": "list",
       "aria-controls": "mentions",
       oninput: () => this.#input(),
@@ -40,8 +46,10 @@ export class Composer extends HTMLElement {
     this.list = h("ul", { class: "mentions", id: "mentions", role: "listbox", "aria-label": "Agents", hidden: true });
     this.modes = h("fieldset", { class: "modes", hidden: true });
     this.button = button("Send", () => this.#send(), { class: "primary" });
-    this.error = h("p", { class: "error", role: "alert", hidden: true });
-    fill(this, this.error, this.modes, h("div", { class: "row compose" }, h("div", { class: "grow" }, this.list, this.text), this.button));
+    const size = (/** @type {string} */ content) => messageBytes({ threadId: this.threadId, sender: myName() || "x".repeat(server.limits.name), content });
+    this.limit = counter(this.text, server.limits.message, { size });
+    this.unsent = h("ol", { class: "unsent", "aria-label": "Messages that are not sent" });
+    fill(this, this.unsent, this.modes, h("div", { class: "row compose" }, h("div", { class: "grow" }, this.list, this.text, this.limit.line), this.button));
     fill(
       this.modes,
       h("legend", null, "While the thread is busy"),
@@ -60,8 +68,12 @@ export class Composer extends HTMLElement {
         ),
       ),
     );
-    this.#size();
-    this.#enable();
+    addEventListener("storage", (e) => (e.key === draft.key || e.key === null) && this.#show(), { signal: this.#left.signal });
+    this.#show();
+  }
+
+  disconnectedCallback() {
+    this.#left.abort();
   }
 
   focus() {
@@ -82,8 +94,11 @@ export class Composer extends HTMLElement {
   #enable() {
     if (!this.text || !this.button) return;
     const reason = this.shut ? "The thread is closed" : may("post") ? "" : "Your key does not allow you to post";
-    this.text.disabled = this.button.disabled = reason !== "";
+    this.text.disabled = reason !== "";
     this.text.placeholder = reason || "Write a message, or @agent";
+    this.limit?.count();
+    this.button.title = reason || this.text.validationMessage;
+    this.button.disabled = this.button.title !== "";
   }
 
   /** @param {boolean} busy */
@@ -94,8 +109,10 @@ export class Composer extends HTMLElement {
   }
 
   #input() {
-    this.#keep();
+    const mine = this.text?.value ?? "";
+    if (this.#draft?.write(mine) !== mine) this.#show();
     this.#size();
+    this.#enable();
     const before = this.text?.value.slice(0, this.text.selectionStart) ?? "";
     const mention = /(?:^|\s)@([\w-]*)$/.exec(before);
     this.#complete(mention ? this.#agents.filter((a) => a.toLowerCase().startsWith(mention[1].toLowerCase())).slice(0, 8) : []);
@@ -170,45 +187,98 @@ export class Composer extends HTMLElement {
     }
   }
 
-  /** @param {string} value */
-  #set(value) {
-    if (this.text) this.text.value = value;
-    this.#keep();
+  /** Shows what the tabs of this browser have typed. */
+  #show() {
+    const draft = /** @type {Draft} */ (this.#draft),
+      text = /** @type {HTMLTextAreaElement} */ (this.text),
+      typed = draft.read();
+    if (text.value !== typed) text.value = typed;
     this.#size();
+    this.#enable();
+    const unsent = draft.unsent;
+    // A first attempt that is on its way is shown by the thread in a moment.
+    const shown = this.#sending && unsent.every((one) => one.error === undefined) ? [] : unsent;
+    fill(
+      /** @type {Element} */ (this.unsent),
+      shown.map((one, i) => this.#unsent(one, i === 0)),
+    );
   }
 
-  #keep() {
-    // What is being sent counts as not sent until the server has answered.
-    const unsent = this.sending ? this.failed?.content : undefined;
-    keepDraft(this.threadId, { text: [unsent, this.text?.value].filter(Boolean).join("\n"), failed: this.failed });
+  /** @param {Unsent} message @param {boolean} first */
+  #unsent(message, first) {
+    const draft = /** @type {Draft} */ (this.#draft);
+    const why = message.error ? `Not sent: ${message.error}` : first ? "The server has not confirmed it." : "It waits for the message above.";
+    const edit = () => {
+      this.#takeBack(message);
+      this.focus();
+    };
+    const discard = async () => {
+      const warning = message.unknown ? "The thread may get it all the same: the server may have received it." : "The thread does not get it.";
+      if (!(await confirmed("Discard the message?", warning, "Discard it"))) return;
+      draft.settle((id) => id === message.id);
+      this.#show();
+      this.focus();
+    };
+    return h(
+      "li",
+      null,
+      h("p", { class: "text", tabIndex: 0 }, message.content),
+      h("p", { class: message.error ? "error" : "hint", role: "alert" }, this.#sending ? "Sending…" : why),
+      !this.#sending &&
+        h("p", { class: "row" }, first && button("Send again", () => this.#flush()), !message.unknown && button("Edit", edit), button("Discard…", discard)),
+    );
   }
 
-  async #send() {
-    const text = /** @type {HTMLTextAreaElement} */ (this.text);
-    const content = text.value;
-    if (content.trim() === "" || this.sending) return;
-    this.sending = true;
-    // A repeated attempt has the same id, so that the message is posted once.
-    if (this.failed?.content !== content) this.failed = { content, id: crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random().toString(36).slice(2)}` };
-    this.#set(""); // what is written meanwhile is the next message
-    /** @type {HTMLButtonElement} */ (this.button).disabled = true;
-    try {
-      await client.post(this.threadId, { id: this.failed.id, content, sender: await person(), onBusy: this.#busy ? this.#onBusy : undefined });
-      this.failed = undefined;
-      this.#keep();
-      /** @type {HTMLElement} */ (this.error).hidden = true;
-      this.dispatchEvent(new CustomEvent("posted"));
-    } catch (error) {
-      this.sending = false;
-      this.#set([content, text.value].filter(Boolean).join("\n"));
-      if (/** @type {Error} */ (error).name === "AbortError") return;
-      fill(/** @type {Element} */ (this.error), `Not sent: ${/** @type {Error} */ (error).message}`);
-      /** @type {HTMLElement} */ (this.error).hidden = false;
-    } finally {
-      this.sending = false;
-      this.#enable();
-      text.focus();
+  /** Forgets the messages that the thread has. @param {(id: string) => boolean} has */
+  settle(has) {
+    if (!this.#draft?.unsent.some(({ id }) => has(id))) return;
+    this.#draft.settle(has);
+    this.#show();
+  }
+
+  /** Makes a message part of the text again. @param {Unsent} message */
+  #takeBack(message) {
+    const draft = /** @type {Draft} */ (this.#draft);
+    draft.settle((id) => id === message.id);
+    draft.write([message.content, draft.read()].filter(Boolean).join("\n"));
+    this.#show();
+  }
+
+  /** Sends the text, after the messages that are not sent yet. */
+  #send() {
+    const content = this.text?.value ?? "";
+    if (this.text?.validationMessage) return;
+    if (content.trim() !== "") {
+      const id = crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random().toString(36).slice(2)}`;
+      this.#draft?.send({ id, content, onBusy: this.#busy ? this.#onBusy : undefined });
     }
+    this.#flush();
+  }
+
+  /** Sends the messages that are not sent yet, one after the other, until one fails. */
+  async #flush() {
+    if (this.#sending) return this.#show();
+    this.#sending = true;
+    const draft = /** @type {Draft} */ (this.#draft);
+    for (let next = draft.unsent.at(0); next; next = draft.unsent.at(0)) {
+      const { id, content, onBusy, unknown } = next;
+      draft.update(id, { unknown: true });
+      this.#show();
+      try {
+        await client.post(this.threadId, { id, content, sender: await person(), onBusy });
+        draft.settle((one) => one === id);
+        this.dispatchEvent(new CustomEvent("posted"));
+      } catch (error) {
+        const { name, message, status } = /** @type {import("./client/threadmill.js").APIError} */ (error);
+        if (!draft.unsent.some((one) => one.id === id)) continue; // the answer is lost, but the thread has it
+        if (name === "AbortError" && !unknown) this.#takeBack(next);
+        else draft.update(id, { error: message, unknown: unknown || !(status >= 400 && status < 500) });
+        break;
+      }
+    }
+    this.#sending = false;
+    this.#show();
+    if (this.isConnected) this.focus();
   }
 }
 

@@ -1,10 +1,11 @@
 // What is beside a thread: why a line came to be, and the thread's queue, tasks, grants and metadata.
 
 import { act, ago, button, cut, facts, fill, h, pretty, sideHeader, time } from "./dom.js";
-import { showGrants } from "./grants.js";
+import { grantsOf } from "./grants.js";
 import { showModelCall, tokenFacts } from "./modelcall.js";
 import { person } from "./person.js";
 import { itemText } from "./queue.js";
+import { renew } from "./renew.js";
 import { client, may } from "./session.js";
 
 /** @import { components } from "./client/api.js" */
@@ -123,28 +124,21 @@ function because(r) {
   return r.type;
 }
 
-/** Shows what the thread has beside its lines. @param {Element} side @param {Thread} thread @param {() => void} close */
+/**
+ * Shows what the thread has beside its lines.
+ * @param {Element} side @param {Thread} thread @param {() => void} close
+ * @returns {() => Promise<void>} Reads all of it again. What has not changed stays as it is, also when it cannot be read.
+ */
 export function showDetails(side, thread, close) {
-  const usage = h("section"),
+  const about = h("section"),
+    usage = h("section"),
     queue = h("section"),
     tasks = h("section"),
     grants = h("section");
   fill(
     side,
     sideHeader("Thread", close),
-    h(
-      "section",
-      null,
-      facts([
-        ["Id", h("code", null, thread.id)],
-        ["Status", thread.status],
-        ["Opened", time(thread.createdAt)],
-        ["Active", thread.updatedAt && ago(thread.updatedAt)],
-        ["Agents", thread.agents.join(", ")],
-        ["Records", thread.head.toLocaleString()],
-        ["Metadata", thread.metadata && h("pre", { class: "code", tabIndex: 0 }, pretty(thread.metadata))],
-      ]),
-    ),
+    about,
     usage,
     h("h3", null, "Queue"),
     queue,
@@ -153,106 +147,120 @@ export function showDetails(side, thread, close) {
     h("h3", null, "Grants"),
     grants,
   );
-  showUsage(thread.id, usage);
-  showQueue(thread.id, queue);
-  act(null, async () => {
-    const found = await client.request("GET /v1/threads/{id}/tasks", { path: { id: thread.id } });
-    fill(
-      tasks,
-      found.tasks.length === 0
-        ? h("p", { class: "hint" }, "None.")
-        : h(
-            "ul",
-            { class: "plain" },
-            found.tasks.map((t) =>
-              h(
-                "li",
-                null,
-                h("span", { class: `badge ${t.state}` }, t.state),
-                " ",
-                t.title || t.tool || t.subAgent,
-                h("span", { class: "hint" }, " ", time(t.startedAt)),
-                t.error && h("p", { class: "error" }, t.error),
-                t.state === "running" &&
-                  may("operate") &&
-                  button(
-                    "Cancel",
-                    (e) =>
-                      act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
-                        await client.request("POST /v1/tasks/{id}/cancel", { path: { id: t.id }, body: { by: await person() } });
-                        showDetails(side, thread, close);
-                      }),
-                    { class: "quiet danger" },
-                  ),
-              ),
-            ),
-          ),
-    );
-  });
-  act(null, () => showGrants(thread.id, grants));
+  fill(about, facts(aboutFacts(thread)));
+  const refresh = async () => {
+    await Promise.all([
+      into(about, async () => facts(aboutFacts(await client.thread(thread.id)))),
+      into(usage, () => usageOf(thread.id)),
+      into(queue, () => queueOf(thread.id, refresh)),
+      into(tasks, () => tasksOf(thread.id, refresh)),
+      into(grants, () => grantsOf(thread.id, refresh)),
+    ]);
+  };
+  refresh();
+  return refresh;
 }
 
-/** Shows the tokens of the thread, which only the thread itself knows. @param {string} id @param {Element} place */
-async function showUsage(id, place) {
+/** Shows what is read. An error is shown if nothing else is. @param {Element} place @param {() => Promise<import("./dom.js").Child | import("./dom.js").Child[]>} read */
+async function into(place, read) {
   try {
-    const { usage } = await client.request("GET /v1/threads/{id}", { path: { id }, query: { state: true } });
-    if (usage) fill(place, h("h3", null, "Usage"), facts([["Model calls", (usage.modelCalls ?? 0).toLocaleString()], ...tokenFacts(usage)]));
+    renew(place, await read());
   } catch (error) {
-    fill(place, h("h3", null, "Usage"), h("p", { class: "hint" }, `The tokens are unknown: ${/** @type {Error} */ (error).message}`));
+    if (!place.hasChildNodes()) fill(place, h("p", { class: "error" }, /** @type {Error} */ (error).message));
   }
 }
 
-/** @param {string} id @param {Element} place */
-async function showQueue(id, place) {
-  await act(null, async () => {
-    const queue = await client.request("GET /v1/threads/{id}/queue", { path: { id } });
-    /** @param {components["schemas"]["QueueItem"]} item @param {string} state @param {...import("./dom.js").Child} controls */
-    const row = (item, state, ...controls) =>
+/** @param {Thread} thread @returns {[string, import("./dom.js").Child][]} */
+function aboutFacts(thread) {
+  return [
+    ["Id", h("code", null, thread.id)],
+    ["Status", thread.status],
+    ["Opened", time(thread.createdAt)],
+    ["Active", thread.updatedAt && ago(thread.updatedAt)],
+    ["Agents", thread.agents.join(", ")],
+    ["Records", thread.head.toLocaleString()],
+    ["Metadata", thread.metadata && h("pre", { class: "code", tabIndex: 0 }, pretty(thread.metadata))],
+  ];
+}
+
+/** A button that changes what is shown. @param {string} label @param {() => Promise<unknown>} action @param {() => Promise<void>} refresh @param {string} [kind] */
+function control(label, action, refresh, kind = "") {
+  return button(
+    label,
+    (e) =>
+      act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+        await action();
+        await refresh();
+      }),
+    { class: `quiet ${kind}` },
+  );
+}
+
+/** The background tasks of a thread. @param {string} id @param {() => Promise<void>} refresh */
+async function tasksOf(id, refresh) {
+  const { tasks } = await client.request("GET /v1/threads/{id}/tasks", { path: { id } });
+  if (tasks.length === 0) return h("p", { class: "hint" }, "None.");
+  const cancel = async (/** @type {string} */ task) => client.request("POST /v1/tasks/{id}/cancel", { path: { id: task }, body: { by: await person() } });
+  return h(
+    "ul",
+    { class: "plain" },
+    tasks.map((t) =>
       h(
         "li",
-        { class: "queue-item" },
-        h("span", { class: `badge ${state}` }, state),
+        { id: `task-${t.id}` },
+        h("span", { class: `badge ${t.state}` }, t.state),
         " ",
-        cut(itemText(item), 80),
-        item.priority !== 0 && h("span", { class: "badge" }, `priority ${item.priority}`),
-        item.error && h("p", { class: "error" }, item.error),
-        may("operate") && h("span", { class: "row" }, controls),
-      );
-    /** @param {string} label @param {() => Promise<unknown>} action */
-    const control = (label, action) =>
-      button(
-        label,
-        (e) =>
-          act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
-            await action();
-            await showQueue(id, place);
-          }),
-        { class: "quiet" },
-      );
-    const rows = [
-      queue.processing && row(queue.processing, "processing"),
-      ...(queue.waiting ?? []).map((i) => row(i, "waiting")),
-      ...queue.failed.map((i) =>
-        row(
-          i,
-          "failed",
-          control("Retry", async () =>
-            client.request("POST /v1/threads/{id}/queue/{eventId}/retry", { path: { id, eventId: i.id }, body: { by: await person() } }),
-          ),
-          control("Drop", async () =>
-            client.request("PATCH /v1/threads/{id}/queue/{eventId}", {
-              path: { id, eventId: i.id },
-              body: { status: "completed", by: await person(), reason: "dropped" },
-            }),
-          ),
-        ),
+        t.title || t.tool || t.subAgent,
+        h("span", { class: "hint" }, " ", time(t.startedAt)),
+        t.error && h("p", { class: "error" }, t.error),
+        t.state === "running" && may("operate") && control("Cancel", () => cancel(t.id), refresh, "danger"),
       ),
-    ].filter(Boolean);
-    fill(
-      place,
-      h("ul", { class: "plain" }, rows),
-      h("p", { class: "hint" }, queue.items.length > 0 ? `${queue.items.length} more wait, at the end of the thread.` : rows.length === 0 && "Empty."),
-      button("Refresh", () => showQueue(id, place), { class: "quiet" }),
+    ),
+  );
+}
+
+/** The tokens of a thread, which only the thread itself knows. @param {string} id @returns {Promise<import("./dom.js").Child[]>} */
+async function usageOf(id) {
+  const title = h("h3", null, "Usage");
+  try {
+    const { usage } = await client.request("GET /v1/threads/{id}", { path: { id }, query: { state: true } });
+    return usage ? [title, facts([["Model calls", (usage.modelCalls ?? 0).toLocaleString()], ...tokenFacts(usage)])] : [];
+  } catch (error) {
+    return [title, h("p", { class: "hint" }, `The tokens are unknown: ${/** @type {Error} */ (error).message}`)];
+  }
+}
+
+/** The events that are processed, wait for people or have failed. @param {string} id @param {() => Promise<void>} refresh @returns {Promise<import("./dom.js").Child[]>} */
+async function queueOf(id, refresh) {
+  const queue = await client.request("GET /v1/threads/{id}/queue", { path: { id } });
+  /** @param {components["schemas"]["QueueItem"]} item @param {string} state @param {...import("./dom.js").Child} controls */
+  const row = (item, state, ...controls) =>
+    h(
+      "li",
+      { class: "queue-item", id: `queue-${item.id}` },
+      h("span", { class: `badge ${state}` }, state),
+      " ",
+      cut(itemText(item), 80),
+      item.priority !== 0 && h("span", { class: "badge" }, `priority ${item.priority}`),
+      item.error && h("p", { class: "error" }, item.error),
+      may("operate") && h("span", { class: "row" }, controls),
     );
-  });
+  const retry = async (/** @type {string} */ eventId) =>
+    client.request("POST /v1/threads/{id}/queue/{eventId}/retry", { path: { id, eventId }, body: { by: await person() } });
+  const drop = async (/** @type {string} */ eventId) =>
+    client.request("PATCH /v1/threads/{id}/queue/{eventId}", { path: { id, eventId }, body: { status: "completed", by: await person(), reason: "dropped" } });
+  const rows = [
+    queue.processing && row(queue.processing, "processing"),
+    ...(queue.waiting ?? []).map((i) => row(i, "waiting")),
+    ...queue.failed.map((i) =>
+      row(
+        i,
+        "failed",
+        control("Retry", () => retry(i.id), refresh),
+        control("Drop", () => drop(i.id), refresh),
+      ),
+    ),
+  ].filter(Boolean);
+  const more = queue.items.length > 0 ? `${queue.items.length} more wait, at the end of the thread.` : rows.length === 0 && "Empty.";
+  return [h("ul", { class: "plain" }, rows), more && h("p", { class: "hint" }, more)];
 }

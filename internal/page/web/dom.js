@@ -146,18 +146,21 @@ export function download(name, type, text) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** Shows a notice for a moment, which screen readers read. @param {string} text @param {"info" | "error"} [kind] */
+/** Shows a notice for a moment, or an error until it is dismissed. Screen readers read both. @param {string} text @param {"info" | "error"} [kind] */
 export function notify(text, kind = "info") {
-  const place = /** @type {Element} */ (document.getElementById("notices"));
-  /** @type {HTMLElement} */
-  const notice = h(
-    "div",
-    { class: `notice ${kind}` },
-    text,
-    button("×", () => notice.remove(), { "aria-label": "Dismiss", class: "quiet" }),
-  );
+  const place = /** @type {HTMLElement} */ (document.getElementById("notices"));
+  const message = h("p", null, text);
+  const dismiss = () => {
+    const hadFocus = notice.contains(document.activeElement);
+    notice.remove();
+    if (hadFocus) (place.querySelector("button") ?? document.getElementById("main"))?.focus({ preventScroll: true });
+  };
+  const onkeydown = (/** @type {KeyboardEvent} */ e) => e.key === "Escape" && dismiss();
+  const notice = h("div", { class: `notice ${kind}`, onkeydown }, message, button("×", dismiss, { "aria-label": "Dismiss", class: "quiet" }));
+  // The same error is not shown twice.
+  for (const shown of place.querySelectorAll(`.${kind}`)) if (shown.querySelector("p")?.textContent === message.textContent) shown.remove();
   place.append(notice);
-  setTimeout(() => notice.remove(), kind === "error" ? 12_000 : 4000);
+  if (kind === "info") setTimeout(() => notice.remove(), 4000);
 }
 
 /**

@@ -37,10 +37,10 @@ export class FindBar extends HTMLElement {
     fill(
       this,
       this.#input,
-      this.#state,
       button("↑", () => this.#next(-1), { class: "quiet", "aria-label": "Earlier match", title: "Earlier (Enter)" }),
       button("↓", () => this.#next(1), { class: "quiet", "aria-label": "Later match", title: "Later (Shift+Enter)" }),
       button("×", () => this.#close(), { class: "quiet", "aria-label": "Close the search" }),
+      this.#state,
     );
     this.addEventListener("keydown", (e) => {
       if (e.key === "Escape") this.#close();

@@ -1,9 +1,14 @@
 // The form that opens a thread.
 
+import { counter } from "./counter.js";
 import { act, button, fill, h } from "./dom.js";
 import { guard } from "./leaving.js";
-import { person } from "./person.js";
-import { client } from "./session.js";
+import { messageBytes } from "./limits.js";
+import { myName, person } from "./person.js";
+import { client, server } from "./session.js";
+
+/** How long the ids are that the server gives to threads. */
+const ID_LENGTH = 26;
 
 class NewThread extends HTMLElement {
   #unguard = () => {};
@@ -11,7 +16,7 @@ class NewThread extends HTMLElement {
   async connectedCallback() {
     const agents = h("div", { class: "choices" });
     const text = h("textarea", { rows: 4, "aria-label": "Message", placeholder: "What should they do?" });
-    const title = h("input", { "aria-label": "Title", placeholder: "Title (optional)", maxLength: 400 });
+    const title = h("input", { "aria-label": "Title", placeholder: "Title (optional)" });
     const open = button(
       "Open the thread",
       () =>
@@ -24,6 +29,16 @@ class NewThread extends HTMLElement {
         }),
       { class: "primary" },
     );
+    const titleLimit = counter(title, server.limits.title),
+      size = (/** @type {string} */ content) => messageBytes({ threadId: "x".repeat(ID_LENGTH), sender: myName() || "x".repeat(server.limits.name), content }),
+      textLimit = counter(text, server.limits.message, { size });
+    const enable = () => {
+      const wrong = title.validationMessage || text.validationMessage;
+      open.disabled = wrong !== "";
+      open.title = wrong;
+    };
+    title.addEventListener("input", enable);
+    text.addEventListener("input", enable);
     const enter = (/** @type {KeyboardEvent} */ e) => {
       if (e.key !== "Enter" || e.shiftKey || e.isComposing) return;
       e.preventDefault();
@@ -40,7 +55,9 @@ class NewThread extends HTMLElement {
         h("p", { class: "hint" }, "Choose one agent or several, or none for the default one."),
         agents,
         title,
+        titleLimit.line,
         text,
+        textLimit.line,
         h("div", { class: "row" }, open),
       ),
     );

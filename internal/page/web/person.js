@@ -1,14 +1,13 @@
 // Who the person is. Decisions and changes carry a name: that of the API key, or else one that the
 // person gives once and this browser keeps.
 
+import { counter } from "./counter.js";
 import { ask } from "./dialog.js";
 import { h } from "./dom.js";
+import { textBytes } from "./limits.js";
 import { server } from "./session.js";
 
 const NAME = "threadmill.name";
-
-/** The longest name, in characters. */
-const MAX = 64;
 
 const TITLE = "What is your name?",
   WHY = "Messages, decisions and changes carry it, so that others see who acted.";
@@ -42,12 +41,11 @@ async function askName(title, why) {
   const input = h("input", {
     value: myName(),
     required: true,
-    maxLength: MAX,
     autocomplete: "name",
     autofocus: true,
     "aria-describedby": "name-why",
-    oninput: () => input.setCustomValidity(""),
   });
+  const limit = counter(input, server.limits.name, { size: (text) => textBytes(tidy(text)) });
   try {
     const answer = await ask(
       h(
@@ -60,13 +58,14 @@ async function askName(title, why) {
             onsubmit: (/** @type {SubmitEvent} */ e) => {
               if (/** @type {HTMLButtonElement} */ (e.submitter)?.value !== "save") return;
               input.value = tidy(input.value);
-              input.setCustomValidity(input.value === "" ? "Write a name that can be seen." : "");
+              limit.count();
               if (!input.reportValidity()) e.preventDefault();
             },
           },
           h("h2", null, title),
           h("p", { id: "name-why" }, why),
           h("label", null, "Name", input),
+          limit.line,
           h("p", { class: "hint" }, "This browser keeps it."),
           h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "", formNoValidate: true }, "Cancel")),
         ),

@@ -3,6 +3,7 @@
 import "./composer.js";
 import "./presence.js";
 import "./queue.js";
+import { counter } from "./counter.js";
 import { ask, confirmed, isCovered } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { markText } from "./find.js";
@@ -10,8 +11,9 @@ import { Follower } from "./follower.js";
 import { keysAreOn } from "./keyboard.js";
 import { LineView, statusText } from "./lines.js";
 import { hasText, isError, nextLine } from "./matches.js";
+import { Paced } from "./paced.js";
 import { person } from "./person.js";
-import { client, may, workflowURL } from "./session.js";
+import { client, may, server, workflowURL } from "./session.js";
 import { Timeline } from "./timeline.js";
 import { VirtualList } from "./virtuallist.js";
 
@@ -33,6 +35,13 @@ const SEARCHED = 1000,
 
 /** Records before and after the line to which a link leads. */
 const AROUND = 100;
+
+/** Events that change nothing beside the thread. @type {Set<AgentEvent["type"]>} */
+const LIVE = new Set(["stream", "thought", "tool_progress", "reset"]);
+
+/** What is beside the thread is read so long after an event, and not more often than its pace. In milliseconds. */
+const SIDE_DELAY = 300,
+  SIDE_PACE = 1000;
 
 /** How many of the newest lines can stand side by side. */
 const MAX_BESIDE = 12;
@@ -78,6 +87,12 @@ export class ThreadView extends HTMLElement {
   /** What waits for its turn: nothing of it is stored yet. @type {components["schemas"]["QueueItem"][]} */
   #queued = [];
   #queueTimer = 0;
+  /** Reads again what is beside the thread, if that can change. @type {(() => Promise<void>) | undefined} */
+  #sideRefresh;
+  #sideReading = new Paced(async () => {
+    await new Promise((resolve) => setTimeout(resolve, SIDE_DELAY)); // until the thread has taken note of what it has just recorded
+    await this.#sideRefresh?.();
+  }, SIDE_PACE);
 
   connectedCallback() {
     this.lines = h("div", { class: "lines", role: "feed", "aria-label": "Thread" });
@@ -162,6 +177,7 @@ export class ThreadView extends HTMLElement {
     this.#follower?.stop();
     this.#aborted.abort();
     clearTimeout(this.#queueTimer);
+    this.#sideReading.stop();
     this.more?.disconnect();
     this.#list?.stop();
     cancelAnimationFrame(this.#frame);
@@ -263,6 +279,7 @@ export class ThreadView extends HTMLElement {
       this.#past = undefined;
     }
     this.#live.timeline.apply(e, id);
+    if (this.#sideRefresh && !LIVE.has(e.type)) this.#sideReading.refresh();
     // Messages leave the queue when their turn begins; statuses tell what was moved, dropped or ended.
     if (e.type === "status" || (e.type === "message" && e.message.senderType === "user")) this.#lookAtQueue();
     if (e.type === "status") {
@@ -563,6 +580,7 @@ export class ThreadView extends HTMLElement {
         ),
     );
     this.composer?.showBusy(turn !== undefined);
+    this.composer?.settle((id) => this.#live.timeline.byKey.has(`m:${id}`) || this.#queued.some((item) => item.id === id));
   }
 
   /** @param {string} eventId */
@@ -656,7 +674,7 @@ export class ThreadView extends HTMLElement {
   }
 
   async #rename() {
-    const title = h("input", { value: this.#thread?.title ?? "", maxLength: 200, "aria-label": "Title" });
+    const title = h("input", { value: this.#thread?.title ?? "", "aria-label": "Title" });
     const dialog = h(
       "dialog",
       null,
@@ -665,7 +683,8 @@ export class ThreadView extends HTMLElement {
         { method: "dialog" },
         h("h2", null, "Rename the thread"),
         title,
-        h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "" }, "Cancel")),
+        counter(title, server.limits.title).line,
+        h("div", { class: "row" }, h("button", { value: "save", class: "primary" }, "Save"), h("button", { value: "", formNoValidate: true }, "Cancel")),
       ),
     );
     if ((await ask(dialog)) !== "save") return;
@@ -708,16 +727,18 @@ export class ThreadView extends HTMLElement {
     act(null, async () => {
       const { showDetails } = await import("./details.js"); // loaded when it is first shown
       this.#openSide();
-      if (this.#thread) showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide());
+      if (this.#thread) this.#sideRefresh = showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide());
     });
   }
 
   #openSide() {
+    this.#sideRefresh = undefined;
     if (this.side) this.side.hidden = false;
     this.classList.add("with-side");
   }
 
   #closeSide() {
+    this.#sideRefresh = undefined;
     if (this.side) this.side.hidden = true;
     this.classList.remove("with-side");
   }
