@@ -65,7 +65,7 @@ func TestPageEditorStays(t *testing.T) {
 	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: request.ToolCallID, Decision: event.DecisionApprove, By: "bob", Round: request.Round, Digest: request.Digest})
 	require.NoError(t, err)
 	thread.Sees(".approval .error", "Approved by bob")
-	all.Sees(".approval .error", "decided elsewhere")
+	all.Sees(".approval .error", "Approved by bob")
 	for _, p := range []*browser.Tab{thread, all} {
 		p.Until(`document.querySelector(".approval input[name=reason]").value === "because it is late"`)
 		p.Do(browser.Stroke("Enter", "\r", 13))

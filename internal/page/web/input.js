@@ -1,12 +1,12 @@
 // The card of a call that asks a person for input.
 
-import { button, fill, h, time } from "./dom.js";
+import { button, copyButton, cut, fill, h, pretty, time } from "./dom.js";
 import { fields } from "./field.js";
 import { loginChoice } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
-/** @import { InputRequest } from "./timeline.js" */
+/** @import { InputReceived, InputRequest } from "./timeline.js" */
 
 /** The address of a question, if a browser may open it. @param {string | undefined} address */
 function address(address) {
@@ -18,85 +18,154 @@ function address(address) {
   }
 }
 
-/** @param {string} threadId @param {InputRequest} request */
-export function inputCard(threadId, request) {
-  const refusal = h("p", { class: "error", role: "alert", hidden: true });
-  const asked = request.questions.map((question) => ({ question, fields: question.kind === "form" ? fields(question.schema) : [] }));
-  const choices = h("div", { class: "row choice" });
+export class InputCard {
+  element;
+  #request;
+  #threadId;
+  #fields;
+  #choices = h("div", { class: "row choice" });
+  #refusal = h("p", { class: "error", role: "alert", hidden: true });
+  #ending = h("span");
+  #typed = false;
+  #sending = false;
+  #over = false;
+
+  /** @param {string} threadId @param {InputRequest} request */
+  constructor(threadId, request) {
+    this.#threadId = threadId;
+    this.#request = request;
+    const logsIn = request.questions.every((q) => q.login);
+    const visits = request.questions.every((q) => q.kind === "url");
+    const asked = request.questions.map((question) => ({ question, fields: question.kind === "form" ? fields(question.schema) : [] }));
+    this.#fields = asked;
+    this.element = h(
+      "form",
+      {
+        class: "approval input",
+        tabIndex: -1,
+        "aria-label": `Input for ${request.toolName}`,
+        oninput: () => (this.#typed = true),
+        onsubmit: (/** @type {Event} */ e) => {
+          e.preventDefault();
+          void this.#send("accept");
+        },
+      },
+      h("header", null, h("code", null, request.toolName), " of ", h("strong", null, request.agent), " asks"),
+      asked.map(({ question, fields }) => {
+        const url = question.kind === "url" && !question.login ? address(question.url) : undefined;
+        return h(
+          "div",
+          { class: "question" },
+          h("p", { class: "reason" }, question.message),
+          url &&
+            h(
+              "p",
+              null,
+              h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, "Open ", h("strong", null, url.host)),
+              h("br"),
+              h("code", { class: "hint" }, url.href),
+            ),
+          question.login && loginChoice(question.login),
+          fields.map((f) => f.element),
+        );
+      }),
+      h(
+        "p",
+        { class: "hint" },
+        "Asked ",
+        time(request.requestedAt),
+        logsIn ? ". The call goes on by itself after the login." : ". Give no passwords: the answer is kept in the thread.",
+      ),
+      this.#choices,
+      this.#refusal,
+    );
+    fill(
+      this.#choices,
+      may("post")
+        ? [
+            h("button", { class: logsIn ? "" : "primary" }, logsIn ? "I have logged in" : visits ? "I have done this" : "Send"),
+            button("Decline", () => this.#send("decline"), { class: "danger" }),
+          ]
+        : h("p", { class: "hint" }, "Your key does not allow you to answer."),
+    );
+  }
+
+  /** Whether it has something that would be lost with it. */
+  get open() {
+    return this.#typed && !this.#sending;
+  }
+
+  /**
+   * Says that the question needs no answer of this person any more. What they were typing stays, so that it can be copied.
+   * @param {string} how @returns {boolean} Whether there is anything to keep.
+   */
+  end(how) {
+    if (!this.open) return false;
+    if (!this.#over) {
+      this.#over = true;
+      this.element.toggleAttribute("data-kept", true);
+      this.element.classList.add("decided");
+      fill(
+        this.#choices,
+        copyButton("Copy what you typed", () => pretty(this.#contents())),
+        button("Close", () => this.#dismiss()),
+      );
+      this.#refusal.hidden = false;
+      fill(this.#refusal, this.#ending, " Nothing that you typed here was sent.");
+    }
+    fill(this.#ending, how);
+    return true;
+  }
+
+  #dismiss() {
+    this.#typed = false;
+    this.element.dispatchEvent(new CustomEvent("dismissed", { bubbles: true }));
+    this.element.remove();
+  }
+
+  /** What the forms have, by question. */
+  #contents() {
+    return Object.fromEntries(
+      this.#fields
+        .filter(({ question }) => question.kind === "form")
+        .map(({ question, fields }) => [question.id, Object.fromEntries(fields.map((f) => [f.name, f.value()]).filter(([, value]) => value !== undefined))]),
+    );
+  }
 
   /** @param {"accept" | "decline"} action */
-  const send = async (action) => {
-    refusal.hidden = true;
-    for (const control of choices.querySelectorAll("button")) control.disabled = true;
+  async #send(action) {
+    if (this.#over) return;
+    const { toolCallId, round, questions } = this.#request;
+    this.#refusal.hidden = true;
+    this.#sending = true;
+    this.#enable(false);
+    const contents = this.#contents();
     /** @type {import("./client/api.js").components["schemas"]["InputAnswers"]["answers"]} */
     const answers = {};
-    for (const { question, fields } of asked) {
-      const values = fields.map((f) => [f.name, f.value()]).filter(([, value]) => value !== undefined);
-      answers[question.id] = action === "accept" && question.kind === "form" ? { action, content: Object.fromEntries(values) } : { action };
-    }
+    for (const { id } of questions) answers[id] = action === "accept" && contents[id] ? { action, content: contents[id] } : { action };
     try {
-      const result = await client.answerInput(threadId, request.toolCallId, { round: request.round, answers, by: await person() });
-      form.classList.add("decided");
-      fill(choices);
-      form.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
+      const result = await client.answerInput(this.#threadId, toolCallId, { round, answers, by: await person() });
+      this.element.classList.add("decided");
+      fill(this.#choices);
+      this.element.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
     } catch (error) {
-      for (const control of choices.querySelectorAll("button")) control.disabled = false;
+      this.#sending = false;
+      this.#enable(true);
       if (/** @type {Error} */ (error).name === "AbortError") return;
-      refusal.hidden = false;
-      fill(refusal, /** @type {Error} */ (error).message);
+      this.#refusal.hidden = false;
+      fill(this.#refusal, /** @type {Error} */ (error).message);
     }
-  };
+  }
 
-  const logsIn = request.questions.every((q) => q.login);
-  const visits = request.questions.every((q) => q.kind === "url");
-  const form = h(
-    "form",
-    {
-      class: "approval input",
-      tabIndex: -1,
-      "aria-label": `Input for ${request.toolName}`,
-      onsubmit: (/** @type {Event} */ e) => {
-        e.preventDefault();
-        void send("accept");
-      },
-    },
-    h("header", null, h("code", null, request.toolName), " of ", h("strong", null, request.agent), " asks"),
-    asked.map(({ question, fields }) => {
-      const url = question.kind === "url" && !question.login ? address(question.url) : undefined;
-      return h(
-        "div",
-        { class: "question" },
-        h("p", { class: "reason" }, question.message),
-        url &&
-          h(
-            "p",
-            null,
-            h("a", { href: url.href, target: "_blank", rel: "noopener noreferrer" }, "Open ", h("strong", null, url.host)),
-            h("br"),
-            h("code", { class: "hint" }, url.href),
-          ),
-        question.login && loginChoice(question.login),
-        fields.map((f) => f.element),
-      );
-    }),
-    h(
-      "p",
-      { class: "hint" },
-      "Asked ",
-      time(request.requestedAt),
-      logsIn ? ". The call goes on by itself after the login." : ". Give no passwords: the answer is kept in the thread.",
-    ),
-    choices,
-    refusal,
-  );
-  fill(
-    choices,
-    may("post")
-      ? [
-          h("button", { class: logsIn ? "" : "primary" }, logsIn ? "I have logged in" : visits ? "I have done this" : "Send"),
-          button("Decline", () => send("decline"), { class: "danger" }),
-        ]
-      : h("p", { class: "hint" }, "Your key does not allow you to answer."),
-  );
-  return form;
+  /** @param {boolean} is */
+  #enable(is) {
+    for (const control of this.#choices.querySelectorAll("button")) control.disabled = !is;
+  }
+}
+
+/** A sentence that says how a question was answered. @param {InputReceived} a */
+export function answerText(a) {
+  if (a.withdrawn) return "No answer is needed any more.";
+  const said = Object.values(a.answers).map(({ action, content }) => (action === "accept" ? (content ? JSON.stringify(content) : "accepted") : `${action}d`));
+  return `Answered by ${a.by}: ${cut(said.join(", "), 400)}.`;
 }

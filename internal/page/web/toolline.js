@@ -5,7 +5,7 @@ import { askerOf } from "./asker.js";
 import { commandOf } from "./callparts.js";
 import { callView, longText, resultView } from "./callview.js";
 import { act, button, copyButton, cut, fill, h, hue, time } from "./dom.js";
-import { inputCard } from "./input.js";
+import { answerText, InputCard } from "./input.js";
 import { actions } from "./lineactions.js";
 import { outputOf } from "./output.js";
 import { client } from "./session.js";
@@ -73,7 +73,9 @@ export class ToolLine {
   #output = { views: [] };
   /** @type {ReturnType<typeof approvalCard> | undefined} */
   #card;
-  /** The round of the question that is shown. @type {number | undefined} */
+  /** The question that is asked, and its round. @type {InputCard | undefined} */
+  #input;
+  /** @type {number | undefined} */
   #round;
   /** How many pieces of progress were shown. */
   #progressed = 0;
@@ -111,7 +113,11 @@ export class ToolLine {
     }
     if (!this.#touched) {
       this.#details.open =
-        now === "waiting" || this.#card !== undefined || now === "asks" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
+        now === "waiting" ||
+        this.#card !== undefined ||
+        this.#question.hasChildNodes() ||
+        (now === "using" && line.progress !== undefined) ||
+        now === "waits for a client";
     }
   }
 
@@ -160,9 +166,13 @@ export class ToolLine {
   /** @param {Line} line @param {string} now @param {Context} context */
   #showQuestion(line, now, context) {
     const input = now === "asks" ? inputOf(line) : undefined;
-    if (!input) fill(this.#question);
-    else if (this.#round !== input.round) fill(this.#question, inputCard(context.threadId, input));
-    this.#round = input?.round;
+    if (this.#round !== input?.round) {
+      const answer = line.inputs?.at(-1);
+      if (!this.#input?.end(answer ? answerText(answer) : "No answer is needed any more.")) this.#input?.element.remove();
+      this.#input = input && new InputCard(context.threadId, input);
+      if (this.#input) this.#question.append(this.#input.element);
+      this.#round = input?.round;
+    }
     fill(
       this.#answers,
       (line.inputs ?? []).map((a) =>
