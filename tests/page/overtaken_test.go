@@ -27,7 +27,7 @@ func TestPageEditorStays(t *testing.T) {
 	thread := browser.New(t).OpenAs("ann", browser.ThreadPage(w.API.URL, ids[1]))
 	all := browser.New(t).OpenAs("cleo", w.API.URL+"/#/approvals")
 	thread.Click(".approval[data-seen] button", "Deny…")
-	const second = "tm-approvals .waiting:nth-child(2) "
+	const second = "tm-approvals .waiting:nth-child(4) "
 	all.Click(second+".approval[data-seen] button", "Deny…")
 	for _, p := range []*browser.Tab{thread, all} {
 		p.Fill(".approval input[name=reason]", "because it is late")
@@ -37,7 +37,7 @@ func TestPageEditorStays(t *testing.T) {
 	}
 	thread.Sees(".approval .error", "Approved by ann.")
 	all.Until(`document.querySelectorAll("tm-approvals .waiting").length === 2`)
-	all.Sees("tm-approvals .waiting:first-child .approval .error", "Approved by ann.")
+	all.Sees("tm-approvals .waiting .approval.decided .error", "Approved by ann.")
 	for _, p := range []*browser.Tab{thread, all} {
 		p.Until(focusedReason)
 		p.Do(browser.Stroke("Enter", "\r", 13))
@@ -84,17 +84,20 @@ func TestPageAskedAgain(t *testing.T) {
 	require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, first.ToolCallID))
 	for _, p := range []*browser.Tab{thread, all} {
 		p.Sees(".approval header", "asked again, round 2")
-		p.Sees(".approval .error", "The call was asked again, and is now as shown above. Nothing that you typed here was sent.")
+		p.Sees(".approval .news", "This call was asked again (round 2) while you were writing. Its arguments are the same. Nothing that you typed was sent.")
 		p.Until(focusedReason)
 		countDecisions(p)
 		p.Do(browser.Stroke("Enter", "\r", 13))
 		p.Until(focusedReason)
-		p.Click(".approval .error button", "Decide on it as it is now")
-		p.Until(`document.querySelectorAll(".approval").length === 1 && document.querySelector(".approval [name=reason]") === null && decisions === 0`)
+		p.Until(`decisions === 0`)
 	}
-	all.Click(".approval[data-seen] button", "Approve")
-	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
-	require.Len(t, spied.Seen(), 1)
+	thread.Click(".approval .choice button", "Cancel")
+	thread.Until(`document.querySelector(".approval [name=reason]") === null && document.querySelector(".approval .news").hidden`)
+	all.Click(".approval .news button", "Use what I typed for this call")
+	all.Until(focusedReason)
+	all.Click(".approval .choice button", "Deny")
+	require.Contains(t, w.Await(id, posted).Message.Content, "because it is late")
+	require.Empty(t, spied.Seen())
 	for _, p := range []*browser.Tab{thread, all} {
 		p.Until(`document.querySelector(".approval") === null`)
 	}
@@ -122,10 +125,10 @@ func TestPageInputStays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, signals.DecideAccepted, out)
 	for _, p := range []*browser.Tab{thread, all} {
-		p.Sees(".approval.input .error", "Answered by bob. Nothing that you typed here was sent.")
+		p.Sees(".approval.input .error", "Answered by bob: declined. Nothing that you typed here was sent.")
 		p.Until(fmt.Sprintf(`document.activeElement === document.querySelector(%q) && document.activeElement.value === "half of it"`, control))
 		p.Do(browser.Stroke("Enter", "\r", 13))
-		p.Click(".approval.input .error button", "Close")
+		p.Click(".approval.input button", "Close")
 		p.Until(`document.querySelector(".approval.input") === null`)
 	}
 	require.Len(t, check.OfType(w, id, event.TypeInputReceived), 1)

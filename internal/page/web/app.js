@@ -1,6 +1,5 @@
 // The page: its parts, what the address shows, the theme, the connection and the sign-in.
 
-import "./approvals.js";
 import { account } from "./account.js";
 import "./inbox.js";
 import { goTo, unsaved } from "./leaving.js";
@@ -25,7 +24,7 @@ const THEME = "threadmill.theme";
 
 /** The parts besides threads: name, label, and what they need, which is loaded when they are shown. */
 const PARTS = /** @type {const} */ ([
-  ["approvals", "Approvals", "tm-approvals", async () => {}],
+  ["approvals", "Approvals", "tm-approvals", () => import("./approvals.js")],
   ["agents", "Agents", "tm-agents", () => import("./agents.js")],
   ["knowledge", "Knowledge", "tm-knowledge", () => import("./knowledge.js")],
   ["servers", "MCP servers", "tm-servers", () => import("./servers.js")],
@@ -114,7 +113,6 @@ function show() {
       () => pageOf(h("tm-login", { server: id })),
     );
   const known = PARTS.find(([name]) => name === part);
-  if (known?.[0] === "approvals") return fill(main, pageOf(h("tm-approvals")));
   if (known) return showLoaded(known[3], () => (known[0] === "knowledge" ? knowledge() : pageOf(h(known[2], { item: id, query }))));
   return fill(
     main,

@@ -27,7 +27,9 @@ function objectOf(text) {
 }
 
 /** Whether a decision on one request is one on the other. @param {ApprovalRequest} a @param {ApprovalRequest} b */
-const isSame = (a, b) => a.digest === b.digest && a.round === b.round && a.arguments === b.arguments;
+function isSame(a, b) {
+  return a.digest === b.digest && a.round === b.round && a.arguments === b.arguments;
+}
 
 /** How much of a card has to be in view: half of it, or half of the window. */
 const THRESHOLDS = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1];
@@ -44,19 +46,22 @@ export class ApprovalCard extends HTMLElement {
   #writing = false;
   #decided = false;
   #sending = false;
-  /** The request about which the person fills in a form. @type {ApprovalRequest | undefined} */
-  #about;
-  /** Closes a form that was overtaken: by a decision of somebody else, or by another request for the call. @type {(() => void) | undefined} */
-  #overtaken;
-  #head = h("header");
-  #asker = h("p", { class: "reason" });
-  #call = h("div");
+  /** Whether the call was decided elsewhere while the person filled in a form. */
+  #over = false;
+  /** Whether the call was asked again while the person filled in a form, and the person has not said that the text is meant for it. */
+  #changed = false;
+  /** Opens the form again for the call as it is now, with what was typed. */
+  #again = () => {};
 
   constructor() {
     super();
+    this.head = h("header");
+    this.call = h("div");
+    this.news = h("div", { class: "news", role: "alert", hidden: true });
     this.facts = h("dl", { class: "facts" });
     this.place = h("div", { class: "choice" });
     this.refusal = h("p", { class: "error", role: "alert", hidden: true });
+    this.ending = h("span");
     this.addEventListener("keydown", (e) => this.#key(e));
     this.addEventListener("keyup", (e) => {
       if (e.key === this.#held) this.#held = "";
@@ -93,38 +98,69 @@ export class ApprovalCard extends HTMLElement {
   show(request) {
     const before = this.#request;
     this.#request = request;
-    if (before && isSame(before, request)) {
-      if (this.#overtaken && this.#about && isSame(this.#about, request)) this.#goOn();
-      return this.#showState();
-    }
+    if (this.#over) this.#reopen();
+    if (before && isSame(before, request)) return this.#showState();
     this.#attention.restart();
     this.setAttribute("aria-label", `Approval of ${request.toolName}`);
+    const asker = askerOf(request);
     fill(
-      this.#head,
+      this.head,
       h("strong", null, request.agent),
       " wants to call ",
       h("code", null, request.toolName),
       request.round && request.round > 1 && h("span", { class: "badge" }, `asked again, round ${request.round}`),
       request.reminder && h("span", { class: "badge" }, `reminder ${request.reminder}`),
     );
-    const asker = askerOf(request);
-    this.#asker.hidden = !asker;
-    fill(this.#asker, asker);
-    fill(this.#call, callView(request.toolName, request.arguments).element);
-    // A form stays where it is, with its focus.
-    if (!before) fill(this, this.#head, this.#asker, this.#call, this.facts, this.place, this.refusal);
+    fill(this.call, asker && h("p", { class: "reason" }, asker), callView(request.toolName, request.arguments).element);
+    // What is in the document already stays there: it may have the focus.
+    if (!before) fill(this, this.head, this.call, this.news, this.facts, this.place, this.refusal);
     this.#decided = false;
+    this.#sending = false;
     this.classList.remove("decided");
-    this.#compare();
+    if (before && this.#writing) this.#tellChange(before);
     this.#showState();
     this.#attend(() => {});
   }
 
-  /** Lets the person send what they have written only about the request that they wrote it about. */
-  #compare() {
-    if (!this.#writing || this.#sending || !this.#about) return;
-    if (isSame(this.#about, this.#asked)) this.#goOn();
-    else this.#overtake("The call was asked again, and is now as shown above.", "Decide on it as it is now", () => this.#close());
+  /** Whether it has something that would be lost with it. */
+  get open() {
+    return this.#writing;
+  }
+
+  /** Says that the call is another one than the person was writing about. What they typed counts for it once they say so. @param {ApprovalRequest} before */
+  #tellChange(before) {
+    const { round = 1, arguments: args } = this.#asked;
+    this.#changed = true;
+    this.news.hidden = false;
+    fill(
+      this.news,
+      h(
+        "p",
+        null,
+        `This call was asked again${round > 1 ? ` (round ${round})` : ""} while you were writing. `,
+        args === before.arguments
+          ? "Its arguments are the same. "
+          : h("details", null, h("summary", null, "Its arguments have changed"), diff(pretty(before.arguments), pretty(args))),
+        "Nothing that you typed was sent.",
+      ),
+      button("Use what I typed for this call", () => {
+        if (!this.#attention.seen) return;
+        this.#settleChange();
+        this.#again();
+      }),
+    );
+    this.#showButtons();
+  }
+
+  #settleChange() {
+    this.#changed = false;
+    this.news.hidden = true;
+    fill(this.news);
+  }
+
+  /** Shows the buttons of a form that can do something now. */
+  #showButtons() {
+    for (const control of this.place.querySelectorAll("button")) control.hidden = this.#over || (this.#changed && !control.matches(".cancel"));
   }
 
   /**
@@ -133,29 +169,31 @@ export class ApprovalCard extends HTMLElement {
    */
   end(how) {
     if (!this.#writing || this.#sending) return false;
-    this.classList.add("decided");
-    this.#overtake(how, "Close", () => this.#dismiss());
+    if (!this.#over) {
+      this.#over = true;
+      this.#settleChange();
+      this.toggleAttribute("data-kept", true);
+      this.classList.add("decided");
+      this.#showButtons();
+      this.refusal.hidden = false;
+      fill(
+        this.refusal,
+        this.ending,
+        " Nothing that you typed here was sent. ",
+        button("Close", () => this.#dismiss()),
+      );
+    }
+    fill(this.ending, how);
     return true;
   }
 
-  /** Keeps what the person has typed, and why it cannot be sent. @param {string} why @param {string} label @param {() => void} close */
-  #overtake(why, label, close) {
-    const text = `${why} Nothing that you typed here was sent. `;
-    this.#overtaken = close;
-    this.toggleAttribute("data-kept", true);
-    for (const control of this.place.querySelectorAll("button")) control.hidden = true;
-    this.refusal.hidden = false;
-    if (this.refusal.firstChild?.textContent !== text) fill(this.refusal, text, button(label, close));
-  }
-
-  /** Lets the person send what they have written after all. */
-  #goOn() {
-    this.#overtaken = undefined;
+  /** Lets the person decide after all: the call was asked again. */
+  #reopen() {
+    this.#over = false;
     this.removeAttribute("data-kept");
     this.classList.remove("decided");
     this.refusal.hidden = true;
-    fill(this.refusal);
-    for (const control of this.place.querySelectorAll("button")) control.hidden = false;
+    this.#showButtons();
   }
 
   #dismiss() {
@@ -203,10 +241,10 @@ export class ApprovalCard extends HTMLElement {
   #showAttention() {
     this.toggleAttribute("data-seen", this.#attention.seen);
     this.toggleAttribute("data-keys", this.#attention.read);
-    if (this.#sending) return;
     /** @type {NodeListOf<HTMLButtonElement>} */
     const choices = this.place.querySelectorAll("button[data-key]");
-    for (const choice of choices) choice.disabled = !this.#attention.seen;
+    if (!this.#sending) for (const choice of choices) choice.disabled = !this.#attention.seen;
+    for (const use of this.news.querySelectorAll("button")) use.disabled = !this.#attention.seen;
   }
 
   #menu() {
@@ -254,7 +292,7 @@ export class ApprovalCard extends HTMLElement {
 
   /** @param {Record<string, unknown>} what */
   async #decide(what) {
-    if (this.#overtaken || this.#sending) return;
+    if (this.#over || this.#changed || this.#sending) return;
     const request = this.#asked;
     this.#sending = true;
     this.refusal.hidden = true;
@@ -271,31 +309,29 @@ export class ApprovalCard extends HTMLElement {
         }),
       );
       this.#writing = false;
-      if (result.missing) {
+      if (!isSame(this.#asked, request)) {
+        // The stream brought the next round before the answer came.
+        this.#settleChange();
+        this.#showState();
+      } else if (result.missing) {
         notify(`Your approval counts. ${result.missing} more needed.`);
-        // The stream may have brought the vote, or a new round, before the answer came.
-        const now = this.#asked,
-          votes = now.votes ?? [];
-        if (now.round === request.round && !votes.some((v) => samePerson(v.by, myName()))) {
-          this.#request = { ...now, votes: [...votes, { by: myName(), at: new Date().toISOString() }] };
+        // The stream may have brought the vote before the answer came.
+        const votes = this.#asked.votes ?? [];
+        if (!votes.some((v) => samePerson(v.by, myName()))) {
+          this.#request = { ...this.#asked, votes: [...votes, { by: myName(), at: new Date().toISOString() }] };
         }
         this.#sending = false;
         this.#showState();
-      } else if (isSame(request, this.#asked)) {
+      } else {
         this.#decided = true;
         this.classList.add("decided");
         fill(this.place);
-      } else {
-        this.#sending = false;
-        this.#menu(); // it was asked again before the answer came
       }
       this.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
     } catch (error) {
       this.#sending = false;
       this.#enable(true);
-      this.#showAttention();
-      this.#compare();
-      if (this.#overtaken || /** @type {Error} */ (error).name === "AbortError") return;
+      if (/** @type {Error} */ (error).name === "AbortError") return;
       this.refusal.hidden = false;
       fill(this.refusal, /** @type {Error} */ (error).message);
     }
@@ -309,24 +345,29 @@ export class ApprovalCard extends HTMLElement {
   /** Opens a form in place of the choices. @param {HTMLElement} focus @param {...Node} form */
   #form(focus, ...form) {
     this.#writing = true;
-    this.#about = this.#asked;
     fill(this.place, form);
     focus.focus();
   }
 
   #close() {
     this.#writing = false;
-    this.#goOn();
+    this.#settleChange();
     this.#menu();
     (this.place.querySelector("button") ?? this).focus();
   }
 
   #cancel() {
-    return button("Cancel", () => this.#close());
+    return button("Cancel", () => this.#close(), { class: "cancel" });
   }
 
-  #deny() {
-    const reason = h("input", { name: "reason", placeholder: "Why? The agent is told (optional)", "aria-label": "Reason of the denial" });
+  #deny(typed = "") {
+    const reason = h("input", {
+      name: "reason",
+      value: typed,
+      placeholder: "Why? The agent is told (optional)",
+      "aria-label": "Reason of the denial",
+    });
+    this.#again = () => this.#deny(reason.value);
     const send = button("Deny", () => this.#decide({ decision: "deny", reason: reason.value || undefined }), { class: "danger" });
     const limit = counter(reason, server.limits.reason, { button: send });
     this.#form(
@@ -348,15 +389,17 @@ export class ApprovalCard extends HTMLElement {
     );
   }
 
-  #edit() {
+  /** @param {string} [typed] */
+  #edit(typed) {
     const original = pretty(this.#asked.arguments);
     const text = h("textarea", {
-      value: original,
+      value: typed ?? original,
       rows: Math.min(16, original.split("\n").length + 1),
       spellcheck: false,
       "aria-label": "Arguments that run instead",
       class: "code",
     });
+    this.#again = () => this.#edit(text.value === original ? undefined : text.value);
     const changes = h("div");
     const edited = () => {
       const args = objectOf(text.value);
@@ -374,23 +417,20 @@ export class ApprovalCard extends HTMLElement {
     this.#form(text, text, changes, h("div", { class: "row" }, send, this.#cancel()));
   }
 
-  /** @param {Record<string, unknown>} values */
-  #pattern(values) {
+  /** @param {Record<string, unknown>} values @param {Map<string, string>} [typed] The patterns that the person changed. */
+  #pattern(values, typed = new Map()) {
     const globs = Object.entries(values)
       .filter(([, value]) => typeof value === "string")
       .map(([name, value]) => ({
         name,
         value: /** @type {string} */ (value),
-        input: h("input", { value: String(value), "aria-label": `Pattern of ${name}`, class: "code" }),
+        input: h("input", { value: typed.get(name) ?? String(value), "aria-label": `Pattern of ${name}`, class: "code" }),
       }));
-    const send = button(
-      "Approve the pattern",
-      () => {
-        const changed = globs.filter((g) => g.input.value !== g.value).map((g) => [g.name, g.input.value]);
-        return this.#decide({ decision: "approve", scope: "pattern", pattern: Object.fromEntries(changed) });
-      },
-      { class: "primary" },
-    );
+    const changed = () => new Map(globs.filter((g) => g.input.value !== g.value).map((g) => [g.name, g.input.value]));
+    this.#again = () => this.#pattern(objectOf(this.#asked.arguments) ?? {}, changed());
+    const send = button("Approve the pattern", () => this.#decide({ decision: "approve", scope: "pattern", pattern: Object.fromEntries(changed()) }), {
+      class: "primary",
+    });
     const form = h(
       "form",
       {
@@ -412,7 +452,7 @@ export class ApprovalCard extends HTMLElement {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.key === "Escape" && this.#writing) {
       e.stopPropagation();
-      return this.#overtaken ? this.#overtaken() : this.#close();
+      return this.#over ? this.#dismiss() : this.#close();
     }
     if (e.repeat && (e.key === this.#held || (e.key === "Enter" && !target.matches("textarea")))) return e.preventDefault();
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select")) return;
@@ -452,7 +492,5 @@ export function decisionText(d) {
       return `Expired without a decision`;
     case "revoked":
       return `Approval revoked${by}${reason}`;
-    case "withdrawn":
-      return "No longer waits: the sub-agent went on without it";
   }
 }

@@ -1,39 +1,75 @@
 // The list of what waits in all threads.
 
-import { approvalCard } from "./approval.js";
+import { ApprovalCard, approvalCard } from "./approval.js";
 import { isCovered } from "./dialog.js";
-import { ago, fill, h, pretty } from "./dom.js";
-import { inputCard } from "./input.js";
+import { ago, button, fill, h, pretty } from "./dom.js";
+import { InputCard } from "./input.js";
 import { keysAreOn } from "./keyboard.js";
-import { answered, decided } from "./outcome.js";
+import { outcomeOf } from "./outcome.js";
 import { empty, failure, loading } from "./states.js";
+import { arrange } from "./virtuallist.js";
 import { waiting } from "./waiting.js";
+import { entriesOf, groupOf, ordered, SHOWN, windowFrom } from "./waitinglist.js";
 
-/** @import { ApprovalCard } from "./approval.js" */
-/** @import { InputCard } from "./input.js" */
 /** @import { Waiting } from "./client/threadmill.js" */
+/** @import { ClientCall } from "./timeline.js" */
+/** @import { Entry, Grouping } from "./waitinglist.js" */
 
-/**
- * @typedef {object} Item
- * @property {HTMLElement} element
- * @property {(() => Promise<string>)} [outcome] What has become of the call.
- * @property {ApprovalCard | InputCard} [card]
- * @property {string} [how] What has become of it, once that is known.
- */
+/** @typedef {{ element: HTMLElement, origin: HTMLElement, card: ApprovalCard | InputCard | undefined }} Item The place of an entry, and its card if a person can answer. */
 
 /** How often the list is read again, since the change of a thread may be told before the list has it. In milliseconds. */
 const AGAIN = 15_000;
 
+/** What this browser keeps: by what the calls are grouped. */
+const GROUPING = "threadmill.approvals.grouping";
+
 class Approvals extends HTMLElement {
   #timer = 0;
-  /** What waits, by thread and call, and what the person writes about although it does not wait any more. @type {Map<string, Item>} */
-  #waiting = new Map();
+  /** What is listed, in order. @type {Entry[]} */
+  #entries = [];
+  /** What is in the document. @type {Map<string, Item>} */
+  #items = new Map();
+  /** The headings of groups in the document. @type {Map<string, HTMLElement>} */
+  #headings = new Map();
+  /** The entries that no longer wait, whose card has what the person typed. @type {Set<string>} */
+  #kept = new Set();
+  /** The first entry that is shown. */
+  #from = 0;
   /** The place of the card on which a decision was made last, until the next one has the focus. */
   #decidedAt = -1;
+  /** The threads that did not answer, as they are named. */
+  #unanswered = "";
+  #by = /** @type {Grouping} */ (localStorage.getItem(GROUPING) === "call" ? "call" : "thread");
 
   connectedCallback() {
     this.list = h("div", { class: "cards" });
     this.state = h("div", { class: "hint", role: "status" }, loading());
+    this.unanswered = h("details", { class: "hint", hidden: true });
+    this.earlier = button("", () => this.#show(this.#entries[Math.max(0, this.#from - SHOWN)].key), { hidden: true });
+    this.later = button("", () => this.#show(this.#entries[this.#from + SHOWN].key), { hidden: true });
+    const keys = [
+      ["j", ""],
+      ["k", "move"],
+      ["Enter", "open the thread"],
+      ["a", "approve"],
+      ["s", "for session"],
+      ["p", "pattern"],
+      ["e", "edit"],
+      ["d", "deny"],
+    ];
+    const grouping = h(
+      "select",
+      {
+        onchange: () => {
+          this.#by = /** @type {Grouping} */ (grouping.value);
+          localStorage.setItem(GROUPING, this.#by);
+          this.#answered();
+        },
+      },
+      h("option", { value: "thread" }, "thread"),
+      h("option", { value: "call" }, "equal calls"),
+    );
+    grouping.value = this.#by;
     fill(
       this,
       h(
@@ -43,38 +79,22 @@ class Approvals extends HTMLElement {
         h(
           "p",
           { class: "hint keys" },
-          h("kbd", null, "j"),
-          " ",
-          h("kbd", null, "k"),
-          " move · ",
-          h("kbd", null, "a"),
-          " approve · ",
-          h("kbd", null, "s"),
-          " for session · ",
-          h("kbd", null, "p"),
-          " pattern · ",
-          h("kbd", null, "e"),
-          " edit · ",
-          h("kbd", null, "d"),
-          " deny",
+          keys.flatMap(([key, label], i) => [h("kbd", null, key), ` ${label}`, label !== "" && i < keys.length - 1 && " · "]),
         ),
       ),
-      this.state,
+      h("div", { class: "row" }, this.state, h("label", { class: "row grouping" }, "Group by", grouping)),
+      this.unanswered,
+      this.earlier,
       this.list,
+      this.later,
     );
     this.changed = () => this.#answered();
     waiting.addEventListener("change", this.changed);
     this.keys = (/** @type {KeyboardEvent} */ e) => this.#key(e);
     document.addEventListener("keydown", this.keys);
-    this.list.addEventListener("dismissed", (e) => {
-      for (const [key, { element }] of this.#waiting) {
-        if (!element.contains(/** @type {Node} */ (e.target))) continue;
-        this.#waiting.delete(key);
-        element.remove();
-      }
-    });
+    this.list.addEventListener("dismissed", (e) => this.#dismissed(/** @type {Node} */ (e.target)));
     this.list.addEventListener("decided", (e) => {
-      this.#decidedAt = this.#elements().findIndex((item) => item.contains(/** @type {Node} */ (e.target)));
+      this.#decidedAt = this.#indexOf(/** @type {Node} */ (e.target));
       waiting.refresh();
     });
     if (waiting.now || waiting.error) {
@@ -97,83 +117,147 @@ class Approvals extends HTMLElement {
       return fill(/** @type {Element} */ (this.state), failed);
     }
     if (!waiting.now) return;
-    const { approvals, clientCalls, inputs, unanswered } = waiting.now;
+    this.#showState(waiting.now);
+    const now = entriesOf(waiting.now);
+    const unanswered = new Set(waiting.now.unanswered);
+    // What a thread said before it did not answer may still wait.
+    now.push(...this.#entries.filter((e) => unanswered.has(e.threadId) && !this.#kept.has(e.key) && !now.some((n) => n.key === e.key)));
+    this.#list(now);
+  }
+
+  /** @param {Waiting} waiting */
+  #showState({ approvals, clientCalls, inputs, unanswered = [], more }) {
     fill(
       /** @type {Element} */ (this.state),
-      approvals.length + clientCalls.length + inputs.length === 0
+      approvals.length + clientCalls.length + inputs.length + unanswered.length === 0
         ? empty("Nothing waits for you.", "Calls of tools that need a person's approval or input appear here, from all threads.")
         : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
       inputs.length > 0 && ` ${inputs.length} ${inputs.length === 1 ? "call asks" : "calls ask"} for input.`,
-      unanswered && unanswered.length > 0 && ` ${unanswered.length} threads did not answer.`,
+      more && " More wait than one list can hold: they appear as these are decided.",
     );
-    this.#show(this.#items(waiting.now));
+    this.#nameUnanswered(unanswered);
   }
 
-  /** The items of what waits now. @param {Waiting} now @returns {Map<string, Item>} */
-  #items({ approvals, clientCalls, inputs }) {
+  /** Names the threads that did not answer. It stays as it is while they are the same: a person may have opened it. @param {string[]} ids */
+  #nameUnanswered(ids) {
+    const place = /** @type {HTMLElement} */ (this.unanswered);
+    const said = ids.join(" ");
+    if (said === this.#unanswered) return;
+    this.#unanswered = said;
+    place.hidden = ids.length === 0;
+    fill(
+      place,
+      h("summary", null, `${ids.length} ${ids.length === 1 ? "thread" : "threads"} did not answer. Their calls may be missing or out of date.`),
+      h(
+        "ul",
+        null,
+        ids.map((id) => h("li", null, threadLink(id, this.#entries.find((e) => e.threadId === id)?.name ?? id))),
+      ),
+    );
+  }
+
+  /** Lists what waits, and what is kept. @param {Entry[]} now */
+  #list(now) {
+    const waits = new Set(now.map((e) => e.key));
+    for (const key of this.#kept) if (waits.has(key)) this.#kept.delete(key);
+    this.#entries.forEach((entry, i) => {
+      const item = this.#items.get(entry.key);
+      if (!item || waits.has(entry.key) || this.#kept.has(entry.key)) return;
+      if (item.card?.end("It was decided elsewhere, or is not needed any more.")) this.#keep(entry, item.card);
+      else if (item.element.contains(document.activeElement)) this.#decidedAt = i;
+    });
+    this.#entries = ordered(now, this.#entries, this.#kept, this.#by);
+    this.#draw();
+    // The card on which the person decided is gone: the next one takes its place.
+    const at = this.#decidedAt;
+    if (at < 0 || this.list?.querySelector(".decided:not([data-kept])")) return;
+    this.#decidedAt = -1;
+    if (document.activeElement === document.body) this.#focus(Math.min(at, this.#entries.length - 1));
+  }
+
+  /** Keeps a card with what the person typed, and says how the call was settled. @param {Entry} entry @param {ApprovalCard | InputCard} card */
+  async #keep(entry, card) {
+    this.#kept.add(entry.key);
+    if (entry.kind === "client") return;
+    const how = await outcomeOf(entry.kind, entry.threadId, entry.request.toolCallId).catch(() => undefined);
+    if (how && this.#kept.has(entry.key)) card.end(how);
+  }
+
+  /** @param {Node} target */
+  #dismissed(target) {
+    const at = this.#indexOf(target);
+    if (at < 0) return;
+    this.#kept.delete(this.#entries[at].key);
+    this.#entries = this.#entries.toSpliced(at, 1);
+    this.#draw();
+    this.#focus(Math.min(at, this.#entries.length - 1));
+  }
+
+  /** Puts the cards near the person into the document, and those that have what they typed. */
+  #draw() {
+    const total = this.#entries.length;
+    this.#from = Math.max(0, Math.min(this.#from, total - SHOWN));
     /** @type {Map<string, Item>} */
     const items = new Map();
-    for (const { threadId, title, request } of approvals) {
-      const key = JSON.stringify([threadId, request.toolCallId]);
-      const known = this.#waiting.get(key);
-      if (known) /** @type {ApprovalCard} */ (known.card).show(request);
-      const card = /** @type {ApprovalCard} */ (known?.card ?? approvalCard(threadId, request));
-      items.set(key, { element: known?.element ?? article(threadId, title, card), card, outcome: () => decided(threadId, request) });
-    }
-    for (const { threadId, title, request } of inputs) {
-      const key = JSON.stringify([threadId, request.toolCallId, "input", request.round]);
-      const card = inputCard(threadId, request);
-      items.set(key, this.#waiting.get(key) ?? { element: article(threadId, title, card), card, outcome: () => answered(threadId, request) });
-    }
-    for (const { threadId, title, call } of clientCalls) {
-      const key = JSON.stringify([threadId, call.toolCallId, "client"]);
-      items.set(key, this.#waiting.get(key) ?? { element: article(threadId, title, clientCall(call)) });
-    }
-    return items;
-  }
-
-  /** @param {Map<string, Item>} now */
-  #show(now) {
-    const list = /** @type {HTMLElement} */ (this.list);
-    const at = this.#decidedAt;
-    const shown = [...now];
-    let place = 0;
-    for (const [key, item] of this.#waiting) {
-      if (now.has(key)) place = shown.findIndex(([other]) => other === key) + 1;
-      else if (!item.card?.end(item.how ?? "The call does not wait any more.")) item.element.remove();
-      else {
-        // What somebody writes about stays at its place.
-        shown.splice(place++, 0, [key, item]);
-        if (item.how === undefined) void this.#explain(item);
+    /** @type {Map<string, HTMLElement>} */
+    const headings = new Map();
+    /** @type {HTMLElement[]} */
+    const children = [];
+    /** @type {Map<string, number>} */
+    const sizes = new Map();
+    const groups = this.#entries.map((entry) => groupOf(entry, this.#by));
+    for (const group of groups) sizes.set(group, (sizes.get(group) ?? 0) + 1);
+    this.#entries.forEach((entry, i) => {
+      let item = this.#items.get(entry.key);
+      if ((i < this.#from || i >= this.#from + SHOWN) && !item?.card?.open) return;
+      if (!item) item = itemOf(entry);
+      else if (entry.kind === "approval" && item.card instanceof ApprovalCard && !this.#kept.has(entry.key)) item.card.show(entry.request);
+      item.origin.hidden = this.#by === "thread";
+      items.set(entry.key, item);
+      const group = groups[i];
+      if (!headings.has(group)) {
+        const heading = this.#headings.get(group) ?? h("h2", { class: "group" });
+        const size = sizes.get(group) ?? 0;
+        if (heading.childElementCount === 0)
+          fill(heading, this.#by === "thread" ? threadLink(entry.threadId, entry.name) : h("code", null, entry.request.toolName), h("span", { class: "hint" }));
+        fill(/** @type {Element} */ (heading.lastElementChild), size > 1 && (this.#by === "thread" ? ` ${size} calls` : ` ${size} equal calls`));
+        headings.set(group, heading);
+        children.push(heading);
       }
-    }
-    this.#waiting = new Map(shown);
-    shown.forEach(([, { element }], i) => {
-      if (list.children[i] !== element) list.insertBefore(element, list.children[i] ?? null);
+      children.push(item.element);
     });
-    // The card on which the person decided is gone: the next one takes its place.
-    if (at < 0 || list.querySelector(".decided:not([data-kept])")) return;
-    this.#decidedAt = -1;
-    if (document.activeElement === document.body) this.#focus(Math.min(at, shown.length - 1));
+    const list = /** @type {HTMLElement} */ (this.list);
+    /** @type {Set<Element>} */
+    const stay = new Set(children);
+    for (const child of [...list.children]) if (!stay.has(child)) child.remove();
+    this.#items = items;
+    this.#headings = headings;
+    arrange(list, children);
+    const after = total - this.#from - SHOWN;
+    const [earlier, later] = /** @type {HTMLElement[]} */ ([this.earlier, this.later]);
+    earlier.hidden = this.#from === 0;
+    later.hidden = after <= 0;
+    fill(earlier, `Show ${Math.min(SHOWN, this.#from)} of ${this.#from} earlier calls`);
+    fill(later, `Show ${Math.min(SHOWN, after)} of ${after} more calls`);
   }
 
-  /** Says who has decided or answered meanwhile. @param {Item} item */
-  async #explain(item) {
-    try {
-      item.how = await item.outcome?.();
-      item.card?.end(item.how ?? "");
-    } catch {
-      return; // it says already that the call does not wait
-    }
+  /** Shows the cards around one, which gets the focus. @param {string} key */
+  #show(key) {
+    this.#focus(this.#entries.findIndex((e) => e.key === key));
   }
 
-  #elements() {
-    return /** @type {HTMLElement[]} */ ([...(this.list?.children ?? [])]);
+  /** The place of the entry in whose card a node is. @param {Node | null} node */
+  #indexOf(node) {
+    return this.#entries.findIndex((e) => this.#items.get(e.key)?.element.contains(node));
   }
 
   /** @param {number} i */
   #focus(i) {
-    const card = /** @type {HTMLElement | null | undefined} */ (this.#elements()[i]?.querySelector(".approval"));
+    const entry = this.#entries[i];
+    if (!entry) return;
+    this.#from = windowFrom(this.#from, i, this.#entries.length);
+    if (!this.#items.has(entry.key)) this.#draw();
+    const card = /** @type {HTMLElement | null | undefined} */ (this.#items.get(entry.key)?.element.querySelector(".approval"));
     card?.focus({ preventScroll: true });
     card?.scrollIntoView({ block: "nearest" });
   }
@@ -182,32 +266,41 @@ class Approvals extends HTMLElement {
   #key(e) {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || isCovered()) return;
+    const at = this.#indexOf(document.activeElement);
+    if (e.key === "Enter" && !e.repeat && at >= 0 && target.matches(".approval")) {
+      e.preventDefault();
+      location.hash = threadAddress(this.#entries[at].threadId);
+      return;
+    }
     if ((e.key !== "j" && e.key !== "k") || !keysAreOn()) return;
-    const items = this.#elements();
-    const at = items.findIndex((card) => card.contains(document.activeElement));
-    this.#focus(Math.max(0, Math.min(items.length - 1, at + (e.key === "j" ? 1 : -1))));
+    this.#focus(Math.max(0, Math.min(this.#entries.length - 1, at + (e.key === "j" ? 1 : -1))));
     e.preventDefault();
   }
 }
 
-/** @param {Waiting["clientCalls"][number]["call"]} call */
-function clientCall(call) {
+/** @param {string} id */
+const threadAddress = (id) => `#/threads/${encodeURIComponent(id)}`;
+
+/** @param {string} id @param {string} name */
+const threadLink = (id, name) => h("a", { href: threadAddress(id) }, name);
+
+/** @param {Entry} entry @returns {Item} */
+function itemOf(entry) {
+  const { threadId, name } = entry;
+  const origin = h("p", { class: "origin" }, threadLink(threadId, name));
+  const card = entry.kind === "approval" ? approvalCard(threadId, entry.request) : entry.kind === "input" ? new InputCard(threadId, entry.request) : undefined;
+  const shown = card instanceof InputCard ? card.element : (card ?? clientCard(/** @type {ClientCall} */ (entry.request)));
+  return { element: h("article", { class: "waiting" }, origin, shown), origin, card };
+}
+
+/** @param {ClientCall} call */
+function clientCard(call) {
   return h(
     "section",
-    { class: "approval", tabIndex: -1 },
+    { class: "approval", tabIndex: -1, "aria-label": `Call of ${call.toolName}` },
     h("header", null, h("strong", null, call.agent), " waits for a connected client to run ", h("code", null, call.toolName)),
     h("pre", { class: "code args", tabIndex: 0 }, pretty(call.arguments)),
     h("p", { class: "hint" }, "Expires ", ago(call.expiresAt)),
-  );
-}
-
-/** @param {string} threadId @param {string | undefined} title @param {HTMLElement} card */
-function article(threadId, title, card) {
-  return h(
-    "article",
-    { class: "waiting" },
-    h("p", { class: "origin" }, h("a", { href: `#/threads/${encodeURIComponent(threadId)}` }, title || threadId)),
-    card,
   );
 }
 

@@ -1,12 +1,10 @@
 // The card of a call that asks a person for input.
 
-import { button, fill, h, time } from "./dom.js";
-import { fields } from "./field.js";
-import { loginChoice } from "./login.js";
+import { button, copyButton, cut, fill, h, pretty, time } from "./dom.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
-/** @import { InputRequest } from "./timeline.js" */
+/** @import { InputReceived, InputRequest } from "./timeline.js" */
 
 /** The address of a question, if a browser may open it. @param {string | undefined} address */
 function address(address) {
@@ -18,30 +16,31 @@ function address(address) {
   }
 }
 
-export class InputCard extends HTMLElement {
-  threadId = "";
-  /** @type {InputRequest | undefined} */
-  request;
-  #refusal = h("p", { class: "error", role: "alert", hidden: true });
-  #choices = h("div", { class: "row choice" });
+export class InputCard {
+  element;
+  #request;
+  #threadId;
   /** @type {{ question: InputRequest["questions"][number], fields: import("./field.js").Field[] }[]} */
-  #asked = [];
+  #fields = [];
+  #choices = h("div", { class: "row choice" });
+  #refusal = h("p", { class: "error", role: "alert", hidden: true });
+  #ending = h("span");
   #typed = false;
   #sending = false;
+  #over = false;
 
-  connectedCallback() {
-    if (this.firstChild) return; // it has only moved
-    const request = /** @type {InputRequest} */ (this.request);
-    this.classList.add("approval", "input");
-    this.tabIndex = -1;
-    this.setAttribute("role", "group");
-    this.setAttribute("aria-label", `Input for ${request.toolName}`);
-    this.#asked = request.questions.map((question) => ({ question, fields: question.kind === "form" ? fields(question.schema) : [] }));
+  /** @param {string} threadId @param {InputRequest} request */
+  constructor(threadId, request) {
+    this.#threadId = threadId;
+    this.#request = request;
     const logsIn = request.questions.every((q) => q.login);
-    const visits = request.questions.every((q) => q.kind === "url");
-    const form = h(
+    const asked = request.questions.map((question) => ({ question, place: h("div") }));
+    this.element = h(
       "form",
       {
+        class: "approval input",
+        tabIndex: -1,
+        "aria-label": `Input for ${request.toolName}`,
         oninput: () => (this.#typed = true),
         onsubmit: (/** @type {Event} */ e) => {
           e.preventDefault();
@@ -49,7 +48,7 @@ export class InputCard extends HTMLElement {
         },
       },
       h("header", null, h("code", null, request.toolName), " of ", h("strong", null, request.agent), " asks"),
-      this.#asked.map(({ question, fields }) => {
+      asked.map(({ question, place }) => {
         const url = question.kind === "url" && !question.login ? address(question.url) : undefined;
         return h(
           "div",
@@ -63,8 +62,7 @@ export class InputCard extends HTMLElement {
               h("br"),
               h("code", { class: "hint" }, url.href),
             ),
-          question.login && loginChoice(question.login),
-          fields.map((f) => f.element),
+          place,
         );
       }),
       h(
@@ -77,6 +75,29 @@ export class InputCard extends HTMLElement {
       this.#choices,
       this.#refusal,
     );
+    void this.#complete(asked, logsIn);
+  }
+
+  /**
+   * Adds fields and logins, whose modules few views need, and then the choices.
+   * @param {{ question: InputRequest["questions"][number], place: Element }[]} asked @param {boolean} logsIn
+   */
+  async #complete(asked, logsIn) {
+    try {
+      const [{ fields }, { loginChoice }] = await Promise.all([import("./field.js"), import("./login.js")]);
+      this.#fields = asked.map(({ question }) => ({ question, fields: question.kind === "form" ? fields(question.schema) : [] }));
+      asked.forEach(({ question, place }, i) => {
+        fill(
+          place,
+          question.login && loginChoice(question.login),
+          this.#fields[i].fields.map((f) => f.element),
+        );
+      });
+    } catch (error) {
+      this.#refusal.hidden = false;
+      return fill(this.#refusal, "The questions could not be loaded: ", /** @type {Error} */ (error).message);
+    }
+    const visits = asked.every(({ question }) => question.kind === "url");
     fill(
       this.#choices,
       may("post")
@@ -86,67 +107,84 @@ export class InputCard extends HTMLElement {
           ]
         : h("p", { class: "hint" }, "Your key does not allow you to answer."),
     );
-    fill(this, form);
+  }
+
+  /** Whether it has something that would be lost with it. */
+  get open() {
+    return this.#typed && !this.#sending;
   }
 
   /**
-   * Says that the question needs no answer of this person any more. What they have typed stays, so that it can be copied.
+   * Says that the question needs no answer of this person any more. What they were typing stays, so that it can be copied.
    * @param {string} how @returns {boolean} Whether there is anything to keep.
    */
   end(how) {
-    if (!this.#typed || this.#sending) return false;
-    const text = `${how} Nothing that you typed here was sent. `;
-    this.classList.add("decided");
-    this.toggleAttribute("data-kept", true);
-    this.#choices.hidden = true;
-    this.#refusal.hidden = false;
-    if (this.#refusal.firstChild?.textContent === text) return true;
-    const close = button("Close", () => {
-      this.#typed = false;
-      this.dispatchEvent(new CustomEvent("dismissed", { bubbles: true }));
-      this.remove();
-    });
-    fill(this.#refusal, text, close);
+    if (!this.open) return false;
+    if (!this.#over) {
+      this.#over = true;
+      this.element.toggleAttribute("data-kept", true);
+      this.element.classList.add("decided");
+      fill(
+        this.#choices,
+        copyButton("Copy what you typed", () => pretty(this.#contents())),
+        button("Close", () => this.#dismiss()),
+      );
+      this.#refusal.hidden = false;
+      fill(this.#refusal, this.#ending, " Nothing that you typed here was sent.");
+    }
+    fill(this.#ending, how);
     return true;
+  }
+
+  #dismiss() {
+    this.#typed = false;
+    this.element.dispatchEvent(new CustomEvent("dismissed", { bubbles: true }));
+    this.element.remove();
+  }
+
+  /** What the forms have, by question. */
+  #contents() {
+    return Object.fromEntries(
+      this.#fields
+        .filter(({ question }) => question.kind === "form")
+        .map(({ question, fields }) => [question.id, Object.fromEntries(fields.map((f) => [f.name, f.value()]).filter(([, value]) => value !== undefined))]),
+    );
   }
 
   /** @param {"accept" | "decline"} action */
   async #send(action) {
-    if (this.#sending || this.#choices.hidden) return;
-    const { toolCallId, round } = /** @type {InputRequest} */ (this.request);
+    if (this.#over) return;
+    const { toolCallId, round, questions } = this.#request;
     this.#refusal.hidden = true;
+    this.#sending = true;
     this.#enable(false);
+    const contents = this.#contents();
     /** @type {import("./client/api.js").components["schemas"]["InputAnswers"]["answers"]} */
     const answers = {};
-    for (const { question, fields } of this.#asked) {
-      const values = fields.map((f) => [f.name, f.value()]).filter(([, value]) => value !== undefined);
-      answers[question.id] = action === "accept" && question.kind === "form" ? { action, content: Object.fromEntries(values) } : { action };
-    }
+    for (const { id } of questions) answers[id] = action === "accept" && contents[id] ? { action, content: contents[id] } : { action };
     try {
-      const result = await client.answerInput(this.threadId, toolCallId, { round, answers, by: await person() });
-      this.#typed = false;
-      this.classList.add("decided");
+      const result = await client.answerInput(this.#threadId, toolCallId, { round, answers, by: await person() });
+      this.element.classList.add("decided");
       fill(this.#choices);
-      this.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
+      this.element.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
     } catch (error) {
+      this.#sending = false;
+      this.#enable(true);
       if (/** @type {Error} */ (error).name === "AbortError") return;
       this.#refusal.hidden = false;
       fill(this.#refusal, /** @type {Error} */ (error).message);
-    } finally {
-      this.#enable(true);
     }
   }
 
   /** @param {boolean} is */
   #enable(is) {
-    this.#sending = !is;
     for (const control of this.#choices.querySelectorAll("button")) control.disabled = !is;
   }
 }
 
-/** @param {string} threadId @param {InputRequest} request */
-export function inputCard(threadId, request) {
-  return /** @type {InputCard} */ (h("tm-input", { threadId, request }));
+/** A sentence that says how a question was answered. @param {InputReceived} a */
+export function answerText(a) {
+  if (a.withdrawn) return "No answer is needed any more.";
+  const said = Object.values(a.answers).map(({ action, content }) => (action === "accept" ? (content ? JSON.stringify(content) : "accepted") : `${action}d`));
+  return `Answered by ${a.by}: ${cut(said.join(", "), 400)}.`;
 }
-
-customElements.define("tm-input", InputCard);

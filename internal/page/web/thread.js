@@ -51,6 +51,12 @@ const GONE = { key: "", kind: "gap", version: 0, text: "" };
 
 /** @typedef {{ timeline: Timeline, events: Set<string>, previous?: string, next?: string }} Part Lines that follow each other, the ids of their events, and the cursors of the pages before and after them. */
 
+/** The filters of the header: their labels and fields. */
+const FILTERS = /** @type {const} */ ([
+  ["Show agent", "agent"],
+  ["Show kind", "kind"],
+]);
+
 export class ThreadView extends HTMLElement {
   threadId = "";
   /** The key of the line to show first. */
@@ -594,16 +600,16 @@ export class ThreadView extends HTMLElement {
     document.title = `${t.title || t.id} · Threadmill`;
     const agents = [...new Set([...(t.agents ?? []), ...this.#live.timeline.agents])];
     const temporal = workflowURL(t.id);
-    const select = (/** @type {string} */ label, /** @type {"agent" | "kind"} */ field, /** @type {[string, string][]} */ options) =>
+    const select = (/** @type {typeof FILTERS[number]} */ [label, field], /** @type {[string, string][]} */ options) =>
       h(
         "select",
         {
           "aria-label": label,
           onchange: (/** @type {Event} */ e) => this.#setFilter({ ...this.#filter, [field]: /** @type {HTMLSelectElement} */ (e.target).value }),
         },
-        options.map(([value, text]) => h("option", { value, selected: this.#filter[field] === value }, text)),
+        options.map(([value, text]) => h("option", { value }, text)),
       );
-    fill(
+    renew(
       this.heading,
       h(
         "div",
@@ -612,8 +618,8 @@ export class ThreadView extends HTMLElement {
         h("h1", null, t.title || t.id),
         h("span", { class: `badge ${t.status}` }, t.status === "closed" ? "closed" : undefined),
         h("span", { class: "grow" }),
-        select("Show agent", "agent", [["", "all agents"], ...agents.map((a) => /** @type {[string, string]} */ ([a, a]))]),
-        select("Show kind", "kind", [
+        select(FILTERS[0], [["", "all agents"], ...agents.map((a) => /** @type {[string, string]} */ ([a, a]))]),
+        select(FILTERS[1], [
           ["", "everything"],
           ["message", "messages"],
           ["tool", "tools"],
@@ -647,6 +653,7 @@ export class ThreadView extends HTMLElement {
         agents.length > 0 && ` · ${agents.join(", ")}`,
       ),
     );
+    for (const [label, field] of FILTERS) /** @type {HTMLSelectElement} */ (this.heading.querySelector(`[aria-label="${label}"]`)).value = this.#filter[field];
     if (this.composer) {
       this.composer.agents = agents;
       this.composer.closed = t.status === "closed";

@@ -19,7 +19,7 @@ export function byAttention(a, b) {
   return ascending(moment(b.updatedAt), moment(a.updatedAt)) || ascending(b.id, a.id);
 }
 
-/** What a thread is called: its title, or how it begins. @param {Thread} t */
+/** What a thread is called: its title, or how it begins. @param {Pick<Thread, "id" | "title" | "preview">} t */
 export function nameOf(t) {
   return t.title || t.preview || t.id;
 }

@@ -5,14 +5,12 @@ import { askerOf } from "./asker.js";
 import { commandOf } from "./callparts.js";
 import { callView, longText, resultView } from "./callview.js";
 import { act, button, copyButton, cut, fill, h, hue, time } from "./dom.js";
-import { inputCard } from "./input.js";
+import { answerText, InputCard } from "./input.js";
 import { actions } from "./lineactions.js";
-import { answerText } from "./outcome.js";
 import { outputOf } from "./output.js";
 import { client } from "./session.js";
 import { inputOf, isWaiting, requestOf, settled } from "./timeline.js";
 
-/** @import { InputCard } from "./input.js" */
 /** @import { View } from "./callview.js" */
 /** @import { Context } from "./lineactions.js" */
 /** @import { Line } from "./timeline.js" */
@@ -25,7 +23,6 @@ function toolState(line, partial) {
     if (decided?.decision === "expired") return "expired";
     return line.failed ? "failed" : "done";
   }
-  if (settled(line)?.decision === "withdrawn") return "withdrawn";
   if (partial) return "called";
   if (isWaiting(line)) return "waiting";
   if (inputOf(line)) return "asks";
@@ -76,8 +73,10 @@ export class ToolLine {
   #output = { views: [] };
   /** @type {ReturnType<typeof approvalCard> | undefined} */
   #card;
-  /** The question that is shown. @type {InputCard | undefined} */
-  #inputCard;
+  /** The question that is asked, and its round. @type {InputCard | undefined} */
+  #input;
+  /** @type {number | undefined} */
+  #round;
   /** How many pieces of progress were shown. */
   #progressed = 0;
 
@@ -116,7 +115,7 @@ export class ToolLine {
       this.#details.open =
         now === "waiting" ||
         this.#card !== undefined ||
-        this.#inputCard !== undefined ||
+        this.#question.hasChildNodes() ||
         (now === "using" && line.progress !== undefined) ||
         now === "waits for a client";
     }
@@ -167,17 +166,17 @@ export class ToolLine {
   /** @param {Line} line @param {string} now @param {Context} context */
   #showQuestion(line, now, context) {
     const input = now === "asks" ? inputOf(line) : undefined;
-    const shown = this.#inputCard;
-    if (shown && shown.request?.round !== input?.round) {
-      const answer = line.inputs?.find(({ round }) => round === shown.request?.round);
-      if (!shown.end(answerText(answer))) {
-        shown.remove();
-        this.#inputCard = undefined;
+    if (this.#round !== input?.round) {
+      const answer = line.inputs?.at(-1);
+      if (!this.#input?.end(answer ? answerText(answer) : "No answer is needed any more.")) {
+        this.#input?.element.remove();
+        this.#input = undefined;
       }
-    }
-    if (input && this.#inputCard?.request?.round !== input.round) {
-      this.#inputCard = inputCard(context.threadId, input);
-      this.#question.append(this.#inputCard);
+      this.#round = input?.round;
+      if (input) {
+        this.#input = new InputCard(context.threadId, input);
+        this.#question.append(this.#input.element);
+      }
     }
     fill(
       this.#answers,

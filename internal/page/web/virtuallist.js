@@ -326,7 +326,7 @@ function attribute(element, name, value) {
  * Makes the children of an element those of a list, which all others have left already.
  * @param {Element & { moveBefore?: (node: Node, before: Node | null) => void }} parent @param {Element[]} children
  */
-function arrange(parent, children) {
+export function arrange(parent, children) {
   let at = parent.firstChild;
   for (const child of children) {
     if (child === at) at = at.nextSibling;
