@@ -77,16 +77,22 @@ func TestPageServers(t *testing.T) {
 	require.Equal(t, "files", <-servers.restarted)
 }
 
-// TestPageServerForm declares an MCP server in a form with its JSON beside it, and edits it while somebody else does.
-func TestPageServerForm(t *testing.T) {
-	t.Parallel()
+// declaring permits MCP servers to be declared at run time.
+func declaring(t *testing.T) func(*threadmill.Config) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "threadmill.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("agents: [{name: assistant, model: demo/demo}]\nmcpApi: {servers: true, commands: true}\n"), 0o600))
-	w := harness.New(t, harness.Options{NoWorker: true, Configure: func(cfg *threadmill.Config) {
+	return func(cfg *threadmill.Config) {
 		settings, err := program.Load(program.SettingsConfig{File: file, Logger: harness.Quiet, Getenv: func(string) string { return "" }})
 		require.NoError(t, err)
 		require.NoError(t, settings.ConnectMCP(cfg, nil))
-	}})
+	}
+}
+
+// TestPageServerForm declares an MCP server in a form with its JSON beside it, and edits it while somebody else does.
+func TestPageServerForm(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{NoWorker: true, Configure: declaring(t)})
 	p := browser.New(t).Open(w.API.URL + "/#/servers")
 	p.Click("tm-servers button", "Add a server")
 	p.Until(`document.activeElement.id === "field-name"`)
