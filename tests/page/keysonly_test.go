@@ -38,6 +38,12 @@ func (p keys) to(selector, text string) {
 	require.FailNow(p.T, "Tab does not lead there", "%s %s", selector, text)
 }
 
+// kept checks that the focus is in the main part, although what had it has gone.
+func (p keys) kept() {
+	p.T.Helper()
+	p.Until(`document.activeElement.closest("#main") !== null`)
+}
+
 // press presses Enter on a control.
 func (p keys) press(selector, text string) {
 	p.T.Helper()
@@ -82,10 +88,12 @@ func TestPageFormsByKeys(t *testing.T) {
 	p.types("#field-limits-maxSteps", "7")
 	p.press("tm-form button", "Save")
 	p.Sees("tm-agents h2", "version 1")
+	p.kept()
 	p.press("tm-agents a.button", "Edit")
 	p.types("#field-instructions", "Say two.")
 	p.press("tm-form button", "Save")
 	p.Sees("tm-agents h2", "version 2")
+	p.kept()
 	p.Sees("tm-versions h3", "Version 1 → 2")
 	p.to(`[name=version-to]`, "")
 	p.Do(down)
@@ -93,12 +101,15 @@ func TestPageFormsByKeys(t *testing.T) {
 	p.press(`tm-versions button`, "Roll back to version 1…")
 	p.press(".preview button", "Store version 1 again")
 	p.Sees("tm-agents h2", "version 3")
+	p.kept()
 	p.press("tm-agents button", "Delete…")
 	p.press("dialog button", "Delete it")
 	p.Sees("tm-agents .badge", "deleted")
+	p.kept()
 	p.press("tm-versions button", "Restore version 3…")
 	p.press(".preview button", "Restore version 3")
 	p.Sees("tm-agents h2", "version 5")
+	p.kept()
 
 	// A schedule.
 	p.press("#nav a", "Schedules")
@@ -108,15 +119,19 @@ func TestPageFormsByKeys(t *testing.T) {
 	p.types("#field-message-content", "What is on today?")
 	p.press("tm-form button", "Save")
 	p.Sees("tm-schedules h2", "standup")
+	p.kept()
 	p.press("tm-schedules button", "Pause")
 	p.Sees("tm-schedules .badge", "paused")
+	p.kept()
 	p.press("tm-schedules a", "Edit")
 	p.types("#field-message-content", "What is new?")
 	p.press("tm-form button", "Save")
 	p.Sees("tm-schedules", "What is new?")
+	p.kept()
 	p.press("tm-schedules button", "Delete…")
 	p.press("dialog button", "Delete it")
 	p.Sees("tm-schedules", "There are no schedules.")
+	p.kept()
 
 	// An MCP server.
 	p.press("#nav a", "MCP servers")
@@ -128,13 +143,16 @@ func TestPageFormsByKeys(t *testing.T) {
 	p.types("#field-command", "true\n")
 	p.press("tm-form button", "Save")
 	p.Sees("tm-servers h2", "hub")
+	p.kept()
 	p.press("tm-servers section button", "Edit")
 	p.types("#field-description", "does nothing")
 	p.press("tm-form button", "Save")
 	p.Sees("tm-servers section", "does nothing")
+	p.kept()
 	p.press("tm-servers button", "Remove…")
 	p.press("dialog button", "Remove it")
 	p.Sees("tm-servers", "There are no MCP servers.")
+	p.kept()
 
 	p.press(".account summary", "root")
 	p.press(".account button", "Sign out")
