@@ -68,6 +68,7 @@ func TestPageDrafts(t *testing.T) {
 	browser.Evaluate[chromedp.Void](p, "fail()")
 	p.Sees("tm-composer .unsent li", "half a thought")
 	p.Sees("tm-composer .error", "Not sent: ")
+	p.Accessible()
 	composerHas(p, "the next one")
 	p.Do(chromedp.Reload())
 	composerHas(p, "the next one")

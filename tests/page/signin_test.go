@@ -28,8 +28,15 @@ type keyed struct {
 
 func newKeyed(t *testing.T, agents ...agent.Agent) keyed {
 	t.Helper()
+	return newKeyedWith(t, agents, func(*threadmill.Config) {})
+}
+
+// newKeyedWith is newKeyed with another change of the configuration.
+func newKeyedWith(t *testing.T, agents []agent.Agent, configure func(*threadmill.Config)) keyed {
+	t.Helper()
 	var out keyed
 	out.Harness = harness.New(t, harness.Options{Agents: agents, Configure: func(cfg *threadmill.Config) {
+		configure(cfg)
 		var ok bool
 		out.keys, ok = cfg.Store.(store.APIKeys)
 		require.True(t, ok)

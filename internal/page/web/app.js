@@ -7,9 +7,10 @@ import "./menus.js";
 import "./thread.js";
 import { APIError } from "./client/threadmill.js";
 import { act, button, fill, h } from "./dom.js";
+import { keepFocusIn } from "./focus.js";
 import { watchHealth } from "./health.js";
 import { kbd, listenToKeys, showKeys } from "./keyboard.js";
-import { changeName, myName } from "./person.js";
+import { changeName, myName, NAME } from "./person.js";
 import { savedViews } from "./savedviews.js";
 import { load, may, server } from "./session.js";
 import "./signin.js";
@@ -337,7 +338,8 @@ async function start() {
 }
 
 document.addEventListener("name-changed", showTools);
-addEventListener("storage", showTools); // another tab changed the name
+addEventListener("storage", (e) => e.key === NAME && showTools()); // another tab changed the name
 addEventListener("hashchange", show);
+keepFocusIn(main);
 setTheme(localStorage.getItem(THEME) ?? "auto");
 start();

@@ -171,6 +171,7 @@ export function notify(text, kind = "info") {
  */
 export async function act(element, action) {
   const control = /** @type {HTMLButtonElement | null} */ (element);
+  const focused = control !== null && control === document.activeElement;
   if (control) control.disabled = true;
   try {
     return await action();
@@ -179,5 +180,6 @@ export async function act(element, action) {
     return undefined;
   } finally {
     if (control) control.disabled = false;
+    if (focused && document.activeElement === document.body) control.focus({ preventScroll: true });
   }
 }

@@ -17,6 +17,7 @@
  * @property {string} [list] The name of the suggestions.
  * @property {number} [rows] The height of prose, in lines.
  * @property {Field[]} [columns] Of rows: the fields of each.
+ * @property {{ key: string, value: string, add: string }} [names] Of a map: what its names and values are called, and its button.
  * @property {(doc: Doc) => boolean} [when] Whether the field is shown. Default: always.
  */
 
@@ -27,6 +28,7 @@
  * @property {boolean} [open] Whether it is open although none of its fields has a value.
  * @property {Field[]} fields
  * @property {{ path: string, label: string, initial: unknown }[]} [either] The definition has exactly one of these.
+ * @property {string} [legend] Of the choice of these.
  */
 
 /**
@@ -65,6 +67,15 @@ export function withValue(doc, [name, ...rest], value) {
   const out = { ...doc, [name]: next };
   if (next === undefined || (value === undefined && isDoc(next) && Object.keys(next).length === 0)) delete out[name];
   return out;
+}
+
+/**
+ * A definition after a change that has left out the part that it must have: that part is empty instead.
+ * @param {Doc} before @param {Doc} after @param {NonNullable<Group["either"]>} parts @returns {Doc}
+ */
+export function withPart(before, after, parts) {
+  const part = parts.find(({ path }) => before[path] !== undefined);
+  return part && parts.every(({ path }) => after[path] === undefined) ? { ...after, [part.path]: part.initial } : after;
 }
 
 /** @param {unknown} value @returns {value is string[]} */

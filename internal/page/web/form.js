@@ -2,7 +2,7 @@
 
 import { diff } from "./diff.js";
 import { button, fill, h, time } from "./dom.js";
-import { ChangedMeanwhile, differences, merged, parsed, problemsByField, readable, same, textOf, typedValue, valueAt, withValue } from "./draft.js";
+import { ChangedMeanwhile, differences, merged, parsed, problemsByField, readable, same, textOf, typedValue, valueAt, withPart, withValue } from "./draft.js";
 import { guard } from "./leaving.js";
 
 /** @import { Doc, Field, Group, Stored } from "./draft.js" */
@@ -110,9 +110,9 @@ export class Form extends HTMLElement {
   }
 
   /** @param {Group} group */
-  #group({ title, open, fields, either }) {
+  #group({ title, open, fields, either, legend = "" }) {
     const elements = fields.map((f) => this.#field(f));
-    const choice = either && this.#either(either);
+    const choice = either && this.#either(either, legend);
     const has = () => fields.some((f) => valueAt(this.#doc, f.path) !== undefined);
     const details = h("details", { class: "group", open: open || has() }, h("summary", null, h("h3", null, title)), choice?.element, elements);
     this.#groups.push(() => {
@@ -122,8 +122,8 @@ export class Form extends HTMLElement {
     return details;
   }
 
-  /** The choice between parts of a definition of which it has exactly one. @param {NonNullable<Group["either"]>} parts */
-  #either(parts) {
+  /** The choice between parts of a definition of which it has exactly one. @param {NonNullable<Group["either"]>} parts @param {string} legend */
+  #either(parts, legend) {
     /** What was typed in the part that is not chosen now. @type {Map<string, unknown>} */
     const kept = new Map();
     const radios = parts.map(({ path, label, initial }) => {
@@ -146,7 +146,7 @@ export class Form extends HTMLElement {
       element: h(
         "fieldset",
         { class: "either" },
-        h("legend", null, "It posts"),
+        h("legend", null, legend),
         radios.map(({ element }) => element),
       ),
       show: () => {
@@ -205,42 +205,55 @@ export class Form extends HTMLElement {
   /** Names and a choice for each. @param {Field} field @param {Record<string, unknown>} described @param {HTMLElement} hint */
   #map(field, described, hint) {
     const rows = h("div", { class: "map-rows" });
+    const names = field.names ?? { key: "Tool", value: "Policy", add: "Add a tool" };
     const write = () => {
       /** @type {Doc} */
       const out = {};
       for (const row of rows.children) {
-        const name = /** @type {HTMLInputElement} */ (row.querySelector("input")).value.trim();
-        if (name !== "") out[name] = /** @type {HTMLSelectElement} */ (row.querySelector("select")).value;
+        const [name, value] = [.../** @type {NodeListOf<HTMLInputElement | HTMLSelectElement>} */ (row.querySelectorAll("input, select"))].map((one) =>
+          one.value.trim(),
+        );
+        if (name !== "") out[name] = value;
       }
       this.#set(field, { value: Object.keys(out).length > 0 ? out : undefined });
     };
     /** @param {string} name @param {string} value */
     const row = (name, value) => {
-      const known = field.options ?? [];
+      const known = field.options;
+      const labels = { "aria-label": `${names.value} of ${name || `the ${names.key.toLowerCase()}`}` };
       const element = h(
         "div",
         { class: "row map-row" },
-        h("input", { value: name, "aria-label": "Tool", placeholder: "tool, server__* or *", class: "code", autocomplete: "off", oninput: write }),
-        h(
-          "select",
-          { "aria-label": `Policy of ${name || "the tool"}`, onchange: write },
-          [...known, ...(known.some(([one]) => one === value) ? [] : [[value, value]])].map(([one, label]) =>
-            h("option", { value: one, selected: one === value }, label),
-          ),
-        ),
+        h("input", {
+          value: name,
+          "aria-label": names.key,
+          placeholder: known ? "tool, server__* or *" : names.key,
+          class: "code",
+          autocomplete: "off",
+          oninput: write,
+        }),
+        known
+          ? h(
+              "select",
+              { ...labels, onchange: write },
+              [...known, ...(known.some(([one]) => one === value) ? [] : [[value, value]])].map(([one, label]) =>
+                h("option", { value: one, selected: one === value }, label),
+              ),
+            )
+          : h("input", { ...labels, value, placeholder: names.value, class: "code", autocomplete: "off", oninput: write }),
         button(
           "×",
           () => {
             element.remove();
             write();
           },
-          { class: "quiet", "aria-label": `Remove ${name || "the tool"}` },
+          { class: "quiet", "aria-label": `Remove ${name || `the ${names.key.toLowerCase()}`}` },
         ),
       );
       return element;
     };
     const add = button(
-      "Add a tool",
+      names.add,
       () => {
         const made = row("", field.options?.[0][0] ?? "");
         rows.append(made);
@@ -335,8 +348,9 @@ export class Form extends HTMLElement {
     if (typed.problem !== undefined) this.#wrong.set(path, typed.problem);
     else {
       this.#wrong.delete(path);
-      // The part that is chosen stays, and its fields with it, while its only text is written anew.
-      this.#doc = withValue(this.#doc, field.path, typed.value ?? (field.required && field.when ? "" : undefined));
+      const changed = withValue(this.#doc, field.path, typed.value);
+      const { groups } = /** @type {Editing} */ (this.editing);
+      this.#doc = groups.reduce((doc, { either = [] }) => withPart(this.#doc, doc, either), changed);
     }
     this.#show();
   }

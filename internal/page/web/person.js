@@ -7,7 +7,8 @@ import { h } from "./dom.js";
 import { textBytes } from "./limits.js";
 import { server } from "./session.js";
 
-const NAME = "threadmill.name";
+/** Where the browser keeps the name. */
+export const NAME = "threadmill.name";
 
 const TITLE = "What is your name?",
   WHY = "Messages, decisions and changes carry it, so that others see who acted.";

@@ -56,6 +56,7 @@ export const SCHEDULE = [
   {
     title: "What it posts",
     open: true,
+    legend: "It posts",
     either: [
       { path: "message", label: "a message", initial: { content: "" } },
       { path: "event", label: "an event", initial: { type: "" } },

@@ -1,14 +1,18 @@
 // MCP servers: their states, tools and problems; restarted, declared and removed.
 
+import { APIError } from "./client/threadmill.js";
 import { confirmed } from "./dialog.js";
-import { act, button, fill, h, notify, pretty, time } from "./dom.js";
-import { guard, mayLeave } from "./leaving.js";
+import { act, button, fill, h, notify, time } from "./dom.js";
+import { ChangedMeanwhile } from "./draft.js";
+import { mayLeave } from "./leaving.js";
 import { loginLine, mine } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 import { empty, shows } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
+/** @import { Doc, Stored } from "./draft.js" */
+/** @import { Editing } from "./form.js" */
 
 /** What the states of a server are called. @type {Record<string, string>} */
 const STATES = { unknown: "not reported yet", connecting: "connecting", ready: "ready", failed: "failed", stopped: "stopped", needs_login: "needs a login" };
@@ -21,7 +25,6 @@ const EVERY = 3000;
 
 class Servers extends HTMLElement {
   shown = "";
-  #unguard = () => {};
 
   connectedCallback() {
     this.one = h("div");
@@ -36,7 +39,6 @@ class Servers extends HTMLElement {
 
   disconnectedCallback() {
     clearInterval(this.timer);
-    this.#unguard();
   }
 
   #load() {
@@ -49,10 +51,7 @@ class Servers extends HTMLElement {
     const text = JSON.stringify(got);
     if (text === this.shown) return; // what is open, or has the focus, stays so
     this.shown = text;
-    fill(
-      /** @type {Element} */ (this.add),
-      may("admin") && got.permissions.servers && button("Add a server", () => this.#edit(undefined), { class: "primary" }),
-    );
+    fill(/** @type {Element} */ (this.add), may("admin") && got.permissions.servers && button("Add a server", () => this.#edit(), { class: "primary" }));
     fill(
       /** @type {Element} */ (this.list),
       got.servers.length === 0
@@ -93,9 +92,7 @@ class Servers extends HTMLElement {
               }),
             { class: "quiet" },
           ),
-        may("admin") &&
-          s.source === "declared" &&
-          button("Edit", () => act(null, async () => this.#edit(await client.request("GET /v1/mcp/{name}", { path: { name: s.name } }))), { class: "quiet" }),
+        may("admin") && s.source === "declared" && button("Edit", () => this.#edit(s.name), { class: "quiet" }),
         may("admin") && s.source === "declared" && button("Remove…", () => this.#remove(s.name), { class: "quiet danger" }),
       ),
       s.description && h("p", null, s.description),
@@ -169,58 +166,51 @@ class Servers extends HTMLElement {
     });
   }
 
-  /** @param {components["schemas"]["MCPServerDetail"]} [s] */
-  async #edit(s) {
+  /** Opens the form of a declaration. @param {string} [name] That of the server. Default: a new one. */
+  async #edit(name) {
     if (!(await mayLeave())) return;
-    const name = h("input", { value: s?.name ?? "", required: true, readOnly: s !== undefined, "aria-label": "Name" });
-    const before = pretty(s?.declaration ?? { url: "", headersEnv: {} });
-    const text = h("textarea", {
-      value: before,
-      rows: 10,
-      class: "code",
-      spellcheck: false,
-      "aria-label": "Declaration as JSON",
-    });
-    const error = h("p", { class: "error", role: "alert", hidden: true });
-    this.#unguard();
-    this.#unguard = guard(() => text.value !== before || name.value !== (s?.name ?? ""));
-    const close = () => {
-      this.#unguard();
-      fill(/** @type {Element} */ (this.one));
-    };
-    const save = button(
-      "Save",
-      async () => {
-        try {
-          await client.request("PUT /v1/mcp/{name}", {
-            path: { name: name.value },
-            body: JSON.parse(text.value),
-            query: { by: await person(), ifVersion: String(s?.version ?? 0) },
-          });
+    await act(null, async () => {
+      // Who only reads needs no form.
+      const [{ SERVER }] = await Promise.all([import("./serverfields.js"), import("./form.js")]);
+      const place = /** @type {Element} */ (this.one);
+      const stored = name === undefined ? { doc: undefined, version: 0 } : await storedServer(name);
+      /** @type {Editing} */
+      const editing = {
+        title: name === undefined ? "Add a server" : `Edit ${name}`,
+        groups: SERVER,
+        stored,
+        initial: stored.doc ?? { name: "", url: "" },
+        save: (doc, { version }) => store(name ?? String(doc.name), doc, version ?? 0),
+        saved: () => {
           notify("The server is declared. Workers connect within seconds.");
-          close();
-          await this.#load();
-        } catch (problem) {
-          error.hidden = false;
-          fill(error, /** @type {Error} */ (problem).message);
-        }
-      },
-      { class: "primary" },
-    );
-    fill(
-      /** @type {Element} */ (this.one),
-      h(
-        "section",
-        { class: "card wide" },
-        h("h2", null, s ? `Edit ${s.name}` : "Add a server"),
-        h("p", { class: "hint" }, "Secrets stay in environment variables of the workers, whose names begin with MCP_."),
-        h("label", null, "Name", name),
-        h("label", null, "Declaration", text),
-        error,
-        h("div", { class: "row" }, save, button("Cancel", close)),
-      ),
-    );
-    name.focus();
+          fill(place);
+          this.#load();
+        },
+        cancel: async () => {
+          if (await mayLeave()) fill(place);
+        },
+      };
+      fill(place, h("tm-form", { editing }));
+    });
+  }
+}
+
+/** The declaration of a server, with its name. @param {string} name @returns {Promise<Stored>} */
+async function storedServer(name) {
+  const { declaration, version, by, at } = await client.request("GET /v1/mcp/{name}", { path: { name } });
+  return { doc: declaration && { name, ...declaration }, version, by, at };
+}
+
+/** Stores a declaration if a version is still the newest. @param {string} name @param {Doc} doc @param {number} version 0: if none is stored. */
+async function store(name, doc, version) {
+  const { name: _, ...body } = doc;
+  try {
+    await client.request("PUT /v1/mcp/{name}", { path: { name }, body, query: { by: await person(), ifVersion: String(version) } });
+  } catch (error) {
+    if (!(error instanceof APIError && error.status === 409)) throw error;
+    /** @type {Stored} */
+    const theirs = await storedServer(name).catch(() => ({ doc: undefined, version: 0 }));
+    throw theirs.version === version ? error : new ChangedMeanwhile(theirs);
   }
 }
 

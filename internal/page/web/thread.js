@@ -13,6 +13,7 @@ import { LineView, statusText } from "./lines.js";
 import { hasText, isError, nextLine } from "./matches.js";
 import { Paced } from "./paced.js";
 import { person } from "./person.js";
+import { renew } from "./renew.js";
 import { client, may, server, workflowURL } from "./session.js";
 import { Timeline } from "./timeline.js";
 import { VirtualList } from "./virtuallist.js";

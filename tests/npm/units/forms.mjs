@@ -4,9 +4,22 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import test from "node:test";
 import { AGENT } from "../../../internal/page/web/agentfields.js";
-import { differences, merged, parsed, problemsByField, readable, same, textOf, typedValue, valueAt, withValue } from "../../../internal/page/web/draft.js";
+import {
+  differences,
+  merged,
+  parsed,
+  problemsByField,
+  readable,
+  same,
+  textOf,
+  typedValue,
+  valueAt,
+  withPart,
+  withValue,
+} from "../../../internal/page/web/draft.js";
 import { ROLES, refusal } from "../../../internal/page/web/roles.js";
 import { SCHEDULE } from "../../../internal/page/web/schedulefields.js";
+import { SERVER } from "../../../internal/page/web/serverfields.js";
 
 const { schemas } = JSON.parse(await readFile(new URL("../../../docs/openapi.json", import.meta.url), "utf8")).components;
 
@@ -22,6 +35,8 @@ function* leaves(schema, path = []) {
 for (const [name, groups, schema] of [
   ["an agent", AGENT, schemas.AgentDefinition],
   ["a schedule", SCHEDULE, schemas.NewSchedule],
+  // The name of a server is in the path of the request.
+  ["a server", SERVER, { properties: { name: { type: "string" }, ...schemas.ServerDeclaration.properties } }],
 ]) {
   test(`the form of ${name} has the fields of the API, with their bounds`, () => {
     const fields = new Map(groups.flatMap((g) => g.fields).map((f) => [f.path.join("."), f]));
@@ -50,6 +65,16 @@ test("a field changes its value and nothing else, and no empty parents remain", 
   assert.equal(valueAt(doc, ["limits", "maxSteps"]), 3);
   assert.equal(valueAt(doc, ["model", "length"]), undefined);
   assert.equal(valueAt({}, ["constructor"]), undefined);
+});
+
+test("the part that a definition must have becomes empty instead of missing", () => {
+  const parts = [
+    { path: "message", label: "", initial: { content: "" } },
+    { path: "event", label: "", initial: { type: "" } },
+  ];
+  assert.deepEqual(withPart({ id: "a", event: { type: "x" } }, { id: "a" }, parts), { id: "a", event: { type: "" } });
+  assert.deepEqual(withPart({ message: { content: "x" } }, { event: { type: "" } }, parts), { event: { type: "" } });
+  assert.deepEqual(withPart({}, { id: "a" }, parts), { id: "a" }, "there was none");
 });
 
 test("what is typed becomes a value, or says what is wrong", () => {
