@@ -1,6 +1,7 @@
 package presence_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -122,6 +123,33 @@ func TestPresenceOfOneThread(t *testing.T) {
 }
 
 // TestPresenceIsNoNotice: what steps of the thread listen to does not tell of viewers.
+// slowListen is a stream to which the first viewer of a thread waits to listen.
+type slowListen struct {
+	stream.Stream
+	asked, goOn chan struct{}
+}
+
+func (s slowListen) Listen(ctx context.Context, key stream.Key, notice func(stream.Notice)) (func(), error) {
+	close(s.asked)
+	<-s.goOn
+	return s.Stream.Listen(ctx, key, notice)
+}
+
+// TestPresenceLeftAtOnce: a viewer that leaves while its process begins to listen is told to nobody, not even without a name.
+func TestPresenceLeftAtOnce(t *testing.T) {
+	c, inner := &clock{now: time.Now()}, memory.New(memory.Config{})
+	slow := slowListen{inner, make(chan struct{}), make(chan struct{})}
+	p, other := newProcess(t, slow, c), newProcess(t, inner, c)
+	other.sees("bob")
+	done := make(chan []string)
+	go func() { done <- p.sees("ann") }()
+	<-slow.asked
+	require.NoError(t, p.Leave(t.Context(), key, "ann"))
+	close(slow.goOn)
+	<-done
+	require.Empty(t, other.sees("bob"))
+}
+
 func TestPresenceIsNoNotice(t *testing.T) {
 	t.Parallel()
 	s := memory.New(memory.Config{})
