@@ -136,7 +136,7 @@ class Approvals extends HTMLElement {
     // The card on which the person decided is gone: the next one takes its place.
     if (at < 0 || list.querySelector(".decided:not([data-kept])")) return;
     this.#decidedAt = -1;
-    if (document.activeElement === document.body) this.#focus(Math.min(at, cards.size - 1));
+    if (document.activeElement?.matches("body, #main")) this.#focus(Math.min(at, cards.size - 1));
   }
 
   #items() {
