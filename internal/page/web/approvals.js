@@ -172,7 +172,7 @@ class Approvals extends HTMLElement {
     const at = this.#decidedAt;
     if (at < 0 || this.list?.querySelector(".decided:not([data-kept])")) return;
     this.#decidedAt = -1;
-    if (document.activeElement === document.body) this.#focus(Math.min(at, this.#entries.length - 1));
+    if (document.activeElement?.matches("body, #main")) this.#focus(Math.min(at, this.#entries.length - 1));
   }
 
   /** Keeps a card with what the person typed, and says how the call was settled. @param {Entry} entry @param {ApprovalCard | InputCard} card */

@@ -42,6 +42,8 @@ export class Form extends HTMLElement {
   /** @type {Map<string, Shown>} */
   #fields = new Map();
   #saving = false;
+  /** What had the focus when saving began. @type {Element | null} */
+  #focused = null;
   #done = false;
   #json = h("textarea", { class: "code", rows: 24, spellcheck: false, "aria-label": "Definition as JSON", "aria-describedby": "json-problem" });
   #jsonProblem = h("p", { class: "error", id: "json-problem", role: "alert", hidden: true });
@@ -423,9 +425,11 @@ export class Form extends HTMLElement {
     }
   }
 
-  /** Keeps what is being saved as it is. @param {HTMLButtonElement} save @param {boolean} is */
+  /** Keeps what is being saved as it is. What had the focus has it again afterwards. @param {HTMLButtonElement} save @param {boolean} is */
   #hold(save, is) {
+    if (is) this.#focused = document.activeElement;
     this.#saving = save.disabled = this.#form.disabled = this.#json.readOnly = is;
+    if (!is && this.#focused && this.contains(this.#focused)) /** @type {HTMLElement} */ (this.#focused).focus({ preventScroll: true });
   }
 
   /** Shows why the server has refused, at the fields that it names. @param {Refused} error */
