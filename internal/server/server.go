@@ -300,6 +300,7 @@ func New(cfg Config) (http.Handler, error) {
 	eventsOf.registerTickets()
 	eventsOf.registerRecords()
 	eventsOf.registerModelCalls()
+	eventsOf.registerToolCalls()
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
