@@ -98,6 +98,23 @@ type Notice struct {
 	// Arrived stops no step. It means that something has arrived for the thread that its steps must not keep waiting: those
 	// that hold its workflow task let it go.
 	Arrived bool `json:"arrived,omitempty"`
+
+	// Viewer is for those who look at a thread, not for its steps: they listen to another key.
+	Viewer *Viewer `json:"viewer,omitempty"`
+}
+
+// Viewer is somebody who looks at a thread.
+type Viewer struct {
+	// ID identifies the window of the viewer.
+	ID    string    `json:"id"`
+	Name  string    `json:"name,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+
+	// Ago is how long ago the viewer was seen.
+	Ago time.Duration `json:"ago,omitempty"`
+
+	// Left means that the viewer does not look at it any more.
+	Left bool `json:"left,omitempty"`
 }
 
 // Stream is the live stream. Implementations are safe for concurrent use.

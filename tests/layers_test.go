@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"activities"},
 	{"workflows"},
 	{"internal/observe", "internal/reconcile"},
-	{"internal/config", "internal/feed", "internal/markdown", "internal/page", "internal/api", "clients"},
+	{"internal/config", "internal/feed", "internal/markdown", "internal/page", "internal/presence", "internal/api", "clients"},
 	{"internal/projection", "internal/chat", "internal/mcpserver", "internal/mcplogin"},
 	{"world"},
 	{"internal/server"},

@@ -67,8 +67,8 @@ func TestPageLoginOfNamespace(t *testing.T) {
 	w.server.Configure(func(c *oauthtest.Config) { c.Interactive = true })
 	open := func(key auth.Token, path string) *browser.Tab {
 		p := browser.New(t).OpenAs("", w.public.URL+"/#"+path)
-		p.Fill("dialog input", key.Reveal())
-		p.Click("dialog button", "Continue")
+		p.Fill("#key", key.Reveal())
+		p.Click("tm-sign-in button", "Sign in")
 		return p
 	}
 

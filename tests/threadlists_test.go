@@ -78,7 +78,7 @@ func TestAttentionOverTheAPI(t *testing.T) {
 	require.Equal(t, []any{`use note {"text":"x"}`, `use note {"text":"x"}`, "hello"}, previews)
 	ids, _ = list("tool=note&agent=careful&sort=attention")
 	require.Equal(t, []string{first, second}, ids)
-	require.Equal(t, 2., counts("tool=note")["waiting"])
+	require.EqualValues(t, 2, counts("tool=note")["waiting"])
 
 	status, decided := check.Request(t, w, http.MethodPost, "/v1/threads/"+first+"/approvals/"+call.ToolCallID, map[string]any{"decision": "approve", "by": "ann"})
 	require.Equal(t, http.StatusOK, status, decided)

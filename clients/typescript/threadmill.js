@@ -294,6 +294,15 @@ export class Client {
   }
 
   /**
+   * Says that somebody looks at a thread, and returns who else does. Repeat it every 10 seconds.
+   * @param {string} id The thread.
+   * @param {components["schemas"]["PresenceInputBody"]} viewer
+   */
+  presence(id, viewer) {
+    return this.request("POST /v1/threads/{id}/presence", { path: { id }, body: viewer });
+  }
+
+  /**
    * Interrupts the turn of an event, or the current one.
    * @param {string} id The thread.
    * @param {components["schemas"]["Interrupt"]} [what]

@@ -37,6 +37,9 @@ type File struct {
 
 	content, compressed []byte
 	contentType, tag    string
+
+	// opens means that a browser can show the file by itself.
+	opens bool
 }
 
 // Files returns the files of the page.
@@ -70,9 +73,10 @@ func newFile(pattern, name string, content []byte) File {
 		panic("page: compressing " + name + ": " + err.Error())
 	}
 	sum := sha256.Sum256(content)
+	ext := path.Ext(name)
 	return File{
 		Pattern: pattern, content: content, compressed: compressed.Bytes(),
-		contentType: contentTypes[path.Ext(name)], tag: `"` + hex.EncodeToString(sum[:8]) + `"`,
+		contentType: contentTypes[ext], opens: ext == ".html" || ext == ".svg", tag: `"` + hex.EncodeToString(sum[:8]) + `"`,
 	}
 }
 
@@ -81,9 +85,12 @@ func newFile(pattern, name string, content []byte) File {
 func (f File) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", f.contentType)
-	h.Set("Content-Security-Policy", policy)
+	// It applies to what a browser opens, and not to the parts of that.
+	if f.opens {
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Referrer-Policy", "no-referrer")
+	}
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Vary", "Accept-Encoding")
 	h.Set("Etag", f.tag)

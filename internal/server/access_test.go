@@ -96,7 +96,7 @@ var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
 	auth.RoleRead: "agentChanges chatConnect countThreads createStreamTicket events followThreads getAgent getCurrentEvent getEntity getEvent getKnowledge getKnowledgeDocument getMCPServer getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
 		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listEntities listEntityMentions listEntityMerges listGrants listKnowledgeChunks listKnowledgeDocuments listMCPPrompts listMCPResources listMCPServers listMessages listRules listRunMessages listSchedules listTasks listThreads listWebhooks listWorldMessages " +
-		"loginMCPServer logoutMCPServer renderMarkdown resumeChat searchKnowledge testRules",
+		"loginMCPServer logoutMCPServer renderMarkdown resumeChat searchKnowledge seeThread testRules",
 	auth.RolePost:    "addKnowledgeDocument answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress stopChat uploadKnowledgeFile",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
 	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteEntity deleteKnowledgeDocument deleteSchedule exportThread getModelCall interruptThread listRecords mergeEntity pauseSchedule readMCPResource reindexKnowledgeDocument replaceSchedule restartMCPServer resumeSchedule " +
@@ -205,6 +205,7 @@ func TestActors(t *testing.T) {
 		{"POST", "/v1/threads/t1/queue/e1/retry", "body.by", object{"by": "eve"}},
 		{"POST", "/v1/threads/t1/interrupt", "body.by", object{"by": "eve"}},
 		{"PATCH", "/v1/threads/t1", "body.by", object{"title": "x", "by": "eve"}},
+		{"POST", "/v1/threads/t1/presence", "body.by", object{"id": "w1", "by": "eve"}},
 		{"POST", "/v1/threads/t1/approvals/c1", "body.by", object{"decision": "approve", "by": "eve"}},
 		{"DELETE", "/v1/threads/t1/grants/c1?by=eve", "query.by", nil},
 		{"DELETE", "/v1/threads/t1?by=eve", "query.by", nil},

@@ -426,7 +426,7 @@ func TestDescription(t *testing.T) {
 		}
 	}
 	assert.ElementsMatch(t, []string{
-		"post /v1/threads", "get /v1/threads", "get /v1/thread-counts", "get /v1/threads/{id}", "patch /v1/threads/{id}", "delete /v1/threads/{id}",
+		"post /v1/threads", "get /v1/threads", "get /v1/thread-counts", "get /v1/threads/{id}", "patch /v1/threads/{id}", "delete /v1/threads/{id}", "post /v1/threads/{id}/presence",
 		"post /v1/threads/{id}/messages", "get /v1/threads/{id}/messages", "get /v1/threads/{id}/events",
 		"get /v1/approvals", "get /v1/threads/{id}/approvals", "post /v1/threads/{id}/approvals/{toolCallId}",
 		"get /v1/threads/{id}/grants", "delete /v1/threads/{id}/grants/{toolCallId}", "get /v1/threads/{id}/decisions",

@@ -63,6 +63,7 @@ var bodies = map[string]string{
 	"putAgent":             `{"model":"demo/demo"}`,
 	"receiveWebhook":       `{"x":1}`,
 	"replaceSchedule":      `{"threadId":"none","every":"1h","message":{"content":"x"}}`,
+	"seeThread":            `{"id":"w1","by":"ann"}`,
 	"setEventStatus":       `{"status":"overwritten"}`,
 	"mergeEntity":          `{"into":"none"}`,
 	"updateThread":         `{"title":"x"}`,

@@ -27,6 +27,7 @@ import (
 	"github.com/threadmill/threadmill/internal/markdown"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/outage"
+	"github.com/threadmill/threadmill/internal/presence"
 	"github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/internal/retention"
@@ -290,6 +291,7 @@ func New(cfg Config) (http.Handler, error) {
 	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
 
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
+	(&presenceHandlers{l, presence.New(cfg.Stream, time.Now, cfg.Logger)}).registerPresence()
 	(&erasureHandlers{c, cfg.Threads, cfg.Store}).registerErasures()
 	(&exportHandlers{l}).registerExport()
 	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()

@@ -424,7 +424,7 @@ func testNotices(t *testing.T, s stream.Stream) {
 	defer stopSecond()
 	cancel() // has no effect
 
-	for _, n := range []stream.Notice{{TraceID: "trace-1", Reason: "interrupt"}, {Reason: "close"}} {
+	for _, n := range []stream.Notice{{TraceID: "trace-1", Reason: "interrupt"}, {Reason: "close"}, {Viewer: &stream.Viewer{ID: "w1", Name: "ann", Since: time.Unix(1_700_000_000, 0).UTC()}}} {
 		require.NoError(t, s.Notify(ctx, key, n))
 		require.Equal(t, n, receive(t, first))
 		require.Equal(t, n, receive(t, second))

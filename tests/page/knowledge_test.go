@@ -496,8 +496,8 @@ func TestPageKnowledgeRoles(t *testing.T) {
 	b := browser.New(t)
 	for key, adds := range map[*key]bool{reader: false, poster: true} {
 		p := b.OpenAs("", w.API.URL+"/#/knowledge")
-		p.Fill("dialog input", key.token.Reveal())
-		p.Click("dialog button", "Continue")
+		p.Fill("#key", key.token.Reveal())
+		p.Click("tm-sign-in button", "Sign in")
 		p.Sees("tm-documents .rows", "a.md")
 		assert.Equal(t, adds, browser.Evaluate[bool](p, `[...document.querySelectorAll("tm-documents button")].some((b) => b.textContent === "Add documents")`))
 		p.Until(`document.querySelector("tm-documents .actions") === null`)

@@ -276,7 +276,7 @@ func TestPageManyThreads(t *testing.T) {
 	}
 	p := browser.New(t).Open(w.API.URL)
 	p.Sees(".thread-row .title", fmt.Sprintf("Thread %d", n-1))
-	down := scroll(p, "tm-inbox", ".threads, .threads *", `.thread-row [href="#/threads/t00000"]`, 1500)
+	down := scroll(p, ".inbox-scroller", ".threads, .threads *", `.thread-row [href="#/threads/t00000"]`, 1500)
 	t.Logf("scrolling over %d threads: %s", n, down)
 	assert.Less(t, down.Rows, maxListed)
 	p.Until(fmt.Sprintf(`document.querySelector(".threads > :nth-last-child(2)").matches('[aria-posinset="%d"][aria-setsize="%d"]')`, n, n))
@@ -288,7 +288,7 @@ func TestPageManyThreads(t *testing.T) {
 	id := w.Open()
 	p.Until(fmt.Sprintf(`document.querySelector('.thread-row [href="#/threads/t00000"]').parentElement.getAttribute("aria-posinset") === "%d"`, n+1))
 	assert.InDelta(t, before, browser.Evaluate[float64](p, at), 1)
-	browser.Evaluate[chromedp.Void](p, `document.querySelector("tm-inbox").scrollTop = 0`)
+	browser.Evaluate[chromedp.Void](p, `document.querySelector(".inbox-scroller").scrollTop = 0`)
 	p.Sees(".thread-row .title", id)
 }
 

@@ -98,7 +98,7 @@ func TestPageFailure(t *testing.T) {
 	once()
 	p.Sees(".thread-row.failing .state", "failed")
 	p.Click(".tabs button", "Failing")
-	p.Sees(".thread-row .title", id)
+	p.Sees(".thread-row .title", "does it work?")
 	p.Click(".lines button", "Retry")
 	p.Sees(".message.final .body", "does it work?")
 	p.Until(`document.querySelector(".thread-row") === null`)
@@ -134,7 +134,7 @@ func TestPageUnanswered(t *testing.T) {
 	p.Do(chromedp.Reload())
 	p.Sees(".lines .status", "No agent answers")
 	p.Click(".tabs button", "Unanswered")
-	p.Sees(".thread-row.unanswered .title", id)
+	p.Sees(".thread-row.unanswered .title", "are you there?")
 	p.Sees(".thread-row.unanswered .state", "nobody answers")
 }
 

@@ -8,6 +8,9 @@ import { droppedFiles, named } from "./files.js";
 
 /** @import { Addition } from "./additions.js" */
 
+/** What a row of the additions shows now. @type {WeakMap<Element, string>} */
+const shown = new WeakMap();
+
 /** What can be added: value, label. */
 const KINDS = /** @type {const} */ ([
   ["files", "Files"],
@@ -169,8 +172,8 @@ function showAdditions(element) {
   additions.forEach((a, i) => {
     const row = list.children[i] ?? list.appendChild(h("li"));
     const shows = JSON.stringify([a.name, a.state, a.sent, a.error]);
-    if (/** @type {any} */ (row).shows === shows) return;
-    /** @type {any} */ (row).shows = shows;
+    if (shown.get(row) === shows) return;
+    shown.set(row, shows);
     fill(row, ...rowOf(a));
   });
   while (list.children.length > additions.length) list.lastElementChild?.remove();

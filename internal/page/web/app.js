@@ -1,38 +1,42 @@
-// The page: its parts, what the address shows, the theme, the connection and the API key.
+// The page: its parts, what the address shows, the theme, the connection and the sign-in.
 
 import "./approvals.js";
-import "./agents.js";
+import { account } from "./account.js";
 import "./inbox.js";
-import "./login.js";
-import "./rules.js";
-import "./schedules.js";
-import "./servers.js";
+import { unsaved } from "./leaving.js";
+import "./menus.js";
 import "./thread.js";
 import { APIError } from "./client/threadmill.js";
-import { ask } from "./dialog.js";
-import { button, fill, h } from "./dom.js";
+import { act, button, fill, h } from "./dom.js";
 import { watchHealth } from "./health.js";
+import { kbd, listenToKeys, showKeys } from "./keyboard.js";
 import { changeName, myName } from "./person.js";
-import { load, server, signedIn, signIn, signOut } from "./session.js";
+import { savedViews } from "./savedviews.js";
+import { load, may, server } from "./session.js";
+import "./signin.js";
+import { TABS, viewAddress, viewOf } from "./views.js";
 import { waiting } from "./waiting.js";
+import { showWaitingCount } from "./waitingcount.js";
 
 /** @typedef {import("./client/threadmill.js").StreamState} StreamState */
+/** @typedef {import("./inbox.js").Inbox} Inbox */
 
 const THEME = "threadmill.theme";
 
-/** The parts besides threads: name, label, element. */
+/** The parts besides threads: name, label, and what they need, which is loaded when they are shown. */
 const PARTS = /** @type {const} */ ([
-  ["approvals", "Approvals", "tm-approvals"],
-  ["agents", "Agents", "tm-agents"],
-  ["knowledge", "Knowledge", "tm-knowledge"],
-  ["servers", "MCP servers", "tm-servers"],
-  ["rules", "Rules", "tm-rules"],
-  ["schedules", "Schedules", "tm-schedules"],
+  ["approvals", "Approvals", "tm-approvals", async () => {}],
+  ["agents", "Agents", "tm-agents", () => import("./agents.js")],
+  ["knowledge", "Knowledge", "tm-knowledge", () => import("./knowledge.js")],
+  ["servers", "MCP servers", "tm-servers", () => import("./servers.js")],
+  ["rules", "Rules", "tm-rules", () => import("./rules.js")],
+  ["schedules", "Schedules", "tm-schedules", () => import("./schedules.js")],
 ]);
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
 const list = /** @type {HTMLElement} */ (document.getElementById("list"));
 const nav = /** @type {HTMLElement} */ (document.getElementById("nav"));
+const bar = /** @type {HTMLElement} */ (document.getElementById("top"));
 const tools = /** @type {HTMLElement} */ (document.getElementById("tools"));
 const badge = h("span", { class: "count", hidden: true });
 const connection = h("span", { class: "connection", role: "status" });
@@ -53,11 +57,31 @@ function route() {
   return { part, rest: rest.map(decoded), query: new URLSearchParams(query) };
 }
 
+/** @type {Inbox | undefined} */
+let inbox;
+
 /** @type {import("./thread.js").ThreadView | undefined} */
 let shown;
 
+/** The address that is shown, without its query. @type {string | undefined} */
+let path;
+
+/** Whether the list of threads is on the screen. */
+function isListed() {
+  return ["", "threads", "new"].includes(route().part) && list.checkVisibility();
+}
+
+/** Does something in the list of threads. @param {() => void} action */
+function inList(action) {
+  if (!isListed()) {
+    location.hash = inbox?.address ?? "#/";
+    show();
+  }
+  action();
+}
+
 function show() {
-  const { part, rest } = route();
+  const { part, rest, query } = route();
   const [id = "", anchor = "", place] = rest;
   const inThreads = part === "" || part === "threads" || part === "new";
   document.body.dataset.part = part === "threads" && id ? "thread" : part === "" || part === "threads" ? "list" : part;
@@ -67,7 +91,11 @@ function show() {
       link.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else link.removeAttribute("aria-current");
   }
-  /** @type {any} */ (list.querySelector("tm-inbox"))?.select(part === "threads" ? id : "");
+  inbox?.show(part === "" || query.size > 0 ? viewOf(query) : undefined, part === "threads" ? id : "");
+  if (inbox) nav.querySelector("a")?.setAttribute("href", inbox.address);
+  const before = path;
+  path = location.hash.split("?", 1)[0];
+  if (path === before && inThreads) return; // only the list has changed
   document.title = "Threadmill";
   if (part === "threads" && id) {
     if (shown?.isConnected && shown.threadId === id) return shown.show(anchor, place);
@@ -75,11 +103,19 @@ function show() {
     return fill(main, shown);
   }
   shown = undefined;
-  if (part === "new") return fill(main, h("tm-new-thread"));
-  if (part === "servers" && anchor === "login") return fill(main, h("div", { class: "page" }, h("tm-login", { server: id })));
-  if (part === "knowledge") return showKnowledge();
+  if (part === "new")
+    return showLoaded(
+      () => import("./newthread.js"),
+      () => h("tm-new-thread"),
+    );
+  if (part === "servers" && anchor === "login")
+    return showLoaded(
+      () => import("./login.js"),
+      () => pageOf(h("tm-login", { server: id })),
+    );
   const known = PARTS.find(([name]) => name === part);
-  if (known) return fill(main, h("div", { class: "page" }, h(known[2], { agent: id })));
+  if (known?.[0] === "approvals") return fill(main, pageOf(h("tm-approvals")));
+  if (known) return showLoaded(known[3], () => (known[0] === "knowledge" ? knowledge() : pageOf(h(known[2], { item: id, query }))));
   return fill(
     main,
     h(
@@ -90,25 +126,36 @@ function show() {
       h(
         "p",
         { class: "hint" },
-        h("kbd", null, "/"),
+        kbd("j"),
+        " ",
+        kbd("k"),
+        " move in the list · ",
+        kbd("/"),
         " search · ",
-        h("kbd", null, "n"),
+        kbd("n"),
         " new thread · ",
-        h("kbd", null, "g"),
+        kbd("g"),
         " approvals · ",
-        h("kbd", null, "?"),
-        " keys",
+        kbd("Mod+k"),
+        " commands · ",
+        kbd("?"),
+        " all keys",
       ),
     ),
   );
 }
 
-/** Shows what the address says of knowledge. Its modules are loaded when they are needed. */
-async function showKnowledge() {
-  let view = main.querySelector("tm-knowledge");
-  if (!view) fill(main, h("p", { class: "hint loading" }, "Loading…"));
+/** @param {HTMLElement} part */
+function pageOf(part) {
+  return h("div", { class: "page" }, part);
+}
+
+/** Shows a part once its modules are loaded. @param {() => Promise<unknown>} load @param {() => HTMLElement} make */
+async function showLoaded(load, make) {
+  const wanted = path;
+  if (!main.querySelector("tm-knowledge")) fill(main, h("p", { class: "hint loading" }, "Loading…"));
   try {
-    await import("./knowledge.js");
+    await load();
   } catch {
     return fill(
       main,
@@ -120,11 +167,19 @@ async function showKnowledge() {
       ),
     );
   }
-  const { part, rest, query } = route();
-  if (part !== "knowledge") return; // somebody went on meanwhile
-  view = main.querySelector("tm-knowledge") ?? h("tm-knowledge");
-  if (!view.isConnected) fill(main, h("div", { class: "page" }, view));
-  /** @type {import("./knowledge.js").KnowledgeView} */ (view).show(rest, query);
+  if (path !== wanted) return; // somebody went on meanwhile
+  const shown = make();
+  if (!shown.isConnected) fill(main, shown);
+}
+
+/** Knowledge, which stays while the address leads from one place in it to another. */
+function knowledge() {
+  const { rest, query } = route();
+  const view = /** @type {import("./knowledge.js").KnowledgeView} */ (main.querySelector("tm-knowledge") ?? h("tm-knowledge"));
+  const page = view.parentElement ?? pageOf(view);
+  if (!page.isConnected) fill(main, page);
+  view.show(rest, query);
+  return page;
 }
 
 /** The state of each stream. @type {Map<EventTarget | null, { state: StreamState, error?: Error }>} */
@@ -141,34 +196,19 @@ document.addEventListener("connection", (e) => {
   connection.className = `connection ${lost ? "lost" : "live"}`;
   fill(connection, lost ? "Reconnecting…" : "Live");
   connection.title = lost ? "The connection was lost. What you miss follows when it is back." : "Changes appear as they happen";
-  if (denied) signInDialog("Your API key is not valid any more.");
+  if (denied) askKey(/** @type {APIError} */ (denied.error));
 });
 
-let signingIn = false;
-
-/** @param {string} why */
-async function signInDialog(why) {
-  if (signingIn) return;
-  signingIn = true;
-  const key = h("input", { type: "password", autocomplete: "off", required: true, "aria-label": "API key" });
-  await ask(
-    h(
-      "dialog",
-      null,
-      h(
-        "form",
-        { method: "dialog" },
-        h("h2", null, "API key"),
-        h("p", null, why),
-        h("label", null, "Key", key),
-        h("p", { class: "hint" }, "It stays in this tab until you close it."),
-        h("button", { class: "primary" }, "Continue"),
-      ),
-    ),
-  );
-  signingIn = false;
-  if (key.value) signIn(key.value.trim());
-  start();
+/** Lets the person sign in, over what is open. @param {APIError} error */
+function askKey(error) {
+  if (document.querySelector("tm-sign-in")) return;
+  const panes = /** @type {HTMLElement} */ (document.getElementById("panes"));
+  bar.inert = panes.inert = true;
+  const done = () => {
+    bar.inert = panes.inert = false;
+    start();
+  };
+  document.body.append(h("tm-sign-in", { error, done }));
 }
 
 function showTools() {
@@ -177,18 +217,10 @@ function showTools() {
     tools,
     connection,
     server.name
-      ? h("span", { class: "me", title: `Roles: ${server.roles.join(", ")}` }, server.name)
+      ? account()
       : button(myName() || "Your name", changeName, { class: "me quiet", title: myName() ? `You are ${myName()}. Change your name` : "Say who you are" }),
-    signedIn() &&
-      button(
-        "Sign out",
-        () => {
-          signOut();
-          location.reload();
-        },
-        { class: "quiet" },
-      ),
     h("a", { href: "/docs", title: "The API" }, "API"),
+    button("?", showKeys, { class: "quiet", "aria-label": "Keys", title: "Keys (?)" }),
     button(
       { auto: "◐", light: "☀", dark: "☾" }[theme] ?? "◐",
       () => {
@@ -208,65 +240,76 @@ function setTheme(theme) {
 }
 
 waiting.addEventListener("change", () => {
-  const { length } = waiting.now?.approvals ?? [];
-  badge.hidden = length === 0;
-  fill(badge, length);
-  badge.title = `${length} waiting`;
+  const n = (waiting.now?.approvals.length ?? 0) + (waiting.now?.inputs.length ?? 0);
+  badge.hidden = n === 0;
+  fill(badge, n);
+  badge.title = `${n} waiting`;
+  showWaitingCount(n);
 });
 
-document.addEventListener("keydown", (e) => {
-  const target = /** @type {HTMLElement} */ (e.target);
-  if (e.repeat || e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
-  switch (e.key) {
-    case "/":
-      /** @type {HTMLElement | null} */ ((document.body.dataset.part === "knowledge" ? main : list).querySelector("input[type=search]"))?.focus();
-      break;
-    case "n":
-      location.hash = "#/new";
-      break;
-    case "g":
-      location.hash = "#/approvals";
-      break;
-    case "?":
-      ask(
-        h(
-          "dialog",
-          null,
-          h(
-            "form",
-            { method: "dialog" },
-            h("h2", null, "Keys"),
-            h(
-              "dl",
-              { class: "facts" },
-              [
-                ["/", "search threads, or knowledge"],
-                ["n", "new thread"],
-                ["g", "approvals"],
-                ["Ctrl+F", "find in the thread"],
-                ["[, ]", "previous and next error in the thread"],
-                ["j, k", "next and previous approval"],
-                ["a, s, p, e, d", "approve, for the session, a pattern, edit, deny"],
-                ["Enter", "send; with Shift: a new line"],
-              ].flatMap(([key, what]) => [h("dt", null, h("kbd", null, key)), h("dd", null, what)]),
-            ),
-            h("button", { class: "primary" }, "Close"),
-          ),
-        ),
-      );
-      break;
-    default:
-      return;
-  }
-  e.preventDefault();
-});
+/** What the palette offers: places, and what can be done now. @returns {import("./palette.js").Entry[]} */
+function paletteEntries() {
+  const go = (/** @type {string} */ label, /** @type {string} */ address) => ({ label, kind: "go to", run: () => void (location.hash = address) });
+  // The menu of the thread has what the key permits.
+  const actions = [.../** @type {NodeListOf<HTMLElement>} */ (main.querySelectorAll(".thread-header .menu-items > *"))];
+  return [
+    ...actions.map((action) => ({ label: action.textContent ?? "", kind: "this thread", run: () => action.click() })),
+    ...(may("post") ? [go("New thread", "#/new")] : []),
+    ...PARTS.map(([name, label]) => go(label, `#/${name}`)),
+    ...TABS.map(({ tab, label }) => go(`Threads: ${label}`, viewAddress({ tab }))),
+    ...savedViews().map(({ name, query }) => go(`Threads: ${name}`, `#/${query}`)),
+    ...(may("operate") ? [{ label: "Retry all threads that fail", kind: "threads", run: () => inList(() => inbox?.retryAll()) }] : []),
+    { label: "Filter the list", kind: "threads", run: () => inList(() => inbox?.filter()) },
+    ...(inbox?.isSpecial ? [{ label: "Save this view", kind: "threads", run: () => inList(() => inbox?.saveView()) }] : []),
+    { label: "Keys", kind: "page", run: showKeys },
+    ...["light", "dark", "auto"].map((theme) => ({
+      label: `Theme: ${theme}`,
+      kind: "page",
+      run() {
+        setTheme(theme);
+        showTools();
+      },
+    })),
+  ];
+}
+
+/** Opens the palette, which is loaded when it is needed. */
+async function showPalette() {
+  await act(null, async () => (await import("./palette.js")).openPalette(paletteEntries()));
+}
+
+listenToKeys(
+  {
+    search() {
+      if (route().part === "knowledge") /** @type {HTMLElement | null} */ (main.querySelector("input[type=search]"))?.focus();
+      else inList(() => inbox?.focusSearch());
+    },
+    open: () => (location.hash = "#/new"),
+    approvals: () => (location.hash = "#/approvals"),
+    leave() {
+      const field = /** @type {HTMLElement | null} */ (document.activeElement);
+      if (isListed()) inbox?.leave();
+      else field?.blur();
+    },
+    keys: showKeys,
+    palette: showPalette,
+    filter: () => inbox?.filter(),
+    next: () => inbox?.move(1),
+    previous: () => inbox?.move(-1),
+    select: () => inbox?.toggle(),
+    close: () => inbox?.change("close"),
+    retry: () => inbox?.change("retry"),
+    update: () => inbox?.update(),
+  },
+  isListed,
+);
 
 async function start() {
   try {
     await load();
   } catch (error) {
     if (error instanceof APIError && (error.status === 401 || error.status === 403)) {
-      return signInDialog(error.status === 403 ? error.message : "This server requires an API key.");
+      return askKey(error);
     }
     fill(
       main,
@@ -287,8 +330,11 @@ async function start() {
     h("a", { href: "#/", "data-part": "threads" }, "Threads"),
     PARTS.map(([name, label]) => h("a", { href: `#/${name}`, "data-part": name }, label, name === "approvals" && [" ", badge])),
   );
-  fill(list, h("tm-inbox"));
-  show();
+  inbox = /** @type {Inbox} */ (h("tm-inbox"));
+  fill(list, inbox);
+  path = undefined;
+  shown = undefined; // the streams of a thread have ended with the key
+  if (!unsaved()) show();
   watchHealth();
 }
 

@@ -5,6 +5,8 @@ import { Attention, READING } from "./attention.js";
 import { callView } from "./callview.js";
 import { diff } from "./diff.js";
 import { ago, button, fill, h, notify, pretty, time } from "./dom.js";
+import { isExact, parseExact } from "./exactjson.js";
+import { keysAreOn } from "./keyboard.js";
 import { myName, person } from "./person.js";
 import { client, may } from "./session.js";
 import { samePerson } from "./timeline.js";
@@ -14,8 +16,10 @@ import { samePerson } from "./timeline.js";
 /** @param {string} text @returns {Record<string, unknown> | undefined} */
 function objectOf(text) {
   try {
-    const parsed = JSON.parse(text);
-    return typeof parsed === "object" && parsed !== null && !Array.isArray(parsed) ? parsed : undefined;
+    const parsed = parseExact(text);
+    return typeof parsed === "object" && parsed !== null && !Array.isArray(parsed) && !isExact(parsed)
+      ? /** @type {Record<string, unknown>} */ (parsed)
+      : undefined;
   } catch {
     return undefined;
   }
@@ -35,6 +39,9 @@ export class ApprovalCard extends HTMLElement {
   /** Whether the person fills in a form, which a change of the votes leaves alone. */
   #writing = false;
   #decided = false;
+  #sending = false;
+  /** Whether the call was decided elsewhere while the person filled in a form. */
+  #over = false;
 
   constructor() {
     super();
@@ -77,6 +84,7 @@ export class ApprovalCard extends HTMLElement {
   show(request) {
     const before = this.#request;
     this.#request = request;
+    if (this.#over) this.#reopen();
     if (before && before.digest === request.digest && before.round === request.round && before.arguments === request.arguments) return this.#showState();
     this.#attention.restart();
     this.setAttribute("aria-label", `Approval of ${request.toolName}`);
@@ -101,6 +109,41 @@ export class ApprovalCard extends HTMLElement {
     this.#writing = false;
     this.#showState();
     this.#attend(() => {});
+  }
+
+  /**
+   * Says that the call needs no decision of this person any more. What they were typing stays, so that it can be copied.
+   * @param {string} how @returns {boolean} Whether there is anything to keep.
+   */
+  end(how) {
+    if (!this.#writing || this.#sending) return false;
+    if (this.#over) return true;
+    this.#over = true;
+    this.toggleAttribute("data-kept", true);
+    this.classList.add("decided");
+    for (const control of this.place.querySelectorAll("button")) control.hidden = true;
+    this.refusal.hidden = false;
+    fill(
+      this.refusal,
+      `${how} Nothing that you typed here was sent. `,
+      button("Close", () => this.#dismiss()),
+    );
+    return true;
+  }
+
+  /** Lets the person decide after all: the call was asked again. */
+  #reopen() {
+    this.#over = false;
+    this.removeAttribute("data-kept");
+    this.classList.remove("decided");
+    this.refusal.hidden = true;
+    for (const control of this.place.querySelectorAll("button")) control.hidden = false;
+  }
+
+  #dismiss() {
+    this.#writing = false;
+    this.dispatchEvent(new CustomEvent("dismissed", { bubbles: true }));
+    this.remove();
   }
 
   get #asked() {
@@ -190,14 +233,16 @@ export class ApprovalCard extends HTMLElement {
 
   /** @param {Record<string, unknown>} what */
   async #decide(what) {
+    if (this.#over) return;
     const request = this.#asked;
+    this.#sending = true;
     this.refusal.hidden = true;
     this.#enable(false);
     try {
       const result = await client.decide(
         this.threadId,
         request.toolCallId,
-        /** @type {any} */ ({
+        /** @type {import("./client/threadmill.js").DecisionRequest} */ ({
           ...what,
           by: await person(),
           round: request.round,
@@ -213,6 +258,7 @@ export class ApprovalCard extends HTMLElement {
         if (now.round === request.round && !votes.some((v) => samePerson(v.by, myName()))) {
           this.#request = { ...now, votes: [...votes, { by: myName(), at: new Date().toISOString() }] };
         }
+        this.#sending = false;
         this.#showState();
       } else {
         this.#decided = true;
@@ -221,6 +267,7 @@ export class ApprovalCard extends HTMLElement {
       }
       this.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
     } catch (error) {
+      this.#sending = false;
       this.#enable(true);
       if (/** @type {Error} */ (error).name === "AbortError") return;
       this.refusal.hidden = false;
@@ -332,11 +379,12 @@ export class ApprovalCard extends HTMLElement {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.key === "Escape" && this.#writing) {
       e.stopPropagation();
-      return this.#close();
+      return this.#over ? this.#dismiss() : this.#close();
     }
     if (e.repeat && (e.key === this.#held || (e.key === "Enter" && !target.matches("textarea")))) return e.preventDefault();
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select")) return;
     const isButton = target.matches("button[data-key]") && (e.key === "Enter" || e.key === " ");
+    if (!isButton && !keysAreOn()) return;
     const control = isButton ? target : /** @type {HTMLElement | null} */ (this.place.querySelector(`button[data-key="${CSS.escape(e.key)}"]`));
     if (!control) return;
     // The browser would press the button also while the key is held.

@@ -3,6 +3,8 @@
 import { approvalCard } from "./approval.js";
 import { ago, fill, h, pretty } from "./dom.js";
 import { inputCard } from "./input.js";
+import { keysAreOn } from "./keyboard.js";
+import { empty, failure, loading } from "./states.js";
 import { waiting } from "./waiting.js";
 
 /** @import { ApprovalCard } from "./approval.js" */
@@ -19,7 +21,7 @@ class Approvals extends HTMLElement {
 
   connectedCallback() {
     this.list = h("div", { class: "cards" });
-    this.state = h("p", { class: "hint", role: "status" });
+    this.state = h("div", { class: "hint", role: "status" }, loading());
     fill(
       this,
       h(
@@ -52,6 +54,7 @@ class Approvals extends HTMLElement {
     waiting.addEventListener("change", this.changed);
     this.keys = (/** @type {KeyboardEvent} */ e) => this.#key(e);
     document.addEventListener("keydown", this.keys);
+    this.list.addEventListener("dismissed", (e) => /** @type {Element} */ (e.target).closest(".waiting")?.remove());
     this.list.addEventListener("decided", (e) => {
       this.#decidedAt = this.#items().findIndex((item) => item.contains(/** @type {Node} */ (e.target)));
       waiting.refresh();
@@ -71,13 +74,16 @@ class Approvals extends HTMLElement {
   }
 
   #answered() {
-    if (waiting.error) return fill(/** @type {Element} */ (this.state), waiting.error.message);
+    if (waiting.error) {
+      const failed = failure(waiting.error, () => waiting.refresh());
+      return fill(/** @type {Element} */ (this.state), failed);
+    }
     if (!waiting.now) return;
     const { approvals, clientCalls, inputs, unanswered } = waiting.now;
     fill(
       /** @type {Element} */ (this.state),
       approvals.length + clientCalls.length + inputs.length === 0
-        ? "Nothing waits for you."
+        ? empty("Nothing waits for you.", "Calls of tools that need a person's approval or input appear here, from all threads.")
         : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
       inputs.length > 0 && ` ${inputs.length} ${inputs.length === 1 ? "call asks" : "calls ask"} for input.`,
       unanswered && unanswered.length > 0 && ` ${unanswered.length} threads did not answer.`,
@@ -119,13 +125,16 @@ class Approvals extends HTMLElement {
   #show(cards) {
     const list = /** @type {HTMLElement} */ (this.list);
     const at = this.#decidedAt;
-    for (const [key, card] of this.#cards) if (!cards.has(key)) card.remove();
+    for (const [key, card] of this.#cards) {
+      const approval = /** @type {ApprovalCard | null} */ (card.querySelector("tm-approval"));
+      if (!cards.has(key) && !approval?.end("The call was decided elsewhere, or is not needed any more.")) card.remove();
+    }
     this.#cards = cards;
     [...cards.values()].forEach((card, i) => {
       if (list.children[i] !== card) list.insertBefore(card, list.children[i] ?? null);
     });
     // The card on which the person decided is gone: the next one takes its place.
-    if (at < 0 || list.querySelector(".decided")) return;
+    if (at < 0 || list.querySelector(".decided:not([data-kept])")) return;
     this.#decidedAt = -1;
     if (document.activeElement === document.body) this.#focus(Math.min(at, cards.size - 1));
   }
@@ -145,7 +154,7 @@ class Approvals extends HTMLElement {
   #key(e) {
     const target = /** @type {HTMLElement} */ (e.target);
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
-    if (e.key !== "j" && e.key !== "k") return;
+    if ((e.key !== "j" && e.key !== "k") || !keysAreOn()) return;
     const items = this.#items();
     const at = items.findIndex((card) => card.contains(document.activeElement));
     this.#focus(Math.max(0, Math.min(items.length - 1, at + (e.key === "j" ? 1 : -1))));

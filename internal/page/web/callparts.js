@@ -1,6 +1,7 @@
 // What a call of a tool is, and what it returned, in the parts that people read: a command as a command, an edit as a difference.
 
 import { differing, isUnified, unified } from "./difflines.js";
+import { parseExact } from "./exactjson.js";
 
 /** @import { DiffLine } from "./difflines.js" */
 
@@ -33,7 +34,7 @@ const PATHS = ["path", "file_path", "filePath", "file", "filename"];
 /** @param {string} text @returns {unknown} */
 function parsed(text) {
   try {
-    return JSON.parse(text);
+    return parseExact(text);
   } catch {
     return undefined;
   }

@@ -1,6 +1,7 @@
 // Where a person writes.
 
 import { button, fill, h } from "./dom.js";
+import { draftOf, keepDraft } from "./drafts.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
 
@@ -10,9 +11,6 @@ const ON_BUSY = /** @type {const} */ ({
   steer: ["Steer", "It joins the turn before its next model call"],
   interrupt: ["Interrupt", "It stops the turn"],
 });
-
-/** Drafts outlive the view of a thread. @type {Map<string, string>} */
-const drafts = new Map();
 
 export class Composer extends HTMLElement {
   threadId = "";
@@ -26,11 +24,13 @@ export class Composer extends HTMLElement {
   failed;
 
   connectedCallback() {
+    const draft = draftOf(this.threadId);
+    this.failed = draft.failed;
     this.text = h("textarea", {
       rows: 1,
       placeholder: "Write a message",
       "aria-label": "Message",
-      value: drafts.get(this.threadId) ?? "",
+      value: draft.text,
       "aria-autocomplete": "list",
       "aria-controls": "mentions",
       oninput: () => this.#input(),
@@ -49,7 +49,13 @@ export class Composer extends HTMLElement {
         h(
           "label",
           { title: hint },
-          h("input", { type: "radio", name: "onBusy", value, checked: value === this.#onBusy, onchange: () => (this.#onBusy = /** @type {any} */ (value)) }),
+          h("input", {
+            type: "radio",
+            name: "onBusy",
+            value,
+            checked: value === this.#onBusy,
+            onchange: () => (this.#onBusy = /** @type {keyof typeof ON_BUSY} */ (value)),
+          }),
           label,
         ),
       ),
@@ -88,7 +94,7 @@ export class Composer extends HTMLElement {
   }
 
   #input() {
-    drafts.set(this.threadId, this.text?.value ?? "");
+    this.#keep();
     this.#size();
     const before = this.text?.value.slice(0, this.text.selectionStart) ?? "";
     const mention = /(?:^|\s)@([\w-]*)$/.exec(before);
@@ -167,25 +173,33 @@ export class Composer extends HTMLElement {
   /** @param {string} value */
   #set(value) {
     if (this.text) this.text.value = value;
-    drafts.set(this.threadId, value);
+    this.#keep();
     this.#size();
+  }
+
+  #keep() {
+    // What is being sent counts as not sent until the server has answered.
+    const unsent = this.sending ? this.failed?.content : undefined;
+    keepDraft(this.threadId, { text: [unsent, this.text?.value].filter(Boolean).join("\n"), failed: this.failed });
   }
 
   async #send() {
     const text = /** @type {HTMLTextAreaElement} */ (this.text);
     const content = text.value;
     if (content.trim() === "" || this.sending) return;
-    this.#set(""); // what is written meanwhile is the next message
     this.sending = true;
     // A repeated attempt has the same id, so that the message is posted once.
     if (this.failed?.content !== content) this.failed = { content, id: crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random().toString(36).slice(2)}` };
+    this.#set(""); // what is written meanwhile is the next message
     /** @type {HTMLButtonElement} */ (this.button).disabled = true;
     try {
       await client.post(this.threadId, { id: this.failed.id, content, sender: await person(), onBusy: this.#busy ? this.#onBusy : undefined });
       this.failed = undefined;
+      this.#keep();
       /** @type {HTMLElement} */ (this.error).hidden = true;
       this.dispatchEvent(new CustomEvent("posted"));
     } catch (error) {
+      this.sending = false;
       this.#set([content, text.value].filter(Boolean).join("\n"));
       if (/** @type {Error} */ (error).name === "AbortError") return;
       fill(/** @type {Element} */ (this.error), `Not sent: ${/** @type {Error} */ (error).message}`);

@@ -58,11 +58,11 @@ export async function showWhy(side, threadId, line, close) {
             null,
             because(r),
             h("span", { class: "hint" }, " ", time(r.createdAt)),
-            callOf(r)?.context &&
+            shownCall(r) !== undefined &&
               h(
                 "p",
                 null,
-                button("What the model saw", () => showModelCall(side, threadId, callOf(r).messageId, close, () => showWhy(side, threadId, line, close))),
+                button("What the model saw", () => showModelCall(side, threadId, shownCall(r) ?? "", close, () => showWhy(side, threadId, line, close))),
               ),
             h("details", null, h("summary", null, `Record ${r.seq}`), h("pre", { class: "code", tabIndex: 0 }, pretty(r))),
           ),
@@ -76,12 +76,27 @@ export async function showWhy(side, threadId, line, close) {
   });
 }
 
-/** What a record has of a model call. @param {components["schemas"]["Record"]} r @returns {any} */
-const callOf = (r) => r.type === "llm_call" && r.payload;
+/**
+ * What the sentences on records need of their payloads.
+ * @typedef {object} Payload
+ * @property {string} senderType @property {string} senderId @property {string} toolName @property {string} content @property {boolean} [isError]
+ * @property {string} agent @property {string} model @property {number} messages @property {number} durationMs @property {number} attempt
+ * @property {import("./modelcall.js").ModelCall["usage"]} usage @property {{ model: string, error: string }[]} [failed] @property {string} [finishReason]
+ * @property {unknown} [context] What the model was sent, if the record keeps it. @property {string} messageId
+ * @property {string} agentName @property {{ function: { name: string } }[]} toolCalls
+ * @property {{ name: string, outcome: string, error?: string }[]} [hooks] @property {string} outcome
+ * @property {string} type @property {{ source?: string }} [metadata]
+ */
+
+/** The payload of a record, as the type of the record says. @param {components["schemas"]["Record"]} r */
+const payloadOf = (r) => /** @type {Payload} */ (r.payload);
+
+/** The message of a model call whose request can be shown. @param {components["schemas"]["Record"]} r */
+const shownCall = (r) => (r.type === "llm_call" && payloadOf(r).context ? payloadOf(r).messageId : undefined);
 
 /** A sentence on a record. @param {components["schemas"]["Record"]} r */
 function because(r) {
-  const p = /** @type {any} */ (r.payload);
+  const p = payloadOf(r);
   switch (r.type) {
     case "message":
       if (p.senderType === "tool") return `${p.toolName} returned${p.isError ? " an error" : ""}: ${cut(p.content, 80)}`;
@@ -93,15 +108,15 @@ function because(r) {
         `, ${p.usage.outputTokens} out`,
         `, ${(p.durationMs / 1000).toFixed(1)} s`,
         p.attempt > 1 && `, attempt ${p.attempt}`,
-        p.failed && `, instead of ${p.failed.map((/** @type {any} */ f) => `${f.model} (${f.error})`).join(", ")}`,
+        p.failed && `, instead of ${p.failed.map((f) => `${f.model} (${f.error})`).join(", ")}`,
         p.finishReason && `, ${p.finishReason}`,
       ]
         .filter(Boolean)
         .join("");
     case "tool_call":
-      return `${p.agentName} called ${p.toolCalls.map((/** @type {any} */ c) => c.function.name).join(", ")}`;
+      return `${p.agentName} called ${p.toolCalls.map((c) => c.function.name).join(", ")}`;
     case "hook":
-      return `Hooks: ${(p.hooks ?? []).map((/** @type {any} */ one) => `${one.name} ${one.outcome}${one.error ? ` (${one.error})` : ""}`).join(", ") || p.outcome}`;
+      return `Hooks: ${(p.hooks ?? []).map((one) => `${one.name} ${one.outcome}${one.error ? ` (${one.error})` : ""}`).join(", ") || p.outcome}`;
     case "env":
       return `Event ${p.type} from ${p.metadata?.source ?? "the environment"}`;
   }
@@ -191,7 +206,7 @@ async function showUsage(id, place) {
 async function showQueue(id, place) {
   await act(null, async () => {
     const queue = await client.request("GET /v1/threads/{id}/queue", { path: { id } });
-    /** @param {components["schemas"]["QueueItem"]} item @param {string} state @param {...any} controls */
+    /** @param {components["schemas"]["QueueItem"]} item @param {string} state @param {...import("./dom.js").Child} controls */
     const row = (item, state, ...controls) =>
       h(
         "li",

@@ -5,6 +5,7 @@ import { APIError } from "./client/threadmill.js";
 import { badge, documentName, figures, reindex, remove } from "./documentparts.js";
 import { act, button, copyButton, fill, h, pretty, time } from "./dom.js";
 import { client, may } from "./session.js";
+import { loading } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
 /** @import { KnowledgeDocument } from "./documentparts.js" */
@@ -54,7 +55,7 @@ export class DocumentView extends HTMLElement {
       this.#list,
       this.#later,
     );
-    fill(this.#state, h("p", { class: "hint" }, "Loading…"));
+    fill(this.#state, loading());
     this.#read();
   }
 

@@ -7,6 +7,7 @@ import { badge, documentName, figures, reindex, remove } from "./documentparts.j
 import { button, fill, h, time } from "./dom.js";
 import { isGrowing, showIndex } from "./indexstate.js";
 import { client, may } from "./session.js";
+import { loading } from "./states.js";
 
 /** @import { Adding } from "./adding.js" */
 /** @import { components } from "./client/api.js" */
@@ -90,7 +91,7 @@ class Documents extends HTMLElement {
       this.#list,
       this.#more,
     );
-    fill(this.#state, h("p", { class: "hint" }, "Loading…"));
+    fill(this.#state, loading());
     if (may("post")) this.#acceptDrops();
     changes.addEventListener("document", this.#added);
     this.#read();

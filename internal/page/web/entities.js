@@ -4,6 +4,7 @@ import { entitiesAddress, entityAddress } from "./addresses.js";
 import { plural } from "./documentparts.js";
 import { button, cut, fill, h, time } from "./dom.js";
 import { client } from "./session.js";
+import { loading } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
 /** @import { EntityFilters } from "./addresses.js" */
@@ -87,7 +88,7 @@ class Entities extends HTMLElement {
   async #read(cursor = "") {
     this.#reading.abort();
     const { signal } = (this.#reading = new AbortController());
-    if (cursor === "") fill(this.#state, h("p", { class: "hint" }, "Loading…"));
+    if (cursor === "") fill(this.#state, loading());
     try {
       /** @type {EntityPage} */
       const page = await client.request("GET /v1/entities", { query: { ...this.filters, cursor }, signal });

@@ -8,6 +8,7 @@ import { act, button, fill, h, notify, time } from "./dom.js";
 import { chooseEntity } from "./merging.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
+import { loading } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
 /** @typedef {components["schemas"]["EntityView"]} Entity */
@@ -28,7 +29,7 @@ class EntityView extends HTMLElement {
 
   connectedCallback() {
     fill(this, h("p", null, h("a", { href: entitiesAddress() }, "‹ People and things")), this.#about);
-    fill(this.#about, h("p", { class: "hint", role: "status" }, "Loading…"));
+    fill(this.#about, loading());
     this.#read();
   }
 

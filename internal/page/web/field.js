@@ -10,12 +10,19 @@ import { h } from "./dom.js";
  * @property {() => unknown} value The value, undefined if there is none.
  */
 
-/** @param {unknown} value @returns {Record<string, any>} */
+/**
+ * What a field's schema can have. The server has checked it.
+ * @typedef {{ type?: string, title?: string, description?: string, format?: string, default?: unknown, const?: unknown, enum?: unknown[], enumNames?: unknown[], oneOf?: Schema[],
+ *   anyOf?: Schema[], items?: Schema, properties?: Record<string, Schema>, required?: string[], minimum?: number, maximum?: number, minItems?: number, maxItems?: number,
+ *   minLength?: number, maxLength?: number }} Schema
+ */
+
+/** @param {unknown} value @returns {Schema} */
 function object(value) {
-  return typeof value === "object" && value !== null ? /** @type {Record<string, any>} */ (value) : {};
+  return typeof value === "object" && value !== null ? value : {};
 }
 
-/** The values that a schema lists, with their titles; undefined if it lists none. @param {Record<string, any>} schema @returns {{ value: any, title: string }[] | undefined} */
+/** The values that a schema lists, with their titles; undefined if it lists none. @param {Schema} schema @returns {{ value: unknown, title: string }[] | undefined} */
 function choices(schema) {
   const constants = [schema.oneOf, schema.anyOf].find(Array.isArray)?.map(object);
   if (constants?.every((one) => one.const !== undefined)) return constants.map((one) => ({ value: one.const, title: String(one.title ?? one.const) }));
@@ -25,7 +32,7 @@ function choices(schema) {
 /** @param {string} label @param {boolean} required */
 const title = (label, required) => h("span", { class: "title" }, label, !required && h("span", { class: "hint" }, " (optional)"));
 
-/** A choice of one value. @param {{ value: any, title: string }[]} options @param {Record<string, any>} schema @param {boolean} required */
+/** A choice of one value. @param {{ value: unknown, title: string }[]} options @param {Schema} schema @param {boolean} required */
 function one(options, schema, required) {
   const select = h(
     "select",
@@ -38,7 +45,7 @@ function one(options, schema, required) {
   return { control: select, value: () => (select.value === "" ? undefined : options[Number(select.value)].value) };
 }
 
-/** A choice of several values. @param {{ value: any, title: string }[]} options @param {Record<string, any>} schema @param {boolean} required */
+/** A choice of several values. @param {{ value: unknown, title: string }[]} options @param {Schema} schema @param {boolean} required */
 function several(options, schema, required) {
   const boxes = options.map(({ value, title }) => ({
     value,
@@ -60,7 +67,7 @@ function several(options, schema, required) {
   };
 }
 
-/** Several texts, one a line. @param {Record<string, any>} schema @param {boolean} required */
+/** Several texts, one a line. @param {Schema} schema @param {boolean} required */
 function texts(schema, required) {
   const area = h("textarea", { rows: 3, required, value: Array.isArray(schema.default) ? schema.default.join("\n") : "", placeholder: "one a line" });
   const lines = () =>
@@ -71,7 +78,7 @@ function texts(schema, required) {
   return { control: area, value: () => (lines().length === 0 && !required ? undefined : lines()) };
 }
 
-/** @param {Record<string, any>} schema @param {boolean} required */
+/** @param {Schema} schema @param {boolean} required */
 function number(schema, required) {
   const input = h("input", {
     type: "number",
@@ -84,7 +91,7 @@ function number(schema, required) {
   return { control: input, value: () => (input.value === "" ? undefined : input.valueAsNumber) };
 }
 
-/** @param {Record<string, any>} schema @param {boolean} required */
+/** @param {Schema} schema @param {boolean} required */
 function text(schema, required) {
   const type = { email: "email", uri: "url", date: "date" }[String(schema.format)] ?? "text";
   const input = h("input", { type, required, maxLength: schema.maxLength ?? 4096, value: schema.default ?? "", autocomplete: "off" });
@@ -92,7 +99,7 @@ function text(schema, required) {
   return { control: input, value: () => (input.value === "" && !required ? undefined : input.value) };
 }
 
-/** Makes a field. @param {string} name @param {Record<string, any>} schema @param {boolean} required @returns {Field} */
+/** Makes a field. @param {string} name @param {Schema} schema @param {boolean} required @returns {Field} */
 function field(name, schema, required) {
   const label = String(schema.title ?? name);
   const hint = schema.description && h("span", { class: "hint" }, String(schema.description));
@@ -123,5 +130,5 @@ function field(name, schema, required) {
 /** Makes the fields of a question. @param {unknown} schema @returns {Field[]} */
 export function fields(schema) {
   const { properties, required } = object(schema);
-  return Object.entries(object(properties)).map(([name, one]) => field(name, object(one), Array.isArray(required) && required.includes(name)));
+  return Object.entries(properties ?? {}).map(([name, one]) => field(name, object(one), Array.isArray(required) && required.includes(name)));
 }

@@ -13,13 +13,17 @@ const STREAMS = 4;
 /** How often a part without a stream asks what is new, in milliseconds. */
 const ASK = 1500;
 
-/** @typedef {{ lastEventId: string, signal: AbortSignal, onEvent: (e: any, id: string) => void, onState: (s: StreamState, error?: Error) => void }} Following */
+/**
+ * @template E
+ * @typedef {{ lastEventId: string, signal: AbortSignal, onEvent: (e: E, id: string) => void, onState: (s: StreamState, error?: Error) => void }} Following
+ */
 
 /**
  * Follows a stream while the page is visible. Browsers permit six connections to one server, so a page
  * gives its own back when it has been hidden for a while, and at once when another page replaces it:
  * the back/forward cache would keep it. The stream resumes exactly where it was. While other tabs have
  * all streams, it asks for what is new instead.
+ * @template E
  */
 export class Follower {
   #lastEventId = "";
@@ -29,9 +33,9 @@ export class Follower {
   #over = new AbortController();
 
   /**
-   * @param {(options: Following) => Promise<void>} open Follows the stream.
-   * @param {(options: Following) => Promise<void>} ask Asks once for what follows the last event.
-   * @param {(e: any, id: string) => void} onEvent
+   * @param {(options: Following<E>) => Promise<void>} open Follows the stream.
+   * @param {(options: Following<E>) => Promise<void>} ask Asks once for what follows the last event.
+   * @param {(e: E, id: string) => void} onEvent
    * @param {(s: StreamState, error?: Error) => void} onState
    */
   constructor(open, ask, onEvent, onState) {
@@ -72,7 +76,7 @@ export class Follower {
   async #run() {
     const running = (this.#running = new AbortController());
     const { signal } = running;
-    /** @type {() => Following} */
+    /** @type {() => Following<E>} */
     const following = () => ({
       lastEventId: this.#lastEventId,
       signal,

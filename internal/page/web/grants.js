@@ -1,5 +1,6 @@
 // The grants of a thread: approvals that cover later calls.
 
+import { confirmed } from "./dialog.js";
 import { act, button, fill, h, notify, time } from "./dom.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
@@ -28,9 +29,17 @@ export async function showGrants(threadId, place) {
               h("span", { class: "hint" }, ` by ${g.by}, `, time(g.grantedAt)),
               may("approve") &&
                 button(
-                  "Revoke",
+                  "Revoke…",
                   (e) =>
                     act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+                      if (
+                        !(await confirmed(
+                          "Revoke this grant?",
+                          `Calls of ${g.toolName} that it covered ask people again. Calls that it has let run stay.`,
+                          "Revoke it",
+                        ))
+                      )
+                        return;
                       await client.request("DELETE /v1/threads/{id}/grants/{toolCallId}", {
                         path: { id: threadId, toolCallId: g.id },
                         query: { by: await person() },

@@ -29,7 +29,7 @@ async function components() {
   try {
     health = await client.request("GET /readyz");
   } catch (error) {
-    if (error instanceof APIError) health = /** @type {any} */ (error.problem);
+    if (error instanceof APIError) health = /** @type {{ components?: Record<string, string> }} */ (error.problem);
   }
   return Object.entries(health.components ?? {}).filter(([, state]) => state !== "ok");
 }

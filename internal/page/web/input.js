@@ -28,7 +28,7 @@ export function inputCard(threadId, request) {
   const send = async (action) => {
     refusal.hidden = true;
     for (const control of choices.querySelectorAll("button")) control.disabled = true;
-    /** @type {Record<string, any>} */
+    /** @type {import("./client/api.js").components["schemas"]["InputAnswers"]["answers"]} */
     const answers = {};
     for (const { question, fields } of asked) {
       const values = fields.map((f) => [f.name, f.value()]).filter(([, value]) => value !== undefined);

@@ -1,5 +1,7 @@
 // JSON as a tree, of which the large parts are folded.
 
+import { isExact } from "./exactjson.js";
+
 /**
  * @typedef {object} JSONNode
  * @property {string} name Of the value in what has it, or "".
@@ -21,7 +23,7 @@ const PROSE = 160;
 
 /** How many lines JSON has when it is indented, counted up to a limit. @param {unknown} value @param {number} [limit] */
 export function linesOf(value, limit = Number.POSITIVE_INFINITY) {
-  if (typeof value !== "object" || value === null) return 1;
+  if (typeof value !== "object" || value === null || isExact(value)) return 1;
   const parts = Object.values(value);
   let lines = parts.length === 0 ? 1 : 2;
   for (const part of parts) {
@@ -39,7 +41,7 @@ export function isSmall(value) {
 /** @param {unknown} value @returns {boolean} */
 function hasProse(value) {
   if (typeof value === "string") return isProse(value);
-  return typeof value === "object" && value !== null && Object.values(value).some(hasProse);
+  return typeof value === "object" && value !== null && !isExact(value) && Object.values(value).some(hasProse);
 }
 
 /** @param {string} text */
@@ -48,6 +50,7 @@ const isProse = (text) => text.length > PROSE || /\n./.test(text);
 /** @param {unknown} value @param {string} [name] @returns {JSONNode} */
 export function nodeOf(value, name = "") {
   if (typeof value === "string") return { name, type: "string", text: isProse(value) ? value : JSON.stringify(value), prose: isProse(value) };
+  if (isExact(value)) return { name, type: "number", text: JSON.stringify(value) };
   if (typeof value !== "object" || value === null)
     return { name, type: value === null ? "null" : /** @type {"number" | "boolean"} */ (typeof value), text: JSON.stringify(value) ?? "null" };
   const entries = Object.entries(value);

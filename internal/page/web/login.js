@@ -4,6 +4,7 @@ import { confirmed } from "./dialog.js";
 import { act, ago, button, facts, fill, h, notify } from "./dom.js";
 import { myName, person } from "./person.js";
 import { client, may, server } from "./session.js";
+import { loading } from "./states.js";
 import { samePerson } from "./timeline.js";
 
 /** @import { components } from "./client/api.js" */
@@ -89,7 +90,7 @@ class Login extends HTMLElement {
   server = "";
 
   connectedCallback() {
-    fill(this, h("p", { class: "hint", role: "status" }, "Loading…"));
+    fill(this, loading());
     act(null, async () => {
       try {
         this.#show(await client.request("GET /v1/mcp/{name}", { path: { name: this.server }, query: mine() }));

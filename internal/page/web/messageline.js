@@ -1,9 +1,10 @@
 // A message in a thread.
 
 import { entityAddress } from "./addresses.js";
-import { fill, h, hue, markdown, time } from "./dom.js";
+import { fill, h, hue, time } from "./dom.js";
 import { GrowingText } from "./growing.js";
 import { actions, retry } from "./lineactions.js";
+import { markdown } from "./markdown.js";
 import { passageName } from "./passages.js";
 
 /** @import { Context } from "./lineactions.js" */

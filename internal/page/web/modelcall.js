@@ -84,7 +84,7 @@ export function tokenFacts(usage) {
   ];
 }
 
-/** @param {ModelCall} call @returns {[string, any][]} */
+/** @param {ModelCall} call @returns {[string, import("./dom.js").Child][]} */
 function figures({ agent, model, attempt, usage, durationMs, finishReason, createdAt, failed, request }) {
   return [
     ["Agent", agent],
@@ -92,7 +92,7 @@ function figures({ agent, model, attempt, usage, durationMs, finishReason, creat
     ["Stored", time(createdAt)],
     ["Took", `${(durationMs / 1000).toFixed(1)} s`],
     ["Attempts", attempt],
-    ...(failed ?? []).map((f) => /** @type {[string, any]} */ ([f.attempts ? "Failed before" : "Skipped", `${f.model}: ${f.error}`])),
+    ...(failed ?? []).map((f) => /** @type {[string, string]} */ ([f.attempts ? "Failed before" : "Skipped", `${f.model}: ${f.error}`])),
     ...tokenFacts(usage),
     ["Ended with", finishReason],
     ["Temperature", request.temperature],

@@ -2,6 +2,7 @@
 
 import { act, button, fill, h } from "./dom.js";
 import { client } from "./session.js";
+import { empty, shows } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
 
@@ -70,60 +71,67 @@ class Rules extends HTMLElement {
       list,
       webhooks,
     );
-    act(null, async () => {
+    shows(list, async () => {
       const { rules } = await client.request("GET /v1/rules");
       fill(
         list,
-        h(
-          "div",
-          { class: "scroll-x" },
-          h(
-            "table",
-            null,
-            h(
-              "thead",
-              null,
+        rules.length === 0
+          ? empty(
+              "There are no rules.",
+              "A rule says what events from outside cause: a message, an agent, a function. Rules are in the configuration of the server.",
+            )
+          : h(
+              "div",
+              { class: "scroll-x", tabIndex: 0 },
               h(
-                "tr",
+                "table",
                 null,
-                ["Rule", "Events", "Conditions", "Priority", "What it does"].map((t) => h("th", { scope: "col" }, t)),
-              ),
-            ),
-            h(
-              "tbody",
-              null,
-              rules.map((r) =>
                 h(
-                  "tr",
+                  "thead",
                   null,
-                  h("td", null, h("strong", null, r.name), r.default && h("span", { class: "badge" }, "default")),
                   h(
-                    "td",
+                    "tr",
                     null,
-                    r.events.flatMap((/** @type {string} */ e) => [h("code", null, e), " "]),
+                    ["Rule", "Events", "Conditions", "Priority", "What it does"].map((t) => h("th", { scope: "col" }, t)),
                   ),
-                  h(
-                    "td",
-                    null,
-                    (r.where ?? []).map((c) => h("div", null, h("code", null, conditionText(c)))),
+                ),
+                h(
+                  "tbody",
+                  null,
+                  rules.map((r) =>
+                    h(
+                      "tr",
+                      null,
+                      h("td", null, h("strong", null, r.name), r.default && h("span", { class: "badge" }, "default")),
+                      h(
+                        "td",
+                        null,
+                        r.events.flatMap((/** @type {string} */ e) => [h("code", null, e), " "]),
+                      ),
+                      h(
+                        "td",
+                        null,
+                        (r.where ?? []).map((c) => h("div", null, h("code", null, conditionText(c)))),
+                      ),
+                      h("td", null, r.priority),
+                      h("td", null, does(r)),
+                    ),
                   ),
-                  h("td", null, r.priority),
-                  h("td", null, does(r)),
                 ),
               ),
             ),
-          ),
-        ),
       );
+    });
+    shows(webhooks, async () => {
       const hooks = (await client.request("GET /v1/webhooks")).webhooks;
       fill(
         webhooks,
         h("h2", null, "Webhooks"),
         hooks.length === 0
-          ? h("p", { class: "hint" }, "No webhooks are configured.")
+          ? empty("No webhooks are configured.", "A webhook takes events from another system, at an address of this server. Webhooks are in its configuration.")
           : h(
               "div",
-              { class: "scroll-x" },
+              { class: "scroll-x", tabIndex: 0 },
               h(
                 "table",
                 null,

@@ -1,163 +1,263 @@
-// Schedules: listed with how their runs ended, edited, paused, run and deleted.
+// Schedules: listed with how their runs ended, one shown with its times, edited in a form, paused, run and deleted.
 
+import { APIError } from "./client/threadmill.js";
 import { confirmed } from "./dialog.js";
-import { act, ago, button, fill, h, notify, pretty, time } from "./dom.js";
+import { act, ago, button, facts, fill, h, notify, pretty, time } from "./dom.js";
+import { ChangedMeanwhile, same } from "./draft.js";
 import { client, may } from "./session.js";
+import { empty, shows } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
+/** @import { Doc, Stored } from "./draft.js" */
+/** @import { Editing } from "./form.js" */
 /** @typedef {components["schemas"]["Schedule"]} Schedule */
+/** @typedef {components["schemas"]["NewSchedule"]} NewSchedule */
 
-/** How a run that failed ended. @type {Record<string, string>} */
-const ENDED = { failed: "failed", timed_out: "took too long", canceled: "was canceled", terminated: "was terminated" };
+/** How a run ended. @type {Record<string, string>} */
+const ENDED = {
+  running: "is in progress",
+  completed: "posted",
+  failed: "failed",
+  timed_out: "took too long",
+  canceled: "was canceled",
+  terminated: "was terminated",
+};
+
+/** What a new schedule has at first. */
+const INITIAL = { threadId: "", cron: ["0 9 * * 1-5"], open: true, message: { content: "" } };
+
+/** The address of a schedule. @param {string} id @param {"edit"} [what] */
+const address = (id, what) => `#/schedules/${encodeURIComponent(id)}${what ? `?${what}` : ""}`;
+
+/** What people say of a schedule, without what the server adds. @param {Schedule} s @returns {Doc} */
+function definition(s) {
+  const { failing, next, recent, runs, createdAt, updatedAt, done, lateRuns, overlappedRuns, ...spec } = s;
+  return /** @type {Doc} */ (spec);
+}
 
 class Schedules extends HTMLElement {
+  /** The schedule that is shown, or "". */
+  item = "";
+  query = new URLSearchParams();
+  #place = h("div");
+
   connectedCallback() {
-    this.list = h("div");
+    const making = this.item === "" && this.query.has("new");
     fill(
       this,
       h(
         "header",
         { class: "page-header" },
-        h("h1", null, "Schedules"),
-        may("operate") && button("New schedule", () => this.#edit(undefined), { class: "primary" }),
+        h("h1", null, this.item || making ? h("a", { href: "#/schedules" }, "Schedules") : "Schedules"),
+        may("operate") && !this.item && !making && h("a", { class: "button primary", href: "#/schedules?new" }, "New schedule"),
       ),
-      this.list,
+      this.#place,
     );
     this.#load();
   }
 
   #load() {
-    return act(null, async () => {
-      const { schedules } = await client.request("GET /v1/schedules");
-      /** @param {Schedule} s @param {"pause" | "resume" | "trigger"} verb @param {string} label */
-      const control = (s, verb, label) =>
-        button(
-          label,
-          (e) =>
-            act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
-              await client.request(`POST /v1/schedules/{id}/${verb}`, { path: { id: s.id ?? "" }, body: verb === "trigger" ? undefined : {} });
-              notify(verb === "trigger" ? "It runs now." : "Done.");
-              await this.#load();
-            }),
-          { class: "quiet" },
-        );
-      fill(
-        /** @type {Element} */ (this.list),
-        schedules.length === 0
-          ? h("p", { class: "hint" }, "There are no schedules.")
-          : h(
-              "div",
-              { class: "cards" },
-              schedules.map((s) =>
-                h(
-                  "article",
-                  { class: s.failing ? "card failing" : "card" },
-                  h(
-                    "h2",
-                    null,
-                    s.id,
-                    " ",
-                    s.failing && h("span", { class: "badge failed" }, "failing"),
-                    s.paused && h("span", { class: "badge" }, "paused"),
-                    s.done && h("span", { class: "badge" }, "done"),
-                  ),
-                  h(
-                    "p",
-                    null,
-                    s.message ? `“${s.message.content}”` : `Event ${s.event?.type}`,
-                    " to ",
-                    h("a", { href: `#/threads/${encodeURIComponent(s.threadId)}` }, s.threadId),
-                  ),
-                  h(
-                    "p",
-                    { class: "hint" },
-                    [...(s.cron ?? []), s.every && `every ${s.every}`].filter(Boolean).join(", "),
-                    s.timezone && ` (${s.timezone})`,
-                    s.next[0] && ` · next ${ago(s.next[0])}`,
-                    ` · ${s.runs} ${s.runs === 1 ? "run" : "runs"}`,
-                    (s.lateRuns ?? 0) > 0 && ` · ${s.lateRuns} skipped, too late`,
-                    (s.overlappedRuns ?? 0) > 0 && ` · ${s.overlappedRuns} skipped, another was in progress`,
-                  ),
-                  s.failing &&
-                    h(
-                      "p",
-                      { class: "error" },
-                      "The run of ",
-                      time(s.failing.scheduledAt),
-                      ` ${ENDED[s.failing.status ?? ""] ?? "failed"}`,
-                      s.failing.error && `: ${s.failing.error}`,
-                    ),
-                  may("operate") &&
-                    h(
-                      "div",
-                      { class: "row" },
-                      control(s, s.paused ? "resume" : "pause", s.paused ? "Resume" : "Pause"),
-                      control(s, "trigger", "Run now"),
-                      button("Edit", () => this.#edit(s), { class: "quiet" }),
-                      button("Delete…", () => this.#delete(s.id ?? ""), { class: "quiet danger" }),
-                    ),
-                ),
+    return shows(this.#place, () =>
+      this.item
+        ? this.query.has("edit")
+          ? this.#edit()
+          : this.#show()
+        : this.query.has("new")
+          ? this.#form("New schedule", { doc: undefined }, INITIAL)
+          : this.#list(),
+    );
+  }
+
+  async #list() {
+    const { schedules } = await client.request("GET /v1/schedules");
+    fill(
+      this.#place,
+      schedules.length === 0
+        ? empty(
+            "There are no schedules.",
+            "A schedule posts a message or an event to a thread at recurring times: every weekday at nine, or every 15 minutes.",
+            may("operate") && h("a", { class: "button primary", href: "#/schedules?new" }, "New schedule"),
+          )
+        : h(
+            "div",
+            { class: "cards" },
+            schedules.map((s) =>
+              h(
+                "article",
+                { class: s.failing ? "card failing" : "card" },
+                h("h2", null, h("a", { href: address(s.id ?? "") }, s.id), badges(s)),
+                summary(s),
+                this.#controls(s),
               ),
             ),
-      );
-    });
-  }
-
-  /** @param {string} id */
-  async #delete(id) {
-    if (!(await confirmed(`Delete the schedule ${id}?`, "It runs no more. What it posted stays in its thread.", "Delete it"))) return;
-    await act(null, async () => {
-      await client.request("DELETE /v1/schedules/{id}", { path: { id } });
-      await this.#load();
-    });
-  }
-
-  /** @param {Schedule} [s] */
-  #edit(s) {
-    const { failing, next, recent, runs, createdAt, updatedAt, done, lateRuns, overlappedRuns, ...spec } = s ?? {
-      id: "",
-      threadId: "",
-      cron: ["0 9 * * 1-5"],
-      timezone: "UTC",
-      open: true,
-      message: { content: "" },
-    };
-    const text = h("textarea", { value: pretty(spec), rows: 14, class: "code", spellcheck: false, "aria-label": "Schedule as JSON" });
-    const error = h("p", { class: "error", role: "alert", hidden: true });
-    const save = button(
-      "Save",
-      async () => {
-        try {
-          const body = JSON.parse(text.value);
-          if (body.id === "") delete body.id;
-          await (s ? client.request("PUT /v1/schedules/{id}", { path: { id: s.id ?? "" }, body }) : client.request("POST /v1/schedules", { body }));
-          notify("The schedule is saved.");
-          await this.#load();
-        } catch (problem) {
-          error.hidden = false;
-          fill(error, /** @type {Error} */ (problem).message);
-        }
-      },
-      { class: "primary" },
+          ),
     );
+  }
+
+  async #show() {
+    const s = await client.request("GET /v1/schedules/{id}", { path: { id: this.item } });
     fill(
-      /** @type {Element} */ (this.list),
+      this.#place,
       h(
         "section",
-        { class: "card wide" },
-        h("h2", null, s ? `Edit ${s.id}` : "New schedule"),
-        text,
-        error,
-        h(
-          "div",
-          { class: "row" },
-          save,
-          button("Cancel", () => this.#load()),
-        ),
+        { class: s.failing ? "card wide failing" : "card wide" },
+        h("h2", null, s.id, badges(s)),
+        summary(s),
+        s.note && h("p", null, s.note),
+        this.#controls(s),
+        h("h3", null, "Next times"),
+        s.next.length === 0
+          ? h("p", { class: "hint" }, "It has no next time.")
+          : h(
+              "ol",
+              { class: "times" },
+              s.next.map((at) => h("li", null, time(at), h("span", { class: "hint" }, ` ${ago(at)}`))),
+            ),
+        s.paused && h("p", { class: "hint" }, "It is paused: at these times nothing runs."),
+        h("h3", null, "Last runs"),
+        s.recent.length === 0
+          ? h("p", { class: "hint" }, "It has not run yet.")
+          : h(
+              "ul",
+              { class: "plain" },
+              [...s.recent]
+                .reverse()
+                .map((run) =>
+                  h("li", null, time(run.scheduledAt), ` ${ENDED[run.status ?? ""] ?? "ran"}`, run.error && h("span", { class: "error" }, `: ${run.error}`)),
+                ),
+            ),
+        h("h3", null, "Definition"),
+        h("pre", { class: "code", tabIndex: 0 }, pretty(definition(s))),
+        facts([
+          ["Created", time(s.createdAt)],
+          ["Changed", time(s.updatedAt)],
+        ]),
       ),
     );
-    text.focus();
+  }
+
+  /** What people may do with a schedule. @param {Schedule} s */
+  #controls(s) {
+    if (!may("operate")) return false;
+    const id = s.id ?? "";
+    /** @param {"pause" | "resume" | "trigger"} verb @param {string} label @param {string} done */
+    const control = (verb, label, done) =>
+      button(
+        label,
+        (e) =>
+          act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+            await client.request(`POST /v1/schedules/{id}/${verb}`, { path: { id }, body: verb === "trigger" ? undefined : {} });
+            notify(done);
+            await this.#load();
+          }),
+        { class: "quiet" },
+      );
+    return h(
+      "div",
+      { class: "row" },
+      s.paused ? control("resume", "Resume", "It runs again.") : control("pause", "Pause", "It is paused."),
+      control("trigger", "Run now", "It runs now."),
+      h("a", { class: "button quiet", href: address(id, "edit") }, "Edit"),
+      button("Delete…", (e) => this.#delete(/** @type {HTMLElement} */ (e.currentTarget), id), { class: "quiet danger" }),
+    );
+  }
+
+  /** @param {HTMLElement} control @param {string} id */
+  async #delete(control, id) {
+    if (!(await confirmed(`Delete the schedule ${id}?`, "It runs no more, and its times and runs are gone. What it posted stays in its thread.", "Delete it")))
+      return;
+    await act(control, async () => {
+      await client.request("DELETE /v1/schedules/{id}", { path: { id } });
+      notify(`The schedule ${id} is deleted.`);
+      if (this.item) location.hash = "#/schedules";
+      else await this.#load();
+    });
+  }
+
+  async #edit() {
+    const doc = definition(await client.request("GET /v1/schedules/{id}", { path: { id: this.item } }));
+    await this.#form(`Edit ${this.item}`, { doc }, doc);
+  }
+
+  /** @param {string} title @param {Stored} stored @param {Doc} initial */
+  async #form(title, stored, initial) {
+    // Who only reads needs no form.
+    const [{ SCHEDULE }] = await Promise.all([import("./schedulefields.js"), import("./form.js")]);
+    let id = this.item;
+    /** @type {Editing} */
+    const editing = {
+      title,
+      groups: SCHEDULE,
+      stored,
+      initial,
+      lists: { timezones: Intl.supportedValuesOf("timeZone") },
+      save: async (doc, known) => {
+        id = await store(this.item, doc, known);
+      },
+      saved: () => {
+        notify("The schedule is saved.");
+        location.hash = address(id);
+      },
+      cancel: () => {
+        location.hash = this.item ? address(this.item) : "#/schedules";
+      },
+    };
+    fill(this.#place, h("tm-form", { editing }));
   }
 }
+
+/**
+ * Stores a schedule, unless another one is stored than the form knows.
+ * @param {string} id @param {Doc} doc @param {Stored} known
+ * @returns {Promise<string>} The id.
+ */
+async function store(id, doc, known) {
+  const body = /** @type {NewSchedule} */ (/** @type {unknown} */ (doc)); // the server checks it
+  if (known.doc === undefined) return (await client.request("POST /v1/schedules", { body })).id ?? "";
+  const stored = await client.request("GET /v1/schedules/{id}", { path: { id } }).catch((error) => {
+    throw error instanceof APIError && error.status === 404 ? new ChangedMeanwhile({ doc: undefined }) : error;
+  });
+  const now = definition(stored);
+  if (!same(now, known.doc)) throw new ChangedMeanwhile({ doc: now, at: stored.updatedAt });
+  await client.request("PUT /v1/schedules/{id}", { path: { id }, body });
+  return id;
+}
+
+/** @param {Schedule} s */
+const badges = (s) => [
+  s.failing && h("span", { class: "badge failed" }, "failing"),
+  s.paused && h("span", { class: "badge" }, "paused"),
+  s.done && h("span", { class: "badge" }, "done"),
+];
+
+/** What a schedule posts, when, and how its last run failed. @param {Schedule} s */
+const summary = (s) => [
+  h(
+    "p",
+    null,
+    s.message ? `“${s.message.content}”` : `Event ${s.event?.type}`,
+    " to ",
+    h("a", { href: `#/threads/${encodeURIComponent(s.threadId)}` }, s.threadId),
+  ),
+  h(
+    "p",
+    { class: "hint" },
+    [...(s.cron ?? []), s.every && `every ${s.every}`].filter(Boolean).join(", "),
+    s.timezone && ` (${s.timezone})`,
+    s.next[0] && ` · next ${ago(s.next[0])}`,
+    ` · ${s.runs} ${s.runs === 1 ? "run" : "runs"}`,
+    (s.lateRuns ?? 0) > 0 && ` · ${s.lateRuns} skipped, too late`,
+    (s.overlappedRuns ?? 0) > 0 && ` · ${s.overlappedRuns} skipped, another was in progress`,
+  ),
+  s.failing &&
+    h(
+      "p",
+      { class: "error" },
+      "The run of ",
+      time(s.failing.scheduledAt),
+      ` ${ENDED[s.failing.status ?? ""] ?? "failed"}`,
+      s.failing.error && `: ${s.failing.error}`,
+    ),
+];
 
 customElements.define("tm-schedules", Schedules);

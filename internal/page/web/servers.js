@@ -2,9 +2,11 @@
 
 import { confirmed } from "./dialog.js";
 import { act, button, fill, h, notify, pretty, time } from "./dom.js";
+import { guard } from "./leaving.js";
 import { loginLine, mine } from "./login.js";
 import { person } from "./person.js";
 import { client, may } from "./session.js";
+import { empty, shows } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
 
@@ -19,6 +21,7 @@ const EVERY = 3000;
 
 class Servers extends HTMLElement {
   shown = "";
+  #unguard = () => {};
 
   connectedCallback() {
     this.one = h("div");
@@ -33,10 +36,12 @@ class Servers extends HTMLElement {
 
   disconnectedCallback() {
     clearInterval(this.timer);
+    this.#unguard();
   }
 
   #load() {
-    return act(null, () => this.#update());
+    this.shown = "";
+    return shows(/** @type {Element} */ (this.list), () => this.#update());
   }
 
   async #update() {
@@ -50,7 +55,14 @@ class Servers extends HTMLElement {
     );
     fill(
       /** @type {Element} */ (this.list),
-      got.servers.length === 0 ? h("p", { class: "hint" }, "There are no MCP servers.") : got.servers.map((s) => this.#card(s)),
+      got.servers.length === 0
+        ? empty(
+            "There are no MCP servers.",
+            got.permissions.servers
+              ? "An MCP server gives agents its tools. Declare one in the configuration of the workers, or add it here."
+              : "An MCP server gives agents its tools. Declare one in the configuration of the workers, under mcp.",
+          )
+        : got.servers.map((s) => this.#card(s)),
     );
   }
 
@@ -143,7 +155,14 @@ class Servers extends HTMLElement {
 
   /** @param {string} name */
   async #remove(name) {
-    if (!(await confirmed(`Remove the server ${name}?`, "Agents lose its tools. Calls of them fail.", "Remove it"))) return;
+    if (
+      !(await confirmed(
+        `Remove the server ${name}?`,
+        "Its declaration is gone. Agents lose its tools, and calls of them fail. Copy the declaration first if you may want it back.",
+        "Remove it",
+      ))
+    )
+      return;
     await act(null, async () => {
       await client.request("DELETE /v1/mcp/{name}", { path: { name } });
       await this.#load();
@@ -153,14 +172,21 @@ class Servers extends HTMLElement {
   /** @param {components["schemas"]["MCPServerDetail"]} [s] */
   #edit(s) {
     const name = h("input", { value: s?.name ?? "", required: true, readOnly: s !== undefined, "aria-label": "Name" });
+    const before = pretty(s?.declaration ?? { url: "", headersEnv: {} });
     const text = h("textarea", {
-      value: pretty(s?.declaration ?? { url: "", headersEnv: {} }),
+      value: before,
       rows: 10,
       class: "code",
       spellcheck: false,
       "aria-label": "Declaration as JSON",
     });
     const error = h("p", { class: "error", role: "alert", hidden: true });
+    this.#unguard();
+    this.#unguard = guard(() => text.value !== before || name.value !== (s?.name ?? ""));
+    const close = () => {
+      this.#unguard();
+      fill(/** @type {Element} */ (this.one));
+    };
     const save = button(
       "Save",
       async () => {
@@ -171,7 +197,7 @@ class Servers extends HTMLElement {
             query: { by: await person(), ifVersion: String(s?.version ?? 0) },
           });
           notify("The server is declared. Workers connect within seconds.");
-          fill(/** @type {Element} */ (this.one));
+          close();
           await this.#load();
         } catch (problem) {
           error.hidden = false;
@@ -190,12 +216,7 @@ class Servers extends HTMLElement {
         h("label", null, "Name", name),
         h("label", null, "Declaration", text),
         error,
-        h(
-          "div",
-          { class: "row" },
-          save,
-          button("Cancel", () => fill(/** @type {Element} */ (this.one))),
-        ),
+        h("div", { class: "row" }, save, button("Cancel", close)),
       ),
     );
     name.focus();

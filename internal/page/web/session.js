@@ -7,7 +7,10 @@ import { Client } from "./client/threadmill.js";
 
 const KEY = "threadmill.key";
 
-export const client = new Client({ token: () => sessionStorage.getItem(KEY) ?? undefined });
+/** The API key of this tab, or "". */
+export const storedKey = () => sessionStorage.getItem(KEY) ?? "";
+
+export const client = new Client({ token: () => storedKey() || undefined });
 
 /** @type {ServerInfo} */
 export let server = { version: "", namespace: "default", roles: [] };
@@ -27,7 +30,7 @@ export function signOut() {
 }
 
 export function signedIn() {
-  return sessionStorage.getItem(KEY) !== null;
+  return storedKey() !== "";
 }
 
 /** @param {ServerInfo["roles"][number]} role */

@@ -1,12 +1,13 @@
 // One thread: its lines, live, and what a person can do with it.
 
 import "./composer.js";
+import "./presence.js";
 import "./queue.js";
-import { showDetails, showWhy } from "./details.js";
 import { ask, confirmed } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { markText } from "./find.js";
 import { Follower } from "./follower.js";
+import { keysAreOn } from "./keyboard.js";
 import { LineView, statusText } from "./lines.js";
 import { hasText, isError, nextLine } from "./matches.js";
 import { person } from "./person.js";
@@ -68,7 +69,7 @@ export class ThreadView extends HTMLElement {
   #loading;
   /** @type {Thread | undefined} */
   #thread;
-  /** @type {Follower | undefined} */
+  /** @type {Follower<AgentEvent> | undefined} */
   #follower;
   #aborted = new AbortController();
   /** The search for the next error. */
@@ -108,7 +109,21 @@ export class ThreadView extends HTMLElement {
         this.scroller?.focus({ preventScroll: true });
       };
       document.addEventListener("keydown", (e) => this.#key(e), { signal: this.#aborted.signal });
-      fill(this, h("div", { class: "thread-main" }, this.heading, this.finder, this.scroller, this.newest, this.activity, this.composer), this.side);
+      fill(
+        this,
+        h(
+          "div",
+          { class: "thread-main" },
+          this.heading,
+          h("tm-presence", { threadId: this.threadId }),
+          this.finder,
+          this.scroller,
+          this.newest,
+          this.activity,
+          this.composer,
+        ),
+        this.side,
+      );
       this.composer.addEventListener("posted", () => {
         this.#toEnd();
         this.#lookAtQueue();
@@ -225,7 +240,7 @@ export class ThreadView extends HTMLElement {
     this.#follower.start(lastEventId);
   }
 
-  /** Asks for the stored events after the last one. @param {import("./follower.js").Following} following */
+  /** Asks for the stored events after the last one. @param {import("./follower.js").Following<AgentEvent>} following */
   async #ask({ lastEventId, signal, onEvent, onState }) {
     for (let cursor = lastEventId || "0"; cursor; ) {
       const page = await client.eventsAfter(this.threadId, { cursor, limit: PAGE, signal });
@@ -473,7 +488,7 @@ export class ThreadView extends HTMLElement {
     if (e.defaultPrevented || e.altKey || document.querySelector("dialog[open]")) return;
     const control = e.ctrlKey || e.metaKey;
     if (control && e.key === "f" && !e.shiftKey && !this.finder?.contains(document.activeElement)) this.finder?.open();
-    else if (!control && (e.key === "[" || e.key === "]") && !target.matches("input, textarea, select")) {
+    else if (!control && (e.key === "[" || e.key === "]") && keysAreOn() && !target.matches("input, textarea, select")) {
       if (!e.repeat) this.#nextError(e.key === "[" ? -1 : 1);
     } else return;
     e.preventDefault();
@@ -572,7 +587,7 @@ export class ThreadView extends HTMLElement {
       h(
         "div",
         { class: "row" },
-        h("a", { href: "#/", class: "back", "aria-label": "Back to the list" }, "‹"),
+        h("a", { href: `#/${/\?.*/.exec(location.hash)?.[0] ?? ""}`, class: "back", "aria-label": "Back to the list" }, "‹"),
         h("h1", null, t.title || t.id),
         h("span", { class: `badge ${t.status}` }, t.status === "closed" ? "closed" : undefined),
         h("span", { class: "grow" }),
@@ -678,14 +693,20 @@ export class ThreadView extends HTMLElement {
 
   /** @param {Line} line */
   #why(line) {
-    this.#openSide();
-    showWhy(/** @type {Element} */ (this.side), this.threadId, line, () => this.#closeSide());
+    act(null, async () => {
+      const { showWhy } = await import("./details.js");
+      this.#openSide();
+      await showWhy(/** @type {Element} */ (this.side), this.threadId, line, () => this.#closeSide());
+    });
   }
 
   #details() {
     if (!this.side?.hidden) return this.#closeSide();
-    this.#openSide();
-    if (this.#thread) showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide());
+    act(null, async () => {
+      const { showDetails } = await import("./details.js"); // loaded when it is first shown
+      this.#openSide();
+      if (this.#thread) showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide());
+    });
   }
 
   #openSide() {

@@ -195,7 +195,7 @@ export class Timeline {
         merged.add(known);
         const { decisions, inputs } = line;
         for (const [field, value] of Object.entries(known)) {
-          if (value !== undefined && field !== "place" && field !== "createdAt") /** @type {any} */ (line)[field] = value;
+          if (value !== undefined && field !== "place" && field !== "createdAt") Reflect.set(line, field, value);
         }
         line.decisions = decisions && known.decisions ? [...decisions, ...known.decisions] : (decisions ?? known.decisions);
         line.inputs = inputs && known.inputs ? [...inputs, ...known.inputs] : (inputs ?? known.inputs);
@@ -471,7 +471,7 @@ function eventKey(id) {
 
 /** @param {Extract<AgentEvent, { type: "tool_progress" }>} e @returns {Piece} */
 function pieceOf({ data, toolName }) {
-  const { subtype, content } = /** @type {any} */ (data ?? {});
+  const { subtype, content } = /** @type {{ subtype?: string, content?: unknown }} */ (data ?? {});
   if (typeof content === "string" && (subtype === "stdout_chunk" || subtype === "stderr_chunk")) return { text: content, error: subtype === "stderr_chunk" };
   // What a sub-agent says comes in fragments; every other piece is a line.
   if (typeof data === "string") return { text: toolName === "call_agent" ? data : `${data}\n` };

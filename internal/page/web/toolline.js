@@ -110,7 +110,8 @@ export class ToolLine {
       );
     }
     if (!this.#touched) {
-      this.#details.open = now === "waiting" || now === "asks" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
+      this.#details.open =
+        now === "waiting" || this.#card !== undefined || now === "asks" || (now === "using" && line.progress !== undefined) || now === "waits for a client";
     }
   }
 
@@ -131,8 +132,10 @@ export class ToolLine {
   /** @param {Line} line @param {string} now @param {Context} context */
   #showDecisions(line, now, context) {
     const request = now === "waiting" ? requestOf(line) : undefined;
-    if (!request) this.#card = undefined;
-    else if (this.#card) this.#card.show(request);
+    if (!request) {
+      const last = line.decisions?.at(-1);
+      if (!this.#card?.end(last ? `${decisionText(last)}.` : "The call needs no decision any more.")) this.#card = undefined;
+    } else if (this.#card) this.#card.show(request);
     else this.#card = approvalCard(context.threadId, request);
     if (this.#asked.firstChild !== (this.#card ?? null)) fill(this.#asked, this.#card);
     const asker = request ? undefined : line.request && askerOf(line.request); // the card says it

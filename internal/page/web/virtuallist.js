@@ -13,6 +13,7 @@ import { Rows } from "./rows.js";
  * @property {(key: string) => HTMLElement} make Makes the element of a row.
  * @property {(element: HTMLElement, key: string) => void} show Shows the row as it is now.
  * @property {boolean} [log] Whether new rows come at the end, which stays in view while it is, and earlier ones at the beginning.
+ * @property {boolean} [stateless] Whether rows show nothing that would be lost with them, so that those that a person has acted on need not stay.
  * @property {() => void} [moved] Is called when the person has scrolled.
  */
 
@@ -68,12 +69,11 @@ export class VirtualList {
     const touch = (/** @type {Event} */ e) => {
       const target = /** @type {Element} */ (e.target);
       if (e.type === "click" && !target.closest("summary, button, input, textarea, select")) return;
-      const key = this.#keyOf(target) ?? "";
+      const key = this.keyOf(target) ?? "";
       this.#touched.add(key);
       if (this.#anchor !== undefined) this.#anchor = key;
     };
-    list.addEventListener("click", touch, { signal });
-    list.addEventListener("input", touch, { signal });
+    if (!options.stateless) for (const type of ["click", "input"]) list.addEventListener(type, touch, { signal });
     this.resized = new ResizeObserver(() => {
       this.#measure();
       this.#stick();
@@ -147,8 +147,21 @@ export class VirtualList {
     return element;
   }
 
+  /** Scrolls as little as needed to have a row in view. @param {string} key @returns {HTMLElement | undefined} */
+  reveal(key) {
+    const index = this.#rows.indexOf(key);
+    if (index < 0) return undefined;
+    const { scroller } = this.#options;
+    const { top, bottom } = this.#window;
+    const above = this.#rows.top(index) - top,
+      below = this.#rows.top(index + 1) - bottom;
+    if (above < 0 || below > 0) this.#scrollTo(scroller.scrollTop + (above < 0 ? above : below));
+    this.render();
+    return this.#elements.get(key);
+  }
+
   /** The row that a node is in. @param {Node | null} node */
-  #keyOf(node) {
+  keyOf(node) {
     while (node && node.parentNode !== this.#options.list) node = node.parentNode;
     return node ? this.#keys.get(node) : undefined;
   }
@@ -183,7 +196,7 @@ export class VirtualList {
     const { total } = this.#rows;
     const { top, bottom } = this.stuck ? { top: total - scroller.clientHeight, bottom: total } : this.#window;
     const [first, end] = this.#rows.range(top - overscan, bottom + overscan);
-    const used = new Set([...this.#touched, this.#keyOf(document.activeElement), ...this.#selected()].map((key) => this.#rows.indexOf(key ?? "")));
+    const used = new Set([...this.#touched, this.keyOf(document.activeElement), ...this.#selected()].map((key) => this.#rows.indexOf(key ?? "")));
     for (let i = first; i < end; i++) used.add(i);
     used.delete(-1);
     return [...used].sort((a, b) => a - b);
@@ -193,7 +206,7 @@ export class VirtualList {
   #selected() {
     const selection = getSelection();
     if (!selection || selection.isCollapsed) return [];
-    const ends = [selection.anchorNode, selection.focusNode].map((node) => this.#rows.indexOf(this.#keyOf(node) ?? "")).sort((a, b) => a - b);
+    const ends = [selection.anchorNode, selection.focusNode].map((node) => this.#rows.indexOf(this.keyOf(node) ?? "")).sort((a, b) => a - b);
     if (ends[1] < 0) return [];
     const first = Math.max(ends[0], 0);
     return ends[1] - first > SELECTED ? [this.#rows.keys[first], this.#rows.keys[ends[1]]] : this.#rows.keys.slice(first, ends[1] + 1);

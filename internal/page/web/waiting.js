@@ -1,5 +1,6 @@
 // What waits for people in all threads. All parts of the page that show it share one request.
 
+import { Paced } from "./paced.js";
 import { client } from "./session.js";
 
 /** @import { Waiting } from "./client/threadmill.js" */
@@ -15,27 +16,20 @@ class WaitingCalls extends EventTarget {
   now;
   /** Why the last request failed, if it did. @type {Error | undefined} */
   error;
-  #asked = -PACE;
-  #asking = false;
-  #timer = 0;
+  #paced = new Paced(() => this.#ask(), PACE);
 
   /** Asks the server soon. The event "change" tells that it has answered. */
   refresh() {
-    this.#timer ||= window.setTimeout(() => this.#ask(), this.#asked + PACE - performance.now());
+    this.#paced.refresh();
   }
 
   async #ask() {
-    this.#timer = 0;
-    this.#asked = performance.now();
-    if (this.#asking) return this.refresh();
-    this.#asking = true;
     try {
       this.now = await client.waiting({ limit: THREADS });
       this.error = undefined;
     } catch (error) {
       this.error = /** @type {Error} */ (error);
     }
-    this.#asking = false;
     this.dispatchEvent(new Event("change"));
   }
 }

@@ -1,0 +1,38 @@
+// What is typed and not saved: asks before the address, or the browser, leaves it.
+
+import { confirmed } from "./dialog.js";
+
+/** What says whether it has something that is not saved. @type {Set<() => boolean>} */
+const guards = new Set();
+
+/** Asks before people leave while it is true. @param {() => boolean} unsaved @returns {() => void} Ends it. */
+export function guard(unsaved) {
+  guards.add(unsaved);
+  return () => guards.delete(unsaved);
+}
+
+/** Whether something is typed that is not saved. */
+export const unsaved = () => [...guards].some((one) => one());
+
+/** Whether people agree to lose what is not saved, if there is anything. */
+export async function mayLeave() {
+  return !unsaved() || (await confirmed("Leave without saving?", "What you have changed here is lost.", "Leave"));
+}
+
+/** The address to which people have agreed to go. */
+let agreed = "";
+
+// This module's listener is called before those of the modules that import it.
+addEventListener("hashchange", async (e) => {
+  const mayGo = !unsaved() || location.href === agreed;
+  agreed = "";
+  if (mayGo) return;
+  e.stopImmediatePropagation();
+  const { oldURL, newURL } = e;
+  history.replaceState(null, "", oldURL);
+  if (document.querySelector("dialog[open]") || !(await mayLeave())) return;
+  agreed = newURL;
+  location.href = newURL;
+});
+
+addEventListener("beforeunload", (e) => unsaved() && e.preventDefault());

@@ -1,0 +1,228 @@
+// Package presence knows who looks at a thread now, in all processes of a namespace. It tells notices of the live stream: nothing of it is stored.
+package presence
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/threadmill/threadmill/stream"
+)
+
+const (
+	// TTL is how long a viewer counts as present after it was seen.
+	TTL = 30 * time.Second
+
+	// maxThreads and maxViewers bound what a process remembers: threads that are looked at, and viewers of one.
+	maxThreads = 10_000
+	maxViewers = 100
+
+	// sweepEvery is how often what is over is forgotten, at most.
+	sweepEvery = time.Second
+
+	// tellWithin bounds the time for a notice.
+	tellWithin = 5 * time.Second
+)
+
+// ErrFull means that the process cannot remember more threads or viewers.
+var ErrFull = errors.New("too many viewers")
+
+// Viewer is somebody who looks at a thread.
+type Viewer = stream.Viewer
+
+// Room knows who looks at which thread.
+type Room struct {
+	stream stream.Stream
+	now    func() time.Time
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	threads map[stream.Key]*thread
+	swept   time.Time
+}
+
+// thread is what a process knows of a thread at which one of its clients looks.
+type thread struct {
+	// ready is closed once the process listens, or has failed to.
+	ready chan struct{}
+	err   error
+	stop  func()
+
+	viewers map[string]seen
+}
+
+type seen struct {
+	Viewer
+	at time.Time
+
+	// here means that a client of this process is the viewer.
+	here bool
+}
+
+// New returns a room without viewers. now is the clock.
+func New(s stream.Stream, now func() time.Time, logger *slog.Logger) *Room {
+	return &Room{stream: s, now: now, logger: logger, threads: map[stream.Key]*thread{}}
+}
+
+// See notes that a viewer looks at a thread, tells all processes, and returns the others who do, the first to come first.
+// Those of other processes may be missing in the first response.
+func (r *Room) See(ctx context.Context, key stream.Key, v Viewer) ([]Viewer, error) {
+	t, err := r.enter(ctx, key, v)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	v = t.viewers[v.ID].Viewer
+	others := t.others(v.ID, r.now())
+	r.mu.Unlock()
+	return others, r.tell(ctx, key, v)
+}
+
+// Leave notes that a viewer has left a thread, and tells all processes.
+func (r *Room) Leave(ctx context.Context, key stream.Key, id string) error {
+	r.hear(key, Viewer{ID: id, Left: true})
+	r.sweep()
+	return r.tell(ctx, key, Viewer{ID: id, Left: true})
+}
+
+// enter adds a viewer of this process to a thread, to which the process then listens.
+func (r *Room) enter(ctx context.Context, key stream.Key, v Viewer) (*thread, error) {
+	r.sweep()
+	r.mu.Lock()
+	t, listens := r.threads[key]
+	if !listens {
+		if len(r.threads) >= maxThreads {
+			r.mu.Unlock()
+			return nil, ErrFull
+		}
+		t = &thread{ready: make(chan struct{}), viewers: map[string]seen{}}
+		r.threads[key] = t
+	}
+	before, known := t.viewers[v.ID]
+	if !known && len(t.viewers) >= maxViewers {
+		r.mu.Unlock()
+		return nil, ErrFull
+	}
+	v.Since = r.now()
+	if known {
+		v.Since = before.Since
+	}
+	t.viewers[v.ID] = seen{v, r.now(), true}
+	r.mu.Unlock()
+	if !listens {
+		stop, err := r.stream.Listen(ctx, notices(key), func(n stream.Notice) {
+			if n.Viewer != nil {
+				r.hear(key, *n.Viewer)
+			}
+		})
+		r.mu.Lock()
+		t.stop, t.err = stop, err
+		if err != nil {
+			delete(r.threads, key)
+		}
+		r.mu.Unlock()
+		close(t.ready)
+	}
+	select {
+	case <-t.ready:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if t.err != nil {
+		return nil, fmt.Errorf("listen to the viewers of %s: %w", key, t.err)
+	}
+	return t, nil
+}
+
+// hear notes what a process has told. Its viewer, if new, is told who is here.
+func (r *Room) hear(key stream.Key, v Viewer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.threads[key]
+	if t == nil {
+		return
+	}
+	if v.Left {
+		delete(t.viewers, v.ID)
+		return
+	}
+	at := r.now().Add(-v.Ago)
+	before, known := t.viewers[v.ID]
+	if !known && len(t.viewers) >= maxViewers || at.Before(before.at) {
+		return
+	}
+	t.viewers[v.ID] = seen{v, at, before.here}
+	if known {
+		return
+	}
+	for _, s := range t.viewers {
+		if s.here {
+			s.Ago = r.now().Sub(s.at)
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), tellWithin)
+				defer cancel()
+				if err := r.tell(ctx, key, s.Viewer); err != nil {
+					r.logger.Debug("telling who looks at a thread failed; it is told again soon", "thread", key.ThreadID, "error", err)
+				}
+			}()
+		}
+	}
+}
+
+// sweep forgets viewers who were not seen for long, and threads that nobody looks at in this process.
+func (r *Room) sweep() {
+	r.mu.Lock()
+	now, over := r.now(), []func(){}
+	if now.Sub(r.swept) < sweepEvery {
+		r.mu.Unlock()
+		return
+	}
+	r.swept = now
+	for key, t := range r.threads {
+		here := false
+		for id, s := range t.viewers {
+			if now.Sub(s.at) > TTL {
+				delete(t.viewers, id)
+			} else {
+				here = here || s.here
+			}
+		}
+		if !here && t.stop != nil {
+			over = append(over, t.stop)
+			delete(r.threads, key)
+		}
+	}
+	r.mu.Unlock()
+	for _, stop := range over {
+		stop()
+	}
+}
+
+// others returns who looks at the thread besides one viewer.
+func (t *thread) others(id string, now time.Time) []Viewer {
+	others := []Viewer{}
+	for _, s := range t.viewers {
+		if s.ID != id && now.Sub(s.at) <= TTL {
+			others = append(others, s.Viewer)
+		}
+	}
+	slices.SortFunc(others, func(a, b Viewer) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID)) })
+	return others
+}
+
+func (r *Room) tell(ctx context.Context, key stream.Key, v Viewer) error {
+	if err := r.stream.Notify(ctx, notices(key), stream.Notice{Viewer: &v}); err != nil {
+		return fmt.Errorf("tell who looks at %s: %w", key, err)
+	}
+	return nil
+}
+
+// notices is the key of the notices on the viewers of a thread. No thread has such an id, and steps do not hear them.
+func notices(key stream.Key) stream.Key {
+	return stream.Key{Namespace: key.Namespace, ThreadID: key.ThreadID + "/viewers"}
+}
