@@ -147,7 +147,7 @@ func TestToolCalls(t *testing.T) {
 	end := at.Add(1500 * time.Millisecond)
 	log := store.ToolLog{ToolCallID: "c1", ToolName: "note", Agent: "bot", Input: json.RawMessage(`{"text":"secret"}`), Status: store.ToolStarted, Attempt: 2, StartedAt: at}
 	w.append("t1", store.Batch{ToolStart: &log})
-	path := "/v1/threads/t1/tool-calls?id=c2&id=none&id=c1"
+	path := "/v1/threads/t1/tool-calls?id=c2,none,c1"
 	running := `{"toolCallId":"c1","toolName":"note","agent":"bot","status":"started","attempt":2,"startedAt":"2023-11-14T22:13:20Z"}`
 	assert.JSONEq(t, `{"toolCalls":[`+running+`]}`, w.call("GET", path, nil).text)
 	log.ToolCallID, log.Status, log.FinishedAt, log.Output = "c2", store.ToolFailed, &end, json.RawMessage(`"secret"`)
@@ -157,7 +157,7 @@ func TestToolCalls(t *testing.T) {
 	assert.JSONEq(t, `{"toolCalls":[]}`, w.call("GET", "/v1/threads/t2/tool-calls?id=c1", nil).text, "calls of another thread")
 	w.call("GET", "/v1/threads/none/tool-calls?id=c1", nil).problem(t, 404)
 	w.call("GET", "/v1/threads/t1/tool-calls", nil).problem(t, 422)
-	w.call("GET", "/v1/threads/t1/tool-calls?id=c"+strings.Repeat("&id=c", 100), nil).problem(t, 422)
+	w.call("GET", "/v1/threads/t1/tool-calls?id=c"+strings.Repeat(",c", 100), nil).problem(t, 422)
 }
 
 func TestRules(t *testing.T) {

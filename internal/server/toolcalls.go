@@ -19,11 +19,11 @@ type toolCallsInput struct {
 
 type toolCallsOutput struct {
 	Body struct {
-		ToolCalls []toolCallView `json:"toolCalls" nullable:"false" doc:"The calls that have started, in the order of their ids"`
+		ToolCalls []toolCallRunView `json:"toolCalls" nullable:"false" doc:"The calls that have started, in the order of the ids in the request"`
 	}
 }
 
-type toolCallView struct {
+type toolCallRunView struct {
 	ToolCallID string           `json:"toolCallId" doc:"The call"`
 	ToolName   string           `json:"toolName" doc:"The tool that is called"`
 	Agent      string           `json:"agent" doc:"The agent that made the call"`
@@ -47,7 +47,7 @@ func (h *eventHandlers) listToolCalls(ctx context.Context, in *toolCallsInput) (
 		return nil, err
 	}
 	out := &toolCallsOutput{}
-	out.Body.ToolCalls = []toolCallView{}
+	out.Body.ToolCalls = []toolCallRunView{}
 	for _, id := range in.IDs {
 		log, err := h.store.ToolLog(ctx, h.key(in.ID), id)
 		switch {
@@ -56,7 +56,7 @@ func (h *eventHandlers) listToolCalls(ctx context.Context, in *toolCallsInput) (
 		case err != nil:
 			return nil, h.problem(ctx, in.ID, err)
 		}
-		out.Body.ToolCalls = append(out.Body.ToolCalls, toolCallView{
+		out.Body.ToolCalls = append(out.Body.ToolCalls, toolCallRunView{
 			ToolCallID: log.ToolCallID, ToolName: log.ToolName, Agent: log.Agent, Status: log.Status, Attempt: log.Attempt, StartedAt: log.StartedAt, FinishedAt: log.FinishedAt,
 		})
 	}

@@ -173,6 +173,7 @@ export class ThreadView extends HTMLElement {
       nested: this.nested,
       partial: this.#past !== undefined,
       why: (/** @type {Line} */ line) => this.#why(line),
+      turn: (/** @type {Line} */ line) => this.#turn(line.eventId),
       retriable: (/** @type {Line} */ line) => {
         const { failed, errors } = this.#part.timeline;
         return this.#past === undefined && failed.has(line.eventId ?? "") && (errors.get(line.eventId ?? "") ?? line.key) === line.key;
@@ -490,6 +491,8 @@ export class ThreadView extends HTMLElement {
     if (control && e.key === "f" && !e.shiftKey && !this.finder?.contains(document.activeElement)) this.finder?.open();
     else if (!control && (e.key === "[" || e.key === "]") && keysAreOn() && !target.matches("input, textarea, select")) {
       if (!e.repeat) this.#nextError(e.key === "[" ? -1 : 1);
+    } else if (!control && e.key === "t" && keysAreOn() && may("operate") && !target.matches("input, textarea, select")) {
+      if (!e.repeat) this.#turn(undefined);
     } else return;
     e.preventDefault();
   }
@@ -610,6 +613,7 @@ export class ThreadView extends HTMLElement {
             button("Find in this thread", () => this.finder?.open(), { title: "Ctrl+F" }),
             button("Previous error", () => this.#nextError(-1), { title: "[" }),
             button("Next error", () => this.#nextError(1), { title: "]" }),
+            may("operate") && button("What the turn took", () => this.#turn(undefined), { title: "t" }),
             button("Export as JSON", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("json"))),
             button("Export as Markdown", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("markdown"))),
             temporal && h("a", { href: temporal, target: "_blank", rel: "noopener" }, "Open in Temporal"),
@@ -697,6 +701,28 @@ export class ThreadView extends HTMLElement {
       const { showWhy } = await import("./details.js");
       this.#openSide();
       await showWhy(/** @type {Element} */ (this.side), this.threadId, line, () => this.#closeSide());
+    });
+  }
+
+  /** Shows what a turn took: that of the line that has the focus, or the last one. @param {string | undefined} eventId */
+  #turn(eventId) {
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.closest(".line")?.id.replace(/^line-/, "");
+    const id = eventId ?? this.#part.timeline.byKey.get(focused ?? "")?.eventId ?? this.#part.timeline.lines.findLast((line) => line.eventId)?.eventId;
+    if (id === undefined) return notify("No turn has begun here yet.");
+    act(null, async () => {
+      const { showWaterfall } = await import("./waterfall.js");
+      this.#openSide();
+      await showWaterfall(
+        /** @type {Element} */ (this.side),
+        this.threadId,
+        id,
+        () => this.#closeSide(),
+        (key) => {
+          if (matchMedia("(max-width: 800px)").matches) this.#closeSide(); // it covers the thread
+          this.#goTo(key);
+        },
+      );
+      this.side?.querySelector("button")?.focus();
     });
   }
 

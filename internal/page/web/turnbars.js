@@ -7,7 +7,7 @@
 
 /**
  * @typedef {object} Bar
- * @property {"queue" | "model" | "tool" | "approval" | "input" | "client"} kind
+ * @property {"model" | "tool" | "approval" | "input" | "client"} kind
  * @property {string} name
  * @property {number} start Milliseconds since 1970, as the other times.
  * @property {number} begun When the work began: earlier attempts, and the wait for a worker, come before.
@@ -80,11 +80,10 @@ const ms = (iso) => Date.parse(iso);
 
 /**
  * The bars of a turn.
- * @param {{ eventId: string, records: readonly Record[], runs?: readonly ToolCallRun[], postedAt?: string, now: number }} turn records: those of the turn, in order.
- * runs: when its tools ran, if that is known. postedAt: when its event was posted, if that is known.
+ * @param {{ records: readonly Record[], runs?: readonly ToolCallRun[], now: number }} turn records: those of the turn, in order. runs: when its tools ran, if that is known.
  * @returns {TurnBars}
  */
-export function barsOf({ eventId, records, runs = [], postedAt, now }) {
+export function barsOf({ records, runs = [], now }) {
   /** @type {Bar[]} */
   const bars = [];
   /** The bars that go on. @type {Map<string, Bar>} */
@@ -123,10 +122,6 @@ export function barsOf({ eventId, records, runs = [], postedAt, now }) {
     const call = p.toolCallId ?? "";
     switch (record.type) {
       case "message":
-        if (record.id === eventId && postedAt !== undefined && ms(postedAt) < at) {
-          begin("queue", { kind: "queue", name: "Queue", start: ms(postedAt) });
-          end("queue", at);
-        }
         if (p.senderType === "tool") {
           const run = runOf.get(call);
           const finished = run?.finishedAt === undefined ? at : ms(run.finishedAt);
