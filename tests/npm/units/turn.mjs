@@ -98,7 +98,7 @@ test("a call of a client and a question to a person are waits", () => {
       record("input_received", 250, { toolCallId: "c2", by: "ann" }),
       result(300, "c2"),
       result(500, "c1"),
-      end(500),
+      end(700),
     ],
     now: BASE + 900,
   });
@@ -122,6 +122,13 @@ test("a model call that failed, and the models that failed before another replie
   });
   assert.equal(bars[0].note, "instead of a: overloaded");
   assert.deepEqual([bars[1].failed, bars[1].note, bars[1].start - BASE], [true, "400", 500]);
+});
+
+test("the end of a turn ends what waited", () => {
+  const { bars, end: stop } = barsOf({ records: [message, calls(0, "c1"), asked(100, "c1"), end(400)], now: BASE + 900 });
+  assert.deepEqual(shape({ bars }), [["approval", 100, 100, 400, 0]]);
+  assert.equal(bars[0].open, false);
+  assert.equal(stop - BASE, 400);
 });
 
 test("a turn without records has no bars", () => {
