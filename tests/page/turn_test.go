@@ -1,6 +1,7 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tool"
 )
 
 // TestPageTurn shows what a turn took, whose first model call was retried and whose call waited for an approval.
@@ -71,6 +74,34 @@ func TestPageTurn(t *testing.T) {
 	p.Until(`document.querySelector(".side").hidden`)
 	p.Click(".message.final button", "Turn")
 	p.Sees(".side .turn-total", "2 model calls")
+}
+
+// TestPageTasks follows a background task from the details of its thread to the progress of its call, until it has failed.
+func TestPageTasks(t *testing.T) {
+	t.Parallel()
+	work := check.NewJobs()
+	w := check.OpenTasks(t, harness.Options{}, work.Tool("build", tool.Background()))
+	id := w.Open()
+	task := check.StartTask(t, w, id, check.Use("build", "a"))
+	call := work.Of("a").Begins(t)
+	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
+	p.Sees(".connection", "Live")
+	p.Click("button", "Details")
+	p.Sees(".side li", "build")
+	p.Sees(".side .badge", "running")
+	p.Click(".side li button", "Progress")
+	p.Until(`document.activeElement?.matches(".line.tool[data-target]")`)
+	p.Click(".line.tool[data-target] summary", "build")
+	p.Until(`document.querySelector(".line.tool[data-target] details").open`)
+	call.Progress(map[string]int{"percent": 10})
+	p.Sees(".line.tool[data-target] .progress", "percent")
+	work.Of("a").Fails(errors.New("no disk"))
+	check.AwaitTold(t, w, task)
+	p.Click(".side button", "×")
+	p.Click("button", "Details")
+	p.Sees(".side .badge", "failed")
+	p.Sees(".side li .error", "no disk")
+	p.Sees(".side li .hint", "took")
 }
 
 // kinds returns what each step of the turn that is shown is.

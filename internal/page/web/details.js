@@ -1,6 +1,7 @@
 // What is beside a thread: why a line came to be, and the thread's queue, tasks, grants and metadata.
 
 import { act, ago, button, cut, facts, fill, h, pretty, sideHeader, time } from "./dom.js";
+import { durationText } from "./durations.js";
 import { showGrants } from "./grants.js";
 import { showModelCall, tokenFacts } from "./modelcall.js";
 import { person } from "./person.js";
@@ -123,8 +124,11 @@ function because(r) {
   return r.type;
 }
 
-/** Shows what the thread has beside its lines. @param {Element} side @param {Thread} thread @param {() => void} close */
-export function showDetails(side, thread, close) {
+/**
+ * Shows what the thread has beside its lines. show leads to a line.
+ * @param {Element} side @param {Thread} thread @param {() => void} close @param {(key: string) => void} show
+ */
+export function showDetails(side, thread, close, show) {
   const usage = h("section"),
     queue = h("section"),
     tasks = h("section"),
@@ -171,8 +175,16 @@ export function showDetails(side, thread, close) {
                 h("span", { class: `badge ${t.state}` }, t.state),
                 " ",
                 t.title || t.tool || t.subAgent,
-                h("span", { class: "hint" }, " ", time(t.startedAt)),
+                h(
+                  "span",
+                  { class: "hint" },
+                  " ",
+                  time(t.startedAt),
+                  t.endedAt && ` · took ${durationText(Date.parse(t.endedAt) - Date.parse(t.startedAt))}`,
+                  t.by && ` · ${t.state} by ${t.by}`,
+                ),
                 t.error && h("p", { class: "error" }, t.error),
+                button("Progress", () => show(`t:${t.toolCallId}`), { class: "quiet", title: "Show the call with its progress" }),
                 t.state === "running" &&
                   may("operate") &&
                   button(
@@ -180,7 +192,7 @@ export function showDetails(side, thread, close) {
                     (e) =>
                       act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
                         await client.request("POST /v1/tasks/{id}/cancel", { path: { id: t.id }, body: { by: await person() } });
-                        showDetails(side, thread, close);
+                        showDetails(side, thread, close, show);
                       }),
                     { class: "quiet danger" },
                   ),

@@ -717,10 +717,7 @@ export class ThreadView extends HTMLElement {
         this.threadId,
         id,
         () => this.#closeSide(),
-        (key) => {
-          if (matchMedia("(max-width: 800px)").matches) this.#closeSide(); // it covers the thread
-          this.#goTo(key);
-        },
+        (key) => this.#showStep(key),
       );
       this.side?.querySelector("button")?.focus();
     });
@@ -731,8 +728,20 @@ export class ThreadView extends HTMLElement {
     act(null, async () => {
       const { showDetails } = await import("./details.js"); // loaded when it is first shown
       this.#openSide();
-      if (this.#thread) showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide());
+      if (!this.#thread) return;
+      showDetails(
+        /** @type {Element} */ (this.side),
+        this.#thread,
+        () => this.#closeSide(),
+        (key) => this.#showStep(key),
+      );
     });
+  }
+
+  /** Shows a line to which what is beside the thread leads. @param {string} key */
+  #showStep(key) {
+    if (matchMedia("(max-width: 800px)").matches) this.#closeSide(); // it covers the thread
+    this.#goTo(key);
   }
 
   #openSide() {
