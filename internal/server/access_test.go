@@ -99,7 +99,7 @@ var roleTable = map[auth.Role]string{
 		"loginMCPServer logoutMCPServer renderMarkdown resumeChat searchKnowledge seeThread testRules",
 	auth.RolePost:    "addKnowledgeDocument answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress stopChat uploadKnowledgeFile",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
-	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteEntity deleteKnowledgeDocument deleteSchedule exportThread getModelCall interruptThread listRecords mergeEntity pauseSchedule readMCPResource reindexKnowledgeDocument replaceSchedule restartMCPServer resumeSchedule " +
+	auth.RoleOperate: "addToQueue cancelTask closeThread createSchedule deleteEntity deleteKnowledgeDocument deleteSchedule exportThread getModelCall interruptThread listRecords listToolCalls mergeEntity pauseSchedule readMCPResource reindexKnowledgeDocument replaceSchedule restartMCPServer resumeSchedule " +
 		"retryEvent setEventStatus triggerSchedule undoEntityMerge updateThread",
 	auth.RoleAdmin: "createKey deleteAgent deleteMCPServer diffConfig erasePerson eraseThread exportPerson getErasure getPersonErasure getRetention listErasures listKeys listPersonErasures putAgent putMCPServer repair revokeKey rotateKey runChecks",
 }

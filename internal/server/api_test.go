@@ -444,7 +444,7 @@ func TestDescription(t *testing.T) {
 		"post /v1/webhooks/{source}",
 		"get /v1/agents", "get /v1/agents/{name}", "put /v1/agents/{name}", "delete /v1/agents/{name}", "get /v1/agents/{name}/versions", "get /v1/agents/changes",
 		"post /v1/chat", "post /v1/ag-ui", "post /v1/ag-ui/connect", "get /v1/chat/{id}/stream", "post /v1/chat/{id}/stop", "get /v1/chat/{id}/messages", "get /v1/ag-ui/{id}/messages",
-		"get /v1/checks", "post /v1/config/diff", "post /v1/repair", "get /v1/retention", "get /v1/server", "post /v1/markdown", "get /v1/threads/{id}/records", "get /v1/threads/{id}/model-calls/{messageId}", "get /v1/rules", "post /v1/rules/test", "get /v1/webhooks",
+		"get /v1/checks", "post /v1/config/diff", "post /v1/repair", "get /v1/retention", "get /v1/server", "post /v1/markdown", "get /v1/threads/{id}/records", "get /v1/threads/{id}/model-calls/{messageId}", "get /v1/threads/{id}/tool-calls", "get /v1/rules", "post /v1/rules/test", "get /v1/webhooks",
 		"get /v1/knowledge", "get /v1/knowledge/documents", "post /v1/knowledge/documents", "post /v1/knowledge/files", "get /v1/knowledge/search",
 		"get /v1/knowledge/documents/{id}", "delete /v1/knowledge/documents/{id}", "post /v1/knowledge/documents/{id}/reindex", "get /v1/knowledge/documents/{id}/chunks",
 		"get /v1/entities", "get /v1/entities/{id}", "delete /v1/entities/{id}", "get /v1/entities/{id}/mentions", "post /v1/entities/{id}/merge",

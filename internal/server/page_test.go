@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/store"
 )
 
 func TestPage(t *testing.T) {
@@ -99,6 +101,9 @@ func TestRecords(t *testing.T) {
 	assert.Nil(t, next, "that was the last page")
 	some, _ := ids("?id=m3,m1,none")
 	assert.ElementsMatch(t, []string{"m1", "m3"}, some)
+	w.put("t1", event.NewRecord("e7", event.TypeMessage, "", "", time.Unix(0, 0), event.Message{}).In("e7"))
+	turn, _ := ids("?turn=e7")
+	assert.Equal(t, []string{"e7"}, turn)
 	w.call("GET", "/v1/threads/none/records", nil).problem(t, 404)
 	assert.Equal(t, []string{"query.limit"}, w.call("GET", "/v1/threads/t1/records?limit=0", nil).problem(t, 422))
 }
@@ -133,6 +138,27 @@ func TestModelCall(t *testing.T) {
 		w.call("GET", "/v1/threads/"+path, nil).problem(t, 404)
 		assert.Contains(t, w.call("GET", "/v1/threads/"+path, nil).text, strings.ReplaceAll(problem, `"`, `\"`))
 	}
+}
+
+func TestToolCalls(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.open("t2")
+	at := time.Unix(1700000000, 0)
+	end := at.Add(1500 * time.Millisecond)
+	log := store.ToolLog{ToolCallID: "c1", ToolName: "note", Agent: "bot", Input: json.RawMessage(`{"text":"secret"}`), Status: store.ToolStarted, Attempt: 2, StartedAt: at}
+	w.append("t1", store.Batch{ToolStart: &log})
+	path := "/v1/threads/t1/tool-calls?id=c2,none,c1"
+	running := `{"toolCallId":"c1","toolName":"note","agent":"bot","status":"started","attempt":2,"startedAt":"2023-11-14T22:13:20Z"}`
+	assert.JSONEq(t, `{"toolCalls":[`+running+`]}`, w.call("GET", path, nil).text)
+	log.ToolCallID, log.Status, log.FinishedAt, log.Output = "c2", store.ToolFailed, &end, json.RawMessage(`"secret"`)
+	w.append("t1", store.Batch{ToolFinish: &log})
+	assert.JSONEq(t, `{"toolCalls":[{"toolCallId":"c2","toolName":"note","agent":"bot","status":"failed","attempt":2,"startedAt":"2023-11-14T22:13:20Z",
+		"finishedAt":"2023-11-14T22:13:21.5Z"},`+running+`]}`, w.call("GET", path, nil).text)
+	assert.JSONEq(t, `{"toolCalls":[]}`, w.call("GET", "/v1/threads/t2/tool-calls?id=c1", nil).text, "calls of another thread")
+	w.call("GET", "/v1/threads/none/tool-calls?id=c1", nil).problem(t, 404)
+	w.call("GET", "/v1/threads/t1/tool-calls", nil).problem(t, 422)
+	w.call("GET", "/v1/threads/t1/tool-calls?id=c"+strings.Repeat(",c", 100), nil).problem(t, 422)
 }
 
 func TestRules(t *testing.T) {

@@ -16,6 +16,7 @@ type recordsInput struct {
 	ThreadPath
 	IDs    []string `query:"id" maxItems:"100" doc:"Only the records with these ids, in one page"`
 	Types  []string `query:"type" maxItems:"50" doc:"Only records of these types, such as llm_call and hook"`
+	Turn   string   `query:"turn" maxLength:"128" doc:"Only the records of the turn of this event"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
 	Cursor int64    `query:"cursor" minimum:"0" doc:"The next of the previous page"`
 }
@@ -47,7 +48,7 @@ func (h *eventHandlers) listRecords(ctx context.Context, in *recordsInput) (*rec
 		out.Body.Records = nonNil(records)
 		return out, h.problem(ctx, in.ID, err)
 	}
-	q := store.Query{After: in.Cursor, Types: in.Types, Limit: in.Limit + 1, MaxBytes: pageBytes}
+	q := store.Query{After: in.Cursor, Types: in.Types, EventID: in.Turn, Limit: in.Limit + 1, MaxBytes: pageBytes}
 	records, err := h.store.Records(ctx, h.key(in.ID), q)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)

@@ -302,6 +302,7 @@ func New(cfg Config) (http.Handler, error) {
 	eventsOf.registerTickets()
 	eventsOf.registerRecords()
 	eventsOf.registerModelCalls()
+	eventsOf.registerToolCalls()
 	(&publishHandlers{c, cfg.Threads}).registerPublish()
 	(&promptHandlers{c, cfg.Threads}).registerSessions(mux)
 	(&worldHandlers{l, chats}).registerWorld()
@@ -388,6 +389,7 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[llm.Request]():            "ModelRequest",
 	reflect.TypeFor[llm.Tool]():               "ModelTool",
 	reflect.TypeFor[modelCallView]():          "ModelCall",
+	reflect.TypeFor[toolCallRunView]():        "ToolCallRun",
 	reflect.TypeFor[event.Item]():             "QueueItem",
 	reflect.TypeFor[markdown.Node]():          "MarkdownNode",
 	reflect.TypeFor[library.Found]():          "KnowledgeSearch",

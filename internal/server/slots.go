@@ -38,6 +38,7 @@ var slotsOf = map[string]int64{
 	"GET /v1/agents/{name}/versions":               pageSlots,
 	"GET /v1/agents/changes":                       pageSlots,
 	"GET /v1/threads/{id}/model-calls/{messageId}": bulkySlots,
+	"GET /v1/threads/{id}/tool-calls":              bulkySlots,
 	"GET /v1/knowledge/documents":                  pageSlots,
 	"GET /v1/knowledge/documents/{id}/chunks":      pageSlots,
 	"GET /v1/knowledge/search":                     pageSlots,

@@ -1,6 +1,7 @@
 // What is beside a thread: why a line came to be, and the thread's queue, tasks, grants and metadata.
 
 import { act, ago, button, cut, facts, fill, h, pretty, sideHeader, time } from "./dom.js";
+import { durationText } from "./durations.js";
 import { grantsOf } from "./grants.js";
 import { showModelCall, tokenFacts } from "./modelcall.js";
 import { person } from "./person.js";
@@ -125,11 +126,11 @@ function because(r) {
 }
 
 /**
- * Shows what the thread has beside its lines.
- * @param {Element} side @param {Thread} thread @param {() => void} close
+ * Shows what the thread has beside its lines. show leads to a line.
+ * @param {Element} side @param {Thread} thread @param {() => void} close @param {(key: string) => void} show
  * @returns {() => Promise<void>} Reads all of it again. What has not changed stays as it is, also when it cannot be read.
  */
-export function showDetails(side, thread, close) {
+export function showDetails(side, thread, close, show) {
   const about = h("section"),
     usage = h("section"),
     queue = h("section"),
@@ -153,7 +154,7 @@ export function showDetails(side, thread, close) {
       into(about, async () => facts(aboutFacts(await client.thread(thread.id)))),
       into(usage, () => usageOf(thread.id)),
       into(queue, () => queueOf(thread.id, refresh)),
-      into(tasks, () => tasksOf(thread.id, refresh)),
+      into(tasks, () => tasksOf(thread.id, refresh, show)),
       into(grants, () => grantsOf(thread.id, refresh)),
     ]);
   };
@@ -196,8 +197,8 @@ function control(label, action, refresh, kind = "") {
   );
 }
 
-/** The background tasks of a thread. @param {string} id @param {() => Promise<void>} refresh */
-async function tasksOf(id, refresh) {
+/** The background tasks of a thread. @param {string} id @param {() => Promise<void>} refresh @param {(key: string) => void} show */
+async function tasksOf(id, refresh, show) {
   const { tasks } = await client.request("GET /v1/threads/{id}/tasks", { path: { id } });
   if (tasks.length === 0) return h("p", { class: "hint" }, "None.");
   const cancel = async (/** @type {string} */ task) => client.request("POST /v1/tasks/{id}/cancel", { path: { id: task }, body: { by: await person() } });
@@ -211,8 +212,16 @@ async function tasksOf(id, refresh) {
         h("span", { class: `badge ${t.state}` }, t.state),
         " ",
         t.title || t.tool || t.subAgent,
-        h("span", { class: "hint" }, " ", time(t.startedAt)),
+        h(
+          "span",
+          { class: "hint" },
+          " ",
+          time(t.startedAt),
+          t.endedAt && ` · took ${durationText(Date.parse(t.endedAt) - Date.parse(t.startedAt))}`,
+          t.by && ` · ${t.state} by ${t.by}`,
+        ),
         t.error && h("p", { class: "error" }, t.error),
+        button("Progress", () => show(`t:${t.toolCallId}`), { class: "quiet", title: "Show the call with its progress" }),
         t.state === "running" && may("operate") && control("Cancel", () => cancel(t.id), refresh, "danger"),
       ),
     ),

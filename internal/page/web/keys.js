@@ -38,6 +38,7 @@ export const KEYS = /** @satisfies {readonly Key[]} */ (
     { keys: ["Mod+f"], label: "find in the thread", where: "thread" },
     { keys: ["["], label: "previous error", where: "thread" },
     { keys: ["]"], label: "next error", where: "thread" },
+    { keys: ["t"], label: "what the turn took: of the line that has the focus, else the last one", where: "thread" },
     { keys: ["j"], label: "next call", where: "approvals" },
     { keys: ["k"], label: "previous call", where: "approvals" },
     { keys: ["a"], label: "approve", where: "card" },

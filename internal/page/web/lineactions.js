@@ -12,6 +12,7 @@ import { client, may } from "./session.js";
  * @property {string} threadId
  * @property {boolean} nested Whether the thread is shown within another.
  * @property {(line: Line) => void} why Shows why a line came to be.
+ * @property {(line: Line) => void} turn Shows what the turn of a line took.
  * @property {boolean} partial Whether later lines are missing, so that nobody knows what came of what was asked here.
  * @property {(line: Line) => boolean} retriable Whether the line is the place to retry a failed turn.
  */
@@ -23,6 +24,7 @@ export function actions(line, context) {
     { class: "actions" },
     line.place && !context.nested && h("a", { href: lineAddress(context.threadId, line.key, line.place), title: "Permalink", "aria-label": "Permalink" }, "#"),
     line.eventId && button("Why?", () => context.why(line), { class: "quiet", title: "Why did this happen?" }),
+    line.eventId && !context.nested && may("operate") && button("Turn", () => context.turn(line), { class: "quiet", title: "What the turn took (t)" }),
   );
 }
 

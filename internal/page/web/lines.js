@@ -33,6 +33,7 @@ export class LineView {
     this.#shown = { line, version, partial };
     this.element.dataset.kind = line.kind;
     this.element.dataset.agent = line.agent ?? "";
+    this.element.ariaLabel = nameOf(line);
     switch (line.kind) {
       case "message":
         this.#kept = this.#kept instanceof MessageLine ? this.#kept : new MessageLine(this.element);
@@ -64,6 +65,24 @@ export class LineView {
   reveal(text) {
     this.#kept?.reveal(text);
     for (const folded of this.element.querySelectorAll("details")) folded.open ||= folded.textContent.toLowerCase().includes(text.toLowerCase());
+  }
+}
+
+/** What screen readers call a line. @param {Line} line */
+function nameOf({ kind, agent, sender, role, name, event }) {
+  switch (kind) {
+    case "message":
+      return `Message from ${agent ?? sender ?? role}`;
+    case "tool":
+      return agent ? `${name} called by ${agent}` : `${name} called`;
+    case "event":
+      return `Event ${event?.type}`;
+    case "status":
+      return "Status";
+    case "error":
+      return agent ? `Error of ${agent}` : "Error";
+    case "gap":
+      return "Gap";
   }
 }
 

@@ -196,6 +196,7 @@ export class ThreadView extends HTMLElement {
       nested: this.nested,
       partial: this.#past !== undefined,
       why: (/** @type {Line} */ line) => this.#why(line),
+      turn: (/** @type {Line} */ line) => this.#turn(line.eventId),
       retriable: (/** @type {Line} */ line) => {
         const { failed, errors } = this.#part.timeline;
         return this.#past === undefined && failed.has(line.eventId ?? "") && (errors.get(line.eventId ?? "") ?? line.key) === line.key;
@@ -517,6 +518,8 @@ export class ThreadView extends HTMLElement {
     if (control && e.key === "f" && !e.shiftKey && !this.finder?.contains(document.activeElement)) this.finder?.open();
     else if (!control && (e.key === "[" || e.key === "]") && keysAreOn() && !target.matches("input, textarea, select")) {
       if (!e.repeat) this.#nextError(e.key === "[" ? -1 : 1);
+    } else if (!control && e.key === "t" && keysAreOn() && may("operate") && !target.matches("input, textarea, select")) {
+      if (!e.repeat) this.#turn(undefined);
     } else return;
     e.preventDefault();
   }
@@ -638,6 +641,7 @@ export class ThreadView extends HTMLElement {
             button("Find in this thread", () => this.finder?.open(), { title: "Ctrl+F" }),
             button("Previous error", () => this.#nextError(-1), { title: "[" }),
             button("Next error", () => this.#nextError(1), { title: "]" }),
+            may("operate") && button("What the turn took", () => this.#turn(undefined), { title: "t" }),
             button("Export as JSON", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("json"))),
             button("Export as Markdown", (e) => act(/** @type {HTMLElement} */ (e.currentTarget), () => this.#export("markdown"))),
             temporal && h("a", { href: temporal, target: "_blank", rel: "noopener" }, "Open in Temporal"),
@@ -730,13 +734,44 @@ export class ThreadView extends HTMLElement {
     });
   }
 
+  /** Shows what a turn took: that of the line that has the focus, or the last one. @param {string | undefined} eventId */
+  #turn(eventId) {
+    const focused = /** @type {HTMLElement | null} */ (document.activeElement)?.closest(".line")?.id.replace(/^line-/, "");
+    const id = eventId ?? this.#part.timeline.byKey.get(focused ?? "")?.eventId ?? this.#part.timeline.lines.findLast((line) => line.eventId)?.eventId;
+    if (id === undefined) return notify("No turn has begun here yet.");
+    act(null, async () => {
+      const { showWaterfall } = await import("./waterfall.js");
+      this.#openSide();
+      await showWaterfall(
+        /** @type {Element} */ (this.side),
+        this.threadId,
+        id,
+        () => this.#closeSide(),
+        (key) => this.#showStep(key),
+      );
+      this.side?.querySelector("button")?.focus();
+    });
+  }
+
   #details() {
     if (!this.side?.hidden) return this.#closeSide();
     act(null, async () => {
       const { showDetails } = await import("./details.js"); // loaded when it is first shown
       this.#openSide();
-      if (this.#thread) this.#sideRefresh = showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide());
+      if (!this.#thread) return;
+      this.#sideRefresh = showDetails(
+        /** @type {Element} */ (this.side),
+        this.#thread,
+        () => this.#closeSide(),
+        (key) => this.#showStep(key),
+      );
     });
+  }
+
+  /** Shows a line to which what is beside the thread leads. @param {string} key */
+  #showStep(key) {
+    if (matchMedia("(max-width: 800px)").matches) this.#closeSide(); // it covers the thread
+    this.#goTo(key);
   }
 
   #openSide() {
