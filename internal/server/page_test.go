@@ -101,6 +101,11 @@ func TestRecords(t *testing.T) {
 	assert.Nil(t, next, "that was the last page")
 	some, _ := ids("?id=m3,m1,none")
 	assert.ElementsMatch(t, []string{"m1", "m3"}, some)
+	for _, id := range []string{"r1.llm", "r1.calls", "r1.calls.hook", "c1.result", "c1.result.hook", "c1.request"} {
+		w.put("t1", event.NewRecord(id, event.TypeStatus, "", "", time.Unix(0, 0), event.StatusChange{}))
+	}
+	of, _ := ids("?of=m2,r1,c1,none")
+	assert.ElementsMatch(t, []string{"m2", "m2.hook", "r1.llm", "r1.calls", "r1.calls.hook", "c1.result", "c1.result.hook"}, of)
 	w.put("t1", event.NewRecord("e7", event.TypeMessage, "", "", time.Unix(0, 0), event.Message{}).In("e7"))
 	turn, _ := ids("?turn=e7")
 	assert.Equal(t, []string{"e7"}, turn)

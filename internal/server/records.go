@@ -9,12 +9,14 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/store"
 )
 
 type recordsInput struct {
 	ThreadPath
 	IDs    []string `query:"id" maxItems:"100" doc:"Only the records with these ids, in one page"`
+	Of     []string `query:"of" maxItems:"10" doc:"Only the records of the events, replies and tool calls with these ids, in one page: the model call of a reply, its calls, the result of a call, and what hooks decided on them"`
 	Types  []string `query:"type" maxItems:"50" doc:"Only records of these types, such as llm_call and hook"`
 	Turn   string   `query:"turn" maxLength:"128" doc:"Only the records of the turn of this event"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
@@ -43,6 +45,9 @@ func (h *eventHandlers) listRecords(ctx context.Context, in *recordsInput) (*rec
 		return nil, err
 	}
 	out := &recordsOutput{}
+	for _, id := range in.Of {
+		in.IDs = append(in.IDs, recordsOf(id)...)
+	}
 	if len(in.IDs) > 0 {
 		records, err := h.store.RecordsByID(ctx, h.key(in.ID), in.IDs...)
 		out.Body.Records = nonNil(records)
@@ -59,4 +64,12 @@ func (h *eventHandlers) listRecords(ctx context.Context, in *recordsInput) (*rec
 	}
 	out.Body.Records = nonNil(records)
 	return out, nil
+}
+
+// recordsOf returns the ids that records have of the event, reply or tool call with an id.
+func recordsOf(id string) []string {
+	calls, result := recordid.Calls(id), recordid.Result(id)
+	return []string{
+		id, recordid.Interception(id), recordid.LLMCall(id), calls, recordid.Interception(calls), result, recordid.Interception(result),
+	}
 }

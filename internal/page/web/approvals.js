@@ -1,8 +1,9 @@
 // The list of what waits in all threads.
 
 import { ApprovalCard, approvalCard } from "./approval.js";
+import { ClientCard } from "./clientcard.js";
 import { isCovered } from "./dialog.js";
-import { ago, button, fill, h, pretty } from "./dom.js";
+import { button, fill, h } from "./dom.js";
 import { InputCard } from "./input.js";
 import { keysAreOn } from "./keyboard.js";
 import { outcomeOf } from "./outcome.js";
@@ -12,10 +13,10 @@ import { waiting } from "./waiting.js";
 import { entriesOf, groupOf, ordered, SHOWN, windowFrom } from "./waitinglist.js";
 
 /** @import { Waiting } from "./client/threadmill.js" */
-/** @import { ClientCall } from "./timeline.js" */
 /** @import { Entry, Grouping } from "./waitinglist.js" */
 
-/** @typedef {{ element: HTMLElement, origin: HTMLElement, card: ApprovalCard | InputCard | undefined }} Item The place of an entry, and its card if a person can answer. */
+/** @typedef {ApprovalCard | InputCard | ClientCard} Card */
+/** @typedef {{ element: HTMLElement, origin: HTMLElement, card: Card }} Item The place of an entry, and its card. */
 
 /** How often the list is read again, since the change of a thread may be told before the list has it. In milliseconds. */
 const AGAIN = 15_000;
@@ -163,7 +164,7 @@ class Approvals extends HTMLElement {
     this.#entries.forEach((entry, i) => {
       const item = this.#items.get(entry.key);
       if (!item || waits.has(entry.key) || this.#kept.has(entry.key)) return;
-      if (item.card?.end("It was decided elsewhere, or is not needed any more.")) this.#keep(entry, item.card);
+      if (item.card.end("It was decided elsewhere, or is not needed any more.")) this.#keep(entry, item.card);
       else if (item.element.contains(document.activeElement)) this.#decidedAt = i;
     });
     this.#entries = ordered(now, this.#entries, this.#kept, this.#by);
@@ -175,7 +176,7 @@ class Approvals extends HTMLElement {
     if (document.activeElement?.matches("body, #main")) this.#focus(Math.min(at, this.#entries.length - 1));
   }
 
-  /** Keeps a card with what the person typed, and says how the call was settled. @param {Entry} entry @param {ApprovalCard | InputCard} card */
+  /** Keeps a card with what the person typed, and says how the call was settled. @param {Entry} entry @param {Card} card */
   async #keep(entry, card) {
     this.#kept.add(entry.key);
     if (entry.kind === "client") return;
@@ -284,24 +285,23 @@ const threadAddress = (id) => `#/threads/${encodeURIComponent(id)}`;
 /** @param {string} id @param {string} name */
 const threadLink = (id, name) => h("a", { href: threadAddress(id) }, name);
 
-/** @param {Entry} entry @returns {Item} */
-function itemOf(entry) {
-  const { threadId, name } = entry;
-  const origin = h("p", { class: "origin" }, threadLink(threadId, name));
-  const card = entry.kind === "approval" ? approvalCard(threadId, entry.request) : entry.kind === "input" ? new InputCard(threadId, entry.request) : undefined;
-  const shown = card instanceof InputCard ? card.element : (card ?? clientCard(/** @type {ClientCall} */ (entry.request)));
-  return { element: h("article", { class: "waiting" }, origin, shown), origin, card };
+/** @param {Entry} entry */
+function cardOf({ kind, threadId, request }) {
+  switch (kind) {
+    case "approval":
+      return approvalCard(threadId, request);
+    case "input":
+      return new InputCard(threadId, request);
+    case "client":
+      return new ClientCard(threadId, request);
+  }
 }
 
-/** @param {ClientCall} call */
-function clientCard(call) {
-  return h(
-    "section",
-    { class: "approval", tabIndex: -1, "aria-label": `Call of ${call.toolName}` },
-    h("header", null, h("strong", null, call.agent), " waits for a connected client to run ", h("code", null, call.toolName)),
-    h("pre", { class: "code args", tabIndex: 0 }, pretty(call.arguments)),
-    h("p", { class: "hint" }, "Expires ", ago(call.expiresAt)),
-  );
+/** @param {Entry} entry @returns {Item} */
+function itemOf(entry) {
+  const card = cardOf(entry);
+  const origin = h("p", { class: "origin" }, threadLink(entry.threadId, entry.name));
+  return { element: h("article", { class: "waiting" }, origin, card instanceof ApprovalCard ? card : card.element), origin, card };
 }
 
 customElements.define("tm-approvals", Approvals);

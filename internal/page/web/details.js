@@ -32,21 +32,9 @@ export async function showWhy(side, threadId, line, close) {
     );
     return;
   }
-  const ids = new Set(
-    [
-      line.eventId,
-      `${line.eventId}.hook`,
-      line.messageId,
-      `${line.messageId}.llm`,
-      `${line.messageId}.hook`,
-      `${line.messageId}.calls`,
-      `${line.messageId}.calls.hook`,
-      line.callId && `${line.callId}.result`,
-      line.callId && `${line.callId}.result.hook`,
-    ].flatMap((id) => (id === undefined || id.startsWith("undefined") ? [] : [id])),
-  );
+  const of = [line.eventId, line.messageId, line.callId].filter((id) => id !== undefined);
   await act(null, async () => {
-    const { records } = await client.request("GET /v1/threads/{id}/records", { path: { id: threadId }, query: { id: [...ids] } });
+    const { records } = await client.request("GET /v1/threads/{id}/records", { path: { id: threadId }, query: { of } });
     const cause = records.find((r) => r.id === line.eventId);
     fill(
       body,

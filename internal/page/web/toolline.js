@@ -12,6 +12,7 @@ import { client } from "./session.js";
 import { inputOf, isWaiting, requestOf, settled } from "./timeline.js";
 
 /** @import { View } from "./callview.js" */
+/** @import { ClientCard } from "./clientcard.js" */
 /** @import { Context } from "./lineactions.js" */
 /** @import { Line } from "./timeline.js" */
 
@@ -77,6 +78,8 @@ export class ToolLine {
   #input;
   /** @type {number | undefined} */
   #round;
+  /** The card of a call that waits for a client, which is loaded when it is needed. @type {Promise<ClientCard> | undefined} */
+  #client;
   /** How many pieces of progress were shown. */
   #progressed = 0;
 
@@ -101,6 +104,7 @@ export class ToolLine {
     this.#showArguments(line, now);
     this.#showDecisions(line, now, context);
     this.#showQuestion(line, now, context);
+    this.#showClientCall(line, now, context);
     if (line.progress) this.#showProgress(line);
     this.#showResult(line);
     if (!context.nested && isSubAgent(line) && !this.#child.hasChildNodes()) {
@@ -128,7 +132,7 @@ export class ToolLine {
 
   /** @param {Line} line @param {string} now */
   #showArguments(line, now) {
-    this.#argsPlace.hidden = line.args === undefined || now === "waiting"; // the card shows them
+    this.#argsPlace.hidden = line.args === undefined || now === "waiting" || now === "waits for a client"; // the card shows them
     if (line.args === undefined || this.#args.args === line.args) return;
     const view = callView(line.name ?? "", line.args);
     this.#args = { args: line.args, view };
@@ -191,6 +195,26 @@ export class ToolLine {
         ),
       ),
     );
+  }
+
+  /** @param {Line} line @param {string} now @param {Context} context */
+  #showClientCall({ call }, now, { threadId }) {
+    const waits = now === "waits for a client";
+    if (waits && call && !this.#client) {
+      this.#client = import("./clientcard.js").then(({ ClientCard }) => {
+        const card = new ClientCard(threadId, call);
+        this.#question.append(card.element);
+        this.#details.open ||= !this.#touched;
+        return card;
+      });
+      this.#client.catch(() => (this.#client = undefined)); // the next change loads it again
+    } else if (!waits && this.#client) {
+      this.#client.then(
+        (card) => card.end("The call has its result.") || card.element.remove(),
+        () => {},
+      );
+      this.#client = undefined;
+    }
   }
 
   /** Adds the pieces of progress that are new. @param {Line} line */
