@@ -241,8 +241,9 @@ function setTheme(theme) {
 waiting.addEventListener("change", () => {
   const n = (waiting.now?.approvals.length ?? 0) + (waiting.now?.inputs.length ?? 0);
   badge.hidden = n === 0;
-  fill(badge, n);
-  badge.title = `${n} waiting`;
+  const many = waiting.now?.more ? `${n}+` : String(n);
+  fill(badge, many);
+  badge.title = `${many} waiting`;
   showWaitingCount(n);
 });
 

@@ -7,6 +7,8 @@ import { button, fill, h } from "./dom.js";
 import { InputCard } from "./input.js";
 import { keysAreOn } from "./keyboard.js";
 import { outcomeOf } from "./outcome.js";
+import { renew } from "./renew.js";
+import { may } from "./session.js";
 import { empty, failure, loading } from "./states.js";
 import { arrange } from "./virtuallist.js";
 import { waiting } from "./waiting.js";
@@ -217,11 +219,9 @@ class Approvals extends HTMLElement {
       items.set(entry.key, item);
       const group = groups[i];
       if (!headings.has(group)) {
-        const heading = this.#headings.get(group) ?? h("h2", { class: "group" });
+        const heading = this.#headings.get(group) ?? h("div", { class: "call-group row" });
         const size = sizes.get(group) ?? 0;
-        if (heading.childElementCount === 0)
-          fill(heading, this.#by === "thread" ? threadLink(entry.threadId, entry.name) : h("code", null, entry.request.toolName), h("span", { class: "hint" }));
-        fill(/** @type {Element} */ (heading.lastElementChild), size > 1 && (this.#by === "thread" ? ` ${size} calls` : ` ${size} equal calls`));
+        this.#head(heading, entry, size);
         headings.set(group, heading);
         children.push(heading);
       }
@@ -240,6 +240,33 @@ class Approvals extends HTMLElement {
     later.hidden = after <= 0;
     fill(earlier, `Show ${Math.min(SHOWN, this.#from)} of ${this.#from} earlier calls`);
     fill(later, `Show ${Math.min(SHOWN, after)} of ${after} more calls`);
+  }
+
+  /** Shows what a group has in common. @param {HTMLElement} heading @param {Entry} entry One of the group. @param {number} size */
+  #head(heading, entry, size) {
+    const byCall = this.#by === "call";
+    const decides = byCall && size > 1 && entry.kind === "approval" && may("approve");
+    renew(
+      heading,
+      h(
+        "h2",
+        null,
+        byCall ? h("code", null, entry.request.toolName) : threadLink(entry.threadId, entry.name),
+        size > 1 && h("span", { class: "hint" }, byCall ? ` ${size} equal calls` : ` ${size} calls`),
+      ),
+      decides && [
+        button(`Approve all ${size}…`, () => this.#decideAll("approve", entry)),
+        button(`Deny all ${size}…`, () => this.#decideAll("deny", entry), { class: "danger" }),
+      ],
+    );
+  }
+
+  /** Decides on all calls that are equal to one. @param {"approve" | "deny"} decision @param {Entry} one */
+  async #decideAll(decision, one) {
+    const group = groupOf(one, "call");
+    const calls = this.#entries.filter((e) => e.kind === "approval" && !this.#kept.has(e.key) && groupOf(e, "call") === group);
+    const { decideAll } = await import("./equalcalls.js");
+    if (await decideAll(decision, /** @type {import("./equalcalls.js").Call[]} */ (calls))) waiting.refresh();
   }
 
   /** Shows the cards around one, which gets the focus. @param {string} key */

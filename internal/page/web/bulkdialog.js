@@ -38,36 +38,53 @@ const ACTIONS = {
   },
 };
 
-/** @param {number} n */
-const threadsOf = (n) => (n === 1 ? "1 thread" : `${n} threads`);
+/**
+ * Something that is done to many items.
+ * @template T
+ * @typedef {object} Change
+ * @property {string} verb @property {string} done What it does, and what is true of an item afterwards.
+ * @property {string} text What it means.
+ * @property {string} style Of its button.
+ * @property {(n: number) => string} count The items in words.
+ * @property {(item: T) => string} name
+ * @property {(item: T) => string | undefined} [leftOut] Why an item is left out.
+ * @property {(item: T, by: string) => Promise<string | void>} run What it returns is shown at the item, instead of done.
+ * @property {import("./dom.js").Child} [body] What the person reads and fills in.
+ */
 
 /** Shows what an action would do to threads, and does it if the person wants. @param {Action} action @param {Thread[]} threads @returns {Promise<boolean>} Whether it began. */
-export async function changeThreads(action, threads) {
-  const { verb, text, style, done, run } = ACTIONS[action];
+export function changeThreads(action, threads) {
+  return change(
+    { ...ACTIONS[action], count: (n) => (n === 1 ? "1 thread" : `${n} threads`), name: nameOf, leftOut: (/** @type {Thread} */ t) => leftOut(action, t) },
+    threads,
+  );
+}
+
+/**
+ * Shows what would be done to items, and does it if the person wants.
+ * @template T
+ * @param {Change<T>} what @param {T[]} items @returns {Promise<boolean>} Whether it began.
+ */
+export async function change({ verb, done, text, style, count, name, leftOut = () => undefined, run, body }, items) {
   let begun = false;
-  let concerned = threads.filter((t) => leftOut(action, t) === undefined);
-  const others = threads.filter((t) => leftOut(action, t) !== undefined);
+  let concerned = items.filter((t) => leftOut(t) === undefined);
+  const others = items.filter((t) => leftOut(t) !== undefined);
   const stopped = new AbortController();
-  const states = new Map(concerned.map((t) => [t.id, h("span", { class: "hint" })]));
+  const states = new Map(concerned.map((t) => [t, h("span", { class: "hint" })]));
   const title = h("h2");
-  const what = h("p", null, concerned.length > 0 ? text : "None of them is concerned.");
-  const progress = h("progress", { hidden: true, "aria-label": "Threads", max: 1, value: 0 });
+  const what = h("div", null, h("p", null, concerned.length > 0 ? text : "None of them is concerned."), body);
+  const progress = h("progress", { hidden: true, "aria-label": "Progress", max: 1, value: 0 });
   const said = h("p", { role: "status" });
-  const row = (/** @type {Thread} */ t) => h("li", null, h("span", { class: "grow" }, nameOf(t)), states.get(t.id));
-  const left = (/** @type {Thread} */ t) => h("li", null, h("span", { class: "grow" }, nameOf(t)), h("span", { class: "hint" }, leftOut(action, t)));
-  const go = button("", () => start(), { class: style });
+  const row = (/** @type {T} */ t) => h("li", null, h("span", { class: "grow" }, name(t)), states.get(t));
+  const left = (/** @type {T} */ t) => h("li", null, h("span", { class: "grow" }, name(t)), h("span", { class: "hint" }, leftOut(t)));
+  const go = button(`${verb} ${count(concerned.length)}`, () => start(), { class: style, hidden: concerned.length === 0 });
   const close = button("Cancel", () => dialog.close(), { autofocus: true });
-  const name = () => {
-    fill(title, `${verb} ${threadsOf(concerned.length)}?`);
-    fill(go, `${verb} ${threadsOf(concerned.length)}`);
-  };
-  name();
-  go.hidden = concerned.length === 0;
+  fill(title, `${verb} ${count(concerned.length)}?`);
 
   async function start() {
     const by = await person().catch(() => "");
     if (!by) return;
-    /** @type {Thread[]} */
+    /** @type {T[]} */
     const failed = [];
     let ended = 0;
     begun = true;
@@ -81,32 +98,34 @@ export async function changeThreads(action, threads) {
     await runAll(
       concerned,
       PARALLEL,
-      (t) => run(t, by),
+      async (t) => {
+        fill(/** @type {HTMLElement} */ (states.get(t)), (await run(t, by)) || done);
+      },
       (t, error) => {
         progress.value = ++ended;
         if (error) failed.push(t);
-        const state = /** @type {HTMLElement} */ (states.get(t.id));
+        const state = /** @type {HTMLElement} */ (states.get(t));
         state.className = error ? "error" : "hint";
-        fill(state, error ? error.message : done);
-        fill(title, `${ended} of ${threadsOf(concerned.length)}`);
+        if (error) fill(state, error.message);
+        fill(title, `${ended} of ${count(concerned.length)}`);
       },
       stopped.signal,
     );
-    fill(said, `${threadsOf(ended - failed.length)} ${done}${failed.length > 0 ? `, ${failed.length} failed` : ""}.`);
+    fill(said, `${count(ended - failed.length)} ${done}${failed.length > 0 ? `, ${failed.length} failed` : ""}.`);
     fill(close, "Done");
     concerned = failed;
     go.hidden = failed.length === 0;
-    if (failed.length > 0) fill(go, `Try ${threadsOf(failed.length)} again`);
+    if (failed.length > 0) fill(go, `Try ${count(failed.length)} again`);
   }
 
   const dialog = h(
     "dialog",
-    { class: "bulk", "aria-label": `${verb} threads` },
+    { class: "bulk", "aria-label": `${verb} ${count(2).replace(/^2 /, "")}` },
     title,
     what,
     progress,
     said,
-    concerned.length > 0 && h("ul", { tabIndex: 0, "aria-label": "Threads" }, concerned.map(row)),
+    concerned.length > 0 && h("ul", { tabIndex: 0, "aria-label": "What it concerns" }, concerned.map(row)),
     others.length > 0 && h("details", null, h("summary", null, `${others.length} left out`), h("ul", null, others.map(left))),
     h("div", { class: "row" }, go, close),
   );
