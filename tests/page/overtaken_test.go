@@ -102,34 +102,3 @@ func TestPageAskedAgain(t *testing.T) {
 		p.Until(`document.querySelector(".approval") === null`)
 	}
 }
-
-// TestPageInputStays: what a person types as an answer stays when somebody else answers, and the page says who it was.
-func TestPageInputStays(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t, harness.Options{
-		Tools:  []tool.Tool{survey{}},
-		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"survey"}}},
-	})
-	id := w.Open()
-	w.Post(id, "use survey {}")
-	thread := browser.New(t).OpenAs("cleo", browser.ThreadPage(w.API.URL, id))
-	all := browser.New(t).OpenAs("cleo", w.API.URL+"/#/approvals")
-	const control = ".approval.input :is(input:not([type=checkbox]), textarea)"
-	for _, p := range []*browser.Tab{thread, all} {
-		p.Fill(control, "half of it")
-	}
-	waiting, err := w.Threads.Approvals(w.Ctx(), id)
-	require.NoError(t, err)
-	q := waiting.Inputs[0]
-	out, err := w.Threads.AnswerInput(w.Ctx(), id, signals.InputAnswers{ToolCallID: q.ToolCallID, Round: q.Round, By: "bob", Answers: map[string]event.InputAnswer{q.Questions[0].ID: {Action: event.InputDecline}}})
-	require.NoError(t, err)
-	require.Equal(t, signals.DecideAccepted, out)
-	for _, p := range []*browser.Tab{thread, all} {
-		p.Sees(".approval.input .error", "Answered by bob: declined. Nothing that you typed here was sent.")
-		p.Until(fmt.Sprintf(`document.activeElement === document.querySelector(%q) && document.activeElement.value === "half of it"`, control))
-		p.Do(browser.Stroke("Enter", "\r", 13))
-		p.Click(".approval.input button", "Close")
-		p.Until(`document.querySelector(".approval.input") === null`)
-	}
-	require.Len(t, check.OfType(w, id, event.TypeInputReceived), 1)
-}

@@ -40,14 +40,11 @@ class Approvals extends HTMLElement {
   #from = 0;
   /** The place of the card on which a decision was made last, until the next one has the focus. */
   #decidedAt = -1;
-  /** The threads that did not answer, as they are named. */
-  #unanswered = "";
   #by = /** @type {Grouping} */ (localStorage.getItem(GROUPING) === "call" ? "call" : "thread");
 
   connectedCallback() {
     this.list = h("div", { class: "cards" });
     this.state = h("div", { class: "hint", role: "status" }, loading());
-    this.unanswered = h("details", { class: "hint", hidden: true });
     this.earlier = button("", () => this.#show(this.#entries[Math.max(0, this.#from - SHOWN)].key), { hidden: true });
     this.later = button("", () => this.#show(this.#entries[this.#from + SHOWN].key), { hidden: true });
     const keys = [
@@ -86,7 +83,6 @@ class Approvals extends HTMLElement {
         ),
       ),
       h("div", { class: "row" }, this.state, h("label", { class: "row grouping" }, "Group by", grouping)),
-      this.unanswered,
       this.earlier,
       this.list,
       this.later,
@@ -121,41 +117,18 @@ class Approvals extends HTMLElement {
     }
     if (!waiting.now) return;
     this.#showState(waiting.now);
-    const now = entriesOf(waiting.now);
-    const unanswered = new Set(waiting.now.unanswered);
-    // What a thread said before it did not answer may still wait.
-    now.push(...this.#entries.filter((e) => unanswered.has(e.threadId) && !this.#kept.has(e.key) && !now.some((n) => n.key === e.key)));
-    this.#list(now);
+    this.#list(entriesOf(waiting.now));
   }
 
   /** @param {Waiting} waiting */
-  #showState({ approvals, clientCalls, inputs, unanswered = [], more }) {
+  #showState({ approvals, clientCalls, inputs, more }) {
     fill(
       /** @type {Element} */ (this.state),
-      approvals.length + clientCalls.length + inputs.length + unanswered.length === 0
+      approvals.length + clientCalls.length + inputs.length === 0
         ? empty("Nothing waits for you.", "Calls of tools that need a person's approval or input appear here, from all threads.")
         : `${approvals.length} ${approvals.length === 1 ? "call waits" : "calls wait"} for a decision.`,
       inputs.length > 0 && ` ${inputs.length} ${inputs.length === 1 ? "call asks" : "calls ask"} for input.`,
       more && " More wait than one list can hold: they appear as these are decided.",
-    );
-    this.#nameUnanswered(unanswered);
-  }
-
-  /** Names the threads that did not answer. It stays as it is while they are the same: a person may have opened it. @param {string[]} ids */
-  #nameUnanswered(ids) {
-    const place = /** @type {HTMLElement} */ (this.unanswered);
-    const said = ids.join(" ");
-    if (said === this.#unanswered) return;
-    this.#unanswered = said;
-    place.hidden = ids.length === 0;
-    fill(
-      place,
-      h("summary", null, `${ids.length} ${ids.length === 1 ? "thread" : "threads"} did not answer. Their calls may be missing or out of date.`),
-      h(
-        "ul",
-        null,
-        ids.map((id) => h("li", null, threadLink(id, this.#entries.find((e) => e.threadId === id)?.name ?? id))),
-      ),
     );
   }
 
