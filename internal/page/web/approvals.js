@@ -218,7 +218,7 @@ class Approvals extends HTMLElement {
   /** Shows what a group has in common. @param {HTMLElement} heading @param {Entry} entry One of the group. @param {number} size */
   #head(heading, entry, size) {
     const byCall = this.#by === "call";
-    const decides = byCall && size > 1 && entry.kind === "approval" && may("approve");
+    const calls = byCall && may("approve") ? this.#equal(entry).length : 0;
     renew(
       heading,
       h(
@@ -227,19 +227,23 @@ class Approvals extends HTMLElement {
         byCall ? h("code", null, entry.request.toolName) : threadLink(entry.threadId, entry.name),
         size > 1 && h("span", { class: "hint" }, byCall ? ` ${size} equal calls` : ` ${size} calls`),
       ),
-      decides && [
-        button(`Approve all ${size}…`, () => this.#decideAll("approve", entry)),
-        button(`Deny all ${size}…`, () => this.#decideAll("deny", entry), { class: "danger" }),
+      calls > 1 && [
+        button(`Approve all ${calls}…`, () => this.#decideAll("approve", entry)),
+        button(`Deny all ${calls}…`, () => this.#decideAll("deny", entry), { class: "danger" }),
       ],
     );
   }
 
+  /** The calls that wait for a decision and are equal to one. @param {Entry} one */
+  #equal(one) {
+    const group = groupOf(one, "call");
+    return this.#entries.filter((e) => e.kind === "approval").filter((e) => !this.#kept.has(e.key) && groupOf(e, "call") === group);
+  }
+
   /** Decides on all calls that are equal to one. @param {"approve" | "deny"} decision @param {Entry} one */
   async #decideAll(decision, one) {
-    const group = groupOf(one, "call");
-    const calls = this.#entries.filter((e) => e.kind === "approval" && !this.#kept.has(e.key) && groupOf(e, "call") === group);
     const { decideAll } = await import("./equalcalls.js");
-    if (await decideAll(decision, /** @type {import("./equalcalls.js").Call[]} */ (calls))) waiting.refresh();
+    if (await decideAll(decision, this.#equal(one))) waiting.refresh();
   }
 
   /** Shows the cards around one, which gets the focus. @param {string} key */

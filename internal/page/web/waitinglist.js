@@ -5,7 +5,6 @@ import { nameOf } from "./threadlist.js";
 /** @import { Waiting } from "./client/threadmill.js" */
 /** @import { ApprovalRequest, ClientCall, InputRequest } from "./timeline.js" */
 
-/** @typedef {Waiting["approvals"][number]} WaitingApproval */
 /** @typedef {{ key: string, threadId: string, name: string }} Place Where a call waits, and what people call the thread. */
 /** @typedef {Place & ({ kind: "approval", request: ApprovalRequest } | { kind: "input", request: InputRequest } | { kind: "client", request: ClientCall })} Entry */
 /** @typedef {"thread" | "call"} Grouping */
@@ -27,12 +26,6 @@ export function entriesOf({ approvals, inputs, clientCalls }) {
 /** What the calls have in common that one decision can be about: tool, arguments and where it works. @param {Pick<ApprovalRequest, "toolName" | "arguments" | "workingDirectory">} request */
 function callOf({ toolName, arguments: args, workingDirectory }) {
   return JSON.stringify([toolName, args, workingDirectory ?? ""]);
-}
-
-/** The calls that are equal to one, with itself, the longest wait first. @param {readonly WaitingApproval[]} approvals @param {ApprovalRequest} request */
-export function equalTo(approvals, request) {
-  const call = callOf(request);
-  return approvals.filter((a) => callOf(a.request) === call);
 }
 
 /** The group of an entry. Questions are never equal: each is asked for its own answer. @param {Entry} entry @param {Grouping} by */
