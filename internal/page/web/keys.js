@@ -41,6 +41,7 @@ export const KEYS = /** @satisfies {readonly Key[]} */ (
     { keys: ["t"], label: "what the turn took: of the line that has the focus, else the last one", where: "thread" },
     { keys: ["j"], label: "next call", where: "approvals" },
     { keys: ["k"], label: "previous call", where: "approvals" },
+    { keys: ["Enter"], label: "open the thread of the call", where: "approvals" },
     { keys: ["a"], label: "approve", where: "card" },
     { keys: ["s"], label: "approve for the session", where: "card" },
     { keys: ["p"], label: "approve a pattern", where: "card" },
