@@ -189,6 +189,7 @@ func TestPageInput(t *testing.T) {
 	b := browser.New(t)
 	p := b.Open(browser.ThreadPage(w.API.URL, id))
 	p.Sees(".approval.input .reason", "When do you come?")
+	p.Sees(".approval.input button", "Send") // the fields are loaded
 	browser.Evaluate[struct{}](p, `(() => {
 		const form = document.querySelector(".approval.input");
 		form.querySelector("select").value = "1";

@@ -3,11 +3,12 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -25,6 +26,9 @@ const (
 	waitingPage    = 200
 	waitingRecords = 50
 )
+
+// maxListedArguments is how much of a call's arguments a list has, in bytes: as much as the thread itself keeps.
+const maxListedArguments = 16 << 10
 
 // list returns the waiting calls of the threads that wait the longest.
 func (w waitingLists) list(ctx context.Context, q threadclient.ApprovalsQuery) (threadclient.Waiting, error) {
@@ -111,7 +115,10 @@ func askApproval(out *signals.Approvals, q event.ApprovalRequest) {
 		return
 	}
 	removeRequests(out, q.ToolCallID)
-	q.Arguments = step.CarryArguments(q.Arguments, step.MaxCarriedContent)
+	if whole := q.Arguments; len(whole) > maxListedArguments {
+		kept := strings.ToValidUTF8(whole[:maxListedArguments], "")
+		q.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them whole)", kept, len(whole))
+	}
 	out.Approvals = append(out.Approvals, q)
 }
 

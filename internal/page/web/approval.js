@@ -331,6 +331,7 @@ export class ApprovalCard extends HTMLElement {
     } catch (error) {
       this.#sending = false;
       this.#enable(true);
+      this.#showAttention(); // another request may have come meanwhile, which nobody has read
       if (/** @type {Error} */ (error).name === "AbortError") return;
       this.refusal.hidden = false;
       fill(this.refusal, /** @type {Error} */ (error).message);
@@ -492,5 +493,7 @@ export function decisionText(d) {
       return `Expired without a decision`;
     case "revoked":
       return `Approval revoked${by}${reason}`;
+    case "withdrawn":
+      return "No longer waits: the sub-agent went on without it";
   }
 }

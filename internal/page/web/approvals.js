@@ -155,7 +155,7 @@ class Approvals extends HTMLElement {
   async #keep(entry, card) {
     this.#kept.add(entry.key);
     if (entry.kind === "client") return;
-    const how = await outcomeOf(entry.kind, entry.threadId, entry.request.toolCallId).catch(() => undefined);
+    const how = await outcomeOf(entry.kind, entry.threadId, entry.request).catch(() => undefined);
     if (how && this.#kept.has(entry.key)) card.end(how);
   }
 
@@ -260,8 +260,11 @@ class Approvals extends HTMLElement {
   #focus(i) {
     const entry = this.#entries[i];
     if (!entry) return;
-    this.#from = windowFrom(this.#from, i, this.#entries.length);
-    if (!this.#items.has(entry.key)) this.#draw();
+    const from = windowFrom(this.#from, i, this.#entries.length);
+    if (from !== this.#from || !this.#items.has(entry.key)) {
+      this.#from = from;
+      this.#draw();
+    }
     const card = /** @type {HTMLElement | null | undefined} */ (this.#items.get(entry.key)?.element.querySelector(".approval"));
     card?.focus({ preventScroll: true });
     card?.scrollIntoView({ block: "nearest" });

@@ -153,7 +153,7 @@ export class InputCard {
 
   /** @param {"accept" | "decline"} action */
   async #send(action) {
-    if (this.#over) return;
+    if (this.#over || this.#sending || !may("post")) return;
     const { toolCallId, round, questions } = this.#request;
     this.#refusal.hidden = true;
     this.#sending = true;

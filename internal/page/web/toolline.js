@@ -24,6 +24,7 @@ function toolState(line, partial) {
     if (decided?.decision === "expired") return "expired";
     return line.failed ? "failed" : "done";
   }
+  if (settled(line)?.decision === "withdrawn") return "withdrawn";
   if (partial) return "called";
   if (isWaiting(line)) return "waiting";
   if (inputOf(line)) return "asks";
