@@ -105,11 +105,17 @@ func endAll(changes []MarkChange, all MarkChange) {
 
 // TokensOf returns the tokens of the model call that a record is of, for [Thread].Tokens.
 func TokensOf(r event.Record) int64 {
-	var call event.LLMCall
-	if r.Type != event.TypeLLMCall || json.Unmarshal(r.Payload, &call) != nil {
+	if r.Type != event.TypeLLMCall {
 		return 0
 	}
-	return int64(call.Usage.InputTokens) + int64(call.Usage.OutputTokens)
+	// Part of an event.LLMCall: each model call is counted, and the rest of it costs objects.
+	var call struct {
+		Usage struct{ InputTokens, OutputTokens int64 }
+	}
+	if json.Unmarshal(r.Payload, &call) != nil {
+		return 0
+	}
+	return call.Usage.InputTokens + call.Usage.OutputTokens
 }
 
 func changesOf(r event.Record) []MarkChange {
