@@ -18,14 +18,6 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// decides decides on a call as another person does.
-func decides(w *harness.Harness, thread string, q event.ApprovalRequest, decision event.Decision, by string) {
-	w.T.Helper()
-	out, err := w.Threads.Decide(w.Ctx(), thread, signals.Decide{ToolCallID: q.ToolCallID, Decision: decision, By: by, Round: q.Round, Digest: q.Digest})
-	require.NoError(w.T, err)
-	require.Equal(w.T, signals.DecideAccepted, out.Result)
-}
-
 // alterWaiting lets a tab see the list of waiting calls as the JavaScript function "alter" changes it, which can be replaced.
 func alterWaiting(p *browser.Tab) {
 	p.T.Helper()
