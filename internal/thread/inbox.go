@@ -387,6 +387,9 @@ func (in *Inbox) rememberPosted(id string) {
 	}
 }
 
+// shownWait is the shortest wait in the queue that the record of a message tells.
+const shownWait = time.Second
+
 // recordItem adds the record of an item, before hooks decide on it, unless it was added before.
 func (s *State) recordItem(now time.Time, q Queued) {
 	if !q.Unloaded && !(q.Stored && q.Item.Attempt == 0) {
@@ -398,7 +401,11 @@ func (s *State) recordItemIn(now time.Time, eventID string, q *Queued) {
 	it := q.Item
 	switch read := q.read(); {
 	case read.Message != nil:
-		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, q.message())
+		m := q.message()
+		if now.Sub(it.CreatedAt) >= shownWait {
+			m.PostedAt = it.CreatedAt
+		}
+		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, m)
 	case read.Env != nil:
 		s.recordUndecided(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, *read.Env)
 	default:

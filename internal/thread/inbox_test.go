@@ -1,9 +1,11 @@
 package thread
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -202,6 +204,21 @@ func TestMoveInTheQueue(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, move("e2", 7).Priority, "a failed event is retried at its new place")
 	require.Equal(t, []string{"e2", "e3", "e1"}, order())
+}
+
+// TestWaitInTheQueue: the record of a message tells since when it waited.
+func TestWaitInTheQueue(t *testing.T) {
+	for waited, posted := range map[time.Duration]time.Time{999 * time.Millisecond: {}, time.Second: t0, time.Hour: t0} {
+		s := newState()
+		post(t, s, says("e1", "x"))
+		q, ok := s.next(t0.Add(waited))
+		require.True(t, ok)
+		s.begin(t0.Add(waited), q)
+		var m event.Message
+		require.NoError(t, json.Unmarshal(s.Outbox.Pending[len(s.Outbox.Pending)-1].Payload, &m))
+		require.Equal(t, "x", m.Content)
+		require.True(t, posted.Equal(m.PostedAt), "after %s: %s", waited, m.PostedAt)
+	}
 }
 
 func TestEditInTheQueue(t *testing.T) {
