@@ -265,7 +265,7 @@ func parseThreadCursor(text string) (at time.Time, id string, ok bool) {
 
 type closeInput struct {
 	ThreadPath
-	By string `query:"by" maxLength:"128" doc:"Who closes it; it is stored. Default: api"`
+	By string `query:"by" doc:"Who closes it; it is stored. Default: api"`
 }
 
 func (h *threadHandlers) closeThread(ctx context.Context, in *closeInput) (*struct{}, error) {
@@ -282,7 +282,7 @@ const byAPI = "api"
 type interruptInput struct {
 	ThreadPath
 	Body *struct {
-		By      string `json:"by,omitempty" maxLength:"128" doc:"Default: api"`
+		By      string `json:"by,omitempty" doc:"Default: api"`
 		Reason  string `json:"reason,omitempty" maxLength:"1000" doc:"Why, for people"`
 		EventID string `json:"eventId,omitempty" maxLength:"128" doc:"Only this event: its turn ends, or it is taken out of the queue. Default: the current turn, whatever it is"`
 	} `required:"false"`
