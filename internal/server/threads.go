@@ -27,7 +27,7 @@ type ThreadPath struct {
 // Thread is a thread in the form of the API: its row, and its current state.
 type Thread struct {
 	store.Thread
-	Preview   string         `json:"preview,omitempty" maxLength:"200" doc:"The beginning of the first message of a person or an agent, on one line, as hooks and erasures left it. Left out after changes, and without such a message among the first 100 records"`
+	Preview   string         `json:"preview,omitempty" maxLength:"200" doc:"The beginning of the first message of a person or an agent, on one line, as hooks and erasures left it. Left out in the response to opening a thread, which has not stored its message yet, and without such a message among the first 100 records"`
 	Metadata  map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the thread"`
 	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many model calls an agent may make until the next user message or environment event. With state=true, or after a change"`
 	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The model calls of each agent since then. As turnLimit"`
