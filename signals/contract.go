@@ -526,7 +526,7 @@ type SetStatus struct {
 	Content string `json:"content,omitempty" doc:"With pending: the new text of a message that waits. Its sender alone may change it. Default: unchanged"`
 
 	// By is required; the HTTP API fills it in.
-	By     string `json:"by" required:"false" maxLength:"128" doc:"Who does it; it is stored. Default: api"`
+	By     string `json:"by" required:"false" doc:"Who does it; it is stored. Default: api"`
 	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why, for people: the error of the event"`
 }
 
