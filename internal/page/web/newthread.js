@@ -1,6 +1,6 @@
 // The form that opens a thread.
 
-import { counter } from "./counter.js";
+import { counter, offWhileLong } from "./counter.js";
 import { act, button, fill, h } from "./dom.js";
 import { guard } from "./leaving.js";
 import { messageBytes } from "./limits.js";
@@ -32,11 +32,7 @@ class NewThread extends HTMLElement {
     const titleLimit = counter(title, server.limits.title),
       size = (/** @type {string} */ content) => messageBytes({ threadId: "x".repeat(ID_LENGTH), sender: myName() || "x".repeat(server.limits.name), content }),
       textLimit = counter(text, server.limits.message, { size });
-    const enable = () => {
-      const wrong = title.validationMessage || text.validationMessage;
-      open.disabled = wrong !== "";
-      open.title = wrong;
-    };
+    const enable = () => offWhileLong(open, [title, text]);
     title.addEventListener("input", enable);
     text.addEventListener("input", enable);
     const enter = (/** @type {KeyboardEvent} */ e) => {
