@@ -112,24 +112,27 @@ func HookWorkflowID(namespace, threadID, eventID string) string {
 	return "hook/" + namespace + "/" + threadID + "/" + eventID
 }
 
-var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
+// MaxID is the maximum length of the id of a namespace, a thread, a schedule or a posted event, in bytes.
+const MaxID = 128
+
+var idForm = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,%d}$`, MaxID-1))
 
 // ValidateID reports whether s is a valid id of a namespace or a thread: 1 to 128 letters, digits and
 // . _ : @ -, beginning with a letter or digit.
 func ValidateID(field, s string) error {
 	if !idForm.MatchString(s) {
-		return event.FieldErrorf(field, "%q must be 1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit", s)
+		return event.FieldErrorf(field, "%q must be 1 to %d letters, digits and . _ : @ -, beginning with a letter or digit", s, MaxID)
 	}
 	return nil
 }
 
-var eventIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_:@-]{0,127}$`)
+var eventIDForm = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9][A-Za-z0-9_:@-]{0,%d}$`, MaxID-1))
 
 // ValidateEventID reports whether s is a valid id of a posted event. Unlike other ids it has no dots,
 // since ids with dots are derived from it.
 func ValidateEventID(field, s string) error {
 	if !eventIDForm.MatchString(s) {
-		return event.FieldErrorf(field, "%q must be 1 to 128 letters, digits and _ : @ -, beginning with a letter or digit", s)
+		return event.FieldErrorf(field, "%q must be 1 to %d letters, digits and _ : @ -, beginning with a letter or digit", s, MaxID)
 	}
 	return nil
 }

@@ -475,9 +475,10 @@ function eventKey(id) {
   return `e:${id}`;
 }
 
-/** @param {Extract<AgentEvent, { type: "tool_progress" }>} e @returns {Piece} */
+/** @param {Pick<Extract<AgentEvent, { type: "tool_progress" }>, "data" | "toolName">} e @returns {Piece} */
 function pieceOf({ data, toolName }) {
-  const { subtype, content } = /** @type {{ subtype?: string, content?: unknown }} */ (data ?? {});
+  const { subtype, content, data: reported } = /** @type {{ subtype?: string, content?: unknown, data?: unknown }} */ (data ?? {});
+  if (subtype === "task_progress") return pieceOf({ data: reported, toolName });
   if (typeof content === "string" && (subtype === "stdout_chunk" || subtype === "stderr_chunk")) return { text: content, error: subtype === "stderr_chunk" };
   // What a sub-agent says comes in fragments; every other piece is a line.
   if (typeof data === "string") return { text: toolName === "call_agent" ? data : `${data}\n` };
