@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -29,11 +30,8 @@ type Limits struct {
 	Message int `json:"message" doc:"Of a message, with its thread and sender, as JSON in which <, > and & are escaped: {\"threadId\", \"senderId\", \"senderType\", \"content\"}. In bytes"`
 	Reason  int `json:"reason" doc:"Of the reason of a decision, in bytes"`
 	Title   int `json:"title" doc:"Of the title of a thread, in bytes"`
-	Name    int `json:"name" doc:"Of the name of a person, in bytes"`
+	Name    int `json:"name" doc:"Of the name of whoever acts, such as by and sender, in bytes"`
 }
-
-// maxBy is what every by accepts: 128 characters that are at most [event.MaxName] bytes long.
-const maxBy = 128
 
 // infoHandlers serve what a client needs to know of the server.
 type infoHandlers struct {
@@ -57,7 +55,7 @@ func (h *infoHandlers) getServer(ctx context.Context, _ *struct{}) (*output[Serv
 		roles = auth.AllRoles()
 	}
 	info := ServerInfo{Version: h.version, Namespace: h.namespace, Workflows: h.workflows, Name: p.Name, Roles: roles.Strings()}
-	info.Limits = Limits{Message: signals.MaxPayload, Reason: signals.MaxReason, Title: signals.MaxTitle, Name: maxBy}
+	info.Limits = Limits{Message: signals.MaxPayload, Reason: signals.MaxReason, Title: signals.MaxTitle, Name: event.MaxName}
 	within, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	builds := make(chan *deployment.Status, 1)

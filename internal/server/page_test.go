@@ -62,7 +62,7 @@ func TestServerInfo(t *testing.T) {
 	assert.Equal(t, object{
 		"version": "1.2.3", "namespace": "default", "workflows": "http://127.0.0.1/namespaces/default/workflows",
 		"name": "ann", "roles": []any{"read", "post"}, "worker": object{"taskQueue": "threadmill", "polled": true},
-		"limits": object{"message": 262144., "reason": 4096., "title": 400., "name": 128.},
+		"limits": object{"message": 262144., "reason": 4096., "title": 400., "name": 200.},
 	}, got.body)
 	got = w.call("GET", "/v1/server", nil, bearer("eve admin")...)
 	assert.Equal(t, []any{"read", "post", "approve", "operate", "send-as", "admin"}, got.body["roles"], "an admin may do everything")
