@@ -9,6 +9,7 @@ import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { markText } from "./find.js";
 import { Follower } from "./follower.js";
 import { keysAreOn } from "./keyboard.js";
+import { mayLeave } from "./leaving.js";
 import { LineView, statusText } from "./lines.js";
 import { hasText, isError, nextLine } from "./matches.js";
 import { Paced } from "./paced.js";
@@ -151,6 +152,7 @@ export class ThreadView extends HTMLElement {
         this.#lookAtQueue();
       });
     }
+    document.addEventListener("signed-in", () => this.#resume(), { signal: this.#aborted.signal });
     const scroller = /** @type {HTMLElement} */ (this.nested ? this.parentElement?.closest(".scroller") : this.scroller);
     this.more = new IntersectionObserver(
       (entries) => {
@@ -265,6 +267,14 @@ export class ThreadView extends HTMLElement {
       },
     );
     this.#follower.start(lastEventId);
+  }
+
+  /** Follows the thread again, if its stream was refused. */
+  #resume() {
+    const error = /** @type {HTMLElement} */ (this.error);
+    if (error.hidden || !this.#follower) return;
+    error.hidden = true;
+    this.#follow(this.#follower.lastEventId);
   }
 
   /** Asks for the stored events after the last one. @param {import("./follower.js").Following<AgentEvent>} following */
@@ -411,7 +421,10 @@ export class ThreadView extends HTMLElement {
   /** Shows a line, however far back it is. @param {string} key @param {string} [place] */
   async #goTo(key, place) {
     try {
-      if (!this.#part.timeline.byKey.has(key)) await this.#loadAround(key, place);
+      if (!this.#part.timeline.byKey.has(key)) {
+        if (!(await mayLeave())) return;
+        await this.#loadAround(key, place);
+      }
     } catch (error) {
       if (this.#aborted.signal.aborted) return;
       notify(/** @type {Error} */ (error).message, "error");
