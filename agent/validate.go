@@ -12,12 +12,17 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
+// Limits of an [Agent], in bytes.
+const (
+	MaxName  = 64
+	MaxModel = 256
+)
+
 const (
 	maxTemperature     = 2
 	maxMaxOutputTokens = 10_000_000
 	maxMaxSteps        = 1000
 	maxModelTimeout    = time.Hour
-	maxModel           = 256 // bytes
 	maxContextMessages = 100_000
 	maxMaxToolCalls    = 256
 	minMaxReplyBytes   = 1 << 10
@@ -26,7 +31,7 @@ const (
 	maxCollections     = 50
 )
 
-var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var nameForm = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9][A-Za-z0-9_-]{0,%d}$`, MaxName-1))
 
 // Validate reports the first invalid field, as a [*event.FieldError] with its place:
 // limits.maxSteps, approvalRules[1].when.
@@ -36,10 +41,10 @@ func (a Agent) Validate() error {
 	case a.Name == "":
 		return event.FieldErrorf("name", "is required")
 	case !nameForm.MatchString(a.Name):
-		return event.FieldErrorf("name", "%q must be 1 to 64 letters, digits, - and _, beginning with a letter or digit", a.Name)
+		return event.FieldErrorf("name", "%q must be 1 to %d letters, digits, - and _, beginning with a letter or digit", a.Name, MaxName)
 	case a.Model == "":
 		return event.FieldErrorf("model", `is required, as "provider/model"`)
-	case slash && (provider == "" || model == ""), len(a.Model) > maxModel:
+	case slash && (provider == "" || model == ""), len(a.Model) > MaxModel:
 		return event.FieldErrorf("model", `%.128q is neither of the form "provider/model" nor the name of a fallback chain`, a.Model)
 	case a.Temperature != nil && !(*a.Temperature >= 0 && *a.Temperature <= maxTemperature):
 		return event.FieldErrorf("temperature", "is %g, must be 0 to %d", *a.Temperature, maxTemperature)

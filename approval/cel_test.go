@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 		"unknown effect":   {ask(func(r *Rule) { r.Effect = "Deny" }), "effect", `"Deny" is not allow, ask or deny`},
 		"part of a name":   {ask(func(r *Rule) { r.Tools = []string{"a", "shell*"} }), "tools[1]", `"shell*" is neither a name`},
 		"agent look-alike": {ask(func(r *Rule) { r.Agents = []string{"\u0430ssistant"} }), "agents[0]", "is neither a name"},
-		"long reason":      {ask(func(r *Rule) { r.Reason = strings.Repeat("a", maxReason+1) }), "reason", "is 4097 bytes, must be at most 4096"},
+		"long reason":      {ask(func(r *Rule) { r.Reason = strings.Repeat("a", MaxReason+1) }), "reason", "is 4097 bytes, must be at most 4096"},
 		"terms of allow":   {ask(func(r *Rule) { r.Effect, r.Terms.Quorum = EffectAllow, 2 }), "terms", "require the effect ask"},
 
 		"unknown variable":    {when("args.x == 1 &&\n arg.y == 2"), "when", `line 2, column 2: undeclared reference to 'arg'; there are tool, agent, ns (the namespace), thread, workingDirectory, args and paths`},

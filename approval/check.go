@@ -18,12 +18,13 @@ const (
 	MaxGroups    = 20
 	MaxMembers   = 10_000
 
+	MaxName   = 128     // bytes
+	MaxReason = 4 << 10 // bytes
+
 	MinExpires = time.Second
 	MaxExpires = 365 * 24 * time.Hour
 
-	maxName   = 128 // bytes
-	maxReason = 4 << 10
-	maxNames  = 1000
+	maxNames = 1000
 )
 
 // ValidateRules reports the first invalid rule, as a [*event.FieldError] with its place:
@@ -63,16 +64,16 @@ func (r Rule) Validate() error {
 	switch err := event.ValidateName("name", r.Name); {
 	case strings.TrimSpace(r.Name) == "":
 		return event.FieldErrorf("name", "is required: people see it, and decisions record it")
-	case len(r.Name) > maxName:
-		return event.FieldErrorf("name", "is %d bytes long, must be at most %d", len(r.Name), maxName)
+	case len(r.Name) > MaxName:
+		return event.FieldErrorf("name", "is %d bytes long, must be at most %d", len(r.Name), MaxName)
 	case err != nil:
 		return err
 	case r.Effect == "":
 		return event.FieldErrorf("effect", "is required: allow, ask or deny")
 	case r.Effect != EffectAllow && r.Effect != EffectAsk && r.Effect != EffectDeny:
 		return event.FieldErrorf("effect", "%q is not allow, ask or deny", r.Effect)
-	case len(r.Reason) > maxReason:
-		return event.FieldErrorf("reason", "is %d bytes, must be at most %d", len(r.Reason), maxReason)
+	case len(r.Reason) > MaxReason:
+		return event.FieldErrorf("reason", "is %d bytes, must be at most %d", len(r.Reason), MaxReason)
 	case r.Effect != EffectAsk && !r.Terms.IsZero():
 		return event.FieldErrorf("terms", "require the effect ask: other effects request no approval")
 	}

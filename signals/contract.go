@@ -112,24 +112,27 @@ func HookWorkflowID(namespace, threadID, eventID string) string {
 	return "hook/" + namespace + "/" + threadID + "/" + eventID
 }
 
-var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
+// MaxID is the maximum length of the id of a namespace, a thread, a schedule or a posted event, in bytes.
+const MaxID = 128
+
+var idForm = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,%d}$`, MaxID-1))
 
 // ValidateID reports whether s is a valid id of a namespace or a thread: 1 to 128 letters, digits and
 // . _ : @ -, beginning with a letter or digit.
 func ValidateID(field, s string) error {
 	if !idForm.MatchString(s) {
-		return event.FieldErrorf(field, "%q must be 1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit", s)
+		return event.FieldErrorf(field, "%q must be 1 to %d letters, digits and . _ : @ -, beginning with a letter or digit", s, MaxID)
 	}
 	return nil
 }
 
-var eventIDForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_:@-]{0,127}$`)
+var eventIDForm = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9][A-Za-z0-9_:@-]{0,%d}$`, MaxID-1))
 
 // ValidateEventID reports whether s is a valid id of a posted event. Unlike other ids it has no dots,
 // since ids with dots are derived from it.
 func ValidateEventID(field, s string) error {
 	if !eventIDForm.MatchString(s) {
-		return event.FieldErrorf(field, "%q must be 1 to 128 letters, digits and _ : @ -, beginning with a letter or digit", s)
+		return event.FieldErrorf(field, "%q must be 1 to %d letters, digits and _ : @ -, beginning with a letter or digit", s, MaxID)
 	}
 	return nil
 }
@@ -511,6 +514,7 @@ func (q Queue) Next(now time.Time) (event.Item, bool) {
 //   - pending: a failed event is retried; the turn of the current event is interrupted and the event
 //     is processed again.
 //   - pending with a priority: an event that waits moves to another place in the queue.
+//   - pending with a content: a message that waits gets another text.
 //   - completed, failed, expired, overwritten: a pending event is never processed; the turn of the
 //     current event is interrupted; a failed event can no longer be retried.
 type SetStatus struct {
@@ -519,6 +523,10 @@ type SetStatus struct {
 
 	// Priority is the new priority of an event that waits or failed. Nil = unchanged.
 	Priority *int `json:"priority,omitempty" doc:"With pending: the new priority of an event that waits or failed. Higher first. Default: unchanged"`
+
+	// Content is the new text of a message that waits. By must be the message's sender, unless that is
+	// anonymous, and nothing may have been done with the message yet. Empty = unchanged.
+	Content string `json:"content,omitempty" doc:"With pending: the new text of a message that waits. Its sender alone may change it. Default: unchanged"`
 
 	// By is required; the HTTP API fills it in.
 	By     string `json:"by" required:"false" doc:"Who does it; it is stored. Default: api"`

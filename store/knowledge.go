@@ -303,18 +303,20 @@ const (
 	// MaxKnowledgeDimension is the maximum dimension of vectors.
 	MaxKnowledgeDimension = 4096
 
+	// Maximum lengths of what documents are known by, in bytes.
+	MaxKnowledgeSource     = 2048
+	MaxKnowledgeCollection = 100
+	MaxKnowledgeTitle      = 500
+
 	DefaultCollection    = "default"
 	DefaultKnowledgeHits = 50
 	MaxKnowledgeHits     = 200
 	DefaultKnowledgePage = 50
 	MaxKnowledgePage     = 200
 
-	maxKnowledgeSource     = 2048
-	maxKnowledgeCollection = 100
-	maxKnowledgeTitle      = 500
-	maxKnowledgeError      = 4 << 10
-	maxKnowledgeMetadata   = 16 << 10
-	maxKnowledgeChunk      = 64 << 10
+	maxKnowledgeError    = 4 << 10
+	maxKnowledgeMetadata = 16 << 10
+	maxKnowledgeChunk    = 64 << 10
 )
 
 // KnowledgeID returns the id of the document with a source in a collection.
@@ -340,12 +342,12 @@ func NormalizeKnowledge(namespace string, d KnowledgeDocument, begin KnowledgeBe
 		}
 	}
 	switch {
-	case len(d.Source) > maxKnowledgeSource:
-		return d, invalid("source: is %d bytes, at most %d are kept", len(d.Source), maxKnowledgeSource)
-	case len(d.Collection) > maxKnowledgeCollection:
-		return d, invalid("collection: is %d bytes, at most %d are kept", len(d.Collection), maxKnowledgeCollection)
-	case len(d.Title) > maxKnowledgeTitle:
-		return d, invalid("title: is %d bytes, at most %d are kept", len(d.Title), maxKnowledgeTitle)
+	case len(d.Source) > MaxKnowledgeSource:
+		return d, invalid("source: is %d bytes, at most %d are kept", len(d.Source), MaxKnowledgeSource)
+	case len(d.Collection) > MaxKnowledgeCollection:
+		return d, invalid("collection: is %d bytes, at most %d are kept", len(d.Collection), MaxKnowledgeCollection)
+	case len(d.Title) > MaxKnowledgeTitle:
+		return d, invalid("title: is %d bytes, at most %d are kept", len(d.Title), MaxKnowledgeTitle)
 	case !Storable(d.By) || !Storable(d.ThreadID) || !Storable(begin.Digest):
 		return d, invalid("by, thread and digest must be UTF-8 without NUL characters")
 	case len(d.Metadata) > maxKnowledgeMetadata:
@@ -515,8 +517,8 @@ func NormalizeContexts(contexts []KnowledgeContext) ([]KnowledgeContext, error) 
 // NormalizeFinish returns how a revision ended in the form that every driver stores. What is too long is cut: what a
 // document says about itself must not keep it from being finished.
 func NormalizeFinish(f KnowledgeFinish) KnowledgeFinish {
-	f.Error, f.Title = cutText(f.Error, maxKnowledgeError), cutText(f.Title, maxKnowledgeTitle)
-	f.Format, f.Bytes = cutText(f.Format, maxKnowledgeCollection), min(max(f.Bytes, 0), maxVersion)
+	f.Error, f.Title = cutText(f.Error, maxKnowledgeError), cutText(f.Title, MaxKnowledgeTitle)
+	f.Format, f.Bytes = cutText(f.Format, MaxKnowledgeCollection), min(max(f.Bytes, 0), maxVersion)
 	return f
 }
 

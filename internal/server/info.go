@@ -6,10 +6,13 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 )
 
 // ServerInfo is what a client needs to know of the server and of itself.
@@ -31,6 +34,20 @@ type Limits struct {
 	Reason  int `json:"reason" doc:"Of the reason of a decision, in bytes"`
 	Title   int `json:"title" doc:"Of the title of a thread, in bytes"`
 	Name    int `json:"name" doc:"Of the name of whoever acts, such as by and sender, in bytes"`
+	ID      int `json:"id" doc:"Of the id of a thread or of a schedule, in bytes"`
+	Note    int `json:"note" doc:"Of the note of a schedule, in bytes"`
+	Body    int `json:"body" doc:"Of the body of a request, such as one that adds the text of a document, in bytes"`
+
+	Agent      int `json:"agent" doc:"Of the definition of an agent, as JSON in which <, > and & are escaped, in bytes"`
+	AgentName  int `json:"agentName" doc:"Of the name of an agent, in bytes"`
+	AgentModel int `json:"agentModel" doc:"Of the name of an agent's model, in bytes"`
+	RuleName   int `json:"ruleName" doc:"Of the name of an approval rule, in bytes"`
+	RuleReason int `json:"ruleReason" doc:"Of the reason of an approval rule, in bytes"`
+	RuleWhen   int `json:"ruleWhen" doc:"Of the condition of an approval rule, in bytes"`
+
+	DocumentSource     int `json:"documentSource" doc:"Of the address or the name of a document, in bytes"`
+	DocumentTitle      int `json:"documentTitle" doc:"Of the title of a document, in bytes"`
+	DocumentCollection int `json:"documentCollection" doc:"Of the name of a collection of documents, in bytes"`
 }
 
 // infoHandlers serve what a client needs to know of the server.
@@ -55,7 +72,13 @@ func (h *infoHandlers) getServer(ctx context.Context, _ *struct{}) (*output[Serv
 		roles = auth.AllRoles()
 	}
 	info := ServerInfo{Version: h.version, Namespace: h.namespace, Workflows: h.workflows, Name: p.Name, Roles: roles.Strings()}
-	info.Limits = Limits{Message: signals.MaxPayload, Reason: signals.MaxReason, Title: signals.MaxTitle, Name: event.MaxName}
+	info.Limits = Limits{
+		Message: signals.MaxPayload, Reason: signals.MaxReason, Title: signals.MaxTitle, Name: event.MaxName,
+		ID: signals.MaxID, Note: signals.MaxNote, Body: int(h.maxBody),
+		Agent: store.MaxAgentDefinition, AgentName: agent.MaxName, AgentModel: agent.MaxModel,
+		RuleName: approval.MaxName, RuleReason: approval.MaxReason, RuleWhen: approval.MaxWhen,
+		DocumentSource: store.MaxKnowledgeSource, DocumentTitle: store.MaxKnowledgeTitle, DocumentCollection: store.MaxKnowledgeCollection,
+	}
 	within, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	builds := make(chan *deployment.Status, 1)

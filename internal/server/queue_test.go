@@ -283,6 +283,8 @@ func TestSetStatus(t *testing.T) {
 			assert.Equal(t, signals.SetStatus{EventID: "e2", Status: status, By: "ann", Reason: "stale"}, w.threads.queue.changes[len(w.threads.queue.changes)-1])
 		})
 	}
+	w.call("PATCH", path, object{"status": "pending", "content": "other", "by": "ann"}).ok(t, http.StatusOK)
+	assert.Equal(t, signals.SetStatus{EventID: "e2", Status: event.ItemPending, Content: "other", By: "ann"}, w.threads.queue.changes[len(w.threads.queue.changes)-1])
 	w.call("PATCH", path, object{"status": "expired"})
 	assert.Equal(t, "api", w.threads.queue.changes[len(w.threads.queue.changes)-1].By)
 	t.Run("S2-17 retry", func(t *testing.T) {

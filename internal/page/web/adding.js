@@ -2,9 +2,12 @@
 
 import { addDocument, addFiles, additions, again, changes, forgetEnded, hasEnded } from "./additions.js";
 import { documentAddress } from "./addresses.js";
+import { counter, offWhileLong } from "./counter.js";
 import { badge, plural } from "./documentparts.js";
 import { act, button, fill, h } from "./dom.js";
 import { droppedFiles, named } from "./files.js";
+import { textBytes } from "./limits.js";
+import { server } from "./session.js";
 
 /** @import { Addition } from "./additions.js" */
 
@@ -20,22 +23,41 @@ const KINDS = /** @type {const} */ ([
 
 /** @typedef {typeof KINDS[number][0]} Kind */
 
+/** A field, and the line that tells its length. @param {HTMLInputElement | HTMLTextAreaElement} control @param {number} limit @param {Parameters<typeof counter>[2]} options */
+const counted = (control, limit, options) => ({ control, ...counter(control, limit, options) });
+
 export class Adding extends HTMLElement {
   /** @type {Kind} */
   #kind = "files";
   /** @type {HTMLElement | undefined} */
   #opener;
 
-  #collection = h("input", { list: "collections", maxLength: 100, placeholder: "default", autocomplete: "off" });
-  #source = h("input", { maxLength: 2048, required: true, autocomplete: "off" });
-  #title = h("input", { maxLength: 500, autocomplete: "off" });
-  #text = h("textarea", { rows: 8, required: true });
+  #collection = h("input", { name: "collection", list: "collections", placeholder: "default", autocomplete: "off" });
+  #source = h("input", { name: "source", required: true, autocomplete: "off" });
+  #title = h("input", { name: "title", autocomplete: "off" });
+  #text = h("textarea", { name: "text", rows: 8, required: true });
   #files = h("input", { type: "file", multiple: true, class: "unseen", onchange: () => this.#chosen() });
+  #add = h("button", { class: "primary" }, "Add");
+  #sending = false;
   #fields = h("div");
   #error = h("p", { class: "error", role: "alert", hidden: true });
+  #limits;
   #form = h("form", { class: "card wide", hidden: true, onsubmit: (/** @type {SubmitEvent} */ e) => this.#submit(e) });
   #added = h("section", { class: "card wide", hidden: true, "aria-label": "Documents that you added" });
   #show = () => showAdditions(this.#added);
+
+  constructor() {
+    super();
+    const { limits } = server;
+    const trimmed = { size: (/** @type {string} */ text) => textBytes(text.trim()) };
+    this.#limits = {
+      collection: counted(this.#collection, limits.documentCollection, trimmed),
+      source: counted(this.#source, limits.documentSource, trimmed),
+      title: counted(this.#title, limits.documentTitle, trimmed),
+      text: counted(this.#text, limits.body, { size: () => textBytes(JSON.stringify(this.#document)) }),
+    };
+    this.#form.addEventListener("input", () => this.#tellLengths());
+  }
 
   connectedCallback() {
     fill(
@@ -76,6 +98,29 @@ export class Adding extends HTMLElement {
     this.#opener?.focus();
   }
 
+  /** The document of the form. */
+  get #document() {
+    return {
+      source: this.#source.value.trim(),
+      title: this.#title.value.trim(),
+      collection: this.#collection.value.trim(),
+      ...(this.#kind === "text" && { text: this.#text.value }),
+    };
+  }
+
+  /** Counts the text again, whose request has the other fields too, and turns adding off while something is too long. */
+  #tellLengths() {
+    this.#limits.text.count();
+    if (!this.#sending) offWhileLong(this.#add, /** @type {NodeListOf<HTMLInputElement>} */ (this.#fields.querySelectorAll("input, textarea")));
+  }
+
+  /** The collection of files that are added. It fails while its name is too long. */
+  get #collectionOfFiles() {
+    const { validationMessage, value } = this.#collection;
+    if (validationMessage !== "") throw new Error(`Collection: ${validationMessage}`);
+    return value.trim();
+  }
+
   /** @param {Kind} kind */
   #choose(kind) {
     this.#kind = kind;
@@ -85,11 +130,15 @@ export class Adding extends HTMLElement {
     const buttons = h(
       "div",
       { class: "row" },
-      kind !== "files" && h("button", { class: "primary" }, "Add"),
+      kind !== "files" && this.#add,
       button("Close", () => this.#close()),
     );
-    const collection = h("label", null, "Collection", this.#collection);
-    const title = h("label", null, "Title (optional)", this.#title);
+    const field = (/** @type {string} */ label, /** @type {"collection" | "source" | "title" | "text"} */ name) => {
+      const { control, line } = this.#limits[name];
+      return h("div", null, h("label", null, label, control), line);
+    };
+    const collection = field("Collection", "collection"),
+      title = field("Title (optional)", "title");
     fill(
       this.#fields,
       ...(kind === "files"
@@ -105,45 +154,45 @@ export class Adding extends HTMLElement {
             ),
           ]
         : kind === "address"
-          ? [h("label", null, "Address", this.#source), h("div", { class: "pair" }, title, collection)]
-          : [h("label", null, "Text, as Markdown", this.#text), h("label", null, "Name", this.#source), h("div", { class: "pair" }, title, collection)]),
+          ? [field("Address", "source"), h("div", { class: "pair" }, title, collection)]
+          : [field("Text, as Markdown", "text"), field("Name", "source"), h("div", { class: "pair" }, title, collection)]),
       h("p", { class: "hint" }, "A document with the same name in the collection is replaced."),
       buttons,
     );
+    this.#tellLengths();
   }
 
   #chosen() {
-    addFiles(named([...(this.#files.files ?? [])]), this.#collection.value.trim());
+    const files = named([...(this.#files.files ?? [])]);
     this.#files.value = "";
+    return act(null, async () => addFiles(files, this.#collectionOfFiles));
   }
 
   /** Adds what was dropped. @param {DataTransfer} dropped */
   drop(dropped) {
     const found = droppedFiles(dropped); // now: the drop does not last
-    return act(null, async () => addFiles(await found, this.#collection.value.trim()));
+    return act(null, async () => addFiles(await found, this.#collectionOfFiles));
   }
 
   /** @param {SubmitEvent} e */
   async #submit(e) {
     e.preventDefault();
     if (this.#kind === "files") return;
-    const add = /** @type {HTMLButtonElement} */ (this.#form.querySelector("button.primary"));
-    add.disabled = true;
+    this.#sending = this.#add.disabled = true;
     this.#error.hidden = true;
     try {
-      await addDocument({
-        source: this.#source.value.trim(),
-        title: this.#title.value.trim(),
-        collection: this.#collection.value.trim(),
-        ...(this.#kind === "text" && { text: this.#text.value }),
-      });
-      for (const field of [this.#source, this.#title, this.#text]) field.value = "";
+      await addDocument(this.#document);
+      for (const { control, count } of [this.#limits.source, this.#limits.title, this.#limits.text]) {
+        control.value = "";
+        count();
+      }
       this.#source.focus();
     } catch (problem) {
       this.#error.hidden = false;
       fill(this.#error, /** @type {Error} */ (problem).message);
     } finally {
-      add.disabled = false;
+      this.#sending = false;
+      this.#tellLengths();
     }
   }
 }

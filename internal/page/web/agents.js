@@ -4,7 +4,7 @@ import { find, store } from "./agentstore.js";
 import { confirmed } from "./dialog.js";
 import { act, button, fill, h, notify, pretty, time } from "./dom.js";
 import { person } from "./person.js";
-import { client, may } from "./session.js";
+import { client, may, server } from "./session.js";
 import { empty, shows } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
@@ -12,9 +12,6 @@ import { empty, shows } from "./states.js";
 /** @import { Editing } from "./form.js" */
 /** @typedef {components["schemas"]["AgentDetail"]} AgentDetail */
 /** @typedef {components["schemas"]["AgentVersion"]} AgentVersion */
-
-/** The most bytes of a definition. */
-const MAX_BYTES = 256 * 1024;
 
 /** The address of an agent. @param {string} name @param {"edit"} [what] */
 const address = (name, what) => `#/agents/${encodeURIComponent(name)}${what ? `?${what}` : ""}`;
@@ -146,7 +143,7 @@ class Agents extends HTMLElement {
       groups: AGENT,
       stored,
       initial,
-      maxBytes: MAX_BYTES,
+      maxBytes: server.limits.agent,
       lists: { models: [...new Set(agents.map((a) => a.model ?? "").filter(Boolean))] },
       save: async (doc, { version }) => {
         name = String(doc.name ?? this.item);

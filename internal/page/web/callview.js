@@ -2,14 +2,16 @@
 
 import { partsOfCall, partsOfText } from "./callparts.js";
 import { diffLines } from "./diff.js";
-import { button, fill, h } from "./dom.js";
+import { button, copyButton, fill, h } from "./dom.js";
 import { isSmall, nodeHas, nodeOf } from "./jsontree.js";
+import { outputOf } from "./output.js";
 
 /** @import { Part } from "./callparts.js" */
 /** @import { JSONNode } from "./jsontree.js" */
 
-/** Texts that are longer than this are folded. In characters. */
-const LONG = 1200;
+/** Texts that are longer than this are folded: in characters, and in lines. */
+const LONG = 1200,
+  LINES = 24;
 
 /** @typedef {{ element: HTMLElement, reveal: (text: string) => void }} View What shows a part. reveal unfolds what has a text. */
 
@@ -23,9 +25,31 @@ export function resultView(text, kind) {
   return viewOf(partsOfText(text), kind, "Result");
 }
 
+/** All that a call has returned, to be copied as it is. @param {string} output @param {boolean} failed @returns {View} */
+export function outputView(output, failed) {
+  const { text, error, rest } = outputOf(output);
+  const views = [];
+  if (text !== "") views.push(resultView(text, failed ? "output failed" : "output"));
+  if (error !== "") views.push(longText(error, "output stderr", "Standard error"));
+  const { element, reveal } = joined(views);
+  element.append(
+    h(
+      "div",
+      { class: "row" },
+      rest !== "" && h("span", { class: "hint" }, rest),
+      copyButton("Copy", () => output),
+    ),
+  );
+  return { element, reveal };
+}
+
 /** @param {Part[]} parts @param {string} kind @param {string} label @returns {View} */
 function viewOf(parts, kind, label) {
-  const views = parts.map((part) => partView(part, kind, label));
+  return joined(parts.map((part) => partView(part, kind, label)));
+}
+
+/** @param {View[]} views @returns {View} */
+function joined(views) {
   return {
     element: h(
       "div",
@@ -113,18 +137,31 @@ function nodeView(node) {
   };
 }
 
+/** How much of a text is shown while it is folded: that many characters. @param {string} text */
+function foldedLength(text) {
+  let end = -1;
+  for (let line = 0; line < LINES; line++) {
+    end = text.indexOf("\n", end + 1);
+    if (end < 0) return LONG;
+  }
+  return Math.min(end, LONG);
+}
+
 /** Text that is folded if it is long. @param {string} text @param {string} kind @param {string} label @returns {View} */
 export function longText(text, kind, label) {
-  const whole = h("pre", { class: kind, tabIndex: 0, "aria-label": label }, text.length > LONG ? `${text.slice(0, LONG)}…` : text);
+  const length = foldedLength(text);
+  const whole = h("pre", { class: kind, tabIndex: 0, "aria-label": label }, text.length > length ? `${text.slice(0, length)}…` : text);
   const unfold = () => {
+    const focused = document.activeElement === more;
     fill(whole, text);
     more?.remove();
+    if (focused) whole.focus({ preventScroll: true });
   };
-  const more = text.length > LONG ? button(`Show all ${text.length.toLocaleString()} characters`, unfold, { class: "quiet" }) : undefined;
+  const more = text.length > length ? button(`Show all ${text.length.toLocaleString()} characters`, unfold, { class: "quiet" }) : undefined;
   return {
     element: h("div", null, whole, more),
     reveal: (found) => {
-      if (more && text.toLowerCase().indexOf(found.toLowerCase()) + found.length > LONG) unfold();
+      if (more && text.toLowerCase().indexOf(found.toLowerCase()) + found.length > length) unfold();
     },
   };
 }

@@ -17,13 +17,18 @@ export function counter(field, limit, { size = textBytes, button } = {}) {
     line.classList.toggle("error", over);
     field.setCustomValidity(over ? text : "");
     field.setAttribute("aria-invalid", String(over));
-    if (!button) return;
-    button.disabled = over;
-    button.title = over ? text : "";
+    if (button) offWhileLong(button, [field]);
   };
   field.addEventListener("input", count);
   count();
   return { line, count };
+}
+
+/** Turns a button off while one of the fields is too long, and says why. @param {HTMLButtonElement} button @param {Iterable<HTMLInputElement | HTMLTextAreaElement>} fields */
+export function offWhileLong(button, fields) {
+  const why = [...fields].find((field) => field.validity.customError)?.validationMessage ?? "";
+  button.disabled = why !== "";
+  button.title = why;
 }
 
 let made = 0;

@@ -1,13 +1,13 @@
 // What is beside a thread: why a line came to be, and the thread's queue, tasks, grants and metadata.
 
 import { act, ago, button, cut, facts, fill, h, pretty, sideHeader, time } from "./dom.js";
-import { durationText } from "./durations.js";
 import { grantsOf } from "./grants.js";
 import { showModelCall, tokenFacts } from "./modelcall.js";
 import { person } from "./person.js";
 import { itemText } from "./queue.js";
 import { renew } from "./renew.js";
 import { client, may } from "./session.js";
+import { TaskList } from "./tasks.js";
 
 /** @import { components } from "./client/api.js" */
 /** @import { Thread } from "./client/threadmill.js" */
@@ -114,16 +114,17 @@ function because(r) {
 }
 
 /**
- * Shows what the thread has beside its lines. show leads to a line.
- * @param {Element} side @param {Thread} thread @param {() => void} close @param {(key: string) => void} show
- * @returns {() => Promise<void>} Reads all of it again. What has not changed stays as it is, also when it cannot be read.
+ * Shows what the thread has beside its lines.
+ * @param {Element} side @param {Thread} thread @param {() => void} close
+ * @param {Pick<import("./tasks.js").Around, "lineOf" | "show">} lines
+ * @returns {{ refresh: () => Promise<void>, showProgress: () => void }} refresh reads all of it again. What has not changed stays as it is, also when it cannot be read.
  */
-export function showDetails(side, thread, close, show) {
+export function showDetails(side, thread, close, lines) {
   const about = h("section"),
     usage = h("section"),
     queue = h("section"),
-    tasks = h("section"),
     grants = h("section");
+  const tasks = new TaskList({ threadId: thread.id, ...lines, refresh: () => refresh() });
   fill(
     side,
     sideHeader("Thread", close),
@@ -132,7 +133,7 @@ export function showDetails(side, thread, close, show) {
     h("h3", null, "Queue"),
     queue,
     h("h3", null, "Background tasks"),
-    tasks,
+    tasks.element,
     h("h3", null, "Grants"),
     grants,
   );
@@ -142,18 +143,28 @@ export function showDetails(side, thread, close, show) {
       into(about, async () => facts(aboutFacts(await client.thread(thread.id)))),
       into(usage, () => usageOf(thread.id)),
       into(queue, () => queueOf(thread.id, refresh)),
-      into(tasks, () => tasksOf(thread.id, refresh, show)),
+      into(
+        tasks.element,
+        () => tasks.read(),
+        (list) => tasks.show(list),
+      ),
       into(grants, () => grantsOf(thread.id, refresh)),
     ]);
   };
   refresh();
-  return refresh;
+  return { refresh, showProgress: () => tasks.showProgress() };
 }
 
-/** Shows what is read. An error is shown if nothing else is. @param {Element} place @param {() => Promise<import("./dom.js").Child | import("./dom.js").Child[]>} read */
-async function into(place, read) {
+/** @typedef {import("./dom.js").Child | import("./dom.js").Child[]} Content */
+
+/**
+ * Shows what is read. An error is shown if nothing else is.
+ * @template [T=Content]
+ * @param {Element} place @param {() => Promise<T>} read @param {(content: T) => void} [show]
+ */
+async function into(place, read, show = (content) => renew(place, /** @type {Content} */ (content))) {
   try {
-    renew(place, await read());
+    show(await read());
   } catch (error) {
     if (!place.hasChildNodes()) fill(place, h("p", { class: "error" }, /** @type {Error} */ (error).message));
   }
@@ -182,37 +193,6 @@ function control(label, action, refresh, kind = "") {
         await refresh();
       }),
     { class: `quiet ${kind}` },
-  );
-}
-
-/** The background tasks of a thread. @param {string} id @param {() => Promise<void>} refresh @param {(key: string) => void} show */
-async function tasksOf(id, refresh, show) {
-  const { tasks } = await client.request("GET /v1/threads/{id}/tasks", { path: { id } });
-  if (tasks.length === 0) return h("p", { class: "hint" }, "None.");
-  const cancel = async (/** @type {string} */ task) => client.request("POST /v1/tasks/{id}/cancel", { path: { id: task }, body: { by: await person() } });
-  return h(
-    "ul",
-    { class: "plain" },
-    tasks.map((t) =>
-      h(
-        "li",
-        { id: `task-${t.id}` },
-        h("span", { class: `badge ${t.state}` }, t.state),
-        " ",
-        t.title || t.tool || t.subAgent,
-        h(
-          "span",
-          { class: "hint" },
-          " ",
-          time(t.startedAt),
-          t.endedAt && ` · took ${durationText(Date.parse(t.endedAt) - Date.parse(t.startedAt))}`,
-          t.by && ` · ${t.state} by ${t.by}`,
-        ),
-        t.error && h("p", { class: "error" }, t.error),
-        button("Progress", () => show(`t:${t.toolCallId}`), { class: "quiet", title: "Show the call with its progress" }),
-        t.state === "running" && may("operate") && control("Cancel", () => cancel(t.id), refresh, "danger"),
-      ),
-    ),
   );
 }
 

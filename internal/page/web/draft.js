@@ -18,6 +18,8 @@
  * @property {number} [rows] The height of prose, in lines.
  * @property {Field[]} [columns] Of rows: the fields of each.
  * @property {{ key: string, value: string, add: string }} [names] Of a map: what its names and values are called, and its button.
+ * @property {keyof import("./session.js").ServerInfo["limits"]} [limit] The server's limit of its length.
+ * @property {(text: string, doc: Doc) => number} [size] How its length is counted. Default: the bytes of the text.
  * @property {(doc: Doc) => boolean} [when] Whether the field is shown. Default: always.
  */
 

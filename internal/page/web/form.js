@@ -1,9 +1,12 @@
 // A form for a definition, with its JSON beside it. Both are one definition: each follows the other.
 
+import { counter, offWhileLong } from "./counter.js";
 import { diff } from "./diff.js";
 import { button, fill, h, time } from "./dom.js";
 import { ChangedMeanwhile, differences, merged, parsed, problemsByField, readable, same, textOf, typedValue, valueAt, withPart, withValue } from "./draft.js";
 import { guard } from "./leaving.js";
+import { jsonBytes, textBytes, toldOf } from "./limits.js";
+import { server } from "./session.js";
 
 /** @import { Doc, Field, Group, Stored } from "./draft.js" */
 
@@ -47,7 +50,8 @@ export class Form extends HTMLElement {
   #done = false;
   #json = h("textarea", { class: "code", rows: 24, spellcheck: false, "aria-label": "Definition as JSON", "aria-describedby": "json-problem" });
   #jsonProblem = h("p", { class: "error", id: "json-problem", role: "alert", hidden: true });
-  #size = h("p", { class: "hint", hidden: true });
+  #size = h("p", { class: "hint counter", role: "status" });
+  #saveButton = h("button", { class: "primary" }, "Save");
   #form = h("fieldset", { class: "form-fields" });
   #conflict = h("div");
   #changes = h("details", { hidden: true });
@@ -66,7 +70,6 @@ export class Form extends HTMLElement {
       this.#form,
       groups.map((g) => this.#group(g)),
     );
-    const save = h("button", { class: "primary" }, "Save");
     fill(
       this,
       h(
@@ -76,7 +79,7 @@ export class Form extends HTMLElement {
           noValidate: true,
           onsubmit: (/** @type {Event} */ e) => {
             e.preventDefault();
-            this.#save(save);
+            this.#save();
           },
         },
         h("header", { class: "page-header" }, h("h2", null, title)),
@@ -87,7 +90,7 @@ export class Form extends HTMLElement {
           this.#form,
           h("section", { class: "json", "aria-label": "JSON" }, h("h3", null, "JSON"), this.#json, this.#jsonProblem, this.#size, this.#changes),
         ),
-        h("footer", { class: "save" }, this.#general, h("div", { class: "row" }, save, button("Cancel", cancel))),
+        h("footer", { class: "save" }, this.#general, h("div", { class: "row" }, this.#saveButton, button("Cancel", cancel))),
         Object.entries(lists).map(([name, values]) =>
           h(
             "datalist",
@@ -190,18 +193,26 @@ export class Form extends HTMLElement {
     const input = control(field, described, field.fixed === true && this.#stored.doc !== undefined);
     input.addEventListener("input", () => this.#set(field, typedValue(field, content(input))));
     const label = h("span", { class: "title" }, field.label);
+    const length = this.#length(field, input);
     return {
       control: input,
       element:
         field.kind === "flag"
           ? h("div", { class: "field" }, h("label", { class: "row" }, input, label), hint)
-          : h("div", { class: "field" }, h("label", { for: input.id }, label), input, hint),
+          : h("div", { class: "field" }, h("label", { for: input.id }, label), input, hint, length?.line),
       show: () => {
         const text = textOf(field, valueAt(this.#doc, field.path));
         input.disabled = text === undefined;
         if (document.activeElement !== input) setContent(input, text ?? "", field.default === true);
+        length?.count();
       },
     };
+  }
+
+  /** Counts what is typed, if its field has a limit. @param {Field} field @param {Control} input */
+  #length({ kind, limit, size = textBytes }, input) {
+    if (limit === undefined || input instanceof HTMLSelectElement) return undefined;
+    return counter(input, server.limits[limit], { size: (text) => size(kind === "text" ? text.trim() : text, this.#doc) });
   }
 
   /** Names and a choice for each. @param {Field} field @param {Record<string, unknown>} described @param {HTMLElement} hint */
@@ -291,11 +302,12 @@ export class Form extends HTMLElement {
           const text = textOf(column, valueAt(doc, column.path));
           input.disabled = text === undefined;
           setContent(input, text ?? "", false);
+          const length = this.#length(column, input);
           input.addEventListener("input", () => {
             const parsed = typedValue(column, content(input));
             if ("value" in parsed) write(value().map((one, at) => (at === i ? withValue(one, column.path, parsed.value) : one)));
           });
-          return h("div", { class: "field" }, h("label", { for: input.id }, h("span", { class: "title" }, column.label)), input);
+          return h("div", { class: "field" }, h("label", { for: input.id }, h("span", { class: "title" }, column.label)), input, length?.line);
         }),
         h(
           "div",
@@ -376,17 +388,23 @@ export class Form extends HTMLElement {
       const text = this.#wrong.get(shown.field.path.join("."));
       shown.problem.hidden = text === undefined;
       fill(shown.problem, text);
-      if (text === undefined) shown.control.removeAttribute("aria-invalid");
+      if (text === undefined && !isLong(shown.control)) shown.control.removeAttribute("aria-invalid");
       else shown.control.setAttribute("aria-invalid", "true");
     }
     this.#groups.forEach((show) => show());
     if (!this.#json.matches(":focus")) this.#json.value = JSON.stringify(this.#doc, null, 2);
-    const { maxBytes } = /** @type {Editing} */ (this.editing);
-    const bytes = new TextEncoder().encode(JSON.stringify(this.#doc)).length;
-    this.#size.hidden = maxBytes === undefined || bytes < maxBytes / 2;
-    this.#size.className = bytes > (maxBytes ?? bytes) ? "error" : "hint";
-    fill(this.#size, `${Math.ceil(bytes / 1024)} of ${(maxBytes ?? 0) / 1024} KiB`);
+    this.#tellLength();
     this.#compare();
+  }
+
+  /** Tells how long the definition is, and turns saving off while something is too long. */
+  #tellLength() {
+    const { maxBytes = Infinity } = /** @type {Editing} */ (this.editing);
+    const { text, over } = toldOf(jsonBytes(withoutEmpty(this.#doc)), maxBytes);
+    if (this.#size.textContent !== text) fill(this.#size, text);
+    this.#size.classList.toggle("error", over);
+    this.#json.setCustomValidity(over ? text : "");
+    if (!this.#saving) offWhileLong(this.#saveButton, this.querySelectorAll("input, textarea"));
   }
 
   #compare() {
@@ -400,8 +418,7 @@ export class Form extends HTMLElement {
     if (this.#changes.open) this.#changes.append(diff(readable(doc), readable(this.#doc)));
   }
 
-  /** @param {HTMLButtonElement} save */
-  async #save(save) {
+  async #save() {
     if (this.#saving) return;
     this.#say("");
     for (const [path, { field }] of this.#fields) {
@@ -413,22 +430,22 @@ export class Form extends HTMLElement {
     if (!this.#jsonProblem.hidden) return this.#json.focus();
     if (this.#wrong.size > 0) return this.#toProblem();
     this.#refusedFields.clear();
-    this.#hold(save, true);
+    this.#hold(true);
     try {
       await this.editing?.save(this.#doc, this.#stored);
       this.#done = true;
       this.editing?.saved();
     } catch (error) {
-      this.#hold(save, false);
+      this.#hold(false);
       if (error instanceof ChangedMeanwhile) this.#changedMeanwhile(error.theirs);
       else if (/** @type {Error} */ (error).name !== "AbortError") this.#refused(/** @type {Refused} */ (error));
     }
   }
 
-  /** Keeps what is being saved as it is. What had the focus has it again afterwards. @param {HTMLButtonElement} save @param {boolean} is */
-  #hold(save, is) {
+  /** Keeps what is being saved as it is. What had the focus has it again afterwards. @param {boolean} is */
+  #hold(is) {
     if (is) this.#focused = document.activeElement;
-    this.#saving = save.disabled = this.#form.disabled = this.#json.readOnly = is;
+    this.#saving = this.#saveButton.disabled = this.#form.disabled = this.#json.readOnly = is;
     if (!is && this.#focused && this.contains(this.#focused)) /** @type {HTMLElement} */ (this.#focused).focus({ preventScroll: true });
   }
 
@@ -511,6 +528,12 @@ export class Form extends HTMLElement {
     this.#conflict.scrollIntoView({ block: "nearest" });
   }
 }
+
+/** What the server keeps of a definition: nothing that is empty. @param {Doc} doc @returns {Doc} */
+const withoutEmpty = (doc) => Object.fromEntries(Object.entries(doc).filter(([, value]) => value !== ""));
+
+/** Whether what is typed in a field is too long. @param {HTMLElement} control */
+const isLong = (control) => (control instanceof HTMLInputElement || control instanceof HTMLTextAreaElement) && control.validity.customError;
 
 const elsewhere = () => h("p", { class: "hint" }, "This is edited in the JSON.");
 

@@ -1,6 +1,6 @@
 // The form that opens a thread.
 
-import { counter } from "./counter.js";
+import { counter, offWhileLong } from "./counter.js";
 import { act, button, fill, h } from "./dom.js";
 import { newId } from "./ids.js";
 import { guard } from "./leaving.js";
@@ -50,11 +50,7 @@ class NewThread extends HTMLElement {
       for (const choice of agents.querySelectorAll("input")) choice.disabled = kept;
       unknown.textContent = uncertain ? "The server may have opened the thread. Opening it again sends the same, and opens no second one." : "";
     };
-    const enable = () => {
-      const wrong = title.validationMessage || text.validationMessage;
-      open.disabled = wrong !== "";
-      open.title = wrong;
-    };
+    const enable = () => offWhileLong(open, [title, text]);
     title.addEventListener("input", enable);
     text.addEventListener("input", enable);
     const enter = (/** @type {KeyboardEvent} */ e) => {

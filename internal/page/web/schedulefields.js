@@ -1,5 +1,7 @@
 // The fields of a schedule: those of docs/schedules.md. A test compares them with the API's schema.
 
+import { jsonBytes } from "./limits.js";
+
 /** @import { Doc, Group } from "./draft.js" */
 
 /** @param {Doc} doc */
@@ -7,14 +9,29 @@ const posts = (doc) => doc.message !== undefined;
 /** @param {Doc} doc */
 const publishes = (doc) => doc.event !== undefined;
 
+/** What a run adds to the metadata of its message. An id that the server chooses has 26 letters. @param {Doc} doc */
+const runMetadata = ({ id }) => ({ schedule_id: id ?? "x".repeat(26), scheduled_at: "1970-01-01T00:00:00Z" });
+
+/** The bytes of the message that a run posts. @param {string} content @param {Doc} doc */
+function postBytes(content, doc) {
+  const { sender = "schedule", senderType = "user", metadata } = /** @type {Doc} */ (doc.message ?? {});
+  return jsonBytes({
+    threadId: doc.threadId ?? "",
+    senderId: sender,
+    senderType,
+    content,
+    metadata: { .../** @type {Doc} */ (metadata), ...runMetadata(doc) },
+  });
+}
+
 /** @type {Group[]} */
 export const SCHEDULE = [
   {
     title: "Schedule",
     open: true,
     fields: [
-      { path: ["id"], label: "Id", kind: "text", fixed: true, hint: "1 to 128 letters, digits and . _ : @ -. Default: a new one." },
-      { path: ["threadId"], label: "Thread", kind: "text", required: true, hint: "The id of the thread to which it posts." },
+      { path: ["id"], label: "Id", kind: "text", fixed: true, limit: "id", hint: "1 to 128 letters, digits and . _ : @ -. Default: a new one." },
+      { path: ["threadId"], label: "Thread", kind: "text", required: true, limit: "id", hint: "The id of the thread to which it posts." },
       { path: ["open"], label: "Open the thread if it does not exist", kind: "flag" },
       {
         path: ["agents"],
@@ -69,8 +86,8 @@ export const SCHEDULE = [
       { path: "event", label: "an event", initial: { type: "" } },
     ],
     fields: [
-      { path: ["message", "content"], label: "Message", kind: "prose", rows: 4, required: true, when: posts },
-      { path: ["message", "sender"], label: "Sender", kind: "text", hint: "Default: schedule.", when: posts },
+      { path: ["message", "content"], label: "Message", kind: "prose", rows: 4, required: true, limit: "message", size: postBytes, when: posts },
+      { path: ["message", "sender"], label: "Sender", kind: "text", limit: "name", hint: "Default: schedule.", when: posts },
       {
         path: ["message", "senderType"],
         label: "Kind of sender",
@@ -109,7 +126,7 @@ export const SCHEDULE = [
         hint: "After an outage. Default: one run.",
       },
       { path: ["paused"], label: "Paused: runs by hand only", kind: "flag" },
-      { path: ["note"], label: "Note", kind: "text", hint: "For people, at most 1,000 bytes." },
+      { path: ["note"], label: "Note", kind: "text", limit: "note", hint: "For people." },
     ],
   },
 ];

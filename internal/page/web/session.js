@@ -13,7 +13,7 @@ export const storedKey = () => sessionStorage.getItem(KEY) ?? "";
 export const client = new Client({ token: () => storedKey() || undefined });
 
 /** @type {ServerInfo} */
-export let server = { version: "", namespace: "default", roles: [], limits: { message: Infinity, reason: Infinity, title: Infinity, name: Infinity } };
+export let server = { version: "", namespace: "default", roles: [], limits: /** @type {ServerInfo["limits"]} */ ({}) };
 
 /** Loads what the server says of itself. It fails with status 401 until there is a valid key. */
 export async function load() {

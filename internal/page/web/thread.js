@@ -94,11 +94,11 @@ export class ThreadView extends HTMLElement {
   /** What waits for its turn: nothing of it is stored yet. @type {components["schemas"]["QueueItem"][]} */
   #queued = [];
   #queueTimer = 0;
-  /** Reads again what is beside the thread, if that can change. @type {(() => Promise<void>) | undefined} */
-  #sideRefresh;
+  /** What is beside the thread, if that can change. @type {{ refresh: () => Promise<void>, showProgress: () => void } | undefined} */
+  #sideView;
   #sideReading = new Paced(async () => {
     await new Promise((resolve) => setTimeout(resolve, SIDE_DELAY)); // until the thread has taken note of what it has just recorded
-    await this.#sideRefresh?.();
+    await this.#sideView?.refresh();
   }, SIDE_PACE);
 
   connectedCallback() {
@@ -287,7 +287,7 @@ export class ThreadView extends HTMLElement {
       this.#past = undefined;
     }
     this.#live.timeline.apply(e, id);
-    if (this.#sideRefresh && !LIVE.has(e.type)) this.#sideReading.refresh();
+    if (this.#sideView && !LIVE.has(e.type)) this.#sideReading.refresh();
     // Messages leave the queue when their turn begins; statuses tell what was moved, dropped or ended.
     if (e.type === "status" || (e.type === "message" && e.message.senderType === "user")) this.#lookAtQueue();
     if (e.type === "status") {
@@ -311,6 +311,7 @@ export class ThreadView extends HTMLElement {
     this.#showLines();
     this.#showActivity();
     this.#showNewest();
+    this.#sideView?.showProgress();
   }
 
   /** Shows the lines as they are now. */
@@ -544,7 +545,7 @@ export class ThreadView extends HTMLElement {
   /** Shows what waits at the end of the thread. @returns {number} How many events do. */
   #showQueue() {
     const queued = this.#queued.filter((item) => !this.#live.timeline.turns.has(item.id));
-    this.queue?.show(this.#past === undefined ? queued : []);
+    this.queue?.show(queued, this.#past !== undefined);
     this.#list?.refresh();
     return queued.length;
   }
@@ -759,12 +760,10 @@ export class ThreadView extends HTMLElement {
       const { showDetails } = await import("./details.js"); // loaded when it is first shown
       this.#openSide();
       if (!this.#thread) return;
-      this.#sideRefresh = showDetails(
-        /** @type {Element} */ (this.side),
-        this.#thread,
-        () => this.#closeSide(),
-        (key) => this.#showStep(key),
-      );
+      this.#sideView = showDetails(/** @type {Element} */ (this.side), this.#thread, () => this.#closeSide(), {
+        lineOf: (key) => this.#live.timeline.byKey.get(key),
+        show: (key) => this.#showStep(key),
+      });
     });
   }
 
@@ -775,13 +774,13 @@ export class ThreadView extends HTMLElement {
   }
 
   #openSide() {
-    this.#sideRefresh = undefined;
+    this.#sideView = undefined;
     if (this.side) this.side.hidden = false;
     this.classList.add("with-side");
   }
 
   #closeSide() {
-    this.#sideRefresh = undefined;
+    this.#sideView = undefined;
     if (this.side) this.side.hidden = true;
     this.classList.remove("with-side");
   }

@@ -23,6 +23,9 @@
  * @property {string} [sender]
  * @property {string} [role] Of a message: user, assistant or system.
  * @property {string} [messageId]
+ * @property {components["schemas"]["Usage"]} [usage] Of a reply: the tokens of its model call.
+ * @property {number} [durationMs] Of a reply: how long its model call took.
+ * @property {string} [postedAt] Of a message that waited in the queue: when it was posted.
  * @property {Retrieval} [found] Of a reply: the passages that it may cite by their place, and what was known.
  * @property {string} [thought]
  * @property {number} [attempt]
@@ -270,6 +273,9 @@ export class Timeline {
       sender: m.senderId,
       role: m.role,
       text: m.content,
+      postedAt: m.postedAt ?? known?.postedAt,
+      usage: m.usage ?? known?.usage,
+      durationMs: m.durationMs ?? known?.durationMs,
       error: undefined,
       state: m.interrupted ? "interrupted" : known?.state === "final" ? "final" : "stored",
     });
@@ -469,9 +475,10 @@ function eventKey(id) {
   return `e:${id}`;
 }
 
-/** @param {Extract<AgentEvent, { type: "tool_progress" }>} e @returns {Piece} */
+/** @param {Pick<Extract<AgentEvent, { type: "tool_progress" }>, "data" | "toolName">} e @returns {Piece} */
 function pieceOf({ data, toolName }) {
-  const { subtype, content } = /** @type {{ subtype?: string, content?: unknown }} */ (data ?? {});
+  const { subtype, content, data: reported } = /** @type {{ subtype?: string, content?: unknown, data?: unknown }} */ (data ?? {});
+  if (subtype === "task_progress") return pieceOf({ data: reported, toolName });
   if (typeof content === "string" && (subtype === "stdout_chunk" || subtype === "stderr_chunk")) return { text: content, error: subtype === "stderr_chunk" };
   // What a sub-agent says comes in fragments; every other piece is a line.
   if (typeof data === "string") return { text: toolName === "call_agent" ? data : `${data}\n` };

@@ -3,11 +3,11 @@
 import { approvalCard, decisionText } from "./approval.js";
 import { askerOf } from "./asker.js";
 import { commandOf } from "./callparts.js";
-import { callView, longText, resultView } from "./callview.js";
-import { act, button, copyButton, cut, fill, h, hue, time } from "./dom.js";
+import { callView, outputView, resultView } from "./callview.js";
+import { act, button, cut, fill, h, hue, time } from "./dom.js";
 import { answerText, InputCard } from "./input.js";
 import { actions } from "./lineactions.js";
-import { outputOf } from "./output.js";
+import { ProgressView } from "./progress.js";
 import { client } from "./session.js";
 import { inputOf, isWaiting, requestOf, settled } from "./timeline.js";
 
@@ -58,21 +58,32 @@ export class ToolLine {
   #decisions = h("div", { class: "decisions" });
   #question = h("div");
   #answers = h("div", { class: "decisions" });
-  #progress = h("pre", { class: "progress", tabIndex: 0, "aria-label": "Progress", hidden: true });
+  #progress = new ProgressView();
   #child = h("div");
   #result = h("div", { class: "result" });
   #details = h(
     "details",
     null,
     this.#summary,
-    h("div", { class: "tool-body" }, this.#argsPlace, this.#asked, this.#decisions, this.#question, this.#answers, this.#progress, this.#child, this.#result),
+    h(
+      "div",
+      { class: "tool-body" },
+      this.#argsPlace,
+      this.#asked,
+      this.#decisions,
+      this.#question,
+      this.#answers,
+      this.#progress.element,
+      this.#child,
+      this.#result,
+    ),
   );
   /** Whether the person has opened or closed the call. */
   #touched = false;
   /** What is shown of the arguments and of the result, and of which. @type {{ args?: string, view?: View }} */
   #args = {};
-  /** @type {{ output?: string, views: View[] }} */
-  #output = { views: [] };
+  /** @type {{ output?: string, view?: View }} */
+  #output = {};
   /** @type {ReturnType<typeof approvalCard> | undefined} */
   #card;
   /** The question that is asked, and its round. @type {InputCard | undefined} */
@@ -81,8 +92,6 @@ export class ToolLine {
   #round;
   /** The card of a call that waits for a client, which is loaded when it is needed. @type {Promise<ClientCard> | undefined} */
   #client;
-  /** How many pieces of progress were shown. */
-  #progressed = 0;
 
   /** @param {HTMLElement} element */
   constructor(element) {
@@ -106,7 +115,7 @@ export class ToolLine {
     this.#showDecisions(line, now, context);
     this.#showQuestion(line, now, context);
     this.#showClientCall(line, now, context);
-    if (line.progress) this.#showProgress(line);
+    this.#progress.show(line);
     this.#showResult(line);
     if (!context.nested && isSubAgent(line) && !this.#child.hasChildNodes()) {
       fill(
@@ -128,7 +137,7 @@ export class ToolLine {
 
   /** Unfolds what has a text. @param {string} text */
   reveal(text) {
-    for (const view of [this.#args.view, ...this.#output.views]) view?.reveal(text);
+    for (const view of [this.#args.view, this.#output.view]) view?.reveal(text);
   }
 
   /** @param {Line} line @param {string} now */
@@ -218,36 +227,13 @@ export class ToolLine {
     }
   }
 
-  /** Adds the pieces of progress that are new. @param {Line} line */
-  #showProgress({ progress = [], progressed = 0 }) {
-    const place = this.#progress;
-    place.hidden = false;
-    const added = progress.slice(Math.max(0, progress.length - (progressed - this.#progressed)));
-    place.append(...added.map((p) => h("span", { class: p.error ? "stderr" : undefined }, p.text)));
-    while (place.childElementCount > progress.length) place.firstElementChild?.remove();
-    this.#progressed = progressed;
-    place.scrollTop = place.scrollHeight;
-  }
-
   /** @param {Line} line */
   #showResult(line) {
     const { output } = line;
     if (output === undefined || this.#output.output === output) return;
-    const { text, error, rest } = outputOf(output);
-    const views = [];
-    if (text !== "") views.push(resultView(text, line.failed ? "output failed" : "output"));
-    if (error !== "") views.push(longText(error, "output stderr", "Standard error"));
-    this.#output = { output, views };
-    fill(
-      this.#result,
-      views.map((view) => view.element),
-      h(
-        "div",
-        { class: "row" },
-        rest !== "" && h("span", { class: "hint" }, rest),
-        copyButton("Copy", () => output),
-      ),
-    );
+    const view = outputView(output, line.failed === true);
+    this.#output = { output, view };
+    fill(this.#result, view.element);
   }
 
   /** Shows the thread of a sub-agent within its call. @param {Line} line @param {Context} context */
