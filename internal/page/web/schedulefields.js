@@ -40,6 +40,13 @@ export const SCHEDULE = [
         hint: "One a line. Default: the default agent.",
         when: (doc) => doc.open === true,
       },
+      {
+        path: ["title"],
+        label: "Title of a thread that it opens",
+        kind: "text",
+        hint: "At most 400 bytes. Default: one is generated, if the server generates titles.",
+        when: (doc) => doc.open === true,
+      },
     ],
   },
   {
