@@ -282,6 +282,7 @@ func (c *modelCall) inline(m event.Message) (onMessage, onCalls *step.HookDecisi
 
 // carry returns the message for the workflow.
 func (c *modelCall) carry(m event.Message) event.Message {
+	m.Usage, m.DurationMS = event.Usage{}, 0 // the reply has them
 	if c.in.Quiet {
 		return step.CarryWhole(m)
 	}
@@ -490,9 +491,10 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 	record := func(id, typ string, payload any) event.Record {
 		return event.NewRecord(id, typ, c.in.TraceID, c.in.EventID, now, payload).In(c.eventID())
 	}
+	took := now.Sub(c.started).Milliseconds()
 	out := []event.Record{record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
 		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
-		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: now.Sub(c.started).Milliseconds(), Context: c.saw, Opaque: res.Opaque,
+		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: took, Context: c.saw, Opaque: res.Opaque,
 		RejectedCalls: over.rejected, Failed: c.failed,
 	})}
 	if _, stored := c.a.prompts.Get(prompt{c.in.Thread, c.saw.Prompt}); !stored {
@@ -509,6 +511,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 			ID: c.in.MessageID, ThreadID: c.in.Thread.ThreadID, SenderID: c.agent.Name, SenderType: event.CreatedByAgent,
 			Role: event.RoleAssistant, Content: res.Content, ToolCalls: res.ToolCalls, AgentID: c.agent.Name,
 			ReplyToMessageID: c.in.ReplyTo, Interrupted: interrupted, Held: c.in.Quiet && res.Content != "",
+			Usage: res.Usage, DurationMS: took,
 		}
 		var decided step.ModelReply
 		c.decide(&decided, m)

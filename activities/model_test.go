@@ -29,8 +29,10 @@ func TestReply(t *testing.T) {
 	m := stored[event.Message](w, "e1.0.1")
 	require.Equal(t, event.Message{
 		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Role: "assistant", Content: "ok",
-		AgentID: "assistant", ReplyToMessageID: "e1",
+		AgentID: "assistant", ReplyToMessageID: "e1", Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, DurationMS: m.DurationMS,
 	}, m, "S4-19 S4-23")
+	require.Equal(t, stored[event.LLMCall](w, "e1.0.1.llm").DurationMS, m.DurationMS)
+	m.Usage, m.DurationMS = event.Usage{}, 0 // the workflow has them once
 	require.Equal(t, step.ModelReply{Agent: "assistant", Model: "fake/small-1", Message: m, Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, MaxSteps: agent.DefaultMaxSteps}, reply)
 	shown := ""
 	for _, e := range w.live() {

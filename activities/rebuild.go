@@ -141,6 +141,7 @@ func rebuildReply(in step.Model, out step.ModelReply, h History, at time.Time) (
 		re.Lost = append(re.Lost, fmt.Sprintf("the text of reply %s after its first %d KiB", m.ID, step.MaxCarriedContent>>10))
 	}
 	m.Content, m.Truncated = whole(m.Content, m.Truncated), false
+	m.Usage = out.Usage
 	results := re.calls(in, out, &m, h, at)
 	final := event.Final{Agent: out.Agent}
 	if m.Content != "" || len(m.ToolCalls) > 0 {

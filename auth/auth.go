@@ -167,15 +167,9 @@ func (p *proxy) Authenticate(r *http.Request) (Principal, error) {
 	return Principal{Name: names[0], Roles: Roles{RoleAdmin}, Kind: KindProxy}, nil
 }
 
-// MaxName is the maximum length of a name, in bytes: the same as of a sender.
-const MaxName = 128
-
 // ValidateName reports, as an [*event.FieldError], why a name of a principal is invalid.
 func ValidateName(field, name string) error {
-	switch {
-	case len(name) > MaxName:
-		return event.FieldErrorf(field, "is %d bytes long, must be at most %d", len(name), MaxName)
-	case event.Anonymous(name):
+	if event.Anonymous(name) {
 		return event.FieldErrorf(field, "%q is reserved: choose another name", name)
 	}
 	return event.ValidateName(field, name)

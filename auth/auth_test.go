@@ -354,7 +354,7 @@ func TestCheckName(t *testing.T) {
 	for _, name := range []string{"ann", "Ann Lee", "build-bot"} {
 		require.NoError(t, auth.ValidateName("name", name))
 	}
-	for _, name := range []string{"", "system", "World", "user", "human", "api", "ann\u200b", "a\nb", " ann", strings.Repeat("x", 129)} {
+	for _, name := range []string{"", "system", "World", "user", "human", "api", "ann\u200b", "a\nb", " ann", strings.Repeat("x", event.MaxName+1)} {
 		var field *event.FieldError
 		require.ErrorAs(t, auth.ValidateName("name", name), &field, "%q", name)
 		require.Equal(t, "name", field.Field)

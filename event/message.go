@@ -120,12 +120,21 @@ type Message struct {
 	// Interrupted marks a partial reply: the model call was cut off.
 	Interrupted bool `json:"interrupted,omitempty" doc:"The reply is partial: the model call was cut off"`
 
+	// Usage and DurationMS tell what the model call took that wrote the message: its tokens, and the time
+	// from the request to the last token, in milliseconds. Unset if they are unknown, and for messages of
+	// others. Workflows do not carry them.
+	Usage      Usage `json:"usage,omitzero" doc:"Of an agent's reply: the tokens of the model call that wrote it"`
+	DurationMS int64 `json:"durationMs,omitempty" doc:"Of an agent's reply: the time from the request to the model to its last token, in milliseconds"`
+
 	// Held marks an agent's reply that is not shown until hooks have decided on it. Their decision
 	// contains the message that viewers see.
 	Held bool `json:"held,omitempty" doc:"The reply is not shown until hooks have decided on it"`
 
 	// Truncated marks a copy whose content was shortened. The stored message is complete.
 	Truncated bool `json:"truncated,omitempty" doc:"The content of this copy was shortened. The stored message is complete"`
+
+	// PostedAt is when a posted message arrived, if it then waited in the queue for a second or more.
+	PostedAt time.Time `json:"postedAt,omitzero" doc:"When the message was posted, if it then waited in the queue for a second or more before its turn"`
 
 	Metadata map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the message. Models never see it"`
 

@@ -176,6 +176,12 @@ func (c SetStatus) Validate() error {
 	if c.Priority != nil && c.Status != event.ItemPending {
 		return event.FieldErrorf("priority", "applies to the status pending only")
 	}
+	if c.Content != "" && c.Status != event.ItemPending {
+		return event.FieldErrorf("content", "applies to the status pending only")
+	}
+	if c.Content != "" && event.Blank(c.Content) {
+		return event.FieldErrorf("content", "is blank; to take the message from the queue, set another status")
+	}
 	return firstOf(event.ValidateName("by", c.By), checkReason(c.Reason))
 }
 

@@ -514,6 +514,7 @@ func (q Queue) Next(now time.Time) (event.Item, bool) {
 //   - pending: a failed event is retried; the turn of the current event is interrupted and the event
 //     is processed again.
 //   - pending with a priority: an event that waits moves to another place in the queue.
+//   - pending with a content: a message that waits gets another text.
 //   - completed, failed, expired, overwritten: a pending event is never processed; the turn of the
 //     current event is interrupted; a failed event can no longer be retried.
 type SetStatus struct {
@@ -523,8 +524,12 @@ type SetStatus struct {
 	// Priority is the new priority of an event that waits or failed. Nil = unchanged.
 	Priority *int `json:"priority,omitempty" doc:"With pending: the new priority of an event that waits or failed. Higher first. Default: unchanged"`
 
+	// Content is the new text of a message that waits. By must be the message's sender, unless that is
+	// anonymous, and nothing may have been done with the message yet. Empty = unchanged.
+	Content string `json:"content,omitempty" doc:"With pending: the new text of a message that waits. Its sender alone may change it. Default: unchanged"`
+
 	// By is required; the HTTP API fills it in.
-	By     string `json:"by" required:"false" maxLength:"128" doc:"Who does it; it is stored. Default: api"`
+	By     string `json:"by" required:"false" doc:"Who does it; it is stored. Default: api"`
 	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why, for people: the error of the event"`
 }
 

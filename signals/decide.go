@@ -35,7 +35,7 @@ type Decide struct {
 	Reason     string         `json:"reason,omitempty" maxLength:"4096" doc:"Of a denial: the agent is told"`
 
 	// By is required; the HTTP API fills it in.
-	By string `json:"by" required:"false" maxLength:"200" doc:"Who decides; it is stored. The name of the API key, or without one what the client sends. Default: api"`
+	By string `json:"by" required:"false" doc:"Who decides; it is stored. The name of the API key, or without one what the client sends. Default: api"`
 
 	Args    json.RawMessage   `json:"args,omitempty" doc:"An object: the arguments that run instead of the call's own. They are checked like those, and stored beside them. With scope once only"`
 	Pattern map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name. All other arguments must be equal"`
@@ -196,7 +196,7 @@ type ToolResult struct {
 	IsError    bool   `json:"isError,omitempty" doc:"The output says why the call failed"`
 
 	// By is required; the HTTP API fills it in.
-	By       string `json:"by" required:"false" maxLength:"200" doc:"The client or person who ran it; it is stored. Default: api"`
+	By       string `json:"by" required:"false" doc:"The client or person who ran it; it is stored. Default: api"`
 	Agent    string `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
 	ToolName string `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 }
@@ -224,7 +224,7 @@ type InputAnswers struct {
 	Answers map[string]event.InputAnswer `json:"answers" doc:"An answer for each question, by its id"`
 
 	// By is required; the HTTP API fills it in.
-	By string `json:"by" required:"false" maxLength:"200" doc:"Who answers; it is stored. The name of the API key, or without one what the client sends. Default: api"`
+	By string `json:"by" required:"false" doc:"Who answers; it is stored. The name of the API key, or without one what the client sends. Default: api"`
 }
 
 // Bounds of [InputAnswers].

@@ -53,7 +53,7 @@ type CompleteTask struct {
 	TaskID string          `json:"taskId"`
 	Result json.RawMessage `json:"result,omitempty" doc:"Any JSON, at most 256 KiB; null is none"`
 	Error  string          `json:"error,omitempty" maxLength:"16384" doc:"Why it failed, at most 16 KiB. Cannot be combined with a result"`
-	By     string          `json:"by,omitempty" maxLength:"128" doc:"Who or what completes it; it is stored. Default: api"`
+	By     string          `json:"by,omitempty" doc:"Who or what completes it; it is stored. Default: api"`
 }
 
 // CompleteTaskResult is the result of updates "complete_task" and "cancel_task".
@@ -82,7 +82,7 @@ type CancelTask struct {
 	TaskID string `json:"taskId"`
 
 	// By is required; the HTTP API fills it in.
-	By     string `json:"by" required:"false" maxLength:"128" doc:"Who cancels it; it is stored. Required where the server does not authenticate requests"`
+	By     string `json:"by" required:"false" doc:"Who cancels it; it is stored. Required where the server does not authenticate requests"`
 	Reason string `json:"reason,omitempty" maxLength:"4096" doc:"Why, for people"`
 }
 

@@ -26,7 +26,7 @@ type ThreadChange struct {
 	RemoveAgents []string        `json:"removeAgents,omitempty" maxItems:"100" doc:"Agents to remove, except the last one. Cannot be combined with agents"`
 	TurnLimit    int             `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many model calls an agent may make until the next user message or environment event"`
 	Metadata     json.RawMessage `json:"metadata,omitempty" doc:"A JSON object that replaces the thread's own"`
-	By           string          `json:"by,omitempty" maxLength:"128" doc:"Who changes it"`
+	By           string          `json:"by,omitempty" doc:"Who changes it"`
 }
 
 // Validate reports the first invalid field.

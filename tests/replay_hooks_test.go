@@ -275,6 +275,10 @@ func liveStatuses(t *testing.T, r check.Review, id string) {
 		posted := fmt.Sprintf("m%d", i)
 		_, err := r.Threads.Post(r.Ctx(), id, check.Message(id, posted, "a secret"))
 		require.NoError(t, err)
+		if i == 0 {
+			_, err = r.Threads.SetStatus(r.Ctx(), id, signals.SetStatus{EventID: posted, Status: event.ItemPending, Content: "no secret", By: "ann"})
+			require.NoError(t, err)
+		}
 		set(posted, status)
 	}
 	set("m1", event.ItemPending)

@@ -227,7 +227,7 @@ export class Client {
    * A page of the first events, or of those after another page.
    * @param {string} id The thread.
    * @param {{ cursor?: string, event?: string, limit?: number, signal?: AbortSignal }} [options] cursor: the next of the page that this one
-   * follows, or the id of an event. event: the message or posted event with which a page without cursor begins.
+   * follows, or the id of an event. event: the message, record or posted event with which a page without cursor begins.
    * @returns {Promise<EventPage>}
    */
   eventsAfter(id, { cursor, event, limit = 200, signal } = {}) {

@@ -89,7 +89,7 @@ type decideArgs struct {
 	Reason     string `json:"reason,omitempty" jsonschema:"Why. The agent is told of a denial" maxLength:"4096"`
 	Round      int    `json:"round,omitempty" jsonschema:"The round of the request, if it names one" minimum:"0" maximum:"1000000"`
 	Digest     string `json:"digest,omitempty" jsonschema:"The digest of the request: another call than that is not decided on" maxLength:"128"`
-	By         string `json:"by,omitempty" jsonschema:"The name of the person who decides. Required without an API key, whose name it otherwise is" maxLength:"128"`
+	By         string `json:"by,omitempty" jsonschema:"The name of the person who decides. Required without an API key, whose name it otherwise is"`
 }
 
 type decision struct {

@@ -52,7 +52,7 @@ type answerArgs struct {
 	ToolCallID string            `json:"toolCallId" jsonschema:"The call"`
 	Round      int               `json:"round,omitempty" jsonschema:"The round of the request. Default: 1" minimum:"0" maximum:"1000000"`
 	Answers    map[string]answer `json:"answers" jsonschema:"An answer for each question, by its id"`
-	By         string            `json:"by,omitempty" jsonschema:"The name of the person who answers. With an API key it is that of the key" maxLength:"128"`
+	By         string            `json:"by,omitempty" jsonschema:"The name of the person who answers. With an API key it is that of the key"`
 }
 
 type answer struct {

@@ -45,7 +45,7 @@ func payloadOf(r *redact.Redactor, payload any) any {
 		p.Reason = r.Text(p.Reason)
 		return p
 	case signals.SetStatus:
-		p.Reason = r.Text(p.Reason)
+		p.Reason, p.Content = r.Text(p.Reason), r.Text(p.Content)
 		return p
 	case signals.Decide:
 		p.Reason, p.Args, p.ToolArgs = r.Text(p.Reason), r.JSON(p.Args), r.JSON(p.ToolArgs)

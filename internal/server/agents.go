@@ -27,7 +27,7 @@ type AgentPath struct {
 // since the body is the definition itself.
 type AgentEdit struct {
 	IfVersion string `query:"ifVersion" pattern:"^[0-9]{1,9}$" patternDescription:"a whole number" doc:"Only if this is the newest stored version; 0 if none is stored. Default: any version"`
-	By        string `query:"by" maxLength:"128" doc:"Who changes it; it is stored. Default: api"`
+	By        string `query:"by" doc:"Who changes it; it is stored. Default: api"`
 }
 
 func (c AgentEdit) change(ctx context.Context) (registry.Change, error) {

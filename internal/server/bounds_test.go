@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
 )
 
@@ -93,6 +94,57 @@ func TestListsAreBounded(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, got.status, got.text)
 	require.Contains(t, got.text, "forwardedProps.agents: has 300 items, and may have 100")
 	require.Empty(t, w.threads.opens)
+}
+
+// TestNamesHaveOneLimit: whoever acts may have a name as long as the server says, at every operation.
+func TestNamesHaveOneLimit(t *testing.T) {
+	w := inhabited(t)
+	limits, _ := w.call("GET", "/v1/server", nil).ok(t, http.StatusOK).body["limits"].(object)
+	longest, tooLong := strings.Repeat("x", event.MaxName), strings.Repeat("x", event.MaxName+1)
+	require.EqualValues(t, event.MaxName, limits["name"])
+	var doc document
+	var more struct {
+		Paths map[string]map[string]struct{ Parameters []struct{ Name string } }
+	}
+	raw := []byte(w.call("GET", "/openapi.json", nil).text)
+	require.NoError(t, json.Unmarshal(raw, &doc))
+	require.NoError(t, json.Unmarshal(raw, &more))
+	asked := map[string]bool{}
+	ask := func(id, method, path string, body func(name string) any, location string) {
+		asked[id] = true
+		assert.Equal(t, []string{location}, w.call(method, path, body(tooLong)).problem(t, http.StatusUnprocessableEntity), id)
+		assert.NotContains(t, w.call(method, path, body(longest)).text, location, id)
+	}
+	for _, o := range targets(t, w) {
+		at, method := strings.SplitN(o.path, "?", 2)[0], strings.ToLower(o.method)
+		for _, p := range more.Paths[at][method].Parameters {
+			if p.Name == "by" {
+				for name, answers := range map[string]bool{tooLong: false, longest: true} {
+					asked[o.id] = true
+					got := w.attack(o, o.url(nil)+"?by="+name, o.body)
+					assert.Equal(t, answers, !strings.Contains(got.text, `"query.by"`), "%s: %s", o.id, got.text)
+				}
+			}
+		}
+		properties := doc.resolve(doc.Paths[at][method].RequestBody.Content["application/json"].Schema).Properties
+		for _, field := range []string{"by", "sender", "person"} {
+			if _, ok := properties[field]; ok && o.id != "chat" {
+				ask(o.id, o.method, o.url(nil), func(name string) any {
+					body := object{}
+					require.NoError(t, json.Unmarshal([]byte(o.body), &body), o.id)
+					body[field] = name
+					return body
+				}, "body."+field)
+			}
+		}
+	}
+	for _, id := range []string{"decide", "closeThread", "interruptThread", "updateThread", "revokeGrant", "postMessage", "erasePerson", "seeThread"} {
+		assert.Contains(t, asked, id)
+	}
+	ask("openThread", "POST", "/v1/threads", func(name string) any { return object{"message": object{"content": "x", "sender": name}} }, "body.message.sender")
+	ask("createSchedule", "POST", "/v1/schedules", func(name string) any {
+		return object{"threadId": "none", "every": "1h", "message": object{"content": "x", "sender": name}}
+	}, "body.message.sender")
 }
 
 // TestStreamsEnd: the stream of a run that the thread does not have is refused, and one whose message

@@ -59,14 +59,14 @@ type mergeEntityInput struct {
 	EntityPath
 	Body struct {
 		Into string `json:"into" minLength:"1" maxLength:"200" doc:"The id of the entity that it is merged into"`
-		By   string `json:"by,omitempty" maxLength:"128" doc:"Who merges them; it is stored. Default: api"`
+		By   string `json:"by,omitempty" doc:"Who merges them; it is stored. Default: api"`
 	}
 }
 
 type undoMergeInput struct {
 	ID   string `path:"id" maxLength:"200" doc:"The id of the merge"`
 	Body *struct {
-		By string `json:"by,omitempty" maxLength:"128" doc:"Who undoes it; it is stored. Default: api"`
+		By string `json:"by,omitempty" doc:"Who undoes it; it is stored. Default: api"`
 	}
 }
 

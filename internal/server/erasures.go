@@ -27,7 +27,7 @@ type Eraser interface {
 type eraseInput struct {
 	Body struct {
 		ThreadID string `json:"threadId" maxLength:"128" doc:"The thread to erase, with the threads of its sub-agents"`
-		By       string `json:"by,omitempty" maxLength:"128" doc:"Who asks for it; the receipt names them. Default: api"`
+		By       string `json:"by,omitempty" doc:"Who asks for it; the receipt names them. Default: api"`
 	}
 }
 
@@ -48,9 +48,9 @@ type erasureInput struct {
 
 type erasePersonInput struct {
 	Body struct {
-		Person string   `json:"person" minLength:"1" maxLength:"128" doc:"The name under which the person wrote and decided"`
+		Person string   `json:"person" minLength:"1" doc:"The name under which the person wrote and decided"`
 		Terms  []string `json:"terms,omitempty" maxItems:"50" doc:"Further words by which the person is known, such as a full name or an address, of 3 characters or more each. They are replaced wherever they are whole words, in upper or lower case"`
-		By     string   `json:"by,omitempty" maxLength:"128" doc:"Who asks for it; the receipt names them. Default: api"`
+		By     string   `json:"by,omitempty" doc:"Who asks for it; the receipt names them. Default: api"`
 	}
 }
 

@@ -26,7 +26,7 @@ type eventsInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Resume a stream after this event"`
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
-	Event       string `query:"event" maxLength:"200" doc:"For streams and pages without a cursor: begin with this message or posted event, which may still be in the queue"`
+	Event       string `query:"event" maxLength:"200" doc:"For streams and pages without a cursor: begin with this message, record or posted event, which may still be in the queue"`
 	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, published ones and all others in that form; world: the events of a world of agents. Default: agent"`
 	Cursor      string `query:"cursor" doc:"For pages: the next of the previous page, or the id of any event"`
 	Before      string `query:"before" doc:"For pages of agent events: the previous of the page that follows, or end for the newest events. Such a page ends before it, and its limit counts records, of which some have no event"`

@@ -43,7 +43,7 @@ func (h *exportHandlers) registerPersonExport() {
 
 type exportPersonInput struct {
 	Body struct {
-		Person string   `json:"person" minLength:"1" maxLength:"128" doc:"The name under which the person wrote and decided"`
+		Person string   `json:"person" minLength:"1" doc:"The name under which the person wrote and decided"`
 		Terms  []string `json:"terms,omitempty" maxItems:"50" doc:"Further words by which the person is known, as for the erasure of a person"`
 	}
 }

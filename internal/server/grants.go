@@ -29,7 +29,7 @@ type grantsOutput struct {
 
 type revokeInput struct {
 	ToolCallPath
-	By     string `query:"by" maxLength:"200" doc:"Who revokes; it is stored. The name of the API key, or without one what the client sends. Default: api"`
+	By     string `query:"by" doc:"Who revokes; it is stored. The name of the API key, or without one what the client sends. Default: api"`
 	Reason string `query:"reason" maxLength:"4096" doc:"Why, for people"`
 }
 

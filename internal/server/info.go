@@ -33,8 +33,7 @@ type Limits struct {
 	Message int `json:"message" doc:"Of a message, with its thread and sender, as JSON in which <, > and & are escaped: {\"threadId\", \"senderId\", \"senderType\", \"content\"}. In bytes"`
 	Reason  int `json:"reason" doc:"Of the reason of a decision, in bytes"`
 	Title   int `json:"title" doc:"Of the title of a thread, in bytes"`
-	Name    int `json:"name" doc:"Of the name of a person, in bytes"`
-	Sender  int `json:"sender" doc:"Of the sender of a message of a schedule, in bytes"`
+	Name    int `json:"name" doc:"Of the name of whoever acts, such as by and sender, in bytes"`
 	ID      int `json:"id" doc:"Of the id of a thread or of a schedule, in bytes"`
 	Note    int `json:"note" doc:"Of the note of a schedule, in bytes"`
 	Body    int `json:"body" doc:"Of the body of a request, such as one that adds the text of a document, in bytes"`
@@ -50,9 +49,6 @@ type Limits struct {
 	DocumentTitle      int `json:"documentTitle" doc:"Of the title of a document, in bytes"`
 	DocumentCollection int `json:"documentCollection" doc:"Of the name of a collection of documents, in bytes"`
 }
-
-// maxBy is what every by accepts: 128 characters that are at most [event.MaxName] bytes long.
-const maxBy = 128
 
 // infoHandlers serve what a client needs to know of the server.
 type infoHandlers struct {
@@ -77,7 +73,7 @@ func (h *infoHandlers) getServer(ctx context.Context, _ *struct{}) (*output[Serv
 	}
 	info := ServerInfo{Version: h.version, Namespace: h.namespace, Workflows: h.workflows, Name: p.Name, Roles: roles.Strings()}
 	info.Limits = Limits{
-		Message: signals.MaxPayload, Reason: signals.MaxReason, Title: signals.MaxTitle, Name: maxBy, Sender: event.MaxName,
+		Message: signals.MaxPayload, Reason: signals.MaxReason, Title: signals.MaxTitle, Name: event.MaxName,
 		ID: signals.MaxID, Note: signals.MaxNote, Body: int(h.maxBody),
 		Agent: store.MaxAgentDefinition, AgentName: agent.MaxName, AgentModel: agent.MaxModel,
 		RuleName: approval.MaxName, RuleReason: approval.MaxReason, RuleWhen: approval.MaxWhen,

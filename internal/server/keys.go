@@ -32,7 +32,7 @@ type keysOutput struct {
 
 type createKeyInput struct {
 	Body struct {
-		Name      string    `json:"name" minLength:"1" maxLength:"128" doc:"The sender and the by of the requests that carry the key. Names are case-insensitive"`
+		Name      string    `json:"name" minLength:"1" doc:"The sender and the by of the requests that carry the key. Names are case-insensitive"`
 		Roles     []string  `json:"roles" maxItems:"6" enum:"read,post,approve,operate,send-as,admin" doc:"What the key may do, at least one role. admin implies all others"`
 		ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"Default: never"`
 	}

@@ -32,7 +32,7 @@ type firstMessage struct{ NewMessage }
 type NewMessage struct {
 	Content string `json:"content" minLength:"1" doc:"The text"`
 	ID      string `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new ULID"`
-	Sender  string `json:"sender,omitempty" maxLength:"128" doc:"The sender. Default: user"`
+	Sender  string `json:"sender,omitempty" doc:"The sender. Default: user"`
 }
 
 func (m *firstMessage) UnmarshalJSON(data []byte) error {

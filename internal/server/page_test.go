@@ -63,7 +63,7 @@ func TestServerInfo(t *testing.T) {
 		"version": "1.2.3", "namespace": "default", "workflows": "http://127.0.0.1/namespaces/default/workflows",
 		"name": "ann", "roles": []any{"read", "post"}, "worker": object{"taskQueue": "threadmill", "polled": true},
 		"limits": object{
-			"message": 262144., "reason": 4096., "title": 400., "name": 128., "sender": 200., "id": 128., "note": 1000., "body": 1048576.,
+			"message": 262144., "reason": 4096., "title": 400., "name": 200., "id": 128., "note": 1000., "body": 1048576.,
 			"agent": 262144., "agentName": 64., "agentModel": 256., "ruleName": 128., "ruleReason": 4096., "ruleWhen": 4096.,
 			"documentSource": 2048., "documentTitle": 500., "documentCollection": 100.,
 		},

@@ -23,7 +23,7 @@ type presenceInput struct {
 	ThreadPath
 	Body struct {
 		ID   string `json:"id" minLength:"1" maxLength:"64" doc:"Identifies the window of the viewer, which chooses it at random"`
-		By   string `json:"by,omitempty" maxLength:"128" doc:"Who looks at the thread. The name of the API key, or without one what the client sends"`
+		By   string `json:"by,omitempty" doc:"Who looks at the thread. The name of the API key, or without one what the client sends"`
 		Left bool   `json:"left,omitempty" doc:"The viewer does not look at it any more"`
 	}
 }

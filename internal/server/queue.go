@@ -62,7 +62,7 @@ type statusInput struct {
 type retryInput struct {
 	EventPath
 	Body *struct {
-		By string `json:"by,omitempty" maxLength:"128" doc:"Who does it; it is stored. Default: api"`
+		By string `json:"by,omitempty" doc:"Who does it; it is stored. Default: api"`
 	} `required:"false"`
 }
 

@@ -226,9 +226,9 @@ func TestAddToQueue(t *testing.T) {
 		"unknown field":      {object{"type": "x", "colour": "red"}, 422, "body.colour"},
 		"bad ttl":            {object{"type": "x", "ttl": -1}, 422, "body.ttl"},
 		"bad priority":       {object{"type": "x", "priority": 1.5}, 422, "body.priority"},
-		"long trace":         {object{"type": "x", "traceId": strings.Repeat("x", 129)}, 422, "body.traceId"},
+		"long trace":         {object{"type": "x", "traceId": strings.Repeat("x", 201)}, 422, "body.traceId"},
 		"NUL in a trace":     {object{"type": "x", "traceId": "a\x00b"}, 422, "body.traceId"},
-		"long parent":        {object{"type": "x", "parentEventId": strings.Repeat("x", 129)}, 422, "body.parentEventId"},
+		"long parent":        {object{"type": "x", "parentEventId": strings.Repeat("x", 201)}, 422, "body.parentEventId"},
 		"bad onBusy":         {object{"type": "x", "onBusy": "wait"}, 422, "body.onBusy"},
 		"unknown agent":      {object{"type": "message", "payload": message, "agents": []string{"nobody"}}, 422, "body.agents[0]"},
 		"no payload":         {object{"type": "message"}, 422, "body.payload"},
@@ -283,6 +283,8 @@ func TestSetStatus(t *testing.T) {
 			assert.Equal(t, signals.SetStatus{EventID: "e2", Status: status, By: "ann", Reason: "stale"}, w.threads.queue.changes[len(w.threads.queue.changes)-1])
 		})
 	}
+	w.call("PATCH", path, object{"status": "pending", "content": "other", "by": "ann"}).ok(t, http.StatusOK)
+	assert.Equal(t, signals.SetStatus{EventID: "e2", Status: event.ItemPending, Content: "other", By: "ann"}, w.threads.queue.changes[len(w.threads.queue.changes)-1])
 	w.call("PATCH", path, object{"status": "expired"})
 	assert.Equal(t, "api", w.threads.queue.changes[len(w.threads.queue.changes)-1].By)
 	t.Run("S2-17 retry", func(t *testing.T) {
@@ -299,7 +301,7 @@ func TestSetStatus(t *testing.T) {
 		"no status":      {object{"by": "ann"}, "body.status"},
 		"unknown status": {object{"status": "done"}, "body.status"},
 		"processing":     {object{"status": "processing"}, "body.status"},
-		"long name":      {object{"status": "expired", "by": strings.Repeat("x", 129)}, "body.by"},
+		"long name":      {object{"status": "expired", "by": strings.Repeat("x", 201)}, "body.by"},
 		"unknown field":  {object{"status": "expired", "payload": 1}, "body.payload"},
 	} {
 		t.Run(name, func(t *testing.T) {

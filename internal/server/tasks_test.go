@@ -203,7 +203,7 @@ func TestCompleteTask(t *testing.T) {
 		"both":             {object{"result": 1, "error": "no"}, 422, "body.error"},
 		"long error":       {object{"error": strings.Repeat("x", signals.MaxTaskError+1)}, 422, "body.error"},
 		"wide error":       {object{"error": strings.Repeat("é", signals.MaxTaskError)}, 422, "body.error"},
-		"long name":        {object{"by": strings.Repeat("x", 129)}, 422, "body.by"},
+		"long name":        {object{"by": strings.Repeat("x", 201)}, 422, "body.by"},
 		"unknown field":    {object{"output": 1}, 422, "body.output"},
 		"result too large": {object{"result": strings.Repeat("x", signals.MaxPayload)}, 413, "body.result"},
 		"not JSON":         {`hello`, 400, "body"},

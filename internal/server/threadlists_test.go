@@ -54,6 +54,7 @@ func TestThreadPreview(t *testing.T) {
 		t.Helper()
 		assert.Equal(t, want, w.call("GET", "/v1/threads/t1", nil).body["preview"])
 		assert.Equal(t, want, w.call("GET", "/v1/threads/t1?state=true", nil).body["preview"])
+		assert.Equal(t, want, w.call("PATCH", "/v1/threads/t1", object{"title": "Payment"}).ok(t, http.StatusOK).body["preview"])
 		threads := w.call("GET", "/v1/threads", nil).body["threads"].([]any)
 		assert.NotContains(t, threads[0], "preview", "of a thread without a message")
 		assert.Equal(t, want, threads[1].(object)["preview"])

@@ -27,7 +27,7 @@ type ThreadPath struct {
 // Thread is a thread in the form of the API: its row, and its current state.
 type Thread struct {
 	store.Thread
-	Preview   string         `json:"preview,omitempty" maxLength:"200" doc:"The beginning of the first message of a person or an agent, on one line, as hooks and erasures left it. Left out after changes, and without such a message among the first 100 records"`
+	Preview   string         `json:"preview,omitempty" maxLength:"200" doc:"The beginning of the first message of a person or an agent, on one line, as hooks and erasures left it. Left out in the response to opening a thread, which has not stored its message yet, and without such a message among the first 100 records"`
 	Metadata  map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the thread"`
 	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many model calls an agent may make until the next user message or environment event. With state=true, or after a change"`
 	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The model calls of each agent since then. As turnLimit"`
@@ -265,7 +265,7 @@ func parseThreadCursor(text string) (at time.Time, id string, ok bool) {
 
 type closeInput struct {
 	ThreadPath
-	By string `query:"by" maxLength:"128" doc:"Who closes it; it is stored. Default: api"`
+	By string `query:"by" doc:"Who closes it; it is stored. Default: api"`
 }
 
 func (h *threadHandlers) closeThread(ctx context.Context, in *closeInput) (*struct{}, error) {
@@ -282,7 +282,7 @@ const byAPI = "api"
 type interruptInput struct {
 	ThreadPath
 	Body *struct {
-		By      string `json:"by,omitempty" maxLength:"128" doc:"Default: api"`
+		By      string `json:"by,omitempty" doc:"Default: api"`
 		Reason  string `json:"reason,omitempty" maxLength:"1000" doc:"Why, for people"`
 		EventID string `json:"eventId,omitempty" maxLength:"128" doc:"Only this event: its turn ends, or it is taken out of the queue. Default: the current turn, whatever it is"`
 	} `required:"false"`

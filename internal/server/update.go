@@ -42,7 +42,11 @@ func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*ou
 	}
 	now := stateView(state.Body)
 	if row, err := h.store.Thread(ctx, h.key(in.ID)); err == nil {
-		now = stateOver(threadView(row), state.Body)
+		rows, err := listed(ctx, h.store, h.namespace, row)
+		now = stateOver(rows[0], state.Body)
+		if err != nil {
+			h.logger.Warn("a changed thread is returned without its preview", "thread", in.ID, "error", err)
+		}
 	}
 	return &output[Thread]{Body: now}, nil
 }

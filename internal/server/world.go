@@ -20,7 +20,7 @@ type worldMessageInput struct {
 	ThreadPath
 	Body struct {
 		Content   string `json:"content" minLength:"1" doc:"The text. A JSON object with the __type tool_result is a decision on a tool call"`
-		Sender    string `json:"sender,omitempty" maxLength:"200" doc:"The sender: an agent of the thread or a configured one, system, world, or a person. Default: human"`
+		Sender    string `json:"sender,omitempty" doc:"The sender: an agent of the thread or a configured one, system, world, or a person. Default: human"`
 		MessageID string `json:"messageId,omitempty" doc:"Idempotency key: duplicates are ignored. Default: a new one"`
 	}
 }
@@ -35,7 +35,7 @@ type toolDecisionInput struct {
 		ToolName         string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
 		ToolArgs         json.RawMessage `json:"toolArgs,omitempty" doc:"If given, the call's arguments must be these. They never replace them"`
 		WorkingDirectory string          `json:"workingDirectory,omitempty" doc:"If given, the call must work there"`
-		By               string          `json:"by,omitempty" maxLength:"200" doc:"Who decides; it is stored. The name of the API key; required without one"`
+		By               string          `json:"by,omitempty" doc:"Who decides; it is stored. The name of the API key; required without one"`
 	}
 }
 

@@ -52,7 +52,7 @@ func (r *AgentRun) ReplyEvent() HookEvent {
 	t := r.turn
 	m := r.Reply.Message
 	m.SenderID, m.SenderType, m.Role, m.AgentID, m.ReplyToMessageID = r.Agent, event.CreatedByAgent, event.RoleAssistant, r.Agent, r.ReplyTo
-	m.Held = r.Quiet && m.Content != ""
+	m.Held, m.Usage = r.Quiet && m.Content != "", r.Reply.Usage
 	e := HookEvent{ID: m.ID, Key: m.ID, Type: event.TypeMessage, Parent: t.Item.ID, CreatedBy: event.CreatedByAgent, Agent: r.Agent, message: m}
 	e.undecided = slices.Contains(r.Undecided, event.TypeMessage)
 	return e

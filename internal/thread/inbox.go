@@ -198,10 +198,13 @@ func (s *State) ValidateSetStatus(c signals.SetStatus) error {
 		return event.FieldErrorf("eventId", "%q is neither queued nor a recently ended event; records of older events are in the store", c.EventID)
 	case c.Priority != nil && it.Status == event.ItemProcessing:
 		return event.FieldErrorf("priority", "of event %q cannot change: it is being processed", c.EventID)
-	case it.Status == c.Status && c.Priority == nil:
+	case it.Status == c.Status && c.Priority == nil && c.Content == "":
 		return event.FieldErrorf("status", "of event %q is %s already", c.EventID, c.Status)
 	case it.Status != event.ItemPending && it.Status != event.ItemProcessing && it.Status != event.ItemFailed:
 		return event.FieldErrorf("status", "of event %q is %s: it has ended; post it again under another id", c.EventID, it.Status)
+	case c.Content != "":
+		_, err := s.edited(c)
+		return err
 	}
 	return nil
 }
@@ -238,7 +241,8 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 	for i, q := range s.Inbox.Queue {
 		if q.Item.ID == c.EventID {
 			if c.Status == event.ItemPending {
-				return s.move(now, &s.Inbox.Queue[i], c), false, nil
+				it, err = s.change(now, c)
+				return it, false, err
 			}
 			s.Inbox.takeAt(i)
 			it = s.setStatusOf(now, q, c)
@@ -247,6 +251,20 @@ func (s *State) SetStatus(now time.Time, c signals.SetStatus) (it event.Item, in
 		}
 	}
 	return event.Item{}, false, event.FieldErrorf("eventId", "is not known")
+}
+
+// change gives an event that waits another text, another priority, or both.
+func (s *State) change(now time.Time, c signals.SetStatus) (event.Item, error) {
+	if c.Content != "" {
+		if err := s.edit(now, c); err != nil {
+			return event.Item{}, err
+		}
+	}
+	q := s.Inbox.find(c.EventID)
+	if c.Priority == nil {
+		return q.Item, nil
+	}
+	return s.move(now, q, c), nil
 }
 
 // move gives an event that waits another priority.
@@ -369,6 +387,9 @@ func (in *Inbox) rememberPosted(id string) {
 	}
 }
 
+// shownWait is the shortest wait in the queue that the record of a message tells.
+const shownWait = time.Second
+
 // recordItem adds the record of an item, before hooks decide on it, unless it was added before.
 func (s *State) recordItem(now time.Time, q Queued) {
 	if !q.Unloaded && !(q.Stored && q.Item.Attempt == 0) {
@@ -380,7 +401,11 @@ func (s *State) recordItemIn(now time.Time, eventID string, q *Queued) {
 	it := q.Item
 	switch read := q.read(); {
 	case read.Message != nil:
-		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, q.message())
+		m := q.message()
+		if now.Sub(it.CreatedAt) >= shownWait {
+			m.PostedAt = it.CreatedAt
+		}
+		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, m)
 	case read.Env != nil:
 		s.recordUndecided(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, *read.Env)
 	default:

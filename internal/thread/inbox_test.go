@@ -1,8 +1,11 @@
 package thread
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -126,6 +129,18 @@ func TestSetStatusRefused(t *testing.T) {
 		{"priority", func(c *signals.SetStatus) {
 			c.EventID, c.Status, c.Priority = "processing", event.ItemPending, new(int)
 		}},
+		{"content", func(c *signals.SetStatus) { c.Content = "other" }},
+		{"content", func(c *signals.SetStatus) { c.Status, c.Content = event.ItemPending, " \n" }},
+		{"content", func(c *signals.SetStatus) { c.Status, c.Content, c.By = event.ItemPending, "other", "bob" }},
+		{"content", func(c *signals.SetStatus) {
+			c.EventID, c.Status, c.Content = "processing", event.ItemPending, "other"
+		}},
+		{"content", func(c *signals.SetStatus) {
+			c.EventID, c.Status, c.Content = "failed", event.ItemPending, "other"
+		}},
+		{"payload", func(c *signals.SetStatus) {
+			c.Status, c.Content = event.ItemPending, strings.Repeat("x", signals.MaxPayload)
+		}},
 	} {
 		s := known(t)
 		before := asJSON(t, s)
@@ -189,6 +204,82 @@ func TestMoveInTheQueue(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, move("e2", 7).Priority, "a failed event is retried at its new place")
 	require.Equal(t, []string{"e2", "e3", "e1"}, order())
+}
+
+// TestWaitInTheQueue: the record of a message tells since when it waited.
+func TestWaitInTheQueue(t *testing.T) {
+	for waited, posted := range map[time.Duration]time.Time{999 * time.Millisecond: {}, time.Second: t0, time.Hour: t0} {
+		s := newState()
+		post(t, s, says("e1", "x"))
+		q, ok := s.next(t0.Add(waited))
+		require.True(t, ok)
+		s.begin(t0.Add(waited), q)
+		var m event.Message
+		require.NoError(t, json.Unmarshal(s.Outbox.Pending[len(s.Outbox.Pending)-1].Payload, &m))
+		require.Equal(t, "x", m.Content)
+		require.True(t, posted.Equal(m.PostedAt), "after %s: %s", waited, m.PostedAt)
+	}
+}
+
+func TestEditInTheQueue(t *testing.T) {
+	edit := func(s *State, id, content string) (event.Item, error) {
+		c := setTo(id, event.ItemPending)
+		c.Content = content
+		it, interrupt, err := s.SetStatus(at(1), c)
+		require.False(t, interrupt)
+		return it, err
+	}
+	s := newState()
+	p := says("e1", "to production")
+	p.Payload = []byte(`{"threadId":"t1","senderId":"ann","senderType":"user","content":"to production","metadata":{"n":12345678901234567890}}`)
+	p.Priority, p.TTL = 3, 60_000
+	post(t, s, p)
+	before := s.Inbox.Queue[0]
+	it, err := edit(s, "e1", "to <staging> @critic")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"threadId":"t1","senderId":"ann","senderType":"user","content":"to <staging> @critic","metadata":{"n":12345678901234567890}}`, string(it.Payload))
+	require.Contains(t, string(it.Payload), "12345678901234567890", "exactly")
+	require.Equal(t, at(1), it.UpdatedAt)
+	after := s.Inbox.Queue[0]
+	after.Item.Payload, after.Item.UpdatedAt, after.content = before.Item.Payload, before.Item.UpdatedAt, before.content
+	require.Equal(t, before, after, "nothing else changes")
+	last := s.Outbox.Pending[len(s.Outbox.Pending)-1]
+	require.JSONEq(t, `{"status":"pending","detail":"edited","by":"ann"}`, string(last.Payload), "who edited it is stored")
+	post(t, s, says("e1", "to production"))
+	q, ok := s.next(at(1))
+	require.True(t, ok)
+	require.Equal(t, "to <staging> @critic", q.message().Content, "a repeated post changes nothing")
+
+	s = newState()
+	post(t, s, says("e1", strings.Repeat("x", signals.MaxPayload/2)))
+	for i := range 4 {
+		post(t, s, says(fmt.Sprintf("f%d", i), strings.Repeat("x", signals.MaxPayload/2)))
+	}
+	_, err = edit(s, "e1", strings.Repeat("x", signals.MaxPayload-1000))
+	require.ErrorIs(t, err, ErrFull)
+
+	for name, change := range map[string]func(*Queued){
+		"derived":     func(q *Queued) { q.Hooked = true },
+		"stored":      func(q *Queued) { q.Stored = true },
+		"not loaded":  func(q *Queued) { *q = q.withoutContent() },
+		"retried":     func(q *Queued) { q.Item.Attempt = 1 },
+		"of no user":  func(q *Queued) { q.read().Message.SenderType = event.CreatedBySystem },
+		"no message":  func(q *Queued) { q.Item.Type = "deploy" },
+		"of somebody": func(q *Queued) { q.read().Message.SenderID = "bob" },
+	} {
+		s := newState()
+		post(t, s, says("e1", "x"))
+		change(&s.Inbox.Queue[0])
+		state := asJSON(t, s)
+		_, err := edit(s, "e1", "y")
+		requireField(t, "content", err)
+		require.Equal(t, state, asJSON(t, s), name)
+	}
+	s = newState()
+	post(t, s, says("e1", "x"))
+	s.Inbox.Queue[0].read().Message.SenderID = "user"
+	_, err = edit(s, "e1", "y")
+	require.NoError(t, err, "the sender is nobody")
 }
 
 func TestSetStatusWhileHooksDecide(t *testing.T) {

@@ -85,7 +85,10 @@ func (a queueCommands) queueSetStatusCommand() *cobra.Command {
 An event that waits and is given another status than pending is never processed; the turn
 of the one that is being processed is interrupted. pending processes a failed event
 again, and the one that is being processed once more; with --priority, it moves one that
-waits.`,
+waits, and with --content, it gives a message that waits another text. Only the sender of
+a message can do that, so --by has to be the sender.`,
+		Example: `  starter queue set-status t1 e1 pending --priority 5
+  starter queue set-status t1 e1 pending --content "deploy to staging instead" --by ann`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change.EventID, change.Status = args[1], event.ItemStatus(args[2])
 			if cmd.Flags().Changed("priority") {
@@ -102,6 +105,7 @@ waits.`,
 	})
 	byFlag(cmd, "by", &change.By, "who does it", actor)
 	cmd.Flags().StringVar(&change.Reason, "reason", "", "why")
+	cmd.Flags().StringVar(&change.Content, "content", "", "with pending: the new text of a message that waits (default: unchanged)")
 	cmd.Flags().IntVar(&priority, "priority", 0, "with pending: the new priority of an event that waits or failed; higher first (default: unchanged)")
 	return cmd
 }

@@ -329,6 +329,9 @@ func queueSetStatus(t *testing.T, d *check.Desk, w *harness.Harness) {
 	blocked := []string{"set to completed", "set to expired", "set to overwritten"}
 	requireBlocked(w, id, append(blocked, "set to failed"), "last")
 
+	edited := queueEdit(t, w, id)
+	require.Contains(t, eventIDs(d.Asked(id, "first")), edited, "hooks decide on the edited text")
+
 	set("failed", event.ItemPending)
 	require.Equal(t, signals.TurnCompleted, check.Wholly(w, id, w.Await(id, "failed")).Status)
 	require.Equal(t, "failed", w.Messages(id)[len(w.Messages(id))-1].ReplyToMessageID, "what is pending again is processed")
@@ -351,6 +354,26 @@ func queueSetStatus(t *testing.T, d *check.Desk, w *harness.Harness) {
 		require.ErrorContains(t, err, name)
 		require.Len(t, w.Records(id), before)
 	}
+}
+
+// queueEdit edits a message that waits, and returns its event. What its turn answers is the new text.
+func queueEdit(t *testing.T, w *harness.Harness, id string) string {
+	_, release := busy(t, w, id)
+	add(w, id, check.Message(id, "edited", "to production"))
+	change := signals.SetStatus{EventID: "edited", Status: event.ItemPending, Content: "to staging", By: "bob"}
+	_, err := w.Threads.SetStatus(w.Ctx(), id, change)
+	require.ErrorIs(t, err, signals.ErrRefused)
+	require.ErrorContains(t, err, `can be changed by its sender "ann" only`)
+	change.By = "ann"
+	it, err := w.Threads.SetStatus(w.Ctx(), id, change)
+	require.NoError(t, err)
+	require.Contains(t, string(it.Payload), "to staging")
+	release()
+	require.Equal(t, "to staging", check.Wholly(w, id, w.Await(id, "edited")).Message.Content)
+	require.NotContains(t, w.Transcript(id), "to production")
+	_, err = w.Threads.SetStatus(w.Ctx(), id, change)
+	require.ErrorIs(t, err, signals.ErrRefused)
+	return "edited"
 }
 
 func queueSetProcessing(t *testing.T, w *harness.Harness) {

@@ -9,16 +9,17 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
-// failing makes the requests that post messages fail: before they are sent, or after the server has answered.
-const failing = `((answered) => {
+// failing makes posts to an address that ends with a path fail: before they are sent, or after the server has answered.
+const failing = `((path, answered) => {
 	const send = fetch;
 	globalThis.fetch = async (...request) => {
-		const fails = request[1]?.method === "POST" && String(request[0]).endsWith("/messages");
+		const fails = request[1]?.method === "POST" && String(request[0]).endsWith(path);
 		if (fails && !answered) await new Promise((resolve) => (globalThis.fail = resolve));
 		const answer = fails && !answered ? undefined : await send(...request);
 		if (fails && answered) await new Promise((resolve) => (globalThis.fail = resolve));
@@ -61,7 +62,7 @@ func TestPageDrafts(t *testing.T) {
 	composerHas(p, "half a thought")
 
 	// The connection is lost while the person goes on typing.
-	browser.Evaluate[chromedp.Void](p, failing+"(false)")
+	browser.Evaluate[chromedp.Void](p, failing+`("/messages", false)`)
 	p.Enter(composerText, "")
 	p.Until("globalThis.fail")
 	p.Fill(composerText, "the next one")
@@ -93,7 +94,7 @@ func TestPageLostAnswer(t *testing.T) {
 	id := w.Open()
 	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
 	p.Until(composerReady)
-	browser.Evaluate[chromedp.Void](p, failing+"(true)")
+	browser.Evaluate[chromedp.Void](p, failing+`("/messages", true)`)
 	p.Enter(composerText, "first")
 	p.Until("globalThis.fail")
 	p.Fill(composerText, "second")
@@ -106,6 +107,42 @@ func TestPageLostAnswer(t *testing.T) {
 	p.Enter(composerText, "")
 	p.Sees(".message.final .body", "second")
 	requireSent(w, id, "first", "second")
+}
+
+// TestPageLostThread opens a thread, and the answer is lost: opening it again leads to that thread, and the form stays what was sent.
+func TestPageLostThread(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	p := browser.New(t).OpenAs("ann", w.API.URL+"/#/new")
+	const text, title = "tm-new-thread textarea", "tm-new-thread input[aria-label=Title]"
+	kept := func(kept bool) {
+		t.Helper()
+		p.Until(fmt.Sprintf(`[...document.querySelectorAll(%q)].every((e) => e.readOnly === %t)`, text+", "+title, kept))
+	}
+	p.Fill(text, "hello")
+	p.Fill(title, "\u200b")
+	p.Click("tm-new-thread button", "Open the thread")
+	p.Sees("body", "has no visible characters") // so nothing is open
+	kept(false)
+
+	p.Fill(title, "Greetings")
+	browser.Evaluate[chromedp.Void](p, `(globalThis.send = fetch, undefined)`)
+	browser.Evaluate[chromedp.Void](p, failing+`("/v1/threads", true)`)
+	p.Click("tm-new-thread button", "Open the thread")
+	p.Until("globalThis.fail")
+	kept(true)
+	browser.Evaluate[chromedp.Void](p, "fail()")
+	p.Sees("tm-new-thread [role=status]", "The server may have opened the thread.")
+	kept(true)
+	p.Accessible()
+	browser.Evaluate[chromedp.Void](p, `(globalThis.fetch = send, undefined)`)
+	p.Enter(text, "")
+	p.Sees(".thread-header h1", "Greetings")
+	p.Sees(".message.final .body", "hello")
+	threads, err := w.Threads.List(w.Ctx(), threadclient.ListQuery{})
+	require.NoError(t, err)
+	require.Len(t, threads, 1)
+	requireSent(w, threads[0].ThreadID, "hello")
 }
 
 // TestPageDraftsShared types the same draft in two tabs. One sends it, and a message that is discarded goes in both.
@@ -122,7 +159,7 @@ func TestPageDraftsShared(t *testing.T) {
 	composerHas(first, "")
 	first.Sees(".message.final .body", "from the first and the second")
 
-	browser.Evaluate[chromedp.Void](first, failing+"(false)")
+	browser.Evaluate[chromedp.Void](first, failing+`("/messages", false)`)
 	first.Enter(composerText, "not this")
 	second.Sees(".unsent li", "not this")
 	first.Until("globalThis.fail")

@@ -3,6 +3,7 @@ package page
 import (
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
@@ -71,4 +72,24 @@ func TestPageEqualCalls(t *testing.T) {
 	for _, id := range []string{other, fourth} {
 		require.Equal(t, []any{event.DecisionDeny, "not on a Friday"}, []any{decided(id).Decision, decided(id).Reason})
 	}
+}
+
+// TestPageGroupFocus: the button that decides on a group keeps the focus when the group loses a call.
+func TestPageGroupFocus(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, askingFirst(agent.PolicyAlways))
+	var ids []string
+	for range 3 {
+		id := w.Open()
+		w.Post(id, `use note {"text":"same"}`)
+		w.AwaitApproval(id, 1)
+		ids = append(ids, id)
+	}
+	p := browser.New(t).OpenAs("ann", w.API.URL+"/#/approvals")
+	p.Until(`((e) => e && (e.value = "call", e.dispatchEvent(new Event("change")), true))(document.querySelector("tm-approvals .grouping select"))`)
+	p.Sees(".call-group button", "Approve all 3…")
+	browser.Evaluate[chromedp.Void](p, `document.querySelectorAll(".call-group button")[1].focus()`)
+	check.Approve(t, w, ids[1], w.AwaitApproval(ids[1], 1)[0].ToolCallID)
+	p.Sees(".call-group button", "Approve all 2…")
+	p.Until(`document.activeElement.textContent === "Deny all 2…"`)
 }

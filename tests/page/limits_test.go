@@ -103,7 +103,7 @@ func TestPageLimits(t *testing.T) {
 	nobody.Enter(composerText, "hello")
 	nobody.Until(`document.querySelector("dialog.name") !== null`)
 	nobody.Fill("dialog.name input", strings.Repeat("x", limits["name"]+1))
-	nobody.Sees("dialog .counter", "1 byte too long: at most 128 bytes.")
+	nobody.Sees("dialog .counter", "1 byte too long: at most 200 bytes.")
 	nobody.Click("dialog button", "Cancel")
 	composerHas(nobody, "hello")
 	nobody.Enter(composerText, "")

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -101,4 +104,32 @@ func TestPageAskedAgain(t *testing.T) {
 	for _, p := range []*browser.Tab{thread, all} {
 		p.Until(`document.querySelector(".approval") === null`)
 	}
+}
+
+// TestPageOutcomeOfBusyThread: a card that is kept says who decided, however much its thread has recorded since.
+func TestPageOutcomeOfBusyThread(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, askingFirst(agent.PolicyAlways))
+	id := waitingNotes(w, 1)[0]
+	p := browser.New(t).OpenAs("cleo", w.API.URL+"/#/approvals")
+	alterWaiting(p)
+	p.Click(".approval[data-seen] button", "Deny…")
+	p.Fill(".approval input[name=reason]", "because it is late")
+	browser.Evaluate[chromedp.Void](p, `(() => {
+		let first;
+		globalThis.alter = (list) => (list.approvals = first ??= list.approvals);
+		globalThis.isFrozen = () => first !== undefined;
+	})()`)
+	p.Until("isFrozen()")
+	require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
+	check.AwaitRest(w, id)
+	var records []event.Record
+	for i := range 250 {
+		m := event.Message{ID: fmt.Sprint("more", i), ThreadID: id, SenderID: "bob", SenderType: event.CreatedByUser, Role: event.RoleUser, Content: "more"}
+		records = append(records, event.NewRecord(m.ID, event.TypeMessage, m.ID, "", time.Now(), m))
+	}
+	_, err := w.Store.Append(w.Ctx(), w.Key(id), store.Batch{Records: records})
+	require.NoError(t, err)
+	browser.Evaluate[chromedp.Void](p, "globalThis.alter = () => {}; undefined")
+	p.Sees(".approval[data-kept] .error", "Approved by ann.")
 }

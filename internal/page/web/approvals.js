@@ -228,8 +228,8 @@ class Approvals extends HTMLElement {
         size > 1 && h("span", { class: "hint" }, byCall ? ` ${size} equal calls` : ` ${size} calls`),
       ),
       calls > 1 && [
-        button(`Approve all ${calls}…`, () => this.#decideAll("approve", entry)),
-        button(`Deny all ${calls}…`, () => this.#decideAll("deny", entry), { class: "danger" }),
+        button(`Approve all ${calls}…`, () => this.#decideAll("approve", entry), { name: "approve" }),
+        button(`Deny all ${calls}…`, () => this.#decideAll("deny", entry), { name: "deny", class: "danger" }),
       ],
     );
   }

@@ -4,6 +4,7 @@ import { counter } from "./counter.js";
 import { confirmed } from "./dialog.js";
 import { button, fill, h } from "./dom.js";
 import { Draft } from "./drafts.js";
+import { newId } from "./ids.js";
 import { messageBytes } from "./limits.js";
 import { myName, person } from "./person.js";
 import { client, may, server } from "./session.js";
@@ -249,8 +250,7 @@ export class Composer extends HTMLElement {
     const content = this.text?.value ?? "";
     if (this.text?.validationMessage) return;
     if (content.trim() !== "") {
-      const id = crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random().toString(36).slice(2)}`;
-      this.#draft?.send({ id, content, onBusy: this.#busy ? this.#onBusy : undefined });
+      this.#draft?.send({ id: newId(), content, onBusy: this.#busy ? this.#onBusy : undefined });
     }
     this.#flush();
   }

@@ -117,7 +117,7 @@ export function statusText(s) {
     case "retried":
       return `Retried${by}`;
     case "pending":
-      return `Moved in the queue${by}${detail}`;
+      return s.detail === "edited" ? `Edited in the queue${by}` : `Moved in the queue${by}${detail}`;
     case "unanswered":
       return `No agent answers${detail}`;
     case "unmatched":

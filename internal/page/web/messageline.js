@@ -6,6 +6,7 @@ import { GrowingText } from "./growing.js";
 import { actions, retry } from "./lineactions.js";
 import { markdown } from "./markdown.js";
 import { passageName } from "./passages.js";
+import { tookText } from "./took.js";
 
 /** @import { Context } from "./lineactions.js" */
 /** @import { Line, Retrieval } from "./timeline.js" */
@@ -39,7 +40,8 @@ export class MessageLine {
     this.#element.className = `line message ${line.role} ${line.state}`;
     if (line.agent) this.#element.classList.add(`hue-${hue(line.agent)}`);
     fill(this.#who, line.agent ?? line.sender ?? line.role);
-    fill(this.#when, time(line.createdAt), actions(line, context));
+    const took = tookText(line);
+    fill(this.#when, took && h("span", { class: "took", title: took.detail }, took.text), time(line.createdAt), actions(line, context));
     this.#thoughts.hidden = !line.thought;
     if (line.thought) {
       this.#growingThought.show(line.thought);

@@ -2,13 +2,11 @@
 
 import { counter, offWhileLong } from "./counter.js";
 import { act, button, fill, h } from "./dom.js";
+import { newId } from "./ids.js";
 import { guard } from "./leaving.js";
 import { messageBytes } from "./limits.js";
 import { myName, person } from "./person.js";
 import { client, server } from "./session.js";
-
-/** How long the ids are that the server gives to threads. */
-const ID_LENGTH = 26;
 
 class NewThread extends HTMLElement {
   #unguard = () => {};
@@ -16,6 +14,9 @@ class NewThread extends HTMLElement {
   async connectedCallback() {
     const agents = h("div", { class: "choices" });
     const text = h("textarea", { rows: 4, "aria-label": "Message", placeholder: "What should they do?" });
+    const unknown = h("p", { class: "hint", role: "status" });
+    const id = newId();
+    let uncertain = false; // whether an attempt may have opened the thread
     const title = h("input", { "aria-label": "Title", placeholder: "Title (optional)" });
     const open = button(
       "Open the thread",
@@ -23,15 +24,32 @@ class NewThread extends HTMLElement {
         act(open, async () => {
           const chosen = [...agents.querySelectorAll("input:checked")].map((i) => /** @type {HTMLInputElement} */ (i).value);
           const message = text.value.trim() === "" ? undefined : { content: text.value, sender: await person() };
-          const thread = await client.openThread({ title: title.value.trim() || undefined, agents: chosen.length > 0 ? chosen : undefined, message });
+          keep(true);
+          try {
+            await client.openThread({ id, title: title.value.trim() || undefined, agents: chosen.length > 0 ? chosen : undefined, message });
+          } catch (error) {
+            const { status } = /** @type {import("./client/threadmill.js").APIError} */ (error);
+            // The id is this form's: 409 means that an attempt whose answer was lost has opened the thread.
+            if (status !== 409) {
+              uncertain ||= status === 0 || status >= 500;
+              keep(uncertain);
+              throw error;
+            }
+          }
           this.#unguard();
-          location.hash = `#/threads/${encodeURIComponent(thread.id)}`;
+          location.hash = `#/threads/${id}`;
         }),
       { class: "primary" },
     );
     const titleLimit = counter(title, server.limits.title),
-      size = (/** @type {string} */ content) => messageBytes({ threadId: "x".repeat(ID_LENGTH), sender: myName() || "x".repeat(server.limits.name), content }),
+      size = (/** @type {string} */ content) => messageBytes({ threadId: id, sender: myName() || "x".repeat(server.limits.name), content }),
       textLimit = counter(text, server.limits.message, { size });
+    /** Keeps the form as it was sent. @param {boolean} kept */
+    const keep = (kept) => {
+      title.readOnly = text.readOnly = kept;
+      for (const choice of agents.querySelectorAll("input")) choice.disabled = kept;
+      unknown.textContent = uncertain ? "The server may have opened the thread. Opening it again sends the same, and opens no second one." : "";
+    };
     const enable = () => offWhileLong(open, [title, text]);
     title.addEventListener("input", enable);
     text.addEventListener("input", enable);
@@ -54,6 +72,7 @@ class NewThread extends HTMLElement {
         titleLimit.line,
         text,
         textLimit.line,
+        unknown,
         h("div", { class: "row" }, open),
       ),
     );

@@ -29,7 +29,10 @@ export class Paced {
     this.#asked = performance.now();
     if (this.#asking) return this.refresh();
     this.#asking = true;
-    await this.#ask();
-    this.#asking = false;
+    try {
+      await this.#ask();
+    } finally {
+      this.#asking = false;
+    }
   }
 }

@@ -1,6 +1,7 @@
 // Who else looks at a thread.
 
 import { fill, h } from "./dom.js";
+import { newId } from "./ids.js";
 import { myName } from "./person.js";
 import { presenceText } from "./presencetext.js";
 import { client, server } from "./session.js";
@@ -9,7 +10,7 @@ import { client, server } from "./session.js";
 const EVERY = 10_000;
 
 /** This window. */
-const WINDOW = crypto.randomUUID?.() ?? String(Math.random()); // only pages of https and localhost have UUIDs
+const WINDOW = newId();
 
 class Presence extends HTMLElement {
   threadId = "";

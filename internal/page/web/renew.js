@@ -10,8 +10,9 @@ function named(place, selector) {
   /** @type {Map<string, HTMLElement>} */
   const found = new Map();
   for (const element of place.querySelectorAll(selector)) {
-    // An element belongs to the part that has an id; a second one with the same text has another number.
-    const name = `${element.closest("[id]")?.id} ${element.tagName} ${element.querySelector("summary")?.textContent ?? element.textContent}`;
+    // An element belongs to the part that has an id; a second one with the same text has another number. What has a text that changes has a name.
+    const text = element.getAttribute("name") ?? element.querySelector("summary")?.textContent ?? element.textContent;
+    const name = `${element.closest("[id]")?.id} ${element.tagName} ${text}`;
     for (let n = 1; ; n++) {
       if (found.has(`${name} ${n}`)) continue;
       found.set(`${name} ${n}`, /** @type {HTMLElement} */ (element));

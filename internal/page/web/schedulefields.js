@@ -80,7 +80,7 @@ export const SCHEDULE = [
     ],
     fields: [
       { path: ["message", "content"], label: "Message", kind: "prose", rows: 4, required: true, limit: "message", size: postBytes, when: posts },
-      { path: ["message", "sender"], label: "Sender", kind: "text", limit: "sender", hint: "Default: schedule.", when: posts },
+      { path: ["message", "sender"], label: "Sender", kind: "text", limit: "name", hint: "Default: schedule.", when: posts },
       {
         path: ["message", "senderType"],
         label: "Kind of sender",

@@ -545,7 +545,7 @@ export class ThreadView extends HTMLElement {
   /** Shows what waits at the end of the thread. @returns {number} How many events do. */
   #showQueue() {
     const queued = this.#queued.filter((item) => !this.#live.timeline.turns.has(item.id));
-    this.queue?.show(this.#past === undefined ? queued : []);
+    this.queue?.show(queued, this.#past !== undefined);
     this.#list?.refresh();
     return queued.length;
   }

@@ -23,6 +23,9 @@
  * @property {string} [sender]
  * @property {string} [role] Of a message: user, assistant or system.
  * @property {string} [messageId]
+ * @property {components["schemas"]["Usage"]} [usage] Of a reply: the tokens of its model call.
+ * @property {number} [durationMs] Of a reply: how long its model call took.
+ * @property {string} [postedAt] Of a message that waited in the queue: when it was posted.
  * @property {Retrieval} [found] Of a reply: the passages that it may cite by their place, and what was known.
  * @property {string} [thought]
  * @property {number} [attempt]
@@ -270,6 +273,9 @@ export class Timeline {
       sender: m.senderId,
       role: m.role,
       text: m.content,
+      postedAt: m.postedAt ?? known?.postedAt,
+      usage: m.usage ?? known?.usage,
+      durationMs: m.durationMs ?? known?.durationMs,
       error: undefined,
       state: m.interrupted ? "interrupted" : known?.state === "final" ? "final" : "stored",
     });

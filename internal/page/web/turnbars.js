@@ -27,6 +27,7 @@
  * @property {number} start
  * @property {number} end
  * @property {boolean} open Whether the turn goes on.
+ * @property {number} queued How long its message waited in the queue before, in milliseconds; 0 if that was less than a second.
  * @property {{ modelCalls: number, toolCalls: number, inputTokens: number, outputTokens: number, waited: number }} total waited: milliseconds in which only people and clients were waited for.
  */
 
@@ -62,6 +63,7 @@ export const TYPES = [
  * @property {string} [toolCallId]
  * @property {string} [toolName]
  * @property {string} [senderType]
+ * @property {string} [postedAt]
  * @property {boolean} [isError]
  * @property {number} [round]
  * @property {string} [decision]
@@ -89,7 +91,8 @@ export function barsOf({ records, runs = [], now }) {
   /** The bars that go on. @type {Map<string, Bar>} */
   const waiting = new Map();
   const runOf = new Map(runs.map((run) => [run.toolCallId, run]));
-  let ended = 0;
+  let ended = 0,
+    queued = 0;
   /** When a step could begin: what came before it in the turn has ended. @param {number} at */
   const ready = (at) => Math.max(records.length > 0 ? ms(records[0].createdAt) : at, ...bars.filter((bar) => !bar.open && bar.end <= at).map((bar) => bar.end));
   /** @param {string} key @param {Partial<Bar> & Pick<Bar, "kind" | "name" | "start">} bar */
@@ -127,7 +130,7 @@ export function barsOf({ records, runs = [], now }) {
           const finished = run?.finishedAt === undefined ? at : ms(run.finishedAt);
           for (const kind of WAITS) end(`${kind} ${call}`, at);
           end(`tool ${call}`, Math.min(at, finished), { failed: p.isError === true });
-        }
+        } else if (p.postedAt && record.id === record.eventId) queued = at - ms(p.postedAt);
         break;
       case "llm_call": {
         const begun = at - (p.durationMs ?? 0);
@@ -189,7 +192,7 @@ export function barsOf({ records, runs = [], now }) {
   bars.sort((a, b) => a.start - b.start);
   const start = Math.min(...(records.length > 0 ? [ms(records[0].createdAt)] : []), ...bars.map((bar) => bar.start), now);
   const stop = ended || now;
-  return { bars, start, end: Math.max(stop, start), open: ended === 0, total: totalOf(bars) };
+  return { bars, start, end: Math.max(stop, start), open: ended === 0, queued, total: totalOf(bars) };
 }
 
 /** @param {readonly Bar[]} bars */

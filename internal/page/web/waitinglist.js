@@ -35,7 +35,7 @@ export function groupOf(entry, by) {
 }
 
 /**
- * The order of entries: groups by their first entry. What is kept stays behind the entry that was before it.
+ * The order of entries: groups by their first entry. What is kept stays behind the entry that was before it, or comes to the end of its group.
  * @param {readonly Entry[]} now What waits.
  * @param {readonly Entry[]} before What was shown, in order.
  * @param {ReadonlySet<string>} kept The keys of entries that no longer wait, and stay.
@@ -43,21 +43,18 @@ export function groupOf(entry, by) {
  * @returns {Entry[]}
  */
 export function ordered(now, before, kept, by) {
-  /** @type {Map<string, Entry[]>} */
-  const groups = new Map();
-  for (const entry of now) {
-    const group = groupOf(entry, by);
-    groups.set(group, [...(groups.get(group) ?? []), entry]);
-  }
-  const out = [...groups.values()].flat();
+  const out = grouped(now, by);
   const waits = new Set(now.map((e) => e.key));
   before.forEach((entry, i) => {
     if (!kept.has(entry.key) || waits.has(entry.key)) return;
     const previous = before.slice(0, i).findLast((b) => out.some((e) => e.key === b.key));
     out.splice(previous ? out.findIndex((e) => e.key === previous.key) + 1 : 0, 0, entry);
   });
-  return out;
+  return grouped(out, by);
 }
+
+/** Entries with each group together, where its first one is. @param {readonly Entry[]} entries @param {Grouping} by */
+const grouped = (entries, by) => [...Map.groupBy(entries, (entry) => groupOf(entry, by)).values()].flat();
 
 /** Where a window begins that shows an entry, and moves as little as needed. @param {number} from Where it began. @param {number} index Of the entry. @param {number} total */
 export function windowFrom(from, index, total) {

@@ -58,13 +58,14 @@ async function runsOf(id, records) {
 }
 
 /** @param {TurnBars} turn */
-function summaryOf({ start, end, open, total }) {
+function summaryOf({ start, end, open, queued, total }) {
   const { modelCalls, toolCalls, inputTokens, outputTokens, waited } = total;
   return h(
     "p",
     { class: "turn-total" },
     h("strong", null, durationText(end - start)),
     open ? " so far" : "",
+    queued > 0 ? `, after ${durationText(queued)} in the queue` : "",
     waited > 0 ? `, ${durationText(waited)} of it only waiting for people or clients` : "",
     h(
       "span",

@@ -34,6 +34,14 @@ test("what is kept stays behind what was before it", () => {
   assert.deepEqual(calls(ordered(before, before, kept(1), "thread")), ["a 1", "b 2", "c 3"], "it waits again");
 });
 
+test("what is kept stands in its group", () => {
+  const before = ordered(entries([approval("a", "1", "x"), approval("a", "2", "y"), approval("b", "3", "x")]), [], new Set(), "thread");
+  const kept = new Set([before[1].key]);
+  const now = [before[0], before[2]];
+  assert.deepEqual(calls(ordered(now, before, kept, "thread")), ["a 1", "a 2", "b 3"]);
+  assert.deepEqual(calls(ordered(now, before, kept, "call")), ["a 1", "b 3", "a 2"]);
+});
+
 test("the window moves as little as needed", () => {
   assert.equal(windowFrom(0, 5, 10), 0);
   assert.equal(windowFrom(0, SHOWN - 1, 200), 0);

@@ -8,6 +8,8 @@ import { differing, isUnified, unified } from "../../../internal/page/web/diffli
 import { isSmall, nodeHas, nodeOf } from "../../../internal/page/web/jsontree.js";
 import { isError, nextLine } from "../../../internal/page/web/matches.js";
 import { moved } from "../../../internal/page/web/queueorder.js";
+import { Timeline } from "../../../internal/page/web/timeline.js";
+import { tookText } from "../../../internal/page/web/took.js";
 
 /** The queue after its events have new priorities: the highest first, ties in the order of arrival. */
 function queueAfter(arrived, changes) {
@@ -155,4 +157,21 @@ test("the rule that asks is named", () => {
   assert.equal(askerOf({ agent: "ops", rule: "approvals" }), "Asked by the approvals of agent ops");
   assert.equal(askerOf({ agent: "ops", reason: "The tool has changed." }), "The tool has changed.");
   assert.equal(askerOf({ agent: "ops" }), "");
+});
+
+test("a reply says what its model call took, also after a hook has changed it", () => {
+  const usage = { inputTokens: 1200, outputTokens: 34 };
+  const timeline = new Timeline();
+  const message = { id: "m1", threadId: "t", senderId: "bot", senderType: "agent", role: "assistant", content: "hello" };
+  const at = { type: "message", eventId: "e1", messageId: "m1", createdAt: "2026-01-01T12:00:00Z" };
+  timeline.apply({ ...at, message: { ...message, usage, durationMs: 812 } }, "3");
+  const [line] = timeline.apply({ ...at, message: { ...message, content: "changed" } }, "4");
+  assert.equal(line.text, "changed");
+  assert.deepEqual(tookText(line), { text: "1,234 tokens · 812 ms", detail: "1,200 tokens in, 34 out; the model took 812 ms" });
+  assert.deepEqual(tookText({ durationMs: 65_000 }), { text: "1 min 5 s", detail: "the model took 1 min 5 s" });
+  assert.equal(tookText({ usage: { inputTokens: 0, outputTokens: 0 } }), undefined);
+  assert.equal(tookText({}), undefined);
+  const question = { ...message, id: "e1", senderType: "user", role: "user", postedAt: "2026-01-01T11:56:30Z" };
+  const [asked] = timeline.apply({ ...at, messageId: "e1", message: question }, "2");
+  assert.deepEqual(tookText(asked), { text: "waited 3 min 30 s", detail: "It waited 3 min 30 s in the queue." });
 });

@@ -58,6 +58,14 @@ test("a turn with a retried model call and an approval", () => {
   assert.deepEqual([turn.start - BASE, turn.end - BASE, turn.open], [0, 11_100, false]);
 });
 
+test("the wait of the message in the queue comes before the turn", () => {
+  const asked = { ...record("message", 0, { senderType: "user", postedAt: at(-90_000) }), id: "e1", eventId: "e1" };
+  const joined = { ...record("message", 500, { senderType: "user", postedAt: at(-1000) }), id: "e2", eventId: "e1" };
+  const turn = barsOf({ records: [asked, joined, model(1000, 400), end(1100)], now: BASE + 99_000 });
+  assert.deepEqual([turn.queued, turn.start - BASE, turn.end - BASE], [90_000, 0, 1100]);
+  assert.equal(barsOf({ records: [message, end(1100)], now: BASE }).queued, 0);
+});
+
 test("what goes on lasts until now", () => {
   const turn = barsOf({ records: [message, model(1000, 1000), calls(1000, "c1", "c2"), asked(1000, "c1")], runs: [run("c2", 1200)], now: BASE + 3000 });
   assert.deepEqual(shape(turn), [
