@@ -33,8 +33,8 @@ const (
 )
 
 // largeThread stores a thread of n records, of which most are messages: m0, m1, and so on, with tool calls in between.
-func largeThread(w *harness.Harness, n int) string {
-	id := w.Open()
+func largeThread(w *harness.Harness, n int, agents ...string) string {
+	id := w.Open(agents...)
 	now := time.Now().Add(-24 * time.Hour)
 	var records []event.Record
 	flush := func() {

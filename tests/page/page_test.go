@@ -288,26 +288,6 @@ func TestPageApprovals(t *testing.T) {
 	p.Until(`document.querySelector("#nav .count").hidden`)
 }
 
-// TestPageAgentsSideBySide watches two agents that write at the same time.
-func TestPageAgentsSideBySide(t *testing.T) {
-	t.Parallel()
-	one := func(name string) agent.Agent {
-		return agent.Agent{Name: name, Instructions: "You help.", Model: "openai/stand-in"}
-	}
-	w := harness.New(t, harness.Options{Agents: []agent.Agent{one("planner"), one("reviewer")}})
-	id := w.Open("planner", "reviewer")
-	p := browser.New(t).Open(w.API.URL + "/#/threads/" + id)
-	p.Enter("tm-composer textarea", "count 300 every 20ms")
-	beside := `(() => {
-		const [a, b, ...more] = [...document.querySelectorAll(".message[data-beside]")].map((m) => m.getBoundingClientRect());
-		return more.length === 0 && b?.top === a?.top && b?.left > a?.right;
-	})()`
-	p.Until(beside)
-	p.Sees(".message", "298 299 300")
-	p.Until(`document.querySelectorAll(".message.streaming").length === 0`)
-	p.Until(beside) // they stay where they were read
-}
-
 // TestPageModelCall asks what the model saw.
 func TestPageModelCall(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,7 +66,17 @@ func TestPageTaskOutput(t *testing.T) {
 	p.Until(fmt.Sprintf(`document.activeElement === document.querySelector(%q)`, row(first)+" .output"))
 	open(second)
 	p.Sees(row(second)+" .output.failed", " /dev/sda")
-	p.Accessible()
+	for _, width := range []int64{1440, 390} {
+		p.Do(chromedp.EmulateViewport(width, 900))
+		for _, theme := range []string{"light", "dark"} {
+			browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
+			p.Accessible()
+			if *pictures != "" {
+				p.Picture(filepath.Join(*pictures, fmt.Sprintf("tasks-%s-%d.png", theme, width)))
+			}
+		}
+		p.Until(`document.documentElement.scrollWidth <= innerWidth && document.querySelector(".side").scrollWidth <= document.querySelector(".side").clientWidth`)
+	}
 
 	// A task that has returned JSON, for somebody who comes later.
 	third := start("c")

@@ -57,17 +57,23 @@ export class Rows {
   }
 
   /**
-   * The rows between two distances from the top of the list: the first, and the one after the last. Rows that begin where
-   * another one does, because they are beside each other, come together.
+   * The rows between two distances from the top of the list, with those beside them: the first, and the one after the last.
    * @param {number} from @param {number} to
    * @returns {[number, number]}
    */
   range(from, to) {
-    let first = this.at(from);
+    const first = this.at(from);
     if (first < 0 || to < 0 || from > this.total) return [0, 0];
-    let end = this.at(to) + 1;
-    while (first > 0 && this.#tops[first - 1] === this.#tops[first]) first--;
-    while (end < this.#keys.length && this.#tops[end] === this.#tops[end - 1]) end++;
+    return [this.beside(first)[0], this.beside(this.at(to))[1]];
+  }
+
+  /** The rows that begin where a row does, because they are beside it: the first, and the one after the last. @param {number} index @returns {[number, number]} */
+  beside(index) {
+    const top = this.top(index);
+    let first = index,
+      end = index + 1;
+    while (first > 0 && this.#tops[first - 1] === top) first--;
+    while (end < this.#keys.length && this.#tops[end] === top) end++;
     return [first, end];
   }
 

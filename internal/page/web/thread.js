@@ -219,7 +219,7 @@ export class ThreadView extends HTMLElement {
   /** Marks a line if a link has led to it, or if it stands beside another. @param {HTMLElement} element @param {string} key */
   #mark(element, key) {
     element.toggleAttribute("data-target", key === this.#target);
-    element.toggleAttribute("data-beside", this.#beside.has(key));
+    element.toggleAttribute("data-beside", this.#filter.agent === "" && this.#beside.has(key));
   }
 
   async #open() {

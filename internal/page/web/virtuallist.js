@@ -196,10 +196,18 @@ export class VirtualList {
     const { total } = this.#rows;
     const { top, bottom } = this.stuck ? { top: total - scroller.clientHeight, bottom: total } : this.#window;
     const [first, end] = this.#rows.range(top - overscan, bottom + overscan);
-    const used = new Set([...this.#touched, this.keyOf(document.activeElement), ...this.#selected()].map((key) => this.#rows.indexOf(key ?? "")));
-    for (let i = first; i < end; i++) used.add(i);
-    used.delete(-1);
-    return [...used].sort((a, b) => a - b);
+    /** @type {Set<number>} */
+    const wanted = new Set();
+    /** @param {number} from @param {number} to */
+    const add = (from, to) => {
+      for (let i = from; i < to; i++) wanted.add(i);
+    };
+    add(first, end);
+    for (const key of [...this.#touched, this.keyOf(document.activeElement), ...this.#selected()]) {
+      const index = this.#rows.indexOf(key ?? "");
+      if (index >= 0) add(...this.#rows.beside(index)); // a row without those beside it would have another height
+    }
+    return [...wanted].sort((a, b) => a - b);
   }
 
   /** The rows of the selection, or its ends if it is long. */

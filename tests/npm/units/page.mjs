@@ -221,6 +221,8 @@ test("a range has the rows in it, and those beside them", () => {
   assert.deepEqual(rows.range(40, 41), [4, 6]);
   assert.deepEqual(rows.range(30, 59), [3, 7]);
   assert.deepEqual(rows.range(30, 65), [3, 9]);
+  for (const [row, all] of Object.entries({ 3: [3, 4], 4: [4, 6], 5: [4, 6], 6: [6, 7], 8: [7, 9], 9: [9, 10] }))
+    assert.deepEqual(rows.beside(Number(row)), all);
 });
 
 test("what is in view keeps its place", () => {
