@@ -637,7 +637,7 @@ export class ThreadView extends HTMLElement {
         "select",
         {
           "aria-label": label,
-          onchange: (/** @type {Event} */ e) => this.#setFilter({ ...this.#filter, [field]: /** @type {HTMLSelectElement} */ (e.target).value }),
+          onchange: (/** @type {Event} */ e) => this.#chooseFilter({ ...this.#filter, [field]: /** @type {HTMLSelectElement} */ (e.target).value }),
         },
         options.map(([value, text]) => h("option", { value }, text)),
       );
@@ -691,6 +691,12 @@ export class ThreadView extends HTMLElement {
       this.composer.agents = agents;
       this.composer.closed = t.status === "closed";
     }
+  }
+
+  /** Shows other lines, if people agree to lose what they type in those that go. @param {{ agent: string, kind: string }} filter */
+  async #chooseFilter(filter) {
+    if (await mayLeave()) this.#setFilter(filter);
+    else this.#showHeader();
   }
 
   /** @param {{ agent: string, kind: string }} filter */
